@@ -1,0 +1,31 @@
+# What every target of ours is compiled with. It lives on the interface target meshbus_settings; nothing here is global but the
+# language standard and the output folders.
+set(CMAKE_CXX_STANDARD 20)
+set(CMAKE_CXX_STANDARD_REQUIRED ON)
+set(CMAKE_CXX_EXTENSIONS OFF)
+set(CMAKE_RUNTIME_OUTPUT_DIRECTORY ${CMAKE_BINARY_DIR}/bin)
+set(CMAKE_ARCHIVE_OUTPUT_DIRECTORY ${CMAKE_BINARY_DIR}/lib)
+
+option(MESHBUS_TESTS "build the tests" ON)
+option(MESHBUS_WERROR "warnings are errors" OFF)
+set(MESHBUS_SANITIZE "" CACHE STRING "sanitizers, as in -fsanitize=; empty for none")
+
+add_library(meshbus_settings INTERFACE)
+target_compile_options(meshbus_settings INTERFACE -Wall -Wextra -Wpedantic -Wconversion -Wsign-conversion -Wshadow -Wnon-virtual-dtor)
+if(MESHBUS_WERROR)
+  target_compile_options(meshbus_settings INTERFACE -Werror)
+endif()
+if(MESHBUS_SANITIZE)
+  target_compile_options(meshbus_settings INTERFACE -fsanitize=${MESHBUS_SANITIZE} -fno-sanitize-recover=all -fno-omit-frame-pointer)
+  target_link_options(meshbus_settings INTERFACE -fsanitize=${MESHBUS_SANITIZE})
+endif()
+
+# ccache and mold make rebuilds quick; neither is needed.
+find_program(CCACHE ccache)
+if(CCACHE AND NOT CMAKE_CXX_COMPILER_LAUNCHER)
+  set(CMAKE_CXX_COMPILER_LAUNCHER ${CCACHE})
+endif()
+find_program(MOLD mold)
+if(MOLD)
+  target_link_options(meshbus_settings INTERFACE -fuse-ld=mold)
+endif()

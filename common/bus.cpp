@@ -1,0 +1,275 @@
+#include "common/bus.h"
+
+#include <cstring>
+
+#include "common/log.h"
+#include "meshbus/key.h"
+
+namespace meshbus {
+
+Destination Destination::to(const ProcId& proc) { return {proc.key(), proc.host().key(), proc.host().to_string()}; }
+
+Destination Destination::to_agent(const HostAddr& host) { return to(host_service(host)); }
+
+Destination Destination::to_broker(const HostAddr& host) { return {0, host.key(), host.to_string()}; }
+
+Bus::Bus(Reactor& reactor, zmq::context_t& context, Session::Options options, Dispatcher handlers, Events events)
+    : reactor_(reactor), handlers_(std::move(handlers)), events_(std::move(events)) {
+  Session::Events session_events;
+  session_events.on_welcome = [this](const wire::Welcome& welcome) { on_welcome(welcome); };
+  session_events.on_lost = [this](const std::string& reason) { on_lost(reason); };
+  session_events.on_refused = [this](const Error& error) {
+    fail_all(error);
+    if (events_.on_refused) events_.on_refused(error);
+  };
+  session_events.on_message = [this](const FrameReader::Message& message) { on_message(message); };
+  // Its own name is known before the first Welcome when the peer gave it whole.
+  if (auto self = ProcId::parse(options.hello.peer)) self_ = *self;
+  session_ = std::make_unique<Session>(reactor, context, std::move(options), std::move(session_events));
+}
+
+Bus::~Bus() {
+  for (const auto& [id, pending] : pending_) reactor_.cancel(pending.timer);
+}
+
+void Bus::on_welcome(const wire::Welcome& welcome) {
+  introduced_.clear();
+  if (auto host = HostAddr::parse(welcome.host()->string_view())) own_host_ = host->key();
+  if (events_.on_up) events_.on_up(welcome);
+}
+
+void Bus::on_lost(const std::string& reason) {
+  fail_all(Error(ErrorCode::fate_unknown, reason + "; whether it was done is not known"));
+  if (events_.on_down) events_.on_down(reason);
+}
+
+void Bus::close(const std::string& reason) {
+  session_->close(reason);
+  fail_all(Error(ErrorCode::fate_unknown, "this side left the bus: " + reason));
+}
+
+std::uint64_t Bus::post(const Destination& to, std::uint32_t port, wire::Kind kind, wire::Lane lane, Bytes body) {
+  introduce(to);
+  wire::Envelope envelope;
+  envelope.mutate_destination_proc(to.proc);
+  envelope.mutate_destination_host(to.host);
+  envelope.mutate_sequence(next_sequence_);
+  envelope.mutate_port(port);
+  envelope.mutate_kind(kind);
+  envelope.mutate_lane(lane);
+  if (!session_->push(envelope, body)) return 0;
+  return next_sequence_++;
+}
+
+void Bus::introduce(const Destination& to) {
+  if (to.host == 0 || to.host_text.empty() || to.host == own_host_ || !introduced_.insert(to.host).second) return;
+  wire::IntroduceT introduce;
+  introduce.host = to.host_text;
+  const auto key = to.host;
+  request(Destination::to_broker(), std::move(introduce), std::chrono::seconds(10), [this, key](const Result<ControlMessage>& answer) {
+    if (answer) return;
+    introduced_.erase(key);
+    log::debug("bus: introduce: " + answer.error().to_string());
+  });
+}
+
+bool Bus::send_control(const Destination& to, const std::string& bytes, wire::Lane lane) {
+  if (bytes.size() > kBodyLimit) {
+    log::error("bus: a control message of " + std::to_string(bytes.size()) + " bytes is above the limit of " + std::to_string(kBodyLimit) + " and is dropped");
+    return false;
+  }
+  return post(to, 0, wire::Kind::control, lane, bytes) != 0;
+}
+
+std::uint64_t Bus::add_pending(std::chrono::milliseconds deadline, Pending pending) {
+  const auto id = next_id_++;
+  pending.timer = reactor_.after(deadline, [this, id, deadline] {
+    fail_pending(id, Error(ErrorCode::timeout, "no answer within " + std::to_string(deadline.count()) + " ms"));
+  });
+  pending_.emplace(id, std::move(pending));
+  return id;
+}
+
+void Bus::send_request(const Destination& to, wire::BodyUnion body, std::chrono::milliseconds deadline, Answer answer) {
+  const std::string name = wire::EnumNameBody(body.type);
+  const auto id = add_pending(deadline, Pending{0, 0, std::move(answer), {}});
+  const auto bytes = encode_control({.id = id, .deadline_ms = static_cast<std::uint32_t>(deadline.count())}, std::move(body));
+  if (bytes.size() > kBodyLimit) {
+    fail_later(id, Error(ErrorCode::too_large, name + " of " + std::to_string(bytes.size()) + " bytes; the limit is " + std::to_string(kBodyLimit)));
+    return;
+  }
+  const auto sequence = post(to, 0, wire::Kind::control, wire::Lane::control, bytes);
+  if (sequence == 0) {
+    fail_later(id, Error(ErrorCode::queue_full, name + ": the queue to the broker is full"));
+    return;
+  }
+  pending_.at(id).sequence = sequence;
+  id_of_sequence_.emplace(sequence, id);
+}
+
+void Bus::call(const Destination& to, std::uint32_t port, Bytes body, std::chrono::milliseconds deadline, CallAnswer answer) {
+  const auto id = add_pending(deadline, Pending{0, 0, {}, std::move(answer)});
+  const wire::CallHeader header(id, static_cast<std::uint32_t>(deadline.count()), wire::ErrorCode::none, 0);
+  if (body.size() + sizeof header > kBodyLimit) {
+    fail_later(id, Error(ErrorCode::too_large, "a call of " + std::to_string(body.size()) + " bytes; the limit is " + std::to_string(kBodyLimit - sizeof header)));
+    return;
+  }
+  std::string bytes(reinterpret_cast<const char*>(&header), sizeof header);
+  bytes.append(body);
+  const auto sequence = post(to, port, wire::Kind::call, wire::Lane::data, bytes);
+  if (sequence == 0) {
+    fail_later(id, Error(ErrorCode::queue_full, "the queue to the broker is full"));
+    return;
+  }
+  pending_.at(id).sequence = sequence;
+  id_of_sequence_.emplace(sequence, id);
+}
+
+void Bus::answer_call(const wire::Envelope& call, const wire::CallHeader& header, Bytes body) {
+  if (body.size() + sizeof header > kBodyLimit) {
+    fail_call(call, header, Error(ErrorCode::too_large, "an answer of " + std::to_string(body.size()) + " bytes; the limit is " + std::to_string(kBodyLimit - sizeof header)));
+    return;
+  }
+  const wire::CallHeader reply(header.id(), 0, wire::ErrorCode::none, 0);
+  std::string bytes(reinterpret_cast<const char*>(&reply), sizeof reply);
+  bytes.append(body);
+  if (post(Destination::back(call), 0, wire::Kind::reply, wire::Lane::data, bytes) == 0) log::warn("bus: an answer is dropped: the queue to the broker is full");
+}
+
+void Bus::fail_call(const wire::Envelope& call, const wire::CallHeader& header, const Error& error) {
+  const wire::CallHeader reply(header.id(), 0, to_wire(error.code()), 0);
+  std::string bytes(reinterpret_cast<const char*>(&reply), sizeof reply);
+  bytes.append(error.detail().substr(0, 64 * 1024));
+  if (post(Destination::back(call), 0, wire::Kind::error, wire::Lane::data, bytes) == 0) log::warn("bus: an error answer is dropped: the queue to the broker is full");
+}
+
+Result<void> Bus::send(const Destination& to, std::uint32_t port, Bytes body) {
+  if (body.size() > kBodyLimit) return fail(ErrorCode::too_large, "a message of " + std::to_string(body.size()) + " bytes; the limit is " + std::to_string(kBodyLimit));
+  if (post(to, port, wire::Kind::message, wire::Lane::data, body) == 0) return fail(ErrorCode::queue_full, "the queue to the broker is full");
+  return {};
+}
+
+void Bus::refuse(const Request& request, const Error& error) {
+  wire::RefusalT refusal;
+  refusal.code = to_wire(error.code());
+  refusal.detail = error.detail();
+  answer(request, std::move(refusal));
+}
+
+void Bus::on_message(const FrameReader::Message& message) {
+  switch (message.envelope.kind()) {
+    case wire::Kind::control: on_control(message); return;
+    case wire::Kind::reply:
+    case wire::Kind::error: on_call_answer(message); return;
+    case wire::Kind::call:
+      if (message.body.size() < sizeof(wire::CallHeader)) {
+        log::warn("bus: a call without its header is dropped");
+        return;
+      }
+      break;
+    case wire::Kind::message: break;
+  }
+  wire::CallHeader header;
+  Bytes body = message.body;
+  if (message.envelope.kind() == wire::Kind::call) {
+    std::memcpy(&header, body.data(), sizeof header);
+    body.remove_prefix(sizeof header);
+  }
+  if (events_.on_data) {
+    events_.on_data(message.envelope, header, body);
+  } else if (message.envelope.kind() == wire::Kind::call) {
+    fail_call(message.envelope, header, Error(ErrorCode::no_such_port, "nothing here listens on port " + std::to_string(message.envelope.port())));
+  }
+}
+
+void Bus::on_control(const FrameReader::Message& message) {
+  auto control = ControlMessage::decode(message.body);
+  if (!control) {
+    log::warn("bus: " + control.error().to_string());
+    return;
+  }
+  if ((*control)->is_answer()) {
+    finish((*control)->id(), std::move(*control));
+    return;
+  }
+  if (const auto* undeliverable = control->body_as<wire::Undeliverable>(); undeliverable != nullptr && message.envelope.role() == Role::broker) {
+    on_undeliverable(*undeliverable);
+    return;
+  }
+  const Request request{message.envelope, {.id = (*control)->id(), .deadline_ms = (*control)->deadline_ms()}};
+  if (auto done = handlers_.dispatch(request, **control); !done) {
+    log::warn("bus: refused: " + done.error().to_string());
+    refuse(request, done.error());
+  }
+}
+
+void Bus::on_call_answer(const FrameReader::Message& message) {
+  if (message.body.size() < sizeof(wire::CallHeader)) return;
+  wire::CallHeader header;
+  std::memcpy(&header, message.body.data(), sizeof header);
+  const Bytes body = message.body.substr(sizeof header);
+  if (message.envelope.kind() == wire::Kind::error) {
+    finish_call(header.id(), fail(from_wire(header.code()), std::string(body)));
+  } else {
+    finish_call(header.id(), std::string(body));
+  }
+}
+
+void Bus::on_undeliverable(const wire::Undeliverable& undeliverable) {
+  const Error error(from_wire(undeliverable.code()), text_of(undeliverable.detail()));
+  const auto found = id_of_sequence_.find(undeliverable.envelope()->sequence());
+  if (found != id_of_sequence_.end()) {
+    fail_pending(found->second, error);
+  } else if (events_.on_undeliverable) {
+    events_.on_undeliverable(*undeliverable.envelope(), error);
+  }
+}
+
+void Bus::finish(std::uint64_t id, Result<ControlMessage> answer) {
+  const auto found = pending_.find(id);
+  if (found == pending_.end() || !found->second.answer) return;  // answered already, or too late
+  const auto pending = std::move(found->second);
+  pending_.erase(found);
+  id_of_sequence_.erase(pending.sequence);
+  reactor_.cancel(pending.timer);
+  if (answer) {
+    if (const auto* refusal = answer->body_as<wire::Refusal>()) answer = fail(from_wire(refusal->code()), text_of(refusal->detail()));
+  }
+  pending.answer(std::move(answer));
+}
+
+void Bus::finish_call(std::uint64_t id, Result<std::string> answer) {
+  const auto found = pending_.find(id);
+  if (found == pending_.end() || !found->second.call_answer) return;
+  const auto pending = std::move(found->second);
+  pending_.erase(found);
+  id_of_sequence_.erase(pending.sequence);
+  reactor_.cancel(pending.timer);
+  pending.call_answer(std::move(answer));
+}
+
+void Bus::fail_pending(std::uint64_t id, const Error& error) {
+  const auto found = pending_.find(id);
+  if (found == pending_.end()) return;
+  if (found->second.answer) {
+    finish(id, fail(error));
+  } else {
+    finish_call(id, fail(error));
+  }
+}
+
+void Bus::fail_later(std::uint64_t id, Error error) {
+  reactor_.post([this, id, error = std::move(error), alive = std::weak_ptr<void>(alive_)] {
+    if (!alive.expired()) fail_pending(id, error);
+  });
+}
+
+void Bus::fail_all(const Error& error) {
+  // Only those that are open now: an answer may ask again.
+  std::vector<std::uint64_t> ids;
+  ids.reserve(pending_.size());
+  for (const auto& [id, pending] : pending_) ids.push_back(id);
+  for (const auto id : ids) fail_pending(id, error);
+}
+
+}  // namespace meshbus

@@ -1,0 +1,140 @@
+#pragma once
+
+#include <chrono>
+#include <cstdint>
+#include <functional>
+#include <map>
+#include <memory>
+#include <optional>
+#include <string>
+#include <unordered_map>
+#include <unordered_set>
+
+#include "common/dispatcher.h"
+#include "common/session.h"
+#include "meshbus/address.h"
+
+namespace meshbus {
+
+/// Where to send: a proc, by its keys. `host_text` is there when it may have to be introduced to the broker; answers go back without.
+struct Destination {
+  std::uint64_t proc = 0;
+  std::uint64_t host = 0;
+  std::string host_text;
+
+  static Destination to(const ProcId& proc);
+  /// The agent of a host.
+  static Destination to_agent(const HostAddr& host);
+  /// The broker of another host; without a host, our own.
+  static Destination to_broker() { return {}; }
+  static Destination to_broker(const HostAddr& host);
+  /// Back to whoever sent this.
+  static Destination back(const wire::Envelope& envelope) { return {envelope.source_proc(), envelope.source_host(), {}}; }
+};
+
+/// What every role but the broker has: its view of the bus. Requests with their answers, calls, handlers, and one Session below.
+///
+/// Lives on the reactor's thread. Control messages that are requests are checked against the table given at the start and refused in words when
+/// they do not fit; answers find their request by id.
+class Bus {
+ public:
+  using Answer = std::function<void(Result<ControlMessage>)>;
+  using CallAnswer = std::function<void(Result<std::string>)>;
+  struct Events {
+    /// Registered (again, after a loss): `welcome` says where and as what.
+    std::function<void(const wire::Welcome&)> on_up;
+    /// The session is over, a new one is being tried; open requests and calls have failed with fate_unknown.
+    std::function<void(const std::string& reason)> on_down;
+    /// The broker will not have us; final.
+    std::function<void(const Error&)> on_refused;
+    /// A message or call for a port: answer calls with answer_call() or fail_call(), now or later.
+    std::function<void(const wire::Envelope&, const wire::CallHeader&, Bytes)> on_data;
+    /// A message that was not a request or call of ours came back.
+    std::function<void(const wire::Envelope&, const Error&)> on_undeliverable;
+  };
+
+  /// `hello.peer`: a ProcId, or the name alone, which the broker completes with its host.
+  Bus(Reactor& reactor, zmq::context_t& context, Session::Options options, Dispatcher handlers, Events events);
+  ~Bus();
+  Bus(const Bus&) = delete;
+  Bus& operator=(const Bus&) = delete;
+
+  bool is_up() const noexcept { return session_->is_up(); }
+  /// Who we are and where; known after the first on_up.
+  const std::optional<ProcId>& self() const noexcept { return self_; }
+  Reactor& reactor() noexcept { return reactor_; }
+
+  /// Asks, and hands the answer, or the Error that stands for it (the Refusal's code, undeliverable, timeout, fate_unknown, queue_full), to `answer`, exactly
+  /// once, never from inside this call.
+  template <typename NativeBody>
+  void request(const Destination& to, NativeBody body, std::chrono::milliseconds deadline, Answer answer) {
+    wire::BodyUnion any;
+    any.Set(std::move(body));
+    send_request(to, std::move(any), deadline, std::move(answer));
+  }
+  /// A control message that has no answer. False when the queue is full.
+  template <typename NativeBody>
+  bool tell(const Destination& to, NativeBody body, wire::Lane lane = wire::Lane::control) {
+    return send_control(to, encode_control({}, std::move(body)), lane);
+  }
+  /// Answers a request, once.
+  template <typename NativeBody>
+  void answer(const Request& request, NativeBody body) {
+    if (request.head.id == 0) return;
+    send_control(Destination::back(request.envelope), encode_control({.id = request.head.id, .is_answer = true}, std::move(body)), wire::Lane::control);
+  }
+  void refuse(const Request& request, const Error& error);
+
+  /// Bytes for a port of a proc, with an answer: call_error when the handler there failed; otherwise errors as request().
+  void call(const Destination& to, std::uint32_t port, Bytes body, std::chrono::milliseconds deadline, CallAnswer answer);
+  void answer_call(const wire::Envelope& call, const wire::CallHeader& header, Bytes body);
+  void fail_call(const wire::Envelope& call, const wire::CallHeader& header, const Error& error);
+  /// Bytes for a port, without an answer; what comes back is told by on_undeliverable. Errors: too_large, queue_full.
+  Result<void> send(const Destination& to, std::uint32_t port, Bytes body);
+
+  /// Leaves in order. Open requests fail with fate_unknown.
+  void close(const std::string& reason);
+
+ private:
+  struct Pending {
+    std::uint64_t sequence;
+    Reactor::TimerId timer;
+    Answer answer;
+    CallAnswer call_answer;
+  };
+
+  void send_request(const Destination& to, wire::BodyUnion body, std::chrono::milliseconds deadline, Answer answer);
+  bool send_control(const Destination& to, const std::string& bytes, wire::Lane lane);
+  /// Numbers and queues a message; the number, or 0 when the queue is full.
+  std::uint64_t post(const Destination& to, std::uint32_t port, wire::Kind kind, wire::Lane lane, Bytes body);
+  void introduce(const Destination& to);
+  void on_welcome(const wire::Welcome& welcome);
+  void on_lost(const std::string& reason);
+  void on_message(const FrameReader::Message& message);
+  void on_control(const FrameReader::Message& message);
+  void on_call_answer(const FrameReader::Message& message);
+  void on_undeliverable(const wire::Undeliverable& undeliverable);
+  std::uint64_t add_pending(std::chrono::milliseconds deadline, Pending pending);
+  void finish(std::uint64_t id, Result<ControlMessage> answer);
+  void finish_call(std::uint64_t id, Result<std::string> answer);
+  void fail_pending(std::uint64_t id, const Error& error);
+  void fail_all(const Error& error);
+  /// The same from a later turn, because `answer` must not run inside the call that asked.
+  void fail_later(std::uint64_t id, Error error);
+
+  Reactor& reactor_;
+  Dispatcher handlers_;
+  Events events_;
+  std::optional<ProcId> self_;
+  std::uint64_t own_host_ = 0;
+  std::uint64_t next_sequence_ = 1;
+  std::uint64_t next_id_ = 1;
+  std::map<std::uint64_t, Pending> pending_;
+  std::unordered_map<std::uint64_t, std::uint64_t> id_of_sequence_;
+  std::unordered_set<std::uint64_t> introduced_;
+  std::unique_ptr<Session> session_;
+  /// Lets posted work see that this object is gone.
+  std::shared_ptr<void> alive_ = std::make_shared<char>();
+};
+
+}  // namespace meshbus

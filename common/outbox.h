@@ -1,0 +1,49 @@
+#pragma once
+
+#include <cstdint>
+#include <deque>
+#include <functional>
+
+#include "common/frame.h"
+
+namespace meshbus {
+
+/// What waits to leave for one peer: packed into frames as it comes, control before data, bounded. Pure: it holds no socket.
+class Outbox {
+ public:
+  struct Limits {
+    /// Of each lane.
+    std::size_t bytes;
+    std::size_t count;
+  };
+  explicit Outbox(Limits limits, bool link = false)
+      : limits_(limits), link_(link), lanes_{Queue(wire::Lane::control, link), Queue(wire::Lane::data, link)} {}
+
+  /// Queues one message. False when its lane is full; nothing is queued then.
+  bool push(const wire::Envelope& envelope, Bytes body) { return push(envelope, body, nullptr); }
+  /// The same; a body that is a message part of its own (`apart`) is moved from, not copied.
+  bool push(const wire::Envelope& envelope, Bytes body, zmq::message_t* apart);
+  bool empty() const noexcept { return lanes_[0].count == 0 && lanes_[1].count == 0; }
+  std::size_t bytes() const noexcept { return lanes_[0].bytes + lanes_[1].bytes; }
+  std::size_t count() const noexcept { return lanes_[0].count + lanes_[1].count; }
+
+  /// The frame to send next, or nothing. pop() when it is sent.
+  Frame* front();
+  void pop();
+  /// Takes out everything, message by message, in order, control first: for returning it to its senders.
+  void drain(const std::function<void(const wire::Envelope&, Bytes)>& each);
+
+ private:
+  struct Queue {
+    Queue(wire::Lane lane, bool link) : open(lane, link) {}
+    FrameWriter open;
+    std::deque<Frame> closed;
+    std::size_t bytes = 0;
+    std::size_t count = 0;
+  };
+  Limits limits_;
+  bool link_;
+  Queue lanes_[2];
+};
+
+}  // namespace meshbus

@@ -1,0 +1,211 @@
+#include "common/reactor.h"
+
+#include <sys/eventfd.h>
+#include <unistd.h>
+#include <zmq.h>
+
+#include <algorithm>
+#include <array>
+#include <cerrno>
+#include <cstring>
+#include <system_error>
+
+#include "common/log.h"
+
+namespace meshbus {
+namespace {
+
+constexpr std::chrono::milliseconds kLongTurn{50};
+
+/// What epoll carries: the descriptor and the generation of its watch, so that an event for a watch that was replaced meanwhile is seen as old.
+std::uint64_t pack(int fd, std::uint64_t generation) { return (generation << 32) | static_cast<std::uint32_t>(fd); }
+
+bool is_readable(void* socket) {
+  int events = 0;
+  std::size_t size = sizeof events;
+  return zmq_getsockopt(socket, ZMQ_EVENTS, &events, &size) == 0 && (events & ZMQ_POLLIN) != 0;
+}
+
+}  // namespace
+
+Reactor::Reactor(std::function<Time()> now) : now_(std::move(now)), epoll_(epoll_create1(EPOLL_CLOEXEC)), wake_(eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK)) {
+  if (epoll_.get() < 0 || wake_.get() < 0) throw std::system_error(errno, std::generic_category(), "reactor: epoll_create1/eventfd");
+  watch(wake_.get(), EPOLLIN, [this](std::uint32_t) {
+    std::uint64_t count = 0;
+    [[maybe_unused]] auto n = ::read(wake_.get(), &count, sizeof count);
+  });
+}
+
+Reactor::~Reactor() = default;
+
+void Reactor::watch(int fd, std::uint32_t events, FdHandler handler) {
+  const auto generation = next_generation_++ & 0xffffffffU;
+  epoll_event event{};
+  event.events = events;
+  event.data.u64 = pack(fd, generation);
+  const bool known = watches_.contains(fd);
+  if (epoll_ctl(epoll_.get(), known ? EPOLL_CTL_MOD : EPOLL_CTL_ADD, fd, &event) != 0) {
+    // A descriptor that was closed before forget() has left the set by itself: add it again.
+    if (!(known && errno == ENOENT && epoll_ctl(epoll_.get(), EPOLL_CTL_ADD, fd, &event) == 0))
+      throw std::system_error(errno, std::generic_category(), "reactor: cannot watch descriptor " + std::to_string(fd));
+  }
+  watches_[fd] = Watch{generation, std::make_shared<FdHandler>(std::move(handler))};
+}
+
+void Reactor::forget(int fd) {
+  if (watches_.erase(fd) > 0) epoll_ctl(epoll_.get(), EPOLL_CTL_DEL, fd, nullptr);
+}
+
+void Reactor::watch_socket(void* socket, SocketHandler handler) {
+  int fd = -1;
+  std::size_t size = sizeof fd;
+  if (zmq_getsockopt(socket, ZMQ_FD, &fd, &size) != 0) throw std::system_error(zmq_errno(), std::generic_category(), "reactor: ZMQ_FD");
+  sockets_[socket] = Socket{fd, std::make_shared<SocketHandler>(std::move(handler))};
+  // ZMQ_FD only says that something may have changed. run_sockets() asks ZMQ_EVENTS of every socket in every turn, so the descriptor is needed only to
+  // wake up; edge-triggered, because it may stay readable while there is nothing to receive.
+  watch(fd, EPOLLIN | EPOLLET, [](std::uint32_t) {});
+}
+
+void Reactor::forget_socket(void* socket) {
+  const auto found = sockets_.find(socket);
+  if (found == sockets_.end()) return;
+  forget(found->second.fd);
+  sockets_.erase(found);
+}
+
+Reactor::TimerId Reactor::at(Time when, Task task) {
+  const TimerId id = next_timer_++;
+  timers_.emplace(std::make_pair(when, id), std::move(task));
+  timer_times_.emplace(id, when);
+  return id;
+}
+
+void Reactor::cancel(TimerId id) {
+  const auto found = timer_times_.find(id);
+  if (found == timer_times_.end()) return;
+  timers_.erase({found->second, id});
+  timer_times_.erase(found);
+}
+
+std::uint64_t Reactor::add_turn_end(Task hook) {
+  turn_ends_.emplace(next_turn_end_, std::make_shared<Task>(std::move(hook)));
+  return next_turn_end_++;
+}
+
+void Reactor::forget_turn_end(std::uint64_t id) { turn_ends_.erase(id); }
+
+void Reactor::post(Task task) {
+  {
+    const std::lock_guard lock(mutex_);
+    posted_.push_back(std::move(task));
+    if (posted_.size() > 1) return;  // whoever queued the first one has woken the loop
+  }
+  const std::uint64_t one = 1;
+  [[maybe_unused]] auto n = ::write(wake_.get(), &one, sizeof one);
+}
+
+void Reactor::stop() {
+  {
+    const std::lock_guard lock(mutex_);
+    stopping_ = true;
+  }
+  const std::uint64_t one = 1;
+  [[maybe_unused]] auto n = ::write(wake_.get(), &one, sizeof one);
+}
+
+void Reactor::run() {
+  for (;;) {
+    {
+      const std::lock_guard lock(mutex_);
+      if (stopping_) {
+        stopping_ = false;
+        return;
+      }
+    }
+    turn(std::chrono::hours(1));
+  }
+}
+
+int Reactor::wait_ms(Duration max_wait) {
+  Duration wait = max_wait;
+  if (!timers_.empty()) wait = std::min(wait, timers_.begin()->first.first - now());
+  const bool ready = std::any_of(sockets_.begin(), sockets_.end(), [](const auto& entry) { return entry.second.again || is_readable(entry.first); });
+  if (ready || wait <= Duration::zero()) return 0;
+  return static_cast<int>(std::min<std::int64_t>(std::chrono::ceil<std::chrono::milliseconds>(wait).count(), 3'600'000));
+}
+
+void Reactor::turn(Duration max_wait) {
+  thread_ = std::this_thread::get_id();
+  std::array<epoll_event, 256> events;
+  const int count = epoll_wait(epoll_.get(), events.data(), static_cast<int>(events.size()), wait_ms(max_wait));
+  const auto begin = Clock::now();
+  run_posted();
+  run_timers();
+  run_fds(events.data(), std::max(count, 0));
+  run_sockets();
+  run_turn_ends();
+  const auto took = Clock::now() - begin;
+  if (took > kLongTurn) {
+    ++long_turns_;
+    log::warn("reactor: a turn took " + std::to_string(std::chrono::duration_cast<std::chrono::milliseconds>(took).count()) + " ms (limit 50)");
+  }
+}
+
+void Reactor::run_posted() {
+  std::deque<Task> tasks;
+  {
+    const std::lock_guard lock(mutex_);
+    tasks.swap(posted_);
+  }
+  for (auto& task : tasks) task();
+}
+
+void Reactor::run_timers() {
+  const auto until = now();
+  // Only those that were due at the start: a timer that sets itself again for "now" waits for the next turn.
+  const TimerId last = next_timer_;
+  for (auto next = timers_.begin(); next != timers_.end() && next->first.first <= until;) {
+    if (next->first.second >= last) {
+      ++next;
+      continue;
+    }
+    const Task task = std::move(next->second);
+    timer_times_.erase(next->first.second);
+    timers_.erase(next);
+    task();
+    next = timers_.begin();
+  }
+}
+
+void Reactor::run_fds(const epoll_event* events, int count) {
+  for (int i = 0; i < count; ++i) {
+    const int fd = static_cast<int>(events[i].data.u64 & 0xffffffffU);
+    const auto found = watches_.find(fd);
+    if (found == watches_.end() || found->second.generation != events[i].data.u64 >> 32) continue;
+    const auto handler = found->second.handler;  // outlives a forget() from inside
+    (*handler)(events[i].events);
+  }
+}
+
+void Reactor::run_sockets() {
+  std::vector<void*> ready;
+  ready.reserve(sockets_.size());
+  for (const auto& [socket, entry] : sockets_) ready.push_back(socket);
+  for (void* socket : ready) {
+    auto found = sockets_.find(socket);
+    if (found == sockets_.end() || !(found->second.again || is_readable(socket))) continue;
+    const auto handler = found->second.handler;
+    const bool again = (*handler)();
+    found = sockets_.find(socket);
+    if (found != sockets_.end() && found->second.handler == handler) found->second.again = again;
+  }
+}
+
+void Reactor::run_turn_ends() {
+  std::vector<std::shared_ptr<Task>> hooks;
+  hooks.reserve(turn_ends_.size());
+  for (const auto& [id, hook] : turn_ends_) hooks.push_back(hook);
+  for (const auto& hook : hooks) (*hook)();
+}
+
+}  // namespace meshbus

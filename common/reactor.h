@@ -1,0 +1,115 @@
+#pragma once
+
+#include <sys/epoll.h>
+
+#include <chrono>
+#include <cstdint>
+#include <deque>
+#include <functional>
+#include <map>
+#include <memory>
+#include <mutex>
+#include <set>
+#include <thread>
+#include <unordered_map>
+#include <vector>
+
+#include "common/unique_fd.h"
+
+namespace meshbus {
+
+/// The one loop of a process: descriptors, ZeroMQ sockets, timers and posted work in one epoll set.
+///
+/// Everything runs on the thread that calls run() (or turn()); only post() and stop() may be called from elsewhere. Handlers must not block; a
+/// turn longer than 50 ms is logged and counted. Handlers may add and remove watches and timers, their own included, at any time.
+///
+/// A turn is: wait - posted work - due timers - ready descriptors - ready ZeroMQ sockets - turn-end hooks. Hooks are where queues are
+/// flushed, so that all that one turn produced for a peer leaves in one piece.
+class Reactor {
+ public:
+  using Clock = std::chrono::steady_clock;
+  using Time = Clock::time_point;
+  using Duration = Clock::duration;
+  using TimerId = std::uint64_t;
+  using Task = std::function<void()>;
+  using FdHandler = std::function<void(std::uint32_t events)>;
+  /// Takes what is there, at most a bounded share of it. Returns true when it stopped early and wants to be called again next turn.
+  using SocketHandler = std::function<bool()>;
+
+  /// `now` is the clock for timers; tests pass their own and drive turn() by hand.
+  explicit Reactor(std::function<Time()> now = [] { return Clock::now(); });
+  ~Reactor();
+  Reactor(const Reactor&) = delete;
+  Reactor& operator=(const Reactor&) = delete;
+
+  /// Calls `handler` while `fd` is ready for `events` (EPOLLIN, EPOLLOUT; level-triggered). The caller keeps the descriptor open until
+  /// forget(): forget first, then close. Watching a descriptor again replaces what was there.
+  void watch(int fd, std::uint32_t events, FdHandler handler);
+  void forget(int fd);
+
+  /// Calls `handler` when the ZeroMQ socket has something to receive. The caller closes the socket after forget_socket().
+  void watch_socket(void* socket, SocketHandler handler);
+  void forget_socket(void* socket);
+
+  /// Runs `task` once, at the first turn at or after that time. Returns an id that is never reused.
+  TimerId at(Time when, Task task);
+  TimerId after(Duration delay, Task task) { return at(now() + delay, std::move(task)); }
+  /// Cancelling what has run or was cancelled is allowed and does nothing.
+  void cancel(TimerId id);
+
+  /// Runs at the end of every turn until forgotten; see the class comment.
+  std::uint64_t add_turn_end(Task hook);
+  void forget_turn_end(std::uint64_t id);
+
+  /// From any thread: run `task` on the reactor's thread, in order. Tasks that are still queued when the reactor is destroyed are destroyed.
+  void post(Task task);
+  /// From any thread or handler: run() returns after the turn.
+  void stop();
+
+  /// Turns until stop().
+  void run();
+  /// One turn that waits `max_wait` at most.
+  void turn(Duration max_wait);
+
+  Time now() const { return now_(); }
+  /// Whether the caller is on the thread that runs this reactor. True before the first turn.
+  bool is_here() const { return thread_ == std::thread::id() || thread_ == std::this_thread::get_id(); }
+  std::uint64_t long_turns() const noexcept { return long_turns_; }
+
+ private:
+  struct Watch {
+    std::uint64_t generation;
+    std::shared_ptr<FdHandler> handler;
+  };
+  struct Socket {
+    int fd;
+    std::shared_ptr<SocketHandler> handler;
+    bool again = false;
+  };
+
+  int wait_ms(Duration max_wait);
+  void run_posted();
+  void run_timers();
+  void run_fds(const epoll_event* events, int count);
+  void run_sockets();
+  void run_turn_ends();
+
+  std::function<Time()> now_;
+  UniqueFd epoll_;
+  UniqueFd wake_;
+  std::thread::id thread_;
+  std::unordered_map<int, Watch> watches_;
+  std::uint64_t next_generation_ = 1;
+  std::map<void*, Socket> sockets_;
+  std::map<std::pair<Time, TimerId>, Task> timers_;
+  std::unordered_map<TimerId, Time> timer_times_;
+  TimerId next_timer_ = 1;
+  std::map<std::uint64_t, std::shared_ptr<Task>> turn_ends_;
+  std::uint64_t next_turn_end_ = 1;
+  std::mutex mutex_;
+  std::deque<Task> posted_;  // guarded by mutex_
+  bool stopping_ = false;    // guarded by mutex_
+  std::uint64_t long_turns_ = 0;
+};
+
+}  // namespace meshbus

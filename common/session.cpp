@@ -1,0 +1,266 @@
+#include "common/session.h"
+
+#include <algorithm>
+#include <random>
+
+#include "common/log.h"
+
+namespace meshbus {
+namespace {
+
+constexpr std::chrono::milliseconds kFirstBackoff{10};
+constexpr std::chrono::milliseconds kLastBackoff{500};
+constexpr int kDrainFrames = 256;
+constexpr std::size_t kDrainBytes = 1024 * 1024;
+
+wire::Envelope to_broker() {
+  wire::Envelope envelope;
+  envelope.mutate_kind(wire::Kind::control);
+  envelope.mutate_lane(wire::Lane::control);
+  return envelope;
+}
+
+template <typename NativeBody>
+Frame control_frame(NativeBody body, bool link) {
+  FrameWriter writer(wire::Lane::control, link);
+  writer.add(to_broker(), encode_control({}, std::move(body)));
+  return writer.finish();
+}
+
+}  // namespace
+
+Session::Session(Reactor& reactor, zmq::context_t& context, Options options, Events events)
+    : reactor_(reactor), context_(context), options_(std::move(options)), events_(std::move(events)), outbox_(options_.limits, options_.link) {
+  turn_end_ = reactor_.add_turn_end([this] { flush(); });
+  open();
+}
+
+Session::~Session() {
+  state_ = State::closed;
+  close_socket(std::chrono::milliseconds(0));
+  reactor_.forget_turn_end(turn_end_);
+  reactor_.cancel(retry_timer_);
+}
+
+bool Session::push(const wire::Envelope& envelope, Bytes body, zmq::message_t* apart) { return outbox_.push(envelope, body, apart); }
+
+void Session::open() {
+  retry_timer_ = 0;
+  ++generation_;
+  state_ = State::connecting;
+  link_sequence_ = link_heard_ = taken_ = 0;
+  try {
+    socket_.emplace(context_, zmq::socket_type::dealer);
+    // One socket is one session: libzmq must not reconnect behind our back, and must not queue for a connection that is not there.
+    socket_->set(zmq::sockopt::reconnect_ivl, -1);
+    socket_->set(zmq::sockopt::immediate, true);
+    socket_->set(zmq::sockopt::linger, 0);
+    socket_->set(zmq::sockopt::sndhwm, 2000);
+    socket_->set(zmq::sockopt::rcvhwm, 10000);
+    socket_->set(zmq::sockopt::maxmsgsize, static_cast<std::int64_t>(kPartLimit));
+    if (options_.endpoint.starts_with("tcp:")) {
+      socket_->set(zmq::sockopt::ipv6, true);
+      socket_->set(zmq::sockopt::heartbeat_ivl, 500);
+      socket_->set(zmq::sockopt::heartbeat_timeout, 1500);
+    }
+    monitor_ = std::make_unique<SocketMonitor>(context_, *socket_, ZMQ_EVENT_HANDSHAKE_SUCCEEDED | ZMQ_EVENT_DISCONNECTED | ZMQ_EVENT_CLOSED |
+                                                                       ZMQ_EVENT_CONNECT_RETRIED | ZMQ_EVENT_HANDSHAKE_FAILED_NO_DETAIL |
+                                                                       ZMQ_EVENT_HANDSHAKE_FAILED_PROTOCOL | ZMQ_EVENT_HANDSHAKE_FAILED_AUTH);
+    reactor_.watch_socket(monitor_->handle(), [this] { return on_monitor(); });
+    reactor_.watch_socket(socket_->handle(), [this] { return on_readable(); });
+    limit_timer_ = reactor_.after(options_.connect_limit, [this] { drop("no answer from " + options_.endpoint + " in time"); });
+    socket_->connect(options_.endpoint);
+  } catch (const zmq::error_t& error) {
+    drop("cannot connect to " + options_.endpoint + ": " + error.what());
+  }
+}
+
+void Session::close_socket(std::chrono::milliseconds linger) {
+  reactor_.cancel(limit_timer_);
+  reactor_.cancel(heartbeat_timer_);
+  reactor_.cancel(flush_timer_);
+  limit_timer_ = heartbeat_timer_ = flush_timer_ = 0;
+  if (!socket_) return;
+  ++generation_;
+  if (monitor_) {
+    reactor_.forget_socket(monitor_->handle());
+    monitor_.reset();
+  }
+  reactor_.forget_socket(socket_->handle());
+  socket_->set(zmq::sockopt::linger, static_cast<int>(linger.count()));
+  socket_.reset();
+}
+
+void Session::drop(const std::string& reason) {
+  if (state_ == State::closed) return;
+  const bool was_up = state_ == State::up;
+  close_socket(std::chrono::milliseconds(0));
+  state_ = State::idle;
+  retry_later();
+  if (was_up && events_.on_lost) events_.on_lost(reason);
+}
+
+void Session::retry_later() {
+  static thread_local std::minstd_rand random{std::random_device{}()};
+  backoff_ = std::clamp(backoff_ * 2, kFirstBackoff, kLastBackoff);
+  const auto jittered = std::chrono::milliseconds(std::uniform_int_distribution<std::int64_t>(backoff_.count() / 2, backoff_.count())(random));
+  retry_timer_ = reactor_.after(jittered, [this] { open(); });
+}
+
+void Session::close(const std::string& reason) {
+  if (state_ == State::closed) return;
+  if (state_ == State::up) {
+    wire::ByeT bye;
+    bye.reason = reason;
+    outbox_.push(to_broker(), encode_control({}, std::move(bye)));
+    flush();
+  }
+  state_ = State::closed;
+  reactor_.cancel(retry_timer_);
+  close_socket(std::chrono::milliseconds(200));
+}
+
+bool Session::on_monitor() {
+  const auto generation = generation_;
+  while (generation == generation_) {
+    const auto event = monitor_->next();
+    if (!event) break;
+    if (event->id == ZMQ_EVENT_HANDSHAKE_SUCCEEDED) {
+      if (state_ == State::connecting) say_hello();
+    } else {
+      // Whatever had arrived before the end is still in the socket: take it first.
+      while (generation == generation_ && on_readable()) {
+      }
+      if (generation == generation_) drop("the connection to " + options_.endpoint + " ended");
+    }
+  }
+  return false;
+}
+
+void Session::say_hello() {
+  Frame frame = control_frame(wire::HelloT(options_.hello), options_.link);
+  if (!send(frame)) {
+    // The pipe is attached a moment after the handshake event.
+    const auto generation = generation_;
+    reactor_.after(std::chrono::milliseconds(1), [this, generation] {
+      if (generation == generation_ && state_ == State::connecting) say_hello();
+    });
+    return;
+  }
+  state_ = State::greeting;
+}
+
+bool Session::on_readable() {
+  const auto generation = generation_;
+  std::size_t bytes = 0;
+  for (int frames = 0; frames < kDrainFrames && bytes < kDrainBytes; ++frames) {
+    std::vector<zmq::message_t> parts;
+    do {
+      zmq::message_t part;
+      if (!socket_->recv(part, zmq::recv_flags::dontwait)) return false;
+      bytes += part.size();
+      parts.push_back(std::move(part));
+    } while (parts.back().more());
+    last_heard_ = reactor_.now();
+    on_frame(parts);
+    if (generation != generation_) return false;
+  }
+  return true;
+}
+
+void Session::on_frame(std::vector<zmq::message_t>& parts) {
+  auto reader = FrameReader::open(parts);
+  if (!reader) {
+    drop("the broker at " + options_.endpoint + " sent " + reader.error().detail());
+    return;
+  }
+  if (reader->is_link()) link_heard_ = reader->link().sequence();
+  const auto generation = generation_;
+  FrameReader::Message message;
+  while (generation == generation_ && reader->next(message)) {
+    if (message.envelope.lane() == wire::Lane::data) taken_ += sizeof message.envelope + message.body.size();
+    if (!on_session_message(message) && generation == generation_ && events_.on_message) events_.on_message(message);
+  }
+  if (generation == generation_ && reader->is_malformed()) drop("the broker at " + options_.endpoint + " sent a malformed frame");
+}
+
+bool Session::on_session_message(const FrameReader::Message& message) {
+  // Only our own broker speaks without a source host and proc.
+  if (message.envelope.kind() != wire::Kind::control || message.envelope.role() != wire::Role::broker || message.envelope.destination_proc() != 0) return false;
+  const auto control = ControlMessage::decode(message.body);
+  if (!control) return false;
+  switch ((*control)->body_type()) {
+    case wire::Body::Welcome: {
+      const auto* welcome = control->body_as<wire::Welcome>();
+      reactor_.cancel(limit_timer_);
+      limit_timer_ = 0;
+      state_ = State::up;
+      backoff_ = {};
+      heartbeat_ = std::chrono::milliseconds(std::max(welcome->heartbeat_ms(), 50U));
+      last_sent_ = last_heard_ = reactor_.now();
+      arm_heartbeat();
+      if (events_.on_welcome) events_.on_welcome(*welcome);
+      return true;
+    }
+    case wire::Body::Refusal: {
+      if (state_ == State::up) return false;
+      const auto* refusal = control->body_as<wire::Refusal>();
+      const Error error(from_wire(refusal->code()), "the broker at " + options_.endpoint + " refused: " + text_of(refusal->detail()));
+      state_ = State::closed;
+      close_socket(std::chrono::milliseconds(0));
+      if (events_.on_refused) events_.on_refused(error);
+      return true;
+    }
+    case wire::Body::Heartbeat: return true;
+    case wire::Body::Bye: drop("the broker at " + options_.endpoint + " ends: " + text_of(control->body_as<wire::Bye>()->reason())); return true;
+    default: return false;
+  }
+}
+
+void Session::on_heartbeat_timer() {
+  const auto now = reactor_.now();
+  // If this very timer is late, it is we who were away (stopped, starved): the broker gets a fresh grace.
+  if (now - heartbeat_due_ > heartbeat_ / 2) last_heard_ = now;
+  if (now - last_heard_ > 3 * heartbeat_) {
+    drop("nothing heard from " + options_.endpoint + " for " + std::to_string(3 * heartbeat_.count()) + " ms");
+    return;
+  }
+  if (now - last_sent_ >= heartbeat_ / 2 && outbox_.empty()) outbox_.push(to_broker(), encode_control({}, wire::HeartbeatT()));
+  arm_heartbeat();
+}
+
+void Session::arm_heartbeat() {
+  heartbeat_due_ = reactor_.now() + heartbeat_ / 2;
+  heartbeat_timer_ = reactor_.at(heartbeat_due_, [this] { on_heartbeat_timer(); });
+}
+
+void Session::flush() {
+  if (state_ != State::up) return;
+  while (Frame* frame = outbox_.front()) {
+    if (!send(*frame)) {
+      // The socket's own queue is full: the broker is slower than we are.
+      if (flush_timer_ == 0) flush_timer_ = reactor_.after(std::chrono::milliseconds(1), [this] { flush_timer_ = 0; });
+      return;
+    }
+    outbox_.pop();
+  }
+}
+
+bool Session::send(Frame& frame) {
+  frame.set_credit(taken_);
+  if (options_.link) frame.set_link(link_sequence_ + 1, link_heard_);
+  for (std::size_t i = 0; i < frame.parts.size(); ++i) {
+    const bool more = i + 1 < frame.parts.size();
+    try {
+      if (!socket_->send(frame.parts[i], (more ? zmq::send_flags::sndmore : zmq::send_flags::none) | zmq::send_flags::dontwait)) return false;
+    } catch (const zmq::error_t& error) {
+      log::warn("session with " + options_.endpoint + ": send: " + error.what());
+      return false;
+    }
+  }
+  ++link_sequence_;
+  last_sent_ = reactor_.now();
+  return true;
+}
+
+}  // namespace meshbus

@@ -1,0 +1,100 @@
+#pragma once
+
+#include <chrono>
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <optional>
+#include <string>
+
+#include <zmq.hpp>
+
+#include "common/control.h"
+#include "common/outbox.h"
+#include "common/reactor.h"
+#include "common/socket_monitor.h"
+
+namespace meshbus {
+
+/// A peer's connection to a broker: keeps one socket = one session, says Hello first on each, and makes a new one after a loss.
+///
+/// Lives on the reactor's thread. What is pushed while there is no session waits, bounded; what had been handed to a socket that broke may be lost
+/// (the events say so; numbering and replay are the links' business).
+class Session {
+ public:
+  struct Options {
+    /// ZeroMQ spelling: "ipc:///run/…", "tcp://10.0.0.1:7420".
+    std::string endpoint;
+    wire::HelloT hello;
+    Outbox::Limits limits{.bytes = 16 * 1024 * 1024, .count = 262144};
+    /// Frames carry a LinkHeader (brokers only).
+    bool link = false;
+    std::chrono::milliseconds connect_limit{5000};
+  };
+  struct Events {
+    /// Registered. Called again for each new session.
+    std::function<void(const wire::Welcome&)> on_welcome;
+    /// There was a session and it is over; a new one is being tried. `reason` is for people.
+    std::function<void(const std::string& reason)> on_lost;
+    /// The broker refused the Hello: the session stays closed.
+    std::function<void(const Error&)> on_refused;
+    /// A message that is not about the session itself. `body` is valid during the call.
+    std::function<void(const FrameReader::Message&)> on_message;
+  };
+
+  Session(Reactor& reactor, zmq::context_t& context, Options options, Events events);
+  ~Session();
+  Session(const Session&) = delete;
+  Session& operator=(const Session&) = delete;
+
+  /// Queues a message; it leaves at the end of the turn. False when the queue is full.
+  bool push(const wire::Envelope& envelope, Bytes body, zmq::message_t* apart = nullptr);
+  bool is_up() const noexcept { return state_ == State::up; }
+  /// Takes out what has not left yet.
+  Outbox& outbox() noexcept { return outbox_; }
+  /// Says Bye, sends what is queued as far as the socket takes it now, and closes. No more events.
+  void close(const std::string& reason);
+
+ private:
+  enum class State { idle, connecting, greeting, up, closed };
+  void open();
+  void drop(const std::string& reason);
+  void retry_later();
+  void close_socket(std::chrono::milliseconds linger);
+  bool on_monitor();
+  bool on_readable();
+  void on_frame(std::vector<zmq::message_t>& parts);
+  /// True when the message was about the session itself.
+  bool on_session_message(const FrameReader::Message& message);
+  void say_hello();
+  void flush();
+  void on_heartbeat_timer();
+  void arm_heartbeat();
+  bool send(Frame& frame);
+
+  Reactor& reactor_;
+  zmq::context_t& context_;
+  Options options_;
+  Events events_;
+  State state_ = State::idle;
+  std::optional<zmq::socket_t> socket_;
+  std::unique_ptr<SocketMonitor> monitor_;
+  Outbox outbox_;
+  std::uint64_t turn_end_ = 0;
+  Reactor::TimerId retry_timer_ = 0;
+  Reactor::TimerId limit_timer_ = 0;
+  Reactor::TimerId heartbeat_timer_ = 0;
+  Reactor::TimerId flush_timer_ = 0;
+  std::chrono::milliseconds backoff_{0};
+  std::chrono::milliseconds heartbeat_{5000};
+  Reactor::Time heartbeat_due_{};
+  Reactor::Time last_sent_{};
+  Reactor::Time last_heard_{};
+  std::uint64_t taken_ = 0;
+  std::uint64_t link_sequence_ = 0;
+  std::uint64_t link_heard_ = 0;
+  /// Changes with every socket: a handler that finds another one than it began with must not touch the socket.
+  std::uint64_t generation_ = 0;
+};
+
+}  // namespace meshbus
