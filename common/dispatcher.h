@@ -25,7 +25,8 @@ class Dispatcher {
   /// One row. The tag follows from the type of the message.
   template <typename T>
   Dispatcher& on(Role least, Handler<T> handler) {
-    rows_[wire::BodyTraits<T>::enum_value] = Row{
+    constexpr wire::Body tag = wire::BodyTraits<T>::enum_value;
+    rows_[tag] = Row{
         least, [handler = std::move(handler)](const Request& request, const wire::Control& control) { handler(request, *control.body_as<T>()); }};
     return *this;
   }
