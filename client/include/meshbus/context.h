@@ -1,0 +1,62 @@
+#pragma once
+
+#include <chrono>
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include "meshbus/address.h"
+#include "meshbus/result.h"
+
+namespace meshbus {
+
+class ContextCore;
+
+/// For deadlines: as long as it takes. What waits still ends when its host is lost or its Context goes.
+inline constexpr std::chrono::milliseconds forever = std::chrono::milliseconds::max();
+
+struct ContextOptions {
+  /// Settings as `--set` would give them, stronger than environment and file: {{"lease", "10s"}}. `meshbus config` lists the keys.
+  std::vector<std::pair<std::string, std::string>> settings;
+  /// Base of this launcher's name on the bus: `client-13Se1Maqzryj`.
+  std::string name = "client";
+};
+
+/// A launcher's place on the bus. It hides a thread that owns all sockets, and a second one on which your handlers run, in order.
+///
+/// Everything may be called from any thread, handlers included. Calls that wait take a deadline and block the caller; from the hidden socket thread
+/// they fail with would_block. After a fork the child's copy refuses everything (refused); only destroying it is allowed.
+///
+/// It connects to a broker when the first host mesh is made. Meshes keep the threads alive, so they may outlive their Context.
+class Context {
+ public:
+  /// Errors: configuration_error naming key, value and source; io_error.
+  static Result<Context> create(ContextOptions options = {});
+  Context(Context&&) noexcept;
+  Context& operator=(Context&&) noexcept;
+  /// Leaves the bus in order. From then on no handler runs, when no mesh of this Context is left.
+  ~Context();
+
+  /// Bytes for a port of a proc, and its answer. Errors: call_error (the handler there failed), no_such_proc, no_such_port, no_such_host, timeout,
+  /// fate_unknown, queue_full, too_large, would_block, refused (after fork).
+  Result<std::string> call(const ProcId& proc, std::uint32_t port, std::string_view body, std::chrono::milliseconds deadline);
+  /// Bytes for a port of a proc, without an answer. Returns when they are on their way. Errors: queue_full, too_large, unroutable, refused.
+  Result<void> send(const ProcId& proc, std::uint32_t port, std::string_view body);
+
+  /// A setting as text: `setting("terminate.grace")` is "10s". Errors: configuration_error when there is no such key.
+  Result<std::string> setting(std::string_view key) const;
+  /// What is suspicious about the settings but no error, one line each, for people.
+  std::vector<std::string> warnings() const;
+
+  /// For the other classes of this library.
+  const std::shared_ptr<ContextCore>& core() const noexcept { return core_; }
+
+ private:
+  explicit Context(std::shared_ptr<ContextCore> core);
+  std::shared_ptr<ContextCore> core_;
+};
+
+}  // namespace meshbus

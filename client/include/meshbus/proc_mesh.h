@@ -1,0 +1,147 @@
+#pragma once
+
+#include <chrono>
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include "meshbus/context.h"
+#include "meshbus/proc_mesh_ref.h"
+#include "meshbus/proc_ref.h"
+#include "meshbus/rank_report.h"
+#include "meshbus/result.h"
+
+namespace meshbus {
+
+/// How a proc becomes ready (spec 4.3).
+enum class ProcKind : std::uint8_t {
+  plain,  ///< Any command line: ready when exec succeeded.
+  mesh,   ///< A program that calls bootstrap(): ready when it has registered with its broker.
+};
+
+/// What happens to stdout and stderr, besides the tail that the host keeps.
+enum class OutputMode : std::uint8_t {
+  capture,  ///< Only the tail.
+  stream,   ///< To Handlers::on_output, every byte; a slow handler slows the procs and loses nothing.
+};
+
+enum class Stream : std::uint8_t { out = 1, err = 2 };
+
+/// What to start, and how.
+struct ProcSpec {
+  ProcKind kind = ProcKind::plain;
+  /// argv. The first word is looked up in PATH on the host. Empty, for mesh procs only: this very executable, without arguments.
+  std::vector<std::string> command;
+  /// What to execute when that is not command[0].
+  std::string program;
+  /// Wins over everything that the proc would inherit.
+  std::vector<std::pair<std::string, std::string>> environment;
+  /// Nothing inherited: `environment` and the variables of spec 4.5 only.
+  bool clean_environment = false;
+  /// On hosts of this machine (unix addresses), what is not said otherwise follows this launcher as it is at the spawn: working directory and
+  /// environment. On other hosts the host agent's own apply.
+  bool follow_launcher = true;
+  /// Working directory; empty: see follow_launcher.
+  std::string directory;
+  OutputMode output = OutputMode::capture;
+  /// Ranks whose stdin is a pipe for ProcMesh::write_input(); the others read /dev/null. (An empty list means none here.)
+  RankRanges input_ranks;
+  /// Between SIGTERM and SIGKILL. Default: key terminate.grace.
+  std::optional<std::chrono::milliseconds> grace;
+  /// A rank that is not ready by then is killed and failed; 0 = no limit. Default: key spawn.ready.
+  std::optional<std::chrono::milliseconds> ready_limit;
+  /// The procs end when this launcher was not heard of for so long; 0 = no lease. Default: key lease on attached hosts; 0 on process hosts, which
+  /// end with the launcher anyway.
+  std::optional<std::chrono::milliseconds> lease;
+  /// Whether spawn() waits until every rank is ready, and fails when one ends before. Without: it returns when the hosts have taken the order, and
+  /// every end is for the handlers.
+  bool wait_ready = true;
+  /// With wait_ready: a mesh in which some ranks failed is still a mesh; the failures go to Handlers::on_failure.
+  bool partial = false;
+};
+
+class ProcMesh;
+
+/// What a launcher hears about its procs. All run on the Context's handler thread, one at a time, in order; they may call anything.
+struct Handlers {
+  /// A rank ended in a way that nobody asked for: called exactly once per failed rank, when its death certificate has come (300 ms after its end at
+  /// the latest). Without a handler: the certificate is printed to stderr, the mesh is stopped, and this process exits with the mesh's
+  /// exit code (spec 6.6).
+  std::function<void(const RankReport&)> on_failure;
+  /// Bytes that a rank wrote (OutputMode::stream): whole lines, in order per rank. Valid during the call.
+  std::function<void(std::uint64_t rank, Stream stream, std::string_view bytes)> on_output;
+  /// Every change of a rank, good ones too.
+  std::function<void(const RankReport&)> on_state;
+  /// Once, when every rank is terminal and all output was handed to on_output.
+  std::function<void(const MeshOutcome&)> on_end;
+};
+
+struct StopOptions {
+  std::string reason = "stop";
+  /// Between SIGTERM and SIGKILL; 0 = SIGKILL at once. Default: that of the ProcSpec.
+  std::optional<std::chrono::milliseconds> grace;
+  /// For the whole stop. Default: grace + key stop.idle.
+  std::optional<std::chrono::milliseconds> deadline;
+  /// Empty = all ranks.
+  RankRanges ranks;
+};
+
+/// Owns a mesh of procs: when it goes, they are stopped. Move-only. Made by HostMesh::spawn().
+class ProcMesh {
+ public:
+  ProcMesh(ProcMesh&&) noexcept;
+  ProcMesh& operator=(ProcMesh&&) noexcept;
+  /// Best effort: asks for a stop and does not wait. Call stop() to know the outcome.
+  ~ProcMesh();
+
+  /// Name, region and hosts: a plain value that gives every address.
+  const ProcMeshRef& ref() const noexcept;
+  /// The number of ranks.
+  std::uint64_t size() const noexcept;
+
+  /// Asks the host agents now. All ranks, by rank; those of a host that did not answer are ProcState::unknown, with the reason in words.
+  /// Errors: would_block, refused (after fork).
+  Result<std::vector<RankReport>> status(std::chrono::milliseconds deadline = std::chrono::seconds(10)) const;
+  /// What has been heard so far; does not wait.
+  MeshOutcome known() const;
+
+  /// Waits until every rank is terminal, with certificates, and its output was handed out (that not when called from a handler).
+  /// Errors: timeout naming the ranks that are left and their states.
+  Result<MeshOutcome> wait(std::chrono::milliseconds deadline);
+  /// Waits until a rank has failed, or all are terminal. Errors: as wait().
+  Result<MeshOutcome> wait_for_failure(std::chrono::milliseconds deadline);
+
+  /// Ends ranks and waits. True to what happened: succeeds only when every one of them is terminal. Errors: stop_error naming the ranks that are
+  /// not, with their states and hosts. Stopping what has ended does nothing.
+  Result<MeshOutcome> stop(StopOptions options = {});
+  /// The same without waiting: on_state and on_end tell the rest. `options.deadline` is not used.
+  void request_stop(StopOptions options = {});
+
+  /// Sends a signal to the process groups of ranks (empty = all that are alive). Errors: not_exist, timeout, ...: the first one, after all
+  /// hosts were asked.
+  Result<void> signal(const RankRanges& ranks, int signal, std::chrono::milliseconds deadline = std::chrono::seconds(10));
+
+  /// Writes to the stdin of a rank of ProcSpec::input_ranks; returns when its pipe has taken all. One writer at a time per rank, at most 512 KiB a call.
+  /// Errors: not_exist when it closed its stdin or ended; too_large; timeout.
+  Result<void> write_input(std::uint64_t rank, std::string_view bytes, std::chrono::milliseconds deadline = forever);
+  /// End of file for the stdin of a rank.
+  Result<void> close_input(std::uint64_t rank, std::chrono::milliseconds deadline = std::chrono::seconds(10));
+
+  /// The proc of a rank, alive or not. Errors: out_of_range.
+  Result<ProcRef> proc(std::uint64_t rank) const;
+  /// The proc at a point, every axis given: `at({{"host", 0}, {"gpu", 1}})`. Errors: out_of_range, parse_error for an unknown axis.
+  Result<ProcRef> at(const std::vector<std::pair<std::string, std::uint64_t>>& coordinates) const;
+
+  class Impl;
+  explicit ProcMesh(std::unique_ptr<Impl> impl);
+
+ private:
+  std::unique_ptr<Impl> impl_;
+};
+
+}  // namespace meshbus

@@ -1,0 +1,102 @@
+#pragma once
+
+#include <chrono>
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "meshbus/address.h"
+#include "meshbus/result.h"
+
+/// What is known about the ranks of a mesh, and how a mesh ended (spec 3.1, 4.1, 4.9). Plain values.
+namespace meshbus {
+
+/// The life of one proc (spec 4.1). Nothing leaves a terminal state: stopped, killed, failed.
+enum class ProcState : std::uint8_t {
+  unknown = 0,   ///< Nobody could say; never the same as stopped.
+  starting = 1,  ///< Being started.
+  running = 2,   ///< Has a pid; a mesh proc that has not yet said that it is ready.
+  ready = 3,     ///< Plain: exec succeeded. Mesh: registered with its broker, handlers are up.
+  stopping = 4,  ///< A stop was asked for and is under way.
+  stopped = 5,   ///< Exited; see exit_code.
+  killed = 6,    ///< Ended by a signal.
+  failed = 7,    ///< Never ran, was not ready in time, or its host is lost.
+};
+
+/// How far the ending of a proc had to go when a stop was asked for (spec 4.6); none = nobody asked.
+enum class StopStep : std::uint8_t { none = 0, asked = 1, term = 2, kill = 3 };
+
+/// "ready". Never null.
+std::string_view to_string(ProcState state) noexcept;
+std::string_view to_string(StopStep step) noexcept;
+/// "SIGKILL", or "signal 77".
+std::string signal_name(int signal);
+
+/// Ranks begin, begin+1, ... end-1.
+struct RankRange {
+  std::uint64_t begin = 0;
+  std::uint64_t end = 0;
+  friend bool operator==(const RankRange&, const RankRange&) = default;
+};
+/// An empty list means all ranks where one is asked for.
+using RankRanges = std::vector<RankRange>;
+/// Ascending ranks as ranges.
+RankRanges to_ranges(const std::vector<std::uint64_t>& ranks);
+/// "0..5,7"; "none" when empty.
+std::string to_string(const RankRanges& ranges);
+
+/// One rank: its place, its state, and when it has ended its death certificate (spec 4.9).
+struct RankReport {
+  std::uint64_t rank = 0;            ///< Create rank: the row-major position in the mesh as it was made.
+  std::uint64_t host_index = 0;      ///< Which host of the mesh: NODE_RANK.
+  HostAddr host = HostAddr::local(0);
+  std::string point;                 ///< Where in the mesh: "host=0/2,gpu=1/4". Empty for a mesh without dimensions.
+  ProcState state = ProcState::unknown;
+  std::int64_t pid = 0;              ///< 0 = never had one. On its host.
+  int exit_code = 0;                 ///< When stopped.
+  int signal = 0;                    ///< When killed: the number of the signal.
+  bool core_dumped = false;
+  StopStep step = StopStep::none;    ///< Not none: it was asked to stop.
+  std::optional<std::chrono::system_clock::time_point> started;
+  std::optional<std::chrono::system_clock::time_point> ended;
+  std::uint64_t generation = 0;      ///< Counts the changes of this rank; the larger one is the later one.
+  std::uint64_t incarnation = 0;     ///< Of this life of the rank.
+  // From the certificate; empty until it has come.
+  std::string reason;                ///< In words: "exit 3", "killed by SIGSEGV", "cannot execute /no/such/file: execve: No such file or directory".
+  ErrorCode code = ErrorCode::none;  ///< exec_failed; timeout = not ready in time; host_unreachable = its host is lost.
+  int os_error = 0;                  ///< The errno of a failed start.
+  std::string stderr_tail;           ///< The last lines, exact bytes, newlines included.
+  std::string stopped_by;
+  std::string stop_reason;
+  std::uint64_t max_rss_bytes = 0;
+  std::chrono::microseconds user_time{0};
+  std::chrono::microseconds system_time{0};
+
+  /// Stopped, killed or failed.
+  bool is_terminal() const noexcept;
+  /// Ended in a way that nobody asked for: a non-zero exit, a signal, a failure. An end after a stop that was asked for is none,
+  /// whatever code or signal it took (spec 4.2).
+  bool is_failure() const noexcept;
+  /// How a shell would say it: the exit code; 128 + signal; 127 no such file, 126 cannot execute; 125 for what was not the proc's own doing.
+  int shell_code() const noexcept;
+  /// Its end or state in words: "exit 3", "killed by SIGKILL (core dumped)", "running".
+  std::string words() const;
+  /// "rank 1 (host=0,gpu=1 on unix:/run/m/broker): exit 3"
+  std::string describe() const;
+};
+
+/// How a mesh ended, or stands.
+struct MeshOutcome {
+  std::vector<RankReport> ranks;  ///< All of them, by rank.
+  /// The failed rank that ended first by its agent's clock: the cause rather than its consequences.
+  std::optional<RankReport> first_failure;
+
+  /// Whether every rank is terminal.
+  bool is_ended() const noexcept;
+  /// What `run` exits with (spec 12.2): first_failure's shell_code(), else 0.
+  int exit_code() const noexcept;
+};
+
+}  // namespace meshbus
