@@ -3,8 +3,8 @@
 /// Everything that a launcher needs.
 ///
 ///     auto context = *meshbus::Context::create();
-///     auto hosts = *meshbus::HostMesh::process(context, *meshbus::Extent::parse("{host: 2}"));
-///     auto mesh = *hosts.spawn("hello", *meshbus::Extent::parse("{gpu: 4}"), {.command = {"hostname"}});
+///     auto hosts = *meshbus::HostMesh::process(context, *meshbus::Extent::parse("host=2"));
+///     auto mesh = *hosts.spawn("hello", *meshbus::Extent::parse("gpu=4"), {.command = {"hostname"}});
 ///     auto outcome = *mesh.wait(std::chrono::seconds(10));           // outcome.ranks[3].exit_code == 0
 ///     hosts.shutdown();
 #include "meshbus/address.h"      // IWYU pragma: export

@@ -49,8 +49,8 @@ struct ProcSpec {
   /// Working directory; empty: see follow_launcher.
   std::string directory;
   OutputMode output = OutputMode::capture;
-  /// Ranks whose stdin is a pipe for ProcMesh::write_input(); the others read /dev/null. (An empty list means none here.)
-  RankRanges input_ranks;
+  /// Ranks whose stdin is a pipe for ProcMesh::write_input(); the others read /dev/null. (An empty set means none here.)
+  RankSet input_ranks;
   /// Between SIGTERM and SIGKILL. Default: key terminate.grace.
   std::optional<std::chrono::milliseconds> grace;
   /// A rank that is not ready by then is killed and failed; 0 = no limit. Default: key spawn.ready.
@@ -88,7 +88,7 @@ struct StopOptions {
   /// For the whole stop. Default: grace + key stop.idle.
   std::optional<std::chrono::milliseconds> deadline;
   /// Empty = all ranks.
-  RankRanges ranks;
+  RankSet ranks;
 };
 
 /// Owns a mesh of procs: when it goes, they are stopped. Move-only. Made by HostMesh::spawn().
@@ -124,7 +124,7 @@ class ProcMesh {
 
   /// Sends a signal to the process groups of ranks (empty = all that are alive). Errors: not_exist, timeout, ...: the first one, after all
   /// hosts were asked.
-  Result<void> signal(const RankRanges& ranks, int signal, std::chrono::milliseconds deadline = std::chrono::seconds(10));
+  Result<void> signal(const RankSet& ranks, int signal, std::chrono::milliseconds deadline = std::chrono::seconds(10));
 
   /// Writes to the stdin of a rank of ProcSpec::input_ranks; returns when its pipe has taken all. One writer at a time per rank, at most 512 KiB a call.
   /// Errors: not_exist when it closed its stdin or ended; too_large; timeout.

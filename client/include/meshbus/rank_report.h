@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "meshbus/address.h"
+#include "meshbus/proc_mesh_ref.h"
 #include "meshbus/result.h"
 
 /// What is known about the ranks of a mesh, and how a mesh ended (spec 3.1, 4.1, 4.9). Plain values.
@@ -34,18 +35,13 @@ std::string_view to_string(StopStep step) noexcept;
 /// "SIGKILL", or "signal 77".
 std::string signal_name(int signal);
 
-/// Ranks begin, begin+1, ... end-1.
-struct RankRange {
-  std::uint64_t begin = 0;
-  std::uint64_t end = 0;
-  friend bool operator==(const RankRange&, const RankRange&) = default;
-};
-/// An empty list means all ranks where one is asked for.
-using RankRanges = std::vector<RankRange>;
-/// Ascending ranks as ranges.
-RankRanges to_ranges(const std::vector<std::uint64_t>& ranks);
-/// "0..5,7"; "none" when empty.
-std::string to_string(const RankRanges& ranges);
+/// A set of ranks: disjoint blocks, ascending. Where one is asked for, an empty one means all ranks.
+using RankSet = std::vector<RankBlock>;
+/// Of ascending ranks.
+RankSet to_rank_set(const std::vector<std::uint64_t>& ranks);
+bool contains(const RankSet& set, std::uint64_t rank) noexcept;
+/// "0-5,7"; "none" when empty.
+std::string to_string(const RankSet& set);
 
 /// One rank: its place, its state, and when it has ended its death certificate (spec 4.9).
 struct RankReport {
