@@ -1,0 +1,118 @@
+#pragma once
+
+#include <array>
+#include <cstddef>
+#include <cstdint>
+#include <string>
+#include <string_view>
+
+#include "meshbus/result.h"
+
+/// Which settings there are and how their values are written (spec 11.1, 11.3). The table is the only place where a key is declared:
+/// its default, the file, the environment variable, `--set`, `meshbus config` and the documentation all come from it.
+namespace meshbus {
+
+/// What a value is, and with that how it is written: `250ms`, `30s`, `2m`, `1h` (a plain number is in the key's unit); `64`; `64KiB`,
+/// `1MiB`, `1GiB` (or plain bytes); `true` or `false`; one of the words in `unit`.
+enum class ValueKind : std::uint8_t { duration, count, bytes, boolean, word };
+
+/// One setting. All texts are written as a user would write them.
+struct KeyInfo {
+  std::string_view name;  ///< `spawn.ready`; in the environment it is MESHBUS_SPAWN_READY.
+  ValueKind kind;
+  std::string_view unit;      ///< Duration: the unit of a plain number. Word: the words allowed, with commas. Else empty.
+  std::string_view standard;  ///< The default.
+  std::string_view least;     ///< Smallest value allowed; empty for booleans and words.
+  std::string_view most;      ///< Largest value allowed; likewise.
+  std::string_view meaning;   ///< For people, one sentence.
+};
+
+// clang-format off
+inline constexpr std::array key_table = std::to_array<KeyInfo>({
+  {"spawn.idle", ValueKind::duration, "s", "30s", "1ms", "24h", "longest time without any progress while a mesh is being spawned, before the spawn is given up"},
+  {"spawn.ready", ValueKind::duration, "s", "30s", "0s", "24h", "time a new proc has to become ready before it is killed and reported; 0 = no limit"},
+  {"spawn.in_flight", ValueKind::count, "", "64", "1", "1024", "procs that one host starts at the same time"},
+  {"stop.idle", ValueKind::duration, "s", "30s", "1ms", "24h", "longest time without any progress while a mesh is being stopped, before the stop is reported as failed"},
+  {"state.idle", ValueKind::duration, "s", "1m", "1ms", "24h", "longest time without any answer while states are being asked for"},
+  {"terminate.grace", ValueKind::duration, "s", "10s", "0s", "24h", "time between SIGTERM and SIGKILL when a proc is ended"},
+  {"terminate.in_flight", ValueKind::count, "", "16", "1", "256", "procs that one host ends at the same time"},
+  {"supervision.poll", ValueKind::duration, "s", "1s", "10ms", "1h", "how often the controller asks every host for the states of its procs"},
+  {"watchdog", ValueKind::duration, "s", "2m", "100ms", "24h", "silence of the controller after which the owner of a mesh takes it for lost"},
+  {"lease", ValueKind::duration, "s", "1m", "0s", "24h", "time after which procs are stopped when nobody renews their lease; 0 = no lease"},
+  {"heartbeat", ValueKind::duration, "s", "5s", "10ms", "1h", "how often a proc and its agent tell each other that they are alive"},
+  {"session.away", ValueKind::duration, "s", "10s", "10ms", "24h", "time a proc lives on without its agent or broker before it ends itself"},
+  {"delivery.limit", ValueKind::duration, "s", "30s", "10ms", "24h", "time a message may be under way before it is returned to its sender"},
+  {"delivery.starting", ValueKind::duration, "s", "5s", "0s", "1h", "time a message waits in the broker for a proc that has not yet registered"},
+  {"hop.limit", ValueKind::count, "", "64", "1", "255", "brokers that a message may pass before it is returned"},
+  {"message.limit", ValueKind::bytes, "", "1GiB", "1KiB", "64GiB", "largest message that a proc may send"},
+  {"tail.lines", ValueKind::count, "", "100", "0", "100000", "last lines of output that are kept in memory for each proc"},
+  {"cast.width", ValueKind::count, "", "16", "2", "1024", "hosts that one host passes a cast on to"},
+  {"parent_death_signal", ValueKind::boolean, "", "true", "", "", "whether the kernel kills procs when their keeper dies"},
+  {"queue.bytes", ValueKind::bytes, "", "4MiB", "64KiB", "1GiB", "bytes that a broker holds for one peer before it returns further messages as queue full"},
+  {"queue.count", ValueKind::count, "", "65536", "16", "16777216", "messages that a broker holds for one peer before it returns further ones as queue full"},
+  {"records.kept", ValueKind::count, "", "1000", "0", "1000000", "ended procs that a host can still answer for"},
+  {"records.age", ValueKind::duration, "s", "1h", "0s", "720h", "time that a host can still answer for an ended proc"},
+  {"log.level", ValueKind::word, "trace,debug,info,warn,error", "warn", "", "", "least important lines that are written to the log"},
+});
+// clang-format on
+
+/// A key whose kind the compiler knows; a typo, or asking for a duration as a count, does not compile.
+template <ValueKind kind>
+struct Key {
+  std::size_t index;  ///< Into key_table.
+
+  /// Only at compile time: an unknown name or another kind is a compile error.
+  consteval explicit Key(std::string_view name) : index(0) {
+    while (index < key_table.size() && key_table[index].name != name) ++index;
+    if (index == key_table.size()) throw "key_table has no key of that name";
+    if (key_table[index].kind != kind) throw "that key is of another kind";
+  }
+  constexpr const KeyInfo& info() const { return key_table[index]; }
+};
+using DurationKey = Key<ValueKind::duration>;
+using CountKey = Key<ValueKind::count>;
+using BytesKey = Key<ValueKind::bytes>;
+using BooleanKey = Key<ValueKind::boolean>;
+using WordKey = Key<ValueKind::word>;
+
+namespace keys {
+inline constexpr DurationKey spawn_idle("spawn.idle");
+inline constexpr DurationKey spawn_ready("spawn.ready");
+inline constexpr CountKey spawn_in_flight("spawn.in_flight");
+inline constexpr DurationKey stop_idle("stop.idle");
+inline constexpr DurationKey state_idle("state.idle");
+inline constexpr DurationKey terminate_grace("terminate.grace");
+inline constexpr CountKey terminate_in_flight("terminate.in_flight");
+inline constexpr DurationKey supervision_poll("supervision.poll");
+inline constexpr DurationKey watchdog("watchdog");
+inline constexpr DurationKey lease("lease");
+inline constexpr DurationKey heartbeat("heartbeat");
+inline constexpr DurationKey session_away("session.away");
+inline constexpr DurationKey delivery_limit("delivery.limit");
+inline constexpr DurationKey delivery_starting("delivery.starting");
+inline constexpr CountKey hop_limit("hop.limit");
+inline constexpr BytesKey message_limit("message.limit");
+inline constexpr CountKey tail_lines("tail.lines");
+inline constexpr CountKey cast_width("cast.width");
+inline constexpr BooleanKey parent_death_signal("parent_death_signal");
+inline constexpr BytesKey queue_bytes("queue.bytes");
+inline constexpr CountKey queue_count("queue.count");
+inline constexpr CountKey records_kept("records.kept");
+inline constexpr DurationKey records_age("records.age");
+inline constexpr WordKey log_level("log.level");
+}  // namespace keys
+
+/// The number behind a value: milliseconds, a count, bytes, 0 or 1, or which of the words it is. Checks the key's bounds.
+/// Errors: parse_error, whose detail is the expected form ("expected a duration from 0s to 24h, like 250ms, 30s, 2m or 1h").
+Result<std::uint64_t> parse_value(const KeyInfo& key, std::string_view text);
+/// The text of such a number, as short as can be.
+std::string value_to_text(const KeyInfo& key, std::uint64_t value);
+/// How the values of a key are written, for people: "a duration from 0s to 24h, like 250ms, 30s, 2m or 1h".
+std::string expected_form(const KeyInfo& key);
+
+/// The name of a key's environment variable: MESHBUS_SPAWN_READY.
+std::string environment_name(const KeyInfo& key);
+/// The key of that name, or null.
+const KeyInfo* find_key(std::string_view name) noexcept;
+
+}  // namespace meshbus
