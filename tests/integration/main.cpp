@@ -1,0 +1,11 @@
+#define DOCTEST_CONFIG_IMPLEMENT
+#include <doctest/doctest.h>
+
+#include "tests/support/environment.h"
+#include "tests/support/leftovers.h"
+
+int main(int argc, char** argv) {
+  const meshbus::test::Environment environment;
+  meshbus::test::check_every_test_case(std::chrono::seconds(180));
+  return doctest::Context(argc, argv).run();
+}

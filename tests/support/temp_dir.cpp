@@ -1,0 +1,39 @@
+#include "tests/support/temp_dir.h"
+
+#include <cerrno>
+#include <cstdlib>
+#include <fstream>
+#include <iterator>
+#include <system_error>
+
+namespace meshbus::test {
+
+namespace fs = std::filesystem;
+
+TempDir::TempDir() {
+  std::string name = (fs::temp_directory_path() / "t-XXXXXX").string();
+  if (::mkdtemp(name.data()) == nullptr) throw std::system_error(errno, std::generic_category(), "cannot make " + name);
+  path_ = name;
+}
+
+TempDir::~TempDir() {
+  std::error_code ignored;  // what stays is reported by the leftover check
+  fs::remove_all(path_, ignored);
+}
+
+std::string TempDir::write(std::string_view name, std::string_view text, bool executable) const {
+  const fs::path path = path_ / name;
+  std::ofstream out(path, std::ios::binary);
+  out << text;
+  out.close();
+  if (!out) throw std::system_error(errno, std::generic_category(), "cannot write " + path.string());
+  fs::permissions(path, static_cast<fs::perms>(executable ? 0755 : 0644));
+  return path.string();
+}
+
+std::string read_file(const fs::path& path) {
+  std::ifstream in(path, std::ios::binary);
+  return {std::istreambuf_iterator<char>(in), std::istreambuf_iterator<char>()};
+}
+
+}  // namespace meshbus::test
