@@ -249,8 +249,8 @@ Result<void> Scanner::escape(std::string& out) {
 }
 
 std::string Scanner::found_at(std::size_t position) const {
-  if (position >= end_) return position < text_.size() ? "its end" : "the end";
-  const std::string_view rest = text_.substr(position, end_ - position);
+  if (position >= text_.size()) return "the end";
+  const std::string_view rest = text_.substr(position);  // a part that ends too early: what people see there is what follows it
   const Decoded next = decode(rest);
   if (next.character == no_character) return "byte 0x" + hex(static_cast<std::uint8_t>(rest[0]));
   std::string out = "'";

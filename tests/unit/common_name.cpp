@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "meshbus/key.h"
+#include "tests/unit/mesh_random.h"
 
 using namespace meshbus;
 
@@ -19,18 +20,6 @@ std::string random_base(std::mt19937_64& random, std::size_t longest) {
   for (char& c : base) c = letters[random() % letters.size()];
   base[0] = letters[random() % 53];
   return base;
-}
-
-/// Numbers of every magnitude, both ends included.
-std::uint64_t random_number(std::mt19937_64& random) {
-  switch (random() % 8) {
-    case 0:
-      return 0;
-    case 1:
-      return ~std::uint64_t{0};
-    default:
-      return random() >> random() % 64;
-  }
 }
 
 }  // namespace
@@ -64,12 +53,12 @@ TEST_CASE("name: what was printed parses to the same name, and proc names give m
   const std::uint64_t seed = std::random_device{}();
   CAPTURE(seed);
   std::mt19937_64 random(seed);
-  for (int i = 0; i < 50'000; ++i) {
+  for (int i = 0; i < test::rounds(5'000); ++i) {
     const std::string base = random_base(random, Name::max_base);
     const Name name =
-        random() % 4 == 0 || Name::is_reserved(base) ? Name::plain(base).value() : Name::make(base, random_number(random)).value();
+        random() % 4 == 0 || Name::is_reserved(base) ? Name::plain(base).value() : Name::make(base, test::any_number(random)).value();
     REQUIRE(Name::parse(name.to_string()) == name);
-    const std::uint64_t rank = random_number(random);
+    const std::uint64_t rank = test::any_number(random);
     const ProcName proc = proc_name(name, rank);
     REQUIRE(ProcName::parse(proc.to_string()) == proc);
     REQUIRE(parse_proc_name(proc) == MeshProc{name, rank});
@@ -82,7 +71,7 @@ TEST_CASE("name: no text crashes the parser, and what it accepts is canonical") 
   CAPTURE(seed);
   std::mt19937_64 random(seed);
   constexpr std::string_view letters = "a_1-Z0l \"\xC3\xA9";
-  for (int i = 0; i < 50'000; ++i) {
+  for (int i = 0; i < test::rounds(5'000); ++i) {
     std::string text(random() % 20, 'x');
     for (char& c : text) c = random() % 16 == 0 ? static_cast<char>(random()) : letters[random() % letters.size()];
     if (const Result<Name> name = Name::parse(text)) REQUIRE(name->to_string() == text);

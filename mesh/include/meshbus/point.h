@@ -1,0 +1,56 @@
+#pragma once
+
+#include <cstdint>
+#include <iosfwd>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "meshbus/extent.h"
+#include "meshbus/result.h"
+
+/// A place in an extent (spec 1.7).
+///
+///     using namespace meshbus;
+///     Point point = *Extent::parse("x=4,y=5")->point_of(7);
+///     std::cout << point;                          // x=1/4,y=2/5: coordinate/size
+///     point.rank();                                // 7
+///     point.coordinate("y");                       // 2
+///     Point::parse("x=1/4,y=2/5") == point;
+///     Point::parse("x=4/4").error();               // parse_error: point: at 2: OutOfRangeIndex: expected ...
+namespace meshbus {
+
+/// One coordinate per axis of an extent, each below its size. A plain value; use it on any thread.
+class Point {
+ public:
+  /// The only point of an extent without axes.
+  Point() = default;
+
+  /// Errors: configuration_error (InvalidDims: not one coordinate per axis); out_of_range (OutOfRangeIndex).
+  static Result<Point> make(Extent extent, std::vector<std::uint64_t> coordinates);
+  /// Reads what to_string() printed. Errors: parse_error, with the position as a byte offset from 0.
+  static Result<Point> parse(std::string_view text);
+  static Result<Point> parse(text::Scanner part);
+
+  const Extent& extent() const noexcept { return extent_; }
+  const std::vector<std::uint64_t>& coordinates() const noexcept { return coordinates_; }
+  /// Of the axis with that label, if there is one.
+  std::optional<std::uint64_t> coordinate(std::string_view label) const noexcept;
+  /// Row-major, in its extent.
+  std::uint64_t rank() const noexcept;
+
+  /// `x=1/4,y=2/5`; empty without axes.
+  std::string to_string() const;
+
+  friend bool operator==(const Point&, const Point&) = default;
+  friend std::ostream& operator<<(std::ostream& out, const Point& point);
+
+ private:
+  Point(Extent extent, std::vector<std::uint64_t> coordinates) : extent_(std::move(extent)), coordinates_(std::move(coordinates)) {}
+
+  Extent extent_;
+  std::vector<std::uint64_t> coordinates_;
+};
+
+}  // namespace meshbus
