@@ -135,6 +135,13 @@ class LeftoverListener : public doctest::IReporter {
   void test_case_end(const doctest::CurrentTestCaseStats& stats) override {
     ::alarm(0);
     if (!check_) return;
+    if (crashed_) {
+      // A signal handler of doctest's, and the program ends after it: no destructor will do this.
+      kill_children({});
+      std::error_code ignored;
+      fs::remove_all(environment_root(), ignored);
+      return;
+    }
     const auto problems = check_->find(time_to_clean_up);
     check_.reset();
     if (problems.empty()) return;
@@ -159,7 +166,7 @@ class LeftoverListener : public doctest::IReporter {
   void report_query(const doctest::QueryData&) override {}
   void test_run_start() override {}
   void test_case_reenter(const doctest::TestCaseData&) override {}
-  void test_case_exception(const doctest::TestCaseException&) override {}
+  void test_case_exception(const doctest::TestCaseException& exception) override { crashed_ = crashed_ || exception.is_crash; }
   void subcase_start(const doctest::SubcaseSignature&) override {}
   void subcase_end() override {}
   void log_assert(const doctest::AssertData&) override {}
@@ -168,6 +175,7 @@ class LeftoverListener : public doctest::IReporter {
 
  private:
   std::optional<LeftoverCheck> check_;
+  bool crashed_ = false;
   unsigned failed_tests_ = 0;
   int failed_asserts_ = 0;
 };

@@ -204,7 +204,7 @@ Process::~Process() {
 }
 
 void Process::Stream::read_available() {
-  std::array<char, 1 << 16> buffer;
+  std::vector<char> buffer(1 << 16);  // not on the stack: after a crash this runs on a signal stack
   for (std::size_t total = 0; fd >= 0 && total < most_per_read;) {
     const ssize_t got = ::read(fd, buffer.data(), buffer.size());
     if (got < 0 && errno == EINTR) continue;

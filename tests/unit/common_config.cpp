@@ -250,7 +250,9 @@ TEST_CASE("quantity: durations") {
   const std::pair<std::string_view, std::chrono::milliseconds> good[] = {
       {"250ms", 250ms}, {"30s", 30s},     {"2m", 2min},   {"1h", 1h},      {"7", 7s},
       {"0", 0s},        {"1.5s", 1500ms}, {"0.25m", 15s}, {"0.001s", 1ms}, {"000030s", 30s}};
-  for (const auto& [text, value] : good) {
+  for (const auto& one : good) {
+    const auto text = one.first;
+    const auto value = one.second;
     CAPTURE(text);
     REQUIRE(parse_duration(text).has_value());
     CHECK(*parse_duration(text) == value);
