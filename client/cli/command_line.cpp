@@ -1,0 +1,243 @@
+#include "client/cli/command_line.h"
+
+#include <CLI/CLI.hpp>
+
+#include <algorithm>
+#include <charconv>
+#include <cstdlib>
+#include <functional>
+#include <iostream>
+
+#include "common/did_you_mean.h"
+
+namespace meshbus::cli {
+namespace {
+
+constexpr const char* kIntroduction =
+    "meshbus launches, addresses and supervises meshes of processes over many hosts.\n"
+    "\n"
+    "  meshbus run -n 4 -- sh -c 'echo hello from $RANK of $WORLD_SIZE'\n"
+    "  meshbus run --hosts 2 --per-host gpus=4 -- ./train.sh\n"
+    "  meshbus host &                  # a standing host; then: meshbus run --hosts ADDRESS -- ...";
+
+constexpr const char* kRunFooter =
+    "The command comes last, after --. Each rank gets RANK, LOCAL_RANK, WORLD_SIZE, NODE_RANK, MASTER_ADDR, MASTER_PORT,\n"
+    "MESHBUS_RANK_<AXIS> and MESHBUS_SIZE_<AXIS>. When a rank fails, the others are stopped and the first failure is named.\n"
+    "\n"
+    "Exit code: 0; that of the first failing rank, or 128 + its signal; 124 --timeout ran out; 125 meshbus itself failed; 126 the\n"
+    "command cannot be executed; 127 it was not found; 130 Ctrl-C; 143 SIGTERM; 2 wrong usage.";
+
+std::vector<std::string> split(const std::string& text, char at) {
+  std::vector<std::string> parts;
+  std::size_t begin = 0;
+  for (;;) {
+    const auto end = text.find(at, begin);
+    if (end != begin && begin < text.size()) parts.push_back(text.substr(begin, end - begin));
+    if (end == std::string::npos) return parts;
+    begin = end + 1;
+  }
+}
+
+CLI::Validator duration_form() {
+  return CLI::Validator(
+      [](std::string& text) { return parse_duration(text) ? std::string() : "'" + text + "' is not a duration like 250ms, 30s, 2m or 1h"; }, "DURATION");
+}
+
+/// An option that takes a duration.
+template <typename Target>
+CLI::Option* add_duration(CLI::App* app, const std::string& name, Target& target, const std::string& meaning) {
+  return app->add_option_function<std::string>(name, [&target](const std::string& text) { target = *parse_duration(text); }, meaning)
+      ->check(duration_form())
+      ->type_name("DURATION");
+}
+
+void add_host(CLI::App& app, WardenOptions& options) {
+  auto* host = app.add_subcommand("host", "Serve this machine as a host: start procs for launchers, watch them, leave nothing behind");
+  host->add_option("--bind", options.binds, "Address to listen on besides the unix socket: tcp:HOST:PORT (needs --insecure)")->type_name("ADDRESS");
+  host->add_option("--advertise", options.advertise, "Address that others use for this host; default: the unix socket, or the tcp address bound")->type_name("ADDRESS");
+  host->add_flag("--insecure", options.insecure, "Allow plain tcp: whoever can connect can run commands as you");
+  host->add_option("--run-dir", options.run_dir, "Where sockets are made; default $XDG_RUNTIME_DIR/meshbus or /tmp/meshbus-UID");
+  add_duration(host, "--grace", options.grace, "Between SIGTERM and SIGKILL of the procs when this host ends; default 10s");
+  host->add_option_function<std::string>(
+          "--containment",
+          [&options](const std::string& word) { options.containment = word == "cgroup" ? Containment::cgroup : word == "sweep" ? Containment::sweep : Containment::automatic; },
+          "How descendants are kept together: auto, cgroup (v2), sweep")
+      ->check(CLI::IsMember({"auto", "cgroup", "sweep"}));
+  host->add_flag("--end-on-broker-loss", options.end_on_broker_loss, "End this host when its broker dies, instead of starting another one");
+  host->add_option("--set", options.settings, "A setting for broker and agent: KEY=VALUE")->type_name("KEY=VALUE");
+  host->add_option("--ready-fd", options.ready_fd, "Descriptor to write one JSON line to when the host is ready, or could not start");
+  host->add_option("--lifeline-fd", options.lifeline_fd, "Descriptor whose end means that the launcher is gone: the host then ends within 2 s");
+  host->add_flag_callback("--quiet", [&options] { options.print_ready = false; }, "Do not print the ready line on stdout");
+}
+
+void add_run(CLI::App& app, RunArguments& run) {
+  auto* verb = app.add_subcommand("run", "Run a command as a mesh of procs, show its output, and tell how it ended");
+  verb->footer(kRunFooter);
+  verb->prefix_command();
+  verb->add_option_function<std::string>(
+          "--hosts",
+          [&run](const std::string& text) {
+            if (std::all_of(text.begin(), text.end(), [](unsigned char c) { return std::isdigit(c) != 0; })) {
+              const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), run.hosts);
+              if (error != std::errc() || run.hosts == 0 || run.hosts > 1024) throw CLI::ValidationError("--hosts", "takes 1 to 1024 hosts on this machine, not " + text);
+            } else {
+              run.addresses = split(text, ',');
+            }
+          },
+          "N hosts started on this machine (default 1), or addresses of running hosts")
+      ->type_name("N|ADDRESS,...");
+  auto* total = verb->add_option("-n,--procs", run.total, "Ranks in all, spread over the hosts in blocks; default 1 per host")->check(CLI::Range(1, 1'000'000))->type_name("N");
+  verb->add_option_function<std::string>(
+          "--per-host",
+          [&run](const std::string& text) {
+            auto extent = Extent::parse(text);
+            if (!extent) throw CLI::ValidationError("--per-host", extent.error().detail());
+            run.per_host = std::move(*extent);
+          },
+          "Ranks on each host as labelled axes, like gpus=2 or numa=2,core=4")
+      ->type_name("AXIS=SIZE,...")
+      ->excludes(total);
+  verb->add_flag("--mesh", run.mesh, "The program links the library: a rank is ready when it has said hello");
+  verb->add_option("--name", run.name, "Name of the mesh; default: that of the program");
+  add_duration(verb, "--timeout", run.timeout, "Stop everything after that time, exit 124");
+  add_duration(verb, "--grace", run.grace, "Between SIGTERM and SIGKILL when ranks are stopped; default 10s");
+  verb->add_flag("--keep-going", run.keep_going, "Let the other ranks go on when one fails");
+  verb->add_flag("--no-prefix", run.no_prefix, "Show output as it is, without [name/host=0,proc=1] in front of each line");
+  verb->add_option_function<std::vector<std::string>>(
+          "-x",
+          [&run](const std::vector<std::string>& words) {
+            for (const auto& word : words) {
+              const auto equals = word.find('=');
+              const auto name = word.substr(0, equals);
+              if (name.empty()) throw CLI::ValidationError("-x", "takes NAME or NAME=VALUE, not '" + word + "'");
+              const char* own = std::getenv(name.c_str());
+              if (equals == std::string::npos && own == nullptr) throw CLI::ValidationError("-x", name + " is not set here: give it a value, -x " + name + "=VALUE");
+              run.environment.emplace_back(name, equals == std::string::npos ? own : word.substr(equals + 1));
+            }
+          },
+          "An environment variable for the ranks: NAME (with the value it has here) or NAME=VALUE")
+      ->type_name("NAME[=VALUE]")
+      ->expected(1)
+      ->multi_option_policy(CLI::MultiOptionPolicy::TakeAll);
+  verb->add_option("--stdin", run.input, "Who reads stdin: a rank (default 0), all, or none")
+      ->check([](const std::string& word) {
+        const bool number = !word.empty() && word.size() < 10 && std::all_of(word.begin(), word.end(), [](unsigned char c) { return std::isdigit(c) != 0; });
+        return number || word == "all" || word == "none" ? std::string() : "takes a rank, all or none, not '" + word + "'";
+      })
+      ->type_name("RANK|all|none");
+  verb->add_option("--json", run.json, "Write a report of all ranks to this file ('-' is stdout)")->type_name("FILE");
+  verb->add_option("--containment", run.containment, "For hosts started here: auto, cgroup (v2), sweep")->check(CLI::IsMember({"auto", "cgroup", "sweep"}));
+  verb->add_option("--set", run.settings, "A setting: KEY=VALUE")->type_name("KEY=VALUE");
+}
+
+CLI::App* add_on_hosts(CLI::App& app, const std::string& name, const std::string& meaning, HostsArguments& hosts) {
+  auto* verb = app.add_subcommand(name, meaning);
+  verb->add_option_function<std::string>("--hosts", [&hosts](const std::string& text) { hosts.addresses = split(text, ','); },
+                                         "Addresses of hosts; default: MESHBUS_HOSTS, else every host of yours on this machine")
+      ->type_name("ADDRESS,...");
+  verb->add_flag("--json", hosts.json, "Print JSON");
+  add_duration(verb, "--timeout", hosts.timeout, "Give up after that time; default 30s");
+  return verb;
+}
+
+/// The word that was not understood, and what it may have been meant to be.
+std::string suggestion(const CLI::App& app, int argc, char** argv) {
+  std::vector<std::string> verbs;
+  for (const auto* verb : app.get_subcommands([](const CLI::App*) { return true; })) verbs.push_back(verb->get_name());
+  if (argc < 2) return {};
+  const std::string first = argv[1];
+  if (first.empty() || first[0] != '-') {
+    if (std::find(verbs.begin(), verbs.end(), first) == verbs.end()) {
+      const auto near = did_you_mean(first, verbs);
+      return "unknown command '" + first + "'" + (near.empty() ? "; the commands are in meshbus --help" : "; did you mean '" + std::string(near) + "'?");
+    }
+    std::vector<std::string> flags;
+    for (const auto* option : app.get_subcommand(first)->get_options()) {
+      for (const auto& name : option->get_lnames()) flags.push_back("--" + name);
+    }
+    for (int i = 2; i < argc && std::string(argv[i]) != "--"; ++i) {
+      const std::string word = std::string(argv[i]).substr(0, std::string(argv[i]).find('='));
+      if (!word.starts_with("--") || std::find(flags.begin(), flags.end(), word) != flags.end()) continue;
+      const auto near = did_you_mean(word, flags);
+      return "meshbus " + first + " has no " + word + (near.empty() ? "" : "; did you mean " + std::string(near) + "?");
+    }
+  }
+  return {};
+}
+
+}  // namespace
+
+std::optional<std::chrono::milliseconds> parse_duration(const std::string& text) {
+  double value = 0;
+  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
+  if (error != std::errc() || value < 0 || value > 1e9) return std::nullopt;
+  const std::string unit(end, text.data() + text.size());
+  const double factor = unit == "ms" ? 1 : unit == "s" || unit.empty() ? 1000 : unit == "m" ? 60'000 : unit == "h" ? 3'600'000 : 0;
+  if (factor == 0) return std::nullopt;
+  return std::chrono::milliseconds(static_cast<std::int64_t>(value * factor));
+}
+
+std::variant<Arguments, int> parse_command_line(int argc, char** argv) {
+  CLI::App app(kIntroduction, "meshbus");
+  app.require_subcommand(1);
+  app.set_version_flag("--version", std::string("meshbus ") + MESHBUS_VERSION);
+  WardenOptions host;
+  host.print_ready = true;
+  RunArguments run;
+  HostsArguments hosts;
+  VersionArguments version;
+  add_run(app, run);
+  add_host(app, host);
+  auto* ps = add_on_hosts(app, "ps", "List hosts, meshes and procs", hosts);
+  ps->add_flag("-a,--all", hosts.all, "Also those that are ended");
+  auto* stop = add_on_hosts(app, "stop", "Stop the procs of a mesh", hosts);
+  stop->add_option("MESH", hosts.mesh, "Name of the mesh, with or without its uuid")->required();
+  add_duration(stop, "--grace", hosts.grace, "Between SIGTERM and SIGKILL; default 10s");
+  auto* shutdown = add_on_hosts(app, "shutdown", "Stop all procs of hosts, then the hosts themselves", hosts);
+  add_duration(shutdown, "--grace", hosts.grace, "Between SIGTERM and SIGKILL; default 10s");
+  app.add_subcommand("version", "Print the version")->add_flag("--json", version.json, "Print JSON");
+
+  // Everything after the first -- is the command, whatever it looks like.
+  int own = argc;
+  for (int i = 2; i < argc && own == argc && std::string(argv[1]) == "run"; ++i) {
+    if (std::string(argv[i]) == "--") own = i;
+  }
+  try {
+    app.parse(own, argv);
+  } catch (const CLI::Success& done) {
+    return app.exit(done);
+  } catch (const CLI::ParseError& error) {
+    const auto better = suggestion(app, own, argv);
+    std::cerr << "meshbus: " << (better.empty() ? error.what() : better) << "\n";
+    if (argc < 2) std::cerr << "try: meshbus --help\n";
+    return kUsage;
+  }
+  const auto name = app.get_subcommands().front()->get_name();
+  if (name == "host") return Arguments(host);
+  if (name == "version") return Arguments(version);
+  if (name != "run") {
+    hosts.verb = name == "ps" ? HostsArguments::Verb::ps : name == "stop" ? HostsArguments::Verb::stop : HostsArguments::Verb::shutdown;
+    return Arguments(hosts);
+  }
+  // Without --, the command begins at the first word that is no flag of ours.
+  run.command = app.get_subcommand("run")->remaining();
+  if (own < argc) {
+    if (!run.command.empty()) {
+      const auto better = suggestion(app, own, argv);
+      std::cerr << "meshbus: " << (better.empty() ? "meshbus run does not understand '" + run.command.front() + "' in front of --" : better) << "\n";
+      return kUsage;
+    }
+    run.command.assign(argv + own + 1, argv + argc);
+  } else if (!run.command.empty() && run.command.front().starts_with("-")) {
+    const auto better = suggestion(app, own, argv);
+    std::cerr << "meshbus: " << (better.empty() ? "meshbus run has no flag '" + run.command.front() + "'" : better) << "\n";
+    return kUsage;
+  }
+  if (run.command.empty()) {
+    std::cerr << "meshbus: run what? Give a command: meshbus run -n 4 -- COMMAND ARGUMENTS...\n";
+    return kUsage;
+  }
+  return Arguments(run);
+}
+
+}  // namespace meshbus::cli

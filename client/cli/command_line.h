@@ -1,0 +1,72 @@
+#pragma once
+
+#include <chrono>
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <utility>
+#include <variant>
+#include <vector>
+
+#include "agent/warden/warden.h"
+#include "meshbus/extent.h"
+
+namespace meshbus::cli {
+
+/// Exit code for a wrong command line (spec 12.2).
+inline constexpr int kUsage = 2;
+/// Exit code when meshbus itself failed.
+inline constexpr int kOwnFailure = 125;
+
+/// `meshbus run`
+struct RunArguments {
+  /// Number of hosts to start on this machine; unused when `addresses` is given.
+  std::uint64_t hosts = 1;
+  std::vector<std::string> addresses;
+  /// -n: ranks in all, spread in blocks.
+  std::optional<std::uint64_t> total;
+  /// --per-host
+  std::optional<Extent> per_host;
+  bool mesh = false;
+  std::string name;
+  std::optional<std::chrono::milliseconds> timeout;
+  std::optional<std::chrono::milliseconds> grace;
+  bool keep_going = false;
+  bool no_prefix = false;
+  /// -x NAME (value of ours) or NAME=VALUE.
+  std::vector<std::pair<std::string, std::string>> environment;
+  /// none, all, or a rank.
+  std::string input = "0";
+  std::string json;
+  std::string containment;
+  std::vector<std::string> settings;
+  std::vector<std::string> command;
+};
+
+/// `meshbus ps`, `meshbus stop`, `meshbus shutdown`: on which hosts, and of which mesh.
+struct HostsArguments {
+  enum class Verb { ps, stop, shutdown };
+  Verb verb = Verb::ps;
+  /// None = every host of this user on this machine.
+  std::vector<std::string> addresses;
+  /// stop: name of the mesh, with or without its uuid.
+  std::string mesh;
+  std::optional<std::chrono::milliseconds> grace;
+  std::chrono::milliseconds timeout{30'000};
+  bool all = false;
+  bool json = false;
+};
+
+struct VersionArguments {
+  bool json = false;
+};
+
+using Arguments = std::variant<WardenOptions, RunArguments, HostsArguments, VersionArguments>;
+
+/// What the words mean; or, when there is nothing to run (help, a mistake: then it has been said on stderr), the exit code.
+std::variant<Arguments, int> parse_command_line(int argc, char** argv);
+
+/// `30s`, `250ms`, `2m`, `1h`, or a plain number of seconds. Nothing when it is none of these.
+std::optional<std::chrono::milliseconds> parse_duration(const std::string& text);
+
+}  // namespace meshbus::cli

@@ -1,0 +1,220 @@
+#include "client/cli/hosts_command.h"
+
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cstdlib>
+#include <filesystem>
+#include <iomanip>
+#include <iostream>
+#include <optional>
+
+#include "client/cli/rank_json.h"
+#include "meshbus/client.h"
+
+namespace meshbus::cli {
+namespace {
+
+using Json = nlohmann::ordered_json;
+
+/// The broker sockets of this user's hosts on this machine; agent/warden/run_dir.h says where they are.
+std::vector<std::string> local_hosts() {
+  const char* runtime = std::getenv("XDG_RUNTIME_DIR");
+  std::vector<std::filesystem::path> roots;
+  if (runtime != nullptr && *runtime != '\0') roots.emplace_back(std::filesystem::path(runtime) / "meshbus");
+  roots.emplace_back("/tmp/meshbus-" + std::to_string(::geteuid()));
+  std::vector<std::string> found;
+  for (const auto& root : roots) {
+    std::error_code error;
+    for (const auto& entry : std::filesystem::directory_iterator(root, error)) {
+      const auto socket = entry.path() / "bus";
+      struct stat status {};
+      if (::lstat(socket.c_str(), &status) == 0 && S_ISSOCK(status.st_mode) && status.st_uid == ::geteuid()) found.push_back("unix:" + socket.string());
+    }
+  }
+  std::sort(found.begin(), found.end());
+  return found;
+}
+
+void complain(const std::string& text) { std::cerr << "meshbus: " << text << "\n"; }
+
+Json host_json(const HostReport& host) {
+  Json json;
+  json["host"] = host.host.to_string();
+  json["node"] = host.node;
+  json["pid"] = host.pid;
+  json["version"] = host.version;
+  json["containment"] = host.containment;
+  json["live"] = host.live;
+  json["error"] = host.problem.empty() ? Json(nullptr) : Json(host.problem);
+  return json;
+}
+
+bool is_shown(const RankReport& rank, bool all) { return all || !rank.is_terminal(); }
+
+void print_table(const std::vector<HostReport>& hosts, const MeshListing& listing, bool all) {
+  for (const auto& host : hosts) {
+    std::cout << "host " << host.host << "  ";
+    if (host.code != ErrorCode::none) {
+      std::cout << "does not answer: " << host.problem << "\n";
+    } else {
+      std::cout << host.live << " live, agent " << host.pid << " on " << host.node << ", " << host.containment << "\n";
+    }
+  }
+  for (const auto& mesh : listing.meshes) {
+    const auto shown = std::count_if(mesh.ranks.begin(), mesh.ranks.end(), [&](const auto& rank) { return is_shown(rank, all); });
+    if (shown == 0) continue;
+    std::cout << "\nmesh " << mesh.name << "  " << mesh.region.extent() << "  " << mesh.command << "\n";
+    std::cout << "  " << std::left << std::setw(8) << "RANK" << std::setw(24) << "POINT" << std::setw(10) << "PID" << std::setw(10) << "STATE" << "WORDS\n";
+    for (const auto& rank : mesh.ranks) {
+      if (!is_shown(rank, all)) continue;
+      std::cout << "  " << std::left << std::setw(8) << rank.rank << std::setw(24) << rank.point << std::setw(10) << rank.pid << std::setw(10) << to_string(rank.state)
+                << (rank.is_terminal() ? rank.words() : "") << "\n";
+    }
+  }
+}
+
+int ps(const HostMesh& mesh, const HostsArguments& arguments) {
+  auto hosts = mesh.states(arguments.timeout);
+  auto listing = mesh.meshes(arguments.timeout);
+  if (!hosts || !listing) {
+    complain((hosts ? listing.error() : hosts.error()).to_string());
+    return 1;
+  }
+  const bool complete = std::all_of(hosts->begin(), hosts->end(), [](const auto& host) { return host.code == ErrorCode::none; });
+  if (!arguments.json) {
+    print_table(*hosts, *listing, arguments.all);
+    return complete ? 0 : 1;
+  }
+  Json json;
+  json["hosts"] = Json::array();
+  for (const auto& host : *hosts) json["hosts"].push_back(host_json(host));
+  json["meshes"] = Json::array();
+  for (const auto& one : listing->meshes) {
+    Json ranks = Json::array();
+    for (const auto& rank : one.ranks) {
+      if (is_shown(rank, arguments.all)) ranks.push_back(rank_json(rank));
+    }
+    if (ranks.empty() && !arguments.all) continue;
+    json["meshes"].push_back({{"mesh", one.name}, {"region", one.region.to_string()}, {"owner", one.owner}, {"command", one.command}, {"ranks", ranks}});
+  }
+  std::cout << dump(json, 2) << "\n";
+  return complete ? 0 : 1;
+}
+
+/// The meshes that somebody who typed `word` means: that very one, or all of that base.
+std::vector<std::string> matching(const MeshListing& listing, const std::string& word) {
+  std::vector<std::string> names;
+  for (const auto& mesh : listing.meshes) {
+    if (mesh.name == word || mesh.name.substr(0, mesh.name.rfind('-')) == word) names.push_back(mesh.name);
+  }
+  return names;
+}
+
+int stop(HostMesh& mesh, const HostsArguments& arguments) {
+  auto listing = mesh.meshes(arguments.timeout);
+  if (!listing) {
+    complain(listing.error().to_string());
+    return 1;
+  }
+  auto names = matching(*listing, arguments.mesh);
+  if (names.empty()) {
+    complain("no mesh '" + arguments.mesh + "' on these hosts; meshbus ps lists what is there");
+    return 1;
+  }
+  int code = 0;
+  Json json = Json::array();
+  for (const auto& name : names) {
+    StopOptions options;
+    options.reason = "meshbus stop";
+    options.grace = arguments.grace;
+    options.deadline = arguments.timeout;
+    auto ranks = mesh.stop_mesh(name, options);
+    if (!ranks) {
+      complain(name + ": " + ranks.error().to_string());
+      code = 1;
+      continue;
+    }
+    if (arguments.json) {
+      Json list = Json::array();
+      for (const auto& rank : *ranks) list.push_back(rank_json(rank));
+      json.push_back({{"mesh", name}, {"ranks", list}});
+    } else {
+      std::cout << "stopped " << name << ": " << ranks->size() << " ranks ended\n";
+    }
+  }
+  if (arguments.json) std::cout << dump(json, 2) << "\n";
+  return code;
+}
+
+int shutdown(HostMesh& mesh, const HostsArguments& arguments) {
+  const auto count = mesh.hosts().size();
+  auto summary = mesh.shutdown(arguments.timeout, arguments.grace, "meshbus shutdown");
+  if (!summary) {
+    complain(summary.error().to_string());
+    return 1;
+  }
+  if (arguments.json) {
+    std::cout << dump({{"hosts", summary->hosts}, {"attempted", summary->attempted}, {"ok", summary->ok}, {"failed", summary->failed}}) << "\n";
+  } else {
+    std::cout << count << (count == 1 ? " host is" : " hosts are") << " down; " << summary->ok << " of " << summary->attempted << " procs ended\n";
+  }
+  return summary->failed == 0 ? 0 : 1;
+}
+
+}  // namespace
+
+int hosts_command(const HostsArguments& arguments) {
+  std::vector<std::string> words = arguments.addresses;
+  if (words.empty()) {
+    if (const char* hosts = std::getenv("MESHBUS_HOSTS"); hosts != nullptr && *hosts != '\0') {
+      std::string text = hosts;
+      for (std::size_t begin = 0; begin <= text.size();) {
+        const auto end = std::min(text.find(',', begin), text.size());
+        if (end > begin) words.push_back(text.substr(begin, end - begin));
+        begin = end + 1;
+      }
+    } else {
+      words = local_hosts();
+    }
+  }
+  if (words.empty()) {
+    if (arguments.verb == HostsArguments::Verb::ps && arguments.json) {
+      std::cout << R"({"hosts": [], "meshes": []})" << "\n";
+      return 0;
+    }
+    complain("no host of yours runs on this machine; name others with --hosts ADDRESS,...");
+    return arguments.verb == HostsArguments::Verb::ps ? 0 : 1;
+  }
+  std::vector<HostAddr> addresses;
+  for (const auto& word : words) {
+    auto address = HostAddr::parse(word);
+    if (!address) {
+      complain("--hosts " + word + ": " + address.error().detail());
+      return kUsage;
+    }
+    addresses.push_back(std::move(*address));
+  }
+  auto context = Context::create();
+  if (!context) {
+    complain(context.error().to_string());
+    return kUsage;
+  }
+  AttachOptions options;
+  options.require_all = arguments.verb != HostsArguments::Verb::ps;
+  options.deadline = std::min<std::chrono::milliseconds>(arguments.timeout, std::chrono::seconds(5));
+  auto mesh = HostMesh::attach(*context, "hosts", std::move(addresses), options);
+  if (!mesh) {
+    complain(mesh.error().to_string());
+    return 1;
+  }
+  switch (arguments.verb) {
+    case HostsArguments::Verb::ps: return ps(*mesh, arguments);
+    case HostsArguments::Verb::stop: return stop(*mesh, arguments);
+    case HostsArguments::Verb::shutdown: return shutdown(*mesh, arguments);
+  }
+  return kUsage;
+}
+
+}  // namespace meshbus::cli

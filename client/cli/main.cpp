@@ -1,0 +1,37 @@
+#include <cstdio>
+#include <exception>
+#include <string>
+
+#include "agent/warden/warden.h"
+#include "client/cli/command_line.h"
+#include "client/cli/hosts_command.h"
+#include "client/cli/run_job.h"
+
+namespace {
+
+using namespace meshbus;
+
+int print_version(const cli::VersionArguments& arguments) {
+  std::printf(arguments.json ? "{\"version\": \"%s\"}\n" : "meshbus %s\n", MESHBUS_VERSION);
+  return 0;
+}
+
+struct Verbs {
+  int operator()(const WardenOptions& options) const { return run_warden(options); }
+  int operator()(const cli::RunArguments& arguments) const { return cli::run_job(arguments); }
+  int operator()(const cli::HostsArguments& arguments) const { return cli::hosts_command(arguments); }
+  int operator()(const cli::VersionArguments& arguments) const { return print_version(arguments); }
+};
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  try {
+    auto parsed = cli::parse_command_line(argc, argv);
+    if (const int* code = std::get_if<int>(&parsed)) return *code;
+    return std::visit(Verbs(), std::get<cli::Arguments>(parsed));
+  } catch (const std::exception& error) {
+    std::fprintf(stderr, "meshbus: %s\n", error.what());
+    return cli::kOwnFailure;
+  }
+}

@@ -1,0 +1,55 @@
+#include "client/cli/rank_json.h"
+
+#include <array>
+#include <ctime>
+#include <optional>
+
+namespace meshbus::cli {
+namespace {
+
+using Json = nlohmann::ordered_json;
+
+Json time_json(const std::optional<std::chrono::system_clock::time_point>& time) {
+  if (!time) return nullptr;
+  const auto micros = std::chrono::duration_cast<std::chrono::microseconds>(time->time_since_epoch()).count();
+  const std::time_t seconds = micros / 1'000'000;
+  std::tm utc{};
+  ::gmtime_r(&seconds, &utc);
+  std::array<char, 64> text{};
+  const auto length = std::strftime(text.data(), text.size(), "%Y-%m-%dT%H:%M:%S", &utc);
+  std::string fraction = std::to_string(1'000'000 + micros % 1'000'000);
+  fraction[0] = '.';
+  return std::string(text.data(), length) + fraction + "Z";
+}
+
+Json lines_json(std::string_view text) {
+  Json lines = Json::array();
+  while (!text.empty()) {
+    const auto end = text.find('\n');
+    lines.push_back(std::string(text.substr(0, end)));
+    text.remove_prefix(end == std::string_view::npos ? text.size() : end + 1);
+  }
+  return lines;
+}
+
+}  // namespace
+
+Json rank_json(const RankReport& rank) {
+  Json json;
+  json["rank"] = rank.rank;
+  json["host"] = rank.host.to_string();
+  json["point"] = rank.point;
+  json["pid"] = rank.pid > 0 ? Json(rank.pid) : Json(nullptr);
+  json["status"] = std::string(to_string(rank.state));
+  json["exit_code"] = rank.is_terminal() && rank.signal == 0 && rank.state != ProcState::failed ? Json(rank.exit_code) : Json(nullptr);
+  json["signal"] = rank.signal > 0 ? Json(rank.signal) : Json(nullptr);
+  json["started"] = time_json(rank.started);
+  json["ended"] = time_json(rank.ended);
+  json["reason"] = rank.words();
+  json["stderr_tail"] = lines_json(rank.stderr_tail);
+  return json;
+}
+
+std::string dump(const Json& json, int indent) { return json.dump(indent, ' ', false, Json::error_handler_t::replace); }
+
+}  // namespace meshbus::cli

@@ -1,0 +1,14 @@
+#pragma once
+
+#include <nlohmann/json.hpp>
+
+#include "meshbus/rank_report.h"
+
+namespace meshbus::cli {
+
+/// One rank as every verb prints it with --json.
+nlohmann::ordered_json rank_json(const RankReport& rank);
+/// As text; bytes that are not UTF-8 become U+FFFD.
+std::string dump(const nlohmann::ordered_json& json, int indent = -1);
+
+}  // namespace meshbus::cli
