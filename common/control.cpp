@@ -4,7 +4,8 @@
 
 namespace meshbus {
 
-static_assert(static_cast<int>(wire::ErrorCode::MAX) == static_cast<int>(ErrorCode::out_of_range), "types.fbs and meshbus/result.h list the same codes");
+static_assert(static_cast<int>(wire::ErrorCode::MAX) == static_cast<int>(ErrorCode::out_of_range),
+              "types.fbs and meshbus/result.h list the same codes");
 static_assert(static_cast<int>(wire::ErrorCode::not_exist) == static_cast<int>(ErrorCode::not_exist));
 static_assert(static_cast<int>(wire::ErrorCode::no_such_host) == static_cast<int>(ErrorCode::no_such_host));
 static_assert(static_cast<int>(wire::ErrorCode::exec_failed) == static_cast<int>(ErrorCode::exec_failed));
@@ -13,11 +14,14 @@ Result<ControlMessage> ControlMessage::decode(Bytes received) {
   auto bytes = std::make_unique<std::uint64_t[]>(received.size() / sizeof(std::uint64_t) + 1);
   std::memcpy(bytes.get(), received.data(), received.size());
   flatbuffers::Verifier verifier(reinterpret_cast<const std::uint8_t*>(bytes.get()), received.size(), /*max_depth=*/16);
-  if (received.size() < 8 || !wire::VerifyControlBuffer(verifier)) return fail(ErrorCode::malformed_message, "not a control message (" + std::to_string(received.size()) + " bytes)");
+  if (received.size() < 8 || !wire::VerifyControlBuffer(verifier))
+    return fail(ErrorCode::malformed_message, "not a control message (" + std::to_string(received.size()) + " bytes)");
   return ControlMessage(std::move(bytes));
 }
 
-std::string ControlMessage::body_name() const { return wire::EnumNameBody((*this)->body_type()); }
+std::string ControlMessage::body_name() const {
+  return wire::EnumNameBody((*this)->body_type());
+}
 
 std::string encode_control(const ControlHead& head, wire::BodyUnion body) {
   wire::ControlT control;
@@ -30,6 +34,8 @@ std::string encode_control(const ControlHead& head, wire::BodyUnion body) {
   return {reinterpret_cast<const char*>(builder.GetBufferPointer()), builder.GetSize()};
 }
 
-ErrorCode from_wire(wire::ErrorCode code) { return code > wire::ErrorCode::MAX ? ErrorCode::internal : static_cast<ErrorCode>(code); }
+ErrorCode from_wire(wire::ErrorCode code) {
+  return code > wire::ErrorCode::MAX ? ErrorCode::internal : static_cast<ErrorCode>(code);
+}
 
 }  // namespace meshbus

@@ -48,10 +48,14 @@ std::string encode_control(const ControlHead& head, NativeBody body) {
   return encode_control(head, std::move(any));
 }
 
-inline wire::ErrorCode to_wire(ErrorCode code) { return static_cast<wire::ErrorCode>(code); }
+inline wire::ErrorCode to_wire(ErrorCode code) {
+  return static_cast<wire::ErrorCode>(code);
+}
 /// A code that this side does not know becomes `internal`.
 ErrorCode from_wire(wire::ErrorCode code);
 
-inline std::string text_of(const flatbuffers::String* text) { return text == nullptr ? std::string() : text->str(); }
+inline std::string text_of(const flatbuffers::String* text) {
+  return text == nullptr ? std::string() : text->str();
+}
 
 }  // namespace meshbus

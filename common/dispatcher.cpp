@@ -5,9 +5,11 @@ namespace meshbus {
 Result<void> Dispatcher::dispatch(const Request& request, const wire::Control& control) const {
   const std::string name = wire::EnumNameBody(control.body_type());
   const auto row = rows_.find(control.body_type());
-  if (row == rows_.end()) return fail(ErrorCode::no_such_port, "nothing here handles " + (name.empty() ? "a message of an unknown type" : name));
+  if (row == rows_.end())
+    return fail(ErrorCode::no_such_port, "nothing here handles " + (name.empty() ? "a message of an unknown type" : name));
   if (request.envelope.role() < row->second.least)
-    return fail(ErrorCode::unauthorised, name + " takes role " + wire::EnumNameRole(row->second.least) + ", the sender has " + wire::EnumNameRole(request.envelope.role()));
+    return fail(ErrorCode::unauthorised, name + " takes role " + wire::EnumNameRole(row->second.least) + ", the sender has " +
+                                             wire::EnumNameRole(request.envelope.role()));
   row->second.handler(request, control);
   return {};
 }

@@ -26,8 +26,9 @@ class Dispatcher {
   template <typename T>
   Dispatcher& on(Role least, Handler<T> handler) {
     constexpr wire::Body tag = wire::BodyTraits<T>::enum_value;
-    rows_[tag] = Row{
-        least, [handler = std::move(handler)](const Request& request, const wire::Control& control) { handler(request, *control.body_as<T>()); }};
+    rows_[tag] = Row{least, [handler = std::move(handler)](const Request& request, const wire::Control& control) {
+                       handler(request, *control.body_as<T>());
+                     }};
     return *this;
   }
 

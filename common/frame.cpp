@@ -9,7 +9,9 @@ constexpr std::size_t kHeaderSize = sizeof(wire::FrameHeader);
 constexpr std::size_t kEnvelopeSize = sizeof(wire::Envelope);
 static_assert(kHeaderSize == 16 && sizeof(wire::LinkHeader) == 16 && kEnvelopeSize == 64, "the layout in bus.fbs is frozen");
 
-constexpr std::size_t padded(std::size_t size) { return (size + 7) & ~std::size_t{7}; }
+constexpr std::size_t padded(std::size_t size) {
+  return (size + 7) & ~std::size_t{7};
+}
 
 template <typename T>
 void append_struct(std::string& to, const T& value) {
@@ -59,7 +61,8 @@ void FrameWriter::add_apart(wire::Envelope envelope, zmq::message_t body) {
 
 Frame FrameWriter::finish() {
   if (packed_.empty()) packed_.resize(kHeaderSize + (link_ ? sizeof(wire::LinkHeader) : 0));
-  const wire::FrameHeader header(kFrameMagic, kFrameVersion, lane_, static_cast<std::uint16_t>(count_), link_ ? kFrameFlagLink : std::uint16_t{0}, 0);
+  const wire::FrameHeader header(kFrameMagic, kFrameVersion, lane_, static_cast<std::uint16_t>(count_),
+                                 link_ ? kFrameFlagLink : std::uint16_t{0}, 0);
   std::memcpy(packed_.data(), &header, sizeof header);
   Frame frame;
   frame.lane = lane_;
@@ -82,10 +85,12 @@ Result<FrameReader> FrameReader::open(std::vector<zmq::message_t>& parts) {
   reader.offset_ = kHeaderSize;
   if (reader.header_.magic() != kFrameMagic) return fail(ErrorCode::malformed_message, "not a meshbus frame");
   if (reader.header_.version() != kFrameVersion)
-    return fail(ErrorCode::version_mismatch, "frame layout " + std::to_string(reader.header_.version()) + ", this side speaks " + std::to_string(kFrameVersion));
+    return fail(ErrorCode::version_mismatch,
+                "frame layout " + std::to_string(reader.header_.version()) + ", this side speaks " + std::to_string(kFrameVersion));
   if (reader.header_.lane() > wire::Lane::data) return fail(ErrorCode::malformed_message, "a frame of an unknown lane");
   if (reader.is_link()) {
-    if (parts.front().size() < kHeaderSize + sizeof(wire::LinkHeader)) return fail(ErrorCode::malformed_message, "a frame shorter than its link header");
+    if (parts.front().size() < kHeaderSize + sizeof(wire::LinkHeader))
+      return fail(ErrorCode::malformed_message, "a frame shorter than its link header");
     std::memcpy(&reader.link_, static_cast<const char*>(parts.front().data()) + kHeaderSize, sizeof reader.link_);
     reader.offset_ += sizeof(wire::LinkHeader);
   }

@@ -44,7 +44,8 @@ struct Frame {
 class FrameWriter {
  public:
   explicit FrameWriter(wire::Lane lane, bool link = false) : lane_(lane), link_(link) {}
-  /// Appends one message. The envelope's length and flag `apart` are set here. Bodies above kInlineLimit are copied into a part of their own.
+  /// Appends one message. The envelope's length and flag `apart` are set here. Bodies above kInlineLimit are copied into a part of their
+  /// own.
   void add(wire::Envelope envelope, Bytes body);
   /// The same for a body that already is a message part, not copied.
   void add_apart(wire::Envelope envelope, zmq::message_t body);

@@ -17,8 +17,11 @@ namespace {
 
 constexpr std::chrono::milliseconds kLongTurn{50};
 
-/// What epoll carries: the descriptor and the generation of its watch, so that an event for a watch that was replaced meanwhile is seen as old.
-std::uint64_t pack(int fd, std::uint64_t generation) { return (generation << 32) | static_cast<std::uint32_t>(fd); }
+/// What epoll carries: the descriptor and the generation of its watch, so that an event for a watch that was replaced meanwhile is seen as
+/// old.
+std::uint64_t pack(int fd, std::uint64_t generation) {
+  return (generation << 32) | static_cast<std::uint32_t>(fd);
+}
 
 bool is_readable(void* socket) {
   int events = 0;
@@ -28,7 +31,8 @@ bool is_readable(void* socket) {
 
 }  // namespace
 
-Reactor::Reactor(std::function<Time()> now) : now_(std::move(now)), epoll_(epoll_create1(EPOLL_CLOEXEC)), wake_(eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK)) {
+Reactor::Reactor(std::function<Time()> now)
+    : now_(std::move(now)), epoll_(epoll_create1(EPOLL_CLOEXEC)), wake_(eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK)) {
   if (epoll_.get() < 0 || wake_.get() < 0) throw std::system_error(errno, std::generic_category(), "reactor: epoll_create1/eventfd");
   watch(wake_.get(), EPOLLIN, [this](std::uint32_t) {
     std::uint64_t count = 0;
@@ -61,8 +65,8 @@ void Reactor::watch_socket(void* socket, SocketHandler handler) {
   std::size_t size = sizeof fd;
   if (zmq_getsockopt(socket, ZMQ_FD, &fd, &size) != 0) throw std::system_error(zmq_errno(), std::generic_category(), "reactor: ZMQ_FD");
   sockets_[socket] = Socket{fd, std::make_shared<SocketHandler>(std::move(handler))};
-  // ZMQ_FD only says that something may have changed. run_sockets() asks ZMQ_EVENTS of every socket in every turn, so the descriptor is needed only to
-  // wake up; edge-triggered, because it may stay readable while there is nothing to receive.
+  // ZMQ_FD only says that something may have changed. run_sockets() asks ZMQ_EVENTS of every socket in every turn, so the descriptor is
+  // needed only to wake up; edge-triggered, because it may stay readable while there is nothing to receive.
   watch(fd, EPOLLIN | EPOLLET, [](std::uint32_t) {});
 }
 
@@ -92,7 +96,9 @@ std::uint64_t Reactor::add_turn_end(Task hook) {
   return next_turn_end_++;
 }
 
-void Reactor::forget_turn_end(std::uint64_t id) { turn_ends_.erase(id); }
+void Reactor::forget_turn_end(std::uint64_t id) {
+  turn_ends_.erase(id);
+}
 
 void Reactor::post(Task task) {
   {
@@ -129,7 +135,8 @@ void Reactor::run() {
 int Reactor::wait_ms(Duration max_wait) {
   Duration wait = max_wait;
   if (!timers_.empty()) wait = std::min(wait, timers_.begin()->first.first - now());
-  const bool ready = std::any_of(sockets_.begin(), sockets_.end(), [](const auto& entry) { return entry.second.again || is_readable(entry.first); });
+  const bool ready =
+      std::any_of(sockets_.begin(), sockets_.end(), [](const auto& entry) { return entry.second.again || is_readable(entry.first); });
   if (ready || wait <= Duration::zero()) return 0;
   return static_cast<int>(std::min<std::int64_t>(std::chrono::ceil<std::chrono::milliseconds>(wait).count(), 3'600'000));
 }
@@ -147,7 +154,8 @@ void Reactor::turn(Duration max_wait) {
   const auto took = Clock::now() - begin;
   if (took > kLongTurn) {
     ++long_turns_;
-    log::warn("reactor: a turn took " + std::to_string(std::chrono::duration_cast<std::chrono::milliseconds>(took).count()) + " ms (limit 50)");
+    log::warn("reactor: a turn took " + std::to_string(std::chrono::duration_cast<std::chrono::milliseconds>(took).count()) +
+              " ms (limit 50)");
   }
 }
 

@@ -20,8 +20,8 @@ namespace meshbus {
 
 /// The one loop of a process: descriptors, ZeroMQ sockets, timers and posted work in one epoll set.
 ///
-/// Everything runs on the thread that calls run() (or turn()); only post() and stop() may be called from elsewhere. Handlers must not block; a
-/// turn longer than 50 ms is logged and counted. Handlers may add and remove watches and timers, their own included, at any time.
+/// Everything runs on the thread that calls run() (or turn()); only post() and stop() may be called from elsewhere. Handlers must not
+/// block; a turn longer than 50 ms is logged and counted. Handlers may add and remove watches and timers, their own included, at any time.
 ///
 /// A turn is: wait - posted work - due timers - ready descriptors - ready ZeroMQ sockets - turn-end hooks. Hooks are where queues are
 /// flushed, so that all that one turn produced for a peer leaves in one piece.
@@ -61,7 +61,8 @@ class Reactor {
   std::uint64_t add_turn_end(Task hook);
   void forget_turn_end(std::uint64_t id);
 
-  /// From any thread: run `task` on the reactor's thread, in order. Tasks that are still queued when the reactor is destroyed are destroyed.
+  /// From any thread: run `task` on the reactor's thread, in order. Tasks that are still queued when the reactor is destroyed are
+  /// destroyed.
   void post(Task task);
   /// From any thread or handler: run() returns after the turn.
   void stop();

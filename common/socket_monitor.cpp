@@ -6,7 +6,8 @@
 
 namespace meshbus {
 
-SocketMonitor::SocketMonitor(zmq::context_t& context, zmq::socket_t& socket, int events) : socket_(socket), pair_(context, zmq::socket_type::pair) {
+SocketMonitor::SocketMonitor(zmq::context_t& context, zmq::socket_t& socket, int events)
+    : socket_(socket), pair_(context, zmq::socket_type::pair) {
   static std::atomic<unsigned> counter{0};
   const std::string endpoint = "inproc://meshbus-monitor-" + std::to_string(counter++);
   if (zmq_socket_monitor(socket_.handle(), endpoint.c_str(), events) != 0) throw zmq::error_t();
@@ -15,7 +16,9 @@ SocketMonitor::SocketMonitor(zmq::context_t& context, zmq::socket_t& socket, int
   pair_.connect(endpoint);
 }
 
-SocketMonitor::~SocketMonitor() { zmq_socket_monitor(socket_.handle(), nullptr, 0); }
+SocketMonitor::~SocketMonitor() {
+  zmq_socket_monitor(socket_.handle(), nullptr, 0);
+}
 
 std::optional<SocketMonitor::Event> SocketMonitor::next() {
   zmq::message_t head;

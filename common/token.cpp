@@ -25,7 +25,8 @@ Result<TokenMaker> TokenMaker::from_descriptor(int fd) {
   std::string secret(secret_size, '\0');
   const auto n = ::pread(fd, secret.data(), secret.size(), 0);
   if (n != static_cast<ssize_t>(secret_size))
-    return fail(ErrorCode::io_error, "the warden's secret cannot be read from descriptor " + std::to_string(fd) + ": " + (n < 0 ? std::strerror(errno) : "too short"));
+    return fail(ErrorCode::io_error, "the warden's secret cannot be read from descriptor " + std::to_string(fd) + ": " +
+                                         (n < 0 ? std::strerror(errno) : "too short"));
   return TokenMaker(std::move(secret));
 }
 

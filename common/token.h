@@ -9,8 +9,8 @@
 
 namespace meshbus {
 
-/// Proof of who a proc is: a MAC by the secret of its host's warden over the proc's id and incarnation (spec 13.3). Broker and agent share the
-/// secret, so that a restarted broker needs no memory of who was announced.
+/// Proof of who a proc is: a MAC by the secret of its host's warden over the proc's id and incarnation (spec 13.3). Broker and agent share
+/// the secret, so that a restarted broker needs no memory of who was announced.
 class TokenMaker {
  public:
   static constexpr std::size_t secret_size = 32;

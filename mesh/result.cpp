@@ -43,8 +43,12 @@ std::string_view to_string(ErrorCode code) noexcept {
   return "unknown";
 }
 
-Error Error::within(std::string_view context) const { return {code_, std::string(context) + ": " + detail_}; }
+Error Error::within(std::string_view context) const {
+  return {code_, std::string(context) + ": " + detail_};
+}
 
-std::string Error::to_string() const { return std::string(meshbus::to_string(code_)) + ": " + detail_; }
+std::string Error::to_string() const {
+  return std::string(meshbus::to_string(code_)) + ": " + detail_;
+}
 
 }  // namespace meshbus

@@ -40,33 +40,41 @@ std::vector<std::string> split(const std::string& text, char at) {
 
 CLI::Validator duration_form() {
   return CLI::Validator(
-      [](std::string& text) { return parse_duration(text) ? std::string() : "'" + text + "' is not a duration like 250ms, 30s, 2m or 1h"; }, "DURATION");
+      [](std::string& text) { return parse_duration(text) ? std::string() : "'" + text + "' is not a duration like 250ms, 30s, 2m or 1h"; },
+      "DURATION");
 }
 
 /// An option that takes a duration.
 template <typename Target>
 CLI::Option* add_duration(CLI::App* app, const std::string& name, Target& target, const std::string& meaning) {
-  return app->add_option_function<std::string>(name, [&target](const std::string& text) { target = *parse_duration(text); }, meaning)
+  return app->add_option_function<std::string>(
+                name, [&target](const std::string& text) { target = *parse_duration(text); }, meaning)
       ->check(duration_form())
       ->type_name("DURATION");
 }
 
 void add_host(CLI::App& app, WardenOptions& options) {
   auto* host = app.add_subcommand("host", "Serve this machine as a host: start procs for launchers, watch them, leave nothing behind");
-  host->add_option("--bind", options.binds, "Address to listen on besides the unix socket: tcp:HOST:PORT (needs --insecure)")->type_name("ADDRESS");
-  host->add_option("--advertise", options.advertise, "Address that others use for this host; default: the unix socket, or the tcp address bound")->type_name("ADDRESS");
+  host->add_option("--bind", options.binds, "Address to listen on besides the unix socket: tcp:HOST:PORT (needs --insecure)")
+      ->type_name("ADDRESS");
+  host->add_option("--advertise", options.advertise,
+                   "Address that others use for this host; default: the unix socket, or the tcp address bound")
+      ->type_name("ADDRESS");
   host->add_flag("--insecure", options.insecure, "Allow plain tcp: whoever can connect can run commands as you");
   host->add_option("--run-dir", options.run_dir, "Where sockets are made; default $XDG_RUNTIME_DIR/meshbus or /tmp/meshbus-UID");
   add_duration(host, "--grace", options.grace, "Between SIGTERM and SIGKILL of the procs when this host ends; default 10s");
   host->add_option_function<std::string>(
           "--containment",
-          [&options](const std::string& word) { options.containment = word == "cgroup" ? Containment::cgroup : word == "sweep" ? Containment::sweep : Containment::automatic; },
+          [&options](const std::string& word) {
+            options.containment = word == "cgroup" ? Containment::cgroup : word == "sweep" ? Containment::sweep : Containment::automatic;
+          },
           "How descendants are kept together: auto, cgroup (v2), sweep")
       ->check(CLI::IsMember({"auto", "cgroup", "sweep"}));
   host->add_flag("--end-on-broker-loss", options.end_on_broker_loss, "End this host when its broker dies, instead of starting another one");
   host->add_option("--set", options.settings, "A setting for broker and agent: KEY=VALUE")->type_name("KEY=VALUE");
   host->add_option("--ready-fd", options.ready_fd, "Descriptor to write one JSON line to when the host is ready, or could not start");
-  host->add_option("--lifeline-fd", options.lifeline_fd, "Descriptor whose end means that the launcher is gone: the host then ends within 2 s");
+  host->add_option("--lifeline-fd", options.lifeline_fd,
+                   "Descriptor whose end means that the launcher is gone: the host then ends within 2 s");
   host->add_flag_callback("--quiet", [&options] { options.print_ready = false; }, "Do not print the ready line on stdout");
 }
 
@@ -79,14 +87,17 @@ void add_run(CLI::App& app, RunArguments& run) {
           [&run](const std::string& text) {
             if (std::all_of(text.begin(), text.end(), [](unsigned char c) { return std::isdigit(c) != 0; })) {
               const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), run.hosts);
-              if (error != std::errc() || run.hosts == 0 || run.hosts > 1024) throw CLI::ValidationError("--hosts", "takes 1 to 1024 hosts on this machine, not " + text);
+              if (error != std::errc() || run.hosts == 0 || run.hosts > 1024)
+                throw CLI::ValidationError("--hosts", "takes 1 to 1024 hosts on this machine, not " + text);
             } else {
               run.addresses = split(text, ',');
             }
           },
           "N hosts started on this machine (default 1), or addresses of running hosts")
       ->type_name("N|ADDRESS,...");
-  auto* total = verb->add_option("-n,--procs", run.total, "Ranks in all, spread over the hosts in blocks; default 1 per host")->check(CLI::Range(1, 1'000'000))->type_name("N");
+  auto* total = verb->add_option("-n,--procs", run.total, "Ranks in all, spread over the hosts in blocks; default 1 per host")
+                    ->check(CLI::Range(1, 1'000'000))
+                    ->type_name("N");
   verb->add_option_function<std::string>(
           "--per-host",
           [&run](const std::string& text) {
@@ -111,7 +122,8 @@ void add_run(CLI::App& app, RunArguments& run) {
               const auto name = word.substr(0, equals);
               if (name.empty()) throw CLI::ValidationError("-x", "takes NAME or NAME=VALUE, not '" + word + "'");
               const char* own = std::getenv(name.c_str());
-              if (equals == std::string::npos && own == nullptr) throw CLI::ValidationError("-x", name + " is not set here: give it a value, -x " + name + "=VALUE");
+              if (equals == std::string::npos && own == nullptr)
+                throw CLI::ValidationError("-x", name + " is not set here: give it a value, -x " + name + "=VALUE");
               run.environment.emplace_back(name, equals == std::string::npos ? own : word.substr(equals + 1));
             }
           },
@@ -121,19 +133,22 @@ void add_run(CLI::App& app, RunArguments& run) {
       ->multi_option_policy(CLI::MultiOptionPolicy::TakeAll);
   verb->add_option("--stdin", run.input, "Who reads stdin: a rank (default 0), all, or none")
       ->check([](const std::string& word) {
-        const bool number = !word.empty() && word.size() < 10 && std::all_of(word.begin(), word.end(), [](unsigned char c) { return std::isdigit(c) != 0; });
+        const bool number = !word.empty() && word.size() < 10 &&
+                            std::all_of(word.begin(), word.end(), [](unsigned char c) { return std::isdigit(c) != 0; });
         return number || word == "all" || word == "none" ? std::string() : "takes a rank, all or none, not '" + word + "'";
       })
       ->type_name("RANK|all|none");
   verb->add_option("--json", run.json, "Write a report of all ranks to this file ('-' is stdout)")->type_name("FILE");
-  verb->add_option("--containment", run.containment, "For hosts started here: auto, cgroup (v2), sweep")->check(CLI::IsMember({"auto", "cgroup", "sweep"}));
+  verb->add_option("--containment", run.containment, "For hosts started here: auto, cgroup (v2), sweep")
+      ->check(CLI::IsMember({"auto", "cgroup", "sweep"}));
   verb->add_option("--set", run.settings, "A setting: KEY=VALUE")->type_name("KEY=VALUE");
 }
 
 CLI::App* add_on_hosts(CLI::App& app, const std::string& name, const std::string& meaning, HostsArguments& hosts) {
   auto* verb = app.add_subcommand(name, meaning);
-  verb->add_option_function<std::string>("--hosts", [&hosts](const std::string& text) { hosts.addresses = split(text, ','); },
-                                         "Addresses of hosts; default: MESHBUS_HOSTS, else every host of yours on this machine")
+  verb->add_option_function<std::string>(
+          "--hosts", [&hosts](const std::string& text) { hosts.addresses = split(text, ','); },
+          "Addresses of hosts; default: MESHBUS_HOSTS, else every host of yours on this machine")
       ->type_name("ADDRESS,...");
   verb->add_flag("--json", hosts.json, "Print JSON");
   add_duration(verb, "--timeout", hosts.timeout, "Give up after that time; default 30s");
@@ -149,7 +164,8 @@ std::string suggestion(const CLI::App& app, int argc, char** argv) {
   if (first.empty() || first[0] != '-') {
     if (std::find(verbs.begin(), verbs.end(), first) == verbs.end()) {
       const auto near = did_you_mean(first, verbs);
-      return "unknown command '" + first + "'" + (near.empty() ? "; the commands are in meshbus --help" : "; did you mean '" + std::string(near) + "'?");
+      return "unknown command '" + first + "'" +
+             (near.empty() ? "; the commands are in meshbus --help" : "; did you mean '" + std::string(near) + "'?");
     }
     std::vector<std::string> flags;
     for (const auto* option : app.get_subcommand(first)->get_options()) {
@@ -224,7 +240,8 @@ std::variant<Arguments, int> parse_command_line(int argc, char** argv) {
   if (own < argc) {
     if (!run.command.empty()) {
       const auto better = suggestion(app, own, argv);
-      std::cerr << "meshbus: " << (better.empty() ? "meshbus run does not understand '" + run.command.front() + "' in front of --" : better) << "\n";
+      std::cerr << "meshbus: " << (better.empty() ? "meshbus run does not understand '" + run.command.front() + "' in front of --" : better)
+                << "\n";
       return kUsage;
     }
     run.command.assign(argv + own + 1, argv + argc);

@@ -29,15 +29,18 @@ std::vector<std::string> local_hosts() {
     std::error_code error;
     for (const auto& entry : std::filesystem::directory_iterator(root, error)) {
       const auto socket = entry.path() / "bus";
-      struct stat status {};
-      if (::lstat(socket.c_str(), &status) == 0 && S_ISSOCK(status.st_mode) && status.st_uid == ::geteuid()) found.push_back("unix:" + socket.string());
+      struct stat status{};
+      if (::lstat(socket.c_str(), &status) == 0 && S_ISSOCK(status.st_mode) && status.st_uid == ::geteuid())
+        found.push_back("unix:" + socket.string());
     }
   }
   std::sort(found.begin(), found.end());
   return found;
 }
 
-void complain(const std::string& text) { std::cerr << "meshbus: " << text << "\n"; }
+void complain(const std::string& text) {
+  std::cerr << "meshbus: " << text << "\n";
+}
 
 Json host_json(const HostReport& host) {
   Json json;
@@ -51,7 +54,9 @@ Json host_json(const HostReport& host) {
   return json;
 }
 
-bool is_shown(const RankReport& rank, bool all) { return all || !rank.is_terminal(); }
+bool is_shown(const RankReport& rank, bool all) {
+  return all || !rank.is_terminal();
+}
 
 void print_table(const std::vector<HostReport>& hosts, const MeshListing& listing, bool all) {
   for (const auto& host : hosts) {
@@ -66,11 +71,12 @@ void print_table(const std::vector<HostReport>& hosts, const MeshListing& listin
     const auto shown = std::count_if(mesh.ranks.begin(), mesh.ranks.end(), [&](const auto& rank) { return is_shown(rank, all); });
     if (shown == 0) continue;
     std::cout << "\nmesh " << mesh.name << "  " << mesh.region.extent() << "  " << mesh.command << "\n";
-    std::cout << "  " << std::left << std::setw(8) << "RANK" << std::setw(24) << "POINT" << std::setw(10) << "PID" << std::setw(10) << "STATE" << "WORDS\n";
+    std::cout << "  " << std::left << std::setw(8) << "RANK" << std::setw(24) << "POINT" << std::setw(10) << "PID" << std::setw(10)
+              << "STATE" << "WORDS\n";
     for (const auto& rank : mesh.ranks) {
       if (!is_shown(rank, all)) continue;
-      std::cout << "  " << std::left << std::setw(8) << rank.rank << std::setw(24) << rank.point << std::setw(10) << rank.pid << std::setw(10) << to_string(rank.state)
-                << (rank.is_terminal() ? rank.words() : "") << "\n";
+      std::cout << "  " << std::left << std::setw(8) << rank.rank << std::setw(24) << rank.point << std::setw(10) << rank.pid
+                << std::setw(10) << to_string(rank.state) << (rank.is_terminal() ? rank.words() : "") << "\n";
     }
   }
 }
@@ -97,7 +103,8 @@ int ps(const HostMesh& mesh, const HostsArguments& arguments) {
       if (is_shown(rank, arguments.all)) ranks.push_back(rank_json(rank));
     }
     if (ranks.empty() && !arguments.all) continue;
-    json["meshes"].push_back({{"mesh", one.name}, {"region", one.region.to_string()}, {"owner", one.owner}, {"command", one.command}, {"ranks", ranks}});
+    json["meshes"].push_back(
+        {{"mesh", one.name}, {"region", one.region.to_string()}, {"owner", one.owner}, {"command", one.command}, {"ranks", ranks}});
   }
   std::cout << dump(json, 2) << "\n";
   return complete ? 0 : 1;
@@ -156,9 +163,11 @@ int shutdown(HostMesh& mesh, const HostsArguments& arguments) {
     return 1;
   }
   if (arguments.json) {
-    std::cout << dump({{"hosts", summary->hosts}, {"attempted", summary->attempted}, {"ok", summary->ok}, {"failed", summary->failed}}) << "\n";
+    std::cout << dump({{"hosts", summary->hosts}, {"attempted", summary->attempted}, {"ok", summary->ok}, {"failed", summary->failed}})
+              << "\n";
   } else {
-    std::cout << count << (count == 1 ? " host is" : " hosts are") << " down; " << summary->ok << " of " << summary->attempted << " procs ended\n";
+    std::cout << count << (count == 1 ? " host is" : " hosts are") << " down; " << summary->ok << " of " << summary->attempted
+              << " procs ended\n";
   }
   return summary->failed == 0 ? 0 : 1;
 }

@@ -9,8 +9,8 @@
 
 namespace meshbus::cli {
 
-/// Carries our stdin to ranks, only as fast as they read it, on a thread of its own. A rank that ended or closed its stdin is left out; when none is left, or
-/// at the end of our stdin, it is over.
+/// Carries our stdin to ranks, only as fast as they read it, on a thread of its own. A rank that ended or closed its stdin is left out;
+/// when none is left, or at the end of our stdin, it is over.
 class InputPump {
  public:
   InputPump(ProcMesh& mesh, std::vector<std::uint64_t> ranks);

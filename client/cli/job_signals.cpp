@@ -25,6 +25,8 @@ std::optional<int> JobSignals::next() {
   return static_cast<int>(info.ssi_signo);
 }
 
-void JobSignals::stop_self() { ::raise(SIGSTOP); }
+void JobSignals::stop_self() {
+  ::raise(SIGSTOP);
+}
 
 }  // namespace meshbus::cli

@@ -50,6 +50,8 @@ Json rank_json(const RankReport& rank) {
   return json;
 }
 
-std::string dump(const Json& json, int indent) { return json.dump(indent, ' ', false, Json::error_handler_t::replace); }
+std::string dump(const Json& json, int indent) {
+  return json.dump(indent, ' ', false, Json::error_handler_t::replace);
+}
 
 }  // namespace meshbus::cli

@@ -147,7 +147,8 @@ Result<std::vector<std::uint64_t>> Job::input_ranks(std::uint64_t size) const {
     return ranks;
   }
   ranks.push_back(std::stoull(arguments_.input));
-  if (ranks.front() >= size && size > 0) return fail(ErrorCode::configuration_error, "--stdin " + arguments_.input + ": there are only ranks 0.." + std::to_string(size - 1));
+  if (ranks.front() >= size && size > 0)
+    return fail(ErrorCode::configuration_error, "--stdin " + arguments_.input + ": there are only ranks 0.." + std::to_string(size - 1));
   return ranks;
 }
 
@@ -245,7 +246,8 @@ void Job::loop() {
     int wait = -1;
     for (const auto& when : {timeout_at_, escalate_at_}) {
       if (!when) continue;
-      const auto left = static_cast<int>(std::clamp<std::int64_t>(std::chrono::ceil<milliseconds>(*when - Clock::now()).count(), 0, 3'600'000));
+      const auto left =
+          static_cast<int>(std::clamp<std::int64_t>(std::chrono::ceil<milliseconds>(*when - Clock::now()).count(), 0, 3'600'000));
       wait = wait < 0 ? left : std::min(wait, left);
     }
     pollfd fds[2] = {{signals_.fd(), POLLIN, 0}, {news_.fd(), POLLIN, 0}};
@@ -285,7 +287,8 @@ void Job::on_news() {
     if (!starting_.valid() || starting_.wait_for(std::chrono::seconds(0)) != std::future_status::ready) return;
     if (auto started = starting_.get(); !started) {
       say(started.error().to_string());
-      code_ = started.error().code() == ErrorCode::configuration_error || started.error().code() == ErrorCode::parse_error ? kUsage : kOwnFailure;
+      code_ = started.error().code() == ErrorCode::configuration_error || started.error().code() == ErrorCode::parse_error ? kUsage
+                                                                                                                           : kOwnFailure;
       is_over_ = true;
       return;
     }
@@ -295,7 +298,8 @@ void Job::on_news() {
     // The code is that of the failure itself: see finish().
     stop_ = Stop::gracefully;
     escalate_at_ = Clock::now() + grace_ + kStopSlack;
-    mesh_->request_stop({.reason = "rank " + std::to_string(failure->rank) + " failed: " + failure->words(), .grace = grace_, .deadline = {}, .ranks = {}});
+    mesh_->request_stop(
+        {.reason = "rank " + std::to_string(failure->rank) + " failed: " + failure->words(), .grace = grace_, .deadline = {}, .ranks = {}});
   }
   if (news_.is_unread() && !code_) begin_stop(kBrokenPipe, "nobody reads the output", /*at_once=*/false);
   if (news_.is_ended()) is_over_ = true;
@@ -373,6 +377,8 @@ int Job::finish() {
 
 }  // namespace
 
-int run_job(const RunArguments& arguments) { return Job(arguments).run(); }
+int run_job(const RunArguments& arguments) {
+  return Job(arguments).run();
+}
 
 }  // namespace meshbus::cli

@@ -5,10 +5,14 @@
 namespace meshbus::cli {
 namespace {
 
-std::string count_of(std::uint64_t count, const std::string& what) { return std::to_string(count) + " " + what + (count == 1 ? "" : "s"); }
+std::string count_of(std::uint64_t count, const std::string& what) {
+  return std::to_string(count) + " " + what + (count == 1 ? "" : "s");
+}
 
 /// "rank 3" or "ranks 0..3,7"
-std::string named(const std::vector<std::uint64_t>& ranks) { return (ranks.size() == 1 ? "rank " : "ranks ") + to_string(to_rank_set(ranks)); }
+std::string named(const std::vector<std::uint64_t>& ranks) {
+  return (ranks.size() == 1 ? "rank " : "ranks ") + to_string(to_rank_set(ranks));
+}
 
 }  // namespace
 

@@ -6,7 +6,8 @@
 
 namespace meshbus::cli {
 
-/// The last words of a run on stderr: which rank failed first, where, how, its last lines; and how many others did what. Empty when none failed.
+/// The last words of a run on stderr: which rank failed first, where, how, its last lines; and how many others did what. Empty when none
+/// failed.
 std::string last_words(const MeshOutcome& outcome);
 
 /// The report of `run --json`: {mesh, region, ranks: [{rank, host, point, pid, status, exit_code, signal, started, ended, reason,

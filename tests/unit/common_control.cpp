@@ -60,7 +60,8 @@ TEST_CASE("control: mutated and cut bytes are refused or read safely") {
 TEST_CASE("dispatcher: a row is called when the sender's role is enough, and said why when not") {
   int called = 0;
   Dispatcher dispatcher;
-  dispatcher.on<wire::StopProcs>(Role::operate, [&](const Request& request, const wire::StopProcs&) { called += static_cast<int>(request.head.id); });
+  dispatcher.on<wire::StopProcs>(Role::operate,
+                                 [&](const Request& request, const wire::StopProcs&) { called += static_cast<int>(request.head.id); });
   wire::StopProcsT stop;
   stop.mesh = "m";
   const auto bytes = encode_control({.id = 5}, std::move(stop));

@@ -46,7 +46,8 @@ std::size_t count_messages(std::vector<zmq::message_t>& parts) {
 
 TEST_CASE("frame: what is packed is read back, inline and apart, in order") {
   FrameWriter writer(wire::Lane::data);
-  const std::string sizes[] = {"", "a", "12345678", std::string(kInlineLimit, 'i'), std::string(kInlineLimit + 1, 'o'), std::string(kBodyLimit, 'b'), "last"};
+  const std::string sizes[] = {
+      "", "a", "12345678", std::string(kInlineLimit, 'i'), std::string(kInlineLimit + 1, 'o'), std::string(kBodyLimit, 'b'), "last"};
   std::uint64_t to = 0;
   for (const auto& body : sizes) writer.add(envelope(++to), body);
   CHECK(writer.is_full());
@@ -89,7 +90,8 @@ TEST_CASE("frame: no bytes of a stranger are read beyond their end") {
       // Cut, then change a few bytes; an exact allocation lets the sanitizer see every read too far.
       const std::size_t size = random() % 4 == 0 ? part.size() : random() % (part.size() + 1);
       parts.emplace_back(part.data(), size);
-      for (auto flips = random() % 4; flips > 0 && size > 0; --flips) static_cast<char*>(parts.back().data())[random() % std::min<std::size_t>(size, 200)] = static_cast<char>(random());
+      for (auto flips = random() % 4; flips > 0 && size > 0; --flips)
+        static_cast<char*>(parts.back().data())[random() % std::min<std::size_t>(size, 200)] = static_cast<char>(random());
     }
     CHECK(count_messages(parts) <= 65535);
   }
