@@ -1,0 +1,208 @@
+#include "agent/keeper/cgroup.h"
+
+#include <fcntl.h>
+#include <poll.h>
+#include <sys/stat.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <array>
+#include <cerrno>
+#include <csignal>
+#include <cstdint>
+#include <cstring>
+#include <filesystem>
+#include <optional>
+#include <sstream>
+#include <vector>
+
+#include "agent/keeper/spawner.h"
+
+namespace meshbus::keeper {
+
+namespace {
+
+namespace fs = std::filesystem;
+
+std::optional<std::string> read_file(const std::string& path) {
+  const UniqueFd file(::open(path.c_str(), O_RDONLY | O_CLOEXEC));
+  if (!file) return std::nullopt;
+  std::string text;
+  std::array<char, 4096> buffer;
+  for (;;) {
+    const ssize_t got = ::read(file.get(), buffer.data(), buffer.size());
+    if (got < 0 && errno == EINTR) continue;
+    if (got < 0) return std::nullopt;
+    if (got == 0) return text;
+    text.append(buffer.data(), static_cast<std::size_t>(got));
+  }
+}
+
+// mountinfo writes blank, tab, newline and backslash as \ooo.
+std::string unescape(const std::string& text) {
+  std::string out;
+  for (std::size_t i = 0; i < text.size(); ++i) {
+    if (text[i] == '\\' && i + 3 < text.size()) {
+      out += static_cast<char>((text[i + 1] - '0') * 64 + (text[i + 2] - '0') * 8 + (text[i + 3] - '0'));
+      i += 3;
+    } else {
+      out += text[i];
+    }
+  }
+  return out;
+}
+
+struct Mount {
+  std::string root;
+  std::string point;
+};
+
+std::optional<Mount> find_cgroup2_mount() {
+  const auto text = read_file("/proc/self/mountinfo");
+  if (!text) return std::nullopt;
+  std::istringstream lines(*text);
+  for (std::string line; std::getline(lines, line);) {
+    const auto separator = line.find(" - cgroup2 ");
+    if (separator == std::string::npos) continue;
+    std::istringstream fields(line.substr(0, separator));
+    std::string id, parent, device, root, point;
+    if (fields >> id >> parent >> device >> root >> point) return Mount{unescape(root), unescape(point)};
+  }
+  return std::nullopt;
+}
+
+std::vector<std::string> child_directories(const std::string& path) {
+  std::vector<std::string> found;
+  std::error_code error;
+  for (fs::directory_iterator entry(path, error), end; !error && entry != end; entry.increment(error)) {
+    std::error_code ignored;
+    if (entry->is_directory(ignored) && !entry->is_symlink(ignored)) found.push_back(entry->path().string());
+  }
+  return found;
+}
+
+std::string os_error(const std::string& what) { return what + ": " + std::strerror(errno); }
+
+// Kills `pid` unless its number went to a process outside of the cgroup since it was listed.
+void kill_member(pid_t pid, const std::string& cgroup) {
+  const UniqueFd process(static_cast<int>(::syscall(SYS_pidfd_open, pid, 0)));
+  if (!process) return;
+  const auto listed = read_file(cgroup + "/cgroup.procs");
+  if (!listed || ("\n" + *listed).find("\n" + std::to_string(pid) + "\n") == std::string::npos) return;
+  ::syscall(SYS_pidfd_send_signal, process.get(), SIGKILL, nullptr, 0);
+}
+
+}  // namespace
+
+Result<Cgroup> Cgroup::make(const std::string& parent, const std::string& name) {
+  std::string path = parent + "/" + name;
+  if (::mkdir(path.c_str(), 0755) != 0 && errno != EEXIST) return fail(ErrorCode::io_error, os_error("mkdir " + path));
+  UniqueFd directory(::open(path.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC));
+  if (!directory) return fail(ErrorCode::io_error, os_error("open " + path));
+  return Cgroup(std::move(path), std::move(directory));
+}
+
+Result<std::string> find_own_cgroup() {
+  const auto mount = find_cgroup2_mount();
+  if (!mount) return fail(ErrorCode::not_exist, "no cgroup v2 file system is mounted");
+  const auto text = read_file("/proc/self/cgroup");
+  std::istringstream lines(text.value_or(""));
+  for (std::string line; std::getline(lines, line);) {
+    if (line.rfind("0::", 0) != 0) continue;
+    std::string own = line.substr(3);
+    if (own.find("/..") == 0) return fail(ErrorCode::not_exist, "our cgroup " + own + " is outside of this cgroup namespace");
+    if (mount->root != "/") {
+      if (own.rfind(mount->root, 0) != 0) return fail(ErrorCode::not_exist, "our cgroup " + own + " is not below the mounted " + mount->root);
+      own.erase(0, mount->root.size());
+    }
+    if (own == "/") own.clear();
+    return mount->point + own;
+  }
+  return fail(ErrorCode::not_exist, "/proc/self/cgroup names no cgroup v2");
+}
+
+Result<std::string> make_host_cgroup(const std::string& name) {
+  const auto own = find_own_cgroup();
+  if (!own) return fail(own.error());
+  auto made = Cgroup::make(*own, "meshbus-" + name);
+  if (!made) return fail(made.error());
+  const auto give_up = [&](std::string why) {
+    remove_cgroup_tree(made->path());
+    return fail(ErrorCode::io_error, std::move(why));
+  };
+  if (::faccessat(made->fd(), "cgroup.kill", W_OK, 0) != 0) return give_up(os_error(made->path() + "/cgroup.kill"));
+  auto spawner = Spawner::make();
+  if (!spawner) return give_up(spawner.error().detail());
+  // As the keeper will use it: one level further down.
+  auto inner = Cgroup::make(made->path(), "probe");
+  if (!inner) return give_up(inner.error().detail());
+  if (const int error = spawner->probe_cgroup(inner->fd()); error != 0) {
+    errno = error;
+    return give_up(os_error("starting a process in " + inner->path()));
+  }
+  if (::rmdir(inner->path().c_str()) != 0) return give_up(os_error("rmdir " + inner->path()));
+  return made->path();
+}
+
+std::string cgroup_name_of_mesh(std::string_view mesh) {
+  constexpr std::size_t longest = 128;
+  std::string name = "mesh-";
+  bool changed = mesh.size() > longest;
+  for (const char letter : mesh.substr(0, longest)) {
+    const bool plain = (letter >= 'a' && letter <= 'z') || (letter >= 'A' && letter <= 'Z') || (letter >= '0' && letter <= '9') ||
+                       letter == '_' || letter == '-';
+    name += plain ? letter : '.';
+    changed = changed || !plain;
+  }
+  if (!changed) return name;
+  std::uint64_t hash = 14695981039346656037ull;  // FNV-1a: two names must not share a cgroup because they look alike
+  for (const char letter : mesh) hash = (hash ^ static_cast<unsigned char>(letter)) * 1099511628211ull;
+  return name + "." + std::to_string(hash);
+}
+
+void kill_cgroup(const std::string& path) {
+  const UniqueFd file(::open((path + "/cgroup.kill").c_str(), O_WRONLY | O_CLOEXEC));
+  if (file && ::write(file.get(), "1", 1) < 0) kill_listed(path);
+}
+
+bool is_populated(const std::string& path) {
+  const auto events = read_file(path + "/cgroup.events");
+  return events && events->find("populated 1") != std::string::npos;
+}
+
+void kill_listed(const std::string& path) {
+  std::istringstream pids(read_file(path + "/cgroup.procs").value_or(""));
+  for (pid_t pid = 0; pids >> pid;) kill_member(pid, path);
+  for (const std::string& below : child_directories(path)) kill_listed(below);
+}
+
+bool empty_cgroup(const std::string& path, std::chrono::milliseconds deadline) {
+  using Clock = std::chrono::steady_clock;
+  const auto until = Clock::now() + deadline;
+  kill_cgroup(path);
+  const UniqueFd events(::open((path + "/cgroup.events").c_str(), O_RDONLY | O_CLOEXEC));
+  // Reading through the same descriptor is what arms its poll.
+  const auto populated = [&] {
+    std::array<char, 256> buffer;
+    const ssize_t got = ::pread(events.get(), buffer.data(), buffer.size(), 0);
+    return got > 0 && std::string_view(buffer.data(), static_cast<std::size_t>(got)).find("populated 1") != std::string_view::npos;
+  };
+  while (populated()) {
+    if (Clock::now() >= until) return false;
+    pollfd changed{events.get(), POLLPRI, 0};
+    // Normally the event comes within a millisecond; when it does not, someone is left that must be named.
+    if (::poll(&changed, 1, 10) == 0) {
+      kill_listed(path);
+      kill_cgroup(path);
+    }
+  }
+  return true;
+}
+
+bool remove_cgroup_tree(const std::string& path) {
+  for (const std::string& below : child_directories(path)) remove_cgroup_tree(below);
+  return ::rmdir(path.c_str()) == 0 || errno == ENOENT;
+}
+
+}  // namespace meshbus::keeper

@@ -1,0 +1,51 @@
+#pragma once
+
+#include <chrono>
+#include <string>
+#include <string_view>
+
+#include "common/unique_fd.h"
+#include "meshbus/result.h"
+
+namespace meshbus::keeper {
+
+/// One cgroup v2 directory, opened for clone3 and for killing. Does not remove itself: remove_cgroup_tree() does.
+class Cgroup {
+ public:
+  /// Makes `parent`/`name`, or takes it when it is there. Errors: io_error.
+  static Result<Cgroup> make(const std::string& parent, const std::string& name);
+  int fd() const noexcept { return directory_.get(); }
+  const std::string& path() const noexcept { return path_; }
+
+ private:
+  Cgroup(std::string path, UniqueFd directory) : path_(std::move(path)), directory_(std::move(directory)) {}
+  std::string path_;
+  UniqueFd directory_;
+};
+
+/// The directory of our own cgroup v2, from /proc/self/mountinfo and /proc/self/cgroup. Errors: not_exist with the reason.
+Result<std::string> find_own_cgroup();
+
+/// Makes a cgroup `meshbus-NAME` below our own and proves that it serves: a child can be born in it and it can be killed. Errors:
+/// io_error with the reason, nothing left behind.
+Result<std::string> make_host_cgroup(const std::string& name);
+
+/// A directory name for a mesh: "mesh-" and the name with everything but [A-Za-z0-9_-] replaced; changed names get a hash.
+std::string cgroup_name_of_mesh(std::string_view mesh);
+
+/// Writes cgroup.kill: everything in it and below gets SIGKILL. Returns at once.
+void kill_cgroup(const std::string& path);
+
+/// Is a live process in it or below? False when it is not there.
+bool is_populated(const std::string& path);
+
+/// Kills one by one what cgroup.procs lists, here and below: cgroup.kill misses a process whose main thread has exited.
+void kill_listed(const std::string& path);
+
+/// kill_cgroup, wait for `populated 0`, kill_listed for what stays; until empty or the deadline. True: empty.
+bool empty_cgroup(const std::string& path, std::chrono::milliseconds deadline);
+
+/// Removes the directory and those below, deepest first. True: it is gone.
+bool remove_cgroup_tree(const std::string& path);
+
+}  // namespace meshbus::keeper

@@ -1,0 +1,64 @@
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+
+#include <sys/types.h>
+
+namespace meshbus::keeper {
+
+/// Everything that a new child does between clone and exec, worked out beforehand: the child shares our memory and may only make raw
+/// system calls. All pointers are borrowed for the time of the spawn.
+struct ChildPlan {
+  struct Limit {
+    std::uint32_t resource = 0;
+    std::uint64_t soft = 0;
+    std::uint64_t hard = 0;
+  };
+
+  const char* path = nullptr;           ///< As execve takes it; a relative one counts from `cwd`.
+  const char* const* argv = nullptr;    ///< Ends with null.
+  const char* const* envp = nullptr;    ///< Ends with null.
+  const char* cwd = nullptr;            ///< Null: stay.
+  bool new_session = true;              ///< setsid; else setpgid(0, 0).
+  bool subreaper = true;                ///< Orphans of its descendants come to it, and to us when it ends.
+  int parent_death_signal = 0;          ///< 0: none.
+  pid_t parent = 0;                     ///< Us: compared with getppid once the signal is armed.
+  int cgroup_procs = -1;                ///< cgroup.procs to join by writing, where clone3 cannot; -1: none.
+  const Limit* limits = nullptr;
+  std::size_t limit_count = 0;
+  int stdio[3] = {-1, -1, -1};          ///< Becomes 0, 1, 2; each is 3 or more, or -1: leave as it is.
+  int bootstrap = -1;                   ///< Becomes `bootstrap_target`; -1: none.
+  int bootstrap_target = -1;
+  char* bootstrap_text = nullptr;       ///< Where in the environment "PID:INODE" belongs: the child writes its pid and then ":INODE".
+  const char* bootstrap_suffix = nullptr;  ///< ":INODE"
+  const int* inherit = nullptr;         ///< Further descriptors that stay open under their numbers.
+  std::size_t inherit_count = 0;
+  std::uint64_t ignored_signals = 0;    ///< Bit n-1: signal n is ignored here and goes back to default there.
+  bool reset_all_signals = false;       ///< Set by the clone step when the kernel did not clear our handlers.
+
+  // Written by the child; final when the clone returns, because it returns only after exec or exit.
+  int failed_stage = 0;  ///< A SpawnStage; 0 = execve succeeded.
+  int error = 0;
+};
+
+/// The child's side: runs the plan and never returns. `plan` is a ChildPlan*.
+[[noreturn]] void run_child(void* plan);
+/// Another child's side: nothing but exit code 0.
+[[noreturn]] void end_at_once(void* unused);
+
+/// Starts a child on `stack` (its lowest address and size) that shares our memory, and waits until it executed or ended
+/// (CLONE_VM | CLONE_VFORK | CLONE_PIDFD). `entry(argument)` must not return. `cgroup` is a cgroup v2 directory to be born in, or -1.
+/// All signals must be blocked. Returns the pid, or -errno. `cleared_signals` says beforehand whether handlers will be cleared:
+/// clone3 does it, the older clone (used where clone3 is forbidden, as in old container runtimes) does not and knows no cgroup.
+struct CloneRequest {
+  void (*entry)(void*) = nullptr;
+  void* argument = nullptr;
+  void* stack = nullptr;
+  std::size_t stack_size = 0;
+  int cgroup = -1;
+};
+long clone_with_clone3(const CloneRequest& request, int& pidfd);
+long clone_with_clone(const CloneRequest& request, int& pidfd);
+
+}  // namespace meshbus::keeper

@@ -1,0 +1,398 @@
+#include "agent/keeper/keeper.h"
+
+#include <fcntl.h>
+#include <sys/epoll.h>
+#include <sys/prctl.h>
+#include <sys/resource.h>
+#include <sys/signalfd.h>
+#include <sys/syscall.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <array>
+#include <cerrno>
+#include <chrono>
+#include <csignal>
+#include <cstdio>
+#include <cstring>
+#include <ctime>
+#include <filesystem>
+#include <system_error>
+#include <utility>
+
+namespace meshbus::keeper {
+
+namespace {
+
+using Clock = std::chrono::steady_clock;
+using namespace std::chrono_literals;
+
+// What epoll tells us: small numbers for our own descriptors, a pid otherwise (pid 1 and 2 are never our children).
+enum Source : std::uint64_t { lifeline_source = 0x1'0000'0000, agent_source, signal_source };
+
+constexpr auto spawn_slice = 1ms;              // exits are looked at in between; a spawn takes about 0.3 ms
+constexpr int agent_packets_per_turn = 4;
+constexpr std::size_t outbox_limit = 64;       // packets that the agent has not taken: spawning waits then
+constexpr auto sysexit_os_error = 71;
+
+std::int64_t now_ns(clockid_t clock) {
+  timespec time{};
+  ::clock_gettime(clock, &time);
+  return std::int64_t{time.tv_sec} * 1'000'000'000 + time.tv_nsec;
+}
+
+std::int64_t microseconds(const timeval& time) { return std::int64_t{time.tv_sec} * 1'000'000 + time.tv_usec; }
+
+Error os_error(const char* call) { return {ErrorCode::io_error, std::string("keeper: ") + call + ": " + std::strerror(errno)}; }
+
+bool ends_a_process(int signal) { return signal == SIGKILL || signal == SIGTERM || signal == SIGINT || signal == SIGHUP || signal == SIGQUIT; }
+
+// More descriptors for us; the procs get what we had.
+std::uint64_t raise_descriptor_limit() {
+  rlimit limit{};
+  if (::getrlimit(RLIMIT_NOFILE, &limit) != 0 || limit.rlim_cur == limit.rlim_max) return 0;
+  const rlim_t before = limit.rlim_cur;
+  limit.rlim_cur = limit.rlim_max;
+  return ::setrlimit(RLIMIT_NOFILE, &limit) == 0 ? before : 0;
+}
+
+bool watch(int epoll, int operation, int fd, std::uint32_t events, std::uint64_t source) {
+  epoll_event event{};
+  event.events = events;
+  event.data.u64 = source;
+  return ::epoll_ctl(epoll, operation, fd, &event) == 0;
+}
+
+}  // namespace
+
+Keeper::Keeper(KeeperOptions options)
+    : lifeline_(std::move(options.lifeline)),
+      agent_(std::move(options.agent)),
+      lock_(std::move(options.lock)),
+      run_dir_(std::move(options.run_dir)),
+      cgroup_(std::move(options.cgroup)),
+      mark_(options.mark),
+      orphans_([this](pid_t pid) { return procs_.contains(pid); }) {}
+
+Result<void> Keeper::set_up() {
+  if (::prctl(PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0) != 0) return fail(os_error("prctl(PR_SET_CHILD_SUBREAPER)"));
+  ::signal(SIGPIPE, SIG_IGN);  // a dead launcher's stderr must not take us along
+  struct sigaction by_default{};
+  by_default.sa_handler = SIG_DFL;
+  by_default.sa_flags = SA_NOCLDSTOP;
+  ::sigaction(SIGCHLD, &by_default, nullptr);  // not ignored: the kernel would reap for us
+  sigset_t handled;
+  sigemptyset(&handled);
+  for (const int signal : {SIGCHLD, SIGTERM, SIGINT, SIGHUP, SIGQUIT}) sigaddset(&handled, signal);
+  if (::sigprocmask(SIG_SETMASK, &handled, nullptr) != 0) return fail(os_error("sigprocmask"));
+  signals_ = UniqueFd(::signalfd(-1, &handled, SFD_CLOEXEC | SFD_NONBLOCK));
+  if (!signals_) return fail(os_error("signalfd"));
+  epoll_ = UniqueFd(::epoll_create1(EPOLL_CLOEXEC));
+  if (!epoll_) return fail(os_error("epoll_create1"));
+  auto starter = ProcStarter::make(mark_, raise_descriptor_limit());
+  if (!starter) return fail(starter.error());
+  starter_ = std::make_unique<ProcStarter>(std::move(*starter));
+  if (!watch(epoll_.get(), EPOLL_CTL_ADD, lifeline_.fd(), EPOLLIN, lifeline_source) ||
+      !watch(epoll_.get(), EPOLL_CTL_ADD, agent_.get(), EPOLLIN, agent_source) ||
+      !watch(epoll_.get(), EPOLL_CTL_ADD, signals_.get(), EPOLLIN, signal_source)) {
+    return fail(os_error("epoll_ctl"));
+  }
+  return {};
+}
+
+int Keeper::run() {
+  if (auto done = set_up(); !done) {
+    std::fprintf(stderr, "meshbus-keeper: %s\n", done.error().detail().c_str());
+    lifeline_.send("failed " + done.error().detail());
+    return sysexit_os_error;
+  }
+  lifeline_.send("ready keeper");
+  while (end_ == End::none) turn();
+  return sweep_and_end();
+}
+
+int Keeper::wait_milliseconds() const {
+  if (!queue_.empty() && outbox_.size() < outbox_limit) return 0;
+  if (dead_.empty()) return -1;
+  const auto left = std::chrono::ceil<std::chrono::milliseconds>(next_chase_ - Clock::now()).count();
+  return static_cast<int>(std::clamp<long>(static_cast<long>(left), 0, 100));
+}
+
+void Keeper::turn() {
+  std::array<epoll_event, 128> events;
+  const int ready = ::epoll_wait(epoll_.get(), events.data(), static_cast<int>(events.size()), wait_milliseconds());
+  for (int i = 0; i < ready; ++i) {
+    const std::uint64_t source = events[static_cast<std::size_t>(i)].data.u64;
+    if (source == lifeline_source) {
+      on_lifeline();
+    } else if (source == agent_source) {
+      on_agent();
+    } else if (source == signal_source) {
+      on_signals();
+    } else {
+      on_pidfd(static_cast<pid_t>(source));
+    }
+  }
+  if (end_ != End::none) return;
+  flush();  // exits first: what follows takes longer
+  spawn_some();
+  if (!dead_.empty() && Clock::now() >= next_chase_) chase_orphans();
+  flush();
+}
+
+void Keeper::on_lifeline() {
+  for (;;) {
+    const auto received = lifeline_.receive();
+    if (received.ended) {
+      end_ = End::warden_gone;
+      return;
+    }
+    if (!received.text) return;
+    const std::string_view word = parse_lifeline(*received.text).word;
+    if (word == "sweep" || word == "stop") end_ = End::told;
+  }
+}
+
+void Keeper::on_signals() {
+  std::array<signalfd_siginfo, 8> received;
+  const ssize_t got = ::read(signals_.get(), received.data(), sizeof received);
+  for (std::size_t i = 0; got > 0 && i < static_cast<std::size_t>(got) / sizeof received[0]; ++i) {
+    if (received[i].ssi_signo == SIGTERM || received[i].ssi_signo == SIGINT) end_ = End::told;
+    if (received[i].ssi_signo == SIGCHLD) next_chase_ = std::min(next_chase_, chase_not_before_);
+  }
+}
+
+void Keeper::on_agent() {
+  const RequestHandlers handlers{.on_spawn = [this](SpawnBatch batch) { on_spawn(std::move(batch)); },
+                                 .on_signal = [this](const Signal& signal) { on_signal(signal); },
+                                 .on_kill_mesh = [this](const KillMesh& request) { on_kill_mesh(request); }};
+  for (int i = 0; i < agent_packets_per_turn && agent_; ++i) {
+    Packet packet;
+    const Transfer received = receive_packet(agent_.get(), packet);
+    if (received == Transfer::would_block) return;
+    if (received == Transfer::lost) return drop_agent();
+    if (auto done = decode_requests(std::move(packet), handlers); !done) {
+      // An agent of another build, or memory gone bad: not somebody to take orders from. It sees the end of the socket.
+      std::fprintf(stderr, "meshbus-keeper: %s: no longer listening to this agent\n", done.error().to_string().c_str());
+      return drop_agent();
+    }
+  }
+}
+
+void Keeper::drop_agent() {
+  ::epoll_ctl(epoll_.get(), EPOLL_CTL_DEL, agent_.get(), nullptr);
+  agent_.reset();
+  queue_.clear();  // nobody is left to want them
+  outbox_.clear();
+  packer_.take();
+}
+
+void Keeper::on_spawn(SpawnBatch batch) {
+  const auto prepared = std::make_shared<const PreparedSpec>(std::move(batch.shared));
+  for (ProcSpec& proc : batch.procs) queue_.push_back({prepared, std::move(proc)});
+}
+
+void Keeper::on_signal(const Signal& signal) {
+  const auto known = pids_.find(signal.id);
+  if (known != pids_.end()) {
+    ::kill(signal.group ? -known->second : known->second, signal.signal);  // not reaped: the number is its own
+    return;
+  }
+  if (!ends_a_process(signal.signal)) return;
+  const auto queued = std::find_if(queue_.begin(), queue_.end(), [&](const Queued& each) { return each.proc.id == signal.id; });
+  if (queued == queue_.end()) return;
+  queue_.erase(queued);
+  Birth birth;
+  birth.id = signal.id;
+  birth.failure = SpawnFailure{SpawnStage::cancelled, ECANCELED, {}};
+  report(std::move(birth));
+}
+
+void Keeper::on_kill_mesh(const KillMesh& request) {
+  const auto is_of_mesh = [&](const Queued& queued) { return queued.prepared->spec().mesh == request.mesh; };
+  for (const Queued& queued : queue_) {
+    if (!is_of_mesh(queued)) continue;
+    Birth birth;
+    birth.id = queued.proc.id;
+    birth.failure = SpawnFailure{SpawnStage::cancelled, ECANCELED, {}};
+    report(std::move(birth));
+  }
+  std::erase_if(queue_, is_of_mesh);
+  const auto mesh = meshes_.find(request.mesh);
+  if (mesh != meshes_.end() && mesh->second.cgroup) kill_cgroup(mesh->second.cgroup->path());
+  for (const auto& [pid, proc] : procs_) {
+    if (proc.mesh == request.mesh) ::kill(-pid, SIGKILL);
+  }
+}
+
+// A slice of time, not a number: spawning must not delay exits, whatever a spawn costs here.
+void Keeper::spawn_some() {
+  const auto until = Clock::now() + spawn_slice;
+  while (!queue_.empty() && outbox_.size() < outbox_limit) {
+    Queued queued = std::move(queue_.front());
+    queue_.pop_front();
+    start_one(std::move(queued));
+    if (Clock::now() >= until) return;
+  }
+}
+
+void Keeper::start_one(Queued queued) {
+  const std::string& mesh = queued.prepared->spec().mesh;
+  const std::uint64_t id = queued.proc.id;
+  const auto cgroup = cgroup_of(mesh);
+  ProcStarter::Started started;
+  if (cgroup) {
+    started = starter_->start(*queued.prepared, std::move(queued.proc), *cgroup);
+  } else {
+    started.birth.id = id;
+    started.birth.failure = SpawnFailure{SpawnStage::cgroup, 0, cgroup.error().detail()};
+  }
+  const pid_t pid = started.birth.pid;
+  if (!started.birth.failure && !watch(epoll_.get(), EPOLL_CTL_ADD, started.pidfd.get(), EPOLLIN, static_cast<std::uint64_t>(pid))) {
+    // An exit that nobody would hear of: out of memory, or the user's limit of epoll watches.
+    const int error = errno;
+    ::kill(-pid, SIGKILL);
+    siginfo_t info{};
+    ::waitid(P_PID, static_cast<id_t>(pid), &info, WEXITED | __WALL);
+    started = {};
+    started.birth.id = id;
+    started.birth.failure = SpawnFailure{SpawnStage::descriptors, error, "epoll watch"};
+  }
+  if (started.birth.failure) {
+    leave_mesh(mesh);
+  } else {
+    procs_.emplace(pid, Proc{id, std::move(started.pidfd), mesh});
+    pids_.emplace(id, pid);
+  }
+  report(std::move(started.birth));
+}
+
+Result<int> Keeper::cgroup_of(const std::string& mesh) {
+  Mesh& known = meshes_[mesh];
+  ++known.procs;
+  if (cgroup_.empty()) return -1;
+  if (!known.cgroup) {
+    auto made = Cgroup::make(cgroup_, cgroup_name_of_mesh(mesh));
+    if (!made) return fail(made.error());
+    known.cgroup = std::make_unique<Cgroup>(std::move(*made));
+  }
+  return known.cgroup->fd();
+}
+
+void Keeper::leave_mesh(const std::string& mesh) {
+  const auto known = meshes_.find(mesh);
+  if (known == meshes_.end() || --known->second.procs > 0) return;
+  if (known->second.cgroup) {
+    const std::string path = known->second.cgroup->path();
+    // Everybody in it was a descendant and is dead; whoever was moved in from elsewhere goes too.
+    if (!remove_cgroup_tree(path)) {
+      kill_cgroup(path);
+      empty_cgroup(path, 20ms);
+      remove_cgroup_tree(path);
+    }
+  }
+  meshes_.erase(known);
+}
+
+void Keeper::on_pidfd(pid_t pid) {
+  const auto known = procs_.find(pid);
+  if (known == procs_.end()) return;
+  siginfo_t info{};
+  const auto wait = [&](int options, rusage* usage) {
+    return ::syscall(SYS_waitid, P_PIDFD, known->second.pidfd.get(), &info, options | WEXITED | WNOHANG | __WALL, usage);
+  };
+  if (wait(WNOWAIT, nullptr) != 0 || info.si_pid == 0) return;
+  // Dead but not reaped: pid and group are still its own.
+  ::kill(-pid, SIGKILL);
+  rusage usage{};
+  if (wait(0, &usage) == 0 && info.si_pid != 0) bury(pid, info, usage);
+}
+
+void Keeper::bury(pid_t pid, const siginfo_t& info, const rusage& usage) {
+  const auto known = procs_.find(pid);
+  if (known == procs_.end()) return;
+  Exit exit;
+  exit.id = known->second.id;
+  exit.signaled = info.si_code == CLD_KILLED || info.si_code == CLD_DUMPED;
+  exit.core_dumped = info.si_code == CLD_DUMPED;
+  exit.code = info.si_status;
+  exit.ended_realtime_ns = now_ns(CLOCK_REALTIME);
+  exit.ended_monotonic_ns = now_ns(CLOCK_MONOTONIC);
+  exit.user_us = microseconds(usage.ru_utime);
+  exit.system_us = microseconds(usage.ru_stime);
+  exit.max_rss_kib = usage.ru_maxrss;
+  report(exit);
+  // The agent holds a copy of the descriptor: closing ours would not take it out of the epoll set.
+  ::epoll_ctl(epoll_.get(), EPOLL_CTL_DEL, known->second.pidfd.get(), nullptr);
+  dead_.push_back({known->second.id, std::move(known->second.mesh)});
+  pids_.erase(known->second.id);
+  procs_.erase(known);
+}
+
+// A child of ours that is not a proc is an orphan of a dead proc, because procs are subreapers. Which one's cannot be told, so the dead
+// are gone together, when a look finds no orphan. The look costs with the number of children: it takes at most a fifth of our time.
+void Keeper::chase_orphans() {
+  const auto begin = Clock::now();
+  const Sweeper::Round round = orphans_.round();
+  const auto end = Clock::now();
+  chase_not_before_ = end + 4 * (end - begin);
+  next_chase_ = round.clean ? chase_not_before_ : std::max(chase_not_before_, end + 500us);  // or earlier, by SIGCHLD
+  if (!round.clean) return;
+  for (const Dead& dead : dead_) {
+    report(Gone{dead.id});
+    leave_mesh(dead.mesh);
+  }
+  dead_.clear();
+}
+
+template <typename Event>
+void Keeper::report(Event event) {
+  if (!agent_) return;
+  if (packer_.full()) outbox_.push_back(packer_.take());
+  packer_.add(std::move(event));
+}
+
+void Keeper::flush() {
+  if (!agent_) return;
+  if (!packer_.empty() && outbox_.size() < outbox_limit) outbox_.push_back(packer_.take());
+  bool blocked = false;
+  while (!outbox_.empty()) {
+    const Transfer sent = send_packet(agent_.get(), outbox_.front());
+    if (sent == Transfer::lost) return drop_agent();
+    blocked = sent == Transfer::would_block;
+    if (blocked) break;
+    outbox_.pop_front();
+  }
+  if (blocked == agent_wants_write_) return;
+  agent_wants_write_ = blocked;
+  watch(epoll_.get(), EPOLL_CTL_MOD, agent_.get(), EPOLLIN | (blocked ? EPOLLOUT : 0u), agent_source);
+}
+
+// Kills everything and proves it by ECHILD. No deadline of its own: what is in state D dies when it wakes, and the warden, or whoever
+// started us, decides how long that may take.
+int Keeper::sweep_and_end() {
+  queue_.clear();
+  if (!cgroup_.empty()) kill_cgroup(cgroup_);
+  Sweeper everything({}, [this](const siginfo_t& info, const rusage& usage) {
+    bury(info.si_pid, info, usage);
+  });
+  while (!everything.run(100ms)) {
+    if (end_ == End::told && lifeline_.receive().ended) end_ = End::warden_gone;
+  }
+  if (!cgroup_.empty()) {
+    empty_cgroup(cgroup_, 500ms);
+    remove_cgroup_tree(cgroup_);
+  }
+  for (const Dead& dead : dead_) report(Gone{dead.id});
+  flush();
+  lifeline_.send("swept");
+  if (end_ == End::told && lifeline_.receive().ended) end_ = End::warden_gone;
+  if (end_ == End::warden_gone && !run_dir_.empty()) {
+    std::error_code ignored;
+    std::filesystem::remove_all(run_dir_, ignored);
+  }
+  return 0;
+}
+
+}  // namespace meshbus::keeper

@@ -1,0 +1,111 @@
+#pragma once
+
+#include <chrono>
+#include <cstdint>
+#include <deque>
+#include <memory>
+#include <string>
+#include <unordered_map>
+#include <vector>
+
+#include "agent/keeper/cgroup.h"
+#include "agent/keeper/lifeline.h"
+#include "agent/keeper/proc_starter.h"
+#include "agent/keeper/protocol.h"
+#include "agent/keeper/sweep.h"
+#include "common/unique_fd.h"
+#include "meshbus/result.h"
+
+namespace meshbus::keeper {
+
+struct KeeperOptions {
+  UniqueFd lifeline;          ///< To the warden.
+  UniqueFd agent;             ///< To the agent.
+  UniqueFd lock;              ///< The lock of the run directory: held as long as we live, also after the warden. May be empty.
+  std::string run_dir;        ///< Removed at the end when the warden is dead. May be empty.
+  std::string cgroup;         ///< The host's cgroup v2 directory; empty: containment by sweep.
+  std::uint64_t mark = 0;     ///< Hard RLIMIT_RTTIME of all procs; 0: none.
+};
+
+/// Spawns and reaps the procs of one host. One thread, one epoll set; decides nothing. Outlives the agent: an agent that is gone costs no
+/// proc; the warden says what happens then. Whatever ends it, it kills everything below it first, unless it gets SIGKILL, and then the
+/// kernel kills its procs and the warden the rest.
+class Keeper {
+ public:
+  explicit Keeper(KeeperOptions options);
+  Keeper(const Keeper&) = delete;
+  Keeper& operator=(const Keeper&) = delete;
+  /// Runs until told to sweep, or until the warden is gone. Returns the process exit code. Takes over signals; becomes a subreaper.
+  int run();
+
+ private:
+  struct Proc {
+    std::uint64_t id = 0;
+    UniqueFd pidfd;
+    std::string mesh;
+  };
+  struct Queued {
+    std::shared_ptr<const PreparedSpec> prepared;
+    ProcSpec proc;
+  };
+  struct Mesh {
+    std::size_t procs = 0;  // alive, or dead and not gone
+    std::unique_ptr<Cgroup> cgroup;
+  };
+  enum class End { none, told, warden_gone };
+
+  Result<void> set_up();
+  void turn();
+  int wait_milliseconds() const;
+
+  void on_lifeline();
+  void on_agent();
+  void on_signals();
+  void on_spawn(SpawnBatch batch);
+  void on_signal(const Signal& signal);
+  void on_kill_mesh(const KillMesh& request);
+
+  void spawn_some();
+  void start_one(Queued queued);
+  Result<int> cgroup_of(const std::string& mesh);
+  void leave_mesh(const std::string& mesh);
+
+  void on_pidfd(pid_t pid);
+  void bury(pid_t pid, const siginfo_t& info, const rusage& usage);
+  void chase_orphans();
+
+  template <typename Event>
+  void report(Event event);
+  void flush();
+  void drop_agent();
+  int sweep_and_end();
+
+  Lifeline lifeline_;
+  UniqueFd agent_;
+  UniqueFd lock_;
+  std::string run_dir_;
+  std::string cgroup_;
+  std::uint64_t mark_;
+
+  UniqueFd epoll_;
+  UniqueFd signals_;
+  std::unique_ptr<ProcStarter> starter_;
+  Sweeper orphans_;
+  std::deque<Queued> queue_;
+  std::unordered_map<pid_t, Proc> procs_;  // by pid: not reaped, so nobody else has it
+  std::unordered_map<std::uint64_t, pid_t> pids_;
+  std::unordered_map<std::string, Mesh> meshes_;
+  struct Dead {
+    std::uint64_t id;
+    std::string mesh;
+  };
+  std::vector<Dead> dead_;  // reaped, their descendants perhaps not
+  EventPacker packer_;
+  std::deque<Packet> outbox_;
+  std::chrono::steady_clock::time_point next_chase_{};        // while somebody is dead and not gone
+  std::chrono::steady_clock::time_point chase_not_before_{};
+  bool agent_wants_write_ = false;
+  End end_ = End::none;
+};
+
+}  // namespace meshbus::keeper

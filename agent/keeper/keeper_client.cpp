@@ -1,0 +1,88 @@
+#include "agent/keeper/keeper_client.h"
+
+#include <sys/socket.h>
+
+#include <algorithm>
+#include <span>
+#include <string>
+#include <utility>
+
+namespace meshbus::keeper {
+
+namespace {
+constexpr int packets_per_call = 16;
+constexpr std::size_t signals_per_packet = 1024;
+Error refused() { return {ErrorCode::refused, "the keeper is gone"}; }
+}  // namespace
+
+KeeperClient::KeeperClient(UniqueFd socket, Events events) : socket_(std::move(socket)), events_(std::move(events)) {
+  handlers_ = {.on_birth = [this](Birth birth) { events_.on_birth(std::move(birth)); },
+               .on_exit = [this](const Exit& exit) { events_.on_exit(exit); },
+               .on_gone = [this](const Gone& gone) { events_.on_gone(gone); }};
+}
+
+Result<void> KeeperClient::spawn(SpawnBatch batch) {
+  if (lost_) return fail(refused());
+  queue_signals();  // what was asked for first goes first
+  std::vector<Packet> packets;
+  const std::span<ProcSpec> procs(batch.procs);
+  for (std::size_t first = 0; first < procs.size(); first += max_procs_per_batch) {
+    auto packet = make_spawn_packet(batch.shared, procs.subspan(first, std::min(max_procs_per_batch, procs.size() - first)));
+    if (!packet) return fail(packet.error());
+    packets.push_back(std::move(*packet));
+  }
+  for (Packet& packet : packets) queue_.push_back(std::move(packet));
+  return {};
+}
+
+Result<void> KeeperClient::signal(const Signal& signal) {
+  if (lost_) return fail(refused());
+  signals_.push_back(signal);
+  return {};
+}
+
+Result<void> KeeperClient::kill_mesh(const KillMesh& request) {
+  if (lost_) return fail(refused());
+  queue_signals();
+  queue_.push_back(make_kill_mesh_packet(request));
+  return {};
+}
+
+void KeeperClient::queue_signals() {
+  const std::span<const Signal> signals(signals_);
+  for (std::size_t first = 0; first < signals.size(); first += signals_per_packet) {
+    queue_.push_back(make_signal_packet(signals.subspan(first, std::min(signals_per_packet, signals.size() - first))));
+  }
+  signals_.clear();
+}
+
+void KeeperClient::flush() {
+  if (lost_) return;
+  queue_signals();
+  while (!queue_.empty()) {
+    const Transfer sent = send_packet(socket_.get(), queue_.front());
+    if (sent == Transfer::would_block) return;
+    // The keeper's last words may still be waiting to be read: the end is noticed by the reading side.
+    if (sent == Transfer::lost) return queue_.clear();
+    queue_.pop_front();
+  }
+}
+
+void KeeperClient::on_ready() {
+  for (int i = 0; i < packets_per_call && !lost_; ++i) {
+    Packet packet;
+    const Transfer received = receive_packet(socket_.get(), packet);
+    if (received == Transfer::would_block) break;
+    if (received == Transfer::lost || !decode_events(std::move(packet), handlers_)) return lose();
+  }
+  flush();
+}
+
+void KeeperClient::lose() {
+  if (std::exchange(lost_, true)) return;
+  queue_.clear();
+  signals_.clear();
+  events_.on_lost();
+}
+
+}  // namespace meshbus::keeper

@@ -1,0 +1,69 @@
+// meshbus-keeper: spawns and reaps the procs of one host. Started by the warden, not by people.
+#include <unistd.h>
+
+#include <charconv>
+#include <cstdio>
+#include <optional>
+#include <string>
+#include <string_view>
+
+#include "agent/keeper/keeper.h"
+
+namespace {
+
+using meshbus::UniqueFd;
+using meshbus::keeper::KeeperOptions;
+
+constexpr int sysexit_usage = 64;
+
+template <typename Number>
+std::optional<Number> parse_number(std::string_view text) {
+  Number value{};
+  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
+  if (error != std::errc() || end != text.data() + text.size()) return std::nullopt;
+  return value;
+}
+
+// An error message, or nothing when the arguments are good.
+std::string parse_arguments(int argc, char** argv, KeeperOptions& options) {
+  std::string containment = "sweep";
+  for (int i = 1; i < argc; i += 2) {
+    const std::string_view name = argv[i];
+    if (i + 1 >= argc) return std::string(name) + " needs a value";
+    const std::string value = argv[i + 1];
+    const std::string bad = std::string(name) + ": bad value '" + value + "'";
+    if (name == "--lifeline-fd" || name == "--agent-fd" || name == "--lock-fd") {
+      const auto fd = parse_number<int>(value);
+      if (!fd || *fd < 3) return bad + ", expected an inherited descriptor";
+      (name == "--agent-fd" ? options.agent : name == "--lock-fd" ? options.lock : options.lifeline) = UniqueFd(*fd);
+    } else if (name == "--run-dir") {
+      options.run_dir = value;
+    } else if (name == "--containment") {
+      if (value != "cgroup" && value != "sweep") return bad + ", expected cgroup or sweep";
+      containment = value;
+    } else if (name == "--cgroup") {
+      options.cgroup = value;
+    } else if (name == "--mark") {
+      const auto mark = parse_number<std::uint64_t>(value);
+      if (!mark) return bad + ", expected a number";
+      options.mark = *mark;
+    } else {
+      return "unknown option '" + std::string(name) + "'";
+    }
+  }
+  if (!options.lifeline || !options.agent) return "--lifeline-fd and --agent-fd are needed: this program is started by meshbus host";
+  if (containment == "cgroup" && options.cgroup.empty()) return "--containment cgroup needs --cgroup DIR";
+  if (containment == "sweep") options.cgroup.clear();
+  return {};
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  KeeperOptions options;
+  if (const std::string error = parse_arguments(argc, argv, options); !error.empty()) {
+    std::fprintf(stderr, "meshbus-keeper: %s\n", error.c_str());
+    return sysexit_usage;
+  }
+  return meshbus::keeper::Keeper(std::move(options)).run();
+}

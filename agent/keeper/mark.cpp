@@ -1,0 +1,56 @@
+// The mark: a hard limit that means nothing, is inherited by everything and survives every exec.
+#include <sys/random.h>
+#include <sys/resource.h>
+#include <sys/time.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <csignal>
+#include <ctime>
+
+#include "agent/keeper/process_table.h"
+#include "agent/keeper/sweep.h"
+
+namespace meshbus::keeper {
+
+namespace {
+
+constexpr std::uint64_t mark_base = std::uint64_t{1} << 62;
+constexpr int quiet_passes = 3;
+
+}  // namespace
+
+std::uint64_t make_mark() {
+  rlimit own{};
+  if (::getrlimit(RLIMIT_RTTIME, &own) != 0 || own.rlim_max != RLIM_INFINITY) return 0;
+  std::uint64_t random = 0;
+  if (::getrandom(&random, sizeof random, 0) != static_cast<ssize_t>(sizeof random)) return 0;
+  return mark_base + (random & (mark_base - 1));
+}
+
+std::size_t kill_marked(std::uint64_t mark) {
+  std::size_t found = 0;
+  const pid_t self = ::getpid();
+  for (const pid_t pid : list_pids()) {
+    rlimit limit{};
+    if (pid == self || ::prlimit(pid, RLIMIT_RTTIME, nullptr, &limit) != 0 || limit.rlim_max != mark) continue;
+    // A zombie keeps its limits until it is reaped, which is not up to us.
+    if (!is_alive(pid)) continue;
+    ++found;
+    ::kill(pid, SIGKILL);
+  }
+  return found;
+}
+
+bool sweep_marked(std::uint64_t mark, std::chrono::milliseconds deadline) {
+  const auto until = std::chrono::steady_clock::now() + deadline;
+  for (int quiet = 0; quiet < quiet_passes;) {
+    quiet = kill_marked(mark) == 0 ? quiet + 1 : 0;
+    if (std::chrono::steady_clock::now() >= until) return quiet != 0;
+    const timespec pause{0, 1'000'000};
+    ::nanosleep(&pause, nullptr);
+  }
+  return true;
+}
+
+}  // namespace meshbus::keeper

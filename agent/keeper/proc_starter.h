@@ -1,0 +1,60 @@
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <string_view>
+#include <unordered_map>
+#include <vector>
+
+#include <sys/types.h>
+
+#include "agent/keeper/protocol.h"
+#include "agent/keeper/spawner.h"
+#include "agent/keeper/spec.h"
+#include "common/unique_fd.h"
+#include "meshbus/result.h"
+
+namespace meshbus::keeper {
+
+/// A spec made ready for many starts: environment indexed, program found once. Owns its strings.
+class PreparedSpec {
+ public:
+  explicit PreparedSpec(SpawnSpec spec);
+  PreparedSpec(const PreparedSpec&) = delete;  // it points into itself
+  PreparedSpec& operator=(const PreparedSpec&) = delete;
+  const SpawnSpec& spec() const noexcept { return spec_; }
+
+ private:
+  friend class ProcStarter;
+  SpawnSpec spec_;
+  std::vector<const char*> argv_;
+  std::vector<const char*> env_;
+  std::unordered_map<std::string_view, std::size_t> env_index_;  // key → position in env_
+};
+
+/// Turns specs into running procs: pipes, environment, bootstrap variable, the recipe. One thread only.
+class ProcStarter {
+ public:
+  /// `mark` is the hard RLIMIT_RTTIME that every proc and its descendants carry, 0 for none. `nofile` is the soft limit of open
+  /// files that procs get (ours may have been raised), 0 = as ours. Errors: io_error.
+  static Result<ProcStarter> make(std::uint64_t mark, std::uint64_t nofile);
+
+  struct Started {
+    Birth birth;     ///< Its pidfd is the agent's own copy.
+    UniqueFd pidfd;  ///< The keeper's; empty when the birth failed.
+  };
+  /// Starts one proc; never fails otherwise than by birth.failure.
+  Started start(const PreparedSpec& prepared, ProcSpec proc, int cgroup);
+
+ private:
+  ProcStarter(Spawner spawner, UniqueFd null, std::uint64_t mark, std::uint64_t nofile)
+      : spawner_(std::move(spawner)), null_(std::move(null)), mark_(mark), nofile_(nofile) {}
+  tl::expected<void, SpawnFailure> start_into(Started& started, const PreparedSpec& prepared, ProcSpec& proc, int cgroup);
+
+  Spawner spawner_;
+  UniqueFd null_;
+  std::uint64_t mark_;
+  std::uint64_t nofile_;
+};
+
+}  // namespace meshbus::keeper

@@ -1,0 +1,267 @@
+#include "agent/keeper/protocol.h"
+
+#include <sys/mman.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <cstring>
+
+#include "agent/keeper/byte_stream.h"
+
+namespace meshbus::keeper {
+
+namespace {
+
+// Every packet: magic (u32), number of records (u32), records; each record starts with its tag (u8).
+constexpr std::uint32_t events_magic = 0x4545'4d01;
+constexpr std::uint32_t requests_magic = 0x5145'4d01;
+enum class Tag : std::uint8_t { birth = 1, exit = 2, gone = 3, spawn = 4, signal = 5, kill_mesh = 6 };
+// Which descriptors of a Birth follow, in this order.
+enum FdBit : std::uint8_t { pidfd_bit = 1, stdin_bit = 2, stdout_bit = 4, stderr_bit = 8 };
+constexpr std::size_t fds_per_birth = 4;
+constexpr std::size_t longest_file = 4096;        // PATH_MAX; what is longer is cut
+constexpr std::size_t longest_record = longest_file + 128;
+
+Error malformed(const char* what) { return {ErrorCode::malformed_message, std::string("keeper protocol: ") + what}; }
+std::string os_error(const char* call) { return std::string(call) + ": " + std::strerror(errno); }
+
+void begin(std::vector<std::byte>& bytes, std::uint32_t magic) {
+  ByteWriter writer(bytes);
+  writer.put(magic);
+  writer.put(std::uint32_t{0});
+}
+
+void set_count(std::vector<std::byte>& bytes, std::uint32_t count) { std::memcpy(bytes.data() + sizeof count, &count, sizeof count); }
+
+// Takes the next descriptor of the packet when `wanted`.
+bool take_fd(std::vector<UniqueFd>& fds, std::size_t& next, bool wanted, UniqueFd& to) {
+  if (!wanted) return true;
+  if (next >= fds.size()) return false;
+  to = std::move(fds[next++]);
+  return true;
+}
+
+bool read_birth(ByteReader& reader, std::vector<UniqueFd>& fds, std::size_t& next_fd, Birth& birth) {
+  birth.id = reader.get<std::uint64_t>();
+  const auto stage = reader.get<std::uint8_t>();
+  const auto error = reader.get<std::int32_t>();
+  birth.pid = reader.get<std::int32_t>();
+  birth.started_realtime_ns = reader.get<std::int64_t>();
+  birth.started_monotonic_ns = reader.get<std::int64_t>();
+  const auto bits = reader.get<std::uint8_t>();
+  std::string file = reader.get_string();
+  if (!reader.ok() || stage > static_cast<std::uint8_t>(SpawnStage::cancelled)) return false;
+  if (stage != 0) birth.failure = SpawnFailure{static_cast<SpawnStage>(stage), error, std::move(file)};
+  return take_fd(fds, next_fd, (bits & pidfd_bit) != 0, birth.pidfd) && take_fd(fds, next_fd, (bits & stdin_bit) != 0, birth.stdin_pipe) &&
+         take_fd(fds, next_fd, (bits & stdout_bit) != 0, birth.stdout_pipe) &&
+         take_fd(fds, next_fd, (bits & stderr_bit) != 0, birth.stderr_pipe);
+}
+
+Exit read_exit(ByteReader& reader) {
+  Exit exit;
+  exit.id = reader.get<std::uint64_t>();
+  exit.signaled = reader.get<std::uint8_t>() != 0;
+  exit.core_dumped = reader.get<std::uint8_t>() != 0;
+  exit.code = reader.get<std::int32_t>();
+  exit.ended_realtime_ns = reader.get<std::int64_t>();
+  exit.ended_monotonic_ns = reader.get<std::int64_t>();
+  exit.user_us = reader.get<std::int64_t>();
+  exit.system_us = reader.get<std::int64_t>();
+  exit.max_rss_kib = reader.get<std::int64_t>();
+  return exit;
+}
+
+Signal read_signal(ByteReader& reader) {
+  Signal signal;
+  signal.id = reader.get<std::uint64_t>();
+  signal.signal = reader.get<std::int32_t>();
+  signal.group = reader.get<std::uint8_t>() != 0;
+  return signal;
+}
+
+Result<UniqueFd> make_memory_file(std::span<const std::byte> bytes) {
+  UniqueFd file(::memfd_create("meshbus-spawn", MFD_CLOEXEC));
+  if (!file) return fail(ErrorCode::io_error, os_error("memfd_create for a spawn request"));
+  for (std::size_t done = 0; done < bytes.size();) {
+    const ssize_t written = ::write(file.get(), bytes.data() + done, bytes.size() - done);
+    if (written < 0 && errno == EINTR) continue;
+    if (written <= 0) return fail(ErrorCode::io_error, os_error("write of a spawn request to its memfd"));
+    done += static_cast<std::size_t>(written);
+  }
+  return file;
+}
+
+// Copies: a mapping could be cut short under our feet.
+Result<std::vector<std::byte>> read_memory_file(int file) {
+  struct stat status{};
+  if (::fstat(file, &status) != 0) return fail(ErrorCode::io_error, os_error("fstat of a spawn request"));
+  if (!S_ISREG(status.st_mode) || status.st_size < 0 || static_cast<std::uint64_t>(status.st_size) > max_spec_bytes) {
+    return fail(malformed("a spawn request of impossible size"));
+  }
+  std::vector<std::byte> bytes(static_cast<std::size_t>(status.st_size));
+  for (std::size_t done = 0; done < bytes.size();) {
+    const ssize_t got = ::pread(file, bytes.data() + done, bytes.size() - done, static_cast<off_t>(done));
+    if (got < 0 && errno == EINTR) continue;
+    if (got <= 0) return fail(ErrorCode::io_error, os_error("pread of a spawn request"));
+    done += static_cast<std::size_t>(got);
+  }
+  return bytes;
+}
+
+}  // namespace
+
+void EventPacker::add(Birth birth) {
+  if (count_++ == 0) begin(packet_.bytes, events_magic);
+  ByteWriter writer(packet_.bytes);
+  writer.put(static_cast<std::uint8_t>(Tag::birth));
+  writer.put(birth.id);
+  writer.put(birth.failure ? static_cast<std::uint8_t>(birth.failure->stage) : std::uint8_t{0});
+  writer.put(static_cast<std::int32_t>(birth.failure ? birth.failure->error : 0));
+  writer.put(static_cast<std::int32_t>(birth.pid));
+  writer.put(birth.started_realtime_ns);
+  writer.put(birth.started_monotonic_ns);
+  std::uint8_t bits = 0;
+  const auto attach = [&](UniqueFd& fd, FdBit bit) {
+    if (!fd) return;
+    bits = static_cast<std::uint8_t>(bits | bit);
+    packet_.fds.push_back(std::move(fd));
+  };
+  attach(birth.pidfd, pidfd_bit);
+  attach(birth.stdin_pipe, stdin_bit);
+  attach(birth.stdout_pipe, stdout_bit);
+  attach(birth.stderr_pipe, stderr_bit);
+  writer.put(bits);
+  writer.put(birth.failure ? std::string_view(birth.failure->file).substr(0, longest_file) : std::string_view());
+}
+
+void EventPacker::add(const Exit& exit) {
+  if (count_++ == 0) begin(packet_.bytes, events_magic);
+  ByteWriter writer(packet_.bytes);
+  writer.put(static_cast<std::uint8_t>(Tag::exit));
+  writer.put(exit.id);
+  writer.put(static_cast<std::uint8_t>(exit.signaled));
+  writer.put(static_cast<std::uint8_t>(exit.core_dumped));
+  writer.put(static_cast<std::int32_t>(exit.code));
+  writer.put(exit.ended_realtime_ns);
+  writer.put(exit.ended_monotonic_ns);
+  writer.put(exit.user_us);
+  writer.put(exit.system_us);
+  writer.put(exit.max_rss_kib);
+}
+
+void EventPacker::add(const Gone& gone) {
+  if (count_++ == 0) begin(packet_.bytes, events_magic);
+  ByteWriter writer(packet_.bytes);
+  writer.put(static_cast<std::uint8_t>(Tag::gone));
+  writer.put(gone.id);
+}
+
+bool EventPacker::full() const noexcept {
+  return packet_.fds.size() + fds_per_birth > max_packet_fds || packet_.bytes.size() + longest_record > max_packet_bytes;
+}
+
+Packet EventPacker::take() {
+  if (count_ != 0) set_count(packet_.bytes, count_);
+  count_ = 0;
+  return std::exchange(packet_, Packet{});
+}
+
+Result<void> decode_events(Packet packet, const EventHandlers& handlers) {
+  ByteReader reader(packet.bytes);
+  if (reader.get<std::uint32_t>() != events_magic) return fail(malformed("bad magic or version from the keeper"));
+  const auto count = reader.get<std::uint32_t>();
+  std::size_t next_fd = 0;
+  for (std::uint32_t i = 0; i < count; ++i) {
+    const auto tag = static_cast<Tag>(reader.get<std::uint8_t>());
+    if (tag == Tag::birth) {
+      Birth birth;
+      if (!read_birth(reader, packet.fds, next_fd, birth)) return fail(malformed("broken birth"));
+      handlers.on_birth(std::move(birth));
+    } else if (tag == Tag::exit) {
+      const Exit exit = read_exit(reader);
+      if (!reader.ok()) return fail(malformed("broken exit"));
+      handlers.on_exit(exit);
+    } else if (tag == Tag::gone) {
+      const Gone gone{reader.get<std::uint64_t>()};
+      if (!reader.ok()) return fail(malformed("broken gone"));
+      handlers.on_gone(gone);
+    } else {
+      return fail(malformed("unknown event"));
+    }
+  }
+  if (!reader.at_end()) return fail(malformed("bytes behind the last event"));
+  return {};
+}
+
+Result<Packet> make_spawn_packet(const SpawnSpec& shared, std::span<ProcSpec> procs) {
+  auto bytes = encode_batch(shared, procs);
+  if (!bytes) return fail(bytes.error());
+  auto file = make_memory_file(*bytes);
+  if (!file) return fail(file.error());
+  Packet packet;
+  begin(packet.bytes, requests_magic);
+  set_count(packet.bytes, 1);
+  ByteWriter(packet.bytes).put(static_cast<std::uint8_t>(Tag::spawn));
+  packet.fds.push_back(std::move(*file));
+  for (ProcSpec& proc : procs) {
+    if (proc.bootstrap) packet.fds.push_back(std::move(proc.bootstrap));
+  }
+  return packet;
+}
+
+Packet make_signal_packet(std::span<const Signal> signals) {
+  Packet packet;
+  begin(packet.bytes, requests_magic);
+  set_count(packet.bytes, static_cast<std::uint32_t>(signals.size()));
+  ByteWriter writer(packet.bytes);
+  for (const Signal& signal : signals) {
+    writer.put(static_cast<std::uint8_t>(Tag::signal));
+    writer.put(signal.id);
+    writer.put(static_cast<std::int32_t>(signal.signal));
+    writer.put(static_cast<std::uint8_t>(signal.group));
+  }
+  return packet;
+}
+
+Packet make_kill_mesh_packet(const KillMesh& request) {
+  Packet packet;
+  begin(packet.bytes, requests_magic);
+  set_count(packet.bytes, 1);
+  ByteWriter writer(packet.bytes);
+  writer.put(static_cast<std::uint8_t>(Tag::kill_mesh));
+  writer.put(std::string_view(request.mesh).substr(0, longest_file));
+  return packet;
+}
+
+Result<void> decode_requests(Packet packet, const RequestHandlers& handlers) {
+  ByteReader reader(packet.bytes);
+  if (reader.get<std::uint32_t>() != requests_magic) return fail(malformed("bad magic or version from the agent"));
+  const auto count = reader.get<std::uint32_t>();
+  for (std::uint32_t i = 0; i < count; ++i) {
+    const auto tag = static_cast<Tag>(reader.get<std::uint8_t>());
+    if (tag == Tag::spawn) {
+      if (packet.fds.empty()) return fail(malformed("spawn without its memfd"));
+      auto bytes = read_memory_file(packet.fds.front().get());
+      if (!bytes) return fail(bytes.error());
+      packet.fds.erase(packet.fds.begin());
+      auto batch = decode_batch(*bytes, std::exchange(packet.fds, {}));
+      if (!batch) return fail(batch.error());
+      handlers.on_spawn(std::move(*batch));
+    } else if (tag == Tag::signal) {
+      const Signal signal = read_signal(reader);
+      if (!reader.ok()) return fail(malformed("broken signal"));
+      handlers.on_signal(signal);
+    } else if (tag == Tag::kill_mesh) {
+      const KillMesh request{reader.get_string()};
+      if (!reader.ok()) return fail(malformed("broken kill_mesh"));
+      handlers.on_kill_mesh(request);
+    } else {
+      return fail(malformed("unknown request"));
+    }
+  }
+  if (!reader.at_end()) return fail(malformed("bytes behind the last request"));
+  return {};
+}
+
+}  // namespace meshbus::keeper

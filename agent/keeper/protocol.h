@@ -1,0 +1,119 @@
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <functional>
+#include <optional>
+#include <span>
+#include <string>
+#include <vector>
+
+#include <sys/types.h>
+
+#include "agent/keeper/packet.h"
+#include "agent/keeper/spec.h"
+#include "common/unique_fd.h"
+#include "meshbus/result.h"
+
+/// What keeper and agent say to each other: batches of records over a SOCK_SEQPACKET pair, descriptors by SCM_RIGHTS. Both ends are of
+/// one build on one machine, so numbers travel in native layout behind a magic and a version. Spawn requests travel in a memfd because an
+/// environment may be larger than any datagram. The keeper trusts the agent, but garbage must not crash it: every length is checked.
+namespace meshbus::keeper {
+
+inline constexpr std::size_t max_procs_per_batch = 60;            ///< One memfd + 60 bootstraps, or 60 births × 4 descriptors, < SCM_MAX_FD.
+inline constexpr std::size_t max_spec_bytes = 16u << 20;          ///< Of one encoded batch; Linux takes 6 MiB of argv + env at most.
+inline constexpr std::size_t max_strings_per_spec = 1u << 16;     ///< argv or env entries.
+
+/// Keeper → agent: a proc was started, or could not be. Exactly one per ProcSpec. Owns its descriptors.
+struct Birth {
+  std::uint64_t id = 0;
+  std::optional<SpawnFailure> failure;  ///< Set: nothing below is.
+  pid_t pid = -1;
+  UniqueFd pidfd;
+  UniqueFd stdin_pipe;   ///< Write end, when asked for.
+  UniqueFd stdout_pipe;  ///< Read end, when asked for.
+  UniqueFd stderr_pipe;
+  std::int64_t started_realtime_ns = 0;   ///< CLOCK_REALTIME.
+  std::int64_t started_monotonic_ns = 0;  ///< CLOCK_MONOTONIC.
+};
+
+/// Keeper → agent: a proc ended. Sent in the turn its pidfd became readable, after its Birth, before its Gone.
+struct Exit {
+  std::uint64_t id = 0;
+  bool signaled = false;     ///< true: `code` is a signal number; false: an exit code.
+  int code = 0;
+  bool core_dumped = false;
+  std::int64_t ended_realtime_ns = 0;
+  std::int64_t ended_monotonic_ns = 0;
+  std::int64_t user_us = 0;    ///< CPU time in user mode, µs, waited-for children included.
+  std::int64_t system_us = 0;  ///< CPU time in the kernel, µs.
+  std::int64_t max_rss_kib = 0;
+};
+
+/// Keeper → agent: no descendant of that proc is alive any more. Its pipes now come to an end.
+struct Gone {
+  std::uint64_t id = 0;
+};
+
+/// Agent → keeper: kill(2) a proc, or its whole process group. A proc that is reaped is never signalled; a queued one is cancelled by any
+/// signal that ends a process (Birth with stage cancelled).
+struct Signal {
+  std::uint64_t id = 0;
+  int signal = 0;
+  bool group = false;
+};
+
+/// Agent → keeper: SIGKILL for every proc of a mesh, by cgroup where there is one; queued spawns of it are cancelled.
+struct KillMesh {
+  std::string mesh;
+};
+
+/// Packs keeper → agent records, in order, into one packet.
+class EventPacker {
+ public:
+  void add(Birth birth);
+  void add(const Exit& exit);
+  void add(const Gone& gone);
+  bool empty() const noexcept { return count_ == 0; }
+  /// No room for one more Birth with all its descriptors: take() first.
+  bool full() const noexcept;
+  /// The packet; the packer is empty again.
+  Packet take();
+
+ private:
+  Packet packet_;
+  std::uint32_t count_ = 0;
+};
+
+/// Receivers of decoded events; each must be set.
+struct EventHandlers {
+  std::function<void(Birth)> on_birth;
+  std::function<void(const Exit&)> on_exit;
+  std::function<void(const Gone&)> on_gone;
+};
+
+/// Checks a packet from the keeper and hands out what is in it. Errors: malformed_message (records before the bad one were handed out).
+Result<void> decode_events(Packet packet, const EventHandlers& handlers);
+
+/// Encodes a batch for its memfd. Errors: too_large, naming the limit; configuration_error for strings with a NUL inside.
+Result<std::vector<std::byte>> encode_batch(const SpawnSpec& shared, std::span<const ProcSpec> procs);
+
+/// The opposite; `bootstraps` are the descriptors that came along, one per proc that announced one. Errors: malformed_message.
+Result<SpawnBatch> decode_batch(std::span<const std::byte> bytes, std::vector<UniqueFd> bootstraps);
+
+/// A packet that carries the batch: memfd, then the bootstrap descriptors, which it takes over. Errors: as encode_batch, io_error.
+Result<Packet> make_spawn_packet(const SpawnSpec& shared, std::span<ProcSpec> procs);
+Packet make_signal_packet(std::span<const Signal> signals);
+Packet make_kill_mesh_packet(const KillMesh& request);
+
+/// Receivers of decoded requests; each must be set.
+struct RequestHandlers {
+  std::function<void(SpawnBatch)> on_spawn;
+  std::function<void(const Signal&)> on_signal;
+  std::function<void(const KillMesh&)> on_kill_mesh;
+};
+
+/// Checks a packet from the agent and hands out what is in it. Errors: malformed_message, io_error.
+Result<void> decode_requests(Packet packet, const RequestHandlers& handlers);
+
+}  // namespace meshbus::keeper

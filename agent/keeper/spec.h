@@ -1,0 +1,88 @@
+#pragma once
+
+#include <csignal>
+#include <cstdint>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "common/unique_fd.h"
+
+namespace meshbus::keeper {
+
+/// Where a standard stream of a proc goes.
+enum class Stdio : std::uint8_t {
+  null = 0,     ///< /dev/null.
+  pipe = 1,     ///< A pipe; the agent gets the other end, set non-blocking, with the Birth.
+  inherit = 2,  ///< The keeper's own stream (the warden's stderr, for stdout and stderr).
+};
+
+/// One setrlimit(2) of a proc: `resource` is a RLIMIT_* number.
+struct ResourceLimit {
+  std::uint32_t resource = 0;
+  std::uint64_t soft = 0;
+  std::uint64_t hard = 0;
+};
+
+/// What the procs of one batch have in common. A plain value.
+struct SpawnSpec {
+  std::string program;              ///< A path when it has a '/', else looked up in PATH of the proc's own environment.
+  std::vector<std::string> argv;    ///< argv[0] included; empty means {program}.
+  std::vector<std::string> env;     ///< The whole environment, KEY=VALUE; nothing is inherited from the keeper.
+  std::string cwd;                  ///< Empty: the keeper's. A relative program is found from here.
+  std::string mesh;                 ///< The mesh's name: procs of one mesh share a cgroup.
+  bool new_session = true;          ///< setsid; false: only a process group of its own in the keeper's session.
+  int parent_death_signal = SIGKILL;  ///< 0: none.
+  std::vector<ResourceLimit> limits;
+};
+
+/// One proc of a batch. Owns the bootstrap descriptor until it was sent.
+struct ProcSpec {
+  std::uint64_t id = 0;          ///< Chosen by the agent, never used twice in its life.
+  std::vector<std::string> env;  ///< KEY=VALUE, each overriding the shared entry of that key.
+  UniqueFd bootstrap;            ///< Sealed memfd or empty. The proc finds it by MESHBUS_BOOTSTRAP="fd:pid:inode" (spec 4.4).
+  Stdio stdin_choice = Stdio::null;
+  Stdio stdout_choice = Stdio::pipe;
+  Stdio stderr_choice = Stdio::pipe;
+};
+
+/// Procs to start, any number; the client cuts it into messages of at most max_procs_per_batch.
+struct SpawnBatch {
+  SpawnSpec shared;
+  std::vector<ProcSpec> procs;
+};
+
+/// The step at which a spawn failed. Travels between keeper and agent; append only.
+enum class SpawnStage : std::uint8_t {
+  none = 0,
+  spec,               ///< The request itself is unusable (too long, a NUL inside, no program).
+  lookup,             ///< Not found, or not executable, in PATH.
+  descriptors,        ///< Pipes or pidfd: the keeper is out of descriptors, usually.
+  cgroup,             ///< The mesh's cgroup could not be made or joined.
+  clone,              ///< No process could be made (limits on processes or memory).
+  session,            ///< setsid or setpgid.
+  limits,             ///< setrlimit.
+  parent_death,       ///< prctl(PR_SET_PDEATHSIG), or the keeper died meanwhile.
+  subreaper,          ///< prctl(PR_SET_CHILD_SUBREAPER).
+  working_directory,  ///< chdir; `file` is the directory.
+  stdio,              ///< dup3 of stdin, stdout, stderr or the bootstrap descriptor.
+  signals,            ///< Signal dispositions or mask.
+  exec,               ///< execve; `file` is what was to be executed.
+  interpreter,        ///< execve found the file but not its interpreter; `file` names both.
+  cancelled,          ///< A signal for this id came before it was started.
+};
+
+/// "exec", "lookup", ... Never null.
+std::string_view to_string(SpawnStage stage) noexcept;
+
+/// Why there is no proc: the step, the errno and the file it is about (may be empty).
+struct SpawnFailure {
+  SpawnStage stage = SpawnStage::none;
+  int error = 0;
+  std::string file;
+};
+
+/// One line for people: "/no/such/file: No such file or directory (step: exec)".
+std::string describe(const SpawnFailure& failure);
+
+}  // namespace meshbus::keeper

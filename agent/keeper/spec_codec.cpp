@@ -1,0 +1,131 @@
+// The spawn request as bytes: what travels in the memfd.
+#include <algorithm>
+
+#include "agent/keeper/byte_stream.h"
+#include "agent/keeper/protocol.h"
+
+namespace meshbus::keeper {
+
+namespace {
+
+constexpr std::uint32_t spec_magic = 0x4b53'4d01;  // "\1MSK": version 1
+
+bool has_nul(const std::string& text) { return text.find('\0') != std::string::npos; }
+
+Result<void> check_strings(const std::vector<std::string>& strings, const char* what) {
+  if (strings.size() > max_strings_per_spec) {
+    return fail(ErrorCode::too_large, std::string(what) + " has " + std::to_string(strings.size()) + " entries; at most " +
+                                          std::to_string(max_strings_per_spec) + " are possible");
+  }
+  const auto bad = std::find_if(strings.begin(), strings.end(), has_nul);
+  if (bad == strings.end()) return {};
+  return fail(ErrorCode::configuration_error, std::string(what) + " entry " + std::to_string(bad - strings.begin()) + " contains a NUL byte");
+}
+
+Result<void> check_spec(const SpawnSpec& spec) {
+  if (spec.program.empty()) return fail(ErrorCode::configuration_error, "spawn without a program");
+  if (has_nul(spec.program) || has_nul(spec.cwd) || has_nul(spec.mesh)) {
+    return fail(ErrorCode::configuration_error, "program, working directory or mesh name contains a NUL byte");
+  }
+  if (spec.limits.size() > 32) return fail(ErrorCode::too_large, "more than 32 resource limits");
+  if (auto checked = check_strings(spec.argv, "argv"); !checked) return checked;
+  return check_strings(spec.env, "the environment");
+}
+
+void put_strings(ByteWriter& writer, const std::vector<std::string>& strings) {
+  writer.put(static_cast<std::uint32_t>(strings.size()));
+  for (const std::string& text : strings) writer.put(text);
+}
+
+bool get_strings(ByteReader& reader, std::vector<std::string>& strings) {
+  const auto count = reader.get<std::uint32_t>();
+  if (count > max_strings_per_spec) return false;
+  for (std::uint32_t i = 0; i < count && reader.ok(); ++i) strings.push_back(reader.get_string());
+  return reader.ok();
+}
+
+bool get_stdio(ByteReader& reader, Stdio& choice) {
+  const auto number = reader.get<std::uint8_t>();
+  if (number > static_cast<std::uint8_t>(Stdio::inherit)) return false;
+  choice = static_cast<Stdio>(number);
+  return reader.ok();
+}
+
+bool get_shared(ByteReader& reader, SpawnSpec& spec) {
+  spec.program = reader.get_string();
+  spec.cwd = reader.get_string();
+  spec.mesh = reader.get_string();
+  spec.new_session = reader.get<std::uint8_t>() != 0;
+  spec.parent_death_signal = reader.get<std::int32_t>();
+  const auto limits = reader.get<std::uint32_t>();
+  if (limits > 32 || spec.parent_death_signal < 0 || spec.parent_death_signal > 64) return false;
+  for (std::uint32_t i = 0; i < limits; ++i) {
+    const auto resource = reader.get<std::uint32_t>();
+    const auto soft = reader.get<std::uint64_t>();
+    spec.limits.push_back({resource, soft, reader.get<std::uint64_t>()});
+  }
+  return get_strings(reader, spec.argv) && get_strings(reader, spec.env);
+}
+
+}  // namespace
+
+Result<std::vector<std::byte>> encode_batch(const SpawnSpec& shared, std::span<const ProcSpec> procs) {
+  if (auto checked = check_spec(shared); !checked) return fail(checked.error());
+  std::vector<std::byte> bytes;
+  ByteWriter writer(bytes);
+  writer.put(spec_magic);
+  writer.put(shared.program);
+  writer.put(shared.cwd);
+  writer.put(shared.mesh);
+  writer.put(static_cast<std::uint8_t>(shared.new_session));
+  writer.put(static_cast<std::int32_t>(shared.parent_death_signal));
+  writer.put(static_cast<std::uint32_t>(shared.limits.size()));
+  for (const ResourceLimit& limit : shared.limits) {
+    writer.put(limit.resource);
+    writer.put(limit.soft);
+    writer.put(limit.hard);
+  }
+  put_strings(writer, shared.argv);
+  put_strings(writer, shared.env);
+  writer.put(static_cast<std::uint32_t>(procs.size()));
+  for (const ProcSpec& proc : procs) {
+    if (auto checked = check_strings(proc.env, "the environment of one proc"); !checked) return fail(checked.error());
+    writer.put(proc.id);
+    writer.put(static_cast<std::uint8_t>(proc.stdin_choice));
+    writer.put(static_cast<std::uint8_t>(proc.stdout_choice));
+    writer.put(static_cast<std::uint8_t>(proc.stderr_choice));
+    writer.put(static_cast<std::uint8_t>(proc.bootstrap ? 1 : 0));
+    put_strings(writer, proc.env);
+  }
+  if (bytes.size() > max_spec_bytes) {
+    return fail(ErrorCode::too_large, "a spawn request of " + std::to_string(bytes.size()) + " bytes (command and environments of " +
+                                          std::to_string(procs.size()) + " procs); at most " + std::to_string(max_spec_bytes));
+  }
+  return bytes;
+}
+
+Result<SpawnBatch> decode_batch(std::span<const std::byte> bytes, std::vector<UniqueFd> bootstraps) {
+  const auto malformed = [](const char* what) { return fail(ErrorCode::malformed_message, std::string("spawn request: ") + what); };
+  ByteReader reader(bytes);
+  if (reader.get<std::uint32_t>() != spec_magic) return malformed("bad magic or version");
+  SpawnBatch batch;
+  if (!get_shared(reader, batch.shared)) return malformed("the shared part is broken");
+  if (auto checked = check_spec(batch.shared); !checked) return malformed("the shared part has impossible values");
+  const auto count = reader.get<std::uint32_t>();
+  if (!reader.ok() || count > max_procs_per_batch) return malformed("too many procs");
+  auto next_bootstrap = bootstraps.begin();
+  for (std::uint32_t i = 0; i < count; ++i) {
+    ProcSpec& proc = batch.procs.emplace_back();
+    proc.id = reader.get<std::uint64_t>();
+    const bool stdio_ok = get_stdio(reader, proc.stdin_choice) && get_stdio(reader, proc.stdout_choice) && get_stdio(reader, proc.stderr_choice);
+    const bool has_bootstrap = reader.get<std::uint8_t>() != 0;
+    if (!stdio_ok || !get_strings(reader, proc.env) || !check_strings(proc.env, "env")) return malformed("a proc's part is broken");
+    if (!has_bootstrap) continue;
+    if (next_bootstrap == bootstraps.end()) return malformed("fewer bootstrap descriptors than announced");
+    proc.bootstrap = std::move(*next_bootstrap++);
+  }
+  if (!reader.ok() || !reader.at_end() || next_bootstrap != bootstraps.end()) return malformed("its length does not fit its contents");
+  return batch;
+}
+
+}  // namespace meshbus::keeper

@@ -1,0 +1,458 @@
+#include "agent/warden/host_process.h"
+
+#include <fcntl.h>
+#include <poll.h>
+#include <sys/prctl.h>
+#include <sys/signalfd.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <array>
+#include <cerrno>
+#include <csignal>
+#include <cstdio>
+#include <cstdlib>
+#include <cstring>
+
+#include "agent/keeper/cgroup.h"
+#include "agent/keeper/packet.h"
+#include "agent/keeper/process_table.h"
+#include "agent/keeper/sweep.h"
+#include "agent/warden/ready_report.h"
+
+namespace meshbus::warden {
+
+namespace {
+
+using namespace std::chrono_literals;
+
+// sysexits(3)
+constexpr int exit_unavailable = 69;
+constexpr int exit_software = 70;
+constexpr int exit_os_error = 71;
+constexpr int exit_os_file = 72;
+constexpr int exit_config = 78;
+
+constexpr auto start_limit = 20s;
+constexpr auto agent_slack = 2s;           // what the agent has beyond the grace: KILL, reap, acknowledge
+constexpr auto lost_launcher_grace = 800ms;  // all of it within 2 s
+constexpr auto sweep_limit = 2s;
+constexpr auto goodbye_limit = 500ms;
+constexpr auto kill_limit = 1s;            // from SIGKILL of a role to giving it up as stuck in state D
+constexpr auto own_sweep_limit = 10s;
+constexpr std::size_t restarts_allowed = 5;
+constexpr auto restart_window = 60s;
+
+std::string os_error(const char* call) { return std::string(call) + ": " + std::strerror(errno); }
+
+std::optional<Containment> containment_from_environment(std::string& bad) {
+  const char* text = std::getenv("MESHBUS_CONTAINMENT");
+  if (text == nullptr || *text == '\0') return std::nullopt;
+  const std::string_view value(text);
+  if (value == "auto") return Containment::automatic;
+  if (value == "cgroup") return Containment::cgroup;
+  if (value == "sweep") return Containment::sweep;
+  bad = value;
+  return std::nullopt;
+}
+
+// 0, 1 and 2 stay what they mean, also for what we open later.
+void fill_standard_streams() {
+  for (int fd = 0; fd < 3; ++fd) {
+    if (::fcntl(fd, F_GETFD) < 0 && errno == EBADF) [[maybe_unused]] const int opened = ::open("/dev/null", O_RDWR);
+  }
+}
+
+}  // namespace
+
+HostProcess::HostProcess(const WardenOptions& options)
+    : options_(options), libexec_(options.libexec), ready_fd_(options.ready_fd), launcher_(options.lifeline_fd), grace_(options.grace) {}
+
+int HostProcess::run() {
+  if (auto done = set_up(); !done) {
+    fail_start(done.error().exit_code, done.error().why);
+  } else {
+    for (auto start : {&HostProcess::start_keeper, &HostProcess::start_broker}) {
+      if (auto started = (this->*start)(); !started) {
+        fail_start(exit_os_file, started.error().detail());
+        break;
+      }
+    }
+    if (phase_ == Phase::starting) deadline_ = Clock::now() + start_limit;
+  }
+  while (phase_ != Phase::ended) turn();
+  return finish();
+}
+
+tl::expected<void, HostProcess::StartFailure> HostProcess::set_up() {
+  const auto failed = [](int code, std::string why) { return tl::unexpected(StartFailure{code, std::move(why)}); };
+  fill_standard_streams();
+  if (const auto children = keeper::list_children()) strangers_.insert(children->begin(), children->end());
+  if (::prctl(PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0) != 0) return failed(exit_os_error, os_error("prctl(PR_SET_CHILD_SUBREAPER)"));
+  ::signal(SIGPIPE, SIG_IGN);  // who reads our output may die before us
+  struct sigaction by_default{};
+  by_default.sa_handler = SIG_DFL;
+  by_default.sa_flags = SA_NOCLDSTOP;
+  ::sigaction(SIGCHLD, &by_default, nullptr);  // not ignored: the kernel would reap for us
+  sigset_t handled;
+  sigemptyset(&handled);
+  for (const int signal : {SIGCHLD, SIGTERM, SIGINT, SIGHUP}) sigaddset(&handled, signal);
+  if (::sigprocmask(SIG_SETMASK, &handled, nullptr) != 0) return failed(exit_os_error, os_error("sigprocmask"));
+  signals_ = UniqueFd(::signalfd(-1, &handled, SFD_CLOEXEC | SFD_NONBLOCK));
+  if (!signals_) return failed(exit_os_error, os_error("signalfd"));
+  for (const int fd : {ready_fd_.get(), launcher_.get()}) {
+    if (fd >= 0 && ::fcntl(fd, F_SETFD, FD_CLOEXEC) != 0) return failed(exit_os_error, "descriptor " + std::to_string(fd) + ": " + std::strerror(errno));
+  }
+  if (launcher_ && ::fcntl(launcher_.get(), F_SETFL, ::fcntl(launcher_.get(), F_GETFL) | O_NONBLOCK) != 0) {
+    return failed(exit_os_error, os_error("fcntl of the launcher's lifeline"));
+  }
+  if (libexec_.empty()) {
+    std::error_code error;
+    libexec_ = std::filesystem::read_symlink("/proc/self/exe", error).parent_path();
+    if (error) return failed(exit_os_error, "cannot find our own directory: /proc/self/exe: " + error.message());
+  }
+  auto spawner = keeper::Spawner::make();
+  if (!spawner) return failed(exit_os_error, spawner.error().detail());
+  spawner_.emplace(std::move(*spawner));
+  auto secret = make_secret();
+  if (!secret) return failed(exit_os_error, secret.error().detail());
+  secret_ = std::move(*secret);
+
+  const auto base = prepare_base_dir(options_.run_dir);
+  if (!base) return failed(exit_config, base.error().detail());
+  if (const int cleaned = clean_stale_hosts(*base); cleaned != 0) {
+    say("cleaned up after " + std::to_string(cleaned) + (cleaned == 1 ? " host" : " hosts") + " that had been killed as a whole");
+  }
+  auto directory = make_host_dir(*base);
+  if (!directory) return failed(exit_os_error, directory.error().detail());
+  directory_ = std::move(*directory);
+  address_ = options_.advertise;
+  if (address_.empty()) {
+    const auto socket = socket_address(*directory_);
+    if (!socket) return failed(exit_config, socket.error().detail());
+    address_ = *socket;
+  }
+  if (auto chosen = choose_containment(); !chosen) return chosen;
+  mark_ = keeper::make_mark();
+  if (auto recorded = record_host(*directory_, cgroup_, mark_); !recorded) return failed(exit_os_error, recorded.error().detail());
+  return {};
+}
+
+tl::expected<void, HostProcess::StartFailure> HostProcess::choose_containment() {
+  Containment wanted = options_.containment;
+  if (wanted == Containment::automatic) {
+    std::string bad;
+    wanted = containment_from_environment(bad).value_or(Containment::automatic);
+    if (!bad.empty()) return tl::unexpected(StartFailure{exit_config, "MESHBUS_CONTAINMENT='" + bad + "': expected auto, cgroup or sweep"});
+  }
+  if (wanted == Containment::sweep) return {};
+  auto made = keeper::make_host_cgroup(directory_->name);
+  if (made) {
+    cgroup_ = std::move(*made);
+    return {};
+  }
+  if (wanted == Containment::automatic) return {};
+  return tl::unexpected(StartFailure{
+      exit_unavailable, "containment cgroup was asked for, but cgroup v2 cannot be used here: " + made.error().detail() + "; containment sweep needs nothing"});
+}
+
+void HostProcess::add_settings(RoleStart& start) const {
+  for (const std::string& setting : options_.settings) {
+    start.arguments.push_back("--set");
+    start.arguments.push_back(setting);
+  }
+}
+
+Result<void> HostProcess::start_keeper() {
+  auto pair = keeper::make_packet_pair();
+  if (!pair) return fail(pair.error());
+  agents_keeper_fd_ = std::move(pair->first);
+  RoleStart start;
+  start.program = libexec_ / "meshbus-keeper";
+  start.arguments = {"--agent-fd", std::to_string(pair->second.get()), "--run-dir", directory_->path, "--containment", cgroup_.empty() ? "sweep" : "cgroup",
+                     "--mark", std::to_string(mark_), "--lock-fd", std::to_string(directory_->lock.get())};
+  if (!cgroup_.empty()) start.arguments.insert(start.arguments.end(), {"--cgroup", cgroup_});
+  start.inherit = {pair->second.get(), directory_->lock.get()};
+  start.death_signal = 0;  // it must outlive us to sweep; it hears of our end by its lifeline
+  return start_role(keeper_, start, *spawner_);
+}
+
+Result<void> HostProcess::start_broker() {
+  RoleStart start;
+  start.program = libexec_ / "meshbus-broker";
+  start.arguments = {"--secret-fd", std::to_string(secret_.get()), "--advertise", address_};
+  for (const std::string& bind : options_.binds) start.arguments.insert(start.arguments.end(), {"--bind", bind});
+  if (options_.insecure) start.arguments.push_back("--insecure");
+  add_settings(start);
+  start.inherit = {secret_.get()};
+  start.death_signal = SIGKILL;  // holds nothing that the keeper does not clean up, and dies even when frozen
+  return start_role(broker_, start, *spawner_);
+}
+
+Result<void> HostProcess::start_agent() {
+  RoleStart start;
+  start.program = libexec_ / "meshbus-agent";
+  start.arguments = {"--secret-fd", std::to_string(secret_.get()), "--keeper-fd", std::to_string(agents_keeper_fd_.get()), "--host", address_};
+  add_settings(start);
+  start.inherit = {secret_.get(), agents_keeper_fd_.get()};
+  start.death_signal = SIGKILL;
+  auto started = start_role(agent_, start, *spawner_);
+  agents_keeper_fd_.reset();  // else the keeper would not notice the agent's end
+  return started;
+}
+
+void HostProcess::turn() {
+  std::array<Role*, 3> roles{&keeper_, &broker_, &agent_};
+  std::array<pollfd, 5> watched{};
+  watched[0] = {signals_.get(), POLLIN, 0};
+  watched[1] = {launcher_.get(), POLLIN, 0};
+  for (std::size_t i = 0; i < roles.size(); ++i) watched[2 + i] = {roles[i]->lifeline ? roles[i]->lifeline.fd() : -1, POLLIN, 0};
+  int timeout = -1;
+  if (deadline_) {
+    const auto left = std::chrono::ceil<std::chrono::milliseconds>(*deadline_ - Clock::now()).count();
+    timeout = static_cast<int>(std::clamp<long>(static_cast<long>(left), 0, 60'000));
+  }
+  if (::poll(watched.data(), watched.size(), timeout) < 0) return;  // EINTR
+  // What a role said before its end is heard before its end.
+  for (std::size_t i = 0; i < roles.size(); ++i) {
+    if (watched[2 + i].revents != 0) on_lifeline(*roles[i]);
+  }
+  if (watched[1].revents != 0) on_launcher();
+  if (watched[0].revents != 0) on_signals();
+  if (deadline_ && Clock::now() >= *deadline_) on_deadline();
+}
+
+void HostProcess::on_signals() {
+  std::array<signalfd_siginfo, 8> received;
+  const ssize_t got = ::read(signals_.get(), received.data(), sizeof received);
+  const std::size_t count = got > 0 ? static_cast<std::size_t>(got) / sizeof received[0] : 0;
+  for (std::size_t i = 0; i < count; ++i) {
+    const int signal = static_cast<int>(received[i].ssi_signo);
+    if (signal == SIGCHLD) {
+      reap_children();
+    } else if (phase_ == Phase::starting) {
+      fail_start(128 + signal, "interrupted by SIG" + std::string(::sigabbrev_np(signal)) + " while starting");
+    } else if (phase_ == Phase::running) {
+      end(0, options_.grace);
+    } else if (phase_ == Phase::stopping_agent) {
+      enter(Phase::sweeping);  // asked twice: at once
+    }
+  }
+}
+
+void HostProcess::on_launcher() {
+  std::array<char, 256> ignored;
+  const ssize_t got = ::read(launcher_.get(), ignored.data(), ignored.size());
+  if (got > 0 || (got < 0 && (errno == EAGAIN || errno == EINTR))) return;
+  launcher_.reset();
+  const auto grace = std::min<std::chrono::milliseconds>(options_.grace, lost_launcher_grace);
+  if (phase_ == Phase::starting) {
+    fail_start(exit_unavailable, "the launcher ended while the host was starting");
+  } else if (phase_ == Phase::running) {
+    end(0, grace);
+  } else if (phase_ == Phase::stopping_agent && deadline_ && grace < grace_) {
+    end(exit_code_, grace);  // a longer goodbye was under way
+  }
+}
+
+void HostProcess::on_lifeline(Role& role) {
+  while (role.lifeline) {
+    const auto received = role.lifeline.receive();
+    if (received.ended) return role.lifeline.close();  // its exit follows by SIGCHLD
+    if (!received.text) return;
+    on_message(role, *received.text);
+  }
+}
+
+void HostProcess::on_message(Role& role, std::string_view text) {
+  const auto message = keeper::parse_lifeline(text);
+  if (message.word == "ready") {
+    role.ready = true;
+    role.said = message.rest;
+    on_ready();
+  } else if (message.word == "failed") {
+    role.said = message.rest;
+  } else if (message.word == "swept") {
+    swept_ = true;
+  } else if (message.word == "shutdown" && phase_ == Phase::running) {
+    end(std::atoi(std::string(message.rest).c_str()), 0ms);  // the procs are stopped and that was acknowledged: only the agent itself is left
+  }
+}
+
+void HostProcess::on_ready() {
+  if (phase_ != Phase::starting || !broker_.ready) return;
+  if (!agent_.alive()) {
+    if (!broker_.said.empty()) address_ = broker_.said;  // the concrete one: "any port" was a wish
+    if (auto started = start_agent(); !started) fail_start(exit_os_file, started.error().detail());
+    return;
+  }
+  if (!agent_.ready || !keeper_.ready) return;
+  phase_ = Phase::running;
+  deadline_.reset();
+  ReadyReport ready{address_, cgroup_.empty() ? "sweep" : "cgroup v2", directory_->path, ::getpid(), broker_.pid, agent_.pid, keeper_.pid};
+  report(to_json_line(ready));
+  if (options_.print_ready) write_line(STDOUT_FILENO, to_json_line(ready));
+}
+
+void HostProcess::reap_children() {
+  for (;;) {
+    siginfo_t info{};
+    if (::waitid(P_ALL, 0, &info, WEXITED | WNOHANG | __WALL) != 0) {
+      if (errno == EINTR) continue;
+      return;
+    }
+    if (info.si_pid == 0) return;
+    strangers_.erase(info.si_pid);
+    for (Role* role : {&keeper_, &broker_, &agent_}) {
+      if (role->pid != info.si_pid) continue;
+      on_lifeline(*role);  // its last words
+      role->pid = -1;
+      role->lifeline.close();
+      on_exit(*role, describe_exit(info.si_code, info.si_status));
+    }
+  }
+}
+
+void HostProcess::on_exit(Role& role, const std::string& how) {
+  if (phase_ == Phase::starting) {
+    fail_start(exit_unavailable, "the " + role.name + " could not start: " + (role.said.empty() || role.ready ? "it " + how : role.said));
+    return;
+  }
+  if (&role == &keeper_) {
+    if (phase_ == Phase::running) {
+      say("the keeper " + how + ": its procs were killed with it; ending the host");
+      exit_code_ = exit_software;
+    }
+    if (phase_ == Phase::running || phase_ == Phase::stopping_agent || (phase_ == Phase::sweeping && !swept_)) sweep_ourselves();
+    if (phase_ <= Phase::sweeping) enter(Phase::ending_agent);
+  } else if (&role == &agent_) {
+    if (phase_ == Phase::running) {
+      say("the agent " + how + ": ending the host and its procs");
+      exit_code_ = exit_software;
+    }
+    if (phase_ <= Phase::stopping_agent) enter(Phase::sweeping);
+    if (phase_ == Phase::ending_agent) enter(Phase::ending_broker);
+  } else {
+    if (phase_ == Phase::running) on_broker_lost(how);
+    if (phase_ == Phase::ending_broker) enter(Phase::ended);
+  }
+}
+
+void HostProcess::on_broker_lost(const std::string& how) {
+  const auto now = Clock::now();
+  while (!broker_restarts_.empty() && now - broker_restarts_.front() > restart_window) broker_restarts_.pop_front();
+  const std::string lost = "the broker " + (broker_.said.empty() || broker_.ready ? how : "failed: " + broker_.said);
+  if (options_.end_on_broker_loss) {
+    say(lost + ": ending the host, as configured");
+  } else if (broker_restarts_.size() >= restarts_allowed) {
+    say(lost + " for the " + std::to_string(restarts_allowed + 1) + "th time within 60 s: ending the host");
+  } else {
+    broker_restarts_.push_back(now);
+    say(lost + ": restarting it (" + std::to_string(broker_restarts_.size()) + " of " + std::to_string(restarts_allowed) + " within 60 s)");
+    const auto started = start_broker();
+    if (started) return;
+    say(started.error().detail() + ": ending the host");
+  }
+  end(exit_software, lost_launcher_grace);
+}
+
+void HostProcess::on_deadline() {
+  deadline_.reset();
+  if (phase_ == Phase::starting) {
+    const Role& late = !keeper_.ready ? keeper_ : !broker_.ready ? broker_ : agent_;
+    return fail_start(exit_unavailable, "the " + late.name + " was not ready within " + std::to_string(std::chrono::seconds(start_limit).count()) + " s");
+  }
+  if (waited_for_ == nullptr || !waited_for_->alive()) return;
+  if (!killed_waited_for_) {
+    if (phase_ != Phase::stopping_agent || grace_ != 0ms) say("the " + waited_for_->name + " did not end in time: killing it");
+    ::kill(waited_for_->pid, SIGKILL);
+    killed_waited_for_ = true;
+    deadline_ = Clock::now() + kill_limit;
+    return;
+  }
+  say("the " + waited_for_->name + " (pid " + std::to_string(waited_for_->pid) + ") does not die: going on without it");
+  waited_for_->pid = -1;
+  on_exit(*waited_for_, "does not die");
+}
+
+// Asks a role for something that ends in its exit, which leads to the next phase.
+void HostProcess::ask(Role& role, const std::string& message, std::chrono::milliseconds limit, Phase next) {
+  if (!role.alive()) return enter(next);
+  role.lifeline.send(message);
+  waited_for_ = &role;
+  killed_waited_for_ = false;
+  deadline_ = Clock::now() + limit;
+}
+
+void HostProcess::enter(Phase phase) {
+  phase_ = phase;
+  deadline_.reset();
+  switch (phase) {
+    case Phase::stopping_agent:
+      return ask(agent_, "stop " + std::to_string(grace_.count()), grace_ + (grace_ <= lost_launcher_grace ? 300ms : agent_slack), Phase::sweeping);
+    case Phase::sweeping:
+      return ask(keeper_, "sweep", sweep_limit, Phase::ending_agent);
+    case Phase::ending_agent:
+      return ask(agent_, "stop 0", goodbye_limit, Phase::ending_broker);
+    case Phase::ending_broker:
+      return ask(broker_, "stop 0", goodbye_limit, Phase::ended);
+    case Phase::starting:
+    case Phase::running:
+    case Phase::ended:
+      return;
+  }
+}
+
+void HostProcess::end(int exit_code, std::chrono::milliseconds grace) {
+  if (exit_code_ == 0) exit_code_ = exit_code;
+  grace_ = grace;
+  enter(Phase::stopping_agent);
+}
+
+void HostProcess::fail_start(int exit_code, const std::string& why) {
+  say(why);
+  report(error_json_line(why));
+  exit_code_ = exit_code;
+  enter(Phase::sweeping);
+}
+
+// The keeper is dead: its procs got the kernel's parent-death signal, and everything below them is now ours.
+void HostProcess::sweep_ourselves() {
+  if (!cgroup_.empty()) keeper::kill_cgroup(cgroup_);
+  keeper::Sweeper sweeper([this](pid_t pid) { return pid == broker_.pid || pid == agent_.pid || strangers_.contains(pid); });
+  if (sweeper.run(own_sweep_limit)) return;
+  std::string left;
+  for (const pid_t pid : sweeper.survivors()) left += " " + std::to_string(pid);
+  say("processes that do not die (state D?):" + left);
+}
+
+int HostProcess::finish() {
+  for (Role* role : {&agent_, &broker_, &keeper_}) {
+    if (role->alive()) ::kill(role->pid, SIGKILL);
+    role->pid = -1;
+  }
+  sweep_ourselves();  // normally finds nothing, and that is the proof
+  if (!cgroup_.empty()) {
+    keeper::empty_cgroup(cgroup_, 500ms);
+    if (!keeper::remove_cgroup_tree(cgroup_)) say("cannot remove " + cgroup_ + ": " + std::strerror(errno));
+  }
+  if (directory_) remove_host_dir(directory_->path);
+  return exit_code_;
+}
+
+void HostProcess::say(const std::string& line) const { write_line(STDERR_FILENO, "meshbus host: " + line + "\n"); }
+
+void HostProcess::report(const std::string& line) {
+  if (!ready_fd_) return;
+  write_line(ready_fd_.get(), line);
+  ready_fd_.reset();
+}
+
+}  // namespace meshbus::warden
+
+namespace meshbus {
+
+int run_warden(const WardenOptions& options) { return warden::HostProcess(options).run(); }
+
+}  // namespace meshbus

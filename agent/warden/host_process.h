@@ -1,0 +1,92 @@
+#pragma once
+
+#include <chrono>
+#include <cstdint>
+#include <deque>
+#include <optional>
+#include <set>
+#include <string>
+
+#include <sys/types.h>
+
+#include "agent/keeper/spawner.h"
+#include "agent/warden/role.h"
+#include "agent/warden/run_dir.h"
+#include "agent/warden/warden.h"
+#include "common/unique_fd.h"
+#include "meshbus/result.h"
+
+namespace meshbus::warden {
+
+/// The warden at work: starts the three roles, hears how each of them ends, and ends the host so that nothing is left. One thread;
+/// every wait has a deadline.
+class HostProcess {
+ public:
+  explicit HostProcess(const WardenOptions& options);
+  /// Until the host has ended. Returns the process exit code.
+  int run();
+
+ private:
+  using Clock = std::chrono::steady_clock;
+  /// The way down is always the same; each step is left out when its process is dead.
+  enum class Phase { starting, running, stopping_agent, sweeping, ending_agent, ending_broker, ended };
+
+  struct StartFailure {
+    int exit_code;
+    std::string why;
+  };
+  tl::expected<void, StartFailure> set_up();
+  tl::expected<void, StartFailure> choose_containment();
+  Result<void> start_keeper();
+  Result<void> start_broker();
+  Result<void> start_agent();
+  void add_settings(RoleStart& start) const;
+
+  void turn();
+  void on_signals();
+  void on_launcher();
+  void on_lifeline(Role& role);
+  void on_message(Role& role, std::string_view text);
+  void on_ready();
+  void reap_children();
+  void on_exit(Role& role, const std::string& how);
+  void on_broker_lost(const std::string& how);
+  void on_deadline();
+
+  void enter(Phase phase);
+  void ask(Role& role, const std::string& message, std::chrono::milliseconds limit, Phase next);
+  void end(int exit_code, std::chrono::milliseconds grace);
+  void fail_start(int exit_code, const std::string& why);
+  void sweep_ourselves();
+  int finish();
+  void say(const std::string& line) const;
+  void report(const std::string& line);
+
+  const WardenOptions& options_;
+  std::filesystem::path libexec_;
+  std::optional<keeper::Spawner> spawner_;
+  std::optional<HostDir> directory_;
+  std::string cgroup_;
+  std::uint64_t mark_ = 0;
+  UniqueFd secret_;
+  UniqueFd agents_keeper_fd_;  // kept until the agent starts
+  UniqueFd signals_;
+  UniqueFd ready_fd_;
+  UniqueFd launcher_;
+  std::set<pid_t> strangers_;  // children that this process had before it became a warden
+  Role keeper_{"keeper", -1, {}, false, {}};
+  Role broker_{"broker", -1, {}, false, {}};
+  Role agent_{"agent", -1, {}, false, {}};
+  std::string address_;
+
+  Phase phase_ = Phase::starting;
+  std::optional<Clock::time_point> deadline_;
+  Role* waited_for_ = nullptr;  // whom the deadline is about
+  bool killed_waited_for_ = false;
+  std::chrono::milliseconds grace_{0};
+  std::deque<Clock::time_point> broker_restarts_;
+  int exit_code_ = 0;
+  bool swept_ = false;
+};
+
+}  // namespace meshbus::warden

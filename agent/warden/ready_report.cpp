@@ -1,0 +1,49 @@
+#include "agent/warden/ready_report.h"
+
+#include <unistd.h>
+
+#include <array>
+#include <cerrno>
+#include <cstdio>
+
+namespace meshbus::warden {
+
+namespace {
+
+std::string quote(std::string_view text) {
+  std::string out = "\"";
+  for (const char letter : text) {
+    if (letter == '"' || letter == '\\') {
+      out += '\\';
+      out += letter;
+    } else if (static_cast<unsigned char>(letter) < 0x20) {
+      std::array<char, 8> escape{};
+      std::snprintf(escape.data(), escape.size(), "\\u%04x", static_cast<unsigned>(static_cast<unsigned char>(letter)));
+      out += escape.data();
+    } else {
+      out += letter;
+    }
+  }
+  return out + "\"";
+}
+
+}  // namespace
+
+std::string to_json_line(const ReadyReport& report) {
+  return "{\"host\":" + quote(report.host) + ",\"pid\":" + std::to_string(report.pid) + ",\"containment\":" + quote(report.containment) +
+         ",\"run_dir\":" + quote(report.run_dir) + ",\"broker_pid\":" + std::to_string(report.broker_pid) +
+         ",\"agent_pid\":" + std::to_string(report.agent_pid) + ",\"keeper_pid\":" + std::to_string(report.keeper_pid) + "}\n";
+}
+
+std::string error_json_line(std::string_view error) { return "{\"error\":" + quote(error) + "}\n"; }
+
+void write_line(int fd, std::string_view line) {
+  while (!line.empty()) {
+    const ssize_t written = ::write(fd, line.data(), line.size());
+    if (written < 0 && errno == EINTR) continue;
+    if (written <= 0) return;
+    line.remove_prefix(static_cast<std::size_t>(written));
+  }
+}
+
+}  // namespace meshbus::warden

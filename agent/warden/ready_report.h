@@ -1,0 +1,29 @@
+#pragma once
+
+#include <string>
+#include <string_view>
+
+#include <sys/types.h>
+
+namespace meshbus::warden {
+
+/// What the warden tells its starter once everything is up.
+struct ReadyReport {
+  std::string host;         ///< The address that the broker serves.
+  std::string containment;  ///< "cgroup v2" or "sweep".
+  std::string run_dir;
+  pid_t pid = 0;
+  pid_t broker_pid = 0;
+  pid_t agent_pid = 0;
+  pid_t keeper_pid = 0;
+};
+
+/// {"host":"unix:/…","pid":1,…} and a newline.
+std::string to_json_line(const ReadyReport& report);
+/// {"error":"…"} and a newline.
+std::string error_json_line(std::string_view error);
+
+/// Writes all of it; an unwilling reader is its own problem.
+void write_line(int fd, std::string_view line);
+
+}  // namespace meshbus::warden

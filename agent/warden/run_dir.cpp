@@ -1,0 +1,167 @@
+#include "agent/warden/run_dir.h"
+
+#include <fcntl.h>
+#include <sys/file.h>
+#include <sys/random.h>
+#include <sys/stat.h>
+#include <sys/un.h>
+#include <unistd.h>
+
+#include <array>
+#include <cerrno>
+#include <chrono>
+#include <cstdio>
+#include <cstdlib>
+#include <cstring>
+#include <ctime>
+#include <filesystem>
+#include <sstream>
+#include <system_error>
+
+#include "agent/keeper/cgroup.h"
+#include "agent/keeper/sweep.h"
+
+namespace meshbus::warden {
+
+namespace {
+
+namespace fs = std::filesystem;
+using namespace std::chrono_literals;
+
+constexpr const char* lock_name = "lock";
+constexpr std::string_view host_prefix = "host-";
+constexpr std::time_t newborn_seconds = 10;  // a directory this young without a lock is being made right now
+
+std::string os_error(const std::string& what) { return what + ": " + std::strerror(errno); }
+
+bool is_own_directory(const char* path) {
+  struct stat status{};
+  return ::stat(path, &status) == 0 && S_ISDIR(status.st_mode) && status.st_uid == ::geteuid();
+}
+
+std::string default_base() {
+  const char* runtime = std::getenv("XDG_RUNTIME_DIR");
+  if (runtime != nullptr && runtime[0] == '/' && is_own_directory(runtime)) return std::string(runtime) + "/meshbus";
+  return "/tmp/meshbus-" + std::to_string(::geteuid());
+}
+
+// Empty for "is what we want"; else why not.
+std::string find_fault(const std::string& path) {
+  struct stat status{};
+  if (::lstat(path.c_str(), &status) != 0) return os_error("lstat");
+  if (S_ISLNK(status.st_mode)) return "it is a symbolic link";
+  if (!S_ISDIR(status.st_mode)) return "it is not a directory";
+  if (status.st_uid != ::geteuid()) return "it belongs to user " + std::to_string(status.st_uid);
+  if ((status.st_mode & 077) != 0) return "others may enter it (want mode 0700)";
+  return {};
+}
+
+Result<std::string> random_hex() {
+  std::uint32_t random = 0;
+  if (::getrandom(&random, sizeof random, 0) != static_cast<ssize_t>(sizeof random)) return fail(ErrorCode::io_error, os_error("getrandom"));
+  std::array<char, 9> text{};
+  std::snprintf(text.data(), text.size(), "%08x", random);
+  return std::string(text.data());
+}
+
+void clean_one(const std::string& path, const std::string& name, int lock) {
+  std::array<char, 4096> buffer{};
+  const ssize_t got = ::pread(lock, buffer.data(), buffer.size(), 0);
+  std::istringstream lines(std::string(buffer.data(), got > 0 ? static_cast<std::size_t>(got) : 0));
+  for (std::string line; std::getline(lines, line);) {
+    const auto blank = line.find(' ');
+    if (blank == std::string::npos) continue;
+    const std::string key = line.substr(0, blank);
+    const std::string value = line.substr(blank + 1);
+    if (key == "mark" && value != "0") keeper::sweep_marked(std::strtoull(value.c_str(), nullptr, 10), 1000ms);
+    const std::string tail = "/meshbus-" + name;
+    if (key == "cgroup" && value.size() > tail.size() && value.compare(value.size() - tail.size(), tail.size(), tail) == 0) {
+      keeper::empty_cgroup(value, 500ms);
+      keeper::remove_cgroup_tree(value);
+    }
+  }
+  remove_host_dir(path);
+}
+
+}  // namespace
+
+Result<std::string> prepare_base_dir(const std::string& wanted) {
+  const std::string base = wanted.empty() ? default_base() : wanted;
+  if (base.front() != '/') return fail(ErrorCode::configuration_error, "run directory '" + base + "' must be an absolute path");
+  if (::mkdir(base.c_str(), 0700) != 0 && errno != EEXIST) {
+    return fail(ErrorCode::configuration_error, os_error("cannot make the run directory " + base));
+  }
+  if (const std::string fault = find_fault(base); !fault.empty()) {
+    return fail(ErrorCode::configuration_error,
+                "the run directory " + base + " cannot be trusted: " + fault + "; remove it, correct it, or choose another one");
+  }
+  return base;
+}
+
+Result<HostDir> make_host_dir(const std::string& base) {
+  for (int attempt = 0; attempt < 16; ++attempt) {
+    const auto name = random_hex();
+    if (!name) return fail(name.error());
+    HostDir directory{base + "/" + std::string(host_prefix) + *name, *name, {}};
+    if (::mkdir(directory.path.c_str(), 0700) != 0) {
+      if (errno == EEXIST) continue;
+      return fail(ErrorCode::io_error, os_error("mkdir " + directory.path));
+    }
+    const std::string lock = directory.path + "/" + lock_name;
+    directory.lock = UniqueFd(::open(lock.c_str(), O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC, 0600));
+    if (!directory.lock || ::flock(directory.lock.get(), LOCK_EX | LOCK_NB) != 0) {
+      auto failure = fail(ErrorCode::io_error, os_error("lock " + lock));
+      remove_host_dir(directory.path);
+      return failure;
+    }
+    return directory;
+  }
+  return fail(ErrorCode::io_error, "no free name for a host directory in " + base);
+}
+
+Result<void> record_host(const HostDir& directory, const std::string& cgroup, std::uint64_t mark) {
+  const std::string text =
+      "pid " + std::to_string(::getpid()) + "\nmark " + std::to_string(mark) + "\n" + (cgroup.empty() ? "" : "cgroup " + cgroup + "\n");
+  if (::pwrite(directory.lock.get(), text.data(), text.size(), 0) != static_cast<ssize_t>(text.size())) {
+    return fail(ErrorCode::io_error, os_error("write " + directory.path + "/" + lock_name));
+  }
+  return {};
+}
+
+int clean_stale_hosts(const std::string& base) {
+  int cleaned = 0;
+  std::error_code error;
+  for (fs::directory_iterator entry(base, error), end; !error && entry != end; entry.increment(error)) {
+    const std::string path = entry->path().string();
+    const std::string file_name = entry->path().filename().string();
+    if (file_name.rfind(host_prefix, 0) != 0) continue;
+    const UniqueFd lock(::open((path + "/" + lock_name).c_str(), O_RDWR | O_CLOEXEC | O_NOFOLLOW));
+    struct stat status{};
+    if (::lstat(path.c_str(), &status) != 0 || !S_ISDIR(status.st_mode)) continue;
+    if (std::time(nullptr) - status.st_mtime < newborn_seconds && !lock) continue;
+    if (lock && ::flock(lock.get(), LOCK_EX | LOCK_NB) != 0) continue;
+    // A lock without text belongs to a warden that is just being born, or that died then and has nothing to kill.
+    if (lock && ::fstat(lock.get(), &status) == 0 && status.st_size == 0 && std::time(nullptr) - status.st_mtime < newborn_seconds) continue;
+    clean_one(path, file_name.substr(host_prefix.size()), lock.get());
+    ++cleaned;
+  }
+  return cleaned;
+}
+
+void remove_host_dir(const std::string& path) {
+  std::error_code ignored;
+  // A dying broker may be making a file at this moment.
+  for (int attempt = 0; attempt < 3 && fs::exists(path, ignored); ++attempt) fs::remove_all(path, ignored);
+}
+
+Result<std::string> socket_address(const HostDir& directory) {
+  const std::string path = directory.path + "/bus";
+  constexpr std::size_t longest = sizeof(sockaddr_un::sun_path) - 1;
+  if (path.size() > longest) {
+    return fail(ErrorCode::configuration_error, "the socket path " + path + " has " + std::to_string(path.size()) + " bytes, a socket address takes " +
+                                                    std::to_string(longest) + ": choose a shorter run directory");
+  }
+  return "unix:" + path;
+}
+
+}  // namespace meshbus::warden
