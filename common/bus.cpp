@@ -7,11 +7,17 @@
 
 namespace meshbus {
 
-Destination Destination::to(const ProcId& proc) { return {proc.key(), proc.host().key(), proc.host().to_string()}; }
+Destination Destination::to(const ProcId& proc) {
+  return {proc.key(), proc.host().key(), proc.host().to_string()};
+}
 
-Destination Destination::to_agent(const HostAddr& host) { return to(host_service(host)); }
+Destination Destination::to_agent(const HostAddr& host) {
+  return to(host_service(host));
+}
 
-Destination Destination::to_broker(const HostAddr& host) { return {0, host.key(), host.to_string()}; }
+Destination Destination::to_broker(const HostAddr& host) {
+  return {0, host.key(), host.to_string()};
+}
 
 Bus::Bus(Reactor& reactor, zmq::context_t& context, Session::Options options, Dispatcher handlers, Events events)
     : reactor_(reactor), handlers_(std::move(handlers)), events_(std::move(events)) {
@@ -33,8 +39,9 @@ Bus::~Bus() {
 }
 
 void Bus::on_welcome(const wire::Welcome& welcome) {
-  introduced_.clear();
   if (auto host = HostAddr::parse(welcome.host()->string_view())) own_host_ = host->key();
+  // What is queued for other hosts must not come before the broker knows them.
+  for (const auto& [key, host] : introduced_) say_introduce(key, host);
   if (events_.on_up) events_.on_up(welcome);
 }
 
@@ -43,8 +50,8 @@ void Bus::on_lost(const std::string& reason) {
   if (events_.on_down) events_.on_down(reason);
 }
 
-void Bus::close(const std::string& reason) {
-  session_->close(reason);
+void Bus::close(const std::string& reason, std::chrono::milliseconds linger) {
+  session_->close(reason, linger);
   fail_all(Error(ErrorCode::fate_unknown, "this side left the bus: " + reason));
 }
 
@@ -62,12 +69,15 @@ std::uint64_t Bus::post(const Destination& to, std::uint32_t port, wire::Kind ki
 }
 
 void Bus::introduce(const Destination& to) {
-  if (to.host == 0 || to.host_text.empty() || to.host == own_host_ || !introduced_.insert(to.host).second) return;
+  if (to.host == 0 || to.host_text.empty() || to.host == own_host_ || !introduced_.emplace(to.host, to.host_text).second) return;
+  say_introduce(to.host, to.host_text);
+}
+
+void Bus::say_introduce(std::uint64_t key, const std::string& host) {
   wire::IntroduceT introduce;
-  introduce.host = to.host_text;
-  const auto key = to.host;
+  introduce.host = host;
   request(Destination::to_broker(), std::move(introduce), std::chrono::seconds(10), [this, key](const Result<ControlMessage>& answer) {
-    if (answer) return;
+    if (answer || answer.error().code() == ErrorCode::fate_unknown) return;  // the next session is told again
     introduced_.erase(key);
     log::debug("bus: introduce: " + answer.error().to_string());
   });
@@ -75,7 +85,8 @@ void Bus::introduce(const Destination& to) {
 
 bool Bus::send_control(const Destination& to, const std::string& bytes, wire::Lane lane) {
   if (bytes.size() > kBodyLimit) {
-    log::error("bus: a control message of " + std::to_string(bytes.size()) + " bytes is above the limit of " + std::to_string(kBodyLimit) + " and is dropped");
+    log::error("bus: a control message of " + std::to_string(bytes.size()) + " bytes is above the limit of " + std::to_string(kBodyLimit) +
+               " and is dropped");
     return false;
   }
   return post(to, 0, wire::Kind::control, lane, bytes) != 0;
@@ -95,7 +106,8 @@ void Bus::send_request(const Destination& to, wire::BodyUnion body, std::chrono:
   const auto id = add_pending(deadline, Pending{0, 0, std::move(answer), {}});
   const auto bytes = encode_control({.id = id, .deadline_ms = static_cast<std::uint32_t>(deadline.count())}, std::move(body));
   if (bytes.size() > kBodyLimit) {
-    fail_later(id, Error(ErrorCode::too_large, name + " of " + std::to_string(bytes.size()) + " bytes; the limit is " + std::to_string(kBodyLimit)));
+    fail_later(id, Error(ErrorCode::too_large,
+                         name + " of " + std::to_string(bytes.size()) + " bytes; the limit is " + std::to_string(kBodyLimit)));
     return;
   }
   const auto sequence = post(to, 0, wire::Kind::control, wire::Lane::control, bytes);
@@ -111,7 +123,8 @@ void Bus::call(const Destination& to, std::uint32_t port, Bytes body, std::chron
   const auto id = add_pending(deadline, Pending{0, 0, {}, std::move(answer)});
   const wire::CallHeader header(id, static_cast<std::uint32_t>(deadline.count()), wire::ErrorCode::none, 0);
   if (body.size() + sizeof header > kBodyLimit) {
-    fail_later(id, Error(ErrorCode::too_large, "a call of " + std::to_string(body.size()) + " bytes; the limit is " + std::to_string(kBodyLimit - sizeof header)));
+    fail_later(id, Error(ErrorCode::too_large, "a call of " + std::to_string(body.size()) + " bytes; the limit is " +
+                                                   std::to_string(kBodyLimit - sizeof header)));
     return;
   }
   std::string bytes(reinterpret_cast<const char*>(&header), sizeof header);
@@ -127,25 +140,31 @@ void Bus::call(const Destination& to, std::uint32_t port, Bytes body, std::chron
 
 void Bus::answer_call(const wire::Envelope& call, const wire::CallHeader& header, Bytes body) {
   if (body.size() + sizeof header > kBodyLimit) {
-    fail_call(call, header, Error(ErrorCode::too_large, "an answer of " + std::to_string(body.size()) + " bytes; the limit is " + std::to_string(kBodyLimit - sizeof header)));
+    fail_call(call, header,
+              Error(ErrorCode::too_large,
+                    "an answer of " + std::to_string(body.size()) + " bytes; the limit is " + std::to_string(kBodyLimit - sizeof header)));
     return;
   }
   const wire::CallHeader reply(header.id(), 0, wire::ErrorCode::none, 0);
   std::string bytes(reinterpret_cast<const char*>(&reply), sizeof reply);
   bytes.append(body);
-  if (post(Destination::back(call), 0, wire::Kind::reply, wire::Lane::data, bytes) == 0) log::warn("bus: an answer is dropped: the queue to the broker is full");
+  if (post(Destination::back(call), 0, wire::Kind::reply, wire::Lane::data, bytes) == 0)
+    log::warn("bus: an answer is dropped: the queue to the broker is full");
 }
 
 void Bus::fail_call(const wire::Envelope& call, const wire::CallHeader& header, const Error& error) {
   const wire::CallHeader reply(header.id(), 0, to_wire(error.code()), 0);
   std::string bytes(reinterpret_cast<const char*>(&reply), sizeof reply);
   bytes.append(error.detail().substr(0, 64 * 1024));
-  if (post(Destination::back(call), 0, wire::Kind::error, wire::Lane::data, bytes) == 0) log::warn("bus: an error answer is dropped: the queue to the broker is full");
+  if (post(Destination::back(call), 0, wire::Kind::error, wire::Lane::data, bytes) == 0)
+    log::warn("bus: an error answer is dropped: the queue to the broker is full");
 }
 
 Result<void> Bus::send(const Destination& to, std::uint32_t port, Bytes body) {
-  if (body.size() > kBodyLimit) return fail(ErrorCode::too_large, "a message of " + std::to_string(body.size()) + " bytes; the limit is " + std::to_string(kBodyLimit));
-  if (post(to, port, wire::Kind::message, wire::Lane::data, body) == 0) return fail(ErrorCode::queue_full, "the queue to the broker is full");
+  if (body.size() > kBodyLimit)
+    return fail(ErrorCode::too_large, "a message of " + std::to_string(body.size()) + " bytes; the limit is " + std::to_string(kBodyLimit));
+  if (post(to, port, wire::Kind::message, wire::Lane::data, body) == 0)
+    return fail(ErrorCode::queue_full, "the queue to the broker is full");
   return {};
 }
 
@@ -178,7 +197,8 @@ void Bus::on_message(const FrameReader::Message& message) {
   if (events_.on_data) {
     events_.on_data(message.envelope, header, body);
   } else if (message.envelope.kind() == wire::Kind::call) {
-    fail_call(message.envelope, header, Error(ErrorCode::no_such_port, "nothing here listens on port " + std::to_string(message.envelope.port())));
+    fail_call(message.envelope, header,
+              Error(ErrorCode::no_such_port, "nothing here listens on port " + std::to_string(message.envelope.port())));
   }
 }
 
@@ -192,7 +212,8 @@ void Bus::on_control(const FrameReader::Message& message) {
     finish((*control)->id(), std::move(*control));
     return;
   }
-  if (const auto* undeliverable = control->body_as<wire::Undeliverable>(); undeliverable != nullptr && message.envelope.role() == Role::broker) {
+  if (const auto* undeliverable = control->body_as<wire::Undeliverable>();
+      undeliverable != nullptr && message.envelope.role() == Role::broker) {
     on_undeliverable(*undeliverable);
     return;
   }

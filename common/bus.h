@@ -8,7 +8,6 @@
 #include <optional>
 #include <string>
 #include <unordered_map>
-#include <unordered_set>
 
 #include "common/dispatcher.h"
 #include "common/session.h"
@@ -34,8 +33,8 @@ struct Destination {
 
 /// What every role but the broker has: its view of the bus. Requests with their answers, calls, handlers, and one Session below.
 ///
-/// Lives on the reactor's thread. Control messages that are requests are checked against the table given at the start and refused in words when
-/// they do not fit; answers find their request by id.
+/// Lives on the reactor's thread. Control messages that are requests are checked against the table given at the start and refused in words
+/// when they do not fit; answers find their request by id.
 class Bus {
  public:
   using Answer = std::function<void(Result<ControlMessage>)>;
@@ -64,8 +63,8 @@ class Bus {
   const std::optional<ProcId>& self() const noexcept { return self_; }
   Reactor& reactor() noexcept { return reactor_; }
 
-  /// Asks, and hands the answer, or the Error that stands for it (the Refusal's code, undeliverable, timeout, fate_unknown, queue_full), to `answer`, exactly
-  /// once, never from inside this call.
+  /// Asks, and hands the answer, or the Error that stands for it (the Refusal's code, undeliverable, timeout, fate_unknown, queue_full), to
+  /// `answer`, exactly once, never from inside this call.
   template <typename NativeBody>
   void request(const Destination& to, NativeBody body, std::chrono::milliseconds deadline, Answer answer) {
     wire::BodyUnion any;
@@ -81,7 +80,8 @@ class Bus {
   template <typename NativeBody>
   void answer(const Request& request, NativeBody body) {
     if (request.head.id == 0) return;
-    send_control(Destination::back(request.envelope), encode_control({.id = request.head.id, .is_answer = true}, std::move(body)), wire::Lane::control);
+    send_control(Destination::back(request.envelope), encode_control({.id = request.head.id, .is_answer = true}, std::move(body)),
+                 wire::Lane::control);
   }
   void refuse(const Request& request, const Error& error);
 
@@ -92,8 +92,11 @@ class Bus {
   /// Bytes for a port, without an answer; what comes back is told by on_undeliverable. Errors: too_large, queue_full.
   Result<void> send(const Destination& to, std::uint32_t port, Bytes body);
 
-  /// Leaves in order. Open requests fail with fate_unknown.
-  void close(const std::string& reason);
+  /// Bytes that were given to us and not yet to the socket.
+  std::size_t queued_bytes() const noexcept { return session_->outbox().bytes(); }
+
+  /// Leaves in order. Open requests fail with fate_unknown. `linger`: see Session::close.
+  void close(const std::string& reason, std::chrono::milliseconds linger = std::chrono::milliseconds(200));
 
  private:
   struct Pending {
@@ -108,6 +111,7 @@ class Bus {
   /// Numbers and queues a message; the number, or 0 when the queue is full.
   std::uint64_t post(const Destination& to, std::uint32_t port, wire::Kind kind, wire::Lane lane, Bytes body);
   void introduce(const Destination& to);
+  void say_introduce(std::uint64_t key, const std::string& host);
   void on_welcome(const wire::Welcome& welcome);
   void on_lost(const std::string& reason);
   void on_message(const FrameReader::Message& message);
@@ -131,7 +135,8 @@ class Bus {
   std::uint64_t next_id_ = 1;
   std::map<std::uint64_t, Pending> pending_;
   std::unordered_map<std::uint64_t, std::uint64_t> id_of_sequence_;
-  std::unordered_set<std::uint64_t> introduced_;
+  /// Other hosts, by key, that this session's broker was told of; a new session is told of them again, before what is queued leaves.
+  std::unordered_map<std::uint64_t, std::string> introduced_;
   std::unique_ptr<Session> session_;
   /// Lets posted work see that this object is gone.
   std::shared_ptr<void> alive_ = std::make_shared<char>();

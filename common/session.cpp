@@ -30,7 +30,11 @@ Frame control_frame(NativeBody body, bool link) {
 }  // namespace
 
 Session::Session(Reactor& reactor, zmq::context_t& context, Options options, Events events)
-    : reactor_(reactor), context_(context), options_(std::move(options)), events_(std::move(events)), outbox_(options_.limits, options_.link) {
+    : reactor_(reactor),
+      context_(context),
+      options_(std::move(options)),
+      events_(std::move(events)),
+      outbox_(options_.limits, options_.link) {
   turn_end_ = reactor_.add_turn_end([this] { flush(); });
   open();
 }
@@ -42,7 +46,9 @@ Session::~Session() {
   reactor_.cancel(retry_timer_);
 }
 
-bool Session::push(const wire::Envelope& envelope, Bytes body, zmq::message_t* apart) { return outbox_.push(envelope, body, apart); }
+bool Session::push(const wire::Envelope& envelope, Bytes body, zmq::message_t* apart) {
+  return outbox_.push(envelope, body, apart);
+}
 
 void Session::open() {
   retry_timer_ = 0;
@@ -63,9 +69,10 @@ void Session::open() {
       socket_->set(zmq::sockopt::heartbeat_ivl, 500);
       socket_->set(zmq::sockopt::heartbeat_timeout, 1500);
     }
-    monitor_ = std::make_unique<SocketMonitor>(context_, *socket_, ZMQ_EVENT_HANDSHAKE_SUCCEEDED | ZMQ_EVENT_DISCONNECTED | ZMQ_EVENT_CLOSED |
-                                                                       ZMQ_EVENT_CONNECT_RETRIED | ZMQ_EVENT_HANDSHAKE_FAILED_NO_DETAIL |
-                                                                       ZMQ_EVENT_HANDSHAKE_FAILED_PROTOCOL | ZMQ_EVENT_HANDSHAKE_FAILED_AUTH);
+    monitor_ = std::make_unique<SocketMonitor>(context_, *socket_,
+                                               ZMQ_EVENT_HANDSHAKE_SUCCEEDED | ZMQ_EVENT_DISCONNECTED | ZMQ_EVENT_CLOSED |
+                                                   ZMQ_EVENT_CONNECT_RETRIED | ZMQ_EVENT_HANDSHAKE_FAILED_NO_DETAIL |
+                                                   ZMQ_EVENT_HANDSHAKE_FAILED_PROTOCOL | ZMQ_EVENT_HANDSHAKE_FAILED_AUTH);
     reactor_.watch_socket(monitor_->handle(), [this] { return on_monitor(); });
     reactor_.watch_socket(socket_->handle(), [this] { return on_readable(); });
     limit_timer_ = reactor_.after(options_.connect_limit, [this] { drop("no answer from " + options_.endpoint + " in time"); });
@@ -103,11 +110,12 @@ void Session::drop(const std::string& reason) {
 void Session::retry_later() {
   static thread_local std::minstd_rand random{std::random_device{}()};
   backoff_ = std::clamp(backoff_ * 2, kFirstBackoff, kLastBackoff);
-  const auto jittered = std::chrono::milliseconds(std::uniform_int_distribution<std::int64_t>(backoff_.count() / 2, backoff_.count())(random));
+  const auto jittered =
+      std::chrono::milliseconds(std::uniform_int_distribution<std::int64_t>(backoff_.count() / 2, backoff_.count())(random));
   retry_timer_ = reactor_.after(jittered, [this] { open(); });
 }
 
-void Session::close(const std::string& reason) {
+void Session::close(const std::string& reason, std::chrono::milliseconds linger) {
   if (state_ == State::closed) return;
   if (state_ == State::up) {
     wire::ByeT bye;
@@ -117,7 +125,7 @@ void Session::close(const std::string& reason) {
   }
   state_ = State::closed;
   reactor_.cancel(retry_timer_);
-  close_socket(std::chrono::milliseconds(200));
+  close_socket(linger);
 }
 
 bool Session::on_monitor() {
@@ -186,7 +194,9 @@ void Session::on_frame(std::vector<zmq::message_t>& parts) {
 
 bool Session::on_session_message(const FrameReader::Message& message) {
   // Only our own broker speaks without a source host and proc.
-  if (message.envelope.kind() != wire::Kind::control || message.envelope.role() != wire::Role::broker || message.envelope.destination_proc() != 0) return false;
+  if (message.envelope.kind() != wire::Kind::control || message.envelope.role() != wire::Role::broker ||
+      message.envelope.destination_proc() != 0)
+    return false;
   const auto control = ControlMessage::decode(message.body);
   if (!control) return false;
   switch ((*control)->body_type()) {
@@ -212,7 +222,9 @@ bool Session::on_session_message(const FrameReader::Message& message) {
       return true;
     }
     case wire::Body::Heartbeat: return true;
-    case wire::Body::Bye: drop("the broker at " + options_.endpoint + " ends: " + text_of(control->body_as<wire::Bye>()->reason())); return true;
+    case wire::Body::Bye:
+      drop("the broker at " + options_.endpoint + " ends: " + text_of(control->body_as<wire::Bye>()->reason()));
+      return true;
     default: return false;
   }
 }
@@ -252,7 +264,8 @@ bool Session::send(Frame& frame) {
   for (std::size_t i = 0; i < frame.parts.size(); ++i) {
     const bool more = i + 1 < frame.parts.size();
     try {
-      if (!socket_->send(frame.parts[i], (more ? zmq::send_flags::sndmore : zmq::send_flags::none) | zmq::send_flags::dontwait)) return false;
+      if (!socket_->send(frame.parts[i], (more ? zmq::send_flags::sndmore : zmq::send_flags::none) | zmq::send_flags::dontwait))
+        return false;
     } catch (const zmq::error_t& error) {
       log::warn("session with " + options_.endpoint + ": send: " + error.what());
       return false;

@@ -18,8 +18,8 @@ namespace meshbus {
 
 /// A peer's connection to a broker: keeps one socket = one session, says Hello first on each, and makes a new one after a loss.
 ///
-/// Lives on the reactor's thread. What is pushed while there is no session waits, bounded; what had been handed to a socket that broke may be lost
-/// (the events say so; numbering and replay are the links' business).
+/// Lives on the reactor's thread. What is pushed while there is no session waits, bounded; what had been handed to a socket that broke may
+/// be lost (the events say so; numbering and replay are the links' business).
 class Session {
  public:
   struct Options {
@@ -52,8 +52,10 @@ class Session {
   bool is_up() const noexcept { return state_ == State::up; }
   /// Takes out what has not left yet.
   Outbox& outbox() noexcept { return outbox_; }
-  /// Says Bye, sends what is queued as far as the socket takes it now, and closes. No more events.
-  void close(const std::string& reason);
+  const Outbox& outbox() const noexcept { return outbox_; }
+  /// Says Bye, sends what is queued as far as the socket takes it now, and closes. No more events. What the socket took still leaves after
+  /// that; who then destroys the zmq context waits for it, `linger` at most.
+  void close(const std::string& reason, std::chrono::milliseconds linger = std::chrono::milliseconds(200));
 
  private:
   enum class State { idle, connecting, greeting, up, closed };
