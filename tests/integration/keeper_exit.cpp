@@ -1,0 +1,167 @@
+#include <doctest/doctest.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include <csignal>
+#include <filesystem>
+#include <functional>
+
+#include "agent/keeper/cgroup.h"
+#include "tests/integration/keeper_harness.h"
+#include "tests/support/process_table.h"
+#include "tests/support/temp_dir.h"
+#include "tests/support/wait.h"
+
+using namespace meshbus::test;
+using meshbus::keeper::ProcSpec;
+using meshbus::keeper::SpawnSpec;
+using meshbus::keeper::Stdio;
+
+namespace {
+
+SpawnSpec command(std::vector<std::string> argv) {
+  SpawnSpec spec;
+  spec.program = argv.front();
+  spec.argv = std::move(argv);
+  spec.mesh = "a mesh/with a strange name";
+  return spec;
+}
+
+void in_each_containment(const std::function<void(KeeperUnderTest&)>& test) {
+  for (const bool cgroup : {false, true}) {
+    if (cgroup && !cgroup_is_usable()) {
+      MESSAGE("cgroup v2 is not usable here: only the sweep is tested");
+      continue;
+    }
+    CAPTURE(cgroup);
+    KeeperUnderTest keeper(cgroup);
+    test(keeper);
+    if (cgroup) {
+      // The mesh's own cgroup goes with its last proc.
+      CHECK(wait_until([&] { return keeper.pump(), !std::filesystem::exists(keeper.cgroup() + "/" + meshbus::keeper::cgroup_name_of_mesh("shells")); },
+                       long_enough));
+      keeper.lifeline().send("sweep");
+      CHECK(keeper.process().wait_exit(long_enough) == ExitStatus::exited(0));
+      CHECK_FALSE(std::filesystem::exists(keeper.cgroup()));
+    }
+    CHECK(keeper.disorder.empty());
+  }
+}
+
+}  // namespace
+
+TEST_CASE("keeper: 1000 procs that end at once have exactly their exit codes and signals") {
+  in_each_containment([](KeeperUnderTest& keeper) {
+    std::vector<ProcSpec> quiet(500);
+    for (ProcSpec& proc : quiet) proc.stdout_choice = proc.stderr_choice = Stdio::null;
+    const auto trues = keeper.spawn(command({"true"}), std::move(quiet));
+    const auto falses = keeper.spawn(command({"false"}), std::vector<ProcSpec>(400));
+    const auto codes = keeper.spawn_shell("exit $((($$ % 200) + 3))", 50);
+    const auto kills = keeper.spawn_shell("kill -9 $$", 50);
+    REQUIRE(keeper.wait_gone(1000));
+    CHECK(keeper.exits.size() == 1000);
+    for (const auto& [id, birth] : keeper.births) REQUIRE_FALSE(birth.failure.has_value());
+    const auto is = [&](std::uint64_t id, bool signaled, int code) {
+      const auto& exit = keeper.exits.at(id);
+      return exit.signaled == signaled && exit.code == code && exit.ended_monotonic_ns >= keeper.births.at(id).started_monotonic_ns - 1'000'000'000;
+    };
+    for (auto id = trues; id < trues + 500; ++id) CHECK(is(id, false, 0));
+    for (auto id = falses; id < falses + 400; ++id) CHECK(is(id, false, 1));
+    for (auto id = codes; id < codes + 50; ++id) CHECK(is(id, false, keeper.births.at(id).pid % 200 + 3));
+    for (auto id = kills; id < kills + 50; ++id) CHECK(is(id, true, SIGKILL));
+  });
+}
+
+TEST_CASE("keeper: descendants in other sessions, double-forked, deaf or stopped die with their proc, and only with theirs") {
+  in_each_containment([](KeeperUnderTest& keeper) {
+    const auto doomed = make_marker();
+    const auto spared = make_marker();
+    const auto first = keeper.spawn_shell(zoo_script(doomed));
+    keeper.spawn_shell(zoo_script(spared));
+    REQUIRE(wait_until([&] { return keeper.pump(), processes_with(doomed).size() >= zoo_size && processes_with(spared).size() >= zoo_size; }, long_enough));
+    keeper.signal(first, SIGKILL);
+    REQUIRE(keeper.wait_gone(1));
+    CHECK(processes_with(doomed).empty());
+    CHECK(processes_with(spared).size() >= zoo_size);
+    CHECK(keeper.exits.at(first).code == SIGKILL);
+    keeper.signal(first + 1, SIGTERM, true);
+    REQUIRE(keeper.wait_gone(2));
+    CHECK(processes_with(spared).empty());
+  });
+}
+
+TEST_CASE("keeper: when an ordinary end leaves descendants they are killed, and gone comes after that") {
+  in_each_containment([](KeeperUnderTest& keeper) {
+    const auto marker = make_marker();
+    const auto id = keeper.spawn_shell("setsid sleep " + marker + " & (setsid sleep " + marker + " &); exit 7");
+    REQUIRE(keeper.wait_gone(1));
+    CHECK(processes_with(marker).empty());
+    CHECK(keeper.exits.at(id).code == 7);
+    CHECK(keeper.read_stdout(id).empty());  // and its pipe has come to an end
+  });
+}
+
+TEST_CASE("keeper: a flood on stdout, closed streams and a stopped proc are handled exactly") {
+  KeeperUnderTest keeper;
+  const auto flood = keeper.spawn_shell("head -c 5000000 /dev/zero");
+  const auto closed = keeper.spawn_shell("exec <&- >&- 2>&-; exit 5");
+  const auto stopped = keeper.spawn_shell("kill -STOP $$; exit 6");
+  const auto dumped = keeper.spawn_shell("ulimit -c 0; kill -SEGV $$");
+  REQUIRE(keeper.wait_births(4));
+  CHECK(keeper.read_stdout(flood).size() == 5'000'000);
+  REQUIRE(wait_until([&] { return find_process(keeper.births.at(stopped).pid)->state == 'T'; }, long_enough));
+  CHECK_FALSE(keeper.exits.contains(stopped));  // stopping is not ending
+  keeper.signal(stopped, SIGCONT);
+  REQUIRE(keeper.wait_gone(4));
+  CHECK(keeper.exits.at(flood).code == 0);
+  CHECK(keeper.exits.at(closed).code == 5);
+  CHECK(keeper.exits.at(stopped).code == 6);
+  CHECK(keeper.exits.at(dumped).signaled);
+  CHECK(keeper.exits.at(dumped).code == SIGSEGV);
+}
+
+TEST_CASE("keeper: CPU time and memory of a proc are in its exit") {
+  KeeperUnderTest keeper;
+  const auto id = keeper.spawn_shell("i=0; while [ $i -lt 100000 ]; do i=$((i+1)); done");
+  REQUIRE(keeper.wait_exits(1));
+  CHECK(keeper.exits.at(id).user_us + keeper.exits.at(id).system_us > 1000);
+  CHECK(keeper.exits.at(id).max_rss_kib > 100);
+}
+
+TEST_CASE("keeper: all procs of a mesh are killed by its name, queued ones included, and no other mesh's") {
+  in_each_containment([](KeeperUnderTest& keeper) {
+    const auto other = keeper.spawn_shell("exec sleep 60");
+    keeper.spawn(command({"sleep", "60"}), std::vector<ProcSpec>(80));
+    CHECK(keeper.client().kill_mesh({command({"sleep"}).mesh}).has_value());
+    keeper.client().flush();
+    REQUIRE(keeper.wait_births(81));
+    std::size_t started = 0;
+    for (const auto& [id, birth] : keeper.births) started += birth.failure ? 0u : 1u;
+    REQUIRE(keeper.wait_gone(started - 1));
+    CHECK_FALSE(keeper.exits.contains(other));
+    keeper.signal(other, SIGKILL);
+    REQUIRE(keeper.wait_gone(started));
+  });
+}
+
+TEST_CASE("keeper: the end of its lifeline makes it kill everything below it, whatever that does") {
+  in_each_containment([](KeeperUnderTest& keeper) {
+    const auto marker = make_marker();
+    keeper.spawn_shell(zoo_script(marker), 8);
+    REQUIRE(wait_until([&] { return keeper.pump(), processes_with(marker).size() >= 8 * zoo_size; }, long_enough));
+    keeper.drop_lifeline();
+    CHECK(keeper.process().wait_exit(long_enough) == ExitStatus::exited(0));
+    CHECK(processes_with(marker).empty());
+  });
+}
+
+TEST_CASE("keeper: it outlives its agent, and so do its procs") {
+  KeeperUnderTest keeper;
+  const auto marker = make_marker();
+  keeper.spawn_shell("exec sleep " + marker);
+  REQUIRE(wait_until([&] { return keeper.pump(), processes_with(marker).size() == 1; }, long_enough));
+  REQUIRE(::shutdown(keeper.client().fd(), SHUT_RDWR) == 0);
+  CHECK_FALSE(wait_until([&] { return !keeper.process().is_running() || processes_with(marker).empty(); }, std::chrono::milliseconds(100)));
+  keeper.lifeline().send("sweep");
+  CHECK(wait_until([&] { return processes_with(marker).empty(); }, long_enough));
+}

@@ -1,0 +1,144 @@
+#include "tests/integration/keeper_harness.h"
+
+#include <poll.h>
+#include <sys/random.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <csignal>
+#include <stdexcept>
+#include <utility>
+
+#include "agent/keeper/cgroup.h"
+#include "agent/keeper/packet.h"
+#include "tests/support/environment.h"
+#include "tests/support/wait.h"
+
+namespace meshbus::test {
+
+namespace {
+void must(const Result<void>& done) {
+  if (!done) throw std::runtime_error(done.error().to_string());
+}
+}  // namespace
+
+KeeperUnderTest::KeeperUnderTest(bool cgroup) {
+  auto lifeline = keeper::make_packet_pair().value();
+  auto agent = keeper::make_packet_pair().value();
+  std::vector<std::string> argv{bin("meshbus-keeper"), "--lifeline-fd", std::to_string(lifeline.second.get()), "--agent-fd",
+                                std::to_string(agent.second.get())};
+  if (cgroup) {
+    cgroup_ = keeper::make_host_cgroup("test" + make_marker()).value();
+    argv.insert(argv.end(), {"--containment", "cgroup", "--cgroup", cgroup_});
+  }
+  process_ = std::make_unique<Process>(argv, ProcessOptions{.inherit = {lifeline.second.get(), agent.second.get()}});
+  lifeline_ = keeper::Lifeline(std::move(lifeline.first));
+  const auto unexpected = [this](const char* what, std::uint64_t id) { disorder.push_back(what + std::to_string(id)); };
+  client_ = std::make_unique<keeper::KeeperClient>(
+      std::move(agent.first), keeper::KeeperClient::Events{
+                                  .on_birth =
+                                      [=, this](keeper::Birth birth) {
+                                        const auto id = birth.id;
+                                        if (!births.emplace(id, std::move(birth)).second) unexpected("second birth of ", id);
+                                      },
+                                  .on_exit =
+                                      [=, this](const keeper::Exit& exit) {
+                                        if (!births.contains(exit.id)) unexpected("exit before birth of ", exit.id);
+                                        if (!exits.emplace(exit.id, exit).second) unexpected("second exit of ", exit.id);
+                                      },
+                                  .on_gone =
+                                      [=, this](const keeper::Gone& done) {
+                                        if (!exits.contains(done.id)) unexpected("gone before exit of ", done.id);
+                                        if (!gone.insert(done.id).second) unexpected("second gone of ", done.id);
+                                      },
+                                  .on_lost = [this] { lost = true; },
+                              });
+}
+
+// In order, so that what a test left to its keeper is gone.
+KeeperUnderTest::~KeeperUnderTest() {
+  lifeline_.close();
+  wait_until([&] { return !process_->is_running(); }, long_enough);
+}
+
+std::uint64_t KeeperUnderTest::spawn(keeper::SpawnSpec shared, std::vector<keeper::ProcSpec> procs) {
+  const std::uint64_t first = next_id_;
+  for (keeper::ProcSpec& proc : procs) proc.id = next_id_++;
+  if (shared.env.empty()) shared.env = own_environment();
+  must(client_->spawn({std::move(shared), std::move(procs)}));
+  client_->flush();
+  return first;
+}
+
+std::uint64_t KeeperUnderTest::spawn_shell(const std::string& script, std::size_t count) {
+  keeper::SpawnSpec spec;
+  spec.program = "sh";
+  spec.argv = {"sh", "-c", script};
+  spec.mesh = "shells";
+  return spawn(std::move(spec), std::vector<keeper::ProcSpec>(count));
+}
+
+void KeeperUnderTest::signal(std::uint64_t id, int signal, bool group) {
+  must(client_->signal({id, signal, group}));
+  client_->flush();
+}
+
+void KeeperUnderTest::pump() {
+  if (lost) return;
+  client_->on_ready();
+}
+
+bool KeeperUnderTest::wait_births(std::size_t count) {
+  return wait_until([&] { return pump(), births.size() >= count; }, long_enough);
+}
+bool KeeperUnderTest::wait_exits(std::size_t count) {
+  return wait_until([&] { return pump(), exits.size() >= count; }, long_enough);
+}
+bool KeeperUnderTest::wait_gone(std::size_t count) {
+  return wait_until([&] { return pump(), gone.size() >= count; }, long_enough);
+}
+
+std::string KeeperUnderTest::read_stdout(std::uint64_t id) {
+  std::string text;
+  const int fd = births.at(id).stdout_pipe.get();
+  wait_until(
+      [&] {
+        char buffer[65536];
+        for (;;) {
+          const ssize_t got = ::read(fd, buffer, sizeof buffer);
+          if (got == 0) return true;
+          if (got < 0) return errno != EAGAIN;
+          text.append(buffer, static_cast<std::size_t>(got));
+        }
+      },
+      long_enough);
+  return text;
+}
+
+std::vector<std::string> own_environment() {
+  std::vector<std::string> entries;
+  for (char** at = environ; *at != nullptr; ++at) entries.emplace_back(*at);
+  return entries;
+}
+
+bool cgroup_is_usable() {
+  const auto made = keeper::make_host_cgroup("probe" + make_marker());
+  return made && keeper::remove_cgroup_tree(*made);
+}
+
+std::string make_marker() {
+  std::uint32_t random = 0;
+  if (::getrandom(&random, sizeof random, 0) != sizeof random) random = static_cast<std::uint32_t>(::getpid());
+  return "300." + std::to_string(random);
+}
+
+std::string zoo_script(const std::string& marker) {
+  const std::string sleep = "sleep " + marker;
+  return "(setsid " + sleep + " &)\n"                                                          // double-forked, own session
+         "setsid sh -c \"trap '' TERM HUP INT; (" + sleep + " &); exec " + sleep + "\" &\n"    // deaf, with a deaf orphan
+         "((trap '' TERM; " + sleep + ") &)\n"                                                 // an orphan in our session
+         "setsid sh -c 'kill -STOP $$; : " + marker + "' &\n"                                  // stopped, in its own session
+         "exec " + sleep + "\n";
+}
+
+}  // namespace meshbus::test

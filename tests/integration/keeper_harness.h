@@ -1,0 +1,74 @@
+#pragma once
+
+#include <chrono>
+#include <cstdint>
+#include <map>
+#include <memory>
+#include <set>
+#include <string>
+#include <vector>
+
+#include "agent/keeper/keeper_client.h"
+#include "agent/keeper/lifeline.h"
+#include "tests/support/process.h"
+
+namespace meshbus::test {
+
+/// A real meshbus-keeper with the test as its warden and its agent.
+class KeeperUnderTest {
+ public:
+  /// `cgroup`: by cgroup v2, which must be usable; else by sweep.
+  explicit KeeperUnderTest(bool cgroup = false);
+  ~KeeperUnderTest();
+
+  /// Starts one proc per entry of `procs` (ids are given out here, in order). Returns the first id.
+  std::uint64_t spawn(keeper::SpawnSpec shared, std::vector<keeper::ProcSpec> procs);
+  /// `sh -c SCRIPT`, `count` times, with stdout and stderr in pipes.
+  std::uint64_t spawn_shell(const std::string& script, std::size_t count = 1);
+  void signal(std::uint64_t id, int signal, bool group = false);
+
+  bool wait_births(std::size_t count);
+  bool wait_exits(std::size_t count);
+  bool wait_gone(std::size_t count);
+  /// Reads a proc's stdout to its end.
+  std::string read_stdout(std::uint64_t id);
+  /// Handles what the keeper has sent so far.
+  void pump();
+
+  keeper::KeeperClient& client() { return *client_; }
+  Process& process() { return *process_; }
+  const keeper::Lifeline& lifeline() const { return lifeline_; }
+  const std::string& cgroup() const { return cgroup_; }
+  /// Our end of the lifeline and of the agent's socket.
+  void drop_lifeline() { lifeline_.close(); }
+
+  std::map<std::uint64_t, keeper::Birth> births;
+  std::map<std::uint64_t, keeper::Exit> exits;
+  std::set<std::uint64_t> gone;
+  std::vector<std::string> disorder;  ///< Events that came twice, or too early.
+  bool lost = false;
+
+ private:
+  std::string cgroup_;
+  std::unique_ptr<Process> process_;
+  keeper::Lifeline lifeline_;
+  std::unique_ptr<keeper::KeeperClient> client_;
+  std::uint64_t next_id_ = 1;
+};
+
+/// The environment of this process as a spec wants it.
+std::vector<std::string> own_environment();
+/// Containments that work here: sweep always, cgroup v2 where usable.
+bool cgroup_is_usable();
+
+/// A command line that leaves descendants of every unpleasant kind, each with `marker` in its arguments: in a session of its own,
+/// double-forked, re-executed, deaf to SIGTERM, stopped. Each ends by itself after five minutes.
+std::string zoo_script(const std::string& marker);
+/// A number of seconds that nobody else sleeps: unique to this call.
+std::string make_marker();
+/// How many processes one zoo_script() has at least, once it is complete.
+inline constexpr std::size_t zoo_size = 6;
+
+inline constexpr auto long_enough = std::chrono::seconds(30);  ///< For what should come at once, on a busy machine.
+
+}  // namespace meshbus::test
