@@ -17,6 +17,15 @@
 using namespace std::chrono_literals;
 using namespace meshbus::test;
 
+namespace {
+
+/// A sleep that nobody else has, not even another run of these tests on this machine.
+std::string own_sleep() {
+  return "sleep 1000." + std::to_string(::getpid());
+}
+
+}  // namespace
+
 TEST_CASE("process: output, exit code and signal of a command") {
   const auto finished = run({"sh", "-c", "echo one; echo two >&2; exit 3"}, 5s);
   CHECK(finished.status == ExitStatus::exited(3));
@@ -105,25 +114,27 @@ TEST_CASE("is_gone: a zombie is gone, a stopped process is not") {
 }
 
 TEST_CASE("process table: descendants and arguments") {
-  Process process({"sh", "-c", "sleep 1234.5 & echo up; wait", "support-test-mark"});
+  Process process({"sh", "-c", own_sleep() + " & echo up; wait"});
   process.wait_for_output("up", 5s);
-  CHECK(wait_until([&] { return processes_with("1234.5").size() == 2; }, 5s));  // sleep, and sh with its script
-  CHECK(processes_with("support-test-mark").size() == 1);
-  const auto below = descendants_of(process.pid());
-  REQUIRE(below.size() == 1);
-  CHECK(below[0].command == "sleep 1234.5");
-  ::kill(below[0].pid, SIGKILL);
+  // Between fork and exec the child still has the arguments of its parent.
+  const auto is_there = [&] {
+    const auto below = descendants_of(process.pid());
+    return below.size() == 1 && below[0].command == own_sleep();
+  };
+  CHECK(wait_until(is_there, 5s));
+  CHECK(processes_with(own_sleep()).size() == 2);  // sleep, and sh with its script
+  ::kill(descendants_of(process.pid()).at(0).pid, SIGKILL);
   CHECK(process.wait_exit(5s) == ExitStatus::exited(0));
 }
 
 TEST_CASE("leftovers: an escaped process is found, named and killed") {
   LeftoverCheck check;
-  run({"sh", "-c", "setsid sleep 4321 >/dev/null 2>&1 &"}, 5s);
-  CHECK(wait_until([] { return !processes_with("sleep 4321").empty(); }, 5s));
+  run({"sh", "-c", "setsid " + own_sleep() + " >/dev/null 2>&1 &"}, 5s);
+  CHECK(wait_until([] { return !processes_with(own_sleep()).empty(); }, 5s));
   const auto problems = check.find(20ms);
   REQUIRE(problems.size() == 1);
-  CHECK(problems[0].find("sleep 4321") != std::string::npos);
-  CHECK(processes_with("sleep 4321").empty());
+  CHECK(problems[0].find(own_sleep()) != std::string::npos);
+  CHECK(processes_with(own_sleep()).empty());
   CHECK(check.find(0ms).empty());
 }
 
@@ -148,7 +159,7 @@ TEST_CASE("leftovers: files and descriptors are found") {
 
 // Not run by itself: the next test runs it in a test program of its own.
 TEST_CASE("leftovers: a test that leaves a process" * doctest::skip()) {
-  run({"sh", "-c", "setsid sleep 5432 >/dev/null 2>&1 &"}, 5s);
+  run({"sh", "-c", "setsid " + own_sleep() + " >/dev/null 2>&1 &"}, 5s);
 }
 
 TEST_CASE("leftovers: a test case that leaves something fails, and with it the test program") {
@@ -156,7 +167,7 @@ TEST_CASE("leftovers: a test case that leaves something fails, and with it the t
       run({"/proc/" + std::to_string(::getpid()) + "/exe", "--no-skip", "--test-case=leftovers: a test that leaves a process"}, 30s);
   CHECK(finished.status == ExitStatus::exited(1));
   CHECK(finished.out.find("a process is left: ") != std::string::npos);
-  CHECK(finished.out.find("sleep 5432") != std::string::npos);
+  CHECK(finished.out.find("): sleep 1000.") != std::string::npos);
   CHECK(finished.out.find("1 failed") != std::string::npos);
 }
 

@@ -1,10 +1,13 @@
 #include "tests/support/temp_dir.h"
 
+#include <fcntl.h>
+#include <unistd.h>
+
 #include <cerrno>
 #include <cstdlib>
 #include <fstream>
-#include <iterator>
 #include <system_error>
+#include <vector>
 
 namespace meshbus::test {
 
@@ -32,8 +35,14 @@ std::string TempDir::write(std::string_view name, std::string_view text, bool ex
 }
 
 std::string read_file(const fs::path& path) {
-  std::ifstream in(path, std::ios::binary);
-  return {std::istreambuf_iterator<char>(in), std::istreambuf_iterator<char>()};
+  // Not a stream: files in /proc fail in the middle of reading when their process ends, and streams throw then.
+  std::string text;
+  const int fd = ::open(path.c_str(), O_RDONLY | O_CLOEXEC);
+  std::vector<char> buffer(1 << 16);
+  for (ssize_t got; fd >= 0 && (got = ::read(fd, buffer.data(), buffer.size())) > 0;)
+    text.append(buffer.data(), static_cast<std::size_t>(got));
+  if (fd >= 0) ::close(fd);
+  return text;
 }
 
 }  // namespace meshbus::test

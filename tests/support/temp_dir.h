@@ -23,7 +23,7 @@ class TempDir {
   std::filesystem::path path_;
 };
 
-/// The whole file, or empty when there is none.
+/// The whole file, or what could be read of it; empty when there is none.
 std::string read_file(const std::filesystem::path& path);
 
 }  // namespace meshbus::test
