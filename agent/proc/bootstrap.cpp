@@ -1,0 +1,185 @@
+#include "agent/proc/bootstrap.h"
+
+#include <fcntl.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <array>
+#include <cerrno>
+#include <charconv>
+#include <cstring>
+#include <memory>
+
+#include "wire/control_generated.h"
+
+namespace meshbus::mesh_proc {
+namespace {
+
+constexpr std::chrono::milliseconds kDefaultAway{10'000};
+constexpr std::chrono::milliseconds kDefaultHeartbeat{5'000};
+/// Nobody can change what we are about to verify, or take it away under our hands.
+constexpr int kNeededSeals = F_SEAL_WRITE | F_SEAL_SHRINK | F_SEAL_GROW;
+
+struct Place {
+  int descriptor;
+  int pid;
+  std::uint64_t inode;
+};
+
+template <typename Number>
+bool take_number(std::string_view& text, Number& number, bool is_last) {
+  const auto [stop, error] = std::from_chars(text.data(), text.data() + text.size(), number);
+  if (error != std::errc()) return false;
+  text.remove_prefix(static_cast<std::size_t>(stop - text.data()));
+  if (is_last) return text.empty();
+  if (!text.starts_with(':')) return false;
+  text.remove_prefix(1);
+  return true;
+}
+
+Result<Place> parse_place(std::string_view variable) {
+  Place place{};
+  std::string_view rest = variable;
+  if (take_number(rest, place.descriptor, false) && take_number(rest, place.pid, false) && take_number(rest, place.inode, true) &&
+      place.descriptor >= 0 && place.pid > 0) {
+    return place;
+  }
+  return fail(ErrorCode::configuration_error, "expected DESCRIPTOR:PID:INODE");
+}
+
+bool has_inode(int fd, std::uint64_t inode) {
+  struct stat status{};
+  return ::fstat(fd, &status) == 0 && status.st_ino == inode;
+}
+
+Result<void> check_sealed(int fd) {
+  const int seals = ::fcntl(fd, F_GET_SEALS);
+  if (seals >= 0 && (seals & kNeededSeals) == kNeededSeals) return {};
+  return fail(ErrorCode::configuration_error, "the descriptor is not sealed memory");
+}
+
+Result<Region> to_region(const wire::Region& region) {
+  std::vector<std::string> labels;
+  for (const auto* label : *region.labels()) labels.push_back(label->str());
+  return Region::make(std::move(labels), region.offset(), {region.sizes()->begin(), region.sizes()->end()},
+                      {region.strides()->begin(), region.strides()->end()});
+}
+
+Result<ProcMeshRef> to_mesh(const wire::Bootstrap& wire) {
+  auto name = Name::parse(wire.mesh()->string_view());
+  if (!name) return fail(name.error().within("mesh"));
+  std::vector<HostAddr> hosts;
+  for (const auto* text : *wire.hosts()) {
+    auto host = HostAddr::parse(text->string_view());
+    if (!host) return fail(host.error().within("hosts"));
+    hosts.push_back(std::move(*host));
+  }
+  auto region = to_region(*wire.region());
+  if (!region) return fail(std::move(region).error());
+  const auto ranks = region->num_ranks();
+  return ProcMeshRef::make(std::move(*name), std::move(hosts), ranks, std::move(*region));
+}
+
+std::chrono::milliseconds or_default(std::uint32_t ms, std::chrono::milliseconds standard) {
+  return ms == 0 ? standard : std::chrono::milliseconds(ms);
+}
+
+}  // namespace
+
+Result<UniqueFd> open_bootstrap(std::string_view variable) {
+  const auto place = parse_place(variable);
+  if (!place) return fail(place.error());
+  // Ours, unless a wrapper has closed it; then another file may stand at its number, which we must leave alone.
+  if (has_inode(place->descriptor, place->inode)) {
+    if (auto sealed = check_sealed(place->descriptor); !sealed) return fail(sealed.error());
+    return UniqueFd(place->descriptor);
+  }
+  const std::string path = "/proc/" + std::to_string(place->pid) + "/fd/" + std::to_string(place->descriptor);
+  UniqueFd other(::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK));
+  if (!other) {
+    return fail(ErrorCode::io_error, "descriptor " + std::to_string(place->descriptor) + " is not open in this process, and " + path +
+                                         " cannot be opened: " + std::strerror(errno));
+  }
+  if (!has_inode(other.get(), place->inode)) {
+    return fail(ErrorCode::configuration_error,
+                "neither descriptor " + std::to_string(place->descriptor) + " nor " + path + " is inode " + std::to_string(place->inode));
+  }
+  if (auto sealed = check_sealed(other.get()); !sealed) return fail(sealed.error());
+  return other;
+}
+
+Result<std::string> read_bootstrap(int fd) {
+  struct stat status{};
+  if (::fstat(fd, &status) != 0) return fail(ErrorCode::io_error, std::string("fstat: ") + std::strerror(errno));
+  if (status.st_size > static_cast<off_t>(kBootstrapLimit)) {
+    return fail(ErrorCode::too_large, std::to_string(status.st_size) + " bytes; the limit is " + std::to_string(kBootstrapLimit));
+  }
+  std::string bytes(static_cast<std::size_t>(status.st_size), '\0');
+  std::size_t done = 0;
+  // pread: who else has the descriptor (a wrapper) keeps its position.
+  while (done < bytes.size()) {
+    const auto count = ::pread(fd, bytes.data() + done, bytes.size() - done, static_cast<off_t>(done));
+    if (count < 0 && errno == EINTR) continue;
+    if (count <= 0) return fail(ErrorCode::io_error, std::string("read: ") + (count < 0 ? std::strerror(errno) : "unexpected end"));
+    done += static_cast<std::size_t>(count);
+  }
+  return bytes;
+}
+
+Result<Bootstrap> decode_bootstrap(Bytes bytes) {
+  // FlatBuffers needs alignment; the verifier does not look for it.
+  const auto aligned = std::make_unique<std::uint64_t[]>(bytes.size() / sizeof(std::uint64_t) + 1);
+  std::memcpy(aligned.get(), bytes.data(), bytes.size());
+  flatbuffers::Verifier verifier(reinterpret_cast<const std::uint8_t*>(aligned.get()), bytes.size(), /*max_depth=*/16);
+  if (bytes.size() < 8 || !verifier.VerifyBuffer<wire::Bootstrap>(nullptr)) {
+    return fail(ErrorCode::malformed_message, "not a bootstrap (" + std::to_string(bytes.size()) + " bytes)");
+  }
+  const auto& wire = *flatbuffers::GetRoot<wire::Bootstrap>(aligned.get());
+  if (wire.procs()->size() == 0) return fail(ErrorCode::malformed_message, "no proc in it");
+  const auto& self = *wire.procs()->Get(0);
+  auto proc = ProcId::parse(self.proc()->string_view());
+  if (!proc) return fail(std::move(proc).error());
+  auto host = HostAddr::parse(wire.host()->string_view());
+  if (!host) return fail(std::move(host).error());
+  auto mesh = to_mesh(wire);
+  if (!mesh) return fail(std::move(mesh).error());
+  const auto expected = mesh->proc_of(wire.rank());
+  if (!expected) return fail(expected.error());
+  if (*expected != *proc || *host != proc->host()) {
+    return fail(ErrorCode::identity_mismatch, "this proc is " + proc->to_string() + " on " + host->to_string() + ", but rank " +
+                                                  std::to_string(wire.rank()) + " of its mesh is " + expected->to_string());
+  }
+  Bootstrap bootstrap{std::move(*proc),
+                      self.incarnation(),
+                      {self.token()->begin(), self.token()->end()},
+                      wire.broker()->str(),
+                      std::move(*host),
+                      std::move(*mesh),
+                      wire.rank(),
+                      {},
+                      or_default(wire.away_ms(), kDefaultAway),
+                      or_default(wire.heartbeat_ms(), kDefaultHeartbeat)};
+  if (wire.config() != nullptr) {
+    for (const auto* entry : *wire.config()) bootstrap.config.emplace_back(entry->key()->str(), entry->value()->str());
+  }
+  return bootstrap;
+}
+
+Result<Bootstrap> load_bootstrap(std::string_view variable) {
+  const auto explained = [variable](const Error& error) {
+    return fail(
+        ErrorCode(error.code()),
+        "cannot read the bootstrap of this mesh proc, " + std::string(kBootstrapVariable) + "=" + std::string(variable) + ": " +
+            error.detail() +
+            "; start the program with `meshbus run --mesh`, without a wrapper that hides /proc, and with the same version of meshbus");
+  };
+  const auto fd = open_bootstrap(variable);
+  if (!fd) return explained(fd.error());
+  const auto bytes = read_bootstrap(fd->get());
+  if (!bytes) return explained(bytes.error());
+  auto bootstrap = decode_bootstrap(*bytes);
+  if (!bootstrap) return explained(bootstrap.error());
+  return bootstrap;
+}
+
+}  // namespace meshbus::mesh_proc

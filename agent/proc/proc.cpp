@@ -1,0 +1,147 @@
+#include "meshbus/proc.h"
+
+#include <sysexits.h>
+#include <unistd.h>
+
+#include <cstdio>
+#include <cstdlib>
+#include <exception>
+#include <utility>
+
+#include "agent/proc/bootstrap.h"
+#include "agent/proc/runtime.h"
+
+namespace meshbus {
+namespace {
+
+using mesh_proc::Runtime;
+
+/// The one of this process, for exit(). Never destroyed.
+Runtime* the_runtime = nullptr;
+
+std::string call_context(const ProcId& to, std::uint32_t port) {
+  return "call to " + to.to_string() + ", port " + std::to_string(port);
+}
+
+Result<std::string> with_context(Result<std::string> answer, const std::string& context) {
+  if (!answer) return fail(answer.error().within(context));
+  return answer;
+}
+
+}  // namespace
+
+ProcProgram& ProcProgram::on(std::uint32_t port, Handler handler) {
+  if (port == 0) mistake_ = "ProcProgram::on: port 0 is the library's own; use 1 or above";
+  if (!handlers_.emplace(port, std::move(handler)).second) mistake_ = "ProcProgram::on: port " + std::to_string(port) + " has two handlers";
+  return *this;
+}
+
+ProcProgram& ProcProgram::main(std::function<int(Proc&)> body) {
+  main_ = std::move(body);
+  return *this;
+}
+
+ProcProgram& ProcProgram::on_stop(std::function<void(Proc&, const std::string&)> handler) {
+  on_stop_ = std::move(handler);
+  return *this;
+}
+
+ProcProgram& ProcProgram::on_undelivered(std::function<void(Proc&, const Undelivered&)> handler) {
+  on_undelivered_ = std::move(handler);
+  return *this;
+}
+
+bool is_mesh_proc() noexcept {
+  return std::getenv(mesh_proc::kBootstrapVariable) != nullptr;
+}
+
+Result<void> bootstrap(const ProcProgram& program) {
+  if (!program.mistake_.empty()) return fail(ErrorCode::configuration_error, program.mistake_);
+  if (the_runtime != nullptr) return fail(ErrorCode::refused, "bootstrap() was called twice in one process");
+  const char* value = std::getenv(mesh_proc::kBootstrapVariable);
+  if (value == nullptr) {
+    return fail(ErrorCode::not_exist,
+                "not a mesh proc: " + std::string(mesh_proc::kBootstrapVariable) +
+                    " is not set; start this program with `meshbus run --mesh -- PROGRAM`, or spawn it from a launcher");
+  }
+  const std::string variable = value;
+  // Whatever comes of it, descendants must not take it for theirs.
+  ::unsetenv(mesh_proc::kBootstrapVariable);
+  auto bootstrap = mesh_proc::load_bootstrap(variable);
+  if (!bootstrap) return fail(std::move(bootstrap).error());
+  try {
+    the_runtime = new Runtime(std::move(*bootstrap), program);
+  } catch (const std::exception& error) {
+    return fail(ErrorCode::io_error, std::string("cannot start as a mesh proc: ") + error.what());
+  }
+  std::atexit([] { the_runtime->shutdown(); });
+  the_runtime->run();
+}
+
+void bootstrap_or_die(const ProcProgram& program) {
+  const auto failed = bootstrap(program);
+  std::fprintf(stderr, "%s: %s\n", ::program_invocation_short_name, failed.error().detail().c_str());
+  std::exit(EX_CONFIG);
+}
+
+std::uint64_t Proc::rank() const noexcept {
+  return runtime_.rank();
+}
+std::uint64_t Proc::world_size() const noexcept {
+  return mesh().num_ranks();
+}
+Point Proc::point() const {
+  return mesh().region().extent().point_of(rank()).value_or(Point());
+}
+const ProcId& Proc::id() const noexcept {
+  return runtime_.bootstrap().proc;
+}
+const ProcMeshRef& Proc::mesh() const noexcept {
+  return runtime_.bootstrap().mesh;
+}
+std::optional<std::uint64_t> Proc::rank_of(const Incoming& incoming) const {
+  return runtime_.rank_of(incoming.source_proc);
+}
+
+Result<std::string> Proc::call(std::uint64_t rank, std::uint32_t port, std::string_view body, std::chrono::milliseconds deadline) {
+  const auto to = mesh().proc_at(rank);
+  if (!to) return fail(to.error());
+  return call(*to, port, body, deadline);
+}
+
+Result<std::string> Proc::call(const ProcId& to, std::uint32_t port, std::string_view body, std::chrono::milliseconds deadline) {
+  if (auto allowed = runtime_.check_caller(to); !allowed) return fail(allowed.error().within(call_context(to, port)));
+  return with_context(call_async(to, port, body, deadline).get(), call_context(to, port));
+}
+
+std::future<Result<std::string>> Proc::call_async(std::uint64_t rank, std::uint32_t port, std::string_view body,
+                                                  std::chrono::milliseconds deadline) {
+  if (const auto to = mesh().proc_at(rank)) return call_async(*to, port, body, deadline);
+  std::promise<Result<std::string>> promise;
+  promise.set_value(fail(mesh().proc_at(rank).error()));
+  return promise.get_future();
+}
+
+std::future<Result<std::string>> Proc::call_async(const ProcId& to, std::uint32_t port, std::string_view body,
+                                                  std::chrono::milliseconds deadline) {
+  return runtime_.call(to, port, body, deadline);
+}
+
+Result<void> Proc::send(std::uint64_t rank, std::uint32_t port, std::string_view body, std::chrono::milliseconds patience) {
+  const auto to = mesh().proc_at(rank);
+  if (!to) return fail(to.error());
+  return send(*to, port, body, patience);
+}
+
+Result<void> Proc::send(const ProcId& to, std::uint32_t port, std::string_view body, std::chrono::milliseconds patience) {
+  return runtime_.send(to, port, body, patience);
+}
+
+bool Proc::stop_requested() const noexcept {
+  return runtime_.stop_requested();
+}
+bool Proc::wait_for_stop(std::chrono::milliseconds at_most) const {
+  return runtime_.wait_for_stop(at_most);
+}
+
+}  // namespace meshbus

@@ -1,0 +1,462 @@
+#include "agent/proc/runtime.h"
+
+#include <pthread.h>
+#include <sys/epoll.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <csignal>
+#include <cstdlib>
+#include <cstring>
+#include <utility>
+
+#include "common/quantity.h"
+
+namespace meshbus::mesh_proc {
+namespace {
+
+/// What a program may have waiting to leave before send() waits. The bus's own limit is larger, so that it never refuses what we let in.
+constexpr std::size_t kSendBytes = 16 * 1024 * 1024;
+constexpr Outbox::Limits kOutboxLimits{.bytes = 4 * kSendBytes, .count = 1'000'000};
+/// Messages that wait for the handlers.
+constexpr WorkQueue::Limits kWorkLimits{.bytes = 64 * 1024 * 1024, .count = 262'144};
+constexpr std::size_t kCallLimit = kBodyLimit - sizeof(wire::CallHeader);
+/// For the end of a process that was not asked to stop: how long its last handlers and messages may take.
+constexpr std::chrono::seconds kEndLimit{10};
+/// How long messages may take to leave while the broker does not take them.
+constexpr std::chrono::seconds kFlushLimit{2};
+constexpr int kExitAway = 75;     // EX_TEMPFAIL
+constexpr int kExitRefused = 77;  // EX_NOPERM
+
+thread_local bool is_reactor_thread = false;
+
+/// How long a proc that gets SIGTERM or SIGINT may take: the launcher's setting, if it sent one.
+std::chrono::milliseconds grace_of(const Bootstrap& bootstrap) {
+  for (const auto& [key, value] : bootstrap.config) {
+    if (key != "terminate.grace") continue;
+    if (const auto ms = parse_quantity(value, duration_units, "s")) return std::chrono::milliseconds(*ms);
+  }
+  return std::chrono::seconds(10);
+}
+
+Session::Options session_options(const Bootstrap& bootstrap, pid_t pid) {
+  Session::Options options;
+  options.endpoint = bootstrap.broker;
+  options.hello.version = 1;
+  options.hello.peer = bootstrap.proc.to_string();
+  options.hello.kind = wire::PeerKind::proc;
+  options.hello.incarnation = bootstrap.incarnation;
+  options.hello.token = bootstrap.token;
+  options.hello.pid = static_cast<std::uint32_t>(pid);
+  options.limits = kOutboxLimits;
+  return options;
+}
+
+/// Fills a future exactly once: with the answer, or, when the bus is gone before there is one, with what that means.
+class Answer {
+ public:
+  ~Answer() {
+    if (!filled_) promise_.set_value(fail(ErrorCode::fate_unknown, "this proc is ending"));
+  }
+  std::future<Result<std::string>> get_future() { return promise_.get_future(); }
+  void fill(Result<std::string> answer) {
+    filled_ = true;
+    promise_.set_value(std::move(answer));
+  }
+
+ private:
+  std::promise<Result<std::string>> promise_;
+  bool filled_ = false;
+};
+
+std::future<Result<std::string>> failed(const Error& error) {
+  std::promise<Result<std::string>> promise;
+  promise.set_value(fail(error));
+  return promise.get_future();
+}
+
+}  // namespace
+
+Runtime::Runtime(Bootstrap bootstrap, ProcProgram program)
+    : bootstrap_(std::move(bootstrap)),
+      program_(std::move(program)),
+      pid_(::getpid()),
+      rank_(bootstrap_.mesh.ordinal_of(bootstrap_.rank).value_or(bootstrap_.rank)),
+      agent_(host_service(bootstrap_.host)),
+      signal_grace_(grace_of(bootstrap_)),
+      has_worker_(!program_.handlers_.empty() || program_.on_stop_ || program_.on_undelivered_ || !program_.main_),
+      proc_(*this),
+      away_(bootstrap_.away, reactor_.now()),
+      work_(kWorkLimits),
+      stop_is_watched_(program_.on_stop_ || !program_.main_) {}
+
+void Runtime::run() {
+  if (has_worker_) work_.start();
+  // The hidden thread must not be the one that a signal of the program is delivered to.
+  sigset_t all, before;
+  ::sigfillset(&all);
+  ::pthread_sigmask(SIG_SETMASK, &all, &before);
+  thread_ = std::thread([this] { run_reactor(); });
+  ::pthread_sigmask(SIG_SETMASK, &before, nullptr);
+
+  std::unique_lock lock(mutex_);
+  changed_.wait(lock, [this] { return ready_ || stop_; });
+  if (!program_.main_) {
+    changed_.wait(lock, [this] { return drained_; });
+    exit_code_ = stop_->code;
+  } else if (!stop_) {
+    lock.unlock();
+    const int code = program_.main_(proc_);
+    lock.lock();
+    exit_code_ = stop_ ? stop_->code : code;
+  } else {
+    exit_code_ = stop_->code;
+  }
+  lock.unlock();
+  std::exit(exit_code_);
+}
+
+void Runtime::shutdown() {
+  // A child of fork() that exits has no part in this; its parent goes on.
+  if (::getpid() != pid_ || is_reactor_thread || !thread_.joinable()) return;
+  reactor_.post([this] {
+    ending_ = true;
+    limit_life(reactor_.now() + kEndLimit);
+  });
+  if (has_worker_) work_.finish();
+  reactor_.post([this] { leave(reactor_.now() + kFlushLimit, [this] { reactor_.stop(); }); });
+  thread_.join();
+}
+
+void Runtime::run_reactor() {
+  is_reactor_thread = true;
+  ::pthread_setname_np(::pthread_self(), "meshbus");
+  bus_ = std::make_unique<Bus>(reactor_, context_, session_options(bootstrap_, pid_), make_handlers(), make_events());
+  reactor_.add_turn_end([this] { report_room(); });
+  reactor_.watch(signals_.fd(), EPOLLIN, [this](std::uint32_t) {
+    if (const auto number = signals_.take()) begin_stop(128 + *number, signal_grace_, std::string("signal ") + ::strsignal(*number));
+  });
+  arm_tick(Reactor::Duration::zero());
+  reactor_.run();
+  bus_.reset();
+  context_.close();  // waits for what still leaves, as long as the socket lingers
+}
+
+Dispatcher Runtime::make_handlers() {
+  Dispatcher handlers;
+  handlers
+      .on<wire::StopAndExit>(Role::host,
+                             [this](const Request& request, const wire::StopAndExit& message) { on_stop_and_exit(request, message); })
+      .on<wire::Exit>(Role::host, [this](const Request& request, const wire::Exit& message) {
+        if (is_from_agent(request)) ::_exit(message.code());
+      });
+  return handlers;
+}
+
+Bus::Events Runtime::make_events() {
+  Bus::Events events;
+  events.on_up = [this](const wire::Welcome&) { say_ready(); };
+  events.on_down = [this](const std::string& reason) {
+    log::info("lost the broker: " + reason);
+    away_.on_silence(reactor_.now());
+    arm_tick(Reactor::Duration::zero());
+  };
+  events.on_refused = [this](const Error& error) { on_refused(error); };
+  events.on_data = [this](const wire::Envelope& envelope, const wire::CallHeader& header, Bytes body) { on_data(envelope, header, body); };
+  events.on_undeliverable = [this](const wire::Envelope& envelope, const Error& error) { on_undelivered(envelope, error); };
+  return events;
+}
+
+// --- The agent: ready, heartbeats, away. ---
+
+void Runtime::say_ready() {
+  wire::ProcReadyT ready;
+  ready.proc = bootstrap_.proc.to_string();
+  ready.incarnation = bootstrap_.incarnation;
+  ready.pid = static_cast<std::uint32_t>(pid_);
+  away_.on_silence(reactor_.now());
+  bus_->request(Destination::to(agent_), std::move(ready), bootstrap_.away, [this](const Result<ControlMessage>& answer) {
+    if (!answer) return log::info("the host agent does not answer ProcReady: " + answer.error().to_string());
+    away_.on_answer();
+    const std::lock_guard lock(mutex_);
+    ready_ = true;
+    changed_.notify_all();
+  });
+}
+
+void Runtime::ask_agent() {
+  if (!bus_->is_up()) return;  // say_ready() will ask
+  bool is_ready = false;
+  {
+    const std::lock_guard lock(mutex_);
+    is_ready = ready_;
+  }
+  if (!is_ready) return say_ready();
+  wire::ProcHeartbeatT heartbeat;
+  heartbeat.proc = bootstrap_.proc.to_string();
+  bus_->request(Destination::to(agent_), std::move(heartbeat), bootstrap_.away, [this](const Result<ControlMessage>& answer) {
+    if (answer) away_.on_answer();
+  });
+}
+
+void Runtime::arm_tick(Reactor::Duration delay) {
+  reactor_.cancel(tick_timer_);
+  tick_due_ = reactor_.now() + delay;
+  tick_timer_ = reactor_.at(tick_due_, [this] { on_tick(); });
+}
+
+void Runtime::on_tick() {
+  const auto now = reactor_.now();
+  if (away_.is_over(now, tick_due_)) {
+    const auto seconds = std::chrono::duration<double>(bootstrap_.away).count();
+    std::string limit = std::to_string(seconds);
+    limit.erase(limit.find_last_not_of('0') + 1);
+    if (limit.ends_with('.')) limit.pop_back();
+    end_now(kExitAway, std::string(bus_->is_up() ? "the host agent" : "the broker") + " stayed away for " + limit + " s; ending");
+  }
+  // While nobody answers, ask more often: who is back must be noticed before the end.
+  const Reactor::Duration probe = std::max<Reactor::Duration>(bootstrap_.away / 10, std::chrono::milliseconds(5));
+  if (away_.is_away() || now >= next_heartbeat_) {
+    next_heartbeat_ = now + bootstrap_.heartbeat;
+    away_.on_silence(now);
+    ask_agent();
+    arm_tick(std::min(
+        {probe, Reactor::Duration(bootstrap_.heartbeat), std::max<Reactor::Duration>(away_.end() - now, std::chrono::milliseconds(1))}));
+  } else {
+    arm_tick(next_heartbeat_ - now);
+  }
+}
+
+void Runtime::on_refused(const Error& error) {
+  end_now(kExitRefused, error.detail() + " (" + std::string(to_string(error.code())) + "); ending");
+}
+
+// --- Calls and messages. ---
+
+void Runtime::on_data(const wire::Envelope& envelope, const wire::CallHeader& header, Bytes body) {
+  const bool is_call = envelope.kind() == wire::Kind::call;
+  const auto found = program_.handlers_.find(envelope.port());
+  if (found == program_.handlers_.end()) {
+    const Error error(ErrorCode::no_such_port, bootstrap_.proc.to_string() + " has no handler for port " + std::to_string(envelope.port()));
+    if (is_call) return bus_->fail_call(envelope, header, error);
+    return lost_log_.warn("a message is dropped: " + error.detail());
+  }
+  Incoming incoming;
+  incoming.port = envelope.port();
+  incoming.is_call = is_call;
+  incoming.source_proc = envelope.source_proc();
+  incoming.source_host = envelope.source_host();
+  if (is_call && header.deadline_ms() > 0) incoming.deadline = reactor_.now() + std::chrono::milliseconds(header.deadline_ms());
+  const bool taken = work_.push(sizeof incoming + body.size(),
+                                [this, &handler = found->second, envelope, header, incoming, copy = std::string(body)]() mutable {
+                                  incoming.body = copy;
+                                  handle(handler, envelope, header, incoming);
+                                });
+  if (taken) return;
+  const Error error(ErrorCode::queue_full, bootstrap_.proc.to_string() + " is behind: its queue for handlers is full");
+  if (is_call) return bus_->fail_call(envelope, header, error);
+  lost_log_.warn("a message for port " + std::to_string(envelope.port()) + " is dropped: " + error.detail());
+}
+
+void Runtime::handle(const ProcProgram::Handler& handler, const wire::Envelope& envelope, const wire::CallHeader& header,
+                     const Incoming& incoming) {
+  if (incoming.deadline && *incoming.deadline < std::chrono::steady_clock::now()) return;  // nobody waits any more
+  Result<std::string> answer = fail(ErrorCode::call_error, "");
+  try {
+    answer = handler(proc_, incoming);
+  } catch (const std::exception& error) {
+    answer = fail(ErrorCode::call_error, error.what());
+  } catch (...) {
+    answer = fail(ErrorCode::call_error, "an exception that is no std::exception");
+  }
+  if (!incoming.is_call) {
+    if (!answer) log::warn("handler of port " + std::to_string(incoming.port) + ": " + answer.error().to_string());
+    return;
+  }
+  if (!answer && answer.error().code() != ErrorCode::call_error) answer = fail(ErrorCode::call_error, answer.error().to_string());
+  reactor_.post([this, envelope, header, answer = std::move(answer)] {
+    if (answer) {
+      bus_->answer_call(envelope, header, *answer);
+    } else {
+      bus_->fail_call(envelope, header, answer.error());
+    }
+  });
+}
+
+void Runtime::on_undelivered(const wire::Envelope& envelope, const Error& error) {
+  if (envelope.kind() != wire::Kind::message) {
+    // An answer that its caller is not there for any more.
+    return log::debug("an answer came back: " + error.to_string());
+  }
+  if (!program_.on_undelivered_)
+    return lost_log_.warn("a message for port " + std::to_string(envelope.port()) + " came back: " + error.to_string());
+  work_.push_last([this, envelope, error] {
+    try {
+      program_.on_undelivered_(proc_, Undelivered{rank_of(envelope.destination_proc()), envelope.port(), error});
+    } catch (const std::exception& thrown) {
+      log::warn(std::string("on_undelivered: ") + thrown.what());
+    }
+  });
+}
+
+std::optional<std::uint64_t> Runtime::rank_of(std::uint64_t proc_key) {
+  std::call_once(ranks_once_, [this] {
+    for (std::uint64_t rank = 0; rank < bootstrap_.mesh.num_ranks(); ++rank)
+      rank_of_key_.emplace(bootstrap_.mesh.proc_at(rank)->key(), rank);
+  });
+  const auto found = rank_of_key_.find(proc_key);
+  if (found == rank_of_key_.end()) return std::nullopt;
+  return found->second;
+}
+
+Result<void> Runtime::check_caller(const ProcId& to) const {
+  if (::getpid() != pid_)
+    return fail(ErrorCode::refused, "this process is a child of fork(): it is not " + bootstrap_.proc.to_string() + "; use exec");
+  if (is_reactor_thread) return fail(ErrorCode::would_block, "the library's own thread cannot wait");
+  if (work_.is_here() && to == bootstrap_.proc)
+    return fail(ErrorCode::would_block, "a handler that calls its own proc would wait for itself");
+  return {};
+}
+
+std::future<Result<std::string>> Runtime::call(const ProcId& to, std::uint32_t port, std::string_view body,
+                                               std::chrono::milliseconds deadline) {
+  if (::getpid() != pid_) return failed(check_caller(to).error());
+  if (body.size() > kCallLimit) {
+    return failed(
+        Error(ErrorCode::too_large, "a call of " + std::to_string(body.size()) + " bytes; the limit is " + std::to_string(kCallLimit)));
+  }
+  auto answer = std::make_shared<Answer>();
+  auto future = answer->get_future();
+  const auto limit = std::clamp<std::chrono::milliseconds>(deadline, std::chrono::milliseconds(0), std::chrono::milliseconds(UINT32_MAX));
+  reactor_.post([this, to = Destination::to(to), port, body = std::string(body), limit, answer = std::move(answer)] {
+    bus_->call(to, port, body, limit, [answer](Result<std::string> result) { answer->fill(std::move(result)); });
+  });
+  return future;
+}
+
+Result<void> Runtime::send(const ProcId& to, std::uint32_t port, std::string_view body, std::chrono::milliseconds patience) {
+  if (::getpid() != pid_) return fail(check_caller(to).error());
+  if (body.size() > kBodyLimit) {
+    return fail(ErrorCode::too_large, "a message of " + std::to_string(body.size()) + " bytes; the limit is " + std::to_string(kBodyLimit));
+  }
+  const auto size = body.size() + sizeof(wire::Envelope);
+  {
+    std::unique_lock lock(mutex_);
+    const auto has_room = [&] { return waiting_bytes_ + queued_bytes_ + size <= kSendBytes; };
+    if (!has_room() && (is_reactor_thread || !changed_.wait_for(lock, patience, has_room))) {
+      return fail(ErrorCode::queue_full,
+                  std::to_string(waiting_bytes_ + queued_bytes_) + " bytes wait to leave; the limit is " + std::to_string(kSendBytes));
+    }
+    waiting_bytes_ += size;
+  }
+  reactor_.post([this, to = Destination::to(to), port, body = std::string(body), size] {
+    if (const auto sent = bus_->send(to, port, body); !sent)
+      lost_log_.warn("a message for port " + std::to_string(port) + " is dropped: " + sent.error().to_string());
+    const std::lock_guard lock(mutex_);
+    waiting_bytes_ -= size;
+    queued_bytes_ += size;
+  });
+  return {};
+}
+
+void Runtime::report_room() {
+  const auto queued = bus_->queued_bytes();
+  const std::lock_guard lock(mutex_);
+  if (queued < queued_bytes_) changed_.notify_all();
+  queued_bytes_ = queued;
+}
+
+// --- The end. ---
+
+bool Runtime::is_from_agent(const Request& request) {
+  if (request.envelope.source_proc() == agent_.key()) return true;
+  bus_->refuse(request, Error(ErrorCode::unauthorised, "only " + agent_.to_string() + " may end " + bootstrap_.proc.to_string()));
+  return false;
+}
+
+void Runtime::on_stop_and_exit(const Request& request, const wire::StopAndExit& message) {
+  if (!is_from_agent(request)) return;
+  bus_->answer(request, wire::AckT());
+  begin_stop(message.code(), std::chrono::milliseconds(message.grace_ms()), text_of(message.reason()));
+}
+
+void Runtime::limit_life(Reactor::Time end) {
+  if (end >= grace_end_) return;
+  grace_end_ = end;
+  reactor_.cancel(grace_timer_);
+  grace_timer_ = reactor_.at(end, [this] { on_grace_over(); });
+}
+
+void Runtime::begin_stop(int code, std::chrono::milliseconds grace, const std::string& reason) {
+  const auto end = reactor_.now() + grace;
+  limit_life(end);
+  if (ending_ || stopping_) return;  // the first request decides; a later one can only make it sooner
+  {
+    const std::lock_guard lock(mutex_);
+    stop_ = Stop{code, reason};
+    exit_code_ = code;
+    stopping_ = true;
+    changed_.notify_all();
+  }
+  if (program_.on_stop_) {
+    work_.push_first([this, reason] {
+      try {
+        program_.on_stop_(proc_, reason);
+      } catch (const std::exception& error) {
+        log::warn(std::string("on_stop: ") + error.what());
+      }
+    });
+  }
+  if (!program_.main_) {
+    work_.push_last([this] {
+      const std::lock_guard lock(mutex_);
+      drained_ = true;
+      changed_.notify_all();
+    });
+  } else if (!stop_is_watched_) {
+    // main() will not notice; see ProcProgram::on_stop. What it has sent leaves first.
+    reactor_.after(Reactor::Duration::zero(), [this, end] {
+      leave(std::min<Reactor::Time>(end, reactor_.now() + kFlushLimit), [this] {
+        bus_.reset();
+        context_.close();
+        ::_exit(exit_code_);
+      });
+    });
+  }
+}
+
+void Runtime::on_grace_over() {
+  std::string why = "its last handlers or messages took longer than 10 s";
+  {
+    const std::lock_guard lock(mutex_);
+    if (stop_) why = "it was asked to stop (" + stop_->reason + ") and was still busy at the end of the grace";
+  }
+  end_now(exit_code_, why + "; ending");
+}
+
+void Runtime::leave(Reactor::Time give_up, std::function<void()> then) {
+  if (bus_->queued_bytes() > 0 && reactor_.now() < give_up) {
+    reactor_.after(std::chrono::milliseconds(1), [this, give_up, then = std::move(then)] { leave(give_up, then); });
+    return;
+  }
+  bus_->close("the process ends", kFlushLimit);
+  then();
+}
+
+void Runtime::end_now(int code, const std::string& line) {
+  log::write_line(STDERR_FILENO, "meshbus: " + bootstrap_.proc.to_string() + ": " + line);
+  ::_exit(code);
+}
+
+bool Runtime::stop_requested() noexcept {
+  stop_is_watched_ = true;
+  return stopping_;
+}
+
+bool Runtime::wait_for_stop(std::chrono::milliseconds at_most) {
+  stop_is_watched_ = true;
+  std::unique_lock lock(mutex_);
+  return changed_.wait_for(lock, at_most, [this] { return stop_.has_value(); });
+}
+
+}  // namespace meshbus::mesh_proc

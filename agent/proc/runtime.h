@@ -1,0 +1,134 @@
+#pragma once
+
+#include <sys/types.h>
+
+#include <atomic>
+#include <chrono>
+#include <condition_variable>
+#include <functional>
+#include <memory>
+#include <mutex>
+#include <optional>
+#include <string>
+#include <thread>
+#include <unordered_map>
+
+#include <zmq.hpp>
+
+#include "agent/proc/away_watch.h"
+#include "agent/proc/bootstrap.h"
+#include "agent/proc/stop_signals.h"
+#include "agent/proc/work_queue.h"
+#include "common/bus.h"
+#include "common/log.h"
+#include "common/reactor.h"
+#include "meshbus/proc.h"
+
+namespace meshbus::mesh_proc {
+
+/// What is behind a Proc: the reactor's thread with the connection to the broker, the handlers' thread, and how the two and main() come to
+/// an end together. One per process; never destroyed, because other threads may use it until the process is gone.
+///
+/// Functions are called on the reactor's thread unless they say otherwise.
+class Runtime {
+ public:
+  /// Throws std::system_error and zmq::error_t when there are no descriptors or no memory left. Nothing runs before start().
+  Runtime(Bootstrap bootstrap, ProcProgram program);
+  Runtime(const Runtime&) = delete;
+  Runtime& operator=(const Runtime&) = delete;
+
+  /// On the thread that called bootstrap(): makes the threads, waits for Ready, runs main(), exits.
+  [[noreturn]] void run();
+  /// At exit(): lets handlers end and messages leave, and joins the threads.
+  void shutdown();
+
+  // For Proc, on any thread of the program.
+  Proc& proc() noexcept { return proc_; }
+  const Bootstrap& bootstrap() const noexcept { return bootstrap_; }
+  std::uint64_t rank() const noexcept { return rank_; }
+  std::optional<std::uint64_t> rank_of(std::uint64_t proc_key);
+  std::future<Result<std::string>> call(const ProcId& to, std::uint32_t port, std::string_view body, std::chrono::milliseconds deadline);
+  Result<void> send(const ProcId& to, std::uint32_t port, std::string_view body, std::chrono::milliseconds patience);
+  /// Whether the caller may wait for an answer: would_block on the reactor's thread and for a handler that waits for its own proc; refused
+  /// in a child of fork().
+  Result<void> check_caller(const ProcId& to) const;
+  bool stop_requested() noexcept;
+  bool wait_for_stop(std::chrono::milliseconds at_most);
+
+ private:
+  struct Stop {
+    int code;
+    std::string reason;
+  };
+
+  void run_reactor();
+  Dispatcher make_handlers();
+  Bus::Events make_events();
+
+  void say_ready();
+  void ask_agent();
+  void arm_tick(Reactor::Duration delay);
+  void on_tick();
+  void on_refused(const Error& error);
+
+  void on_data(const wire::Envelope& envelope, const wire::CallHeader& header, Bytes body);
+  void on_undelivered(const wire::Envelope& envelope, const Error& error);
+  /// On the handlers' thread.
+  void handle(const ProcProgram::Handler& handler, const wire::Envelope& envelope, const wire::CallHeader& header,
+              const Incoming& incoming);
+
+  void on_stop_and_exit(const Request& request, const wire::StopAndExit& message);
+  /// Whether our own host's agent sent that; otherwise refuses it.
+  bool is_from_agent(const Request& request);
+  /// The process ends at that time, unless it was to end sooner.
+  void limit_life(Reactor::Time end);
+  void begin_stop(int code, std::chrono::milliseconds grace, const std::string& reason);
+  void on_grace_over();
+  /// Sends what is queued, leaves the bus, then goes on with `then`.
+  void leave(Reactor::Time give_up, std::function<void()> then);
+  [[noreturn]] void end_now(int code, const std::string& line);
+  void report_room();
+
+  Bootstrap bootstrap_;
+  ProcProgram program_;
+  const pid_t pid_;
+  std::uint64_t rank_;
+  ProcId agent_;
+  std::chrono::milliseconds signal_grace_;
+  bool has_worker_;
+  Proc proc_;
+  std::atomic<int> exit_code_{1};
+
+  zmq::context_t context_;
+  Reactor reactor_;
+  StopSignals signals_;
+  std::unique_ptr<Bus> bus_;
+  AwayWatch away_;
+  Reactor::TimerId tick_timer_ = 0;
+  Reactor::Time tick_due_{};
+  Reactor::Time next_heartbeat_{};
+  Reactor::TimerId grace_timer_ = 0;
+  Reactor::Time grace_end_ = Reactor::Time::max();
+  /// shutdown() has begun: a stop changes nothing any more, but may have a shorter grace.
+  bool ending_ = false;
+  log::Limited lost_log_{1};
+
+  WorkQueue work_;
+  std::thread thread_;
+
+  /// Whether a main() would notice a stop: see ProcProgram::on_stop.
+  std::atomic<bool> stop_is_watched_;
+  std::atomic<bool> stopping_{false};
+  std::mutex mutex_;
+  std::condition_variable changed_;
+  bool ready_ = false;    // guarded by mutex_, like what follows
+  bool drained_ = false;  // the handlers that were queued when a stop came have run
+  std::optional<Stop> stop_;
+  std::size_t waiting_bytes_ = 0;  // of messages on their way to the bus
+  std::size_t queued_bytes_ = 0;   // in the bus, as of its last turn
+
+  std::once_flag ranks_once_;
+  std::unordered_map<std::uint64_t, std::uint64_t> rank_of_key_;
+};
+
+}  // namespace meshbus::mesh_proc

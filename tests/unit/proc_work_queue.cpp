@@ -1,0 +1,78 @@
+#include "agent/proc/work_queue.h"
+
+#include <doctest/doctest.h>
+
+#include <future>
+#include <string>
+#include <vector>
+
+using meshbus::mesh_proc::WorkQueue;
+
+TEST_CASE("proc_work_queue: runs work in order, one at a time, on its own thread") {
+  WorkQueue queue({1000, 1000});
+  std::vector<int> order;
+  for (int i = 0; i < 100; ++i) {
+    REQUIRE(queue.push(1, [&, i] {
+      CHECK(queue.is_here());
+      order.push_back(i);
+    }));
+  }
+  queue.start();
+  queue.finish();
+  CHECK_FALSE(queue.is_here());
+  REQUIRE(order.size() == 100);
+  for (int i = 0; i < 100; ++i) CHECK(order[static_cast<std::size_t>(i)] == i);
+}
+
+TEST_CASE("proc_work_queue: our own work goes before or behind what is queued") {
+  WorkQueue queue({1000, 2});
+  std::string order;
+  REQUIRE(queue.push(1, [&] { order += 'a'; }));
+  REQUIRE(queue.push(1, [&] { order += 'b'; }));
+  queue.push_last([&] { order += 'z'; });
+  queue.push_first([&] { order += '0'; });
+  queue.start();
+  queue.finish();
+  CHECK(order == "0abz");
+}
+
+TEST_CASE("proc_work_queue: bounded in bytes and in number, the work that runs included") {
+  WorkQueue queue({100, 3});
+  std::promise<void> started, go;
+  REQUIRE(queue.push(60, [&] {
+    started.set_value();
+    go.get_future().wait();
+  }));
+  queue.start();
+  started.get_future().wait();
+  CHECK_FALSE(queue.push(41, [] {}));
+  CHECK(queue.push(40, [] {}));
+  CHECK(queue.push(0, [] {}));
+  CHECK(queue.push(0, [] {}));
+  CHECK_FALSE(queue.push(0, [] {}));
+  go.set_value();
+  queue.finish();
+}
+
+TEST_CASE("proc_work_queue: one piece of work always fits") {
+  WorkQueue queue({10, 10});
+  bool ran = false;
+  CHECK(queue.push(1000, [&] { ran = true; }));
+  queue.start();
+  queue.finish();
+  CHECK(ran);
+}
+
+TEST_CASE("proc_work_queue: takes nothing after finish, which a task may call too") {
+  WorkQueue queue({100, 100});
+  std::string order;
+  queue.push_last([&] {
+    order += 'a';
+    queue.finish();
+    CHECK_FALSE(queue.push(1, [&] { order += 'x'; }));
+  });
+  queue.push_last([&] { order += 'b'; });
+  queue.start();
+  queue.finish();
+  CHECK(order == "ab");
+}
