@@ -52,12 +52,9 @@ std::vector<std::string_view> words_of(std::string_view list) {
 /// The number behind a text, bounds aside.
 std::optional<std::uint64_t> parse_unbounded(const KeyInfo& key, std::string_view text) {
   switch (key.kind) {
-    case ValueKind::duration:
-      return parse_quantity(text, duration_units, key.unit);
-    case ValueKind::bytes:
-      return parse_quantity(text, bytes_units, "B");
-    case ValueKind::count:
-      return parse_whole(text);
+    case ValueKind::duration: return parse_quantity(text, duration_units, key.unit);
+    case ValueKind::bytes: return parse_quantity(text, bytes_units, "B");
+    case ValueKind::count: return parse_whole(text);
     case ValueKind::boolean: {
       for (const std::string_view yes : {"true", "yes", "on", "1"}) {
         if (text == yes) return 1;
@@ -234,14 +231,10 @@ Result<std::uint64_t> parse_value(const KeyInfo& key, std::string_view text) {
 
 std::string value_to_text(const KeyInfo& key, std::uint64_t value) {
   switch (key.kind) {
-    case ValueKind::duration:
-      return duration_to_text(std::chrono::milliseconds(value));
-    case ValueKind::bytes:
-      return bytes_to_text(value);
-    case ValueKind::count:
-      return std::to_string(value);
-    case ValueKind::boolean:
-      return value != 0 ? "true" : "false";
+    case ValueKind::duration: return duration_to_text(std::chrono::milliseconds(value));
+    case ValueKind::bytes: return bytes_to_text(value);
+    case ValueKind::count: return std::to_string(value);
+    case ValueKind::boolean: return value != 0 ? "true" : "false";
     case ValueKind::word: {
       const auto words = words_of(key.unit);
       return std::string(value < words.size() ? words[value] : words.front());
@@ -253,14 +246,10 @@ std::string value_to_text(const KeyInfo& key, std::uint64_t value) {
 std::string expected_form(const KeyInfo& key) {
   const std::string bounds = " from " + std::string(key.least) + " to " + std::string(key.most);
   switch (key.kind) {
-    case ValueKind::duration:
-      return "a duration" + bounds + ", like " + std::string(duration_examples);
-    case ValueKind::bytes:
-      return "a number of bytes" + bounds + ", like " + std::string(bytes_examples);
-    case ValueKind::count:
-      return "a whole number" + bounds;
-    case ValueKind::boolean:
-      return "true or false";
+    case ValueKind::duration: return "a duration" + bounds + ", like " + std::string(duration_examples);
+    case ValueKind::bytes: return "a number of bytes" + bounds + ", like " + std::string(bytes_examples);
+    case ValueKind::count: return "a whole number" + bounds;
+    case ValueKind::boolean: return "true or false";
     case ValueKind::word: {
       std::string form = "one of";
       for (const std::string_view word : words_of(key.unit)) form += (form == "one of" ? " " : ", ") + std::string(word);

@@ -39,16 +39,11 @@ class NonBlockingSink : public spdlog::sinks::base_sink<std::mutex> {
 
 spdlog::level::level_enum to_spdlog(log::Level level) {
   switch (level) {
-    case log::Level::trace:
-      return spdlog::level::trace;
-    case log::Level::debug:
-      return spdlog::level::debug;
-    case log::Level::info:
-      return spdlog::level::info;
-    case log::Level::warn:
-      return spdlog::level::warn;
-    case log::Level::error:
-      return spdlog::level::err;
+    case log::Level::trace: return spdlog::level::trace;
+    case log::Level::debug: return spdlog::level::debug;
+    case log::Level::info: return spdlog::level::info;
+    case log::Level::warn: return spdlog::level::warn;
+    case log::Level::error: return spdlog::level::err;
   }
   return spdlog::level::err;
 }
