@@ -30,7 +30,8 @@ std::map<int, std::string> open_descriptors() {
   std::map<int, std::string> found;
   std::vector<fs::path> links;
   std::error_code ignored;
-  for (const auto& entry : fs::directory_iterator("/proc/self/fd", ignored)) links.push_back(entry.path());
+  for (auto at = fs::directory_iterator("/proc/self/fd", ignored); at != fs::directory_iterator(); at.increment(ignored))
+    links.push_back(*at);
   for (const auto& link : links) {
     const fs::path target = fs::read_symlink(link, ignored);
     // The listing itself had one open, which is gone by now.
