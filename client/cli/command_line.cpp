@@ -9,6 +9,7 @@
 #include <iostream>
 
 #include "common/did_you_mean.h"
+#include "common/quantity.h"
 
 namespace meshbus::cli {
 namespace {
@@ -182,16 +183,6 @@ std::string suggestion(const CLI::App& app, int argc, char** argv) {
 }
 
 }  // namespace
-
-std::optional<std::chrono::milliseconds> parse_duration(const std::string& text) {
-  double value = 0;
-  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
-  if (error != std::errc() || value < 0 || value > 1e9) return std::nullopt;
-  const std::string unit(end, text.data() + text.size());
-  const double factor = unit == "ms" ? 1 : unit == "s" || unit.empty() ? 1000 : unit == "m" ? 60'000 : unit == "h" ? 3'600'000 : 0;
-  if (factor == 0) return std::nullopt;
-  return std::chrono::milliseconds(static_cast<std::int64_t>(value * factor));
-}
 
 std::variant<Arguments, int> parse_command_line(int argc, char** argv) {
   CLI::App app(kIntroduction, "meshbus");

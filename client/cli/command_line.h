@@ -66,7 +66,4 @@ using Arguments = std::variant<WardenOptions, RunArguments, HostsArguments, Vers
 /// What the words mean; or, when there is nothing to run (help, a mistake: then it has been said on stderr), the exit code.
 std::variant<Arguments, int> parse_command_line(int argc, char** argv);
 
-/// `30s`, `250ms`, `2m`, `1h`, or a plain number of seconds. Nothing when it is none of these.
-std::optional<std::chrono::milliseconds> parse_duration(const std::string& text);
-
 }  // namespace meshbus::cli

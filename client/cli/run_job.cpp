@@ -18,6 +18,7 @@
 #include "client/cli/job_signals.h"
 #include "client/cli/output_writer.h"
 #include "client/cli/run_report.h"
+#include "common/quantity.h"
 #include "meshbus/client.h"
 
 namespace meshbus::cli {
@@ -161,7 +162,9 @@ Result<ProcSpec> Job::make_spec(const Context& context) const {
   spec.wait_ready = false;
   spec.grace = arguments_.grace;
   if (!arguments_.grace) {
-    if (auto grace = context.setting("terminate.grace")) spec.grace = parse_duration(*grace);
+    if (auto grace = context.setting("terminate.grace")) {
+      if (auto duration = parse_duration(*grace)) spec.grace = *duration;
+    }
   }
   return spec;
 }
