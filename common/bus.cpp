@@ -30,7 +30,11 @@ Bus::Bus(Reactor& reactor, zmq::context_t& context, Session::Options options, Di
   };
   session_events.on_message = [this](const FrameReader::Message& message) { on_message(message); };
   // Its own name is known before the first Welcome when the peer gave it whole.
-  if (auto self = ProcId::parse(options.hello.peer)) self_ = *self;
+  if (auto self = ProcId::parse(options.hello.peer)) {
+    self_ = *self;
+  } else if (auto name = ProcName::parse(options.hello.peer)) {
+    own_name_ = *name;
+  }
   session_ = std::make_unique<Session>(reactor, context, std::move(options), std::move(session_events));
 }
 
@@ -39,7 +43,10 @@ Bus::~Bus() {
 }
 
 void Bus::on_welcome(const wire::Welcome& welcome) {
-  if (auto host = HostAddr::parse(welcome.host()->string_view())) own_host_ = host->key();
+  if (auto host = HostAddr::parse(welcome.host()->string_view())) {
+    own_host_ = host->key();
+    if (own_name_) self_ = ProcId(*host, *own_name_);
+  }
   // What is queued for other hosts must not come before the broker knows them.
   for (const auto& [key, host] : introduced_) say_introduce(key, host);
   if (events_.on_up) events_.on_up(welcome);

@@ -130,6 +130,8 @@ class Bus {
   Dispatcher handlers_;
   Events events_;
   std::optional<ProcId> self_;
+  /// When the peer gave only its name.
+  std::optional<ProcName> own_name_;
   std::uint64_t own_host_ = 0;
   std::uint64_t next_sequence_ = 1;
   std::uint64_t next_id_ = 1;
