@@ -1,0 +1,374 @@
+#include "client/src/connection.h"
+
+#include <unistd.h>
+
+#include <algorithm>
+#include <set>
+
+#include "client/src/context_core.h"
+#include "client/src/mesh_monitor.h"
+#include "common/log.h"
+#include "common/token.h"
+
+namespace meshbus {
+namespace {
+
+constexpr std::chrono::seconds kAskLimit{5};
+/// A home that is away so long is given up when there are other hosts: their agents can be heard from there.
+constexpr std::chrono::seconds kHomeLimit{3};
+/// Bus counts deadlines in 32 bits of milliseconds.
+constexpr std::chrono::milliseconds kLongestWait{std::chrono::hours(24 * 20)};
+
+}  // namespace
+
+Connection::Connection(ContextCore& core, HostAddr home)
+    : core_(core), home_(std::move(home)), name_(*Name::make(core.options().name)), incarnation_(random_u64()) {
+  add_hosts({home_});
+  open_bus();
+  on_upkeep();
+}
+
+Connection::~Connection() {
+  close("the launcher ends");
+}
+
+std::chrono::milliseconds Connection::clamp(std::chrono::milliseconds deadline) {
+  return std::clamp(deadline, std::chrono::milliseconds(1), kLongestWait);
+}
+
+void Connection::open_bus() {
+  Session::Options options;
+  options.endpoint = home_.zmq_endpoint();
+  options.hello.version = 1;
+  options.hello.peer = name_.to_string();
+  options.hello.kind = wire::PeerKind::launcher;
+  options.hello.incarnation = incarnation_;
+  options.hello.pid = static_cast<std::uint32_t>(::getpid());
+  Dispatcher handlers;
+  handlers.on<wire::StateChanged>(Role::host, std::bind_front(&Connection::on_state_changed, this))
+      .on<wire::Output>(Role::host, std::bind_front(&Connection::on_output, this));
+  Bus::Events events;
+  events.on_up = [this](const wire::Welcome& welcome) { on_up(welcome); };
+  events.on_down = [this](const std::string& reason) { on_down(reason); };
+  events.on_refused = [this](const Error& error) { on_refused(error); };
+  home_since_ = core_.reactor().now();
+  down_since_ = home_since_;
+  bus_ = std::make_unique<Bus>(core_.reactor(), core_.zmq_context(), std::move(options), std::move(handlers), std::move(events));
+}
+
+void Connection::close(const std::string& reason) {
+  if (bus_ == nullptr) return;
+  core_.reactor().cancel(upkeep_timer_);
+  bus_->close(reason);
+  bus_.reset();
+  meshes_.clear();
+  {
+    const std::lock_guard lock(mutex_);
+    up_ = false;
+    closed_ = true;
+    last_problem_ = reason;
+  }
+  changed_.notify_all();
+}
+
+void Connection::add_hosts(const std::vector<HostAddr>& hosts) {
+  for (const auto& host : hosts) {
+    hosts_.try_emplace(host);
+    agents_.emplace(host_service(host).key(), host);
+  }
+}
+
+void Connection::add(std::shared_ptr<MeshMonitor> monitor) {
+  add_hosts(monitor->mesh().hosts());
+  auto name = monitor->name();
+  meshes_.insert_or_assign(std::move(name), Followed{std::move(monitor), self(), core_.reactor().now()});
+}
+
+void Connection::remove(const MeshMonitor& monitor) { meshes_.erase(monitor.name()); }
+
+Result<void> Connection::wait_up(std::chrono::milliseconds deadline) {
+  std::unique_lock lock(mutex_);
+  changed_.wait_for(lock, clamp(deadline), [this] { return up_ || closed_ || refusal_.has_value(); });
+  if (refusal_) return fail(*refusal_);
+  if (up_) return {};
+  return fail(ErrorCode::host_unreachable, home_.to_string() + ": " + (last_problem_.empty() ? "no broker answers there" : last_problem_));
+}
+
+std::string Connection::self() const {
+  const std::lock_guard lock(mutex_);
+  return self_;
+}
+
+Error Connection::explain(const Error& error) const {
+  const std::lock_guard lock(mutex_);
+  if (up_ || error.code() != ErrorCode::timeout) return error;
+  return {ErrorCode::host_unreachable,
+          error.detail() + "; there is no connection to the broker at " + home_.to_string() + (last_problem_.empty() ? "" : ": " + last_problem_)};
+}
+
+Connection::Answer Connection::ask_with(Asker asker) {
+  auto promise = std::make_shared<std::promise<Result<ControlMessage>>>();
+  auto future = promise->get_future();
+  core_.post([this, asker = std::move(asker), promise] {
+    if (bus_ == nullptr) {
+      promise->set_value(fail(ErrorCode::host_unreachable, "the connection to " + home_.to_string() + " is closed"));
+      return;
+    }
+    asker(*bus_, [this, promise](Result<ControlMessage> answer) {
+      if (!answer) answer = fail(explain(answer.error()));
+      promise->set_value(std::move(answer));
+    });
+  });
+  return future;
+}
+
+Result<std::string> Connection::call(const ProcId& proc, std::uint32_t port, std::string_view body, std::chrono::milliseconds deadline) {
+  auto promise = std::make_shared<std::promise<Result<std::string>>>();
+  auto future = promise->get_future();
+  core_.post([this, promise, to = Destination::to(proc), port, body = std::string(body), limit = clamp(deadline)] {
+    if (bus_ == nullptr) {
+      promise->set_value(fail(ErrorCode::host_unreachable, "the connection to " + home_.to_string() + " is closed"));
+      return;
+    }
+    bus_->call(to, port, body, limit, [this, promise](Result<std::string> answer) {
+      if (!answer) answer = fail(explain(answer.error()));
+      promise->set_value(std::move(answer));
+    });
+  });
+  auto answer = future.get();
+  if (!answer) return fail(answer.error().within("call to " + proc.to_string() + ", port " + std::to_string(port)));
+  return answer;
+}
+
+Result<void> Connection::send(const ProcId& proc, std::uint32_t port, std::string_view body) {
+  auto sent = core_.run([&]() -> Result<void> {
+    if (bus_ == nullptr) return fail(ErrorCode::host_unreachable, "the connection to " + home_.to_string() + " is closed");
+    return bus_->send(Destination::to(proc), port, body);
+  });
+  if (!sent) return fail(sent.error().within("send to " + proc.to_string() + ", port " + std::to_string(port)));
+  return sent;
+}
+
+void Connection::on_up(const wire::Welcome& welcome) {
+  const auto announced = text_of(welcome.host());
+  const auto host = HostAddr::parse(announced);
+  if (!host || *host != home_) {
+    on_refused(Error(ErrorCode::identity_mismatch, "at " + home_.to_string() + " answers a host that calls itself " + announced));
+    retired_ = true;
+    core_.post([this, alive = std::weak_ptr<void>(alive_)] {
+      if (!alive.expired()) close("another host answers there");
+    });
+    return;
+  }
+  down_since_.reset();
+  given_up_ = false;
+  bool is_again = false;
+  {
+    const std::lock_guard lock(mutex_);
+    is_again = !self_.empty();
+    self_ = bus_->self() ? bus_->self()->to_string() : ProcId(*host, ProcName(name_)).to_string();
+    up_ = true;
+    last_problem_.clear();
+  }
+  changed_.notify_all();
+  if (!is_again) return;
+  for (const auto& [name, mesh] : meshes_) {
+    for (const auto& [address, watch] : hosts_) resync(mesh, address);
+  }
+}
+
+void Connection::on_down(const std::string& reason) {
+  down_since_ = core_.reactor().now();
+  const std::lock_guard lock(mutex_);
+  up_ = false;
+  last_problem_ = reason;
+}
+
+void Connection::on_refused(const Error& error) {
+  {
+    const std::lock_guard lock(mutex_);
+    up_ = false;
+    refusal_ = error;
+    last_problem_ = error.detail();
+  }
+  changed_.notify_all();
+  lose_all(error.detail());
+}
+
+std::shared_ptr<MeshMonitor> Connection::find(const flatbuffers::String* mesh) const {
+  const auto found = meshes_.find(mesh->string_view());
+  return found == meshes_.end() ? nullptr : found->second.monitor;
+}
+
+const HostAddr* Connection::agent_behind(const wire::Envelope& envelope) const {
+  const auto found = agents_.find(envelope.source_proc());
+  return found == agents_.end() || found->second.key() != envelope.source_host() ? nullptr : &found->second;
+}
+
+void Connection::on_state_changed(const Request& request, const wire::StateChanged& changed) {
+  const auto* const host = agent_behind(request.envelope);
+  const auto monitor = find(changed.mesh());
+  if (host != nullptr && monitor != nullptr) monitor->on_news(*host, changed.ranks(), changed.certificates());
+}
+
+void Connection::on_output(const Request& request, const wire::Output& output) {
+  const auto* const host = agent_behind(request.envelope);
+  const auto monitor = find(output.mesh());
+  if (host == nullptr || monitor == nullptr) return;
+  monitor->on_output(*host, output, [this, to = Destination::to_agent(*host), mesh = output.mesh()->str(), alive = std::weak_ptr<void>(alive_)](std::uint64_t bytes) {
+    if (alive.expired() || bus_ == nullptr) return;
+    wire::OutputTakenT taken;
+    taken.mesh = mesh;
+    taken.bytes = bytes;
+    bus_->tell(to, std::move(taken));
+  });
+}
+
+void Connection::on_upkeep() {
+  auto& reactor = core_.reactor();
+  const auto interval = std::clamp<std::chrono::milliseconds>(core_.config().duration(keys::supervision_poll), std::chrono::milliseconds(100), std::chrono::seconds(5));
+  const auto now = reactor.now();
+  if (upkeep_timer_ != 0 && now > upkeep_due_ + 2 * interval) {
+    // It is this process that was away (stopped, starved): everybody gets a fresh grace.
+    if (down_since_) down_since_ = now;
+    for (auto& [host, watch] : hosts_) {
+      if (watch.silent_since) watch.silent_since = now;
+    }
+  }
+  upkeep_due_ = now + interval;
+  upkeep_timer_ = reactor.at(upkeep_due_, [this] { on_upkeep(); });
+
+  std::erase_if(meshes_, [](const auto& entry) { return entry.second.monitor->is_abandoned() && entry.second.monitor->is_over(); });
+  if (down_since_) {
+    const auto limit = core_.config().duration(keys::delivery_limit);
+    if (!given_up_ && now - *down_since_ >= limit) {
+      given_up_ = true;
+      lose_all("no connection to the broker at " + home_.to_string() + " for " + std::to_string(limit.count()) + " ms");
+    }
+    if (now - home_since_ >= kHomeLimit && now - *down_since_ >= kHomeLimit) move_home();
+    return;
+  }
+  for (auto& [host, watch] : hosts_) check_host(host, watch);
+  renew_leases();
+}
+
+void Connection::check_host(const HostAddr& host, HostWatch& watch) {
+  const bool is_needed = std::any_of(meshes_.begin(), meshes_.end(), [&](const auto& entry) { return entry.second.monitor->is_alive_on(host); });
+  if (!is_needed) watch.silent_since.reset();
+  if (watch.is_dead || watch.is_asked || !is_needed) return;
+  watch.is_asked = true;
+  bus_->request(Destination::to_agent(host), wire::GetHostT(), kAskLimit, [this, host](const Result<ControlMessage>& answer) { on_host_answer(host, answer); });
+}
+
+void Connection::on_host_answer(const HostAddr& host, const Result<ControlMessage>& answer) {
+  auto& watch = hosts_.at(host);
+  watch.is_asked = false;
+  const auto now = core_.reactor().now();
+  const auto* const state = answer ? answer->body_as<wire::HostState>() : nullptr;
+  if (state == nullptr) {
+    watch.problem = answer ? "it answered nonsense" : answer.error().to_string();
+    // A loss of our own connection says nothing about that host.
+    if (!is_up()) return;
+    if (!watch.silent_since) {
+      watch.silent_since = now;
+      log::warn("host " + host.to_string() + " does not answer: " + watch.problem);
+    }
+    const auto limit = core_.config().duration(keys::delivery_limit);
+    if (now - *watch.silent_since >= limit) lose(host, "no answer for " + std::to_string(limit.count()) + " ms: " + watch.problem);
+    return;
+  }
+  const bool was_silent = watch.silent_since.has_value();
+  const bool is_another = watch.incarnation != 0 && watch.incarnation != state->incarnation();
+  watch.silent_since.reset();
+  watch.incarnation = state->incarnation();
+  if (!was_silent && !is_another) return;
+  // What was told meanwhile may be lost.
+  for (const auto& [name, mesh] : meshes_) resync(mesh, host);
+}
+
+void Connection::resync(const Followed& mesh, const HostAddr& host) {
+  if (bus_ == nullptr || !mesh.monitor->is_alive_on(host)) return;
+  const auto on_answer = [monitor = mesh.monitor, host](const Result<ControlMessage>& answer) {
+    if (!answer) {
+      // The agent is there and has never heard of ranks that it had accepted: it is another life of that host, and theirs is over.
+      if (answer.error().code() == ErrorCode::not_exist) monitor->lose(host, "the host agent does not know this mesh any more: the host was started anew");
+      return;
+    }
+    if (const auto* state = answer->body_as<wire::MeshState>()) monitor->on_news(host, state->ranks(), state->certificates());
+  };
+  if (const auto name = self(); name != mesh.owner) {
+    wire::StreamStateT stream;
+    stream.mesh = mesh.monitor->name();
+    stream.subscriber = name;
+    bus_->request(Destination::to_agent(host), std::move(stream), kAskLimit, on_answer);
+  } else {
+    wire::GetStateT get;
+    get.mesh = mesh.monitor->name();
+    bus_->request(Destination::to_agent(host), std::move(get), kAskLimit, on_answer);
+  }
+}
+
+void Connection::renew_leases() {
+  const auto now = core_.reactor().now();
+  std::map<std::pair<HostAddr, std::chrono::milliseconds>, std::vector<std::string>> due;
+  for (auto& [name, mesh] : meshes_) {
+    const auto lease = mesh.monitor->options().lease;
+    if (lease.count() == 0 || now < mesh.lease_due || mesh.monitor->is_abandoned()) continue;
+    mesh.lease_due = now + lease / 3;
+    for (const auto& [host, watch] : hosts_) {
+      if (!watch.is_dead && mesh.monitor->is_alive_on(host)) due[{host, lease}].push_back(name);
+    }
+  }
+  for (auto& [key, names] : due) {
+    wire::RenewLeaseT renew;
+    renew.meshes = std::move(names);
+    renew.lease_ms = static_cast<std::uint32_t>(key.second.count());
+    bus_->request(Destination::to_agent(key.first), std::move(renew), kAskLimit, [host = key.first](const Result<ControlMessage>& answer) {
+      if (!answer) log::debug("renewing leases on " + host.to_string() + ": " + answer.error().to_string());
+    });
+  }
+}
+
+void Connection::lose(const HostAddr& host, const std::string& reason) {
+  for (const auto& [name, mesh] : meshes_) mesh.monitor->lose(host, reason);
+}
+
+void Connection::lose_all(const std::string& reason) {
+  for (const auto& [host, watch] : hosts_) lose(host, reason);
+}
+
+void Connection::on_host_dead(const HostAddr& host, const std::string& reason) {
+  const auto found = hosts_.find(host);
+  if (found == hosts_.end() || bus_ == nullptr) return;
+  found->second.is_dead = true;
+  lose(host, reason);
+  if (host == home_) move_home();
+}
+
+void Connection::move_home() {
+  if (retired_ || bus_ == nullptr) return;
+  // The next host after the old home, round and round.
+  std::optional<HostAddr> next;
+  const auto start = hosts_.find(home_);
+  for (auto at = std::next(start);; ++at) {
+    if (at == hosts_.end()) at = hosts_.begin();
+    if (at == start) break;
+    if (at->second.is_dead) continue;
+    next = at->first;
+    break;
+  }
+  if (!next) return;
+  log::warn("the broker at " + home_.to_string() + " is away; going on from " + next->to_string());
+  const auto down_since = down_since_.value_or(core_.reactor().now());
+  bus_->close("moving to another host");
+  bus_.reset();
+  {
+    const std::lock_guard lock(mutex_);
+    up_ = false;
+    home_ = *next;
+  }
+  open_bus();
+  down_since_ = down_since;
+}
+
+}  // namespace meshbus

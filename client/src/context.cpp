@@ -1,0 +1,41 @@
+#include "meshbus/context.h"
+
+#include "client/src/context_core.h"
+
+namespace meshbus {
+
+Context::Context(std::shared_ptr<ContextCore> core) : core_(std::move(core)) {}
+Context::Context(Context&&) noexcept = default;
+Context& Context::operator=(Context&&) noexcept = default;
+Context::~Context() = default;
+
+Result<Context> Context::create(ContextOptions options) {
+  auto core = ContextCore::create(std::move(options));
+  if (!core) return fail(core.error());
+  return Context(std::move(*core));
+}
+
+Result<std::string> Context::call(const ProcId& proc, std::uint32_t port, std::string_view body, std::chrono::milliseconds deadline) {
+  if (auto fine = core_->check_may_wait(); !fine) return fail(fine.error());
+  const auto connection = core_->find_connection(core_, proc.host());
+  if (!connection) return fail(connection.error());
+  return (*connection)->call(proc, port, body, deadline);
+}
+
+Result<void> Context::send(const ProcId& proc, std::uint32_t port, std::string_view body) {
+  if (auto fine = core_->check_may_wait(); !fine) return fine;
+  const auto connection = core_->find_connection(core_, proc.host());
+  if (!connection) return fail(connection.error());
+  return (*connection)->send(proc, port, body);
+}
+
+Result<std::string> Context::setting(std::string_view key) const {
+  for (const auto& shown : core_->config().show()) {
+    if (shown.key == key) return shown.value;
+  }
+  return fail(ErrorCode::configuration_error, "there is no setting " + std::string(key) + "; `meshbus config` lists them");
+}
+
+std::vector<std::string> Context::warnings() const { return core_->config().warnings(); }
+
+}  // namespace meshbus

@@ -1,0 +1,124 @@
+#include "client/src/context_core.h"
+
+#include <unistd.h>
+
+#include "client/src/masked_thread.h"
+
+namespace meshbus {
+
+ContextCore::ContextCore(ContextOptions options, Config config) : options_(std::move(options)), config_(std::move(config)), pid_(::getpid()) {
+  zmq_context_.set(zmq::ctxopt::max_sockets, 1024);
+  thread_ = start_masked_thread([this] { reactor_.run(); });
+  // Until its first turn a reactor takes every thread for its own.
+  run([] {});
+}
+
+Result<std::shared_ptr<ContextCore>> ContextCore::create(ContextOptions options) {
+  if (auto name = Name::make(options.name); !name) return fail(name.error().within("name of the context"));
+  auto sources = ConfigSources::of_process();
+  sources.flags.assign(options.settings.begin(), options.settings.end());
+  auto config = Config::load(std::move(sources));
+  if (!config) return fail(config.error());
+  // The last owner may be a handler, or something that the reactor let go: these cannot wait for their own threads to end.
+  const auto end = [](ContextCore* core) {
+    if (core->pid_ != ::getpid()) return;  // A forked child: its threads are not here; whatever they held stays untouched.
+    if (core->reactor_.is_here() || core->handlers_.is_here()) {
+      start_masked_thread([core] { delete core; }).detach();
+    } else {
+      delete core;
+    }
+  };
+  try {
+    return std::shared_ptr<ContextCore>(new ContextCore(std::move(options), std::move(*config)), end);
+  } catch (const std::exception& error) {
+    return fail(ErrorCode::io_error, std::string("cannot start the threads of a context: ") + error.what());
+  }
+}
+
+ContextCore::~ContextCore() {
+  // First everything that waits is let go: a handler may wait for an answer.
+  run([this] {
+    closing_ = true;
+    for (auto& [connection, owned] : connections_) connection->close("the launcher ends");
+  });
+  handlers_.finish();
+  run([this] { connections_.clear(); });
+  reactor_.stop();
+  thread_.join();
+}
+
+Result<void> ContextCore::check_process() const {
+  if (pid_ == ::getpid()) return {};
+  return fail(ErrorCode::refused, "a Context cannot be used after fork(): it belongs to process " + std::to_string(pid_) + "; make a new one in the child");
+}
+
+Result<void> ContextCore::check_may_wait() const {
+  if (auto fine = check_process(); !fine) return fine;
+  if (!reactor_.is_here()) return {};
+  return fail(ErrorCode::would_block, "this call waits for the Context's own thread, and came from it");
+}
+
+ConnectionUse ContextCore::connect(const std::shared_ptr<ContextCore>& self, const HostAddr& home) {
+  return {self, run([this, home] {
+            for (auto& [connection, owned] : connections_) {
+              if (connection->is_open() && connection->home() == home) {
+                ++owned.uses;
+                return connection;
+              }
+            }
+            auto made = std::make_unique<Connection>(*this, home);
+            auto* const connection = made.get();
+            if (closing_) connection->close("the launcher ends");
+            connections_.emplace(connection, Owned{std::move(made), 1});
+            return connection;
+          })};
+}
+
+Result<ConnectionUse> ContextCore::find_connection(const std::shared_ptr<ContextCore>& self, const HostAddr& host) {
+  auto* const found = run([this, host]() -> Connection* {
+    Owned* best = nullptr;
+    int best_score = -1;
+    for (auto& [connection, owned] : connections_) {
+      if (!connection->is_open()) continue;
+      const int score = connection->home() == host ? 2 : connection->knows(host) ? 1 : 0;
+      if (score <= best_score) continue;
+      best = &owned;
+      best_score = score;
+    }
+    if (best == nullptr) return nullptr;
+    ++best->uses;
+    return best->connection.get();
+  });
+  if (found == nullptr) return fail(ErrorCode::unroutable, "no way to " + host.to_string() + ": this Context has no host mesh; attach to one or start one first");
+  return ConnectionUse(self, found);
+}
+
+ConnectionUse ContextCore::use_again(const std::shared_ptr<ContextCore>& self, Connection* connection) {
+  run([&] { ++connections_.at(connection).uses; });
+  return {self, connection};
+}
+
+void ContextCore::release(Connection* connection) {
+  reactor_.post([this, connection] {
+    const auto found = connections_.find(connection);
+    if (found == connections_.end() || --found->second.uses != 0) return;
+    found->second.connection->close("the launcher is done with this host mesh");
+    connections_.erase(found);
+  });
+}
+
+void ContextCore::on_host_dead(const HostAddr& host, const std::string& reason) {
+  for (auto& [connection, owned] : connections_) connection->on_host_dead(host, reason);
+}
+
+ConnectionUse::~ConnectionUse() {
+  if (core_ != nullptr && core_->check_process()) core_->release(connection_);
+}
+
+ConnectionUse& ConnectionUse::operator=(ConnectionUse&& other) noexcept {
+  std::swap(core_, other.core_);
+  std::swap(connection_, other.connection_);
+  return *this;
+}
+
+}  // namespace meshbus

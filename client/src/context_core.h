@@ -1,0 +1,86 @@
+#pragma once
+
+#include <sys/types.h>
+
+#include <chrono>
+#include <cstdint>
+#include <future>
+#include <map>
+#include <memory>
+#include <string>
+#include <thread>
+#include <type_traits>
+
+#include <zmq.hpp>
+
+#include "client/src/connection.h"
+#include "client/src/handler_thread.h"
+#include "common/config.h"
+#include "common/reactor.h"
+#include "meshbus/context.h"
+
+namespace meshbus {
+
+/// What stands behind a Context: the reactor's thread, the handlers' thread, and the connections to brokers, which it owns. Context, HostMesh and
+/// ProcMesh share it; nothing that the reactor or the handlers hold does, so that its end is decided by user objects alone.
+class ContextCore {
+ public:
+  static Result<std::shared_ptr<ContextCore>> create(ContextOptions options);
+  ~ContextCore();
+  ContextCore(const ContextCore&) = delete;
+  ContextCore& operator=(const ContextCore&) = delete;
+
+  const Config& config() const noexcept { return config_; }
+  const ContextOptions& options() const noexcept { return options_; }
+  Reactor& reactor() noexcept { return reactor_; }
+  zmq::context_t& zmq_context() noexcept { return zmq_context_; }
+  HandlerThread& handlers() noexcept { return handlers_; }
+
+  /// Errors: refused after a fork.
+  Result<void> check_process() const;
+  /// The same, and would_block on the reactor's thread.
+  Result<void> check_may_wait() const;
+
+  void post(Reactor::Task task) { reactor_.post(std::move(task)); }
+  /// Runs `function` on the reactor's thread and waits for what it returns. Only after check_may_wait().
+  template <typename Function>
+  auto run(Function function) -> std::invoke_result_t<Function> {
+    using Value = std::invoke_result_t<Function>;
+    std::packaged_task<Value()> task(std::move(function));
+    auto future = task.get_future();
+    auto shared = std::make_shared<std::packaged_task<Value()>>(std::move(task));
+    reactor_.post([shared] { (*shared)(); });
+    return future.get();
+  }
+
+  /// A connection whose home is that host, shared with whoever uses it already. It is closed when its last use goes.
+  ConnectionUse connect(const std::shared_ptr<ContextCore>& self, const HostAddr& home);
+  /// A connection through which that host can be asked. Errors: unroutable when this Context has no host mesh.
+  Result<ConnectionUse> find_connection(const std::shared_ptr<ContextCore>& self, const HostAddr& host);
+  /// Another use of a connection that the caller has one of.
+  ConnectionUse use_again(const std::shared_ptr<ContextCore>& self, Connection* connection);
+  /// For ConnectionUse.
+  void release(Connection* connection);
+  /// Reactor thread: that host is gone for ever, by proof.
+  void on_host_dead(const HostAddr& host, const std::string& reason);
+
+ private:
+  ContextCore(ContextOptions options, Config config);
+
+  ContextOptions options_;
+  Config config_;
+  pid_t pid_;
+  zmq::context_t zmq_context_{1};
+  Reactor reactor_;
+  /// Reactor thread.
+  struct Owned {
+    std::unique_ptr<Connection> connection;
+    unsigned uses = 0;
+  };
+  std::map<Connection*, Owned> connections_;
+  bool closing_ = false;
+  HandlerThread handlers_;
+  std::thread thread_;
+};
+
+}  // namespace meshbus

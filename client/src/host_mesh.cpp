@@ -1,0 +1,349 @@
+#include "meshbus/host_mesh.h"
+
+#include <algorithm>
+#include <map>
+#include <set>
+
+#include "client/src/host_mesh_impl.h"
+#include "client/src/wire_reports.h"
+#include "meshbus/point.h"
+
+namespace meshbus {
+namespace {
+
+using Clock = std::chrono::steady_clock;
+
+std::chrono::milliseconds left_until(Clock::time_point end) {
+  return std::max(std::chrono::milliseconds(0), std::chrono::ceil<std::chrono::milliseconds>(end - Clock::now()));
+}
+
+/// What came of trying to reach hosts directly.
+struct Home {
+  ConnectionUse connection;
+  /// Of the hosts that were tried before one answered.
+  std::map<HostAddr, Error> problems;
+};
+
+/// Connects to the first host that answers. Errors of all when none does.
+Home find_home(const std::shared_ptr<ContextCore>& core, const std::vector<HostAddr>& hosts, std::chrono::milliseconds deadline) {
+  // The first one alone for a while: it nearly always answers, and each connection is work for a broker.
+  constexpr std::chrono::milliseconds first_alone{1000};
+  constexpr std::size_t at_once = 8;
+  Home home;
+  const auto end = Clock::now() + deadline;
+  std::vector<ConnectionUse> tried;
+  std::set<HostAddr> seen;
+  for (const auto& host : hosts) {
+    if (tried.size() == at_once) break;
+    if (!seen.insert(host).second) continue;
+    if (host.is_any() || host.is_wildcard()) {
+      home.problems.emplace(host, Error(ErrorCode::configuration_error, "that is no address to connect to"));
+      continue;
+    }
+    // A unix socket that nobody listens on is known at once; a broker that is starting listens before it announces itself.
+    if (host.transport() == Transport::unix_socket) {
+      if (auto listens = probe(host); !listens) {
+        home.problems.emplace(host, Error(ErrorCode::host_unreachable, "nothing listens there (" + listens.error().detail() + ")"));
+        continue;
+      }
+    }
+    tried.push_back(core->connect(core, host));
+    if (tried.size() > 1) continue;
+    if (auto up = tried.front()->wait_up(std::min(first_alone, deadline)); up) {
+      home.connection = std::move(tried.front());
+      return home;
+    }
+  }
+  for (auto& connection : tried) {
+    const auto host = core->run([&] { return connection->home(); });
+    auto up = connection->wait_up(left_until(end));
+    if (!up) {
+      home.problems.emplace(host, up.error());
+    } else if (home.connection.get() == nullptr) {
+      home.connection = std::move(connection);
+    }
+  }
+  return home;
+}
+
+Result<void> check_complete(const std::vector<HostReport>& reports) {
+  std::string problems;
+  auto code = ErrorCode::host_unreachable;
+  for (std::size_t rank = 0; rank < reports.size(); ++rank) {
+    const auto& report = reports[rank];
+    if (report.code == ErrorCode::none) continue;
+    if (problems.empty() && report.code == ErrorCode::identity_mismatch) code = ErrorCode::identity_mismatch;
+    problems += (problems.empty() ? "" : "; ") + ("host " + std::to_string(rank) + " (" + report.host.to_string() + "): ") + report.problem;
+  }
+  if (problems.empty()) return {};
+  return fail(code, std::move(problems));
+}
+
+std::vector<std::string> host_arguments(const ContextOptions& context, const HostOptions& options) {
+  std::vector<std::string> arguments;
+  const auto add = [&arguments](std::string flag, std::string value) {
+    arguments.push_back(std::move(flag));
+    arguments.push_back(std::move(value));
+  };
+  if (!options.containment.empty()) add("--containment", options.containment);
+  if (!options.run_dir.empty()) add("--run-dir", options.run_dir);
+  if (options.end_on_broker_loss) arguments.emplace_back("--end-on-broker-loss");
+  for (const auto& [key, value] : context.settings) add("--set", key + "=" + value);
+  for (const auto& [key, value] : options.settings) add("--set", key + "=" + value);
+  return arguments;
+}
+
+}  // namespace
+
+std::vector<HostReport> ask_hosts(Connection& connection, const std::vector<HostAddr>& hosts, std::chrono::milliseconds deadline) {
+  std::vector<Connection::Answer> answers;
+  answers.reserve(hosts.size());
+  for (const auto& host : hosts) answers.push_back(connection.ask(Destination::to_agent(host), wire::GetHostT(), deadline));
+  std::vector<HostReport> reports;
+  for (std::size_t i = 0; i < hosts.size(); ++i) {
+    const auto answer = answers[i].get();
+    HostReport report;
+    report.host = hosts[i];
+    if (!answer) {
+      report.code = answer.error().code();
+      report.problem = answer.error().detail();
+    } else if (const auto* const state = answer->body_as<wire::HostState>(); state == nullptr) {
+      report.code = ErrorCode::malformed_message;
+      report.problem = "it answered " + answer->body_name() + " to GetHost";
+    } else if (text_of(state->host()) != hosts[i].to_string()) {
+      report.code = ErrorCode::identity_mismatch;
+      report.problem = "a host that calls itself " + text_of(state->host()) + " answers there";
+    } else {
+      report = to_report(hosts[i], *state);
+    }
+    reports.push_back(std::move(report));
+  }
+  return reports;
+}
+
+HostMesh::HostMesh(std::unique_ptr<Impl> impl) : impl_(std::move(impl)) {}
+HostMesh::HostMesh(HostMesh&&) noexcept = default;
+HostMesh& HostMesh::operator=(HostMesh&&) noexcept = default;
+HostMesh::~HostMesh() = default;
+
+Result<HostMesh> HostMesh::process(Context& context, const Extent& hosts, HostOptions options) {
+  const auto& core = context.core();
+  if (auto fine = core->check_may_wait(); !fine) return fail(fine.error());
+  const auto count = hosts.num_ranks();
+  if (count == 0) return fail(ErrorCode::configuration_error, "a host mesh needs at least one host; its extent is " + hosts.to_string());
+  const auto program = find_meshbus_program(options.program);
+  if (!program) return fail(program.error());
+  const auto end = Clock::now() + options.ready_limit;
+  auto processes = HostProcess::start(*program, host_arguments(core->options(), options), count, options.ready_limit);
+  if (!processes) return fail(processes.error().within("starting " + std::to_string(count) + (count == 1 ? " host" : " hosts")));
+  std::vector<HostAddr> addresses;
+  for (const auto& process : *processes) addresses.push_back(process->announcement().host);
+  auto name = Name::make("hosts");
+  if (!name) return fail(name.error());
+  auto ref = HostMeshRef::make(std::move(*name), Region(hosts), addresses);
+  if (!ref) return fail(ref.error());
+  auto connection = core->connect(core, addresses.front());
+  core->run([&] {
+    connection->add_hosts(addresses);
+    for (const auto& process : *processes) {
+      process->watch(core->reactor(), [core = core.get(), host = process->announcement().host](const std::string& how) {
+        // What its agent sent before may still be in our socket.
+        core->reactor().after(std::chrono::milliseconds(50), [core, host, how] { core->on_host_dead(host, how); });
+      });
+    }
+  });
+  if (auto up = connection->wait_up(left_until(end)); !up) return fail(up.error());
+  return HostMesh(std::make_unique<Impl>(std::move(connection), std::move(*ref), std::move(*processes)));
+}
+
+Result<HostMesh> HostMesh::attach(Context& context, std::string_view name, std::vector<HostAddr> hosts, AttachOptions options) {
+  auto parsed = Name::parse(name);
+  if (!parsed) return fail(parsed.error());
+  auto extent = Extent::make({{"host", hosts.size()}});
+  if (!extent) return fail(extent.error());
+  auto ref = HostMeshRef::make(std::move(*parsed), Region(*extent), std::move(hosts));
+  if (!ref) return fail(ref.error());
+  return attach(context, *ref, options);
+}
+
+Result<HostMesh> HostMesh::attach(Context& context, const HostMeshRef& ref, AttachOptions options) {
+  const auto& core = context.core();
+  if (auto fine = core->check_may_wait(); !fine) return fail(fine.error());
+  const auto& hosts = ref.hosts();
+  if (hosts.empty()) return fail(ErrorCode::configuration_error, "host mesh " + ref.name().to_string() + " has no host to attach to");
+  auto home = find_home(core, hosts, options.deadline);
+  std::vector<HostReport> reports;
+  if (home.connection.get() != nullptr) {
+    core->run([&] { home.connection->add_hosts(hosts); });
+    // Those that could not be reached directly are not asked again: the home's broker stands in no better place.
+    std::vector<HostAddr> to_ask;
+    for (const auto& host : hosts) {
+      if (!home.problems.contains(host)) to_ask.push_back(host);
+    }
+    reports = ask_hosts(*home.connection.get(), to_ask, options.deadline);
+  }
+  std::vector<HostReport> all;
+  auto asked = reports.begin();
+  for (const auto& host : hosts) {
+    const auto problem = home.problems.find(host);
+    if (problem == home.problems.end() && asked != reports.end()) {
+      all.push_back(std::move(*asked++));
+      continue;
+    }
+    HostReport report;
+    report.host = host;
+    report.code = problem == home.problems.end() ? ErrorCode::host_unreachable : problem->second.code();
+    report.problem = problem == home.problems.end() ? "not tried: no other host of the mesh could be reached" : problem->second.detail();
+    all.push_back(std::move(report));
+  }
+  const bool is_usable = home.connection.get() != nullptr && std::any_of(all.begin(), all.end(), [](const HostReport& report) { return report.code == ErrorCode::none; });
+  if (options.require_all || !is_usable) {
+    if (auto complete = check_complete(all); !complete) return fail(complete.error().within("attaching to " + ref.name().to_string()));
+  }
+  return HostMesh(std::make_unique<Impl>(std::move(home.connection), ref, std::vector<std::shared_ptr<HostProcess>>()));
+}
+
+const HostMeshRef& HostMesh::ref() const noexcept { return impl_->ref(); }
+const std::vector<HostAddr>& HostMesh::hosts() const noexcept { return impl_->ref().hosts(); }
+
+Result<ProcMesh> HostMesh::spawn(std::string_view base, const Extent& per_host, ProcSpec spec, Handlers handlers) {
+  if (auto fine = impl_->core()->check_may_wait(); !fine) return fail(fine.error());
+  auto extent = concat(ref().region().extent(), per_host);
+  if (!extent) return fail(extent.error().within("spawn of " + std::string(base)));
+  return spawn_procs(impl_->core(), impl_->use(), hosts(), impl_->has_processes(), base, *extent, std::move(spec), std::move(handlers));
+}
+
+Result<ProcMesh> HostMesh::spawn_n(std::string_view base, std::uint64_t ranks, ProcSpec spec, Handlers handlers) {
+  if (ranks % hosts().size() == 0 && !ref().region().find("proc")) {
+    auto per_host = Extent::make({{"proc", ranks / hosts().size()}});
+    if (!per_host) return fail(per_host.error());
+    return spawn(base, *per_host, std::move(spec), std::move(handlers));
+  }
+  if (auto fine = impl_->core()->check_may_wait(); !fine) return fail(fine.error());
+  auto extent = Extent::make({{"proc", ranks}});
+  if (!extent) return fail(extent.error());
+  return spawn_procs(impl_->core(), impl_->use(), hosts(), impl_->has_processes(), base, *extent, std::move(spec), std::move(handlers));
+}
+
+Result<std::vector<HostReport>> HostMesh::states(std::chrono::milliseconds deadline) const {
+  if (auto fine = impl_->core()->check_may_wait(); !fine) return fail(fine.error());
+  return ask_hosts(impl_->connection(), hosts(), deadline);
+}
+
+Result<MeshListing> HostMesh::meshes(std::chrono::milliseconds deadline) const {
+  if (auto fine = impl_->core()->check_may_wait(); !fine) return fail(fine.error());
+  std::vector<Connection::Answer> answers;
+  for (const auto& host : hosts()) answers.push_back(impl_->connection().ask(Destination::to_agent(host), wire::ListMeshesT(), deadline));
+  MeshListing listing;
+  std::map<std::string, MeshReport> meshes;
+  for (std::size_t i = 0; i < hosts().size(); ++i) {
+    HostReport problem;
+    problem.host = hosts()[i];
+    const auto answer = answers[i].get();
+    const auto* const list = answer ? answer->body_as<wire::MeshList>() : nullptr;
+    if (list == nullptr) {
+      problem.code = answer ? ErrorCode::malformed_message : answer.error().code();
+      problem.problem = answer ? "it answered " + answer->body_name() + " to ListMeshes" : answer.error().detail();
+      listing.unreachable.push_back(std::move(problem));
+      continue;
+    }
+    if (list->meshes() == nullptr) continue;
+    for (const auto* mesh : *list->meshes()) {
+      const auto known = meshes.find(mesh->mesh()->str());
+      if (known != meshes.end()) {
+        merge_into(known->second, *mesh);
+        continue;
+      }
+      auto report = to_report(*mesh);
+      if (report) {
+        meshes.emplace(report->name, std::move(*report));
+        continue;
+      }
+      problem.code = report.error().code();
+      problem.problem = report.error().detail();
+      listing.unreachable.push_back(problem);
+    }
+  }
+  for (auto& [name, mesh] : meshes) listing.meshes.push_back(std::move(mesh));
+  return listing;
+}
+
+Result<std::vector<RankReport>> HostMesh::stop_mesh(std::string_view mesh, StopOptions options) {
+  if (auto fine = impl_->core()->check_may_wait(); !fine) return fail(fine.error());
+  const auto grace = options.grace.value_or(impl_->core()->config().duration(keys::terminate_grace));
+  const auto end = Clock::now() + options.deadline.value_or(grace + impl_->core()->config().duration(keys::stop_idle));
+  constexpr std::chrono::seconds ask_limit{5};
+  auto& connection = impl_->connection();
+  struct Place {
+    HostAddr host;
+    std::optional<MeshReport> report;
+    std::string problem;
+    bool is_absent = false;
+    bool is_ordered = false;
+  };
+  std::vector<Place> places;
+  for (const auto& host : hosts()) places.push_back({host, {}, {}, false, false});
+  const auto is_left = [&options](const RankReport& rank) { return !rank.is_terminal() && (options.ranks.empty() || contains(options.ranks, rank.rank)); };
+  const auto is_open = [&](const Place& place) {
+    return !place.is_absent && (!place.report || std::any_of(place.report->ranks.begin(), place.report->ranks.end(), is_left));
+  };
+  // Whoever made the mesh hears of its changes; we are somebody else, and ask until it is done.
+  for (bool is_first = true; is_first || std::any_of(places.begin(), places.end(), is_open); is_first = false) {
+    if (!is_first) {
+      if (Clock::now() >= end) break;
+      std::this_thread::sleep_for(std::min(std::chrono::milliseconds(25), left_until(end)));
+    }
+    std::vector<std::pair<Place*, Connection::Answer>> orders;
+    std::vector<std::pair<Place*, Connection::Answer>> states;
+    for (auto& place : places) {
+      if (!is_open(place)) continue;
+      const auto limit = std::min<std::chrono::milliseconds>(ask_limit, left_until(end));
+      if (!place.is_ordered) {
+        wire::StopProcsT stop;
+        stop.mesh = mesh;
+        stop.ranks = to_wire(options.ranks);
+        stop.reason = options.reason;
+        stop.requester = connection.self();
+        stop.grace_ms = static_cast<std::uint32_t>(std::clamp<std::int64_t>(grace.count(), 0, UINT32_MAX));
+        orders.emplace_back(&place, connection.ask(Destination::to_agent(place.host), std::move(stop), limit));
+      }
+      wire::GetStateT get;
+      get.mesh = mesh;
+      states.emplace_back(&place, connection.ask(Destination::to_agent(place.host), std::move(get), limit));
+    }
+    for (auto& [place, future] : orders) place->is_ordered = future.get().has_value();
+    for (auto& [place, future] : states) {
+      const auto answer = future.get();
+      place->problem.clear();
+      if (!answer) {
+        place->is_absent = answer.error().code() == ErrorCode::not_exist;
+        place->problem = answer.error().to_string();
+      } else if (const auto* const state = answer->body_as<wire::MeshState>()) {
+        if (auto report = to_report(*state)) place->report = std::move(*report);
+      }
+    }
+  }
+  std::vector<RankReport> ranks;
+  std::string problems;
+  for (const auto& place : places) {
+    if (place.report) ranks.insert(ranks.end(), place.report->ranks.begin(), place.report->ranks.end());
+    if (!is_open(place)) continue;
+    problems += problems.empty() ? "" : "; ";
+    if (!place.problem.empty()) problems += "host " + place.host.to_string() + ": " + place.problem;
+    if (!place.report) continue;
+    for (const auto& rank : place.report->ranks) {
+      if (is_left(rank)) problems += (problems.empty() || problems.ends_with("; ") ? "" : ", ") + rank.describe();
+    }
+  }
+  if (!problems.empty()) return fail(ErrorCode::stop_error, "mesh " + std::string(mesh) + ": not ended: " + problems);
+  if (ranks.empty()) return fail(ErrorCode::not_exist, "no mesh " + std::string(mesh) + " on " + std::to_string(hosts().size()) + (hosts().size() == 1 ? " host" : " hosts"));
+  std::sort(ranks.begin(), ranks.end(), [](const RankReport& a, const RankReport& b) { return a.rank < b.rank; });
+  return ranks;
+}
+
+Result<ShutdownSummary> HostMesh::shutdown(std::chrono::milliseconds deadline, std::optional<std::chrono::milliseconds> grace, std::string_view reason) {
+  if (auto fine = impl_->core()->check_may_wait(); !fine) return fail(fine.error());
+  return impl_->shutdown(deadline, grace, reason);
+}
+
+}  // namespace meshbus

@@ -1,0 +1,314 @@
+#include "client/src/host_process.h"
+
+#include <fcntl.h>
+#include <poll.h>
+#include <spawn.h>
+#include <sys/socket.h>
+#include <sys/stat.h>
+#include <sys/syscall.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <csignal>
+#include <cstdlib>
+#include <cstring>
+#include <thread>
+
+#include <nlohmann/json.hpp>
+
+#include "client/src/masked_thread.h"
+#include "meshbus/rank_report.h"
+
+namespace meshbus {
+namespace {
+
+constexpr std::size_t kTailBytes = 8 * 1024;
+constexpr std::size_t kReadyBytes = 64 * 1024;
+// Where the host finds its descriptors.
+constexpr int kReadyFd = 3;
+constexpr int kLifelineFd = 4;
+
+std::string why(const char* call) { return std::string(call) + ": " + std::strerror(errno); }
+
+/// Above the numbers that the child's own descriptors get, so that placing one never overwrites another.
+UniqueFd move_up(UniqueFd fd) { return UniqueFd(::fcntl(fd.get(), F_DUPFD_CLOEXEC, 16)); }
+
+struct SpawnActions {
+  posix_spawn_file_actions_t files;
+  posix_spawnattr_t attributes;
+  SpawnActions() {
+    posix_spawn_file_actions_init(&files);
+    posix_spawnattr_init(&attributes);
+  }
+  ~SpawnActions() {
+    posix_spawn_file_actions_destroy(&files);
+    posix_spawnattr_destroy(&attributes);
+  }
+  SpawnActions(const SpawnActions&) = delete;
+  SpawnActions& operator=(const SpawnActions&) = delete;
+};
+
+/// Appends what a non-blocking descriptor has. False at its end.
+bool read_available(int fd, std::string& to, std::size_t limit) {
+  for (;;) {
+    char buffer[4096];
+    const auto count = ::read(fd, buffer, sizeof buffer);
+    if (count > 0) {
+      to.append(buffer, static_cast<std::size_t>(count));
+      if (to.size() >= limit) return true;
+      continue;
+    }
+    if (count < 0 && errno == EINTR) continue;
+    return count < 0 && errno == EAGAIN;
+  }
+}
+
+}  // namespace
+
+Result<void> HostProcess::spawn(const std::string& program, const std::vector<std::string>& arguments) {
+  int ready[2];
+  int errors[2];
+  int lifeline[2];
+  if (::pipe2(ready, O_CLOEXEC) != 0) return fail(ErrorCode::io_error, why("pipe2"));
+  ready_.reset(ready[0]);
+  const UniqueFd ready_end = move_up(UniqueFd(ready[1]));
+  if (::pipe2(errors, O_CLOEXEC) != 0) return fail(ErrorCode::io_error, why("pipe2"));
+  stderr_.reset(errors[0]);
+  const UniqueFd stderr_end = move_up(UniqueFd(errors[1]));
+  if (::socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, lifeline) != 0) return fail(ErrorCode::io_error, why("socketpair"));
+  lifeline_.reset(lifeline[0]);
+  const UniqueFd lifeline_end = move_up(UniqueFd(lifeline[1]));
+  const UniqueFd null = move_up(UniqueFd(::open("/dev/null", O_RDWR | O_CLOEXEC)));
+  if (!ready_end || !stderr_end || !lifeline_end || !null) return fail(ErrorCode::io_error, why("fcntl"));
+  ::fcntl(ready_.get(), F_SETFL, O_NONBLOCK);
+  ::fcntl(stderr_.get(), F_SETFL, O_NONBLOCK);
+
+  SpawnActions actions;
+  posix_spawn_file_actions_adddup2(&actions.files, null.get(), STDIN_FILENO);
+  posix_spawn_file_actions_adddup2(&actions.files, stderr_end.get(), STDOUT_FILENO);
+  posix_spawn_file_actions_adddup2(&actions.files, stderr_end.get(), STDERR_FILENO);
+  posix_spawn_file_actions_adddup2(&actions.files, ready_end.get(), kReadyFd);
+  posix_spawn_file_actions_adddup2(&actions.files, lifeline_end.get(), kLifelineFd);
+  posix_spawn_file_actions_addclosefrom_np(&actions.files, kLifelineFd + 1);
+  sigset_t none;
+  sigset_t all;
+  sigemptyset(&none);
+  sigfillset(&all);
+  posix_spawnattr_setsigmask(&actions.attributes, &none);
+  posix_spawnattr_setsigdefault(&actions.attributes, &all);
+  // A session of its own: Ctrl-C at the launcher's terminal is for the launcher, which then ends its hosts in order.
+  posix_spawnattr_setflags(&actions.attributes, POSIX_SPAWN_SETSID | POSIX_SPAWN_SETSIGMASK | POSIX_SPAWN_SETSIGDEF);
+
+  std::vector<std::string> texts{program, "host", "--ready-fd", std::to_string(kReadyFd), "--lifeline-fd", std::to_string(kLifelineFd), "--quiet"};
+  texts.insert(texts.end(), arguments.begin(), arguments.end());
+  std::vector<char*> argv;
+  for (auto& text : texts) argv.push_back(text.data());
+  argv.push_back(nullptr);
+  const int error = posix_spawn(&pid_, program.c_str(), &actions.files, &actions.attributes, argv.data(), environ);
+  if (error != 0) return fail(ErrorCode::configuration_error, "cannot execute " + program + ": " + std::strerror(error));
+  pidfd_.reset(static_cast<int>(::syscall(SYS_pidfd_open, pid_, 0)));
+  if (!pidfd_) return fail(ErrorCode::io_error, why("pidfd_open"));
+  return {};
+}
+
+HostProcess::~HostProcess() {
+  close_lifeline();
+  if (is_reaped_ || !pidfd_) return;
+  if (reap()) return;
+  // It ends within two seconds; nobody waits for it, but somebody has to reap it.
+  start_masked_thread([pidfd = std::move(pidfd_)] {
+    siginfo_t info;
+    while (::waitid(P_PIDFD, static_cast<id_t>(pidfd.get()), &info, WEXITED) != 0 && errno == EINTR) {
+    }
+  }).detach();
+}
+
+void HostProcess::read_ready() {
+  if (!read_available(ready_.get(), ready_text_, kReadyBytes)) ready_.reset();
+  const auto line_end = ready_text_.find('\n');
+  if (line_end == std::string::npos) {
+    if (!ready_ && problem_.empty()) problem_ = "it ended without a word";
+    return;
+  }
+  const auto json = nlohmann::json::parse(ready_text_.substr(0, line_end), nullptr, /*allow_exceptions=*/false);
+  ready_.reset();
+  const auto text = [&json](const char* key) {
+    const auto found = json.is_object() ? json.find(key) : json.end();
+    return json.is_object() && found != json.end() && found->is_string() ? found->get<std::string>() : std::string();
+  };
+  if (const auto error = text("error"); !error.empty()) {
+    problem_ = error;
+    return;
+  }
+  const auto host = HostAddr::parse(text("host"));
+  if (!host) {
+    problem_ = "its ready line is not understood: " + ready_text_.substr(0, line_end);
+    return;
+  }
+  announcement_ = Announcement{*host, text("containment"), text("run_dir")};
+}
+
+bool HostProcess::read_stderr() {
+  const bool is_open = read_available(stderr_.get(), stderr_tail_, kTailBytes * 4);
+  if (stderr_tail_.size() > kTailBytes) stderr_tail_.erase(0, stderr_tail_.size() - kTailBytes);
+  return is_open;
+}
+
+bool HostProcess::reap() {
+  siginfo_t info{};
+  if (::waitid(P_PIDFD, static_cast<id_t>(pidfd_.get()), &info, WEXITED | WNOHANG) != 0) {
+    // The launcher reaps children that it does not know: then only the pidfd says that it has ended.
+    if (errno != ECHILD) return false;
+    how_ = "ended";
+  } else if (info.si_pid == 0) {
+    return false;
+  } else if (info.si_code == CLD_EXITED) {
+    how_ = "exit " + std::to_string(info.si_status);
+  } else {
+    how_ = "killed by " + signal_name(info.si_status);
+  }
+  {
+    const std::lock_guard lock(mutex_);
+    is_reaped_ = true;
+  }
+  changed_.notify_all();
+  return true;
+}
+
+std::string HostProcess::last_words() const {
+  auto words = stderr_tail_;
+  while (!words.empty() && words.back() == '\n') words.pop_back();
+  return words.empty() ? "" : "; its last words: " + words;
+}
+
+Result<std::vector<std::shared_ptr<HostProcess>>> HostProcess::start(const std::string& program, const std::vector<std::string>& arguments, std::uint64_t count,
+                                                                     std::chrono::milliseconds deadline) {
+  std::vector<std::shared_ptr<HostProcess>> hosts;
+  for (std::uint64_t i = 0; i < count; ++i) {
+    std::shared_ptr<HostProcess> host(new HostProcess());
+    if (auto spawned = host->spawn(program, arguments); !spawned) return fail(spawned.error().within("host " + std::to_string(i)));
+    hosts.push_back(std::move(host));
+  }
+  const auto end = std::chrono::steady_clock::now() + deadline;
+  const auto is_open = [](const std::shared_ptr<HostProcess>& host) { return !host->announcement_ && host->problem_.empty(); };
+  // One that fails ends the wait: the others would be ended anyway.
+  while (std::any_of(hosts.begin(), hosts.end(), is_open) && std::all_of(hosts.begin(), hosts.end(), [](const auto& host) { return host->problem_.empty(); })) {
+    const auto left = std::chrono::ceil<std::chrono::milliseconds>(end - std::chrono::steady_clock::now());
+    if (left.count() <= 0) break;
+    std::vector<pollfd> fds;
+    for (const auto& host : hosts) {
+      fds.push_back({host->ready_.get(), POLLIN, 0});
+      fds.push_back({host->stderr_.get(), POLLIN, 0});
+    }
+    ::poll(fds.data(), fds.size(), static_cast<int>(std::min<std::int64_t>(left.count(), 60'000)));
+    for (std::size_t i = 0; i < hosts.size(); ++i) {
+      if (fds[2 * i].revents != 0) hosts[i]->read_ready();
+      if (fds[2 * i + 1].revents != 0 && !hosts[i]->read_stderr()) hosts[i]->stderr_.reset();
+    }
+  }
+  std::string problems;
+  bool is_timeout = false;
+  for (std::size_t i = 0; i < hosts.size(); ++i) {
+    auto& host = *hosts[i];
+    if (host.announcement_) continue;
+    if (is_open(hosts[i])) {
+      if (std::chrono::steady_clock::now() < end) continue;  // it would have become ready; another one failed
+      is_timeout = true;
+      host.problem_ = "not ready within " + std::to_string(deadline.count()) + " ms";
+    } else {
+      // It said that it cannot, or closed its descriptor: it is about to end, and its last words matter.
+      host.close_lifeline();
+      pollfd ended{host.pidfd_.get(), POLLIN, 0};
+      ::poll(&ended, 1, 2000);
+      if (host.reap() && host.problem_ == "it ended without a word") host.problem_ = host.how_;
+    }
+    if (host.stderr_) host.read_stderr();
+    problems += (problems.empty() ? "" : "; ") + ("host " + std::to_string(i) + " (" + program + " host, pid " + std::to_string(host.pid_) + "): ") + host.problem_ + host.last_words();
+  }
+  if (!problems.empty()) return fail(is_timeout ? ErrorCode::timeout : ErrorCode::configuration_error, problems);
+  return hosts;
+}
+
+void HostProcess::watch(Reactor& reactor, std::function<void(const std::string& how)> on_exit) {
+  if (stderr_) {
+    reactor.watch(stderr_.get(), EPOLLIN, [self = shared_from_this(), &reactor](std::uint32_t) {
+      if (self->read_stderr()) return;
+      const auto keep = self;  // the watch, which is forgotten here, owns what is captured
+      reactor.forget(keep->stderr_.get());
+      keep->stderr_.reset();
+    });
+  }
+  reactor.watch(pidfd_.get(), EPOLLIN, [self = shared_from_this(), &reactor, told = std::move(on_exit)](std::uint32_t) { self->on_exit(reactor, told); });
+}
+
+void HostProcess::on_exit(Reactor& reactor, const std::function<void(const std::string& how)>& told) {
+  if (!reap()) return;
+  const auto self = shared_from_this();  // the watch, which is forgotten here, may be the last owner
+  const auto tell = told;
+  if (stderr_) {
+    reactor.forget(stderr_.get());
+    read_stderr();
+    stderr_.reset();
+  }
+  reactor.forget(pidfd_.get());
+  tell("its process (pid " + std::to_string(pid_) + ") ended: " + how_ + last_words());
+}
+
+void HostProcess::close_lifeline() {
+  const std::lock_guard lock(mutex_);
+  lifeline_.reset();
+}
+
+void HostProcess::kill() {
+  const std::lock_guard lock(mutex_);
+  if (!is_reaped_) ::syscall(SYS_pidfd_send_signal, pidfd_.get(), SIGKILL, nullptr, 0);
+}
+
+bool HostProcess::wait_exit(std::chrono::milliseconds deadline) {
+  std::unique_lock lock(mutex_);
+  return changed_.wait_for(lock, deadline, [this] { return is_reaped_; });
+}
+
+Result<std::string> own_executable() {
+  std::string path(4096, '\0');
+  const auto length = ::readlink("/proc/self/exe", path.data(), path.size());
+  if (length <= 0) return fail(ErrorCode::io_error, why("readlink /proc/self/exe"));
+  path.resize(static_cast<std::size_t>(length));
+  return path;
+}
+
+Result<std::string> find_meshbus_program(const std::string& wanted) {
+  const auto is_program = [](const std::string& path) {
+    struct stat info;
+    return ::stat(path.c_str(), &info) == 0 && S_ISREG(info.st_mode) && ::access(path.c_str(), X_OK) == 0;
+  };
+  if (!wanted.empty()) {
+    if (is_program(wanted)) return wanted;
+    return fail(ErrorCode::configuration_error, "the meshbus program " + wanted + " is not there or cannot be executed");
+  }
+  if (const char* set = std::getenv("MESHBUS_BIN"); set != nullptr && *set != '\0') {
+    const std::string path(set);
+    if (is_program(path + "/meshbus")) return path + "/meshbus";
+    if (is_program(path)) return path;
+    return fail(ErrorCode::configuration_error, "MESHBUS_BIN is " + path + ", which is neither the meshbus program nor the folder it is in");
+  }
+  std::string looked;
+  if (const auto own = own_executable()) {
+    const auto beside = own->substr(0, own->rfind('/')) + "/meshbus";
+    if (is_program(beside)) return beside;
+    looked = beside;
+  }
+  const char* path = std::getenv("PATH");
+  std::string_view rest(path == nullptr ? "" : path);
+  while (!rest.empty()) {
+    const auto colon = rest.find(':');
+    const std::string folder(rest.substr(0, colon));
+    rest = colon == std::string_view::npos ? std::string_view() : rest.substr(colon + 1);
+    if (!folder.empty() && is_program(folder + "/meshbus")) return folder + "/meshbus";
+  }
+  return fail(ErrorCode::configuration_error, "there is no meshbus program at " + looked + " nor in PATH; set MESHBUS_BIN to the program or its folder");
+}
+
+}  // namespace meshbus

@@ -1,0 +1,88 @@
+#pragma once
+
+#include <sys/types.h>
+
+#include <chrono>
+#include <condition_variable>
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <mutex>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "common/reactor.h"
+#include "common/unique_fd.h"
+#include "meshbus/address.h"
+#include "meshbus/result.h"
+
+namespace meshbus {
+
+/// One `meshbus host` that this process has started, in a session of its own. It ends when its lifeline does, which the kernel closes with this
+/// process at the latest.
+class HostProcess : public std::enable_shared_from_this<HostProcess> {
+ public:
+  /// What the host said of itself when it was ready.
+  struct Announcement {
+    HostAddr host;
+    std::string containment;
+    std::string run_dir;
+  };
+
+  /// Starts `count` of them in parallel and waits until all are ready. All or none: on error what did start is ended, and the error names each
+  /// host that failed by its rank, with its last words. Any thread but the reactor's.
+  static Result<std::vector<std::shared_ptr<HostProcess>>> start(const std::string& program, const std::vector<std::string>& arguments, std::uint64_t count,
+                                                                 std::chrono::milliseconds deadline);
+  /// Best effort: the lifeline ends, and the process is reaped when it has gone.
+  ~HostProcess();
+  HostProcess(const HostProcess&) = delete;
+  HostProcess& operator=(const HostProcess&) = delete;
+
+  const Announcement& announcement() const { return *announcement_; }
+  pid_t pid() const noexcept { return pid_; }
+  /// Reactor thread: watches it from now on; `on_exit` is told, once, how it ended and its last words.
+  void watch(Reactor& reactor, std::function<void(const std::string& how)> on_exit);
+  /// Any thread: tells the host to end now.
+  void close_lifeline();
+  /// Any thread.
+  void kill();
+  /// Waits until it has ended. False at the deadline.
+  bool wait_exit(std::chrono::milliseconds deadline);
+
+ private:
+  HostProcess() = default;
+  Result<void> spawn(const std::string& program, const std::vector<std::string>& arguments);
+  /// Reads what is there, and what it means.
+  void read_ready();
+  /// Reads what is there. False at the end.
+  bool read_stderr();
+  /// Reaps the process if it has ended.
+  bool reap();
+  void on_exit(Reactor& reactor, const std::function<void(const std::string& how)>& told);
+  std::string last_words() const;
+
+  pid_t pid_ = -1;
+  UniqueFd pidfd_;
+  UniqueFd ready_;
+  UniqueFd stderr_;
+  std::string ready_text_;
+  std::string stderr_tail_;
+  std::optional<Announcement> announcement_;
+  /// Why it will not become ready.
+  std::string problem_;
+
+  std::mutex mutex_;
+  std::condition_variable changed_;
+  UniqueFd lifeline_;       // guarded by mutex_
+  bool is_reaped_ = false;  // guarded by mutex_
+  std::string how_;         // "exit 70"
+};
+
+/// Where the `meshbus` program is: `wanted`, else MESHBUS_BIN (the program or its folder), else beside this executable, else in PATH.
+/// Errors: configuration_error naming the places that were looked at.
+Result<std::string> find_meshbus_program(const std::string& wanted);
+/// The file that this process executes. Errors: io_error.
+Result<std::string> own_executable();
+
+}  // namespace meshbus

@@ -1,0 +1,109 @@
+#pragma once
+
+#include <condition_variable>
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <mutex>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "client/src/handler_thread.h"
+#include "client/src/rank_table.h"
+#include "common/reactor.h"
+#include "meshbus/proc_mesh.h"
+
+namespace meshbus {
+
+/// Follows one mesh: feeds its RankTable with news, and tells the launcher's handlers what they are due, each thing once.
+///
+/// News come in on the reactor's thread, handlers run on the handlers' thread, and whoever waits waits on its own.
+class MeshMonitor : public std::enable_shared_from_this<MeshMonitor> {
+ public:
+  using Clock = std::chrono::steady_clock;
+  struct Options {
+    Handlers handlers;
+    /// Output is streamed: the end of a mesh includes the end of its output.
+    bool has_output = false;
+    std::chrono::milliseconds lease{0};
+    std::chrono::milliseconds grace{0};
+  };
+  /// Tells an agent that so many bytes are taken; called on the reactor's thread.
+  using OutputTaken = std::function<void(std::uint64_t bytes)>;
+
+  MeshMonitor(Reactor& reactor, HandlerThread& handlers, ProcMeshRef mesh, Options options);
+
+  const ProcMeshRef& mesh() const noexcept { return mesh_; }
+  std::string name() const { return mesh_.mesh().to_string(); }
+  const Options& options() const noexcept { return options_; }
+  /// Whether nobody is interested any more.
+  bool is_abandoned() const;
+
+  // News, on the reactor's thread.
+
+  void on_news(const HostAddr& from, const flatbuffers::Vector<const wire::RankState*>* ranks,
+               const flatbuffers::Vector<flatbuffers::Offset<wire::Certificate>>* certificates);
+  void on_output(const HostAddr& from, const wire::Output& output, OutputTaken taken);
+  void lose(const HostAddr& host, const std::string& reason);
+  /// Whether a host has ranks that are not terminal.
+  bool is_alive_on(const HostAddr& host) const;
+  /// Whether all is over: nothing more is expected from the agents.
+  bool is_over() const;
+
+  // From any thread.
+
+  /// From now on failures are for the handlers; before, whoever makes the mesh looks at them itself.
+  void arm();
+  /// Nobody will hear of this mesh any more. Waits for a handler of it that is running, unless it is called by one.
+  void abandon();
+  /// A copy of the table.
+  RankTable table() const;
+  MeshOutcome outcome() const;
+  /// The host agents have taken the order to start these ranks.
+  void note_accepted(std::uint64_t host_index);
+  bool is_accepted(std::uint64_t host_index) const;
+
+  /// Waits until `done(table)`. False at the deadline. Not on the reactor's thread.
+  bool wait(const std::function<bool(const RankTable&)>& done, std::chrono::milliseconds deadline);
+  /// Waits until `done(table)`, as long as something changes at least every `idle`. False when nothing did.
+  bool wait_while_changing(const std::function<bool(const RankTable&)>& done, std::chrono::milliseconds idle);
+  /// Waits until everything is over and, but for handlers who call this, was told. False at the deadline.
+  bool wait_end(std::chrono::milliseconds deadline);
+
+ private:
+  /// Reactor's thread: tells what is due and arranges to be called again.
+  void settle();
+  /// Runs a handler, unless the mesh was abandoned. Handlers' thread.
+  void tell(const std::function<void()>& handler);
+  void tell_state(const RankReport& report);
+  bool is_output_over() const;
+  void end_output_of(const std::vector<std::uint64_t>& ranks);
+
+  Reactor& reactor_;
+  HandlerThread& handlers_;
+  const ProcMeshRef mesh_;
+  const Options options_;
+  Reactor::TimerId timer_ = 0;
+  bool settle_posted_ = false;
+
+  /// Held while a handler of this mesh runs; recursive, because a handler may destroy the mesh.
+  std::recursive_mutex gate_;
+  bool is_shut_ = false;  // guarded by gate_
+
+  mutable std::mutex mutex_;
+  std::condition_variable changed_;
+  RankTable table_;
+  std::uint64_t version_ = 0;
+  std::vector<bool> accepted_;
+  std::vector<bool> output_ended_;
+  /// Output that waits for, or is in, the handler.
+  std::uint64_t unhandled_ = 0;
+  std::optional<Clock::time_point> last_output_;
+  bool armed_ = false;
+  bool abandoned_ = false;
+  bool end_posted_ = false;
+  bool end_told_ = false;
+};
+
+}  // namespace meshbus

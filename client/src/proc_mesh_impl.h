@@ -1,0 +1,40 @@
+#pragma once
+
+#include <chrono>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "client/src/connection.h"
+#include "client/src/context_core.h"
+#include "client/src/mesh_monitor.h"
+#include "meshbus/proc_mesh.h"
+
+namespace meshbus {
+
+class ProcMesh::Impl {
+ public:
+  Impl(ConnectionUse connection, std::shared_ptr<MeshMonitor> monitor) : connection_(std::move(connection)), monitor_(std::move(monitor)) {}
+  ~Impl();
+  Impl(const Impl&) = delete;
+  Impl& operator=(const Impl&) = delete;
+
+  ContextCore& core() const noexcept { return *connection_.core(); }
+  Connection& connection() const noexcept { return *connection_.get(); }
+  MeshMonitor& monitor() const noexcept { return *monitor_; }
+
+ private:
+  ConnectionUse connection_;
+  std::shared_ptr<MeshMonitor> monitor_;
+};
+
+/// Orders the ranks of a mesh to be stopped and waits. Errors: stop_error naming the ranks that are left.
+Result<MeshOutcome> stop_ranks(ContextCore& core, Connection& connection, MeshMonitor& monitor, const StopOptions& options);
+/// Orders it and does not wait.
+void order_stop(ContextCore& core, Connection& connection, MeshMonitor& monitor, const StopOptions& options);
+
+/// What happens to a failure that the launcher did not ask to hear of (spec 6.6): it is printed, the mesh is stopped, and this process exits with the
+/// mesh's exit code. Handlers' thread; returns only when the mesh is gone already.
+void handle_failure_by_default(ContextCore& core, Connection& connection, const std::weak_ptr<MeshMonitor>& monitor, const RankReport& failure);
+
+}  // namespace meshbus

@@ -1,0 +1,128 @@
+#include "meshbus/rank_report.h"
+
+#include <algorithm>
+#include <cerrno>
+#include <csignal>
+#include <cstring>
+
+#include "mesh/text.h"
+#include "meshbus/point.h"
+
+namespace meshbus {
+namespace {
+
+/// "host=0,gpu=1" from "host=0/2,gpu=1/4": sizes are noise in a sentence.
+std::string short_point(const std::string& point) {
+  const auto parsed = Point::parse(point);
+  if (!parsed) return point;
+  std::string text;
+  for (std::size_t i = 0; i < parsed->coordinates().size(); ++i) {
+    if (i != 0) text += ',';
+    text::append_label(text, parsed->extent().labels()[i]);
+    text += '=' + std::to_string(parsed->coordinates()[i]);
+  }
+  return text;
+}
+
+}  // namespace
+
+std::string_view to_string(ProcState state) noexcept {
+  switch (state) {
+    case ProcState::unknown: return "unknown";
+    case ProcState::starting: return "starting";
+    case ProcState::running: return "running";
+    case ProcState::ready: return "ready";
+    case ProcState::stopping: return "stopping";
+    case ProcState::stopped: return "stopped";
+    case ProcState::killed: return "killed";
+    case ProcState::failed: return "failed";
+  }
+  return "unknown";
+}
+
+std::string_view to_string(StopStep step) noexcept {
+  switch (step) {
+    case StopStep::none: return "none";
+    case StopStep::asked: return "asked";
+    case StopStep::term: return "term";
+    case StopStep::kill: return "kill";
+  }
+  return "none";
+}
+
+std::string signal_name(int signal) {
+  // Thread-safe, unlike strsignal(); null for numbers that have no name.
+  const char* name = sigabbrev_np(signal);
+  return name == nullptr ? "signal " + std::to_string(signal) : std::string("SIG") + name;
+}
+
+RankSet to_rank_set(const std::vector<std::uint64_t>& ranks) {
+  RankSet set;
+  for (const auto rank : ranks) {
+    if (!set.empty() && set.back().end == rank) {
+      ++set.back().end;
+    } else {
+      set.push_back({rank, rank + 1});
+    }
+  }
+  return set;
+}
+
+bool contains(const RankSet& set, std::uint64_t rank) noexcept {
+  return std::any_of(set.begin(), set.end(), [rank](const RankBlock& block) { return block.begin <= rank && rank < block.end; });
+}
+
+std::string to_string(const RankSet& set) {
+  std::string text;
+  for (const auto& block : set) {
+    if (block.size() == 0) continue;
+    if (!text.empty()) text += ',';
+    text += std::to_string(block.begin);
+    if (block.size() > 1) text += '-' + std::to_string(block.end - 1);
+  }
+  return text.empty() ? "none" : text;
+}
+
+bool RankReport::is_terminal() const noexcept { return state == ProcState::stopped || state == ProcState::killed || state == ProcState::failed; }
+
+bool RankReport::is_failure() const noexcept {
+  switch (state) {
+    case ProcState::stopped: return exit_code != 0 && step == StopStep::none;
+    case ProcState::killed: return step == StopStep::none;
+    case ProcState::failed: return true;
+    default: return false;
+  }
+}
+
+int RankReport::shell_code() const noexcept {
+  switch (state) {
+    case ProcState::stopped: return exit_code;
+    case ProcState::killed: return 128 + signal;
+    case ProcState::failed:
+      if (code == ErrorCode::exec_failed) return os_error == ENOENT ? 127 : 126;
+      return 125;
+    default: return 125;
+  }
+}
+
+std::string RankReport::words() const {
+  if (!reason.empty()) return reason;
+  switch (state) {
+    case ProcState::stopped: return "exit " + std::to_string(exit_code);
+    case ProcState::killed: return "killed by " + signal_name(signal) + (core_dumped ? " (core dumped)" : "");
+    default: return std::string(to_string(state));
+  }
+}
+
+std::string RankReport::describe() const {
+  const auto place = short_point(point);
+  return "rank " + std::to_string(rank) + " (" + place + (place.empty() ? "on " : " on ") + host.to_string() + "): " + words();
+}
+
+bool MeshOutcome::is_ended() const noexcept {
+  return std::all_of(ranks.begin(), ranks.end(), [](const RankReport& rank) { return rank.is_terminal(); });
+}
+
+int MeshOutcome::exit_code() const noexcept { return first_failure ? first_failure->shell_code() : 0; }
+
+}  // namespace meshbus

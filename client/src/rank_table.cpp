@@ -1,0 +1,160 @@
+#include "client/src/rank_table.h"
+
+#include <algorithm>
+
+#include "client/src/wire_reports.h"
+#include "meshbus/point.h"
+
+namespace meshbus {
+namespace {
+
+bool ended_before(const RankReport& a, const RankReport& b) {
+  // What has no time (never started, by an old agent) comes last: it cannot be shown to be the cause.
+  if (a.ended.has_value() != b.ended.has_value()) return a.ended.has_value();
+  if (a.ended != b.ended) return a.ended < b.ended;
+  return a.rank < b.rank;
+}
+
+}  // namespace
+
+RankTable::RankTable(const ProcMeshRef& mesh) : alive_on_(mesh.hosts().size()) {
+  const auto extent = mesh.region().extent();
+  ranks_.resize(mesh.root_ranks());
+  extra_.resize(mesh.root_ranks());
+  for (std::uint64_t rank = 0; rank < ranks_.size(); ++rank) {
+    auto& report = ranks_[rank];
+    report.rank = rank;
+    report.host_index = mesh.host_index_of(rank).value_or(0);
+    report.host = mesh.hosts()[report.host_index];
+    if (const auto ordinal = mesh.region().ordinal_of(rank)) {
+      if (const auto point = extent.point_of(*ordinal)) report.point = point->to_string();
+    }
+    ++alive_on_[report.host_index];
+  }
+}
+
+void RankTable::note_created(std::uint64_t rank) {
+  if (extra_[rank].is_created) return;
+  const auto& report = ranks_[rank];
+  if (report.state != ProcState::ready && !(report.state == ProcState::stopped && report.exit_code == 0)) return;
+  extra_[rank].is_created = true;
+  ++created_;
+}
+
+void RankTable::on_end(std::uint64_t rank, Time now) {
+  extra_[rank].ended = now;
+  last_end_ = now;
+  ++ended_;
+  --alive_on_[ranks_[rank].host_index];
+  if (ranks_[rank].is_failure()) untold_.push_back(rank);
+}
+
+bool RankTable::apply(const HostAddr& from, const wire::RankState& state, Time now) {
+  const auto rank = state.rank();
+  if (rank >= ranks_.size() || ranks_[rank].host != from) return false;
+  auto& report = ranks_[rank];
+  if (report.is_terminal() || state.generation() <= report.generation) return false;
+  copy_state(state, report);
+  note_created(rank);
+  if (report.is_terminal()) on_end(rank, now);
+  return true;
+}
+
+bool RankTable::apply(const HostAddr& from, const wire::Certificate& certificate) {
+  const auto rank = certificate.rank();
+  if (rank >= ranks_.size() || ranks_[rank].host != from) return false;
+  auto& extra = extra_[rank];
+  if (!ranks_[rank].is_terminal() || extra.has_certificate || extra.is_lost) return false;
+  copy_certificate(certificate, ranks_[rank]);
+  extra.has_certificate = true;
+  ++certificates_;
+  return true;
+}
+
+std::vector<std::uint64_t> RankTable::lose(std::uint64_t host_index, const std::string& reason, Time now, std::chrono::system_clock::time_point ended) {
+  std::vector<std::uint64_t> changed;
+  if (host_index >= alive_on_.size() || alive_on_[host_index] == 0) return changed;
+  for (auto& report : ranks_) {
+    if (report.host_index != host_index || report.is_terminal()) continue;
+    report.state = ProcState::failed;
+    report.code = ErrorCode::host_unreachable;
+    report.reason = reason;
+    report.ended = ended;
+    auto& extra = extra_[report.rank];
+    extra.is_lost = true;
+    // Nobody is left who could write a better one.
+    extra.has_certificate = true;
+    ++certificates_;
+    changed.push_back(report.rank);
+    on_end(report.rank, now);
+  }
+  return changed;
+}
+
+std::vector<RankReport> RankTable::take_failures(Time now) {
+  std::vector<RankReport> due;
+  std::erase_if(untold_, [&](std::uint64_t rank) {
+    if (!extra_[rank].has_certificate && now - *extra_[rank].ended < failure_limit) return false;
+    due.push_back(ranks_[rank]);
+    return true;
+  });
+  std::sort(due.begin(), due.end(), ended_before);
+  told_ += due.size();
+  return due;
+}
+
+std::optional<RankTable::Time> RankTable::next_due(Time now) const {
+  std::optional<Time> next;
+  const auto consider = [&next](Time time) { next = next ? std::min(*next, time) : time; };
+  for (const auto rank : untold_) consider(*extra_[rank].ended + failure_limit);
+  if (is_ended() && last_end_ && !is_complete(now)) consider(*last_end_ + certificate_limit);
+  return next;
+}
+
+bool RankTable::is_complete(Time now) const noexcept {
+  if (!is_ended()) return false;
+  return certificates_ == ranks_.size() || !last_end_ || now - *last_end_ >= certificate_limit;
+}
+
+std::vector<std::uint64_t> RankTable::not_ended(const RankSet& set) const {
+  std::vector<std::uint64_t> list;
+  for (const auto& report : ranks_) {
+    if (!report.is_terminal() && (set.empty() || contains(set, report.rank))) list.push_back(report.rank);
+  }
+  return list;
+}
+
+std::vector<RankReport> RankTable::failures() const {
+  std::vector<RankReport> list;
+  for (const auto& report : ranks_) {
+    if (report.is_failure()) list.push_back(report);
+  }
+  std::sort(list.begin(), list.end(), ended_before);
+  return list;
+}
+
+MeshOutcome RankTable::outcome() const {
+  MeshOutcome outcome;
+  outcome.ranks = ranks_;
+  for (const auto& report : ranks_) {
+    if (report.is_failure() && (!outcome.first_failure || ended_before(report, *outcome.first_failure))) outcome.first_failure = report;
+  }
+  return outcome;
+}
+
+std::string RankTable::describe(const std::vector<std::uint64_t>& ranks) const {
+  constexpr std::size_t in_words = 8;
+  std::string text;
+  for (std::size_t i = 0; i < ranks.size() && i < in_words; ++i) {
+    if (i != 0) text += "; ";
+    // "unknown" is what a report says; here it means that no word has come since the order was sent.
+    auto report = ranks_[ranks[i]];
+    if (report.state == ProcState::unknown && report.reason.empty()) report.reason = "not heard of yet";
+    text += report.describe();
+    if (report.pid != 0 && !report.is_terminal()) text += ", pid " + std::to_string(report.pid);
+  }
+  if (ranks.size() > in_words) text += "; and " + std::to_string(ranks.size() - in_words) + " more: ranks " + to_string(to_rank_set(ranks));
+  return text;
+}
+
+}  // namespace meshbus

@@ -1,0 +1,84 @@
+#pragma once
+
+#include <chrono>
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "meshbus/proc_mesh_ref.h"
+#include "meshbus/rank_report.h"
+#include "wire/control_generated.h"
+
+namespace meshbus {
+
+/// What is known about the ranks of one mesh, and which failures are still to be told. Pure: no clock, thread or socket; times come from the
+/// caller.
+///
+/// News may come late, twice and in any order (a stream, answers to questions, a lost host): the larger generation wins, and nothing leaves a
+/// terminal state.
+class RankTable {
+ public:
+  using Time = std::chrono::steady_clock::time_point;
+  /// A failure is told when its certificate has come, or so long after the end.
+  static constexpr std::chrono::milliseconds failure_limit{300};
+  /// An ended mesh waits so long for the certificates that are still missing.
+  static constexpr std::chrono::milliseconds certificate_limit{2000};
+
+  explicit RankTable(const ProcMeshRef& mesh);
+
+  /// True when it was news. Ranks that are not in the mesh, or not on that host, are ignored: peers may say anything.
+  bool apply(const HostAddr& from, const wire::RankState& state, Time now);
+  /// True when it was news.
+  bool apply(const HostAddr& from, const wire::Certificate& certificate);
+  /// The host is lost, by proof: its ranks that are not terminal are failed. The ranks that changed.
+  std::vector<std::uint64_t> lose(std::uint64_t host_index, const std::string& reason, Time now, std::chrono::system_clock::time_point ended);
+
+  /// Failures that are due, each once, the earlier end first.
+  std::vector<RankReport> take_failures(Time now);
+  /// When take_failures() or is_complete() should be asked again although no news came.
+  std::optional<Time> next_due(Time now) const;
+
+  const std::vector<RankReport>& ranks() const noexcept { return ranks_; }
+  const RankReport& rank(std::uint64_t rank) const { return ranks_[rank]; }
+  std::uint64_t size() const noexcept { return ranks_.size(); }
+  /// Whether take_failures() has handed out one.
+  bool has_told_failure() const noexcept { return told_ != 0; }
+  bool is_ended() const noexcept { return ended_ == ranks_.size(); }
+  /// Every rank is terminal and its certificate has come, or is too late.
+  bool is_complete(Time now) const noexcept;
+  /// Whether a host has ranks that are not terminal.
+  bool is_alive_on(std::uint64_t host_index) const noexcept { return alive_on_[host_index] != 0; }
+  /// Ranks of that set (empty = all) that are not terminal.
+  std::vector<std::uint64_t> not_ended(const RankSet& set) const;
+  /// Failures so far, told or not, the earlier end first.
+  std::vector<RankReport> failures() const;
+  /// Ranks that have been ready, or have exited 0 (a plain proc that was quick).
+  std::uint64_t created() const noexcept { return created_; }
+  MeshOutcome outcome() const;
+  /// "rank 3 (…) is starting, rank 7 (…) is running": ranks that are not there yet, at most eight of them in words. For errors.
+  std::string describe(const std::vector<std::uint64_t>& ranks) const;
+
+ private:
+  struct Extra {
+    std::optional<Time> ended;
+    bool has_certificate = false;
+    bool is_created = false;
+    bool is_lost = false;
+  };
+  void on_end(std::uint64_t rank, Time now);
+  void note_created(std::uint64_t rank);
+
+  std::vector<RankReport> ranks_;
+  std::vector<Extra> extra_;
+  std::vector<std::uint64_t> alive_on_;
+  /// Failed ranks that were not told yet.
+  std::vector<std::uint64_t> untold_;
+  std::uint64_t told_ = 0;
+  std::uint64_t ended_ = 0;
+  std::uint64_t created_ = 0;
+  std::uint64_t certificates_ = 0;
+  std::optional<Time> last_end_;
+};
+
+}  // namespace meshbus

@@ -1,0 +1,128 @@
+#include "client/src/wire_reports.h"
+
+#include <algorithm>
+#include <map>
+
+#include "common/control.h"
+#include "meshbus/point.h"
+
+namespace meshbus {
+namespace {
+
+std::optional<std::chrono::system_clock::time_point> time_of(std::int64_t nanoseconds) {
+  if (nanoseconds <= 0) return std::nullopt;
+  return std::chrono::system_clock::time_point(std::chrono::duration_cast<std::chrono::system_clock::duration>(std::chrono::nanoseconds(nanoseconds)));
+}
+
+std::vector<std::string> texts_of(const flatbuffers::Vector<flatbuffers::Offset<flatbuffers::String>>& texts) {
+  std::vector<std::string> list;
+  list.reserve(texts.size());
+  for (const auto* text : texts) list.push_back(text->str());
+  return list;
+}
+
+std::vector<std::uint64_t> numbers_of(const flatbuffers::Vector<std::uint64_t>& numbers) { return {numbers.begin(), numbers.end()}; }
+
+}  // namespace
+
+wire::RegionT to_wire(const Region& region) {
+  wire::RegionT out;
+  out.labels = region.labels();
+  out.offset = region.offset();
+  out.sizes = region.sizes();
+  out.strides = region.strides();
+  return out;
+}
+
+Result<Region> from_wire(const wire::Region* region) {
+  if (region == nullptr) return fail(ErrorCode::malformed_message, "a mesh without a region");
+  auto made = Region::make(texts_of(*region->labels()), region->offset(), numbers_of(*region->sizes()), numbers_of(*region->strides()));
+  if (!made) return fail(ErrorCode::malformed_message, made.error().detail());
+  return made;
+}
+
+std::vector<wire::RankInterval> to_wire(const RankSet& ranks) {
+  std::vector<wire::RankInterval> out;
+  out.reserve(ranks.size());
+  for (const auto& block : ranks) out.emplace_back(block.begin, block.end);
+  return out;
+}
+
+void copy_state(const wire::RankState& from, RankReport& to) {
+  to.generation = from.generation();
+  to.incarnation = from.incarnation();
+  to.started = time_of(from.started_ns());
+  to.ended = time_of(from.ended_ns());
+  to.pid = from.pid();
+  to.exit_code = from.exit_code();
+  to.state = from.state() > wire::ProcState::MAX ? ProcState::unknown : static_cast<ProcState>(from.state());
+  to.signal = from.signal();
+  to.core_dumped = from.core_dumped();
+  to.step = from.step() > wire::StopStep::MAX ? StopStep::none : static_cast<StopStep>(from.step());
+}
+
+void copy_certificate(const wire::Certificate& from, RankReport& to) {
+  to.reason = text_of(from.reason());
+  to.code = from_wire(from.code());
+  to.os_error = from.os_error();
+  if (const auto* tail = from.stderr_tail()) to.stderr_tail.assign(tail->begin(), tail->end());
+  to.stopped_by = text_of(from.stopped_by());
+  to.stop_reason = text_of(from.stop_reason());
+  to.max_rss_bytes = from.max_rss_bytes();
+  to.user_time = std::chrono::microseconds(from.user_us());
+  to.system_time = std::chrono::microseconds(from.system_us());
+}
+
+HostReport to_report(const HostAddr& host, const wire::HostState& state) {
+  HostReport report;
+  report.host = host;
+  report.version = text_of(state.version());
+  report.incarnation = state.incarnation();
+  report.pid = state.pid();
+  report.containment = text_of(state.containment());
+  report.live = state.live();
+  report.node = text_of(state.node());
+  return report;
+}
+
+Result<MeshReport> to_report(const wire::MeshState& state) {
+  auto region = from_wire(state.region());
+  if (!region) return fail(region.error().within("mesh " + state.mesh()->str()));
+  MeshReport report;
+  report.name = state.mesh()->str();
+  report.region = std::move(*region);
+  for (const auto* text : *state.hosts()) {
+    auto host = HostAddr::parse(text->string_view());
+    if (!host) return fail(ErrorCode::malformed_message, "mesh " + report.name + ": " + host.error().detail());
+    report.hosts.push_back(std::move(*host));
+  }
+  report.owner = text_of(state.owner());
+  report.kind = state.kind() == wire::ProcKind::mesh ? ProcKind::mesh : ProcKind::plain;
+  report.command = text_of(state.command());
+  merge_into(report, state);
+  return report;
+}
+
+void merge_into(MeshReport& report, const wire::MeshState& state) {
+  if (state.ranks() == nullptr) return;
+  const auto extent = report.region.extent();
+  std::map<std::uint64_t, const wire::Certificate*> certificates;
+  if (state.certificates() != nullptr) {
+    for (const auto* certificate : *state.certificates()) certificates[certificate->rank()] = certificate;
+  }
+  for (const auto* rank : *state.ranks()) {
+    RankReport one;
+    one.rank = rank->rank();
+    one.host_index = state.host_index();
+    if (one.host_index < report.hosts.size()) one.host = report.hosts[one.host_index];
+    if (const auto ordinal = report.region.ordinal_of(one.rank)) {
+      if (auto point = extent.point_of(*ordinal)) one.point = point->to_string();
+    }
+    copy_state(*rank, one);
+    if (const auto found = certificates.find(one.rank); found != certificates.end()) copy_certificate(*found->second, one);
+    report.ranks.push_back(std::move(one));
+  }
+  std::stable_sort(report.ranks.begin(), report.ranks.end(), [](const RankReport& a, const RankReport& b) { return a.rank < b.rank; });
+}
+
+}  // namespace meshbus

@@ -1,0 +1,27 @@
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "meshbus/host_mesh.h"
+#include "meshbus/rank_report.h"
+#include "wire/control_generated.h"
+
+/// Between what travels and what the public headers show. Bytes from peers: unknown enum values become `unknown`, never undefined behaviour.
+namespace meshbus {
+
+wire::RegionT to_wire(const Region& region);
+/// Errors: malformed_message.
+Result<Region> from_wire(const wire::Region* region);
+std::vector<wire::RankInterval> to_wire(const RankSet& ranks);
+
+/// Writes what the state says into the report; place and certificate stay.
+void copy_state(const wire::RankState& from, RankReport& to);
+void copy_certificate(const wire::Certificate& from, RankReport& to);
+HostReport to_report(const HostAddr& host, const wire::HostState& state);
+/// Errors: malformed_message.
+Result<MeshReport> to_report(const wire::MeshState& state);
+/// Adds the ranks of another host to those of the same mesh.
+void merge_into(MeshReport& report, const wire::MeshState& state);
+
+}  // namespace meshbus
