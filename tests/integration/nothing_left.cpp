@@ -1,0 +1,204 @@
+// Spec 4.7: after the end of any one role, by SIGKILL too, no descendant of a proc is alive within two seconds.
+#include <doctest/doctest.h>
+
+#include <algorithm>
+#include <csignal>
+#include <map>
+#include <memory>
+#include <set>
+
+#include "tests/integration/cli_harness.h"
+
+using namespace std::chrono_literals;
+using namespace meshbus::test;
+
+namespace {
+
+namespace fs = std::filesystem;
+
+constexpr std::size_t ranks = 8;
+const std::set<std::string> kinds = {"rank", "session", "daemon", "bare", "deaf"};
+
+/// The processes of a zoo (tests/programs/zoo.cpp) that have said that they are there: pid and kind.
+std::map<pid_t, std::string> animals_in(const fs::path& directory) {
+  std::map<pid_t, std::string> found;
+  std::error_code ignored;
+  for (auto at = fs::directory_iterator(directory, ignored); at != fs::directory_iterator(); at.increment(ignored)) {
+    const std::string name = at->path().filename().string();
+    if (name.front() != '.') found[std::stoi(name.substr(name.find('.') + 1))] = name.substr(0, name.find('.'));
+  }
+  return found;
+}
+
+/// A zoo of eight ranks on one host.
+class Zoo {
+ public:
+  explicit Zoo(Words options) {
+    options.insert(options.begin(), "run");
+    options.insert(options.end(), {"-n", std::to_string(ranks), "--", bin("test_zoo"), dir_.path().string()});
+    launcher_ = std::make_unique<Process>(cli(options));
+    wait_until([&] { return animals_in(dir_.path()).size() == ranks * kinds.size() || !launcher_->is_running(); }, in_time);
+    INFO(launcher_->describe());
+    animals_ = animals_in(dir_.path());
+    REQUIRE(animals_.size() == ranks * kinds.size());
+    REQUIRE(living().size() == animals_.size());
+  }
+  Process& launcher() { return *launcher_; }
+  std::vector<pid_t> living() const { return living_of(""); }
+  std::vector<pid_t> living_of(const std::string& kind) const {
+    std::vector<pid_t> found;
+    for (const auto& [pid, its_kind] : animals_) {
+      if (!is_gone(pid) && (kind.empty() || its_kind == kind)) found.push_back(pid);
+    }
+    return found;
+  }
+  /// Whatever carries the zoo's directory in its command line: what the pids alone may not show.
+  std::vector<ProcessInfo> relatives() const {
+    auto found = processes_with(dir_.path().string());
+    std::erase_if(found, [&](const ProcessInfo& one) { return one.pid == launcher_->pid(); });
+    return found;
+  }
+
+ private:
+  TempDir dir_;
+  std::unique_ptr<Process> launcher_;
+  std::map<pid_t, std::string> animals_;
+};
+
+std::string describe(const std::vector<pid_t>& pids) {
+  std::string text;
+  for (const pid_t pid : pids) {
+    if (const auto found = find_process(pid)) text += "\n" + found->to_string();
+  }
+  return text;
+}
+
+enum class Victim { launcher, warden, keeper, agent, broker };
+constexpr const char* victim_names[] = {"launcher", "warden", "keeper", "agent", "broker"};
+
+void kill_one(Victim victim, const std::string& containment) {
+  Zoo zoo({"--hosts", "1", "--containment", containment});
+  const pid_t launcher = zoo.launcher().pid();
+  const auto wardens = wardens_of(launcher);
+  REQUIRE(wardens.size() == 1);
+  const auto roles = find_roles(wardens.front());
+  REQUIRE(roles);
+  const auto directories = host_directories();
+  REQUIRE(directories.size() == 1);
+  const auto cgroups = cgroups_of(directories);
+  if (containment == "sweep") CHECK(cgroups.empty());
+
+  const pid_t target =
+      std::vector<pid_t>{launcher, roles->warden, roles->keeper, roles->agent, roles->broker}.at(static_cast<std::size_t>(victim));
+  REQUIRE(::kill(target, SIGKILL) == 0);
+  const auto took = time_until([&] { return zoo.living().empty(); }, cleaned_up);
+  INFO("survivors:" << describe(zoo.living()));
+  CHECK(took.has_value());
+  CHECK(to_string(zoo.relatives()) == "");
+  const auto are_roles_gone = [&] {
+    for (const pid_t pid : roles->all()) {
+      if (!is_gone(pid)) return false;
+    }
+    return true;
+  };
+  const auto host_took =
+      time_until([&] { return are_roles_gone() && host_directories().empty() && cgroups_of(directories).empty(); }, cleaned_up);
+  INFO("roles:\n" << roles->to_string());
+  CHECK(host_took.has_value());
+  CHECK(cgroups_of(directories).empty());
+  CHECK(host_directories().empty());
+  MESSAGE("kill -9 of the " << victim_names[static_cast<std::size_t>(victim)] << ", " << (cgroups.empty() ? "sweep" : "cgroup v2")
+                            << ": 0 of " << ranks * kinds.size() << " left after "
+                            << (took ? std::to_string(took->count()) : "more than 2000") << " ms, nothing of the host after "
+                            << (took && host_took ? std::to_string((*took + *host_took).count()) : "more than 2000") << " ms");
+  if (victim == Victim::launcher) return;
+  // The launcher says what became of its host, and leaves.
+  CHECK(zoo.launcher().wait_exit(10s) == ExitStatus::exited(125));
+  INFO(zoo.launcher().err());
+  CHECK(zoo.launcher().err().find("SIGKILL") != std::string::npos);
+  if (victim != Victim::warden) CHECK(zoo.launcher().err().find(victim_names[static_cast<std::size_t>(victim)]) != std::string::npos);
+}
+
+void kill_three_times(Victim victim) {
+  for (const char* containment : {"auto", "sweep"}) {
+    for (int round = 1; round <= 3; ++round) {
+      CAPTURE(containment);
+      CAPTURE(round);
+      kill_one(victim, containment);
+    }
+  }
+}
+
+}  // namespace
+
+TEST_CASE("nothing left: kill -9 of the launcher") {
+  kill_three_times(Victim::launcher);
+}
+TEST_CASE("nothing left: kill -9 of the warden") {
+  kill_three_times(Victim::warden);
+}
+TEST_CASE("nothing left: kill -9 of the keeper") {
+  kill_three_times(Victim::keeper);
+}
+TEST_CASE("nothing left: kill -9 of the agent") {
+  kill_three_times(Victim::agent);
+}
+TEST_CASE("nothing left: kill -9 of the broker") {
+  kill_three_times(Victim::broker);
+}
+
+TEST_CASE("nothing left: one rank is killed, and its descendants go with it, but no other's") {
+  for (const char* containment : {"auto", "sweep"}) {
+    CAPTURE(containment);
+    Zoo zoo({"--keep-going", "--containment", containment});
+    ::kill(zoo.living_of("rank").front(), SIGKILL);
+    const auto took = time_until([&] { return zoo.living().size() == (ranks - 1) * kinds.size(); }, cleaned_up);
+    CHECK(took.has_value());
+    for (const std::string& kind : kinds) {
+      CAPTURE(kind);
+      CHECK(zoo.living_of(kind).size() == ranks - 1);
+    }
+    if (took) MESSAGE("kill -9 of a rank, " << containment << ": its descendants were gone after " << took->count() << " ms");
+    zoo.launcher().send_signal(SIGINT);
+    zoo.launcher().wait_for_output("stopping the mesh", in_time);
+    zoo.launcher().send_signal(SIGINT);
+    zoo.launcher().wait_exit(in_time);
+    CHECK(to_string(zoo.relatives()) == "");
+    CHECK(host_directories().empty());
+  }
+}
+
+TEST_CASE("nothing left: Ctrl-C, a failing rank and a timeout end hostile descendants too") {
+  for (const char* containment : {"auto", "sweep"}) {
+    CAPTURE(containment);
+    {
+      Zoo zoo({"--grace", "200ms", "--containment", containment});
+      zoo.launcher().send_signal(SIGINT);
+      CHECK(zoo.launcher().wait_exit(in_time) == ExitStatus::exited(130));
+      CHECK(to_string(zoo.relatives()) == "");
+    }
+    {
+      Zoo zoo({"--grace", "200ms", "--containment", containment});
+      ::kill(zoo.living_of("rank").back(), SIGSEGV);
+      CHECK(zoo.launcher().wait_exit(in_time) == ExitStatus::exited(139));
+      CHECK(to_string(zoo.relatives()) == "");
+    }
+    CHECK(host_directories().empty());
+  }
+}
+
+TEST_CASE("nothing left: kill -9 of a whole host's roles is cleaned up by the next host of this user") {
+  Zoo zoo({"--containment", "auto"});
+  const auto roles = find_roles(wardens_of(zoo.launcher().pid()).at(0));
+  REQUIRE(roles);
+  const auto directories = host_directories();
+  for (const pid_t pid : {roles->warden, roles->keeper, roles->agent, roles->broker}) ::kill(pid, SIGKILL);
+  CHECK(zoo.launcher().wait_exit(10s) == ExitStatus::exited(125));
+  {
+    StandingHost next;
+    CHECK(to_string(zoo.relatives()) == "");
+    CHECK(cgroups_of(directories).empty());
+    CHECK(host_directories().size() == 1);
+  }
+  CHECK(host_directories().empty());
+}
