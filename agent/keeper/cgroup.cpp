@@ -82,7 +82,9 @@ std::vector<std::string> child_directories(const std::string& path) {
   return found;
 }
 
-std::string os_error(const std::string& what) { return what + ": " + std::strerror(errno); }
+std::string os_error(const std::string& what) {
+  return what + ": " + std::strerror(errno);
+}
 
 // Kills `pid` unless its number went to a process outside of the cgroup since it was listed.
 void kill_member(pid_t pid, const std::string& cgroup) {
@@ -113,7 +115,8 @@ Result<std::string> find_own_cgroup() {
     std::string own = line.substr(3);
     if (own.find("/..") == 0) return fail(ErrorCode::not_exist, "our cgroup " + own + " is outside of this cgroup namespace");
     if (mount->root != "/") {
-      if (own.rfind(mount->root, 0) != 0) return fail(ErrorCode::not_exist, "our cgroup " + own + " is not below the mounted " + mount->root);
+      if (own.rfind(mount->root, 0) != 0)
+        return fail(ErrorCode::not_exist, "our cgroup " + own + " is not below the mounted " + mount->root);
       own.erase(0, mount->root.size());
     }
     if (own == "/") own.clear();

@@ -79,7 +79,8 @@ void run_child(void* argument) {
     result = raw_syscall(SYS_prlimit64, 0, static_cast<long>(plan.limits[i].resource), as_long(&limit), 0);
     if (result < 0) give_up(plan, SpawnStage::limits, result);
   }
-  // Here belong nice, scheduling, affinity, umask and credentials: all before the parent-death signal, which a change of credentials clears.
+  // Here belong nice, scheduling, affinity, umask and credentials: all before the parent-death signal, which a change of credentials
+  // clears.
   if (plan.parent_death_signal != 0) {
     result = raw_syscall(SYS_prctl, PR_SET_PDEATHSIG, plan.parent_death_signal);
     if (result < 0) give_up(plan, SpawnStage::parent_death, result);

@@ -16,26 +16,26 @@ struct ChildPlan {
     std::uint64_t hard = 0;
   };
 
-  const char* path = nullptr;           ///< As execve takes it; a relative one counts from `cwd`.
-  const char* const* argv = nullptr;    ///< Ends with null.
-  const char* const* envp = nullptr;    ///< Ends with null.
-  const char* cwd = nullptr;            ///< Null: stay.
-  bool new_session = true;              ///< setsid; else setpgid(0, 0).
-  bool subreaper = true;                ///< Orphans of its descendants come to it, and to us when it ends.
-  int parent_death_signal = 0;          ///< 0: none.
-  pid_t parent = 0;                     ///< Us: compared with getppid once the signal is armed.
-  int cgroup_procs = -1;                ///< cgroup.procs to join by writing, where clone3 cannot; -1: none.
+  const char* path = nullptr;         ///< As execve takes it; a relative one counts from `cwd`.
+  const char* const* argv = nullptr;  ///< Ends with null.
+  const char* const* envp = nullptr;  ///< Ends with null.
+  const char* cwd = nullptr;          ///< Null: stay.
+  bool new_session = true;            ///< setsid; else setpgid(0, 0).
+  bool subreaper = true;              ///< Orphans of its descendants come to it, and to us when it ends.
+  int parent_death_signal = 0;        ///< 0: none.
+  pid_t parent = 0;                   ///< Us: compared with getppid once the signal is armed.
+  int cgroup_procs = -1;              ///< cgroup.procs to join by writing, where clone3 cannot; -1: none.
   const Limit* limits = nullptr;
   std::size_t limit_count = 0;
-  int stdio[3] = {-1, -1, -1};          ///< Becomes 0, 1, 2; each is 3 or more, or -1: leave as it is.
-  int bootstrap = -1;                   ///< Becomes `bootstrap_target`; -1: none.
+  int stdio[3] = {-1, -1, -1};  ///< Becomes 0, 1, 2; each is 3 or more, or -1: leave as it is.
+  int bootstrap = -1;           ///< Becomes `bootstrap_target`; -1: none.
   int bootstrap_target = -1;
-  char* bootstrap_text = nullptr;       ///< Where in the environment "PID:INODE" belongs: the child writes its pid and then ":INODE".
+  char* bootstrap_text = nullptr;          ///< Where in the environment "PID:INODE" belongs: the child writes its pid and then ":INODE".
   const char* bootstrap_suffix = nullptr;  ///< ":INODE"
-  const int* inherit = nullptr;         ///< Further descriptors that stay open under their numbers.
+  const int* inherit = nullptr;            ///< Further descriptors that stay open under their numbers.
   std::size_t inherit_count = 0;
-  std::uint64_t ignored_signals = 0;    ///< Bit n-1: signal n is ignored here and goes back to default there.
-  bool reset_all_signals = false;       ///< Set by the clone step when the kernel did not clear our handlers.
+  std::uint64_t ignored_signals = 0;  ///< Bit n-1: signal n is ignored here and goes back to default there.
+  bool reset_all_signals = false;     ///< Set by the clone step when the kernel did not clear our handlers.
 
   // Written by the child; final when the clone returns, because it returns only after exec or exit.
   int failed_stage = 0;  ///< A SpawnStage; 0 = execve succeeded.

@@ -60,7 +60,8 @@ constexpr std::uint64_t common_flags = CLONE_VM | CLONE_VFORK | CLONE_PIDFD;
       "hlt\n"
       "1:"
       : "=a"(result)
-      : "a"(static_cast<long>(SYS_clone)), "D"(common_flags | SIGCHLD), "S"(top), "d"(&pidfd), "r"(child_tid), "r"(tls), "r"(entry), "r"(argument)
+      : "a"(static_cast<long>(SYS_clone)), "D"(common_flags | SIGCHLD), "S"(top), "d"(&pidfd), "r"(child_tid), "r"(tls), "r"(entry),
+        "r"(argument)
       : "rcx", "r11", "memory");
   return result;
 }

@@ -31,9 +31,10 @@ using namespace std::chrono_literals;
 // What epoll tells us: small numbers for our own descriptors, a pid otherwise (pid 1 and 2 are never our children).
 enum Source : std::uint64_t { lifeline_source = 0x1'0000'0000, agent_source, signal_source };
 
-constexpr auto spawn_slice = 1ms;              // exits are looked at in between; a spawn takes about 0.3 ms
+constexpr auto spawn_slice = 1ms;  // exits are looked at in between; a spawn takes about 0.3 ms
+constexpr auto hold_limit = 2ms;   // while spawning: how long births and exits wait for company in a packet
 constexpr int agent_packets_per_turn = 4;
-constexpr std::size_t outbox_limit = 64;       // packets that the agent has not taken: spawning waits then
+constexpr std::size_t outbox_limit = 64;  // packets that the agent has not taken: spawning waits then
 constexpr auto sysexit_os_error = 71;
 
 std::int64_t now_ns(clockid_t clock) {
@@ -42,11 +43,17 @@ std::int64_t now_ns(clockid_t clock) {
   return std::int64_t{time.tv_sec} * 1'000'000'000 + time.tv_nsec;
 }
 
-std::int64_t microseconds(const timeval& time) { return std::int64_t{time.tv_sec} * 1'000'000 + time.tv_usec; }
+std::int64_t microseconds(const timeval& time) {
+  return std::int64_t{time.tv_sec} * 1'000'000 + time.tv_usec;
+}
 
-Error os_error(const char* call) { return {ErrorCode::io_error, std::string("keeper: ") + call + ": " + std::strerror(errno)}; }
+Error os_error(const char* call) {
+  return {ErrorCode::io_error, std::string("keeper: ") + call + ": " + std::strerror(errno)};
+}
 
-bool ends_a_process(int signal) { return signal == SIGKILL || signal == SIGTERM || signal == SIGINT || signal == SIGHUP || signal == SIGQUIT; }
+bool ends_a_process(int signal) {
+  return signal == SIGKILL || signal == SIGTERM || signal == SIGINT || signal == SIGHUP || signal == SIGQUIT;
+}
 
 // More descriptors for us; the procs get what we had.
 std::uint64_t raise_descriptor_limit() {
@@ -350,12 +357,15 @@ template <typename Event>
 void Keeper::report(Event event) {
   if (!agent_) return;
   if (packer_.full()) outbox_.push_back(packer_.take());
+  if (packer_.empty()) packing_since_ = Clock::now();
   packer_.add(std::move(event));
 }
 
 void Keeper::flush() {
   if (!agent_) return;
-  if (!packer_.empty() && outbox_.size() < outbox_limit) outbox_.push_back(packer_.take());
+  // Each packet wakes the agent, which takes the CPU from the spawning: with a queue, a few at a time.
+  const bool hold = !queue_.empty() && Clock::now() - packing_since_ < hold_limit;
+  if (!packer_.empty() && !hold && outbox_.size() < outbox_limit) outbox_.push_back(packer_.take());
   bool blocked = false;
   while (!outbox_.empty()) {
     const Transfer sent = send_packet(agent_.get(), outbox_.front());
@@ -374,9 +384,7 @@ void Keeper::flush() {
 int Keeper::sweep_and_end() {
   queue_.clear();
   if (!cgroup_.empty()) kill_cgroup(cgroup_);
-  Sweeper everything({}, [this](const siginfo_t& info, const rusage& usage) {
-    bury(info.si_pid, info, usage);
-  });
+  Sweeper everything({}, [this](const siginfo_t& info, const rusage& usage) { bury(info.si_pid, info, usage); });
   while (!everything.run(100ms)) {
     if (end_ == End::told && lifeline_.receive().ended) end_ = End::warden_gone;
   }

@@ -19,12 +19,12 @@
 namespace meshbus::keeper {
 
 struct KeeperOptions {
-  UniqueFd lifeline;          ///< To the warden.
-  UniqueFd agent;             ///< To the agent.
-  UniqueFd lock;              ///< The lock of the run directory: held as long as we live, also after the warden. May be empty.
-  std::string run_dir;        ///< Removed at the end when the warden is dead. May be empty.
-  std::string cgroup;         ///< The host's cgroup v2 directory; empty: containment by sweep.
-  std::uint64_t mark = 0;     ///< Hard RLIMIT_RTTIME of all procs; 0: none.
+  UniqueFd lifeline;       ///< To the warden.
+  UniqueFd agent;          ///< To the agent.
+  UniqueFd lock;           ///< The lock of the run directory: held as long as we live, also after the warden. May be empty.
+  std::string run_dir;     ///< Removed at the end when the warden is dead. May be empty.
+  std::string cgroup;      ///< The host's cgroup v2 directory; empty: containment by sweep.
+  std::uint64_t mark = 0;  ///< Hard RLIMIT_RTTIME of all procs; 0: none.
 };
 
 /// Spawns and reaps the procs of one host. One thread, one epoll set; decides nothing. Outlives the agent: an agent that is gone costs no
@@ -101,8 +101,9 @@ class Keeper {
   };
   std::vector<Dead> dead_;  // reaped, their descendants perhaps not
   EventPacker packer_;
+  std::chrono::steady_clock::time_point packing_since_{};
   std::deque<Packet> outbox_;
-  std::chrono::steady_clock::time_point next_chase_{};        // while somebody is dead and not gone
+  std::chrono::steady_clock::time_point next_chase_{};  // while somebody is dead and not gone
   std::chrono::steady_clock::time_point chase_not_before_{};
   bool agent_wants_write_ = false;
   End end_ = End::none;

@@ -12,7 +12,9 @@ namespace meshbus::keeper {
 namespace {
 constexpr int packets_per_call = 16;
 constexpr std::size_t signals_per_packet = 1024;
-Error refused() { return {ErrorCode::refused, "the keeper is gone"}; }
+Error refused() {
+  return {ErrorCode::refused, "the keeper is gone"};
+}
 }  // namespace
 
 KeeperClient::KeeperClient(UniqueFd socket, Events events) : socket_(std::move(socket)), events_(std::move(events)) {

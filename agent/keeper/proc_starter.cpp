@@ -20,7 +20,9 @@ constexpr std::string_view bootstrap_key = "MESHBUS_BOOTSTRAP";
 // The number under which a proc finds its bootstrap descriptor: out of the way of what shells use (3..20, 255).
 constexpr int preferred_bootstrap_target = 100;
 
-std::string_view key_of(std::string_view entry) { return entry.substr(0, entry.find('=')); }
+std::string_view key_of(std::string_view entry) {
+  return entry.substr(0, entry.find('='));
+}
 
 std::int64_t now_ns(clockid_t clock) {
   timespec time{};
@@ -110,7 +112,8 @@ tl::expected<void, SpawnFailure> ProcStarter::start_into(Started& started, const
   if (mark_ != 0) limits.push_back({RLIMIT_RTTIME, mark_, mark_});
   if (nofile_ != 0) {
     rlimit own{};
-    if (::getrlimit(RLIMIT_NOFILE, &own) == 0) limits.push_back({RLIMIT_NOFILE, nofile_ < own.rlim_max ? nofile_ : own.rlim_max, own.rlim_max});
+    if (::getrlimit(RLIMIT_NOFILE, &own) == 0)
+      limits.push_back({RLIMIT_NOFILE, nofile_ < own.rlim_max ? nofile_ : own.rlim_max, own.rlim_max});
   }
   for (const ResourceLimit& limit : spec.limits) limits.push_back({limit.resource, limit.soft, limit.hard});
 
@@ -128,7 +131,8 @@ tl::expected<void, SpawnFailure> ProcStarter::start_into(Started& started, const
       env.push_back(text.c_str());
     }
   }
-  if (const auto known = prepared.env_index_.find("PATH"); path_entry.empty() && known != prepared.env_index_.end()) {
+  const bool has_own_path = !path_entry.empty();
+  if (const auto known = prepared.env_index_.find("PATH"); !has_own_path && known != prepared.env_index_.end()) {
     path_entry = env[known->second];
   }
   ChildPlan plan;
@@ -152,8 +156,14 @@ tl::expected<void, SpawnFailure> ProcStarter::start_into(Started& started, const
 
   std::optional<std::string_view> path;
   if (!path_entry.empty()) path = path_entry.substr(std::string_view("PATH=").size());
-  const auto program = find_program(spec.program, path, spec.cwd);
-  if (!program) return tl::unexpected(program.error());
+  tl::expected<std::string, SpawnFailure> program;
+  if (prepared.found_program_ && !has_own_path) {
+    program = *prepared.found_program_;
+  } else {
+    program = find_program(spec.program, path, spec.cwd);
+    if (!program) return tl::unexpected(program.error());
+    if (!has_own_path) prepared.found_program_ = *program;
+  }
 
   Streams streams;
   const Stdio choices[3] = {proc.stdin_choice, proc.stdout_choice, proc.stderr_choice};

@@ -1,6 +1,7 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <unordered_map>
@@ -30,6 +31,7 @@ class PreparedSpec {
   std::vector<const char*> argv_;
   std::vector<const char*> env_;
   std::unordered_map<std::string_view, std::size_t> env_index_;  // key → position in env_
+  mutable std::optional<std::string> found_program_;             // by the shared PATH, once one proc was started with it
 };
 
 /// Turns specs into running procs: pipes, environment, bootstrap variable, the recipe. One thread only.

@@ -26,9 +26,13 @@ int check_executable(int directory, const char* path) {
 }
 
 // Errors after which execvp goes on to the next directory.
-bool is_absence(int error) { return error == ENOENT || error == ENOTDIR || error == ESTALE || error == ENODEV || error == ETIMEDOUT; }
+bool is_absence(int error) {
+  return error == ENOENT || error == ENOTDIR || error == ESTALE || error == ENODEV || error == ETIMEDOUT;
+}
 
-UniqueFd open_directory(const std::string& cwd) { return UniqueFd(cwd.empty() ? -1 : ::open(cwd.c_str(), O_PATH | O_DIRECTORY | O_CLOEXEC)); }
+UniqueFd open_directory(const std::string& cwd) {
+  return UniqueFd(cwd.empty() ? -1 : ::open(cwd.c_str(), O_PATH | O_DIRECTORY | O_CLOEXEC));
+}
 
 std::optional<std::string> script_interpreter(std::string_view head) {
   std::string_view line = head.substr(2, head.find('\n') == std::string_view::npos ? std::string_view::npos : head.find('\n') - 2);
@@ -57,7 +61,8 @@ std::optional<std::string> elf_interpreter(int file, std::string_view head) {
 
 }  // namespace
 
-tl::expected<std::string, SpawnFailure> find_program(const std::string& program, std::optional<std::string_view> path, const std::string& cwd) {
+tl::expected<std::string, SpawnFailure> find_program(const std::string& program, std::optional<std::string_view> path,
+                                                     const std::string& cwd) {
   if (program.find('/') != std::string::npos) return program;
   if (program.empty()) return tl::unexpected(SpawnFailure{SpawnStage::lookup, ENOENT, program});
   const UniqueFd directory = open_directory(cwd);

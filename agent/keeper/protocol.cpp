@@ -20,11 +20,15 @@ enum class Tag : std::uint8_t { birth = 1, exit = 2, gone = 3, spawn = 4, signal
 // Which descriptors of a Birth follow, in this order.
 enum FdBit : std::uint8_t { pidfd_bit = 1, stdin_bit = 2, stdout_bit = 4, stderr_bit = 8 };
 constexpr std::size_t fds_per_birth = 4;
-constexpr std::size_t longest_file = 4096;        // PATH_MAX; what is longer is cut
+constexpr std::size_t longest_file = 4096;  // PATH_MAX; what is longer is cut
 constexpr std::size_t longest_record = longest_file + 128;
 
-Error malformed(const char* what) { return {ErrorCode::malformed_message, std::string("keeper protocol: ") + what}; }
-std::string os_error(const char* call) { return std::string(call) + ": " + std::strerror(errno); }
+Error malformed(const char* what) {
+  return {ErrorCode::malformed_message, std::string("keeper protocol: ") + what};
+}
+std::string os_error(const char* call) {
+  return std::string(call) + ": " + std::strerror(errno);
+}
 
 void begin(std::vector<std::byte>& bytes, std::uint32_t magic) {
   ByteWriter writer(bytes);
@@ -32,7 +36,9 @@ void begin(std::vector<std::byte>& bytes, std::uint32_t magic) {
   writer.put(std::uint32_t{0});
 }
 
-void set_count(std::vector<std::byte>& bytes, std::uint32_t count) { std::memcpy(bytes.data() + sizeof count, &count, sizeof count); }
+void set_count(std::vector<std::byte>& bytes, std::uint32_t count) {
+  std::memcpy(bytes.data() + sizeof count, &count, sizeof count);
+}
 
 // Takes the next descriptor of the packet when `wanted`.
 bool take_fd(std::vector<UniqueFd>& fds, std::size_t& next, bool wanted, UniqueFd& to) {

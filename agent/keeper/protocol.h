@@ -20,9 +20,9 @@
 /// environment may be larger than any datagram. The keeper trusts the agent, but garbage must not crash it: every length is checked.
 namespace meshbus::keeper {
 
-inline constexpr std::size_t max_procs_per_batch = 60;            ///< One memfd + 60 bootstraps, or 60 births × 4 descriptors, < SCM_MAX_FD.
-inline constexpr std::size_t max_spec_bytes = 16u << 20;          ///< Of one encoded batch; Linux takes 6 MiB of argv + env at most.
-inline constexpr std::size_t max_strings_per_spec = 1u << 16;     ///< argv or env entries.
+inline constexpr std::size_t max_procs_per_batch = 60;         ///< One memfd + 60 bootstraps, or 60 births × 4 descriptors, < SCM_MAX_FD.
+inline constexpr std::size_t max_spec_bytes = 16u << 20;       ///< Of one encoded batch; Linux takes 6 MiB of argv + env at most.
+inline constexpr std::size_t max_strings_per_spec = 1u << 16;  ///< argv or env entries.
 
 /// Keeper → agent: a proc was started, or could not be. Exactly one per ProcSpec. Owns its descriptors.
 struct Birth {
@@ -40,7 +40,7 @@ struct Birth {
 /// Keeper → agent: a proc ended. Sent in the turn its pidfd became readable, after its Birth, before its Gone.
 struct Exit {
   std::uint64_t id = 0;
-  bool signaled = false;     ///< true: `code` is a signal number; false: an exit code.
+  bool signaled = false;  ///< true: `code` is a signal number; false: an exit code.
   int code = 0;
   bool core_dumped = false;
   std::int64_t ended_realtime_ns = 0;

@@ -34,7 +34,9 @@ void reap(pid_t pid) {
 }
 
 // Joins by cgroup.procs, where clone3 cannot place the child.
-UniqueFd open_cgroup_procs(int cgroup) { return UniqueFd(::openat(cgroup, "cgroup.procs", O_WRONLY | O_CLOEXEC)); }
+UniqueFd open_cgroup_procs(int cgroup) {
+  return UniqueFd(::openat(cgroup, "cgroup.procs", O_WRONLY | O_CLOEXEC));
+}
 
 }  // namespace
 

@@ -26,12 +26,12 @@ struct ResourceLimit {
 
 /// What the procs of one batch have in common. A plain value.
 struct SpawnSpec {
-  std::string program;              ///< A path when it has a '/', else looked up in PATH of the proc's own environment.
-  std::vector<std::string> argv;    ///< argv[0] included; empty means {program}.
-  std::vector<std::string> env;     ///< The whole environment, KEY=VALUE; nothing is inherited from the keeper.
-  std::string cwd;                  ///< Empty: the keeper's. A relative program is found from here.
-  std::string mesh;                 ///< The mesh's name: procs of one mesh share a cgroup.
-  bool new_session = true;          ///< setsid; false: only a process group of its own in the keeper's session.
+  std::string program;                ///< A path when it has a '/', else looked up in PATH of the proc's own environment.
+  std::vector<std::string> argv;      ///< argv[0] included; empty means {program}.
+  std::vector<std::string> env;       ///< The whole environment, KEY=VALUE; nothing is inherited from the keeper.
+  std::string cwd;                    ///< Empty: the keeper's. A relative program is found from here.
+  std::string mesh;                   ///< The mesh's name: procs of one mesh share a cgroup.
+  bool new_session = true;            ///< setsid; false: only a process group of its own in the keeper's session.
   int parent_death_signal = SIGKILL;  ///< 0: none.
   std::vector<ResourceLimit> limits;
 };

@@ -10,7 +10,9 @@ namespace {
 
 constexpr std::uint32_t spec_magic = 0x4b53'4d01;  // "\1MSK": version 1
 
-bool has_nul(const std::string& text) { return text.find('\0') != std::string::npos; }
+bool has_nul(const std::string& text) {
+  return text.find('\0') != std::string::npos;
+}
 
 Result<void> check_strings(const std::vector<std::string>& strings, const char* what) {
   if (strings.size() > max_strings_per_spec) {
@@ -19,7 +21,8 @@ Result<void> check_strings(const std::vector<std::string>& strings, const char* 
   }
   const auto bad = std::find_if(strings.begin(), strings.end(), has_nul);
   if (bad == strings.end()) return {};
-  return fail(ErrorCode::configuration_error, std::string(what) + " entry " + std::to_string(bad - strings.begin()) + " contains a NUL byte");
+  return fail(ErrorCode::configuration_error,
+              std::string(what) + " entry " + std::to_string(bad - strings.begin()) + " contains a NUL byte");
 }
 
 Result<void> check_spec(const SpawnSpec& spec) {
@@ -117,7 +120,8 @@ Result<SpawnBatch> decode_batch(std::span<const std::byte> bytes, std::vector<Un
   for (std::uint32_t i = 0; i < count; ++i) {
     ProcSpec& proc = batch.procs.emplace_back();
     proc.id = reader.get<std::uint64_t>();
-    const bool stdio_ok = get_stdio(reader, proc.stdin_choice) && get_stdio(reader, proc.stdout_choice) && get_stdio(reader, proc.stderr_choice);
+    const bool stdio_ok =
+        get_stdio(reader, proc.stdin_choice) && get_stdio(reader, proc.stdout_choice) && get_stdio(reader, proc.stderr_choice);
     const bool has_bootstrap = reader.get<std::uint8_t>() != 0;
     if (!stdio_ok || !get_strings(reader, proc.env) || !check_strings(proc.env, "env")) return malformed("a proc's part is broken");
     if (!has_bootstrap) continue;

@@ -24,26 +24,36 @@ long wait_child(idtype_t type, pid_t pid, siginfo_t& info, rusage& usage) {
   return ::syscall(SYS_waitid, type, pid, &info, WEXITED | WNOHANG | __WALL, &usage);
 }
 
-bool contains(const std::vector<pid_t>& sorted, pid_t pid) { return std::binary_search(sorted.begin(), sorted.end(), pid); }
+bool contains(const std::vector<pid_t>& sorted, pid_t pid) {
+  return std::binary_search(sorted.begin(), sorted.end(), pid);
+}
 
 }  // namespace
 
-Sweeper::Sweeper(Keep keep, OnReaped on_reaped)
-    : keep_(std::move(keep)), on_reaped_(std::move(on_reaped)), self_(::getpid()), session_(::getsid(0)) {}
+Sweeper::Sweeper(Keep keep, OnReaped on_reaped, Source source)
+    : keep_(std::move(keep)), on_reaped_(std::move(on_reaped)), source_(source), self_(::getpid()), session_(::getsid(0)) {}
+
+std::optional<std::vector<pid_t>> Sweeper::children() const {
+  if (source_ == Source::table) return std::nullopt;
+  return list_children();
+}
 
 Sweeper::Round Sweeper::round() {
   Round result;
-  const auto children = list_children();
-  if (children) result.found = kill_children(*children);
+  const auto listed = children();
+  if (listed) result.found = kill_children(*listed);
   // Children alone can be outrun by a chain of forks whose links exit; the whole table cannot.
-  if (!children || rounds_ % full_pass_every == full_pass_every - 1) result.found = std::max(result.found, scan_process_table());
-  ++rounds_;
+  if (listed && result.found == 0) {
+    rounds_ = 0;
+  } else if (!listed || ++rounds_ % full_pass_every == 0) {
+    result.found = std::max(result.found, scan_process_table());
+  }
   if (!keep_) {
     result.clean = reap_all(result.reaped);
     return result;
   }
-  if (children) {
-    for (const pid_t pid : *children) {
+  if (listed) {
+    for (const pid_t pid : *listed) {
       if (!keep_(pid) && reap_one(pid)) ++result.reaped;
     }
   } else {
@@ -72,8 +82,8 @@ bool Sweeper::run(std::chrono::milliseconds deadline) {
 
 std::vector<pid_t> Sweeper::survivors() const {
   std::vector<pid_t> left;
-  if (auto children = list_children()) {
-    left = std::move(*children);
+  if (auto listed = children()) {
+    left = std::move(*listed);
   } else {
     for (const pid_t pid : list_pids()) {
       const auto entry = read_process(pid);

@@ -3,6 +3,7 @@
 #include <chrono>
 #include <cstdint>
 #include <functional>
+#include <optional>
 #include <vector>
 
 #include <sys/resource.h>
@@ -21,12 +22,15 @@ class Sweeper {
   /// Told of each child that was reaped; `usage` includes its waited-for children. May be empty.
   using OnReaped = std::function<void(const siginfo_t& info, const rusage& usage)>;
 
-  explicit Sweeper(Keep keep = {}, OnReaped on_reaped = {});
+  /// Where children are looked up. `table` is for kernels without /proc/PID/task/TID/children.
+  enum class Source { automatic, table };
+
+  explicit Sweeper(Keep keep = {}, OnReaped on_reaped = {}, Source source = Source::automatic);
 
   struct Round {
-    bool clean = false;      ///< No child but kept ones; without `keep` this is ECHILD, the proof.
+    bool clean = false;  ///< No child but kept ones; without `keep` this is ECHILD, the proof.
     std::size_t reaped = 0;
-    std::size_t found = 0;   ///< Children to kill that were seen.
+    std::size_t found = 0;  ///< Children to kill that were seen.
   };
   /// Kills what it can see once, and reaps. Does not block.
   Round round();
@@ -39,6 +43,7 @@ class Sweeper {
   std::vector<pid_t> survivors() const;
 
  private:
+  std::optional<std::vector<pid_t>> children() const;
   std::size_t kill_children(const std::vector<pid_t>& children);
   std::size_t scan_process_table();
   bool reap_all(std::size_t& reaped);
@@ -46,9 +51,10 @@ class Sweeper {
 
   Keep keep_;
   OnReaped on_reaped_;
+  Source source_;
   pid_t self_;
   pid_t session_;
-  std::uint64_t rounds_ = 0;
+  std::uint64_t rounds_ = 0;           // in a row that found something
   std::vector<pid_t> seen_last_pass_;  // sorted
 };
 

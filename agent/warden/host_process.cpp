@@ -35,16 +35,18 @@ constexpr int exit_os_file = 72;
 constexpr int exit_config = 78;
 
 constexpr auto start_limit = 20s;
-constexpr auto agent_slack = 2s;           // what the agent has beyond the grace: KILL, reap, acknowledge
+constexpr auto agent_slack = 2s;             // what the agent has beyond the grace: KILL, reap, acknowledge
 constexpr auto lost_launcher_grace = 800ms;  // all of it within 2 s
 constexpr auto sweep_limit = 2s;
 constexpr auto goodbye_limit = 500ms;
-constexpr auto kill_limit = 1s;            // from SIGKILL of a role to giving it up as stuck in state D
+constexpr auto kill_limit = 1s;  // from SIGKILL of a role to giving it up as stuck in state D
 constexpr auto own_sweep_limit = 10s;
 constexpr std::size_t restarts_allowed = 5;
 constexpr auto restart_window = 60s;
 
-std::string os_error(const char* call) { return std::string(call) + ": " + std::strerror(errno); }
+std::string os_error(const char* call) {
+  return std::string(call) + ": " + std::strerror(errno);
+}
 
 std::optional<Containment> containment_from_environment(std::string& bad) {
   const char* text = std::getenv("MESHBUS_CONTAINMENT");
@@ -60,7 +62,8 @@ std::optional<Containment> containment_from_environment(std::string& bad) {
 // 0, 1 and 2 stay what they mean, also for what we open later.
 void fill_standard_streams() {
   for (int fd = 0; fd < 3; ++fd) {
-    if (::fcntl(fd, F_GETFD) < 0 && errno == EBADF) [[maybe_unused]] const int opened = ::open("/dev/null", O_RDWR);
+    if (::fcntl(fd, F_GETFD) < 0 && errno == EBADF) [[maybe_unused]]
+      const int opened = ::open("/dev/null", O_RDWR);
   }
 }
 
@@ -102,7 +105,8 @@ tl::expected<void, HostProcess::StartFailure> HostProcess::set_up() {
   signals_ = UniqueFd(::signalfd(-1, &handled, SFD_CLOEXEC | SFD_NONBLOCK));
   if (!signals_) return failed(exit_os_error, os_error("signalfd"));
   for (const int fd : {ready_fd_.get(), launcher_.get()}) {
-    if (fd >= 0 && ::fcntl(fd, F_SETFD, FD_CLOEXEC) != 0) return failed(exit_os_error, "descriptor " + std::to_string(fd) + ": " + std::strerror(errno));
+    if (fd >= 0 && ::fcntl(fd, F_SETFD, FD_CLOEXEC) != 0)
+      return failed(exit_os_error, "descriptor " + std::to_string(fd) + ": " + std::strerror(errno));
   }
   if (launcher_ && ::fcntl(launcher_.get(), F_SETFL, ::fcntl(launcher_.get(), F_GETFL) | O_NONBLOCK) != 0) {
     return failed(exit_os_error, os_error("fcntl of the launcher's lifeline"));
@@ -153,8 +157,8 @@ tl::expected<void, HostProcess::StartFailure> HostProcess::choose_containment() 
     return {};
   }
   if (wanted == Containment::automatic) return {};
-  return tl::unexpected(StartFailure{
-      exit_unavailable, "containment cgroup was asked for, but cgroup v2 cannot be used here: " + made.error().detail() + "; containment sweep needs nothing"});
+  return tl::unexpected(StartFailure{exit_unavailable, "containment cgroup was asked for, but cgroup v2 cannot be used here: " +
+                                                           made.error().detail() + "; containment sweep needs nothing"});
 }
 
 void HostProcess::add_settings(RoleStart& start) const {
@@ -170,8 +174,9 @@ Result<void> HostProcess::start_keeper() {
   agents_keeper_fd_ = std::move(pair->first);
   RoleStart start;
   start.program = libexec_ / "meshbus-keeper";
-  start.arguments = {"--agent-fd", std::to_string(pair->second.get()), "--run-dir", directory_->path, "--containment", cgroup_.empty() ? "sweep" : "cgroup",
-                     "--mark", std::to_string(mark_), "--lock-fd", std::to_string(directory_->lock.get())};
+  start.arguments = {"--agent-fd",    std::to_string(pair->second.get()),    "--run-dir", directory_->path,
+                     "--containment", cgroup_.empty() ? "sweep" : "cgroup",  "--mark",    std::to_string(mark_),
+                     "--lock-fd",     std::to_string(directory_->lock.get())};
   if (!cgroup_.empty()) start.arguments.insert(start.arguments.end(), {"--cgroup", cgroup_});
   start.inherit = {pair->second.get(), directory_->lock.get()};
   start.death_signal = 0;  // it must outlive us to sweep; it hears of our end by its lifeline
@@ -193,7 +198,8 @@ Result<void> HostProcess::start_broker() {
 Result<void> HostProcess::start_agent() {
   RoleStart start;
   start.program = libexec_ / "meshbus-agent";
-  start.arguments = {"--secret-fd", std::to_string(secret_.get()), "--keeper-fd", std::to_string(agents_keeper_fd_.get()), "--host", address_};
+  start.arguments = {"--secret-fd", std::to_string(secret_.get()), "--keeper-fd", std::to_string(agents_keeper_fd_.get()), "--host",
+                     address_};
   add_settings(start);
   start.inherit = {secret_.get(), agents_keeper_fd_.get()};
   start.death_signal = SIGKILL;
@@ -276,7 +282,8 @@ void HostProcess::on_message(Role& role, std::string_view text) {
   } else if (message.word == "swept") {
     swept_ = true;
   } else if (message.word == "shutdown" && phase_ == Phase::running) {
-    end(std::atoi(std::string(message.rest).c_str()), 0ms);  // the procs are stopped and that was acknowledged: only the agent itself is left
+    end(std::atoi(std::string(message.rest).c_str()),
+        0ms);  // the procs are stopped and that was acknowledged: only the agent itself is left
   }
 }
 
@@ -361,7 +368,8 @@ void HostProcess::on_deadline() {
   deadline_.reset();
   if (phase_ == Phase::starting) {
     const Role& late = !keeper_.ready ? keeper_ : !broker_.ready ? broker_ : agent_;
-    return fail_start(exit_unavailable, "the " + late.name + " was not ready within " + std::to_string(std::chrono::seconds(start_limit).count()) + " s");
+    return fail_start(exit_unavailable,
+                      "the " + late.name + " was not ready within " + std::to_string(std::chrono::seconds(start_limit).count()) + " s");
   }
   if (waited_for_ == nullptr || !waited_for_->alive()) return;
   if (!killed_waited_for_) {
@@ -390,17 +398,14 @@ void HostProcess::enter(Phase phase) {
   deadline_.reset();
   switch (phase) {
     case Phase::stopping_agent:
-      return ask(agent_, "stop " + std::to_string(grace_.count()), grace_ + (grace_ <= lost_launcher_grace ? 300ms : agent_slack), Phase::sweeping);
-    case Phase::sweeping:
-      return ask(keeper_, "sweep", sweep_limit, Phase::ending_agent);
-    case Phase::ending_agent:
-      return ask(agent_, "stop 0", goodbye_limit, Phase::ending_broker);
-    case Phase::ending_broker:
-      return ask(broker_, "stop 0", goodbye_limit, Phase::ended);
+      return ask(agent_, "stop " + std::to_string(grace_.count()), grace_ + (grace_ <= lost_launcher_grace ? 300ms : agent_slack),
+                 Phase::sweeping);
+    case Phase::sweeping: return ask(keeper_, "sweep", sweep_limit, Phase::ending_agent);
+    case Phase::ending_agent: return ask(agent_, "stop 0", goodbye_limit, Phase::ending_broker);
+    case Phase::ending_broker: return ask(broker_, "stop 0", goodbye_limit, Phase::ended);
     case Phase::starting:
     case Phase::running:
-    case Phase::ended:
-      return;
+    case Phase::ended: return;
   }
 }
 
@@ -441,7 +446,9 @@ int HostProcess::finish() {
   return exit_code_;
 }
 
-void HostProcess::say(const std::string& line) const { write_line(STDERR_FILENO, "meshbus host: " + line + "\n"); }
+void HostProcess::say(const std::string& line) const {
+  write_line(STDERR_FILENO, "meshbus host: " + line + "\n");
+}
 
 void HostProcess::report(const std::string& line) {
   if (!ready_fd_) return;
@@ -453,6 +460,8 @@ void HostProcess::report(const std::string& line) {
 
 namespace meshbus {
 
-int run_warden(const WardenOptions& options) { return warden::HostProcess(options).run(); }
+int run_warden(const WardenOptions& options) {
+  return warden::HostProcess(options).run();
+}
 
 }  // namespace meshbus

@@ -35,7 +35,9 @@ std::string to_json_line(const ReadyReport& report) {
          ",\"agent_pid\":" + std::to_string(report.agent_pid) + ",\"keeper_pid\":" + std::to_string(report.keeper_pid) + "}\n";
 }
 
-std::string error_json_line(std::string_view error) { return "{\"error\":" + quote(error) + "}\n"; }
+std::string error_json_line(std::string_view error) {
+  return "{\"error\":" + quote(error) + "}\n";
+}
 
 void write_line(int fd, std::string_view line) {
   while (!line.empty()) {

@@ -17,7 +17,9 @@
 namespace meshbus::warden {
 
 namespace {
-std::string os_error(const char* call) { return std::string(call) + ": " + std::strerror(errno); }
+std::string os_error(const char* call) {
+  return std::string(call) + ": " + std::strerror(errno);
+}
 }  // namespace
 
 Result<void> start_role(Role& role, const RoleStart& start, keeper::Spawner& spawner) {
@@ -70,10 +72,12 @@ std::string describe_exit(int code, int status) {
 
 Result<UniqueFd> make_secret() {
   std::array<unsigned char, 32> bytes{};
-  if (::getrandom(bytes.data(), bytes.size(), 0) != static_cast<ssize_t>(bytes.size())) return fail(ErrorCode::io_error, os_error("getrandom"));
+  if (::getrandom(bytes.data(), bytes.size(), 0) != static_cast<ssize_t>(bytes.size()))
+    return fail(ErrorCode::io_error, os_error("getrandom"));
   UniqueFd file(::memfd_create("meshbus-secret", MFD_CLOEXEC | MFD_ALLOW_SEALING));
   if (!file) return fail(ErrorCode::io_error, os_error("memfd_create for the secret"));
-  if (::write(file.get(), bytes.data(), bytes.size()) != static_cast<ssize_t>(bytes.size())) return fail(ErrorCode::io_error, os_error("write of the secret"));
+  if (::write(file.get(), bytes.data(), bytes.size()) != static_cast<ssize_t>(bytes.size()))
+    return fail(ErrorCode::io_error, os_error("write of the secret"));
   if (::fcntl(file.get(), F_ADD_SEALS, F_SEAL_SEAL | F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_WRITE) != 0) {
     return fail(ErrorCode::io_error, os_error("sealing the secret"));
   }

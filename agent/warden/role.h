@@ -15,11 +15,11 @@ namespace meshbus::warden {
 
 /// One process of a host as its warden sees it.
 struct Role {
-  std::string name;             ///< "broker", for people.
-  pid_t pid = -1;               ///< -1: not running.
-  keeper::Lifeline lifeline;    ///< Our end.
-  bool ready = false;           ///< It said so.
-  std::string said;             ///< The text of its last `ready` or `failed`.
+  std::string name;           ///< "broker", for people.
+  pid_t pid = -1;             ///< -1: not running.
+  keeper::Lifeline lifeline;  ///< Our end.
+  bool ready = false;         ///< It said so.
+  std::string said;           ///< The text of its last `ready` or `failed`.
   bool alive() const noexcept { return pid > 0; }
 };
 

@@ -32,7 +32,9 @@ constexpr const char* lock_name = "lock";
 constexpr std::string_view host_prefix = "host-";
 constexpr std::time_t newborn_seconds = 10;  // a directory this young without a lock is being made right now
 
-std::string os_error(const std::string& what) { return what + ": " + std::strerror(errno); }
+std::string os_error(const std::string& what) {
+  return what + ": " + std::strerror(errno);
+}
 
 bool is_own_directory(const char* path) {
   struct stat status{};
@@ -58,7 +60,8 @@ std::string find_fault(const std::string& path) {
 
 Result<std::string> random_hex() {
   std::uint32_t random = 0;
-  if (::getrandom(&random, sizeof random, 0) != static_cast<ssize_t>(sizeof random)) return fail(ErrorCode::io_error, os_error("getrandom"));
+  if (::getrandom(&random, sizeof random, 0) != static_cast<ssize_t>(sizeof random))
+    return fail(ErrorCode::io_error, os_error("getrandom"));
   std::array<char, 9> text{};
   std::snprintf(text.data(), text.size(), "%08x", random);
   return std::string(text.data());
@@ -141,7 +144,8 @@ int clean_stale_hosts(const std::string& base) {
     if (std::time(nullptr) - status.st_mtime < newborn_seconds && !lock) continue;
     if (lock && ::flock(lock.get(), LOCK_EX | LOCK_NB) != 0) continue;
     // A lock without text belongs to a warden that is just being born, or that died then and has nothing to kill.
-    if (lock && ::fstat(lock.get(), &status) == 0 && status.st_size == 0 && std::time(nullptr) - status.st_mtime < newborn_seconds) continue;
+    if (lock && ::fstat(lock.get(), &status) == 0 && status.st_size == 0 && std::time(nullptr) - status.st_mtime < newborn_seconds)
+      continue;
     clean_one(path, file_name.substr(host_prefix.size()), lock.get());
     ++cleaned;
   }
@@ -158,8 +162,9 @@ Result<std::string> socket_address(const HostDir& directory) {
   const std::string path = directory.path + "/bus";
   constexpr std::size_t longest = sizeof(sockaddr_un::sun_path) - 1;
   if (path.size() > longest) {
-    return fail(ErrorCode::configuration_error, "the socket path " + path + " has " + std::to_string(path.size()) + " bytes, a socket address takes " +
-                                                    std::to_string(longest) + ": choose a shorter run directory");
+    return fail(ErrorCode::configuration_error, "the socket path " + path + " has " + std::to_string(path.size()) +
+                                                    " bytes, a socket address takes " + std::to_string(longest) +
+                                                    ": choose a shorter run directory");
   }
   return "unix:" + path;
 }

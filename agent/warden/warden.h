@@ -16,18 +16,18 @@ enum class Containment {
 
 /// What a host is started with.
 struct WardenOptions {
-  std::string advertise;            ///< HostAddr as text; empty: `unix:` + a socket in the run directory.
-  std::vector<std::string> binds;   ///< Further addresses for the broker; empty: it binds what it advertises.
-  bool insecure = false;            ///< Passed to the broker: plain tcp without CURVE.
-  int ready_fd = -1;                ///< One JSON line is written here (ready or error), then it is closed. -1: none.
-  int lifeline_fd = -1;             ///< The launcher's lifeline; its end = the launcher is gone: stop within 2 s. -1: none.
+  std::string advertise;                    ///< HostAddr as text; empty: `unix:` + a socket in the run directory.
+  std::vector<std::string> binds;           ///< Further addresses for the broker; empty: it binds what it advertises.
+  bool insecure = false;                    ///< Passed to the broker: plain tcp without CURVE.
+  int ready_fd = -1;                        ///< One JSON line is written here (ready or error), then it is closed. -1: none.
+  int lifeline_fd = -1;                     ///< The launcher's lifeline; its end = the launcher is gone: stop within 2 s. -1: none.
   std::chrono::milliseconds grace{10'000};  ///< From `stop` to SIGKILL of the procs on an orderly end.
-  std::string run_dir;              ///< Where per-host directories are made; empty: $XDG_RUNTIME_DIR/meshbus or /tmp/meshbus-UID.
+  std::string run_dir;                      ///< Where per-host directories are made; empty: $XDG_RUNTIME_DIR/meshbus or /tmp/meshbus-UID.
   Containment containment = Containment::automatic;
-  bool end_on_broker_loss = false;  ///< Else the broker is restarted, 5 times within 60 s.
+  bool end_on_broker_loss = false;    ///< Else the broker is restarted, 5 times within 60 s.
   std::vector<std::string> settings;  ///< KEY=VALUE, forwarded to broker and agent as --set.
-  bool print_ready = false;         ///< Write the ready line to stdout too.
-  std::filesystem::path libexec;    ///< Where meshbus-keeper, -broker and -agent are; empty: beside /proc/self/exe.
+  bool print_ready = false;           ///< Write the ready line to stdout too.
+  std::filesystem::path libexec;      ///< Where meshbus-keeper, -broker and -agent are; empty: beside /proc/self/exe.
 };
 
 /// Runs a host: parent of keeper, broker and agent until it ends. Call it on the main thread of a single-threaded process that exists

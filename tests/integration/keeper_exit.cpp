@@ -34,12 +34,13 @@ void in_each_containment(const std::function<void(KeeperUnderTest&)>& test) {
       continue;
     }
     CAPTURE(cgroup);
-    KeeperUnderTest keeper(cgroup);
+    KeeperUnderTest keeper({.cgroup = cgroup});
     test(keeper);
     if (cgroup) {
       // The mesh's own cgroup goes with its last proc.
-      CHECK(wait_until([&] { return keeper.pump(), !std::filesystem::exists(keeper.cgroup() + "/" + meshbus::keeper::cgroup_name_of_mesh("shells")); },
-                       long_enough));
+      CHECK(wait_until(
+          [&] { return keeper.pump(), !std::filesystem::exists(keeper.cgroup() + "/" + meshbus::keeper::cgroup_name_of_mesh("shells")); },
+          long_enough));
       keeper.lifeline().send("sweep");
       CHECK(keeper.process().wait_exit(long_enough) == ExitStatus::exited(0));
       CHECK_FALSE(std::filesystem::exists(keeper.cgroup()));
@@ -63,7 +64,8 @@ TEST_CASE("keeper: 1000 procs that end at once have exactly their exit codes and
     for (const auto& [id, birth] : keeper.births) REQUIRE_FALSE(birth.failure.has_value());
     const auto is = [&](std::uint64_t id, bool signaled, int code) {
       const auto& exit = keeper.exits.at(id);
-      return exit.signaled == signaled && exit.code == code && exit.ended_monotonic_ns >= keeper.births.at(id).started_monotonic_ns - 1'000'000'000;
+      return exit.signaled == signaled && exit.code == code &&
+             exit.ended_monotonic_ns >= keeper.births.at(id).started_monotonic_ns - 1'000'000'000;
     };
     for (auto id = trues; id < trues + 500; ++id) CHECK(is(id, false, 0));
     for (auto id = falses; id < falses + 400; ++id) CHECK(is(id, false, 1));
@@ -78,7 +80,9 @@ TEST_CASE("keeper: descendants in other sessions, double-forked, deaf or stopped
     const auto spared = make_marker();
     const auto first = keeper.spawn_shell(zoo_script(doomed));
     keeper.spawn_shell(zoo_script(spared));
-    REQUIRE(wait_until([&] { return keeper.pump(), processes_with(doomed).size() >= zoo_size && processes_with(spared).size() >= zoo_size; }, long_enough));
+    REQUIRE(
+        wait_until([&] { return keeper.pump(), processes_with(doomed).size() >= zoo_size && processes_with(spared).size() >= zoo_size; },
+                   long_enough));
     keeper.signal(first, SIGKILL);
     REQUIRE(keeper.wait_gone(1));
     CHECK(processes_with(doomed).empty());
@@ -164,4 +168,18 @@ TEST_CASE("keeper: it outlives its agent, and so do its procs") {
   CHECK_FALSE(wait_until([&] { return !keeper.process().is_running() || processes_with(marker).empty(); }, std::chrono::milliseconds(100)));
   keeper.lifeline().send("sweep");
   CHECK(wait_until([&] { return processes_with(marker).empty(); }, long_enough));
+}
+
+TEST_CASE("sweep: it ends with the proof that no child is left, with and without the kernel's list of children") {
+  const TempDir directory;
+  const std::string program = stand_in(directory, "test-sweeper");
+  for (const std::string source : {"automatic", "table"}) {
+    CAPTURE(source);
+    const auto marker = make_marker();
+    Process sweeper({program, source, marker}, {.stdin_pipe = true});
+    REQUIRE(wait_until([&] { return processes_with(marker).size() >= 4 * zoo_size + 1; }, long_enough));
+    sweeper.write_stdin("\n");
+    CHECK(sweeper.wait_exit(long_enough) == ExitStatus::exited(0));
+    CHECK(processes_with(marker).empty());
+  }
 }

@@ -6,6 +6,7 @@
 
 #include <cerrno>
 #include <csignal>
+#include <filesystem>
 #include <stdexcept>
 #include <utility>
 
@@ -22,37 +23,43 @@ void must(const Result<void>& done) {
 }
 }  // namespace
 
-KeeperUnderTest::KeeperUnderTest(bool cgroup) {
+KeeperUnderTest::KeeperUnderTest(const Options& options) {
   auto lifeline = keeper::make_packet_pair().value();
   auto agent = keeper::make_packet_pair().value();
-  std::vector<std::string> argv{bin("meshbus-keeper"), "--lifeline-fd", std::to_string(lifeline.second.get()), "--agent-fd",
-                                std::to_string(agent.second.get())};
-  if (cgroup) {
+  std::vector<std::string> argv = options.wrapper;
+  argv.insert(argv.end(), {bin("meshbus-keeper"), "--lifeline-fd", std::to_string(lifeline.second.get()), "--agent-fd",
+                           std::to_string(agent.second.get())});
+  argv.insert(argv.end(), options.arguments.begin(), options.arguments.end());
+  if (options.cgroup) {
     cgroup_ = keeper::make_host_cgroup("test" + make_marker()).value();
     argv.insert(argv.end(), {"--containment", "cgroup", "--cgroup", cgroup_});
   }
   process_ = std::make_unique<Process>(argv, ProcessOptions{.inherit = {lifeline.second.get(), agent.second.get()}});
   lifeline_ = keeper::Lifeline(std::move(lifeline.first));
   const auto unexpected = [this](const char* what, std::uint64_t id) { disorder.push_back(what + std::to_string(id)); };
-  client_ = std::make_unique<keeper::KeeperClient>(
-      std::move(agent.first), keeper::KeeperClient::Events{
-                                  .on_birth =
-                                      [=, this](keeper::Birth birth) {
-                                        const auto id = birth.id;
-                                        if (!births.emplace(id, std::move(birth)).second) unexpected("second birth of ", id);
-                                      },
-                                  .on_exit =
-                                      [=, this](const keeper::Exit& exit) {
-                                        if (!births.contains(exit.id)) unexpected("exit before birth of ", exit.id);
-                                        if (!exits.emplace(exit.id, exit).second) unexpected("second exit of ", exit.id);
-                                      },
-                                  .on_gone =
-                                      [=, this](const keeper::Gone& done) {
-                                        if (!exits.contains(done.id)) unexpected("gone before exit of ", done.id);
-                                        if (!gone.insert(done.id).second) unexpected("second gone of ", done.id);
-                                      },
-                                  .on_lost = [this] { lost = true; },
-                              });
+  client_ = std::make_unique<keeper::KeeperClient>(std::move(agent.first), keeper::KeeperClient::Events{
+                                                                               .on_birth =
+                                                                                   [=, this](keeper::Birth birth) {
+                                                                                     const auto id = birth.id;
+                                                                                     if (!births.emplace(id, std::move(birth)).second)
+                                                                                       unexpected("second birth of ", id);
+                                                                                   },
+                                                                               .on_exit =
+                                                                                   [=, this](const keeper::Exit& exit) {
+                                                                                     if (!births.contains(exit.id))
+                                                                                       unexpected("exit before birth of ", exit.id);
+                                                                                     if (!exits.emplace(exit.id, exit).second)
+                                                                                       unexpected("second exit of ", exit.id);
+                                                                                   },
+                                                                               .on_gone =
+                                                                                   [=, this](const keeper::Gone& done) {
+                                                                                     if (!exits.contains(done.id))
+                                                                                       unexpected("gone before exit of ", done.id);
+                                                                                     if (!gone.insert(done.id).second)
+                                                                                       unexpected("second gone of ", done.id);
+                                                                                   },
+                                                                               .on_lost = [this] { lost = true; },
+                                                                           });
 }
 
 // In order, so that what a test left to its keeper is gone.
@@ -126,6 +133,12 @@ bool cgroup_is_usable() {
   return made && keeper::remove_cgroup_tree(*made);
 }
 
+std::string stand_in(const TempDir& directory, const std::string& name) {
+  const auto path = directory.path() / name;
+  std::filesystem::create_symlink(std::filesystem::read_symlink("/proc/self/exe"), path);
+  return path.string();
+}
+
 std::string make_marker() {
   std::uint32_t random = 0;
   if (::getrandom(&random, sizeof random, 0) != sizeof random) random = static_cast<std::uint32_t>(::getpid());
@@ -134,11 +147,19 @@ std::string make_marker() {
 
 std::string zoo_script(const std::string& marker) {
   const std::string sleep = "sleep " + marker;
-  return "(setsid " + sleep + " &)\n"                                                          // double-forked, own session
-         "setsid sh -c \"trap '' TERM HUP INT; (" + sleep + " &); exec " + sleep + "\" &\n"    // deaf, with a deaf orphan
-         "((trap '' TERM; " + sleep + ") &)\n"                                                 // an orphan in our session
-         "setsid sh -c 'kill -STOP $$; : " + marker + "' &\n"                                  // stopped, in its own session
-         "exec " + sleep + "\n";
+  return "(setsid " + sleep +
+         " &)\n"  // double-forked, own session
+         "setsid sh -c \"trap '' TERM HUP INT; (" +
+         sleep + " &); exec " + sleep +
+         "\" &\n"  // deaf, with a deaf orphan
+         "((trap '' TERM; " +
+         sleep +
+         ") &)\n"  // an orphan in our session
+         "setsid sh -c 'kill -STOP $$; : " +
+         marker +
+         "' &\n"  // stopped, in its own session
+         "exec " +
+         sleep + "\n";
 }
 
 }  // namespace meshbus::test

@@ -11,14 +11,20 @@
 #include "agent/keeper/keeper_client.h"
 #include "agent/keeper/lifeline.h"
 #include "tests/support/process.h"
+#include "tests/support/temp_dir.h"
 
 namespace meshbus::test {
 
 /// A real meshbus-keeper with the test as its warden and its agent.
 class KeeperUnderTest {
  public:
-  /// `cgroup`: by cgroup v2, which must be usable; else by sweep.
-  explicit KeeperUnderTest(bool cgroup = false);
+  struct Options {
+    bool cgroup = false;                    ///< By cgroup v2, which must be usable; else by sweep.
+    std::vector<std::string> wrapper = {};  ///< What executes the keeper, if not we.
+    std::vector<std::string> arguments = {};
+  };
+  explicit KeeperUnderTest(const Options& options);
+  KeeperUnderTest() : KeeperUnderTest(Options{}) {}
   ~KeeperUnderTest();
 
   /// Starts one proc per entry of `procs` (ids are given out here, in order). Returns the first id.
@@ -60,6 +66,9 @@ class KeeperUnderTest {
 std::vector<std::string> own_environment();
 /// Containments that work here: sweep always, cgroup v2 where usable.
 bool cgroup_is_usable();
+
+/// This test program under another name, in `directory`: see keeper_stand_ins.cpp.
+std::string stand_in(const TempDir& directory, const std::string& name);
 
 /// A command line that leaves descendants of every unpleasant kind, each with `marker` in its arguments: in a session of its own,
 /// double-forked, re-executed, deaf to SIGTERM, stopped. Each ends by itself after five minutes.

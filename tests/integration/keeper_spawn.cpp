@@ -6,6 +6,7 @@
 
 #include <csignal>
 
+#include "agent/keeper/sweep.h"
 #include "tests/integration/keeper_harness.h"
 #include "tests/support/process_table.h"
 #include "tests/support/temp_dir.h"
@@ -29,7 +30,9 @@ SpawnSpec command(std::vector<std::string> argv) {
   return spec;
 }
 
-std::vector<ProcSpec> procs(std::size_t count = 1) { return std::vector<ProcSpec>(count); }
+std::vector<ProcSpec> procs(std::size_t count = 1) {
+  return std::vector<ProcSpec>(count);
+}
 
 SpawnFailure failure_of(KeeperUnderTest& keeper, SpawnSpec spec) {
   const auto id = keeper.spawn(std::move(spec), procs());
@@ -143,8 +146,10 @@ TEST_CASE("keeper: a program is found by PATH of its own environment, relative t
 }
 
 TEST_CASE("keeper: a proc is a session leader with default signals, no foreign descriptors, a mark and a parent-death signal") {
-  KeeperUnderTest keeper;
-  const auto id = keeper.spawn_shell("ls /proc/self/fd | tr '\\n' ' '; grep -E '^Sig(Blk|Ign)' /proc/self/status; ulimit -n; exec sleep 60");
+  const std::uint64_t mark = (std::uint64_t{1} << 62) + 4711;
+  KeeperUnderTest keeper({.arguments = {"--mark", std::to_string(mark)}});
+  const auto id =
+      keeper.spawn_shell("ls /proc/self/fd | tr '\\n' ' '; grep -E '^Sig(Blk|Ign)' /proc/self/status; ulimit -n; exec sleep 60");
   REQUIRE(keeper.wait_births(1));
   const auto& birth = keeper.births.at(id);
   REQUIRE(wait_until([&] { return find_process(birth.pid)->name == "sleep"; }, long_enough));
@@ -160,7 +165,13 @@ TEST_CASE("keeper: a proc is a session leader with default signals, no foreign d
   rlimit own{};
   ::getrlimit(RLIMIT_NOFILE, &own);
   CHECK(text.find("\n" + std::to_string(own.rlim_cur) + "\n") != std::string::npos);
-  keeper.signal(id, SIGKILL);
+  rlimit limit{};
+  REQUIRE(::prlimit(birth.pid, RLIMIT_RTTIME, nullptr, &limit) == 0);
+  CHECK(limit.rlim_max == mark);
+  // The way to what has no living subreaper: found by its mark alone.
+  CHECK(meshbus::keeper::sweep_marked(mark + 1, std::chrono::milliseconds(100)));
+  CHECK_FALSE(is_gone(birth.pid));
+  CHECK(meshbus::keeper::sweep_marked(mark, long_enough));
   REQUIRE(keeper.wait_exits(1));
   CHECK(keeper.exits.at(id).signaled);
   CHECK(keeper.exits.at(id).code == SIGKILL);
@@ -182,7 +193,8 @@ END
   // The wrapper stays and its child has lost the descriptor, as with python's subprocess.
   auto wrapped = procs();
   wrapped[0].bootstrap = sealed_memfd("wrapped ");
-  const auto second = keeper.spawn(command({"bash", "-c", "bash -c 'exec 100<&-; eval \"$1\"' _ \"$1\"; exit 0", "_", read_it}), std::move(wrapped));
+  const auto second =
+      keeper.spawn(command({"bash", "-c", "bash -c 'exec 100<&-; eval \"$1\"' _ \"$1\"; exit 0", "_", read_it}), std::move(wrapped));
   // A small limit of open files needs a small number.
   auto narrow = command({"sh", "-c", read_it});
   narrow.limits = {{RLIMIT_NOFILE, 16, 16}};
@@ -233,4 +245,25 @@ TEST_CASE("keeper: garbage from the agent's side ends that connection and nothin
   keeper.lifeline().send("sweep");
   CHECK(keeper.process().wait_exit(long_enough) == ExitStatus::exited(0));
   CHECK(processes_with(marker).empty());
+}
+
+TEST_CASE("keeper: where clone3 is forbidden, as in older container runtimes, everything works by clone") {
+  const TempDir directory;
+  const std::vector<std::string> wrapper{stand_in(directory, "without-clone3")};
+  for (const bool cgroup : {false, true}) {
+    if (cgroup && !cgroup_is_usable()) continue;
+    CAPTURE(cgroup);
+    KeeperUnderTest keeper({.cgroup = cgroup, .wrapper = wrapper});
+    const auto id = keeper.spawn_shell("cat /proc/self/status /proc/self/cgroup; exit 3");
+    const auto missing = keeper.spawn(command({"/no/such/file"}), procs());
+    REQUIRE(keeper.wait_births(2));
+    REQUIRE_FALSE(keeper.births.at(id).failure.has_value());
+    REQUIRE(keeper.births.at(missing).failure.has_value());
+    CHECK(keeper.births.at(missing).failure->error == ENOENT);
+    const std::string text = keeper.read_stdout(id);
+    CHECK(text.find("SigBlk:\t0000000000000000\nSigIgn:\t0000000000000000\nSigCgt:\t0000000000000000\n") != std::string::npos);
+    CHECK((text.find("/mesh-shells") != std::string::npos) == cgroup);
+    REQUIRE(keeper.wait_gone(1));
+    CHECK(keeper.exits.at(id).code == 3);
+  }
 }
