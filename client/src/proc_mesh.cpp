@@ -109,7 +109,7 @@ Result<void> ProcMesh::signal(const RankSet& ranks, int signal, std::chrono::mil
   for (const auto host : hosts) {
     wire::SignalProcsT order;
     order.mesh = monitor.name();
-    order.ranks = to_wire(ranks);
+    order.ranks = to_wire(ranks_on(ref(), host, ranks));
     order.signal = static_cast<std::uint8_t>(signal);
     answers.push_back(impl_->connection().ask(Destination::to_agent(ref().hosts()[host]), std::move(order), deadline));
   }

@@ -28,6 +28,9 @@ class ProcMesh::Impl {
   std::shared_ptr<MeshMonitor> monitor_;
 };
 
+/// Those of the set (empty = all of them) that lie on a host of the mesh.
+RankSet ranks_on(const ProcMeshRef& mesh, std::uint64_t host_index, const RankSet& ranks);
+
 /// Orders the ranks of a mesh to be stopped and waits. Errors: stop_error naming the ranks that are left.
 Result<MeshOutcome> stop_ranks(ContextCore& core, Connection& connection, MeshMonitor& monitor, const StopOptions& options);
 /// Orders it and does not wait.

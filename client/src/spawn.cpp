@@ -209,7 +209,7 @@ class Spawn {
     message.ready_limit_ms = milliseconds_of(spec_.ready_limit.value_or(core_.config().duration(keys::spawn_ready)));
     message.grace_ms = milliseconds_of(monitor_.options().grace);
     message.output = spec_.output == OutputMode::stream ? wire::OutputMode::stream : wire::OutputMode::capture;
-    message.input_ranks = to_wire(spec_.input_ranks);
+    if (!spec_.input_ranks.empty()) message.input_ranks = to_wire(ranks_on(mesh, host, spec_.input_ranks));
     message.master_address = master_address_;
     message.master_port = master_port_;
     for (const auto& [key, value] : core_.config().snapshot()) {

@@ -30,7 +30,7 @@ std::vector<std::uint64_t> hosts_with(const RankTable& table, const std::vector<
 Connection::Answer order(Connection& connection, const MeshMonitor& monitor, const StopOptions& options, std::uint64_t host, std::chrono::milliseconds deadline) {
   wire::StopProcsT stop;
   stop.mesh = monitor.name();
-  stop.ranks = to_wire(options.ranks);
+  stop.ranks = to_wire(ranks_on(monitor.mesh(), host, options.ranks));
   stop.reason = options.reason;
   stop.requester = connection.self();
   stop.grace_ms = static_cast<std::uint32_t>(std::clamp<std::int64_t>(options.grace.value_or(monitor.options().grace).count(), 0, UINT32_MAX));
@@ -38,6 +38,17 @@ Connection::Answer order(Connection& connection, const MeshMonitor& monitor, con
 }
 
 }  // namespace
+
+RankSet ranks_on(const ProcMeshRef& mesh, std::uint64_t host_index, const RankSet& ranks) {
+  const auto block = mesh.block_of(host_index).value_or(RankBlock{});
+  if (ranks.empty()) return {block};
+  RankSet here;
+  for (const auto& one : ranks) {
+    const RankBlock common{std::max(one.begin, block.begin), std::min(one.end, block.end)};
+    if (common.begin < common.end) here.push_back(common);
+  }
+  return here;
+}
 
 void order_stop(ContextCore& core, Connection& connection, MeshMonitor& monitor, const StopOptions& options) {
   if (!core.check_process()) return;

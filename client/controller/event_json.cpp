@@ -1,0 +1,90 @@
+#include "client/controller/event_json.h"
+
+#include <array>
+#include <cstdio>
+#include <ctime>
+
+#include <nlohmann/json.hpp>
+
+#include "client/src/wire_reports.h"
+
+namespace meshbus {
+namespace {
+
+using Json = nlohmann::ordered_json;
+
+std::string time_text(std::chrono::system_clock::time_point time) {
+  const auto millis = std::chrono::duration_cast<std::chrono::milliseconds>(time.time_since_epoch()).count();
+  const std::time_t seconds = millis / 1000;
+  std::tm utc{};
+  ::gmtime_r(&seconds, &utc);
+  std::array<char, 32> text{};
+  const auto length = std::strftime(text.data(), text.size(), "%Y-%m-%dT%H:%M:%S", &utc);
+  std::array<char, 8> fraction{};
+  std::snprintf(fraction.data(), fraction.size(), ".%03dZ", static_cast<int>(millis % 1000));
+  return std::string(text.data(), length) + fraction.data();
+}
+
+Json lines_of(std::string_view text) {
+  Json lines = Json::array();
+  while (!text.empty()) {
+    const auto end = text.find('\n');
+    lines.push_back(std::string(text.substr(0, end)));
+    text.remove_prefix(end == std::string_view::npos ? text.size() : end + 1);
+  }
+  return lines;
+}
+
+std::string dump(const Json& json) {
+  // What procs wrote may be anything: bytes that are no UTF-8 are replaced.
+  return json.dump(-1, ' ', false, Json::error_handler_t::replace);
+}
+
+std::string_view kind_text(WatchEvent::Kind kind) {
+  switch (kind) {
+    case WatchEvent::Kind::state: return "state";
+    case WatchEvent::Kind::host_unreachable: return "host_unreachable";
+    case WatchEvent::Kind::host_back: return "host_back";
+  }
+  return "state";
+}
+
+}  // namespace
+
+std::string to_json_line(const WatchEvent& event, std::chrono::system_clock::time_point now) {
+  Json json;
+  json["time"] = time_text(now);
+  json["event"] = kind_text(event.kind);
+  if (event.kind != WatchEvent::Kind::state) {
+    json["host"] = event.host.to_string();
+    if (!event.problem.empty()) json["reason"] = event.problem;
+    return dump(json);
+  }
+  RankReport report;
+  copy_state(event.rank, report);
+  if (event.certificate != nullptr) {
+    report.reason = event.certificate->reason;
+    report.stderr_tail.assign(event.certificate->stderr_tail.begin(), event.certificate->stderr_tail.end());
+  }
+  json["mesh"] = event.mesh;
+  json["host"] = event.host.to_string();
+  json["rank"] = event.rank.rank();
+  json["point"] = event.point;
+  json["state"] = std::string(to_string(report.state));
+  json["pid"] = report.pid != 0 ? Json(report.pid) : Json(nullptr);
+  json["exit_code"] = report.state == ProcState::stopped ? Json(report.exit_code) : Json(nullptr);
+  json["signal"] = report.state == ProcState::killed ? Json(report.signal) : Json(nullptr);
+  json["reason"] = report.words();
+  json["stderr_tail"] = lines_of(report.stderr_tail);
+  return dump(json);
+}
+
+std::string lost_json_line(std::uint64_t lines, std::chrono::system_clock::time_point now) {
+  Json json;
+  json["time"] = time_text(now);
+  json["event"] = "lines_lost";
+  json["count"] = lines;
+  return dump(json);
+}
+
+}  // namespace meshbus

@@ -1,0 +1,160 @@
+// meshbus-controller: watches the procs of a set of hosts and prints what changes, one JSON line each.
+#include <signal.h>
+#include <sys/signalfd.h>
+#include <sysexits.h>
+#include <unistd.h>
+
+#include <cstdio>
+#include <string>
+#include <vector>
+
+#include <CLI/CLI.hpp>
+#include <zmq.hpp>
+
+#include "client/controller/controller.h"
+#include "client/controller/event_json.h"
+#include "client/controller/line_writer.h"
+#include "common/config.h"
+#include "common/logging.h"
+
+namespace {
+
+using namespace meshbus;
+
+constexpr std::size_t kOutputLimit = 16 * 1024 * 1024;
+
+struct Arguments {
+  std::vector<std::string> hosts;
+  std::string mesh;
+  int lifeline_fd = -1;
+  std::vector<std::string> settings;
+};
+
+int give_up(int code, const std::string& why) {
+  std::fprintf(stderr, "meshbus-controller: %s\n", why.c_str());
+  return code;
+}
+
+Result<Config> load_config(const std::vector<std::string>& settings) {
+  ConfigSources sources = ConfigSources::of_process();
+  for (const auto& text : settings) {
+    auto setting = parse_setting(text);
+    if (!setting) return fail(setting.error());
+    sources.flags.push_back(std::move(*setting));
+  }
+  return Config::load(std::move(sources));
+}
+
+/// The controller as a process: its lifeline, its signals, its output, its exit code.
+class Program {
+ public:
+  Program(zmq::context_t& context, Controller::Options options, int lifeline)
+      : writer_(
+            reactor_, STDOUT_FILENO, kOutputLimit, [](std::uint64_t lines) { return lost_json_line(lines, std::chrono::system_clock::now()); },
+            [this] { reactor_.stop(); }),
+        controller_(reactor_, context, std::move(options), events()),
+        lifeline_(lifeline) {
+    sigset_t ends;
+    sigemptyset(&ends);
+    sigaddset(&ends, SIGTERM);
+    sigaddset(&ends, SIGINT);
+    sigaddset(&ends, SIGHUP);
+    signals_.reset(::signalfd(-1, &ends, SFD_CLOEXEC | SFD_NONBLOCK));
+    reactor_.watch(signals_.get(), EPOLLIN, [this](std::uint32_t) { reactor_.stop(); });
+    if (!lifeline_) return;
+    reactor_.watch(lifeline_.get(), EPOLLIN | EPOLLRDHUP, [this](std::uint32_t events) {
+      char buffer[256];
+      // Whatever is said on it: only its end means something.
+      if ((events & EPOLLIN) != 0 && ::read(lifeline_.get(), buffer, sizeof buffer) > 0) return;
+      reactor_.stop();
+    });
+  }
+  ~Program() {
+    reactor_.forget(signals_.get());
+    if (lifeline_) reactor_.forget(lifeline_.get());
+  }
+  Program(const Program&) = delete;
+  Program& operator=(const Program&) = delete;
+
+  int run() {
+    reactor_.run();
+    controller_.close("the controller ends");
+    writer_.flush();
+    return exit_code_;
+  }
+
+ private:
+  Controller::Events events() {
+    Controller::Events events;
+    events.on_events = [this](const std::vector<WatchEvent>& list) {
+      for (const auto& event : list) writer_.write(to_json_line(event, std::chrono::system_clock::now()));
+    };
+    events.on_refused = [this](const Error& error) {
+      exit_code_ = give_up(error.code() == ErrorCode::unauthorised ? EX_NOPERM : EX_UNAVAILABLE, error.to_string());
+      reactor_.stop();
+    };
+    return events;
+  }
+
+  Reactor reactor_;
+  int exit_code_ = EX_OK;
+  LineWriter writer_;
+  Controller controller_;
+  UniqueFd lifeline_;
+  UniqueFd signals_;
+};
+
+Result<Controller::Options> make_options(const Arguments& arguments, const Config& config) {
+  Controller::Options options;
+  for (const auto& text : arguments.hosts) {
+    auto host = HostAddr::parse(text);
+    if (!host) return fail(host.error().within("--hosts"));
+    if (host->is_any() || host->is_wildcard()) return fail(ErrorCode::configuration_error, "--hosts: " + text + " is no address to connect to");
+    options.hosts.push_back(std::move(*host));
+  }
+  options.mesh = arguments.mesh;
+  options.poll = config.duration(keys::supervision_poll);
+  options.answer_limit = std::max<std::chrono::milliseconds>(3 * options.poll, std::chrono::seconds(3));
+  return options;
+}
+
+int run(int argc, char** argv) {
+  Arguments arguments;
+  CLI::App app("Watches the procs of hosts and prints each change as one JSON line. Ends at SIGTERM, or when its lifeline does.", "meshbus-controller");
+  app.add_option("--hosts", arguments.hosts, "Addresses of the hosts: ADDR,ADDR…")->required()->delimiter(',');
+  app.add_option("--mesh", arguments.mesh, "Only this mesh: its name, or the part before the uuid");
+  app.add_option("--lifeline-fd", arguments.lifeline_fd, "Descriptor whose end means that whoever started this is gone");
+  app.add_option("--set", arguments.settings, "A setting: KEY=VALUE, as in supervision.poll=1s")->type_name("KEY=VALUE");
+  try {
+    app.parse(argc, argv);
+  } catch (const CLI::ParseError& error) {
+    return app.exit(error) == 0 ? EX_OK : EX_USAGE;
+  }
+  const auto config = load_config(arguments.settings);
+  if (!config) return give_up(EX_CONFIG, config.error().to_string());
+  set_up_logging("controller", log::find_level(config->word(keys::log_level)).value_or(log::Level::warn));
+  auto options = make_options(arguments, *config);
+  if (!options) return give_up(EX_USAGE, options.error().to_string());
+
+  // Before any thread is made: libzmq's are to take none of them.
+  sigset_t ends;
+  sigemptyset(&ends);
+  sigaddset(&ends, SIGTERM);
+  sigaddset(&ends, SIGINT);
+  sigaddset(&ends, SIGHUP);
+  ::sigprocmask(SIG_BLOCK, &ends, nullptr);
+  ::signal(SIGPIPE, SIG_IGN);
+  zmq::context_t context(1);
+  Program program(context, std::move(*options), arguments.lifeline_fd);
+  return program.run();
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  try {
+    return run(argc, argv);
+  } catch (const std::exception& error) {
+    return give_up(EX_OSERR, error.what());
+  }
+}
