@@ -216,7 +216,8 @@ void Bus::on_control(const FrameReader::Message& message) {
     return;
   }
   if ((*control)->is_answer()) {
-    finish((*control)->id(), std::move(*control));
+    const auto id = (*control)->id();  // before the move: arguments are evaluated in any order
+    finish(id, std::move(*control));
     return;
   }
   if (const auto* undeliverable = control->body_as<wire::Undeliverable>();
