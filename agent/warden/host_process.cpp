@@ -131,12 +131,11 @@ tl::expected<void, HostProcess::StartFailure> HostProcess::set_up() {
   auto directory = make_host_dir(*base);
   if (!directory) return failed(exit_os_error, directory.error().detail());
   directory_ = std::move(*directory);
-  address_ = options_.advertise;
-  if (address_.empty()) {
-    const auto socket = socket_address(*directory_);
-    if (!socket) return failed(exit_config, socket.error().detail());
-    address_ = *socket;
-  }
+  const auto socket = socket_address(*directory_);
+  if (!socket) return failed(exit_config, socket.error().detail());
+  local_ = *socket;
+  binds_ = options_.binds;
+  address_ = !options_.advertise.empty() ? options_.advertise : binds_.empty() ? local_ : binds_.front();
   if (auto chosen = choose_containment(); !chosen) return chosen;
   mark_ = keeper::make_mark();
   if (auto recorded = record_host(*directory_, cgroup_, mark_); !recorded) return failed(exit_os_error, recorded.error().detail());
@@ -186,8 +185,8 @@ Result<void> HostProcess::start_keeper() {
 Result<void> HostProcess::start_broker() {
   RoleStart start;
   start.program = libexec_ / "meshbus-broker";
-  start.arguments = {"--secret-fd", std::to_string(secret_.get()), "--advertise", address_};
-  for (const std::string& bind : options_.binds) start.arguments.insert(start.arguments.end(), {"--bind", bind});
+  start.arguments = {"--secret-fd", std::to_string(secret_.get()), "--advertise", address_, "--bind", local_};
+  for (const std::string& bind : binds_) start.arguments.insert(start.arguments.end(), {"--bind", bind});
   if (options_.insecure) start.arguments.push_back("--insecure");
   add_settings(start);
   start.inherit = {secret_.get()};
@@ -198,8 +197,11 @@ Result<void> HostProcess::start_broker() {
 Result<void> HostProcess::start_agent() {
   RoleStart start;
   start.program = libexec_ / "meshbus-agent";
-  start.arguments = {"--secret-fd", std::to_string(secret_.get()), "--keeper-fd", std::to_string(agents_keeper_fd_.get()), "--host",
-                     address_};
+  start.arguments = {"--secret-fd",   std::to_string(secret_.get()),
+                     "--keeper-fd",   std::to_string(agents_keeper_fd_.get()),
+                     "--host",        address_,
+                     "--broker",      local_,
+                     "--containment", cgroup_.empty() ? "sweep" : "cgroup v2"};
   add_settings(start);
   start.inherit = {secret_.get(), agents_keeper_fd_.get()};
   start.death_signal = SIGKILL;
@@ -290,7 +292,11 @@ void HostProcess::on_message(Role& role, std::string_view text) {
 void HostProcess::on_ready() {
   if (phase_ != Phase::starting || !broker_.ready) return;
   if (!agent_.alive()) {
-    if (!broker_.said.empty()) address_ = broker_.said;  // the concrete one: "any port" was a wish
+    if (!broker_.said.empty()) {
+      // The concrete one: "any port" was a wish, and a restarted broker must come back at the same.
+      if (!binds_.empty() && binds_.front() == address_) binds_.front() = broker_.said;
+      address_ = broker_.said;
+    }
     if (auto started = start_agent(); !started) fail_start(exit_os_file, started.error().detail());
     return;
   }

@@ -77,6 +77,8 @@ class HostProcess {
   Role keeper_{"keeper", -1, {}, false, {}};
   Role broker_{"broker", -1, {}, false, {}};
   Role agent_{"agent", -1, {}, false, {}};
+  std::string local_;               // the broker's unix socket, for everybody on this machine
+  std::vector<std::string> binds_;  // what the broker listens on besides
   std::string address_;
 
   Phase phase_ = Phase::starting;
