@@ -1,0 +1,170 @@
+#include "broker/admission.h"
+
+#include <algorithm>
+#include <array>
+#include <charconv>
+
+#include "common/bytes.h"
+#include "common/control.h"
+#include "meshbus/name.h"
+
+namespace meshbus {
+
+using wire::Role;
+
+namespace {
+
+constexpr std::uint16_t kProtocolVersion = 1;
+constexpr std::string_view kLauncherBase = "client";
+
+std::optional<std::uint32_t> parse_number(std::string_view text) {
+  std::uint32_t value = 0;
+  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
+  if (text.empty() || error != std::errc() || end != text.data() + text.size()) return std::nullopt;
+  return value;
+}
+
+bool is_launcher_name(const ProcName& name) {
+  const auto parsed = Name::parse(name.to_string());
+  return parsed && parsed->base() == kLauncherBase && !parsed->is_plain();
+}
+
+Identity identity_of(const ProcId& proc, const wire::Hello& hello, Role role) {
+  return {.text = proc.to_string(),
+          .key = proc.key(),
+          .kind = hello.kind(),
+          .role = role,
+          .incarnation = hello.incarnation(),
+          .pid = hello.pid()};
+}
+
+}  // namespace
+
+Credentials Credentials::from_peer_address(std::string_view text) {
+  Credentials credentials;
+  constexpr std::string_view kUnix = "localhost:";
+  if (text.starts_with(kUnix)) {
+    std::string_view rest = text.substr(kUnix.size());
+    std::array<std::optional<std::uint32_t>, 3> numbers;
+    for (std::size_t i = 0; i < numbers.size(); ++i) {
+      const std::size_t colon = i + 1 < numbers.size() ? rest.find(':') : rest.size();
+      if (colon == std::string_view::npos) break;
+      numbers[i] = parse_number(rest.substr(0, colon));
+      rest.remove_prefix(std::min(colon + 1, rest.size()));
+    }
+    if (numbers[0] && numbers[1] && numbers[2]) {
+      credentials.uid = *numbers[0];
+      credentials.address = "uid " + std::to_string(*numbers[0]) + ", pid " + std::to_string(*numbers[2]);
+      return credentials;
+    }
+  }
+  credentials.address = text.empty() ? "an unknown address" : std::string(text);
+  return credentials;
+}
+
+Result<Identity> Admission::admit(const wire::Hello& hello, const Credentials& credentials) const {
+  if (hello.version() != kProtocolVersion) {
+    return fail(ErrorCode::version_mismatch, "the peer speaks version " + std::to_string(hello.version()) +
+                                                 " of the protocol, this broker version " + std::to_string(kProtocolVersion) +
+                                                 "; run the same release on both sides");
+  }
+  if (hello.incarnation() == 0) return fail(ErrorCode::unauthorised, "the Hello has no incarnation");
+  switch (hello.kind()) {
+    case wire::PeerKind::launcher: return admit_launcher(hello, credentials);
+    case wire::PeerKind::agent: return admit_agent(hello, credentials);
+    case wire::PeerKind::proc: return admit_proc(hello);
+    case wire::PeerKind::controller: return admit_controller(hello, credentials);
+    case wire::PeerKind::link: return admit_link(hello, credentials);
+  }
+  return fail(ErrorCode::unauthorised, "a peer of unknown kind " + std::to_string(static_cast<int>(hello.kind())));
+}
+
+Result<ProcId> Admission::claimed_proc(const wire::Hello& hello) const {
+  const std::string_view text = hello.peer()->string_view();
+  if (text.find(',') == std::string_view::npos) {
+    auto name = ProcName::parse(text);
+    if (!name) return fail(ErrorCode::unauthorised, "the peer's name cannot be read: " + name.error().detail());
+    return ProcId(options_.host, *name);
+  }
+  auto proc = ProcId::parse(text);
+  if (!proc) return fail(ErrorCode::unauthorised, "the peer's address cannot be read: " + proc.error().detail());
+  if (proc->host() != options_.host)
+    return fail(ErrorCode::identity_mismatch,
+                "the peer is of host " + proc->host().to_string() + ", this broker serves " + options_.host.to_string());
+  return *proc;
+}
+
+Result<void> Admission::check_user(const Credentials& credentials) const {
+  if (credentials.uid) {
+    if (*credentials.uid == options_.uid || *credentials.uid == 0) return {};
+    return fail(ErrorCode::unauthorised, "a process of user " + std::to_string(*credentials.uid) + " connects to a host of user " +
+                                             std::to_string(options_.uid) + "; only that user and root may");
+  }
+  if (options_.insecure) return {};
+  return fail(ErrorCode::unauthorised, "a connection over tcp proves nothing about its user, and this broker runs without --insecure");
+}
+
+Result<void> Admission::check_token(const ProcId& proc, const wire::Hello& hello) const {
+  const auto* token = hello.token();
+  if (token == nullptr) return fail(ErrorCode::unauthorised, proc.to_string() + " brings no token");
+  if (!tokens_ || !tokens_->verify(proc.to_string(), hello.incarnation(), to_vector(bytes_of(token->data(), token->size()))))
+    return fail(ErrorCode::unauthorised, proc.to_string() + " brings a token that this host's agent did not make for that proc and life");
+  return {};
+}
+
+Result<Identity> Admission::admit_launcher(const wire::Hello& hello, const Credentials& credentials) const {
+  auto proc = claimed_proc(hello);
+  if (!proc) return fail(proc.error());
+  if (!is_launcher_name(proc->name()))
+    return fail(ErrorCode::unauthorised, "a launcher is called client-UUID, not \"" + proc->name().to_string() + "\"");
+  if (auto checked = check_user(credentials); !checked) return fail(checked.error());
+  return identity_of(*proc, hello, Role::operate);
+}
+
+Result<Identity> Admission::admit_controller(const wire::Hello& hello, const Credentials& credentials) const {
+  auto proc = claimed_proc(hello);
+  if (!proc) return fail(proc.error());
+  if (proc->name() != ProcName(Name::controller()))
+    return fail(ErrorCode::unauthorised, "a controller is called controller, not \"" + proc->name().to_string() + "\"");
+  if (auto checked = check_user(credentials); !checked) return fail(checked.error());
+  return identity_of(*proc, hello, Role::operate);
+}
+
+Result<Identity> Admission::admit_agent(const wire::Hello& hello, const Credentials& credentials) const {
+  auto proc = claimed_proc(hello);
+  if (!proc) return fail(proc.error());
+  if (*proc != host_service(options_.host))
+    return fail(ErrorCode::unauthorised, "a host agent is called service, not \"" + proc->name().to_string() + "\"");
+  if (auto checked = check_token(*proc, hello); !checked) return fail(checked.error());
+  if (auto checked = check_user(credentials); !checked) return fail(checked.error());
+  return identity_of(*proc, hello, Role::host);
+}
+
+Result<Identity> Admission::admit_proc(const wire::Hello& hello) const {
+  auto proc = claimed_proc(hello);
+  if (!proc) return fail(proc.error());
+  if (Name::is_reserved(proc->name().to_string()) || is_launcher_name(proc->name()))
+    return fail(ErrorCode::unauthorised, "a proc cannot be called \"" + proc->name().to_string() + "\"");
+  // The token is the proof; the user may be another one when the proc was started as that.
+  if (auto checked = check_token(*proc, hello); !checked) return fail(checked.error());
+  return identity_of(*proc, hello, Role::proc);
+}
+
+Result<Identity> Admission::admit_link(const wire::Hello& hello, const Credentials& credentials) const {
+  auto host = HostAddr::parse(hello.peer()->string_view());
+  if (!host) return fail(ErrorCode::unauthorised, "the other broker's address cannot be read: " + host.error().detail());
+  if (host->is_any() || host->is_wildcard())
+    return fail(ErrorCode::unauthorised, "the other broker's address " + host->to_string() + " is nobody's");
+  if (*host == options_.host)
+    return fail(ErrorCode::identity_mismatch,
+                "the other broker claims to serve " + host->to_string() + ", which is this broker's own address");
+  if (auto checked = check_user(credentials); !checked) return fail(checked.error());
+  return Identity{.text = host->to_string(),
+                  .key = host->key(),
+                  .kind = hello.kind(),
+                  .role = Role::broker,
+                  .incarnation = hello.incarnation(),
+                  .pid = hello.pid()};
+}
+
+}  // namespace meshbus

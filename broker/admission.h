@@ -1,0 +1,63 @@
+#pragma once
+
+#include <sys/types.h>
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <string_view>
+
+#include "broker/peer.h"
+#include "common/token.h"
+#include "meshbus/address.h"
+#include "meshbus/result.h"
+#include "wire/control_generated.h"
+
+namespace meshbus {
+
+/// What the kernel says about the other end of a connection.
+struct Credentials {
+  /// Of the connecting process, on unix sockets; nothing on tcp.
+  std::optional<uid_t> uid;
+  /// For people: "uid 1000, pid 4711" or "10.0.0.2".
+  std::string address;
+
+  /// Reads the ZMQ message property "Peer-Address". libzmq 4.3.4 writes "localhost:UID:GID:PID" for ipc and the numeric address for tcp;
+  /// only a text that begins so is believed, because an IPv6 address may end in three numbers too.
+  static Credentials from_peer_address(std::string_view text);
+};
+
+/// Decides who a stranger that says Hello is, and what it may do. Pure: it holds no socket, and knows nothing of who is there already
+/// (RouteTable::may_add).
+class Admission {
+ public:
+  struct Options {
+    /// What this broker advertises: all its peers are procs of this host.
+    HostAddr host;
+    /// Who may connect over a unix socket, besides root.
+    uid_t uid;
+    /// Peers on tcp without a token are let in (spec 13.1).
+    bool insecure;
+  };
+  /// Without `tokens` no token is right.
+  Admission(Options options, std::optional<TokenMaker> tokens) : options_(std::move(options)), tokens_(std::move(tokens)) {}
+
+  /// Errors: version_mismatch, unauthorised, identity_mismatch; the detail is for the peer's people and holds no secret.
+  Result<Identity> admit(const wire::Hello& hello, const Credentials& credentials) const;
+
+ private:
+  Result<Identity> admit_launcher(const wire::Hello& hello, const Credentials& credentials) const;
+  Result<Identity> admit_controller(const wire::Hello& hello, const Credentials& credentials) const;
+  Result<Identity> admit_agent(const wire::Hello& hello, const Credentials& credentials) const;
+  Result<Identity> admit_proc(const wire::Hello& hello) const;
+  Result<Identity> admit_link(const wire::Hello& hello, const Credentials& credentials) const;
+  /// The ProcId that the peer claims, completed with this host when it gave the name alone.
+  Result<ProcId> claimed_proc(const wire::Hello& hello) const;
+  Result<void> check_user(const Credentials& credentials) const;
+  Result<void> check_token(const ProcId& proc, const wire::Hello& hello) const;
+
+  Options options_;
+  std::optional<TokenMaker> tokens_;
+};
+
+}  // namespace meshbus

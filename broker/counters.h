@@ -1,0 +1,37 @@
+#pragma once
+
+#include <array>
+#include <cstddef>
+#include <cstdint>
+#include <string>
+
+namespace meshbus {
+
+/// Why a message ended without anybody being told (spec 9.1).
+enum class Drop : std::uint8_t {
+  no_return,     ///< It could not be delivered, and its sender did not want it back.
+  not_needed,    ///< An answer or notice of the broker itself whose receiver is gone, or whose queue is full.
+  false_source,  ///< A link claimed a source that is not of its host.
+};
+inline constexpr std::size_t kDropReasons = 3;
+
+/// What became of every message that a broker took from a peer or link (`received`) or made itself (`originated`). At any time
+/// received + originated = delivered + handled + returned + all dropped + what is held in queues; see Broker::held().
+struct Counters {
+  std::uint64_t received = 0;
+  std::uint64_t originated = 0;
+  std::uint64_t delivered = 0;  ///< Handed to the socket of the receiver, or of the link to its host.
+  std::uint64_t handled = 0;    ///< Was for the broker itself.
+  std::uint64_t returned = 0;   ///< Could not be delivered; an Undeliverable was originated.
+  std::array<std::uint64_t, kDropReasons> dropped{};
+  std::uint64_t malformed_frames = 0;
+  std::uint64_t ignored_frames = 0;  ///< From connections that are not registered, but for their Hello.
+  std::uint64_t refused_hellos = 0;
+
+  void drop(Drop reason) noexcept { ++dropped[static_cast<std::size_t>(reason)]; }
+  std::uint64_t all_dropped() const noexcept;
+  /// One line for the log.
+  std::string to_string() const;
+};
+
+}  // namespace meshbus

@@ -1,0 +1,316 @@
+#include "broker/forwarder.h"
+
+#include <algorithm>
+
+#include "common/control.h"
+#include "common/log.h"
+
+namespace meshbus {
+namespace {
+
+/// Bytes of data that a peer's socket may hold before the peer has said that it took them (FrameHeader.credit). Control is outside of it.
+constexpr std::uint64_t kWindow = 1024 * 1024;
+constexpr std::chrono::milliseconds kRetry{1};
+constexpr std::size_t kMostLinks = 16384;
+
+std::string hex(std::uint64_t key) {
+  constexpr std::string_view digits = "0123456789abcdef";
+  std::string text = "0x";
+  for (int shift = 60; shift >= 0; shift -= 4) text += digits[(key >> shift) & 0xf];
+  return text;
+}
+
+}  // namespace
+
+Forwarder::Forwarder(Reactor& reactor, zmq::context_t& context, RouteTable& routes, Options options, Events events)
+    : reactor_(reactor),
+      context_(context),
+      routes_(routes),
+      options_(std::move(options)),
+      events_(std::move(events)),
+      own_key_(options_.host.key()),
+      resolver_(reactor),
+      waiting_(options_.waiting) {}
+
+Forwarder::~Forwarder() {
+  reactor_.cancel(expiry_timer_);
+  reactor_.cancel(retry_timer_);
+}
+
+void Forwarder::forward(wire::Envelope envelope, Bytes body, zmq::message_t* apart) {
+  ++counters_.received;
+  if (envelope.hop() >= options_.hop_limit) {
+    give_back(envelope,
+              Error(ErrorCode::expired, "the message passed " + std::to_string(envelope.hop()) + " brokers, the limit (hop.limit)"));
+    return;
+  }
+  envelope.mutate_hop(static_cast<std::uint8_t>(envelope.hop() + 1));
+  deliver(envelope, body, apart);
+}
+
+void Forwarder::deliver(const wire::Envelope& envelope, Bytes body, zmq::message_t* apart) {
+  const std::uint64_t host = envelope.destination_host();
+  if (host == 0 || host == own_key_) {
+    deliver_local(envelope, body, apart);
+    return;
+  }
+  if (envelope.source_host() != own_key_) {
+    give_back(envelope, Error(ErrorCode::no_such_host, "this is " + options_.host.to_string() +
+                                                           ", which passes nothing on between other hosts (key " + hex(host) + ")"));
+    return;
+  }
+  const auto link = links_.find(host);
+  if (link == links_.end()) {
+    give_back(envelope, Error(ErrorCode::no_such_host, "the broker of " + options_.host.to_string() + " knows no host of key " + hex(host) +
+                                                           ": nobody has introduced it, or its address was refused"));
+    return;
+  }
+  if (!link->second->push(envelope, body, apart))
+    give_back(envelope,
+              Error(ErrorCode::queue_full, "the queue to " + link->second->host().to_string() + " is full (queue.bytes, queue.count)"));
+}
+
+void Forwarder::deliver_local(const wire::Envelope& envelope, Bytes body, zmq::message_t* apart) {
+  if (envelope.destination_proc() == 0) {
+    if (envelope.kind() != wire::Kind::control) {
+      give_back(envelope, Error(ErrorCode::no_such_port, "a broker takes control messages only"));
+      return;
+    }
+    ++counters_.handled;
+    events_.on_own(envelope, body);
+    return;
+  }
+  if (Peer* peer = routes_.find(envelope.destination_proc())) {
+    if (peer->outbox.push(envelope, body, apart)) {
+      touch(*peer);
+    } else {
+      give_back(envelope, Error(ErrorCode::queue_full,
+                                "the queue to " + peer->identity.text + " is full (queue.bytes, queue.count): it does not read"));
+    }
+    return;
+  }
+  if (const std::string* gone = routes_.find_gone(envelope.destination_proc())) {
+    give_back(envelope, Error(ErrorCode::no_such_proc, *gone + " has left"));
+    return;
+  }
+  if (envelope.source_proc() != 0 && waiting_.add(envelope, body, apart, reactor_.now())) {
+    arm_expiry();
+    return;
+  }
+  give_back(envelope, Error(ErrorCode::no_such_proc,
+                            undeliverable_detail(envelope.destination_proc()) + "; it was not kept waiting, because " +
+                                (waiting_.wait().count() == 0 ? "delivery.starting is 0" : "too many messages wait already")));
+}
+
+std::string Forwarder::undeliverable_detail(std::uint64_t proc) const {
+  return "no proc of key " + hex(proc) + " has registered at " + options_.host.to_string();
+}
+
+wire::Envelope Forwarder::own_envelope() noexcept {
+  wire::Envelope envelope;
+  envelope.mutate_source_host(own_key_);
+  envelope.mutate_source_incarnation(options_.incarnation);
+  envelope.mutate_sequence(next_sequence_++);
+  envelope.mutate_kind(wire::Kind::control);
+  envelope.mutate_lane(wire::Lane::control);
+  envelope.mutate_role(wire::Role::broker);
+  envelope.mutate_flags(kFlagNoReturn);
+  return envelope;
+}
+
+void Forwarder::originate(std::uint64_t proc, std::uint64_t host, const std::string& body) {
+  ++counters_.originated;
+  wire::Envelope envelope = own_envelope();
+  envelope.mutate_destination_proc(proc);
+  envelope.mutate_destination_host(host == 0 ? own_key_ : host);
+  deliver(envelope, body, nullptr);
+}
+
+void Forwarder::originate_to(Peer& peer, const std::string& body) {
+  ++counters_.originated;
+  if (peer.outbox.push(own_envelope(), body)) {
+    touch(peer);
+  } else {
+    counters_.drop(Drop::not_needed);
+  }
+}
+
+void Forwarder::give_back(const wire::Envelope& envelope, const Error& error) {
+  if (envelope.source_proc() == 0) {
+    counters_.drop(Drop::not_needed);
+    return;
+  }
+  if ((envelope.flags() & kFlagNoReturn) != 0) {
+    counters_.drop(Drop::no_return);
+    return;
+  }
+  ++counters_.returned;
+  wire::UndeliverableT undeliverable;
+  undeliverable.envelope = std::make_unique<wire::Envelope>(envelope);
+  undeliverable.code = to_wire(error.code());
+  undeliverable.detail = error.detail();
+  const std::string body = encode_control({}, std::move(undeliverable));
+  if (envelope.source_host() == own_key_) {
+    const Peer* source = routes_.find(envelope.source_proc());
+    if (source == nullptr || source->identity.incarnation != envelope.source_incarnation()) {
+      // Another life of the sender must not take it for an answer to what it sent itself.
+      ++counters_.originated;
+      counters_.drop(Drop::not_needed);
+      return;
+    }
+  }
+  originate(envelope.source_proc(), envelope.source_host(), body);
+}
+
+Result<Link*> Forwarder::introduce(const HostAddr& host) {
+  const std::uint64_t key = host.key();
+  const std::string text = host.to_string();
+  if (key == own_key_) {
+    const bool same = host == options_.host;
+    return fail(same ? ErrorCode::unroutable : ErrorCode::identity_mismatch,
+                same ? text + " is this broker itself" : "the key of " + text + " is also that of " + options_.host.to_string());
+  }
+  if (const auto found = links_.find(key); found != links_.end()) {
+    if (found->second->host() == host) return found->second.get();
+    return fail(ErrorCode::identity_mismatch,
+                "the key of " + text + " is also that of " + found->second->host().to_string() + "; use another address for one of them");
+  }
+  if (host.is_any() || host.is_wildcard() || host.transport() == Transport::local)
+    return fail(ErrorCode::unroutable, text + " is no address that another host can be reached at");
+  if (host.transport() == Transport::tcp && !options_.insecure)
+    return fail(ErrorCode::unroutable,
+                "the broker of " + options_.host.to_string() + " runs without --insecure and so makes no tcp connection to " + text);
+  if (host.is_reachable_from_elsewhere() && !options_.host.is_reachable_from_elsewhere()) {
+    return fail(ErrorCode::unroutable, text + " is on another machine, and this host is known as " + options_.host.to_string() +
+                                           ", which means nothing there; start it with --advertise tcp:NAME:PORT");
+  }
+  if (links_.size() == kMostLinks) return fail(ErrorCode::unroutable, "this broker knows " + std::to_string(kMostLinks) + " hosts already");
+  Link::Events events;
+  events.on_message = [this](Link& link, const FrameReader::Message& message) { events_.on_link_message(link, message); };
+  events.on_return = [this](const wire::Envelope& envelope, Bytes, const Error& error) { give_back(envelope, error); };
+  events.on_touched = [this](Peer& peer) { touch(peer); };
+  auto link = std::make_unique<Link>(reactor_, context_, resolver_, host,
+                                     Link::Options{.own_host = options_.host,
+                                                   .incarnation = options_.incarnation,
+                                                   .limits = options_.queue,
+                                                   .connect_limit = options_.link_connect_limit},
+                                     std::move(events));
+  return links_.emplace(key, std::move(link)).first->second.get();
+}
+
+Link* Forwarder::find_link(std::uint64_t host) {
+  const auto found = links_.find(host);
+  return found == links_.end() ? nullptr : found->second.get();
+}
+
+void Forwarder::touch(Peer& peer) {
+  if (peer.is_touched) return;
+  peer.is_touched = true;
+  touched_.push_back(&peer);
+}
+
+void Forwarder::release_waiting(const Peer& peer) {
+  waiting_.release(peer.identity.key, [this](const wire::Envelope& envelope, Bytes body, zmq::message_t& part) {
+    deliver_local(envelope, body, body.size() > kInlineLimit ? &part : nullptr);
+  });
+}
+
+void Forwarder::arm_expiry() {
+  if (expiry_timer_ != 0) return;
+  const auto due = waiting_.next_due();
+  if (!due) return;
+  expiry_timer_ = reactor_.at(*due, [this] {
+    expiry_timer_ = 0;
+    waiting_.expire(reactor_.now(), [this](const wire::Envelope& envelope, Bytes, zmq::message_t&) {
+      give_back(envelope, Error(ErrorCode::no_such_proc, undeliverable_detail(envelope.destination_proc()) + " within " +
+                                                             std::to_string(waiting_.wait().count()) + " ms (delivery.starting)"));
+    });
+    arm_expiry();
+  });
+}
+
+void Forwarder::return_outbox(Peer& peer, const Error& error) {
+  peer.outbox.drain([&](const wire::Envelope& envelope, Bytes) { give_back(envelope, error); });
+}
+
+void Forwarder::move_outbox(Peer& from, Peer& to) {
+  from.outbox.drain([&](const wire::Envelope& envelope, Bytes body) {
+    // What the broker itself had to say was about the old session.
+    if (envelope.destination_proc() == 0) {
+      counters_.drop(Drop::not_needed);
+    } else if (!to.outbox.push(envelope, body)) {
+      give_back(envelope, Error(ErrorCode::queue_full, "the queue to " + to.identity.text + " is full (queue.bytes, queue.count)"));
+    }
+  });
+  touch(to);
+}
+
+void Forwarder::forget(Peer& peer) {
+  std::erase(touched_, &peer);
+  std::erase(blocked_, &peer);
+}
+
+void Forwarder::flush() {
+  // A peer that turns out to be lost has its outbox returned, which touches others.
+  while (!touched_.empty()) {
+    std::vector<Peer*> now;
+    now.swap(touched_);
+    for (Peer* peer : now) {
+      peer->is_touched = false;
+      flush(*peer);
+    }
+  }
+  if (!blocked_.empty()) arm_retry();
+}
+
+void Forwarder::flush(Peer& peer) {
+  if (peer.is_ended) return;
+  while (Frame* frame = peer.outbox.front()) {
+    const bool is_data = frame->lane == wire::Lane::data;
+    // Credit comes with a frame of the peer, which touches it.
+    if (is_data && peer.sent - peer.credit >= kWindow) return;
+    frame->set_credit(peer.taken);
+    if (peer.identity.is_link()) frame->set_link(peer.link_sequence + 1, peer.link_heard);
+    switch (listener_->send(peer.connection, *frame)) {
+      case Listener::Sent::yes:
+        if (is_data) peer.sent += frame->bytes;
+        ++peer.link_sequence;
+        counters_.delivered += frame->count;
+        peer.last_sent = reactor_.now();
+        peer.outbox.pop();
+        break;
+      case Listener::Sent::full:
+        peer.is_touched = true;  // by the retry
+        blocked_.push_back(&peer);
+        return;
+      case Listener::Sent::gone: events_.on_lost(peer); return;
+    }
+  }
+}
+
+void Forwarder::arm_retry() {
+  if (retry_timer_ != 0) return;
+  retry_timer_ = reactor_.after(kRetry, [this] {
+    retry_timer_ = 0;
+    touched_.insert(touched_.end(), blocked_.begin(), blocked_.end());
+    blocked_.clear();
+  });
+}
+
+void Forwarder::close_links(const std::string& reason) {
+  for (auto& [key, link] : links_) link->close(reason);
+}
+
+Counters Forwarder::all_counters() const {
+  Counters counters = counters_;
+  for (const auto& [key, link] : links_) counters.delivered += link->delivered();
+  return counters;
+}
+
+std::size_t Forwarder::held() const noexcept {
+  std::size_t held = waiting_.count();
+  for (const auto& [key, link] : links_) held += link->held();
+  return held;
+}
+
+}  // namespace meshbus

@@ -1,0 +1,119 @@
+#pragma once
+
+#include <chrono>
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <string>
+#include <unordered_map>
+#include <vector>
+
+#include <zmq.hpp>
+
+#include "broker/counters.h"
+#include "broker/link.h"
+#include "broker/listener.h"
+#include "broker/resolver.h"
+#include "broker/route_table.h"
+#include "broker/waiting_room.h"
+#include "common/frame.h"
+#include "common/reactor.h"
+#include "meshbus/address.h"
+#include "meshbus/result.h"
+
+namespace meshbus {
+
+/// Brings each message one step further: into the outbox of a local peer, into a link, to the broker itself, into the waiting room, or
+/// back to its sender. Sees to it that every message is counted once (counters.h). Reads envelopes only. Lives on the reactor's thread.
+class Forwarder {
+ public:
+  struct Options {
+    HostAddr host;
+    std::uint64_t incarnation = 0;
+    bool insecure = false;
+    std::uint8_t hop_limit = 64;
+    Outbox::Limits queue{.bytes = 0, .count = 0};
+    WaitingRoom::Limits waiting{.wait = {}, .bytes = 0, .count = 0};
+    std::chrono::milliseconds link_connect_limit{5000};
+  };
+  struct Events {
+    /// A message for this broker itself.
+    std::function<void(const wire::Envelope&, Bytes)> on_own;
+    /// From the broker of that link, over our own session to it.
+    std::function<void(Link&, const FrameReader::Message&)> on_link_message;
+    /// The connection of that peer has ended, as a send told.
+    std::function<void(Peer&)> on_lost;
+  };
+
+  Forwarder(Reactor& reactor, zmq::context_t& context, RouteTable& routes, Options options, Events events);
+  ~Forwarder();
+  Forwarder(const Forwarder&) = delete;
+  Forwarder& operator=(const Forwarder&) = delete;
+
+  /// Frames for local peers leave here. Set once, before anything is sent.
+  void set_listener(Listener& listener) { listener_ = &listener; }
+
+  /// A message of a registered peer or link. Its source and role are written already; its hop is not.
+  void forward(wire::Envelope envelope, Bytes body, zmq::message_t* apart);
+  /// A control message of the broker itself to a proc, here or elsewhere. Not returned when it cannot be delivered.
+  void originate(std::uint64_t proc, std::uint64_t host, const std::string& body);
+  /// A control message about the session itself to a peer or an inbound link.
+  void originate_to(Peer& peer, const std::string& body);
+  /// Tells the sender of a message that it was not delivered.
+  void give_back(const wire::Envelope& envelope, const Error& error);
+
+  /// The link to that host, made if need be. Errors: unroutable (our own address, one that cannot be reached, too many), identity_mismatch.
+  Result<Link*> introduce(const HostAddr& host);
+  /// Or null.
+  Link* find_link(std::uint64_t host);
+
+  /// Sends to that peer at the end of the turn.
+  void touch(Peer& peer);
+  /// It has registered: what waited for it goes there.
+  void release_waiting(const Peer& peer);
+  /// Returns everything that waits to leave for it.
+  void return_outbox(Peer& peer, const Error& error);
+  /// Hands everything that waits to leave for `from` to `to`, its new connection.
+  void move_outbox(Peer& from, Peer& to);
+  /// Drops every mention of a peer that is about to be destroyed.
+  void forget(Peer& peer);
+  /// Sends what there is to send. At the end of each turn.
+  void flush();
+  void close_links(const std::string& reason);
+
+  Counters& counters() noexcept { return counters_; }
+  /// The counters, those of links included.
+  Counters all_counters() const;
+  /// Messages in the waiting room and in links.
+  std::size_t held() const noexcept;
+  std::uint64_t own_key() const noexcept { return own_key_; }
+  std::string undeliverable_detail(std::uint64_t proc) const;
+
+ private:
+  void deliver(const wire::Envelope& envelope, Bytes body, zmq::message_t* apart);
+  void deliver_local(const wire::Envelope& envelope, Bytes body, zmq::message_t* apart);
+  void flush(Peer& peer);
+  void arm_expiry();
+  void arm_retry();
+  wire::Envelope own_envelope() noexcept;
+
+  Reactor& reactor_;
+  zmq::context_t& context_;
+  RouteTable& routes_;
+  Options options_;
+  Events events_;
+  std::uint64_t own_key_;
+  Listener* listener_ = nullptr;
+  Counters counters_;
+  std::uint64_t next_sequence_ = 1;
+  Resolver resolver_;
+  WaitingRoom waiting_;
+  Reactor::TimerId expiry_timer_ = 0;
+  std::unordered_map<std::uint64_t, std::unique_ptr<Link>> links_;
+  /// Peers with something to send; those whose queue in libzmq was full.
+  std::vector<Peer*> touched_;
+  std::vector<Peer*> blocked_;
+  Reactor::TimerId retry_timer_ = 0;
+};
+
+}  // namespace meshbus

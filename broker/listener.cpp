@@ -1,0 +1,186 @@
+#include "broker/listener.h"
+
+#include <array>
+#include <cerrno>
+#include <cstring>
+
+#include "broker/resolver.h"
+#include "common/log.h"
+
+namespace meshbus {
+namespace {
+
+constexpr int kDrainFrames = 256;
+constexpr std::size_t kDrainBytes = 1024 * 1024;
+/// A frame has one part and one for each of its large bodies, which its sender keeps few.
+constexpr std::size_t kMostParts = 1024;
+constexpr int kMostEvents = 65536;
+/// libzmq names connections by 5 bytes, 0 and a number. A peer that chose its own name is none of ours.
+constexpr std::size_t kRoutingIdSize = 5;
+
+std::array<char, kRoutingIdSize> routing_id_of(ConnectionId id) {
+  return {0, static_cast<char>(id >> 24), static_cast<char>(id >> 16), static_cast<char>(id >> 8), static_cast<char>(id)};
+}
+
+bool read_routing_id(const zmq::message_t& part, ConnectionId& id) {
+  if (part.size() != kRoutingIdSize) return false;
+  const auto* bytes = static_cast<const unsigned char*>(part.data());
+  id = (ConnectionId{bytes[1]} << 24) | (ConnectionId{bytes[2]} << 16) | (ConnectionId{bytes[3]} << 8) | ConnectionId{bytes[4]};
+  return bytes[0] == 0;
+}
+
+bool receive_part(void* socket, zmq::message_t& part) {
+  while (zmq_msg_recv(part.handle(), socket, ZMQ_DONTWAIT) < 0) {
+    if (errno != EINTR) return false;
+  }
+  return true;
+}
+
+}  // namespace
+
+Result<std::unique_ptr<Listener>> Listener::open(Reactor& reactor, zmq::context_t& context, const std::vector<HostAddr>& binds,
+                                                 Events events) {
+  try {
+    std::unique_ptr<Listener> listener(new Listener(reactor, context, std::move(events)));
+    for (const HostAddr& address : binds) {
+      if (auto bound = listener->bind(address); !bound) return fail(bound.error());
+    }
+    return listener;
+  } catch (const zmq::error_t& error) {
+    return fail(ErrorCode::io_error, std::string("cannot make the broker's socket: ") + error.what());
+  }
+}
+
+Listener::Listener(Reactor& reactor, zmq::context_t& context, Events events)
+    : reactor_(reactor), events_(std::move(events)), router_(context, zmq::socket_type::router) {
+  router_.set(zmq::sockopt::router_mandatory, true);
+  router_.set(zmq::sockopt::router_handover, false);
+  router_.set(zmq::sockopt::linger, 0);
+  router_.set(zmq::sockopt::backlog, 4096);
+  router_.set(zmq::sockopt::maxmsgsize, static_cast<std::int64_t>(kPartLimit));
+  // A backstop only: bytes are bounded by credit, messages by our own queues.
+  router_.set(zmq::sockopt::sndhwm, 1000);
+  router_.set(zmq::sockopt::rcvhwm, 1000);
+  monitor_ = std::make_unique<SocketMonitor>(context, router_, ZMQ_EVENT_DISCONNECTED);
+  reactor_.watch_socket(monitor_->handle(), [this] {
+    drain_monitor();
+    return false;
+  });
+  reactor_.watch_socket(router_.handle(), [this] { return on_readable(); });
+}
+
+Listener::~Listener() {
+  reactor_.forget_socket(monitor_->handle());
+  reactor_.forget_socket(router_.handle());
+  monitor_.reset();
+}
+
+void Listener::set_linger(std::chrono::milliseconds linger) {
+  router_.set(zmq::sockopt::linger, static_cast<int>(linger.count()));
+}
+
+Result<void> Listener::bind(const HostAddr& address) {
+  if (address.transport() == Transport::local)
+    return fail(ErrorCode::configuration_error,
+                address.to_string() + " is an address inside one process; a broker serves unix: and tcp: addresses");
+  if (address.transport() == Transport::unix_socket) {
+    if (auto cleared = clear_unix_path(address.path()); !cleared) return cleared;
+    return bind_endpoint(address, address.zmq_endpoint());
+  }
+  // libzmq copies the options at each bind. Heartbeats for tcp only: whoever is merely frozen on this machine stays.
+  router_.set(zmq::sockopt::heartbeat_ivl, 500);
+  router_.set(zmq::sockopt::heartbeat_timeout, 1500);
+  router_.set(zmq::sockopt::ipv6, address.is_ipv6());
+  Result<void> bound;
+  if (Resolver::is_literal(address)) {
+    bound = bind_endpoint(address, address.zmq_endpoint());
+  } else if (auto endpoints = resolve_now(address); endpoints) {
+    // Blocks, but at the start only; libzmq would not take a name here.
+    router_.set(zmq::sockopt::ipv6, endpoints->front().find('[') != std::string::npos);
+    bound = bind_endpoint(address, endpoints->front());
+  } else {
+    bound = fail(endpoints.error().within("cannot listen on " + address.to_string()));
+  }
+  router_.set(zmq::sockopt::heartbeat_ivl, 0);
+  return bound;
+}
+
+Result<void> Listener::bind_endpoint(const HostAddr& address, const std::string& endpoint) {
+  try {
+    const PrivateFiles private_files;
+    router_.bind(endpoint);
+  } catch (const zmq::error_t& error) {
+    return fail(ErrorCode::io_error, "cannot listen on " + address.to_string() + ": " + error.what());
+  }
+  auto concrete = HostAddr::parse(router_.get(zmq::sockopt::last_endpoint));
+  if (!concrete) return fail(concrete.error().within("listening on " + address.to_string()));
+  files_.emplace_back(concrete->path());
+  addresses_.push_back(*concrete);
+  return {};
+}
+
+bool Listener::receive(ConnectionId& from, std::size_t& bytes, bool& is_usable) {
+  zmq::message_t id;
+  if (!receive_part(router_.handle(), id)) return false;
+  is_usable = read_routing_id(id, from);
+  // To the end of the message in any case; the parts of one that cannot be a frame are not kept.
+  for (bool more = id.more(); more;) {
+    zmq::message_t part;
+    if (!receive_part(router_.handle(), part)) break;
+    more = part.more();
+    bytes += part.size();
+    if (parts_.size() == kMostParts) is_usable = false;
+    if (is_usable) parts_.push_back(std::move(part));
+  }
+  return true;
+}
+
+bool Listener::on_readable() {
+  std::size_t bytes = 0;
+  for (int frames = 0; frames < kDrainFrames && bytes < kDrainBytes; ++frames) {
+    ConnectionId from = 0;
+    bool is_usable = false;
+    if (!receive(from, bytes, is_usable)) {
+      is_drained_ = true;
+      return false;
+    }
+    if (is_usable && !parts_.empty()) {
+      events_.on_frame(from, parts_);
+    } else {
+      ++unusable_;
+    }
+    parts_.clear();
+  }
+  is_drained_ = false;
+  return true;
+}
+
+Listener::Sent Listener::send(ConnectionId to, Frame& frame) {
+  const auto id = routing_id_of(to);
+  if (zmq_send(router_.handle(), id.data(), id.size(), ZMQ_DONTWAIT | ZMQ_SNDMORE) < 0) return errno == EAGAIN ? Sent::full : Sent::gone;
+  for (std::size_t i = 0; i < frame.parts.size(); ++i) {
+    const int more = i + 1 < frame.parts.size() ? ZMQ_SNDMORE : 0;
+    // The room was checked with the id: from here on only the end of the connection can come, and the next send tells of that.
+    if (zmq_msg_send(frame.parts[i].handle(), router_.handle(), ZMQ_DONTWAIT | more) < 0) return Sent::gone;
+  }
+  return Sent::yes;
+}
+
+void Listener::drain_monitor() {
+  for (int i = 0; i < kMostEvents; ++i) {
+    const auto event = monitor_->next();
+    if (!event) return;
+    if (event->id == ZMQ_EVENT_DISCONNECTED) events_.on_disconnected(event->value);
+  }
+}
+
+int Listener::descriptor_of(zmq::message_t& part) {
+  return zmq_msg_get(part.handle(), ZMQ_SRCFD);
+}
+
+std::string Listener::peer_address_of(zmq::message_t& part) {
+  const char* text = zmq_msg_gets(part.handle(), "Peer-Address");
+  return text == nullptr ? std::string() : std::string(text);
+}
+
+}  // namespace meshbus

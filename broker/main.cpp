@@ -1,0 +1,189 @@
+// meshbus-broker: the broker of one host, as a process of its own. Started by the warden (meshbus host); by hand it serves until Ctrl-C.
+#include <fcntl.h>
+#include <sys/prctl.h>
+#include <sys/resource.h>
+#include <sys/signalfd.h>
+#include <sysexits.h>
+
+#include <csignal>
+#include <cstdio>
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include <CLI/CLI.hpp>
+#include <zmq.hpp>
+
+#include "broker/broker.h"
+#include "broker/lifeline.h"
+#include "common/config.h"
+#include "common/log.h"
+#include "common/logging.h"
+#include "common/reactor.h"
+#include "common/token.h"
+#include "common/unique_fd.h"
+
+namespace {
+
+using namespace meshbus;
+
+constexpr int kMostSockets = 20000;
+
+struct Flags {
+  int lifeline_fd = -1;
+  int secret_fd = -1;
+  std::vector<std::string> binds;
+  std::string advertise;
+  bool insecure = false;
+  std::vector<std::string> settings;
+};
+
+void declare(CLI::App& app, Flags& flags) {
+  app.add_option("--bind", flags.binds, "address to listen on: unix:/path, unix:@name or tcp:HOST:PORT; may be given again")->required();
+  app.add_option("--advertise", flags.advertise, "address that this host is known by (default: the first --bind)");
+  app.add_flag("--insecure", flags.insecure, "take and make tcp connections without encryption and without checking who it is");
+  app.add_option("--set", flags.settings, "setting KEY=VALUE; may be given again");
+  app.add_option("--lifeline-fd", flags.lifeline_fd, "socket to the warden");
+  app.add_option("--secret-fd", flags.secret_fd, "the warden's secret, for the tokens of agents and procs");
+}
+
+Result<BrokerOptions> read_options(const Flags& flags) {
+  BrokerOptions options;
+  for (const std::string& text : flags.binds) {
+    auto address = HostAddr::parse(text);
+    if (!address) return fail(address.error().within("--bind " + text));
+    options.binds.push_back(*address);
+  }
+  if (!flags.advertise.empty()) {
+    auto address = HostAddr::parse(flags.advertise);
+    if (!address) return fail(address.error().within("--advertise " + flags.advertise));
+    options.advertise = *address;
+  }
+  options.insecure = flags.insecure;
+  ConfigSources sources = ConfigSources::of_process();
+  for (const std::string& text : flags.settings) {
+    auto setting = parse_setting(text);
+    if (!setting) return fail(setting.error().within("--set"));
+    sources.flags.push_back(std::move(*setting));
+  }
+  auto config = Config::load(std::move(sources));
+  if (!config) return fail(config.error());
+  options.config = std::move(*config);
+  if (flags.secret_fd >= 0) {
+    const UniqueFd secret(flags.secret_fd);
+    auto tokens = TokenMaker::from_descriptor(secret.get());
+    if (!tokens) return fail(tokens.error());
+    options.tokens = std::move(*tokens);
+  }
+  return options;
+}
+
+/// One descriptor per peer: as many as we may have.
+void raise_descriptor_limit() {
+  rlimit limit{};
+  if (::getrlimit(RLIMIT_NOFILE, &limit) != 0 || limit.rlim_cur == limit.rlim_max) return;
+  limit.rlim_cur = limit.rlim_max;
+  ::setrlimit(RLIMIT_NOFILE, &limit);
+}
+
+/// What a terminal sends to the whole group must not end the broker before the warden has stopped the host in order; without a warden,
+/// Ctrl-C is the way to stop it. Call it before any thread is made.
+UniqueFd set_up_signals(bool has_warden) {
+  for (const int one : {SIGPIPE, SIGHUP, SIGTSTP, SIGTTIN, SIGTTOU}) ::signal(one, SIG_IGN);
+  sigset_t ending;
+  sigemptyset(&ending);
+  sigaddset(&ending, SIGTERM);
+  for (const int one : {SIGINT, SIGQUIT}) {
+    if (has_warden) {
+      ::signal(one, SIG_IGN);
+    } else {
+      sigaddset(&ending, one);
+    }
+  }
+  ::sigprocmask(SIG_BLOCK, &ending, nullptr);
+  return UniqueFd(::signalfd(-1, &ending, SFD_CLOEXEC | SFD_NONBLOCK));
+}
+
+int exit_code_of(const Error& error) {
+  switch (error.code()) {
+    case ErrorCode::configuration_error:
+    case ErrorCode::parse_error: return EX_CONFIG;
+    case ErrorCode::io_error: return EX_UNAVAILABLE;
+    default: return EX_SOFTWARE;
+  }
+}
+
+int fail_start(Lifeline* lifeline, const Error& error) {
+  std::fprintf(stderr, "meshbus-broker: cannot start: %s\n", error.detail().c_str());
+  if (lifeline != nullptr) lifeline->say("failed " + error.detail());
+  return exit_code_of(error);
+}
+
+void warn_of_insecurity(const Broker& broker) {
+  for (const HostAddr& address : broker.binds()) {
+    if (address.transport() != Transport::tcp) continue;
+    std::fprintf(stderr,
+                 "meshbus-broker: WARNING: --insecure: everybody who reaches %s can read all messages and start processes as this user\n",
+                 address.to_string().c_str());
+  }
+}
+
+int serve(const Flags& flags) {
+  const bool has_warden = flags.lifeline_fd >= 0;
+  const UniqueFd signals = set_up_signals(has_warden);
+  raise_descriptor_limit();
+  Reactor reactor;
+  bool is_orderly = true;
+  std::optional<Lifeline> lifeline;
+  if (has_warden) {
+    ::fcntl(flags.lifeline_fd, F_SETFD, FD_CLOEXEC);
+    lifeline.emplace(reactor, UniqueFd(flags.lifeline_fd),
+                     Lifeline::Events{[&] { reactor.stop(); },
+                                      [&] {
+                                        is_orderly = false;
+                                        reactor.stop();
+                                      }});
+  }
+  auto options = read_options(flags);
+  if (!options) return fail_start(lifeline ? &*lifeline : nullptr, options.error());
+  set_up_logging("broker", log::find_level(options->config.word(keys::log_level)).value_or(log::Level::warn));
+  reactor.watch(signals.get(), EPOLLIN, [&](std::uint32_t) { reactor.stop(); });
+
+  zmq::context_t context(1);
+  context.set(zmq::ctxopt::max_sockets, kMostSockets);
+  auto broker = Broker::start(reactor, context, std::move(*options));
+  if (!broker) return fail_start(lifeline ? &*lifeline : nullptr, broker.error());
+  warn_of_insecurity(**broker);
+  const std::string ready = "ready " + (*broker)->address().to_string();
+  if (lifeline) {
+    lifeline->say(ready);
+  } else {
+    std::printf("%s\n", ready.c_str());
+    std::fflush(stdout);
+  }
+  reactor.run();
+  if (is_orderly) (*broker)->stop("this host ends");
+  broker->reset();
+  return EX_OK;
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  ::prctl(PR_SET_NAME, "meshbus-broker");
+  CLI::App app("The message broker of one meshbus host; `meshbus host` starts it.", "meshbus-broker");
+  Flags flags;
+  declare(app, flags);
+  try {
+    app.parse(argc, argv);
+  } catch (const CLI::ParseError& error) {
+    return app.exit(error) == 0 ? EX_OK : EX_USAGE;
+  }
+  try {
+    return serve(flags);
+  } catch (const std::exception& error) {
+    std::fprintf(stderr, "meshbus-broker: %s\n", error.what());
+    return EX_OSERR;
+  }
+}

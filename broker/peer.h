@@ -1,0 +1,57 @@
+#pragma once
+
+#include <cstdint>
+#include <string>
+
+#include "common/outbox.h"
+#include "common/reactor.h"
+#include "wire/control_generated.h"
+
+namespace meshbus {
+
+/// A connection to the broker's ROUTER: the number that libzmq gave it, never reused while it lives.
+using ConnectionId = std::uint32_t;
+
+/// Who a peer has proven to be (broker/admission.h).
+struct Identity {
+  /// ProcId; of a link the HostAddr of the other broker. Canonical.
+  std::string text;
+  /// key_of(text)
+  std::uint64_t key = 0;
+  wire::PeerKind kind = wire::PeerKind::launcher;
+  wire::Role role = wire::Role::none;
+  std::uint64_t incarnation = 0;
+  /// OS process id, as the peer says; for people.
+  std::uint32_t pid = 0;
+
+  bool is_link() const noexcept { return kind == wire::PeerKind::link; }
+  /// Whether a token proved it, so that a new life may take the place of an old one.
+  bool has_token() const noexcept { return kind == wire::PeerKind::agent || kind == wire::PeerKind::proc; }
+};
+
+/// A registered connection and what waits to leave for it.
+struct Peer {
+  Peer(Identity who, ConnectionId id, int fd, Outbox::Limits limits)
+      : identity(std::move(who)), connection(id), descriptor(fd), outbox(limits, identity.is_link()) {}
+
+  Identity identity;
+  ConnectionId connection;
+  /// Of the broker's end of the connection, to match the monitor's events; only a number, it belongs to libzmq.
+  int descriptor;
+  Outbox outbox;
+  /// The connection is over, or another one took its place: nothing is sent any more, but what it had sent before is still taken.
+  bool is_ended = false;
+  /// It is in the list of those that have something to send.
+  bool is_touched = false;
+  Reactor::Time last_sent{};
+  /// Bytes of data-lane messages taken from it: FrameHeader.credit of what is sent to it.
+  std::uint64_t taken = 0;
+  /// Bytes of data-lane messages handed to its socket, and how many of them it says it has taken.
+  std::uint64_t sent = 0;
+  std::uint64_t credit = 0;
+  /// Of a link (LinkHeader).
+  std::uint64_t link_sequence = 0;
+  std::uint64_t link_heard = 0;
+};
+
+}  // namespace meshbus

@@ -1,0 +1,40 @@
+#include "broker/route_table.h"
+
+namespace meshbus {
+
+Result<void> RouteTable::may_add(const Identity& identity) const {
+  if (superseded_.contains({identity.key, identity.incarnation}))
+    return fail(ErrorCode::identity_mismatch, "a later life of " + identity.text + " has registered; this one is over");
+  const auto found = peers_.find(identity.key);
+  if (found == peers_.end()) {
+    const std::string* gone = gone_.find(identity.key);
+    if (gone != nullptr && *gone != identity.text)
+      return fail(ErrorCode::identity_mismatch, "the key of " + identity.text + " is also that of " + *gone + "; use another name");
+    return {};
+  }
+  const Identity& there = found->second->identity;
+  if (there.text != identity.text)
+    return fail(ErrorCode::identity_mismatch,
+                "the key of " + identity.text + " is also that of " + there.text + ", which is registered; use another name");
+  if (there.incarnation == identity.incarnation || (there.has_token() && identity.has_token())) return {};
+  return fail(ErrorCode::identity_mismatch, "the name " + identity.text + " is in use by process " + std::to_string(there.pid));
+}
+
+Peer* RouteTable::add(Peer& peer) {
+  const auto [at, is_new] = peers_.try_emplace(peer.identity.key, &peer);
+  gone_.erase(peer.identity.key);
+  if (is_new) return nullptr;
+  Peer* replaced = std::exchange(at->second, &peer);
+  if (replaced->identity.incarnation != peer.identity.incarnation)
+    superseded_.add({replaced->identity.key, replaced->identity.incarnation}, 0);
+  return replaced;
+}
+
+void RouteTable::remove(const Peer& peer) {
+  const auto found = peers_.find(peer.identity.key);
+  if (found == peers_.end() || found->second != &peer) return;
+  peers_.erase(found);
+  gone_.add(peer.identity.key, peer.identity.text);
+}
+
+}  // namespace meshbus

@@ -1,0 +1,50 @@
+#include "broker/watch_list.h"
+
+#include <algorithm>
+
+namespace meshbus {
+
+bool WatchList::add(std::uint64_t proc, const Watcher& watcher) {
+  const auto found = watched_.find(proc);
+  if (found != watched_.end() && std::find(found->second.begin(), found->second.end(), watcher) != found->second.end()) return true;
+  if (size_ == limit_) return false;
+  watched_[proc].push_back(watcher);
+  watched_by_[watcher.proc].insert(proc);
+  ++size_;
+  return true;
+}
+
+std::vector<WatchList::Watcher> WatchList::take(std::uint64_t proc) {
+  const auto found = watched_.find(proc);
+  if (found == watched_.end()) return {};
+  auto watchers = std::move(found->second);
+  watched_.erase(found);
+  size_ -= watchers.size();
+  for (const Watcher& one : watchers) {
+    const auto by = watched_by_.find(one.proc);
+    if (by == watched_by_.end()) continue;
+    by->second.erase(proc);
+    if (by->second.empty()) watched_by_.erase(by);
+  }
+  return watchers;
+}
+
+void WatchList::forget(std::uint64_t watcher_proc, std::uint64_t watcher_incarnation) {
+  const auto by = watched_by_.find(watcher_proc);
+  if (by == watched_by_.end()) return;
+  const auto procs = std::move(by->second);
+  watched_by_.erase(by);
+  for (const std::uint64_t proc : procs) {
+    const auto found = watched_.find(proc);
+    if (found == watched_.end()) continue;
+    size_ -= std::erase_if(found->second,
+                           [&](const Watcher& one) { return one.proc == watcher_proc && one.incarnation == watcher_incarnation; });
+    // Another life of the same watcher stays.
+    for (const Watcher& one : found->second) {
+      if (one.proc == watcher_proc) watched_by_[watcher_proc].insert(proc);
+    }
+    if (found->second.empty()) watched_.erase(found);
+  }
+}
+
+}  // namespace meshbus

@@ -1,0 +1,40 @@
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <unordered_map>
+#include <unordered_set>
+#include <vector>
+
+namespace meshbus {
+
+/// Who wants to know when which proc's connection ends (Watch, Gone in bus.fbs). Pure.
+class WatchList {
+ public:
+  struct Watcher {
+    std::uint64_t proc;
+    std::uint64_t host;
+    std::uint64_t incarnation;
+    /// Id of the Watch request.
+    std::uint64_t request;
+    bool operator==(const Watcher&) const = default;
+  };
+  explicit WatchList(std::size_t limit = 65536) : limit_(limit) {}
+
+  /// The same watch again changes nothing. False when there are too many.
+  bool add(std::uint64_t proc, const Watcher& watcher);
+  /// Takes out all who watch `proc`, in order.
+  std::vector<Watcher> take(std::uint64_t proc);
+  /// That life of a watcher is over.
+  void forget(std::uint64_t watcher_proc, std::uint64_t watcher_incarnation);
+  std::size_t size() const noexcept { return size_; }
+
+ private:
+  std::size_t limit_;
+  std::size_t size_ = 0;
+  std::unordered_map<std::uint64_t, std::vector<Watcher>> watched_;
+  /// Watcher's proc -> what it watches, so that forget() need not look at everything.
+  std::unordered_map<std::uint64_t, std::unordered_set<std::uint64_t>> watched_by_;
+};
+
+}  // namespace meshbus
