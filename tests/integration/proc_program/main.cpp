@@ -1,0 +1,178 @@
+// A mesh program with everything that the tests of the library ask of one: `meshbus_test_proc MODE`.
+#include <pthread.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <chrono>
+#include <csignal>
+#include <cstdlib>
+#include <iostream>
+#include <stdexcept>
+#include <string>
+#include <thread>
+
+#include "meshbus/proc.h"
+
+using namespace std::chrono_literals;
+using namespace meshbus;
+
+namespace {
+
+void say(const std::string& line) {
+  std::cerr << line << std::endl;
+}
+
+/// What a child of fork() gets from the library.
+std::string ask_in_fork(Proc& proc) {
+  int pipe[2];
+  if (::pipe(pipe) != 0) return "no pipe";
+  const pid_t child = ::fork();
+  if (child == 0) {
+    ::alarm(20);
+    const auto answer = proc.call(proc.rank(), 1, "x", 5s);
+    const auto sent = proc.send(proc.rank(), 1, "x");
+    const std::string text =
+        answer || sent ? "it worked" : std::string(to_string(answer.error().code())) + " " + std::string(to_string(sent.error().code()));
+    [[maybe_unused]] const auto n = ::write(pipe[1], text.data(), text.size());
+    ::raise(SIGTERM);  // ends this child, and must not stop the proc
+    ::_exit(9);
+  }
+  int status = 0;
+  ::waitpid(child, &status, 0);
+  char text[100];
+  const auto size = ::read(pipe[0], text, sizeof text);
+  ::close(pipe[0]);
+  ::close(pipe[1]);
+  return std::string(text, size > 0 ? static_cast<std::size_t>(size) : 0) +
+         (WIFSIGNALED(status) && WTERMSIG(status) == SIGTERM ? ", ended by TERM" : ", ?");
+}
+
+std::string describe(Proc& proc) {
+  sigset_t mask;
+  ::pthread_sigmask(SIG_SETMASK, nullptr, &mask);
+  bool blocked = false;
+  for (int number = 1; number < 32; ++number) blocked = blocked || ::sigismember(&mask, number) == 1;
+  return std::to_string(proc.rank()) + "/" + std::to_string(proc.world_size()) + " at " + proc.point().to_string() + " variable " +
+         (is_mesh_proc() ? "set" : "unset") + " mask " + (blocked ? "blocked" : "empty");
+}
+
+void add_handlers(ProcProgram& program) {
+  program.on(1, [](Proc&, const Incoming& call) { return std::string(call.body); })
+      .on(2, [](Proc&, const Incoming& call) -> Result<std::string> { return fail(ErrorCode::not_exist, std::string(call.body)); })
+      .on(3, [](Proc&, const Incoming& call) -> Result<std::string> { throw std::runtime_error(std::string(call.body)); })
+      .on(4, [](Proc&, const Incoming&) -> Result<std::string> { throw 4; })
+      .on(5, [](Proc&, const Incoming&) -> Result<std::string> { std::exit(41); })
+      .on(6, [](Proc& proc, const Incoming&) { return describe(proc); })
+      .on(7, [](Proc& proc, const Incoming&) { return ask_in_fork(proc); })
+      .on(8, [](Proc& proc, const Incoming&) { return proc.call(proc.rank(), 1, "me", 5s); })
+      .on(9,
+          [](Proc& proc, const Incoming& call) {
+            return proc.call((proc.rank() + 1) % proc.world_size(), 1,
+                             "from " + std::to_string(proc.rank()) + ": " + std::string(call.body), 10s);
+          })
+      .on(10,
+          [](Proc& proc, const Incoming& call) {
+            const auto rank = proc.rank_of(call);
+            return rank ? "rank " + std::to_string(*rank) : std::string("stranger");
+          })
+      .on(11, [](Proc& proc, const Incoming&) { return proc.call((proc.rank() + 1) % proc.world_size(), 10, "", 10s); })
+      .on(12, [](Proc&, const Incoming& call) {  // keeps the handlers' thread busy
+        say("busy");
+        std::this_thread::sleep_for(std::chrono::milliseconds(std::stoi(std::string(call.body))));
+        return std::string("done");
+      });
+}
+
+volatile std::sig_atomic_t own_handler_ran = 0;
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  if (argc < 2) return 2;
+  const std::string mode = argv[1];
+  ::alarm(120);  // whatever goes wrong
+  ProcProgram program;
+  add_handlers(program);
+  if (mode == "serve") {
+    program.on_stop([](Proc&, const std::string& reason) { say("on_stop: " + reason); });
+  } else if (mode == "main") {
+    program.main([](Proc& proc) {
+      say("main");
+      while (!proc.wait_for_stop(60s)) {
+      }
+      say("cleaning up");
+      return 5;
+    });
+  } else if (mode == "deaf") {
+    program.main([](Proc&) {
+      say("main");
+      std::this_thread::sleep_for(60s);
+      return 0;
+    });
+  } else if (mode == "stubborn") {
+    program.main([](Proc& proc) {
+      say(proc.stop_requested() ? "stopped?" : "main");
+      std::this_thread::sleep_for(60s);
+      return 0;
+    });
+  } else if (mode == "own-handler") {
+    std::signal(SIGTERM, [](int) { own_handler_ran = 1; });
+    program.main([](Proc& proc) {
+      say("main");
+      while (own_handler_ran == 0) std::this_thread::sleep_for(1ms);
+      return proc.stop_requested() ? 1 : 33;
+    });
+  } else if (mode == "flood") {  // meshbus_test_proc flood PROC COUNT SIZE
+    program.main([&](Proc& proc) {
+      const auto to = *ProcId::parse(argv[2]);
+      const std::string padding(std::stoul(argv[4]), 'x');
+      for (int i = 0; i < std::stoi(argv[3]); ++i) {
+        if (const auto sent = proc.send(to, 1, std::to_string(i) + " " + padding); !sent) return say(sent.error().to_string()), 1;
+      }
+      std::cout << "sent";  // no line end: leaves at exit
+      return 0;
+    });
+  } else if (mode == "fill") {  // meshbus_test_proc fill PROC: sends until that fails, once it got SIGUSR1
+    std::signal(SIGUSR1, [](int) { own_handler_ran = 1; });
+    program.main([&](Proc& proc) {
+      const auto to = *ProcId::parse(argv[2]);
+      say("main");
+      while (own_handler_ran == 0) std::this_thread::sleep_for(1ms);
+      for (;;) {
+        if (const auto sent = proc.send(to, 1, std::string(1000, 'x'), 200ms); !sent) return say(sent.error().to_string()), 0;
+      }
+    });
+  } else if (mode == "undelivered") {
+    program.on_undelivered([](Proc&, const Undelivered& back) {
+      say("came back: rank " + std::to_string(back.rank.value_or(999)) + " port " + std::to_string(back.port) + " " +
+          std::string(to_string(back.error.code())));
+    });
+    program.main([](Proc& proc) {
+      const auto sent = proc.send(1, 77, "hello");
+      while (!proc.wait_for_stop(60s)) {
+      }
+      return sent ? 0 : 1;
+    });
+  } else if (mode == "twice") {
+    program.main([](Proc&) {
+      const auto again = bootstrap(ProcProgram().on(0, {}));
+      say(again.error().to_string());
+      say(bootstrap(ProcProgram()).error().to_string());
+      return 0;
+    });
+  } else if (mode == "ask") {  // every way to call that fails at once
+    program.main([](Proc& proc) {
+      say("rank: " + proc.call(99, 1, "", 5s).error().to_string());
+      say("later: " + proc.call_async(99, 1, "", 5s).get().error().to_string());
+      say("send: " + proc.send(99, 1, "").error().to_string());
+      say("large: " + proc.call(0, 1, std::string(2'000'000, 'x'), 5s).error().to_string());
+      say("message: " + proc.send(0, 1, std::string(2'000'000, 'x')).error().to_string());
+      say("deadline: " + proc.call(0, 12, "1000", 1ms).error().to_string());
+      say("self: " + proc.call(0, 1, "myself", 10s).value_or("?"));
+      return 0;
+    });
+  } else {
+    return 2;
+  }
+  bootstrap_or_die(program);
+}
