@@ -7,17 +7,19 @@
 
 namespace meshbus {
 
-/// How many single letters must be inserted, left out or replaced to make one word of the other.
+/// How many letters must be inserted, left out, replaced or swapped with their neighbour to make one word of the other.
 inline std::size_t edit_distance(std::string_view from, std::string_view to) {
+  std::vector<std::size_t> before(to.size() + 1);
+  std::vector<std::size_t> last(to.size() + 1);
   std::vector<std::size_t> row(to.size() + 1);
-  for (std::size_t i = 0; i < row.size(); ++i) row[i] = i;
+  for (std::size_t j = 0; j < row.size(); ++j) row[j] = j;
   for (std::size_t i = 0; i < from.size(); ++i) {
-    std::size_t diagonal = row[0];
+    before.swap(last);
+    last.swap(row);
     row[0] = i + 1;
     for (std::size_t j = 0; j < to.size(); ++j) {
-      const std::size_t replaced = diagonal + (from[i] == to[j] ? 0 : 1);
-      diagonal = row[j + 1];
-      row[j + 1] = std::min({replaced, row[j] + 1, row[j + 1] + 1});
+      row[j + 1] = std::min({last[j] + (from[i] == to[j] ? 0 : 1), last[j + 1] + 1, row[j] + 1});
+      if (i > 0 && j > 0 && from[i] == to[j - 1] && from[i - 1] == to[j]) row[j + 1] = std::min(row[j + 1], before[j - 1] + 1);
     }
   }
   return row.back();

@@ -111,7 +111,7 @@ void add_run(CLI::App& app, RunArguments& run) {
       ->excludes(total);
   verb->add_flag("--mesh", run.mesh, "The program links the library: a rank is ready when it has said hello");
   verb->add_option("--name", run.name, "Name of the mesh; default: that of the program");
-  add_duration(verb, "--timeout", run.timeout, "Stop everything after that time, exit 124");
+  add_duration(verb, "--timeout", run.timeout, "Stop the ranks when they have run so long, exit 124");
   add_duration(verb, "--grace", run.grace, "Between SIGTERM and SIGKILL when ranks are stopped; default 10s");
   verb->add_flag("--keep-going", run.keep_going, "Let the other ranks go on when one fails");
   verb->add_flag("--no-prefix", run.no_prefix, "Show output as it is, without [name/host=0,proc=1] in front of each line");

@@ -233,8 +233,7 @@ Result<void> Job::start() {
 }
 
 int Job::run() {
-  if (arguments_.timeout) timeout_at_ = Clock::now() + *arguments_.timeout;
-  // Hosts may take a while to start; signals and --timeout must work meanwhile.
+  // Hosts may take a while to start; signals must work meanwhile.
   starting_ = std::async(std::launch::async, [this] {
     auto started = start();
     news_.wake();
@@ -296,6 +295,8 @@ void Job::on_news() {
       return;
     }
     is_up_ = true;
+    // The time of the ranks: how long hosts may take to start has its own limit.
+    if (arguments_.timeout) timeout_at_ = Clock::now() + *arguments_.timeout;
   }
   if (const auto failure = news_.failure(); failure && !arguments_.keep_going && stop_ == Stop::none) {
     // The code is that of the failure itself: see finish().
@@ -312,10 +313,6 @@ void Job::on_time() {
   const auto now = Clock::now();
   if (timeout_at_ && now >= *timeout_at_) {
     timeout_at_.reset();
-    if (!is_up_) {
-      say("not even started within the --timeout");
-      ::_exit(kTimeout);
-    }
     begin_stop(kTimeout, "the --timeout of " + std::to_string(arguments_.timeout->count()) + " ms is over", /*at_once=*/false);
   }
   if (escalate_at_ && now >= *escalate_at_) {

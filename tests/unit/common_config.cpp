@@ -308,10 +308,11 @@ TEST_CASE("quantity: bytes") {
 TEST_CASE("did_you_mean: near words only") {
   const std::vector<std::string> verbs = {"run", "host", "ps", "stop", "shutdown", "version"};
   CHECK(did_you_mean("shutdwon", verbs) == "shutdown");
-  CHECK(did_you_mean("stpo", verbs) == "");
+  CHECK(did_you_mean("stpo", verbs) == "stop");
   CHECK(did_you_mean("stp", verbs) == "stop");
   CHECK(did_you_mean("rum", verbs) == "run");
   CHECK(did_you_mean("kubernetes", verbs) == "");
   CHECK(did_you_mean(std::string(1000000, 'x'), verbs) == "");
   CHECK(edit_distance("kitten", "sitting") == 3);
+  CHECK(edit_distance("rnu", "run") == 1);
 }
