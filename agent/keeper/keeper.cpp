@@ -33,6 +33,8 @@ enum Source : std::uint64_t { lifeline_source = 0x1'0000'0000, agent_source, sig
 
 constexpr auto spawn_slice = 1ms;  // exits are looked at in between; a spawn takes about 0.3 ms
 constexpr auto hold_limit = 2ms;   // while spawning: how long births and exits wait for company in a packet
+constexpr Clock::duration chase_pause_first = 200us;
+constexpr Clock::duration chase_pause_last = 50ms;
 constexpr int agent_packets_per_turn = 4;
 constexpr std::size_t outbox_limit = 64;  // packets that the agent has not taken: spawning waits then
 constexpr auto sysexit_os_error = 71;
@@ -338,13 +340,15 @@ void Keeper::bury(pid_t pid, const siginfo_t& info, const rusage& usage) {
 }
 
 // A child of ours that is not a proc is an orphan of a dead proc, because procs are subreapers. Which one's cannot be told, so the dead
-// are gone together, when a look finds no orphan. The look costs with the number of children: it takes at most a fifth of our time.
+// are gone together, when a look finds no orphan. A look costs with the number of children: with nothing found it takes at most a fifth
+// of our time; with orphans it follows their ends at once, and otherwise ever more slowly (state D).
 void Keeper::chase_orphans() {
   const auto begin = Clock::now();
   const Sweeper::Round round = orphans_.round();
   const auto end = Clock::now();
-  chase_not_before_ = end + 4 * (end - begin);
-  next_chase_ = round.clean ? chase_not_before_ : std::max(chase_not_before_, end + 500us);  // or earlier, by SIGCHLD
+  chase_pause_ = round.clean || round.reaped != 0 ? chase_pause_first : std::min<Clock::duration>(2 * chase_pause_, chase_pause_last);
+  chase_not_before_ = round.clean ? end + 4 * (end - begin) : end;
+  next_chase_ = round.clean ? chase_not_before_ : round.reaped != 0 ? end : end + chase_pause_;  // or earlier, by SIGCHLD
   if (!round.clean) return;
   for (const Dead& dead : dead_) {
     report(Gone{dead.id});

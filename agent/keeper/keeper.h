@@ -105,6 +105,7 @@ class Keeper {
   std::deque<Packet> outbox_;
   std::chrono::steady_clock::time_point next_chase_{};  // while somebody is dead and not gone
   std::chrono::steady_clock::time_point chase_not_before_{};
+  std::chrono::steady_clock::duration chase_pause_{};
   bool agent_wants_write_ = false;
   End end_ = End::none;
 };

@@ -3,6 +3,7 @@
 #include <unistd.h>
 
 #include <csignal>
+#include <cstdlib>
 #include <filesystem>
 #include <functional>
 
@@ -168,6 +169,31 @@ TEST_CASE("keeper: it outlives its agent, and so do its procs") {
   CHECK_FALSE(wait_until([&] { return !keeper.process().is_running() || processes_with(marker).empty(); }, std::chrono::milliseconds(100)));
   keeper.lifeline().send("sweep");
   CHECK(wait_until([&] { return processes_with(marker).empty(); }, long_enough));
+}
+
+TEST_CASE("keeper: a chain of forks and a process without its main thread do not outlive their proc") {
+  const TempDir directory;
+  // Each link starts the next one in a session of its own and ends. Their number is bounded, because dead links wait below their proc,
+  // which does not reap them, and process ids are few.
+  const auto hopper = directory.write("hopper", "#!/bin/sh\n[ $2 -lt 500 ] || exec sleep $1\nsetsid $0 $1 $(($2 + 1)) &\n", true);
+  const auto headless = stand_in(directory, "test-headless");
+  in_each_containment([&](KeeperUnderTest& keeper) {
+    const auto marker = make_marker();
+    const auto hop = hopper + " " + marker + " 1\n";
+    const auto id = keeper.spawn_shell(hop + hop + "setsid sh -c 'echo $$; exec " + headless + " " + marker + "' &\nexec sleep " + marker);
+    REQUIRE(keeper.wait_births(1));
+    char pid[32]{};
+    REQUIRE(wait_until([&] { return ::read(keeper.births.at(id).stdout_pipe.get(), pid, sizeof pid - 1) > 0; }, long_enough));
+    const auto is_headless = [&] {
+      const auto info = find_process(std::atoi(pid));
+      return info && info->state == 'Z' && info->threads > 1;
+    };
+    REQUIRE(wait_until(is_headless, long_enough));
+    keeper.signal(id, SIGKILL);
+    REQUIRE(keeper.wait_gone(1));
+    CHECK(processes_with(marker).empty());
+    CHECK_FALSE(is_headless());
+  });
 }
 
 TEST_CASE("sweep: it ends with the proof that no child is left, with and without the kernel's list of children") {

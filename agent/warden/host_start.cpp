@@ -1,0 +1,170 @@
+// How a host comes up: signals, run directory, containment, the three roles.
+#include <fcntl.h>
+#include <sys/prctl.h>
+#include <sys/signalfd.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <csignal>
+#include <cstdlib>
+#include <cstring>
+
+#include "agent/keeper/cgroup.h"
+#include "agent/keeper/packet.h"
+#include "agent/keeper/process_table.h"
+#include "agent/keeper/sweep.h"
+#include "agent/warden/exit_codes.h"
+#include "agent/warden/host_process.h"
+
+namespace meshbus::warden {
+
+namespace {
+
+std::string os_error(const char* call) {
+  return std::string(call) + ": " + std::strerror(errno);
+}
+
+std::optional<Containment> containment_from_environment(std::string& bad) {
+  const char* text = std::getenv("MESHBUS_CONTAINMENT");
+  if (text == nullptr || *text == '\0') return std::nullopt;
+  const std::string_view value(text);
+  if (value == "auto") return Containment::automatic;
+  if (value == "cgroup") return Containment::cgroup;
+  if (value == "sweep") return Containment::sweep;
+  bad = value;
+  return std::nullopt;
+}
+
+// 0, 1 and 2 stay what they mean, also for what we open later.
+void fill_standard_streams() {
+  for (int fd = 0; fd < 3; ++fd) {
+    if (::fcntl(fd, F_GETFD) < 0 && errno == EBADF) [[maybe_unused]]
+      const int opened = ::open("/dev/null", O_RDWR);
+  }
+}
+
+}  // namespace
+
+tl::expected<void, HostProcess::StartFailure> HostProcess::set_up() {
+  const auto failed = [](int code, std::string why) { return tl::unexpected(StartFailure{code, std::move(why)}); };
+  fill_standard_streams();
+  if (const auto children = keeper::list_children()) strangers_.insert(children->begin(), children->end());
+  if (::prctl(PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0) != 0) return failed(exit_os_error, os_error("prctl(PR_SET_CHILD_SUBREAPER)"));
+  ::signal(SIGPIPE, SIG_IGN);  // who reads our output may die before us
+  struct sigaction by_default{};
+  by_default.sa_handler = SIG_DFL;
+  by_default.sa_flags = SA_NOCLDSTOP;
+  ::sigaction(SIGCHLD, &by_default, nullptr);  // not ignored: the kernel would reap for us
+  sigset_t handled;
+  sigemptyset(&handled);
+  for (const int signal : {SIGCHLD, SIGTERM, SIGINT, SIGHUP}) sigaddset(&handled, signal);
+  if (::sigprocmask(SIG_SETMASK, &handled, nullptr) != 0) return failed(exit_os_error, os_error("sigprocmask"));
+  signals_ = UniqueFd(::signalfd(-1, &handled, SFD_CLOEXEC | SFD_NONBLOCK));
+  if (!signals_) return failed(exit_os_error, os_error("signalfd"));
+  for (const int fd : {ready_fd_.get(), launcher_.get()}) {
+    if (fd >= 0 && ::fcntl(fd, F_SETFD, FD_CLOEXEC) != 0)
+      return failed(exit_os_error, "descriptor " + std::to_string(fd) + ": " + std::strerror(errno));
+  }
+  if (launcher_ && ::fcntl(launcher_.get(), F_SETFL, ::fcntl(launcher_.get(), F_GETFL) | O_NONBLOCK) != 0) {
+    return failed(exit_os_error, os_error("fcntl of the launcher's lifeline"));
+  }
+  if (libexec_.empty()) {
+    std::error_code error;
+    libexec_ = std::filesystem::read_symlink("/proc/self/exe", error).parent_path();
+    if (error) return failed(exit_os_error, "cannot find our own directory: /proc/self/exe: " + error.message());
+  }
+  auto spawner = keeper::Spawner::make();
+  if (!spawner) return failed(exit_os_error, spawner.error().detail());
+  spawner_.emplace(std::move(*spawner));
+  auto secret = make_secret();
+  if (!secret) return failed(exit_os_error, secret.error().detail());
+  secret_ = std::move(*secret);
+
+  const auto base = prepare_base_dir(options_.run_dir);
+  if (!base) return failed(exit_config, base.error().detail());
+  if (const int cleaned = clean_stale_hosts(*base); cleaned != 0) {
+    say("cleaned up after " + std::to_string(cleaned) + (cleaned == 1 ? " host" : " hosts") + " that had been killed as a whole");
+  }
+  auto directory = make_host_dir(*base);
+  if (!directory) return failed(exit_os_error, directory.error().detail());
+  directory_ = std::move(*directory);
+  const auto socket = socket_address(*directory_);
+  if (!socket) return failed(exit_config, socket.error().detail());
+  local_ = *socket;
+  binds_ = options_.binds;
+  address_ = !options_.advertise.empty() ? options_.advertise : binds_.empty() ? local_ : binds_.front();
+  if (auto chosen = choose_containment(); !chosen) return chosen;
+  mark_ = keeper::make_mark();
+  if (auto recorded = record_host(*directory_, cgroup_, mark_); !recorded) return failed(exit_os_error, recorded.error().detail());
+  return {};
+}
+
+tl::expected<void, HostProcess::StartFailure> HostProcess::choose_containment() {
+  Containment wanted = options_.containment;
+  if (wanted == Containment::automatic) {
+    std::string bad;
+    wanted = containment_from_environment(bad).value_or(Containment::automatic);
+    if (!bad.empty()) return tl::unexpected(StartFailure{exit_config, "MESHBUS_CONTAINMENT='" + bad + "': expected auto, cgroup or sweep"});
+  }
+  if (wanted == Containment::sweep) return {};
+  auto made = keeper::make_host_cgroup(directory_->name);
+  if (made) {
+    cgroup_ = std::move(*made);
+    return {};
+  }
+  if (wanted == Containment::automatic) return {};
+  return tl::unexpected(StartFailure{exit_unavailable, "containment cgroup was asked for, but cgroup v2 cannot be used here: " +
+                                                           made.error().detail() + "; containment sweep needs nothing"});
+}
+
+void HostProcess::add_settings(RoleStart& start) const {
+  for (const std::string& setting : options_.settings) {
+    start.arguments.push_back("--set");
+    start.arguments.push_back(setting);
+  }
+}
+
+Result<void> HostProcess::start_keeper() {
+  auto pair = keeper::make_packet_pair();
+  if (!pair) return fail(pair.error());
+  agents_keeper_fd_ = std::move(pair->first);
+  RoleStart start;
+  start.program = libexec_ / "meshbus-keeper";
+  start.arguments = {"--agent-fd",    std::to_string(pair->second.get()),    "--run-dir", directory_->path,
+                     "--containment", cgroup_.empty() ? "sweep" : "cgroup",  "--mark",    std::to_string(mark_),
+                     "--lock-fd",     std::to_string(directory_->lock.get())};
+  if (!cgroup_.empty()) start.arguments.insert(start.arguments.end(), {"--cgroup", cgroup_});
+  start.inherit = {pair->second.get(), directory_->lock.get()};
+  start.death_signal = 0;  // it must outlive us to sweep; it hears of our end by its lifeline
+  return start_role(keeper_, start, *spawner_);
+}
+
+Result<void> HostProcess::start_broker() {
+  RoleStart start;
+  start.program = libexec_ / "meshbus-broker";
+  start.arguments = {"--secret-fd", std::to_string(secret_.get()), "--advertise", address_, "--bind", local_};
+  for (const std::string& bind : binds_) start.arguments.insert(start.arguments.end(), {"--bind", bind});
+  if (options_.insecure) start.arguments.push_back("--insecure");
+  add_settings(start);
+  start.inherit = {secret_.get()};
+  start.death_signal = SIGKILL;  // holds nothing that the keeper does not clean up, and dies even when frozen
+  return start_role(broker_, start, *spawner_);
+}
+
+Result<void> HostProcess::start_agent() {
+  RoleStart start;
+  start.program = libexec_ / "meshbus-agent";
+  start.arguments = {"--secret-fd",   std::to_string(secret_.get()),
+                     "--keeper-fd",   std::to_string(agents_keeper_fd_.get()),
+                     "--host",        address_,
+                     "--broker",      local_,
+                     "--containment", cgroup_.empty() ? "sweep" : "cgroup v2"};
+  add_settings(start);
+  start.inherit = {secret_.get(), agents_keeper_fd_.get()};
+  start.death_signal = SIGKILL;
+  auto started = start_role(agent_, start, *spawner_);
+  agents_keeper_fd_.reset();  // else the keeper would not notice the agent's end
+  return started;
+}
+
+}  // namespace meshbus::warden
