@@ -95,13 +95,19 @@ void run_child(void* argument) {
     result = raw_syscall(SYS_chdir, as_long(plan.cwd));
     if (result < 0) give_up(plan, SpawnStage::working_directory, result);
   }
+  if (plan.first_foreign_fd != 0) {
+    result = raw_syscall(SYS_close_range, plan.first_foreign_fd, ~0u, CLOSE_RANGE_UNSHARE);
+    if (result < 0) give_up(plan, SpawnStage::stdio, result);
+  }
   for (int i = 0; i < 3; ++i) {
     if (plan.stdio[i] < 0) continue;
     result = raw_syscall(SYS_dup3, plan.stdio[i], i, 0);
     if (result < 0) give_up(plan, SpawnStage::stdio, result);
   }
-  result = raw_syscall(SYS_close_range, 3, ~0u, CLOSE_RANGE_CLOEXEC);
-  if (result < 0) give_up(plan, SpawnStage::stdio, result);
+  if (plan.has_close_range) {
+    result = raw_syscall(SYS_close_range, 3, ~0u, CLOSE_RANGE_CLOEXEC);
+    if (result < 0) give_up(plan, SpawnStage::stdio, result);
+  }
   if (plan.bootstrap >= 0) {
     // Behind the standard streams, whose sources may have had the target's number.
     result = plan.bootstrap == plan.bootstrap_target ? raw_syscall(SYS_fcntl, plan.bootstrap, F_SETFD, 0)

@@ -27,6 +27,10 @@ struct ChildPlan {
   int cgroup_procs = -1;              ///< cgroup.procs to join by writing, where clone3 cannot; -1: none.
   const Limit* limits = nullptr;
   std::size_t limit_count = 0;
+  /// Descriptors from this number on do not exist for the child: it shares our table until it drops them, so that a spawn costs the same
+  /// however many procs we watch. 0: it gets a copy of the whole table. Spawner clears it where close_range is not allowed.
+  unsigned first_foreign_fd = 0;
+  bool has_close_range = true;
   int stdio[3] = {-1, -1, -1};  ///< Becomes 0, 1, 2; each is 3 or more, or -1: leave as it is.
   int bootstrap = -1;           ///< Becomes `bootstrap_target`; -1: none.
   int bootstrap_target = -1;
@@ -57,6 +61,7 @@ struct CloneRequest {
   void* stack = nullptr;
   std::size_t stack_size = 0;
   int cgroup = -1;
+  bool share_files = false;  ///< CLONE_FILES.
 };
 long clone_with_clone3(const CloneRequest& request, int& pidfd);
 long clone_with_clone(const CloneRequest& request, int& pidfd);

@@ -12,14 +12,18 @@
 namespace meshbus::keeper {
 
 namespace {
-constexpr std::uint64_t common_flags = CLONE_VM | CLONE_VFORK | CLONE_PIDFD;
+
+std::uint64_t flags_of(const CloneRequest& request) {
+  return CLONE_VM | CLONE_VFORK | CLONE_PIDFD | (request.share_files ? CLONE_FILES : 0);
 }
+
+}  // namespace
 
 #if defined(__x86_64__)
 
 [[gnu::noinline]] long clone_with_clone3(const CloneRequest& request, int& pidfd) {
   clone_args args{};
-  args.flags = common_flags | CLONE_CLEAR_SIGHAND | (request.cgroup >= 0 ? CLONE_INTO_CGROUP : 0ull);
+  args.flags = flags_of(request) | CLONE_CLEAR_SIGHAND | (request.cgroup >= 0 ? CLONE_INTO_CGROUP : 0ull);
   args.pidfd = reinterpret_cast<std::uint64_t>(&pidfd);
   args.exit_signal = SIGCHLD;
   args.stack = reinterpret_cast<std::uint64_t>(request.stack);
@@ -60,7 +64,7 @@ constexpr std::uint64_t common_flags = CLONE_VM | CLONE_VFORK | CLONE_PIDFD;
       "hlt\n"
       "1:"
       : "=a"(result)
-      : "a"(static_cast<long>(SYS_clone)), "D"(common_flags | SIGCHLD), "S"(top), "d"(&pidfd), "r"(child_tid), "r"(tls), "r"(entry),
+      : "a"(static_cast<long>(SYS_clone)), "D"(flags_of(request) | SIGCHLD), "S"(top), "d"(&pidfd), "r"(child_tid), "r"(tls), "r"(entry),
         "r"(argument)
       : "rcx", "r11", "memory");
   return result;
@@ -70,7 +74,7 @@ constexpr std::uint64_t common_flags = CLONE_VM | CLONE_VFORK | CLONE_PIDFD;
 
 [[gnu::noinline]] long clone_with_clone3(const CloneRequest& request, int& pidfd) {
   clone_args args{};
-  args.flags = common_flags | CLONE_CLEAR_SIGHAND | (request.cgroup >= 0 ? CLONE_INTO_CGROUP : 0ull);
+  args.flags = flags_of(request) | CLONE_CLEAR_SIGHAND | (request.cgroup >= 0 ? CLONE_INTO_CGROUP : 0ull);
   args.pidfd = reinterpret_cast<std::uint64_t>(&pidfd);
   args.exit_signal = SIGCHLD;
   args.stack = reinterpret_cast<std::uint64_t>(request.stack);
@@ -97,7 +101,7 @@ constexpr std::uint64_t common_flags = CLONE_VM | CLONE_VFORK | CLONE_PIDFD;
 
 [[gnu::noinline]] long clone_with_clone(const CloneRequest& request, int& pidfd) {
   register long x8 __asm__("x8") = SYS_clone;
-  register long x0 __asm__("x0") = static_cast<long>(common_flags | SIGCHLD);
+  register long x0 __asm__("x0") = static_cast<long>(flags_of(request) | SIGCHLD);
   register char* x1 __asm__("x1") = static_cast<char*>(request.stack) + request.stack_size;
   register int* x2 __asm__("x2") = &pidfd;
   register long x3 __asm__("x3") = 0;

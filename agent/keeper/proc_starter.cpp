@@ -5,6 +5,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cerrno>
 #include <cstring>
 #include <ctime>
@@ -30,28 +31,6 @@ std::int64_t now_ns(clockid_t clock) {
   return std::int64_t{time.tv_sec} * 1'000'000'000 + time.tv_nsec;
 }
 
-// The two ends of the standard streams of one proc: `child` becomes 0, 1, 2; `ours` goes to the agent.
-struct Streams {
-  UniqueFd child[3];
-  UniqueFd ours[3];
-};
-
-int make_stream(Stdio choice, int stream, int null, int& source, UniqueFd& child, UniqueFd& ours) {
-  if (choice == Stdio::inherit) return 0;
-  if (choice == Stdio::null) {
-    source = null;
-    return 0;
-  }
-  int ends[2] = {-1, -1};
-  if (::pipe2(ends, O_CLOEXEC) != 0) return errno;
-  child = UniqueFd(stream == 0 ? ends[0] : ends[1]);
-  ours = UniqueFd(stream == 0 ? ends[1] : ends[0]);
-  // The flag belongs to this end's open file alone: the child's end keeps blocking.
-  if (::fcntl(ours.get(), F_SETFL, O_NONBLOCK) != 0) return errno;
-  source = child.get();
-  return 0;
-}
-
 // The limits are set before the descriptor moves to its number: a proc with a small limit of open files gets a small number.
 int find_bootstrap_target(const std::vector<ChildPlan::Limit>& limits) {
   int target = preferred_bootstrap_target;
@@ -60,6 +39,18 @@ int find_bootstrap_target(const std::vector<ChildPlan::Limit>& limits) {
     target = limit.soft > preferred_bootstrap_target ? preferred_bootstrap_target : static_cast<int>(limit.soft) - 1;
   }
   return target > 3 ? target : 3;
+}
+
+// Which file a failed step was about.
+SpawnFailure name_file(SpawnFailure failure, const SpawnSpec& spec, const std::string& program) {
+  if (failure.stage == SpawnStage::working_directory) failure.file = spec.cwd;
+  if (failure.stage != SpawnStage::exec) return failure;
+  failure.file = program;
+  if (const auto interpreter = find_bad_interpreter(program, spec.cwd, failure.error)) {
+    failure.stage = SpawnStage::interpreter;
+    failure.file = program + ": interpreter " + *interpreter;
+  }
+  return failure;
 }
 
 }  // namespace
@@ -84,17 +75,22 @@ Result<ProcStarter> ProcStarter::make(std::uint64_t mark, std::uint64_t nofile) 
   auto spawner = Spawner::make();
   if (!spawner) return fail(spawner.error());
   // Everything opened later gets a number of 3 or more: the recipe counts on it.
-  for (;;) {
-    const int fd = ::open("/dev/null", O_RDWR | O_CLOEXEC);
-    if (fd < 0) return fail(ErrorCode::io_error, std::string("open /dev/null: ") + std::strerror(errno));
-    if (fd >= 3) return ProcStarter(std::move(*spawner), UniqueFd(fd), mark, nofile);
-  }
+  UniqueFd null;
+  do {
+    null = UniqueFd(::open("/dev/null", O_RDWR | O_CLOEXEC));
+    if (!null) return fail(ErrorCode::io_error, std::string("open /dev/null: ") + std::strerror(errno));
+  } while (null.get() < 3 && null.release() >= 0);
+  auto slots = ChildSlots::make(null.get());
+  if (!slots) return fail(slots.error());
+  return ProcStarter(std::move(*spawner), std::move(null), std::move(*slots), mark, nofile);
 }
 
 ProcStarter::Started ProcStarter::start(const PreparedSpec& prepared, ProcSpec proc, int cgroup) {
   Started started;
   started.birth.id = proc.id;
-  if (auto done = start_into(started, prepared, proc, cgroup); !done) {
+  auto done = start_into(started, prepared, proc, cgroup);
+  slots_.take_back();
+  if (!done) {
     started = {};
     started.birth.id = proc.id;
     started.birth.failure = std::move(done.error());
@@ -102,28 +98,32 @@ ProcStarter::Started ProcStarter::start(const PreparedSpec& prepared, ProcSpec p
   return started;
 }
 
-tl::expected<void, SpawnFailure> ProcStarter::start_into(Started& started, const PreparedSpec& prepared, ProcSpec& proc, int cgroup) {
-  const auto failed = [](SpawnStage stage, int error, std::string file = {}) {
-    return tl::unexpected(SpawnFailure{stage, error, std::move(file)});
-  };
-  const SpawnSpec& spec = prepared.spec_;
-
+std::vector<ChildPlan::Limit> ProcStarter::limits_of(const SpawnSpec& spec) const {
   std::vector<ChildPlan::Limit> limits;
   if (mark_ != 0) limits.push_back({RLIMIT_RTTIME, mark_, mark_});
-  if (nofile_ != 0) {
-    rlimit own{};
-    if (::getrlimit(RLIMIT_NOFILE, &own) == 0)
-      limits.push_back({RLIMIT_NOFILE, nofile_ < own.rlim_max ? nofile_ : own.rlim_max, own.rlim_max});
+  rlimit own{};
+  if (nofile_ != 0 && ::getrlimit(RLIMIT_NOFILE, &own) == 0) {
+    limits.push_back({RLIMIT_NOFILE, nofile_ < own.rlim_max ? nofile_ : own.rlim_max, own.rlim_max});
   }
   for (const ResourceLimit& limit : spec.limits) limits.push_back({limit.resource, limit.soft, limit.hard});
+  return limits;
+}
 
-  // Environment: shared, overridden by the proc's own, and the bootstrap variable last.
-  std::vector<const char*> env = prepared.env_;
-  std::string_view path_entry;
+// The shared entries, each replaced by the proc's own of the same key, and what the proc has beyond them. `path` is PATH as the
+// command sees it; returns whether that is the shared one.
+bool ProcStarter::merge_environment(const PreparedSpec& prepared, const ProcSpec& proc, std::vector<const char*>& env,
+                                    std::optional<std::string_view>& path) const {
+  constexpr std::string_view path_key = "PATH";
+  env = prepared.env_;
+  bool path_is_shared = true;
+  if (const auto known = prepared.env_index_.find(path_key); known != prepared.env_index_.end()) path = env[known->second];
   for (const std::string& text : proc.env) {
     const std::string_view key = key_of(text);
     if (key == bootstrap_key) continue;
-    if (key == "PATH") path_entry = text;
+    if (key == path_key) {
+      path = text;
+      path_is_shared = false;
+    }
     const auto known = prepared.env_index_.find(key);
     if (known != prepared.env_index_.end()) {
       env[known->second] = text.c_str();
@@ -131,46 +131,72 @@ tl::expected<void, SpawnFailure> ProcStarter::start_into(Started& started, const
       env.push_back(text.c_str());
     }
   }
-  const bool has_own_path = !path_entry.empty();
-  if (const auto known = prepared.env_index_.find("PATH"); !has_own_path && known != prepared.env_index_.end()) {
-    path_entry = env[known->second];
+  if (path) path->remove_prefix(std::min(path->size(), path_key.size() + 1));
+  return path_is_shared;
+}
+
+tl::expected<std::string, SpawnFailure> ProcStarter::find_program_of(const PreparedSpec& prepared, std::optional<std::string_view> path,
+                                                                     bool path_is_shared) const {
+  if (path_is_shared && prepared.found_program_) return *prepared.found_program_;
+  auto found = find_program(prepared.spec_.program, path, prepared.spec_.cwd);
+  if (found && path_is_shared) prepared.found_program_ = *found;
+  return found;
+}
+
+// What 0, 1 and 2 become in the child, and our ends of the pipes. Returns 0 or an errno.
+int ProcStarter::make_streams(const ProcSpec& proc, ChildPlan& plan, Birth& birth) {
+  const Stdio choices[3] = {proc.stdin_choice, proc.stdout_choice, proc.stderr_choice};
+  UniqueFd* const ours[3] = {&birth.stdin_pipe, &birth.stdout_pipe, &birth.stderr_pipe};
+  for (std::size_t i = 0; i < 3; ++i) {
+    if (choices[i] == Stdio::inherit) continue;
+    if (choices[i] == Stdio::null) {
+      plan.stdio[i] = slots_.null_slot(i);
+      continue;
+    }
+    int ends[2] = {-1, -1};
+    if (::pipe2(ends, O_CLOEXEC) != 0) return errno;
+    UniqueFd child(i == 0 ? ends[0] : ends[1]);
+    *ours[i] = UniqueFd(i == 0 ? ends[1] : ends[0]);
+    // The flag belongs to this end's open file alone: the child's end keeps blocking.
+    if (::fcntl(ours[i]->get(), F_SETFL, O_NONBLOCK) != 0) return errno;
+    plan.stdio[i] = slots_.lend(i, std::move(child));
+    if (plan.stdio[i] < 0) return errno;
   }
+  return 0;
+}
+
+tl::expected<void, SpawnFailure> ProcStarter::start_into(Started& started, const PreparedSpec& prepared, ProcSpec& proc, int cgroup) {
+  const auto failed = [](SpawnStage stage, int error, std::string file) {
+    return tl::unexpected(SpawnFailure{stage, error, std::move(file)});
+  };
+  const SpawnSpec& spec = prepared.spec_;
+  Birth& birth = started.birth;
   ChildPlan plan;
+  const auto limits = limits_of(spec);
+  std::vector<const char*> env;
+  std::optional<std::string_view> path;
+  const bool path_is_shared = merge_environment(prepared, proc, env, path);
+  const auto program = find_program_of(prepared, path, path_is_shared);
+  if (!program) return tl::unexpected(program.error());
+  if (const int error = make_streams(proc, plan, birth); error != 0) return failed(SpawnStage::descriptors, error, "pipe");
+
   std::string bootstrap_entry;
   std::string bootstrap_suffix;
   if (proc.bootstrap) {
     struct stat status{};
     if (::fstat(proc.bootstrap.get(), &status) != 0) return failed(SpawnStage::descriptors, errno, "bootstrap descriptor");
-    const int target = find_bootstrap_target(limits);
-    bootstrap_entry = std::string(bootstrap_key) + "=" + std::to_string(target) + ":";
+    plan.bootstrap_target = find_bootstrap_target(limits);
+    bootstrap_entry = std::string(bootstrap_key) + "=" + std::to_string(plan.bootstrap_target) + ":";
     bootstrap_suffix = ":" + std::to_string(status.st_ino);
     const std::size_t text_at = bootstrap_entry.size();
     bootstrap_entry.resize(text_at + 11 + bootstrap_suffix.size());
-    plan.bootstrap = proc.bootstrap.get();
-    plan.bootstrap_target = target;
+    plan.bootstrap = slots_.lend(ChildSlots::bootstrap, std::move(proc.bootstrap));
+    if (plan.bootstrap < 0) return failed(SpawnStage::descriptors, errno, "bootstrap descriptor");
     plan.bootstrap_text = bootstrap_entry.data() + text_at;
     plan.bootstrap_suffix = bootstrap_suffix.c_str();
     env.push_back(bootstrap_entry.c_str());
   }
   env.push_back(nullptr);
-
-  std::optional<std::string_view> path;
-  if (!path_entry.empty()) path = path_entry.substr(std::string_view("PATH=").size());
-  tl::expected<std::string, SpawnFailure> program;
-  if (prepared.found_program_ && !has_own_path) {
-    program = *prepared.found_program_;
-  } else {
-    program = find_program(spec.program, path, spec.cwd);
-    if (!program) return tl::unexpected(program.error());
-    if (!has_own_path) prepared.found_program_ = *program;
-  }
-
-  Streams streams;
-  const Stdio choices[3] = {proc.stdin_choice, proc.stdout_choice, proc.stderr_choice};
-  for (int i = 0; i < 3; ++i) {
-    const int error = make_stream(choices[i], i, null_.get(), plan.stdio[i], streams.child[i], streams.ours[i]);
-    if (error != 0) return failed(SpawnStage::descriptors, error, "pipe");
-  }
 
   plan.path = program->c_str();
   plan.argv = prepared.argv_.data();
@@ -180,27 +206,12 @@ tl::expected<void, SpawnFailure> ProcStarter::start_into(Started& started, const
   plan.parent_death_signal = spec.parent_death_signal;
   plan.limits = limits.data();
   plan.limit_count = limits.size();
-
+  plan.first_foreign_fd = slots_.first_foreign_fd();
   auto child = spawner_.run(plan, cgroup);
-  if (!child) {
-    SpawnFailure failure = child.error();
-    if (failure.stage == SpawnStage::working_directory) failure.file = spec.cwd;
-    if (failure.stage == SpawnStage::exec) {
-      failure.file = *program;
-      if (const auto interpreter = find_bad_interpreter(*program, spec.cwd, failure.error)) {
-        failure.stage = SpawnStage::interpreter;
-        failure.file = *program + ": interpreter " + *interpreter;
-      }
-    }
-    return tl::unexpected(std::move(failure));
-  }
-  Birth& birth = started.birth;
+  if (!child) return tl::unexpected(name_file(child.error(), spec, *program));
   birth.pid = child->pid;
   birth.started_realtime_ns = now_ns(CLOCK_REALTIME);
   birth.started_monotonic_ns = now_ns(CLOCK_MONOTONIC);
-  birth.stdin_pipe = std::move(streams.ours[0]);
-  birth.stdout_pipe = std::move(streams.ours[1]);
-  birth.stderr_pipe = std::move(streams.ours[2]);
   started.pidfd = std::move(child->pidfd);
   // Out of descriptors for the agent's copy: the proc lives all the same, and its exit comes from us.
   birth.pidfd = UniqueFd(::fcntl(started.pidfd.get(), F_DUPFD_CLOEXEC, 3));

@@ -9,6 +9,7 @@
 
 #include <sys/types.h>
 
+#include "agent/keeper/child_slots.h"
 #include "agent/keeper/protocol.h"
 #include "agent/keeper/spawner.h"
 #include "agent/keeper/spec.h"
@@ -49,12 +50,19 @@ class ProcStarter {
   Started start(const PreparedSpec& prepared, ProcSpec proc, int cgroup);
 
  private:
-  ProcStarter(Spawner spawner, UniqueFd null, std::uint64_t mark, std::uint64_t nofile)
-      : spawner_(std::move(spawner)), null_(std::move(null)), mark_(mark), nofile_(nofile) {}
+  ProcStarter(Spawner spawner, UniqueFd null, ChildSlots slots, std::uint64_t mark, std::uint64_t nofile)
+      : spawner_(std::move(spawner)), null_(std::move(null)), slots_(std::move(slots)), mark_(mark), nofile_(nofile) {}
+  std::vector<ChildPlan::Limit> limits_of(const SpawnSpec& spec) const;
+  bool merge_environment(const PreparedSpec& prepared, const ProcSpec& proc, std::vector<const char*>& env,
+                         std::optional<std::string_view>& path) const;
+  tl::expected<std::string, SpawnFailure> find_program_of(const PreparedSpec& prepared, std::optional<std::string_view> path,
+                                                          bool path_is_shared) const;
+  int make_streams(const ProcSpec& proc, ChildPlan& plan, Birth& birth);
   tl::expected<void, SpawnFailure> start_into(Started& started, const PreparedSpec& prepared, ProcSpec& proc, int cgroup);
 
   Spawner spawner_;
   UniqueFd null_;
+  ChildSlots slots_;
   std::uint64_t mark_;
   std::uint64_t nofile_;
 };

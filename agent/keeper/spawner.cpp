@@ -1,6 +1,7 @@
 #include "agent/keeper/spawner.h"
 
 #include <fcntl.h>
+#include <linux/close_range.h>
 #include <sys/mman.h>
 #include <sys/syscall.h>
 #include <sys/wait.h>
@@ -48,11 +49,17 @@ Result<Spawner> Spawner::make() {
     ::munmap(mapping, guard_bytes + stack_bytes);
     return fail(ErrorCode::io_error, std::string("mprotect of the spawn stack's guard: ") + std::strerror(error));
   }
-  return Spawner(mapping, find_ignored_signals());
+  Spawner spawner(mapping, find_ignored_signals());
+  // Without it (old kernels, strict seccomp profiles) only descriptors that are close-on-exec stay out of the child; all of ours are.
+  spawner.close_range_works_ = ::syscall(SYS_close_range, ~0u, ~0u, CLOSE_RANGE_CLOEXEC) == 0;
+  return spawner;
 }
 
 Spawner::Spawner(Spawner&& other) noexcept
-    : mapping_(std::exchange(other.mapping_, nullptr)), ignored_signals_(other.ignored_signals_), clone3_works_(other.clone3_works_) {}
+    : mapping_(std::exchange(other.mapping_, nullptr)),
+      ignored_signals_(other.ignored_signals_),
+      clone3_works_(other.clone3_works_),
+      close_range_works_(other.close_range_works_) {}
 
 Spawner::~Spawner() {
   if (mapping_ != nullptr) ::munmap(mapping_, guard_bytes + stack_bytes);
@@ -60,7 +67,7 @@ Spawner::~Spawner() {
 
 // All signals blocked: a handler of ours must not run in the child, on our memory.
 long Spawner::clone_child(void (*entry)(void*), ChildPlan& plan, int cgroup, int& pidfd) {
-  CloneRequest request{entry, &plan, static_cast<char*>(mapping_) + guard_bytes, stack_bytes, cgroup};
+  CloneRequest request{entry, &plan, static_cast<char*>(mapping_) + guard_bytes, stack_bytes, cgroup, plan.first_foreign_fd != 0};
   sigset_t all;
   sigset_t before;
   sigfillset(&all);
@@ -90,6 +97,8 @@ long Spawner::clone_child(void (*entry)(void*), ChildPlan& plan, int cgroup, int
 tl::expected<Child, SpawnFailure> Spawner::run(ChildPlan plan, int cgroup) {
   plan.parent = ::getpid();
   plan.ignored_signals = ignored_signals_;
+  plan.has_close_range = close_range_works_;
+  if (!close_range_works_) plan.first_foreign_fd = 0;
   int pidfd = -1;
   const long pid = clone_child(run_child, plan, cgroup, pidfd);
   if (pid < 0) {

@@ -43,6 +43,7 @@ class Spawner {
   void* mapping_;  // guard page and stack
   std::uint64_t ignored_signals_;
   bool clone3_works_ = true;
+  bool close_range_works_ = true;
 };
 
 }  // namespace meshbus::keeper
