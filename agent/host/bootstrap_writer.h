@@ -1,0 +1,34 @@
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "agent/host/mesh_spec.h"
+#include "common/config.h"
+#include "common/token.h"
+#include "common/unique_fd.h"
+
+namespace meshbus::host {
+
+/// Makes what a mesh proc finds behind MESHBUS_BOOTSTRAP (schemas/bootstrap.fbs).
+class BootstrapWriter {
+ public:
+  /// `broker`: ZeroMQ endpoint. `config`: of this host; where it has only a default, the launcher's setting counts (spec 11.2).
+  BootstrapWriter(TokenMaker tokens, std::string broker, Config config)
+      : tokens_(std::move(tokens)), broker_(std::move(broker)), config_(std::move(config)) {}
+
+  /// The bytes for that rank, whose life has that incarnation.
+  std::vector<std::uint8_t> encode(const MeshSpec& spec, std::uint64_t rank, std::uint64_t incarnation) const;
+  /// The same in sealed memory, read position at the start. Errors: io_error.
+  Result<UniqueFd> write(const MeshSpec& spec, std::uint64_t rank, std::uint64_t incarnation) const;
+
+ private:
+  std::uint32_t milliseconds(DurationKey key, const std::vector<NamedValue>& snapshot) const;
+
+  TokenMaker tokens_;
+  std::string broker_;
+  Config config_;
+};
+
+}  // namespace meshbus::host

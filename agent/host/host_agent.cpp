@@ -1,0 +1,160 @@
+#include "agent/host/host_agent.h"
+
+#include <unistd.h>
+
+#include "common/log.h"
+
+namespace meshbus::host {
+namespace {
+
+using namespace std::chrono_literals;
+
+}  // namespace
+
+HostAgent::HostAgent(Reactor& reactor, zmq::context_t& context, Options options, Events events)
+    : reactor_(reactor),
+      options_(std::move(options)),
+      events_(std::move(events)),
+      host_text_(options_.host.to_string()),
+      incarnation_(random_u64()) {
+  // Before the bus adds its own hook: what is said at the end of a turn leaves at the end of that turn.
+  turn_end_ = reactor_.add_turn_end([this] { on_turn_end(); });
+
+  MeshProcs::Events proc_events;
+  proc_events.on_changed = [this](Mesh& mesh) { publisher_->mark(mesh); };
+  proc_events.ask = [this](Proc& proc, std::chrono::milliseconds grace, const std::string& reason) { ask_to_stop(proc, grace, reason); };
+  proc_events.on_keeper_lost = [this] { keeper_lost_ = true; };
+  procs_ = std::make_unique<MeshProcs>(
+      reactor_, std::move(options_.keeper), BootstrapWriter(options_.tokens, options_.broker.zmq_endpoint(), options_.config),
+      MeshProcs::Options{.host = host_text_, .config = options_.config, .environment = std::move(options_.environment)},
+      std::move(proc_events));
+
+  Session::Options session;
+  session.endpoint = options_.broker.zmq_endpoint();
+  session.hello.version = 1;
+  session.hello.peer = host_service(options_.host).to_string();
+  session.hello.kind = wire::PeerKind::agent;
+  session.hello.incarnation = incarnation_;
+  session.hello.token = options_.tokens.make(session.hello.peer, incarnation_);
+  session.hello.pid = static_cast<std::uint32_t>(getpid());
+  Bus::Events bus_events;
+  bus_events.on_up = [this](const wire::Welcome&) { on_up(); };
+  bus_events.on_down = [this](const std::string& reason) {
+    log::warn("the broker is away: " + reason + "; the procs of this host live on");
+  };
+  bus_events.on_refused = [this](const Error& error) { events_.on_refused(error); };
+  bus_events.on_undeliverable = [this](const wire::Envelope& envelope, const Error& error) { on_undeliverable(envelope, error); };
+  bus_ = std::make_unique<Bus>(reactor_, context, std::move(session), make_handlers(), std::move(bus_events));
+  publisher_ = std::make_unique<Publisher>(*bus_, host_text_);
+  peers_ = std::make_unique<PeerWatch>(*bus_, [this](const std::string& peer) { on_peer_gone(peer); });
+}
+
+HostAgent::~HostAgent() {
+  reactor_.forget_turn_end(turn_end_);
+  reactor_.cancel(forget_timer_);
+  procs_.reset();
+}
+
+Dispatcher HostAgent::make_handlers() {
+  Dispatcher handlers;
+  const auto handler = [this](auto function) { return std::bind_front(function, this); };
+  handlers.on<wire::SpawnProcs>(Role::operate, handler(&HostAgent::on_spawn_procs))
+      .on<wire::StopProcs>(Role::operate, handler(&HostAgent::on_stop_procs))
+      .on<wire::SignalProcs>(Role::operate, handler(&HostAgent::on_signal_procs))
+      .on<wire::WriteInput>(Role::operate, handler(&HostAgent::on_write_input))
+      .on<wire::RenewLease>(Role::operate, handler(&HostAgent::on_renew_lease))
+      .on<wire::GetFreePort>(Role::operate, handler(&HostAgent::on_get_free_port))
+      .on<wire::ShutdownHost>(Role::operate, handler(&HostAgent::on_shutdown_host))
+      .on<wire::OutputTaken>(Role::operate, handler(&HostAgent::on_output_taken))
+      .on<wire::GetState>(Role::observe, handler(&HostAgent::on_get_state))
+      .on<wire::ListMeshes>(Role::observe, handler(&HostAgent::on_list_meshes))
+      .on<wire::StreamState>(Role::observe, handler(&HostAgent::on_stream_state))
+      .on<wire::StopStream>(Role::observe, handler(&HostAgent::on_stop_stream))
+      .on<wire::GetHost>(Role::observe, handler(&HostAgent::on_get_host))
+      .on<wire::ProcReady>(Role::proc, handler(&HostAgent::on_proc_ready))
+      .on<wire::ProcHeartbeat>(Role::proc, handler(&HostAgent::on_proc_heartbeat))
+      .on<wire::Gone>(Role::broker, [this](const Request&, const wire::Gone& gone) { peers_->on_gone(gone); });
+  return handlers;
+}
+
+void HostAgent::on_turn_end() {
+  procs_->end_turn();
+  publisher_->flush();
+  procs_->forget_old([this](Mesh& mesh) {
+    publisher_->forget(mesh);
+    mesh.changes.clear();
+  });
+  if (const auto due = procs_->table().forget_due(); due && forget_timer_ == 0) {
+    // The hook of that turn does the work.
+    forget_timer_ = reactor_.at(*due, [this] { forget_timer_ = 0; });
+  }
+  if (keeper_lost_) {
+    keeper_lost_ = false;
+    bus_->close("the keeper of host " + host_text_ + " has died");
+    reactor_.post([this, alive = std::weak_ptr<void>(alive_)] {
+      if (!alive.expired()) events_.on_keeper_lost();
+    });
+  }
+}
+
+void HostAgent::on_up() {
+  if (was_up_) {
+    peers_->on_up();
+    publisher_->on_up(procs_->table().meshes());
+  }
+  was_up_ = true;
+  events_.on_up();
+}
+
+void HostAgent::on_undeliverable(const wire::Envelope& envelope, const Error& error) {
+  const auto receiver = envelope.destination_proc();
+  for (const auto& [name, mesh] : procs_->table().meshes()) {
+    std::erase_if(mesh->subscribers, [&](const auto& entry) {
+      if (entry.second.key() != receiver) return false;
+      log::info("mesh " + mesh->name + ": subscriber " + entry.first + " is dropped: " + error.to_string());
+      return true;
+    });
+    if (mesh->owner_key == receiver && !mesh->owner_gone) publisher_->retry_owner(*mesh, envelope.lane() == wire::Lane::data);
+  }
+}
+
+void HostAgent::on_peer_gone(const std::string& peer) {
+  for (const auto& [name, mesh] : procs_->table().meshes()) {
+    mesh->subscribers.erase(peer);
+    if (mesh->owner_gone || mesh->spec.owner.to_string() != peer) continue;
+    if (mesh->live > 0) log::warn("mesh " + name + ": its owner " + peer + " is gone; it is stopped");
+    procs_->on_owner_gone(*mesh);
+  }
+}
+
+bool HostAgent::is_watched_still(const ProcId& peer) {
+  const auto text = peer.to_string();
+  for (const auto& [name, mesh] : procs_->table().meshes()) {
+    if (mesh->subscribers.contains(text) || (mesh->spec.owner == peer && !mesh->owner_gone)) return true;
+  }
+  return false;
+}
+
+void HostAgent::ask_to_stop(Proc& proc, std::chrono::milliseconds grace, const std::string& reason) {
+  wire::StopAndExitT stop;
+  stop.grace_ms = static_cast<std::uint32_t>(grace.count());
+  stop.reason = reason;
+  bus_->request(Destination::to(proc.address), std::move(stop), std::max(grace, std::chrono::milliseconds(1)),
+                [this, id = proc.id](const Result<ControlMessage>& answer) {
+                  if (answer) return;
+                  log::debug("StopAndExit: " + answer.error().to_string());
+                  procs_->skip_ask(id);
+                });
+}
+
+void HostAgent::stop(std::chrono::milliseconds grace, const std::string& reason, std::function<void()> done) {
+  const StopOrder order{.reason = reason, .requester = "host " + host_text_, .grace = grace};
+  // All at once: whoever ends this host has waited long enough.
+  procs_->shut_down(order, SIZE_MAX, [this, done = std::move(done), reason](const ShutdownOutcome&) {
+    publisher_->flush();
+    bus_->close(reason);
+    done();
+  });
+}
+
+}  // namespace meshbus::host

@@ -1,0 +1,103 @@
+#pragma once
+
+#include <functional>
+#include <memory>
+#include <optional>
+#include <string>
+
+#include <zmq.hpp>
+
+#include "agent/host/mesh_procs.h"
+#include "agent/host/peer_watch.h"
+#include "agent/host/publisher.h"
+#include "common/bus.h"
+#include "common/config.h"
+#include "common/token.h"
+
+namespace meshbus::host {
+
+/// Starts, watches and stops the procs of one host for whoever may ask by message (schemas/lifecycle.fbs, supervision.fbs, logs.fbs,
+/// bootstrap.fbs). Its table of handlers is that protocol. Lives on its reactor's thread. The process must ignore SIGPIPE.
+class HostAgent {
+ public:
+  struct Options {
+    HostAddr host;            ///< As the broker advertises it.
+    HostAddr broker;          ///< Where the broker listens for this host's own procs.
+    std::string containment;  ///< For GetHost: "cgroup v2", "sweep".
+    TokenMaker tokens;
+    Config config;
+    Environment environment;  ///< What procs inherit; see own_environment().
+    UniqueFd keeper;          ///< Socket to the keeper.
+  };
+  struct Events {
+    /// Registered with the broker; again after each loss.
+    std::function<void()> on_up;
+    /// The broker will not have us; final.
+    std::function<void(const Error&)> on_refused;
+    /// ShutdownHost is done and answered: the host may end. `ok`: every proc is gone.
+    std::function<void(bool ok)> on_shutdown;
+    /// The keeper died, and everybody was told: nothing can be done here any more.
+    std::function<void()> on_keeper_lost;
+  };
+
+  HostAgent(Reactor& reactor, zmq::context_t& context, Options options, Events events);
+  ~HostAgent();
+  HostAgent(const HostAgent&) = delete;
+  HostAgent& operator=(const HostAgent&) = delete;
+
+  /// The host is to end, for another reason than a ShutdownHost: stops every proc, tells their owners, leaves the bus, then calls `done`. A
+  /// second call only hastens.
+  void stop(std::chrono::milliseconds grace, const std::string& reason, std::function<void()> done);
+  /// Procs that have not ended.
+  std::size_t live() { return procs_->table().live(); }
+  std::uint64_t incarnation() const noexcept { return incarnation_; }
+
+ private:
+  Dispatcher make_handlers();
+  void on_turn_end();
+  void on_up();
+  void on_undeliverable(const wire::Envelope& envelope, const Error& error);
+  void on_peer_gone(const std::string& peer);
+
+  void on_spawn_procs(const Request& request, const wire::SpawnProcs& message);
+  void on_stop_procs(const Request& request, const wire::StopProcs& message);
+  void on_signal_procs(const Request& request, const wire::SignalProcs& message);
+  void on_write_input(const Request& request, const wire::WriteInput& message);
+  void on_renew_lease(const Request& request, const wire::RenewLease& message);
+  void on_get_free_port(const Request& request, const wire::GetFreePort& message);
+  void on_shutdown_host(const Request& request, const wire::ShutdownHost& message);
+  void on_get_state(const Request& request, const wire::GetState& message);
+  void on_list_meshes(const Request& request, const wire::ListMeshes& message);
+  void on_stream_state(const Request& request, const wire::StreamState& message);
+  void on_stop_stream(const Request& request, const wire::StopStream& message);
+  void on_get_host(const Request& request, const wire::GetHost& message);
+  void on_proc_ready(const Request& request, const wire::ProcReady& message);
+  void on_proc_heartbeat(const Request& request, const wire::ProcHeartbeat& message);
+  void on_output_taken(const Request& request, const wire::OutputTaken& message);
+
+  /// The mesh of a request; otherwise the request is refused.
+  Mesh* find_mesh(const Request& request, const flatbuffers::String* name);
+  /// The live proc that sent this and says that it is `claimed`; otherwise the request is refused.
+  Proc* find_sender(const Request& request, const flatbuffers::String* claimed);
+  void ack(const Request& request) { bus_->answer(request, wire::AckT()); }
+  void ask_to_stop(Proc& proc, std::chrono::milliseconds grace, const std::string& reason);
+  bool is_watched_still(const ProcId& peer);
+
+  Reactor& reactor_;
+  Options options_;
+  Events events_;
+  std::string host_text_;
+  std::uint64_t incarnation_;
+  std::uint64_t turn_end_ = 0;
+  std::unique_ptr<MeshProcs> procs_;
+  std::unique_ptr<Bus> bus_;
+  std::unique_ptr<Publisher> publisher_;
+  std::unique_ptr<PeerWatch> peers_;
+  bool was_up_ = false;
+  bool keeper_lost_ = false;
+  Reactor::TimerId forget_timer_ = 0;
+  /// Lets a callback see that this object is gone.
+  std::shared_ptr<void> alive_ = std::make_shared<char>();
+};
+
+}  // namespace meshbus::host

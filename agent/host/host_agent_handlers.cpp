@@ -1,0 +1,243 @@
+#include <unistd.h>
+
+#include <algorithm>
+#include <array>
+
+#include "agent/host/free_port.h"
+#include "agent/host/host_agent.h"
+#include "agent/host/mesh_report.h"
+#include "common/log.h"
+
+/// The handlers of HostAgent: what each message does is said in the schemas.
+namespace meshbus::host {
+namespace {
+
+using namespace std::chrono_literals;
+
+constexpr std::size_t kMostSubscribers = 1000;
+constexpr std::uint64_t kAnyRank = UINT64_MAX;
+/// What the last answer gets to reach the broker before this host ends.
+constexpr auto kFarewellLimit = 1s;
+
+std::chrono::milliseconds grace_of(std::uint32_t milliseconds) {
+  return std::chrono::milliseconds(milliseconds);
+}
+
+/// Calls `each` for the ranks of a mesh that are meant; none = all. Returns the first rank that is meant but not there.
+template <typename Each>
+std::optional<std::uint64_t> for_ranks(Mesh& mesh, const std::vector<RankBlock>& ranks, Each each) {
+  if (ranks.empty()) {
+    for (const auto& [rank, proc] : mesh.procs) each(*proc);
+    return std::nullopt;
+  }
+  std::optional<std::uint64_t> missing;
+  for (const RankBlock& block : ranks) {
+    auto expected = block.begin;
+    for (auto entry = mesh.procs.lower_bound(block.begin); entry != mesh.procs.end() && entry->first < block.end; ++entry) {
+      if (entry->first != expected && !missing) missing = expected;
+      expected = entry->first + 1;
+      each(*entry->second);
+    }
+    if (expected != block.end && !missing) missing = expected;
+  }
+  return missing;
+}
+
+}  // namespace
+
+Mesh* HostAgent::find_mesh(const Request& request, const flatbuffers::String* name) {
+  Mesh* mesh = procs_->table().find_mesh(name->string_view());
+  if (mesh == nullptr) bus_->refuse(request, Error(ErrorCode::not_exist, "host " + host_text_ + " has no mesh '" + name->str() + "'"));
+  return mesh;
+}
+
+void HostAgent::on_spawn_procs(const Request& request, const wire::SpawnProcs& message) {
+  auto spec = parse_spawn(message, options_.host);
+  if (!spec) return bus_->refuse(request, spec.error());
+  const ProcId owner = spec->owner;
+  const std::string name = spec->mesh.to_string();
+  const auto started = procs_->spawn(std::move(*spec));
+  if (!started) return bus_->refuse(request, started.error());
+  wire::SpawnAcceptedT accepted;
+  accepted.started = *started;
+  bus_->answer(request, std::move(accepted));
+  if (const Mesh* mesh = procs_->table().find_mesh(name); mesh != nullptr && !mesh->owner_gone) peers_->add(owner);
+}
+
+void HostAgent::on_stop_procs(const Request& request, const wire::StopProcs& message) {
+  if (const auto name = Name::parse(message.mesh()->string_view()); !name)
+    return bus_->refuse(request, name.error().within("StopProcs.mesh"));
+  const auto ranks = parse_ranks(message.ranks(), kAnyRank, "StopProcs.ranks");
+  if (!ranks) return bus_->refuse(request, ranks.error());
+  ack(request);
+  Mesh* mesh = procs_->table().find_mesh(message.mesh()->string_view());
+  if (mesh == nullptr) return;
+  const StopOrder order{
+      .reason = text_of(message.reason()), .requester = text_of(message.requester()), .grace = grace_of(message.grace_ms())};
+  for_ranks(*mesh, *ranks, [&](Proc& proc) { procs_->stop(proc, order); });
+}
+
+void HostAgent::on_signal_procs(const Request& request, const wire::SignalProcs& message) {
+  const auto ranks = parse_ranks(message.ranks(), kAnyRank, "SignalProcs.ranks");
+  if (!ranks) return bus_->refuse(request, ranks.error());
+  if (message.signal() < 1 || message.signal() > 64)
+    return bus_->refuse(request, Error(ErrorCode::out_of_range,
+                                       "SignalProcs.signal: there is no signal " + std::to_string(message.signal()) + "; 1 to 64"));
+  Mesh* mesh = find_mesh(request, message.mesh());
+  if (mesh == nullptr) return;
+  const auto missing = for_ranks(*mesh, *ranks, [](Proc&) {});
+  if (missing)
+    return bus_->refuse(
+        request, Error(ErrorCode::not_exist, "mesh " + mesh->name + " has no rank " + std::to_string(*missing) + " on host " + host_text_));
+  for_ranks(*mesh, *ranks, [&](Proc& proc) { procs_->signal(proc, message.signal()); });
+  ack(request);
+}
+
+void HostAgent::on_write_input(const Request& request, const wire::WriteInput& message) {
+  Mesh* mesh = find_mesh(request, message.mesh());
+  if (mesh == nullptr) return;
+  const auto found = mesh->procs.find(message.rank());
+  if (found == mesh->procs.end())
+    return bus_->refuse(request, Error(ErrorCode::not_exist,
+                                       "mesh " + mesh->name + " has no rank " + std::to_string(message.rank()) + " on host " + host_text_));
+  const Bytes data = message.data() == nullptr ? Bytes() : bytes_of(message.data()->data(), message.data()->size());
+  procs_->write_input(*found->second, data, message.end(), [this, request](const Result<void>& written) {
+    if (written) {
+      ack(request);
+    } else {
+      bus_->refuse(request, written.error());
+    }
+  });
+}
+
+void HostAgent::on_renew_lease(const Request& request, const wire::RenewLease& message) {
+  std::string missing;
+  for (const auto* name : *message.meshes()) {
+    Mesh* mesh = procs_->table().find_mesh(name->string_view());
+    if (mesh != nullptr) {
+      procs_->renew_lease(*mesh, std::chrono::milliseconds(message.lease_ms()));
+    } else if (missing.size() < 4096) {
+      missing += (missing.empty() ? "" : ", ") + name->str();
+    }
+  }
+  if (!missing.empty())
+    return bus_->refuse(
+        request, Error(ErrorCode::not_exist, "host " + host_text_ + " has no mesh " + missing + "; leases of the others are renewed"));
+  ack(request);
+}
+
+void HostAgent::on_get_free_port(const Request& request, const wire::GetFreePort&) {
+  const auto port = find_free_port();
+  if (!port) return bus_->refuse(request, port.error().within("host " + host_text_));
+  wire::FreePortT answer;
+  answer.port = *port;
+  bus_->answer(request, std::move(answer));
+}
+
+void HostAgent::on_shutdown_host(const Request& request, const wire::ShutdownHost& message) {
+  if (message.in_flight() > 256)
+    return bus_->refuse(request, Error(ErrorCode::out_of_range, "ShutdownHost.in_flight: " + std::to_string(message.in_flight()) +
+                                                                    "; 1 to 256, or 0 for the host's own"));
+  const std::size_t in_flight = message.in_flight() > 0 ? message.in_flight() : options_.config.count(keys::terminate_in_flight);
+  std::string reason = text_of(message.reason());
+  if (reason.empty()) reason = "host shut down";
+  const StopOrder order{.reason = reason, .requester = "host " + host_text_, .grace = grace_of(message.grace_ms())};
+  procs_->shut_down(order, in_flight, [this, request](const ShutdownOutcome& outcome) {
+    publisher_->flush();  // the ends first, then that all have ended
+    wire::ShutdownSummaryT summary;
+    summary.attempted = outcome.attempted;
+    summary.failed = outcome.failed;
+    summary.ok = outcome.attempted - outcome.failed;
+    summary.detail = outcome.detail;
+    bus_->answer(request, std::move(summary));
+    // Whatever the broker answers to this, it has seen the summary before.
+    wire::IntroduceT last;
+    last.host = host_text_;
+    bus_->request(Destination::to_broker(), std::move(last), kFarewellLimit,
+                  [this, ok = outcome.failed == 0](const Result<ControlMessage>&) { events_.on_shutdown(ok); });
+  });
+}
+
+void HostAgent::on_get_state(const Request& request, const wire::GetState& message) {
+  if (const Mesh* mesh = find_mesh(request, message.mesh())) bus_->answer(request, make_mesh_state(*mesh));
+}
+
+void HostAgent::on_list_meshes(const Request& request, const wire::ListMeshes&) {
+  wire::MeshListT list;
+  list.host = host_text_;
+  std::size_t left = report_bytes;
+  for (const auto& [name, mesh] : procs_->table().meshes()) {
+    if (left == 0) break;
+    list.meshes.push_back(std::make_unique<wire::MeshStateT>(make_mesh_entry(*mesh, left)));
+  }
+  bus_->answer(request, std::move(list));
+}
+
+void HostAgent::on_stream_state(const Request& request, const wire::StreamState& message) {
+  const auto subscriber = ProcId::parse(message.subscriber()->string_view());
+  if (!subscriber) return bus_->refuse(request, subscriber.error().within("StreamState.subscriber"));
+  Mesh* mesh = find_mesh(request, message.mesh());
+  if (mesh == nullptr) return;
+  if (mesh->subscribers.size() >= kMostSubscribers)
+    return bus_->refuse(
+        request, Error(ErrorCode::queue_full, "mesh " + mesh->name + " has " + std::to_string(kMostSubscribers) + " subscribers already"));
+  // What has not been told yet is in the answer, and told again: the generations say so.
+  mesh->subscribers.insert_or_assign(subscriber->to_string(), *subscriber);
+  bus_->answer(request, make_mesh_state(*mesh));
+  peers_->add(*subscriber);
+}
+
+void HostAgent::on_stop_stream(const Request& request, const wire::StopStream& message) {
+  ack(request);
+  Mesh* mesh = procs_->table().find_mesh(message.mesh()->string_view());
+  const auto subscriber = ProcId::parse(message.subscriber()->string_view());
+  if (mesh == nullptr || !subscriber || mesh->subscribers.erase(subscriber->to_string()) == 0) return;
+  if (!is_watched_still(*subscriber)) peers_->remove(*subscriber);
+}
+
+void HostAgent::on_get_host(const Request& request, const wire::GetHost&) {
+  std::array<char, 256> node{};
+  if (gethostname(node.data(), node.size() - 1) != 0) node[0] = '\0';
+  wire::HostStateT state;
+  state.host = host_text_;
+  state.version = MESHBUS_VERSION;
+  state.incarnation = incarnation_;
+  state.pid = static_cast<std::uint32_t>(getpid());
+  state.containment = options_.containment;
+  state.live = procs_->table().live();
+  state.node = node.data();
+  bus_->answer(request, std::move(state));
+}
+
+Proc* HostAgent::find_sender(const Request& request, const flatbuffers::String* claimed) {
+  Proc* proc = procs_->table().find_key(request.envelope.source_proc());
+  if (proc != nullptr && proc->address.to_string() == claimed->string_view() &&
+      request.envelope.source_incarnation() == proc->state.to_wire().incarnation())
+    return proc;
+  static log::Limited limited(10);
+  limited.warn("a message from proc '" + claimed->str() + "' is refused: it is not a live proc of this host, or not the one it says");
+  bus_->refuse(request, Error(ErrorCode::identity_mismatch, "host " + host_text_ + " has no live proc '" + claimed->str() +
+                                                                "' of that incarnation; only the proc itself may say this"));
+  return nullptr;
+}
+
+void HostAgent::on_proc_ready(const Request& request, const wire::ProcReady& message) {
+  Proc* proc = find_sender(request, message.proc());
+  if (proc == nullptr) return;
+  if (message.incarnation() != proc->state.to_wire().incarnation())
+    return bus_->refuse(request, Error(ErrorCode::identity_mismatch,
+                                       "ProcReady.incarnation: it is not the one in the bootstrap of " + message.proc()->str()));
+  ack(request);
+  procs_->on_ready(*proc);
+}
+
+void HostAgent::on_proc_heartbeat(const Request& request, const wire::ProcHeartbeat& message) {
+  if (find_sender(request, message.proc()) != nullptr) ack(request);
+}
+
+void HostAgent::on_output_taken(const Request& request, const wire::OutputTaken& message) {
+  Mesh* mesh = procs_->table().find_mesh(message.mesh()->string_view());
+  if (mesh != nullptr && mesh->owner_key == request.envelope.source_proc()) procs_->on_output_taken(*mesh, message.bytes());
+}
+
+}  // namespace meshbus::host

@@ -1,0 +1,188 @@
+// meshbus-agent: starts, watches and stops the procs of one host. Started by the warden, not by people.
+#include <signal.h>
+#include <sys/signalfd.h>
+#include <sysexits.h>
+#include <unistd.h>
+
+#include <charconv>
+#include <cstdio>
+#include <string>
+#include <vector>
+
+#include <CLI/CLI.hpp>
+#include <zmq.hpp>
+
+#include "agent/host/host_agent.h"
+#include "agent/keeper/lifeline.h"
+#include "common/logging.h"
+
+namespace {
+
+using namespace meshbus;
+
+struct Arguments {
+  int lifeline_fd = -1;
+  int secret_fd = -1;
+  int keeper_fd = -1;
+  std::string host;
+  std::string broker;
+  std::string containment;
+  std::vector<std::string> settings;
+};
+
+/// Ends the process with one line that says why.
+int give_up(int code, const std::string& why) {
+  std::fprintf(stderr, "meshbus-agent: %s\n", why.c_str());
+  return code;
+}
+
+Result<Config> load_config(const std::vector<std::string>& settings) {
+  ConfigSources sources = ConfigSources::of_process();
+  for (const auto& text : settings) {
+    auto setting = parse_setting(text);
+    if (!setting) return fail(setting.error());
+    sources.flags.push_back(std::move(*setting));
+  }
+  return Config::load(std::move(sources));
+}
+
+/// The agent as a process: its lifeline, its signals, its exit code.
+class Program {
+ public:
+  Program(zmq::context_t& context, keeper::Lifeline lifeline, host::HostAgent::Options options)
+      : lifeline_(std::move(lifeline)),
+        grace_(options.config.duration(keys::terminate_grace)),
+        agent_(reactor_, context, std::move(options), events()) {
+    reactor_.watch(lifeline_.fd(), EPOLLIN, [this](std::uint32_t) { on_lifeline(); });
+    sigset_t term;
+    sigemptyset(&term);
+    sigaddset(&term, SIGTERM);
+    signals_.reset(signalfd(-1, &term, SFD_CLOEXEC | SFD_NONBLOCK));
+    reactor_.watch(signals_.get(), EPOLLIN, [this](std::uint32_t) {
+      signalfd_siginfo info{};
+      while (read(signals_.get(), &info, sizeof info) == sizeof info) stop(grace_, "the host agent got SIGTERM");
+    });
+  }
+  ~Program() {
+    reactor_.forget(lifeline_.fd());
+    reactor_.forget(signals_.get());
+  }
+  Program(const Program&) = delete;
+  Program& operator=(const Program&) = delete;
+
+  int run() {
+    reactor_.run();
+    return exit_code_;
+  }
+
+ private:
+  host::HostAgent::Events events() {
+    host::HostAgent::Events events;
+    events.on_up = [this] {
+      if (!std::exchange(said_ready_, true)) lifeline_.send("ready");
+    };
+    events.on_refused = [this](const Error& error) {
+      lifeline_.send("failed " + error.to_string());
+      end(give_up(EX_NOPERM, error.to_string()));
+    };
+    events.on_shutdown = [this](bool ok) { lifeline_.send("shutdown " + std::to_string(ok ? EX_OK : EX_SOFTWARE)); };
+    events.on_keeper_lost = [this] {
+      lifeline_.send("failed keeper lost");
+      end(give_up(EX_SOFTWARE, "the keeper is gone, so this agent cannot go on"));
+    };
+    return events;
+  }
+
+  void on_lifeline() {
+    for (auto received = lifeline_.receive(); received.ended || received.text; received = lifeline_.receive()) {
+      if (received.ended) {
+        // Nobody is left to be in order for: the keeper ends the procs by itself.
+        log::warn("the warden is gone");
+        std::_Exit(EX_OK);
+      }
+      const auto message = keeper::parse_lifeline(*received.text);
+      if (message.word != "stop") {
+        log::warn("the warden said something unknown: " + *received.text);
+        continue;
+      }
+      auto grace = grace_;
+      std::int64_t number = 0;
+      const auto* end = message.rest.data() + message.rest.size();
+      if (!message.rest.empty() && std::from_chars(message.rest.data(), end, number).ptr == end && number >= 0)
+        grace = std::chrono::milliseconds(number);
+      stop(grace, "the host is being stopped");
+    }
+  }
+
+  void stop(std::chrono::milliseconds grace, const std::string& reason) {
+    agent_.stop(grace, reason, [this] { end(EX_OK); });
+  }
+
+  void end(int code) {
+    exit_code_ = code;
+    reactor_.stop();
+  }
+
+  Reactor reactor_;
+  keeper::Lifeline lifeline_;
+  std::chrono::milliseconds grace_;
+  UniqueFd signals_;
+  bool said_ready_ = false;
+  int exit_code_ = EX_OK;
+  host::HostAgent agent_;
+};
+
+int run(const Arguments& arguments) {
+  auto config = load_config(arguments.settings);
+  if (!config) return give_up(EX_CONFIG, config.error().to_string());
+  set_up_logging("agent", log::find_level(config->word(keys::log_level)).value_or(log::Level::warn));
+  const auto host_address = HostAddr::parse(arguments.host);
+  if (!host_address) return give_up(EX_USAGE, host_address.error().within("--host").to_string());
+  const auto broker = HostAddr::parse(arguments.broker);
+  if (!broker) return give_up(EX_USAGE, broker.error().within("--broker").to_string());
+  const UniqueFd secret(arguments.secret_fd);
+  auto tokens = TokenMaker::from_descriptor(secret.get());
+  if (!tokens) return give_up(EX_NOINPUT, tokens.error().within("--secret-fd").to_string());
+
+  zmq::context_t context(1);
+  Program program(context, keeper::Lifeline(UniqueFd(arguments.lifeline_fd)),
+                  {.host = *host_address,
+                   .broker = *broker,
+                   .containment = arguments.containment,
+                   .tokens = std::move(*tokens),
+                   .config = std::move(*config),
+                   .environment = host::own_environment(),
+                   .keeper = UniqueFd(arguments.keeper_fd)});
+  return program.run();
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  // The terminal's signals are for the launcher; this process ends when its warden says so.
+  for (const int ignored : {SIGINT, SIGQUIT, SIGTSTP, SIGHUP, SIGPIPE}) signal(ignored, SIG_IGN);
+  sigset_t term;
+  sigemptyset(&term);
+  sigaddset(&term, SIGTERM);
+  sigprocmask(SIG_BLOCK, &term, nullptr);  // before there is any thread: SIGTERM comes by a descriptor
+
+  Arguments arguments;
+  CLI::App app("The host agent of meshbus. It is started by `meshbus host`, which gives it its descriptors.", "meshbus-agent");
+  app.add_option("--lifeline-fd", arguments.lifeline_fd, "socket to the warden")->required();
+  app.add_option("--secret-fd", arguments.secret_fd, "the host's secret, 32 bytes")->required();
+  app.add_option("--keeper-fd", arguments.keeper_fd, "socket to the keeper")->required();
+  app.add_option("--host", arguments.host, "address that the broker advertises")->required();
+  app.add_option("--broker", arguments.broker, "address at which the broker listens for procs of this host")->required();
+  app.add_option("--containment", arguments.containment, "how descendants are kept together, for people to read");
+  app.add_option("--set", arguments.settings, "KEY=VALUE, as in the configuration file")->allow_extra_args(false);
+  try {
+    app.parse(argc, argv);
+    return run(arguments);
+  } catch (const CLI::CallForHelp& help) {
+    return app.exit(help);
+  } catch (const CLI::ParseError& error) {
+    return give_up(EX_USAGE, error.what());
+  } catch (const std::exception& error) {
+    return give_up(EX_SOFTWARE, error.what());
+  }
+}

@@ -1,0 +1,107 @@
+#include "agent/host/mesh_report.h"
+
+#include <utility>
+
+namespace meshbus::host {
+namespace {
+
+/// With its vector offsets and length fields, about.
+constexpr std::size_t kTableBytes = 160;
+
+std::size_t size_of(const wire::CertificateT& certificate, bool with_tail) {
+  return kTableBytes + certificate.reason.size() + certificate.stopped_by.size() + certificate.stop_reason.size() +
+         (with_tail ? certificate.stderr_tail.size() : 0);
+}
+
+wire::MeshStateT make_head(const Mesh& mesh) {
+  wire::MeshStateT state;
+  state.mesh = mesh.name;
+  state.region = to_wire(mesh.spec.region);
+  for (const auto& host : mesh.spec.hosts) state.hosts.push_back(host.to_string());
+  state.host_index = mesh.spec.host_index;
+  state.owner = mesh.spec.owner.to_string();
+  state.kind = mesh.spec.kind;
+  for (const auto& argument : mesh.spec.command.arguments) {
+    if (state.command.size() > 1024) break;
+    state.command += (state.command.empty() ? "" : " ") + argument;
+  }
+  return state;
+}
+
+std::size_t size_of(const wire::MeshStateT& state) {
+  std::size_t bytes = 2 * kTableBytes + state.mesh.size() + state.owner.size() + state.command.size();
+  for (const auto& host : state.hosts) bytes += host.size() + 16;
+  for (const auto& label : state.region->labels) bytes += label.size() + 32;
+  return bytes;
+}
+
+void add_ranks(const Mesh& mesh, wire::MeshStateT& state) {
+  state.ranks.reserve(mesh.procs.size());
+  for (const auto& [rank, proc] : mesh.procs) state.ranks.push_back(proc->state.to_wire());
+}
+
+}  // namespace
+
+wire::MeshStateT make_mesh_state(const Mesh& mesh, std::size_t bytes) {
+  wire::MeshStateT state = make_head(mesh);
+  add_ranks(mesh, state);
+  std::size_t used = size_of(state) + state.ranks.size() * sizeof(wire::RankState);
+  for (const auto& [rank, proc] : mesh.procs) {
+    if (!proc->certificate) continue;
+    const bool with_tail = used + size_of(*proc->certificate, true) <= bytes;
+    const auto size = size_of(*proc->certificate, with_tail);
+    if (used + size > bytes) break;
+    used += size;
+    state.certificates.push_back(std::make_unique<wire::CertificateT>(*proc->certificate));
+    if (!with_tail) state.certificates.back()->stderr_tail.clear();
+  }
+  return state;
+}
+
+wire::MeshStateT make_mesh_entry(const Mesh& mesh, std::size_t& bytes) {
+  wire::MeshStateT state = make_head(mesh);
+  const auto head = size_of(state);
+  const auto ranks = mesh.procs.size() * sizeof(wire::RankState);
+  bytes -= std::min(bytes, head);
+  if (ranks <= bytes) {
+    add_ranks(mesh, state);
+    bytes -= ranks;
+  }
+  return state;
+}
+
+std::vector<wire::StateChangedT> make_changes(const std::string& mesh, const std::string& host, std::vector<wire::RankState> ranks,
+                                              std::vector<std::unique_ptr<wire::CertificateT>> certificates, std::size_t bytes) {
+  std::vector<wire::StateChangedT> messages;
+  std::size_t used = bytes;
+  const auto make_room = [&](std::size_t size) {
+    if (messages.empty() || used + size > bytes) {
+      messages.emplace_back();
+      messages.back().mesh = mesh;
+      messages.back().host = host;
+      used = kTableBytes + mesh.size() + host.size();
+    }
+    used += size;
+  };
+  for (const auto& rank : ranks) {
+    make_room(sizeof(wire::RankState));
+    messages.back().ranks.push_back(rank);
+  }
+  for (auto& certificate : certificates) {
+    make_room(size_of(*certificate, true));
+    messages.back().certificates.push_back(std::move(certificate));
+  }
+  return messages;
+}
+
+std::vector<wire::StateChangedT> make_snapshot(const Mesh& mesh, const std::string& host) {
+  std::vector<wire::RankState> ranks;
+  std::vector<std::unique_ptr<wire::CertificateT>> certificates;
+  for (const auto& [rank, proc] : mesh.procs) {
+    ranks.push_back(proc->state.to_wire());
+    if (proc->certificate) certificates.push_back(std::make_unique<wire::CertificateT>(*proc->certificate));
+  }
+  return make_changes(mesh.name, host, std::move(ranks), std::move(certificates));
+}
+
+}  // namespace meshbus::host

@@ -1,0 +1,155 @@
+#pragma once
+
+#include <cstdint>
+#include <deque>
+#include <functional>
+#include <map>
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "agent/host/environment.h"
+#include "agent/host/lease.h"
+#include "agent/host/line_tail.h"
+#include "agent/host/mesh_spec.h"
+#include "agent/host/output_relay.h"
+#include "agent/host/proc_state.h"
+#include "agent/host/termination.h"
+#include "agent/keeper/protocol.h"
+#include "common/reactor.h"
+#include "common/unique_fd.h"
+
+/// What the host agent knows: plain data, changed by the classes beside this file. Everything lives on the agent's reactor thread.
+namespace meshbus::host {
+
+struct Mesh;
+
+/// One SpawnProcs: what its ranks have in common until they are started.
+struct Assignment {
+  MeshSpec spec;
+  Environment environment;
+};
+
+/// Reading end of one output stream of a proc.
+struct OutputPipe {
+  OutputPipe(wire::Stream which, LineTail::Limits limits) : stream(which), tail(limits) {}
+
+  wire::Stream stream;
+  UniqueFd fd;          // empty: not there yet, or at its end
+  bool paused = false;  // not watched, because the owner is slow
+  LineTail tail;
+};
+
+/// Writing end of the stdin of a proc.
+struct InputPipe {
+  enum class State { none, open, closed };  // none: stdin is not a pipe
+
+  State state = State::none;
+  UniqueFd fd;  // empty before the birth
+  std::string pending;
+  bool end_after = false;
+  /// Of the WriteInput under way. Empty: there is none.
+  std::function<void(Result<void>)> done;
+};
+
+/// How far the start of a proc is.
+enum class SpawnProgress {
+  queued,  ///< Waits for its turn.
+  asked,   ///< The keeper has it.
+  born,    ///< There is, or was, a process.
+  none,    ///< There never will be one.
+};
+
+/// Why a proc counts as failed when it ends, whatever way it ends.
+struct Failure {
+  wire::ErrorCode code = wire::ErrorCode::none;
+  int os_error = 0;
+  std::string text;
+};
+
+/// One rank on this host.
+struct Proc {
+  Proc(Mesh& in, std::shared_ptr<const Assignment> by, std::uint64_t rank, std::uint64_t keeper_id, std::uint64_t incarnation,
+       LineTail::Limits tail);
+
+  Mesh& mesh;
+  std::shared_ptr<const Assignment> assignment;
+  std::uint64_t id;  // between agent and keeper
+  std::uint32_t host_index;
+  ProcId address;
+  std::uint64_t key;
+  ProcState state;
+
+  SpawnProgress progress = SpawnProgress::queued;
+  bool said_ready = false;
+  /// Bit n = signal n. Held: to be sent at the birth.
+  std::uint64_t held_signals = 0;
+  std::uint64_t sent_signals = 0;
+
+  std::optional<Termination> termination;
+  Reactor::TimerId termination_timer = 0;
+  std::optional<Failure> failure;
+  std::string stopped_by;
+  std::string stop_reason;
+
+  OutputPipe out;
+  OutputPipe err;
+  bool output_ended = false;
+  InputPipe input;
+
+  std::optional<ProcEnd> end;
+  keeper::Exit usage;
+  Reactor::TimerId drain_timer = 0;
+  bool gone = false;  // no descendant is left
+  /// Whether the certificate was made. It goes, and this stays, when the record is forgotten.
+  bool certified = false;
+  std::unique_ptr<wire::CertificateT> certificate;
+
+  std::uint64_t rank() const noexcept { return state.to_wire().rank(); }
+  bool has_ended() const noexcept { return state.has_ended(); }
+};
+
+/// What this host has of one mesh.
+struct Mesh {
+  Mesh(MeshSpec with, Reactor::Time now)
+      : spec(std::move(with)), name(spec.mesh.to_string()), owner_key(spec.owner.key()), lease(now, spec.lease) {}
+
+  MeshSpec spec;  // of the first request
+  std::string name;
+  std::uint64_t owner_key;
+  std::map<std::uint64_t, std::unique_ptr<Proc>> procs;  // by rank
+  std::size_t live = 0;
+  std::size_t remembered = 0;  // certificates that are still there
+
+  Lease lease;
+  Reactor::TimerId lease_timer = 0;
+
+  bool owner_gone = false;
+  std::map<std::string, ProcId> subscribers;
+
+  /// Only while relaying: output = stream, and there is an owner.
+  bool relaying = false;
+  OutputRelay relay;
+  std::deque<std::pair<std::uint64_t, wire::Stream>> paused;  // rank, stream
+
+  /// Not yet told.
+  std::vector<wire::RankState> changes;
+  std::vector<std::unique_ptr<wire::CertificateT>> certificates;
+};
+
+inline Proc::Proc(Mesh& in, std::shared_ptr<const Assignment> by, std::uint64_t rank, std::uint64_t keeper_id, std::uint64_t incarnation,
+                  LineTail::Limits tail)
+    : mesh(in),
+      assignment(std::move(by)),
+      id(keeper_id),
+      host_index(assignment->spec.host_index),
+      address(assignment->spec.hosts[host_index], proc_name(assignment->spec.mesh, rank)),
+      key(address.key()),
+      state(rank, incarnation),
+      out(wire::Stream::out, tail),
+      err(wire::Stream::err, tail) {
+  if (contains(assignment->spec.input_ranks, rank)) input.state = InputPipe::State::open;
+}
+
+}  // namespace meshbus::host

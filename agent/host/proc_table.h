@@ -1,0 +1,55 @@
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <map>
+#include <memory>
+#include <string>
+#include <string_view>
+#include <unordered_map>
+#include <vector>
+
+#include "agent/host/proc.h"
+#include "agent/host/record_book.h"
+
+namespace meshbus::host {
+
+/// All meshes and procs of this host, the ended ones included as long as they are remembered.
+class ProcTable {
+ public:
+  explicit ProcTable(RecordBook::Limits limits) : records_(limits) {}
+
+  Mesh* find_mesh(std::string_view name);
+  /// By the number that agent and keeper use.
+  Proc* find_id(std::uint64_t id);
+  /// By the key of its address; only while it lives.
+  Proc* find_key(std::uint64_t key);
+  const std::map<std::string, std::unique_ptr<Mesh>, std::less<>>& meshes() const noexcept { return meshes_; }
+  /// Procs that have not ended.
+  std::size_t live() const noexcept { return live_; }
+  std::vector<Proc*> live_procs() const;
+
+  Mesh& add_mesh(MeshSpec spec, Reactor::Time now);
+  /// A new rank. Null when another proc has the same key: it must be refused.
+  Proc* add_proc(Mesh& mesh, const std::shared_ptr<const Assignment>& assignment, std::uint64_t rank, std::uint64_t incarnation,
+                 LineTail::Limits tail);
+  /// It has just ended: from now on it is not found by key.
+  void on_ended(Proc& proc);
+  /// Its certificate is there: it is remembered from now on.
+  void remember(Proc& proc, Reactor::Time now);
+  /// Forgets what is too old or too much. A certificate goes alone; the states of a mesh go together, when nothing of it is alive or
+  /// remembered. `on_forgotten` is told each mesh that goes, before it goes.
+  void forget_old(Reactor::Time now, const std::function<void(Mesh&)>& on_forgotten);
+  std::optional<Reactor::Time> forget_due() const { return records_.due(); }
+
+ private:
+  std::map<std::string, std::unique_ptr<Mesh>, std::less<>> meshes_;
+  std::unordered_map<std::uint64_t, Proc*> by_id_;
+  std::unordered_map<std::uint64_t, Proc*> by_key_;
+  std::uint64_t next_id_ = 1;
+  std::size_t live_ = 0;
+  RecordBook records_;
+  bool may_forget_meshes_ = false;
+};
+
+}  // namespace meshbus::host

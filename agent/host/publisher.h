@@ -1,0 +1,49 @@
+#pragma once
+
+#include <map>
+#include <set>
+#include <string>
+
+#include "agent/host/proc.h"
+#include "common/bus.h"
+
+namespace meshbus::host {
+
+/// Tells owners and subscribers what has changed: one batch per mesh and turn, in order, and what procs wrote (StateChanged, Output). Lives
+/// on the reactor's thread.
+class Publisher {
+ public:
+  Publisher(Bus& bus, std::string host) : bus_(bus), host_(std::move(host)) {}
+  ~Publisher();
+  Publisher(const Publisher&) = delete;
+  Publisher& operator=(const Publisher&) = delete;
+
+  /// Something of that mesh is to be told.
+  void mark(Mesh& mesh) { marked_.insert(&mesh); }
+  /// Sends what is to be told. While there is no session nothing is sent: on_up() catches up.
+  void flush();
+  void forget(Mesh& mesh);
+  /// The present state of a mesh, to one or to all.
+  void send_snapshot(const Mesh& mesh, const ProcId& to);
+  /// There is a new session: what was told before may be lost, so everything is told again.
+  void on_up(const std::map<std::string, std::unique_ptr<Mesh>, std::less<>>& meshes);
+  /// Something for the owner came back, though it is there: the state is told again a moment later, and output goes on.
+  void retry_owner(Mesh& mesh, bool was_output);
+
+ private:
+  static constexpr std::chrono::milliseconds retry_after{300};
+  struct Retry {
+    Reactor::TimerId timer = 0;
+    bool state = false;
+    bool output = false;
+  };
+  void flush_changes(Mesh& mesh);
+  void flush_output(Mesh& mesh);
+
+  Bus& bus_;
+  std::string host_;
+  std::set<Mesh*> marked_;
+  std::map<Mesh*, Retry> retries_;
+};
+
+}  // namespace meshbus::host

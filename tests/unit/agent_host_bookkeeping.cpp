@@ -1,0 +1,257 @@
+#include <doctest/doctest.h>
+
+#include <csignal>
+
+#include "agent/host/certificate.h"
+#include "agent/host/lease.h"
+#include "agent/host/mesh_report.h"
+#include "agent/host/proc_table.h"
+#include "agent/host/record_book.h"
+#include "agent/host/shutdown_queue.h"
+#include "tests/unit/agent_host_fixture.h"
+
+namespace meshbus::host {
+namespace {
+
+using namespace std::chrono_literals;
+const Reactor::Time t0{100s};
+
+TEST_CASE("lease: lapses when nobody renews it, on the caller's clock only") {
+  Lease lease(t0, 60s);
+  CHECK(lease.due() == t0 + 60s);
+  CHECK_FALSE(lease.has_lapsed(t0 + 59999ms));
+  lease.renew(t0 + 50s, 0ms);
+  CHECK_FALSE(lease.has_lapsed(t0 + 60s));
+  CHECK(lease.due() == t0 + 110s);
+  lease.renew(t0 + 60s, 5s);
+  CHECK(lease.has_lapsed(t0 + 65s));
+  CHECK(lease.length() == 5s);
+}
+
+TEST_CASE("lease: none never lapses, and one can begin later") {
+  Lease lease(t0, 0ms);
+  CHECK_FALSE(lease.due().has_value());
+  CHECK_FALSE(lease.has_lapsed(t0 + 1000h));
+  lease.renew(t0, 0ms);
+  CHECK_FALSE(lease.due().has_value());
+  lease.renew(t0, 1s);
+  CHECK(lease.has_lapsed(t0 + 1s));
+}
+
+TEST_CASE("lease: whoever looks late was away itself, and gives everybody a fresh grace") {
+  Lease lease(t0, 60s);
+  CHECK_FALSE(lease.has_lapsed(t0 + 90s));
+  CHECK(lease.due() == t0 + 92s);
+  CHECK(lease.has_lapsed(t0 + 92s));
+}
+
+TEST_CASE("record_book: the last so many, none older than so long") {
+  RecordBook book({.kept = 2, .age = 10s});
+  CHECK_FALSE(book.due().has_value());
+  book.add(t0, "a", 0);
+  book.add(t0 + 1s, "a", 1);
+  CHECK_FALSE(book.forget(t0 + 1s).has_value());
+  CHECK(book.due() == t0 + 10s);
+  book.add(t0 + 2s, "b", 0);
+  auto forgotten = book.forget(t0 + 2s);
+  REQUIRE(forgotten.has_value());
+  CHECK(forgotten->mesh == "a");
+  CHECK(forgotten->rank == 0);
+  CHECK_FALSE(book.forget(t0 + 2s).has_value());
+  CHECK(book.forget(t0 + 11s).has_value());
+  CHECK_FALSE(book.forget(t0 + 11s).has_value());
+  CHECK(book.forget(t0 + 12s)->mesh == "b");
+  CHECK(book.size() == 0);
+}
+
+TEST_CASE("shutdown_queue: so many at a time, each once, and none that ended by itself") {
+  ShutdownQueue queue({1, 2, 3, 4, 5}, 2);
+  CHECK(queue.next() == 1);
+  CHECK(queue.next() == 2);
+  CHECK_FALSE(queue.next().has_value());
+  queue.on_ended(3, true);  // by itself
+  CHECK_FALSE(queue.next().has_value());
+  queue.on_ended(1, true);
+  CHECK(queue.next() == 4);
+  queue.on_ended(4, false);
+  CHECK(queue.next() == 5);
+  CHECK_FALSE(queue.next().has_value());
+  CHECK_FALSE(queue.is_done());
+  queue.on_ended(2, true);
+  queue.on_ended(2, false);  // twice counts once
+  queue.on_ended(5, true);
+  queue.on_ended(99, false);
+  CHECK(queue.is_done());
+  CHECK(queue.attempted() == 5);
+  CHECK(queue.failed() == 1);
+}
+
+TEST_CASE("shutdown_queue: nothing to do is done") {
+  ShutdownQueue queue({}, 1);
+  CHECK_FALSE(queue.next().has_value());
+  CHECK(queue.is_done());
+}
+
+TEST_CASE("certificate: ends in words") {
+  const auto exit = [](int code) { return ProcEnd{.code = code}; };
+  const auto killed = [](int signal, bool core = false) { return ProcEnd{.signaled = true, .code = signal, .core_dumped = core}; };
+  CHECK(describe_end(exit(0), 0) == "exit 0");
+  CHECK(describe_end(exit(255), 0) == "exit 255");
+  CHECK(describe_end(killed(SIGSEGV), 0) == "killed by SIGSEGV");
+  CHECK(describe_end(killed(SIGABRT, true), 0) == "killed by SIGABRT (core dumped)");
+  CHECK(describe_end(killed(SIGKILL), 0) == "killed by SIGKILL from outside, possibly out of memory");
+  CHECK(describe_end(killed(SIGKILL), 1U << SIGKILL) == "killed by SIGKILL");
+  CHECK(describe_end(killed(SIGRTMIN + 3), 0) == "killed by SIGRTMIN+3");
+  CHECK(signal_name(200) == "signal 200");
+}
+
+TEST_CASE("certificate: why there is no process, in words") {
+  using Stage = keeper::SpawnStage;
+  const auto text = [](Stage stage, int error, const char* file) {
+    return describe_spawn_failure({stage, error, file}, "prog", "unix:/h");
+  };
+  CHECK(text(Stage::lookup, ENOENT, "/no/such/file") ==
+        "cannot execute '/no/such/file': No such file or directory (step: lookup) on host unix:/h");
+  CHECK(text(Stage::lookup, ENOENT, "") == "cannot execute 'prog': No such file or directory (step: lookup) on host unix:/h");
+  CHECK(text(Stage::exec, EACCES, "/etc/passwd") == "cannot execute '/etc/passwd': Permission denied (step: exec) on host unix:/h");
+  CHECK(text(Stage::working_directory, ENOENT, "/gone") ==
+        "cannot start 'prog': cannot enter directory '/gone': No such file or directory (step: working_directory) on host unix:/h");
+  CHECK(text(Stage::clone, EAGAIN, "") == "cannot start 'prog': Resource temporarily unavailable (step: clone) on host unix:/h");
+  CHECK(text(Stage::cancelled, 0, "") == "cannot start 'prog': not possible (step: cancelled) on host unix:/h");
+}
+
+std::shared_ptr<const Assignment> assignment() {
+  return std::make_shared<const Assignment>(Assignment{*test::parse(test::good_request()), {}});
+}
+
+/// As MeshProcs does it when a proc has ended and its output is read.
+void end(ProcTable& table, Proc& proc, Reactor::Time now, std::size_t tail = 0) {
+  proc.progress = SpawnProgress::none;
+  proc.state.on_failed(1);
+  table.on_ended(proc);
+  proc.certified = true;
+  proc.certificate = std::make_unique<wire::CertificateT>();
+  proc.certificate->rank = proc.rank();
+  proc.certificate->reason = "exit 1";
+  proc.certificate->stderr_tail.assign(tail, 'x');
+  table.remember(proc, now);
+}
+
+TEST_CASE("proc_table: finds by mesh, number and key; ended ones not by key") {
+  ProcTable table({});
+  const auto by = assignment();
+  Mesh& mesh = table.add_mesh(by->spec, t0);
+  Proc* three = table.add_proc(mesh, by, 3, 11, {});
+  Proc* four = table.add_proc(mesh, by, 4, 12, {});
+  REQUIRE(three != nullptr);
+  REQUIRE(four != nullptr);
+  CHECK(table.add_proc(mesh, by, 4, 13, {}) == nullptr);  // the same address
+  CHECK(table.live() == 2);
+  CHECK(table.find_mesh(test::mesh_name) == &mesh);
+  CHECK(table.find_mesh("nobody") == nullptr);
+  CHECK(table.find_id(three->id) == three);
+  CHECK(table.find_key(four->address.key()) == four);
+  CHECK(table.live_procs() == std::vector<Proc*>{three, four});
+  end(table, *three, t0);
+  CHECK(table.find_key(three->key) == nullptr);
+  CHECK(table.find_id(three->id) == three);
+  CHECK(table.live_procs() == std::vector<Proc*>{four});
+}
+
+TEST_CASE("proc_table: certificates are forgotten one by one, a mesh only as a whole") {
+  ProcTable table({.kept = 2, .age = 1h});
+  const auto by = assignment();
+  Mesh& mesh = table.add_mesh(by->spec, t0);
+  std::vector<Proc*> procs;
+  for (const std::uint64_t rank : {3U, 4U, 5U}) procs.push_back(table.add_proc(mesh, by, rank, rank, {}));
+  std::string forgotten;
+  const auto forget = [&](Reactor::Time now) { table.forget_old(now, [&](Mesh& gone) { forgotten += gone.name; }); };
+  for (Proc* proc : procs) end(table, *proc, t0);
+  forget(t0);
+  CHECK(forgotten.empty());
+  CHECK(procs[0]->certificate == nullptr);
+  CHECK(procs[1]->certificate != nullptr);
+  CHECK(make_mesh_state(mesh).ranks.size() == 3);
+  CHECK(make_mesh_state(mesh).certificates.size() == 2);
+  forget(t0 + 1h);
+  CHECK(forgotten == test::mesh_name);
+  CHECK(table.meshes().empty());
+  CHECK(table.find_id(1) == nullptr);
+}
+
+TEST_CASE("proc_table: a mesh stays while a proc of it lives or has descendants") {
+  ProcTable table({.kept = 0, .age = 1h});
+  const auto by = assignment();
+  Mesh& mesh = table.add_mesh(by->spec, t0);
+  Proc* three = table.add_proc(mesh, by, 3, 11, {});
+  Proc* four = table.add_proc(mesh, by, 4, 12, {});
+  const auto forget = [&] { table.forget_old(t0, [](Mesh&) {}); };
+  end(table, *three, t0);
+  forget();
+  CHECK(table.find_mesh(test::mesh_name) == &mesh);
+  end(table, *four, t0);
+  four->progress = SpawnProgress::born;  // was there, and something of it still is
+  forget();
+  CHECK(table.find_mesh(test::mesh_name) == &mesh);
+  four->gone = true;
+  forget();
+  CHECK(table.find_mesh(test::mesh_name) == nullptr);
+}
+
+TEST_CASE("mesh_report: a state fits into one message, however long the tails are") {
+  ProcTable table({});
+  const auto by = assignment();
+  Mesh& mesh = table.add_mesh(by->spec, t0);
+  for (const std::uint64_t rank : {3U, 4U, 5U}) end(table, *table.add_proc(mesh, by, rank, rank, {}), t0, 1000);
+  auto state = make_mesh_state(mesh);
+  CHECK(state.owner == "unix:/run/m/a,client-13Se1Maqzryj");
+  CHECK(state.command == "echo hi");
+  CHECK(state.host_index == 1);
+  CHECK(state.certificates.size() == 3);
+  CHECK(state.certificates[2]->stderr_tail.size() == 1000);
+  state = make_mesh_state(mesh, 2500);
+  CHECK(state.ranks.size() == 3);
+  CHECK(state.certificates.size() == 3);
+  CHECK(state.certificates[0]->stderr_tail.size() == 1000);
+  CHECK(state.certificates[2]->stderr_tail.empty());
+  CHECK(encode_control({}, std::move(state)).size() < 2500);
+  state = make_mesh_state(mesh, 10);
+  CHECK(state.ranks.size() == 3);
+  CHECK(state.certificates.empty());
+  std::size_t left = 1000;
+  CHECK(make_mesh_entry(mesh, left).ranks.size() == 3);
+  CHECK(make_mesh_entry(mesh, left).ranks.empty());
+  CHECK(left == 0);
+}
+
+TEST_CASE("mesh_report: changes are cut into messages, in order, states before certificates") {
+  std::vector<wire::RankState> ranks;
+  for (std::uint64_t rank = 0; rank < 100; ++rank) ranks.push_back(ProcState(rank, 1).to_wire());
+  std::vector<std::unique_ptr<wire::CertificateT>> certificates;
+  for (std::uint64_t rank = 0; rank < 10; ++rank) {
+    certificates.push_back(std::make_unique<wire::CertificateT>());
+    certificates.back()->rank = rank;
+    certificates.back()->reason = "exit 1";
+    certificates.back()->stderr_tail.assign(rank == 5 ? 5000 : 10, 'x');
+  }
+  const auto messages = make_changes("m", "h", ranks, std::move(certificates), 1000);
+  CHECK(messages.size() > 5);
+  std::uint64_t next_rank = 0;
+  std::uint64_t next_certificate = 0;
+  for (const auto& message : messages) {
+    CHECK(message.mesh == "m");
+    CHECK(message.host == "h");
+    for (const auto& rank : message.ranks) {
+      CHECK(next_certificate == 0);
+      CHECK(rank.rank() == next_rank++);
+    }
+    for (const auto& certificate : message.certificates) CHECK(certificate->rank == next_certificate++);
+    CHECK(encode_control({}, wire::StateChangedT(message)).size() < 6000);
+  }
+  CHECK(next_rank == 100);
+  CHECK(next_certificate == 10);
+  CHECK(make_changes("m", "h", {}, {}).empty());
+}
+
+}  // namespace
+}  // namespace meshbus::host
