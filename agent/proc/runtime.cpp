@@ -25,6 +25,8 @@ constexpr std::size_t kCallLimit = kBodyLimit - sizeof(wire::CallHeader);
 constexpr std::chrono::seconds kEndLimit{10};
 /// How long messages may take to leave while the broker does not take them.
 constexpr std::chrono::seconds kFlushLimit{2};
+/// What a caller's time is cut to, so that adding it to now cannot overflow.
+constexpr std::chrono::milliseconds kLongest = std::chrono::hours(24 * 365);
 constexpr int kExitAway = 75;     // EX_TEMPFAIL
 constexpr int kExitRefused = 77;  // EX_NOPERM
 
@@ -34,7 +36,7 @@ thread_local bool is_reactor_thread = false;
 std::chrono::milliseconds grace_of(const Bootstrap& bootstrap) {
   for (const auto& [key, value] : bootstrap.config) {
     if (key != "terminate.grace") continue;
-    if (const auto ms = parse_quantity(value, duration_units, "s")) return std::chrono::milliseconds(*ms);
+    if (const auto ms = parse_quantity(value, duration_units, "s")) return std::min(std::chrono::milliseconds(*ms), kLongest);
   }
   return std::chrono::seconds(10);
 }
@@ -82,11 +84,11 @@ Runtime::Runtime(Bootstrap bootstrap, ProcProgram program)
       program_(std::move(program)),
       pid_(::getpid()),
       rank_(bootstrap_.mesh.ordinal_of(bootstrap_.rank).value_or(bootstrap_.rank)),
-      agent_(host_service(bootstrap_.host)),
       signal_grace_(grace_of(bootstrap_)),
       has_worker_(!program_.handlers_.empty() || program_.on_stop_ || program_.on_undelivered_ || !program_.main_),
       proc_(*this),
-      away_(bootstrap_.away, reactor_.now()),
+      agent_(reactor_, bootstrap_,
+             {.on_ready = [this] { on_ready(); }, .on_away = [this](const std::string& line) { end_now(kExitAway, line); }}),
       work_(kWorkLimits),
       stop_is_watched_(program_.on_stop_ || !program_.main_) {}
 
@@ -136,7 +138,7 @@ void Runtime::run_reactor() {
   reactor_.watch(signals_.fd(), EPOLLIN, [this](std::uint32_t) {
     if (const auto number = signals_.take()) begin_stop(128 + *number, signal_grace_, std::string("signal ") + ::strsignal(*number));
   });
-  arm_tick(Reactor::Duration::zero());
+  agent_.start(*bus_);
   reactor_.run();
   bus_.reset();
   context_.close();  // waits for what still leaves, as long as the socket lingers
@@ -155,11 +157,10 @@ Dispatcher Runtime::make_handlers() {
 
 Bus::Events Runtime::make_events() {
   Bus::Events events;
-  events.on_up = [this](const wire::Welcome&) { say_ready(); };
+  events.on_up = [this](const wire::Welcome&) { agent_.on_up(); };
   events.on_down = [this](const std::string& reason) {
     log::info("lost the broker: " + reason);
-    away_.on_silence(reactor_.now());
-    arm_tick(Reactor::Duration::zero());
+    agent_.on_down();
   };
   events.on_refused = [this](const Error& error) { on_refused(error); };
   events.on_data = [this](const wire::Envelope& envelope, const wire::CallHeader& header, Bytes body) { on_data(envelope, header, body); };
@@ -167,64 +168,10 @@ Bus::Events Runtime::make_events() {
   return events;
 }
 
-// --- The agent: ready, heartbeats, away. ---
-
-void Runtime::say_ready() {
-  wire::ProcReadyT ready;
-  ready.proc = bootstrap_.proc.to_string();
-  ready.incarnation = bootstrap_.incarnation;
-  ready.pid = static_cast<std::uint32_t>(pid_);
-  away_.on_silence(reactor_.now());
-  bus_->request(Destination::to(agent_), std::move(ready), bootstrap_.away, [this](const Result<ControlMessage>& answer) {
-    if (!answer) return log::info("the host agent does not answer ProcReady: " + answer.error().to_string());
-    away_.on_answer();
-    const std::lock_guard lock(mutex_);
-    ready_ = true;
-    changed_.notify_all();
-  });
-}
-
-void Runtime::ask_agent() {
-  if (!bus_->is_up()) return;  // say_ready() will ask
-  bool is_ready = false;
-  {
-    const std::lock_guard lock(mutex_);
-    is_ready = ready_;
-  }
-  if (!is_ready) return say_ready();
-  wire::ProcHeartbeatT heartbeat;
-  heartbeat.proc = bootstrap_.proc.to_string();
-  bus_->request(Destination::to(agent_), std::move(heartbeat), bootstrap_.away, [this](const Result<ControlMessage>& answer) {
-    if (answer) away_.on_answer();
-  });
-}
-
-void Runtime::arm_tick(Reactor::Duration delay) {
-  reactor_.cancel(tick_timer_);
-  tick_due_ = reactor_.now() + delay;
-  tick_timer_ = reactor_.at(tick_due_, [this] { on_tick(); });
-}
-
-void Runtime::on_tick() {
-  const auto now = reactor_.now();
-  if (away_.is_over(now, tick_due_)) {
-    const auto seconds = std::chrono::duration<double>(bootstrap_.away).count();
-    std::string limit = std::to_string(seconds);
-    limit.erase(limit.find_last_not_of('0') + 1);
-    if (limit.ends_with('.')) limit.pop_back();
-    end_now(kExitAway, std::string(bus_->is_up() ? "the host agent" : "the broker") + " stayed away for " + limit + " s; ending");
-  }
-  // While nobody answers, ask more often: who is back must be noticed before the end.
-  const Reactor::Duration probe = std::max<Reactor::Duration>(bootstrap_.away / 10, std::chrono::milliseconds(5));
-  if (away_.is_away() || now >= next_heartbeat_) {
-    next_heartbeat_ = now + bootstrap_.heartbeat;
-    away_.on_silence(now);
-    ask_agent();
-    arm_tick(std::min(
-        {probe, Reactor::Duration(bootstrap_.heartbeat), std::max<Reactor::Duration>(away_.end() - now, std::chrono::milliseconds(1))}));
-  } else {
-    arm_tick(next_heartbeat_ - now);
-  }
+void Runtime::on_ready() {
+  const std::lock_guard lock(mutex_);
+  ready_ = true;
+  changed_.notify_all();
 }
 
 void Runtime::on_refused(const Error& error) {
@@ -343,7 +290,7 @@ Result<void> Runtime::send(const ProcId& to, std::uint32_t port, std::string_vie
   {
     std::unique_lock lock(mutex_);
     const auto has_room = [&] { return waiting_bytes_ + queued_bytes_ + size <= kSendBytes; };
-    if (!has_room() && (is_reactor_thread || !changed_.wait_for(lock, patience, has_room))) {
+    if (!has_room() && (is_reactor_thread || !changed_.wait_for(lock, std::min(patience, kLongest), has_room))) {
       return fail(ErrorCode::queue_full,
                   std::to_string(waiting_bytes_ + queued_bytes_) + " bytes wait to leave; the limit is " + std::to_string(kSendBytes));
     }
@@ -369,8 +316,8 @@ void Runtime::report_room() {
 // --- The end. ---
 
 bool Runtime::is_from_agent(const Request& request) {
-  if (request.envelope.source_proc() == agent_.key()) return true;
-  bus_->refuse(request, Error(ErrorCode::unauthorised, "only " + agent_.to_string() + " may end " + bootstrap_.proc.to_string()));
+  if (request.envelope.source_proc() == agent_.agent().key()) return true;
+  bus_->refuse(request, Error(ErrorCode::unauthorised, "only " + agent_.agent().to_string() + " may end " + bootstrap_.proc.to_string()));
   return false;
 }
 
@@ -456,7 +403,7 @@ bool Runtime::stop_requested() noexcept {
 bool Runtime::wait_for_stop(std::chrono::milliseconds at_most) {
   stop_is_watched_ = true;
   std::unique_lock lock(mutex_);
-  return changed_.wait_for(lock, at_most, [this] { return stop_.has_value(); });
+  return changed_.wait_for(lock, std::min(at_most, kLongest), [this] { return stop_.has_value(); });
 }
 
 }  // namespace meshbus::mesh_proc

@@ -15,7 +15,7 @@
 
 #include <zmq.hpp>
 
-#include "agent/proc/away_watch.h"
+#include "agent/proc/agent_link.h"
 #include "agent/proc/bootstrap.h"
 #include "agent/proc/stop_signals.h"
 #include "agent/proc/work_queue.h"
@@ -65,10 +65,7 @@ class Runtime {
   Dispatcher make_handlers();
   Bus::Events make_events();
 
-  void say_ready();
-  void ask_agent();
-  void arm_tick(Reactor::Duration delay);
-  void on_tick();
+  void on_ready();
   void on_refused(const Error& error);
 
   void on_data(const wire::Envelope& envelope, const wire::CallHeader& header, Bytes body);
@@ -93,7 +90,6 @@ class Runtime {
   ProcProgram program_;
   const pid_t pid_;
   std::uint64_t rank_;
-  ProcId agent_;
   std::chrono::milliseconds signal_grace_;
   bool has_worker_;
   Proc proc_;
@@ -103,10 +99,7 @@ class Runtime {
   Reactor reactor_;
   StopSignals signals_;
   std::unique_ptr<Bus> bus_;
-  AwayWatch away_;
-  Reactor::TimerId tick_timer_ = 0;
-  Reactor::Time tick_due_{};
-  Reactor::Time next_heartbeat_{};
+  AgentLink agent_;
   Reactor::TimerId grace_timer_ = 0;
   Reactor::Time grace_end_ = Reactor::Time::max();
   /// shutdown() has begun: a stop changes nothing any more, but may have a shorter grace.

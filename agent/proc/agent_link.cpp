@@ -1,0 +1,97 @@
+#include "agent/proc/agent_link.h"
+
+#include <unistd.h>
+
+#include <algorithm>
+#include <chrono>
+#include <utility>
+
+#include "common/log.h"
+
+namespace meshbus::mesh_proc {
+namespace {
+
+/// "10 s", "0.5 s"
+std::string in_seconds(std::chrono::milliseconds time) {
+  std::string text = std::to_string(time.count() / 1000);
+  if (const auto rest = time.count() % 1000; rest != 0) {
+    text += "." + std::to_string(1000 + rest).substr(1);
+    text.erase(text.find_last_not_of('0') + 1);
+  }
+  return text + " s";
+}
+
+}  // namespace
+
+AgentLink::AgentLink(Reactor& reactor, const Bootstrap& bootstrap, Events events)
+    : reactor_(reactor),
+      bootstrap_(bootstrap),
+      events_(std::move(events)),
+      agent_(host_service(bootstrap.host)),
+      away_(bootstrap.away, reactor.now()) {}
+
+AgentLink::~AgentLink() {
+  reactor_.cancel(tick_timer_);
+}
+
+void AgentLink::start(Bus& bus) {
+  bus_ = &bus;
+  arm_tick(Reactor::Duration::zero());
+}
+
+void AgentLink::on_up() {
+  say_ready();
+}
+
+void AgentLink::on_down() {
+  away_.on_silence(reactor_.now());
+  arm_tick(Reactor::Duration::zero());
+}
+
+void AgentLink::say_ready() {
+  wire::ProcReadyT ready;
+  ready.proc = bootstrap_.proc.to_string();
+  ready.incarnation = bootstrap_.incarnation;
+  ready.pid = static_cast<std::uint32_t>(::getpid());
+  away_.on_silence(reactor_.now());
+  bus_->request(Destination::to(agent_), std::move(ready), bootstrap_.away, [this](const Result<ControlMessage>& answer) {
+    if (!answer) return log::info("the host agent does not take ProcReady: " + answer.error().to_string());
+    away_.on_answer();
+    is_ready_ = true;
+    events_.on_ready();
+  });
+}
+
+void AgentLink::ask() {
+  if (!bus_->is_up()) return;  // on_up() will
+  if (!is_ready_) return say_ready();
+  wire::ProcHeartbeatT heartbeat;
+  heartbeat.proc = bootstrap_.proc.to_string();
+  bus_->request(Destination::to(agent_), std::move(heartbeat), bootstrap_.away, [this](const Result<ControlMessage>& answer) {
+    if (answer) away_.on_answer();
+  });
+}
+
+void AgentLink::arm_tick(Reactor::Duration delay) {
+  reactor_.cancel(tick_timer_);
+  tick_due_ = reactor_.now() + delay;
+  tick_timer_ = reactor_.at(tick_due_, [this] { on_tick(); });
+}
+
+void AgentLink::on_tick() {
+  const auto now = reactor_.now();
+  if (away_.is_over(now, tick_due_)) {
+    events_.on_away(std::string(bus_->is_up() ? "the host agent" : "the broker") + " stayed away for " + in_seconds(bootstrap_.away) +
+                    "; ending");
+  }
+  if (!away_.is_away() && now < next_heartbeat_) return arm_tick(next_heartbeat_ - now);
+  next_heartbeat_ = now + bootstrap_.heartbeat;
+  away_.on_silence(now);
+  ask();
+  // While nobody answers, ask more often: who is back must be noticed before the end.
+  const Reactor::Duration probe = std::max<Reactor::Duration>(bootstrap_.away / 10, std::chrono::milliseconds(5));
+  const Reactor::Duration left = std::max<Reactor::Duration>(away_.end() - now, std::chrono::milliseconds(1));
+  arm_tick(std::min({probe, Reactor::Duration(bootstrap_.heartbeat), left}));
+}
+
+}  // namespace meshbus::mesh_proc

@@ -1,0 +1,55 @@
+#pragma once
+
+#include <functional>
+#include <string>
+
+#include "agent/proc/away_watch.h"
+#include "agent/proc/bootstrap.h"
+#include "common/bus.h"
+#include "common/reactor.h"
+
+namespace meshbus::mesh_proc {
+
+/// What a proc and its host's agent have to say to each other all the time: ready, heartbeats, and that the agent stays away. Lives on the
+/// reactor's thread.
+class AgentLink {
+ public:
+  struct Events {
+    /// The agent knows that this proc is Ready. Comes again after each new session.
+    std::function<void()> on_ready;
+    /// The agent, or the broker on the way to it, stayed away too long; `line` says so to people. Must not return.
+    std::function<void(const std::string& line)> on_away;
+  };
+  /// `bootstrap` must outlive this.
+  AgentLink(Reactor& reactor, const Bootstrap& bootstrap, Events events);
+  ~AgentLink();
+  AgentLink(const AgentLink&) = delete;
+  AgentLink& operator=(const AgentLink&) = delete;
+
+  /// Begins to watch; `bus` must outlive this.
+  void start(Bus& bus);
+  /// The bus has a session (again).
+  void on_up();
+  void on_down();
+
+  const ProcId& agent() const noexcept { return agent_; }
+
+ private:
+  void say_ready();
+  void ask();
+  void on_tick();
+  void arm_tick(Reactor::Duration delay);
+
+  Reactor& reactor_;
+  const Bootstrap& bootstrap_;
+  Events events_;
+  ProcId agent_;
+  AwayWatch away_;
+  Bus* bus_ = nullptr;
+  bool is_ready_ = false;
+  Reactor::TimerId tick_timer_ = 0;
+  Reactor::Time tick_due_{};
+  Reactor::Time next_heartbeat_{};
+};
+
+}  // namespace meshbus::mesh_proc
