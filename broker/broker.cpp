@@ -29,15 +29,22 @@ namespace {
 constexpr std::uint16_t kProtocolVersion = 1;
 /// So long messages are taken from a connection that has ended: libzmq tells of the end before it hands out the last ones.
 constexpr std::chrono::milliseconds kDeadIdValid{100};
-/// The first look whether a lost peer's last messages are all taken, and the last.
-constexpr std::chrono::milliseconds kLeaving{1};
-constexpr std::chrono::milliseconds kLeavingAtMost{50};
+/// After this, and once all that had come by then is taken, those who watch it are told; but no later than the second.
+constexpr std::chrono::milliseconds kLastWords{1};
+constexpr std::chrono::milliseconds kLastWordsAtMost{50};
 /// All messages together that wait for procs which have not registered yet.
 constexpr std::size_t kWaitingBytes = 16 * 1024 * 1024;
 constexpr std::size_t kWaitingCount = 65536;
+/// A link carries what many peers send: it has room for so many times as much as one peer.
+constexpr std::size_t kLinkQueues = 4;
 constexpr std::size_t kRefusedRemembered = 32768;
 constexpr std::chrono::milliseconds kFarewell{200};
 constexpr std::array<std::chrono::milliseconds, 2> kProbes{std::chrono::milliseconds(5), std::chrono::milliseconds(50)};
+
+Outbox::Limits queue_limits(const Config& config, bool is_link) {
+  const std::size_t queues = is_link ? kLinkQueues : 1;
+  return {.bytes = config.bytes(keys::queue_bytes) * queues, .count = config.count(keys::queue_count) * queues};
+}
 
 Forwarder::Options forwarder_options(const HostAddr& host, const BrokerOptions& options, std::uint64_t incarnation) {
   const Config& config = options.config;
@@ -45,7 +52,7 @@ Forwarder::Options forwarder_options(const HostAddr& host, const BrokerOptions& 
           .incarnation = incarnation,
           .insecure = options.insecure,
           .hop_limit = static_cast<std::uint8_t>(std::min<std::uint64_t>(config.count(keys::hop_limit), 255)),
-          .queue = {.bytes = config.bytes(keys::queue_bytes), .count = config.count(keys::queue_count)},
+          .link_queue = queue_limits(config, /*is_link=*/true),
           .waiting = {.wait = config.duration(keys::delivery_starting), .bytes = kWaitingBytes, .count = kWaitingCount},
           .link_connect_limit = options.link_connect_limit};
 }
@@ -93,10 +100,14 @@ class Broker::Impl {
   void register_peer(Identity identity);
   void welcome(Peer& peer);
   void refuse_stranger(ConnectionId connection, const Error& error);
+  /// To a connection that is not, or no longer, a peer's. Not counted.
+  void send_at_once(ConnectionId connection, const std::string& body);
   void on_disconnected(int descriptor);
-  void look_after_leaving(ConnectionId connection, Reactor::Time since);
+  /// Stops sending to it and returns what waits for it. Its last messages are still taken for a while, and its watchers told after these.
   void end_peer(Peer& peer, const std::string& reason);
+  void tell_watchers_later(const Identity& identity, Reactor::Time since, const std::string& reason);
   void tell_watchers(const Identity& identity, const std::string& reason);
+  void destroy_later(ConnectionId connection);
   void tell_gone(const WatchList::Watcher& watcher, const std::string& proc, std::uint64_t life, const std::string& reason);
   template <typename NativeBody>
   void answer(const Request& request, NativeBody body);
@@ -315,21 +326,24 @@ void Broker::Impl::refuse_stranger(ConnectionId connection, const Error& error) 
   wire::RefusalT refusal;
   refusal.code = to_wire(error.code());
   refusal.detail = error.detail();
+  send_at_once(connection, encode_control({}, std::move(refusal)));
+}
+
+void Broker::Impl::send_at_once(ConnectionId connection, const std::string& body) {
   wire::Envelope envelope;
   envelope.mutate_source_host(forwarder_->own_key());
   envelope.mutate_source_incarnation(incarnation);
   envelope.mutate_role(Role::broker);
   envelope.mutate_flags(kFlagNoReturn);
   FrameWriter writer(wire::Lane::control);
-  writer.add(envelope, encode_control({}, std::move(refusal)));
+  writer.add(envelope, body);
   Frame frame = writer.finish();
   listener->send(connection, frame);
 }
 
 void Broker::Impl::register_peer(Identity identity) {
-  auto made = std::make_unique<Peer>(
-      std::move(identity), stranger_->connection, stranger_->descriptor,
-      Outbox::Limits{.bytes = options.config.bytes(keys::queue_bytes), .count = options.config.count(keys::queue_count)});
+  const Outbox::Limits limits = queue_limits(options.config, identity.is_link());
+  auto made = std::make_unique<Peer>(std::move(identity), stranger_->connection, stranger_->descriptor, limits);
   Peer& peer = *made;
   connections.emplace(peer.connection, std::move(made));
   if (peer.descriptor >= 0) descriptors_[peer.descriptor] = peer.connection;
@@ -361,13 +375,14 @@ void Broker::Impl::register_peer(Identity identity) {
   Peer* replaced = routes_.add(peer);
   welcome(peer);
   if (replaced != nullptr) {
-    const bool same_life = replaced->identity.incarnation == peer.identity.incarnation;
-    if (same_life) {
+    if (replaced->identity.incarnation == peer.identity.incarnation) {
       forwarder_->move_outbox(*replaced, peer);
     } else {
       forwarder_->return_outbox(
           *replaced, Error(ErrorCode::no_such_proc, "this life of " + peer.identity.text + " is over; another one has registered"));
-      tell_watchers(replaced->identity, "another life of it has registered");
+      wire::ByeT bye;
+      bye.reason = "another life of " + peer.identity.text + " has registered";
+      send_at_once(replaced->connection, encode_control({}, std::move(bye)));
     }
     end_peer(*replaced, "another connection took its place");
   }
@@ -392,20 +407,7 @@ void Broker::Impl::on_disconnected(int descriptor) {
   }
   const ConnectionId connection = found->second;
   descriptors_.erase(found);
-  look_after_leaving(connection, reactor_.now());
-}
-
-void Broker::Impl::look_after_leaving(ConnectionId connection, Reactor::Time since) {
-  reactor_.after(kLeaving, [this, connection, since, alive = std::weak_ptr<void>(alive_)] {
-    if (alive.expired()) return;
-    const auto found = connections.find(connection);
-    if (found == connections.end() || found->second->is_ended) return;
-    if (!listener->is_drained() && reactor_.now() - since < kLeavingAtMost) {
-      look_after_leaving(connection, since);
-      return;
-    }
-    end_peer(*found->second, "its connection ended");
-  });
+  if (const auto peer = connections.find(connection); peer != connections.end()) end_peer(*peer->second, "its connection ended");
 }
 
 void Broker::Impl::end_peer(Peer& peer, const std::string& reason) {
@@ -419,19 +421,37 @@ void Broker::Impl::end_peer(Peer& peer, const std::string& reason) {
     if (Link* link = forwarder_->find_link(who.key)) link->detach(peer);
     forwarder_->return_outbox(peer, Error(ErrorCode::link_lost, "the link to " + who.text + " is lost: " + reason));
   } else {
-    const bool was_routed = routes_.find(who.key) == &peer;
     routes_.remove(peer);
     forwarder_->return_outbox(peer, Error(ErrorCode::no_such_proc, who.text + " has left: " + reason));
-    if (was_routed) tell_watchers(who, reason);
-    // A new connection of the same life keeps its watches.
-    const Peer* there = routes_.find(who.key);
-    if (there == nullptr || there->identity.incarnation != who.incarnation) watches_.forget(who.key, who.incarnation);
+    tell_watchers_later(who, reactor_.now(), reason);
   }
-  const ConnectionId connection = peer.connection;
+  destroy_later(peer.connection);
+}
+
+void Broker::Impl::tell_watchers_later(const Identity& identity, Reactor::Time since, const std::string& reason) {
+  reactor_.after(kLastWords, [this, identity, since, reason, alive = std::weak_ptr<void>(alive_)] {
+    if (alive.expired()) return;
+    if (!listener->is_drained() && reactor_.now() - since < kLastWordsAtMost) {
+      tell_watchers_later(identity, since, reason);
+      return;
+    }
+    // The same life may have come back on another connection.
+    const Peer* there = routes_.find(identity.key);
+    if (there != nullptr && there->identity.incarnation == identity.incarnation) return;
+    tell_watchers(identity, reason);
+    watches_.forget(identity.key, identity.incarnation);
+  });
+}
+
+void Broker::Impl::destroy_later(ConnectionId connection) {
   reactor_.after(kDeadIdValid, [this, connection, alive = std::weak_ptr<void>(alive_)] {
     if (alive.expired()) return;
     const auto found = connections.find(connection);
     if (found == connections.end()) return;
+    if (!listener->is_drained()) {
+      destroy_later(connection);
+      return;
+    }
     forwarder_->forget(*found->second);
     connections.erase(found);
     --ended;
@@ -439,7 +459,8 @@ void Broker::Impl::end_peer(Peer& peer, const std::string& reason) {
 }
 
 void Broker::Impl::tell_watchers(const Identity& identity, const std::string& reason) {
-  for (const WatchList::Watcher& watcher : watches_.take(identity.key)) tell_gone(watcher, identity.text, identity.incarnation, reason);
+  for (const WatchList::Watcher& watcher : watches_.take(identity.key, identity.incarnation))
+    tell_gone(watcher, identity.text, identity.incarnation, reason);
 }
 
 void Broker::Impl::tell_gone(const WatchList::Watcher& watcher, const std::string& proc, std::uint64_t life, const std::string& reason) {
@@ -475,6 +496,7 @@ void Broker::Impl::on_introduce(const Request& request, const wire::Introduce& i
       return;
     }
     if (auto link = forwarder_->introduce(*other); !link) {
+      forwarder_->refuse_host(other->key(), link.error());
       refuse(request, link.error());
       return;
     }
@@ -495,8 +517,9 @@ void Broker::Impl::on_watch(const Request& request, const wire::Watch& watch) {
   }
   if (request.head.id == 0) return;
   const wire::Envelope& from = request.envelope;
-  const WatchList::Watcher watcher{from.source_proc(), from.source_host(), from.source_incarnation(), request.head.id};
   const Peer* peer = routes_.find(proc->key());
+  const std::uint64_t life = peer == nullptr ? 0 : peer->identity.incarnation;
+  const WatchList::Watcher watcher{from.source_proc(), from.source_host(), from.source_incarnation(), request.head.id, life};
   if (peer != nullptr && !watches_.add(proc->key(), watcher)) {
     refuse(request, Error(ErrorCode::queue_full, "this broker watches " + std::to_string(watches_.size()) + " procs already"));
     return;

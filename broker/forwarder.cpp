@@ -61,8 +61,11 @@ void Forwarder::deliver(const wire::Envelope& envelope, Bytes body, zmq::message
   }
   const auto link = links_.find(host);
   if (link == links_.end()) {
-    give_back(envelope, Error(ErrorCode::no_such_host, "the broker of " + options_.host.to_string() + " knows no host of key " + hex(host) +
-                                                           ": nobody has introduced it, or its address was refused"));
+    const Error* refused = refused_hosts_.find(host);
+    give_back(envelope, refused != nullptr
+                            ? *refused
+                            : Error(ErrorCode::no_such_host, "the broker of " + options_.host.to_string() + " knows no host of key " +
+                                                                 hex(host) + ": nobody has introduced it"));
     return;
   }
   if (!link->second->push(envelope, body, apart))
@@ -81,7 +84,13 @@ void Forwarder::deliver_local(const wire::Envelope& envelope, Bytes body, zmq::m
     return;
   }
   if (Peer* peer = routes_.find(envelope.destination_proc())) {
-    if (peer->outbox.push(envelope, body, apart)) {
+    bool is_queued = peer->outbox.push(envelope, body, apart);
+    if (!is_queued && !peer->is_blocked) {
+      // One turn may bring more than a queue holds for one who reads well.
+      flush(*peer);
+      is_queued = !peer->is_ended && peer->outbox.push(envelope, body, apart);
+    }
+    if (is_queued) {
       touch(*peer);
     } else {
       give_back(envelope, Error(ErrorCode::queue_full,
@@ -192,7 +201,7 @@ Result<Link*> Forwarder::introduce(const HostAddr& host) {
   auto link = std::make_unique<Link>(reactor_, context_, resolver_, host,
                                      Link::Options{.own_host = options_.host,
                                                    .incarnation = options_.incarnation,
-                                                   .limits = options_.queue,
+                                                   .limits = options_.link_queue,
                                                    .connect_limit = options_.link_connect_limit},
                                      std::move(events));
   return links_.emplace(key, std::move(link)).first->second.get();
@@ -204,7 +213,7 @@ Link* Forwarder::find_link(std::uint64_t host) {
 }
 
 void Forwarder::touch(Peer& peer) {
-  if (peer.is_touched) return;
+  if (peer.is_touched || peer.is_blocked) return;
   peer.is_touched = true;
   touched_.push_back(&peer);
 }
@@ -264,7 +273,7 @@ void Forwarder::flush() {
 }
 
 void Forwarder::flush(Peer& peer) {
-  if (peer.is_ended) return;
+  if (peer.is_ended || peer.is_blocked) return;
   while (Frame* frame = peer.outbox.front()) {
     const bool is_data = frame->lane == wire::Lane::data;
     // Credit comes with a frame of the peer, which touches it.
@@ -280,8 +289,8 @@ void Forwarder::flush(Peer& peer) {
         peer.outbox.pop();
         break;
       case Listener::Sent::full:
-        peer.is_touched = true;  // by the retry
-        blocked_.push_back(&peer);
+        if (!peer.is_blocked) blocked_.push_back(&peer);
+        peer.is_blocked = true;
         return;
       case Listener::Sent::gone: events_.on_lost(peer); return;
     }
@@ -292,7 +301,10 @@ void Forwarder::arm_retry() {
   if (retry_timer_ != 0) return;
   retry_timer_ = reactor_.after(kRetry, [this] {
     retry_timer_ = 0;
-    touched_.insert(touched_.end(), blocked_.begin(), blocked_.end());
+    for (Peer* peer : blocked_) {
+      peer->is_blocked = false;
+      touch(*peer);
+    }
     blocked_.clear();
   });
 }

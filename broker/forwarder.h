@@ -13,6 +13,7 @@
 #include "broker/counters.h"
 #include "broker/link.h"
 #include "broker/listener.h"
+#include "broker/recent_set.h"
 #include "broker/resolver.h"
 #include "broker/route_table.h"
 #include "broker/waiting_room.h"
@@ -32,7 +33,8 @@ class Forwarder {
     std::uint64_t incarnation = 0;
     bool insecure = false;
     std::uint8_t hop_limit = 64;
-    Outbox::Limits queue{.bytes = 0, .count = 0};
+    /// For each other host.
+    Outbox::Limits link_queue{.bytes = 0, .count = 0};
     WaitingRoom::Limits waiting{.wait = {}, .bytes = 0, .count = 0};
     std::chrono::milliseconds link_connect_limit{5000};
   };
@@ -66,6 +68,8 @@ class Forwarder {
   Result<Link*> introduce(const HostAddr& host);
   /// Or null.
   Link* find_link(std::uint64_t host);
+  /// Remembers why that host was not introduced, for those who send to it all the same.
+  void refuse_host(std::uint64_t host, const Error& error) { refused_hosts_.add(host, error); }
 
   /// Sends to that peer at the end of the turn.
   void touch(Peer& peer);
@@ -110,6 +114,7 @@ class Forwarder {
   WaitingRoom waiting_;
   Reactor::TimerId expiry_timer_ = 0;
   std::unordered_map<std::uint64_t, std::unique_ptr<Link>> links_;
+  RecentSet<std::uint64_t, Error> refused_hosts_{1024};
   /// Peers with something to send; those whose queue in libzmq was full.
   std::vector<Peer*> touched_;
   std::vector<Peer*> blocked_;

@@ -43,6 +43,8 @@ struct Peer {
   bool is_ended = false;
   /// It is in the list of those that have something to send.
   bool is_touched = false;
+  /// Its queue in libzmq was full: a timer tries again.
+  bool is_blocked = false;
   Reactor::Time last_sent{};
   /// Bytes of data-lane messages taken from it: FrameHeader.credit of what is sent to it.
   std::uint64_t taken = 0;

@@ -14,18 +14,22 @@ bool WatchList::add(std::uint64_t proc, const Watcher& watcher) {
   return true;
 }
 
-std::vector<WatchList::Watcher> WatchList::take(std::uint64_t proc) {
+std::vector<WatchList::Watcher> WatchList::take(std::uint64_t proc, std::uint64_t life) {
   const auto found = watched_.find(proc);
   if (found == watched_.end()) return {};
-  auto watchers = std::move(found->second);
-  watched_.erase(found);
+  auto& all = found->second;
+  const auto others = std::stable_partition(all.begin(), all.end(), [&](const Watcher& one) { return one.life == life; });
+  const std::vector<Watcher> watchers(all.begin(), others);
+  all.erase(all.begin(), others);
   size_ -= watchers.size();
   for (const Watcher& one : watchers) {
+    if (std::any_of(all.begin(), all.end(), [&](const Watcher& other) { return other.proc == one.proc; })) continue;
     const auto by = watched_by_.find(one.proc);
     if (by == watched_by_.end()) continue;
     by->second.erase(proc);
     if (by->second.empty()) watched_by_.erase(by);
   }
+  if (all.empty()) watched_.erase(found);
   return watchers;
 }
 

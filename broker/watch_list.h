@@ -17,14 +17,16 @@ class WatchList {
     std::uint64_t incarnation;
     /// Id of the Watch request.
     std::uint64_t request;
+    /// Incarnation of the proc that is watched.
+    std::uint64_t life;
     bool operator==(const Watcher&) const = default;
   };
   explicit WatchList(std::size_t limit = 65536) : limit_(limit) {}
 
   /// The same watch again changes nothing. False when there are too many.
   bool add(std::uint64_t proc, const Watcher& watcher);
-  /// Takes out all who watch `proc`, in order.
-  std::vector<Watcher> take(std::uint64_t proc);
+  /// Takes out all who watch that life of `proc`, in order.
+  std::vector<Watcher> take(std::uint64_t proc, std::uint64_t life);
   /// That life of a watcher is over.
   void forget(std::uint64_t watcher_proc, std::uint64_t watcher_incarnation);
   std::size_t size() const noexcept { return size_; }

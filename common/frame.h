@@ -18,6 +18,8 @@ inline constexpr std::uint8_t kFrameVersion = 1;
 inline constexpr std::size_t kInlineLimit = 32 * 1024;
 /// A frame is closed when it has grown to this.
 inline constexpr std::size_t kPackLimit = 32 * 1024;
+/// A frame is closed, too, when it has this many bytes with the bodies that ride apart, so that one frame cannot hold up the other lane for long.
+inline constexpr std::size_t kFrameLimit = 256 * 1024;
 /// The largest body of one message on the wire.
 inline constexpr std::size_t kBodyLimit = 1024 * 1024;
 /// What a socket accepts as one message part (ZMQ_MAXMSGSIZE): a full body, or a full pack and one inline body more.
@@ -53,7 +55,7 @@ class FrameWriter {
   /// Envelopes and bodies, padding and headers not counted.
   std::size_t bytes() const noexcept { return bytes_; }
   /// Whether the frame should be closed before anything else is added.
-  bool is_full() const noexcept { return packed_.size() >= kPackLimit || count_ == UINT16_MAX; }
+  bool is_full() const noexcept { return packed_.size() >= kPackLimit || bytes_ >= kFrameLimit || count_ == UINT16_MAX; }
   /// The frame; the writer is empty afterwards.
   Frame finish();
 

@@ -12,6 +12,8 @@ constexpr std::chrono::milliseconds kFirstBackoff{10};
 constexpr std::chrono::milliseconds kLastBackoff{500};
 constexpr int kDrainFrames = 256;
 constexpr std::size_t kDrainBytes = 1024 * 1024;
+/// The broker is told what was taken after so many bytes, if not with something else before: a quarter of its window.
+constexpr std::uint64_t kCreditStep = 256 * 1024;
 
 wire::Envelope to_broker() {
   wire::Envelope envelope;
@@ -54,7 +56,7 @@ void Session::open() {
   retry_timer_ = 0;
   ++generation_;
   state_ = State::connecting;
-  link_sequence_ = link_heard_ = taken_ = 0;
+  link_sequence_ = link_heard_ = taken_ = announced_ = 0;
   try {
     socket_.emplace(context_, zmq::socket_type::dealer);
     // One socket is one session: libzmq must not reconnect behind our back, and must not queue for a connection that is not there.
@@ -248,14 +250,22 @@ void Session::arm_heartbeat() {
 
 void Session::flush() {
   if (state_ != State::up) return;
+  if (taken_ - announced_ >= kCreditStep && outbox_.empty()) {
+    Frame credit = FrameWriter(wire::Lane::control, options_.link).finish();
+    if (!send(credit)) flush_later();
+  }
   while (Frame* frame = outbox_.front()) {
     if (!send(*frame)) {
-      // The socket's own queue is full: the broker is slower than we are.
-      if (flush_timer_ == 0) flush_timer_ = reactor_.after(std::chrono::milliseconds(1), [this] { flush_timer_ = 0; });
+      flush_later();
       return;
     }
     outbox_.pop();
   }
+}
+
+void Session::flush_later() {
+  // The socket's own queue is full: the broker is slower than we are. Any turn flushes; this sees to it that there is one.
+  if (flush_timer_ == 0) flush_timer_ = reactor_.after(std::chrono::milliseconds(1), [this] { flush_timer_ = 0; });
 }
 
 bool Session::send(Frame& frame) {
@@ -271,6 +281,7 @@ bool Session::send(Frame& frame) {
       return false;
     }
   }
+  announced_ = taken_;
   ++link_sequence_;
   last_sent_ = reactor_.now();
   return true;

@@ -70,6 +70,7 @@ class Session {
   bool on_session_message(const FrameReader::Message& message);
   void say_hello();
   void flush();
+  void flush_later();
   void on_heartbeat_timer();
   void arm_heartbeat();
   bool send(Frame& frame);
@@ -92,7 +93,9 @@ class Session {
   Reactor::Time heartbeat_due_{};
   Reactor::Time last_sent_{};
   Reactor::Time last_heard_{};
+  /// Bytes of data taken, and as much of it as the broker has been told (FrameHeader.credit).
   std::uint64_t taken_ = 0;
+  std::uint64_t announced_ = 0;
   std::uint64_t link_sequence_ = 0;
   std::uint64_t link_heard_ = 0;
   /// Changes with every socket: a handler that finds another one than it began with must not touch the socket.

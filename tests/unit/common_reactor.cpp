@@ -175,3 +175,15 @@ TEST_CASE("reactor: a ZeroMQ socket is served until it is empty, however little 
   CHECK(received == 50);
   reactor.forget_socket(in.handle());
 }
+
+TEST_CASE("reactor: what is posted while posted tasks run wakes the loop again") {
+  Reactor reactor;
+  bool ran = false;
+  reactor.post([&] { reactor.post([&] { ran = true; }); });
+  // The first turn is woken by the first task. The wake-up of the second must outlive it.
+  reactor.turn(std::chrono::seconds(10));
+  const auto start = std::chrono::steady_clock::now();
+  if (!ran) reactor.turn(std::chrono::seconds(10));
+  CHECK(ran);
+  CHECK(std::chrono::steady_clock::now() - start < std::chrono::seconds(5));
+}

@@ -1,0 +1,109 @@
+#include "broker/route_table.h"
+
+#include <doctest/doctest.h>
+
+using namespace meshbus;
+
+namespace {
+
+Identity identity(std::string text, std::uint64_t key, std::uint64_t incarnation, wire::PeerKind kind = wire::PeerKind::proc) {
+  return {.text = std::move(text), .key = key, .kind = kind, .role = wire::Role::proc, .incarnation = incarnation, .pid = 1};
+}
+
+Peer peer(Identity who, ConnectionId connection) {
+  return Peer(std::move(who), connection, -1, {.bytes = 1000, .count = 10});
+}
+
+}  // namespace
+
+TEST_CASE("route_table: finds who was added, and remembers who left") {
+  RouteTable table;
+  Peer a = peer(identity("h,a", 1, 11), 1);
+  CHECK(table.find(1) == nullptr);
+  CHECK(table.find_gone(1) == nullptr);
+  CHECK(table.add(a) == nullptr);
+  CHECK(table.find(1) == &a);
+  CHECK(table.size() == 1);
+  table.remove(a);
+  CHECK(table.find(1) == nullptr);
+  REQUIRE(table.find_gone(1) != nullptr);
+  CHECK(*table.find_gone(1) == "h,a");
+  table.add(a);
+  CHECK(table.find_gone(1) == nullptr);
+}
+
+TEST_CASE("route_table: two texts of one key do not meet") {
+  RouteTable table;
+  Peer a = peer(identity("h,a", 1, 11), 1);
+  table.add(a);
+  const auto refused = table.may_add(identity("h,b", 1, 12));
+  REQUIRE_FALSE(refused.has_value());
+  CHECK(refused.error().code() == ErrorCode::identity_mismatch);
+  // Nor one after the other, while messages for the first may be under way.
+  table.remove(a);
+  CHECK_FALSE(table.may_add(identity("h,b", 1, 12)).has_value());
+  CHECK(table.may_add(identity("h,a", 1, 12)).has_value());
+}
+
+TEST_CASE("route_table: the same life may come again on a new connection, and the old one's end changes nothing") {
+  RouteTable table;
+  Peer old_connection = peer(identity("h,a", 1, 11), 1);
+  table.add(old_connection);
+  REQUIRE(table.may_add(old_connection.identity).has_value());
+  Peer new_connection = peer(identity("h,a", 1, 11), 2);
+  CHECK(table.add(new_connection) == &old_connection);
+  table.remove(old_connection);
+  CHECK(table.find(1) == &new_connection);
+  CHECK(table.may_add(identity("h,a", 1, 11)).has_value());
+}
+
+TEST_CASE("route_table: another life with a token takes the place, and the one before is over for good") {
+  RouteTable table;
+  Peer first = peer(identity("h,a", 1, 11), 1);
+  Peer second = peer(identity("h,a", 1, 12), 2);
+  table.add(first);
+  REQUIRE(table.may_add(second.identity).has_value());
+  CHECK(table.add(second) == &first);
+  const auto back = table.may_add(first.identity);
+  REQUIRE_FALSE(back.has_value());
+  CHECK(back.error().code() == ErrorCode::identity_mismatch);
+  table.remove(second);
+  CHECK_FALSE(table.may_add(first.identity).has_value());
+}
+
+TEST_CASE("route_table: a launcher's name in use is not given to another") {
+  RouteTable table;
+  Peer there = peer(identity("h,client-1", 1, 11, wire::PeerKind::launcher), 1);
+  table.add(there);
+  CHECK_FALSE(table.may_add(identity("h,client-1", 1, 12, wire::PeerKind::launcher)).has_value());
+  CHECK(table.may_add(identity("h,client-1", 1, 11, wire::PeerKind::launcher)).has_value());
+  table.remove(there);
+  CHECK(table.may_add(identity("h,client-1", 1, 12, wire::PeerKind::launcher)).has_value());
+}
+
+TEST_CASE("route_table: the memory of those who left is bounded") {
+  RouteTable table(/*gone_limit=*/3);
+  std::vector<std::unique_ptr<Peer>> peers;
+  for (std::uint64_t key = 1; key <= 5; ++key) {
+    peers.push_back(std::make_unique<Peer>(peer(identity("h,p" + std::to_string(key), key, 1), static_cast<ConnectionId>(key))));
+    table.add(*peers.back());
+    table.remove(*peers.back());
+  }
+  CHECK(table.find_gone(2) == nullptr);
+  CHECK(table.find_gone(3) != nullptr);
+  CHECK(table.find_gone(5) != nullptr);
+}
+
+TEST_CASE("recent_set: never holds more than its limit, whatever is erased and added again") {
+  RecentSet<int, int> set(3);
+  for (int round = 0; round < 10; ++round) {
+    for (int key = 0; key < 3; ++key) {
+      set.add(key, round);
+      set.erase(key);
+      set.add(key, round);
+    }
+    CHECK(set.size() <= 3);
+  }
+  CHECK(set.find(2) != nullptr);
+  CHECK(*set.find(2) == 9);
+}

@@ -1,0 +1,73 @@
+#include "broker/watch_list.h"
+
+#include <doctest/doctest.h>
+
+using namespace meshbus;
+
+namespace {
+
+constexpr WatchList::Watcher kFirst{.proc = 1, .host = 9, .incarnation = 11, .request = 5, .life = 7};
+constexpr WatchList::Watcher kSecond{.proc = 2, .host = 9, .incarnation = 22, .request = 5, .life = 7};
+
+}  // namespace
+
+TEST_CASE("watch_list: tells each watcher once, in order") {
+  WatchList list;
+  CHECK(list.add(100, kFirst));
+  CHECK(list.add(100, kSecond));
+  CHECK(list.add(101, kFirst));
+  CHECK(list.take(100, 7) == std::vector{kFirst, kSecond});
+  CHECK(list.take(100, 7).empty());
+  CHECK(list.size() == 1);
+  CHECK(list.take(101, 7) == std::vector{kFirst});
+  CHECK(list.size() == 0);
+}
+
+TEST_CASE("watch_list: the same watch twice is one, another request is another") {
+  WatchList list;
+  CHECK(list.add(100, kFirst));
+  CHECK(list.add(100, kFirst));
+  auto again = kFirst;
+  again.request = 6;
+  CHECK(list.add(100, again));
+  CHECK(list.take(100, 7) == std::vector{kFirst, again});
+}
+
+TEST_CASE("watch_list: forgets a watcher that ended, but not its next life") {
+  WatchList list;
+  auto next_life = kFirst;
+  next_life.incarnation = 12;
+  CHECK(list.add(100, kFirst));
+  CHECK(list.add(100, next_life));
+  CHECK(list.add(101, kFirst));
+  CHECK(list.add(101, kSecond));
+  list.forget(1, 11);
+  CHECK(list.size() == 2);
+  CHECK(list.take(100, 7) == std::vector{next_life});
+  CHECK(list.take(101, 7) == std::vector{kSecond});
+  list.forget(1, 12);
+  CHECK(list.size() == 0);
+}
+
+TEST_CASE("watch_list: is bounded") {
+  WatchList list(/*limit=*/2);
+  CHECK(list.add(100, kFirst));
+  CHECK(list.add(101, kFirst));
+  CHECK_FALSE(list.add(102, kFirst));
+  CHECK(list.add(101, kFirst));
+  CHECK(list.take(100, 7).size() == 1);
+  CHECK(list.add(102, kFirst));
+}
+
+TEST_CASE("watch_list: a life's end is no other life's") {
+  WatchList list;
+  auto of_next = kFirst;
+  of_next.life = 8;
+  CHECK(list.add(100, kFirst));
+  CHECK(list.add(100, of_next));
+  CHECK(list.take(100, 7) == std::vector{kFirst});
+  CHECK(list.size() == 1);
+  CHECK(list.take(100, 9).empty());
+  list.forget(1, 11);
+  CHECK(list.size() == 0);
+}
