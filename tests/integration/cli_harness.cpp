@@ -55,6 +55,12 @@ std::string own_sleep() {
   return "sleep 100." + std::to_string(::getpid()) + std::to_string(100 + ++count);
 }
 
+std::vector<ProcessInfo> sleepers(const std::string& sleep) {
+  auto found = processes_with(sleep);
+  std::erase_if(found, [&](const ProcessInfo& one) { return one.command != sleep; });
+  return found;
+}
+
 std::string Roles::to_string() const {
   std::string text;
   for (const pid_t pid : all()) {

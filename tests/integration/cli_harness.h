@@ -40,8 +40,10 @@ std::string last_line(std::string_view text);
 /// Fails the test case when it is no JSON.
 nlohmann::json parse_json(const std::string& text);
 
-/// A `sleep` that nobody else runs, which ends on its own before long; and the live processes that run it.
+/// A `sleep` that nobody else runs, which ends on its own before long.
 std::string own_sleep();
+/// The live processes that run exactly this.
+std::vector<ProcessInfo> sleepers(const std::string& sleep);
 
 /// The roles of one host.
 struct Roles {

@@ -33,13 +33,13 @@ struct SleepingMesh {
   Process process;
   SleepingMesh(const std::string& hosts, const std::string& name, int ranks)
       : process(cli({"run", "--hosts", hosts, "-n", std::to_string(ranks), "--name", name, "--", "sh", "-c", "exec " + sleep})) {
-    const auto are_up = [&] { return processes_with(sleep).size() == static_cast<std::size_t>(ranks) || !process.is_running(); };
+    const auto are_up = [&] { return sleepers(sleep).size() == static_cast<std::size_t>(ranks) || !process.is_running(); };
     wait_until(are_up, in_time);
     INFO(process.describe());
     REQUIRE(process.is_running());
-    REQUIRE(processes_with(sleep).size() == static_cast<std::size_t>(ranks));
+    REQUIRE(sleepers(sleep).size() == static_cast<std::size_t>(ranks));
   }
-  bool is_gone() const { return processes_with(sleep).empty(); }
+  bool is_gone() const { return sleepers(sleep).empty(); }
 };
 
 }  // namespace
@@ -135,7 +135,7 @@ TEST_CASE("cli: ps shows hosts, meshes and procs, as text and as JSON") {
   CHECK(shown.at("owner").get<std::string>().find("client-") != std::string::npos);
   REQUIRE(shown.at("ranks").size() == 2);
   std::set<pid_t> pids, expected;
-  for (const auto& one : processes_with(mesh.sleep)) expected.insert(one.pid);
+  for (const auto& one : sleepers(mesh.sleep)) expected.insert(one.pid);
   for (std::size_t rank = 0; rank < 2; ++rank) {
     CHECK(shown.at("ranks")[rank].at("rank") == rank);
     CHECK(shown.at("ranks")[rank].at("status") == "ready");
@@ -237,7 +237,7 @@ TEST_CASE("cli: shutdown kills what ignores SIGTERM after the grace, and only th
   INFO(down.out << down.err);
   CHECK(down.status == ExitStatus::exited(0));
   CHECK(down.elapsed >= 300ms);
-  CHECK(processes_with(sleep).empty());
+  CHECK(sleepers(sleep).empty());
   CHECK(launcher.wait_exit(in_time).code.has_value());
   CHECK(host.process().wait_exit(in_time) == ExitStatus::exited(0));
 }

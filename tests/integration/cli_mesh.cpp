@@ -57,7 +57,7 @@ TEST_CASE("cli: a program that never says hello is ended at the ready limit, and
   CHECK(last_line(finished.err).find("not ready") != std::string::npos);
   CHECK(finished.elapsed >= 1s);
   CHECK(finished.elapsed < 15s);
-  CHECK(processes_with(sleep).empty());
+  CHECK(sleepers(sleep).empty());
   CHECK(parse_json(read_file(dir / "report")).at("ranks")[0].at("status") == "failed");
 }
 

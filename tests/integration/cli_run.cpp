@@ -205,7 +205,7 @@ TEST_CASE("cli: --timeout ends the run with 124; what ignores SIGTERM goes with 
   CHECK(deaf.status == ExitStatus::exited(124));
   CHECK(deaf.elapsed >= 1500ms);
   CHECK(deaf.elapsed < 10s);
-  CHECK(processes_with(sleep).empty());
+  CHECK(sleepers(sleep).empty());
   const json report = parse_json(read_file(dir / "report"));
   CHECK(report.at("exit_code") == 124);
   CHECK(report.at("ranks").at(0).at("signal") == 9);

@@ -32,7 +32,7 @@ class SleepingRun {
     return pids;
   }
   Process& process() { return process_; }
-  std::vector<ProcessInfo> ranks() const { return processes_with(sleep_); }
+  std::vector<ProcessInfo> ranks() const { return sleepers(sleep_); }
 
  private:
   static Words words(Words options, const std::string& script) {
