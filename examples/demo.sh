@@ -6,7 +6,7 @@ set -euo pipefail
 bin=$(cd "${1:?usage: examples/demo.sh BIN}" && pwd)
 work=$(mktemp -d /tmp/meshbus-demo.XXXXXX)
 export XDG_RUNTIME_DIR=$work/run     # sockets of this demo only
-export MESHBUS_DEMO=$$.$RANDOM       # every process of the demo inherits this mark, so that we can look for what is left
+export DEMO_MARK=$$.$RANDOM       # every process of the demo inherits this mark, so that we can look for what is left
 unset MESHBUS_HOSTS
 mkdir -m 700 "$XDG_RUNTIME_DIR"
 hosts_pids=() controller=""
@@ -17,7 +17,7 @@ survivors() {
   for entry in /proc/[0-9]*; do
     pid=${entry#/proc/}
     [ "$pid" != $$ ] && [ "$pid" != "$BASHPID" ] || continue
-    grep -qzxF "MESHBUS_DEMO=$MESHBUS_DEMO" "$entry/environ" 2>/dev/null || continue
+    grep -qzxF "DEMO_MARK=$DEMO_MARK" "$entry/environ" 2>/dev/null || continue
     state=$(awk '{print $3}' <(sed 's/.*)/x x/' "$entry/stat" 2>/dev/null) 2>/dev/null) || continue
     case $state in '' | Z) ;; *) [ "$(awk '/^PPid/{print $2}' "$entry/status" 2>/dev/null)" = "$BASHPID" ] || echo "$pid" ;; esac
   done
