@@ -36,45 +36,64 @@ HostMesh::Impl::~Impl() {
   for (const auto& process : processes_) process->close_lifeline();
 }
 
-ConnectionUse HostMesh::Impl::use() const { return core()->use_again(core(), connection_.get()); }
+ConnectionUse HostMesh::Impl::use() const {
+  return core()->use_again(core(), connection_.get());
+}
 
-Result<ShutdownSummary> HostMesh::Impl::shutdown(std::chrono::milliseconds deadline, std::optional<std::chrono::milliseconds> grace, std::string_view reason) {
+Result<ShutdownSummary> HostMesh::Impl::shutdown(std::chrono::milliseconds deadline, std::optional<std::chrono::milliseconds> grace,
+                                                 std::string_view reason) {
   const std::lock_guard lock(shutdown_mutex_);
   if (shutdown_) return *shutdown_;
   const auto end = Clock::now() + std::min<std::chrono::milliseconds>(deadline, std::chrono::hours(24));
-  core()->run([this] { connection_->retire(); });
+  // A retired connection stays where it is.
+  HostAddr home = HostAddr::local(0);
+  core()->run([&] {
+    connection_->retire();
+    home = connection_->home();
+  });
 
   const auto& hosts = ref_.hosts();
-  std::vector<std::pair<std::size_t, Connection::Answer>> answers;
-  for (std::size_t i = 0; i < hosts.size(); ++i) {
-    // A process that has ended needs no order, and cannot answer one.
-    if (!processes_.empty() && processes_[i]->wait_exit(std::chrono::milliseconds(0))) continue;
-    wire::ShutdownHostT order;
-    order.grace_ms = static_cast<std::uint32_t>(std::clamp<std::int64_t>(grace.value_or(core()->config().duration(keys::terminate_grace)).count(), 0, UINT32_MAX));
-    order.in_flight = static_cast<std::uint16_t>(core()->config().count(keys::terminate_in_flight));
-    order.reason = std::string(reason);
-    answers.emplace_back(i, connection_->ask(Destination::to_agent(hosts[i]), std::move(order), left_until(end)));
-  }
   ShutdownSummary summary;
   std::vector<std::string> problems(hosts.size());
-  for (auto& [i, future] : answers) {
+  const auto order_shutdown = [&](std::size_t i) {
+    wire::ShutdownHostT order;
+    order.grace_ms = static_cast<std::uint32_t>(
+        std::clamp<std::int64_t>(grace.value_or(core()->config().duration(keys::terminate_grace)).count(), 0, UINT32_MAX));
+    order.in_flight = static_cast<std::uint16_t>(core()->config().count(keys::terminate_in_flight));
+    order.reason = std::string(reason);
+    return connection_->ask(Destination::to_agent(hosts[i]), std::move(order), left_until(end));
+  };
+  const auto collect = [&](std::size_t i, Connection::Answer& future) {
     // The end of a host of ours is an answer too, and may be the only one.
-    while (!processes_.empty() && future.wait_for(std::chrono::milliseconds(5)) != std::future_status::ready && !processes_[i]->wait_exit(std::chrono::milliseconds(0))) {
+    while (!processes_.empty() && future.wait_for(std::chrono::milliseconds(5)) != std::future_status::ready &&
+           !processes_[i]->wait_exit(std::chrono::milliseconds(0))) {
     }
-    if (future.wait_for(std::chrono::milliseconds(processes_.empty() ? 0 : 100)) != std::future_status::ready && !processes_.empty()) {
+    if (!processes_.empty() && future.wait_for(std::chrono::milliseconds(100)) != std::future_status::ready) {
       problems[i] = "it ended before it had answered";
-      continue;
+      return;
     }
     const auto answer = future.get();
     const auto* const done = answer ? answer->body_as<wire::ShutdownSummary>() : nullptr;
     if (done == nullptr) {
       problems[i] = answer ? "it answered " + answer->body_name() : answer.error().to_string();
-      continue;
+      return;
     }
     summary.attempted += done->attempted();
     summary.ok += done->ok();
     summary.failed += done->failed();
-    if (done->failed() != 0) problems[i] = std::to_string(done->failed()) + " of " + std::to_string(done->attempted()) + " procs are still there: " + text_of(done->detail());
+    if (done->failed() != 0)
+      problems[i] = std::to_string(done->failed()) + " of " + std::to_string(done->attempted()) +
+                    " procs are still there: " + text_of(done->detail());
+  };
+  // All at once, but for the host whose broker brings us the answers of the others: it goes last.
+  for (const bool is_home : {false, true}) {
+    std::vector<std::pair<std::size_t, Connection::Answer>> answers;
+    for (std::size_t i = 0; i < hosts.size(); ++i) {
+      // A process that has ended needs no order, and cannot answer one.
+      if ((hosts[i] == home) != is_home || (!processes_.empty() && processes_[i]->wait_exit(std::chrono::milliseconds(0)))) continue;
+      answers.emplace_back(i, order_shutdown(i));
+    }
+    for (auto& [i, answer] : answers) collect(i, answer);
   }
   for (std::size_t i = 0; i < hosts.size(); ++i) {
     bool is_gone = false;
