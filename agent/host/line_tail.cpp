@@ -6,6 +6,7 @@ namespace meshbus::host {
 
 void LineTail::append(Bytes bytes) {
   if (limits_.lines == 0) return;
+  skip_flood(bytes);
   while (!bytes.empty()) {
     const auto end = bytes.find('\n');
     if (end == Bytes::npos) {
@@ -16,6 +17,21 @@ void LineTail::append(Bytes bytes) {
     finish_line();
     bytes.remove_prefix(end + 1);
   }
+}
+
+void LineTail::skip_flood(Bytes& bytes) {
+  std::size_t end = bytes.size();
+  for (std::size_t line = 0; line <= limits_.lines; ++line) {
+    const auto newline = end == 0 ? Bytes::npos : bytes.rfind('\n', end - 1);
+    if (newline == Bytes::npos) return;
+    end = newline;
+  }
+  // More lines than are kept: all that came before them need not even be looked at.
+  lines_.clear();
+  bytes_ = 0;
+  open_.clear();
+  cut_ = 0;
+  bytes.remove_prefix(end + 1);
 }
 
 void LineTail::append_to_line(Bytes bytes) {

@@ -26,6 +26,7 @@ class LineTail {
   std::string text() const;
 
  private:
+  void skip_flood(Bytes& bytes);
   void append_to_line(Bytes bytes);
   void finish_line();
   void trim();

@@ -81,7 +81,10 @@ void MeshProcs::end_turn() {
     keeper_.flush();
     if (keeper_.wants_write() != keeper_writing_) watch_keeper();
   }
-  for (Mesh* mesh : reading_) outputs_.resume(*mesh);
+  for (Mesh* mesh : reading_) {
+    outputs_.resume(*mesh);
+    if (mesh->relay.has_items()) events_.on_changed(*mesh);
+  }
 }
 
 // Starting
@@ -373,8 +376,6 @@ void MeshProcs::finish_output(Proc& proc) {
   proc.drain_timer = 0;
   outputs_.close(proc);
   certify(proc);
-  // Output that waits for a slow owner is a change too.
-  events_.on_changed(proc.mesh);
 }
 
 void MeshProcs::certify(Proc& proc) {
@@ -456,7 +457,6 @@ void MeshProcs::on_owner_gone(Mesh& mesh) {
 
 void MeshProcs::on_output_taken(Mesh& mesh, std::uint64_t bytes) {
   mesh.relay.taken(bytes);
-  events_.on_changed(mesh);
 }
 
 void MeshProcs::shut_down(const StopOrder& order, std::size_t in_flight, std::function<void(const ShutdownOutcome&)> done) {

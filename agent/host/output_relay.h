@@ -38,6 +38,8 @@ class OutputRelay {
 
   /// Whether the pipes should be read.
   bool wants_more() const noexcept { return under_way_ + queued_ < limits_.ahead; }
+  /// Whether something waits to be sent.
+  bool has_items() const noexcept { return !items_.empty(); }
   /// The next message (without the mesh's name), or nothing.
   std::optional<wire::OutputT> next();
   /// The owner has written so much. More than is under way counts as all of it.

@@ -1,0 +1,305 @@
+// How procs end, and what the owner hears of it.
+#include <doctest/doctest.h>
+
+#include <csignal>
+#include <fstream>
+
+#include "tests/integration/agent_harness.h"
+#include "tests/support/process_table.h"
+
+using namespace std::chrono_literals;
+
+namespace meshbus::test {
+namespace {
+
+using State = wire::ProcState;
+using Step = wire::StopStep;
+
+std::string tail_of(const TestLauncher::Rank& rank) {
+  const auto& tail = rank.certificate->stderr_tail;
+  return {tail.begin(), tail.end()};
+}
+
+std::vector<State> states_of(const TestLauncher::Rank& rank) {
+  std::vector<State> states;
+  for (const auto& state : rank.states) states.push_back(state.state());
+  return states;
+}
+
+TEST_CASE("agent: every kind of end is told exactly") {
+  AgentHarness harness;
+  struct Row {
+    std::string script;
+    State state;
+    int exit_code;
+    int signal;
+    std::string reason;
+  };
+  for (const auto& [script, state, exit_code, signal, reason] : std::vector<Row>{
+           {"exit 0", State::stopped, 0, 0, "exit 0"},
+           {"exit 3", State::stopped, 3, 0, "exit 3"},
+           {"exit 255", State::stopped, 255, 0, "exit 255"},
+           {"kill -KILL $$", State::killed, 0, SIGKILL, "killed by SIGKILL from outside, possibly out of memory"},
+           {"ulimit -c 0; kill -SEGV $$", State::killed, 0, SIGSEGV, "killed by SIGSEGV"},
+           {"kill -TERM $$", State::killed, 0, SIGTERM, "killed by SIGTERM"},
+       }) {
+    INFO(script);
+    const auto mesh = harness.run_shell(script);
+    harness.wait_ended(mesh);
+    const auto& rank = harness.rank(mesh);
+    CHECK(rank.state() == state);
+    CHECK(rank.states.back().exit_code() == exit_code);
+    CHECK(rank.states.back().signal() == signal);
+    CHECK_FALSE(rank.states.back().core_dumped());
+    CHECK(rank.states.back().step() == Step::none);
+    CHECK(rank.certificate->reason == reason);
+    CHECK(rank.certificate->code == wire::ErrorCode::none);
+    CHECK(rank.certificate->stopped_by.empty());
+    CHECK(rank.certificate->max_rss_bytes > 0);
+    CHECK(states_of(rank) == std::vector<State>{State::starting, State::running, State::ready, state});
+    CHECK(rank.states.back().started_ns() > 1'700'000'000'000'000'000);
+    CHECK(rank.states.back().ended_ns() >= rank.states.back().started_ns());
+    CHECK(rank.states.back().pid() > 0);
+    CHECK(rank.states.back().generation() == 4);
+  }
+  CHECK(harness.launcher->problems.empty());
+}
+
+TEST_CASE("agent: a core dump is told") {
+  std::ifstream file("/proc/sys/kernel/core_pattern");
+  std::string pattern;
+  std::getline(file, pattern);
+  if (pattern.empty() || pattern[0] == '|' || pattern[0] == '/') {
+    MESSAGE("skipped: core_pattern is '" << pattern << "', so whether there is a core is not this test's to say");
+    return;
+  }
+  AgentHarness harness;
+  TempDir here;
+  auto request = harness.shell("ulimit -c unlimited; kill -ABRT $$");
+  request.command->directory = here.path();
+  const auto mesh = harness.spawn(std::move(request));
+  harness.wait_ended(mesh);
+  CHECK(harness.rank(mesh).state() == State::killed);
+  CHECK(harness.rank(mesh).states.back().core_dumped());
+  CHECK(harness.rank(mesh).certificate->reason == "killed by SIGABRT (core dumped)");
+}
+
+TEST_CASE("agent: what cannot be executed is named, with file, step and host") {
+  AgentHarness harness;
+  TempDir dir;
+  const auto bad_script = dir.write("script", "#!/no/such/interpreter\n", true);
+  const std::string on_host = " on host " + harness.host().to_string();
+  struct Row {
+    std::vector<std::string> argv;
+    std::string directory;
+    int os_error;
+    std::string reason;
+  };
+  for (const auto& [argv, directory, os_error, reason] : std::vector<Row>{
+           {{"/no/such/file"}, "", ENOENT, "cannot execute '/no/such/file': No such file or directory (step: exec)" + on_host},
+           {{"no_such_program"}, "", ENOENT, "cannot execute 'no_such_program': No such file or directory (step: lookup)" + on_host},
+           {{"/etc/passwd"}, "", EACCES, "cannot execute '/etc/passwd': Permission denied (step: exec)" + on_host},
+           {{bad_script},
+            "",
+            ENOENT,
+            "cannot execute '" + bad_script + ": interpreter /no/such/interpreter': No such file or directory (step: interpreter)" +
+                on_host},
+           {{"/bin/true"},
+            "/no/such/directory",
+            ENOENT,
+            "cannot start '/bin/true': cannot enter directory '/no/such/directory': No such file or directory (step: working_directory)" +
+                on_host},
+       }) {
+    auto request = harness.command(argv, 2);
+    request.command->directory = directory;
+    const auto mesh = harness.spawn(std::move(request));
+    harness.wait_ended(mesh, 2);
+    for (const std::uint64_t number : {0U, 1U}) {
+      const auto& rank = harness.rank(mesh, number);
+      CHECK(states_of(rank) == std::vector<State>{State::starting, State::failed});
+      CHECK(rank.certificate->code == wire::ErrorCode::exec_failed);
+      CHECK(rank.certificate->os_error == os_error);
+      CHECK(rank.certificate->reason == reason);
+      CHECK(rank.states.back().pid() == 0);
+      CHECK(rank.states.back().ended_ns() > 0);
+    }
+  }
+}
+
+TEST_CASE("agent: the certificate has the last 100 lines of stderr, exact bytes") {
+  AgentHarness harness;
+  const auto mesh = harness.run_shell(
+      "i=0; while [ $i -lt 250 ]; do i=$((i+1)); echo \"line $i\" >&2; done; echo not this; printf 'no newline\\377' >&2; exit 1");
+  harness.wait_ended(mesh);
+  std::string expected;
+  for (int i = 152; i <= 250; ++i) expected += "line " + std::to_string(i) + "\n";
+  expected += "no newline\xff";
+  CHECK(tail_of(harness.rank(mesh)) == expected);
+}
+
+TEST_CASE("agent: what a descendant writes after the end of its proc is still taken, the descendant is not waited for") {
+  AgentHarness harness;
+  const auto begin = std::chrono::steady_clock::now();
+  const auto mesh = harness.run_shell("(while :; do echo flood; done) >&2 & sleep 300 & echo last words >&2; exit 2");
+  harness.wait_ended(mesh);
+  CHECK(std::chrono::steady_clock::now() - begin < 10s);
+  CHECK(harness.rank(mesh).states.back().exit_code() == 2);
+}
+
+TEST_CASE("agent: a stop that was asked for is Stopped, with signal, step and requester") {
+  AgentHarness harness;
+  const auto mesh = harness.run_shell("exec sleep 300");
+  harness.wait_state(mesh, State::ready);
+  harness.stop(mesh, 10s);
+  harness.wait_ended(mesh);
+  const auto& rank = harness.rank(mesh);
+  CHECK(states_of(rank) == std::vector<State>{State::starting, State::running, State::ready, State::stopping, State::stopped});
+  CHECK(rank.states.back().signal() == SIGTERM);
+  CHECK(rank.states.back().step() == Step::term);
+  CHECK(rank.certificate->reason == "killed by SIGTERM");
+  CHECK(rank.certificate->stopped_by == harness.launcher->id().to_string());
+  CHECK(rank.certificate->stop_reason == "the test is over");
+}
+
+TEST_CASE("agent: who ignores SIGTERM is killed after the grace; who stopped itself too") {
+  AgentHarness harness;
+  const auto deaf = harness.run_shell("trap '' TERM; echo up >&2; while :; do sleep 1; done");
+  const auto asleep = harness.run_shell("kill -STOP $$; exit 9");
+  harness.wait_state(deaf, State::ready);
+  harness.wait_state(asleep, State::ready);
+  harness.run_for(300ms);  // the trap is set, the other one sleeps
+  const auto begin = std::chrono::steady_clock::now();
+  harness.stop(deaf, 500ms);
+  harness.stop(asleep, 500ms);
+  harness.wait_ended(deaf);
+  harness.wait_ended(asleep);
+  CHECK(std::chrono::steady_clock::now() - begin >= 500ms);
+  CHECK(harness.rank(deaf).state() == State::stopped);
+  CHECK(harness.rank(deaf).states.back().signal() == SIGKILL);
+  CHECK(harness.rank(deaf).states.back().step() == Step::kill);
+  CHECK(harness.rank(deaf).certificate->reason == "killed by SIGKILL");
+  CHECK(harness.rank(asleep).states.back().signal() == SIGTERM);
+  CHECK(harness.rank(asleep).states.back().step() == Step::term);
+}
+
+TEST_CASE("agent: no grace kills at once, and a second order hastens the first") {
+  AgentHarness harness;
+  const auto first = harness.run_shell("trap '' TERM; while :; do sleep 1; done");
+  const auto second = harness.run_shell("trap '' TERM; while :; do sleep 1; done");
+  harness.wait_state(first, State::ready);
+  harness.wait_state(second, State::ready);
+  harness.run_for(200ms);
+  harness.stop(first, 0ms);
+  harness.stop(second, 60s);
+  harness.wait_ended(first);
+  CHECK(harness.rank(first).states.back().step() == Step::kill);
+  CHECK(harness.rank(second).state() == State::stopping);
+  harness.stop(second, 0ms);
+  harness.wait_ended(second);
+  CHECK(harness.rank(second).states.back().step() == Step::kill);
+}
+
+TEST_CASE("agent: a stop ends single ranks, and knows no unknown ones") {
+  AgentHarness harness;
+  const auto mesh = harness.run_shell("exec sleep 300", 4);
+  harness.wait_state(mesh, State::ready, 4);
+  harness.stop(mesh, 5s, {wire::RankInterval(1, 3), wire::RankInterval(7, 9)});
+  harness.wait("two ends", [&] { return harness.rank(mesh, 1).certificate && harness.rank(mesh, 2).certificate; });
+  CHECK(harness.rank(mesh, 0).state() == State::ready);
+  CHECK(harness.rank(mesh, 3).state() == State::ready);
+  harness.stop("nobody-13Se1Maqzryj", 5s);
+  harness.stop(mesh, 0ms);
+  harness.wait_ended(mesh, 4);
+  harness.stop(mesh, 0ms);
+  CHECK(harness.rank(mesh, 1).states.back().step() == Step::term);
+}
+
+TEST_CASE("agent: a stop during the start ends everything, whatever had been reached") {
+  AgentHarness harness({.settings = {{"spawn.in_flight", "1"}}});
+  for (const auto grace : {5000ms, 0ms}) {
+    auto request = harness.shell("exec sleep 300", 30);
+    const auto mesh = request.mesh;
+    // Both in one turn: nothing has been started when the stop comes.
+    wire::StopProcsT stop;
+    stop.mesh = mesh;
+    stop.requester = "me";
+    stop.grace_ms = static_cast<std::uint32_t>(grace.count());
+    auto& bus = harness.launcher->bus();
+    int answers = 0;
+    bus.request(Destination::to_agent(harness.host()), std::move(request), 30s,
+                [&](const Result<ControlMessage>& answer) { answers += answer ? 1 : 0; });
+    bus.request(Destination::to_agent(harness.host()), std::move(stop), 30s,
+                [&](const Result<ControlMessage>& answer) { answers += answer ? 1 : 0; });
+    harness.wait_ended(mesh, 30);
+    harness.wait("answers", [&] { return answers == 2; });
+    for (const auto& [number, rank] : harness.launcher->mesh(mesh)) {
+      CHECK(rank.state() == State::stopped);
+      CHECK(rank.states.back().step() != Step::none);
+      CHECK(rank.certificate->stopped_by == "me");
+    }
+    CHECK(harness.rank(mesh, 29).certificate->reason == "stopped before it was started");
+    CHECK(harness.rank(mesh, 29).states.back().pid() == 0);
+  }
+  CHECK(harness.agent().live() == 0);
+}
+
+TEST_CASE("agent: a stop while procs are being born ends all of them") {
+  AgentHarness harness({.settings = {{"spawn.in_flight", "4"}}});
+  const auto mesh = harness.run_shell("exec sleep 300", 60);
+  harness.wait("some births", [&] { return harness.rank(mesh, 5).state() >= State::running; });
+  harness.stop(mesh, 10s);
+  harness.wait_ended(mesh, 60);
+  for (const auto& [number, rank] : harness.launcher->mesh(mesh)) CHECK(rank.state() == State::stopped);
+  CHECK(harness.launcher->problems.empty());
+}
+
+TEST_CASE("agent: signals go to the group") {
+  AgentHarness harness;
+  const auto mesh = harness.run_shell("trap 'exit 42' USR1; echo up >&2; while :; do sleep 0.05; done", 2);
+  harness.wait_state(mesh, State::ready, 2);
+  harness.run_for(300ms);
+  wire::SignalProcsT signal;
+  signal.mesh = mesh;
+  signal.ranks = {wire::RankInterval(1, 2)};
+  signal.signal = SIGUSR1;
+  CHECK(harness.ask<wire::Ack>(signal).has_value());
+  harness.wait("an end", [&] { return harness.rank(mesh, 1).certificate.has_value(); });
+  CHECK(harness.rank(mesh, 1).state() == State::stopped);
+  CHECK(harness.rank(mesh, 0).state() == State::ready);
+  signal.ranks = {wire::RankInterval(0, 5)};
+  CHECK(harness.ask<wire::Ack>(signal).error().code() == ErrorCode::not_exist);
+  signal.ranks.clear();
+  signal.signal = SIGKILL;
+  CHECK(harness.ask<wire::Ack>(signal).has_value());
+  harness.wait_ended(mesh, 2);
+  CHECK(harness.rank(mesh, 0).state() == State::killed);
+  CHECK(harness.rank(mesh, 0).certificate->reason == "killed by SIGKILL");
+}
+
+TEST_CASE("agent: 4 x 250 times true, three times: exact counts") {
+  AgentHarness harness;
+  for (int round = 0; round < 3; ++round) {
+    std::vector<std::string> meshes;
+    for (int i = 0; i < 4; ++i) meshes.push_back(harness.spawn(harness.command({"/bin/true"}, 250)));
+    for (const auto& mesh : meshes) {
+      harness.wait("250 certificates", [&] {
+        const auto& known = harness.launcher->mesh(mesh);
+        return known.size() == 250 &&
+               std::all_of(known.begin(), known.end(), [](const auto& entry) { return entry.second.certificate.has_value(); });
+      });
+      for (const auto& [number, rank] : harness.launcher->mesh(mesh)) {
+        CHECK(rank.state() == State::stopped);
+        CHECK(rank.states.back().exit_code() == 0);
+        CHECK(rank.certificate->reason == "exit 0");
+      }
+    }
+  }
+  CHECK(harness.launcher->problems.empty());
+  CHECK(harness.agent().live() == 0);
+  // 24000 changes of 3000 procs: in batches, not one by one.
+  MESSAGE("messages with changes: " << harness.launcher->state_messages);
+  CHECK(harness.launcher->state_messages < 3000);
+}
+
+}  // namespace
+}  // namespace meshbus::test

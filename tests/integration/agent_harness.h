@@ -1,0 +1,139 @@
+#pragma once
+
+#include <chrono>
+#include <cstdint>
+#include <functional>
+#include <map>
+#include <memory>
+#include <optional>
+#include <set>
+#include <string>
+#include <vector>
+
+#include <zmq.hpp>
+
+#include "agent/host/host_agent.h"
+#include "agent/keeper/lifeline.h"
+#include "broker/broker.h"
+#include "common/bus.h"
+#include "tests/support/process.h"
+#include "tests/support/temp_dir.h"
+
+namespace meshbus::test {
+
+/// A launcher as the host agent sees it: what it is told, it keeps.
+class TestLauncher {
+ public:
+  TestLauncher(Reactor& reactor, zmq::context_t& context, const std::string& endpoint, std::string name);
+
+  /// What is known of one rank.
+  struct Rank {
+    std::vector<wire::RankState> states;  ///< In the order of arrival.
+    std::optional<wire::CertificateT> certificate;
+    std::string out, err;
+    bool output_ended = false;
+
+    wire::ProcState state() const { return states.empty() ? wire::ProcState::none : states.back().state(); }
+    bool has_ended() const { return state() >= wire::ProcState::stopped; }
+  };
+  using Mesh = std::map<std::uint64_t, Rank>;
+
+  Bus& bus() { return *bus_; }
+  ProcId id() const { return *bus_->self(); }
+  Mesh& mesh(const std::string& name) { return meshes[name]; }
+
+  std::map<std::string, Mesh> meshes;
+  std::vector<std::string> problems;  ///< Generations out of order, certificates told twice.
+  bool takes_output = true;           ///< Says OutputTaken.
+  std::uint64_t untaken = 0;          ///< Bytes of output for which it has not been said.
+  std::size_t state_messages = 0;
+
+ private:
+  void on_state_changed(const wire::StateChanged& message);
+  void on_output(const Request& request, const wire::Output& message);
+
+  std::unique_ptr<Bus> bus_;
+};
+
+/// A host agent in the test's own process and thread, with a real broker beside it and a real meshbus-keeper below it. Everything runs
+/// inside of the wait functions.
+class AgentHarness {
+ public:
+  struct Options {
+    std::vector<Setting> settings = {};
+    host::Environment environment = {"PATH=/usr/bin:/bin"};
+  };
+  explicit AgentHarness(Options options);
+  AgentHarness() : AgentHarness(Options()) {}
+  ~AgentHarness();
+
+  /// Runs everything until the predicate holds; throws at the deadline.
+  void wait(const std::string& what, const std::function<bool()>& predicate, std::chrono::milliseconds deadline = std::chrono::seconds(40));
+  /// Runs everything for so long: to see that something does not happen.
+  void run_for(std::chrono::milliseconds time);
+
+  /// Asks the agent and waits for the answer.
+  template <typename Answer, typename Body>
+  Result<typename Answer::NativeTableType> ask(TestLauncher& from, Body body) {
+    const auto answer = std::make_shared<std::optional<Result<ControlMessage>>>();  // may come after we gave up
+    from.bus().request(Destination::to_agent(host()), std::move(body), std::chrono::seconds(30),
+                       [answer](Result<ControlMessage> got) { *answer = std::move(got); });
+    wait("an answer", [&] { return answer->has_value(); });
+    if (!**answer) return fail((**answer).error());
+    const auto* table = (**answer)->template body_as<Answer>();
+    if (table == nullptr) return fail(ErrorCode::malformed_message, "another answer: " + (**answer)->body_name());
+    typename Answer::NativeTableType native;
+    table->UnPackTo(&native);
+    return native;
+  }
+  template <typename Answer, typename Body>
+  Result<typename Answer::NativeTableType> ask(Body body) {
+    return ask<Answer>(*launcher, std::move(body));
+  }
+
+  /// `count` ranks of a new mesh that run `sh -c SCRIPT`.
+  wire::SpawnProcsT shell(const std::string& script, std::uint64_t count = 1);
+  wire::SpawnProcsT command(std::vector<std::string> argv, std::uint64_t count = 1);
+  /// Spawns it for the launcher; returns the name of the mesh.
+  std::string spawn(wire::SpawnProcsT request);
+  std::string run_shell(const std::string& script, std::uint64_t count = 1) { return spawn(shell(script, count)); }
+  void stop(const std::string& mesh, std::chrono::milliseconds grace, std::vector<wire::RankInterval> ranks = {});
+  /// Until every rank of the mesh has that state or a later one.
+  void wait_state(const std::string& mesh, wire::ProcState state, std::size_t ranks = 1);
+  /// Until every rank has ended and has its certificate.
+  void wait_ended(const std::string& mesh, std::size_t ranks = 1);
+  TestLauncher::Rank& rank(const std::string& mesh, std::uint64_t number = 0) { return launcher->mesh(mesh)[number]; }
+
+  const HostAddr& host() const { return *host_; }
+  std::string endpoint() const { return host_->zmq_endpoint(); }
+  const TempDir& dir() const { return dir_; }
+  const TokenMaker& tokens() const { return tokens_; }
+  zmq::context_t& context() { return context_; }
+  Reactor& reactor() { return reactor_; }
+  Process& keeper() { return *keeper_; }
+  host::HostAgent& agent() { return *agent_; }
+  void start_broker();
+  void stop_broker() { broker_.reset(); }
+  std::unique_ptr<TestLauncher> make_launcher(const std::string& name);
+
+  std::unique_ptr<TestLauncher> launcher;
+  int ups = 0;
+  std::optional<bool> shut_down;
+  bool keeper_lost = false;
+
+ private:
+  TempDir dir_;
+  zmq::context_t context_;
+  Reactor reactor_;
+  TokenMaker tokens_;
+  std::optional<HostAddr> host_;
+  keeper::Lifeline lifeline_;
+  std::unique_ptr<Process> keeper_;
+  std::unique_ptr<Broker> broker_;
+  std::unique_ptr<host::HostAgent> agent_;
+};
+
+/// A real meshbus-keeper; `agent` and `lifeline` are our ends of its sockets.
+std::unique_ptr<Process> start_keeper(UniqueFd& agent, keeper::Lifeline& lifeline);
+
+}  // namespace meshbus::test
