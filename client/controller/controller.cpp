@@ -15,13 +15,20 @@ constexpr std::size_t kMostSubscriptions = 10'000;
 }  // namespace
 
 Controller::Controller(Reactor& reactor, zmq::context_t& context, Options options, Events events)
-    : reactor_(reactor), context_(context), options_(std::move(options)), events_(std::move(events)), watch_(options_.mesh), incarnation_(random_u64()) {
+    : reactor_(reactor),
+      context_(context),
+      options_(std::move(options)),
+      events_(std::move(events)),
+      watch_(options_.mesh),
+      incarnation_(random_u64()) {
   open();
   poll_due_ = reactor_.now();
   on_poll();
 }
 
-Controller::~Controller() { close("the controller ends"); }
+Controller::~Controller() {
+  close("the controller ends");
+}
 
 void Controller::close(const std::string& reason) {
   if (std::exchange(is_closed_, true)) return;
@@ -73,7 +80,8 @@ void Controller::on_poll() {
   const auto now = reactor_.now();
   // A process that was stopped or starved knows nothing about the others' silence.
   if (poll_ != 0 && now > poll_due_ + 2 * options_.poll) {
-    log::warn("this poll is " + std::to_string(std::chrono::duration_cast<std::chrono::milliseconds>(now - poll_due_).count()) + " ms late");
+    log::warn("this poll is " + std::to_string(std::chrono::duration_cast<std::chrono::milliseconds>(now - poll_due_).count()) +
+              " ms late");
     if (down_since_ && *down_since_ != Reactor::Time{}) down_since_ = now;
   }
   ++poll_;
@@ -96,19 +104,21 @@ void Controller::on_poll() {
 void Controller::ask(const HostAddr& host) {
   auto& is_asked = is_asked_[host];
   if (std::exchange(is_asked, true)) return;
-  bus_->request(Destination::to_agent(host), wire::ListMeshesT(), options_.answer_limit, [this, host](const Result<ControlMessage>& answer) {
-    is_asked_[host] = false;
-    if (is_closed_) return;
-    const auto* const list = answer ? answer->body_as<wire::MeshList>() : nullptr;
-    if (list == nullptr) {
-      // The loss of our own connection says nothing about that host.
-      if (!down_since_) say(watch_.on_silence(host, answer ? "it answered " + answer->body_name() : answer.error().to_string()));
-      return;
-    }
-    auto told = watch_.on_list(host, *list);
-    say(told.events);
-    for (const auto& mesh : told.wanted) ask_state(host, mesh);
-  });
+  bus_->request(Destination::to_agent(host), wire::ListMeshesT(), options_.answer_limit,
+                [this, host](const Result<ControlMessage>& answer) {
+                  is_asked_[host] = false;
+                  if (is_closed_) return;
+                  const auto* const list = answer ? answer->body_as<wire::MeshList>() : nullptr;
+                  if (list == nullptr) {
+                    // The loss of our own connection says nothing about that host.
+                    if (!down_since_)
+                      say(watch_.on_silence(host, answer ? "it answered " + answer->body_name() : answer.error().to_string()));
+                    return;
+                  }
+                  auto told = watch_.on_list(host, *list);
+                  say(told.events);
+                  for (const auto& mesh : told.wanted) ask_state(host, mesh);
+                });
 }
 
 void Controller::ask_state(const HostAddr& host, const std::string& mesh) {
@@ -142,7 +152,8 @@ std::optional<ProcId> Controller::check_subscriber(const Request& request, const
     return std::nullopt;
   }
   if (subscriber->key() != request.envelope.source_proc() || subscriber->host().key() != request.envelope.source_host()) {
-    bus_->refuse(request, Error(ErrorCode::unauthorised, "the subscriber is " + subscriber->to_string() + ", who did not send this: subscribe for yourself"));
+    bus_->refuse(request, Error(ErrorCode::unauthorised,
+                                "the subscriber is " + subscriber->to_string() + ", who did not send this: subscribe for yourself"));
     return std::nullopt;
   }
   return *subscriber;
@@ -152,7 +163,8 @@ void Controller::on_subscribe(const Request& request, const wire::Subscribe& mes
   const auto subscriber = check_subscriber(request, message.subscriber());
   if (!subscriber) return;
   if (subscriptions_.size() >= kMostSubscriptions) {
-    bus_->refuse(request, Error(ErrorCode::queue_full, "this controller has " + std::to_string(kMostSubscriptions) + " subscriptions; that is its limit"));
+    bus_->refuse(request, Error(ErrorCode::queue_full,
+                                "this controller has " + std::to_string(kMostSubscriptions) + " subscriptions; that is its limit"));
     return;
   }
   const auto mesh = text_of(message.mesh());

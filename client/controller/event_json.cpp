@@ -72,8 +72,8 @@ std::string to_json_line(const WatchEvent& event, std::chrono::system_clock::tim
   json["point"] = event.point;
   json["state"] = std::string(to_string(report.state));
   json["pid"] = report.pid != 0 ? Json(report.pid) : Json(nullptr);
-  json["exit_code"] = report.state == ProcState::stopped ? Json(report.exit_code) : Json(nullptr);
-  json["signal"] = report.state == ProcState::killed ? Json(report.signal) : Json(nullptr);
+  json["exit_code"] = report.state == ProcState::stopped && report.signal == 0 ? Json(report.exit_code) : Json(nullptr);
+  json["signal"] = report.signal != 0 ? Json(report.signal) : Json(nullptr);
   json["reason"] = report.words();
   json["stderr_tail"] = lines_of(report.stderr_tail);
   return dump(json);

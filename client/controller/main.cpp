@@ -50,8 +50,8 @@ class Program {
  public:
   Program(zmq::context_t& context, Controller::Options options, int lifeline)
       : writer_(
-            reactor_, STDOUT_FILENO, kOutputLimit, [](std::uint64_t lines) { return lost_json_line(lines, std::chrono::system_clock::now()); },
-            [this] { reactor_.stop(); }),
+            reactor_, STDOUT_FILENO, kOutputLimit,
+            [](std::uint64_t lines) { return lost_json_line(lines, std::chrono::system_clock::now()); }, [this] { reactor_.stop(); }),
         controller_(reactor_, context, std::move(options), events()),
         lifeline_(lifeline) {
     sigset_t ends;
@@ -108,8 +108,9 @@ Result<Controller::Options> make_options(const Arguments& arguments, const Confi
   Controller::Options options;
   for (const auto& text : arguments.hosts) {
     auto host = HostAddr::parse(text);
-    if (!host) return fail(host.error().within("--hosts"));
-    if (host->is_any() || host->is_wildcard()) return fail(ErrorCode::configuration_error, "--hosts: " + text + " is no address to connect to");
+    if (!host) return fail(host.error().within("--hosts: '" + text + "'"));
+    if (host->is_any() || host->is_wildcard())
+      return fail(ErrorCode::configuration_error, "--hosts: " + text + " is no address to connect to");
     options.hosts.push_back(std::move(*host));
   }
   options.mesh = arguments.mesh;
@@ -120,7 +121,8 @@ Result<Controller::Options> make_options(const Arguments& arguments, const Confi
 
 int run(int argc, char** argv) {
   Arguments arguments;
-  CLI::App app("Watches the procs of hosts and prints each change as one JSON line. Ends at SIGTERM, or when its lifeline does.", "meshbus-controller");
+  CLI::App app("Watches the procs of hosts and prints each change as one JSON line. Ends at SIGTERM, or when its lifeline does.",
+               "meshbus-controller");
   app.add_option("--hosts", arguments.hosts, "Addresses of the hosts: ADDR,ADDR…")->required()->delimiter(',');
   app.add_option("--mesh", arguments.mesh, "Only this mesh: its name, or the part before the uuid");
   app.add_option("--lifeline-fd", arguments.lifeline_fd, "Descriptor whose end means that whoever started this is gone");

@@ -18,7 +18,9 @@ std::size_t size_of(const wire::CertificateT& certificate) {
 
 }  // namespace
 
-bool is_terminal(wire::ProcState state) { return state == wire::ProcState::stopped || state == wire::ProcState::killed || state == wire::ProcState::failed; }
+bool is_terminal(wire::ProcState state) {
+  return state == wire::ProcState::stopped || state == wire::ProcState::killed || state == wire::ProcState::failed;
+}
 
 bool MeshWatch::is_wanted(std::string_view mesh) const {
   if (only_.empty() || mesh == only_) return true;
@@ -26,7 +28,9 @@ bool MeshWatch::is_wanted(std::string_view mesh) const {
   return name && name->base() == only_;
 }
 
-bool MeshWatch::is_told(const Rank& rank) { return rank.told_generation == rank.state.generation() && rank.told_incarnation == rank.state.incarnation(); }
+bool MeshWatch::is_told(const Rank& rank) {
+  return rank.told_generation == rank.state.generation() && rank.told_incarnation == rank.state.incarnation();
+}
 
 WatchEvent MeshWatch::tell(const std::string& mesh, const HostAddr& host, Rank& rank) const {
   rank.told_generation = rank.state.generation();
@@ -70,7 +74,8 @@ bool MeshWatch::take(Ranks& known, const wire::MeshState& state) {
   }
   // Records age: what the agent has dropped is not remembered here either.
   if (!listed.empty()) std::erase_if(known, [&](const auto& entry) { return !listed.contains(entry.first); });
-  return std::any_of(known.begin(), known.end(), [](const auto& entry) { return is_terminal(entry.second.state.state()) && !is_told(entry.second); });
+  return std::any_of(known.begin(), known.end(),
+                     [](const auto& entry) { return is_terminal(entry.second.state.state()) && !is_told(entry.second); });
 }
 
 MeshWatch::Answer MeshWatch::on_list(const HostAddr& host, const wire::MeshList& list) {
@@ -113,7 +118,8 @@ std::vector<WatchEvent> MeshWatch::on_state(const HostAddr& host, const wire::Me
     events.push_back(tell(name, host, mine));
   }
   // The earlier end first: the cause before its consequences.
-  std::stable_sort(events.begin(), events.end(), [](const WatchEvent& a, const WatchEvent& b) { return a.rank.ended_ns() < b.rank.ended_ns(); });
+  std::stable_sort(events.begin(), events.end(),
+                   [](const WatchEvent& a, const WatchEvent& b) { return a.rank.ended_ns() < b.rank.ended_ns(); });
   return events;
 }
 

@@ -22,7 +22,7 @@ constexpr std::chrono::milliseconds kLongestWait{std::chrono::hours(24 * 20)};
 }  // namespace
 
 Connection::Connection(ContextCore& core, HostAddr home)
-    : core_(core), home_(std::move(home)), name_(*Name::make(core.options().name)), incarnation_(random_u64()) {
+    : core_(core), home_(std::move(home)), name_(*Name::make("client")), incarnation_(random_u64()) {
   add_hosts({home_});
   open_bus();
   on_upkeep();
@@ -61,6 +61,8 @@ void Connection::close(const std::string& reason) {
   core_.reactor().cancel(upkeep_timer_);
   bus_->close(reason);
   bus_.reset();
+  // Nothing more will be heard of them: whoever waits must not wait for ever.
+  lose_all(reason);
   meshes_.clear();
   {
     const std::lock_guard lock(mutex_);
@@ -84,7 +86,9 @@ void Connection::add(std::shared_ptr<MeshMonitor> monitor) {
   meshes_.insert_or_assign(std::move(name), Followed{std::move(monitor), self(), core_.reactor().now()});
 }
 
-void Connection::remove(const MeshMonitor& monitor) { meshes_.erase(monitor.name()); }
+void Connection::remove(const MeshMonitor& monitor) {
+  meshes_.erase(monitor.name());
+}
 
 Result<void> Connection::wait_up(std::chrono::milliseconds deadline) {
   std::unique_lock lock(mutex_);
@@ -102,8 +106,8 @@ std::string Connection::self() const {
 Error Connection::explain(const Error& error) const {
   const std::lock_guard lock(mutex_);
   if (up_ || error.code() != ErrorCode::timeout) return error;
-  return {ErrorCode::host_unreachable,
-          error.detail() + "; there is no connection to the broker at " + home_.to_string() + (last_problem_.empty() ? "" : ": " + last_problem_)};
+  return {ErrorCode::host_unreachable, error.detail() + "; there is no connection to the broker at " + home_.to_string() +
+                                           (last_problem_.empty() ? "" : ": " + last_problem_)};
 }
 
 Connection::Answer Connection::ask_with(Asker asker) {
@@ -215,18 +219,21 @@ void Connection::on_output(const Request& request, const wire::Output& output) {
   const auto* const host = agent_behind(request.envelope);
   const auto monitor = find(output.mesh());
   if (host == nullptr || monitor == nullptr) return;
-  monitor->on_output(*host, output, [this, to = Destination::to_agent(*host), mesh = output.mesh()->str(), alive = std::weak_ptr<void>(alive_)](std::uint64_t bytes) {
-    if (alive.expired() || bus_ == nullptr) return;
-    wire::OutputTakenT taken;
-    taken.mesh = mesh;
-    taken.bytes = bytes;
-    bus_->tell(to, std::move(taken));
-  });
+  monitor->on_output(
+      *host, output,
+      [this, to = Destination::to_agent(*host), mesh = output.mesh()->str(), alive = std::weak_ptr<void>(alive_)](std::uint64_t bytes) {
+        if (alive.expired() || bus_ == nullptr) return;
+        wire::OutputTakenT taken;
+        taken.mesh = mesh;
+        taken.bytes = bytes;
+        bus_->tell(to, std::move(taken));
+      });
 }
 
 void Connection::on_upkeep() {
   auto& reactor = core_.reactor();
-  const auto interval = std::clamp<std::chrono::milliseconds>(core_.config().duration(keys::supervision_poll), std::chrono::milliseconds(100), std::chrono::seconds(5));
+  const auto interval = std::clamp<std::chrono::milliseconds>(core_.config().duration(keys::supervision_poll),
+                                                              std::chrono::milliseconds(100), std::chrono::seconds(5));
   const auto now = reactor.now();
   if (upkeep_timer_ != 0 && now > upkeep_due_ + 2 * interval) {
     // It is this process that was away (stopped, starved): everybody gets a fresh grace.
@@ -253,11 +260,13 @@ void Connection::on_upkeep() {
 }
 
 void Connection::check_host(const HostAddr& host, HostWatch& watch) {
-  const bool is_needed = std::any_of(meshes_.begin(), meshes_.end(), [&](const auto& entry) { return entry.second.monitor->is_alive_on(host); });
+  const bool is_needed =
+      std::any_of(meshes_.begin(), meshes_.end(), [&](const auto& entry) { return entry.second.monitor->is_alive_on(host); });
   if (!is_needed) watch.silent_since.reset();
   if (watch.is_dead || watch.is_asked || !is_needed) return;
   watch.is_asked = true;
-  bus_->request(Destination::to_agent(host), wire::GetHostT(), kAskLimit, [this, host](const Result<ControlMessage>& answer) { on_host_answer(host, answer); });
+  bus_->request(Destination::to_agent(host), wire::GetHostT(), kAskLimit,
+                [this, host](const Result<ControlMessage>& answer) { on_host_answer(host, answer); });
 }
 
 void Connection::on_host_answer(const HostAddr& host, const Result<ControlMessage>& answer) {
@@ -291,7 +300,8 @@ void Connection::resync(const Followed& mesh, const HostAddr& host) {
   const auto on_answer = [monitor = mesh.monitor, host](const Result<ControlMessage>& answer) {
     if (!answer) {
       // The agent is there and has never heard of ranks that it had accepted: it is another life of that host, and theirs is over.
-      if (answer.error().code() == ErrorCode::not_exist) monitor->lose(host, "the host agent does not know this mesh any more: the host was started anew");
+      if (answer.error().code() == ErrorCode::not_exist)
+        monitor->lose(host, "the host agent does not know this mesh any more: the host was started anew");
       return;
     }
     if (const auto* state = answer->body_as<wire::MeshState>()) monitor->on_news(host, state->ranks(), state->certificates());

@@ -20,9 +20,9 @@ namespace meshbus {
 class ContextCore;
 class MeshMonitor;
 
-/// A launcher's way to a set of hosts: one Bus to the broker of its home host, and through it to all others. It also looks after the meshes that were
-/// spawned through it: hands them what the agents tell, asks the hosts whether they are there, renews leases, and finds out what was
-/// missed after a loss.
+/// A launcher's way to a set of hosts: one Bus to the broker of its home host, and through it to all others. It also looks after the meshes
+/// that were spawned through it: hands them what the agents tell, asks the hosts whether they are there, renews leases, and finds out what
+/// was missed after a loss.
 ///
 /// Made, closed and destroyed on the reactor's thread by the ContextCore; functions say when they may be called from elsewhere.
 class Connection {
@@ -103,7 +103,8 @@ class Connection {
   void on_host_answer(const HostAddr& host, const Result<ControlMessage>& answer);
   void lose(const HostAddr& host, const std::string& reason);
   void lose_all(const std::string& reason);
-  /// Asks an agent for all that it knows of a mesh; after a move also to be told of changes, since it knows its owner under another address.
+  /// Asks an agent for all that it knows of a mesh; after a move also to be told of changes, since it knows its owner under another
+  /// address.
   void resync(const Followed& mesh, const HostAddr& host);
   void renew_leases();
 

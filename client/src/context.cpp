@@ -36,6 +36,8 @@ Result<std::string> Context::setting(std::string_view key) const {
   return fail(ErrorCode::configuration_error, "there is no setting " + std::string(key) + "; `meshbus config` lists them");
 }
 
-std::vector<std::string> Context::warnings() const { return core_->config().warnings(); }
+std::vector<std::string> Context::warnings() const {
+  return core_->config().warnings();
+}
 
 }  // namespace meshbus

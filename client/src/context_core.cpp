@@ -6,7 +6,8 @@
 
 namespace meshbus {
 
-ContextCore::ContextCore(ContextOptions options, Config config) : options_(std::move(options)), config_(std::move(config)), pid_(::getpid()) {
+ContextCore::ContextCore(ContextOptions options, Config config)
+    : options_(std::move(options)), config_(std::move(config)), pid_(::getpid()) {
   zmq_context_.set(zmq::ctxopt::max_sockets, 1024);
   thread_ = start_masked_thread([this] { reactor_.run(); });
   // Until its first turn a reactor takes every thread for its own.
@@ -14,7 +15,6 @@ ContextCore::ContextCore(ContextOptions options, Config config) : options_(std::
 }
 
 Result<std::shared_ptr<ContextCore>> ContextCore::create(ContextOptions options) {
-  if (auto name = Name::make(options.name); !name) return fail(name.error().within("name of the context"));
   auto sources = ConfigSources::of_process();
   sources.flags.assign(options.settings.begin(), options.settings.end());
   auto config = Config::load(std::move(sources));
@@ -49,7 +49,8 @@ ContextCore::~ContextCore() {
 
 Result<void> ContextCore::check_process() const {
   if (pid_ == ::getpid()) return {};
-  return fail(ErrorCode::refused, "a Context cannot be used after fork(): it belongs to process " + std::to_string(pid_) + "; make a new one in the child");
+  return fail(ErrorCode::refused,
+              "a Context cannot be used after fork(): it belongs to process " + std::to_string(pid_) + "; make a new one in the child");
 }
 
 Result<void> ContextCore::check_may_wait() const {
@@ -89,7 +90,9 @@ Result<ConnectionUse> ContextCore::find_connection(const std::shared_ptr<Context
     ++best->uses;
     return best->connection.get();
   });
-  if (found == nullptr) return fail(ErrorCode::unroutable, "no way to " + host.to_string() + ": this Context has no host mesh; attach to one or start one first");
+  if (found == nullptr)
+    return fail(ErrorCode::unroutable,
+                "no way to " + host.to_string() + ": this Context has no host mesh; attach to one or start one first");
   return ConnectionUse(self, found);
 }
 

@@ -21,8 +21,8 @@
 
 namespace meshbus {
 
-/// What stands behind a Context: the reactor's thread, the handlers' thread, and the connections to brokers, which it owns. Context, HostMesh and
-/// ProcMesh share it; nothing that the reactor or the handlers hold does, so that its end is decided by user objects alone.
+/// What stands behind a Context: the reactor's thread, the handlers' thread, and the connections to brokers, which it owns. Context,
+/// HostMesh and ProcMesh share it; nothing that the reactor or the handlers hold does, so that its end is decided by user objects alone.
 class ContextCore {
  public:
   static Result<std::shared_ptr<ContextCore>> create(ContextOptions options);

@@ -7,7 +7,8 @@
 
 namespace meshbus {
 
-void handle_failure_by_default(ContextCore& core, Connection& connection, const std::weak_ptr<MeshMonitor>& monitor, const RankReport& failure) {
+void handle_failure_by_default(ContextCore& core, Connection& connection, const std::weak_ptr<MeshMonitor>& monitor,
+                               const RankReport& failure) {
   const auto mesh = monitor.lock();
   if (mesh == nullptr) return;
   std::string text = "meshbus: mesh " + mesh->name() + ": " + failure.describe() + "\n";

@@ -72,7 +72,10 @@ Result<void> check_complete(const std::vector<HostReport>& reports) {
   for (std::size_t rank = 0; rank < reports.size(); ++rank) {
     const auto& report = reports[rank];
     if (report.code == ErrorCode::none) continue;
-    if (problems.empty() && report.code == ErrorCode::identity_mismatch) code = ErrorCode::identity_mismatch;
+    // What will not mend by trying again comes first.
+    if (report.code == ErrorCode::identity_mismatch ||
+        (report.code == ErrorCode::configuration_error && code == ErrorCode::host_unreachable))
+      code = report.code;
     problems += (problems.empty() ? "" : "; ") + ("host " + std::to_string(rank) + " (" + report.host.to_string() + "): ") + report.problem;
   }
   if (problems.empty()) return {};
@@ -196,15 +199,20 @@ Result<HostMesh> HostMesh::attach(Context& context, const HostMeshRef& ref, Atta
     report.problem = problem == home.problems.end() ? "not tried: no other host of the mesh could be reached" : problem->second.detail();
     all.push_back(std::move(report));
   }
-  const bool is_usable = home.connection.get() != nullptr && std::any_of(all.begin(), all.end(), [](const HostReport& report) { return report.code == ErrorCode::none; });
+  const bool is_usable = home.connection.get() != nullptr &&
+                         std::any_of(all.begin(), all.end(), [](const HostReport& report) { return report.code == ErrorCode::none; });
   if (options.require_all || !is_usable) {
     if (auto complete = check_complete(all); !complete) return fail(complete.error().within("attaching to " + ref.name().to_string()));
   }
   return HostMesh(std::make_unique<Impl>(std::move(home.connection), ref, std::vector<std::shared_ptr<HostProcess>>()));
 }
 
-const HostMeshRef& HostMesh::ref() const noexcept { return impl_->ref(); }
-const std::vector<HostAddr>& HostMesh::hosts() const noexcept { return impl_->ref().hosts(); }
+const HostMeshRef& HostMesh::ref() const noexcept {
+  return impl_->ref();
+}
+const std::vector<HostAddr>& HostMesh::hosts() const noexcept {
+  return impl_->ref().hosts();
+}
 
 Result<ProcMesh> HostMesh::spawn(std::string_view base, const Extent& per_host, ProcSpec spec, Handlers handlers) {
   if (auto fine = impl_->core()->check_may_wait(); !fine) return fail(fine.error());
@@ -283,7 +291,9 @@ Result<std::vector<RankReport>> HostMesh::stop_mesh(std::string_view mesh, StopO
   };
   std::vector<Place> places;
   for (const auto& host : hosts()) places.push_back({host, {}, {}, false, false});
-  const auto is_left = [&options](const RankReport& rank) { return !rank.is_terminal() && (options.ranks.empty() || contains(options.ranks, rank.rank)); };
+  const auto is_left = [&options](const RankReport& rank) {
+    return !rank.is_terminal() && (options.ranks.empty() || contains(options.ranks, rank.rank));
+  };
   const auto is_open = [&](const Place& place) {
     return !place.is_absent && (!place.report || std::any_of(place.report->ranks.begin(), place.report->ranks.end(), is_left));
   };
@@ -336,12 +346,15 @@ Result<std::vector<RankReport>> HostMesh::stop_mesh(std::string_view mesh, StopO
     }
   }
   if (!problems.empty()) return fail(ErrorCode::stop_error, "mesh " + std::string(mesh) + ": not ended: " + problems);
-  if (ranks.empty()) return fail(ErrorCode::not_exist, "no mesh " + std::string(mesh) + " on " + std::to_string(hosts().size()) + (hosts().size() == 1 ? " host" : " hosts"));
+  if (ranks.empty())
+    return fail(ErrorCode::not_exist,
+                "no mesh " + std::string(mesh) + " on " + std::to_string(hosts().size()) + (hosts().size() == 1 ? " host" : " hosts"));
   std::sort(ranks.begin(), ranks.end(), [](const RankReport& a, const RankReport& b) { return a.rank < b.rank; });
   return ranks;
 }
 
-Result<ShutdownSummary> HostMesh::shutdown(std::chrono::milliseconds deadline, std::optional<std::chrono::milliseconds> grace, std::string_view reason) {
+Result<ShutdownSummary> HostMesh::shutdown(std::chrono::milliseconds deadline, std::optional<std::chrono::milliseconds> grace,
+                                           std::string_view reason) {
   if (auto fine = impl_->core()->check_may_wait(); !fine) return fail(fine.error());
   return impl_->shutdown(deadline, grace, reason);
 }

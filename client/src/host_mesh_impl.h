@@ -27,7 +27,8 @@ class HostMesh::Impl {
   /// Another use of the connection, for a mesh of procs.
   ConnectionUse use() const;
 
-  Result<ShutdownSummary> shutdown(std::chrono::milliseconds deadline, std::optional<std::chrono::milliseconds> grace, std::string_view reason);
+  Result<ShutdownSummary> shutdown(std::chrono::milliseconds deadline, std::optional<std::chrono::milliseconds> grace,
+                                   std::string_view reason);
 
  private:
   ConnectionUse connection_;
@@ -39,14 +40,14 @@ class HostMesh::Impl {
 };
 
 /// Starts procs of a mesh of that extent on these hosts (HostMesh::spawn).
-Result<ProcMesh> spawn_procs(const std::shared_ptr<ContextCore>& core, ConnectionUse connection, const std::vector<HostAddr>& hosts, bool are_processes,
-                             std::string_view base, const Extent& extent, ProcSpec spec, Handlers handlers);
+Result<ProcMesh> spawn_procs(const std::shared_ptr<ContextCore>& core, ConnectionUse connection, const std::vector<HostAddr>& hosts,
+                             bool are_processes, std::string_view base, const Extent& extent, ProcSpec spec, Handlers handlers);
 
 /// GetHost to each of these hosts, by rank. An answer under another name is identity_mismatch.
 std::vector<HostReport> ask_hosts(Connection& connection, const std::vector<HostAddr>& hosts, std::chrono::milliseconds deadline);
 
-/// Whether something listens there: a plain connect, without a word. Names are resolved; blocks as long as that takes. Only for tcp and unix sockets; other
-/// addresses are taken to listen. Errors: why not.
+/// Whether something listens there: a plain connect, without a word. Names are resolved; blocks as long as that takes. Only for tcp and
+/// unix sockets; other addresses are taken to listen. Errors: why not.
 Result<void> probe(const HostAddr& host);
 
 }  // namespace meshbus

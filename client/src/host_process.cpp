@@ -30,10 +30,14 @@ constexpr std::size_t kReadyBytes = 64 * 1024;
 constexpr int kReadyFd = 3;
 constexpr int kLifelineFd = 4;
 
-std::string why(const char* call) { return std::string(call) + ": " + std::strerror(errno); }
+std::string why(const char* call) {
+  return std::string(call) + ": " + std::strerror(errno);
+}
 
 /// Above the numbers that the child's own descriptors get, so that placing one never overwrites another.
-UniqueFd move_up(UniqueFd fd) { return UniqueFd(::fcntl(fd.get(), F_DUPFD_CLOEXEC, 16)); }
+UniqueFd move_up(UniqueFd fd) {
+  return UniqueFd(::fcntl(fd.get(), F_DUPFD_CLOEXEC, 16));
+}
 
 struct SpawnActions {
   posix_spawn_file_actions_t files;
@@ -101,7 +105,8 @@ Result<void> HostProcess::spawn(const std::string& program, const std::vector<st
   // A session of its own: Ctrl-C at the launcher's terminal is for the launcher, which then ends its hosts in order.
   posix_spawnattr_setflags(&actions.attributes, POSIX_SPAWN_SETSID | POSIX_SPAWN_SETSIGMASK | POSIX_SPAWN_SETSIGDEF);
 
-  std::vector<std::string> texts{program, "host", "--ready-fd", std::to_string(kReadyFd), "--lifeline-fd", std::to_string(kLifelineFd), "--quiet"};
+  std::vector<std::string> texts{program,  "host", "--ready-fd", std::to_string(kReadyFd), "--lifeline-fd", std::to_string(kLifelineFd),
+                                 "--quiet"};
   texts.insert(texts.end(), arguments.begin(), arguments.end());
   std::vector<char*> argv;
   for (auto& text : texts) argv.push_back(text.data());
@@ -183,8 +188,8 @@ std::string HostProcess::last_words() const {
   return words.empty() ? "" : "; its last words: " + words;
 }
 
-Result<std::vector<std::shared_ptr<HostProcess>>> HostProcess::start(const std::string& program, const std::vector<std::string>& arguments, std::uint64_t count,
-                                                                     std::chrono::milliseconds deadline) {
+Result<std::vector<std::shared_ptr<HostProcess>>> HostProcess::start(const std::string& program, const std::vector<std::string>& arguments,
+                                                                     std::uint64_t count, std::chrono::milliseconds deadline) {
   std::vector<std::shared_ptr<HostProcess>> hosts;
   for (std::uint64_t i = 0; i < count; ++i) {
     std::shared_ptr<HostProcess> host(new HostProcess());
@@ -194,7 +199,8 @@ Result<std::vector<std::shared_ptr<HostProcess>>> HostProcess::start(const std::
   const auto end = std::chrono::steady_clock::now() + deadline;
   const auto is_open = [](const std::shared_ptr<HostProcess>& host) { return !host->announcement_ && host->problem_.empty(); };
   // One that fails ends the wait: the others would be ended anyway.
-  while (std::any_of(hosts.begin(), hosts.end(), is_open) && std::all_of(hosts.begin(), hosts.end(), [](const auto& host) { return host->problem_.empty(); })) {
+  while (std::any_of(hosts.begin(), hosts.end(), is_open) &&
+         std::all_of(hosts.begin(), hosts.end(), [](const auto& host) { return host->problem_.empty(); })) {
     const auto left = std::chrono::ceil<std::chrono::milliseconds>(end - std::chrono::steady_clock::now());
     if (left.count() <= 0) break;
     std::vector<pollfd> fds;
@@ -225,7 +231,9 @@ Result<std::vector<std::shared_ptr<HostProcess>>> HostProcess::start(const std::
       if (host.reap() && host.problem_ == "it ended without a word") host.problem_ = host.how_;
     }
     if (host.stderr_) host.read_stderr();
-    problems += (problems.empty() ? "" : "; ") + ("host " + std::to_string(i) + " (" + program + " host, pid " + std::to_string(host.pid_) + "): ") + host.problem_ + host.last_words();
+    problems += (problems.empty() ? "" : "; ") +
+                ("host " + std::to_string(i) + " (" + program + " host, pid " + std::to_string(host.pid_) + "): ") + host.problem_ +
+                host.last_words();
   }
   if (!problems.empty()) return fail(is_timeout ? ErrorCode::timeout : ErrorCode::configuration_error, problems);
   return hosts;
@@ -240,7 +248,8 @@ void HostProcess::watch(Reactor& reactor, std::function<void(const std::string& 
       keep->stderr_.reset();
     });
   }
-  reactor.watch(pidfd_.get(), EPOLLIN, [self = shared_from_this(), &reactor, told = std::move(on_exit)](std::uint32_t) { self->on_exit(reactor, told); });
+  reactor.watch(pidfd_.get(), EPOLLIN,
+                [self = shared_from_this(), &reactor, told = std::move(on_exit)](std::uint32_t) { self->on_exit(reactor, told); });
 }
 
 void HostProcess::on_exit(Reactor& reactor, const std::function<void(const std::string& how)>& told) {
@@ -292,7 +301,8 @@ Result<std::string> find_meshbus_program(const std::string& wanted) {
     const std::string path(set);
     if (is_program(path + "/meshbus")) return path + "/meshbus";
     if (is_program(path)) return path;
-    return fail(ErrorCode::configuration_error, "MESHBUS_BIN is " + path + ", which is neither the meshbus program nor the folder it is in");
+    return fail(ErrorCode::configuration_error,
+                "MESHBUS_BIN is " + path + ", which is neither the meshbus program nor the folder it is in");
   }
   std::string looked;
   if (const auto own = own_executable()) {
@@ -308,7 +318,8 @@ Result<std::string> find_meshbus_program(const std::string& wanted) {
     rest = colon == std::string_view::npos ? std::string_view() : rest.substr(colon + 1);
     if (!folder.empty() && is_program(folder + "/meshbus")) return folder + "/meshbus";
   }
-  return fail(ErrorCode::configuration_error, "there is no meshbus program at " + looked + " nor in PATH; set MESHBUS_BIN to the program or its folder");
+  return fail(ErrorCode::configuration_error,
+              "there is no meshbus program at " + looked + " nor in PATH; set MESHBUS_BIN to the program or its folder");
 }
 
 }  // namespace meshbus

@@ -19,8 +19,8 @@
 
 namespace meshbus {
 
-/// One `meshbus host` that this process has started, in a session of its own. It ends when its lifeline does, which the kernel closes with this
-/// process at the latest.
+/// One `meshbus host` that this process has started, in a session of its own. It ends when its lifeline does, which the kernel closes with
+/// this process at the latest.
 class HostProcess : public std::enable_shared_from_this<HostProcess> {
  public:
   /// What the host said of itself when it was ready.
@@ -30,10 +30,10 @@ class HostProcess : public std::enable_shared_from_this<HostProcess> {
     std::string run_dir;
   };
 
-  /// Starts `count` of them in parallel and waits until all are ready. All or none: on error what did start is ended, and the error names each
-  /// host that failed by its rank, with its last words. Any thread but the reactor's.
-  static Result<std::vector<std::shared_ptr<HostProcess>>> start(const std::string& program, const std::vector<std::string>& arguments, std::uint64_t count,
-                                                                 std::chrono::milliseconds deadline);
+  /// Starts `count` of them in parallel and waits until all are ready. All or none: on error what did start is ended, and the error names
+  /// each host that failed by its rank, with its last words. Any thread but the reactor's.
+  static Result<std::vector<std::shared_ptr<HostProcess>>> start(const std::string& program, const std::vector<std::string>& arguments,
+                                                                 std::uint64_t count, std::chrono::milliseconds deadline);
   /// Best effort: the lifeline ends, and the process is reaped when it has gone.
   ~HostProcess();
   HostProcess(const HostProcess&) = delete;

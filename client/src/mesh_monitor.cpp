@@ -64,7 +64,8 @@ void MeshMonitor::lose(const HostAddr& host, const std::string& reason) {
     const std::lock_guard lock(mutex_);
     for (std::uint64_t index = 0; index < mesh_.hosts().size(); ++index) {
       if (mesh_.hosts()[index] != host) continue;
-      for (const auto rank : table_.lose(index, "host lost: " + host.to_string() + ": " + reason, reactor_.now(), std::chrono::system_clock::now()))
+      for (const auto rank :
+           table_.lose(index, "host lost: " + host.to_string() + ": " + reason, reactor_.now(), std::chrono::system_clock::now()))
         changed.push_back(table_.rank(rank));
     }
     if (changed.empty()) return;
@@ -112,7 +113,8 @@ void MeshMonitor::on_output(const HostAddr& from, const wire::Output& output, Ou
       for (const auto* chunk : *output.chunks()) {
         bytes += chunk->data()->size();
         if (abandoned_ || !options_.handlers.on_output || !is_ours(chunk->rank())) continue;
-        chunks.push_back({chunk->rank(), chunk->stream() == wire::Stream::err ? Stream::err : Stream::out, std::string(chunk->data()->begin(), chunk->data()->end())});
+        chunks.push_back({chunk->rank(), chunk->stream() == wire::Stream::err ? Stream::err : Stream::out,
+                          std::string(chunk->data()->begin(), chunk->data()->end())});
       }
     }
     if (output.ended() != nullptr) {
@@ -168,7 +170,8 @@ void MeshMonitor::settle() {
       const bool is_silent = unhandled_ == 0 && last_output_ && now - *last_output_ >= kOutputLimit;
       if (!last_output_) last_output_ = now;
       if (is_output_over() || is_silent) {
-        if (!is_output_over()) log::warn("mesh " + name() + ": its hosts did not say that its output has ended; what is missing is not waited for");
+        if (!is_output_over())
+          log::warn("mesh " + name() + ": its hosts did not say that its output has ended; what is missing is not waited for");
         end_posted_ = true;
         end = table_.outcome();
       } else {
@@ -179,8 +182,14 @@ void MeshMonitor::settle() {
   }
   changed_.notify_all();
   for (auto& failure : failures) {
-    if (!options_.handlers.on_failure) continue;
-    handlers_.post([self = shared_from_this(), failure = std::move(failure)] { self->tell([&] { self->options_.handlers.on_failure(failure); }); });
+    handlers_.post([self = shared_from_this(), failure = std::move(failure)] {
+      self->tell([&] { self->options_.handlers.on_failure(failure); });
+      {
+        const std::lock_guard lock(self->mutex_);
+        ++self->failures_told_;
+      }
+      self->changed_.notify_all();
+    });
   }
   if (end) {
     handlers_.post([self = shared_from_this(), end = std::move(*end)] {
@@ -241,7 +250,8 @@ std::optional<std::chrono::steady_clock::time_point> until(std::chrono::millisec
 }
 
 template <typename Predicate>
-bool wait_for(std::condition_variable& changed, std::unique_lock<std::mutex>& lock, std::chrono::milliseconds deadline, Predicate predicate) {
+bool wait_for(std::condition_variable& changed, std::unique_lock<std::mutex>& lock, std::chrono::milliseconds deadline,
+              Predicate predicate) {
   if (const auto end = until(deadline)) return changed.wait_until(lock, *end, predicate);
   changed.wait(lock, predicate);
   return true;
@@ -261,6 +271,15 @@ bool MeshMonitor::wait_while_changing(const std::function<bool(const RankTable&)
     if (done(table_)) return true;
     if (!wait_for(changed_, lock, idle, [&] { return version_ != before || done(table_); })) return false;
   }
+}
+
+bool MeshMonitor::wait_failure(std::chrono::milliseconds deadline) {
+  const bool is_handler = handlers_.is_here();
+  std::unique_lock lock(mutex_);
+  return wait_for(changed_, lock, deadline, [&] {
+    if (is_handler) return table_.has_told_failure() || table_.is_ended();
+    return failures_told_ != 0 || end_told_;
+  });
 }
 
 bool MeshMonitor::wait_end(std::chrono::milliseconds deadline) {

@@ -68,6 +68,8 @@ class MeshMonitor : public std::enable_shared_from_this<MeshMonitor> {
   bool wait(const std::function<bool(const RankTable&)>& done, std::chrono::milliseconds deadline);
   /// Waits until `done(table)`, as long as something changes at least every `idle`. False when nothing did.
   bool wait_while_changing(const std::function<bool(const RankTable&)>& done, std::chrono::milliseconds idle);
+  /// Waits until a failure, or the end, was told; for handlers: is known. False at the deadline.
+  bool wait_failure(std::chrono::milliseconds deadline);
   /// Waits until everything is over and, but for handlers who call this, was told. False at the deadline.
   bool wait_end(std::chrono::milliseconds deadline);
 
@@ -102,6 +104,7 @@ class MeshMonitor : public std::enable_shared_from_this<MeshMonitor> {
   std::optional<Clock::time_point> last_output_;
   bool armed_ = false;
   bool abandoned_ = false;
+  std::uint64_t failures_told_ = 0;
   bool end_posted_ = false;
   bool end_told_ = false;
 };

@@ -38,8 +38,12 @@ ProcMesh::ProcMesh(ProcMesh&&) noexcept = default;
 ProcMesh& ProcMesh::operator=(ProcMesh&&) noexcept = default;
 ProcMesh::~ProcMesh() = default;
 
-const ProcMeshRef& ProcMesh::ref() const noexcept { return impl_->monitor().mesh(); }
-std::uint64_t ProcMesh::size() const noexcept { return ref().root_ranks(); }
+const ProcMeshRef& ProcMesh::ref() const noexcept {
+  return impl_->monitor().mesh();
+}
+std::uint64_t ProcMesh::size() const noexcept {
+  return ref().root_ranks();
+}
 
 Result<std::vector<RankReport>> ProcMesh::status(std::chrono::milliseconds deadline) const {
   if (auto fine = impl_->core().check_may_wait(); !fine) return fail(fine.error());
@@ -73,7 +77,9 @@ Result<std::vector<RankReport>> ProcMesh::status(std::chrono::milliseconds deadl
   return ranks;
 }
 
-MeshOutcome ProcMesh::known() const { return impl_->monitor().outcome(); }
+MeshOutcome ProcMesh::known() const {
+  return impl_->monitor().outcome();
+}
 
 Result<MeshOutcome> ProcMesh::wait(std::chrono::milliseconds deadline) {
   if (auto fine = impl_->core().check_may_wait(); !fine) return fail(fine.error());
@@ -82,29 +88,35 @@ Result<MeshOutcome> ProcMesh::wait(std::chrono::milliseconds deadline) {
   const auto table = monitor.table();
   const auto left = table.not_ended({});
   std::string detail = "mesh " + monitor.name() + ": after " + std::to_string(deadline.count()) + " ms ";
-  detail += left.empty() ? "its output is not at its end"
-                         : std::to_string(left.size()) + " of " + std::to_string(table.size()) + " ranks are not ended: " + table.describe(left);
+  detail += left.empty()
+                ? "its output is not at its end"
+                : std::to_string(left.size()) + " of " + std::to_string(table.size()) + " ranks are not ended: " + table.describe(left);
   return fail(ErrorCode::timeout, std::move(detail));
 }
 
 Result<MeshOutcome> ProcMesh::wait_for_failure(std::chrono::milliseconds deadline) {
   if (auto fine = impl_->core().check_may_wait(); !fine) return fail(fine.error());
   auto& monitor = impl_->monitor();
-  const auto is_done = [](const RankTable& table) { return table.is_ended() || table.has_told_failure(); };
-  if (monitor.wait(is_done, deadline)) return monitor.outcome();
+  if (monitor.wait_failure(deadline)) return monitor.outcome();
   return fail(ErrorCode::timeout, "mesh " + monitor.name() + ": no rank failed within " + std::to_string(deadline.count()) + " ms");
 }
 
-Result<MeshOutcome> ProcMesh::stop(StopOptions options) { return stop_ranks(impl_->core(), impl_->connection(), impl_->monitor(), options); }
+Result<MeshOutcome> ProcMesh::stop(StopOptions options) {
+  return stop_ranks(impl_->core(), impl_->connection(), impl_->monitor(), options);
+}
 
-void ProcMesh::request_stop(StopOptions options) { order_stop(impl_->core(), impl_->connection(), impl_->monitor(), options); }
+void ProcMesh::request_stop(StopOptions options) {
+  order_stop(impl_->core(), impl_->connection(), impl_->monitor(), options);
+}
 
 Result<void> ProcMesh::signal(const RankSet& ranks, int signal, std::chrono::milliseconds deadline) {
   if (auto fine = impl_->core().check_may_wait(); !fine) return fine;
   auto& monitor = impl_->monitor();
-  if (signal < 1 || signal > 64) return fail(ErrorCode::configuration_error, "there is no signal " + std::to_string(signal) + "; 1 to 64 are signals");
+  if (signal < 1 || signal > 64)
+    return fail(ErrorCode::configuration_error, "there is no signal " + std::to_string(signal) + "; 1 to 64 are signals");
   const auto hosts = hosts_of(monitor.table(), ranks);
-  if (hosts.empty()) return fail(ErrorCode::not_exist, "mesh " + monitor.name() + ": no rank is left to send " + signal_name(signal) + " to");
+  if (hosts.empty())
+    return fail(ErrorCode::not_exist, "mesh " + monitor.name() + ": no rank is left to send " + signal_name(signal) + " to");
   std::vector<Connection::Answer> answers;
   for (const auto host : hosts) {
     wire::SignalProcsT order;
@@ -116,19 +128,22 @@ Result<void> ProcMesh::signal(const RankSet& ranks, int signal, std::chrono::mil
   Result<void> result;
   for (std::size_t i = 0; i < hosts.size(); ++i) {
     const auto answer = answers[i].get();
-    if (!answer && result) result = fail(answer.error().within("sending " + signal_name(signal) + " on " + ref().hosts()[hosts[i]].to_string()));
+    if (!answer && result)
+      result = fail(answer.error().within("sending " + signal_name(signal) + " on " + ref().hosts()[hosts[i]].to_string()));
   }
   return result;
 }
 
 namespace {
 
-Result<void> write(ContextCore& core, Connection& connection, const ProcMeshRef& mesh, std::uint64_t rank, std::string_view bytes, bool end, std::chrono::milliseconds deadline) {
+Result<void> write(ContextCore& core, Connection& connection, const ProcMeshRef& mesh, std::uint64_t rank, std::string_view bytes, bool end,
+                   std::chrono::milliseconds deadline) {
   if (auto fine = core.check_may_wait(); !fine) return fine;
   const auto host = mesh.host_index_of(rank);
   if (!host) return fail(host.error());
   if (bytes.size() > kInputLimit) {
-    return fail(ErrorCode::too_large, std::to_string(bytes.size()) + " bytes for the stdin of rank " + std::to_string(rank) + " at once; the limit is " + std::to_string(kInputLimit));
+    return fail(ErrorCode::too_large, std::to_string(bytes.size()) + " bytes for the stdin of rank " + std::to_string(rank) +
+                                          " at once; the limit is " + std::to_string(kInputLimit));
   }
   wire::WriteInputT input;
   input.mesh = mesh.mesh().to_string();
@@ -161,12 +176,16 @@ Result<ProcRef> ProcMesh::at(const std::vector<std::pair<std::string, std::uint6
   std::vector<std::optional<std::uint64_t>> given(extent.num_dims());
   for (const auto& [label, coordinate] : coordinates) {
     const auto axis = extent.find(label);
-    if (!axis) return fail(ErrorCode::configuration_error, "mesh " + ref().mesh().to_string() + " has no axis " + label + "; it is " + extent.to_string());
+    if (!axis)
+      return fail(ErrorCode::configuration_error,
+                  "mesh " + ref().mesh().to_string() + " has no axis " + label + "; it is " + extent.to_string());
     given[*axis] = coordinate;
   }
   std::vector<std::uint64_t> all;
   for (std::size_t axis = 0; axis < given.size(); ++axis) {
-    if (!given[axis]) return fail(ErrorCode::configuration_error, "no coordinate for axis " + extent.labels()[axis] + " of mesh " + ref().mesh().to_string());
+    if (!given[axis])
+      return fail(ErrorCode::configuration_error,
+                  "no coordinate for axis " + extent.labels()[axis] + " of mesh " + ref().mesh().to_string());
     all.push_back(*given[axis]);
   }
   const auto ordinal = extent.rank_of(all);

@@ -36,8 +36,9 @@ Result<MeshOutcome> stop_ranks(ContextCore& core, Connection& connection, MeshMo
 /// Orders it and does not wait.
 void order_stop(ContextCore& core, Connection& connection, MeshMonitor& monitor, const StopOptions& options);
 
-/// What happens to a failure that the launcher did not ask to hear of (spec 6.6): it is printed, the mesh is stopped, and this process exits with the
-/// mesh's exit code. Handlers' thread; returns only when the mesh is gone already.
-void handle_failure_by_default(ContextCore& core, Connection& connection, const std::weak_ptr<MeshMonitor>& monitor, const RankReport& failure);
+/// What happens to a failure that the launcher did not ask to hear of (spec 6.6): it is printed, the mesh is stopped, and this process
+/// exits with the mesh's exit code. Handlers' thread; returns only when the mesh is gone already.
+void handle_failure_by_default(ContextCore& core, Connection& connection, const std::weak_ptr<MeshMonitor>& monitor,
+                               const RankReport& failure);
 
 }  // namespace meshbus

@@ -83,7 +83,9 @@ std::string to_string(const RankSet& set) {
   return text.empty() ? "none" : text;
 }
 
-bool RankReport::is_terminal() const noexcept { return state == ProcState::stopped || state == ProcState::killed || state == ProcState::failed; }
+bool RankReport::is_terminal() const noexcept {
+  return state == ProcState::stopped || state == ProcState::killed || state == ProcState::failed;
+}
 
 bool RankReport::is_failure() const noexcept {
   switch (state) {
@@ -96,8 +98,8 @@ bool RankReport::is_failure() const noexcept {
 
 int RankReport::shell_code() const noexcept {
   switch (state) {
-    case ProcState::stopped: return exit_code;
-    case ProcState::killed: return 128 + signal;
+    case ProcState::stopped:
+    case ProcState::killed: return signal != 0 ? 128 + signal : exit_code;
     case ProcState::failed:
       if (code == ErrorCode::exec_failed) return os_error == ENOENT ? 127 : 126;
       return 125;
@@ -108,7 +110,10 @@ int RankReport::shell_code() const noexcept {
 std::string RankReport::words() const {
   if (!reason.empty()) return reason;
   switch (state) {
-    case ProcState::stopped: return "exit " + std::to_string(exit_code);
+    case ProcState::stopped:
+      // What ends by a signal of a stop that was asked for is stopped, not killed (spec 4.2).
+      if (signal != 0) return "stopped by " + signal_name(signal);
+      return "exit " + std::to_string(exit_code);
     case ProcState::killed: return "killed by " + signal_name(signal) + (core_dumped ? " (core dumped)" : "");
     default: return std::string(to_string(state));
   }
@@ -123,6 +128,8 @@ bool MeshOutcome::is_ended() const noexcept {
   return std::all_of(ranks.begin(), ranks.end(), [](const RankReport& rank) { return rank.is_terminal(); });
 }
 
-int MeshOutcome::exit_code() const noexcept { return first_failure ? first_failure->shell_code() : 0; }
+int MeshOutcome::exit_code() const noexcept {
+  return first_failure ? first_failure->shell_code() : 0;
+}
 
 }  // namespace meshbus

@@ -33,12 +33,24 @@ RankTable::RankTable(const ProcMeshRef& mesh) : alive_on_(mesh.hosts().size()) {
   }
 }
 
-void RankTable::note_created(std::uint64_t rank) {
-  if (extra_[rank].is_created) return;
+void RankTable::note_progress(std::uint64_t rank, Time now) {
   const auto& report = ranks_[rank];
-  if (report.state != ProcState::ready && !(report.state == ProcState::stopped && report.exit_code == 0)) return;
-  extra_[rank].is_created = true;
-  ++created_;
+  auto& extra = extra_[rank];
+  if (!extra.is_started && report.state != ProcState::unknown && report.state != ProcState::starting) {
+    extra.is_started = true;
+    if (++started_ == ranks_.size()) all_started_ = now;
+  }
+  if (!extra.is_created && (report.state == ProcState::ready || (report.state == ProcState::stopped && report.exit_code == 0))) {
+    extra.is_created = true;
+    ++created_;
+  }
+}
+
+RankTable::Time RankTable::due_of(std::uint64_t rank) const {
+  const auto& extra = extra_[rank];
+  const auto latest = *extra.ended + failure_limit;
+  if (!extra.has_certificate || !all_started_) return latest;
+  return std::min(latest, *all_started_ + start_limit);
 }
 
 void RankTable::on_end(std::uint64_t rank, Time now) {
@@ -55,7 +67,7 @@ bool RankTable::apply(const HostAddr& from, const wire::RankState& state, Time n
   auto& report = ranks_[rank];
   if (report.is_terminal() || state.generation() <= report.generation) return false;
   copy_state(state, report);
-  note_created(rank);
+  note_progress(rank, now);
   if (report.is_terminal()) on_end(rank, now);
   return true;
 }
@@ -71,7 +83,8 @@ bool RankTable::apply(const HostAddr& from, const wire::Certificate& certificate
   return true;
 }
 
-std::vector<std::uint64_t> RankTable::lose(std::uint64_t host_index, const std::string& reason, Time now, std::chrono::system_clock::time_point ended) {
+std::vector<std::uint64_t> RankTable::lose(std::uint64_t host_index, const std::string& reason, Time now,
+                                           std::chrono::system_clock::time_point ended) {
   std::vector<std::uint64_t> changed;
   if (host_index >= alive_on_.size() || alive_on_[host_index] == 0) return changed;
   for (auto& report : ranks_) {
@@ -86,6 +99,7 @@ std::vector<std::uint64_t> RankTable::lose(std::uint64_t host_index, const std::
     extra.has_certificate = true;
     ++certificates_;
     changed.push_back(report.rank);
+    note_progress(report.rank, now);
     on_end(report.rank, now);
   }
   return changed;
@@ -94,7 +108,7 @@ std::vector<std::uint64_t> RankTable::lose(std::uint64_t host_index, const std::
 std::vector<RankReport> RankTable::take_failures(Time now) {
   std::vector<RankReport> due;
   std::erase_if(untold_, [&](std::uint64_t rank) {
-    if (!extra_[rank].has_certificate && now - *extra_[rank].ended < failure_limit) return false;
+    if (now < due_of(rank)) return false;
     due.push_back(ranks_[rank]);
     return true;
   });
@@ -106,7 +120,7 @@ std::vector<RankReport> RankTable::take_failures(Time now) {
 std::optional<RankTable::Time> RankTable::next_due(Time now) const {
   std::optional<Time> next;
   const auto consider = [&next](Time time) { next = next ? std::min(*next, time) : time; };
-  for (const auto rank : untold_) consider(*extra_[rank].ended + failure_limit);
+  for (const auto rank : untold_) consider(due_of(rank));
   if (is_ended() && last_end_ && !is_complete(now)) consider(*last_end_ + certificate_limit);
   return next;
 }
@@ -136,8 +150,13 @@ std::vector<RankReport> RankTable::failures() const {
 MeshOutcome RankTable::outcome() const {
   MeshOutcome outcome;
   outcome.ranks = ranks_;
-  for (const auto& report : ranks_) {
-    if (report.is_failure() && (!outcome.first_failure || ended_before(report, *outcome.first_failure))) outcome.first_failure = report;
+  const auto all = failures();
+  if (all.empty()) return outcome;
+  const auto is_at_once = [&](const RankReport& report) {
+    return !all.front().ended || (report.ended && *report.ended - *all.front().ended <= same_time);
+  };
+  for (const auto& report : all) {
+    if (is_at_once(report) && (!outcome.first_failure || report.rank < outcome.first_failure->rank)) outcome.first_failure = report;
   }
   return outcome;
 }
@@ -153,7 +172,9 @@ std::string RankTable::describe(const std::vector<std::uint64_t>& ranks) const {
     text += report.describe();
     if (report.pid != 0 && !report.is_terminal()) text += ", pid " + std::to_string(report.pid);
   }
-  if (ranks.size() > in_words) text += "; and " + std::to_string(ranks.size() - in_words) + " more: ranks " + to_string(to_rank_set(ranks));
+  if (ranks.size() > in_words)
+    text += "; and " + std::to_string(ranks.size() - in_words) + " more: ranks " +
+            to_string(to_rank_set({ranks.begin() + in_words, ranks.end()}));
   return text;
 }
 

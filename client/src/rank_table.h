@@ -12,16 +12,21 @@
 
 namespace meshbus {
 
-/// What is known about the ranks of one mesh, and which failures are still to be told. Pure: no clock, thread or socket; times come from the
-/// caller.
+/// What is known about the ranks of one mesh, and which failures are still to be told. Pure: no clock, thread or socket; times come from
+/// the caller.
 ///
-/// News may come late, twice and in any order (a stream, answers to questions, a lost host): the larger generation wins, and nothing leaves a
-/// terminal state.
+/// News may come late, twice and in any order (a stream, answers to questions, a lost host): the larger generation wins, and nothing leaves
+/// a terminal state.
 class RankTable {
  public:
   using Time = std::chrono::steady_clock::time_point;
   /// A failure is told when its certificate has come, or so long after the end.
   static constexpr std::chrono::milliseconds failure_limit{300};
+  /// While a mesh starts, ranks that fail by themselves at the same time look like a sequence. So a failure is told only when every rank
+  /// has been up for so long (failure_limit after the end at the latest); in a mesh that is up, at once.
+  static constexpr std::chrono::milliseconds start_limit{50};
+  /// Ends so close together cannot be put in order: hosts have clocks of their own, and starts differ.
+  static constexpr std::chrono::milliseconds same_time{50};
   /// An ended mesh waits so long for the certificates that are still missing.
   static constexpr std::chrono::milliseconds certificate_limit{2000};
 
@@ -32,9 +37,10 @@ class RankTable {
   /// True when it was news.
   bool apply(const HostAddr& from, const wire::Certificate& certificate);
   /// The host is lost, by proof: its ranks that are not terminal are failed. The ranks that changed.
-  std::vector<std::uint64_t> lose(std::uint64_t host_index, const std::string& reason, Time now, std::chrono::system_clock::time_point ended);
+  std::vector<std::uint64_t> lose(std::uint64_t host_index, const std::string& reason, Time now,
+                                  std::chrono::system_clock::time_point ended);
 
-  /// Failures that are due, each once, the earlier end first.
+  /// Failures that are due, each once, the earlier end first (see first_failure in rank_report.h).
   std::vector<RankReport> take_failures(Time now);
   /// When take_failures() or is_complete() should be asked again although no news came.
   std::optional<Time> next_due(Time now) const;
@@ -63,11 +69,13 @@ class RankTable {
   struct Extra {
     std::optional<Time> ended;
     bool has_certificate = false;
+    bool is_started = false;
     bool is_created = false;
     bool is_lost = false;
   };
   void on_end(std::uint64_t rank, Time now);
-  void note_created(std::uint64_t rank);
+  void note_progress(std::uint64_t rank, Time now);
+  Time due_of(std::uint64_t rank) const;
 
   std::vector<RankReport> ranks_;
   std::vector<Extra> extra_;
@@ -75,6 +83,9 @@ class RankTable {
   /// Failed ranks that were not told yet.
   std::vector<std::uint64_t> untold_;
   std::uint64_t told_ = 0;
+  std::uint64_t started_ = 0;
+  /// When the last rank was up.
+  std::optional<Time> all_started_;
   std::uint64_t ended_ = 0;
   std::uint64_t created_ = 0;
   std::uint64_t certificates_ = 0;

@@ -11,6 +11,8 @@ using Clock = std::chrono::steady_clock;
 constexpr std::chrono::milliseconds kLifelineLimit{2500};
 /// How often an attached host's address is tried while it leaves.
 constexpr std::chrono::milliseconds kProbeInterval{10};
+/// A host process has ended, but its last answer may still be on its way to us.
+constexpr std::chrono::milliseconds kLastAnswerLimit{100};
 
 std::chrono::milliseconds left_until(Clock::time_point end) {
   return std::max(std::chrono::milliseconds(0), std::chrono::ceil<std::chrono::milliseconds>(end - Clock::now()));
@@ -25,11 +27,148 @@ bool wait_free(const HostAddr& host, Clock::time_point end) {
   return true;
 }
 
+/// The shutdown of a set of hosts. All at once, but for the one whose broker carries our orders: it ends its procs with the others, and
+/// itself after them.
+class Shutdown {
+ public:
+  Shutdown(ContextCore& core, Connection& connection, const std::vector<HostAddr>& hosts,
+           const std::vector<std::shared_ptr<HostProcess>>& processes, std::chrono::milliseconds grace, std::string_view reason,
+           Clock::time_point end)
+      : core_(core),
+        connection_(connection),
+        hosts_(hosts),
+        processes_(processes),
+        grace_(grace),
+        reason_(reason),
+        end_(end),
+        problems_(hosts.size()) {}
+
+  Result<ShutdownSummary> run() {
+    const auto home = core_.run([this] {
+      connection_.retire();
+      return connection_.home();
+    });
+    std::vector<std::size_t> last;
+    std::vector<std::pair<std::size_t, Connection::Answer>> answers;
+    for (std::size_t i = 0; i < hosts_.size(); ++i) {
+      // A process that has ended needs no order, and cannot answer one.
+      if (has_ended(i)) continue;
+      if (hosts_[i] == home && hosts_.size() > 1) {
+        last.push_back(i);
+      } else {
+        answers.emplace_back(i, order(i));
+      }
+    }
+    const auto alive_at_home = last.empty() || answers.empty() ? 0 : stop_procs(home);
+    for (auto& [i, answer] : answers) take(i, answer, 0);
+    for (const auto i : last) {
+      auto answer = order(i);
+      take(i, answer, alive_at_home);
+    }
+    for (std::size_t i = 0; i < hosts_.size(); ++i) {
+      if (wait_gone(i)) ++summary_.hosts;
+    }
+    std::string detail;
+    for (std::size_t i = 0; i < hosts_.size(); ++i) {
+      if (problems_[i].empty()) continue;
+      detail += (detail.empty() ? "" : "; ") + ("host " + std::to_string(i) + " (" + hosts_[i].to_string() + "): ") + problems_[i];
+    }
+    if (!detail.empty()) return fail(ErrorCode::stop_error, std::move(detail));
+    return summary_;
+  }
+
+ private:
+  bool has_ended(std::size_t i) const { return !processes_.empty() && processes_[i]->wait_exit(std::chrono::milliseconds(0)); }
+
+  Connection::Answer order(std::size_t i) {
+    wire::ShutdownHostT order;
+    order.grace_ms = grace_ms();
+    order.in_flight = static_cast<std::uint16_t>(core_.config().count(keys::terminate_in_flight));
+    order.reason = reason_;
+    return connection_.ask(Destination::to_agent(hosts_[i]), std::move(order), left_until(end_));
+  }
+
+  std::uint32_t grace_ms() const { return static_cast<std::uint32_t>(std::clamp<std::int64_t>(grace_.count(), 0, UINT32_MAX)); }
+
+  /// Orders the procs of a host to be stopped, without waiting. How many there were.
+  std::uint64_t stop_procs(const HostAddr& host) {
+    const auto answer = connection_.ask(Destination::to_agent(host), wire::ListMeshesT(), left_until(end_)).get();
+    const auto* const list = answer ? answer->body_as<wire::MeshList>() : nullptr;
+    if (list == nullptr || list->meshes() == nullptr) return 0;
+    std::uint64_t alive = 0;
+    for (const auto* mesh : *list->meshes()) {
+      if (mesh->ranks() != nullptr) {
+        alive += static_cast<std::uint64_t>(
+            std::count_if(mesh->ranks()->begin(), mesh->ranks()->end(), [](const wire::RankState* rank) { return rank->ended_ns() == 0; }));
+      }
+      wire::StopProcsT stop;
+      stop.mesh = mesh->mesh()->str();
+      stop.reason = reason_;
+      stop.requester = connection_.self();
+      stop.grace_ms = grace_ms();
+      connection_.ask(Destination::to_agent(host), std::move(stop), left_until(end_));
+    }
+    return alive;
+  }
+
+  /// Waits for a host's answer. `alive` procs of it were ordered to stop before.
+  void take(std::size_t i, Connection::Answer& future, std::uint64_t alive) {
+    // The end of a host of ours is an answer too, and may be the only one.
+    while (future.wait_for(std::chrono::milliseconds(5)) != std::future_status::ready) {
+      if (has_ended(i) && future.wait_for(kLastAnswerLimit) != std::future_status::ready) return;
+    }
+    const auto answer = future.get();
+    const auto* const done = answer ? answer->body_as<wire::ShutdownSummary>() : nullptr;
+    if (done == nullptr) {
+      problems_[i] = answer ? "it answered " + answer->body_name() : answer.error().to_string();
+      return;
+    }
+    const auto attempted = std::max(done->attempted(), alive);
+    summary_.attempted += attempted;
+    summary_.failed += done->failed();
+    summary_.ok += attempted - std::min(attempted, done->failed());
+    if (done->failed() != 0)
+      problems_[i] =
+          std::to_string(done->failed()) + " of " + std::to_string(attempted) + " procs are still there: " + text_of(done->detail());
+  }
+
+  /// Waits until the host is gone, and helps where we can.
+  bool wait_gone(std::size_t i) {
+    if (processes_.empty()) {
+      if (!problems_[i].empty()) return false;
+      if (wait_free(hosts_[i], end_)) return true;
+      problems_[i] = "its procs are ended, but something still listens at its address";
+      return false;
+    }
+    auto& process = *processes_[i];
+    if (process.wait_exit(problems_[i].empty() ? left_until(end_) : std::chrono::milliseconds(0))) return true;
+    process.close_lifeline();
+    if (process.wait_exit(kLifelineLimit)) {
+      // It ended its procs as it does when a launcher dies: all that was asked for.
+      problems_[i].clear();
+      return true;
+    }
+    process.kill();
+    problems_[i] += (problems_[i].empty() ? "" : "; ") + std::string("it did not end by itself and was killed");
+    return process.wait_exit(kLifelineLimit);
+  }
+
+  ContextCore& core_;
+  Connection& connection_;
+  const std::vector<HostAddr>& hosts_;
+  const std::vector<std::shared_ptr<HostProcess>>& processes_;
+  std::chrono::milliseconds grace_;
+  std::string reason_;
+  Clock::time_point end_;
+  std::vector<std::string> problems_;
+  ShutdownSummary summary_;
+};
+
 }  // namespace
 
 HostMesh::Impl::~Impl() {
   if (!core()->check_process()) {
-    // A forked child: the hosts are its parent's. Their lifelines are closed on exec; here they are kept as they are.
+    // A forked child: the hosts are its parent's, who alone may end them.
     new std::vector<std::shared_ptr<HostProcess>>(std::move(processes_));
     return;
   }
@@ -45,88 +184,14 @@ Result<ShutdownSummary> HostMesh::Impl::shutdown(std::chrono::milliseconds deadl
   const std::lock_guard lock(shutdown_mutex_);
   if (shutdown_) return *shutdown_;
   const auto end = Clock::now() + std::min<std::chrono::milliseconds>(deadline, std::chrono::hours(24));
-  // A retired connection stays where it is.
-  HostAddr home = HostAddr::local(0);
-  core()->run([&] {
-    connection_->retire();
-    home = connection_->home();
-  });
-
-  const auto& hosts = ref_.hosts();
-  ShutdownSummary summary;
-  std::vector<std::string> problems(hosts.size());
-  const auto order_shutdown = [&](std::size_t i) {
-    wire::ShutdownHostT order;
-    order.grace_ms = static_cast<std::uint32_t>(
-        std::clamp<std::int64_t>(grace.value_or(core()->config().duration(keys::terminate_grace)).count(), 0, UINT32_MAX));
-    order.in_flight = static_cast<std::uint16_t>(core()->config().count(keys::terminate_in_flight));
-    order.reason = std::string(reason);
-    return connection_->ask(Destination::to_agent(hosts[i]), std::move(order), left_until(end));
-  };
-  const auto collect = [&](std::size_t i, Connection::Answer& future) {
-    // The end of a host of ours is an answer too, and may be the only one.
-    while (!processes_.empty() && future.wait_for(std::chrono::milliseconds(5)) != std::future_status::ready &&
-           !processes_[i]->wait_exit(std::chrono::milliseconds(0))) {
-    }
-    if (!processes_.empty() && future.wait_for(std::chrono::milliseconds(100)) != std::future_status::ready) {
-      problems[i] = "it ended before it had answered";
-      return;
-    }
-    const auto answer = future.get();
-    const auto* const done = answer ? answer->body_as<wire::ShutdownSummary>() : nullptr;
-    if (done == nullptr) {
-      problems[i] = answer ? "it answered " + answer->body_name() : answer.error().to_string();
-      return;
-    }
-    summary.attempted += done->attempted();
-    summary.ok += done->ok();
-    summary.failed += done->failed();
-    if (done->failed() != 0)
-      problems[i] = std::to_string(done->failed()) + " of " + std::to_string(done->attempted()) +
-                    " procs are still there: " + text_of(done->detail());
-  };
-  // All at once, but for the host whose broker brings us the answers of the others: it goes last.
-  for (const bool is_home : {false, true}) {
-    std::vector<std::pair<std::size_t, Connection::Answer>> answers;
-    for (std::size_t i = 0; i < hosts.size(); ++i) {
-      // A process that has ended needs no order, and cannot answer one.
-      if ((hosts[i] == home) != is_home || (!processes_.empty() && processes_[i]->wait_exit(std::chrono::milliseconds(0)))) continue;
-      answers.emplace_back(i, order_shutdown(i));
-    }
-    for (auto& [i, answer] : answers) collect(i, answer);
-  }
-  for (std::size_t i = 0; i < hosts.size(); ++i) {
-    bool is_gone = false;
-    if (!processes_.empty()) {
-      auto& process = *processes_[i];
-      is_gone = process.wait_exit(problems[i].empty() ? left_until(end) : std::chrono::milliseconds(0));
-      if (!is_gone) process.close_lifeline();
-      if (!is_gone && !process.wait_exit(kLifelineLimit)) {
-        process.kill();
-        problems[i] += (problems[i].empty() ? "" : "; ") + std::string("it did not end by itself and was killed");
-      }
-      is_gone = process.wait_exit(kLifelineLimit);
-      // Down all the same, and with it, by the keeper's and the kernel's doing, its procs.
-      if (is_gone && problems[i].starts_with("it ended before")) problems[i].clear();
-    } else if (problems[i].empty()) {
-      is_gone = wait_free(hosts[i], end);
-      if (!is_gone) problems[i] = "its procs are ended, but something still listens at its address";
-    }
-    if (is_gone) ++summary.hosts;
-  }
-  std::string detail;
-  for (std::size_t i = 0; i < hosts.size(); ++i) {
-    if (problems[i].empty()) continue;
-    detail += (detail.empty() ? "" : "; ") + ("host " + std::to_string(i) + " (" + hosts[i].to_string() + "): ") + problems[i];
-  }
+  Shutdown work(*core(), *connection_.get(), ref_.hosts(), processes_, grace.value_or(core()->config().duration(keys::terminate_grace)),
+                reason, end);
+  auto done = work.run();
+  if (!done) done = fail(done.error().within("shutdown of " + ref_.name().to_string()));
   // Nobody is left to talk to.
-  if (summary.hosts == hosts.size()) core()->run([this] { connection_->close("its hosts were shut down"); });
-  if (detail.empty()) {
-    shutdown_ = summary;
-  } else {
-    shutdown_ = fail(ErrorCode::stop_error, "shutdown of " + ref_.name().to_string() + ": " + detail);
-  }
-  return *shutdown_;
+  if (done) core()->run([this] { connection_->close("its hosts were shut down"); });
+  shutdown_ = done;
+  return done;
 }
 
 }  // namespace meshbus

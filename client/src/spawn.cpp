@@ -13,8 +13,8 @@ namespace {
 
 /// Variables that say which proc of which mesh a process is: when this launcher is one itself, they are not its procs'.
 bool is_place(std::string_view name) {
-  static const std::set<std::string_view> places{"RANK", "LOCAL_RANK", "WORLD_SIZE", "LOCAL_WORLD_SIZE", "NODE_RANK", "MASTER_ADDR", "MASTER_PORT",
-                                                 "MESHBUS_ADDR", "MESHBUS_MESH", "MESHBUS_BOOTSTRAP"};
+  static const std::set<std::string_view> places{"RANK",        "LOCAL_RANK",  "WORLD_SIZE",   "LOCAL_WORLD_SIZE", "NODE_RANK",
+                                                 "MASTER_ADDR", "MASTER_PORT", "MESHBUS_ADDR", "MESHBUS_MESH",     "MESHBUS_BOOTSTRAP"};
   return places.contains(name) || name.starts_with("MESHBUS_RANK_") || name.starts_with("MESHBUS_SIZE_");
 }
 
@@ -40,7 +40,8 @@ std::map<std::string, std::string> own_environment() {
 
 Result<std::string> own_directory() {
   std::string path(4096, '\0');
-  if (::getcwd(path.data(), path.size()) == nullptr) return fail(ErrorCode::io_error, "the working directory of this launcher is gone; set ProcSpec::directory");
+  if (::getcwd(path.data(), path.size()) == nullptr)
+    return fail(ErrorCode::io_error, "the working directory of this launcher is gone; set ProcSpec::directory");
   path.resize(path.find('\0'));
   return path;
 }
@@ -99,7 +100,8 @@ std::uint32_t milliseconds_of(std::chrono::milliseconds duration) {
 /// One spawn under way.
 class Spawn {
  public:
-  Spawn(ContextCore& core, Connection& connection, MeshMonitor& monitor, const ProcSpec& spec) : core_(core), connection_(connection), monitor_(monitor), spec_(spec) {}
+  Spawn(ContextCore& core, Connection& connection, MeshMonitor& monitor, const ProcSpec& spec)
+      : core_(core), connection_(connection), monitor_(monitor), spec_(spec) {}
 
   Result<void> order() {
     if (auto found = find_master(); !found) return found;
@@ -122,7 +124,8 @@ class Spawn {
       }
       // Whether it was done is not known: what may run there is to be stopped too.
       if (answer.error().code() == ErrorCode::fate_unknown || answer.error().code() == ErrorCode::timeout) monitor_.note_accepted(host);
-      if (result) result = fail(answer.error().within("mesh " + monitor_.name() + ": host " + hosts[host].to_string() + " did not start its ranks"));
+      if (result)
+        result = fail(answer.error().within("mesh " + monitor_.name() + ": host " + hosts[host].to_string() + " did not start its ranks"));
     }
     return result;
   }
@@ -140,16 +143,17 @@ class Spawn {
       // The words of the certificate are worth the little time that they take.
       monitor_.wait(
           [](const RankTable& now) {
-            return std::all_of(now.ranks().begin(), now.ranks().end(), [](const RankReport& rank) { return !is_fallen(rank) || !rank.reason.empty(); });
+            return std::all_of(now.ranks().begin(), now.ranks().end(),
+                               [](const RankReport& rank) { return !is_fallen(rank) || !rank.reason.empty(); });
           },
           RankTable::failure_limit);
       return creation_error(monitor_.table());
     }
     if (is_in_time || spec_.partial) return {};
     const auto left = undecided(table);
-    return fail(ErrorCode::proc_spawn_error, "mesh " + monitor_.name() + ": " + std::to_string(left.size()) + " of " + std::to_string(table.size()) +
-                                                 " ranks are not ready, and nothing has moved for " + std::to_string(idle.count()) +
-                                                 " ms (key spawn.idle): " + table.describe(left));
+    return fail(ErrorCode::proc_spawn_error, "mesh " + monitor_.name() + ": " + std::to_string(left.size()) + " of " +
+                                                 std::to_string(table.size()) + " ranks are not ready, and nothing has moved for " +
+                                                 std::to_string(idle.count()) + " ms (key spawn.idle): " + table.describe(left));
   }
 
  private:
@@ -170,11 +174,13 @@ class Spawn {
       if (is_fallen(rank)) fallen.push_back(rank.rank);
     }
     std::string detail = "mesh " + monitor_.name() + ": ";
-    if (fallen.size() > 1) detail += std::to_string(fallen.size()) + " of " + std::to_string(table.size()) + " ranks ended before all were ready: ";
+    if (fallen.size() > 1)
+      detail += std::to_string(fallen.size()) + " of " + std::to_string(table.size()) + " ranks ended before all were ready: ";
     detail += table.describe(fallen);
     const auto outcome = table.outcome();
     if (outcome.first_failure && !outcome.first_failure->stderr_tail.empty()) {
-      detail += "\nlast lines of rank " + std::to_string(outcome.first_failure->rank) + " on stderr:\n" + outcome.first_failure->stderr_tail;
+      detail +=
+          "\nlast lines of rank " + std::to_string(outcome.first_failure->rank) + " on stderr:\n" + outcome.first_failure->stderr_tail;
     }
     return fail(ErrorCode::proc_creation_error, std::move(detail));
   }
@@ -187,7 +193,8 @@ class Spawn {
     const auto answer = connection_.ask(Destination::to_agent(host), wire::GetFreePortT(), core_.config().duration(keys::spawn_idle)).get();
     if (!answer) return fail(answer.error().within("host " + host.to_string() + ": asking for a free port"));
     const auto* const port = answer->body_as<wire::FreePort>();
-    if (port == nullptr) return fail(ErrorCode::malformed_message, "host " + host.to_string() + " answered " + answer->body_name() + " to GetFreePort");
+    if (port == nullptr)
+      return fail(ErrorCode::malformed_message, "host " + host.to_string() + " answered " + answer->body_name() + " to GetFreePort");
     master_port_ = port->port();
     return {};
   }
@@ -253,15 +260,16 @@ Result<void> undo(ContextCore& core, Connection& connection, MeshMonitor& monito
 
 }  // namespace
 
-Result<ProcMesh> spawn_procs(const std::shared_ptr<ContextCore>& core, ConnectionUse connection, const std::vector<HostAddr>& hosts, bool are_processes,
-                             std::string_view base, const Extent& extent, ProcSpec spec, Handlers handlers) {
+Result<ProcMesh> spawn_procs(const std::shared_ptr<ContextCore>& core, ConnectionUse connection, const std::vector<HostAddr>& hosts,
+                             bool are_processes, std::string_view base, const Extent& extent, ProcSpec spec, Handlers handlers) {
   auto name = Name::make(base);
   if (!name) return fail(name.error());
   if (auto fine = complete(spec); !fine) return fail(fine.error().within("spawn of " + std::string(base)));
   auto ref = ProcMeshRef::make(std::move(*name), hosts, extent);
   if (!ref) return fail(ref.error());
   // After a reconnect the broker may have another idea of who we are; agents watch the owner by this name.
-  if (auto up = connection->wait_up(core->config().duration(keys::spawn_idle)); !up) return fail(up.error().within("spawn of " + std::string(base)));
+  if (auto up = connection->wait_up(core->config().duration(keys::spawn_idle)); !up)
+    return fail(up.error().within("spawn of " + std::string(base)));
 
   const auto& config = core->config();
   MeshMonitor::Options options;
@@ -296,7 +304,8 @@ Result<ProcMesh> spawn_procs(const std::shared_ptr<ContextCore>& core, Connectio
     return mesh;
   }
   const auto stopped = undo(*core, way, *monitor);
-  if (!stopped) return fail(done.error().code(), done.error().detail() + "; and what did start could not be stopped: " + stopped.error().detail());
+  if (!stopped)
+    return fail(done.error().code(), done.error().detail() + "; and what did start could not be stopped: " + stopped.error().detail());
   return fail(done.error());
 }
 

@@ -27,13 +27,15 @@ std::vector<std::uint64_t> hosts_with(const RankTable& table, const std::vector<
   return hosts;
 }
 
-Connection::Answer order(Connection& connection, const MeshMonitor& monitor, const StopOptions& options, std::uint64_t host, std::chrono::milliseconds deadline) {
+Connection::Answer order(Connection& connection, const MeshMonitor& monitor, const StopOptions& options, std::uint64_t host,
+                         std::chrono::milliseconds deadline) {
   wire::StopProcsT stop;
   stop.mesh = monitor.name();
   stop.ranks = to_wire(ranks_on(monitor.mesh(), host, options.ranks));
   stop.reason = options.reason;
   stop.requester = connection.self();
-  stop.grace_ms = static_cast<std::uint32_t>(std::clamp<std::int64_t>(options.grace.value_or(monitor.options().grace).count(), 0, UINT32_MAX));
+  stop.grace_ms =
+      static_cast<std::uint32_t>(std::clamp<std::int64_t>(options.grace.value_or(monitor.options().grace).count(), 0, UINT32_MAX));
   return connection.ask(Destination::to_agent(monitor.mesh().hosts()[host]), std::move(stop), deadline);
 }
 
@@ -86,12 +88,16 @@ Result<MeshOutcome> stop_ranks(ContextCore& core, Connection& connection, MeshMo
   const auto table = monitor.table();
   const auto left = table.not_ended(options.ranks);
   if (!left.empty()) {
-    std::string detail = "mesh " + monitor.name() + ": " + std::to_string(left.size()) + " of " + std::to_string(table.size()) + " ranks are not ended: " + table.describe(left);
-    for (const auto& [host, problem] : problems) detail += "; " + monitor.mesh().hosts()[host].to_string() + " did not take the order: " + problem;
+    std::string detail = "mesh " + monitor.name() + ": " + std::to_string(left.size()) + " of " + std::to_string(table.size()) +
+                         " ranks are not ended: " + table.describe(left);
+    for (const auto& [host, problem] : problems)
+      detail += "; " + monitor.mesh().hosts()[host].to_string() + " did not take the order: " + problem;
     return fail(ErrorCode::stop_error, std::move(detail));
   }
   // The certificates are a matter of milliseconds; without them it is an end all the same.
-  if (table.is_ended()) monitor.wait([](const RankTable& now) { return now.is_complete(Clock::now()); }, std::min<std::chrono::milliseconds>(RankTable::certificate_limit, left_until(end)));
+  if (table.is_ended())
+    monitor.wait([](const RankTable& now) { return now.is_complete(Clock::now()); },
+                 std::min<std::chrono::milliseconds>(RankTable::certificate_limit, left_until(end)));
   return monitor.outcome();
 }
 

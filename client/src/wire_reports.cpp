@@ -11,7 +11,8 @@ namespace {
 
 std::optional<std::chrono::system_clock::time_point> time_of(std::int64_t nanoseconds) {
   if (nanoseconds <= 0) return std::nullopt;
-  return std::chrono::system_clock::time_point(std::chrono::duration_cast<std::chrono::system_clock::duration>(std::chrono::nanoseconds(nanoseconds)));
+  return std::chrono::system_clock::time_point(
+      std::chrono::duration_cast<std::chrono::system_clock::duration>(std::chrono::nanoseconds(nanoseconds)));
 }
 
 std::vector<std::string> texts_of(const flatbuffers::Vector<flatbuffers::Offset<flatbuffers::String>>& texts) {
@@ -21,7 +22,9 @@ std::vector<std::string> texts_of(const flatbuffers::Vector<flatbuffers::Offset<
   return list;
 }
 
-std::vector<std::uint64_t> numbers_of(const flatbuffers::Vector<std::uint64_t>& numbers) { return {numbers.begin(), numbers.end()}; }
+std::vector<std::uint64_t> numbers_of(const flatbuffers::Vector<std::uint64_t>& numbers) {
+  return {numbers.begin(), numbers.end()};
+}
 
 }  // namespace
 

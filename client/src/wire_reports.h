@@ -7,7 +7,8 @@
 #include "meshbus/rank_report.h"
 #include "wire/control_generated.h"
 
-/// Between what travels and what the public headers show. Bytes from peers: unknown enum values become `unknown`, never undefined behaviour.
+/// Between what travels and what the public headers show. Bytes from peers: unknown enum values become `unknown`, never undefined
+/// behaviour.
 namespace meshbus {
 
 wire::RegionT to_wire(const Region& region);

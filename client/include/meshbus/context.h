@@ -20,15 +20,13 @@ inline constexpr std::chrono::milliseconds forever = std::chrono::milliseconds::
 
 struct ContextOptions {
   /// Settings as `--set` would give them, stronger than environment and file: {{"lease", "10s"}}. `meshbus config` lists the keys.
-  std::vector<std::pair<std::string, std::string>> settings;
-  /// Base of this launcher's name on the bus: `client-13Se1Maqzryj`.
-  std::string name = "client";
+  std::vector<std::pair<std::string, std::string>> settings = {};
 };
 
 /// A launcher's place on the bus. It hides a thread that owns all sockets, and a second one on which your handlers run, in order.
 ///
-/// Everything may be called from any thread, handlers included. Calls that wait take a deadline and block the caller; from the hidden socket thread
-/// they fail with would_block. After a fork the child's copy refuses everything (refused); only destroying it is allowed.
+/// Everything may be called from any thread, handlers included. Calls that wait take a deadline and block the caller; from the hidden
+/// socket thread they fail with would_block. After a fork the child's copy refuses everything (refused); only destroying it is allowed.
 ///
 /// It connects to a broker when the first host mesh is made. Meshes keep the threads alive, so they may outlive their Context.
 class Context {
@@ -40,8 +38,8 @@ class Context {
   /// Leaves the bus in order. From then on no handler runs, when no mesh of this Context is left.
   ~Context();
 
-  /// Bytes for a port of a proc, and its answer. Errors: call_error (the handler there failed), no_such_proc, no_such_port, no_such_host, timeout,
-  /// fate_unknown, queue_full, too_large, would_block, refused (after fork).
+  /// Bytes for a port of a proc, and its answer. Errors: call_error (the handler there failed), no_such_proc, no_such_port, no_such_host,
+  /// timeout, fate_unknown, queue_full, too_large, would_block, refused (after fork).
   Result<std::string> call(const ProcId& proc, std::uint32_t port, std::string_view body, std::chrono::milliseconds deadline);
   /// Bytes for a port of a proc, without an answer. Returns when they are on their way. Errors: queue_full, too_large, unroutable, refused.
   Result<void> send(const ProcId& proc, std::uint32_t port, std::string_view body);

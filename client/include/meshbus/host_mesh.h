@@ -21,15 +21,15 @@ namespace meshbus {
 /// How host processes on this machine are started.
 struct HostOptions {
   /// The `meshbus` program. Empty: MESHBUS_BIN (the program, or the folder it is in), else beside this executable, else PATH.
-  std::string program;
+  std::string program = {};
   /// How procs are kept together: "auto", "cgroup", "sweep". Empty: the host decides.
-  std::string containment;
+  std::string containment = {};
   /// Where per-host directories are made; empty: the host's default.
-  std::string run_dir;
+  std::string run_dir = {};
   /// A host whose broker is lost ends, instead of starting a new one.
   bool end_on_broker_loss = false;
   /// Settings for the hosts, besides those of the Context, which they get anyway.
-  std::vector<std::pair<std::string, std::string>> settings;
+  std::vector<std::pair<std::string, std::string>> settings = {};
   /// For all hosts to become ready.
   std::chrono::milliseconds ready_limit = std::chrono::seconds(30);
 };
@@ -49,27 +49,27 @@ struct HostReport {
   std::string problem;
   std::string version;
   std::uint64_t incarnation = 0;
-  std::int64_t pid = 0;      ///< Of its agent.
-  std::string containment;   ///< "cgroup v2", "sweep"
-  std::uint64_t live = 0;    ///< Procs that are not ended.
-  std::string node;          ///< The machine's name, for people.
+  std::int64_t pid = 0;     ///< Of its agent.
+  std::string containment;  ///< "cgroup v2", "sweep"
+  std::uint64_t live = 0;   ///< Procs that are not ended.
+  std::string node;         ///< The machine's name, for people.
 };
 
 /// One mesh as the hosts know it.
 struct MeshReport {
-  std::string name;                ///< With its uuid.
+  std::string name;  ///< With its uuid.
   Region region;
-  std::vector<HostAddr> hosts;     ///< All hosts of that mesh, also those that were not asked.
-  std::string owner;               ///< ProcId of the launcher that answers for it.
+  std::vector<HostAddr> hosts;  ///< All hosts of that mesh, also those that were not asked.
+  std::string owner;            ///< ProcId of the launcher that answers for it.
   ProcKind kind = ProcKind::plain;
-  std::string command;             ///< For people.
-  std::vector<RankReport> ranks;   ///< Those on the hosts that were asked and answered, by rank.
+  std::string command;            ///< For people.
+  std::vector<RankReport> ranks;  ///< Those on the hosts that were asked and answered, by rank.
 };
 
 /// What is on a set of hosts.
 struct MeshListing {
-  std::vector<MeshReport> meshes;        ///< By name.
-  std::vector<HostReport> unreachable;   ///< Hosts that did not answer.
+  std::vector<MeshReport> meshes;       ///< By name.
+  std::vector<HostReport> unreachable;  ///< Hosts that did not answer.
 };
 
 /// What a shutdown did.
@@ -83,8 +83,9 @@ struct ShutdownSummary {
 /// Owns a set of hosts. Move-only; all may be called from any thread.
 class HostMesh {
  public:
-  /// Starts one host process per rank on this machine, in parallel: `meshbus host`, each in a session of its own. They end with this process,
-  /// however it ends. Errors: configuration_error (no such program, bad options), io_error, timeout; naming the host's rank and its last words.
+  /// Starts one host process per rank on this machine, in parallel: `meshbus host`, each in a session of its own. They end with this
+  /// process, however it ends. Errors: configuration_error (no such program, bad options), io_error, timeout; naming the host's rank and
+  /// its last words.
   static Result<HostMesh> process(Context& context, const Extent& hosts, HostOptions options = {});
   /// Running hosts, axis `host` in that order. Fails closed: errors host_unreachable naming each host that does not answer and why;
   /// identity_mismatch when somebody else answers at an address; configuration_error when there is no address.
@@ -101,28 +102,29 @@ class HostMesh {
   /// Hosts in rank order.
   const std::vector<HostAddr>& hosts() const noexcept;
 
-  /// Starts procs: the extent of the mesh is that of the hosts followed by `per_host`; one message per host. The mesh's name is `base` and a fresh
-  /// uuid. With no rank at all it succeeds at once.
-  /// Errors: configuration_error (a label that hosts and per_host both have, no command), proc_creation_error (a rank ended before all
-  /// were ready: rank, place, how, stderr tail), proc_spawn_error (not ready in time: ranks and the stage each is stuck in), and what a host refused
-  /// with. On error what did start is stopped (unless ProcSpec::partial).
+  /// Starts procs: the extent of the mesh is that of the hosts followed by `per_host`; one message per host. The mesh's name is `base` and
+  /// a fresh uuid. With no rank at all it succeeds at once. Errors: configuration_error (a label that hosts and per_host both have, no
+  /// command), proc_creation_error (a rank ended before all were ready: rank, place, how, stderr tail), proc_spawn_error (not ready in
+  /// time: ranks and the stage each is stuck in), and what a host refused with. On error what did start is stopped (unless
+  /// ProcSpec::partial).
   Result<ProcMesh> spawn(std::string_view base, const Extent& per_host, ProcSpec spec, Handlers handlers = {});
-  /// The same with `ranks` ranks in all, in blocks over the hosts: axes of the hosts and `proc` when they divide evenly, else one axis `proc`
-  /// (the first hosts have one more).
+  /// The same with `ranks` ranks in all, in blocks over the hosts: axes of the hosts and `proc` when they divide evenly, else one axis
+  /// `proc` (the first hosts have one more).
   Result<ProcMesh> spawn_n(std::string_view base, std::uint64_t ranks, ProcSpec spec, Handlers handlers = {});
 
   /// Asks every host now. By rank; hosts that do not answer are there with their problem. Errors: would_block, refused (after fork).
   Result<std::vector<HostReport>> states(std::chrono::milliseconds deadline = std::chrono::seconds(10)) const;
   /// What meshes are on these hosts, whoever made them. Errors: would_block, refused (after fork).
   Result<MeshListing> meshes(std::chrono::milliseconds deadline = std::chrono::seconds(10)) const;
-  /// Stops a mesh on these hosts, whoever made it, and waits. Its ranks here, all terminal. Errors: not_exist; stop_error naming ranks or hosts;
-  /// host_unreachable.
+  /// Stops a mesh on these hosts, whoever made it, and waits. Its ranks here, all terminal. Errors: not_exist; stop_error naming ranks or
+  /// hosts; host_unreachable.
   Result<std::vector<RankReport>> stop_mesh(std::string_view mesh, StopOptions options = {});
 
-  /// Stops all procs and ends the hosts, all at once; when it succeeds their addresses can be bound again. `grace`: between SIGTERM and SIGKILL;
-  /// default key terminate.grace. Errors: stop_error naming each host that failed, and how. A second call returns the first one's outcome.
-  Result<ShutdownSummary> shutdown(std::chrono::milliseconds deadline = std::chrono::seconds(30), std::optional<std::chrono::milliseconds> grace = {},
-                                   std::string_view reason = "shutdown");
+  /// Stops all procs and ends the hosts, all at once; when it succeeds their addresses can be bound again. `grace`: between SIGTERM and
+  /// SIGKILL; default key terminate.grace. Errors: stop_error naming each host that failed, and how. A second call returns the first one's
+  /// outcome.
+  Result<ShutdownSummary> shutdown(std::chrono::milliseconds deadline = std::chrono::seconds(30),
+                                   std::optional<std::chrono::milliseconds> grace = {}, std::string_view reason = "shutdown");
 
   class Impl;
   explicit HostMesh(std::unique_ptr<Impl> impl);

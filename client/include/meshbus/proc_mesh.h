@@ -36,30 +36,30 @@ enum class Stream : std::uint8_t { out = 1, err = 2 };
 struct ProcSpec {
   ProcKind kind = ProcKind::plain;
   /// argv. The first word is looked up in PATH on the host. Empty, for mesh procs only: this very executable, without arguments.
-  std::vector<std::string> command;
+  std::vector<std::string> command = {};
   /// What to execute when that is not command[0].
-  std::string program;
+  std::string program = {};
   /// Wins over everything that the proc would inherit.
-  std::vector<std::pair<std::string, std::string>> environment;
+  std::vector<std::pair<std::string, std::string>> environment = {};
   /// Nothing inherited: `environment` and the variables of spec 4.5 only.
   bool clean_environment = false;
-  /// On hosts of this machine (unix addresses), what is not said otherwise follows this launcher as it is at the spawn: working directory and
-  /// environment. On other hosts the host agent's own apply.
+  /// On hosts of this machine (unix addresses), what is not said otherwise follows this launcher as it is at the spawn: working directory
+  /// and environment. On other hosts the host agent's own apply.
   bool follow_launcher = true;
   /// Working directory; empty: see follow_launcher.
-  std::string directory;
+  std::string directory = {};
   OutputMode output = OutputMode::capture;
   /// Ranks whose stdin is a pipe for ProcMesh::write_input(); the others read /dev/null. (An empty set means none here.)
-  RankSet input_ranks;
+  RankSet input_ranks = {};
   /// Between SIGTERM and SIGKILL. Default: key terminate.grace.
-  std::optional<std::chrono::milliseconds> grace;
+  std::optional<std::chrono::milliseconds> grace = {};
   /// A rank that is not ready by then is killed and failed; 0 = no limit. Default: key spawn.ready.
-  std::optional<std::chrono::milliseconds> ready_limit;
-  /// The procs end when this launcher was not heard of for so long; 0 = no lease. Default: key lease on attached hosts; 0 on process hosts, which
-  /// end with the launcher anyway.
-  std::optional<std::chrono::milliseconds> lease;
-  /// Whether spawn() waits until every rank is ready, and fails when one ends before. Without: it returns when the hosts have taken the order, and
-  /// every end is for the handlers.
+  std::optional<std::chrono::milliseconds> ready_limit = {};
+  /// The procs end when this launcher was not heard of for so long; 0 = no lease. Default: key lease on attached hosts; 0 on process hosts,
+  /// which end with the launcher anyway.
+  std::optional<std::chrono::milliseconds> lease = {};
+  /// Whether spawn() waits until every rank is ready, and fails when one ends before. Without: it returns when the hosts have taken the
+  /// order, and every end is for the handlers.
   bool wait_ready = true;
   /// With wait_ready: a mesh in which some ranks failed is still a mesh; the failures go to Handlers::on_failure.
   bool partial = false;
@@ -69,26 +69,26 @@ class ProcMesh;
 
 /// What a launcher hears about its procs. All run on the Context's handler thread, one at a time, in order; they may call anything.
 struct Handlers {
-  /// A rank ended in a way that nobody asked for: called exactly once per failed rank, when its death certificate has come (300 ms after its end at
-  /// the latest). Without a handler: the certificate is printed to stderr, the mesh is stopped, and this process exits with the mesh's
-  /// exit code (spec 6.6).
-  std::function<void(const RankReport&)> on_failure;
+  /// A rank ended in a way that nobody asked for: called exactly once per failed rank, when its death certificate has come (300 ms after
+  /// its end at the latest). Without a handler: the certificate is printed to stderr, the mesh is stopped, and this process exits with the
+  /// mesh's exit code (spec 6.6).
+  std::function<void(const RankReport&)> on_failure = {};
   /// Bytes that a rank wrote (OutputMode::stream): whole lines, in order per rank. Valid during the call.
-  std::function<void(std::uint64_t rank, Stream stream, std::string_view bytes)> on_output;
+  std::function<void(std::uint64_t rank, Stream stream, std::string_view bytes)> on_output = {};
   /// Every change of a rank, good ones too.
-  std::function<void(const RankReport&)> on_state;
+  std::function<void(const RankReport&)> on_state = {};
   /// Once, when every rank is terminal and all output was handed to on_output.
-  std::function<void(const MeshOutcome&)> on_end;
+  std::function<void(const MeshOutcome&)> on_end = {};
 };
 
 struct StopOptions {
   std::string reason = "stop";
   /// Between SIGTERM and SIGKILL; 0 = SIGKILL at once. Default: that of the ProcSpec.
-  std::optional<std::chrono::milliseconds> grace;
+  std::optional<std::chrono::milliseconds> grace = {};
   /// For the whole stop. Default: grace + key stop.idle.
-  std::optional<std::chrono::milliseconds> deadline;
+  std::optional<std::chrono::milliseconds> deadline = {};
   /// Empty = all ranks.
-  RankSet ranks;
+  RankSet ranks = {};
 };
 
 /// Owns a mesh of procs: when it goes, they are stopped. Move-only. Made by HostMesh::spawn().
@@ -113,11 +113,12 @@ class ProcMesh {
   /// Waits until every rank is terminal, with certificates, and its output was handed out (that not when called from a handler).
   /// Errors: timeout naming the ranks that are left and their states.
   Result<MeshOutcome> wait(std::chrono::milliseconds deadline);
-  /// Waits until a rank has failed, or all are terminal. Errors: as wait().
+  /// Waits until a rank has failed and its on_failure has run (that not when called from a handler), or all are terminal. Errors: as
+  /// wait().
   Result<MeshOutcome> wait_for_failure(std::chrono::milliseconds deadline);
 
-  /// Ends ranks and waits. True to what happened: succeeds only when every one of them is terminal. Errors: stop_error naming the ranks that are
-  /// not, with their states and hosts. Stopping what has ended does nothing.
+  /// Ends ranks and waits. True to what happened: succeeds only when every one of them is terminal. Errors: stop_error naming the ranks
+  /// that are not, with their states and hosts. Stopping what has ended does nothing.
   Result<MeshOutcome> stop(StopOptions options = {});
   /// The same without waiting: on_state and on_end tell the rest. `options.deadline` is not used.
   void request_stop(StopOptions options = {});
@@ -126,15 +127,16 @@ class ProcMesh {
   /// hosts were asked.
   Result<void> signal(const RankSet& ranks, int signal, std::chrono::milliseconds deadline = std::chrono::seconds(10));
 
-  /// Writes to the stdin of a rank of ProcSpec::input_ranks; returns when its pipe has taken all. One writer at a time per rank, at most 512 KiB a call.
-  /// Errors: not_exist when it closed its stdin or ended; too_large; timeout.
+  /// Writes to the stdin of a rank of ProcSpec::input_ranks; returns when its pipe has taken all. One writer at a time per rank, at most
+  /// 512 KiB a call. Errors: not_exist when it closed its stdin or ended; too_large; timeout.
   Result<void> write_input(std::uint64_t rank, std::string_view bytes, std::chrono::milliseconds deadline = forever);
   /// End of file for the stdin of a rank.
   Result<void> close_input(std::uint64_t rank, std::chrono::milliseconds deadline = std::chrono::seconds(10));
 
   /// The proc of a rank, alive or not. Errors: out_of_range.
   Result<ProcRef> proc(std::uint64_t rank) const;
-  /// The proc at a point, every axis given: `at({{"host", 0}, {"gpu", 1}})`. Errors: out_of_range, parse_error for an unknown axis.
+  /// The proc at a point, every axis given: `at({{"host", 0}, {"gpu", 1}})`. Errors: out_of_range, configuration_error for an unknown or
+  /// missing axis.
   Result<ProcRef> at(const std::vector<std::pair<std::string, std::uint64_t>>& coordinates) const;
 
   class Impl;

@@ -21,8 +21,8 @@ enum class ProcState : std::uint8_t {
   running = 2,   ///< Has a pid; a mesh proc that has not yet said that it is ready.
   ready = 3,     ///< Plain: exec succeeded. Mesh: registered with its broker, handlers are up.
   stopping = 4,  ///< A stop was asked for and is under way.
-  stopped = 5,   ///< Exited; see exit_code.
-  killed = 6,    ///< Ended by a signal.
+  stopped = 5,   ///< Exited, or ended by a stop that was asked for; see exit_code and signal.
+  killed = 6,    ///< Ended by a signal that nobody asked for.
   failed = 7,    ///< Never ran, was not ready in time, or its host is lost.
 };
 
@@ -45,22 +45,22 @@ std::string to_string(const RankSet& set);
 
 /// One rank: its place, its state, and when it has ended its death certificate (spec 4.9).
 struct RankReport {
-  std::uint64_t rank = 0;            ///< Create rank: the row-major position in the mesh as it was made.
-  std::uint64_t host_index = 0;      ///< Which host of the mesh: NODE_RANK.
+  std::uint64_t rank = 0;        ///< Create rank: the row-major position in the mesh as it was made.
+  std::uint64_t host_index = 0;  ///< Which host of the mesh: NODE_RANK.
   HostAddr host = HostAddr::local(0);
-  std::string point;                 ///< Where in the mesh: "host=0/2,gpu=1/4". Empty for a mesh without dimensions.
+  std::string point;  ///< Where in the mesh: "host=0/2,gpu=1/4". Empty for a mesh without dimensions.
   ProcState state = ProcState::unknown;
-  std::int64_t pid = 0;              ///< 0 = never had one. On its host.
-  int exit_code = 0;                 ///< When stopped.
-  int signal = 0;                    ///< When killed: the number of the signal.
+  std::int64_t pid = 0;  ///< 0 = never had one. On its host.
+  int exit_code = 0;     ///< When it exited.
+  int signal = 0;        ///< Not 0: it did not exit, but was ended by this signal.
   bool core_dumped = false;
-  StopStep step = StopStep::none;    ///< Not none: it was asked to stop.
+  StopStep step = StopStep::none;  ///< Not none: it was asked to stop.
   std::optional<std::chrono::system_clock::time_point> started;
   std::optional<std::chrono::system_clock::time_point> ended;
-  std::uint64_t generation = 0;      ///< Counts the changes of this rank; the larger one is the later one.
-  std::uint64_t incarnation = 0;     ///< Of this life of the rank.
+  std::uint64_t generation = 0;   ///< Counts the changes of this rank; the larger one is the later one.
+  std::uint64_t incarnation = 0;  ///< Of this life of the rank.
   // From the certificate; empty until it has come.
-  std::string reason;                ///< In words: "exit 3", "killed by SIGSEGV", "cannot execute /no/such/file: execve: No such file or directory".
+  std::string reason;  ///< In words: "exit 3", "killed by SIGSEGV", "cannot execute /no/such/file: execve: No such file or directory".
   ErrorCode code = ErrorCode::none;  ///< exec_failed; timeout = not ready in time; host_unreachable = its host is lost.
   int os_error = 0;                  ///< The errno of a failed start.
   std::string stderr_tail;           ///< The last lines, exact bytes, newlines included.
@@ -75,7 +75,8 @@ struct RankReport {
   /// Ended in a way that nobody asked for: a non-zero exit, a signal, a failure. An end after a stop that was asked for is none,
   /// whatever code or signal it took (spec 4.2).
   bool is_failure() const noexcept;
-  /// How a shell would say it: the exit code; 128 + signal; 127 no such file, 126 cannot execute; 125 for what was not the proc's own doing.
+  /// How a shell would say it: the exit code; 128 + signal; 127 no such file, 126 cannot execute; 125 for what was not the proc's own
+  /// doing.
   int shell_code() const noexcept;
   /// Its end or state in words: "exit 3", "killed by SIGKILL (core dumped)", "running".
   std::string words() const;
@@ -86,7 +87,8 @@ struct RankReport {
 /// How a mesh ended, or stands.
 struct MeshOutcome {
   std::vector<RankReport> ranks;  ///< All of them, by rank.
-  /// The failed rank that ended first by its agent's clock: the cause rather than its consequences.
+  /// The failed rank that ended first by its agent's clock: the cause rather than its consequences. Of ends within 50 ms, which nobody can
+  /// put in order, the one with the lowest rank.
   std::optional<RankReport> first_failure;
 
   /// Whether every rank is terminal.

@@ -1,0 +1,240 @@
+// What a launcher hears when procs, hosts and roles die, and what stop and shutdown say.
+#include <sys/wait.h>
+
+#include <csignal>
+#include <future>
+
+#include "tests/integration/client_harness.h"
+
+using namespace std::chrono_literals;
+using namespace meshbus;
+using namespace meshbus::test;
+
+namespace {
+
+/// Sleeping ranks on host processes.
+struct Sleepers {
+  explicit Sleepers(std::string_view host_extent, std::string_view per_host, std::vector<std::pair<std::string, std::string>> settings = {},
+                    ProcSpec spec = {})
+      : context(must(Context::create(quick(std::move(settings))))),
+        hosts(must(HostMesh::process(context, extent(host_extent), of_this_build()))) {
+    if (spec.command.empty()) spec.command = {"sh", "-c", "echo alive >&2; exec " + sleep};
+    mesh.emplace(must(hosts.spawn("sleepers", extent(per_host), std::move(spec), heard.handlers())));
+  }
+  pid_t pid(std::uint64_t rank) const { return static_cast<pid_t>(mesh->known().ranks[rank].pid); }
+  std::string describe() const {
+    std::string text;
+    for (const auto& rank : mesh->known().ranks) text += rank.describe() + ", wrote \"" + heard.output(rank.rank) + "\"\n";
+    return text;
+  }
+  Roles roles(std::size_t host) const {
+    std::optional<Roles> roles;
+    const auto wardens = wardens_of(::getpid());
+    for (const auto warden : wardens) {
+      const auto found = find_roles(warden);
+      if (found && found->agent == must(hosts.states())[host].pid) roles = found;
+    }
+    REQUIRE(roles.has_value());
+    return *roles;
+  }
+
+  std::string sleep = own_sleep();
+  Heard heard;
+  Context context;
+  HostMesh hosts;
+  std::optional<ProcMesh> mesh;
+};
+
+}  // namespace
+
+TEST_CASE("client: a killed rank is reported once, with place, signal and last words, soon") {
+  Sleepers sleepers("host=2", "gpu=2");
+  REQUIRE(wait_until([&] { return processes_with(sleepers.sleep).size() == 4; }, in_time));
+  const auto begin = std::chrono::steady_clock::now();
+  ::kill(sleepers.pid(3), SIGKILL);
+  const auto outcome = must(sleepers.mesh->wait_for_failure(in_time));
+  MESSAGE("kill to handler: ", std::chrono::duration_cast<std::chrono::milliseconds>(std::chrono::steady_clock::now() - begin).count(),
+          " ms");
+  const auto failures = sleepers.heard.failures();
+  REQUIRE(failures.size() == 1);
+  CHECK(failures[0].rank == 3);
+  CHECK(failures[0].host == sleepers.hosts.hosts()[1]);
+  CHECK(failures[0].point == "host=1/2,gpu=1/2");
+  CHECK(failures[0].signal == SIGKILL);
+  CHECK(failures[0].stderr_tail == "alive\n");
+  CHECK(failures[0].shell_code() == 137);
+  REQUIRE(outcome.first_failure.has_value());
+  CHECK(outcome.first_failure->rank == 3);
+  CHECK(must(sleepers.mesh->stop()).first_failure->rank == 3);
+  must(sleepers.hosts.shutdown(in_time));
+  CHECK(sleepers.heard.failures().size() == 1);
+  CHECK(sleepers.heard.ends() == 1);
+}
+
+TEST_CASE("client: a stop ends everything and says how far it had to go") {
+  ProcSpec spec;
+  const auto sleep = own_sleep();
+  spec.command = {"sh", "-c", "if [ $RANK = 1 ]; then trap '' TERM; fi; echo up; while :; do " + sleep + "; done"};
+  spec.grace = 300ms;
+  spec.output = OutputMode::stream;
+  Sleepers sleepers("host=1", "gpu=2", {}, spec);
+  const bool are_up = wait_until([&] { return sleepers.heard.output(0) == "up\n" && sleepers.heard.output(1) == "up\n"; }, in_time);
+  INFO(sleepers.describe());
+  REQUIRE(are_up);
+  const auto outcome = must(sleepers.mesh->stop({.reason = "enough"}));
+  CHECK(outcome.is_ended());
+  CHECK(outcome.exit_code() == 0);
+  CHECK(outcome.ranks[0].step == StopStep::term);
+  CHECK(outcome.ranks[1].step == StopStep::kill);
+  CHECK(outcome.ranks[1].stop_reason == "enough");
+  CHECK_FALSE(outcome.ranks[1].stopped_by.empty());
+  CHECK(must(sleepers.mesh->stop()).is_ended());
+  CHECK(sleepers.heard.failures().empty());
+  CHECK(processes_with(sleep).empty());
+  must(sleepers.hosts.shutdown(in_time));
+}
+
+TEST_CASE("client: some ranks can be stopped and signalled, the others go on") {
+  Sleepers sleepers("host=2", "gpu=2");
+  const auto outcome = must(sleepers.mesh->stop({.reason = "smaller", .ranks = {{1, 3}}}));
+  CHECK_FALSE(outcome.is_ended());
+  CHECK(outcome.ranks[1].is_terminal());
+  CHECK(outcome.ranks[2].is_terminal());
+  CHECK(sleepers.mesh->known().ranks[0].state == ProcState::ready);
+  CHECK(sleepers.mesh->signal({{0, 1}, {3, 4}}, SIGUSR1).has_value());
+  CHECK(must(sleepers.mesh->wait(in_time)).ranks[3].signal == SIGUSR1);
+  CHECK(sleepers.mesh->signal({}, SIGUSR1).error().code() == ErrorCode::not_exist);
+  CHECK(sleepers.mesh->signal({}, 99).error().code() == ErrorCode::configuration_error);
+  must(sleepers.hosts.shutdown(in_time));
+}
+
+TEST_CASE("client: a stop that reaches nobody says so and names the ranks") {
+  Sleepers sleepers("host=1", "gpu=2");
+  const auto agent = sleepers.roles(0).agent;
+  ::kill(agent, SIGSTOP);
+  const auto stopped = sleepers.mesh->stop({.deadline = 700ms});
+  const auto status = must(sleepers.mesh->status(300ms));
+  ::kill(agent, SIGCONT);
+  REQUIRE_FALSE(stopped.has_value());
+  INFO(stopped.error().to_string());
+  CHECK(stopped.error().code() == ErrorCode::stop_error);
+  CHECK(stopped.error().detail().find("2 of 2 ranks are not ended: rank 0 (host=0,gpu=0 on ") != std::string::npos);
+  CHECK(stopped.error().detail().find("did not take the order") != std::string::npos);
+  for (const auto& rank : status) CHECK(rank.state == ProcState::unknown);
+  CHECK(must(sleepers.mesh->stop()).is_ended());
+  must(sleepers.hosts.shutdown(in_time));
+}
+
+TEST_CASE("client: when a host process dies its ranks are lost, at once and in words, and the others go on") {
+  Sleepers sleepers("host=2", "gpu=2");
+  std::size_t victim = 0;
+  SUBCASE("the host to which the launcher is connected") {
+    victim = 0;
+  }
+  SUBCASE("another one") {
+    victim = 1;
+  }
+  ::kill(sleepers.roles(victim).warden, SIGKILL);
+  REQUIRE(wait_until([&] { return sleepers.heard.failures().size() == 2; }, in_time));
+  for (const auto& rank : sleepers.heard.failures()) {
+    INFO(rank.describe());
+    CHECK(rank.host_index == victim);
+    CHECK(rank.is_failure());
+  }
+  REQUIRE(wait_until([&] { return sleepers.mesh->stop({.grace = 100ms, .deadline = 10s}).has_value(); }, in_time));
+  CHECK(sleepers.heard.failures().size() == 2);
+  const auto summary = sleepers.hosts.shutdown(in_time);
+  INFO((summary ? std::string() : summary.error().to_string()));
+  CHECK(summary.has_value());
+  CHECK(wait_until([&] { return processes_with(sleepers.sleep).empty(); }, cleaned_up));
+}
+
+TEST_CASE("client: a new broker is found again, and nothing that happened meanwhile is missed") {
+  Sleepers sleepers("host=1", "gpu=2");
+  const auto roles = sleepers.roles(0);
+  ::kill(roles.broker, SIGKILL);
+  ::kill(sleepers.pid(1), SIGTERM);
+  REQUIRE(wait_until([&] { return sleepers.heard.failures().size() == 1; }, in_time));
+  CHECK(sleepers.heard.failures()[0].rank == 1);
+  CHECK(sleepers.heard.failures()[0].signal == SIGTERM);
+  CHECK(must(sleepers.mesh->stop()).is_ended());
+  must(sleepers.hosts.shutdown(in_time));
+}
+
+TEST_CASE("client: nobody listens to failures: the launcher says what died, stops the mesh and exits with its code") {
+  int err[2];
+  REQUIRE(::pipe(err) == 0);
+  const auto sleep = own_sleep();
+  const pid_t launcher = ::fork();
+  if (launcher == 0) {
+    ::dup2(err[1], STDERR_FILENO);
+    auto context = Context::create();
+    auto hosts = HostMesh::process(*context, *Extent::parse("host=1"), of_this_build());
+    if (!hosts) ::_exit(99);
+    auto mesh =
+        hosts->spawn("m", *Extent::parse("gpu=2"), shell("if [ $RANK = 1 ]; then sleep 0.2; echo why >&2; exit 3; fi; exec " + sleep));
+    if (!mesh) ::_exit(98);
+    auto outcome = mesh->wait(forever);
+    ::_exit(97);
+  }
+  ::close(err[1]);
+  std::string text;
+  char buffer[4096];
+  for (ssize_t count; (count = ::read(err[0], buffer, sizeof buffer)) > 0;) text.append(buffer, static_cast<std::size_t>(count));
+  ::close(err[0]);
+  int status = 0;
+  REQUIRE(::waitpid(launcher, &status, 0) == launcher);
+  INFO(text);
+  REQUIRE(WIFEXITED(status));
+  CHECK(WEXITSTATUS(status) == 3);
+  CHECK(text.find("rank 1 (host=0,gpu=1 on ") != std::string::npos);
+  CHECK(text.find("): exit 3\n") != std::string::npos);
+  CHECK(text.find("why\n") != std::string::npos);
+  CHECK(wait_until([&] { return processes_with(sleep).empty(); }, cleaned_up));
+}
+
+TEST_CASE("client: handlers may call the library, and may let go of the mesh") {
+  auto context = must(Context::create());
+  auto hosts = must(HostMesh::process(context, extent("host=1"), of_this_build()));
+  std::promise<std::string> stopped;
+  std::optional<ProcMesh> mesh;
+  std::mutex made;
+  std::unique_lock hold(made);
+  Handlers handlers;
+  handlers.on_failure = [&](const RankReport& rank) {
+    const std::lock_guard wait_until_made(made);
+    const auto outcome = mesh->stop({.reason = "in a handler", .grace = 100ms});
+    auto text = rank.words() + "; " + (outcome ? (outcome->is_ended() ? "ended" : "not ended") : outcome.error().to_string());
+    mesh.reset();
+    stopped.set_value(std::move(text));
+  };
+  auto spec = shell("if [ $RANK = 1 ]; then exit 5; fi; exec sleep 100");
+  spec.wait_ready = false;
+  mesh.emplace(must(hosts.spawn("m", extent("gpu=2"), spec, handlers)));
+  hold.unlock();
+  auto future = stopped.get_future();
+  REQUIRE(future.wait_for(in_time) == std::future_status::ready);
+  CHECK(future.get() == "exit 5; ended");
+  must(hosts.shutdown(in_time));
+}
+
+TEST_CASE("client: after a fork the child's copy refuses, and its end harms nobody") {
+  Sleepers sleepers("host=1", "gpu=1");
+  const pid_t child = ::fork();
+  if (child == 0) {
+    const auto stopped = sleepers.mesh->stop();
+    const auto spawned = sleepers.hosts.spawn("m", *Extent::parse("gpu=1"), shell("true"));
+    const auto called = sleepers.context.call(sleepers.mesh->proc(0)->id(), 1, "x", 1s);
+    const bool all = stopped.error().code() == ErrorCode::refused && spawned.error().code() == ErrorCode::refused &&
+                     called.error().code() == ErrorCode::refused;
+    sleepers.mesh.reset();
+    ::_exit(all ? 0 : 1);
+  }
+  int status = 0;
+  REQUIRE(::waitpid(child, &status, 0) == child);
+  CHECK(WIFEXITED(status));
+  CHECK(WEXITSTATUS(status) == 0);
+  CHECK(must(sleepers.mesh->status())[0].state == ProcState::ready);
+  CHECK(must(sleepers.mesh->stop()).is_ended());
+  must(sleepers.hosts.shutdown(in_time));
+}

@@ -1,0 +1,242 @@
+#include <doctest/doctest.h>
+
+#include "client/src/rank_table.h"
+
+using namespace meshbus;
+using namespace std::chrono_literals;
+
+namespace {
+
+const HostAddr kA = *HostAddr::parse("unix:/a");
+const HostAddr kB = *HostAddr::parse("unix:/b");
+constexpr RankTable::Time kStart{1000s};
+/// Far from kStart: what ends here ends in a mesh that is up.
+constexpr RankTable::Time kLater = kStart + 10s;
+
+ProcMeshRef mesh_of(std::uint64_t per_host) {
+  return *ProcMeshRef::make(*Name::make("m", 1), {kA, kB}, *Extent::make({{"host", 2}, {"gpu", per_host}}));
+}
+
+struct State {
+  std::uint64_t rank = 0;
+  std::uint64_t generation = 1;
+  wire::ProcState state = wire::ProcState::ready;
+  std::int64_t ended_ms = 0;
+  int exit_code = 0;
+  std::uint8_t signal = 0;
+  wire::StopStep step = wire::StopStep::none;
+};
+
+wire::RankState make(const State& state) {
+  return {state.rank,
+          state.generation,
+          1,
+          1'000'000,
+          state.ended_ms * 1'000'000,
+          static_cast<std::uint32_t>(100 + state.rank),
+          state.exit_code,
+          state.state,
+          state.signal,
+          false,
+          state.step,
+          0};
+}
+
+struct Certificate {
+  explicit Certificate(std::uint64_t rank, const std::string& reason = "exit 3", const std::string& tail = "") {
+    wire::CertificateT native;
+    native.rank = rank;
+    native.reason = reason;
+    native.stderr_tail.assign(tail.begin(), tail.end());
+    builder.Finish(wire::Certificate::Pack(builder, &native));
+  }
+  const wire::Certificate& operator*() const { return *flatbuffers::GetRoot<wire::Certificate>(builder.GetBufferPointer()); }
+  flatbuffers::FlatBufferBuilder builder;
+};
+
+/// All ranks are ready since kStart.
+RankTable ready_table(std::uint64_t per_host) {
+  const auto mesh = mesh_of(per_host);
+  RankTable table(mesh);
+  for (std::uint64_t rank = 0; rank < 2 * per_host; ++rank) table.apply(rank < per_host ? kA : kB, make({.rank = rank}), kStart);
+  return table;
+}
+
+}  // namespace
+
+TEST_CASE("rank_table: knows the place of each rank before anything is heard") {
+  const RankTable table(mesh_of(2));
+  REQUIRE(table.size() == 4);
+  CHECK(table.rank(3).point == "host=1/2,gpu=1/2");
+  CHECK(table.rank(3).host == kB);
+  CHECK(table.rank(3).host_index == 1);
+  CHECK(table.rank(3).state == ProcState::unknown);
+  CHECK_FALSE(table.is_ended());
+}
+
+TEST_CASE("rank_table: the larger generation wins, and nothing leaves a terminal state") {
+  RankTable table(mesh_of(1));
+  CHECK(table.apply(kA, make({.rank = 0, .generation = 2}), kStart));
+  CHECK_FALSE(table.apply(kA, make({.rank = 0, .generation = 1, .state = wire::ProcState::starting}), kStart));
+  CHECK(table.rank(0).state == ProcState::ready);
+  CHECK(table.apply(kA, make({.rank = 0, .generation = 3, .state = wire::ProcState::stopped}), kStart));
+  CHECK_FALSE(table.apply(kA, make({.rank = 0, .generation = 4}), kStart));
+  CHECK(table.rank(0).state == ProcState::stopped);
+}
+
+TEST_CASE("rank_table: what another host says about a rank, or about no rank at all, is ignored") {
+  RankTable table(mesh_of(1));
+  CHECK_FALSE(table.apply(kB, make({.rank = 0}), kStart));
+  CHECK_FALSE(table.apply(kA, make({.rank = 77}), kStart));
+  CHECK_FALSE(table.apply(kA, *Certificate(77)));
+  CHECK_FALSE(table.apply(kA, *Certificate(0)));
+}
+
+TEST_CASE("rank_table: a state that this version does not know is unknown") {
+  RankTable table(mesh_of(1));
+  CHECK(table.apply(kA, make({.rank = 0, .state = static_cast<wire::ProcState>(99)}), kStart));
+  CHECK(table.rank(0).state == ProcState::unknown);
+}
+
+TEST_CASE("rank_table: a failure is told once, with its certificate") {
+  auto table = ready_table(1);
+  table.apply(kA, make({.rank = 0, .generation = 2, .state = wire::ProcState::stopped, .ended_ms = 5, .exit_code = 3}), kLater);
+  CHECK(table.take_failures(kLater).empty());
+  CHECK(table.next_due(kLater) == kLater + RankTable::failure_limit);
+  table.apply(kA, *Certificate(0, "exit 3", "oh no\n"));
+  const auto failures = table.take_failures(kLater + 1ms);
+  REQUIRE(failures.size() == 1);
+  CHECK(failures[0].reason == "exit 3");
+  CHECK(failures[0].stderr_tail == "oh no\n");
+  CHECK(failures[0].describe() == "rank 0 (host=0,gpu=0 on unix:/a): exit 3");
+  CHECK(table.take_failures(kLater + 10s).empty());
+  CHECK(table.has_told_failure());
+}
+
+TEST_CASE("rank_table: a failure without a certificate is told after 300 ms") {
+  auto table = ready_table(1);
+  table.apply(kA, make({.rank = 0, .generation = 2, .state = wire::ProcState::killed, .ended_ms = 5, .signal = 9}), kLater);
+  CHECK(table.take_failures(kLater + 299ms).empty());
+  const auto failures = table.take_failures(kLater + 300ms);
+  REQUIRE(failures.size() == 1);
+  CHECK(failures[0].words() == "killed by SIGKILL");
+  // The certificate still completes what is known, and is not told again.
+  CHECK(table.apply(kA, *Certificate(0, "killed by SIGKILL from outside")));
+  CHECK(table.take_failures(kLater + 10s).empty());
+}
+
+TEST_CASE("rank_table: while the mesh starts, failures wait until every rank has been up for a moment") {
+  RankTable table(mesh_of(1));
+  table.apply(kB, make({.rank = 1, .state = wire::ProcState::stopped, .ended_ms = 10, .exit_code = 2}), kStart);
+  table.apply(kB, *Certificate(1, "exit 2"));
+  CHECK(table.take_failures(kStart).empty());
+  CHECK(table.next_due(kStart) == kStart + RankTable::failure_limit);
+  table.apply(kA, make({.rank = 0}), kStart + 20ms);
+  CHECK(table.next_due(kStart + 20ms) == kStart + 20ms + RankTable::start_limit);
+  CHECK(table.take_failures(kStart + 69ms).empty());
+  CHECK(table.take_failures(kStart + 70ms).size() == 1);
+}
+
+TEST_CASE("rank_table: a rank that never starts does not hold the failures of others for long") {
+  RankTable table(mesh_of(1));
+  table.apply(kB, make({.rank = 1, .state = wire::ProcState::stopped, .ended_ms = 10, .exit_code = 2}), kStart);
+  table.apply(kB, *Certificate(1, "exit 2"));
+  CHECK(table.take_failures(kStart + RankTable::failure_limit).size() == 1);
+}
+
+TEST_CASE("rank_table: what was stopped on request is no failure, whatever signal it took") {
+  auto table = ready_table(1);
+  table.apply(
+      kA, make({.rank = 0, .generation = 2, .state = wire::ProcState::killed, .ended_ms = 5, .signal = 9, .step = wire::StopStep::kill}),
+      kLater);
+  table.apply(
+      kB,
+      make({.rank = 1, .generation = 2, .state = wire::ProcState::stopped, .ended_ms = 5, .exit_code = 1, .step = wire::StopStep::term}),
+      kLater);
+  CHECK(table.is_ended());
+  CHECK(table.take_failures(kLater + 10s).empty());
+  CHECK_FALSE(table.outcome().first_failure.has_value());
+  CHECK(table.outcome().exit_code() == 0);
+}
+
+TEST_CASE("rank_table: the first failure is the earliest end, not the first that was heard of") {
+  auto table = ready_table(2);
+  table.apply(kA, make({.rank = 0, .generation = 2, .state = wire::ProcState::stopped, .ended_ms = 900, .exit_code = 4}), kLater);
+  table.apply(kB, make({.rank = 3, .generation = 2, .state = wire::ProcState::killed, .ended_ms = 700, .signal = 11}), kLater + 1ms);
+  const auto outcome = table.outcome();
+  REQUIRE(outcome.first_failure.has_value());
+  CHECK(outcome.first_failure->rank == 3);
+  CHECK(outcome.exit_code() == 128 + 11);
+  const auto told = table.take_failures(kLater + 1s);
+  REQUIRE(told.size() == 2);
+  CHECK(told[0].rank == 3);
+}
+
+TEST_CASE("rank_table: of ends at the same time the lowest rank is the first") {
+  auto table = ready_table(2);
+  table.apply(kB, make({.rank = 2, .generation = 2, .state = wire::ProcState::stopped, .ended_ms = 700, .exit_code = 2}), kLater);
+  table.apply(kA, make({.rank = 1, .generation = 2, .state = wire::ProcState::stopped, .ended_ms = 740, .exit_code = 1}), kLater);
+  table.apply(kA, make({.rank = 0, .generation = 2, .state = wire::ProcState::stopped, .ended_ms = 760, .exit_code = 9}), kLater);
+  CHECK(table.outcome().first_failure->rank == 1);
+}
+
+TEST_CASE("rank_table: a lost host fails the ranks that had not ended, and they stay so") {
+  auto table = ready_table(2);
+  table.apply(kB, make({.rank = 2, .generation = 2, .state = wire::ProcState::stopped}), kLater);
+  const auto now = std::chrono::system_clock::now();
+  CHECK(table.lose(1, "host lost: gone", kLater, now) == std::vector<std::uint64_t>{3});
+  CHECK(table.lose(1, "host lost: again", kLater, now).empty());
+  CHECK(table.rank(2).state == ProcState::stopped);
+  CHECK(table.rank(3).reason == "host lost: gone");
+  CHECK(table.rank(3).shell_code() == 125);
+  CHECK_FALSE(table.apply(kB, make({.rank = 3, .generation = 9, .state = wire::ProcState::stopped}), kLater));
+  CHECK_FALSE(table.apply(kB, *Certificate(3)));
+  const auto failures = table.take_failures(kLater);
+  REQUIRE(failures.size() == 1);
+  CHECK(failures[0].code == ErrorCode::host_unreachable);
+  CHECK(table.is_alive_on(0));
+  CHECK_FALSE(table.is_alive_on(1));
+}
+
+TEST_CASE("rank_table: a mesh is complete with all certificates, or 2 s after the last end") {
+  auto table = ready_table(1);
+  table.apply(kA, make({.rank = 0, .generation = 2, .state = wire::ProcState::stopped}), kLater);
+  table.apply(kB, make({.rank = 1, .generation = 2, .state = wire::ProcState::stopped}), kLater);
+  CHECK(table.is_ended());
+  CHECK_FALSE(table.is_complete(kLater));
+  CHECK(table.next_due(kLater) == kLater + RankTable::certificate_limit);
+  table.apply(kA, *Certificate(0, "exit 0"));
+  CHECK_FALSE(table.is_complete(kLater));
+  CHECK(table.is_complete(kLater + RankTable::certificate_limit));
+  table.apply(kB, *Certificate(1, "exit 0"));
+  CHECK(table.is_complete(kLater));
+}
+
+TEST_CASE("rank_table: a mesh without ranks is complete at once") {
+  const RankTable table(*ProcMeshRef::make(*Name::make("m", 1), {kA}, *Extent::make({{"host", 1}, {"gpu", 0}})));
+  CHECK(table.size() == 0);
+  CHECK(table.is_complete(kStart));
+  CHECK_FALSE(table.next_due(kStart).has_value());
+}
+
+TEST_CASE("rank_table: a quick exit 0 counts as created, other ends do not") {
+  RankTable table(mesh_of(2));
+  table.apply(kA, make({.rank = 0, .state = wire::ProcState::stopped}), kStart);
+  table.apply(kA, make({.rank = 1, .state = wire::ProcState::stopped, .exit_code = 1}), kStart);
+  table.apply(kB, make({.rank = 2}), kStart);
+  table.apply(kB, make({.rank = 2, .generation = 2, .state = wire::ProcState::stopped, .exit_code = 1}), kStart);
+  table.apply(kB, make({.rank = 3, .state = wire::ProcState::running}), kStart);
+  CHECK(table.created() == 2);
+}
+
+TEST_CASE("rank_table: what is missing is named, with stage and pid, and long lists are cut") {
+  auto table = ready_table(8);
+  CHECK(table.describe({1}) == "rank 1 (host=0,gpu=1 on unix:/a): ready, pid 101");
+  std::vector<std::uint64_t> all;
+  for (std::uint64_t rank = 0; rank < 16; ++rank) all.push_back(rank);
+  const auto text = table.describe(all);
+  CHECK(text.find("rank 7 (") != std::string::npos);
+  CHECK(text.find("rank 8 (") == std::string::npos);
+  CHECK(text.ends_with("and 8 more: ranks 8-15"));
+  CHECK(RankTable(mesh_of(1)).describe({0}) == "rank 0 (host=0,gpu=0 on unix:/a): not heard of yet");
+}
