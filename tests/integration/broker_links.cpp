@@ -271,6 +271,26 @@ TEST_CASE("broker: a link's claims are believed only for its own host, and only 
   check_conservation(hosts.loop, *hosts.a);
 }
 
+TEST_CASE("broker: a host that can only connect to us gets what waits for it over its own link, and is found there afterwards") {
+  Hosts hosts;
+  TestPeer sender(hosts.loop, endpoint_of(*hosts.a), launcher_hello());
+  sender.up();
+  const auto address = *HostAddr::parse("unix:" + (hosts.dir / "unreachable"));
+  const auto to = Destination::to(ProcId(address, *ProcName::parse("p-13Se1Maqzryj")));
+  for (const char* body : {"a", "b", "c"}) REQUIRE(sender.bus->send(to, 1, body).has_value());
+  REQUIRE(hosts.loop.until([&] { return hosts.a->held() == 3; }));
+  RawPeer link(hosts.loop, endpoint_of(*hosts.a));
+  link.tell(hello_of(wire::PeerKind::link, address.to_string()), 0, /*link=*/true);
+  REQUIRE(link.next_control()->body_name() == "Welcome");
+  for (const std::string body : {"a", "b", "c"}) CHECK(link.next()->second == body);
+  // Our own attempt is given up meanwhile, and disturbs nobody.
+  hosts.loop.run_for(1500ms);
+  REQUIRE(sender.bus->send(to, 1, "d").has_value());
+  CHECK(link.next()->second == "d");
+  CHECK(sender.returned.empty());
+  check_conservation(hosts.loop, *hosts.a);
+}
+
 TEST_CASE("broker: Watch and Gone cross links") {
   Hosts hosts;
   TestPeer watcher(hosts.loop, endpoint_of(*hosts.a), launcher_hello());
