@@ -15,6 +15,8 @@ class JobSignals {
   int fd() const noexcept { return fd_.get(); }
   /// The next signal that came, if any.
   std::optional<int> next();
+  /// From now on they do what they do to any program.
+  void release();
   /// What SIGTSTP means: this process stops until SIGCONT. The ranks have their own sessions, where the terminal's Ctrl-Z does not reach
   /// them and the kernel discards SIGTSTP, so they get SIGSTOP; see run_job.cpp.
   static void stop_self();

@@ -46,6 +46,10 @@ Json rank_json(const RankReport& rank) {
   json["started"] = time_json(rank.started);
   json["ended"] = time_json(rank.ended);
   json["reason"] = rank.words();
+  // Who ended it, when somebody did.
+  json["stop"] = rank.step == StopStep::none
+                     ? Json(nullptr)
+                     : Json({{"step", std::string(to_string(rank.step))}, {"by", rank.stopped_by}, {"reason", rank.stop_reason}});
   json["stderr_tail"] = lines_json(rank.stderr_tail);
   return json;
 }

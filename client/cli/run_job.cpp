@@ -2,10 +2,10 @@
 
 #include <fcntl.h>
 #include <poll.h>
-#include <sys/eventfd.h>
 #include <unistd.h>
 
 #include <algorithm>
+#include <atomic>
 #include <cerrno>
 #include <cstring>
 #include <fstream>
@@ -13,9 +13,13 @@
 #include <iostream>
 #include <memory>
 #include <mutex>
+#include <thread>
+#include <utility>
+#include <vector>
 
 #include "client/cli/input_pump.h"
 #include "client/cli/job_signals.h"
+#include "client/cli/news.h"
 #include "client/cli/output_writer.h"
 #include "client/cli/run_report.h"
 #include "common/quantity.h"
@@ -32,9 +36,12 @@ constexpr int kBrokenPipe = 128 + SIGPIPE;
 /// What a stop may take beyond its grace before SIGKILL is ordered, and what that may take before we give up and say so.
 constexpr milliseconds kStopSlack{5000};
 
+/// Our own words must not keep us from acting: who does not read stderr misses them.
 void say(const std::string& text) {
   const std::string line = "meshbus: " + text + "\n";
-  [[maybe_unused]] const auto n = ::write(STDERR_FILENO, line.data(), line.size());
+  pollfd ready{STDERR_FILENO, POLLOUT, 0};
+  if (::poll(&ready, 1, 200) == 1) [[maybe_unused]]
+    const auto n = ::write(STDERR_FILENO, line.data(), line.size());
 }
 
 /// "train" of "/opt/bin/train.sh"; what cannot stand in a name becomes '_'.
@@ -49,59 +56,6 @@ std::string name_of(const RunArguments& arguments) {
   if (name.empty() || std::isdigit(static_cast<unsigned char>(name[0])) != 0) name.insert(0, "_");
   return Name::is_reserved(name) ? "_" + name : name;
 }
-
-/// What the handlers tell the main thread.
-class News {
- public:
-  News() : fd_(eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK)) {}
-  int fd() const noexcept { return fd_.get(); }
-  void failed(const RankReport& rank) {
-    tell([&] {
-      if (!failure_) failure_ = rank;
-    });
-  }
-  void ended() {
-    tell([&] { ended_ = true; });
-  }
-  void nobody_reads() {
-    tell([&] { nobody_reads_ = true; });
-  }
-  void wake() {
-    tell([] {});
-  }
-  void clear() {
-    std::uint64_t count = 0;
-    [[maybe_unused]] const auto n = ::read(fd_.get(), &count, sizeof count);
-  }
-  std::optional<RankReport> failure() const {
-    const std::lock_guard lock(mutex_);
-    return failure_;
-  }
-  bool is_ended() const {
-    const std::lock_guard lock(mutex_);
-    return ended_;
-  }
-  bool is_unread() const {
-    const std::lock_guard lock(mutex_);
-    return nobody_reads_;
-  }
-
- private:
-  template <typename Change>
-  void tell(Change change) {
-    {
-      const std::lock_guard lock(mutex_);
-      change();
-    }
-    const std::uint64_t one = 1;
-    [[maybe_unused]] const auto n = ::write(fd_.get(), &one, sizeof one);
-  }
-  UniqueFd fd_;
-  mutable std::mutex mutex_;
-  std::optional<RankReport> failure_;
-  bool ended_ = false;
-  bool nobody_reads_ = false;
-};
 
 /// One run, from the start of its hosts to their end. Decides on the main thread; the library's threads only bring news.
 class Job {
@@ -118,21 +72,33 @@ class Job {
   void on_news();
   void on_time();
   void begin_stop(int code, const std::string& reason, bool at_once);
+  void drop_output();
   int finish();
+  bool write_report(const MeshOutcome& outcome, int exit_code) const;
 
   const RunArguments& arguments_;
   JobSignals signals_;
   News news_;
   std::future<Result<void>> starting_;
+  /// start() is over, or is at the point from which there may be ranks.
+  std::atomic<bool> is_started_ = false;
+  std::atomic<bool> is_spawning_ = false;
+  /// Signals that came in between: they are for the ranks.
+  std::vector<int> early_signals_;
   std::unique_ptr<Context> context_;
   std::unique_ptr<HostMesh> hosts_;
   std::unique_ptr<OutputWriter> writer_;
   std::mutex writer_ready_;
   std::unique_ptr<ProcMesh> mesh_;
   std::unique_ptr<InputPump> pump_;
+  std::thread failure_watch_;
   milliseconds grace_{10'000};
   bool is_up_ = false;
   bool is_over_ = false;
+  /// The hosts could not be started or reached: no mistake of who typed the command.
+  bool is_hosts_fault_ = false;
+  /// A thread waits for a reader of our output that does not come: it cannot be joined.
+  bool is_stuck_ = false;
   /// Set by the first reason to stop that is not a rank's own failure.
   std::optional<int> code_;
   enum class Stop { none, gracefully, at_once } stop_ = Stop::none;
@@ -181,6 +147,14 @@ Result<void> Job::start() {
   context_ = std::make_unique<Context>(std::move(*context));
   for (const auto& warning : context_->warnings()) say(warning);
 
+  // What can be refused is refused before anything is started.
+  const std::string name = name_of(arguments_);
+  if (auto fine = Name::make(name); !fine) return fail(fine.error().within("--name"));
+  const std::uint64_t on_hosts = arguments_.addresses.empty() ? arguments_.hosts : arguments_.addresses.size();
+  const std::uint64_t size = arguments_.total ? *arguments_.total : on_hosts * (arguments_.per_host ? arguments_.per_host->num_ranks() : 1);
+  auto readers = input_ranks(size);
+  if (!readers) return fail(readers.error());
+
   Result<HostMesh> hosts = fail(ErrorCode::internal, "no host");
   if (arguments_.addresses.empty()) {
     HostOptions host_options;
@@ -198,16 +172,15 @@ Result<void> Job::start() {
     }
     hosts = HostMesh::attach(*context_, "hosts", std::move(addresses));
   }
-  if (!hosts) return fail(hosts.error());
+  if (!hosts) {
+    is_hosts_fault_ = true;
+    return fail(hosts.error());
+  }
   hosts_ = std::make_unique<HostMesh>(std::move(*hosts));
 
-  const std::uint64_t on_hosts = hosts_->hosts().size();
-  const std::uint64_t size = arguments_.total ? *arguments_.total : on_hosts * (arguments_.per_host ? arguments_.per_host->num_ranks() : 1);
   auto spec = make_spec(*context_);
   if (!spec) return fail(spec.error());
   grace_ = spec->grace.value_or(grace_);
-  auto readers = input_ranks(size);
-  if (!readers) return fail(readers.error());
   spec->input_ranks = to_rank_set(*readers);
 
   Handlers handlers;
@@ -217,7 +190,7 @@ Result<void> Job::start() {
     const std::lock_guard lock(writer_ready_);
     if (!writer_->write(rank, stream, bytes)) news_.nobody_reads();
   };
-  const std::string name = name_of(arguments_);
+  is_spawning_ = true;
   // Output may come before spawn() has returned and the prefixes are known: it waits here.
   const std::lock_guard lock(writer_ready_);
   auto mesh = arguments_.per_host ? hosts_->spawn(name, *arguments_.per_host, std::move(*spec), std::move(handlers))
@@ -229,6 +202,13 @@ Result<void> Job::start() {
   mesh_ = std::make_unique<ProcMesh>(std::move(*mesh));
   writer_ = std::make_unique<OutputWriter>(arguments_.no_prefix ? std::vector<std::string>() : make_prefixes(name, mesh_->ref()));
   if (!readers->empty()) pump_ = std::make_unique<InputPump>(*mesh_, *readers);
+  if (!arguments_.keep_going) {
+    // Handlers run one after the other: a failure would wait behind output that nobody reads just now.
+    failure_watch_ = std::thread([this] {
+      const auto outcome = mesh_->wait_for_failure(forever);
+      if (outcome && outcome->first_failure) news_.failed(*outcome->first_failure);
+    });
+  }
   return {};
 }
 
@@ -236,6 +216,7 @@ int Job::run() {
   // Hosts may take a while to start; signals must work meanwhile.
   starting_ = std::async(std::launch::async, [this] {
     auto started = start();
+    is_started_ = true;
     news_.wake();
     return started;
   });
@@ -266,37 +247,42 @@ void Job::loop() {
 }
 
 void Job::on_signal(int signal) {
-  if (signal == SIGINT || signal == SIGTERM || signal == SIGHUP) {
-    const int code = signal == SIGINT ? 130 : 143;
-    const std::string name = signal == SIGINT ? "Ctrl-C" : signal == SIGTERM ? "SIGTERM" : "hang-up";
-    if (!is_up_) {
-      // No mesh to stop yet. The hosts hold a lifeline of this process: they end with it.
-      say(name + " while starting; nothing was run");
-      ::_exit(code);
-    }
+  const bool is_end = signal == SIGINT || signal == SIGTERM || signal == SIGHUP;
+  const int code = signal == SIGINT ? 130 : 143;
+  const std::string name = signal == SIGINT ? "Ctrl-C" : signal == SIGTERM ? "SIGTERM" : "hang-up";
+  if (!is_up_ && is_spawning_ && !(is_end && !early_signals_.empty())) {
+    early_signals_.push_back(signal);
+  } else if (!is_up_ && is_end) {
+    // No mesh that could be stopped in order. The hosts hold a lifeline of this process: they end with it.
+    say(name + " while starting");
+    ::_exit(code);
+  } else if (is_end) {
     begin_stop(code, name, /*at_once=*/stop_ != Stop::none);
-    return;
+  } else {
+    const int forwarded = signal == SIGTSTP ? SIGSTOP : signal;
+    if (is_up_) {
+      if (auto sent = mesh_->signal({}, forwarded, std::chrono::seconds(2)); !sent && sent.error().code() != ErrorCode::not_exist)
+        say("cannot forward " + signal_name(signal) + ": " + sent.error().to_string());
+    }
+    if (signal == SIGTSTP) JobSignals::stop_self();
   }
-  if (!is_up_) return;
-  const int forwarded = signal == SIGTSTP ? SIGSTOP : signal;
-  if (auto sent = mesh_->signal({}, forwarded, std::chrono::seconds(2)); !sent && sent.error().code() != ErrorCode::not_exist)
-    say("cannot forward " + signal_name(signal) + ": " + sent.error().to_string());
-  if (signal == SIGTSTP) JobSignals::stop_self();
 }
 
 void Job::on_news() {
   if (!is_up_) {
-    if (!starting_.valid() || starting_.wait_for(std::chrono::seconds(0)) != std::future_status::ready) return;
+    if (!is_started_) return;
     if (auto started = starting_.get(); !started) {
       say(started.error().to_string());
-      code_ = started.error().code() == ErrorCode::configuration_error || started.error().code() == ErrorCode::parse_error ? kUsage
-                                                                                                                           : kOwnFailure;
+      const auto kind = started.error().code();
+      const bool is_mistake = !is_hosts_fault_ && (kind == ErrorCode::configuration_error || kind == ErrorCode::parse_error);
+      code_ = is_mistake ? kUsage : kOwnFailure;
       is_over_ = true;
       return;
     }
     is_up_ = true;
     // The time of the ranks: how long hosts may take to start has its own limit.
     if (arguments_.timeout) timeout_at_ = Clock::now() + *arguments_.timeout;
+    for (const int signal : std::exchange(early_signals_, {})) on_signal(signal);
   }
   if (const auto failure = news_.failure(); failure && !arguments_.keep_going && stop_ == Stop::none) {
     // The code is that of the failure itself: see finish().
@@ -316,7 +302,11 @@ void Job::on_time() {
     begin_stop(kTimeout, "the --timeout of " + std::to_string(arguments_.timeout->count()) + " ms is over", /*at_once=*/false);
   }
   if (escalate_at_ && now >= *escalate_at_) {
-    if (stop_ == Stop::gracefully) {
+    escalate_at_.reset();
+    if (mesh_->known().is_ended()) {
+      // Somebody who pages through the output of a run that failed may take his time. Who said stop is not kept waiting.
+      if (code_) drop_output();
+    } else if (stop_ == Stop::gracefully) {
       begin_stop(code_.value_or(kOwnFailure), "the grace is over", /*at_once=*/true);
     } else {
       say("ranks are still there after SIGKILL was ordered; giving up on them");
@@ -332,20 +322,30 @@ void Job::begin_stop(int code, const std::string& reason, bool at_once) {
     code_ = code;
     say(reason + ": stopping the mesh");
   }
+  if (at_once && mesh_->known().is_ended()) return drop_output();
   if (stop_ == Stop::at_once) return;
   stop_ = at_once ? Stop::at_once : Stop::gracefully;
   escalate_at_ = Clock::now() + (at_once ? milliseconds(0) : grace_) + kStopSlack;
   mesh_->request_stop({.reason = reason, .grace = at_once ? milliseconds(0) : grace_, .deadline = {}, .ranks = {}});
 }
 
+void Job::drop_output() {
+  say("all ranks have ended, but nobody reads their last output: it is dropped");
+  is_stuck_ = true;
+  is_over_ = true;
+}
+
+bool Job::write_report(const MeshOutcome& outcome, int exit_code) const {
+  const auto report = json_report(mesh_->ref(), outcome, exit_code);
+  if (arguments_.json == "-") return static_cast<bool>(std::cout << report << std::flush);
+  std::ofstream file(arguments_.json);
+  return static_cast<bool>(file << report << std::flush);
+}
+
 int Job::finish() {
   if (!is_up_) return code_.value_or(kOwnFailure);
   const MeshOutcome outcome = mesh_->known();
   int exit_code = code_.value_or(outcome.exit_code());
-  if (outcome.first_failure) {
-    const auto words = last_words(outcome);
-    [[maybe_unused]] const auto n = ::write(STDERR_FILENO, words.data(), words.size());
-  }
   if (!outcome.is_ended()) {
     std::vector<std::uint64_t> left;
     for (const auto& rank : outcome.ranks) {
@@ -353,25 +353,28 @@ int Job::finish() {
     }
     say("not ended, or nobody can say: ranks " + to_string(to_rank_set(left)));
   }
-  if (!arguments_.json.empty()) {
-    const auto report = json_report(mesh_->ref(), outcome, exit_code);
-    if (arguments_.json == "-") {
-      std::cout << report << std::flush;
-    } else if (std::ofstream file(arguments_.json); !(file << report << std::flush)) {
-      say("cannot write the report to " + arguments_.json + ": " + std::strerror(errno));
-      if (exit_code == 0) exit_code = kOwnFailure;
-    }
+  if (!arguments_.json.empty() && !(is_stuck_ && arguments_.json == "-") && !write_report(outcome, exit_code)) {
+    say("cannot write the report to " + arguments_.json + ": " + std::strerror(errno));
+    if (exit_code == 0) exit_code = kOwnFailure;
   }
-  // A rank that is stuck keeps its input pump waiting: end without joining it, the hosts see our lifeline end.
-  if (!outcome.is_ended()) ::_exit(exit_code);
-  pump_.reset();
-  mesh_.reset();
-  if (arguments_.addresses.empty()) {
+  if (outcome.is_ended() && arguments_.addresses.empty()) {
     if (auto down = hosts_->shutdown(std::chrono::seconds(10), milliseconds(0), "the run is over"); !down) {
       say("the hosts of this run did not end in order: " + down.error().to_string());
       if (exit_code == 0) exit_code = kOwnFailure;
     }
   }
+  // All is done; only words are left, and who does not want to wait until they are read may interrupt.
+  signals_.release();
+  if (outcome.first_failure && is_stuck_) say("first failure: " + outcome.first_failure->describe());
+  if (outcome.first_failure && !is_stuck_) {
+    const auto words = last_words(outcome);
+    [[maybe_unused]] const auto n = ::write(STDERR_FILENO, words.data(), words.size());
+  }
+  // What waits for a rank or a reader that does not come cannot be joined; hosts that are left see our lifeline end.
+  if (!outcome.is_ended() || is_stuck_) ::_exit(exit_code);
+  if (failure_watch_.joinable()) failure_watch_.join();
+  pump_.reset();
+  mesh_.reset();
   return exit_code;
 }
 

@@ -10,7 +10,7 @@ namespace meshbus::cli {
 /// failed.
 std::string last_words(const MeshOutcome& outcome);
 
-/// The report of `run --json`: {mesh, region, ranks: [{rank, host, point, pid, status, exit_code, signal, started, ended, reason,
+/// The report of `run --json`: {mesh, region, ranks: [{rank, host, point, pid, status, exit_code, signal, started, ended, reason, stop,
 /// stderr_tail}], first_failure, exit_code}. Times are RFC 3339, UTC; what is not there is null.
 std::string json_report(const ProcMeshRef& mesh, const MeshOutcome& outcome, int exit_code);
 
