@@ -93,8 +93,8 @@ void Forwarder::deliver_local(const wire::Envelope& envelope, Bytes body, zmq::m
     if (is_queued) {
       touch(*peer);
     } else {
-      give_back(envelope, Error(ErrorCode::queue_full,
-                                "the queue to " + peer->identity.text + " is full (queue.bytes, queue.count): it does not read"));
+      give_back(envelope, Error(ErrorCode::queue_full, "the queue to " + peer->identity.text +
+                                                           " is full (queue.bytes, queue.count): it reads too slowly, or not at all"));
     }
     return;
   }
