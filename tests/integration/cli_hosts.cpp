@@ -157,7 +157,9 @@ TEST_CASE("cli: ps shows hosts, meshes and procs, as text and as JSON") {
   const json ended = ps(host.address(), {"--all"});
   INFO(ended.dump(2));
   REQUIRE(ended.at("meshes").size() == 1);
-  CHECK(ended.at("meshes")[0].at("ranks")[0].at("status") == "killed");
+  CHECK(ended.at("meshes")[0].at("ranks")[0].at("status") == "stopped");
+  CHECK(ended.at("meshes")[0].at("ranks")[0].at("signal") == SIGTERM);
+  CHECK(ended.at("meshes")[0].at("ranks")[0].at("reason").get<std::string>().find("SIGTERM") != std::string::npos);
   CHECK(ended.at("hosts")[0].at("live") == 0);
 }
 
@@ -204,7 +206,8 @@ TEST_CASE("cli: stop ends a mesh by its base name, and its launcher hears of it"
 
 TEST_CASE("cli: shutdown ends hosts and their procs, and the address can be bound again at once") {
   const TempDir dir;
-  StandingHost one;
+  const Words tcp_host = {"--insecure", "--bind", "tcp:127.0.0.1:0"};
+  StandingHost one(tcp_host);
   {
     StandingHost other({"--insecure", "--bind", "tcp:127.0.0.1:0", "--advertise", "tcp:127.0.0.1:0"});
     INFO(other.ready().dump());

@@ -105,7 +105,8 @@ TEST_CASE("cli: mesh procs outlive their broker and register with the next one")
       pids.clear();
       const auto finished = run_cli({"ps", "--json", "--hosts", host.address()});
       if (finished.status != ExitStatus::exited(0)) return false;
-      for (const auto& mesh : parse_json(finished.out).at("meshes")) {
+      const json listing = parse_json(finished.out);
+      for (const auto& mesh : listing.at("meshes")) {
         for (const auto& rank : mesh.at("ranks")) {
           if (rank.at("status") == "ready") pids.insert(rank.at("pid").get<pid_t>());
         }

@@ -170,6 +170,7 @@ TEST_CASE("cli: a failure stops the other ranks; with --keep-going they end on t
     echo $$ >"$DIR/.$RANK" && mv "$DIR/.$RANK" "$DIR/$RANK"
     [ $RANK = 1 ] && exit 3
     until [ -e "$DIR/go" ]; do sleep 0.02; done
+    sleep 0.5  # clearly after rank 1, by any clock
     echo went on; exit 4)";
   const ProcessOptions options = {.environment = {{"DIR", dir.path().string()}}};
   const auto gang = run_cli({"run", "-n", "3", "--grace", "5s", "--", "sh", "-c", script}, options);

@@ -143,31 +143,85 @@ TEST_CASE("cli: when nobody reads the output any more, the run ends") {
   CHECK(finished.out == "[yes/host=0,proc=0] y\n141\n");
 }
 
-TEST_CASE("cli: a reader that stopped reading keeps neither a signal nor a failure from ending the run") {
-  std::array<int, 2> ends{};
-  REQUIRE(::pipe2(ends.data(), O_CLOEXEC) == 0);
-  const meshbus::UniqueFd reader(ends[0]), writer(ends[1]);
-  const auto start = [&](const std::string& script) {
-    const Words words = cli({"run", "-n", "2", "--grace", "1s", "--", "sh", "-c", script});
-    std::string line = "exec";
-    for (const std::string& word : words) line += " '" + word + "'";
-    return std::make_unique<Process>(Words{"sh", "-c", line + " >&" + std::to_string(writer.get())},
-                                     ProcessOptions{.inherit = {writer.get()}});
-  };
-  const auto is_full = [&] {
-    pollfd ready{writer.get(), POLLOUT, 0};
-    return ::poll(&ready, 1, 0) == 0;
-  };
-  auto stopped = start("exec yes");
-  REQUIRE(wait_until(is_full, in_time));
-  stopped->send_signal(SIGINT);
-  CHECK(stopped->wait_exit(20s) == ExitStatus::exited(130));
+namespace {
 
+/// A run whose stdout is a pipe that nobody reads until it is asked to.
+class UnreadRun {
+ public:
+  explicit UnreadRun(const Words& words) {
+    std::array<int, 2> ends{};
+    REQUIRE(::pipe2(ends.data(), O_CLOEXEC) == 0);
+    reader_.reset(ends[0]);
+    writer_.reset(ends[1]);
+    std::string line = "exec";
+    for (const std::string& word : cli(words)) line += " '" + word + "'";
+    const std::string number = std::to_string(writer_.get());
+    process_ = std::make_unique<Process>(Words{"sh", "-c", line + " >&" + number + " " + number + ">&-"},
+                                         ProcessOptions{.inherit = {writer_.get()}});
+  }
+  void wait_until_full() {
+    INFO(process_->describe());
+    REQUIRE(wait_until(
+        [&] {
+          pollfd ready{writer_.get(), POLLOUT, 0};
+          return ::poll(&ready, 1, 0) == 0;
+        },
+        in_time));
+  }
+  /// Reads all that comes until the run ends.
+  std::string read_all() {
+    writer_.reset();
+    std::string text;
+    const auto is_at_end = [&] {
+      std::vector<char> bytes(1 << 16);
+      pollfd ready{reader_.get(), POLLIN, 0};
+      while (::poll(&ready, 1, 0) == 1) {
+        const ssize_t got = ::read(reader_.get(), bytes.data(), bytes.size());
+        if (got <= 0) return true;
+        text.append(bytes.data(), static_cast<std::size_t>(got));
+      }
+      return false;
+    };
+    CHECK(wait_until(is_at_end, in_time));
+    return text;
+  }
+  Process& process() { return *process_; }
+
+ private:
+  meshbus::UniqueFd reader_, writer_;
+  std::unique_ptr<Process> process_;
+};
+
+}  // namespace
+
+TEST_CASE("cli: output that nobody reads does not keep a signal from ending the run") {
+  UnreadRun run({"run", "-n", "2", "--grace", "200ms", "--", "yes", "cli-unread-signal"});
+  run.wait_until_full();
+  run.process().send_signal(SIGINT);
+  // The ranks at once, the launcher when it has given its reader some time.
+  CHECK(wait_until([&] { return sleepers("yes cli-unread-signal").empty(); }, 5s));
+  CHECK(run.process().wait_exit(20s) == ExitStatus::exited(130));
+
+  UnreadRun again({"run", "--grace", "200ms", "--", "yes", "cli-unread-signals"});
+  again.wait_until_full();
+  again.process().send_signal(SIGTERM);
+  CHECK(wait_until([&] { return sleepers("yes cli-unread-signals").empty(); }, 5s));
+  again.process().send_signal(SIGTERM);
+  CHECK(again.process().wait_exit(2s) == ExitStatus::exited(143));
+}
+
+TEST_CASE("cli: output that nobody reads does not hold up a failure, and is all there when somebody reads again") {
   const TempDir dir;
-  auto failed = start("[ $RANK = 0 ] && exec yes; until [ -e " + (dir / "go") + " ]; do sleep 0.02; done; exit 3");
-  std::array<char, 1 << 16> bytes{};
-  REQUIRE(::read(reader.get(), bytes.data(), bytes.size()) > 0);
-  REQUIRE(wait_until(is_full, in_time));
+  UnreadRun run({"run", "-n", "2", "--no-prefix", "--", "sh", "-c",
+                 "[ $RANK = 0 ] && exec yes cli-unread-failure; until [ -e " + (dir / "go") + " ]; do sleep 0.02; done; exit 3"});
+  run.wait_until_full();
+  CHECK(sleepers("yes cli-unread-failure").size() == 1);
   dir.write("go", "");
-  CHECK(failed->wait_exit(20s) == ExitStatus::exited(3));
+  CHECK(wait_until([&] { return sleepers("yes cli-unread-failure").empty(); }, 5s));
+  CHECK(run.process().is_running());
+  const std::string text = run.read_all();
+  CHECK(run.process().wait_exit(in_time) == ExitStatus::exited(3));
+  CHECK(text.size() > 100'000);
+  const Words lines = lines_of(text);
+  CHECK(std::count(lines.begin(), lines.end() - 1, "cli-unread-failure") == static_cast<long>(lines.size()) - 1);
 }

@@ -107,14 +107,18 @@ TEST_CASE("cli: --json tells a rank that failed from those that were stopped bec
   CHECK(report.at("exit_code") == 3);
   CHECK(report.at("ranks")[1].at("status") == "stopped");
   CHECK(report.at("ranks")[1].at("exit_code") == 3);
+  CHECK(report.at("ranks")[1].at("stop") == nullptr);
   for (const std::size_t rank : {0U, 2U}) {
     CAPTURE(rank);
     const auto& stopped = report.at("ranks")[rank];
     CHECK(is_time(stopped.at("ended")));
     CHECK(stopped.at("signal") == SIGTERM);
     CHECK(stopped.at("exit_code") == nullptr);
-    // Asked to end, so no failure (spec 4.2): the words say who asked.
-    CHECK(stopped.at("reason").get<std::string>().find("stop") != std::string::npos);
+    // Asked to end, so no failure (spec 4.2): it says how far that had to go, who asked and why.
+    CHECK(stopped.at("status") == "stopped");
+    CHECK(stopped.at("stop").at("step") == "term");
+    CHECK(stopped.at("stop").at("by").get<std::string>().find("client-") != std::string::npos);
+    CHECK(stopped.at("stop").at("reason") == "rank 1 failed: exit 3");
   }
 }
 

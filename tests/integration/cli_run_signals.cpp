@@ -25,7 +25,7 @@ class SleepingRun {
       for (const std::string& line : lines_of(process_.out())) {
         if (const auto at = line.find(" up "); at != std::string::npos) pids.push_back(std::stoi(line.substr(at + 4)));
       }
-      return pids.size() == count;
+      return pids.size() == count && process_.out().ends_with("\n");
     };
     INFO(process_.describe());
     REQUIRE(wait_until(are_up, in_time));
@@ -138,6 +138,16 @@ TEST_CASE("cli: Ctrl-Z stops the ranks with the launcher, and fg lets all go on"
       wait_until([&] { return state_of(ranks[0]) == 'S' && state_of(ranks[1]) == 'S' && state_of(run.process().pid()) == 'S'; }, in_time));
   run.process().send_signal(SIGINT);
   check_ends(run, 130, 15s);
+}
+
+TEST_CASE("cli: a launcher that is stopped for longer than any heartbeat keeps its ranks") {
+  SleepingRun run({"-n", "2", "--set", "heartbeat=50ms"});
+  const auto ranks = run.wait_for_ranks(2);
+  run.process().send_signal(SIGSTOP);
+  CHECK_FALSE(wait_until([&] { return run.ranks().size() < 2; }, 1500ms));
+  run.process().send_signal(SIGCONT);
+  run.process().send_signal(SIGUSR2);  // forwarded, which ends a sleep
+  check_ends(run, 128 + SIGUSR2, 15s);
 }
 
 TEST_CASE("cli: a stopped run that is told to end ends, ranks too") {

@@ -74,7 +74,7 @@ std::string describe(const std::vector<pid_t>& pids) {
 }
 
 enum class Victim { launcher, warden, keeper, agent, broker };
-constexpr const char* victim_names[] = {"launcher", "warden", "keeper", "agent", "broker"};
+const std::string victim_names[] = {"launcher", "warden", "keeper", "agent", "broker"};
 
 void kill_one(Victim victim, const std::string& containment) {
   Zoo zoo({"--hosts", "1", "--containment", containment});
@@ -107,20 +107,20 @@ void kill_one(Victim victim, const std::string& containment) {
   CHECK(host_took.has_value());
   CHECK(cgroups_of(directories).empty());
   CHECK(host_directories().empty());
-  MESSAGE("kill -9 of the " << victim_names[static_cast<std::size_t>(victim)] << ", " << (cgroups.empty() ? "sweep" : "cgroup v2")
-                            << ": 0 of " << ranks * kinds.size() << " left after "
+  MESSAGE("kill -9 of the " << victim_names[static_cast<std::size_t>(victim)] << ", "
+                            << std::string(cgroups.empty() ? "sweep" : "cgroup v2") << ": 0 of " << ranks * kinds.size() << " left after "
                             << (took ? std::to_string(took->count()) : "more than 2000") << " ms, nothing of the host after "
                             << (took && host_took ? std::to_string((*took + *host_took).count()) : "more than 2000") << " ms");
   if (victim == Victim::launcher) return;
   // The launcher says what became of its host, and leaves.
   CHECK(zoo.launcher().wait_exit(10s) == ExitStatus::exited(125));
   INFO(zoo.launcher().err());
-  CHECK(zoo.launcher().err().find("SIGKILL") != std::string::npos);
+  if (victim != Victim::keeper) CHECK(zoo.launcher().err().find("SIGKILL") != std::string::npos);
   if (victim != Victim::warden) CHECK(zoo.launcher().err().find(victim_names[static_cast<std::size_t>(victim)]) != std::string::npos);
 }
 
 void kill_three_times(Victim victim) {
-  for (const char* containment : {"auto", "sweep"}) {
+  for (const std::string containment : {"auto", "sweep"}) {
     for (int round = 1; round <= 3; ++round) {
       CAPTURE(containment);
       CAPTURE(round);
@@ -148,7 +148,7 @@ TEST_CASE("nothing left: kill -9 of the broker") {
 }
 
 TEST_CASE("nothing left: one rank is killed, and its descendants go with it, but no other's") {
-  for (const char* containment : {"auto", "sweep"}) {
+  for (const std::string containment : {"auto", "sweep"}) {
     CAPTURE(containment);
     Zoo zoo({"--keep-going", "--containment", containment});
     ::kill(zoo.living_of("rank").front(), SIGKILL);
@@ -168,8 +168,42 @@ TEST_CASE("nothing left: one rank is killed, and its descendants go with it, but
   }
 }
 
+TEST_CASE("nothing left: kill -9 of a launcher on a host that stands ends its procs' descendants, and the host stays") {
+  for (const std::string containment : {"auto", "sweep"}) {
+    CAPTURE(containment);
+    StandingHost host({"--containment", containment});
+    Zoo zoo({"--hosts", host.address()});
+    zoo.launcher().send_signal(SIGKILL);
+    const auto took = time_until([&] { return zoo.living().empty(); }, cleaned_up);
+    INFO("survivors:" << describe(zoo.living()));
+    CHECK(took.has_value());
+    CHECK(to_string(zoo.relatives()) == "");
+    if (took) MESSAGE("kill -9 of the launcher of a host that stands, " << containment << ": 0 left after " << took->count() << " ms");
+    CHECK(host.process().is_running());
+    CHECK(run_cli({"run", "--hosts", host.address(), "--", "true"}).status == ExitStatus::exited(0));
+  }
+}
+
+TEST_CASE("nothing left: a host that stands and loses its keeper or agent ends, and its launcher is told") {
+  for (const bool is_keeper : {true, false}) {
+    StandingHost host;
+    Zoo zoo({"--hosts", host.address()});
+    ::kill(is_keeper ? host.roles().keeper : host.roles().agent, SIGKILL);
+    CHECK(wait_until([&] { return zoo.living().empty(); }, cleaned_up));
+    CHECK(host.process().wait_exit(in_time) == ExitStatus::exited(70));
+    CHECK(host.process().err().find(is_keeper ? "the keeper was killed by SIGKILL" : "the agent was killed by SIGKILL") !=
+          std::string::npos);
+    const auto took = time_until([&] { return !zoo.launcher().is_running(); }, in_time);
+    INFO(zoo.launcher().describe());
+    REQUIRE(took);
+    MESSAGE("the launcher of a host that was lost ended after " << took->count() << " ms");
+    CHECK(zoo.launcher().wait_exit(in_time) == ExitStatus::exited(125));
+    CHECK(host_directories().empty());
+  }
+}
+
 TEST_CASE("nothing left: Ctrl-C, a failing rank and a timeout end hostile descendants too") {
-  for (const char* containment : {"auto", "sweep"}) {
+  for (const std::string containment : {"auto", "sweep"}) {
     CAPTURE(containment);
     {
       Zoo zoo({"--grace", "200ms", "--containment", containment});
