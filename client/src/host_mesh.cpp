@@ -1,6 +1,7 @@
 #include "meshbus/host_mesh.h"
 
 #include <algorithm>
+#include <future>
 #include <map>
 #include <set>
 
@@ -20,9 +21,19 @@ std::chrono::milliseconds left_until(Clock::time_point end) {
 /// What came of trying to reach hosts directly.
 struct Home {
   ConnectionUse connection;
-  /// Of the hosts that were tried before one answered.
+  /// Of hosts that cannot be reached.
   std::map<HostAddr, Error> problems;
 };
+
+/// Why nobody can connect to that address, if so. Blocks for a second at most, and for as long as a name takes to be found.
+std::optional<Error> find_problem(const HostAddr& host) {
+  if (host.is_any() || host.is_wildcard()) return Error(ErrorCode::configuration_error, "that is no address to connect to");
+  // A host that is starting listens before it announces itself. And libzmq must not get names that cannot be found: they would stall all
+  // else.
+  if (const auto listens = probe(host); !listens)
+    return Error(ErrorCode::host_unreachable, "nothing listens there (" + listens.error().detail() + ")");
+  return std::nullopt;
+}
 
 /// Connects to the first host that answers. Errors of all when none does.
 Home find_home(const std::shared_ptr<ContextCore>& core, const std::vector<HostAddr>& hosts, std::chrono::milliseconds deadline) {
@@ -31,28 +42,36 @@ Home find_home(const std::shared_ptr<ContextCore>& core, const std::vector<HostA
   constexpr std::size_t at_once = 8;
   Home home;
   const auto end = Clock::now() + deadline;
-  std::vector<ConnectionUse> tried;
-  std::set<HostAddr> seen;
+  const std::set<HostAddr> distinct(hosts.begin(), hosts.end());
+  // Sockets of this machine are looked at in no time.
+  for (const auto& host : distinct) {
+    if (host.transport() == Transport::tcp && !host.is_any() && !host.is_wildcard()) continue;
+    if (auto problem = find_problem(host)) home.problems.emplace(host, std::move(*problem));
+  }
+  std::vector<HostAddr> candidates;
   for (const auto& host : hosts) {
-    if (tried.size() == at_once) break;
-    if (!seen.insert(host).second) continue;
-    if (host.is_any() || host.is_wildcard()) {
-      home.problems.emplace(host, Error(ErrorCode::configuration_error, "that is no address to connect to"));
-      continue;
-    }
-    // A unix socket that nobody listens on is known at once; a broker that is starting listens before it announces itself.
-    if (host.transport() == Transport::unix_socket) {
-      if (auto listens = probe(host); !listens) {
-        home.problems.emplace(host, Error(ErrorCode::host_unreachable, "nothing listens there (" + listens.error().detail() + ")"));
-        continue;
+    if (candidates.size() == at_once) break;
+    if (!home.problems.contains(host) && std::find(candidates.begin(), candidates.end(), host) == candidates.end())
+      candidates.push_back(host);
+  }
+  std::vector<ConnectionUse> tried;
+  for (std::size_t begin = 0; begin < candidates.size();) {
+    // One, then all others.
+    const auto stop = begin == 0 ? 1 : candidates.size();
+    std::vector<std::future<std::optional<Error>>> looks;
+    for (auto i = begin; i < stop; ++i) looks.push_back(std::async(std::launch::async, find_problem, candidates[i]));
+    for (auto i = begin; i < stop; ++i) {
+      if (auto problem = looks[i - begin].get()) {
+        home.problems.emplace(candidates[i], std::move(*problem));
+      } else {
+        tried.push_back(core->connect(core, candidates[i]));
       }
     }
-    tried.push_back(core->connect(core, host));
-    if (tried.size() > 1) continue;
-    if (auto up = tried.front()->wait_up(std::min(first_alone, deadline)); up) {
+    if (begin == 0 && tried.size() == 1 && tried.front()->wait_up(std::min(first_alone, deadline))) {
       home.connection = std::move(tried.front());
       return home;
     }
+    begin = stop;
   }
   for (auto& connection : tried) {
     const auto host = core->run([&] { return connection->home(); });

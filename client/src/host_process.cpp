@@ -2,6 +2,7 @@
 
 #include <fcntl.h>
 #include <poll.h>
+#include <pthread.h>
 #include <spawn.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
@@ -10,6 +11,8 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <array>
+#include <atomic>
 #include <cerrno>
 #include <csignal>
 #include <cstdlib>
@@ -38,6 +41,40 @@ std::string why(const char* call) {
 UniqueFd move_up(UniqueFd fd) {
   return UniqueFd(::fcntl(fd.get(), F_DUPFD_CLOEXEC, 16));
 }
+
+/// The lifelines of this process's hosts. A child made by fork() without exec must not hold them: the hosts are to end with this process,
+/// not with the last of its copies.
+class Lifelines {
+ public:
+  void add(int fd) {
+    static const int registered = ::pthread_atfork(nullptr, nullptr, [] { lifelines().close_in_child(); });
+    (void)registered;
+    for (auto& slot : slots_) {
+      int empty = 0;
+      if (slot.compare_exchange_strong(empty, fd)) return;
+    }
+  }
+  void remove(int fd) {
+    for (auto& slot : slots_) {
+      int mine = fd;
+      if (slot.compare_exchange_strong(mine, 0)) return;
+    }
+  }
+  static Lifelines& lifelines() {
+    static Lifelines all;
+    return all;
+  }
+
+ private:
+  void close_in_child() {
+    // Nothing else of these hosts is touched in the child: their owners there refuse, and leak.
+    for (auto& slot : slots_) {
+      if (const int fd = slot.exchange(0); fd != 0) ::close(fd);
+    }
+  }
+  /// 0 = free: descriptor 0 is never one, since they are moved up.
+  std::array<std::atomic<int>, 4096> slots_{};
+};
 
 struct SpawnActions {
   posix_spawn_file_actions_t files;
@@ -82,7 +119,8 @@ Result<void> HostProcess::spawn(const std::string& program, const std::vector<st
   stderr_.reset(errors[0]);
   const UniqueFd stderr_end = move_up(UniqueFd(errors[1]));
   if (::socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, lifeline) != 0) return fail(ErrorCode::io_error, why("socketpair"));
-  lifeline_.reset(lifeline[0]);
+  lifeline_ = move_up(UniqueFd(lifeline[0]));
+  Lifelines::lifelines().add(lifeline_.get());
   const UniqueFd lifeline_end = move_up(UniqueFd(lifeline[1]));
   const UniqueFd null = move_up(UniqueFd(::open("/dev/null", O_RDWR | O_CLOEXEC)));
   if (!ready_end || !stderr_end || !lifeline_end || !null) return fail(ErrorCode::io_error, why("fcntl"));
@@ -267,6 +305,8 @@ void HostProcess::on_exit(Reactor& reactor, const std::function<void(const std::
 
 void HostProcess::close_lifeline() {
   const std::lock_guard lock(mutex_);
+  if (!lifeline_) return;
+  Lifelines::lifelines().remove(lifeline_.get());
   lifeline_.reset();
 }
 

@@ -34,6 +34,25 @@ TEST_CASE("client: attaching fails closed and names each host that does not answ
         ErrorCode::configuration_error);
 }
 
+TEST_CASE("client: tcp hosts that are not there are named at once, with the system's words") {
+  StandingHost host({"--insecure", "--bind", "tcp:127.0.0.1:0", "--advertise", "tcp:127.0.0.1:0"});
+  auto context = must(Context::create());
+  const auto here = address(host);
+  REQUIRE(here.transport() == Transport::tcp);
+  const auto refused = must(HostAddr::tcp("127.0.0.1", 1));
+  const auto nameless = must(HostAddr::tcp("no-such-host.invalid", 7420));
+  const auto mesh = HostMesh::attach(context, "hosts", {refused, nameless, here}, {.deadline = 10s});
+  REQUIRE_FALSE(mesh.has_value());
+  INFO(mesh.error().to_string());
+  CHECK(mesh.error().detail().find("host 0 (tcp:127.0.0.1:1): nothing listens there (connect: Connection refused)") != std::string::npos);
+  CHECK(mesh.error().detail().find("host 1 (tcp:no-such-host.invalid:7420): nothing listens there (cannot find no-such-host.invalid") !=
+        std::string::npos);
+  CHECK(mesh.error().detail().find("host 2") == std::string::npos);
+  auto hosts = must(HostMesh::attach(context, "hosts", {here}));
+  auto run = must(hosts.spawn("m", extent("gpu=2"), shell("exit 0")));
+  CHECK(must(run.wait(in_time)).exit_code() == 0);
+}
+
 TEST_CASE("client: for looking, some hosts are enough") {
   const StandingHost host;
   auto context = must(Context::create());

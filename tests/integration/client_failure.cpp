@@ -193,6 +193,38 @@ TEST_CASE("client: nobody listens to failures: the launcher says what died, stop
   CHECK(wait_until([&] { return processes_with(sleep).empty(); }, cleaned_up));
 }
 
+TEST_CASE("client: a killed launcher takes its hosts with it, though a copy of it made by fork lives on") {
+  int ready[2];
+  REQUIRE(::pipe(ready) == 0);
+  const auto sleep = own_sleep();
+  const pid_t launcher = ::fork();
+  if (launcher == 0) {
+    auto context = Context::create();
+    auto hosts = HostMesh::process(*context, *Extent::parse("host=2"), of_this_build());
+    if (!hosts) ::_exit(99);
+    auto mesh = hosts->spawn("m", *Extent::parse("gpu=2"), shell("exec " + sleep));
+    if (!mesh) ::_exit(98);
+    const pid_t copy = ::fork();
+    if (copy == 0) {
+      ::alarm(60);
+      for (;;) ::pause();
+    }
+    if (::write(ready[1], &copy, sizeof copy) != sizeof copy) ::_exit(97);
+    for (;;) ::pause();
+  }
+  pid_t copy = 0;
+  REQUIRE(::read(ready[0], &copy, sizeof copy) == sizeof copy);
+  ::close(ready[0]);
+  ::close(ready[1]);
+  REQUIRE(wait_until([&] { return processes_with(sleep).size() == 4; }, in_time));
+  ::kill(launcher, SIGKILL);
+  const auto took = time_until([&] { return processes_with(sleep).empty(); }, in_time);
+  REQUIRE(took.has_value());
+  CHECK(*took < cleaned_up);
+  ::kill(copy, SIGKILL);
+  CHECK(::waitpid(launcher, nullptr, 0) == launcher);
+}
+
 TEST_CASE("client: handlers may call the library, and may let go of the mesh") {
   auto context = must(Context::create());
   auto hosts = must(HostMesh::process(context, extent("host=1"), of_this_build()));

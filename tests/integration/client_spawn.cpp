@@ -171,6 +171,32 @@ TEST_CASE("client: procs follow the launcher's environment and folder, and what 
   must(hosts.shutdown(in_time));
 }
 
+TEST_CASE("client: every byte of output comes, in order, and before the end") {
+  auto context = must(Context::create());
+  auto hosts = must(HostMesh::process(context, extent("host=2"), of_this_build()));
+  std::vector<std::string> written(4);
+  std::size_t at_end = 0;
+  Handlers handlers;
+  handlers.on_failure = [](const RankReport&) {};
+  handlers.on_output = [&](std::uint64_t rank, Stream, std::string_view bytes) { written[rank].append(bytes); };
+  handlers.on_end = [&](const MeshOutcome&) {
+    for (const auto& text : written) at_end += text.size();
+  };
+  auto spec = shell("seq $RANK 4 600000; printf 'no newline'");
+  spec.output = OutputMode::stream;
+  auto mesh = must(hosts.spawn("loud", extent("gpu=2"), spec, handlers));
+  must(mesh.wait(in_time));
+  std::size_t total = 0;
+  for (std::uint64_t rank = 0; rank < 4; ++rank) {
+    std::string expected;
+    for (std::uint64_t i = rank; i <= 600000; i += 4) expected += std::to_string(i) + "\n";
+    CHECK((written[rank] == expected + "no newline"));
+    total += written[rank].size();
+  }
+  CHECK(at_end == total);
+  must(hosts.shutdown(in_time));
+}
+
 TEST_CASE("client: stdin goes to the ranks that were given one, and its end too") {
   auto context = must(Context::create());
   auto hosts = must(HostMesh::process(context, extent("host=1"), of_this_build()));
