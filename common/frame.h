@@ -18,7 +18,8 @@ inline constexpr std::uint8_t kFrameVersion = 1;
 inline constexpr std::size_t kInlineLimit = 32 * 1024;
 /// A frame is closed when it has grown to this.
 inline constexpr std::size_t kPackLimit = 32 * 1024;
-/// A frame is closed, too, when it has this many bytes with the bodies that ride apart, so that one frame cannot hold up the other lane for long.
+/// A frame is closed, too, when it has this many bytes with the bodies that ride apart, so that one frame cannot hold up the other lane for
+/// long.
 inline constexpr std::size_t kFrameLimit = 256 * 1024;
 /// The largest body of one message on the wire.
 inline constexpr std::size_t kBodyLimit = 1024 * 1024;

@@ -1,0 +1,128 @@
+// What comes in: frames of strangers, peers and links.
+#include <algorithm>
+
+#include "broker/broker_impl.h"
+
+namespace meshbus {
+
+void Broker::Impl::on_frame(ConnectionId from, std::vector<zmq::message_t>& parts) {
+  const auto found = connections.find(from);
+  if (found == connections.end()) {
+    on_stranger(from, parts);
+    return;
+  }
+  auto reader = FrameReader::open(parts);
+  if (!reader) {
+    ++forwarder_->counters().malformed_frames;
+    limited_log_.warn(found->second->identity.text + " sent a frame that is dropped: " + reader.error().detail());
+    return;
+  }
+  on_peer_frame(*found->second, *reader);
+}
+
+void Broker::Impl::on_stranger(ConnectionId from, std::vector<zmq::message_t>& parts) {
+  Counters& counters = forwarder_->counters();
+  if (refused_.contains(from)) {
+    ++counters.ignored_frames;
+    return;
+  }
+  Stranger stranger{from, Listener::descriptor_of(parts.front()), Credentials::from_peer_address(Listener::peer_address_of(parts.front()))};
+  auto reader = FrameReader::open(parts);
+  if (!reader) {
+    ++counters.malformed_frames;
+    if (reader.error().code() == ErrorCode::version_mismatch) refuse_stranger(from, reader.error());
+    return;
+  }
+  FrameReader::Message message;
+  if (!reader->next(message) || message.envelope.kind() != wire::Kind::control) {
+    ++counters.ignored_frames;
+    return;
+  }
+  auto control = ControlMessage::decode(message.body);
+  if (!control) {
+    ++counters.malformed_frames;
+    return;
+  }
+  message.envelope.mutate_role(Role::none);
+  stranger_ = &stranger;
+  const auto done =
+      handlers_.dispatch(Request{message.envelope, {.id = (*control)->id(), .deadline_ms = (*control)->deadline_ms()}}, **control);
+  stranger_ = nullptr;
+  if (!done) {
+    ++counters.ignored_frames;
+    limited_log_.info("a connection from " + stranger.credentials.address + " that is not registered: " + done.error().detail());
+    return;
+  }
+  if (stranger.registered != nullptr) on_peer_frame(*stranger.registered, *reader);
+}
+
+void Broker::Impl::on_peer_frame(Peer& peer, FrameReader& reader) {
+  if (reader.header().credit() > peer.credit) {
+    peer.credit = std::min(reader.header().credit(), peer.sent);
+    forwarder_->touch(peer);
+  }
+  if (reader.is_link()) peer.link_heard = reader.link().sequence();
+  FrameReader::Message message;
+  while (reader.next(message)) {
+    if (message.envelope.lane() == wire::Lane::data) peer.taken += sizeof message.envelope + message.body.size();
+    on_peer_message(peer, message);
+  }
+  if (reader.is_malformed()) {
+    ++forwarder_->counters().malformed_frames;
+    limited_log_.warn(peer.identity.text + " sent a malformed frame; the rest of it is dropped");
+  }
+}
+
+void Broker::Impl::on_peer_message(Peer& peer, FrameReader::Message& message) {
+  const Identity& who = peer.identity;
+  if (who.is_link()) {
+    on_link_message(who.key, who.incarnation, message);
+    return;
+  }
+  wire::Envelope& envelope = message.envelope;
+  envelope.mutate_source_proc(who.key);
+  envelope.mutate_source_host(forwarder_->own_key());
+  envelope.mutate_source_incarnation(who.incarnation);
+  envelope.mutate_role(who.role);
+  envelope.mutate_hop(0);
+  if (envelope.destination_host() == 0) envelope.mutate_destination_host(forwarder_->own_key());
+  forwarder_->forward(envelope, message.body, message.apart);
+}
+
+void Broker::Impl::on_link_message(std::uint64_t host_key, std::uint64_t host_incarnation, FrameReader::Message message) {
+  wire::Envelope& envelope = message.envelope;
+  if (envelope.source_host() == 0 && envelope.source_proc() == 0) {
+    // The other broker about the link itself; it leaves its own address out.
+    envelope.mutate_source_host(host_key);
+    envelope.mutate_source_incarnation(host_incarnation);
+    envelope.mutate_role(Role::broker);
+  }
+  if (envelope.source_host() != host_key) {
+    ++forwarder_->counters().received;
+    forwarder_->counters().drop(Drop::false_source);
+    limited_log_.warn("a link sent a message of another host than its own; dropped");
+    return;
+  }
+  // A broker vouches for its own peers: up to operators, and the one agent that its host has.
+  if (envelope.source_proc() == 0) {
+    envelope.mutate_role(Role::broker);
+  } else if (envelope.role() > Role::operate) {
+    const Link* link = forwarder_->find_link(host_key);
+    const bool is_agent = link != nullptr && envelope.source_proc() == host_service(link->host()).key();
+    envelope.mutate_role(is_agent ? Role::host : Role::operate);
+  }
+  forwarder_->forward(envelope, message.body, message.apart);
+}
+
+void Broker::Impl::on_own(const wire::Envelope& envelope, Bytes body) {
+  const auto control = ControlMessage::decode(body);
+  if (!control) {
+    limited_log_.warn("a message to this broker: " + control.error().detail());
+    return;
+  }
+  if ((*control)->is_answer()) return;
+  const Request request{envelope, {.id = (*control)->id(), .deadline_ms = (*control)->deadline_ms()}};
+  if (const auto done = handlers_.dispatch(request, **control); !done) refuse(request, done.error());
+}
+
+}  // namespace meshbus

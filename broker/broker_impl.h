@@ -1,0 +1,108 @@
+#pragma once
+
+#include <chrono>
+#include <memory>
+#include <optional>
+#include <string>
+#include <unordered_map>
+#include <unordered_set>
+#include <vector>
+
+#include <zmq.hpp>
+
+#include "broker/admission.h"
+#include "broker/broker.h"
+#include "broker/forwarder.h"
+#include "broker/listener.h"
+#include "broker/peer.h"
+#include "broker/recent_set.h"
+#include "broker/route_table.h"
+#include "broker/watch_list.h"
+#include "common/dispatcher.h"
+#include "common/log.h"
+
+namespace meshbus {
+
+/// Connections that were refused are ignored as long as they are remembered.
+inline constexpr std::size_t kRefusedRemembered = 32768;
+/// Version of the control protocol (Hello, Welcome).
+inline constexpr std::uint16_t kProtocolVersion = 1;
+
+/// How much waits for one peer, or for one other host: a link carries what many peers send.
+Outbox::Limits queue_limits(const Config& config, bool is_link);
+
+/// Registers peers and answers what is for the broker itself; messages between peers are the Forwarder's.
+class Broker::Impl {
+ public:
+  Impl(Reactor& reactor, BrokerOptions options);
+  ~Impl();
+  Result<void> start(zmq::context_t& context);
+  void stop(const std::string& reason);
+  std::size_t held() const;
+  Counters counters() const;
+
+  BrokerOptions options;
+  std::uint64_t incarnation;
+  std::unique_ptr<Listener> listener;
+  std::optional<HostAddr> host;
+  std::unordered_map<ConnectionId, std::unique_ptr<Peer>> connections;
+  std::size_t ended = 0;
+
+ private:
+  /// The connection that is saying Hello while the dispatcher runs.
+  struct Stranger {
+    ConnectionId connection;
+    int descriptor;
+    Credentials credentials;
+    Peer* registered = nullptr;
+  };
+
+  void on_frame(ConnectionId from, std::vector<zmq::message_t>& parts);
+  void on_stranger(ConnectionId from, std::vector<zmq::message_t>& parts);
+  void on_peer_frame(Peer& peer, FrameReader& reader);
+  void on_peer_message(Peer& peer, FrameReader::Message& message);
+  void on_link_message(std::uint64_t host_key, std::uint64_t host_incarnation, FrameReader::Message message);
+  void on_own(const wire::Envelope& envelope, Bytes body);
+
+  void on_hello(const Request& request, const wire::Hello& hello);
+  void on_bye(const Request& request, const wire::Bye& bye);
+  void on_introduce(const Request& request, const wire::Introduce& introduce);
+  void on_watch(const Request& request, const wire::Watch& watch);
+
+  void register_peer(Identity identity);
+  void welcome(Peer& peer);
+  void refuse_stranger(ConnectionId connection, const Error& error);
+  /// To a connection that is not, or no longer, a peer's. Not counted.
+  void send_at_once(ConnectionId connection, const std::string& body);
+  void on_disconnected(int descriptor);
+  /// Stops sending to it and returns what waits for it. Its last messages are still taken for a while, and its watchers told after these.
+  void end_peer(Peer& peer, const std::string& reason);
+  void tell_watchers_later(const Identity& identity, Reactor::Time since, const std::string& reason);
+  void tell_watchers(const Identity& identity, const std::string& reason);
+  void destroy_later(ConnectionId connection);
+  void tell_gone(const WatchList::Watcher& watcher, const std::string& proc, std::uint64_t life, const std::string& reason);
+  template <typename NativeBody>
+  void answer(const Request& request, NativeBody body);
+  void refuse(const Request& request, const Error& error);
+  void on_heartbeat_timer();
+
+  Reactor& reactor_;
+  Dispatcher handlers_;
+  RouteTable routes_;
+  WatchList watches_;
+  std::unique_ptr<Forwarder> forwarder_;
+  std::optional<Admission> admission_;
+  std::unordered_map<int, ConnectionId> descriptors_;
+  /// Descriptors of connections that ended and were not registered. As few as there are descriptors.
+  std::unordered_set<int> unknown_ends_;
+  RecentSet<ConnectionId, char> refused_{kRefusedRemembered};
+  Stranger* stranger_ = nullptr;
+  std::uint64_t turn_end_ = 0;
+  std::chrono::milliseconds heartbeat_;
+  Reactor::TimerId heartbeat_timer_ = 0;
+  const std::string heartbeat_body_ = encode_control({}, wire::HeartbeatT());
+  log::Limited limited_log_{10};
+  std::shared_ptr<void> alive_ = std::make_shared<char>();
+};
+
+}  // namespace meshbus

@@ -1,0 +1,100 @@
+// What is said to the broker itself (bus.fbs).
+#include "broker/broker_impl.h"
+
+namespace meshbus {
+
+template <typename NativeBody>
+void Broker::Impl::answer(const Request& request, NativeBody body) {
+  if (request.head.id == 0 || request.envelope.source_proc() == 0) return;
+  forwarder_->originate(request.envelope.source_proc(), request.envelope.source_host(),
+                        encode_control({.id = request.head.id, .is_answer = true}, std::move(body)));
+}
+
+void Broker::Impl::refuse(const Request& request, const Error& error) {
+  wire::RefusalT refusal;
+  refusal.code = to_wire(error.code());
+  refusal.detail = error.detail();
+  answer(request, std::move(refusal));
+}
+
+void Broker::Impl::on_hello(const Request& request, const wire::Hello& hello) {
+  if (stranger_ == nullptr) {
+    refuse(request, Error(ErrorCode::unauthorised, "this connection is registered already"));
+    return;
+  }
+  auto identity = admission_->admit(hello, stranger_->credentials);
+  // Whose place it would take may have ended just now, and its descriptor may be this one's.
+  listener->drain_monitor();
+  if (identity && !identity->is_link()) {
+    if (auto allowed = routes_.may_add(*identity); !allowed) identity = fail(allowed.error());
+  }
+  if (identity && identity->is_link()) {
+    if (const auto other = HostAddr::parse(identity->text)) {
+      if (auto link = forwarder_->introduce(*other); !link) identity = fail(link.error());
+    }
+  }
+  if (!identity) {
+    refuse_stranger(stranger_->connection, identity.error());
+    return;
+  }
+  register_peer(std::move(*identity));
+}
+
+void Broker::Impl::on_bye(const Request& request, const wire::Bye& bye) {
+  const std::string reason = "it said: " + text_of(bye.reason());
+  if (request.envelope.source_host() == forwarder_->own_key()) {
+    if (Peer* peer = routes_.find(request.envelope.source_proc())) end_peer(*peer, reason);
+    return;
+  }
+  if (request.envelope.role() != Role::broker) return;
+  for (auto& [id, peer] : connections) {
+    if (peer->identity.is_link() && peer->identity.key == request.envelope.source_host()) end_peer(*peer, reason);
+  }
+}
+
+void Broker::Impl::on_introduce(const Request& request, const wire::Introduce& introduce) {
+  auto other = HostAddr::parse(introduce.host()->string_view());
+  if (!other) {
+    refuse(request, other.error());
+    return;
+  }
+  if (*other != *host) {
+    if (request.envelope.source_host() != forwarder_->own_key()) {
+      refuse(request, Error(ErrorCode::unroutable, "a broker passes nothing on for procs of other hosts; introduce " + other->to_string() +
+                                                       " to your own broker"));
+      return;
+    }
+    if (auto link = forwarder_->introduce(*other); !link) {
+      forwarder_->refuse_host(other->key(), link.error());
+      refuse(request, link.error());
+      return;
+    }
+  }
+  answer(request, wire::AckT());
+}
+
+void Broker::Impl::on_watch(const Request& request, const wire::Watch& watch) {
+  const auto proc = ProcId::parse(watch.proc()->string_view());
+  if (!proc) {
+    refuse(request, proc.error());
+    return;
+  }
+  if (proc->host() != *host) {
+    refuse(request,
+           Error(ErrorCode::unroutable, proc->to_string() + " is not of this host, " + host->to_string() + "; ask the broker of its host"));
+    return;
+  }
+  if (request.head.id == 0) return;
+  const wire::Envelope& from = request.envelope;
+  const Peer* peer = routes_.find(proc->key());
+  const std::uint64_t life = peer == nullptr ? 0 : peer->identity.incarnation;
+  const WatchList::Watcher watcher{from.source_proc(), from.source_host(), from.source_incarnation(), request.head.id, life};
+  if (peer != nullptr && !watches_.add(proc->key(), watcher)) {
+    refuse(request, Error(ErrorCode::queue_full, "this broker watches " + std::to_string(watches_.size()) + " procs already"));
+    return;
+  }
+  answer(request, wire::AckT());
+  if (peer == nullptr) tell_gone(watcher, proc->to_string(), 0, "it is not registered");
+}
+
+}  // namespace meshbus
