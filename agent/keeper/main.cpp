@@ -1,4 +1,5 @@
 // meshbus-keeper: spawns and reaps the procs of one host. Started by the warden, not by people.
+#include <fcntl.h>
 #include <unistd.h>
 
 #include <charconv>
@@ -34,7 +35,8 @@ std::string parse_arguments(int argc, char** argv, KeeperOptions& options) {
     const std::string bad = std::string(name) + ": bad value '" + value + "'";
     if (name == "--lifeline-fd" || name == "--agent-fd" || name == "--lock-fd") {
       const auto fd = parse_number<int>(value);
-      if (!fd || *fd < 3) return bad + ", expected an inherited descriptor";
+      // Close-on-exec again, now that it has come through ours: no proc may hold it.
+      if (!fd || *fd < 3 || ::fcntl(*fd, F_SETFD, FD_CLOEXEC) != 0) return bad + ", expected an inherited descriptor";
       (name == "--agent-fd" ? options.agent : name == "--lock-fd" ? options.lock : options.lifeline) = UniqueFd(*fd);
     } else if (name == "--run-dir") {
       options.run_dir = value;

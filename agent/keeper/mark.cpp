@@ -1,6 +1,7 @@
 // The mark: a hard limit that means nothing, is inherited by everything and survives every exec.
 #include <sys/random.h>
 #include <sys/resource.h>
+#include <sys/syscall.h>
 #include <sys/time.h>
 #include <unistd.h>
 
@@ -10,6 +11,7 @@
 
 #include "agent/keeper/process_table.h"
 #include "agent/keeper/sweep.h"
+#include "common/unique_fd.h"
 
 namespace meshbus::keeper {
 
@@ -30,14 +32,19 @@ std::uint64_t make_mark() {
 
 std::size_t kill_marked(std::uint64_t mark) {
   std::size_t found = 0;
+  // Anything else is no mark of ours; RLIM_INFINITY, say, is everybody's.
+  if (mark < mark_base || mark >= 2 * mark_base) return found;
   const pid_t self = ::getpid();
   for (const pid_t pid : list_pids()) {
     rlimit limit{};
     if (pid == self || ::prlimit(pid, RLIMIT_RTTIME, nullptr, &limit) != 0 || limit.rlim_max != mark) continue;
+    // Held by a descriptor and looked at again: the number alone may be somebody else's by now.
+    const UniqueFd held(static_cast<int>(::syscall(SYS_pidfd_open, pid, 0)));
+    if (!held || ::prlimit(pid, RLIMIT_RTTIME, nullptr, &limit) != 0 || limit.rlim_max != mark) continue;
     // A zombie keeps its limits until it is reaped, which is not up to us.
     if (!is_alive(pid)) continue;
     ++found;
-    ::kill(pid, SIGKILL);
+    ::syscall(SYS_pidfd_send_signal, held.get(), SIGKILL, nullptr, 0);
   }
   return found;
 }

@@ -22,8 +22,13 @@ constexpr std::size_t stack_bytes = 64u << 10;  // run_child needs well under 1 
 std::uint64_t find_ignored_signals() {
   std::uint64_t ignored = 0;
   for (int signal = 1; signal <= 64; ++signal) {
-    struct sigaction action{};
-    if (::sigaction(signal, nullptr, &action) == 0 && action.sa_handler == SIG_IGN) ignored |= std::uint64_t{1} << (signal - 1);
+    // By system call: the C library denies that its own two signals (32 and 33) exist, and its posix_spawn leaves them ignored.
+    struct {
+      std::uintptr_t handler;
+      unsigned long flags, restorer, mask;
+    } action{};
+    const bool asked = ::syscall(SYS_rt_sigaction, signal, nullptr, &action, sizeof action.mask) == 0;
+    if (asked && action.handler == reinterpret_cast<std::uintptr_t>(SIG_IGN)) ignored |= std::uint64_t{1} << (signal - 1);
   }
   return ignored;
 }

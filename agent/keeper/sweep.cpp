@@ -44,7 +44,9 @@ Sweeper::Round Sweeper::round() {
   if (listed) result.found = kill_children(*listed);
   // Children alone can be outrun by a chain of forks whose links exit; the whole table cannot.
   if (listed && result.found == 0) {
+    // What was seen in an earlier chase has no meaning in the next one: numbers are given out again.
     rounds_ = 0;
+    seen_last_pass_.clear();
   } else if (!listed || ++rounds_ % full_pass_every == 0) {
     result.found = std::max(result.found, scan_process_table());
   }
@@ -62,6 +64,7 @@ Sweeper::Round Sweeper::round() {
     }
   }
   result.clean = result.found == 0;
+  if (result.clean) seen_last_pass_.clear();
   return result;
 }
 

@@ -36,6 +36,7 @@ class HostProcess {
     std::string why;
   };
   tl::expected<void, StartFailure> set_up();
+  void note_strangers();
   tl::expected<void, StartFailure> choose_containment();
   Result<void> start_keeper();
   Result<void> start_broker();

@@ -45,10 +45,22 @@ void fill_standard_streams() {
 
 }  // namespace
 
+// Children that this process had before it became a host, when it was exec'ed by a shell with jobs, say: not ours to end.
+void HostProcess::note_strangers() {
+  if (const auto children = keeper::list_children()) {
+    strangers_.insert(children->begin(), children->end());
+    return;
+  }
+  for (const pid_t pid : keeper::list_pids()) {
+    const auto entry = keeper::read_process(pid);
+    if (entry && entry->parent == ::getpid()) strangers_.insert(pid);
+  }
+}
+
 tl::expected<void, HostProcess::StartFailure> HostProcess::set_up() {
   const auto failed = [](int code, std::string why) { return tl::unexpected(StartFailure{code, std::move(why)}); };
   fill_standard_streams();
-  if (const auto children = keeper::list_children()) strangers_.insert(children->begin(), children->end());
+  note_strangers();
   if (::prctl(PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0) != 0) return failed(exit_os_error, os_error("prctl(PR_SET_CHILD_SUBREAPER)"));
   ::signal(SIGPIPE, SIG_IGN);  // who reads our output may die before us
   struct sigaction by_default{};

@@ -139,6 +139,8 @@ int clean_stale_hosts(const std::string& base) {
     const std::string file_name = entry->path().filename().string();
     if (file_name.rfind(host_prefix, 0) != 0) continue;
     const UniqueFd lock(::open((path + "/" + lock_name).c_str(), O_RDWR | O_CLOEXEC | O_NOFOLLOW));
+    // Any other reason than "there is none" says nothing about whether that host lives.
+    if (!lock && errno != ENOENT) continue;
     struct stat status{};
     if (::lstat(path.c_str(), &status) != 0 || !S_ISDIR(status.st_mode)) continue;
     if (std::time(nullptr) - status.st_mtime < newborn_seconds && !lock) continue;
