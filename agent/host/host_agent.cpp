@@ -73,7 +73,8 @@ Dispatcher HostAgent::make_handlers() {
       .on<wire::GetHost>(Role::observe, handler(&HostAgent::on_get_host))
       .on<wire::ProcReady>(Role::proc, handler(&HostAgent::on_proc_ready))
       .on<wire::ProcHeartbeat>(Role::proc, handler(&HostAgent::on_proc_heartbeat))
-      .on<wire::Gone>(Role::broker, [this](const Request&, const wire::Gone& gone) { peers_->on_gone(gone); });
+      .on<wire::Gone>(Role::broker,
+                      [this](const Request& request, const wire::Gone& gone) { peers_->on_gone(request.envelope.source_host(), gone); });
   return handlers;
 }
 
@@ -114,7 +115,9 @@ void HostAgent::on_undeliverable(const wire::Envelope& envelope, const Error& er
       log::info("mesh " + mesh->name + ": subscriber " + entry.first + " is dropped: " + error.to_string());
       return true;
     });
-    if (mesh->owner_key == receiver && !mesh->owner_gone) publisher_->retry_owner(*mesh, envelope.lane() == wire::Lane::data);
+    if (mesh->owner_key != receiver || mesh->owner_gone) continue;
+    publisher_->retry_owner(*mesh, envelope.lane() == wire::Lane::data);
+    peers_->check(mesh->spec.owner);
   }
 }
 

@@ -7,8 +7,8 @@
 
 #include <zmq.hpp>
 
-#include "agent/host/mesh_procs.h"
 #include "agent/host/peer_watch.h"
+#include "agent/host/procs/mesh_procs.h"
 #include "agent/host/publisher.h"
 #include "common/bus.h"
 #include "common/config.h"

@@ -4,7 +4,7 @@
 #include <string>
 #include <vector>
 
-#include "agent/host/proc.h"
+#include "agent/host/procs/proc.h"
 
 namespace meshbus::host {
 

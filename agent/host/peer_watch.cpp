@@ -20,6 +20,11 @@ void PeerWatch::remove(const ProcId& peer) {
   peers_.erase(found);
 }
 
+void PeerWatch::check(const ProcId& peer) {
+  const auto found = peers_.find(peer.to_string());
+  if (found != peers_.end() && found->second.doubt == Doubt::none && found->second.timer == 0) ask_later(found->second, return_limit);
+}
+
 void PeerWatch::on_up() {
   for (auto& [name, peer] : peers_) {
     peer.doubt = Doubt::none;
@@ -48,8 +53,9 @@ void PeerWatch::ask(const std::string& name) {
                  if (answer) {
                    // Whatever was in doubt would be said again together with this answer.
                    if (found->second.doubt == Doubt::asked) {
+                     bus_.reactor().cancel(found->second.timer);
                      found->second.timer = bus_.reactor().after(confirm_after, [this, name] {
-                       if (const auto again = peers_.find(name); again != peers_.end()) again->second.doubt = Doubt::none;
+                       if (const auto again = peers_.find(name); again != peers_.end()) again->second = Peer{.id = again->second.id};
                      });
                    }
                    return;
@@ -60,10 +66,10 @@ void PeerWatch::ask(const std::string& name) {
                });
 }
 
-void PeerWatch::on_gone(const wire::Gone& gone) {
+void PeerWatch::on_gone(std::uint64_t host, const wire::Gone& gone) {
   const std::string name = gone.proc()->str();
   const auto found = peers_.find(name);
-  if (found == peers_.end()) return;
+  if (found == peers_.end() || found->second.id.host().key() != host) return;
   // Several of our questions may have been open at that broker: only an answer to a question after the doubt counts.
   if (found->second.doubt == Doubt::waits) return;
   if (found->second.doubt == Doubt::none) {

@@ -27,10 +27,13 @@ class PeerWatch {
   /// Adding what is watched changes nothing.
   void add(const ProcId& peer);
   void remove(const ProcId& peer);
+  /// Something for it came back: asks again, in case its broker has forgotten us.
+  void check(const ProcId& peer);
   bool contains(const ProcId& peer) const { return peers_.contains(peer.to_string()); }
   /// There is a new session with our broker.
   void on_up();
-  void on_gone(const wire::Gone& gone);
+  /// `host`: key of the host whose broker says it; only the peer's own is believed.
+  void on_gone(std::uint64_t host, const wire::Gone& gone);
 
  private:
   enum class Doubt { none, waits, asked };

@@ -4,7 +4,7 @@
 #include <set>
 #include <string>
 
-#include "agent/host/proc.h"
+#include "agent/host/procs/proc.h"
 #include "common/bus.h"
 
 namespace meshbus::host {

@@ -163,11 +163,12 @@ TEST_CASE("agent: a stop that was asked for is Stopped, with signal, step and re
 
 TEST_CASE("agent: who ignores SIGTERM is killed after the grace; who stopped itself too") {
   AgentHarness harness;
-  const auto deaf = harness.run_shell("trap '' TERM; echo up >&2; while :; do sleep 1; done");
-  const auto asleep = harness.run_shell("kill -STOP $$; exit 9");
-  harness.wait_state(deaf, State::ready);
-  harness.wait_state(asleep, State::ready);
-  harness.run_for(300ms);  // the trap is set, the other one sleeps
+  const auto deaf = harness.run_until_up("trap '' TERM; echo up; while :; do sleep 1; done");
+  const auto asleep = harness.run_until_up("echo up; kill -STOP $$; exit 9");
+  harness.wait("one to stop itself", [&] {
+    const auto process = find_process(static_cast<pid_t>(harness.rank(asleep).states.back().pid()));
+    return process && process->state == 'T';
+  });
   const auto begin = std::chrono::steady_clock::now();
   harness.stop(deaf, 500ms);
   harness.stop(asleep, 500ms);
@@ -184,11 +185,8 @@ TEST_CASE("agent: who ignores SIGTERM is killed after the grace; who stopped its
 
 TEST_CASE("agent: no grace kills at once, and a second order hastens the first") {
   AgentHarness harness;
-  const auto first = harness.run_shell("trap '' TERM; while :; do sleep 1; done");
-  const auto second = harness.run_shell("trap '' TERM; while :; do sleep 1; done");
-  harness.wait_state(first, State::ready);
-  harness.wait_state(second, State::ready);
-  harness.run_for(200ms);
+  const auto first = harness.run_until_up("trap '' TERM; echo up; while :; do sleep 1; done");
+  const auto second = harness.run_until_up("trap '' TERM; echo up; while :; do sleep 1; done");
   harness.stop(first, 0ms);
   harness.stop(second, 60s);
   harness.wait_ended(first);
@@ -255,9 +253,7 @@ TEST_CASE("agent: a stop while procs are being born ends all of them") {
 
 TEST_CASE("agent: signals go to the group") {
   AgentHarness harness;
-  const auto mesh = harness.run_shell("trap 'exit 42' USR1; echo up >&2; while :; do sleep 0.05; done", 2);
-  harness.wait_state(mesh, State::ready, 2);
-  harness.run_for(300ms);
+  const auto mesh = harness.run_until_up("trap 'exit 42' USR1; echo up; while :; do sleep 0.05; done", 2);
   wire::SignalProcsT signal;
   signal.mesh = mesh;
   signal.ranks = {wire::RankInterval(1, 2)};

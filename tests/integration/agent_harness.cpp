@@ -4,7 +4,7 @@
 
 #include <stdexcept>
 
-#include "agent/host/mesh_spec.h"
+#include "agent/host/spawn/mesh_spec.h"
 #include "agent/keeper/packet.h"
 #include "tests/support/environment.h"
 
@@ -187,6 +187,18 @@ std::string AgentHarness::spawn(wire::SpawnProcsT request) {
   const auto accepted = ask<wire::SpawnAccepted>(std::move(request));
   if (!accepted) throw std::runtime_error(accepted.error().to_string());
   return name;
+}
+
+std::string AgentHarness::run_until_up(const std::string& script, std::uint64_t count) {
+  auto request = shell(script, count);
+  request.output = wire::OutputMode::stream;
+  const auto mesh = spawn(std::move(request));
+  wait("the scripts to be up", [&] {
+    const auto& known = launcher->mesh(mesh);
+    return known.size() == count &&
+           std::all_of(known.begin(), known.end(), [](const auto& entry) { return entry.second.out.starts_with("up"); });
+  });
+  return mesh;
 }
 
 void AgentHarness::stop(const std::string& mesh, std::chrono::milliseconds grace, std::vector<wire::RankInterval> ranks) {

@@ -97,6 +97,8 @@ class AgentHarness {
   /// Spawns it for the launcher; returns the name of the mesh.
   std::string spawn(wire::SpawnProcsT request);
   std::string run_shell(const std::string& script, std::uint64_t count = 1) { return spawn(shell(script, count)); }
+  /// The same for a script that says "up" when it has come so far; waits for that.
+  std::string run_until_up(const std::string& script, std::uint64_t count = 1);
   void stop(const std::string& mesh, std::chrono::milliseconds grace, std::vector<wire::RankInterval> ranks = {});
   /// Until every rank of the mesh has that state or a later one.
   void wait_state(const std::string& mesh, wire::ProcState state, std::size_t ranks = 1);

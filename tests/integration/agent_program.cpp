@@ -70,7 +70,7 @@ struct Host {
     while (agent->is_running() && std::chrono::steady_clock::now() < end) reactor.turn(5ms);
     return agent->wait_exit(1s);
   }
-  /// Spawns `sh -c SCRIPT` and waits until it is Ready.
+  /// Spawns `sh -c SCRIPT` and waits until it says "up".
   std::unique_ptr<TestLauncher> spawn(const std::string& script) {
     auto launcher = std::make_unique<TestLauncher>(reactor, context, broker->binds().front().zmq_endpoint(),
                                                    ProcId(broker->address(), *Name::make("client")).to_string());
@@ -83,8 +83,9 @@ struct Host {
     request.command->program = "/bin/sh";
     request.command->arguments = {"sh", "-c", script};
     request.owner = launcher->bus().self()->to_string();
+    request.output = wire::OutputMode::stream;
     launcher->bus().request(Destination::to_agent(broker->address()), std::move(request), 30s, [](const Result<ControlMessage>&) {});
-    turn_until([&] { return launcher->mesh(mesh)[0].state() == wire::ProcState::ready; });
+    turn_until([&] { return launcher->mesh(mesh)[0].out == "up\n"; });
     return launcher;
   }
   void turn_until(const std::function<bool()>& predicate) {
@@ -109,7 +110,7 @@ struct Host {
 TEST_CASE("meshbus-agent: ready when registered; stop ends its procs and itself; terminal signals do nothing") {
   Host host;
   CHECK(host.hear() == "ready");
-  auto launcher = host.spawn("trap '' TERM; while :; do sleep 1; done");
+  auto launcher = host.spawn("trap '' TERM; echo up; while :; do sleep 1; done");
   for (const int signal : {SIGINT, SIGHUP, SIGTSTP, SIGQUIT}) host.agent->send_signal(signal);
   host.lifeline.send("nonsense");
   host.lifeline.send("stop 200");
@@ -121,7 +122,7 @@ TEST_CASE("meshbus-agent: ready when registered; stop ends its procs and itself;
 TEST_CASE("meshbus-agent: SIGTERM is a stop with the usual grace") {
   Host host({"--set", "terminate.grace=300ms"});
   CHECK(host.hear() == "ready");
-  auto launcher = host.spawn("trap '' TERM; while :; do sleep 1; done");
+  auto launcher = host.spawn("trap '' TERM; echo up; while :; do sleep 1; done");
   host.agent->send_signal(SIGTERM);
   host.turn_until([&] { return launcher->mesh(host.mesh)[0].certificate.has_value(); });
   CHECK(host.wait_exit() == ExitStatus::exited(0));
@@ -130,7 +131,7 @@ TEST_CASE("meshbus-agent: SIGTERM is a stop with the usual grace") {
 TEST_CASE("meshbus-agent: ShutdownHost is answered, then told to the warden, who ends it") {
   Host host;
   CHECK(host.hear() == "ready");
-  auto launcher = host.spawn("exec sleep 300");
+  auto launcher = host.spawn("echo up; exec sleep 300");
   std::optional<std::uint64_t> ok;
   wire::ShutdownHostT shutdown;
   shutdown.grace_ms = 5000;
@@ -155,7 +156,7 @@ TEST_CASE("meshbus-agent: without its warden it ends at once, and says nothing t
 TEST_CASE("meshbus-agent: without its keeper it reports and ends with 70") {
   Host host;
   CHECK(host.hear() == "ready");
-  auto launcher = host.spawn("exec sleep 300");
+  auto launcher = host.spawn("echo up; exec sleep 300");
   host.keeper_process->send_signal(SIGKILL);
   host.turn_until([&] { return launcher->mesh(host.mesh)[0].certificate.has_value(); });
   CHECK(launcher->mesh(host.mesh)[0].state() == wire::ProcState::failed);

@@ -2,12 +2,12 @@
 
 #include <csignal>
 
-#include "agent/host/certificate.h"
-#include "agent/host/lease.h"
+#include "agent/host/procs/certificate.h"
+#include "agent/host/procs/lease.h"
 #include "agent/host/mesh_report.h"
-#include "agent/host/proc_table.h"
-#include "agent/host/record_book.h"
-#include "agent/host/shutdown_queue.h"
+#include "agent/host/procs/proc_table.h"
+#include "agent/host/procs/record_book.h"
+#include "agent/host/procs/shutdown_queue.h"
 #include "tests/unit/agent_host_fixture.h"
 
 namespace meshbus::host {

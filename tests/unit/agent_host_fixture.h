@@ -4,7 +4,7 @@
 #include <utility>
 #include <vector>
 
-#include "agent/host/mesh_spec.h"
+#include "agent/host/spawn/mesh_spec.h"
 #include "common/control.h"
 
 /// A SpawnProcs as a launcher would send it, for tests that spoil one thing of it.

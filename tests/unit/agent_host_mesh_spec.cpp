@@ -1,11 +1,11 @@
-#include "agent/host/mesh_spec.h"
+#include "agent/host/spawn/mesh_spec.h"
 
 #include <doctest/doctest.h>
 
 #include <functional>
 
-#include "agent/host/bootstrap_writer.h"
-#include "agent/host/environment.h"
+#include "agent/host/spawn/bootstrap_writer.h"
+#include "agent/host/spawn/environment.h"
 #include "tests/unit/agent_host_fixture.h"
 
 #include <sys/mman.h>

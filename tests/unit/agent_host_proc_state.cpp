@@ -1,4 +1,4 @@
-#include "agent/host/proc_state.h"
+#include "agent/host/procs/proc_state.h"
 
 #include <doctest/doctest.h>
 

@@ -9,13 +9,13 @@
 #include <string>
 #include <vector>
 
-#include "agent/host/environment.h"
-#include "agent/host/lease.h"
-#include "agent/host/line_tail.h"
-#include "agent/host/mesh_spec.h"
-#include "agent/host/output_relay.h"
-#include "agent/host/proc_state.h"
-#include "agent/host/termination.h"
+#include "agent/host/procs/lease.h"
+#include "agent/host/procs/proc_state.h"
+#include "agent/host/procs/termination.h"
+#include "agent/host/spawn/environment.h"
+#include "agent/host/spawn/mesh_spec.h"
+#include "agent/host/stdio/line_tail.h"
+#include "agent/host/stdio/output_relay.h"
 #include "agent/keeper/protocol.h"
 #include "common/reactor.h"
 #include "common/unique_fd.h"

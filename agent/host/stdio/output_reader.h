@@ -2,7 +2,7 @@
 
 #include <string>
 
-#include "agent/host/proc.h"
+#include "agent/host/procs/proc.h"
 #include "common/reactor.h"
 
 namespace meshbus::host {

@@ -1,4 +1,4 @@
-#include "agent/host/bootstrap_writer.h"
+#include "agent/host/spawn/bootstrap_writer.h"
 
 #include <fcntl.h>
 #include <sys/mman.h>

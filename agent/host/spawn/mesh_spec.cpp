@@ -1,4 +1,4 @@
-#include "agent/host/mesh_spec.h"
+#include "agent/host/spawn/mesh_spec.h"
 
 #include <algorithm>
 

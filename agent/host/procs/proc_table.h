@@ -9,8 +9,8 @@
 #include <unordered_map>
 #include <vector>
 
-#include "agent/host/proc.h"
-#include "agent/host/record_book.h"
+#include "agent/host/procs/proc.h"
+#include "agent/host/procs/record_book.h"
 
 namespace meshbus::host {
 

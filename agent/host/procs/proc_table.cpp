@@ -1,4 +1,4 @@
-#include "agent/host/proc_table.h"
+#include "agent/host/procs/proc_table.h"
 
 namespace meshbus::host {
 

@@ -1,4 +1,4 @@
-#include "agent/host/output_reader.h"
+#include "agent/host/stdio/output_reader.h"
 
 #include <sys/ioctl.h>
 #include <unistd.h>

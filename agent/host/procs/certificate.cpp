@@ -1,4 +1,4 @@
-#include "agent/host/certificate.h"
+#include "agent/host/procs/certificate.h"
 
 #include <csignal>
 #include <cstring>

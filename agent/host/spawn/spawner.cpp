@@ -1,4 +1,4 @@
-#include "agent/host/spawner.h"
+#include "agent/host/spawn/spawner.h"
 
 #include <csignal>
 

@@ -1,4 +1,4 @@
-#include "agent/host/environment.h"
+#include "agent/host/spawn/environment.h"
 
 #include <unistd.h>
 

@@ -1,4 +1,4 @@
-#include "agent/host/line_tail.h"
+#include "agent/host/stdio/line_tail.h"
 
 #include <algorithm>
 

@@ -1,4 +1,4 @@
-#include "agent/host/output_relay.h"
+#include "agent/host/stdio/output_relay.h"
 
 #include <algorithm>
 #include <memory>

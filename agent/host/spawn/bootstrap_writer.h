@@ -4,7 +4,7 @@
 #include <string>
 #include <vector>
 
-#include "agent/host/mesh_spec.h"
+#include "agent/host/spawn/mesh_spec.h"
 #include "common/config.h"
 #include "common/token.h"
 #include "common/unique_fd.h"

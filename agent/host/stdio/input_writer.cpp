@@ -1,4 +1,4 @@
-#include "agent/host/input_writer.h"
+#include "agent/host/stdio/input_writer.h"
 
 #include <unistd.h>
 

@@ -1,4 +1,4 @@
-#include "agent/host/termination.h"
+#include "agent/host/procs/termination.h"
 
 #include <algorithm>
 

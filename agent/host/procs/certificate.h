@@ -4,7 +4,7 @@
 #include <string>
 #include <string_view>
 
-#include "agent/host/proc_state.h"
+#include "agent/host/procs/proc_state.h"
 #include "agent/keeper/spec.h"
 
 namespace meshbus::host {

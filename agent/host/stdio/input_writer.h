@@ -1,6 +1,6 @@
 #pragma once
 
-#include "agent/host/proc.h"
+#include "agent/host/procs/proc.h"
 #include "common/reactor.h"
 
 namespace meshbus::host {

@@ -1,0 +1,78 @@
+#include "agent/host/procs/host_shutdown.h"
+
+#include <algorithm>
+
+namespace meshbus::host {
+namespace {
+
+/// What a shutdown waits for descendants after the last proc has ended.
+constexpr std::chrono::seconds kLingerLimit{2};
+
+std::vector<std::uint64_t> ids_of(const std::vector<Proc*>& procs) {
+  std::vector<std::uint64_t> ids;
+  ids.reserve(procs.size());
+  for (const Proc* proc : procs) ids.push_back(proc->id);
+  return ids;
+}
+
+}  // namespace
+
+HostShutdown::HostShutdown(Reactor& reactor, ProcTable& table, ProcEnding& ending, StopOrder order, std::size_t in_flight, Done done)
+    : reactor_(reactor),
+      table_(table),
+      ending_(ending),
+      order_(std::move(order)),
+      queue_(ids_of(table.live_procs()), in_flight),
+      waiting_{std::move(done)} {
+  for (const auto& [name, mesh] : table_.meshes()) {
+    for (const auto& [rank, proc] : mesh->procs) {
+      if (proc->end && !proc->gone) lingering_.insert(proc->id);
+    }
+  }
+}
+
+HostShutdown::~HostShutdown() {
+  reactor_.cancel(timer_);
+}
+
+void HostShutdown::join(const StopOrder& order, Done done) {
+  if (outcome_) return done(*outcome_);
+  waiting_.push_back(std::move(done));
+  order_.grace = std::min(order_.grace, order.grace);
+  for (Proc* proc : table_.live_procs()) {
+    if (proc->termination) ending_.stop(*proc, order);
+  }
+}
+
+void HostShutdown::on_ended(const Proc& proc, bool ok) {
+  queue_.on_ended(proc.id, ok);
+  if (proc.end && !proc.gone) lingering_.insert(proc.id);
+}
+
+void HostShutdown::pump() {
+  if (outcome_) return;
+  // Those that still wait for their start cost nothing to end; and none of them shall be born meanwhile.
+  for (Proc* proc : table_.live_procs()) {
+    if (proc->progress == SpawnProgress::queued) ending_.stop(*proc, order_);
+  }
+  while (const auto id = queue_.next()) {
+    if (Proc* proc = table_.find_id(*id)) ending_.stop(*proc, order_);
+  }
+  if (!queue_.is_done()) return;
+  if (lingering_.empty()) return finish();
+  if (timer_ == 0) timer_ = reactor_.after(kLingerLimit, [this] { finish(); });
+}
+
+void HostShutdown::finish() {
+  if (outcome_) return;
+  reactor_.cancel(timer_);
+  ShutdownOutcome outcome{.attempted = queue_.attempted(), .failed = queue_.failed(), .detail = {}};
+  if (outcome.failed > 0) outcome.detail = std::to_string(outcome.failed) + " procs did not end by SIGKILL";
+  if (!lingering_.empty())
+    outcome.detail +=
+        (outcome.detail.empty() ? "" : "; ") + ("descendants of " + std::to_string(lingering_.size()) + " procs are still there");
+  outcome_ = outcome;
+  for (const auto& done : std::exchange(waiting_, {})) done(outcome);
+}
+
+}  // namespace meshbus::host

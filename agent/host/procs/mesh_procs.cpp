@@ -1,0 +1,260 @@
+#include "agent/host/procs/mesh_procs.h"
+
+#include <algorithm>
+
+#include "agent/host/procs/certificate.h"
+#include "common/log.h"
+#include "common/token.h"
+
+namespace meshbus::host {
+namespace {
+
+using namespace std::chrono_literals;
+
+constexpr std::chrono::milliseconds kOwnerGoneGrace{1000};
+
+}  // namespace
+
+MeshProcs::MeshProcs(Reactor& reactor, UniqueFd keeper_socket, BootstrapWriter bootstraps, Options options, Events events)
+    : reactor_(reactor),
+      options_(std::move(options)),
+      events_(std::move(events)),
+      tail_{.lines = options_.config.count(keys::tail_lines)},
+      table_({.kept = options_.config.count(keys::records_kept), .age = options_.config.duration(keys::records_age)}),
+      bootstraps_(std::move(bootstraps)),
+      outputs_(reactor),
+      inputs_(reactor),
+      keeper_(std::move(keeper_socket), keeper_events()),
+      ending_(reactor, keeper_, table_, outputs_, inputs_, tail_, ending_events()),
+      spawner_(table_, keeper_, bootstraps_, options_.config.count(keys::spawn_in_flight), options_.config.flag(keys::parent_death_signal),
+               [this](Proc& proc, const Error& error) {
+                 ending_.fail(proc, {.code = wire::ErrorCode::exec_failed,
+                                     .text = "cannot start '" + proc.mesh.spec.command.program + "': " + error.detail() +
+                                             " (step: request) on host " + options_.host});
+               }) {
+  watch_keeper();
+}
+
+MeshProcs::~MeshProcs() {
+  if (!keeper_.lost()) reactor_.forget(keeper_.fd());
+  for (const auto timer : ready_timers_) reactor_.cancel(timer);
+  for (const auto& [name, mesh] : table_.meshes()) {
+    reactor_.cancel(mesh->lease_timer);
+    for (const auto& [rank, proc] : mesh->procs) {
+      reactor_.cancel(proc->termination_timer);
+      reactor_.cancel(proc->drain_timer);
+      proc->input.done = nullptr;
+      inputs_.close(*proc);
+      outputs_.close(*proc);
+    }
+  }
+}
+
+ProcEnding::Events MeshProcs::ending_events() {
+  ProcEnding::Events events;
+  events.on_changed = [this](Mesh& mesh) { events_.on_changed(mesh); };
+  events.ask = [this](Proc& proc, std::chrono::milliseconds grace, const std::string& reason) { events_.ask(proc, grace, reason); };
+  events.on_ended = [this](Proc& proc, bool ok) {
+    if (shutdown_) shutdown_->on_ended(proc, ok);
+  };
+  events.on_gone = [this](Proc& proc) {
+    if (shutdown_) shutdown_->on_gone(proc);
+  };
+  return events;
+}
+
+keeper::KeeperClient::Events MeshProcs::keeper_events() {
+  keeper::KeeperClient::Events events;
+  events.on_birth = [this](keeper::Birth birth) { on_birth(std::move(birth)); };
+  events.on_exit = [this](const keeper::Exit& exit) { ending_.on_exit(exit); };
+  events.on_gone = [this](const keeper::Gone& gone) { ending_.on_gone(gone); };
+  events.on_lost = [this] { on_keeper_lost(); };
+  return events;
+}
+
+void MeshProcs::watch_keeper() {
+  keeper_writing_ = keeper_.wants_write();
+  reactor_.watch(keeper_.fd(), EPOLLIN | (keeper_writing_ ? EPOLLOUT : 0U), [this](std::uint32_t) { keeper_.on_ready(); });
+}
+
+void MeshProcs::end_turn() {
+  if (shutdown_) shutdown_->pump();
+  spawner_.pump();
+  if (!keeper_.lost()) {
+    keeper_.flush();
+    if (keeper_.wants_write() != keeper_writing_) watch_keeper();
+  }
+  for (Mesh* mesh : relaying_) {
+    outputs_.resume(*mesh);
+    if (mesh->relay.has_items()) events_.on_changed(*mesh);
+  }
+}
+
+void MeshProcs::forget_old(const std::function<void(Mesh&)>& on_forgotten) {
+  table_.forget_old(reactor_.now(), [&](Mesh& mesh) {
+    reactor_.cancel(mesh.lease_timer);
+    relaying_.erase(&mesh);
+    on_forgotten(mesh);
+  });
+}
+
+Result<std::vector<std::uint64_t>> MeshProcs::find_fresh_ranks(const MeshSpec& spec, const Mesh* mesh) const {
+  std::vector<std::uint64_t> fresh;
+  for (const RankBlock& block : spec.create_ranks) {
+    for (std::uint64_t rank = block.begin; rank < block.end; ++rank) {
+      if (mesh == nullptr || !mesh->procs.contains(rank)) {
+        fresh.push_back(rank);
+      } else if (mesh->procs.at(rank)->host_index != spec.host_index) {
+        return fail(ErrorCode::refused, "rank " + std::to_string(rank) + " of " + mesh->name + " exists with another host_index");
+      }
+    }
+  }
+  if (table_.live() + fresh.size() > max_ranks_per_host)
+    return fail(ErrorCode::too_large, "host " + options_.host + " has " + std::to_string(table_.live()) + " procs; " +
+                                          std::to_string(fresh.size()) + " more would pass the limit of " +
+                                          std::to_string(max_ranks_per_host));
+  return fresh;
+}
+
+Result<std::uint64_t> MeshProcs::spawn(MeshSpec spec) {
+  const std::string name = spec.mesh.to_string();
+  if (shutdown_) return fail(ErrorCode::refused, "host " + options_.host + " is shutting down; nothing is started here any more");
+  if (keeper_.lost()) return fail(ErrorCode::refused, "host " + options_.host + " has lost its keeper and is about to end");
+  Mesh* mesh = table_.find_mesh(name);
+  if (mesh != nullptr) {
+    if (const auto field = find_difference(mesh->spec, spec))
+      return fail(ErrorCode::refused, "mesh " + name + " exists with another " + std::string(*field) + "; use another name, or the same " +
+                                          std::string(*field));
+    if (mesh->owner_gone) return fail(ErrorCode::refused, "mesh " + name + " is being stopped: its owner is gone");
+  }
+  const auto fresh = find_fresh_ranks(spec, mesh);
+  if (!fresh) return fail(fresh.error());
+  if (mesh != nullptr && spec.lease.count() > 0) renew_lease(*mesh, spec.lease);
+  if (fresh->empty()) return 0;
+
+  const auto assignment = std::make_shared<const Assignment>(Assignment{spec, shared_environment(spec, options_.environment)});
+  if (mesh == nullptr) {
+    mesh = &table_.add_mesh(std::move(spec), reactor_.now());
+    mesh->relaying = mesh->spec.output == wire::OutputMode::stream;
+    if (mesh->relaying) relaying_.insert(mesh);
+    arm_lease(*mesh);
+  }
+  for (const auto rank : *fresh) {
+    Proc* proc = table_.add_proc(*mesh, assignment, rank, random_u64(), tail_);
+    if (proc == nullptr)
+      return fail(ErrorCode::refused,
+                  "rank " + std::to_string(rank) + " of " + name + " has the same address key as another proc here; use another name");
+    ending_.publish(*proc);
+    spawner_.add(*proc);
+  }
+  if (assignment->spec.ready_limit.count() > 0) {
+    const auto timer = std::make_shared<Reactor::TimerId>();
+    *timer = reactor_.after(assignment->spec.ready_limit, [this, assignment, timer] {
+      ready_timers_.erase(*timer);
+      check_ready(*assignment);
+    });
+    ready_timers_.insert(*timer);
+  }
+  return fresh->size();
+}
+
+void MeshProcs::on_birth(keeper::Birth birth) {
+  Proc* proc = table_.find_id(birth.id);
+  spawner_.on_birth();
+  if (proc == nullptr) return log::error("keeper: a birth of proc " + std::to_string(birth.id) + ", which nobody asked for");
+  if (birth.failure) {
+    const bool is_cancelled = birth.failure->stage == keeper::SpawnStage::cancelled && proc->state.is_stop_asked();
+    if (is_cancelled && !proc->failure) return ending_.cancel(*proc);
+    return ending_.fail(*proc, {.code = wire::ErrorCode::exec_failed,
+                                .os_error = birth.failure->error,
+                                .text = describe_spawn_failure(*birth.failure, proc->mesh.spec.command.program, options_.host)});
+  }
+  proc->assignment.reset();
+  proc->progress = SpawnProgress::born;
+  if (proc->has_ended()) return ending_.kill_unwanted(*proc);
+  outputs_.attach(*proc, std::move(birth.stdout_pipe), std::move(birth.stderr_pipe));
+  inputs_.attach(*proc, std::move(birth.stdin_pipe));
+  proc->state.on_started(static_cast<std::uint32_t>(birth.pid), birth.started_realtime_ns);
+  ending_.publish(*proc);
+  const bool is_up = proc->mesh.spec.kind == wire::ProcKind::plain || proc->said_ready;
+  if (ending_.on_born(*proc) && is_up && proc->state.on_ready()) ending_.publish(*proc);
+}
+
+void MeshProcs::on_ready(Proc& proc) {
+  if (std::exchange(proc.said_ready, true)) return;
+  if (!proc.termination && proc.state.on_ready()) ending_.publish(proc);
+}
+
+void MeshProcs::check_ready(const Assignment& assignment) {
+  // By name: the mesh may have been forgotten meanwhile.
+  Mesh* mesh = table_.find_mesh(assignment.spec.mesh.to_string());
+  if (mesh == nullptr) return;
+  for (const RankBlock& block : assignment.spec.create_ranks) {
+    for (auto entry = mesh->procs.lower_bound(block.begin); entry != mesh->procs.end() && entry->first < block.end; ++entry) {
+      Proc& proc = *entry->second;
+      // A stop that is under way is bounded by itself.
+      if (proc.state.state() < wire::ProcState::ready && !proc.termination) fail_unready(proc, assignment.spec.ready_limit);
+    }
+  }
+}
+
+void MeshProcs::fail_unready(Proc& proc, std::chrono::milliseconds limit) {
+  std::string stage = "exec'd, no hello from it yet";
+  if (proc.progress == SpawnProgress::queued) stage = "queued, waits for its turn to be started";
+  if (proc.progress == SpawnProgress::asked) stage = "spawned, not yet exec'd";
+  Failure failure{.code = wire::ErrorCode::timeout, .text = "not ready within " + std::to_string(limit.count()) + " ms; stage: " + stage};
+  if (proc.progress == SpawnProgress::queued) {
+    ending_.fail(proc, std::move(failure));
+  } else {
+    ending_.kill_as_failed(proc, std::move(failure));
+  }
+}
+
+void MeshProcs::on_keeper_lost() {
+  reactor_.forget(keeper_.fd());
+  log::error("the keeper is gone: every proc of this host counts as failed");
+  for (Proc* proc : table_.live_procs()) {
+    outputs_.drain(*proc);
+    proc->gone = true;
+    ending_.fail(*proc, {.code = wire::ErrorCode::internal,
+                         .text = "keeper lost: the process that held the procs of host " + options_.host + " has died"});
+  }
+  events_.on_keeper_lost();
+}
+
+void MeshProcs::arm_lease(Mesh& mesh) {
+  reactor_.cancel(mesh.lease_timer);
+  mesh.lease_timer = 0;
+  if (const auto due = mesh.lease.due()) mesh.lease_timer = reactor_.at(*due, [this, name = mesh.name] { check_lease(name); });
+}
+
+void MeshProcs::renew_lease(Mesh& mesh, std::chrono::milliseconds length) {
+  mesh.lease.renew(reactor_.now(), length);
+  arm_lease(mesh);
+}
+
+void MeshProcs::check_lease(const std::string& name) {
+  Mesh* mesh = table_.find_mesh(name);
+  if (mesh == nullptr || mesh->live == 0) return;
+  if (!mesh->lease.has_lapsed(reactor_.now())) return arm_lease(*mesh);
+  const auto length = mesh->lease.length().count();
+  log::warn("mesh " + name + ": its lease of " + std::to_string(length) + " ms was not renewed; it is stopped");
+  ending_.stop(*mesh, {.reason = "lease lapsed", .requester = "host agent of " + options_.host, .grace = mesh->spec.grace});
+}
+
+void MeshProcs::on_owner_gone(Mesh& mesh) {
+  mesh.owner_gone = true;
+  outputs_.stop_relaying(mesh);
+  relaying_.erase(&mesh);
+  ending_.stop(
+      mesh,
+      {.reason = "launcher gone", .requester = "host agent of " + options_.host, .grace = std::min(mesh.spec.grace, kOwnerGoneGrace)});
+}
+
+void MeshProcs::shut_down(const StopOrder& order, std::size_t in_flight, HostShutdown::Done done) {
+  if (shutdown_) return shutdown_->join(order, std::move(done));
+  shutdown_ = std::make_unique<HostShutdown>(reactor_, table_, ending_, order, in_flight, std::move(done));
+  shutdown_->pump();
+}
+
+}  // namespace meshbus::host

@@ -1,0 +1,222 @@
+#include "agent/host/procs/proc_ending.h"
+
+#include <algorithm>
+#include <csignal>
+#include <ctime>
+
+#include "agent/host/procs/certificate.h"
+#include "common/log.h"
+
+namespace meshbus::host {
+namespace {
+
+using namespace std::chrono_literals;
+
+/// From the exit of a process to its certificate, at most (spec 4.9).
+constexpr auto kDrainLimit = 100ms;
+
+std::string name_of(const Proc& proc) {
+  return "rank " + std::to_string(proc.rank()) + " of " + proc.mesh.name;
+}
+
+}  // namespace
+
+std::int64_t now_ns() {
+  timespec time{};
+  clock_gettime(CLOCK_REALTIME, &time);
+  return static_cast<std::int64_t>(time.tv_sec) * 1'000'000'000 + time.tv_nsec;
+}
+
+void ProcEnding::stop(Mesh& mesh, const StopOrder& order) {
+  for (const auto& [rank, proc] : mesh.procs) stop(*proc, order);
+}
+
+void ProcEnding::stop(Proc& proc, const StopOrder& order) {
+  if (proc.has_ended()) return;
+  if (proc.termination) {
+    proc.termination->shorten(reactor_.now(), order.grace);
+    return run(proc);
+  }
+  proc.stopped_by = order.requester;
+  proc.stop_reason = order.reason;
+  if (proc.progress == SpawnProgress::queued) {
+    proc.state.on_stop(wire::StopStep::asked);
+    return cancel(proc);
+  }
+  begin(proc, order.grace, proc.mesh.spec.kind == wire::ProcKind::mesh && proc.state.state() == wire::ProcState::ready);
+}
+
+void ProcEnding::kill_as_failed(Proc& proc, Failure failure) {
+  proc.failure = std::move(failure);
+  begin(proc, 0ms, false);
+}
+
+void ProcEnding::fail(Proc& proc, Failure failure) {
+  if (!proc.failure) proc.failure = std::move(failure);
+  if (proc.progress != SpawnProgress::born) proc.progress = SpawnProgress::none;
+  proc.assignment.reset();
+  if (proc.state.on_failed(now_ns())) after_end(proc);
+}
+
+void ProcEnding::cancel(Proc& proc) {
+  proc.progress = SpawnProgress::none;
+  proc.assignment.reset();
+  if (proc.state.on_cancelled(now_ns())) after_end(proc);
+}
+
+void ProcEnding::begin(Proc& proc, std::chrono::milliseconds grace, bool can_ask) {
+  proc.termination.emplace(reactor_.now(), grace, can_ask);
+  run(proc);
+}
+
+void ProcEnding::run(Proc& proc) {
+  using Action = Termination::Action;
+  Termination& termination = *proc.termination;
+  reactor_.cancel(proc.termination_timer);
+  proc.termination_timer = 0;
+  for (auto action = termination.next(reactor_.now()); action != Action::none; action = termination.next(reactor_.now())) {
+    if (action == Action::give_up) return give_up(proc);
+    const auto generation = proc.state.to_wire().generation();
+    if (!proc.failure) proc.state.on_stop(termination.step());
+    if (proc.state.to_wire().generation() != generation) publish(proc);
+    if (action == Action::ask) {
+      const auto left = std::max<Reactor::Duration>(termination.due() - reactor_.now(), 0ms);
+      events_.ask(proc, std::chrono::duration_cast<std::chrono::milliseconds>(left), proc.stop_reason);
+    } else if (action == Action::term) {
+      send_signal(proc, SIGTERM);
+      // A stopped process would not see it.
+      if (proc.progress == SpawnProgress::born) send_signal(proc, SIGCONT);
+    } else {
+      send_signal(proc, SIGKILL);
+    }
+  }
+  proc.termination_timer = reactor_.at(termination.due(), [this, id = proc.id] {
+    Proc* waiting = table_.find_id(id);
+    if (waiting != nullptr && !waiting->has_ended()) run(*waiting);
+  });
+}
+
+void ProcEnding::give_up(Proc& proc) {
+  const std::string text = "did not end within " + std::to_string(Termination::kill_limit.count()) + " ms after SIGKILL (process " +
+                           std::to_string(proc.state.to_wire().pid()) + ", perhaps in uninterruptible sleep)";
+  log::error(name_of(proc) + ": " + text);
+  if (proc.failure) {
+    proc.failure->text += "; " + text;
+  } else {
+    proc.failure = Failure{.text = text};
+  }
+  if (proc.state.on_failed(now_ns())) after_end(proc);
+}
+
+void ProcEnding::skip_ask(std::uint64_t id) {
+  Proc* proc = table_.find_id(id);
+  if (proc == nullptr || proc->has_ended() || !proc->termination) return;
+  proc->termination->skip_ask(reactor_.now());
+  run(*proc);
+}
+
+void ProcEnding::send_signal(Proc& proc, int signal) {
+  if (signal > 0 && signal < 64) proc.sent_signals |= std::uint64_t{1} << signal;
+  if (auto sent = keeper_.signal({.id = proc.id, .signal = signal, .group = true}); !sent)
+    log::warn(name_of(proc) + ": " + signal_name(signal) + ": " + sent.error().to_string());
+}
+
+void ProcEnding::signal(Proc& proc, int signal) {
+  if (proc.has_ended()) return;
+  if (proc.progress == SpawnProgress::born) {
+    send_signal(proc, signal);
+  } else if (signal < 64) {
+    proc.held_signals |= std::uint64_t{1} << signal;
+  }
+}
+
+bool ProcEnding::on_born(Proc& proc) {
+  const bool is_ending = proc.termination.has_value();
+  if (is_ending && !proc.failure && proc.state.on_stop(proc.termination->step())) publish(proc);
+  for (int signal = 1; proc.held_signals != 0 && signal < 64; ++signal) {
+    if ((proc.held_signals >> signal & 1) != 0) send_signal(proc, signal);
+  }
+  proc.held_signals = 0;
+  return !is_ending;
+}
+
+void ProcEnding::on_exit(const keeper::Exit& exit) {
+  Proc* proc = table_.find_id(exit.id);
+  if (proc == nullptr) return;
+  proc->usage = exit;
+  outputs_.drain(*proc);
+  if (proc->has_ended()) return;  // given up before
+  proc->end = ProcEnd{.signaled = exit.signaled, .code = exit.code, .core_dumped = exit.core_dumped, .ended_ns = exit.ended_realtime_ns};
+  if (proc->failure) {
+    proc->state.on_failed(exit.ended_realtime_ns);
+  } else {
+    proc->state.on_ended(*proc->end);
+  }
+  after_end(*proc);
+}
+
+void ProcEnding::on_gone(const keeper::Gone& gone) {
+  Proc* proc = table_.find_id(gone.id);
+  if (proc == nullptr) return;
+  proc->gone = true;
+  outputs_.finish(*proc);
+  if (proc->output_ended && proc->has_ended()) finish_output(*proc);
+  events_.on_gone(*proc);
+}
+
+void ProcEnding::after_end(Proc& proc) {
+  publish(proc);
+  reactor_.cancel(proc.termination_timer);
+  proc.termination_timer = 0;
+  table_.on_ended(proc);
+  inputs_.close(proc);
+  const bool has_process = proc.progress == SpawnProgress::born;
+  const bool given_up = has_process && !proc.end && !proc.gone;
+  events_.on_ended(proc, !given_up);
+  if (!has_process || given_up || proc.gone) return finish_output(proc);
+  proc.drain_timer = reactor_.after(kDrainLimit, [this, id = proc.id] {
+    Proc* waiting = table_.find_id(id);
+    if (waiting == nullptr) return;
+    outputs_.drain(*waiting);
+    finish_output(*waiting);
+  });
+}
+
+void ProcEnding::finish_output(Proc& proc) {
+  reactor_.cancel(proc.drain_timer);
+  proc.drain_timer = 0;
+  outputs_.close(proc);
+  certify(proc);
+}
+
+void ProcEnding::certify(Proc& proc) {
+  if (std::exchange(proc.certified, true)) return;
+  auto certificate = std::make_unique<wire::CertificateT>();
+  certificate->rank = proc.rank();
+  if (proc.failure) {
+    certificate->reason = proc.failure->text;
+    certificate->code = proc.failure->code;
+    certificate->os_error = proc.failure->os_error;
+  } else {
+    certificate->reason = proc.end ? describe_end(*proc.end, proc.sent_signals) : "stopped before it was started";
+  }
+  certificate->stderr_tail = to_vector(proc.err.tail.text());
+  certificate->stopped_by = proc.stopped_by;
+  certificate->stop_reason = proc.stop_reason;
+  const auto count = [](std::int64_t value) { return static_cast<std::uint64_t>(std::max<std::int64_t>(value, 0)); };
+  certificate->max_rss_bytes = count(proc.usage.max_rss_kib) * 1024;
+  certificate->user_us = count(proc.usage.user_us);
+  certificate->system_us = count(proc.usage.system_us);
+  proc.mesh.certificates.push_back(std::make_unique<wire::CertificateT>(*certificate));
+  proc.certificate = std::move(certificate);
+  proc.out.tail = proc.err.tail = LineTail(tail_);
+  table_.remember(proc, reactor_.now());
+  events_.on_changed(proc.mesh);
+}
+
+void ProcEnding::publish(Proc& proc) {
+  proc.mesh.changes.push_back(proc.state.to_wire());
+  events_.on_changed(proc.mesh);
+}
+
+}  // namespace meshbus::host
