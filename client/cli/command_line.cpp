@@ -26,7 +26,8 @@ constexpr const char* kRunFooter =
     "MESHBUS_RANK_<AXIS> and MESHBUS_SIZE_<AXIS>. When a rank fails, the others are stopped and the first failure is named.\n"
     "\n"
     "Exit code: 0; that of the first failing rank, or 128 + its signal; 124 --timeout ran out; 125 meshbus itself failed; 126 the\n"
-    "command cannot be executed; 127 it was not found; 130 Ctrl-C; 143 SIGTERM; 2 wrong usage.";
+    "command cannot be executed; 127 it was not found; 130 Ctrl-C; 141 nobody reads the output; 143\n"
+    "SIGTERM, or somebody else stopped the ranks; 2 wrong usage.";
 
 std::vector<std::string> split(const std::string& text, char at) {
   std::vector<std::string> parts;
@@ -192,6 +193,7 @@ std::variant<Arguments, int> parse_command_line(int argc, char** argv) {
   host.print_ready = true;
   RunArguments run;
   HostsArguments hosts;
+  ConfigArguments config;
   VersionArguments version;
   add_run(app, run);
   add_host(app, host);
@@ -202,6 +204,9 @@ std::variant<Arguments, int> parse_command_line(int argc, char** argv) {
   add_duration(stop, "--grace", hosts.grace, "Between SIGTERM and SIGKILL; default 10s");
   auto* shutdown = add_on_hosts(app, "shutdown", "Stop all procs of hosts, then the hosts themselves", hosts);
   add_duration(shutdown, "--grace", hosts.grace, "Between SIGTERM and SIGKILL; default 10s");
+  auto* show = app.add_subcommand("config", "List the settings: value, where it comes from, meaning");
+  show->add_option("--set", config.settings, "A setting: KEY=VALUE")->type_name("KEY=VALUE");
+  show->add_flag("--json", config.json, "Print JSON");
   app.add_subcommand("version", "Print the version")->add_flag("--json", version.json, "Print JSON");
 
   // Everything after the first -- is the command, whatever it looks like.
@@ -222,6 +227,7 @@ std::variant<Arguments, int> parse_command_line(int argc, char** argv) {
   const auto name = app.get_subcommands().front()->get_name();
   if (name == "host") return Arguments(host);
   if (name == "version") return Arguments(version);
+  if (name == "config") return Arguments(config);
   if (name != "run") {
     hosts.verb = name == "ps" ? HostsArguments::Verb::ps : name == "stop" ? HostsArguments::Verb::stop : HostsArguments::Verb::shutdown;
     return Arguments(hosts);

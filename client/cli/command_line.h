@@ -57,11 +57,17 @@ struct HostsArguments {
   bool json = false;
 };
 
+/// `meshbus config`
+struct ConfigArguments {
+  std::vector<std::string> settings;
+  bool json = false;
+};
+
 struct VersionArguments {
   bool json = false;
 };
 
-using Arguments = std::variant<WardenOptions, RunArguments, HostsArguments, VersionArguments>;
+using Arguments = std::variant<WardenOptions, RunArguments, HostsArguments, ConfigArguments, VersionArguments>;
 
 /// What the words mean; or, when there is nothing to run (help, a mistake: then it has been said on stderr), the exit code.
 std::variant<Arguments, int> parse_command_line(int argc, char** argv);

@@ -4,8 +4,8 @@
 #include <sys/eventfd.h>
 #include <unistd.h>
 
-#include <algorithm>
 #include <cerrno>
+#include <iterator>
 #include <string>
 
 namespace meshbus::cli {
@@ -16,13 +16,22 @@ constexpr std::chrono::milliseconds kSlice{500};
 
 }  // namespace
 
-InputPump::InputPump(ProcMesh& mesh, std::vector<std::uint64_t> ranks)
-    : mesh_(mesh), ranks_(std::move(ranks)), stop_(eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK)), thread_([this] { run(); }) {}
+InputPump::InputPump(ProcMesh& mesh, std::vector<std::uint64_t> ranks, std::function<void(std::string)> on_lost)
+    : mesh_(mesh),
+      ranks_(std::move(ranks)),
+      on_lost_(std::move(on_lost)),
+      stop_(eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK)),
+      thread_(std::async(std::launch::async, [this] { run(); })) {}
 
-InputPump::~InputPump() {
+bool InputPump::stop_within(std::chrono::milliseconds limit) {
   const std::uint64_t one = 1;
   [[maybe_unused]] const auto n = ::write(stop_.get(), &one, sizeof one);
-  thread_.join();
+  return thread_.wait_for(limit) == std::future_status::ready;
+}
+
+InputPump::~InputPump() {
+  stop_within(std::chrono::milliseconds(0));
+  thread_.wait();
 }
 
 void InputPump::run() {
@@ -37,7 +46,14 @@ void InputPump::run() {
     // An error (a terminal that we may not read in the background, say) is the end of input like any other.
     if (n <= 0) break;
     const std::string_view bytes(buffer.data(), static_cast<std::size_t>(n));
-    std::erase_if(ranks_, [&](std::uint64_t rank) { return !mesh_.write_input(rank, bytes); });
+    for (auto rank = ranks_.begin(); rank != ranks_.end();) {
+      const auto written = mesh_.write_input(*rank, bytes);
+      if (!written && written.error().code() != ErrorCode::not_exist) {
+        on_lost_("stdin of rank " + std::to_string(*rank) + ": " + written.error().to_string());
+        return;
+      }
+      rank = written ? std::next(rank) : ranks_.erase(rank);
+    }
   }
   for (const auto rank : ranks_) (void)mesh_.close_input(rank, kSlice);
 }

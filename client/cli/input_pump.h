@@ -1,7 +1,10 @@
 #pragma once
 
+#include <chrono>
 #include <cstdint>
-#include <thread>
+#include <functional>
+#include <future>
+#include <string>
 #include <vector>
 
 #include "common/unique_fd.h"
@@ -13,8 +16,11 @@ namespace meshbus::cli {
 /// when none is left, or at the end of our stdin, it is over.
 class InputPump {
  public:
-  InputPump(ProcMesh& mesh, std::vector<std::uint64_t> ranks);
-  /// Stops, also in the middle.
+  /// `on_lost`: input could not be carried to a rank that had not ended and not closed its stdin; it is over for all. On the pump's thread.
+  InputPump(ProcMesh& mesh, std::vector<std::uint64_t> ranks, std::function<void(std::string)> on_lost);
+  /// Asks it to stop; whether it has within that time. It has not when a rank's host neither takes nor refuses what is being written.
+  bool stop_within(std::chrono::milliseconds limit);
+  /// Stops and waits.
   ~InputPump();
   InputPump(const InputPump&) = delete;
   InputPump& operator=(const InputPump&) = delete;
@@ -23,8 +29,9 @@ class InputPump {
   void run();
   ProcMesh& mesh_;
   std::vector<std::uint64_t> ranks_;
+  std::function<void(std::string)> on_lost_;
   UniqueFd stop_;
-  std::thread thread_;
+  std::future<void> thread_;
 };
 
 }  // namespace meshbus::cli

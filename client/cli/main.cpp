@@ -1,15 +1,27 @@
+#include <fcntl.h>
+
+#include <cerrno>
 #include <cstdio>
 #include <exception>
 #include <string>
 
 #include "agent/warden/warden.h"
 #include "client/cli/command_line.h"
+#include "client/cli/config_command.h"
 #include "client/cli/hosts_command.h"
 #include "client/cli/run_job.h"
 
 namespace {
 
 using namespace meshbus;
+
+/// 0, 1 and 2 stay what they mean: a descriptor that we open later must not become our stdin or stdout because the caller closed his.
+void fill_standard_streams() {
+  for (int fd = 0; fd < 3; ++fd) {
+    if (::fcntl(fd, F_GETFD) < 0 && errno == EBADF) [[maybe_unused]]
+      const int opened = ::open("/dev/null", O_RDWR);
+  }
+}
 
 int print_version(const cli::VersionArguments& arguments) {
   std::printf(arguments.json ? "{\"version\": \"%s\"}\n" : "meshbus %s\n", MESHBUS_VERSION);
@@ -20,12 +32,14 @@ struct Verbs {
   int operator()(const WardenOptions& options) const { return run_warden(options); }
   int operator()(const cli::RunArguments& arguments) const { return cli::run_job(arguments); }
   int operator()(const cli::HostsArguments& arguments) const { return cli::hosts_command(arguments); }
+  int operator()(const cli::ConfigArguments& arguments) const { return cli::config_command(arguments); }
   int operator()(const cli::VersionArguments& arguments) const { return print_version(arguments); }
 };
 
 }  // namespace
 
 int main(int argc, char** argv) {
+  fill_standard_streams();
   try {
     auto parsed = cli::parse_command_line(argc, argv);
     if (const int* code = std::get_if<int>(&parsed)) return *code;

@@ -6,6 +6,8 @@
 #include <cstdint>
 #include <mutex>
 #include <optional>
+#include <string>
+#include <utility>
 
 #include "common/unique_fd.h"
 #include "meshbus/rank_report.h"
@@ -27,9 +29,23 @@ class News {
   void ended() {
     tell([&] { ended_ = true; });
   }
-  /// Our output has no reader any more.
-  void nobody_reads() {
-    tell([&] { nobody_reads_ = true; });
+  /// A rank is being stopped, or was; by whom, the main thread knows.
+  void stopped(std::uint64_t rank) {
+    tell([&] {
+      if (!stopped_) stopped_ = rank;
+    });
+  }
+  /// Our output cannot be written any more, for that errno.
+  void unwritable(int error) {
+    tell([&] { output_error_ = error; });
+  }
+  /// Our stdin cannot be carried on to a rank that still reads.
+  void input_lost(std::string why) {
+    tell([&] { input_error_ = std::move(why); });
+  }
+  /// Our output has a reader, but it does not read, or reads again.
+  void blocked(bool is_blocked) {
+    tell([&] { blocked_ = is_blocked; });
   }
   void wake() {
     tell([] {});
@@ -46,9 +62,23 @@ class News {
     const std::lock_guard lock(mutex_);
     return ended_;
   }
-  bool is_unread() const {
+  bool is_blocked() const {
     const std::lock_guard lock(mutex_);
-    return nobody_reads_;
+    return blocked_;
+  }
+  std::optional<std::uint64_t> first_stopped() const {
+    const std::lock_guard lock(mutex_);
+    return stopped_;
+  }
+  /// 0 = none.
+  int output_error() const {
+    const std::lock_guard lock(mutex_);
+    return output_error_;
+  }
+  /// Empty = none.
+  std::string input_error() const {
+    const std::lock_guard lock(mutex_);
+    return input_error_;
   }
 
  private:
@@ -65,7 +95,10 @@ class News {
   mutable std::mutex mutex_;
   std::optional<RankReport> failure_;
   bool ended_ = false;
-  bool nobody_reads_ = false;
+  std::optional<std::uint64_t> stopped_;
+  int output_error_ = 0;
+  std::string input_error_;
+  bool blocked_ = false;
 };
 
 }  // namespace meshbus::cli

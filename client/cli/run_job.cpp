@@ -13,7 +13,6 @@
 #include <iostream>
 #include <memory>
 #include <mutex>
-#include <thread>
 #include <utility>
 #include <vector>
 
@@ -33,8 +32,14 @@ using std::chrono::milliseconds;
 
 constexpr int kTimeout = 124;
 constexpr int kBrokenPipe = 128 + SIGPIPE;
+/// Somebody else stopped the ranks: as if he had sent us SIGTERM.
+constexpr int kStopped = 143;
+/// How long stdin may still be on its way to a rank when all have ended.
+constexpr milliseconds kPumpLimit{500};
 /// What a stop may take beyond its grace before SIGKILL is ordered, and what that may take before we give up and say so.
 constexpr milliseconds kStopSlack{5000};
+/// So often, in milliseconds, failures are looked for while nobody reads our output.
+constexpr int kLookAgain = 250;
 
 /// Our own words must not keep us from acting: who does not read stderr misses them.
 void say(const std::string& text) {
@@ -57,6 +62,14 @@ std::string name_of(const RunArguments& arguments) {
   return Name::is_reserved(name) ? "_" + name : name;
 }
 
+bool is_end_signal(int signal) {
+  return signal == SIGINT || signal == SIGTERM || signal == SIGHUP;
+}
+
+int end_code(int signal) {
+  return signal == SIGINT ? 130 : 143;
+}
+
 /// One run, from the start of its hosts to their end. Decides on the main thread; the library's threads only bring news.
 class Job {
  public:
@@ -71,10 +84,13 @@ class Job {
   void on_signal(int signal);
   void on_news();
   void on_time();
+  void look_for_failure();
   void begin_stop(int code, const std::string& reason, bool at_once);
   void drop_output();
   int finish();
-  bool write_report(const MeshOutcome& outcome, int exit_code) const;
+  Result<Extent> mesh_extent(std::uint64_t size) const;
+  void on_start_failed(const Error& error);
+  bool write_report(const std::string& report) const;
 
   const RunArguments& arguments_;
   JobSignals signals_;
@@ -88,15 +104,14 @@ class Job {
   std::unique_ptr<Context> context_;
   std::unique_ptr<HostMesh> hosts_;
   std::unique_ptr<OutputWriter> writer_;
-  std::mutex writer_ready_;
   std::unique_ptr<ProcMesh> mesh_;
   std::unique_ptr<InputPump> pump_;
-  std::thread failure_watch_;
   milliseconds grace_{10'000};
   bool is_up_ = false;
   bool is_over_ = false;
   /// The hosts could not be started or reached: no mistake of who typed the command.
   bool is_hosts_fault_ = false;
+  bool is_stopped_elsewhere_ = false;
   /// A thread waits for a reader of our output that does not come: it cannot be joined.
   bool is_stuck_ = false;
   /// Set by the first reason to stop that is not a rank's own failure.
@@ -186,39 +201,47 @@ Result<void> Job::start() {
   Handlers handlers;
   handlers.on_failure = [this](const RankReport& rank) { news_.failed(rank); };
   handlers.on_end = [this](const MeshOutcome&) { news_.ended(); };
-  handlers.on_output = [this](std::uint64_t rank, Stream stream, std::string_view bytes) {
-    const std::lock_guard lock(writer_ready_);
-    if (!writer_->write(rank, stream, bytes)) news_.nobody_reads();
+  handlers.on_state = [this](const RankReport& rank) {
+    if (rank.step != StopStep::none) news_.stopped(rank.rank);
   };
+  handlers.on_output = [this](std::uint64_t rank, Stream stream, std::string_view bytes) {
+    if (!writer_->write(rank, stream, bytes)) news_.unwritable(writer_->error());
+  };
+  const auto extent = mesh_extent(size);
+  if (!extent) return fail(extent.error());
+  writer_ = std::make_unique<OutputWriter>(arguments_.no_prefix ? std::vector<std::string>() : make_prefixes(name, *extent),
+                                           [this](bool is_blocked) { news_.blocked(is_blocked); });
   is_spawning_ = true;
-  // Output may come before spawn() has returned and the prefixes are known: it waits here.
-  const std::lock_guard lock(writer_ready_);
   auto mesh = arguments_.per_host ? hosts_->spawn(name, *arguments_.per_host, std::move(*spec), std::move(handlers))
                                   : hosts_->spawn_n(name, size, std::move(*spec), std::move(handlers));
-  if (!mesh) {
-    writer_ = std::make_unique<OutputWriter>(std::vector<std::string>());
-    return fail(mesh.error());
-  }
+  if (!mesh) return fail(mesh.error());
   mesh_ = std::make_unique<ProcMesh>(std::move(*mesh));
-  writer_ = std::make_unique<OutputWriter>(arguments_.no_prefix ? std::vector<std::string>() : make_prefixes(name, mesh_->ref()));
-  if (!readers->empty()) pump_ = std::make_unique<InputPump>(*mesh_, *readers);
-  if (!arguments_.keep_going) {
-    // Handlers run one after the other: a failure would wait behind output that nobody reads just now.
-    failure_watch_ = std::thread([this] {
-      const auto outcome = mesh_->wait_for_failure(forever);
-      if (outcome && outcome->first_failure) news_.failed(*outcome->first_failure);
-    });
-  }
+  if (!readers->empty())
+    pump_ = std::make_unique<InputPump>(*mesh_, *readers, [this](std::string why) { news_.input_lost(std::move(why)); });
   return {};
+}
+
+/// Of the mesh that spawn() or spawn_n() will make.
+Result<Extent> Job::mesh_extent(std::uint64_t size) const {
+  const Extent hosts = hosts_->ref().region().extent();
+  if (arguments_.per_host) return concat(hosts, *arguments_.per_host);
+  const bool is_even = hosts.num_ranks() != 0 && size % hosts.num_ranks() == 0;
+  auto procs = Extent::make({{"proc", is_even ? size / hosts.num_ranks() : size}});
+  return procs && is_even ? concat(hosts, *procs) : procs;
 }
 
 int Job::run() {
   // Hosts may take a while to start; signals must work meanwhile.
   starting_ = std::async(std::launch::async, [this] {
-    auto started = start();
-    is_started_ = true;
-    news_.wake();
-    return started;
+    // Told also when start() throws: the exception comes out on the main thread.
+    struct Told {
+      Job& job;
+      ~Told() {
+        job.is_started_ = true;
+        job.news_.wake();
+      }
+    } told{*this};
+    return start();
   });
   loop();
   return finish();
@@ -233,6 +256,8 @@ void Job::loop() {
           static_cast<int>(std::clamp<std::int64_t>(std::chrono::ceil<milliseconds>(*when - Clock::now()).count(), 0, 3'600'000));
       wait = wait < 0 ? left : std::min(wait, left);
     }
+    const bool is_blocked = is_up_ && stop_ == Stop::none && news_.is_blocked();
+    if (is_blocked) wait = wait < 0 ? kLookAgain : std::min(wait, kLookAgain);
     pollfd fds[2] = {{signals_.fd(), POLLIN, 0}, {news_.fd(), POLLIN, 0}};
     ::poll(fds, 2, wait);
     if (fds[0].revents != 0) {
@@ -242,16 +267,27 @@ void Job::loop() {
       news_.clear();
       on_news();
     }
+    if (is_blocked) look_for_failure();
     on_time();
   }
 }
 
+void Job::look_for_failure() {
+  // Handlers run one after the other: the news of a failure would wait behind the output that nobody reads.
+  if (const auto outcome = mesh_->known(); outcome.first_failure) {
+    news_.failed(*outcome.first_failure);
+    on_news();
+  }
+}
+
 void Job::on_signal(int signal) {
-  const bool is_end = signal == SIGINT || signal == SIGTERM || signal == SIGHUP;
-  const int code = signal == SIGINT ? 130 : 143;
+  const bool is_end = is_end_signal(signal);
+  const int code = end_code(signal);
   const std::string name = signal == SIGINT ? "Ctrl-C" : signal == SIGTERM ? "SIGTERM" : "hang-up";
-  if (!is_up_ && is_spawning_ && !(is_end && !early_signals_.empty())) {
+  const bool is_second_end = std::any_of(early_signals_.begin(), early_signals_.end(), is_end_signal);
+  if (!is_up_ && is_spawning_ && !(is_end && is_second_end)) {
     early_signals_.push_back(signal);
+    if (is_end) say(name + " while the ranks are being started: they are stopped as soon as that is over");
   } else if (!is_up_ && is_end) {
     // No mesh that could be stopped in order. The hosts hold a lifeline of this process: they end with it.
     say(name + " while starting");
@@ -272,11 +308,7 @@ void Job::on_news() {
   if (!is_up_) {
     if (!is_started_) return;
     if (auto started = starting_.get(); !started) {
-      say(started.error().to_string());
-      const auto kind = started.error().code();
-      const bool is_mistake = !is_hosts_fault_ && (kind == ErrorCode::configuration_error || kind == ErrorCode::parse_error);
-      code_ = is_mistake ? kUsage : kOwnFailure;
-      is_over_ = true;
+      on_start_failed(started.error());
       return;
     }
     is_up_ = true;
@@ -291,8 +323,28 @@ void Job::on_news() {
     mesh_->request_stop(
         {.reason = "rank " + std::to_string(failure->rank) + " failed: " + failure->words(), .grace = grace_, .deadline = {}, .ranks = {}});
   }
-  if (news_.is_unread() && !code_) begin_stop(kBrokenPipe, "nobody reads the output", /*at_once=*/false);
+  if (const int error = news_.output_error(); error != 0 && stop_ == Stop::none) {
+    begin_stop(error == EPIPE ? kBrokenPipe : kOwnFailure,
+               error == EPIPE ? "nobody reads the output" : std::string("the output cannot be written: ") + std::strerror(error),
+               /*at_once=*/false);
+  }
+  if (const auto lost = news_.input_error(); !lost.empty() && stop_ == Stop::none) begin_stop(kOwnFailure, lost, /*at_once=*/false);
+  if (const auto rank = news_.first_stopped(); rank && stop_ == Stop::none && !arguments_.keep_going) {
+    is_stopped_elsewhere_ = true;
+    begin_stop(kStopped, "rank " + std::to_string(*rank) + " was stopped, not by this run", /*at_once=*/false);
+  }
   if (news_.is_ended()) is_over_ = true;
+}
+
+void Job::on_start_failed(const Error& error) {
+  say(error.to_string());
+  const bool is_mistake = !is_hosts_fault_ && (error.code() == ErrorCode::configuration_error || error.code() == ErrorCode::parse_error);
+  code_ = is_mistake ? kUsage : kOwnFailure;
+  if (const auto end = std::find_if(early_signals_.begin(), early_signals_.end(), is_end_signal); end != early_signals_.end())
+    code_ = end_code(*end);
+  is_over_ = true;
+  if (!arguments_.json.empty() && !write_report(json_report(error, *code_)))
+    say("cannot write the report to " + arguments_.json + ": " + std::strerror(errno));
 }
 
 void Job::on_time() {
@@ -335,8 +387,7 @@ void Job::drop_output() {
   is_over_ = true;
 }
 
-bool Job::write_report(const MeshOutcome& outcome, int exit_code) const {
-  const auto report = json_report(mesh_->ref(), outcome, exit_code);
+bool Job::write_report(const std::string& report) const {
   if (arguments_.json == "-") return static_cast<bool>(std::cout << report << std::flush);
   std::ofstream file(arguments_.json);
   return static_cast<bool>(file << report << std::flush);
@@ -346,6 +397,9 @@ int Job::finish() {
   if (!is_up_) return code_.value_or(kOwnFailure);
   const MeshOutcome outcome = mesh_->known();
   int exit_code = code_.value_or(outcome.exit_code());
+  // With --keep-going nothing was stopped by us: who did it is said, and a job that is half done is no success.
+  is_stopped_elsewhere_ = is_stopped_elsewhere_ || (news_.first_stopped() && stop_ == Stop::none);
+  if (is_stopped_elsewhere_ && exit_code == 0) exit_code = kStopped;
   if (!outcome.is_ended()) {
     std::vector<std::uint64_t> left;
     for (const auto& rank : outcome.ranks) {
@@ -353,26 +407,28 @@ int Job::finish() {
     }
     say("not ended, or nobody can say: ranks " + to_string(to_rank_set(left)));
   }
-  if (!arguments_.json.empty() && !(is_stuck_ && arguments_.json == "-") && !write_report(outcome, exit_code)) {
-    say("cannot write the report to " + arguments_.json + ": " + std::strerror(errno));
-    if (exit_code == 0) exit_code = kOwnFailure;
-  }
   if (outcome.is_ended() && arguments_.addresses.empty()) {
     if (auto down = hosts_->shutdown(std::chrono::seconds(10), milliseconds(0), "the run is over"); !down) {
       say("the hosts of this run did not end in order: " + down.error().to_string());
       if (exit_code == 0) exit_code = kOwnFailure;
     }
   }
+  if (!arguments_.json.empty() && !(is_stuck_ && arguments_.json == "-") && !write_report(json_report(mesh_->ref(), outcome, exit_code))) {
+    say("cannot write the report to " + arguments_.json + ": " + std::strerror(errno));
+    if (exit_code == 0) exit_code = kOwnFailure;
+  }
   // All is done; only words are left, and who does not want to wait until they are read may interrupt.
   signals_.release();
   if (outcome.first_failure && is_stuck_) say("first failure: " + outcome.first_failure->describe());
-  if (outcome.first_failure && !is_stuck_) {
-    const auto words = last_words(outcome);
+  if (!is_stuck_) {
+    const auto words = (is_stopped_elsewhere_ ? words_of_a_stop(outcome) : std::string()) + last_words(outcome);
     [[maybe_unused]] const auto n = ::write(STDERR_FILENO, words.data(), words.size());
   }
   // What waits for a rank or a reader that does not come cannot be joined; hosts that are left see our lifeline end.
-  if (!outcome.is_ended() || is_stuck_) ::_exit(exit_code);
-  if (failure_watch_.joinable()) failure_watch_.join();
+  if (!outcome.is_ended() || is_stuck_ || (pump_ && !pump_->stop_within(kPumpLimit))) {
+    std::cout.flush();
+    ::_exit(exit_code);
+  }
   pump_.reset();
   mesh_.reset();
   return exit_code;

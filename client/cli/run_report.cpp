@@ -9,7 +9,7 @@ std::string count_of(std::uint64_t count, const std::string& what) {
   return std::to_string(count) + " " + what + (count == 1 ? "" : "s");
 }
 
-/// "rank 3" or "ranks 0..3,7"
+/// "rank 3" or "ranks 0-3,7"
 std::string named(const std::vector<std::uint64_t>& ranks) {
   return (ranks.size() == 1 ? "rank " : "ranks ") + to_string(to_rank_set(ranks));
 }
@@ -47,6 +47,31 @@ std::string last_words(const MeshOutcome& outcome) {
   if (!left.empty()) text += "meshbus: not ended, or nobody can say: " + named(left) + "\n";
   // The one line that matters stands last, where a terminal shows it.
   return text + "meshbus: first failure: " + first.describe() + "\n";
+}
+
+std::string words_of_a_stop(const MeshOutcome& outcome) {
+  std::vector<std::uint64_t> stopped;
+  const RankReport* first = nullptr;
+  for (const auto& rank : outcome.ranks) {
+    if (rank.step == StopStep::none) continue;
+    stopped.push_back(rank.rank);
+    if (first == nullptr || first->stopped_by.empty()) first = &rank;
+  }
+  if (first == nullptr) return {};
+  return "meshbus: " + named(stopped) + (stopped.size() == 1 ? " was" : " were") + " stopped by " +
+         (first->stopped_by.empty() ? "somebody else" : first->stopped_by) + (first->stop_reason.empty() ? "" : ": " + first->stop_reason) +
+         "\n";
+}
+
+std::string json_report(const Error& error, int exit_code) {
+  nlohmann::ordered_json json;
+  json["mesh"] = nullptr;
+  json["region"] = nullptr;
+  json["ranks"] = nlohmann::ordered_json::array();
+  json["first_failure"] = nullptr;
+  json["exit_code"] = exit_code;
+  json["error"] = error.to_string();
+  return dump(json, 2) + "\n";
 }
 
 std::string json_report(const ProcMeshRef& mesh, const MeshOutcome& outcome, int exit_code) {

