@@ -1,0 +1,40 @@
+#include "client/cli/config_command.h"
+
+#include <iomanip>
+#include <iostream>
+
+#include "client/cli/rank_json.h"
+#include "common/config.h"
+
+namespace meshbus::cli {
+
+int config_command(const ConfigArguments& arguments) {
+  ConfigSources sources = ConfigSources::of_process();
+  for (const auto& text : arguments.settings) {
+    auto setting = parse_setting(text);
+    if (!setting) {
+      std::cerr << "meshbus: --set: " << setting.error().detail() << "\n";
+      return kUsage;
+    }
+    sources.flags.push_back(std::move(*setting));
+  }
+  const auto config = Config::load(std::move(sources));
+  if (!config) {
+    std::cerr << "meshbus: " << config.error().detail() << "\n";
+    return kUsage;
+  }
+  for (const auto& warning : config->warnings()) std::cerr << "meshbus: " << warning << "\n";
+  if (arguments.json) {
+    auto json = nlohmann::ordered_json::array();
+    for (const auto& one : config->show())
+      json.push_back({{"key", std::string(one.key)}, {"value", one.value}, {"source", one.source}, {"meaning", std::string(one.meaning)}});
+    std::cout << dump(json, 2) << "\n";
+    return 0;
+  }
+  std::cout << std::left << std::setw(22) << "KEY" << std::setw(10) << "VALUE" << std::setw(14) << "FROM" << "MEANING\n";
+  for (const auto& one : config->show())
+    std::cout << std::left << std::setw(22) << one.key << std::setw(10) << one.value << std::setw(14) << one.source << one.meaning << "\n";
+  return 0;
+}
+
+}  // namespace meshbus::cli
