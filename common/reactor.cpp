@@ -146,12 +146,12 @@ void Reactor::turn(Duration max_wait) {
   std::array<epoll_event, 256> events;
   const int count = epoll_wait(epoll_.get(), events.data(), static_cast<int>(events.size()), wait_ms(max_wait));
   const auto begin = Clock::now();
-  run_timers();
   run_fds(events.data(), std::max(count, 0));
   // After run_fds(), which takes the wake-up count: what is posted after that writes a new one. The other way round, a task that is posted
   // between the two would lie there while the loop sleeps.
   run_posted();
   run_sockets();
+  run_timers();
   run_turn_ends();
   const auto took = Clock::now() - begin;
   if (took > kLongTurn) {

@@ -23,7 +23,8 @@ namespace meshbus {
 /// Everything runs on the thread that calls run() (or turn()); only post() and stop() may be called from elsewhere. Handlers must not
 /// block; a turn longer than 50 ms is logged and counted. Handlers may add and remove watches and timers, their own included, at any time.
 ///
-/// A turn is: wait - posted work - due timers - ready descriptors - ready ZeroMQ sockets - turn-end hooks. Hooks are where queues are
+/// A turn is: wait - ready descriptors - posted work - ready ZeroMQ sockets - due timers - turn-end hooks. What has come is seen before what
+/// is late: a process that was stopped for a while hears the answers that wait for it before it gives up on them. Hooks are where queues are
 /// flushed, so that all that one turn produced for a peer leaves in one piece.
 class Reactor {
  public:

@@ -12,6 +12,11 @@
 namespace meshbus::host {
 namespace {
 
+/// It is kept, and sent, once for each rank: a word for people, not a place for data.
+std::string short_text(const flatbuffers::String* text) {
+  return text_of(text).substr(0, 4096);
+}
+
 using namespace std::chrono_literals;
 
 constexpr std::size_t kMostSubscribers = 1000;
@@ -73,7 +78,7 @@ void HostAgent::on_stop_procs(const Request& request, const wire::StopProcs& mes
   Mesh* mesh = procs_->table().find_mesh(message.mesh()->string_view());
   if (mesh == nullptr) return;
   const StopOrder order{
-      .reason = text_of(message.reason()), .requester = text_of(message.requester()), .grace = grace_of(message.grace_ms())};
+      .reason = short_text(message.reason()), .requester = short_text(message.requester()), .grace = grace_of(message.grace_ms())};
   for_ranks(*mesh, *ranks, [&](Proc& proc) { procs_->stop(proc, order); });
 }
 
@@ -139,7 +144,7 @@ void HostAgent::on_shutdown_host(const Request& request, const wire::ShutdownHos
     return bus_->refuse(request, Error(ErrorCode::out_of_range, "ShutdownHost.in_flight: " + std::to_string(message.in_flight()) +
                                                                     "; 1 to 256, or 0 for the host's own"));
   const std::size_t in_flight = message.in_flight() > 0 ? message.in_flight() : options_.config.count(keys::terminate_in_flight);
-  std::string reason = text_of(message.reason());
+  std::string reason = short_text(message.reason());
   if (reason.empty()) reason = "host shut down";
   const StopOrder order{.reason = reason, .requester = "host " + host_text_, .grace = grace_of(message.grace_ms())};
   procs_->shut_down(order, in_flight, [this, request](const ShutdownOutcome& outcome) {

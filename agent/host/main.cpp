@@ -1,5 +1,6 @@
 // meshbus-agent: starts, watches and stops the procs of one host. Started by the warden, not by people.
 #include <signal.h>
+#include <sys/resource.h>
 #include <sys/signalfd.h>
 #include <sysexits.h>
 #include <unistd.h>
@@ -156,9 +157,18 @@ int run(const Arguments& arguments) {
   return program.run();
 }
 
+/// A pidfd and two pipes per proc: as many as we may have.
+void raise_descriptor_limit() {
+  rlimit limit{};
+  if (::getrlimit(RLIMIT_NOFILE, &limit) != 0 || limit.rlim_cur == limit.rlim_max) return;
+  limit.rlim_cur = limit.rlim_max;
+  ::setrlimit(RLIMIT_NOFILE, &limit);
+}
+
 }  // namespace
 
 int main(int argc, char** argv) {
+  raise_descriptor_limit();
   // The terminal's signals are for the launcher; this process ends when its warden says so.
   for (const int ignored : {SIGINT, SIGQUIT, SIGTSTP, SIGHUP, SIGPIPE}) signal(ignored, SIG_IGN);
   sigset_t term;

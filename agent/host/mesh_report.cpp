@@ -7,6 +7,8 @@ namespace {
 
 /// With its vector offsets and length fields, about.
 constexpr std::size_t kTableBytes = 160;
+/// So much of a command is for people; a script that was given as an argument would crowd out other meshes.
+constexpr std::size_t kCommandBytes = 512;
 
 std::size_t size_of(const wire::CertificateT& certificate, bool with_tail) {
   return kTableBytes + certificate.reason.size() + certificate.stopped_by.size() + certificate.stop_reason.size() +
@@ -22,9 +24,10 @@ wire::MeshStateT make_head(const Mesh& mesh) {
   state.owner = mesh.spec.owner.to_string();
   state.kind = mesh.spec.kind;
   for (const auto& argument : mesh.spec.command.arguments) {
-    if (state.command.size() > 1024) break;
-    state.command += (state.command.empty() ? "" : " ") + argument;
+    if (state.command.size() > kCommandBytes) break;
+    state.command += (state.command.empty() ? "" : " ") + argument.substr(0, kCommandBytes);
   }
+  if (state.command.size() > kCommandBytes) state.command = state.command.substr(0, kCommandBytes) + "...";
   return state;
 }
 

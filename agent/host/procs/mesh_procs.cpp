@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "agent/host/procs/certificate.h"
+#include "common/control.h"
 #include "common/log.h"
 #include "common/token.h"
 
@@ -12,6 +13,11 @@ namespace {
 using namespace std::chrono_literals;
 
 constexpr std::chrono::milliseconds kOwnerGoneGrace{1000};
+
+/// Whether it is the command that cannot be executed, or this host that cannot start anything (spec 12.2 tells them apart).
+bool is_about_the_file(keeper::SpawnStage stage) {
+  return stage == keeper::SpawnStage::lookup || stage == keeper::SpawnStage::exec || stage == keeper::SpawnStage::interpreter;
+}
 
 }  // namespace
 
@@ -28,7 +34,7 @@ MeshProcs::MeshProcs(Reactor& reactor, UniqueFd keeper_socket, BootstrapWriter b
       ending_(reactor, keeper_, table_, outputs_, inputs_, tail_, ending_events()),
       spawner_(table_, keeper_, bootstraps_, options_.config.count(keys::spawn_in_flight), options_.config.flag(keys::parent_death_signal),
                [this](Proc& proc, const Error& error) {
-                 ending_.fail(proc, {.code = wire::ErrorCode::exec_failed,
+                 ending_.fail(proc, {.code = meshbus::to_wire(error.code()),
                                      .text = "cannot start '" + proc.mesh.spec.command.program + "': " + error.detail() +
                                              " (step: request) on host " + options_.host});
                }) {
@@ -165,7 +171,7 @@ void MeshProcs::on_birth(keeper::Birth birth) {
   if (birth.failure) {
     const bool is_cancelled = birth.failure->stage == keeper::SpawnStage::cancelled && proc->state.is_stop_asked();
     if (is_cancelled && !proc->failure) return ending_.cancel(*proc);
-    return ending_.fail(*proc, {.code = wire::ErrorCode::exec_failed,
+    return ending_.fail(*proc, {.code = is_about_the_file(birth.failure->stage) ? wire::ErrorCode::exec_failed : wire::ErrorCode::io_error,
                                 .os_error = birth.failure->error,
                                 .text = describe_spawn_failure(*birth.failure, proc->mesh.spec.command.program, options_.host)});
   }

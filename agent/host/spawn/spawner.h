@@ -4,8 +4,8 @@
 #include <deque>
 #include <functional>
 
-#include "agent/host/spawn/bootstrap_writer.h"
 #include "agent/host/procs/proc_table.h"
+#include "agent/host/spawn/bootstrap_writer.h"
 #include "agent/keeper/keeper_client.h"
 
 namespace meshbus::host {
