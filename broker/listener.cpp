@@ -39,9 +39,9 @@ bool receive_part(void* socket, zmq::message_t& part) {
 }  // namespace
 
 Result<std::unique_ptr<Listener>> Listener::open(Reactor& reactor, zmq::context_t& context, const std::vector<HostAddr>& binds,
-                                                 Events events) {
+                                                 std::chrono::milliseconds silence, Events events) {
   try {
-    std::unique_ptr<Listener> listener(new Listener(reactor, context, std::move(events)));
+    std::unique_ptr<Listener> listener(new Listener(reactor, context, silence, std::move(events)));
     for (const HostAddr& address : binds) {
       if (auto bound = listener->bind(address); !bound) return fail(bound.error());
     }
@@ -51,8 +51,8 @@ Result<std::unique_ptr<Listener>> Listener::open(Reactor& reactor, zmq::context_
   }
 }
 
-Listener::Listener(Reactor& reactor, zmq::context_t& context, Events events)
-    : reactor_(reactor), events_(std::move(events)), router_(context, zmq::socket_type::router) {
+Listener::Listener(Reactor& reactor, zmq::context_t& context, std::chrono::milliseconds silence, Events events)
+    : reactor_(reactor), silence_(silence), events_(std::move(events)), router_(context, zmq::socket_type::router) {
   router_.set(zmq::sockopt::router_mandatory, true);
   router_.set(zmq::sockopt::router_handover, false);
   router_.set(zmq::sockopt::linger, 0);
@@ -87,9 +87,10 @@ Result<void> Listener::bind(const HostAddr& address) {
     if (auto cleared = clear_unix_path(address.path()); !cleared) return cleared;
     return bind_endpoint(address, address.zmq_endpoint());
   }
-  // libzmq copies the options at each bind. Heartbeats for tcp only: whoever is merely frozen on this machine stays.
-  router_.set(zmq::sockopt::heartbeat_ivl, 500);
-  router_.set(zmq::sockopt::heartbeat_timeout, 1500);
+  // libzmq copies the options at each bind. Heartbeats for tcp only: whoever is merely frozen on this machine stays. Links
+  // ask for a shorter time by themselves (common/session.cpp).
+  router_.set(zmq::sockopt::heartbeat_ivl, static_cast<int>(silence_.count() / 3));
+  router_.set(zmq::sockopt::heartbeat_timeout, static_cast<int>(silence_.count()));
   router_.set(zmq::sockopt::ipv6, address.is_ipv6());
   Result<void> bound;
   if (Resolver::is_literal(address)) {

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <chrono>
 #include <cstdint>
 #include <functional>
 #include <memory>
@@ -36,9 +37,10 @@ class Listener {
     gone,
   };
 
-  /// Binds all of them. Unix sockets are made with mode 0700. Errors: io_error, configuration_error, naming the address.
+  /// Binds all of them. Unix sockets are made with mode 0700. A connection over tcp ends when its other end has not answered for `silence`.
+  /// Errors: io_error, configuration_error, naming the address.
   static Result<std::unique_ptr<Listener>> open(Reactor& reactor, zmq::context_t& context, const std::vector<HostAddr>& binds,
-                                                Events events);
+                                                std::chrono::milliseconds silence, Events events);
   ~Listener();
   Listener(const Listener&) = delete;
   Listener& operator=(const Listener&) = delete;
@@ -63,7 +65,7 @@ class Listener {
   static std::string peer_address_of(zmq::message_t& part);
 
  private:
-  Listener(Reactor& reactor, zmq::context_t& context, Events events);
+  Listener(Reactor& reactor, zmq::context_t& context, std::chrono::milliseconds silence, Events events);
   Result<void> bind(const HostAddr& address);
   Result<void> bind_endpoint(const HostAddr& address, const std::string& endpoint);
   bool on_readable();
@@ -71,6 +73,7 @@ class Listener {
   bool receive(ConnectionId& from, std::size_t& bytes, bool& is_usable);
 
   Reactor& reactor_;
+  std::chrono::milliseconds silence_;
   Events events_;
   zmq::socket_t router_;
   std::unique_ptr<SocketMonitor> monitor_;

@@ -10,6 +10,8 @@ namespace {
 
 constexpr std::chrono::milliseconds kFirstBackoff{10};
 constexpr std::chrono::milliseconds kLastBackoff{500};
+/// A link over tcp is lost after so long without an answer.
+constexpr std::chrono::milliseconds kLinkSilence{1500};
 constexpr int kDrainFrames = 256;
 constexpr std::size_t kDrainBytes = 1024 * 1024;
 /// The broker is told what was taken after so many bytes, if not with something else before: a quarter of its window.
@@ -56,7 +58,7 @@ void Session::open() {
   retry_timer_ = 0;
   ++generation_;
   state_ = State::connecting;
-  link_sequence_ = link_heard_ = taken_ = announced_ = 0;
+  link_sequence_ = link_heard_ = taken_ = announced_ = control_unsaid_ = 0;
   try {
     socket_.emplace(context_, zmq::socket_type::dealer);
     // One socket is one session: libzmq must not reconnect behind our back, and must not queue for a connection that is not there.
@@ -68,8 +70,12 @@ void Session::open() {
     socket_->set(zmq::sockopt::maxmsgsize, static_cast<std::int64_t>(kPartLimit));
     if (options_.endpoint.starts_with("tcp:")) {
       socket_->set(zmq::sockopt::ipv6, true);
-      socket_->set(zmq::sockopt::heartbeat_ivl, 500);
-      socket_->set(zmq::sockopt::heartbeat_timeout, 1500);
+      // Another host must be missed soon. A peer may be stopped for a while (Ctrl-Z, a debugger) and is not gone for that. The broker's end
+      // of a link cannot tell it from other connections: the link asks it, by the time to live, to be as brisk.
+      const auto silence = options_.link ? kLinkSilence : std::max(3 * heartbeat_, kLinkSilence);
+      socket_->set(zmq::sockopt::heartbeat_ivl, static_cast<int>(silence.count() / 3));
+      socket_->set(zmq::sockopt::heartbeat_timeout, static_cast<int>(silence.count()));
+      if (options_.link) socket_->set(zmq::sockopt::heartbeat_ttl, static_cast<int>(silence.count()));
     }
     monitor_ = std::make_unique<SocketMonitor>(context_, *socket_,
                                                ZMQ_EVENT_HANDSHAKE_SUCCEEDED | ZMQ_EVENT_DISCONNECTED | ZMQ_EVENT_CLOSED |
@@ -88,7 +94,8 @@ void Session::close_socket(std::chrono::milliseconds linger) {
   reactor_.cancel(limit_timer_);
   reactor_.cancel(heartbeat_timer_);
   reactor_.cancel(flush_timer_);
-  limit_timer_ = heartbeat_timer_ = flush_timer_ = 0;
+  reactor_.cancel(hello_timer_);
+  limit_timer_ = heartbeat_timer_ = flush_timer_ = hello_timer_ = 0;
   if (!socket_) return;
   ++generation_;
   if (monitor_) {
@@ -121,7 +128,7 @@ void Session::close(const std::string& reason, std::chrono::milliseconds linger)
   if (state_ == State::closed) return;
   if (state_ == State::up) {
     wire::ByeT bye;
-    bye.reason = reason;
+    bye.reason = cut_text(reason);
     outbox_.push(to_broker(), encode_control({}, std::move(bye)));
     flush();
   }
@@ -151,9 +158,9 @@ void Session::say_hello() {
   Frame frame = control_frame(wire::HelloT(options_.hello), options_.link);
   if (!send(frame)) {
     // The pipe is attached a moment after the handshake event.
-    const auto generation = generation_;
-    reactor_.after(std::chrono::milliseconds(1), [this, generation] {
-      if (generation == generation_ && state_ == State::connecting) say_hello();
+    hello_timer_ = reactor_.after(std::chrono::milliseconds(1), [this] {
+      hello_timer_ = 0;
+      if (state_ == State::connecting) say_hello();
     });
     return;
   }
@@ -188,7 +195,7 @@ void Session::on_frame(std::vector<zmq::message_t>& parts) {
   const auto generation = generation_;
   FrameReader::Message message;
   while (generation == generation_ && reader->next(message)) {
-    if (message.envelope.lane() == wire::Lane::data) taken_ += sizeof message.envelope + message.body.size();
+    (message.envelope.lane() == wire::Lane::data ? taken_ : control_unsaid_) += sizeof message.envelope + message.body.size();
     if (!on_session_message(message) && generation == generation_ && events_.on_message) events_.on_message(message);
   }
   if (generation == generation_ && reader->is_malformed()) drop("the broker at " + options_.endpoint + " sent a malformed frame");
@@ -250,7 +257,7 @@ void Session::arm_heartbeat() {
 
 void Session::flush() {
   if (state_ != State::up) return;
-  if (taken_ - announced_ >= kCreditStep && outbox_.empty()) {
+  if ((taken_ - announced_ >= kCreditStep || control_unsaid_ >= kCreditStep) && outbox_.empty()) {
     Frame credit = FrameWriter(wire::Lane::control, options_.link).finish();
     if (!send(credit)) flush_later();
   }
@@ -282,6 +289,7 @@ bool Session::send(Frame& frame) {
     }
   }
   announced_ = taken_;
+  control_unsaid_ = 0;
   ++link_sequence_;
   last_sent_ = reactor_.now();
   return true;

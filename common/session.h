@@ -88,6 +88,7 @@ class Session {
   Reactor::TimerId limit_timer_ = 0;
   Reactor::TimerId heartbeat_timer_ = 0;
   Reactor::TimerId flush_timer_ = 0;
+  Reactor::TimerId hello_timer_ = 0;
   std::chrono::milliseconds backoff_{0};
   std::chrono::milliseconds heartbeat_{5000};
   Reactor::Time heartbeat_due_{};
@@ -96,6 +97,8 @@ class Session {
   /// Bytes of data taken, and as much of it as the broker has been told (FrameHeader.credit).
   std::uint64_t taken_ = 0;
   std::uint64_t announced_ = 0;
+  /// Bytes of control taken since the broker last heard from us: it sends only so much control to one who says nothing.
+  std::uint64_t control_unsaid_ = 0;
   std::uint64_t link_sequence_ = 0;
   std::uint64_t link_heard_ = 0;
   /// Changes with every socket: a handler that finds another one than it began with must not touch the socket.
