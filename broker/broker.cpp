@@ -18,6 +18,8 @@ constexpr std::size_t kWaitingCount = 65536;
 /// A link carries what many peers send: it has room for so many times as much as one peer.
 constexpr std::size_t kLinkQueues = 4;
 constexpr std::chrono::milliseconds kFarewell{200};
+/// However short the heartbeat: so long a connection over tcp may give no answer.
+constexpr std::chrono::milliseconds kLeastSilence{1500};
 
 Forwarder::Options forwarder_options(const HostAddr& host, const BrokerOptions& options, std::uint64_t incarnation) {
   const Config& config = options.config;
@@ -59,7 +61,7 @@ Result<void> Broker::Impl::start(zmq::context_t& context) {
   Listener::Events events;
   events.on_frame = [this](ConnectionId from, std::vector<zmq::message_t>& parts) { on_frame(from, parts); };
   events.on_disconnected = [this](int descriptor) { on_disconnected(descriptor); };
-  auto opened = Listener::open(reactor_, context, options.binds, std::move(events));
+  auto opened = Listener::open(reactor_, context, options.binds, std::max(3 * heartbeat_, kLeastSilence), std::move(events));
   if (!opened) return fail(opened.error());
   listener = std::move(*opened);
   host = advertised_address(listener->addresses(), options.advertise);
@@ -82,7 +84,7 @@ Result<void> Broker::Impl::start(zmq::context_t& context) {
 
 void Broker::Impl::stop(const std::string& reason) {
   wire::ByeT bye;
-  bye.reason = reason;
+  bye.reason = cut_text(reason);
   const std::string body = encode_control({}, std::move(bye));
   for (auto& [id, peer] : connections) {
     if (!peer->is_ended) forwarder_->originate_to(*peer, body);

@@ -61,12 +61,18 @@ void Broker::Impl::on_peer_frame(Peer& peer, FrameReader& reader) {
     peer.credit = std::min(reader.header().credit(), peer.sent);
     forwarder_->touch(peer);
   }
+  if (peer.control_unheard > 0) {
+    peer.control_unheard = 0;
+    if (!peer.outbox.empty()) forwarder_->touch(peer);
+  }
   if (reader.is_link()) peer.link_heard = reader.link().sequence();
+  speaker_ = &peer;
   FrameReader::Message message;
   while (reader.next(message)) {
     if (message.envelope.lane() == wire::Lane::data) peer.taken += sizeof message.envelope + message.body.size();
     on_peer_message(peer, message);
   }
+  speaker_ = nullptr;
   if (reader.is_malformed()) {
     ++forwarder_->counters().malformed_frames;
     limited_log_.warn(peer.identity.text + " sent a malformed frame; the rest of it is dropped");

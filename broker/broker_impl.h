@@ -97,6 +97,8 @@ class Broker::Impl {
   std::unordered_set<int> unknown_ends_;
   RecentSet<ConnectionId, char> refused_{kRefusedRemembered};
   Stranger* stranger_ = nullptr;
+  /// Whose frame is being read.
+  Peer* speaker_ = nullptr;
   std::uint64_t turn_end_ = 0;
   std::chrono::milliseconds heartbeat_;
   Reactor::TimerId heartbeat_timer_ = 0;

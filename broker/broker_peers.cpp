@@ -17,11 +17,11 @@ constexpr std::array<std::chrono::milliseconds, 2> kProbes{std::chrono::millisec
 
 void Broker::Impl::refuse_stranger(ConnectionId connection, const Error& error) {
   ++forwarder_->counters().refused_hellos;
-  limited_log_.warn("a peer is refused: " + error.to_string());
+  limited_log_.warn("a peer is refused: " + cut_text(error.to_string()));
   refused_.add(connection, 0);
   wire::RefusalT refusal;
   refusal.code = to_wire(error.code());
-  refusal.detail = error.detail();
+  refusal.detail = cut_text(error.detail());
   send_at_once(connection, encode_control({}, std::move(refusal)));
 }
 
@@ -163,7 +163,7 @@ void Broker::Impl::tell_gone(const WatchList::Watcher& watcher, const std::strin
   wire::GoneT gone;
   gone.proc = proc;
   gone.incarnation = life;
-  gone.reason = reason;
+  gone.reason = cut_text(reason);
   forwarder_->originate(watcher.proc, watcher.host, encode_control({.id = watcher.request}, std::move(gone)));
 }
 

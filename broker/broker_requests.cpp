@@ -13,7 +13,7 @@ void Broker::Impl::answer(const Request& request, NativeBody body) {
 void Broker::Impl::refuse(const Request& request, const Error& error) {
   wire::RefusalT refusal;
   refusal.code = to_wire(error.code());
-  refusal.detail = error.detail();
+  refusal.detail = cut_text(error.detail());
   answer(request, std::move(refusal));
 }
 
@@ -41,15 +41,10 @@ void Broker::Impl::on_hello(const Request& request, const wire::Hello& hello) {
 }
 
 void Broker::Impl::on_bye(const Request& request, const wire::Bye& bye) {
-  const std::string reason = "it said: " + text_of(bye.reason());
-  if (request.envelope.source_host() == forwarder_->own_key()) {
-    if (Peer* peer = routes_.find(request.envelope.source_proc())) end_peer(*peer, reason);
-    return;
-  }
-  if (request.envelope.role() != Role::broker) return;
-  for (auto& [id, peer] : connections) {
-    if (peer->identity.is_link() && peer->identity.key == request.envelope.source_host()) end_peer(*peer, reason);
-  }
+  // It ends the connection that it came by: another life of the same proc, or a newer link of the same broker, may be there already. What
+  // procs of another host say does not end the link that brought it.
+  if (speaker_ == nullptr || (speaker_->identity.is_link() && request.envelope.role() != Role::broker)) return;
+  end_peer(*speaker_, "it said: " + cut_text(text_of(bye.reason())));
 }
 
 void Broker::Impl::on_introduce(const Request& request, const wire::Introduce& introduce) {
@@ -90,7 +85,8 @@ void Broker::Impl::on_watch(const Request& request, const wire::Watch& watch) {
   const std::uint64_t life = peer == nullptr ? 0 : peer->identity.incarnation;
   const WatchList::Watcher watcher{from.source_proc(), from.source_host(), from.source_incarnation(), request.head.id, life};
   if (peer != nullptr && !watches_.add(proc->key(), watcher)) {
-    refuse(request, Error(ErrorCode::queue_full, "this broker watches " + std::to_string(watches_.size()) + " procs already"));
+    refuse(request, Error(ErrorCode::queue_full, "too many watches: this broker has " + std::to_string(watches_.size()) +
+                                                     " of all its watchers already, or too many of this one"));
     return;
   }
   answer(request, wire::AckT());

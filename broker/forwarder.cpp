@@ -10,6 +10,8 @@ namespace {
 
 /// Bytes of data that a peer's socket may hold before the peer has said that it took them (FrameHeader.credit). Control is outside of it.
 constexpr std::uint64_t kWindow = 1024 * 1024;
+/// Bytes of control that a peer's socket is given while nothing is heard from it. One who reads speaks long before (common/session.cpp).
+constexpr std::uint64_t kControlWindow = 4 * 1024 * 1024;
 constexpr std::chrono::milliseconds kRetry{1};
 constexpr std::size_t kMostLinks = 16384;
 
@@ -18,6 +20,14 @@ std::string hex(std::uint64_t key) {
   std::string text = "0x";
   for (int shift = 60; shift >= 0; shift -= 4) text += digits[(key >> shift) & 0xf];
   return text;
+}
+
+/// What a broker says itself is short: its texts are cut. One that is not would be a malformed frame to its receiver.
+bool is_sendable(const std::string& body) {
+  if (body.size() <= kBodyLimit) return true;
+  log::error("a message of the broker itself has " + std::to_string(body.size()) + " bytes, above the limit of " +
+             std::to_string(kBodyLimit) + ", and is dropped");
+  return false;
 }
 
 }  // namespace
@@ -129,6 +139,10 @@ wire::Envelope Forwarder::own_envelope() noexcept {
 
 void Forwarder::originate(std::uint64_t proc, std::uint64_t host, const std::string& body) {
   ++counters_.originated;
+  if (!is_sendable(body)) {
+    counters_.drop(Drop::not_needed);
+    return;
+  }
   wire::Envelope envelope = own_envelope();
   envelope.mutate_destination_proc(proc);
   envelope.mutate_destination_host(host == 0 ? own_key_ : host);
@@ -137,7 +151,7 @@ void Forwarder::originate(std::uint64_t proc, std::uint64_t host, const std::str
 
 void Forwarder::originate_to(Peer& peer, const std::string& body) {
   ++counters_.originated;
-  if (peer.outbox.push(own_envelope(), body)) {
+  if (is_sendable(body) && peer.outbox.push(own_envelope(), body)) {
     touch(peer);
   } else {
     counters_.drop(Drop::not_needed);
@@ -157,7 +171,7 @@ void Forwarder::give_back(const wire::Envelope& envelope, const Error& error) {
   wire::UndeliverableT undeliverable;
   undeliverable.envelope = std::make_unique<wire::Envelope>(envelope);
   undeliverable.code = to_wire(error.code());
-  undeliverable.detail = error.detail();
+  undeliverable.detail = cut_text(error.detail());
   const std::string body = encode_control({}, std::move(undeliverable));
   if (envelope.source_host() == own_key_) {
     const Peer* source = routes_.find(envelope.source_proc());
@@ -193,7 +207,8 @@ Result<Link*> Forwarder::introduce(const HostAddr& host) {
     return fail(ErrorCode::unroutable, text + " is on another machine, and this host is known as " + options_.host.to_string() +
                                            ", which means nothing there; start it with --advertise tcp:NAME:PORT");
   }
-  if (links_.size() == kMostLinks) return fail(ErrorCode::unroutable, "this broker knows " + std::to_string(kMostLinks) + " hosts already");
+  if (links_.size() >= kMostLinks && !evict_link())
+    return fail(ErrorCode::unroutable, "this broker has links to " + std::to_string(kMostLinks) + " hosts already");
   Link::Events events;
   events.on_message = [this](Link& link, const FrameReader::Message& message) { events_.on_link_message(link, message); };
   events.on_return = [this](const wire::Envelope& envelope, Bytes, const Error& error) { give_back(envelope, error); };
@@ -205,6 +220,17 @@ Result<Link*> Forwarder::introduce(const HostAddr& host) {
                                                    .connect_limit = options_.link_connect_limit},
                                      std::move(events));
   return links_.emplace(key, std::move(link)).first->second.get();
+}
+
+bool Forwarder::evict_link() {
+  auto oldest = links_.end();
+  for (auto at = links_.begin(); at != links_.end(); ++at) {
+    if (at->second->is_idle() && (oldest == links_.end() || at->second->last_used() < oldest->second->last_used())) oldest = at;
+  }
+  if (oldest == links_.end()) return false;
+  counters_.delivered += oldest->second->delivered();
+  links_.erase(oldest);
+  return true;
 }
 
 Link* Forwarder::find_link(std::uint64_t host) {
@@ -278,11 +304,12 @@ void Forwarder::flush(Peer& peer) {
     const bool is_data = frame->lane == wire::Lane::data;
     // Credit comes with a frame of the peer, which touches it.
     if (is_data && peer.sent - peer.credit >= kWindow) return;
+    if (!is_data && peer.control_unheard >= kControlWindow) return;
     frame->set_credit(peer.taken);
     if (peer.identity.is_link()) frame->set_link(peer.link_sequence + 1, peer.link_heard);
     switch (listener_->send(peer.connection, *frame)) {
       case Listener::Sent::yes:
-        if (is_data) peer.sent += frame->bytes;
+        (is_data ? peer.sent : peer.control_unheard) += frame->bytes;
         ++peer.link_sequence;
         counters_.delivered += frame->count;
         peer.last_sent = reactor_.now();

@@ -100,6 +100,8 @@ class Forwarder {
   void arm_expiry();
   void arm_retry();
   wire::Envelope own_envelope() noexcept;
+  /// Forgets the link that has been idle longest; false when none is.
+  bool evict_link();
 
   Reactor& reactor_;
   zmq::context_t& context_;

@@ -26,7 +26,8 @@ Link::Link(Reactor& reactor, zmq::context_t& context, Resolver& resolver, HostAd
       key_(host_.key()),
       options_(std::move(options)),
       events_(std::move(events)),
-      pending_(options_.limits, /*link=*/true) {}
+      pending_(options_.limits, /*link=*/true),
+      last_used_(reactor.now()) {}
 
 Link::~Link() {
   reactor_.cancel(limit_timer_);
@@ -34,6 +35,7 @@ Link::~Link() {
 }
 
 bool Link::push(const wire::Envelope& envelope, Bytes body, zmq::message_t* apart) {
+  last_used_ = reactor_.now();
   if (way_ == Way::none) choose();
   if (way_ == Way::inbound) {
     if (!inbound_->outbox.push(envelope, body, apart)) return false;
@@ -69,12 +71,12 @@ void Link::attach(Peer& inbound) {
 
 void Link::detach(const Peer& inbound) {
   if (inbound_ != &inbound) return;
+  last_used_ = reactor_.now();
   inbound_ = nullptr;
   if (way_ == Way::inbound) way_ = Way::none;
 }
 
 void Link::open() {
-  last_trouble_.clear();
   limit_timer_ = reactor_.after(options_.connect_limit, [this] { on_connect_limit(); });
   if (Resolver::is_literal(host_)) {
     endpoints_ = {host_.zmq_endpoint()};

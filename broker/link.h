@@ -56,6 +56,11 @@ class Link {
   /// Of the other broker, as far as our own session knows; 0 before.
   std::uint64_t incarnation() const noexcept { return incarnation_; }
 
+  /// Nothing is there that would be lost with it: no connection either way, none being made, no message.
+  bool is_idle() const noexcept { return !has_own() && inbound_ == nullptr && pending_.empty(); }
+  /// When it last had something to do.
+  Reactor::Time last_used() const noexcept { return last_used_; }
+
   /// Queues a message; it leaves at the end of the turn, or once connected. False when the queue is full; `apart` is not moved from then.
   bool push(const wire::Envelope& envelope, Bytes body, zmq::message_t* apart);
   /// The other broker has opened a session to us.
@@ -104,7 +109,7 @@ class Link {
   std::size_t next_endpoint_ = 0;
   Reactor::TimerId limit_timer_ = 0;
   Reactor::TimerId slice_timer_ = 0;
-  std::string last_trouble_;
+  Reactor::Time last_used_;
   std::uint64_t incarnation_ = 0;
   /// Messages that our own sessions were given, less those that came back from them.
   std::uint64_t pushed_ = 0;

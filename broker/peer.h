@@ -51,6 +51,8 @@ struct Peer {
   /// Bytes of data-lane messages handed to its socket, and how many of them it says it has taken.
   std::uint64_t sent = 0;
   std::uint64_t credit = 0;
+  /// Bytes of control handed to its socket since it was last heard.
+  std::uint64_t control_unheard = 0;
   /// Of a link (LinkHeader).
   std::uint64_t link_sequence = 0;
   std::uint64_t link_heard = 0;

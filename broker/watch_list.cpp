@@ -5,9 +5,19 @@
 namespace meshbus {
 
 bool WatchList::add(std::uint64_t proc, const Watcher& watcher) {
-  const auto found = watched_.find(proc);
-  if (found != watched_.end() && std::find(found->second.begin(), found->second.end(), watcher) != found->second.end()) return true;
+  if (const auto found = watched_.find(proc); found != watched_.end()) {
+    const auto same = std::find_if(found->second.begin(), found->second.end(), [&](const Watcher& one) {
+      return one.proc == watcher.proc && one.host == watcher.host && one.incarnation == watcher.incarnation && one.life == watcher.life;
+    });
+    if (same != found->second.end()) {
+      same->request = watcher.request;
+      return true;
+    }
+  }
   if (size_ == limit_) return false;
+  if (const auto by = watched_by_.find(watcher.proc);
+      by != watched_by_.end() && by->second.size() >= watcher_limit_ && !by->second.contains(proc))
+    return false;
   watched_[proc].push_back(watcher);
   watched_by_[watcher.proc].insert(proc);
   ++size_;

@@ -21,9 +21,11 @@ class WatchList {
     std::uint64_t life;
     bool operator==(const Watcher&) const = default;
   };
-  explicit WatchList(std::size_t limit = 65536) : limit_(limit) {}
+  /// `limit`: of all watches; `watcher_limit`: of the procs that one proc watches.
+  explicit WatchList(std::size_t limit = 65536, std::size_t watcher_limit = 4096) : limit_(limit), watcher_limit_(watcher_limit) {}
 
-  /// The same watch again changes nothing. False when there are too many.
+  /// One life of a watcher has one watch of each life of a proc: asked again, the newest request replaces the one before. False when there
+  /// are too many, of all or of this watcher.
   bool add(std::uint64_t proc, const Watcher& watcher);
   /// Takes out all who watch that life of `proc`, in order.
   std::vector<Watcher> take(std::uint64_t proc, std::uint64_t life);
@@ -33,6 +35,7 @@ class WatchList {
 
  private:
   std::size_t limit_;
+  std::size_t watcher_limit_;
   std::size_t size_ = 0;
   std::unordered_map<std::uint64_t, std::vector<Watcher>> watched_;
   /// Watcher's proc -> what it watches, so that forget() need not look at everything.

@@ -1,6 +1,8 @@
 #include "common/control.h"
 
+#include <algorithm>
 #include <cstring>
+#include <string_view>
 
 namespace meshbus {
 
@@ -32,6 +34,15 @@ std::string encode_control(const ControlHead& head, wire::BodyUnion body) {
   flatbuffers::FlatBufferBuilder builder(256);
   wire::FinishControlBuffer(builder, wire::Control::Pack(builder, &control));
   return {reinterpret_cast<const char*>(builder.GetBufferPointer()), builder.GetSize()};
+}
+
+std::string cut_text(std::string text, std::size_t limit) {
+  constexpr std::string_view mark = "... (cut)";
+  if (text.size() <= limit) return text;
+  std::size_t size = limit - std::min(mark.size(), limit);
+  while (size > 0 && (static_cast<unsigned char>(text[size]) & 0xC0) == 0x80) --size;
+  text.resize(size);
+  return text.append(mark, 0, limit - size);
 }
 
 ErrorCode from_wire(wire::ErrorCode code) {

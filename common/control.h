@@ -48,6 +48,12 @@ std::string encode_control(const ControlHead& head, NativeBody body) {
   return encode_control(head, std::move(any));
 }
 
+/// The longest text for people that a message carries: a detail, a reason, what a peer said.
+inline constexpr std::size_t kTextLimit = 4096;
+/// The text, or as much of its beginning as fits, marked as cut; UTF-8 stays whole. A message that quotes what it answers must not grow
+/// beyond what a frame takes.
+std::string cut_text(std::string text, std::size_t limit = kTextLimit);
+
 inline wire::ErrorCode to_wire(ErrorCode code) {
   return static_cast<wire::ErrorCode>(code);
 }

@@ -23,14 +23,16 @@ TEST_CASE("watch_list: tells each watcher once, in order") {
   CHECK(list.size() == 0);
 }
 
-TEST_CASE("watch_list: the same watch twice is one, another request is another") {
+TEST_CASE("watch_list: the same watch twice is one, answered to the newest request") {
   WatchList list;
   CHECK(list.add(100, kFirst));
   CHECK(list.add(100, kFirst));
   auto again = kFirst;
   again.request = 6;
   CHECK(list.add(100, again));
-  CHECK(list.take(100, 7) == std::vector{kFirst, again});
+  CHECK(list.size() == 1);
+  CHECK(list.take(100, 7) == std::vector{again});
+  CHECK(list.size() == 0);
 }
 
 TEST_CASE("watch_list: forgets a watcher that ended, but not its next life") {
@@ -56,6 +58,19 @@ TEST_CASE("watch_list: is bounded") {
   CHECK_FALSE(list.add(102, kFirst));
   CHECK(list.add(101, kFirst));
   CHECK(list.take(100, 7).size() == 1);
+  CHECK(list.add(102, kFirst));
+}
+
+TEST_CASE("watch_list: one watcher does not take everybody's place") {
+  WatchList list(/*limit=*/100, /*watcher_limit=*/2);
+  CHECK(list.add(100, kFirst));
+  CHECK(list.add(101, kFirst));
+  CHECK_FALSE(list.add(102, kFirst));
+  CHECK(list.add(102, kSecond));
+  auto next_life = kFirst;
+  next_life.life = 8;
+  CHECK(list.add(101, next_life));
+  list.forget(1, 11);
   CHECK(list.add(102, kFirst));
 }
 

@@ -82,3 +82,15 @@ TEST_CASE("dispatcher: a row is called when the sender's role is enough, and sai
   CHECK(dispatcher.dispatch(request, **ack).error().code() == ErrorCode::no_such_port);
   CHECK(called == 5);
 }
+
+TEST_CASE("control: texts are cut to their limit, between characters, and say so") {
+  CHECK(cut_text("short") == "short");
+  CHECK(cut_text(std::string(kTextLimit, 'x')) == std::string(kTextLimit, 'x'));
+  const std::string cut = cut_text(std::string(kTextLimit + 1, 'x'));
+  CHECK(cut.size() == kTextLimit);
+  CHECK(cut.ends_with("x... (cut)"));
+  CHECK(cut_text("1234567\xc3\xa4 and more than that", 17) == "1234567... (cut)");
+  CHECK(cut_text("1234567\xc3\xa4 and more than that", 18) == "1234567\xc3\xa4... (cut)");
+  CHECK(cut_text(std::string(5000, '\x80'), 100).size() <= 100);
+  CHECK(cut_text("abcdef", 3).size() <= 3);
+}
