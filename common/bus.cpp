@@ -1,6 +1,7 @@
 #include "common/bus.h"
 
 #include <cstring>
+#include <utility>
 
 #include "common/log.h"
 #include "meshbus/key.h"
@@ -48,8 +49,25 @@ void Bus::on_welcome(const wire::Welcome& welcome) {
     if (own_name_) self_ = ProcId(*host, *own_name_);
   }
   // What is queued for other hosts must not come before the broker knows them.
+  Outbox& outbox = session_->outbox();
+  Outbox queued = std::exchange(outbox, outbox.emptied());
   for (const auto& [key, host] : introduced_) say_introduce(key, host);
+  queued.drain([&](const wire::Envelope& envelope, Bytes body) {
+    if (!session_->push(envelope, body)) fail_queued(envelope);
+  });
   if (events_.on_up) events_.on_up(welcome);
+}
+
+void Bus::fail_queued(const wire::Envelope& envelope) {
+  if (envelope.sequence() == 0) return;  // the session's own
+  const Error error(ErrorCode::queue_full, "the queue to the broker is full");
+  if (const auto found = id_of_sequence_.find(envelope.sequence()); found != id_of_sequence_.end()) {
+    fail_later(found->second, error);
+  } else if (events_.on_undeliverable) {
+    reactor_.post([this, envelope, error, alive = std::weak_ptr<void>(alive_)] {
+      if (!alive.expired()) events_.on_undeliverable(envelope, error);
+    });
+  }
 }
 
 void Bus::on_lost(const std::string& reason) {
@@ -110,7 +128,7 @@ std::uint64_t Bus::add_pending(std::chrono::milliseconds deadline, Pending pendi
 
 void Bus::send_request(const Destination& to, wire::BodyUnion body, std::chrono::milliseconds deadline, Answer answer) {
   const std::string name = wire::EnumNameBody(body.type);
-  const auto id = add_pending(deadline, Pending{0, 0, std::move(answer), {}});
+  const auto id = add_pending(deadline, Pending{.proc = to.proc, .host = to.host, .answer = std::move(answer)});
   const auto bytes = encode_control({.id = id, .deadline_ms = static_cast<std::uint32_t>(deadline.count())}, std::move(body));
   if (bytes.size() > kBodyLimit) {
     fail_later(id, Error(ErrorCode::too_large,
@@ -127,7 +145,7 @@ void Bus::send_request(const Destination& to, wire::BodyUnion body, std::chrono:
 }
 
 void Bus::call(const Destination& to, std::uint32_t port, Bytes body, std::chrono::milliseconds deadline, CallAnswer answer) {
-  const auto id = add_pending(deadline, Pending{0, 0, {}, std::move(answer)});
+  const auto id = add_pending(deadline, Pending{.proc = to.proc, .host = to.host, .call_answer = std::move(answer)});
   const wire::CallHeader header(id, static_cast<std::uint32_t>(deadline.count()), wire::ErrorCode::none, 0);
   if (body.size() + sizeof header > kBodyLimit) {
     fail_later(id, Error(ErrorCode::too_large, "a call of " + std::to_string(body.size()) + " bytes; the limit is " +
@@ -178,8 +196,17 @@ Result<void> Bus::send(const Destination& to, std::uint32_t port, Bytes body) {
 void Bus::refuse(const Request& request, const Error& error) {
   wire::RefusalT refusal;
   refusal.code = to_wire(error.code());
-  refusal.detail = error.detail();
+  refusal.detail = cut_text(error.detail());
   answer(request, std::move(refusal));
+}
+
+void Bus::send_answer(const Request& request, const std::string& bytes) {
+  if (bytes.size() > kBodyLimit) {
+    refuse(request, Error(ErrorCode::too_large, "the answer has " + std::to_string(bytes.size()) + " bytes; the limit is " +
+                                                    std::to_string(kBodyLimit) + "; ask for less at once"));
+  } else if (!send_control(Destination::back(request.envelope), bytes, wire::Lane::control)) {
+    log::warn("bus: an answer is dropped: the queue to the broker is full");
+  }
 }
 
 void Bus::on_message(const FrameReader::Message& message) {
@@ -217,12 +244,12 @@ void Bus::on_control(const FrameReader::Message& message) {
   }
   if ((*control)->is_answer()) {
     const auto id = (*control)->id();  // before the move: arguments are evaluated in any order
-    finish(id, std::move(*control));
+    if (find_pending(id, message.envelope) != nullptr) finish(id, std::move(*control));
     return;
   }
   if (const auto* undeliverable = control->body_as<wire::Undeliverable>();
       undeliverable != nullptr && message.envelope.role() == Role::broker) {
-    on_undeliverable(*undeliverable);
+    on_undeliverable(message.envelope, *undeliverable);
     return;
   }
   const Request request{message.envelope, {.id = (*control)->id(), .deadline_ms = (*control)->deadline_ms()}};
@@ -236,6 +263,7 @@ void Bus::on_call_answer(const FrameReader::Message& message) {
   if (message.body.size() < sizeof(wire::CallHeader)) return;
   wire::CallHeader header;
   std::memcpy(&header, message.body.data(), sizeof header);
+  if (find_pending(header.id(), message.envelope) == nullptr) return;
   const Bytes body = message.body.substr(sizeof header);
   if (message.envelope.kind() == wire::Kind::error) {
     finish_call(header.id(), fail(from_wire(header.code()), std::string(body)));
@@ -244,9 +272,32 @@ void Bus::on_call_answer(const FrameReader::Message& message) {
   }
 }
 
-void Bus::on_undeliverable(const wire::Undeliverable& undeliverable) {
+bool Bus::is_of_host(const wire::Envelope& from, std::uint64_t host) const noexcept {
+  return from.source_host() == (host == 0 ? own_host_ : host);
+}
+
+const Bus::Pending* Bus::find_pending(std::uint64_t id, const wire::Envelope& from) const {
+  const auto found = pending_.find(id);
+  if (found == pending_.end()) return nullptr;  // answered already, or too late
+  const Pending& pending = found->second;
+  if (from.source_proc() == pending.proc && is_of_host(from, pending.host)) return &pending;
+  log::warn("bus: an answer is dropped: it does not come from the one that was asked");
+  return nullptr;
+}
+
+void Bus::on_undeliverable(const wire::Envelope& from, const wire::Undeliverable& undeliverable) {
+  const wire::Envelope& envelope = *undeliverable.envelope();
+  const auto found = id_of_sequence_.find(envelope.sequence());
+  // Only the brokers that had it can tell: our own, and that of the host it was for.
+  const bool is_own = is_of_host(from, 0);
+  const auto host = found == id_of_sequence_.end() ? envelope.destination_host() : pending_.at(found->second).host;
+  if (from.source_proc() != 0 || (!is_own && !is_of_host(from, host))) {
+    log::warn("bus: an Undeliverable is dropped: it comes from a broker that the message did not pass");
+    return;
+  }
   const Error error(from_wire(undeliverable.code()), text_of(undeliverable.detail()));
-  const auto found = id_of_sequence_.find(undeliverable.envelope()->sequence());
+  // Our broker has forgotten that host: it is introduced again with the next message.
+  if (is_own && error.code() == ErrorCode::no_such_host) introduced_.erase(envelope.destination_host());
   if (found != id_of_sequence_.end()) {
     fail_pending(found->second, error);
   } else if (events_.on_undeliverable) {

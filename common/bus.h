@@ -76,12 +76,10 @@ class Bus {
   bool tell(const Destination& to, NativeBody body, wire::Lane lane = wire::Lane::control) {
     return send_control(to, encode_control({}, std::move(body)), lane);
   }
-  /// Answers a request, once.
+  /// Answers a request, once. One that is too large for a message becomes a Refusal that says so.
   template <typename NativeBody>
   void answer(const Request& request, NativeBody body) {
-    if (request.head.id == 0) return;
-    send_control(Destination::back(request.envelope), encode_control({.id = request.head.id, .is_answer = true}, std::move(body)),
-                 wire::Lane::control);
+    if (request.head.id != 0) send_answer(request, encode_control({.id = request.head.id, .is_answer = true}, std::move(body)));
   }
   void refuse(const Request& request, const Error& error);
 
@@ -100,24 +98,33 @@ class Bus {
 
  private:
   struct Pending {
-    std::uint64_t sequence;
-    Reactor::TimerId timer;
-    Answer answer;
-    CallAnswer call_answer;
+    /// Who was asked, and alone may answer.
+    std::uint64_t proc = 0;
+    std::uint64_t host = 0;
+    Answer answer = {};
+    CallAnswer call_answer = {};
+    std::uint64_t sequence = 0;
+    Reactor::TimerId timer = 0;
   };
 
   void send_request(const Destination& to, wire::BodyUnion body, std::chrono::milliseconds deadline, Answer answer);
+  void send_answer(const Request& request, const std::string& bytes);
   bool send_control(const Destination& to, const std::string& bytes, wire::Lane lane);
   /// Numbers and queues a message; the number, or 0 when the queue is full.
   std::uint64_t post(const Destination& to, std::uint32_t port, wire::Kind kind, wire::Lane lane, Bytes body);
   void introduce(const Destination& to);
   void say_introduce(std::uint64_t key, const std::string& host);
   void on_welcome(const wire::Welcome& welcome);
+  /// Of a message that no longer fits in the queue.
+  void fail_queued(const wire::Envelope& envelope);
   void on_lost(const std::string& reason);
   void on_message(const FrameReader::Message& message);
   void on_control(const FrameReader::Message& message);
   void on_call_answer(const FrameReader::Message& message);
-  void on_undeliverable(const wire::Undeliverable& undeliverable);
+  void on_undeliverable(const wire::Envelope& from, const wire::Undeliverable& undeliverable);
+  /// The open request or call of that id, if `from` is whom it was sent to; otherwise null.
+  const Pending* find_pending(std::uint64_t id, const wire::Envelope& from) const;
+  bool is_of_host(const wire::Envelope& from, std::uint64_t host) const noexcept;
   std::uint64_t add_pending(std::chrono::milliseconds deadline, Pending pending);
   void finish(std::uint64_t id, Result<ControlMessage> answer);
   void finish_call(std::uint64_t id, Result<std::string> answer);

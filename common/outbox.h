@@ -23,6 +23,8 @@ class Outbox {
   bool push(const wire::Envelope& envelope, Bytes body) { return push(envelope, body, nullptr); }
   /// The same; a body that is a message part of its own (`apart`) is moved from, not copied.
   bool push(const wire::Envelope& envelope, Bytes body, zmq::message_t* apart);
+  /// An empty one like this.
+  Outbox emptied() const { return Outbox(limits_, link_); }
   bool empty() const noexcept { return lanes_[0].count == 0 && lanes_[1].count == 0; }
   std::size_t bytes() const noexcept { return lanes_[0].bytes + lanes_[1].bytes; }
   std::size_t count() const noexcept { return lanes_[0].count + lanes_[1].count; }
