@@ -117,7 +117,8 @@ TEST_CASE("agent: what cannot be executed is named, with file, step and host") {
     for (const std::uint64_t number : {0U, 1U}) {
       const auto& rank = harness.rank(mesh, number);
       CHECK(states_of(rank) == std::vector<State>{State::starting, State::failed});
-      CHECK(rank.certificate->code == wire::ErrorCode::exec_failed);
+      // Another code when it is not the file that cannot be executed.
+      CHECK(rank.certificate->code == (directory.empty() ? wire::ErrorCode::exec_failed : wire::ErrorCode::io_error));
       CHECK(rank.certificate->os_error == os_error);
       CHECK(rank.certificate->reason == reason);
       CHECK(rank.states.back().pid() == 0);

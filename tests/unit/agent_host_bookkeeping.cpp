@@ -2,9 +2,9 @@
 
 #include <csignal>
 
+#include "agent/host/mesh_report.h"
 #include "agent/host/procs/certificate.h"
 #include "agent/host/procs/lease.h"
-#include "agent/host/mesh_report.h"
 #include "agent/host/procs/proc_table.h"
 #include "agent/host/procs/record_book.h"
 #include "agent/host/procs/shutdown_queue.h"
