@@ -201,3 +201,31 @@ TEST_CASE("meshbus-broker: a local peer that is frozen stays registered, and ans
   CHECK(there.call(here.address(), "still") == "re: still");
   CHECK(broker->peers() == 2);
 }
+
+TEST_CASE("meshbus-broker: a frozen host on tcp is missed within seconds, though peers are given longer") {
+  TempDir dir;
+  Loop loop;
+  const std::vector<std::string> tcp = {"--bind", "tcp:127.0.0.1:0", "--advertise", "tcp:127.0.0.1:0", "--insecure"};
+  const auto broker = start_broker(loop, "unix:" + (dir / "b"), {}, [](BrokerOptions& options) {
+    options.binds.push_back(*HostAddr::parse("tcp:127.0.0.1:0"));
+    options.advertise = *HostAddr::parse("tcp:127.0.0.1:0");
+    options.insecure = true;
+  });
+  Warden warden;
+  std::vector<std::string> flags = {"--bind", "unix:" + (dir / "other")};
+  flags.insert(flags.end(), tcp.begin(), tcp.end());
+  Process other = warden.start(flags);
+  warden.hear();
+  TestPeer here(loop, endpoint_of(*broker), launcher_hello());
+  TestPeer there(loop, "ipc://" + (dir / "other"), launcher_hello());
+  here.up();
+  there.up();
+  REQUIRE(there.call(here.address(), "link up").has_value());
+  REQUIRE(broker->peers() == 2);
+  // The other broker opened the link, so it is our end of it that must notice: by the time to live of the other's first PING.
+  loop.run_for(1s);
+  other.send_signal(SIGSTOP);
+  CHECK(loop.until([&] { return broker->peers() == 1; }, 5s));
+  other.send_signal(SIGCONT);
+  CHECK(here.bus->is_up());
+}
