@@ -38,7 +38,7 @@ constexpr int kStopped = 143;
 constexpr milliseconds kPumpLimit{500};
 /// What a stop may take beyond its grace before SIGKILL is ordered, and what that may take before we give up and say so.
 constexpr milliseconds kStopSlack{5000};
-/// So often, in milliseconds, failures are looked for while nobody reads our output.
+/// So often, in milliseconds, we look at the ranks ourselves while nobody reads our output.
 constexpr int kLookAgain = 250;
 
 /// Our own words must not keep us from acting: who does not read stderr misses them.
@@ -84,7 +84,7 @@ class Job {
   void on_signal(int signal);
   void on_news();
   void on_time();
-  void look_for_failure();
+  void on_blocked();
   void begin_stop(int code, const std::string& reason, bool at_once);
   void drop_output();
   int finish();
@@ -256,7 +256,7 @@ void Job::loop() {
           static_cast<int>(std::clamp<std::int64_t>(std::chrono::ceil<milliseconds>(*when - Clock::now()).count(), 0, 3'600'000));
       wait = wait < 0 ? left : std::min(wait, left);
     }
-    const bool is_blocked = is_up_ && stop_ == Stop::none && news_.is_blocked();
+    const bool is_blocked = is_up_ && stop_ != Stop::gracefully && news_.is_blocked();
     if (is_blocked) wait = wait < 0 ? kLookAgain : std::min(wait, kLookAgain);
     pollfd fds[2] = {{signals_.fd(), POLLIN, 0}, {news_.fd(), POLLIN, 0}};
     ::poll(fds, 2, wait);
@@ -267,14 +267,17 @@ void Job::loop() {
       news_.clear();
       on_news();
     }
-    if (is_blocked) look_for_failure();
+    if (is_blocked) on_blocked();
     on_time();
   }
 }
 
-void Job::look_for_failure() {
-  // Handlers run one after the other: the news of a failure would wait behind the output that nobody reads.
-  if (const auto outcome = mesh_->known(); outcome.first_failure) {
+void Job::on_blocked() {
+  // Handlers run one after the other: all news waits behind the output that nobody reads.
+  const auto outcome = mesh_->known();
+  if (stop_ == Stop::at_once) {
+    if (outcome.is_ended()) drop_output();
+  } else if (outcome.first_failure) {
     news_.failed(*outcome.first_failure);
     on_news();
   }
@@ -374,7 +377,6 @@ void Job::begin_stop(int code, const std::string& reason, bool at_once) {
     code_ = code;
     say(reason + ": stopping the mesh");
   }
-  if (at_once && mesh_->known().is_ended()) return drop_output();
   if (stop_ == Stop::at_once) return;
   stop_ = at_once ? Stop::at_once : Stop::gracefully;
   escalate_at_ = Clock::now() + (at_once ? milliseconds(0) : grace_) + kStopSlack;

@@ -207,7 +207,7 @@ TEST_CASE("cli: output that nobody reads does not keep a signal from ending the 
   again.process().send_signal(SIGTERM);
   CHECK(wait_until([&] { return sleepers("yes cli-unread-signals").empty(); }, 5s));
   again.process().send_signal(SIGTERM);
-  CHECK(again.process().wait_exit(2s) == ExitStatus::exited(143));
+  CHECK(again.process().wait_exit(4s) == ExitStatus::exited(143));
 }
 
 TEST_CASE("cli: output that nobody reads does not hold up a failure, and is all there when somebody reads again") {
