@@ -1,5 +1,8 @@
 #include "agent/host/publisher.h"
 
+#include <algorithm>
+#include <utility>
+
 #include "agent/host/mesh_report.h"
 #include "common/log.h"
 
@@ -63,12 +66,18 @@ void Publisher::retry_owner(Mesh& mesh, bool was_output) {
   Retry& retry = retries_[&mesh];
   (was_output ? retry.output : retry.state) = true;
   if (retry.timer != 0) return;
-  retry.timer = bus_.reactor().after(retry_after, [this, &mesh] {
-    const Retry due = retries_.at(&mesh);
-    retries_.erase(&mesh);
+  const auto now = bus_.reactor().now();
+  const bool is_new = now - retry.last > 2 * last_retry;
+  retry.delay = is_new ? first_retry : std::min(2 * retry.delay, last_retry);
+  retry.timer = bus_.reactor().after(retry.delay, [this, &mesh] {
+    Retry& due = retries_.at(&mesh);
+    due.timer = 0;
+    due.last = bus_.reactor().now();
+    const bool state = std::exchange(due.state, false);
+    const bool output = std::exchange(due.output, false);
     if (mesh.owner_gone) return;
-    if (due.state) send_snapshot(mesh, mesh.spec.owner);
-    if (due.output) {
+    if (state) send_snapshot(mesh, mesh.spec.owner);
+    if (output) {
       log::warn("mesh " + mesh.name + ": up to " + std::to_string(mesh.relay.forget_under_way()) +
                 " bytes of output came back from the owner and are lost");
       mark(mesh);

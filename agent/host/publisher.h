@@ -31,11 +31,15 @@ class Publisher {
   void retry_owner(Mesh& mesh, bool was_output);
 
  private:
-  static constexpr std::chrono::milliseconds retry_after{300};
+  /// Doubled each time, up to the last one; afresh when nothing came back for twice as long.
+  static constexpr std::chrono::milliseconds first_retry{300};
+  static constexpr std::chrono::milliseconds last_retry{10'000};
   struct Retry {
     Reactor::TimerId timer = 0;
     bool state = false;
     bool output = false;
+    std::chrono::milliseconds delay{0};
+    Reactor::Time last{};
   };
   void flush_changes(Mesh& mesh);
   void flush_output(Mesh& mesh);

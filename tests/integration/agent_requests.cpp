@@ -1,6 +1,7 @@
 // What is asked of a host agent besides starting and stopping, and how it refuses.
 #include <doctest/doctest.h>
 #include <netinet/in.h>
+#include <sys/resource.h>
 #include <sys/socket.h>
 #include <unistd.h>
 
@@ -100,6 +101,25 @@ TEST_CASE("agent: bad requests are refused in words and change nothing") {
   CHECK(harness.ask<wire::Ack>(stop_stream).has_value());
   CHECK(harness.agent().live() == 0);
   CHECK(harness.ask<wire::HostState>(wire::GetHostT{}).has_value());
+}
+
+TEST_CASE("agent: more procs than it could hold the pipes of are refused, not half started") {
+  struct FewFiles {
+    FewFiles() {
+      ::getrlimit(RLIMIT_NOFILE, &before);
+      const rlimit few{2000, before.rlim_max};
+      ::setrlimit(RLIMIT_NOFILE, &few);
+    }
+    ~FewFiles() { ::setrlimit(RLIMIT_NOFILE, &before); }
+    rlimit before{};
+  } few_files;
+  AgentHarness harness;
+  const auto refused = harness.ask<wire::SpawnAccepted>(harness.shell("exec sleep 300", 400));
+  CHECK(code_of(refused) == ErrorCode::too_large);
+  CHECK(refused.error().detail().find("ulimit -n") != std::string::npos);
+  CHECK(harness.agent().live() == 0);
+  const auto mesh = harness.run_shell("exit 0", 300);
+  harness.wait_ended(mesh, 300);
 }
 
 TEST_CASE("agent: GetHost, ListMeshes and GetState say what is") {

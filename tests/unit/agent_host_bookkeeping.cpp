@@ -86,6 +86,17 @@ TEST_CASE("shutdown_queue: so many at a time, each once, and none that ended by 
   CHECK(queue.failed() == 1);
 }
 
+TEST_CASE("shutdown_queue: somebody in a hurry may have more at a time, never fewer") {
+  ShutdownQueue queue({1, 2, 3, 4}, 1);
+  CHECK(queue.next() == 1);
+  CHECK_FALSE(queue.next().has_value());
+  queue.allow(3);
+  queue.allow(2);
+  CHECK(queue.next() == 2);
+  CHECK(queue.next() == 3);
+  CHECK_FALSE(queue.next().has_value());
+}
+
 TEST_CASE("shutdown_queue: nothing to do is done") {
   ShutdownQueue queue({}, 1);
   CHECK_FALSE(queue.next().has_value());

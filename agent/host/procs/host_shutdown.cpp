@@ -35,10 +35,11 @@ HostShutdown::~HostShutdown() {
   reactor_.cancel(timer_);
 }
 
-void HostShutdown::join(const StopOrder& order, Done done) {
+void HostShutdown::join(const StopOrder& order, std::size_t in_flight, Done done) {
   if (outcome_) return done(*outcome_);
   waiting_.push_back(std::move(done));
   order_.grace = std::min(order_.grace, order.grace);
+  queue_.allow(in_flight);
   for (Proc* proc : table_.live_procs()) {
     if (proc->termination) ending_.stop(*proc, order);
   }

@@ -28,7 +28,7 @@ class HostShutdown {
   HostShutdown& operator=(const HostShutdown&) = delete;
 
   /// Somebody else wants it too: hastens it, and gets the same outcome.
-  void join(const StopOrder& order, Done done);
+  void join(const StopOrder& order, std::size_t in_flight, Done done);
   void on_ended(const Proc& proc, bool ok);
   void on_gone(const Proc& proc) { lingering_.erase(proc.id); }
   /// Goes on. Call it at the end of each turn.

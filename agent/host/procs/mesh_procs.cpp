@@ -1,5 +1,7 @@
 #include "agent/host/procs/mesh_procs.h"
 
+#include <sys/resource.h>
+
 #include <algorithm>
 
 #include "agent/host/procs/certificate.h"
@@ -14,6 +16,16 @@ using namespace std::chrono_literals;
 
 constexpr std::chrono::milliseconds kOwnerGoneGrace{1000};
 
+/// Each proc takes up to three pipes, more while it is born, and a descriptor that does not fit any more would cost us the connection to
+/// the keeper, and with it all procs.
+std::size_t find_most_procs() {
+  constexpr rlim_t kOthers = 1024;
+  rlimit limit{};
+  if (::getrlimit(RLIMIT_NOFILE, &limit) != 0) return max_ranks_per_host;
+  const rlim_t free = limit.rlim_cur - std::min(limit.rlim_cur, kOthers);
+  return static_cast<std::size_t>(std::clamp<rlim_t>(free / 3, 100, max_ranks_per_host));
+}
+
 /// Whether it is the command that cannot be executed, or this host that cannot start anything (spec 12.2 tells them apart).
 bool is_about_the_file(keeper::SpawnStage stage) {
   return stage == keeper::SpawnStage::lookup || stage == keeper::SpawnStage::exec || stage == keeper::SpawnStage::interpreter;
@@ -26,6 +38,7 @@ MeshProcs::MeshProcs(Reactor& reactor, UniqueFd keeper_socket, BootstrapWriter b
       options_(std::move(options)),
       events_(std::move(events)),
       tail_{.lines = options_.config.count(keys::tail_lines)},
+      most_procs_(find_most_procs()),
       table_({.kept = options_.config.count(keys::records_kept), .age = options_.config.duration(keys::records_age)}),
       bootstraps_(std::move(bootstraps)),
       outputs_(reactor),
@@ -115,10 +128,11 @@ Result<std::vector<std::uint64_t>> MeshProcs::find_fresh_ranks(const MeshSpec& s
       }
     }
   }
-  if (table_.live() + fresh.size() > max_ranks_per_host)
+  if (table_.live() + fresh.size() > most_procs_)
     return fail(ErrorCode::too_large, "host " + options_.host + " has " + std::to_string(table_.live()) + " procs; " +
-                                          std::to_string(fresh.size()) + " more would pass the limit of " +
-                                          std::to_string(max_ranks_per_host));
+                                          std::to_string(fresh.size()) + " more would pass its limit of " + std::to_string(most_procs_) +
+                                          " (a third of the open files it may have, at most " + std::to_string(max_ranks_per_host) +
+                                          "); use more hosts, or raise the limit (ulimit -n)");
   return fresh;
 }
 
@@ -258,7 +272,7 @@ void MeshProcs::on_owner_gone(Mesh& mesh) {
 }
 
 void MeshProcs::shut_down(const StopOrder& order, std::size_t in_flight, HostShutdown::Done done) {
-  if (shutdown_) return shutdown_->join(order, std::move(done));
+  if (shutdown_) return shutdown_->join(order, in_flight, std::move(done));
   shutdown_ = std::make_unique<HostShutdown>(reactor_, table_, ending_, order, in_flight, std::move(done));
   shutdown_->pump();
 }

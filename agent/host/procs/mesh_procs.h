@@ -89,6 +89,7 @@ class MeshProcs {
   Options options_;
   Events events_;
   LineTail::Limits tail_;
+  std::size_t most_procs_;
   ProcTable table_;
   BootstrapWriter bootstraps_;
   OutputReader outputs_;

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <algorithm>
 #include <cstddef>
 #include <cstdint>
 #include <deque>
@@ -15,6 +16,8 @@ class ShutdownQueue {
   ShutdownQueue(const std::vector<std::uint64_t>& procs, std::size_t in_flight)
       : waiting_(procs.begin(), procs.end()), open_(procs.begin(), procs.end()), in_flight_(in_flight), attempted_(procs.size()) {}
 
+  /// Somebody is in more of a hurry.
+  void allow(std::size_t in_flight) { in_flight_ = std::max(in_flight_, in_flight); }
   /// The next one whose ending is to begin; nothing: wait for on_ended().
   std::optional<std::uint64_t> next() {
     while (running_.size() < in_flight_ && !waiting_.empty()) {
