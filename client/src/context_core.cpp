@@ -10,7 +10,7 @@ ContextCore::ContextCore(ContextOptions options, Config config)
     : options_(std::move(options)), config_(std::move(config)), pid_(::getpid()) {
   zmq_context_.set(zmq::ctxopt::max_sockets, 1024);
   thread_ = start_masked_thread([this] { reactor_.run(); });
-  // Until its first turn a reactor takes every thread for its own.
+  // Whatever runs there from now on sees thread_.
   run([] {});
 }
 
@@ -22,7 +22,7 @@ Result<std::shared_ptr<ContextCore>> ContextCore::create(ContextOptions options)
   // The last owner may be a handler, or something that the reactor let go: these cannot wait for their own threads to end.
   const auto end = [](ContextCore* core) {
     if (core->pid_ != ::getpid()) return;  // A forked child: its threads are not here; whatever they held stays untouched.
-    if (core->reactor_.is_here() || core->handlers_.is_here()) {
+    if (core->is_reactor_thread() || core->handlers_.is_here()) {
       start_masked_thread([core] { delete core; }).detach();
     } else {
       delete core;
@@ -55,7 +55,7 @@ Result<void> ContextCore::check_process() const {
 
 Result<void> ContextCore::check_may_wait() const {
   if (auto fine = check_process(); !fine) return fine;
-  if (!reactor_.is_here()) return {};
+  if (!is_reactor_thread()) return {};
   return fail(ErrorCode::would_block, "this call waits for the Context's own thread, and came from it");
 }
 

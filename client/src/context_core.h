@@ -36,6 +36,7 @@ class ContextCore {
   zmq::context_t& zmq_context() noexcept { return zmq_context_; }
   HandlerThread& handlers() noexcept { return handlers_; }
 
+  bool is_reactor_thread() const { return thread_.get_id() == std::this_thread::get_id(); }
   /// Errors: refused after a fork.
   Result<void> check_process() const;
   /// The same, and would_block on the reactor's thread.

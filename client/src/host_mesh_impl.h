@@ -47,7 +47,8 @@ Result<ProcMesh> spawn_procs(const std::shared_ptr<ContextCore>& core, Connectio
 std::vector<HostReport> ask_hosts(Connection& connection, const std::vector<HostAddr>& hosts, std::chrono::milliseconds deadline);
 
 /// Whether something listens there: a plain connect, without a word. Names are resolved; blocks as long as that takes. Only for tcp and
-/// unix sockets; other addresses are taken to listen. Errors: why not.
+/// unix sockets; other addresses are taken to listen. Errors: not_exist when the system there says that nobody listens, host_unreachable
+/// when nothing was heard.
 Result<void> probe(const HostAddr& host);
 
 }  // namespace meshbus

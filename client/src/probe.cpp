@@ -29,7 +29,8 @@ Result<void> try_connect(int family, const sockaddr* address, socklen_t length) 
     ::getsockopt(fd.get(), SOL_SOCKET, SO_ERROR, &error, &size);
     if (error == 0) return {};
   }
-  return fail(ErrorCode::host_unreachable, std::string("connect: ") + std::strerror(error));
+  const bool is_nobody = error == ECONNREFUSED || error == ENOENT;
+  return fail(is_nobody ? ErrorCode::not_exist : ErrorCode::host_unreachable, std::string("connect: ") + std::strerror(error));
 }
 
 }  // namespace

@@ -20,11 +20,12 @@ std::chrono::milliseconds left_until(Clock::time_point end) {
 
 /// Waits until nothing listens at that address any more.
 bool wait_free(const HostAddr& host, Clock::time_point end) {
-  while (probe(host)) {
+  for (;;) {
+    const auto listens = probe(host);
+    if (!listens && listens.error().code() == ErrorCode::not_exist) return true;
     if (Clock::now() >= end) return false;
     std::this_thread::sleep_for(kProbeInterval);
   }
-  return true;
 }
 
 /// The shutdown of a set of hosts. All at once, but for the one whose broker carries our orders: it ends its procs with the others, and
@@ -121,35 +122,43 @@ class Shutdown {
     const auto* const done = answer ? answer->body_as<wire::ShutdownSummary>() : nullptr;
     if (done == nullptr) {
       problems_[i] = answer ? "it answered " + answer->body_name() : answer.error().to_string();
+      is_fate_unknown_[i] = !answer && answer.error().code() == ErrorCode::fate_unknown;
       return;
     }
     const auto attempted = std::max(done->attempted(), alive);
     summary_.attempted += attempted;
     summary_.failed += done->failed();
     summary_.ok += attempted - std::min(attempted, done->failed());
-    if (done->failed() != 0)
+    has_left_over_[i] = done->failed() != 0;
+    if (has_left_over_[i])
       problems_[i] =
           std::to_string(done->failed()) + " of " + std::to_string(attempted) + " procs are still there: " + text_of(done->detail());
   }
 
-  /// Waits until the host is gone, and helps where we can.
+  /// Waits until the host is gone, and helps where we can. A host that goes has ended its procs first, whether its last answer reached us
+  /// or not.
   bool wait_gone(std::size_t i) {
-    if (processes_.empty()) {
-      if (!problems_[i].empty()) return false;
-      if (wait_free(hosts_[i], end_)) return true;
-      problems_[i] = "its procs are ended, but something still listens at its address";
-      return false;
+    if (!processes_.empty()) {
+      const bool is_gone = wait_process(i);
+      if (is_gone && !has_left_over_[i]) problems_[i].clear();
+      return is_gone;
     }
+    // One that did not take the order may be out of reach, which is no end.
+    if (!problems_[i].empty() && !is_fate_unknown_[i]) return false;
+    const bool is_gone = wait_free(hosts_[i], problems_[i].empty() ? end_ : std::min(end_, Clock::now() + kLifelineLimit));
+    if (is_gone) problems_[i].clear();
+    if (!is_gone && problems_[i].empty()) problems_[i] = "its procs are ended, but something still listens at its address";
+    return is_gone;
+  }
+
+  bool wait_process(std::size_t i) {
     auto& process = *processes_[i];
     if (process.wait_exit(problems_[i].empty() ? left_until(end_) : std::chrono::milliseconds(0))) return true;
     process.close_lifeline();
-    if (process.wait_exit(kLifelineLimit)) {
-      // It ended its procs as it does when a launcher dies: all that was asked for.
-      problems_[i].clear();
-      return true;
-    }
+    if (process.wait_exit(kLifelineLimit)) return true;
     process.kill();
     problems_[i] += (problems_[i].empty() ? "" : "; ") + std::string("it did not end by itself and was killed");
+    has_left_over_[i] = true;
     return process.wait_exit(kLifelineLimit);
   }
 
@@ -161,6 +170,8 @@ class Shutdown {
   std::string reason_;
   Clock::time_point end_;
   std::vector<std::string> problems_;
+  std::vector<bool> is_fate_unknown_ = std::vector<bool>(problems_.size());
+  std::vector<bool> has_left_over_ = std::vector<bool>(problems_.size());
   ShutdownSummary summary_;
 };
 

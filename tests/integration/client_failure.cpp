@@ -212,10 +212,11 @@ TEST_CASE("client: a killed launcher takes its hosts with it, though a copy of i
     if (::write(ready[1], &copy, sizeof copy) != sizeof copy) ::_exit(97);
     for (;;) ::pause();
   }
-  pid_t copy = 0;
-  REQUIRE(::read(ready[0], &copy, sizeof copy) == sizeof copy);
-  ::close(ready[0]);
   ::close(ready[1]);
+  pid_t copy = 0;
+  const bool is_ready = ::read(ready[0], &copy, sizeof copy) == sizeof copy;
+  ::close(ready[0]);
+  REQUIRE(is_ready);
   REQUIRE(wait_until([&] { return processes_with(sleep).size() == 4; }, in_time));
   ::kill(launcher, SIGKILL);
   const auto took = time_until([&] { return processes_with(sleep).empty(); }, in_time);

@@ -74,7 +74,7 @@ struct MeshListing {
 
 /// What a shutdown did.
 struct ShutdownSummary {
-  std::uint64_t attempted = 0;  ///< Procs that were alive.
+  std::uint64_t attempted = 0;  ///< Procs that were alive. (Those of a host whose last answer was lost are not counted.)
   std::uint64_t ok = 0;         ///< Of those: ended.
   std::uint64_t failed = 0;     ///< Of those: still there.
   std::uint64_t hosts = 0;      ///< Hosts that are down now.
