@@ -267,8 +267,8 @@ TEST_CASE("broker: control for a peer that has stopped is held in its queue, and
   AckPeer sender(host.loop, host.endpoint());
   AckPeer reader(host.loop, host.endpoint());
   const auto hello = launcher_hello();
-  RawPeer stopped(host.loop, host.endpoint());
-  REQUIRE(stopped.greet(hello) == "Welcome");
+  auto stopped = std::make_unique<RawPeer>(host.loop, host.endpoint());
+  REQUIRE(stopped->greet(hello) == "Welcome");
   wire::AckT ack;
   ack.detail = std::string(200'000, 'x');
   const auto flood = [&](const Destination& to) {
@@ -292,9 +292,13 @@ TEST_CASE("broker: control for a peer that has stopped is held in its queue, and
   CHECK(after.delivered - before.delivered - after.returned < 40);
   const auto held = host.broker->held();
   CHECK(held > 10);
-  stopped.tell(wire::HeartbeatT());
+  stopped->tell(wire::HeartbeatT());
   REQUIRE(host.loop.until([&] { return host.broker->held() < 5; }));
   check_conservation(host.loop, *host.broker);
+  // libzmq 4.3.4 aborts (session_base.cpp, clean_pipes) when a connection breaks just while the socket that has half a message for it is
+  // closed: so one after the other.
+  stopped.reset();
+  REQUIRE(host.loop.until([&] { return host.broker->peers() == 2; }));
 }
 
 TEST_CASE("broker: more hosts than it remembers take the place of those that were idle longest") {
