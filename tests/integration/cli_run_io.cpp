@@ -137,6 +137,35 @@ TEST_CASE("cli: what a rank wrote right before its end is there, however it ende
   CHECK(is_same(finished.out, std::string(8 * 60000, 'x')));
 }
 
+TEST_CASE("cli: every argument arrives as it was, and -- is not needed") {
+  const auto exact =
+      run_cli({"run", "--no-prefix", "--", "printf", "%s|", "", "a b", "x\ny", "\u00fc", "\"", "'", "$RANK", "--hosts", "--"});
+  CHECK(exact.out == "|a b|x\ny|\u00fc|\"|'|$RANK|--hosts|--|");
+  const auto without = run_cli({"run", "--no-prefix", "-n", "2", "echo", "-n", "hi"});
+  CHECK(without.status == ExitStatus::exited(0));
+  CHECK(without.out == "hihi");
+  const std::string large(100'000, 'x');
+  CHECK(run_cli({"run", "--no-prefix", "--", "printf", "%s", large}).out == large);
+}
+
+TEST_CASE("cli: a launcher with closed stdin, stdout or stderr runs its ranks all the same") {
+  const TempDir dir;
+  const auto run_with = [&](const std::string& closed) {
+    std::filesystem::remove(dir / "seen");
+    std::string line = "exec";
+    for (const std::string& word :
+         cli({"run", "--no-prefix", "--", "sh", "-c", "echo out; echo err >&2; cat; ls -l /proc/self/fd/ >" + (dir / "seen") + "; exit 3"}))
+      line += " '" + word + "'";
+    const auto finished = run({"sh", "-c", line + " " + closed}, in_time);
+    INFO(closed << "\n" << finished.err);
+    CHECK(finished.status == ExitStatus::exited(3));
+    CHECK(finished.out == (closed.find(" >&-") == std::string::npos ? "out\n" : ""));
+    if (closed.find("2>&-") == std::string::npos) CHECK(finished.err.find("err\n") != std::string::npos);
+    CHECK(std::filesystem::exists(dir / "seen"));
+  };
+  for (const char* closed : {"<&-", " >&-", "2>&-", "<&-  >&- 2>&-"}) run_with(closed);
+}
+
 TEST_CASE("cli: when nobody reads the output any more, the run ends") {
   const auto finished = run({"bash", "-c", bin("meshbus") + " run -- yes | head -1; echo ${PIPESTATUS[0]}"}, in_time);
   INFO(finished.err);

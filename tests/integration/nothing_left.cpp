@@ -30,6 +30,14 @@ std::map<pid_t, std::string> animals_in(const fs::path& directory) {
   return found;
 }
 
+/// The pid that the runner of a zoo began with.
+pid_t runner_of(const fs::path& directory) {
+  for (const auto& [pid, kind] : animals_in(directory)) {
+    if (kind == "runner") return pid;
+  }
+  return 0;
+}
+
 /// A zoo of eight ranks on one host.
 class Zoo {
  public:
@@ -187,7 +195,8 @@ TEST_CASE("nothing left: kill -9 of a launcher on a host that stands ends its pr
 TEST_CASE("nothing left: a host that stands and loses its keeper or agent ends, and its launcher is told") {
   for (const bool is_keeper : {true, false}) {
     StandingHost host;
-    Zoo zoo({"--hosts", host.address()});
+    // A host that does not answer may come back; the limit says how long that is waited for.
+    Zoo zoo({"--hosts", host.address(), "--set", "delivery.limit=2s"});
     ::kill(is_keeper ? host.roles().keeper : host.roles().agent, SIGKILL);
     CHECK(wait_until([&] { return zoo.living().empty(); }, cleaned_up));
     CHECK(host.process().wait_exit(in_time) == ExitStatus::exited(70));
@@ -199,6 +208,45 @@ TEST_CASE("nothing left: a host that stands and loses its keeper or agent ends, 
     MESSAGE("the launcher of a host that was lost ended after " << took->count() << " ms");
     CHECK(zoo.launcher().wait_exit(in_time) == ExitStatus::exited(125));
     CHECK(host_directories().empty());
+  }
+}
+
+TEST_CASE("nothing left: a descendant that forks and ends all the time is caught, whoever dies") {
+  for (const std::string containment : {"auto", "sweep"}) {
+    for (const Victim victim : {Victim::launcher, Victim::warden, Victim::keeper, Victim::agent, Victim::broker}) {
+      const TempDir dir;
+      Process launcher(
+          cli({"run", "--containment", containment, "--grace", "100ms", "--", bin("test_zoo"), "--runner", dir.path().string()}));
+      REQUIRE(wait_until([&] { return animals_in(dir.path()).size() == 2 || !launcher.is_running(); }, in_time));
+      const auto wardens = wardens_of(launcher.pid());
+      REQUIRE(wardens.size() == 1);
+      const auto roles = find_roles(wardens.front());
+      REQUIRE(roles);
+      const std::string name = victim_names[static_cast<std::size_t>(victim)];
+      CAPTURE(containment);
+      CAPTURE(name);
+      const auto relatives = [&] {
+        auto found = processes_with(dir.path().string());
+        std::erase_if(found, [&](const ProcessInfo& one) { return one.pid == launcher.pid(); });
+        return found;
+      };
+      // The rank, and the runner under a pid that it did not begin with.
+      const auto is_running_away = [&] {
+        const auto found = relatives();
+        return found.size() == 2 &&
+               std::none_of(found.begin(), found.end(), [&](const auto& one) { return runner_of(dir.path()) == one.pid; });
+      };
+      REQUIRE(wait_until(is_running_away, in_time));
+      ::kill(std::vector<pid_t>{launcher.pid(), roles->warden, roles->keeper, roles->agent, roles->broker}.at(
+                 static_cast<std::size_t>(victim)),
+             SIGKILL);
+      // One look may fall between a parent that is gone and a child that is not yet listed: two in a row.
+      const auto took = time_until([&] { return relatives().empty() && relatives().empty(); }, cleaned_up);
+      CHECK(took.has_value());
+      if (took) MESSAGE("kill -9 of the " << name << ", " << containment << ": a runaway was caught after " << took->count() << " ms");
+      CHECK(wait_until([&] { return !launcher.is_running(); }, in_time));
+      CHECK(to_string(relatives()) == "");
+    }
   }
 }
 

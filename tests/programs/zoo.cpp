@@ -6,6 +6,11 @@
 // daemon that executes itself again with nothing but its name: no environment, no descriptors ("bare"), and a child that ignores
 // SIGTERM, SIGHUP and SIGINT ("deaf"). The proc ignores them too. Each writes its pid to DIR/KIND.PID when it is what it says, and then
 // waits to be killed. All of them end after a minute: a test that fails leaves nothing for longer.
+//
+//     test_zoo --runner DIR
+//
+// The proc makes a child that runs away: it forks and ends every few milliseconds, each time in a session of its own, so that whoever
+// looks for it finds the pid of somebody who is gone. DIR/runner is there once it runs. It gives up after twenty seconds.
 #include <dirent.h>
 #include <fcntl.h>
 #include <sys/stat.h>
@@ -14,11 +19,13 @@
 #include <csignal>
 #include <cstdio>
 #include <cstdlib>
+#include <ctime>
 #include <string>
 
 namespace {
 
 constexpr unsigned longest_life_seconds = 60;
+constexpr long longest_run_seconds = 20;
 
 [[noreturn]] void die(const char* what) {
   std::perror(what);
@@ -63,6 +70,24 @@ void in_daemon(Body body) {
   });
 }
 
+[[noreturn]] void run_away(const std::string& directory) {
+  timespec start{};
+  ::clock_gettime(CLOCK_MONOTONIC, &start);
+  say_pid(directory, "runner");
+  ignore_polite_signals();
+  while (true) {
+    const pid_t child = ::fork();
+    if (child > 0) std::_Exit(0);
+    if (child == 0) ::setsid();
+    // Also when the fork failed: then this one goes on.
+    timespec now{};
+    ::clock_gettime(CLOCK_MONOTONIC, &now);
+    if (now.tv_sec - start.tv_sec > longest_run_seconds) std::_Exit(0);
+    const timespec pace{0, 3'000'000};
+    ::nanosleep(&pace, nullptr);
+  }
+}
+
 }  // namespace
 
 int main(int argc, char** argv) {
@@ -70,7 +95,11 @@ int main(int argc, char** argv) {
     ignore_polite_signals();
     live(argv[2], "bare");
   }
-  if (argc != 2) return std::fprintf(stderr, "usage: test_zoo DIR\n"), 2;
+  if (argc == 3 && std::string(argv[1]) == "--runner") {
+    in_daemon([&] { run_away(argv[2]); });
+    live(argv[2], "rank");
+  }
+  if (argc != 2) return std::fprintf(stderr, "usage: test_zoo [--runner] DIR\n"), 2;
   const std::string directory = argv[1];
   ::alarm(longest_life_seconds);
   in_child([&] {
