@@ -310,24 +310,18 @@ bool HostAddr::is_ipv6() const noexcept {
 
 std::string HostAddr::to_string() const {
   switch (transport_) {
-    case Transport::tcp:
-      return "tcp:" + (is_ipv6() ? "[" + name_ + "]" : name_) + ":" + std::to_string(number_);
-    case Transport::unix_socket:
-      return "unix:" + name_;
-    case Transport::local:
-      break;
+    case Transport::tcp: return "tcp:" + (is_ipv6() ? "[" + name_ + "]" : name_) + ":" + std::to_string(number_);
+    case Transport::unix_socket: return "unix:" + name_;
+    case Transport::local: break;
   }
   return "local:" + std::to_string(number_);
 }
 
 std::string HostAddr::zmq_endpoint() const {
   switch (transport_) {
-    case Transport::tcp:
-      return "tcp://" + (is_ipv6() ? "[" + name_ + "]" : name_) + ":" + (number_ == 0 ? "*" : std::to_string(number_));
-    case Transport::unix_socket:
-      return "ipc://" + (name_.empty() ? "*" : name_);
-    case Transport::local:
-      break;
+    case Transport::tcp: return "tcp://" + (is_ipv6() ? "[" + name_ + "]" : name_) + ":" + (number_ == 0 ? "*" : std::to_string(number_));
+    case Transport::unix_socket: return "ipc://" + (name_.empty() ? "*" : name_);
+    case Transport::local: break;
   }
   return "inproc://" + std::to_string(number_);
 }

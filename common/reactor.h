@@ -23,9 +23,9 @@ namespace meshbus {
 /// Everything runs on the thread that calls run() (or turn()); only post() and stop() may be called from elsewhere. Handlers must not
 /// block; a turn longer than 50 ms is logged and counted. Handlers may add and remove watches and timers, their own included, at any time.
 ///
-/// A turn is: wait - ready descriptors - posted work - ready ZeroMQ sockets - due timers - turn-end hooks. What has come is seen before what
-/// is late: a process that was stopped for a while hears the answers that wait for it before it gives up on them. Hooks are where queues are
-/// flushed, so that all that one turn produced for a peer leaves in one piece.
+/// A turn is: wait, ready descriptors, posted work, ready ZeroMQ sockets, due timers, turn-end hooks. What has come is seen before what is
+/// late: a process that was stopped hears the answers that wait for it before it gives up on them. Hooks are where queues are flushed, so
+/// that all that one turn produced for a peer leaves in one piece.
 class Reactor {
  public:
   using Clock = std::chrono::steady_clock;

@@ -206,7 +206,7 @@ int run_sweeper(const Arguments& arguments) {
 // Its main thread ends, another one stays: a zombie to look at, and alive.
 int run_headless() {
   static const auto stay = [](void*) -> void* {
-    ::sleep(300);
+    ::sleep(300);  // sleep-ok: a process that is to be killed
     ::_exit(0);
   };
   pthread_t thread{};

@@ -25,8 +25,7 @@ HostAddr random_host(std::mt19937_64& random) {
   constexpr std::string_view path_letters = "ab/@:=-. +%\\'[]{}*\xC3\xA9";
   const auto port = static_cast<std::uint16_t>(random() % 3 == 0 ? 0 : random());
   switch (random() % 7) {
-    case 0:
-      return HostAddr::local(random() % 5 == 0 ? 0 : random() >> random() % 64);
+    case 0: return HostAddr::local(random() % 5 == 0 ? 0 : random() >> random() % 64);
     case 1:
     case 2: {
       for (;;) {  // a two-byte character may be cut in half: draw again
@@ -45,10 +44,8 @@ HostAddr random_host(std::mt19937_64& random) {
       for (int i = 0; i < 4; ++i) host += (i == 0 ? "" : ".") + std::to_string(random() % 256);
       return HostAddr::tcp(host, port).value();
     }
-    case 5:
-      return HostAddr::tcp("*", port).value();
-    default:
-      return HostAddr::tcp(pick(random, letters, 1, 30) + "." + pick(random, "abc_", 1, 20), port).value();
+    case 5: return HostAddr::tcp("*", port).value();
+    default: return HostAddr::tcp(pick(random, letters, 1, 30) + "." + pick(random, "abc_", 1, 20), port).value();
   }
 }
 

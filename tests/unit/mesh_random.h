@@ -24,12 +24,9 @@ inline int rounds(int cases) {
 /// Numbers of every magnitude, both ends included.
 inline std::uint64_t any_number(Random& random) {
   switch (random() % 8) {
-    case 0:
-      return 0;
-    case 1:
-      return ~std::uint64_t{0};
-    default:
-      return random() >> random() % 64;
+    case 0: return 0;
+    case 1: return ~std::uint64_t{0};
+    default: return random() >> random() % 64;
   }
 }
 

@@ -78,7 +78,8 @@ void add_handlers(ProcProgram& program) {
       .on(11, [](Proc& proc, const Incoming&) { return proc.call((proc.rank() + 1) % proc.world_size(), 10, "", 10s); })
       .on(12, [](Proc&, const Incoming& call) {  // keeps the handlers' thread busy
         say("busy");
-        std::this_thread::sleep_for(std::chrono::milliseconds(std::stoi(std::string(call.body))));
+        const std::chrono::milliseconds time(std::stoi(std::string(call.body)));
+        std::this_thread::sleep_for(time);  // sleep-ok: a slow handler is what the test is about
         return std::string("done");
       });
 }
@@ -106,20 +107,20 @@ int main(int argc, char** argv) {
   } else if (mode == "deaf") {
     program.main([](Proc&) {
       say("main");
-      std::this_thread::sleep_for(60s);
+      std::this_thread::sleep_for(60s);  // sleep-ok: a main that does nothing until it is ended
       return 0;
     });
   } else if (mode == "stubborn") {
     program.main([](Proc& proc) {
       say(proc.stop_requested() ? "stopped?" : "main");
-      std::this_thread::sleep_for(60s);
+      std::this_thread::sleep_for(60s);  // sleep-ok: a main that does nothing until it is ended
       return 0;
     });
   } else if (mode == "own-handler") {
     std::signal(SIGTERM, [](int) { own_handler_ran = 1; });
     program.main([](Proc& proc) {
       say("main");
-      while (own_handler_ran == 0) std::this_thread::sleep_for(1ms);
+      while (own_handler_ran == 0) std::this_thread::sleep_for(1ms);  // sleep-ok: waits for a signal, which wakes nothing else
       return proc.stop_requested() ? 1 : 33;
     });
   } else if (mode == "flood") {  // meshbus_test_proc flood PROC COUNT SIZE
@@ -137,7 +138,7 @@ int main(int argc, char** argv) {
     program.main([&](Proc& proc) {
       const auto to = *ProcId::parse(argv[2]);
       say("main");
-      while (own_handler_ran == 0) std::this_thread::sleep_for(1ms);
+      while (own_handler_ran == 0) std::this_thread::sleep_for(1ms);  // sleep-ok: waits for a signal, which wakes nothing else
       for (;;) {
         if (const auto sent = proc.send(to, 1, std::string(1000, 'x'), 200ms); !sent) return say(sent.error().to_string()), 0;
       }
