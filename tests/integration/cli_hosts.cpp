@@ -216,7 +216,8 @@ TEST_CASE("cli: shutdown ends hosts and their procs, and the address can be boun
     const auto down = run_cli({"shutdown", "--hosts", one.address() + "," + tcp});
     INFO(down.out << down.err);
     CHECK(down.status == ExitStatus::exited(0));
-    CHECK(down.out == "2 hosts are down; 2 of 2 procs ended\n");
+    // When one host has ended its rank, the launcher may stop the other one before its host does.
+    CHECK((down.out == "2 hosts are down; 2 of 2 procs ended\n" || down.out == "2 hosts are down; 1 of 1 procs ended\n"));
     CHECK(mesh.is_gone());
     StandingHost again({"--insecure", "--bind", tcp, "--advertise", tcp});
     CHECK(again.address() == tcp);

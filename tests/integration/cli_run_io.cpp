@@ -224,33 +224,35 @@ class UnreadRun {
 }  // namespace
 
 TEST_CASE("cli: output that nobody reads does not keep a signal from ending the run") {
-  UnreadRun run({"run", "-n", "2", "--grace", "200ms", "--", "yes", "cli-unread-signal"});
+  const std::string word = "cli-unread-" + std::to_string(::getpid()), other = word + "-again";
+  UnreadRun run({"run", "-n", "2", "--grace", "200ms", "--", "yes", word});
   run.wait_until_full();
   run.process().send_signal(SIGINT);
   // The ranks at once, the launcher when it has given its reader some time.
-  CHECK(wait_until([&] { return sleepers("yes cli-unread-signal").empty(); }, 5s));
+  CHECK(wait_until([&] { return sleepers("yes " + word).empty(); }, 5s));
   CHECK(run.process().wait_exit(20s) == ExitStatus::exited(130));
 
-  UnreadRun again({"run", "--grace", "200ms", "--", "yes", "cli-unread-signals"});
+  UnreadRun again({"run", "--grace", "200ms", "--", "yes", other});
   again.wait_until_full();
   again.process().send_signal(SIGTERM);
-  CHECK(wait_until([&] { return sleepers("yes cli-unread-signals").empty(); }, 5s));
+  CHECK(wait_until([&] { return sleepers("yes " + other).empty(); }, 5s));
   again.process().send_signal(SIGTERM);
   CHECK(again.process().wait_exit(4s) == ExitStatus::exited(143));
 }
 
 TEST_CASE("cli: output that nobody reads does not hold up a failure, and is all there when somebody reads again") {
+  const std::string word = "cli-unread-failure-" + std::to_string(::getpid());
   const TempDir dir;
   UnreadRun run({"run", "-n", "2", "--no-prefix", "--", "sh", "-c",
-                 "[ $RANK = 0 ] && exec yes cli-unread-failure; until [ -e " + (dir / "go") + " ]; do sleep 0.02; done; exit 3"});
+                 "[ $RANK = 0 ] && exec yes " + word + "; until [ -e " + (dir / "go") + " ]; do sleep 0.02; done; exit 3"});
   run.wait_until_full();
-  CHECK(sleepers("yes cli-unread-failure").size() == 1);
+  CHECK(sleepers("yes " + word).size() == 1);
   dir.write("go", "");
-  CHECK(wait_until([&] { return sleepers("yes cli-unread-failure").empty(); }, 5s));
+  CHECK(wait_until([&] { return sleepers("yes " + word).empty(); }, 5s));
   CHECK(run.process().is_running());
   const std::string text = run.read_all();
   CHECK(run.process().wait_exit(in_time) == ExitStatus::exited(3));
   CHECK(text.size() > 100'000);
   const Words lines = lines_of(text);
-  CHECK(std::count(lines.begin(), lines.end() - 1, "cli-unread-failure") == static_cast<long>(lines.size()) - 1);
+  CHECK(std::count(lines.begin(), lines.end() - 1, word) == static_cast<long>(lines.size()) - 1);
 }
