@@ -20,6 +20,11 @@ if(MESHBUS_SANITIZE)
   target_link_options(meshbus_settings INTERFACE -fsanitize=${MESHBUS_SANITIZE})
 endif()
 
+# Sources are named from the top of the tree, in debug information and messages alike: what is built does not tell where, and ccache
+# finds what another clone compiled (it passes paths below CCACHE_BASEDIR, which ./dev sets, relative to the build folder).
+file(RELATIVE_PATH up ${CMAKE_BINARY_DIR} ${PROJECT_SOURCE_DIR})
+target_compile_options(meshbus_settings INTERFACE -ffile-prefix-map=${PROJECT_SOURCE_DIR}/= -ffile-prefix-map=${up}=)
+
 # ccache and mold make rebuilds quick; neither is needed.
 find_program(CCACHE ccache)
 if(CCACHE AND NOT CMAKE_CXX_COMPILER_LAUNCHER)
