@@ -27,6 +27,8 @@ struct BrokerOptions {
   std::vector<HostAddr> binds;
   /// Under what name its host is known (spec 2.2); without it, the first of `binds`. With port 0: the port of the first tcp bind.
   std::optional<HostAddr> advertise;
+  /// Where ZeroMQ tools may listen to it (schemas/monitor.fbs): a unix address.
+  std::optional<HostAddr> monitor;
   /// Take and make tcp connections that nothing protects (spec 13.1).
   bool insecure = false;
   /// By the warden's secret. Without it agents and procs are refused: nobody can have made a token for them.

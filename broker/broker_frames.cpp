@@ -105,7 +105,7 @@ void Broker::Impl::on_link_message(std::uint64_t host_key, std::uint64_t host_in
   }
   if (envelope.source_host() != host_key) {
     ++forwarder_->counters().received;
-    forwarder_->counters().drop(Drop::false_source);
+    forwarder_->drop(message.envelope, Drop::false_source);
     limited_log_.warn("a link sent a message of another host than its own; dropped");
     return;
   }

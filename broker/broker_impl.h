@@ -14,6 +14,7 @@
 #include "broker/broker.h"
 #include "broker/forwarder.h"
 #include "broker/listener.h"
+#include "broker/monitor.h"
 #include "broker/peer.h"
 #include "broker/recent_set.h"
 #include "broker/route_table.h"
@@ -85,11 +86,17 @@ class Broker::Impl {
   void answer(const Request& request, NativeBody body);
   void refuse(const Request& request, const Error& error);
   void on_heartbeat_timer();
+  Result<void> open_monitor(zmq::context_t& context);
+  wire::BrokerCountersT counters_event() const;
+  /// Of peers that have taken nothing for so long of what waits for them; most bytes first.
+  std::vector<wire::QueueStateT> queues(std::chrono::milliseconds waits) const;
 
   Reactor& reactor_;
   Dispatcher handlers_;
   RouteTable routes_;
   WatchList watches_;
+  /// Null unless asked for. Outlives the forwarder, which tells it things.
+  std::unique_ptr<Monitor> monitor_;
   std::unique_ptr<Forwarder> forwarder_;
   std::optional<Admission> admission_;
   std::unordered_map<int, ConnectionId> descriptors_;

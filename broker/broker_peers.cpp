@@ -18,6 +18,7 @@ constexpr std::array<std::chrono::milliseconds, 2> kProbes{std::chrono::millisec
 void Broker::Impl::refuse_stranger(ConnectionId connection, const Error& error) {
   ++forwarder_->counters().refused_hellos;
   limited_log_.warn("a peer is refused: " + cut_text(error.to_string()));
+  if (monitor_) monitor_->peer_refused(error);
   refused_.add(connection, 0);
   wire::RefusalT refusal;
   refusal.code = to_wire(error.code());
@@ -58,6 +59,7 @@ void Broker::Impl::register_peer(Identity identity) {
   log::debug("registered " + peer.identity.text + " (" + wire::EnumNamePeerKind(peer.identity.kind) + ", " +
              stranger_->credentials.address + ")");
 
+  if (monitor_) monitor_->peer_up(peer.identity);
   if (peer.identity.is_link()) {
     // Another session of the same broker ends: there is one inbound link per host.
     for (auto& [id, other] : connections) {
@@ -112,6 +114,7 @@ void Broker::Impl::end_peer(Peer& peer, const std::string& reason) {
   ++ended;
   const Identity& who = peer.identity;
   log::debug(who.text + " has left: " + reason);
+  if (monitor_) monitor_->peer_down(who, reason);
   if (const auto at = descriptors_.find(peer.descriptor); at != descriptors_.end() && at->second == peer.connection) descriptors_.erase(at);
   if (who.is_link()) {
     if (Link* link = forwarder_->find_link(who.key)) link->detach(peer);

@@ -139,35 +139,42 @@ wire::Envelope Forwarder::own_envelope() noexcept {
 
 void Forwarder::originate(std::uint64_t proc, std::uint64_t host, const std::string& body) {
   ++counters_.originated;
-  if (!is_sendable(body)) {
-    counters_.drop(Drop::not_needed);
-    return;
-  }
   wire::Envelope envelope = own_envelope();
   envelope.mutate_destination_proc(proc);
   envelope.mutate_destination_host(host == 0 ? own_key_ : host);
+  if (!is_sendable(body)) {
+    drop(envelope, Drop::not_needed);
+    return;
+  }
   deliver(envelope, body, nullptr);
 }
 
 void Forwarder::originate_to(Peer& peer, const std::string& body) {
   ++counters_.originated;
-  if (is_sendable(body) && peer.outbox.push(own_envelope(), body)) {
+  const wire::Envelope envelope = own_envelope();
+  if (is_sendable(body) && peer.outbox.push(envelope, body)) {
     touch(peer);
   } else {
-    counters_.drop(Drop::not_needed);
+    drop(envelope, Drop::not_needed);
   }
+}
+
+void Forwarder::drop(const wire::Envelope& envelope, Drop reason) {
+  counters_.drop(reason);
+  if (monitor_ != nullptr) monitor_->dropped(envelope, reason);
 }
 
 void Forwarder::give_back(const wire::Envelope& envelope, const Error& error) {
   if (envelope.source_proc() == 0) {
-    counters_.drop(Drop::not_needed);
+    drop(envelope, Drop::not_needed);
     return;
   }
   if ((envelope.flags() & kFlagNoReturn) != 0) {
-    counters_.drop(Drop::no_return);
+    drop(envelope, Drop::no_return);
     return;
   }
   ++counters_.returned;
+  if (monitor_ != nullptr) monitor_->returned(envelope, error);
   wire::UndeliverableT undeliverable;
   undeliverable.envelope = std::make_unique<wire::Envelope>(envelope);
   undeliverable.code = to_wire(error.code());
@@ -178,7 +185,7 @@ void Forwarder::give_back(const wire::Envelope& envelope, const Error& error) {
     if (source == nullptr || source->identity.incarnation != envelope.source_incarnation()) {
       // Another life of the sender must not take it for an answer to what it sent itself.
       ++counters_.originated;
-      counters_.drop(Drop::not_needed);
+      drop(envelope, Drop::not_needed);
       return;
     }
   }
@@ -213,6 +220,12 @@ Result<Link*> Forwarder::introduce(const HostAddr& host) {
   events.on_message = [this](Link& link, const FrameReader::Message& message) { events_.on_link_message(link, message); };
   events.on_return = [this](const wire::Envelope& envelope, Bytes, const Error& error) { give_back(envelope, error); };
   events.on_touched = [this](Peer& peer) { touch(peer); };
+  events.on_up = [this](const Link& link) {
+    if (monitor_ != nullptr) monitor_->link_up(link.host(), link.incarnation());
+  };
+  events.on_down = [this](const Link& link, const Error& error) {
+    if (monitor_ != nullptr) monitor_->link_down(link.host(), error);
+  };
   auto link = std::make_unique<Link>(reactor_, context_, resolver_, host,
                                      Link::Options{.own_host = options_.host,
                                                    .incarnation = options_.incarnation,
@@ -272,7 +285,7 @@ void Forwarder::move_outbox(Peer& from, Peer& to) {
   from.outbox.drain([&](const wire::Envelope& envelope, Bytes body) {
     // What the broker itself had to say was about the old session.
     if (envelope.destination_proc() == 0) {
-      counters_.drop(Drop::not_needed);
+      drop(envelope, Drop::not_needed);
     } else if (!to.outbox.push(envelope, body)) {
       give_back(envelope, Error(ErrorCode::queue_full, "the queue to " + to.identity.text + " is full (queue.bytes, queue.count)"));
     }
@@ -301,6 +314,7 @@ void Forwarder::flush() {
 void Forwarder::flush(Peer& peer) {
   if (peer.is_ended || peer.is_blocked) return;
   while (Frame* frame = peer.outbox.front()) {
+    if (peer.waits_since == Reactor::Time{}) peer.waits_since = reactor_.now();
     const bool is_data = frame->lane == wire::Lane::data;
     // Credit comes with a frame of the peer, which touches it.
     if (is_data && peer.sent - peer.credit >= kWindow) return;
@@ -313,6 +327,7 @@ void Forwarder::flush(Peer& peer) {
         ++peer.link_sequence;
         counters_.delivered += frame->count;
         peer.last_sent = reactor_.now();
+        peer.waits_since = {};
         peer.outbox.pop();
         break;
       case Listener::Sent::full:

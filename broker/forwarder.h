@@ -13,6 +13,7 @@
 #include "broker/counters.h"
 #include "broker/link.h"
 #include "broker/listener.h"
+#include "broker/monitor.h"
 #include "broker/recent_set.h"
 #include "broker/resolver.h"
 #include "broker/route_table.h"
@@ -54,6 +55,8 @@ class Forwarder {
 
   /// Frames for local peers leave here. Set once, before anything is sent.
   void set_listener(Listener& listener) { listener_ = &listener; }
+  /// Hears of links, and of what is returned and dropped. Set once, or not.
+  void set_monitor(Monitor* monitor) { monitor_ = monitor; }
 
   /// A message of a registered peer or link. Its source and role are written already; its hop is not.
   void forward(wire::Envelope envelope, Bytes body, zmq::message_t* apart);
@@ -61,6 +64,8 @@ class Forwarder {
   void originate(std::uint64_t proc, std::uint64_t host, const std::string& body);
   /// A control message about the session itself to a peer or an inbound link.
   void originate_to(Peer& peer, const std::string& body);
+  /// Counts a message that ends here without anybody being told.
+  void drop(const wire::Envelope& envelope, Drop reason);
   /// Tells the sender of a message that it was not delivered.
   void give_back(const wire::Envelope& envelope, const Error& error);
 
@@ -110,6 +115,7 @@ class Forwarder {
   Events events_;
   std::uint64_t own_key_;
   Listener* listener_ = nullptr;
+  Monitor* monitor_ = nullptr;
   Counters counters_;
   std::uint64_t next_sequence_ = 1;
   Resolver resolver_;

@@ -144,6 +144,7 @@ void Link::on_welcome(const wire::Welcome& welcome) {
   limit_timer_ = slice_timer_ = 0;
   incarnation_ = welcome.incarnation();
   log::info("link to " + host_.to_string() + " is up");
+  events_.on_up(*this);
   pending_.drain([&](const wire::Envelope& envelope, Bytes body) {
     if (session_->push(envelope, body)) {
       ++pushed_;
@@ -172,6 +173,7 @@ void Link::end_own(const Error& error) {
   is_resolving_ = false;
   if (way_ == Way::own) way_ = Way::none;
   log::info("link to " + host_.to_string() + ": " + error.to_string());
+  events_.on_down(*this, error);
   // Emptied before anybody is told: a return may be pushed into this very link again.
   Outbox unsent = std::exchange(pending_, Outbox(options_.limits, /*link=*/true));
   std::unique_ptr<Outbox> unsent_by_session;

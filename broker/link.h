@@ -42,6 +42,9 @@ class Link {
     std::function<void(Link&, const FrameReader::Message&)> on_message;
     /// A message that was pushed and has not left: host_unreachable, link_lost, identity_mismatch, unauthorised, version_mismatch.
     std::function<void(const wire::Envelope&, Bytes, const Error&)> on_return;
+    /// Our own session is up; it is over, or could not be had.
+    std::function<void(const Link&)> on_up;
+    std::function<void(const Link&, const Error&)> on_down;
     /// Something was put into the outbox of that inbound peer.
     std::function<void(Peer&)> on_touched;
   };

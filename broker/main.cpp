@@ -35,6 +35,7 @@ struct Flags {
   int secret_fd = -1;
   std::vector<std::string> binds;
   std::string advertise;
+  std::string monitor;
   bool insecure = false;
   std::vector<std::string> settings;
 };
@@ -42,6 +43,7 @@ struct Flags {
 void declare(CLI::App& app, Flags& flags) {
   app.add_option("--bind", flags.binds, "address to listen on: unix:/path, unix:@name or tcp:HOST:PORT; may be given again")->required();
   app.add_option("--advertise", flags.advertise, "address that this host is known by (default: the first --bind)");
+  app.add_option("--monitor", flags.monitor, "unix address where ZeroMQ SUB sockets may listen to what happens here (schemas/monitor.fbs)");
   app.add_flag("--insecure", flags.insecure, "take and make tcp connections without encryption and without checking who it is");
   app.add_option("--set", flags.settings, "setting KEY=VALUE; may be given again");
   app.add_option("--lifeline-fd", flags.lifeline_fd, "socket to the warden");
@@ -59,6 +61,11 @@ Result<BrokerOptions> read_options(const Flags& flags) {
     auto address = HostAddr::parse(flags.advertise);
     if (!address) return fail(address.error().within("--advertise " + flags.advertise));
     options.advertise = *address;
+  }
+  if (!flags.monitor.empty()) {
+    auto address = HostAddr::parse(flags.monitor);
+    if (!address) return fail(address.error().within("--monitor " + flags.monitor));
+    options.monitor = *address;
   }
   options.insecure = flags.insecure;
   ConfigSources sources = ConfigSources::of_process();

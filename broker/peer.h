@@ -46,6 +46,8 @@ struct Peer {
   /// Its queue in libzmq was full: a timer tries again.
   bool is_blocked = false;
   Reactor::Time last_sent{};
+  /// Since when the first message that waits for it could not leave; zero when none does.
+  Reactor::Time waits_since{};
   /// Bytes of data-lane messages taken from it: FrameHeader.credit of what is sent to it.
   std::uint64_t taken = 0;
   /// Bytes of data-lane messages handed to its socket, and how many of them it says it has taken.

@@ -31,8 +31,9 @@ std::string quote(std::string_view text) {
 
 std::string to_json_line(const ReadyReport& report) {
   return "{\"host\":" + quote(report.host) + ",\"pid\":" + std::to_string(report.pid) + ",\"containment\":" + quote(report.containment) +
-         ",\"run_dir\":" + quote(report.run_dir) + ",\"broker_pid\":" + std::to_string(report.broker_pid) +
-         ",\"agent_pid\":" + std::to_string(report.agent_pid) + ",\"keeper_pid\":" + std::to_string(report.keeper_pid) + "}\n";
+         ",\"run_dir\":" + quote(report.run_dir) + ",\"monitor\":" + quote("unix:" + report.run_dir + "/monitor") +
+         ",\"broker_pid\":" + std::to_string(report.broker_pid) + ",\"agent_pid\":" + std::to_string(report.agent_pid) +
+         ",\"keeper_pid\":" + std::to_string(report.keeper_pid) + "}\n";
 }
 
 std::string error_json_line(std::string_view error) {

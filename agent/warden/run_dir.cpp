@@ -162,9 +162,10 @@ void remove_host_dir(const std::string& path) {
 
 Result<std::string> socket_address(const HostDir& directory) {
   const std::string path = directory.path + "/bus";
+  const std::size_t room = directory.path.size() + std::string_view("/monitor").size();  // the longest socket in it
   constexpr std::size_t longest = sizeof(sockaddr_un::sun_path) - 1;
-  if (path.size() > longest) {
-    return fail(ErrorCode::configuration_error, "the socket path " + path + " has " + std::to_string(path.size()) +
+  if (room > longest) {
+    return fail(ErrorCode::configuration_error, "the socket path " + directory.path + "/monitor has " + std::to_string(room) +
                                                     " bytes, a socket address takes " + std::to_string(longest) +
                                                     ": choose a shorter run directory");
   }
