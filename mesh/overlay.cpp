@@ -44,17 +44,31 @@ Result<Placed<char>> parse_interval(text::Scanner& scanner) {
 }  // namespace run_text
 
 std::string to_string(const TextOverlay& overlay) {
-  return run_text::print_overlay(overlay, [](std::string& out, const std::string& value) {
-    if (is_word(value)) {
-      out += value;
-    } else {
-      out += text::quoted(value);
-    }
-  });
+  std::string out;
+  for (const auto& [begin, end, value] : overlay.runs()) {
+    if (!out.empty()) out += ',';
+    out += run_text::interval(begin, end) + '=' + (is_word(value) ? value : text::quoted(value));
+  }
+  return out;
 }
 
 Result<TextOverlay> parse_overlay(std::string_view text) {
-  return run_text::parse_overlay<std::string>(text::Scanner("overlay", text), parse_word);
+  text::Scanner scanner("overlay", text);
+  std::vector<run_text::Placed<std::string>> placed;
+  scanner.skip_spaces();
+  if (scanner.at_end()) return TextOverlay();
+  do {
+    const auto interval = run_text::parse_interval(scanner);
+    if (!interval) return fail(interval.error());
+    if (Result<void> equals = scanner.expect('='); !equals) return fail(std::move(equals).error());
+    scanner.skip_spaces();
+    Result<std::string> value = parse_word(scanner);
+    if (!value) return fail(std::move(value).error());
+    placed.push_back({{interval->run.begin, interval->run.end, std::move(*value)}, interval->position});
+    scanner.skip_spaces();
+  } while (scanner.accept(','));
+  if (Result<void> end = scanner.expect_end("',' or the end"); !end) return fail(std::move(end).error());
+  return run_text::collect(scanner, std::move(placed));
 }
 
 }  // namespace meshbus

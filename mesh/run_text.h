@@ -44,38 +44,4 @@ Result<Overlay<T>> collect(const text::Scanner& scanner, std::vector<Placed<T>> 
   return Overlay<T>::of(std::move(runs));
 }
 
-/// Reads a whole text of `0..5=VALUE,5..10=VALUE`. `parse_value(scanner)` reads a value.
-template <typename T, typename ParseValue>
-Result<Overlay<T>> parse_overlay(text::Scanner scanner, ParseValue parse_value) {
-  std::vector<Placed<T>> placed;
-  scanner.skip_spaces();
-  while (!scanner.at_end()) {
-    const auto interval = parse_interval(scanner);
-    if (!interval) return fail(interval.error());
-    if (Result<void> equals = scanner.expect('='); !equals) return fail(std::move(equals).error());
-    scanner.skip_spaces();
-    Result<T> value = parse_value(scanner);
-    if (!value) return fail(std::move(value).error());
-    placed.push_back({{interval->run.begin, interval->run.end, std::move(*value)}, interval->position});
-    scanner.skip_spaces();
-    if (scanner.at_end()) break;
-    if (!scanner.accept(',')) return scanner.unexpected("',' or the end");
-    scanner.skip_spaces();
-    if (scanner.at_end()) return scanner.unexpected("ranks (0..5)");
-  }
-  return collect(scanner, std::move(placed));
-}
-
-/// `append_value(out, value)` writes a value.
-template <typename T, typename AppendValue>
-std::string print_overlay(const Overlay<T>& overlay, AppendValue append_value) {
-  std::string out;
-  for (const RankRun<T>& run : overlay.runs()) {
-    if (!out.empty()) out += ',';
-    out += interval(run.begin, run.end) + '=';
-    append_value(out, run.value);
-  }
-  return out;
-}
-
 }  // namespace meshbus::run_text
