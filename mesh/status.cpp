@@ -5,6 +5,7 @@
 #include <limits>
 #include <ostream>
 
+#include "mesh/duration.h"
 #include "mesh/text.h"
 
 namespace meshbus {
@@ -59,8 +60,7 @@ Status Status::timeout(std::chrono::milliseconds after) noexcept {
 std::string Status::to_string() const {
   std::string out(meshbus::to_string(kind_));
   if (!reason_.empty()) out += "(" + text::quoted(reason_) + ")";
-  const auto count = duration_.count();
-  if (count != 0) out += "(" + (count % 1000 == 0 ? std::to_string(count / 1000) + "s" : std::to_string(count) + "ms") + ")";
+  if (duration_.count() != 0) out += "(" + duration_text(duration_) + ")";
   return out;
 }
 

@@ -52,12 +52,13 @@ class ValueMesh {
   /// The value of a rank, or null when there is no such rank. Valid until the mesh changes.
   const T* get(std::uint64_t ordinal) const noexcept { return ordinal < num_ranks() ? &values_.get(ordinal) : nullptr; }
 
-  /// Errors: out_of_range; then nothing has changed.
-  Result<void> set(std::uint64_t ordinal, const T& value);
-  /// The ranks begin..end-1.
-  Result<void> set(std::uint64_t begin, std::uint64_t end, const T& value);
-  /// Takes over all that the overlay says. Errors: out_of_range when it says something about another rank; then nothing has changed.
-  Result<void> merge(const Overlay<T>& overlay);
+  /// How many ranks have another value now. Errors: out_of_range; then nothing has changed.
+  Result<std::uint64_t> set(std::uint64_t ordinal, const T& value);
+  /// The same for the ranks begin..end-1.
+  Result<std::uint64_t> set(std::uint64_t begin, std::uint64_t end, const T& value);
+  /// Takes over all that the overlay says, and returns how many ranks have another value now. Errors: out_of_range when it says something
+  /// about another rank; then nothing has changed.
+  Result<std::uint64_t> merge(const Overlay<T>& overlay);
 
   /// The values of some of these ranks, arranged as `region`. O(ranks of the slice * axes).
   /// Errors: out_of_range when it has ranks that this mesh has not.
@@ -98,6 +99,7 @@ class ValueMesh {
 
   bool has_values_of(const ValueMesh& other) const;
   Result<void> check_end(std::uint64_t end) const;
+  std::uint64_t replace(std::uint64_t begin, std::uint64_t end, const T& value);
   static void ignore(const T&, std::uint64_t) noexcept {}
 
   Region region_;
@@ -123,7 +125,7 @@ Result<ValueMesh<T>> ValueMesh<T>::make(Region region, const std::vector<T>& val
 template <typename T>
 Result<ValueMesh<T>> ValueMesh<T>::make(Region region, const Overlay<T>& overlay) {
   ValueMesh mesh(std::move(region), overlay.is_empty() ? T() : overlay.runs()[0].value);
-  if (Result<void> merged = mesh.merge(overlay); !merged) return fail(std::move(merged).error());
+  if (auto merged = mesh.merge(overlay); !merged) return fail(std::move(merged).error());
   if (overlay.num_ranks() != mesh.num_ranks())
     return fail(ErrorCode::invalid_rank_cardinality, "value mesh: expected a value for each of " + std::to_string(mesh.num_ranks()) +
                                                          " ranks, found " + std::to_string(overlay.num_ranks()));
@@ -153,27 +155,34 @@ Result<void> ValueMesh<T>::check_end(std::uint64_t end) const {
 }
 
 template <typename T>
-Result<void> ValueMesh<T>::set(std::uint64_t ordinal, const T& value) {
+std::uint64_t ValueMesh<T>::replace(std::uint64_t begin, std::uint64_t end, const T& value) {
+  std::uint64_t changed = 0;
+  values_.set(begin, end, value, [&changed](const T&, std::uint64_t count) { changed += count; });
+  return changed;
+}
+
+template <typename T>
+Result<std::uint64_t> ValueMesh<T>::set(std::uint64_t ordinal, const T& value) {
   if (ordinal >= num_ranks())
     return fail(ErrorCode::out_of_range,
                 "value mesh: expected a rank below " + std::to_string(num_ranks()) + ", found " + std::to_string(ordinal));
-  values_.set(ordinal, ordinal + 1, value, ignore);
-  return {};
+  return replace(ordinal, ordinal + 1, value);
 }
 
 template <typename T>
-Result<void> ValueMesh<T>::set(std::uint64_t begin, std::uint64_t end, const T& value) {
-  if (Result<void> fits = check_end(end); !fits) return fits;
-  if (begin < end) values_.set(begin, end, value, ignore);
-  return {};
+Result<std::uint64_t> ValueMesh<T>::set(std::uint64_t begin, std::uint64_t end, const T& value) {
+  if (begin >= end) return 0;
+  if (Result<void> fits = check_end(end); !fits) return fail(std::move(fits).error());
+  return replace(begin, end, value);
 }
 
 template <typename T>
-Result<void> ValueMesh<T>::merge(const Overlay<T>& overlay) {
-  if (overlay.is_empty()) return {};
-  if (Result<void> fits = check_end(overlay.runs().back().end); !fits) return fits;
-  for (const RankRun<T>& run : overlay.runs()) values_.set(run.begin, run.end, run.value, ignore);
-  return {};
+Result<std::uint64_t> ValueMesh<T>::merge(const Overlay<T>& overlay) {
+  if (overlay.is_empty()) return 0;
+  if (Result<void> fits = check_end(overlay.runs().back().end); !fits) return fail(std::move(fits).error());
+  std::uint64_t changed = 0;
+  for (const RankRun<T>& run : overlay.runs()) changed += replace(run.begin, run.end, run.value);
+  return changed;
 }
 
 template <typename T>

@@ -1,0 +1,83 @@
+#pragma once
+
+#include <chrono>
+#include <cstdint>
+#include <optional>
+
+#include "meshbus/overlay.h"
+#include "meshbus/rank_values.h"
+#include "meshbus/reducer.h"
+#include "meshbus/result.h"
+
+/// Collects the replies of the ranks of a view and says when to pass them on (spec 3.6).
+///
+///     Accumulator replies(*Reducers::builtin().find("sum"), view.num_ranks(), Accumulator::Deliver::snapshots);
+///     replies.add(rank, ReplyValue(std::int64_t{3}), now);    // at each reply
+///     wake_me_up_at(replies.next_due());
+///     if (auto news = replies.take(now)) show(news->value);   // at that time
+namespace meshbus {
+
+/// What some ranks said, reduced.
+struct Partial {
+  ReplyValue value;
+  /// Who has a part in it.
+  Overlay<bool> ranks;
+  /// Whether that is everybody.
+  bool is_complete = false;
+};
+
+/// Pure: holds no clock, socket or thread; times come from the caller and do not go back.
+class Accumulator {
+ public:
+  using Time = std::chrono::steady_clock::time_point;
+
+  enum class Deliver : std::uint8_t {
+    parts,      ///< What has come since the last time: for hosts on the way, whose parent adds the parts up.
+    snapshots,  ///< All that has come so far: for who asked.
+    once,       ///< All, when every rank is in.
+  };
+  /// How often parts and snapshots are handed out: the first one so long after what it tells, then at intervals that double up to the
+  /// longest. What completes the ranks is handed out at once.
+  struct Pace {
+    std::chrono::milliseconds first{1};
+    std::chrono::milliseconds longest{50};
+  };
+
+  Accumulator(Reducer reducer, std::uint64_t num_ranks, Deliver deliver, Pace pace);
+  Accumulator(Reducer reducer, std::uint64_t num_ranks, Deliver deliver) : Accumulator(std::move(reducer), num_ranks, deliver, Pace()) {}
+
+  /// A rank replied. A rank may do so again: it counts again, and with `overlay` the later one wins. Errors: out_of_range, and those of the
+  /// reducer; then nothing has changed.
+  Result<void> add(std::uint64_t rank, ReplyValue reply, Time now);
+  /// Another accumulator handed out a part. Errors: as above.
+  Result<void> add(const Partial& partial, Time now);
+
+  /// When take() will have something; nothing while there is nothing new to tell.
+  std::optional<Time> next_due() const noexcept;
+  /// What is due, if anything is. No ranks: there is nothing ever, and is_complete() from the start.
+  std::optional<Partial> take(Time now);
+
+  bool is_complete() const noexcept { return num_heard_ == num_ranks_; }
+  /// The ranks that have not replied.
+  Overlay<bool> missing() const;
+
+ private:
+  Result<void> combine(const ReplyValue& update);
+  void note(std::uint64_t begin, std::uint64_t end);
+  void on_news(Time now);
+
+  Reducer reducer_;
+  std::uint64_t num_ranks_;
+  Deliver deliver_;
+  Pace pace_;
+  std::optional<ReplyValue> value_;  // nothing: no reply, or none since the last part
+  RankValues<bool> heard_;           // ever
+  std::uint64_t num_heard_ = 0;
+  RankValues<bool> part_;           // since the last part
+  std::optional<Time> first_news_;  // that was not handed out
+  std::optional<Time> last_taken_;
+  std::chrono::milliseconds interval_;
+  bool was_complete_ = false;  // and handed out
+};
+
+}  // namespace meshbus

@@ -1,0 +1,58 @@
+#pragma once
+
+#include <chrono>
+#include <cstdint>
+#include <optional>
+
+#include "meshbus/result.h"
+#include "meshbus/status_mesh.h"
+
+/// Waiting until every rank of a mesh has got somewhere (spec 3.7).
+///
+///     StatusWait wait(region, Status::Kind::running, {.deadline = 30s, .idle = 10s}, now);
+///     wait.merge(*parse_statuses("Running=0..5;Initializing=5..8"), now);   // at each news
+///     wait.check(now);         // State::waiting; State::idle 10 s after the last change
+///     wait.outcome(now);       // timeout: no change for 10s, 3 of 8 ranks have not reached Running: Initializing=5..8
+namespace meshbus {
+
+/// Pure: holds no clock, socket or thread; times come from the caller and do not go back.
+class StatusWait {
+ public:
+  using Time = std::chrono::steady_clock::time_point;
+
+  /// No limit: nothing.
+  struct Limits {
+    std::optional<std::chrono::milliseconds> deadline = {};  ///< For the whole wait.
+    std::optional<std::chrono::milliseconds> idle = {};      ///< Without a change of any rank.
+  };
+  enum class State : std::uint8_t {
+    waiting,   ///< Somebody is missing, and there is time.
+    complete,  ///< Every rank has reached the status. That may have been by failing: look at statuses().
+    deadline,  ///< The time is up.
+    idle,      ///< Nothing has changed for too long.
+  };
+
+  /// At first every rank is NotExist.
+  StatusWait(Region region, Status::Kind minimum, Limits limits, Time now);
+
+  /// Takes news over. What says nothing new does not count as a change. Errors: out_of_range; then nothing has changed.
+  Result<void> merge(const StatusOverlay& news, Time now);
+  Result<void> set(std::uint64_t rank, const Status& status, Time now);
+
+  State check(Time now) const noexcept;
+  /// When check() may say something else although no news came.
+  std::optional<Time> next_due() const noexcept;
+
+  const StatusMesh& statuses() const noexcept { return statuses_; }
+  /// Nothing when it is complete. Errors: timeout otherwise, naming by rank who is missing and where they stand.
+  Result<void> outcome(Time now) const;
+
+ private:
+  StatusMesh statuses_;
+  Status::Kind minimum_;
+  Limits limits_;
+  Time begin_;
+  Time last_change_;
+};
+
+}  // namespace meshbus
