@@ -42,13 +42,18 @@ std::string_view to_string(Status::Kind kind) noexcept {
 
 Status Status::failed(std::string reason) {
   Status status(Kind::failed);
-  if (text::is_utf8(reason)) {
-    status.reason_ = std::move(reason);
-  } else {
+  if (reason.empty()) return status;
+  if (!text::is_utf8(reason)) {
     const std::string quoted = text::quoted(reason);
-    status.reason_ = text::Scanner("reason", quoted).label().value();  // what quoted() makes can be read
+    reason = text::Scanner("reason", quoted).label().value();  // what quoted() makes can be read
   }
+  status.reason_ = std::make_shared<const std::string>(std::move(reason));
   return status;
+}
+
+const std::string& Status::reason() const noexcept {
+  static const std::string none;
+  return reason_ == nullptr ? none : *reason_;
 }
 
 Status Status::timeout(std::chrono::milliseconds after) noexcept {
@@ -59,7 +64,7 @@ Status Status::timeout(std::chrono::milliseconds after) noexcept {
 
 std::string Status::to_string() const {
   std::string out(meshbus::to_string(kind_));
-  if (!reason_.empty()) out += "(" + text::quoted(reason_) + ")";
+  if (reason_ != nullptr) out += "(" + text::quoted(*reason_) + ")";
   if (duration_.count() != 0) out += "(" + duration_text(duration_) + ")";
   return out;
 }
@@ -95,7 +100,8 @@ Result<Status> Status::read(text::Scanner& scanner) {
 std::strong_ordering operator<=>(const Status& a, const Status& b) noexcept {
   if (const auto order = a.kind_ <=> b.kind_; order != 0) return order;
   if (const auto order = a.duration_.count() <=> b.duration_.count(); order != 0) return order;
-  return a.reason_ <=> b.reason_;
+  if (a.reason_ == b.reason_) return std::strong_ordering::equal;
+  return a.reason() <=> b.reason();
 }
 
 std::ostream& operator<<(std::ostream& out, const Status& status) {

@@ -4,6 +4,7 @@
 #include <compare>
 #include <cstdint>
 #include <iosfwd>
+#include <memory>
 #include <string>
 #include <string_view>
 
@@ -54,7 +55,7 @@ class Status {
 
   Kind kind() const noexcept { return kind_; }
   /// Empty unless failed.
-  const std::string& reason() const noexcept { return reason_; }
+  const std::string& reason() const noexcept;
   /// Zero unless timeout.
   std::chrono::milliseconds duration() const noexcept { return duration_; }
 
@@ -77,7 +78,7 @@ class Status {
   static Result<Status> read(text::Scanner& scanner);
 
   friend bool operator==(const Status& a, const Status& b) noexcept {
-    return a.kind_ == b.kind_ && a.duration_ == b.duration_ && a.reason_ == b.reason_;
+    return a.kind_ == b.kind_ && a.duration_ == b.duration_ && (a.reason_ == b.reason_ || a.reason() == b.reason());
   }
   friend std::strong_ordering operator<=>(const Status& a, const Status& b) noexcept;
   friend std::ostream& operator<<(std::ostream& out, const Status& status);
@@ -85,7 +86,7 @@ class Status {
  private:
   Kind kind_ = Kind::unknown;
   std::chrono::milliseconds duration_{0};
-  std::string reason_;
+  std::shared_ptr<const std::string> reason_;  // shared by copies: many ranks fail for one reason; null = empty
 };
 
 /// "Initializing". Never null.

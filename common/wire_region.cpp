@@ -1,0 +1,39 @@
+#include "common/wire_region.h"
+
+#include <string>
+#include <utility>
+#include <vector>
+
+namespace meshbus {
+namespace {
+
+/// Texts of a message may overlap: many long labels fit into few bytes, and would grow when they are copied.
+constexpr std::size_t kLabelBytes = 64 * 1024;
+
+}  // namespace
+
+wire::RegionT to_wire(const Region& region) {
+  wire::RegionT out;
+  out.labels = region.labels();
+  out.offset = region.offset();
+  out.sizes = region.sizes();
+  out.strides = region.strides();
+  return out;
+}
+
+Result<Region> from_wire(const wire::Region* region) {
+  if (region == nullptr) return fail(ErrorCode::malformed_message, "region: there is none");
+  std::vector<std::string> labels;
+  std::size_t bytes = 0;
+  for (const auto* label : *region->labels()) {
+    bytes += label->size() + 1;
+    if (bytes > kLabelBytes) return fail(ErrorCode::too_large, "region: more than " + std::to_string(kLabelBytes) + " bytes of labels");
+    labels.push_back(label->str());
+  }
+  auto made = Region::make(std::move(labels), region->offset(), {region->sizes()->begin(), region->sizes()->end()},
+                           {region->strides()->begin(), region->strides()->end()});
+  if (!made) return fail(ErrorCode::malformed_message, made.error().detail());
+  return made;
+}
+
+}  // namespace meshbus
