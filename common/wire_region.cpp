@@ -12,12 +12,12 @@ constexpr std::size_t kLabelBytes = 64 * 1024;
 
 }  // namespace
 
-wire::RegionT to_wire(const Region& region) {
-  wire::RegionT out;
-  out.labels = region.labels();
-  out.offset = region.offset();
-  out.sizes = region.sizes();
-  out.strides = region.strides();
+std::unique_ptr<wire::RegionT> to_wire(const Region& region) {
+  auto out = std::make_unique<wire::RegionT>();
+  out->labels = region.labels();
+  out->offset = region.offset();
+  out->sizes = region.sizes();
+  out->strides = region.strides();
   return out;
 }
 
@@ -30,10 +30,8 @@ Result<Region> from_wire(const wire::Region* region) {
     if (bytes > kLabelBytes) return fail(ErrorCode::too_large, "region: more than " + std::to_string(kLabelBytes) + " bytes of labels");
     labels.push_back(label->str());
   }
-  auto made = Region::make(std::move(labels), region->offset(), {region->sizes()->begin(), region->sizes()->end()},
-                           {region->strides()->begin(), region->strides()->end()});
-  if (!made) return fail(ErrorCode::malformed_message, made.error().detail());
-  return made;
+  return Region::make(std::move(labels), region->offset(), {region->sizes()->begin(), region->sizes()->end()},
+                      {region->strides()->begin(), region->strides()->end()});
 }
 
 }  // namespace meshbus

@@ -203,7 +203,7 @@ Result<StatusOverlay> from_wire(const wire::StatusOverlay& statuses, std::size_t
 
 wire::StatusMeshT to_wire(const StatusMesh& mesh) {
   wire::StatusMeshT out;
-  out.region = std::make_unique<wire::RegionT>(to_wire(mesh.region()));
+  out.region = to_wire(mesh.region());
   StatusTable table;
   std::uint64_t different = 0;
   mesh.count_if([&](const Status&) { return ++different != 0; });
@@ -230,7 +230,7 @@ wire::StatusMeshT to_wire(const StatusMesh& mesh) {
 
 Result<StatusMesh> from_wire(const wire::StatusMesh& mesh, std::size_t message_size) {
   auto region = from_wire(mesh.region());
-  if (!region) return fail(region.error().within("status mesh"));
+  if (!region) return malformed("status mesh: " + region.error().detail());
   Budget budget(message_size);
   const auto values = statuses_of(*mesh.values(), budget);
   if (!values) return fail(values.error().within("status mesh"));

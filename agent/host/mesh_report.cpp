@@ -2,6 +2,8 @@
 
 #include <utility>
 
+#include "common/wire_region.h"
+
 namespace meshbus::host {
 namespace {
 

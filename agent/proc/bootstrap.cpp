@@ -10,6 +10,7 @@
 #include <cstring>
 #include <memory>
 
+#include "common/wire_region.h"
 #include "wire/control_generated.h"
 
 namespace meshbus::mesh_proc {
@@ -58,13 +59,6 @@ Result<void> check_sealed(int fd) {
   return fail(ErrorCode::configuration_error, "the descriptor is not sealed memory");
 }
 
-Result<Region> to_region(const wire::Region& region) {
-  std::vector<std::string> labels;
-  for (const auto* label : *region.labels()) labels.push_back(label->str());
-  return Region::make(std::move(labels), region.offset(), {region.sizes()->begin(), region.sizes()->end()},
-                      {region.strides()->begin(), region.strides()->end()});
-}
-
 Result<ProcMeshRef> to_mesh(const wire::Bootstrap& wire) {
   auto name = Name::parse(wire.mesh()->string_view());
   if (!name) return fail(name.error().within("mesh"));
@@ -74,7 +68,7 @@ Result<ProcMeshRef> to_mesh(const wire::Bootstrap& wire) {
     if (!host) return fail(host.error().within("hosts"));
     hosts.push_back(std::move(*host));
   }
-  auto region = to_region(*wire.region());
+  auto region = from_wire(wire.region());
   if (!region) return fail(std::move(region).error());
   const auto ranks = region->num_ranks();
   return ProcMeshRef::make(std::move(*name), std::move(hosts), ranks, std::move(*region));

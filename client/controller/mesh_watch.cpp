@@ -4,6 +4,7 @@
 #include <set>
 
 #include "client/src/wire_reports.h"
+#include "common/wire_region.h"
 #include "meshbus/name.h"
 #include "meshbus/point.h"
 

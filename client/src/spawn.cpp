@@ -7,6 +7,7 @@
 #include "client/src/host_mesh_impl.h"
 #include "client/src/proc_mesh_impl.h"
 #include "client/src/wire_reports.h"
+#include "common/wire_region.h"
 
 namespace meshbus {
 namespace {
@@ -205,7 +206,7 @@ class Spawn {
     if (!command) return fail(command.error());
     wire::SpawnProcsT message;
     message.mesh = monitor_.name();
-    message.region = std::make_unique<wire::RegionT>(to_wire(mesh.region()));
+    message.region = to_wire(mesh.region());
     for (const auto& address : mesh.hosts()) message.hosts.push_back(address.to_string());
     message.host_index = static_cast<std::uint32_t>(host);
     message.create_ranks = to_wire(RankSet{block});

@@ -4,6 +4,7 @@
 #include <map>
 
 #include "common/control.h"
+#include "common/wire_region.h"
 #include "meshbus/point.h"
 
 namespace meshbus {
@@ -15,34 +16,7 @@ std::optional<std::chrono::system_clock::time_point> time_of(std::int64_t nanose
       std::chrono::duration_cast<std::chrono::system_clock::duration>(std::chrono::nanoseconds(nanoseconds)));
 }
 
-std::vector<std::string> texts_of(const flatbuffers::Vector<flatbuffers::Offset<flatbuffers::String>>& texts) {
-  std::vector<std::string> list;
-  list.reserve(texts.size());
-  for (const auto* text : texts) list.push_back(text->str());
-  return list;
-}
-
-std::vector<std::uint64_t> numbers_of(const flatbuffers::Vector<std::uint64_t>& numbers) {
-  return {numbers.begin(), numbers.end()};
-}
-
 }  // namespace
-
-wire::RegionT to_wire(const Region& region) {
-  wire::RegionT out;
-  out.labels = region.labels();
-  out.offset = region.offset();
-  out.sizes = region.sizes();
-  out.strides = region.strides();
-  return out;
-}
-
-Result<Region> from_wire(const wire::Region* region) {
-  if (region == nullptr) return fail(ErrorCode::malformed_message, "a mesh without a region");
-  auto made = Region::make(texts_of(*region->labels()), region->offset(), numbers_of(*region->sizes()), numbers_of(*region->strides()));
-  if (!made) return fail(ErrorCode::malformed_message, made.error().detail());
-  return made;
-}
 
 std::vector<wire::RankInterval> to_wire(const RankSet& ranks) {
   std::vector<wire::RankInterval> out;
@@ -90,7 +64,7 @@ HostReport to_report(const HostAddr& host, const wire::HostState& state) {
 
 Result<MeshReport> to_report(const wire::MeshState& state) {
   auto region = from_wire(state.region());
-  if (!region) return fail(region.error().within("mesh " + state.mesh()->str()));
+  if (!region) return fail(ErrorCode::malformed_message, "mesh " + state.mesh()->str() + ": " + region.error().detail());
   MeshReport report;
   report.name = state.mesh()->str();
   report.region = std::move(*region);

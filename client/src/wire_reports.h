@@ -11,9 +11,6 @@
 /// behaviour.
 namespace meshbus {
 
-wire::RegionT to_wire(const Region& region);
-/// Errors: malformed_message.
-Result<Region> from_wire(const wire::Region* region);
 std::vector<wire::RankInterval> to_wire(const RankSet& ranks);
 
 /// Writes what the state says into the report; place and certificate stay.

@@ -8,6 +8,8 @@
 #include <cerrno>
 #include <cstring>
 
+#include "common/wire_region.h"
+
 namespace meshbus::host {
 
 std::uint32_t BootstrapWriter::milliseconds(DurationKey key, const std::vector<NamedValue>& snapshot) const {

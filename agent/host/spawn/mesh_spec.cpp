@@ -4,6 +4,7 @@
 
 #include "common/control.h"
 #include "common/frame.h"
+#include "common/wire_region.h"
 
 namespace meshbus::host {
 namespace {
@@ -84,11 +85,7 @@ Result<void> check_size(const wire::SpawnProcs& request) {
 }
 
 Result<Region> parse_region(const wire::Region& region) {
-  std::vector<std::string> labels;
-  for (const auto* label : *region.labels()) labels.push_back(label->str());
-  std::vector<std::uint64_t> sizes(region.sizes()->begin(), region.sizes()->end());
-  std::vector<std::uint64_t> strides(region.strides()->begin(), region.strides()->end());
-  auto made = Region::make(std::move(labels), region.offset(), std::move(sizes), std::move(strides));
+  auto made = from_wire(&region);
   if (!made) return fail(made.error().within("SpawnProcs.region"));
   if (!(*made == Region(made->extent())))
     return fail(ErrorCode::configuration_error, "SpawnProcs.region: '" + made->to_string() +
@@ -222,15 +219,6 @@ std::optional<std::string_view> find_difference(const MeshSpec& a, const MeshSpe
   if (a.master_port != b.master_port) return "master_port";
   if (a.config != b.config) return "config";
   return std::nullopt;
-}
-
-std::unique_ptr<wire::RegionT> to_wire(const Region& region) {
-  auto out = std::make_unique<wire::RegionT>();
-  out->labels = region.labels();
-  out->offset = region.offset();
-  out->sizes = region.sizes();
-  out->strides = region.strides();
-  return out;
 }
 
 }  // namespace meshbus::host

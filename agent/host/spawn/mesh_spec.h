@@ -72,7 +72,4 @@ Result<std::vector<RankBlock>> parse_ranks(const flatbuffers::Vector<const wire:
 
 bool contains(const std::vector<RankBlock>& ranks, std::uint64_t rank);
 
-/// As it travels.
-std::unique_ptr<wire::RegionT> to_wire(const Region& region);
-
 }  // namespace meshbus::host
