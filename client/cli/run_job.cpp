@@ -16,13 +16,9 @@
 #include <utility>
 #include <vector>
 
-#include "client/cli/input_pump.h"
 #include "client/cli/job_signals.h"
-#include "client/cli/news.h"
-#include "client/cli/output_writer.h"
+#include "client/cli/job_start.h"
 #include "client/cli/run_report.h"
-#include "common/quantity.h"
-#include "meshbus/client.h"
 
 namespace meshbus::cli {
 namespace {
@@ -41,27 +37,6 @@ constexpr milliseconds kStopSlack{5000};
 /// So often, in milliseconds, we look at the ranks ourselves while nobody reads our output.
 constexpr int kLookAgain = 250;
 
-/// Our own words must not keep us from acting: who does not read stderr misses them.
-void say(const std::string& text) {
-  const std::string line = "meshbus: " + text + "\n";
-  pollfd ready{STDERR_FILENO, POLLOUT, 0};
-  if (::poll(&ready, 1, 200) == 1) [[maybe_unused]]
-    const auto n = ::write(STDERR_FILENO, line.data(), line.size());
-}
-
-/// "train" of "/opt/bin/train.sh"; what cannot stand in a name becomes '_'.
-std::string name_of(const RunArguments& arguments) {
-  if (!arguments.name.empty()) return arguments.name;
-  std::string name = arguments.command.front();
-  name = name.substr(name.find_last_of('/') + 1).substr(0, 40);
-  if (const auto dot = name.find('.'); dot != std::string::npos && dot > 0) name.resize(dot);
-  for (auto& c : name) {
-    if (std::isalnum(static_cast<unsigned char>(c)) == 0) c = '_';
-  }
-  if (name.empty() || std::isdigit(static_cast<unsigned char>(name[0])) != 0) name.insert(0, "_");
-  return Name::is_reserved(name) ? "_" + name : name;
-}
-
 bool is_end_signal(int signal) {
   return signal == SIGINT || signal == SIGTERM || signal == SIGHUP;
 }
@@ -77,9 +52,6 @@ class Job {
   int run();
 
  private:
-  Result<void> start();
-  Result<ProcSpec> make_spec(const Context& context) const;
-  Result<std::vector<std::uint64_t>> input_ranks(std::uint64_t size) const;
   void loop();
   void on_signal(int signal);
   void on_news();
@@ -88,7 +60,6 @@ class Job {
   void begin_stop(int code, const std::string& reason, bool at_once);
   void drop_output();
   int finish();
-  Result<Extent> mesh_extent(std::uint64_t size) const;
   void on_start_failed(const Error& error);
   bool write_report(const std::string& report) const;
 
@@ -96,21 +67,13 @@ class Job {
   JobSignals signals_;
   News news_;
   std::future<Result<void>> starting_;
-  /// start() is over, or is at the point from which there may be ranks.
+  /// start_job() is over.
   std::atomic<bool> is_started_ = false;
-  std::atomic<bool> is_spawning_ = false;
   /// Signals that came in between: they are for the ranks.
   std::vector<int> early_signals_;
-  std::unique_ptr<Context> context_;
-  std::unique_ptr<HostMesh> hosts_;
-  std::unique_ptr<OutputWriter> writer_;
-  std::unique_ptr<ProcMesh> mesh_;
-  std::unique_ptr<InputPump> pump_;
-  milliseconds grace_{10'000};
+  JobParts parts_;
   bool is_up_ = false;
   bool is_over_ = false;
-  /// The hosts could not be started or reached: no mistake of who typed the command.
-  bool is_hosts_fault_ = false;
   bool is_stopped_elsewhere_ = false;
   /// A thread waits for a reader of our output that does not come: it cannot be joined.
   bool is_stuck_ = false;
@@ -121,119 +84,10 @@ class Job {
   std::optional<Clock::time_point> escalate_at_;
 };
 
-Result<std::vector<std::uint64_t>> Job::input_ranks(std::uint64_t size) const {
-  std::vector<std::uint64_t> ranks;
-  if (arguments_.input == "none") return ranks;
-  if (arguments_.input == "all") {
-    for (std::uint64_t rank = 0; rank < size; ++rank) ranks.push_back(rank);
-    return ranks;
-  }
-  ranks.push_back(std::stoull(arguments_.input));
-  if (ranks.front() >= size && size > 0)
-    return fail(ErrorCode::configuration_error, "--stdin " + arguments_.input + ": there are only ranks 0.." + std::to_string(size - 1));
-  return ranks;
-}
-
-Result<ProcSpec> Job::make_spec(const Context& context) const {
-  ProcSpec spec;
-  spec.kind = arguments_.mesh ? ProcKind::mesh : ProcKind::plain;
-  spec.command = arguments_.command;
-  spec.environment = arguments_.environment;
-  spec.output = OutputMode::stream;
-  spec.wait_ready = false;
-  spec.grace = arguments_.grace;
-  if (!arguments_.grace) {
-    if (auto grace = context.setting("terminate.grace")) {
-      if (auto duration = parse_duration(*grace)) spec.grace = *duration;
-    }
-  }
-  return spec;
-}
-
-Result<void> Job::start() {
-  ContextOptions options;
-  for (const auto& setting : arguments_.settings) {
-    const auto equals = setting.find('=');
-    if (equals == std::string::npos) return fail(ErrorCode::configuration_error, "--set takes KEY=VALUE, not '" + setting + "'");
-    options.settings.emplace_back(setting.substr(0, equals), setting.substr(equals + 1));
-  }
-  auto context = Context::create(std::move(options));
-  if (!context) return fail(context.error());
-  context_ = std::make_unique<Context>(std::move(*context));
-  for (const auto& warning : context_->warnings()) say(warning);
-
-  // What can be refused is refused before anything is started.
-  const std::string name = name_of(arguments_);
-  if (auto fine = Name::make(name); !fine) return fail(fine.error().within("--name"));
-  const std::uint64_t on_hosts = arguments_.addresses.empty() ? arguments_.hosts : arguments_.addresses.size();
-  const std::uint64_t size = arguments_.total ? *arguments_.total : on_hosts * (arguments_.per_host ? arguments_.per_host->num_ranks() : 1);
-  auto readers = input_ranks(size);
-  if (!readers) return fail(readers.error());
-
-  Result<HostMesh> hosts = fail(ErrorCode::internal, "no host");
-  if (arguments_.addresses.empty()) {
-    HostOptions host_options;
-    host_options.containment = arguments_.containment;
-    host_options.end_on_broker_loss = true;
-    auto extent = Extent::make({{"host", arguments_.hosts}});
-    if (!extent) return fail(extent.error());
-    hosts = HostMesh::process(*context_, *extent, std::move(host_options));
-  } else {
-    std::vector<HostAddr> addresses;
-    for (const auto& text : arguments_.addresses) {
-      auto address = HostAddr::parse(text);
-      if (!address) return fail(address.error().within("--hosts " + text));
-      addresses.push_back(std::move(*address));
-    }
-    hosts = HostMesh::attach(*context_, "hosts", std::move(addresses));
-  }
-  if (!hosts) {
-    is_hosts_fault_ = true;
-    return fail(hosts.error());
-  }
-  hosts_ = std::make_unique<HostMesh>(std::move(*hosts));
-
-  auto spec = make_spec(*context_);
-  if (!spec) return fail(spec.error());
-  grace_ = spec->grace.value_or(grace_);
-  spec->input_ranks = to_rank_set(*readers);
-
-  Handlers handlers;
-  handlers.on_failure = [this](const RankReport& rank) { news_.failed(rank); };
-  handlers.on_end = [this](const MeshOutcome&) { news_.ended(); };
-  handlers.on_state = [this](const RankReport& rank) {
-    if (rank.step != StopStep::none) news_.stopped(rank.rank);
-  };
-  handlers.on_output = [this](std::uint64_t rank, Stream stream, std::string_view bytes) {
-    if (!writer_->write(rank, stream, bytes)) news_.unwritable(writer_->error());
-  };
-  const auto extent = mesh_extent(size);
-  if (!extent) return fail(extent.error());
-  writer_ = std::make_unique<OutputWriter>(arguments_.no_prefix ? std::vector<std::string>() : make_prefixes(name, *extent),
-                                           [this](bool is_blocked) { news_.blocked(is_blocked); });
-  is_spawning_ = true;
-  auto mesh = arguments_.per_host ? hosts_->spawn(name, *arguments_.per_host, std::move(*spec), std::move(handlers))
-                                  : hosts_->spawn_n(name, size, std::move(*spec), std::move(handlers));
-  if (!mesh) return fail(mesh.error());
-  mesh_ = std::make_unique<ProcMesh>(std::move(*mesh));
-  if (!readers->empty())
-    pump_ = std::make_unique<InputPump>(*mesh_, *readers, [this](std::string why) { news_.input_lost(std::move(why)); });
-  return {};
-}
-
-/// Of the mesh that spawn() or spawn_n() will make.
-Result<Extent> Job::mesh_extent(std::uint64_t size) const {
-  const Extent hosts = hosts_->ref().region().extent();
-  if (arguments_.per_host) return concat(hosts, *arguments_.per_host);
-  const bool is_even = hosts.num_ranks() != 0 && size % hosts.num_ranks() == 0;
-  auto procs = Extent::make({{"proc", is_even ? size / hosts.num_ranks() : size}});
-  return procs && is_even ? concat(hosts, *procs) : procs;
-}
-
 int Job::run() {
   // Hosts may take a while to start; signals must work meanwhile.
   starting_ = std::async(std::launch::async, [this] {
-    // Told also when start() throws: the exception comes out on the main thread.
+    // Told also when start_job() throws: the exception comes out on the main thread.
     struct Told {
       Job& job;
       ~Told() {
@@ -241,7 +95,7 @@ int Job::run() {
         job.news_.wake();
       }
     } told{*this};
-    return start();
+    return start_job(arguments_, news_, parts_);
   });
   loop();
   return finish();
@@ -274,7 +128,7 @@ void Job::loop() {
 
 void Job::on_blocked() {
   // Handlers run one after the other: all news waits behind the output that nobody reads.
-  const auto outcome = mesh_->known();
+  const auto outcome = parts_.mesh->known();
   if (stop_ == Stop::at_once) {
     if (outcome.is_ended()) drop_output();
   } else if (outcome.first_failure) {
@@ -288,7 +142,7 @@ void Job::on_signal(int signal) {
   const int code = end_code(signal);
   const std::string name = signal == SIGINT ? "Ctrl-C" : signal == SIGTERM ? "SIGTERM" : "hang-up";
   const bool is_second_end = std::any_of(early_signals_.begin(), early_signals_.end(), is_end_signal);
-  if (!is_up_ && is_spawning_ && !(is_end && is_second_end)) {
+  if (!is_up_ && parts_.is_spawning && !(is_end && is_second_end)) {
     early_signals_.push_back(signal);
     if (is_end) say(name + " while the ranks are being started: they are stopped as soon as that is over");
   } else if (!is_up_ && is_end) {
@@ -300,7 +154,7 @@ void Job::on_signal(int signal) {
   } else {
     const int forwarded = signal == SIGTSTP ? SIGSTOP : signal;
     if (is_up_) {
-      if (auto sent = mesh_->signal({}, forwarded, std::chrono::seconds(2)); !sent && sent.error().code() != ErrorCode::not_exist)
+      if (auto sent = parts_.mesh->signal({}, forwarded, std::chrono::seconds(2)); !sent && sent.error().code() != ErrorCode::not_exist)
         say("cannot forward " + signal_name(signal) + ": " + sent.error().to_string());
     }
     if (signal == SIGTSTP) JobSignals::stop_self();
@@ -322,9 +176,11 @@ void Job::on_news() {
   if (const auto failure = news_.failure(); failure && !arguments_.keep_going && stop_ == Stop::none) {
     // The code is that of the failure itself: see finish().
     stop_ = Stop::gracefully;
-    escalate_at_ = Clock::now() + grace_ + kStopSlack;
-    mesh_->request_stop(
-        {.reason = "rank " + std::to_string(failure->rank) + " failed: " + failure->words(), .grace = grace_, .deadline = {}, .ranks = {}});
+    escalate_at_ = Clock::now() + parts_.grace + kStopSlack;
+    parts_.mesh->request_stop({.reason = "rank " + std::to_string(failure->rank) + " failed: " + failure->words(),
+                               .grace = parts_.grace,
+                               .deadline = {},
+                               .ranks = {}});
   }
   if (const int error = news_.output_error(); error != 0 && stop_ == Stop::none) {
     begin_stop(error == EPIPE ? kBrokenPipe : kOwnFailure,
@@ -341,7 +197,8 @@ void Job::on_news() {
 
 void Job::on_start_failed(const Error& error) {
   say(error.to_string());
-  const bool is_mistake = !is_hosts_fault_ && (error.code() == ErrorCode::configuration_error || error.code() == ErrorCode::parse_error);
+  const bool is_mistake =
+      !parts_.is_hosts_fault && (error.code() == ErrorCode::configuration_error || error.code() == ErrorCode::parse_error);
   code_ = is_mistake ? kUsage : kOwnFailure;
   if (const auto end = std::find_if(early_signals_.begin(), early_signals_.end(), is_end_signal); end != early_signals_.end())
     code_ = end_code(*end);
@@ -358,7 +215,7 @@ void Job::on_time() {
   }
   if (escalate_at_ && now >= *escalate_at_) {
     escalate_at_.reset();
-    if (mesh_->known().is_ended()) {
+    if (parts_.mesh->known().is_ended()) {
       // Somebody who pages through the output of a run that failed may take his time. Who said stop is not kept waiting.
       if (code_) drop_output();
     } else if (stop_ == Stop::gracefully) {
@@ -379,8 +236,8 @@ void Job::begin_stop(int code, const std::string& reason, bool at_once) {
   }
   if (stop_ == Stop::at_once) return;
   stop_ = at_once ? Stop::at_once : Stop::gracefully;
-  escalate_at_ = Clock::now() + (at_once ? milliseconds(0) : grace_) + kStopSlack;
-  mesh_->request_stop({.reason = reason, .grace = at_once ? milliseconds(0) : grace_, .deadline = {}, .ranks = {}});
+  escalate_at_ = Clock::now() + (at_once ? milliseconds(0) : parts_.grace) + kStopSlack;
+  parts_.mesh->request_stop({.reason = reason, .grace = at_once ? milliseconds(0) : parts_.grace, .deadline = {}, .ranks = {}});
 }
 
 void Job::drop_output() {
@@ -397,7 +254,7 @@ bool Job::write_report(const std::string& report) const {
 
 int Job::finish() {
   if (!is_up_) return code_.value_or(kOwnFailure);
-  const MeshOutcome outcome = mesh_->known();
+  const MeshOutcome outcome = parts_.mesh->known();
   int exit_code = code_.value_or(outcome.exit_code());
   // With --keep-going nothing was stopped by us: who did it is said, and a job that is half done is no success.
   is_stopped_elsewhere_ = is_stopped_elsewhere_ || (news_.first_stopped() && stop_ == Stop::none);
@@ -410,12 +267,13 @@ int Job::finish() {
     say("not ended, or nobody can say: ranks " + to_string(to_rank_set(left)));
   }
   if (outcome.is_ended() && arguments_.addresses.empty()) {
-    if (auto down = hosts_->shutdown(std::chrono::seconds(10), milliseconds(0), "the run is over"); !down) {
+    if (auto down = parts_.hosts->shutdown(std::chrono::seconds(10), milliseconds(0), "the run is over"); !down) {
       say("the hosts of this run did not end in order: " + down.error().to_string());
       if (exit_code == 0) exit_code = kOwnFailure;
     }
   }
-  if (!arguments_.json.empty() && !(is_stuck_ && arguments_.json == "-") && !write_report(json_report(mesh_->ref(), outcome, exit_code))) {
+  if (!arguments_.json.empty() && !(is_stuck_ && arguments_.json == "-") &&
+      !write_report(json_report(parts_.mesh->ref(), outcome, exit_code))) {
     say("cannot write the report to " + arguments_.json + ": " + std::strerror(errno));
     if (exit_code == 0) exit_code = kOwnFailure;
   }
@@ -427,12 +285,12 @@ int Job::finish() {
     [[maybe_unused]] const auto n = ::write(STDERR_FILENO, words.data(), words.size());
   }
   // What waits for a rank or a reader that does not come cannot be joined; hosts that are left see our lifeline end.
-  if (!outcome.is_ended() || is_stuck_ || (pump_ && !pump_->stop_within(kPumpLimit))) {
+  if (!outcome.is_ended() || is_stuck_ || (parts_.pump && !parts_.pump->stop_within(kPumpLimit))) {
     std::cout.flush();
     ::_exit(exit_code);
   }
-  pump_.reset();
-  mesh_.reset();
+  parts_.pump.reset();
+  parts_.mesh.reset();
   return exit_code;
 }
 

@@ -5,6 +5,7 @@
 
 #include <cerrno>
 #include <csignal>
+#include <cstdio>
 #include <cstdlib>
 #include <stdexcept>
 #include <system_error>
@@ -35,6 +36,8 @@ void unset_our_variables() {
 }  // namespace
 
 Environment::Environment() {
+  // A test program that is killed has said how far it came, also when it writes to a file.
+  std::setvbuf(stdout, nullptr, _IOLBF, BUFSIZ);
   // Short, and always below /tmp: the path of a unix socket has room for 107 bytes.
   std::string name = "/tmp/mbtest-XXXXXX";
   if (::mkdtemp(name.data()) == nullptr) throw std::system_error(errno, std::generic_category(), "cannot make " + name);
