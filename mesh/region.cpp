@@ -234,20 +234,23 @@ std::ostream& operator<<(std::ostream& out, const Region& region) {
   return out << region.to_string();
 }
 
-RankRange::iterator::iterator(const Region& region, std::uint64_t left)
-    : region_(&region), left_(left), rank_(region.offset()), coordinates_(left == 0 ? 0 : region.num_dims()) {}
+RankRange::iterator::iterator(const Region& region, std::uint64_t left) : left_(left), rank_(region.offset()) {
+  if (left == 0) return;
+  for (std::size_t i = 0; i < region.num_dims(); ++i) {
+    if (region.sizes()[i] > 1) wheels_.push_back({region.sizes()[i], region.strides()[i], 0});
+  }
+}
 
 RankRange::iterator& RankRange::iterator::operator++() noexcept {
   --left_;
-  const std::vector<std::uint64_t>& sizes = region_->sizes();
-  const std::vector<std::uint64_t>& strides = region_->strides();
-  for (std::size_t i = coordinates_.size(); i-- > 0;) {
-    if (++coordinates_[i] < sizes[i]) {
-      rank_ += strides[i];
+  for (std::size_t i = wheels_.size(); i-- > 0;) {
+    Wheel& wheel = wheels_[i];
+    if (++wheel.index < wheel.size) {
+      rank_ += wheel.stride;
       break;
     }
-    rank_ -= (sizes[i] - 1) * strides[i];
-    coordinates_[i] = 0;
+    rank_ -= (wheel.size - 1) * wheel.stride;
+    wheel.index = 0;
   }
   return *this;
 }

@@ -26,7 +26,7 @@
 ///     second.ordinal_of(3);                                     // 1: its place in the slice
 ///     second.ordinal_of(0);                                     // nothing: not in the slice
 ///     second.point(3);                                          // replica=0/1,host=1/2: a point of the slice
-///     for (const Region& one : *mesh.group_by("host")) ...      // host=2/1 and 2+host=2/1: a region per replica
+///     RegionGroups groups = *mesh.group_by("host");             // one per replica, for `for`: host=2/1 and 2+host=2/1
 ///     is_subset(second, mesh);                                  // true: all ranks of the one are ranks of the other
 ///     remap(mesh, second);                                      // 2, 3: where in `mesh` the ranks of `second` are
 ///     Region same = *Region::parse(second.to_string());         // == second
@@ -162,10 +162,16 @@ class RankRange {
     friend class RankRange;
     iterator(const Region& region, std::uint64_t left);
 
-    const Region* region_ = nullptr;
+    /// An axis of more than one index, and where on it we are.
+    struct Wheel {
+      std::uint64_t size;
+      std::uint64_t stride;
+      std::uint64_t index;
+    };
+
     std::uint64_t left_ = 0;  // ranks from here to the end
     std::uint64_t rank_ = 0;
-    std::vector<std::uint64_t> coordinates_;
+    std::vector<Wheel> wheels_;  // the fastest last
   };
 
   explicit RankRange(const Region& region) noexcept : region_(&region) {}
