@@ -184,7 +184,7 @@ void add_mesh(CLI::App& app, MeshArguments& mesh) {
 std::string suggestion(const CLI::App& app, int argc, char** argv, const std::string& path = "meshbus") {
   std::vector<std::string> verbs;
   for (const auto* verb : app.get_subcommands([](const CLI::App*) { return true; })) verbs.push_back(verb->get_name());
-  if (argc < 2) return {};
+  if (argc < 2) return app.get_parent() == nullptr ? "" : path + " what? The commands are in " + path + " --help";
   const std::string first = argv[1];
   if (first.empty() || first[0] != '-') {
     if (std::find(verbs.begin(), verbs.end(), first) == verbs.end()) {

@@ -127,6 +127,6 @@ TEST_CASE("cli: mesh knows its verbs") {
   CHECK(error_of({"slcie", four}) == "meshbus: unknown command 'slcie'; did you mean 'slice'?\n");
   CHECK(error_of({"show", "x=2/1", "--jsn"}) == "meshbus: meshbus mesh show has no --jsn; did you mean --json?\n");
   CHECK_FALSE(error_of({"show"}).empty());
-  CHECK_FALSE(error_of({}).empty());
+  CHECK(error_of({}) == "meshbus: meshbus mesh what? The commands are in meshbus mesh --help\n");
   CHECK(out_of({"slice", "--help"}).find("LABEL=INDEX or LABEL=[BEGIN]:[END][:STEP]") != std::string::npos);
 }
