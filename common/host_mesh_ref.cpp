@@ -2,23 +2,12 @@
 
 #include <ostream>
 
+#include "common/address_list.h"
 #include "mesh/text.h"
 #include "meshbus/key.h"
 
 namespace meshbus {
 namespace {
-
-/// The position of the last '@' outside quotes. Addresses hold no quotes, so the first one begins a label of the region.
-std::size_t find_region(std::string_view text) noexcept {
-  std::size_t found = std::string_view::npos;
-  bool quoted = false;
-  for (std::size_t i = 0; i < text.size(); ++i) {
-    if (text[i] == '"') quoted = !quoted;
-    if (text[i] == '@' && !quoted) found = i;
-    if (text[i] == '\\' && quoted) ++i;  // whatever is escaped, it ends no quote
-  }
-  return found;
-}
 
 std::string cardinality(const Region& region, std::size_t hosts) {
   return "InvalidRankCardinality: expected " + std::to_string(region.num_ranks()) + " hosts, one for each rank of region " +
@@ -47,26 +36,18 @@ Result<HostMeshRef> HostMeshRef::parse(text::Scanner part) {
   part.advance(colon + 1);
 
   const std::size_t addresses = part.position();
-  const std::size_t region_at = find_region(part.rest());
-  if (region_at == std::string_view::npos) return part.unexpected_at(part.end(), "'@' and a region");
-  const std::size_t addresses_end = addresses + region_at;
-  std::vector<HostAddr> hosts;
-  while (addresses != addresses_end) {
-    const std::size_t comma = part.rest().substr(0, addresses_end - part.position()).find(',');
-    const std::size_t end = comma == std::string_view::npos ? addresses_end : part.position() + comma;
-    Result<HostAddr> host = HostAddr::parse(part.part("host address", part.position(), end));
-    if (!host) return fail(std::move(host).error());
-    hosts.push_back(std::move(*host));
-    if (end == addresses_end) break;
-    part.advance(end + 1 - part.position());
-  }
-  Result<Region> region = Region::parse(part.part("region", addresses_end + 1, part.end()));
+  const std::size_t at = address_list::find_region(part.rest());
+  if (at == std::string_view::npos) return part.unexpected_at(part.end(), "'@' and a region");
+  Result<std::vector<HostAddr>> hosts = address_list::parse(part.part("host address", addresses, addresses + at));
+  if (!hosts) return fail(std::move(hosts).error());
+  Result<Region> region = Region::parse(part.part("region", addresses + at + 1, part.end()));
   if (!region) return fail(std::move(region).error());
-  if (hosts.size() != region->num_ranks()) {
-    return fail(ErrorCode::invalid_rank_cardinality,
-                "host mesh reference: at " + std::to_string(addresses) + ": " + cardinality(*region, hosts.size()));
+  if (hosts->size() != region->num_ranks()) {
+    return fail(Error(ErrorCode::invalid_rank_cardinality,
+                      "host mesh reference: at " + std::to_string(addresses) + ": " + cardinality(*region, hosts->size()))
+                    .at(addresses));
   }
-  return HostMeshRef(std::move(*name), std::move(*region), std::move(hosts));
+  return HostMeshRef(std::move(*name), std::move(*region), std::move(*hosts));
 }
 
 const HostAddr* HostMeshRef::find(std::uint64_t base_rank) const noexcept {
@@ -104,10 +85,7 @@ Result<HostMeshRef> HostMeshRef::sliced(const Region& region) const {
 
 std::string HostMeshRef::to_string() const {
   std::string out = name_.to_string() + ":";
-  for (std::size_t i = 0; i < hosts_.size(); ++i) {
-    if (i != 0) out += ',';
-    out += hosts_[i].to_string();
-  }
+  address_list::append(out, hosts_);
   return out + "@" + region_.to_string();
 }
 

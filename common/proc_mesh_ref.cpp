@@ -5,7 +5,9 @@
 #include <ostream>
 #include <utility>
 
+#include "common/address_list.h"
 #include "mesh/text.h"
+#include "meshbus/key.h"
 
 namespace meshbus {
 namespace {
@@ -14,35 +16,6 @@ constexpr std::uint64_t max_ranks = std::numeric_limits<std::int64_t>::max();
 
 std::string no_rank(const Name& mesh, std::uint64_t rank, std::uint64_t ranks) {
   return "mesh " + mesh.to_string() + ": no rank " + std::to_string(rank) + " of " + std::to_string(ranks);
-}
-
-/// Where the region starts: behind the last '@' that does not stand in quotes. Addresses have no quotes, so the first one opens a label.
-std::size_t find_region(std::string_view text) {
-  std::size_t found = std::string_view::npos;
-  bool quoted = false;
-  for (std::size_t i = 0; i < text.size(); ++i) {
-    if (quoted && text[i] == '\\') {
-      ++i;
-    } else if (text[i] == '"') {
-      quoted = !quoted;
-    } else if (text[i] == '@' && !quoted) {
-      found = i;
-    }
-  }
-  return found;
-}
-
-Result<std::vector<HostAddr>> parse_hosts(const text::Scanner& whole, std::string_view text, std::size_t begin, std::size_t end) {
-  std::vector<HostAddr> hosts;
-  while (begin < end) {
-    const std::size_t comma = std::min(text.find(',', begin), end);
-    auto host = HostAddr::parse(whole.part("host address", begin, comma));
-    if (!host) return fail(std::move(host).error());
-    hosts.push_back(std::move(*host));
-    if (comma + 1 == end) return whole.problem_at(end, "expected a host address after ','");
-    begin = comma + 1;
-  }
-  return hosts;
 }
 
 }  // namespace
@@ -85,12 +58,12 @@ Result<ProcMeshRef> ProcMeshRef::parse(std::string_view text) {
   if (!root_ranks) return fail(root_ranks.error());
   if (auto close = scanner.expect(']'); !close) return fail(std::move(close).error());
   if (auto colon = scanner.expect(':'); !colon) return fail(std::move(colon).error());
-  const std::size_t at = find_region(text);
-  if (at == std::string_view::npos || at < scanner.position())
-    return whole.problem_at(text.size(), "expected '@' and a region after the hosts");
-  auto hosts = parse_hosts(whole, text, scanner.position(), at);
+  const std::size_t begin = scanner.position();
+  const std::size_t at = address_list::find_region(scanner.rest());
+  if (at == std::string_view::npos) return scanner.unexpected_at(scanner.end(), "'@' and a region");
+  auto hosts = address_list::parse(whole.part("host address", begin, begin + at));
   if (!hosts) return fail(std::move(hosts).error());
-  auto region = Region::parse(whole.part("region", at + 1, text.size()));
+  auto region = Region::parse(whole.part("region", begin + at + 1, text.size()));
   if (!region) return fail(std::move(region).error());
   return make(std::move(*mesh), std::move(*hosts), *root_ranks, std::move(*region));
 }
@@ -153,7 +126,7 @@ Result<ProcMeshRef> ProcMeshRef::at(std::string_view label, std::uint64_t index)
 
 std::string ProcMeshRef::to_string() const {
   std::string out = mesh_.to_string() + '[' + std::to_string(root_ranks_) + "]:";
-  for (std::size_t i = 0; i < hosts_->size(); ++i) out += (i == 0 ? "" : ",") + (*hosts_)[i].to_string();
+  address_list::append(out, *hosts_);
   return out + '@' + region_.to_string();
 }
 
@@ -161,8 +134,19 @@ bool operator==(const ProcMeshRef& a, const ProcMeshRef& b) {
   return a.mesh_ == b.mesh_ && a.root_ranks_ == b.root_ranks_ && a.region_ == b.region_ && (a.hosts_ == b.hosts_ || *a.hosts_ == *b.hosts_);
 }
 
+std::strong_ordering operator<=>(const ProcMeshRef& a, const ProcMeshRef& b) {
+  if (const auto order = a.mesh_ <=> b.mesh_; order != 0) return order;
+  if (const auto order = a.root_ranks_ <=> b.root_ranks_; order != 0) return order;
+  if (const auto order = a.region_ <=> b.region_; order != 0) return order;
+  return *a.hosts_ <=> *b.hosts_;
+}
+
 std::ostream& operator<<(std::ostream& out, const ProcMeshRef& mesh) {
   return out << mesh.to_string();
 }
 
 }  // namespace meshbus
+
+std::size_t std::hash<meshbus::ProcMeshRef>::operator()(const meshbus::ProcMeshRef& mesh) const noexcept {
+  return static_cast<std::size_t>(meshbus::key_of(mesh.to_string()));
+}

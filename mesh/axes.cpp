@@ -73,6 +73,21 @@ std::optional<Problem> find_stride_problem(std::span<const std::string> labels, 
   return std::nullopt;
 }
 
+std::size_t hash(std::span<const std::string> labels, std::initializer_list<std::span<const std::uint64_t>> numbers) noexcept {
+  std::uint64_t hash = labels.size();
+  // MurmurHash3's finalizer over what came before and the next number: every bit of the result depends on every number and its place.
+  const auto add = [&](std::uint64_t number) {
+    hash = (hash ^ number) * 0xff51afd7ed558ccdU;
+    hash = (hash ^ hash >> 33) * 0xc4ceb9fe1a85ec53U;
+    hash ^= hash >> 33;
+  };
+  for (const std::string& label : labels) add(std::hash<std::string>()(label));
+  for (const std::span<const std::uint64_t> list : numbers) {
+    for (const std::uint64_t number : list) add(number);
+  }
+  return static_cast<std::size_t>(hash);
+}
+
 Result<List> parse_list(text::Scanner& scanner, ListForm form) {
   List list;
   char separator = form.colon ? '\0' : '=';  // the first axis decides

@@ -2,6 +2,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <initializer_list>
 #include <optional>
 #include <span>
 #include <string>
@@ -31,6 +32,9 @@ std::optional<Problem> find_size_problem(std::span<const std::string> labels, st
 /// No stride is 0; axes do not overlap; the highest base rank, at most max_num_ranks - 1, is there (spec 1.3). O(n log n).
 std::optional<Problem> find_stride_problem(std::span<const std::string> labels, std::uint64_t offset, std::span<const std::uint64_t> sizes,
                                            std::span<const std::uint64_t> strides);
+
+/// A hash of what labelled axes are made of.
+std::size_t hash(std::span<const std::string> labels, std::initializer_list<std::span<const std::uint64_t>> numbers) noexcept;
 
 /// A label for messages: as in region texts.
 std::string show(std::string_view label);

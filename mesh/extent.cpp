@@ -148,8 +148,17 @@ bool operator==(const Extent& a, const Extent& b) noexcept {
   return a.axes_ == b.axes_ || (a.sizes() == b.sizes() && a.labels() == b.labels());
 }
 
+std::strong_ordering operator<=>(const Extent& a, const Extent& b) noexcept {
+  if (const auto order = a.labels() <=> b.labels(); order != 0) return order;
+  return a.sizes() <=> b.sizes();
+}
+
 std::ostream& operator<<(std::ostream& out, const Extent& extent) {
   return out << extent.to_string();
+}
+
+Points Extent::points() const {
+  return Points(*this);
 }
 
 Result<Extent> concat(const Extent& a, const Extent& b) {
@@ -163,3 +172,7 @@ Result<Extent> concat(const Extent& a, const Extent& b) {
 }
 
 }  // namespace meshbus
+
+std::size_t std::hash<meshbus::Extent>::operator()(const meshbus::Extent& extent) const noexcept {
+  return meshbus::axes::hash(extent.labels(), {extent.sizes()});
+}

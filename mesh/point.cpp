@@ -58,4 +58,14 @@ std::ostream& operator<<(std::ostream& out, const Point& point) {
   return out << point.to_string();
 }
 
+Point Points::operator[](std::uint64_t rank) const {
+  std::vector<std::uint64_t> coordinates(extent_.num_dims());
+  for (std::size_t i = coordinates.size(); i-- > 0; rank /= extent_.sizes()[i]) coordinates[i] = rank % extent_.sizes()[i];
+  return Point(extent_, std::move(coordinates));
+}
+
 }  // namespace meshbus
+
+std::size_t std::hash<meshbus::Point>::operator()(const meshbus::Point& point) const noexcept {
+  return meshbus::axes::hash(point.extent().labels(), {point.extent().sizes(), point.coordinates()});
+}

@@ -24,6 +24,11 @@ std::vector<std::uint64_t> row_major(const std::vector<std::uint64_t>& sizes) {
   return strides;
 }
 
+Error out_of_range_index(std::string_view label, std::uint64_t size, std::uint64_t index) {
+  return Error(ErrorCode::out_of_range, "region: OutOfRangeIndex: expected an index below " + std::to_string(size) + " of axis " +
+                                            axes::show(label) + ", found " + std::to_string(index));
+}
+
 }  // namespace
 
 Region::Region(const Extent& extent) : Region(extent.labels(), 0, extent.sizes(), row_major(extent.sizes())) {}
@@ -92,9 +97,41 @@ Result<std::uint64_t> Region::base_rank(std::uint64_t ordinal) const {
     return fail(ErrorCode::out_of_range, "region: OutOfRangeRank: expected an ordinal below " + std::to_string(num_ranks_) + " in " +
                                              to_string() + ", found " + std::to_string(ordinal));
   }
+  return rank_at(ordinal);
+}
+
+std::uint64_t Region::rank_at(std::uint64_t ordinal) const noexcept {
   std::uint64_t rank = offset_;
   for (std::size_t i = sizes_.size(); i-- > 0; ordinal /= sizes_[i]) rank += ordinal % sizes_[i] * strides_[i];
   return rank;
+}
+
+Result<std::uint64_t> Region::base_rank(const Point& point) const {
+  const std::vector<std::string>& labels = point.extent().labels();
+  if (labels.size() != num_dims()) {
+    return fail(ErrorCode::configuration_error, "region: InvalidDims: expected a point with the " + std::to_string(num_dims()) +
+                                                    " axes of " + text::quoted(to_string()) + ", found " + std::to_string(labels.size()));
+  }
+  std::uint64_t rank = offset_;
+  for (std::size_t i = 0; i < labels.size(); ++i) {
+    if (labels[i] != labels_[i]) {
+      return fail(ErrorCode::configuration_error, "region: InvalidDim: expected a point whose axis " + std::to_string(i) + " is " +
+                                                      axes::show(labels_[i]) + ", found " + axes::show(labels[i]));
+    }
+    const std::uint64_t coordinate = point.coordinates()[i];
+    if (coordinate >= sizes_[i]) return fail(out_of_range_index(labels_[i], sizes_[i], coordinate));
+    rank += coordinate * strides_[i];  // fits: the last rank does
+  }
+  return rank;
+}
+
+Result<Point> Region::point(std::uint64_t base_rank) const {
+  const std::optional<std::uint64_t> ordinal = ordinal_of(base_rank);
+  if (!ordinal) {
+    return fail(ErrorCode::out_of_range,
+                "region: OutOfRangeRank: expected a rank of " + text::quoted(to_string()) + ", found " + std::to_string(base_rank));
+  }
+  return points()[*ordinal];
 }
 
 std::optional<std::uint64_t> Region::ordinal_of(std::uint64_t base_rank) const noexcept {
@@ -150,10 +187,7 @@ Result<Region> Region::at(std::string_view label, std::uint64_t index) const {
   const Result<std::size_t> found = axis(label);
   if (!found) return fail(found.error());
   const std::size_t i = *found;
-  if (index >= sizes_[i]) {
-    return fail(ErrorCode::out_of_range, "region: OutOfRangeIndex: expected an index below " + std::to_string(sizes_[i]) + " of axis " +
-                                             axes::show(label) + ", found " + std::to_string(index));
-  }
+  if (index >= sizes_[i]) return fail(out_of_range_index(label, sizes_[i], index));
   std::vector<std::string> labels = labels_;
   std::vector<std::uint64_t> sizes = sizes_;
   std::vector<std::uint64_t> strides = strides_;
@@ -162,6 +196,16 @@ Result<Region> Region::at(std::string_view label, std::uint64_t index) const {
   sizes.erase(sizes.begin() + position);
   strides.erase(strides.begin() + position);
   return Region(std::move(labels), offset_ + index * strides_[i], std::move(sizes), std::move(strides));
+}
+
+Result<RegionGroups> Region::group_by(std::string_view label) const {
+  const Result<std::size_t> found = axis(label);
+  if (!found) return fail(found.error());
+  const auto at = static_cast<std::ptrdiff_t>(*found);
+  const auto front = [&](const auto& all) { return std::remove_cvref_t<decltype(all)>(all.begin(), all.begin() + at); };
+  const auto back = [&](const auto& all) { return std::remove_cvref_t<decltype(all)>(all.begin() + at, all.end()); };
+  return RegionGroups(Region(front(labels_), offset_, front(sizes_), front(strides_)),
+                      Region(back(labels_), offset_, back(sizes_), back(strides_)));
 }
 
 std::string Region::to_string() const {
@@ -179,26 +223,56 @@ bool operator==(const Region& a, const Region& b) noexcept {
   return a.offset_ == b.offset_ && a.sizes_ == b.sizes_ && a.strides_ == b.strides_ && a.labels_ == b.labels_;
 }
 
+std::strong_ordering operator<=>(const Region& a, const Region& b) noexcept {
+  if (const auto order = a.offset_ <=> b.offset_; order != 0) return order;
+  if (const auto order = a.labels_ <=> b.labels_; order != 0) return order;
+  if (const auto order = a.sizes_ <=> b.sizes_; order != 0) return order;
+  return a.strides_ <=> b.strides_;
+}
+
 std::ostream& operator<<(std::ostream& out, const Region& region) {
   return out << region.to_string();
 }
 
-RankRange::iterator::iterator(const Region& region, std::uint64_t left)
-    : region_(&region), left_(left), rank_(region.offset()), coordinates_(left == 0 ? 0 : region.num_dims()) {}
+RankRange::iterator::iterator(const Region& region, std::uint64_t left) : left_(left), rank_(region.offset()) {
+  if (left == 0) return;
+  for (std::size_t i = 0; i < region.num_dims(); ++i) {
+    if (region.sizes()[i] > 1) wheels_.push_back({region.sizes()[i], region.strides()[i], 0});
+  }
+}
 
 RankRange::iterator& RankRange::iterator::operator++() noexcept {
   --left_;
-  const std::vector<std::uint64_t>& sizes = region_->sizes();
-  const std::vector<std::uint64_t>& strides = region_->strides();
-  for (std::size_t i = coordinates_.size(); i-- > 0;) {
-    if (++coordinates_[i] < sizes[i]) {
-      rank_ += strides[i];
+  for (std::size_t i = wheels_.size(); i-- > 0;) {
+    Wheel& wheel = wheels_[i];
+    if (++wheel.index < wheel.size) {
+      rank_ += wheel.stride;
       break;
     }
-    rank_ -= (sizes[i] - 1) * strides[i];
-    coordinates_[i] = 0;
+    rank_ -= (wheel.size - 1) * wheel.stride;
+    wheel.index = 0;
   }
   return *this;
 }
 
+Region RegionGroups::operator[](std::uint64_t index) const {
+  Region group = inner_;
+  group.offset_ = outer_.rank_at(index);
+  return group;
+}
+
+std::uint64_t Remap::operator[](std::uint64_t ordinal) const noexcept {
+  return *self_.ordinal_of(target_.rank_at(ordinal));  // a subset, so it is there
+}
+
+std::optional<Remap> remap(const Region& self, const Region& target) {
+  if (!is_subset(target, self)) return std::nullopt;
+  return Remap(self, target);
+}
+
 }  // namespace meshbus
+
+std::size_t std::hash<meshbus::Region>::operator()(const meshbus::Region& region) const noexcept {
+  const std::uint64_t offset = region.offset();
+  return meshbus::axes::hash(region.labels(), {{&offset, 1}, region.sizes(), region.strides()});
+}

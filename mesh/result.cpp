@@ -44,7 +44,15 @@ std::string_view to_string(ErrorCode code) noexcept {
 }
 
 Error Error::within(std::string_view context) const {
-  return {code_, std::string(context) + ": " + detail_};
+  Error error = *this;
+  error.detail_ = std::string(context) + ": " + detail_;
+  return error;
+}
+
+Error Error::at(std::size_t position) const {
+  Error error = *this;
+  error.position_ = position;
+  return error;
 }
 
 std::string Error::to_string() const {

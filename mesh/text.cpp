@@ -62,14 +62,14 @@ std::string hex(std::uint32_t number) {
   return out;
 }
 
-/// One character of a quoted text; `quote` is the one to escape.
+/// One character of a text; a `quote` and a backslash in it are escaped, without a quote they stand as they are.
 void append_escaped(std::string& out, std::string_view bytes, std::uint32_t character, char quote) {
   // C0 and C1 controls, and what reorders a line on a terminal, would make an error or a log line lie.
   const bool hidden = character < 0x20 || (character >= 0x7F && character < 0xA0) || (character >= 0x200E && character <= 0x200F) ||
                       (character >= 0x2028 && character <= 0x202E) || (character >= 0x2066 && character <= 0x2069) || character == 0xFEFF;
   if (character == no_character) {
     out += "\xEF\xBF\xBD";
-  } else if (character == static_cast<std::uint8_t>(quote) || character == '\\') {
+  } else if (quote != '\0' && (character == static_cast<std::uint8_t>(quote) || character == '\\')) {
     out += '\\', out += static_cast<char>(character);
   } else if (character == '\n') {
     out += "\\n";
@@ -81,6 +81,14 @@ void append_escaped(std::string& out, std::string_view bytes, std::uint32_t char
     out += "\\u{" + hex(character) + "}";
   } else {
     out += bytes;
+  }
+}
+
+void append_all_escaped(std::string& out, std::string_view text, char quote) {
+  while (!text.empty()) {
+    const Decoded next = decode(text);
+    append_escaped(out, text.substr(0, next.length), next.character, quote);
+    text.remove_prefix(next.length);
   }
 }
 
@@ -124,13 +132,21 @@ bool is_identifier(std::string_view text) noexcept {
 
 std::string quoted(std::string_view text) {
   std::string out = "\"";
-  while (!text.empty()) {
-    const Decoded next = decode(text);
-    append_escaped(out, text.substr(0, next.length), next.character, '"');
-    text.remove_prefix(next.length);
-  }
+  append_all_escaped(out, text, '"');
   out += '"';
   return out;
+}
+
+std::string visible(std::string_view text) {
+  std::string out;
+  append_all_escaped(out, text, '\0');
+  return out;
+}
+
+std::size_t num_characters(std::string_view text) noexcept {
+  std::size_t count = 0;
+  for (; !text.empty(); ++count) text.remove_prefix(decode(text).length);
+  return count;
 }
 
 void append_label(std::string& out, std::string_view label) {
@@ -267,7 +283,8 @@ tl::unexpected<Error> Scanner::unexpected_as(std::string_view variant, std::stri
 }
 
 tl::unexpected<Error> Scanner::problem_at(std::size_t position, std::string_view problem) const {
-  return fail(ErrorCode::parse_error, std::string(kind_) + ": at " + std::to_string(position) + ": " + std::string(problem));
+  const std::string detail = std::string(kind_) + ": at " + std::to_string(position) + ": " + std::string(problem);
+  return fail(Error(ErrorCode::parse_error, detail).at(position));
 }
 
 }  // namespace meshbus::text

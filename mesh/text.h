@@ -24,6 +24,12 @@ bool is_identifier_part(char c) noexcept;
 /// In double quotes, with \" \\ \n \r \t and \u{hex} for the other control characters. Bytes that are not UTF-8 come out as U+FFFD.
 std::string quoted(std::string_view text);
 
+/// As it may be shown on a terminal: control characters and what is not UTF-8 as in quoted(), all else as it is.
+std::string visible(std::string_view text);
+
+/// How many characters; a byte that is not UTF-8 counts as one.
+std::size_t num_characters(std::string_view text) noexcept;
+
 /// Appends a label as spec 1.6 prints it: bare when it is an identifier, else quoted.
 void append_label(std::string& out, std::string_view label);
 

@@ -157,27 +157,53 @@ CLI::App* add_on_hosts(CLI::App& app, const std::string& name, const std::string
   return verb;
 }
 
+void add_mesh(CLI::App& app, MeshArguments& mesh) {
+  auto* verbs = app.add_subcommand("mesh", "Show, slice, group and merge meshes given as texts; needs no host");
+  verbs->require_subcommand(1);
+  const auto add = [&](const std::string& name, MeshArguments::Verb verb, const std::string& text, const std::string& meaning) {
+    auto* one = verbs->add_subcommand(name, meaning);
+    one->add_option(text, mesh.text)->required();
+    one->add_flag("--json", mesh.json, "Print JSON");
+    one->callback([&mesh, verb] { mesh.verb = verb; });
+    return one;
+  };
+  add("show", MeshArguments::Verb::show, "REGION", "The ranks of a region as a grid: meshbus mesh show 'host=2/4,gpu=4/1'");
+  add("ranks", MeshArguments::Verb::ranks, "REGION", "The base ranks of a region in order: meshbus mesh ranks '8+x=2/1,y=3/2'");
+  add("slice", MeshArguments::Verb::slice, "NAME:HOSTS@REGION",
+      "A part of the hosts: meshbus mesh slice 'm:local:1,local:2@host=2/1' host=1")
+      ->add_option("SLICE", mesh.slices, "LABEL=INDEX or LABEL=[BEGIN]:[END][:STEP], applied left to right");
+  add("group", MeshArguments::Verb::group, "REGION", "A region per coordinate of the axes before LABEL: meshbus mesh group 'x=2/2,y=2/1' y")
+      ->add_option("LABEL", mesh.other)
+      ->required();
+  add("merge", MeshArguments::Verb::merge, "OVERLAY", "Two overlays in one, the second wins: meshbus mesh merge '0..5=A,5..10=B' '3..7=C'")
+      ->add_option("WINNER", mesh.other)
+      ->required();
+}
+
 /// The word that was not understood, and what it may have been meant to be.
-std::string suggestion(const CLI::App& app, int argc, char** argv) {
+std::string suggestion(const CLI::App& app, int argc, char** argv, const std::string& path = "meshbus") {
   std::vector<std::string> verbs;
   for (const auto* verb : app.get_subcommands([](const CLI::App*) { return true; })) verbs.push_back(verb->get_name());
-  if (argc < 2) return {};
+  if (argc < 2) return app.get_parent() == nullptr ? "" : path + " what? The commands are in " + path + " --help";
   const std::string first = argv[1];
   if (first.empty() || first[0] != '-') {
     if (std::find(verbs.begin(), verbs.end(), first) == verbs.end()) {
       const auto near = did_you_mean(first, verbs);
       return "unknown command '" + first + "'" +
-             (near.empty() ? "; the commands are in meshbus --help" : "; did you mean '" + std::string(near) + "'?");
+             (near.empty() ? "; the commands are in " + path + " --help" : "; did you mean '" + std::string(near) + "'?");
     }
+    const CLI::App* verb = app.get_subcommand(first);
+    if (!verb->get_subcommands([](const CLI::App*) { return true; }).empty())
+      return suggestion(*verb, argc - 1, argv + 1, path + " " + first);
     std::vector<std::string> flags;
-    for (const auto* option : app.get_subcommand(first)->get_options()) {
+    for (const auto* option : verb->get_options()) {
       for (const auto& name : option->get_lnames()) flags.push_back("--" + name);
     }
     for (int i = 2; i < argc && std::string(argv[i]) != "--"; ++i) {
       const std::string word = std::string(argv[i]).substr(0, std::string(argv[i]).find('='));
       if (!word.starts_with("--") || std::find(flags.begin(), flags.end(), word) != flags.end()) continue;
       const auto near = did_you_mean(word, flags);
-      return "meshbus " + first + " has no " + word + (near.empty() ? "" : "; did you mean " + std::string(near) + "?");
+      return path + " " + first + " has no " + word + (near.empty() ? "" : "; did you mean " + std::string(near) + "?");
     }
   }
   return {};
@@ -194,6 +220,7 @@ std::variant<Arguments, int> parse_command_line(int argc, char** argv) {
   RunArguments run;
   HostsArguments hosts;
   ConfigArguments config;
+  MeshArguments mesh;
   VersionArguments version;
   add_run(app, run);
   add_host(app, host);
@@ -207,6 +234,7 @@ std::variant<Arguments, int> parse_command_line(int argc, char** argv) {
   auto* show = app.add_subcommand("config", "List the settings: value, where it comes from, meaning");
   show->add_option("--set", config.settings, "A setting: KEY=VALUE")->type_name("KEY=VALUE");
   show->add_flag("--json", config.json, "Print JSON");
+  add_mesh(app, mesh);
   app.add_subcommand("version", "Print the version")->add_flag("--json", version.json, "Print JSON");
 
   // Everything after the first -- is the command, whatever it looks like.
@@ -228,6 +256,7 @@ std::variant<Arguments, int> parse_command_line(int argc, char** argv) {
   if (name == "host") return Arguments(host);
   if (name == "version") return Arguments(version);
   if (name == "config") return Arguments(config);
+  if (name == "mesh") return Arguments(mesh);
   if (name != "run") {
     hosts.verb = name == "ps" ? HostsArguments::Verb::ps : name == "stop" ? HostsArguments::Verb::stop : HostsArguments::Verb::shutdown;
     return Arguments(hosts);

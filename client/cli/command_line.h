@@ -63,11 +63,24 @@ struct ConfigArguments {
   bool json = false;
 };
 
+/// `meshbus mesh VERB`: texts to read, nothing else.
+struct MeshArguments {
+  enum class Verb { show, ranks, slice, group, merge };
+  Verb verb = Verb::show;
+  /// A region; slice: a reference to hosts; merge: an overlay.
+  std::string text;
+  /// group: a label; merge: the overlay that wins.
+  std::string other;
+  /// slice: LABEL=I or LABEL=[B]:[E][:STEP], applied in order.
+  std::vector<std::string> slices;
+  bool json = false;
+};
+
 struct VersionArguments {
   bool json = false;
 };
 
-using Arguments = std::variant<WardenOptions, RunArguments, HostsArguments, ConfigArguments, VersionArguments>;
+using Arguments = std::variant<WardenOptions, RunArguments, HostsArguments, ConfigArguments, MeshArguments, VersionArguments>;
 
 /// What the words mean; or, when there is nothing to run (help, a mistake: then it has been said on stderr), the exit code.
 std::variant<Arguments, int> parse_command_line(int argc, char** argv);

@@ -2,6 +2,7 @@
 
 #include <doctest/doctest.h>
 
+#include <set>
 #include <vector>
 
 #include "tests/unit/mesh_random.h"
@@ -27,6 +28,9 @@ TEST_CASE("host mesh ref: the spec's example prints, parses and slices") {
   CHECK(*second.find(3) == HostAddr::local(4));
   CHECK(second.find(1) == nullptr);
   CHECK(mesh.at("host", 1).value().to_string() == "test:local:2,local:4@1+replica=2/2");
+  CHECK(*second.get(0) == HostAddr::local(3));
+  CHECK(second.get(2) == nullptr);
+  CHECK(std::set<HostMeshRef>{mesh, second, parse(second.to_string())}.size() == 2);
   CHECK(std::hash<HostMeshRef>{}(parse(second.to_string())) == std::hash<HostMeshRef>{}(second));
 }
 
@@ -39,10 +43,7 @@ TEST_CASE("host mesh ref: abstract sockets, quoted labels and no hosts round-tri
 }
 
 TEST_CASE("host mesh ref: slices keep rank and host together, texts round-trip") {
-  const std::uint64_t seed = std::random_device{}();
-  CAPTURE(seed);
-  test::Random random(seed);
-  for (int i = 0; i < test::rounds(1'000); ++i) {
+  test::for_cases(5'000, [&](test::Random& random) {
     const Extent extent = test::small_extent(random);
     std::vector<HostAddr> hosts;
     for (std::uint64_t rank = 0; rank < extent.num_ranks(); ++rank) {
@@ -69,7 +70,7 @@ TEST_CASE("host mesh ref: slices keep rank and host together, texts round-trip")
       }
       REQUIRE(parse(mesh.to_string()) == mesh);
     }
-  }
+  });
 }
 
 TEST_CASE("host mesh ref: bad texts are refused with code and position") {

@@ -14,7 +14,7 @@ using namespace meshbus;
 
 namespace {
 
-std::string random_base(std::mt19937_64& random, std::size_t longest) {
+std::string random_base(test::Random& random, std::size_t longest) {
   constexpr std::string_view letters = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ_0123456789";
   std::string base(1 + random() % longest, 'x');
   for (char& c : base) c = letters[random() % letters.size()];
@@ -50,10 +50,7 @@ TEST_CASE("name: made from the same base they never compare equal") {
 }
 
 TEST_CASE("name: what was printed parses to the same name, and proc names give mesh and rank back") {
-  const std::uint64_t seed = std::random_device{}();
-  CAPTURE(seed);
-  std::mt19937_64 random(seed);
-  for (int i = 0; i < test::rounds(5'000); ++i) {
+  test::for_cases(20'000, [&](test::Random& random) {
     const std::string base = random_base(random, Name::max_base);
     const Name name =
         random() % 4 == 0 || Name::is_reserved(base) ? Name::plain(base).value() : Name::make(base, test::any_number(random)).value();
@@ -63,21 +60,18 @@ TEST_CASE("name: what was printed parses to the same name, and proc names give m
     REQUIRE(ProcName::parse(proc.to_string()) == proc);
     REQUIRE(parse_proc_name(proc) == MeshProc{name, rank});
     REQUIRE(ProcName::parse(name.to_string()) == ProcName(name));
-  }
+  });
 }
 
 TEST_CASE("name: no text crashes the parser, and what it accepts is canonical") {
-  const std::uint64_t seed = std::random_device{}();
-  CAPTURE(seed);
-  std::mt19937_64 random(seed);
   constexpr std::string_view letters = "a_1-Z0l \"\xC3\xA9";
-  for (int i = 0; i < test::rounds(5'000); ++i) {
+  test::for_cases(20'000, [&](test::Random& random) {
     std::string text(random() % 20, 'x');
     for (char& c : text) c = random() % 16 == 0 ? static_cast<char>(random()) : letters[random() % letters.size()];
     if (const Result<Name> name = Name::parse(text)) REQUIRE(name->to_string() == text);
     if (const Result<ProcName> name = ProcName::parse(text)) REQUIRE(name->to_string() == text);
     if (const Result<MeshProc> proc = parse_proc_name(text)) REQUIRE(proc_name(proc->mesh, proc->create_rank).to_string() == text);
-  }
+  });
 }
 
 TEST_CASE("name: the create rank does not count towards the 63 characters") {

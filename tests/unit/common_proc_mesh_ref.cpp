@@ -3,9 +3,13 @@
 #include <doctest/doctest.h>
 
 #include <random>
+#include <set>
 #include <string>
 #include <utility>
 #include <vector>
+
+#include "meshbus/view.h"
+#include "tests/unit/mesh_property.h"
 
 using namespace meshbus;
 
@@ -89,9 +93,8 @@ TEST_CASE("proc_mesh_ref: slices keep create ranks and addresses") {
 }
 
 TEST_CASE("proc_mesh_ref: random slices agree with a plain list of ranks") {
-  std::mt19937_64 random(20240611);
-  const auto below = [&](std::uint64_t bound) { return std::uniform_int_distribution<std::uint64_t>(0, bound - 1)(random); };
-  for (int round = 0; round < 300; ++round) {
+  test::for_cases(1'000, [](std::mt19937_64& random) {
+    const auto below = [&](std::uint64_t bound) { return std::uniform_int_distribution<std::uint64_t>(0, bound - 1)(random); };
     const std::uint64_t sizes[] = {1 + below(5), 1 + below(5), 1 + below(5)};
     const auto extent = *Extent::make({{"x", sizes[0]}, {"y", sizes[1]}, {"z", sizes[2]}});
     const std::uint64_t num_hosts = 1 + below(7);
@@ -119,7 +122,22 @@ TEST_CASE("proc_mesh_ref: random slices agree with a plain list of ranks") {
       CHECK(*slice.proc_at(ordinal) == ProcId(slice.hosts()[host_of[expected[ordinal]]], proc_name(trainers(), expected[ordinal])));
     }
     CHECK(*ProcMeshRef::parse(slice.to_string()) == slice);
-  }
+  });
+}
+
+TEST_CASE("proc_mesh_ref: equal references hash alike and are in order, and a view walks them by point") {
+  const ProcMeshRef mesh = two_by_four();
+  const ProcMeshRef slice = mesh.at("gpu", 2).value();
+  CHECK(std::hash<ProcMeshRef>{}(two_by_four()) == std::hash<ProcMeshRef>{}(mesh));
+  CHECK(std::hash<ProcMeshRef>{}(slice) != std::hash<ProcMeshRef>{}(mesh));
+  CHECK(std::set<ProcMeshRef>{slice, mesh, two_by_four()}.size() == 2);
+  CHECK((mesh <=> two_by_four()) == std::strong_ordering::equal);
+  CHECK(((mesh < slice) != (slice < mesh)));
+  std::string walked;
+  const View view(slice);
+  for (const auto& [point, proc] : view) walked += point.to_string() + " " + proc.name().to_string() + "\n";
+  CHECK(walked == "host=0/2 trainers_2-13Se1Maqzryj\nhost=1/2 trainers_6-13Se1Maqzryj\n");
+  CHECK_FALSE(view.get(2).has_value());
 }
 
 TEST_CASE("proc_mesh_ref: what cannot be is refused") {
@@ -160,7 +178,7 @@ TEST_CASE("proc_mesh_ref: text") {
       {"a-13Se1Maqzryj[]:local:1@", "the number of ranks"},
       {"a-13Se1Maqzryj[1]local:1@", "expected ':'"},
       {"a-13Se1Maqzryj[1]:local:1", "at 25: expected '@'"},
-      {"a-13Se1Maqzryj[1]:local:1,@", "at 26: expected a host address"},
+      {"a-13Se1Maqzryj[1]:local:1,@", "host address: at 26: expected tcp:HOST:PORT"},
       {"a-13Se1Maqzryj[1]:local:1,nonsense@", "at 26"},
       {"a-13Se1Maqzryj[1]:local:1@x=", "at 28"},
       {"a@-13Se1Maqzryj[1]:local:1", "name"},

@@ -70,10 +70,7 @@ TEST_CASE("extent: the product fits 63 bits or it is an error") {
 }
 
 TEST_CASE("extent and point: ranks, points and texts agree") {
-  const std::uint64_t seed = std::random_device{}();
-  CAPTURE(seed);
-  test::Random random(seed);
-  for (int i = 0; i < test::rounds(500); ++i) {
+  test::for_cases(2'000, [&](test::Random& random) {
     const Extent extent = test::small_extent(random);
     CAPTURE(extent);
     REQUIRE(Extent::parse(extent.to_string()).value() == extent);
@@ -89,7 +86,7 @@ TEST_CASE("extent and point: ranks, points and texts agree") {
       }
     }
     REQUIRE(extent.point_of(extent.num_ranks()).error().code() == ErrorCode::out_of_range);
-  }
+  });
 }
 
 TEST_CASE("extent and point: bad texts are refused with position") {

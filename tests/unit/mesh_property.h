@@ -2,12 +2,13 @@
 
 #include <cstdint>
 #include <cstdlib>
+#include <limits>
 #include <random>
 
 #include <doctest/doctest.h>
 
 /// Property tests: many random cases of one seed. MESHBUS_PROPERTY_CASES says how many instead of a test's own number,
-/// MESHBUS_PROPERTY_SEED repeats a run. What fails prints seed and case.
+/// MESHBUS_PROPERTY_SEED repeats a run. The seed is printed; what fails prints the case too.
 namespace meshbus::test {
 
 inline std::uint64_t number_from_environment(const char* name, std::uint64_t otherwise) {
@@ -16,7 +17,11 @@ inline std::uint64_t number_from_environment(const char* name, std::uint64_t oth
 }
 
 inline std::uint64_t property_seed() {
-  static const std::uint64_t seed = number_from_environment("MESHBUS_PROPERTY_SEED", std::random_device{}());
+  static const std::uint64_t seed = [] {
+    const std::uint64_t chosen = number_from_environment("MESHBUS_PROPERTY_SEED", std::random_device{}());
+    MESSAGE("MESHBUS_PROPERTY_SEED=", chosen);
+    return chosen;
+  }();
   return seed;
 }
 

@@ -2,24 +2,18 @@
 
 #include <algorithm>
 #include <cstdint>
-#include <cstdlib>
 #include <random>
 #include <string>
 #include <vector>
 
 #include "meshbus/extent.h"
 #include "meshbus/region.h"
+#include "tests/unit/mesh_property.h"
 
-/// Random values of the mesh algebra for property tests. Every test prints its seed when it fails.
+/// Random values of the mesh algebra for property tests.
 namespace meshbus::test {
 
 using Random = std::mt19937_64;
-
-/// How many cases a property test tries: few enough for every build, times the environment's MESHBUS_TEST_ROUNDS for a long look.
-inline int rounds(int cases) {
-  const char* factor = std::getenv("MESHBUS_TEST_ROUNDS");
-  return factor == nullptr ? cases : cases * std::max(std::atoi(factor), 1);
-}
 
 /// Numbers of every magnitude, both ends included.
 inline std::uint64_t any_number(Random& random) {
@@ -79,6 +73,53 @@ inline Extent small_extent(Random& random) {
   std::vector<std::uint64_t> sizes(dims);
   for (std::uint64_t& size : sizes) size = random() % 24 == 0 ? 0 : 1 + random() % 5;
   return Extent::make(any_labels(random, dims), sizes).value();
+}
+
+/// The same ranks with the axes in another order, and so in another order themselves.
+inline Region shuffled(const Region& region, Random& random) {
+  std::vector<std::size_t> order(region.num_dims());
+  for (std::size_t i = 0; i < order.size(); ++i) order[i] = i;
+  std::shuffle(order.begin(), order.end(), random);
+  std::vector<std::string> labels;
+  std::vector<std::uint64_t> sizes;
+  std::vector<std::uint64_t> strides;
+  for (const std::size_t i : order) {
+    labels.push_back(region.labels()[i]);
+    sizes.push_back(region.sizes()[i]);
+    strides.push_back(region.strides()[i]);
+  }
+  return Region::make(std::move(labels), region.offset(), std::move(sizes), std::move(strides)).value();
+}
+
+/// Up to `steps` random ranges and indices of a region, those that leave something.
+inline Region sliced(Region region, Random& random, std::uint64_t steps) {
+  for (std::uint64_t n = random() % (steps + 1); n > 0 && region.num_dims() > 0; --n) {
+    const std::size_t axis = random() % region.num_dims();
+    const std::uint64_t size = region.sizes()[axis];
+    if (size == 0) continue;
+    const std::uint64_t begin = random() % size;
+    const std::uint64_t length = 1 + (size > 64 ? random() : random() % (size - begin)) % (size - begin);
+    const Result<Region> slice = random() % 4 == 0 ? region.at(region.labels()[axis], begin)
+                                                   : region.range(region.labels()[axis], begin, begin + length, 1 + random() % 3);
+    region = slice.value();
+  }
+  return region;
+}
+
+/// A region of few ranks below some hundred, with axes in any order and gaps of all widths.
+inline Region small_region(Random& random) {
+  const std::size_t dims = random() % 4;
+  std::vector<std::uint64_t> sizes(dims);
+  std::vector<std::uint64_t> strides(dims);
+  std::vector<std::string> labels(dims);
+  std::uint64_t span = 0;
+  for (std::size_t i = 0; i < dims; ++i) {
+    labels[i] = std::string(1, static_cast<char>('a' + i));
+    strides[i] = span + 1 + (random() % 3 == 0 ? 0 : random() % 6);
+    sizes[i] = random() % 32 == 0 ? 0 : 1 + random() % 6;
+    span += (std::max<std::uint64_t>(sizes[i], 1) - 1) * strides[i];
+  }
+  return shuffled(Region::make(labels, random() % 12, sizes, strides).value(), random);
 }
 
 /// Any valid region, huge ones too: axes with gaps between them, in any order.

@@ -108,10 +108,7 @@ TEST_CASE("region: numbers at the limits") {
 }
 
 TEST_CASE("region: what was printed parses to an equal region, and every base rank has its ordinal") {
-  const std::uint64_t seed = std::random_device{}();
-  CAPTURE(seed);
-  test::Random random(seed);
-  for (int i = 0; i < test::rounds(5'000); ++i) {
+  test::for_cases(20'000, [&](test::Random& random) {
     const Region region = test::any_region(random);
     CAPTURE(region);
     REQUIRE(Region::parse(region.to_string()).value() == region);
@@ -131,14 +128,11 @@ TEST_CASE("region: what was printed parses to an equal region, and every base ra
       REQUIRE(region.base_rank(ordinal) == rank);
       if (++ordinal == 50) break;
     }
-  }
+  });
 }
 
 TEST_CASE("region: every chain of ranges, indices and permutations is the filtered product of coordinates") {
-  const std::uint64_t seed = std::random_device{}();
-  CAPTURE(seed);
-  test::Random random(seed);
-  for (int i = 0; i < test::rounds(5'000); ++i) {
+  test::for_cases(20'000, [&](test::Random& random) {
     const Extent extent = test::small_extent(random);
     CAPTURE(extent);
     Model model = model_of(extent);
@@ -210,15 +204,12 @@ TEST_CASE("region: every chain of ranges, indices and permutations is the filter
         REQUIRE(region.ordinal_of(rank) == (found == ordinals.end() ? std::nullopt : std::optional(found->second)));
       }
     }
-  }
+  });
 }
 
 TEST_CASE("region: make() accepts exactly the regions whose sorted strides leave room") {
-  const std::uint64_t seed = std::random_device{}();
-  CAPTURE(seed);
-  test::Random random(seed);
   int valid = 0;
-  for (int i = 0; i < test::rounds(5'000); ++i) {
+  test::for_cases(20'000, [&](test::Random& random) {
     const std::size_t dims = random() % 4;
     std::vector<std::uint64_t> sizes(dims);
     std::vector<std::uint64_t> strides(dims);
@@ -236,18 +227,15 @@ TEST_CASE("region: make() accepts exactly the regions whose sorted strides leave
     REQUIRE(region.has_value() == expected);
     if (!region) REQUIRE(region.error().code() == ErrorCode::configuration_error);
     valid += expected ? 1 : 0;
-  }
+  });
   CHECK(valid > 500);
 }
 
 TEST_CASE("region: no text crashes the parser, and what it accepts round-trips") {
-  const std::uint64_t seed = std::random_device{}();
-  CAPTURE(seed);
-  test::Random random(seed);
   const std::vector<std::string> tokens = {
       "x", "y", "=", "/", ",", "+", "1", "2", "8", "0", " ", "\"", "\\", "\\n", "\\u{", "}", "9223372036854775807", "@", "\xC3", "\xA9"};
   int accepted = 0;
-  for (int i = 0; i < test::rounds(10'000); ++i) {
+  test::for_cases(20'000, [&](test::Random& random) {
     std::string text = random() % 2 == 0 ? test::any_region(random).to_string() : "";
     for (std::uint64_t n = random() % 12; n > 0; --n) {
       const std::string& token = tokens[random() % tokens.size()];
@@ -266,7 +254,7 @@ TEST_CASE("region: no text crashes the parser, and what it accepts round-trips")
       REQUIRE(region.error().code() == ErrorCode::parse_error);
       REQUIRE(text::is_utf8(region.error().detail()));
     }
-  }
+  });
   CHECK(accepted > 100);
 }
 
@@ -345,4 +333,60 @@ TEST_CASE("region: bad slices are refused with code and name") {
   check(region.at("y", 2), ErrorCode::out_of_range, "region: OutOfRangeIndex: expected an index below 2 of axis y, found 2");
   check(Region::make({"x", "y"}, 0, {1}, {1, 2}), ErrorCode::configuration_error,
         "region: InvalidDims: expected a size and a stride for each of 2 labels, found 1 and 2");
+}
+
+TEST_CASE("region: points and base ranks name each other, or the error says what is wrong") {
+  const Region slice = Region(Extent::parse("x=4,y=4").value()).range("y", 0, std::nullopt, 3).value();  // x=4/4,y=2/3
+  CHECK(slice.base_rank(Point::parse("x=1/4,y=1/2").value()) == 7U);
+  CHECK(slice.point(7).value().to_string() == "x=1/4,y=1/2");
+  CHECK(Region::parse("8+").value().base_rank(Point{}) == 8U);
+  CHECK(Region::parse("8+").value().point(8) == Point{});
+  const auto check = [](const auto& result, ErrorCode code, std::string_view detail) {
+    REQUIRE_FALSE(result);
+    CHECK(result.error().code() == code);
+    CHECK(result.error().detail() == detail);
+  };
+  check(slice.point(6), ErrorCode::out_of_range, "region: OutOfRangeRank: expected a rank of \"x=4/4,y=2/3\", found 6");
+  check(slice.base_rank(Point::parse("x=1/4,y=2/4").value()), ErrorCode::out_of_range,
+        "region: OutOfRangeIndex: expected an index below 2 of axis y, found 2");
+  check(slice.base_rank(Point::parse("y=1/4,x=1/2").value()), ErrorCode::configuration_error,
+        "region: InvalidDim: expected a point whose axis 0 is x, found y");
+  check(slice.base_rank(Point::parse("x=1/4").value()), ErrorCode::configuration_error,
+        "region: InvalidDims: expected a point with the 2 axes of \"x=4/4,y=2/3\", found 1");
+}
+
+TEST_CASE("region: group_by gives a region per coordinate of the axes before a label") {
+  const Region mesh = Extent::parse("replica=2,host=2,gpu=3").value();
+  const auto groups = [](const Region& region, std::string_view label) {
+    const RegionGroups found = region.group_by(label).value();
+    std::vector<std::string> texts;
+    for (const Region& group : found) texts.push_back(group.to_string());
+    CHECK(texts.size() == found.size());
+    return texts;
+  };
+  CHECK(groups(mesh, "replica") == std::vector<std::string>{"replica=2/6,host=2/3,gpu=3/1"});
+  CHECK(groups(mesh, "host") == std::vector<std::string>{"host=2/3,gpu=3/1", "6+host=2/3,gpu=3/1"});
+  CHECK(groups(mesh, "gpu") == std::vector<std::string>{"gpu=3/1", "3+gpu=3/1", "6+gpu=3/1", "9+gpu=3/1"});
+  CHECK(groups(mesh.range("host", 1).value(), "gpu") == std::vector<std::string>{"3+gpu=3/1", "9+gpu=3/1"});
+  CHECK(groups(Region::parse("x=0/1,y=2/1").value(), "y").empty());
+  CHECK(groups(Region::parse("x=2/1,y=0/1").value(), "y") == std::vector<std::string>{"y=0/1", "1+y=0/1"});
+  CHECK(mesh.group_by("rack").error().code() == ErrorCode::configuration_error);
+  CHECK(mesh.group_by("rack").error().detail() == "region: InvalidDim: no axis rack: the axes are replica, host, gpu");
+  // As many groups as there are, without a place for each.
+  CHECK(Region::parse("x=4611686018427387903/2,y=2/1").value().group_by("y").value().size() == (std::uint64_t{1} << 62) - 1);
+  test::for_cases(5'000, [](test::Random& random) {
+    const Region region = test::sliced(test::small_extent(random), random, 3);
+    if (region.num_dims() == 0) return;
+    CAPTURE(region);
+    const std::size_t axis = random() % region.num_dims();
+    const RegionGroups found = region.group_by(region.labels()[axis]).value();
+    std::vector<std::uint64_t> ranks;
+    for (const Region& group : found) {
+      REQUIRE(group.labels() ==
+              std::vector<std::string>(region.labels().begin() + static_cast<std::ptrdiff_t>(axis), region.labels().end()));
+      REQUIRE(Region::make(group.labels(), group.offset(), group.sizes(), group.strides()) == group);
+      for (const std::uint64_t rank : group.ranks()) ranks.push_back(rank);
+    }
+    REQUIRE(ranks == ranks_of(region));
+  });
 }

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <compare>
 #include <cstddef>
 #include <cstdint>
 #include <functional>
@@ -21,7 +22,9 @@
 ///     HostMeshRef second = *mesh.range("replica", 1, 2);
 ///     std::cout << second;                       // test:local:3,local:4@2+replica=1/2,host=2/1
 ///     second.hosts()[0];                         // local:3: the host of ordinal 0
-///     mesh.find(3);                              // local:4: the host of base rank 3
+///     *second.get(1);                            // local:4: the host of ordinal 1
+///     *mesh.find(3);                             // local:4: the host of base rank 3
+///     for (const auto& [point, host] : View(mesh)) use(point, host);  // needs meshbus/view.h
 ///     HostMeshRef::parse("test:local:1@x=2/1").error();  // invalid_rank_cardinality: ... expected 2, found 1
 namespace meshbus {
 
@@ -43,6 +46,10 @@ class HostMeshRef {
   /// In the order of the region.
   const std::vector<HostAddr>& hosts() const noexcept { return hosts_; }
   std::uint64_t num_ranks() const noexcept { return region_.num_ranks(); }
+  /// The host of an ordinal; null when there are not so many. Valid while this reference is.
+  const HostAddr* get(std::uint64_t ordinal) const noexcept {
+    return ordinal < hosts_.size() ? &hosts_[static_cast<std::size_t>(ordinal)] : nullptr;
+  }
   /// The host of a base rank; null when it is not in the region. Valid while this reference is.
   const HostAddr* find(std::uint64_t base_rank) const noexcept;
 
@@ -56,6 +63,8 @@ class HostMeshRef {
   /// `test:local:3,local:4@2+replica=1/2,host=2/1`
   std::string to_string() const;
 
+  /// By name, region, hosts: an order for maps and sets.
+  friend auto operator<=>(const HostMeshRef&, const HostMeshRef&) = default;
   friend bool operator==(const HostMeshRef&, const HostMeshRef&) = default;
   friend std::ostream& operator<<(std::ostream& out, const HostMeshRef& mesh);
 

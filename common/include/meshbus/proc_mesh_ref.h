@@ -1,6 +1,9 @@
 #pragma once
 
+#include <compare>
+#include <cstddef>
 #include <cstdint>
+#include <functional>
 #include <iosfwd>
 #include <memory>
 #include <optional>
@@ -77,6 +80,8 @@ class ProcMeshRef {
   Result<std::uint64_t> ordinal_of(std::uint64_t create_rank) const;
   /// Of this view: the address of the proc at that ordinal. Errors: out_of_range.
   Result<ProcId> proc_at(std::uint64_t ordinal) const;
+  /// The same, under the name that View and other code for whatever is ranked know (meshbus/view.h).
+  Result<ProcId> get(std::uint64_t ordinal) const { return proc_at(ordinal); }
 
   /// The slice begin, begin+step, ... below `end` (clamped to the axis' size; none = all) of one axis; keeps the axis. Errors: those of
   /// Region::range.
@@ -91,6 +96,8 @@ class ProcMeshRef {
   std::string to_string() const;
 
   friend bool operator==(const ProcMeshRef& a, const ProcMeshRef& b);
+  /// By mesh, ranks, region, hosts: an order for maps and sets.
+  friend std::strong_ordering operator<=>(const ProcMeshRef& a, const ProcMeshRef& b);
   friend std::ostream& operator<<(std::ostream& out, const ProcMeshRef& mesh);
 
  private:
@@ -105,3 +112,8 @@ class ProcMeshRef {
 };
 
 }  // namespace meshbus
+
+template <>
+struct std::hash<meshbus::ProcMeshRef> {
+  std::size_t operator()(const meshbus::ProcMeshRef& mesh) const noexcept;
+};

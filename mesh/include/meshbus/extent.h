@@ -1,7 +1,9 @@
 #pragma once
 
+#include <compare>
 #include <cstddef>
 #include <cstdint>
+#include <functional>
 #include <initializer_list>
 #include <iosfwd>
 #include <memory>
@@ -23,6 +25,7 @@
 ///     Point point = *gpus.point_of(11);                       // host=1/2,gpu=3/8 (needs meshbus/point.h)
 ///     Extent all = *concat(*Extent::make({{"replica", 4}}), gpus);
 ///     std::cout << all;                                       // {replica: 4, host: 2, gpu: 8}
+///     for (const Point& point : gpus.points()) use(point);    // host=0/2,gpu=0/8 and 15 more (needs meshbus/point.h)
 ///     Extent::parse("host=2,host=8").error();                 // parse_error: extent: at 7: label host occurs twice
 ///     Extent{}.num_ranks();                                   // 1: no axes, one rank
 ///
@@ -30,6 +33,7 @@
 namespace meshbus {
 
 class Point;
+class Points;
 namespace text {
 class Scanner;
 }
@@ -68,6 +72,8 @@ class Extent {
   /// The reverse. Errors: out_of_range (OutOfRangeRank).
   Result<std::vector<std::uint64_t>> coordinates_of(std::uint64_t rank) const;
   Result<Point> point_of(std::uint64_t rank) const;
+  /// All points in the order of their ranks, for `for`.
+  Points points() const;
 
   /// `{host: 2, gpu: 8}`
   std::string to_string() const;
@@ -77,6 +83,8 @@ class Extent {
   std::string to_argument() const;
 
   friend bool operator==(const Extent& a, const Extent& b) noexcept;
+  /// By labels, then sizes: an order for maps and sets.
+  friend std::strong_ordering operator<=>(const Extent& a, const Extent& b) noexcept;
   friend std::ostream& operator<<(std::ostream& out, const Extent& extent);
 
  private:
@@ -94,3 +102,8 @@ class Extent {
 Result<Extent> concat(const Extent& a, const Extent& b);
 
 }  // namespace meshbus
+
+template <>
+struct std::hash<meshbus::Extent> {
+  std::size_t operator()(const meshbus::Extent& extent) const noexcept;
+};

@@ -1,6 +1,9 @@
 #pragma once
 
+#include <compare>
+#include <cstddef>
 #include <cstdint>
+#include <functional>
 #include <iosfwd>
 #include <optional>
 #include <string>
@@ -8,6 +11,7 @@
 #include <vector>
 
 #include "meshbus/extent.h"
+#include "meshbus/index_iterator.h"
 #include "meshbus/result.h"
 
 /// A place in an extent (spec 1.7).
@@ -44,13 +48,36 @@ class Point {
   std::string to_string() const;
 
   friend bool operator==(const Point&, const Point&) = default;
+  /// By extent, then coordinates: within one extent, the order of ranks.
+  friend auto operator<=>(const Point&, const Point&) = default;
   friend std::ostream& operator<<(std::ostream& out, const Point& point);
 
  private:
+  friend class Points;
   Point(Extent extent, std::vector<std::uint64_t> coordinates) : extent_(std::move(extent)), coordinates_(std::move(coordinates)) {}
 
   Extent extent_;
   std::vector<std::uint64_t> coordinates_;
 };
 
+/// All points of an extent, in the order of their ranks.
+class Points {
+ public:
+  explicit Points(Extent extent) : extent_(std::move(extent)) {}
+
+  std::uint64_t size() const noexcept { return extent_.num_ranks(); }
+  /// The point of that rank, which must be below size().
+  Point operator[](std::uint64_t rank) const;
+  IndexIterator<Points> begin() const noexcept { return {*this, 0}; }
+  IndexIterator<Points> end() const noexcept { return {*this, size()}; }
+
+ private:
+  Extent extent_;
+};
+
 }  // namespace meshbus
+
+template <>
+struct std::hash<meshbus::Point> {
+  std::size_t operator()(const meshbus::Point& point) const noexcept;
+};

@@ -1,7 +1,9 @@
 #pragma once
 
+#include <compare>
 #include <cstddef>
 #include <cstdint>
+#include <functional>
 #include <iosfwd>
 #include <iterator>
 #include <optional>
@@ -10,9 +12,11 @@
 #include <vector>
 
 #include "meshbus/extent.h"
+#include "meshbus/index_iterator.h"
+#include "meshbus/point.h"
 #include "meshbus/result.h"
 
-/// A box of ranks cut out of a mesh (spec 1.2-1.4, 1.6).
+/// A box of ranks cut out of a mesh (spec 1.2-1.6).
 ///
 ///     using namespace meshbus;
 ///     Region mesh = *Extent::parse("replica=2,host=2");         // every extent is a region: replica=2/2,host=2/1
@@ -21,6 +25,10 @@
 ///     for (std::uint64_t rank : second.ranks()) use(rank);      // 2, 3: ranks of the mesh, not of the slice
 ///     second.ordinal_of(3);                                     // 1: its place in the slice
 ///     second.ordinal_of(0);                                     // nothing: not in the slice
+///     second.point(3);                                          // replica=0/1,host=1/2: a point of the slice
+///     RegionGroups groups = *mesh.group_by("host");             // one per replica, for `for`: host=2/1 and 2+host=2/1
+///     is_subset(second, mesh);                                  // true: all ranks of the one are ranks of the other
+///     remap(mesh, second);                                      // 2, 3: where in `mesh` the ranks of `second` are
 ///     Region same = *Region::parse(second.to_string());         // == second
 ///     Region::parse("x=2/1,y=2/1").error();                     // parse_error: region: at 6: NonuniqueStrides: ...
 ///     mesh.range("gpu", 0).error();                             // configuration_error: region: InvalidDim: ...
@@ -31,6 +39,7 @@
 namespace meshbus {
 
 class RankRange;
+class RegionGroups;
 
 /// A set of *base ranks*, those of the root mesh it was cut from, arranged as a labelled box and iterated row-major over its axes as
 /// listed. The place of a rank in that order is its *ordinal*. Coordinates c stand for base rank offset + sum of c * stride.
@@ -68,12 +77,19 @@ class Region {
 
   /// The base rank at an ordinal. O(axes). Errors: out_of_range (OutOfRangeRank).
   Result<std::uint64_t> base_rank(std::uint64_t ordinal) const;
+  /// The base rank of a point, which has this region's labels. Errors: configuration_error (InvalidDims: more or fewer axes; InvalidDim:
+  /// another label at that place); out_of_range (OutOfRangeIndex: a coordinate not below the size here, whatever its extent says).
+  Result<std::uint64_t> base_rank(const Point& point) const;
+  /// The reverse: a point of extent(). Errors: out_of_range (OutOfRangeRank: the base rank is not in this region).
+  Result<Point> point(std::uint64_t base_rank) const;
   /// The place of a base rank in this region, if it is in it. O(axes), without allocation.
   std::optional<std::uint64_t> ordinal_of(std::uint64_t base_rank) const noexcept;
   bool contains(std::uint64_t base_rank) const noexcept { return ordinal_of(base_rank).has_value(); }
   /// The base ranks in order, for `for`. The region must outlive them.
   RankRange ranks() const& noexcept;
   RankRange ranks() const&& = delete;
+  /// The points of extent(), in the same order.
+  Points points() const { return extent().points(); }
 
   /// Every `step`th index from `begin` to before `end` of an axis, which stays, with size 1 if one index is left. No `end`, or one past the
   /// size, means the size. Ranges compose: indices are those of this region.
@@ -83,10 +99,17 @@ class Region {
   /// The ranks at one index of an axis, which is dropped. Errors: configuration_error (InvalidDim); out_of_range (OutOfRangeIndex).
   Result<Region> at(std::string_view label, std::uint64_t index) const;
 
+  /// One region per coordinate of the axes before `label`, in their order, over `label` and the later axes. Without axes before it that is
+  /// this region alone. Takes no memory per group. Errors: configuration_error (InvalidDim).
+  Result<RegionGroups> group_by(std::string_view label) const;
+
   /// `8+x=2/1,"dim/0"=3/2`
   std::string to_string() const;
 
+  /// Equal arrangement, not only equal ranks: labels, offset, sizes and strides.
   friend bool operator==(const Region& a, const Region& b) noexcept;
+  /// By offset, labels, sizes, strides: an order for maps and sets.
+  friend std::strong_ordering operator<=>(const Region& a, const Region& b) noexcept;
   friend std::ostream& operator<<(std::ostream& out, const Region& region);
 
  private:
@@ -99,6 +122,10 @@ class Region {
 
   /// The parts must be valid.
   Region(std::vector<std::string> labels, std::uint64_t offset, std::vector<std::uint64_t> sizes, std::vector<std::uint64_t> strides);
+  friend class RegionGroups;
+  friend class Remap;
+  /// The base rank at an ordinal below num_ranks().
+  std::uint64_t rank_at(std::uint64_t ordinal) const noexcept;
   Result<std::size_t> axis(std::string_view label) const;
 
   std::vector<std::string> labels_;
@@ -135,10 +162,16 @@ class RankRange {
     friend class RankRange;
     iterator(const Region& region, std::uint64_t left);
 
-    const Region* region_ = nullptr;
+    /// An axis of more than one index, and where on it we are.
+    struct Wheel {
+      std::uint64_t size;
+      std::uint64_t stride;
+      std::uint64_t index;
+    };
+
     std::uint64_t left_ = 0;  // ranks from here to the end
     std::uint64_t rank_ = 0;
-    std::vector<std::uint64_t> coordinates_;
+    std::vector<Wheel> wheels_;  // the fastest last
   };
 
   explicit RankRange(const Region& region) noexcept : region_(&region) {}
@@ -150,4 +183,51 @@ class RankRange {
   const Region* region_;
 };
 
+/// What group_by() returns.
+class RegionGroups {
+ public:
+  std::uint64_t size() const noexcept { return outer_.num_ranks(); }
+  /// The group of that index, which must be below size().
+  Region operator[](std::uint64_t index) const;
+  IndexIterator<RegionGroups> begin() const noexcept { return {*this, 0}; }
+  IndexIterator<RegionGroups> end() const noexcept { return {*this, size()}; }
+
+ private:
+  friend class Region;
+  RegionGroups(Region outer, Region inner) : outer_(std::move(outer)), inner_(std::move(inner)) {}
+
+  Region outer_;  // its ranks are the offsets of the groups
+  Region inner_;  // the first group, or what would be
+};
+
+/// Whether all base ranks of `a` are base ranks of `b`, whatever the labels and the order of the axes. Exact for every pair. O(axes^2) when
+/// `a` is a slice of `b` or `b` is a whole mesh, and never more than O(axes^2) for each rank of `a`, the smaller one.
+bool is_subset(const Region& a, const Region& b);
+
+/// For each base rank of a region, in its order, the ordinal of that rank in another region.
+class Remap {
+ public:
+  std::uint64_t size() const noexcept { return target_.num_ranks(); }
+  /// For the rank at that ordinal of the target, which must be below size(). O(axes).
+  std::uint64_t operator[](std::uint64_t ordinal) const noexcept;
+  IndexIterator<Remap> begin() const noexcept { return {*this, 0}; }
+  IndexIterator<Remap> end() const noexcept { return {*this, size()}; }
+
+ private:
+  friend std::optional<Remap> remap(const Region& self, const Region& target);
+  Remap(Region self, Region target) : self_(std::move(self)), target_(std::move(target)) {}
+
+  Region self_;
+  Region target_;
+};
+
+/// Where in `self` the ranks of `target` are; nothing when `target` is not a subset of `self`. Costs what is_subset() costs, and takes no
+/// memory per rank.
+std::optional<Remap> remap(const Region& self, const Region& target);
+
 }  // namespace meshbus
+
+template <>
+struct std::hash<meshbus::Region> {
+  std::size_t operator()(const meshbus::Region& region) const noexcept;
+};

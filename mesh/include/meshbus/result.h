@@ -1,6 +1,8 @@
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <utility>
@@ -58,6 +60,10 @@ class Error {
   Error(ErrorCode code, std::string detail) : code_(code), detail_(std::move(detail)) {}
   ErrorCode code() const noexcept { return code_; }
   const std::string& detail() const noexcept { return detail_; }
+  /// Of what a parser found: where in its text, as a byte offset from 0. The detail says it too. Does not travel on the wire.
+  std::optional<std::size_t> position() const noexcept { return position_; }
+  /// The same error, found there.
+  Error at(std::size_t position) const;
   /// The same error with "context: " put in front of the detail.
   Error within(std::string_view context) const;
   /// "not_exist: mesh trainers: no rank 9 of 8"
@@ -66,6 +72,7 @@ class Error {
  private:
   ErrorCode code_;
   std::string detail_;
+  std::optional<std::size_t> position_;
 };
 
 /// A value or an Error: what everything returns that may fail at run time.

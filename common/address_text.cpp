@@ -1,17 +1,15 @@
-#include "meshbus/address.h"
-
 #include <arpa/inet.h>
 #include <netinet/in.h>
 #include <sys/un.h>
 
 #include <algorithm>
 #include <array>
-#include <ostream>
 #include <utility>
 
 #include "mesh/text.h"
-#include "meshbus/key.h"
+#include "meshbus/address.h"
 
+// How the addresses of hosts are read, into their one canonical form.
 namespace meshbus {
 namespace {
 
@@ -182,59 +180,6 @@ Result<HostAddr> parse_local(text::Scanner part) {
   return HostAddr::local(*number);
 }
 
-/// The IPv4 or IPv6 bytes of a canonical host, IPv4-mapped ones as IPv4. Nothing for names.
-struct Literal {
-  bool v4 = false;
-  bool v6 = false;
-  std::array<std::uint8_t, 16> bytes{};
-};
-
-Literal literal(std::string_view host) noexcept {
-  Literal out;
-  std::array<char, INET6_ADDRSTRLEN> text{};
-  host = host.substr(0, host.find('%'));
-  if (host.size() >= text.size()) return out;
-  std::copy(host.begin(), host.end(), text.begin());
-  if (::inet_pton(AF_INET, text.data(), out.bytes.data()) == 1) {
-    out.v4 = true;
-  } else if (::inet_pton(AF_INET6, text.data(), out.bytes.data()) == 1) {
-    constexpr std::array<std::uint8_t, 12> mapped = {0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0xFF, 0xFF};
-    out.v4 = std::equal(mapped.begin(), mapped.end(), out.bytes.begin());
-    out.v6 = !out.v4;
-    if (out.v4) std::copy(out.bytes.begin() + 12, out.bytes.end(), out.bytes.begin());
-  }
-  return out;
-}
-
-/// The last comma of a part; addresses and names hold none.
-Result<std::size_t> find_comma(const text::Scanner& part, std::string_view expected) {
-  const std::size_t comma = part.rest().rfind(',');
-  if (comma == std::string_view::npos) return part.unexpected_at(part.end(), expected);
-  return part.position() + comma;
-}
-
-Result<std::uint64_t> parse_index(text::Scanner& part, std::string_view expected, std::uint64_t maximum) {
-  if (Result<void> open = part.expect('['); !open) return fail(std::move(open).error());
-  Result<std::uint64_t> number = part.number(expected, maximum);
-  if (!number) return number;
-  if (Result<void> close = part.expect(']'); !close) return fail(std::move(close).error());
-  return number;
-}
-
-/// `PROC,NAME` up to the first '[' after the last comma; `brackets` is left standing there.
-Result<std::pair<ProcId, Name>> parse_proc_and_name(const text::Scanner& part, text::Scanner& brackets) {
-  const Result<std::size_t> comma = find_comma(part, "',' and the name of an actor");
-  if (!comma) return fail(comma.error());
-  Result<ProcId> proc = ProcId::parse(part.part("proc id", part.position(), *comma));
-  if (!proc) return fail(std::move(proc).error());
-  const std::string_view tail = part.rest().substr(*comma + 1 - part.position());
-  const std::size_t name_end = *comma + 1 + std::min(tail.find('['), tail.size());
-  Result<Name> name = Name::parse(part.part("name", *comma + 1, name_end));
-  if (!name) return fail(std::move(name).error());
-  brackets.advance(name_end - brackets.position());
-  return std::pair(std::move(*proc), std::move(*name));
-}
-
 }  // namespace
 
 Result<HostAddr> HostAddr::tcp(std::string_view host, std::uint16_t port) {
@@ -269,178 +214,4 @@ Result<HostAddr> HostAddr::parse(text::Scanner part) {
   return part.unexpected("tcp:HOST:PORT, unix:/PATH, unix:@NAME or local:N");
 }
 
-bool HostAddr::is_any() const noexcept {
-  return transport_ == Transport::unix_socket ? name_.empty() : number_ == 0;
-}
-
-bool HostAddr::is_wildcard() const noexcept {
-  if (transport_ != Transport::tcp) return false;
-  if (name_ == "*") return true;
-  const Literal address = literal(name_);
-  const std::size_t size = address.v4 ? 4 : 16;
-  return (address.v4 || address.v6) &&
-         std::all_of(address.bytes.begin(), address.bytes.begin() + size, [](std::uint8_t byte) { return byte == 0; });
-}
-
-bool HostAddr::is_loopback() const noexcept {
-  if (transport_ != Transport::tcp) return false;
-  std::string_view name = name_;
-  if (name.ends_with('.')) name.remove_suffix(1);
-  if (name == "localhost" || name.ends_with(".localhost")) return true;
-  const Literal address = literal(name_);
-  if (address.v4) return address.bytes[0] == 127;
-  constexpr std::array<std::uint8_t, 16> one = {0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 1};
-  return address.v6 && address.bytes == one;
-}
-
-bool HostAddr::is_link_local() const noexcept {
-  if (transport_ != Transport::tcp) return false;
-  const Literal address = literal(name_);
-  if (address.v4) return address.bytes[0] == 169 && address.bytes[1] == 254;
-  return address.v6 && address.bytes[0] == 0xFE && (address.bytes[1] & 0xC0) == 0x80;
-}
-
-bool HostAddr::is_reachable_from_elsewhere() const noexcept {
-  return transport_ == Transport::tcp && !is_any() && !is_wildcard() && !is_loopback() && !is_link_local();
-}
-
-bool HostAddr::is_ipv6() const noexcept {
-  return transport_ == Transport::tcp && name_.find(':') != std::string::npos;
-}
-
-std::string HostAddr::to_string() const {
-  switch (transport_) {
-    case Transport::tcp: return "tcp:" + (is_ipv6() ? "[" + name_ + "]" : name_) + ":" + std::to_string(number_);
-    case Transport::unix_socket: return "unix:" + name_;
-    case Transport::local: break;
-  }
-  return "local:" + std::to_string(number_);
-}
-
-std::string HostAddr::zmq_endpoint() const {
-  switch (transport_) {
-    case Transport::tcp: return "tcp://" + (is_ipv6() ? "[" + name_ + "]" : name_) + ":" + (number_ == 0 ? "*" : std::to_string(number_));
-    case Transport::unix_socket: return "ipc://" + (name_.empty() ? "*" : name_);
-    case Transport::local: break;
-  }
-  return "inproc://" + std::to_string(number_);
-}
-
-std::uint64_t HostAddr::key() const noexcept {
-  return key_of(to_string());
-}
-
-std::ostream& operator<<(std::ostream& out, const HostAddr& address) {
-  return out << address.to_string();
-}
-
-Result<ProcId> ProcId::parse(std::string_view text) {
-  return parse(text::Scanner("proc id", text));
-}
-
-Result<ProcId> ProcId::parse(text::Scanner part) {
-  const Result<std::size_t> comma = find_comma(part, "',' and the name of a proc");
-  if (!comma) return fail(comma.error());
-  Result<HostAddr> host = HostAddr::parse(part.part("host address", part.position(), *comma));
-  if (!host) return fail(std::move(host).error());
-  Result<ProcName> name = ProcName::parse(part.part("proc name", *comma + 1, part.end()));
-  if (!name) return fail(std::move(name).error());
-  return ProcId(std::move(*host), std::move(*name));
-}
-
-ActorId ProcId::actor(Name name, std::uint64_t pid) const {
-  return {*this, std::move(name), pid};
-}
-
-ActorId ProcId::agent() const {
-  return {*this, Name::agent(), 0};
-}
-
-std::string ProcId::to_string() const {
-  return host_.to_string() + "," + name_.to_string();
-}
-
-std::uint64_t ProcId::key() const noexcept {
-  return key_of(to_string());
-}
-
-std::ostream& operator<<(std::ostream& out, const ProcId& id) {
-  return out << id.to_string();
-}
-
-Result<ActorId> ActorId::parse(std::string_view text) {
-  return parse(text::Scanner("actor id", text));
-}
-
-Result<ActorId> ActorId::parse(text::Scanner part) {
-  text::Scanner brackets = part;
-  Result<std::pair<ProcId, Name>> parsed = parse_proc_and_name(part, brackets);
-  if (!parsed) return fail(std::move(parsed).error());
-  std::uint64_t pid = 0;
-  if (!brackets.at_end()) {
-    const Result<std::uint64_t> index = parse_index(brackets, "a pid", std::numeric_limits<std::uint64_t>::max());
-    if (!index) return fail(index.error());
-    pid = *index;
-  }
-  if (Result<void> end = brackets.expect_end("the end of the actor id"); !end) return fail(std::move(end).error());
-  return ActorId(std::move(parsed->first), std::move(parsed->second), pid);
-}
-
-PortId ActorId::port(std::uint32_t number) const {
-  return {*this, number};
-}
-
-std::string ActorId::to_string() const {
-  return proc_.to_string() + "," + name_.to_string() + "[" + std::to_string(pid_) + "]";
-}
-
-std::ostream& operator<<(std::ostream& out, const ActorId& id) {
-  return out << id.to_string();
-}
-
-Result<PortId> PortId::parse(std::string_view text) {
-  return parse(text::Scanner("port id", text));
-}
-
-Result<PortId> PortId::parse(text::Scanner part) {
-  text::Scanner brackets = part;
-  Result<std::pair<ProcId, Name>> parsed = parse_proc_and_name(part, brackets);
-  if (!parsed) return fail(std::move(parsed).error());
-  const Result<std::uint64_t> pid = parse_index(brackets, "a pid", std::numeric_limits<std::uint64_t>::max());
-  if (!pid) return fail(pid.error());
-  const Result<std::uint64_t> port = parse_index(brackets, "a port number", std::numeric_limits<std::uint32_t>::max());
-  if (!port) return fail(port.error());
-  if (Result<void> end = brackets.expect_end("the end of the port id"); !end) return fail(std::move(end).error());
-  return PortId(ActorId(std::move(parsed->first), std::move(parsed->second), *pid), static_cast<std::uint32_t>(*port));
-}
-
-std::string PortId::to_string() const {
-  return actor_.to_string() + "[" + std::to_string(number_) + "]";
-}
-
-std::ostream& operator<<(std::ostream& out, const PortId& id) {
-  return out << id.to_string();
-}
-
-ProcId host_service(const HostAddr& host) {
-  return {host, Name::service()};
-}
-
-ActorId host_agent(const HostAddr& host) {
-  return host_service(host).agent();
-}
-
 }  // namespace meshbus
-
-std::size_t std::hash<meshbus::HostAddr>::operator()(const meshbus::HostAddr& address) const noexcept {
-  return static_cast<std::size_t>(address.key());
-}
-std::size_t std::hash<meshbus::ProcId>::operator()(const meshbus::ProcId& id) const noexcept {
-  return static_cast<std::size_t>(id.key());
-}
-std::size_t std::hash<meshbus::ActorId>::operator()(const meshbus::ActorId& id) const noexcept {
-  return static_cast<std::size_t>(meshbus::key_of(id.to_string()));
-}
-std::size_t std::hash<meshbus::PortId>::operator()(const meshbus::PortId& id) const noexcept {
-  return static_cast<std::size_t>(meshbus::key_of(id.to_string()));
-}
