@@ -1,0 +1,107 @@
+#!/usr/bin/python3
+"""clang-tidy (.clang-tidy) over every .cpp file, in parallel: tidy.py BUILD_FOLDER, which has compile_commands.json and the generated header.
+
+What passed is remembered by a hash of all that the answer depends on, in $XDG_CACHE_HOME/meshbus/tidy (~/.cache), so that only what changed is
+looked at again. TIDY_CACHE=off looks at everything."""
+import hashlib
+import json
+import os
+import re
+import shlex
+import subprocess
+import sys
+import time
+from concurrent.futures import ThreadPoolExecutor, as_completed
+
+import sources
+
+TIDY = "clang-tidy-19"
+# Its own resource folder is all it takes from its compiler; what it reads besides are these packages' headers.
+PACKAGES = ["clang-tidy-19", "libstdc++-12-dev", "libc6-dev", "cppzmq-dev", "libflatbuffers-dev", "libpoco-dev", "libspdlog-dev", "libcli11-dev",
+            "libexpected-dev", "nlohmann-json3-dev", "doctest-dev"]
+KEPT_SECONDS = 30 * 24 * 3600
+
+
+def cache_folder():
+    home = os.environ.get("XDG_CACHE_HOME") or os.path.join(os.environ.get("HOME", "/tmp"), ".cache")
+    return os.path.join(home, "meshbus", "tidy")
+
+
+def surroundings(build):
+    """What every answer depends on."""
+    digest = hashlib.sha256()
+    versions = subprocess.run(["dpkg-query", "-W", *PACKAGES], capture_output=True)
+    digest.update(versions.stdout)
+    for path in [".clang-tidy", "tests/check/tidy.py"]:
+        digest.update(sources.text(path).encode())
+    for folder, _, names in sorted(os.walk(os.path.join(build, "schemas", "include"))):
+        for name in sorted(names):
+            with open(os.path.join(folder, name), "rb") as file:
+                digest.update(file.read())
+    return digest
+
+
+def key(entry, shared):
+    digest = shared.copy()
+    path = os.path.relpath(entry["file"], sources.ROOT)
+    command = [word for word in shlex.split(entry["command"].replace(sources.ROOT, "")) if re.match(r"-(D|I|isystem|std|f)", word)]
+    digest.update(" ".join([path, *command]).encode())
+    for name in [path, *sorted(sources.reachable(path))]:
+        if os.path.isfile(os.path.join(sources.ROOT, name)):
+            digest.update(name.encode() + b"\0" + sources.text(name).encode())
+    return digest.hexdigest()
+
+
+def run(entry, build):
+    # g++'s warnings and options are g++'s business.
+    done = subprocess.run([TIDY, "-p", build, "--quiet", "--extra-arg=-w", entry["file"]], capture_output=True, text=True)
+    return done.returncode, done.stdout + ("" if done.stdout.strip() else done.stderr)
+
+
+def main():
+    build = os.path.realpath(sys.argv[1])
+    with open(os.path.join(build, "compile_commands.json"), encoding="utf-8") as file:
+        entries = {entry["file"]: entry for entry in json.load(file) if not entry["file"].startswith(build)}
+    missing = [path for path in sources.cpp_files() if path.endswith(".cpp") and os.path.join(sources.ROOT, path) not in entries
+               and not path.startswith("tests/fuzz/")]
+    problems = [f"{path}: no target compiles it, so nothing checks it" for path in missing]
+    cache, use_cache = cache_folder(), os.environ.get("TIDY_CACHE") != "off"
+    os.makedirs(cache, exist_ok=True)
+    shared = surroundings(build)
+    keys = {name: key(entry, shared) for name, entry in entries.items()}
+    stamp = {name: os.path.join(cache, value) for name, value in keys.items()}
+    known = {name for name in entries if use_cache and os.path.exists(stamp[name])}
+    for name in known:
+        os.utime(stamp[name])
+    todo, done, last = sorted(set(entries) - known), 0, time.monotonic()
+    with ThreadPoolExecutor(max_workers=int(os.environ.get("JOBS", os.cpu_count()))) as pool:
+        running = {pool.submit(run, entries[name], build): name for name in todo}
+        for future in as_completed(running):
+            code, output = future.result()
+            done += 1
+            if code == 0:
+                open(stamp[running[future]], "w", encoding="utf-8").close()
+            else:
+                problems.append(output.replace(sources.ROOT + os.sep, "").rstrip())
+                print(problems[-1], flush=True)
+            if time.monotonic() - last > 20:
+                print(f"    {done} of {len(todo)} files", flush=True)
+                last = time.monotonic()
+    for name in os.listdir(cache):
+        path = os.path.join(cache, name)
+        if time.time() - os.stat(path).st_mtime > KEPT_SECONDS:
+            os.unlink(path)
+    used = os.times()
+    count = (f"{len(entries)} files, {len(known)} of them unchanged since they passed; "
+             f"{used.children_user + used.children_system:.0f} s of CPU for the others")
+    if problems:
+        for problem in missing:
+            print(f"    {problem}: no target compiles it, so nothing checks it")
+        print(f"    {count}; findings in {len(problems)}")
+    else:
+        print(f"    {count}; no finding")
+    sys.exit(1 if problems else 0)
+
+
+if __name__ == "__main__":
+    main()
