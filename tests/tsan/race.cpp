@@ -1,6 +1,6 @@
-// Proof that the tests under ThreadSanitizer see a race of ours, libzmq's suppression notwithstanding: what a reactor's thread counts is read
-// by another thread; `race` reads it directly, as our own code must never do, `posted` asks the reactor. tests/tsan/prove expects a report of the first
-// and none of the second.
+// Proof that the tests under ThreadSanitizer see a race of ours, libzmq's suppression notwithstanding: what a reactor's thread counts is
+// read by another thread; `race` reads it directly, as our own code must never do, `posted` asks the reactor. tests/tsan/prove expects a
+// report of the first and none of the second.
 #include <cstdio>
 #include <cstring>
 #include <future>
