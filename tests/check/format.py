@@ -1,4 +1,4 @@
-#!/usr/bin/python3
+#!/usr/bin/python3 -B
 """Formatting of the C++ files by .clang-format; --fix applies it."""
 import re
 import subprocess

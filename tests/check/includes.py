@@ -1,4 +1,4 @@
-#!/usr/bin/python3
+#!/usr/bin/python3 -B
 """Dependencies point one way (docs/architecture.md): who may include whom, checked from the sources.
 
     mesh <- common <- broker | agent | client        broker and agent do not know each other

@@ -1,4 +1,4 @@
-#!/usr/bin/python3
+#!/usr/bin/python3 -B
 """Every public header compiles alone, and from none is anything reachable but public headers, the standard library, the system's own headers
 and tl/expected. Judged by what the compiler read (-MD), not by the text."""
 import os

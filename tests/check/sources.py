@@ -12,9 +12,12 @@ INCLUDE = re.compile(r'^[ \t]*#[ \t]*include[ \t]*([<"])([^">]+)[>"]', re.M)
 @lru_cache(maxsize=None)
 def files():
     """Every file of ours that exists, as paths from the top of the tree; also without git."""
-    listed = subprocess.run(["git", "ls-files", "--cached", "--others", "--exclude-standard"], cwd=ROOT, capture_output=True, text=True)
-    if listed.returncode == 0:
-        return sorted(path for path in set(listed.stdout.splitlines()) if os.path.isfile(os.path.join(ROOT, path)))
+    try:
+        listed = subprocess.run(["git", "ls-files", "-z", "--cached", "--others", "--exclude-standard"], cwd=ROOT, capture_output=True, text=True)
+        if listed.returncode == 0:
+            return sorted(path for path in set(listed.stdout.split("\0")) if os.path.isfile(os.path.join(ROOT, path)))
+    except FileNotFoundError:
+        pass
     found = []
     for folder, folders, names in os.walk(ROOT):
         folders[:] = [name for name in folders if name not in ("build", ".git", ".cache")]

@@ -1,4 +1,4 @@
-#!/usr/bin/python3
+#!/usr/bin/python3 -B
 """Checks of single lines: scripts parse (bash -n, python), and tests have no bare sleeps.
 
 A test waits for an event with a deadline. What must sleep all the same (the wait itself, a child that is there to sleep) says why on the same

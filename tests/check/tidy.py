@@ -1,4 +1,4 @@
-#!/usr/bin/python3
+#!/usr/bin/python3 -B
 """clang-tidy (.clang-tidy) over every .cpp file, in parallel: tidy.py BUILD_FOLDER, which has compile_commands.json and the generated header.
 
 What passed is remembered by a hash of all that the answer depends on, in $XDG_CACHE_HOME/meshbus/tidy (~/.cache), so that only what changed is
@@ -8,8 +8,10 @@ import json
 import os
 import re
 import shlex
+import shutil
 import subprocess
 import sys
+import tempfile
 import time
 from concurrent.futures import ThreadPoolExecutor, as_completed
 
@@ -42,21 +44,54 @@ def surroundings(build):
     return digest
 
 
+def flags_of(entry):
+    """What says how a source is to be read; g++'s warnings, sanitizers and the like are g++'s business."""
+    words, flags = shlex.split(entry["command"]), []
+    for i, word in enumerate(words):
+        if word == "-isystem":
+            flags += [word, words[i + 1]]
+        elif re.match(r"-(D|I|std=)", word):
+            flags.append(word)
+    return flags
+
+
 def key(entry, shared):
     digest = shared.copy()
     path = os.path.relpath(entry["file"], sources.ROOT)
-    command = [word for word in shlex.split(entry["command"].replace(sources.ROOT, "")) if re.match(r"-(D|I|isystem|std|f)", word)]
-    digest.update(" ".join([path, *command]).encode())
+    digest.update("\0".join([path, *flags_of(entry)]).replace(sources.ROOT, "").encode())
     for name in [path, *sorted(sources.reachable(path))]:
         if os.path.isfile(os.path.join(sources.ROOT, name)):
             digest.update(name.encode() + b"\0" + sources.text(name).encode())
     return digest.hexdigest()
 
 
-def run(entry, build):
-    # g++'s warnings and options are g++'s business.
-    done = subprocess.run([TIDY, "-p", build, "--quiet", "--extra-arg=-w", entry["file"]], capture_output=True, text=True)
-    return done.returncode, done.stdout + ("" if done.stdout.strip() else done.stderr)
+def groups(entries, size):
+    """Files of one folder that are compiled alike, `size` at a time: most of the time goes into the headers that they share."""
+    alike = {}
+    for entry in sorted(entries, key=lambda one: one["file"]):
+        place = os.path.dirname(entry["file"]) if os.path.basename(entry["file"]) != "main.cpp" else entry["file"]
+        alike.setdefault((place, *flags_of(entry)), []).append(entry)
+    return [files[i : i + size] for files in alike.values() for i in range(0, len(files), size)]
+
+
+def run(group):
+    """(the files that passed, what was found in the others)"""
+    with tempfile.TemporaryDirectory() as folder:
+        together = os.path.join(folder, "together.cpp")
+        with open(together, "w", encoding="utf-8") as file:
+            file.writelines(f'#include "{entry["file"]}"\n' for entry in group)
+        shutil.copy(os.path.join(sources.ROOT, ".clang-tidy"), folder)
+        done = subprocess.run([TIDY, "--quiet", together, "--", *flags_of(group[0]), "-w"], cwd=sources.ROOT, capture_output=True, text=True)
+    if done.returncode == 0:
+        return group, []
+    if len(group) == 1:
+        return [], [done.stdout.strip() or done.stderr.strip()]
+    # Names that are private to each file may clash; and each finding is to be told with its own file.
+    passed, problems = [], []
+    for entry in group:
+        good, bad = run([entry])
+        passed, problems = passed + good, problems + bad
+    return passed, problems
 
 
 def main():
@@ -75,16 +110,16 @@ def main():
     known = {name for name in entries if use_cache and os.path.exists(stamp[name])}
     for name in known:
         os.utime(stamp[name])
-    todo, done, last = sorted(set(entries) - known), 0, time.monotonic()
+    todo, done, last = [entries[name] for name in entries if name not in known], 0, time.monotonic()
     with ThreadPoolExecutor(max_workers=int(os.environ.get("JOBS", os.cpu_count()))) as pool:
-        running = {pool.submit(run, entries[name], build): name for name in todo}
+        running = {pool.submit(run, group): len(group) for group in groups(todo, 6)}
         for future in as_completed(running):
-            code, output = future.result()
-            done += 1
-            if code == 0:
-                open(stamp[running[future]], "w", encoding="utf-8").close()
-            else:
-                problems.append(output.replace(sources.ROOT + os.sep, "").rstrip())
+            passed, found = future.result()
+            done += running[future]
+            for entry in passed:
+                open(stamp[entry["file"]], "w", encoding="utf-8").close()
+            for problem in found:
+                problems.append(problem.replace(sources.ROOT + os.sep, ""))
                 print(problems[-1], flush=True)
             if time.monotonic() - last > 20:
                 print(f"    {done} of {len(todo)} files", flush=True)

@@ -10,6 +10,7 @@
 #include "client/src/rank_table.h"
 #include "client/src/wire_reports.h"
 #include "common/dispatcher.h"
+#include "common/frame.h"
 #include "tests/fuzz/support.h"
 
 using namespace meshbus;
@@ -29,6 +30,18 @@ std::string pack(const wire::Control& control) {
   flatbuffers::FlatBufferBuilder builder;
   wire::FinishControlBuffer(builder, wire::Control::Pack(builder, &native));
   return {reinterpret_cast<const char*>(builder.GetBufferPointer()), builder.GetSize()};
+}
+
+/// What is unpacked is packed as a message that says the same.
+void check_packing(const ControlMessage& message) {
+  // A type that a later version has added cannot be packed; no handler knows it.
+  if (message->body_type() == wire::Body::NONE || message->body_type() > wire::Body::MAX) return;
+  const auto packed = pack(*message);
+  FUZZ_CHECK(packed.size() < 4 * kBodyLimit, "a message that grows when it is copied");
+  const auto again = ControlMessage::decode(packed);
+  FUZZ_CHECK(again.has_value(), "what we packed ourselves is refused");
+  FUZZ_CHECK(pack(**again) == packed, "it changed on the way");
+  FUZZ_CHECK((*again)->body_type() == message->body_type(), "another type");
 }
 
 void on_hello(const Request&, const wire::Hello& hello) {
@@ -115,13 +128,7 @@ const Dispatcher& dispatcher() {
 extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
   const auto message = ControlMessage::decode(fuzz::text_of(data, size));
   if (!message) return 0;
-  const auto packed = pack(**message);
-  // What is unpacked is packed as a message that says the same.
-  const auto again = ControlMessage::decode(packed);
-  FUZZ_CHECK(again.has_value(), "what we packed ourselves is refused");
-  FUZZ_CHECK(pack(**again) == packed, "it changed on the way");
-  FUZZ_CHECK((*again)->body_type() == (*message)->body_type() || message->body_name().empty(), "another type");
-
+  check_packing(*message);
   Request request{};
   request.head = {(*message)->id(), (*message)->deadline_ms(), (*message)->is_answer()};
   for (const auto role : {Role::none, Role::broker}) {

@@ -14,7 +14,8 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
   fuzz::check_text<ProcId>(text);
   fuzz::check_text<ActorId>(text);
   fuzz::check_text<PortId>(text);
-  fuzz::check_print_parse(text, HostAddr::parse, [](const HostAddr& address) { return address.zmq_endpoint(); });
+  fuzz::check_print_parse(
+      text, [](std::string_view one) { return HostAddr::parse(one); }, [](const HostAddr& address) { return address.zmq_endpoint(); });
   if (const auto address = HostAddr::parse(text)) {
     FUZZ_CHECK(address->key() == key_of(address->to_string()) && address->key() != 0, text);
     FUZZ_CHECK(!address->is_reachable_from_elsewhere() || !(address->is_any() || address->is_wildcard() || address->is_loopback()), text);
