@@ -53,7 +53,7 @@ Credentials Credentials::from_peer_address(std::string_view text) {
       rest.remove_prefix(std::min(colon + 1, rest.size()));
     }
     if (numbers[0] && numbers[1] && numbers[2]) {
-      credentials.uid = *numbers[0];
+      credentials.uid = numbers[0];
       credentials.address = "uid " + std::to_string(*numbers[0]) + ", pid " + std::to_string(*numbers[2]);
       return credentials;
     }

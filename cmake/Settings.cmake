@@ -8,6 +8,7 @@ set(CMAKE_ARCHIVE_OUTPUT_DIRECTORY ${CMAKE_BINARY_DIR}/lib)
 
 option(MESHBUS_TESTS "build the tests" ON)
 option(MESHBUS_WERROR "warnings are errors" OFF)
+option(MESHBUS_FUZZ "build the fuzz targets; needs clang" OFF)
 set(MESHBUS_SANITIZE "" CACHE STRING "sanitizers, as in -fsanitize=; empty for none")
 
 add_library(meshbus_settings INTERFACE)
@@ -18,6 +19,9 @@ endif()
 if(MESHBUS_SANITIZE)
   target_compile_options(meshbus_settings INTERFACE -fsanitize=${MESHBUS_SANITIZE} -fno-sanitize-recover=all -fno-omit-frame-pointer)
   target_link_options(meshbus_settings INTERFACE -fsanitize=${MESHBUS_SANITIZE})
+endif()
+if(MESHBUS_FUZZ)
+  target_compile_options(meshbus_settings INTERFACE -fsanitize=fuzzer-no-link)
 endif()
 
 # Sources are named from the top of the tree, in debug information and messages alike: what is built does not tell where, and ccache

@@ -4,6 +4,9 @@
 #include <cstring>
 #include <string_view>
 
+#include "common/frame.h"
+#include "common/message_size.h"
+
 namespace meshbus {
 
 static_assert(static_cast<int>(wire::ErrorCode::MAX) == static_cast<int>(ErrorCode::out_of_range),
@@ -18,6 +21,11 @@ Result<ControlMessage> ControlMessage::decode(Bytes received) {
   flatbuffers::Verifier verifier(reinterpret_cast<const std::uint8_t*>(bytes.get()), received.size(), /*max_depth=*/16);
   if (received.size() < 8 || !wire::VerifyControlBuffer(verifier))
     return fail(ErrorCode::malformed_message, "not a control message (" + std::to_string(received.size()) + " bytes)");
+  const std::size_t unpacked = unpacked_bytes(*wire::GetControl(bytes.get()));
+  if (unpacked > kBodyLimit)
+    return fail(ErrorCode::too_large, "a control message of " + std::to_string(received.size()) + " bytes that unpacks to " +
+                                          std::to_string(unpacked) + ", because it refers to the same text many times; the limit is " +
+                                          std::to_string(kBodyLimit));
   return ControlMessage(std::move(bytes));
 }
 

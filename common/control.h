@@ -14,7 +14,8 @@ namespace meshbus {
 /// A well-formed control message that owns its bytes. Only decode() makes one, so code that holds one need not check again.
 class ControlMessage {
  public:
-  /// Copies, because libzmq hands out TCP frames at any address and FlatBuffers needs alignment. Errors: malformed_message.
+  /// Copies, because libzmq hands out TCP frames at any address and FlatBuffers needs alignment. Errors: malformed_message; too_large when
+  /// its lists, unpacked, exceed what a message may have (message_size.h), so that who copies what it is told needs no limit of its own.
   static Result<ControlMessage> decode(Bytes received);
   const wire::Control* operator->() const noexcept { return wire::GetControl(bytes_.get()); }
   const wire::Control& operator*() const noexcept { return *wire::GetControl(bytes_.get()); }

@@ -17,7 +17,8 @@ namespace {
 std::atomic<int> event_fd{-1};
 std::atomic<int> first_signal{0};
 std::atomic<pid_t> owner{0};
-static_assert(std::atomic<int>::is_always_lock_free && std::atomic<pid_t>::is_always_lock_free);
+static_assert(std::atomic<int>::is_always_lock_free);
+static_assert(std::atomic<pid_t>::is_always_lock_free);
 
 void on_signal(int number) {
   const int saved_errno = errno;

@@ -39,7 +39,7 @@ std::optional<Containment> containment_from_environment(std::string& bad) {
 void fill_standard_streams() {
   for (int fd = 0; fd < 3; ++fd) {
     if (::fcntl(fd, F_GETFD) < 0 && errno == EBADF) [[maybe_unused]]
-      const int opened = ::open("/dev/null", O_RDWR);
+      const int opened = ::open("/dev/null", O_RDWR);  // NOLINT(android-cloexec-open): for what we execute, too
   }
 }
 

@@ -1,5 +1,7 @@
 #include "client/cli/config_command.h"
 
+#include <nlohmann/json.hpp>
+
 #include <iomanip>
 #include <iostream>
 

@@ -1,5 +1,7 @@
 #include "client/cli/hosts_command.h"
 
+#include <nlohmann/json.hpp>
+
 #include <sys/stat.h>
 #include <unistd.h>
 

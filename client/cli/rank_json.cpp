@@ -1,5 +1,7 @@
 #include "client/cli/rank_json.h"
 
+#include <nlohmann/json.hpp>
+
 #include <array>
 #include <ctime>
 #include <optional>

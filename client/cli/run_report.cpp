@@ -1,5 +1,7 @@
 #include "client/cli/run_report.h"
 
+#include <nlohmann/json.hpp>
+
 #include "client/cli/rank_json.h"
 
 namespace meshbus::cli {

@@ -117,29 +117,6 @@ TEST_CASE("mesh_spec: whatever is wrong is refused, naming the field") {
   }
 }
 
-TEST_CASE("mesh_spec: a stranger who refers to one long text a hundred thousand times is refused before anything is copied") {
-  flatbuffers::FlatBufferBuilder builder;
-  const auto text = builder.CreateString(std::string(400'000, 'x'));
-  const std::vector<flatbuffers::Offset<flatbuffers::String>> many(100'000, text);
-  const auto arguments = builder.CreateVector(many);
-  const auto command = wire::CreateCommand(builder, builder.CreateString("true"), arguments);
-  const std::vector<std::uint64_t> none;
-  const auto no_labels = builder.CreateVector(std::vector<flatbuffers::Offset<flatbuffers::String>>());
-  const auto sizes = builder.CreateVector(none);
-  const auto strides = builder.CreateVector(none);
-  const auto region = wire::CreateRegion(builder, no_labels, 0, sizes, strides);
-  const auto hosts = builder.CreateVector(std::vector<flatbuffers::Offset<flatbuffers::String>>{builder.CreateString("unix:/h")});
-  const std::vector<wire::RankInterval> intervals{wire::RankInterval(0, 1)};
-  const auto ranks = builder.CreateVectorOfStructs(intervals);
-  const auto mesh = builder.CreateString("m-111111111111");
-  const auto owner = builder.CreateString("unix:/h,client-111111111111");
-  builder.Finish(wire::CreateSpawnProcs(builder, mesh, region, hosts, 0, ranks, wire::ProcKind::plain, command, owner));
-  REQUIRE(builder.GetSize() < kBodyLimit);
-  const auto parsed = parse_spawn(*flatbuffers::GetRoot<wire::SpawnProcs>(builder.GetBufferPointer()), *HostAddr::parse("unix:/h"));
-  REQUIRE_FALSE(parsed.has_value());
-  CHECK(parsed.error().code() == ErrorCode::too_large);
-}
-
 TEST_CASE("mesh_spec: what makes two requests for one mesh different") {
   const auto base = *parse(good_request());
   const auto difference = [&](const std::function<void(wire::SpawnProcsT&)>& change) {

@@ -2,7 +2,10 @@
 
 #include <doctest/doctest.h>
 
+#include <functional>
 #include <random>
+#include <utility>
+#include <vector>
 
 #include "common/dispatcher.h"
 
@@ -55,6 +58,81 @@ TEST_CASE("control: mutated and cut bytes are refused or read safely") {
   }
   CHECK(read > 0);
   CHECK(ControlMessage::decode("").error().code() == ErrorCode::malformed_message);
+}
+
+namespace {
+
+using Builder = flatbuffers::FlatBufferBuilder;
+
+/// A message that refers to one long text `count` times: short itself, and gigabytes for whoever copies what it says.
+using ManyReferences = std::function<flatbuffers::Offset<void>(Builder&, flatbuffers::Offset<flatbuffers::String>, std::uint64_t count)>;
+
+std::string many_references(wire::Body type, const ManyReferences& make_body, std::uint64_t count, std::size_t length) {
+  Builder builder;
+  const auto text = builder.CreateString(std::string(length, 'x'));
+  const auto body = make_body(builder, text, count);
+  wire::FinishControlBuffer(builder, wire::CreateControl(builder, 1, 0, false, type, body));
+  return {reinterpret_cast<const char*>(builder.GetBufferPointer()), builder.GetSize()};
+}
+
+auto certificates(Builder& builder, flatbuffers::Offset<flatbuffers::String> text, std::uint64_t count) {
+  std::vector<flatbuffers::Offset<wire::Certificate>> list;
+  for (std::uint64_t rank = 0; rank < count; ++rank) list.push_back(wire::CreateCertificate(builder, rank, text));
+  return builder.CreateVector(list);
+}
+
+auto spawn_of_one_argument(Builder& builder, flatbuffers::Offset<flatbuffers::String> text, std::uint64_t count) {
+  const auto arguments = builder.CreateVector(std::vector(count, text));
+  const auto command = wire::CreateCommand(builder, text, arguments);
+  const auto none = builder.CreateVector(std::vector<std::uint64_t>());
+  const auto no_texts = builder.CreateVector(std::vector<flatbuffers::Offset<flatbuffers::String>>());
+  const auto region = wire::CreateRegion(builder, no_texts, 0, none, none);
+  const auto ranks = builder.CreateVectorOfStructs(std::vector<wire::RankInterval>());
+  return wire::CreateSpawnProcs(builder, text, region, no_texts, 0, ranks, wire::ProcKind::plain, command, text).Union();
+}
+
+auto list_of_one_mesh(Builder& builder, flatbuffers::Offset<flatbuffers::String> text, std::uint64_t count) {
+  const auto none = builder.CreateVector(std::vector<std::uint64_t>());
+  const auto no_texts = builder.CreateVector(std::vector<flatbuffers::Offset<flatbuffers::String>>());
+  const auto region = wire::CreateRegion(builder, no_texts, 0, none, none);
+  const auto mesh = wire::CreateMeshState(builder, text, region, no_texts);
+  return wire::CreateMeshList(builder, text, builder.CreateVector(std::vector(count, mesh))).Union();
+}
+
+}  // namespace
+
+TEST_CASE("control: a message that refers to one long text thousands of times is refused before anything is copied") {
+  const std::vector<std::pair<wire::Body, ManyReferences>> rows = {
+      {wire::Body::SpawnProcs, spawn_of_one_argument},
+      {wire::Body::MeshList, list_of_one_mesh},
+      {wire::Body::StateChanged,
+       [](Builder& builder, auto text, auto count) {
+         return wire::CreateStateChanged(builder, text, text, 0, certificates(builder, text, count)).Union();
+       }},
+      {wire::Body::MeshEvent,
+       [](Builder& builder, auto text, auto count) {
+         return wire::CreateMeshEvent(builder, text, text, 1, 0, certificates(builder, text, count)).Union();
+       }},
+      {wire::Body::RenewLease,
+       [](Builder& builder, auto text, auto count) {
+         return wire::CreateRenewLease(builder, builder.CreateVector(std::vector(count, text))).Union();
+       }},
+      {wire::Body::Output,
+       [](Builder& builder, auto text, auto count) {
+         const auto data = builder.CreateVector(std::vector<std::uint8_t>(400'000));
+         const auto chunk = wire::CreateOutputChunk(builder, 0, wire::Stream::out, data);
+         return wire::CreateOutput(builder, text, builder.CreateVector(std::vector(count, chunk))).Union();
+       }},
+  };
+  for (const auto& [type, make_body] : rows) {
+    INFO(wire::EnumNameBody(type));
+    const auto hostile = many_references(type, make_body, 10'000, 400'000);
+    REQUIRE(hostile.size() < 1024 * 1024);
+    const auto refused = ControlMessage::decode(hostile);
+    REQUIRE_FALSE(refused.has_value());
+    CHECK(refused.error().code() == ErrorCode::too_large);
+    CHECK(ControlMessage::decode(many_references(type, make_body, 2, 100)).has_value());
+  }
 }
 
 TEST_CASE("dispatcher: a row is called when the sender's role is enough, and said why when not") {

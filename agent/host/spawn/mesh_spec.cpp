@@ -3,7 +3,6 @@
 #include <algorithm>
 
 #include "common/control.h"
-#include "common/frame.h"
 #include "common/wire_region.h"
 
 namespace meshbus::host {
@@ -55,33 +54,6 @@ Result<CommandSpec> parse_command(const wire::Command& command) {
   if (!directory) return fail(directory.error());
   spec.directory = std::move(*directory);
   return spec;
-}
-
-/// All texts of a request together are at most as long as a message. They may be fewer bytes there: FlatBuffers lets a stranger refer to
-/// one long text a hundred thousand times, and we would copy it as often.
-Result<void> check_size(const wire::SpawnProcs& request) {
-  std::size_t bytes = 0;
-  const auto add = [&](const flatbuffers::String* text) { bytes += text == nullptr ? 0 : text->size(); };
-  const auto add_all = [&](const flatbuffers::Vector<flatbuffers::Offset<flatbuffers::String>>* texts) {
-    for (flatbuffers::uoffset_t i = 0; texts != nullptr && i < texts->size(); ++i) add(texts->Get(i));
-  };
-  const auto add_pairs = [&](const flatbuffers::Vector<flatbuffers::Offset<wire::KeyValue>>* pairs) {
-    for (flatbuffers::uoffset_t i = 0; pairs != nullptr && i < pairs->size(); ++i) {
-      add(pairs->Get(i)->key());
-      add(pairs->Get(i)->value());
-    }
-  };
-  add(request.command()->program());
-  add(request.command()->directory());
-  add_all(request.command()->arguments());
-  add_pairs(request.command()->environment());
-  add_pairs(request.config());
-  add_all(request.hosts());
-  add_all(request.region()->labels());
-  if (bytes > kBodyLimit)
-    return fail(ErrorCode::too_large,
-                "SpawnProcs: its texts have " + std::to_string(bytes) + " bytes in all; the limit is " + std::to_string(kBodyLimit));
-  return {};
 }
 
 Result<Region> parse_region(const wire::Region& region) {
@@ -155,7 +127,6 @@ bool contains(const std::vector<RankBlock>& ranks, std::uint64_t rank) {
 }
 
 Result<MeshSpec> parse_spawn(const wire::SpawnProcs& request, const HostAddr& own) {
-  if (auto fits = check_size(request); !fits) return fail(fits.error());
   auto mesh = Name::parse(request.mesh()->string_view());
   if (!mesh) return fail(mesh.error().within("SpawnProcs.mesh"));
   auto region = parse_region(*request.region());

@@ -1,0 +1,78 @@
+#include "common/message_size.h"
+
+namespace meshbus {
+namespace {
+
+// A reference and a length: what is there takes so much even when it is empty.
+constexpr std::size_t kReference = 8;
+
+std::size_t size_of(const flatbuffers::String* text) {
+  return text == nullptr ? 0 : kReference + text->size();
+}
+
+template <typename T>
+std::size_t size_of(const flatbuffers::Vector<T>* values) {
+  return values == nullptr ? 0 : kReference + values->size() * sizeof(T);
+}
+
+/// Structs lie in the vector itself.
+template <typename T>
+std::size_t size_of(const flatbuffers::Vector<const T*>* structs) {
+  return structs == nullptr ? 0 : kReference + structs->size() * sizeof(T);
+}
+
+std::size_t size_of(const wire::KeyValue* pair);
+std::size_t size_of(const wire::Certificate* certificate);
+std::size_t size_of(const wire::MeshState* state);
+std::size_t size_of(const wire::OutputChunk* chunk);
+
+/// Tables and texts lie elsewhere, maybe all in one place.
+template <typename T>
+std::size_t size_of(const flatbuffers::Vector<flatbuffers::Offset<T>>* list) {
+  std::size_t bytes = 0;
+  for (flatbuffers::uoffset_t i = 0; list != nullptr && i < list->size(); ++i) bytes += size_of(list->Get(i));
+  return bytes;
+}
+
+std::size_t size_of(const wire::KeyValue* pair) {
+  return size_of(pair->key()) + size_of(pair->value());
+}
+
+std::size_t size_of(const wire::Region* region) {
+  return size_of(region->labels()) + size_of(region->sizes()) + size_of(region->strides());
+}
+
+std::size_t size_of(const wire::Command* command) {
+  return size_of(command->program()) + size_of(command->arguments()) + size_of(command->environment()) + size_of(command->directory());
+}
+
+std::size_t size_of(const wire::Certificate* certificate) {
+  return kReference + size_of(certificate->reason()) + size_of(certificate->stderr_tail()) + size_of(certificate->stopped_by()) +
+         size_of(certificate->stop_reason());
+}
+
+std::size_t size_of(const wire::MeshState* state) {
+  return kReference + size_of(state->mesh()) + size_of(state->region()) + size_of(state->hosts()) + size_of(state->owner()) +
+         size_of(state->command()) + size_of(state->ranks()) + size_of(state->certificates());
+}
+
+std::size_t size_of(const wire::OutputChunk* chunk) {
+  return kReference + size_of(chunk->data());
+}
+
+}  // namespace
+
+std::size_t unpacked_bytes(const wire::Control& control) {
+  if (const auto* body = control.body_as_SpawnProcs())
+    return size_of(body->region()) + size_of(body->hosts()) + size_of(body->create_ranks()) + size_of(body->command()) +
+           size_of(body->input_ranks()) + size_of(body->config());
+  if (const auto* body = control.body_as_MeshState()) return size_of(body);
+  if (const auto* body = control.body_as_MeshList()) return size_of(body->meshes());
+  if (const auto* body = control.body_as_StateChanged()) return size_of(body->ranks()) + size_of(body->certificates());
+  if (const auto* body = control.body_as_MeshEvent()) return size_of(body->ranks()) + size_of(body->certificates());
+  if (const auto* body = control.body_as_Output()) return size_of(body->chunks()) + size_of(body->ended());
+  if (const auto* body = control.body_as_RenewLease()) return size_of(body->meshes());
+  return 0;  // no list of what lies elsewhere: each field is there once
+}
+
+}  // namespace meshbus

@@ -1,0 +1,92 @@
+#!/usr/bin/python3 -B
+"""Dependencies point one way (docs/architecture.md): who may include whom, checked from the sources.
+
+    mesh <- common <- broker | agent | client        broker and agent do not know each other
+    agent: keeper <- warden, keeper <- host, proc apart        client sees warden, broker and host agent through one header each
+"""
+import re
+
+import sources
+
+# Area: the areas it may include. The area of a file is the longest of these that its path begins with. `wire` is what the schemas become.
+MAY = {
+    "mesh": set(),
+    "common": {"mesh", "wire"},
+    "broker": {"common", "mesh", "wire"},
+    "agent/keeper": {"common", "mesh"},
+    "agent/warden": {"agent/keeper", "common", "mesh"},
+    "agent/host": {"agent/keeper", "common", "mesh", "wire"},
+    "agent/proc": {"common", "mesh", "wire"},
+    "client": {"common", "mesh", "wire"},
+    "examples": set(),
+}
+# The narrow headers: the only ones of these areas that the area on the left may include besides.
+NARROW = {"client": {"agent/warden/warden.h", "broker/broker.h", "agent/host/host_agent.h"}}
+# Whose closure of includes stays free of every library: the processes that everything hangs on stay tiny, and mesh is pure algebra.
+BARE = ("mesh", "agent/keeper", "agent/warden")
+LIBRARY = re.compile(r"^(zmq(_addon)?\.hp?p?$|wire/|flatbuffers/|Poco/|spdlog/|fmt/|CLI/|nlohmann/|prometheus/|pybind11/)")
+# Slow to compile: they stay in .cpp files.
+HEAVY = re.compile(r"^(CLI/|nlohmann/(?!json_fwd\.hpp$)|spdlog/|fmt/|Poco/|pybind11/)")
+
+
+def area_of(path):
+    fitting = [area for area in MAY if path.startswith(area + "/")]
+    return max(fitting, key=len) if fitting else None
+
+
+def chain(path, target):
+    """"a.h -> b.h -> zmq.hpp": by which way `path` comes to include `target`."""
+    found, steps = sources.reachable(path), [target]
+    while steps[0] != path:
+        steps.insert(0, found[steps[0]])
+    return " -> ".join(steps)
+
+
+def check_file(path):
+    area, problems = area_of(path), []
+    for line, quote, name in sources.includes(path):
+        where = f"{path}:{line}: includes {name}"
+        target = sources.resolve(name)
+        if path.endswith(".h") and not path.startswith("tests/") and HEAVY.match(name):
+            problems.append(f"{where}: too heavy for a header; include it in the .cpp, forward declare it here")
+        if target is None:
+            if name.startswith("wire/") and area is not None and "wire" not in MAY[area]:
+                problems.append(f"{where}: {area} does not know the schemas")
+            elif quote == '"' and not name.startswith("wire/"):
+                problems.append(f"{where}: no such file; name it by its path from the top of the tree, other people's headers in <>")
+            continue
+        if name.startswith(".") or "/../" in name:
+            problems.append(f"{where}: name it by its path from the top of the tree")
+        if path.startswith("tests/") or area is None:
+            continue
+        to = area_of(target)
+        if "/include/meshbus/" in target and (to in MAY[area] or area == "examples"):
+            continue
+        if to != area and to not in MAY[area] and target not in NARROW.get(area, set()):
+            allowed = ", ".join(sorted(MAY[area])) or ("meshbus/*.h only" if area == "examples" else "nothing")
+            narrow = f"; of others only {', '.join(sorted(NARROW[area]))}" if area in NARROW else ""
+            problems.append(f"{where}: {area} may not include {to or target}; it may include {allowed}{narrow}")
+    return problems
+
+
+def check_bare(area):
+    """One line for each library that the area reaches: the shortest way to it."""
+    ways = {}
+    for path in sources.cpp_files():
+        if area_of(path) == area:
+            for name in filter(LIBRARY.match, sources.reachable(path)):
+                ways.setdefault(name, []).append(chain(path, name))
+    return [f"{area} stays free of libraries, but reaches {name} from {len(found)} files: {min(found, key=len)}" for name, found in ways.items()]
+
+
+def main():
+    checked = [path for path in sources.cpp_files()]
+    strays = [f"{path}: belongs to no area of docs/architecture.md; add it to tests/check/includes.py"
+              for path in checked if area_of(path) is None and not path.startswith("tests/")]
+    problems = strays + [problem for path in checked for problem in check_file(path)] + [problem for area in BARE for problem in check_bare(area)]
+    total = sum(len(sources.includes(path)) for path in checked)
+    sources.finish(problems, f"{total} includes in {len(checked)} files point the right way")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,65 @@
+#!/usr/bin/python3 -B
+"""Every public header compiles alone, and from none is anything reachable but public headers, the standard library, the system's own headers
+and tl/expected. Judged by what the compiler read (-MD), not by the text."""
+import os
+import re
+import subprocess
+import sys
+import tempfile
+from concurrent.futures import ThreadPoolExecutor
+
+import sources
+
+# Packages whose headers a public header may reach, whatever their version.
+ALLOWED = re.compile(r"^(libc6-dev|linux-libc-dev|libstdc\+\+-\d+-dev|libgcc-\d+-dev|libexpected-dev)(:.*)?$")
+FLAGS = ["-std=c++20", "-fsyntax-only", "-Wall", "-Wextra", "-Wpedantic", "-Wconversion", "-Wsign-conversion", "-Wshadow", "-Werror"]
+
+
+def compile_alone(header):
+    """(the compiler's complaints, every file that it read)"""
+    with tempfile.TemporaryDirectory() as folder:
+        source, depends = os.path.join(folder, "alone.cpp"), os.path.join(folder, "alone.d")
+        with open(source, "w", encoding="utf-8") as file:
+            file.write(f"#include <{header[header.index('/include/') + len('/include/'):]}>\n")
+        folders = [f"-I{os.path.join(sources.ROOT, folder)}" for folder in sources.include_folders()]
+        done = subprocess.run([os.environ.get("CXX", "g++"), *FLAGS, *folders, "-MD", "-MF", depends, source], capture_output=True, text=True)
+        read = []
+        if os.path.exists(depends):
+            with open(depends, encoding="utf-8") as file:
+                read = file.read().replace("\\\n", " ").split(": ", 1)[-1].split()
+        return done.stderr if done.returncode else "", {os.path.realpath(name) for name in read} - {os.path.realpath(source)}
+
+
+def owners(paths):
+    """{path: package}; what no package owns is missing."""
+    found = {}
+    done = subprocess.run(["dpkg-query", "-S", *sorted(paths)], capture_output=True, text=True)
+    for line in done.stdout.splitlines():
+        package, _, path = line.partition(": ")
+        found[path] = package
+    return found
+
+
+def main():
+    headers = sources.public_headers()
+    with ThreadPoolExecutor(max_workers=os.cpu_count()) as pool:
+        results = dict(zip(headers, pool.map(compile_alone, headers)))
+    ours = {os.path.join(sources.ROOT, header) for header in headers}
+    others = {path for _, read in results.values() for path in read if path not in ours}
+    package_of = owners(others)
+    problems = []
+    for header, (complaints, read) in results.items():
+        if complaints:
+            problems.append(f"{header} does not compile alone:\n{complaints.rstrip()}")
+        for path in sorted(read - ours):
+            if not ALLOWED.match(package_of.get(path, "")):
+                of = f"of {package_of[path]}" if path in package_of else "not a public header, of no package"
+                shown = os.path.relpath(path, sources.ROOT) if path.startswith(sources.ROOT + os.sep) else path
+                problems.append(f"{header} reaches {shown} ({of}); whoever includes it would need that too")
+    if not headers:
+        problems.append("no public header found")
+    sources.finish(problems, f"{len(headers)} public headers compile alone and reach {len(others)} files of the language and the system, nothing else")
+
+
+if __name__ == "__main__":
+    sys.exit(main())

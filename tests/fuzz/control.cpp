@@ -1,0 +1,140 @@
+// Every control message, as a receiver gets it: decoded, every field walked, dispatched to handlers that read it as the real ones do, and
+// packed again. Seeds: one message of each kind, with every field set.
+#include "common/control.h"
+
+#include <chrono>
+
+#include "agent/host/spawn/mesh_spec.h"
+#include "broker/admission.h"
+#include "client/controller/mesh_watch.h"
+#include "client/src/rank_table.h"
+#include "client/src/wire_reports.h"
+#include "common/dispatcher.h"
+#include "common/frame.h"
+#include "tests/fuzz/support.h"
+
+using namespace meshbus;
+
+FUZZ_MUTATE_IN_PLACE
+
+namespace {
+
+const HostAddr& own_host() {
+  static const HostAddr host = *HostAddr::parse("tcp:h1:7420");
+  return host;
+}
+
+std::string pack(const wire::Control& control) {
+  wire::ControlT native;
+  control.UnPackTo(&native);
+  flatbuffers::FlatBufferBuilder builder;
+  wire::FinishControlBuffer(builder, wire::Control::Pack(builder, &native));
+  return {reinterpret_cast<const char*>(builder.GetBufferPointer()), builder.GetSize()};
+}
+
+/// What is unpacked is packed as a message that says the same.
+void check_packing(const ControlMessage& message) {
+  // A type that a later version has added cannot be packed; no handler knows it.
+  if (message->body_type() == wire::Body::NONE || message->body_type() > wire::Body::MAX) return;
+  const auto packed = pack(*message);
+  FUZZ_CHECK(packed.size() < 4 * kBodyLimit, "a message that grows when it is copied");
+  const auto again = ControlMessage::decode(packed);
+  FUZZ_CHECK(again.has_value(), "what we packed ourselves is refused");
+  FUZZ_CHECK(pack(**again) == packed, "it changed on the way");
+  FUZZ_CHECK((*again)->body_type() == message->body_type(), "another type");
+}
+
+void on_hello(const Request&, const wire::Hello& hello) {
+  static const Admission closed({own_host(), 1000, false}, TokenMaker(std::string(32, 's')));
+  static const Admission open({own_host(), 0, true}, std::nullopt);
+  for (const char* address : {"localhost:1000:1000:1", "localhost:7:7:7", "10.0.0.2", "::1"}) {
+    const auto credentials = Credentials::from_peer_address(address);
+    for (const Admission* admission : {&closed, &open}) {
+      const auto identity = admission->admit(hello, credentials);
+      FUZZ_CHECK(identity.has_value() || !identity.error().detail().empty(), "a refusal without words");
+      FUZZ_CHECK(identity.has_value() || identity.error().detail().size() < 2 * kTextLimit, "a refusal that does not fit into a message");
+    }
+  }
+}
+
+void on_spawn(const Request&, const wire::SpawnProcs& request) {
+  const auto spec = host::parse_spawn(request, own_host());
+  if (!spec) return;
+  FUZZ_CHECK(spec->hosts[spec->host_index] == own_host(), "for another host");
+  std::uint64_t ranks = 0;
+  for (const auto& block : spec->create_ranks) ranks += block.size();
+  FUZZ_CHECK(ranks <= host::max_ranks_per_host, "too many ranks");
+  FUZZ_CHECK(!host::find_difference(*spec, *spec), "it differs from itself");
+}
+
+void on_list(const Request&, const wire::MeshList& list) {
+  MeshWatch watch;
+  const auto first = watch.on_list(own_host(), list);
+  // The same answer again brings no news.
+  for (const auto& event : watch.on_list(own_host(), list).events) FUZZ_CHECK(event.kind != WatchEvent::Kind::host_back, "it was not away");
+  watch.on_silence(own_host(), "no answer");
+  FUZZ_CHECK(!to_messages(first.events, 1).empty() || first.events.empty(), "an event is lost");
+  FUZZ_CHECK(watch.known("").size() <= 100'000, "more than a message can name");
+}
+
+void on_state(const Request&, const wire::MeshState& state) {
+  MeshWatch watch;
+  to_messages(watch.on_state(own_host(), state), 1);
+  if (auto report = to_report(state)) {
+    merge_into(*report, state);
+    for (const auto& rank : report->ranks) FUZZ_CHECK(!rank.describe().empty(), "a rank without words");
+  }
+}
+
+void on_news(const Request&, const wire::StateChanged& news) {
+  static const auto mesh = *ProcMeshRef::make(*Name::parse("trainers-13Se1Maqzryj"), {own_host()}, *Extent::parse("x=8"));
+  RankTable table(mesh);
+  const RankTable::Time now{std::chrono::seconds(10)};
+  if (news.ranks() != nullptr) {
+    for (const auto* rank : *news.ranks()) table.apply(own_host(), *rank, now);
+  }
+  if (news.certificates() != nullptr) {
+    for (const auto* certificate : *news.certificates()) table.apply(own_host(), *certificate);
+  }
+  table.next_due(now);
+  const auto failures = table.take_failures(now + std::chrono::seconds(1));
+  FUZZ_CHECK(failures.size() <= table.size() && table.created() <= table.size(), "more ranks than there are");
+  FUZZ_CHECK(table.take_failures(now + std::chrono::seconds(2)).empty(), "a failure told twice");
+  FUZZ_CHECK(table.is_ended() == table.not_ended({}).empty(), "ended or not");
+  table.describe(table.not_ended({}));
+  table.outcome();
+}
+
+const Dispatcher& dispatcher() {
+  static const Dispatcher all = [] {
+    Dispatcher rows;
+    rows.on<wire::Hello>(Role::none, on_hello)
+        .on<wire::SpawnProcs>(Role::operate, on_spawn)
+        .on<wire::MeshList>(Role::observe, on_list)
+        .on<wire::MeshState>(Role::observe, on_state)
+        .on<wire::StateChanged>(Role::host, on_news)
+        .on<wire::HostState>(Role::observe, [](const Request&, const wire::HostState& state) { to_report(own_host(), state); })
+        .on<wire::StopProcs>(Role::operate, [](const Request&, const wire::StopProcs& stop) {
+          const auto ranks = host::parse_ranks(stop.ranks(), 100, "StopProcs.ranks");
+          FUZZ_CHECK(!ranks || ranks->size() <= 100, "more intervals than ranks");
+        });
+    return rows;
+  }();
+  return all;
+}
+
+}  // namespace
+
+extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
+  const auto message = ControlMessage::decode(fuzz::text_of(data, size));
+  if (!message) return 0;
+  check_packing(*message);
+  Request request{};
+  request.head = {(*message)->id(), (*message)->deadline_ms(), (*message)->is_answer()};
+  for (const auto role : {Role::none, Role::broker}) {
+    request.envelope.mutate_role(role);
+    const auto done = dispatcher().dispatch(request, **message);
+    FUZZ_CHECK(done.has_value() || !done.error().detail().empty(), "a refusal without words");
+  }
+  return 0;
+}

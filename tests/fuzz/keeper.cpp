@@ -1,0 +1,93 @@
+// What keeper and agent say to each other. The first byte says which of both reads it and how many descriptors come along.
+#include <fcntl.h>
+#include <sys/mman.h>
+#include <unistd.h>
+
+#include "agent/keeper/protocol.h"
+#include "tests/fuzz/support.h"
+
+using namespace meshbus::keeper;
+using meshbus::UniqueFd;
+
+FUZZ_MUTATE_IN_PLACE
+
+namespace {
+
+UniqueFd some_fd() {
+  return UniqueFd(::open("/dev/null", O_RDWR | O_CLOEXEC));
+}
+
+std::vector<UniqueFd> some_fds(std::size_t count) {
+  std::vector<UniqueFd> fds;
+  for (std::size_t i = 0; i < count; ++i) fds.push_back(some_fd());
+  return fds;
+}
+
+void check_batch(std::span<const std::byte> bytes, std::size_t fds) {
+  const auto batch = decode_batch(bytes, some_fds(fds));
+  if (!batch) return;
+  FUZZ_CHECK(batch->procs.size() <= max_procs_per_batch, "too many procs");
+  const auto written = encode_batch(batch->shared, batch->procs);
+  FUZZ_CHECK(written.has_value(), "what was read cannot be written");
+  const auto again = decode_batch(*written, some_fds(fds));
+  FUZZ_CHECK(again.has_value() && *encode_batch(again->shared, again->procs) == *written, "it changed on the way");
+}
+
+/// Reads events, and writes them again.
+bool repack(Packet packet, Packet& written) {
+  EventPacker packer;
+  const bool is_whole = decode_events(std::move(packet), {.on_birth = [&](Birth birth) { packer.add(std::move(birth)); },
+                                                          .on_exit = [&](const Exit& exit) { packer.add(exit); },
+                                                          .on_gone = [&](const Gone& gone) { packer.add(gone); }})
+                            .has_value();
+  written = packer.take();
+  return is_whole && !written.bytes.empty();
+}
+
+void check_events(std::span<const std::byte> bytes, std::size_t fds) {
+  Packet first, second;
+  if (!repack({{bytes.begin(), bytes.end()}, some_fds(fds)}, first)) return;
+  const auto kept = first.bytes;
+  FUZZ_CHECK(repack(std::move(first), second), "what we packed ourselves is refused");
+  FUZZ_CHECK(second.bytes == kept, "it changed on the way");
+}
+
+/// The input is the packet when it begins as one, else the request in its memfd.
+void check_requests(std::span<const std::byte> bytes, std::size_t fds) {
+  Packet packet{{bytes.begin(), bytes.end()}, {}};
+  UniqueFd file(::memfd_create("request", MFD_CLOEXEC));
+  if (::write(file.get(), bytes.data(), bytes.size()) != static_cast<ssize_t>(bytes.size())) std::abort();
+  packet.fds.push_back(std::move(file));
+  for (auto& fd : some_fds(fds)) packet.fds.push_back(std::move(fd));
+  std::vector<Signal> signals;
+  const auto done = decode_requests(std::move(packet), {.on_spawn = [](SpawnBatch) {},
+                                                        .on_signal = [&](const Signal& signal) { signals.push_back(signal); },
+                                                        .on_kill_mesh = [](const KillMesh&) {}});
+  if (!done || signals.empty()) return;
+  const auto written = make_signal_packet(signals);
+  std::size_t count = 0;
+  const auto again = decode_requests(Packet{written.bytes, {}}, {.on_spawn = [](SpawnBatch) {},
+                                                                 .on_signal =
+                                                                     [&](const Signal& signal) {
+                                                                       FUZZ_CHECK(signal.id == signals[count].id, "another proc");
+                                                                       FUZZ_CHECK(signal.signal == signals[count].signal, "another signal");
+                                                                       ++count;
+                                                                     },
+                                                                 .on_kill_mesh = [](const KillMesh&) {}});
+  FUZZ_CHECK(again.has_value() && count == signals.size(), "signals are lost");
+}
+
+}  // namespace
+
+extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
+  // Eight bytes, so that numbers behind them keep their alignment for the mutator.
+  if (size < 8) return 0;
+  const std::size_t fds = data[0] % 8;
+  const auto bytes = std::as_bytes(std::span(data + 8, size - 8));
+  switch (data[1] % 3) {
+    case 0: check_batch(bytes, fds); break;
+    case 1: check_events(bytes, fds); break;
+    default: check_requests(bytes, fds); break;
+  }
+  return 0;
+}
