@@ -1,5 +1,6 @@
 #include "tests/lab/lab.h"
 
+#include <sys/wait.h>
 #include <unistd.h>
 
 #include <cerrno>
@@ -8,7 +9,10 @@
 #include <cstdlib>
 #include <filesystem>
 #include <fstream>
+#include <functional>
+#include <iterator>
 #include <map>
+#include <numeric>
 #include <optional>
 #include <sstream>
 #include <stdexcept>
@@ -18,6 +22,7 @@
 #include "tests/lab/cgroup.h"
 #include "tests/support/environment.h"
 #include "tests/support/process_table.h"
+#include "tests/support/temp_dir.h"
 #include "tests/support/wait.h"
 
 namespace meshbus::test {
@@ -30,18 +35,50 @@ namespace {
 // Of a tool, on a busy machine. It takes milliseconds.
 constexpr std::chrono::milliseconds in_time(30'000);
 
-std::string checked_run(std::vector<std::string> argv, ProcessOptions options = {}) {
-  Process process(std::move(argv), std::move(options));
+std::unique_ptr<Process> start(std::vector<std::string> argv, ProcessOptions options = {}) {
+  return std::make_unique<Process>(std::move(argv), std::move(options));
+}
+
+/// What it wrote. Throws when it fails.
+std::string finish(Process& process) {
   const ExitStatus status = process.wait_exit(in_time);
   if (status != ExitStatus::exited(0)) throw std::runtime_error("lab: this failed: " + process.describe());
   return process.out();
 }
 
-/// Runs ip or nft in the network of that process; `input` is its batch.
-void in_network(pid_t pid, std::vector<std::string> argv, const std::string& input) {
-  std::vector<std::string> all = {"nsenter", "--target", std::to_string(pid), "--net", "--"};
-  all.insert(all.end(), argv.begin(), argv.end());
-  checked_run(std::move(all), {.input = input});
+std::string checked_run(std::vector<std::string> argv, ProcessOptions options = {}) {
+  return finish(*start(std::move(argv), std::move(options)));
+}
+
+/// That command line, in the network of that process.
+std::vector<std::string> in_network(pid_t pid, std::vector<std::string> argv) {
+  const std::vector<std::string> before = {"nsenter", "--target", std::to_string(pid), "--net", "--"};
+  argv.insert(argv.begin(), before.begin(), before.end());
+  return argv;
+}
+
+/// How many pid namespaces deep a process is.
+std::size_t depth_of(pid_t pid) {
+  std::istringstream lines(read_file("/proc/" + std::to_string(pid) + "/status"));
+  for (std::string line; std::getline(lines, line);) {
+    if (!line.starts_with("NSpid:")) continue;
+    std::istringstream pids(line.substr(6));
+    return static_cast<std::size_t>(std::distance(std::istream_iterator<pid_t>(pids), {}));
+  }
+  return 0;
+}
+
+/// A pid namespace is not over before all its processes are reaped. One whose way in (meshbus_lab_tool enter) was killed became a child of
+/// this program, if that is a subreaper.
+void reap_orphans() {
+  const std::size_t own = depth_of(::getpid());
+  for (const ProcessInfo& child : children_of(::getpid())) {
+    if (child.is_dead() && depth_of(child.pid) > own) ::waitpid(child.pid, nullptr, WNOHANG);
+  }
+}
+
+bool wait_for_end(const std::function<bool()>& is_over) {
+  return wait_until([&] { return reap_orphans(), is_over(); }, in_time);
 }
 
 std::string make_room() {
@@ -80,8 +117,10 @@ struct Lab::State {
 
   explicit State(std::size_t hosts);
   ~State();
-  void boot(std::size_t index);
+  /// All at once: starting the tools one after the other is what takes the time.
+  void boot(const std::vector<std::size_t>& indices);
   void power_off(std::size_t index);
+  void remove_link(const std::string& name);
   void render_losses();
   std::vector<std::string> take_down();
 
@@ -95,7 +134,8 @@ struct Lab::State {
   /// The port of the switch, and the other end of the host's cable: the same but with a delay between them.
   static std::string port_of(std::size_t index) { return "p" + std::to_string(index); }
   std::string cable_of(std::size_t index) const { return (machines.at(index).delayer ? "w" : "p") + std::to_string(index); }
-  void ip(const std::string& batch) { in_network(lab_init, {"ip", "-batch", "-"}, batch); }
+  void ip(const std::string& batch) { checked_run(in_network(lab_init, {"ip", "-batch", "-"}), {.input = batch}); }
+  void nft(const std::string& rules) { checked_run(in_network(lab_init, {"nft", "-f", "-"}), {.input = rules}); }
 
   std::string room;
   std::string cgroup;
@@ -116,8 +156,10 @@ Lab::State::State(std::size_t hosts) : room(make_room()), cgroup(make_lab_cgroup
     holder->wait_for_output("\n", in_time);
     lab_init = pid_in(holder->out());
     ip("link set lo up\nlink add br0 type bridge\nlink set br0 up\n");
-    in_network(lab_init, {"nft", "-f", "-"}, "add table bridge lab\nadd chain bridge lab path { type filter hook forward priority 0; }\n");
-    for (std::size_t i = 0; i < hosts; ++i) boot(i);
+    nft("add table bridge lab\nadd chain bridge lab path { type filter hook forward priority 0; }\n");
+    std::vector<std::size_t> all(hosts);
+    std::iota(all.begin(), all.end(), std::size_t{0});
+    boot(all);
   } catch (...) {
     take_down();
     throw;
@@ -130,16 +172,25 @@ Lab::State::~State() {
   if (!left.empty()) std::abort();
 }
 
-void Lab::State::boot(std::size_t index) {
-  Machine& machine = machines.at(index);
-  if (machine.init != 0) throw std::runtime_error("lab: " + name_of(index) + " is up already");
-  if (!cgroup.empty()) make_cgroup(cgroup_of(index));
+void Lab::State::boot(const std::vector<std::size_t>& indices) {
+  std::vector<std::unique_ptr<Process>> booting, connecting;
   const std::string lab = std::to_string(lab_init);
-  machine.init = pid_in(checked_run({bin("meshbus_lab_tool"), "boot", lab, cgroup_of(index), name_of(index), room}));
-  // Numbers of processes mean something else inside the lab, so its end of the cable is moved there from here.
-  ip("link add " + port_of(index) + " type veth peer name eth0 address " + mac_of(index) + " netns " + std::to_string(machine.init) +
-     "\nlink set " + port_of(index) + " master br0 up\n");
-  in_network(machine.init, {"ip", "-batch", "-"}, "link set lo up\naddr add " + address_of(index) + "/16 dev eth0\nlink set eth0 up\n");
+  for (const std::size_t index : indices) {
+    if (machines.at(index).init != 0) throw std::runtime_error("lab: " + name_of(index) + " is up already");
+    if (!cgroup.empty()) make_cgroup(cgroup_of(index));
+    booting.push_back(start({bin("meshbus_lab_tool"), "boot", lab, cgroup_of(index), name_of(index), room}));
+  }
+  std::string ports;
+  for (std::size_t i = 0; i < indices.size(); ++i) {
+    const std::size_t index = indices[i];
+    machines[index].init = pid_in(finish(*booting[i]));
+    const std::string batch = "link set lo up\nlink add eth0 address " + mac_of(index) + " type veth peer name " + port_of(index) +
+                              " netns /proc/" + lab + "/ns/net\naddr add " + address_of(index) + "/16 dev eth0\nlink set eth0 up\n";
+    connecting.push_back(start(in_network(machines[index].init, {"ip", "-batch", "-"}), {.input = batch}));
+    ports += "link set " + port_of(index) + " master br0 up\n";
+  }
+  for (const auto& one : connecting) finish(*one);
+  ip(ports);
 }
 
 void Lab::State::power_off(std::size_t index) {
@@ -150,11 +201,19 @@ void Lab::State::power_off(std::size_t index) {
   if (!cgroup.empty()) write_cgroup(cgroup_of(index), "cgroup.kill", "1");
   ::kill(init, SIGKILL);
   // It is gone when everything in its pid namespace is.
-  if (!wait_until([&] { return is_gone(init); }, in_time)) throw std::runtime_error("lab: " + name_of(index) + " does not die");
-  ip("link del " + cable_of(index) + "\n" + (machine.delayer ? "link del " + port_of(index) + "\n" : ""));
+  if (!wait_for_end([&] { return is_gone(init); })) throw std::runtime_error("lab: " + name_of(index) + " does not die");
+  // The kernel does this too, some time after the end of the host's network: what is gone already is no error.
+  remove_link(cable_of(index));
+  if (machine.delayer) remove_link(port_of(index));
   machine.delayer.reset();
   if (!cgroup.empty() && !wait_until([&] { return remove_cgroup(cgroup_of(index)); }, in_time))
     throw std::runtime_error("lab: the cgroup " + cgroup_of(index) + " cannot be removed");
+}
+
+void Lab::State::remove_link(const std::string& name) {
+  const auto removing = start(in_network(lab_init, {"ip", "link", "del", name}));
+  if (removing->wait_exit(in_time) != ExitStatus::exited(0) && removing->err().find("Cannot find device") == std::string::npos)
+    throw std::runtime_error("lab: this failed: " + removing->describe());
 }
 
 void Lab::State::render_losses() {
@@ -165,7 +224,7 @@ void Lab::State::render_losses() {
     if (share < 1) rules << " numgen random mod 1000000 < " << static_cast<long>(share * 1e6);
     rules << " drop\n";
   }
-  in_network(lab_init, {"nft", "-f", "-"}, rules.str());
+  nft(rules.str());
 }
 
 std::vector<std::string> Lab::State::take_down() {
@@ -176,7 +235,7 @@ std::vector<std::string> Lab::State::take_down() {
     fs::remove_all(room);
   } else if (holder->is_running()) {
     holder->close_stdin();
-    if (!wait_until([&] { return !holder->is_running(); }, in_time)) left.push_back("the lab's holder does not end: " + holder->describe());
+    if (!wait_for_end([&] { return !holder->is_running(); })) left.push_back("the lab's holder does not end: " + holder->describe());
   }
   if (holder && !holder->is_running() && holder->wait_exit(0ms) != ExitStatus::exited(0)) left.push_back(holder->describe());
   for (Machine& machine : machines) {
@@ -257,9 +316,8 @@ void Lab::delay(std::size_t host, CableDelay delay) {
     const std::string n = std::to_string(host);
     state_->ip("link set p" + n + " nomaster down\nlink set p" + n + " name w" + n + "\nlink set w" + n + " up\nlink add q" + n +
                " type veth peer name p" + n + "\nlink set q" + n + " up\nlink set p" + n + " master br0 up\n");
-    machine.delayer = std::make_unique<Process>(std::vector<std::string>{"nsenter", "--target", std::to_string(state_->lab_init), "--net",
-                                                                         "--", bin("meshbus_lab_delay"), "w" + n, "q" + n},
-                                                ProcessOptions{.stdin_pipe = true});
+    machine.delayer =
+        meshbus::test::start(in_network(state_->lab_init, {bin("meshbus_lab_delay"), "w" + n, "q" + n}), {.stdin_pipe = true});
     machine.delayer->wait_for_output("ready\n", in_time);
   }
   const std::size_t seen = machine.delayer->out().size();
@@ -297,7 +355,7 @@ void Lab::power_off(std::size_t host) {
   state_->power_off(host);
 }
 void Lab::boot(std::size_t host) {
-  state_->boot(host);
+  state_->boot({host});
 }
 std::vector<std::string> Lab::take_down() {
   return state_->take_down();
@@ -338,9 +396,13 @@ std::string Lab::Host::file(std::string_view path) const {
   return "/proc/" + std::to_string(init()) + "/root" + std::string(path);
 }
 
+std::vector<std::string> Lab::Host::command(std::vector<std::string> argv) const {
+  const std::vector<std::string> before = {bin("meshbus_lab_tool"), "enter", std::to_string(init()), lab_->cgroup_of(index_)};
+  argv.insert(argv.begin(), before.begin(), before.end());
+  return argv;
+}
+
 Process Lab::Host::start(std::vector<std::string> argv, ProcessOptions options) const {
-  std::vector<std::string> all = {bin("meshbus_lab_tool"), "enter", std::to_string(init()), lab_->cgroup_of(index_)};
-  all.insert(all.end(), argv.begin(), argv.end());
   const std::string& room = lab_->room;
   // First, so that what the caller gives wins.
   std::vector<std::pair<std::string, std::optional<std::string>>> environment = {
@@ -348,7 +410,7 @@ Process Lab::Host::start(std::vector<std::string> argv, ProcessOptions options) 
   for (const char* one : {"XDG_CONFIG_HOME", "XDG_STATE_HOME", "XDG_CACHE_HOME"}) environment.emplace_back(one, room + "/home");
   environment.insert(environment.end(), options.environment.begin(), options.environment.end());
   options.environment = std::move(environment);
-  return Process(std::move(all), std::move(options));
+  return Process(command(std::move(argv)), std::move(options));
 }
 
 Finished Lab::Host::run(std::vector<std::string> argv, std::chrono::milliseconds deadline, ProcessOptions options) const {

@@ -93,7 +93,9 @@ class Lab::Host {
   /// Runs a program on this host: in its namespaces and its cgroup, with the room's directories as HOME, TMPDIR and XDG_*_HOME and
   /// XDG_RUNTIME_DIR. Signals are passed on to it, and it is killed at the end of the Process's scope.
   Process start(std::vector<std::string> argv, ProcessOptions options = {}) const;
-  /// The same, to its end.
+  /// The command line that does it, without the environment.
+  std::vector<std::string> command(std::vector<std::string> argv) const;
+  /// The same as start(), to its end.
   Finished run(std::vector<std::string> argv, std::chrono::milliseconds deadline, ProcessOptions options = {}) const;
   /// What runs on this host, its first process not counted.
   std::vector<std::string> processes() const;

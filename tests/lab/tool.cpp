@@ -137,6 +137,17 @@ int hold(const std::string& room, const std::string& cgroup) {
 
 // --- boot -------------------------------------------------------------------------------------------------------------------
 
+/// A /sys that shows the host's own network cards, and the cgroups as before.
+void mount_sys(const std::string& place) {
+  if (::mkdir(place.c_str(), 0700) != 0) die("mkdir " + place);
+  if (::mount("sysfs", place.c_str(), "sysfs", MS_NOSUID | MS_NODEV | MS_NOEXEC, nullptr) != 0) die("mount /sys");
+  const std::string groups = place + "/fs/cgroup";
+  if (::access("/sys/fs/cgroup", F_OK) == 0 && ::mount("/sys/fs/cgroup", groups.c_str(), nullptr, MS_BIND | MS_REC, nullptr) != 0)
+    die("mount /sys/fs/cgroup");
+  if (::mount(place.c_str(), "/sys", nullptr, MS_MOVE, nullptr) != 0) die("move /sys");
+  ::rmdir(place.c_str());
+}
+
 /// Fills the room: a file system of its own that goes with the host, with the directories that programs want.
 void furnish(const std::string& room, const std::string& name) {
   if (::mount(nullptr, "/", nullptr, MS_REC | MS_PRIVATE, nullptr) != 0) die("make mounts private");
@@ -145,6 +156,7 @@ void furnish(const std::string& room, const std::string& name) {
   for (const char* one : {"run", "tmp", "home"}) {
     if (::mkdir((room + "/" + one).c_str(), 0700) != 0) die("mkdir " + room + "/" + one);
   }
+  mount_sys(room + "/sys");
   if (::mount("proc", "/proc", "proc", MS_NOSUID | MS_NODEV | MS_NOEXEC, nullptr) != 0) die("mount /proc");
   if (::sethostname(name.data(), name.size()) != 0) die("sethostname");
 }
