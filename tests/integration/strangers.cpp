@@ -48,6 +48,7 @@ class ServingBroker {
   std::string unix_endpoint() const { return "ipc://" + path(); }
   std::string tcp_endpoint() const { return "tcp://127.0.0.1:" + port_; }
   std::string path() const { return dir_ / "b"; }
+  std::string monitor_path() const { return dir_ / "m"; }
   const std::string& port() const { return port_; }
   HostAddr address() const { return *HostAddr::parse("unix:" + path()); }
   Process& process() { return process_; }
@@ -129,7 +130,7 @@ class Strangers {
   Strangers(const ServingBroker& broker, std::uint64_t known_proc)
       : broker_(broker), random_(seed), frames_(random_, known_proc, broker.address().key()), known_(known_proc) {}
 
-  static constexpr std::size_t kinds = 12;
+  static constexpr std::size_t kinds = 13;
   std::array<std::uint64_t, kinds> done{};
 
   void act() {
@@ -147,7 +148,8 @@ class Strangers {
       case 8: registered_talk(/*is_link=*/true); break;
       case 9: too_large(); break;
       case 10: flood_without_reading(); break;
-      default: comes_and_goes(); break;
+      case 11: comes_and_goes(); break;
+      default: subscribes(); break;
     }
   }
   void leave() {
@@ -161,7 +163,10 @@ class Strangers {
   static constexpr std::size_t most_deaf = 4;
 
   std::uint64_t pick(std::uint64_t below) { return random_() % below; }
-  RawConnection connect() { return RawConnection(pick(2) == 0 ? broker_.path() : broker_.port()); }
+  RawConnection connect() {
+    if (pick(12) == 0) return RawConnection(broker_.monitor_path());
+    return RawConnection(pick(2) == 0 ? broker_.path() : broker_.port());
+  }
   RawConnection shaken(std::string_view type = "DEALER") {
     RawConnection connection = connect();
     connection.shake_hands(type);
@@ -241,6 +246,14 @@ class Strangers {
     }
     deaf_.push_back(std::move(connection));
     if (deaf_.size() > most_deaf) deaf_.pop_front();
+  }
+  /// To the monitor: to anything, or to everything without ever reading it.
+  void subscribes() {
+    RawConnection connection(broker_.monitor_path());
+    connection.shake_hands(pick(4) == 0 ? odd_type() : "SUB");
+    if (pick(2) == 0) connection.send({std::string("\1", 1)});
+    for (int i = 0; i < 50; ++i) connection.send({static_cast<char>(pick(3)) + frames_.garbage().front().substr(0, pick(70))});
+    hold(std::move(connection));
   }
   void comes_and_goes() {
     for (int i = 0; i < 10; ++i) {

@@ -230,14 +230,16 @@ void Lab::State::render_losses() {
 std::vector<std::string> Lab::State::take_down() {
   std::vector<std::string> left;
   for (Machine& machine : machines) machine.delayer.reset();
-  if (!holder) {  // it could not even be started
-    if (!cgroup.empty() && !remove_cgroup(cgroup)) left.push_back("the cgroup " + cgroup + " is left");
-    fs::remove_all(room);
-  } else if (holder->is_running()) {
+  if (holder && holder->is_running()) {
     holder->close_stdin();
     if (!wait_for_end([&] { return !holder->is_running(); })) left.push_back("the lab's holder does not end: " + holder->describe());
   }
-  if (holder && !holder->is_running() && holder->wait_exit(0ms) != ExitStatus::exited(0)) left.push_back(holder->describe());
+  if (!holder || lab_init == 0) {  // nothing was made yet that could be in use
+    fs::remove_all(room);
+    if (!cgroup.empty()) remove_cgroup(cgroup);
+  } else if (!holder->is_running() && holder->wait_exit(0ms) != ExitStatus::exited(0)) {
+    left.push_back(holder->describe());
+  }
   for (Machine& machine : machines) {
     if (const pid_t init = std::exchange(machine.init, 0); init != 0 && !is_gone(init))
       left.push_back("a host is left: " + std::to_string(init));
@@ -259,9 +261,10 @@ const std::string& Lab::why_not() {
         return std::string(tool) + " is not installed (package " + package + ")";
     }
     // Only what the kernel may refuse: a mistake of the lab's own must fail the tests, not skip them.
-    const auto tried = test::run({"unshare", "--net", "--pid", "--mount", "--uts", "--ipc", "--fork", "--mount-proc", "sh", "-ec",
-                                  "ip link add br0 type bridge; ip link add p0 type veth peer name q0; nft add table bridge lab"},
-                                 in_time);
+    const auto tried =
+        test::run({"unshare", "--net", "--pid", "--mount", "--uts", "--ipc", "--fork", "--mount-proc", "sh", "-ec",
+                   "mount -t sysfs lab /sys; ip link add br0 type bridge; ip link add p0 type veth peer name q0; nft add table bridge lab"},
+                  in_time);
     return tried.status == ExitStatus::exited(0) ? std::string() : "the kernel does not let us make a host: " + tried.err;
   }();
   return reason;
@@ -276,11 +279,12 @@ Lab::Host Lab::host(std::size_t index) const {
 }
 
 void Lab::cut(std::size_t a, std::size_t b) {
-  state_->losses[{a, b}] = state_->losses[{b, a}] = 1;
-  state_->render_losses();
+  lose(a, b, 1);
+  lose(b, a, 1);
 }
 
 void Lab::lose(std::size_t from, std::size_t to, double share) {
+  if (from >= size() || to >= size()) throw std::out_of_range("lab: there are only " + std::to_string(size()) + " hosts");
   if (share > 0) {
     state_->losses[{from, to}] = share;
   } else {

@@ -4,8 +4,8 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <csignal>
 #include <cstdlib>
-#include <functional>
 #include <iostream>
 #include <map>
 #include <sstream>
@@ -43,12 +43,18 @@ void run_on(const Lab::Host& host, const std::string& line) {
   std::vector<char*> argv;
   for (std::string& word : words) argv.push_back(word.data());
   argv.push_back(nullptr);
+  ::signal(SIGINT, SIG_IGN);  // Ctrl-C is for what runs on the host
+  ::signal(SIGQUIT, SIG_IGN);
   const pid_t child = ::fork();
   if (child == 0) {
+    ::signal(SIGINT, SIG_DFL);
+    ::signal(SIGQUIT, SIG_DFL);
     ::execv(argv[0], argv.data());
     ::_exit(127);
   }
   ::waitpid(child, nullptr, 0);
+  ::signal(SIGINT, SIG_DFL);
+  ::signal(SIGQUIT, SIG_DFL);
 }
 
 /// False to quit. Throws what the lab throws, and on bad words.

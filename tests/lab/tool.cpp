@@ -194,8 +194,9 @@ int boot(const char* lab, std::string_view cgroup, const std::string& name, cons
 
 volatile sig_atomic_t child = 0;
 
-void pass_on(int signal) {
-  if (child > 0) ::kill(child, signal);
+/// What a terminal sends it sends to the program as well; what a process sends is for the program.
+void pass_on(int signal, siginfo_t* from, void*) {
+  if (child > 0 && from->si_code <= 0) ::kill(child, signal);
 }
 
 int enter(const char* host, std::string_view cgroup, char** argv) {
@@ -220,7 +221,10 @@ int enter(const char* host, std::string_view cgroup, char** argv) {
     ::execvp(argv[0], argv);
     die(std::string("cannot execute ") + argv[0]);
   }
-  for (const int one : passed) ::signal(one, pass_on);
+  struct sigaction action{};
+  action.sa_sigaction = pass_on;
+  action.sa_flags = SA_SIGINFO | SA_RESTART;
+  for (const int one : passed) ::sigaction(one, &action, nullptr);
   ::sigprocmask(SIG_SETMASK, &before, nullptr);
   // Not ours to keep: a pipe to the program ends when the program ends it.
   ::close(0);
