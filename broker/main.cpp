@@ -16,6 +16,7 @@
 #include <zmq.hpp>
 
 #include "broker/broker.h"
+#include "broker/descriptor_reserve.h"
 #include "broker/lifeline.h"
 #include "common/config.h"
 #include "common/log.h"
@@ -136,6 +137,19 @@ void warn_of_insecurity(const Broker& broker) {
   }
 }
 
+/// Says, once a second, when newcomers had to be turned away.
+void tell_refusals(Reactor& reactor, std::uint64_t told) {
+  const std::uint64_t refused = connections_refused();
+  if (refused != told) {
+    rlimit limit{};
+    ::getrlimit(RLIMIT_NOFILE, &limit);
+    log::warn(std::to_string(refused - told) + " connections were closed as soon as they came: only few of this broker's " +
+              std::to_string(limit.rlim_cur) +
+              " descriptors are left. Does somebody connect without end? Else raise the limit (ulimit -n)");
+  }
+  reactor.after(std::chrono::seconds(1), [&reactor, refused] { tell_refusals(reactor, refused); });
+}
+
 int serve(const Flags& flags) {
   const bool has_warden = flags.lifeline_fd >= 0;
   const UniqueFd signals = set_up_signals(has_warden);
@@ -162,6 +176,7 @@ int serve(const Flags& flags) {
   auto broker = Broker::start(reactor, context, std::move(*options));
   if (!broker) return fail_start(lifeline ? &*lifeline : nullptr, broker.error());
   warn_of_insecurity(**broker);
+  tell_refusals(reactor, 0);
   const std::string ready = "ready " + (*broker)->address().to_string();
   if (lifeline) {
     lifeline->say(ready);

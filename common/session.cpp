@@ -10,8 +10,8 @@ namespace {
 
 constexpr std::chrono::milliseconds kFirstBackoff{10};
 constexpr std::chrono::milliseconds kLastBackoff{500};
-/// A link over tcp is lost after so long without an answer.
-constexpr std::chrono::milliseconds kLinkSilence{1500};
+/// A connection over tcp is lost after so long without an answer.
+constexpr std::chrono::milliseconds kSilence{1500};
 constexpr int kDrainFrames = 256;
 constexpr std::size_t kDrainBytes = 1024 * 1024;
 /// The broker is told what was taken after so many bytes, if not with something else before: a quarter of its window.
@@ -70,12 +70,12 @@ void Session::open() {
     socket_->set(zmq::sockopt::maxmsgsize, static_cast<std::int64_t>(kPartLimit));
     if (options_.endpoint.starts_with("tcp:")) {
       socket_->set(zmq::sockopt::ipv6, true);
-      // Another host must be missed soon. A peer may be stopped for a while (Ctrl-Z, a debugger) and is not gone for that. The broker's end
-      // of a link cannot tell it from other connections: the link asks it, by the time to live, to be as brisk.
-      const auto silence = options_.link ? kLinkSilence : std::max(3 * heartbeat_, kLinkSilence);
-      socket_->set(zmq::sockopt::heartbeat_ivl, static_cast<int>(silence.count() / 3));
-      socket_->set(zmq::sockopt::heartbeat_timeout, static_cast<int>(silence.count()));
-      if (options_.link) socket_->set(zmq::sockopt::heartbeat_ttl, static_cast<int>(silence.count()));
+      // A broker on another host must be missed soon, by links and launchers alike: who waits longer for his own broker than for the hosts
+      // behind it takes all of those for lost. The other end cannot tell a link from other connections: the link asks it, by the time to
+      // live, to be as brisk. A peer may be stopped for a while (Ctrl-Z, a debugger) and is not gone for that.
+      socket_->set(zmq::sockopt::heartbeat_ivl, static_cast<int>(kSilence.count() / 3));
+      socket_->set(zmq::sockopt::heartbeat_timeout, static_cast<int>(kSilence.count()));
+      if (options_.link) socket_->set(zmq::sockopt::heartbeat_ttl, static_cast<int>(kSilence.count()));
     }
     monitor_ = std::make_unique<SocketMonitor>(context_, *socket_,
                                                ZMQ_EVENT_HANDSHAKE_SUCCEEDED | ZMQ_EVENT_DISCONNECTED | ZMQ_EVENT_CLOSED |
