@@ -70,6 +70,9 @@ std::optional<std::uint64_t> parse_unbounded(const KeyInfo& key, std::string_vie
       if (found == words.end()) return std::nullopt;
       return static_cast<std::uint64_t>(found - words.begin());
     }
+    case ValueKind::path:
+      if (!text.empty() && (!text.starts_with('/') || text.find('\0') != std::string_view::npos)) return std::nullopt;
+      return 0;
   }
   return std::nullopt;
 }
@@ -239,6 +242,7 @@ std::string value_to_text(const KeyInfo& key, std::uint64_t value) {
       const auto words = words_of(key.unit);
       return std::string(value < words.size() ? words[value] : words.front());
     }
+    case ValueKind::path: break;
   }
   return {};
 }
@@ -255,6 +259,7 @@ std::string expected_form(const KeyInfo& key) {
       for (const std::string_view word : words_of(key.unit)) form += (form == "one of" ? " " : ", ") + std::string(word);
       return form;
     }
+    case ValueKind::path: return "an absolute path, or nothing";
   }
   return {};
 }
@@ -294,7 +299,7 @@ ConfigSources ConfigSources::of_process() {
 Config::Config() {
   for (std::size_t i = 0; i < key_table.size(); ++i) {
     // A unit test sees to it that every default can be parsed.
-    values_[i] = {parse_value(key_table[i], key_table[i].standard).value_or(0), "default"};
+    values_[i] = {parse_value(key_table[i], key_table[i].standard).value_or(0), "default", {}};
   }
 }
 
@@ -336,10 +341,11 @@ Result<void> Config::resolve() {
     for (std::size_t i = 0; i < key_table.size(); ++i) {
       const std::string name(key_table[i].name);
       // Raw: a ${...} in a value is data, not a reference to something else.
-      const auto value = parse_value(key_table[i], all->getRawString(name));
+      const std::string text = all->getRawString(name);
+      const auto value = parse_value(key_table[i], text);
       if (!value) return fail(ErrorCode::configuration_error, name + ": " + value.error().detail());
       const auto source = std::find_if(layers.begin(), layers.end(), [&](const auto& layer) { return layer->map->hasProperty(name); });
-      values_[i] = {*value, (*source)->label};
+      values_[i] = {*value, (*source)->label, key_table[i].kind == ValueKind::path ? text : std::string()};
     }
   } catch (const Poco::Exception& error) {
     return fail(ErrorCode::configuration_error, "cannot put the settings together: " + error.displayText());
@@ -357,11 +363,16 @@ Result<void> Config::set(std::string key, std::string value) {
   return {};
 }
 
+std::string Config::text_of(std::size_t index) const {
+  const KeyInfo& key = key_table[index];
+  return key.kind == ValueKind::path ? values_[index].text : value_to_text(key, values_[index].number);
+}
+
 std::vector<Setting> Config::snapshot() const {
   std::vector<Setting> settings;
   for (std::size_t i = 0; i < key_table.size(); ++i) {
     if (values_[i].source == "default") continue;
-    settings.emplace_back(key_table[i].name, value_to_text(key_table[i], values_[i].number));
+    settings.emplace_back(key_table[i].name, text_of(i));
   }
   return settings;
 }
@@ -370,7 +381,7 @@ std::vector<Config::Shown> Config::show() const {
   std::vector<Shown> shown;
   for (std::size_t i = 0; i < key_table.size(); ++i) {
     const KeyInfo& key = key_table[i];
-    shown.push_back({key.name, value_to_text(key, values_[i].number), values_[i].source, key.meaning});
+    shown.push_back({key.name, text_of(i), values_[i].source, key.meaning});
   }
   return shown;
 }

@@ -51,6 +51,8 @@ class Config {
   std::uint64_t count(CountKey key) const { return values_[key.index].number; }
   std::uint64_t bytes(BytesKey key) const { return values_[key.index].number; }
   bool flag(BooleanKey key) const { return values_[key.index].number != 0; }
+  /// Empty = none.
+  const std::string& path(PathKey key) const { return values_[key.index].text; }
   std::string word(WordKey key) const { return value_to_text(key.info(), values_[key.index].number); }
 
   /// Sets a key at run time, from now on; flags and environment stay stronger (see show()).
@@ -76,9 +78,11 @@ class Config {
   struct Value {
     std::uint64_t number = 0;
     std::string source;
+    std::string text;  // of a path
   };
   explicit Config(ConfigSources sources) : sources_(std::move(sources)) {}
   Result<void> resolve();
+  std::string text_of(std::size_t index) const;
 
   ConfigSources sources_;
   std::string file_path_;  // read once: set() must not pick up what was written to the file since

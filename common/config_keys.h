@@ -13,8 +13,8 @@
 namespace meshbus {
 
 /// What a value is, and with that how it is written: `250ms`, `30s`, `2m`, `1h` (a plain number is in the key's unit); `64`; `64KiB`,
-/// `1MiB`, `1GiB` (or plain bytes); `true` or `false`; one of the words in `unit`.
-enum class ValueKind : std::uint8_t { duration, count, bytes, boolean, word };
+/// `1MiB`, `1GiB` (or plain bytes); `true` or `false`; one of the words in `unit`; an absolute path, or nothing.
+enum class ValueKind : std::uint8_t { duration, count, bytes, boolean, word, path };
 
 /// One setting. All texts are written as a user would write them.
 struct KeyInfo {
@@ -46,6 +46,9 @@ inline constexpr std::array key_table = std::to_array<KeyInfo>({
   {"hop.limit", ValueKind::count, "", "64", "1", "255", "brokers that a message may pass before it is returned"},
   {"message.limit", ValueKind::bytes, "", "1GiB", "1KiB", "64GiB", "largest message that a proc may send"},
   {"tail.lines", ValueKind::count, "", "100", "0", "100000", "last lines of output that are kept in memory for each proc"},
+  {"logs.directory", ValueKind::path, "", "", "", "", "where a host keeps all that its procs write, in files MESH/RANK.out and MESH/RANK.err; empty = no files"},
+  {"logs.size", ValueKind::bytes, "", "16MiB", "4KiB", "64GiB", "size at which such a file is set aside for a new one"},
+  {"logs.files", ValueKind::count, "", "5", "1", "1000", "files that are kept for each stream of a proc, the one being written among them"},
   {"cast.width", ValueKind::count, "", "16", "2", "1024", "hosts that one host passes a cast on to"},
   {"parent_death_signal", ValueKind::boolean, "", "true", "", "", "whether the kernel kills procs when their keeper dies"},
   {"queue.bytes", ValueKind::bytes, "", "4MiB", "64KiB", "1GiB", "bytes that a broker holds for one peer before it returns further messages as queue full"},
@@ -74,6 +77,7 @@ using CountKey = Key<ValueKind::count>;
 using BytesKey = Key<ValueKind::bytes>;
 using BooleanKey = Key<ValueKind::boolean>;
 using WordKey = Key<ValueKind::word>;
+using PathKey = Key<ValueKind::path>;
 
 namespace keys {
 inline constexpr DurationKey spawn_idle("spawn.idle");
@@ -93,6 +97,9 @@ inline constexpr DurationKey delivery_starting("delivery.starting");
 inline constexpr CountKey hop_limit("hop.limit");
 inline constexpr BytesKey message_limit("message.limit");
 inline constexpr CountKey tail_lines("tail.lines");
+inline constexpr PathKey logs_directory("logs.directory");
+inline constexpr BytesKey logs_size("logs.size");
+inline constexpr CountKey logs_files("logs.files");
 inline constexpr CountKey cast_width("cast.width");
 inline constexpr BooleanKey parent_death_signal("parent_death_signal");
 inline constexpr BytesKey queue_bytes("queue.bytes");
@@ -102,10 +109,10 @@ inline constexpr DurationKey records_age("records.age");
 inline constexpr WordKey log_level("log.level");
 }  // namespace keys
 
-/// The number behind a value: milliseconds, a count, bytes, 0 or 1, or which of the words it is. Checks the key's bounds.
+/// The number behind a value: milliseconds, a count, bytes, 0 or 1, which of the words it is; 0 for a path. Checks the key's bounds.
 /// Errors: parse_error, whose detail is the expected form ("expected a duration from 0s to 24h, like 250ms, 30s, 2m or 1h").
 Result<std::uint64_t> parse_value(const KeyInfo& key, std::string_view text);
-/// The text of such a number, as short as can be.
+/// The text of such a number, as short as can be. Not for paths.
 std::string value_to_text(const KeyInfo& key, std::uint64_t value);
 /// How the values of a key are written, for people: "a duration from 0s to 24h, like 250ms, 30s, 2m or 1h".
 std::string expected_form(const KeyInfo& key);

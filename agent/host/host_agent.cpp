@@ -24,6 +24,8 @@ HostAgent::HostAgent(Reactor& reactor, zmq::context_t& context, Options options,
   proc_events.on_changed = [this](Mesh& mesh) { publisher_->mark(mesh); };
   proc_events.ask = [this](Proc& proc, std::chrono::milliseconds grace, const std::string& reason) { ask_to_stop(proc, grace, reason); };
   proc_events.on_keeper_lost = [this] { keeper_lost_ = true; };
+  proc_events.output.flush = [this](Mesh& mesh) { logs_->flush(mesh); };
+  proc_events.output.on_news = [this](Proc& proc, OutputPipe& pipe) { logs_->on_news(proc, pipe); };
   procs_ = std::make_unique<MeshProcs>(
       reactor_, std::move(options_.keeper), BootstrapWriter(options_.tokens, options_.broker.zmq_endpoint(), options_.config),
       MeshProcs::Options{.host = host_text_, .config = options_.config, .environment = std::move(options_.environment)},
@@ -46,12 +48,14 @@ HostAgent::HostAgent(Reactor& reactor, zmq::context_t& context, Options options,
   bus_events.on_undeliverable = [this](const wire::Envelope& envelope, const Error& error) { on_undeliverable(envelope, error); };
   bus_ = std::make_unique<Bus>(reactor_, context, std::move(session), make_handlers(), std::move(bus_events));
   publisher_ = std::make_unique<Publisher>(*bus_, host_text_);
+  logs_ = std::make_unique<LogStreams>(*bus_);
   peers_ = std::make_unique<PeerWatch>(*bus_, [this](const std::string& peer) { on_peer_gone(peer); });
 }
 
 HostAgent::~HostAgent() {
   reactor_.forget_turn_end(turn_end_);
   reactor_.cancel(forget_timer_);
+  logs_.reset();
   procs_.reset();
 }
 
@@ -66,6 +70,9 @@ Dispatcher HostAgent::make_handlers() {
       .on<wire::GetFreePort>(Role::operate, handler(&HostAgent::on_get_free_port))
       .on<wire::ShutdownHost>(Role::operate, handler(&HostAgent::on_shutdown_host))
       .on<wire::OutputTaken>(Role::operate, handler(&HostAgent::on_output_taken))
+      .on<wire::StreamLogs>(Role::observe, handler(&HostAgent::on_stream_logs))
+      .on<wire::LogTaken>(Role::observe, handler(&HostAgent::on_log_taken))
+      .on<wire::StopLogs>(Role::observe, handler(&HostAgent::on_stop_logs))
       .on<wire::GetState>(Role::observe, handler(&HostAgent::on_get_state))
       .on<wire::ListMeshes>(Role::observe, handler(&HostAgent::on_list_meshes))
       .on<wire::StreamState>(Role::observe, handler(&HostAgent::on_stream_state))
@@ -81,8 +88,10 @@ Dispatcher HostAgent::make_handlers() {
 void HostAgent::on_turn_end() {
   procs_->end_turn();
   publisher_->flush();
+  logs_->flush();
   procs_->forget_old([this](Mesh& mesh) {
     publisher_->forget(mesh);
+    logs_->forget(mesh);
     mesh.changes.clear();
   });
   if (const auto due = procs_->table().forget_due(); due && forget_timer_ == 0) {
@@ -102,6 +111,7 @@ void HostAgent::on_up() {
   if (was_up_) {
     peers_->on_up();
     publisher_->on_up(procs_->table().meshes());
+    logs_->on_up();
   }
   was_up_ = true;
   events_.on_up();
@@ -109,6 +119,7 @@ void HostAgent::on_up() {
 
 void HostAgent::on_undeliverable(const wire::Envelope& envelope, const Error& error) {
   const auto receiver = envelope.destination_proc();
+  if (const auto reader = logs_->on_undeliverable(receiver)) peers_->check(*reader);
   for (const auto& [name, mesh] : procs_->table().meshes()) {
     std::erase_if(mesh->subscribers, [&](const auto& entry) {
       if (entry.second.key() != receiver) return false;
@@ -122,6 +133,7 @@ void HostAgent::on_undeliverable(const wire::Envelope& envelope, const Error& er
 }
 
 void HostAgent::on_peer_gone(const std::string& peer) {
+  if (const auto reader = ProcId::parse(peer)) logs_->drop(*reader);
   for (const auto& [name, mesh] : procs_->table().meshes()) {
     mesh->subscribers.erase(peer);
     if (mesh->owner_gone || mesh->spec.owner.to_string() != peer) continue;
@@ -135,7 +147,7 @@ bool HostAgent::is_watched_still(const ProcId& peer) {
   for (const auto& [name, mesh] : procs_->table().meshes()) {
     if (mesh->subscribers.contains(text) || (mesh->spec.owner == peer && !mesh->owner_gone)) return true;
   }
-  return false;
+  return logs_->has(peer);
 }
 
 void HostAgent::ask_to_stop(Proc& proc, std::chrono::milliseconds grace, const std::string& reason) {

@@ -10,6 +10,7 @@
 #include "agent/host/peer_watch.h"
 #include "agent/host/procs/mesh_procs.h"
 #include "agent/host/publisher.h"
+#include "agent/host/stdio/log_streams.h"
 #include "common/bus.h"
 #include "common/config.h"
 #include "common/token.h"
@@ -74,6 +75,9 @@ class HostAgent {
   void on_proc_ready(const Request& request, const wire::ProcReady& message);
   void on_proc_heartbeat(const Request& request, const wire::ProcHeartbeat& message);
   void on_output_taken(const Request& request, const wire::OutputTaken& message);
+  void on_stream_logs(const Request& request, const wire::StreamLogs& message);
+  void on_log_taken(const Request& request, const wire::LogTaken& message);
+  void on_stop_logs(const Request& request, const wire::StopLogs& message);
 
   /// The mesh of a request; otherwise the request is refused.
   Mesh* find_mesh(const Request& request, const flatbuffers::String* name);
@@ -92,6 +96,7 @@ class HostAgent {
   std::unique_ptr<MeshProcs> procs_;
   std::unique_ptr<Bus> bus_;
   std::unique_ptr<Publisher> publisher_;
+  std::unique_ptr<LogStreams> logs_;
   std::unique_ptr<PeerWatch> peers_;
   bool was_up_ = false;
   bool keeper_lost_ = false;

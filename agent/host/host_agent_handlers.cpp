@@ -242,7 +242,38 @@ void HostAgent::on_proc_heartbeat(const Request& request, const wire::ProcHeartb
 
 void HostAgent::on_output_taken(const Request& request, const wire::OutputTaken& message) {
   Mesh* mesh = procs_->table().find_mesh(message.mesh()->string_view());
-  if (mesh != nullptr && mesh->owner_key == request.envelope.source_proc()) procs_->on_output_taken(*mesh, message.bytes());
+  if (mesh != nullptr && mesh->owner_key == request.envelope.source_proc()) {
+    procs_->on_output_taken(*mesh, message);
+    publisher_->mark(*mesh);
+  }
+}
+
+void HostAgent::on_stream_logs(const Request& request, const wire::StreamLogs& message) {
+  const auto subscriber = ProcId::parse(message.subscriber()->string_view());
+  if (!subscriber) return bus_->refuse(request, subscriber.error().within("StreamLogs.subscriber"));
+  if (subscriber->key() != request.envelope.source_proc() || subscriber->host().key() != request.envelope.source_host())
+    return bus_->refuse(request, Error(ErrorCode::identity_mismatch, "StreamLogs.subscriber: '" + subscriber->to_string() +
+                                                                         "' is not who sends this; logs go to who asks for them"));
+  Mesh* mesh = find_mesh(request, message.mesh());
+  if (mesh == nullptr) return;
+  auto started = logs_->start(*mesh, *subscriber, message);
+  if (!started) return bus_->refuse(request, started.error());
+  bus_->answer(request, std::move(*started));
+  peers_->add(*subscriber);
+}
+
+void HostAgent::on_log_taken(const Request& request, const wire::LogTaken& message) {
+  Mesh* mesh = find_mesh(request, message.mesh());
+  if (mesh == nullptr) return;
+  const auto taken = logs_->taken(*mesh, request.envelope.source_proc(), message);
+  if (!taken) return bus_->refuse(request, taken.error());
+  ack(request);
+}
+
+void HostAgent::on_stop_logs(const Request& request, const wire::StopLogs& message) {
+  ack(request);
+  if (Mesh* mesh = procs_->table().find_mesh(message.mesh()->string_view()); mesh != nullptr)
+    logs_->stop(*mesh, request.envelope.source_proc(), message.stream());
 }
 
 }  // namespace meshbus::host

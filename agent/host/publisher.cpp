@@ -30,13 +30,14 @@ void Publisher::flush_changes(Mesh& mesh) {
 }
 
 void Publisher::flush_output(Mesh& mesh) {
+  // What came back is sent again a moment later, and what comes after it with it.
+  if (const auto retry = retries_.find(&mesh); retry != retries_.end() && retry->second.timer != 0 && retry->second.output) return;
   while (mesh.relaying) {
     auto message = mesh.relay.next();
     if (!message) return;
     message->mesh = mesh.name;
     if (bus_.tell(Destination::to(mesh.spec.owner), std::move(*message), wire::Lane::data)) continue;
-    log::warn("mesh " + mesh.name + ": output is lost: the queue to the broker is full");
-    return;
+    return retry_owner(mesh, true);
   }
 }
 
@@ -56,8 +57,7 @@ void Publisher::on_up(const std::map<std::string, std::unique_ptr<Mesh>, std::le
   for (const auto& [name, mesh] : meshes) {
     if (!mesh->owner_gone) send_snapshot(*mesh, mesh->spec.owner);
     for (const auto& [text, subscriber] : mesh->subscribers) send_snapshot(*mesh, subscriber);
-    if (const auto lost = mesh->relay.forget_under_way(); lost > 0)
-      log::warn("mesh " + name + ": up to " + std::to_string(lost) + " bytes of output may be lost: the broker was away");
+    mesh->relay.resend();
     mark(*mesh);
   }
 }
@@ -78,8 +78,7 @@ void Publisher::retry_owner(Mesh& mesh, bool was_output) {
     if (mesh.owner_gone) return;
     if (state) send_snapshot(mesh, mesh.spec.owner);
     if (output) {
-      log::warn("mesh " + mesh.name + ": up to " + std::to_string(mesh.relay.forget_under_way()) +
-                " bytes of output came back from the owner and are lost");
+      mesh.relay.resend();
       mark(mesh);
     }
   });

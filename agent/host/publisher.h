@@ -25,9 +25,9 @@ class Publisher {
   void forget(Mesh& mesh);
   /// The present state of a mesh, to one or to all.
   void send_snapshot(const Mesh& mesh, const ProcId& to);
-  /// There is a new session: what was told before may be lost, so everything is told again.
+  /// There is a new session: what was told before may be lost, so everything is told again, and output that is not taken is sent again.
   void on_up(const std::map<std::string, std::unique_ptr<Mesh>, std::less<>>& meshes);
-  /// Something for the owner came back, though it is there: the state is told again a moment later, and output goes on.
+  /// Something for the owner came back, though it is there: the state is told again a moment later, and output is sent again.
   void retry_owner(Mesh& mesh, bool was_output);
 
  private:

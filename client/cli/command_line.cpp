@@ -146,6 +146,43 @@ void add_run(CLI::App& app, RunArguments& run) {
   verb->add_option("--set", run.settings, "A setting: KEY=VALUE")->type_name("KEY=VALUE");
 }
 
+constexpr const char* kLogsFooter =
+    "Lines longer than 64 KiB are cut and marked [N bytes cut]. A reader that is slower than the ranks write slows nobody: what it\n"
+    "missed is marked [N bytes missed]. --raw shows exact bytes, without prefixes and marks.\n"
+    "\n"
+    "--fold: a line that several ranks wrote is shown once, as [0-5,7] text. The lines shown with a rank, read from top to bottom,\n"
+    "are exactly the lines that this rank wrote to that stream, in order: lines are only brought together where that keeps the order\n"
+    "of every rank. With -f a line waits 200 ms for the same line of other ranks; without, until the end. 4 MiB wait at most.\n"
+    "\n"
+    "Exit code: 0; 1 no such mesh or rank, or a host that does not answer; 2 wrong usage; 130 Ctrl-C; 141 nobody reads the output.";
+
+/// "0-5,7"; nothing when it is no such thing.
+std::optional<RankSet> parse_rank_set(const std::string& text) {
+  std::vector<RankBlock> blocks;
+  for (std::size_t begin = 0; begin <= text.size();) {
+    const auto end = std::min(text.find(',', begin), text.size());
+    const char* const last = text.data() + end;
+    RankBlock block;
+    auto number = std::from_chars(text.data() + begin, last, block.begin);
+    block.end = block.begin;
+    if (number.ec == std::errc() && number.ptr != last && *number.ptr == '-') number = std::from_chars(number.ptr + 1, last, block.end);
+    if (number.ec != std::errc() || number.ptr != last || block.end < block.begin || block.end == UINT64_MAX) return std::nullopt;
+    ++block.end;
+    blocks.push_back(block);
+    begin = end + 1;
+  }
+  std::sort(blocks.begin(), blocks.end(), [](const RankBlock& a, const RankBlock& b) { return a.begin < b.begin; });
+  RankSet set;
+  for (const auto& block : blocks) {
+    if (!set.empty() && block.begin <= set.back().end) {
+      set.back().end = std::max(set.back().end, block.end);
+    } else {
+      set.push_back(block);
+    }
+  }
+  return set;
+}
+
 CLI::App* add_on_hosts(CLI::App& app, const std::string& name, const std::string& meaning, HostsArguments& hosts) {
   auto* verb = app.add_subcommand(name, meaning);
   verb->add_option_function<std::string>(
@@ -178,6 +215,37 @@ void add_mesh(CLI::App& app, MeshArguments& mesh) {
   add("merge", MeshArguments::Verb::merge, "OVERLAY", "Two overlays in one, the second wins: meshbus mesh merge '0..5=A,5..10=B' '3..7=C'")
       ->add_option("WINNER", mesh.other)
       ->required();
+}
+
+void add_logs(CLI::App& app, LogsArguments& logs) {
+  auto* verb = add_on_hosts(app, "logs", "Show what the ranks of a mesh wrote, also when they have ended", logs.hosts);
+  verb->footer(kLogsFooter);
+  verb->add_option("MESH", logs.mesh, "Name of the mesh, with or without its uuid; default: the only one there is");
+  verb->add_flag("-f,--follow", logs.follow, "Go on with what they write from now on, until they have ended");
+  verb->add_option_function<std::string>(
+          "--tail",
+          [&logs](const std::string& text) {
+            std::uint64_t lines = 0;
+            const auto [at, error] = std::from_chars(text.data(), text.data() + text.size(), lines);
+            const bool is_number = error == std::errc() && at == text.data() + text.size();
+            if (!is_number && text != "all") throw CLI::ValidationError("--tail", "takes a number of lines or all, not '" + text + "'");
+            logs.tail = is_number ? lines : UINT64_MAX;
+          },
+          "Last lines of each stream; all = all that is kept, in files too; default 100")
+      ->type_name("N|all");
+  verb->add_option_function<std::string>(
+          "--rank",
+          [&logs](const std::string& text) {
+            auto ranks = parse_rank_set(text);
+            if (!ranks) throw CLI::ValidationError("--rank", "takes ranks like 0-5,7, not '" + text + "'");
+            logs.ranks = std::move(*ranks);
+          },
+          "Only these ranks")
+      ->type_name("RANKS");
+  verb->add_flag("--stdout", logs.out, "Only stdout");
+  verb->add_flag("--stderr", logs.err, "Only stderr");
+  auto* fold = verb->add_flag("--fold", logs.fold, "Show a line that several ranks wrote once, with the ranks in front");
+  verb->add_flag("--raw", logs.raw, "Exact bytes")->excludes(fold)->excludes(verb->get_option("--json"));
 }
 
 /// The word that was not understood, and what it may have been meant to be.
@@ -219,6 +287,7 @@ std::variant<Arguments, int> parse_command_line(int argc, char** argv) {
   host.print_ready = true;
   RunArguments run;
   HostsArguments hosts;
+  LogsArguments logs;
   ConfigArguments config;
   MeshArguments mesh;
   VersionArguments version;
@@ -231,6 +300,7 @@ std::variant<Arguments, int> parse_command_line(int argc, char** argv) {
   add_duration(stop, "--grace", hosts.grace, "Between SIGTERM and SIGKILL; default 10s");
   auto* shutdown = add_on_hosts(app, "shutdown", "Stop all procs of hosts, then the hosts themselves", hosts);
   add_duration(shutdown, "--grace", hosts.grace, "Between SIGTERM and SIGKILL; default 10s");
+  add_logs(app, logs);
   auto* show = app.add_subcommand("config", "List the settings: value, where it comes from, meaning");
   show->add_option("--set", config.settings, "A setting: KEY=VALUE")->type_name("KEY=VALUE");
   show->add_flag("--json", config.json, "Print JSON");
@@ -257,6 +327,10 @@ std::variant<Arguments, int> parse_command_line(int argc, char** argv) {
   if (name == "version") return Arguments(version);
   if (name == "config") return Arguments(config);
   if (name == "mesh") return Arguments(mesh);
+  if (name == "logs") {
+    logs.hosts.verb = HostsArguments::Verb::logs;
+    return Arguments(logs);
+  }
   if (name != "run") {
     hosts.verb = name == "ps" ? HostsArguments::Verb::ps : name == "stop" ? HostsArguments::Verb::stop : HostsArguments::Verb::shutdown;
     return Arguments(hosts);

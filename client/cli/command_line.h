@@ -10,6 +10,7 @@
 
 #include "agent/warden/warden.h"
 #include "meshbus/extent.h"
+#include "meshbus/rank_report.h"
 
 namespace meshbus::cli {
 
@@ -45,7 +46,7 @@ struct RunArguments {
 
 /// `meshbus ps`, `meshbus stop`, `meshbus shutdown`: on which hosts, and of which mesh.
 struct HostsArguments {
-  enum class Verb { ps, stop, shutdown };
+  enum class Verb { ps, stop, shutdown, logs };
   Verb verb = Verb::ps;
   /// None = every host of this user on this machine.
   std::vector<std::string> addresses;
@@ -55,6 +56,21 @@ struct HostsArguments {
   std::chrono::milliseconds timeout{30'000};
   bool all = false;
   bool json = false;
+};
+
+/// `meshbus logs`
+struct LogsArguments {
+  HostsArguments hosts;
+  /// Empty: the only one there is.
+  std::string mesh;
+  RankSet ranks;
+  /// None: as many as hosts keep in memory.
+  std::optional<std::uint64_t> tail;
+  bool follow = false;
+  bool fold = false;
+  bool out = false;
+  bool err = false;
+  bool raw = false;
 };
 
 /// `meshbus config`
@@ -80,7 +96,8 @@ struct VersionArguments {
   bool json = false;
 };
 
-using Arguments = std::variant<WardenOptions, RunArguments, HostsArguments, ConfigArguments, MeshArguments, VersionArguments>;
+using Arguments =
+    std::variant<WardenOptions, RunArguments, HostsArguments, LogsArguments, ConfigArguments, MeshArguments, VersionArguments>;
 
 /// What the words mean; or, when there is nothing to run (help, a mistake: then it has been said on stderr), the exit code.
 std::variant<Arguments, int> parse_command_line(int argc, char** argv);

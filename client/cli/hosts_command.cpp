@@ -112,22 +112,14 @@ int ps(const HostMesh& mesh, const HostsArguments& arguments) {
   return complete ? 0 : 1;
 }
 
-/// The meshes that somebody who typed `word` means: that very one, or all of that base.
-std::vector<std::string> matching(const MeshListing& listing, const std::string& word) {
-  std::vector<std::string> names;
-  for (const auto& mesh : listing.meshes) {
-    if (mesh.name == word || mesh.name.substr(0, mesh.name.rfind('-')) == word) names.push_back(mesh.name);
-  }
-  return names;
-}
-
 int stop(HostMesh& mesh, const HostsArguments& arguments) {
   auto listing = mesh.meshes(arguments.timeout);
   if (!listing) {
     complain(listing.error().to_string());
     return 1;
   }
-  auto names = matching(*listing, arguments.mesh);
+  std::vector<std::string> names;
+  for (const auto* one : matching(*listing, arguments.mesh)) names.push_back(one->name);
   if (names.empty()) {
     complain("no mesh '" + arguments.mesh + "' on these hosts; meshbus ps lists what is there");
     return 1;
@@ -176,8 +168,9 @@ int shutdown(HostMesh& mesh, const HostsArguments& arguments) {
 
 }  // namespace
 
-int hosts_command(const HostsArguments& arguments) {
+std::variant<AttachedHosts, int> attach_hosts(const HostsArguments& arguments) {
   std::vector<std::string> words = arguments.addresses;
+  const bool is_looking = arguments.verb == HostsArguments::Verb::ps || arguments.verb == HostsArguments::Verb::logs;
   if (words.empty()) {
     if (const char* hosts = std::getenv("MESHBUS_HOSTS"); hosts != nullptr && *hosts != '\0') {
       std::string text = hosts;
@@ -213,17 +206,33 @@ int hosts_command(const HostsArguments& arguments) {
     return kUsage;
   }
   AttachOptions options;
-  options.require_all = arguments.verb != HostsArguments::Verb::ps;
+  options.require_all = !is_looking;
   options.deadline = std::min<std::chrono::milliseconds>(arguments.timeout, std::chrono::seconds(5));
   auto mesh = HostMesh::attach(*context, "hosts", std::move(addresses), options);
   if (!mesh) {
     complain(mesh.error().to_string());
     return 1;
   }
+  return AttachedHosts{std::move(*context), std::move(*mesh)};
+}
+
+std::vector<const MeshReport*> matching(const MeshListing& listing, const std::string& word) {
+  std::vector<const MeshReport*> found;
+  for (const auto& mesh : listing.meshes) {
+    if (mesh.name == word || mesh.name.substr(0, mesh.name.rfind('-')) == word) found.push_back(&mesh);
+  }
+  return found;
+}
+
+int hosts_command(const HostsArguments& arguments) {
+  auto attached = attach_hosts(arguments);
+  if (const int* code = std::get_if<int>(&attached)) return *code;
+  auto& mesh = std::get<AttachedHosts>(attached).hosts;
   switch (arguments.verb) {
-    case HostsArguments::Verb::ps: return ps(*mesh, arguments);
-    case HostsArguments::Verb::stop: return stop(*mesh, arguments);
-    case HostsArguments::Verb::shutdown: return shutdown(*mesh, arguments);
+    case HostsArguments::Verb::ps: return ps(mesh, arguments);
+    case HostsArguments::Verb::stop: return stop(mesh, arguments);
+    case HostsArguments::Verb::shutdown: return shutdown(mesh, arguments);
+    case HostsArguments::Verb::logs: break;
   }
   return kUsage;
 }

@@ -9,6 +9,7 @@
 #include "client/cli/command_line.h"
 #include "client/cli/config_command.h"
 #include "client/cli/hosts_command.h"
+#include "client/cli/logs_command.h"
 #include "client/cli/mesh_command.h"
 #include "client/cli/run_job.h"
 
@@ -33,6 +34,7 @@ struct Verbs {
   int operator()(const WardenOptions& options) const { return run_warden(options); }
   int operator()(const cli::RunArguments& arguments) const { return cli::run_job(arguments); }
   int operator()(const cli::HostsArguments& arguments) const { return cli::hosts_command(arguments); }
+  int operator()(const cli::LogsArguments& arguments) const { return cli::logs_command(arguments); }
   int operator()(const cli::ConfigArguments& arguments) const { return cli::config_command(arguments); }
   int operator()(const cli::MeshArguments& arguments) const { return cli::mesh_command(arguments); }
   int operator()(const cli::VersionArguments& arguments) const { return print_version(arguments); }

@@ -6,6 +6,7 @@
 #include <set>
 
 #include "client/src/context_core.h"
+#include "client/src/log_feed.h"
 #include "client/src/mesh_monitor.h"
 #include "common/log.h"
 #include "common/token.h"
@@ -49,7 +50,8 @@ void Connection::open_bus() {
   options.hello.pid = static_cast<std::uint32_t>(::getpid());
   Dispatcher handlers;
   handlers.on<wire::StateChanged>(Role::host, std::bind_front(&Connection::on_state_changed, this))
-      .on<wire::Output>(Role::host, std::bind_front(&Connection::on_output, this));
+      .on<wire::Output>(Role::host, std::bind_front(&Connection::on_output, this))
+      .on<wire::Log>(Role::host, std::bind_front(&Connection::on_log, this));
   Bus::Events events;
   events.on_up = [this](const wire::Welcome& welcome) { on_up(welcome); };
   events.on_down = [this](const std::string& reason) { on_down(reason); };
@@ -67,6 +69,8 @@ void Connection::close(const std::string& reason) {
   // Nothing more will be heard of them: whoever waits must not wait for ever.
   lose_all(reason);
   meshes_.clear();
+  for (const auto& [number, feed] : feeds_) feed->on_closed(reason);
+  feeds_.clear();
   {
     const std::lock_guard lock(mutex_);
     up_ = false;
@@ -181,7 +185,31 @@ void Connection::on_up(const wire::Welcome& welcome) {
   if (!is_again) return;
   for (const auto& [name, mesh] : meshes_) {
     for (const auto& [address, watch] : hosts_) resync(mesh, address);
+    ask_for_output(mesh);
   }
+}
+
+void Connection::ask_for_output(const Followed& mesh) {
+  if (bus_ == nullptr || !mesh.monitor->options().has_output) return;
+  wire::OutputTakenT again;
+  again.mesh = mesh.monitor->name();
+  again.resend = true;
+  for (const auto& host : mesh.monitor->mesh().hosts()) bus_->tell(Destination::to_agent(host), again);
+}
+
+void Connection::add(std::shared_ptr<LogFeed> feed) {
+  feed->start(*this);
+  feeds_.insert_or_assign(feed->number(), std::move(feed));
+}
+
+void Connection::remove(const LogFeed& feed) {
+  feeds_.erase(feed.number());
+}
+
+void Connection::on_log(const Request& request, const wire::Log& log) {
+  const auto* const host = agent_behind(request.envelope);
+  const auto found = feeds_.find(log.stream());
+  if (host != nullptr && found != feeds_.end()) found->second->on_log(*host, log);
 }
 
 void Connection::on_down(const std::string& reason) {
@@ -222,15 +250,13 @@ void Connection::on_output(const Request& request, const wire::Output& output) {
   const auto* const host = agent_behind(request.envelope);
   const auto monitor = find(output.mesh());
   if (host == nullptr || monitor == nullptr) return;
-  monitor->on_output(
-      *host, output,
-      [this, to = Destination::to_agent(*host), mesh = output.mesh()->str(), alive = std::weak_ptr<void>(alive_)](std::uint64_t bytes) {
-        if (alive.expired() || bus_ == nullptr) return;
-        wire::OutputTakenT taken;
-        taken.mesh = mesh;
-        taken.bytes = bytes;
-        bus_->tell(to, std::move(taken));
-      });
+  monitor->on_output(*host, output,
+                     [this, to = Destination::to_agent(*host), mesh = output.mesh()->str(),
+                      alive = std::weak_ptr<void>(alive_)](wire::OutputTakenT taken) {
+                       if (alive.expired() || bus_ == nullptr) return;
+                       taken.mesh = mesh;
+                       bus_->tell(to, std::move(taken));
+                     });
 }
 
 void Connection::on_upkeep() {
@@ -259,6 +285,10 @@ void Connection::on_upkeep() {
     return;
   }
   for (auto& [host, watch] : hosts_) check_host(host, watch);
+  for (const auto& [name, mesh] : meshes_) {
+    if (mesh.monitor->should_ask_again()) ask_for_output(mesh);
+  }
+  for (const auto& [number, feed] : feeds_) feed->on_upkeep();
   renew_leases();
 }
 

@@ -18,6 +18,7 @@
 namespace meshbus {
 
 class ContextCore;
+class LogFeed;
 class MeshMonitor;
 
 /// A launcher's way to a set of hosts: one Bus to the broker of its home host, and through it to all others. It also looks after the meshes
@@ -62,6 +63,9 @@ class Connection {
   /// Starts looking after a mesh. What agents tell about it goes to the monitor from now on.
   void add(std::shared_ptr<MeshMonitor> monitor);
   void remove(const MeshMonitor& monitor);
+  /// Starts a feed of logs, and hands it what comes for it.
+  void add(std::shared_ptr<LogFeed> feed);
+  void remove(const LogFeed& feed);
   /// That host is gone for ever, by proof: its ranks are lost, now.
   void on_host_dead(const HostAddr& host, const std::string& reason);
   /// Its hosts were shut down: it stays for those who use it, but is not shared with new ones, and does not look for a new home.
@@ -95,6 +99,7 @@ class Connection {
   void on_refused(const Error& error);
   void on_state_changed(const Request& request, const wire::StateChanged& changed);
   void on_output(const Request& request, const wire::Output& output);
+  void on_log(const Request& request, const wire::Log& log);
   std::shared_ptr<MeshMonitor> find(const flatbuffers::String* mesh) const;
   /// The host whose agent sent that; null when it was no agent of ours.
   const HostAddr* agent_behind(const wire::Envelope& envelope) const;
@@ -106,6 +111,8 @@ class Connection {
   /// Asks an agent for all that it knows of a mesh; after a move also to be told of changes, since it knows its owner under another
   /// address.
   void resync(const Followed& mesh, const HostAddr& host);
+  /// The agents send again what of its output was not taken.
+  void ask_for_output(const Followed& mesh);
   void renew_leases();
 
   ContextCore& core_;
@@ -115,6 +122,7 @@ class Connection {
   /// Key of a host's agent -> the host.
   std::map<std::uint64_t, HostAddr> agents_;
   std::map<std::string, Followed, std::less<>> meshes_;
+  std::map<std::uint64_t, std::shared_ptr<LogFeed>> feeds_;
   Name name_;
   std::uint64_t incarnation_;
   Reactor::TimerId upkeep_timer_ = 0;

@@ -9,6 +9,8 @@ namespace {
 
 /// An ended mesh whose agents fall silent about its output: what is missing then does not come any more.
 constexpr std::chrono::seconds kOutputLimit{5};
+/// Output that is silent for so long is asked for again: agents keep what we have not taken.
+constexpr std::chrono::seconds kAskAgain{1};
 
 }  // namespace
 
@@ -19,7 +21,8 @@ MeshMonitor::MeshMonitor(Reactor& reactor, HandlerThread& handlers, ProcMeshRef 
       options_(std::move(options)),
       table_(mesh_),
       accepted_(mesh_.hosts().size()),
-      output_ended_(table_.size()) {}
+      output_ended_(table_.size()),
+      received_(table_.size()) {}
 
 bool MeshMonitor::is_abandoned() const {
   const std::lock_guard lock(mutex_);
@@ -96,7 +99,7 @@ bool MeshMonitor::is_accepted(std::uint64_t host_index) const {
   return accepted_[host_index];
 }
 
-void MeshMonitor::on_output(const HostAddr& from, const wire::Output& output, OutputTaken taken) {
+struct MeshMonitor::OutputBatch {
   struct Chunk {
     std::uint64_t rank;
     Stream stream;
@@ -104,34 +107,74 @@ void MeshMonitor::on_output(const HostAddr& from, const wire::Output& output, Ou
   };
   std::vector<Chunk> chunks;
   std::vector<std::uint64_t> ended;
-  std::uint64_t bytes = 0;
+  wire::OutputTakenT taken;
+};
+
+MeshMonitor::OutputBatch MeshMonitor::receive(const HostAddr& from, const wire::Output& output) {
   const auto is_ours = [&](std::uint64_t rank) { return rank < table_.size() && table_.rank(rank).host == from; };
+  const bool is_wanted = !abandoned_ && options_.handlers.on_output;
+  OutputBatch batch;
+  if (output.chunks() != nullptr) {
+    for (const auto* chunk : *output.chunks()) {
+      const auto rank = chunk->rank();
+      if (!is_ours(rank) || (chunk->stream() != wire::Stream::out && chunk->stream() != wire::Stream::err)) continue;
+      auto& received = received_[rank][chunk->stream() == wire::Stream::err ? 1 : 0];
+      std::string_view bytes(reinterpret_cast<const char*>(chunk->data()->data()), chunk->data()->size());
+      if (chunk->offset() > received) {
+        batch.taken.resend = true;  // what is between got lost on its way
+        continue;
+      }
+      bytes.remove_prefix(static_cast<std::size_t>(std::min<std::uint64_t>(received - chunk->offset(), bytes.size())));
+      received += bytes.size();
+      batch.taken.bytes += bytes.size();
+      batch.taken.positions.emplace_back(rank, received, chunk->stream());
+      if (is_wanted && !bytes.empty())
+        batch.chunks.push_back({rank, chunk->stream() == wire::Stream::err ? Stream::err : Stream::out, std::string(bytes)});
+    }
+  }
+  if (output.ends() != nullptr) {
+    for (const auto* end : *output.ends()) {
+      if (!is_ours(end->rank())) continue;
+      if (received_[end->rank()] == std::array{end->out(), end->err()}) {
+        batch.ended.push_back(end->rank());
+      } else {
+        batch.taken.resend = true;
+      }
+    }
+  }
+  return batch;
+}
+
+void MeshMonitor::on_output(const HostAddr& from, const wire::Output& output, OutputTaken taken) {
+  OutputBatch batch;
   {
     const std::lock_guard lock(mutex_);
-    last_output_ = reactor_.now();
-    if (output.chunks() != nullptr) {
-      for (const auto* chunk : *output.chunks()) {
-        bytes += chunk->data()->size();
-        if (abandoned_ || !options_.handlers.on_output || !is_ours(chunk->rank())) continue;
-        chunks.push_back({chunk->rank(), chunk->stream() == wire::Stream::err ? Stream::err : Stream::out,
-                          std::string(chunk->data()->begin(), chunk->data()->end())});
-      }
-    }
-    if (output.ended() != nullptr) {
-      for (const auto rank : *output.ended()) {
-        if (is_ours(rank)) ended.push_back(rank);
-      }
-    }
+    const auto now = reactor_.now();
+    last_output_ = now;
+    batch = receive(from, output);
+    // Once for all that comes behind a gap.
+    if (batch.taken.resend && now - output_asked_ < kAskAgain) batch.taken.resend = false;
+    if (batch.taken.resend) output_asked_ = now;
+    output_heard_ = now;
     ++unhandled_;
   }
-  handlers_.post([self = shared_from_this(), chunks = std::move(chunks), ended = std::move(ended), bytes, taken = std::move(taken)] {
-    for (const auto& chunk : chunks) self->tell([&] { self->options_.handlers.on_output(chunk.rank, chunk.stream, chunk.bytes); });
-    self->end_output_of(ended);
-    self->reactor_.post([self, bytes, taken] {
-      if (bytes != 0) taken(bytes);
+  handlers_.post([self = shared_from_this(), batch = std::move(batch), taken = std::move(taken)]() mutable {
+    for (const auto& chunk : batch.chunks) self->tell([&] { self->options_.handlers.on_output(chunk.rank, chunk.stream, chunk.bytes); });
+    self->end_output_of(batch.ended);
+    self->reactor_.post([self, answer = std::move(batch.taken), ended = std::move(batch.ended), taken]() mutable {
+      answer.ended = std::move(ended);
+      if (!answer.positions.empty() || !answer.ended.empty() || answer.resend) taken(std::move(answer));
       self->settle();
     });
   });
+}
+
+bool MeshMonitor::should_ask_again() {
+  const std::lock_guard lock(mutex_);
+  const auto now = reactor_.now();
+  if (abandoned_ || end_posted_ || is_output_over() || unhandled_ != 0 || now - output_heard_ < kAskAgain) return false;
+  output_heard_ = now;
+  return true;
 }
 
 void MeshMonitor::end_output_of(const std::vector<std::uint64_t>& ranks) {

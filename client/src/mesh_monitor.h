@@ -1,5 +1,6 @@
 #pragma once
 
+#include <array>
 #include <condition_variable>
 #include <cstdint>
 #include <functional>
@@ -29,8 +30,8 @@ class MeshMonitor : public std::enable_shared_from_this<MeshMonitor> {
     std::chrono::milliseconds lease{0};
     std::chrono::milliseconds grace{0};
   };
-  /// Tells an agent that so many bytes are taken; called on the reactor's thread.
-  using OutputTaken = std::function<void(std::uint64_t bytes)>;
+  /// Tells an agent how much of its output is taken; called on the reactor's thread.
+  using OutputTaken = std::function<void(wire::OutputTakenT taken)>;
 
   MeshMonitor(Reactor& reactor, HandlerThread& handlers, ProcMeshRef mesh, Options options);
 
@@ -45,6 +46,8 @@ class MeshMonitor : public std::enable_shared_from_this<MeshMonitor> {
   void on_news(const HostAddr& from, const flatbuffers::Vector<const wire::RankState*>* ranks,
                const flatbuffers::Vector<flatbuffers::Offset<wire::Certificate>>* certificates);
   void on_output(const HostAddr& from, const wire::Output& output, OutputTaken taken);
+  /// Whether output may have got lost: all that came is handed out, more must come, and nothing has for a while. Not again for as long.
+  bool should_ask_again();
   void lose(const HostAddr& host, const std::string& reason);
   /// Whether a host has ranks that are not terminal.
   bool is_alive_on(const HostAddr& host) const;
@@ -81,6 +84,9 @@ class MeshMonitor : public std::enable_shared_from_this<MeshMonitor> {
   void tell_state(const RankReport& report);
   bool is_output_over() const;
   void end_output_of(const std::vector<std::uint64_t>& ranks);
+  struct OutputBatch;
+  /// What of it is new; notes it as received.
+  OutputBatch receive(const HostAddr& from, const wire::Output& output);
 
   Reactor& reactor_;
   HandlerThread& handlers_;
@@ -102,6 +108,12 @@ class MeshMonitor : public std::enable_shared_from_this<MeshMonitor> {
   /// Output that waits for, or is in, the handler.
   std::uint64_t unhandled_ = 0;
   std::optional<Clock::time_point> last_output_;
+  /// By rank: bytes of stdout and of stderr that have come without a gap.
+  std::vector<std::array<std::uint64_t, 2>> received_;
+  /// When output came last, or was asked for.
+  Clock::time_point output_heard_{};
+  /// When a gap was told.
+  Clock::time_point output_asked_{};
   bool armed_ = false;
   bool abandoned_ = false;
   std::uint64_t failures_told_ = 0;

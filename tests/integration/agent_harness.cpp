@@ -31,7 +31,8 @@ TestLauncher::TestLauncher(Reactor& reactor, zmq::context_t& context, const std:
   options.hello = hello(name, wire::PeerKind::launcher);
   Dispatcher handlers;
   handlers.on<wire::StateChanged>(Role::host, [this](const Request&, const wire::StateChanged& message) { on_state_changed(message); })
-      .on<wire::Output>(Role::host, [this](const Request& request, const wire::Output& message) { on_output(request, message); });
+      .on<wire::Output>(Role::host, [this](const Request& request, const wire::Output& message) { on_output(request, message); })
+      .on<wire::Log>(Role::host, [this](const Request& request, const wire::Log& message) { on_log(request, message); });
   bus_ = std::make_unique<Bus>(reactor, context, std::move(options), std::move(handlers), Bus::Events());
 }
 
@@ -59,21 +60,29 @@ void TestLauncher::on_state_changed(const wire::StateChanged& message) {
 
 void TestLauncher::on_output(const Request& request, const wire::Output& message) {
   Mesh& mesh = meshes[message.mesh()->str()];
-  std::uint64_t bytes = 0;
+  wire::OutputTakenT taken;
   if (message.chunks() != nullptr) {
     for (const auto* chunk : *message.chunks()) {
       Rank& rank = mesh[chunk->rank()];
-      if (rank.output_ended) problems.push_back("rank " + std::to_string(chunk->rank()) + ": output after its end");
-      (chunk->stream() == wire::Stream::out ? rank.out : rank.err).append(chunk->data()->begin(), chunk->data()->end());
-      bytes += chunk->data()->size();
+      std::string& text = chunk->stream() == wire::Stream::out ? rank.out : rank.err;
+      if (chunk->offset() > text.size()) continue;  // it comes again
+      const std::string data(chunk->data()->begin(), chunk->data()->end());
+      const auto known = std::min<std::size_t>(data.size(), text.size() - chunk->offset());
+      if (rank.output_ended && known < data.size()) problems.push_back("rank " + std::to_string(chunk->rank()) + ": output after its end");
+      text += data.substr(known);
+      untaken += data.size() - known;
+      taken.positions.emplace_back(chunk->rank(), text.size(), chunk->stream());
     }
   }
-  if (message.ended() != nullptr) {
-    for (const auto rank : *message.ended()) mesh[rank].output_ended = true;
+  if (message.ends() != nullptr) {
+    for (const auto* end : *message.ends()) {
+      Rank& rank = mesh[end->rank()];
+      if (rank.out.size() != end->out() || rank.err.size() != end->err()) continue;
+      rank.output_ended = true;
+      taken.ended.push_back(end->rank());
+    }
   }
-  untaken += bytes;
   if (!takes_output) return;
-  wire::OutputTakenT taken;
   taken.mesh = message.mesh()->str();
   taken.bytes = std::exchange(untaken, 0);
   bus_->tell(Destination::back(request.envelope), std::move(taken));

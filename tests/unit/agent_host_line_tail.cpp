@@ -58,28 +58,87 @@ TEST_CASE("line_tail: no lines wanted, none kept") {
   CHECK(tail.text().empty());
 }
 
-TEST_CASE("line_tail: a long line is cut and marked, the next one is whole") {
-  LineTail tail({.lines = 10, .max_line = 8});
-  tail.append("12345678\n");
-  tail.append("123456789\nshort\n");
-  tail.append("1234567890");
-  tail.append("ab");
-  CHECK(tail.text() == "12345678\n12345678[1 bytes cut]\nshort\n12345678[4 bytes cut]");
-  tail.append("\n");
-  CHECK(tail.text() == "12345678\n12345678[1 bytes cut]\nshort\n12345678[4 bytes cut]\n");
+TEST_CASE("line_tail: of a line whose beginning is not kept it is said how much is missing") {
+  LineTail tail({.lines = 10, .max_bytes = 8});
+  tail.append("12345\n");
+  CHECK(tail.text() == "12345\n");
+  tail.append("abcdefghijkl");
+  CHECK(tail.text() == "[4 bytes cut]efghijkl");
+  tail.append("m\n");
+  CHECK(tail.text() == "[6 bytes cut]ghijklm\n");
+  tail.append("short\n");
+  CHECK(tail.text() == "[12 bytes cut]m\nshort\n");
+  tail.append("x\n");
+  CHECK(tail.text() == "short\nx\n");
 }
 
-TEST_CASE("line_tail: bounded in bytes, however long the lines are") {
+TEST_CASE("line_tail: exact bytes at their offsets, for random reads, bounded") {
+  std::minstd_rand random(3);
+  for (const std::size_t most : {1, 7, 64, 1000}) {
+    LineTail tail({.lines = 5, .max_bytes = most});
+    std::string all;
+    for (int i = 0; i < 500; ++i) {
+      std::string bytes(random() % (i % 50 == 0 ? 3 * most : most / 2 + 2), 'a');
+      for (char& c : bytes) c = random() % 9 == 0 ? '\n' : static_cast<char>(random());
+      tail.append(bytes);
+      all += bytes;
+      REQUIRE(tail.end() == all.size());
+      REQUIRE(tail.end() - tail.begin() <= most + most / 4);
+      REQUIRE(tail.end() - tail.begin() >= std::min(all.size(), most));
+      const auto offset = all.size() - std::min<std::size_t>(all.size(), random() % (2 * most));
+      REQUIRE(tail.from(offset) == Bytes(all).substr(std::max<std::size_t>(offset, tail.begin())));
+      // The text is the end of everything, with a mark for the beginning of its first line.
+      std::string text = tail.text();
+      if (text.starts_with("[")) {
+        const auto mark = text.find(" bytes cut]");
+        const auto kept = text.substr(std::min(mark, text.size() - 11) + 11);
+        if (mark != std::string::npos && all.ends_with(kept)) {
+          const auto line = all.rfind('\n', all.size() - kept.size() - 1);
+          CHECK(std::stoull(text.substr(1)) == all.size() - kept.size() - (line == std::string::npos ? 0 : line + 1));
+          text = kept;
+        }
+      }
+      REQUIRE(all.ends_with(text));
+    }
+  }
+}
+
+TEST_CASE("line_tail: where the last lines begin, and how many are not there") {
+  LineTail tail({});
+  tail.append("one\ntwo\nthr");
+  std::uint64_t missing = 9;
+  CHECK(tail.offset_of_last(0, &missing) == 11);
+  CHECK(missing == 0);
+  CHECK(tail.offset_of_last(1, &missing) == 8);
+  CHECK(tail.offset_of_last(2, &missing) == 4);
+  CHECK(tail.offset_of_last(3, &missing) == 0);
+  CHECK(missing == 0);
+  CHECK(tail.offset_of_last(5, &missing) == 0);
+  CHECK(missing == 2);
+  tail.append("ee\n");
+  CHECK(tail.offset_of_last(1) == 8);
+}
+
+TEST_CASE("line_tail: bounded in bytes, however long the lines are, and smaller on demand") {
   LineTail tail({});
   const std::string line(60 * 1024, 'x');
   for (int i = 0; i < 50; ++i) {
     tail.append(line);
     tail.append("\n");
-    CHECK(tail.text().size() <= 128 * 1024 + 64);
+    CHECK(tail.end() - tail.begin() <= 80 * 1024);
   }
-  CHECK(tail.text().size() == 2 * (line.size() + 1));
   tail.append(std::string(10 * 1024 * 1024, 'y'));
-  CHECK(tail.text().size() <= 192 * 1024 + 64);
+  CHECK(tail.end() - tail.begin() == 64 * 1024);
+  CHECK(tail.text() == "[" + std::to_string(10 * 1024 * 1024 - 64 * 1024) + " bytes cut]" + std::string(64 * 1024, 'y'));
+  tail.shrink(1000);
+  CHECK(tail.end() - tail.begin() == 1000);
+  tail.append("z");
+  CHECK(tail.text().ends_with("yz"));
+  LineTail later({});
+  later.start_at(77);
+  later.append("abc\n");
+  CHECK(later.begin() == 77);
+  CHECK(later.text() == "abc\n");
 }
 
 }  // namespace

@@ -58,6 +58,17 @@ TEST_CASE("config keys: every declaration is complete and its default is within 
   }
 }
 
+TEST_CASE("config: a path is absolute or nothing, and travels") {
+  const auto config = Config::load({.flags = {{"logs.directory", "/var/log/of mine"}}});
+  REQUIRE(config.has_value());
+  CHECK(config->path(keys::logs_directory) == "/var/log/of mine");
+  CHECK(config->snapshot() == std::vector<Setting>{{"logs.directory", "/var/log/of mine"}});
+  CHECK(Config::load({.flags = {{"logs.directory", ""}}}).has_value());
+  const auto wrong = Config::load({.flags = {{"logs.directory", "logs"}}});
+  REQUIRE_FALSE(wrong.has_value());
+  CHECK(wrong.error().detail().find("expected an absolute path") != std::string::npos);
+}
+
 TEST_CASE("config: defaults") {
   const auto config = Config::load({});
   REQUIRE(config.has_value());
@@ -68,6 +79,7 @@ TEST_CASE("config: defaults") {
     CHECK(one.bytes(keys::message_limit) == 1ULL << 30);
     CHECK(one.flag(keys::parent_death_signal));
     CHECK(one.word(keys::log_level) == "warn");
+    CHECK(one.path(keys::logs_directory).empty());
     CHECK(one.snapshot().empty());
     CHECK(one.warnings().empty());
     CHECK(source_of(one, "lease") == "default");

@@ -41,10 +41,11 @@ MeshProcs::MeshProcs(Reactor& reactor, UniqueFd keeper_socket, BootstrapWriter b
       most_procs_(find_most_procs()),
       table_({.kept = options_.config.count(keys::records_kept), .age = options_.config.duration(keys::records_age)}),
       bootstraps_(std::move(bootstraps)),
-      outputs_(reactor),
+      outputs_(reactor, std::move(events_.output),
+               {.size = options_.config.bytes(keys::logs_size), .files = options_.config.count(keys::logs_files)}),
       inputs_(reactor),
       keeper_(std::move(keeper_socket), keeper_events()),
-      ending_(reactor, keeper_, table_, outputs_, inputs_, tail_, ending_events()),
+      ending_(reactor, keeper_, table_, outputs_, inputs_, ending_events()),
       spawner_(table_, keeper_, bootstraps_, options_.config.count(keys::spawn_in_flight), options_.config.flag(keys::parent_death_signal),
                [this](Proc& proc, const Error& error) {
                  ending_.fail(proc, {.code = meshbus::to_wire(error.code()),
@@ -154,7 +155,14 @@ Result<std::uint64_t> MeshProcs::spawn(MeshSpec spec) {
 
   const auto assignment = std::make_shared<const Assignment>(Assignment{spec, shared_environment(spec, options_.environment)});
   if (mesh == nullptr) {
+    std::string log_directory;
+    if (const auto& directory = options_.config.path(keys::logs_directory); !directory.empty()) {
+      auto made = make_log_directory(directory, name);
+      if (!made) return fail(made.error());
+      log_directory = std::move(*made);
+    }
     mesh = &table_.add_mesh(std::move(spec), reactor_.now());
+    mesh->log_directory = std::move(log_directory);
     mesh->relaying = mesh->spec.output == wire::OutputMode::stream;
     if (mesh->relaying) relaying_.insert(mesh);
     arm_lease(*mesh);
@@ -269,6 +277,17 @@ void MeshProcs::on_owner_gone(Mesh& mesh) {
   ending_.stop(
       mesh,
       {.reason = "launcher gone", .requester = "host agent of " + options_.host, .grace = std::min(mesh.spec.grace, kOwnerGoneGrace)});
+}
+
+void MeshProcs::on_output_taken(Mesh& mesh, const wire::OutputTaken& taken) {
+  if (taken.positions() == nullptr && taken.ended() == nullptr) mesh.relay.taken(taken.bytes());
+  if (taken.positions() != nullptr) {
+    for (const auto* position : *taken.positions()) mesh.relay.taken(position->rank(), position->stream(), position->offset());
+  }
+  if (taken.ended() != nullptr) {
+    for (const auto rank : *taken.ended()) mesh.relay.end_known(rank);
+  }
+  if (taken.resend()) mesh.relay.resend();
 }
 
 void MeshProcs::shut_down(const StopOrder& order, std::size_t in_flight, HostShutdown::Done done) {

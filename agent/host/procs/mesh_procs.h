@@ -37,6 +37,8 @@ class MeshProcs {
     std::function<void(Proc&, std::chrono::milliseconds grace, const std::string& reason)> ask;
     /// The keeper is dead: every live proc has been reported as failed. Nothing can be done here any more.
     std::function<void()> on_keeper_lost;
+    /// For those who read along.
+    OutputReader::Events output;
   };
 
   MeshProcs(Reactor& reactor, UniqueFd keeper_socket, BootstrapWriter bootstraps, Options options, Events events);
@@ -62,7 +64,7 @@ class MeshProcs {
   void renew_lease(Mesh& mesh, std::chrono::milliseconds length);
   /// Nobody answers for this mesh any more: stops it within a second.
   void on_owner_gone(Mesh& mesh);
-  void on_output_taken(Mesh& mesh, std::uint64_t bytes) { mesh.relay.taken(bytes); }
+  void on_output_taken(Mesh& mesh, const wire::OutputTaken& taken);
 
   /// Ends every proc, at most `in_flight` at a time, and calls `done` when they and their descendants are gone. From now on nothing is
   /// started. A second call can only hasten the first; all get the same outcome.

@@ -15,7 +15,9 @@
 #include "agent/host/spawn/environment.h"
 #include "agent/host/spawn/mesh_spec.h"
 #include "agent/host/stdio/line_tail.h"
+#include "agent/host/stdio/log_file.h"
 #include "agent/host/stdio/output_relay.h"
+#include "agent/host/stdio/stream_offsets.h"
 #include "agent/keeper/protocol.h"
 #include "common/reactor.h"
 #include "common/unique_fd.h"
@@ -39,6 +41,8 @@ struct OutputPipe {
   UniqueFd fd;          // empty: not there yet, or at its end
   bool paused = false;  // not watched, because the owner is slow
   LineTail tail;
+  std::unique_ptr<LogFile> file;  // when the host keeps files
+  StreamOffsets at;
 };
 
 /// Writing end of the stdin of a proc.
@@ -132,6 +136,10 @@ struct Mesh {
   bool relaying = false;
   OutputRelay relay;
   std::deque<std::pair<std::uint64_t, wire::Stream>> paused;  // rank, stream
+
+  std::string log_directory;    // empty: no files
+  std::size_t log_readers = 0;  // see LogStreams
+  std::size_t unflushed = 0;    // bytes that readers may not have been sent yet
 
   /// Not yet told.
   std::vector<wire::RankState> changes;

@@ -5,6 +5,7 @@
 #include <ctime>
 
 #include "agent/host/procs/certificate.h"
+#include "agent/host/stdio/log_streams.h"
 #include "common/log.h"
 
 namespace meshbus::host {
@@ -209,7 +210,10 @@ void ProcEnding::certify(Proc& proc) {
   certificate->system_us = count(proc.usage.system_us);
   proc.mesh.certificates.push_back(std::make_unique<wire::CertificateT>(*certificate));
   proc.certificate = std::move(certificate);
-  proc.out.tail = proc.err.tail = LineTail(tail_);
+  if (proc.mesh.log_readers == 0) {
+    proc.out.tail.shrink(LogStreams::kept_after_end);
+    proc.err.tail.shrink(LogStreams::kept_after_end);
+  }
   table_.remember(proc, reactor_.now());
   events_.on_changed(proc.mesh);
 }

@@ -37,9 +37,8 @@ class ProcEnding {
     std::function<void(Proc&)> on_gone;
   };
   /// `host`: for people, in the texts of certificates.
-  ProcEnding(Reactor& reactor, keeper::KeeperClient& keeper, ProcTable& table, OutputReader& outputs, InputWriter& inputs,
-             LineTail::Limits tail, Events events)
-      : reactor_(reactor), keeper_(keeper), table_(table), outputs_(outputs), inputs_(inputs), tail_(tail), events_(std::move(events)) {}
+  ProcEnding(Reactor& reactor, keeper::KeeperClient& keeper, ProcTable& table, OutputReader& outputs, InputWriter& inputs, Events events)
+      : reactor_(reactor), keeper_(keeper), table_(table), outputs_(outputs), inputs_(inputs), events_(std::move(events)) {}
 
   /// Ends a proc; one that has ended is left alone. A second order can only hasten the first.
   void stop(Proc& proc, const StopOrder& order);
@@ -79,7 +78,6 @@ class ProcEnding {
   ProcTable& table_;
   OutputReader& outputs_;
   InputWriter& inputs_;
-  LineTail::Limits tail_;
   Events events_;
 };
 

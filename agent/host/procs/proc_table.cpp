@@ -58,7 +58,12 @@ void ProcTable::forget_old(Reactor::Time now, const std::function<void(Mesh&)>& 
   while (const auto record = records_.forget(now)) {
     Mesh* mesh = find_mesh(record->mesh);
     if (mesh == nullptr) continue;
-    if (const auto found = mesh->procs.find(record->rank); found != mesh->procs.end()) found->second->certificate.reset();
+    if (const auto found = mesh->procs.find(record->rank); found != mesh->procs.end()) {
+      Proc& proc = *found->second;
+      proc.certificate.reset();
+      proc.out.tail.shrink(0);
+      proc.err.tail.shrink(0);
+    }
     --mesh->remembered;
     may_forget_meshes_ = true;
   }

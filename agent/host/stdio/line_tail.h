@@ -1,42 +1,49 @@
 #pragma once
 
 #include <cstddef>
-#include <deque>
+#include <cstdint>
 #include <string>
 
 #include "common/bytes.h"
 
 namespace meshbus::host {
 
-/// The last lines that came through a stream: exact bytes, newlines included, the unfinished last line too. Pure.
+/// The last bytes that came through a stream, exact, with their offsets, and the last lines of them for people. Pure.
 ///
-/// Bounded in lines and in bytes: a line longer than max_line is cut there and marked "[N bytes cut]" in front of its newline; when all
-/// lines together pass max_bytes, the oldest go.
+/// Bounded in bytes: max_bytes and a quarter more, however long the lines are.
 class LineTail {
  public:
   struct Limits {
-    std::size_t lines = 100;
-    std::size_t max_line = 64 * 1024;
-    std::size_t max_bytes = 128 * 1024;
+    std::size_t lines = 100;  ///< Of text(); 0 = none.
+    std::size_t max_bytes = 64 * 1024;
   };
   explicit LineTail(Limits limits) : limits_(limits) {}
 
   void append(Bytes bytes);
-  /// What is kept, in order.
+  /// An empty stream that goes on at that offset.
+  void start_at(std::uint64_t offset);
+  /// Keeps so many bytes at most, from now on.
+  void shrink(std::size_t max_bytes);
+
+  std::uint64_t begin() const noexcept { return begin_; }
+  std::uint64_t end() const noexcept { return begin_ + data_.size(); }
+  /// What is kept from that offset on; empty at the end. `offset` below begin() counts as begin(). Valid until the next change.
+  Bytes from(std::uint64_t offset) const noexcept;
+  /// Where the last `lines` lines begin, the unfinished one counted, as far as they are kept; `missing` is how many are not.
+  std::uint64_t offset_of_last(std::uint64_t lines, std::uint64_t* missing = nullptr) const noexcept;
+  /// The last lines, newlines included, the unfinished one too. One whose beginning is not kept is marked: "[N bytes cut]" and the rest.
   std::string text() const;
 
  private:
-  void skip_flood(Bytes& bytes);
-  void append_to_line(Bytes bytes);
-  void finish_line();
-  void trim();
-  static std::string mark(std::size_t cut) { return "[" + std::to_string(cut) + " bytes cut]"; }
+  void drop(std::size_t bytes);
 
   Limits limits_;
-  std::deque<std::string> lines_;
-  std::size_t bytes_ = 0;  // of lines_
-  std::string open_;       // the unfinished line
-  std::size_t cut_ = 0;    // bytes of the unfinished line that are not kept
+  std::string data_;
+  std::uint64_t begin_ = 0;       // offset of data_
+  std::uint64_t line_begin_ = 0;  // where the line begins in which begin_ lies
 };
+
+/// Where in `bytes` the last `lines` lines begin, the unfinished one counted. `missing`: how many more there would have to be.
+std::size_t find_last_lines(Bytes bytes, std::uint64_t lines, std::uint64_t& missing) noexcept;
 
 }  // namespace meshbus::host

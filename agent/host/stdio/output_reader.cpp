@@ -12,6 +12,7 @@ namespace {
 /// The most that a pipe can hold for an ordinary user (/proc/sys/fs/pipe-max-size): what finish() reads at most.
 constexpr std::size_t kLargestPipe = 1024 * 1024;
 constexpr int kResumedAtOnce = 8;
+constexpr std::size_t kTailBytes = LineTail::Limits().max_bytes;
 
 }  // namespace
 
@@ -19,7 +20,12 @@ void OutputReader::attach(Proc& proc, UniqueFd out, UniqueFd err) {
   proc.out.fd = std::move(out);
   proc.err.fd = std::move(err);
   for (OutputPipe* pipe : {&proc.out, &proc.err}) {
-    if (pipe->fd) watch(proc, *pipe);
+    if (!pipe->fd) continue;
+    if (!proc.mesh.log_directory.empty()) {
+      const auto name = std::to_string(proc.rank()) + (pipe->stream == wire::Stream::out ? ".out" : ".err");
+      pipe->file = std::make_unique<LogFile>(proc.mesh.log_directory + "/" + name, file_limits_);
+    }
+    watch(proc, *pipe);
   }
   if (!proc.out.fd && !proc.err.fd) close(proc);
 }
@@ -50,8 +56,19 @@ OutputReader::Outcome OutputReader::read(Proc& proc, OutputPipe& pipe, std::size
   if (got < 0) return errno == EAGAIN || errno == EWOULDBLOCK ? Outcome::nothing_now : Outcome::end;
   if (got == 0) return Outcome::end;
   const Bytes taken(buffer_.data(), bytes);
+  Mesh& mesh = proc.mesh;
+  if (mesh.log_readers != 0 && mesh.unflushed + bytes > kTailBytes) events_.flush(mesh);
+  if (pipe.file) {
+    pipe.file->append(pipe.at.read, taken);
+    pipe.at.filed = pipe.file->end();
+  }
+  pipe.at.read += bytes;
   pipe.tail.append(taken);
-  if (proc.mesh.relaying) proc.mesh.relay.add(proc.rank(), pipe.stream, taken);
+  if (mesh.relaying) mesh.relay.add(proc.rank(), pipe.stream, taken);
+  if (mesh.log_readers != 0) {
+    mesh.unflushed += bytes;
+    events_.on_news(proc, pipe);
+  }
   return Outcome::some;
 }
 
@@ -91,6 +108,7 @@ void OutputReader::end(Proc& proc, OutputPipe& pipe) {
   pipe.fd.reset();
   pipe.paused = false;
   if (proc.mesh.relaying) proc.mesh.relay.end_stream(proc.rank(), pipe.stream);
+  mark_ended(proc, pipe);
   if (!proc.out.fd && !proc.err.fd) close(proc);
 }
 
@@ -98,12 +116,20 @@ void OutputReader::close(Proc& proc) {
   if (proc.output_ended) return;
   proc.output_ended = true;
   for (OutputPipe* pipe : {&proc.out, &proc.err}) {
-    if (!pipe->fd) continue;
-    reactor_.forget(pipe->fd.get());
-    pipe->fd.reset();
-    pipe->paused = false;
+    if (pipe->fd) {
+      reactor_.forget(pipe->fd.get());
+      pipe->fd.reset();
+      pipe->paused = false;
+    }
+    mark_ended(proc, *pipe);
   }
   if (proc.mesh.relaying) proc.mesh.relay.end_rank(proc.rank());
+}
+
+void OutputReader::mark_ended(Proc& proc, OutputPipe& pipe) {
+  pipe.at.ended = true;
+  if (pipe.file) pipe.file->close();
+  if (proc.mesh.log_readers != 0) events_.on_news(proc, pipe);
 }
 
 void OutputReader::resume(Mesh& mesh) {

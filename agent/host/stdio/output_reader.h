@@ -1,5 +1,6 @@
 #pragma once
 
+#include <functional>
 #include <string>
 
 #include "agent/host/procs/proc.h"
@@ -7,11 +8,19 @@
 
 namespace meshbus::host {
 
-/// Reads what procs write: into their tails, and for the owner into their mesh's relay (spec 10.1). Stops reading the pipes of a mesh whose
-/// owner is slow; what a proc wrote before its end is read all the same. Lives on the reactor's thread.
+/// Reads what procs write: into their tails and files, and for the owner into their mesh's relay (spec 10.1, 10.2). Stops reading the pipes
+/// of a mesh whose owner is slow; what a proc wrote before its end is read all the same. Lives on the reactor's thread.
 class OutputReader {
  public:
-  explicit OutputReader(Reactor& reactor) : reactor_(reactor) {}
+  /// For those who read along (LogStreams); called only while Mesh::log_readers is not 0.
+  struct Events {
+    /// More is about to come than tails can hold: send what is there.
+    std::function<void(Mesh&)> flush;
+    /// That stream has more, or has ended.
+    std::function<void(Proc&, OutputPipe&)> on_news;
+  };
+  OutputReader(Reactor& reactor, Events events, LogFile::Limits files)
+      : reactor_(reactor), events_(std::move(events)), file_limits_(files) {}
 
   void attach(Proc& proc, UniqueFd out, UniqueFd err);
   /// The process has ended: takes exactly what is in the pipes now. Never "until nothing comes": a descendant that floods could keep that
@@ -34,8 +43,11 @@ class OutputReader {
   Outcome read(Proc& proc, OutputPipe& pipe, std::size_t most, std::size_t& bytes);
   void take_available(Proc& proc, OutputPipe& pipe);
   void end(Proc& proc, OutputPipe& pipe);
+  void mark_ended(Proc& proc, OutputPipe& pipe);
 
   Reactor& reactor_;
+  Events events_;
+  LogFile::Limits file_limits_;
   std::string buffer_ = std::string(64 * 1024, '\0');
 };
 

@@ -5,6 +5,7 @@
 #include <deque>
 #include <map>
 #include <optional>
+#include <set>
 #include <string>
 #include <utility>
 
@@ -13,8 +14,8 @@
 
 namespace meshbus::host {
 
-/// What the procs of one mesh wrote and their owner has not got yet (schemas/logs.fbs). Pure: bytes come in by add(), messages go out by
-/// next().
+/// What the procs of one mesh wrote and their owner has not taken yet (schemas/logs.fbs). Pure: bytes come in by add(), messages go out by
+/// next(), and are kept until taken(); resend() begins again with the first that is not.
 ///
 /// Whole lines leave in the order in which they came; a line that is longer than max_chunk, and what is left at the end of a stream, leaves
 /// as it is. At most `ahead` bytes are under way: beyond that next() has nothing until taken(), and wants_more() is false so that nobody
@@ -31,36 +32,58 @@ class OutputRelay {
   OutputRelay() : OutputRelay(Limits{}) {}
 
   void add(std::uint64_t rank, wire::Stream stream, Bytes bytes);
+  /// That stream goes on at this offset; what is behind it is taken.
+  void restore(std::uint64_t rank, wire::Stream stream, std::uint64_t offset);
   /// That stream is at its end.
   void end_stream(std::uint64_t rank, wire::Stream stream);
   /// Nothing more will come from that rank. Once.
   void end_rank(std::uint64_t rank);
 
   /// Whether the pipes should be read.
-  bool wants_more() const noexcept { return under_way_ + queued_ < limits_.ahead; }
+  bool wants_more() const noexcept { return under_way() + queued_ < limits_.ahead; }
   /// Whether something waits to be sent.
-  bool has_items() const noexcept { return !items_.empty(); }
+  bool has_items() const noexcept { return items_.size() > sent_; }
   /// The next message (without the mesh's name), or nothing.
   std::optional<wire::OutputT> next();
-  /// The owner has written so much. More than is under way counts as all of it.
+  /// The owner has written so much more, of what was sent first. More than is under way counts as all of it.
   void taken(std::uint64_t bytes);
-  /// What is under way is lost, or nobody will say that it was taken: starts counting afresh. Returns how much that was.
-  std::size_t forget_under_way();
-  std::size_t under_way() const noexcept { return under_way_; }
+  /// The owner has written that stream up to this offset.
+  void taken(std::uint64_t rank, wire::Stream stream, std::uint64_t offset);
+  /// The owner knows of the end of that rank.
+  void end_known(std::uint64_t rank);
+  /// What is under way may be lost: next() begins again with it. Returns how many bytes that are.
+  std::size_t resend();
+  std::size_t under_way() const noexcept { return sent_bytes_ - credit_; }
+  /// Up to where the owner has taken that stream.
+  std::uint64_t taken_of(std::uint64_t rank, wire::Stream stream) const;
 
  private:
+  using Id = std::pair<std::uint64_t, wire::Stream>;
   struct Item {
     std::uint64_t rank;
     wire::Stream stream;  // none: the rank is at its end
+    std::uint64_t offset;
     std::string data;
   };
+  struct Stream {
+    std::uint64_t end = 0;  // of what was queued
+    std::uint64_t taken = 0;
+    std::string partial;
+  };
   void queue(std::uint64_t rank, wire::Stream stream, Bytes bytes);
+  bool is_taken(const Item& item) const;
+  void pop();
+  void pop_taken();
 
   Limits limits_;
+  /// The first sent_ of them are under way.
   std::deque<Item> items_;
-  std::map<std::pair<std::uint64_t, wire::Stream>, std::string> partial_;
+  std::size_t sent_ = 0;
+  std::size_t sent_bytes_ = 0;
+  std::size_t credit_ = 0;  // of what is under way, bytes that are taken, but not yet a whole item
   std::size_t queued_ = 0;
-  std::size_t under_way_ = 0;
+  std::map<Id, Stream> streams_;
+  std::set<std::uint64_t> known_ends_;
 };
 
 }  // namespace meshbus::host

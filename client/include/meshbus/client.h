@@ -10,6 +10,7 @@
 #include "meshbus/address.h"      // IWYU pragma: export
 #include "meshbus/context.h"      // IWYU pragma: export
 #include "meshbus/host_mesh.h"    // IWYU pragma: export
+#include "meshbus/logs.h"         // IWYU pragma: export
 #include "meshbus/name.h"         // IWYU pragma: export
 #include "meshbus/proc_mesh.h"    // IWYU pragma: export
 #include "meshbus/proc_ref.h"     // IWYU pragma: export

@@ -12,6 +12,7 @@
 #include "meshbus/context.h"
 #include "meshbus/extent.h"
 #include "meshbus/host_mesh_ref.h"
+#include "meshbus/logs.h"
 #include "meshbus/proc_mesh.h"
 #include "meshbus/region.h"
 #include "meshbus/result.h"
@@ -119,6 +120,11 @@ class HostMesh {
   /// Stops a mesh on these hosts, whoever made it, and waits. Its ranks here, all terminal. Errors: not_exist; stop_error naming ranks or
   /// hosts; host_unreachable.
   Result<std::vector<RankReport>> stop_mesh(std::string_view mesh, StopOptions options = {});
+
+  /// Reads what ranks of a mesh wrote, whoever made it; of those that have ended as long as their records are kept. `mesh`: see meshes().
+  /// What goes wrong later is for LogHandlers::on_end. Errors: not_exist (a rank), host_unreachable (ranks on a host that is not one of
+  /// these), configuration_error, would_block, refused (after fork).
+  Result<LogStream> logs(const MeshReport& mesh, LogOptions options, LogHandlers handlers) const;
 
   /// Stops all procs and ends the hosts, all at once; when it succeeds their addresses can be bound again. `grace`: between SIGTERM and
   /// SIGKILL; default key terminate.grace. Errors: stop_error naming each host that failed, and how. A second call returns the first one's
