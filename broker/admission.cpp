@@ -14,7 +14,6 @@ using wire::Role;
 
 namespace {
 
-constexpr std::uint16_t kProtocolVersion = 1;
 constexpr std::string_view kLauncherBase = "client";
 
 std::optional<std::uint32_t> parse_number(std::string_view text) {
@@ -27,6 +26,12 @@ std::optional<std::uint32_t> parse_number(std::string_view text) {
 bool is_launcher_name(const ProcName& name) {
   const auto parsed = Name::parse(name.to_string());
   return parsed && parsed->base() == kLauncherBase && !parsed->is_plain();
+}
+
+/// "launcher client-2bGqGa6bY7cP"
+std::string describe(const wire::Hello& hello) {
+  const std::string kind = wire::EnumNamePeerKind(hello.kind());
+  return (hello.kind() == wire::PeerKind::link ? "the broker of" : kind.empty() ? "peer" : kind) + " " + cut_text(hello.peer()->str(), 256);
 }
 
 Identity identity_of(const ProcId& proc, const wire::Hello& hello, Role role) {
@@ -63,12 +68,16 @@ Credentials Credentials::from_peer_address(std::string_view text) {
 }
 
 Result<Identity> Admission::admit(const wire::Hello& hello, const Credentials& credentials) const {
-  if (hello.version() != kProtocolVersion) {
-    return fail(ErrorCode::version_mismatch, "the peer speaks version " + std::to_string(hello.version()) +
-                                                 " of the protocol, this broker version " + std::to_string(kProtocolVersion) +
-                                                 "; run the same release on both sides");
-  }
+  const auto version =
+      common_version(describe(hello), Protocol::of(hello), "the broker of " + options_.host.to_string(), options_.protocol);
+  if (!version) return fail(version.error());
   if (hello.incarnation() == 0) return fail(ErrorCode::unauthorised, "the Hello has no incarnation");
+  auto identity = identify(hello, credentials);
+  if (identity) identity->version = *version;
+  return identity;
+}
+
+Result<Identity> Admission::identify(const wire::Hello& hello, const Credentials& credentials) const {
   switch (hello.kind()) {
     case wire::PeerKind::launcher: return admit_launcher(hello, credentials);
     case wire::PeerKind::agent: return admit_agent(hello, credentials);

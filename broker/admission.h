@@ -8,6 +8,7 @@
 #include <string_view>
 
 #include "broker/peer.h"
+#include "common/protocol.h"
 #include "common/token.h"
 #include "meshbus/address.h"
 #include "meshbus/result.h"
@@ -38,6 +39,8 @@ class Admission {
     uid_t uid;
     /// Peers on tcp without a token are let in (spec 13.1).
     bool insecure;
+    /// What this broker speaks.
+    Protocol protocol = {};
   };
   /// Without `tokens` no token is right.
   Admission(Options options, std::optional<TokenMaker> tokens) : options_(std::move(options)), tokens_(std::move(tokens)) {}
@@ -46,6 +49,7 @@ class Admission {
   Result<Identity> admit(const wire::Hello& hello, const Credentials& credentials) const;
 
  private:
+  Result<Identity> identify(const wire::Hello& hello, const Credentials& credentials) const;
   Result<Identity> admit_launcher(const wire::Hello& hello, const Credentials& credentials) const;
   Result<Identity> admit_controller(const wire::Hello& hello, const Credentials& credentials) const;
   Result<Identity> admit_agent(const wire::Hello& hello, const Credentials& credentials) const;

@@ -29,7 +29,8 @@ Forwarder::Options forwarder_options(const HostAddr& host, const BrokerOptions& 
           .hop_limit = static_cast<std::uint8_t>(std::min<std::uint64_t>(config.count(keys::hop_limit), 255)),
           .link_queue = queue_limits(config, /*is_link=*/true),
           .waiting = {.wait = config.duration(keys::delivery_starting), .bytes = kWaitingBytes, .count = kWaitingCount},
-          .link_connect_limit = options.link_connect_limit};
+          .link_connect_limit = options.link_connect_limit,
+          .protocol = options.protocol};
 }
 
 }  // namespace
@@ -66,7 +67,8 @@ Result<void> Broker::Impl::start(zmq::context_t& context) {
   listener = std::move(*opened);
   host = advertised_address(listener->addresses(), options.advertise);
 
-  admission_.emplace(Admission::Options{.host = *host, .uid = ::geteuid(), .insecure = options.insecure}, options.tokens);
+  admission_.emplace(Admission::Options{.host = *host, .uid = ::geteuid(), .insecure = options.insecure, .protocol = options.protocol},
+                     options.tokens);
 
   Forwarder::Events forwarding;
   forwarding.on_own = [this](const wire::Envelope& envelope, Bytes body) { on_own(envelope, body); };

@@ -10,6 +10,7 @@
 
 #include "broker/counters.h"
 #include "common/config.h"
+#include "common/protocol.h"
 #include "common/reactor.h"
 #include "common/token.h"
 #include "meshbus/address.h"
@@ -38,6 +39,8 @@ struct BrokerOptions {
   /// How long a message waits for the first connection to its host.
   std::chrono::milliseconds link_connect_limit{5000};
   Config config;
+  /// What it says that it speaks.
+  Protocol protocol = {};
 };
 
 /// One host's broker: registers peers, and brings messages from one to another and to other hosts' brokers. It reads envelopes, and

@@ -26,8 +26,6 @@ namespace meshbus {
 
 /// Connections that were refused are ignored as long as they are remembered.
 inline constexpr std::size_t kRefusedRemembered = 32768;
-/// Version of the control protocol (Hello, Welcome).
-inline constexpr std::uint16_t kProtocolVersion = 1;
 
 /// How much waits for one peer, or for one other host: a link carries what many peers send.
 Outbox::Limits queue_limits(const Config& config, bool is_link);

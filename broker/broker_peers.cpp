@@ -89,7 +89,9 @@ void Broker::Impl::register_peer(Identity identity) {
 
 void Broker::Impl::welcome(Peer& peer) {
   wire::WelcomeT welcome;
-  welcome.version = kProtocolVersion;
+  welcome.version = peer.identity.version;
+  welcome.capabilities = kCapabilities;
+  welcome.release = options.protocol.release;
   welcome.host = host->to_string();
   welcome.incarnation = incarnation;
   welcome.role = peer.identity.role;

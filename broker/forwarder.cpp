@@ -230,7 +230,8 @@ Result<Link*> Forwarder::introduce(const HostAddr& host) {
                                      Link::Options{.own_host = options_.host,
                                                    .incarnation = options_.incarnation,
                                                    .limits = options_.link_queue,
-                                                   .connect_limit = options_.link_connect_limit},
+                                                   .connect_limit = options_.link_connect_limit,
+                                                   .protocol = options_.protocol},
                                      std::move(events));
   return links_.emplace(key, std::move(link)).first->second.get();
 }

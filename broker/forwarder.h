@@ -38,6 +38,7 @@ class Forwarder {
     Outbox::Limits link_queue{.bytes = 0, .count = 0};
     WaitingRoom::Limits waiting{.wait = {}, .bytes = 0, .count = 0};
     std::chrono::milliseconds link_connect_limit{5000};
+    Protocol protocol = {};
   };
   struct Events {
     /// A message for this broker itself.

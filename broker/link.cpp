@@ -117,7 +117,7 @@ void Link::try_next_endpoint() {
 void Link::open_session(const std::string& endpoint) {
   Session::Options options;
   options.endpoint = endpoint;
-  options.hello.version = 1;
+  announce(options.hello, options_.protocol);
   options.hello.peer = options_.own_host.to_string();
   options.hello.kind = wire::PeerKind::link;
   options.hello.incarnation = options_.incarnation;

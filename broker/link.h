@@ -12,6 +12,7 @@
 #include "broker/peer.h"
 #include "broker/resolver.h"
 #include "common/outbox.h"
+#include "common/protocol.h"
 #include "common/reactor.h"
 #include "common/session.h"
 #include "meshbus/address.h"
@@ -36,6 +37,7 @@ class Link {
     Outbox::Limits limits{.bytes = 0, .count = 0};
     /// From the first message to host_unreachable.
     std::chrono::milliseconds connect_limit{5000};
+    Protocol protocol = {};
   };
   struct Events {
     /// From the other broker, over our own session. `body` is valid during the call.

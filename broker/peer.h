@@ -23,6 +23,8 @@ struct Identity {
   std::uint64_t incarnation = 0;
   /// OS process id, as the peer says; for people.
   std::uint32_t pid = 0;
+  /// Of the protocol: the newest that both sides speak.
+  std::uint16_t version = 0;
 
   bool is_link() const noexcept { return kind == wire::PeerKind::link; }
   /// Whether a token proved it, so that a new life may take the place of an old one.

@@ -1,11 +1,16 @@
 # meshbus_library(NAME SOURCES...): a static library meshbus_NAME with the alias meshbus::NAME.
-# Sources are included by their path from the top of the tree ("common/reactor.h"); public headers as "meshbus/name.h".
+# Sources are included by their path from the top of the tree ("common/reactor.h"); public headers, in the folder include/ beside the
+# sources, as "meshbus/name.h". Only what these headers declare is visible outside of a shared library (cmake/Install.cmake).
 function(meshbus_library name)
   add_library(meshbus_${name} STATIC ${ARGN})
   add_library(meshbus::${name} ALIAS meshbus_${name})
-  target_include_directories(meshbus_${name} PUBLIC ${PROJECT_SOURCE_DIR})
-  target_link_libraries(meshbus_${name} PRIVATE meshbus_settings)
-  set_target_properties(meshbus_${name} PROPERTIES POSITION_INDEPENDENT_CODE ON)
+  target_include_directories(meshbus_${name} PUBLIC $<BUILD_INTERFACE:${PROJECT_SOURCE_DIR}>)
+  if(IS_DIRECTORY ${CMAKE_CURRENT_SOURCE_DIR}/include)
+    target_include_directories(meshbus_${name} PUBLIC $<BUILD_INTERFACE:${CMAKE_CURRENT_SOURCE_DIR}/include>)
+  endif()
+  target_link_libraries(meshbus_${name} PRIVATE $<BUILD_INTERFACE:meshbus_settings>)
+  set_target_properties(meshbus_${name} PROPERTIES
+    EXPORT_NAME ${name} POSITION_INDEPENDENT_CODE ON CXX_VISIBILITY_PRESET hidden VISIBILITY_INLINES_HIDDEN ON)
 endfunction()
 
 # meshbus_program(NAME SOURCES...): an executable that ends up in build/PRESET/bin.

@@ -2,6 +2,8 @@
 
 #include <cstring>
 
+#include "common/protocol.h"
+
 namespace meshbus {
 namespace {
 
@@ -85,8 +87,9 @@ Result<FrameReader> FrameReader::open(std::vector<zmq::message_t>& parts) {
   reader.offset_ = kHeaderSize;
   if (reader.header_.magic() != kFrameMagic) return fail(ErrorCode::malformed_message, "not a meshbus frame");
   if (reader.header_.version() != kFrameVersion)
-    return fail(ErrorCode::version_mismatch,
-                "frame layout " + std::to_string(reader.header_.version()) + ", this side speaks " + std::to_string(kFrameVersion));
+    return fail(ErrorCode::version_mismatch, "frames of layout " + std::to_string(reader.header_.version()) + ", this side (meshbus " +
+                                                 std::string(this_release()) + ") reads layout " + std::to_string(kFrameVersion) +
+                                                 "; both must be of the same release of meshbus");
   if (reader.header_.lane() > wire::Lane::data) return fail(ErrorCode::malformed_message, "a frame of an unknown lane");
   if (reader.is_link()) {
     if (parts.front().size() < kHeaderSize + sizeof(wire::LinkHeader))

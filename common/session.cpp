@@ -4,6 +4,7 @@
 #include <random>
 
 #include "common/log.h"
+#include "common/protocol.h"
 
 namespace meshbus {
 namespace {
@@ -39,6 +40,7 @@ Session::Session(Reactor& reactor, zmq::context_t& context, Options options, Eve
       options_(std::move(options)),
       events_(std::move(events)),
       outbox_(options_.limits, options_.link) {
+  if (options_.hello.version == 0) announce(options_.hello, Protocol());
   turn_end_ = reactor_.add_turn_end([this] { flush(); });
   open();
 }
@@ -116,6 +118,12 @@ void Session::drop(const std::string& reason) {
   if (was_up && events_.on_lost) events_.on_lost(reason);
 }
 
+void Session::give_up(const Error& error) {
+  state_ = State::closed;
+  close_socket(std::chrono::milliseconds(0));
+  if (events_.on_refused) events_.on_refused(error);
+}
+
 void Session::retry_later() {
   static thread_local std::minstd_rand random{std::random_device{}()};
   backoff_ = std::clamp(backoff_ * 2, kFirstBackoff, kLastBackoff);
@@ -188,7 +196,12 @@ bool Session::on_readable() {
 void Session::on_frame(std::vector<zmq::message_t>& parts) {
   auto reader = FrameReader::open(parts);
   if (!reader) {
-    drop("the broker at " + options_.endpoint + " sent " + reader.error().detail());
+    const Error error = reader.error().within("the broker at " + options_.endpoint);
+    if (error.code() == ErrorCode::version_mismatch && state_ != State::up) {
+      give_up(error);
+    } else {
+      drop(error.detail());
+    }
     return;
   }
   if (reader->is_link()) link_heard_ = reader->link().sequence();
@@ -209,25 +222,11 @@ bool Session::on_session_message(const FrameReader::Message& message) {
   const auto control = ControlMessage::decode(message.body);
   if (!control) return false;
   switch ((*control)->body_type()) {
-    case wire::Body::Welcome: {
-      const auto* welcome = control->body_as<wire::Welcome>();
-      reactor_.cancel(limit_timer_);
-      limit_timer_ = 0;
-      state_ = State::up;
-      backoff_ = {};
-      heartbeat_ = std::chrono::milliseconds(std::max(welcome->heartbeat_ms(), 50U));
-      last_sent_ = last_heard_ = reactor_.now();
-      arm_heartbeat();
-      if (events_.on_welcome) events_.on_welcome(*welcome);
-      return true;
-    }
+    case wire::Body::Welcome: on_welcome(*control->body_as<wire::Welcome>()); return true;
     case wire::Body::Refusal: {
       if (state_ == State::up) return false;
       const auto* refusal = control->body_as<wire::Refusal>();
-      const Error error(from_wire(refusal->code()), "the broker at " + options_.endpoint + " refused: " + text_of(refusal->detail()));
-      state_ = State::closed;
-      close_socket(std::chrono::milliseconds(0));
-      if (events_.on_refused) events_.on_refused(error);
+      give_up(Error(from_wire(refusal->code()), "the broker at " + options_.endpoint + " refused: " + text_of(refusal->detail())));
       return true;
     }
     case wire::Body::Heartbeat: return true;
@@ -236,6 +235,23 @@ bool Session::on_session_message(const FrameReader::Message& message) {
       return true;
     default: return false;
   }
+}
+
+void Session::on_welcome(const wire::Welcome& welcome) {
+  const auto& hello = options_.hello;
+  const Protocol own{hello.version, hello.oldest == 0 ? hello.version : hello.oldest, hello.release};
+  if (const auto version = common_version("this side", own, "the broker of " + welcome.host()->str(), Protocol::of(welcome)); !version) {
+    give_up(version.error());
+    return;
+  }
+  reactor_.cancel(limit_timer_);
+  limit_timer_ = 0;
+  state_ = State::up;
+  backoff_ = {};
+  heartbeat_ = std::chrono::milliseconds(std::max(welcome.heartbeat_ms(), 50U));
+  last_sent_ = last_heard_ = reactor_.now();
+  arm_heartbeat();
+  if (events_.on_welcome) events_.on_welcome(welcome);
 }
 
 void Session::on_heartbeat_timer() {

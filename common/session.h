@@ -25,6 +25,7 @@ class Session {
   struct Options {
     /// ZeroMQ spelling: "ipc:///run/…", "tcp://10.0.0.1:7420".
     std::string endpoint;
+    /// Version 0: what this build speaks.
     wire::HelloT hello;
     Outbox::Limits limits{.bytes = 16 * 1024 * 1024, .count = 262144};
     /// Frames carry a LinkHeader (brokers only).
@@ -61,6 +62,9 @@ class Session {
   enum class State { idle, connecting, greeting, up, closed };
   void open();
   void drop(const std::string& reason);
+  /// The other side will not have us, or cannot: for good.
+  void give_up(const Error& error);
+  void on_welcome(const wire::Welcome& welcome);
   void retry_later();
   void close_socket(std::chrono::milliseconds linger);
   bool on_monitor();

@@ -33,7 +33,6 @@ HostAgent::HostAgent(Reactor& reactor, zmq::context_t& context, Options options,
 
   Session::Options session;
   session.endpoint = options_.broker.zmq_endpoint();
-  session.hello.version = 1;
   session.hello.peer = host_service(options_.host).to_string();
   session.hello.kind = wire::PeerKind::agent;
   session.hello.incarnation = incarnation_;

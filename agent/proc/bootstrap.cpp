@@ -10,6 +10,7 @@
 #include <cstring>
 #include <memory>
 
+#include "common/protocol.h"
 #include "common/wire_region.h"
 #include "wire/control_generated.h"
 
@@ -129,6 +130,7 @@ Result<Bootstrap> decode_bootstrap(Bytes bytes) {
     return fail(ErrorCode::malformed_message, "not a bootstrap (" + std::to_string(bytes.size()) + " bytes)");
   }
   const auto& wire = *flatbuffers::GetRoot<wire::Bootstrap>(aligned.get());
+  if (auto version = common_version("this program", Protocol(), "its host", Protocol::of(wire)); !version) return fail(version.error());
   if (wire.procs()->size() == 0) return fail(ErrorCode::malformed_message, "no proc in it");
   const auto& self = *wire.procs()->Get(0);
   auto proc = ProcId::parse(self.proc()->string_view());
@@ -161,11 +163,12 @@ Result<Bootstrap> decode_bootstrap(Bytes bytes) {
 
 Result<Bootstrap> load_bootstrap(std::string_view variable) {
   const auto explained = [variable](const Error& error) {
-    return fail(
-        ErrorCode(error.code()),
-        "cannot read the bootstrap of this mesh proc, " + std::string(kBootstrapVariable) + "=" + std::string(variable) + ": " +
-            error.detail() +
-            "; start the program with `meshbus run --mesh`, without a wrapper that hides /proc, and with the same version of meshbus");
+    return fail(ErrorCode(error.code()),
+                "cannot read the bootstrap of this mesh proc, " + std::string(kBootstrapVariable) + "=" + std::string(variable) + ": " +
+                    error.detail() +
+                    (error.code() == ErrorCode::version_mismatch ? "; a program has the release of the library that it was linked with"
+                                                                 : "; start the program with `meshbus run --mesh`, without a wrapper that "
+                                                                   "hides /proc, and with the same version of meshbus"));
   };
   const auto fd = open_bootstrap(variable);
   if (!fd) return explained(fd.error());

@@ -45,7 +45,7 @@ Result<UniqueFd> open_bootstrap(std::string_view variable);
 /// Reads all of it. Errors: too_large, io_error.
 Result<std::string> read_bootstrap(int fd);
 
-/// Errors: malformed_message, configuration_error.
+/// Errors: malformed_message, configuration_error, version_mismatch.
 Result<Bootstrap> decode_bootstrap(Bytes bytes);
 
 /// All three, for the variable's text. Every error names the variable and says what to do.

@@ -44,7 +44,6 @@ std::chrono::milliseconds grace_of(const Bootstrap& bootstrap) {
 Session::Options session_options(const Bootstrap& bootstrap, pid_t pid) {
   Session::Options options;
   options.endpoint = bootstrap.broker;
-  options.hello.version = 1;
   options.hello.peer = bootstrap.proc.to_string();
   options.hello.kind = wire::PeerKind::proc;
   options.hello.incarnation = bootstrap.incarnation;

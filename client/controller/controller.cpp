@@ -39,7 +39,6 @@ void Controller::close(const std::string& reason) {
 void Controller::open() {
   Session::Options options;
   options.endpoint = options_.hosts[home_].zmq_endpoint();
-  options.hello.version = 1;
   options.hello.peer = Name::controller().to_string();
   options.hello.kind = wire::PeerKind::controller;
   options.hello.incarnation = incarnation_;

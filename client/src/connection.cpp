@@ -43,7 +43,6 @@ std::chrono::milliseconds Connection::clamp(std::chrono::milliseconds deadline) 
 void Connection::open_bus() {
   Session::Options options;
   options.endpoint = home_.zmq_endpoint();
-  options.hello.version = 1;
   options.hello.peer = name_.to_string();
   options.hello.kind = wire::PeerKind::launcher;
   options.hello.incarnation = incarnation_;

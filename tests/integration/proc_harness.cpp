@@ -117,6 +117,9 @@ std::string ProcHarness::bootstrap_of(std::uint64_t rank) {
   bootstrap.rank = rank;
   bootstrap.away_ms = static_cast<std::uint32_t>(options_.away.count());
   bootstrap.heartbeat_ms = static_cast<std::uint32_t>(options_.heartbeat.count());
+  bootstrap.version = options_.protocol.newest;
+  bootstrap.oldest = options_.protocol.oldest;
+  bootstrap.release = options_.protocol.release;
   for (const auto& [key, value] : options_.config) {
     auto entry = std::make_unique<wire::KeyValueT>();
     entry->key = key;

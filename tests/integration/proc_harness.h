@@ -13,6 +13,7 @@
 
 #include "broker/broker.h"
 #include "common/bus.h"
+#include "common/protocol.h"
 #include "common/token.h"
 #include "common/unique_fd.h"
 #include "meshbus/proc_mesh_ref.h"
@@ -32,6 +33,8 @@ class ProcHarness {
     std::vector<std::pair<std::string, std::string>> config = {};
     /// The procs get a token that is not theirs.
     bool wrong_token = false;
+    /// What the bootstrap says that the host speaks.
+    Protocol protocol = {};
   };
   explicit ProcHarness(Options options);
   ProcHarness() : ProcHarness(Options()) {}

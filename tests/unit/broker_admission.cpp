@@ -136,6 +136,10 @@ TEST_CASE("admission: version and incarnation") {
   auto other = hello(wire::PeerKind::launcher, kClient);
   other.version = 2;
   CHECK(refusal(other, kOwnUser) == ErrorCode::version_mismatch);
+  other.oldest = 1;
+  const auto admitted = admit(other, kOwnUser);
+  REQUIRE(admitted.has_value());
+  CHECK(admitted->version == 1);
   other = hello(wire::PeerKind::launcher, kClient);
   other.incarnation = 0;
   CHECK(refusal(other, kOwnUser) == ErrorCode::unauthorised);

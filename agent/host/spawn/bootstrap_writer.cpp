@@ -8,6 +8,7 @@
 #include <cerrno>
 #include <cstring>
 
+#include "common/protocol.h"
 #include "common/wire_region.h"
 
 namespace meshbus::host {
@@ -47,6 +48,10 @@ std::vector<std::uint8_t> BootstrapWriter::encode(const MeshSpec& spec, std::uin
   }
   bootstrap.away_ms = milliseconds(keys::session_away, spec.config);
   bootstrap.heartbeat_ms = milliseconds(keys::heartbeat, spec.config);
+  const Protocol protocol;
+  bootstrap.version = protocol.newest;
+  bootstrap.oldest = protocol.oldest;
+  bootstrap.release = protocol.release;
   flatbuffers::FlatBufferBuilder builder(1024);
   builder.Finish(wire::Bootstrap::Pack(builder, &bootstrap));
   return {builder.GetBufferPointer(), builder.GetBufferPointer() + builder.GetSize()};

@@ -11,7 +11,7 @@
 #include "meshbus/address.h"
 #include "meshbus/result.h"
 
-namespace meshbus {
+namespace [[gnu::visibility("default")]] meshbus {
 
 class ContextCore;
 

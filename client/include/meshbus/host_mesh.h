@@ -17,7 +17,7 @@
 #include "meshbus/region.h"
 #include "meshbus/result.h"
 
-namespace meshbus {
+namespace [[gnu::visibility("default")]] meshbus {
 
 /// How host processes on this machine are started.
 struct HostOptions {

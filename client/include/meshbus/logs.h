@@ -9,7 +9,7 @@
 #include "meshbus/rank_report.h"
 #include "meshbus/result.h"
 
-namespace meshbus {
+namespace [[gnu::visibility("default")]] meshbus {
 
 /// What to read of what ranks wrote.
 struct LogOptions {

@@ -16,7 +16,7 @@
 #include "meshbus/rank_report.h"
 #include "meshbus/result.h"
 
-namespace meshbus {
+namespace [[gnu::visibility("default")]] meshbus {
 
 /// How a proc becomes ready (spec 4.3).
 enum class ProcKind : std::uint8_t {

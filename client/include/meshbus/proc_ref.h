@@ -11,7 +11,7 @@
 #include "meshbus/context.h"
 #include "meshbus/result.h"
 
-namespace meshbus {
+namespace [[gnu::visibility("default")]] meshbus {
 
 /// Names one proc. A plain value: copy it, print its id, send it to another process. Keeps nothing alive.
 class ProcRef {

@@ -12,7 +12,7 @@
 #include "meshbus/result.h"
 
 /// What is known about the ranks of a mesh, and how a mesh ended (spec 3.1, 4.1, 4.9). Plain values.
-namespace meshbus {
+namespace [[gnu::visibility("default")]] meshbus {
 
 /// The life of one proc (spec 4.1). Nothing leaves a terminal state: stopped, killed, failed.
 enum class ProcState : std::uint8_t {

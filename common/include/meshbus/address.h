@@ -25,7 +25,7 @@
 ///
 /// All of these are plain values: copy, compare, hash and print them on any thread. Every parse() reads the whole text, answers errors as
 /// parse_error with the position as a byte offset from 0, and for every value v: T::parse(v.to_string()) == v.
-namespace meshbus {
+namespace [[gnu::visibility("default")]] meshbus {
 
 namespace text {
 class Scanner;

@@ -26,7 +26,7 @@
 ///     *mesh.find(3);                             // local:4: the host of base rank 3
 ///     for (const auto& [point, host] : View(mesh)) use(point, host);  // needs meshbus/view.h
 ///     HostMeshRef::parse("test:local:1@x=2/1").error();  // invalid_rank_cardinality: ... expected 2, found 1
-namespace meshbus {
+namespace [[gnu::visibility("default")]] meshbus {
 
 /// Names a set of hosts: a name, a region, and the host of each of its ranks, in its order; a host may occur several times. A plain value:
 /// copy it, print it, send it to another process. Keeps nothing alive.

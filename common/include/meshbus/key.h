@@ -9,7 +9,7 @@
 ///
 /// A key is no secret and no proof: two texts may share one. Whoever keeps a table by key keeps the text too, and refuses the second
 /// of two different texts with the same key.
-namespace meshbus {
+namespace [[gnu::visibility("default")]] meshbus {
 
 /// The key of a canonical text: FNV-1a 64 (offset basis 0xcbf29ce484222325, prime 0x100000001b3) over its bytes, then MurmurHash3's 64-bit
 /// finalizer (shifts by 33, factors 0xff51afd7ed558ccd and 0xc4ceb9fe1a85ec53), so that every bit depends on every byte and any of

@@ -22,7 +22,7 @@
 ///     meshbus::Name other = *meshbus::Name::make("trainers");                  // != *mesh: another uuid
 ///
 /// All of these are plain values: copy, compare, hash and print them on any thread.
-namespace meshbus {
+namespace [[gnu::visibility("default")]] meshbus {
 
 namespace text {
 class Scanner;

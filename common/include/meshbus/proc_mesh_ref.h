@@ -17,7 +17,7 @@
 #include "meshbus/region.h"
 #include "meshbus/result.h"
 
-namespace meshbus {
+namespace [[gnu::visibility("default")]] meshbus {
 
 /// Create ranks begin, begin+1, ... end-1.
 struct RankBlock {

@@ -15,7 +15,7 @@
 ///     replies.add(rank, ReplyValue(std::int64_t{3}), now);    // at each reply
 ///     wake_me_up_at(replies.next_due());
 ///     if (auto news = replies.take(now)) show(news->value);   // at that time
-namespace meshbus {
+namespace [[gnu::visibility("default")]] meshbus {
 
 /// What some ranks said, reduced.
 struct Partial {

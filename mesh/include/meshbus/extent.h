@@ -30,7 +30,7 @@
 ///     Extent{}.num_ranks();                                   // 1: no axes, one rank
 ///
 /// Plain values of constant size: copies share the axes. Use them on any thread.
-namespace meshbus {
+namespace [[gnu::visibility("default")]] meshbus {
 
 class Point;
 class Points;

@@ -12,7 +12,7 @@
 ///
 ///     #include "meshbus/format.h"
 ///     fmt::print("{:<20} {}\n", mesh.name(), mesh.region());   // as to_string(), padded as a string is
-namespace meshbus {
+namespace [[gnu::visibility("default")]] meshbus {
 
 /// Prints itself and parses what it printed: extents, points, regions, names, addresses, references.
 template <typename T>

@@ -6,7 +6,7 @@
 #include <type_traits>
 #include <utility>
 
-namespace meshbus {
+namespace [[gnu::visibility("default")]] meshbus {
 
 /// Walks a range that has `operator[](std::uint64_t)`, in order: what begin() and end() of the ranges of meshbus return. The range must
 /// stay where it is meanwhile.

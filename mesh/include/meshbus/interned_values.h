@@ -9,7 +9,7 @@
 
 #include "meshbus/rank_values.h"
 
-namespace meshbus {
+namespace [[gnu::visibility("default")]] meshbus {
 
 /// RankValues for big values of which few are different, such as statuses: each is kept once, and a rank costs one byte while there are at
 /// most 256 of them, else four. A value that no rank has any more is forgotten. T needs < and ==.

@@ -20,7 +20,7 @@
 ///     first.find(10);                                         // null: nothing is said about rank 10
 ///     TextOverlay::of({{0, 9, "A"}, {3, 4, "B"}, {3, 4, "A"}});  // 0..9=A: later runs win, equal neighbours are joined
 ///     parse_overlay("0..5=A,4..6=B").error();                 // parse_error: overlay: at 7: rank 4 occurs twice
-namespace meshbus {
+namespace [[gnu::visibility("default")]] meshbus {
 
 /// Ranks begin, begin+1, ... end-1, all with one value.
 template <typename T>

@@ -23,7 +23,7 @@
 ///     point.coordinate("y");                       // 2
 ///     Point::parse("x=1/4,y=2/5") == point;
 ///     Point::parse("x=4/4").error();               // parse_error: point: at 2: OutOfRangeIndex: expected ...
-namespace meshbus {
+namespace [[gnu::visibility("default")]] meshbus {
 
 /// One coordinate per axis of an extent, each below its size. A plain value; use it on any thread.
 class Point {

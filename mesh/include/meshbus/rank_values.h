@@ -8,7 +8,7 @@
 #include <utility>
 #include <vector>
 
-namespace meshbus {
+namespace [[gnu::visibility("default")]] meshbus {
 
 /// One value for each of the ranks 0..num_ranks-1: what a ValueMesh keeps them in. As runs in a tree while they are few, as a plain array
 /// when they are not; it changes over by itself, far enough apart that this costs O(1) per update. So memory is O(min(runs, ranks)), and a

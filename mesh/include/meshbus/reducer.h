@@ -18,7 +18,7 @@
 ///     ReplyValue total = *sum.lift(ReplyValue(std::int64_t{3}));
 ///     sum.combine(total, ReplyValue(std::int64_t{4}));            // total is 7
 ///     Reducers::builtin().find("avg").error();                    // not_exist: reducer avg: there are all, any, count, ...
-namespace meshbus {
+namespace [[gnu::visibility("default")]] meshbus {
 
 /// What a reply carries that can be reduced. Text is whatever bytes a user-defined reducer takes; a TextOverlay holds such bytes by rank.
 using ReplyValue = std::variant<bool, std::int64_t, double, std::string, StatusOverlay, TextOverlay>;

@@ -36,7 +36,7 @@
 /// Text: `[OFFSET+]LABEL=SIZE/STRIDE{,LABEL=SIZE/STRIDE}`; the offset only when it is not 0; no axes print as nothing, or `8+`. A label
 /// stands bare when it matches [A-Za-z_][A-Za-z0-9_]*, otherwise in double quotes with \" \\ \n \r \t and \u{hex}. White space around
 /// tokens is skipped.
-namespace meshbus {
+namespace [[gnu::visibility("default")]] meshbus {
 
 class RankRange;
 class RegionGroups;

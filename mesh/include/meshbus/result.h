@@ -9,7 +9,7 @@
 
 #include <tl/expected.hpp>
 
-namespace meshbus {
+namespace [[gnu::visibility("default")]] meshbus {
 
 /// What went wrong, as a small stable number that is the same on the wire and in the API (spec 14.1). Append only: a number, once
 /// released, keeps its meaning for ever. schemas/types.fbs lists the same numbers; common/wire.cpp checks that they agree.

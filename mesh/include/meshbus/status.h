@@ -20,7 +20,7 @@
 ///     Status::timeout(std::chrono::seconds(30));         // Timeout(30s)
 ///     *Status::parse("Timeout(1500ms)");                 // and back
 ///     Status().has_reached(Status::Kind::not_exist);     // false: unknown satisfies no wait
-namespace meshbus {
+namespace [[gnu::visibility("default")]] meshbus {
 namespace text {
 class Scanner;
 }

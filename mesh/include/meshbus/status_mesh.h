@@ -16,7 +16,7 @@
 ///     mesh.merge(*parse_statuses("Running=0..5,7..8;Failed=5..7"));   // what a host said
 ///     to_string(mesh);                                                // the same
 ///     to_string(missing(mesh, Status::Kind::stopped));                // Running=0..5,7..8: who has not ended, and where it stands
-namespace meshbus {
+namespace [[gnu::visibility("default")]] meshbus {
 
 /// A million ranks that are updated one by one take tens of nanoseconds each, whatever the order, and one byte at most.
 using StatusMesh = ValueMesh<Status>;

@@ -13,7 +13,7 @@
 ///     wait.merge(*parse_statuses("Running=0..5;Initializing=5..8"), now);   // at each news
 ///     wait.check(now);         // State::waiting; State::idle 10 s after the last change
 ///     wait.outcome(now);       // timeout: no change for 10s, 3 of 8 ranks have not reached Running: Initializing=5..8
-namespace meshbus {
+namespace [[gnu::visibility("default")]] meshbus {
 
 /// Pure: holds no clock, socket or thread; times come from the caller and do not go back.
 class StatusWait {

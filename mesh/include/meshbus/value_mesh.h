@@ -26,7 +26,7 @@
 ///     load.at("host", 1)->get(3);                              // 90: ranks of a slice count from 0
 ///     load.map([](int percent) { return percent > 50; });      // ValueMesh<bool>
 ///     ValueMesh<int>::make(mesh, {1, 2, 3}).error();           // invalid_rank_cardinality: value mesh: expected 8 values, found 3
-namespace meshbus {
+namespace [[gnu::visibility("default")]] meshbus {
 
 /// Types of which many ranks share few values say so (`static constexpr bool is_interned = true`): see InternedValues.
 template <typename T>

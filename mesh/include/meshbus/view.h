@@ -22,7 +22,7 @@
 ///     second.get(0);                                              // what hosts.get(2) gives
 ///     for (const auto& [point, host] : second) use(point);        // replica=0/1,host=0/2: a point of the view itself
 ///     second.at("host", 7).error();                               // out_of_range: region: OutOfRangeIndex: ...
-namespace meshbus {
+namespace [[gnu::visibility("default")]] meshbus {
 
 /// Has `region()`, and `get(ordinal)`, which answers with a pointer, an optional or a Result: nothing when there is no such ordinal.
 template <typename T>

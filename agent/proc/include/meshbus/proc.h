@@ -43,7 +43,7 @@
 ///
 /// Fork. A child made by fork() without exec is not this proc: everything here fails with `refused` in it. Programs that it executes do not
 /// inherit the proc's identity either.
-namespace meshbus {
+namespace [[gnu::visibility("default")]] meshbus {
 
 class Proc;
 namespace mesh_proc {
@@ -112,9 +112,9 @@ class ProcProgram {
 bool is_mesh_proc() noexcept;
 
 /// Makes this process the proc it was started as, and runs `program`. Never returns then; otherwise says why not: not_exist when this is
-/// not a mesh proc; configuration_error, io_error, malformed_message when it is but what it was given cannot be used. Call it early: from
-/// main(), before the program makes threads. A single binary that is launcher and proc calls this first and goes on as launcher when it
-/// returns not_exist.
+/// not a mesh proc; configuration_error, io_error, malformed_message, version_mismatch when it is but what it was given cannot be used.
+/// Call it early: from main(), before the program makes threads. A single binary that is launcher and proc calls this first and goes on as
+/// launcher when it returns not_exist.
 Result<void> bootstrap(const ProcProgram& program);
 
 /// The same for programs that are nothing but mesh procs: prints the error and exits with 78 (EX_CONFIG).

@@ -1,0 +1,42 @@
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <string_view>
+
+#include "meshbus/result.h"
+#include "wire/control_generated.h"
+
+namespace meshbus {
+
+/// Versions of the control protocol that this build speaks. When to raise them: docs/decisions/0008-versions-of-the-protocol.md.
+inline constexpr std::uint16_t kProtocolVersion = 1;
+inline constexpr std::uint16_t kOldestProtocolVersion = 1;
+/// Optional features of this build (Hello.capabilities, Welcome.capabilities).
+inline constexpr std::uint64_t kCapabilities = 0;
+
+/// "0.1.0"
+std::string_view this_release() noexcept;
+
+/// What one side of a connection speaks. A plain value.
+struct Protocol {
+  std::uint16_t newest = kProtocolVersion;
+  std::uint16_t oldest = kOldestProtocolVersion;
+  /// Of meshbus, for people; empty when it did not say.
+  std::string release = std::string(this_release());
+
+  static Protocol of(const wire::Hello& hello);
+  static Protocol of(const wire::Welcome& welcome);
+  static Protocol of(const wire::Bootstrap& bootstrap);
+  /// "version 1 (meshbus 0.1.0)", "versions 1 to 3"
+  std::string to_string() const;
+};
+
+/// The newest version that both speak. Errors: version_mismatch, with what each of them speaks and which one to update; the names are for
+/// people ("the broker of tcp:h1:7420").
+Result<std::uint16_t> common_version(std::string_view name, const Protocol& protocol, std::string_view other_name, const Protocol& other);
+
+/// Writes into a Hello what its sender speaks.
+void announce(wire::HelloT& hello, const Protocol& protocol);
+
+}  // namespace meshbus

@@ -1,0 +1,224 @@
+// Every message of the protocol, sent to every role: who takes it does, everybody else refuses it in words. A message that is added to the
+// union makes this fail until somebody has decided who takes it.
+#include <map>
+#include <optional>
+
+#include "common/session.h"
+#include "common/token.h"
+#include "tests/integration/client_harness.h"
+#include "tests/support/golden.h"
+
+using namespace meshbus;
+using namespace meshbus::test;
+using wire::Body;
+
+namespace {
+
+/// The least role that may send it; nothing = it is refused, whoever sends it.
+using Takes = std::optional<Role>;
+constexpr Takes no;
+
+struct Row {
+  Takes broker, agent, proc, client, controller;
+};
+
+/// The answers (Welcome, Ack, MeshState, ...) are taken by whoever asked, found by their id, and Undeliverable from brokers only: as
+/// requests of somebody else all of them are refused. MeshEvent goes to whoever subscribed; none of these five does.
+const std::map<Body, Row>& rows() {
+  constexpr Takes observe = Role::observe;
+  constexpr Takes operate = Role::operate;
+  constexpr Takes host = Role::host;
+  static const std::map<Body, Row> rows = {
+      {Body::Hello, {Role::none, no, no, no, no}},
+      {Body::Welcome, {no, no, no, no, no}},
+      {Body::Heartbeat, {observe, no, no, no, no}},
+      {Body::Bye, {observe, no, no, no, no}},
+      {Body::Introduce, {observe, no, no, no, no}},
+      {Body::Watch, {observe, no, no, no, no}},
+      {Body::Gone, {no, Role::broker, no, no, no}},
+      {Body::Undeliverable, {no, no, no, no, no}},
+      {Body::Ack, {no, no, no, no, no}},
+      {Body::Refusal, {no, no, no, no, no}},
+      {Body::SpawnProcs, {no, operate, no, no, no}},
+      {Body::SpawnAccepted, {no, no, no, no, no}},
+      {Body::GetState, {no, observe, no, no, no}},
+      {Body::ListMeshes, {no, observe, no, no, no}},
+      {Body::StreamState, {no, observe, no, no, no}},
+      {Body::StopStream, {no, observe, no, no, no}},
+      {Body::StopProcs, {no, operate, no, no, no}},
+      {Body::SignalProcs, {no, operate, no, no, no}},
+      {Body::WriteInput, {no, operate, no, no, no}},
+      {Body::RenewLease, {no, operate, no, no, no}},
+      {Body::GetFreePort, {no, operate, no, no, no}},
+      {Body::FreePort, {no, no, no, no, no}},
+      {Body::GetHost, {no, observe, no, no, no}},
+      {Body::HostState, {no, no, no, no, no}},
+      {Body::ShutdownHost, {no, operate, no, no, no}},
+      {Body::ShutdownSummary, {no, no, no, no, no}},
+      {Body::MeshState, {no, no, no, no, no}},
+      {Body::MeshList, {no, no, no, no, no}},
+      {Body::StateChanged, {no, no, no, host, no}},
+      {Body::Subscribe, {no, no, no, no, observe}},
+      {Body::Unsubscribe, {no, no, no, no, observe}},
+      {Body::MeshEvent, {no, no, no, no, no}},
+      {Body::Output, {no, no, no, host, no}},
+      {Body::OutputTaken, {no, operate, no, no, no}},
+      {Body::ProcReady, {no, Role::proc, no, no, no}},
+      {Body::ProcHeartbeat, {no, Role::proc, no, no, no}},
+      {Body::StopAndExit, {no, no, host, no, no}},
+      {Body::Exit, {no, no, host, no, no}},
+  };
+  return rows;
+}
+
+/// What ends the one who takes it comes when everything else is done.
+bool is_last(Body body) {
+  return body == Body::Bye || body == Body::ShutdownHost;
+}
+
+/// The contents that each message has in the golden bytes.
+std::map<Body, wire::BodyUnion> bodies() {
+  std::map<Body, wire::BodyUnion> all;
+  for (const auto& golden : read_golden()) {
+    const auto control = ControlMessage::decode(golden.bytes);
+    if (!control || golden.name != control->body_name()) continue;
+    wire::ControlT native;
+    (*control)->UnPackTo(&native);
+    const auto type = native.body.type;
+    all.emplace(type, std::move(native.body));
+  }
+  return all;
+}
+
+/// A launcher that sends what it likes and hears every answer.
+class Prober {
+ public:
+  explicit Prober(const HostAddr& host) : bodies_(bodies()) {
+    Session::Options options;
+    options.endpoint = host.zmq_endpoint();
+    options.hello.peer = must(Name::make("client")).to_string();
+    options.hello.kind = wire::PeerKind::launcher;
+    options.hello.incarnation = random_u64();
+    Session::Events events;
+    events.on_message = [this](const FrameReader::Message& message) {
+      auto control = ControlMessage::decode(message.body);
+      if (control && (*control)->is_answer()) answers_.insert_or_assign((*control)->id(), std::move(*control));
+    };
+    session_.emplace(reactor_, context_, std::move(options), std::move(events));
+    REQUIRE(until([this] { return session_->is_up(); }));
+  }
+
+  /// What the proc of that key answers to the message; silence is an answer when something that was sent behind it is answered.
+  std::optional<ControlMessage> ask(std::uint64_t proc, const wire::BodyUnion& body) {
+    const auto id = send(proc, body);
+    wire::BodyUnion unknown;
+    unknown.Set(wire::AckT());
+    const auto fence = send(proc, unknown);
+    REQUIRE(until([&] { return answers_.contains(fence); }));
+    const auto found = answers_.find(id);
+    if (found == answers_.end()) return std::nullopt;
+    auto answer = std::move(found->second);
+    return answer;
+  }
+  /// The same for what ends the receiver: waits for the answer or the end of the session.
+  std::optional<ControlMessage> ask_last(std::uint64_t proc, const wire::BodyUnion& body) {
+    const auto id = send(proc, body);
+    REQUIRE(until([&] { return answers_.contains(id) || !session_->is_up(); }));
+    const auto found = answers_.find(id);
+    if (found == answers_.end()) return std::nullopt;
+    return std::move(found->second);
+  }
+  const wire::BodyUnion& body(Body type) const { return bodies_.at(type); }
+
+ private:
+  bool until(const std::function<bool()>& predicate) {
+    const auto end = std::chrono::steady_clock::now() + in_time;
+    while (!predicate()) {
+      if (std::chrono::steady_clock::now() > end) return false;
+      reactor_.turn(std::chrono::milliseconds(20));
+    }
+    return true;
+  }
+  std::uint64_t send(std::uint64_t proc, const wire::BodyUnion& body) {
+    wire::Envelope envelope;
+    envelope.mutate_destination_proc(proc);
+    envelope.mutate_sequence(++last_);
+    REQUIRE(session_->push(envelope, encode_control({.id = last_, .deadline_ms = 10'000}, body)));
+    return last_;
+  }
+
+  std::map<Body, wire::BodyUnion> bodies_;
+  Reactor reactor_;
+  zmq::context_t context_{1};
+  std::optional<Session> session_;
+  std::uint64_t last_ = 0;
+  std::map<std::uint64_t, ControlMessage> answers_;
+};
+
+void check_answer(Body body, const Takes& takes, const std::optional<ControlMessage>& answer) {
+  const std::string name = wire::EnumNameBody(body);
+  const auto* refusal = answer ? answer->body_as<wire::Refusal>() : nullptr;
+  const std::string detail = refusal == nullptr ? "" : text_of(refusal->detail());
+  INFO("answer: " << (answer ? answer->body_name() : "none") << " " << detail);
+  if (!takes) {
+    REQUIRE(refusal != nullptr);
+    CHECK(refusal->code() == wire::ErrorCode::no_such_port);
+    CHECK(detail == "nothing here handles " + name);
+  } else if (*takes > Role::operate) {
+    REQUIRE(refusal != nullptr);
+    CHECK(refusal->code() == wire::ErrorCode::unauthorised);
+    CHECK(detail == name + " takes role " + wire::EnumNameRole(*takes) + ", the sender has operate");
+  } else {
+    CHECK(detail.find("nothing here handles") == std::string::npos);
+    CHECK(detail.find(" takes role ") == std::string::npos);
+  }
+}
+
+void check_role(Prober& prober, const std::string& role, std::uint64_t proc, Takes Row::* takes) {
+  for (const auto& [body, row] : rows()) {
+    if (is_last(body) && row.*takes) continue;
+    INFO(wire::EnumNameBody(body) << " to the " << role);
+    check_answer(body, row.*takes, prober.ask(proc, prober.body(body)));
+  }
+}
+
+}  // namespace
+
+TEST_CASE("version: every message is taken or refused in words by every role") {
+  for (const auto body : wire::EnumValuesBody()) {
+    if (body == Body::NONE) continue;
+    INFO("rows(): say which roles take " << wire::EnumNameBody(body));
+    CHECK(rows().contains(body));
+    INFO("tests/golden has no " << wire::EnumNameBody(body) << ": schemas/released/README.md");
+    REQUIRE(bodies().contains(body));
+  }
+  StandingHost standing;
+  const auto host = must(HostAddr::parse(standing.address()));
+  auto context = must(Context::create());
+  auto hosts = must(HostMesh::attach(context, "hosts", {host}));
+  auto mesh = must(hosts.spawn("served", extent("gpu=1"), {.kind = ProcKind::mesh, .command = {bin("meshbus_test_proc"), "serve"}}));
+  Process controller({bin("meshbus-controller"), "--hosts", standing.address()});
+
+  Prober prober(host);
+  const auto agent = host_service(host).key();
+  wire::GetStateT get;
+  get.mesh = mesh.ref().mesh().to_string();
+  wire::BodyUnion question;
+  question.Set(std::move(get));
+  const auto state = prober.ask(agent, question);
+  REQUIRE(state.has_value());
+  REQUIRE(state->body_as<wire::MeshState>() != nullptr);
+  const auto client = must(ProcId::parse(state->body_as<wire::MeshState>()->owner()->string_view()));
+
+  check_role(prober, "broker", 0, &Row::broker);
+  check_role(prober, "agent", agent, &Row::agent);
+  check_role(prober, "proc", must(mesh.ref().proc_at(0)).key(), &Row::proc);
+  check_role(prober, "client", client.key(), &Row::client);
+  check_role(prober, "controller", ProcId(host, ProcName(Name::controller())).key(), &Row::controller);
+  // All of them are still there.
+  must(mesh.stop());
+  CHECK(controller.is_running());
+  check_answer(Body::Bye, Role::observe, Prober(host).ask_last(0, prober.body(Body::Bye)));
+  check_answer(Body::ShutdownHost, Role::operate, prober.ask_last(agent, prober.body(Body::ShutdownHost)));
+  CHECK(standing.process().wait_exit(in_time) == ExitStatus::exited(0));
+}

@@ -1,0 +1,368 @@
+#include "tests/unit/schema_samples.h"
+
+#include <memory>
+
+#include "common/control.h"
+#include "common/frame.h"
+
+namespace meshbus::test {
+namespace {
+
+using Form = WireSample::Form;
+
+const std::string kMesh = "trainers-13Se1Maqzryj";
+const std::string kHost = "tcp:h1:7420";
+const std::string kOtherHost = "unix:/run/user/0/meshbus/host-5be2a0c1/bus";
+const std::string kProc = "tcp:h1:7420,trainers-13Se1Maqzryj-7";
+const std::string kClient = "tcp:h1:7420,client-2bGqGa6bY7cP";
+
+std::unique_ptr<wire::RegionT> region() {
+  auto region = std::make_unique<wire::RegionT>();
+  region->labels = {"host", "gpu"};
+  region->offset = 2;
+  region->sizes = {2, 4};
+  region->strides = {4, 1};
+  return region;
+}
+
+std::unique_ptr<wire::KeyValueT> pair(const std::string& key, const std::string& value) {
+  auto entry = std::make_unique<wire::KeyValueT>();
+  entry->key = key;
+  entry->value = value;
+  return entry;
+}
+
+wire::RankState rank_state(std::uint64_t rank) {
+  return {rank,
+          5,
+          0x1122334455667788,
+          1'700'000'000'000'000'001,
+          1'700'000'000'000'000'002,
+          4711,
+          -3,
+          wire::ProcState::killed,
+          9,
+          true,
+          wire::StopStep::kill,
+          0x01020304};
+}
+
+std::unique_ptr<wire::CertificateT> certificate() {
+  auto certificate = std::make_unique<wire::CertificateT>();
+  certificate->rank = 7;
+  certificate->reason = "killed by SIGSEGV";
+  certificate->code = wire::ErrorCode::exec_failed;
+  certificate->os_error = 2;
+  certificate->stderr_tail = {'o', 'h', '\n'};
+  certificate->stopped_by = kClient;
+  certificate->stop_reason = "seen enough";
+  certificate->max_rss_bytes = 1 << 20;
+  certificate->user_us = 1500;
+  certificate->system_us = 250;
+  return certificate;
+}
+
+template <typename T>
+std::vector<std::unique_ptr<T>> one(std::unique_ptr<T> only) {
+  std::vector<std::unique_ptr<T>> list;
+  list.push_back(std::move(only));
+  return list;
+}
+
+class Samples {
+ public:
+  template <typename NativeBody>
+  void request(const std::string& name, NativeBody body) {
+    add(name, {.id = 77, .deadline_ms = 5000}, std::move(body));
+  }
+  template <typename NativeBody>
+  void answer(const std::string& name, NativeBody body) {
+    add(name, {.id = 77, .is_answer = true}, std::move(body));
+  }
+  template <typename NativeBody>
+  void message(const std::string& name, NativeBody body) {
+    add(name, {}, std::move(body));
+  }
+  template <typename NativeBody>
+  void add(const std::string& name, const ControlHead& head, NativeBody body) {
+    list.push_back({name, Form::control, encode_control(head, std::move(body))});
+  }
+  std::vector<WireSample> list;
+};
+
+wire::Envelope envelope(wire::Kind kind, std::uint32_t port) {
+  return {1, 2, 3, 4, 5, 6, 0, port, kind, wire::Lane::data, 7, wire::Role::operate, kFlagNoReturn};
+}
+
+void add_bus(Samples& samples) {
+  wire::HelloT hello;
+  hello.version = 1;
+  hello.capabilities = 0x8000000000000001;
+  hello.peer = kProc;
+  hello.kind = wire::PeerKind::proc;
+  hello.incarnation = 0x0102030405060708;
+  hello.token = {1, 2, 3, 255};
+  hello.pid = 4711;
+  hello.oldest = 1;
+  hello.release = "0.1.0";
+  samples.message("Hello", hello);
+
+  wire::WelcomeT welcome;
+  welcome.version = 1;
+  welcome.capabilities = 2;
+  welcome.host = kHost;
+  welcome.incarnation = 0x1112131415161718;
+  welcome.role = wire::Role::proc;
+  welcome.heartbeat_ms = 5000;
+  welcome.release = "0.1.0";
+  samples.message("Welcome", welcome);
+
+  samples.message("Heartbeat", wire::HeartbeatT());
+  wire::ByeT bye;
+  bye.reason = "this host ends";
+  samples.message("Bye", bye);
+  wire::IntroduceT introduce;
+  introduce.host = kOtherHost;
+  samples.request("Introduce", introduce);
+  wire::WatchT watch;
+  watch.proc = kProc;
+  samples.request("Watch", watch);
+  wire::GoneT gone;
+  gone.proc = kProc;
+  gone.incarnation = 9;
+  gone.reason = "its connection ended";
+  samples.add("Gone", {.id = 77}, gone);
+  wire::UndeliverableT undeliverable;
+  undeliverable.envelope = std::make_unique<wire::Envelope>(envelope(wire::Kind::message, 9));
+  undeliverable.code = wire::ErrorCode::no_such_proc;
+  undeliverable.detail = "nobody there";
+  samples.message("Undeliverable", undeliverable);
+  wire::AckT ack;
+  ack.detail = "done";
+  samples.answer("Ack", ack);
+  wire::RefusalT refusal;
+  refusal.code = wire::ErrorCode::version_mismatch;
+  refusal.detail = "too old";
+  samples.answer("Refusal", refusal);
+}
+
+void add_spawn(Samples& samples) {
+  wire::SpawnProcsT spawn;
+  spawn.mesh = kMesh;
+  spawn.region = region();
+  spawn.hosts = {kHost, kOtherHost};
+  spawn.host_index = 1;
+  spawn.create_ranks = {{4, 6}, {7, 8}};
+  spawn.kind = wire::ProcKind::mesh;
+  spawn.command = std::make_unique<wire::CommandT>();
+  spawn.command->program = "train";
+  spawn.command->arguments = {"train", "--fast", ""};
+  spawn.command->environment = one(pair("OMP_NUM_THREADS", "1"));
+  spawn.command->clean_environment = true;
+  spawn.command->directory = "/work";
+  spawn.owner = kClient;
+  spawn.lease_ms = 30'000;
+  spawn.ready_limit_ms = 60'000;
+  spawn.grace_ms = 10'000;
+  spawn.output = wire::OutputMode::stream;
+  spawn.input_ranks = {{4, 5}};
+  spawn.master_address = "10.0.0.1";
+  spawn.master_port = 29500;
+  spawn.config = one(pair("heartbeat", "2s"));
+  samples.request("SpawnProcs", std::move(spawn));
+  wire::SpawnAcceptedT accepted;
+  accepted.started = 3;
+  samples.answer("SpawnAccepted", accepted);
+}
+
+void add_lifecycle(Samples& samples) {
+  wire::GetStateT get;
+  get.mesh = kMesh;
+  samples.request("GetState", get);
+  samples.request("ListMeshes", wire::ListMeshesT());
+  wire::StreamStateT stream;
+  stream.mesh = kMesh;
+  stream.subscriber = kClient;
+  samples.request("StreamState", stream);
+  wire::StopStreamT stop_stream;
+  stop_stream.mesh = kMesh;
+  stop_stream.subscriber = kClient;
+  samples.request("StopStream", stop_stream);
+  wire::StopProcsT stop;
+  stop.mesh = kMesh;
+  stop.ranks = {{0, 3}};
+  stop.reason = "seen enough";
+  stop.requester = kClient;
+  stop.grace_ms = 10'000;
+  samples.request("StopProcs", stop);
+  wire::SignalProcsT signal;
+  signal.mesh = kMesh;
+  signal.ranks = {{1, 2}};
+  signal.signal = 10;
+  samples.request("SignalProcs", signal);
+  wire::WriteInputT input;
+  input.mesh = kMesh;
+  input.rank = 1;
+  input.data = {'y', '\n'};
+  input.end = true;
+  samples.request("WriteInput", input);
+  wire::RenewLeaseT renew;
+  renew.meshes = {kMesh, "other-4fVq"};
+  renew.lease_ms = 30'000;
+  samples.request("RenewLease", renew);
+  samples.request("GetFreePort", wire::GetFreePortT());
+  wire::FreePortT port;
+  port.port = 40'001;
+  samples.answer("FreePort", port);
+  samples.request("GetHost", wire::GetHostT());
+  wire::HostStateT state;
+  state.host = kHost;
+  state.version = "0.1.0";
+  state.incarnation = 0x2122232425262728;
+  state.pid = 815;
+  state.containment = "cgroup v2";
+  state.live = 8;
+  state.node = "node-17";
+  samples.answer("HostState", state);
+  wire::ShutdownHostT shutdown;
+  shutdown.grace_ms = 5000;
+  shutdown.in_flight = 16;
+  shutdown.reason = "maintenance";
+  samples.request("ShutdownHost", shutdown);
+  wire::ShutdownSummaryT summary;
+  summary.attempted = 8;
+  summary.ok = 7;
+  summary.failed = 1;
+  summary.detail = "rank 3 does not die";
+  samples.answer("ShutdownSummary", summary);
+}
+
+wire::MeshStateT mesh_state() {
+  wire::MeshStateT state;
+  state.mesh = kMesh;
+  state.region = region();
+  state.hosts = {kHost, kOtherHost};
+  state.host_index = 1;
+  state.owner = kClient;
+  state.kind = wire::ProcKind::mesh;
+  state.command = "train --fast";
+  state.ranks = {rank_state(4), rank_state(7)};
+  state.certificates = one(certificate());
+  return state;
+}
+
+void add_supervision(Samples& samples) {
+  samples.answer("MeshState", mesh_state());
+  wire::MeshListT list;
+  list.host = kHost;
+  list.meshes = one(std::make_unique<wire::MeshStateT>(mesh_state()));
+  samples.answer("MeshList", std::move(list));
+  wire::StateChangedT changed;
+  changed.mesh = kMesh;
+  changed.host = kHost;
+  changed.ranks = {rank_state(7)};
+  changed.certificates = one(certificate());
+  samples.message("StateChanged", std::move(changed));
+  wire::SubscribeT subscribe;
+  subscribe.subscriber = kClient;
+  subscribe.mesh = kMesh;
+  samples.request("Subscribe", subscribe);
+  wire::UnsubscribeT unsubscribe;
+  unsubscribe.subscriber = kClient;
+  unsubscribe.mesh = kMesh;
+  samples.request("Unsubscribe", unsubscribe);
+  wire::MeshEventT event;
+  event.mesh = kMesh;
+  event.host = kHost;
+  event.poll = 12;
+  event.ranks = {rank_state(7)};
+  event.certificates = one(certificate());
+  samples.message("MeshEvent", std::move(event));
+
+  auto chunk = std::make_unique<wire::OutputChunkT>();
+  chunk->rank = 7;
+  chunk->stream = wire::Stream::err;
+  chunk->data = {'h', 'i', '\n'};
+  wire::OutputT output;
+  output.mesh = kMesh;
+  output.chunks = one(std::move(chunk));
+  output.ended = {4, 5};
+  samples.message("Output", std::move(output));
+  wire::OutputTakenT taken;
+  taken.mesh = kMesh;
+  taken.bytes = 65'536;
+  samples.message("OutputTaken", taken);
+}
+
+void add_procs(Samples& samples) {
+  wire::ProcReadyT ready;
+  ready.proc = kProc;
+  ready.incarnation = 9;
+  ready.pid = 4711;
+  samples.request("ProcReady", ready);
+  wire::ProcHeartbeatT heartbeat;
+  heartbeat.proc = kProc;
+  samples.request("ProcHeartbeat", heartbeat);
+  wire::StopAndExitT stop;
+  stop.code = 143;
+  stop.grace_ms = 5000;
+  stop.reason = "seen enough";
+  samples.request("StopAndExit", stop);
+  wire::ExitT exit;
+  exit.code = 75;
+  samples.message("Exit", exit);
+}
+
+std::string bootstrap() {
+  auto proc = std::make_unique<wire::BootstrapProcT>();
+  proc->proc = kProc;
+  proc->incarnation = 0x0102030405060708;
+  proc->token = {1, 2, 3, 255};
+  wire::BootstrapT bootstrap;
+  bootstrap.procs = one(std::move(proc));
+  bootstrap.broker = "ipc:///run/user/0/meshbus/host-5be2a0c1/bus";
+  bootstrap.host = kHost;
+  bootstrap.mesh = kMesh;
+  bootstrap.region = region();
+  bootstrap.hosts = {kOtherHost, kHost};
+  bootstrap.rank = 7;
+  bootstrap.config = one(pair("heartbeat", "2s"));
+  bootstrap.away_ms = 10'000;
+  bootstrap.heartbeat_ms = 2000;
+  bootstrap.version = 1;
+  bootstrap.oldest = 1;
+  bootstrap.release = "0.1.0";
+  flatbuffers::FlatBufferBuilder builder;
+  builder.Finish(wire::Bootstrap::Pack(builder, &bootstrap));
+  return {reinterpret_cast<const char*>(builder.GetBufferPointer()), builder.GetSize()};
+}
+
+/// Two messages whose bodies are padded differently, then what rides apart, part behind part.
+std::string frame(bool link) {
+  FrameWriter writer(wire::Lane::data, link);
+  writer.add(envelope(wire::Kind::message, 9), "12345");
+  const wire::CallHeader header(0x0102030405060708, 5000, wire::ErrorCode::call_error, 0x0a0b);
+  writer.add(envelope(wire::Kind::error, 10), std::string(reinterpret_cast<const char*>(&header), sizeof header) + "it failed!");
+  if (!link) writer.add(envelope(wire::Kind::message, 11), std::string(kInlineLimit + 1, 'x'));
+  Frame frame = writer.finish();
+  frame.set_credit(0x3132333435363738);
+  if (link) frame.set_link(0x4142434445464748, 0x5152535455565758);
+  return frame.parts.front().to_string();
+}
+
+}  // namespace
+
+std::vector<WireSample> wire_samples() {
+  Samples samples;
+  add_bus(samples);
+  add_spawn(samples);
+  add_lifecycle(samples);
+  add_supervision(samples);
+  add_procs(samples);
+  samples.list.push_back({"Bootstrap", Form::bootstrap, bootstrap()});
+  samples.list.push_back({"Frame", Form::frame, frame(/*link=*/false)});
+  samples.list.push_back({"LinkFrame", Form::frame, frame(/*link=*/true)});
+  return std::move(samples.list);
+}
+
+}  // namespace meshbus::test

@@ -1,0 +1,21 @@
+#pragma once
+
+#include <string>
+#include <vector>
+
+namespace meshbus::test {
+
+/// Something that travels or is stored, with fixed contents, as this build writes it.
+struct WireSample {
+  enum class Form { control, bootstrap, frame };
+  /// Of its golden file; of a control message the name of the message, with ".2" and so on behind it for further ones.
+  std::string name;
+  Form form;
+  std::string bytes;
+};
+
+/// One of each, so that every field of every table is set in one of them to something else than its default. What has golden bytes is never
+/// changed: a field that is added later gets another sample (schemas/released/README.md).
+std::vector<WireSample> wire_samples();
+
+}  // namespace meshbus::test
