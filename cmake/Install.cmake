@@ -16,9 +16,13 @@ function(meshbus_shared name)
   cmake_parse_arguments(PARSE_ARGV 1 arg "" "" "PARTS;LINKS")
   list(TRANSFORM arg_PARTS REPLACE "(.+)" "$<TARGET_OBJECTS:meshbus_\\1>" OUTPUT_VARIABLE objects)
   add_library(meshbus_${name}_shared SHARED ${objects})
-  target_link_libraries(meshbus_${name}_shared PRIVATE ${arg_LINKS} $<BUILD_INTERFACE:meshbus_settings> INTERFACE tl::expected)
+  target_link_libraries(meshbus_${name}_shared PRIVATE ${arg_LINKS} INTERFACE tl::expected)
+  # Without meshbus_settings: its linker, mold 1.10, does not hide what the map says.
   target_link_options(meshbus_${name}_shared PRIVATE LINKER:--no-undefined LINKER:--as-needed
     LINKER:--version-script=${PROJECT_SOURCE_DIR}/cmake/shared.map)
+  if(MESHBUS_SANITIZE)
+    target_link_options(meshbus_${name}_shared PRIVATE -fsanitize=${MESHBUS_SANITIZE})
+  endif()
   set_target_properties(meshbus_${name}_shared PROPERTIES OUTPUT_NAME meshbus_${name} EXPORT_NAME ${name} LINK_DEPENDS ${PROJECT_SOURCE_DIR}/cmake/shared.map
     LIBRARY_OUTPUT_DIRECTORY ${CMAKE_BINARY_DIR}/lib LINKER_LANGUAGE CXX
     # Before 1.0 any release may change what the libraries look like to who links them.

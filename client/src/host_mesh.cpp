@@ -92,9 +92,8 @@ Result<void> check_complete(const std::vector<HostReport>& reports) {
     const auto& report = reports[rank];
     if (report.code == ErrorCode::none) continue;
     // What will not mend by trying again comes first.
-    if (report.code == ErrorCode::identity_mismatch ||
-        (report.code == ErrorCode::configuration_error && code == ErrorCode::host_unreachable))
-      code = report.code;
+    const bool is_lasting = report.code == ErrorCode::configuration_error || report.code == ErrorCode::version_mismatch;
+    if (report.code == ErrorCode::identity_mismatch || (is_lasting && code == ErrorCode::host_unreachable)) code = report.code;
     problems += (problems.empty() ? "" : "; ") + ("host " + std::to_string(rank) + " (" + report.host.to_string() + "): ") + report.problem;
   }
   if (problems.empty()) return {};
