@@ -319,12 +319,13 @@ TEST_CASE("strangers: whatever they throw at a broker, it serves on, and neither
   bystanders.call();
   bystanders.check();
 
-  // The first half finds the high-water mark of the allocator; from then on it stays.
+  // The first half finds the high-water mark of the allocator; from then on it stays. A short run does not come so far: there the bound is
+  // what queues and windows may hold, and leaks are for the sanitizer at the end.
   REQUIRE(memory.size() >= 8);
   const std::uint64_t before = median({memory.begin() + static_cast<std::ptrdiff_t>(memory.size() / 2),
                                        memory.begin() + static_cast<std::ptrdiff_t>(memory.size() * 5 / 8)});
   const std::uint64_t after = median({memory.end() - static_cast<std::ptrdiff_t>(memory.size() / 8 + 1), memory.end()});
-  CHECK(after <= before + before / 10 + 8 * 1024);
+  CHECK(after <= (duration < 30s ? 128 * 1024 : before + before / 10 + 8 * 1024));
   std::ostringstream counts;
   std::uint64_t all = 0;
   for (const std::uint64_t one : strangers.done) {
