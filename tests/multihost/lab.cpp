@@ -165,7 +165,6 @@ TEST_CASE("lab: a cut, a one-way loss and a pulled cable stop what they should a
     CHECK(sink.wait_exit(in_time) == ExitStatus::exited(0));
     return std::atoi(sink.out().c_str() + 3);
   };
-  CHECK(arrived(a, b) == 1000);
   lab.lose(0, 1, 0.5);
   const int half = arrived(a, b);
   CHECK(half > 400);
