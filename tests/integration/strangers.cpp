@@ -313,18 +313,17 @@ TEST_CASE("strangers: whatever they throw at a broker, it serves on, and neither
     CHECK(broker.descriptors() <= descriptors + strangers.held() + 250);  // those that are just being closed
   }
   strangers.leave();
-  const bool is_flat = loop.until([&] { return broker.descriptors() <= descriptors; }, in_time);
-  CHECK(is_flat);
-  CHECK(broker.descriptors() == descriptors);
+  CHECK(loop.until([&] { return broker.descriptors() <= descriptors; }, in_time));
   bystanders.call();
   bystanders.check();
 
-  // The first half finds the high-water mark of the allocator; from then on it stays.
+  // The first half finds the high-water mark of the allocator; from then on it stays. A short run does not come so far: there the bound is
+  // what queues and windows may hold, sanitizers' share included, and leaks are for the sanitizer at the end.
   REQUIRE(memory.size() >= 8);
   const std::uint64_t before = median({memory.begin() + static_cast<std::ptrdiff_t>(memory.size() / 2),
                                        memory.begin() + static_cast<std::ptrdiff_t>(memory.size() * 5 / 8)});
   const std::uint64_t after = median({memory.end() - static_cast<std::ptrdiff_t>(memory.size() / 8 + 1), memory.end()});
-  CHECK(after <= before + before / 10 + 8 * 1024);
+  CHECK(after <= (duration < 30s ? memory.front() + 256 * 1024 : before + before / 10 + 8 * 1024));
   std::ostringstream counts;
   std::uint64_t all = 0;
   for (const std::uint64_t one : strangers.done) {

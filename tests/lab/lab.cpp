@@ -258,7 +258,7 @@ const std::string& Lab::why_not() {
     if (::geteuid() != 0) return std::string("hosts are made of network namespaces, and only root may make them");
     for (const auto& [tool, package] : {std::pair("ip", "iproute2"), std::pair("nft", "nftables"), std::pair("nsenter", "util-linux")}) {
       if (test::run({"sh", "-c", std::string("command -v ") + tool}, in_time).status != ExitStatus::exited(0))
-        return std::string(tool) + " is not installed (package " + package + ")";
+        return std::string(tool) + " is not in PATH (package " + package + ")";
     }
     // Only what the kernel may refuse: a mistake of the lab's own must fail the tests, not skip them.
     const auto tried =
