@@ -6,6 +6,7 @@
 
 #include "agent/host/spawn/mesh_spec.h"
 #include "agent/keeper/packet.h"
+#include "common/wire_region.h"
 #include "tests/support/environment.h"
 
 using namespace std::chrono_literals;
@@ -176,7 +177,7 @@ void AgentHarness::run_for(std::chrono::milliseconds time) {
 wire::SpawnProcsT AgentHarness::command(std::vector<std::string> argv, std::uint64_t count) {
   wire::SpawnProcsT request;
   request.mesh = Name::make("jobs")->to_string();
-  request.region = host::to_wire(*Extent::make({{"rank", count}}));
+  request.region = to_wire(*Extent::make({{"rank", count}}));
   request.hosts = {host().to_string()};
   request.create_ranks = {wire::RankInterval(0, count)};
   request.command = std::make_unique<wire::CommandT>();

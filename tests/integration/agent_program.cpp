@@ -7,6 +7,7 @@
 #include <csignal>
 
 #include "agent/keeper/packet.h"
+#include "common/wire_region.h"
 #include "tests/integration/agent_harness.h"
 #include "tests/support/environment.h"
 #include "tests/support/process_table.h"
@@ -76,7 +77,7 @@ struct Host {
                                                    ProcId(broker->address(), *Name::make("client")).to_string());
     wire::SpawnProcsT request;
     request.mesh = mesh = Name::make("jobs")->to_string();
-    request.region = host::to_wire(*Extent::make({{"rank", 1}}));
+    request.region = to_wire(*Extent::make({{"rank", 1}}));
     request.hosts = {broker->address().to_string()};
     request.create_ranks = {wire::RankInterval(0, 1)};
     request.command = std::make_unique<wire::CommandT>();

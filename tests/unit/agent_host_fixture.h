@@ -6,6 +6,7 @@
 
 #include "agent/host/spawn/mesh_spec.h"
 #include "common/control.h"
+#include "common/wire_region.h"
 
 /// A SpawnProcs as a launcher would send it, for tests that spoil one thing of it.
 namespace meshbus::host::test {

@@ -23,6 +23,16 @@ struct Word {
   friend auto operator<=>(const Word&, const Word&) = default;
 };
 
+/// Counts how often values are compared: what an algorithm costs, without a clock.
+struct Counted {
+  int number = 0;
+  static inline std::uint64_t comparisons = 0;
+  friend bool operator==(const Counted& a, const Counted& b) {
+    ++comparisons;
+    return a.number == b.number;
+  }
+};
+
 template <typename T>
 T make(std::uint64_t number);
 template <>
@@ -172,6 +182,16 @@ TEST_CASE("value_mesh: many single updates turn it dense and back, and it stays 
         CHECK(mesh == StatusMesh(mesh.region(), Status::Kind::running));
       },
       10'000);
+}
+
+TEST_CASE("value_mesh: an array costs a run what the run is long, not what lies behind it") {
+  constexpr std::uint64_t ranks = 20'000;
+  ValueMesh<Counted> mesh(Extent::make({{"x", ranks}}).value(), Counted{0});
+  mesh.expand();
+  Counted::comparisons = 0;
+  for (std::uint64_t rank = 0; rank < ranks; rank += 4) REQUIRE(mesh.set(rank, rank + 2, Counted{1}).has_value());
+  CHECK(Counted::comparisons < 20 * ranks);
+  CHECK(mesh.num_runs() == ranks / 2);
 }
 
 TEST_CASE("value_mesh: interned values that are gone are forgotten, and their ids used again") {

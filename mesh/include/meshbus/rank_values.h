@@ -101,7 +101,8 @@ class RankValues {
   template <typename OnReplaced>
   void set_cells(std::uint64_t begin, std::uint64_t end, const T& value, OnReplaced& on_replaced) {
     for (std::uint64_t rank = begin; rank < end;) {
-      const std::uint64_t stop = end - begin == 1 ? end : std::min(end, end_of_run(rank));
+      std::uint64_t stop = rank + 1;  // not end_of_run(): what lies behind `end` may be long
+      while (stop < end && cells_[stop].value == cells_[rank].value) ++stop;
       if (!(cells_[rank].value == value)) {
         on_replaced(cells_[rank].value, stop - rank);
         dense_runs_ -= (differ_at(rank) ? 1U : 0U) + (differ_at(stop) ? 1U : 0U);
