@@ -201,8 +201,14 @@ TEST_CASE("cli: 64 ranks of mixed, binary, unterminated lines: byte-exact files,
        cli({"run", "--hosts", host.address(), "-n", std::to_string(ranks), "--name", "big", "--no-prefix", "--", "sh", "-c", script}))
     line += " '" + word + "'";
   Process launcher({"sh", "-c", line + " >/dev/null 2>&1"});
-  const auto is_up = [&] { return lines_of(logs(host, {"big", "--stderr"}).err).size() == ranks; };
-  REQUIRE(wait_until(is_up, in_time));
+  std::string seen;
+  const auto is_up = [&] {
+    seen = logs(host, {"big", "--stderr"}).err;
+    return lines_of(seen).size() == ranks;
+  };
+  const bool are_up = wait_until(is_up, in_time);
+  INFO(seen << launcher.describe());
+  REQUIRE(are_up);
   Process stuck(cli({"logs", "-f", "--raw", "--tail", "all", "--hosts", host.address(), "big"}));
   Process good(
       {"sh", "-c",
