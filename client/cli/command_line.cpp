@@ -152,7 +152,8 @@ constexpr const char* kLogsFooter =
     "\n"
     "--fold: a line that several ranks wrote is shown once, as [0-5,7] text. The lines shown with a rank, read from top to bottom,\n"
     "are exactly the lines that this rank wrote to that stream, in order: lines are only brought together where that keeps the order\n"
-    "of every rank. With -f a line waits 200 ms for the same line of other ranks; without, until the end. 4 MiB wait at most.\n"
+    "of every rank. Of the lines that may come next, one that no other rank says later goes first, else the oldest. With -f a line\n"
+    "waits 200 ms for the same line of other ranks; without, until the end. 4 MiB wait at most.\n"
     "\n"
     "Exit code: 0; 1 no such mesh or rank, or a host that does not answer; 2 wrong usage; 130 Ctrl-C; 141 nobody reads the output.";
 

@@ -1,7 +1,5 @@
 #include "client/cli/line_folder.h"
 
-#include <vector>
-
 namespace meshbus::cli {
 namespace {
 
@@ -11,32 +9,54 @@ constexpr std::size_t kOverhead = 128;
 }  // namespace
 
 void LineFolder::add(std::uint64_t rank, Stream stream, std::string text, Time now) {
-  auto& last = last_[{rank, stream}];
-  const auto known = numbers_.try_emplace({stream, std::move(text)}).first;
-  auto number = known->second.upper_bound(last);
-  if (number == known->second.end()) {
-    number = known->second.insert(first_ + lines_.size()).first;
-    bytes_ += known->first.second.size() + kOverhead;
-    lines_.push_back({known, {}, now});
-  }
-  last = *number;
-  lines_[static_cast<std::size_t>(*number - first_)].ranks.insert(rank);
-  while (bytes_ > max_bytes) pop();
+  const auto line = lines_.try_emplace({stream, std::move(text)}).first;
+  const auto queue = queues_.try_emplace({rank, stream}).first;
+  queue->second.push_back({line, next_number_++, now});
+  ++line->second.waiting[rank];
+  bytes_ += line->first.second.size() + kOverhead;
+  if (queue->second.size() == 1) note_first(queue);
+  // The oldest one goes, whatever comes before it.
+  while (bytes_ > max_bytes) show(first_.begin()->second->second.front().line);
+}
+
+void LineFolder::note_first(Queues::iterator queue) {
+  const Waiting& waiting = queue->second.front();
+  first_.emplace(waiting.number, queue);
+  waiting.line->second.first.insert(queue->first.first);
 }
 
 void LineFolder::flush(Time time) {
-  while (!lines_.empty() && lines_.front().since < time) pop();
+  while (!first_.empty() && first_.begin()->second->second.front().since < time) {
+    auto chosen = first_.begin()->second->second.front().line;
+    for (const auto& [number, queue] : first_) {
+      const Waiting& waiting = queue->second.front();
+      if (waiting.since >= time) break;
+      const Ranks& ranks = waiting.line->second;
+      if (ranks.first.size() != ranks.waiting.size()) continue;  // somebody says it later
+      chosen = waiting.line;
+      break;
+    }
+    show(chosen);
+  }
 }
 
-void LineFolder::pop() {
-  const Line& line = lines_.front();
-  const auto& [stream, text] = line.text->first;
-  sink_(stream, to_rank_set({line.ranks.begin(), line.ranks.end()}), text);
-  bytes_ -= text.size() + kOverhead;
-  line.text->second.erase(first_);
-  if (line.text->second.empty()) numbers_.erase(line.text);
-  lines_.pop_front();
-  ++first_;
+void LineFolder::show(Lines::iterator line) {
+  const auto& [stream, text] = line->first;
+  const auto ranks = std::exchange(line->second.first, {});
+  sink_(stream, to_rank_set({ranks.begin(), ranks.end()}), text);
+  for (const auto rank : ranks) {
+    const auto queue = queues_.find({rank, stream});
+    first_.erase(queue->second.front().number);
+    queue->second.pop_front();
+    bytes_ -= text.size() + kOverhead;
+    if (const auto waiting = line->second.waiting.find(rank); --waiting->second == 0) line->second.waiting.erase(waiting);
+    if (queue->second.empty()) {
+      queues_.erase(queue);
+    } else {
+      note_first(queue);
+    }
+  }
+  if (line->second.waiting.empty()) lines_.erase(line);
 }
 
 }  // namespace meshbus::cli

@@ -17,12 +17,13 @@ namespace meshbus::cli {
 /// Brings the same line of several ranks together. Pure.
 ///
 /// The promise: of what comes out, the lines whose ranks contain R, on one stream, are exactly the lines that R wrote to that stream, in
-/// that order. So a line may join an equal one only when that one stands behind the last line of its own rank; it joins the first such.
+/// that order. For only what stands first in the queues of its ranks is ever shown, for all ranks that have it there. Which one is that?
+/// The oldest of those that no other rank will say later; when there is none, the oldest.
 class LineFolder {
  public:
   using Time = std::chrono::steady_clock::time_point;
   using Sink = std::function<void(Stream, const RankSet&, const std::string& text)>;
-  /// What waits for others, at most: beyond that the oldest lines go.
+  /// What waits for others, at most: beyond that lines go.
   static constexpr std::size_t max_bytes = 4 * 1024 * 1024;
 
   explicit LineFolder(Sink sink) : sink_(std::move(sink)) {}
@@ -30,26 +31,30 @@ class LineFolder {
   void add(std::uint64_t rank, Stream stream, std::string text, Time now);
   /// Lets go of what began to wait before `time`.
   void flush(Time time = Time::max());
-  bool empty() const noexcept { return lines_.empty(); }
+  bool empty() const noexcept { return first_.empty(); }
 
  private:
-  using Text = std::pair<Stream, std::string>;
-  struct Line {
-    std::map<Text, std::set<std::uint64_t>>::iterator text;
-    std::set<std::uint64_t> ranks;
+  struct Ranks {
+    std::map<std::uint64_t, std::size_t> waiting;  ///< How often each rank has that line in its queue.
+    std::set<std::uint64_t> first;                 ///< Those that have it first.
+  };
+  using Lines = std::map<std::pair<Stream, std::string>, Ranks>;
+  struct Waiting {
+    Lines::iterator line;
+    std::uint64_t number = 0;
     Time since;
   };
-  void pop();
+  using Queues = std::map<std::pair<std::uint64_t, Stream>, std::deque<Waiting>>;
+  void note_first(Queues::iterator queue);
+  void show(Lines::iterator line);
 
   Sink sink_;
-  /// In the order in which they are shown; the first one has number first_.
-  std::deque<Line> lines_;
-  std::uint64_t first_ = 1;
+  Lines lines_;
+  Queues queues_;
+  /// What stands first in each queue, by number: the oldest first.
+  std::map<std::uint64_t, Queues::iterator> first_;
+  std::uint64_t next_number_ = 1;
   std::size_t bytes_ = 0;
-  /// Text -> numbers of its lines.
-  std::map<Text, std::set<std::uint64_t>> numbers_;
-  /// The number of the last line of each rank and stream.
-  std::map<std::pair<std::uint64_t, Stream>, std::uint64_t> last_;
 };
 
 }  // namespace meshbus::cli

@@ -108,14 +108,21 @@ void LogFeed::on_log(const HostAddr& from, const wire::Log& log) {
     position = std::max(position, offset + bytes.size());
     pieces.push_back({piece, std::string(bytes)});
   };
-  if (log.chunks() != nullptr) {
-    for (const auto* chunk : *log.chunks())
-      add(chunk->rank(), chunk->stream(), chunk->offset(), {reinterpret_cast<const char*>(chunk->data()->data()), chunk->data()->size()},
-          false);
-  }
+  std::map<Position, std::uint64_t> ends;
   if (log.ends() != nullptr) {
-    for (const auto* end : *log.ends()) add(end->rank(), end->stream(), end->offset(), {}, true);
+    for (const auto* end : *log.ends()) ends.insert_or_assign({end->rank(), end->stream()}, end->offset());
   }
+  if (log.chunks() != nullptr) {
+    for (const auto* chunk : *log.chunks()) {
+      const std::string_view bytes(reinterpret_cast<const char*>(chunk->data()->data()), chunk->data()->size());
+      // An end is told with the last bytes, so that what is shown keeps its order.
+      const auto end = ends.find({chunk->rank(), chunk->stream()});
+      const bool is_last = end != ends.end() && end->second == chunk->offset() + bytes.size();
+      add(chunk->rank(), chunk->stream(), chunk->offset(), bytes, is_last);
+      if (is_last) ends.erase(end);
+    }
+  }
+  for (const auto& [stream, offset] : ends) add(stream.first, stream.second, offset, {}, true);
   ++host.unhandled;
   thread_.post([self = shared_from_this(), &host, pieces = std::move(pieces), sequence = log.sequence(), is_done = log.done(),
                 &reactor = connection_->bus()->reactor()] {

@@ -193,7 +193,7 @@ TEST_CASE("cli: 64 ranks of mixed, binary, unterminated lines: byte-exact files,
                     {.environment = {{"ASAN_OPTIONS", "quarantine_size_mb=1"}}});
   const pid_t agent = host.roles().agent;
   const auto before = memory_of(agent, "VmRSS");
-  const std::string script = "echo ready >&2; until [ -e " + (dir / "go") + " ]; do sleep 0.02; done; tail -c +$((RANK*" +
+  const std::string script = "echo ready; until [ -e " + (dir / "go") + " ]; do sleep 0.02; done; tail -c +$((RANK*" +
                              std::to_string(step) + "+1)) " + (dir / "base") + "; head -c $((RANK*" + std::to_string(step) + ")) " +
                              (dir / "base") + " | head -c 50000 >&2; [ $RANK != 0 ] || echo same; exit 0";
   std::string line = "exec";
@@ -201,13 +201,19 @@ TEST_CASE("cli: 64 ranks of mixed, binary, unterminated lines: byte-exact files,
        cli({"run", "--hosts", host.address(), "-n", std::to_string(ranks), "--name", "big", "--no-prefix", "--", "sh", "-c", script}))
     line += " '" + word + "'";
   Process launcher({"sh", "-c", line + " >/dev/null 2>&1"});
-  const auto is_up = [&] { return lines_of(logs(host, {"big", "--stderr"}).err).size() == ranks; };
-  REQUIRE(wait_until(is_up, in_time));
+  std::string seen;
+  const auto is_up = [&] {
+    seen = logs(host, {"big", "--stdout"}).out;
+    return lines_of(seen).size() == ranks;
+  };
+  const bool are_up = wait_until(is_up, in_time);
+  INFO(seen << launcher.describe());
+  REQUIRE(are_up);
   Process stuck(cli({"logs", "-f", "--raw", "--tail", "all", "--hosts", host.address(), "big"}));
   Process good(
       {"sh", "-c",
        "exec " + bin("meshbus") + " logs -f --raw --stdout --tail all --rank 5 --hosts " + host.address() + " big >" + (dir / "five")});
-  REQUIRE(wait_until([&] { return stuck.err().size() == ranks * 6; }, in_time));
+  REQUIRE(wait_until([&] { return stuck.out().size() == ranks * 6; }, in_time));
   stuck.send_signal(SIGSTOP);
   const auto start = std::chrono::steady_clock::now();
   dir.write("go", "");
@@ -224,12 +230,12 @@ TEST_CASE("cli: 64 ranks of mixed, binary, unterminated lines: byte-exact files,
   const std::filesystem::path mesh = meshes->path();
   for (std::size_t rank = 0; rank < ranks; ++rank) {
     CAPTURE(rank);
-    const std::string out = base.substr(rank * step) + (rank == 0 ? "same\n" : "");
-    const std::string err = "ready\n" + base.substr(0, std::min<std::size_t>(rank * step, 50000));
+    const std::string out = "ready\n" + base.substr(rank * step) + (rank == 0 ? "same\n" : "");
+    const std::string err = base.substr(0, std::min<std::size_t>(rank * step, 50000));
     CHECK((logged(mesh / (std::to_string(rank) + ".out")) == out));
     CHECK((logged(mesh / (std::to_string(rank) + ".err")) == err));
   }
-  CHECK((read_file(dir / "five") == base.substr(5 * step)));
+  CHECK((read_file(dir / "five") == "ready\n" + base.substr(5 * step)));
   // Folded: rank by rank the same lines as without.
   const auto plain = logs(host, {"big", "--json", "--stdout", "--tail", "20", "--rank", "3-4"});
   const auto folded = logs(host, {"big", "--json", "--stdout", "--tail", "20", "--rank", "3-4", "--fold"});

@@ -74,7 +74,7 @@ TEST_CASE("line_tail: of a line whose beginning is not kept it is said how much 
 
 TEST_CASE("line_tail: exact bytes at their offsets, for random reads, bounded") {
   std::minstd_rand random(3);
-  for (const std::size_t most : {1, 7, 64, 1000}) {
+  for (const std::size_t most : {1UL, 7UL, 64UL, 1000UL}) {
     LineTail tail({.lines = 5, .max_bytes = most});
     std::string all;
     for (int i = 0; i < 500; ++i) {

@@ -77,7 +77,7 @@ struct Folded {
 
 TEST_CASE("line_folder: the same line of many ranks comes once, with its ranks") {
   Folded folded;
-  for (const std::uint64_t rank : {0, 1, 2, 3, 4, 5, 7}) folded.folder.add(rank, Stream::out, "text", {});
+  for (const std::uint64_t rank : {0UL, 1UL, 2UL, 3UL, 4UL, 5UL, 7UL}) folded.folder.add(rank, Stream::out, "text", {});
   folded.folder.add(6, Stream::out, "other", {});
   folded.folder.add(6, Stream::err, "text", {});
   folded.folder.flush();
@@ -96,6 +96,16 @@ TEST_CASE("line_folder: a line joins only where that keeps the order of its rank
   add(2, "b");
   folded.folder.flush();
   CHECK(folded.seen == std::vector<std::string>{"[0,2] a", "[0-1] b", "[1-2] a", "[2] b"});
+}
+
+TEST_CASE("line_folder: lines of one rank only do not keep the others from meeting, though the ranks come one after the other") {
+  Folded folded;
+  for (std::uint64_t rank = 0; rank < 3; ++rank) {
+    for (const std::string& text : {std::string("start"), "rank " + std::to_string(rank), std::string("middle"), std::string("end")})
+      folded.folder.add(rank, Stream::out, text, {});
+  }
+  folded.folder.flush();
+  CHECK(folded.seen == std::vector<std::string>{"[0-2] start", "[0] rank 0", "[1] rank 1", "[2] rank 2", "[0-2] middle", "[0-2] end"});
 }
 
 TEST_CASE("line_folder: what has waited long enough goes, and later ones begin anew") {

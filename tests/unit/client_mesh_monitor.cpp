@@ -123,6 +123,16 @@ TEST_CASE("mesh_monitor: output of a rank from another host than its own is nobo
 
 TEST_CASE("mesh_monitor: after a silence the agents are asked again, not too often") {
   Owner owner;
+  owner.now += 1100ms;
+  CHECK_FALSE(owner.monitor->should_ask_again());  // nothing runs yet
+  wire::StateChangedT news;
+  news.mesh = "m";
+  news.host = host_a.to_string();
+  news.ranks.emplace_back(0, 1, 1, 1'000'000, 0, 100, 0, wire::ProcState::ready, 0, false, wire::StopStep::none, 0);
+  const auto message = ControlMessage::decode(encode_control({}, std::move(news)));
+  REQUIRE(message.has_value());
+  const auto* const changed = message->body_as<wire::StateChanged>();
+  owner.monitor->on_news(host_a, changed->ranks(), nullptr);
   owner.give(host_a, chunk(0, 0, "one\n"));
   CHECK_FALSE(owner.monitor->should_ask_again());
   owner.now += 1100ms;
