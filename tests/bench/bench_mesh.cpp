@@ -1,4 +1,4 @@
-// meshbus-bench-mesh: what the mesh algebra costs, at three sizes, beside the floor of plain loops. `./dev bench mesh` runs it.
+// meshbus-bench-mesh: what the mesh algebra costs, at three sizes, beside the floor of plain loops.
 #include <benchmark/benchmark.h>
 
 #include <algorithm>
@@ -125,5 +125,3 @@ MESHBUS_MESH_BENCHMARK(ranks_walk);
 MESHBUS_MESH_BENCHMARK(floor_loops);
 
 }  // namespace
-
-BENCHMARK_MAIN();

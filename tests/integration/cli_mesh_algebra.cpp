@@ -91,7 +91,7 @@ TEST_CASE("cli: mesh points at the column that is wrong and exits 2") {
         "        ^\n");
   CHECK(error_of({"ranks", "x=2"}) == "meshbus: region: at 3: expected '/', found the end\n  x=2\n     ^\n");
   CHECK(error_of({"ranks", "\"d\xC3\xA9\xE2\x82\xAC\"=2/x", "--json"}) ==
-        "meshbus: region: at 10: expected a stride, found 'x'\n  \"d\xC3\xA9\xE2\x82\xAC\"=2/x\n         ^\n");
+        "meshbus: region: at 11: expected a stride, found 'x'\n  \"d\xC3\xA9\xE2\x82\xAC\"=2/x\n          ^\n");
   CHECK(error_of({"slice", "test:local:1@x=2/1", "x=0"}) ==
         "meshbus: host mesh reference: at 5: InvalidRankCardinality: expected 2 hosts, one for each rank of region \"x=2/1\", found 1\n"
         "  test:local:1@x=2/1\n"

@@ -168,7 +168,7 @@ TEST_CASE("ids: what was printed parses to the same value, equal values hash ali
   std::map<HostAddr, std::string> ordered;
   std::unordered_set<PortId> hashed;
   std::size_t cases = 0;
-  test::for_cases(20'000, [&](test::Random& random) {
+  test::for_cases(5'000, [&](test::Random& random) {
     ++cases;
     const HostAddr host = random_host(random);
     CAPTURE(host);
@@ -208,7 +208,7 @@ TEST_CASE("ids: no text crashes a parser, and what was accepted round-trips") {
     using Value = typename std::decay_t<decltype(parsed)>::value_type;
     if (parsed) REQUIRE(Value::parse(parsed->to_string()) == parsed.value());
   };
-  test::for_cases(20'000, [&](test::Random& random) {
+  test::for_cases(5'000, [&](test::Random& random) {
     std::string text = tokens[random() % 6];
     for (std::uint64_t n = random() % 8; n > 0; --n) text += tokens[random() % tokens.size()];
     CAPTURE(text);

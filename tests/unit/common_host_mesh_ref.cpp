@@ -43,7 +43,7 @@ TEST_CASE("host mesh ref: abstract sockets, quoted labels and no hosts round-tri
 }
 
 TEST_CASE("host mesh ref: slices keep rank and host together, texts round-trip") {
-  test::for_cases(5'000, [&](test::Random& random) {
+  test::for_cases(2'000, [&](test::Random& random) {
     const Extent extent = test::small_extent(random);
     std::vector<HostAddr> hosts;
     for (std::uint64_t rank = 0; rank < extent.num_ranks(); ++rank) {

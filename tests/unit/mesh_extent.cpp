@@ -70,7 +70,7 @@ TEST_CASE("extent: the product fits 63 bits or it is an error") {
 }
 
 TEST_CASE("extent and point: ranks, points and texts agree") {
-  test::for_cases(2'000, [&](test::Random& random) {
+  test::for_cases(1'000, [&](test::Random& random) {
     const Extent extent = test::small_extent(random);
     CAPTURE(extent);
     REQUIRE(Extent::parse(extent.to_string()).value() == extent);

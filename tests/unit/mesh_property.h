@@ -2,7 +2,6 @@
 
 #include <cstdint>
 #include <cstdlib>
-#include <limits>
 #include <random>
 
 #include <doctest/doctest.h>

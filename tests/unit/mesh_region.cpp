@@ -108,7 +108,7 @@ TEST_CASE("region: numbers at the limits") {
 }
 
 TEST_CASE("region: what was printed parses to an equal region, and every base rank has its ordinal") {
-  test::for_cases(20'000, [&](test::Random& random) {
+  test::for_cases(5'000, [&](test::Random& random) {
     const Region region = test::any_region(random);
     CAPTURE(region);
     REQUIRE(Region::parse(region.to_string()).value() == region);
@@ -132,7 +132,7 @@ TEST_CASE("region: what was printed parses to an equal region, and every base ra
 }
 
 TEST_CASE("region: every chain of ranges, indices and permutations is the filtered product of coordinates") {
-  test::for_cases(20'000, [&](test::Random& random) {
+  test::for_cases(5'000, [&](test::Random& random) {
     const Extent extent = test::small_extent(random);
     CAPTURE(extent);
     Model model = model_of(extent);
@@ -209,7 +209,7 @@ TEST_CASE("region: every chain of ranges, indices and permutations is the filter
 
 TEST_CASE("region: make() accepts exactly the regions whose sorted strides leave room") {
   int valid = 0;
-  test::for_cases(20'000, [&](test::Random& random) {
+  test::for_cases(5'000, [&](test::Random& random) {
     const std::size_t dims = random() % 4;
     std::vector<std::uint64_t> sizes(dims);
     std::vector<std::uint64_t> strides(dims);
@@ -235,7 +235,7 @@ TEST_CASE("region: no text crashes the parser, and what it accepts round-trips")
   const std::vector<std::string> tokens = {
       "x", "y", "=", "/", ",", "+", "1", "2", "8", "0", " ", "\"", "\\", "\\n", "\\u{", "}", "9223372036854775807", "@", "\xC3", "\xA9"};
   int accepted = 0;
-  test::for_cases(20'000, [&](test::Random& random) {
+  test::for_cases(5'000, [&](test::Random& random) {
     std::string text = random() % 2 == 0 ? test::any_region(random).to_string() : "";
     for (std::uint64_t n = random() % 12; n > 0; --n) {
       const std::string& token = tokens[random() % tokens.size()];

@@ -83,7 +83,8 @@ TEST_CASE("subset: ranks alone count, not labels, axes or their order") {
 TEST_CASE("subset: equals inclusion of sets, and costs nothing for slices") {
   std::uint64_t subsets = 0;
   std::uint64_t split = 0;
-  for_cases(20'000, [&](Random& random) {
+  std::uint64_t cases = 0;
+  for_cases(5'000, [&](Random& random) {
     const Region b = test::small_region(random);
     const std::set<std::uint64_t> in_b = set_of(b);
     const bool is_slice = random() % 4 == 0;
@@ -99,6 +100,7 @@ TEST_CASE("subset: equals inclusion of sets, and costs nothing for slices") {
     REQUIRE(subset::is_subset(a, b, cost) == expected);
     REQUIRE(cost.pieces <= 2 * a.num_ranks());
     if (is_slice) REQUIRE((expected && cost.pieces == 0));
+    ++cases;
     subsets += expected ? 1 : 0;
     split += expected && cost.pieces > 0 ? 1 : 0;
     REQUIRE(is_subset(b, a) == includes(in_a, in_b));
@@ -107,13 +109,12 @@ TEST_CASE("subset: equals inclusion of sets, and costs nothing for slices") {
     const std::uint64_t offset = random() % (std::uint64_t{1} << 60);
     REQUIRE(is_subset(stretched(a, factor, offset), stretched(b, factor, offset)) == expected);
   });
-  // The cases were not all the easy ones.
-  CHECK(subsets > 100);
-  CHECK(split > 10);
+  // Of enough cases some are not easy.
+  CHECK((cases < 1'000 || (subsets > 100 && split > 10)));
 }
 
 TEST_CASE("subset: huge regions and their slices are decided without walking") {
-  for_cases(20'000, [&](Random& random) {
+  for_cases(5'000, [&](Random& random) {
     const Region b = test::any_region(random);
     const Region a = test::shuffled(test::sliced(b, random, 4), random);
     CAPTURE(a);
@@ -162,7 +163,7 @@ TEST_CASE("remap: gives each rank of the target its ordinal, or nothing when one
   CHECK(std::vector<std::uint64_t>(column.begin(), column.end()) == std::vector<std::uint64_t>{1, 5, 9, 13});
   CHECK_FALSE(remap(mesh.at("y", 1).value(), mesh).has_value());
   CHECK(remap(mesh, Region::parse("7+x=0/1").value()).value().size() == 0);
-  for_cases(20'000, [&](Random& random) {
+  for_cases(5'000, [&](Random& random) {
     const Region self = test::small_region(random);
     const std::set<std::uint64_t> in_self = set_of(self);
     const Region target = in_self.empty() || random() % 4 == 0 ? test::small_region(random)

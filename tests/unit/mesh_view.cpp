@@ -91,7 +91,7 @@ TEST_CASE("view: items may be made when asked for, and walked with the standard'
 }
 
 TEST_CASE("view: any slice shows what a look-up by base rank shows") {
-  for_cases(5'000, [](Random& random) {
+  for_cases(2'000, [](Random& random) {
     const Names names(test::small_region(random));
     const Region region = test::shuffled(test::sliced(names.region(), random, 4), random);
     CAPTURE(names.region());
@@ -145,7 +145,7 @@ TEST_CASE("mesh values: printed the same by streams and by fmt, and usable as ke
 }
 
 TEST_CASE("mesh values: the order of points is that of ranks, and every order is total") {
-  for_cases(5'000, [](Random& random) {
+  for_cases(2'000, [](Random& random) {
     const Region a = test::small_region(random);
     const Region b = random() % 4 == 0 ? a : test::small_region(random);
     REQUIRE(((a == b) == ((a <=> b) == 0)));
