@@ -26,7 +26,7 @@ constexpr std::chrono::milliseconds in_time(30'000);
 
 /// How many hosts the largest lab has. Read before main(), which removes all our variables from the environment.
 const std::size_t many_hosts = [] {
-  const char* text = std::getenv("MESHBUS_LAB_HOSTS");
+  const char* text = std::getenv("MESHBUS_TEST_LAB_HOSTS");
   return text == nullptr ? std::size_t{16} : static_cast<std::size_t>(std::atoi(text));
 }();
 

@@ -28,7 +28,7 @@ void unset_our_variables() {
   std::vector<std::string> names;
   for (char** at = environ; at != nullptr && *at != nullptr; ++at) {
     const std::string_view entry(*at);
-    if (entry.starts_with("MESHBUS_")) names.emplace_back(entry.substr(0, entry.find('=')));
+    if (entry.starts_with("MESHBUS_") && !entry.starts_with("MESHBUS_TEST_")) names.emplace_back(entry.substr(0, entry.find('=')));
   }
   for (const std::string& name : names) ::unsetenv(name.c_str());
 }
