@@ -11,6 +11,7 @@
 #include <cstring>
 #include <iostream>
 #include <mutex>
+#include <nlohmann/json.hpp>
 #include <system_error>
 
 #include "client/cli/hosts_command.h"
