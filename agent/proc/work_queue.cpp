@@ -49,7 +49,8 @@ void WorkQueue::finish() {
     finished_ = true;
   }
   changed_.notify_one();
-  if (thread_.joinable() && !is_here()) thread_.join();
+  // In this order: start() may still be writing thread_ when the first task, on the new thread, finishes.
+  if (!is_here() && thread_.joinable()) thread_.join();
 }
 
 bool WorkQueue::is_here() const noexcept {

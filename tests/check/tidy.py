@@ -35,8 +35,7 @@ def surroundings(build):
     digest = hashlib.sha256()
     versions = subprocess.run(["dpkg-query", "-W", *PACKAGES], capture_output=True)
     digest.update(versions.stdout)
-    for path in [".clang-tidy", "tests/check/tidy.py"]:
-        digest.update(sources.text(path).encode())
+    digest.update(sources.text(".clang-tidy").encode())
     for folder, _, names in sorted(os.walk(os.path.join(build, "schemas", "include"))):
         for name in sorted(names):
             with open(os.path.join(folder, name), "rb") as file:
@@ -66,10 +65,12 @@ def key(entry, shared):
 
 
 def groups(entries, size):
-    """Files of one folder that are compiled alike, `size` at a time: most of the time goes into the headers that they share."""
+    """Files of one folder that are compiled alike, `size` at a time: most of the time goes into the headers that they share. Integration tests
+    stay alone, as main.cpp does: their private names clash too often."""
     alike = {}
     for entry in sorted(entries, key=lambda one: one["file"]):
-        place = os.path.dirname(entry["file"]) if os.path.basename(entry["file"]) != "main.cpp" else entry["file"]
+        alone = entry["file"].endswith("/main.cpp") or "/tests/integration/" in entry["file"]
+        place = entry["file"] if alone else os.path.dirname(entry["file"])
         alike.setdefault((place, *flags_of(entry)), []).append(entry)
     return [files[i : i + size] for files in alike.values() for i in range(0, len(files), size)]
 

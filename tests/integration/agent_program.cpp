@@ -28,7 +28,7 @@ struct Host {
     UniqueFd keeper_socket;
     keeper_process = start_keeper(keeper_socket, keeper_lifeline);
     auto line = keeper::make_packet_pair().value();
-    const UniqueFd secret(::memfd_create("secret", 0));
+    const UniqueFd secret(::memfd_create("secret", 0));  // NOLINT(android-cloexec-memfd-create): the agent inherits it
     const std::string bytes(TokenMaker::secret_size, 's');
     if (::write(secret.get(), bytes.data(), bytes.size()) != static_cast<ssize_t>(bytes.size())) throw std::runtime_error("no secret");
     ::lseek(secret.get(), 0, SEEK_SET);

@@ -1,4 +1,5 @@
 // What a launcher hears when procs, hosts and roles die, and what stop and shutdown say.
+#include <fcntl.h>
 #include <sys/wait.h>
 
 #include <csignal>
@@ -163,7 +164,7 @@ TEST_CASE("client: a new broker is found again, and nothing that happened meanwh
 
 TEST_CASE("client: nobody listens to failures: the launcher says what died, stops the mesh and exits with its code") {
   int err[2];
-  REQUIRE(::pipe(err) == 0);
+  REQUIRE(::pipe2(err, O_CLOEXEC) == 0);
   const auto sleep = own_sleep();
   const pid_t launcher = ::fork();
   if (launcher == 0) {
@@ -195,7 +196,7 @@ TEST_CASE("client: nobody listens to failures: the launcher says what died, stop
 
 TEST_CASE("client: a killed launcher takes its hosts with it, though a copy of it made by fork lives on") {
   int ready[2];
-  REQUIRE(::pipe(ready) == 0);
+  REQUIRE(::pipe2(ready, O_CLOEXEC) == 0);
   const auto sleep = own_sleep();
   const pid_t launcher = ::fork();
   if (launcher == 0) {

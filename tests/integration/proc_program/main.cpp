@@ -1,4 +1,5 @@
 // A mesh program with everything that the tests of the library ask of one: `meshbus_test_proc MODE`.
+#include <fcntl.h>
 #include <pthread.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -25,7 +26,7 @@ void say(const std::string& line) {
 /// What a child of fork() gets from the library.
 std::string ask_in_fork(Proc& proc) {
   int pipe[2];
-  if (::pipe(pipe) != 0) return "no pipe";
+  if (::pipe2(pipe, O_CLOEXEC) != 0) return "no pipe";
   const pid_t child = ::fork();
   if (child == 0) {
     ::alarm(20);
