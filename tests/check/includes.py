@@ -47,7 +47,10 @@ def check_file(path):
     for line, quote, name in sources.includes(path):
         where = f"{path}:{line}: includes {name}"
         target = sources.resolve(name)
-        if path.endswith(".h") and not path.startswith("tests/") and HEAVY.match(name):
+        if target in sources.OPT_IN and not path.startswith("tests/"):
+            problems.append(f"{where}: for programs that use {sources.OPT_IN[target]}, not for meshbus itself")
+        is_opted = path in sources.OPT_IN and name.startswith(sources.OPT_IN[path] + "/")
+        if path.endswith(".h") and not path.startswith("tests/") and HEAVY.match(name) and not is_opted:
             problems.append(f"{where}: too heavy for a header; include it in the .cpp, forward declare it here")
         if target is None:
             if name.startswith("wire/") and area is not None and "wire" not in MAY[area]:
@@ -73,7 +76,7 @@ def check_bare(area):
     """One line for each library that the area reaches: the shortest way to it."""
     ways = {}
     for path in sources.cpp_files():
-        if area_of(path) == area:
+        if area_of(path) == area and path not in sources.OPT_IN:
             for name in filter(LIBRARY.match, sources.reachable(path)):
                 ways.setdefault(name, []).append(chain(path, name))
     return [f"{area} stays free of libraries, but reaches {name} from {len(found)} files: {min(found, key=len)}" for name, found in ways.items()]

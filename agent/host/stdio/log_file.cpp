@@ -142,7 +142,7 @@ bool LogFile::write(std::uint64_t offset, Bytes bytes) {
 void LogFile::give_up(const char* step) {
   static log::Limited limited(10);
   limited.warn(path_ + ": cannot " + step + " it: " + std::strerror(errno) + "; what comes in the next " +
-            std::to_string(retry_after.count()) + " s is in no file");
+               std::to_string(retry_after.count()) + " s is in no file");
   close();
   retry_at_ = std::chrono::steady_clock::now() + retry_after;
 }
