@@ -1,6 +1,8 @@
 // examples/monitor.py: a ZeroMQ tool that is none of ours.
 #include <doctest/doctest.h>
 
+#include <csignal>
+
 #include "tests/integration/cli_harness.h"
 
 using namespace meshbus::test;

@@ -68,6 +68,11 @@ const std::map<Body, Row>& rows() {
       {Body::ProcHeartbeat, {no, Role::proc, no, no, no}},
       {Body::StopAndExit, {no, no, host, no, no}},
       {Body::Exit, {no, no, host, no, no}},
+      {Body::StreamLogs, {no, observe, no, no, no}},
+      {Body::LogStarted, {no, no, no, no, no}},
+      {Body::Log, {no, no, no, host, no}},
+      {Body::LogTaken, {no, observe, no, no, no}},
+      {Body::StopLogs, {no, observe, no, no, no}},
   };
   return rows;
 }

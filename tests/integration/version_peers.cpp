@@ -121,10 +121,12 @@ Error refused_by_peer(const std::string& answer) {
 
 /// Runs `meshbus WORDS...` beside the loop.
 Finished run_beside(Loop& loop, const Words& words) {
+  const auto start = std::chrono::steady_clock::now();
   Process process(cli(words));
   REQUIRE(loop.until([&] { return !process.is_running(); }, in_time));
   const auto status = process.wait_exit(in_time);
-  return {status, process.out(), process.err()};
+  const auto elapsed = std::chrono::ceil<std::chrono::milliseconds>(std::chrono::steady_clock::now() - start);
+  return {status, process.out(), process.err(), elapsed};
 }
 
 }  // namespace

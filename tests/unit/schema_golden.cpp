@@ -102,33 +102,41 @@ std::string frame_meaning(const Schemas& schemas, const std::string& bytes) {
   return text;
 }
 
-std::string meaning(const Schemas& schemas, Form form, const std::string& bytes) {
-  switch (form) {
+/// What bytes of the form of that sample mean.
+std::string meaning(const Schemas& schemas, const WireSample& like, const std::string& bytes) {
+  switch (like.form) {
     case Form::control: return schemas.text(flatbuffers::GetRoot<char>(bytes.data()), "Control");
-    case Form::bootstrap: return schemas.text(flatbuffers::GetRoot<char>(bytes.data()), "Bootstrap");
+    case Form::table: return schemas.text(flatbuffers::GetRoot<char>(bytes.data()), like.table);
     case Form::frame: return frame_meaning(schemas, bytes);
   }
   return {};
 }
 
-/// What the generated code reads, written again by it.
-std::string read_and_write(Form form, const std::string& bytes) {
+template <typename Table>
+std::string read_and_write_table(const std::string& bytes, const char* identifier = nullptr) {
+  flatbuffers::Verifier verifier(reinterpret_cast<const std::uint8_t*>(bytes.data()), bytes.size());
+  REQUIRE(verifier.VerifyBuffer<Table>(identifier));
+  typename Table::NativeTableType native;
+  flatbuffers::GetRoot<Table>(bytes.data())->UnPackTo(&native);
   flatbuffers::FlatBufferBuilder builder;
-  if (form == Form::control) {
+  builder.Finish(Table::Pack(builder, &native), identifier);
+  return {reinterpret_cast<const char*>(builder.GetBufferPointer()), builder.GetSize()};
+}
+
+/// What the generated code reads, written again by it.
+std::string read_and_write(const WireSample& like, const std::string& bytes) {
+  if (like.form == Form::control) {
     const auto control = ControlMessage::decode(bytes);
     REQUIRE(control.has_value());
     wire::ControlT native;
     (*control)->UnPackTo(&native);
     return encode_control({native.id, native.deadline_ms, native.is_answer}, std::move(native.body));
   }
-  if (form == Form::bootstrap) {
-    flatbuffers::Verifier verifier(reinterpret_cast<const std::uint8_t*>(bytes.data()), bytes.size());
-    REQUIRE(verifier.VerifyBuffer<wire::Bootstrap>(nullptr));
-    wire::BootstrapT native;
-    flatbuffers::GetRoot<wire::Bootstrap>(bytes.data())->UnPackTo(&native);
-    builder.Finish(wire::Bootstrap::Pack(builder, &native));
-    return {reinterpret_cast<const char*>(builder.GetBufferPointer()), builder.GetSize()};
-  }
+  if (like.table == "Bootstrap") return read_and_write_table<wire::Bootstrap>(bytes);
+  if (like.table == "MonitorEvent") return read_and_write_table<wire::MonitorEvent>(bytes, "MBM1");
+  if (like.table == "PartialReply") return read_and_write_table<wire::PartialReply>(bytes);
+  if (like.table == "StatusMesh") return read_and_write_table<wire::StatusMesh>(bytes);
+  REQUIRE(like.table.empty());
   return bytes;
 }
 
@@ -182,7 +190,7 @@ TEST_CASE("schema: this build writes and reads the bytes that releases wrote, an
     const auto found = golden.find(sample.name);
     if (found == golden.end()) {
       if (is_to_be_added) {
-        const auto path = add_golden({kUnreleased, sample.name, meaning(schemas(), sample.form, sample.bytes), sample.bytes});
+        const auto path = add_golden({kUnreleased, sample.name, meaning(schemas(), sample, sample.bytes), sample.bytes});
         FAIL_CHECK(path << " is written: read what it says the bytes mean, commit it, and run the test again");
       } else {
         FAIL_CHECK("there are no golden bytes of "
@@ -191,10 +199,10 @@ TEST_CASE("schema: this build writes and reads the bytes that releases wrote, an
       continue;
     }
     INFO("what a release has written never changes: schemas/released/README.md");
-    CHECK(meaning(schemas(), sample.form, found->second.bytes) == found->second.meaning);
-    CHECK(meaning(schemas(), sample.form, sample.bytes) == found->second.meaning);
-    const auto again = read_and_write(sample.form, found->second.bytes);
-    CHECK(meaning(schemas(), sample.form, again) == found->second.meaning);
+    CHECK(meaning(schemas(), sample, found->second.bytes) == found->second.meaning);
+    CHECK(meaning(schemas(), sample, sample.bytes) == found->second.meaning);
+    const auto again = read_and_write(sample, found->second.bytes);
+    CHECK(meaning(schemas(), sample, again) == found->second.meaning);
     // Another FlatBuffers may arrange the same contents in another order.
     if (FLATBUFFERS_VERSION_MAJOR != 2 && sample.form != Form::frame) continue;
     CHECK((sample.bytes == found->second.bytes));
@@ -217,7 +225,7 @@ TEST_CASE("schema: a reader with a release's schemas reads what this build write
     if (release == kUnreleased) continue;
     CAPTURE(sample.name);
     const auto old = released.try_emplace(release, source_dir() + "/schemas/released/" + release).first;
-    CHECK(meaning(old->second, sample.form, sample.bytes) == found->second.meaning);
+    CHECK(meaning(old->second, sample, sample.bytes) == found->second.meaning);
   }
 }
 
@@ -226,7 +234,7 @@ TEST_CASE("schema: every message, and every field of every table, is in the gold
   std::set<std::string> messages;
   for (const auto& sample : wire_samples()) {
     if (sample.form == Form::frame) continue;
-    const auto& definition = schemas().find(sample.form == Form::control ? "Control" : "Bootstrap");
+    const auto& definition = schemas().find(sample.form == Form::control ? "Control" : sample.table);
     note_fields(definition, *flatbuffers::GetRoot<flatbuffers::Table>(sample.bytes.data()), seen);
     messages.insert(message_of(sample.name));
     if (sample.form != Form::control) continue;
@@ -264,8 +272,9 @@ TEST_CASE("schema: what a warden leaves for the next one, and tells its launcher
   REQUIRE(warden::record_host(*directory, "/sys/fs/cgroup/meshbus-" + directory->name, 4611686018427387981).has_value());
   CHECK(read_file(directory->path + "/lock") ==
         "pid " + std::to_string(::getpid()) + "\nmark 4611686018427387981\ncgroup /sys/fs/cgroup/meshbus-" + directory->name + "\n");
-  CHECK(warden::to_json_line({"unix:/a \"b\"", "cgroup v2", "/run/x", 1, 2, 3, 4}) ==
-        R"({"host":"unix:/a \"b\"","pid":1,"containment":"cgroup v2","run_dir":"/run/x","broker_pid":2,"agent_pid":3,"keeper_pid":4})"
-        "\n");
+  CHECK(
+      warden::to_json_line({"unix:/a \"b\"", "cgroup v2", "/run/x", 1, 2, 3, 4}) ==
+      R"({"host":"unix:/a \"b\"","pid":1,"containment":"cgroup v2","run_dir":"/run/x","monitor":"unix:/run/x/monitor","broker_pid":2,"agent_pid":3,"keeper_pid":4})"
+      "\n");
   CHECK(warden::error_json_line("no\n") == "{\"error\":\"no\\u000a\"}\n");
 }

@@ -87,6 +87,13 @@ class Samples {
   void add(const std::string& name, const ControlHead& head, NativeBody body) {
     list.push_back({name, Form::control, encode_control(head, std::move(body))});
   }
+  template <typename Table>
+  void table(const std::string& name, const std::string& table, const typename Table::NativeTableType& native,
+             const char* identifier = nullptr) {
+    flatbuffers::FlatBufferBuilder builder;
+    builder.Finish(Table::Pack(builder, &native), identifier);
+    list.push_back({name, Form::table, {reinterpret_cast<const char*>(builder.GetBufferPointer()), builder.GetSize()}, table});
+  }
   std::vector<WireSample> list;
 };
 
@@ -313,7 +320,189 @@ void add_procs(Samples& samples) {
   samples.message("Exit", exit);
 }
 
-std::string bootstrap() {
+void add_logs(Samples& samples) {
+  auto chunk = std::make_unique<wire::OutputChunkT>();
+  chunk->rank = 7;
+  chunk->stream = wire::Stream::out;
+  chunk->data = {'h', 'i'};
+  chunk->offset = 5'000'000'000;
+  wire::OutputT output;
+  output.mesh = kMesh;
+  output.chunks = one(std::move(chunk));
+  output.ends = {{7, 5'000'000'002, 17}};
+  samples.message("Output.2", std::move(output));
+  wire::OutputTakenT taken;
+  taken.mesh = kMesh;
+  taken.positions = {{7, 5'000'000'002, wire::Stream::out}};
+  taken.ended = {4};
+  taken.resend = true;
+  samples.message("OutputTaken.2", taken);
+
+  wire::StreamLogsT stream;
+  stream.mesh = kMesh;
+  stream.subscriber = kClient;
+  stream.stream = 3;
+  stream.ranks = {{0, 6}, {7, 8}};
+  stream.streams = 2;
+  stream.tail = 100;
+  stream.from = {{7, 4096, wire::Stream::err}};
+  stream.follow = true;
+  stream.window = 65'536;
+  samples.request("StreamLogs", stream);
+  wire::LogStartedT started;
+  started.ranks = {{7, 8}};
+  started.positions = {{7, 4096, wire::Stream::err}};
+  samples.answer("LogStarted", started);
+  auto logged = std::make_unique<wire::LogChunkT>();
+  logged->rank = 7;
+  logged->stream = wire::Stream::err;
+  logged->offset = 4096;
+  logged->data = {0, 255, '\n'};
+  wire::LogT log;
+  log.mesh = kMesh;
+  log.stream = 3;
+  log.sequence = 2;
+  log.chunks = one(std::move(logged));
+  log.ends = {{7, 4099, wire::Stream::err}};
+  log.done = true;
+  log.since = 2;
+  samples.message("Log", std::move(log));
+  wire::LogTakenT log_taken;
+  log_taken.mesh = kMesh;
+  log_taken.stream = 3;
+  log_taken.sequence = 2;
+  log_taken.resend = true;
+  samples.request("LogTaken", log_taken);
+  wire::StopLogsT stop;
+  stop.mesh = kMesh;
+  stop.stream = 3;
+  samples.request("StopLogs", stop);
+}
+
+std::unique_ptr<wire::StatusT> status(wire::StatusKind kind, const std::string& reason = {}, std::uint64_t timeout_ms = 0) {
+  auto status = std::make_unique<wire::StatusT>();
+  status->kind = kind;
+  status->reason = reason;
+  status->timeout_ms = timeout_ms;
+  return status;
+}
+
+void add_values(Samples& samples) {
+  const auto statuses = [] {
+    std::vector<std::unique_ptr<wire::StatusT>> list;
+    list.push_back(status(wire::StatusKind::running));
+    list.push_back(status(wire::StatusKind::failed, "exit 3"));
+    list.push_back(status(wire::StatusKind::timeout, {}, 30'000));
+    return list;
+  };
+  wire::StatusMeshT mesh;
+  mesh.region = region();
+  mesh.values = statuses();
+  mesh.runs = {{0, 7, 0, 0}, {7, 8, 1, 0}};
+  samples.table<wire::StatusMesh>("StatusMesh", "StatusMesh", mesh);
+  mesh.runs.clear();
+  mesh.cells = {0, 0, 1, 0, 0, 2, 0, 0};
+  samples.table<wire::StatusMesh>("StatusMesh.2", "StatusMesh", mesh);
+  mesh.cells.clear();
+  mesh.wide_cells = {0, 0, 1, 0, 0, 2, 0, 0};
+  samples.table<wire::StatusMesh>("StatusMesh.3", "StatusMesh", mesh);
+
+  auto blob = std::make_unique<wire::BlobT>();
+  blob->data = {0, 255};
+  wire::PartialReplyT reply;
+  reply.value = std::make_unique<wire::ReplyValueT>();
+  reply.value->kind = wire::ReplyKind::overlay;
+  reply.value->integer = -7;
+  reply.value->number = 2.5;
+  reply.value->blob = {1, 2};
+  reply.value->statuses = std::make_unique<wire::StatusOverlayT>();
+  reply.value->statuses->values = statuses();
+  reply.value->statuses->runs = {{4, 8, 2, 0}};
+  reply.value->overlay = std::make_unique<wire::BlobOverlayT>();
+  reply.value->overlay->ranks = {{4, 8}};
+  reply.value->overlay->values = one(std::move(blob));
+  reply.ranks = {{4, 8}};
+  samples.table<wire::PartialReply>("PartialReply", "PartialReply", reply);
+}
+
+template <typename NativeBody>
+void add_event(Samples& samples, const std::string& name, NativeBody body) {
+  wire::MonitorEventT event;
+  event.host = kHost;
+  event.incarnation = 0x1112131415161718;
+  event.sequence = 9;
+  event.time_ns = 1'700'000'000'000'000'001;
+  event.body.Set(std::move(body));
+  samples.table<wire::MonitorEvent>("MonitorEvent." + name, "MonitorEvent", event, "MBM1");
+}
+
+std::unique_ptr<wire::QueueStateT> queue() {
+  auto queue = std::make_unique<wire::QueueStateT>();
+  queue->peer = kProc;
+  queue->bytes = 1 << 20;
+  queue->messages = 64;
+  queue->waits_ms = 1500;
+  return queue;
+}
+
+void add_monitor(Samples& samples) {
+  wire::PeerUpT up;
+  up.peer = kProc;
+  up.kind = wire::PeerKind::proc;
+  up.role = wire::Role::proc;
+  up.incarnation = 9;
+  up.pid = 4711;
+  add_event(samples, "PeerUp", up);
+  wire::PeerDownT down;
+  down.peer = kProc;
+  down.kind = wire::PeerKind::proc;
+  down.incarnation = 9;
+  down.pid = 4711;
+  down.reason = "its connection ended";
+  add_event(samples, "PeerDown", down);
+  wire::PeerRefusedT refused;
+  refused.code = wire::ErrorCode::unauthorised;
+  refused.reason = "its token is wrong";
+  add_event(samples, "PeerRefused", refused);
+  wire::LinkUpT link_up;
+  link_up.host = kOtherHost;
+  link_up.inbound = true;
+  link_up.incarnation = 10;
+  add_event(samples, "LinkUp", link_up);
+  wire::LinkDownT link_down;
+  link_down.host = kOtherHost;
+  link_down.inbound = true;
+  link_down.reason = "it ended";
+  add_event(samples, "LinkDown", link_down);
+  wire::MessageReturnedT returned;
+  returned.envelope = std::make_unique<wire::Envelope>(envelope(wire::Kind::call, 9));
+  returned.code = wire::ErrorCode::no_such_proc;
+  returned.reason = "nobody there";
+  add_event(samples, "MessageReturned", std::move(returned));
+  wire::MessageDroppedT dropped;
+  dropped.envelope = std::make_unique<wire::Envelope>(envelope(wire::Kind::message, 9));
+  dropped.reason = wire::DropReason::false_source;
+  add_event(samples, "MessageDropped", std::move(dropped));
+  add_event(samples, "QueueState", *queue());
+  wire::BrokerCountersT counters;
+  counters.received = 1;
+  counters.originated = 2;
+  counters.delivered = 3;
+  counters.handled = 4;
+  counters.returned = 5;
+  counters.dropped_no_return = 6;
+  counters.dropped_not_needed = 7;
+  counters.dropped_false_source = 8;
+  counters.malformed_frames = 9;
+  counters.ignored_frames = 10;
+  counters.refused_hellos = 11;
+  counters.held = 12;
+  counters.peers = 13;
+  counters.queues = one(queue());
+  add_event(samples, "BrokerCounters", std::move(counters));
+}
+
+wire::BootstrapT bootstrap() {
   auto proc = std::make_unique<wire::BootstrapProcT>();
   proc->proc = kProc;
   proc->incarnation = 0x0102030405060708;
@@ -332,9 +521,7 @@ std::string bootstrap() {
   bootstrap.version = 1;
   bootstrap.oldest = 1;
   bootstrap.release = "0.1.0";
-  flatbuffers::FlatBufferBuilder builder;
-  builder.Finish(wire::Bootstrap::Pack(builder, &bootstrap));
-  return {reinterpret_cast<const char*>(builder.GetBufferPointer()), builder.GetSize()};
+  return bootstrap;
 }
 
 /// Two messages whose bodies are padded differently, then what rides apart, part behind part.
@@ -359,7 +546,10 @@ std::vector<WireSample> wire_samples() {
   add_lifecycle(samples);
   add_supervision(samples);
   add_procs(samples);
-  samples.list.push_back({"Bootstrap", Form::bootstrap, bootstrap()});
+  add_logs(samples);
+  add_values(samples);
+  add_monitor(samples);
+  samples.table<wire::Bootstrap>("Bootstrap", "Bootstrap", bootstrap());
   samples.list.push_back({"Frame", Form::frame, frame(/*link=*/false)});
   samples.list.push_back({"LinkFrame", Form::frame, frame(/*link=*/true)});
   return std::move(samples.list);

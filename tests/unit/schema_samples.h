@@ -7,11 +7,14 @@ namespace meshbus::test {
 
 /// Something that travels or is stored, with fixed contents, as this build writes it.
 struct WireSample {
-  enum class Form { control, bootstrap, frame };
+  /// A Control, a frame, or a table of another name that is a whole by itself.
+  enum class Form { control, frame, table };
   /// Of its golden file; of a control message the name of the message, with ".2" and so on behind it for further ones.
   std::string name;
   Form form;
   std::string bytes;
+  /// Of a table.
+  std::string table = {};
 };
 
 /// One of each, so that every field of every table is set in one of them to something else than its default. What has golden bytes is never
