@@ -187,6 +187,7 @@ TEST_CASE("broker: what waits for a lost link comes back") {
   REQUIRE(hosts.loop.until([&] { return static_cast<bool>(frozen.recv(id, zmq::recv_flags::dontwait)); }));
   REQUIRE(frozen.recv(hello).has_value());
   wire::WelcomeT welcome;
+  welcome.version = 1;
   welcome.host = address.to_string();
   welcome.incarnation = 5;
   welcome.heartbeat_ms = 60000;
