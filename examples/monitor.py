@@ -5,6 +5,7 @@ SOCKET is what `meshbus host` prints as "monitor" (unix:/path), TOPIC the beginn
 none = all). Needs python3-zmq, python3-flatbuffers and flatc (Debian: apt install python3-zmq python3-flatbuffers flatbuffers-compiler).
 Any ZeroMQ SUB socket in any language can do the same: two parts, the topic and a MonitorEvent.
 """
+import importlib
 import json
 import pathlib
 import subprocess
@@ -17,12 +18,10 @@ import zmq
 def load_schema(folder):
     """Lets flatc write the Python classes of the schema, and imports them."""
     schema = pathlib.Path(__file__).resolve().parent.parent / "schemas" / "monitor.fbs"
-    subprocess.run(["flatc", "--python", "--gen-all", "--gen-object-api", "-o", folder, str(schema)], check=True, stdout=subprocess.DEVNULL)
+    flatc = ["flatc", "--python", "--gen-all", "--gen-onefile", "--gen-object-api", "-o", folder, str(schema)]
+    subprocess.run(flatc, check=True, stdout=subprocess.DEVNULL)
     sys.path.insert(0, folder)
-    import meshbus.wire.MonitorBody as body
-    import meshbus.wire.MonitorEvent as event
-
-    return event, body
+    return importlib.import_module("monitor_generated")
 
 
 def plain(value):
@@ -45,15 +44,13 @@ def main():
     for topic in sys.argv[2:] or [""]:
         socket.subscribe(topic)
     with tempfile.TemporaryDirectory() as folder:
-        event, body = load_schema(folder)
-        kinds = {number: name for name, number in vars(body.MonitorBody).items() if not name.startswith("_")}
+        wire = load_schema(folder)
+        kinds = {number: name for name, number in vars(wire.MonitorBody).items() if not name.startswith("_")}
         print("listening", file=sys.stderr, flush=True)
         while True:
             topic, data = socket.recv_multipart()
-            seen = event.MonitorEventT.InitFromBuf(data, 0)
-            what = {"topic": topic.decode(), "type": kinds[seen.bodyType], **plain(seen)}
-            del what["bodyType"]
-            print(json.dumps(what), flush=True)
+            event = plain(wire.MonitorEventT.InitFromObj(wire.MonitorEvent.GetRootAs(data, 0)))
+            print(json.dumps({"topic": topic.decode(), "type": kinds[event.pop("bodyType")], **event}), flush=True)
 
 
 if __name__ == "__main__":
