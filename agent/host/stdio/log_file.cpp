@@ -23,8 +23,6 @@ namespace {
 constexpr int kMostOpen = 512;
 int open_files = 0;
 
-constexpr std::size_t kLookBack = 1024 * 1024;
-
 }  // namespace
 
 Result<std::string> make_log_directory(const std::string& directory, const std::string& mesh) {
@@ -189,8 +187,8 @@ LogFile::Piece LogFile::read(std::uint64_t offset, std::size_t most) const {
   return piece;
 }
 
-std::uint64_t LogFile::offset_of_last(std::uint64_t lines, std::uint64_t end) const {
-  const auto least = std::max(begin(), end - std::min<std::uint64_t>(end, kLookBack));
+std::uint64_t LogFile::offset_of_last(std::uint64_t lines, std::uint64_t end, std::size_t most) const {
+  const auto least = std::max(begin(), end - std::min<std::uint64_t>(end, most));
   std::string text;
   for (auto at = least; at < end;) {
     auto piece = read(at, static_cast<std::size_t>(end - at));

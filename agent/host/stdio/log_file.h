@@ -47,8 +47,9 @@ class LogFile {
   };
   /// At most so many bytes at that offset, or at the first one after it that is kept; none when there are none.
   Piece read(std::uint64_t offset, std::size_t most) const;
-  /// Where the last `lines` lines in front of `end` begin, looking back a mebibyte at most.
-  std::uint64_t offset_of_last(std::uint64_t lines, std::uint64_t end) const;
+  static constexpr std::size_t look_back = 1024 * 1024;
+  /// Where the last `lines` lines in front of `end` begin, looking back so many bytes at most.
+  std::uint64_t offset_of_last(std::uint64_t lines, std::uint64_t end, std::size_t most = look_back) const;
 
  private:
   struct Part {
