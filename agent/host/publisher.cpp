@@ -56,8 +56,7 @@ void Publisher::on_up(const std::map<std::string, std::unique_ptr<Mesh>, std::le
   for (const auto& [name, mesh] : meshes) {
     if (!mesh->owner_gone) send_snapshot(*mesh, mesh->spec.owner);
     for (const auto& [text, subscriber] : mesh->subscribers) send_snapshot(*mesh, subscriber);
-    if (const auto lost = mesh->relay.forget_under_way(); lost > 0)
-      log::warn("mesh " + name + ": up to " + std::to_string(lost) + " bytes of output may be lost: the broker was away");
+    mesh->relay.send_again();
     mark(*mesh);
   }
 }
@@ -78,8 +77,7 @@ void Publisher::retry_owner(Mesh& mesh, bool was_output) {
     if (mesh.owner_gone) return;
     if (state) send_snapshot(mesh, mesh.spec.owner);
     if (output) {
-      log::warn("mesh " + mesh.name + ": up to " + std::to_string(mesh.relay.forget_under_way()) +
-                " bytes of output came back from the owner and are lost");
+      mesh.relay.send_again();
       mark(mesh);
     }
   });

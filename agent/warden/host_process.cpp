@@ -30,8 +30,6 @@ constexpr auto sweep_limit = 2s;
 constexpr auto goodbye_limit = 500ms;
 constexpr auto kill_limit = 1s;  // from SIGKILL of a role to giving it up as stuck in state D
 constexpr auto own_sweep_limit = 10s;
-constexpr std::size_t restarts_allowed = 5;
-constexpr auto restart_window = 60s;
 
 }  // namespace
 
@@ -184,10 +182,7 @@ void HostProcess::on_exit(Role& role, const std::string& how) {
     if (phase_ == Phase::running || phase_ == Phase::stopping_agent || (phase_ == Phase::sweeping && !swept_)) sweep_ourselves();
     if (phase_ <= Phase::sweeping) enter(Phase::ending_agent);
   } else if (&role == &agent_) {
-    if (phase_ == Phase::running) {
-      say("the agent " + how + ": ending the host and its procs");
-      exit_code_ = exit_software;
-    }
+    if (phase_ == Phase::running) return on_agent_lost(how);
     if (phase_ <= Phase::stopping_agent) enter(Phase::sweeping);
     if (phase_ == Phase::ending_agent) enter(Phase::ending_broker);
   } else {
@@ -196,22 +191,41 @@ void HostProcess::on_exit(Role& role, const std::string& how) {
   }
 }
 
-void HostProcess::on_broker_lost(const std::string& how) {
-  const auto now = Clock::now();
-  while (!broker_restarts_.empty() && now - broker_restarts_.front() > restart_window) broker_restarts_.pop_front();
-  const std::string lost = "the broker " + (broker_.said.empty() || broker_.ready ? how : "failed: " + broker_.said);
-  if (options_.end_on_broker_loss) {
+// Says what becomes of the host.
+bool HostProcess::may_restart(const Role& role, RestartBudget& budget, bool is_wanted, const std::string& how) const {
+  const std::string lost = "the " + role.name + " " + (role.said.empty() || role.ready ? how : "failed: " + role.said);
+  const std::string allowed = std::to_string(RestartBudget::allowed);
+  const std::string seconds = std::to_string(RestartBudget::window.count());
+  if (!is_wanted) {
     say(lost + ": ending the host, as configured");
-  } else if (broker_restarts_.size() >= restarts_allowed) {
-    say(lost + " for the " + std::to_string(restarts_allowed + 1) + "th time within 60 s: ending the host");
-  } else {
-    broker_restarts_.push_back(now);
-    say(lost + ": restarting it (" + std::to_string(broker_restarts_.size()) + " of " + std::to_string(restarts_allowed) + " within 60 s)");
+    return false;
+  }
+  if (!budget.take(Clock::now())) {
+    say(lost + ", and it was restarted " + allowed + " times within " + seconds + " s: ending the host");
+    return false;
+  }
+  say(lost + ": restarting it (" + std::to_string(budget.used()) + " of " + allowed + " within " + seconds + " s)");
+  return true;
+}
+
+void HostProcess::on_broker_lost(const std::string& how) {
+  if (may_restart(broker_, broker_restarts_, !options_.end_on_broker_loss, how)) {
     const auto started = start_broker();
     if (started) return;
     say(started.error().detail() + ": ending the host");
   }
   end(exit_software, lost_launcher_grace);
+}
+
+// The keeper holds the procs: they do not notice.
+void HostProcess::on_agent_lost(const std::string& how) {
+  if (may_restart(agent_, agent_restarts_, !options_.end_on_agent_loss, how)) {
+    const auto started = restart_agent();
+    if (started) return;
+    say(started.error().detail() + ": ending the host");
+  }
+  exit_code_ = exit_software;
+  enter(Phase::sweeping);
 }
 
 void HostProcess::on_deadline() {

@@ -2,7 +2,6 @@
 
 #include <chrono>
 #include <cstdint>
-#include <deque>
 #include <optional>
 #include <set>
 #include <string>
@@ -10,6 +9,7 @@
 #include <sys/types.h>
 
 #include "agent/keeper/spawner.h"
+#include "agent/warden/restart_budget.h"
 #include "agent/warden/role.h"
 #include "agent/warden/run_dir.h"
 #include "agent/warden/warden.h"
@@ -52,6 +52,9 @@ class HostProcess {
   void reap_children();
   void on_exit(Role& role, const std::string& how);
   void on_broker_lost(const std::string& how);
+  void on_agent_lost(const std::string& how);
+  Result<void> restart_agent();
+  bool may_restart(const Role& role, RestartBudget& budget, bool is_wanted, const std::string& how) const;
   void on_deadline();
 
   void enter(Phase phase);
@@ -71,6 +74,8 @@ class HostProcess {
   std::uint64_t mark_ = 0;
   UniqueFd secret_;
   UniqueFd agents_keeper_fd_;  // kept until the agent starts
+  UniqueFd ledger_;            // what one agent writes down for the next: see agent/host/takeover
+  UniqueFd spool_;
   UniqueFd signals_;
   UniqueFd ready_fd_;
   UniqueFd launcher_;
@@ -87,7 +92,8 @@ class HostProcess {
   Role* waited_for_ = nullptr;  // whom the deadline is about
   bool killed_waited_for_ = false;
   std::chrono::milliseconds grace_{0};
-  std::deque<Clock::time_point> broker_restarts_;
+  RestartBudget broker_restarts_;
+  RestartBudget agent_restarts_;
   int exit_code_ = 0;
   bool swept_ = false;
 };

@@ -1,5 +1,6 @@
 // How a host comes up: signals, run directory, containment, the three roles.
 #include <fcntl.h>
+#include <sys/mman.h>
 #include <sys/prctl.h>
 #include <sys/signalfd.h>
 #include <unistd.h>
@@ -91,6 +92,10 @@ tl::expected<void, HostProcess::StartFailure> HostProcess::set_up() {
   auto secret = make_secret();
   if (!secret) return failed(exit_os_error, secret.error().detail());
   secret_ = std::move(*secret);
+  // In memory only: there are environments in it. They outlive every agent, and go with us.
+  ledger_ = UniqueFd(::memfd_create("meshbus-ledger", MFD_CLOEXEC));
+  spool_ = UniqueFd(::memfd_create("meshbus-spool", MFD_CLOEXEC));
+  if (!ledger_ || !spool_) return failed(exit_os_error, os_error("memfd_create for what one agent leaves to the next"));
 
   const auto base = prepare_base_dir(options_.run_dir);
   if (!base) return failed(exit_config, base.error().detail());
@@ -173,11 +178,20 @@ Result<void> HostProcess::start_agent() {
                      "--broker",      local_,
                      "--containment", cgroup_.empty() ? "sweep" : "cgroup v2"};
   add_settings(start);
-  start.inherit = {secret_.get(), agents_keeper_fd_.get()};
+  start.arguments.insert(start.arguments.end(), {"--ledger-fd", std::to_string(ledger_.get()), "--spool-fd", std::to_string(spool_.get())});
+  start.inherit = {secret_.get(), agents_keeper_fd_.get(), ledger_.get(), spool_.get()};
   start.death_signal = SIGKILL;
   auto started = start_role(agent_, start, *spawner_);
   agents_keeper_fd_.reset();  // else the keeper would not notice the agent's end
   return started;
+}
+
+Result<void> HostProcess::restart_agent() {
+  auto pair = keeper::make_packet_pair();
+  if (!pair) return fail(pair.error());
+  if (!keeper_.lifeline.send("agent", pair->second.get())) return fail(ErrorCode::io_error, "the keeper takes no new agent");
+  agents_keeper_fd_ = std::move(pair->first);
+  return start_agent();
 }
 
 }  // namespace meshbus::warden

@@ -25,6 +25,7 @@ struct WardenOptions {
   std::string run_dir;                      ///< Where per-host directories are made; empty: $XDG_RUNTIME_DIR/meshbus or /tmp/meshbus-UID.
   Containment containment = Containment::automatic;
   bool end_on_broker_loss = false;    ///< Else the broker is restarted, 5 times within 60 s.
+  bool end_on_agent_loss = false;     ///< Else the agent is restarted, 5 times within 60 s, and its procs do not notice.
   std::vector<std::string> settings;  ///< KEY=VALUE, forwarded to broker and agent as --set.
   bool print_ready = false;           ///< Write the ready line to stdout too.
   std::filesystem::path libexec;      ///< Where meshbus-keeper, -broker and -agent are; empty: beside /proc/self/exe.

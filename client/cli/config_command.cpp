@@ -8,6 +8,15 @@
 
 namespace meshbus::cli {
 
+bool is_set(const std::vector<std::string>& settings, WordKey key, std::string_view value) {
+  ConfigSources sources = ConfigSources::of_process();
+  for (const auto& text : settings) {
+    if (auto setting = parse_setting(text)) sources.flags.push_back(std::move(*setting));
+  }
+  const auto config = Config::load(std::move(sources));
+  return config && config->word(key) == value;
+}
+
 int config_command(const ConfigArguments& arguments) {
   ConfigSources sources = ConfigSources::of_process();
   for (const auto& text : arguments.settings) {

@@ -10,6 +10,7 @@
 #include "client/cli/config_command.h"
 #include "client/cli/hosts_command.h"
 #include "client/cli/run_job.h"
+#include "common/config.h"
 
 namespace {
 
@@ -29,7 +30,10 @@ int print_version(const cli::VersionArguments& arguments) {
 }
 
 struct Verbs {
-  int operator()(const WardenOptions& options) const { return run_warden(options); }
+  int operator()(WardenOptions options) const {
+    options.end_on_agent_loss = cli::is_set(options.settings, keys::agent_restart, "end");
+    return run_warden(options);
+  }
   int operator()(const cli::RunArguments& arguments) const { return cli::run_job(arguments); }
   int operator()(const cli::HostsArguments& arguments) const { return cli::hosts_command(arguments); }
   int operator()(const cli::ConfigArguments& arguments) const { return cli::config_command(arguments); }

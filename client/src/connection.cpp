@@ -219,15 +219,16 @@ void Connection::on_output(const Request& request, const wire::Output& output) {
   const auto* const host = agent_behind(request.envelope);
   const auto monitor = find(output.mesh());
   if (host == nullptr || monitor == nullptr) return;
-  monitor->on_output(
-      *host, output,
-      [this, to = Destination::to_agent(*host), mesh = output.mesh()->str(), alive = std::weak_ptr<void>(alive_)](std::uint64_t bytes) {
-        if (alive.expired() || bus_ == nullptr) return;
-        wire::OutputTakenT taken;
-        taken.mesh = mesh;
-        taken.bytes = bytes;
-        bus_->tell(to, std::move(taken));
-      });
+  monitor->on_output(*host, output,
+                     [this, to = Destination::to_agent(*host), mesh = output.mesh()->str(), alive = std::weak_ptr<void>(alive_)](
+                         std::uint64_t bytes, std::uint64_t session) {
+                       if (alive.expired() || bus_ == nullptr) return;
+                       wire::OutputTakenT taken;
+                       taken.mesh = mesh;
+                       taken.bytes = bytes;
+                       taken.session = session;
+                       bus_->tell(to, std::move(taken));
+                     });
 }
 
 void Connection::on_upkeep() {

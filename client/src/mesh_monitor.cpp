@@ -10,6 +10,10 @@ namespace {
 /// An ended mesh whose agents fall silent about its output: what is missing then does not come any more.
 constexpr std::chrono::seconds kOutputLimit{5};
 
+std::string_view text_of(const wire::OutputChunk& chunk) {
+  return {reinterpret_cast<const char*>(chunk.data()->data()), chunk.data()->size()};
+}
+
 }  // namespace
 
 MeshMonitor::MeshMonitor(Reactor& reactor, HandlerThread& handlers, ProcMeshRef mesh, Options options)
@@ -19,7 +23,8 @@ MeshMonitor::MeshMonitor(Reactor& reactor, HandlerThread& handlers, ProcMeshRef 
       options_(std::move(options)),
       table_(mesh_),
       accepted_(mesh_.hosts().size()),
-      output_ended_(table_.size()) {}
+      output_ended_(table_.size()),
+      output_positions_(table_.size()) {}
 
 bool MeshMonitor::is_abandoned() const {
   const std::lock_guard lock(mutex_);
@@ -113,8 +118,9 @@ void MeshMonitor::on_output(const HostAddr& from, const wire::Output& output, Ou
       for (const auto* chunk : *output.chunks()) {
         bytes += chunk->data()->size();
         if (abandoned_ || !options_.handlers.on_output || !is_ours(chunk->rank())) continue;
-        chunks.push_back({chunk->rank(), chunk->stream() == wire::Stream::err ? Stream::err : Stream::out,
-                          std::string(chunk->data()->begin(), chunk->data()->end())});
+        const auto news = output.session() == 0 ? text_of(*chunk) : new_bytes(*chunk);
+        if (!news.empty())
+          chunks.push_back({chunk->rank(), chunk->stream() == wire::Stream::err ? Stream::err : Stream::out, std::string(news)});
       }
     }
     if (output.ended() != nullptr) {
@@ -124,14 +130,25 @@ void MeshMonitor::on_output(const HostAddr& from, const wire::Output& output, Ou
     }
     ++unhandled_;
   }
-  handlers_.post([self = shared_from_this(), chunks = std::move(chunks), ended = std::move(ended), bytes, taken = std::move(taken)] {
+  handlers_.post([self = shared_from_this(), chunks = std::move(chunks), ended = std::move(ended), bytes, session = output.session(),
+                  taken = std::move(taken)] {
     for (const auto& chunk : chunks) self->tell([&] { self->options_.handlers.on_output(chunk.rank, chunk.stream, chunk.bytes); });
     self->end_output_of(ended);
-    self->reactor_.post([self, bytes, taken] {
-      if (bytes != 0) taken(bytes);
+    self->reactor_.post([self, bytes, session, taken] {
+      if (bytes != 0) taken(bytes, session);
       self->settle();
     });
   });
+}
+
+std::string_view MeshMonitor::new_bytes(const wire::OutputChunk& chunk) {
+  auto& position = output_positions_[chunk.rank()][chunk.stream() == wire::Stream::err ? 1 : 0];
+  auto bytes = text_of(chunk);
+  const auto end = chunk.position() + bytes.size();
+  if (end <= position || end < chunk.position()) return {};
+  if (chunk.position() < position) bytes.remove_prefix(position - chunk.position());
+  position = end;
+  return bytes;
 }
 
 void MeshMonitor::end_output_of(const std::vector<std::uint64_t>& ranks) {

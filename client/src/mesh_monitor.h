@@ -1,5 +1,6 @@
 #pragma once
 
+#include <array>
 #include <condition_variable>
 #include <cstdint>
 #include <functional>
@@ -7,6 +8,7 @@
 #include <mutex>
 #include <optional>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "client/src/handler_thread.h"
@@ -29,8 +31,8 @@ class MeshMonitor : public std::enable_shared_from_this<MeshMonitor> {
     std::chrono::milliseconds lease{0};
     std::chrono::milliseconds grace{0};
   };
-  /// Tells an agent that so many bytes are taken; called on the reactor's thread.
-  using OutputTaken = std::function<void(std::uint64_t bytes)>;
+  /// Tells an agent that so many bytes of that session are taken; called on the reactor's thread.
+  using OutputTaken = std::function<void(std::uint64_t bytes, std::uint64_t session)>;
 
   MeshMonitor(Reactor& reactor, HandlerThread& handlers, ProcMeshRef mesh, Options options);
 
@@ -79,6 +81,8 @@ class MeshMonitor : public std::enable_shared_from_this<MeshMonitor> {
   /// Runs a handler, unless the mesh was abandoned. Handlers' thread.
   void tell(const std::function<void()>& handler);
   void tell_state(const RankReport& report);
+  /// The part of a chunk that has not come before.
+  std::string_view new_bytes(const wire::OutputChunk& chunk);
   bool is_output_over() const;
   void end_output_of(const std::vector<std::uint64_t>& ranks);
 
@@ -99,6 +103,8 @@ class MeshMonitor : public std::enable_shared_from_this<MeshMonitor> {
   std::uint64_t version_ = 0;
   std::vector<bool> accepted_;
   std::vector<bool> output_ended_;
+  /// Bytes that have come, of each rank's stdout and stderr.
+  std::vector<std::array<std::uint64_t, 2>> output_positions_;
   /// Output that waits for, or is in, the handler.
   std::uint64_t unhandled_ = 0;
   std::optional<Clock::time_point> last_output_;

@@ -63,9 +63,19 @@ void TestLauncher::on_output(const Request& request, const wire::Output& message
   if (message.chunks() != nullptr) {
     for (const auto* chunk : *message.chunks()) {
       Rank& rank = mesh[chunk->rank()];
-      if (rank.output_ended) problems.push_back("rank " + std::to_string(chunk->rank()) + ": output after its end");
-      (chunk->stream() == wire::Stream::out ? rank.out : rank.err).append(chunk->data()->begin(), chunk->data()->end());
       bytes += chunk->data()->size();
+      std::string& text = chunk->stream() == wire::Stream::out ? rank.out : rank.err;
+      const std::string data(chunk->data()->begin(), chunk->data()->end());
+      if (chunk->position() < text.size()) {
+        // Sent again: the same bytes.
+        if (text.substr(chunk->position(), data.size()) != data)
+          problems.push_back("rank " + std::to_string(chunk->rank()) + ": other bytes at a position that has come before");
+        again += data.size();
+        continue;
+      }
+      if (chunk->position() > text.size()) problems.push_back("rank " + std::to_string(chunk->rank()) + ": bytes are missing");
+      if (rank.output_ended) problems.push_back("rank " + std::to_string(chunk->rank()) + ": output after its end");
+      text += data;
     }
   }
   if (message.ended() != nullptr) {
@@ -76,6 +86,7 @@ void TestLauncher::on_output(const Request& request, const wire::Output& message
   wire::OutputTakenT taken;
   taken.mesh = message.mesh()->str();
   taken.bytes = std::exchange(untaken, 0);
+  taken.session = message.session();
   bus_->tell(Destination::back(request.envelope), std::move(taken));
 }
 

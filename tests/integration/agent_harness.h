@@ -47,6 +47,7 @@ class TestLauncher {
   bool takes_output = true;           ///< Says OutputTaken.
   std::uint64_t untaken = 0;          ///< Bytes of output for which it has not been said.
   std::size_t state_messages = 0;
+  std::uint64_t again = 0;  ///< Bytes of output that came more than once.
 
  private:
   void on_state_changed(const wire::StateChanged& message);

@@ -93,6 +93,7 @@ void KeeperUnderTest::signal(std::uint64_t id, int signal, bool group) {
 void KeeperUnderTest::pump() {
   if (lost) return;
   client_->on_ready();
+  client_->flush();
 }
 
 bool KeeperUnderTest::wait_births(std::size_t count) {

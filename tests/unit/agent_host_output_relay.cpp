@@ -51,7 +51,7 @@ TEST_CASE("output_relay: the end of a rank comes after its last output, also whe
   relay.end_rank(0);
   CHECK(next(relay) == "0o:1234567\n|");
   CHECK(next(relay) == "nothing");
-  relay.taken(8);
+  relay.taken(8, 0);
   CHECK(next(relay) == "0o:abc\n|0.");
 }
 
@@ -72,23 +72,50 @@ TEST_CASE("output_relay: at most so much under way, then the pipes wait") {
   CHECK(relay.under_way() == 90);
   CHECK_FALSE(relay.next().has_value());
   CHECK_FALSE(relay.wants_more());
-  relay.taken(30);
+  relay.taken(30, 0);
   REQUIRE(relay.next().has_value());
   CHECK(relay.under_way() == 90);
   CHECK(relay.wants_more());
-  relay.taken(1'000'000);  // more than there is counts as all
+  relay.taken(1'000'000, 0);  // more than there is counts as all
   CHECK(relay.under_way() == 0);
   CHECK(relay.wants_more());
 }
 
-TEST_CASE("output_relay: what is under way can be written off") {
-  OutputRelay relay({.ahead = 10, .max_chunk = 10, .message = 10});
+TEST_CASE("output_relay: what is under way can be sent again, each byte with its position") {
+  OutputRelay relay({.ahead = 20, .max_chunk = 10, .message = 10});
+  relay.start_at(0, out, 100);
   relay.add(0, out, "123456789\n");
-  relay.add(0, out, "123456789\n");
-  CHECK(relay.next().has_value());
-  CHECK_FALSE(relay.next().has_value());
-  CHECK(relay.forget_under_way() == 10);
-  CHECK(relay.next().has_value());
+  relay.add(0, out, "abcdefghi\n");
+  relay.add(0, out, "end");
+  relay.end_rank(0);
+  auto first = relay.next();
+  REQUIRE(first);
+  CHECK(first->session != 0);
+  CHECK(first->chunks.at(0)->position == 100);
+  REQUIRE(relay.next());
+  CHECK_FALSE(relay.next());
+  auto taken = relay.taken(10, first->session);
+  REQUIRE(taken.size() == 1);
+  CHECK(taken[0].rank == 0);
+  CHECK(taken[0].end == 110);
+  CHECK(relay.taken(7, first->session).empty());  // a part of a chunk
+  CHECK(relay.send_again() == 3);
+  const auto again = relay.next();
+  REQUIRE(again);
+  CHECK(again->session != first->session);
+  CHECK(text_of(*again) == "0o:abcdefghi\n|");
+  CHECK(again->chunks.at(0)->position == 110);
+  CHECK(relay.taken(10, first->session).empty());  // of what came before
+  CHECK(relay.under_way() == 10);
+  const auto last = relay.next();
+  REQUIRE(last);
+  CHECK(text_of(*last) == "0o:end|0.");
+  CHECK(last->chunks.at(0)->position == 120);
+  taken = relay.taken(13, again->session);
+  REQUIRE(taken.size() == 2);
+  CHECK(taken[1].end == 123);
+  CHECK(relay.send_again() == 0);
+  CHECK(next(relay) == "nothing");
 }
 
 TEST_CASE("output_relay: exact bytes per stream, for random reads and a random owner") {
@@ -119,14 +146,14 @@ TEST_CASE("output_relay: exact bytes per stream, for random reads and a random o
       relay.add(rank, stream, bytes);
       if (random() % 2 == 0) take();
       if (random() % 3 == 0) {
-        relay.taken(owed / 2);
+        relay.taken(owed / 2, 0);
         owed -= owed / 2;
       }
     }
     for (std::uint64_t rank = 0; rank < 3; ++rank) relay.end_rank(rank);
     for (int i = 0; i < 10'000 && ended < 3; ++i) {
       take();
-      relay.taken(owed);
+      relay.taken(owed, 0);
       owed = 0;
     }
     CHECK(ended == 3);

@@ -38,10 +38,14 @@ SpawnBatch some_batch(std::size_t procs) {
 }
 
 RequestHandlers ignore_requests() {
-  return {.on_spawn = [](SpawnBatch) {}, .on_signal = [](const Signal&) {}, .on_kill_mesh = [](const KillMesh&) {}};
+  return {.on_spawn = [](SpawnBatch) {},
+          .on_signal = [](const Signal&) {},
+          .on_kill_mesh = [](const KillMesh&) {},
+          .on_forget = [](const Forget&) {},
+          .on_close_input = [](const CloseInput&) {}};
 }
 EventHandlers ignore_events() {
-  return {.on_birth = [](Birth) {}, .on_exit = [](const Exit&) {}, .on_gone = [](const Gone&) {}};
+  return {.on_birth = [](Birth) {}, .on_exit = [](const Exit&) {}, .on_gone = [](const Gone&) {}, .on_replayed = [] {}};
 }
 
 }  // namespace
@@ -104,6 +108,7 @@ TEST_CASE("keeper protocol: events arrive in order, each with its own descriptor
   packer.add(std::move(failed));
   packer.add(Exit{.id = 1, .signaled = true, .code = 9, .core_dumped = true, .max_rss_kib = 77});
   packer.add(Gone{1});
+  packer.add(Replayed{});
   std::string order;
   EventHandlers handlers{
       .on_birth =
@@ -131,9 +136,10 @@ TEST_CASE("keeper protocol: events arrive in order, each with its own descriptor
             CHECK(got.max_rss_kib == 77);
           },
       .on_gone = [&](const Gone& got) { order += "g" + std::to_string(got.id); },
+      .on_replayed = [&] { order += "r"; },
   };
   CHECK(decode_events(packer.take(), handlers).has_value());
-  CHECK(order == "b1b2e1g1");
+  CHECK(order == "b1b2e1g1r");
   CHECK(packer.empty());
 }
 

@@ -40,9 +40,15 @@ MeshProcs::MeshProcs(Reactor& reactor, UniqueFd keeper_socket, BootstrapWriter b
       tail_{.lines = options_.config.count(keys::tail_lines)},
       most_procs_(find_most_procs()),
       table_({.kept = options_.config.count(keys::records_kept), .age = options_.config.duration(keys::records_age)}),
+      spool_(std::move(options_.spool)),
+      ledger_(std::move(options_.ledger), table_),
       bootstraps_(std::move(bootstraps)),
-      outputs_(reactor),
-      inputs_(reactor),
+      outputs_(reactor, spool_),
+      inputs_(reactor,
+              [this](Proc& proc) {
+                keeper_.close_input({proc.id});
+                table_.touch(proc);
+              }),
       keeper_(std::move(keeper_socket), keeper_events()),
       ending_(reactor, keeper_, table_, outputs_, inputs_, tail_, ending_events()),
       spawner_(table_, keeper_, bootstraps_, options_.config.count(keys::spawn_in_flight), options_.config.flag(keys::parent_death_signal),
@@ -79,6 +85,7 @@ ProcEnding::Events MeshProcs::ending_events() {
   events.on_gone = [this](Proc& proc) {
     if (shutdown_) shutdown_->on_gone(proc);
   };
+  events.on_certified = [this](Proc& proc) { free_slot(proc); };
   return events;
 }
 
@@ -87,6 +94,7 @@ keeper::KeeperClient::Events MeshProcs::keeper_events() {
   events.on_birth = [this](keeper::Birth birth) { on_birth(std::move(birth)); };
   events.on_exit = [this](const keeper::Exit& exit) { ending_.on_exit(exit); };
   events.on_gone = [this](const keeper::Gone& gone) { ending_.on_gone(gone); };
+  events.on_replayed = [this] { on_replayed(); };
   events.on_lost = [this] { on_keeper_lost(); };
   return events;
 }
@@ -98,7 +106,8 @@ void MeshProcs::watch_keeper() {
 
 void MeshProcs::end_turn() {
   if (shutdown_) shutdown_->pump();
-  spawner_.pump();
+  if (is_replayed_) spawner_.pump();
+  ledger_.write();  // before anybody hears of it
   if (!keeper_.lost()) {
     keeper_.flush();
     if (keeper_.wants_write() != keeper_writing_) watch_keeper();
@@ -113,6 +122,7 @@ void MeshProcs::forget_old(const std::function<void(Mesh&)>& on_forgotten) {
   table_.forget_old(reactor_.now(), [&](Mesh& mesh) {
     reactor_.cancel(mesh.lease_timer);
     relaying_.erase(&mesh);
+    for (const auto& [rank, proc] : mesh.procs) spool_.free_slot(std::exchange(proc->slot, 0));
     on_forgotten(mesh);
   });
 }
@@ -136,7 +146,7 @@ Result<std::vector<std::uint64_t>> MeshProcs::find_fresh_ranks(const MeshSpec& s
   return fresh;
 }
 
-Result<std::uint64_t> MeshProcs::spawn(MeshSpec spec) {
+Result<std::uint64_t> MeshProcs::spawn(MeshSpec spec, std::string entry) {
   const std::string name = spec.mesh.to_string();
   if (shutdown_) return fail(ErrorCode::refused, "host " + options_.host + " is shutting down; nothing is started here any more");
   if (keeper_.lost()) return fail(ErrorCode::refused, "host " + options_.host + " has lost its keeper and is about to end");
@@ -159,29 +169,35 @@ Result<std::uint64_t> MeshProcs::spawn(MeshSpec spec) {
     if (mesh->relaying) relaying_.insert(mesh);
     arm_lease(*mesh);
   }
+  ledger_.add_request(*mesh, std::move(entry));
   for (const auto rank : *fresh) {
     Proc* proc = table_.add_proc(*mesh, assignment, rank, random_u64(), tail_);
     if (proc == nullptr)
       return fail(ErrorCode::refused,
                   "rank " + std::to_string(rank) + " of " + name + " has the same address key as another proc here; use another name");
+    proc->slot = spool_.take_slot();
     ending_.publish(*proc);
     spawner_.add(*proc);
   }
-  if (assignment->spec.ready_limit.count() > 0) {
-    const auto timer = std::make_shared<Reactor::TimerId>();
-    *timer = reactor_.after(assignment->spec.ready_limit, [this, assignment, timer] {
-      ready_timers_.erase(*timer);
-      check_ready(*assignment);
-    });
-    ready_timers_.insert(*timer);
-  }
+  arm_ready(assignment);
   return fresh->size();
+}
+
+void MeshProcs::arm_ready(const std::shared_ptr<const Assignment>& assignment) {
+  if (assignment->spec.ready_limit.count() == 0) return;
+  const auto timer = std::make_shared<Reactor::TimerId>();
+  *timer = reactor_.after(assignment->spec.ready_limit, [this, assignment, timer] {
+    ready_timers_.erase(*timer);
+    check_ready(*assignment);
+  });
+  ready_timers_.insert(*timer);
 }
 
 void MeshProcs::on_birth(keeper::Birth birth) {
   Proc* proc = table_.find_id(birth.id);
-  spawner_.on_birth();
-  if (proc == nullptr) return log::error("keeper: a birth of proc " + std::to_string(birth.id) + ", which nobody asked for");
+  if (proc == nullptr) return on_stray(birth);
+  if (proc->progress == SpawnProgress::asked) spawner_.on_birth();
+  if (birth.failure && proc->has_ended()) return keeper_.forget({birth.id});
   if (birth.failure) {
     const bool is_cancelled = birth.failure->stage == keeper::SpawnStage::cancelled && proc->state.is_stop_asked();
     if (is_cancelled && !proc->failure) return ending_.cancel(*proc);
@@ -190,10 +206,12 @@ void MeshProcs::on_birth(keeper::Birth birth) {
                                 .text = describe_spawn_failure(*birth.failure, proc->mesh.spec.command.program, options_.host)});
   }
   proc->assignment.reset();
-  proc->progress = SpawnProgress::born;
-  if (proc->has_ended()) return ending_.kill_unwanted(*proc);
+  const bool is_known = std::exchange(proc->progress, SpawnProgress::born) == SpawnProgress::born;
+  if (is_known && proc->certified) return;
+  if (proc->has_ended() && !is_known) return ending_.kill_unwanted(*proc);
   outputs_.attach(*proc, std::move(birth.stdout_pipe), std::move(birth.stderr_pipe));
   inputs_.attach(*proc, std::move(birth.stdin_pipe));
+  if (is_known) return;  // another agent has told of it
   proc->state.on_started(static_cast<std::uint32_t>(birth.pid), birth.started_realtime_ns);
   ending_.publish(*proc);
   const bool is_up = proc->mesh.spec.kind == wire::ProcKind::plain || proc->said_ready;
@@ -202,6 +220,7 @@ void MeshProcs::on_birth(keeper::Birth birth) {
 
 void MeshProcs::on_ready(Proc& proc) {
   if (std::exchange(proc.said_ready, true)) return;
+  table_.touch(proc);
   if (!proc.termination && proc.state.on_ready()) ending_.publish(proc);
 }
 
@@ -249,6 +268,7 @@ void MeshProcs::arm_lease(Mesh& mesh) {
 }
 
 void MeshProcs::renew_lease(Mesh& mesh, std::chrono::milliseconds length) {
+  if (length.count() > 0 && length != mesh.lease.length()) table_.touch(mesh);
   mesh.lease.renew(reactor_.now(), length);
   arm_lease(mesh);
 }
@@ -264,8 +284,10 @@ void MeshProcs::check_lease(const std::string& name) {
 
 void MeshProcs::on_owner_gone(Mesh& mesh) {
   mesh.owner_gone = true;
+  table_.touch(mesh);
   outputs_.stop_relaying(mesh);
   relaying_.erase(&mesh);
+  for (const auto& [rank, proc] : mesh.procs) free_slot(*proc);
   ending_.stop(
       mesh,
       {.reason = "launcher gone", .requester = "host agent of " + options_.host, .grace = std::min(mesh.spec.grace, kOwnerGoneGrace)});

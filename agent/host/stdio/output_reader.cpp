@@ -24,6 +24,19 @@ void OutputReader::attach(Proc& proc, UniqueFd out, UniqueFd err) {
   if (!proc.out.fd && !proc.err.fd) close(proc);
 }
 
+void OutputReader::take_over(Proc& proc) {
+  for (OutputPipe* pipe : {&proc.out, &proc.err}) {
+    if (!proc.certified) pipe->tail.append(spool_.text(proc.slot, pipe->stream, 0));
+    if (!proc.mesh.relaying) continue;
+    const auto released = spool_.released(proc.slot, pipe->stream);
+    proc.mesh.relay.start_at(proc.rank(), pipe->stream, released);
+    proc.mesh.relay.add(proc.rank(), pipe->stream, spool_.text(proc.slot, pipe->stream, released));
+  }
+  if (!proc.certified) return;
+  proc.output_ended = true;
+  if (proc.mesh.relaying) proc.mesh.relay.end_rank(proc.rank());
+}
+
 void OutputReader::watch(Proc& proc, OutputPipe& pipe) {
   pipe.paused = false;
   reactor_.watch(pipe.fd.get(), EPOLLIN, [this, &proc, &pipe](std::uint32_t) { on_readable(proc, pipe); });
@@ -42,16 +55,17 @@ void OutputReader::on_readable(Proc& proc, OutputPipe& pipe) {
 }
 
 OutputReader::Outcome OutputReader::read(Proc& proc, OutputPipe& pipe, std::size_t most, std::size_t& bytes) {
-  ssize_t got = -1;
-  do {
-    got = ::read(pipe.fd.get(), buffer_.data(), std::min(most, buffer_.size()));
-  } while (got < 0 && errno == EINTR);
+  const ssize_t got = spool_.read(proc.slot, pipe.stream, pipe.fd.get(), buffer_.data(), std::min(most, buffer_.size()));
   bytes = got > 0 ? static_cast<std::size_t>(got) : 0;
   if (got < 0) return errno == EAGAIN || errno == EWOULDBLOCK ? Outcome::nothing_now : Outcome::end;
   if (got == 0) return Outcome::end;
   const Bytes taken(buffer_.data(), bytes);
   pipe.tail.append(taken);
-  if (proc.mesh.relaying) proc.mesh.relay.add(proc.rank(), pipe.stream, taken);
+  if (proc.mesh.relaying) {
+    proc.mesh.relay.add(proc.rank(), pipe.stream, taken);
+  } else {
+    spool_.release_all(proc.slot, pipe.stream);
+  }
   return Outcome::some;
 }
 

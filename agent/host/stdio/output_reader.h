@@ -3,6 +3,7 @@
 #include <string>
 
 #include "agent/host/procs/proc.h"
+#include "agent/host/takeover/output_spool.h"
 #include "common/reactor.h"
 
 namespace meshbus::host {
@@ -11,9 +12,11 @@ namespace meshbus::host {
 /// owner is slow; what a proc wrote before its end is read all the same. Lives on the reactor's thread.
 class OutputReader {
  public:
-  explicit OutputReader(Reactor& reactor) : reactor_(reactor) {}
+  OutputReader(Reactor& reactor, OutputSpool& spool) : reactor_(reactor), spool_(spool) {}
 
   void attach(Proc& proc, UniqueFd out, UniqueFd err);
+  /// It comes from another agent: its last lines, and what its owner had not taken, are what that one left in the spool.
+  void take_over(Proc& proc);
   /// The process has ended: takes exactly what is in the pipes now. Never "until nothing comes": a descendant that floods could keep that
   /// away.
   void drain(Proc& proc);
@@ -36,6 +39,7 @@ class OutputReader {
   void end(Proc& proc, OutputPipe& pipe);
 
   Reactor& reactor_;
+  OutputSpool& spool_;
   std::string buffer_ = std::string(64 * 1024, '\0');
 };
 

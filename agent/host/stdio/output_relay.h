@@ -7,6 +7,7 @@
 #include <optional>
 #include <string>
 #include <utility>
+#include <vector>
 
 #include "common/bytes.h"
 #include "wire/control_generated.h"
@@ -14,7 +15,8 @@
 namespace meshbus::host {
 
 /// What the procs of one mesh wrote and their owner has not got yet (schemas/logs.fbs). Pure: bytes come in by add(), messages go out by
-/// next().
+/// next(). What has left is kept until it is taken, so that it can be sent again; each byte has its position in its stream, so that who
+/// gets it twice can tell.
 ///
 /// Whole lines leave in the order in which they came; a line that is longer than max_chunk, and what is left at the end of a stream, leaves
 /// as it is. At most `ahead` bytes are under way: beyond that next() has nothing until taken(), and wants_more() is false so that nobody
@@ -27,10 +29,12 @@ class OutputRelay {
     /// Of one message: small enough that many ranks share a frame, large enough for a flood.
     std::size_t message = 128 * 1024;
   };
-  explicit OutputRelay(Limits limits) : limits_(limits) {}
+  explicit OutputRelay(Limits limits);
   OutputRelay() : OutputRelay(Limits{}) {}
 
   void add(std::uint64_t rank, wire::Stream stream, Bytes bytes);
+  /// So many bytes of that stream were taken in another life of this agent: the next ones come behind them.
+  void start_at(std::uint64_t rank, wire::Stream stream, std::uint64_t position) { streams_[{rank, stream}].position = position; }
   /// That stream is at its end.
   void end_stream(std::uint64_t rank, wire::Stream stream);
   /// Nothing more will come from that rank. Once.
@@ -42,10 +46,16 @@ class OutputRelay {
   bool has_items() const noexcept { return !items_.empty(); }
   /// The next message (without the mesh's name), or nothing.
   std::optional<wire::OutputT> next();
-  /// The owner has written so much. More than is under way counts as all of it.
-  void taken(std::uint64_t bytes);
-  /// What is under way is lost, or nobody will say that it was taken: starts counting afresh. Returns how much that was.
-  std::size_t forget_under_way();
+  /// Of one stream: everything before `end` is with the owner.
+  struct Taken {
+    std::uint64_t rank;
+    wire::Stream stream;
+    std::uint64_t end;
+  };
+  /// The owner has written so much of what came with that session. More than is under way counts as all of it.
+  std::vector<Taken> taken(std::uint64_t bytes, std::uint64_t session);
+  /// What is under way may be lost: it will be sent again, in a new session. Returns how much that is.
+  std::size_t send_again();
   std::size_t under_way() const noexcept { return under_way_; }
 
  private:
@@ -53,12 +63,20 @@ class OutputRelay {
     std::uint64_t rank;
     wire::Stream stream;  // none: the rank is at its end
     std::string data;
+    std::uint64_t position = 0;
+    std::size_t taken = 0;  // of what is under way
   };
-  void queue(std::uint64_t rank, wire::Stream stream, Bytes bytes);
+  struct Partial {
+    std::string text;
+    std::uint64_t position = 0;  // of its first byte
+  };
+  void queue(std::uint64_t rank, wire::Stream stream, Partial& from, Bytes bytes);
 
   Limits limits_;
   std::deque<Item> items_;
-  std::map<std::pair<std::uint64_t, wire::Stream>, std::string> partial_;
+  std::deque<Item> sent_;
+  std::map<std::pair<std::uint64_t, wire::Stream>, Partial> streams_;
+  std::uint64_t session_;
   std::size_t queued_ = 0;
   std::size_t under_way_ = 0;
 };
