@@ -104,6 +104,10 @@ class Program {
         std::_Exit(EX_OK);
       }
       const auto message = keeper::parse_lifeline(*received.text);
+      if (message.word == "ping") {
+        lifeline_.send("pong");
+        continue;
+      }
       if (message.word != "stop") {
         log::warn("the warden said something unknown: " + *received.text);
         continue;

@@ -21,6 +21,7 @@ struct ChildPlan {
   const char* const* envp = nullptr;  ///< Ends with null.
   const char* cwd = nullptr;          ///< Null: stay.
   bool new_session = true;            ///< setsid; else setpgid(0, 0).
+  bool new_pid_namespace = false;     ///< It becomes process 1 of one.
   bool subreaper = true;              ///< Orphans of its descendants come to it, and to us when it ends.
   int parent_death_signal = 0;        ///< 0: none.
   pid_t parent = 0;                   ///< Us: compared with getppid once the signal is armed.
@@ -61,7 +62,8 @@ struct CloneRequest {
   void* stack = nullptr;
   std::size_t stack_size = 0;
   int cgroup = -1;
-  bool share_files = false;  ///< CLONE_FILES.
+  bool share_files = false;        ///< CLONE_FILES.
+  bool new_pid_namespace = false;  ///< CLONE_NEWPID.
 };
 long clone_with_clone3(const CloneRequest& request, int& pidfd);
 long clone_with_clone(const CloneRequest& request, int& pidfd);

@@ -21,6 +21,8 @@
 #include <system_error>
 #include <utility>
 
+#include "agent/keeper/pid_namespace.h"
+
 namespace meshbus::keeper {
 
 namespace {
@@ -64,10 +66,14 @@ Keeper::Keeper(KeeperOptions options)
       lock_(std::move(options.lock)),
       run_dir_(std::move(options.run_dir)),
       cgroup_(std::move(options.cgroup)),
+      pid_namespace_(options.pid_namespace),
       mark_(options.mark),
       orphans_([this](pid_t pid) { return procs_.contains(pid); }) {}
 
 Result<void> Keeper::set_up() {
+  if (pid_namespace_) {
+    if (auto settled = settle_in_pid_namespace(); !settled) return settled;
+  }
   if (::prctl(PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0) != 0) return fail(os_error("prctl(PR_SET_CHILD_SUBREAPER)"));
   ::signal(SIGPIPE, SIG_IGN);  // a dead launcher's stderr must not take us along
   struct sigaction by_default{};
@@ -152,6 +158,7 @@ void Keeper::on_lifeline() {
     if (!received.text) return;
     const std::string_view word = parse_lifeline(*received.text).word;
     if (word == "sweep" || word == "stop") end_ = End::told;
+    if (word == "ping") lifeline_.send("pong");
     if (word == "agent" && received.fd) adopt_agent(std::move(received.fd));
   }
 }
@@ -297,6 +304,7 @@ int Keeper::sweep_and_end() {
   queue_.clear();
   queued_.clear();
   if (!cgroup_.empty()) kill_cgroup(cgroup_);
+  if (pid_namespace_) ::kill(-1, SIGKILL);  // everything but us
   Sweeper everything({}, [this](const siginfo_t& info, const rusage& usage) { bury(info.si_pid, info, usage); });
   while (!everything.run(100ms)) {
     if (end_ == End::told && lifeline_.receive().ended) end_ = End::warden_gone;

@@ -21,12 +21,13 @@
 namespace meshbus::keeper {
 
 struct KeeperOptions {
-  UniqueFd lifeline;       ///< To the warden.
-  UniqueFd agent;          ///< To the agent.
-  UniqueFd lock;           ///< The lock of the run directory: held as long as we live, also after the warden. May be empty.
-  std::string run_dir;     ///< Removed at the end when the warden is dead. May be empty.
-  std::string cgroup;      ///< The host's cgroup v2 directory; empty: containment by sweep.
-  std::uint64_t mark = 0;  ///< Hard RLIMIT_RTTIME of all procs; 0: none.
+  UniqueFd lifeline;           ///< To the warden.
+  UniqueFd agent;              ///< To the agent.
+  UniqueFd lock;               ///< The lock of the run directory: held as long as we live, also after the warden. May be empty.
+  std::string run_dir;         ///< Removed at the end when the warden is dead. May be empty.
+  std::string cgroup;          ///< The host's cgroup v2 directory; empty: containment by sweep.
+  bool pid_namespace = false;  ///< We are process 1 of one of our own.
+  std::uint64_t mark = 0;      ///< Hard RLIMIT_RTTIME of all procs; 0: none.
 };
 
 /// Spawns and reaps the procs of one host. One thread, one epoll set; decides nothing. Outlives the agent: an agent that is gone costs no
@@ -99,6 +100,7 @@ class Keeper {
   UniqueFd lock_;
   std::string run_dir_;
   std::string cgroup_;
+  bool pid_namespace_;
   std::uint64_t mark_;
 
   UniqueFd epoll_;

@@ -77,12 +77,16 @@ void Keeper::adopt_agent(UniqueFd socket) {
 }
 
 void Keeper::replay() {
+  const auto find_pidfd = [this](pid_t pid) {
+    const auto known = procs_.find(pid);
+    return known == procs_.end() ? -1 : known->second.pidfd.get();
+  };
   while (roster_.is_replaying() && outbox_.size() < replay_packets) {
     if (packer_.full()) {
       outbox_.push_back(packer_.take());
       continue;
     }
-    if (!roster_.pack_next(packer_)) return;  // no descriptors now: those under way will be back
+    if (!roster_.pack_next(packer_, find_pidfd)) return;  // no descriptors now: those under way will be back
     if (!roster_.is_replaying()) packer_.add(Replayed{});
   }
 }

@@ -68,12 +68,13 @@ bool Roster::is_waiting(std::uint64_t id) const {
   return known != records_.end() && known->second.waiting;
 }
 
-bool Roster::pack_next(EventPacker& packer) {
+bool Roster::pack_next(EventPacker& packer, const std::function<int(pid_t)>& find_pidfd) {
   const auto known = records_.find(replay_.front());
   if (known != records_.end()) {
     Record& record = known->second;
     auto birth = copy_of(record.birth);
     if (!birth) return false;
+    birth->pidfd = UniqueFd(::fcntl(find_pidfd(record.birth.pid), F_DUPFD_CLOEXEC, 3));
     record.waiting = false;
     packer.add(std::move(*birth));
     if (record.exit) packer.add(*record.exit);

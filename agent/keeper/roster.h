@@ -2,6 +2,7 @@
 
 #include <cstdint>
 #include <deque>
+#include <functional>
 #include <optional>
 #include <unordered_map>
 
@@ -27,8 +28,9 @@ class Roster {
   bool is_replaying() const noexcept { return !replay_.empty(); }
   /// What happens to this one now is told by the replay, when its turn comes.
   bool is_waiting(std::uint64_t id) const;
-  /// Packs what is known of the next one. False: its descriptors could not be copied now; try again later.
-  bool pack_next(EventPacker& packer);
+  /// Packs what is known of the next one; `find_pidfd` says the pidfd of a living one, or -1. False: its descriptors could not be copied
+  /// now; try again later.
+  bool pack_next(EventPacker& packer, const std::function<int(pid_t)>& find_pidfd);
 
  private:
   struct Record {

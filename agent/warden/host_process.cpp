@@ -40,7 +40,7 @@ int HostProcess::run() {
   if (auto done = set_up(); !done) {
     fail_start(done.error().exit_code, done.error().why);
   } else {
-    for (auto start : {&HostProcess::start_keeper, &HostProcess::start_broker}) {
+    for (auto start : {&HostProcess::start_keeper, &HostProcess::limit_pids, &HostProcess::start_broker}) {
       if (auto started = (this->*start)(); !started) {
         fail_start(exit_os_file, started.error().detail());
         break;
@@ -59,8 +59,8 @@ void HostProcess::turn() {
   watched[1] = {launcher_.get(), POLLIN, 0};
   for (std::size_t i = 0; i < roles.size(); ++i) watched[2 + i] = {roles[i]->lifeline ? roles[i]->lifeline.fd() : -1, POLLIN, 0};
   int timeout = -1;
-  if (deadline_) {
-    const auto left = std::chrono::ceil<std::chrono::milliseconds>(*deadline_ - Clock::now()).count();
+  if (const auto due = deadline_ ? deadline_ : phase_ == Phase::running ? look_due_ : std::nullopt) {
+    const auto left = std::chrono::ceil<std::chrono::milliseconds>(*due - Clock::now()).count();
     timeout = static_cast<int>(std::clamp<long>(static_cast<long>(left), 0, 60'000));
   }
   if (::poll(watched.data(), watched.size(), timeout) < 0) return;  // EINTR
@@ -71,6 +71,7 @@ void HostProcess::turn() {
   if (watched[1].revents != 0) on_launcher();
   if (watched[0].revents != 0) on_signals();
   if (deadline_ && Clock::now() >= *deadline_) on_deadline();
+  if (phase_ == Phase::running && look_due_ && Clock::now() >= *look_due_) look_for_frozen();
 }
 
 void HostProcess::on_signals() {
@@ -117,6 +118,7 @@ void HostProcess::on_lifeline(Role& role) {
 
 void HostProcess::on_message(Role& role, std::string_view text) {
   const auto message = keeper::parse_lifeline(text);
+  role.heard = Clock::now();
   if (message.word == "ready") {
     role.ready = true;
     role.said = message.rest;
@@ -145,7 +147,17 @@ void HostProcess::on_ready() {
   if (!agent_.ready || !keeper_.ready) return;
   phase_ = Phase::running;
   deadline_.reset();
-  ReadyReport ready{address_, cgroup_.empty() ? "sweep" : "cgroup v2", directory_->path, ::getpid(), broker_.pid, agent_.pid, keeper_.pid};
+  if (options_.frozen_limit.count() > 0) look_due_ = Clock::now() + options_.frozen_limit / 3;
+  const ReadyReport ready{.host = address_,
+                          .containment = containment(),
+                          .containment_reason = containment_reason_,
+                          .pids_limit = pids_limit_,
+                          .pids_reason = pids_reason_,
+                          .run_dir = directory_->path,
+                          .pid = ::getpid(),
+                          .broker_pid = broker_.pid,
+                          .agent_pid = agent_.pid,
+                          .keeper_pid = keeper_.pid};
   report(to_json_line(ready));
   if (options_.print_ready) write_line(STDOUT_FILENO, to_json_line(ready));
 }
@@ -306,6 +318,8 @@ int HostProcess::finish() {
     keeper::empty_cgroup(cgroup_, 500ms);
     if (!keeper::remove_cgroup_tree(cgroup_)) say("cannot remove " + cgroup_ + ": " + std::strerror(errno));
   }
+  if (!pids_cgroup_.empty() && !keeper::remove_cgroup_tree(pids_cgroup_))
+    say("cannot remove " + pids_cgroup_ + ": " + std::strerror(errno));
   if (directory_) remove_host_dir(directory_->path);
   return exit_code_;
 }

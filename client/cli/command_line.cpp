@@ -68,10 +68,13 @@ void add_host(CLI::App& app, WardenOptions& options) {
   host->add_option_function<std::string>(
           "--containment",
           [&options](const std::string& word) {
-            options.containment = word == "cgroup" ? Containment::cgroup : word == "sweep" ? Containment::sweep : Containment::automatic;
+            options.containment = word == "cgroup"  ? Containment::cgroup
+                                  : word == "pidns" ? Containment::pid_namespace
+                                  : word == "sweep" ? Containment::sweep
+                                                    : Containment::automatic;
           },
-          "How descendants are kept together: auto, cgroup (v2), sweep")
-      ->check(CLI::IsMember({"auto", "cgroup", "sweep"}));
+          "How descendants are kept together: auto, cgroup (v2), pidns (a pid namespace), sweep")
+      ->check(CLI::IsMember({"auto", "cgroup", "pidns", "sweep"}));
   host->add_flag("--end-on-broker-loss", options.end_on_broker_loss, "End this host when its broker dies, instead of starting another one");
   host->add_option("--set", options.settings, "A setting for broker and agent: KEY=VALUE")->type_name("KEY=VALUE");
   host->add_option("--ready-fd", options.ready_fd, "Descriptor to write one JSON line to when the host is ready, or could not start");
@@ -141,8 +144,8 @@ void add_run(CLI::App& app, RunArguments& run) {
       })
       ->type_name("RANK|all|none");
   verb->add_option("--json", run.json, "Write a report of all ranks to this file ('-' is stdout)")->type_name("FILE");
-  verb->add_option("--containment", run.containment, "For hosts started here: auto, cgroup (v2), sweep")
-      ->check(CLI::IsMember({"auto", "cgroup", "sweep"}));
+  verb->add_option("--containment", run.containment, "For hosts started here: auto, cgroup (v2), pidns (a pid namespace), sweep")
+      ->check(CLI::IsMember({"auto", "cgroup", "pidns", "sweep"}));
   verb->add_option("--set", run.settings, "A setting: KEY=VALUE")->type_name("KEY=VALUE");
 }
 

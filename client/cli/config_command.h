@@ -1,11 +1,6 @@
 #pragma once
 
-#include <string>
-#include <string_view>
-#include <vector>
-
 #include "client/cli/command_line.h"
-#include "common/config_keys.h"
 
 namespace meshbus::cli {
 
@@ -13,8 +8,7 @@ namespace meshbus::cli {
 /// wrong.
 int config_command(const ConfigArguments& arguments);
 
-/// Whether that key has that value with these `--set`s over what the process finds. A setting that is wrong is told by whoever else reads
-/// it: then false.
-bool is_set(const std::vector<std::string>& settings, WordKey key, std::string_view value);
+/// The settings that are for the warden itself. One that is wrong is told by the roles, which read it too.
+void apply_settings(WardenOptions& options);
 
 }  // namespace meshbus::cli

@@ -10,7 +10,6 @@
 #include "client/cli/config_command.h"
 #include "client/cli/hosts_command.h"
 #include "client/cli/run_job.h"
-#include "common/config.h"
 
 namespace {
 
@@ -31,7 +30,7 @@ int print_version(const cli::VersionArguments& arguments) {
 
 struct Verbs {
   int operator()(WardenOptions options) const {
-    options.end_on_agent_loss = cli::is_set(options.settings, keys::agent_restart, "end");
+    cli::apply_settings(options);
     return run_warden(options);
   }
   int operator()(const cli::RunArguments& arguments) const { return cli::run_job(arguments); }

@@ -158,6 +158,10 @@ TEST_CASE("output_spool: reads as read does, and what was read is there for the 
   char byte = 0;
   CHECK(spool.read(slot, out, pipe.from.get(), &byte, 1) == 0);
   CHECK(spool.take_slot() == 2);  // not the one that is kept
+  spool.keep_slot(7);  // of which this memory knows nothing
+  CHECK(spool.written(7, out) == 0);
+  CHECK(spool.text(7, err, 0) == "");
+  spool.keep_slot(4'000'000'000);
 }
 
 TEST_CASE("output_spool: what is released is given back, but for the last bytes") {

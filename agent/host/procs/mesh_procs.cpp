@@ -3,6 +3,8 @@
 #include <sys/resource.h>
 
 #include <algorithm>
+#include <fstream>
+#include <string>
 
 #include "agent/host/procs/certificate.h"
 #include "common/control.h"
@@ -29,6 +31,16 @@ std::size_t find_most_procs() {
 /// Whether it is the command that cannot be executed, or this host that cannot start anything (spec 12.2 tells them apart).
 bool is_about_the_file(keeper::SpawnStage stage) {
   return stage == keeper::SpawnStage::lookup || stage == keeper::SpawnStage::exec || stage == keeper::SpawnStage::interpreter;
+}
+
+/// The number of a process as this one sees it; 0 when it is gone.
+pid_t pid_of(const UniqueFd& pidfd) {
+  std::ifstream info("/proc/self/fdinfo/" + std::to_string(pidfd.get()));
+  pid_t pid = 0;
+  for (std::string word; info >> word;) {
+    if (word == "Pid:" && info >> pid) break;
+  }
+  return std::max(pid, 0);
 }
 
 }  // namespace
@@ -212,6 +224,10 @@ void MeshProcs::on_birth(keeper::Birth birth) {
   outputs_.attach(*proc, std::move(birth.stdout_pipe), std::move(birth.stderr_pipe));
   inputs_.attach(*proc, std::move(birth.stdin_pipe));
   if (is_known) return;  // another agent has told of it
+  if (options_.own_pid_namespace) {
+    // For people: what they see on this machine. One that has ended already has no such number any more.
+    if (const pid_t pid = pid_of(birth.pidfd); pid != 0) birth.pid = pid;
+  }
   proc->state.on_started(static_cast<std::uint32_t>(birth.pid), birth.started_realtime_ns);
   ending_.publish(*proc);
   const bool is_up = proc->mesh.spec.kind == wire::ProcKind::plain || proc->said_ready;

@@ -30,10 +30,11 @@ class MeshProcs {
   struct Options {
     std::string host;  ///< For people: in the texts of certificates.
     Config config;
-    Environment environment;  ///< What procs inherit.
-    HostAddr address;         ///< Of this host: requests of another agent's time are checked again.
-    Ledger ledger;            ///< With what another agent has left, which is taken over. May be none.
-    OutputSpool spool;        ///< Likewise.
+    Environment environment;         ///< What procs inherit.
+    bool own_pid_namespace = false;  ///< The keeper's numbers of processes are not ours.
+    HostAddr address;                ///< Of this host: requests of another agent's time are checked again.
+    Ledger ledger;                   ///< With what another agent has left, which is taken over. May be none.
+    OutputSpool spool;               ///< Likewise.
   };
   struct Events {
     /// Something of it is to be told: see above.

@@ -98,6 +98,12 @@ void OutputSpool::keep_slot(std::uint32_t slot) {
   if (!table_ || slot == 0 || slot > most_slots) return;
   for (; next_ <= slot; ++next_) free_.push_back(next_);
   std::erase(free_, slot);
+  for (const auto stream : {wire::Stream::out, wire::Stream::err}) {
+    Entry& at = entry(slot, stream);
+    const bool is_sound = at.at >= start_of(slot, stream) && at.at <= start_of(slot, stream) + (loff_t{1} << range_bits) &&
+                          at.released <= written(slot, stream);
+    if (!is_sound) at = {start_of(slot, stream), 0};  // not ours, then: nothing is known to be in it
+  }
 }
 
 void OutputSpool::free_slot(std::uint32_t slot) {
