@@ -67,7 +67,7 @@ bool read_birth(ByteReader& reader, std::vector<UniqueFd>& fds, std::size_t& nex
   birth.started_monotonic_ns = reader.get<std::int64_t>();
   const auto bits = reader.get<std::uint8_t>();
   std::string file = reader.get_string();
-  if (!reader.ok() || stage > static_cast<std::uint8_t>(SpawnStage::cancelled)) return false;
+  if (!reader.ok() || stage > static_cast<std::uint8_t>(SpawnStage::credentials)) return false;
   if (stage != 0) birth.failure = SpawnFailure{static_cast<SpawnStage>(stage), error, std::move(file)};
   return take_fd(fds, next_fd, (bits & pidfd_bit) != 0, birth.pidfd) && take_fd(fds, next_fd, (bits & stdin_bit) != 0, birth.stdin_pipe) &&
          take_fd(fds, next_fd, (bits & stdout_bit) != 0, birth.stdout_pipe) &&

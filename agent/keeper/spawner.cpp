@@ -117,7 +117,9 @@ tl::expected<Child, SpawnFailure> Spawner::run(ChildPlan plan, int cgroup) {
   Child child{static_cast<pid_t>(pid), UniqueFd(pidfd)};
   if (plan.failed_stage == 0) return child;
   reap(child.pid);
-  return tl::unexpected(SpawnFailure{static_cast<SpawnStage>(plan.failed_stage), plan.error, {}});
+  SpawnFailure failure{static_cast<SpawnStage>(plan.failed_stage), plan.error, {}};
+  if (failure.stage == SpawnStage::limits) failure.file = rlimit_name(plan.limits[plan.failed_limit].resource);
+  return tl::unexpected(std::move(failure));
 }
 
 int Spawner::probe_cgroup(int cgroup) {

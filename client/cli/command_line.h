@@ -10,6 +10,7 @@
 
 #include "agent/warden/warden.h"
 #include "meshbus/extent.h"
+#include "meshbus/proc_mesh.h"
 
 namespace meshbus::cli {
 
@@ -40,6 +41,8 @@ struct RunArguments {
   std::string json;
   std::string containment;
   std::vector<std::string> settings;
+  /// --nice, --umask, --cpu-set, --rlimit
+  ProcSettings proc_settings;
   std::vector<std::string> command;
 };
 

@@ -197,7 +197,7 @@ END
       keeper.spawn(command({"bash", "-c", "bash -c 'exec 100<&-; eval \"$1\"' _ \"$1\"; exit 0", "_", read_it}), std::move(wrapped));
   // A small limit of open files needs a small number.
   auto narrow = command({"sh", "-c", read_it});
-  narrow.limits = {{RLIMIT_NOFILE, 16, 16}};
+  narrow.settings.limits = {{RLIMIT_NOFILE, 16, 16}};
   auto few = procs();
   few[0].bootstrap = sealed_memfd("few ");
   const auto third = keeper.spawn(std::move(narrow), std::move(few));

@@ -23,9 +23,9 @@ SpawnBatch some_batch(std::size_t procs) {
   batch.shared.env = {"A=1", "B="};
   batch.shared.cwd = "/tmp";
   batch.shared.mesh = "m";
-  batch.shared.new_session = false;
+  batch.shared.settings.new_session = false;
   batch.shared.parent_death_signal = 15;
-  batch.shared.limits = {{7, 10, 20}};
+  batch.shared.settings.limits = {{7, 10, 20}};
   for (std::size_t i = 0; i < procs; ++i) {
     ProcSpec& proc = batch.procs.emplace_back();
     proc.id = i + 100;
@@ -64,10 +64,10 @@ TEST_CASE("keeper protocol: a spawn request arrives as it was sent, with its des
     CHECK(got.shared.env == std::vector<std::string>{"A=1", "B="});
     CHECK(got.shared.cwd == "/tmp");
     CHECK(got.shared.mesh == "m");
-    CHECK_FALSE(got.shared.new_session);
+    CHECK_FALSE(got.shared.settings.new_session);
     CHECK(got.shared.parent_death_signal == 15);
-    REQUIRE(got.shared.limits.size() == 1);
-    CHECK(got.shared.limits[0].hard == 20);
+    REQUIRE(got.shared.settings.limits.size() == 1);
+    CHECK(got.shared.settings.limits[0].hard == 20);
     REQUIRE(got.procs.size() == 3);
     CHECK(got.procs[2].id == 102);
     CHECK(got.procs[2].env == std::vector<std::string>{"RANK=2"});

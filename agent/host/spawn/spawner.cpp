@@ -27,6 +27,7 @@ void Spawner::pump() {
     batch.shared.env = assignment.environment;
     batch.shared.cwd = spec.command.directory;
     batch.shared.mesh = spec.mesh.to_string();
+    batch.shared.settings = spec.command.settings;
     batch.shared.parent_death_signal = parent_death_signal_ ? SIGKILL : 0;
     std::vector<Proc*> asked;
     for (Proc* proc : procs) {
