@@ -29,15 +29,15 @@ struct ResourceLimit {
 
 /// What a proc is set to before it executes its command. Whatever is not there stays as the keeper has it.
 struct ProcSettings {
-  std::vector<ResourceLimit> limits;
-  std::optional<int> nice;             ///< -20 to 19.
-  std::optional<std::uint32_t> umask;  ///< 0 to 0777.
-  std::vector<std::uint32_t> cpus;     ///< By number, below max_cpus; empty: any.
-  std::optional<std::uint32_t> uid;
-  std::optional<std::uint32_t> gid;
-  std::vector<std::uint32_t> groups;  ///< With uid or gid, or not empty: these supplementary groups and no others.
-  bool new_session = true;            ///< setsid; false: only a process group of its own in the keeper's session.
-  bool subreaper = true;              ///< Orphans of its descendants come to it. Else to the keeper, which ends them when any proc ends.
+  std::vector<ResourceLimit> limits = {};
+  std::optional<int> nice = {};             ///< -20 to 19.
+  std::optional<std::uint32_t> umask = {};  ///< 0 to 0777.
+  std::vector<std::uint32_t> cpus = {};     ///< By number, below max_cpus; empty: any.
+  std::optional<std::uint32_t> uid = {};
+  std::optional<std::uint32_t> gid = {};
+  std::vector<std::uint32_t> groups = {};  ///< With uid or gid, or not empty: these supplementary groups and no others.
+  bool new_session = true;                 ///< setsid; false: only a process group of its own in the keeper's session.
+  bool subreaper = true;  ///< Orphans of its descendants come to it. Else to the keeper, which ends them when any proc ends.
 
   friend bool operator==(const ProcSettings&, const ProcSettings&) = default;
 };

@@ -69,7 +69,7 @@ Result<void> complete(ProcSpec& spec) {
   return {};
 }
 
-std::unique_ptr<wire::ProcSettingsT> to_wire(const ProcSettings& settings) {
+std::unique_ptr<wire::ProcSettingsT> settings_to_wire(const ProcSettings& settings) {
   auto out = std::make_unique<wire::ProcSettingsT>();
   for (const auto& limit : settings.limits) out->limits.emplace_back(limit.soft, limit.hard, static_cast<std::uint32_t>(limit.resource));
   // Out of range stays out of range: the host says so.
@@ -90,7 +90,7 @@ Result<wire::CommandT> make_command(const ProcSpec& spec, const HostAddr& host) 
   command.arguments = spec.command;
   command.directory = spec.directory;
   command.clean_environment = spec.clean_environment;
-  command.settings = to_wire(spec.settings);
+  command.settings = settings_to_wire(spec.settings);
   std::map<std::string, std::string> variables;
   if (spec.follow_launcher && host.transport() == Transport::unix_socket) {
     if (spec.directory.empty()) {

@@ -267,3 +267,48 @@ TEST_CASE("keeper: where clone3 is forbidden, as in older container runtimes, ev
     CHECK(keeper.exits.at(id).code == 3);
   }
 }
+
+TEST_CASE("keeper: a proc has the settings that were asked for when it executes its command") {
+  KeeperUnderTest keeper;
+  SpawnSpec spec;
+  spec.program = "sh";
+  spec.argv = {"sh", "-c",
+               "echo $(nice) $(umask) $(ulimit -c) $(ulimit -n) $(ulimit -H -n) $(grep Cpus_allowed_list /proc/self/status | cut -f2) "
+               "$(id -u) $(id -g) $(id -G)"};
+  spec.mesh = "settings";
+  spec.settings.nice = 7;
+  spec.settings.umask = 027;
+  spec.settings.limits = {{RLIMIT_CORE, 0, 0}, {RLIMIT_NOFILE, 100, 200}};
+  spec.settings.cpus = {0};
+  std::string expected = "7 0027 0 100 200 0";
+  if (::geteuid() == 0) {
+    spec.settings.uid = 65534;
+    spec.settings.gid = 65533;
+    spec.settings.groups = {65533, 12345};
+    expected += " 65534 65533 65533 12345";
+  }
+  const auto id = keeper.spawn(spec, std::vector<ProcSpec>(1));
+  REQUIRE(keeper.wait_gone(1));
+  CHECK(keeper.read_stdout(id).starts_with(expected));
+}
+
+TEST_CASE("keeper: a setting that cannot be had is a failure that names it, and nothing is executed") {
+  KeeperUnderTest keeper;
+  SpawnSpec spec;
+  spec.program = "true";
+  spec.mesh = "settings";
+  std::uint64_t count = 0;
+  const auto failure_of = [&](const ProcSettings& settings) {
+    spec.settings = settings;
+    const auto id = keeper.spawn(spec, std::vector<ProcSpec>(1));
+    REQUIRE(keeper.wait_births(++count));
+    const auto& birth = keeper.births.at(id);
+    REQUIRE(birth.failure.has_value());
+    return describe(*birth.failure);
+  };
+  CHECK(failure_of({.limits = {{RLIMIT_CORE, 0, 0}, {99, 0, 0}}}) == "RLIMIT 99: Invalid argument (step: limits)");
+  CHECK(failure_of({.cpus = {max_cpus - 1}}) == "Invalid argument (step: affinity)");
+  if (::geteuid() != 0) CHECK(failure_of({.uid = 0}).find("Operation not permitted (step: credentials)") != std::string::npos);
+  spec.settings = {.cpus = {max_cpus}};
+  CHECK(keeper.client().spawn({spec, {}}).has_value());  // nobody to start
+}

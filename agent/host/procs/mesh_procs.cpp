@@ -207,8 +207,8 @@ void MeshProcs::arm_ready(const std::shared_ptr<const Assignment>& assignment) {
 
 void MeshProcs::on_birth(keeper::Birth birth) {
   Proc* proc = table_.find_id(birth.id);
+  spawner_.on_birth(birth.id);
   if (proc == nullptr) return on_stray(birth);
-  if (proc->progress == SpawnProgress::asked) spawner_.on_birth();
   if (birth.failure && proc->has_ended()) return keeper_.forget({birth.id});
   if (birth.failure) {
     const bool is_cancelled = birth.failure->stage == keeper::SpawnStage::cancelled && proc->state.is_stop_asked();
