@@ -77,7 +77,7 @@ Result<std::string> find_pids_cgroup() {
   std::istringstream mounts(read_file("/proc/self/mountinfo").value_or(""));
   for (std::string line; std::getline(mounts, line);) {
     const auto separator = line.find(" - cgroup ");
-    if (separator == std::string::npos || line.rfind("pids") < separator) continue;
+    if (separator == std::string::npos || ("," + line.substr(line.rfind(' ') + 1) + ",").find(",pids,") == std::string::npos) continue;
     std::istringstream fields(line.substr(0, separator));
     std::string id, parent, device, root, point;
     if (!(fields >> id >> parent >> device >> root >> point)) continue;

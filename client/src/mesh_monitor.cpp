@@ -10,7 +10,7 @@ namespace {
 /// An ended mesh whose agents fall silent about its output: what is missing then does not come any more.
 constexpr std::chrono::seconds kOutputLimit{5};
 
-std::string_view text_of(const wire::OutputChunk& chunk) {
+std::string_view bytes_of_chunk(const wire::OutputChunk& chunk) {
   return {reinterpret_cast<const char*>(chunk.data()->data()), chunk.data()->size()};
 }
 
@@ -118,7 +118,7 @@ void MeshMonitor::on_output(const HostAddr& from, const wire::Output& output, Ou
       for (const auto* chunk : *output.chunks()) {
         bytes += chunk->data()->size();
         if (abandoned_ || !options_.handlers.on_output || !is_ours(chunk->rank())) continue;
-        const auto news = output.session() == 0 ? text_of(*chunk) : new_bytes(*chunk);
+        const auto news = output.session() == 0 ? bytes_of_chunk(*chunk) : new_bytes(*chunk);
         if (!news.empty())
           chunks.push_back({chunk->rank(), chunk->stream() == wire::Stream::err ? Stream::err : Stream::out, std::string(news)});
       }
@@ -143,7 +143,7 @@ void MeshMonitor::on_output(const HostAddr& from, const wire::Output& output, Ou
 
 std::string_view MeshMonitor::new_bytes(const wire::OutputChunk& chunk) {
   auto& position = output_positions_[chunk.rank()][chunk.stream() == wire::Stream::err ? 1 : 0];
-  auto bytes = text_of(chunk);
+  auto bytes = bytes_of_chunk(chunk);
   const auto end = chunk.position() + bytes.size();
   if (end <= position || end < chunk.position()) return {};
   if (chunk.position() < position) bytes.remove_prefix(position - chunk.position());

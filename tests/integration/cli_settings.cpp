@@ -28,7 +28,7 @@ TEST_CASE("cli: settings that cannot be had are refused by name, before anything
                      {{"--rlimit", "moon=1"}, 2, "nofile"},
                      {{"--rlimit", "core=2:1"}, 2, "SOFT:HARD"},
                      {{"--rlimit", "as=99999999T"}, 2, "takes a number"},
-                     {{"--cpu-set", "1023"}, 125, "there is no CPU 1023"},
+                     {{"--cpu-set", "1023"}, 2, "there is no CPU 1023"},
                      {{"--rlimit", "nofile=4000000000"}, 125, "RLIMIT_NOFILE"}};
   for (const auto& one : cases) {
     Words words{"run"};

@@ -68,6 +68,8 @@ TEST_CASE("keeper: environment, working directory, arguments and standard stream
   CHECK(birth.started_realtime_ns > 0);
   REQUIRE(::write(birth.stdin_pipe.get(), "input\n", 6) == 6);
   birth.stdin_pipe.reset();
+  keeper.client().close_input({id});  // the keeper holds it for the next agent
+  keeper.client().flush();
   CHECK(keeper.read_stdout(id) == "shared own new\n" + directory.path().string() + "\nzero\ninput\nno tty\n");
   REQUIRE(keeper.wait_gone(1));
   CHECK(keeper.exits.at(id).code == 0);
@@ -298,17 +300,56 @@ TEST_CASE("keeper: a setting that cannot be had is a failure that names it, and 
   spec.program = "true";
   spec.mesh = "settings";
   std::uint64_t count = 0;
-  const auto failure_of = [&](const ProcSettings& settings) {
+  const auto failure_of = [&](const meshbus::keeper::ProcSettings& settings) {
     spec.settings = settings;
     const auto id = keeper.spawn(spec, std::vector<ProcSpec>(1));
     REQUIRE(keeper.wait_births(++count));
     const auto& birth = keeper.births.at(id);
     REQUIRE(birth.failure.has_value());
-    return describe(*birth.failure);
+    return meshbus::keeper::describe(*birth.failure);
   };
   CHECK(failure_of({.limits = {{RLIMIT_CORE, 0, 0}, {99, 0, 0}}}) == "RLIMIT 99: Invalid argument (step: limits)");
-  CHECK(failure_of({.cpus = {max_cpus - 1}}) == "Invalid argument (step: affinity)");
+  CHECK(failure_of({.cpus = {meshbus::keeper::max_cpus - 1}}) == "Invalid argument (step: affinity)");
   if (::geteuid() != 0) CHECK(failure_of({.uid = 0}).find("Operation not permitted (step: credentials)") != std::string::npos);
-  spec.settings = {.cpus = {max_cpus}};
+  spec.settings = {.cpus = {meshbus::keeper::max_cpus}};
   CHECK(keeper.client().spawn({spec, {}}).has_value());  // nobody to start
+}
+
+TEST_CASE("keeper: a new agent is told of everything that the last one had not said Forget about, and of nothing else") {
+  KeeperUnderTest keeper;
+  const auto first = keeper.spawn(command({"sh", "-c", "echo one; read line; echo $line; exit 3"}), [] {
+    auto three = procs(3);
+    for (ProcSpec& proc : three) proc.stdin_choice = Stdio::pipe;
+    return three;
+  }());
+  const auto failed = keeper.spawn(command({"/no/such/file"}), procs());
+  REQUIRE(keeper.wait_births(4));
+  CHECK(keeper.replayed);  // there was nothing before
+  const auto pid = keeper.births.at(first).pid;
+  REQUIRE(::write(keeper.births.at(first + 1).stdin_pipe.get(), "x\n", 2) == 2);
+  REQUIRE(keeper.wait_gone(1));
+  keeper.client().forget({failed});
+  keeper.client().flush();
+  // Also what is asked for and not yet read when the agent goes, and what nobody is there to hear of.
+  keeper.signal(first + 2, SIGKILL);
+  keeper.replace_agent();
+  REQUIRE(keeper.wait_gone(2));
+  REQUIRE(wait_until([&] { return keeper.pump(), keeper.replayed; }, long_enough));
+  CHECK(keeper.births.size() == 3);
+  CHECK(keeper.births.at(first).pid == pid);
+  CHECK(keeper.births.at(first).pidfd);
+  CHECK(keeper.read_stdout(first + 1) == "one\nx\n");
+  CHECK(keeper.exits.at(first + 1).code == 3);
+  CHECK(keeper.exits.at(first + 2).signaled);
+  CHECK_FALSE(keeper.exits.contains(first));
+  // The pipes are the same ones, and who is known is not started twice.
+  REQUIRE(::write(keeper.births.at(first).stdin_pipe.get(), "y\n", 2) == 2);
+  REQUIRE(keeper.wait_gone(3));
+  CHECK(keeper.read_stdout(first) == "one\ny\n");
+  for (std::uint64_t id = first; id < first + 3; ++id) keeper.client().forget({id});
+  keeper.client().flush();
+  keeper.replace_agent();
+  REQUIRE(wait_until([&] { return keeper.pump(), keeper.replayed; }, long_enough));
+  CHECK(keeper.births.empty());
+  CHECK(keeper.disorder.empty());
 }
