@@ -46,7 +46,7 @@ HostAgent::HostAgent(Reactor& reactor, zmq::context_t& context, Options options,
   session.hello.pid = static_cast<std::uint32_t>(getpid());
   Bus::Events bus_events;
   bus_events.on_up = [this](const wire::Welcome&) { on_up(); };
-  bus_events.on_down = [this](const std::string& reason) {
+  bus_events.on_down = [](const std::string& reason) {
     log::warn("the broker is away: " + reason + "; the procs of this host live on");
   };
   bus_events.on_refused = [this](const Error& error) { events_.on_refused(error); };
@@ -133,10 +133,10 @@ void HostAgent::on_undeliverable(const wire::Envelope& envelope, const Error& er
   const auto receiver = envelope.destination_proc();
   if (const auto reader = logs_->on_undeliverable(receiver)) peers_->check(*reader);
   for (const auto& [name, mesh] : procs_->table().meshes()) {
-    std::erase_if(mesh->subscribers, [&, &mesh = mesh](const auto& entry) {
+    std::erase_if(mesh->subscribers, [&, &one = *mesh](const auto& entry) {
       if (entry.second.key() != receiver) return false;
-      log::info("mesh " + mesh->name + ": subscriber " + entry.first + " is dropped: " + error.to_string());
-      procs_->table().touch(*mesh);
+      log::info("mesh " + one.name + ": subscriber " + entry.first + " is dropped: " + error.to_string());
+      procs_->table().touch(one);
       return true;
     });
     if (mesh->owner_key != receiver || mesh->owner_gone) continue;

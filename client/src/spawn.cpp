@@ -77,8 +77,8 @@ std::unique_ptr<wire::ProcSettingsT> settings_to_wire(const ProcSettings& settin
   if (settings.nice) out->nice = static_cast<std::int8_t>(std::clamp(*settings.nice, -128, 127));
   if (settings.umask) out->umask = static_cast<std::uint16_t>(std::min(*settings.umask, 0xffffU));
   out->cpus = settings.cpus;
-  if (settings.uid) out->uid = *settings.uid;
-  if (settings.gid) out->gid = *settings.gid;
+  out->uid = settings.uid;
+  out->gid = settings.gid;
   out->groups = settings.groups;
   out->same_session = settings.same_session;
   out->no_subreaper = settings.no_subreaper;

@@ -80,7 +80,7 @@ TEST_CASE("keeper: what cannot be executed is reported with step, reason and fil
   const TempDir directory;
   const auto text = directory.write("text", "echo not a program\n", true);
   const auto orphaned_script = directory.write("script", "#!/no/such/interpreter -x\necho\n", true);
-  const auto plain = directory.write("plain", "#!/bin/sh\n");
+  directory.write("plain", "#!/bin/sh\n");
 
   auto failure = failure_of(keeper, command({"/no/such/file"}));
   CHECK(failure.stage == SpawnStage::exec);

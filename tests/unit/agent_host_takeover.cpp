@@ -116,7 +116,7 @@ TEST_CASE("ledger: damage ends it at the last good entry") {
     REQUIRE(::pwrite(memory.get(), &value, 1 + random() % 8, at) > 0);
     CHECK(Ledger::open(again(memory)).value().entries().size() <= 3);
   }
-  CHECK_FALSE(Ledger::open(UniqueFd(::open("/dev/null", O_RDWR))).has_value());
+  CHECK_FALSE(Ledger::open(UniqueFd(::open("/dev/null", O_RDWR | O_CLOEXEC))).has_value());
 }
 
 TEST_CASE("ledger: without memory it keeps nothing, and says so") {

@@ -71,8 +71,8 @@ Result<keeper::ProcSettings> parse_settings(const wire::ProcSettings& request) {
     settings.cpus.push_back(cpu);
   }
   if (settings.cpus.size() > keeper::max_cpus) return refused("cpus", "some are named more than once");
-  settings.uid = request.uid() ? std::optional(*request.uid()) : std::nullopt;
-  settings.gid = request.gid() ? std::optional(*request.gid()) : std::nullopt;
+  settings.uid = request.uid();
+  settings.gid = request.gid();
   if (request.groups() != nullptr) settings.groups.assign(request.groups()->begin(), request.groups()->end());
   if ((settings.uid || settings.gid || !settings.groups.empty()) && ::geteuid() != 0)
     return refused("uid", "only a host that runs as root can start procs as somebody else");
