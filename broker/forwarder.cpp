@@ -108,7 +108,9 @@ void Forwarder::deliver_local(const wire::Envelope& envelope, Bytes body, zmq::m
     }
     return;
   }
-  if (const std::string* gone = routes_.find_gone(envelope.destination_proc())) {
+  // A host's agent comes back: what is for it waits for the next one.
+  const std::string* gone = routes_.find_gone(envelope.destination_proc());
+  if (gone != nullptr && envelope.destination_proc() != host_service(options_.host).key()) {
     give_back(envelope, Error(ErrorCode::no_such_proc, *gone + " has left"));
     return;
   }

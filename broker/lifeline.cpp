@@ -30,6 +30,7 @@ void Lifeline::on_readable() {
     return;
   }
   const std::string_view said(text.data(), static_cast<std::size_t>(size));
+  if (said == "ping") say("pong");
   if (said == "stop" || said.starts_with("stop ")) events_.on_stop();
 }
 

@@ -344,6 +344,14 @@ void Bus::fail_later(std::uint64_t id, Error error) {
   });
 }
 
+void Bus::give_up(const Destination& to, const std::string& why) {
+  std::vector<std::uint64_t> ids;
+  for (const auto& [id, pending] : pending_) {
+    if (pending.answer && pending.proc == to.proc && pending.host == to.host) ids.push_back(id);
+  }
+  for (const auto id : ids) fail_pending(id, Error(ErrorCode::fate_unknown, why));
+}
+
 void Bus::fail_all(const Error& error) {
   // Only those that are open now: an answer may ask again.
   std::vector<std::uint64_t> ids;

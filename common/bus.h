@@ -83,6 +83,9 @@ class Bus {
   }
   void refuse(const Request& request, const Error& error);
 
+  /// Whoever was asked has ended: its open requests fail with fate_unknown.
+  void give_up(const Destination& to, const std::string& why);
+
   /// Bytes for a port of a proc, with an answer: call_error when the handler there failed; otherwise errors as request().
   void call(const Destination& to, std::uint32_t port, Bytes body, std::chrono::milliseconds deadline, CallAnswer answer);
   void answer_call(const wire::Envelope& call, const wire::CallHeader& header, Bytes body);

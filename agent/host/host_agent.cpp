@@ -26,10 +26,16 @@ HostAgent::HostAgent(Reactor& reactor, zmq::context_t& context, Options options,
   proc_events.on_keeper_lost = [this] { keeper_lost_ = true; };
   proc_events.output.flush = [this](Mesh& mesh) { logs_->flush(mesh); };
   proc_events.output.on_news = [this](Proc& proc, OutputPipe& pipe) { logs_->on_news(proc, pipe); };
-  procs_ = std::make_unique<MeshProcs>(
-      reactor_, std::move(options_.keeper), BootstrapWriter(options_.tokens, options_.broker.zmq_endpoint(), options_.config),
-      MeshProcs::Options{.host = host_text_, .config = options_.config, .environment = std::move(options_.environment)},
-      std::move(proc_events));
+  procs_ = std::make_unique<MeshProcs>(reactor_, std::move(options_.keeper),
+                                       BootstrapWriter(options_.tokens, options_.broker.zmq_endpoint(), options_.config),
+                                       MeshProcs::Options{.host = host_text_,
+                                                          .config = options_.config,
+                                                          .environment = std::move(options_.environment),
+                                                          .own_pid_namespace = options_.containment == "pid namespace",
+                                                          .address = options_.host,
+                                                          .ledger = std::move(options_.ledger),
+                                                          .spool = std::move(options_.spool)},
+                                       std::move(proc_events));
 
   Session::Options session;
   session.endpoint = options_.broker.zmq_endpoint();
@@ -40,7 +46,7 @@ HostAgent::HostAgent(Reactor& reactor, zmq::context_t& context, Options options,
   session.hello.pid = static_cast<std::uint32_t>(getpid());
   Bus::Events bus_events;
   bus_events.on_up = [this](const wire::Welcome&) { on_up(); };
-  bus_events.on_down = [this](const std::string& reason) {
+  bus_events.on_down = [](const std::string& reason) {
     log::warn("the broker is away: " + reason + "; the procs of this host live on");
   };
   bus_events.on_refused = [this](const Error& error) { events_.on_refused(error); };
@@ -49,6 +55,13 @@ HostAgent::HostAgent(Reactor& reactor, zmq::context_t& context, Options options,
   publisher_ = std::make_unique<Publisher>(*bus_, host_text_);
   logs_ = std::make_unique<LogStreams>(*bus_);
   peers_ = std::make_unique<PeerWatch>(*bus_, [this](const std::string& peer) { on_peer_gone(peer); });
+  procs_->take_over();
+  // It is told to its owners anew.
+  was_up_ = !procs_->table().meshes().empty();
+  for (const auto& [name, mesh] : procs_->table().meshes()) {
+    if (!mesh->owner_gone) peers_->add(mesh->spec.owner);
+    for (const auto& [text, subscriber] : mesh->subscribers) peers_->add(subscriber);
+  }
 }
 
 HostAgent::~HostAgent() {
@@ -120,9 +133,10 @@ void HostAgent::on_undeliverable(const wire::Envelope& envelope, const Error& er
   const auto receiver = envelope.destination_proc();
   if (const auto reader = logs_->on_undeliverable(receiver)) peers_->check(*reader);
   for (const auto& [name, mesh] : procs_->table().meshes()) {
-    std::erase_if(mesh->subscribers, [&](const auto& entry) {
+    std::erase_if(mesh->subscribers, [&, &one = *mesh](const auto& entry) {
       if (entry.second.key() != receiver) return false;
-      log::info("mesh " + mesh->name + ": subscriber " + entry.first + " is dropped: " + error.to_string());
+      log::info("mesh " + one.name + ": subscriber " + entry.first + " is dropped: " + error.to_string());
+      procs_->table().touch(one);
       return true;
     });
     if (mesh->owner_key != receiver || mesh->owner_gone) continue;
@@ -134,7 +148,7 @@ void HostAgent::on_undeliverable(const wire::Envelope& envelope, const Error& er
 void HostAgent::on_peer_gone(const std::string& peer) {
   if (const auto reader = ProcId::parse(peer)) logs_->drop(*reader);
   for (const auto& [name, mesh] : procs_->table().meshes()) {
-    mesh->subscribers.erase(peer);
+    if (mesh->subscribers.erase(peer) > 0) procs_->table().touch(*mesh);
     if (mesh->owner_gone || mesh->spec.owner.to_string() != peer) continue;
     if (mesh->live > 0) log::warn("mesh " + name + ": its owner " + peer + " is gone; it is stopped");
     procs_->on_owner_gone(*mesh);

@@ -29,6 +29,8 @@ class HostAgent {
     Config config;
     Environment environment;  ///< What procs inherit; see own_environment().
     UniqueFd keeper;          ///< Socket to the keeper.
+    Ledger ledger = {};       ///< See MeshProcs::Options.
+    OutputSpool spool = {};
   };
   struct Events {
     /// Registered with the broker; again after each loss.

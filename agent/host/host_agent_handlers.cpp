@@ -61,7 +61,7 @@ void HostAgent::on_spawn_procs(const Request& request, const wire::SpawnProcs& m
   if (!spec) return bus_->refuse(request, spec.error());
   const ProcId owner = spec->owner;
   const std::string name = spec->mesh.to_string();
-  const auto started = procs_->spawn(std::move(*spec));
+  const auto started = procs_->spawn(std::move(*spec), LedgerWriter::request_entry(name, message));
   if (!started) return bus_->refuse(request, started.error());
   wire::SpawnAcceptedT accepted;
   accepted.started = *started;
@@ -188,6 +188,7 @@ void HostAgent::on_stream_state(const Request& request, const wire::StreamState&
         request, Error(ErrorCode::queue_full, "mesh " + mesh->name + " has " + std::to_string(kMostSubscribers) + " subscribers already"));
   // What has not been told yet is in the answer, and told again: the generations say so.
   mesh->subscribers.insert_or_assign(subscriber->to_string(), *subscriber);
+  procs_->table().touch(*mesh);
   bus_->answer(request, make_mesh_state(*mesh));
   peers_->add(*subscriber);
 }
@@ -197,6 +198,7 @@ void HostAgent::on_stop_stream(const Request& request, const wire::StopStream& m
   Mesh* mesh = procs_->table().find_mesh(message.mesh()->string_view());
   const auto subscriber = ProcId::parse(message.subscriber()->string_view());
   if (mesh == nullptr || !subscriber || mesh->subscribers.erase(subscriber->to_string()) == 0) return;
+  procs_->table().touch(*mesh);
   if (!is_watched_still(*subscriber)) peers_->remove(*subscriber);
 }
 

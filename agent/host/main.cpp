@@ -25,6 +25,8 @@ struct Arguments {
   int lifeline_fd = -1;
   int secret_fd = -1;
   int keeper_fd = -1;
+  int ledger_fd = -1;
+  int spool_fd = -1;
   std::string host;
   std::string broker;
   std::string containment;
@@ -102,6 +104,10 @@ class Program {
         std::_Exit(EX_OK);
       }
       const auto message = keeper::parse_lifeline(*received.text);
+      if (message.word == "ping") {
+        lifeline_.send("pong");
+        continue;
+      }
       if (message.word != "stop") {
         log::warn("the warden said something unknown: " + *received.text);
         continue;
@@ -145,6 +151,17 @@ int run(const Arguments& arguments) {
   auto tokens = TokenMaker::from_descriptor(secret.get());
   if (!tokens) return give_up(EX_NOINPUT, tokens.error().within("--secret-fd").to_string());
 
+  host::Ledger ledger;
+  host::OutputSpool spool;
+  if (arguments.ledger_fd >= 0 && arguments.spool_fd >= 0) {
+    auto opened = host::Ledger::open(UniqueFd(arguments.ledger_fd));
+    if (!opened) return give_up(EX_OSERR, opened.error().within("--ledger-fd").to_string());
+    ledger = std::move(*opened);
+    auto spooled = host::OutputSpool::open(UniqueFd(arguments.spool_fd));
+    if (!spooled) return give_up(EX_OSERR, spooled.error().within("--spool-fd").to_string());
+    spool = std::move(*spooled);
+  }
+
   zmq::context_t context(1);
   Program program(context, keeper::Lifeline(UniqueFd(arguments.lifeline_fd)),
                   {.host = *host_address,
@@ -153,7 +170,9 @@ int run(const Arguments& arguments) {
                    .tokens = std::move(*tokens),
                    .config = std::move(*config),
                    .environment = host::own_environment(),
-                   .keeper = UniqueFd(arguments.keeper_fd)});
+                   .keeper = UniqueFd(arguments.keeper_fd),
+                   .ledger = std::move(ledger),
+                   .spool = std::move(spool)});
   return program.run();
 }
 
@@ -170,7 +189,7 @@ void raise_descriptor_limit() {
 int main(int argc, char** argv) {
   raise_descriptor_limit();
   // The terminal's signals are for the launcher; this process ends when its warden says so.
-  for (const int ignored : {SIGINT, SIGQUIT, SIGTSTP, SIGHUP, SIGPIPE}) signal(ignored, SIG_IGN);
+  for (const int ignored : {SIGINT, SIGQUIT, SIGTSTP, SIGHUP, SIGPIPE, SIGXFSZ}) signal(ignored, SIG_IGN);
   sigset_t term;
   sigemptyset(&term);
   sigaddset(&term, SIGTERM);
@@ -181,6 +200,8 @@ int main(int argc, char** argv) {
   app.add_option("--lifeline-fd", arguments.lifeline_fd, "socket to the warden")->required();
   app.add_option("--secret-fd", arguments.secret_fd, "the host's secret, 32 bytes")->required();
   app.add_option("--keeper-fd", arguments.keeper_fd, "socket to the keeper")->required();
+  app.add_option("--ledger-fd", arguments.ledger_fd, "memory with what an earlier agent left, to go on with");
+  app.add_option("--spool-fd", arguments.spool_fd, "memory with output that an earlier agent left");
   app.add_option("--host", arguments.host, "address that the broker advertises")->required();
   app.add_option("--broker", arguments.broker, "address at which the broker listens for procs of this host")->required();
   app.add_option("--containment", arguments.containment, "how descendants are kept together, for people to read");

@@ -72,6 +72,34 @@ std::optional<Mount> find_cgroup2_mount() {
   return std::nullopt;
 }
 
+// Our own cgroup in the hierarchy of cgroup v1 that counts processes.
+Result<std::string> find_pids_cgroup() {
+  std::istringstream mounts(read_file("/proc/self/mountinfo").value_or(""));
+  for (std::string line; std::getline(mounts, line);) {
+    const auto separator = line.find(" - cgroup ");
+    if (separator == std::string::npos || ("," + line.substr(line.rfind(' ') + 1) + ",").find(",pids,") == std::string::npos) continue;
+    std::istringstream fields(line.substr(0, separator));
+    std::string id, parent, device, root, point;
+    if (!(fields >> id >> parent >> device >> root >> point)) continue;
+    std::istringstream groups(read_file("/proc/self/cgroup").value_or(""));
+    for (std::string group; std::getline(groups, group);) {
+      // "9:pids:/some/where"
+      const auto controllers = group.find(':');
+      const auto path = group.find(":/");
+      if (path == std::string::npos ||
+          ("," + group.substr(controllers + 1, path - controllers - 1) + ",").find(",pids,") == std::string::npos)
+        continue;
+      std::string own = group.substr(path + 1);
+      if (const std::string above = unescape(root); above != "/") {
+        if (own.rfind(above, 0) != 0) continue;
+        own.erase(0, above.size());
+      }
+      return unescape(point) + (own == "/" ? "" : own);
+    }
+  }
+  return fail(ErrorCode::not_exist, "there is no cgroup controller for numbers of processes (cgroup v1 `pids`) that we may use");
+}
+
 std::vector<std::string> child_directories(const std::string& path) {
   std::vector<std::string> found;
   std::error_code error;
@@ -146,6 +174,21 @@ Result<std::string> make_host_cgroup(const std::string& name) {
   }
   if (::rmdir(inner->path().c_str()) != 0) return give_up(os_error("rmdir " + inner->path()));
   return made->path();
+}
+
+Result<std::string> make_pids_cgroup(const std::string& name, std::uint64_t limit, pid_t pid) {
+  const auto parent = find_pids_cgroup();
+  if (!parent) return fail(parent.error());
+  const std::string path = *parent + "/meshbus-" + name;
+  if (::mkdir(path.c_str(), 0755) != 0) return fail(ErrorCode::not_exist, os_error("mkdir " + path));
+  for (const auto& [file, value] : {std::pair{"/pids.max", std::to_string(limit)}, {"/cgroup.procs", std::to_string(pid)}}) {
+    const UniqueFd opened(::open((path + file).c_str(), O_WRONLY | O_CLOEXEC));
+    if (opened && ::write(opened.get(), value.data(), value.size()) == static_cast<ssize_t>(value.size())) continue;
+    auto failure = fail(ErrorCode::not_exist, os_error("writing " + value + " to " + path + file));
+    ::rmdir(path.c_str());
+    return failure;
+  }
+  return path;
 }
 
 std::string cgroup_name_of_mesh(std::string_view mesh) {

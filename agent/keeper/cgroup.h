@@ -1,8 +1,11 @@
 #pragma once
 
 #include <chrono>
+#include <cstdint>
 #include <string>
 #include <string_view>
+
+#include <sys/types.h>
 
 #include "common/unique_fd.h"
 #include "meshbus/result.h"
@@ -29,6 +32,10 @@ Result<std::string> find_own_cgroup();
 /// Makes a cgroup `meshbus-NAME` below our own and proves that it serves: a child can be born in it and it can be killed. Errors:
 /// io_error with the reason, nothing left behind.
 Result<std::string> make_host_cgroup(const std::string& name);
+
+/// Makes a cgroup `meshbus-NAME` with a limit of processes beside our own one, by cgroup v2 or v1, and moves `pid` into it. Returns its
+/// directory. Errors: not_exist with the reason; nothing is left behind.
+Result<std::string> make_pids_cgroup(const std::string& name, std::uint64_t limit, pid_t pid);
 
 /// A directory name for a mesh: "mesh-" and the name with everything but [A-Za-z0-9_-] replaced; changed names get a hash.
 std::string cgroup_name_of_mesh(std::string_view mesh);

@@ -77,10 +77,31 @@ void run_child(void* argument) {
   for (std::size_t i = 0; i < plan.limit_count; ++i) {
     const KernelLimit limit{plan.limits[i].soft, plan.limits[i].hard};
     result = raw_syscall(SYS_prlimit64, 0, static_cast<long>(plan.limits[i].resource), as_long(&limit), 0);
+    plan.failed_limit = i;
     if (result < 0) give_up(plan, SpawnStage::limits, result);
   }
-  // Here belong nice, scheduling, affinity, umask and credentials: all before the parent-death signal, which a change of credentials
-  // clears.
+  if (plan.has_nice) {
+    result = raw_syscall(SYS_setpriority, PRIO_PROCESS, 0, plan.nice);
+    if (result < 0) give_up(plan, SpawnStage::nice, result);
+  }
+  if (plan.cpu_mask != nullptr) {
+    result = raw_syscall(SYS_sched_setaffinity, 0, static_cast<long>(plan.cpu_mask_bytes), as_long(plan.cpu_mask));
+    if (result < 0) give_up(plan, SpawnStage::affinity, result);
+  }
+  if (plan.umask >= 0) raw_syscall(SYS_umask, plan.umask);
+  if (plan.has_groups) {
+    result = raw_syscall(SYS_setgroups, static_cast<long>(plan.group_count), as_long(plan.groups));
+    if (result < 0) give_up(plan, SpawnStage::credentials, result);
+  }
+  if (plan.gid >= 0) {
+    result = raw_syscall(SYS_setresgid, plan.gid, plan.gid, plan.gid);
+    if (result < 0) give_up(plan, SpawnStage::credentials, result);
+  }
+  if (plan.uid >= 0) {
+    result = raw_syscall(SYS_setresuid, plan.uid, plan.uid, plan.uid);
+    if (result < 0) give_up(plan, SpawnStage::credentials, result);
+  }
+  // Before the parent-death signal, which a change of credentials clears.
   if (plan.parent_death_signal != 0) {
     result = raw_syscall(SYS_prctl, PR_SET_PDEATHSIG, plan.parent_death_signal);
     if (result < 0) give_up(plan, SpawnStage::parent_death, result);

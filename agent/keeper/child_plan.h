@@ -21,12 +21,23 @@ struct ChildPlan {
   const char* const* envp = nullptr;  ///< Ends with null.
   const char* cwd = nullptr;          ///< Null: stay.
   bool new_session = true;            ///< setsid; else setpgid(0, 0).
+  bool new_pid_namespace = false;     ///< It becomes process 1 of one.
   bool subreaper = true;              ///< Orphans of its descendants come to it, and to us when it ends.
   int parent_death_signal = 0;        ///< 0: none.
   pid_t parent = 0;                   ///< Us: compared with getppid once the signal is armed.
   int cgroup_procs = -1;              ///< cgroup.procs to join by writing, where clone3 cannot; -1: none.
   const Limit* limits = nullptr;
   std::size_t limit_count = 0;
+  bool has_nice = false;
+  int nice = 0;
+  const unsigned long* cpu_mask = nullptr;  ///< As sched_setaffinity takes it; null: leave as it is.
+  std::size_t cpu_mask_bytes = 0;
+  int umask = -1;  ///< -1: leave as it is.
+  bool has_groups = false;
+  const std::uint32_t* groups = nullptr;
+  std::size_t group_count = 0;
+  std::int64_t gid = -1;  ///< -1: leave as it is; likewise the uid.
+  std::int64_t uid = -1;
   /// Descriptors from this number on do not exist for the child: it shares our table until it drops them, so that a spawn costs the same
   /// however many procs we watch. 0: it gets a copy of the whole table. Spawner clears it where close_range is not allowed.
   unsigned first_foreign_fd = 0;
@@ -44,6 +55,7 @@ struct ChildPlan {
   // Written by the child; final when the clone returns, because it returns only after exec or exit.
   int failed_stage = 0;  ///< A SpawnStage; 0 = execve succeeded.
   int error = 0;
+  std::size_t failed_limit = 0;  ///< Which of `limits`, at stage limits.
 };
 
 /// The child's side: runs the plan and never returns. `plan` is a ChildPlan*.
@@ -61,7 +73,8 @@ struct CloneRequest {
   void* stack = nullptr;
   std::size_t stack_size = 0;
   int cgroup = -1;
-  bool share_files = false;  ///< CLONE_FILES.
+  bool share_files = false;        ///< CLONE_FILES.
+  bool new_pid_namespace = false;  ///< CLONE_NEWPID.
 };
 long clone_with_clone3(const CloneRequest& request, int& pidfd);
 long clone_with_clone(const CloneRequest& request, int& pidfd);

@@ -14,7 +14,7 @@ namespace meshbus::keeper {
 namespace {
 
 std::uint64_t flags_of(const CloneRequest& request) {
-  return CLONE_VM | CLONE_VFORK | CLONE_PIDFD | (request.share_files ? CLONE_FILES : 0);
+  return CLONE_VM | CLONE_VFORK | CLONE_PIDFD | (request.share_files ? CLONE_FILES : 0) | (request.new_pid_namespace ? CLONE_NEWPID : 0);
 }
 
 }  // namespace

@@ -21,6 +21,8 @@
 #include <system_error>
 #include <utility>
 
+#include "agent/keeper/pid_namespace.h"
+
 namespace meshbus::keeper {
 
 namespace {
@@ -28,15 +30,9 @@ namespace {
 using Clock = std::chrono::steady_clock;
 using namespace std::chrono_literals;
 
-// What epoll tells us: small numbers for our own descriptors, a pid otherwise (pid 1 and 2 are never our children).
-enum Source : std::uint64_t { lifeline_source = 0x1'0000'0000, agent_source, signal_source };
-
 constexpr auto spawn_slice = 1ms;  // exits are looked at in between; a spawn takes about 0.3 ms
-constexpr auto hold_limit = 2ms;   // while spawning: how long births and exits wait for company in a packet
 constexpr Clock::duration chase_pause_first = 200us;
 constexpr Clock::duration chase_pause_last = 50ms;
-constexpr int agent_packets_per_turn = 4;
-constexpr std::size_t outbox_limit = 64;  // packets that the agent has not taken: spawning waits then
 constexpr auto sysexit_os_error = 71;
 
 std::int64_t now_ns(clockid_t clock) {
@@ -53,10 +49,6 @@ Error os_error(const char* call) {
   return {ErrorCode::io_error, std::string("keeper: ") + call + ": " + std::strerror(errno)};
 }
 
-bool ends_a_process(int signal) {
-  return signal == SIGKILL || signal == SIGTERM || signal == SIGINT || signal == SIGHUP || signal == SIGQUIT;
-}
-
 // More descriptors for us; the procs get what we had.
 std::uint64_t raise_descriptor_limit() {
   rlimit limit{};
@@ -64,13 +56,6 @@ std::uint64_t raise_descriptor_limit() {
   const rlim_t before = limit.rlim_cur;
   limit.rlim_cur = limit.rlim_max;
   return ::setrlimit(RLIMIT_NOFILE, &limit) == 0 ? before : 0;
-}
-
-bool watch(int epoll, int operation, int fd, std::uint32_t events, std::uint64_t source) {
-  epoll_event event{};
-  event.events = events;
-  event.data.u64 = source;
-  return ::epoll_ctl(epoll, operation, fd, &event) == 0;
 }
 
 }  // namespace
@@ -81,10 +66,14 @@ Keeper::Keeper(KeeperOptions options)
       lock_(std::move(options.lock)),
       run_dir_(std::move(options.run_dir)),
       cgroup_(std::move(options.cgroup)),
+      pid_namespace_(options.pid_namespace),
       mark_(options.mark),
       orphans_([this](pid_t pid) { return procs_.contains(pid); }) {}
 
 Result<void> Keeper::set_up() {
+  if (pid_namespace_) {
+    if (auto settled = settle_in_pid_namespace(); !settled) return settled;
+  }
   if (::prctl(PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0) != 0) return fail(os_error("prctl(PR_SET_CHILD_SUBREAPER)"));
   ::signal(SIGPIPE, SIG_IGN);  // a dead launcher's stderr must not take us along
   struct sigaction by_default{};
@@ -102,9 +91,8 @@ Result<void> Keeper::set_up() {
   auto starter = ProcStarter::make(mark_, raise_descriptor_limit());
   if (!starter) return fail(starter.error());
   starter_ = std::make_unique<ProcStarter>(std::move(*starter));
-  if (!watch(epoll_.get(), EPOLL_CTL_ADD, lifeline_.fd(), EPOLLIN, lifeline_source) ||
-      !watch(epoll_.get(), EPOLL_CTL_ADD, agent_.get(), EPOLLIN, agent_source) ||
-      !watch(epoll_.get(), EPOLL_CTL_ADD, signals_.get(), EPOLLIN, signal_source)) {
+  if (!watch(lifeline_.fd(), EPOLL_CTL_ADD, EPOLLIN, lifeline_source) || !watch(agent_.get(), EPOLL_CTL_ADD, EPOLLIN, agent_source) ||
+      !watch(signals_.get(), EPOLL_CTL_ADD, EPOLLIN, signal_source)) {
     return fail(os_error("epoll_ctl"));
   }
   return {};
@@ -117,11 +105,21 @@ int Keeper::run() {
     return sysexit_os_error;
   }
   lifeline_.send("ready keeper");
+  report(Replayed{});
   while (end_ == End::none) turn();
   return sweep_and_end();
 }
 
+bool Keeper::watch(int fd, int operation, std::uint32_t events, std::uint64_t source) {
+  epoll_event event{};
+  event.events = events;
+  event.data.u64 = source;
+  return ::epoll_ctl(epoll_.get(), operation, fd, &event) == 0;
+}
+
 int Keeper::wait_milliseconds() const {
+  // Descriptors that were short, or the agent's socket that is full, say nothing when they are there again.
+  if (roster_.is_replaying() && !agent_wants_write_) return 10;
   if (!queue_.empty() && outbox_.size() < outbox_limit) return 0;
   if (dead_.empty()) return -1;
   const auto left = std::chrono::ceil<std::chrono::milliseconds>(next_chase_ - Clock::now()).count();
@@ -152,7 +150,7 @@ void Keeper::turn() {
 
 void Keeper::on_lifeline() {
   for (;;) {
-    const auto received = lifeline_.receive();
+    auto received = lifeline_.receive();
     if (received.ended) {
       end_ = End::warden_gone;
       return;
@@ -160,6 +158,8 @@ void Keeper::on_lifeline() {
     if (!received.text) return;
     const std::string_view word = parse_lifeline(*received.text).word;
     if (word == "sweep" || word == "stop") end_ = End::told;
+    if (word == "ping") lifeline_.send("pong");
+    if (word == "agent" && received.fd) adopt_agent(std::move(received.fd));
   }
 }
 
@@ -169,69 +169,6 @@ void Keeper::on_signals() {
   for (std::size_t i = 0; got > 0 && i < static_cast<std::size_t>(got) / sizeof received[0]; ++i) {
     if (received[i].ssi_signo == SIGTERM || received[i].ssi_signo == SIGINT) end_ = End::told;
     if (received[i].ssi_signo == SIGCHLD) next_chase_ = std::min(next_chase_, chase_not_before_);
-  }
-}
-
-void Keeper::on_agent() {
-  const RequestHandlers handlers{.on_spawn = [this](SpawnBatch batch) { on_spawn(std::move(batch)); },
-                                 .on_signal = [this](const Signal& signal) { on_signal(signal); },
-                                 .on_kill_mesh = [this](const KillMesh& request) { on_kill_mesh(request); }};
-  for (int i = 0; i < agent_packets_per_turn && agent_; ++i) {
-    Packet packet;
-    const Transfer received = receive_packet(agent_.get(), packet);
-    if (received == Transfer::would_block) return;
-    if (received == Transfer::lost) return drop_agent();
-    if (auto done = decode_requests(std::move(packet), handlers); !done) {
-      // An agent of another build, or memory gone bad: not somebody to take orders from. It sees the end of the socket.
-      std::fprintf(stderr, "meshbus-keeper: %s: no longer listening to this agent\n", done.error().to_string().c_str());
-      return drop_agent();
-    }
-  }
-}
-
-void Keeper::drop_agent() {
-  ::epoll_ctl(epoll_.get(), EPOLL_CTL_DEL, agent_.get(), nullptr);
-  agent_.reset();
-  queue_.clear();  // nobody is left to want them
-  outbox_.clear();
-  packer_.take();
-}
-
-void Keeper::on_spawn(SpawnBatch batch) {
-  const auto prepared = std::make_shared<const PreparedSpec>(std::move(batch.shared));
-  for (ProcSpec& proc : batch.procs) queue_.push_back({prepared, std::move(proc)});
-}
-
-void Keeper::on_signal(const Signal& signal) {
-  const auto known = pids_.find(signal.id);
-  if (known != pids_.end()) {
-    ::kill(signal.group ? -known->second : known->second, signal.signal);  // not reaped: the number is its own
-    return;
-  }
-  if (!ends_a_process(signal.signal)) return;
-  const auto queued = std::find_if(queue_.begin(), queue_.end(), [&](const Queued& each) { return each.proc.id == signal.id; });
-  if (queued == queue_.end()) return;
-  queue_.erase(queued);
-  Birth birth;
-  birth.id = signal.id;
-  birth.failure = SpawnFailure{SpawnStage::cancelled, ECANCELED, {}};
-  report(std::move(birth));
-}
-
-void Keeper::on_kill_mesh(const KillMesh& request) {
-  const auto is_of_mesh = [&](const Queued& queued) { return queued.prepared->spec().mesh == request.mesh; };
-  for (const Queued& queued : queue_) {
-    if (!is_of_mesh(queued)) continue;
-    Birth birth;
-    birth.id = queued.proc.id;
-    birth.failure = SpawnFailure{SpawnStage::cancelled, ECANCELED, {}};
-    report(std::move(birth));
-  }
-  std::erase_if(queue_, is_of_mesh);
-  const auto mesh = meshes_.find(request.mesh);
-  if (mesh != meshes_.end() && mesh->second.cgroup) kill_cgroup(mesh->second.cgroup->path());
-  for (const auto& [pid, proc] : procs_) {
-    if (proc.mesh == request.mesh) ::kill(-pid, SIGKILL);
   }
 }
 
@@ -249,6 +186,7 @@ void Keeper::spawn_some() {
 void Keeper::start_one(Queued queued) {
   const std::string& mesh = queued.prepared->spec().mesh;
   const std::uint64_t id = queued.proc.id;
+  queued_.erase(id);
   const auto cgroup = cgroup_of(mesh);
   ProcStarter::Started started;
   if (cgroup) {
@@ -258,17 +196,20 @@ void Keeper::start_one(Queued queued) {
     started.birth.failure = SpawnFailure{SpawnStage::cgroup, 0, cgroup.error().detail()};
   }
   const pid_t pid = started.birth.pid;
-  if (!started.birth.failure && !watch(epoll_.get(), EPOLL_CTL_ADD, started.pidfd.get(), EPOLLIN, static_cast<std::uint64_t>(pid))) {
-    // An exit that nobody would hear of: out of memory, or the user's limit of epoll watches.
+  const bool is_born = !started.birth.failure;
+  if (is_born && (!roster_.add(started.birth) || !watch(started.pidfd.get(), EPOLL_CTL_ADD, EPOLLIN, static_cast<std::uint64_t>(pid)))) {
+    // No descriptors for the pipes that the next agent would need, or an exit that nobody would hear of: out of memory, or the user's
+    // limit of epoll watches.
     const int error = errno;
     ::kill(-pid, SIGKILL);
     siginfo_t info{};
     ::waitid(P_PID, static_cast<id_t>(pid), &info, WEXITED | __WALL);
     started = {};
     started.birth.id = id;
-    started.birth.failure = SpawnFailure{SpawnStage::descriptors, error, "epoll watch"};
+    started.birth.failure = SpawnFailure{SpawnStage::descriptors, error, "watching the process"};
   }
   if (started.birth.failure) {
+    roster_.add(started.birth);
     leave_mesh(mesh);
   } else {
     procs_.emplace(pid, Proc{id, std::move(started.pidfd), mesh});
@@ -357,37 +298,13 @@ void Keeper::chase_orphans() {
   dead_.clear();
 }
 
-template <typename Event>
-void Keeper::report(Event event) {
-  if (!agent_) return;
-  if (packer_.full()) outbox_.push_back(packer_.take());
-  if (packer_.empty()) packing_since_ = Clock::now();
-  packer_.add(std::move(event));
-}
-
-void Keeper::flush() {
-  if (!agent_) return;
-  // Each packet wakes the agent, which takes the CPU from the spawning: with a queue, a few at a time.
-  const bool hold = !queue_.empty() && Clock::now() - packing_since_ < hold_limit;
-  if (!packer_.empty() && !hold && outbox_.size() < outbox_limit) outbox_.push_back(packer_.take());
-  bool blocked = false;
-  while (!outbox_.empty()) {
-    const Transfer sent = send_packet(agent_.get(), outbox_.front());
-    if (sent == Transfer::lost) return drop_agent();
-    blocked = sent == Transfer::would_block;
-    if (blocked) break;
-    outbox_.pop_front();
-  }
-  if (blocked == agent_wants_write_) return;
-  agent_wants_write_ = blocked;
-  watch(epoll_.get(), EPOLL_CTL_MOD, agent_.get(), EPOLLIN | (blocked ? EPOLLOUT : 0u), agent_source);
-}
-
 // Kills everything and proves it by ECHILD. No deadline of its own: what is in state D dies when it wakes, and the warden, or whoever
 // started us, decides how long that may take.
 int Keeper::sweep_and_end() {
   queue_.clear();
+  queued_.clear();
   if (!cgroup_.empty()) kill_cgroup(cgroup_);
+  if (pid_namespace_) ::kill(-1, SIGKILL);  // everything but us
   Sweeper everything({}, [this](const siginfo_t& info, const rusage& usage) { bury(info.si_pid, info, usage); });
   while (!everything.run(100ms)) {
     if (end_ == End::told && lifeline_.receive().ended) end_ = End::warden_gone;

@@ -6,12 +6,14 @@
 #include <memory>
 #include <string>
 #include <unordered_map>
+#include <unordered_set>
 #include <vector>
 
 #include "agent/keeper/cgroup.h"
 #include "agent/keeper/lifeline.h"
 #include "agent/keeper/proc_starter.h"
 #include "agent/keeper/protocol.h"
+#include "agent/keeper/roster.h"
 #include "agent/keeper/sweep.h"
 #include "common/unique_fd.h"
 #include "meshbus/result.h"
@@ -19,17 +21,19 @@
 namespace meshbus::keeper {
 
 struct KeeperOptions {
-  UniqueFd lifeline;       ///< To the warden.
-  UniqueFd agent;          ///< To the agent.
-  UniqueFd lock;           ///< The lock of the run directory: held as long as we live, also after the warden. May be empty.
-  std::string run_dir;     ///< Removed at the end when the warden is dead. May be empty.
-  std::string cgroup;      ///< The host's cgroup v2 directory; empty: containment by sweep.
-  std::uint64_t mark = 0;  ///< Hard RLIMIT_RTTIME of all procs; 0: none.
+  UniqueFd lifeline;           ///< To the warden.
+  UniqueFd agent;              ///< To the agent.
+  UniqueFd lock;               ///< The lock of the run directory: held as long as we live, also after the warden. May be empty.
+  std::string run_dir;         ///< Removed at the end when the warden is dead. May be empty.
+  std::string cgroup;          ///< The host's cgroup v2 directory; empty: containment by sweep.
+  bool pid_namespace = false;  ///< We are process 1 of one of our own.
+  std::uint64_t mark = 0;      ///< Hard RLIMIT_RTTIME of all procs; 0: none.
 };
 
 /// Spawns and reaps the procs of one host. One thread, one epoll set; decides nothing. Outlives the agent: an agent that is gone costs no
-/// proc; the warden says what happens then. Whatever ends it, it kills everything below it first, unless it gets SIGKILL, and then the
-/// kernel kills its procs and the warden the rest.
+/// proc, and what it asked for is still done; the warden says what happens then, and may send another agent's socket along the lifeline
+/// ("agent"), who is told all that the last one had not said Forget about. Whatever ends it, it kills everything below it first, unless it
+/// gets SIGKILL, and then the kernel kills its procs and the warden the rest.
 class Keeper {
  public:
   explicit Keeper(KeeperOptions options);
@@ -53,13 +57,19 @@ class Keeper {
     std::unique_ptr<Cgroup> cgroup;
   };
   enum class End { none, told, warden_gone };
+  /// What epoll tells us: small numbers for our own descriptors, a pid otherwise (pid 1 and 2 are never our children).
+  enum Source : std::uint64_t { lifeline_source = 0x1'0000'0000, agent_source, signal_source };
 
   Result<void> set_up();
   void turn();
   int wait_milliseconds() const;
+  bool watch(int fd, int operation, std::uint32_t events, std::uint64_t source);
 
   void on_lifeline();
   void on_agent();
+  bool hear_agent();
+  void adopt_agent(UniqueFd socket);
+  void replay();
   void on_signals();
   void on_spawn(SpawnBatch batch);
   void on_signal(const Signal& signal);
@@ -74,8 +84,13 @@ class Keeper {
   void bury(pid_t pid, const siginfo_t& info, const rusage& usage);
   void chase_orphans();
 
+  void report(Birth birth);
+  void report(const Exit& exit);
+  void report(const Gone& gone);
+  void report(Replayed replayed);
+  void report_cancelled(std::uint64_t id);
   template <typename Event>
-  void report(Event event);
+  void pack(Event event);
   void flush();
   void drop_agent();
   int sweep_and_end();
@@ -85,13 +100,17 @@ class Keeper {
   UniqueFd lock_;
   std::string run_dir_;
   std::string cgroup_;
+  bool pid_namespace_;
   std::uint64_t mark_;
 
   UniqueFd epoll_;
   UniqueFd signals_;
   std::unique_ptr<ProcStarter> starter_;
   Sweeper orphans_;
+  static constexpr std::size_t outbox_limit = 64;  ///< Packets that the agent has not taken: spawning waits then.
   std::deque<Queued> queue_;
+  std::unordered_set<std::uint64_t> queued_;  // the ids in it
+  Roster roster_;
   std::unordered_map<pid_t, Proc> procs_;  // by pid: not reaped, so nobody else has it
   std::unordered_map<std::uint64_t, pid_t> pids_;
   std::unordered_map<std::string, Mesh> meshes_;

@@ -11,21 +11,30 @@ namespace meshbus::keeper {
 
 namespace {
 constexpr int packets_per_call = 16;
-constexpr std::size_t signals_per_packet = 1024;
+constexpr std::size_t records_per_packet = 1024;
 Error refused() {
   return {ErrorCode::refused, "the keeper is gone"};
+}
+
+template <typename Record, typename Maker>
+void queue_in_pieces(std::deque<Packet>& queue, std::vector<Record>& records, Maker make) {
+  const std::span<const Record> all(records);
+  for (std::size_t first = 0; first < all.size(); first += records_per_packet)
+    queue.push_back(make(all.subspan(first, std::min(records_per_packet, all.size() - first))));
+  records.clear();
 }
 }  // namespace
 
 KeeperClient::KeeperClient(UniqueFd socket, Events events) : socket_(std::move(socket)), events_(std::move(events)) {
   handlers_ = {.on_birth = [this](Birth birth) { events_.on_birth(std::move(birth)); },
                .on_exit = [this](const Exit& exit) { events_.on_exit(exit); },
-               .on_gone = [this](const Gone& gone) { events_.on_gone(gone); }};
+               .on_gone = [this](const Gone& gone) { events_.on_gone(gone); },
+               .on_replayed = [this] { events_.on_replayed(); }};
 }
 
 Result<void> KeeperClient::spawn(SpawnBatch batch) {
   if (lost_) return fail(refused());
-  queue_signals();  // what was asked for first goes first
+  queue_collected();  // what was asked for first goes first
   std::vector<Packet> packets;
   const std::span<ProcSpec> procs(batch.procs);
   for (std::size_t first = 0; first < procs.size(); first += max_procs_per_batch) {
@@ -45,22 +54,28 @@ Result<void> KeeperClient::signal(const Signal& signal) {
 
 Result<void> KeeperClient::kill_mesh(const KillMesh& request) {
   if (lost_) return fail(refused());
-  queue_signals();
+  queue_collected();
   queue_.push_back(make_kill_mesh_packet(request));
   return {};
 }
 
-void KeeperClient::queue_signals() {
-  const std::span<const Signal> signals(signals_);
-  for (std::size_t first = 0; first < signals.size(); first += signals_per_packet) {
-    queue_.push_back(make_signal_packet(signals.subspan(first, std::min(signals_per_packet, signals.size() - first))));
-  }
-  signals_.clear();
+void KeeperClient::forget(const Forget& proc) {
+  if (!lost_) forgets_.push_back(proc);
+}
+
+void KeeperClient::close_input(const CloseInput& proc) {
+  if (!lost_) closes_.push_back(proc);
+}
+
+void KeeperClient::queue_collected() {
+  queue_in_pieces(queue_, signals_, make_signal_packet);
+  queue_in_pieces(queue_, closes_, make_close_input_packet);
+  queue_in_pieces(queue_, forgets_, make_forget_packet);
 }
 
 void KeeperClient::flush() {
   if (lost_) return;
-  queue_signals();
+  queue_collected();
   while (!queue_.empty()) {
     const Transfer sent = send_packet(socket_.get(), queue_.front());
     if (sent == Transfer::would_block) return;
@@ -77,13 +92,14 @@ void KeeperClient::on_ready() {
     if (received == Transfer::would_block) break;
     if (received == Transfer::lost || !decode_events(std::move(packet), handlers_)) return lose();
   }
-  flush();
 }
 
 void KeeperClient::lose() {
   if (std::exchange(lost_, true)) return;
   queue_.clear();
   signals_.clear();
+  forgets_.clear();
+  closes_.clear();
   events_.on_lost();
 }
 

@@ -13,10 +13,11 @@ namespace meshbus::keeper {
 class KeeperClient {
  public:
   struct Events {
-    std::function<void(Birth)> on_birth;       ///< Once per ProcSpec, failures included.
-    std::function<void(const Exit&)> on_exit;  ///< Once per proc that was born, after its Birth.
-    std::function<void(const Gone&)> on_gone;  ///< Once per proc that was born, after its Exit.
-    std::function<void()> on_lost;             ///< Once: the keeper is dead or spoke nonsense; nothing comes after.
+    std::function<void(Birth)> on_birth;        ///< Once per ProcSpec, failures included; and at first for what there is already.
+    std::function<void(const Exit&)> on_exit;   ///< Once per proc that was born, after its Birth.
+    std::function<void(const Gone&)> on_gone;   ///< Once per proc that was born, after its Exit.
+    std::function<void()> on_replayed = [] {};  ///< Once: what was before this agent's time has been told.
+    std::function<void()> on_lost;              ///< Once: the keeper is dead or spoke nonsense; nothing comes after.
   };
   KeeperClient(UniqueFd socket, Events events);
 
@@ -28,16 +29,20 @@ class KeeperClient {
   /// Queues a signal; no answer but the Exit. Signals for procs that are reaped, or unknown, are ignored. Errors: refused after on_lost.
   Result<void> signal(const Signal& signal);
   Result<void> kill_mesh(const KillMesh& request);
+  /// See the records of these names. After on_lost: nothing.
+  void forget(const Forget& proc);
+  void close_input(const CloseInput& proc);
 
   /// Sends what is queued as far as the socket takes it: call at the end of each turn.
   void flush();
-  bool wants_write() const noexcept { return !lost_ && (!queue_.empty() || !signals_.empty()); }
-  /// Call when fd() is readable or writable: receives (bounded: at most 16 packets a call; the fd stays ready) and sends.
+  bool wants_write() const noexcept { return !lost_ && !(queue_.empty() && signals_.empty() && forgets_.empty() && closes_.empty()); }
+  /// Call when fd() is readable: receives (bounded: at most 16 packets a call; the fd stays ready). Sends nothing: what the keeper is told
+  /// must be written down first.
   void on_ready();
   bool lost() const noexcept { return lost_; }
 
  private:
-  void queue_signals();
+  void queue_collected();
   void lose();
 
   UniqueFd socket_;
@@ -45,6 +50,8 @@ class KeeperClient {
   EventHandlers handlers_;
   std::deque<Packet> queue_;
   std::vector<Signal> signals_;  // collected, so that stopping 1000 procs is a few packets
+  std::vector<Forget> forgets_;
+  std::vector<CloseInput> closes_;
   bool lost_ = false;
 };
 

@@ -1,10 +1,13 @@
 #include "agent/keeper/lifeline.h"
 
+#include <fcntl.h>
 #include <sys/socket.h>
 
 #include <algorithm>
-#include <array>
 #include <cerrno>
+#include <span>
+
+#include "agent/keeper/packet.h"
 
 namespace meshbus::keeper {
 
@@ -17,17 +20,21 @@ void Lifeline::send(std::string_view text) const {
   }
 }
 
+bool Lifeline::send(std::string_view text, int fd) const {
+  Packet packet;
+  const auto bytes = std::as_bytes(std::span(text.substr(0, longest_message)));
+  packet.bytes.assign(bytes.begin(), bytes.end());
+  packet.fds.emplace_back(::fcntl(fd, F_DUPFD_CLOEXEC, 3));
+  return packet.fds.back() && send_packet(socket_.get(), packet) == Transfer::done;
+}
+
 Lifeline::Received Lifeline::receive() const {
-  std::array<char, longest_message> buffer;
-  ssize_t got = -1;
-  do {
-    got = ::recv(socket_.get(), buffer.data(), buffer.size(), MSG_DONTWAIT);
-  } while (got < 0 && errno == EINTR);
-  if (got < 0) return {errno != EAGAIN, std::nullopt};
-  if (got == 0) return {true, std::nullopt};
-  std::string text(buffer.data(), static_cast<std::size_t>(got));
+  Packet packet;
+  const Transfer received = receive_packet(socket_.get(), packet);
+  if (received != Transfer::done) return {received == Transfer::lost, std::nullopt, {}};
+  std::string text(reinterpret_cast<const char*>(packet.bytes.data()), packet.bytes.size());
   while (!text.empty() && (text.back() == '\n' || text.back() == '\0')) text.pop_back();
-  return {false, std::move(text)};
+  return {false, std::move(text), packet.fds.empty() ? UniqueFd() : std::move(packet.fds.front())};
 }
 
 LifelineMessage parse_lifeline(std::string_view text) noexcept {

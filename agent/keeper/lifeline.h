@@ -20,10 +20,13 @@ class Lifeline {
   explicit operator bool() const noexcept { return static_cast<bool>(socket_); }
   /// Never blocks. A dead or stuck other side is not an error here: its end is noticed by reading.
   void send(std::string_view text) const;
+  /// The same with a descriptor that travels along; it stays open here. False: it did not leave (the other side is dead or stuck).
+  bool send(std::string_view text, int fd) const;
 
   struct Received {
     bool ended = false;               ///< The other side is gone; nothing more will come.
     std::optional<std::string> text;  ///< A message, if one was there.
+    UniqueFd fd;                      ///< What came along with it; close-on-exec.
   };
   /// Never blocks. Neither ended nor text: nothing is there now.
   Received receive() const;

@@ -41,7 +41,7 @@ std::string parse_arguments(int argc, char** argv, KeeperOptions& options) {
     } else if (name == "--run-dir") {
       options.run_dir = value;
     } else if (name == "--containment") {
-      if (value != "cgroup" && value != "sweep") return bad + ", expected cgroup or sweep";
+      if (value != "cgroup" && value != "pidns" && value != "sweep") return bad + ", expected cgroup, pidns or sweep";
       containment = value;
     } else if (name == "--cgroup") {
       options.cgroup = value;
@@ -55,7 +55,8 @@ std::string parse_arguments(int argc, char** argv, KeeperOptions& options) {
   }
   if (!options.lifeline || !options.agent) return "--lifeline-fd and --agent-fd are needed: this program is started by meshbus host";
   if (containment == "cgroup" && options.cgroup.empty()) return "--containment cgroup needs --cgroup DIR";
-  if (containment == "sweep") options.cgroup.clear();
+  if (containment != "cgroup") options.cgroup.clear();
+  options.pid_namespace = containment == "pidns";
   return {};
 }
 

@@ -6,6 +6,7 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <array>
 #include <cerrno>
 #include <cstring>
 #include <ctime>
@@ -44,6 +45,14 @@ int find_bootstrap_target(const std::vector<ChildPlan::Limit>& limits) {
 // Which file a failed step was about.
 SpawnFailure name_file(SpawnFailure failure, const SpawnSpec& spec, const std::string& program) {
   if (failure.stage == SpawnStage::working_directory) failure.file = spec.cwd;
+  if (failure.stage == SpawnStage::credentials) {
+    const auto name = [](const char* what, const std::optional<std::uint32_t>& id) {
+      return id ? std::string(what) + " " + std::to_string(*id) + " " : std::string();
+    };
+    failure.file = name("user", spec.settings.uid) + name("group", spec.settings.gid) + "with " +
+                   std::to_string(spec.settings.groups.size()) + " further groups";
+  }
+  if (failure.stage == SpawnStage::nice) failure.file = "nice " + std::to_string(spec.settings.nice.value_or(0));
   if (failure.stage != SpawnStage::exec) return failure;
   failure.file = program;
   if (const auto interpreter = find_bad_interpreter(program, spec.cwd, failure.error)) {
@@ -105,7 +114,7 @@ std::vector<ChildPlan::Limit> ProcStarter::limits_of(const SpawnSpec& spec) cons
   if (nofile_ != 0 && ::getrlimit(RLIMIT_NOFILE, &own) == 0) {
     limits.push_back({RLIMIT_NOFILE, nofile_ < own.rlim_max ? nofile_ : own.rlim_max, own.rlim_max});
   }
-  for (const ResourceLimit& limit : spec.limits) limits.push_back({limit.resource, limit.soft, limit.hard});
+  for (const ResourceLimit& limit : spec.settings.limits) limits.push_back({limit.resource, limit.soft, limit.hard});
   return limits;
 }
 
@@ -202,7 +211,23 @@ tl::expected<void, SpawnFailure> ProcStarter::start_into(Started& started, const
   plan.argv = prepared.argv_.data();
   plan.envp = env.data();
   plan.cwd = spec.cwd.empty() ? nullptr : spec.cwd.c_str();
-  plan.new_session = spec.new_session;
+  const ProcSettings& settings = spec.settings;
+  plan.new_session = settings.new_session;
+  plan.subreaper = settings.subreaper;
+  plan.has_nice = settings.nice.has_value();
+  plan.nice = settings.nice.value_or(0);
+  plan.umask = settings.umask ? static_cast<int>(*settings.umask) : -1;
+  std::array<unsigned long, max_cpus / (8 * sizeof(unsigned long))> cpu_mask{};
+  for (const std::uint32_t cpu : settings.cpus) cpu_mask[cpu / (8 * sizeof(unsigned long))] |= 1ul << cpu % (8 * sizeof(unsigned long));
+  if (!settings.cpus.empty()) {
+    plan.cpu_mask = cpu_mask.data();
+    plan.cpu_mask_bytes = sizeof cpu_mask;
+  }
+  plan.uid = settings.uid ? std::int64_t{*settings.uid} : -1;
+  plan.gid = settings.gid ? std::int64_t{*settings.gid} : -1;
+  plan.has_groups = settings.uid || settings.gid || !settings.groups.empty();
+  plan.groups = settings.groups.data();
+  plan.group_count = settings.groups.size();
   plan.parent_death_signal = spec.parent_death_signal;
   plan.limits = limits.data();
   plan.limit_count = limits.size();

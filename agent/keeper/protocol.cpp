@@ -16,7 +16,17 @@ namespace {
 // Every packet: magic (u32), number of records (u32), records; each record starts with its tag (u8).
 constexpr std::uint32_t events_magic = 0x4545'4d01;
 constexpr std::uint32_t requests_magic = 0x5145'4d01;
-enum class Tag : std::uint8_t { birth = 1, exit = 2, gone = 3, spawn = 4, signal = 5, kill_mesh = 6 };
+enum class Tag : std::uint8_t {
+  birth = 1,
+  exit = 2,
+  gone = 3,
+  spawn = 4,
+  signal = 5,
+  kill_mesh = 6,
+  forget = 7,
+  close_input = 8,
+  replayed = 9
+};
 // Which descriptors of a Birth follow, in this order.
 enum FdBit : std::uint8_t { pidfd_bit = 1, stdin_bit = 2, stdout_bit = 4, stderr_bit = 8 };
 constexpr std::size_t fds_per_birth = 4;
@@ -57,7 +67,7 @@ bool read_birth(ByteReader& reader, std::vector<UniqueFd>& fds, std::size_t& nex
   birth.started_monotonic_ns = reader.get<std::int64_t>();
   const auto bits = reader.get<std::uint8_t>();
   std::string file = reader.get_string();
-  if (!reader.ok() || stage > static_cast<std::uint8_t>(SpawnStage::cancelled)) return false;
+  if (!reader.ok() || stage > static_cast<std::uint8_t>(SpawnStage::credentials)) return false;
   if (stage != 0) birth.failure = SpawnFailure{static_cast<SpawnStage>(stage), error, std::move(file)};
   return take_fd(fds, next_fd, (bits & pidfd_bit) != 0, birth.pidfd) && take_fd(fds, next_fd, (bits & stdin_bit) != 0, birth.stdin_pipe) &&
          take_fd(fds, next_fd, (bits & stdout_bit) != 0, birth.stdout_pipe) &&
@@ -84,6 +94,19 @@ Signal read_signal(ByteReader& reader) {
   signal.signal = reader.get<std::int32_t>();
   signal.group = reader.get<std::uint8_t>() != 0;
   return signal;
+}
+
+template <typename WithId>
+Packet make_id_packet(Tag tag, std::span<const WithId> records) {
+  Packet packet;
+  begin(packet.bytes, requests_magic);
+  set_count(packet.bytes, static_cast<std::uint32_t>(records.size()));
+  ByteWriter writer(packet.bytes);
+  for (const WithId& record : records) {
+    writer.put(static_cast<std::uint8_t>(tag));
+    writer.put(record.id);
+  }
+  return packet;
 }
 
 Result<UniqueFd> make_memory_file(std::span<const std::byte> bytes) {
@@ -163,6 +186,11 @@ void EventPacker::add(const Gone& gone) {
   writer.put(gone.id);
 }
 
+void EventPacker::add(Replayed) {
+  if (count_++ == 0) begin(packet_.bytes, events_magic);
+  ByteWriter(packet_.bytes).put(static_cast<std::uint8_t>(Tag::replayed));
+}
+
 bool EventPacker::full() const noexcept {
   return packet_.fds.size() + fds_per_birth > max_packet_fds || packet_.bytes.size() + longest_record > max_packet_bytes;
 }
@@ -192,6 +220,8 @@ Result<void> decode_events(Packet packet, const EventHandlers& handlers) {
       const Gone gone{reader.get<std::uint64_t>()};
       if (!reader.ok()) return fail(malformed("broken gone"));
       handlers.on_gone(gone);
+    } else if (tag == Tag::replayed) {
+      handlers.on_replayed();
     } else {
       return fail(malformed("unknown event"));
     }
@@ -240,6 +270,14 @@ Packet make_kill_mesh_packet(const KillMesh& request) {
   return packet;
 }
 
+Packet make_forget_packet(std::span<const Forget> ids) {
+  return make_id_packet(Tag::forget, ids);
+}
+
+Packet make_close_input_packet(std::span<const CloseInput> ids) {
+  return make_id_packet(Tag::close_input, ids);
+}
+
 Result<void> decode_requests(Packet packet, const RequestHandlers& handlers) {
   ByteReader reader(packet.bytes);
   if (reader.get<std::uint32_t>() != requests_magic) return fail(malformed("bad magic or version from the agent"));
@@ -262,6 +300,10 @@ Result<void> decode_requests(Packet packet, const RequestHandlers& handlers) {
       const KillMesh request{reader.get_string()};
       if (!reader.ok()) return fail(malformed("broken kill_mesh"));
       handlers.on_kill_mesh(request);
+    } else if (tag == Tag::forget || tag == Tag::close_input) {
+      const auto id = reader.get<std::uint64_t>();
+      if (!reader.ok()) return fail(malformed("broken id"));
+      tag == Tag::forget ? handlers.on_forget({id}) : handlers.on_close_input({id});
     } else {
       return fail(malformed("unknown request"));
     }

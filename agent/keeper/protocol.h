@@ -24,7 +24,7 @@ inline constexpr std::size_t max_procs_per_batch = 60;         ///< One memfd + 
 inline constexpr std::size_t max_spec_bytes = 16u << 20;       ///< Of one encoded batch; Linux takes 6 MiB of argv + env at most.
 inline constexpr std::size_t max_strings_per_spec = 1u << 16;  ///< argv or env entries.
 
-/// Keeper → agent: a proc was started, or could not be. Exactly one per ProcSpec. Owns its descriptors.
+/// Keeper → agent: a proc was started, or could not be. One per ProcSpec, and again for each new agent. Owns its descriptors.
 struct Birth {
   std::uint64_t id = 0;
   std::optional<SpawnFailure> failure;  ///< Set: nothing below is.
@@ -68,12 +68,26 @@ struct KillMesh {
   std::string mesh;
 };
 
+/// Agent → keeper: what became of that proc is written down: forget it. Until then everything about it is told to each new agent.
+struct Forget {
+  std::uint64_t id = 0;
+};
+
+/// Agent → keeper: nothing more is written to that proc's stdin. Its end is seen when both have closed theirs.
+struct CloseInput {
+  std::uint64_t id = 0;
+};
+
+/// Keeper → agent: all that is known from before this agent's time has been told. Every agent hears it once.
+struct Replayed {};
+
 /// Packs keeper → agent records, in order, into one packet.
 class EventPacker {
  public:
   void add(Birth birth);
   void add(const Exit& exit);
   void add(const Gone& gone);
+  void add(Replayed replayed);
   bool empty() const noexcept { return count_ == 0; }
   /// No room for one more Birth with all its descriptors: take() first.
   bool full() const noexcept;
@@ -90,6 +104,7 @@ struct EventHandlers {
   std::function<void(Birth)> on_birth;
   std::function<void(const Exit&)> on_exit;
   std::function<void(const Gone&)> on_gone;
+  std::function<void()> on_replayed;
 };
 
 /// Checks a packet from the keeper and hands out what is in it. Errors: malformed_message (records before the bad one were handed out).
@@ -105,12 +120,16 @@ Result<SpawnBatch> decode_batch(std::span<const std::byte> bytes, std::vector<Un
 Result<Packet> make_spawn_packet(const SpawnSpec& shared, std::span<ProcSpec> procs);
 Packet make_signal_packet(std::span<const Signal> signals);
 Packet make_kill_mesh_packet(const KillMesh& request);
+Packet make_forget_packet(std::span<const Forget> ids);
+Packet make_close_input_packet(std::span<const CloseInput> ids);
 
 /// Receivers of decoded requests; each must be set.
 struct RequestHandlers {
   std::function<void(SpawnBatch)> on_spawn;
   std::function<void(const Signal&)> on_signal;
   std::function<void(const KillMesh&)> on_kill_mesh;
+  std::function<void(const Forget&)> on_forget;
+  std::function<void(const CloseInput&)> on_close_input;
 };
 
 /// Checks a packet from the agent and hands out what is in it. Errors: malformed_message, io_error.

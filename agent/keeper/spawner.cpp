@@ -72,7 +72,8 @@ Spawner::~Spawner() {
 
 // All signals blocked: a handler of ours must not run in the child, on our memory.
 long Spawner::clone_child(void (*entry)(void*), ChildPlan& plan, int cgroup, int& pidfd) {
-  CloneRequest request{entry, &plan, static_cast<char*>(mapping_) + guard_bytes, stack_bytes, cgroup, plan.first_foreign_fd != 0};
+  CloneRequest request{
+      entry, &plan, static_cast<char*>(mapping_) + guard_bytes, stack_bytes, cgroup, plan.first_foreign_fd != 0, plan.new_pid_namespace};
   sigset_t all;
   sigset_t before;
   sigfillset(&all);
@@ -100,7 +101,7 @@ long Spawner::clone_child(void (*entry)(void*), ChildPlan& plan, int cgroup, int
 }
 
 tl::expected<Child, SpawnFailure> Spawner::run(ChildPlan plan, int cgroup) {
-  plan.parent = ::getpid();
+  plan.parent = plan.new_pid_namespace ? 0 : ::getpid();  // as the child sees us
   plan.ignored_signals = ignored_signals_;
   plan.has_close_range = close_range_works_;
   if (!close_range_works_) plan.first_foreign_fd = 0;
@@ -116,11 +117,22 @@ tl::expected<Child, SpawnFailure> Spawner::run(ChildPlan plan, int cgroup) {
   Child child{static_cast<pid_t>(pid), UniqueFd(pidfd)};
   if (plan.failed_stage == 0) return child;
   reap(child.pid);
-  return tl::unexpected(SpawnFailure{static_cast<SpawnStage>(plan.failed_stage), plan.error, {}});
+  SpawnFailure failure{static_cast<SpawnStage>(plan.failed_stage), plan.error, {}};
+  if (failure.stage == SpawnStage::limits) failure.file = rlimit_name(plan.limits[plan.failed_limit].resource);
+  return tl::unexpected(std::move(failure));
 }
 
 int Spawner::probe_cgroup(int cgroup) {
+  return probe({}, cgroup);
+}
+
+int Spawner::probe_pid_namespace() {
   ChildPlan plan;
+  plan.new_pid_namespace = true;
+  return probe(plan, -1);
+}
+
+int Spawner::probe(ChildPlan plan, int cgroup) {
   int pidfd = -1;
   const long pid = clone_child(end_at_once, plan, cgroup, pidfd);
   if (pid < 0) return static_cast<int>(-pid);

@@ -35,9 +35,12 @@ class Spawner {
 
   /// Starts a child that ends at once, to learn whether `cgroup` can be used. Returns 0 or an errno.
   int probe_cgroup(int cgroup);
+  /// The same for a pid namespace of its own.
+  int probe_pid_namespace();
 
  private:
   Spawner(void* mapping, std::uint64_t ignored_signals) : mapping_(mapping), ignored_signals_(ignored_signals) {}
+  int probe(ChildPlan plan, int cgroup);
   long clone_child(void (*entry)(void*), ChildPlan& plan, int cgroup, int& pidfd);
 
   void* mapping_;  // guard page and stack

@@ -1,5 +1,6 @@
 #include "agent/keeper/spec.h"
 
+#include <array>
 #include <cstring>
 
 namespace meshbus::keeper {
@@ -22,8 +23,18 @@ std::string_view to_string(SpawnStage stage) noexcept {
     case SpawnStage::exec: return "exec";
     case SpawnStage::interpreter: return "interpreter";
     case SpawnStage::cancelled: return "cancelled";
+    case SpawnStage::nice: return "nice";
+    case SpawnStage::affinity: return "affinity";
+    case SpawnStage::credentials: return "credentials";
   }
   return "unknown";
+}
+
+std::string rlimit_name(std::uint32_t resource) {
+  static constexpr std::array names{"CPU",     "FSIZE", "DATA",  "STACK",      "CORE",     "RSS",  "NPROC",  "NOFILE",
+                                    "MEMLOCK", "AS",    "LOCKS", "SIGPENDING", "MSGQUEUE", "NICE", "RTPRIO", "RTTIME"};
+  if (resource >= names.size()) return "RLIMIT " + std::to_string(resource);
+  return std::string("RLIMIT_") + names[resource];
 }
 
 std::string describe(const SpawnFailure& failure) {

@@ -2,6 +2,7 @@
 
 #include <csignal>
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -22,7 +23,28 @@ struct ResourceLimit {
   std::uint32_t resource = 0;
   std::uint64_t soft = 0;
   std::uint64_t hard = 0;
+
+  friend bool operator==(const ResourceLimit&, const ResourceLimit&) = default;
 };
+
+/// What a proc is set to before it executes its command. Whatever is not there stays as the keeper has it.
+struct ProcSettings {
+  std::vector<ResourceLimit> limits = {};
+  std::optional<int> nice = {};             ///< -20 to 19.
+  std::optional<std::uint32_t> umask = {};  ///< 0 to 0777.
+  std::vector<std::uint32_t> cpus = {};     ///< By number, below max_cpus; empty: any.
+  std::optional<std::uint32_t> uid = {};
+  std::optional<std::uint32_t> gid = {};
+  std::vector<std::uint32_t> groups = {};  ///< With uid or gid, or not empty: these supplementary groups and no others.
+  bool new_session = true;                 ///< setsid; false: only a process group of its own in the keeper's session.
+  bool subreaper = true;  ///< Orphans of its descendants come to it. Else to the keeper, which ends them when any proc ends.
+
+  friend bool operator==(const ProcSettings&, const ProcSettings&) = default;
+};
+inline constexpr std::uint32_t max_cpus = 1024;
+
+/// "RLIMIT_CORE"; "RLIMIT 99" for a number that nobody knows.
+std::string rlimit_name(std::uint32_t resource);
 
 /// What the procs of one batch have in common. A plain value.
 struct SpawnSpec {
@@ -31,9 +53,8 @@ struct SpawnSpec {
   std::vector<std::string> env;       ///< The whole environment, KEY=VALUE; nothing is inherited from the keeper.
   std::string cwd;                    ///< Empty: the keeper's. A relative program is found from here.
   std::string mesh;                   ///< The mesh's name: procs of one mesh share a cgroup.
-  bool new_session = true;            ///< setsid; false: only a process group of its own in the keeper's session.
   int parent_death_signal = SIGKILL;  ///< 0: none.
-  std::vector<ResourceLimit> limits;
+  ProcSettings settings;
 };
 
 /// One proc of a batch. Owns the bootstrap descriptor until it was sent.
@@ -70,6 +91,9 @@ enum class SpawnStage : std::uint8_t {
   exec,               ///< execve; `file` is what was to be executed.
   interpreter,        ///< execve found the file but not its interpreter; `file` names both.
   cancelled,          ///< A signal for this id came before it was started.
+  nice,               ///< setpriority.
+  affinity,           ///< sched_setaffinity: none of the CPUs is there, or may be used.
+  credentials,        ///< setgroups, setresgid or setresuid; `file` names what was wanted.
 };
 
 /// "exec", "lookup", ... Never null.

@@ -8,7 +8,8 @@ namespace meshbus::keeper {
 
 namespace {
 
-constexpr std::uint32_t spec_magic = 0x4b53'4d01;  // "\1MSK": version 1
+constexpr std::uint32_t spec_magic = 0x4b53'4d02;  // "\2MSK": version 2
+constexpr std::size_t max_groups = 65536;          // as many as the kernel takes
 
 bool has_nul(const std::string& text) {
   return text.find('\0') != std::string::npos;
@@ -30,9 +31,72 @@ Result<void> check_spec(const SpawnSpec& spec) {
   if (has_nul(spec.program) || has_nul(spec.cwd) || has_nul(spec.mesh)) {
     return fail(ErrorCode::configuration_error, "program, working directory or mesh name contains a NUL byte");
   }
-  if (spec.limits.size() > 32) return fail(ErrorCode::too_large, "more than 32 resource limits");
+  const ProcSettings& settings = spec.settings;
+  if (settings.limits.size() > 32) return fail(ErrorCode::too_large, "more than 32 resource limits");
+  if (settings.groups.size() > max_groups || settings.cpus.size() > max_cpus) return fail(ErrorCode::too_large, "too many groups or CPUs");
+  if (std::any_of(settings.cpus.begin(), settings.cpus.end(), [](std::uint32_t cpu) { return cpu >= max_cpus; }))
+    return fail(ErrorCode::configuration_error, "a CPU with a number of " + std::to_string(max_cpus) + " or more");
   if (auto checked = check_strings(spec.argv, "argv"); !checked) return checked;
   return check_strings(spec.env, "the environment");
+}
+
+void put_optional(ByteWriter& writer, const std::optional<std::uint32_t>& value) {
+  writer.put(static_cast<std::uint8_t>(value.has_value()));
+  writer.put(value.value_or(0));
+}
+
+void put_numbers(ByteWriter& writer, const std::vector<std::uint32_t>& numbers) {
+  writer.put(static_cast<std::uint32_t>(numbers.size()));
+  for (const std::uint32_t number : numbers) writer.put(number);
+}
+
+void put_settings(ByteWriter& writer, const ProcSettings& settings) {
+  writer.put(static_cast<std::uint8_t>(settings.new_session));
+  writer.put(static_cast<std::uint8_t>(settings.subreaper));
+  put_optional(writer, settings.nice ? std::optional(static_cast<std::uint32_t>(*settings.nice)) : std::nullopt);
+  put_optional(writer, settings.umask);
+  put_optional(writer, settings.uid);
+  put_optional(writer, settings.gid);
+  put_numbers(writer, settings.cpus);
+  put_numbers(writer, settings.groups);
+  writer.put(static_cast<std::uint32_t>(settings.limits.size()));
+  for (const ResourceLimit& limit : settings.limits) {
+    writer.put(limit.resource);
+    writer.put(limit.soft);
+    writer.put(limit.hard);
+  }
+}
+
+std::optional<std::uint32_t> get_optional(ByteReader& reader) {
+  const bool has_value = reader.get<std::uint8_t>() != 0;
+  const auto value = reader.get<std::uint32_t>();
+  return has_value ? std::optional(value) : std::nullopt;
+}
+
+bool get_numbers(ByteReader& reader, std::vector<std::uint32_t>& numbers) {
+  const auto count = reader.get<std::uint32_t>();
+  if (count > max_groups) return false;
+  for (std::uint32_t i = 0; i < count && reader.ok(); ++i) numbers.push_back(reader.get<std::uint32_t>());
+  return reader.ok();
+}
+
+bool get_settings(ByteReader& reader, ProcSettings& settings) {
+  settings.new_session = reader.get<std::uint8_t>() != 0;
+  settings.subreaper = reader.get<std::uint8_t>() != 0;
+  if (const auto nice = get_optional(reader)) settings.nice = static_cast<int>(*nice);
+  settings.umask = get_optional(reader);
+  settings.uid = get_optional(reader);
+  settings.gid = get_optional(reader);
+  if (!get_numbers(reader, settings.cpus) || !get_numbers(reader, settings.groups)) return false;
+  const auto count = reader.get<std::uint32_t>();
+  if (!reader.ok() || count > 32) return false;
+  for (std::uint32_t i = 0; i < count; ++i) {
+    ResourceLimit& limit = settings.limits.emplace_back();
+    limit.resource = reader.get<std::uint32_t>();
+    limit.soft = reader.get<std::uint64_t>();
+    limit.hard = reader.get<std::uint64_t>();
+  }
+  return reader.ok();
 }
 
 void put_strings(ByteWriter& writer, const std::vector<std::string>& strings) {
@@ -58,15 +122,9 @@ bool get_shared(ByteReader& reader, SpawnSpec& spec) {
   spec.program = reader.get_string();
   spec.cwd = reader.get_string();
   spec.mesh = reader.get_string();
-  spec.new_session = reader.get<std::uint8_t>() != 0;
+  if (!get_settings(reader, spec.settings)) return false;
   spec.parent_death_signal = reader.get<std::int32_t>();
-  const auto limits = reader.get<std::uint32_t>();
-  if (limits > 32 || spec.parent_death_signal < 0 || spec.parent_death_signal > 64) return false;
-  for (std::uint32_t i = 0; i < limits; ++i) {
-    const auto resource = reader.get<std::uint32_t>();
-    const auto soft = reader.get<std::uint64_t>();
-    spec.limits.push_back({resource, soft, reader.get<std::uint64_t>()});
-  }
+  if (spec.parent_death_signal < 0 || spec.parent_death_signal > 64) return false;
   return get_strings(reader, spec.argv) && get_strings(reader, spec.env);
 }
 
@@ -80,14 +138,8 @@ Result<std::vector<std::byte>> encode_batch(const SpawnSpec& shared, std::span<c
   writer.put(shared.program);
   writer.put(shared.cwd);
   writer.put(shared.mesh);
-  writer.put(static_cast<std::uint8_t>(shared.new_session));
+  put_settings(writer, shared.settings);
   writer.put(static_cast<std::int32_t>(shared.parent_death_signal));
-  writer.put(static_cast<std::uint32_t>(shared.limits.size()));
-  for (const ResourceLimit& limit : shared.limits) {
-    writer.put(limit.resource);
-    writer.put(limit.soft);
-    writer.put(limit.hard);
-  }
   put_strings(writer, shared.argv);
   put_strings(writer, shared.env);
   writer.put(static_cast<std::uint32_t>(procs.size()));

@@ -30,8 +30,6 @@ constexpr auto sweep_limit = 2s;
 constexpr auto goodbye_limit = 500ms;
 constexpr auto kill_limit = 1s;  // from SIGKILL of a role to giving it up as stuck in state D
 constexpr auto own_sweep_limit = 10s;
-constexpr std::size_t restarts_allowed = 5;
-constexpr auto restart_window = 60s;
 
 }  // namespace
 
@@ -42,7 +40,7 @@ int HostProcess::run() {
   if (auto done = set_up(); !done) {
     fail_start(done.error().exit_code, done.error().why);
   } else {
-    for (auto start : {&HostProcess::start_keeper, &HostProcess::start_broker}) {
+    for (auto start : {&HostProcess::start_keeper, &HostProcess::limit_pids, &HostProcess::start_broker}) {
       if (auto started = (this->*start)(); !started) {
         fail_start(exit_os_file, started.error().detail());
         break;
@@ -61,8 +59,8 @@ void HostProcess::turn() {
   watched[1] = {launcher_.get(), POLLIN, 0};
   for (std::size_t i = 0; i < roles.size(); ++i) watched[2 + i] = {roles[i]->lifeline ? roles[i]->lifeline.fd() : -1, POLLIN, 0};
   int timeout = -1;
-  if (deadline_) {
-    const auto left = std::chrono::ceil<std::chrono::milliseconds>(*deadline_ - Clock::now()).count();
+  if (const auto due = deadline_ ? deadline_ : phase_ == Phase::running ? look_due_ : std::nullopt) {
+    const auto left = std::chrono::ceil<std::chrono::milliseconds>(*due - Clock::now()).count();
     timeout = static_cast<int>(std::clamp<long>(static_cast<long>(left), 0, 60'000));
   }
   if (::poll(watched.data(), watched.size(), timeout) < 0) return;  // EINTR
@@ -73,6 +71,7 @@ void HostProcess::turn() {
   if (watched[1].revents != 0) on_launcher();
   if (watched[0].revents != 0) on_signals();
   if (deadline_ && Clock::now() >= *deadline_) on_deadline();
+  if (phase_ == Phase::running && look_due_ && Clock::now() >= *look_due_) look_for_frozen();
 }
 
 void HostProcess::on_signals() {
@@ -119,6 +118,7 @@ void HostProcess::on_lifeline(Role& role) {
 
 void HostProcess::on_message(Role& role, std::string_view text) {
   const auto message = keeper::parse_lifeline(text);
+  role.heard = Clock::now();
   if (message.word == "ready") {
     role.ready = true;
     role.said = message.rest;
@@ -147,7 +147,17 @@ void HostProcess::on_ready() {
   if (!agent_.ready || !keeper_.ready) return;
   phase_ = Phase::running;
   deadline_.reset();
-  ReadyReport ready{address_, cgroup_.empty() ? "sweep" : "cgroup v2", directory_->path, ::getpid(), broker_.pid, agent_.pid, keeper_.pid};
+  if (options_.frozen_limit.count() > 0) look_due_ = Clock::now() + options_.frozen_limit / 3;
+  const ReadyReport ready{.host = address_,
+                          .containment = containment(),
+                          .containment_reason = containment_reason_,
+                          .pids_limit = pids_limit_,
+                          .pids_reason = pids_reason_,
+                          .run_dir = directory_->path,
+                          .pid = ::getpid(),
+                          .broker_pid = broker_.pid,
+                          .agent_pid = agent_.pid,
+                          .keeper_pid = keeper_.pid};
   report(to_json_line(ready));
   if (options_.print_ready) write_line(STDOUT_FILENO, to_json_line(ready));
 }
@@ -184,10 +194,7 @@ void HostProcess::on_exit(Role& role, const std::string& how) {
     if (phase_ == Phase::running || phase_ == Phase::stopping_agent || (phase_ == Phase::sweeping && !swept_)) sweep_ourselves();
     if (phase_ <= Phase::sweeping) enter(Phase::ending_agent);
   } else if (&role == &agent_) {
-    if (phase_ == Phase::running) {
-      say("the agent " + how + ": ending the host and its procs");
-      exit_code_ = exit_software;
-    }
+    if (phase_ == Phase::running) return on_agent_lost(how);
     if (phase_ <= Phase::stopping_agent) enter(Phase::sweeping);
     if (phase_ == Phase::ending_agent) enter(Phase::ending_broker);
   } else {
@@ -196,22 +203,41 @@ void HostProcess::on_exit(Role& role, const std::string& how) {
   }
 }
 
-void HostProcess::on_broker_lost(const std::string& how) {
-  const auto now = Clock::now();
-  while (!broker_restarts_.empty() && now - broker_restarts_.front() > restart_window) broker_restarts_.pop_front();
-  const std::string lost = "the broker " + (broker_.said.empty() || broker_.ready ? how : "failed: " + broker_.said);
-  if (options_.end_on_broker_loss) {
+// Says what becomes of the host.
+bool HostProcess::may_restart(const Role& role, RestartBudget& budget, bool is_wanted, const std::string& how) const {
+  const std::string lost = "the " + role.name + " " + (role.said.empty() || role.ready ? how : "failed: " + role.said);
+  const std::string allowed = std::to_string(RestartBudget::allowed);
+  const std::string seconds = std::to_string(RestartBudget::window.count());
+  if (!is_wanted) {
     say(lost + ": ending the host, as configured");
-  } else if (broker_restarts_.size() >= restarts_allowed) {
-    say(lost + " for the " + std::to_string(restarts_allowed + 1) + "th time within 60 s: ending the host");
-  } else {
-    broker_restarts_.push_back(now);
-    say(lost + ": restarting it (" + std::to_string(broker_restarts_.size()) + " of " + std::to_string(restarts_allowed) + " within 60 s)");
+    return false;
+  }
+  if (!budget.take(Clock::now())) {
+    say(lost + ", and it was restarted " + allowed + " times within " + seconds + " s: ending the host");
+    return false;
+  }
+  say(lost + ": restarting it (" + std::to_string(budget.used()) + " of " + allowed + " within " + seconds + " s)");
+  return true;
+}
+
+void HostProcess::on_broker_lost(const std::string& how) {
+  if (may_restart(broker_, broker_restarts_, !options_.end_on_broker_loss, how)) {
     const auto started = start_broker();
     if (started) return;
     say(started.error().detail() + ": ending the host");
   }
   end(exit_software, lost_launcher_grace);
+}
+
+// The keeper holds the procs: they do not notice.
+void HostProcess::on_agent_lost(const std::string& how) {
+  if (may_restart(agent_, agent_restarts_, !options_.end_on_agent_loss, how)) {
+    const auto started = restart_agent();
+    if (started) return;
+    say(started.error().detail() + ": ending the host");
+  }
+  exit_code_ = exit_software;
+  enter(Phase::sweeping);
 }
 
 void HostProcess::on_deadline() {
@@ -292,6 +318,8 @@ int HostProcess::finish() {
     keeper::empty_cgroup(cgroup_, 500ms);
     if (!keeper::remove_cgroup_tree(cgroup_)) say("cannot remove " + cgroup_ + ": " + std::strerror(errno));
   }
+  if (!pids_cgroup_.empty() && !keeper::remove_cgroup_tree(pids_cgroup_))
+    say("cannot remove " + pids_cgroup_ + ": " + std::strerror(errno));
   if (directory_) remove_host_dir(directory_->path);
   return exit_code_;
 }

@@ -2,7 +2,6 @@
 
 #include <chrono>
 #include <cstdint>
-#include <deque>
 #include <optional>
 #include <set>
 #include <string>
@@ -10,6 +9,7 @@
 #include <sys/types.h>
 
 #include "agent/keeper/spawner.h"
+#include "agent/warden/restart_budget.h"
 #include "agent/warden/role.h"
 #include "agent/warden/run_dir.h"
 #include "agent/warden/warden.h"
@@ -41,6 +41,8 @@ class HostProcess {
   Result<void> start_keeper();
   Result<void> start_broker();
   Result<void> start_agent();
+  Result<void> limit_pids();
+  std::string containment() const;
   void add_settings(RoleStart& start) const;
 
   void turn();
@@ -52,7 +54,12 @@ class HostProcess {
   void reap_children();
   void on_exit(Role& role, const std::string& how);
   void on_broker_lost(const std::string& how);
+  void on_agent_lost(const std::string& how);
+  Result<void> restart_agent();
+  bool may_restart(const Role& role, RestartBudget& budget, bool is_wanted, const std::string& how) const;
   void on_deadline();
+  void look_for_frozen();
+  void fence_if_frozen(Role& role);
 
   void enter(Phase phase);
   void ask(Role& role, const std::string& message, std::chrono::milliseconds limit, Phase next);
@@ -68,26 +75,35 @@ class HostProcess {
   std::optional<keeper::Spawner> spawner_;
   std::optional<HostDir> directory_;
   std::string cgroup_;
+  bool pid_namespace_ = false;
+  std::string containment_reason_;  // of what automatic chose
+  std::string pids_cgroup_;
+  std::string pids_reason_;  // why there is no limit
+  std::uint64_t pids_limit_ = 0;
   std::uint64_t mark_ = 0;
   UniqueFd secret_;
   UniqueFd agents_keeper_fd_;  // kept until the agent starts
+  UniqueFd ledger_;            // what one agent writes down for the next: see agent/host/takeover
+  UniqueFd spool_;
   UniqueFd signals_;
   UniqueFd ready_fd_;
   UniqueFd launcher_;
   std::set<pid_t> strangers_;  // children that this process had before it became a warden
-  Role keeper_{"keeper", -1, {}, false, {}};
-  Role broker_{"broker", -1, {}, false, {}};
-  Role agent_{"agent", -1, {}, false, {}};
+  Role keeper_{"keeper", -1, {}, false, {}, {}, {}};
+  Role broker_{"broker", -1, {}, false, {}, {}, {}};
+  Role agent_{"agent", -1, {}, false, {}, {}, {}};
   std::string local_;               // the broker's unix socket, for everybody on this machine
   std::vector<std::string> binds_;  // what the broker listens on besides
   std::string address_;
 
   Phase phase_ = Phase::starting;
   std::optional<Clock::time_point> deadline_;
-  Role* waited_for_ = nullptr;  // whom the deadline is about
+  std::optional<Clock::time_point> look_due_;  // while running
+  Role* waited_for_ = nullptr;                 // whom the deadline is about
   bool killed_waited_for_ = false;
   std::chrono::milliseconds grace_{0};
-  std::deque<Clock::time_point> broker_restarts_;
+  RestartBudget broker_restarts_;
+  RestartBudget agent_restarts_;
   int exit_code_ = 0;
   bool swept_ = false;
 };

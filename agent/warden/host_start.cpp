@@ -1,5 +1,6 @@
 // How a host comes up: signals, run directory, containment, the three roles.
 #include <fcntl.h>
+#include <sys/mman.h>
 #include <sys/prctl.h>
 #include <sys/signalfd.h>
 #include <unistd.h>
@@ -30,6 +31,7 @@ std::optional<Containment> containment_from_environment(std::string& bad) {
   const std::string_view value(text);
   if (value == "auto") return Containment::automatic;
   if (value == "cgroup") return Containment::cgroup;
+  if (value == "pidns") return Containment::pid_namespace;
   if (value == "sweep") return Containment::sweep;
   bad = value;
   return std::nullopt;
@@ -91,6 +93,10 @@ tl::expected<void, HostProcess::StartFailure> HostProcess::set_up() {
   auto secret = make_secret();
   if (!secret) return failed(exit_os_error, secret.error().detail());
   secret_ = std::move(*secret);
+  // In memory only: there are environments in it. They outlive every agent, and go with us.
+  ledger_ = UniqueFd(::memfd_create("meshbus-ledger", MFD_CLOEXEC));
+  spool_ = UniqueFd(::memfd_create("meshbus-spool", MFD_CLOEXEC));
+  if (!ledger_ || !spool_) return failed(exit_os_error, os_error("memfd_create for what one agent leaves to the next"));
 
   const auto base = prepare_base_dir(options_.run_dir);
   if (!base) return failed(exit_config, base.error().detail());
@@ -116,17 +122,49 @@ tl::expected<void, HostProcess::StartFailure> HostProcess::choose_containment() 
   if (wanted == Containment::automatic) {
     std::string bad;
     wanted = containment_from_environment(bad).value_or(Containment::automatic);
-    if (!bad.empty()) return tl::unexpected(StartFailure{exit_config, "MESHBUS_CONTAINMENT='" + bad + "': expected auto, cgroup or sweep"});
+    if (!bad.empty())
+      return tl::unexpected(StartFailure{exit_config, "MESHBUS_CONTAINMENT='" + bad + "': expected auto, cgroup, pidns or sweep"});
   }
   if (wanted == Containment::sweep) return {};
+  if (wanted == Containment::pid_namespace) {
+    if (const int error = spawner_->probe_pid_namespace(); error != 0) {
+      return tl::unexpected(StartFailure{
+          exit_unavailable, "containment pidns was asked for, but no pid namespace can be made here: " + std::string(std::strerror(error)) +
+                                " (it needs CAP_SYS_ADMIN); containment sweep needs nothing"});
+    }
+    pid_namespace_ = true;
+    return {};
+  }
   auto made = keeper::make_host_cgroup(directory_->name);
   if (made) {
     cgroup_ = std::move(*made);
     return {};
   }
-  if (wanted == Containment::automatic) return {};
+  if (wanted == Containment::automatic) {
+    containment_reason_ = "cgroup v2 cannot be used here: " + made.error().detail();
+    return {};
+  }
   return tl::unexpected(StartFailure{exit_unavailable, "containment cgroup was asked for, but cgroup v2 cannot be used here: " +
                                                            made.error().detail() + "; containment sweep needs nothing"});
+}
+
+std::string HostProcess::containment() const {
+  return pid_namespace_ ? "pid namespace" : cgroup_.empty() ? "sweep" : "cgroup v2";
+}
+
+// The keeper itself is put under the limit, before it has any proc: so everything below it is, too.
+Result<void> HostProcess::limit_pids() {
+  if (options_.pids_limit == 0) return {};
+  auto limited = keeper::make_pids_cgroup(directory_->name, options_.pids_limit, keeper_.pid);
+  if (limited) {
+    pids_cgroup_ = std::move(*limited);
+    pids_limit_ = options_.pids_limit;
+    return record_host(*directory_, cgroup_, mark_, pids_cgroup_);
+  }
+  pids_reason_ = limited.error().detail();
+  if (!options_.pids_limit_is_needed) return {};
+  return fail(ErrorCode::configuration_error,
+              "pids.limit=" + std::to_string(options_.pids_limit) + " cannot be had here: " + pids_reason_ + "; pids.limit=0 does without");
 }
 
 void HostProcess::add_settings(RoleStart& start) const {
@@ -142,12 +180,16 @@ Result<void> HostProcess::start_keeper() {
   agents_keeper_fd_ = std::move(pair->first);
   RoleStart start;
   start.program = libexec_ / "meshbus-keeper";
-  start.arguments = {"--agent-fd",    std::to_string(pair->second.get()),    "--run-dir", directory_->path,
-                     "--containment", cgroup_.empty() ? "sweep" : "cgroup",  "--mark",    std::to_string(mark_),
+  start.arguments = {"--agent-fd",    std::to_string(pair->second.get()),
+                     "--run-dir",     directory_->path,
+                     "--containment", pid_namespace_ ? "pidns" : cgroup_.empty() ? "sweep" : "cgroup",
+                     "--mark",        std::to_string(mark_),
                      "--lock-fd",     std::to_string(directory_->lock.get())};
   if (!cgroup_.empty()) start.arguments.insert(start.arguments.end(), {"--cgroup", cgroup_});
   start.inherit = {pair->second.get(), directory_->lock.get()};
-  start.death_signal = 0;  // it must outlive us to sweep; it hears of our end by its lifeline
+  // It must outlive us to sweep, and hears of our end by its lifeline; in a pid namespace its own end is the sweep, also when it is frozen.
+  start.death_signal = pid_namespace_ ? SIGKILL : 0;
+  start.new_pid_namespace = pid_namespace_;
   return start_role(keeper_, start, *spawner_);
 }
 
@@ -171,13 +213,22 @@ Result<void> HostProcess::start_agent() {
                      "--keeper-fd",   std::to_string(agents_keeper_fd_.get()),
                      "--host",        address_,
                      "--broker",      local_,
-                     "--containment", cgroup_.empty() ? "sweep" : "cgroup v2"};
+                     "--containment", containment()};
   add_settings(start);
-  start.inherit = {secret_.get(), agents_keeper_fd_.get()};
+  start.arguments.insert(start.arguments.end(), {"--ledger-fd", std::to_string(ledger_.get()), "--spool-fd", std::to_string(spool_.get())});
+  start.inherit = {secret_.get(), agents_keeper_fd_.get(), ledger_.get(), spool_.get()};
   start.death_signal = SIGKILL;
   auto started = start_role(agent_, start, *spawner_);
   agents_keeper_fd_.reset();  // else the keeper would not notice the agent's end
   return started;
+}
+
+Result<void> HostProcess::restart_agent() {
+  auto pair = keeper::make_packet_pair();
+  if (!pair) return fail(pair.error());
+  if (!keeper_.lifeline.send("agent", pair->second.get())) return fail(ErrorCode::io_error, "the keeper takes no new agent");
+  agents_keeper_fd_ = std::move(pair->first);
+  return start_agent();
 }
 
 }  // namespace meshbus::warden

@@ -31,6 +31,9 @@ std::string quote(std::string_view text) {
 
 std::string to_json_line(const ReadyReport& report) {
   return "{\"host\":" + quote(report.host) + ",\"pid\":" + std::to_string(report.pid) + ",\"containment\":" + quote(report.containment) +
+         (report.containment_reason.empty() ? "" : ",\"containment_reason\":" + quote(report.containment_reason)) +
+         ",\"pids_limit\":" + std::to_string(report.pids_limit) +
+         (report.pids_reason.empty() ? "" : ",\"pids_limit_reason\":" + quote(report.pids_reason)) +
          ",\"run_dir\":" + quote(report.run_dir) + ",\"monitor\":" + quote("unix:" + report.run_dir + "/monitor") +
          ",\"broker_pid\":" + std::to_string(report.broker_pid) + ",\"agent_pid\":" + std::to_string(report.agent_pid) +
          ",\"keeper_pid\":" + std::to_string(report.keeper_pid) + "}\n";

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <cstdint>
 #include <string>
 #include <string_view>
 
@@ -9,8 +10,11 @@ namespace meshbus::warden {
 
 /// What the warden tells its starter once everything is up.
 struct ReadyReport {
-  std::string host;         ///< The address that the broker serves.
-  std::string containment;  ///< "cgroup v2" or "sweep".
+  std::string host;                ///< The address that the broker serves.
+  std::string containment;         ///< "cgroup v2", "pid namespace" or "sweep".
+  std::string containment_reason;  ///< Why it is not a better one, when nobody asked for that; may be empty.
+  std::uint64_t pids_limit = 0;    ///< 0: none.
+  std::string pids_reason;         ///< Why there is none although there should be; may be empty.
   std::string run_dir;
   pid_t pid = 0;
   pid_t broker_pid = 0;

@@ -45,6 +45,7 @@ Result<void> start_role(Role& role, const RoleStart& start, keeper::Spawner& spa
   plan.envp = environ;
   plan.subreaper = false;
   plan.parent_death_signal = start.death_signal;
+  plan.new_pid_namespace = start.new_pid_namespace;
   plan.stdio[0] = input.get();
   plan.stdio[1] = output.get();
   plan.stdio[2] = output.get();
@@ -59,6 +60,8 @@ Result<void> start_role(Role& role, const RoleStart& start, keeper::Spawner& spa
   role.pid = child->pid;
   role.ready = false;
   role.said.clear();
+  role.run_delay = {};
+  role.heard = std::chrono::steady_clock::now();
   role.lifeline = keeper::Lifeline(std::move(pair->first));
   return {};
 }

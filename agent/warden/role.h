@@ -1,5 +1,6 @@
 #pragma once
 
+#include <chrono>
 #include <filesystem>
 #include <string>
 #include <vector>
@@ -15,11 +16,13 @@ namespace meshbus::warden {
 
 /// One process of a host as its warden sees it.
 struct Role {
-  std::string name;           ///< "broker", for people.
-  pid_t pid = -1;             ///< -1: not running.
-  keeper::Lifeline lifeline;  ///< Our end.
-  bool ready = false;         ///< It said so.
-  std::string said;           ///< The text of its last `ready` or `failed`.
+  std::string name;                               ///< "broker", for people.
+  pid_t pid = -1;                                 ///< -1: not running.
+  keeper::Lifeline lifeline;                      ///< Our end.
+  bool ready = false;                             ///< It said so.
+  std::string said;                               ///< The text of its last `ready` or `failed`.
+  std::chrono::nanoseconds run_delay{0};          ///< What it had waited for a CPU when it was last looked at.
+  std::chrono::steady_clock::time_point heard{};  ///< Its last sign of life.
   bool alive() const noexcept { return pid > 0; }
 };
 
@@ -29,6 +32,7 @@ struct RoleStart {
   std::vector<std::string> arguments;  ///< Behind the program name and --lifeline-fd N.
   std::vector<int> inherit;            ///< Descriptors that keep their number in it.
   int death_signal = 0;                ///< Sent to it when we die; 0: none.
+  bool new_pid_namespace = false;      ///< It becomes process 1 of one.
 };
 
 /// Starts a role: own session (so that a terminal's Ctrl-C reaches only the warden), stdin from /dev/null, stdout and stderr to our

@@ -25,7 +25,7 @@ Result<std::string> prepare_base_dir(const std::string& wanted);
 Result<HostDir> make_host_dir(const std::string& base);
 
 /// Writes down what a later warden needs to clean up after us, should both we and the keeper be killed. Errors: io_error.
-Result<void> record_host(const HostDir& directory, const std::string& cgroup, std::uint64_t mark);
+Result<void> record_host(const HostDir& directory, const std::string& cgroup, std::uint64_t mark, const std::string& pids_cgroup = {});
 
 /// Cleans up after hosts whose warden and keeper are both dead: kills what carries their mark or sits in their cgroup, removes cgroup
 /// and directory. Returns how many there were.

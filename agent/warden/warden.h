@@ -1,6 +1,7 @@
 #pragma once
 
 #include <chrono>
+#include <cstdint>
 #include <filesystem>
 #include <string>
 #include <vector>
@@ -9,9 +10,10 @@ namespace meshbus {
 
 /// How the descendants of procs are kept together so that none outlives its proc (spec 4.7).
 enum class Containment {
-  automatic,  ///< cgroup where it works, else sweep. MESHBUS_CONTAINMENT=auto|cgroup|sweep overrides.
-  cgroup,     ///< cgroup v2, or an error.
-  sweep,      ///< Subreapers and the process table only.
+  automatic,      ///< cgroup where it works, else sweep. MESHBUS_CONTAINMENT=auto|cgroup|pidns|sweep overrides.
+  cgroup,         ///< cgroup v2, or an error.
+  pid_namespace,  ///< The keeper is process 1 of a pid namespace, or an error. Needs CAP_SYS_ADMIN. All dies with it, whatever else dies.
+  sweep,          ///< Subreapers and the process table only.
 };
 
 /// What a host is started with.
@@ -25,6 +27,11 @@ struct WardenOptions {
   std::string run_dir;                      ///< Where per-host directories are made; empty: $XDG_RUNTIME_DIR/meshbus or /tmp/meshbus-UID.
   Containment containment = Containment::automatic;
   bool end_on_broker_loss = false;    ///< Else the broker is restarted, 5 times within 60 s.
+  bool end_on_agent_loss = false;     ///< Else the agent is restarted, 5 times within 60 s, and its procs do not notice.
+  std::uint64_t pids_limit = 0;       ///< Processes that procs and their descendants may be; 0: no limit.
+  bool pids_limit_is_needed = false;  ///< When it cannot be had the host does not start; else it says so.
+  std::chrono::milliseconds frozen_limit{
+      30'000};                        ///< A role without a sign of life for so long is looked at, and ended when frozen. 0: never.
   std::vector<std::string> settings;  ///< KEY=VALUE, forwarded to broker and agent as --set.
   bool print_ready = false;           ///< Write the ready line to stdout too.
   std::filesystem::path libexec;      ///< Where meshbus-keeper, -broker and -agent are; empty: beside /proc/self/exe.

@@ -8,6 +8,7 @@
 #include <functional>
 #include <iostream>
 
+#include "client/cli/proc_settings.h"
 #include "common/did_you_mean.h"
 #include "common/quantity.h"
 
@@ -68,16 +69,51 @@ void add_host(CLI::App& app, WardenOptions& options) {
   host->add_option_function<std::string>(
           "--containment",
           [&options](const std::string& word) {
-            options.containment = word == "cgroup" ? Containment::cgroup : word == "sweep" ? Containment::sweep : Containment::automatic;
+            options.containment = word == "cgroup"  ? Containment::cgroup
+                                  : word == "pidns" ? Containment::pid_namespace
+                                  : word == "sweep" ? Containment::sweep
+                                                    : Containment::automatic;
           },
-          "How descendants are kept together: auto, cgroup (v2), sweep")
-      ->check(CLI::IsMember({"auto", "cgroup", "sweep"}));
+          "How descendants are kept together: auto, cgroup (v2), pidns (a pid namespace), sweep")
+      ->check(CLI::IsMember({"auto", "cgroup", "pidns", "sweep"}));
   host->add_flag("--end-on-broker-loss", options.end_on_broker_loss, "End this host when its broker dies, instead of starting another one");
   host->add_option("--set", options.settings, "A setting for broker and agent: KEY=VALUE")->type_name("KEY=VALUE");
   host->add_option("--ready-fd", options.ready_fd, "Descriptor to write one JSON line to when the host is ready, or could not start");
   host->add_option("--lifeline-fd", options.lifeline_fd,
                    "Descriptor whose end means that the launcher is gone: the host then ends within 2 s");
   host->add_flag_callback("--quiet", [&options] { options.print_ready = false; }, "Do not print the ready line on stdout");
+}
+
+/// How CLI11 wants to be told of a bad value.
+template <typename Value>
+void store(Result<Value> parsed, const std::string& flag, Value& value) {
+  if (!parsed) throw CLI::ValidationError(flag, parsed.error().detail());
+  value = std::move(*parsed);
+}
+
+void add_proc_settings(CLI::App& verb, ProcSettings& settings) {
+  verb.add_option("--nice", settings.nice, "Nice value of the procs: -20 (first) to 19 (last)")->check(CLI::Range(-20, 19));
+  verb.add_option_function<std::string>(
+          "--umask",
+          [&settings](const std::string& text) {
+            unsigned value = 0;
+            store(parse_umask(text), "--umask", value);
+            settings.umask = value;
+          },
+          "File mode creation mask of the procs, octal")
+      ->type_name("OCTAL");
+  verb.add_option_function<std::string>(
+          "--cpu-set", [&settings](const std::string& text) { store(parse_cpu_set(text), "--cpu-set", settings.cpus); },
+          "CPUs that the procs may run on: 0-3,8")
+      ->type_name("LIST");
+  verb.add_option_function<std::vector<std::string>>(
+          "--rlimit",
+          [&settings](const std::vector<std::string>& texts) {
+            for (const auto& text : texts) store(parse_rlimit(text), "--rlimit", settings.limits.emplace_back());
+          },
+          "A limit of each proc: core=0, nofile=1024, as=2G, cpu=60, or SOFT:HARD; `unlimited` for none")
+      ->type_name("NAME=VALUE")
+      ->allow_extra_args(false);
 }
 
 void add_run(CLI::App& app, RunArguments& run) {
@@ -141,9 +177,10 @@ void add_run(CLI::App& app, RunArguments& run) {
       })
       ->type_name("RANK|all|none");
   verb->add_option("--json", run.json, "Write a report of all ranks to this file ('-' is stdout)")->type_name("FILE");
-  verb->add_option("--containment", run.containment, "For hosts started here: auto, cgroup (v2), sweep")
-      ->check(CLI::IsMember({"auto", "cgroup", "sweep"}));
+  verb->add_option("--containment", run.containment, "For hosts started here: auto, cgroup (v2), pidns (a pid namespace), sweep")
+      ->check(CLI::IsMember({"auto", "cgroup", "pidns", "sweep"}));
   verb->add_option("--set", run.settings, "A setting: KEY=VALUE")->type_name("KEY=VALUE");
+  add_proc_settings(*verb, run.proc_settings);
 }
 
 constexpr const char* kLogsFooter =

@@ -10,6 +10,7 @@
 
 #include "agent/warden/warden.h"
 #include "meshbus/extent.h"
+#include "meshbus/proc_mesh.h"
 #include "meshbus/rank_report.h"
 
 namespace meshbus::cli {
@@ -41,6 +42,8 @@ struct RunArguments {
   std::string json;
   std::string containment;
   std::vector<std::string> settings;
+  /// --nice, --umask, --cpu-set, --rlimit
+  ProcSettings proc_settings;
   std::vector<std::string> command;
 };
 

@@ -10,6 +10,21 @@
 
 namespace meshbus::cli {
 
+void apply_settings(WardenOptions& options) {
+  ConfigSources sources = ConfigSources::of_process();
+  for (const auto& text : options.settings) {
+    if (auto setting = parse_setting(text)) sources.flags.push_back(std::move(*setting));
+  }
+  const auto config = Config::load(std::move(sources));
+  if (!config) return;
+  options.end_on_agent_loss = config->word(keys::agent_restart) == "end";
+  options.pids_limit = config->count(keys::pids_limit);
+  options.frozen_limit = config->duration(keys::frozen_limit);
+  for (const auto& shown : config->show()) {
+    if (shown.key == keys::pids_limit.info().name) options.pids_limit_is_needed = shown.source != "default";
+  }
+}
+
 int config_command(const ConfigArguments& arguments) {
   ConfigSources sources = ConfigSources::of_process();
   for (const auto& text : arguments.settings) {

@@ -8,4 +8,7 @@ namespace meshbus::cli {
 /// wrong.
 int config_command(const ConfigArguments& arguments);
 
+/// The settings that are for the warden itself. One that is wrong is told by the roles, which read it too.
+void apply_settings(WardenOptions& options);
+
 }  // namespace meshbus::cli

@@ -42,6 +42,7 @@ Result<std::vector<std::uint64_t>> input_ranks(const RunArguments& arguments, st
 
 Result<ProcSpec> make_spec(const RunArguments& arguments, const Context& context) {
   ProcSpec spec;
+  spec.settings = arguments.proc_settings;
   spec.kind = arguments.mesh ? ProcKind::mesh : ProcKind::plain;
   spec.command = arguments.command;
   spec.environment = arguments.environment;

@@ -31,7 +31,10 @@ int print_version(const cli::VersionArguments& arguments) {
 }
 
 struct Verbs {
-  int operator()(const WardenOptions& options) const { return run_warden(options); }
+  int operator()(WardenOptions options) const {
+    cli::apply_settings(options);
+    return run_warden(options);
+  }
   int operator()(const cli::RunArguments& arguments) const { return cli::run_job(arguments); }
   int operator()(const cli::HostsArguments& arguments) const { return cli::hosts_command(arguments); }
   int operator()(const cli::LogsArguments& arguments) const { return cli::logs_command(arguments); }

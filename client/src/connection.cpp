@@ -324,6 +324,8 @@ void Connection::on_host_answer(const HostAddr& host, const Result<ControlMessag
   watch.silent_since.reset();
   watch.incarnation = state->incarnation();
   if (!was_silent && !is_another) return;
+  // What the one before was asked and has not answered, nobody will answer any more.
+  if (is_another) bus_->give_up(Destination::to_agent(host), "the agent of host " + host.to_string() + " was replaced before it answered");
   // What was told meanwhile may be lost.
   for (const auto& [name, mesh] : meshes_) resync(mesh, host);
 }

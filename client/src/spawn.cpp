@@ -70,12 +70,28 @@ Result<void> complete(ProcSpec& spec) {
   return {};
 }
 
+std::unique_ptr<wire::ProcSettingsT> settings_to_wire(const ProcSettings& settings) {
+  auto out = std::make_unique<wire::ProcSettingsT>();
+  for (const auto& limit : settings.limits) out->limits.emplace_back(limit.soft, limit.hard, static_cast<std::uint32_t>(limit.resource));
+  // Out of range stays out of range: the host says so.
+  if (settings.nice) out->nice = static_cast<std::int8_t>(std::clamp(*settings.nice, -128, 127));
+  if (settings.umask) out->umask = static_cast<std::uint16_t>(std::min(*settings.umask, 0xffffU));
+  out->cpus = settings.cpus;
+  out->uid = settings.uid;
+  out->gid = settings.gid;
+  out->groups = settings.groups;
+  out->same_session = settings.same_session;
+  out->no_subreaper = settings.no_subreaper;
+  return out;
+}
+
 Result<wire::CommandT> make_command(const ProcSpec& spec, const HostAddr& host) {
   wire::CommandT command;
   command.program = spec.program;
   command.arguments = spec.command;
   command.directory = spec.directory;
   command.clean_environment = spec.clean_environment;
+  command.settings = settings_to_wire(spec.settings);
   std::map<std::string, std::string> variables;
   if (spec.follow_launcher && host.transport() == Transport::unix_socket) {
     if (spec.directory.empty()) {

@@ -69,6 +69,8 @@ void TestLauncher::on_output(const Request& request, const wire::Output& message
       if (chunk->offset() > text.size()) continue;  // it comes again
       const std::string data(chunk->data()->begin(), chunk->data()->end());
       const auto known = std::min<std::size_t>(data.size(), text.size() - chunk->offset());
+      if (text.compare(chunk->offset(), known, data, 0, known) != 0)
+        problems.push_back("rank " + std::to_string(chunk->rank()) + ": other bytes at an offset that has come before");
       if (rank.output_ended && known < data.size()) problems.push_back("rank " + std::to_string(chunk->rank()) + ": output after its end");
       text += data.substr(known);
       untaken += data.size() - known;

@@ -36,30 +36,38 @@ KeeperUnderTest::KeeperUnderTest(const Options& options) {
   }
   process_ = std::make_unique<Process>(argv, ProcessOptions{.inherit = {lifeline.second.get(), agent.second.get()}});
   lifeline_ = keeper::Lifeline(std::move(lifeline.first));
+  make_client(std::move(agent.first));
+}
+
+void KeeperUnderTest::make_client(UniqueFd socket) {
   const auto unexpected = [this](const char* what, std::uint64_t id) { disorder.push_back(what + std::to_string(id)); };
-  client_ = std::make_unique<keeper::KeeperClient>(std::move(agent.first), keeper::KeeperClient::Events{
-                                                                               .on_birth =
-                                                                                   [=, this](keeper::Birth birth) {
-                                                                                     const auto id = birth.id;
-                                                                                     if (!births.emplace(id, std::move(birth)).second)
-                                                                                       unexpected("second birth of ", id);
-                                                                                   },
-                                                                               .on_exit =
-                                                                                   [=, this](const keeper::Exit& exit) {
-                                                                                     if (!births.contains(exit.id))
-                                                                                       unexpected("exit before birth of ", exit.id);
-                                                                                     if (!exits.emplace(exit.id, exit).second)
-                                                                                       unexpected("second exit of ", exit.id);
-                                                                                   },
-                                                                               .on_gone =
-                                                                                   [=, this](const keeper::Gone& done) {
-                                                                                     if (!exits.contains(done.id))
-                                                                                       unexpected("gone before exit of ", done.id);
-                                                                                     if (!gone.insert(done.id).second)
-                                                                                       unexpected("second gone of ", done.id);
-                                                                                   },
-                                                                               .on_lost = [this] { lost = true; },
-                                                                           });
+  keeper::KeeperClient::Events events;
+  events.on_birth = [=, this](keeper::Birth birth) {
+    const auto id = birth.id;
+    if (!births.emplace(id, std::move(birth)).second) unexpected("second birth of ", id);
+  };
+  events.on_exit = [=, this](const keeper::Exit& exit) {
+    if (!births.contains(exit.id)) unexpected("exit before birth of ", exit.id);
+    if (!exits.emplace(exit.id, exit).second) unexpected("second exit of ", exit.id);
+  };
+  events.on_gone = [=, this](const keeper::Gone& done) {
+    if (!exits.contains(done.id)) unexpected("gone before exit of ", done.id);
+    if (!gone.insert(done.id).second) unexpected("second gone of ", done.id);
+  };
+  events.on_replayed = [this] { replayed = true; };
+  events.on_lost = [this] { lost = true; };
+  client_ = std::make_unique<keeper::KeeperClient>(std::move(socket), std::move(events));
+}
+
+void KeeperUnderTest::replace_agent() {
+  client_.reset();
+  births.clear();
+  exits.clear();
+  gone.clear();
+  replayed = false;
+  auto agent = keeper::make_packet_pair().value();
+  if (!lifeline_.send("agent", agent.second.get())) throw std::runtime_error("the keeper takes no new agent");
+  make_client(std::move(agent.first));
 }
 
 // In order, so that what a test left to its keeper is gone.
@@ -93,6 +101,7 @@ void KeeperUnderTest::signal(std::uint64_t id, int signal, bool group) {
 void KeeperUnderTest::pump() {
   if (lost) return;
   client_->on_ready();
+  client_->flush();
 }
 
 bool KeeperUnderTest::wait_births(std::size_t count) {

@@ -32,6 +32,8 @@ class KeeperUnderTest {
   /// `sh -c SCRIPT`, `count` times, with stdout and stderr in pipes.
   std::uint64_t spawn_shell(const std::string& script, std::size_t count = 1);
   void signal(std::uint64_t id, int signal, bool group = false);
+  /// The agent is gone and another one is there: what was told is forgotten here, and told again.
+  void replace_agent();
 
   bool wait_births(std::size_t count);
   bool wait_exits(std::size_t count);
@@ -53,8 +55,11 @@ class KeeperUnderTest {
   std::set<std::uint64_t> gone;
   std::vector<std::string> disorder;  ///< Events that came twice, or too early.
   bool lost = false;
+  bool replayed = false;
 
  private:
+  void make_client(UniqueFd socket);
+
   std::string cgroup_;
   std::unique_ptr<Process> process_;
   keeper::Lifeline lifeline_;

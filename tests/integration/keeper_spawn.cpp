@@ -68,6 +68,8 @@ TEST_CASE("keeper: environment, working directory, arguments and standard stream
   CHECK(birth.started_realtime_ns > 0);
   REQUIRE(::write(birth.stdin_pipe.get(), "input\n", 6) == 6);
   birth.stdin_pipe.reset();
+  keeper.client().close_input({id});  // the keeper holds it for the next agent
+  keeper.client().flush();
   CHECK(keeper.read_stdout(id) == "shared own new\n" + directory.path().string() + "\nzero\ninput\nno tty\n");
   REQUIRE(keeper.wait_gone(1));
   CHECK(keeper.exits.at(id).code == 0);
@@ -78,7 +80,7 @@ TEST_CASE("keeper: what cannot be executed is reported with step, reason and fil
   const TempDir directory;
   const auto text = directory.write("text", "echo not a program\n", true);
   const auto orphaned_script = directory.write("script", "#!/no/such/interpreter -x\necho\n", true);
-  const auto plain = directory.write("plain", "#!/bin/sh\n");
+  directory.write("plain", "#!/bin/sh\n");
 
   auto failure = failure_of(keeper, command({"/no/such/file"}));
   CHECK(failure.stage == SpawnStage::exec);
@@ -197,7 +199,7 @@ END
       keeper.spawn(command({"bash", "-c", "bash -c 'exec 100<&-; eval \"$1\"' _ \"$1\"; exit 0", "_", read_it}), std::move(wrapped));
   // A small limit of open files needs a small number.
   auto narrow = command({"sh", "-c", read_it});
-  narrow.limits = {{RLIMIT_NOFILE, 16, 16}};
+  narrow.settings.limits = {{RLIMIT_NOFILE, 16, 16}};
   auto few = procs();
   few[0].bootstrap = sealed_memfd("few ");
   const auto third = keeper.spawn(std::move(narrow), std::move(few));
@@ -266,4 +268,88 @@ TEST_CASE("keeper: where clone3 is forbidden, as in older container runtimes, ev
     REQUIRE(keeper.wait_gone(1));
     CHECK(keeper.exits.at(id).code == 3);
   }
+}
+
+TEST_CASE("keeper: a proc has the settings that were asked for when it executes its command") {
+  KeeperUnderTest keeper;
+  SpawnSpec spec;
+  spec.program = "sh";
+  spec.argv = {"sh", "-c",
+               "echo $(nice) $(umask) $(ulimit -c) $(ulimit -n) $(ulimit -H -n) $(grep Cpus_allowed_list /proc/self/status | cut -f2) "
+               "$(id -u) $(id -g) $(id -G)"};
+  spec.mesh = "settings";
+  spec.settings.nice = 7;
+  spec.settings.umask = 027;
+  spec.settings.limits = {{RLIMIT_CORE, 0, 0}, {RLIMIT_NOFILE, 100, 200}};
+  spec.settings.cpus = {0};
+  std::string expected = "7 0027 0 100 200 0";
+  if (::geteuid() == 0) {
+    spec.settings.uid = 65534;
+    spec.settings.gid = 65533;
+    spec.settings.groups = {65533, 12345};
+    expected += " 65534 65533 65533 12345";
+  }
+  const auto id = keeper.spawn(spec, std::vector<ProcSpec>(1));
+  REQUIRE(keeper.wait_gone(1));
+  CHECK(keeper.read_stdout(id).starts_with(expected));
+}
+
+TEST_CASE("keeper: a setting that cannot be had is a failure that names it, and nothing is executed") {
+  KeeperUnderTest keeper;
+  SpawnSpec spec;
+  spec.program = "true";
+  spec.mesh = "settings";
+  std::uint64_t count = 0;
+  const auto failure_of = [&](const meshbus::keeper::ProcSettings& settings) {
+    spec.settings = settings;
+    const auto id = keeper.spawn(spec, std::vector<ProcSpec>(1));
+    REQUIRE(keeper.wait_births(++count));
+    const auto& birth = keeper.births.at(id);
+    REQUIRE(birth.failure.has_value());
+    return meshbus::keeper::describe(*birth.failure);
+  };
+  CHECK(failure_of({.limits = {{RLIMIT_CORE, 0, 0}, {99, 0, 0}}}) == "RLIMIT 99: Invalid argument (step: limits)");
+  CHECK(failure_of({.cpus = {meshbus::keeper::max_cpus - 1}}) == "Invalid argument (step: affinity)");
+  if (::geteuid() != 0) CHECK(failure_of({.uid = 0}).find("Operation not permitted (step: credentials)") != std::string::npos);
+  spec.settings = {.cpus = {meshbus::keeper::max_cpus}};
+  CHECK(keeper.client().spawn({spec, {}}).has_value());  // nobody to start
+}
+
+TEST_CASE("keeper: a new agent is told of everything that the last one had not said Forget about, and of nothing else") {
+  KeeperUnderTest keeper;
+  const auto first = keeper.spawn(command({"sh", "-c", "echo one; read line; echo $line; exit 3"}), [] {
+    auto three = procs(3);
+    for (ProcSpec& proc : three) proc.stdin_choice = Stdio::pipe;
+    return three;
+  }());
+  const auto failed = keeper.spawn(command({"/no/such/file"}), procs());
+  REQUIRE(keeper.wait_births(4));
+  CHECK(keeper.replayed);  // there was nothing before
+  const auto pid = keeper.births.at(first).pid;
+  REQUIRE(::write(keeper.births.at(first + 1).stdin_pipe.get(), "x\n", 2) == 2);
+  REQUIRE(keeper.wait_gone(1));
+  keeper.client().forget({failed});
+  keeper.client().flush();
+  // Also what is asked for and not yet read when the agent goes, and what nobody is there to hear of.
+  keeper.signal(first + 2, SIGKILL);
+  keeper.replace_agent();
+  REQUIRE(keeper.wait_gone(2));
+  REQUIRE(wait_until([&] { return keeper.pump(), keeper.replayed; }, long_enough));
+  CHECK(keeper.births.size() == 3);
+  CHECK(keeper.births.at(first).pid == pid);
+  CHECK(keeper.births.at(first).pidfd);
+  CHECK(keeper.read_stdout(first + 1) == "one\nx\n");
+  CHECK(keeper.exits.at(first + 1).code == 3);
+  CHECK(keeper.exits.at(first + 2).signaled);
+  CHECK_FALSE(keeper.exits.contains(first));
+  // The pipes are the same ones, and who is known is not started twice.
+  REQUIRE(::write(keeper.births.at(first).stdin_pipe.get(), "y\n", 2) == 2);
+  REQUIRE(keeper.wait_gone(3));
+  CHECK(keeper.read_stdout(first) == "one\ny\n");
+  for (std::uint64_t id = first; id < first + 3; ++id) keeper.client().forget({id});
+  keeper.client().flush();
+  keeper.replace_agent();
+  REQUIRE(wait_until([&] { return keeper.pump(), keeper.replayed; }, long_enough));
+  CHECK(keeper.births.empty());
+  CHECK(keeper.disorder.empty());
 }

@@ -124,7 +124,10 @@ class Agent {
     pollfd watched[2] = {{lifeline_.fd(), POLLIN, 0}, {keeper_lost_ ? -1 : client_.fd(), POLLIN, 0}};
     const auto left = std::chrono::duration_cast<std::chrono::milliseconds>(kill_at_ - Clock::now()).count();
     ::poll(watched, 2, stopping_ ? static_cast<int>(std::max<long>(0, static_cast<long>(left)) + 1) : -1);
-    if (watched[1].revents != 0) client_.on_ready();
+    if (watched[1].revents != 0) {
+      client_.on_ready();
+      client_.flush();
+    }
     if (watched[0].revents != 0) on_lifeline();
     if (stopping_ && Clock::now() >= kill_at_) {
       signal_all(SIGKILL);
@@ -164,6 +167,7 @@ int run_warden_stand_in(const Arguments& arguments) {
   const auto fd = [](const char* name) { return environment(name).empty() ? -1 : std::stoi(environment(name)); };
   options.lifeline_fd = fd("MBTEST_LIFELINE_FD");
   options.ready_fd = fd("MBTEST_READY_FD");
+  options.end_on_agent_loss = true;  // ours takes nothing over
   options.end_on_broker_loss = !environment("MBTEST_END_ON_BROKER_LOSS").empty();
   for (std::size_t i = 1; i < arguments.size(); ++i) options.settings.push_back(arguments[i]);
   return meshbus::run_warden(options);

@@ -252,7 +252,7 @@ TEST_CASE("warden: a host that cannot start says why, on stderr and to who start
     CHECK(host.warden->out().empty());
   };
   fails({.settings = {"broker=refuses"}}, 69, "the broker could not start: the address is taken");
-  fails({.containment = "nonsense"}, 78, "MESHBUS_CONTAINMENT='nonsense': expected auto, cgroup or sweep");
+  fails({.containment = "nonsense"}, 78, "MESHBUS_CONTAINMENT='nonsense': expected auto, cgroup, pidns or sweep");
   const TempDir directory;
   fs::create_directory(directory.path() / "open");
   fs::permissions(directory.path() / "open", fs::perms::all);

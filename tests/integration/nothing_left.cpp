@@ -3,10 +3,12 @@
 
 #include <algorithm>
 #include <csignal>
+#include <fstream>
 #include <map>
 #include <memory>
 #include <set>
 
+#include "agent/keeper/spawner.h"
 #include "tests/integration/cli_harness.h"
 
 using namespace std::chrono_literals;
@@ -30,6 +32,27 @@ std::map<pid_t, std::string> animals_in(const fs::path& directory) {
   return found;
 }
 
+/// The number that a process has in its own pid namespace, or the one here.
+pid_t own_number_of(pid_t pid) {
+  std::ifstream status("/proc/" + std::to_string(pid) + "/status");
+  for (std::string line; std::getline(status, line);) {
+    if (line.starts_with("NSpid:")) return std::stoi(line.substr(line.find_last_of("\t ") + 1));
+  }
+  return pid;
+}
+
+/// Those that can be had here.
+std::vector<std::string> containments() {
+  std::vector<std::string> names{"auto", "sweep"};
+  auto spawner = meshbus::keeper::Spawner::make();
+  if (spawner && spawner->probe_pid_namespace() == 0) {
+    names.emplace_back("pidns");
+  } else {
+    MESSAGE("no pid namespace can be made here: containment pidns is not tested");
+  }
+  return names;
+}
+
 /// A zoo of eight ranks on one host.
 class Zoo {
  public:
@@ -39,7 +62,10 @@ class Zoo {
     launcher_ = std::make_unique<Process>(cli(options));
     wait_until([&] { return animals_in(dir_.path()).size() == ranks * kinds.size() || !launcher_->is_running(); }, in_time);
     INFO(launcher_->describe());
-    animals_ = animals_in(dir_.path());
+    const auto known = animals_in(dir_.path());
+    for (const auto& one : processes_with(dir_.path().string())) {
+      if (const auto animal = known.find(own_number_of(one.pid)); animal != known.end()) animals_[one.pid] = animal->second;
+    }
     REQUIRE(animals_.size() == ranks * kinds.size());
     REQUIRE(living().size() == animals_.size());
   }
@@ -77,7 +103,7 @@ enum class Victim { launcher, warden, keeper, agent, broker };
 const std::string victim_names[] = {"launcher", "warden", "keeper", "agent", "broker"};
 
 void kill_one(Victim victim, const std::string& containment) {
-  Zoo zoo({"--hosts", "1", "--containment", containment});
+  Zoo zoo({"--hosts", "1", "--containment", containment, "--set", "agent.restart=end"});
   const pid_t launcher = zoo.launcher().pid();
   const auto wardens = wardens_of(launcher);
   REQUIRE(wardens.size() == 1);
@@ -86,7 +112,7 @@ void kill_one(Victim victim, const std::string& containment) {
   const auto directories = host_directories();
   REQUIRE(directories.size() == 1);
   const auto cgroups = cgroups_of(directories);
-  if (containment == "sweep") CHECK(cgroups.empty());
+  if (containment != "auto") CHECK(cgroups.empty());
 
   const pid_t target =
       std::vector<pid_t>{launcher, roles->warden, roles->keeper, roles->agent, roles->broker}.at(static_cast<std::size_t>(victim));
@@ -101,14 +127,20 @@ void kill_one(Victim victim, const std::string& containment) {
     }
     return true;
   };
-  const auto host_took =
-      time_until([&] { return are_roles_gone() && host_directories().empty() && cgroups_of(directories).empty(); }, cleaned_up);
+  // Whose warden is killed in a pid namespace, to that the kernel itself is quicker than anybody who could clean up files.
+  const bool leaves_files = containment == "pidns" && victim == Victim::warden;
+  const auto host_took = time_until(
+      [&] { return are_roles_gone() && (leaves_files || host_directories().empty()) && cgroups_of(directories).empty(); }, cleaned_up);
+  if (leaves_files) StandingHost next;
   INFO("roles:\n" << roles->to_string());
   CHECK(host_took.has_value());
   CHECK(cgroups_of(directories).empty());
   CHECK(host_directories().empty());
   MESSAGE("kill -9 of the " << victim_names[static_cast<std::size_t>(victim)] << ", "
-                            << std::string(cgroups.empty() ? "sweep" : "cgroup v2") << ": 0 of " << ranks * kinds.size() << " left after "
+                            << std::string(containment != "auto" ? containment
+                                           : cgroups.empty()     ? "sweep"
+                                                                 : "cgroup v2")
+                            << ": 0 of " << ranks * kinds.size() << " left after "
                             << (took ? std::to_string(took->count()) : "more than 2000") << " ms, nothing of the host after "
                             << (took && host_took ? std::to_string((*took + *host_took).count()) : "more than 2000") << " ms");
   if (victim == Victim::launcher) return;
@@ -120,7 +152,7 @@ void kill_one(Victim victim, const std::string& containment) {
 }
 
 void kill_three_times(Victim victim) {
-  for (const std::string containment : {"auto", "sweep"}) {
+  for (const std::string& containment : containments()) {
     for (int round = 1; round <= 3; ++round) {
       CAPTURE(containment);
       CAPTURE(round);
@@ -148,7 +180,7 @@ TEST_CASE("nothing left: kill -9 of the broker") {
 }
 
 TEST_CASE("nothing left: one rank is killed, and its descendants go with it, but no other's") {
-  for (const std::string containment : {"auto", "sweep"}) {
+  for (const std::string& containment : containments()) {
     CAPTURE(containment);
     Zoo zoo({"--keep-going", "--containment", containment});
     ::kill(zoo.living_of("rank").front(), SIGKILL);
@@ -169,7 +201,7 @@ TEST_CASE("nothing left: one rank is killed, and its descendants go with it, but
 }
 
 TEST_CASE("nothing left: kill -9 of a launcher on a host that stands ends its procs' descendants, and the host stays") {
-  for (const std::string containment : {"auto", "sweep"}) {
+  for (const std::string& containment : containments()) {
     CAPTURE(containment);
     StandingHost host({"--containment", containment});
     Zoo zoo({"--hosts", host.address()});
@@ -186,7 +218,7 @@ TEST_CASE("nothing left: kill -9 of a launcher on a host that stands ends its pr
 
 TEST_CASE("nothing left: a host that stands and loses its keeper or agent ends, and its launcher is told") {
   for (const bool is_keeper : {true, false}) {
-    StandingHost host;
+    StandingHost host({"--set", "agent.restart=end"});
     // A host that does not answer may come back; the limit says how long that is waited for.
     Zoo zoo({"--hosts", host.address(), "--set", "delivery.limit=2s"});
     ::kill(is_keeper ? host.roles().keeper : host.roles().agent, SIGKILL);
@@ -204,11 +236,11 @@ TEST_CASE("nothing left: a host that stands and loses its keeper or agent ends, 
 }
 
 TEST_CASE("nothing left: a descendant that forks and ends all the time is caught, whoever dies") {
-  for (const std::string containment : {"auto", "sweep"}) {
+  for (const std::string& containment : containments()) {
     for (const Victim victim : {Victim::launcher, Victim::warden, Victim::keeper, Victim::agent, Victim::broker}) {
       const TempDir dir;
-      Process launcher(
-          cli({"run", "--containment", containment, "--grace", "100ms", "--", bin("test_zoo"), "--runner", dir.path().string()}));
+      Process launcher(cli({"run", "--containment", containment, "--set", "agent.restart=end", "--grace", "100ms", "--", bin("test_zoo"),
+                            "--runner", dir.path().string()}));
       REQUIRE(wait_until([&] { return animals_in(dir.path()).size() == 2 || !launcher.is_running(); }, in_time));
       const auto wardens = wardens_of(launcher.pid());
       REQUIRE(wardens.size() == 1);
@@ -243,7 +275,7 @@ TEST_CASE("nothing left: a descendant that forks and ends all the time is caught
 }
 
 TEST_CASE("nothing left: Ctrl-C, a failing rank and a timeout end hostile descendants too") {
-  for (const std::string containment : {"auto", "sweep"}) {
+  for (const std::string& containment : containments()) {
     CAPTURE(containment);
     {
       Zoo zoo({"--grace", "200ms", "--containment", containment});
@@ -259,6 +291,24 @@ TEST_CASE("nothing left: Ctrl-C, a failing rank and a timeout end hostile descen
     }
     CHECK(host_directories().empty());
   }
+}
+
+TEST_CASE("nothing left: in a pid namespace all roles may die at once") {
+  if (containments().back() != "pidns") return;
+  for (int round = 0; round < 3; ++round) {
+    Zoo zoo({"--containment", "pidns"});
+    const auto roles = find_roles(wardens_of(zoo.launcher().pid()).at(0));
+    REQUIRE(roles);
+    for (const pid_t pid : roles->all()) ::kill(pid, SIGKILL);
+    const auto took = time_until([&] { return zoo.living().empty(); }, cleaned_up);
+    INFO("survivors:" << describe(zoo.living()));
+    CHECK(took.has_value());
+    if (took) MESSAGE("kill -9 of all four roles, pidns: 0 of " << ranks * kinds.size() << " left after " << took->count() << " ms");
+    CHECK(to_string(zoo.relatives()) == "");
+    CHECK(zoo.launcher().wait_exit(10s) == ExitStatus::exited(125));
+    StandingHost next;  // removes the run directory
+  }
+  CHECK(host_directories().empty());
 }
 
 TEST_CASE("nothing left: kill -9 of a whole host's roles is cleaned up by the next host of this user") {

@@ -4,6 +4,7 @@
 #include <sys/stat.h>
 
 #include <filesystem>
+#include <fstream>
 #include <random>
 #include <set>
 
@@ -98,19 +99,44 @@ TEST_CASE("log_file: another agent goes on where the first one was killed, witho
   const TempDir dir;
   const std::string path = dir / "7.out";
   const std::string first = "one\ntwo\nthree\nfour\nfive\n", second = "six\nseven\neight\n";
-  {
-    LogFile file(path, {.size = 10, .files = 100});
-    file.append(0, first);
+  for (const std::size_t kept : {1U, 2U, 100U}) {
+    CAPTURE(kept);
+    for (const auto& old : files(path)) fs::remove(old);
+    std::uint64_t begun = 0;
+    const auto note = [&](std::uint64_t begin) { begun = begin; };
+    {
+      LogFile file(path, {.size = 10, .files = kept}, note);
+      file.append(0, first);
+    }
+    LogFile file(path, {.size = 10, .files = kept}, note);
+    file.resume(begun, LogFile::find_aside(dir.path().string())["7.out"]);
+    CHECK(file.end() == first.size());
+    file.append(20, first.substr(20) + second);
+    std::string joined;
+    for (const auto& one : files(path)) joined += content(one);
+    CHECK((first + second).ends_with(joined));
+    CHECK(joined.size() == file.end() - file.begin());
+    CHECK(file.end() == first.size() + second.size());
+    CHECK(file.read(begun, 3).bytes == (first + second).substr(begun, 3));
+    if (kept == 100) CHECK(joined == first + second);
   }
-  LogFile file(path, {.size = 10, .files = 100});
-  // Noted was less than what had been written when it died.
-  file.resume(20);
-  CHECK(file.end() == first.size());
-  file.append(20, first.substr(20) + second);
-  std::string joined;
-  for (const auto& one : files(path)) joined += content(one);
-  CHECK(joined == first + second);
-  CHECK(file.read(9, 3).bytes == first.substr(9, 3));
+}
+
+TEST_CASE("log_file: an agent that was killed before the first byte of a file was in it leaves nothing that counts") {
+  const TempDir dir;
+  const std::string path = dir / "7.out";
+  {
+    LogFile file(path, {.size = 10, .files = 5});
+    file.append(0, "one\ntwo\n");
+  }
+  fs::rename(path, path + ".000000000000000");
+  std::ofstream(path).close();
+  LogFile file(path, {.size = 10, .files = 5});
+  file.resume(0, LogFile::find_aside(dir.path().string())["7.out"]);  // it was not told of the second
+  CHECK(file.end() == 8);
+  file.append(4, "two\nthree\n");
+  CHECK(file.read(8, 100).bytes == "three\n");
+  CHECK(content(path) == "three\n");
 }
 
 TEST_CASE("log_file: what cannot be written is left out, and what comes later stands at its offset") {

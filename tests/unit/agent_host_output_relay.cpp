@@ -132,6 +132,34 @@ TEST_CASE("output_relay: what the owner cannot have taken changes nothing") {
   CHECK(relay.under_way() == 0);
 }
 
+TEST_CASE("output_relay: tells once how far each stream is taken, however its owner says it") {
+  OutputRelay relay({.ahead = 100, .max_chunk = 10, .message = 100});
+  relay.add(1, out, "12345678\n");
+  relay.add(2, err, "ab\n");
+  relay.restore(3, out, 50);
+  relay.add(3, out, "cd\n");
+  REQUIRE(relay.next());
+  const auto progress = [&] {
+    std::string text;
+    for (const auto& one : relay.take_progress()) {
+      text += std::to_string(one.rank) + (one.stream == out ? "o" : "e") + std::to_string(one.taken) + " ";
+    }
+    return text;
+  };
+  CHECK(progress() == "");
+  relay.taken(1, out, 4);
+  CHECK(progress() == "1o4 ");
+  relay.taken(1, out, 4);
+  relay.taken(1, out, 3);
+  relay.taken(1, out, 99);
+  CHECK(progress() == "");
+  relay.taken(9 + 3);  // an owner that counts
+  CHECK(progress() == "1o9 2e3 ");
+  relay.taken(100);
+  CHECK(progress() == "3o53 ");
+  CHECK(relay.under_way() == 0);
+}
+
 TEST_CASE("output_relay: a stream goes on where another agent left it") {
   OutputRelay relay;
   relay.restore(2, out, 1000);

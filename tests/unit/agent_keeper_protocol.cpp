@@ -23,9 +23,9 @@ SpawnBatch some_batch(std::size_t procs) {
   batch.shared.env = {"A=1", "B="};
   batch.shared.cwd = "/tmp";
   batch.shared.mesh = "m";
-  batch.shared.new_session = false;
+  batch.shared.settings.new_session = false;
   batch.shared.parent_death_signal = 15;
-  batch.shared.limits = {{7, 10, 20}};
+  batch.shared.settings.limits = {{7, 10, 20}};
   for (std::size_t i = 0; i < procs; ++i) {
     ProcSpec& proc = batch.procs.emplace_back();
     proc.id = i + 100;
@@ -38,10 +38,14 @@ SpawnBatch some_batch(std::size_t procs) {
 }
 
 RequestHandlers ignore_requests() {
-  return {.on_spawn = [](SpawnBatch) {}, .on_signal = [](const Signal&) {}, .on_kill_mesh = [](const KillMesh&) {}};
+  return {.on_spawn = [](SpawnBatch) {},
+          .on_signal = [](const Signal&) {},
+          .on_kill_mesh = [](const KillMesh&) {},
+          .on_forget = [](const Forget&) {},
+          .on_close_input = [](const CloseInput&) {}};
 }
 EventHandlers ignore_events() {
-  return {.on_birth = [](Birth) {}, .on_exit = [](const Exit&) {}, .on_gone = [](const Gone&) {}};
+  return {.on_birth = [](Birth) {}, .on_exit = [](const Exit&) {}, .on_gone = [](const Gone&) {}, .on_replayed = [] {}};
 }
 
 }  // namespace
@@ -60,10 +64,10 @@ TEST_CASE("keeper protocol: a spawn request arrives as it was sent, with its des
     CHECK(got.shared.env == std::vector<std::string>{"A=1", "B="});
     CHECK(got.shared.cwd == "/tmp");
     CHECK(got.shared.mesh == "m");
-    CHECK_FALSE(got.shared.new_session);
+    CHECK_FALSE(got.shared.settings.new_session);
     CHECK(got.shared.parent_death_signal == 15);
-    REQUIRE(got.shared.limits.size() == 1);
-    CHECK(got.shared.limits[0].hard == 20);
+    REQUIRE(got.shared.settings.limits.size() == 1);
+    CHECK(got.shared.settings.limits[0].hard == 20);
     REQUIRE(got.procs.size() == 3);
     CHECK(got.procs[2].id == 102);
     CHECK(got.procs[2].env == std::vector<std::string>{"RANK=2"});
@@ -104,6 +108,7 @@ TEST_CASE("keeper protocol: events arrive in order, each with its own descriptor
   packer.add(std::move(failed));
   packer.add(Exit{.id = 1, .signaled = true, .code = 9, .core_dumped = true, .max_rss_kib = 77});
   packer.add(Gone{1});
+  packer.add(Replayed{});
   std::string order;
   EventHandlers handlers{
       .on_birth =
@@ -131,9 +136,10 @@ TEST_CASE("keeper protocol: events arrive in order, each with its own descriptor
             CHECK(got.max_rss_kib == 77);
           },
       .on_gone = [&](const Gone& got) { order += "g" + std::to_string(got.id); },
+      .on_replayed = [&] { order += "r"; },
   };
   CHECK(decode_events(packer.take(), handlers).has_value());
-  CHECK(order == "b1b2e1g1");
+  CHECK(order == "b1b2e1g1r");
   CHECK(packer.empty());
 }
 

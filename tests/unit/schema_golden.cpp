@@ -133,6 +133,7 @@ std::string read_and_write(const WireSample& like, const std::string& bytes) {
     return encode_control({native.id, native.deadline_ms, native.is_answer}, std::move(native.body));
   }
   if (like.table == "Bootstrap") return read_and_write_table<wire::Bootstrap>(bytes);
+  if (like.table == "LedgerEntry") return read_and_write_table<wire::LedgerEntry>(bytes);
   if (like.table == "MonitorEvent") return read_and_write_table<wire::MonitorEvent>(bytes, "MBM1");
   if (like.table == "PartialReply") return read_and_write_table<wire::PartialReply>(bytes);
   if (like.table == "StatusMesh") return read_and_write_table<wire::StatusMesh>(bytes);
@@ -272,9 +273,18 @@ TEST_CASE("schema: what a warden leaves for the next one, and tells its launcher
   REQUIRE(warden::record_host(*directory, "/sys/fs/cgroup/meshbus-" + directory->name, 4611686018427387981).has_value());
   CHECK(read_file(directory->path + "/lock") ==
         "pid " + std::to_string(::getpid()) + "\nmark 4611686018427387981\ncgroup /sys/fs/cgroup/meshbus-" + directory->name + "\n");
-  CHECK(
-      warden::to_json_line({"unix:/a \"b\"", "cgroup v2", "/run/x", 1, 2, 3, 4}) ==
-      R"({"host":"unix:/a \"b\"","pid":1,"containment":"cgroup v2","run_dir":"/run/x","monitor":"unix:/run/x/monitor","broker_pid":2,"agent_pid":3,"keeper_pid":4})"
-      "\n");
+  // Members may be added (pids_limit was), none may go or change.
+  CHECK(warden::to_json_line({.host = "unix:/a \"b\"",
+                              .containment = "cgroup v2",
+                              .containment_reason = {},
+                              .pids_reason = {},
+                              .run_dir = "/run/x",
+                              .pid = 1,
+                              .broker_pid = 2,
+                              .agent_pid = 3,
+                              .keeper_pid = 4}) ==
+        R"({"host":"unix:/a \"b\"","pid":1,"containment":"cgroup v2","pids_limit":0,"run_dir":"/run/x",)"
+        R"("monitor":"unix:/run/x/monitor","broker_pid":2,"agent_pid":3,"keeper_pid":4})"
+        "\n");
   CHECK(warden::error_json_line("no\n") == "{\"error\":\"no\\u000a\"}\n");
 }

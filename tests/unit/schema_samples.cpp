@@ -379,6 +379,72 @@ void add_logs(Samples& samples) {
   samples.request("StopLogs", stop);
 }
 
+wire::SpawnProcsT spawn_with_settings() {
+  wire::SpawnProcsT spawn;
+  spawn.mesh = kMesh;
+  spawn.region = region();
+  spawn.hosts = {kHost};
+  spawn.create_ranks = {{0, 1}};
+  spawn.command = std::make_unique<wire::CommandT>();
+  spawn.command->program = "train";
+  spawn.command->arguments = {"train"};
+  spawn.command->settings = std::make_unique<wire::ProcSettingsT>();
+  auto& settings = *spawn.command->settings;
+  settings.limits = {{1024, UINT64_MAX, 7}};
+  settings.nice = -5;
+  settings.umask = 0027;
+  settings.cpus = {0, 3};
+  settings.uid = 1000;
+  settings.gid = 100;
+  settings.groups = {100, 27};
+  settings.same_session = true;
+  settings.no_subreaper = true;
+  spawn.owner = kClient;
+  return spawn;
+}
+
+std::unique_ptr<wire::LedgerProcT> ledger_proc() {
+  auto proc = std::make_unique<wire::LedgerProcT>();
+  proc->state = std::make_unique<wire::RankState>(rank_state(7));
+  proc->id = 12;
+  proc->slot = 3;
+  proc->said_ready = true;
+  proc->never_born = true;
+  proc->gone = true;
+  proc->held_signals = 1 << 10;
+  proc->sent_signals = 1 << 15;
+  proc->stop = std::make_unique<wire::LedgerStop>(1'000'000'001, 2'000'000'002, wire::StopStep::term, true, true);
+  proc->stopped_by = kClient;
+  proc->stop_reason = "seen enough";
+  proc->failure = std::make_unique<wire::LedgerFailureT>();
+  proc->failure->code = wire::ErrorCode::exec_failed;
+  proc->failure->os_error = 2;
+  proc->failure->text = "no such program";
+  proc->certificate = certificate();
+  proc->certified = true;
+  proc->input_closed = true;
+  proc->out = std::make_unique<wire::LedgerStream>(5'000'000'002, 4'900'000'001);
+  proc->err = std::make_unique<wire::LedgerStream>(17, 1);
+  return proc;
+}
+
+void add_takeover(Samples& samples) {
+  samples.request("SpawnProcs.2", spawn_with_settings());
+  wire::LedgerEntryT entry;
+  entry.mesh = kMesh;
+  entry.spawn = std::make_unique<wire::SpawnProcsT>(spawn_with_settings());
+  entry.state = std::make_unique<wire::LedgerMeshT>();
+  entry.state->owner_gone = true;
+  entry.state->subscribers = {kClient};
+  entry.state->lease_ms = 30'000;
+  entry.procs = one(ledger_proc());
+  samples.table<wire::LedgerEntry>("LedgerEntry", "LedgerEntry", entry);
+  wire::LedgerEntryT last;
+  last.mesh = kMesh;
+  last.forgotten = true;
+  samples.table<wire::LedgerEntry>("LedgerEntry.2", "LedgerEntry", last);
+}
+
 std::unique_ptr<wire::StatusT> status(wire::StatusKind kind, const std::string& reason = {}, std::uint64_t timeout_ms = 0) {
   auto status = std::make_unique<wire::StatusT>();
   status->kind = kind;
@@ -547,6 +613,7 @@ std::vector<WireSample> wire_samples() {
   add_supervision(samples);
   add_procs(samples);
   add_logs(samples);
+  add_takeover(samples);
   add_values(samples);
   add_monitor(samples);
   samples.table<wire::Bootstrap>("Bootstrap", "Bootstrap", bootstrap());

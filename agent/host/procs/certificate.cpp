@@ -26,7 +26,11 @@ std::string describe_spawn_failure(const keeper::SpawnFailure& failure, std::str
   std::string text = is_exec ? "cannot execute '" : "cannot start '";
   text += is_exec && !failure.file.empty() ? failure.file : std::string(program);
   text += "': ";
-  if (failure.stage == Stage::working_directory) text += "cannot enter directory '" + failure.file + "': ";
+  if (failure.stage == Stage::working_directory) {
+    text += "cannot enter directory '" + failure.file + "': ";
+  } else if (!is_exec && !failure.file.empty()) {
+    text += failure.file + ": ";
+  }
   text += failure.error != 0 ? std::strerror(failure.error) : "not possible";
   text += " (step: ";
   text += keeper::to_string(failure.stage);

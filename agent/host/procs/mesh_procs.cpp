@@ -3,6 +3,8 @@
 #include <sys/resource.h>
 
 #include <algorithm>
+#include <fstream>
+#include <string>
 
 #include "agent/host/procs/certificate.h"
 #include "common/control.h"
@@ -31,6 +33,16 @@ bool is_about_the_file(keeper::SpawnStage stage) {
   return stage == keeper::SpawnStage::lookup || stage == keeper::SpawnStage::exec || stage == keeper::SpawnStage::interpreter;
 }
 
+/// The number of a process as this one sees it; 0 when it is gone.
+pid_t pid_of(const UniqueFd& pidfd) {
+  std::ifstream info("/proc/self/fdinfo/" + std::to_string(pidfd.get()));
+  pid_t pid = 0;
+  for (std::string word; info >> word;) {
+    if (word == "Pid:" && info >> pid) break;
+  }
+  return std::max(pid, 0);
+}
+
 }  // namespace
 
 MeshProcs::MeshProcs(Reactor& reactor, UniqueFd keeper_socket, BootstrapWriter bootstraps, Options options, Events events)
@@ -40,10 +52,16 @@ MeshProcs::MeshProcs(Reactor& reactor, UniqueFd keeper_socket, BootstrapWriter b
       tail_{.lines = options_.config.count(keys::tail_lines)},
       most_procs_(find_most_procs()),
       table_({.kept = options_.config.count(keys::records_kept), .age = options_.config.duration(keys::records_age)}),
+      spool_(std::move(options_.spool)),
+      ledger_(std::move(options_.ledger), table_),
       bootstraps_(std::move(bootstraps)),
-      outputs_(reactor, std::move(events_.output),
+      outputs_(reactor, spool_, std::move(events_.output),
                {.size = options_.config.bytes(keys::logs_size), .files = options_.config.count(keys::logs_files)}),
-      inputs_(reactor),
+      inputs_(reactor,
+              [this](Proc& proc) {
+                keeper_.close_input({proc.id});
+                table_.touch(proc);
+              }),
       keeper_(std::move(keeper_socket), keeper_events()),
       ending_(reactor, keeper_, table_, outputs_, inputs_, ending_events()),
       spawner_(table_, keeper_, bootstraps_, options_.config.count(keys::spawn_in_flight), options_.config.flag(keys::parent_death_signal),
@@ -80,6 +98,7 @@ ProcEnding::Events MeshProcs::ending_events() {
   events.on_gone = [this](Proc& proc) {
     if (shutdown_) shutdown_->on_gone(proc);
   };
+  events.on_certified = [this](Proc& proc) { free_slot(proc); };
   return events;
 }
 
@@ -88,6 +107,7 @@ keeper::KeeperClient::Events MeshProcs::keeper_events() {
   events.on_birth = [this](keeper::Birth birth) { on_birth(std::move(birth)); };
   events.on_exit = [this](const keeper::Exit& exit) { ending_.on_exit(exit); };
   events.on_gone = [this](const keeper::Gone& gone) { ending_.on_gone(gone); };
+  events.on_replayed = [this] { on_replayed(); };
   events.on_lost = [this] { on_keeper_lost(); };
   return events;
 }
@@ -99,7 +119,8 @@ void MeshProcs::watch_keeper() {
 
 void MeshProcs::end_turn() {
   if (shutdown_) shutdown_->pump();
-  spawner_.pump();
+  if (is_replayed_) spawner_.pump();
+  ledger_.write();  // before anybody hears of it
   if (!keeper_.lost()) {
     keeper_.flush();
     if (keeper_.wants_write() != keeper_writing_) watch_keeper();
@@ -114,6 +135,7 @@ void MeshProcs::forget_old(const std::function<void(Mesh&)>& on_forgotten) {
   table_.forget_old(reactor_.now(), [&](Mesh& mesh) {
     reactor_.cancel(mesh.lease_timer);
     relaying_.erase(&mesh);
+    for (const auto& [rank, proc] : mesh.procs) spool_.free_slot(std::exchange(proc->slot, 0));
     on_forgotten(mesh);
   });
 }
@@ -137,7 +159,7 @@ Result<std::vector<std::uint64_t>> MeshProcs::find_fresh_ranks(const MeshSpec& s
   return fresh;
 }
 
-Result<std::uint64_t> MeshProcs::spawn(MeshSpec spec) {
+Result<std::uint64_t> MeshProcs::spawn(MeshSpec spec, std::string entry) {
   const std::string name = spec.mesh.to_string();
   if (shutdown_) return fail(ErrorCode::refused, "host " + options_.host + " is shutting down; nothing is started here any more");
   if (keeper_.lost()) return fail(ErrorCode::refused, "host " + options_.host + " has lost its keeper and is about to end");
@@ -155,41 +177,49 @@ Result<std::uint64_t> MeshProcs::spawn(MeshSpec spec) {
 
   const auto assignment = std::make_shared<const Assignment>(Assignment{spec, shared_environment(spec, options_.environment)});
   if (mesh == nullptr) {
-    std::string log_directory;
-    if (const auto& directory = options_.config.path(keys::logs_directory); !directory.empty()) {
-      auto made = make_log_directory(directory, name);
-      if (!made) return fail(made.error());
-      log_directory = std::move(*made);
-    }
+    auto log_directory = find_log_directory(name);
+    if (!log_directory) return fail(log_directory.error());
     mesh = &table_.add_mesh(std::move(spec), reactor_.now());
-    mesh->log_directory = std::move(log_directory);
+    mesh->log_directory = std::move(*log_directory);
     mesh->relaying = mesh->spec.output == wire::OutputMode::stream;
     if (mesh->relaying) relaying_.insert(mesh);
     arm_lease(*mesh);
   }
+  ledger_.add_request(*mesh, std::move(entry));
   for (const auto rank : *fresh) {
     Proc* proc = table_.add_proc(*mesh, assignment, rank, random_u64(), tail_);
     if (proc == nullptr)
       return fail(ErrorCode::refused,
                   "rank " + std::to_string(rank) + " of " + name + " has the same address key as another proc here; use another name");
+    proc->slot = spool_.take_slot();
     ending_.publish(*proc);
     spawner_.add(*proc);
   }
-  if (assignment->spec.ready_limit.count() > 0) {
-    const auto timer = std::make_shared<Reactor::TimerId>();
-    *timer = reactor_.after(assignment->spec.ready_limit, [this, assignment, timer] {
-      ready_timers_.erase(*timer);
-      check_ready(*assignment);
-    });
-    ready_timers_.insert(*timer);
-  }
+  arm_ready(assignment);
   return fresh->size();
+}
+
+Result<std::string> MeshProcs::find_log_directory(const std::string& mesh) const {
+  const auto& directory = options_.config.path(keys::logs_directory);
+  if (directory.empty()) return std::string();
+  return make_log_directory(directory, mesh);
+}
+
+void MeshProcs::arm_ready(const std::shared_ptr<const Assignment>& assignment) {
+  if (assignment->spec.ready_limit.count() == 0) return;
+  const auto timer = std::make_shared<Reactor::TimerId>();
+  *timer = reactor_.after(assignment->spec.ready_limit, [this, assignment, timer] {
+    ready_timers_.erase(*timer);
+    check_ready(*assignment);
+  });
+  ready_timers_.insert(*timer);
 }
 
 void MeshProcs::on_birth(keeper::Birth birth) {
   Proc* proc = table_.find_id(birth.id);
-  spawner_.on_birth();
-  if (proc == nullptr) return log::error("keeper: a birth of proc " + std::to_string(birth.id) + ", which nobody asked for");
+  spawner_.on_birth(birth.id);
+  if (proc == nullptr) return on_stray(birth);
+  if (birth.failure && proc->has_ended()) return keeper_.forget({birth.id});
   if (birth.failure) {
     const bool is_cancelled = birth.failure->stage == keeper::SpawnStage::cancelled && proc->state.is_stop_asked();
     if (is_cancelled && !proc->failure) return ending_.cancel(*proc);
@@ -198,10 +228,16 @@ void MeshProcs::on_birth(keeper::Birth birth) {
                                 .text = describe_spawn_failure(*birth.failure, proc->mesh.spec.command.program, options_.host)});
   }
   proc->assignment.reset();
-  proc->progress = SpawnProgress::born;
-  if (proc->has_ended()) return ending_.kill_unwanted(*proc);
+  const bool is_known = std::exchange(proc->progress, SpawnProgress::born) == SpawnProgress::born;
+  if (is_known && proc->certified) return;
+  if (proc->has_ended() && !is_known) return ending_.kill_unwanted(*proc);
   outputs_.attach(*proc, std::move(birth.stdout_pipe), std::move(birth.stderr_pipe));
   inputs_.attach(*proc, std::move(birth.stdin_pipe));
+  if (is_known) return;  // another agent has told of it
+  if (options_.own_pid_namespace) {
+    // For people: what they see on this machine. One that has ended already has no such number any more.
+    if (const pid_t pid = pid_of(birth.pidfd); pid != 0) birth.pid = pid;
+  }
   proc->state.on_started(static_cast<std::uint32_t>(birth.pid), birth.started_realtime_ns);
   ending_.publish(*proc);
   const bool is_up = proc->mesh.spec.kind == wire::ProcKind::plain || proc->said_ready;
@@ -210,6 +246,7 @@ void MeshProcs::on_birth(keeper::Birth birth) {
 
 void MeshProcs::on_ready(Proc& proc) {
   if (std::exchange(proc.said_ready, true)) return;
+  table_.touch(proc);
   if (!proc.termination && proc.state.on_ready()) ending_.publish(proc);
 }
 
@@ -257,6 +294,7 @@ void MeshProcs::arm_lease(Mesh& mesh) {
 }
 
 void MeshProcs::renew_lease(Mesh& mesh, std::chrono::milliseconds length) {
+  if (length.count() > 0 && length != mesh.lease.length()) table_.touch(mesh);
   mesh.lease.renew(reactor_.now(), length);
   arm_lease(mesh);
 }
@@ -272,8 +310,10 @@ void MeshProcs::check_lease(const std::string& name) {
 
 void MeshProcs::on_owner_gone(Mesh& mesh) {
   mesh.owner_gone = true;
+  table_.touch(mesh);
   outputs_.stop_relaying(mesh);
   relaying_.erase(&mesh);
+  for (const auto& [rank, proc] : mesh.procs) free_slot(*proc);
   ending_.stop(
       mesh,
       {.reason = "launcher gone", .requester = "host agent of " + options_.host, .grace = std::min(mesh.spec.grace, kOwnerGoneGrace)});
@@ -288,6 +328,13 @@ void MeshProcs::on_output_taken(Mesh& mesh, const wire::OutputTaken& taken) {
     for (const auto rank : *taken.ended()) mesh.relay.end_known(rank);
   }
   if (taken.resend()) mesh.relay.resend();
+  for (const auto& progress : mesh.relay.take_progress()) {
+    const auto found = mesh.procs.find(progress.rank);
+    if (found == mesh.procs.end()) continue;
+    Proc& proc = *found->second;
+    spool_.release(proc.slot, progress.stream, progress.taken);
+    if (proc.certified) free_slot(proc);
+  }
 }
 
 void MeshProcs::shut_down(const StopOrder& order, std::size_t in_flight, HostShutdown::Done done) {

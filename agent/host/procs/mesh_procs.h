@@ -13,6 +13,8 @@
 #include "agent/host/spawn/spawner.h"
 #include "agent/host/stdio/input_writer.h"
 #include "agent/host/stdio/output_reader.h"
+#include "agent/host/takeover/ledger_writer.h"
+#include "agent/host/takeover/output_spool.h"
 #include "agent/keeper/keeper_client.h"
 #include "common/config.h"
 #include "common/reactor.h"
@@ -28,7 +30,11 @@ class MeshProcs {
   struct Options {
     std::string host;  ///< For people: in the texts of certificates.
     Config config;
-    Environment environment;  ///< What procs inherit.
+    Environment environment;         ///< What procs inherit.
+    bool own_pid_namespace = false;  ///< The keeper's numbers of processes are not ours.
+    HostAddr address;                ///< Of this host: requests of another agent's time are checked again.
+    Ledger ledger;                   ///< With what another agent has left, which is taken over. May be none.
+    OutputSpool spool;               ///< Likewise.
   };
   struct Events {
     /// Something of it is to be told: see above.
@@ -46,10 +52,13 @@ class MeshProcs {
   MeshProcs(const MeshProcs&) = delete;
   MeshProcs& operator=(const MeshProcs&) = delete;
 
+  /// Goes on with what another agent has left in the ledger. Once, before the first turn; from here on events may come.
+  void take_over();
   ProcTable& table() noexcept { return table_; }
 
-  /// Starts the ranks that are not there yet; returns how many. Errors: refused (other procs of that name, or shutting down), too_large.
-  Result<std::uint64_t> spawn(MeshSpec spec);
+  /// Starts the ranks that are not there yet; returns how many. `entry`: the request for the ledger (LedgerWriter::request_entry). Errors:
+  /// refused (other procs of that name, or shutting down), too_large.
+  Result<std::uint64_t> spawn(MeshSpec spec, std::string entry);
   /// See ProcEnding.
   void stop(Proc& proc, const StopOrder& order) { ending_.stop(proc, order); }
   void skip_ask(std::uint64_t id) { ending_.skip_ask(id); }
@@ -80,6 +89,15 @@ class MeshProcs {
   keeper::KeeperClient::Events keeper_events();
   void watch_keeper();
   void on_birth(keeper::Birth birth);
+  /// Somebody whom no ledger knows.
+  void on_stray(const keeper::Birth& birth);
+  void take_over(const LeftMesh& left);
+  void on_replayed();
+  /// What its owner has taken need not be kept.
+  void free_slot(Proc& proc);
+  /// Of that mesh; empty: no log files.
+  Result<std::string> find_log_directory(const std::string& mesh) const;
+  void arm_ready(const std::shared_ptr<const Assignment>& assignment);
   void on_keeper_lost();
   Result<std::vector<std::uint64_t>> find_fresh_ranks(const MeshSpec& spec, const Mesh* mesh) const;
   void check_ready(const Assignment& assignment);
@@ -93,6 +111,8 @@ class MeshProcs {
   LineTail::Limits tail_;
   std::size_t most_procs_;
   ProcTable table_;
+  OutputSpool spool_;
+  LedgerWriter ledger_;
   BootstrapWriter bootstraps_;
   OutputReader outputs_;
   InputWriter inputs_;
@@ -100,6 +120,7 @@ class MeshProcs {
   ProcEnding ending_;
   Spawner spawner_;
   bool keeper_writing_ = false;
+  bool is_replayed_ = false;  // what the keeper knew before us is told
   std::set<Mesh*> relaying_;
   std::unique_ptr<HostShutdown> shutdown_;
   std::set<Reactor::TimerId> ready_timers_;

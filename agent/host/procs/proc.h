@@ -74,8 +74,7 @@ struct Failure {
 
 /// One rank on this host.
 struct Proc {
-  Proc(Mesh& in, std::shared_ptr<const Assignment> by, std::uint64_t rank, std::uint64_t keeper_id, std::uint64_t incarnation,
-       LineTail::Limits tail);
+  Proc(Mesh& in, std::shared_ptr<const Assignment> by, ProcState at, std::uint64_t keeper_id, LineTail::Limits tail);
 
   Mesh& mesh;
   std::shared_ptr<const Assignment> assignment;
@@ -97,6 +96,8 @@ struct Proc {
   std::string stopped_by;
   std::string stop_reason;
 
+  /// Of its output in the spool; 0 = none.
+  std::uint32_t slot = 0;
   OutputPipe out;
   OutputPipe err;
   bool output_ended = false;
@@ -109,6 +110,8 @@ struct Proc {
   /// Whether the certificate was made. It goes, and this stays, when the record is forgotten.
   bool certified = false;
   std::unique_ptr<wire::CertificateT> certificate;
+  /// It has changed since it was last written down.
+  bool is_touched = false;
 
   std::uint64_t rank() const noexcept { return state.to_wire().rank(); }
   bool has_ended() const noexcept { return state.has_ended(); }
@@ -131,6 +134,10 @@ struct Mesh {
 
   bool owner_gone = false;
   std::map<std::string, ProcId> subscribers;
+  /// These, or the length of the lease, have changed since they were last written down.
+  bool is_touched = false;
+  /// The requests that made it, as they stand in the ledger.
+  std::vector<std::string> requests;
 
   /// Only while relaying: output = stream, and there is an owner.
   bool relaying = false;
@@ -146,18 +153,17 @@ struct Mesh {
   std::vector<std::unique_ptr<wire::CertificateT>> certificates;
 };
 
-inline Proc::Proc(Mesh& in, std::shared_ptr<const Assignment> by, std::uint64_t rank, std::uint64_t keeper_id, std::uint64_t incarnation,
-                  LineTail::Limits tail)
+inline Proc::Proc(Mesh& in, std::shared_ptr<const Assignment> by, ProcState at, std::uint64_t keeper_id, LineTail::Limits tail)
     : mesh(in),
       assignment(std::move(by)),
       id(keeper_id),
       host_index(assignment->spec.host_index),
-      address(assignment->spec.hosts[host_index], proc_name(assignment->spec.mesh, rank)),
+      address(assignment->spec.hosts[host_index], proc_name(assignment->spec.mesh, at.to_wire().rank())),
       key(address.key()),
-      state(rank, incarnation),
+      state(at),
       out(wire::Stream::out, tail),
       err(wire::Stream::err, tail) {
-  if (contains(assignment->spec.input_ranks, rank)) input.state = InputPipe::State::open;
+  if (contains(assignment->spec.input_ranks, rank())) input.state = InputPipe::State::open;
 }
 
 }  // namespace meshbus::host

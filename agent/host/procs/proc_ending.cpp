@@ -70,9 +70,14 @@ void ProcEnding::begin(Proc& proc, std::chrono::milliseconds grace, bool can_ask
   run(proc);
 }
 
+void ProcEnding::resume(Proc& proc) {
+  if (!proc.has_ended() && proc.termination) run(proc);
+}
+
 void ProcEnding::run(Proc& proc) {
   using Action = Termination::Action;
   Termination& termination = *proc.termination;
+  table_.touch(proc);
   reactor_.cancel(proc.termination_timer);
   proc.termination_timer = 0;
   for (auto action = termination.next(reactor_.now()); action != Action::none; action = termination.next(reactor_.now())) {
@@ -118,6 +123,7 @@ void ProcEnding::skip_ask(std::uint64_t id) {
 
 void ProcEnding::send_signal(Proc& proc, int signal) {
   if (signal > 0 && signal < 64) proc.sent_signals |= std::uint64_t{1} << signal;
+  table_.touch(proc);
   if (auto sent = keeper_.signal({.id = proc.id, .signal = signal, .group = true}); !sent)
     log::warn(name_of(proc) + ": " + signal_name(signal) + ": " + sent.error().to_string());
 }
@@ -128,6 +134,7 @@ void ProcEnding::signal(Proc& proc, int signal) {
     send_signal(proc, signal);
   } else if (signal < 64) {
     proc.held_signals |= std::uint64_t{1} << signal;
+    table_.touch(proc);
   }
 }
 
@@ -146,8 +153,9 @@ void ProcEnding::on_exit(const keeper::Exit& exit) {
   if (proc == nullptr) return;
   proc->usage = exit;
   outputs_.drain(*proc);
-  if (proc->has_ended()) return;  // given up before
+  if (proc->has_ended() && (proc->certified || proc->drain_timer != 0)) return;  // given up before
   proc->end = ProcEnd{.signaled = exit.signaled, .code = exit.code, .core_dumped = exit.core_dumped, .ended_ns = exit.ended_realtime_ns};
+  if (proc->has_ended()) return await_output(*proc);  // another agent has told of it, but not yet how
   if (proc->failure) {
     proc->state.on_failed(exit.ended_realtime_ns);
   } else {
@@ -158,11 +166,18 @@ void ProcEnding::on_exit(const keeper::Exit& exit) {
 
 void ProcEnding::on_gone(const keeper::Gone& gone) {
   Proc* proc = table_.find_id(gone.id);
-  if (proc == nullptr) return;
+  if (proc == nullptr) return keeper_.forget({gone.id});
   proc->gone = true;
+  table_.touch(*proc);
   outputs_.finish(*proc);
   if (proc->output_ended && proc->has_ended()) finish_output(*proc);
+  let_forget(*proc);
   events_.on_gone(*proc);
+}
+
+// The keeper keeps what it knows of a proc until it is written down here; that happens before the keeper hears of this.
+void ProcEnding::let_forget(const Proc& proc) {
+  if (proc.certified && (proc.gone || proc.progress == SpawnProgress::none)) keeper_.forget({proc.id});
 }
 
 void ProcEnding::after_end(Proc& proc) {
@@ -175,6 +190,10 @@ void ProcEnding::after_end(Proc& proc) {
   const bool given_up = has_process && !proc.end && !proc.gone;
   events_.on_ended(proc, !given_up);
   if (!has_process || given_up || proc.gone) return finish_output(proc);
+  await_output(proc);
+}
+
+void ProcEnding::await_output(Proc& proc) {
   proc.drain_timer = reactor_.after(kDrainLimit, [this, id = proc.id] {
     Proc* waiting = table_.find_id(id);
     if (waiting == nullptr) return;
@@ -215,11 +234,15 @@ void ProcEnding::certify(Proc& proc) {
     proc.err.tail.shrink(LogStreams::kept_after_end);
   }
   table_.remember(proc, reactor_.now());
+  table_.touch(proc);
+  let_forget(proc);
+  events_.on_certified(proc);
   events_.on_changed(proc.mesh);
 }
 
 void ProcEnding::publish(Proc& proc) {
   proc.mesh.changes.push_back(proc.state.to_wire());
+  table_.touch(proc);
   events_.on_changed(proc.mesh);
 }
 

@@ -35,6 +35,8 @@ class ProcEnding {
     std::function<void(Proc&, bool ok)> on_ended;
     /// No descendant of it is left.
     std::function<void(Proc&)> on_gone;
+    /// Its certificate was made: nothing more will be said of it.
+    std::function<void(Proc&)> on_certified;
   };
   /// `host`: for people, in the texts of certificates.
   ProcEnding(Reactor& reactor, keeper::KeeperClient& keeper, ProcTable& table, OutputReader& outputs, InputWriter& inputs, Events events)
@@ -58,6 +60,9 @@ class ProcEnding {
   /// It was given up before it was born.
   void kill_unwanted(Proc& proc) { send_signal(proc, SIGKILL); }
 
+  /// It comes from another agent, perhaps with a stop that is under way: goes on with that.
+  void resume(Proc& proc);
+
   void on_exit(const keeper::Exit& exit);
   void on_gone(const keeper::Gone& gone);
   /// The state of a proc has changed.
@@ -70,6 +75,9 @@ class ProcEnding {
   void send_signal(Proc& proc, int signal);
   /// It has just reached an end, in whatever way.
   void after_end(Proc& proc);
+  /// The last output may still be on its way.
+  void await_output(Proc& proc);
+  void let_forget(const Proc& proc);
   void finish_output(Proc& proc);
   void certify(Proc& proc);
 

@@ -25,6 +25,8 @@ class ProcState {
  public:
   /// Starting, generation 1.
   ProcState(std::uint64_t rank, std::uint64_t incarnation);
+  /// As another agent knew it.
+  explicit ProcState(const wire::RankState& known) : state_(known) {}
 
   /// There is a process, and its exec succeeded: Running.
   bool on_started(std::uint32_t pid, std::int64_t started_ns);

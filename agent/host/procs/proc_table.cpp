@@ -1,5 +1,8 @@
 #include "agent/host/procs/proc_table.h"
 
+#include <algorithm>
+#include <utility>
+
 namespace meshbus::host {
 
 Mesh* ProcTable::find_mesh(std::string_view name) {
@@ -35,12 +38,56 @@ Mesh& ProcTable::add_mesh(MeshSpec spec, Reactor::Time now) {
 
 Proc* ProcTable::add_proc(Mesh& mesh, const std::shared_ptr<const Assignment>& assignment, std::uint64_t rank, std::uint64_t incarnation,
                           LineTail::Limits tail) {
-  auto proc = std::make_unique<Proc>(mesh, assignment, rank, next_id_, incarnation, tail);
+  return insert(std::make_unique<Proc>(mesh, assignment, ProcState(rank, incarnation), next_id_, tail));
+}
+
+Proc* ProcTable::insert(std::unique_ptr<Proc> proc) {
   if (!by_key_.emplace(proc->key, proc.get()).second) return nullptr;
-  by_id_.emplace(next_id_++, proc.get());
-  ++mesh.live;
+  next_id_ = std::max(next_id_, proc->id + 1);
+  by_id_.emplace(proc->id, proc.get());
+  ++proc->mesh.live;
   ++live_;
-  return (mesh.procs[rank] = std::move(proc)).get();
+  return (proc->mesh.procs[proc->rank()] = std::move(proc)).get();
+}
+
+Proc* ProcTable::restore_proc(Mesh& mesh, const std::shared_ptr<const Assignment>& assignment, const wire::LedgerProcT& known,
+                              LineTail::Limits tail) {
+  Proc* proc = insert(std::make_unique<Proc>(mesh, assignment, ProcState(*known.state), known.id, tail));
+  if (proc == nullptr) return nullptr;
+  proc->slot = known.slot;
+  proc->said_ready = known.said_ready;
+  proc->gone = known.gone;
+  proc->held_signals = known.held_signals;
+  proc->sent_signals = known.sent_signals;
+  proc->stopped_by = known.stopped_by;
+  proc->stop_reason = known.stop_reason;
+  if (known.stop) proc->termination.emplace(*known.stop);
+  if (known.failure) proc->failure = Failure{known.failure->code, known.failure->os_error, known.failure->text};
+  if (known.never_born) {
+    proc->progress = SpawnProgress::none;
+  } else if (known.state->pid() != 0) {
+    proc->progress = SpawnProgress::born;
+  }
+  if (known.input_closed && proc->input.state == InputPipe::State::open) proc->input.state = InputPipe::State::closed;
+  proc->certified = known.certified;
+  if (known.out) proc->out.at = {.read = known.out->length(), .file = known.out->file()};
+  if (known.err) proc->err.at = {.read = known.err->length(), .file = known.err->file()};
+  if (proc->progress != SpawnProgress::queued || proc->has_ended()) proc->assignment.reset();
+  return proc;
+}
+
+void ProcTable::touch(Proc& proc) {
+  if (!std::exchange(proc.is_touched, true)) touched_.procs.push_back(&proc);
+}
+
+void ProcTable::touch(Mesh& mesh) {
+  if (!std::exchange(mesh.is_touched, true)) touched_.meshes.push_back(&mesh);
+}
+
+ProcTable::Touched ProcTable::take_touched() {
+  for (Proc* proc : touched_.procs) proc->is_touched = false;
+  for (Mesh* mesh : touched_.meshes) mesh->is_touched = false;
+  return std::exchange(touched_, {});
 }
 
 void ProcTable::on_ended(Proc& proc) {
@@ -78,6 +125,9 @@ void ProcTable::forget_old(Reactor::Time now, const std::function<void(Mesh&)>& 
       return false;
     }
     on_forgotten(mesh);
+    std::erase(touched_.meshes, &mesh);
+    std::erase_if(touched_.procs, [&](const Proc* proc) { return &proc->mesh == &mesh; });
+    touched_.forgotten.push_back(mesh.name);
     for (const auto& [rank, proc] : mesh.procs) by_id_.erase(proc->id);
     return true;
   });

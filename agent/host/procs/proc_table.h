@@ -33,6 +33,19 @@ class ProcTable {
   /// A new rank. Null when another proc has the same key: it must be refused.
   Proc* add_proc(Mesh& mesh, const std::shared_ptr<const Assignment>& assignment, std::uint64_t rank, std::uint64_t incarnation,
                  LineTail::Limits tail);
+  /// A rank as another agent knew it. Null as above.
+  Proc* restore_proc(Mesh& mesh, const std::shared_ptr<const Assignment>& assignment, const wire::LedgerProcT& known,
+                     LineTail::Limits tail);
+  /// Something of it that must outlive this agent has changed.
+  void touch(Proc& proc);
+  void touch(Mesh& mesh);
+  /// What was touched since this was last called, and the names of the meshes that were forgotten.
+  struct Touched {
+    std::vector<Mesh*> meshes;
+    std::vector<Proc*> procs;
+    std::vector<std::string> forgotten;
+  };
+  Touched take_touched();
   /// It has just ended: from now on it is not found by key.
   void on_ended(Proc& proc);
   /// Its certificate is there: it is remembered from now on.
@@ -46,6 +59,9 @@ class ProcTable {
   std::map<std::string, std::unique_ptr<Mesh>, std::less<>> meshes_;
   std::unordered_map<std::uint64_t, Proc*> by_id_;
   std::unordered_map<std::uint64_t, Proc*> by_key_;
+  Proc* insert(std::unique_ptr<Proc> proc);
+
+  Touched touched_;
   std::uint64_t next_id_ = 1;
   std::size_t live_ = 0;
   RecordBook records_;

@@ -9,6 +9,19 @@ using Step = wire::StopStep;
 Termination::Termination(Time now, std::chrono::milliseconds grace, bool can_ask)
     : term_due_(can_ask ? now + grace / 2 : now), kill_due_(now + grace), ask_(can_ask) {}
 
+// A SIGKILL that was written down may not have been sent. A SIGTERM neither, but two of them mean something else than one.
+Termination::Termination(const wire::LedgerStop& stop)
+    : term_due_(std::chrono::nanoseconds(stop.term_due_ns())),
+      kill_due_(std::chrono::nanoseconds(stop.kill_due_ns())),
+      ask_(stop.can_ask()),
+      given_up_(stop.given_up()),
+      step_(stop.step() == Step::kill && !stop.given_up() ? Step::term : stop.step()) {}
+
+wire::LedgerStop Termination::to_ledger() const {
+  return {std::chrono::nanoseconds(term_due_.time_since_epoch()).count(), std::chrono::nanoseconds(kill_due_.time_since_epoch()).count(),
+          step_, ask_, given_up_};
+}
+
 Termination::Action Termination::next(Time now) {
   if (step_ == Step::kill) {
     if (given_up_ || now < kill_due_ + kill_limit) return Action::none;

@@ -24,6 +24,9 @@ class Termination {
   static constexpr std::chrono::milliseconds kill_limit{5000};
 
   Termination(Time now, std::chrono::milliseconds grace, bool can_ask);
+  /// As another agent had it; step kill is done again.
+  explicit Termination(const wire::LedgerStop& stop);
+  wire::LedgerStop to_ledger() const;
 
   /// The step that is due, each one once, in order; a step that time has overtaken is left out.
   Action next(Time now);

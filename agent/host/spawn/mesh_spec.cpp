@@ -1,5 +1,8 @@
 #include "agent/host/spawn/mesh_spec.h"
 
+#include <sys/resource.h>
+#include <unistd.h>
+
 #include <algorithm>
 
 #include "common/control.h"
@@ -34,6 +37,51 @@ Result<std::vector<NamedValue>> parse_named_values(const Entries* entries, const
   return values;
 }
 
+/// What a proc is to be set to; what can be known now to be impossible is refused now, by name.
+Result<keeper::ProcSettings> parse_settings(const wire::ProcSettings& request) {
+  keeper::ProcSettings settings;
+  const auto refused = [](const std::string& field, const std::string& why) {
+    return fail(ErrorCode::configuration_error, "SpawnProcs.command.settings." + field + ": " + why);
+  };
+  for (flatbuffers::uoffset_t i = 0; request.limits() != nullptr && i < request.limits()->size(); ++i) {
+    const auto* limit = request.limits()->Get(i);
+    const std::string name = keeper::rlimit_name(limit->resource());
+    rlimit own{};
+    if (i >= RLIM_NLIMITS || limit->resource() >= RLIM_NLIMITS || limit->resource() == RLIMIT_RTTIME ||
+        ::getrlimit(static_cast<__rlimit_resource_t>(limit->resource()), &own) != 0)
+      return refused("limits", name + " cannot be set");
+    if (limit->soft() > limit->hard()) return refused("limits", name + ": the soft limit is above the hard one");
+    if (limit->hard() > own.rlim_max && ::geteuid() != 0)
+      return refused("limits",
+                     name + ": " + std::to_string(limit->hard()) + " is above the " + std::to_string(own.rlim_max) + " of this host");
+    settings.limits.push_back({limit->resource(), limit->soft(), limit->hard()});
+  }
+  if (request.nice()) {
+    if (*request.nice() < -20 || *request.nice() > 19) return refused("nice", std::to_string(*request.nice()) + "; -20 to 19");
+    settings.nice = *request.nice();
+  }
+  if (request.umask()) {
+    if (*request.umask() > 0777) return refused("umask", std::to_string(*request.umask()) + " is above 0777 (octal)");
+    settings.umask = *request.umask();
+  }
+  const long cpus = std::min<long>(::sysconf(_SC_NPROCESSORS_CONF), keeper::max_cpus);
+  for (flatbuffers::uoffset_t i = 0; request.cpus() != nullptr && i < request.cpus()->size(); ++i) {
+    const auto cpu = request.cpus()->Get(i);
+    if (cpu >= cpus) return refused("cpus", "there is no CPU " + std::to_string(cpu) + "; 0 to " + std::to_string(cpus - 1));
+    settings.cpus.push_back(cpu);
+  }
+  if (settings.cpus.size() > keeper::max_cpus) return refused("cpus", "some are named more than once");
+  settings.uid = request.uid();
+  settings.gid = request.gid();
+  if (request.groups() != nullptr) settings.groups.assign(request.groups()->begin(), request.groups()->end());
+  if ((settings.uid || settings.gid || !settings.groups.empty()) && ::geteuid() != 0)
+    return refused("uid", "only a host that runs as root can start procs as somebody else");
+  if (settings.groups.size() > 65536) return refused("groups", "there are more than 65536");
+  settings.new_session = !request.same_session();
+  settings.subreaper = !request.no_subreaper();
+  return settings;
+}
+
 Result<CommandSpec> parse_command(const wire::Command& command) {
   CommandSpec spec;
   auto program = parse_text(command.program(), "command.program");
@@ -53,6 +101,11 @@ Result<CommandSpec> parse_command(const wire::Command& command) {
   auto directory = parse_text(command.directory(), "command.directory");
   if (!directory) return fail(directory.error());
   spec.directory = std::move(*directory);
+  if (command.settings() != nullptr) {
+    auto settings = parse_settings(*command.settings());
+    if (!settings) return fail(settings.error());
+    spec.settings = std::move(*settings);
+  }
   return spec;
 }
 

@@ -9,6 +9,7 @@
 #include <utility>
 #include <vector>
 
+#include "agent/keeper/spec.h"
 #include "meshbus/address.h"
 #include "meshbus/name.h"
 #include "meshbus/proc_mesh_ref.h"
@@ -27,6 +28,7 @@ struct CommandSpec {
   std::vector<NamedValue> environment;
   bool clean_environment = false;
   std::string directory;
+  keeper::ProcSettings settings;
 
   friend bool operator==(const CommandSpec&, const CommandSpec&) = default;
 };

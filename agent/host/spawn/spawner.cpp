@@ -6,7 +6,7 @@ namespace meshbus::host {
 
 std::vector<Proc*> Spawner::next_batch() {
   std::vector<Proc*> batch;
-  while (!queue_.empty() && asked_ + batch.size() < in_flight_) {
+  while (!queue_.empty() && asked_.size() + batch.size() < in_flight_) {
     Proc* proc = table_.find_id(queue_.front());
     if (proc != nullptr && proc->progress == SpawnProgress::queued) {
       if (!batch.empty() && batch.front()->assignment != proc->assignment) break;
@@ -27,6 +27,7 @@ void Spawner::pump() {
     batch.shared.env = assignment.environment;
     batch.shared.cwd = spec.command.directory;
     batch.shared.mesh = spec.mesh.to_string();
+    batch.shared.settings = spec.command.settings;
     batch.shared.parent_death_signal = parent_death_signal_ ? SIGKILL : 0;
     std::vector<Proc*> asked;
     for (Proc* proc : procs) {
@@ -50,7 +51,7 @@ void Spawner::pump() {
     for (Proc* proc : asked) {
       if (sent) {
         proc->progress = SpawnProgress::asked;
-        ++asked_;
+        asked_.insert(proc->id);
       } else {
         on_failed_(*proc, sent.error());
       }

@@ -3,6 +3,7 @@
 #include <cstdint>
 #include <deque>
 #include <functional>
+#include <unordered_set>
 
 #include "agent/host/procs/proc_table.h"
 #include "agent/host/spawn/bootstrap_writer.h"
@@ -26,9 +27,9 @@ class Spawner {
   void add(Proc& proc) { queue_.push_back(proc.id); }
   /// Hands over what there is room for. Call it at the end of each turn.
   void pump();
-  /// The keeper has answered for one.
-  void on_birth() { --asked_; }
-  std::size_t asked() const noexcept { return asked_; }
+  /// The keeper has answered for one, asked by us or by another agent.
+  void on_birth(std::uint64_t id) { asked_.erase(id); }
+  std::size_t asked() const noexcept { return asked_.size(); }
 
  private:
   /// The next procs of the queue that belong to one assignment.
@@ -41,7 +42,7 @@ class Spawner {
   bool parent_death_signal_;
   std::function<void(Proc&, const Error&)> on_failed_;
   std::deque<std::uint64_t> queue_;  // those that were cancelled meanwhile are passed over
-  std::size_t asked_ = 0;
+  std::unordered_set<std::uint64_t> asked_;
 };
 
 }  // namespace meshbus::host

@@ -21,6 +21,7 @@ void InputWriter::write(Proc& proc, Bytes data, bool end, std::function<void(Res
 }
 
 void InputWriter::attach(Proc& proc, UniqueFd fd) {
+  if (proc.input.state == InputPipe::State::closed) return on_closed_(proc);
   proc.input.fd = std::move(fd);
   if (proc.input.fd && proc.input.done) push(proc);
 }
@@ -39,6 +40,7 @@ void InputWriter::push(Proc& proc) {
       reactor_.forget(input.fd.get());
       input.fd.reset();
       input.state = InputPipe::State::closed;
+      on_closed_(proc);
       return finish(proc, fail(ErrorCode::not_exist,
                                "rank " + std::to_string(proc.rank()) + " of " + proc.mesh.name + " does not read its stdin: " + reason));
     }
@@ -47,6 +49,7 @@ void InputWriter::push(Proc& proc) {
   if (input.end_after) {
     input.fd.reset();
     input.state = InputPipe::State::closed;
+    on_closed_(proc);
   }
   finish(proc, {});
 }

@@ -1,5 +1,7 @@
 #pragma once
 
+#include <functional>
+
 #include "agent/host/procs/proc.h"
 #include "common/reactor.h"
 
@@ -9,7 +11,8 @@ namespace meshbus::host {
 /// reactor's thread. The process must ignore SIGPIPE.
 class InputWriter {
  public:
-  explicit InputWriter(Reactor& reactor) : reactor_(reactor) {}
+  /// `on_closed`: nothing more is written to that proc; somebody else may hold its pipe, too.
+  InputWriter(Reactor& reactor, std::function<void(Proc&)> on_closed) : reactor_(reactor), on_closed_(std::move(on_closed)) {}
 
   /// Writes `data`, then closes when `end`; `done` is called once, maybe from inside: fine when the pipe has taken all; refused: stdin is
   /// no pipe, or a piece is still under way; not_exist: closed, or the proc has ended.
@@ -24,6 +27,7 @@ class InputWriter {
   void finish(Proc& proc, Result<void> result);
 
   Reactor& reactor_;
+  std::function<void(Proc&)> on_closed_;
 };
 
 }  // namespace meshbus::host

@@ -23,8 +23,6 @@ namespace {
 constexpr int kMostOpen = 512;
 int open_files = 0;
 
-constexpr std::size_t kLookBack = 1024 * 1024;
-
 }  // namespace
 
 Result<std::string> make_log_directory(const std::string& directory, const std::string& mesh) {
@@ -51,26 +49,30 @@ std::string LogFile::path_of(const Part& part) const {
   return path_ + digits.data();
 }
 
-void LogFile::resume(std::uint64_t filed) {
-  const std::filesystem::path path(path_);
-  const std::string prefix = path.filename().string() + ".";
+LogFile::Aside LogFile::find_aside(const std::string& directory) {
+  Aside found;
   std::error_code error;
-  for (const auto& entry : std::filesystem::directory_iterator(path.parent_path(), error)) {
+  for (const auto& entry : std::filesystem::directory_iterator(directory, error)) {
     const std::string name = entry.path().filename().string();
-    if (!name.starts_with(prefix)) continue;
+    const auto dot = name.rfind('.');
+    if (dot == std::string::npos) continue;
     Part part;
     const auto* last = name.data() + name.size();
-    if (std::from_chars(name.data() + prefix.size(), last, part.begin).ptr != last) continue;
-    part.end = part.begin + entry.file_size(error);
-    if (!error) parts_.push_back(part);
+    if (std::from_chars(name.data() + dot + 1, last, part.begin).ptr != last || dot + 1 == name.size()) continue;
+    std::error_code gone;
+    part.end = part.begin + entry.file_size(gone);
+    if (!gone) found[name.substr(0, dot)].push_back(part);
   }
-  std::sort(parts_.begin(), parts_.end(), [](const Part& a, const Part& b) { return a.begin < b.begin; });
+  for (auto& [name, parts] : found) std::sort(parts.begin(), parts.end(), [](const Part& a, const Part& b) { return a.begin < b.begin; });
+  return found;
+}
+
+void LogFile::resume(std::uint64_t begin, std::deque<Part> aside) {
+  parts_ = std::move(aside);
   struct stat status{};
-  if (::lstat(path_.c_str(), &status) != 0 || !S_ISREG(status.st_mode)) return;
-  // What it wrote last may not have been noted any more: it is there all the same, and is not written twice (see append()).
-  const auto size = static_cast<std::uint64_t>(status.st_size);
-  const auto begin = parts_.empty() ? filed - std::min(filed, size) : std::max(parts_.back().end, filed - std::min(filed, size));
-  parts_.push_back({begin, begin + size});
+  // An empty one was made in the last moment, perhaps before `begin` was told: it is begun again.
+  if (::lstat(path_.c_str(), &status) != 0 || !S_ISREG(status.st_mode) || status.st_size == 0) return;
+  parts_.push_back({begin, begin + static_cast<std::uint64_t>(status.st_size)});
   is_begun_ = true;
 }
 
@@ -84,7 +86,7 @@ void LogFile::append(std::uint64_t offset, Bytes bytes) {
     log::warn(path_ + ": going on; " + std::to_string(lost_) + " bytes are in no file");
     lost_ = 0;
   }
-  if (is_begun_ && offset < end()) {
+  if (offset < end()) {
     const auto known = std::min<std::uint64_t>(end() - offset, bytes.size());
     bytes.remove_prefix(static_cast<std::size_t>(known));
     offset += known;
@@ -119,7 +121,10 @@ bool LogFile::open(std::uint64_t offset) {
     return false;
   }
   ++open_files;
-  if (!std::exchange(is_begun_, true)) parts_.push_back({offset, offset});
+  if (!std::exchange(is_begun_, true)) {
+    parts_.push_back({offset, offset});
+    if (on_begun_) on_begun_(offset);
+  }
   return true;
 }
 
@@ -189,8 +194,8 @@ LogFile::Piece LogFile::read(std::uint64_t offset, std::size_t most) const {
   return piece;
 }
 
-std::uint64_t LogFile::offset_of_last(std::uint64_t lines, std::uint64_t end) const {
-  const auto least = std::max(begin(), end - std::min<std::uint64_t>(end, kLookBack));
+std::uint64_t LogFile::offset_of_last(std::uint64_t lines, std::uint64_t end, std::size_t most) const {
+  const auto least = std::max(begin(), end - std::min<std::uint64_t>(end, most));
   std::string text;
   for (auto at = least; at < end;) {
     auto piece = read(at, static_cast<std::size_t>(end - at));

@@ -4,6 +4,8 @@
 #include <cstddef>
 #include <cstdint>
 #include <deque>
+#include <functional>
+#include <map>
 #include <string>
 
 #include "common/bytes.h"
@@ -25,14 +27,24 @@ class LogFile {
   };
   static constexpr std::chrono::seconds retry_after{5};
 
-  LogFile(std::string path, Limits limits) : path_(std::move(path)), limits_(limits) {}
+  /// `on_begun`: PATH now begins at that offset of the stream. Told before anything is in it, so who notes it can resume() whenever this
+  /// process was killed.
+  LogFile(std::string path, Limits limits, std::function<void(std::uint64_t)> on_begun = nullptr)
+      : path_(std::move(path)), limits_(limits), on_begun_(std::move(on_begun)) {}
   ~LogFile() { close(); }
   LogFile(const LogFile&) = delete;
   LogFile& operator=(const LogFile&) = delete;
 
-  /// Goes on with the files that another life of this agent has left; `filed`: the offset up to which it had written. Not needed for a new
-  /// stream.
-  void resume(std::uint64_t filed);
+  /// Offsets of what a file has.
+  struct Part {
+    std::uint64_t begin = 0;
+    std::uint64_t end = 0;
+  };
+  /// What another life of this agent has set aside in a directory, by the names of the streams' files.
+  using Aside = std::map<std::string, std::deque<Part>>;
+  static Aside find_aside(const std::string& directory);
+  /// Goes on with the files that another life of this agent has left; `begin`: what on_begun was told last. Not for a new stream.
+  void resume(std::uint64_t begin, std::deque<Part> aside);
   /// The bytes of the stream at that offset, which grows. Files end at line ends where they can.
   void append(std::uint64_t offset, Bytes bytes);
   /// Nothing more will come.
@@ -47,14 +59,11 @@ class LogFile {
   };
   /// At most so many bytes at that offset, or at the first one after it that is kept; none when there are none.
   Piece read(std::uint64_t offset, std::size_t most) const;
-  /// Where the last `lines` lines in front of `end` begin, looking back a mebibyte at most.
-  std::uint64_t offset_of_last(std::uint64_t lines, std::uint64_t end) const;
+  static constexpr std::size_t look_back = 1024 * 1024;
+  /// Where the last `lines` lines in front of `end` begin, looking back so many bytes at most.
+  std::uint64_t offset_of_last(std::uint64_t lines, std::uint64_t end, std::size_t most = look_back) const;
 
  private:
-  struct Part {
-    std::uint64_t begin = 0;
-    std::uint64_t end = 0;
-  };
   std::string path_of(const Part& part) const;
   bool write(std::uint64_t offset, Bytes bytes);
   bool open(std::uint64_t offset);
@@ -63,6 +72,7 @@ class LogFile {
 
   std::string path_;
   Limits limits_;
+  std::function<void(std::uint64_t)> on_begun_;
   /// In order; the last one is the file that is written, when is_open_.
   std::deque<Part> parts_;
   bool is_begun_ = false;

@@ -11,6 +11,11 @@ namespace {
 constexpr std::size_t kLeastWindow = 4 * 1024;
 constexpr std::size_t kUsualWindow = 256 * 1024;
 constexpr std::size_t kMostWindow = 1024 * 1024;
+/// What one request makes us read of files to find where lines begin, and for each stream at least.
+constexpr std::size_t kAllLookBack = 64 * 1024 * 1024;
+constexpr std::size_t kLeastLookBack = 16 * 1024;
+/// Each has two offsets for every rank.
+constexpr std::size_t kMostOffsets = 1'000'000;
 /// From a message that came back to the next attempt.
 constexpr std::chrono::milliseconds kRetryAfter{300};
 
@@ -46,13 +51,13 @@ class MeshSource : public LogSource {
   Mesh& mesh_;
 };
 
-std::uint64_t first_offset(const OutputPipe& pipe, std::uint64_t lines) {
+std::uint64_t first_offset(const OutputPipe& pipe, std::uint64_t lines, std::size_t look_back) {
   std::uint64_t missing = 0;
   const auto offset = pipe.tail.offset_of_last(lines, &missing);
   if (missing == 0 || !pipe.file || pipe.file->end() <= pipe.file->begin()) return offset;
   if (lines == UINT64_MAX) return std::min(pipe.file->begin(), offset);
   // Files are exact up to where the tail begins, unless they could not be written.
-  return pipe.file->end() < offset ? offset : pipe.file->offset_of_last(missing, offset);
+  return pipe.file->end() < offset ? offset : pipe.file->offset_of_last(missing, offset, look_back);
 }
 
 }  // namespace
@@ -76,8 +81,8 @@ Result<wire::LogStartedT> LogStreams::start(Mesh& mesh, const ProcId& subscriber
   }
   const auto key = subscriber.key();
   erase_if(mesh, [&](const Entry& entry) { return entry.key == key && entry.stream == request.stream(); });
-  if (mesh.log_readers >= most_readers)
-    return fail(ErrorCode::queue_full, "mesh " + mesh.name + " has " + std::to_string(most_readers) + " readers of its output already");
+  if (mesh.log_readers >= most_readers || (mesh.log_readers + 1) * mesh.procs.size() > kMostOffsets)
+    return fail(ErrorCode::queue_full, "mesh " + mesh.name + " has " + std::to_string(mesh.log_readers) + " readers of its output already");
 
   const std::size_t window = request.window() == 0 ? kUsualWindow : std::clamp<std::size_t>(request.window(), kLeastWindow, kMostWindow);
   auto entry =
@@ -92,6 +97,9 @@ Result<wire::LogStartedT> LogStreams::start(Mesh& mesh, const ProcId& subscriber
   if (request.from() != nullptr) {
     for (const auto* position : *request.from()) from.insert_or_assign({position->rank(), position->stream()}, position->offset());
   }
+  // Files are read now, in this turn: for many ranks less of each.
+  const std::size_t look_back =
+      std::clamp(kAllLookBack / std::max<std::size_t>(2 * mesh.procs.size(), 1), kLeastLookBack, LogFile::look_back);
   MeshSource source(mesh);
   wire::LogStartedT started;
   for (const auto& [rank, proc] : mesh.procs) {
@@ -105,7 +113,7 @@ Result<wire::LogStartedT> LogStreams::start(Mesh& mesh, const ProcId& subscriber
       if (!is_wanted(entry->streams, stream)) continue;
       const OutputPipe& pipe = pipe_of(*proc, stream);
       const auto found = from.find({rank, stream});
-      const auto offset = found == from.end() ? first_offset(pipe, entry->tail) : std::min(found->second, pipe.tail.end());
+      const auto offset = found == from.end() ? first_offset(pipe, entry->tail, look_back) : std::min(found->second, pipe.tail.end());
       entry->reader.add({rank, stream}, offset, source);
       if (offset != 0) started.positions.emplace_back(rank, offset, stream);
     }

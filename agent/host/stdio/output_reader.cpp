@@ -6,6 +6,8 @@
 #include <algorithm>
 #include <cerrno>
 
+#include "agent/host/stdio/log_streams.h"
+
 namespace meshbus::host {
 namespace {
 
@@ -21,13 +23,51 @@ void OutputReader::attach(Proc& proc, UniqueFd out, UniqueFd err) {
   proc.err.fd = std::move(err);
   for (OutputPipe* pipe : {&proc.out, &proc.err}) {
     if (!pipe->fd) continue;
-    if (!proc.mesh.log_directory.empty()) {
-      const auto name = std::to_string(proc.rank()) + (pipe->stream == wire::Stream::out ? ".out" : ".err");
-      pipe->file = std::make_unique<LogFile>(proc.mesh.log_directory + "/" + name, file_limits_);
-    }
+    keep_file(proc, *pipe, {});
     watch(proc, *pipe);
   }
   if (!proc.out.fd && !proc.err.fd) close(proc);
+}
+
+void OutputReader::take_over(Proc& proc, const LogFile::Aside& aside) {
+  for (OutputPipe* pipe : {&proc.out, &proc.err}) {
+    StreamOffsets& at = pipe->at;
+    if (proc.slot != 0) {
+      at.read = spool_.written(proc.slot, pipe->stream);
+      at.file = spool_.file(proc.slot, pipe->stream);
+    }
+    const std::string kept = spool_.text(proc.slot, pipe->stream, 0);
+    pipe->tail.start_at(at.read - kept.size());
+    pipe->tail.append(kept);
+    if (at.read != 0) keep_file(proc, *pipe, aside);
+    // What was read last may not have come so far; what is there already is not written twice.
+    if (pipe->file && !kept.empty()) pipe->file->append(at.read - kept.size(), kept);
+    if (proc.mesh.relaying) {
+      // Without a slot its owner has taken all.
+      const auto taken = proc.slot == 0 ? at.read : spool_.released(proc.slot, pipe->stream);
+      proc.mesh.relay.restore(proc.rank(), pipe->stream, taken);
+      proc.mesh.relay.add(proc.rank(), pipe->stream, Bytes(kept).substr(kept.size() - std::min<std::size_t>(kept.size(), at.read - taken)));
+    }
+    if (!proc.certified) continue;
+    at.ended = true;
+    pipe->tail.shrink(LogStreams::kept_after_end);
+    if (pipe->file) pipe->file->close();
+  }
+  if (!proc.certified) return;
+  proc.output_ended = true;
+  if (proc.mesh.relaying) proc.mesh.relay.end_rank(proc.rank());
+}
+
+void OutputReader::keep_file(Proc& proc, OutputPipe& pipe, const LogFile::Aside& aside) {
+  if (proc.mesh.log_directory.empty() || pipe.file) return;
+  const auto name = std::to_string(proc.rank()) + (pipe.stream == wire::Stream::out ? ".out" : ".err");
+  pipe.file = std::make_unique<LogFile>(proc.mesh.log_directory + "/" + name, file_limits_, [this, &proc, &pipe](std::uint64_t begin) {
+    pipe.at.file = begin + 1;
+    spool_.set_file(proc.slot, pipe.stream, pipe.at.file);
+  });
+  if (pipe.at.file == 0) return;
+  const auto found = aside.find(name);
+  pipe.file->resume(pipe.at.file - 1, found == aside.end() ? std::deque<LogFile::Part>() : found->second);
 }
 
 void OutputReader::watch(Proc& proc, OutputPipe& pipe) {
@@ -48,23 +88,21 @@ void OutputReader::on_readable(Proc& proc, OutputPipe& pipe) {
 }
 
 OutputReader::Outcome OutputReader::read(Proc& proc, OutputPipe& pipe, std::size_t most, std::size_t& bytes) {
-  ssize_t got = -1;
-  do {
-    got = ::read(pipe.fd.get(), buffer_.data(), std::min(most, buffer_.size()));
-  } while (got < 0 && errno == EINTR);
+  const ssize_t got = spool_.read(proc.slot, pipe.stream, pipe.fd.get(), buffer_.data(), std::min(most, buffer_.size()));
   bytes = got > 0 ? static_cast<std::size_t>(got) : 0;
   if (got < 0) return errno == EAGAIN || errno == EWOULDBLOCK ? Outcome::nothing_now : Outcome::end;
   if (got == 0) return Outcome::end;
   const Bytes taken(buffer_.data(), bytes);
   Mesh& mesh = proc.mesh;
   if (mesh.log_readers != 0 && mesh.unflushed + bytes > kTailBytes) events_.flush(mesh);
-  if (pipe.file) {
-    pipe.file->append(pipe.at.read, taken);
-    pipe.at.filed = pipe.file->end();
-  }
+  if (pipe.file) pipe.file->append(pipe.at.read, taken);
   pipe.at.read += bytes;
   pipe.tail.append(taken);
-  if (mesh.relaying) mesh.relay.add(proc.rank(), pipe.stream, taken);
+  if (mesh.relaying) {
+    mesh.relay.add(proc.rank(), pipe.stream, taken);
+  } else {
+    spool_.release_all(proc.slot, pipe.stream);
+  }
   if (mesh.log_readers != 0) {
     mesh.unflushed += bytes;
     events_.on_news(proc, pipe);

@@ -4,6 +4,7 @@
 #include <string>
 
 #include "agent/host/procs/proc.h"
+#include "agent/host/takeover/output_spool.h"
 #include "common/reactor.h"
 
 namespace meshbus::host {
@@ -19,10 +20,13 @@ class OutputReader {
     /// That stream has more, or has ended.
     std::function<void(Proc&, OutputPipe&)> on_news;
   };
-  OutputReader(Reactor& reactor, Events events, LogFile::Limits files)
-      : reactor_(reactor), events_(std::move(events)), file_limits_(files) {}
+  OutputReader(Reactor& reactor, OutputSpool& spool, Events events, LogFile::Limits files)
+      : reactor_(reactor), spool_(spool), events_(std::move(events)), file_limits_(files) {}
 
   void attach(Proc& proc, UniqueFd out, UniqueFd err);
+  /// It comes from another agent: its last lines, and what its owner had not taken, are what that one left in the spool. `aside`: the log
+  /// files of its mesh.
+  void take_over(Proc& proc, const LogFile::Aside& aside);
   /// The process has ended: takes exactly what is in the pipes now. Never "until nothing comes": a descendant that floods could keep that
   /// away.
   void drain(Proc& proc);
@@ -36,6 +40,7 @@ class OutputReader {
   void stop_relaying(Mesh& mesh);
 
  private:
+  void keep_file(Proc& proc, OutputPipe& pipe, const LogFile::Aside& aside);
   void watch(Proc& proc, OutputPipe& pipe);
   void on_readable(Proc& proc, OutputPipe& pipe);
   enum class Outcome { some, nothing_now, end };
@@ -46,6 +51,7 @@ class OutputReader {
   void mark_ended(Proc& proc, OutputPipe& pipe);
 
   Reactor& reactor_;
+  OutputSpool& spool_;
   Events events_;
   LogFile::Limits file_limits_;
   std::string buffer_ = std::string(64 * 1024, '\0');

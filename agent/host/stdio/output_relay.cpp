@@ -103,6 +103,7 @@ void OutputRelay::taken(std::uint64_t bytes) {
       known_ends_.insert(item.rank);
     } else {
       streams_[{item.rank, item.stream}].taken = item.offset + item.data.size();
+      progress_.push_back({item.rank, item.stream, item.offset + item.data.size()});
     }
     pop();
   }
@@ -111,7 +112,10 @@ void OutputRelay::taken(std::uint64_t bytes) {
 void OutputRelay::taken(std::uint64_t rank, wire::Stream stream, std::uint64_t offset) {
   const auto found = streams_.find({rank, stream});
   if (found == streams_.end() || offset > found->second.end) return;  // we have never sent so much
-  found->second.taken = std::max(found->second.taken, offset);
+  if (offset > found->second.taken) {
+    found->second.taken = offset;
+    progress_.push_back({rank, stream, offset});
+  }
   pop_taken();
 }
 

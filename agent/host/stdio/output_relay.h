@@ -8,6 +8,7 @@
 #include <set>
 #include <string>
 #include <utility>
+#include <vector>
 
 #include "common/bytes.h"
 #include "wire/control_generated.h"
@@ -51,6 +52,14 @@ class OutputRelay {
   void taken(std::uint64_t rank, wire::Stream stream, std::uint64_t offset);
   /// The owner knows of the end of that rank.
   void end_known(std::uint64_t rank);
+  /// How far a stream is taken.
+  struct Progress {
+    std::uint64_t rank;
+    wire::Stream stream;
+    std::uint64_t taken;
+  };
+  /// What taken() has changed since this was asked last: those bytes need not be kept for another agent.
+  std::vector<Progress> take_progress() { return std::exchange(progress_, {}); }
   /// What is under way may be lost: next() begins again with it. Returns how many bytes that are.
   std::size_t resend();
   std::size_t under_way() const noexcept { return sent_bytes_ - credit_; }
@@ -84,6 +93,7 @@ class OutputRelay {
   std::size_t queued_ = 0;
   std::map<Id, Stream> streams_;
   std::set<std::uint64_t> known_ends_;
+  std::vector<Progress> progress_;
 };
 
 }  // namespace meshbus::host

@@ -32,6 +32,28 @@ enum class OutputMode : std::uint8_t {
 
 enum class Stream : std::uint8_t { out = 1, err = 2 };
 
+/// One setrlimit(2).
+struct ResourceLimit {
+  static constexpr std::uint64_t none = UINT64_MAX;  ///< No limit.
+  int resource = 0;                                  ///< RLIMIT_CORE and its like.
+  std::uint64_t soft = none;
+  std::uint64_t hard = none;
+};
+
+/// What a proc is set to before it executes its command; whatever is not there stays as the host has it. What cannot be had is an error of
+/// the spawn that names it.
+struct ProcSettings {
+  std::vector<ResourceLimit> limits = {};
+  std::optional<int> nice = {};           ///< -20 (first) to 19 (last).
+  std::optional<unsigned> umask = {};     ///< 0 to 0777.
+  std::vector<std::uint32_t> cpus = {};   ///< The CPUs that it may run on, by number.
+  std::optional<std::uint32_t> uid = {};  ///< Needs a host that runs as root. Only plain procs can do without our user's sockets.
+  std::optional<std::uint32_t> gid = {};
+  std::vector<std::uint32_t> groups = {};  ///< These supplementary groups and no others; with uid or gid and without this: none.
+  bool same_session = false;               ///< A process group of its own, but no session.
+  bool no_subreaper = false;  ///< Orphans of its descendants are not its children; they are ended when any proc of the host ends.
+};
+
 /// What to start, and how.
 struct ProcSpec {
   ProcKind kind = ProcKind::plain;
@@ -48,6 +70,7 @@ struct ProcSpec {
   bool follow_launcher = true;
   /// Working directory; empty: see follow_launcher.
   std::string directory = {};
+  ProcSettings settings = {};
   OutputMode output = OutputMode::capture;
   /// Ranks whose stdin is a pipe for ProcMesh::write_input(); the others read /dev/null. (An empty set means none here.)
   RankSet input_ranks = {};

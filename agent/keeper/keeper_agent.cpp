@@ -1,0 +1,183 @@
+// What the keeper and its agent say to each other; the agent may change.
+#include <sys/epoll.h>
+
+#include <algorithm>
+#include <array>
+#include <cerrno>
+#include <csignal>
+#include <cstdio>
+#include <utility>
+
+#include "agent/keeper/keeper.h"
+
+namespace meshbus::keeper {
+
+namespace {
+
+using Clock = std::chrono::steady_clock;
+using namespace std::chrono_literals;
+
+constexpr auto hold_limit = 2ms;  // while spawning: how long births and exits wait for company in a packet
+constexpr int agent_packets_per_turn = 4;
+constexpr std::size_t replay_packets = 4;  // under way to a new agent: each has up to 250 descriptors of ours in it
+
+bool ends_a_process(int signal) {
+  return signal == SIGKILL || signal == SIGTERM || signal == SIGINT || signal == SIGHUP || signal == SIGQUIT;
+}
+
+}  // namespace
+
+void Keeper::on_agent() {
+  for (int i = 0; i < agent_packets_per_turn && agent_; ++i) {
+    if (!hear_agent()) return;
+  }
+}
+
+// One packet. False: nothing is there now, or the agent is gone.
+bool Keeper::hear_agent() {
+  const RequestHandlers handlers{.on_spawn = [this](SpawnBatch batch) { on_spawn(std::move(batch)); },
+                                 .on_signal = [this](const Signal& signal) { on_signal(signal); },
+                                 .on_kill_mesh = [this](const KillMesh& request) { on_kill_mesh(request); },
+                                 .on_forget = [this](const Forget& proc) { roster_.forget(proc.id); },
+                                 .on_close_input = [this](const CloseInput& proc) { roster_.close_input(proc.id); }};
+  Packet packet;
+  const Transfer received = receive_packet(agent_.get(), packet);
+  if (received == Transfer::would_block) return false;
+  if (received == Transfer::lost) return drop_agent(), false;
+  if (auto done = decode_requests(std::move(packet), handlers); !done) {
+    // An agent of another build, or memory gone bad: not somebody to take orders from. It sees the end of the socket.
+    std::fprintf(stderr, "meshbus-keeper: %s: no longer listening to this agent\n", done.error().to_string().c_str());
+    return drop_agent(), false;
+  }
+  return true;
+}
+
+// The procs stay, and what was asked for is still done: the warden says whether there will be another agent, who is told everything.
+void Keeper::drop_agent() {
+  ::epoll_ctl(epoll_.get(), EPOLL_CTL_DEL, agent_.get(), nullptr);
+  agent_.reset();
+  agent_wants_write_ = false;
+  outbox_.clear();
+  packer_.take();
+}
+
+void Keeper::adopt_agent(UniqueFd socket) {
+  // The last words of the one before count: it is dead, so this ends.
+  while (agent_ && hear_agent()) {
+  }
+  if (agent_) drop_agent();
+  agent_ = std::move(socket);
+  if (!watch(agent_.get(), EPOLL_CTL_ADD, EPOLLIN, agent_source)) {
+    std::fprintf(stderr, "meshbus-keeper: no memory to listen to the new agent\n");
+    agent_.reset();  // it sees the end of the socket, and the warden its end
+    return;
+  }
+  roster_.start_replay();
+  if (!roster_.is_replaying()) report(Replayed{});
+}
+
+void Keeper::replay() {
+  const auto find_pidfd = [this](pid_t pid) {
+    const auto known = procs_.find(pid);
+    return known == procs_.end() ? -1 : known->second.pidfd.get();
+  };
+  while (roster_.is_replaying() && outbox_.size() < replay_packets) {
+    if (packer_.full()) {
+      outbox_.push_back(packer_.take());
+      continue;
+    }
+    if (!roster_.pack_next(packer_, find_pidfd)) return;  // no descriptors now: those under way will be back
+    if (!roster_.is_replaying()) packer_.add(Replayed{});
+  }
+}
+
+void Keeper::on_spawn(SpawnBatch batch) {
+  const auto prepared = std::make_shared<const PreparedSpec>(std::move(batch.shared));
+  for (ProcSpec& proc : batch.procs) {
+    // A new agent asks again for what it does not know to be born.
+    if (!roster_.knows(proc.id) && queued_.insert(proc.id).second) queue_.push_back({prepared, std::move(proc)});
+  }
+}
+
+void Keeper::on_signal(const Signal& signal) {
+  const auto known = pids_.find(signal.id);
+  if (known != pids_.end()) {
+    ::kill(signal.group ? -known->second : known->second, signal.signal);  // not reaped: the number is its own
+    return;
+  }
+  if (!ends_a_process(signal.signal)) return;
+  const auto queued = std::find_if(queue_.begin(), queue_.end(), [&](const Queued& each) { return each.proc.id == signal.id; });
+  if (queued == queue_.end()) return;
+  queue_.erase(queued);
+  report_cancelled(signal.id);
+}
+
+void Keeper::report_cancelled(std::uint64_t id) {
+  queued_.erase(id);
+  Birth birth;
+  birth.id = id;
+  birth.failure = SpawnFailure{SpawnStage::cancelled, ECANCELED, {}};
+  roster_.add(birth);
+  report(std::move(birth));
+}
+
+void Keeper::on_kill_mesh(const KillMesh& request) {
+  const auto is_of_mesh = [&](const Queued& queued) { return queued.prepared->spec().mesh == request.mesh; };
+  for (const Queued& queued : queue_) {
+    if (is_of_mesh(queued)) report_cancelled(queued.proc.id);
+  }
+  std::erase_if(queue_, is_of_mesh);
+  const auto mesh = meshes_.find(request.mesh);
+  if (mesh != meshes_.end() && mesh->second.cgroup) kill_cgroup(mesh->second.cgroup->path());
+  for (const auto& [pid, proc] : procs_) {
+    if (proc.mesh == request.mesh) ::kill(-pid, SIGKILL);
+  }
+}
+
+void Keeper::report(Birth birth) {
+  pack(std::move(birth));
+}
+
+void Keeper::report(const Exit& exit) {
+  roster_.on_exit(exit);
+  if (!roster_.is_waiting(exit.id)) pack(exit);
+}
+
+void Keeper::report(const Gone& gone) {
+  roster_.on_gone(gone);
+  if (!roster_.is_waiting(gone.id)) pack(gone);
+}
+
+void Keeper::report(Replayed replayed) {
+  pack(replayed);
+}
+
+template <typename Event>
+void Keeper::pack(Event event) {
+  if (!agent_) return;
+  if (packer_.full()) outbox_.push_back(packer_.take());
+  if (packer_.empty()) packing_since_ = Clock::now();
+  packer_.add(std::move(event));
+}
+
+void Keeper::flush() {
+  if (!agent_) return;
+  bool blocked = false;
+  for (;;) {
+    replay();
+    // Each packet wakes the agent, which takes the CPU from the spawning: with a queue, a few at a time.
+    const bool hold = !queue_.empty() && Clock::now() - packing_since_ < hold_limit;
+    if (!packer_.empty() && !hold && outbox_.size() < outbox_limit) outbox_.push_back(packer_.take());
+    if (outbox_.empty()) break;
+    const Transfer sent = send_packet(agent_.get(), outbox_.front());
+    if (sent == Transfer::lost) return drop_agent();
+    blocked = sent == Transfer::would_block;
+    if (blocked) break;
+    outbox_.pop_front();
+  }
+  if (blocked == agent_wants_write_) return;
+  agent_wants_write_ = blocked;
+  watch(agent_.get(), EPOLL_CTL_MOD, EPOLLIN | (blocked ? EPOLLOUT : 0u), agent_source);
+}
+
+}  // namespace meshbus::keeper

@@ -1,0 +1,97 @@
+#include "client/cli/proc_settings.h"
+
+#include <sys/resource.h>
+
+#include <array>
+#include <charconv>
+#include <optional>
+#include <string>
+#include <utility>
+
+namespace meshbus::cli {
+namespace {
+
+constexpr std::uint32_t kMostCpus = 1024;
+constexpr auto kLimits = std::to_array<std::pair<std::string_view, int>>({{"as", RLIMIT_AS},
+                                                                          {"core", RLIMIT_CORE},
+                                                                          {"cpu", RLIMIT_CPU},
+                                                                          {"data", RLIMIT_DATA},
+                                                                          {"fsize", RLIMIT_FSIZE},
+                                                                          {"memlock", RLIMIT_MEMLOCK},
+                                                                          {"msgqueue", RLIMIT_MSGQUEUE},
+                                                                          {"nofile", RLIMIT_NOFILE},
+                                                                          {"nproc", RLIMIT_NPROC},
+                                                                          {"sigpending", RLIMIT_SIGPENDING},
+                                                                          {"stack", RLIMIT_STACK}});
+
+template <typename Number>
+std::optional<Number> parse_number(std::string_view text, int base = 10) {
+  Number value{};
+  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value, base);
+  if (error != std::errc() || end != text.data() + text.size()) return std::nullopt;
+  return value;
+}
+
+/// "1024", "2G", "unlimited"
+std::optional<std::uint64_t> parse_amount(std::string_view text) {
+  if (text == "unlimited") return ResourceLimit::none;
+  unsigned shift = 0;
+  if (!text.empty()) {
+    const auto unit = std::string_view("KMGT").find(text.back());
+    if (unit != std::string_view::npos) {
+      shift = 10 * (static_cast<unsigned>(unit) + 1);
+      text.remove_suffix(1);
+    }
+  }
+  const auto number = parse_number<std::uint64_t>(text);
+  if (!number || *number > (ResourceLimit::none >> shift)) return std::nullopt;
+  return *number << shift;
+}
+
+}  // namespace
+
+Result<unsigned> parse_umask(std::string_view text) {
+  const auto value = parse_number<unsigned>(text, 8);
+  if (!value || *value > 0777) return fail(ErrorCode::parse_error, "takes an octal number up to 777, not '" + std::string(text) + "'");
+  return *value;
+}
+
+Result<std::vector<std::uint32_t>> parse_cpu_set(std::string_view text) {
+  std::vector<std::uint32_t> cpus;
+  const auto bad = [whole = std::string(text)] {
+    return fail(ErrorCode::parse_error, "takes CPUs below 1024 like 0-3,8, ascending, not '" + whole + "'");
+  };
+  std::uint32_t least = 0;
+  while (true) {
+    const auto comma = text.find(',');
+    const auto one = text.substr(0, comma);
+    const auto dash = one.find('-');
+    const auto first = parse_number<std::uint32_t>(one.substr(0, dash));
+    const auto last = dash == std::string_view::npos ? first : parse_number<std::uint32_t>(one.substr(dash + 1));
+    if (!first || !last || *first < least || *last < *first || *last >= kMostCpus) return bad();
+    for (auto cpu = *first; cpu <= *last; ++cpu) cpus.push_back(cpu);
+    least = *last + 1;
+    if (comma == std::string_view::npos) return cpus;
+    text.remove_prefix(comma + 1);
+  }
+}
+
+Result<ResourceLimit> parse_rlimit(std::string_view text) {
+  const auto equals = text.find('=');
+  std::string names;
+  for (const auto& [name, resource] : kLimits) {
+    names += (names.empty() ? "" : ", ") + std::string(name);
+    if (text.substr(0, equals) != name || equals == std::string_view::npos) continue;
+    const auto value = text.substr(equals + 1);
+    const auto colon = value.find(':');
+    const auto soft = parse_amount(value.substr(0, colon));
+    const auto hard = colon == std::string_view::npos ? soft : parse_amount(value.substr(colon + 1));
+    if (!soft || !hard || *soft > *hard)
+      return fail(ErrorCode::parse_error, "takes a number (with K, M, G or T), `unlimited`, or SOFT:HARD for " + std::string(name) +
+                                              ", not '" + std::string(value) + "'");
+    return ResourceLimit{.resource = resource, .soft = *soft, .hard = *hard};
+  }
+  return fail(ErrorCode::parse_error, "takes NAME=VALUE with one of " + names + ", not '" + std::string(text) + "'");
+}
+
+}  // namespace meshbus::cli
