@@ -46,9 +46,7 @@ HostAgent::HostAgent(Reactor& reactor, zmq::context_t& context, Options options,
   session.hello.pid = static_cast<std::uint32_t>(getpid());
   Bus::Events bus_events;
   bus_events.on_up = [this](const wire::Welcome&) { on_up(); };
-  bus_events.on_down = [](const std::string& reason) {
-    log::warn("the broker is away: " + reason + "; the procs of this host live on");
-  };
+  bus_events.on_down = [](const std::string& reason) { log::warn("the broker is away: " + reason + "; the procs of this host live on"); };
   bus_events.on_refused = [this](const Error& error) { events_.on_refused(error); };
   bus_events.on_undeliverable = [this](const wire::Envelope& envelope, const Error& error) { on_undeliverable(envelope, error); };
   bus_ = std::make_unique<Bus>(reactor_, context, std::move(session), make_handlers(), std::move(bus_events));
