@@ -218,8 +218,10 @@ TEST_CASE("warden: a dead broker is restarted at the same address, five times, a
     REQUIRE(wait_until(
         [&] {
           for (const auto& child : children_of(host.warden->pid())) {
-            if (child.command.find("meshbus-broker") == std::string::npos || child.pid == broker || child.is_dead()) continue;
-            CHECK(child.command.find("unix:" + host.host_dir + "/bus") != std::string::npos);
+            // One that was cloned and has not yet executed still looks like the warden.
+            const bool is_broker = child.command.find("meshbus-broker") != std::string::npos &&
+                                   child.command.find("unix:" + host.host_dir + "/bus") != std::string::npos;
+            if (!is_broker || child.pid == broker || child.is_dead()) continue;
             broker = child.pid;
             return true;
           }
