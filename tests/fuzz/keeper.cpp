@@ -3,6 +3,8 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
+#include <algorithm>
+
 #include "agent/keeper/protocol.h"
 #include "tests/fuzz/support.h"
 
@@ -38,7 +40,8 @@ bool repack(Packet packet, Packet& written) {
   EventPacker packer;
   const bool is_whole = decode_events(std::move(packet), {.on_birth = [&](Birth birth) { packer.add(std::move(birth)); },
                                                           .on_exit = [&](const Exit& exit) { packer.add(exit); },
-                                                          .on_gone = [&](const Gone& gone) { packer.add(gone); }})
+                                                          .on_gone = [&](const Gone& gone) { packer.add(gone); },
+                                                          .on_replayed = [&] { packer.add(Replayed{}); }})
                             .has_value();
   written = packer.take();
   return is_whole && !written.bytes.empty();
@@ -52,6 +55,28 @@ void check_events(std::span<const std::byte> bytes, std::size_t fds) {
   FUZZ_CHECK(second.bytes == kept, "it changed on the way");
 }
 
+/// What a packet of requests asks for; spawns are check_batch()'s.
+struct Requests {
+  std::vector<Signal> signals;
+  std::vector<Forget> forgotten;
+  std::vector<CloseInput> closed;
+
+  RequestHandlers handlers() {
+    return {.on_spawn = [](SpawnBatch) {},
+            .on_signal = [this](const Signal& signal) { signals.push_back(signal); },
+            .on_kill_mesh = [](const KillMesh&) {},
+            .on_forget = [this](const Forget& forget) { forgotten.push_back(forget); },
+            .on_close_input = [this](const CloseInput& close) { closed.push_back(close); }};
+  }
+};
+
+/// Reads what we packed ourselves.
+Requests reread(const Packet& written) {
+  Requests again;
+  FUZZ_CHECK(decode_requests(Packet{written.bytes, {}}, again.handlers()).has_value(), "what we packed ourselves is refused");
+  return again;
+}
+
 /// The input is the packet when it begins as one, else the request in its memfd.
 void check_requests(std::span<const std::byte> bytes, std::size_t fds) {
   Packet packet{{bytes.begin(), bytes.end()}, {}};
@@ -59,22 +84,17 @@ void check_requests(std::span<const std::byte> bytes, std::size_t fds) {
   if (::write(file.get(), bytes.data(), bytes.size()) != static_cast<ssize_t>(bytes.size())) std::abort();
   packet.fds.push_back(std::move(file));
   for (auto& fd : some_fds(fds)) packet.fds.push_back(std::move(fd));
-  std::vector<Signal> signals;
-  const auto done = decode_requests(std::move(packet), {.on_spawn = [](SpawnBatch) {},
-                                                        .on_signal = [&](const Signal& signal) { signals.push_back(signal); },
-                                                        .on_kill_mesh = [](const KillMesh&) {}});
-  if (!done || signals.empty()) return;
-  const auto written = make_signal_packet(signals);
-  std::size_t count = 0;
-  const auto again = decode_requests(Packet{written.bytes, {}}, {.on_spawn = [](SpawnBatch) {},
-                                                                 .on_signal =
-                                                                     [&](const Signal& signal) {
-                                                                       FUZZ_CHECK(signal.id == signals[count].id, "another proc");
-                                                                       FUZZ_CHECK(signal.signal == signals[count].signal, "another signal");
-                                                                       ++count;
-                                                                     },
-                                                                 .on_kill_mesh = [](const KillMesh&) {}});
-  FUZZ_CHECK(again.has_value() && count == signals.size(), "signals are lost");
+  Requests read;
+  if (!decode_requests(std::move(packet), read.handlers())) return;
+  const auto same_id = [](const auto& a, const auto& b) { return a.id == b.id; };
+  const auto same_signal = [](const Signal& a, const Signal& b) { return a.id == b.id && a.signal == b.signal && a.group == b.group; };
+  if (!read.signals.empty())
+    FUZZ_CHECK(std::ranges::equal(reread(make_signal_packet(read.signals)).signals, read.signals, same_signal),
+               "signals changed on the way");
+  if (!read.forgotten.empty())
+    FUZZ_CHECK(std::ranges::equal(reread(make_forget_packet(read.forgotten)).forgotten, read.forgotten, same_id), "ids changed on the way");
+  if (!read.closed.empty())
+    FUZZ_CHECK(std::ranges::equal(reread(make_close_input_packet(read.closed)).closed, read.closed, same_id), "ids changed on the way");
 }
 
 }  // namespace

@@ -62,7 +62,7 @@ TEST_CASE("process: talks through a pipe and ends at end of file") {
 TEST_CASE("process: gets the descriptors it is given and no others") {
   std::array<int, 2> ends{};
   REQUIRE(::pipe2(ends.data(), O_CLOEXEC) == 0);
-  const int not_close_on_exec = ::dup(0);
+  const int not_close_on_exec = ::fcntl(0, F_DUPFD, 3);
   const std::string number = std::to_string(ends[1]);
   const auto finished = run({"sh", "-c", "echo ready >&" + number + "; ls /proc/self/fd | wc -l"}, 5s, {.inherit = {ends[1]}});
   std::array<char, 16> text{};

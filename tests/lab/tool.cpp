@@ -52,7 +52,7 @@ pid_t fork_with_namespaces(int flags) {
   ::prctl(PR_SET_NAME, name);
   ::signal(SIGCHLD, SIG_IGN);
   for (const int one : {SIGINT, SIGTERM, SIGHUP}) ::signal(one, SIG_IGN);
-  const int null = ::open("/dev/null", O_RDWR);
+  const int null = ::open("/dev/null", O_RDWR | O_CLOEXEC);
   for (const int fd : {0, 1, 2}) ::dup2(null, fd);
   ::close_range(3, ~0U, 0);
   for (;;) ::pause();
