@@ -191,6 +191,16 @@ Result<std::string> make_pids_cgroup(const std::string& name, std::uint64_t limi
   return path;
 }
 
+void leave_pids_cgroup(const std::string& name) {
+  const auto own = find_pids_cgroup();
+  if (!own || !own->ends_with("/meshbus-" + name)) return;
+  // Who is in it cannot remove it.
+  const std::string parent = own->substr(0, own->rfind('/'));
+  const UniqueFd members(::open((parent + "/cgroup.procs").c_str(), O_WRONLY | O_CLOEXEC));
+  if (!members || ::write(members.get(), "0", 1) != 1) return;
+  remove_cgroup_tree(*own);
+}
+
 std::string cgroup_name_of_mesh(std::string_view mesh) {
   constexpr std::size_t longest = 128;
   std::string name = "mesh-";

@@ -318,6 +318,8 @@ int Keeper::sweep_and_end() {
   lifeline_.send("swept");
   if (end_ == End::told && lifeline_.receive().ended) end_ = End::warden_gone;
   if (end_ == End::warden_gone && !run_dir_.empty()) {
+    const auto name = std::filesystem::path(run_dir_).filename().string();
+    leave_pids_cgroup(name.substr(name.find('-') + 1));  // "host-1f00c2ab"
     std::error_code ignored;
     std::filesystem::remove_all(run_dir_, ignored);
   }
