@@ -103,32 +103,42 @@ std::vector<fs::path> host_directories() {
 
 namespace {
 
-/// Where cgroup v2 is mounted; empty when it is not.
-std::string cgroup2_mount() {
+/// Where cgroup v2 is mounted, or the hierarchy of v1 that has this controller; empty when it is not.
+std::string cgroup_mount(const std::string& controller = {}) {
   for (const std::string& line : lines_of(read_file("/proc/self/mounts"))) {
     std::istringstream fields(line);
-    std::string device, point, type;
-    if (fields >> device >> point >> type && type == "cgroup2") return point;
+    std::string device, point, type, options;
+    if (!(fields >> device >> point >> type >> options)) continue;
+    if (controller.empty() ? type == "cgroup2"
+                           : type == "cgroup" && ("," + options + ",").find("," + controller + ",") != std::string::npos)
+      return point;
   }
   return {};
 }
 
-}  // namespace
-
-std::vector<fs::path> cgroups_of(const std::vector<fs::path>& directories) {
+std::vector<fs::path> find_cgroups(const std::string& mount, const std::vector<fs::path>& host_directories) {
   std::vector<fs::path> found;
-  const std::string mount = cgroup2_mount();
   if (mount.empty()) return found;
   std::error_code ignored;
   for (auto at = fs::recursive_directory_iterator(mount, fs::directory_options::skip_permission_denied, ignored);
        at != fs::recursive_directory_iterator(); at.increment(ignored)) {
     std::error_code gone;
     if (!at->is_directory(gone)) continue;
-    for (const fs::path& directory : directories) {
+    for (const fs::path& directory : host_directories) {
       if (at->path().filename() == "meshbus-" + directory.filename().string().substr(5)) found.push_back(at->path());
     }
   }
   return found;
+}
+
+}  // namespace
+
+std::vector<fs::path> cgroups_of(const std::vector<fs::path>& directories) {
+  return find_cgroups(cgroup_mount(), directories);
+}
+
+std::vector<fs::path> limits_of(const std::vector<fs::path>& directories) {
+  return find_cgroups(cgroup_mount("pids"), directories);
 }
 
 std::optional<std::chrono::milliseconds> time_until(const std::function<bool()>& condition, std::chrono::milliseconds deadline) {

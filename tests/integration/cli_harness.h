@@ -64,6 +64,8 @@ std::vector<pid_t> wardens_of(pid_t launcher);
 std::vector<std::filesystem::path> host_directories();
 /// The directories of cgroup v2 that hosts with these run directories have made.
 std::vector<std::filesystem::path> cgroups_of(const std::vector<std::filesystem::path>& host_directories);
+/// The directories of cgroup v1 that limit their number of processes.
+std::vector<std::filesystem::path> limits_of(const std::vector<std::filesystem::path>& host_directories);
 
 /// How long it took until the condition held, or nothing when it took longer than `deadline`.
 std::optional<std::chrono::milliseconds> time_until(const std::function<bool()>& condition, std::chrono::milliseconds deadline);

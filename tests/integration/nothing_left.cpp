@@ -130,11 +130,16 @@ void kill_one(Victim victim, const std::string& containment) {
   // Whose warden is killed in a pid namespace, to that the kernel itself is quicker than anybody who could clean up files.
   const bool leaves_files = containment == "pidns" && victim == Victim::warden;
   const auto host_took = time_until(
-      [&] { return are_roles_gone() && (leaves_files || host_directories().empty()) && cgroups_of(directories).empty(); }, cleaned_up);
+      [&] {
+        return are_roles_gone() && (leaves_files || (host_directories().empty() && limits_of(directories).empty())) &&
+               cgroups_of(directories).empty();
+      },
+      cleaned_up);
   if (leaves_files) StandingHost next;
   INFO("roles:\n" << roles->to_string());
   CHECK(host_took.has_value());
   CHECK(cgroups_of(directories).empty());
+  CHECK(limits_of(directories).empty());
   CHECK(host_directories().empty());
   MESSAGE("kill -9 of the " << victim_names[static_cast<std::size_t>(victim)] << ", "
                             << std::string(containment != "auto" ? containment
@@ -322,6 +327,7 @@ TEST_CASE("nothing left: kill -9 of a whole host's roles is cleaned up by the ne
     StandingHost next;
     CHECK(to_string(zoo.relatives()) == "");
     CHECK(cgroups_of(directories).empty());
+    CHECK(limits_of(directories).empty());
     CHECK(host_directories().size() == 1);
   }
   CHECK(host_directories().empty());
