@@ -33,7 +33,7 @@ Result<std::string> find_own_cgroup();
 /// io_error with the reason, nothing left behind.
 Result<std::string> make_host_cgroup(const std::string& name);
 
-/// Makes a cgroup `meshbus-NAME` with a limit of processes beside our own one, by cgroup v2 or v1, and moves `pid` into it. Returns its
+/// Makes a cgroup `meshbus-NAME` with a limit of processes below our own one of cgroup v1, and moves `pid` into it. Returns its
 /// directory. Errors: not_exist with the reason; nothing is left behind.
 Result<std::string> make_pids_cgroup(const std::string& name, std::uint64_t limit, pid_t pid);
 /// Removes the one that this process is in, if it was made under that name: for a keeper whose warden is gone and whose procs are too.
