@@ -13,7 +13,7 @@ namespace {
 constexpr std::array<std::string_view, 9> kNames{"peer.up",       "peer.down", "peer.refused", "link.up", "link.down",
                                                  "undeliverable", "dropped",   "slow",         "counters"};
 /// Events that wait for one subscriber; what comes then is lost to it.
-constexpr int kMostWaiting = 10000;
+constexpr int kMostUnsent = 10000;
 constexpr std::chrono::seconds kInterval{1};
 
 std::int64_t now_ns() {
@@ -41,7 +41,7 @@ Result<std::unique_ptr<Monitor>> Monitor::open(Reactor& reactor, zmq::context_t&
 Monitor::Monitor(Reactor& reactor, zmq::context_t& context, Speaker speaker, Sources sources)
     : reactor_(reactor), speaker_(std::move(speaker)), sources_(std::move(sources)), socket_(context, zmq::socket_type::xpub) {
   socket_.set(zmq::sockopt::linger, 0);
-  socket_.set(zmq::sockopt::sndhwm, kMostWaiting);
+  socket_.set(zmq::sockopt::sndhwm, kMostUnsent);
   // A topic is short: nothing longer is a subscription to one.
   socket_.set(zmq::sockopt::maxmsgsize, std::int64_t{64});
   reactor_.watch_socket(socket_.handle(), [this] { return on_subscription(); });

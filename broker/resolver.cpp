@@ -13,7 +13,7 @@ namespace meshbus {
 namespace {
 
 constexpr std::size_t kMostThreads = 8;
-constexpr std::size_t kMostWaiting = 4096;
+constexpr std::size_t kMostLookups = 4096;
 
 }  // namespace
 
@@ -64,7 +64,7 @@ Resolver::~Resolver() {
 }
 
 void Resolver::resolve(const HostAddr& address, Answer answer) {
-  if (waiting_.size() == kMostWaiting) {
+  if (waiting_.size() == kMostLookups) {
     refuse_later(std::move(answer), "too many names are being looked up at once");
     return;
   }

@@ -18,6 +18,7 @@
 #include <vector>
 
 #include "agent/keeper/spawner.h"
+#include "common/os_error.h"
 
 namespace meshbus::keeper {
 
@@ -108,10 +109,6 @@ std::vector<std::string> child_directories(const std::string& path) {
     if (entry->is_directory(ignored) && !entry->is_symlink(ignored)) found.push_back(entry->path().string());
   }
   return found;
-}
-
-std::string os_error(const std::string& what) {
-  return what + ": " + std::strerror(errno);
 }
 
 // Kills `pid` unless its number went to a process outside of the cgroup since it was listed.

@@ -22,6 +22,7 @@
 #include <utility>
 
 #include "agent/keeper/pid_namespace.h"
+#include "common/os_error.h"
 
 namespace meshbus::keeper {
 
@@ -45,8 +46,8 @@ std::int64_t microseconds(const timeval& time) {
   return std::int64_t{time.tv_sec} * 1'000'000 + time.tv_usec;
 }
 
-Error os_error(const char* call) {
-  return {ErrorCode::io_error, std::string("keeper: ") + call + ": " + std::strerror(errno)};
+Error failure(const char* call) {
+  return {ErrorCode::io_error, "keeper: " + os_error(call)};
 }
 
 // More descriptors for us; the procs get what we had.
@@ -74,7 +75,7 @@ Result<void> Keeper::set_up() {
   if (pid_namespace_) {
     if (auto settled = settle_in_pid_namespace(); !settled) return settled;
   }
-  if (::prctl(PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0) != 0) return fail(os_error("prctl(PR_SET_CHILD_SUBREAPER)"));
+  if (::prctl(PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0) != 0) return fail(failure("prctl(PR_SET_CHILD_SUBREAPER)"));
   ::signal(SIGPIPE, SIG_IGN);  // a dead launcher's stderr must not take us along
   struct sigaction by_default{};
   by_default.sa_handler = SIG_DFL;
@@ -83,17 +84,17 @@ Result<void> Keeper::set_up() {
   sigset_t handled;
   sigemptyset(&handled);
   for (const int signal : {SIGCHLD, SIGTERM, SIGINT, SIGHUP, SIGQUIT}) sigaddset(&handled, signal);
-  if (::sigprocmask(SIG_SETMASK, &handled, nullptr) != 0) return fail(os_error("sigprocmask"));
+  if (::sigprocmask(SIG_SETMASK, &handled, nullptr) != 0) return fail(failure("sigprocmask"));
   signals_ = UniqueFd(::signalfd(-1, &handled, SFD_CLOEXEC | SFD_NONBLOCK));
-  if (!signals_) return fail(os_error("signalfd"));
+  if (!signals_) return fail(failure("signalfd"));
   epoll_ = UniqueFd(::epoll_create1(EPOLL_CLOEXEC));
-  if (!epoll_) return fail(os_error("epoll_create1"));
+  if (!epoll_) return fail(failure("epoll_create1"));
   auto starter = ProcStarter::make(mark_, raise_descriptor_limit());
   if (!starter) return fail(starter.error());
   starter_ = std::make_unique<ProcStarter>(std::move(*starter));
   if (!watch(lifeline_.fd(), EPOLL_CTL_ADD, EPOLLIN, lifeline_source) || !watch(agent_.get(), EPOLL_CTL_ADD, EPOLLIN, agent_source) ||
       !watch(signals_.get(), EPOLL_CTL_ADD, EPOLLIN, signal_source)) {
-    return fail(os_error("epoll_ctl"));
+    return fail(failure("epoll_ctl"));
   }
   return {};
 }

@@ -8,6 +8,7 @@
 #include <cstring>
 
 #include "agent/keeper/byte_stream.h"
+#include "common/os_error.h"
 
 namespace meshbus::keeper {
 
@@ -36,10 +37,6 @@ constexpr std::size_t longest_record = longest_file + 128;
 Error malformed(const char* what) {
   return {ErrorCode::malformed_message, std::string("keeper protocol: ") + what};
 }
-std::string os_error(const char* call) {
-  return std::string(call) + ": " + std::strerror(errno);
-}
-
 void begin(std::vector<std::byte>& bytes, std::uint32_t magic) {
   ByteWriter writer(bytes);
   writer.put(magic);

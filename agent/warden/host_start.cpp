@@ -16,14 +16,12 @@
 #include "agent/keeper/sweep.h"
 #include "agent/warden/exit_codes.h"
 #include "agent/warden/host_process.h"
+#include "common/os_error.h"
+#include "common/standard_streams.h"
 
 namespace meshbus::warden {
 
 namespace {
-
-std::string os_error(const char* call) {
-  return std::string(call) + ": " + std::strerror(errno);
-}
 
 std::optional<Containment> containment_from_environment(std::string& bad) {
   const char* text = std::getenv("MESHBUS_CONTAINMENT");
@@ -35,14 +33,6 @@ std::optional<Containment> containment_from_environment(std::string& bad) {
   if (value == "sweep") return Containment::sweep;
   bad = value;
   return std::nullopt;
-}
-
-// 0, 1 and 2 stay what they mean, also for what we open later.
-void fill_standard_streams() {
-  for (int fd = 0; fd < 3; ++fd) {
-    if (::fcntl(fd, F_GETFD) < 0 && errno == EBADF) [[maybe_unused]]
-      const int opened = ::open("/dev/null", O_RDWR);  // NOLINT(android-cloexec-open): for what we execute, too
-  }
 }
 
 }  // namespace

@@ -13,14 +13,9 @@
 #include <utility>
 
 #include "agent/keeper/packet.h"
+#include "common/os_error.h"
 
 namespace meshbus::warden {
-
-namespace {
-std::string os_error(const char* call) {
-  return std::string(call) + ": " + std::strerror(errno);
-}
-}  // namespace
 
 Result<void> start_role(Role& role, const RoleStart& start, keeper::Spawner& spawner) {
   auto pair = keeper::make_packet_pair();

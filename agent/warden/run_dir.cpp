@@ -20,6 +20,7 @@
 
 #include "agent/keeper/cgroup.h"
 #include "agent/keeper/sweep.h"
+#include "common/os_error.h"
 
 namespace meshbus::warden {
 
@@ -31,10 +32,6 @@ using namespace std::chrono_literals;
 constexpr const char* lock_name = "lock";
 constexpr std::string_view host_prefix = "host-";
 constexpr std::time_t newborn_seconds = 10;  // a directory this young without a lock is being made right now
-
-std::string os_error(const std::string& what) {
-  return what + ": " + std::strerror(errno);
-}
 
 bool is_own_directory(const char* path) {
   struct stat status{};

@@ -13,6 +13,7 @@
 #include <optional>
 
 #include "client/cli/rank_json.h"
+#include "client/cli/text_error.h"
 #include "meshbus/client.h"
 
 namespace meshbus::cli {
@@ -38,10 +39,6 @@ std::vector<std::string> local_hosts() {
   }
   std::sort(found.begin(), found.end());
   return found;
-}
-
-void complain(const std::string& text) {
-  std::cerr << "meshbus: " << text << "\n";
 }
 
 Json host_json(const HostReport& host) {

@@ -19,6 +19,7 @@
 #include "client/cli/line_folder.h"
 #include "client/cli/output_writer.h"
 #include "client/cli/rank_json.h"
+#include "client/cli/text_error.h"
 #include "common/did_you_mean.h"
 #include "common/unique_fd.h"
 
@@ -32,10 +33,6 @@ constexpr int kBrokenPipe = 128 + SIGPIPE;
 constexpr std::chrono::milliseconds kFoldWait{200};
 /// What is left to print after a signal gets so long.
 constexpr std::chrono::milliseconds kLastWords{200};
-
-void complain(const std::string& text) {
-  std::cerr << "meshbus: " << text << "\n";
-}
 
 const char* stream_name(Stream stream) {
   return stream == Stream::err ? "stderr" : "stdout";

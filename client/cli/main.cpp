@@ -1,6 +1,3 @@
-#include <fcntl.h>
-
-#include <cerrno>
 #include <cstdio>
 #include <exception>
 #include <string>
@@ -12,18 +9,11 @@
 #include "client/cli/logs_command.h"
 #include "client/cli/mesh_command.h"
 #include "client/cli/run_job.h"
+#include "common/standard_streams.h"
 
 namespace {
 
 using namespace meshbus;
-
-/// 0, 1 and 2 stay what they mean: a descriptor that we open later must not become our stdin or stdout because the caller closed his.
-void fill_standard_streams() {
-  for (int fd = 0; fd < 3; ++fd) {
-    if (::fcntl(fd, F_GETFD) < 0 && errno == EBADF) [[maybe_unused]]
-      const int opened = ::open("/dev/null", O_RDWR);  // NOLINT(android-cloexec-open): a standard stream, for what we execute, too
-  }
-}
 
 int print_version(const cli::VersionArguments& arguments) {
   std::printf(arguments.json ? "{\"version\": \"%s\"}\n" : "meshbus %s\n", MESHBUS_VERSION);

@@ -1,6 +1,7 @@
 #include "client/cli/text_error.h"
 
 #include <algorithm>
+#include <iostream>
 
 #include "mesh/text.h"
 
@@ -34,6 +35,10 @@ std::string begin_of(const std::string& text, std::size_t most) {
 }
 
 }  // namespace
+
+void complain(const std::string& text) {
+  std::cerr << "meshbus: " << text << "\n";
+}
 
 std::string pointed_at(std::string_view text, const Error& error) {
   if (!error.position()) return {};

@@ -9,7 +9,7 @@
 namespace meshbus {
 namespace {
 
-constexpr std::chrono::seconds kAskLimit{5};
+constexpr std::chrono::seconds kLogAskLimit{5};
 /// A stream that is silent for so long is looked after.
 constexpr std::chrono::seconds kSilence{1};
 /// What all hosts together may have under way: half of what a broker holds for one peer.
@@ -55,7 +55,7 @@ void LogFeed::ask(Host& host, bool again) {
   }
   host.is_asked = true;
   host.expected = 1;
-  connection_->bus()->request(Destination::to_agent(host.address), std::move(request), kAskLimit,
+  connection_->bus()->request(Destination::to_agent(host.address), std::move(request), kLogAskLimit,
                               [self = shared_from_this(), &host](const Result<ControlMessage>& answer) { self->on_started(host, answer); });
 }
 
@@ -163,7 +163,7 @@ void LogFeed::check(Host& host) {
   taken.sequence = host.expected - 1;
   taken.resend = true;
   host.is_asked = true;
-  connection_->bus()->request(Destination::to_agent(host.address), std::move(taken), kAskLimit,
+  connection_->bus()->request(Destination::to_agent(host.address), std::move(taken), kLogAskLimit,
                               [self = shared_from_this(), &host](const Result<ControlMessage>& answer) {
                                 host.is_asked = false;
                                 if (self->connection_ == nullptr || host.is_done) return;

@@ -1,5 +1,6 @@
 #!/usr/bin/python3 -B
-"""clang-tidy (.clang-tidy) over every .cpp file, in parallel: tidy.py BUILD_FOLDER, which has compile_commands.json and the generated header.
+"""clang-tidy (.clang-tidy) over every .cpp file, in parallel and as the compiler reads them, several together: tidy.py BUILD_FOLDER, which has
+compile_commands.json and the generated header.
 
 What passed is remembered by a hash of all that the answer depends on, in $XDG_CACHE_HOME/meshbus/tidy (~/.cache), so that only what changed is
 looked at again. TIDY_CACHE=off looks at everything."""
@@ -64,15 +65,20 @@ def key(entry, shared):
     return digest.hexdigest()
 
 
-def groups(entries, size):
-    """Files of one folder that are compiled alike, `size` at a time: most of the time goes into the headers that they share. Integration tests
-    stay alone, as main.cpp does: their private names clash too often."""
-    alike = {}
-    for entry in sorted(entries, key=lambda one: one["file"]):
-        alone = entry["file"].endswith("/main.cpp") or "/tests/integration/" in entry["file"]
-        place = entry["file"] if alone else os.path.dirname(entry["file"])
-        alike.setdefault((place, *flags_of(entry)), []).append(entry)
-    return [files[i : i + size] for files in alike.values() for i in range(0, len(files), size)]
+def compiled(build):
+    """{source: its entry in compile_commands.json}, and which sources are compiled as one: a unity build names only the files that include them."""
+    with open(os.path.join(build, "compile_commands.json"), encoding="utf-8") as file:
+        listed = json.load(file)
+    entries, together = {}, []
+    for entry in listed:
+        files = [entry["file"]]
+        if "/Unity/" in entry["file"]:
+            with open(entry["file"], encoding="utf-8") as file:
+                files = [name for bracket, name in sources.INCLUDE.findall(file.read()) if bracket == '"']
+        files = [name for name in files if not name.startswith(build)]
+        entries.update({name: {**entry, "file": name} for name in files})
+        together.append(files)
+    return entries, together
 
 
 def run(group):
@@ -87,7 +93,7 @@ def run(group):
         return group, []
     if len(group) == 1:
         return [], [done.stdout.strip() or done.stderr.strip()]
-    # Names that are private to each file may clash; and each finding is to be told with its own file.
+    # Each finding is to be told with its own file.
     passed, problems = [], []
     for entry in group:
         good, bad = run([entry])
@@ -97,8 +103,7 @@ def run(group):
 
 def main():
     build = os.path.realpath(sys.argv[1])
-    with open(os.path.join(build, "compile_commands.json"), encoding="utf-8") as file:
-        entries = {entry["file"]: entry for entry in json.load(file) if not entry["file"].startswith(build)}
+    entries, together = compiled(build)
     problems = [f"    {path}: no target compiles it, so nothing checks it" for path in sources.cpp_files()
                 if path.endswith(".cpp") and os.path.join(sources.ROOT, path) not in entries and not path.startswith(OTHER_PRESETS)]
     for problem in problems:
@@ -111,9 +116,10 @@ def main():
     known = {name for name in entries if use_cache and os.path.exists(stamp[name])}
     for name in known:
         os.utime(stamp[name])
-    todo, done, last = [entries[name] for name in entries if name not in known], 0, time.monotonic()
+    todo = [[entries[name] for name in files if name not in known] for files in together]
+    todo, done, last = sorted(filter(None, todo), key=len, reverse=True), 0, time.monotonic()
     with ThreadPoolExecutor(max_workers=int(os.environ.get("JOBS", os.cpu_count()))) as pool:
-        running = {pool.submit(run, group): len(group) for group in groups(todo, 6)}
+        running = {pool.submit(run, group): len(group) for group in todo}
         for future in as_completed(running):
             passed, found = future.result()
             done += running[future]
@@ -123,7 +129,7 @@ def main():
                 problems.append(problem.replace(sources.ROOT + os.sep, ""))
                 print(problems[-1], flush=True)
             if time.monotonic() - last > 20:
-                print(f"    {done} of {len(todo)} files", flush=True)
+                print(f"    {done} of {len(entries) - len(known)} files", flush=True)
                 last = time.monotonic()
     for name in os.listdir(cache):
         path = os.path.join(cache, name)

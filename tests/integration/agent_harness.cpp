@@ -91,6 +91,12 @@ void TestLauncher::on_output(const Request& request, const wire::Output& message
   bus_->tell(Destination::back(request.envelope), std::move(taken));
 }
 
+wire::GetStateT get_state(const std::string& mesh) {
+  wire::GetStateT request;
+  request.mesh = mesh;
+  return request;
+}
+
 std::unique_ptr<Process> start_keeper(UniqueFd& agent, keeper::Lifeline& lifeline) {
   auto line = keeper::make_packet_pair().value();
   auto socket = keeper::make_packet_pair().value();

@@ -136,6 +136,12 @@ class AgentHarness {
   std::unique_ptr<host::HostAgent> agent_;
 };
 
+ErrorCode code_of(const auto& result) {
+  return result ? ErrorCode::none : result.error().code();
+}
+
+wire::GetStateT get_state(const std::string& mesh);
+
 /// A real meshbus-keeper; `agent` and `lifeline` are our ends of its sockets.
 std::unique_ptr<Process> start_keeper(UniqueFd& agent, keeper::Lifeline& lifeline);
 

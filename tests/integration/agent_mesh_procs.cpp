@@ -51,10 +51,6 @@ class FakeProc {
   std::unique_ptr<Bus> bus_;
 };
 
-ErrorCode code_of(const auto& result) {
-  return result ? ErrorCode::none : result.error().code();
-}
-
 TEST_CASE("agent: a mesh proc is Ready when it says so itself, and only itself") {
   AgentHarness harness;
   auto request = harness.shell("exec sleep 300", 2);

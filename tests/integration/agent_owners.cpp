@@ -13,16 +13,6 @@ namespace {
 
 using State = wire::ProcState;
 
-ErrorCode code_of(const auto& result) {
-  return result ? ErrorCode::none : result.error().code();
-}
-
-wire::GetStateT get_state(const std::string& mesh) {
-  wire::GetStateT request;
-  request.mesh = mesh;
-  return request;
-}
-
 TEST_CASE("agent: the owner is gone, its meshes end within two seconds, others live on") {
   AgentHarness harness;
   auto owner = harness.make_launcher("client");

@@ -17,16 +17,6 @@ namespace {
 
 using State = wire::ProcState;
 
-ErrorCode code_of(const auto& result) {
-  return result ? ErrorCode::none : result.error().code();
-}
-
-wire::GetStateT get_state(const std::string& mesh) {
-  wire::GetStateT request;
-  request.mesh = mesh;
-  return request;
-}
-
 TEST_CASE("agent: the same spawn again is nothing new, more ranks are, another spec is refused") {
   AgentHarness harness;
   auto request = harness.shell("exec sleep 300", 4);

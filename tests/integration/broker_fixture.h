@@ -64,6 +64,17 @@ inline std::string endpoint_of(const Broker& broker, std::size_t bind = 0) {
   return broker.binds().at(bind).zmq_endpoint();
 }
 
+/// A broker on a unix socket of its own, with the loop that drives it.
+struct LocalBroker {
+  template <typename... Settings>
+  explicit LocalBroker(Settings... settings) : broker(start_broker(loop, "unix:" + (dir / "b"), {settings...})) {}
+  std::string endpoint() const { return endpoint_of(*broker); }
+
+  TempDir dir;
+  Loop loop;
+  std::unique_ptr<Broker> broker;
+};
+
 inline wire::HelloT hello_of(wire::PeerKind kind, std::string peer, std::uint64_t incarnation = random_u64()) {
   wire::HelloT hello;
   hello.version = 1;

@@ -10,22 +10,8 @@ using namespace meshbus;
 using namespace meshbus::test;
 using namespace std::chrono_literals;
 
-namespace {
-
-struct Host {
-  template <typename... Settings>
-  explicit Host(Settings... settings) : broker(start_broker(loop, "unix:" + (dir / "b"), {settings...})) {}
-  std::string endpoint() const { return endpoint_of(*broker); }
-
-  TempDir dir;
-  Loop loop;
-  std::unique_ptr<Broker> broker;
-};
-
-}  // namespace
-
 TEST_CASE("broker: peers register with their roles, and send and call each other both ways") {
-  Host host;
+  LocalBroker host;
   TestPeer launcher(host.loop, host.endpoint(), launcher_hello());
   TestPeer proc(host.loop, host.endpoint(), proc_hello(host.broker->address(), 0));
   launcher.up();
@@ -51,7 +37,7 @@ TEST_CASE("broker: peers register with their roles, and send and call each other
 }
 
 TEST_CASE("broker: the source of a message is what the peer has proven, not what it claims") {
-  Host host;
+  LocalBroker host;
   TestPeer receiver(host.loop, host.endpoint(), launcher_hello());
   receiver.up();
   RawPeer liar(host.loop, host.endpoint());
@@ -78,7 +64,7 @@ TEST_CASE("broker: the source of a message is what the peer has proven, not what
 }
 
 TEST_CASE("broker: who cannot prove itself is refused with a reason") {
-  Host host;
+  LocalBroker host;
   const HostAddr& address = host.broker->address();
   const auto refusal = [&](wire::HelloT hello) {
     TestPeer peer(host.loop, host.endpoint(), std::move(hello));
@@ -102,7 +88,7 @@ TEST_CASE("broker: who cannot prove itself is refused with a reason") {
 }
 
 TEST_CASE("broker: a name in use is not given to another launcher, and is free again when the first has left") {
-  Host host;
+  LocalBroker host;
   const auto hello = launcher_hello();
   auto first = std::make_unique<TestPeer>(host.loop, host.endpoint(), hello);
   first->up();
@@ -119,7 +105,7 @@ TEST_CASE("broker: a name in use is not given to another launcher, and is free a
 }
 
 TEST_CASE("broker: a connection that chose its own name is not heard") {
-  Host host;
+  LocalBroker host;
   RawPeer peer(host.loop, host.endpoint(), "myself");
   peer.tell(launcher_hello());
   CHECK_FALSE(peer.next(300ms).has_value());
@@ -128,7 +114,7 @@ TEST_CASE("broker: a connection that chose its own name is not heard") {
 }
 
 TEST_CASE("broker: messages before the Hello, and after a refusal, are counted and ignored") {
-  Host host;
+  LocalBroker host;
   TestPeer receiver(host.loop, host.endpoint(), launcher_hello());
   receiver.up();
   RawPeer stranger(host.loop, host.endpoint());
@@ -154,7 +140,7 @@ TEST_CASE("broker: messages before the Hello, and after a refusal, are counted a
 }
 
 TEST_CASE("broker: what is for a proc that never registered waits, then comes back saying so") {
-  Host host(Setting("delivery.starting", "300ms"));
+  LocalBroker host(Setting("delivery.starting", "300ms"));
   TestPeer launcher(host.loop, host.endpoint(), launcher_hello());
   launcher.up();
   const auto hello = proc_hello(host.broker->address(), 1);
@@ -180,7 +166,7 @@ TEST_CASE("broker: what is for a proc that never registered waits, then comes ba
 }
 
 TEST_CASE("broker: what is for a proc that has left comes back at once") {
-  Host host(Setting("delivery.starting", "60s"));
+  LocalBroker host(Setting("delivery.starting", "60s"));
   TestPeer launcher(host.loop, host.endpoint(), launcher_hello());
   launcher.up();
   auto proc = std::make_unique<TestPeer>(host.loop, host.endpoint(), proc_hello(host.broker->address(), 1));
@@ -201,7 +187,7 @@ TEST_CASE("broker: what is for a proc that has left comes back at once") {
 }
 
 TEST_CASE("broker: a message that must not come back is dropped and counted") {
-  Host host;
+  LocalBroker host;
   RawPeer peer(host.loop, host.endpoint());
   REQUIRE(peer.greet(launcher_hello()) == "Welcome");
   wire::Envelope envelope;
@@ -225,7 +211,7 @@ TEST_CASE("broker: a message that must not come back is dropped and counted") {
 }
 
 TEST_CASE("broker: bodies of all sizes arrive as they were") {
-  Host host;
+  LocalBroker host;
   TestPeer a(host.loop, host.endpoint(), launcher_hello());
   TestPeer b(host.loop, host.endpoint(), launcher_hello());
   a.up();
@@ -250,7 +236,7 @@ TEST_CASE("broker: bodies of all sizes arrive as they were") {
 }
 
 TEST_CASE("broker: a peer that does not read fills its own queue only, and its senders are told") {
-  Host host(Setting("queue.bytes", "1MiB"));
+  LocalBroker host(Setting("queue.bytes", "1MiB"));
   TestPeer a(host.loop, host.endpoint(), launcher_hello());
   TestPeer b(host.loop, host.endpoint(), launcher_hello());
   a.up();
@@ -289,7 +275,7 @@ TEST_CASE("broker: a peer that does not read fills its own queue only, and its s
 }
 
 TEST_CASE("broker: Watch is answered, and Gone comes within 100 ms of the end") {
-  Host host;
+  LocalBroker host;
   TestPeer watcher(host.loop, host.endpoint(), launcher_hello());
   watcher.up();
   const auto hello = proc_hello(host.broker->address(), 1);
@@ -321,7 +307,7 @@ TEST_CASE("broker: Watch is answered, and Gone comes within 100 ms of the end") 
 }
 
 TEST_CASE("broker: what a peer sent before it left is delivered, and Gone comes after it") {
-  Host host;
+  LocalBroker host;
   TestPeer watcher(host.loop, host.endpoint(), launcher_hello());
   watcher.up();
   for (std::uint64_t round = 0; round < 20; ++round) {
@@ -339,7 +325,7 @@ TEST_CASE("broker: what a peer sent before it left is delivered, and Gone comes 
 }
 
 TEST_CASE("broker: another life takes the place of the old one, which is refused afterwards") {
-  Host host;
+  LocalBroker host;
   TestPeer watcher(host.loop, host.endpoint(), launcher_hello());
   watcher.up();
   TestPeer old_life(host.loop, host.endpoint(), proc_hello(host.broker->address(), 1, 11));
@@ -360,7 +346,7 @@ TEST_CASE("broker: another life takes the place of the old one, which is refused
 }
 
 TEST_CASE("broker: the same life on a new connection goes on where it was") {
-  Host host;
+  LocalBroker host;
   TestPeer sender(host.loop, host.endpoint(), launcher_hello());
   sender.up();
   const auto hello = proc_hello(host.broker->address(), 1, 11);
@@ -397,7 +383,7 @@ TEST_CASE("broker: a restarted broker takes everybody in again by their tokens")
 }
 
 TEST_CASE("broker: two brokers do not share a socket") {
-  Host host;
+  LocalBroker host;
   BrokerOptions options;
   options.binds = {host.broker->address()};
   const auto second = Broker::start(host.loop.reactor, host.loop.context, std::move(options));
@@ -408,7 +394,7 @@ TEST_CASE("broker: two brokers do not share a socket") {
 }
 
 TEST_CASE("broker: idle peers and brokers keep hearing of each other") {
-  Host host(Setting("heartbeat", "100ms"));
+  LocalBroker host(Setting("heartbeat", "100ms"));
   TestPeer peer(host.loop, host.endpoint(), launcher_hello());
   peer.up();
   host.loop.run_for(1s);
@@ -424,7 +410,7 @@ TEST_CASE("broker: idle peers and brokers keep hearing of each other") {
 }
 
 TEST_CASE("broker: 1000 peers register, talk, and are missed when they end") {
-  Host host;
+  LocalBroker host;
   TestPeer launcher(host.loop, host.endpoint(), launcher_hello());
   launcher.up();
   constexpr std::size_t kPeers = 1000;

@@ -18,15 +18,6 @@ using namespace std::chrono_literals;
 
 namespace {
 
-struct Host {
-  explicit Host(const std::vector<Setting>& settings = {}) : broker(start_broker(loop, "unix:" + (dir / "b"), settings)) {}
-  std::string endpoint() const { return endpoint_of(*broker); }
-
-  TempDir dir;
-  Loop loop;
-  std::unique_ptr<Broker> broker;
-};
-
 /// Nobody wants to read what is provoked here.
 struct Quiet {
   Quiet() {
@@ -117,7 +108,7 @@ UniqueFd connect_by_hand(std::uint16_t port, const wire::HelloT& hello) {
 
 TEST_CASE("bus: only the one that was asked can answer") {
   const Quiet quiet;
-  Host host;
+  LocalBroker host;
   TestPeer launcher(host.loop, host.endpoint(), launcher_hello());
   launcher.up();
   const auto asked_hello = proc_hello(host.broker->address(), 1);
@@ -176,7 +167,7 @@ TEST_CASE("bus: only the one that was asked can answer") {
 }
 
 TEST_CASE("bus: an answer above the limit becomes a refusal") {
-  Host host;
+  LocalBroker host;
   AckPeer answerer(host.loop, host.endpoint(), kBodyLimit + 1);
   TestPeer asker(host.loop, host.endpoint(), launcher_hello());
   asker.up();
@@ -226,7 +217,7 @@ TEST_CASE("broker: what it quotes of peers is cut, so that no text ends a connec
 }
 
 TEST_CASE("broker: the farewell of a life that was replaced does not end the new one") {
-  Host host;
+  LocalBroker host;
   TestPeer launcher(host.loop, host.endpoint(), launcher_hello());
   launcher.up();
   RawPeer old_life(host.loop, host.endpoint());
@@ -263,7 +254,7 @@ TEST_CASE("bus: a new session knows the hosts before what waited for it leaves")
 
 TEST_CASE("broker: control for a peer that has stopped is held in its queue, and flows for one that reads") {
   const Quiet quiet;
-  Host host;
+  LocalBroker host;
   AckPeer sender(host.loop, host.endpoint());
   AckPeer reader(host.loop, host.endpoint());
   const auto hello = launcher_hello();
@@ -302,7 +293,7 @@ TEST_CASE("broker: control for a peer that has stopped is held in its queue, and
 }
 
 TEST_CASE("broker: more hosts than it remembers take the place of those that were idle longest") {
-  Host host;
+  LocalBroker host;
   TestPeer peer(host.loop, host.endpoint(), launcher_hello());
   peer.up();
   std::size_t answers = 0, refusals = 0;
@@ -336,7 +327,7 @@ TEST_CASE("broker: a launcher on tcp that is stopped for a while is not gone") {
 }
 
 TEST_CASE("session: may end at any moment of its beginning") {
-  Host host;
+  LocalBroker host;
   for (int turns = 0; turns < 60; ++turns) {
     Session::Options options;
     options.endpoint = host.endpoint();

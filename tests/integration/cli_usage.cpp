@@ -71,7 +71,7 @@ TEST_CASE("cli: help and version") {
   const auto version = run_cli({"version"});
   CHECK(version.status == ExitStatus::exited(0));
   CHECK(version.out.starts_with("meshbus "));
-  const auto json = parse_json(run_cli({"version", "--json"}).out);
-  CHECK("meshbus " + json.at("version").get<std::string>() + "\n" == version.out);
+  const auto in_json = parse_json(run_cli({"version", "--json"}).out);
+  CHECK("meshbus " + in_json.at("version").get<std::string>() + "\n" == version.out);
   CHECK(run_cli({"--version"}).out == version.out);
 }

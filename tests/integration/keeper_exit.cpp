@@ -20,14 +20,6 @@ using meshbus::keeper::Stdio;
 
 namespace {
 
-SpawnSpec command(std::vector<std::string> argv) {
-  SpawnSpec spec;
-  spec.program = argv.front();
-  spec.argv = std::move(argv);
-  spec.mesh = "a mesh/with a strange name";
-  return spec;
-}
-
 void in_each_containment(const std::function<void(KeeperUnderTest&)>& test) {
   for (const bool cgroup : {false, true}) {
     if (cgroup && !cgroup_is_usable()) {

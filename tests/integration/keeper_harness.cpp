@@ -142,6 +142,14 @@ bool cgroup_is_usable() {
   return made && keeper::remove_cgroup_tree(*made);
 }
 
+keeper::SpawnSpec command(std::vector<std::string> argv) {
+  keeper::SpawnSpec spec;
+  spec.program = argv.front();
+  spec.argv = std::move(argv);
+  spec.mesh = "a mesh/with a strange name";
+  return spec;
+}
+
 std::string stand_in(const TempDir& directory, const std::string& name) {
   const auto path = directory.path() / name;
   std::filesystem::create_symlink(std::filesystem::read_symlink("/proc/self/exe"), path);

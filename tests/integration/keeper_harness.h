@@ -72,6 +72,9 @@ std::vector<std::string> own_environment();
 /// Containments that work here: sweep always, cgroup v2 where usable.
 bool cgroup_is_usable();
 
+/// What starts that command. The mesh has a name that is none for a directory.
+keeper::SpawnSpec command(std::vector<std::string> argv);
+
 /// This test program under another name, in `directory`: see keeper_stand_ins.cpp.
 std::string stand_in(const TempDir& directory, const std::string& name);
 

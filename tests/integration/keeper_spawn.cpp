@@ -22,14 +22,6 @@ using meshbus::keeper::Stdio;
 
 namespace {
 
-SpawnSpec command(std::vector<std::string> argv) {
-  SpawnSpec spec;
-  spec.program = argv.front();
-  spec.argv = std::move(argv);
-  spec.mesh = "m";
-  return spec;
-}
-
 std::vector<ProcSpec> procs(std::size_t count = 1) {
   return std::vector<ProcSpec>(count);
 }

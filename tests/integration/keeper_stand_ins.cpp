@@ -232,6 +232,6 @@ const struct StandIn {
     if (name == "test-warden") code = run_warden_stand_in(arguments);
     if (code >= 0) ::_exit(code);
   }
-} stand_in;
+} runs_when_named_so;
 
 }  // namespace

@@ -32,9 +32,6 @@ using namespace std::chrono_literals;
 
 namespace {
 
-// Of a tool, on a busy machine. It takes milliseconds.
-constexpr std::chrono::milliseconds in_time(30'000);
-
 std::unique_ptr<Process> start(std::vector<std::string> argv, ProcessOptions options = {}) {
   return std::make_unique<Process>(std::move(argv), std::move(options));
 }

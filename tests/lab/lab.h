@@ -13,6 +13,9 @@
 
 namespace meshbus::test {
 
+/// For what must come, on a busy machine with sanitizers.
+inline constexpr std::chrono::milliseconds in_time(60'000);
+
 /// What a host's cable does to each packet, in both directions.
 struct CableDelay {
   std::chrono::microseconds delay{0};

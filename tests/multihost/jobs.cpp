@@ -18,8 +18,6 @@ using namespace meshbus::test;
 
 namespace {
 
-// For what must come, on a busy machine with sanitizers.
-constexpr std::chrono::milliseconds in_time(60'000);
 // A host that is away is named so soon (spec 8.7) ...
 constexpr std::chrono::milliseconds told_in_time(5000);
 // ... and what a machine as busy as this one may add.

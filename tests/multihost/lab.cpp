@@ -21,9 +21,6 @@ namespace {
 
 namespace fs = std::filesystem;
 
-// For what must come, on a busy machine.
-constexpr std::chrono::milliseconds in_time(30'000);
-
 /// How many hosts the largest lab has. Read before main(), which removes all our variables from the environment.
 const std::size_t many_hosts = [] {
   const char* text = std::getenv("MESHBUS_TEST_LAB_HOSTS");

@@ -14,10 +14,10 @@ namespace meshbus::host {
 namespace {
 
 namespace fs = std::filesystem;
-using test::TempDir;
+using meshbus::test::TempDir;
 
 std::string content(const fs::path& path) {
-  return test::read_file(path);
+  return meshbus::test::read_file(path);
 }
 
 /// The files of a stream in order, the one being written last.

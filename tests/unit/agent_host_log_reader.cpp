@@ -8,7 +8,7 @@
 namespace meshbus::host {
 namespace {
 
-const auto out = wire::Stream::out;
+using enum wire::Stream;
 
 /// Streams of which only the last `kept` bytes are there.
 struct Source : LogSource {

@@ -9,8 +9,7 @@
 namespace meshbus::host {
 namespace {
 
-const auto out = wire::Stream::out;
-const auto err = wire::Stream::err;
+using enum wire::Stream;
 
 std::string text_of(const wire::OutputT& message) {
   std::string text;

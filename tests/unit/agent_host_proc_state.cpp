@@ -13,30 +13,30 @@ namespace {
 using State = wire::ProcState;
 using Step = wire::StopStep;
 
-const std::int64_t t0 = 1'700'000'000'000'000'000;
+const std::int64_t kBirth = 1'700'000'000'000'000'000;
 
 ProcState in(State state) {
   ProcState proc(3, 77);
   if (state == State::starting) return proc;
-  proc.on_started(4711, t0);
+  proc.on_started(4711, kBirth);
   if (state == State::ready) proc.on_ready();
   if (state == State::stopping) proc.on_stop(Step::term);
-  if (state == State::stopped) proc.on_ended({.code = 3, .ended_ns = t0 + 1});
-  if (state == State::killed) proc.on_ended({.signaled = true, .code = 9, .ended_ns = t0 + 1});
-  if (state == State::failed) proc.on_failed(t0 + 1);
+  if (state == State::stopped) proc.on_ended({.code = 3, .ended_ns = kBirth + 1});
+  if (state == State::killed) proc.on_ended({.signaled = true, .code = 9, .ended_ns = kBirth + 1});
+  if (state == State::failed) proc.on_failed(kBirth + 1);
   REQUIRE(proc.state() == state);
   return proc;
 }
 
 TEST_CASE("proc_state: the whole table of transitions (spec 4.1)") {
   const std::vector<std::pair<std::string, std::function<bool(ProcState&)>>> events{
-      {"started", [](ProcState& p) { return p.on_started(1, t0); }},
+      {"started", [](ProcState& p) { return p.on_started(1, kBirth); }},
       {"ready", [](ProcState& p) { return p.on_ready(); }},
       {"stop", [](ProcState& p) { return p.on_stop(Step::term); }},
-      {"exit", [](ProcState& p) { return p.on_ended({.code = 0, .ended_ns = t0}); }},
-      {"signal", [](ProcState& p) { return p.on_ended({.signaled = true, .code = 11, .ended_ns = t0}); }},
-      {"cancelled", [](ProcState& p) { return p.on_cancelled(t0); }},
-      {"failed", [](ProcState& p) { return p.on_failed(t0); }},
+      {"exit", [](ProcState& p) { return p.on_ended({.code = 0, .ended_ns = kBirth}); }},
+      {"signal", [](ProcState& p) { return p.on_ended({.signaled = true, .code = 11, .ended_ns = kBirth}); }},
+      {"cancelled", [](ProcState& p) { return p.on_cancelled(kBirth); }},
+      {"failed", [](ProcState& p) { return p.on_failed(kBirth); }},
   };
   struct Row {
     State from;
@@ -73,15 +73,15 @@ TEST_CASE("proc_state: what travels") {
   CHECK(proc.to_wire().rank() == 3);
   CHECK(proc.to_wire().incarnation() == 77);
   CHECK(proc.to_wire().generation() == 1);
-  proc.on_started(4711, t0);
+  proc.on_started(4711, kBirth);
   CHECK(proc.to_wire().pid() == 4711);
-  CHECK(proc.to_wire().started_ns() == t0);
+  CHECK(proc.to_wire().started_ns() == kBirth);
   proc.on_ready();
-  proc.on_ended({.signaled = true, .code = 6, .core_dumped = true, .ended_ns = t0 + 5});
+  proc.on_ended({.signaled = true, .code = 6, .core_dumped = true, .ended_ns = kBirth + 5});
   CHECK(proc.state() == State::killed);
   CHECK(proc.to_wire().signal() == 6);
   CHECK(proc.to_wire().core_dumped());
-  CHECK(proc.to_wire().ended_ns() == t0 + 5);
+  CHECK(proc.to_wire().ended_ns() == kBirth + 5);
   CHECK(proc.to_wire().exit_code() == 0);
   CHECK(proc.to_wire().generation() == 4);
   CHECK(proc.to_wire().step() == Step::none);
@@ -93,20 +93,20 @@ TEST_CASE("proc_state: an end that was asked for is Stopped, whatever it took, a
   killed.on_stop(Step::term);
   killed.on_stop(Step::kill);
   killed.on_stop(Step::term);  // the furthest step is kept
-  killed.on_ended({.signaled = true, .code = 9, .ended_ns = t0});
+  killed.on_ended({.signaled = true, .code = 9, .ended_ns = kBirth});
   CHECK(killed.state() == State::stopped);
   CHECK(killed.to_wire().signal() == 9);
   CHECK(killed.to_wire().step() == Step::kill);
 
   ProcState exited = in(State::running);
   exited.on_stop(Step::term);
-  exited.on_ended({.code = 7, .ended_ns = t0});
+  exited.on_ended({.code = 7, .ended_ns = kBirth});
   CHECK(exited.state() == State::stopped);
   CHECK(exited.to_wire().exit_code() == 7);
 
   ProcState early(0, 1);
   early.on_stop(Step::term);
-  early.on_started(5, t0);
+  early.on_started(5, kBirth);
   CHECK(early.state() == State::running);
   early.on_stop(Step::term);
   CHECK(early.state() == State::stopping);
@@ -114,7 +114,7 @@ TEST_CASE("proc_state: an end that was asked for is Stopped, whatever it took, a
 
 TEST_CASE("proc_state: an exit that nobody asked for is Stopped with its code, step none") {
   ProcState proc = in(State::ready);
-  proc.on_ended({.code = 3, .ended_ns = t0});
+  proc.on_ended({.code = 3, .ended_ns = kBirth});
   CHECK(proc.state() == State::stopped);
   CHECK(proc.to_wire().exit_code() == 3);
   CHECK_FALSE(proc.is_stop_asked());

@@ -12,8 +12,7 @@
 namespace meshbus::host {
 namespace {
 
-constexpr auto out = wire::Stream::out;
-constexpr auto err = wire::Stream::err;
+using enum wire::Stream;
 
 UniqueFd make_memory() {
   return UniqueFd(::memfd_create("test", MFD_CLOEXEC));

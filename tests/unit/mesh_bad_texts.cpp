@@ -16,7 +16,7 @@ using namespace meshbus;
 
 namespace {
 
-enum class Kind { extent, point, region, overlay, name, host, proc, actor, port, hosts, procs };
+enum class TextKind { extent, point, region, overlay, name, host, proc, actor, port, hosts, procs };
 
 template <typename T>
 Error error_of(const Result<T>& parsed) {
@@ -24,25 +24,25 @@ Error error_of(const Result<T>& parsed) {
   return parsed.error();
 }
 
-Error error_of(Kind kind, std::string_view text) {
+Error error_of(TextKind kind, std::string_view text) {
   switch (kind) {
-    case Kind::extent: return error_of(Extent::parse(text));
-    case Kind::point: return error_of(Point::parse(text));
-    case Kind::region: return error_of(Region::parse(text));
-    case Kind::overlay: return error_of(parse_overlay(text));
-    case Kind::name: return error_of(Name::parse(text));
-    case Kind::host: return error_of(HostAddr::parse(text));
-    case Kind::proc: return error_of(ProcId::parse(text));
-    case Kind::actor: return error_of(ActorId::parse(text));
-    case Kind::port: return error_of(PortId::parse(text));
-    case Kind::hosts: return error_of(HostMeshRef::parse(text));
-    case Kind::procs: break;
+    case TextKind::extent: return error_of(Extent::parse(text));
+    case TextKind::point: return error_of(Point::parse(text));
+    case TextKind::region: return error_of(Region::parse(text));
+    case TextKind::overlay: return error_of(parse_overlay(text));
+    case TextKind::name: return error_of(Name::parse(text));
+    case TextKind::host: return error_of(HostAddr::parse(text));
+    case TextKind::proc: return error_of(ProcId::parse(text));
+    case TextKind::actor: return error_of(ActorId::parse(text));
+    case TextKind::port: return error_of(PortId::parse(text));
+    case TextKind::hosts: return error_of(HostMeshRef::parse(text));
+    case TextKind::procs: break;
   }
   return error_of(ProcMeshRef::parse(text));
 }
 
 struct Row {
-  Kind kind;
+  TextKind kind;
   std::string text;
   std::size_t position;
   ErrorCode code = ErrorCode::parse_error;
@@ -51,7 +51,7 @@ struct Row {
 }  // namespace
 
 TEST_CASE("texts: what is wrong is refused with its code, at its position, in words that repeat the position") {
-  using enum Kind;
+  using enum TextKind;
   const std::vector<Row> rows = {
       // extents
       {extent, "x", 1},

@@ -6,49 +6,49 @@ using meshbus::mesh_proc::AwayWatch;
 using namespace std::chrono_literals;
 
 namespace {
-const AwayWatch::Time t0{100s};
+const AwayWatch::Time kBegin{100s};
 }
 
 TEST_CASE("proc_away_watch: who never answers is away from the start") {
-  AwayWatch watch(10s, t0);
+  AwayWatch watch(10s, kBegin);
   CHECK(watch.is_away());
-  CHECK(watch.end() == t0 + 10s);
-  CHECK_FALSE(watch.is_over(t0 + 9s, t0 + 9s));
-  CHECK(watch.is_over(t0 + 10s, t0 + 10s));
+  CHECK(watch.end() == kBegin + 10s);
+  CHECK_FALSE(watch.is_over(kBegin + 9s, kBegin + 9s));
+  CHECK(watch.is_over(kBegin + 10s, kBegin + 10s));
 }
 
 TEST_CASE("proc_away_watch: away counts from the first silence, not from the last answer or the last question") {
-  AwayWatch watch(10s, t0);
+  AwayWatch watch(10s, kBegin);
   watch.on_answer();
   CHECK_FALSE(watch.is_away());
-  CHECK_FALSE(watch.is_over(t0 + 100s, t0 + 100s));
-  watch.on_silence(t0 + 100s);
-  watch.on_silence(t0 + 105s);
-  CHECK_FALSE(watch.is_over(t0 + 109s, t0 + 109s));
-  CHECK(watch.is_over(t0 + 110s, t0 + 110s));
+  CHECK_FALSE(watch.is_over(kBegin + 100s, kBegin + 100s));
+  watch.on_silence(kBegin + 100s);
+  watch.on_silence(kBegin + 105s);
+  CHECK_FALSE(watch.is_over(kBegin + 109s, kBegin + 109s));
+  CHECK(watch.is_over(kBegin + 110s, kBegin + 110s));
 }
 
 TEST_CASE("proc_away_watch: one answer is enough to be back") {
-  AwayWatch watch(10s, t0);
-  CHECK_FALSE(watch.is_over(t0 + 9s, t0 + 9s));
+  AwayWatch watch(10s, kBegin);
+  CHECK_FALSE(watch.is_over(kBegin + 9s, kBegin + 9s));
   watch.on_answer();
-  watch.on_silence(t0 + 9500ms);
-  CHECK_FALSE(watch.is_over(t0 + 19s, t0 + 19s));
-  CHECK(watch.is_over(t0 + 19500ms, t0 + 19500ms));
+  watch.on_silence(kBegin + 9500ms);
+  CHECK_FALSE(watch.is_over(kBegin + 19s, kBegin + 19s));
+  CHECK(watch.is_over(kBegin + 19500ms, kBegin + 19500ms));
 }
 
 TEST_CASE("proc_away_watch: being stopped oneself is a fresh grace for the others") {
-  AwayWatch watch(10s, t0);
+  AwayWatch watch(10s, kBegin);
   watch.on_answer();
-  watch.on_silence(t0);
-  CHECK_FALSE(watch.is_over(t0 + 300s, t0 + 1s));  // stopped for 299 s
-  CHECK_FALSE(watch.is_over(t0 + 309s, t0 + 309s));
-  CHECK(watch.is_over(t0 + 310s, t0 + 310s));
+  watch.on_silence(kBegin);
+  CHECK_FALSE(watch.is_over(kBegin + 300s, kBegin + 1s));  // stopped for 299 s
+  CHECK_FALSE(watch.is_over(kBegin + 309s, kBegin + 309s));
+  CHECK(watch.is_over(kBegin + 310s, kBegin + 310s));
 }
 
 TEST_CASE("proc_away_watch: a busy machine does not count as their absence, and does not hide it for ever") {
-  AwayWatch watch(10s, t0);
-  auto now = t0;
+  AwayWatch watch(10s, kBegin);
+  auto now = kBegin;
   int ticks = 0;
   do {
     now += 1500ms;  // each tick is 500 ms late

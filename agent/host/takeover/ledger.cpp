@@ -10,6 +10,8 @@
 #include <cstring>
 #include <utility>
 
+#include "common/os_error.h"
+
 namespace meshbus::host {
 
 /// The first page. What counts changes by one store of 8 bytes: a process that is killed leaves the old number or the new one.
@@ -22,7 +24,7 @@ struct Ledger::Header {
 namespace {
 
 constexpr std::uint64_t magic = 0x31'5244'474c'424d;  // "MBLGDR1": version 1
-constexpr std::size_t page = 4096;
+constexpr std::size_t kHeaderSize = 4096;
 constexpr std::uint64_t half_bytes = std::uint64_t{1} << 40;  // of address space: only what is written takes memory
 constexpr std::uint64_t slack = 1u << 20;
 
@@ -34,18 +36,19 @@ std::size_t padded(std::size_t size) {
   return (size + 7) / 8 * 8;
 }
 
-Error os_error(const char* call) {
-  return {ErrorCode::io_error, std::string("the ledger: ") + call + ": " + std::strerror(errno)};
+Error ledger_failure(const char* call) {
+  return {ErrorCode::io_error, "the ledger: " + os_error(call)};
 }
 
 }  // namespace
 
 Result<Ledger> Ledger::open(UniqueFd memory) {
   struct stat status{};
-  if (::fstat(memory.get(), &status) != 0) return fail(os_error("fstat"));
-  if (status.st_size < static_cast<off_t>(page) && ::ftruncate(memory.get(), page) != 0) return fail(os_error("ftruncate"));
-  void* mapped = ::mmap(nullptr, page, PROT_READ | PROT_WRITE, MAP_SHARED, memory.get(), 0);
-  if (mapped == MAP_FAILED) return fail(os_error("mmap"));
+  if (::fstat(memory.get(), &status) != 0) return fail(ledger_failure("fstat"));
+  if (status.st_size < static_cast<off_t>(kHeaderSize) && ::ftruncate(memory.get(), kHeaderSize) != 0)
+    return fail(ledger_failure("ftruncate"));
+  void* mapped = ::mmap(nullptr, kHeaderSize, PROT_READ | PROT_WRITE, MAP_SHARED, memory.get(), 0);
+  if (mapped == MAP_FAILED) return fail(ledger_failure("mmap"));
   Ledger ledger;
   ledger.memory_ = std::move(memory);
   ledger.header_ = static_cast<Header*>(mapped);
@@ -76,7 +79,7 @@ Ledger& Ledger::operator=(Ledger&& other) noexcept {
 }
 
 Ledger::~Ledger() {
-  if (header_ != nullptr) ::munmap(header_, page);
+  if (header_ != nullptr) ::munmap(header_, kHeaderSize);
 }
 
 std::uint64_t Ledger::half() const noexcept {
@@ -124,7 +127,7 @@ Result<void> Ledger::write_at(std::uint64_t offset) {
   for (std::size_t done = 0; done < pending_.size();) {
     const auto written = ::pwrite(memory_.get(), pending_.data() + done, pending_.size() - done, static_cast<off_t>(offset + done));
     if (written < 0 && errno == EINTR) continue;
-    if (written <= 0) return fail(os_error("pwrite"));
+    if (written <= 0) return fail(ledger_failure("pwrite"));
     done += static_cast<std::size_t>(written);
   }
   return {};

@@ -11,6 +11,7 @@
 #include <utility>
 
 #include "common/log.h"
+#include "common/os_error.h"
 
 namespace meshbus::host {
 
@@ -27,7 +28,7 @@ constexpr unsigned range_bits = 42;  // 4 TiB for each stream; 2^21 of them fit 
 constexpr std::uint32_t most_slots = (1u << 20) - 1;
 constexpr std::size_t entry_bytes = 24;
 constexpr std::size_t table_bytes = 2 * (most_slots + std::size_t{1}) * entry_bytes;
-constexpr std::uint64_t page = 4096;
+constexpr std::uint64_t kPage = 4096;
 /// Given back in pieces, not byte by byte.
 constexpr std::uint64_t piece = 64 * 1024;
 
@@ -48,8 +49,8 @@ ssize_t plain_read(int pipe, char* buffer, std::size_t most) {
   return got;
 }
 
-Error os_error(const char* call) {
-  return {ErrorCode::io_error, std::string("the output spool: ") + call + ": " + std::strerror(errno)};
+Error spool_failure(const char* call) {
+  return {ErrorCode::io_error, "the output spool: " + os_error(call)};
 }
 
 }  // namespace
@@ -61,10 +62,11 @@ void OutputSpool::Unmap::operator()(Entry* table) const noexcept {
 Result<OutputSpool> OutputSpool::open(UniqueFd memory) {
   static_assert(sizeof(Entry) == entry_bytes);
   struct stat status{};
-  if (::fstat(memory.get(), &status) != 0) return fail(os_error("fstat"));
-  if (status.st_size < static_cast<off_t>(table_bytes) && ::ftruncate(memory.get(), table_bytes) != 0) return fail(os_error("ftruncate"));
+  if (::fstat(memory.get(), &status) != 0) return fail(spool_failure("fstat"));
+  if (status.st_size < static_cast<off_t>(table_bytes) && ::ftruncate(memory.get(), table_bytes) != 0)
+    return fail(spool_failure("ftruncate"));
   void* mapped = ::mmap(nullptr, table_bytes, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_NORESERVE, memory.get(), 0);
-  if (mapped == MAP_FAILED) return fail(os_error("mmap"));
+  if (mapped == MAP_FAILED) return fail(spool_failure("mmap"));
   OutputSpool spool;
   spool.memory_ = std::move(memory);
   spool.table_.reset(static_cast<Entry*>(mapped));
@@ -89,7 +91,7 @@ std::uint32_t OutputSpool::take_slot() {
   for (const auto stream : {wire::Stream::out, wire::Stream::err}) {
     // Whoever had it before may have been killed before it was written down.
     if (entry(slot, stream).at > start_of(slot, stream))
-      give_back(static_cast<std::uint64_t>(start_of(slot, stream)), static_cast<std::uint64_t>(entry(slot, stream).at) + page);
+      give_back(static_cast<std::uint64_t>(start_of(slot, stream)), static_cast<std::uint64_t>(entry(slot, stream).at) + kPage);
     entry(slot, stream) = {start_of(slot, stream), 0, 0};
   }
   return slot;
@@ -112,7 +114,7 @@ void OutputSpool::free_slot(std::uint32_t slot) {
   for (const auto stream : {wire::Stream::out, wire::Stream::err}) {
     const auto start = static_cast<std::uint64_t>(start_of(slot, stream));
     const auto size = written(slot, stream);
-    if (size > 0) give_back(start, start + (size + page - 1) / page * page);
+    if (size > 0) give_back(start, start + (size + kPage - 1) / kPage * kPage);
     entry(slot, stream) = {start_of(slot, stream), 0, 0};
   }
   free_.push_back(slot);
