@@ -1,5 +1,6 @@
 // How a comparison is told: a table for people, JSON to keep.
 #include <cstdio>
+#include <cstdlib>
 #include <fstream>
 #include <stdexcept>
 
@@ -20,6 +21,20 @@ std::string number(double value) {
   return text;
 }
 
+/// Finer than figures: bars are about the second decimal.
+std::string ratio_text(double value) {
+  char text[32];
+  std::snprintf(text, sizeof text, value >= 100 ? "%.0f" : "%.3f", value);
+  return text;
+}
+
+/// Four significant digits: more than any spread leaves certain.
+double rounded(double value) {
+  char text[32];
+  std::snprintf(text, sizeof text, "%.4g", value);
+  return std::strtod(text, nullptr);
+}
+
 std::string verdict(const Bar& bar, const char* what, std::optional<double> limit, double value) {
   if (!limit) return "";
   const char* sign = bar.direction == Bar::Direction::at_most ? "<=" : ">=";
@@ -29,7 +44,8 @@ std::string verdict(const Bar& bar, const char* what, std::optional<double> limi
 Json to_json(const Series& series) {
   Json figures = Json::object();
   for (const std::string& name : series.figure_names()) {
-    const auto values = series.values(name);
+    auto values = series.values(name);
+    for (double& value : values) value = rounded(value);
     const Spread spread = spread_of(values);
     figures[name] = {{"median", spread.median}, {"least", spread.least}, {"most", spread.most}, {"by_round", values}};
   }
@@ -48,9 +64,9 @@ std::optional<Ratio> measured(const Bar& bar, const Series& ours, const Series& 
 Json to_json(const Bar& bar, const Ratio& ratio) {
   Json json = {{"figure", bar.figure}, {"side", bar.side}};
   json["base"] = bar.base.empty() ? Json() : Json(bar.base);
-  json["value"] = ratio.value;
-  json["least"] = ratio.least;
-  json["most"] = ratio.most;
+  json["value"] = rounded(ratio.value);
+  json["least"] = rounded(ratio.least);
+  json["most"] = rounded(ratio.most);
   const char* direction = bar.direction == Bar::Direction::at_most ? "at_most" : "at_least";
   for (const auto& [name, limit] : {std::pair{"first", bar.first}, std::pair{"aim", bar.aim}})
     if (limit) json[name] = {{direction, *limit}, {"reached", is_reached(bar, *limit, ratio.value)}};
@@ -77,8 +93,8 @@ void Comparison::print_case(std::size_t index) const {
   for (const Bar& bar : one.bars) {
     const auto ratio = measured(bar, series_of(index, bar.side), series_of(index, bar.base));
     if (!ratio) continue;
-    std::printf("  %s: %s = %s%s (%s to %s by round)%s%s\n", bar.figure.c_str(), bar.side.c_str(), number(ratio->value).c_str(),
-                bar.base.empty() ? "" : (" x " + bar.base).c_str(), number(ratio->least).c_str(), number(ratio->most).c_str(),
+    std::printf("  %s: %s = %s%s (%s to %s by round)%s%s\n", bar.figure.c_str(), bar.side.c_str(), ratio_text(ratio->value).c_str(),
+                bar.base.empty() ? "" : (" x " + bar.base).c_str(), ratio_text(ratio->least).c_str(), ratio_text(ratio->most).c_str(),
                 verdict(bar, "bar", bar.first, ratio->value).c_str(), verdict(bar, "aim", bar.aim, ratio->value).c_str());
   }
 }
@@ -92,8 +108,14 @@ void Comparison::print() const {
 
 void Comparison::write_json() const {
   Json json = {{"bench", name_}, {"title", title_}, {"command", settings_.command}, {"date", date_now()}};
-  json["machine"] = {{"cpu", cpu_model()},          {"cores", core_count()}, {"kernel", kernel_version()},  {"libzmq", zmq_version()},
-                     {"optimised", is_optimised()}, {"nice", nice_value()},  {"load_before", load_before_}, {"load_after", load_average()}};
+  json["machine"] = {{"cpu", cpu_model()},
+                     {"cores", core_count()},
+                     {"kernel", kernel_version()},
+                     {"libzmq", zmq_version()},
+                     {"optimised", is_optimised()},
+                     {"nice", nice_value()},
+                     {"load_before", rounded(load_before_)},
+                     {"load_after", rounded(load_average())}};
   json["pinned_to_cpu"] = settings_.cpu ? Json(*settings_.cpu) : Json();
   json["rounds"] = settings_.rounds;
   json["notes"] = notes_;
@@ -112,8 +134,11 @@ void Comparison::write_json() const {
   }
   json["fits"] = Json::array();
   for (const Fit& fit : fits())
-    json["fits"].push_back(
-        {{"side", fit.side}, {"figure", fit.figure}, {"fixed", fit.fixed}, {"per", fit.unit}, {"per_unit", fit.per_unit}});
+    json["fits"].push_back({{"side", fit.side},
+                            {"figure", fit.figure},
+                            {"fixed", rounded(fit.fixed)},
+                            {"per", fit.unit},
+                            {"per_unit", rounded(fit.per_unit)}});
   json["left_out"] = Json::array();
   for (const auto& [side, why] : left_out_) json["left_out"].push_back({{"side", side}, {"why", why}});
   std::ofstream out(settings_.json);
