@@ -49,7 +49,19 @@ pid_t spawn(std::vector<std::string>& argv, int in, int out) {
   return pid;
 }
 
+volatile std::sig_atomic_t interrupted = 0;
+
 }  // namespace
+
+void catch_signals() {
+  struct sigaction action = {};
+  action.sa_handler = [](int) { interrupted = 1; };
+  for (const int one : {SIGINT, SIGTERM}) ::sigaction(one, &action, nullptr);
+}
+
+void throw_if_interrupted() {
+  if (interrupted != 0) throw std::runtime_error("interrupted");
+}
 
 Child::Child(std::vector<std::string> argv) : name_(argv.at(0)) {
   std::array<int, 2> in{}, out{};
@@ -77,7 +89,9 @@ std::string Child::read_line() {
   std::string line;
   for (;;) {
     pollfd ready{out_, POLLIN, 0};
-    if (::poll(&ready, 1, 60000) <= 0) throw std::runtime_error(name_ + " says nothing");
+    const int polled = ::poll(&ready, 1, 60000);
+    throw_if_interrupted();
+    if (polled <= 0) throw std::runtime_error(name_ + " says nothing");
     char c = 0;
     if (::read(out_, &c, 1) != 1) throw std::runtime_error(name_ + " has ended");
     if (c == '\n') return line;
@@ -95,14 +109,15 @@ std::optional<std::chrono::nanoseconds> time_of(std::vector<std::string> argv, s
   const pid_t pid = spawn(argv, null.get(), null.get());
   const UniqueFd pidfd(static_cast<int>(::syscall(SYS_pidfd_open, pid, 0)));
   pollfd ended{pidfd.get(), POLLIN, 0};
-  const bool is_late = ::poll(&ended, 1, static_cast<int>(limit.count())) == 0;
+  const bool is_late = ::poll(&ended, 1, static_cast<int>(limit.count())) != 1;  // or we are interrupted
   if (is_late) {
     ::kill(pid, SIGTERM);  // mpirun then ends what it started
-    if (::poll(&ended, 1, 2000) == 0) ::kill(pid, SIGKILL);
+    if (::poll(&ended, 1, 2000) != 1) ::kill(pid, SIGKILL);
   }
   int status = 0;
   ::waitpid(pid, &status, 0);
   const auto took = std::chrono::steady_clock::now() - start;
+  throw_if_interrupted();
   if (is_late) return std::nullopt;
   if (!WIFEXITED(status) || WEXITSTATUS(status) != 0)
     throw std::runtime_error(argv[0] + " failed (wait status " + std::to_string(status) + ")");

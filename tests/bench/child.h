@@ -37,6 +37,11 @@ std::optional<std::chrono::nanoseconds> time_of(std::vector<std::string> argv, s
 
 /// CPU time of a process of ours, children not counted.
 std::chrono::nanoseconds cpu_of(pid_t pid);
+/// From now on SIGINT and SIGTERM interrupt what waits, so that everything is cleaned up on the way out; throw_if_interrupted() then
+/// throws.
+void catch_signals();
+void throw_if_interrupted();
+
 /// A folder for sockets, removed at the end.
 class SocketFolder {
  public:

@@ -69,6 +69,7 @@ const Series& Comparison::series_of(std::size_t index, const std::string& side) 
 }
 
 int Comparison::run() {
+  catch_signals();
   if (settings_.cpu) pin_to_cpu(*settings_.cpu);
   load_before_ = load_average();
   const std::string where = settings_.cpu ? "everything on CPU " + std::to_string(*settings_.cpu) : std::string("not pinned");
@@ -90,6 +91,7 @@ void Comparison::measure() {
         Series& series = results_[i][side.name];
         std::printf("  round %d  %6.0f %-5s %-22s", round, cases_[i].size, cases_[i].unit.c_str(), side.name.c_str());
         std::fflush(stdout);
+        throw_if_interrupted();
         try {
           series.rounds.emplace_back(side.measure());
           for (const auto& [name, value] : *series.rounds.back()) std::printf("  %s %.*f", name.c_str(), value < 100 ? 2 : 0, value);

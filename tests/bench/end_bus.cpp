@@ -6,6 +6,7 @@
 #include "common/reactor.h"
 #include "common/token.h"
 #include "meshbus/name.h"
+#include "tests/bench/child.h"
 #include "tests/bench/end.h"
 
 namespace meshbus::bench {
@@ -74,6 +75,7 @@ class BusEnd : public End {
     heard_ = Reactor::Clock::now();
     while (!predicate()) {
       reactor_.turn(std::chrono::seconds(1));
+      throw_if_interrupted();
       if (options_.is_asker() && heard_ + kPatience < Reactor::Clock::now()) throw std::runtime_error("no message through the broker");
     }
   }

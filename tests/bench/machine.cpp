@@ -1,6 +1,7 @@
 #include "tests/bench/machine.h"
 
 #include <stdlib.h>
+#include <sys/resource.h>
 #include <sys/utsname.h>
 #include <unistd.h>
 
@@ -40,6 +41,10 @@ std::string zmq_version() {
 double load_average() {
   double load = 0;
   return ::getloadavg(&load, 1) == 1 ? load : 0;
+}
+
+int nice_value() {
+  return ::getpriority(PRIO_PROCESS, 0);
 }
 
 std::string date_now() {

@@ -12,6 +12,8 @@ std::string kernel_version();
 std::string zmq_version();
 /// Of the last minute.
 double load_average();
+/// Our scheduling priority: below 0 we come before others.
+int nice_value();
 /// Today in UTC: "2026-01-31".
 std::string date_now();
 /// Built without assertions.

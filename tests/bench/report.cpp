@@ -92,8 +92,8 @@ void Comparison::print() const {
 
 void Comparison::write_json() const {
   Json json = {{"bench", name_}, {"title", title_}, {"command", settings_.command}, {"date", date_now()}};
-  json["machine"] = {{"cpu", cpu_model()},          {"cores", core_count()},       {"kernel", kernel_version()},  {"libzmq", zmq_version()},
-                     {"optimised", is_optimised()}, {"load_before", load_before_}, {"load_after", load_average()}};
+  json["machine"] = {{"cpu", cpu_model()},          {"cores", core_count()}, {"kernel", kernel_version()},  {"libzmq", zmq_version()},
+                     {"optimised", is_optimised()}, {"nice", nice_value()},  {"load_before", load_before_}, {"load_after", load_average()}};
   json["pinned_to_cpu"] = settings_.cpu ? Json(*settings_.cpu) : Json();
   json["rounds"] = settings_.rounds;
   json["notes"] = notes_;

@@ -16,7 +16,7 @@ constexpr std::size_t kWarmUp = 500;
 constexpr std::chrono::milliseconds kWarmUpTime{200};
 /// Bytes on the way in one direction: enough that nobody waits for the acknowledgement, and bounded, because relays bound nothing.
 constexpr std::size_t kWindowBytes = 4 * 1024 * 1024;
-constexpr std::size_t kLeastWindow = 64;
+constexpr std::size_t kLeastWindow = 8;
 constexpr std::size_t kMostWindow = 32 * 1024;
 
 std::size_t window_of(std::size_t size) {

@@ -1,6 +1,7 @@
 // The floor under the notice of a death: SIGKILL, and epoll wakes up because of the pidfd, in the same process.
 // Usage: meshbus-floor-notice KILLS BYSTANDERS: that many processes are killed one after the other, the others only watched. Prints the
 // median and the 99th percentile in microseconds.
+#include <fcntl.h>
 #include <spawn.h>
 #include <sys/epoll.h>
 #include <sys/syscall.h>
@@ -28,11 +29,16 @@ struct Sleeper {
   UniqueFd pidfd;
 };
 
-Sleeper start_sleeper(int epoll) {
-  // setpriv: it ends with us, whatever happens.
-  const char* argv[] = {"setpriv", "--pdeathsig", "KILL", "/bin/sleep", "1000", nullptr};
+/// Reads a pipe that nobody writes to and only we hold: it ends with us, whatever happens.
+Sleeper start_sleeper(int epoll, int pipe) {
+  char program[] = "/bin/cat";
+  char* argv[] = {program, nullptr};
+  posix_spawn_file_actions_t actions;
+  ::posix_spawn_file_actions_init(&actions);
+  ::posix_spawn_file_actions_adddup2(&actions, pipe, 0);
   Sleeper one;
-  if (::posix_spawn(&one.pid, "/usr/bin/setpriv", nullptr, nullptr, const_cast<char**>(argv), environ) != 0) std::exit(70);
+  if (::posix_spawn(&one.pid, program, &actions, nullptr, argv, environ) != 0) std::exit(70);
+  ::posix_spawn_file_actions_destroy(&actions);
   one.pidfd.reset(static_cast<int>(::syscall(SYS_pidfd_open, one.pid, 0)));
   epoll_event event{};
   event.events = EPOLLIN;
@@ -61,8 +67,10 @@ int main(int argc, char** argv) {
     return 64;
   }
   const UniqueFd epoll(::epoll_create1(EPOLL_CLOEXEC));
+  int ends[2] = {-1, -1};
+  if (::pipe2(ends, O_CLOEXEC) != 0) return 70;
   std::vector<Sleeper> all;
-  for (int i = 0; i < kills + bystanders; ++i) all.push_back(start_sleeper(epoll.get()));
+  for (int i = 0; i < kills + bystanders; ++i) all.push_back(start_sleeper(epoll.get(), ends[0]));
   // Until they have got to their sleep.
   epoll_event none{};
   if (::epoll_wait(epoll.get(), &none, 1, 300) != 0) return 70;
