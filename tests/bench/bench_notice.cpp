@@ -13,6 +13,7 @@
 #include "meshbus/client.h"
 #include "tests/bench/benches.h"
 #include "tests/bench/child.h"
+#include "tests/bench/measured.h"
 
 namespace meshbus::bench {
 
@@ -24,12 +25,6 @@ using WallClock = std::chrono::system_clock;
 using Microseconds = std::chrono::duration<double, std::micro>;
 
 constexpr std::chrono::seconds kNoticeLimit{60};
-
-template <typename T>
-T must(Result<T> result) {
-  if (!result) throw std::runtime_error(result.error().to_string());
-  return std::move(*result);
-}
 
 /// The last failure that the launcher's handler heard of.
 class Heard {
@@ -54,11 +49,6 @@ class Heard {
   std::optional<RankReport> last_;
   Clock::time_point when_;
 };
-
-double percentile(std::vector<double>& values, std::size_t percent) {
-  std::sort(values.begin(), values.end());
-  return values[values.size() * percent / 100];
-}
 
 Figures meshbus_notice(std::size_t kills, std::size_t bystanders) {
   const SocketFolder folder;

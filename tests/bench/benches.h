@@ -23,6 +23,8 @@ int run_rtt(const Settings& settings, const Amounts& amounts, bool is_two);
 int run_rate(const Settings& settings, const Amounts& amounts);
 /// Many short-lived procs.
 int run_launch(const Settings& settings, const Amounts& amounts);
+/// Many procs that are there at once.
+int run_crowd(const Settings& settings, const Amounts& amounts);
 /// From the SIGKILL of a proc to whoever wants to know.
 int run_notice(const Settings& settings, const Amounts& amounts);
 
