@@ -92,6 +92,10 @@ int run_notice(const Settings& settings, const Amounts& amounts) {
       "notice", "from the SIGKILL of a proc to who wants to know, beside N others, " + std::to_string(amounts.count) + " kills a round",
       settings);
   comparison.note("host_*: the time of death that the certificate tells, by the host's clock");
+  // Measured: with 20 ms between kills, 300 others cost 0.16 ms instead of 1.2 ms.
+  comparison.note(
+      "the handler runs when the certificate has come, which waits for a look for orphans. A look costs with the number of procs, and "
+      "after each the keeper rests four times as long: of kills one right after the other, as here, each waits for that");
   for (const std::size_t size : amounts.sizes) {
     Case one{.size = static_cast<double>(size), .unit = "procs", .sides = {}, .bars = {}};
     one.sides = {
