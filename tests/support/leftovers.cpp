@@ -14,7 +14,7 @@
 
 #include "tests/support/environment.h"
 #include "tests/support/process_table.h"
-#include "tests/support/slowness.h"
+#include "tests/support/sanitizer_scale.h"
 #include "tests/support/wait.h"
 
 namespace meshbus::test {

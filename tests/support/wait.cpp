@@ -6,7 +6,7 @@
 #include <ctime>
 #include <vector>
 
-#include "tests/support/slowness.h"
+#include "tests/support/sanitizer_scale.h"
 
 namespace meshbus::test {
 namespace {
