@@ -83,6 +83,20 @@ std::string to_string(const RankSet& set) {
   return text.empty() ? "none" : text;
 }
 
+Status RankReport::status() const {
+  switch (state) {
+    case ProcState::unknown: return Status::Kind::unknown;
+    case ProcState::starting: return Status::Kind::initializing;
+    case ProcState::running:
+    case ProcState::ready: return Status::Kind::running;
+    case ProcState::stopping: return Status::Kind::stopping;
+    case ProcState::stopped: return Status::Kind::stopped;
+    case ProcState::killed:
+    case ProcState::failed: return Status::failed(words());
+  }
+  return Status::Kind::unknown;
+}
+
 bool RankReport::is_terminal() const noexcept {
   return state == ProcState::stopped || state == ProcState::killed || state == ProcState::failed;
 }

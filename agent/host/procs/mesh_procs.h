@@ -7,7 +7,7 @@
 #include <set>
 #include <string>
 
-#include "agent/host/procs/host_shutdown.h"
+#include "agent/host/procs/drains.h"
 #include "agent/host/procs/proc_ending.h"
 #include "agent/host/procs/proc_table.h"
 #include "agent/host/spawn/spawner.h"
@@ -77,7 +77,9 @@ class MeshProcs {
 
   /// Ends every proc, at most `in_flight` at a time, and calls `done` when they and their descendants are gone. From now on nothing is
   /// started. A second call can only hasten the first; all get the same outcome.
-  void shut_down(const StopOrder& order, std::size_t in_flight, HostShutdown::Done done);
+  void shut_down(const StopOrder& order, std::size_t in_flight, Drain::Done done);
+  /// The drains that leave the host usable.
+  Drains& drains() noexcept { return drains_; }
 
   /// Call it at the end of each turn, before what has collected is sent: starts what there is room for, talks to the keeper, reads on.
   void end_turn();
@@ -122,7 +124,9 @@ class MeshProcs {
   bool keeper_writing_ = false;
   bool is_replayed_ = false;  // what the keeper knew before us is told
   std::set<Mesh*> relaying_;
-  std::unique_ptr<HostShutdown> shutdown_;
+  Drains drains_;
+  /// Of everything, and for ever.
+  std::unique_ptr<Drain> shutdown_;
   std::set<Reactor::TimerId> ready_timers_;
 };
 

@@ -10,6 +10,7 @@
 #include "meshbus/address.h"
 #include "meshbus/proc_mesh_ref.h"
 #include "meshbus/result.h"
+#include "meshbus/status.h"
 
 /// What is known about the ranks of a mesh, and how a mesh ended (spec 3.1, 4.1, 4.9). Plain values.
 namespace [[gnu::visibility("default")]] meshbus {
@@ -75,6 +76,9 @@ struct RankReport {
   /// Ended in a way that nobody asked for: a non-zero exit, a signal, a failure. An end after a stop that was asked for is none,
   /// whatever code or signal it took (spec 4.2).
   bool is_failure() const noexcept;
+  /// The same among the statuses of whatever is in meshes (spec 4.2): killed and failed are Failed, with the reason in words; whoever
+  /// exited is Stopped, whatever its code.
+  Status status() const;
   /// How a shell would say it: the exit code; 128 + signal; 127 no such file, 126 cannot execute; 125 for what was not the proc's own
   /// doing.
   int shell_code() const noexcept;
