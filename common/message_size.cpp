@@ -78,7 +78,8 @@ std::size_t unpacked_bytes(const wire::Control& control) {
            size_of(body->input_ranks()) + size_of(body->config());
   if (const auto* body = control.body_as_MeshState()) return size_of(body);
   if (const auto* body = control.body_as_MeshList()) return size_of(body->meshes());
-  if (const auto* body = control.body_as_StateChanged()) return size_of(body->ranks()) + size_of(body->certificates()) + size_of(body->launch());
+  if (const auto* body = control.body_as_StateChanged())
+    return size_of(body->ranks()) + size_of(body->certificates()) + size_of(body->launch());
   if (const auto* body = control.body_as_MeshEvent()) return size_of(body->ranks()) + size_of(body->certificates());
   if (const auto* body = control.body_as_Output()) return size_of(body->chunks()) + size_of(body->ended());
   if (const auto* body = control.body_as_RenewLease()) return size_of(body->meshes());

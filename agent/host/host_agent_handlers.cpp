@@ -31,7 +31,8 @@ std::chrono::milliseconds grace_of(std::uint32_t milliseconds) {
 /// Of a ShutdownHost or a DrainHost.
 template <typename Message>
 StopOrder make_order(const Message& message, const char* reason, const std::string& host) {
-  StopOrder order{.reason = short_text(message.reason()), .requester = short_text(message.requester()), .grace = grace_of(message.grace_ms())};
+  StopOrder order{
+      .reason = short_text(message.reason()), .requester = short_text(message.requester()), .grace = grace_of(message.grace_ms())};
   if (order.reason.empty()) order.reason = reason;
   if (order.requester.empty()) order.requester = "host " + host;
   return order;
@@ -180,8 +181,7 @@ void HostAgent::on_shutdown_host(const Request& request, const wire::ShutdownHos
   });
 }
 
-std::optional<DrainScope> HostAgent::find_scope(const Request& request, const flatbuffers::String* owner,
-                                                const flatbuffers::String* mesh) {
+std::optional<DrainScope> HostAgent::find_scope(const Request& request, const flatbuffers::String* owner, const flatbuffers::String* mesh) {
   DrainScope scope{.owner = text_of(owner), .mesh = text_of(mesh)};
   Result<void> fine;
   if (!scope.owner.empty()) {
@@ -250,12 +250,12 @@ void HostAgent::on_wait_rank_status(const Request& request, const wire::WaitRank
   const auto asker = ProcId::parse(message.asker()->string_view());
   if (!asker) return bus_->refuse(request, asker.error().within("WaitRankStatus.asker"));
   if (asker->key() != request.envelope.source_proc() || asker->host().key() != request.envelope.source_host())
-    return bus_->refuse(request, Error(ErrorCode::identity_mismatch, "WaitRankStatus.asker: '" + asker->to_string() +
-                                                                         "' is not who sends this; wait for yourself"));
+    return bus_->refuse(request, Error(ErrorCode::identity_mismatch,
+                                       "WaitRankStatus.asker: '" + asker->to_string() + "' is not who sends this; wait for yourself"));
   if (message.minimum() == wire::StatusKind::unknown || message.minimum() > wire::StatusKind::MAX)
-    return bus_->refuse(request, Error(ErrorCode::out_of_range, "WaitRankStatus.minimum: " +
-                                                                    std::to_string(static_cast<int>(message.minimum())) +
-                                                                    " is no status that a rank can reach"));
+    return bus_->refuse(request,
+                        Error(ErrorCode::out_of_range, "WaitRankStatus.minimum: " + std::to_string(static_cast<int>(message.minimum())) +
+                                                           " is no status that a rank can reach"));
   auto ranks = find_ranks(request, message.mesh(), message.ranks(), "WaitRankStatus.ranks");
   if (!ranks) return;
   const auto waits = waits_->add(request, {.mesh = message.mesh()->str(),

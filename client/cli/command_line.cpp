@@ -236,9 +236,11 @@ CLI::App* add_on_hosts(CLI::App& app, const std::string& name, const std::string
 void add_drain(CLI::App& app, HostsArguments& hosts) {
   auto* verb = add_on_hosts(app, "drain", "Stop procs and start no others until they have ended; the hosts stay", hosts);
   verb->add_option("MESH", hosts.mesh, "Name of the mesh, with or without its uuid; default: every mesh");
-  verb->add_option("--owner", hosts.owner, "Only procs that this launcher answers for: OWNER in meshbus ps --json")->type_name("ADDRESS,NAME");
+  verb->add_option("--owner", hosts.owner, "Only procs that this launcher answers for: OWNER in meshbus ps --json")
+      ->type_name("ADDRESS,NAME");
   auto* hold = verb->add_flag("--hold", hosts.hold, "Go on refusing to start any, until --resume");
-  auto* resume = verb->add_flag("--resume", hosts.resume, "End what --hold began, for the same MESH and --owner; stops nothing")->excludes(hold);
+  auto* resume =
+      verb->add_flag("--resume", hosts.resume, "End what --hold began, for the same MESH and --owner; stops nothing")->excludes(hold);
   verb->add_option("--reason", hosts.reason, "Told to whoever wants to start procs, and in the certificates")->excludes(resume);
   add_duration(verb, "--grace", hosts.grace, "Between SIGTERM and SIGKILL; default 10s");
 }

@@ -52,9 +52,9 @@ int status_command(const HostMesh& hosts, const HostsArguments& arguments) {
   Json json = Json::array();
   for (const auto* mesh : meshes) {
     const auto ref = mesh->ref();
-    const auto statuses = !ref               ? Result<StatusMesh>(fail(ref.error()))
+    const auto statuses = !ref             ? Result<StatusMesh>(fail(ref.error()))
                           : arguments.wait ? hosts.wait_status(*ref, *arguments.wait, {.deadline = arguments.timeout, .idle = {}})
-                                             : hosts.statuses(*ref, arguments.timeout);
+                                           : hosts.statuses(*ref, arguments.timeout);
     if (!statuses) {
       complain(statuses.error().to_string());
       code = 1;

@@ -49,8 +49,8 @@ Result<DrainSummary> HostMesh::drain(DrainOptions options) {
     summary.failed += done->failed();
     if (done->failed() != 0)
       add_problem(problems, i, hosts()[i],
-                  std::to_string(done->failed()) + " of " + std::to_string(done->attempted()) + " procs are still there: " +
-                      text_of(done->detail()));
+                  std::to_string(done->failed()) + " of " + std::to_string(done->attempted()) +
+                      " procs are still there: " + text_of(done->detail()));
   }
   if (!problems.empty()) return fail(ErrorCode::stop_error, "drain: " + problems);
   return summary;

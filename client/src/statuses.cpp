@@ -30,7 +30,8 @@ StatusWait::Limits limits_of(const WaitOptions& options) {
 
 Result<void> check_minimum(Status::Kind minimum) {
   if (minimum != Status::Kind::unknown) return {};
-  return fail(ErrorCode::out_of_range, "nothing reaches status Unknown; wait for one of NotExist, Initializing, Running, Stopping, Stopped");
+  return fail(ErrorCode::out_of_range,
+              "nothing reaches status Unknown; wait for one of NotExist, Initializing, Running, Stopping, Stopped");
 }
 
 /// Whether nothing more is to be waited for.
@@ -119,7 +120,8 @@ Result<StatusMesh> HostMesh::wait_status(const ProcMeshRef& mesh, Status::Kind m
       question.minimum = static_cast<wire::StatusKind>(minimum);
       question.wait_ms = static_cast<std::uint32_t>(limit.count());
       question.asker = impl_->connection().self();
-      answers.emplace_back(&place, impl_->connection().ask(Destination::to_agent(place.host), std::move(question), limit + kStatusAnswerLimit));
+      answers.emplace_back(&place,
+                           impl_->connection().ask(Destination::to_agent(place.host), std::move(question), limit + kStatusAnswerLimit));
     }
     bool is_silent = false;
     for (auto& [place, answer] : answers) {
@@ -129,7 +131,8 @@ Result<StatusMesh> HostMesh::wait_status(const ProcMeshRef& mesh, Status::Kind m
     now = Clock::now();
     const auto state = wait.check(now);
     if (state == StatusWait::State::deadline || state == StatusWait::State::idle) break;
-    if (is_silent) std::this_thread::sleep_for(due ? std::clamp(*due - now, Clock::duration(0), Clock::duration(kSilentAgain)) : kSilentAgain);
+    if (is_silent)
+      std::this_thread::sleep_for(due ? std::clamp(*due - now, Clock::duration(0), Clock::duration(kSilentAgain)) : kSilentAgain);
   }
   if (is_settled(wait, Clock::now())) return wait.statuses();
   auto error = wait.outcome(Clock::now()).error().within("mesh " + mesh.mesh().to_string());
@@ -156,8 +159,7 @@ Result<StatusMesh> ProcMesh::wait_status(Status::Kind minimum, WaitOptions optio
     const auto now = Clock::now();
     for (const auto& rank : table.ranks()) (void)wait.set(rank.rank, rank.status(), now);
     if (is_settled(wait, now)) return wait.statuses();
-    if (wait.check(now) != StatusWait::State::waiting)
-      return fail(wait.outcome(now).error().within("mesh " + monitor.name()));
+    if (wait.check(now) != StatusWait::State::waiting) return fail(wait.outcome(now).error().within("mesh " + monitor.name()));
     const auto due = wait.next_due();
     monitor.wait([&, sum = sum_of(table)](const RankTable& later) { return sum_of(later) != sum; },
                  due ? std::chrono::ceil<milliseconds>(*due - now) : forever);

@@ -13,8 +13,9 @@ Result<void> Drains::start(DrainOrder order, Drain::Done done) {
   Entry* entry = find(order.scope);
   if (entry == nullptr) {
     if (entries_.size() >= most)
-      return fail(ErrorCode::queue_full, "host " + host_ + " has " + std::to_string(most) +
-                                             " drains under way or held, that is its limit; drain the whole host, or end some (ResumeHost)");
+      return fail(ErrorCode::queue_full,
+                  "host " + host_ + " has " + std::to_string(most) +
+                      " drains under way or held, that is its limit; drain the whole host, or end some (ResumeHost)");
     entry = &entries_.emplace_back(Entry{std::move(order), nullptr});
   } else {
     entry->order.hold = entry->order.hold || order.hold;

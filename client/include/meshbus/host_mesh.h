@@ -45,11 +45,11 @@ struct AttachOptions {
 
 /// A drain that a host is at, or holds.
 struct DrainReport {
-  std::string owner;      ///< Whose procs; empty = everybody's.
-  std::string mesh;       ///< Of which mesh; empty = of every mesh.
-  std::string reason;     ///< As given.
-  std::string requester;  ///< ProcId of who asked for it.
-  bool hold = false;      ///< It goes on when all have ended, until HostMesh::resume().
+  std::string owner;       ///< Whose procs; empty = everybody's.
+  std::string mesh;        ///< Of which mesh; empty = of every mesh.
+  std::string reason;      ///< As given.
+  std::string requester;   ///< ProcId of who asked for it.
+  bool hold = false;       ///< It goes on when all have ended, until HostMesh::resume().
   std::uint64_t left = 0;  ///< Procs that have not ended.
 };
 

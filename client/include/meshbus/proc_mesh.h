@@ -143,8 +143,8 @@ class ProcMesh {
   MeshOutcome known() const;
 
   /// Waits until every rank has reached at least that status, or has ended. That may have been by failing: look at the statuses, by rank.
-  /// Errors: timeout naming the ranks that are missing and where they stand; out_of_range for unknown, which satisfies no wait; would_block,
-  /// refused (after fork).
+  /// Errors: timeout naming the ranks that are missing and where they stand; out_of_range for unknown, which satisfies no wait;
+  /// would_block, refused (after fork).
   Result<StatusMesh> wait_status(Status::Kind minimum, WaitOptions options = {}) const;
 
   /// Waits until every rank is terminal, with certificates, and its output was handed out (that not when called from a handler).
