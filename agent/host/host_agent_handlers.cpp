@@ -336,7 +336,7 @@ void HostAgent::on_proc_ready(const Request& request, const wire::ProcReady& mes
     return bus_->refuse(request, Error(ErrorCode::identity_mismatch,
                                        "ProcReady.incarnation: it is not the one in the bootstrap of " + message.proc()->str()));
   ack(request);
-  procs_->on_ready(*proc);
+  procs_->on_ready(*proc, message.connected_ns(), message.hello_ns());
 }
 
 void HostAgent::on_proc_heartbeat(const Request& request, const wire::ProcHeartbeat& message) {

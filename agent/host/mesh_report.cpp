@@ -66,6 +66,10 @@ wire::MeshStateT make_mesh_state(const Mesh& mesh, std::size_t bytes, std::vecto
     state.certificates.push_back(std::make_unique<wire::CertificateT>(*proc->certificate));
     if (!with_tail) state.certificates.back()->stderr_tail.clear();
   }
+  if (used + mesh.procs.size() * sizeof(wire::LaunchTimes) <= bytes) {
+    state.launch.reserve(mesh.procs.size());
+    for (const auto& [rank, proc] : mesh.procs) state.launch.push_back(proc->launch);
+  }
   return state;
 }
 
@@ -95,7 +99,8 @@ wire::MeshListT make_mesh_list(const std::map<std::string, std::unique_ptr<Mesh>
 }
 
 std::vector<wire::StateChangedT> make_changes(const std::string& mesh, const std::string& host, std::vector<wire::RankState> ranks,
-                                              std::vector<std::unique_ptr<wire::CertificateT>> certificates, std::size_t bytes) {
+                                              std::vector<std::unique_ptr<wire::CertificateT>> certificates,
+                                              std::vector<wire::LaunchTimes> launch, std::size_t bytes) {
   std::vector<wire::StateChangedT> messages;
   std::size_t used = bytes;
   const auto make_room = [&](std::size_t size) {
@@ -111,6 +116,10 @@ std::vector<wire::StateChangedT> make_changes(const std::string& mesh, const std
     make_room(sizeof(wire::RankState));
     messages.back().ranks.push_back(rank);
   }
+  for (const auto& times : launch) {
+    make_room(sizeof(wire::LaunchTimes));
+    messages.back().launch.push_back(times);
+  }
   for (auto& certificate : certificates) {
     make_room(size_of(*certificate, true));
     messages.back().certificates.push_back(std::move(certificate));
@@ -121,11 +130,13 @@ std::vector<wire::StateChangedT> make_changes(const std::string& mesh, const std
 std::vector<wire::StateChangedT> make_snapshot(const Mesh& mesh, const std::string& host) {
   std::vector<wire::RankState> ranks;
   std::vector<std::unique_ptr<wire::CertificateT>> certificates;
+  std::vector<wire::LaunchTimes> launch;
   for (const auto& [rank, proc] : mesh.procs) {
     ranks.push_back(proc->state.to_wire());
+    if (proc->launch_told) launch.push_back(proc->launch);
     if (proc->certificate) certificates.push_back(std::make_unique<wire::CertificateT>(*proc->certificate));
   }
-  return make_changes(mesh.name, host, std::move(ranks), std::move(certificates));
+  return make_changes(mesh.name, host, std::move(ranks), std::move(certificates), std::move(launch));
 }
 
 }  // namespace meshbus::host

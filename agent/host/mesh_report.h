@@ -23,10 +23,10 @@ wire::MeshStateT make_mesh_state(const Mesh& mesh, std::size_t bytes = report_by
 wire::MeshListT make_mesh_list(const std::map<std::string, std::unique_ptr<Mesh>, std::less<>>& meshes, const std::string& after,
                                const std::string& host, std::size_t bytes = report_bytes);
 
-/// Cuts changes into messages, in order: all states before the certificates.
+/// Cuts changes into messages, in order: all states before the times, those before the certificates.
 std::vector<wire::StateChangedT> make_changes(const std::string& mesh, const std::string& host, std::vector<wire::RankState> ranks,
                                               std::vector<std::unique_ptr<wire::CertificateT>> certificates,
-                                              std::size_t bytes = report_bytes);
+                                              std::vector<wire::LaunchTimes> launch = {}, std::size_t bytes = report_bytes);
 
 /// The whole present state as changes: for those who may have missed some.
 std::vector<wire::StateChangedT> make_snapshot(const Mesh& mesh, const std::string& host);

@@ -178,6 +178,8 @@ void add_run(CLI::App& app, RunArguments& run) {
       })
       ->type_name("RANK|all|none");
   verb->add_option("--json", run.json, "Write a report of all ranks to this file ('-' is stdout)")->type_name("FILE");
+  verb->add_flag("--report", run.report, "At the end, say how long the stages of the launch took, and which ranks were slowest");
+  verb->add_option("--trace", run.trace, "Write the launch as a trace for Perfetto or chrome://tracing to this file")->type_name("FILE");
   verb->add_option("--containment", run.containment, "For hosts started here: auto, cgroup (v2), pidns (a pid namespace), sweep")
       ->check(CLI::IsMember({"auto", "cgroup", "pidns", "sweep"}));
   verb->add_option("--set", run.settings, "A setting: KEY=VALUE")->type_name("KEY=VALUE");

@@ -41,6 +41,8 @@ struct RunArguments {
   /// none, all, or a rank.
   std::string input = "0";
   std::string json;
+  bool report = false;
+  std::string trace;
   std::string containment;
   std::vector<std::string> settings;
   /// --nice, --umask, --cpu-set, --rlimit

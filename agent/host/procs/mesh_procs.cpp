@@ -192,12 +192,14 @@ Result<std::uint64_t> MeshProcs::spawn(MeshSpec spec, std::string entry) {
     arm_lease(*mesh);
   }
   ledger_.add_request(*mesh, std::move(entry));
+  const auto asked_ns = now_ns();
   for (const auto rank : *fresh) {
     Proc* proc = table_.add_proc(*mesh, assignment, rank, random_u64(), tail_);
     if (proc == nullptr)
       return fail(ErrorCode::refused,
                   "rank " + std::to_string(rank) + " of " + name + " has the same address key as another proc here; use another name");
     proc->slot = spool_.take_slot();
+    proc->launch.mutate_asked_ns(asked_ns);
     ending_.publish(*proc);
     spawner_.add(*proc);
   }
@@ -245,15 +247,27 @@ void MeshProcs::on_birth(keeper::Birth birth) {
     if (const pid_t pid = pid_of(birth.pidfd); pid != 0) birth.pid = pid;
   }
   proc->state.on_started(static_cast<std::uint32_t>(birth.pid), birth.started_realtime_ns);
+  proc->launch.mutate_spawned_ns(birth.spawned_realtime_ns);
+  proc->launch.mutate_exec_ns(birth.started_realtime_ns);
   ending_.publish(*proc);
   const bool is_up = proc->mesh.spec.kind == wire::ProcKind::plain || proc->said_ready;
-  if (ending_.on_born(*proc) && is_up && proc->state.on_ready()) ending_.publish(*proc);
+  if (ending_.on_born(*proc) && is_up) become_ready(*proc);
 }
 
-void MeshProcs::on_ready(Proc& proc) {
+void MeshProcs::on_ready(Proc& proc, std::int64_t connected_ns, std::int64_t hello_ns) {
   if (std::exchange(proc.said_ready, true)) return;
   table_.touch(proc);
-  if (!proc.termination && proc.state.on_ready()) ending_.publish(proc);
+  // Its own account of times that must be before now.
+  const auto now = now_ns();
+  proc.launch.mutate_connected_ns(connected_ns > 0 && connected_ns <= now ? connected_ns : 0);
+  proc.launch.mutate_hello_ns(hello_ns > 0 && hello_ns <= now ? hello_ns : 0);
+  if (!proc.termination) become_ready(proc);
+}
+
+void MeshProcs::become_ready(Proc& proc) {
+  if (!proc.state.on_ready()) return;
+  proc.launch.mutate_ready_ns(now_ns());
+  ending_.publish(proc);
 }
 
 void MeshProcs::check_ready(const Assignment& assignment) {

@@ -67,8 +67,8 @@ class MeshProcs {
   void write_input(Proc& proc, Bytes data, bool end, std::function<void(Result<void>)> done) {
     inputs_.write(proc, data, end, std::move(done));
   }
-  /// A mesh proc says that it is up.
-  void on_ready(Proc& proc);
+  /// A mesh proc says that it is up, and since when it has been connected and greeted (nanoseconds since 1970, 0 = it does not say).
+  void on_ready(Proc& proc, std::int64_t connected_ns, std::int64_t hello_ns);
   /// Length 0: as long as before.
   void renew_lease(Mesh& mesh, std::chrono::milliseconds length);
   /// Nobody answers for this mesh any more: stops it within a second.
@@ -99,6 +99,7 @@ class MeshProcs {
   void free_slot(Proc& proc);
   /// Of that mesh; empty: no log files.
   Result<std::string> find_log_directory(const std::string& mesh) const;
+  void become_ready(Proc& proc);
   void arm_ready(const std::shared_ptr<const Assignment>& assignment);
   void on_keeper_lost();
   Result<std::vector<std::uint64_t>> find_fresh_ranks(const MeshSpec& spec, const Mesh* mesh) const;

@@ -14,6 +14,8 @@ std::unique_ptr<wire::LedgerProcT> make_entry(const Proc& proc) {
   entry->id = proc.id;
   entry->slot = proc.slot;
   entry->said_ready = proc.said_ready;
+  entry->launch = std::make_unique<wire::LaunchTimes>(proc.launch);
+  entry->launch_told = proc.launch_told;
   entry->never_born = proc.progress == SpawnProgress::none;
   entry->gone = proc.gone;
   entry->held_signals = proc.held_signals;
