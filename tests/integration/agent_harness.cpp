@@ -59,7 +59,8 @@ void TestLauncher::on_state_changed(const wire::StateChanged& message) {
     if (rank.certificate && !message.snapshot())
       problems.push_back("rank " + std::to_string(certificate->rank()) + ": a certificate that was told before");
     // Whoever came after the end has not been told of it.
-    if (!rank.states.empty() && !rank.has_ended()) problems.push_back("rank " + std::to_string(certificate->rank()) + ": a certificate before the end");
+    if (!rank.states.empty() && !rank.has_ended())
+      problems.push_back("rank " + std::to_string(certificate->rank()) + ": a certificate before the end");
     rank.certificate.emplace();
     certificate->UnPackTo(&*rank.certificate);
   }

@@ -21,7 +21,7 @@ TEST_CASE("cli: run --report and --trace tell the stages of the launch of every 
     words.insert(words.end(), {"--", "true"});
   }
   SUBCASE("mesh procs") {
-    words.insert(words.end(), {"--mesh", "--", bin("meshbus_test_proc"), "exit", "0"});
+    words.insert(words.end(), {"--mesh", "--", bin("meshbus_test_proc"), "twice"});
     stages.insert({"connected", "hello"});
   }
   const auto run = run_cli(words);
