@@ -93,10 +93,12 @@ Result<bool> RankWaits::add(const Request& request, Wanted wanted) {
     answer(request, wait.wanted.mesh, wait.wanted.ranks);
     return false;
   }
-  if (waits_.size() >= most)
-    return fail(ErrorCode::queue_full,
-                "host " + host_ + ": " + std::to_string(most) + " requests wait for ranks already, that is its limit; ask with wait_ms 0");
+  if (waits_.size() >= most || intervals_ + wait.wanted.ranks.size() > most_intervals)
+    return fail(ErrorCode::queue_full, "host " + host_ + ": " + std::to_string(waits_.size()) + " requests wait for ranks in " +
+                                           std::to_string(intervals_) + " intervals already; the limits are " + std::to_string(most) +
+                                           " and " + std::to_string(most_intervals) + "; ask with wait_ms 0");
   ++askers_[wait.wanted.asker.to_string()];
+  intervals_ += wait.wanted.ranks.size();
   const auto limit = wait.wanted.limit;
   auto key = wait.wanted.mesh;
   const auto added = waits_.emplace(std::move(key), std::move(wait));
@@ -124,6 +126,7 @@ void RankWaits::flush() {
 RankWaits::Waits::iterator RankWaits::remove(Waits::iterator wait) {
   bus_.reactor().cancel(wait->second.timer);
   const ProcId asker = wait->second.wanted.asker;
+  intervals_ -= wait->second.wanted.ranks.size();
   const auto next = waits_.erase(wait);
   const auto count = askers_.find(asker.to_string());
   if (--count->second == 0) {
@@ -138,6 +141,7 @@ void RankWaits::drop(const std::string& asker) {
   std::erase_if(waits_, [&](const auto& entry) {
     if (entry.second.wanted.asker.to_string() != asker) return false;
     bus_.reactor().cancel(entry.second.timer);
+    intervals_ -= entry.second.wanted.ranks.size();
     return true;
   });
 }

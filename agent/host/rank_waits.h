@@ -26,6 +26,8 @@ class RankWaits {
  public:
   /// Open ones on one host.
   static constexpr std::size_t most = 4096;
+  /// Intervals of ranks of all of them together: 16 MiB.
+  static constexpr std::size_t most_intervals = 1u << 20;
 
   /// `on_idle`: nobody of that name waits any more.
   RankWaits(Bus& bus, ProcTable& table, std::string host, std::function<void(const ProcId&)> on_idle)
@@ -74,6 +76,7 @@ class RankWaits {
   std::string host_;
   std::function<void(const ProcId&)> on_idle_;
   Waits waits_;
+  std::size_t intervals_ = 0;
   std::map<std::string, std::size_t> askers_;
   std::set<std::string> marked_;
 };

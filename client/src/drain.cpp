@@ -11,6 +11,52 @@ void add_problem(std::string& problems, std::size_t rank, const HostAddr& host, 
   problems += (problems.empty() ? "host " : "; host ") + std::to_string(rank) + " (" + host.to_string() + "): " + problem;
 }
 
+/// One host is asked again so often: an agent that was replaced goes on with the drain, but has nobody to answer.
+constexpr std::chrono::seconds kAskDrainAgain{5};
+
+/// A drain of one host. Whoever asks again joins what is under way, so the first answer is that of all questions.
+class HostDrain {
+ public:
+  using Clock = std::chrono::steady_clock;
+  HostDrain(Connection& connection, HostAddr host, const wire::DrainHostT& order, Clock::time_point end)
+      : connection_(connection), host_(std::move(host)), order_(order), end_(end) {
+    ask();
+  }
+
+  Result<ControlMessage> get() {
+    for (;;) {
+      for (auto& answer : answers_) {
+        if (answer.wait_for(std::chrono::seconds(0)) != std::future_status::ready) continue;
+        auto got = answer.get();
+        // Of a loss on the way we know no more than before.
+        const bool is_lost = !got && got.error().code() == ErrorCode::fate_unknown && Clock::now() < end_;
+        if (!is_lost) return got;
+        answer = std::move(answers_.back());
+        answers_.pop_back();
+        break;
+      }
+      const auto now = Clock::now();
+      if (answers_.empty() && now >= end_) return fail(ErrorCode::timeout, "no answer in time");
+      if (now < end_ && (answers_.empty() || now - asked_ >= kAskDrainAgain)) ask();
+      if (!answers_.empty()) answers_.back().wait_for(std::chrono::milliseconds(50));
+    }
+  }
+
+ private:
+  void ask() {
+    asked_ = Clock::now();
+    const auto left = std::chrono::ceil<std::chrono::milliseconds>(end_ - asked_);
+    answers_.push_back(connection_.ask(Destination::to_agent(host_), wire::DrainHostT(order_), left));
+  }
+
+  Connection& connection_;
+  HostAddr host_;
+  const wire::DrainHostT& order_;
+  Clock::time_point end_;
+  Clock::time_point asked_{};
+  std::vector<Connection::Answer> answers_;
+};
+
 }  // namespace
 
 Result<DrainSummary> HostMesh::drain(DrainOptions options) {
@@ -33,12 +79,13 @@ Result<DrainSummary> HostMesh::drain(DrainOptions options) {
   order.grace_ms = static_cast<std::uint32_t>(std::clamp<std::int64_t>(grace.count(), 0, UINT32_MAX));
   order.in_flight = static_cast<std::uint16_t>(in_flight);
   order.hold = options.hold;
-  std::vector<Connection::Answer> answers;
-  for (const auto& host : hosts()) answers.push_back(connection.ask(Destination::to_agent(host), wire::DrainHostT(order), deadline));
+  const auto end = HostDrain::Clock::now() + std::min<std::chrono::milliseconds>(deadline, std::chrono::hours(24));
+  std::vector<HostDrain> drains;
+  for (const auto& host : hosts()) drains.emplace_back(connection, host, order, end);
   DrainSummary summary;
   std::string problems;
   for (std::size_t i = 0; i < hosts().size(); ++i) {
-    const auto answer = answers[i].get();
+    const auto answer = drains[i].get();
     const auto* const done = answer ? answer->body_as<wire::ShutdownSummary>() : nullptr;
     if (done == nullptr) {
       add_problem(problems, i, hosts()[i], answer ? "it answered " + answer->body_name() : answer.error().to_string());
