@@ -72,7 +72,6 @@ HostAgent::~HostAgent() {
   reactor_.forget_turn_end(turn_end_);
   reactor_.cancel(forget_timer_);
   logs_.reset();
-  waits_.reset();
   procs_.reset();
 }
 

@@ -34,7 +34,7 @@ struct Later {
   }
 };
 
-std::string text_of(const wire::RankStatusesT& statuses) {
+std::string statuses_in(const wire::RankStatusesT& statuses) {
   flatbuffers::FlatBufferBuilder builder;
   builder.Finish(wire::StatusOverlay::Pack(builder, statuses.statuses.get()));
   const auto read = from_wire(*flatbuffers::GetRoot<wire::StatusOverlay>(builder.GetBufferPointer()), kBodyLimit);
@@ -49,8 +49,8 @@ wire::GetRankStatusT get_status(const std::string& mesh, std::vector<wire::RankI
   return get;
 }
 
-wire::WaitRankStatusT wait_for(const TestLauncher& asker, const std::string& mesh, wire::StatusKind minimum,
-                               std::chrono::milliseconds limit, std::vector<wire::RankInterval> ranks = {}) {
+wire::WaitRankStatusT wait_rank_status(const TestLauncher& asker, const std::string& mesh, wire::StatusKind minimum,
+                                       std::chrono::milliseconds limit, std::vector<wire::RankInterval> ranks = {}) {
   wire::WaitRankStatusT wait;
   wait.mesh = mesh;
   wait.ranks = std::move(ranks);
@@ -78,12 +78,12 @@ TEST_CASE("agent: the status of ranks is told by rank, and absence is a status")
   REQUIRE(all.has_value());
   CHECK(all->mesh == mesh);
   CHECK(all->host == harness.host().to_string());
-  CHECK(text_of(*all) == "Running=0..1,3..4;Stopped=2..3;Failed(\"" + harness.rank(mesh, 1).certificate->reason + "\")=1..2");
+  CHECK(statuses_in(*all) == "Running=0..1,3..4;Stopped=2..3;Failed(\"" + harness.rank(mesh, 1).certificate->reason + "\")=1..2");
   const auto some = harness.ask<wire::RankStatuses>(get_status(mesh, {{2, 3}, {3, 10}, {UINT64_MAX - 1, UINT64_MAX}}));
   REQUIRE(some.has_value());
-  CHECK(text_of(*some) == "NotExist=4..10,18446744073709551614..18446744073709551615;Running=3..4;Stopped=2..3");
+  CHECK(statuses_in(*some) == "NotExist=4..10,18446744073709551614..18446744073709551615;Running=3..4;Stopped=2..3");
   CHECK(code_of(harness.ask<wire::RankStatuses>(get_status("nobody-13Se1Maqzryj"))) == ErrorCode::not_exist);
-  CHECK(text_of(*harness.ask<wire::RankStatuses>(get_status("nobody-13Se1Maqzryj", {{0, 2}}))) == "NotExist=0..2");
+  CHECK(statuses_in(*harness.ask<wire::RankStatuses>(get_status("nobody-13Se1Maqzryj", {{0, 2}}))) == "NotExist=0..2");
   CHECK(code_of(harness.ask<wire::RankStatuses>(get_status(mesh, {{2, 2}}))) == ErrorCode::out_of_range);
   CHECK(code_of(harness.ask<wire::RankStatuses>(get_status(mesh, {{2, 4}, {3, 5}}))) == ErrorCode::out_of_range);
   harness.stop(mesh, 0ms);
@@ -97,40 +97,41 @@ TEST_CASE("agent: who waits for a status is answered when every rank is there or
   auto& launcher = *harness.launcher;
   using Waiting = Later<wire::RankStatuses>;
   // A mesh that does not exist yet is waited for.
-  const auto running = Waiting::ask(harness, launcher, wait_for(launcher, mesh, wire::StatusKind::running, 20s, {{0, 3}}));
-  const auto more = Waiting::ask(harness, launcher, wait_for(launcher, mesh, wire::StatusKind::running, 400ms, {{0, 4}}));
+  const auto running = Waiting::ask(harness, launcher, wait_rank_status(launcher, mesh, wire::StatusKind::running, 20s, {{0, 3}}));
+  const auto more = Waiting::ask(harness, launcher, wait_rank_status(launcher, mesh, wire::StatusKind::running, 400ms, {{0, 4}}));
   harness.run_for(50ms);
   CHECK_FALSE(running->answer.has_value());
   harness.spawn(wire::SpawnProcsT(request));
   harness.wait("the answer", [&] { return running->answer.has_value(); });
   REQUIRE(running->answer->has_value());
-  CHECK(text_of(**running->answer) == "Running=0..3");
+  CHECK(statuses_in(**running->answer) == "Running=0..3");
   harness.wait("the deadline", [&] { return more->answer.has_value(); });
   REQUIRE(more->answer->has_value());
-  CHECK(text_of(**more->answer) == "NotExist=3..4;Running=0..3");
+  CHECK(statuses_in(**more->answer) == "NotExist=3..4;Running=0..3");
 
   // What has been reached is answered at once; wait_ms 0 is a question.
-  CHECK(text_of(*harness.ask<wire::RankStatuses>(wait_for(launcher, mesh, wire::StatusKind::initializing, 20s))) == "Running=0..3");
-  CHECK(text_of(*harness.ask<wire::RankStatuses>(wait_for(launcher, mesh, wire::StatusKind::stopped, 0ms))) == "Running=0..3");
+  CHECK(statuses_in(*harness.ask<wire::RankStatuses>(wait_rank_status(launcher, mesh, wire::StatusKind::initializing, 20s))) ==
+        "Running=0..3");
+  CHECK(statuses_in(*harness.ask<wire::RankStatuses>(wait_rank_status(launcher, mesh, wire::StatusKind::stopped, 0ms))) == "Running=0..3");
 
-  const auto one = Waiting::ask(harness, launcher, wait_for(launcher, mesh, wire::StatusKind::stopped, 20s, {{1, 2}}));
-  const auto all = Waiting::ask(harness, launcher, wait_for(launcher, mesh, wire::StatusKind::stopped, 20s));
+  const auto one = Waiting::ask(harness, launcher, wait_rank_status(launcher, mesh, wire::StatusKind::stopped, 20s, {{1, 2}}));
+  const auto all = Waiting::ask(harness, launcher, wait_rank_status(launcher, mesh, wire::StatusKind::stopped, 20s));
   // Nobody reaches Failed by being stopped, but nothing comes after that either.
-  const auto failed = Waiting::ask(harness, launcher, wait_for(launcher, mesh, wire::StatusKind::failed, 20s));
+  const auto failed = Waiting::ask(harness, launcher, wait_rank_status(launcher, mesh, wire::StatusKind::failed, 20s));
   harness.stop(mesh, 5s, {{1, 2}});
   harness.wait("the one", [&] { return one->answer.has_value(); });
-  CHECK(text_of(**one->answer) == "Stopped=1..2");
+  CHECK(statuses_in(**one->answer) == "Stopped=1..2");
   CHECK_FALSE(all->answer.has_value());
   harness.stop(mesh, 5s);
   harness.wait("the others", [&] { return all->answer.has_value() && failed->answer.has_value(); });
-  CHECK(text_of(**all->answer) == "Stopped=0..3");
-  CHECK(text_of(**failed->answer) == "Stopped=0..3");
+  CHECK(statuses_in(**all->answer) == "Stopped=0..3");
+  CHECK(statuses_in(**failed->answer) == "Stopped=0..3");
 
-  auto wrong = wait_for(launcher, mesh, wire::StatusKind::unknown, 1s);
+  auto wrong = wait_rank_status(launcher, mesh, wire::StatusKind::unknown, 1s);
   CHECK(code_of(harness.ask<wire::RankStatuses>(wrong)) == ErrorCode::out_of_range);
   wrong.minimum = static_cast<wire::StatusKind>(200);
   CHECK(code_of(harness.ask<wire::RankStatuses>(wrong)) == ErrorCode::out_of_range);
-  wrong = wait_for(launcher, mesh, wire::StatusKind::running, 1s);
+  wrong = wait_rank_status(launcher, mesh, wire::StatusKind::running, 1s);
   wrong.asker = "nobody";
   CHECK(code_of(harness.ask<wire::RankStatuses>(wrong)) == ErrorCode::parse_error);
   wrong.asker = ProcId(harness.host(), *Name::make("client")).to_string();
@@ -144,10 +145,10 @@ TEST_CASE("agent: a wait ends with its asker, and there are only so many") {
   auto asker = harness.make_launcher("client");
   const auto fill = [&](TestLauncher& from) {
     for (std::size_t i = 0; i < host::RankWaits::most; ++i)
-      Later<wire::RankStatuses>::ask(harness, from, wait_for(from, mesh, wire::StatusKind::stopped, 1h));
+      Later<wire::RankStatuses>::ask(harness, from, wait_rank_status(from, mesh, wire::StatusKind::stopped, 1h));
   };
   const auto more = [&] {
-    return code_of(harness.ask<wire::RankStatuses>(wait_for(*harness.launcher, mesh, wire::StatusKind::stopped, 1ms)));
+    return code_of(harness.ask<wire::RankStatuses>(wait_rank_status(*harness.launcher, mesh, wire::StatusKind::stopped, 1ms)));
   };
   fill(*asker);
   harness.wait("as many as there may be", [&] { return more() == ErrorCode::queue_full; });
@@ -207,14 +208,15 @@ TEST_CASE("agent: a snapshot that has no room for all certificates is completed 
   const auto state = harness.ask<wire::MeshState>(get_state(mesh));
   REQUIRE(state.has_value());
   CHECK(state->cut > 0);
-  CHECK(state->certificates.size() == 150);
+  std::size_t whole = 0;
+  for (const auto& certificate : state->certificates) whole += certificate->stderr_tail.empty() ? 0 : 1;
+  CHECK(whole + state->cut == 150);
   auto watcher = harness.make_launcher("client");
   wire::StreamStateT stream;
   stream.mesh = mesh;
   stream.subscriber = watcher->id().to_string();
   const auto snapshot = harness.ask<wire::MeshState>(*watcher, stream);
   REQUIRE(snapshot.has_value());
-  CHECK(snapshot->cut == state->cut);
   CHECK(snapshot->certificates.size() + snapshot->cut == 150);
   harness.wait("the rest", [&] {
     std::size_t told = snapshot->certificates.size();

@@ -14,7 +14,7 @@ using nlohmann::json;
 
 TEST_CASE("cli: run --report and --trace tell the stages of the launch of every rank") {
   TempDir dir;
-  const auto file = (dir / "trace.json").string();
+  const auto file = dir / "trace.json";
   Words words = {"run", "--hosts", "2", "-n", "6", "--report", "--trace", file};
   std::set<std::string> stages = {"spawned", "exec'd", "ready"};
   SUBCASE("plain procs") {
@@ -58,13 +58,13 @@ TEST_CASE("cli: run --report and --trace tell the stages of the launch of every 
 TEST_CASE("cli: a launch that misses its deadline names the ranks that are stuck, by host and stage") {
   const auto sleep = own_sleep();
   // Of mesh procs, those that never say hello are stuck behind exec; the others are up.
-  const auto run = run_cli({"run", "--hosts", "2", "-n", "6", "--mesh", "--set", "spawn.ready=1500ms", "--grace", "1s", "--", "sh", "-c",
+  const auto run = run_cli({"run", "--hosts", "2", "-n", "6", "--mesh", "--set", "spawn.ready=8s", "--grace", "1s", "--", "sh", "-c",
                             "case $RANK in 1|2|5) exec " + sleep + ";; esac; exec " + bin("meshbus_test_proc") + " serve"});
   INFO(run.err);
   CHECK(run.status == ExitStatus::exited(125));
   CHECK(run.err.find("not ready: on unix:") != std::string::npos);
   CHECK(run.err.find(": ranks 1-2 exec'd, no hello yet; on unix:") != std::string::npos);
   CHECK(run.err.find(": rank 5 exec'd, no hello yet\n") != std::string::npos);
-  CHECK(run.err.find("not ready within 1500 ms") != std::string::npos);
+  CHECK(run.err.find("not ready within 8000 ms") != std::string::npos);
   CHECK(sleepers(sleep).empty());
 }

@@ -12,7 +12,10 @@ TEST_CASE("client: whoever is attached sees the statuses of a mesh and of its sl
   auto hosts = must(HostMesh::process(context, extent("host=2"), of_this_build()));
   const auto sleep = own_sleep();
   Heard heard;
-  auto mesh = must(hosts.spawn("watched", extent("gpu=2"), shell("[ $RANK = 3 ] && exit 4; exec " + sleep), heard.handlers()));
+  auto spec = shell("[ $RANK = 3 ] && exit 4; exec " + sleep);
+  spec.wait_ready = false;
+  auto mesh = must(hosts.spawn("watched", extent("gpu=2"), spec, heard.handlers()));
+  must(mesh.wait_status(Status::Kind::running, {.deadline = in_time, .idle = {}}));
   // Another launcher, who did not make it.
   auto other_context = must(Context::create());
   auto other = must(HostMesh::attach(other_context, "hosts", hosts.hosts()));
