@@ -46,13 +46,13 @@ std::string milliseconds(nanoseconds duration) {
   return text.data();
 }
 
-/// Nearest rank: the value that so many percent do not exceed. Sorts.
-nanoseconds percentile(std::vector<nanoseconds>& values, std::size_t percent) {
-  std::sort(values.begin(), values.end());
+/// Nearest rank: the value that so many percent do not exceed. Of sorted values.
+nanoseconds percentile(const std::vector<nanoseconds>& values, std::size_t percent) {
   return values[(values.size() * percent + 99) / 100 - 1];
 }
 
 void add_row(std::string& text, std::string_view name, std::vector<nanoseconds>& values) {
+  std::sort(values.begin(), values.end());
   std::array<char, 128> row{};
   std::snprintf(row.data(), row.size(), "meshbus:   %-10s %7zu %10s %10s %10s\n", std::string(name).c_str(), values.size(),
                 milliseconds(percentile(values, 50)).c_str(), milliseconds(percentile(values, 99)).c_str(),
@@ -60,7 +60,7 @@ void add_row(std::string& text, std::string_view name, std::vector<nanoseconds>&
   text += row.data();
 }
 
-/// In the sense of a launch, and "" when it never came to be ready.
+/// "rank 3 on HOST, 12.00 ms: spawned 10.00, exec'd 2.00"
 std::string words_of(const RankReport& rank, const std::vector<Slice>& slices) {
   std::string text = milliseconds(slices.back().end - slices.front().begin) + " ms";
   for (const auto& slice : slices)
