@@ -209,7 +209,7 @@ TEST_CASE("agent: a snapshot that has no room for all certificates is completed 
   REQUIRE(state.has_value());
   CHECK(state->cut > 0);
   std::size_t whole = 0;
-  for (const auto& certificate : state->certificates) whole += certificate->stderr_tail.empty() ? 0 : 1;
+  for (const auto& certificate : state->certificates) whole += certificate->stderr_tail.empty() ? 0U : 1U;
   CHECK(whole + state->cut == 150);
   auto watcher = harness.make_launcher("client");
   wire::StreamStateT stream;
@@ -220,7 +220,7 @@ TEST_CASE("agent: a snapshot that has no room for all certificates is completed 
   CHECK(snapshot->certificates.size() + snapshot->cut == 150);
   harness.wait("the rest", [&] {
     std::size_t told = snapshot->certificates.size();
-    for (const auto& [rank, known] : watcher->mesh(mesh)) told += known.certificate ? 1 : 0;
+    for (const auto& [rank, known] : watcher->mesh(mesh)) told += known.certificate ? 1U : 0U;
     return told == 150;
   });
   for (const auto& certificate : snapshot->certificates) CHECK(certificate->stderr_tail.size() == 8080);

@@ -102,7 +102,7 @@ TEST_CASE("client: a drain ends what it is for on all hosts, holds, and can be e
   INFO(refused.error().to_string());
   CHECK(refused.error().code() == ErrorCode::refused);
   CHECK(refused.error().detail().find("kept drained of all meshes") != std::string::npos);
-  must(hosts.resume());
+  CHECK(hosts.resume().has_value());
   auto four = must(hosts.spawn("four", extent("gpu=1"), shell("true"), heard.handlers()));
   CHECK(must(four.wait(in_time)).exit_code() == 0);
   must(hosts.shutdown(in_time));
