@@ -59,6 +59,8 @@ class Bus {
   Bus& operator=(const Bus&) = delete;
 
   bool is_up() const noexcept { return session_->is_up(); }
+  /// See Session.
+  std::chrono::system_clock::time_point connected_at() const noexcept { return session_->connected_at(); }
   /// Who we are and where; known after the first on_up.
   const std::optional<ProcId>& self() const noexcept { return self_; }
   Reactor& reactor() noexcept { return reactor_; }

@@ -25,6 +25,8 @@ std::size_t size_of(const wire::KeyValue* pair);
 std::size_t size_of(const wire::Certificate* certificate);
 std::size_t size_of(const wire::MeshState* state);
 std::size_t size_of(const wire::OutputChunk* chunk);
+std::size_t size_of(const wire::Status* status);
+std::size_t size_of(const wire::Drain* drain);
 
 /// Tables and texts lie elsewhere, maybe all in one place.
 template <typename T>
@@ -53,11 +55,19 @@ std::size_t size_of(const wire::Certificate* certificate) {
 
 std::size_t size_of(const wire::MeshState* state) {
   return kReference + size_of(state->mesh()) + size_of(state->region()) + size_of(state->hosts()) + size_of(state->owner()) +
-         size_of(state->command()) + size_of(state->ranks()) + size_of(state->certificates());
+         size_of(state->command()) + size_of(state->ranks()) + size_of(state->certificates()) + size_of(state->launch());
 }
 
 std::size_t size_of(const wire::OutputChunk* chunk) {
   return kReference + size_of(chunk->data());
+}
+
+std::size_t size_of(const wire::Status* status) {
+  return kReference + size_of(status->reason());
+}
+
+std::size_t size_of(const wire::Drain* drain) {
+  return kReference + size_of(drain->owner()) + size_of(drain->mesh()) + size_of(drain->reason()) + size_of(drain->requester());
 }
 
 }  // namespace
@@ -68,10 +78,13 @@ std::size_t unpacked_bytes(const wire::Control& control) {
            size_of(body->input_ranks()) + size_of(body->config());
   if (const auto* body = control.body_as_MeshState()) return size_of(body);
   if (const auto* body = control.body_as_MeshList()) return size_of(body->meshes());
-  if (const auto* body = control.body_as_StateChanged()) return size_of(body->ranks()) + size_of(body->certificates());
+  if (const auto* body = control.body_as_StateChanged())
+    return size_of(body->ranks()) + size_of(body->certificates()) + size_of(body->launch());
   if (const auto* body = control.body_as_MeshEvent()) return size_of(body->ranks()) + size_of(body->certificates());
   if (const auto* body = control.body_as_Output()) return size_of(body->chunks()) + size_of(body->ended());
   if (const auto* body = control.body_as_RenewLease()) return size_of(body->meshes());
+  if (const auto* body = control.body_as_RankStatuses()) return size_of(body->statuses()->values()) + size_of(body->statuses()->runs());
+  if (const auto* body = control.body_as_HostState()) return size_of(body->drains());
   return 0;  // no list of what lies elsewhere: each field is there once
 }
 

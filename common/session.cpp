@@ -151,7 +151,9 @@ bool Session::on_monitor() {
     const auto event = monitor_->next();
     if (!event) break;
     if (event->id == ZMQ_EVENT_HANDSHAKE_SUCCEEDED) {
-      if (state_ == State::connecting) say_hello();
+      if (state_ != State::connecting) continue;
+      connected_at_ = std::chrono::system_clock::now();
+      say_hello();
     } else {
       // Whatever had arrived before the end is still in the socket: take it first.
       while (generation == generation_ && on_readable()) {

@@ -51,6 +51,8 @@ class Session {
   /// Queues a message; it leaves at the end of the turn. False when the queue is full.
   bool push(const wire::Envelope& envelope, Bytes body, zmq::message_t* apart = nullptr);
   bool is_up() const noexcept { return state_ == State::up; }
+  /// When the connection of the present session was there; what came before Hello is not in it.
+  std::chrono::system_clock::time_point connected_at() const noexcept { return connected_at_; }
   /// Takes out what has not left yet.
   Outbox& outbox() noexcept { return outbox_; }
   const Outbox& outbox() const noexcept { return outbox_; }
@@ -107,6 +109,7 @@ class Session {
   std::uint64_t link_heard_ = 0;
   /// Changes with every socket: a handler that finds another one than it began with must not touch the socket.
   std::uint64_t generation_ = 0;
+  std::chrono::system_clock::time_point connected_at_{};
 };
 
 }  // namespace meshbus

@@ -21,7 +21,10 @@ HostAgent::HostAgent(Reactor& reactor, zmq::context_t& context, Options options,
   turn_end_ = reactor_.add_turn_end([this] { on_turn_end(); });
 
   MeshProcs::Events proc_events;
-  proc_events.on_changed = [this](Mesh& mesh) { publisher_->mark(mesh); };
+  proc_events.on_changed = [this](Mesh& mesh) {
+    publisher_->mark(mesh);
+    waits_->mark(mesh);
+  };
   proc_events.ask = [this](Proc& proc, std::chrono::milliseconds grace, const std::string& reason) { ask_to_stop(proc, grace, reason); };
   proc_events.on_keeper_lost = [this] { keeper_lost_ = true; };
   proc_events.output.flush = [this](Mesh& mesh) { logs_->flush(mesh); };
@@ -53,6 +56,9 @@ HostAgent::HostAgent(Reactor& reactor, zmq::context_t& context, Options options,
   publisher_ = std::make_unique<Publisher>(*bus_, host_text_);
   logs_ = std::make_unique<LogStreams>(*bus_);
   peers_ = std::make_unique<PeerWatch>(*bus_, [this](const std::string& peer) { on_peer_gone(peer); });
+  waits_ = std::make_unique<RankWaits>(*bus_, procs_->table(), host_text_, [this](const ProcId& asker) {
+    if (!is_watched_still(asker)) peers_->remove(asker);
+  });
   procs_->take_over();
   // It is told to its owners anew.
   was_up_ = !procs_->table().meshes().empty();
@@ -87,6 +93,10 @@ Dispatcher HostAgent::make_handlers() {
       .on<wire::ListMeshes>(Role::observe, handler(&HostAgent::on_list_meshes))
       .on<wire::StreamState>(Role::observe, handler(&HostAgent::on_stream_state))
       .on<wire::StopStream>(Role::observe, handler(&HostAgent::on_stop_stream))
+      .on<wire::GetRankStatus>(Role::observe, handler(&HostAgent::on_get_rank_status))
+      .on<wire::WaitRankStatus>(Role::observe, handler(&HostAgent::on_wait_rank_status))
+      .on<wire::DrainHost>(Role::operate, handler(&HostAgent::on_drain_host))
+      .on<wire::ResumeHost>(Role::operate, handler(&HostAgent::on_resume_host))
       .on<wire::GetHost>(Role::observe, handler(&HostAgent::on_get_host))
       .on<wire::ProcReady>(Role::proc, handler(&HostAgent::on_proc_ready))
       .on<wire::ProcHeartbeat>(Role::proc, handler(&HostAgent::on_proc_heartbeat))
@@ -98,6 +108,7 @@ Dispatcher HostAgent::make_handlers() {
 void HostAgent::on_turn_end() {
   procs_->end_turn();
   publisher_->flush();
+  waits_->flush();
   logs_->flush();
   procs_->forget_old([this](Mesh& mesh) {
     publisher_->forget(mesh);
@@ -145,6 +156,7 @@ void HostAgent::on_undeliverable(const wire::Envelope& envelope, const Error& er
 
 void HostAgent::on_peer_gone(const std::string& peer) {
   if (const auto reader = ProcId::parse(peer)) logs_->drop(*reader);
+  waits_->drop(peer);
   for (const auto& [name, mesh] : procs_->table().meshes()) {
     if (mesh->subscribers.erase(peer) > 0) procs_->table().touch(*mesh);
     if (mesh->owner_gone || mesh->spec.owner.to_string() != peer) continue;
@@ -158,7 +170,7 @@ bool HostAgent::is_watched_still(const ProcId& peer) {
   for (const auto& [name, mesh] : procs_->table().meshes()) {
     if (mesh->subscribers.contains(text) || (mesh->spec.owner == peer && !mesh->owner_gone)) return true;
   }
-  return logs_->has(peer);
+  return logs_->has(peer) || waits_->has(text);
 }
 
 void HostAgent::ask_to_stop(Proc& proc, std::chrono::milliseconds grace, const std::string& reason) {
@@ -176,7 +188,7 @@ void HostAgent::ask_to_stop(Proc& proc, std::chrono::milliseconds grace, const s
 void HostAgent::stop(std::chrono::milliseconds grace, const std::string& reason, std::function<void()> done) {
   const StopOrder order{.reason = reason, .requester = "host " + host_text_, .grace = grace};
   // All at once: whoever ends this host has waited long enough.
-  procs_->shut_down(order, SIZE_MAX, [this, done = std::move(done), reason](const ShutdownOutcome&) {
+  procs_->shut_down(order, SIZE_MAX, [this, done = std::move(done), reason](const DrainOutcome&) {
     publisher_->flush();
     bus_->close(reason);
     done();

@@ -10,6 +10,7 @@
 #include "agent/host/peer_watch.h"
 #include "agent/host/procs/mesh_procs.h"
 #include "agent/host/publisher.h"
+#include "agent/host/rank_waits.h"
 #include "agent/host/stdio/log_streams.h"
 #include "common/bus.h"
 #include "common/config.h"
@@ -73,6 +74,10 @@ class HostAgent {
   void on_list_meshes(const Request& request, const wire::ListMeshes& message);
   void on_stream_state(const Request& request, const wire::StreamState& message);
   void on_stop_stream(const Request& request, const wire::StopStream& message);
+  void on_get_rank_status(const Request& request, const wire::GetRankStatus& message);
+  void on_wait_rank_status(const Request& request, const wire::WaitRankStatus& message);
+  void on_drain_host(const Request& request, const wire::DrainHost& message);
+  void on_resume_host(const Request& request, const wire::ResumeHost& message);
   void on_get_host(const Request& request, const wire::GetHost& message);
   void on_proc_ready(const Request& request, const wire::ProcReady& message);
   void on_proc_heartbeat(const Request& request, const wire::ProcHeartbeat& message);
@@ -85,6 +90,13 @@ class HostAgent {
   Mesh* find_mesh(const Request& request, const flatbuffers::String* name);
   /// The live proc that sent this and says that it is `claimed`; otherwise the request is refused.
   Proc* find_sender(const Request& request, const flatbuffers::String* claimed);
+  /// The ranks of a request; none = all that this host has. Otherwise the request is refused.
+  std::optional<std::vector<RankBlock>> find_ranks(const Request& request, const flatbuffers::String* mesh,
+                                                   const flatbuffers::Vector<const wire::RankInterval*>* ranks, std::string_view field);
+  /// The scope of a drain; otherwise the request is refused.
+  std::optional<DrainScope> find_scope(const Request& request, const flatbuffers::String* owner, const flatbuffers::String* mesh);
+  /// How many procs a request has ended at a time; otherwise it is refused.
+  std::optional<std::size_t> find_in_flight(const Request& request, std::uint16_t in_flight);
   void ack(const Request& request) { bus_->answer(request, wire::AckT()); }
   void ask_to_stop(Proc& proc, std::chrono::milliseconds grace, const std::string& reason);
   bool is_watched_still(const ProcId& peer);
@@ -100,6 +112,7 @@ class HostAgent {
   std::unique_ptr<Publisher> publisher_;
   std::unique_ptr<LogStreams> logs_;
   std::unique_ptr<PeerWatch> peers_;
+  std::unique_ptr<RankWaits> waits_;
   bool was_up_ = false;
   bool keeper_lost_ = false;
   Reactor::TimerId forget_timer_ = 0;

@@ -28,6 +28,25 @@ std::chrono::milliseconds grace_of(std::uint32_t milliseconds) {
   return std::chrono::milliseconds(milliseconds);
 }
 
+/// Of a ShutdownHost or a DrainHost.
+template <typename Message>
+StopOrder make_order(const Message& message, const char* reason, const std::string& host) {
+  StopOrder order{
+      .reason = short_text(message.reason()), .requester = short_text(message.requester()), .grace = grace_of(message.grace_ms())};
+  if (order.reason.empty()) order.reason = reason;
+  if (order.requester.empty()) order.requester = "host " + host;
+  return order;
+}
+
+wire::ShutdownSummaryT to_summary(const DrainOutcome& outcome) {
+  wire::ShutdownSummaryT summary;
+  summary.attempted = outcome.attempted;
+  summary.failed = outcome.failed;
+  summary.ok = outcome.attempted - outcome.failed;
+  summary.detail = outcome.detail;
+  return summary;
+}
+
 /// Calls `each` for the ranks of a mesh that are meant; none = all. Returns the first rank that is meant but not there.
 template <typename Each>
 std::optional<std::uint64_t> for_ranks(Mesh& mesh, const std::vector<RankBlock>& ranks, Each each) {
@@ -139,22 +158,21 @@ void HostAgent::on_get_free_port(const Request& request, const wire::GetFreePort
   bus_->answer(request, std::move(answer));
 }
 
+std::optional<std::size_t> HostAgent::find_in_flight(const Request& request, std::uint16_t in_flight) {
+  if (in_flight > 0 && in_flight <= 256) return in_flight;
+  if (in_flight == 0) return options_.config.count(keys::terminate_in_flight);
+  bus_->refuse(request,
+               Error(ErrorCode::out_of_range, "in_flight: " + std::to_string(in_flight) + "; 1 to 256, or 0 for the host's own setting"));
+  return std::nullopt;
+}
+
 void HostAgent::on_shutdown_host(const Request& request, const wire::ShutdownHost& message) {
-  if (message.in_flight() > 256)
-    return bus_->refuse(request, Error(ErrorCode::out_of_range, "ShutdownHost.in_flight: " + std::to_string(message.in_flight()) +
-                                                                    "; 1 to 256, or 0 for the host's own"));
-  const std::size_t in_flight = message.in_flight() > 0 ? message.in_flight() : options_.config.count(keys::terminate_in_flight);
-  std::string reason = short_text(message.reason());
-  if (reason.empty()) reason = "host shut down";
-  const StopOrder order{.reason = reason, .requester = "host " + host_text_, .grace = grace_of(message.grace_ms())};
-  procs_->shut_down(order, in_flight, [this, request](const ShutdownOutcome& outcome) {
+  const auto in_flight = find_in_flight(request, message.in_flight());
+  if (!in_flight) return;
+  const auto order = make_order(message, "host shut down", host_text_);
+  procs_->shut_down(order, *in_flight, [this, request](const DrainOutcome& outcome) {
     publisher_->flush();  // the ends first, then that all have ended
-    wire::ShutdownSummaryT summary;
-    summary.attempted = outcome.attempted;
-    summary.failed = outcome.failed;
-    summary.ok = outcome.attempted - outcome.failed;
-    summary.detail = outcome.detail;
-    bus_->answer(request, std::move(summary));
+    bus_->answer(request, to_summary(outcome));
     // Whatever the broker answers to this, it has seen the summary before.
     wire::IntroduceT last;
     last.host = host_text_;
@@ -163,19 +181,98 @@ void HostAgent::on_shutdown_host(const Request& request, const wire::ShutdownHos
   });
 }
 
+std::optional<DrainScope> HostAgent::find_scope(const Request& request, const flatbuffers::String* owner, const flatbuffers::String* mesh) {
+  DrainScope scope{.owner = text_of(owner), .mesh = text_of(mesh)};
+  Result<void> fine;
+  if (!scope.owner.empty()) {
+    auto parsed = ProcId::parse(scope.owner);
+    if (parsed) scope.owner = parsed->to_string();
+    if (!parsed) fine = fail(parsed.error().within("owner"));
+  }
+  if (!scope.mesh.empty()) {
+    if (const auto parsed = Name::parse(scope.mesh); !parsed) fine = fail(parsed.error().within("mesh"));
+  }
+  if (fine) return scope;
+  bus_->refuse(request, fine.error());
+  return std::nullopt;
+}
+
+void HostAgent::on_drain_host(const Request& request, const wire::DrainHost& message) {
+  auto scope = find_scope(request, message.owner(), message.mesh());
+  if (!scope) return;
+  const auto in_flight = find_in_flight(request, message.in_flight());
+  if (!in_flight) return;
+  const auto started = procs_->drains().start({.scope = std::move(*scope),
+                                               .stop = make_order(message, "host drained", host_text_),
+                                               .in_flight = *in_flight,
+                                               .hold = message.hold()},
+                                              [this, request](const DrainOutcome& outcome) {
+                                                publisher_->flush();  // the ends first
+                                                bus_->answer(request, to_summary(outcome));
+                                              });
+  if (!started) bus_->refuse(request, started.error());
+}
+
+void HostAgent::on_resume_host(const Request& request, const wire::ResumeHost& message) {
+  const auto scope = find_scope(request, message.owner(), message.mesh());
+  if (!scope) return;
+  procs_->drains().resume(*scope);
+  ack(request);
+}
+
+std::optional<std::vector<RankBlock>> HostAgent::find_ranks(const Request& request, const flatbuffers::String* name,
+                                                            const flatbuffers::Vector<const wire::RankInterval*>* ranks,
+                                                            std::string_view field) {
+  auto blocks = parse_ranks(ranks, kAnyRank, field);
+  if (!blocks) {
+    bus_->refuse(request, blocks.error());
+    return std::nullopt;
+  }
+  if (!blocks->empty()) return std::move(*blocks);
+  const Mesh* mesh = find_mesh(request, name);
+  if (mesh == nullptr) return std::nullopt;
+  for (const auto& [rank, proc] : mesh->procs) {
+    if (!blocks->empty() && blocks->back().end == rank) {
+      ++blocks->back().end;
+    } else {
+      blocks->push_back({rank, rank + 1});
+    }
+  }
+  return std::move(*blocks);
+}
+
+void HostAgent::on_get_rank_status(const Request& request, const wire::GetRankStatus& message) {
+  if (const auto ranks = find_ranks(request, message.mesh(), message.ranks(), "GetRankStatus.ranks"))
+    waits_->answer(request, message.mesh()->str(), *ranks);
+}
+
+void HostAgent::on_wait_rank_status(const Request& request, const wire::WaitRankStatus& message) {
+  const auto asker = ProcId::parse(message.asker()->string_view());
+  if (!asker) return bus_->refuse(request, asker.error().within("WaitRankStatus.asker"));
+  if (asker->key() != request.envelope.source_proc() || asker->host().key() != request.envelope.source_host())
+    return bus_->refuse(request, Error(ErrorCode::identity_mismatch,
+                                       "WaitRankStatus.asker: '" + asker->to_string() + "' is not who sends this; wait for yourself"));
+  if (message.minimum() == wire::StatusKind::unknown || message.minimum() > wire::StatusKind::MAX)
+    return bus_->refuse(request,
+                        Error(ErrorCode::out_of_range, "WaitRankStatus.minimum: " + std::to_string(static_cast<int>(message.minimum())) +
+                                                           " is no status that a rank can reach"));
+  auto ranks = find_ranks(request, message.mesh(), message.ranks(), "WaitRankStatus.ranks");
+  if (!ranks) return;
+  const auto waits = waits_->add(request, {.mesh = message.mesh()->str(),
+                                           .ranks = std::move(*ranks),
+                                           .minimum = static_cast<Status::Kind>(message.minimum()),
+                                           .limit = std::chrono::milliseconds(message.wait_ms()),
+                                           .asker = *asker});
+  if (!waits) return bus_->refuse(request, waits.error());
+  if (*waits) peers_->add(*asker);
+}
+
 void HostAgent::on_get_state(const Request& request, const wire::GetState& message) {
   if (const Mesh* mesh = find_mesh(request, message.mesh())) bus_->answer(request, make_mesh_state(*mesh));
 }
 
-void HostAgent::on_list_meshes(const Request& request, const wire::ListMeshes&) {
-  wire::MeshListT list;
-  list.host = host_text_;
-  std::size_t left = report_bytes;
-  for (const auto& [name, mesh] : procs_->table().meshes()) {
-    if (left == 0) break;
-    list.meshes.push_back(std::make_unique<wire::MeshStateT>(make_mesh_entry(*mesh, left)));
-  }
-  bus_->answer(request, std::move(list));
+void HostAgent::on_list_meshes(const Request& request, const wire::ListMeshes& message) {
+  bus_->answer(request, make_mesh_list(procs_->table().meshes(), text_of(message.after()), host_text_));
 }
 
 void HostAgent::on_stream_state(const Request& request, const wire::StreamState& message) {
@@ -186,10 +283,13 @@ void HostAgent::on_stream_state(const Request& request, const wire::StreamState&
   if (mesh->subscribers.size() >= kMostSubscribers)
     return bus_->refuse(
         request, Error(ErrorCode::queue_full, "mesh " + mesh->name + " has " + std::to_string(kMostSubscribers) + " subscribers already"));
-  // What has not been told yet is in the answer, and told again: the generations say so.
+  // What is not told yet goes to the others first: it is in the answer, and must not be told again behind it.
+  publisher_->flush_changes(*mesh);
   mesh->subscribers.insert_or_assign(subscriber->to_string(), *subscriber);
   procs_->table().touch(*mesh);
-  bus_->answer(request, make_mesh_state(*mesh));
+  std::vector<const Proc*> later;
+  bus_->answer(request, make_mesh_state(*mesh, report_bytes, &later));
+  publisher_->send_certificates(*mesh, later, *subscriber);
   peers_->add(*subscriber);
 }
 
@@ -213,6 +313,7 @@ void HostAgent::on_get_host(const Request& request, const wire::GetHost&) {
   state.containment = options_.containment;
   state.live = procs_->table().live();
   state.node = node.data();
+  for (auto& drain : procs_->drains().to_wire()) state.drains.push_back(std::make_unique<wire::DrainT>(std::move(drain)));
   bus_->answer(request, std::move(state));
 }
 
@@ -235,7 +336,7 @@ void HostAgent::on_proc_ready(const Request& request, const wire::ProcReady& mes
     return bus_->refuse(request, Error(ErrorCode::identity_mismatch,
                                        "ProcReady.incarnation: it is not the one in the bootstrap of " + message.proc()->str()));
   ack(request);
-  procs_->on_ready(*proc);
+  procs_->on_ready(*proc, message.connected_ns(), message.hello_ns());
 }
 
 void HostAgent::on_proc_heartbeat(const Request& request, const wire::ProcHeartbeat& message) {

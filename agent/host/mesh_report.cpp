@@ -47,36 +47,60 @@ void add_ranks(const Mesh& mesh, wire::MeshStateT& state) {
 
 }  // namespace
 
-wire::MeshStateT make_mesh_state(const Mesh& mesh, std::size_t bytes) {
+wire::MeshStateT make_mesh_state(const Mesh& mesh, std::size_t bytes, std::vector<const Proc*>* later) {
   wire::MeshStateT state = make_head(mesh);
   add_ranks(mesh, state);
   std::size_t used = size_of(state) + state.ranks.size() * sizeof(wire::RankState);
+  bool is_full = false;
   for (const auto& [rank, proc] : mesh.procs) {
     if (!proc->certificate) continue;
     const bool with_tail = used + size_of(*proc->certificate, true) <= bytes;
     const auto size = size_of(*proc->certificate, with_tail);
-    if (used + size > bytes) break;
+    is_full = is_full || used + size > bytes;
+    if (!with_tail || is_full) {
+      ++state.cut;
+      if (later != nullptr) later->push_back(proc.get());
+      if (is_full || later != nullptr) continue;
+    }
     used += size;
     state.certificates.push_back(std::make_unique<wire::CertificateT>(*proc->certificate));
     if (!with_tail) state.certificates.back()->stderr_tail.clear();
   }
-  return state;
-}
-
-wire::MeshStateT make_mesh_entry(const Mesh& mesh, std::size_t& bytes) {
-  wire::MeshStateT state = make_head(mesh);
-  const auto head = size_of(state);
-  const auto ranks = mesh.procs.size() * sizeof(wire::RankState);
-  bytes -= std::min(bytes, head);
-  if (ranks <= bytes) {
-    add_ranks(mesh, state);
-    bytes -= ranks;
+  if (used + mesh.procs.size() * sizeof(wire::LaunchTimes) <= bytes) {
+    state.launch.reserve(mesh.procs.size());
+    for (const auto& [rank, proc] : mesh.procs) state.launch.push_back(proc->launch);
   }
   return state;
 }
 
+wire::MeshListT make_mesh_list(const std::map<std::string, std::unique_ptr<Mesh>, std::less<>>& meshes, const std::string& after,
+                               const std::string& host, std::size_t bytes) {
+  wire::MeshListT list;
+  list.host = host;
+  list.after = after;
+  std::size_t used = kTableBytes + host.size() + after.size();
+  for (auto entry = meshes.upper_bound(after); entry != meshes.end(); ++entry) {
+    const Mesh& mesh = *entry->second;
+    wire::MeshStateT state = make_head(mesh);
+    const auto head = size_of(state);
+    const auto ranks = mesh.procs.size() * sizeof(wire::RankState);
+    const bool is_first = list.meshes.empty();
+    if (used + head + ranks <= bytes) {
+      add_ranks(mesh, state);
+      used += ranks;
+    } else if (!is_first) {
+      list.more = true;
+      break;
+    }
+    used += head;
+    list.meshes.push_back(std::make_unique<wire::MeshStateT>(std::move(state)));
+  }
+  return list;
+}
+
 std::vector<wire::StateChangedT> make_changes(const std::string& mesh, const std::string& host, std::vector<wire::RankState> ranks,
-                                              std::vector<std::unique_ptr<wire::CertificateT>> certificates, std::size_t bytes) {
+                                              std::vector<std::unique_ptr<wire::CertificateT>> certificates,
+                                              std::vector<wire::LaunchTimes> launch, std::size_t bytes) {
   std::vector<wire::StateChangedT> messages;
   std::size_t used = bytes;
   const auto make_room = [&](std::size_t size) {
@@ -92,6 +116,10 @@ std::vector<wire::StateChangedT> make_changes(const std::string& mesh, const std
     make_room(sizeof(wire::RankState));
     messages.back().ranks.push_back(rank);
   }
+  for (const auto& times : launch) {
+    make_room(sizeof(wire::LaunchTimes));
+    messages.back().launch.push_back(times);
+  }
   for (auto& certificate : certificates) {
     make_room(size_of(*certificate, true));
     messages.back().certificates.push_back(std::move(certificate));
@@ -102,11 +130,13 @@ std::vector<wire::StateChangedT> make_changes(const std::string& mesh, const std
 std::vector<wire::StateChangedT> make_snapshot(const Mesh& mesh, const std::string& host) {
   std::vector<wire::RankState> ranks;
   std::vector<std::unique_ptr<wire::CertificateT>> certificates;
+  std::vector<wire::LaunchTimes> launch;
   for (const auto& [rank, proc] : mesh.procs) {
     ranks.push_back(proc->state.to_wire());
+    if (proc->launch_told) launch.push_back(proc->launch);
     if (proc->certificate) certificates.push_back(std::make_unique<wire::CertificateT>(*proc->certificate));
   }
-  return make_changes(mesh.name, host, std::move(ranks), std::move(certificates));
+  return make_changes(mesh.name, host, std::move(ranks), std::move(certificates), std::move(launch));
 }
 
 }  // namespace meshbus::host

@@ -1,6 +1,8 @@
 #pragma once
 
 #include <cstddef>
+#include <map>
+#include <memory>
 #include <string>
 #include <vector>
 
@@ -13,16 +15,18 @@ namespace meshbus::host {
 inline constexpr std::size_t report_bytes = 768 * 1024;
 
 /// What is known about a mesh. When the certificates of all ended ranks are too much for one message, the tails of the later ones are left
-/// out, then the certificates themselves.
-wire::MeshStateT make_mesh_state(const Mesh& mesh, std::size_t bytes = report_bytes);
+/// out, then the certificates themselves. With `later` only whole certificates are there, and the procs of the others are added to it.
+wire::MeshStateT make_mesh_state(const Mesh& mesh, std::size_t bytes = report_bytes, std::vector<const Proc*>* later = nullptr);
 
-/// A list entry: without certificates; without ranks too when they are more than `bytes`. Takes what it uses off `bytes`.
-wire::MeshStateT make_mesh_entry(const Mesh& mesh, std::size_t& bytes);
+/// As many of these meshes, by name from behind `after`, as there is room for; MeshList::more says whether some are left. One that fits in
+/// no message is listed without its ranks.
+wire::MeshListT make_mesh_list(const std::map<std::string, std::unique_ptr<Mesh>, std::less<>>& meshes, const std::string& after,
+                               const std::string& host, std::size_t bytes = report_bytes);
 
-/// Cuts changes into messages, in order: all states before the certificates.
+/// Cuts changes into messages, in order: all states before the times, those before the certificates.
 std::vector<wire::StateChangedT> make_changes(const std::string& mesh, const std::string& host, std::vector<wire::RankState> ranks,
                                               std::vector<std::unique_ptr<wire::CertificateT>> certificates,
-                                              std::size_t bytes = report_bytes);
+                                              std::vector<wire::LaunchTimes> launch = {}, std::size_t bytes = report_bytes);
 
 /// The whole present state as changes: for those who may have missed some.
 std::vector<wire::StateChangedT> make_snapshot(const Mesh& mesh, const std::string& host);

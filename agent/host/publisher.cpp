@@ -21,11 +21,23 @@ void Publisher::flush() {
 
 void Publisher::flush_changes(Mesh& mesh) {
   if (mesh.changes.empty() && mesh.certificates.empty()) return;
-  const auto messages = make_changes(mesh.name, host_, std::exchange(mesh.changes, {}), std::exchange(mesh.certificates, {}));
+  std::vector<wire::LaunchTimes> launch;
+  for (const auto& change : mesh.changes) {
+    // From Ready on the times do not change; neither do those of one who ended without ever being.
+    const bool is_over = change.state() == wire::ProcState::ready || change.state() >= wire::ProcState::stopped;
+    const auto found = is_over ? mesh.procs.find(change.rank()) : mesh.procs.end();
+    if (found == mesh.procs.end() || std::exchange(found->second->launch_told, true)) continue;
+    launch.push_back(found->second->launch);
+  }
+  const auto messages =
+      make_changes(mesh.name, host_, std::exchange(mesh.changes, {}), std::exchange(mesh.certificates, {}), std::move(launch));
   if (!bus_.is_up()) return;
   for (const auto& message : messages) {
     if (!mesh.owner_gone && !bus_.tell(Destination::to(mesh.spec.owner), message)) retry_owner(mesh, false);
-    for (const auto& [name, subscriber] : mesh.subscribers) bus_.tell(Destination::to(subscriber), message);
+    for (const auto& [name, subscriber] : mesh.subscribers) {
+      const bool is_owner = !mesh.owner_gone && subscriber == mesh.spec.owner;  // who has been told already
+      if (!is_owner && !bus_.tell(Destination::to(subscriber), message)) retry_subscriber(mesh, name);
+    }
   }
 }
 
@@ -49,23 +61,44 @@ void Publisher::forget(Mesh& mesh) {
   retries_.erase(found);
 }
 
-void Publisher::send_snapshot(const Mesh& mesh, const ProcId& to) {
-  for (auto& message : make_snapshot(mesh, host_)) bus_.tell(Destination::to(to), std::move(message));
+bool Publisher::send_snapshot(const Mesh& mesh, const ProcId& to) {
+  for (auto& message : make_snapshot(mesh, host_)) {
+    message.snapshot = true;
+    if (!bus_.tell(Destination::to(to), std::move(message))) return false;
+  }
+  return true;
+}
+
+void Publisher::send_certificates(const Mesh& mesh, const std::vector<const Proc*>& procs, const ProcId& to) {
+  std::vector<std::unique_ptr<wire::CertificateT>> certificates;
+  for (const Proc* proc : procs) certificates.push_back(std::make_unique<wire::CertificateT>(*proc->certificate));
+  for (auto& message : make_changes(mesh.name, host_, {}, std::move(certificates))) bus_.tell(Destination::to(to), std::move(message));
 }
 
 void Publisher::on_up(const std::map<std::string, std::unique_ptr<Mesh>, std::less<>>& meshes) {
   for (const auto& [name, mesh] : meshes) {
-    if (!mesh->owner_gone) send_snapshot(*mesh, mesh->spec.owner);
-    for (const auto& [text, subscriber] : mesh->subscribers) send_snapshot(*mesh, subscriber);
+    if (!mesh->owner_gone && !send_snapshot(*mesh, mesh->spec.owner)) retry_owner(*mesh, false);
+    for (const auto& [text, subscriber] : mesh->subscribers) {
+      const bool is_owner = !mesh->owner_gone && subscriber == mesh->spec.owner;
+      if (!is_owner && !send_snapshot(*mesh, subscriber)) retry_subscriber(*mesh, text);
+    }
     mesh->relay.resend();
     mark(*mesh);
   }
 }
 
 void Publisher::retry_owner(Mesh& mesh, bool was_output) {
-  Retry& retry = retries_[&mesh];
+  Retry& retry = arm_retry(mesh);
   (was_output ? retry.output : retry.state) = true;
-  if (retry.timer != 0) return;
+}
+
+void Publisher::retry_subscriber(Mesh& mesh, const std::string& name) {
+  arm_retry(mesh).subscribers.insert(name);
+}
+
+Publisher::Retry& Publisher::arm_retry(Mesh& mesh) {
+  Retry& retry = retries_[&mesh];
+  if (retry.timer != 0) return retry;
   const auto now = bus_.reactor().now();
   const bool is_new = now - retry.last > 2 * last_retry;
   retry.delay = is_new ? first_retry : std::min(2 * retry.delay, last_retry);
@@ -75,13 +108,18 @@ void Publisher::retry_owner(Mesh& mesh, bool was_output) {
     due.last = bus_.reactor().now();
     const bool state = std::exchange(due.state, false);
     const bool output = std::exchange(due.output, false);
+    for (const auto& name : std::exchange(due.subscribers, {})) {
+      const auto subscriber = mesh.subscribers.find(name);
+      if (subscriber != mesh.subscribers.end() && !send_snapshot(mesh, subscriber->second)) retry_subscriber(mesh, name);
+    }
     if (mesh.owner_gone) return;
-    if (state) send_snapshot(mesh, mesh.spec.owner);
+    if (state && !send_snapshot(mesh, mesh.spec.owner)) retry_owner(mesh, false);
     if (output) {
       mesh.relay.resend();
       mark(mesh);
     }
   });
+  return retry;
 }
 
 }  // namespace meshbus::host

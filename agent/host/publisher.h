@@ -23,8 +23,10 @@ class Publisher {
   /// Sends what is to be told. While there is no session nothing is sent: on_up() catches up.
   void flush();
   void forget(Mesh& mesh);
-  /// The present state of a mesh, to one or to all.
-  void send_snapshot(const Mesh& mesh, const ProcId& to);
+  /// Tells now what there is to tell of that mesh, so that what comes next is told to others than before.
+  void flush_changes(Mesh& mesh);
+  /// The certificates of these procs of a mesh, for one whom an answer could not tell them.
+  void send_certificates(const Mesh& mesh, const std::vector<const Proc*>& procs, const ProcId& to);
   /// There is a new session: what was told before may be lost, so everything is told again, and output that is not taken is sent again.
   void on_up(const std::map<std::string, std::unique_ptr<Mesh>, std::less<>>& meshes);
   /// Something for the owner came back, though it is there: the state is told again a moment later, and output is sent again.
@@ -38,10 +40,14 @@ class Publisher {
     Reactor::TimerId timer = 0;
     bool state = false;
     bool output = false;
+    std::set<std::string> subscribers;  // to whom something could not be sent
     std::chrono::milliseconds delay{0};
     Reactor::Time last{};
   };
-  void flush_changes(Mesh& mesh);
+  /// The present state of a mesh. False: the queue is full.
+  bool send_snapshot(const Mesh& mesh, const ProcId& to);
+  void retry_subscriber(Mesh& mesh, const std::string& name);
+  Retry& arm_retry(Mesh& mesh);
   void flush_output(Mesh& mesh);
 
   Bus& bus_;

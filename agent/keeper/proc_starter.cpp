@@ -232,6 +232,7 @@ tl::expected<void, SpawnFailure> ProcStarter::start_into(Started& started, const
   plan.limits = limits.data();
   plan.limit_count = limits.size();
   plan.first_foreign_fd = slots_.first_foreign_fd();
+  birth.spawned_realtime_ns = now_ns(CLOCK_REALTIME);
   auto child = spawner_.run(plan, cgroup);
   if (!child) return tl::unexpected(name_file(child.error(), spec, *program));
   birth.pid = child->pid;

@@ -15,7 +15,7 @@ namespace meshbus::keeper {
 namespace {
 
 // Every packet: magic (u32), number of records (u32), records; each record starts with its tag (u8).
-constexpr std::uint32_t events_magic = 0x4545'4d01;
+constexpr std::uint32_t events_magic = 0x4545'4d02;
 constexpr std::uint32_t requests_magic = 0x5145'4d01;
 enum class Tag : std::uint8_t {
   birth = 1,
@@ -60,6 +60,7 @@ bool read_birth(ByteReader& reader, std::vector<UniqueFd>& fds, std::size_t& nex
   const auto stage = reader.get<std::uint8_t>();
   const auto error = reader.get<std::int32_t>();
   birth.pid = reader.get<std::int32_t>();
+  birth.spawned_realtime_ns = reader.get<std::int64_t>();
   birth.started_realtime_ns = reader.get<std::int64_t>();
   birth.started_monotonic_ns = reader.get<std::int64_t>();
   const auto bits = reader.get<std::uint8_t>();
@@ -145,6 +146,7 @@ void EventPacker::add(Birth birth) {
   writer.put(birth.failure ? static_cast<std::uint8_t>(birth.failure->stage) : std::uint8_t{0});
   writer.put(static_cast<std::int32_t>(birth.failure ? birth.failure->error : 0));
   writer.put(static_cast<std::int32_t>(birth.pid));
+  writer.put(birth.spawned_realtime_ns);
   writer.put(birth.started_realtime_ns);
   writer.put(birth.started_monotonic_ns);
   std::uint8_t bits = 0;

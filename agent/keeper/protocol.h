@@ -33,7 +33,8 @@ struct Birth {
   UniqueFd stdin_pipe;   ///< Write end, when asked for.
   UniqueFd stdout_pipe;  ///< Read end, when asked for.
   UniqueFd stderr_pipe;
-  std::int64_t started_realtime_ns = 0;   ///< CLOCK_REALTIME.
+  std::int64_t spawned_realtime_ns = 0;   ///< CLOCK_REALTIME, just before there was a process.
+  std::int64_t started_realtime_ns = 0;   ///< CLOCK_REALTIME, when it executed its command.
   std::int64_t started_monotonic_ns = 0;  ///< CLOCK_MONOTONIC.
 };
 

@@ -15,6 +15,7 @@ std::optional<Birth> copy_of(const Birth& birth) {
   copy.id = birth.id;
   copy.failure = birth.failure;
   copy.pid = birth.pid;
+  copy.spawned_realtime_ns = birth.spawned_realtime_ns;
   copy.started_realtime_ns = birth.started_realtime_ns;
   copy.started_monotonic_ns = birth.started_monotonic_ns;
   const auto duplicate = [](const UniqueFd& from, UniqueFd& to) {

@@ -40,6 +40,7 @@ void AgentLink::start(Bus& bus) {
 }
 
 void AgentLink::on_up() {
+  hello_at_ = std::chrono::system_clock::now();
   say_ready();
 }
 
@@ -53,6 +54,11 @@ void AgentLink::say_ready() {
   ready.proc = bootstrap_.proc.to_string();
   ready.incarnation = bootstrap_.incarnation;
   ready.pid = static_cast<std::uint32_t>(::getpid());
+  const auto nanoseconds = [](std::chrono::system_clock::time_point time) {
+    return std::chrono::duration_cast<std::chrono::nanoseconds>(time.time_since_epoch()).count();
+  };
+  ready.connected_ns = nanoseconds(bus_->connected_at());
+  ready.hello_ns = nanoseconds(hello_at_);
   away_.on_silence(reactor_.now());
   bus_->request(Destination::to(agent_), std::move(ready), bootstrap_.away, [this](const Result<ControlMessage>& answer) {
     if (!answer) return log::info("the host agent does not take ProcReady: " + answer.error().to_string());

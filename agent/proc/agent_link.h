@@ -1,5 +1,6 @@
 #pragma once
 
+#include <chrono>
 #include <functional>
 #include <string>
 
@@ -47,6 +48,7 @@ class AgentLink {
   AwayWatch away_;
   Bus* bus_ = nullptr;
   bool is_ready_ = false;
+  std::chrono::system_clock::time_point hello_at_{};
   Reactor::TimerId tick_timer_ = 0;
   Reactor::Time tick_due_{};
   Reactor::Time next_heartbeat_{};

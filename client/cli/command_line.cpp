@@ -7,6 +7,7 @@
 #include <cstdlib>
 #include <functional>
 #include <iostream>
+#include <map>
 
 #include "client/cli/proc_settings.h"
 #include "common/did_you_mean.h"
@@ -177,6 +178,8 @@ void add_run(CLI::App& app, RunArguments& run) {
       })
       ->type_name("RANK|all|none");
   verb->add_option("--json", run.json, "Write a report of all ranks to this file ('-' is stdout)")->type_name("FILE");
+  verb->add_flag("--report", run.report, "At the end, say how long the stages of the launch took, and which ranks were slowest");
+  verb->add_option("--trace", run.trace, "Write the launch as a trace for Perfetto or chrome://tracing to this file")->type_name("FILE");
   verb->add_option("--containment", run.containment, "For hosts started here: auto, cgroup (v2), pidns (a pid namespace), sweep")
       ->check(CLI::IsMember({"auto", "cgroup", "pidns", "sweep"}));
   verb->add_option("--set", run.settings, "A setting: KEY=VALUE")->type_name("KEY=VALUE");
@@ -230,6 +233,36 @@ CLI::App* add_on_hosts(CLI::App& app, const std::string& name, const std::string
   verb->add_flag("--json", hosts.json, "Print JSON");
   add_duration(verb, "--timeout", hosts.timeout, "Give up after that time; default 30s");
   return verb;
+}
+
+void add_drain(CLI::App& app, HostsArguments& hosts) {
+  auto* verb = add_on_hosts(app, "drain", "Stop procs and start no others until they have ended; the hosts stay", hosts);
+  verb->add_option("MESH", hosts.mesh, "Name of the mesh, with or without its uuid; default: every mesh");
+  verb->add_option("--owner", hosts.owner, "Only procs that this launcher answers for: OWNER in meshbus ps --json")
+      ->type_name("ADDRESS,NAME");
+  auto* hold = verb->add_flag("--hold", hosts.hold, "Go on refusing to start any, until --resume");
+  auto* resume =
+      verb->add_flag("--resume", hosts.resume, "End what --hold began, for the same MESH and --owner; stops nothing")->excludes(hold);
+  verb->add_option("--reason", hosts.reason, "Told to whoever wants to start procs, and in the certificates")->excludes(resume);
+  add_duration(verb, "--grace", hosts.grace, "Between SIGTERM and SIGKILL; default 10s");
+}
+
+void add_status(CLI::App& app, HostsArguments& hosts) {
+  auto* verb = add_on_hosts(app, "status", "Show how the ranks of meshes stand, or wait until they have got somewhere", hosts);
+  verb->add_option("MESH", hosts.mesh, "Name of the mesh, with or without its uuid; default: every mesh");
+  verb->add_option_function<std::string>(
+          "--wait",
+          [&hosts](const std::string& word) {
+            for (const auto kind : {Status::Kind::initializing, Status::Kind::running, Status::Kind::stopping, Status::Kind::stopped}) {
+              std::string name(to_string(kind));
+              name[0] = static_cast<char>(std::tolower(static_cast<unsigned char>(name[0])));
+              if (word == name) hosts.wait = kind;
+            }
+            if (!hosts.wait) throw CLI::ValidationError("--wait", "takes initializing, running, stopping or stopped, not '" + word + "'");
+          },
+          "Until every rank has got at least so far: initializing, running, stopping, stopped; for --timeout at most")
+      ->type_name("STATUS");
+  verb->footer("Exit code: 0; 1 no such mesh, a host that does not answer, or, with --wait, a rank that did not get there or failed.");
 }
 
 void add_mesh(CLI::App& app, MeshArguments& mesh) {
@@ -338,6 +371,8 @@ std::variant<Arguments, int> parse_command_line(int argc, char** argv) {
   add_duration(stop, "--grace", hosts.grace, "Between SIGTERM and SIGKILL; default 10s");
   auto* shutdown = add_on_hosts(app, "shutdown", "Stop all procs of hosts, then the hosts themselves", hosts);
   add_duration(shutdown, "--grace", hosts.grace, "Between SIGTERM and SIGKILL; default 10s");
+  add_drain(app, hosts);
+  add_status(app, hosts);
   add_logs(app, logs);
   auto* show = app.add_subcommand("config", "List the settings: value, where it comes from, meaning");
   show->add_option("--set", config.settings, "A setting: KEY=VALUE")->type_name("KEY=VALUE");
@@ -370,7 +405,11 @@ std::variant<Arguments, int> parse_command_line(int argc, char** argv) {
     return Arguments(logs);
   }
   if (name != "run") {
-    hosts.verb = name == "ps" ? HostsArguments::Verb::ps : name == "stop" ? HostsArguments::Verb::stop : HostsArguments::Verb::shutdown;
+    using Verb = HostsArguments::Verb;
+    static const std::map<std::string, Verb> verbs = {
+        {"ps", Verb::ps}, {"stop", Verb::stop}, {"shutdown", Verb::shutdown}, {"status", Verb::status}, {"drain", Verb::drain}};
+    hosts.verb = verbs.at(name);
+    hosts.is_timeout_given = app.get_subcommand(name)->count("--timeout") > 0;
     return Arguments(hosts);
   }
   // Without --, the command begins at the first word that is no flag of ours.

@@ -12,6 +12,7 @@
 #include "meshbus/extent.h"
 #include "meshbus/proc_mesh.h"
 #include "meshbus/rank_report.h"
+#include "meshbus/status.h"
 
 namespace meshbus::cli {
 
@@ -40,6 +41,8 @@ struct RunArguments {
   /// none, all, or a rank.
   std::string input = "0";
   std::string json;
+  bool report = false;
+  std::string trace;
   std::string containment;
   std::vector<std::string> settings;
   /// --nice, --umask, --cpu-set, --rlimit
@@ -47,16 +50,24 @@ struct RunArguments {
   std::vector<std::string> command;
 };
 
-/// `meshbus ps`, `meshbus stop`, `meshbus shutdown`: on which hosts, and of which mesh.
+/// `meshbus ps`, `status`, `stop`, `drain`, `shutdown`: on which hosts, and of which mesh.
 struct HostsArguments {
-  enum class Verb { ps, stop, shutdown, logs };
+  enum class Verb { ps, stop, shutdown, logs, status, drain };
   Verb verb = Verb::ps;
   /// None = every host of this user on this machine.
   std::vector<std::string> addresses;
-  /// stop: name of the mesh, with or without its uuid.
+  /// stop, status, drain: name of the mesh, with or without its uuid. Not for stop: empty = every mesh.
   std::string mesh;
+  /// drain: a ProcId; empty = everybody.
+  std::string owner;
+  std::string reason;
+  bool hold = false;
+  bool resume = false;
+  /// status
+  std::optional<Status::Kind> wait;
   std::optional<std::chrono::milliseconds> grace;
   std::chrono::milliseconds timeout{30'000};
+  bool is_timeout_given = false;
   bool all = false;
   bool json = false;
 };

@@ -12,7 +12,9 @@
 #include <iostream>
 #include <optional>
 
+#include "client/cli/drain_command.h"
 #include "client/cli/rank_json.h"
+#include "client/cli/status_command.h"
 #include "client/cli/text_error.h"
 #include "meshbus/client.h"
 
@@ -49,6 +51,15 @@ Json host_json(const HostReport& host) {
   json["version"] = host.version;
   json["containment"] = host.containment;
   json["live"] = host.live;
+  json["drains"] = Json::array();
+  for (const auto& drain : host.drains) {
+    json["drains"].push_back({{"mesh", drain.mesh.empty() ? Json(nullptr) : Json(drain.mesh)},
+                              {"owner", drain.owner.empty() ? Json(nullptr) : Json(drain.owner)},
+                              {"reason", drain.reason},
+                              {"by", drain.requester},
+                              {"hold", drain.hold},
+                              {"left", drain.left}});
+  }
   json["error"] = host.problem.empty() ? Json(nullptr) : Json(host.problem);
   return json;
 }
@@ -64,6 +75,7 @@ void print_table(const std::vector<HostReport>& hosts, const MeshListing& listin
       std::cout << "does not answer: " << host.problem << "\n";
     } else {
       std::cout << host.live << " live, agent " << host.pid << " on " << host.node << ", " << host.containment << "\n";
+      for (const auto& drain : host.drains) std::cout << "  drained of " << words_of(drain) << "\n";
     }
   }
   for (const auto& mesh : listing.meshes) {
@@ -167,7 +179,8 @@ int shutdown(HostMesh& mesh, const HostsArguments& arguments) {
 
 std::variant<AttachedHosts, int> attach_hosts(const HostsArguments& arguments) {
   std::vector<std::string> words = arguments.addresses;
-  const bool is_looking = arguments.verb == HostsArguments::Verb::ps || arguments.verb == HostsArguments::Verb::logs;
+  using Verb = HostsArguments::Verb;
+  const bool is_looking = arguments.verb == Verb::ps || arguments.verb == Verb::logs || arguments.verb == Verb::status;
   if (words.empty()) {
     if (const char* hosts = std::getenv("MESHBUS_HOSTS"); hosts != nullptr && *hosts != '\0') {
       std::string text = hosts;
@@ -229,6 +242,8 @@ int hosts_command(const HostsArguments& arguments) {
     case HostsArguments::Verb::ps: return ps(mesh, arguments);
     case HostsArguments::Verb::stop: return stop(mesh, arguments);
     case HostsArguments::Verb::shutdown: return shutdown(mesh, arguments);
+    case HostsArguments::Verb::status: return status_command(mesh, arguments);
+    case HostsArguments::Verb::drain: return drain_command(mesh, arguments);
     case HostsArguments::Verb::logs: break;
   }
   return kUsage;

@@ -18,6 +18,7 @@
 
 #include "client/cli/job_signals.h"
 #include "client/cli/job_start.h"
+#include "client/cli/launch_report.h"
 #include "client/cli/run_report.h"
 
 namespace meshbus::cli {
@@ -62,6 +63,7 @@ class Job {
   int finish();
   void on_start_failed(const Error& error);
   bool write_report(const std::string& report) const;
+  bool write_trace(const MeshOutcome& outcome) const;
 
   const RunArguments& arguments_;
   JobSignals signals_;
@@ -252,6 +254,11 @@ bool Job::write_report(const std::string& report) const {
   return static_cast<bool>(file << report << std::flush);
 }
 
+bool Job::write_trace(const MeshOutcome& outcome) const {
+  std::ofstream file(arguments_.trace);
+  return static_cast<bool>(file << launch_trace(parts_.mesh->ref(), outcome) << std::flush);
+}
+
 int Job::finish() {
   if (!is_up_) return code_.value_or(kOwnFailure);
   const MeshOutcome outcome = parts_.mesh->known();
@@ -277,11 +284,15 @@ int Job::finish() {
     say("cannot write the report to " + arguments_.json + ": " + std::strerror(errno));
     if (exit_code == 0) exit_code = kOwnFailure;
   }
+  if (!arguments_.trace.empty() && !write_trace(outcome)) {
+    say("cannot write the trace to " + arguments_.trace + ": " + std::strerror(errno));
+    if (exit_code == 0) exit_code = kOwnFailure;
+  }
   // All is done; only words are left, and who does not want to wait until they are read may interrupt.
   signals_.release();
   if (outcome.first_failure && is_stuck_) say("first failure: " + outcome.first_failure->describe());
   if (!is_stuck_) {
-    const auto words = (is_stopped_elsewhere_ ? words_of_a_stop(outcome) : std::string()) + last_words(outcome);
+    const auto words = (arguments_.report ? launch_report(parts_.mesh->ref(), outcome) : std::string()) + (is_stopped_elsewhere_ ? words_of_a_stop(outcome) : std::string()) + last_words(outcome);
     [[maybe_unused]] const auto n = ::write(STDERR_FILENO, words.data(), words.size());
   }
   // What waits for a rank or a reader that does not come cannot be joined; hosts that are left see our lifeline end.

@@ -47,6 +47,8 @@ std::string last_words(const MeshOutcome& outcome) {
   if (!failed.empty()) text += "meshbus: after it failed " + count_of(failed.size(), "more rank") + ": " + named(failed) + "\n";
   if (!stopped.empty()) text += "meshbus: stopped because of it: " + named(stopped) + "\n";
   if (!left.empty()) text += "meshbus: not ended, or nobody can say: " + named(left) + "\n";
+  // Who misses a deadline of its launch is seldom alone.
+  if (first.code == ErrorCode::timeout) text += "meshbus: not ready: " + describe_stuck(outcome.ranks) + "\n";
   // The one line that matters stands last, where a terminal shows it.
   return text + "meshbus: first failure: " + first.describe() + "\n";
 }

@@ -100,10 +100,12 @@ void Controller::on_poll() {
   open();
 }
 
-void Controller::ask(const HostAddr& host) {
+void Controller::ask(const HostAddr& host, const std::string& after) {
   auto& is_asked = is_asked_[host];
   if (std::exchange(is_asked, true)) return;
-  bus_->request(Destination::to_agent(host), wire::ListMeshesT(), options_.answer_limit,
+  wire::ListMeshesT question;
+  question.after = after;
+  bus_->request(Destination::to_agent(host), std::move(question), options_.answer_limit,
                 [this, host](const Result<ControlMessage>& answer) {
                   is_asked_[host] = false;
                   if (is_closed_) return;
@@ -117,6 +119,7 @@ void Controller::ask(const HostAddr& host) {
                   auto told = watch_.on_list(host, *list);
                   say(told.events);
                   for (const auto& mesh : told.wanted) ask_state(host, mesh);
+                  if (!told.next.empty()) ask(host, told.next);
                 });
 }
 

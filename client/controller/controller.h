@@ -49,7 +49,8 @@ class Controller {
   void open();
   void on_refused(const Error& error);
   void on_poll();
-  void ask(const HostAddr& host);
+  /// `after`: for the next page of what it has.
+  void ask(const HostAddr& host, const std::string& after = {});
   void ask_state(const HostAddr& host, const std::string& mesh);
   void say(const std::vector<WatchEvent>& events);
   void send(const ProcId& subscriber, const std::vector<WatchEvent>& events);

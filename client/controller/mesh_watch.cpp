@@ -103,7 +103,16 @@ MeshWatch::Answer MeshWatch::on_list(const HostAddr& host, const wire::MeshList&
       }
     }
   }
-  std::erase_if(meshes, [&](const auto& entry) { return !listed.contains(entry.first); });
+  // What a page does not speak of may be on another one.
+  const bool is_page = list.more() && list.meshes() != nullptr && list.meshes()->size() > 0;
+  const auto after = list.after() == nullptr ? std::string() : list.after()->str();
+  const auto last = is_page ? list.meshes()->Get(list.meshes()->size() - 1)->mesh()->str() : std::string();
+  std::erase_if(meshes, [&](const auto& entry) {
+    if (!after.empty() && entry.first <= after) return false;
+    if (is_page && entry.first > last) return false;
+    return !listed.contains(entry.first);
+  });
+  if (is_page && last > after) answer.next = last;
   return answer;
 }
 

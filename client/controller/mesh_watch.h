@@ -42,6 +42,8 @@ class MeshWatch {
     std::vector<WatchEvent> events;
     /// Meshes about which that host has to be asked for all that it knows (GetState): a rank has ended, or the list was too short.
     std::vector<std::string> wanted;
+    /// There are more meshes behind this one (ListMeshes.after); empty: that was all.
+    std::string next;
   };
   /// A host answered to ListMeshes.
   Answer on_list(const HostAddr& host, const wire::MeshList& list);

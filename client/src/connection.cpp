@@ -242,7 +242,7 @@ const HostAddr* Connection::agent_behind(const wire::Envelope& envelope) const {
 void Connection::on_state_changed(const Request& request, const wire::StateChanged& changed) {
   const auto* const host = agent_behind(request.envelope);
   const auto monitor = find(changed.mesh());
-  if (host != nullptr && monitor != nullptr) monitor->on_news(*host, changed.ranks(), changed.certificates());
+  if (host != nullptr && monitor != nullptr) monitor->on_news(*host, changed.ranks(), changed.certificates(), changed.launch());
 }
 
 void Connection::on_output(const Request& request, const wire::Output& output) {
@@ -339,7 +339,8 @@ void Connection::resync(const Followed& mesh, const HostAddr& host) {
         monitor->lose(host, "the host agent does not know this mesh any more: the host was started anew");
       return;
     }
-    if (const auto* state = answer->body_as<wire::MeshState>()) monitor->on_news(host, state->ranks(), state->certificates());
+    if (const auto* state = answer->body_as<wire::MeshState>())
+      monitor->on_news(host, state->ranks(), state->certificates(), state->launch());
   };
   if (const auto name = self(); name != mesh.owner) {
     wire::StreamStateT stream;

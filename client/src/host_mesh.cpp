@@ -1,6 +1,7 @@
 #include "meshbus/host_mesh.h"
 
 #include <algorithm>
+#include <deque>
 #include <future>
 #include <map>
 #include <set>
@@ -258,14 +259,26 @@ Result<std::vector<HostReport>> HostMesh::states(std::chrono::milliseconds deadl
 
 Result<MeshListing> HostMesh::meshes(std::chrono::milliseconds deadline) const {
   if (auto fine = impl_->core()->check_may_wait(); !fine) return fail(fine.error());
-  std::vector<Connection::Answer> answers;
-  for (const auto& host : hosts()) answers.push_back(impl_->connection().ask(Destination::to_agent(host), wire::ListMeshesT(), deadline));
+  const auto end = Clock::now() + std::min<std::chrono::milliseconds>(deadline, std::chrono::hours(24));
+  struct Page {
+    HostAddr host;
+    std::string after;
+    Connection::Answer answer = {};
+  };
+  const auto ask = [&](Page page) {
+    wire::ListMeshesT list;
+    list.after = page.after;
+    page.answer = impl_->connection().ask(Destination::to_agent(page.host), std::move(list), left_until(end));
+    return page;
+  };
+  std::deque<Page> pages;
+  for (const auto& host : hosts()) pages.push_back(ask({host, {}}));
   MeshListing listing;
   std::map<std::string, MeshReport> meshes;
-  for (std::size_t i = 0; i < hosts().size(); ++i) {
+  for (; !pages.empty(); pages.pop_front()) {
     HostReport problem;
-    problem.host = hosts()[i];
-    const auto answer = answers[i].get();
+    problem.host = pages.front().host;
+    const auto answer = pages.front().answer.get();
     const auto* const list = answer ? answer->body_as<wire::MeshList>() : nullptr;
     if (list == nullptr) {
       problem.code = answer ? ErrorCode::malformed_message : answer.error().code();
@@ -274,6 +287,10 @@ Result<MeshListing> HostMesh::meshes(std::chrono::milliseconds deadline) const {
       continue;
     }
     if (list->meshes() == nullptr) continue;
+    if (list->more() && list->meshes()->size() > 0) {
+      const auto last = list->meshes()->Get(list->meshes()->size() - 1)->mesh()->str();
+      if (last > pages.front().after) pages.push_back(ask({problem.host, last}));
+    }
     for (const auto* mesh : *list->meshes()) {
       const auto known = meshes.find(mesh->mesh()->str());
       if (known != meshes.end()) {
@@ -292,6 +309,12 @@ Result<MeshListing> HostMesh::meshes(std::chrono::milliseconds deadline) const {
   }
   for (auto& [name, mesh] : meshes) listing.meshes.push_back(std::move(mesh));
   return listing;
+}
+
+Result<ProcMeshRef> MeshReport::ref() const {
+  auto parsed = Name::parse(name);
+  if (!parsed) return fail(parsed.error());
+  return ProcMeshRef::make(std::move(*parsed), hosts, region.num_ranks(), region);
 }
 
 Result<std::vector<RankReport>> HostMesh::stop_mesh(std::string_view mesh, StopOptions options) {

@@ -30,13 +30,15 @@ bool MeshMonitor::is_abandoned() const {
 }
 
 void MeshMonitor::on_news(const HostAddr& from, const flatbuffers::Vector<const wire::RankState*>* ranks,
-                          const flatbuffers::Vector<flatbuffers::Offset<wire::Certificate>>* certificates) {
+                          const flatbuffers::Vector<flatbuffers::Offset<wire::Certificate>>* certificates,
+                          const flatbuffers::Vector<const wire::LaunchTimes*>* launch) {
   const auto now = reactor_.now();
   std::vector<RankReport> changed;
   bool is_news = false;
   {
     const std::lock_guard lock(mutex_);
     std::vector<std::uint64_t> changed_ranks;
+    for (flatbuffers::uoffset_t i = 0; launch != nullptr && i < launch->size(); ++i) table_.apply(from, *launch->Get(i));
     if (ranks != nullptr) {
       for (const auto* rank : *ranks) {
         if (table_.apply(from, *rank, now)) changed_ranks.push_back(rank->rank());

@@ -44,7 +44,8 @@ class MeshMonitor : public std::enable_shared_from_this<MeshMonitor> {
   // News, on the reactor's thread.
 
   void on_news(const HostAddr& from, const flatbuffers::Vector<const wire::RankState*>* ranks,
-               const flatbuffers::Vector<flatbuffers::Offset<wire::Certificate>>* certificates);
+               const flatbuffers::Vector<flatbuffers::Offset<wire::Certificate>>* certificates,
+               const flatbuffers::Vector<const wire::LaunchTimes*>* launch = nullptr);
   void on_output(const HostAddr& from, const wire::Output& output, OutputTaken taken);
   /// Whether output may have got lost: all that came is handed out, more must come, and nothing has for a while. Not again for as long.
   bool should_ask_again();

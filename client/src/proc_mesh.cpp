@@ -61,7 +61,7 @@ Result<std::vector<RankReport>> ProcMesh::status(std::chrono::milliseconds deadl
     auto answer = std::make_shared<Result<ControlMessage>>(future.get());
     const auto* const state = *answer ? (*answer)->body_as<wire::MeshState>() : nullptr;
     if (state != nullptr) {
-      impl_->core().run([&, address = hosts[host]] { monitor.on_news(address, state->ranks(), state->certificates()); });
+      impl_->core().run([&, address = hosts[host]] { monitor.on_news(address, state->ranks(), state->certificates(), state->launch()); });
     } else {
       problems[host] = *answer ? "it answered nonsense" : answer->error().to_string();
     }

@@ -4,6 +4,7 @@
 #include <cerrno>
 #include <csignal>
 #include <cstring>
+#include <map>
 
 #include "mesh/text.h"
 #include "meshbus/point.h"
@@ -56,6 +57,86 @@ std::string signal_name(int signal) {
   return name == nullptr ? "signal " + std::to_string(signal) : std::string("SIG") + name;
 }
 
+std::string_view to_string(LaunchStage stage) noexcept {
+  switch (stage) {
+    case LaunchStage::none: return "unknown";
+    case LaunchStage::asked: return "asked";
+    case LaunchStage::spawned: return "spawned";
+    case LaunchStage::exec: return "exec'd";
+    case LaunchStage::connected: return "connected";
+    case LaunchStage::hello: return "hello";
+    case LaunchStage::ready: return "ready";
+  }
+  return "unknown";
+}
+
+const LaunchTimes::Time& LaunchTimes::at(LaunchStage stage) const noexcept {
+  static const Time never;
+  switch (stage) {
+    case LaunchStage::asked: return asked;
+    case LaunchStage::spawned: return spawned;
+    case LaunchStage::exec: return exec;
+    case LaunchStage::connected: return connected;
+    case LaunchStage::hello: return hello;
+    case LaunchStage::ready: return ready;
+    case LaunchStage::none: break;
+  }
+  return never;
+}
+
+LaunchStage LaunchTimes::stage() const noexcept {
+  for (auto stage = LaunchStage::ready; stage != LaunchStage::none; stage = static_cast<LaunchStage>(static_cast<int>(stage) - 1)) {
+    if (at(stage)) return stage;
+  }
+  return LaunchStage::none;
+}
+
+namespace {
+
+/// Where the start of a rank is stuck. Its times may not have been told yet.
+LaunchStage stuck_at(const RankReport& rank) {
+  const auto told = rank.launch.stage();
+  if (told != LaunchStage::none) return told;
+  if (rank.pid != 0) return LaunchStage::exec;
+  return rank.state == ProcState::unknown ? LaunchStage::none : LaunchStage::asked;
+}
+
+std::string_view words_of(LaunchStage stage) {
+  switch (stage) {
+    case LaunchStage::none: return "not heard of yet";
+    case LaunchStage::asked: return "not spawned yet";
+    case LaunchStage::spawned: return "spawned, not exec'd yet";
+    case LaunchStage::exec: return "exec'd, no hello yet";
+    case LaunchStage::connected: return "connected, no hello yet";
+    default: return "hello said, not ready yet";
+  }
+}
+
+}  // namespace
+
+std::string describe_stuck(const std::vector<RankReport>& ranks) {
+  std::map<std::uint64_t, std::map<LaunchStage, std::vector<std::uint64_t>>> hosts;
+  std::map<std::uint64_t, const RankReport*> any;
+  for (const auto& rank : ranks) {
+    // What is ready now was it before its times are known; a plain proc that is done too.
+    const bool is_ready = rank.state == ProcState::ready || rank.launch.ready || (rank.state == ProcState::stopped && rank.exit_code == 0);
+    if (is_ready) continue;
+    hosts[rank.host_index][stuck_at(rank)].push_back(rank.rank);
+    any[rank.host_index] = &rank;
+  }
+  std::string text;
+  for (const auto& [host, stages] : hosts) {
+    text += (text.empty() ? "on " : "; on ") + any[host]->host.to_string() + ": ";
+    bool is_first = true;
+    for (const auto& [stage, stuck] : stages) {
+      text += (is_first ? "" : "; ") + std::string(stuck.size() == 1 ? "rank " : "ranks ") + to_string(to_rank_set(stuck)) + " ";
+      text += words_of(stage);
+      is_first = false;
+    }
+  }
+  return text;
+}
+
 RankSet to_rank_set(const std::vector<std::uint64_t>& ranks) {
   RankSet set;
   for (const auto rank : ranks) {
@@ -81,6 +162,20 @@ std::string to_string(const RankSet& set) {
     if (block.size() > 1) text += '-' + std::to_string(block.end - 1);
   }
   return text.empty() ? "none" : text;
+}
+
+Status RankReport::status() const {
+  switch (state) {
+    case ProcState::unknown: return Status::Kind::unknown;
+    case ProcState::starting: return Status::Kind::initializing;
+    case ProcState::running:
+    case ProcState::ready: return Status::Kind::running;
+    case ProcState::stopping: return Status::Kind::stopping;
+    case ProcState::stopped: return Status::Kind::stopped;
+    case ProcState::killed:
+    case ProcState::failed: return Status::failed(words());
+  }
+  return Status::Kind::unknown;
 }
 
 bool RankReport::is_terminal() const noexcept {

@@ -83,6 +83,11 @@ bool RankTable::apply(const HostAddr& from, const wire::Certificate& certificate
   return true;
 }
 
+void RankTable::apply(const HostAddr& from, const wire::LaunchTimes& times) {
+  const auto rank = times.rank();
+  if (rank < ranks_.size() && ranks_[rank].host == from) ranks_[rank].launch = to_report(times);
+}
+
 std::vector<std::uint64_t> RankTable::lose(std::uint64_t host_index, const std::string& reason, Time now,
                                            std::chrono::system_clock::time_point ended) {
   std::vector<std::uint64_t> changed;

@@ -86,6 +86,7 @@ class Shutdown {
     order.grace_ms = grace_ms();
     order.in_flight = static_cast<std::uint16_t>(core_.config().count(keys::terminate_in_flight));
     order.reason = reason_;
+    order.requester = connection_.self();
     return connection_.ask(Destination::to_agent(hosts_[i]), std::move(order), left_until(end_));
   }
 
@@ -93,22 +94,13 @@ class Shutdown {
 
   /// Orders the procs of a host to be stopped, without waiting. How many there were.
   std::uint64_t stop_procs(const HostAddr& host) {
-    const auto answer = connection_.ask(Destination::to_agent(host), wire::ListMeshesT(), left_until(end_)).get();
-    const auto* const list = answer ? answer->body_as<wire::MeshList>() : nullptr;
-    if (list == nullptr || list->meshes() == nullptr) return 0;
-    std::uint64_t alive = 0;
-    for (const auto* mesh : *list->meshes()) {
-      if (mesh->ranks() != nullptr) {
-        alive += static_cast<std::uint64_t>(
-            std::count_if(mesh->ranks()->begin(), mesh->ranks()->end(), [](const wire::RankState* rank) { return rank->ended_ns() == 0; }));
-      }
-      wire::StopProcsT stop;
-      stop.mesh = mesh->mesh()->str();
-      stop.reason = reason_;
-      stop.requester = connection_.self();
-      stop.grace_ms = grace_ms();
-      connection_.ask(Destination::to_agent(host), std::move(stop), left_until(end_));
-    }
+    const auto alive = ask_hosts(connection_, {host}, left_until(end_)).front().live;
+    wire::DrainHostT drain;
+    drain.reason = reason_;
+    drain.requester = connection_.self();
+    drain.grace_ms = grace_ms();
+    drain.in_flight = static_cast<std::uint16_t>(core_.config().count(keys::terminate_in_flight));
+    connection_.ask(Destination::to_agent(host), std::move(drain), left_until(end_));
     return alive;
   }
 

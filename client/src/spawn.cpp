@@ -170,7 +170,8 @@ class Spawn {
     const auto left = undecided(table);
     return fail(ErrorCode::proc_spawn_error, "mesh " + monitor_.name() + ": " + std::to_string(left.size()) + " of " +
                                                  std::to_string(table.size()) + " ranks are not ready, and nothing has moved for " +
-                                                 std::to_string(idle.count()) + " ms (key spawn.idle): " + table.describe(left));
+                                                 std::to_string(idle.count()) + " ms (key spawn.idle): " + describe_stuck(table.ranks()) +
+                                                 ". " + table.describe(left));
   }
 
  private:
@@ -195,6 +196,8 @@ class Spawn {
       detail += std::to_string(fallen.size()) + " of " + std::to_string(table.size()) + " ranks ended before all were ready: ";
     detail += table.describe(fallen);
     const auto outcome = table.outcome();
+    if (outcome.first_failure && outcome.first_failure->code == ErrorCode::timeout)
+      detail += ". Not ready: " + describe_stuck(table.ranks());
     if (outcome.first_failure && !outcome.first_failure->stderr_tail.empty()) {
       detail +=
           "\nlast lines of rank " + std::to_string(outcome.first_failure->rank) + " on stderr:\n" + outcome.first_failure->stderr_tail;

@@ -50,6 +50,15 @@ void copy_certificate(const wire::Certificate& from, RankReport& to) {
   to.system_time = std::chrono::microseconds(from.system_us());
 }
 
+LaunchTimes to_report(const wire::LaunchTimes& times) {
+  return {.asked = time_of(times.asked_ns()),
+          .spawned = time_of(times.spawned_ns()),
+          .exec = time_of(times.exec_ns()),
+          .connected = time_of(times.connected_ns()),
+          .hello = time_of(times.hello_ns()),
+          .ready = time_of(times.ready_ns())};
+}
+
 HostReport to_report(const HostAddr& host, const wire::HostState& state) {
   HostReport report;
   report.host = host;
@@ -59,6 +68,11 @@ HostReport to_report(const HostAddr& host, const wire::HostState& state) {
   report.containment = text_of(state.containment());
   report.live = state.live();
   report.node = text_of(state.node());
+  for (flatbuffers::uoffset_t i = 0; state.drains() != nullptr && i < state.drains()->size(); ++i) {
+    const auto* drain = state.drains()->Get(i);
+    report.drains.push_back({text_of(drain->owner()), text_of(drain->mesh()), text_of(drain->reason()), text_of(drain->requester()),
+                             drain->hold(), drain->left()});
+  }
   return report;
 }
 
@@ -87,6 +101,10 @@ void merge_into(MeshReport& report, const wire::MeshState& state) {
   if (state.certificates() != nullptr) {
     for (const auto* certificate : *state.certificates()) certificates[certificate->rank()] = certificate;
   }
+  std::map<std::uint64_t, const wire::LaunchTimes*> launches;
+  if (state.launch() != nullptr) {
+    for (const auto* times : *state.launch()) launches[times->rank()] = times;
+  }
   for (const auto* rank : *state.ranks()) {
     RankReport one;
     one.rank = rank->rank();
@@ -97,6 +115,7 @@ void merge_into(MeshReport& report, const wire::MeshState& state) {
     }
     copy_state(*rank, one);
     if (const auto found = certificates.find(one.rank); found != certificates.end()) copy_certificate(*found->second, one);
+    if (const auto found = launches.find(one.rank); found != launches.end()) one.launch = to_report(*found->second);
     report.ranks.push_back(std::move(one));
   }
   std::stable_sort(report.ranks.begin(), report.ranks.end(), [](const RankReport& a, const RankReport& b) { return a.rank < b.rank; });

@@ -11,6 +11,7 @@
 #include "client/src/wire_reports.h"
 #include "common/dispatcher.h"
 #include "common/frame.h"
+#include "common/wire_values.h"
 #include "tests/fuzz/support.h"
 
 using namespace meshbus;
@@ -90,6 +91,9 @@ void on_news(const Request&, const wire::StateChanged& news) {
   static const auto mesh = *ProcMeshRef::make(*Name::parse("trainers-13Se1Maqzryj"), {own_host()}, *Extent::parse("x=8"));
   RankTable table(mesh);
   const RankTable::Time now{std::chrono::seconds(10)};
+  for (flatbuffers::uoffset_t i = 0; news.launch() != nullptr && i < news.launch()->size(); ++i)
+    table.apply(own_host(), *news.launch()->Get(i));
+  describe_stuck(table.ranks());
   if (news.ranks() != nullptr) {
     for (const auto* rank : *news.ranks()) table.apply(own_host(), *rank, now);
   }
@@ -105,6 +109,12 @@ void on_news(const Request&, const wire::StateChanged& news) {
   table.outcome();
 }
 
+void on_statuses(const Request&, const wire::RankStatuses& message) {
+  const auto statuses = from_wire(*message.statuses(), kBodyLimit);
+  FUZZ_CHECK(statuses.has_value() || !statuses.error().detail().empty(), "a refusal without words");
+  if (statuses) to_string(*statuses);
+}
+
 const Dispatcher& dispatcher() {
   static const Dispatcher all = [] {
     Dispatcher rows;
@@ -114,6 +124,12 @@ const Dispatcher& dispatcher() {
         .on<wire::MeshState>(Role::observe, on_state)
         .on<wire::StateChanged>(Role::host, on_news)
         .on<wire::HostState>(Role::observe, [](const Request&, const wire::HostState& state) { to_report(own_host(), state); })
+        .on<wire::RankStatuses>(Role::observe, on_statuses)
+        .on<wire::WaitRankStatus>(Role::observe,
+                                  [](const Request&, const wire::WaitRankStatus& wait) {
+                                    const auto ranks = host::parse_ranks(wait.ranks(), UINT64_MAX, "WaitRankStatus.ranks");
+                                    FUZZ_CHECK(ranks.has_value() || !ranks.error().detail().empty(), "a refusal without words");
+                                  })
         .on<wire::StopProcs>(Role::operate, [](const Request&, const wire::StopProcs& stop) {
           const auto ranks = host::parse_ranks(stop.ranks(), 100, "StopProcs.ranks");
           FUZZ_CHECK(!ranks || ranks->size() <= 100, "more intervals than ranks");

@@ -43,7 +43,10 @@ void TestLauncher::on_state_changed(const wire::StateChanged& message) {
   if (message.ranks() != nullptr) {
     for (const auto* state : *message.ranks()) {
       Rank& rank = mesh[state->rank()];
-      if (!rank.states.empty() && state->generation() == rank.states.back().generation()) continue;  // a snapshot
+      if (!rank.states.empty() && state->generation() == rank.states.back().generation()) {
+        if (!message.snapshot()) problems.push_back("rank " + std::to_string(state->rank()) + ": a change that was told before");
+        continue;
+      }
       if (!rank.states.empty() && state->generation() < rank.states.back().generation())
         problems.push_back("rank " + std::to_string(state->rank()) + ": generation " + std::to_string(state->generation()) + " after " +
                            std::to_string(rank.states.back().generation()));
@@ -53,7 +56,11 @@ void TestLauncher::on_state_changed(const wire::StateChanged& message) {
   if (message.certificates() == nullptr) return;
   for (const auto* certificate : *message.certificates()) {
     Rank& rank = mesh[certificate->rank()];
-    if (!rank.has_ended()) problems.push_back("rank " + std::to_string(certificate->rank()) + ": a certificate before the end");
+    if (rank.certificate && !message.snapshot())
+      problems.push_back("rank " + std::to_string(certificate->rank()) + ": a certificate that was told before");
+    // Whoever came after the end has not been told of it.
+    if (!rank.states.empty() && !rank.has_ended())
+      problems.push_back("rank " + std::to_string(certificate->rank()) + ": a certificate before the end");
     rank.certificate.emplace();
     certificate->UnPackTo(&*rank.certificate);
   }

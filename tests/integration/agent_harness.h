@@ -43,7 +43,7 @@ class TestLauncher {
   Mesh& mesh(const std::string& name) { return meshes[name]; }
 
   std::map<std::string, Mesh> meshes;
-  std::vector<std::string> problems;  ///< Generations out of order, certificates told twice.
+  std::vector<std::string> problems;  ///< Generations out of order, changes and certificates told twice.
   bool takes_output = true;           ///< Says OutputTaken.
   std::uint64_t untaken = 0;          ///< Bytes of output for which it has not been said.
   std::size_t state_messages = 0;

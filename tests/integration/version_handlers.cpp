@@ -73,6 +73,11 @@ const std::map<Body, Row>& rows() {
       {Body::Log, {no, no, no, host, no}},
       {Body::LogTaken, {no, observe, no, no, no}},
       {Body::StopLogs, {no, observe, no, no, no}},
+      {Body::GetRankStatus, {no, observe, no, no, no}},
+      {Body::WaitRankStatus, {no, observe, no, no, no}},
+      {Body::RankStatuses, {no, no, no, no, no}},
+      {Body::DrainHost, {no, operate, no, no, no}},
+      {Body::ResumeHost, {no, operate, no, no, no}},
   };
   return rows;
 }

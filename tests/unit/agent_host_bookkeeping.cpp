@@ -229,10 +229,48 @@ TEST_CASE("mesh_report: a state fits into one message, however long the tails ar
   state = make_mesh_state(mesh, 10);
   CHECK(state.ranks.size() == 3);
   CHECK(state.certificates.empty());
-  std::size_t left = 1000;
-  CHECK(make_mesh_entry(mesh, left).ranks.size() == 3);
-  CHECK(make_mesh_entry(mesh, left).ranks.empty());
-  CHECK(left == 0);
+  CHECK(state.cut == 3);
+  // Who hears the rest later gets whole certificates only.
+  std::vector<const Proc*> later;
+  state = make_mesh_state(mesh, 2500, &later);
+  CHECK(state.cut == later.size());
+  CHECK(state.certificates.size() + later.size() == 3);
+  CHECK_FALSE(later.empty());
+  for (const auto& certificate : state.certificates) CHECK(certificate->stderr_tail.size() == 1000);
+}
+
+TEST_CASE("mesh_report: a list has pages, and each mesh is on one of them") {
+  ProcTable table({});
+  std::vector<std::string> names;
+  for (int i = 0; i < 7; ++i) {
+    auto request = test::good_request();
+    request.mesh = Name::make("m", static_cast<std::uint64_t>(i) + 1)->to_string();
+    auto spec = test::parse(request);
+    REQUIRE(spec.has_value());
+    const auto assignment = std::make_shared<const Assignment>(Assignment{*spec, {}});
+    Mesh& mesh = table.add_mesh(*spec, t0);
+    names.push_back(mesh.name);
+    // The fourth is too long for any page.
+    for (std::uint64_t rank = 0; rank < (i == 3 ? 100U : 3U); ++rank) REQUIRE(table.add_proc(mesh, assignment, rank, 1, {}) != nullptr);
+  }
+  std::vector<std::string> listed;
+  std::string after;
+  int pages = 0;
+  for (bool more = true; more; ++pages) {
+    const auto page = make_mesh_list(table.meshes(), after, "h", 2000);
+    CHECK(page.after == after);
+    REQUIRE_FALSE(page.meshes.empty());
+    for (const auto& mesh : page.meshes) {
+      CHECK(mesh->ranks.size() == (mesh->mesh == names[3] ? 0 : 3));
+      listed.push_back(mesh->mesh);
+    }
+    more = page.more;
+    after = listed.back();
+  }
+  CHECK(listed == names);
+  CHECK(pages >= 3);
+  CHECK_FALSE(make_mesh_list(table.meshes(), {}, "h").more);
+  CHECK(make_mesh_list(table.meshes(), after, "h").meshes.empty());
 }
 
 TEST_CASE("mesh_report: changes are cut into messages, in order, states before certificates") {
@@ -245,7 +283,7 @@ TEST_CASE("mesh_report: changes are cut into messages, in order, states before c
     certificates.back()->reason = "exit 1";
     certificates.back()->stderr_tail.assign(rank == 5 ? 5000 : 10, 'x');
   }
-  const auto messages = make_changes("m", "h", ranks, std::move(certificates), 1000);
+  const auto messages = make_changes("m", "h", ranks, std::move(certificates), {}, 1000);
   CHECK(messages.size() > 5);
   std::uint64_t next_rank = 0;
   std::uint64_t next_certificate = 0;

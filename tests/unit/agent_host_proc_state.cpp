@@ -45,7 +45,7 @@ TEST_CASE("proc_state: the whole table of transitions (spec 4.1)") {
   };
   const auto N = State::none;
   const std::vector<Row> rows{
-      // "stop" in Starting is noted, but changes nothing before there is a pid
+      // "stop" in Starting is noted, but leads nowhere before there is a pid
       {State::starting, {State::running, N, State::starting, State::stopped, State::killed, State::stopped, State::failed}},
       {State::running, {N, State::ready, State::stopping, State::stopped, State::killed, N, State::failed}},
       {State::ready, {N, N, State::stopping, State::stopped, State::killed, N, State::failed}},
@@ -62,7 +62,8 @@ TEST_CASE("proc_state: the whole table of transitions (spec 4.1)") {
       INFO("from ", wire::EnumNameProcState(row.from), " by ", events[i].first);
       CHECK(allowed == (row.to[i] != N));
       CHECK(proc.state() == (allowed ? row.to[i] : row.from));
-      CHECK(proc.to_wire().generation() == before.generation() + (proc.state() != row.from ? 1 : 0));
+      const bool is_further = allowed && proc.to_wire().step() != before.step();
+      CHECK(proc.to_wire().generation() == before.generation() + (proc.state() != row.from || is_further ? 1 : 0));
       if (!allowed) CHECK(std::memcmp(&proc.to_wire(), &before, sizeof before) == 0);
     }
   }
@@ -97,6 +98,16 @@ TEST_CASE("proc_state: an end that was asked for is Stopped, whatever it took, a
   CHECK(killed.state() == State::stopped);
   CHECK(killed.to_wire().signal() == 9);
   CHECK(killed.to_wire().step() == Step::kill);
+
+  // Each further step is a change, and has a generation of its own; a step that is not further is none.
+  ProcState stepwise = in(State::ready);
+  const auto ready = stepwise.to_wire().generation();
+  stepwise.on_stop(Step::asked);
+  CHECK(stepwise.to_wire().generation() == ready + 1);
+  stepwise.on_stop(Step::term);
+  CHECK(stepwise.to_wire().generation() == ready + 2);
+  stepwise.on_stop(Step::asked);
+  CHECK(stepwise.to_wire().generation() == ready + 2);
 
   ProcState exited = in(State::running);
   exited.on_stop(Step::term);

@@ -6,7 +6,9 @@
 
 #include <random>
 
+#include "agent/host/procs/proc_table.h"
 #include "agent/host/takeover/ledger.h"
+#include "agent/host/takeover/ledger_writer.h"
 #include "agent/host/takeover/output_spool.h"
 
 namespace meshbus::host {
@@ -101,6 +103,45 @@ TEST_CASE("ledger: a snapshot takes the place of all before it, at once, and giv
     REQUIRE(ledger.commit());
     CHECK(names(Ledger::open(again(memory)).value()) == std::string(name) + " ");
   }
+}
+
+TEST_CASE("ledger: the drains that were noted last are there for the next agent, also after a snapshot, and are no mesh") {
+  const auto memory = make_memory();
+  ProcTable table({});
+  LedgerWriter writer(Ledger::open(again(memory)).value(), table);
+  const auto left = [&] {
+    std::string text;
+    const auto ledger = Ledger::open(again(memory)).value();
+    CHECK(read_ledger(ledger).empty());
+    for (const auto& drain : read_drains(ledger))
+      text += drain.mesh + "/" + drain.owner + "/" + drain.reason + "/" + drain.requester + "/" + std::to_string(drain.grace_ms) + "/" +
+              std::to_string(drain.in_flight) + (drain.hold ? "/hold " : " ");
+    return text;
+  };
+  const auto note = [&](const std::string& mesh, const std::string& reason) {
+    std::vector<wire::LedgerDrainT> drains(2);
+    drains[0].mesh = mesh;
+    drains[0].reason = reason;
+    drains[0].requester = "somebody";
+    drains[0].grace_ms = 10'000;
+    drains[0].in_flight = 16;
+    drains[1].owner = "an owner";
+    drains[1].hold = true;
+    writer.set_drains(std::move(drains));
+    writer.write();
+  };
+  CHECK(left() == "");
+  note("a", "first");
+  note("b", "second");
+  CHECK(left() == "b//second/somebody/10000/16 /an owner///0/0/hold ");
+  // Until a snapshot takes the place of all that came before it.
+  for (int i = 0; i < 20; ++i) note("c", std::string(100'000, 'x'));
+  note("d", "last");
+  writer.write();
+  CHECK(left() == "d//last/somebody/10000/16 /an owner///0/0/hold ");
+  writer.set_drains({});
+  writer.write();
+  CHECK(left() == "");
 }
 
 TEST_CASE("ledger: damage ends it at the last good entry") {

@@ -52,6 +52,17 @@ MeshWatch::Answer list_all(MeshWatch& watch, std::vector<wire::MeshStateT> meshe
   return watch.on_list(kHost, *flatbuffers::GetRoot<wire::MeshList>(builder.GetBufferPointer()));
 }
 
+MeshWatch::Answer list_page(MeshWatch& watch, const std::string& after, const std::vector<std::string>& names, bool more) {
+  wire::MeshListT native;
+  native.host = kHost.to_string();
+  native.after = after;
+  native.more = more;
+  for (const auto& name : names) native.meshes.push_back(std::make_unique<wire::MeshStateT>(state_of({{}}, {}, name)));
+  flatbuffers::FlatBufferBuilder builder;
+  builder.Finish(wire::MeshList::Pack(builder, &native));
+  return watch.on_list(kHost, *flatbuffers::GetRoot<wire::MeshList>(builder.GetBufferPointer()));
+}
+
 MeshWatch::Answer list(MeshWatch& watch, const std::vector<Rank>& ranks) {
   std::vector<wire::MeshStateT> meshes;
   meshes.push_back(state_of(ranks));
@@ -65,6 +76,22 @@ std::vector<WatchEvent> full(MeshWatch& watch, const wire::MeshStateT& native) {
 }
 
 }  // namespace
+
+TEST_CASE("mesh_watch: what a page of a list does not speak of is not taken for gone") {
+  MeshWatch watch;
+  CHECK(list_page(watch, "", {"a", "b"}, true).next == "b");
+  CHECK(list_page(watch, "b", {"c", "d"}, false).next.empty());
+  CHECK(watch.known("").size() == 4);
+  // The same again is no news; c has been forgotten meanwhile.
+  CHECK(list_page(watch, "", {"a", "b"}, true).events.empty());
+  CHECK(watch.known("").size() == 4);
+  CHECK(list_page(watch, "b", {"d"}, false).events.empty());
+  CHECK(watch.known("").size() == 3);
+  CHECK(watch.known("c").empty());
+  // A host that says the same page for ever is not asked for ever.
+  CHECK(list_page(watch, "b", {"a", "b"}, true).next.empty());
+  CHECK(list_page(watch, "", {}, true).next.empty());
+}
 
 TEST_CASE("mesh_watch: each change is told once, however often it is polled") {
   MeshWatch watch;

@@ -113,6 +113,17 @@ TEST_CASE("control: a message that refers to one long text thousands of times is
        [](Builder& builder, auto text, auto count) {
          return wire::CreateMeshEvent(builder, text, text, 1, 0, certificates(builder, text, count)).Union();
        }},
+      {wire::Body::RankStatuses,
+       [](Builder& builder, auto text, auto count) {
+         const auto status = wire::CreateStatus(builder, wire::StatusKind::failed, text);
+         const auto statuses = wire::CreateStatusOverlay(builder, builder.CreateVector(std::vector(count, status)));
+         return wire::CreateRankStatuses(builder, text, text, statuses).Union();
+       }},
+      {wire::Body::HostState,
+       [](Builder& builder, auto text, auto count) {
+         const auto drain = wire::CreateDrain(builder, text, text, text, text);
+         return wire::CreateHostState(builder, text, 0, 0, 0, 0, 0, 0, builder.CreateVector(std::vector(count, drain))).Union();
+       }},
       {wire::Body::RenewLease,
        [](Builder& builder, auto text, auto count) {
          return wire::CreateRenewLease(builder, builder.CreateVector(std::vector(count, text))).Union();

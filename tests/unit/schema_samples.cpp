@@ -491,6 +491,119 @@ void add_values(Samples& samples) {
   samples.table<wire::PartialReply>("PartialReply", "PartialReply", reply);
 }
 
+std::unique_ptr<wire::StatusOverlayT> two_statuses() {
+  auto overlay = std::make_unique<wire::StatusOverlayT>();
+  overlay->values.push_back(status(wire::StatusKind::running));
+  overlay->values.push_back(status(wire::StatusKind::failed, "killed by SIGSEGV"));
+  overlay->runs = {{4, 7, 0, 0}, {7, 8, 1, 0}};
+  return overlay;
+}
+
+wire::LaunchTimes launch_times() {
+  const std::int64_t t = 1'700'000'000'000'000'000;
+  return {7, t + 1, t + 2, t + 3, t + 4, t + 5, t + 6};
+}
+
+void add_states(Samples& samples) {
+  wire::ListMeshesT list;
+  list.after = kMesh;
+  samples.request("ListMeshes.2", list);
+  wire::MeshListT page;
+  page.host = kHost;
+  page.more = true;
+  page.after = kMesh;
+  samples.answer("MeshList.2", std::move(page));
+  auto state = mesh_state();
+  state.cut = 2;
+  samples.answer("MeshState.2", std::move(state));
+  wire::StateChangedT snapshot;
+  snapshot.mesh = kMesh;
+  snapshot.host = kHost;
+  snapshot.ranks = {rank_state(7)};
+  snapshot.snapshot = true;
+  samples.message("StateChanged.2", std::move(snapshot));
+
+  auto launched = mesh_state();
+  launched.launch = {launch_times()};
+  samples.answer("MeshState.3", std::move(launched));
+  wire::StateChangedT ready;
+  ready.mesh = kMesh;
+  ready.host = kHost;
+  ready.launch = {launch_times()};
+  samples.message("StateChanged.3", std::move(ready));
+  wire::ProcReadyT proc;
+  proc.proc = kProc;
+  proc.connected_ns = 1'700'000'000'000'000'004;
+  proc.hello_ns = 1'700'000'000'000'000'005;
+  samples.request("ProcReady.2", proc);
+  wire::LedgerEntryT entry;
+  entry.mesh = kMesh;
+  entry.procs = one(ledger_proc());
+  entry.procs[0]->launch = std::make_unique<wire::LaunchTimes>(launch_times());
+  entry.procs[0]->launch_told = true;
+  samples.table<wire::LedgerEntry>("LedgerEntry.4", "LedgerEntry", entry);
+
+  wire::GetRankStatusT get;
+  get.mesh = kMesh;
+  get.ranks = {{0, 6}, {7, 8}};
+  samples.request("GetRankStatus", get);
+  wire::WaitRankStatusT wait;
+  wait.mesh = kMesh;
+  wait.ranks = {{0, 6}, {7, 8}};
+  wait.minimum = wire::StatusKind::running;
+  wait.wait_ms = 4000;
+  wait.asker = kClient;
+  samples.request("WaitRankStatus", wait);
+  wire::RankStatusesT statuses;
+  statuses.mesh = kMesh;
+  statuses.host = kHost;
+  statuses.statuses = two_statuses();
+  samples.answer("RankStatuses", std::move(statuses));
+}
+
+void add_drain(Samples& samples) {
+  wire::DrainHostT drain;
+  drain.owner = kClient;
+  drain.mesh = kMesh;
+  drain.reason = "maintenance";
+  drain.requester = kClient;
+  drain.grace_ms = 5000;
+  drain.in_flight = 16;
+  drain.hold = true;
+  samples.request("DrainHost", drain);
+  wire::ResumeHostT resume;
+  resume.owner = kClient;
+  resume.mesh = kMesh;
+  samples.request("ResumeHost", resume);
+  wire::ShutdownHostT shutdown;
+  shutdown.requester = kClient;
+  samples.request("ShutdownHost.2", shutdown);
+  auto under_way = std::make_unique<wire::DrainT>();
+  under_way->owner = kClient;
+  under_way->mesh = kMesh;
+  under_way->reason = "maintenance";
+  under_way->requester = kClient;
+  under_way->hold = true;
+  under_way->left = 3;
+  wire::HostStateT state;
+  state.host = kHost;
+  state.drains = one(std::move(under_way));
+  samples.answer("HostState.2", std::move(state));
+
+  auto known = std::make_unique<wire::LedgerDrainT>();
+  known->owner = kClient;
+  known->mesh = kMesh;
+  known->reason = "maintenance";
+  known->requester = kClient;
+  known->grace_ms = 5000;
+  known->in_flight = 16;
+  known->hold = true;
+  wire::LedgerEntryT entry;
+  entry.host = std::make_unique<wire::LedgerHostT>();
+  entry.host->drains = one(std::move(known));
+  samples.table<wire::LedgerEntry>("LedgerEntry.3", "LedgerEntry", entry);
+}
+
 template <typename NativeBody>
 void add_event(Samples& samples, const std::string& name, NativeBody body) {
   wire::MonitorEventT event;
@@ -615,6 +728,8 @@ std::vector<WireSample> wire_samples() {
   add_logs(samples);
   add_takeover(samples);
   add_values(samples);
+  add_states(samples);
+  add_drain(samples);
   add_monitor(samples);
   samples.table<wire::Bootstrap>("Bootstrap", "Bootstrap", bootstrap());
   samples.list.push_back({"Frame", Form::frame, frame(/*link=*/false)});

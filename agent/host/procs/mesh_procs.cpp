@@ -69,7 +69,8 @@ MeshProcs::MeshProcs(Reactor& reactor, UniqueFd keeper_socket, BootstrapWriter b
                  ending_.fail(proc, {.code = meshbus::to_wire(error.code()),
                                      .text = "cannot start '" + proc.mesh.spec.command.program + "': " + error.detail() +
                                              " (step: request) on host " + options_.host});
-               }) {
+               }),
+      drains_(reactor, table_, ending_, options_.host) {
   watch_keeper();
 }
 
@@ -93,9 +94,11 @@ ProcEnding::Events MeshProcs::ending_events() {
   events.on_changed = [this](Mesh& mesh) { events_.on_changed(mesh); };
   events.ask = [this](Proc& proc, std::chrono::milliseconds grace, const std::string& reason) { events_.ask(proc, grace, reason); };
   events.on_ended = [this](Proc& proc, bool ok) {
+    drains_.on_ended(proc, ok);
     if (shutdown_) shutdown_->on_ended(proc, ok);
   };
   events.on_gone = [this](Proc& proc) {
+    drains_.on_gone(proc);
     if (shutdown_) shutdown_->on_gone(proc);
   };
   events.on_certified = [this](Proc& proc) { free_slot(proc); };
@@ -119,7 +122,9 @@ void MeshProcs::watch_keeper() {
 
 void MeshProcs::end_turn() {
   if (shutdown_) shutdown_->pump();
+  drains_.pump();
   if (is_replayed_) spawner_.pump();
+  if (auto drains = drains_.take_changed()) ledger_.set_drains(std::move(*drains));
   ledger_.write();  // before anybody hears of it
   if (!keeper_.lost()) {
     keeper_.flush();
@@ -174,6 +179,7 @@ Result<std::uint64_t> MeshProcs::spawn(MeshSpec spec, std::string entry) {
   if (!fresh) return fail(fresh.error());
   if (mesh != nullptr && spec.lease.count() > 0) renew_lease(*mesh, spec.lease);
   if (fresh->empty()) return 0;
+  if (const auto allowed = drains_.check_start(name, spec.owner); !allowed) return fail(allowed.error());
 
   const auto assignment = std::make_shared<const Assignment>(Assignment{spec, shared_environment(spec, options_.environment)});
   if (mesh == nullptr) {
@@ -186,12 +192,14 @@ Result<std::uint64_t> MeshProcs::spawn(MeshSpec spec, std::string entry) {
     arm_lease(*mesh);
   }
   ledger_.add_request(*mesh, std::move(entry));
+  const auto asked_ns = now_ns();
   for (const auto rank : *fresh) {
     Proc* proc = table_.add_proc(*mesh, assignment, rank, random_u64(), tail_);
     if (proc == nullptr)
       return fail(ErrorCode::refused,
                   "rank " + std::to_string(rank) + " of " + name + " has the same address key as another proc here; use another name");
     proc->slot = spool_.take_slot();
+    proc->launch.mutate_asked_ns(asked_ns);
     ending_.publish(*proc);
     spawner_.add(*proc);
   }
@@ -239,15 +247,27 @@ void MeshProcs::on_birth(keeper::Birth birth) {
     if (const pid_t pid = pid_of(birth.pidfd); pid != 0) birth.pid = pid;
   }
   proc->state.on_started(static_cast<std::uint32_t>(birth.pid), birth.started_realtime_ns);
+  proc->launch.mutate_spawned_ns(birth.spawned_realtime_ns);
+  proc->launch.mutate_exec_ns(birth.started_realtime_ns);
   ending_.publish(*proc);
   const bool is_up = proc->mesh.spec.kind == wire::ProcKind::plain || proc->said_ready;
-  if (ending_.on_born(*proc) && is_up && proc->state.on_ready()) ending_.publish(*proc);
+  if (ending_.on_born(*proc) && is_up) become_ready(*proc);
 }
 
-void MeshProcs::on_ready(Proc& proc) {
+void MeshProcs::on_ready(Proc& proc, std::int64_t connected_ns, std::int64_t hello_ns) {
   if (std::exchange(proc.said_ready, true)) return;
   table_.touch(proc);
-  if (!proc.termination && proc.state.on_ready()) ending_.publish(proc);
+  // Its own account of times that must be before now.
+  const auto now = now_ns();
+  proc.launch.mutate_connected_ns(connected_ns > 0 && connected_ns <= now ? connected_ns : 0);
+  proc.launch.mutate_hello_ns(hello_ns > 0 && hello_ns <= now ? hello_ns : 0);
+  if (!proc.termination) become_ready(proc);
+}
+
+void MeshProcs::become_ready(Proc& proc) {
+  if (!proc.state.on_ready()) return;
+  proc.launch.mutate_ready_ns(now_ns());
+  ending_.publish(proc);
 }
 
 void MeshProcs::check_ready(const Assignment& assignment) {
@@ -337,9 +357,9 @@ void MeshProcs::on_output_taken(Mesh& mesh, const wire::OutputTaken& taken) {
   }
 }
 
-void MeshProcs::shut_down(const StopOrder& order, std::size_t in_flight, HostShutdown::Done done) {
+void MeshProcs::shut_down(const StopOrder& order, std::size_t in_flight, Drain::Done done) {
   if (shutdown_) return shutdown_->join(order, in_flight, std::move(done));
-  shutdown_ = std::make_unique<HostShutdown>(reactor_, table_, ending_, order, in_flight, std::move(done));
+  shutdown_ = std::make_unique<Drain>(reactor_, table_, ending_, DrainScope(), order, in_flight, std::move(done));
   shutdown_->pump();
 }
 

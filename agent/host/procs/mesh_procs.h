@@ -7,7 +7,7 @@
 #include <set>
 #include <string>
 
-#include "agent/host/procs/host_shutdown.h"
+#include "agent/host/procs/drains.h"
 #include "agent/host/procs/proc_ending.h"
 #include "agent/host/procs/proc_table.h"
 #include "agent/host/spawn/spawner.h"
@@ -67,8 +67,8 @@ class MeshProcs {
   void write_input(Proc& proc, Bytes data, bool end, std::function<void(Result<void>)> done) {
     inputs_.write(proc, data, end, std::move(done));
   }
-  /// A mesh proc says that it is up.
-  void on_ready(Proc& proc);
+  /// A mesh proc says that it is up, and since when it has been connected and greeted (nanoseconds since 1970, 0 = it does not say).
+  void on_ready(Proc& proc, std::int64_t connected_ns, std::int64_t hello_ns);
   /// Length 0: as long as before.
   void renew_lease(Mesh& mesh, std::chrono::milliseconds length);
   /// Nobody answers for this mesh any more: stops it within a second.
@@ -77,7 +77,9 @@ class MeshProcs {
 
   /// Ends every proc, at most `in_flight` at a time, and calls `done` when they and their descendants are gone. From now on nothing is
   /// started. A second call can only hasten the first; all get the same outcome.
-  void shut_down(const StopOrder& order, std::size_t in_flight, HostShutdown::Done done);
+  void shut_down(const StopOrder& order, std::size_t in_flight, Drain::Done done);
+  /// The drains that leave the host usable.
+  Drains& drains() noexcept { return drains_; }
 
   /// Call it at the end of each turn, before what has collected is sent: starts what there is room for, talks to the keeper, reads on.
   void end_turn();
@@ -97,6 +99,7 @@ class MeshProcs {
   void free_slot(Proc& proc);
   /// Of that mesh; empty: no log files.
   Result<std::string> find_log_directory(const std::string& mesh) const;
+  void become_ready(Proc& proc);
   void arm_ready(const std::shared_ptr<const Assignment>& assignment);
   void on_keeper_lost();
   Result<std::vector<std::uint64_t>> find_fresh_ranks(const MeshSpec& spec, const Mesh* mesh) const;
@@ -122,7 +125,9 @@ class MeshProcs {
   bool keeper_writing_ = false;
   bool is_replayed_ = false;  // what the keeper knew before us is told
   std::set<Mesh*> relaying_;
-  std::unique_ptr<HostShutdown> shutdown_;
+  Drains drains_;
+  /// Of everything, and for ever.
+  std::unique_ptr<Drain> shutdown_;
   std::set<Reactor::TimerId> ready_timers_;
 };
 

@@ -83,6 +83,10 @@ struct Proc {
   ProcId address;
   std::uint64_t key;
   ProcState state;
+  /// See schemas/supervision.fbs.
+  wire::LaunchTimes launch;
+  /// The times were told: they do not change any more.
+  bool launch_told = false;
 
   SpawnProgress progress = SpawnProgress::queued;
   bool said_ready = false;
@@ -163,6 +167,7 @@ inline Proc::Proc(Mesh& in, std::shared_ptr<const Assignment> by, ProcState at, 
       state(at),
       out(wire::Stream::out, tail),
       err(wire::Stream::err, tail) {
+  launch.mutate_rank(rank());
   if (contains(assignment->spec.input_ranks, rank())) input.state = InputPipe::State::open;
 }
 

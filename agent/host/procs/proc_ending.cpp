@@ -42,6 +42,7 @@ void ProcEnding::stop(Proc& proc, const StopOrder& order) {
   proc.stop_reason = order.reason;
   if (proc.progress == SpawnProgress::queued) {
     proc.state.on_stop(wire::StopStep::asked);
+    publish(proc);
     return cancel(proc);
   }
   begin(proc, order.grace, proc.mesh.spec.kind == wire::ProcKind::mesh && proc.state.state() == wire::ProcState::ready);

@@ -31,9 +31,10 @@ bool ProcState::on_ready() {
 
 bool ProcState::on_stop(wire::StopStep step) {
   if (has_ended()) return false;
-  if (step > state_.step()) state_.mutate_step(step);
-  const bool has_pid = state_.pid() != 0;
-  if (has_pid && state() != State::stopping) change(State::stopping);
+  const bool is_further = step > state_.step();
+  if (is_further) state_.mutate_step(step);
+  const State next = state_.pid() != 0 ? State::stopping : state();
+  if (is_further || next != state()) change(next);
   return true;
 }
 

@@ -20,7 +20,7 @@ struct ProcEnd {
 ///
 /// From Starting also Stopping, once there is a pid, and every end; from Running also Stopping and every end; nothing leaves an end. Each
 /// of the functions that change something returns whether it was allowed; when not, nothing has changed and the caller logs it. Each change
-/// counts the generation up by one.
+/// counts the generation up by one, a further step of a stop too: two states of a rank that differ never have the same generation.
 class ProcState {
  public:
   /// Starting, generation 1.

@@ -55,6 +55,8 @@ Proc* ProcTable::restore_proc(Mesh& mesh, const std::shared_ptr<const Assignment
   Proc* proc = insert(std::make_unique<Proc>(mesh, assignment, ProcState(*known.state), known.id, tail));
   if (proc == nullptr) return nullptr;
   proc->slot = known.slot;
+  if (known.launch) proc->launch = *known.launch;
+  proc->launch_told = known.launch_told;
   proc->said_ready = known.said_ready;
   proc->gone = known.gone;
   proc->held_signals = known.held_signals;

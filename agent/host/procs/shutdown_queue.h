@@ -10,7 +10,7 @@
 
 namespace meshbus::host {
 
-/// Which procs are ended next when a host shuts down, so many at a time (spec 5.3). Pure: it knows ids only.
+/// Which procs are ended next when a host is drained or shuts down, so many at a time (spec 5.3). Pure: it knows ids only.
 class ShutdownQueue {
  public:
   ShutdownQueue(const std::vector<std::uint64_t>& procs, std::size_t in_flight)
@@ -37,6 +37,8 @@ class ShutdownQueue {
   bool is_done() const noexcept { return open_.empty(); }
   std::size_t attempted() const noexcept { return attempted_; }
   std::size_t failed() const noexcept { return failed_; }
+  /// Not ended yet.
+  std::size_t left() const noexcept { return open_.size(); }
 
  private:
   std::deque<std::uint64_t> waiting_;

@@ -14,6 +14,8 @@ std::unique_ptr<wire::LedgerProcT> make_entry(const Proc& proc) {
   entry->id = proc.id;
   entry->slot = proc.slot;
   entry->said_ready = proc.said_ready;
+  entry->launch = std::make_unique<wire::LaunchTimes>(proc.launch);
+  entry->launch_told = proc.launch_told;
   entry->never_born = proc.progress == SpawnProgress::none;
   entry->gone = proc.gone;
   entry->held_signals = proc.held_signals;
@@ -52,6 +54,14 @@ void LedgerWriter::add_request(Mesh& mesh, std::string entry) {
   mesh.requests.push_back(std::move(entry));
 }
 
+void LedgerWriter::set_drains(std::vector<wire::LedgerDrainT> drains) {
+  wire::LedgerEntryT entry;
+  entry.host = std::make_unique<wire::LedgerHostT>();
+  for (auto& drain : drains) entry.host->drains.push_back(std::make_unique<wire::LedgerDrainT>(std::move(drain)));
+  host_entry_ = Ledger::encode(entry);
+  is_host_touched_ = true;
+}
+
 void LedgerWriter::add(const Mesh& mesh, bool with_state, const std::vector<Proc*>& procs) {
   wire::LedgerEntryT entry;
   entry.mesh = mesh.name;
@@ -78,12 +88,14 @@ void LedgerWriter::write() {
       ledger_.add(Ledger::encode(entry));
     }
     for (const auto& request : requests_) ledger_.add(request);
+    if (is_host_touched_) ledger_.add(host_entry_);
     std::map<const Mesh*, std::vector<Proc*>> by_mesh;
     for (Proc* proc : touched.procs) by_mesh[&proc->mesh].push_back(proc);
     for (const Mesh* mesh : touched.meshes) add(*mesh, true, {});
     for (const auto& [mesh, procs] : by_mesh) add(*mesh, false, procs);
   }
   requests_.clear();
+  is_host_touched_ = false;
   if (const auto written = ledger_.commit(); !written) {
     static log::Limited limited(10);
     limited.error("another agent could not take everything over: " + written.error().to_string());
@@ -92,6 +104,7 @@ void LedgerWriter::write() {
 
 void LedgerWriter::write_snapshot() {
   ledger_.begin_snapshot();
+  if (!host_entry_.empty()) ledger_.add(host_entry_);
   for (const auto& [name, mesh] : table_.meshes()) {
     for (const auto& request : mesh->requests) ledger_.add(request);
     std::vector<Proc*> procs;
@@ -100,11 +113,24 @@ void LedgerWriter::write_snapshot() {
   }
 }
 
+std::vector<wire::LedgerDrainT> read_drains(const Ledger& ledger) {
+  std::vector<wire::LedgerDrainT> drains;
+  for (const auto& bytes : ledger.entries()) {
+    const auto* host = flatbuffers::GetRoot<wire::LedgerEntry>(bytes.data())->host();
+    if (host == nullptr) continue;
+    drains.clear();
+    for (flatbuffers::uoffset_t i = 0; host->drains() != nullptr && i < host->drains()->size(); ++i)
+      host->drains()->Get(i)->UnPackTo(&drains.emplace_back());
+  }
+  return drains;
+}
+
 std::map<std::string, LeftMesh> read_ledger(const Ledger& ledger) {
   std::map<std::string, LeftMesh> meshes;
   for (auto& bytes : ledger.entries()) {
     const auto* entry = flatbuffers::GetRoot<wire::LedgerEntry>(bytes.data());
     const auto name = entry->mesh()->str();
+    if (name.empty()) continue;  // of the host
     if (entry->forgotten()) {
       meshes.erase(name);
       continue;

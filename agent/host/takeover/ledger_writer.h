@@ -19,6 +19,8 @@ class LedgerWriter {
   const Ledger& ledger() const noexcept { return ledger_; }
   /// A request was taken; `entry` is what request_entry() made of it.
   void add_request(Mesh& mesh, std::string entry);
+  /// These are the drains from now on.
+  void set_drains(std::vector<wire::LedgerDrainT> drains);
   /// Writes down what was touched. Before anybody hears of it: the keeper, the owner.
   void write();
 
@@ -32,6 +34,8 @@ class LedgerWriter {
   Ledger ledger_;
   ProcTable& table_;
   std::vector<std::string> requests_;
+  std::string host_entry_;  // empty: there is nothing to say of the host
+  bool is_host_touched_ = false;
 };
 
 /// What an agent has left of one mesh.
@@ -40,6 +44,8 @@ struct LeftMesh {
   std::map<std::uint64_t, wire::LedgerProcT> procs;
   std::optional<wire::LedgerMeshT> state;
 };
+/// The last that was said of drains.
+std::vector<wire::LedgerDrainT> read_drains(const Ledger& ledger);
 /// By name.
 std::map<std::string, LeftMesh> read_ledger(const Ledger& ledger);
 

@@ -8,9 +8,17 @@ namespace meshbus::host {
 
 void MeshProcs::take_over() {
   const auto left = read_ledger(ledger_.ledger());
+  const auto drains = read_drains(ledger_.ledger());
   // With nothing to take over there is nothing to wait for.
   is_replayed_ = left.empty();
   for (const auto& [name, mesh] : left) take_over(mesh);
+  for (const auto& drain : drains) {
+    // Who asked for it is not answered by this agent; it is told that the other one has ended, and may ask again.
+    const StopOrder stop{.reason = drain.reason, .requester = drain.requester, .grace = std::chrono::milliseconds(drain.grace_ms)};
+    const auto started = drains_.start(
+        {.scope = {.owner = drain.owner, .mesh = drain.mesh}, .stop = stop, .in_flight = drain.in_flight, .hold = drain.hold}, nullptr);
+    if (!started) log::error("a drain of the agent before this one is lost: " + started.error().to_string());
+  }
   if (!left.empty())
     log::info("this host agent takes " + std::to_string(table_.live()) + " procs of " + std::to_string(left.size()) +
               " meshes over from one that has ended");

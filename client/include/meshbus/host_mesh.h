@@ -16,6 +16,7 @@
 #include "meshbus/proc_mesh.h"
 #include "meshbus/region.h"
 #include "meshbus/result.h"
+#include "meshbus/status_mesh.h"
 
 namespace [[gnu::visibility("default")]] meshbus {
 
@@ -42,6 +43,16 @@ struct AttachOptions {
   bool require_all = true;
 };
 
+/// A drain that a host is at, or holds.
+struct DrainReport {
+  std::string owner;       ///< Whose procs; empty = everybody's.
+  std::string mesh;        ///< Of which mesh; empty = of every mesh.
+  std::string reason;      ///< As given.
+  std::string requester;   ///< ProcId of who asked for it.
+  bool hold = false;       ///< It goes on when all have ended, until HostMesh::resume().
+  std::uint64_t left = 0;  ///< Procs that have not ended.
+};
+
 /// One host, as it says itself.
 struct HostReport {
   HostAddr host = HostAddr::local(0);
@@ -54,6 +65,7 @@ struct HostReport {
   std::string containment;  ///< "cgroup v2", "sweep"
   std::uint64_t live = 0;   ///< Procs that are not ended.
   std::string node;         ///< The machine's name, for people.
+  std::vector<DrainReport> drains = {};
 };
 
 /// One mesh as the hosts know it.
@@ -65,12 +77,35 @@ struct MeshReport {
   ProcKind kind = ProcKind::plain;
   std::string command;            ///< For people.
   std::vector<RankReport> ranks;  ///< Those on the hosts that were asked and answered, by rank.
+
+  /// The whole mesh. Errors: parse_error, configuration_error: what the host said makes no mesh.
+  Result<ProcMeshRef> ref() const;
 };
 
 /// What is on a set of hosts.
 struct MeshListing {
   std::vector<MeshReport> meshes;       ///< By name.
   std::vector<HostReport> unreachable;  ///< Hosts that did not answer.
+};
+
+/// What is to be drained, and how.
+struct DrainOptions {
+  std::string mesh = {};   ///< Only this one, by its whole name; empty = every mesh.
+  std::string owner = {};  ///< Only procs that this launcher answers for, by its ProcId; empty = everybody's.
+  std::string reason = "drain";
+  /// Nothing of that is started afterwards either, until HostMesh::resume().
+  bool hold = false;
+  /// Between SIGTERM and SIGKILL; 0 = SIGKILL at once. Default: key terminate.grace.
+  std::optional<std::chrono::milliseconds> grace = {};
+  /// For all of it. Default: as long as it may take: the grace, once for each terminate.in_flight (key) procs, and key stop.idle.
+  std::optional<std::chrono::milliseconds> deadline = {};
+};
+
+/// What a drain did.
+struct DrainSummary {
+  std::uint64_t attempted = 0;  ///< Procs that were alive.
+  std::uint64_t ok = 0;         ///< Of those: ended.
+  std::uint64_t failed = 0;     ///< Of those: still there.
 };
 
 /// What a shutdown did.
@@ -120,6 +155,22 @@ class HostMesh {
   /// Stops a mesh on these hosts, whoever made it, and waits. Its ranks here, all terminal. Errors: not_exist; stop_error naming ranks or
   /// hosts; host_unreachable.
   Result<std::vector<RankReport>> stop_mesh(std::string_view mesh, StopOptions options = {});
+
+  /// How the ranks of a mesh or of a slice of it stand, whoever made it, asked of their hosts now; by their ordinals in that view. NotExist
+  /// is who is not there (any more); Unknown who is on a host that does not answer. Errors: would_block, refused (after fork).
+  Result<StatusMesh> statuses(const ProcMeshRef& mesh, std::chrono::milliseconds deadline = std::chrono::seconds(10)) const;
+  /// Waits until each of them has reached at least that status, or has ended; also for a mesh that does not exist yet. A rank that fails
+  /// has got there too: look at the statuses. Errors: timeout naming the ranks that are missing and where they stand, and hosts that do not
+  /// answer; out_of_range for unknown, which satisfies no wait; would_block, refused (after fork).
+  Result<StatusMesh> wait_status(const ProcMeshRef& mesh, Status::Kind minimum, WaitOptions options = {}) const;
+
+  /// Stops the procs of a scope on these hosts, whoever made them, and waits until they are gone. Meanwhile, and with `hold` until
+  /// resume(), nothing of that scope is started here: a spawn is refused and says why. The hosts stay. Errors: stop_error naming each host
+  /// that failed, and how; parse_error; would_block, refused (after fork).
+  Result<DrainSummary> drain(DrainOptions options = {});
+  /// Ends the hold of exactly that scope; none is no error. Errors: host_unreachable naming the hosts that did not hear of it.
+  Result<void> resume(std::string_view mesh = {}, std::string_view owner = {},
+                      std::chrono::milliseconds deadline = std::chrono::seconds(10));
 
   /// Reads what ranks of a mesh wrote, whoever made it; of those that have ended as long as their records are kept. `mesh`: see meshes().
   /// What goes wrong later is for LogHandlers::on_end. Errors: not_exist (a rank), host_unreachable (ranks on a host that is not one of

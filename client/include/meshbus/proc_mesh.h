@@ -15,6 +15,7 @@
 #include "meshbus/proc_ref.h"
 #include "meshbus/rank_report.h"
 #include "meshbus/result.h"
+#include "meshbus/status_mesh.h"
 
 namespace [[gnu::visibility("default")]] meshbus {
 
@@ -114,6 +115,14 @@ struct StopOptions {
   RankSet ranks = {};
 };
 
+/// How long to wait for a status.
+struct WaitOptions {
+  /// For the whole wait.
+  std::chrono::milliseconds deadline = forever;
+  /// Without a change of any rank; nothing = no limit.
+  std::optional<std::chrono::milliseconds> idle = {};
+};
+
 /// Owns a mesh of procs: when it goes, they are stopped. Move-only. Made by HostMesh::spawn().
 class ProcMesh {
  public:
@@ -132,6 +141,11 @@ class ProcMesh {
   Result<std::vector<RankReport>> status(std::chrono::milliseconds deadline = std::chrono::seconds(10)) const;
   /// What has been heard so far; does not wait.
   MeshOutcome known() const;
+
+  /// Waits until every rank has reached at least that status, or has ended. That may have been by failing: look at the statuses, by rank.
+  /// Errors: timeout naming the ranks that are missing and where they stand; out_of_range for unknown, which satisfies no wait;
+  /// would_block, refused (after fork).
+  Result<StatusMesh> wait_status(Status::Kind minimum, WaitOptions options = {}) const;
 
   /// Waits until every rank is terminal, with certificates, and its output was handed out (that not when called from a handler).
   /// Errors: timeout naming the ranks that are left and their states.

@@ -10,6 +10,7 @@
 #include "meshbus/address.h"
 #include "meshbus/proc_mesh_ref.h"
 #include "meshbus/result.h"
+#include "meshbus/status.h"
 
 /// What is known about the ranks of a mesh, and how a mesh ended (spec 3.1, 4.1, 4.9). Plain values.
 namespace [[gnu::visibility("default")]] meshbus {
@@ -43,6 +44,30 @@ bool contains(const RankSet& set, std::uint64_t rank) noexcept;
 /// "0-5,7"; "none" when empty.
 std::string to_string(const RankSet& set);
 
+/// How far the start of a rank has come.
+enum class LaunchStage : std::uint8_t {
+  none,       ///< Nothing was heard of it.
+  asked,      ///< Its host agent has taken the request.
+  spawned,    ///< Its process is being made.
+  exec,       ///< It executes its command.
+  connected,  ///< Mesh procs: connected to their broker.
+  hello,      ///< Mesh procs: the broker has answered their Hello.
+  ready,
+};
+/// "exec'd". Never null.
+std::string_view to_string(LaunchStage stage) noexcept;
+
+/// When a rank came how far, by the clock of its host; known when it is ready, or has ended without ever being.
+struct LaunchTimes {
+  using Time = std::optional<std::chrono::system_clock::time_point>;
+  Time asked, spawned, exec, connected, hello, ready;
+
+  /// Nothing: it did not come so far, or its kind has no such stage.
+  const Time& at(LaunchStage stage) const noexcept;
+  /// The last one that it has reached.
+  LaunchStage stage() const noexcept;
+};
+
 /// One rank: its place, its state, and when it has ended its death certificate (spec 4.9).
 struct RankReport {
   std::uint64_t rank = 0;        ///< Create rank: the row-major position in the mesh as it was made.
@@ -59,6 +84,7 @@ struct RankReport {
   std::optional<std::chrono::system_clock::time_point> ended;
   std::uint64_t generation = 0;   ///< Counts the changes of this rank; the larger one is the later one.
   std::uint64_t incarnation = 0;  ///< Of this life of the rank.
+  LaunchTimes launch;
   // From the certificate; empty until it has come.
   std::string reason;  ///< In words: "exit 3", "killed by SIGSEGV", "cannot execute /no/such/file: execve: No such file or directory".
   ErrorCode code = ErrorCode::none;  ///< exec_failed; timeout = not ready in time; host_unreachable = its host is lost.
@@ -75,6 +101,9 @@ struct RankReport {
   /// Ended in a way that nobody asked for: a non-zero exit, a signal, a failure. An end after a stop that was asked for is none,
   /// whatever code or signal it took (spec 4.2).
   bool is_failure() const noexcept;
+  /// The same among the statuses of whatever is in meshes (spec 4.2): killed and failed are Failed, with the reason in words; whoever
+  /// exited is Stopped, whatever its code.
+  Status status() const;
   /// How a shell would say it: the exit code; 128 + signal; 127 no such file, 126 cannot execute; 125 for what was not the proc's own
   /// doing.
   int shell_code() const noexcept;
@@ -83,6 +112,10 @@ struct RankReport {
   /// "rank 1 (host=0,gpu=1 on unix:/run/m/broker): exit 3"
   std::string describe() const;
 };
+
+/// Which of these ranks are not ready, as ranges per host and stage: "on unix:/run/m/broker: ranks 0-3,7 exec'd, no hello yet; rank 5 not
+/// spawned yet; on tcp:h2:7420: ...". Ranks that have been ready are left out; empty when all have.
+std::string describe_stuck(const std::vector<RankReport>& ranks);
 
 /// How a mesh ended, or stands.
 struct MeshOutcome {

@@ -36,8 +36,8 @@ class Status {
     initializing = 2,  ///< Being started.
     running = 3,
     stopping = 4,
-    stopped = 5,  ///< Ended as asked, or by itself without a failure.
-    failed = 6,   ///< Ended in a way that nobody asked for; the reason says how.
+    stopped = 5,  ///< Ended as asked, or (a proc) by exiting, whatever its code.
+    failed = 6,   ///< Ended otherwise; the reason says how.
     timeout = 7,  ///< Did not get there in time, and was given up; the duration says after how long.
   };
 

@@ -1,0 +1,169 @@
+#include <algorithm>
+#include <map>
+#include <thread>
+
+#include "client/src/host_mesh_impl.h"
+#include "client/src/proc_mesh_impl.h"
+#include "client/src/wire_reports.h"
+#include "common/frame.h"
+#include "common/wire_values.h"
+#include "meshbus/status_wait.h"
+
+namespace meshbus {
+namespace {
+
+using Clock = std::chrono::steady_clock;
+using std::chrono::milliseconds;
+
+/// One question waits so long at most: a host that is lost meanwhile is found out.
+constexpr milliseconds kStatusRound{10'000};
+/// What an answer may take beyond the wait itself.
+constexpr milliseconds kStatusAnswerLimit{5'000};
+/// Hosts that did not answer are asked again so often.
+constexpr milliseconds kSilentAgain{250};
+
+StatusWait::Limits limits_of(const WaitOptions& options) {
+  StatusWait::Limits limits{.idle = options.idle};
+  if (options.deadline != forever) limits.deadline = options.deadline;
+  return limits;
+}
+
+Result<void> check_minimum(Status::Kind minimum) {
+  if (minimum != Status::Kind::unknown) return {};
+  return fail(ErrorCode::out_of_range,
+              "nothing reaches status Unknown; wait for one of NotExist, Initializing, Running, Stopping, Stopped");
+}
+
+/// Whether nothing more is to be waited for.
+bool is_settled(const StatusWait& wait, Clock::time_point now) {
+  return wait.check(now) == StatusWait::State::complete || count_missing(wait.statuses(), Status::Kind::stopped) == 0;
+}
+
+/// The ranks of a view that lie on one host of the mesh.
+struct Place {
+  HostAddr host;
+  std::vector<std::uint64_t> ranks = {};  // create ranks, ascending
+  std::string problem = {};
+  bool is_settled = false;
+};
+
+std::vector<Place> places_of(const ProcMeshRef& mesh) {
+  std::map<std::uint64_t, Place> places;
+  for (std::uint64_t ordinal = 0; ordinal < mesh.num_ranks(); ++ordinal) {
+    const auto rank = mesh.create_rank(ordinal);
+    const auto host = rank ? mesh.host_index_of(*rank) : rank;
+    if (host) places.try_emplace(*host, Place{mesh.hosts()[*host]}).first->second.ranks.push_back(*rank);
+  }
+  std::vector<Place> list;
+  for (auto& [host, place] : places) {
+    std::sort(place.ranks.begin(), place.ranks.end());
+    list.push_back(std::move(place));
+  }
+  return list;
+}
+
+/// Takes over what a host said of the ranks that it was asked for, or that it said nothing.
+void take(StatusWait& wait, const ProcMeshRef& mesh, Place& place, const Result<ControlMessage>& answer, Status::Kind minimum) {
+  const auto* const body = answer ? answer->body_as<wire::RankStatuses>() : nullptr;
+  StatusOverlay statuses;
+  place.problem.clear();
+  if (body == nullptr) {
+    place.problem = answer ? "it answered " + answer->body_name() : answer.error().to_string();
+  } else if (auto read = from_wire(*body->statuses(), kBodyLimit)) {
+    statuses = std::move(*read);
+  } else {
+    place.problem = read.error().to_string();
+  }
+  place.is_settled = place.problem.empty();
+  const auto now = Clock::now();
+  for (const auto rank : place.ranks) {
+    const auto* const found = statuses.find(rank);
+    const Status status = found == nullptr ? Status() : *found;
+    place.is_settled = place.is_settled && (status.has_reached(minimum) || status.is_terminated());
+    if (const auto ordinal = mesh.ordinal_of(rank)) (void)wait.set(*ordinal, status, now);
+  }
+}
+
+}  // namespace
+
+Result<StatusMesh> HostMesh::statuses(const ProcMeshRef& mesh, milliseconds deadline) const {
+  if (auto fine = impl_->core()->check_may_wait(); !fine) return fail(fine.error());
+  StatusWait now(Region(mesh.region().extent()), Status::Kind::not_exist, {}, Clock::now());
+  auto places = places_of(mesh);
+  std::vector<Connection::Answer> answers;
+  for (const auto& place : places) {
+    wire::GetRankStatusT get;
+    get.mesh = mesh.mesh().to_string();
+    get.ranks = to_wire(to_rank_set(place.ranks));
+    answers.push_back(impl_->connection().ask(Destination::to_agent(place.host), std::move(get), deadline));
+  }
+  for (std::size_t i = 0; i < places.size(); ++i) take(now, mesh, places[i], answers[i].get(), Status::Kind::not_exist);
+  return now.statuses();
+}
+
+Result<StatusMesh> HostMesh::wait_status(const ProcMeshRef& mesh, Status::Kind minimum, WaitOptions options) const {
+  if (auto fine = impl_->core()->check_may_wait(); !fine) return fail(fine.error());
+  if (auto fine = check_minimum(minimum); !fine) return fail(fine.error());
+  StatusWait wait(Region(mesh.region().extent()), minimum, limits_of(options), Clock::now());
+  auto places = places_of(mesh);
+  const auto is_open = [](const Place& place) { return !place.is_settled; };
+  while (std::any_of(places.begin(), places.end(), is_open)) {
+    auto now = Clock::now();
+    const auto due = wait.next_due();
+    const auto limit = due ? std::clamp(std::chrono::ceil<milliseconds>(*due - now), milliseconds(0), kStatusRound) : kStatusRound;
+    std::vector<std::pair<Place*, Connection::Answer>> answers;
+    for (auto& place : places) {
+      if (place.is_settled) continue;
+      wire::WaitRankStatusT question;
+      question.mesh = mesh.mesh().to_string();
+      question.ranks = to_wire(to_rank_set(place.ranks));
+      question.minimum = static_cast<wire::StatusKind>(minimum);
+      question.wait_ms = static_cast<std::uint32_t>(limit.count());
+      question.asker = impl_->connection().self();
+      answers.emplace_back(&place,
+                           impl_->connection().ask(Destination::to_agent(place.host), std::move(question), limit + kStatusAnswerLimit));
+    }
+    bool is_silent = false;
+    for (auto& [place, answer] : answers) {
+      take(wait, mesh, *place, answer.get(), minimum);
+      is_silent = is_silent || !place->problem.empty();
+    }
+    now = Clock::now();
+    const auto state = wait.check(now);
+    if (state == StatusWait::State::deadline || state == StatusWait::State::idle) break;
+    if (is_silent)
+      std::this_thread::sleep_for(due ? std::clamp(*due - now, Clock::duration(0), Clock::duration(kSilentAgain)) : kSilentAgain);
+  }
+  if (is_settled(wait, Clock::now())) return wait.statuses();
+  auto error = wait.outcome(Clock::now()).error().within("mesh " + mesh.mesh().to_string());
+  std::string problems;
+  for (const auto& place : places) {
+    if (!place.problem.empty()) problems += "; host " + place.host.to_string() + ": " + place.problem;
+  }
+  return fail(error.code(), error.detail() + problems);
+}
+
+Result<StatusMesh> ProcMesh::wait_status(Status::Kind minimum, WaitOptions options) const {
+  if (auto fine = impl_->core().check_may_wait(); !fine) return fail(fine.error());
+  if (auto fine = check_minimum(minimum); !fine) return fail(fine.error());
+  auto& monitor = impl_->monitor();
+  StatusWait wait(ref().region(), minimum, limits_of(options), Clock::now());
+  // What a table says has changed when this has.
+  const auto sum_of = [](const RankTable& table) {
+    std::uint64_t sum = 0;
+    for (const auto& rank : table.ranks()) sum += 8 * rank.generation + static_cast<std::uint64_t>(rank.state);
+    return sum;
+  };
+  for (;;) {
+    const auto table = monitor.table();
+    const auto now = Clock::now();
+    for (const auto& rank : table.ranks()) (void)wait.set(rank.rank, rank.status(), now);
+    if (is_settled(wait, now)) return wait.statuses();
+    if (wait.check(now) != StatusWait::State::waiting) return fail(wait.outcome(now).error().within("mesh " + monitor.name()));
+    const auto due = wait.next_due();
+    monitor.wait([&, sum = sum_of(table)](const RankTable& later) { return sum_of(later) != sum; },
+                 due ? std::chrono::ceil<milliseconds>(*due - now) : forever);
+  }
+}
+
+}  // namespace meshbus
