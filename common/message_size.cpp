@@ -25,6 +25,7 @@ std::size_t size_of(const wire::KeyValue* pair);
 std::size_t size_of(const wire::Certificate* certificate);
 std::size_t size_of(const wire::MeshState* state);
 std::size_t size_of(const wire::OutputChunk* chunk);
+std::size_t size_of(const wire::Event* event);
 
 /// Tables and texts lie elsewhere, maybe all in one place.
 template <typename T>
@@ -51,6 +52,11 @@ std::size_t size_of(const wire::Certificate* certificate) {
          size_of(certificate->stop_reason());
 }
 
+std::size_t size_of(const wire::Event* event) {
+  return kReference + sizeof(wire::RankState) + size_of(event->mesh()) + size_of(event->ranks()) + size_of(event->by()) + size_of(event->text()) +
+         size_of(event->point()) + (event->certificate() == nullptr ? 0 : size_of(event->certificate()));
+}
+
 std::size_t size_of(const wire::MeshState* state) {
   return kReference + size_of(state->mesh()) + size_of(state->region()) + size_of(state->hosts()) + size_of(state->owner()) +
          size_of(state->command()) + size_of(state->ranks()) + size_of(state->certificates());
@@ -71,6 +77,7 @@ std::size_t unpacked_bytes(const wire::Control& control) {
   if (const auto* body = control.body_as_StateChanged()) return size_of(body->ranks()) + size_of(body->certificates());
   if (const auto* body = control.body_as_MeshEvent()) return size_of(body->ranks()) + size_of(body->certificates());
   if (const auto* body = control.body_as_Output()) return size_of(body->chunks()) + size_of(body->ended());
+  if (const auto* body = control.body_as_EventList()) return size_of(body->events());
   if (const auto* body = control.body_as_RenewLease()) return size_of(body->meshes());
   return 0;  // no list of what lies elsewhere: each field is there once
 }

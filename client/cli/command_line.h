@@ -49,7 +49,7 @@ struct RunArguments {
 
 /// `meshbus ps`, `meshbus stop`, `meshbus shutdown`: on which hosts, and of which mesh.
 struct HostsArguments {
-  enum class Verb { ps, stop, shutdown, logs };
+  enum class Verb { ps, stop, shutdown, logs, why };
   Verb verb = Verb::ps;
   /// None = every host of this user on this machine.
   std::vector<std::string> addresses;
@@ -76,6 +76,14 @@ struct LogsArguments {
   bool raw = false;
 };
 
+/// `meshbus why`
+struct WhyArguments {
+  HostsArguments hosts;
+  /// A mesh, a rank, or a proc. Empty: the mesh that something happened to last.
+  std::string target;
+  RankSet ranks;
+};
+
 /// `meshbus config`
 struct ConfigArguments {
   std::vector<std::string> settings;
@@ -100,7 +108,7 @@ struct VersionArguments {
 };
 
 using Arguments =
-    std::variant<WardenOptions, RunArguments, HostsArguments, LogsArguments, ConfigArguments, MeshArguments, VersionArguments>;
+    std::variant<WardenOptions, RunArguments, HostsArguments, LogsArguments, WhyArguments, ConfigArguments, MeshArguments, VersionArguments>;
 
 /// What the words mean; or, when there is nothing to run (help, a mistake: then it has been said on stderr), the exit code.
 std::variant<Arguments, int> parse_command_line(int argc, char** argv);

@@ -167,7 +167,7 @@ int shutdown(HostMesh& mesh, const HostsArguments& arguments) {
 
 std::variant<AttachedHosts, int> attach_hosts(const HostsArguments& arguments) {
   std::vector<std::string> words = arguments.addresses;
-  const bool is_looking = arguments.verb == HostsArguments::Verb::ps || arguments.verb == HostsArguments::Verb::logs;
+  const bool is_looking = arguments.verb != HostsArguments::Verb::stop && arguments.verb != HostsArguments::Verb::shutdown;
   if (words.empty()) {
     if (const char* hosts = std::getenv("MESHBUS_HOSTS"); hosts != nullptr && *hosts != '\0') {
       std::string text = hosts;
@@ -229,7 +229,8 @@ int hosts_command(const HostsArguments& arguments) {
     case HostsArguments::Verb::ps: return ps(mesh, arguments);
     case HostsArguments::Verb::stop: return stop(mesh, arguments);
     case HostsArguments::Verb::shutdown: return shutdown(mesh, arguments);
-    case HostsArguments::Verb::logs: break;
+    case HostsArguments::Verb::logs:
+    case HostsArguments::Verb::why: break;
   }
   return kUsage;
 }

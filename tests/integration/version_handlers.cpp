@@ -73,6 +73,8 @@ const std::map<Body, Row>& rows() {
       {Body::Log, {no, no, no, host, no}},
       {Body::LogTaken, {no, observe, no, no, no}},
       {Body::StopLogs, {no, observe, no, no, no}},
+      {Body::GetEvents, {no, observe, no, no, no}},
+      {Body::EventList, {no, no, no, no, no}},
   };
   return rows;
 }
