@@ -15,6 +15,7 @@
 
 #include "agent/host/host_agent.h"
 #include "agent/keeper/lifeline.h"
+#include "common/log.h"
 #include "common/logging.h"
 
 namespace {
@@ -177,8 +178,11 @@ int run(const Arguments& arguments) {
   host::EventLog events;
   if (!arguments.events.empty()) {
     auto opened = host::EventLog::open(arguments.events, config->bytes(keys::events_size));
-    if (!opened) return give_up(EX_OSERR, opened.error().to_string());
-    events = std::move(*opened);
+    if (opened) {
+      events = std::move(*opened);
+    } else {
+      log::warn(opened.error().detail() + "; what ends on this host is not written down, and `meshbus why` does not know it");
+    }
   }
 
   zmq::context_t context(1);

@@ -25,12 +25,18 @@ struct Wanted {
   RankSet ranks;     // empty: all
 };
 
+/// A rank of the last mesh.
+std::optional<std::uint64_t> parse_rank(const std::string& target) {
+  std::uint64_t rank = 0;
+  const auto* const last = target.data() + target.size();
+  const auto number = std::from_chars(target.data(), last, rank);
+  if (number.ec != std::errc() || number.ptr != last || rank == UINT64_MAX) return std::nullopt;
+  return rank;
+}
+
 Wanted parse_wanted(const WhyArguments& arguments) {
   Wanted wanted{arguments.target, arguments.ranks};
-  std::uint64_t rank = 0;
-  const auto* const last = arguments.target.data() + arguments.target.size();
-  const auto number = std::from_chars(arguments.target.data(), last, rank);
-  if (number.ec == std::errc() && number.ptr == last) return {{}, {{rank, rank + 1}}};
+  if (const auto rank = parse_rank(arguments.target)) return {{}, {{*rank, *rank + 1}}};
   // A mesh may have a name that looks like one of a proc: that is for the hosts to know.
   if (const auto proc = parse_proc(arguments.target); proc && arguments.ranks.empty()) return {proc->mesh, {{proc->rank, proc->rank + 1}}};
   return wanted;
@@ -41,9 +47,9 @@ std::string milliseconds_text(std::chrono::system_clock::time_point time) {
   return text.substr(0, text.size() - 4) + "Z";
 }
 
-std::string seconds_text(std::chrono::nanoseconds time) {
-  std::array<char, 32> text{};
-  std::snprintf(text.data(), text.size(), "%.3f s", std::chrono::duration<double>(time).count());
+std::string seconds_text(std::chrono::duration<double> time) {
+  std::array<char, 48> text{};
+  std::snprintf(text.data(), text.size(), "%.3f s", time.count());
   return text.data();
 }
 
@@ -53,7 +59,7 @@ std::string place_of(const StoryEntry& entry) {
   if (entry.ranks.empty()) return (entry.event.mesh.empty() ? "host " : "on ") + host;
   const bool is_one = entry.ranks.size() == 1 && entry.ranks.front().size() == 1;
   const auto point = is_one && entry.event.end ? entry.event.end->point : std::string();
-  return (is_one ? "rank " : "ranks ") + to_string(entry.ranks) + (point.empty() ? "" : " (" + point + ")") + " on " + host;
+  return (is_one ? "rank " : "ranks ") + to_string(entry.ranks) + (point.empty() ? "" : " (" + text::visible(point) + ")") + " on " + host;
 }
 
 void print_entry(const StoryEntry& entry) {
@@ -64,7 +70,7 @@ void print_entry(const StoryEntry& entry) {
   if (is_one && end.pid > 0) {
     std::cout << "      pid " << end.pid;
     if (end.started && end.ended) std::cout << ", ran " << seconds_text(*end.ended - *end.started);
-    std::cout << ", CPU " << seconds_text(end.user_time + end.system_time) << ", peak " << end.max_rss_bytes / 1024 << " KiB\n";
+    std::cout << ", CPU " << seconds_text(std::chrono::duration<double>(end.user_time) + std::chrono::duration<double>(end.system_time)) << ", peak " << end.max_rss_bytes / 1024 << " KiB\n";
   }
   std::string_view tail = end.stderr_tail;
   while (!tail.empty()) {
@@ -75,7 +81,7 @@ void print_entry(const StoryEntry& entry) {
 }
 
 void print(const Story& story) {
-  std::cout << "mesh " << story.mesh << "\n";
+  std::cout << "mesh " << text::visible(story.mesh) << "\n";
   std::optional<StoryRole> role;
   for (const auto& entry : story.entries) {
     if (role != entry.role) {
@@ -146,6 +152,10 @@ int explain_nothing(const HostMesh& hosts, const WhyArguments& arguments, const 
 }  // namespace
 
 int why_command(const WhyArguments& arguments) {
+  if (parse_rank(arguments.target) && !arguments.ranks.empty()) {
+    complain("why: " + arguments.target + " is a rank, and --rank names others: give one of them");
+    return kUsage;
+  }
   auto attached = attach_hosts(arguments.hosts);
   if (const int* code = std::get_if<int>(&attached)) return *code;
   const auto& hosts = std::get<AttachedHosts>(attached).hosts;

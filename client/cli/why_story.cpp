@@ -141,7 +141,7 @@ Story tell(const std::vector<HostEvent>& events, const std::string& mesh, const 
   if (!begin) return story;
   for (const auto& event : events) {
     const auto time = time_of(event);
-    if (event.mesh != mesh && (!event.mesh.empty() || time < *begin || time > *end + kAround)) continue;
+    if (event.mesh != mesh && (!event.mesh.empty() || time < *begin || time - *end > kAround)) continue;
     story.entries.push_back({role_of(event), event, {}, time});
   }
   std::stable_sort(story.entries.begin(), story.entries.end(), [](const auto& a, const auto& b) { return a.time < b.time; });

@@ -153,7 +153,7 @@ TEST_CASE("certificate: ends in words") {
 }
 
 TEST_CASE("memory_kills: each kill that is counted is told once, and none from before its time") {
-  const test::TempDir dir;
+  const meshbus::test::TempDir dir;
   const auto file = dir.write("memory.events", "low 0\noom 3\noom_kill 3\n");
   MemoryKills kills(file);
   const auto later = std::chrono::nanoseconds(std::chrono::system_clock::now().time_since_epoch()).count() + 1;

@@ -1,5 +1,6 @@
 #include <doctest/doctest.h>
 
+#include <cstring>
 #include <filesystem>
 #include <fstream>
 #include <random>
@@ -169,7 +170,7 @@ TEST_CASE("event_text: an end comes back as it was, in one line for people") {
   CHECK(back->point == event.point);
   REQUIRE(back->state != nullptr);
   REQUIRE(back->certificate != nullptr);
-  CHECK(*back->state == *event.state);
+  CHECK(std::memcmp(back->state.get(), event.state.get(), sizeof(wire::RankState)) == 0);
   const auto& a = *back->certificate;
   const auto& b = *event.certificate;
   CHECK(a.rank == b.rank);
@@ -199,7 +200,10 @@ TEST_CASE("event_text: an order comes back as it was") {
   event.because = UINT64_MAX;
   const auto back = parse_event(to_line(event));
   REQUIRE(back.has_value());
-  CHECK(back->ranks == event.ranks);
+  REQUIRE(back->ranks.size() == 2);
+  CHECK(back->ranks[0].begin() == 1);
+  CHECK(back->ranks[0].end() == 3);
+  CHECK(back->ranks[1].end() == UINT64_MAX);
   CHECK(back->by == "me");
   CHECK(back->text == "enough");
   REQUIRE(back->because.has_value());
@@ -252,12 +256,13 @@ TEST_CASE("event_text: what a line is about is seen without parsing it") {
 TEST_CASE("event_book: finds a mesh, its base and what is about the host, page by page") {
   const TempDir dir;
   EventBook book(open_log(dir / "events"));
+  book.add(ended(1000));
+  CHECK(book.find("", 0, 1 << 20).events.empty());  // not before the end of the turn
   for (std::uint64_t rank = 0; rank < 400; ++rank) book.add(ended(rank, rank % 2 == 0 ? "even-13Se1Maqzryj" : "odd-13Se1Maqzryj"));
   book.add(wire::EventKind::role_ended, {}, {}, "the broker was killed");
   book.add(wire::EventKind::stop_asked, "odd-13Se1Maqzryk", "me", "enough");
-  CHECK(book.find("", 0, 1 << 20).events.empty());  // not before the end of the turn
   book.write();
-  CHECK(book.find("", 0, 1 << 20).events.size() == 402);
+  CHECK(book.find("", 0, 1 << 20).events.size() == 403);
   CHECK(book.find("even-13Se1Maqzryj", 0, 1 << 20).events.size() == 201);
   CHECK(book.find("odd", 0, 1 << 20).events.size() == 202);
   CHECK(book.find("nobody", 0, 1 << 20).events.size() == 1);
