@@ -188,8 +188,17 @@ TEST_CASE("why: every way to end a rank has its own cause") {
   }
 }
 
-TEST_CASE("why: knows what was before the agent was killed, and what it did not live to tell") {
+TEST_CASE("why: knows meshes that their host has forgotten") {
   StandingHost host({"--set", "records.kept=0"});
+  run_on(host.address(), {"--name", "old", "-n", "3"}, "exit $RANK");
+  const auto known = run_cli({"ps", "--all", "--json", "--hosts", host.address()});
+  CHECK(parse_json(known.out).at("meshes").empty());
+  CHECK(ends_of(host.address(), "old").size() == 3);
+  CHECK(why(host.address(), {"old"}).at("first").at("end").at("exit_code") == 1);
+}
+
+TEST_CASE("why: knows what was before the agent was killed, and what it did not live to tell") {
+  StandingHost host;
   const auto& at = host.address();
   CHECK(run_on(at, {"--name", "before"}, "echo early >&2; exit 5").status == ExitStatus::exited(5));
   Sleepers during(at, {"--name", "during", "--keep-going"}, 3);
@@ -331,11 +340,16 @@ TEST_CASE("why: who dies with the keeper says so, and whether it was frozen") {
 
 TEST_CASE("why: an agent that is lost for good is what its launcher names") {
   const TempDir logs;
-  StandingHost host({"--set", "agent.restart=end", "--set", "logs.directory=" + logs.path().string()});
-  Sleepers mesh(host.address(), {"--name", "left", "--json", logs / "report"}, 2);
-  REQUIRE(::kill(host.roles().agent, SIGKILL) == 0);
-  CHECK(mesh.process.wait_exit(in_time) == ExitStatus::exited(125));
-  host.process().wait_exit(in_time);
+  const std::string sleep = own_sleep();
+  Process launcher(cli({"run", "-n", "2", "--stdin", "none", "--json", logs / "report", "--set", "agent.restart=end", "--set",
+                        "logs.directory=" + logs.path().string(), "--", "sh", "-c", "exec " + sleep}));
+  REQUIRE(wait_until([&] { return sleepers(sleep).size() == 2; }, in_time));
+  const auto wardens = wardens_of(launcher.pid());
+  REQUIRE(wardens.size() == 1);
+  const auto roles = find_roles(wardens.front());
+  REQUIRE(roles);
+  REQUIRE(::kill(roles->agent, SIGKILL) == 0);
+  CHECK(launcher.wait_exit(in_time) == ExitStatus::exited(125));
   const auto report = parse_json(read_file(logs / "report"));
   INFO(report.dump(2));
   for (const auto& rank : report.at("ranks")) {

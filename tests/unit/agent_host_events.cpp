@@ -98,6 +98,10 @@ TEST_CASE("event_log: a torn last line is skipped, and what is written behind it
   log.append("two\n");
   CHECK(lines_of(log) == std::vector<std::string>{"one", "{\"torn", "two"});
   CHECK_FALSE(parse_event("{\"torn").has_value());
+  // Somebody else, while it is open.
+  append_raw(dir / "events.jsonl", "half");
+  log.append("three\n");
+  CHECK(lines_of(log) == std::vector<std::string>{"one", "{\"torn", "two", "half", "three"});
 }
 
 TEST_CASE("event_log: keeps to its size, offsets stay, others may append") {

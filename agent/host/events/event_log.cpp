@@ -77,18 +77,11 @@ Result<void> EventLog::open_current() {
   const auto path = current_path();
   fd_.reset(::open(path.c_str(), O_RDWR | O_APPEND | O_CREAT | O_CLOEXEC | O_NOFOLLOW | O_NOCTTY, 0600));
   if (!fd_) return fail(ErrorCode::configuration_error, os_error("the event log " + path + ": open"));
-  const auto size = size_of(fd_.get());
-  char last = '\n';
-  is_torn_ = size > 0 && read_at(fd_.get(), &last, 1, size - 1) == 1 && last != '\n';
   return {};
 }
 
-std::uint64_t EventLog::current_size() const {
-  return size_of(fd_.get());
-}
-
 void EventLog::set_aside() {
-  const auto size = current_size();
+  const auto size = size_of(fd_.get());
   const auto aside = find_aside();
   if (::rename(current_path().c_str(), aside_path(begin_).c_str()) != 0)
     log::warn(os_error("the event log " + current_path() + " cannot be set aside: rename"));
@@ -99,15 +92,17 @@ void EventLog::set_aside() {
 
 void EventLog::append(std::string_view lines) {
   if (!fd_ || lines.empty()) return;
-  if (const auto size = current_size(); size > 0 && size + lines.size() > size_ / 2) set_aside();
+  if (const auto size = size_of(fd_.get()); size > 0 && size + lines.size() > size_ / 2) set_aside();
   if (!fd_) return;
+  // Whoever wrote last may not have come to the end of his line.
   std::string ended;
-  if (is_torn_) lines = ended.append("\n").append(lines);
+  const auto size = size_of(fd_.get());
+  char last = '\n';
+  if (size > 0 && read_at(fd_.get(), &last, 1, size - 1) == 1 && last != '\n') lines = ended.append("\n").append(lines);
   ssize_t written = -1;
   do {
     written = ::write(fd_.get(), lines.data(), lines.size());
   } while (written < 0 && errno == EINTR);
-  is_torn_ = written > 0 ? static_cast<std::size_t>(written) < lines.size() : is_torn_;
   if (written == static_cast<ssize_t>(lines.size())) return;
   static log::Limited limited(1);
   limited.warn(written < 0 ? os_error("the event log " + current_path() + ": write")

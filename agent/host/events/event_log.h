@@ -51,12 +51,10 @@ class EventLog {
   Part find_aside() const;
   Result<void> open_current();
   void set_aside();
-  std::uint64_t current_size() const;
 
   std::string path_;
   std::uint64_t size_ = 0;
   std::uint64_t begin_ = 0;  // of the current file
-  bool is_torn_ = false;     // what was written last is no whole line
   UniqueFd fd_;
 };
 

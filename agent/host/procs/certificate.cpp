@@ -8,7 +8,8 @@
 namespace meshbus::host {
 namespace {
 
-/// What the kernel counts as used, in ticks, and what it tells of it differ by so much.
+/// A limit is compared with ticks that found the process running, what it has used is measured exactly: on a busy machine the ticks were seen to
+/// say a quarter more.
 constexpr std::chrono::milliseconds kCpuSlack{100};
 
 bool is_ours(const ProcEnd& end, const EndFacts& facts) {
@@ -17,7 +18,7 @@ bool is_ours(const ProcEnd& end, const EndFacts& facts) {
 
 bool has_used(const EndFacts& facts, std::uint64_t seconds) {
   constexpr std::uint64_t a_century = 3'200'000'000;
-  return seconds < a_century && facts.cpu_time + kCpuSlack >= std::chrono::seconds(seconds);
+  return seconds < a_century && facts.cpu_time + facts.cpu_time / 2 + kCpuSlack >= std::chrono::seconds(seconds);
 }
 
 /// ": it has used 1.03 s of CPU time, RLIMIT_CPU is 1 s"
@@ -36,7 +37,7 @@ std::string signal_name(int signal) {
 }
 
 bool is_unexplained_kill(const ProcEnd& end, const EndFacts& facts) {
-  return end.signaled && end.code == SIGKILL && !is_ours(end, facts) && !has_used(facts, facts.cpu_hard);
+  return end.signaled && end.code == SIGKILL && !is_ours(end, facts);
 }
 
 EndWords describe_end(const ProcEnd& end, const EndFacts& facts) {
@@ -51,9 +52,9 @@ EndWords describe_end(const ProcEnd& end, const EndFacts& facts) {
     if (has_used(facts, 1)) return {Cause::cpu_limit, text + ": its CPU time is over (an RLIMIT_CPU that it has set itself)"};
   }
   if (end.code != SIGKILL) return {Cause::signaled, std::move(text)};
-  if (!is_unexplained_kill(end, facts)) return {Cause::cpu_limit, text + used_up(facts, "the hard RLIMIT_CPU", facts.cpu_hard)};
   if (facts.out_of_memory == OutOfMemory::yes)
     return {Cause::out_of_memory, text + ", out of memory: the kernel has killed for want of memory in " + facts.memory_cgroup};
+  if (has_used(facts, facts.cpu_hard)) return {Cause::cpu_limit, text + used_up(facts, "the hard RLIMIT_CPU", facts.cpu_hard)};
   if (facts.out_of_memory == OutOfMemory::no) return {Cause::killed_from_outside, text + " from outside"};
   return {Cause::killed_from_outside, text + " from outside, possibly out of memory"};
 }

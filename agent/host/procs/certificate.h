@@ -38,7 +38,7 @@ struct EndWords {
   std::string text;
 };
 
-/// A SIGKILL that nobody here sent and no limit explains: the only end for which EndFacts::out_of_memory matters.
+/// A SIGKILL that nobody here sent: the only end for which EndFacts::out_of_memory matters.
 bool is_unexplained_kill(const ProcEnd& end, const EndFacts& facts);
 
 /// How a process ended: "exit 3", "killed by SIGSEGV (core dumped)", "killed by SIGXCPU: ...". A SIGKILL that nobody here sent is said to come
