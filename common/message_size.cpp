@@ -53,8 +53,8 @@ std::size_t size_of(const wire::Certificate* certificate) {
 }
 
 std::size_t size_of(const wire::Event* event) {
-  return kReference + sizeof(wire::RankState) + size_of(event->mesh()) + size_of(event->ranks()) + size_of(event->by()) + size_of(event->text()) +
-         size_of(event->point()) + (event->certificate() == nullptr ? 0 : size_of(event->certificate()));
+  return kReference + sizeof(wire::RankState) + size_of(event->mesh()) + size_of(event->ranks()) + size_of(event->by()) +
+         size_of(event->text()) + size_of(event->point()) + (event->certificate() == nullptr ? 0 : size_of(event->certificate()));
 }
 
 std::size_t size_of(const wire::MeshState* state) {

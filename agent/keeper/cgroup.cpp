@@ -161,7 +161,8 @@ Result<std::string> find_own_cgroup() {
 std::optional<std::string> find_memory_counter() {
   const auto own_v1 = find_v1_cgroup("memory");
   const auto own_v2 = find_own_cgroup();
-  for (const std::string& file : {own_v1 ? *own_v1 + "/memory.oom_control" : std::string(), own_v2 ? *own_v2 + "/memory.events" : std::string()}) {
+  for (const std::string& file :
+       {own_v1 ? *own_v1 + "/memory.oom_control" : std::string(), own_v2 ? *own_v2 + "/memory.events" : std::string()}) {
     if (!file.empty() && ::access(file.c_str(), R_OK) == 0) return file;
   }
   return std::nullopt;

@@ -107,8 +107,8 @@ struct VersionArguments {
   bool json = false;
 };
 
-using Arguments =
-    std::variant<WardenOptions, RunArguments, HostsArguments, LogsArguments, WhyArguments, ConfigArguments, MeshArguments, VersionArguments>;
+using Arguments = std::variant<WardenOptions, RunArguments, HostsArguments, LogsArguments, WhyArguments, ConfigArguments, MeshArguments,
+                               VersionArguments>;
 
 /// What the words mean; or, when there is nothing to run (help, a mistake: then it has been said on stderr), the exit code.
 std::variant<Arguments, int> parse_command_line(int argc, char** argv);

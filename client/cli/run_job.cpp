@@ -238,7 +238,8 @@ void Job::begin_stop(int code, const std::string& reason, bool at_once) {
   if (stop_ == Stop::at_once) return;
   stop_ = at_once ? Stop::at_once : Stop::gracefully;
   escalate_at_ = Clock::now() + (at_once ? milliseconds(0) : parts_.grace) + kStopSlack;
-  parts_.mesh->request_stop({.reason = reason, .grace = at_once ? milliseconds(0) : parts_.grace, .deadline = {}, .ranks = {}, .because = {}});
+  parts_.mesh->request_stop(
+      {.reason = reason, .grace = at_once ? milliseconds(0) : parts_.grace, .deadline = {}, .ranks = {}, .because = {}});
 }
 
 void Job::drop_output() {

@@ -70,7 +70,8 @@ void print_entry(const StoryEntry& entry) {
   if (is_one && end.pid > 0) {
     std::cout << "      pid " << end.pid;
     if (end.started && end.ended) std::cout << ", ran " << seconds_text(*end.ended - *end.started);
-    std::cout << ", CPU " << seconds_text(std::chrono::duration<double>(end.user_time) + std::chrono::duration<double>(end.system_time)) << ", peak " << end.max_rss_bytes / 1024 << " KiB\n";
+    std::cout << ", CPU " << seconds_text(std::chrono::duration<double>(end.user_time) + std::chrono::duration<double>(end.system_time))
+              << ", peak " << end.max_rss_bytes / 1024 << " KiB\n";
   }
   std::string_view tail = end.stderr_tail;
   while (!tail.empty()) {

@@ -62,7 +62,8 @@ bool is_shown(const HostEvent& event, const RankSet& ranks, const std::set<std::
 /// What ends of several ranks must have in common to be told as one.
 std::string key_of(const StoryEntry& entry) {
   const auto& end = *entry.event.end;
-  return std::to_string(static_cast<int>(entry.role)) + entry.event.host.to_string() + '\n' + words_of(entry.event) + '\n' + end.stderr_tail;
+  return std::to_string(static_cast<int>(entry.role)) + entry.event.host.to_string() + '\n' + words_of(entry.event) + '\n' +
+         end.stderr_tail;
 }
 
 void join(std::vector<StoryEntry>& entries) {
@@ -145,7 +146,8 @@ Story tell(const std::vector<HostEvent>& events, const std::string& mesh, const 
     story.entries.push_back({role_of(event), event, {}, time});
   }
   std::stable_sort(story.entries.begin(), story.entries.end(), [](const auto& a, const auto& b) { return a.time < b.time; });
-  auto first = std::find_if(story.entries.begin(), story.entries.end(), [&](const auto& entry) { return entry.time <= *end && may_be_first(entry.event); });
+  auto first = std::find_if(story.entries.begin(), story.entries.end(),
+                            [&](const auto& entry) { return entry.time <= *end && may_be_first(entry.event); });
   if (first == story.entries.end() && has_lost_keeper) {
     // The warden's words about the keeper; without them, the first rank that died with it.
     first = std::find_if(story.entries.begin(), story.entries.end(), [](const auto& entry) {

@@ -49,8 +49,8 @@ bool is_meant(std::string_view word, std::string_view mesh);
 /// The names of the meshes in these events, the one that something happened to last in front.
 std::vector<std::string> meshes_in(const std::vector<HostEvent>& events);
 
-/// Of these events, by time, those of `mesh` and of its hosts while it lived. `ranks`: ends of others are left out, but for the first cause;
-/// empty: all.
+/// Of these events, by time, those of `mesh` and of its hosts while it lived. `ranks`: ends of others are left out, but for the first
+/// cause; empty: all.
 Story tell(const std::vector<HostEvent>& events, const std::string& mesh, const RankSet& ranks);
 
 /// One event in words, without time and place: "exit 3", "stopped (rank 2 failed: exit 3) by tcp:…: killed by SIGTERM".

@@ -82,11 +82,12 @@ TEST_CASE("agent: every signal that ends a process is told by its name") {
     int signal;
     std::string name;
   };
-  const std::vector<Row> rows = {
-      {SIGHUP, "SIGHUP"},       {SIGINT, "SIGINT"},   {SIGQUIT, "SIGQUIT"}, {SIGILL, "SIGILL"},   {SIGTRAP, "SIGTRAP"},   {SIGABRT, "SIGABRT"},
-      {SIGBUS, "SIGBUS"},       {SIGFPE, "SIGFPE"},   {SIGUSR1, "SIGUSR1"}, {SIGSEGV, "SIGSEGV"}, {SIGUSR2, "SIGUSR2"},   {SIGPIPE, "SIGPIPE"},
-      {SIGALRM, "SIGALRM"},     {SIGTERM, "SIGTERM"}, {SIGSTKFLT, "SIGSTKFLT"}, {SIGXCPU, "SIGXCPU"}, {SIGXFSZ, "SIGXFSZ"}, {SIGVTALRM, "SIGVTALRM"},
-      {SIGPROF, "SIGPROF"},     {SIGPOLL, "SIGPOLL"}, {SIGPWR, "SIGPWR"},   {SIGSYS, "SIGSYS"},   {SIGRTMIN, "SIGRTMIN+0"}, {SIGRTMAX, "SIGRTMIN+30"}};
+  const std::vector<Row> rows = {{SIGHUP, "SIGHUP"},   {SIGINT, "SIGINT"},       {SIGQUIT, "SIGQUIT"},     {SIGILL, "SIGILL"},
+                                 {SIGTRAP, "SIGTRAP"}, {SIGABRT, "SIGABRT"},     {SIGBUS, "SIGBUS"},       {SIGFPE, "SIGFPE"},
+                                 {SIGUSR1, "SIGUSR1"}, {SIGSEGV, "SIGSEGV"},     {SIGUSR2, "SIGUSR2"},     {SIGPIPE, "SIGPIPE"},
+                                 {SIGALRM, "SIGALRM"}, {SIGTERM, "SIGTERM"},     {SIGSTKFLT, "SIGSTKFLT"}, {SIGXCPU, "SIGXCPU"},
+                                 {SIGXFSZ, "SIGXFSZ"}, {SIGVTALRM, "SIGVTALRM"}, {SIGPROF, "SIGPROF"},     {SIGPOLL, "SIGPOLL"},
+                                 {SIGPWR, "SIGPWR"},   {SIGSYS, "SIGSYS"},       {SIGRTMIN, "SIGRTMIN+0"}, {SIGRTMAX, "SIGRTMIN+30"}};
   std::string script = "ulimit -c 0; set --";
   for (const auto& row : rows) script += " " + std::to_string(row.signal);
   AgentHarness harness;
@@ -112,8 +113,9 @@ TEST_CASE("agent: the limit of CPU time is told, soft and hard, with what was us
     std::string reason;
   };
   std::vector<std::pair<std::string, Row>> meshes;
-  for (const auto& row : std::vector<Row>{{"while :; do :; done", 1, 5, SIGXCPU, "s of CPU time, RLIMIT_CPU is 1 s"},
-                                          {"trap '' XCPU; while :; do :; done", 1, 2, SIGKILL, "s of CPU time, the hard RLIMIT_CPU is 2 s"}}) {
+  for (const auto& row :
+       std::vector<Row>{{"while :; do :; done", 1, 5, SIGXCPU, "s of CPU time, RLIMIT_CPU is 1 s"},
+                        {"trap '' XCPU; while :; do :; done", 1, 2, SIGKILL, "s of CPU time, the hard RLIMIT_CPU is 2 s"}}) {
     auto request = harness.shell("ulimit -c 0; " + row.script);
     request.command->settings = std::make_unique<wire::ProcSettingsT>();
     request.command->settings->limits = {wire::ResourceLimit(row.soft, row.hard, RLIMIT_CPU)};

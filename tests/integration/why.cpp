@@ -69,7 +69,8 @@ std::filesystem::path log_of(const StandingHost& host) {
 struct Sleepers {
   std::string sleep = own_sleep();
   Process process;
-  Sleepers(const std::string& hosts, const Words& options, int ranks, const std::string& before = "") : process(words(hosts, options, ranks, before)) {
+  Sleepers(const std::string& hosts, const Words& options, int ranks, const std::string& before = "")
+      : process(words(hosts, options, ranks, before)) {
     wait_until([&] { return sleepers(sleep).size() == static_cast<std::size_t>(ranks) || !process.is_running(); }, in_time);
     INFO(process.describe());
     REQUIRE(sleepers(sleep).size() == static_cast<std::size_t>(ranks));
@@ -223,7 +224,8 @@ TEST_CASE("why: knows what was before the agent was killed, and what it did not 
   const auto story = why(at, {"during"});
   for (const auto& event : story.at("events")) {
     kinds.insert(event.at("kind").get<std::string>());
-    if (event.at("kind") == "role_ended") CHECK(event.at("text").get<std::string>().starts_with("the agent was killed by SIGKILL: restarting it"));
+    if (event.at("kind") == "role_ended")
+      CHECK(event.at("text").get<std::string>().starts_with("the agent was killed by SIGKILL: restarting it"));
   }
   CHECK(kinds.contains("role_ended"));
   CHECK(kinds.contains("agent_started"));
@@ -321,8 +323,8 @@ TEST_CASE("why: who dies with the keeper says so, and whether it was frozen") {
         const auto event = parse_json(line);
         INFO(line);
         if (event.at("kind") == "role_ended")
-          is_told = is_told || event.at("text").get<std::string>().find(signal == SIGSTOP ? "it is frozen (stopped)" : "the keeper was killed by SIGKILL") !=
-                                   std::string::npos;
+          is_told = is_told || event.at("text").get<std::string>().find(
+                                   signal == SIGSTOP ? "it is frozen (stopped)" : "the keeper was killed by SIGKILL") != std::string::npos;
         if (event.at("kind") != "proc_ended") continue;
         ++ends;
         CHECK(event.at("cause") == (signal == SIGSTOP ? "frozen" : "keeper_lost"));
@@ -369,7 +371,8 @@ TEST_CASE("why: a torn record, and bytes that are none, cost nothing else") {
   run_on(at, {"--name", "one"}, "exit 4");
   {
     std::ofstream log(log_of(host), std::ios::app | std::ios::binary);
-    log << "{\"time\":\"torn\n" << std::string(300'000, 'x') << "\n{\"time_ns\":1,\"kind\":\"proc_ended\",\"rank\":\"no\"}\n\xff\xfe\n{\"time";
+    log << "{\"time\":\"torn\n"
+        << std::string(300'000, 'x') << "\n{\"time_ns\":1,\"kind\":\"proc_ended\",\"rank\":\"no\"}\n\xff\xfe\n{\"time";
   }
   run_on(at, {"--name", "two"}, "exit 5");
   CHECK(why(at, {"one"}).at("first").at("end").at("exit_code") == 4);
@@ -459,7 +462,8 @@ TEST_CASE("why: who was killed for want of memory is told apart from who was kil
   const auto at = parse_json(lines_of(host.out()).front()).at("host").get<std::string>();
   run_on(at, {"--name", "murdered"}, "kill -KILL $$");
   // It has no line that ends: all of it is kept.
-  const auto hog = run_on(at, {"--name", "hungry", "-n", "2", "--rlimit", "as=4G"}, "[ $RANK = 0 ] && exec tail /dev/zero; exec " + own_sleep());
+  const auto hog =
+      run_on(at, {"--name", "hungry", "-n", "2", "--rlimit", "as=4G"}, "[ $RANK = 0 ] && exec tail /dev/zero; exec " + own_sleep());
   CHECK(hog.status == ExitStatus::exited(128 + SIGKILL));
   CHECK(hog.err.find("out of memory: the kernel has killed for want of memory in " + memory.path()) != std::string::npos);
   run_on(at, {"--name", "after"}, "kill -KILL $$");

@@ -146,7 +146,9 @@ TEST_CASE("certificate: ends in words") {
             {.cpu_time = 1990ms, .cpu_hard = 2, .out_of_memory = OutOfMemory::yes, .memory_cgroup = "/m"},
             Cause::out_of_memory,
             "killed by SIGKILL, out of memory: the kernel has killed for want of memory in /m"},
-           {killed(SIGKILL), {.cpu_time = 1s, .cpu_hard = 2}, Cause::killed_from_outside,
+           {killed(SIGKILL),
+            {.cpu_time = 1s, .cpu_hard = 2},
+            Cause::killed_from_outside,
             "killed by SIGKILL from outside, possibly out of memory"},
        }) {
     const auto words = describe_end(end, facts);

@@ -50,8 +50,8 @@ wire::EventT ended(std::uint64_t rank, const std::string& mesh = "m-13Se1Maqzryj
   event.time_ns = 1'700'000'000'123'456'789;
   event.mesh = mesh;
   event.point = "host=0/2,gpu=1/4";
-  event.state = std::make_unique<wire::RankState>(rank, 5, 0xF122334455667788, 1'700'000'000'000'000'001, 1'700'000'000'000'000'002, 4711, 0,
-                                                  wire::ProcState::killed, 9, true, wire::StopStep::kill, 0);
+  event.state = std::make_unique<wire::RankState>(rank, 5, 0xF122334455667788, 1'700'000'000'000'000'001, 1'700'000'000'000'000'002, 4711,
+                                                  0, wire::ProcState::killed, 9, true, wire::StopStep::kill, 0);
   event.certificate = std::make_unique<wire::CertificateT>();
   auto& certificate = *event.certificate;
   certificate.rank = rank;
@@ -88,7 +88,9 @@ TEST_CASE("event_log: lines come back in order, also for the next one that opens
 
 TEST_CASE("event_log: a torn last line is skipped, and what is written behind it is not") {
   const TempDir dir;
-  { open_log(dir / "events").append("one\n"); }
+  {
+    open_log(dir / "events").append("one\n");
+  }
   append_raw(dir / "events.jsonl", "{\"torn");
   {
     const EventLog log = open_log(dir / "events");
@@ -165,7 +167,8 @@ TEST_CASE("event_text: an end comes back as it was, in one line for people") {
   const auto event = ended(3);
   const auto line = to_line(event);
   CHECK(line.find('\n') == line.size() - 1);
-  CHECK(line.starts_with(R"({"time":"2023-11-14T22:13:20.123456Z","time_ns":1700000000123456789,"kind":"proc_ended","mesh":"m-13Se1Maqzryj")"));
+  CHECK(line.starts_with(
+      R"({"time":"2023-11-14T22:13:20.123456Z","time_ns":1700000000123456789,"kind":"proc_ended","mesh":"m-13Se1Maqzryj")"));
   const auto back = parse_event(line);
   REQUIRE(back.has_value());
   CHECK(back->time_ns == event.time_ns);

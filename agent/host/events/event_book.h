@@ -11,8 +11,8 @@
 
 namespace meshbus::host {
 
-/// What happened on this host: collects a turn's events, writes them down, finds them again (spec 4.9). What is written may be written twice
-/// when an agent dies in between: readers tell the ends of a rank apart by its incarnation. Lives on the agent's thread.
+/// What happened on this host: collects a turn's events, writes them down, finds them again (spec 4.9). What is written may be written
+/// twice when an agent dies in between: readers tell the ends of a rank apart by its incarnation. Lives on the agent's thread.
 class EventBook {
  public:
   explicit EventBook(EventLog log) : log_(std::move(log)) {}

@@ -9,8 +9,8 @@
 
 namespace meshbus::host {
 
-/// An event as one line of JSON, newline included: "time" (RFC 3339, UTC, for people) and "time_ns", "kind", "mesh", then what there is to say;
-/// what is empty or 0 is left out. Bytes that are not UTF-8 become U+FFFD; of the last lines of stderr `most_stderr` bytes are kept.
+/// An event as one line of JSON, newline included: "time" (RFC 3339, UTC, for people) and "time_ns", "kind", "mesh", then what there is to
+/// say; what is empty or 0 is left out. Bytes that are not UTF-8 become U+FFFD; of the last lines of stderr `most_stderr` bytes are kept.
 inline constexpr std::size_t most_stderr = 8 * 1024;
 std::string to_line(const wire::EventT& event);
 

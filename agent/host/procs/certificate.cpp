@@ -8,8 +8,8 @@
 namespace meshbus::host {
 namespace {
 
-/// A limit is compared with ticks that found the process running, what it has used is measured exactly: on a busy machine the ticks were seen to
-/// say a quarter more.
+/// A limit is compared with ticks that found the process running, what it has used is measured exactly: on a busy machine the ticks were
+/// seen to say a quarter more.
 constexpr std::chrono::milliseconds kCpuSlack{100};
 
 bool is_ours(const ProcEnd& end, const EndFacts& facts) {

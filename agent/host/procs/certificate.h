@@ -25,8 +25,8 @@ enum class OutOfMemory : std::uint8_t {
 
 /// What is known about the end of a process besides how it ended.
 struct EndFacts {
-  std::uint64_t sent_signals = 0;         ///< Bit n: signal n was sent to it through us.
-  std::chrono::microseconds cpu_time{0};  ///< That it has used, waited-for children included.
+  std::uint64_t sent_signals = 0;          ///< Bit n: signal n was sent to it through us.
+  std::chrono::microseconds cpu_time{0};   ///< That it has used, waited-for children included.
   std::uint64_t cpu_soft = RLIM_INFINITY;  ///< RLIMIT_CPU, seconds.
   std::uint64_t cpu_hard = RLIM_INFINITY;
   OutOfMemory out_of_memory = OutOfMemory::unknown;
@@ -41,8 +41,8 @@ struct EndWords {
 /// A SIGKILL that nobody here sent: the only end for which EndFacts::out_of_memory matters.
 bool is_unexplained_kill(const ProcEnd& end, const EndFacts& facts);
 
-/// How a process ended: "exit 3", "killed by SIGSEGV (core dumped)", "killed by SIGXCPU: ...". A SIGKILL that nobody here sent is said to come
-/// from outside, possibly for want of memory when nothing can tell (spec 4.9).
+/// How a process ended: "exit 3", "killed by SIGSEGV (core dumped)", "killed by SIGXCPU: ...". A SIGKILL that nobody here sent is said to
+/// come from outside, possibly for want of memory when nothing can tell (spec 4.9).
 EndWords describe_end(const ProcEnd& end, const EndFacts& facts);
 
 /// Why there is no process, in words: "cannot execute '/no/such/file': No such file or directory (step: lookup) on host unix:/run/x".

@@ -8,8 +8,8 @@
 
 namespace meshbus::host {
 
-/// How many processes of this host the kernel has killed for want of memory, by the counter `oom_kill` of the memory cgroup that the host is
-/// in (v1 or v2; kills for want of memory of the whole machine count there too). Procs that were moved into another cgroup are not
+/// How many processes of this host the kernel has killed for want of memory, by the counter `oom_kill` of the memory cgroup that the host
+/// is in (v1 or v2; kills for want of memory of the whole machine count there too). Procs that were moved into another cgroup are not
 /// counted in v1.
 class MemoryKills {
  public:

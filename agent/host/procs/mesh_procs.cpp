@@ -346,8 +346,7 @@ void MeshProcs::on_owner_gone(Mesh& mesh) {
   outputs_.stop_relaying(mesh);
   relaying_.erase(&mesh);
   for (const auto& [rank, proc] : mesh.procs) free_slot(*proc);
-  if (mesh.live > 0)
-    book_.add(wire::EventKind::owner_gone, mesh.name, mesh.spec.owner.to_string(), "its owner is gone: it is stopped");
+  if (mesh.live > 0) book_.add(wire::EventKind::owner_gone, mesh.name, mesh.spec.owner.to_string(), "its owner is gone: it is stopped");
   ending_.stop(mesh, {.reason = "launcher gone",
                       .requester = "host agent of " + options_.host,
                       .grace = std::min(mesh.spec.grace, kOwnerGoneGrace),

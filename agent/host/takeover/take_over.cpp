@@ -80,7 +80,8 @@ void MeshProcs::on_replayed() {
     } else if (proc->progress == SpawnProgress::born && !proc->out.fd && !proc->err.fd && !proc->output_ended) {
       log::error("rank " + std::to_string(proc->rank()) + " of " + proc->mesh.name + " is unknown to the keeper");
       proc->gone = true;
-      ending_.fail(*proc, {.code = wire::ErrorCode::internal, .text = "lost: the keeper of host " + options_.host + " does not know it",
+      ending_.fail(*proc, {.code = wire::ErrorCode::internal,
+                           .text = "lost: the keeper of host " + options_.host + " does not know it",
                            .cause = wire::Cause::lost});
     }
   }

@@ -91,7 +91,7 @@ struct RankReport {
   Cause cause = Cause::unknown;
   bool consequence = false;              ///< It ended because something else had ended or gone before.
   std::optional<std::uint64_t> because;  ///< The rank whose end was the reason.
-  std::string stderr_tail;           ///< The last lines, exact bytes, newlines included.
+  std::string stderr_tail;               ///< The last lines, exact bytes, newlines included.
   std::string stopped_by;
   std::string stop_reason;
   std::uint64_t max_rss_bytes = 0;
