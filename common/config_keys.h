@@ -46,9 +46,10 @@ inline constexpr std::array key_table = std::to_array<KeyInfo>({
   {"hop.limit", ValueKind::count, "", "64", "1", "255", "brokers that a message may pass before it is returned"},
   {"message.limit", ValueKind::bytes, "", "1GiB", "1KiB", "64GiB", "largest message that a proc may send"},
   {"tail.lines", ValueKind::count, "", "100", "0", "100000", "last lines of output that are kept in memory for each proc"},
-  {"logs.directory", ValueKind::path, "", "", "", "", "where a host keeps all that its procs write, in files MESH/RANK.out and MESH/RANK.err; empty = no files"},
+  {"logs.directory", ValueKind::path, "", "", "", "", "where a host keeps all that its procs write, in files MESH/RANK.out and MESH/RANK.err, and its event log, events-HOST.jsonl; empty = no files"},
   {"logs.size", ValueKind::bytes, "", "16MiB", "4KiB", "64GiB", "size at which such a file is set aside for a new one"},
   {"logs.files", ValueKind::count, "", "5", "1", "1000", "files that are kept for each stream of a proc, the one being written among them"},
+  {"events.size", ValueKind::bytes, "", "8MiB", "1MiB", "1GiB", "bytes that the event log of a host may take: what ended there, and why"},
   {"cast.width", ValueKind::count, "", "16", "2", "1024", "hosts that one host passes a cast on to"},
   {"parent_death_signal", ValueKind::boolean, "", "true", "", "", "whether the kernel kills procs when their keeper dies"},
   {"queue.bytes", ValueKind::bytes, "", "4MiB", "64KiB", "1GiB", "bytes that a broker holds for one peer before it returns further messages as queue full"},
@@ -103,6 +104,7 @@ inline constexpr CountKey tail_lines("tail.lines");
 inline constexpr PathKey logs_directory("logs.directory");
 inline constexpr BytesKey logs_size("logs.size");
 inline constexpr CountKey logs_files("logs.files");
+inline constexpr BytesKey events_size("events.size");
 inline constexpr CountKey cast_width("cast.width");
 inline constexpr BooleanKey parent_death_signal("parent_death_signal");
 inline constexpr BytesKey queue_bytes("queue.bytes");

@@ -27,6 +27,7 @@ std::size_t size_of(const wire::MeshState* state);
 std::size_t size_of(const wire::OutputChunk* chunk);
 std::size_t size_of(const wire::Status* status);
 std::size_t size_of(const wire::Drain* drain);
+std::size_t size_of(const wire::Event* event);
 
 /// Tables and texts lie elsewhere, maybe all in one place.
 template <typename T>
@@ -51,6 +52,11 @@ std::size_t size_of(const wire::Command* command) {
 std::size_t size_of(const wire::Certificate* certificate) {
   return kReference + size_of(certificate->reason()) + size_of(certificate->stderr_tail()) + size_of(certificate->stopped_by()) +
          size_of(certificate->stop_reason());
+}
+
+std::size_t size_of(const wire::Event* event) {
+  return kReference + sizeof(wire::RankState) + size_of(event->mesh()) + size_of(event->ranks()) + size_of(event->by()) +
+         size_of(event->text()) + size_of(event->point()) + (event->certificate() == nullptr ? 0 : size_of(event->certificate()));
 }
 
 std::size_t size_of(const wire::MeshState* state) {
@@ -82,6 +88,7 @@ std::size_t unpacked_bytes(const wire::Control& control) {
     return size_of(body->ranks()) + size_of(body->certificates()) + size_of(body->launch());
   if (const auto* body = control.body_as_MeshEvent()) return size_of(body->ranks()) + size_of(body->certificates());
   if (const auto* body = control.body_as_Output()) return size_of(body->chunks()) + size_of(body->ended());
+  if (const auto* body = control.body_as_EventList()) return size_of(body->events());
   if (const auto* body = control.body_as_RenewLease()) return size_of(body->meshes());
   if (const auto* body = control.body_as_RankStatuses()) return size_of(body->statuses()->values()) + size_of(body->statuses()->runs());
   if (const auto* body = control.body_as_HostState()) return size_of(body->drains());

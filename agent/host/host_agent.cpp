@@ -27,6 +27,7 @@ HostAgent::HostAgent(Reactor& reactor, zmq::context_t& context, Options options,
   };
   proc_events.ask = [this](Proc& proc, std::chrono::milliseconds grace, const std::string& reason) { ask_to_stop(proc, grace, reason); };
   proc_events.on_keeper_lost = [this] { keeper_lost_ = true; };
+  proc_events.why_keeper_lost = events_.why_keeper_lost;
   proc_events.output.flush = [this](Mesh& mesh) { logs_->flush(mesh); };
   proc_events.output.on_news = [this](Proc& proc, OutputPipe& pipe) { logs_->on_news(proc, pipe); };
   procs_ = std::make_unique<MeshProcs>(reactor_, std::move(options_.keeper),
@@ -37,7 +38,8 @@ HostAgent::HostAgent(Reactor& reactor, zmq::context_t& context, Options options,
                                                           .own_pid_namespace = options_.containment == "pid namespace",
                                                           .address = options_.host,
                                                           .ledger = std::move(options_.ledger),
-                                                          .spool = std::move(options_.spool)},
+                                                          .spool = std::move(options_.spool),
+                                                          .events = std::move(options_.events)},
                                        std::move(proc_events));
 
   Session::Options session;
@@ -97,6 +99,7 @@ Dispatcher HostAgent::make_handlers() {
       .on<wire::WaitRankStatus>(Role::observe, handler(&HostAgent::on_wait_rank_status))
       .on<wire::DrainHost>(Role::operate, handler(&HostAgent::on_drain_host))
       .on<wire::ResumeHost>(Role::operate, handler(&HostAgent::on_resume_host))
+      .on<wire::GetEvents>(Role::observe, handler(&HostAgent::on_get_events))
       .on<wire::GetHost>(Role::observe, handler(&HostAgent::on_get_host))
       .on<wire::ProcReady>(Role::proc, handler(&HostAgent::on_proc_ready))
       .on<wire::ProcHeartbeat>(Role::proc, handler(&HostAgent::on_proc_heartbeat))
@@ -186,7 +189,7 @@ void HostAgent::ask_to_stop(Proc& proc, std::chrono::milliseconds grace, const s
 }
 
 void HostAgent::stop(std::chrono::milliseconds grace, const std::string& reason, std::function<void()> done) {
-  const StopOrder order{.reason = reason, .requester = "host " + host_text_, .grace = grace};
+  const StopOrder order{.reason = reason, .requester = "host " + host_text_, .grace = grace, .cause = wire::Cause::host_ended};
   // All at once: whoever ends this host has waited long enough.
   procs_->shut_down(order, SIZE_MAX, [this, done = std::move(done), reason](const DrainOutcome&) {
     publisher_->flush();

@@ -32,6 +32,7 @@ class HostAgent {
     UniqueFd keeper;          ///< Socket to the keeper.
     Ledger ledger = {};       ///< See MeshProcs::Options.
     OutputSpool spool = {};
+    EventLog events = {};
   };
   struct Events {
     /// Registered with the broker; again after each loss.
@@ -42,6 +43,8 @@ class HostAgent {
     std::function<void(bool ok)> on_shutdown;
     /// The keeper died, and everybody was told: nothing can be done here any more.
     std::function<void()> on_keeper_lost;
+    /// See MeshProcs::Events.
+    std::function<std::string()> why_keeper_lost = {};
   };
 
   HostAgent(Reactor& reactor, zmq::context_t& context, Options options, Events events);
@@ -85,6 +88,8 @@ class HostAgent {
   void on_stream_logs(const Request& request, const wire::StreamLogs& message);
   void on_log_taken(const Request& request, const wire::LogTaken& message);
   void on_stop_logs(const Request& request, const wire::StopLogs& message);
+  void on_get_events(const Request& request, const wire::GetEvents& message);
+  void refuse_spawn(const Request& request, const wire::SpawnProcs& message, const Error& error);
 
   /// The mesh of a request; otherwise the request is refused.
   Mesh* find_mesh(const Request& request, const flatbuffers::String* name);

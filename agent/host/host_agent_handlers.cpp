@@ -2,10 +2,12 @@
 
 #include <algorithm>
 #include <array>
+#include <csignal>
 
 #include "agent/host/free_port.h"
 #include "agent/host/host_agent.h"
 #include "agent/host/mesh_report.h"
+#include "agent/host/procs/certificate.h"
 #include "common/log.h"
 
 /// The handlers of HostAgent: what each message does is said in the schemas.
@@ -19,6 +21,10 @@ std::string short_text(const flatbuffers::String* text) {
 
 using namespace std::chrono_literals;
 
+/// Of what strangers send, in the event log.
+constexpr std::size_t kLongestName = 200;
+constexpr std::size_t kLongestText = 4096;
+constexpr flatbuffers::uoffset_t kMostBlocks = 1000;
 constexpr std::size_t kMostSubscribers = 1000;
 constexpr std::uint64_t kAnyRank = UINT64_MAX;
 /// What the last answer gets to reach the broker before this host ends.
@@ -30,9 +36,9 @@ std::chrono::milliseconds grace_of(std::uint32_t milliseconds) {
 
 /// Of a ShutdownHost or a DrainHost.
 template <typename Message>
-StopOrder make_order(const Message& message, const char* reason, const std::string& host) {
+StopOrder make_order(const Message& message, const char* reason, const std::string& host, wire::Cause cause = wire::Cause::stopped) {
   StopOrder order{
-      .reason = short_text(message.reason()), .requester = short_text(message.requester()), .grace = grace_of(message.grace_ms())};
+      .reason = short_text(message.reason()), .requester = short_text(message.requester()), .grace = grace_of(message.grace_ms()), .cause = cause};
   if (order.reason.empty()) order.reason = reason;
   if (order.requester.empty()) order.requester = "host " + host;
   return order;
@@ -45,6 +51,23 @@ wire::ShutdownSummaryT to_summary(const DrainOutcome& outcome) {
   summary.ok = outcome.attempted - outcome.failed;
   summary.detail = outcome.detail;
   return summary;
+}
+
+bool is_for_ending(int signal) {
+  switch (signal) {
+    case SIGHUP:
+    case SIGINT:
+    case SIGQUIT:
+    case SIGABRT:
+    case SIGKILL:
+    case SIGTERM: return true;
+    default: return false;
+  }
+}
+
+void set_ranks(wire::EventT& event, const flatbuffers::Vector<const wire::RankInterval*>* ranks) {
+  for (flatbuffers::uoffset_t i = 0; ranks != nullptr && i < std::min<flatbuffers::uoffset_t>(ranks->size(), kMostBlocks); ++i)
+    event.ranks.push_back(*ranks->Get(i));
 }
 
 /// Calls `each` for the ranks of a mesh that are meant; none = all. Returns the first rank that is meant but not there.
@@ -75,13 +98,23 @@ Mesh* HostAgent::find_mesh(const Request& request, const flatbuffers::String* na
   return mesh;
 }
 
+void HostAgent::refuse_spawn(const Request& request, const wire::SpawnProcs& message, const Error& error) {
+  wire::EventT event;
+  event.kind = wire::EventKind::spawn_refused;
+  event.mesh = message.mesh()->str().substr(0, kLongestName);
+  event.by = short_text(message.owner());
+  event.text = error.to_string().substr(0, kLongestText);
+  procs_->events().add_limited(std::move(event));
+  bus_->refuse(request, error);
+}
+
 void HostAgent::on_spawn_procs(const Request& request, const wire::SpawnProcs& message) {
   auto spec = parse_spawn(message, options_.host);
-  if (!spec) return bus_->refuse(request, spec.error());
+  if (!spec) return refuse_spawn(request, message, spec.error());
   const ProcId owner = spec->owner;
   const std::string name = spec->mesh.to_string();
   const auto started = procs_->spawn(std::move(*spec), LedgerWriter::request_entry(name, message));
-  if (!started) return bus_->refuse(request, started.error());
+  if (!started) return refuse_spawn(request, message, started.error());
   wire::SpawnAcceptedT accepted;
   accepted.started = *started;
   bus_->answer(request, std::move(accepted));
@@ -96,9 +129,24 @@ void HostAgent::on_stop_procs(const Request& request, const wire::StopProcs& mes
   ack(request);
   Mesh* mesh = procs_->table().find_mesh(message.mesh()->string_view());
   if (mesh == nullptr) return;
-  const StopOrder order{
-      .reason = short_text(message.reason()), .requester = short_text(message.requester()), .grace = grace_of(message.grace_ms())};
-  for_ranks(*mesh, *ranks, [&](Proc& proc) { procs_->stop(proc, order); });
+  const StopOrder order{.reason = short_text(message.reason()),
+                        .requester = short_text(message.requester()),
+                        .grace = grace_of(message.grace_ms()),
+                        .because = message.because()};
+  bool is_new = false;
+  for_ranks(*mesh, *ranks, [&](Proc& proc) {
+    is_new = is_new || (!proc.has_ended() && !proc.termination);
+    procs_->stop(proc, order);
+  });
+  if (!is_new) return;
+  wire::EventT event;
+  event.kind = wire::EventKind::stop_asked;
+  event.mesh = mesh->name;
+  event.by = order.requester;
+  event.text = (order.reason.empty() ? "a stop" : order.reason) + " (grace " + std::to_string(message.grace_ms()) + " ms)";
+  event.because = message.because();
+  set_ranks(event, message.ranks());
+  procs_->events().add(std::move(event));
 }
 
 void HostAgent::on_signal_procs(const Request& request, const wire::SignalProcs& message) {
@@ -115,6 +163,13 @@ void HostAgent::on_signal_procs(const Request& request, const wire::SignalProcs&
         request, Error(ErrorCode::not_exist, "mesh " + mesh->name + " has no rank " + std::to_string(*missing) + " on host " + host_text_));
   for_ranks(*mesh, *ranks, [&](Proc& proc) { procs_->signal(proc, message.signal()); });
   ack(request);
+  if (!is_for_ending(message.signal())) return;
+  wire::EventT event;
+  event.kind = wire::EventKind::signal_asked;
+  event.mesh = mesh->name;
+  event.text = signal_name(message.signal()) + " was asked for";
+  set_ranks(event, message.ranks());
+  procs_->events().add_limited(std::move(event));
 }
 
 void HostAgent::on_write_input(const Request& request, const wire::WriteInput& message) {
@@ -169,7 +224,7 @@ std::optional<std::size_t> HostAgent::find_in_flight(const Request& request, std
 void HostAgent::on_shutdown_host(const Request& request, const wire::ShutdownHost& message) {
   const auto in_flight = find_in_flight(request, message.in_flight());
   if (!in_flight) return;
-  const auto order = make_order(message, "host shut down", host_text_);
+  const auto order = make_order(message, "host shut down", host_text_, wire::Cause::host_ended);
   procs_->shut_down(order, *in_flight, [this, request](const DrainOutcome& outcome) {
     publisher_->flush();  // the ends first, then that all have ended
     bus_->answer(request, to_summary(outcome));
@@ -198,19 +253,23 @@ std::optional<DrainScope> HostAgent::find_scope(const Request& request, const fl
 }
 
 void HostAgent::on_drain_host(const Request& request, const wire::DrainHost& message) {
-  auto scope = find_scope(request, message.owner(), message.mesh());
+  const auto scope = find_scope(request, message.owner(), message.mesh());
   if (!scope) return;
   const auto in_flight = find_in_flight(request, message.in_flight());
   if (!in_flight) return;
-  const auto started = procs_->drains().start({.scope = std::move(*scope),
-                                               .stop = make_order(message, "host drained", host_text_),
-                                               .in_flight = *in_flight,
-                                               .hold = message.hold()},
+  const auto order = make_order(message, "host drained", host_text_);
+  const auto started = procs_->drains().start({.scope = *scope, .stop = order, .in_flight = *in_flight, .hold = message.hold()},
                                               [this, request](const DrainOutcome& outcome) {
                                                 publisher_->flush();  // the ends first
                                                 bus_->answer(request, to_summary(outcome));
                                               });
-  if (!started) bus_->refuse(request, started.error());
+  if (!started) return bus_->refuse(request, started.error());
+  wire::EventT event;
+  event.kind = wire::EventKind::stop_asked;
+  event.mesh = scope->mesh;
+  event.by = order.requester;
+  event.text = "a drain of " + scope->words() + ": " + order.reason;
+  procs_->events().add_limited(std::move(event));
 }
 
 void HostAgent::on_resume_host(const Request& request, const wire::ResumeHost& message) {
@@ -300,6 +359,12 @@ void HostAgent::on_stop_stream(const Request& request, const wire::StopStream& m
   if (mesh == nullptr || !subscriber || mesh->subscribers.erase(subscriber->to_string()) == 0) return;
   procs_->table().touch(*mesh);
   if (!is_watched_still(*subscriber)) peers_->remove(*subscriber);
+}
+
+void HostAgent::on_get_events(const Request& request, const wire::GetEvents& message) {
+  auto list = procs_->events().find(short_text(message.mesh()), message.from(), report_bytes);
+  list.host = host_text_;
+  bus_->answer(request, std::move(list));
 }
 
 void HostAgent::on_get_host(const Request& request, const wire::GetHost&) {

@@ -15,6 +15,7 @@
 
 #include "agent/host/host_agent.h"
 #include "agent/keeper/lifeline.h"
+#include "common/log.h"
 #include "common/logging.h"
 
 namespace {
@@ -27,6 +28,7 @@ struct Arguments {
   int keeper_fd = -1;
   int ledger_fd = -1;
   int spool_fd = -1;
+  std::string events;
   std::string host;
   std::string broker;
   std::string containment;
@@ -89,6 +91,11 @@ class Program {
       end(give_up(EX_NOPERM, error.to_string()));
     };
     events.on_shutdown = [this](bool ok) { lifeline_.send("shutdown " + std::to_string(ok ? EX_OK : EX_SOFTWARE)); };
+    events.why_keeper_lost = [this] {
+      // The warden says so before it ends a keeper that is frozen.
+      on_lifeline();
+      return keeper_frozen_;
+    };
     events.on_keeper_lost = [this] {
       lifeline_.send("failed keeper lost");
       end(give_up(EX_SOFTWARE, "the keeper is gone, so this agent cannot go on"));
@@ -108,6 +115,10 @@ class Program {
         lifeline_.send("pong");
         continue;
       }
+      if (message.word == "frozen") {
+        keeper_frozen_ = message.rest;
+        continue;
+      }
       if (message.word != "stop") {
         log::warn("the warden said something unknown: " + *received.text);
         continue;
@@ -117,7 +128,8 @@ class Program {
       const auto* end = message.rest.data() + message.rest.size();
       if (!message.rest.empty() && std::from_chars(message.rest.data(), end, number).ptr == end && number >= 0)
         grace = std::chrono::milliseconds(number);
-      stop(grace, "the host is being stopped");
+      // Not from within the end of the keeper: see why_keeper_lost.
+      reactor_.post([this, grace] { stop(grace, "the host is being stopped"); });
     }
   }
 
@@ -134,6 +146,7 @@ class Program {
   keeper::Lifeline lifeline_;
   std::chrono::milliseconds grace_;
   UniqueFd signals_;
+  std::string keeper_frozen_;
   bool said_ready_ = false;
   int exit_code_ = EX_OK;
   host::HostAgent agent_;
@@ -162,6 +175,16 @@ int run(const Arguments& arguments) {
     spool = std::move(*spooled);
   }
 
+  host::EventLog events;
+  if (!arguments.events.empty()) {
+    auto opened = host::EventLog::open(arguments.events, config->bytes(keys::events_size));
+    if (opened) {
+      events = std::move(*opened);
+    } else {
+      log::warn(opened.error().detail() + "; what ends on this host is not written down, and `meshbus why` does not know it");
+    }
+  }
+
   zmq::context_t context(1);
   Program program(context, keeper::Lifeline(UniqueFd(arguments.lifeline_fd)),
                   {.host = *host_address,
@@ -172,7 +195,8 @@ int run(const Arguments& arguments) {
                    .environment = host::own_environment(),
                    .keeper = UniqueFd(arguments.keeper_fd),
                    .ledger = std::move(ledger),
-                   .spool = std::move(spool)});
+                   .spool = std::move(spool),
+                   .events = std::move(events)});
   return program.run();
 }
 
@@ -202,6 +226,7 @@ int main(int argc, char** argv) {
   app.add_option("--keeper-fd", arguments.keeper_fd, "socket to the keeper")->required();
   app.add_option("--ledger-fd", arguments.ledger_fd, "memory with what an earlier agent left, to go on with");
   app.add_option("--spool-fd", arguments.spool_fd, "memory with output that an earlier agent left");
+  app.add_option("--events", arguments.events, "event log: PATH.jsonl is appended to, PATH.OFFSET.jsonl was set aside");
   app.add_option("--host", arguments.host, "address that the broker advertises")->required();
   app.add_option("--broker", arguments.broker, "address at which the broker listens for procs of this host")->required();
   app.add_option("--containment", arguments.containment, "how descendants are kept together, for people to read");

@@ -16,7 +16,7 @@ constexpr std::size_t kWordsLimit = 1024;
 std::string words_of(const Proc& proc) {
   if (proc.certificate) return proc.certificate->reason;
   if (proc.failure) return proc.failure->text;
-  return proc.end ? describe_end(*proc.end, proc.sent_signals) : std::string();
+  return proc.end ? describe_end(*proc.end, {.sent_signals = proc.sent_signals}).text : std::string();
 }
 
 }  // namespace

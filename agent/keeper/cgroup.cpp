@@ -73,12 +73,17 @@ std::optional<Mount> find_cgroup2_mount() {
   return std::nullopt;
 }
 
-// Our own cgroup in the hierarchy of cgroup v1 that counts processes.
-Result<std::string> find_pids_cgroup() {
+// Whether a word is in a list with commas.
+bool is_listed(std::string_view word, std::string_view list) {
+  return ("," + std::string(list) + ",").find("," + std::string(word) + ",") != std::string::npos;
+}
+
+// Our own cgroup in the hierarchy of cgroup v1 that has this controller.
+std::optional<std::string> find_v1_cgroup(std::string_view controller) {
   std::istringstream mounts(read_file("/proc/self/mountinfo").value_or(""));
   for (std::string line; std::getline(mounts, line);) {
     const auto separator = line.find(" - cgroup ");
-    if (separator == std::string::npos || ("," + line.substr(line.rfind(' ') + 1) + ",").find(",pids,") == std::string::npos) continue;
+    if (separator == std::string::npos || !is_listed(controller, line.substr(line.rfind(' ') + 1))) continue;
     std::istringstream fields(line.substr(0, separator));
     std::string id, parent, device, root, point;
     if (!(fields >> id >> parent >> device >> root >> point)) continue;
@@ -87,9 +92,7 @@ Result<std::string> find_pids_cgroup() {
       // "9:pids:/some/where"
       const auto controllers = group.find(':');
       const auto path = group.find(":/");
-      if (path == std::string::npos ||
-          ("," + group.substr(controllers + 1, path - controllers - 1) + ",").find(",pids,") == std::string::npos)
-        continue;
+      if (path == std::string::npos || !is_listed(controller, group.substr(controllers + 1, path - controllers - 1))) continue;
       std::string own = group.substr(path + 1);
       if (const std::string above = unescape(root); above != "/") {
         if (own.rfind(above, 0) != 0) continue;
@@ -98,6 +101,11 @@ Result<std::string> find_pids_cgroup() {
       return unescape(point) + (own == "/" ? "" : own);
     }
   }
+  return std::nullopt;
+}
+
+Result<std::string> find_pids_cgroup() {
+  if (auto found = find_v1_cgroup("pids")) return std::move(*found);
   return fail(ErrorCode::not_exist, "there is no cgroup controller for numbers of processes (cgroup v1 `pids`) that we may use");
 }
 
@@ -148,6 +156,16 @@ Result<std::string> find_own_cgroup() {
     return mount->point + own;
   }
   return fail(ErrorCode::not_exist, "/proc/self/cgroup names no cgroup v2");
+}
+
+std::optional<std::string> find_memory_counter() {
+  const auto own_v1 = find_v1_cgroup("memory");
+  const auto own_v2 = find_own_cgroup();
+  for (const std::string& file :
+       {own_v1 ? *own_v1 + "/memory.oom_control" : std::string(), own_v2 ? *own_v2 + "/memory.events" : std::string()}) {
+    if (!file.empty() && ::access(file.c_str(), R_OK) == 0) return file;
+  }
+  return std::nullopt;
 }
 
 Result<std::string> make_host_cgroup(const std::string& name) {

@@ -2,6 +2,7 @@
 
 #include <chrono>
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <string_view>
 
@@ -28,6 +29,10 @@ class Cgroup {
 
 /// The directory of our own cgroup v2, from /proc/self/mountinfo and /proc/self/cgroup. Errors: not_exist with the reason.
 Result<std::string> find_own_cgroup();
+
+/// The file whose line "oom_kill N" counts whom the kernel has killed for want of memory in the memory cgroup of this process, v1 or v2.
+/// Nothing: there is none that we may read.
+std::optional<std::string> find_memory_counter();
 
 /// Makes a cgroup `meshbus-NAME` below our own and proves that it serves: a child can be born in it and it can be killed. Errors:
 /// io_error with the reason, nothing left behind.

@@ -54,7 +54,10 @@ void HostProcess::fence_if_frozen(Role& role) {
     return;
   }
   const bool is_stopped = entry->state == 'T' || entry->state == 't';
-  say(who + ": it is " + (is_stopped ? "stopped" : "stuck") + "; killing it");
+  const std::string how = is_stopped ? "stopped" : "stuck";
+  note(who + ": it is frozen (" + how + "); killing it");
+  // In front of its end: for the certificates of what dies with it.
+  if (&role == &keeper_) agent_.lifeline.send("frozen " + who + ": it was frozen (" + how + ") and was killed");
   ::kill(role.pid, SIGKILL);
   role.heard = Clock::now();
 }

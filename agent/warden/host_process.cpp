@@ -1,5 +1,6 @@
 #include "agent/warden/host_process.h"
 
+#include <fcntl.h>
 #include <poll.h>
 #include <sys/signalfd.h>
 #include <sys/wait.h>
@@ -11,6 +12,7 @@
 #include <csignal>
 #include <cstdlib>
 #include <cstring>
+#include <ctime>
 
 #include "agent/keeper/cgroup.h"
 #include "agent/keeper/sweep.h"
@@ -188,7 +190,7 @@ void HostProcess::on_exit(Role& role, const std::string& how) {
   }
   if (&role == &keeper_) {
     if (phase_ == Phase::running) {
-      say("the keeper " + how + ": its procs were killed with it; ending the host");
+      note("the keeper " + how + ": its procs were killed with it; ending the host");
       exit_code_ = exit_software;
     }
     if (phase_ == Phase::running || phase_ == Phase::stopping_agent || (phase_ == Phase::sweeping && !swept_)) sweep_ourselves();
@@ -209,14 +211,14 @@ bool HostProcess::may_restart(const Role& role, RestartBudget& budget, bool is_w
   const std::string allowed = std::to_string(RestartBudget::allowed);
   const std::string seconds = std::to_string(RestartBudget::window.count());
   if (!is_wanted) {
-    say(lost + ": ending the host, as configured");
+    note(lost + ": ending the host, as configured");
     return false;
   }
   if (!budget.take(Clock::now())) {
-    say(lost + ", and it was restarted " + allowed + " times within " + seconds + " s: ending the host");
+    note(lost + ", and it was restarted " + allowed + " times within " + seconds + " s: ending the host");
     return false;
   }
-  say(lost + ": restarting it (" + std::to_string(budget.used()) + " of " + allowed + " within " + seconds + " s)");
+  note(lost + ": restarting it (" + std::to_string(budget.used()) + " of " + allowed + " within " + seconds + " s)");
   return true;
 }
 
@@ -326,6 +328,16 @@ int HostProcess::finish() {
 
 void HostProcess::say(const std::string& line) const {
   write_line(STDERR_FILENO, "meshbus host: " + line + "\n");
+}
+
+// One write at its end, so that it is there or not, beside what the agent writes; one that agent has set aside meanwhile is as good.
+void HostProcess::note(const std::string& line) const {
+  say(line);
+  if (!directory_) return;
+  const UniqueFd file(::open((events_path() + ".jsonl").c_str(), O_WRONLY | O_APPEND | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0600));
+  timespec time{};
+  ::clock_gettime(CLOCK_REALTIME, &time);
+  if (file) write_line(file.get(), role_event_line(std::int64_t{time.tv_sec} * 1'000'000'000 + time.tv_nsec, line));
 }
 
 void HostProcess::report(const std::string& line) {

@@ -43,6 +43,8 @@ class HostProcess {
   Result<void> start_agent();
   Result<void> limit_pids();
   std::string containment() const;
+  /// Of the event log, without the endings of its files.
+  std::string events_path() const;
   void add_settings(RoleStart& start) const;
 
   void turn();
@@ -68,6 +70,8 @@ class HostProcess {
   void sweep_ourselves();
   int finish();
   void say(const std::string& line) const;
+  /// The same, and writes it into the host's event log.
+  void note(const std::string& line) const;
   void report(const std::string& line);
 
   const WardenOptions& options_;

@@ -142,6 +142,11 @@ std::string HostProcess::containment() const {
   return pid_namespace_ ? "pid namespace" : cgroup_.empty() ? "sweep" : "cgroup v2";
 }
 
+// It goes with the run directory, unless there is one for logs.
+std::string HostProcess::events_path() const {
+  return options_.events_directory.empty() ? directory_->path + "/events" : options_.events_directory + "/events-" + directory_->name;
+}
+
 // The keeper itself is put under the limit, before it has any proc: so everything below it is, too.
 Result<void> HostProcess::limit_pids() {
   if (options_.pids_limit == 0) return {};
@@ -203,7 +208,8 @@ Result<void> HostProcess::start_agent() {
                      "--keeper-fd",   std::to_string(agents_keeper_fd_.get()),
                      "--host",        address_,
                      "--broker",      local_,
-                     "--containment", containment()};
+                     "--containment", containment(),
+                     "--events",      events_path()};
   add_settings(start);
   start.arguments.insert(start.arguments.end(), {"--ledger-fd", std::to_string(ledger_.get()), "--spool-fd", std::to_string(spool_.get())});
   start.inherit = {secret_.get(), agents_keeper_fd_.get(), ledger_.get(), spool_.get()};

@@ -5,6 +5,7 @@
 #include <array>
 #include <cerrno>
 #include <cstdio>
+#include <ctime>
 
 namespace meshbus::warden {
 
@@ -41,6 +42,18 @@ std::string to_json_line(const ReadyReport& report) {
 
 std::string error_json_line(std::string_view error) {
   return "{\"error\":" + quote(error) + "}\n";
+}
+
+std::string role_event_line(std::int64_t time_ns, std::string_view text) {
+  const std::time_t seconds = time_ns / 1'000'000'000;
+  std::tm utc{};
+  ::gmtime_r(&seconds, &utc);
+  std::array<char, 64> time{};
+  std::strftime(time.data(), time.size(), "%Y-%m-%dT%H:%M:%S", &utc);
+  std::array<char, 16> fraction{};
+  std::snprintf(fraction.data(), fraction.size(), ".%06dZ", static_cast<int>(time_ns % 1'000'000'000 / 1000));
+  return "{\"time\":\"" + std::string(time.data()) + fraction.data() + "\",\"time_ns\":" + std::to_string(time_ns) +
+         ",\"kind\":\"role_ended\",\"text\":" + quote(text) + "}\n";
 }
 
 void write_line(int fd, std::string_view line) {

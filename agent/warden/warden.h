@@ -31,7 +31,8 @@ struct WardenOptions {
   std::uint64_t pids_limit = 0;       ///< Processes that procs and their descendants may be; 0: no limit.
   bool pids_limit_is_needed = false;  ///< When it cannot be had the host does not start; else it says so.
   std::chrono::milliseconds frozen_limit{
-      30'000};                        ///< A role without a sign of life for so long is looked at, and ended when frozen. 0: never.
+      30'000};                   ///< A role without a sign of life for so long is looked at, and ended when frozen. 0: never.
+  std::string events_directory;  ///< Where the event log stays when the host is gone; empty: in its run directory, and it goes with it.
   std::vector<std::string> settings;  ///< KEY=VALUE, forwarded to broker and agent as --set.
   bool print_ready = false;           ///< Write the ready line to stdout too.
   std::filesystem::path libexec;      ///< Where meshbus-keeper, -broker and -agent are; empty: beside /proc/self/exe.

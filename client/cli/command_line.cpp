@@ -197,6 +197,13 @@ constexpr const char* kLogsFooter =
     "\n"
     "Exit code: 0; 1 no such mesh or rank, or a host that does not answer; 2 wrong usage; 130 Ctrl-C; 141 nobody reads the output.";
 
+constexpr const char* kWhyFooter =
+    "TARGET is a mesh (train, train-13Se1Maqzryj), a rank of the last mesh (3), or a proc (train_3-13Se1Maqzryj); default: the mesh that\n"
+    "something happened to last. What all began with comes first, then what followed from it. Hosts remember as much as\n"
+    "events.size allows, in their run directory, or in logs.directory when that is set.\n"
+    "\n"
+    "Exit code: 0; 1 no such mesh or rank, or a host that does not answer; 2 wrong usage; 125 meshbus itself failed.";
+
 /// "0-5,7"; nothing when it is no such thing.
 std::optional<RankSet> parse_rank_set(const std::string& text) {
   std::vector<RankBlock> blocks;
@@ -222,6 +229,18 @@ std::optional<RankSet> parse_rank_set(const std::string& text) {
     }
   }
   return set;
+}
+
+void add_ranks(CLI::App& verb, RankSet& ranks) {
+  verb.add_option_function<std::string>(
+          "--rank",
+          [&ranks](const std::string& text) {
+            auto parsed = parse_rank_set(text);
+            if (!parsed) throw CLI::ValidationError("--rank", "takes ranks like 0-5,7, not '" + text + "'");
+            ranks = std::move(*parsed);
+          },
+          "Only these ranks")
+      ->type_name("RANKS");
 }
 
 CLI::App* add_on_hosts(CLI::App& app, const std::string& name, const std::string& meaning, HostsArguments& hosts) {
@@ -304,19 +323,18 @@ void add_logs(CLI::App& app, LogsArguments& logs) {
           },
           "Last lines of each stream; all = all that is kept, in files too; default 100")
       ->type_name("N|all");
-  verb->add_option_function<std::string>(
-          "--rank",
-          [&logs](const std::string& text) {
-            auto ranks = parse_rank_set(text);
-            if (!ranks) throw CLI::ValidationError("--rank", "takes ranks like 0-5,7, not '" + text + "'");
-            logs.ranks = std::move(*ranks);
-          },
-          "Only these ranks")
-      ->type_name("RANKS");
+  add_ranks(*verb, logs.ranks);
   verb->add_flag("--stdout", logs.out, "Only stdout");
   verb->add_flag("--stderr", logs.err, "Only stderr");
   auto* fold = verb->add_flag("--fold", logs.fold, "Show a line that several ranks wrote once, with the ranks in front");
   verb->add_flag("--raw", logs.raw, "Exact bytes")->excludes(fold)->excludes(verb->get_option("--json"));
+}
+
+void add_why(CLI::App& app, WhyArguments& why) {
+  auto* verb = add_on_hosts(app, "why", "Say why ranks have ended: the first cause, then what followed from it", why.hosts);
+  verb->footer(kWhyFooter);
+  verb->add_option("TARGET", why.target, "A mesh, a rank, or a proc");
+  add_ranks(*verb, why.ranks);
 }
 
 /// The word that was not understood, and what it may have been meant to be.
@@ -374,6 +392,8 @@ std::variant<Arguments, int> parse_command_line(int argc, char** argv) {
   add_drain(app, hosts);
   add_status(app, hosts);
   add_logs(app, logs);
+  WhyArguments why;
+  add_why(app, why);
   auto* show = app.add_subcommand("config", "List the settings: value, where it comes from, meaning");
   show->add_option("--set", config.settings, "A setting: KEY=VALUE")->type_name("KEY=VALUE");
   show->add_flag("--json", config.json, "Print JSON");
@@ -403,6 +423,10 @@ std::variant<Arguments, int> parse_command_line(int argc, char** argv) {
   if (name == "logs") {
     logs.hosts.verb = HostsArguments::Verb::logs;
     return Arguments(logs);
+  }
+  if (name == "why") {
+    why.hosts.verb = HostsArguments::Verb::why;
+    return Arguments(why);
   }
   if (name != "run") {
     using Verb = HostsArguments::Verb;

@@ -52,7 +52,7 @@ struct RunArguments {
 
 /// `meshbus ps`, `status`, `stop`, `drain`, `shutdown`: on which hosts, and of which mesh.
 struct HostsArguments {
-  enum class Verb { ps, stop, shutdown, logs, status, drain };
+  enum class Verb { ps, stop, shutdown, logs, status, drain, why };
   Verb verb = Verb::ps;
   /// None = every host of this user on this machine.
   std::vector<std::string> addresses;
@@ -87,6 +87,14 @@ struct LogsArguments {
   bool raw = false;
 };
 
+/// `meshbus why`
+struct WhyArguments {
+  HostsArguments hosts;
+  /// A mesh, a rank, or a proc. Empty: the mesh that something happened to last.
+  std::string target;
+  RankSet ranks;
+};
+
 /// `meshbus config`
 struct ConfigArguments {
   std::vector<std::string> settings;
@@ -110,8 +118,8 @@ struct VersionArguments {
   bool json = false;
 };
 
-using Arguments =
-    std::variant<WardenOptions, RunArguments, HostsArguments, LogsArguments, ConfigArguments, MeshArguments, VersionArguments>;
+using Arguments = std::variant<WardenOptions, RunArguments, HostsArguments, LogsArguments, WhyArguments, ConfigArguments, MeshArguments,
+                               VersionArguments>;
 
 /// What the words mean; or, when there is nothing to run (help, a mistake: then it has been said on stderr), the exit code.
 std::variant<Arguments, int> parse_command_line(int argc, char** argv);

@@ -20,6 +20,7 @@ void apply_settings(WardenOptions& options) {
   options.end_on_agent_loss = config->word(keys::agent_restart) == "end";
   options.pids_limit = config->count(keys::pids_limit);
   options.frozen_limit = config->duration(keys::frozen_limit);
+  options.events_directory = config->path(keys::logs_directory);
   for (const auto& shown : config->show()) {
     if (shown.key == keys::pids_limit.info().name) options.pids_limit_is_needed = shown.source != "default";
   }

@@ -180,7 +180,8 @@ int shutdown(HostMesh& mesh, const HostsArguments& arguments) {
 std::variant<AttachedHosts, int> attach_hosts(const HostsArguments& arguments) {
   std::vector<std::string> words = arguments.addresses;
   using Verb = HostsArguments::Verb;
-  const bool is_looking = arguments.verb == Verb::ps || arguments.verb == Verb::logs || arguments.verb == Verb::status;
+  const bool is_looking =
+      arguments.verb == Verb::ps || arguments.verb == Verb::logs || arguments.verb == Verb::status || arguments.verb == Verb::why;
   if (words.empty()) {
     if (const char* hosts = std::getenv("MESHBUS_HOSTS"); hosts != nullptr && *hosts != '\0') {
       std::string text = hosts;
@@ -244,7 +245,8 @@ int hosts_command(const HostsArguments& arguments) {
     case HostsArguments::Verb::shutdown: return shutdown(mesh, arguments);
     case HostsArguments::Verb::status: return status_command(mesh, arguments);
     case HostsArguments::Verb::drain: return drain_command(mesh, arguments);
-    case HostsArguments::Verb::logs: break;
+    case HostsArguments::Verb::logs:
+    case HostsArguments::Verb::why: break;
   }
   return kUsage;
 }

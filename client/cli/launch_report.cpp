@@ -61,7 +61,7 @@ void add_row(std::string& text, std::string_view name, std::vector<nanoseconds>&
 }
 
 /// "rank 3 on HOST, 12.00 ms: spawned 10.00, exec'd 2.00"
-std::string words_of(const RankReport& rank, const std::vector<Slice>& slices) {
+std::string launch_words(const RankReport& rank, const std::vector<Slice>& slices) {
   std::string text = milliseconds(slices.back().end - slices.front().begin) + " ms";
   for (const auto& slice : slices)
     text += (slice.stage == slices.front().stage ? ": " : ", ") + std::string(to_string(slice.stage)) + " " +
@@ -94,7 +94,7 @@ std::string launch_report(const ProcMeshRef& mesh, const MeshOutcome& outcome) {
   });
   if (!launched.empty()) text += "meshbus: slowest:\n";
   for (std::size_t i = 0; i < std::min(kSlowest, launched.size()); ++i)
-    text += "meshbus:   " + words_of(*launched[i].first, launched[i].second) + "\n";
+    text += "meshbus:   " + launch_words(*launched[i].first, launched[i].second) + "\n";
   if (const auto stuck = describe_stuck(outcome.ranks); !stuck.empty()) text += "meshbus: never ready: " + stuck + "\n";
   return text;
 }

@@ -12,16 +12,7 @@ namespace {
 using Json = nlohmann::ordered_json;
 
 Json time_json(const std::optional<std::chrono::system_clock::time_point>& time) {
-  if (!time) return nullptr;
-  const auto micros = std::chrono::duration_cast<std::chrono::microseconds>(time->time_since_epoch()).count();
-  const std::time_t seconds = micros / 1'000'000;
-  std::tm utc{};
-  ::gmtime_r(&seconds, &utc);
-  std::array<char, 64> text{};
-  const auto length = std::strftime(text.data(), text.size(), "%Y-%m-%dT%H:%M:%S", &utc);
-  std::string fraction = std::to_string(1'000'000 + micros % 1'000'000);
-  fraction[0] = '.';
-  return std::string(text.data(), length) + fraction + "Z";
+  return time ? Json(time_text(*time)) : Json(nullptr);
 }
 
 Json lines_json(std::string_view text) {
@@ -36,6 +27,18 @@ Json lines_json(std::string_view text) {
 
 }  // namespace
 
+std::string time_text(std::chrono::system_clock::time_point time) {
+  const auto micros = std::chrono::duration_cast<std::chrono::microseconds>(time.time_since_epoch()).count();
+  const std::time_t seconds = micros / 1'000'000;
+  std::tm utc{};
+  ::gmtime_r(&seconds, &utc);
+  std::array<char, 64> text{};
+  const auto length = std::strftime(text.data(), text.size(), "%Y-%m-%dT%H:%M:%S", &utc);
+  std::string fraction = std::to_string(1'000'000 + micros % 1'000'000);
+  fraction[0] = '.';
+  return std::string(text.data(), length) + fraction + "Z";
+}
+
 Json rank_json(const RankReport& rank) {
   Json json;
   json["rank"] = rank.rank;
@@ -48,6 +51,9 @@ Json rank_json(const RankReport& rank) {
   json["started"] = time_json(rank.started);
   json["ended"] = time_json(rank.ended);
   json["reason"] = rank.words();
+  json["cause"] = rank.is_terminal() ? Json(std::string(to_string(rank.cause))) : Json(nullptr);
+  json["consequence"] = rank.consequence;
+  json["because"] = rank.because ? Json(*rank.because) : Json(nullptr);
   // Who ended it, when somebody did.
   json["stop"] = rank.step == StopStep::none
                      ? Json(nullptr)

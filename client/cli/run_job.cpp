@@ -182,7 +182,8 @@ void Job::on_news() {
     parts_.mesh->request_stop({.reason = "rank " + std::to_string(failure->rank) + " failed: " + failure->words(),
                                .grace = parts_.grace,
                                .deadline = {},
-                               .ranks = {}});
+                               .ranks = {},
+                               .because = failure->rank});
   }
   if (const int error = news_.output_error(); error != 0 && stop_ == Stop::none) {
     begin_stop(error == EPIPE ? kBrokenPipe : kOwnFailure,
@@ -239,7 +240,8 @@ void Job::begin_stop(int code, const std::string& reason, bool at_once) {
   if (stop_ == Stop::at_once) return;
   stop_ = at_once ? Stop::at_once : Stop::gracefully;
   escalate_at_ = Clock::now() + (at_once ? milliseconds(0) : parts_.grace) + kStopSlack;
-  parts_.mesh->request_stop({.reason = reason, .grace = at_once ? milliseconds(0) : parts_.grace, .deadline = {}, .ranks = {}});
+  parts_.mesh->request_stop(
+      {.reason = reason, .grace = at_once ? milliseconds(0) : parts_.grace, .deadline = {}, .ranks = {}, .because = {}});
 }
 
 void Job::drop_output() {

@@ -10,8 +10,8 @@ namespace meshbus::cli {
 /// failed.
 std::string last_words(const MeshOutcome& outcome);
 
-/// The report of `run --json`: {mesh, region, ranks: [{rank, host, point, pid, status, exit_code, signal, started, ended, reason, stop,
-/// stderr_tail}], first_failure, exit_code}. Times are RFC 3339, UTC; what is not there is null.
+/// The report of `run --json`: {mesh, region, ranks: [{rank, host, point, pid, status, exit_code, signal, started, ended, reason, cause,
+/// consequence, because, stop, stderr_tail}], first_failure, exit_code}. Times are RFC 3339, UTC; what is not there is null.
 std::string json_report(const ProcMeshRef& mesh, const MeshOutcome& outcome, int exit_code);
 /// The same for a run that did not come to have ranks, with `error` in words.
 std::string json_report(const Error& error, int exit_code);

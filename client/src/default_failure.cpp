@@ -18,7 +18,8 @@ void handle_failure_by_default(ContextCore& core, Connection& connection, const 
   }
   text += "meshbus: nobody handles failures of this mesh: it is stopped, and this launcher ends\n";
   std::fwrite(text.data(), 1, text.size(), stderr);
-  const auto stopped = stop_ranks(core, connection, *mesh, {.reason = failure.describe(), .grace = {}, .deadline = {}, .ranks = {}});
+  const auto stopped = stop_ranks(core, connection, *mesh,
+                                  {.reason = failure.describe(), .grace = {}, .deadline = {}, .ranks = {}, .because = failure.rank});
   if (!stopped) std::fprintf(stderr, "meshbus: %s\n", stopped.error().to_string().c_str());
   const int code = mesh->outcome().exit_code();
   std::fflush(nullptr);

@@ -7,6 +7,7 @@
 #include <set>
 
 #include "client/src/host_mesh_impl.h"
+#include "client/src/time_left.h"
 #include "client/src/wire_reports.h"
 #include "meshbus/point.h"
 
@@ -14,10 +15,6 @@ namespace meshbus {
 namespace {
 
 using Clock = std::chrono::steady_clock;
-
-std::chrono::milliseconds left_until(Clock::time_point end) {
-  return std::max(std::chrono::milliseconds(0), std::chrono::ceil<std::chrono::milliseconds>(end - Clock::now()));
-}
 
 /// What came of trying to reach hosts directly.
 struct Home {

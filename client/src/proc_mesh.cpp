@@ -29,7 +29,8 @@ ProcMesh::Impl::~Impl() {
     new std::shared_ptr<MeshMonitor>(std::move(monitor_));
     return;
   }
-  order_stop(core(), connection(), *monitor_, {.reason = "the launcher let go of the mesh", .grace = {}, .deadline = {}, .ranks = {}});
+  order_stop(core(), connection(), *monitor_,
+             {.reason = "the launcher let go of the mesh", .grace = {}, .deadline = {}, .ranks = {}, .because = {}});
   monitor_->abandon();
 }
 

@@ -51,6 +51,31 @@ std::string_view to_string(StopStep step) noexcept {
   return "none";
 }
 
+std::string_view to_string(Cause cause) noexcept {
+  switch (cause) {
+    case Cause::unknown: return "unknown";
+    case Cause::exited: return "exited";
+    case Cause::signaled: return "signaled";
+    case Cause::exec_failed: return "exec_failed";
+    case Cause::spawn_failed: return "spawn_failed";
+    case Cause::not_ready: return "not_ready";
+    case Cause::stopped: return "stopped";
+    case Cause::killed_after_grace: return "killed_after_grace";
+    case Cause::out_of_memory: return "out_of_memory";
+    case Cause::killed_from_outside: return "killed_from_outside";
+    case Cause::cpu_limit: return "cpu_limit";
+    case Cause::frozen: return "frozen";
+    case Cause::owner_gone: return "owner_gone";
+    case Cause::lease_lapsed: return "lease_lapsed";
+    case Cause::host_ended: return "host_ended";
+    case Cause::keeper_lost: return "keeper_lost";
+    case Cause::lost: return "lost";
+    case Cause::unkillable: return "unkillable";
+    case Cause::host_lost: return "host_lost";
+  }
+  return "unknown";
+}
+
 std::string signal_name(int signal) {
   // Thread-safe, unlike strsignal(); null for numbers that have no name.
   const char* name = sigabbrev_np(signal);

@@ -96,6 +96,8 @@ std::vector<std::uint64_t> RankTable::lose(std::uint64_t host_index, const std::
     if (report.host_index != host_index || report.is_terminal()) continue;
     report.state = ProcState::failed;
     report.code = ErrorCode::host_unreachable;
+    report.cause = Cause::host_lost;
+    report.consequence = true;
     report.reason = reason;
     report.ended = ended;
     auto& extra = extra_[report.rank];

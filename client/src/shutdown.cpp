@@ -2,6 +2,7 @@
 #include <thread>
 
 #include "client/src/host_mesh_impl.h"
+#include "client/src/time_left.h"
 
 namespace meshbus {
 namespace {
@@ -13,10 +14,6 @@ constexpr std::chrono::milliseconds kLifelineLimit{2500};
 constexpr std::chrono::milliseconds kProbeInterval{10};
 /// A host process has ended, but its last answer may still be on its way to us.
 constexpr std::chrono::milliseconds kLastAnswerLimit{100};
-
-std::chrono::milliseconds left_until(Clock::time_point end) {
-  return std::max(std::chrono::milliseconds(0), std::chrono::ceil<std::chrono::milliseconds>(end - Clock::now()));
-}
 
 /// Waits until nothing listens at that address any more.
 bool wait_free(const HostAddr& host, Clock::time_point end) {

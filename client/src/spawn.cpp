@@ -273,7 +273,9 @@ Result<void> undo(ContextCore& core, Connection& connection, MeshMonitor& monito
     }
     if (!is_there) core.run([&] { monitor.lose(hosts[index], "the rank was not started"); });
   }
-  const auto stopped = stop_ranks(core, connection, monitor, {.reason = "the spawn failed", .grace = {}, .deadline = {}, .ranks = {}});
+  StopOptions stop{.reason = "the spawn failed"};
+  if (const auto failures = monitor.table().failures(); !failures.empty()) stop.because = failures.front().rank;
+  const auto stopped = stop_ranks(core, connection, monitor, stop);
   if (!stopped) return fail(stopped.error());
   return {};
 }

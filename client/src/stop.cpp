@@ -2,6 +2,7 @@
 #include <map>
 
 #include "client/src/proc_mesh_impl.h"
+#include "client/src/time_left.h"
 #include "client/src/wire_reports.h"
 
 namespace meshbus {
@@ -12,10 +13,6 @@ using Clock = std::chrono::steady_clock;
 constexpr std::chrono::milliseconds kAgain{250};
 /// For one answer: an agent acknowledges at once.
 constexpr std::chrono::seconds kAskLimit{5};
-
-std::chrono::milliseconds left_until(Clock::time_point end) {
-  return std::max(std::chrono::milliseconds(0), std::chrono::ceil<std::chrono::milliseconds>(end - Clock::now()));
-}
 
 /// Hosts that still have ranks of the set.
 std::vector<std::uint64_t> hosts_with(const RankTable& table, const std::vector<std::uint64_t>& ranks) {
@@ -34,6 +31,7 @@ Connection::Answer order(Connection& connection, const MeshMonitor& monitor, con
   stop.ranks = to_wire(ranks_on(monitor.mesh(), host, options.ranks));
   stop.reason = options.reason;
   stop.requester = connection.self();
+  if (options.because) stop.because = *options.because;
   stop.grace_ms =
       static_cast<std::uint32_t>(std::clamp<std::int64_t>(options.grace.value_or(monitor.options().grace).count(), 0, UINT32_MAX));
   return connection.ask(Destination::to_agent(monitor.mesh().hosts()[host]), std::move(stop), deadline);

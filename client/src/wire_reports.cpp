@@ -48,6 +48,9 @@ void copy_certificate(const wire::Certificate& from, RankReport& to) {
   to.max_rss_bytes = from.max_rss_bytes();
   to.user_time = std::chrono::microseconds(from.user_us());
   to.system_time = std::chrono::microseconds(from.system_us());
+  to.cause = from.cause() > wire::Cause::MAX ? Cause::unknown : static_cast<Cause>(from.cause());
+  to.consequence = from.consequence();
+  to.because = from.because();
 }
 
 LaunchTimes to_report(const wire::LaunchTimes& times) {

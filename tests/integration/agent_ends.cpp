@@ -1,9 +1,12 @@
 // How procs end, and what the owner hears of it.
 #include <doctest/doctest.h>
 
+#include <sys/resource.h>
+
 #include <csignal>
 #include <fstream>
 
+#include "agent/host/procs/memory_kills.h"
 #include "tests/integration/agent_harness.h"
 #include "tests/support/process_table.h"
 #include "tests/support/sanitizer_scale.h"
@@ -27,6 +30,11 @@ std::vector<State> states_of(const TestLauncher::Rank& rank) {
   return states;
 }
 
+/// Whether it was for want of memory is known where something counts that.
+std::string killed_from_outside() {
+  return std::string("killed by SIGKILL from outside") + (host::MemoryKills().cgroup().empty() ? ", possibly out of memory" : "");
+}
+
 TEST_CASE("agent: every kind of end is told exactly") {
   AgentHarness harness;
   struct Row {
@@ -35,14 +43,16 @@ TEST_CASE("agent: every kind of end is told exactly") {
     int exit_code;
     int signal;
     std::string reason;
+    wire::Cause cause;
   };
-  for (const auto& [script, state, exit_code, signal, reason] : std::vector<Row>{
-           {"exit 0", State::stopped, 0, 0, "exit 0"},
-           {"exit 3", State::stopped, 3, 0, "exit 3"},
-           {"exit 255", State::stopped, 255, 0, "exit 255"},
-           {"kill -KILL $$", State::killed, 0, SIGKILL, "killed by SIGKILL from outside, possibly out of memory"},
-           {"ulimit -c 0; kill -SEGV $$", State::killed, 0, SIGSEGV, "killed by SIGSEGV"},
-           {"kill -TERM $$", State::killed, 0, SIGTERM, "killed by SIGTERM"},
+  using wire::Cause;
+  for (const auto& [script, state, exit_code, signal, reason, cause] : std::vector<Row>{
+           {"exit 0", State::stopped, 0, 0, "exit 0", Cause::exited},
+           {"exit 3", State::stopped, 3, 0, "exit 3", Cause::exited},
+           {"exit 255", State::stopped, 255, 0, "exit 255", Cause::exited},
+           {"kill -KILL $$", State::killed, 0, SIGKILL, killed_from_outside(), Cause::killed_from_outside},
+           {"ulimit -c 0; kill -SEGV $$", State::killed, 0, SIGSEGV, "killed by SIGSEGV", Cause::signaled},
+           {"kill -TERM $$", State::killed, 0, SIGTERM, "killed by SIGTERM", Cause::signaled},
        }) {
     INFO(script);
     const auto mesh = harness.run_shell(script);
@@ -54,6 +64,8 @@ TEST_CASE("agent: every kind of end is told exactly") {
     CHECK_FALSE(rank.states.back().core_dumped());
     CHECK(rank.states.back().step() == Step::none);
     CHECK(rank.certificate->reason == reason);
+    CHECK(rank.certificate->cause == cause);
+    CHECK_FALSE(rank.certificate->consequence);
     CHECK(rank.certificate->code == wire::ErrorCode::none);
     CHECK(rank.certificate->stopped_by.empty());
     CHECK(rank.certificate->max_rss_bytes > 0);
@@ -64,6 +76,60 @@ TEST_CASE("agent: every kind of end is told exactly") {
     CHECK(rank.states.back().generation() == 4);
   }
   CHECK(harness.launcher->problems.empty());
+}
+
+TEST_CASE("agent: every signal that ends a process is told by its name") {
+  struct Row {
+    int signal;
+    std::string name;
+  };
+  const std::vector<Row> rows = {{SIGHUP, "SIGHUP"},   {SIGINT, "SIGINT"},       {SIGQUIT, "SIGQUIT"},     {SIGILL, "SIGILL"},
+                                 {SIGTRAP, "SIGTRAP"}, {SIGABRT, "SIGABRT"},     {SIGBUS, "SIGBUS"},       {SIGFPE, "SIGFPE"},
+                                 {SIGUSR1, "SIGUSR1"}, {SIGSEGV, "SIGSEGV"},     {SIGUSR2, "SIGUSR2"},     {SIGPIPE, "SIGPIPE"},
+                                 {SIGALRM, "SIGALRM"}, {SIGTERM, "SIGTERM"},     {SIGSTKFLT, "SIGSTKFLT"}, {SIGXCPU, "SIGXCPU"},
+                                 {SIGXFSZ, "SIGXFSZ"}, {SIGVTALRM, "SIGVTALRM"}, {SIGPROF, "SIGPROF"},     {SIGPOLL, "SIGPOLL"},
+                                 {SIGPWR, "SIGPWR"},   {SIGSYS, "SIGSYS"},       {SIGRTMIN, "SIGRTMIN+0"}, {SIGRTMAX, "SIGRTMIN+30"}};
+  std::string script = "ulimit -c 0; set --";
+  for (const auto& row : rows) script += " " + std::to_string(row.signal);
+  AgentHarness harness;
+  // env: a shell does not give way to signals that it was started without.
+  const auto mesh = harness.run_shell(script + "; shift $RANK; kill -$1 $$; sleep 10; exit 1", rows.size());
+  harness.wait_ended(mesh, rows.size());
+  for (std::size_t i = 0; i < rows.size(); ++i) {
+    const auto& rank = harness.rank(mesh, i);
+    INFO(rows[i].name);
+    CHECK(rank.state() == State::killed);
+    CHECK(rank.states.back().signal() == rows[i].signal);
+    CHECK(rank.certificate->reason == "killed by " + rows[i].name);
+    CHECK(rank.certificate->cause == wire::Cause::signaled);
+  }
+}
+
+TEST_CASE("agent: the limit of CPU time is told, soft and hard, with what was used") {
+  AgentHarness harness;
+  struct Row {
+    std::string script;
+    std::uint64_t soft, hard;
+    int signal;
+    std::string reason;
+  };
+  std::vector<std::pair<std::string, Row>> meshes;
+  for (const auto& row :
+       std::vector<Row>{{"while :; do :; done", 1, 5, SIGXCPU, "s of CPU time, RLIMIT_CPU is 1 s"},
+                        {"trap '' XCPU; while :; do :; done", 1, 2, SIGKILL, "s of CPU time, the hard RLIMIT_CPU is 2 s"}}) {
+    auto request = harness.shell("ulimit -c 0; " + row.script);
+    request.command->settings = std::make_unique<wire::ProcSettingsT>();
+    request.command->settings->limits = {wire::ResourceLimit(row.soft, row.hard, RLIMIT_CPU)};
+    meshes.emplace_back(harness.spawn(std::move(request)), row);
+  }
+  for (const auto& [mesh, row] : meshes) {
+    harness.wait_ended(mesh);
+    const auto& rank = harness.rank(mesh);
+    INFO(rank.certificate->reason);
+    CHECK(rank.states.back().signal() == row.signal);
+    CHECK(rank.certificate->cause == wire::Cause::cpu_limit);
+    CHECK(rank.certificate->reason.ends_with(row.reason));
+  }
 }
 
 TEST_CASE("agent: a core dump is told") {
@@ -105,6 +171,10 @@ TEST_CASE("agent: what cannot be executed is named, with file, step and host") {
             ENOENT,
             "cannot execute '" + bad_script + ": interpreter /no/such/interpreter': No such file or directory (step: interpreter)" +
                 on_host},
+           {{dir.write("text", "no program\n", true)},
+            "",
+            ENOEXEC,
+            "cannot execute '" + (dir / "text") + "': Exec format error (step: exec)" + on_host},
            {{"/bin/true"},
             "/no/such/directory",
             ENOENT,
@@ -120,6 +190,7 @@ TEST_CASE("agent: what cannot be executed is named, with file, step and host") {
       CHECK(states_of(rank) == std::vector<State>{State::starting, State::failed});
       // Another code when it is not the file that cannot be executed.
       CHECK(rank.certificate->code == (directory.empty() ? wire::ErrorCode::exec_failed : wire::ErrorCode::io_error));
+      CHECK(rank.certificate->cause == (directory.empty() ? wire::Cause::exec_failed : wire::Cause::spawn_failed));
       CHECK(rank.certificate->os_error == os_error);
       CHECK(rank.certificate->reason == reason);
       CHECK(rank.states.back().pid() == 0);
@@ -161,6 +232,30 @@ TEST_CASE("agent: a stop that was asked for is Stopped, with signal, step and re
   CHECK(rank.certificate->reason == "killed by SIGTERM");
   CHECK(rank.certificate->stopped_by == harness.launcher->id().to_string());
   CHECK(rank.certificate->stop_reason == "the test is over");
+  CHECK(rank.certificate->cause == wire::Cause::stopped);
+  CHECK_FALSE(rank.certificate->consequence);
+}
+
+TEST_CASE("agent: a stop because of another rank is marked as its consequence, that rank is not") {
+  AgentHarness harness;
+  const auto mesh = harness.run_shell("[ $RANK = 1 ] && exit 4; exec sleep 300", 3);
+  harness.wait("the failure", [&] { return harness.rank(mesh, 1).certificate.has_value(); });
+  wire::StopProcsT stop;
+  stop.mesh = mesh;
+  stop.requester = "me";
+  stop.reason = "rank 1 failed";
+  stop.grace_ms = 5000;
+  stop.because = 1;
+  CHECK(harness.ask<wire::Ack>(stop).has_value());
+  harness.wait_ended(mesh, 3);
+  CHECK_FALSE(harness.rank(mesh, 1).certificate->consequence);
+  for (const std::uint64_t number : {0U, 2U}) {
+    const auto& certificate = *harness.rank(mesh, number).certificate;
+    CHECK(certificate.cause == wire::Cause::stopped);
+    CHECK(certificate.consequence);
+    REQUIRE(certificate.because.has_value());
+    CHECK(*certificate.because == 1);
+  }
 }
 
 TEST_CASE("agent: who ignores SIGTERM is killed after the grace; who stopped itself too") {
@@ -181,6 +276,7 @@ TEST_CASE("agent: who ignores SIGTERM is killed after the grace; who stopped its
   CHECK(harness.rank(deaf).states.back().signal() == SIGKILL);
   CHECK(harness.rank(deaf).states.back().step() == Step::kill);
   CHECK(harness.rank(deaf).certificate->reason == "killed by SIGKILL");
+  CHECK(harness.rank(deaf).certificate->cause == wire::Cause::killed_after_grace);
   CHECK(harness.rank(asleep).states.back().signal() == SIGTERM);
   CHECK(harness.rank(asleep).states.back().step() == Step::term);
 }
@@ -193,6 +289,7 @@ TEST_CASE("agent: no grace kills at once, and a second order hastens the first")
   harness.stop(second, 60s);
   harness.wait_ended(first);
   CHECK(harness.rank(first).states.back().step() == Step::kill);
+  CHECK(harness.rank(first).certificate->cause == wire::Cause::stopped);
   CHECK(harness.rank(second).state() == State::stopping);
   harness.stop(second, 0ms);
   harness.wait_ended(second);

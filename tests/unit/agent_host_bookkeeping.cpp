@@ -5,9 +5,11 @@
 #include "agent/host/mesh_report.h"
 #include "agent/host/procs/certificate.h"
 #include "agent/host/procs/lease.h"
+#include "agent/host/procs/memory_kills.h"
 #include "agent/host/procs/proc_table.h"
 #include "agent/host/procs/record_book.h"
 #include "agent/host/procs/shutdown_queue.h"
+#include "tests/support/temp_dir.h"
 #include "tests/unit/agent_host_fixture.h"
 
 namespace meshbus::host {
@@ -106,14 +108,73 @@ TEST_CASE("shutdown_queue: nothing to do is done") {
 TEST_CASE("certificate: ends in words") {
   const auto exit = [](int code) { return ProcEnd{.code = code}; };
   const auto killed = [](int signal, bool core = false) { return ProcEnd{.signaled = true, .code = signal, .core_dumped = core}; };
-  CHECK(describe_end(exit(0), 0) == "exit 0");
-  CHECK(describe_end(exit(255), 0) == "exit 255");
-  CHECK(describe_end(killed(SIGSEGV), 0) == "killed by SIGSEGV");
-  CHECK(describe_end(killed(SIGABRT, true), 0) == "killed by SIGABRT (core dumped)");
-  CHECK(describe_end(killed(SIGKILL), 0) == "killed by SIGKILL from outside, possibly out of memory");
-  CHECK(describe_end(killed(SIGKILL), 1U << SIGKILL) == "killed by SIGKILL");
-  CHECK(describe_end(killed(SIGRTMIN + 3), 0) == "killed by SIGRTMIN+3");
+  constexpr std::uint64_t none = RLIM_INFINITY;
+  struct Row {
+    ProcEnd end;
+    EndFacts facts;
+    wire::Cause cause;
+    std::string text;
+  };
+  using wire::Cause;
+  for (const auto& [end, facts, cause, text] : std::vector<Row>{
+           {exit(0), {}, Cause::exited, "exit 0"},
+           {exit(255), {}, Cause::exited, "exit 255"},
+           {killed(SIGSEGV), {}, Cause::signaled, "killed by SIGSEGV"},
+           {killed(SIGABRT, true), {}, Cause::signaled, "killed by SIGABRT (core dumped)"},
+           {killed(SIGRTMIN + 3), {}, Cause::signaled, "killed by SIGRTMIN+3"},
+           {killed(SIGKILL), {}, Cause::killed_from_outside, "killed by SIGKILL from outside, possibly out of memory"},
+           {killed(SIGKILL), {.out_of_memory = OutOfMemory::no}, Cause::killed_from_outside, "killed by SIGKILL from outside"},
+           {killed(SIGKILL),
+            {.out_of_memory = OutOfMemory::yes, .memory_cgroup = "/m"},
+            Cause::out_of_memory,
+            "killed by SIGKILL, out of memory: the kernel has killed for want of memory in /m"},
+           {killed(SIGKILL), {.sent_signals = 1U << SIGKILL, .out_of_memory = OutOfMemory::yes}, Cause::signaled, "killed by SIGKILL"},
+           {killed(SIGXCPU),
+            {.cpu_time = 1030ms, .cpu_soft = 1, .cpu_hard = 5},
+            Cause::cpu_limit,
+            "killed by SIGXCPU: it has used 1.03 s of CPU time, RLIMIT_CPU is 1 s"},
+           {killed(SIGXCPU), {.cpu_time = 200ms, .cpu_soft = 1}, Cause::signaled, "killed by SIGXCPU"},
+           {killed(SIGXCPU),
+            {.cpu_time = 2s, .cpu_soft = none},
+            Cause::cpu_limit,
+            "killed by SIGXCPU: its CPU time is over (an RLIMIT_CPU that it has set itself)"},
+           {killed(SIGKILL),
+            {.cpu_time = 1990ms, .cpu_soft = 1, .cpu_hard = 2, .out_of_memory = OutOfMemory::no},
+            Cause::cpu_limit,
+            "killed by SIGKILL: it has used 1.99 s of CPU time, the hard RLIMIT_CPU is 2 s"},
+           {killed(SIGKILL),
+            {.cpu_time = 1990ms, .cpu_hard = 2, .out_of_memory = OutOfMemory::yes, .memory_cgroup = "/m"},
+            Cause::out_of_memory,
+            "killed by SIGKILL, out of memory: the kernel has killed for want of memory in /m"},
+           {killed(SIGKILL),
+            {.cpu_time = 1s, .cpu_hard = 2},
+            Cause::killed_from_outside,
+            "killed by SIGKILL from outside, possibly out of memory"},
+       }) {
+    const auto words = describe_end(end, facts);
+    CHECK(words.text == text);
+    CHECK(words.cause == cause);
+  }
   CHECK(signal_name(200) == "signal 200");
+}
+
+TEST_CASE("memory_kills: each kill that is counted is told once, and none from before its time") {
+  const meshbus::test::TempDir dir;
+  const auto file = dir.write("memory.events", "low 0\noom 3\noom_kill 3\n");
+  MemoryKills kills(file);
+  const auto later = std::chrono::nanoseconds(std::chrono::system_clock::now().time_since_epoch()).count() + 1;
+  CHECK(kills.take(later) == OutOfMemory::no);
+  dir.write("memory.events", "low 0\noom 5\noom_kill 5\n");
+  CHECK(kills.take(1) == OutOfMemory::unknown);
+  CHECK(kills.take(later) == OutOfMemory::yes);
+  CHECK(kills.take(later) == OutOfMemory::yes);
+  CHECK(kills.take(later) == OutOfMemory::no);
+  CHECK(kills.cgroup() == dir.path().string());
+  dir.write("memory.events", "nonsense");
+  CHECK(kills.take(later) == OutOfMemory::unknown);
+  MemoryKills blind(dir / "gone");
+  CHECK(blind.take(later) == OutOfMemory::unknown);
+  CHECK(blind.cgroup().empty());
 }
 
 TEST_CASE("certificate: why there is no process, in words") {

@@ -14,7 +14,7 @@ using test::Random;
 
 namespace {
 
-std::vector<std::uint64_t> ranks_of(const Region& region) {
+std::vector<std::uint64_t> base_ranks_of(const Region& region) {
   const RankRange ranks = region.ranks();
   return {ranks.begin(), ranks.end()};
 }
@@ -178,7 +178,7 @@ TEST_CASE("remap: gives each rank of the target its ordinal, or nothing when one
     if (!found) return;
     REQUIRE(found->size() == target.num_ranks());
     std::vector<std::uint64_t> expected;
-    for (const std::uint64_t rank : ranks_of(target)) expected.push_back(ordinals.at(rank));
+    for (const std::uint64_t rank : base_ranks_of(target)) expected.push_back(ordinals.at(rank));
     REQUIRE(std::vector<std::uint64_t>(found->begin(), found->end()) == expected);
   });
 }

@@ -445,6 +445,64 @@ void add_takeover(Samples& samples) {
   samples.table<wire::LedgerEntry>("LedgerEntry.2", "LedgerEntry", last);
 }
 
+std::unique_ptr<wire::CertificateT> certificate_of_a_consequence() {
+  auto full = certificate();
+  full->cause = wire::Cause::killed_after_grace;
+  full->consequence = true;
+  full->because = 3;
+  return full;
+}
+
+void add_events(Samples& samples) {
+  wire::StopProcsT stop;
+  stop.mesh = kMesh;
+  stop.ranks = {wire::RankInterval(4, 8)};
+  stop.reason = "rank 3 failed: exit 1";
+  stop.requester = kClient;
+  stop.grace_ms = 10'000;
+  stop.because = 3;
+  samples.request("StopProcs.2", stop);
+  wire::StateChangedT changed;
+  changed.mesh = kMesh;
+  changed.host = kHost;
+  changed.certificates = one(certificate_of_a_consequence());
+  samples.message("StateChanged.4", std::move(changed));
+  wire::LedgerEntryT ledger;
+  ledger.mesh = kMesh;
+  ledger.procs = one(ledger_proc());
+  ledger.procs.front()->stop_cause = wire::Cause::owner_gone;
+  ledger.procs.front()->because = 3;
+  ledger.procs.front()->failure->cause = wire::Cause::not_ready;
+  samples.table<wire::LedgerEntry>("LedgerEntry.5", "LedgerEntry", ledger);
+  wire::GetEventsT get;
+  get.mesh = kMesh;
+  get.from = 4'294'967'297;
+  samples.request("GetEvents", get);
+
+  wire::EventListT list;
+  list.host = kHost;
+  auto asked = std::make_unique<wire::EventT>();
+  asked->kind = wire::EventKind::stop_asked;
+  asked->time_ns = 1'700'000'000'000'000'003;
+  asked->mesh = kMesh;
+  asked->ranks = {wire::RankInterval(4, 8)};
+  asked->by = kClient;
+  asked->text = "rank 3 failed: exit 1";
+  asked->because = 3;
+  list.events.push_back(std::move(asked));
+  auto ended = std::make_unique<wire::EventT>();
+  ended->kind = wire::EventKind::proc_ended;
+  ended->time_ns = 1'700'000'000'000'000'004;
+  ended->mesh = kMesh;
+  ended->point = "host=1/2,gpu=3/4";
+  ended->state = std::make_unique<wire::RankState>(rank_state(7));
+  ended->certificate = certificate_of_a_consequence();
+  list.events.push_back(std::move(ended));
+  list.next = 4'294'967'999;
+  list.more = true;
+  samples.answer("EventList", std::move(list));
+}
+
 std::unique_ptr<wire::StatusT> status(wire::StatusKind kind, const std::string& reason = {}, std::uint64_t timeout_ms = 0) {
   auto status = std::make_unique<wire::StatusT>();
   status->kind = kind;
@@ -727,6 +785,7 @@ std::vector<WireSample> wire_samples() {
   add_procs(samples);
   add_logs(samples);
   add_takeover(samples);
+  add_events(samples);
   add_values(samples);
   add_states(samples);
   add_drain(samples);

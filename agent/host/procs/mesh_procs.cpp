@@ -7,6 +7,7 @@
 #include <string>
 
 #include "agent/host/procs/certificate.h"
+#include "agent/keeper/process_table.h"
 #include "common/control.h"
 #include "common/log.h"
 #include "common/token.h"
@@ -33,6 +34,13 @@ bool is_about_the_file(keeper::SpawnStage stage) {
   return stage == keeper::SpawnStage::lookup || stage == keeper::SpawnStage::exec || stage == keeper::SpawnStage::interpreter;
 }
 
+/// Alive, and kept from running by SIGSTOP or a debugger.
+bool is_stopped(const Proc& proc) {
+  const auto pid = static_cast<pid_t>(proc.state.to_wire().pid());
+  const auto process = pid > 0 ? keeper::read_process(pid) : std::nullopt;
+  return process && (process->state == 'T' || process->state == 't');
+}
+
 /// The number of a process as this one sees it; 0 when it is gone.
 pid_t pid_of(const UniqueFd& pidfd) {
   std::ifstream info("/proc/self/fdinfo/" + std::to_string(pidfd.get()));
@@ -53,6 +61,7 @@ MeshProcs::MeshProcs(Reactor& reactor, UniqueFd keeper_socket, BootstrapWriter b
       most_procs_(find_most_procs()),
       table_({.kept = options_.config.count(keys::records_kept), .age = options_.config.duration(keys::records_age)}),
       spool_(std::move(options_.spool)),
+      book_(std::move(options_.events)),
       ledger_(std::move(options_.ledger), table_),
       bootstraps_(std::move(bootstraps)),
       outputs_(reactor, spool_, std::move(events_.output),
@@ -68,7 +77,8 @@ MeshProcs::MeshProcs(Reactor& reactor, UniqueFd keeper_socket, BootstrapWriter b
                [this](Proc& proc, const Error& error) {
                  ending_.fail(proc, {.code = meshbus::to_wire(error.code()),
                                      .text = "cannot start '" + proc.mesh.spec.command.program + "': " + error.detail() +
-                                             " (step: request) on host " + options_.host});
+                                             " (step: request) on host " + options_.host,
+                                     .cause = wire::Cause::spawn_failed});
                }),
       drains_(reactor, table_, ending_, options_.host) {
   watch_keeper();
@@ -101,7 +111,10 @@ ProcEnding::Events MeshProcs::ending_events() {
     drains_.on_gone(proc);
     if (shutdown_) shutdown_->on_gone(proc);
   };
-  events.on_certified = [this](Proc& proc) { free_slot(proc); };
+  events.on_certified = [this](Proc& proc) {
+    book_.add_end(proc);
+    free_slot(proc);
+  };
   return events;
 }
 
@@ -125,7 +138,9 @@ void MeshProcs::end_turn() {
   drains_.pump();
   if (is_replayed_) spawner_.pump();
   if (auto drains = drains_.take_changed()) ledger_.set_drains(std::move(*drains));
-  ledger_.write();  // before anybody hears of it
+  // Before anybody hears of it. First the events: what is in the ledger is not told again.
+  book_.write();
+  ledger_.write();
   if (!keeper_.lost()) {
     keeper_.flush();
     if (keeper_.wants_write() != keeper_writing_) watch_keeper();
@@ -231,9 +246,11 @@ void MeshProcs::on_birth(keeper::Birth birth) {
   if (birth.failure) {
     const bool is_cancelled = birth.failure->stage == keeper::SpawnStage::cancelled && proc->state.is_stop_asked();
     if (is_cancelled && !proc->failure) return ending_.cancel(*proc);
-    return ending_.fail(*proc, {.code = is_about_the_file(birth.failure->stage) ? wire::ErrorCode::exec_failed : wire::ErrorCode::io_error,
+    const bool is_file = is_about_the_file(birth.failure->stage);
+    return ending_.fail(*proc, {.code = is_file ? wire::ErrorCode::exec_failed : wire::ErrorCode::io_error,
                                 .os_error = birth.failure->error,
-                                .text = describe_spawn_failure(*birth.failure, proc->mesh.spec.command.program, options_.host)});
+                                .text = describe_spawn_failure(*birth.failure, proc->mesh.spec.command.program, options_.host),
+                                .cause = is_file ? wire::Cause::exec_failed : wire::Cause::spawn_failed});
   }
   proc->assignment.reset();
   const bool is_known = std::exchange(proc->progress, SpawnProgress::born) == SpawnProgress::born;
@@ -287,7 +304,13 @@ void MeshProcs::fail_unready(Proc& proc, std::chrono::milliseconds limit) {
   std::string stage = "exec'd, no hello from it yet";
   if (proc.progress == SpawnProgress::queued) stage = "queued, waits for its turn to be started";
   if (proc.progress == SpawnProgress::asked) stage = "spawned, not yet exec'd";
-  Failure failure{.code = wire::ErrorCode::timeout, .text = "not ready within " + std::to_string(limit.count()) + " ms; stage: " + stage};
+  Failure failure{.code = wire::ErrorCode::timeout,
+                  .text = "not ready within " + std::to_string(limit.count()) + " ms; stage: " + stage,
+                  .cause = wire::Cause::not_ready};
+  if (is_stopped(proc)) {
+    failure.text += "; it is frozen: stopped by a signal (state T)";
+    failure.cause = wire::Cause::frozen;
+  }
   if (proc.progress == SpawnProgress::queued) {
     ending_.fail(proc, std::move(failure));
   } else {
@@ -298,11 +321,15 @@ void MeshProcs::fail_unready(Proc& proc, std::chrono::milliseconds limit) {
 void MeshProcs::on_keeper_lost() {
   reactor_.forget(keeper_.fd());
   log::error("the keeper is gone: every proc of this host counts as failed");
+  const std::string why = events_.why_keeper_lost ? events_.why_keeper_lost() : std::string();
   for (Proc* proc : table_.live_procs()) {
     outputs_.drain(*proc);
     proc->gone = true;
     ending_.fail(*proc, {.code = wire::ErrorCode::internal,
-                         .text = "keeper lost: the process that held the procs of host " + options_.host + " has died"});
+                         .text = "keeper lost: the process that held the procs of host " + options_.host + " has died" +
+                                 (why.empty() ? "" : ": " + why),
+                         .cause = why.empty() ? wire::Cause::keeper_lost : wire::Cause::frozen,
+                         .consequence = true});
   }
   events_.on_keeper_lost();
 }
@@ -325,7 +352,12 @@ void MeshProcs::check_lease(const std::string& name) {
   if (!mesh->lease.has_lapsed(reactor_.now())) return arm_lease(*mesh);
   const auto length = mesh->lease.length().count();
   log::warn("mesh " + name + ": its lease of " + std::to_string(length) + " ms was not renewed; it is stopped");
-  ending_.stop(*mesh, {.reason = "lease lapsed", .requester = "host agent of " + options_.host, .grace = mesh->spec.grace});
+  book_.add(wire::EventKind::lease_lapsed, name, mesh->spec.owner.to_string(),
+            "its owner did not renew its lease of " + std::to_string(length) + " ms: it is stopped");
+  ending_.stop(*mesh, {.reason = "lease lapsed",
+                       .requester = "host agent of " + options_.host,
+                       .grace = mesh->spec.grace,
+                       .cause = wire::Cause::lease_lapsed});
 }
 
 void MeshProcs::on_owner_gone(Mesh& mesh) {
@@ -334,9 +366,11 @@ void MeshProcs::on_owner_gone(Mesh& mesh) {
   outputs_.stop_relaying(mesh);
   relaying_.erase(&mesh);
   for (const auto& [rank, proc] : mesh.procs) free_slot(*proc);
-  ending_.stop(
-      mesh,
-      {.reason = "launcher gone", .requester = "host agent of " + options_.host, .grace = std::min(mesh.spec.grace, kOwnerGoneGrace)});
+  if (mesh.live > 0) book_.add(wire::EventKind::owner_gone, mesh.name, mesh.spec.owner.to_string(), "its owner is gone: it is stopped");
+  ending_.stop(mesh, {.reason = "launcher gone",
+                      .requester = "host agent of " + options_.host,
+                      .grace = std::min(mesh.spec.grace, kOwnerGoneGrace),
+                      .cause = wire::Cause::owner_gone});
 }
 
 void MeshProcs::on_output_taken(Mesh& mesh, const wire::OutputTaken& taken) {
@@ -359,6 +393,8 @@ void MeshProcs::on_output_taken(Mesh& mesh, const wire::OutputTaken& taken) {
 
 void MeshProcs::shut_down(const StopOrder& order, std::size_t in_flight, Drain::Done done) {
   if (shutdown_) return shutdown_->join(order, in_flight, std::move(done));
+  book_.add(wire::EventKind::host_stopping, {}, order.requester,
+            order.reason + ": " + std::to_string(table_.live()) + " live procs are stopped");
   shutdown_ = std::make_unique<Drain>(reactor_, table_, ending_, DrainScope(), order, in_flight, std::move(done));
   shutdown_->pump();
 }

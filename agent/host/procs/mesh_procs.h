@@ -7,6 +7,7 @@
 #include <set>
 #include <string>
 
+#include "agent/host/events/event_book.h"
 #include "agent/host/procs/drains.h"
 #include "agent/host/procs/proc_ending.h"
 #include "agent/host/procs/proc_table.h"
@@ -35,6 +36,7 @@ class MeshProcs {
     HostAddr address;                ///< Of this host: requests of another agent's time are checked again.
     Ledger ledger;                   ///< With what another agent has left, which is taken over. May be none.
     OutputSpool spool;               ///< Likewise.
+    EventLog events = {};            ///< May be none.
   };
   struct Events {
     /// Something of it is to be told: see above.
@@ -43,6 +45,8 @@ class MeshProcs {
     std::function<void(Proc&, std::chrono::milliseconds grace, const std::string& reason)> ask;
     /// The keeper is dead: every live proc has been reported as failed. Nothing can be done here any more.
     std::function<void()> on_keeper_lost;
+    /// Why the keeper is dead, if anybody has said so: "it was frozen". May be empty.
+    std::function<std::string()> why_keeper_lost = {};
     /// For those who read along.
     OutputReader::Events output;
   };
@@ -55,6 +59,7 @@ class MeshProcs {
   /// Goes on with what another agent has left in the ledger. Once, before the first turn; from here on events may come.
   void take_over();
   ProcTable& table() noexcept { return table_; }
+  EventBook& events() noexcept { return book_; }
 
   /// Starts the ranks that are not there yet; returns how many. `entry`: the request for the ledger (LedgerWriter::request_entry). Errors:
   /// refused (other procs of that name, or shutting down), too_large.
@@ -115,6 +120,7 @@ class MeshProcs {
   std::size_t most_procs_;
   ProcTable table_;
   OutputSpool spool_;
+  EventBook book_;
   LedgerWriter ledger_;
   BootstrapWriter bootstraps_;
   OutputReader outputs_;

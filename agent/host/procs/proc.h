@@ -70,6 +70,9 @@ struct Failure {
   wire::ErrorCode code = wire::ErrorCode::none;
   int os_error = 0;
   std::string text;
+  wire::Cause cause = wire::Cause::none;
+  /// Of the end of something else.
+  bool consequence = false;
 };
 
 /// One rank on this host.
@@ -99,6 +102,8 @@ struct Proc {
   std::optional<Failure> failure;
   std::string stopped_by;
   std::string stop_reason;
+  wire::Cause stop_cause = wire::Cause::stopped;
+  std::optional<std::uint64_t> because;
 
   /// Of its output in the spool; 0 = none.
   std::uint32_t slot = 0;

@@ -1,5 +1,7 @@
 #include "agent/host/procs/proc_ending.h"
 
+#include <sys/resource.h>
+
 #include <algorithm>
 #include <csignal>
 #include <ctime>
@@ -18,6 +20,23 @@ constexpr auto kDrainLimit = 100ms;
 
 std::string name_of(const Proc& proc) {
   return "rank " + std::to_string(proc.rank()) + " of " + proc.mesh.name;
+}
+
+EndFacts facts_of(const Proc& proc) {
+  EndFacts facts;
+  facts.sent_signals = proc.sent_signals;
+  facts.cpu_time = std::chrono::microseconds(proc.usage.user_us + proc.usage.system_us);
+  rlimit inherited{};
+  if (::getrlimit(RLIMIT_CPU, &inherited) == 0) {
+    facts.cpu_soft = inherited.rlim_cur;
+    facts.cpu_hard = inherited.rlim_max;
+  }
+  for (const auto& limit : proc.mesh.spec.command.settings.limits) {
+    if (limit.resource != RLIMIT_CPU) continue;
+    facts.cpu_soft = limit.soft;
+    facts.cpu_hard = limit.hard;
+  }
+  return facts;
 }
 
 }  // namespace
@@ -40,6 +59,8 @@ void ProcEnding::stop(Proc& proc, const StopOrder& order) {
   }
   proc.stopped_by = order.requester;
   proc.stop_reason = order.reason;
+  proc.stop_cause = order.cause;
+  proc.because = order.because;
   if (proc.progress == SpawnProgress::queued) {
     proc.state.on_stop(wire::StopStep::asked);
     publish(proc);
@@ -110,7 +131,7 @@ void ProcEnding::give_up(Proc& proc) {
   if (proc.failure) {
     proc.failure->text += "; " + text;
   } else {
-    proc.failure = Failure{.text = text};
+    proc.failure = Failure{.text = text, .cause = wire::Cause::unkillable};
   }
   if (proc.state.on_failed(now_ns())) after_end(proc);
 }
@@ -210,17 +231,44 @@ void ProcEnding::finish_output(Proc& proc) {
   certify(proc);
 }
 
+void ProcEnding::explain(const Proc& proc, wire::CertificateT& certificate) {
+  using wire::Cause;
+  if (proc.failure) {
+    certificate.reason = proc.failure->text;
+    certificate.code = proc.failure->code;
+    certificate.os_error = proc.failure->os_error;
+    certificate.cause = proc.failure->cause;
+    certificate.consequence = proc.failure->consequence;
+    return;
+  }
+  if (!proc.end) {
+    certificate.reason = "stopped before it was started";
+    certificate.cause = proc.stop_cause;
+  } else {
+    EndFacts facts = facts_of(proc);
+    if (is_unexplained_kill(*proc.end, facts)) {
+      facts.out_of_memory = memory_.take(proc.end->ended_ns);
+      facts.memory_cgroup = memory_.cgroup();
+    }
+    auto words = describe_end(*proc.end, facts);
+    certificate.reason = std::move(words.text);
+    certificate.cause = words.cause;
+    if (proc.state.is_stop_asked()) {
+      const bool is_killed = proc.end->signaled && proc.end->code == SIGKILL && proc.state.to_wire().step() == wire::StopStep::kill;
+      const bool had_grace = (proc.sent_signals >> SIGTERM & 1) != 0;
+      certificate.cause = is_killed && had_grace && proc.stop_cause == Cause::stopped ? Cause::killed_after_grace : proc.stop_cause;
+    }
+  }
+  if (!proc.state.is_stop_asked()) return;
+  if (proc.because) certificate.because = *proc.because;
+  certificate.consequence = proc.because || proc.stop_cause != Cause::stopped;
+}
+
 void ProcEnding::certify(Proc& proc) {
   if (std::exchange(proc.certified, true)) return;
   auto certificate = std::make_unique<wire::CertificateT>();
   certificate->rank = proc.rank();
-  if (proc.failure) {
-    certificate->reason = proc.failure->text;
-    certificate->code = proc.failure->code;
-    certificate->os_error = proc.failure->os_error;
-  } else {
-    certificate->reason = proc.end ? describe_end(*proc.end, proc.sent_signals) : "stopped before it was started";
-  }
+  explain(proc, *certificate);
   certificate->stderr_tail = to_vector(proc.err.tail.text());
   certificate->stopped_by = proc.stopped_by;
   certificate->stop_reason = proc.stop_reason;

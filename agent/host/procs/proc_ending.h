@@ -1,9 +1,12 @@
 #pragma once
 
 #include <chrono>
+#include <cstdint>
 #include <functional>
+#include <optional>
 #include <string>
 
+#include "agent/host/procs/memory_kills.h"
 #include "agent/host/procs/proc_table.h"
 #include "agent/host/stdio/input_writer.h"
 #include "agent/host/stdio/output_reader.h"
@@ -17,6 +20,8 @@ struct StopOrder {
   std::string reason;
   std::string requester;
   std::chrono::milliseconds grace{0};
+  wire::Cause cause = wire::Cause::stopped;
+  std::optional<std::uint64_t> because = {};  ///< The rank whose end is the reason.
 };
 
 /// Nanoseconds since 1970 UTC.
@@ -80,6 +85,8 @@ class ProcEnding {
   void let_forget(const Proc& proc);
   void finish_output(Proc& proc);
   void certify(Proc& proc);
+  /// How it ended, by itself or by whom: the words, the cause, what it is a consequence of.
+  void explain(const Proc& proc, wire::CertificateT& certificate);
 
   Reactor& reactor_;
   keeper::KeeperClient& keeper_;
@@ -87,6 +94,7 @@ class ProcEnding {
   OutputReader& outputs_;
   InputWriter& inputs_;
   Events events_;
+  MemoryKills memory_;
 };
 
 }  // namespace meshbus::host

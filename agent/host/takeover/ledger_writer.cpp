@@ -23,11 +23,14 @@ std::unique_ptr<wire::LedgerProcT> make_entry(const Proc& proc) {
   if (proc.termination) entry->stop = std::make_unique<wire::LedgerStop>(proc.termination->to_ledger());
   entry->stopped_by = proc.stopped_by;
   entry->stop_reason = proc.stop_reason;
+  entry->stop_cause = proc.stop_cause;
+  if (proc.because) entry->because = *proc.because;
   if (proc.failure) {
     entry->failure = std::make_unique<wire::LedgerFailureT>();
     entry->failure->code = proc.failure->code;
     entry->failure->os_error = proc.failure->os_error;
     entry->failure->text = proc.failure->text;
+    entry->failure->cause = proc.failure->cause;
   }
   if (proc.certificate) entry->certificate = std::make_unique<wire::CertificateT>(*proc.certificate);
   entry->certified = proc.certified;

@@ -1,4 +1,6 @@
 // What MeshProcs does with the procs of an agent that has died (docs/decisions/0009-a-new-agent.md).
+#include <unistd.h>
+
 #include <csignal>
 
 #include "agent/host/procs/mesh_procs.h"
@@ -19,6 +21,9 @@ void MeshProcs::take_over() {
         {.scope = {.owner = drain.owner, .mesh = drain.mesh}, .stop = stop, .in_flight = drain.in_flight, .hold = drain.hold}, nullptr);
     if (!started) log::error("a drain of the agent before this one is lost: " + started.error().to_string());
   }
+  book_.add(wire::EventKind::agent_started, {}, {},
+            "host agent " + std::to_string(::getpid()) + " begins" +
+                (left.empty() ? "" : "; it takes " + std::to_string(table_.live()) + " live procs over from one that has ended"));
   if (!left.empty())
     log::info("this host agent takes " + std::to_string(table_.live()) + " procs of " + std::to_string(left.size()) +
               " meshes over from one that has ended");
@@ -83,7 +88,9 @@ void MeshProcs::on_replayed() {
     } else if (proc->progress == SpawnProgress::born && !proc->out.fd && !proc->err.fd && !proc->output_ended) {
       log::error("rank " + std::to_string(proc->rank()) + " of " + proc->mesh.name + " is unknown to the keeper");
       proc->gone = true;
-      ending_.fail(*proc, {.code = wire::ErrorCode::internal, .text = "lost: the keeper of host " + options_.host + " does not know it"});
+      ending_.fail(*proc, {.code = wire::ErrorCode::internal,
+                           .text = "lost: the keeper of host " + options_.host + " does not know it",
+                           .cause = wire::Cause::lost});
     }
   }
 }

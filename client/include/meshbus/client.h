@@ -9,6 +9,7 @@
 ///     hosts.shutdown();
 #include "meshbus/address.h"      // IWYU pragma: export
 #include "meshbus/context.h"      // IWYU pragma: export
+#include "meshbus/events.h"       // IWYU pragma: export
 #include "meshbus/host_mesh.h"    // IWYU pragma: export
 #include "meshbus/logs.h"         // IWYU pragma: export
 #include "meshbus/name.h"         // IWYU pragma: export

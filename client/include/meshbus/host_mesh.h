@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "meshbus/context.h"
+#include "meshbus/events.h"
 #include "meshbus/extent.h"
 #include "meshbus/host_mesh_ref.h"
 #include "meshbus/logs.h"
@@ -108,6 +109,12 @@ struct DrainSummary {
   std::uint64_t failed = 0;     ///< Of those: still there.
 };
 
+/// What hosts have written down.
+struct EventListing {
+  std::vector<HostEvent> events;        ///< By time. Each end of a rank once.
+  std::vector<HostReport> unreachable;  ///< Hosts that did not answer.
+};
+
 /// What a shutdown did.
 struct ShutdownSummary {
   std::uint64_t attempted = 0;  ///< Procs that were alive. (Those of a host whose last answer was lost are not counted.)
@@ -152,6 +159,9 @@ class HostMesh {
   Result<std::vector<HostReport>> states(std::chrono::milliseconds deadline = std::chrono::seconds(10)) const;
   /// What meshes are on these hosts, whoever made them. Errors: would_block, refused (after fork).
   Result<MeshListing> meshes(std::chrono::milliseconds deadline = std::chrono::seconds(10)) const;
+  /// What the event logs of these hosts have about a mesh (its name, or its base: all of that base; empty: all of them) and about the hosts
+  /// themselves, however long ago the mesh has ended, as far as the logs go back. Errors: would_block, refused (after fork).
+  Result<EventListing> events(std::string_view mesh, std::chrono::milliseconds deadline = std::chrono::seconds(10)) const;
   /// Stops a mesh on these hosts, whoever made it, and waits. Its ranks here, all terminal. Errors: not_exist; stop_error naming ranks or
   /// hosts; host_unreachable.
   Result<std::vector<RankReport>> stop_mesh(std::string_view mesh, StopOptions options = {});

@@ -113,6 +113,8 @@ struct StopOptions {
   std::optional<std::chrono::milliseconds> deadline = {};
   /// Empty = all ranks.
   RankSet ranks = {};
+  /// The rank whose end is the reason: the certificates say that these ends are its consequences.
+  std::optional<std::uint64_t> because = {};
 };
 
 /// How long to wait for a status.

@@ -30,9 +30,34 @@ enum class ProcState : std::uint8_t {
 /// How far the ending of a proc had to go when a stop was asked for (spec 4.6); none = nobody asked.
 enum class StopStep : std::uint8_t { none = 0, asked = 1, term = 2, kill = 3 };
 
+/// What ended a rank (spec 4.9), for programs; RankReport::reason says it in words.
+enum class Cause : std::uint8_t {
+  unknown = 0,              ///< It has not ended, or its host does not say.
+  exited = 1,               ///< By itself: exit_code.
+  signaled = 2,             ///< signal, core_dumped.
+  exec_failed = 3,          ///< The command cannot be executed: os_error.
+  spawn_failed = 4,         ///< The host could not start anything, or not with these settings: os_error.
+  not_ready = 5,            ///< Not ready in time.
+  stopped = 6,              ///< On request: stopped_by, stop_reason, step.
+  killed_after_grace = 7,   ///< On request, and it took SIGKILL when the grace was over.
+  out_of_memory = 8,        ///< Killed by the kernel, as its memory cgroup counts.
+  killed_from_outside = 9,  ///< SIGKILL by somebody else.
+  cpu_limit = 10,           ///< RLIMIT_CPU.
+  frozen = 11,              ///< It, or what held it, was alive and gave no sign of life.
+  owner_gone = 12,          ///< Stopped because the launcher was gone.
+  lease_lapsed = 13,        ///< Stopped because nobody renewed its lease.
+  host_ended = 14,          ///< Stopped because its host was told to end.
+  keeper_lost = 15,         ///< The process that held it has died.
+  lost = 16,                ///< Nobody can say.
+  unkillable = 17,          ///< It did not even end by SIGKILL.
+  host_lost = 18,           ///< Its host, or the agent there, is gone for good.
+};
+
 /// "ready". Never null.
 std::string_view to_string(ProcState state) noexcept;
 std::string_view to_string(StopStep step) noexcept;
+/// "out_of_memory"
+std::string_view to_string(Cause cause) noexcept;
 /// "SIGKILL", or "signal 77".
 std::string signal_name(int signal);
 
@@ -89,7 +114,10 @@ struct RankReport {
   std::string reason;  ///< In words: "exit 3", "killed by SIGSEGV", "cannot execute /no/such/file: execve: No such file or directory".
   ErrorCode code = ErrorCode::none;  ///< exec_failed; timeout = not ready in time; host_unreachable = its host is lost.
   int os_error = 0;                  ///< The errno of a failed start.
-  std::string stderr_tail;           ///< The last lines, exact bytes, newlines included.
+  Cause cause = Cause::unknown;
+  bool consequence = false;              ///< It ended because something else had ended or gone before.
+  std::optional<std::uint64_t> because;  ///< The rank whose end was the reason.
+  std::string stderr_tail;               ///< The last lines, exact bytes, newlines included.
   std::string stopped_by;
   std::string stop_reason;
   std::uint64_t max_rss_bytes = 0;

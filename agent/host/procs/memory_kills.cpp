@@ -1,0 +1,48 @@
+#include "agent/host/procs/memory_kills.h"
+
+#include <ctime>
+#include <fstream>
+
+#include "agent/keeper/cgroup.h"
+
+namespace meshbus::host {
+
+MemoryKills::MemoryKills() : MemoryKills(keeper::find_memory_counter().value_or(std::string())) {}
+
+MemoryKills::MemoryKills(std::string file) : file_(std::move(file)) {
+  timespec time{};
+  clock_gettime(CLOCK_REALTIME, &time);
+  since_ns_ = static_cast<std::int64_t>(time.tv_sec) * 1'000'000'000 + time.tv_nsec;
+  const auto kills = read();
+  if (kills) {
+    told_ = *kills;
+  } else {
+    file_.clear();
+  }
+}
+
+std::optional<std::uint64_t> MemoryKills::read() const {
+  if (file_.empty()) return std::nullopt;
+  std::ifstream file(file_);
+  std::string key;
+  for (std::uint64_t value = 0; file >> key >> value;) {
+    if (key == "oom_kill") return value;
+  }
+  return std::nullopt;
+}
+
+OutOfMemory MemoryKills::take(std::int64_t ended_ns) {
+  // What was counted before our time may have been this one.
+  if (ended_ns < since_ns_) return OutOfMemory::unknown;
+  const auto kills = read();
+  if (!kills) return OutOfMemory::unknown;
+  if (*kills <= told_) return OutOfMemory::no;
+  ++told_;
+  return OutOfMemory::yes;
+}
+
+std::string MemoryKills::cgroup() const {
+  return file_.substr(0, file_.rfind('/') == std::string::npos ? 0 : file_.rfind('/'));
+}
+
+}  // namespace meshbus::host

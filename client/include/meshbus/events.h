@@ -1,0 +1,44 @@
+#pragma once
+
+#include <chrono>
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "meshbus/address.h"
+#include "meshbus/rank_report.h"
+
+/// What hosts have written down about ends and their reasons (spec 4.9). Plain values.
+namespace [[gnu::visibility("default")]] meshbus {
+
+enum class EventKind : std::uint8_t {
+  unknown = 0,
+  agent_started = 1,  ///< A host agent began its work, the first one or one that took over.
+  role_ended = 2,     ///< Broker, agent or keeper of the host has ended.
+  spawn_refused = 3,
+  stop_asked = 4,
+  signal_asked = 5,  ///< A signal that ends processes.
+  owner_gone = 6,
+  lease_lapsed = 7,
+  host_stopping = 8,
+  proc_ended = 9,  ///< HostEvent::end.
+};
+/// "owner_gone". Never null.
+std::string_view to_string(EventKind kind) noexcept;
+
+/// One entry of the event log of a host.
+struct HostEvent {
+  EventKind kind = EventKind::unknown;
+  HostAddr host = HostAddr::local(0);
+  std::chrono::system_clock::time_point time;  ///< When it was written down.
+  std::string mesh;                            ///< With its uuid; empty: it is about the host.
+  RankSet ranks;                               ///< Empty: all ranks of the mesh on that host, or that of `end`.
+  std::string by;                              ///< Who asked for it.
+  std::string text;
+  std::optional<std::uint64_t> because;  ///< stop_asked: the rank whose end is the reason.
+  std::optional<RankReport> end;         ///< proc_ended. (The last lines of stderr may be fewer than they were.)
+};
+
+}  // namespace meshbus
