@@ -37,8 +37,10 @@ std::chrono::milliseconds grace_of(std::uint32_t milliseconds) {
 /// Of a ShutdownHost or a DrainHost.
 template <typename Message>
 StopOrder make_order(const Message& message, const char* reason, const std::string& host, wire::Cause cause = wire::Cause::stopped) {
-  StopOrder order{
-      .reason = short_text(message.reason()), .requester = short_text(message.requester()), .grace = grace_of(message.grace_ms()), .cause = cause};
+  StopOrder order{.reason = short_text(message.reason()),
+                  .requester = short_text(message.requester()),
+                  .grace = grace_of(message.grace_ms()),
+                  .cause = cause};
   if (order.reason.empty()) order.reason = reason;
   if (order.requester.empty()) order.requester = "host " + host;
   return order;

@@ -124,6 +124,11 @@ TEST_CASE("control: a message that refers to one long text thousands of times is
          const auto drain = wire::CreateDrain(builder, text, text, text, text);
          return wire::CreateHostState(builder, text, 0, 0, 0, 0, 0, 0, builder.CreateVector(std::vector(count, drain))).Union();
        }},
+      {wire::Body::EventList,
+       [](Builder& builder, auto text, auto count) {
+         const auto event = wire::CreateEvent(builder, wire::EventKind::stop_asked, 1, text);
+         return wire::CreateEventList(builder, text, builder.CreateVector(std::vector(count, event))).Union();
+       }},
       {wire::Body::RenewLease,
        [](Builder& builder, auto text, auto count) {
          return wire::CreateRenewLease(builder, builder.CreateVector(std::vector(count, text))).Union();
