@@ -9,6 +9,7 @@
 #include <stdexcept>
 
 #include "tests/support/environment.h"
+#include "tests/support/sanitizer_scale.h"
 
 using namespace std::chrono_literals;
 
@@ -58,7 +59,8 @@ void ProcHarness::start_broker() {
   BrokerOptions options;
   options.binds = {*HostAddr::unix_socket(dir_ / "b")};
   options.tokens = tokens_;
-  if (auto set = options.config.set("delivery.starting", "200ms"); !set) throw std::runtime_error(set.error().to_string());
+  if (auto set = options.config.set("delivery.starting", std::to_string(200 * slowness) + "ms"); !set)
+    throw std::runtime_error(set.error().to_string());
   // One that was there before leaves its address a moment after its end.
   wait("a broker", [&] {
     auto started = Broker::start(reactor_, context_, options);

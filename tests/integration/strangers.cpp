@@ -28,7 +28,7 @@ std::uint64_t number_from(const char* variable, std::uint64_t standard) {
   const char* text = std::getenv(variable);
   return text == nullptr ? standard : std::strtoull(text, nullptr, 10);
 }
-const std::chrono::seconds duration(number_from("MESHBUS_TEST_STRANGERS_SECONDS", 5));
+const std::chrono::seconds duration(number_from("MESHBUS_TEST_STRANGERS_SECONDS", 5 * slowness));
 const std::uint64_t seed = number_from("MESHBUS_TEST_STRANGERS_SEED", 20261120);
 
 // For what must come, on a busy machine.
