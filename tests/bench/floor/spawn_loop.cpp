@@ -42,7 +42,12 @@ void become_true(void*) {
   for (;;) raw_syscall(SYS_exit_group, 127);
 }
 
+/// The cgroup that was made; empty: none.
+std::string folder;
+
 [[noreturn]] void give_up(const std::string& what) {
+  ::closefrom(3);  // room for what cleaning up opens
+  if (!folder.empty() && empty_cgroup(folder, std::chrono::seconds(1))) remove_cgroup_tree(folder);
   std::fprintf(stderr, "meshbus-floor-spawn: %s\n", what.c_str());
   std::exit(70);
 }
@@ -77,7 +82,6 @@ int main(int argc, char** argv) {
     std::fprintf(stderr, "usage: meshbus-floor-spawn COUNT [cgroup]\n");
     return 64;
   }
-  std::string folder;
   std::optional<Cgroup> cgroup;
   if (argc > 2) {
     auto made = make_host_cgroup("floor-" + std::to_string(::getpid()));
