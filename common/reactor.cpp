@@ -156,7 +156,7 @@ void Reactor::turn(Duration max_wait) {
   const auto took = Clock::now() - begin;
   if (took > kLongTurn) {
     ++long_turns_;
-    log::warn("reactor: a turn took " + std::to_string(std::chrono::duration_cast<std::chrono::milliseconds>(took).count()) +
+    log::info("reactor: a turn took " + std::to_string(std::chrono::duration_cast<std::chrono::milliseconds>(took).count()) +
               " ms (limit 50)");
   }
 }

@@ -3,13 +3,14 @@
 #include <sys/types.h>
 
 #include <chrono>
+#include <optional>
 #include <string>
 #include <vector>
 
 namespace meshbus::bench {
 
 /// A process of a benchmark: started with pipes at stdin and stdout, told to end by the end of stdin or SIGTERM, killed and reaped at the
-/// end of the scope. Throws std::runtime_error when it cannot be started or ends too early.
+/// end of the scope, or when this process ends in any other way. Throws std::runtime_error when it cannot be started or ends too early.
 class Child {
  public:
   explicit Child(std::vector<std::string> argv);
@@ -17,7 +18,8 @@ class Child {
   Child(const Child&) = delete;
   Child& operator=(const Child&) = delete;
 
-  /// The next line it prints; waits 10 s at most.
+  pid_t pid() const noexcept { return pid_; }
+  /// The next line it prints; waits 60 s at most.
   std::string read_line();
   /// CPU time that all its threads have used so far.
   std::chrono::nanoseconds cpu() const;
@@ -29,8 +31,34 @@ class Child {
   int out_ = -1;
 };
 
+/// Runs a program with /dev/null as stdin and stdout to its end, and says how long that took; nothing when it was still there at the
+/// limit (it is ended then). Throws std::runtime_error when it cannot be started or does not exit with 0.
+std::optional<std::chrono::nanoseconds> time_of(std::vector<std::string> argv, std::chrono::milliseconds limit);
+
+/// CPU time of a process of ours, children not counted.
+std::chrono::nanoseconds cpu_of(pid_t pid);
+/// From now on SIGINT and SIGTERM interrupt what waits, so that everything is cleaned up on the way out; throw_if_interrupted() then
+/// throws.
+void catch_signals();
+void throw_if_interrupted();
+
+/// A folder for sockets, removed at the end.
+class SocketFolder {
+ public:
+  SocketFolder();
+  ~SocketFolder();
+  SocketFolder(const SocketFolder&) = delete;
+  SocketFolder& operator=(const SocketFolder&) = delete;
+  const std::string& path() const noexcept { return path_; }
+
+ private:
+  std::string path_;
+};
+
 /// The folder of this program, with a slash at its end: the other programs of the build are there.
 std::string own_folder();
+/// Where in PATH a program is.
+std::optional<std::string> find_in_path(const std::string& program);
 /// Keeps this process and all that it starts on one CPU: figures of programs that move between CPUs vary by a factor of 2.
 void pin_to_cpu(int cpu);
 

@@ -1,34 +1,121 @@
 // meshbus-bench: what the figures in the documentation were measured with. Build the release preset, and let nothing else run.
 #include <cstdio>
 #include <exception>
+#include <functional>
+#include <memory>
+#include <string>
+#include <vector>
 
 #include <CLI/CLI.hpp>
 
-#include "tests/bench/bench_rtt.h"
+#include "tests/bench/benches.h"
+#include "tests/bench/traffic.h"
+
+namespace {
+
+using namespace meshbus::bench;
+
+/// A benchmark as a verb.
+struct Verb {
+  const char* name;
+  const char* about;
+  Amounts amounts;
+  const char* sizes;  ///< What they are of.
+  const char* count;  ///< Likewise; null: it has none.
+  std::function<int(const Settings&, const Amounts&)> run;
+};
+
+std::vector<Verb> all_verbs() {
+  const std::vector<std::size_t> bytes = {64, 1024, 32768};
+  return {{"rtt",
+           "round trip of a message through one broker; a bare ROUTER; NATS",
+           {bytes, 3000},
+           "bytes of a message",
+           "round trips in a round",
+           [](const Settings& settings, const Amounts& amounts) { return run_rtt(settings, amounts, false); }},
+          {"rtt2",
+           "the same through two brokers, linked over tcp; two bare ROUTERs",
+           {bytes, 3000},
+           "bytes of a message",
+           "round trips in a round",
+           [](const Settings& settings, const Amounts& amounts) { return run_rtt(settings, amounts, true); }},
+          {"rate",
+           "messages per second through one broker; a bare ROUTER, with and without packing; NATS",
+           {{64, 1024, 65536}},
+           "bytes of a message",
+           nullptr,
+           run_rate},
+          {"launch", "N times /bin/true by meshbus run; a loop of clone3; mpirun", {{100, 300, 1000}}, "procs", nullptr, run_launch},
+          {"crowd",
+           "N sleeping procs on one host, up, listed and stopped, while others ask it",
+           {{300, 1000, 3000}},
+           "procs",
+           nullptr,
+           run_crowd},
+          {"notice",
+           "from the SIGKILL of a proc to the launcher's handler; a pidfd in epoll",
+           {{10, 100, 300}, 200},
+           "procs beside those that are killed",
+           "kills in a round",
+           run_notice}};
+}
+
+/// What repeats this run; where its results went does not belong to it.
+std::string command_of(int argc, char** argv) {
+  std::string command = "./dev bench";
+  for (int i = 1; i < argc; ++i) {
+    const std::string word = argv[i];
+    if (word == "--json") {
+      ++i;
+    } else if (!word.starts_with("--json=")) {
+      command += " " + word;
+    }
+  }
+  return command;
+}
+
+}  // namespace
 
 int main(int argc, char** argv) {
-  using namespace meshbus::bench;
-  CLI::App app("Benchmarks of meshbus, each beside its floor in the same run.", "meshbus-bench");
+  CLI::App app("Benchmarks of meshbus, each beside its floor and its peers in the same run.", "meshbus-bench");
   app.require_subcommand(1);
-  RttOptions rtt;
-  auto* rtt_verb = app.add_subcommand("rtt", "round trip of a small message through one broker, and through a bare ROUTER relay");
-  rtt_verb->add_option("--rounds", rtt.rounds, "how often each is measured, in turns")->check(CLI::Range(1, 1000))->capture_default_str();
-  rtt_verb->add_option("--count", rtt.count, "round trips in a round")->check(CLI::Range(1, 100000000))->capture_default_str();
-  rtt_verb->add_option("--size", rtt.size, "bytes of the message")->check(CLI::Range(0, 1000000))->capture_default_str();
-  rtt_verb->add_option("--cpu", rtt.cpu, "the CPU that everything runs on")->check(CLI::Range(0, 1023))->capture_default_str();
-  rtt_verb->add_option("--json", rtt.json, "write the results to this file too");
-  std::string endpoint;
-  auto* floor_echo = app.add_subcommand("floor-echo")->group("");
-  floor_echo->add_option("endpoint", endpoint)->required();
-  auto* bus_echo = app.add_subcommand("bus-echo")->group("");
-  bus_echo->add_option("endpoint", endpoint)->required();
+  Settings settings;
+  settings.command = command_of(argc, argv);
+  int cpu = 0;
+  bool is_free = false;
+  std::vector<Verb> verbs = all_verbs();
+  for (Verb& verb : verbs) {
+    auto* added = app.add_subcommand(verb.name, verb.about);
+    added->add_option("--rounds", settings.rounds, "how often each side is measured, in turns")
+        ->check(CLI::Range(1, 1000))
+        ->capture_default_str();
+    added->add_option("--sizes", verb.amounts.sizes, verb.sizes)->delimiter(',')->check(CLI::Range(1, 1000000))->capture_default_str();
+    if (verb.count != nullptr)
+      added->add_option("--count", verb.amounts.count, verb.count)->check(CLI::Range(1, 100000000))->capture_default_str();
+    if (std::string(verb.name) == "rate")
+      added->add_option("--duration", verb.amounts.duration_ms, "milliseconds that messages flow in a round")
+          ->check(CLI::Range(1, 600000))
+          ->capture_default_str();
+    added->add_option("--cpu", cpu, "the CPU that everything runs on")->check(CLI::Range(0, 1023))->capture_default_str();
+    added->add_flag("--any-cpu", is_free, "let the system choose: varies by a factor of 2");
+    added->add_option("--json", settings.json, "write the results to this file too");
+  }
+  std::string transport, address;
+  std::size_t quarter = 0;
+  auto* end = app.add_subcommand("end")->group("");
+  end->add_option("transport", transport)->required();
+  end->add_option("address", address)->required();
+  end->add_option("quarter", quarter)->required();
   CLI11_PARSE(app, argc, argv);
+  if (!is_free) settings.cpu = cpu;
   try {
-    if (floor_echo->parsed()) return run_floor_echo(endpoint);
-    if (bus_echo->parsed()) return run_bus_echo(endpoint);
-    return run_rtt(rtt);
+    if (end->parsed()) {
+      return run_other_end(transport_named(transport), address, quarter);
+    }
+    for (const Verb& verb : verbs)
+      if (app.got_subcommand(verb.name)) return verb.run(settings, verb.amounts);
   } catch (const std::exception& error) {
     std::fprintf(stderr, "meshbus-bench: %s\n", error.what());
-    return 70;
   }
+  return 70;
 }

@@ -115,6 +115,7 @@ class AgentHarness {
   Reactor& reactor() { return reactor_; }
   Process& keeper() { return *keeper_; }
   host::HostAgent& agent() { return *agent_; }
+  const Broker& broker() const { return *broker_; }
   void start_broker();
   void stop_broker() { broker_.reset(); }
   std::unique_ptr<TestLauncher> make_launcher(const std::string& name);

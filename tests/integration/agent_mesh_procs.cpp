@@ -114,6 +114,8 @@ TEST_CASE("agent: a mesh proc that cannot be asked gets SIGTERM at once") {
     CHECK(proc.ask(wire::ProcReadyT(ready)).has_value());
   }
   harness.wait_state(mesh, State::ready);
+  // Until the broker knows that its connection is gone the order goes there, and the agent waits for an answer.
+  harness.wait("the broker has lost it", [&] { return harness.broker().peers() == 2; });
   const auto begin = std::chrono::steady_clock::now();
   harness.stop(mesh, 60s);
   harness.wait_ended(mesh);

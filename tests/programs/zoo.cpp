@@ -11,8 +11,14 @@
 //
 // The proc makes a child that runs away: it forks and ends every few milliseconds, each time in a session of its own, so that whoever
 // looks for it finds the pid of somebody who is gone. DIR/runner is there once it runs. It gives up after twenty seconds.
+//
+//     test_zoo --wild DIR
+//
+// Each proc has a child in a session of its own and a bare daemon, and is by its RANK, over and over again: deaf; one that writes without
+// end; stopped; without its main thread, which has ended; with a runner; quiet.
 #include <dirent.h>
 #include <fcntl.h>
+#include <pthread.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -88,9 +94,67 @@ void in_daemon(Body body) {
   }
 }
 
+void make_session(const std::string& directory) {
+  in_child([&] {
+    if (::setsid() < 0) die("setsid");
+    live(directory, "session");
+  });
+}
+
+/// A daemon that executes itself again with nothing but its name.
+void make_bare(char* name, char* directory) {
+  in_daemon([&] {
+    ::close_range(0, ~0U, 0);
+    char program[] = "/proc/self/exe";
+    char option[] = "--bare";
+    char* const arguments[] = {name, option, directory, nullptr};
+    char* const environment[] = {nullptr};
+    ::execve(program, arguments, environment);
+    std::_Exit(98);
+  });
+}
+
+[[noreturn]] void write_without_end() {
+  std::string line(200, 'x');
+  line.back() = '\n';
+  while (true) {
+    if (::write(STDOUT_FILENO, line.data(), line.size()) < 0) ::pause();
+  }
+}
+
+[[noreturn]] void live_on_without_main_thread(const std::string& directory) {
+  static std::string place;
+  place = directory;
+  pthread_t thread{};
+  if (::pthread_create(&thread, nullptr, [](void*) -> void* { live(place, "rank"); }, nullptr) != 0) die("pthread_create");
+  ::pthread_exit(nullptr);
+}
+
+[[noreturn]] void be_wild(const std::string& directory, int rank) {
+  ::alarm(longest_life_seconds);
+  switch (rank % 6) {
+    case 0: ignore_polite_signals(); break;
+    case 1: say_pid(directory, "rank"); write_without_end();
+    case 2:
+      say_pid(directory, "rank");
+      ::raise(SIGSTOP);
+      while (true) ::pause();
+    case 3: live_on_without_main_thread(directory);
+    case 4: in_daemon([&] { run_away(directory); }); break;
+    default: break;
+  }
+  live(directory, "rank");
+}
+
 }  // namespace
 
 int main(int argc, char** argv) {
+  if (argc == 3 && std::string(argv[1]) == "--wild") {
+    const char* rank = std::getenv("RANK");
+    make_session(argv[2]);
+    make_bare(argv[0], argv[2]);
+    be_wild(argv[2], rank == nullptr ? 0 : std::atoi(rank));
+  }
   if (argc == 3 && std::string(argv[1]) == "--bare") {
     ignore_polite_signals();
     live(argv[2], "bare");
@@ -99,23 +163,12 @@ int main(int argc, char** argv) {
     in_daemon([&] { run_away(argv[2]); });
     live(argv[2], "rank");
   }
-  if (argc != 2) return std::fprintf(stderr, "usage: test_zoo [--runner] DIR\n"), 2;
+  if (argc != 2) return std::fprintf(stderr, "usage: test_zoo [--runner|--wild] DIR\n"), 2;
   const std::string directory = argv[1];
   ::alarm(longest_life_seconds);
-  in_child([&] {
-    if (::setsid() < 0) die("setsid");
-    live(directory, "session");
-  });
+  make_session(directory);
   in_daemon([&] { live(directory, "daemon"); });
-  in_daemon([&] {
-    ::close_range(0, ~0U, 0);
-    char program[] = "/proc/self/exe";
-    char option[] = "--bare";
-    char* const arguments[] = {argv[0], option, argv[1], nullptr};
-    char* const environment[] = {nullptr};
-    ::execve(program, arguments, environment);
-    std::_Exit(98);
-  });
+  make_bare(argv[0], argv[1]);
   in_child([&] {
     ignore_polite_signals();
     live(directory, "deaf");

@@ -30,7 +30,7 @@ class LeftoverCheck {
 };
 
 /// Does a LeftoverCheck around every test case of this program and fails those that leave something; also ends a test case that hangs for
-/// more than `limit`, naming it. Call it before doctest::Context::run().
+/// more than `limit`, or MESHBUS_TEST_CASE_SECONDS, naming it. Call it before doctest::Context::run().
 void check_every_test_case(std::chrono::seconds limit);
 
 /// Kills and reaps every child of this process but the given ones, and what becomes a child meanwhile.

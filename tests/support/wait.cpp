@@ -6,6 +6,8 @@
 #include <ctime>
 #include <vector>
 
+#include "tests/support/sanitizer_scale.h"
+
 namespace meshbus::test {
 namespace {
 
@@ -38,7 +40,7 @@ Watched::~Watched() {
 }
 
 bool wait_until(const std::function<bool()>& predicate, std::chrono::milliseconds deadline) {
-  const auto end = Clock::now() + deadline;
+  const auto end = Clock::now() + deadline * slowness;
   while (true) {
     for (Watched* one : all_watched()) one->read_available();
     if (predicate()) return true;

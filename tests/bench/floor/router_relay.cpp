@@ -1,42 +1,88 @@
-// The floor under a broker's round trip: one ROUTER that hands each message of one connection to the other, and does nothing else.
-// Usage: meshbus-floor-relay ENDPOINT. Prints "ready"; ends when stdin ends.
-#include <poll.h>
-
+// The floor under a broker: one ROUTER that hands each message of one connection to the other, and does nothing else.
+// Usage: meshbus-floor-relay ENDPOINT [ENDPOINT2] [--link ENDPOINT3]. With a link it has one local connection and hands what comes from
+// there to another relay, over a DEALER, and back. Prints the last endpoint that it listens at; ends when stdin ends.
 #include <cstdio>
+#include <optional>
 #include <string>
+#include <string_view>
 
 #include <zmq.hpp>
 
+namespace {
+
+class Relay {
+ public:
+  explicit Relay(zmq::context_t& context) : context_(context), router_(make(zmq::socket_type::router)) {}
+  void bind(const char* endpoint) { router_.bind(endpoint); }
+  void connect(const char* endpoint) {
+    link_.emplace(make(zmq::socket_type::dealer));
+    link_->connect(endpoint);
+  }
+  std::string last_endpoint() { return router_.get(zmq::sockopt::last_endpoint); }
+
+  void run() {
+    for (;;) {
+      zmq_pollitem_t items[] = {
+          {router_.handle(), 0, ZMQ_POLLIN, 0}, {nullptr, 0, ZMQ_POLLIN, 0}, {link_ ? link_->handle() : nullptr, -1, ZMQ_POLLIN, 0}};
+      if (zmq_poll(items, link_ ? 3 : 2, -1) < 0) continue;
+      if (items[1].revents != 0) return;
+      zmq::message_t id, body;
+      while (router_.recv(id, zmq::recv_flags::dontwait)) {
+        if (!router_.recv(body)) return;
+        if (link_) {
+          first_ = id.to_string();
+          link_->send(body, zmq::send_flags::none);
+        } else {
+          send_to(other_than(id.to_string()), body);
+        }
+      }
+      while (link_ && link_->recv(body, zmq::recv_flags::dontwait)) send_to(first_, body);
+    }
+  }
+
+ private:
+  zmq::socket_t make(zmq::socket_type type) {
+    zmq::socket_t socket(context_, type);
+    socket.set(zmq::sockopt::linger, 0);
+    socket.set(zmq::sockopt::sndhwm, 0);
+    socket.set(zmq::sockopt::rcvhwm, 0);
+    return socket;
+  }
+  /// Whoever speaks first is alone, and gets back what it says: so it knows that it is known.
+  const std::string& other_than(const std::string& from) {
+    if (first_.empty()) first_ = from;
+    if (from == first_) return second_.empty() ? first_ : second_;
+    second_ = from;
+    return first_;
+  }
+  void send_to(const std::string& to, zmq::message_t& body) {
+    router_.send(zmq::buffer(to), zmq::send_flags::sndmore);
+    router_.send(body, zmq::send_flags::none);
+  }
+
+  zmq::context_t& context_;
+  zmq::socket_t router_;
+  std::optional<zmq::socket_t> link_;
+  std::string first_, second_;
+};
+
+}  // namespace
+
 int main(int argc, char** argv) {
-  if (argc != 2) {
-    std::fprintf(stderr, "usage: meshbus-floor-relay ENDPOINT\n");
+  if (argc < 2) {
+    std::fprintf(stderr, "usage: meshbus-floor-relay ENDPOINT [ENDPOINT2] [--link ENDPOINT3]\n");
     return 64;
   }
   zmq::context_t context(1);
-  zmq::socket_t router(context, zmq::socket_type::router);
-  router.set(zmq::sockopt::linger, 0);
-  router.bind(argv[1]);
-  std::printf("ready\n");
-  std::fflush(stdout);
-
-  std::string first, second;
-  for (;;) {
-    zmq_pollitem_t items[] = {{router.handle(), 0, ZMQ_POLLIN, 0}, {nullptr, 0, ZMQ_POLLIN, 0}};
-    if (zmq_poll(items, 2, -1) < 0) continue;
-    if (items[1].revents != 0) return 0;
-    zmq::message_t id, body;
-    while (router.recv(id, zmq::recv_flags::dontwait)) {
-      if (!router.recv(body)) return 1;
-      const std::string from = id.to_string();
-      if (first.empty() || from == first) {
-        first = from;
-      } else {
-        second = from;
-      }
-      const std::string& to = from == first ? second : first;
-      if (to.empty()) continue;  // the other one has not spoken yet
-      router.send(zmq::buffer(to), zmq::send_flags::sndmore);
-      router.send(body, zmq::send_flags::none);
+  Relay relay(context);
+  for (int i = 1; i < argc; ++i) {
+    if (std::string_view(argv[i]) == "--link" && i + 1 < argc) {
+      relay.connect(argv[++i]);
+    } else {
+      relay.bind(argv[i]);
     }
   }
+  std::printf("%s\n", relay.last_endpoint().c_str());
+  std::fflush(stdout);
+  relay.run();
 }

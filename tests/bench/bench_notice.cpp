@@ -1,0 +1,116 @@
+// Benchmark notice: a proc gets SIGKILL; when does its launcher's handler run?
+#include <stdlib.h>
+
+#include <algorithm>
+#include <chrono>
+#include <condition_variable>
+#include <csignal>
+#include <mutex>
+#include <sstream>
+#include <stdexcept>
+#include <vector>
+
+#include "meshbus/client.h"
+#include "tests/bench/benches.h"
+#include "tests/bench/child.h"
+#include "tests/bench/measured.h"
+
+namespace meshbus::bench {
+
+namespace {
+
+using Direction = Bar::Direction;
+using Clock = std::chrono::steady_clock;
+using WallClock = std::chrono::system_clock;
+using Microseconds = std::chrono::duration<double, std::micro>;
+
+constexpr std::chrono::seconds kNoticeLimit{60};
+
+/// The last failure that the launcher's handler heard of.
+class Heard {
+ public:
+  void tell(const RankReport& rank) {
+    const std::lock_guard lock(mutex_);
+    when_ = Clock::now();
+    last_ = rank;
+    changed_.notify_one();
+  }
+  /// That of this rank, and when it was heard.
+  std::pair<RankReport, Clock::time_point> wait_for(std::uint64_t rank) {
+    std::unique_lock lock(mutex_);
+    if (!changed_.wait_for(lock, kNoticeLimit, [&] { return last_ && last_->rank == rank; }))
+      throw std::runtime_error("no notice of a death");
+    return {*last_, when_};
+  }
+
+ private:
+  std::mutex mutex_;
+  std::condition_variable changed_;
+  std::optional<RankReport> last_;
+  Clock::time_point when_;
+};
+
+Figures meshbus_notice(std::size_t kills, std::size_t bystanders) {
+  const SocketFolder folder;
+  ::setenv("XDG_RUNTIME_DIR", folder.path().c_str(), 1);
+  auto context = must(Context::create());
+  auto hosts = must(HostMesh::process(context, must(Extent::parse("host=1")), {.program = own_folder() + "meshbus"}));
+  Heard heard;
+  auto mesh = must(hosts.spawn_n("sleepers", kills + bystanders, {.command = {"/bin/sleep", "1000"}},
+                                 {.on_failure = [&](const RankReport& rank) { heard.tell(rank); }}));
+  const auto ranks = must(mesh.status());
+  std::vector<double> to_launcher, to_agent;
+  for (std::size_t i = 0; i < kills; ++i) {
+    const auto wall = WallClock::now();
+    const auto start = Clock::now();
+    ::kill(static_cast<pid_t>(ranks[i].pid), SIGKILL);
+    const auto [report, when] = heard.wait_for(i);
+    to_launcher.push_back(Microseconds(when - start).count());
+    if (report.ended) to_agent.push_back(Microseconds(*report.ended - wall).count());
+  }
+  must(mesh.stop({.reason = "measured", .grace = std::chrono::milliseconds(0)}));
+  must(hosts.shutdown());
+  if (to_agent.empty()) throw std::runtime_error("certificates do not say when");
+  return {{"p50_us", percentile(to_launcher, 50)},
+          {"p99_us", percentile(to_launcher, 99)},
+          {"host_p50_us", percentile(to_agent, 50)},
+          {"host_p99_us", percentile(to_agent, 99)}};
+}
+
+Figures bare_notice(std::size_t kills, std::size_t bystanders) {
+  Child floor({own_folder() + "meshbus-floor-notice", std::to_string(kills), std::to_string(bystanders)});
+  std::istringstream line(floor.read_line());
+  double p50 = 0, p99 = 0;
+  if (!(line >> p50 >> p99)) throw std::runtime_error("the floor did not say how long it took");
+  return {{"p50_us", p50}, {"p99_us", p99}};
+}
+
+}  // namespace
+
+int run_notice(const Settings& settings, const Amounts& amounts) {
+  Comparison comparison(
+      "notice", "from the SIGKILL of a proc to who wants to know, beside N others, " + std::to_string(amounts.count) + " kills a round",
+      settings);
+  comparison.note("host_*: the time of death that the certificate tells, by the host's clock");
+  // Measured: with 20 ms between kills, 300 others cost 0.16 ms instead of 1.2 ms.
+  comparison.note(
+      "the handler runs when the certificate has come, which waits for a look for orphans. A look costs with the number of procs, and "
+      "after each the keeper rests four times as long: of kills one right after the other, as here, each waits for that");
+  for (const std::size_t size : amounts.sizes) {
+    Case one{.size = static_cast<double>(size), .unit = "procs", .sides = {}, .bars = {}};
+    one.sides = {
+        {"pidfd", Part::floor, "epoll wakes up, in the process that kills", [=, &amounts] { return bare_notice(amounts.count, size); }},
+        {"launcher", Part::ours, "the failure handler of a launcher on the same host runs",
+         [=, &amounts] { return meshbus_notice(amounts.count, size); }}};
+    one.bars = {{"p50_us", "launcher", "pidfd"},
+                {"p50_us", "launcher", "", Direction::at_most, 500, 250},
+                {"p99_us", "launcher", "", Direction::at_most, 5000, 1000},
+                {"host_p50_us", "launcher", "", Direction::at_most, 200, 100},
+                {"host_p99_us", "launcher", "", Direction::at_most, 1000, 300}};
+    comparison.add(std::move(one));
+  }
+  comparison.fit("p50_us");
+  return comparison.run();
+}
+
+}  // namespace meshbus::bench

@@ -1,0 +1,94 @@
+// Benchmarks of messages: rtt, rtt2, rate.
+#include "tests/bench/benches.h"
+#include "tests/bench/child.h"
+#include "tests/bench/traffic.h"
+
+namespace meshbus::bench {
+
+namespace {
+
+using Direction = Bar::Direction;
+
+/// Which ways of NATS can be measured here; the others are left out, with the reason.
+struct Peers {
+  explicit Peers(Comparison& comparison)
+      : has_server(find_in_path("nats-server").has_value()), has_library(has_server && has_nats_library()) {
+    if (!has_server) comparison.leave_out("nats bare, nats library", "nats-server is not installed (package nats-server)");
+    if (has_server && !has_library) comparison.leave_out("nats library", "built without it (package libnats-dev)");
+  }
+  bool has_server;
+  bool has_library;
+};
+
+}  // namespace
+
+int run_rtt(const Settings& settings, const Amounts& amounts, bool is_two) {
+  const Between relay = is_two ? Between::two_relays : Between::relay, broker = is_two ? Between::two_brokers : Between::broker;
+  Comparison comparison(is_two ? "rtt2" : "rtt",
+                        std::string("round trip between two processes through ") +
+                            (is_two ? "two brokers, linked over tcp" : "one broker") + ", " + std::to_string(amounts.count) +
+                            " round trips a round",
+                        settings);
+  const Peers peers(comparison);
+  for (const std::size_t size : amounts.sizes) {
+    const auto side = [&](const char* name, Part part, const char* what, Way way) {
+      return Side{name, part, what, [=, &amounts] { return round_trips(way, size, amounts.count); }};
+    };
+    Case one{.size = static_cast<double>(size), .unit = "B", .sides = {}, .bars = {}};
+    one.sides = {side("relay", Part::floor, is_two ? "two bare ROUTERs, linked over tcp" : "a bare ROUTER", {Transport::zmq, relay}),
+                 side("message", Part::ours, "a message, answered by a message", {Transport::bus, broker}),
+                 side("call", Part::ours, "a call and its answer", {Transport::bus_calls, broker})};
+    if (peers.has_server)
+      one.sides.push_back(side("nats bare", Part::peer, "one nats-server, bare sockets", {Transport::nats, Between::nats}));
+    if (peers.has_library)
+      one.sides.push_back(side("nats library", Part::peer, "one nats-server, its C library", {Transport::nats_library, Between::nats}));
+    if (size == 64 && !is_two) {
+      one.bars = {{"p50_us", "message", "relay", Direction::at_most, 1.10, 1.0},
+                  {"p99_over_p50", "message", "", Direction::at_most, 1.6, 1.4}};
+    } else if (size == 64) {
+      one.bars = {{"p50_us", "message", "relay", Direction::at_most, 1.2, 1.08}};
+    } else {
+      one.bars = {{"p50_us", "message", "relay"}};
+    }
+    one.bars.push_back({"p50_us", "call", "relay"});
+    for (const char* peer : {"nats bare", "nats library"}) one.bars.push_back({"p50_us", "message", peer});
+    comparison.add(std::move(one));
+  }
+  comparison.fit("p50_us");
+  return comparison.run();
+}
+
+int run_rate(const Settings& settings, const Amounts& amounts) {
+  Comparison comparison(
+      "rate", "messages in one direction between two processes through one broker, " + std::to_string(amounts.duration_ms) + " ms a round",
+      settings);
+  comparison.note("the relay neither checks nor bounds what it hands on; all ends keep at most 4 MiB or 32,768 messages on the way");
+  const Peers peers(comparison);
+  for (const std::size_t size : amounts.sizes) {
+    const auto side = [&](const char* name, Part part, const char* what, Way way) {
+      return Side{name, part, what, [=, &amounts] { return throughput(way, size, std::chrono::milliseconds(amounts.duration_ms)); }};
+    };
+    Case one{.size = static_cast<double>(size), .unit = "B", .sides = {}, .bars = {}};
+    one.sides = {side("relay", Part::floor, "a bare ROUTER, one ZeroMQ message each", {Transport::zmq, Between::relay}),
+                 side("relay packed", Part::floor, "a bare ROUTER, envelopes packed into ZeroMQ messages of 32 KiB that it never opens",
+                      {Transport::zmq_packed, Between::relay}),
+                 side("messages", Part::ours, "messages, packed as it comes", {Transport::bus, Between::broker}),
+                 side("messages flushed", Part::ours, "messages, each in a turn of its own", {Transport::bus, Between::broker, true})};
+    if (peers.has_server)
+      one.sides.push_back(
+          side("nats bare", Part::peer, "one nats-server, bare sockets, written 64 KiB at once", {Transport::nats, Between::nats}));
+    if (peers.has_library)
+      one.sides.push_back(side("nats library", Part::peer, "one nats-server, its C library", {Transport::nats_library, Between::nats}));
+    one.bars = {{"per_s", "messages", "relay", Direction::at_least}, {"per_s", "messages", "relay packed", Direction::at_least}};
+    Bar nats{"per_s", "messages", "nats bare", Direction::at_least}, flushed{"per_s", "messages flushed", "relay", Direction::at_least};
+    if (size == 64) nats.first = 1.5, nats.aim = 2.2, flushed.first = 0.95, flushed.aim = 1.05;
+    if (size == 1024) nats.first = 1.0, nats.aim = 1.25;
+    if (size == 65536) nats.first = 2.2, one.bars[0].first = 0.85, one.bars[0].aim = 0.95;
+    one.bars.insert(one.bars.end(), {flushed, nats, {"per_s", "messages", "nats library", Direction::at_least}});
+    comparison.add(std::move(one));
+  }
+  comparison.fit("us");
+  return comparison.run();
+}
+
+}  // namespace meshbus::bench

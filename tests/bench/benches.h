@@ -1,0 +1,31 @@
+#pragma once
+
+#include <cstddef>
+#include <vector>
+
+#include "tests/bench/comparison.h"
+
+/// The benchmarks of meshbus-bench. Each returns an exit code; the numbers of bars are those that the design asks for.
+namespace meshbus::bench {
+
+struct Amounts {
+  /// Bytes of a message, or procs: three sizes at least to fit a cost over.
+  std::vector<std::size_t> sizes;
+  /// Round trips or kills in a round.
+  std::size_t count = 0;
+  /// Milliseconds that messages flow in a round.
+  std::size_t duration_ms = 1000;
+};
+
+/// Round trip of a message between two processes through one broker, or through two.
+int run_rtt(const Settings& settings, const Amounts& amounts, bool is_two);
+/// Messages in one direction through one broker.
+int run_rate(const Settings& settings, const Amounts& amounts);
+/// Many short-lived procs.
+int run_launch(const Settings& settings, const Amounts& amounts);
+/// Many procs that are there at once.
+int run_crowd(const Settings& settings, const Amounts& amounts);
+/// From the SIGKILL of a proc to whoever wants to know.
+int run_notice(const Settings& settings, const Amounts& amounts);
+
+}  // namespace meshbus::bench

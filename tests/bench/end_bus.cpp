@@ -1,0 +1,125 @@
+// Ends on our library as it is built into launchers and procs, without what they have besides.
+#include <optional>
+#include <stdexcept>
+
+#include "common/bus.h"
+#include "common/reactor.h"
+#include "common/token.h"
+#include "meshbus/name.h"
+#include "tests/bench/child.h"
+#include "tests/bench/end.h"
+
+namespace meshbus::bench {
+
+namespace {
+
+[[noreturn]] void give_up(const Error& error) {
+  throw std::runtime_error(error.to_string());
+}
+
+class BusEnd : public End {
+ public:
+  BusEnd(const EndOptions& options, bool is_calls) : options_(options), is_calls_(is_calls) {
+    if (options_.is_asker()) {
+      const auto other = ProcId::parse(options_.other);
+      if (!other) give_up(other.error());
+      to_ = Destination::to(*other);
+    }
+    const auto name = Name::make("client");
+    if (!name) give_up(name.error());
+    Session::Options session;
+    session.endpoint = options_.address;
+    session.hello.peer = name->to_string();
+    session.hello.kind = wire::PeerKind::launcher;
+    session.hello.incarnation = random_u64();
+    Bus::Events events;
+    events.on_refused = give_up;
+    events.on_undeliverable = [](const wire::Envelope&, const Error& error) { give_up(error); };
+    events.on_data = [this](const wire::Envelope& envelope, const wire::CallHeader& header, Bytes body) {
+      call_ = {&envelope, &header};
+      if (!options_.is_asker()) to_ = Destination::back(envelope);
+      on_message(body);
+      call_ = {};
+    };
+    bus_.emplace(reactor_, context_, std::move(session), Dispatcher(), std::move(events));
+    turn_until([this] { return bus_->is_up(); });
+  }
+
+  std::string name() const override { return bus_->self()->to_string(); }
+
+  void send(std::string_view body) override {
+    if (!is_calls_) {
+      if (const auto sent = bus_->send(to_, 1, body); !sent) give_up(sent.error());
+    } else if (options_.is_asker()) {
+      bus_->call(to_, 1, body, kPatience, [this](const Result<std::string>& answer) {
+        if (!answer) give_up(answer.error());
+        on_message(*answer);
+      });
+    } else {
+      bus_->answer_call(*call_.envelope, *call_.header, body);
+    }
+  }
+
+  // All happens inside of handlers, as programs do it: what a handler says leaves at the end of its turn.
+  void run(const Program& program) override {
+    program_ = &program;
+    is_done_ = false;
+    reactor_.post([this] { produce(); });
+    turn_until([this] { return is_done_; });
+    program_ = nullptr;
+  }
+
+ private:
+  template <typename Predicate>
+  void turn_until(Predicate predicate) {
+    heard_ = Reactor::Clock::now();
+    while (!predicate()) {
+      reactor_.turn(std::chrono::seconds(1));
+      throw_if_interrupted();
+      if (options_.is_asker() && heard_ + kPatience < Reactor::Clock::now()) throw std::runtime_error("no message through the broker");
+    }
+  }
+  void on_message(Bytes body) {
+    if (program_ == nullptr || is_done_) return;
+    heard_ = Reactor::Clock::now();
+    is_done_ = !program_->consume(body);
+    if (!is_done_) produce();
+  }
+  void produce() {
+    if (program_ == nullptr || is_done_ || !program_->produce) return;
+    if (!options_.flush_each) {
+      while (program_->produce()) {
+      }
+    } else if (!is_posted_ && program_->produce()) {
+      is_posted_ = true;
+      reactor_.post([this] {
+        is_posted_ = false;
+        produce();
+      });
+    }
+  }
+
+  EndOptions options_;
+  bool is_calls_;
+  Reactor reactor_;
+  zmq::context_t context_{1};
+  Destination to_;
+  /// What is being answered.
+  struct {
+    const wire::Envelope* envelope = nullptr;
+    const wire::CallHeader* header = nullptr;
+  } call_;
+  const Program* program_ = nullptr;
+  bool is_done_ = false;
+  bool is_posted_ = false;
+  Reactor::Time heard_{};
+  std::optional<Bus> bus_;
+};
+
+}  // namespace
+
+std::unique_ptr<End> make_bus_end(const EndOptions& options, bool is_calls) {
+  return std::make_unique<BusEnd>(options, is_calls);
+}
+
+}  // namespace meshbus::bench

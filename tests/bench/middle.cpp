@@ -1,0 +1,71 @@
+#include "tests/bench/middle.h"
+
+#include <stdexcept>
+
+namespace meshbus::bench {
+
+Middle::Middle(Between between) {
+  switch (between) {
+    case Between::relay: start_relays(false); break;
+    case Between::two_relays: start_relays(true); break;
+    case Between::broker: start_brokers(false); break;
+    case Between::two_brokers: start_brokers(true); break;
+    case Between::nats: start_nats(); break;
+  }
+}
+
+Child& Middle::start(std::vector<std::string> argv) {
+  return *processes_.emplace_back(std::make_unique<Child>(std::move(argv)));
+}
+
+std::chrono::nanoseconds Middle::cpu() const {
+  std::chrono::nanoseconds sum{0};
+  for (const auto& one : processes_) sum += one->cpu();
+  return sum;
+}
+
+void Middle::start_relays(bool is_two) {
+  const std::string program = own_folder() + "meshbus-floor-relay";
+  asker_ = other_ = "ipc://" + folder_.path() + "/relay";
+  if (!is_two) {
+    start({program, asker_}).read_line();
+    return;
+  }
+  other_ += "2";
+  // It prints where it listens.
+  const std::string link = start({program, other_, "tcp://127.0.0.1:*"}).read_line();
+  start({program, asker_, "--link", link}).read_line();
+}
+
+void Middle::start_brokers(bool is_two) {
+  const std::string program = own_folder() + "meshbus-broker";
+  std::vector<std::string> tcp;
+  if (is_two) tcp = {"--bind", "tcp:127.0.0.1:0", "--insecure"};
+  for (std::string* address : {&asker_, &other_}) {
+    const std::string path = folder_.path() + (address == &asker_ ? "/broker" : "/broker2");
+    *address = "ipc://" + path;
+    std::vector<std::string> argv = {program};
+    argv.insert(argv.end(), tcp.begin(), tcp.end());
+    argv.insert(argv.end(), {"--bind", "unix:" + path});
+    start(std::move(argv)).read_line();
+    if (is_two) continue;
+    other_ = asker_;
+    return;
+  }
+}
+
+void Middle::start_nats() {
+  const auto server = find_in_path("nats-server");
+  if (!server) throw std::runtime_error("nats-server is not installed");
+  // It says on stderr which port it chose.
+  Child& nats = start({"/bin/sh", "-c", "exec \"$0\" -a 127.0.0.1 -p -1 2>&1", *server});
+  const std::string before = "client connections on 127.0.0.1:";
+  for (;;) {
+    const std::string line = nats.read_line();
+    if (const auto at = line.find(before); at != std::string::npos) asker_ = other_ = line.substr(at + before.size());
+    if (line.find("Server is ready") != std::string::npos) break;
+  }
+  if (asker_.empty()) throw std::runtime_error("nats-server does not say where it listens");
+}
+
+}  // namespace meshbus::bench

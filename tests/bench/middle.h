@@ -1,0 +1,42 @@
+#pragma once
+
+#include <chrono>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "tests/bench/child.h"
+
+namespace meshbus::bench {
+
+/// What is in between two ends.
+enum class Between {
+  relay,        ///< One bare ROUTER.
+  two_relays,   ///< Two of them, linked over tcp on the loopback interface.
+  broker,       ///< meshbus-broker.
+  two_brokers,  ///< Two of them, linked like that.
+  nats,         ///< nats-server.
+};
+
+/// The processes in between, started for one measurement; local ends connect by unix sockets, those of NATS, which has none, by tcp.
+class Middle {
+ public:
+  explicit Middle(Between between);
+  /// Where the end that asks, and the one that answers, connect to.
+  const std::string& asker_address() const noexcept { return asker_; }
+  const std::string& other_address() const noexcept { return other_; }
+  /// CPU time of all of them together.
+  std::chrono::nanoseconds cpu() const;
+
+ private:
+  void start_relays(bool is_two);
+  void start_brokers(bool is_two);
+  void start_nats();
+  Child& start(std::vector<std::string> argv);
+
+  SocketFolder folder_;
+  std::vector<std::unique_ptr<Child>> processes_;
+  std::string asker_, other_;
+};
+
+}  // namespace meshbus::bench

@@ -1,0 +1,93 @@
+// The benchmarks still run and still tell what they are to tell; what they measure here means nothing.
+#include <doctest/doctest.h>
+
+#include <nlohmann/json.hpp>
+
+#include "tests/support/environment.h"
+#include "tests/support/process.h"
+#include "tests/support/temp_dir.h"
+
+using namespace std::chrono_literals;
+using namespace meshbus::test;
+
+namespace {
+
+/// Runs `meshbus-bench WORDS --json FILE` without NATS and mpirun, wherever they are installed; what it wrote to FILE.
+nlohmann::json results_of(std::vector<std::string> words) {
+  const TempDir dir;
+  words.insert(words.begin(), bin("meshbus-bench"));
+  words.insert(words.end(), {"--any-cpu", "--json", dir / "results"});
+  const auto finished = run(words, 120s, {.environment = {{"PATH", "/no/such/folder"}}});
+  INFO(finished.out << finished.err);
+  REQUIRE(finished.status == ExitStatus::exited(0));
+  const std::string text = read_file(dir / "results");
+  CHECK(text.find(dir.path().string()) == std::string::npos);
+  return nlohmann::json::parse(text);
+}
+
+/// What every one of them has.
+void check_frame(const nlohmann::json& json, const std::string& name) {
+  CHECK(json.at("bench") == name);
+  CHECK(json.at("command").get<std::string>().starts_with("./dev bench " + name));
+  CHECK(json.at("command").get<std::string>().find("json") == std::string::npos);
+  CHECK(json.at("date").get<std::string>().size() == 10);
+  const auto& machine = json.at("machine");
+  CHECK(machine.at("cores") > 0);
+  for (const char* key : {"cpu", "kernel", "libzmq"}) CHECK(machine.at(key) != "");
+  CHECK_FALSE(json.at("left_out").empty());
+  for (const auto& one : json.at("cases")) {
+    for (const auto& side : one.at("sides")) {
+      CAPTURE(side.dump());
+      CHECK_FALSE(side.at("figures").empty());
+      for (const auto& figure : side.at("figures")) {
+        CHECK(figure.at("by_round").size() == json.at("rounds"));
+        CHECK(figure.at("least") <= figure.at("median"));
+        CHECK(figure.at("median") <= figure.at("most"));
+      }
+    }
+  }
+}
+
+/// The ratio of a figure between two sides at the first size.
+nlohmann::json ratio(const nlohmann::json& json, const std::string& figure, const std::string& side, const std::string& base) {
+  for (const auto& one : json.at("cases").at(0).at("ratios"))
+    if (one.at("figure") == figure && one.at("side") == side && one.at("base") == base) return one;
+  FAIL("no ratio of " << figure << " of " << side << " to " << base);
+  return {};
+}
+
+}  // namespace
+
+TEST_CASE("bench: rtt puts a broker beside a bare relay, in the same rounds") {
+  const auto json = results_of({"rtt", "--rounds", "2", "--sizes", "64", "--count", "30"});
+  check_frame(json, "rtt");
+  const auto message = ratio(json, "p50_us", "message", "relay");
+  CHECK(message.at("value") > 0);
+  CHECK(message.at("first").at("at_most") == 1.1);
+  CHECK(ratio(json, "p50_us", "call", "relay").at("value") > 0);
+}
+
+TEST_CASE("bench: two hops work for brokers and relays") {
+  const auto json = results_of({"rtt2", "--rounds", "1", "--sizes", "64", "--count", "30"});
+  check_frame(json, "rtt2");
+  CHECK(ratio(json, "p50_us", "message", "relay").at("first").at("at_most") == 1.2);
+}
+
+TEST_CASE("bench: rate counts what arrives, packed and flushed") {
+  const auto json = results_of({"rate", "--rounds", "1", "--sizes", "1024", "--duration", "50"});
+  check_frame(json, "rate");
+  for (const char* base : {"relay", "relay packed"}) CHECK(ratio(json, "per_s", "messages", base).at("value") > 0);
+  CHECK(ratio(json, "per_s", "messages flushed", "relay").at("value") > 0);
+}
+
+TEST_CASE("bench: launch runs procs beside a loop of clone3 that is contained alike") {
+  const auto json = results_of({"launch", "--rounds", "1", "--sizes", "5"});
+  check_frame(json, "launch");
+  CHECK(ratio(json, "ms", "run", "clone3").at("value") > 0);
+}
+
+TEST_CASE("bench: notice hears of every kill") {
+  const auto json = results_of({"notice", "--rounds", "1", "--sizes", "2", "--count", "3"});
+  CHECK(json.at("cases").at(0).at("ratios").size() == 5);
+  CHECK(ratio(json, "p50_us", "launcher", "pidfd").at("value") > 0);
+}
