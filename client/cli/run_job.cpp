@@ -292,7 +292,8 @@ int Job::finish() {
   signals_.release();
   if (outcome.first_failure && is_stuck_) say("first failure: " + outcome.first_failure->describe());
   if (!is_stuck_) {
-    const auto words = (arguments_.report ? launch_report(parts_.mesh->ref(), outcome) : std::string()) + (is_stopped_elsewhere_ ? words_of_a_stop(outcome) : std::string()) + last_words(outcome);
+    const auto words = (arguments_.report ? launch_report(parts_.mesh->ref(), outcome) : std::string()) +
+                       (is_stopped_elsewhere_ ? words_of_a_stop(outcome) : std::string()) + last_words(outcome);
     [[maybe_unused]] const auto n = ::write(STDERR_FILENO, words.data(), words.size());
   }
   // What waits for a rank or a reader that does not come cannot be joined; hosts that are left see our lifeline end.
