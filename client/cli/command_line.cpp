@@ -296,8 +296,9 @@ void add_mesh(CLI::App& app, MeshArguments& mesh) {
   };
   add("show", MeshArguments::Verb::show, "REGION", "The ranks of a region as a grid: meshbus mesh show 'host=2/4,gpu=4/1'");
   add("ranks", MeshArguments::Verb::ranks, "REGION", "The base ranks of a region in order: meshbus mesh ranks '8+x=2/1,y=3/2'");
-  add("slice", MeshArguments::Verb::slice, "NAME:HOSTS@REGION",
-      "A part of the hosts: meshbus mesh slice 'm:local:1,local:2@host=2/1' host=1")
+  // CLI11 2.4 takes no colon in the name of an argument.
+  add("slice", MeshArguments::Verb::slice, "HOSTS",
+      "A part of the hosts NAME:HOSTS@REGION: meshbus mesh slice 'm:local:1,local:2@host=2/1' host=1")
       ->add_option("SLICE", mesh.slices, "LABEL=INDEX or LABEL=[BEGIN]:[END][:STEP], applied left to right");
   add("group", MeshArguments::Verb::group, "REGION", "A region per coordinate of the axes before LABEL: meshbus mesh group 'x=2/2,y=2/1' y")
       ->add_option("LABEL", mesh.other)
