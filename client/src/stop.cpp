@@ -31,7 +31,7 @@ Connection::Answer order(Connection& connection, const MeshMonitor& monitor, con
   stop.ranks = to_wire(ranks_on(monitor.mesh(), host, options.ranks));
   stop.reason = options.reason;
   stop.requester = connection.self();
-  if (options.because) stop.because = *options.because;
+  stop.because = options.because;
   stop.grace_ms =
       static_cast<std::uint32_t>(std::clamp<std::int64_t>(options.grace.value_or(monitor.options().grace).count(), 0, UINT32_MAX));
   return connection.ask(Destination::to_agent(monitor.mesh().hosts()[host]), std::move(stop), deadline);

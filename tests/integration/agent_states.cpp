@@ -267,7 +267,6 @@ TEST_CASE("agent: a drain ends its scope and nothing else, refuses what would be
   const auto good = harness.run_shell("exec sleep 300", 2);
   auto request = harness.shell("exec sleep 300");
   request.owner = other->id().to_string();
-  const auto theirs = request.mesh;
   CHECK(harness.ask<wire::SpawnAccepted>(*other, wire::SpawnProcsT(request)).has_value());
   harness.wait_state(good, State::ready, 2);
 

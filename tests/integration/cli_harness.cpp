@@ -141,6 +141,15 @@ std::vector<fs::path> limits_of(const std::vector<fs::path>& directories) {
   return find_cgroups(cgroup_mount("pids"), directories);
 }
 
+fs::path mesh_folder_in(const fs::path& logs) {
+  std::vector<fs::path> folders;
+  for (const auto& entry : fs::directory_iterator(logs)) {
+    if (entry.is_directory()) folders.push_back(entry.path());
+  }
+  REQUIRE(folders.size() == 1);
+  return folders.front();
+}
+
 std::optional<std::chrono::milliseconds> time_until(const std::function<bool()>& condition, std::chrono::milliseconds deadline) {
   const auto start = std::chrono::steady_clock::now();
   if (!wait_until(condition, deadline)) return std::nullopt;

@@ -227,8 +227,7 @@ TEST_CASE("cli: 64 ranks of mixed, binary, unterminated lines: byte-exact files,
   // 288 KiB a proc (docs/decisions/0003), and what the allocator and the sanitizer add.
   CHECK(peak < before + 48 * 1024 * memory_scale);
 
-  const auto meshes = std::filesystem::directory_iterator(dir / "logs");
-  const std::filesystem::path mesh = meshes->path();
+  const auto mesh = mesh_folder_in(dir / "logs");
   for (std::size_t rank = 0; rank < ranks; ++rank) {
     CAPTURE(rank);
     const std::string out = "ready\n" + base.substr(rank * step) + (rank == 0 ? "same\n" : "");

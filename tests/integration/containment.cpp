@@ -122,7 +122,7 @@ TEST_CASE("containment: a role that is frozen is looked at, ended, and replaced 
       CHECK(sleepers(sleep).size() == 1);
       launcher.send_signal(SIGINT);
     }
-    CHECK(host.process().err().find("it is stopped; killing it") != std::string::npos);
+    CHECK(host.process().err().find("it is frozen (stopped); killing it") != std::string::npos);
     launcher.wait_exit(in_time);
     CHECK(sleepers(sleep).empty());
   }

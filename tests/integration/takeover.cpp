@@ -268,7 +268,7 @@ TEST_CASE("takeover: log files go on at the right byte, and a reader of logs tha
   }
   CHECK(launcher.wait_exit(in_time) == ExitStatus::exited(0));
   CHECK(reader.wait_exit(in_time) == ExitStatus::exited(0));
-  const fs::path mesh = fs::directory_iterator(dir / "logs")->path();
+  const auto mesh = mesh_folder_in(dir / "logs");
   for (int rank = 0; rank < 4; ++rank) {
     CAPTURE(rank);
     std::string expected = "begin\n";

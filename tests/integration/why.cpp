@@ -27,7 +27,6 @@ json why(const std::string& hosts, const Words& more = {}) {
 /// The ends of ranks in a story, by rank; each once.
 std::map<int, json> ends_of(const std::string& hosts, const std::string& mesh) {
   std::map<int, json> ends;
-  std::string from;
   const auto story = why(hosts, {mesh});
   for (const auto& event : story.at("events")) {
     if (event.at("end").is_null()) continue;

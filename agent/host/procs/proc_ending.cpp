@@ -260,7 +260,7 @@ void ProcEnding::explain(const Proc& proc, wire::CertificateT& certificate) {
     }
   }
   if (!proc.state.is_stop_asked()) return;
-  if (proc.because) certificate.because = *proc.because;
+  certificate.because = proc.because;
   certificate.consequence = proc.because || proc.stop_cause != Cause::stopped;
 }
 

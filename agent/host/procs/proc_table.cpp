@@ -65,7 +65,7 @@ Proc* ProcTable::restore_proc(Mesh& mesh, const std::shared_ptr<const Assignment
   proc->stop_reason = known.stop_reason;
   // An older agent did not write it down.
   if (known.stop_cause != wire::Cause::none) proc->stop_cause = known.stop_cause;
-  if (known.because) proc->because = *known.because;
+  proc->because = known.because;
   if (known.stop) proc->termination.emplace(*known.stop);
   if (known.failure) proc->failure = Failure{known.failure->code, known.failure->os_error, known.failure->text, known.failure->cause};
   if (known.never_born) {

@@ -24,7 +24,7 @@ std::unique_ptr<wire::LedgerProcT> make_entry(const Proc& proc) {
   entry->stopped_by = proc.stopped_by;
   entry->stop_reason = proc.stop_reason;
   entry->stop_cause = proc.stop_cause;
-  if (proc.because) entry->because = *proc.because;
+  entry->because = proc.because;
   if (proc.failure) {
     entry->failure = std::make_unique<wire::LedgerFailureT>();
     entry->failure->code = proc.failure->code;
