@@ -61,7 +61,12 @@ pid_t fork_with_namespaces(int flags) {
 void join_namespaces(const char* pid, int flags) {
   const int fd = static_cast<int>(::syscall(SYS_pidfd_open, std::atoi(pid), 0));
   if (fd < 0) die(std::string("no such host or lab: pid ") + pid);
+  // When all of this happens in a chroot, its root is not that of its mount namespace.
+  const int root = ::open(("/proc/" + std::string(pid) + "/root").c_str(), O_PATH | O_DIRECTORY | O_CLOEXEC);
+  if (root < 0) die(std::string("open the root of pid ") + pid);
   if (::setns(fd, flags) != 0) die(std::string("enter the namespaces of pid ") + pid);
+  if ((flags & CLONE_NEWNS) != 0 && (::fchdir(root) != 0 || ::chroot(".") != 0)) die(std::string("enter the root of pid ") + pid);
+  ::close(root);
   ::close(fd);
 }
 
