@@ -179,8 +179,8 @@ TEST_CASE("cli: logs -f ends at Ctrl-C, and when nobody reads it any more") {
 }
 
 TEST_CASE("cli: 64 ranks of mixed, binary, unterminated lines: byte-exact files, bounded memory, a stuck reader stalls nobody") {
-  // TEST_LOG_MB: megabytes per rank.
-  const char* const wanted = std::getenv("TEST_LOG_MB");
+  // MESHBUS_TEST_LOG_MB: megabytes per rank.
+  const char* const wanted = std::getenv("MESHBUS_TEST_LOG_MB");
   const std::size_t size = (wanted == nullptr ? 2 : std::stoul(wanted)) * 1'000'000;
   constexpr int ranks = 64;
   const TempDir dir;
