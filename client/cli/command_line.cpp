@@ -107,6 +107,17 @@ void add_proc_settings(CLI::App& verb, ProcSettings& settings) {
           "--cpu-set", [&settings](const std::string& text) { store(parse_cpu_set(text), "--cpu-set", settings.cpus); },
           "CPUs that the procs may run on: 0-3,8")
       ->type_name("LIST");
+  verb.add_option_function<std::string>(
+          "--memory", [&settings](const std::string& text) { store(parse_memory(text), "--memory", settings.memory_limit.emplace()); },
+          "Memory and swap of each proc and its descendants: 512MiB; who passes it is killed")
+      ->type_name("BYTES");
+  verb.add_option_function<std::string>(
+          "--cpus", [&settings](const std::string& text) { store(parse_cpus(text), "--cpus", settings.cpu_limit.emplace()); },
+          "CPU time of each proc and its descendants, in CPUs: 1.5")
+      ->type_name("NUMBER");
+  verb.add_option("--pids", settings.pids_limit, "Processes and threads that each proc and its descendants may be")
+      ->check(CLI::Range(1, 4'194'304))
+      ->type_name("N");
   verb.add_option_function<std::vector<std::string>>(
           "--rlimit",
           [&settings](const std::vector<std::string>& texts) {

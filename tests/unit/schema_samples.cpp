@@ -562,6 +562,14 @@ wire::LaunchTimes launch_times() {
   return {7, t + 1, t + 2, t + 3, t + 4, t + 5, t + 6};
 }
 
+void add_limits(Samples& samples) {
+  auto limited = spawn_with_settings();
+  limited.command->settings->memory_limit = 1ULL << 30;
+  limited.command->settings->pids_limit = 64;
+  limited.command->settings->cpu_limit = 1500;
+  samples.request("SpawnProcs.3", limited);
+}
+
 void add_states(Samples& samples) {
   wire::ListMeshesT list;
   list.after = kMesh;
@@ -788,6 +796,7 @@ std::vector<WireSample> wire_samples() {
   add_events(samples);
   add_values(samples);
   add_states(samples);
+  add_limits(samples);
   add_drain(samples);
   add_monitor(samples);
   samples.table<wire::Bootstrap>("Bootstrap", "Bootstrap", bootstrap());

@@ -196,6 +196,8 @@ Result<std::uint64_t> MeshProcs::spawn(MeshSpec spec, std::string entry) {
   if (fresh->empty()) return 0;
   if (const auto allowed = drains_.check_start(name, spec.owner); !allowed) return fail(allowed.error());
 
+  if (const auto kept = options_.limits.check(spec.command.settings.group); !kept) return fail(kept.error());
+
   const auto assignment = std::make_shared<const Assignment>(Assignment{spec, shared_environment(spec, options_.environment)});
   if (mesh == nullptr) {
     auto log_directory = find_log_directory(name);

@@ -17,6 +17,7 @@
 #include "agent/host/takeover/ledger_writer.h"
 #include "agent/host/takeover/output_spool.h"
 #include "agent/keeper/keeper_client.h"
+#include "agent/keeper/limit_places.h"
 #include "common/config.h"
 #include "common/reactor.h"
 
@@ -31,12 +32,13 @@ class MeshProcs {
   struct Options {
     std::string host;  ///< For people: in the texts of certificates.
     Config config;
-    Environment environment;         ///< What procs inherit.
-    bool own_pid_namespace = false;  ///< The keeper's numbers of processes are not ours.
-    HostAddr address;                ///< Of this host: requests of another agent's time are checked again.
-    Ledger ledger;                   ///< With what another agent has left, which is taken over. May be none.
-    OutputSpool spool;               ///< Likewise.
-    EventLog events = {};            ///< May be none.
+    Environment environment;          ///< What procs inherit.
+    bool own_pid_namespace = false;   ///< The keeper's numbers of processes are not ours.
+    HostAddr address;                 ///< Of this host: requests of another agent's time are checked again.
+    Ledger ledger;                    ///< With what another agent has left, which is taken over. May be none.
+    OutputSpool spool;                ///< Likewise.
+    EventLog events = {};             ///< May be none.
+    keeper::LimitPlaces limits = {};  ///< Where the keeper makes cgroups for procs with limits.
   };
   struct Events {
     /// Something of it is to be told: see above.
@@ -62,7 +64,7 @@ class MeshProcs {
   EventBook& events() noexcept { return book_; }
 
   /// Starts the ranks that are not there yet; returns how many. `entry`: the request for the ledger (LedgerWriter::request_entry). Errors:
-  /// refused (other procs of that name, or shutting down), too_large.
+  /// refused (other procs of that name, or shutting down), too_large, configuration_error (limits that cannot be kept here).
   Result<std::uint64_t> spawn(MeshSpec spec, std::string entry);
   /// See ProcEnding.
   void stop(Proc& proc, const StopOrder& order) { ending_.stop(proc, order); }
