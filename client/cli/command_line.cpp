@@ -396,6 +396,7 @@ std::variant<Arguments, int> parse_command_line(int argc, char** argv) {
   add_host(app, host);
   auto* ps = add_on_hosts(app, "ps", "List hosts, meshes and procs", hosts);
   ps->add_flag("-a,--all", hosts.all, "Also those that are ended");
+  ps->add_flag("-w,--wide", hosts.wide, "Also what each proc uses: CPU time, CPUs just now, memory, its peak, threads, descriptors");
   auto* stop = add_on_hosts(app, "stop", "Stop the procs of a mesh", hosts);
   stop->add_option("MESH", hosts.mesh, "Name of the mesh, with or without its uuid")->required();
   add_duration(stop, "--grace", hosts.grace, "Between SIGTERM and SIGKILL; default 10s");

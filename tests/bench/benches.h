@@ -25,6 +25,8 @@ int run_rate(const Settings& settings, const Amounts& amounts);
 int run_launch(const Settings& settings, const Amounts& amounts);
 /// Many procs that are there at once.
 int run_crowd(const Settings& settings, const Amounts& amounts);
+/// The same, looked at.
+int run_usage(const Settings& settings, const Amounts& amounts);
 /// From the SIGKILL of a proc to whoever wants to know.
 int run_notice(const Settings& settings, const Amounts& amounts);
 

@@ -52,6 +52,7 @@ std::vector<Verb> all_verbs() {
            "procs",
            nullptr,
            run_crowd},
+          {"usage", "CPU time that a host takes to look at what N procs use; a bare loop", {{100, 300, 1000}}, "procs", nullptr, run_usage},
           {"notice",
            "from the SIGKILL of a proc to the launcher's handler; a pidfd in epoll",
            {{10, 100, 300}, 200},

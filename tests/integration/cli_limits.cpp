@@ -245,3 +245,78 @@ TEST_CASE("limits: the cgroups of a proc go when it is gone, not when its host d
   }
   CHECK(wait_until([&] { return group_directories_of(directories) == before; }, in_time));
 }
+
+TEST_CASE("usage: ps --wide tells CPU time, memory, threads and descriptors, as a table and as JSON") {
+  StandingHost host;
+  const std::string busy = "alarm 60; print qq(up\\n); 1 while 1";
+  Process loop(cli({"run", "--hosts", host.address(), "--name", "busy", "--", "perl", "-e", "$| = 1; " + busy}));
+  Words hold{"run", "--hosts", host.address(), "--name", "big", "--"};
+  for (const auto& word : memory_holder(64)) hold.push_back(word);
+  Process holder(cli(hold));
+  REQUIRE(
+      wait_until([&] { return holder.out().find("there") != std::string::npos && loop.out().find("up") != std::string::npos; }, in_time));
+  const auto usage_of = [&](const std::string& base) {
+    const json listing = parse_json(run_cli({"ps", "--wide", "--json", "--hosts", host.address()}).out);
+    for (const json& mesh : listing.at("meshes")) {
+      if (mesh.at("mesh").get<std::string>().starts_with(base)) return mesh.at("ranks").at(0).at("usage");
+    }
+    return json();
+  };
+  json used;
+  CHECK(wait_until([&] { return !(used = usage_of("busy")).is_null() && spent(used) > 1; }, in_time));
+  CHECK(used.at("load") > 0.05);
+  const json big = usage_of("big");
+  REQUIRE(!big.is_null());
+  CHECK(big.at("rss") >= 64 << 20);
+  CHECK(big.at("rss") < 96 << 20);
+  CHECK(big.at("peak_rss") >= big.at("rss"));
+  CHECK(big.at("threads") == 1);
+  CHECK(big.at("descriptors") >= 3);
+  CHECK(big.at("descriptors") < 12);
+  CHECK(spent(big) < 1);
+  const auto table = run_cli({"ps", "--wide", "--hosts", host.address()});
+  CHECK(table.status == ExitStatus::exited(0));
+  CHECK(table.out.find("LOAD") != std::string::npos);
+  const auto lines = lines_of(table.out);
+  const auto row =
+      std::find_if(lines.begin(), lines.end(), [](const std::string& line) { return line.find(" ready") != std::string::npos; });
+  REQUIRE(row != lines.end());
+  INFO(table.out);
+  CHECK(table.out.find("M") != std::string::npos);
+  CHECK(run_cli({"ps", "--hosts", host.address()}).out.find("LOAD") == std::string::npos);
+  loop.send_signal(SIGINT);
+  holder.send_signal(SIGINT);
+  loop.wait_exit(in_time);
+  holder.wait_exit(in_time);
+}
+
+TEST_CASE("usage: hosts look by themselves, also when a new agent has taken over, and the certificate has what was seen last") {
+  const TempDir dir;
+  StandingHost host({"--set", "usage.period=50ms"});
+  Words hold{"run", "--hosts", host.address(), "--json", dir / "report", "--"};
+  for (const auto& word : memory_holder(32)) hold.push_back(word);
+  Process holder(cli(hold));
+  REQUIRE(wait_until([&] { return holder.out().find("there") != std::string::npos; }, in_time));
+  const auto before = host.roles();
+  ::kill(before.agent, SIGKILL);
+  REQUIRE(wait_until([&] { return find_roles(before.warden) && find_roles(before.warden)->agent != before.agent; }, in_time));
+  const auto usage = [&] {
+    const json listing = parse_json(run_cli({"ps", "--json", "--hosts", host.address()}).out);
+    return listing.at("meshes").empty() ? json() : listing.at("meshes").at(0).at("ranks").at(0).at("usage");
+  };
+  REQUIRE(wait_until([&] { return !usage().is_null(); }, in_time));
+  const std::string first = usage().at("sampled");
+  CHECK(wait_until([&] { return usage().at("sampled") > first; }, in_time));
+  holder.send_signal(SIGINT);
+  holder.wait_exit(in_time);
+  const json end = parse_json(read_file(dir / "report")).at("ranks").at(0).at("usage");
+  REQUIRE(!end.is_null());
+  CHECK(end.at("threads") == 1);
+  CHECK(end.at("descriptors") >= 3);
+  CHECK(end.at("peak_rss") >= 32 << 20);
+  CHECK(end.at("rss") >= 32 << 20);
+  // Who ended before anybody looked has what the kernel counted, and nothing else.
+  const auto quick = run_limited({}, {"true"});
+  CHECK(quick.rank.at("usage").at("peak_rss") > 0);
+  CHECK(quick.rank.at("usage").at("threads").is_null());
+}

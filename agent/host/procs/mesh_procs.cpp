@@ -80,7 +80,8 @@ MeshProcs::MeshProcs(Reactor& reactor, UniqueFd keeper_socket, BootstrapWriter b
                                              " (step: request) on host " + options_.host,
                                      .cause = wire::Cause::spawn_failed});
                }),
-      drains_(reactor, table_, ending_, options_.host) {
+      drains_(reactor, table_, ending_, options_.host),
+      usage_(reactor, table_, options_.config.duration(keys::usage_period)) {
   watch_keeper();
 }
 

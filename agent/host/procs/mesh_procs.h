@@ -16,6 +16,7 @@
 #include "agent/host/stdio/output_reader.h"
 #include "agent/host/takeover/ledger_writer.h"
 #include "agent/host/takeover/output_spool.h"
+#include "agent/host/usage/usage_sampler.h"
 #include "agent/keeper/keeper_client.h"
 #include "agent/keeper/limit_places.h"
 #include "common/config.h"
@@ -85,6 +86,7 @@ class MeshProcs {
   /// Ends every proc, at most `in_flight` at a time, and calls `done` when they and their descendants are gone. From now on nothing is
   /// started. A second call can only hasten the first; all get the same outcome.
   void shut_down(const StopOrder& order, std::size_t in_flight, Drain::Done done);
+  UsageSampler& usage() noexcept { return usage_; }
   /// The drains that leave the host usable.
   Drains& drains() noexcept { return drains_; }
 
@@ -134,6 +136,7 @@ class MeshProcs {
   bool is_replayed_ = false;  // what the keeper knew before us is told
   std::set<Mesh*> relaying_;
   Drains drains_;
+  UsageSampler usage_;
   /// Of everything, and for ever.
   std::unique_ptr<Drain> shutdown_;
   std::set<Reactor::TimerId> ready_timers_;

@@ -281,6 +281,7 @@ void ProcEnding::certify(Proc& proc) {
   certificate->max_rss_bytes = count(proc.usage.max_rss_kib) * 1024;
   certificate->user_us = count(proc.usage.user_us);
   certificate->system_us = count(proc.usage.system_us);
+  if (proc.sample.seen.sampled_ns() != 0) certificate->usage = std::make_unique<wire::RankUsage>(proc.sample.seen);
   proc.mesh.certificates.push_back(std::make_unique<wire::CertificateT>(*certificate));
   proc.certificate = std::move(certificate);
   if (proc.mesh.log_readers == 0) {
