@@ -57,6 +57,7 @@ inline constexpr std::array key_table = std::to_array<KeyInfo>({
   {"records.kept", ValueKind::count, "", "1000", "0", "1000000", "ended procs that a host can still answer for"},
   {"records.age", ValueKind::duration, "s", "1h", "0s", "720h", "time that a host can still answer for an ended proc"},
   {"pids.limit", ValueKind::count, "", "16384", "0", "4194304", "processes that the procs of one host and their descendants may be, where that can be limited; 0 = no limit"},
+  {"usage.period", ValueKind::duration, "s", "5s", "0s", "1h", "how often a host looks at what each of its procs uses (CPU time, memory, threads, descriptors), with a hundredth of a CPU at most; 0 = only when asked"},
   {"frozen.limit", ValueKind::duration, "s", "30s", "0s", "24h", "time without a sign of life after which a host looks at a part of itself and ends it when it is frozen; 0 = never"},
   {"agent.restart", ValueKind::word, "restart,end", "restart", "", "", "what a host does when its agent dies: start another one, which takes its procs over (5 times in a minute at most), or end"},
   {"log.level", ValueKind::word, "trace,debug,info,warn,error", "warn", "", "", "least important lines that are written to the log"},
@@ -112,6 +113,7 @@ inline constexpr CountKey queue_count("queue.count");
 inline constexpr CountKey records_kept("records.kept");
 inline constexpr DurationKey records_age("records.age");
 inline constexpr CountKey pids_limit("pids.limit");
+inline constexpr DurationKey usage_period("usage.period");
 inline constexpr DurationKey frozen_limit("frozen.limit");
 inline constexpr WordKey agent_restart("agent.restart");
 inline constexpr WordKey log_level("log.level");

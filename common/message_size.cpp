@@ -51,7 +51,7 @@ std::size_t size_of(const wire::Command* command) {
 
 std::size_t size_of(const wire::Certificate* certificate) {
   return kReference + size_of(certificate->reason()) + size_of(certificate->stderr_tail()) + size_of(certificate->stopped_by()) +
-         size_of(certificate->stop_reason());
+         size_of(certificate->stop_reason()) + (certificate->usage() == nullptr ? 0 : sizeof(wire::RankUsage));
 }
 
 std::size_t size_of(const wire::Event* event) {
@@ -61,7 +61,8 @@ std::size_t size_of(const wire::Event* event) {
 
 std::size_t size_of(const wire::MeshState* state) {
   return kReference + size_of(state->mesh()) + size_of(state->region()) + size_of(state->hosts()) + size_of(state->owner()) +
-         size_of(state->command()) + size_of(state->ranks()) + size_of(state->certificates()) + size_of(state->launch());
+         size_of(state->command()) + size_of(state->ranks()) + size_of(state->certificates()) + size_of(state->launch()) +
+         size_of(state->usage());
 }
 
 std::size_t size_of(const wire::OutputChunk* chunk) {

@@ -39,7 +39,8 @@ HostAgent::HostAgent(Reactor& reactor, zmq::context_t& context, Options options,
                                                           .address = options_.host,
                                                           .ledger = std::move(options_.ledger),
                                                           .spool = std::move(options_.spool),
-                                                          .events = std::move(options_.events)},
+                                                          .events = std::move(options_.events),
+                                                          .limits = std::move(options_.limits)},
                                        std::move(proc_events));
 
   Session::Options session;

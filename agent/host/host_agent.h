@@ -33,6 +33,7 @@ class HostAgent {
     Ledger ledger = {};       ///< See MeshProcs::Options.
     OutputSpool spool = {};
     EventLog events = {};
+    keeper::LimitPlaces limits = {};
   };
   struct Events {
     /// Registered with the broker; again after each loss.

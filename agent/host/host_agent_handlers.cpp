@@ -329,11 +329,15 @@ void HostAgent::on_wait_rank_status(const Request& request, const wire::WaitRank
 }
 
 void HostAgent::on_get_state(const Request& request, const wire::GetState& message) {
-  if (const Mesh* mesh = find_mesh(request, message.mesh())) bus_->answer(request, make_mesh_state(*mesh));
+  const Mesh* mesh = find_mesh(request, message.mesh());
+  if (mesh == nullptr) return;
+  if (message.usage()) procs_->usage().refresh(*mesh);
+  bus_->answer(request, make_mesh_state(*mesh, report_bytes, nullptr, message.usage()));
 }
 
 void HostAgent::on_list_meshes(const Request& request, const wire::ListMeshes& message) {
-  bus_->answer(request, make_mesh_list(procs_->table().meshes(), text_of(message.after()), host_text_));
+  if (message.usage()) procs_->usage().refresh_all();
+  bus_->answer(request, make_mesh_list(procs_->table().meshes(), text_of(message.after()), host_text_, report_bytes, message.usage()));
 }
 
 void HostAgent::on_stream_state(const Request& request, const wire::StreamState& message) {

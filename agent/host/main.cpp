@@ -33,6 +33,7 @@ struct Arguments {
   std::string broker;
   std::string containment;
   std::vector<std::string> settings;
+  std::vector<std::string> limits;
 };
 
 /// Ends the process with one line that says why.
@@ -185,6 +186,11 @@ int run(const Arguments& arguments) {
     }
   }
 
+  keeper::LimitPlaces limits;
+  for (const auto& text : arguments.limits) {
+    if (!limits.read_text(text)) return give_up(EX_USAGE, "--limit " + text + ": expected CONTROLLER:VERSION:PATH");
+  }
+
   zmq::context_t context(1);
   Program program(context, keeper::Lifeline(UniqueFd(arguments.lifeline_fd)),
                   {.host = *host_address,
@@ -196,7 +202,8 @@ int run(const Arguments& arguments) {
                    .keeper = UniqueFd(arguments.keeper_fd),
                    .ledger = std::move(ledger),
                    .spool = std::move(spool),
-                   .events = std::move(events)});
+                   .events = std::move(events),
+                   .limits = std::move(limits)});
   return program.run();
 }
 
@@ -230,6 +237,7 @@ int main(int argc, char** argv) {
   app.add_option("--host", arguments.host, "address that the broker advertises")->required();
   app.add_option("--broker", arguments.broker, "address at which the broker listens for procs of this host")->required();
   app.add_option("--containment", arguments.containment, "how descendants are kept together, for people to read");
+  app.add_option("--limit", arguments.limits, "where procs can be limited: CONTROLLER:VERSION:PATH")->allow_extra_args(false);
   app.add_option("--set", arguments.settings, "KEY=VALUE, as in the configuration file")->allow_extra_args(false);
   try {
     app.parse(argc, argv);

@@ -45,9 +45,19 @@ void add_ranks(const Mesh& mesh, wire::MeshStateT& state) {
   for (const auto& [rank, proc] : mesh.procs) state.ranks.push_back(proc->state.to_wire());
 }
 
+/// Those of live ranks; as many as there is room for.
+void add_usage(const Mesh& mesh, wire::MeshStateT& state, std::size_t& used, std::size_t bytes) {
+  for (const auto& [rank, proc] : mesh.procs) {
+    if (proc->has_ended() || proc->sample.seen.sampled_ns() == 0) continue;
+    if (used + sizeof(wire::RankUsage) > bytes) return;
+    used += sizeof(wire::RankUsage);
+    state.usage.push_back(proc->sample.seen);
+  }
+}
+
 }  // namespace
 
-wire::MeshStateT make_mesh_state(const Mesh& mesh, std::size_t bytes, std::vector<const Proc*>* later) {
+wire::MeshStateT make_mesh_state(const Mesh& mesh, std::size_t bytes, std::vector<const Proc*>* later, bool with_usage) {
   wire::MeshStateT state = make_head(mesh);
   add_ranks(mesh, state);
   std::size_t used = size_of(state) + state.ranks.size() * sizeof(wire::RankState);
@@ -67,14 +77,16 @@ wire::MeshStateT make_mesh_state(const Mesh& mesh, std::size_t bytes, std::vecto
     if (!with_tail) state.certificates.back()->stderr_tail.clear();
   }
   if (used + mesh.procs.size() * sizeof(wire::LaunchTimes) <= bytes) {
+    used += mesh.procs.size() * sizeof(wire::LaunchTimes);
     state.launch.reserve(mesh.procs.size());
     for (const auto& [rank, proc] : mesh.procs) state.launch.push_back(proc->launch);
   }
+  if (with_usage) add_usage(mesh, state, used, bytes);
   return state;
 }
 
 wire::MeshListT make_mesh_list(const std::map<std::string, std::unique_ptr<Mesh>, std::less<>>& meshes, const std::string& after,
-                               const std::string& host, std::size_t bytes) {
+                               const std::string& host, std::size_t bytes, bool with_usage) {
   wire::MeshListT list;
   list.host = host;
   list.after = after;
@@ -88,6 +100,7 @@ wire::MeshListT make_mesh_list(const std::map<std::string, std::unique_ptr<Mesh>
     if (used + head + ranks <= bytes) {
       add_ranks(mesh, state);
       used += ranks;
+      if (with_usage) add_usage(mesh, state, used, bytes - std::min(bytes, head));
     } else if (!is_first) {
       list.more = true;
       break;

@@ -16,12 +16,13 @@ inline constexpr std::size_t report_bytes = 768 * 1024;
 
 /// What is known about a mesh. When the certificates of all ended ranks are too much for one message, the tails of the later ones are left
 /// out, then the certificates themselves. With `later` only whole certificates are there, and the procs of the others are added to it.
-wire::MeshStateT make_mesh_state(const Mesh& mesh, std::size_t bytes = report_bytes, std::vector<const Proc*>* later = nullptr);
+wire::MeshStateT make_mesh_state(const Mesh& mesh, std::size_t bytes = report_bytes, std::vector<const Proc*>* later = nullptr,
+                                 bool with_usage = false);
 
 /// As many of these meshes, by name from behind `after`, as there is room for; MeshList::more says whether some are left. One that fits in
 /// no message is listed without its ranks.
 wire::MeshListT make_mesh_list(const std::map<std::string, std::unique_ptr<Mesh>, std::less<>>& meshes, const std::string& after,
-                               const std::string& host, std::size_t bytes = report_bytes);
+                               const std::string& host, std::size_t bytes = report_bytes, bool with_usage = false);
 
 /// Cuts changes into messages, in order: all states before the times, those before the certificates.
 std::vector<wire::StateChangedT> make_changes(const std::string& mesh, const std::string& host, std::vector<wire::RankState> ranks,

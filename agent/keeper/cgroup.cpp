@@ -78,37 +78,6 @@ bool is_listed(std::string_view word, std::string_view list) {
   return ("," + std::string(list) + ",").find("," + std::string(word) + ",") != std::string::npos;
 }
 
-// Our own cgroup in the hierarchy of cgroup v1 that has this controller.
-std::optional<std::string> find_v1_cgroup(std::string_view controller) {
-  std::istringstream mounts(read_file("/proc/self/mountinfo").value_or(""));
-  for (std::string line; std::getline(mounts, line);) {
-    const auto separator = line.find(" - cgroup ");
-    if (separator == std::string::npos || !is_listed(controller, line.substr(line.rfind(' ') + 1))) continue;
-    std::istringstream fields(line.substr(0, separator));
-    std::string id, parent, device, root, point;
-    if (!(fields >> id >> parent >> device >> root >> point)) continue;
-    std::istringstream groups(read_file("/proc/self/cgroup").value_or(""));
-    for (std::string group; std::getline(groups, group);) {
-      // "9:pids:/some/where"
-      const auto controllers = group.find(':');
-      const auto path = group.find(":/");
-      if (path == std::string::npos || !is_listed(controller, group.substr(controllers + 1, path - controllers - 1))) continue;
-      std::string own = group.substr(path + 1);
-      if (const std::string above = unescape(root); above != "/") {
-        if (own.rfind(above, 0) != 0) continue;
-        own.erase(0, above.size());
-      }
-      return unescape(point) + (own == "/" ? "" : own);
-    }
-  }
-  return std::nullopt;
-}
-
-Result<std::string> find_pids_cgroup() {
-  if (auto found = find_v1_cgroup("pids")) return std::move(*found);
-  return fail(ErrorCode::not_exist, "there is no cgroup controller for numbers of processes (cgroup v1 `pids`) that we may use");
-}
-
 std::vector<std::string> child_directories(const std::string& path) {
   std::vector<std::string> found;
   std::error_code error;
@@ -158,6 +127,31 @@ Result<std::string> find_own_cgroup() {
   return fail(ErrorCode::not_exist, "/proc/self/cgroup names no cgroup v2");
 }
 
+std::optional<std::string> find_v1_cgroup(std::string_view controller) {
+  std::istringstream mounts(read_file("/proc/self/mountinfo").value_or(""));
+  for (std::string line; std::getline(mounts, line);) {
+    const auto separator = line.find(" - cgroup ");
+    if (separator == std::string::npos || !is_listed(controller, line.substr(line.rfind(' ') + 1))) continue;
+    std::istringstream fields(line.substr(0, separator));
+    std::string id, parent, device, root, point;
+    if (!(fields >> id >> parent >> device >> root >> point)) continue;
+    std::istringstream groups(read_file("/proc/self/cgroup").value_or(""));
+    for (std::string group; std::getline(groups, group);) {
+      // "9:pids:/some/where"
+      const auto controllers = group.find(':');
+      const auto path = group.find(":/");
+      if (path == std::string::npos || !is_listed(controller, group.substr(controllers + 1, path - controllers - 1))) continue;
+      std::string own = group.substr(path + 1);
+      if (const std::string above = unescape(root); above != "/") {
+        if (own.rfind(above, 0) != 0) continue;
+        own.erase(0, above.size());
+      }
+      return unescape(point) + (own == "/" ? "" : own);
+    }
+  }
+  return std::nullopt;
+}
+
 std::optional<std::string> find_memory_counter() {
   const auto own_v1 = find_v1_cgroup("memory");
   const auto own_v2 = find_own_cgroup();
@@ -191,10 +185,7 @@ Result<std::string> make_host_cgroup(const std::string& name) {
   return made->path();
 }
 
-Result<std::string> make_pids_cgroup(const std::string& name, std::uint64_t limit, pid_t pid) {
-  const auto parent = find_pids_cgroup();
-  if (!parent) return fail(parent.error());
-  const std::string path = *parent + "/meshbus-" + name;
+Result<void> make_pids_cgroup(const std::string& path, std::uint64_t limit, pid_t pid) {
   if (::mkdir(path.c_str(), 0755) != 0) return fail(ErrorCode::not_exist, os_error("mkdir " + path));
   for (const auto& [file, value] : {std::pair{"/pids.max", std::to_string(limit)}, {"/cgroup.procs", std::to_string(pid)}}) {
     const UniqueFd opened(::open((path + file).c_str(), O_WRONLY | O_CLOEXEC));
@@ -203,17 +194,15 @@ Result<std::string> make_pids_cgroup(const std::string& name, std::uint64_t limi
     ::rmdir(path.c_str());
     return failure;
   }
-  return path;
+  return {};
 }
 
-void leave_pids_cgroup(const std::string& name) {
-  const auto own = find_pids_cgroup();
-  if (!own || !own->ends_with("/meshbus-" + name)) return;
-  // Who is in it cannot remove it.
-  const std::string parent = own->substr(0, own->rfind('/'));
+void leave_pids_cgroup(const std::string& path) {
+  const auto own = find_v1_cgroup("pids");
+  if (!own || *own != path) return;
+  const std::string parent = path.substr(0, path.rfind('/'));
   const UniqueFd members(::open((parent + "/cgroup.procs").c_str(), O_WRONLY | O_CLOEXEC));
-  if (!members || ::write(members.get(), "0", 1) != 1) return;
-  remove_cgroup_tree(*own);
+  if (members && ::write(members.get(), "0", 1) != 1) return;
 }
 
 std::string cgroup_name_of_mesh(std::string_view mesh) {
@@ -244,7 +233,9 @@ bool is_populated(const std::string& path) {
 
 void kill_listed(const std::string& path) {
   std::istringstream pids(read_file(path + "/cgroup.procs").value_or(""));
-  for (pid_t pid = 0; pids >> pid;) kill_member(pid, path);
+  for (pid_t pid = 0; pids >> pid;) {
+    if (pid != ::getpid()) kill_member(pid, path);
+  }
   for (const std::string& below : child_directories(path)) kill_listed(below);
 }
 
@@ -274,6 +265,18 @@ bool empty_cgroup(const std::string& path, std::chrono::milliseconds deadline) {
 bool remove_cgroup_tree(const std::string& path) {
   for (const std::string& below : child_directories(path)) remove_cgroup_tree(below);
   return ::rmdir(path.c_str()) == 0 || errno == ENOENT;
+}
+
+bool clear_cgroup_tree(const std::string& path, std::chrono::milliseconds deadline) {
+  const auto until = std::chrono::steady_clock::now() + deadline;
+  for (;;) {
+    if (remove_cgroup_tree(path)) return true;
+    // Nobody is in what is not there, where nothing can be made or removed.
+    if (::access(path.c_str(), F_OK) != 0) return true;
+    if (std::chrono::steady_clock::now() >= until) return false;
+    kill_listed(path);
+    ::poll(nullptr, 0, 1);
+  }
 }
 
 }  // namespace meshbus::keeper

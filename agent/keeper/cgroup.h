@@ -30,6 +30,9 @@ class Cgroup {
 /// The directory of our own cgroup v2, from /proc/self/mountinfo and /proc/self/cgroup. Errors: not_exist with the reason.
 Result<std::string> find_own_cgroup();
 
+/// The directory of our own cgroup in the hierarchy of cgroup v1 that has this controller. Nothing: there is none that we can see.
+std::optional<std::string> find_v1_cgroup(std::string_view controller);
+
 /// The file whose line "oom_kill N" counts whom the kernel has killed for want of memory in the memory cgroup of this process, v1 or v2.
 /// Nothing: there is none that we may read.
 std::optional<std::string> find_memory_counter();
@@ -38,11 +41,11 @@ std::optional<std::string> find_memory_counter();
 /// io_error with the reason, nothing left behind.
 Result<std::string> make_host_cgroup(const std::string& name);
 
-/// Makes a cgroup `meshbus-NAME` with a limit of processes below our own one of cgroup v1, and moves `pid` into it. Returns its
-/// directory. Errors: not_exist with the reason; nothing is left behind.
-Result<std::string> make_pids_cgroup(const std::string& name, std::uint64_t limit, pid_t pid);
-/// Removes the one that this process is in, if it was made under that name: for a keeper whose warden is gone and whose procs are too.
-void leave_pids_cgroup(const std::string& name);
+/// Makes a cgroup v1 at that path with a limit of processes, and moves `pid` into it. Errors: not_exist with the reason; nothing is left
+/// behind.
+Result<void> make_pids_cgroup(const std::string& path, std::uint64_t limit, pid_t pid);
+/// Moves this process out of that one into the one above, if it is in it: who is in it cannot remove it.
+void leave_pids_cgroup(const std::string& path);
 
 /// A directory name for a mesh: "mesh-" and the name with everything but [A-Za-z0-9_-] replaced; changed names get a hash.
 std::string cgroup_name_of_mesh(std::string_view mesh);
@@ -61,5 +64,9 @@ bool empty_cgroup(const std::string& path, std::chrono::milliseconds deadline);
 
 /// Removes the directory and those below, deepest first. True: it is gone.
 bool remove_cgroup_tree(const std::string& path);
+
+/// The same for one in which somebody may still be: kills who is there, again and again, until it is gone or the deadline. For cgroup v1,
+/// too, which knows no cgroup.kill. True: it is gone.
+bool clear_cgroup_tree(const std::string& path, std::chrono::milliseconds deadline);
 
 }  // namespace meshbus::keeper

@@ -74,6 +74,11 @@ void run_child(void* argument) {
     result = raw_syscall(SYS_write, plan.cgroup_procs, as_long(&self), 1);
     if (result < 0) give_up(plan, SpawnStage::cgroup, result);
   }
+  for (std::size_t i = 0; i < plan.join_count; ++i) {
+    const char self = '0';
+    result = raw_syscall(SYS_write, plan.joins[i], as_long(&self), 1);
+    if (result < 0) give_up(plan, SpawnStage::cgroup, result);
+  }
   for (std::size_t i = 0; i < plan.limit_count; ++i) {
     const KernelLimit limit{plan.limits[i].soft, plan.limits[i].hard};
     result = raw_syscall(SYS_prlimit64, 0, static_cast<long>(plan.limits[i].resource), as_long(&limit), 0);

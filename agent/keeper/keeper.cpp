@@ -69,6 +69,7 @@ Keeper::Keeper(KeeperOptions options)
       cgroup_(std::move(options.cgroup)),
       pid_namespace_(options.pid_namespace),
       mark_(options.mark),
+      limits_(std::move(options.limits)),
       orphans_([this](pid_t pid) { return procs_.contains(pid); }) {}
 
 Result<void> Keeper::set_up() {
@@ -191,7 +192,7 @@ void Keeper::start_one(Queued queued) {
   const auto cgroup = cgroup_of(mesh);
   ProcStarter::Started started;
   if (cgroup) {
-    started = starter_->start(*queued.prepared, std::move(queued.proc), *cgroup);
+    started = start(queued, std::move(queued.proc), *cgroup);
   } else {
     started.birth.id = id;
     started.birth.failure = SpawnFailure{SpawnStage::cgroup, 0, cgroup.error().detail()};
@@ -210,6 +211,7 @@ void Keeper::start_one(Queued queued) {
     started.birth.failure = SpawnFailure{SpawnStage::descriptors, error, "watching the process"};
   }
   if (started.birth.failure) {
+    limits_.remove(id);
     roster_.add(started.birth);
     leave_mesh(mesh);
   } else {
@@ -219,16 +221,29 @@ void Keeper::start_one(Queued queued) {
   report(std::move(started.birth));
 }
 
-Result<int> Keeper::cgroup_of(const std::string& mesh) {
+ProcStarter::Started Keeper::start(const Queued& queued, ProcSpec proc, const Cgroup* mesh_cgroup) {
+  const GroupLimits& limits = queued.prepared->spec().settings.group;
+  const int cgroup = mesh_cgroup == nullptr ? -1 : mesh_cgroup->fd();
+  if (!limits.any()) return starter_->start(*queued.prepared, std::move(proc), cgroup);
+  const auto groups = limits_.make(proc.id, limits, mesh_cgroup == nullptr ? std::string() : mesh_cgroup->path());
+  if (groups)
+    return starter_->start(*queued.prepared, std::move(proc), groups->birthplace ? groups->birthplace.get() : cgroup, groups->joins);
+  ProcStarter::Started failed;
+  failed.birth.id = proc.id;
+  failed.birth.failure = groups.error();
+  return failed;
+}
+
+Result<const Cgroup*> Keeper::cgroup_of(const std::string& mesh) {
   Mesh& known = meshes_[mesh];
   ++known.procs;
-  if (cgroup_.empty()) return -1;
+  if (cgroup_.empty()) return nullptr;
   if (!known.cgroup) {
     auto made = Cgroup::make(cgroup_, cgroup_name_of_mesh(mesh));
     if (!made) return fail(made.error());
     known.cgroup = std::make_unique<Cgroup>(std::move(*made));
   }
-  return known.cgroup->fd();
+  return known.cgroup.get();
 }
 
 void Keeper::leave_mesh(const std::string& mesh) {
@@ -273,6 +288,9 @@ void Keeper::bury(pid_t pid, const siginfo_t& info, const rusage& usage) {
   exit.user_us = microseconds(usage.ru_utime);
   exit.system_us = microseconds(usage.ru_stime);
   exit.max_rss_kib = usage.ru_maxrss;
+  const MemoryVerdict memory = limits_.memory_verdict(exit.id);
+  exit.memory_kills = memory.kills;
+  exit.memory_limit_hit = memory.by_own_limit;
   report(exit);
   // The agent holds a copy of the descriptor: closing ours would not take it out of the epoll set.
   ::epoll_ctl(epoll_.get(), EPOLL_CTL_DEL, known->second.pidfd.get(), nullptr);
@@ -293,6 +311,7 @@ void Keeper::chase_orphans() {
   next_chase_ = round.clean ? chase_not_before_ : round.reaped != 0 ? end : end + chase_pause_;  // or earlier, by SIGCHLD
   if (!round.clean) return;
   for (const Dead& dead : dead_) {
+    limits_.remove(dead.id);
     report(Gone{dead.id});
     leave_mesh(dead.mesh);
   }
@@ -310,6 +329,7 @@ int Keeper::sweep_and_end() {
   while (!everything.run(100ms)) {
     if (end_ == End::told && lifeline_.receive().ended) end_ = End::warden_gone;
   }
+  limits_.remove_all();
   if (!cgroup_.empty()) {
     empty_cgroup(cgroup_, 500ms);
     remove_cgroup_tree(cgroup_);
@@ -319,8 +339,9 @@ int Keeper::sweep_and_end() {
   lifeline_.send("swept");
   if (end_ == End::told && lifeline_.receive().ended) end_ = End::warden_gone;
   if (end_ == End::warden_gone && !run_dir_.empty()) {
-    const auto name = std::filesystem::path(run_dir_).filename().string();
-    leave_pids_cgroup(name.substr(name.find('-') + 1));  // "host-1f00c2ab"
+    // Nobody else is left to remove them.
+    leave_pids_cgroup(limits_.places().at(Controller::pids).path);
+    for (const std::string& directory : limits_.places().directories()) clear_cgroup_tree(directory, 500ms);
     std::error_code ignored;
     std::filesystem::remove_all(run_dir_, ignored);
   }

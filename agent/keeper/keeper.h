@@ -11,6 +11,7 @@
 
 #include "agent/keeper/cgroup.h"
 #include "agent/keeper/lifeline.h"
+#include "agent/keeper/limit_groups.h"
 #include "agent/keeper/proc_starter.h"
 #include "agent/keeper/protocol.h"
 #include "agent/keeper/roster.h"
@@ -26,6 +27,7 @@ struct KeeperOptions {
   UniqueFd lock;               ///< The lock of the run directory: held as long as we live, also after the warden. May be empty.
   std::string run_dir;         ///< Removed at the end when the warden is dead. May be empty.
   std::string cgroup;          ///< The host's cgroup v2 directory; empty: containment by sweep.
+  LimitPlaces limits;          ///< Where procs with limits get cgroups of their own.
   bool pid_namespace = false;  ///< We are process 1 of one of our own.
   std::uint64_t mark = 0;      ///< Hard RLIMIT_RTTIME of all procs; 0: none.
 };
@@ -77,7 +79,8 @@ class Keeper {
 
   void spawn_some();
   void start_one(Queued queued);
-  Result<int> cgroup_of(const std::string& mesh);
+  Result<const Cgroup*> cgroup_of(const std::string& mesh);
+  ProcStarter::Started start(const Queued& queued, ProcSpec proc, const Cgroup* mesh_cgroup);
   void leave_mesh(const std::string& mesh);
 
   void on_pidfd(pid_t pid);
@@ -106,6 +109,7 @@ class Keeper {
   UniqueFd epoll_;
   UniqueFd signals_;
   std::unique_ptr<ProcStarter> starter_;
+  LimitGroups limits_;
   Sweeper orphans_;
   static constexpr std::size_t outbox_limit = 64;  ///< Packets that the agent has not taken: spawning waits then.
   std::deque<Queued> queue_;

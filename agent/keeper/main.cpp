@@ -45,6 +45,8 @@ std::string parse_arguments(int argc, char** argv, KeeperOptions& options) {
       containment = value;
     } else if (name == "--cgroup") {
       options.cgroup = value;
+    } else if (name == "--limit") {
+      if (!options.limits.read_text(value)) return bad + ", expected CONTROLLER:VERSION:PATH";
     } else if (name == "--mark") {
       const auto mark = parse_number<std::uint64_t>(value);
       if (!mark) return bad + ", expected a number";

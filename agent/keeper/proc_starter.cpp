@@ -52,6 +52,7 @@ SpawnFailure name_file(SpawnFailure failure, const SpawnSpec& spec, const std::s
     failure.file = name("user", spec.settings.uid) + name("group", spec.settings.gid) + "with " +
                    std::to_string(spec.settings.groups.size()) + " further groups";
   }
+  if (failure.stage == SpawnStage::cgroup && spec.settings.group.any()) failure.file = "joining the cgroups of its limits";
   if (failure.stage == SpawnStage::nice) failure.file = "nice " + std::to_string(spec.settings.nice.value_or(0));
   if (failure.stage != SpawnStage::exec) return failure;
   failure.file = program;
@@ -94,10 +95,10 @@ Result<ProcStarter> ProcStarter::make(std::uint64_t mark, std::uint64_t nofile) 
   return ProcStarter(std::move(*spawner), std::move(null), std::move(*slots), mark, nofile);
 }
 
-ProcStarter::Started ProcStarter::start(const PreparedSpec& prepared, ProcSpec proc, int cgroup) {
+ProcStarter::Started ProcStarter::start(const PreparedSpec& prepared, ProcSpec proc, int cgroup, const std::vector<UniqueFd>& joins) {
   Started started;
   started.birth.id = proc.id;
-  auto done = start_into(started, prepared, proc, cgroup);
+  auto done = start_into(started, prepared, proc, cgroup, joins);
   slots_.take_back();
   if (!done) {
     started = {};
@@ -174,7 +175,8 @@ int ProcStarter::make_streams(const ProcSpec& proc, ChildPlan& plan, Birth& birt
   return 0;
 }
 
-tl::expected<void, SpawnFailure> ProcStarter::start_into(Started& started, const PreparedSpec& prepared, ProcSpec& proc, int cgroup) {
+tl::expected<void, SpawnFailure> ProcStarter::start_into(Started& started, const PreparedSpec& prepared, ProcSpec& proc, int cgroup,
+                                                         const std::vector<UniqueFd>& joins) {
   const auto failed = [](SpawnStage stage, int error, std::string file) {
     return tl::unexpected(SpawnFailure{stage, error, std::move(file)});
   };
@@ -232,6 +234,10 @@ tl::expected<void, SpawnFailure> ProcStarter::start_into(Started& started, const
   plan.limits = limits.data();
   plan.limit_count = limits.size();
   plan.first_foreign_fd = slots_.first_foreign_fd();
+  std::vector<int> join_fds;
+  for (const UniqueFd& join : joins) join_fds.push_back(join.get());
+  plan.joins = join_fds.data();
+  plan.join_count = join_fds.size();
   birth.spawned_realtime_ns = now_ns(CLOCK_REALTIME);
   auto child = spawner_.run(plan, cgroup);
   if (!child) return tl::unexpected(name_file(child.error(), spec, *program));

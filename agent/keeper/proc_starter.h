@@ -47,7 +47,8 @@ class ProcStarter {
     UniqueFd pidfd;  ///< The keeper's; empty when the birth failed.
   };
   /// Starts one proc; never fails otherwise than by birth.failure.
-  Started start(const PreparedSpec& prepared, ProcSpec proc, int cgroup);
+  /// `cgroup`: v2, to be born in; -1: ours. `joins`: cgroup.procs of v1 to join.
+  Started start(const PreparedSpec& prepared, ProcSpec proc, int cgroup, const std::vector<UniqueFd>& joins = {});
 
  private:
   ProcStarter(Spawner spawner, UniqueFd null, ChildSlots slots, std::uint64_t mark, std::uint64_t nofile)
@@ -58,7 +59,8 @@ class ProcStarter {
   tl::expected<std::string, SpawnFailure> find_program_of(const PreparedSpec& prepared, std::optional<std::string_view> path,
                                                           bool path_is_shared) const;
   int make_streams(const ProcSpec& proc, ChildPlan& plan, Birth& birth);
-  tl::expected<void, SpawnFailure> start_into(Started& started, const PreparedSpec& prepared, ProcSpec& proc, int cgroup);
+  tl::expected<void, SpawnFailure> start_into(Started& started, const PreparedSpec& prepared, ProcSpec& proc, int cgroup,
+                                              const std::vector<UniqueFd>& joins);
 
   Spawner spawner_;
   UniqueFd null_;

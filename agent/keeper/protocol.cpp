@@ -15,7 +15,7 @@ namespace meshbus::keeper {
 namespace {
 
 // Every packet: magic (u32), number of records (u32), records; each record starts with its tag (u8).
-constexpr std::uint32_t events_magic = 0x4545'4d02;
+constexpr std::uint32_t events_magic = 0x4545'4d03;
 constexpr std::uint32_t requests_magic = 0x5145'4d01;
 enum class Tag : std::uint8_t {
   birth = 1,
@@ -83,6 +83,8 @@ Exit read_exit(ByteReader& reader) {
   exit.user_us = reader.get<std::int64_t>();
   exit.system_us = reader.get<std::int64_t>();
   exit.max_rss_kib = reader.get<std::int64_t>();
+  exit.memory_kills = reader.get<std::uint32_t>();
+  exit.memory_limit_hit = reader.get<std::uint8_t>() != 0;
   return exit;
 }
 
@@ -176,6 +178,8 @@ void EventPacker::add(const Exit& exit) {
   writer.put(exit.user_us);
   writer.put(exit.system_us);
   writer.put(exit.max_rss_kib);
+  writer.put(exit.memory_kills);
+  writer.put(static_cast<std::uint8_t>(exit.memory_limit_hit));
 }
 
 void EventPacker::add(const Gone& gone) {

@@ -49,6 +49,8 @@ struct Exit {
   std::int64_t user_us = 0;    ///< CPU time in user mode, µs, waited-for children included.
   std::int64_t system_us = 0;  ///< CPU time in the kernel, µs.
   std::int64_t max_rss_kib = 0;
+  std::uint32_t memory_kills = 0;  ///< Processes that the kernel has killed for want of memory in the cgroup of its memory limit.
+  bool memory_limit_hit = false;   ///< That limit was reached.
 };
 
 /// Keeper → agent: no descendant of that proc is alive any more. Its pipes now come to an end.

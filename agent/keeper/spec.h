@@ -27,6 +27,20 @@ struct ResourceLimit {
   friend bool operator==(const ResourceLimit&, const ResourceLimit&) = default;
 };
 
+/// Limits of a proc and its descendants together, kept by a cgroup of its own. 0: none.
+struct GroupLimits {
+  std::uint64_t memory = 0;     ///< Bytes, swap included; at least least_memory_limit.
+  std::uint64_t pids = 0;       ///< Processes and threads.
+  std::uint32_t cpu_milli = 0;  ///< Thousandths of a CPU, at least least_cpu_limit.
+
+  bool any() const noexcept { return memory != 0 || pids != 0 || cpu_milli != 0; }
+  friend bool operator==(const GroupLimits&, const GroupLimits&) = default;
+};
+/// With less than that no program gets through its own exec.
+inline constexpr std::uint64_t least_memory_limit = 1u << 20;
+/// What the kernel takes.
+inline constexpr std::uint32_t least_cpu_limit = 10;
+
 /// What a proc is set to before it executes its command. Whatever is not there stays as the keeper has it.
 struct ProcSettings {
   std::vector<ResourceLimit> limits = {};
@@ -37,6 +51,7 @@ struct ProcSettings {
   std::optional<std::uint32_t> gid = {};
   std::vector<std::uint32_t> groups = {};  ///< With uid or gid, or not empty: these supplementary groups and no others.
   bool new_session = true;                 ///< setsid; false: only a process group of its own in the keeper's session.
+  GroupLimits group = {};
   bool subreaper = true;  ///< Orphans of its descendants come to it. Else to the keeper, which ends them when any proc ends.
 
   friend bool operator==(const ProcSettings&, const ProcSettings&) = default;
@@ -79,7 +94,7 @@ enum class SpawnStage : std::uint8_t {
   spec,               ///< The request itself is unusable (too long, a NUL inside, no program).
   lookup,             ///< Not found, or not executable, in PATH.
   descriptors,        ///< Pipes or pidfd: the keeper is out of descriptors, usually.
-  cgroup,             ///< The mesh's cgroup could not be made or joined.
+  cgroup,             ///< The mesh's cgroup, or that of its limits, could not be made or joined; `file` may say which.
   clone,              ///< No process could be made (limits on processes or memory).
   session,            ///< setsid or setpgid.
   limits,             ///< setrlimit.

@@ -8,7 +8,7 @@ namespace meshbus::keeper {
 
 namespace {
 
-constexpr std::uint32_t spec_magic = 0x4b53'4d02;  // "\2MSK": version 2
+constexpr std::uint32_t spec_magic = 0x4b53'4d03;  // "\3MSK": version 3
 constexpr std::size_t max_groups = 65536;          // as many as the kernel takes
 
 bool has_nul(const std::string& text) {
@@ -59,6 +59,9 @@ void put_settings(ByteWriter& writer, const ProcSettings& settings) {
   put_optional(writer, settings.gid);
   put_numbers(writer, settings.cpus);
   put_numbers(writer, settings.groups);
+  writer.put(settings.group.memory);
+  writer.put(settings.group.pids);
+  writer.put(settings.group.cpu_milli);
   writer.put(static_cast<std::uint32_t>(settings.limits.size()));
   for (const ResourceLimit& limit : settings.limits) {
     writer.put(limit.resource);
@@ -88,6 +91,9 @@ bool get_settings(ByteReader& reader, ProcSettings& settings) {
   settings.uid = get_optional(reader);
   settings.gid = get_optional(reader);
   if (!get_numbers(reader, settings.cpus) || !get_numbers(reader, settings.groups)) return false;
+  settings.group.memory = reader.get<std::uint64_t>();
+  settings.group.pids = reader.get<std::uint64_t>();
+  settings.group.cpu_milli = reader.get<std::uint32_t>();
   const auto count = reader.get<std::uint32_t>();
   if (!reader.ok() || count > 32) return false;
   for (std::uint32_t i = 0; i < count; ++i) {

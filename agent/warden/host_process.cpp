@@ -320,8 +320,9 @@ int HostProcess::finish() {
     keeper::empty_cgroup(cgroup_, 500ms);
     if (!keeper::remove_cgroup_tree(cgroup_)) say("cannot remove " + cgroup_ + ": " + std::strerror(errno));
   }
-  if (!pids_cgroup_.empty() && !keeper::remove_cgroup_tree(pids_cgroup_))
-    say("cannot remove " + pids_cgroup_ + ": " + std::strerror(errno));
+  for (const std::string& directory : limit_directories()) {
+    if (!keeper::clear_cgroup_tree(directory, 500ms)) say("cannot remove " + directory + ": " + std::strerror(errno));
+  }
   if (directory_) remove_host_dir(directory_->path);
   return exit_code_;
 }

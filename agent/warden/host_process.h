@@ -5,9 +5,11 @@
 #include <optional>
 #include <set>
 #include <string>
+#include <vector>
 
 #include <sys/types.h>
 
+#include "agent/keeper/limit_places.h"
 #include "agent/keeper/spawner.h"
 #include "agent/warden/restart_budget.h"
 #include "agent/warden/role.h"
@@ -42,10 +44,13 @@ class HostProcess {
   Result<void> start_broker();
   Result<void> start_agent();
   Result<void> limit_pids();
+  /// Where limits of this host may have cgroups, beside the one of the containment.
+  std::vector<std::string> limit_directories() const;
   std::string containment() const;
   /// Of the event log, without the endings of its files.
   std::string events_path() const;
   void add_settings(RoleStart& start) const;
+  void add_limits(RoleStart& start) const;
 
   void turn();
   void on_signals();
@@ -81,7 +86,7 @@ class HostProcess {
   std::string cgroup_;
   bool pid_namespace_ = false;
   std::string containment_reason_;  // of what automatic chose
-  std::string pids_cgroup_;
+  keeper::LimitPlaces limits_;
   std::string pids_reason_;  // why there is no limit
   std::uint64_t pids_limit_ = 0;
   std::uint64_t mark_ = 0;

@@ -103,7 +103,9 @@ tl::expected<void, HostProcess::StartFailure> HostProcess::set_up() {
   address_ = !options_.advertise.empty() ? options_.advertise : binds_.empty() ? local_ : binds_.front();
   if (auto chosen = choose_containment(); !chosen) return chosen;
   mark_ = keeper::make_mark();
-  if (auto recorded = record_host(*directory_, cgroup_, mark_); !recorded) return failed(exit_os_error, recorded.error().detail());
+  limits_ = keeper::LimitPlaces::find(directory_->name);
+  if (auto recorded = record_host(*directory_, cgroup_, mark_, limit_directories()); !recorded)
+    return failed(exit_os_error, recorded.error().detail());
   return {};
 }
 
@@ -150,16 +152,31 @@ std::string HostProcess::events_path() const {
 // The keeper itself is put under the limit, before it has any proc: so everything below it is, too.
 Result<void> HostProcess::limit_pids() {
   if (options_.pids_limit == 0) return {};
-  auto limited = keeper::make_pids_cgroup(directory_->name, options_.pids_limit, keeper_.pid);
+  const keeper::LimitPlace& place = limits_.at(keeper::Controller::pids);
+  const auto limited =
+      place.version == 1
+          ? keeper::make_pids_cgroup(place.path, options_.pids_limit, keeper_.pid)
+          : Result<void>(fail(ErrorCode::not_exist,
+                              place.version == 2 ? "a host limits its processes by cgroup v1 only, and `pids` is in v2 here" : place.path));
   if (limited) {
-    pids_cgroup_ = std::move(*limited);
     pids_limit_ = options_.pids_limit;
-    return record_host(*directory_, cgroup_, mark_, pids_cgroup_);
+    return {};
   }
   pids_reason_ = limited.error().detail();
   if (!options_.pids_limit_is_needed) return {};
   return fail(ErrorCode::configuration_error,
               "pids.limit=" + std::to_string(options_.pids_limit) + " cannot be had here: " + pids_reason_ + "; pids.limit=0 does without");
+}
+
+std::vector<std::string> HostProcess::limit_directories() const {
+  auto directories = limits_.directories();
+  std::erase(directories, cgroup_);
+  return directories;
+}
+
+void HostProcess::add_limits(RoleStart& start) const {
+  for (const keeper::Controller controller : keeper::controllers)
+    start.arguments.insert(start.arguments.end(), {"--limit", limits_.to_text(controller)});
 }
 
 void HostProcess::add_settings(RoleStart& start) const {
@@ -181,6 +198,7 @@ Result<void> HostProcess::start_keeper() {
                      "--mark",        std::to_string(mark_),
                      "--lock-fd",     std::to_string(directory_->lock.get())};
   if (!cgroup_.empty()) start.arguments.insert(start.arguments.end(), {"--cgroup", cgroup_});
+  add_limits(start);
   start.inherit = {pair->second.get(), directory_->lock.get()};
   // It must outlive us to sweep, and hears of our end by its lifeline; in a pid namespace its own end is the sweep, also when it is frozen.
   start.death_signal = pid_namespace_ ? SIGKILL : 0;
@@ -210,6 +228,7 @@ Result<void> HostProcess::start_agent() {
                      "--broker",      local_,
                      "--containment", containment(),
                      "--events",      events_path()};
+  add_limits(start);
   add_settings(start);
   start.arguments.insert(start.arguments.end(), {"--ledger-fd", std::to_string(ledger_.get()), "--spool-fd", std::to_string(spool_.get())});
   start.inherit = {secret_.get(), agents_keeper_fd_.get(), ledger_.get(), spool_.get()};

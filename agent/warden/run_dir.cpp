@@ -75,7 +75,8 @@ void clean_one(const std::string& path, const std::string& name, int lock) {
     const std::string value = line.substr(blank + 1);
     if (key == "mark" && value != "0") keeper::sweep_marked(std::strtoull(value.c_str(), nullptr, 10), 1000ms);
     const std::string tail = "/meshbus-" + name;
-    if (key == "pids" && value.ends_with(tail)) keeper::remove_cgroup_tree(value);
+    // Who is dying by now is in it for a moment still; and it must not stay, because nobody will know of it any more.
+    if (key == "limits" && value.ends_with(tail)) keeper::clear_cgroup_tree(value, 1000ms);
     if (key == "cgroup" && value.size() > tail.size() && value.compare(value.size() - tail.size(), tail.size(), tail) == 0) {
       keeper::empty_cgroup(value, 500ms);
       keeper::remove_cgroup_tree(value);
@@ -120,10 +121,10 @@ Result<HostDir> make_host_dir(const std::string& base) {
   return fail(ErrorCode::io_error, "no free name for a host directory in " + base);
 }
 
-Result<void> record_host(const HostDir& directory, const std::string& cgroup, std::uint64_t mark, const std::string& pids_cgroup) {
-  const auto line = [](const char* key, const std::string& value) { return value.empty() ? "" : key + (" " + value + "\n"); };
-  const std::string text =
-      "pid " + std::to_string(::getpid()) + "\nmark " + std::to_string(mark) + "\n" + line("cgroup", cgroup) + line("pids", pids_cgroup);
+Result<void> record_host(const HostDir& directory, const std::string& cgroup, std::uint64_t mark, const std::vector<std::string>& limits) {
+  std::string text = "pid " + std::to_string(::getpid()) + "\nmark " + std::to_string(mark) + "\n";
+  if (!cgroup.empty()) text += "cgroup " + cgroup + "\n";
+  for (const std::string& one : limits) text += "limits " + one + "\n";
   if (::pwrite(directory.lock.get(), text.data(), text.size(), 0) != static_cast<ssize_t>(text.size())) {
     return fail(ErrorCode::io_error, os_error("write " + directory.path + "/" + lock_name));
   }

@@ -2,6 +2,7 @@
 
 #include <cstdint>
 #include <string>
+#include <vector>
 
 #include "common/unique_fd.h"
 #include "meshbus/result.h"
@@ -25,7 +26,9 @@ Result<std::string> prepare_base_dir(const std::string& wanted);
 Result<HostDir> make_host_dir(const std::string& base);
 
 /// Writes down what a later warden needs to clean up after us, should both we and the keeper be killed. Errors: io_error.
-Result<void> record_host(const HostDir& directory, const std::string& cgroup, std::uint64_t mark, const std::string& pids_cgroup = {});
+/// `limits`: directories of limits, whether they are there or not.
+Result<void> record_host(const HostDir& directory, const std::string& cgroup, std::uint64_t mark,
+                         const std::vector<std::string>& limits = {});
 
 /// Cleans up after hosts whose warden and keeper are both dead: kills what carries their mark or sits in their cgroup, removes cgroup
 /// and directory. Returns how many there were.

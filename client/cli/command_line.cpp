@@ -107,6 +107,17 @@ void add_proc_settings(CLI::App& verb, ProcSettings& settings) {
           "--cpu-set", [&settings](const std::string& text) { store(parse_cpu_set(text), "--cpu-set", settings.cpus); },
           "CPUs that the procs may run on: 0-3,8")
       ->type_name("LIST");
+  verb.add_option_function<std::string>(
+          "--memory", [&settings](const std::string& text) { store(parse_memory(text), "--memory", settings.memory_limit.emplace()); },
+          "Memory and swap of each proc and its descendants: 512MiB; who passes it is killed")
+      ->type_name("BYTES");
+  verb.add_option_function<std::string>(
+          "--cpus", [&settings](const std::string& text) { store(parse_cpus(text), "--cpus", settings.cpu_limit.emplace()); },
+          "CPU time of each proc and its descendants, in CPUs: 1.5")
+      ->type_name("NUMBER");
+  verb.add_option("--pids", settings.pids_limit, "Processes and threads that each proc and its descendants may be")
+      ->check(CLI::Range(1, 4'194'304))
+      ->type_name("N");
   verb.add_option_function<std::vector<std::string>>(
           "--rlimit",
           [&settings](const std::vector<std::string>& texts) {
@@ -385,6 +396,7 @@ std::variant<Arguments, int> parse_command_line(int argc, char** argv) {
   add_host(app, host);
   auto* ps = add_on_hosts(app, "ps", "List hosts, meshes and procs", hosts);
   ps->add_flag("-a,--all", hosts.all, "Also those that are ended");
+  ps->add_flag("-w,--wide", hosts.wide, "Also what each proc uses: CPU time, CPUs just now, memory, its peak, threads, descriptors");
   auto* stop = add_on_hosts(app, "stop", "Stop the procs of a mesh", hosts);
   stop->add_option("MESH", hosts.mesh, "Name of the mesh, with or without its uuid")->required();
   add_duration(stop, "--grace", hosts.grace, "Between SIGTERM and SIGKILL; default 10s");

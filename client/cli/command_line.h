@@ -69,6 +69,8 @@ struct HostsArguments {
   std::chrono::milliseconds timeout{30'000};
   bool is_timeout_given = false;
   bool all = false;
+  /// ps
+  bool wide = false;
   bool json = false;
 };
 

@@ -16,6 +16,7 @@
 #include "client/cli/rank_json.h"
 #include "client/cli/status_command.h"
 #include "client/cli/text_error.h"
+#include "client/cli/usage_text.h"
 #include "meshbus/client.h"
 
 namespace meshbus::cli {
@@ -68,7 +69,20 @@ bool is_shown(const RankReport& rank, bool all) {
   return all || !rank.is_terminal();
 }
 
-void print_table(const std::vector<HostReport>& hosts, const MeshListing& listing, bool all) {
+/// CPU, LOAD, RSS, PEAK, THR, FDS of a live rank.
+void print_usage(const std::optional<ProcUsage>& usage) {
+  const auto column = [](int width, const std::string& text) { std::cout << std::right << std::setw(width) << text; };
+  column(12, usage ? cpu_time_text(usage->user_time + usage->system_time) : "-");
+  column(8, usage ? load_text(usage->load) : "-");
+  column(10, usage ? memory_text(usage->rss_bytes) : "-");
+  column(10, usage ? memory_text(usage->peak_rss_bytes) : "-");
+  column(6, usage ? std::to_string(usage->threads) : "-");
+  column(6, usage && usage->descriptors != 0 ? std::to_string(usage->descriptors) : "-");
+  std::cout << "  ";
+}
+
+void print_table(const std::vector<HostReport>& hosts, const MeshListing& listing, const HostsArguments& arguments) {
+  const bool all = arguments.all;
   for (const auto& host : hosts) {
     std::cout << "host " << host.host << "  ";
     if (host.code != ErrorCode::none) {
@@ -83,25 +97,33 @@ void print_table(const std::vector<HostReport>& hosts, const MeshListing& listin
     if (shown == 0) continue;
     std::cout << "\nmesh " << mesh.name << "  " << mesh.region.extent() << "  " << mesh.command << "\n";
     std::cout << "  " << std::left << std::setw(8) << "RANK" << std::setw(24) << "POINT" << std::setw(10) << "PID" << std::setw(10)
-              << "STATE" << "WORDS\n";
+              << "STATE";
+    if (arguments.wide) {
+      std::cout << std::right << std::setw(12) << "CPU" << std::setw(8) << "LOAD" << std::setw(10) << "RSS" << std::setw(10) << "PEAK"
+                << std::setw(6) << "THR" << std::setw(6) << "FDS" << "  ";
+    }
+    std::cout << "WORDS\n";
     for (const auto& rank : mesh.ranks) {
       if (!is_shown(rank, all)) continue;
       std::cout << "  " << std::left << std::setw(8) << rank.rank << std::setw(24) << rank.point << std::setw(10) << rank.pid
-                << std::setw(10) << to_string(rank.state) << (rank.is_terminal() ? rank.words() : "") << "\n";
+                << std::setw(10) << to_string(rank.state);
+      if (arguments.wide) print_usage(rank.usage);
+      std::cout << (rank.is_terminal() ? rank.words() : "") << "\n";
     }
   }
 }
 
 int ps(const HostMesh& mesh, const HostsArguments& arguments) {
   auto hosts = mesh.states(arguments.timeout);
-  auto listing = mesh.meshes(arguments.timeout);
+  // In JSON all fields are there always.
+  auto listing = mesh.meshes(arguments.timeout, arguments.wide || arguments.json);
   if (!hosts || !listing) {
     complain((hosts ? listing.error() : hosts.error()).to_string());
     return 1;
   }
   const bool complete = std::all_of(hosts->begin(), hosts->end(), [](const auto& host) { return host.code == ErrorCode::none; });
   if (!arguments.json) {
-    print_table(*hosts, *listing, arguments.all);
+    print_table(*hosts, *listing, arguments);
     return complete ? 0 : 1;
   }
   Json json;

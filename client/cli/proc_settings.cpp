@@ -2,11 +2,15 @@
 
 #include <sys/resource.h>
 
+#include <algorithm>
 #include <array>
+#include <cctype>
 #include <charconv>
 #include <optional>
 #include <string>
 #include <utility>
+
+#include "common/quantity.h"
 
 namespace meshbus::cli {
 namespace {
@@ -48,7 +52,29 @@ std::optional<std::uint64_t> parse_amount(std::string_view text) {
   return *number << shift;
 }
 
+constexpr Units kMemoryUnits = {{{"t", 1ULL << 40}, {"g", 1ULL << 30}, {"m", 1ULL << 20}, {"k", 1ULL << 10}}};
+constexpr Units kCpuUnits = {{{"", 1000}, {"", 1000}, {"", 1000}, {"", 1000}}};
+
 }  // namespace
+
+Result<std::uint64_t> parse_memory(std::string_view text) {
+  // As people know it from other programs: 64M, 64m, 64MiB, 67108864, 67108864B.
+  const auto digits = std::min(text.find_first_not_of("0123456789."), text.size());
+  std::string unit(text.substr(digits));
+  std::transform(unit.begin(), unit.end(), unit.begin(), [](unsigned char letter) { return static_cast<char>(std::tolower(letter)); });
+  if (unit.size() == 3 && unit.ends_with("ib")) unit.resize(1);
+  const auto number = std::string(text.substr(0, digits));
+  const auto bytes = unit.empty() || unit == "b" ? parse_whole(number) : parse_quantity(number + unit, kMemoryUnits, "k");
+  if (!bytes || *bytes == 0) return fail(ErrorCode::parse_error, "takes bytes like 512MiB, 1.5GiB or 64M, not '" + std::string(text) + "'");
+  return *bytes;
+}
+
+Result<double> parse_cpus(std::string_view text) {
+  const auto milli = text.find_first_not_of("0123456789.") == std::string_view::npos ? parse_quantity(text, kCpuUnits, "") : std::nullopt;
+  if (!milli || *milli < 10 || *milli > 10'000'000)
+    return fail(ErrorCode::parse_error, "takes a number of CPUs from 0.01 to 10000 like 2 or 1.5, not '" + std::string(text) + "'");
+  return static_cast<double>(*milli) / 1000;
+}
 
 Result<unsigned> parse_umask(std::string_view text) {
   const auto value = parse_number<unsigned>(text, 8);

@@ -15,6 +15,23 @@ Json time_json(const std::optional<std::chrono::system_clock::time_point>& time)
   return time ? Json(time_text(*time)) : Json(nullptr);
 }
 
+/// Of the whole life where it has ended, as far as its host saw it where it has not.
+Json usage_json(const RankReport& rank) {
+  const auto seconds = [](std::chrono::microseconds time) { return static_cast<double>(time.count()) / 1e6; };
+  const bool is_exact = rank.is_terminal() && rank.max_rss_bytes != 0;
+  if (!is_exact && !rank.usage) return nullptr;
+  const ProcUsage seen = rank.usage.value_or(ProcUsage());
+  const auto if_seen = [&](Json value) { return rank.usage ? std::move(value) : Json(nullptr); };
+  return {{"user_s", seconds(is_exact ? rank.user_time : seen.user_time)},
+          {"system_s", seconds(is_exact ? rank.system_time : seen.system_time)},
+          {"peak_rss", is_exact ? rank.max_rss_bytes : seen.peak_rss_bytes},
+          {"rss", if_seen(seen.rss_bytes)},
+          {"threads", if_seen(seen.threads)},
+          {"descriptors", seen.descriptors != 0 ? Json(seen.descriptors) : Json(nullptr)},
+          {"load", if_seen(seen.load)},
+          {"sampled", rank.usage ? Json(time_text(seen.sampled)) : Json(nullptr)}};
+}
+
 Json lines_json(std::string_view text) {
   Json lines = Json::array();
   while (!text.empty()) {
@@ -58,6 +75,7 @@ Json rank_json(const RankReport& rank) {
   json["stop"] = rank.step == StopStep::none
                      ? Json(nullptr)
                      : Json({{"step", std::string(to_string(rank.step))}, {"by", rank.stopped_by}, {"reason", rank.stop_reason}});
+  json["usage"] = usage_json(rank);
   json["stderr_tail"] = lines_json(rank.stderr_tail);
   return json;
 }

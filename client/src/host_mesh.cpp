@@ -254,7 +254,7 @@ Result<std::vector<HostReport>> HostMesh::states(std::chrono::milliseconds deadl
   return ask_hosts(impl_->connection(), hosts(), deadline);
 }
 
-Result<MeshListing> HostMesh::meshes(std::chrono::milliseconds deadline) const {
+Result<MeshListing> HostMesh::meshes(std::chrono::milliseconds deadline, bool with_usage) const {
   if (auto fine = impl_->core()->check_may_wait(); !fine) return fail(fine.error());
   const auto end = Clock::now() + std::min<std::chrono::milliseconds>(deadline, std::chrono::hours(24));
   struct Page {
@@ -265,6 +265,7 @@ Result<MeshListing> HostMesh::meshes(std::chrono::milliseconds deadline) const {
   const auto ask = [&](Page page) {
     wire::ListMeshesT list;
     list.after = page.after;
+    list.usage = with_usage;
     page.answer = impl_->connection().ask(Destination::to_agent(page.host), std::move(list), left_until(end));
     return page;
   };

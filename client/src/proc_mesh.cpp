@@ -55,20 +55,25 @@ Result<std::vector<RankReport>> ProcMesh::status(std::chrono::milliseconds deadl
     if (ref().block_of(host).value_or(RankBlock{}).size() == 0) continue;
     wire::GetStateT get;
     get.mesh = monitor.name();
+    get.usage = true;
     answers.emplace(host, impl_->connection().ask(Destination::to_agent(hosts[host]), std::move(get), deadline));
   }
   std::map<std::uint64_t, std::string> problems;
+  std::map<std::uint64_t, ProcUsage> usages;
   for (auto& [host, future] : answers) {
     auto answer = std::make_shared<Result<ControlMessage>>(future.get());
     const auto* const state = *answer ? (*answer)->body_as<wire::MeshState>() : nullptr;
     if (state != nullptr) {
       impl_->core().run([&, address = hosts[host]] { monitor.on_news(address, state->ranks(), state->certificates(), state->launch()); });
+      for (flatbuffers::uoffset_t i = 0; state->usage() != nullptr && i < state->usage()->size(); ++i)
+        usages.insert_or_assign(state->usage()->Get(i)->rank(), to_report(*state->usage()->Get(i)));
     } else {
       problems[host] = *answer ? "it answered nonsense" : answer->error().to_string();
     }
   }
   auto ranks = monitor.outcome().ranks;
   for (auto& report : ranks) {
+    if (const auto usage = usages.find(report.rank); usage != usages.end() && !report.is_terminal()) report.usage = usage->second;
     const auto problem = problems.find(report.host_index);
     // What has ended stays ended, whether its host can still be asked or not.
     if (problem == problems.end() || report.is_terminal()) continue;

@@ -1,6 +1,7 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <cmath>
 #include <map>
 #include <set>
 
@@ -80,6 +81,12 @@ std::unique_ptr<wire::ProcSettingsT> settings_to_wire(const ProcSettings& settin
   out->uid = settings.uid;
   out->gid = settings.gid;
   out->groups = settings.groups;
+  out->memory_limit = settings.memory_limit;
+  out->pids_limit = settings.pids_limit;
+  if (settings.cpu_limit) {
+    const double milli = std::round(*settings.cpu_limit * 1000);
+    out->cpu_limit = milli >= 1 ? static_cast<std::uint32_t>(std::min<double>(milli, UINT32_MAX)) : 0;
+  }
   out->same_session = settings.same_session;
   out->no_subreaper = settings.no_subreaper;
   return out;

@@ -38,6 +38,17 @@ void copy_state(const wire::RankState& from, RankReport& to) {
   to.step = from.step() > wire::StopStep::MAX ? StopStep::none : static_cast<StopStep>(from.step());
 }
 
+ProcUsage to_report(const wire::RankUsage& usage) {
+  return {.sampled = time_of(usage.sampled_ns()).value_or(std::chrono::system_clock::time_point()),
+          .user_time = std::chrono::microseconds(usage.user_us()),
+          .system_time = std::chrono::microseconds(usage.system_us()),
+          .rss_bytes = usage.rss_bytes(),
+          .peak_rss_bytes = usage.peak_rss_bytes(),
+          .threads = usage.threads(),
+          .descriptors = usage.descriptors(),
+          .load = usage.load() / 1000.0};
+}
+
 void copy_certificate(const wire::Certificate& from, RankReport& to) {
   to.reason = text_of(from.reason());
   to.code = from_wire(from.code());
@@ -51,6 +62,7 @@ void copy_certificate(const wire::Certificate& from, RankReport& to) {
   to.cause = from.cause() > wire::Cause::MAX ? Cause::unknown : static_cast<Cause>(from.cause());
   to.consequence = from.consequence();
   to.because = from.because();
+  if (from.usage() != nullptr) to.usage = to_report(*from.usage());
 }
 
 LaunchTimes to_report(const wire::LaunchTimes& times) {
@@ -108,6 +120,10 @@ void merge_into(MeshReport& report, const wire::MeshState& state) {
   if (state.launch() != nullptr) {
     for (const auto* times : *state.launch()) launches[times->rank()] = times;
   }
+  std::map<std::uint64_t, const wire::RankUsage*> usages;
+  if (state.usage() != nullptr) {
+    for (const auto* usage : *state.usage()) usages[usage->rank()] = usage;
+  }
   for (const auto* rank : *state.ranks()) {
     RankReport one;
     one.rank = rank->rank();
@@ -119,6 +135,7 @@ void merge_into(MeshReport& report, const wire::MeshState& state) {
     copy_state(*rank, one);
     if (const auto found = certificates.find(one.rank); found != certificates.end()) copy_certificate(*found->second, one);
     if (const auto found = launches.find(one.rank); found != launches.end()) one.launch = to_report(*found->second);
+    if (const auto found = usages.find(one.rank); found != usages.end()) one.usage = to_report(*found->second);
     report.ranks.push_back(std::move(one));
   }
   std::stable_sort(report.ranks.begin(), report.ranks.end(), [](const RankReport& a, const RankReport& b) { return a.rank < b.rank; });

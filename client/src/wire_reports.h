@@ -15,6 +15,7 @@ std::vector<wire::RankInterval> to_wire(const RankSet& ranks);
 
 /// Writes what the state says into the report; place and certificate stay.
 void copy_state(const wire::RankState& from, RankReport& to);
+ProcUsage to_report(const wire::RankUsage& usage);
 void copy_certificate(const wire::Certificate& from, RankReport& to);
 LaunchTimes to_report(const wire::LaunchTimes& times);
 HostReport to_report(const HostAddr& host, const wire::HostState& state);

@@ -1,10 +1,16 @@
 // Benchmark crowd: thousands of procs that sleep on one host come up, are listed and stopped, while somebody else asks the same host about
 // a small mesh all the time.
+#include <fcntl.h>
 #include <stdlib.h>
+#include <sys/stat.h>
+#include <unistd.h>
 
 #include <algorithm>
+#include <array>
 #include <atomic>
 #include <chrono>
+#include <ctime>
+#include <memory>
 #include <stdexcept>
 #include <thread>
 #include <vector>
@@ -93,7 +99,76 @@ Figures crowd(std::size_t procs) {
           {"asked_times", static_cast<double>(asked.size())}};
 }
 
+/// What the host's agent takes of a CPU, in thousandths, while nobody asks anything and it looks at its procs every `period`.
+double agent_share(std::size_t procs, const std::string& period, std::chrono::seconds time) {
+  const SocketFolder folder;
+  ::setenv("XDG_RUNTIME_DIR", folder.path().c_str(), 1);
+  auto context = must(Context::create());
+  auto hosts = must(HostMesh::process(context, must(Extent::parse("host=1")),
+                                      {.program = own_folder() + "meshbus", .settings = {{"usage.period", period}}}));
+  auto mesh = must(hosts.spawn_n("crowd", procs, {.command = {"/bin/sleep", "1000"}, .ready_limit = kCrowdLimit},
+                                 {.on_failure = [](const RankReport&) {}}));
+  const auto agent = static_cast<pid_t>(must(hosts.states()).at(0).pid);
+  const auto before = cpu_of(agent);
+  const auto start = Clock::now();
+  std::this_thread::sleep_for(time);  // sleep-ok: what is measured is time in which nothing happens
+  const auto used = cpu_of(agent) - before;
+  const double share = 1000 * std::chrono::duration<double>(used).count() / std::chrono::duration<double>(Clock::now() - start).count();
+  must(mesh.stop({.reason = "measured", .grace = std::chrono::milliseconds(0), .deadline = kCrowdLimit}));
+  must(hosts.shutdown(kCrowdLimit));
+  return share;
+}
+
+/// The same for a bare loop that reads the same files of as many procs, as often.
+double bare_share(std::size_t procs, std::chrono::seconds period) {
+  std::vector<std::unique_ptr<Child>> children;
+  for (std::size_t i = 0; i < procs; ++i) children.push_back(std::make_unique<Child>(std::vector<std::string>{"/bin/sleep", "1000"}));
+  const auto cpu = [] {
+    timespec time{};
+    ::clock_gettime(CLOCK_THREAD_CPUTIME_ID, &time);
+    return static_cast<double>(time.tv_sec) + static_cast<double>(time.tv_nsec) / 1e9;
+  };
+  constexpr int kPasses = 5;
+  const double before = cpu();
+  std::array<char, 4096> buffer;
+  for (int pass = 0; pass < kPasses; ++pass) {
+    for (const auto& child : children) {
+      const std::string folder = "/proc/" + std::to_string(child->pid()) + "/";
+      for (const char* name : {"stat", "status"}) {
+        const int fd = ::open((folder + name).c_str(), O_RDONLY | O_CLOEXEC);
+        if (fd < 0 || ::read(fd, buffer.data(), buffer.size()) <= 0) throw std::runtime_error("cannot read " + folder + name);
+        ::close(fd);
+      }
+      struct stat status{};
+      ::stat((folder + "fd").c_str(), &status);
+    }
+  }
+  return 1000 * (cpu() - before) / kPasses / std::chrono::duration<double>(period).count();
+}
+
 }  // namespace
+
+int run_usage(const Settings& settings, const Amounts& amounts) {
+  Comparison comparison("usage", "N sleeping procs on one host, looked at every 5 s: what the agent takes of a CPU (1000 = all of it)",
+                        settings);
+  comparison.note("idle: the same host with usage.period=0s; bare: a loop that reads stat, status and fd of as many procs of its own");
+  constexpr std::chrono::seconds kPeriod{5};
+  for (const std::size_t procs : amounts.sizes) {
+    const auto share = [=](const std::string& period) {
+      return [=] { return Figures{{"cpu_permille", agent_share(procs, period, 2 * kPeriod)}}; };
+    };
+    comparison.add(
+        {.size = static_cast<double>(procs),
+         .unit = "procs",
+         .sides = {{"agent", Part::ours, "with usage.period=5s, the default", share("5s")},
+                   {"idle", Part::ours, "with usage.period=0s", share("0s")},
+                   {"bare", Part::floor, "a loop that reads the same files",
+                    [=] { return Figures{{"cpu_permille", bare_share(procs, kPeriod)}}; }}},
+         .bars = {{"cpu_permille", "agent", "", Direction::at_most, 10, 10}, {"cpu_permille", "agent", "bare", Direction::at_most}}});
+  }
+  comparison.fit("cpu_permille");
+  return comparison.run();
+}
 
 int run_crowd(const Settings& settings, const Amounts& amounts) {
   Comparison comparison("crowd", "N sleeping procs on one host: up, listed, stopped, while the states of a small mesh are asked for",

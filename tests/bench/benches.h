@@ -27,6 +27,8 @@ int run_rate(const Settings& settings, const Amounts& amounts);
 int run_launch(const Settings& settings, const Amounts& amounts);
 /// Many procs that are there at once.
 int run_crowd(const Settings& settings, const Amounts& amounts);
+/// The same, looked at.
+int run_usage(const Settings& settings, const Amounts& amounts);
 /// Mesh procs, to the last one's Ready.
 int run_ready(const Settings& settings, const Amounts& amounts);
 /// Sleeping procs, from the order to stop to the last one's end.

@@ -52,6 +52,7 @@ std::vector<Verb> all_verbs() {
            "procs",
            nullptr,
            run_crowd},
+          {"usage", "CPU time that a host takes to look at what N procs use; a bare loop", {{100, 300, 1000}}, "procs", nullptr, run_usage},
           {"ready",
            "N mesh procs, to the last one's Ready; children that say hello to a bare ROUTER",
            {{100, 300, 1000}},

@@ -141,6 +141,22 @@ std::vector<fs::path> limits_of(const std::vector<fs::path>& directories) {
   return find_cgroups(cgroup_mount("pids"), directories);
 }
 
+std::vector<fs::path> group_directories_of(const std::vector<fs::path>& directories) {
+  std::vector<fs::path> found;
+  for (const char* controller : {"", "memory", "pids", "cpu"}) {
+    for (const auto& top : find_cgroups(cgroup_mount(controller), directories)) {
+      found.push_back(top);
+      std::error_code ignored;
+      for (auto at = fs::recursive_directory_iterator(top, ignored); at != fs::recursive_directory_iterator(); at.increment(ignored)) {
+        std::error_code gone;
+        if (at->is_directory(gone)) found.push_back(at->path());
+      }
+    }
+  }
+  std::sort(found.begin(), found.end());
+  return found;
+}
+
 fs::path mesh_folder_in(const fs::path& logs) {
   std::vector<fs::path> folders;
   for (const auto& entry : fs::directory_iterator(logs)) {

@@ -67,6 +67,9 @@ std::vector<std::filesystem::path> cgroups_of(const std::vector<std::filesystem:
 /// The directories of cgroup v1 that limit their number of processes.
 std::vector<std::filesystem::path> limits_of(const std::vector<std::filesystem::path>& host_directories);
 
+/// All their directories of cgroup, in every hierarchy, and those of single procs below.
+std::vector<std::filesystem::path> group_directories_of(const std::vector<std::filesystem::path>& host_directories);
+
 /// The folder of the one mesh that has written to this `logs.directory`; beside it lie the event logs of hosts.
 std::filesystem::path mesh_folder_in(const std::filesystem::path& logs);
 

@@ -13,6 +13,7 @@
 #include <vector>
 
 #include "tests/lab/lab.h"
+#include "tests/support/own_cgroups.h"
 
 namespace {
 
@@ -116,6 +117,7 @@ int main(int argc, char** argv) {
     return 1;
   }
   try {
+    const OwnCgroups cgroups;
     Lab lab(static_cast<std::size_t>(count));
     show(lab);
     std::cout << "room " << lab.room() << ", on each host another one\n" << help;

@@ -60,6 +60,7 @@ Environment::Environment() {
 
 Environment::~Environment() {
   kill_children({});
+  cgroups_.leave();
   std::error_code ignored;
   fs::remove_all(root_, ignored);
   root().clear();

@@ -13,6 +13,7 @@
 #include <optional>
 
 #include "tests/support/environment.h"
+#include "tests/support/own_cgroups.h"
 #include "tests/support/process_table.h"
 #include "tests/support/sanitizer_scale.h"
 #include "tests/support/wait.h"
@@ -64,7 +65,7 @@ std::vector<ProcessInfo> live_children(const std::set<pid_t>& spared) {
 
 }  // namespace
 
-LeftoverCheck::LeftoverCheck() : files_(files_below(environment_root())), descriptors_(open_descriptors()) {
+LeftoverCheck::LeftoverCheck() : files_(files_below(environment_root())), cgroups_(cgroups_below_own()), descriptors_(open_descriptors()) {
   for (const ProcessInfo& child : children_of(::getpid())) children_.insert(child.pid);
 }
 
@@ -76,6 +77,9 @@ std::vector<std::string> LeftoverCheck::look() const {
   }
   for (const fs::path& file : files_below(environment_root())) {
     if (!files_.contains(file)) problems.push_back("a file is left: " + file.string());
+  }
+  for (const fs::path& cgroup : cgroups_below_own()) {
+    if (!cgroups_.contains(cgroup)) problems.push_back("a cgroup is left: " + cgroup.string());
   }
   const auto descriptors = open_descriptors();
   for (const auto& [fd, target] : descriptors) {
@@ -95,6 +99,10 @@ std::vector<std::string> LeftoverCheck::find(std::chrono::milliseconds grace) {
   std::error_code ignored;
   for (const fs::path& file : files_below(environment_root())) {
     if (!files_.contains(file)) fs::remove(file, ignored);
+  }
+  const auto cgroups = cgroups_below_own();
+  for (auto cgroup = cgroups.rbegin(); cgroup != cgroups.rend(); ++cgroup) {  // the inner ones first
+    if (!cgroups_.contains(*cgroup)) ::rmdir(cgroup->c_str());
   }
   return problems;
 }

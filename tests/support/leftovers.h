@@ -12,8 +12,8 @@
 namespace meshbus::test {
 
 /// Finds what a piece of test leaves behind, compared with when the check was made: live child processes of the test program (which is a
-/// subreaper, so that everything that escaped from a process under test is among them), files below the test program's own directory, and
-/// open descriptors. Needs an Environment.
+/// subreaper, so that everything that escaped from a process under test is among them), files below the test program's own directory, open
+/// descriptors, and cgroups below the test program's own. Needs an Environment.
 class LeftoverCheck {
  public:
   LeftoverCheck();
@@ -26,6 +26,7 @@ class LeftoverCheck {
 
   std::set<pid_t> children_;
   std::set<std::filesystem::path> files_;
+  std::set<std::filesystem::path> cgroups_;
   std::map<int, std::string> descriptors_;  // number -> what it is
 };
 

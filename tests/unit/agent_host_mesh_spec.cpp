@@ -60,6 +60,10 @@ TEST_CASE("mesh_spec: whatever is wrong is refused, naming the field") {
   };
   using Spawn = wire::SpawnProcsT;
   const std::string nul("a\0b", 3);
+  const auto settings = [](Spawn& s) -> wire::ProcSettingsT& {
+    s.command->settings = std::make_unique<wire::ProcSettingsT>();
+    return *s.command->settings;
+  };
   const std::vector<Row> rows{
       {"SpawnProcs.mesh", ErrorCode::parse_error, [](Spawn& s) { s.mesh = "9!"; }},
       {"SpawnProcs.mesh", ErrorCode::parse_error, [](Spawn& s) { s.mesh = ""; }},
@@ -100,6 +104,14 @@ TEST_CASE("mesh_spec: whatever is wrong is refused, naming the field") {
        [](Spawn& s) { s.command->environment.push_back(key_value("A=B", "x")); }},
       {"SpawnProcs.command.environment", ErrorCode::configuration_error,
        [&](Spawn& s) { s.command->environment.push_back(key_value("A", nul)); }},
+      {"SpawnProcs.command.settings.memory_limit", ErrorCode::configuration_error, [&](Spawn& s) { settings(s).memory_limit = 0; }},
+      {"SpawnProcs.command.settings.memory_limit", ErrorCode::configuration_error, [&](Spawn& s) { settings(s).memory_limit = 4096; }},
+      {"SpawnProcs.command.settings.memory_limit", ErrorCode::configuration_error,
+       [&](Spawn& s) { settings(s).memory_limit = UINT64_MAX; }},
+      {"SpawnProcs.command.settings.pids_limit", ErrorCode::configuration_error, [&](Spawn& s) { settings(s).pids_limit = 0; }},
+      {"SpawnProcs.command.settings.pids_limit", ErrorCode::configuration_error, [&](Spawn& s) { settings(s).pids_limit = UINT64_MAX; }},
+      {"SpawnProcs.command.settings.cpu_limit", ErrorCode::configuration_error, [&](Spawn& s) { settings(s).cpu_limit = 9; }},
+      {"SpawnProcs.command.settings.cpu_limit", ErrorCode::configuration_error, [&](Spawn& s) { settings(s).cpu_limit = UINT32_MAX; }},
       {"SpawnProcs.config", ErrorCode::configuration_error, [&](Spawn& s) { s.config.push_back(key_value("A", nul)); }},
       {"SpawnProcs.owner", ErrorCode::parse_error, [](Spawn& s) { s.owner = ""; }},
       {"SpawnProcs.owner", ErrorCode::parse_error, [](Spawn& s) { s.owner = "unix:/run/m/a"; }},

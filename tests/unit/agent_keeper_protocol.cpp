@@ -26,6 +26,7 @@ SpawnBatch some_batch(std::size_t procs) {
   batch.shared.settings.new_session = false;
   batch.shared.parent_death_signal = 15;
   batch.shared.settings.limits = {{7, 10, 20}};
+  batch.shared.settings.group = {.memory = 1ull << 40, .pids = 64, .cpu_milli = 1500};
   for (std::size_t i = 0; i < procs; ++i) {
     ProcSpec& proc = batch.procs.emplace_back();
     proc.id = i + 100;
@@ -66,6 +67,7 @@ TEST_CASE("keeper protocol: a spawn request arrives as it was sent, with its des
     CHECK(got.shared.mesh == "m");
     CHECK_FALSE(got.shared.settings.new_session);
     CHECK(got.shared.parent_death_signal == 15);
+    CHECK(got.shared.settings.group == GroupLimits{.memory = 1ull << 40, .pids = 64, .cpu_milli = 1500});
     REQUIRE(got.shared.settings.limits.size() == 1);
     CHECK(got.shared.settings.limits[0].hard == 20);
     REQUIRE(got.procs.size() == 3);
@@ -106,7 +108,8 @@ TEST_CASE("keeper protocol: events arrive in order, each with its own descriptor
   failed.id = 2;
   failed.failure = SpawnFailure{SpawnStage::exec, 2, "/no/such/file"};
   packer.add(std::move(failed));
-  packer.add(Exit{.id = 1, .signaled = true, .code = 9, .core_dumped = true, .max_rss_kib = 77});
+  packer.add(
+      Exit{.id = 1, .signaled = true, .code = 9, .core_dumped = true, .max_rss_kib = 77, .memory_kills = 3, .memory_limit_hit = true});
   packer.add(Gone{1});
   packer.add(Replayed{});
   std::string order;
@@ -134,6 +137,8 @@ TEST_CASE("keeper protocol: events arrive in order, each with its own descriptor
             CHECK(got.core_dumped);
             CHECK(got.code == 9);
             CHECK(got.max_rss_kib == 77);
+            CHECK(got.memory_kills == 3);
+            CHECK(got.memory_limit_hit);
           },
       .on_gone = [&](const Gone& got) { order += "g" + std::to_string(got.id); },
       .on_replayed = [&] { order += "r"; },

@@ -562,6 +562,29 @@ wire::LaunchTimes launch_times() {
   return {7, t + 1, t + 2, t + 3, t + 4, t + 5, t + 6};
 }
 
+wire::RankUsage rank_usage(std::uint64_t rank) {
+  return {rank, 1'700'000'000'000'000'001, 3'500'000, 250'000, 64 << 20, 96 << 20, 12, 34, 1750, 0};
+}
+
+void add_usage(Samples& samples) {
+  auto limited = spawn_with_settings();
+  limited.command->settings->memory_limit = 1ULL << 30;
+  limited.command->settings->pids_limit = 64;
+  limited.command->settings->cpu_limit = 1500;
+  samples.request("SpawnProcs.3", limited);
+  wire::GetStateT get;
+  get.mesh = kMesh;
+  get.usage = true;
+  samples.request("GetState.2", get);
+  wire::ListMeshesT list;
+  list.usage = true;
+  samples.request("ListMeshes.3", list);
+  auto state = mesh_state();
+  state.usage = {rank_usage(4), rank_usage(7)};
+  state.certificates.front()->usage = std::make_unique<wire::RankUsage>(rank_usage(4));
+  samples.answer("MeshState.4", std::move(state));
+}
+
 void add_states(Samples& samples) {
   wire::ListMeshesT list;
   list.after = kMesh;
@@ -788,6 +811,7 @@ std::vector<WireSample> wire_samples() {
   add_events(samples);
   add_values(samples);
   add_states(samples);
+  add_usage(samples);
   add_drain(samples);
   add_monitor(samples);
   samples.table<wire::Bootstrap>("Bootstrap", "Bootstrap", bootstrap());

@@ -28,6 +28,12 @@ std::string used_up(const EndFacts& facts, const char* limit, std::uint64_t seco
   return std::string(": it has used ") + used.data() + " s of CPU time, " + limit + " is " + std::to_string(seconds) + " s";
 }
 
+/// "it has reached its limit of 64MiB of memory"
+std::string why_killed(const EndFacts& facts) {
+  if (facts.memory_limit_hit) return "it has reached its " + facts.memory_limit;
+  return "not because of its " + facts.memory_limit + ", but of one above it, or of the whole machine";
+}
+
 }  // namespace
 
 std::string signal_name(int signal) {
@@ -42,16 +48,21 @@ bool is_unexplained_kill(const ProcEnd& end, const EndFacts& facts) {
 
 EndWords describe_end(const ProcEnd& end, const EndFacts& facts) {
   using wire::Cause;
-  if (!end.signaled) return {Cause::exited, "exit " + std::to_string(end.code)};
+  // Not the proc itself, as far as one can see, but others of it.
+  const std::string killed = facts.memory_kills == 0 ? ""
+                                                     : "; the kernel has killed " + std::to_string(facts.memory_kills) +
+                                                           " of its processes for want of memory: " + why_killed(facts);
+  if (!end.signaled) return {Cause::exited, "exit " + std::to_string(end.code) + killed};
   std::string text = "killed by " + signal_name(end.code);
   if (end.core_dumped) text += " (core dumped)";
   if (is_ours(end, facts)) return {Cause::signaled, std::move(text)};
+  if (end.code == SIGKILL && facts.memory_kills != 0) return {Cause::out_of_memory, text + ", out of memory: " + why_killed(facts)};
   if (end.code == SIGXCPU) {
     if (has_used(facts, facts.cpu_soft)) return {Cause::cpu_limit, text + used_up(facts, "RLIMIT_CPU", facts.cpu_soft)};
     // There is no smaller limit.
     if (has_used(facts, 1)) return {Cause::cpu_limit, text + ": its CPU time is over (an RLIMIT_CPU that it has set itself)"};
   }
-  if (end.code != SIGKILL) return {Cause::signaled, std::move(text)};
+  if (end.code != SIGKILL) return {Cause::signaled, text + killed};
   if (facts.out_of_memory == OutOfMemory::yes)
     return {Cause::out_of_memory, text + ", out of memory: the kernel has killed for want of memory in " + facts.memory_cgroup};
   if (has_used(facts, facts.cpu_hard)) return {Cause::cpu_limit, text + used_up(facts, "the hard RLIMIT_CPU", facts.cpu_hard)};

@@ -31,6 +31,9 @@ struct EndFacts {
   std::uint64_t cpu_hard = RLIM_INFINITY;
   OutOfMemory out_of_memory = OutOfMemory::unknown;
   std::string memory_cgroup = {};  ///< Which one counts.
+  std::string memory_limit = {};   ///< Its own, in words: "limit of 64MiB of memory"; empty: none, and what follows says nothing.
+  std::uint32_t memory_kills = 0;  ///< So many of its processes, itself perhaps among them, the kernel has killed for want of memory.
+  bool memory_limit_hit = false;   ///< Because of that limit; else because of one above it, or for want of memory of the whole machine.
 };
 
 struct EndWords {

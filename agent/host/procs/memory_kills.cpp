@@ -41,6 +41,10 @@ OutOfMemory MemoryKills::take(std::int64_t ended_ns) {
   return OutOfMemory::yes;
 }
 
+void MemoryKills::on_counted_elsewhere(std::uint64_t kills) {
+  if (file_.ends_with("/memory.events")) told_ += kills;
+}
+
 std::string MemoryKills::cgroup() const {
   return file_.substr(0, file_.rfind('/') == std::string::npos ? 0 : file_.rfind('/'));
 }

@@ -20,6 +20,8 @@ class MemoryKills {
 
   /// A process was killed from outside, at that time (nanoseconds since 1970 UTC): was it for want of memory? Each kill is told once.
   OutOfMemory take(std::int64_t ended_ns);
+  /// So many were killed in a cgroup of a proc, which has told of it: where those below are counted too (v2), they are no other's.
+  void on_counted_elsewhere(std::uint64_t kills);
   /// The cgroup that counts; empty: none.
   std::string cgroup() const;
 

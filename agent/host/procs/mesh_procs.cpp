@@ -80,7 +80,8 @@ MeshProcs::MeshProcs(Reactor& reactor, UniqueFd keeper_socket, BootstrapWriter b
                                              " (step: request) on host " + options_.host,
                                      .cause = wire::Cause::spawn_failed});
                }),
-      drains_(reactor, table_, ending_, options_.host) {
+      drains_(reactor, table_, ending_, options_.host),
+      usage_(reactor, table_, options_.config.duration(keys::usage_period)) {
   watch_keeper();
 }
 
@@ -195,6 +196,8 @@ Result<std::uint64_t> MeshProcs::spawn(MeshSpec spec, std::string entry) {
   if (mesh != nullptr && spec.lease.count() > 0) renew_lease(*mesh, spec.lease);
   if (fresh->empty()) return 0;
   if (const auto allowed = drains_.check_start(name, spec.owner); !allowed) return fail(allowed.error());
+
+  if (const auto kept = options_.limits.check(spec.command.settings.group); !kept) return fail(kept.error());
 
   const auto assignment = std::make_shared<const Assignment>(Assignment{spec, shared_environment(spec, options_.environment)});
   if (mesh == nullptr) {

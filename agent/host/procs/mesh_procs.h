@@ -16,7 +16,9 @@
 #include "agent/host/stdio/output_reader.h"
 #include "agent/host/takeover/ledger_writer.h"
 #include "agent/host/takeover/output_spool.h"
+#include "agent/host/usage/usage_sampler.h"
 #include "agent/keeper/keeper_client.h"
+#include "agent/keeper/limit_places.h"
 #include "common/config.h"
 #include "common/reactor.h"
 
@@ -31,12 +33,13 @@ class MeshProcs {
   struct Options {
     std::string host;  ///< For people: in the texts of certificates.
     Config config;
-    Environment environment;         ///< What procs inherit.
-    bool own_pid_namespace = false;  ///< The keeper's numbers of processes are not ours.
-    HostAddr address;                ///< Of this host: requests of another agent's time are checked again.
-    Ledger ledger;                   ///< With what another agent has left, which is taken over. May be none.
-    OutputSpool spool;               ///< Likewise.
-    EventLog events = {};            ///< May be none.
+    Environment environment;          ///< What procs inherit.
+    bool own_pid_namespace = false;   ///< The keeper's numbers of processes are not ours.
+    HostAddr address;                 ///< Of this host: requests of another agent's time are checked again.
+    Ledger ledger;                    ///< With what another agent has left, which is taken over. May be none.
+    OutputSpool spool;                ///< Likewise.
+    EventLog events = {};             ///< May be none.
+    keeper::LimitPlaces limits = {};  ///< Where the keeper makes cgroups for procs with limits.
   };
   struct Events {
     /// Something of it is to be told: see above.
@@ -62,7 +65,7 @@ class MeshProcs {
   EventBook& events() noexcept { return book_; }
 
   /// Starts the ranks that are not there yet; returns how many. `entry`: the request for the ledger (LedgerWriter::request_entry). Errors:
-  /// refused (other procs of that name, or shutting down), too_large.
+  /// refused (other procs of that name, or shutting down), too_large, configuration_error (limits that cannot be kept here).
   Result<std::uint64_t> spawn(MeshSpec spec, std::string entry);
   /// See ProcEnding.
   void stop(Proc& proc, const StopOrder& order) { ending_.stop(proc, order); }
@@ -83,6 +86,7 @@ class MeshProcs {
   /// Ends every proc, at most `in_flight` at a time, and calls `done` when they and their descendants are gone. From now on nothing is
   /// started. A second call can only hasten the first; all get the same outcome.
   void shut_down(const StopOrder& order, std::size_t in_flight, Drain::Done done);
+  UsageSampler& usage() noexcept { return usage_; }
   /// The drains that leave the host usable.
   Drains& drains() noexcept { return drains_; }
 
@@ -132,6 +136,7 @@ class MeshProcs {
   bool is_replayed_ = false;  // what the keeper knew before us is told
   std::set<Mesh*> relaying_;
   Drains drains_;
+  UsageSampler usage_;
   /// Of everything, and for ever.
   std::unique_ptr<Drain> shutdown_;
   std::set<Reactor::TimerId> ready_timers_;

@@ -75,6 +75,13 @@ struct Failure {
   bool consequence = false;
 };
 
+/// What was seen last of a live process.
+struct UsageSample {
+  wire::RankUsage seen;           ///< sampled_ns 0: nothing.
+  std::uint64_t start_ticks = 0;  ///< Of the process that it was.
+  Reactor::Time at{};
+};
+
 /// One rank on this host.
 struct Proc {
   Proc(Mesh& in, std::shared_ptr<const Assignment> by, ProcState at, std::uint64_t keeper_id, LineTail::Limits tail);
@@ -114,6 +121,7 @@ struct Proc {
 
   std::optional<ProcEnd> end;
   keeper::Exit usage;
+  UsageSample sample;
   Reactor::TimerId drain_timer = 0;
   bool gone = false;  // no descendant is left
   /// Whether the certificate was made. It goes, and this stays, when the record is forgotten.

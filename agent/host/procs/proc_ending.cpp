@@ -8,6 +8,7 @@
 
 #include "agent/host/procs/certificate.h"
 #include "agent/host/stdio/log_streams.h"
+#include "agent/keeper/limit_places.h"
 #include "common/log.h"
 
 namespace meshbus::host {
@@ -36,6 +37,9 @@ EndFacts facts_of(const Proc& proc) {
     facts.cpu_soft = limit.soft;
     facts.cpu_hard = limit.hard;
   }
+  facts.memory_limit = keeper::words_of(proc.mesh.spec.command.settings.group, keeper::Controller::memory);
+  facts.memory_kills = proc.usage.memory_kills;
+  facts.memory_limit_hit = proc.usage.memory_limit_hit;
   return facts;
 }
 
@@ -246,7 +250,8 @@ void ProcEnding::explain(const Proc& proc, wire::CertificateT& certificate) {
     certificate.cause = proc.stop_cause;
   } else {
     EndFacts facts = facts_of(proc);
-    if (is_unexplained_kill(*proc.end, facts)) {
+    memory_.on_counted_elsewhere(facts.memory_kills);
+    if (facts.memory_kills == 0 && is_unexplained_kill(*proc.end, facts)) {
       facts.out_of_memory = memory_.take(proc.end->ended_ns);
       facts.memory_cgroup = memory_.cgroup();
     }
@@ -276,6 +281,7 @@ void ProcEnding::certify(Proc& proc) {
   certificate->max_rss_bytes = count(proc.usage.max_rss_kib) * 1024;
   certificate->user_us = count(proc.usage.user_us);
   certificate->system_us = count(proc.usage.system_us);
+  if (proc.sample.seen.sampled_ns() != 0) certificate->usage = std::make_unique<wire::RankUsage>(proc.sample.seen);
   proc.mesh.certificates.push_back(std::make_unique<wire::CertificateT>(*certificate));
   proc.certificate = std::move(certificate);
   if (proc.mesh.log_readers == 0) {

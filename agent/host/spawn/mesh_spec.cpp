@@ -11,6 +11,9 @@
 namespace meshbus::host {
 namespace {
 
+constexpr std::uint64_t most_pids = 4'194'304;        // as many as Linux has numbers for
+constexpr std::uint32_t most_cpu_milli = 10'000'000;  // 10,000 CPUs
+
 /// Texts that end up in a new process must be C strings.
 Result<std::string> parse_text(const flatbuffers::String* text, const std::string& field) {
   std::string value = text_of(text);
@@ -77,6 +80,23 @@ Result<keeper::ProcSettings> parse_settings(const wire::ProcSettings& request) {
   if ((settings.uid || settings.gid || !settings.groups.empty()) && ::geteuid() != 0)
     return refused("uid", "only a host that runs as root can start procs as somebody else");
   if (settings.groups.size() > 65536) return refused("groups", "there are more than 65536");
+  if (request.memory_limit()) {
+    settings.group.memory = *request.memory_limit();
+    if (settings.group.memory < keeper::least_memory_limit || settings.group.memory > INT64_MAX)
+      return refused("memory_limit", std::to_string(settings.group.memory) + " bytes; at least " +
+                                         std::to_string(keeper::least_memory_limit) + ", or no program gets through its own start");
+  }
+  if (request.pids_limit()) {
+    settings.group.pids = *request.pids_limit();
+    if (settings.group.pids < 1 || settings.group.pids > most_pids)
+      return refused("pids_limit", std::to_string(settings.group.pids) + "; 1 to " + std::to_string(most_pids));
+  }
+  if (request.cpu_limit()) {
+    settings.group.cpu_milli = *request.cpu_limit();
+    if (settings.group.cpu_milli < keeper::least_cpu_limit || settings.group.cpu_milli > most_cpu_milli)
+      return refused("cpu_limit", std::to_string(settings.group.cpu_milli) + " thousandths of a CPU; " +
+                                      std::to_string(keeper::least_cpu_limit) + " to " + std::to_string(most_cpu_milli));
+  }
   settings.new_session = !request.same_session();
   settings.subreaper = !request.no_subreaper();
   return settings;

@@ -157,8 +157,9 @@ class HostMesh {
 
   /// Asks every host now. By rank; hosts that do not answer are there with their problem. Errors: would_block, refused (after fork).
   Result<std::vector<HostReport>> states(std::chrono::milliseconds deadline = std::chrono::seconds(10)) const;
-  /// What meshes are on these hosts, whoever made them. Errors: would_block, refused (after fork).
-  Result<MeshListing> meshes(std::chrono::milliseconds deadline = std::chrono::seconds(10)) const;
+  /// What meshes are on these hosts, whoever made them; with what their live ranks use, when that is wanted (RankReport::usage). Errors:
+  /// would_block, refused (after fork).
+  Result<MeshListing> meshes(std::chrono::milliseconds deadline = std::chrono::seconds(10), bool with_usage = false) const;
   /// What the event logs of these hosts have about a mesh (its name, or its base: all of that base; empty: all of them) and about the hosts
   /// themselves, however long ago the mesh has ended, as far as the logs go back. Errors: would_block, refused (after fork).
   Result<EventListing> events(std::string_view mesh, std::chrono::milliseconds deadline = std::chrono::seconds(10)) const;

@@ -45,10 +45,14 @@ struct ResourceLimit {
 /// the spawn that names it.
 struct ProcSettings {
   std::vector<ResourceLimit> limits = {};
-  std::optional<int> nice = {};           ///< -20 (first) to 19 (last).
-  std::optional<unsigned> umask = {};     ///< 0 to 0777.
-  std::vector<std::uint32_t> cpus = {};   ///< The CPUs that it may run on, by number.
-  std::optional<std::uint32_t> uid = {};  ///< Needs a host that runs as root. Only plain procs can do without our user's sockets.
+  std::optional<int> nice = {};          ///< -20 (first) to 19 (last).
+  std::optional<unsigned> umask = {};    ///< 0 to 0777.
+  std::vector<std::uint32_t> cpus = {};  ///< The CPUs that it may run on, by number.
+  /// Limits of the proc and its descendants together, kept by a cgroup of its own. A host that cannot keep one refuses the spawn.
+  std::optional<std::uint64_t> memory_limit = {};  ///< Bytes, swap included, from 1 MiB: who passes it is killed (Cause::out_of_memory).
+  std::optional<std::uint64_t> pids_limit = {};    ///< Processes and threads, the proc itself included; more cannot be made.
+  std::optional<double> cpu_limit = {};            ///< CPUs, from 0.01: 1.5 = 150 ms of CPU time in each 100 ms.
+  std::optional<std::uint32_t> uid = {};           ///< Needs a host that runs as root. Only plain procs can do without our user's sockets.
   std::optional<std::uint32_t> gid = {};
   std::vector<std::uint32_t> groups = {};  ///< These supplementary groups and no others; with uid or gid and without this: none.
   bool same_session = false;               ///< A process group of its own, but no session.

@@ -93,6 +93,18 @@ struct LaunchTimes {
   LaunchStage stage() const noexcept;
 };
 
+/// What the process of a rank uses, itself alone, as its host saw it (setting usage.period).
+struct ProcUsage {
+  std::chrono::system_clock::time_point sampled;  ///< When that was, by the clock of its host.
+  std::chrono::microseconds user_time{0};
+  std::chrono::microseconds system_time{0};
+  std::uint64_t rss_bytes = 0;       ///< Resident memory.
+  std::uint64_t peak_rss_bytes = 0;  ///< The most that it ever was.
+  std::uint32_t threads = 0;
+  std::uint32_t descriptors = 0;  ///< Open ones; 0 = its host cannot see.
+  double load = 0;                ///< CPUs that it has kept busy since it was looked at before.
+};
+
 /// One rank: its place, its state, and when it has ended its death certificate (spec 4.9).
 struct RankReport {
   std::uint64_t rank = 0;        ///< Create rank: the row-major position in the mesh as it was made.
@@ -110,6 +122,7 @@ struct RankReport {
   std::uint64_t generation = 0;   ///< Counts the changes of this rank; the larger one is the later one.
   std::uint64_t incarnation = 0;  ///< Of this life of the rank.
   LaunchTimes launch;
+  std::optional<ProcUsage> usage;  ///< Of a live rank: where it was asked for. Of an ended one: what was seen last.
   // From the certificate; empty until it has come.
   std::string reason;  ///< In words: "exit 3", "killed by SIGSEGV", "cannot execute /no/such/file: execve: No such file or directory".
   ErrorCode code = ErrorCode::none;  ///< exec_failed; timeout = not ready in time; host_unreachable = its host is lost.
