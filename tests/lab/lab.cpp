@@ -21,6 +21,7 @@
 
 #include "tests/lab/cgroup.h"
 #include "tests/support/environment.h"
+#include "tests/support/own_cgroups.h"
 #include "tests/support/process_table.h"
 #include "tests/support/temp_dir.h"
 #include "tests/support/wait.h"
@@ -205,6 +206,7 @@ void Lab::State::power_off(std::size_t index) {
   machine.delayer.reset();
   if (!cgroup.empty() && !wait_until([&] { return remove_cgroup(cgroup_of(index)); }, in_time))
     throw std::runtime_error("lab: the cgroup " + cgroup_of(index) + " cannot be removed");
+  remove_empty_host_cgroups();
 }
 
 void Lab::State::remove_link(const std::string& name) {
@@ -243,6 +245,7 @@ std::vector<std::string> Lab::State::take_down() {
   }
   if (fs::exists(room)) left.push_back(room + " is left");
   if (!cgroup.empty() && fs::exists(cgroup)) left.push_back(cgroup + " is left");
+  remove_empty_host_cgroups();
   return left;
 }
 

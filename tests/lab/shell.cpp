@@ -13,11 +13,13 @@
 #include <vector>
 
 #include "tests/lab/lab.h"
+#include "tests/support/own_cgroups.h"
 
 namespace {
 
 using meshbus::test::CableDelay;
 using meshbus::test::Lab;
+using meshbus::test::OwnCgroups;
 
 constexpr const char* help = R"(  hosts                 who there is
   on HOST COMMAND...    run a command line on a host; without one, a shell
@@ -116,6 +118,7 @@ int main(int argc, char** argv) {
     return 1;
   }
   try {
+    const OwnCgroups cgroups;
     Lab lab(static_cast<std::size_t>(count));
     show(lab);
     std::cout << "room " << lab.room() << ", on each host another one\n" << help;

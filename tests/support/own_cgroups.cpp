@@ -118,6 +118,19 @@ void OwnCgroups::leave() {
   known().clear();
 }
 
+void remove_empty_host_cgroups() {
+  for (const auto& own : known()) {
+    std::vector<fs::path> hosts;
+    std::error_code ignored;
+    for (auto at = fs::directory_iterator(own, ignored); at != fs::directory_iterator(); at.increment(ignored)) {
+      const std::string name = at->path().filename().string();
+      if (name.starts_with("meshbus-") && name.size() == 16 && name.find_first_not_of("0123456789abcdef", 8) == std::string::npos)
+        hosts.push_back(at->path());
+    }
+    for (const auto& host : hosts) remove_tree(host);
+  }
+}
+
 std::set<fs::path> cgroups_below_own() {
   std::set<fs::path> found;
   for (const auto& path : known()) add_below(path, found);

@@ -25,4 +25,8 @@ class OwnCgroups {
 /// The directories below those of OwnCgroups. Without them: none.
 std::set<std::filesystem::path> cgroups_below_own();
 
+/// Removes those of hosts in which nobody is: after machines have lost their power, on which no host could clean up. Real ones would have
+/// taken their cgroups along.
+void remove_empty_host_cgroups();
+
 }  // namespace meshbus::test
