@@ -25,6 +25,13 @@ bool has_word(const std::string& file, std::string_view wanted) {
   return false;
 }
 
+// cgroup v2: a cgroup other than the root that has processes in it may not hand controllers on to those below.
+bool cannot_hand_on(const std::string& parent, std::string_view controller) {
+  if (::access((parent + "/cgroup.type").c_str(), F_OK) != 0 || has_word(parent + "/cgroup.subtree_control", controller)) return false;
+  std::string pid;
+  return static_cast<bool>(std::ifstream(parent + "/cgroup.procs") >> pid);
+}
+
 std::string bytes_text(std::uint64_t bytes) {
   constexpr std::array<std::pair<unsigned, const char*>, 3> units{{{30, "GiB"}, {20, "MiB"}, {10, "KiB"}}};
   for (const auto& [shift, name] : units) {
@@ -110,6 +117,11 @@ Result<void> LimitPlaces::check(const GroupLimits& limits) const {
     std::string why = place.path;
     if (place.version != 0) {
       const std::string parent = place.path.substr(0, place.path.rfind('/'));
+      if (place.version == 2 && cannot_hand_on(parent, to_string(controller)))
+        return fail(ErrorCode::configuration_error,
+                    "a " + wanted + " cannot be kept here: this host's own processes are in " + parent +
+                        ", and cgroup v2 allows no limits below a cgroup that has processes, unless it is the root; do without this limit, "
+                        "or limit the whole host from outside (systemd: MemoryMax=, TasksMax=, CPUQuota=)");
       if (::access(parent.c_str(), W_OK) == 0) continue;
       why = "cannot make a cgroup in " + parent + ": " + std::strerror(errno);
     }

@@ -19,6 +19,7 @@ namespace {
 
 using meshbus::test::CableDelay;
 using meshbus::test::Lab;
+using meshbus::test::OwnCgroups;
 
 constexpr const char* help = R"(  hosts                 who there is
   on HOST COMMAND...    run a command line on a host; without one, a shell
