@@ -34,7 +34,6 @@ void check_frame(const nlohmann::json& json, const std::string& name) {
   const auto& machine = json.at("machine");
   CHECK(machine.at("cores") > 0);
   for (const char* key : {"cpu", "kernel", "libzmq"}) CHECK(machine.at(key) != "");
-  CHECK_FALSE(json.at("left_out").empty());
   for (const auto& one : json.at("cases")) {
     for (const auto& side : one.at("sides")) {
       CAPTURE(side.dump());
@@ -61,6 +60,7 @@ nlohmann::json ratio(const nlohmann::json& json, const std::string& figure, cons
 TEST_CASE("bench: rtt puts a broker beside a bare relay, in the same rounds") {
   const auto json = results_of({"rtt", "--rounds", "2", "--sizes", "64", "--count", "30"});
   check_frame(json, "rtt");
+  CHECK_FALSE(json.at("left_out").empty());
   const auto message = ratio(json, "p50_us", "message", "relay");
   CHECK(message.at("value") > 0);
   CHECK(message.at("first").at("at_most") == 1.1);
@@ -83,6 +83,7 @@ TEST_CASE("bench: rate counts what arrives, packed and flushed") {
 TEST_CASE("bench: launch runs procs beside a loop of clone3 that is contained alike") {
   const auto json = results_of({"launch", "--rounds", "1", "--sizes", "5"});
   check_frame(json, "launch");
+  CHECK_FALSE(json.at("left_out").empty());
   CHECK(ratio(json, "ms", "run", "clone3").at("value") > 0);
 }
 
