@@ -11,6 +11,7 @@
 
 #include "client/cli/proc_settings.h"
 #include "common/did_you_mean.h"
+#include "common/frame.h"
 #include "common/quantity.h"
 
 namespace meshbus::cli {
@@ -338,6 +339,65 @@ void add_why(CLI::App& app, WhyArguments& why) {
   add_ranks(*verb, why.ranks);
 }
 
+constexpr const char* kTapFooter =
+    "A filter is terms with spaces between them, all of which must hold:\n"
+    "  from= to= proc=                 a proc by name (train_3-13Se1Maqzryj, train_*), HOST,NAME, key 0x..., or broker\n"
+    "  from.host= to.host= host=       a host by address, or by key\n"
+    "  kind=                           control message call reply error\n"
+    "  lane=                           control data\n"
+    "  port= size=                     numbers, also with < <= > >=: size>=64KiB\n"
+    "With several values A|B any of them; != for none of them. Names with * are those of procs at the tapped host.\n"
+    "\n"
+    "Seen is what peers and links send to procs and other hosts, and what the broker itself tells procs. A tap never holds the broker\n"
+    "up: who is too slow misses messages, and is told how many. Needs the unix socket of a host of yours on this machine.\n"
+    "\n"
+    "--replay sends messages and calls with their bodies (record with --bodies all) to the procs of the same names and ports at the host\n"
+    "given by --into, as this launcher; it says how many were sent, came back, and were skipped, and why. Control messages and\n"
+    "answers are never sent again.\n"
+    "\n"
+    "Exit code: 0; 1 no such host or file; 2 wrong usage; 130 Ctrl-C; 141 nobody reads the output; 143 SIGTERM.";
+
+void add_tap(CLI::App& app, TapArguments& tap) {
+  auto* verb = app.add_subcommand("tap", "Show the messages that a host's broker passes on, as they come; record them, send them again");
+  verb->footer(kTapFooter);
+  auto* host = verb->add_option("--host", tap.host, "The host to tap; default: the only one of yours on this machine")->type_name("ADDRESS");
+  auto* json = verb->add_flag("--json", tap.json, "Print JSON lines");
+  verb->add_option("--filter", tap.filter, "Which messages; see below")->type_name("EXPRESSION");
+  auto* bodies = verb->add_option_function<std::string>(
+                         "--bodies",
+                         [&tap](const std::string& text) {
+                           const auto bytes = text == "all" ? Result<std::uint64_t>(kBodyLimit) : parse_bytes(text);
+                           if (!bytes) throw CLI::ValidationError("--bodies", bytes.error().detail() + ", or all");
+                           tap.bodies = static_cast<std::uint32_t>(std::min<std::uint64_t>(*bytes, kBodyLimit));
+                         },
+                         "How much of each body to copy: 64, 4KiB, all; default: nothing")
+                     ->type_name("BYTES|all");
+  auto* count = verb->add_option("--count", tap.count, "End after so many messages; with --write, after the batch that has them")
+                    ->check(CLI::Range(std::uint64_t{1}, std::uint64_t{1} << 62U))
+                    ->type_name("N");
+  auto* write = verb->add_option("--write", tap.write, "Append to this file instead of printing")->type_name("FILE")->excludes(json);
+  auto* read = verb->add_option("--read", tap.read, "Print what is in a file that --write wrote")->type_name("FILE");
+  auto* replay = verb->add_option("--replay", tap.replay, "Send what is in such a file again")->type_name("FILE");
+  auto* into = verb->add_option("--into", tap.into, "Where to send it: a host, or a broker alone")->type_name("ADDRESS")->needs(replay);
+  replay->needs(into);
+  for (auto* option : {host, bodies, write}) {
+    read->excludes(option);
+    replay->excludes(option);
+  }
+  replay->excludes(read)->excludes(count);
+  verb->add_option_function<std::string>(
+          "--speed",
+          [&tap](const std::string& text) {
+            char* end = nullptr;
+            tap.speed = text == "max" ? 0 : std::strtod(text.c_str(), &end);
+            if (text != "max" && (end == nullptr || *end != '\0' || !(tap.speed >= 0.001 && tap.speed <= 1e6)))
+              throw CLI::ValidationError("--speed", "takes how many times as fast, 0.001 to 1000000, or max, not '" + text + "'");
+          },
+          "How fast: 1 as it was (default), 10 ten times as fast, max without waiting")
+      ->type_name("X|max")
+      ->needs(replay);
+}
+
 /// The word that was not understood, and what it may have been meant to be.
 std::string suggestion(const CLI::App& app, int argc, char** argv, const std::string& path = "meshbus") {
   std::vector<std::string> verbs;
@@ -399,6 +459,8 @@ std::variant<Arguments, int> parse_command_line(int argc, char** argv) {
   show->add_option("--set", config.settings, "A setting: KEY=VALUE")->type_name("KEY=VALUE");
   show->add_flag("--json", config.json, "Print JSON");
   add_mesh(app, mesh);
+  TapArguments tap;
+  add_tap(app, tap);
   app.add_subcommand("version", "Print the version")->add_flag("--json", version.json, "Print JSON");
 
   // Everything after the first -- is the command, whatever it looks like.
@@ -421,6 +483,7 @@ std::variant<Arguments, int> parse_command_line(int argc, char** argv) {
   if (name == "version") return Arguments(version);
   if (name == "config") return Arguments(config);
   if (name == "mesh") return Arguments(mesh);
+  if (name == "tap") return Arguments(tap);
   if (name == "logs") {
     logs.hosts.verb = HostsArguments::Verb::logs;
     return Arguments(logs);

@@ -114,12 +114,31 @@ struct MeshArguments {
   bool json = false;
 };
 
+/// `meshbus tap`
+struct TapArguments {
+  /// Empty: the only one of this user on this machine.
+  std::string host;
+  std::string filter;
+  /// Bytes to copy of each body.
+  std::uint32_t bodies = 0;
+  std::optional<std::uint64_t> count;
+  /// Files to write to, to show, to send again; empty: none.
+  std::string write;
+  std::string read;
+  std::string replay;
+  /// replay: the address of a host.
+  std::string into;
+  /// replay: how many times as fast as it was; 0 = at once.
+  double speed = 1;
+  bool json = false;
+};
+
 struct VersionArguments {
   bool json = false;
 };
 
 using Arguments = std::variant<WardenOptions, RunArguments, HostsArguments, LogsArguments, WhyArguments, ConfigArguments, MeshArguments,
-                               VersionArguments>;
+                               TapArguments, VersionArguments>;
 
 /// What the words mean; or, when there is nothing to run (help, a mistake: then it has been said on stderr), the exit code.
 std::variant<Arguments, int> parse_command_line(int argc, char** argv);
