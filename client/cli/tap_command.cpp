@@ -47,8 +47,8 @@ Result<std::string> socket_beside(const HostAddr& host) {
   const std::string socket = path.filename() == "tap" ? path.string() : (path.parent_path() / "tap").string();
   struct stat status{};
   if (::lstat(socket.c_str(), &status) != 0)
-    return fail(ErrorCode::not_exist, "no tap at " + socket + ": " + std::strerror(errno) +
-                                          "; the host has ended, or its broker runs without --tap");
+    return fail(ErrorCode::not_exist,
+                "no tap at " + socket + ": " + std::strerror(errno) + "; the host has ended, or its broker runs without --tap");
   if (!S_ISSOCK(status.st_mode) || status.st_uid != ::geteuid())
     return fail(ErrorCode::unauthorised, socket + " is no socket of yours; a host is tapped by the user it runs as");
   return socket;
@@ -86,8 +86,9 @@ Result<std::string> find_socket(const std::string& word) {
     if (hosts.size() == 1) return socket_beside(*HostAddr::parse(hosts.front()));
     std::string list;
     for (const auto& host : hosts) list += "\n  " + host;
-    return fail(ErrorCode::configuration_error, hosts.empty() ? "no host of yours runs on this machine"
-                                                              : "several hosts of yours run on this machine; choose one with --host:" + list);
+    return fail(ErrorCode::configuration_error, hosts.empty()
+                                                    ? "no host of yours runs on this machine"
+                                                    : "several hosts of yours run on this machine; choose one with --host:" + list);
   }
   const auto address = HostAddr::parse(word);
   if (!address) return fail(address.error().within("--host " + word));
@@ -104,7 +105,8 @@ Result<std::string> find_socket(const std::string& word) {
     const auto batch = subscriber.next();
     if (batch && *batch && (**batch)->host()->string_view() == address->to_string()) return *socket;
   }
-  return fail(ErrorCode::not_exist, "no host of yours on this machine is known as " + address->to_string() + "; a tap works where its host runs");
+  return fail(ErrorCode::not_exist,
+              "no host of yours on this machine is known as " + address->to_string() + "; a tap works where its host runs");
 }
 
 /// Where copies go: to the screen, or into a file.
@@ -138,7 +140,7 @@ class Sink {
   /// Looks at each message once more: those of a file were chosen by another filter.
   void filter_by(const TapFilter& filter) { filter_ = &filter; }
   /// 0; 1 when something could not be written; 141 when nobody reads it.
-  int code() const { return is_pipe_broken_ ? 128 + SIGPIPE : error_ ? 1 : 0; }
+  int code() const { return is_pipe_broken_ ? kBrokenPipe : error_ ? 1 : 0; }
   const std::optional<Error>& error() const { return error_; }
   const TapCount& counter() const { return counter_; }
   std::uint64_t shown() const { return file_ || !count_ ? counter_.seen() : taken_; }
@@ -305,7 +307,8 @@ int read_file(const TapArguments& arguments, const TapFilter& filter) {
   }
   sink.write_out();
   if (sink.code() == 1) complain(sink.error()->detail());
-  if (file->torn() > 0) complain(arguments.read + " ends within a record: its last " + std::to_string(file->torn()) + " bytes are left out");
+  if (file->torn() > 0)
+    complain(arguments.read + " ends within a record: its last " + std::to_string(file->torn()) + " bytes are left out");
   return sink.code();
 }
 

@@ -75,7 +75,8 @@ Result<std::optional<TapBatch>> TapFileReader::next() {
   }
   if (*begun < prefix.size() || got < length) {
     // What a crash left is the beginning of a batch; something else is something else.
-    if (position_ == 0 && got >= 8 && !flatbuffers::BufferHasIdentifier(bytes.data(), kTapIdentifier)) return damaged("it is something else");
+    if (position_ == 0 && got >= 8 && !flatbuffers::BufferHasIdentifier(bytes.data(), kTapIdentifier))
+      return damaged("it is something else");
     torn_ = *begun + got;
     return std::nullopt;
   }

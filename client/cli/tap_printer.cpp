@@ -125,7 +125,8 @@ std::string TapPrinter::text_line(const TapMessage& message, const TapNames& nam
   std::array<char, 64> numbers{};
   std::snprintf(numbers.data(), numbers.size(), "%-9s%-9s%-10u%6u", name_of(envelope.kind()).c_str(), name_of(envelope.lane()).c_str(),
                 envelope.port(), envelope.length());
-  std::string line = time_of(message).substr(11, 15) + "  " + padded(from, from_width_) + "  " + padded(to, to_width_) + "  " + numbers.data();
+  std::string line =
+      time_of(message).substr(11, 15) + "  " + padded(from, from_width_) + "  " + padded(to, to_width_) + "  " + numbers.data();
   if (const auto control = control_name(message); !control.empty()) return line + "  " + control + "\n";
   Bytes body = message.body;
   if (has_call_header(envelope.kind())) body.remove_prefix(std::min(body.size(), sizeof(wire::CallHeader)));

@@ -112,7 +112,9 @@ class Replay {
       problem_ = Error(ErrorCode::fate_unknown, "the connection to " + into_.to_string() + " was lost: " + reason +
                                                     "; what became of the last messages is not known");
     };
-    events.on_undeliverable = [this](const wire::Envelope&, const Error& error) { ++tally_.returned[std::string(to_string(error.code()))]; };
+    events.on_undeliverable = [this](const wire::Envelope&, const Error& error) {
+      ++tally_.returned[std::string(to_string(error.code()))];
+    };
     events.on_data = [this](const wire::Envelope& envelope, const wire::CallHeader&, Bytes) {
       if (envelope.source_proc() == bus_->self()->key()) has_echo_ = true;
     };
@@ -189,18 +191,19 @@ class Replay {
     const auto limit = header.deadline_ms() == 0 ? kCallLimit : std::min(kCallLimit, std::chrono::milliseconds(header.deadline_ms()));
     ++tally_.sent;
     ++open_calls_;
-    bus_->call(Destination::to(to), message.envelope.port(), message.body.substr(sizeof header), limit, [this](const Result<std::string>& answer) {
-      --open_calls_;
-      if (answer) {
-        ++tally_.answered;
-      } else if (answer.error().code() == ErrorCode::timeout || answer.error().code() == ErrorCode::fate_unknown) {
-        ++tally_.unanswered;
-      } else if (answer.error().code() >= ErrorCode::queue_full || answer.error().code() == ErrorCode::undeliverable) {
-        ++tally_.returned[std::string(to_string(answer.error().code()))];
-      } else {
-        ++tally_.failed;
-      }
-    });
+    bus_->call(Destination::to(to), message.envelope.port(), message.body.substr(sizeof header), limit,
+               [this](const Result<std::string>& answer) {
+                 --open_calls_;
+                 if (answer) {
+                   ++tally_.answered;
+                 } else if (answer.error().code() == ErrorCode::timeout || answer.error().code() == ErrorCode::fate_unknown) {
+                   ++tally_.unanswered;
+                 } else if (answer.error().code() >= ErrorCode::queue_full || answer.error().code() == ErrorCode::undeliverable) {
+                   ++tally_.returned[std::string(to_string(answer.error().code()))];
+                 } else {
+                   ++tally_.failed;
+                 }
+               });
     return {};
   }
 
@@ -256,8 +259,8 @@ class Replay {
 };
 
 void print_text(const Tally& tally) {
-  std::cout << tally.recorded << " recorded, " << tally.sent << " sent, " << sum(tally.returned) << " of them returned, " << sum(tally.skipped)
-            << " skipped\n";
+  std::cout << tally.recorded << " recorded, " << tally.sent << " sent, " << sum(tally.returned) << " of them returned, "
+            << sum(tally.skipped) << " skipped\n";
   for (const auto& [why, count] : tally.returned) std::cout << "  returned " << count << ": " << why << "\n";
   for (const auto& [why, count] : tally.skipped) std::cout << "  skipped " << count << ": " << why << "\n";
   if (tally.answered + tally.failed + tally.unanswered > 0)
