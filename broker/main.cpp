@@ -66,7 +66,8 @@ Result<BrokerOptions> read_options(const Flags& flags) {
     if (!address) return fail(address.error().within("--advertise " + flags.advertise));
     options.advertise = *address;
   }
-  for (const auto& [flag, text, option] : {std::tuple("--monitor ", &flags.monitor, &options.monitor), {"--tap ", &flags.tap, &options.tap}}) {
+  for (const auto& [flag, text, option] :
+       {std::tuple("--monitor ", &flags.monitor, &options.monitor), {"--tap ", &flags.tap, &options.tap}}) {
     if (text->empty()) continue;
     auto address = HostAddr::parse(*text);
     if (!address) return fail(address.error().within(flag + *text));

@@ -24,8 +24,8 @@
 
 namespace meshbus {
 
-/// Copies of the messages that the broker passes on, for whoever subscribes (schemas/monitor.fbs): an XPUB socket beside the monitor's, which
-/// loses what a slow subscriber does not take. Does nothing while nobody is subscribed. Lives on the reactor's thread.
+/// Copies of the messages that the broker passes on, for whoever subscribes (schemas/monitor.fbs): an XPUB socket beside the monitor's,
+/// which loses what a slow subscriber does not take. Does nothing while nobody is subscribed. Lives on the reactor's thread.
 class Tap {
  public:
   struct Events {

@@ -101,8 +101,7 @@ class TapFilter::Parser {
                                                        : "there is no such field; did you mean " + std::string(near) + "?");
     }
     const std::size_t at = scanner_.position();
-    const auto* const op =
-        std::find_if(operators.begin(), operators.end(), [this](const auto& one) { return scanner_.accept(one.first); });
+    const auto* const op = std::find_if(operators.begin(), operators.end(), [this](const auto& one) { return scanner_.accept(one.first); });
     if (op == operators.end()) return scanner_.unexpected("=, !=, <, <=, > or >=");
     Term term{field->second, op->second, {}};
     const bool is_number = term.field == Field::port || term.field == Field::size;
@@ -230,8 +229,8 @@ bool TapFilter::holds(const Term& term, const Value& value, const wire::Envelope
 
 bool TapFilter::matches(const wire::Envelope& envelope, const NameOf& name_of) const {
   return std::all_of(terms_.begin(), terms_.end(), [&](const Term& term) {
-    const bool any = std::any_of(term.values.begin(), term.values.end(),
-                                 [&](const Value& value) { return holds(term, value, envelope, name_of); });
+    const bool any =
+        std::any_of(term.values.begin(), term.values.end(), [&](const Value& value) { return holds(term, value, envelope, name_of); });
     return any != (term.op == Operator::is_not);
   });
 }
@@ -243,8 +242,8 @@ Result<TapRequest> TapRequest::parse(std::string_view topic) {
   const std::size_t slash = rest.find('/');
   const auto bodies = parse_whole(rest.substr(0, slash));
   if (slash == std::string_view::npos || !bodies || *bodies > kBodyLimit)
-    return fail(ErrorCode::parse_error, "behind \"tap/\" comes how many bytes of each body are wanted, 0 to " + std::to_string(kBodyLimit) +
-                                            ", and another \"/\"");
+    return fail(ErrorCode::parse_error,
+                "behind \"tap/\" comes how many bytes of each body are wanted, 0 to " + std::to_string(kBodyLimit) + ", and another \"/\"");
   auto filter = TapFilter::parse(rest.substr(slash + 1));
   if (!filter) return fail(filter.error());
   return TapRequest{static_cast<std::uint32_t>(*bodies), std::move(*filter), std::string(rest.substr(slash + 1))};

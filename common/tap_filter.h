@@ -15,7 +15,8 @@ namespace meshbus {
 ///
 ///     from=trainers_* kind=call|message size>=64KiB port!=0
 ///
-///     from to proc                a proc (`proc`: at either end): its name, HOST,NAME, its key as 0x…, or `broker`. * stands for any text, among
+///     from to proc                a proc (`proc`: at either end): its name, HOST,NAME, its key as 0x…, or `broker`. * stands for any text,
+///     among
 ///                                 the procs that the broker knows by name: its own peers.
 ///     from.host to.host host      a host: its address, or its key as 0x…; * as above.
 ///     kind                        control message call reply error
