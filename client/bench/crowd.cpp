@@ -205,8 +205,9 @@ int run_crowd_process(const std::string& endpoint, std::uint64_t seed, std::size
   context.set(zmq::ctxopt::max_sockets, static_cast<int>(count + 16));
   std::printf("ready\n");
   std::fflush(stdout);
-  char c = 0;
-  if (::read(0, &c, 1) != 1) return 0;
+  for (char c = 0; c != '\n';) {
+    if (::read(0, &c, 1) != 1) return 0;
+  }
   std::vector<std::unique_ptr<BarePeer>> peers;
   peers.reserve(count);
   for (std::size_t i = 0; i < count; ++i) peers.push_back(std::make_unique<BarePeer>(context, endpoint, seed, begin + i));
