@@ -10,7 +10,7 @@
 namespace meshbus::cli {
 namespace {
 
-/// A broker with more names than that is told of as if it had none: the memory of a tap has a bound.
+/// What comes above is shown by key: the memory of a tap has a bound.
 constexpr std::size_t kMostNames = 1'000'000;
 
 tl::unexpected<Error> malformed(const std::string& what) {

@@ -133,7 +133,10 @@ class Sink {
     for (const TapMessage& message : batch.messages()) {
       if (!is_wanted(message)) continue;
       out_ += printer_.line(message, names_, batch->host()->string_view());
-      if (count_ && ++taken_ >= *count_) return write_out() && false;
+      if (count_ && ++taken_ >= *count_) {
+        write_out();
+        return false;
+      }
     }
     return write_out();
   }

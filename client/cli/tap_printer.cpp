@@ -108,7 +108,7 @@ std::string TapPrinter::line(const TapMessage& message, const TapNames& names, s
                {"port", envelope.port()},
                {"size", envelope.length()},
                {"sequence", envelope.sequence()},
-               {"incarnation", envelope.source_incarnation()},
+               {"incarnation", key_text(envelope.source_incarnation())},
                {"hop", envelope.hop()},
                {"no_return", (envelope.flags() & kFlagNoReturn) != 0}};
   if (const auto control = control_name(message); !control.empty()) json["control"] = control;

@@ -135,7 +135,7 @@ TEST_CASE("cli_tap: what was recorded is sent again into another broker, and eac
   CHECK(read.out().find("re: question") != std::string::npos);
 }
 
-TEST_CASE("cli_tap: the messages of a host, by the only host there is, until Ctrl-C") {
+TEST_CASE("cli_tap: the messages of a host as lines under their columns, until Ctrl-C") {
   StandingHost host;
   Process tap(test::cli({"tap", "--host", host.address(), "--filter", "kind=control to=service", "--bodies", "all"}));
   tap.wait_for_output("tapping " + host.address(), in_time);
