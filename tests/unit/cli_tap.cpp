@@ -10,11 +10,10 @@
 #include "meshbus/key.h"
 #include "tests/support/temp_dir.h"
 
-using namespace meshbus;
-using namespace meshbus::cli;
-using meshbus::test::TempDir;
-
+namespace meshbus::cli {
 namespace {
+
+using test::TempDir;
 
 const std::string kBus = "unix:/run/m/bus";
 const std::string kProcOfBus = kBus + ",train_0-13Se1Maqzryj";
@@ -242,3 +241,5 @@ TEST_CASE("tap_printer: columns line up, and names stand for keys where they are
   CHECK(to_base64("fo") == "Zm8=");
   CHECK(to_base64("foo") == "Zm9v");
 }
+
+}  // namespace meshbus::cli
