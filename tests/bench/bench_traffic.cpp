@@ -142,7 +142,7 @@ int run_bus(const Settings& settings, const Amounts& amounts) {
   const std::chrono::milliseconds duration(amounts.duration_ms);
   comparison.add(rtt_case(peers, 64, amounts.count, false, "B there and back"));
   comparison.add(rtt_case(peers, 64, amounts.count, true, "B there and back over two brokers"));
-  for (const std::size_t size : {64, 1024, 65536}) comparison.add(rate_case(peers, size, duration, "B in one direction"));
+  for (const std::size_t size : {64U, 1024U, 65536U}) comparison.add(rate_case(peers, size, duration, "B in one direction"));
   for (const std::size_t crowd : amounts.sizes) comparison.add(crowd_case(crowd, amounts.count / 30 + 1));
   return comparison.run();
 }
