@@ -80,6 +80,7 @@ Result<void> Broker::Impl::start(zmq::context_t& context) {
       std::make_unique<Forwarder>(reactor_, context, routes_, forwarder_options(*host, options, incarnation), std::move(forwarding));
   forwarder_->set_listener(*listener);
   if (auto monitored = open_monitor(context); !monitored) return monitored;
+  if (auto tapped = open_tap(context); !tapped) return tapped;
   turn_end_ = reactor_.add_turn_end([this] { forwarder_->flush(); });
   heartbeat_timer_ = reactor_.after(heartbeat_ / 4, [this] { on_heartbeat_timer(); });
   return {};

@@ -30,6 +30,8 @@ struct BrokerOptions {
   std::optional<HostAddr> advertise;
   /// Where ZeroMQ tools may listen to it (schemas/monitor.fbs): a unix address.
   std::optional<HostAddr> monitor;
+  /// Where copies of messages may be had (Tap): a unix address.
+  std::optional<HostAddr> tap;
   /// Take and make tcp connections that nothing protects (spec 13.1).
   bool insecure = false;
   /// By the warden's secret. Without it agents and procs are refused: nobody can have made a token for them.

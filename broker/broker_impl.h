@@ -18,6 +18,7 @@
 #include "broker/peer.h"
 #include "broker/recent_set.h"
 #include "broker/route_table.h"
+#include "broker/tap.h"
 #include "broker/watch_list.h"
 #include "common/dispatcher.h"
 #include "common/log.h"
@@ -85,6 +86,9 @@ class Broker::Impl {
   void refuse(const Request& request, const Error& error);
   void on_heartbeat_timer();
   Result<void> open_monitor(zmq::context_t& context);
+  Result<void> open_tap(zmq::context_t& context);
+  /// The text of the key of a peer or host, or nothing.
+  std::string name_of(std::uint64_t key);
   wire::BrokerCountersT counters_event() const;
   /// Of peers that have taken nothing for so long of what waits for them; most bytes first.
   std::vector<wire::QueueStateT> queues(std::chrono::milliseconds waits) const;
@@ -93,8 +97,9 @@ class Broker::Impl {
   Dispatcher handlers_;
   RouteTable routes_;
   WatchList watches_;
-  /// Null unless asked for. Outlives the forwarder, which tells it things.
+  /// Null unless asked for. They outlive the forwarder, which tells them things.
   std::unique_ptr<Monitor> monitor_;
+  std::unique_ptr<Tap> tap_;
   std::unique_ptr<Forwarder> forwarder_;
   std::optional<Admission> admission_;
   std::unordered_map<int, ConnectionId> descriptors_;

@@ -1,4 +1,4 @@
-// What the monitor is told of the broker as a whole.
+// What the monitor and the tap are told of the broker as a whole.
 #include <algorithm>
 
 #include "broker/broker_impl.h"
@@ -19,6 +19,24 @@ Result<void> Broker::Impl::open_monitor(zmq::context_t& context) {
   monitor_ = std::move(*opened);
   forwarder_->set_monitor(monitor_.get());
   return {};
+}
+
+Result<void> Broker::Impl::open_tap(zmq::context_t& context) {
+  if (!options.tap) return {};
+  Tap::Events events{.name_of = [this](std::uint64_t key) { return name_of(key); },
+                     .on_wanted = [this](bool is_wanted) { forwarder_->set_tap(is_wanted ? tap_.get() : nullptr); }};
+  auto opened = Tap::open(reactor_, context, *options.tap, {.host = *host, .incarnation = incarnation}, std::move(events));
+  if (!opened) return fail(opened.error());
+  tap_ = std::move(*opened);
+  return {};
+}
+
+std::string Broker::Impl::name_of(std::uint64_t key) {
+  if (key == forwarder_->own_key()) return host->to_string();
+  if (const Peer* peer = routes_.find(key)) return peer->identity.text;
+  if (const Link* link = forwarder_->find_link(key)) return link->host().to_string();
+  const std::string* gone = routes_.find_gone(key);
+  return gone == nullptr ? std::string() : *gone;
 }
 
 wire::BrokerCountersT Broker::Impl::counters_event() const {

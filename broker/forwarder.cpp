@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "broker/tap.h"
 #include "common/control.h"
 #include "common/log.h"
 
@@ -59,6 +60,8 @@ void Forwarder::forward(wire::Envelope envelope, Bytes body, zmq::message_t* apa
 }
 
 void Forwarder::deliver(const wire::Envelope& envelope, Bytes body, zmq::message_t* apart) {
+  if (tap_ != nullptr) [[unlikely]]
+    tap_->copy(envelope, body);
   const std::uint64_t host = envelope.destination_host();
   if (host == 0 || host == own_key_) {
     deliver_local(envelope, body, apart);

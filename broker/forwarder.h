@@ -25,6 +25,8 @@
 
 namespace meshbus {
 
+class Tap;
+
 /// Brings each message one step further: into the outbox of a local peer, into a link, to the broker itself, into the waiting room, or
 /// back to its sender. Sees to it that every message is counted once (counters.h). Reads envelopes only. Lives on the reactor's thread.
 class Forwarder {
@@ -58,6 +60,9 @@ class Forwarder {
   void set_listener(Listener& listener) { listener_ = &listener; }
   /// Hears of links, and of what is returned and dropped. Set once, or not.
   void set_monitor(Monitor* monitor) { monitor_ = monitor; }
+
+  /// Gets a copy of every message that is passed on; null = nobody wants any.
+  void set_tap(Tap* tap) { tap_ = tap; }
 
   /// A message of a registered peer or link. Its source and role are written already; its hop is not.
   void forward(wire::Envelope envelope, Bytes body, zmq::message_t* apart);
@@ -117,6 +122,7 @@ class Forwarder {
   std::uint64_t own_key_;
   Listener* listener_ = nullptr;
   Monitor* monitor_ = nullptr;
+  Tap* tap_ = nullptr;
   Counters counters_;
   std::uint64_t next_sequence_ = 1;
   Resolver resolver_;

@@ -10,6 +10,7 @@
 #include <memory>
 #include <optional>
 #include <string>
+#include <tuple>
 #include <vector>
 
 #include <CLI/CLI.hpp>
@@ -37,6 +38,7 @@ struct Flags {
   std::vector<std::string> binds;
   std::string advertise;
   std::string monitor;
+  std::string tap;
   bool insecure = false;
   std::vector<std::string> settings;
 };
@@ -45,6 +47,7 @@ void declare(CLI::App& app, Flags& flags) {
   app.add_option("--bind", flags.binds, "address to listen on: unix:/path, unix:@name or tcp:HOST:PORT; may be given again")->required();
   app.add_option("--advertise", flags.advertise, "address that this host is known by (default: the first --bind)");
   app.add_option("--monitor", flags.monitor, "unix address where ZeroMQ SUB sockets may listen to what happens here (schemas/monitor.fbs)");
+  app.add_option("--tap", flags.tap, "unix address where copies of messages may be had (meshbus tap; schemas/monitor.fbs)");
   app.add_flag("--insecure", flags.insecure, "take and make tcp connections without encryption and without checking who it is");
   app.add_option("--set", flags.settings, "setting KEY=VALUE; may be given again");
   app.add_option("--lifeline-fd", flags.lifeline_fd, "socket to the warden");
@@ -63,10 +66,12 @@ Result<BrokerOptions> read_options(const Flags& flags) {
     if (!address) return fail(address.error().within("--advertise " + flags.advertise));
     options.advertise = *address;
   }
-  if (!flags.monitor.empty()) {
-    auto address = HostAddr::parse(flags.monitor);
-    if (!address) return fail(address.error().within("--monitor " + flags.monitor));
-    options.monitor = *address;
+  for (const auto& [flag, text, option] :
+       {std::tuple("--monitor ", &flags.monitor, &options.monitor), {"--tap ", &flags.tap, &options.tap}}) {
+    if (text->empty()) continue;
+    auto address = HostAddr::parse(*text);
+    if (!address) return fail(address.error().within(flag + *text));
+    *option = *address;
   }
   options.insecure = flags.insecure;
   ConfigSources sources = ConfigSources::of_process();

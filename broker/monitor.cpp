@@ -22,19 +22,25 @@ std::int64_t now_ns() {
 
 }  // namespace
 
-Result<std::unique_ptr<Monitor>> Monitor::open(Reactor& reactor, zmq::context_t& context, const HostAddr& address, Speaker speaker,
-                                               Sources sources) {
+Result<SocketFile> listen_for_tools(zmq::socket_t& socket, const HostAddr& address, const std::string& who) {
   if (address.transport() != Transport::unix_socket || address.is_any())
-    return fail(ErrorCode::configuration_error, "the monitor listens at a unix:/path or unix:@name only, not at " + address.to_string());
+    return fail(ErrorCode::configuration_error, who + " listens at a unix:/path or unix:@name only, not at " + address.to_string());
   if (auto cleared = clear_unix_path(address.path()); !cleared) return fail(cleared.error());
-  std::unique_ptr<Monitor> monitor(new Monitor(reactor, context, std::move(speaker), std::move(sources)));
   try {
     const PrivateFiles private_files;
-    monitor->socket_.bind(address.zmq_endpoint());
+    socket.bind(address.zmq_endpoint());
   } catch (const zmq::error_t& error) {
-    return fail(ErrorCode::io_error, "the monitor cannot listen at " + address.to_string() + ": " + error.what());
+    return fail(ErrorCode::io_error, who + " cannot listen at " + address.to_string() + ": " + error.what());
   }
-  monitor->file_.emplace(address.path());
+  return SocketFile(address.path());
+}
+
+Result<std::unique_ptr<Monitor>> Monitor::open(Reactor& reactor, zmq::context_t& context, const HostAddr& address, Speaker speaker,
+                                               Sources sources) {
+  std::unique_ptr<Monitor> monitor(new Monitor(reactor, context, std::move(speaker), std::move(sources)));
+  auto file = listen_for_tools(monitor->socket_, address, "the monitor");
+  if (!file) return fail(file.error());
+  monitor->file_.emplace(std::move(*file));
   return monitor;
 }
 

@@ -22,6 +22,10 @@
 
 namespace meshbus {
 
+/// Binds a socket for tools of this user alone, and for nobody else. `who` leads errors: configuration_error (no concrete unix address),
+/// io_error.
+Result<SocketFile> listen_for_tools(zmq::socket_t& socket, const HostAddr& address, const std::string& who);
+
 /// Tells ZeroMQ tools what happens in the broker (schemas/monitor.fbs): an XPUB socket that builds only what somebody subscribed to, and
 /// loses what a slow subscriber does not take. Lives on the reactor's thread.
 class Monitor {

@@ -209,8 +209,11 @@ Result<void> HostProcess::start_keeper() {
 Result<void> HostProcess::start_broker() {
   RoleStart start;
   start.program = libexec_ / "meshbus-broker";
-  start.arguments = {"--secret-fd", std::to_string(secret_.get()),          "--advertise", address_, "--bind", local_,
-                     "--monitor",   "unix:" + directory_->path + "/monitor"};
+  start.arguments = {"--secret-fd", std::to_string(secret_.get()),
+                     "--advertise", address_,
+                     "--bind",      local_,
+                     "--monitor",   "unix:" + directory_->path + "/monitor",
+                     "--tap",       "unix:" + directory_->path + "/tap"};
   for (const std::string& bind : binds_) start.arguments.insert(start.arguments.end(), {"--bind", bind});
   if (options_.insecure) start.arguments.push_back("--insecure");
   add_settings(start);

@@ -11,6 +11,7 @@
 
 #include "client/cli/proc_settings.h"
 #include "common/did_you_mean.h"
+#include "common/frame.h"
 #include "common/quantity.h"
 
 namespace meshbus::cli {
@@ -349,6 +350,138 @@ void add_why(CLI::App& app, WhyArguments& why) {
   add_ranks(*verb, why.ranks);
 }
 
+constexpr const char* kBenchFooter =
+    "Measured is a broker started for it and ended after it, or with --host the one of a running host. Every figure is one run of one\n"
+    "machine: pin it with --cpu, and repeat it, before comparing. CPU is that of the broker or brokers, - where it cannot be told.";
+
+void add_bench(CLI::App& app, BenchArguments& bench) {
+  using Verb = BenchArguments::Verb;
+  auto* verbs = app.add_subcommand("bench", "Measure message times and rates on this machine; a few seconds each");
+  verbs->require_subcommand(1);
+  verbs->footer(kBenchFooter);
+  struct Defaults {
+    std::vector<std::size_t> sizes;
+    std::size_t count = 0;
+    std::size_t peers = 0;
+  };
+  const auto add = [&](const char* name, Verb verb, const char* meaning, const Defaults& defaults) {
+    auto* one = verbs->add_subcommand(name, meaning);
+    one->footer(kBenchFooter);
+    one->callback([&bench, verb, defaults] {
+      bench.verb = verb;
+      if (bench.sizes.empty()) bench.sizes = defaults.sizes;
+      if (bench.count == 0) bench.count = defaults.count;
+      if (bench.peers == 0) bench.peers = defaults.peers;
+    });
+    one->add_option_function<std::string>(
+           "--host", [&bench](const std::string& text) { bench.hosts = split(text, ','); },
+           verb == Verb::link ? "Two running hosts, A,B, instead of brokers of its own" : "A running host instead of a broker of its own")
+        ->type_name("ADDRESS");
+    if (!defaults.sizes.empty()) {
+      std::string list;
+      for (const auto size : defaults.sizes) list += (list.empty() ? "" : ",") + std::to_string(size);
+      one->add_option("--sizes", bench.sizes, "Bytes of a message; default " + list)
+          ->delimiter(',')
+          ->check(CLI::Range(std::size_t{1}, std::size_t{kBodyLimit}))
+          ->type_name("N,...");
+    }
+    if (defaults.count > 0)
+      one->add_option("--count", bench.count,
+                      (verb == Verb::fanout ? "Messages to all; default " : "Round trips; default ") + std::to_string(defaults.count))
+          ->check(CLI::Range(1, 10'000'000))
+          ->type_name("N");
+    if (defaults.peers > 0) {
+      auto* peers =
+          one->add_option(verb == Verb::peers ? "PEERS" : "--peers", bench.peers, "How many; default " + std::to_string(defaults.peers));
+      peers->check(CLI::Range(1, 100'000));
+      if (verb != Verb::peers) peers->type_name("N");
+    }
+    if (verb == Verb::throughput || verb == Verb::link) {
+      add_duration(one, "--duration", bench.duration, "How long messages flow for each size; default 1s");
+      one->add_flag("--flush", bench.flush, "Send each message on its own, instead of packed with others");
+    }
+    if (verb == Verb::link)
+      one->add_flag("--unix", bench.is_unix, "Link the two brokers by unix sockets instead of tcp on the loopback interface");
+    one->add_option("--cpu", bench.cpu, "Keep everything on that CPU")->check(CLI::Range(0, 1023))->type_name("N");
+    one->add_flag("--json", bench.json, "Print JSON");
+  };
+  add("rtt", Verb::rtt, "A message there and back between two processes", {{64, 1024, 65536}, 3000, 0});
+  add("throughput", Verb::throughput, "Messages in one direction between two processes", {{64, 1024, 65536}, 0, 0});
+  add("fanout", Verb::fanout, "One message to many peers of a broker, until all have it", {{64}, 100, 200});
+  add("link", Verb::link, "The same as rtt and throughput between two hosts' brokers", {{64, 65536}, 3000, 0});
+  add("peers", Verb::peers, "Idle peers that register: how fast, and how much memory each takes in the broker", {{}, 0, 1000});
+  auto* end = verbs->add_subcommand("end")->group("");
+  end->add_option("ENDPOINT", bench.endpoint)->required();
+  end->add_option("QUARTER", bench.quarter)->required();
+  end->callback([&bench] { bench.verb = Verb::end; });
+  auto* crowd = verbs->add_subcommand("crowd")->group("");
+  crowd->add_option("ENDPOINT", bench.endpoint)->required();
+  crowd->add_option("SEED", bench.seed)->required();
+  crowd->add_option("BEGIN", bench.begin)->required();
+  crowd->add_option("COUNT", bench.peers)->required();
+  crowd->callback([&bench] { bench.verb = Verb::crowd; });
+}
+
+constexpr const char* kTapFooter =
+    "A filter is terms with spaces between them, all of which must hold:\n"
+    "  from= to= proc=                 a proc by name (train_3-13Se1Maqzryj, train_*), HOST,NAME, key 0x..., or broker\n"
+    "  from.host= to.host= host=       a host by address, or by key\n"
+    "  kind=                           control message call reply error\n"
+    "  lane=                           control data\n"
+    "  port= size=                     numbers, also with < <= > >=: size>=64KiB\n"
+    "With several values A|B any of them; != for none of them. Names with * are those of procs at the tapped host.\n"
+    "\n"
+    "Seen is what peers and links send to procs and other hosts, and what the broker itself tells procs. A tap never holds the broker\n"
+    "up: who is too slow misses messages, and is told how many. Needs the unix socket of a host of yours on this machine.\n"
+    "\n"
+    "--replay sends messages and calls with their bodies (record with --bodies all) to the procs of the same names and ports at the host\n"
+    "given by --into, as this launcher; it says how many were sent, came back, and were skipped, and why. Control messages and\n"
+    "answers are never sent again.\n"
+    "\n"
+    "Exit code: 0; 1 no such host or file; 2 wrong usage; 130 Ctrl-C; 141 nobody reads the output; 143 SIGTERM.";
+
+void add_tap(CLI::App& app, TapArguments& tap) {
+  auto* verb = app.add_subcommand("tap", "Show the messages that a host's broker passes on, as they come; record them, send them again");
+  verb->footer(kTapFooter);
+  auto* host =
+      verb->add_option("--host", tap.host, "The host to tap; default: the only one of yours on this machine")->type_name("ADDRESS");
+  auto* json = verb->add_flag("--json", tap.json, "Print JSON lines");
+  verb->add_option("--filter", tap.filter, "Which messages; see below")->type_name("EXPRESSION");
+  auto* bodies = verb->add_option_function<std::string>(
+                         "--bodies",
+                         [&tap](const std::string& text) {
+                           const auto bytes = text == "all" ? Result<std::uint64_t>(kBodyLimit) : parse_bytes(text);
+                           if (!bytes) throw CLI::ValidationError("--bodies", bytes.error().detail() + ", or all");
+                           tap.bodies = static_cast<std::uint32_t>(std::min<std::uint64_t>(*bytes, kBodyLimit));
+                         },
+                         "How much of each body to copy: 64, 4KiB, all; default: nothing")
+                     ->type_name("BYTES|all");
+  auto* count = verb->add_option("--count", tap.count, "End after so many messages; with --write, after the batch that has them")
+                    ->check(CLI::Range(std::uint64_t{1}, std::uint64_t{1} << 62U))
+                    ->type_name("N");
+  auto* write = verb->add_option("--write", tap.write, "Append to this file instead of printing")->type_name("FILE")->excludes(json);
+  auto* read = verb->add_option("--read", tap.read, "Print what is in a file that --write wrote")->type_name("FILE");
+  auto* replay = verb->add_option("--replay", tap.replay, "Send what is in such a file again")->type_name("FILE");
+  auto* into = verb->add_option("--into", tap.into, "Where to send it: a host, or a broker alone")->type_name("ADDRESS")->needs(replay);
+  replay->needs(into);
+  for (auto* option : {host, bodies, write}) {
+    read->excludes(option);
+    replay->excludes(option);
+  }
+  replay->excludes(read)->excludes(count);
+  verb->add_option_function<std::string>(
+          "--speed",
+          [&tap](const std::string& text) {
+            char* end = nullptr;
+            tap.speed = text == "max" ? 0 : std::strtod(text.c_str(), &end);
+            if (text != "max" && (end == nullptr || *end != '\0' || !(tap.speed >= 0.001 && tap.speed <= 1e6)))
+              throw CLI::ValidationError("--speed", "takes how many times as fast, 0.001 to 1000000, or max, not '" + text + "'");
+          },
+          "How fast: 1 as it was (default), 10 ten times as fast, max without waiting")
+      ->type_name("X|max")
+      ->needs(replay);
+}
+
 /// The word that was not understood, and what it may have been meant to be.
 std::string suggestion(const CLI::App& app, int argc, char** argv, const std::string& path = "meshbus") {
   std::vector<std::string> verbs;
@@ -411,6 +544,10 @@ std::variant<Arguments, int> parse_command_line(int argc, char** argv) {
   show->add_option("--set", config.settings, "A setting: KEY=VALUE")->type_name("KEY=VALUE");
   show->add_flag("--json", config.json, "Print JSON");
   add_mesh(app, mesh);
+  TapArguments tap;
+  add_tap(app, tap);
+  BenchArguments bench;
+  add_bench(app, bench);
   app.add_subcommand("version", "Print the version")->add_flag("--json", version.json, "Print JSON");
 
   // Everything after the first -- is the command, whatever it looks like.
@@ -433,6 +570,8 @@ std::variant<Arguments, int> parse_command_line(int argc, char** argv) {
   if (name == "version") return Arguments(version);
   if (name == "config") return Arguments(config);
   if (name == "mesh") return Arguments(mesh);
+  if (name == "tap") return Arguments(tap);
+  if (name == "bench") return Arguments(bench);
   if (name == "logs") {
     logs.hosts.verb = HostsArguments::Verb::logs;
     return Arguments(logs);

@@ -20,6 +20,8 @@ namespace meshbus::cli {
 inline constexpr int kUsage = 2;
 /// Exit code when meshbus itself failed.
 inline constexpr int kOwnFailure = 125;
+/// Exit code when nobody reads our output: as if SIGPIPE had ended us.
+inline constexpr int kBrokenPipe = 128 + 13;
 
 /// `meshbus run`
 struct RunArguments {
@@ -116,12 +118,54 @@ struct MeshArguments {
   bool json = false;
 };
 
+/// `meshbus tap`
+struct TapArguments {
+  /// Empty: the only one of this user on this machine.
+  std::string host;
+  std::string filter;
+  /// Bytes to copy of each body.
+  std::uint32_t bodies = 0;
+  std::optional<std::uint64_t> count;
+  /// Files to write to, to show, to send again; empty: none.
+  std::string write;
+  std::string read;
+  std::string replay;
+  /// replay: the address of a host.
+  std::string into;
+  /// replay: how many times as fast as it was; 0 = at once.
+  double speed = 1;
+  bool json = false;
+};
+
+/// `meshbus bench VERB`
+struct BenchArguments {
+  /// The last two are the processes that the others start.
+  enum class Verb { rtt, throughput, fanout, link, peers, end, crowd };
+  Verb verb = Verb::rtt;
+  /// Running ones; empty: brokers of its own.
+  std::vector<std::string> hosts;
+  std::vector<std::size_t> sizes;
+  /// Round trips, or messages to all.
+  std::size_t count = 0;
+  std::chrono::milliseconds duration{1000};
+  std::size_t peers = 0;
+  bool flush = false;
+  /// Of own brokers: linked by unix sockets, not by tcp.
+  bool is_unix = false;
+  std::optional<int> cpu;
+  bool json = false;
+  std::string endpoint;
+  std::size_t quarter = 0;
+  std::uint64_t seed = 0;
+  std::size_t begin = 0;
+};
+
 struct VersionArguments {
   bool json = false;
 };
 
 using Arguments = std::variant<WardenOptions, RunArguments, HostsArguments, LogsArguments, WhyArguments, ConfigArguments, MeshArguments,
-                               VersionArguments>;
+                               TapArguments, BenchArguments, VersionArguments>;
 
 /// What the words mean; or, when there is nothing to run (help, a mistake: then it has been said on stderr), the exit code.
 std::variant<Arguments, int> parse_command_line(int argc, char** argv);

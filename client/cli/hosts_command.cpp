@@ -24,26 +24,6 @@ namespace {
 
 using Json = nlohmann::ordered_json;
 
-/// The broker sockets of this user's hosts on this machine; agent/warden/run_dir.h says where they are.
-std::vector<std::string> local_hosts() {
-  const char* runtime = std::getenv("XDG_RUNTIME_DIR");
-  std::vector<std::filesystem::path> roots;
-  if (runtime != nullptr && *runtime != '\0') roots.emplace_back(std::filesystem::path(runtime) / "meshbus");
-  roots.emplace_back("/tmp/meshbus-" + std::to_string(::geteuid()));
-  std::vector<std::string> found;
-  for (const auto& root : roots) {
-    std::error_code error;
-    for (const auto& entry : std::filesystem::directory_iterator(root, error)) {
-      const auto socket = entry.path() / "bus";
-      struct stat status{};
-      if (::lstat(socket.c_str(), &status) == 0 && S_ISSOCK(status.st_mode) && status.st_uid == ::geteuid())
-        found.push_back("unix:" + socket.string());
-    }
-  }
-  std::sort(found.begin(), found.end());
-  return found;
-}
-
 Json host_json(const HostReport& host) {
   Json json;
   json["host"] = host.host.to_string();
@@ -198,6 +178,26 @@ int shutdown(HostMesh& mesh, const HostsArguments& arguments) {
 }
 
 }  // namespace
+
+// agent/warden/run_dir.h says where they are.
+std::vector<std::string> local_hosts() {
+  const char* runtime = std::getenv("XDG_RUNTIME_DIR");
+  std::vector<std::filesystem::path> roots;
+  if (runtime != nullptr && *runtime != '\0') roots.emplace_back(std::filesystem::path(runtime) / "meshbus");
+  roots.emplace_back("/tmp/meshbus-" + std::to_string(::geteuid()));
+  std::vector<std::string> found;
+  for (const auto& root : roots) {
+    std::error_code error;
+    for (const auto& entry : std::filesystem::directory_iterator(root, error)) {
+      const auto socket = entry.path() / "bus";
+      struct stat status{};
+      if (::lstat(socket.c_str(), &status) == 0 && S_ISSOCK(status.st_mode) && status.st_uid == ::geteuid())
+        found.push_back("unix:" + socket.string());
+    }
+  }
+  std::sort(found.begin(), found.end());
+  return found;
+}
 
 std::variant<AttachedHosts, int> attach_hosts(const HostsArguments& arguments) {
   std::vector<std::string> words = arguments.addresses;

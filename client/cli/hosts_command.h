@@ -17,6 +17,9 @@ struct AttachedHosts {
 /// on with (it has been said on stderr), the exit code.
 std::variant<AttachedHosts, int> attach_hosts(const HostsArguments& arguments);
 
+/// The broker sockets of this user's hosts on this machine, as addresses.
+std::vector<std::string> local_hosts();
+
 /// The meshes that somebody who typed `word` means: that very one, or all of that base. Valid as long as the listing.
 std::vector<const MeshReport*> matching(const MeshListing& listing, const std::string& word);
 

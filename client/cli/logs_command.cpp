@@ -28,7 +28,6 @@ namespace {
 
 using Json = nlohmann::ordered_json;
 
-constexpr int kBrokenPipe = 128 + SIGPIPE;
 /// With -f, a line waits so long for the same line of other ranks.
 constexpr std::chrono::milliseconds kFoldWait{200};
 /// What is left to print after a signal gets so long.

@@ -3,12 +3,14 @@
 #include <string>
 
 #include "agent/warden/warden.h"
+#include "client/cli/bench_command.h"
 #include "client/cli/command_line.h"
 #include "client/cli/config_command.h"
 #include "client/cli/hosts_command.h"
 #include "client/cli/logs_command.h"
 #include "client/cli/mesh_command.h"
 #include "client/cli/run_job.h"
+#include "client/cli/tap_command.h"
 #include "client/cli/why_command.h"
 #include "common/standard_streams.h"
 
@@ -32,6 +34,8 @@ struct Verbs {
   int operator()(const cli::WhyArguments& arguments) const { return cli::why_command(arguments); }
   int operator()(const cli::ConfigArguments& arguments) const { return cli::config_command(arguments); }
   int operator()(const cli::MeshArguments& arguments) const { return cli::mesh_command(arguments); }
+  int operator()(const cli::BenchArguments& arguments) const { return cli::bench_command(arguments); }
+  int operator()(const cli::TapArguments& arguments) const { return cli::tap_command(arguments); }
   int operator()(const cli::VersionArguments& arguments) const { return print_version(arguments); }
 };
 

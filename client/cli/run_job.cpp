@@ -28,7 +28,6 @@ using Clock = std::chrono::steady_clock;
 using std::chrono::milliseconds;
 
 constexpr int kTimeout = 124;
-constexpr int kBrokenPipe = 128 + SIGPIPE;
 /// Somebody else stopped the ranks: as if he had sent us SIGTERM.
 constexpr int kStopped = 143;
 /// How long stdin may still be on its way to a rank when all have ended.

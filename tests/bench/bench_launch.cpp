@@ -7,8 +7,9 @@
 
 #include <nlohmann/json.hpp>
 
+#include "client/bench/child.h"
 #include "tests/bench/benches.h"
-#include "tests/bench/child.h"
+#include "tests/bench/program.h"
 
 namespace meshbus::bench {
 

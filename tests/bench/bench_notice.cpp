@@ -11,10 +11,10 @@
 #include <thread>
 #include <vector>
 
+#include "client/bench/child.h"
+#include "client/bench/measured.h"
 #include "meshbus/client.h"
 #include "tests/bench/benches.h"
-#include "tests/bench/child.h"
-#include "tests/bench/measured.h"
 
 namespace meshbus::bench {
 

@@ -4,10 +4,10 @@
 
 #include <stdexcept>
 
+#include "client/bench/child.h"
+#include "client/bench/measured.h"
 #include "meshbus/client.h"
 #include "tests/bench/benches.h"
-#include "tests/bench/child.h"
-#include "tests/bench/measured.h"
 
 namespace meshbus::bench {
 

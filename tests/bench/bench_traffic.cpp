@@ -1,6 +1,9 @@
-// Benchmarks of messages: rtt, rtt2, rate.
+// Benchmarks of messages: rtt, rtt2, rate, and all of the bus.
+#include "client/bench/brokers.h"
+#include "client/bench/child.h"
+#include "client/bench/crowd.h"
 #include "tests/bench/benches.h"
-#include "tests/bench/child.h"
+#include "tests/bench/program.h"
 #include "tests/bench/traffic.h"
 
 namespace meshbus::bench {
@@ -20,40 +23,103 @@ struct Peers {
   bool has_library;
 };
 
+/// The processes of a crowd are started by the command line itself.
+const std::vector<std::string> kCrowdProgram = {"meshbus", "bench", "crowd"};
+
+Figures fan_out_once(std::size_t peers, std::size_t count) {
+  const Brokers broker(1, BrokerLink::tcp);
+  check_descriptors(peers, broker.pid(0));
+  Crowd crowd(kCrowdProgram, broker.endpoint(0), peers);
+  crowd.join();
+  const auto figures = fan_out(crowd, broker.endpoint(0), [&broker] { return broker.cpu(); }, 64, count);
+  return {{"p50_us", figures.p50_us}, {"p99_us", figures.p99_us}, {"per_s", figures.per_s}, {"cpu_us", figures.cpu_us.value_or(0)}};
+}
+
+Figures register_once(std::size_t peers) {
+  const Brokers broker(1, BrokerLink::tcp);
+  check_descriptors(peers, broker.pid(0));
+  Crowd crowd(kCrowdProgram, broker.endpoint(0), peers);
+  const std::size_t before = memory_of(broker.pid(0));
+  const std::chrono::duration<double, std::milli> took = crowd.join();
+  const double kib = static_cast<double>(memory_of(broker.pid(0)) - before) / 1024;
+  return {
+      {"ms", took.count()}, {"per_s", static_cast<double>(peers) / took.count() * 1e3}, {"kib_per_peer", kib / static_cast<double>(peers)}};
+}
+
+/// Round trips at one size.
+Case rtt_case(const Peers& peers, std::size_t size, std::size_t count, bool is_two, const char* unit) {
+  const Between relay = is_two ? Between::two_relays : Between::relay, broker = is_two ? Between::two_brokers : Between::broker;
+  const auto side = [=](const char* name, Part part, const char* what, Way way) {
+    return Side{name, part, what, [=] { return round_trips(way, size, count); }};
+  };
+  Case one{.size = static_cast<double>(size), .unit = unit, .sides = {}, .bars = {}};
+  one.sides = {side("relay", Part::floor, is_two ? "two bare ROUTERs, linked over tcp" : "a bare ROUTER", {Transport::zmq, relay}),
+               side("message", Part::ours, "a message, answered by a message", {Transport::bus, broker}),
+               side("call", Part::ours, "a call and its answer", {Transport::bus_calls, broker})};
+  if (peers.has_server)
+    one.sides.push_back(side("nats bare", Part::peer, "one nats-server, bare sockets", {Transport::nats, Between::nats}));
+  if (peers.has_library)
+    one.sides.push_back(side("nats library", Part::peer, "one nats-server, its C library", {Transport::nats_library, Between::nats}));
+  if (size == 64 && !is_two) {
+    one.bars = {{"p50_us", "message", "relay", Direction::at_most, 1.10, 1.0},
+                {"p99_over_p50", "message", "", Direction::at_most, 1.6, 1.4}};
+  } else if (size == 64) {
+    one.bars = {{"p50_us", "message", "relay", Direction::at_most, 1.2, 1.08}};
+  } else {
+    one.bars = {{"p50_us", "message", "relay"}};
+  }
+  one.bars.push_back({"p50_us", "call", "relay"});
+  for (const char* peer : {"nats bare", "nats library"}) one.bars.push_back({"p50_us", "message", peer});
+  return one;
+}
+
+constexpr const char* kRelayNote =
+    "the relay neither checks nor bounds what it hands on; all ends keep at most 4 MiB or 32,768 messages on the way";
+
+/// Messages in one direction at one size.
+Case rate_case(const Peers& peers, std::size_t size, std::chrono::milliseconds duration, const char* unit) {
+  const auto side = [=](const char* name, Part part, const char* what, Way way) {
+    return Side{name, part, what, [=] { return throughput(way, size, duration); }};
+  };
+  Case one{.size = static_cast<double>(size), .unit = unit, .sides = {}, .bars = {}};
+  one.sides = {side("relay", Part::floor, "a bare ROUTER, one ZeroMQ message each", {Transport::zmq, Between::relay}),
+               side("relay packed", Part::floor, "a bare ROUTER, envelopes packed into ZeroMQ messages of 32 KiB that it never opens",
+                    {Transport::zmq_packed, Between::relay}),
+               side("messages", Part::ours, "messages, packed as it comes", {Transport::bus, Between::broker}),
+               side("messages flushed", Part::ours, "messages, each in a turn of its own", {Transport::bus, Between::broker, true})};
+  if (peers.has_server)
+    one.sides.push_back(
+        side("nats bare", Part::peer, "one nats-server, bare sockets, written 64 KiB at once", {Transport::nats, Between::nats}));
+  if (peers.has_library)
+    one.sides.push_back(side("nats library", Part::peer, "one nats-server, its C library", {Transport::nats_library, Between::nats}));
+  one.bars = {{"per_s", "messages", "relay", Direction::at_least}, {"per_s", "messages", "relay packed", Direction::at_least}};
+  Bar nats{"per_s", "messages", "nats bare", Direction::at_least}, flushed{"per_s", "messages flushed", "relay", Direction::at_least};
+  if (size == 64) nats.first = 1.5, nats.aim = 2.2, flushed.first = 0.95, flushed.aim = 1.05;
+  if (size == 1024) nats.first = 1.0, nats.aim = 1.25;
+  if (size == 65536) nats.first = 2.2, one.bars[0].first = 0.85, one.bars[0].aim = 0.95;
+  one.bars.insert(one.bars.end(), {flushed, nats, {"per_s", "messages", "nats library", Direction::at_least}});
+  return one;
+}
+
+/// Peers of one broker: a message to each until all have it, and what each costs.
+Case crowd_case(std::size_t peers, std::size_t count) {
+  Case one{.size = static_cast<double>(peers), .unit = "peers", .sides = {}, .bars = {}};
+  one.sides = {{"fanout", Part::ours, "64 B to each of them, until all have it", [=] { return fan_out_once(peers, count); }},
+               {"peers", Part::ours, "they register and stay", [=] { return register_once(peers); }}};
+  one.bars = {{"kib_per_peer", "peers", "", Direction::at_most, 40, 30}};
+  return one;
+}
+
 }  // namespace
 
 int run_rtt(const Settings& settings, const Amounts& amounts, bool is_two) {
-  const Between relay = is_two ? Between::two_relays : Between::relay, broker = is_two ? Between::two_brokers : Between::broker;
   Comparison comparison(is_two ? "rtt2" : "rtt",
                         std::string("round trip between two processes through ") +
                             (is_two ? "two brokers, linked over tcp" : "one broker") + ", " + std::to_string(amounts.count) +
                             " round trips a round",
                         settings);
   const Peers peers(comparison);
-  for (const std::size_t size : amounts.sizes) {
-    const auto side = [&](const char* name, Part part, const char* what, Way way) {
-      return Side{name, part, what, [=, &amounts] { return round_trips(way, size, amounts.count); }};
-    };
-    Case one{.size = static_cast<double>(size), .unit = "B", .sides = {}, .bars = {}};
-    one.sides = {side("relay", Part::floor, is_two ? "two bare ROUTERs, linked over tcp" : "a bare ROUTER", {Transport::zmq, relay}),
-                 side("message", Part::ours, "a message, answered by a message", {Transport::bus, broker}),
-                 side("call", Part::ours, "a call and its answer", {Transport::bus_calls, broker})};
-    if (peers.has_server)
-      one.sides.push_back(side("nats bare", Part::peer, "one nats-server, bare sockets", {Transport::nats, Between::nats}));
-    if (peers.has_library)
-      one.sides.push_back(side("nats library", Part::peer, "one nats-server, its C library", {Transport::nats_library, Between::nats}));
-    if (size == 64 && !is_two) {
-      one.bars = {{"p50_us", "message", "relay", Direction::at_most, 1.10, 1.0},
-                  {"p99_over_p50", "message", "", Direction::at_most, 1.6, 1.4}};
-    } else if (size == 64) {
-      one.bars = {{"p50_us", "message", "relay", Direction::at_most, 1.2, 1.08}};
-    } else {
-      one.bars = {{"p50_us", "message", "relay"}};
-    }
-    one.bars.push_back({"p50_us", "call", "relay"});
-    for (const char* peer : {"nats bare", "nats library"}) one.bars.push_back({"p50_us", "message", peer});
-    comparison.add(std::move(one));
-  }
+  for (const std::size_t size : amounts.sizes) comparison.add(rtt_case(peers, size, amounts.count, is_two, "B"));
   comparison.fit("p50_us");
   return comparison.run();
 }
@@ -62,32 +128,22 @@ int run_rate(const Settings& settings, const Amounts& amounts) {
   Comparison comparison(
       "rate", "messages in one direction between two processes through one broker, " + std::to_string(amounts.duration_ms) + " ms a round",
       settings);
-  comparison.note("the relay neither checks nor bounds what it hands on; all ends keep at most 4 MiB or 32,768 messages on the way");
+  comparison.note(kRelayNote);
   const Peers peers(comparison);
-  for (const std::size_t size : amounts.sizes) {
-    const auto side = [&](const char* name, Part part, const char* what, Way way) {
-      return Side{name, part, what, [=, &amounts] { return throughput(way, size, std::chrono::milliseconds(amounts.duration_ms)); }};
-    };
-    Case one{.size = static_cast<double>(size), .unit = "B", .sides = {}, .bars = {}};
-    one.sides = {side("relay", Part::floor, "a bare ROUTER, one ZeroMQ message each", {Transport::zmq, Between::relay}),
-                 side("relay packed", Part::floor, "a bare ROUTER, envelopes packed into ZeroMQ messages of 32 KiB that it never opens",
-                      {Transport::zmq_packed, Between::relay}),
-                 side("messages", Part::ours, "messages, packed as it comes", {Transport::bus, Between::broker}),
-                 side("messages flushed", Part::ours, "messages, each in a turn of its own", {Transport::bus, Between::broker, true})};
-    if (peers.has_server)
-      one.sides.push_back(
-          side("nats bare", Part::peer, "one nats-server, bare sockets, written 64 KiB at once", {Transport::nats, Between::nats}));
-    if (peers.has_library)
-      one.sides.push_back(side("nats library", Part::peer, "one nats-server, its C library", {Transport::nats_library, Between::nats}));
-    one.bars = {{"per_s", "messages", "relay", Direction::at_least}, {"per_s", "messages", "relay packed", Direction::at_least}};
-    Bar nats{"per_s", "messages", "nats bare", Direction::at_least}, flushed{"per_s", "messages flushed", "relay", Direction::at_least};
-    if (size == 64) nats.first = 1.5, nats.aim = 2.2, flushed.first = 0.95, flushed.aim = 1.05;
-    if (size == 1024) nats.first = 1.0, nats.aim = 1.25;
-    if (size == 65536) nats.first = 2.2, one.bars[0].first = 0.85, one.bars[0].aim = 0.95;
-    one.bars.insert(one.bars.end(), {flushed, nats, {"per_s", "messages", "nats library", Direction::at_least}});
-    comparison.add(std::move(one));
-  }
+  for (const std::size_t size : amounts.sizes) comparison.add(rate_case(peers, size, std::chrono::milliseconds(amounts.duration_ms), "B"));
   comparison.fit("us");
+  return comparison.run();
+}
+
+int run_bus(const Settings& settings, const Amounts& amounts) {
+  Comparison comparison("bus", "the bus: round trips, messages in one direction, a link, many peers", settings);
+  comparison.note(kRelayNote);
+  const Peers peers(comparison);
+  const std::chrono::milliseconds duration(amounts.duration_ms);
+  comparison.add(rtt_case(peers, 64, amounts.count, false, "B there and back"));
+  comparison.add(rtt_case(peers, 64, amounts.count, true, "B there and back over two brokers"));
+  for (const std::size_t size : {64U, 1024U, 65536U}) comparison.add(rate_case(peers, size, duration, "B in one direction"));
+  for (const std::size_t crowd : amounts.sizes) comparison.add(crowd_case(crowd, amounts.count / 30 + 1));
   return comparison.run();
 }
 

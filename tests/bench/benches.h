@@ -23,6 +23,8 @@ struct Amounts {
 int run_rtt(const Settings& settings, const Amounts& amounts, bool is_two);
 /// Messages in one direction through one broker.
 int run_rate(const Settings& settings, const Amounts& amounts);
+/// All of these, and many peers of one broker.
+int run_bus(const Settings& settings, const Amounts& amounts);
 /// Many short-lived procs.
 int run_launch(const Settings& settings, const Amounts& amounts);
 /// Many procs that are there at once.

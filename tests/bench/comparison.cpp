@@ -4,7 +4,7 @@
 #include <cstdio>
 #include <stdexcept>
 
-#include "tests/bench/child.h"
+#include "client/bench/child.h"
 #include "tests/bench/machine.h"
 
 namespace meshbus::bench {

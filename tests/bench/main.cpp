@@ -45,6 +45,12 @@ std::vector<Verb> all_verbs() {
            "bytes of a message",
            nullptr,
            run_rate},
+          {"bus",
+           "round trips, rates at 64 B, 1 KiB and 64 KiB, a link, many peers: all of the bus beside its floors and NATS",
+           {{1000}, 3000},
+           "peers of one broker",
+           "round trips in a round",
+           run_bus},
           {"launch", "N times /bin/true by meshbus run; a loop of clone3; mpirun", {{100, 300, 1000}}, "procs", nullptr, run_launch},
           {"crowd",
            "N sleeping procs on one host, up, listed and stopped, while others ask it",
@@ -101,7 +107,7 @@ int main(int argc, char** argv) {
     added->add_option("--sizes", verb.amounts.sizes, verb.sizes)->delimiter(',')->check(CLI::Range(1, 1000000))->capture_default_str();
     if (verb.count != nullptr)
       added->add_option("--count", verb.amounts.count, verb.count)->check(CLI::Range(1, 100000000))->capture_default_str();
-    if (std::string(verb.name) == "rate")
+    if (const std::string name = verb.name; name == "rate" || name == "bus")
       added->add_option("--duration", verb.amounts.duration_ms, "milliseconds that messages flow in a round")
           ->check(CLI::Range(1, 600000))
           ->capture_default_str();

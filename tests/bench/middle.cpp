@@ -2,6 +2,8 @@
 
 #include <stdexcept>
 
+#include "tests/bench/program.h"
+
 namespace meshbus::bench {
 
 Middle::Middle(Between between) {
@@ -21,6 +23,7 @@ Child& Middle::start(std::vector<std::string> argv) {
 std::chrono::nanoseconds Middle::cpu() const {
   std::chrono::nanoseconds sum{0};
   for (const auto& one : processes_) sum += one->cpu();
+  if (brokers_) sum += brokers_->cpu();
   return sum;
 }
 
@@ -38,20 +41,9 @@ void Middle::start_relays(bool is_two) {
 }
 
 void Middle::start_brokers(bool is_two) {
-  const std::string program = own_folder() + "meshbus-broker";
-  std::vector<std::string> tcp;
-  if (is_two) tcp = {"--bind", "tcp:127.0.0.1:0", "--insecure"};
-  for (std::string* address : {&asker_, &other_}) {
-    const std::string path = folder_.path() + (address == &asker_ ? "/broker" : "/broker2");
-    *address = "ipc://" + path;
-    std::vector<std::string> argv = {program};
-    argv.insert(argv.end(), tcp.begin(), tcp.end());
-    argv.insert(argv.end(), {"--bind", "unix:" + path});
-    start(std::move(argv)).read_line();
-    if (is_two) continue;
-    other_ = asker_;
-    return;
-  }
+  brokers_.emplace(is_two ? 2 : 1, BrokerLink::tcp);
+  asker_ = brokers_->endpoint(0);
+  other_ = brokers_->endpoint(is_two ? 1 : 0);
 }
 
 void Middle::start_nats() {

@@ -2,10 +2,12 @@
 
 #include <chrono>
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
-#include "tests/bench/child.h"
+#include "client/bench/brokers.h"
+#include "client/bench/child.h"
 
 namespace meshbus::bench {
 
@@ -36,6 +38,7 @@ class Middle {
 
   SocketFolder folder_;
   std::vector<std::unique_ptr<Child>> processes_;
+  std::optional<Brokers> brokers_;
   std::string asker_, other_;
 };
 

@@ -26,8 +26,7 @@ Figures round_trips(const Way& way, std::size_t size, std::size_t count);
 /// Messages in one direction for so long, a window of them on the way. Figures: per_s, mb_per_s, us (per message), cpu_us as above.
 Figures throughput(const Way& way, std::size_t size, std::chrono::milliseconds duration);
 
-/// The other end, in a process of its own (`meshbus-bench end TRANSPORT ADDRESS QUARTER`): answers every message with itself, or when
-/// `quarter` is not 0 every so many of them with an empty one. Never returns but by an exception.
+/// The other end, in a process of its own (`meshbus-bench end TRANSPORT ADDRESS QUARTER`). Never returns but by an exception.
 int run_other_end(Transport transport, const std::string& address, std::size_t quarter);
 
 }  // namespace meshbus::bench

@@ -135,6 +135,7 @@ std::string read_and_write(const WireSample& like, const std::string& bytes) {
   if (like.table == "Bootstrap") return read_and_write_table<wire::Bootstrap>(bytes);
   if (like.table == "LedgerEntry") return read_and_write_table<wire::LedgerEntry>(bytes);
   if (like.table == "MonitorEvent") return read_and_write_table<wire::MonitorEvent>(bytes, "MBM1");
+  if (like.table == "TapBatch") return read_and_write_table<wire::TapBatch>(bytes, "MBT1");
   if (like.table == "PartialReply") return read_and_write_table<wire::PartialReply>(bytes);
   if (like.table == "StatusMesh") return read_and_write_table<wire::StatusMesh>(bytes);
   REQUIRE(like.table.empty());

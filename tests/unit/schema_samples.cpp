@@ -705,6 +705,24 @@ std::unique_ptr<wire::QueueStateT> queue() {
   return queue;
 }
 
+void add_tap(Samples& samples) {
+  wire::TapBatchT batch;
+  batch.host = kHost;
+  batch.incarnation = 0x1112131415161718;
+  batch.stream = 2;
+  batch.first = 9;
+  batch.entries = {wire::TapEntry(envelope(wire::Kind::message, 9), 1'700'000'000'000'000'001, 5, 0)};
+  batch.bodies = {'h', 'e', 'l', 'l', 'o'};
+  auto name = std::make_unique<wire::TapNameT>();
+  name->key = 0x084201c14df239e4;
+  name->text = kProc;
+  batch.names.push_back(std::move(name));
+  batch.filter = "kind=message";
+  batch.bodies_limit = 64;
+  batch.refusal = "too many";
+  samples.table<wire::TapBatch>("TapBatch", "TapBatch", batch, "MBT1");
+}
+
 void add_monitor(Samples& samples) {
   wire::PeerUpT up;
   up.peer = kProc;
@@ -814,6 +832,7 @@ std::vector<WireSample> wire_samples() {
   add_usage(samples);
   add_drain(samples);
   add_monitor(samples);
+  add_tap(samples);
   samples.table<wire::Bootstrap>("Bootstrap", "Bootstrap", bootstrap());
   samples.list.push_back({"Frame", Form::frame, frame(/*link=*/false)});
   samples.list.push_back({"LinkFrame", Form::frame, frame(/*link=*/true)});

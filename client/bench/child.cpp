@@ -1,10 +1,10 @@
-#include "tests/bench/child.h"
+#include "client/bench/child.h"
 
+#include <fcntl.h>
 #include <poll.h>
 #include <sched.h>
-#include <spawn.h>
 #include <stdlib.h>
-#include <sys/syscall.h>
+#include <sys/prctl.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -14,15 +14,9 @@
 #include <cstring>
 #include <ctime>
 #include <filesystem>
-#include <fstream>
-#include <sstream>
 #include <stdexcept>
 
-#include <fcntl.h>
-
 #include "common/unique_fd.h"
-
-extern char** environ;
 
 namespace meshbus::bench {
 namespace {
@@ -33,20 +27,12 @@ namespace fs = std::filesystem;
   throw std::runtime_error(what + ": " + std::strerror(error));
 }
 
-/// These become stdin and stdout. In our process group: Ctrl-C is for all.
-pid_t spawn(std::vector<std::string>& argv, int in, int out) {
-  posix_spawn_file_actions_t actions;
-  ::posix_spawn_file_actions_init(&actions);
-  ::posix_spawn_file_actions_adddup2(&actions, in, 0);
-  ::posix_spawn_file_actions_adddup2(&actions, out, 1);
-  std::vector<char*> arguments;
-  for (auto& one : argv) arguments.push_back(one.data());
-  arguments.push_back(nullptr);
-  pid_t pid = -1;
-  const int error = ::posix_spawn(&pid, argv.at(0).c_str(), &actions, nullptr, arguments.data(), environ);
-  ::posix_spawn_file_actions_destroy(&actions);
-  if (error != 0) fail("cannot start " + argv[0] + "; build all programs of this preset first", error);
-  return pid;
+/// Between fork and exec: only what may be called there.
+[[noreturn]] void become(char* const* argv, int in, int out, pid_t parent) {
+  // Whatever happens to us, it ends.
+  ::prctl(PR_SET_PDEATHSIG, SIGKILL);
+  if (::getppid() == parent && ::dup2(in, 0) == 0 && ::dup2(out, 1) == 1) ::execv(argv[0], argv);
+  ::_exit(127);
 }
 
 volatile std::sig_atomic_t interrupted = 0;
@@ -55,12 +41,12 @@ volatile std::sig_atomic_t interrupted = 0;
 
 void catch_signals() {
   struct sigaction action = {};
-  action.sa_handler = [](int) { interrupted = 1; };
+  action.sa_handler = [](int which) { interrupted = which; };
   for (const int one : {SIGINT, SIGTERM}) ::sigaction(one, &action, nullptr);
 }
 
 void throw_if_interrupted() {
-  if (interrupted != 0) throw std::runtime_error("interrupted");
+  if (interrupted != 0) throw Interrupted(interrupted);
 }
 
 Child::Child(std::vector<std::string> argv) : name_(argv.at(0)) {
@@ -68,9 +54,14 @@ Child::Child(std::vector<std::string> argv) : name_(argv.at(0)) {
   if (::pipe2(in.data(), O_CLOEXEC) != 0 || ::pipe2(out.data(), O_CLOEXEC) != 0) fail("pipe2", errno);
   const UniqueFd its_in(in[0]), its_out(out[1]);
   UniqueFd our_in(in[1]), our_out(out[0]);
-  // Whatever happens to us, it ends.
-  argv.insert(argv.begin(), {"/usr/bin/setpriv", "--pdeathsig", "KILL"});
-  pid_ = spawn(argv, its_in.get(), its_out.get());
+  if (::access(name_.c_str(), X_OK) != 0) fail("cannot start " + name_ + ", which belongs to this program", errno);
+  std::vector<char*> arguments;
+  for (auto& one : argv) arguments.push_back(one.data());
+  arguments.push_back(nullptr);
+  const pid_t parent = ::getpid();
+  pid_ = ::fork();
+  if (pid_ == 0) become(arguments.data(), its_in.get(), its_out.get(), parent);
+  if (pid_ < 0) fail("fork", errno);
   in_ = our_in.release();
   out_ = our_out.release();
 }
@@ -99,29 +90,13 @@ std::string Child::read_line() {
   }
 }
 
-std::chrono::nanoseconds Child::cpu() const {
-  return cpu_of(pid_);
+void Child::write_line(const std::string& text) {
+  const std::string line = text + "\n";
+  if (::write(in_, line.data(), line.size()) != static_cast<ssize_t>(line.size())) throw std::runtime_error(name_ + " has ended");
 }
 
-std::optional<std::chrono::nanoseconds> time_of(std::vector<std::string> argv, std::chrono::milliseconds limit) {
-  const UniqueFd null(::open("/dev/null", O_RDWR | O_CLOEXEC));
-  const auto start = std::chrono::steady_clock::now();
-  const pid_t pid = spawn(argv, null.get(), null.get());
-  const UniqueFd pidfd(static_cast<int>(::syscall(SYS_pidfd_open, pid, 0)));
-  pollfd ended{pidfd.get(), POLLIN, 0};
-  const bool is_late = ::poll(&ended, 1, static_cast<int>(limit.count())) != 1;  // or we are interrupted
-  if (is_late) {
-    ::kill(pid, SIGTERM);  // mpirun then ends what it started
-    if (::poll(&ended, 1, 2000) != 1) ::kill(pid, SIGKILL);
-  }
-  int status = 0;
-  ::waitpid(pid, &status, 0);
-  const auto took = std::chrono::steady_clock::now() - start;
-  throw_if_interrupted();
-  if (is_late) return std::nullopt;
-  if (!WIFEXITED(status) || WEXITSTATUS(status) != 0)
-    throw std::runtime_error(argv[0] + " failed (wait status " + std::to_string(status) + ")");
-  return took;
+std::chrono::nanoseconds Child::cpu() const {
+  return cpu_of(pid_);
 }
 
 std::chrono::nanoseconds cpu_of(pid_t pid) {
@@ -146,16 +121,6 @@ SocketFolder::~SocketFolder() {
 
 std::string own_folder() {
   return fs::read_symlink("/proc/self/exe").parent_path().string() + "/";
-}
-
-std::optional<std::string> find_in_path(const std::string& program) {
-  const char* path = ::getenv("PATH");
-  std::istringstream folders(path == nullptr ? "/usr/bin:/bin" : path);
-  for (std::string folder; std::getline(folders, folder, ':');) {
-    const std::string candidate = folder + "/" + program;
-    if (::access(candidate.c_str(), X_OK) == 0) return candidate;
-  }
-  return std::nullopt;
 }
 
 void pin_to_cpu(int cpu) {

@@ -2,12 +2,12 @@
 #include <optional>
 #include <stdexcept>
 
+#include "client/bench/child.h"
+#include "client/bench/end.h"
 #include "common/bus.h"
 #include "common/reactor.h"
 #include "common/token.h"
 #include "meshbus/name.h"
-#include "tests/bench/child.h"
-#include "tests/bench/end.h"
 
 namespace meshbus::bench {
 

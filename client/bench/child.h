@@ -3,10 +3,12 @@
 #include <sys/types.h>
 
 #include <chrono>
-#include <optional>
+#include <stdexcept>
 #include <string>
 #include <vector>
 
+/// What `meshbus bench` and the benchmarks of the project (tests/bench) share. What fails here ends a benchmark as it ends a program at its
+/// start: it throws std::runtime_error, which is caught once, where the verb was called.
 namespace meshbus::bench {
 
 /// A process of a benchmark: started with pipes at stdin and stdout, told to end by the end of stdin or SIGTERM, killed and reaped at the
@@ -21,6 +23,8 @@ class Child {
   pid_t pid() const noexcept { return pid_; }
   /// The next line it prints; waits 60 s at most.
   std::string read_line();
+  /// For its stdin; short.
+  void write_line(const std::string& text);
   /// CPU time that all its threads have used so far.
   std::chrono::nanoseconds cpu() const;
 
@@ -31,16 +35,16 @@ class Child {
   int out_ = -1;
 };
 
-/// Runs a program with /dev/null as stdin and stdout to its end, and says how long that took; nothing when it was still there at the
-/// limit (it is ended then). Throws std::runtime_error when it cannot be started or does not exit with 0.
-std::optional<std::chrono::nanoseconds> time_of(std::vector<std::string> argv, std::chrono::milliseconds limit);
-
 /// CPU time of a process of ours, children not counted.
 std::chrono::nanoseconds cpu_of(pid_t pid);
 /// From now on SIGINT and SIGTERM interrupt what waits, so that everything is cleaned up on the way out; throw_if_interrupted() then
 /// throws.
 void catch_signals();
 void throw_if_interrupted();
+struct Interrupted : std::runtime_error {
+  explicit Interrupted(int which) : std::runtime_error("interrupted"), signal(which) {}
+  int signal;
+};
 
 /// A folder for sockets, removed at the end.
 class SocketFolder {
@@ -57,8 +61,6 @@ class SocketFolder {
 
 /// The folder of this program, with a slash at its end: the other programs of the build are there.
 std::string own_folder();
-/// Where in PATH a program is.
-std::optional<std::string> find_in_path(const std::string& program);
 /// Keeps this process and all that it starts on one CPU: figures of programs that move between CPUs vary by a factor of 2.
 void pin_to_cpu(int cpu);
 
