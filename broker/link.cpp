@@ -277,7 +277,8 @@ void Link::give_up(const Error& error) {
   lost_.reset();
   // Emptied before anybody is told: a return may be pushed into this very link again.
   Outbox unsent = std::exchange(outbox_, outbox_.emptied());
-  const Error unknown(ErrorCode::fate_unknown, "it was sent to " + host_.to_string() + ", which has not said that it took it: " + error.detail());
+  const Error unknown(ErrorCode::fate_unknown,
+                      "it was sent to " + host_.to_string() + ", which has not said that it took it: " + error.detail());
   stream_.give_up([&](const wire::Envelope& envelope, Bytes) { events_.on_return(envelope, unknown); });
   unsent.drain([&](const wire::Envelope& envelope, Bytes) { events_.on_return(envelope, error); });
 }
@@ -345,7 +346,7 @@ void Link::flush() {
     }
     while (Frame* frame = outbox_.front()) {
       if (is_resuming_ && !stream_.has_room(*frame)) break;  // an acknowledgement touches us
-      Frame copy = frame->shared();  // a connection that ends may have taken parts of it
+      Frame copy = frame->shared();                          // a connection that ends may have taken parts of it
       if (const auto sent = send(way_, copy, stream_.next_number()); sent != Listener::Sent::yes) {
         if (sent == Listener::Sent::full) retry_later();
         return;

@@ -27,9 +27,9 @@ namespace meshbus {
 /// The way to one other host's broker. Opened when there is something to send, kept while it lasts, opened anew after a loss.
 ///
 /// There are two ways to the same broker: our own session, and the one that the other broker opened to us, which is a Peer of ours. What is
-/// sent takes one of them until that one ends: the other's, when it is there at the time of choosing or comes while ours is still connecting
-/// (it may be the only one that can exist, behind an address translation); else ours. Neither is ever closed because the other exists: the
-/// other broker may have chosen it.
+/// sent takes one of them until that one ends: the other's, when it is there at the time of choosing or comes while ours is still
+/// connecting (it may be the only one that can exist, behind an address translation); else ours. Neither is ever closed because the other
+/// exists: the other broker may have chosen it.
 ///
 /// Frames are numbered across all of them (link_stream.h): what a broken connection held is sent again by the next one, within the delivery
 /// limit. After it, and when another life of the other broker answers, what was never sent is returned, and of what was sent the fate is

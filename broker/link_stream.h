@@ -9,9 +9,9 @@
 
 namespace meshbus {
 
-/// What two brokers remember of the frames between them, so that a connection that breaks loses none and doubles none (spec 9.3): the numbers
-/// either way, and the frames that the other broker has not acknowledged. Belongs to one life of the other broker and outlives connections:
-/// whichever of them a frame comes by, its number says whether it is new. Pure: holds no socket and no clock.
+/// What two brokers remember of the frames between them, so that a connection that breaks loses none and doubles none (spec 9.3): the
+/// numbers either way, and the frames that the other broker has not acknowledged. Belongs to one life of the other broker and outlives
+/// connections: whichever of them a frame comes by, its number says whether it is new. Pure: holds no socket and no clock.
 ///
 /// A sender starts each connection with the first frame that is not acknowledged, and frames keep their order in a connection. So a number
 /// that is higher than the next one means that the sender has given up what lies between (it has told whose messages these were).

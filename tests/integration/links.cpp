@@ -8,6 +8,7 @@
 #include <random>
 #include <set>
 
+#include "common/conservation.h"
 #include "meshbus/key.h"
 #include "tests/integration/broker_fixture.h"
 #include "tests/integration/links_proxy.h"
@@ -30,19 +31,20 @@ std::uint64_t number_of(const std::string& body) {
   return number;
 }
 
-/// Two brokers, each known by the address of a proxy in front of it.
+/// Two brokers, each known by the address of a proxy in front of it. Peers of their own hosts connect without it.
 struct Pair {
   explicit Pair(std::vector<Setting> with = {}) : settings(std::move(with)) {
     settings.push_back({"delivery.starting", "2s"});
     for (int i = 0; i < 2; ++i) start(i);
   }
   void start(int i) {
-    brokers[i] = start_broker(loop, "tcp:127.0.0.1:0", settings, [&](BrokerOptions& options) {
+    brokers[i] = start_broker(loop, "unix:" + (dir / std::to_string(i)), settings, [&](BrokerOptions& options) {
+      options.binds.push_back(*HostAddr::parse("tcp:127.0.0.1:0"));
       options.insecure = true;
       options.advertise = *HostAddr::parse("tcp:127.0.0.1:" + std::to_string(proxies[i].port()));
       options.link_connect_limit = 5s;
     });
-    proxies[i].set_target(brokers[i]->binds().front().port());
+    proxies[i].set_target(brokers[i]->binds().back().port());
   }
   void reset() {
     for (auto& proxy : proxies) proxy.reset();
@@ -50,10 +52,11 @@ struct Pair {
   void blackhole(bool is_on) {
     for (auto& proxy : proxies) proxy.blackhole(is_on);
   }
-  std::uint64_t of_both(std::uint64_t Counters::*counter) const {
+  std::uint64_t of_both(std::uint64_t Counters::* counter) const {
     return brokers[0]->counters().*counter + brokers[1]->counters().*counter;
   }
 
+  TempDir dir;
   Loop loop;
   std::vector<Setting> settings;
   TcpProxy proxies[2] = {TcpProxy(loop), TcpProxy(loop)};
@@ -67,8 +70,8 @@ struct Talker {
     options.endpoint = endpoint_of(broker);
     options.hello = launcher_hello();
     Dispatcher handlers;
-    handlers.on<wire::OutputTaken>(Role::observe,
-                                   [this](const Request&, const wire::OutputTaken& taken) { hear(taken.bytes(), received_control, "control"); });
+    handlers.on<wire::OutputTaken>(
+        Role::observe, [this](const Request&, const wire::OutputTaken& taken) { hear(taken.bytes(), received_control, "control"); });
     Bus::Events events;
     events.on_data = [this](const wire::Envelope&, const wire::CallHeader&, Bytes body) {
       hear(number_of(std::string(body.substr(0, 8))), received, "data");
@@ -76,21 +79,23 @@ struct Talker {
     events.on_undeliverable = [this](const wire::Envelope& envelope, const Error& error) {
       if (envelope.kind() == wire::Kind::message) {
         ++told[error.code()];
-        told_sequences.push_back(envelope.sequence());
+        told_numbers.push_back(envelope.port());
       } else {
         ++told_control;
       }
     };
     bus.emplace(loop.reactor, loop.context, std::move(options), std::move(handlers), std::move(events));
   }
-  void hear(std::uint64_t number, std::uint64_t& count, const char* lane) {
-    if (number != count + 1) problems.push_back(std::string(lane) + ": " + std::to_string(number) + " after " + std::to_string(count));
-    count = number;
-    last_heard = std::chrono::steady_clock::now();
+  void hear(std::uint64_t number, std::uint64_t& last, const char* lane) {
+    if (number <= last) problems.push_back(std::string(lane) + ": " + std::to_string(number) + " after " + std::to_string(last));
+    if (&last == &received) got.push_back(number);
+    if (&last == &received_control) ++got_control;
+    last = number;
   }
   Destination address() const { return Destination::to(*bus->self()); }
   bool say(const Talker& to, std::size_t size) {
-    if (!bus->send(to.address(), 1, number_body(sent + 1, size))) return false;
+    // The port is there to recognise it by.
+    if (!bus->send(to.address(), static_cast<std::uint32_t>(sent + 1), number_body(sent + 1, size))) return false;
     ++sent;
     return true;
   }
@@ -102,12 +107,29 @@ struct Talker {
     return true;
   }
 
-  std::uint64_t sent = 0, sent_control = 0, received = 0, received_control = 0;
+  /// What was sent to us and neither came nor was told to `from`.
+  std::vector<std::uint64_t> silently_lost(const Talker& from) const {
+    std::vector<std::uint64_t> known = got, lost;
+    known.insert(known.end(), from.told_numbers.begin(), from.told_numbers.end());
+    const std::set<std::uint64_t> numbers(known.begin(), known.end());
+    for (std::uint64_t number = 1; number <= from.sent; ++number) {
+      if (!numbers.contains(number)) lost.push_back(number);
+    }
+    return lost;
+  }
+  /// How many came that were told to be of unknown fate.
+  std::uint64_t told_and_came(const Talker& from) const {
+    return got.size() + from.told_numbers.size() - from.sent + silently_lost(from).size();
+  }
+
+  std::uint64_t sent = 0, sent_control = 0;
+  /// The last that came, and all.
+  std::uint64_t received = 0, received_control = 0, got_control = 0;
+  std::vector<std::uint64_t> got;
   std::map<ErrorCode, std::uint64_t> told;
-  std::vector<std::uint64_t> told_sequences;
+  std::vector<std::uint64_t> told_numbers;
   std::uint64_t told_control = 0;
   std::vector<std::string> problems;
-  std::chrono::steady_clock::time_point last_heard{};
   std::optional<Bus> bus;
 };
 
@@ -177,6 +199,8 @@ TEST_CASE("links: 100 resets under load lose nothing, double nothing and keep th
       sent_control += talker->sent_control;
       INFO((talker->problems.empty() ? std::string() : talker->problems.front()));
       CHECK(talker->problems.empty());
+      CHECK(talker->got.size() == talker->received);
+      CHECK(talker->got_control == talker->received_control);
       CHECK(talker->told.empty());
       CHECK(talker->told_control == 0);
     }
@@ -184,7 +208,244 @@ TEST_CASE("links: 100 resets under load lose nothing, double nothing and keep th
   const auto elapsed = std::chrono::duration_cast<std::chrono::milliseconds>(std::chrono::steady_clock::now() - start);
   MESSAGE(kResets << " resets in " << elapsed.count() << " ms: " << sent << " data and " << sent_control
                   << " control messages, 0 lost, 0 doubled; " << pair.of_both(&Counters::replayed_frames) << " frames sent again, "
-                  << pair.of_both(&Counters::duplicate_frames) << " came twice; longest silence after a reset " << longest.count() << " ms");
+                  << pair.of_both(&Counters::duplicate_frames) << " came twice; longest silence after a reset " << longest.count()
+                  << " ms");
   CHECK(pair.of_both(&Counters::replayed_frames) > 0);
   for (const auto& broker : pair.brokers) check_conservation(pair.loop, *broker);
+}
+
+namespace {
+
+/// Two hosts with a talker each, both up.
+struct TwoTalkers {
+  explicit TwoTalkers(std::vector<Setting> settings = {})
+      : pair(std::move(settings)), a(pair.loop, *pair.brokers[0]), b(pair.loop, *pair.brokers[1]) {
+    up();
+  }
+  void up() {
+    REQUIRE(pair.loop.until([&] { return a.bus->is_up() && b.bus->is_up(); }));
+  }
+  /// Sends as long as `go` holds, at most so many ahead of what was received.
+  void talk(const std::function<bool()>& go, std::uint64_t ahead = 300) {
+    REQUIRE(pair.loop.until([&] {
+      for (int n = 0; n < 20 && a.sent - b.received < ahead; ++n) a.say(b, 200);
+      for (int n = 0; n < 20 && b.sent - a.received < ahead; ++n) b.say(a, 200);
+      return !go();
+    }));
+  }
+  bool is_quiet() const { return a.bus->traffic().outstanding == 0 && b.bus->traffic().outstanding == 0; }
+  /// Every sum of spec 9.1, with everything that is alive.
+  void check_sums() {
+    REQUIRE(pair.loop.until([&] { return is_quiet(); }, 60s));
+    for (const auto& broker : pair.brokers) check_conservation(pair.loop, *broker);
+    Conservation sums;
+    for (Talker* one : {&a, &b}) sums.add("talker", one->bus->traffic());
+    for (const auto& problem : sums.problems()) FAIL_CHECK(problem);
+    for (Talker* one : {&a, &b}) {
+      const auto& sent = one->bus->traffic().sent;
+      CHECK(sent.returned + sent.unknown == one->told_numbers.size());
+      auto once = one->told_numbers;
+      std::sort(once.begin(), once.end());
+      CHECK(std::adjacent_find(once.begin(), once.end()) == once.end());
+    }
+    CHECK(a.silently_lost(b).empty());
+    CHECK(b.silently_lost(a).empty());
+    CHECK(a.problems.empty());
+    CHECK(b.problems.empty());
+    MESSAGE(sums.to_string() << "; " << a.told_and_came(b) + b.told_and_came(a) << " of unknown fate had been taken");
+  }
+
+  Pair pair;
+  Talker a, b;
+};
+
+std::uint64_t unknown(const Talker& talker) {
+  const auto found = talker.told.find(ErrorCode::fate_unknown);
+  return found == talker.told.end() ? 0 : found->second;
+}
+
+std::uint64_t all_told(const Talker& talker) {
+  return talker.told_numbers.size();
+}
+
+}  // namespace
+
+TEST_CASE("links: nothing passes for three seconds, and then everything does") {
+  TwoTalkers two;
+  two.talk([&] { return two.a.received < 1000 || two.b.received < 1000; });
+  two.pair.blackhole(true);
+  const auto dark = std::chrono::steady_clock::now();
+  // What is pushed meanwhile waits too; the broken connection is noticed by the heartbeats.
+  two.talk([&] { return std::chrono::steady_clock::now() - dark < 3s; });
+  CHECK(two.a.told.empty());
+  two.pair.blackhole(false);
+  const auto light = std::chrono::steady_clock::now();
+  REQUIRE(two.pair.loop.until([&] { return two.a.received == two.b.sent && two.b.received == two.a.sent; }, 30s));
+  MESSAGE("back after " << std::chrono::duration_cast<std::chrono::milliseconds>(std::chrono::steady_clock::now() - light).count()
+                        << " ms; " << two.pair.of_both(&Counters::replayed_frames) << " frames sent again, "
+                        << two.pair.of_both(&Counters::duplicate_frames) << " came twice");
+  for (const Talker* one : {&two.a, &two.b}) {
+    INFO((one->problems.empty() ? std::string() : one->problems.front()));
+    CHECK(one->problems.empty());
+    CHECK(one->told.empty());
+  }
+  two.check_sums();
+}
+
+TEST_CASE("links: after the delivery limit every message has come back, or its fate is unknown, once; then the link works again") {
+  TwoTalkers two(std::vector<Setting>{{"delivery.limit", "3s"}});
+  two.talk([&] { return two.a.received < 500 || two.b.received < 500; });
+  two.pair.blackhole(true);
+  const auto received = two.b.received;
+  const auto dark = std::chrono::steady_clock::now();
+  two.talk([&] { return std::chrono::steady_clock::now() - dark < 500ms; });
+  const auto outstanding = two.a.bus->traffic().outstanding;
+  REQUIRE(outstanding > 0);
+  REQUIRE(two.pair.loop.until([&] { return two.is_quiet(); }, 30s));
+  const auto told = std::chrono::steady_clock::now() - dark;
+  CHECK(told < 8s * slowness);
+  CHECK(all_told(two.a) > 0);
+  CHECK(two.b.received == received);
+  MESSAGE("of " << two.a.sent << " sent, " << two.b.received << " were received, " << unknown(two.a) << " of unknown fate and "
+                << all_told(two.a) - unknown(two.a) << " returned after "
+                << std::chrono::duration_cast<std::chrono::milliseconds>(told).count() << " ms");
+  // What may have arrived did not, and does not come later.
+  two.pair.blackhole(false);
+  const auto before = two.b.got.size();
+  REQUIRE(two.a.say(two.b, 64));
+  REQUIRE(two.pair.loop.until([&] { return two.b.received == two.a.sent; }));
+  CHECK(two.b.got.size() == before + 1);
+  two.check_sums();
+}
+
+TEST_CASE("links: a broker dies and comes back: every message that it had is told of, and none reaches its next life") {
+  TwoTalkers two;
+  // More under way than one turn takes.
+  two.talk([&] { return two.a.received < 2000 || two.b.received < 2000; }, 5000);
+  const auto incarnation = two.pair.brokers[1]->incarnation();
+  two.pair.brokers[1].reset();
+  REQUIRE(two.pair.loop.until([&] { return !two.b.bus->is_up(); }));
+  // Meant for the life that is gone, though nobody knows that here.
+  for (int i = 0; i < 100; ++i) two.a.say(two.b, 64);
+  const auto sent = two.a.sent;
+  two.pair.loop.run_for(50ms);
+  two.pair.start(1);
+  CHECK(two.pair.brokers[1]->incarnation() != incarnation);
+  const auto back = std::chrono::steady_clock::now();
+  two.up();
+  REQUIRE(two.pair.loop.until([&] { return two.is_quiet(); }, 60s));
+  const auto settled = std::chrono::duration_cast<std::chrono::milliseconds>(std::chrono::steady_clock::now() - back);
+  CHECK(two.b.received < sent);
+  CHECK(unknown(two.a) > 0);
+  CHECK(all_told(two.a) - unknown(two.a) >= 100);
+  MESSAGE("to the broker that died: " << two.a.sent << " sent, " << two.b.got.size() << " came, " << unknown(two.a) << " of unknown fate, "
+                                      << all_told(two.a) - unknown(two.a) << " returned; from its peer: " << two.b.sent << " sent, "
+                                      << two.a.got.size() << " came, " << unknown(two.b) << " of unknown fate, "
+                                      << all_told(two.b) - unknown(two.b) << " returned; all known after " << settled.count() << " ms");
+  // Nobody is poisoned.
+  two.talk([&] { return two.b.got.size() < 3000; });
+  REQUIRE(two.pair.loop.until([&] { return two.a.received == two.b.sent && two.b.received == two.a.sent; }));
+  two.check_sums();
+}
+
+TEST_CASE("links: what a receiver had not read when it died is told of, and what it had read is not") {
+  Pair pair;
+  Talker sender(pair.loop, *pair.brokers[0]);
+  REQUIRE(pair.loop.until([&] { return sender.bus->is_up(); }));
+  auto hello = launcher_hello();
+  hello.capabilities = 0;
+  const ProcId address(pair.brokers[1]->address(), *ProcName::parse(hello.peer));
+  auto receiver = std::make_unique<RawPeer>(pair.loop, endpoint_of(*pair.brokers[1]));
+  REQUIRE(receiver->greet(hello) == "Welcome");
+  // More than its socket holds: some wait in the broker.
+  constexpr std::uint32_t kMessages = 2000;
+  for (std::uint32_t i = 1; i <= kMessages; ++i) {
+    REQUIRE(pair.loop.until([&] { return sender.bus->send(Destination::to(address), i, std::string(1000, 'x')).has_value(); }));
+    ++sender.sent;
+  }
+  REQUIRE(pair.loop.until([&] { return pair.brokers[1]->counters().received >= kMessages; }));
+  pair.loop.run_for(100ms);
+  receiver.reset();
+  REQUIRE(pair.loop.until([&] { return sender.bus->traffic().outstanding == 0; }));
+  CHECK(unknown(sender) > 0);
+  CHECK(all_told(sender) > unknown(sender));
+  CHECK(all_told(sender) == kMessages);
+  auto once = sender.told_numbers;
+  std::sort(once.begin(), once.end());
+  CHECK(std::adjacent_find(once.begin(), once.end()) == once.end());
+  MESSAGE("of " << kMessages << " sent to a peer that read none: " << unknown(sender) << " of unknown fate, "
+                << all_told(sender) - unknown(sender) << " returned");
+}
+
+TEST_CASE("links: who does not want to hear of a message does not") {
+  Pair pair;
+  Talker a(pair.loop, *pair.brokers[0]);
+  REQUIRE(pair.loop.until([&] { return a.bus->is_up(); }));
+  const auto nobody = Destination::to(*ProcId::parse(pair.brokers[1]->address().to_string() + ",nobody-13Se1Maqzryj"));
+  for (int i = 0; i < 10; ++i) REQUIRE(a.bus->send(nobody, 1, "x", /*no_return=*/true));
+  REQUIRE(a.bus->send(nobody, 1, "y"));
+  REQUIRE(pair.loop.until([&] { return a.told_numbers.size() == 1; }));
+  CHECK(pair.brokers[1]->counters().dropped[static_cast<std::size_t>(Drop::no_return)] == 10);
+  CHECK(a.bus->traffic().no_return == 10);
+  CHECK(a.bus->traffic().sent.sent == 1);
+  CHECK(a.bus->traffic().sent.returned == 1);
+}
+
+TEST_CASE("links: a life of a broker that is over is refused in words") {
+  Pair pair;
+  const auto other = *HostAddr::parse("tcp:127.0.0.1:9");
+  const auto say_hello = [&](RawPeer& link, std::uint64_t life) {
+    auto hello = hello_of(wire::PeerKind::link, other.to_string(), life);
+    hello.capabilities = kCapabilityResume;
+    link.tell(hello, 0, /*link=*/true);
+    return link.next_control();
+  };
+  RawPeer first(pair.loop, endpoint_of(*pair.brokers[0])), second(pair.loop, endpoint_of(*pair.brokers[0])),
+      again(pair.loop, endpoint_of(*pair.brokers[0]));
+  CHECK(say_hello(first, 5)->body_name() == "Welcome");
+  CHECK(say_hello(second, 6)->body_name() == "Welcome");
+  const auto refusal = say_hello(again, 5);
+  REQUIRE(refusal.has_value());
+  REQUIRE(refusal->body_name() == "Refusal");
+  CHECK(refusal->body_as<wire::Refusal>()->code() == wire::ErrorCode::identity_mismatch);
+}
+
+TEST_CASE("links: numbers that make no sense hurt nobody but their sender") {
+  Pair pair;
+  TestPeer receiver(pair.loop, endpoint_of(*pair.brokers[0]), launcher_hello());
+  receiver.up();
+  const auto other = *HostAddr::parse("tcp:127.0.0.1:9");
+  RawPeer link(pair.loop, endpoint_of(*pair.brokers[0]));
+  auto hello = hello_of(wire::PeerKind::link, other.to_string(), 5);
+  hello.capabilities = kCapabilityResume;
+  link.tell(hello, 0, /*link=*/true);
+  REQUIRE(link.next_control()->body_name() == "Welcome");
+  const auto send = [&](std::uint64_t number, std::uint64_t ack, const std::string& body) {
+    wire::Envelope envelope;
+    envelope.mutate_destination_proc(receiver.bus->self()->key());
+    envelope.mutate_source_proc(77);
+    envelope.mutate_source_host(other.key());
+    envelope.mutate_kind(wire::Kind::message);
+    envelope.mutate_lane(wire::Lane::data);
+    envelope.mutate_flags(kFlagNoReturn);
+    FrameWriter writer(wire::Lane::data, /*link=*/true);
+    writer.add(envelope, body);
+    Frame frame = writer.finish();
+    frame.set_link(number, ack);
+    link.send(std::move(frame));
+  };
+  send(1, UINT64_MAX, "one");
+  send(1, 0, "again");
+  send(7, 3, "seven");
+  send(3, 0, "late");
+  send(UINT64_MAX, 0, "the last");
+  send(8, 0, "never");
+  send(0, 0, "not numbered");
+  REQUIRE(pair.loop.until([&] { return receiver.received.size() >= 4; }));
+  pair.loop.run_for(50ms);
+  std::vector<std::string> bodies;
+  for (const auto& [envelope, body] : receiver.received) bodies.push_back(body);
+  CHECK(bodies == std::vector<std::string>{"one", "seven", "the last", "not numbered"});
+  CHECK(pair.brokers[0]->counters().duplicate_frames == 3);
+  check_conservation(pair.loop, *pair.brokers[0]);
 }
