@@ -337,7 +337,10 @@ void Forwarder::flush(Peer& peer) {
     if (is_data && peer.sent - peer.credit >= kWindow) return;
     if (!is_data && peer.control_unheard >= kControlWindow) return;
     frame->set_credit(peer.taken);
-    if (peer.identity.is_link()) frame->set_link(0, links_.at(peer.identity.key)->taken());
+    if (peer.identity.is_link()) {
+      const Link* link = find_link(peer.identity.key);
+      frame->set_link(0, link == nullptr ? 0 : link->taken());
+    }
     switch (listener_->send(peer.connection, *frame)) {
       case Listener::Sent::yes:
         (is_data ? peer.sent : peer.control_unheard) += frame->bytes;

@@ -71,6 +71,7 @@ void Link::choose() {
 
 void Link::take_way(Way way) {
   way_ = way;
+  is_for_life_ = true;
   lost_.reset();
   progress_ = reactor_.now();
   stream_.rewind();
@@ -100,7 +101,8 @@ void Link::end_life(const std::string& why) {
   if (past_lives_.size() > kPastLives) past_lives_.pop_front();
   stream_.begin_life(0);
   log::info("link to " + host_.to_string() + ": " + why);
-  give_up(Error(ErrorCode::link_lost, "the broker of " + host_.to_string() + " that this was for is gone: " + why));
+  if (is_for_life_)
+    give_up(Error(ErrorCode::link_lost, "the broker of " + host_.to_string() + " that this was for is gone: " + why));
   if (session_life_ == life) {
     retire_session();
     if (way_ == Way::own) way_ = Way::none;
@@ -275,6 +277,7 @@ void Link::end_own(const Error& error) {
 
 void Link::give_up(const Error& error) {
   lost_.reset();
+  is_for_life_ = false;
   // Emptied before anybody is told: a return may be pushed into this very link again.
   Outbox unsent = std::exchange(outbox_, outbox_.emptied());
   const Error unknown(ErrorCode::fate_unknown,
@@ -355,6 +358,7 @@ void Link::flush() {
         stream_.keep(std::move(*frame));
       } else {
         stream_.pass();
+        progress_ = reactor_.now();
         totals_.delivered += frame->count;
       }
       outbox_.pop();

@@ -161,6 +161,8 @@ class Link {
   /// What has not been sent.
   Outbox outbox_;
   LinkStream stream_;
+  /// There has been a connection to the present life since we last gave up: what is held is meant for it and no other.
+  bool is_for_life_ = false;
   /// Whether the other broker acknowledges and knows duplicates.
   bool is_resuming_ = false;
   /// Lives that a later one replaced, or that said Bye: they are met no more.

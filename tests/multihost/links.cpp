@@ -75,13 +75,15 @@ struct Outcome {
 
 class Site {
  public:
-  explicit Site(std::vector<std::string> settings = {}) : settings_(std::move(settings)), lab(2) {
+  /// `by_name`: the hosts know each other by name, and a third one is there.
+  explicit Site(std::vector<std::string> settings = {}, bool by_name = false)
+      : settings_(std::move(settings)), by_name_(by_name), lab(by_name ? 3 : 2) {
     for (std::size_t i = 0; i < 2; ++i) start_broker(i);
     for (std::size_t i = 0; i < 2; ++i) start_talker(i);
     run_for(3000);
   }
   void start_broker(std::size_t i) {
-    std::vector<std::string> words = {bin("meshbus-broker"), "--bind", address(i), "--insecure"};
+    std::vector<std::string> words = {bin("meshbus-broker"), "--bind", address(i), "--advertise", known_as(i), "--insecure"};
     for (const auto& setting : settings_) {
       words.push_back("--set");
       words.push_back(setting);
@@ -89,10 +91,11 @@ class Site {
     brokers[i] = std::make_unique<Process>(lab.host(i).start(words));
   }
   void start_talker(std::size_t i) {
-    talkers[i] = std::make_unique<Process>(
-        lab.host(i).start({bin("meshbus_talker"), address(i), name(i), address(1 - i) + "," + name(1 - i)}, {.stdin_pipe = true}));
+    const std::vector<std::string> words = {bin("meshbus_talker"), address(i), name(i), known_as(1 - i) + "," + name(1 - i)};
+    talkers[i] = std::make_unique<Process>(lab.host(i).start(words, {.stdin_pipe = true}));
   }
   std::string address(std::size_t i) const { return "tcp:" + lab.host(i).address() + ":7700"; }
+  std::string known_as(std::size_t i) const { return by_name_ ? "tcp:" + lab.host(i).name() + ":7700" : address(i); }
   static std::string name(std::size_t i) { return i == 0 ? "client-13Se1Maqzryj" : "client-2bGqGa6bY7cP"; }
   /// What that talker has heard, as far as it has said so: every 1000.
   std::uint64_t heard(std::size_t i) {
@@ -156,6 +159,7 @@ class Site {
 
  private:
   std::vector<std::string> settings_;
+  bool by_name_;
 
  public:
   Lab lab;
@@ -257,4 +261,27 @@ TEST_CASE("links: a host loses its power, and another one comes under its addres
   CHECK(silent == 0);
   CHECK(to.at("disorders") == 0);
   CHECK(from.count("unknown") > 0);
+}
+
+TEST_CASE("links: the names of hosts cannot be looked up any more") {
+  Site site({}, /*by_name=*/true);
+  const std::string server = site.lab.host(2).address();
+  site.lab.power_off(2);
+  for (std::size_t i = 0; i < 2; ++i) {
+    // The name server that is asked from now on is not there.
+    const auto done = site.lab.host(i).run({"sh", "-c",
+                                            "echo 127.0.0.1 localhost >$TMPDIR/hosts && echo nameserver " + server +
+                                                " >$TMPDIR/resolv.conf && mount --bind $TMPDIR/hosts /etc/hosts && "
+                                                "mount --bind $TMPDIR/resolv.conf /etc/resolv.conf"},
+                                           in_time);
+    INFO(done.err);
+    REQUIRE(done.status == ExitStatus::exited(0));
+  }
+  std::chrono::milliseconds longest{0};
+  for (int i = 0; i < 5; ++i) {
+    CHECK(reset_links(site, static_cast<std::size_t>(i % 2)) > 0);
+    longest = std::max(longest, site.run_for(1000));
+  }
+  site.finish();
+  site.check_all_came("no name server, 5 resets, at most " + std::to_string(longest.count()) + " ms to 1000 more messages each way");
 }
