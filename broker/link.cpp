@@ -126,7 +126,7 @@ void Link::detach(const Peer& inbound, bool is_last) {
     way_ = Way::none;
     lost_ = last_used_;
   }
-  if (is_last && inbound.identity.incarnation == incarnation()) end_life("it has ended in order");
+  if (is_last && is_resuming_ && inbound.identity.incarnation == incarnation()) end_life("it has ended in order");
   if (way_ == Way::none && held() > 0) choose();
 }
 
@@ -222,8 +222,12 @@ void Link::on_lost(const std::string& reason) {
   log::info(error.detail());
   events_.on_down(*this, error);
   last_used_ = reactor_.now();
-  if (session_->has_said_bye()) {
+  // A broker that does not resume says it of the connection.
+  if (session_->has_said_bye() && is_resuming_) {
     end_life("it has ended in order");
+    retire_session();
+    if (way_ == Way::own) way_ = Way::none;
+    if (way_ == Way::none && held() > 0) choose();
     return;
   }
   session_life_ = 0;

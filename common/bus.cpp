@@ -262,10 +262,8 @@ void Bus::on_message(const FrameReader::Message& message) {
     body.remove_prefix(sizeof header);
   }
   if (events_.on_data) {
-    // Whoever is told may end this session, and with it the bytes of the message.
-    const wire::Envelope envelope = message.envelope;
-    events_.on_data(envelope, header, body);
-    if (!events_.takes_later) taken(envelope);
+    events_.on_data(message.envelope, header, body);
+    if (!events_.takes_later) taken(message.envelope);
   } else if (message.envelope.kind() == wire::Kind::call) {
     fail_call(message.envelope, header,
               Error(ErrorCode::no_such_port, "nothing here listens on port " + std::to_string(message.envelope.port())));

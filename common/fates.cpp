@@ -2,24 +2,15 @@
 
 #include <algorithm>
 
-#include "common/frame.h"
-
 namespace meshbus {
 namespace {
 
-/// A receiver that has taken so many of one source says so without waiting.
-constexpr std::uint32_t kMostUnsaid = 8192;
 /// Of one source that are remembered: a session that breaks begins another.
 constexpr std::size_t kMostRuns = 4;
 /// Senders and receivers that are remembered beyond those with something open.
 constexpr std::size_t kMostIdle = 16384;
 
 }  // namespace
-
-bool has_fate(const wire::Envelope& envelope) noexcept {
-  return envelope.lane() == wire::Lane::data && envelope.kind() != wire::Kind::control && envelope.kind() != wire::Kind::call &&
-         (envelope.flags() & kFlagNoReturn) == 0;
-}
 
 SentFates::SentFates(std::size_t limit) : limit_(limit), most_flows_(kMostIdle) {}
 
@@ -38,22 +29,43 @@ SentFates::Flow& SentFates::flow_of(const Receiver& receiver) {
 
 void SentFates::forget_idle() {
   last_ = nullptr;
-  std::erase_if(flows_, [](const auto& entry) { return entry.second.entries.empty() && entry.second.asked_end == 0; });
+  std::erase_if(flows_, [](const auto& entry) { return entry.second.entries.size() == 0 && entry.second.asked_end == 0; });
   most_flows_ = std::max(kMostIdle, 2 * flows_.size());
 }
 
-void SentFates::add(const Receiver& to, const wire::Envelope& envelope) {
-  Flow& flow = flow_of(to);
-  ++totals_.sent;
+void SentFates::Ring::grow() {
+  std::vector<Entry> larger(slots_.empty() ? 16 : 2 * slots_.size());
+  for (std::size_t i = 0; i < size_; ++i) larger[i] = (*this)[i];
+  slots_ = std::move(larger);
+  head_ = 0;
+}
+
+void SentFates::Ring::erase(std::size_t index) noexcept {
+  for (; index + 1 < size_; ++index) (*this)[index] = (*this)[index + 1];
+  --size_;
+}
+
+std::size_t SentFates::Ring::count_below(std::uint64_t sequence) noexcept {
+  std::size_t low = 0, high = size_;
+  while (low < high) {
+    const std::size_t middle = low + (high - low) / 2;
+    if ((*this)[middle].sequence < sequence) {
+      low = middle + 1;
+    } else {
+      high = middle;
+    }
+  }
+  return low;
+}
+
+void SentFates::add_first(Flow& flow, const wire::Envelope& envelope) {
   if (flow.is_ignored) {
     ++totals_.ignored;
     return;
   }
-  if (flow.entries.empty()) {
-    flow.silent_intervals = 0;
-    if (flow.begin == 0) flow.begin = envelope.sequence();
-  }
-  flow.entries.push_back({envelope.sequence(), envelope.length(), envelope.port(), envelope.flags(), envelope.kind()});
+  flow.silent_intervals = 0;
+  if (flow.begin == 0) flow.begin = envelope.sequence();
+  flow.entries.push_back(Entry(envelope));
   ++count_;
 }
 
@@ -61,9 +73,8 @@ bool SentFates::remove(const Receiver& to, const wire::Envelope& envelope, bool 
   Flow* flow = find(to);
   if (flow == nullptr) return false;
   if (flow->is_ignored) return true;
-  const auto at = std::lower_bound(flow->entries.begin(), flow->entries.end(), envelope.sequence(),
-                                   [](const Entry& entry, std::uint64_t sequence) { return entry.sequence < sequence; });
-  if (at == flow->entries.end() || at->sequence != envelope.sequence()) return false;
+  const std::size_t at = flow->entries.count_below(envelope.sequence());
+  if (at == flow->entries.size() || flow->entries[at].sequence != envelope.sequence()) return false;
   flow->entries.erase(at);
   --count_;
   ++(is_unknown ? totals_.unknown : totals_.returned);
@@ -72,11 +83,9 @@ bool SentFates::remove(const Receiver& to, const wire::Envelope& envelope, bool 
 
 void SentFates::tell_until(const Receiver& to, Flow& flow, std::uint64_t end, const Tell& tell) {
   // Whoever is told may send again.
-  std::vector<Entry> told;
-  while (!flow.entries.empty() && flow.entries.front().sequence < end) {
-    told.push_back(flow.entries.front());
-    flow.entries.pop_front();
-  }
+  std::vector<Entry> told(flow.entries.count_below(end));
+  for (std::size_t i = 0; i < told.size(); ++i) told[i] = flow.entries[i];
+  if (!told.empty()) flow.entries.pop_front(told.size());
   count_ -= told.size();
   totals_.unknown += told.size();
   for (const Entry& entry : told) {
@@ -84,10 +93,9 @@ void SentFates::tell_until(const Receiver& to, Flow& flow, std::uint64_t end, co
     envelope.mutate_destination_proc(to.proc);
     envelope.mutate_destination_host(to.host);
     envelope.mutate_sequence(entry.sequence);
-    envelope.mutate_length(entry.length);
+    envelope.mutate_length(entry.length_and_kind >> 8);
     envelope.mutate_port(entry.port);
-    envelope.mutate_flags(entry.flags);
-    envelope.mutate_kind(entry.kind);
+    envelope.mutate_kind(static_cast<wire::Kind>(entry.length_and_kind & 0xff));
     envelope.mutate_lane(wire::Lane::data);
     tell(envelope);
   }
@@ -106,11 +114,7 @@ void SentFates::on_taken(const Receiver& from, const std::vector<wire::TakenRun>
       flow->run_first = run.first();
       flow->run_count = 0;
     }
-    std::uint64_t outstanding = 0;
-    for (const Entry& entry : flow->entries) {
-      if (entry.sequence > run.last()) break;
-      ++outstanding;
-    }
+    const std::size_t outstanding = run.last() == UINT64_MAX ? flow->entries.size() : flow->entries.count_below(run.last() + 1);
     // Of a run that began before our memory of it nobody can say how many were counted then.
     const bool is_known = run.first() >= flow->begin || flow->run_count > 0;
     const bool are_all_taken = !is_known || run.count() - flow->run_count >= outstanding;
@@ -118,10 +122,10 @@ void SentFates::on_taken(const Receiver& from, const std::vector<wire::TakenRun>
     flow->settled = run.last();
     if (!are_all_taken) {
       // Some are missing, and were not told of (the return of one was lost, say): which ones they are is not known.
-      tell_until(from, *flow, run.last() + 1, tell);
+      tell_until(from, *flow, run.last() == UINT64_MAX ? run.last() : run.last() + 1, tell);
       continue;
     }
-    flow->entries.erase(flow->entries.begin(), flow->entries.begin() + static_cast<std::ptrdiff_t>(outstanding));
+    if (outstanding > 0) flow->entries.pop_front(outstanding);
     count_ -= outstanding;
     totals_.taken += outstanding;
   }
@@ -136,13 +140,13 @@ void SentFates::ignore(const Receiver& to) {
   flow.is_ignored = true;
   count_ -= flow.entries.size();
   totals_.ignored += flow.entries.size();
-  flow.entries.clear();
+  flow.entries = Ring();
 }
 
 std::vector<SentFates::Receiver> SentFates::silent() {
   std::vector<Receiver> silent;
   for (auto& [receiver, flow] : flows_) {
-    if (!flow.entries.empty() && flow.asked_end == 0 && ++flow.silent_intervals >= 2) silent.push_back(receiver);
+    if (flow.entries.size() > 0 && flow.asked_end == 0 && ++flow.silent_intervals >= 2) silent.push_back(receiver);
   }
   return silent;
 }
@@ -150,7 +154,7 @@ std::vector<SentFates::Receiver> SentFates::silent() {
 std::vector<SentFates::Receiver> SentFates::owing() const {
   std::vector<Receiver> owing;
   for (const auto& [receiver, flow] : flows_) {
-    if (!flow.entries.empty()) owing.push_back(receiver);
+    if (flow.entries.size() > 0) owing.push_back(receiver);
   }
   return owing;
 }
@@ -183,21 +187,15 @@ TakenCounts::State& TakenCounts::state_of(const Source& source) {
   return *last_;
 }
 
-bool TakenCounts::take(const wire::Envelope& envelope) {
-  State& state = state_of({envelope.source_proc(), envelope.source_host(), envelope.source_incarnation()});
-  ++taken_;
-  const auto sequence = envelope.sequence();
-  if (!state.is_open || state.runs.empty()) {
-    if (state.runs.size() == kMostRuns) state.runs.erase(state.runs.begin());
-    state.runs.emplace_back(sequence, sequence, 1);
-    state.is_open = true;
-  } else {
-    wire::TakenRun& run = state.runs.back();
-    run.mutate_last(std::max(run.last(), sequence));
-    run.mutate_count(run.count() + 1);
-  }
-  if (state.unsaid++ == 0) unsaid_.push_back(last_source_);
-  return state.unsaid >= kMostUnsaid;
+void TakenCounts::begin_run(State& state, std::uint64_t sequence) {
+  state.open = wire::TakenRun(sequence, sequence, 1);
+  state.is_open = true;
+}
+
+std::vector<wire::TakenRun> TakenCounts::runs_of(const State& state) {
+  auto runs = state.closed;
+  if (state.is_open) runs.push_back(state.open);
+  return runs;
 }
 
 std::vector<TakenCounts::Report> TakenCounts::reports() {
@@ -206,19 +204,23 @@ std::vector<TakenCounts::Report> TakenCounts::reports() {
     const auto found = states_.find(source);
     if (found == states_.end() || found->second.unsaid == 0) continue;
     found->second.unsaid = 0;
-    reports.push_back({source, found->second.runs});
+    reports.push_back({source, runs_of(found->second)});
   }
   return reports;
 }
 
 TakenCounts::Report TakenCounts::report(const Source& source) {
   const auto found = states_.find(source);
-  return {source, found == states_.end() ? std::vector<wire::TakenRun>() : found->second.runs};
+  return {source, found == states_.end() ? std::vector<wire::TakenRun>() : runs_of(found->second)};
 }
 
 void TakenCounts::restart() {
   for (auto& [source, state] : states_) {
-    state.is_open = false;
+    if (state.is_open) {
+      if (state.closed.size() + 1 == kMostRuns) state.closed.erase(state.closed.begin());
+      state.closed.push_back(state.open);
+      state.is_open = false;
+    }
     if (state.unsaid++ == 0) unsaid_.push_back(source);
   }
 }

@@ -2,18 +2,21 @@
 
 #include <cstddef>
 #include <cstdint>
-#include <deque>
 #include <functional>
 #include <unordered_map>
 #include <vector>
 
+#include "common/frame.h"
 #include "wire/control_generated.h"
 
 namespace meshbus {
 
 /// Whether the receiver says that it took this message (Taken in bus.fbs): messages and the answers to calls, unless their sender does not
 /// want to hear of them. A call, and a request, is answered itself.
-bool has_fate(const wire::Envelope& envelope) noexcept;
+inline bool has_fate(const wire::Envelope& envelope) noexcept {
+  return envelope.lane() == wire::Lane::data && envelope.kind() != wire::Kind::control && envelope.kind() != wire::Kind::call &&
+         (envelope.flags() & kFlagNoReturn) == 0;
+}
 
 /// What a sender remembers of the messages that their receivers have not taken yet, so that each one that dies on its way, with a broker or
 /// with its receiver, is told to be of unknown fate, once (spec 9.3). Pure: holds no socket and no clock. Messages of one sender to one
@@ -43,7 +46,16 @@ class SentFates {
   const Totals& totals() const noexcept { return totals_; }
 
   /// A message is sent; the numbers to one receiver rise.
-  void add(const Receiver& to, const wire::Envelope& envelope);
+  void add(const Receiver& to, const wire::Envelope& envelope) {
+    Flow& flow = last_ != nullptr && last_receiver_ == to ? *last_ : flow_of(to);
+    ++totals_.sent;
+    if (flow.is_ignored || flow.entries.size() == 0) {
+      add_first(flow, envelope);
+    } else {
+      flow.entries.push_back(Entry(envelope));
+      ++count_;
+    }
+  }
   /// It came back, or a broker said that nobody knows. False when its end is known already: then nobody is to be told again.
   bool remove(const Receiver& to, const wire::Envelope& envelope, bool is_unknown = false);
   /// The receiver says what it took. Runs that are known already do nothing.
@@ -65,15 +77,42 @@ class SentFates {
   std::uint64_t take_asked(const Receiver& receiver);
 
  private:
+  /// What is kept of an envelope.
   struct Entry {
-    std::uint64_t sequence;
-    std::uint32_t length;
-    std::uint32_t port;
-    std::uint32_t flags;
-    wire::Kind kind;
+    Entry() = default;
+    explicit Entry(const wire::Envelope& envelope)
+        : sequence(envelope.sequence()),
+          port(envelope.port()),
+          length_and_kind(envelope.length() << 8 | static_cast<std::uint32_t>(envelope.kind())) {}
+    std::uint64_t sequence = 0;
+    std::uint32_t port = 0;
+    std::uint32_t length_and_kind = 0;  // a body has 2^20 bytes at most
+  };
+  /// Entries in the order of their numbers, in one piece of memory that is used again and again.
+  class Ring {
+   public:
+    std::size_t size() const noexcept { return size_; }
+    Entry& operator[](std::size_t index) noexcept { return slots_[(head_ + index) & (slots_.size() - 1)]; }
+    void push_back(const Entry& entry) {
+      if (size_ == slots_.size()) grow();
+      slots_[(head_ + size_++) & (slots_.size() - 1)] = entry;
+    }
+    void pop_front(std::size_t count) noexcept {
+      head_ = (head_ + count) & (slots_.size() - 1);
+      size_ -= count;
+    }
+    void erase(std::size_t index) noexcept;
+    /// How many numbers there are below this one.
+    std::size_t count_below(std::uint64_t sequence) noexcept;
+
+   private:
+    void grow();
+    std::vector<Entry> slots_;  // a power of two
+    std::size_t head_ = 0;
+    std::size_t size_ = 0;
   };
   struct Flow {
-    std::deque<Entry> entries;
+    Ring entries;
     /// Of the run that the receiver is in: its first number, and how many it had taken of it when we last heard.
     std::uint64_t run_first = 0;
     std::uint64_t run_count = 0;
@@ -90,6 +129,7 @@ class SentFates {
     }
   };
   Flow& flow_of(const Receiver& receiver);
+  void add_first(Flow& flow, const wire::Envelope& envelope);
   Flow* find(const Receiver& receiver);
   void tell_until(const Receiver& to, Flow& flow, std::uint64_t end, const Tell& tell);
   void forget_idle();
@@ -120,7 +160,19 @@ class TakenCounts {
 
   TakenCounts();
   /// A message (see has_fate) is taken. True when so many are unsaid that it is time to report.
-  bool take(const wire::Envelope& envelope);
+  bool take(const wire::Envelope& envelope) {
+    const Source source{envelope.source_proc(), envelope.source_host(), envelope.source_incarnation()};
+    State& state = last_ != nullptr && last_source_ == source ? *last_ : state_of(source);
+    ++taken_;
+    if (!state.is_open) {
+      begin_run(state, envelope.sequence());
+    } else {
+      state.open.mutate_last(envelope.sequence() > state.open.last() ? envelope.sequence() : state.open.last());
+      state.open.mutate_count(state.open.count() + 1);
+    }
+    if (state.unsaid == 0) unsaid_.push_back(source);
+    return ++state.unsaid >= kMostUnsaid;
+  }
   bool has_unsaid() const noexcept { return !unsaid_.empty(); }
   /// Everything that is unsaid; it is said with this.
   std::vector<Report> reports();
@@ -132,8 +184,12 @@ class TakenCounts {
   std::uint64_t taken() const noexcept { return taken_; }
 
  private:
+  /// A receiver that has taken so many of one source says so without waiting.
+  static constexpr std::uint32_t kMostUnsaid = 8192;
   struct State {
-    std::vector<wire::TakenRun> runs;
+    /// Those of earlier sessions, and the present one.
+    std::vector<wire::TakenRun> closed;
+    wire::TakenRun open;
     bool is_open = false;
     std::uint32_t unsaid = 0;
   };
@@ -143,6 +199,8 @@ class TakenCounts {
     }
   };
   State& state_of(const Source& source);
+  static void begin_run(State& state, std::uint64_t sequence);
+  static std::vector<wire::TakenRun> runs_of(const State& state);
 
   std::unordered_map<Source, State, Hash> states_;
   std::size_t most_states_;

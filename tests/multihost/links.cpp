@@ -21,7 +21,7 @@ using namespace meshbus::test;
 
 namespace {
 
-using Clock = std::chrono::steady_clock;
+using Steady = std::chrono::steady_clock;
 using Numbers = std::set<std::uint64_t>;
 
 /// What a talker says of itself at the end.
@@ -63,8 +63,8 @@ struct Outcome {
     told_twice += from.count("returned") + from.count("unknown") - told.size() - told_twice;
     Numbers missing = to.set("missing");
     for (auto number = to.at("got", 1) + 1; number <= sent; ++number) missing.insert(number);
-    for (const auto number : missing) lost += told.contains(number) ? 0 : 1;
-    for (const auto number : from.set("returned")) returned_and_came += missing.contains(number) ? 0 : 1;
+    for (const auto number : missing) lost += told.contains(number) ? 0U : 1U;
+    for (const auto number : from.set("returned")) returned_and_came += missing.contains(number) ? 0U : 1U;
   }
   std::string text() const {
     return std::to_string(sent) + " sent, " + std::to_string(got) + " came, " + std::to_string(returned) + " returned, " +
@@ -73,10 +73,10 @@ struct Outcome {
   std::uint64_t sent, got, returned, unknown, lost = 0, told_twice = 0, returned_and_came = 0;
 };
 
-class Site {
+class LinkedPair {
  public:
   /// `by_name`: the hosts know each other by name, and a third one is there.
-  explicit Site(std::vector<std::string> settings = {}, bool by_name = false)
+  explicit LinkedPair(std::vector<std::string> settings = {}, bool by_name = false)
       : settings_(std::move(settings)), by_name_(by_name), lab(by_name ? 3 : 2) {
     for (std::size_t i = 0; i < 2; ++i) start_broker(i);
     for (std::size_t i = 0; i < 2; ++i) start_talker(i);
@@ -88,15 +88,15 @@ class Site {
       words.push_back("--set");
       words.push_back(setting);
     }
-    brokers[i] = std::make_unique<Process>(lab.host(i).start(words));
+    brokers[i].reset(new Process(lab.host(i).start(words)));
   }
   void start_talker(std::size_t i) {
     const std::vector<std::string> words = {bin("meshbus_talker"), address(i), name(i), known_as(1 - i) + "," + name(1 - i)};
-    talkers[i] = std::make_unique<Process>(lab.host(i).start(words, {.stdin_pipe = true}));
+    talkers[i].reset(new Process(lab.host(i).start(words, {.stdin_pipe = true})));
   }
   std::string address(std::size_t i) const { return "tcp:" + lab.host(i).address() + ":7700"; }
   std::string known_as(std::size_t i) const { return by_name_ ? "tcp:" + lab.host(i).name() + ":7700" : address(i); }
-  static std::string name(std::size_t i) { return i == 0 ? "client-13Se1Maqzryj" : "client-2bGqGa6bY7cP"; }
+  static std::string name(std::size_t i) { return i == 0 ? "client-13Se1Maqzryj" : "client-13Se1Maqzryk"; }
   /// What that talker has heard, as far as it has said so: every 1000.
   std::uint64_t heard(std::size_t i) {
     talkers[i]->is_running();
@@ -106,12 +106,12 @@ class Site {
   }
   /// Until both have heard so many more; the time that it took.
   std::chrono::milliseconds run_for(std::uint64_t more) {
-    const auto start = Clock::now();
+    const auto start = Steady::now();
     const std::uint64_t begin[2] = {heard(0), heard(1)};
     const bool came = wait_until([&] { return heard(0) >= begin[0] + more && heard(1) >= begin[1] + more; }, in_time);
     INFO(talkers[0]->describe() << talkers[1]->describe() << brokers[0]->describe() << brokers[1]->describe());
     REQUIRE(came);
-    return std::chrono::duration_cast<std::chrono::milliseconds>(Clock::now() - start);
+    return std::chrono::duration_cast<std::chrono::milliseconds>(Steady::now() - start);
   }
   void pause(std::chrono::milliseconds time) {
     wait_until([] { return false; }, time);
@@ -169,7 +169,7 @@ class Site {
 };
 
 /// Ends the connections between the brokers by reset, whichever they are. How many there were.
-std::size_t reset_links(Site& site, std::size_t host) {
+std::size_t reset_links(LinkedPair& site, std::size_t host) {
   const auto killed = site.lab.host(host).run({"ss", "-K", "-n", "-H", "dst", site.lab.host(1 - host).address()}, in_time);
   return static_cast<std::size_t>(std::count(killed.out.begin(), killed.out.end(), '\n'));
 }
@@ -177,11 +177,11 @@ std::size_t reset_links(Site& site, std::size_t host) {
 }  // namespace
 
 TEST_CASE("links: 100 resets under load between two hosts") {
-  Site site;
+  LinkedPair site;
   std::mt19937 random(6);
   std::size_t resets = 0;
-  const auto end = Clock::now() + in_time;
-  while (resets < 100 && Clock::now() < end) {
+  const auto end = Steady::now() + in_time;
+  while (resets < 100 && Steady::now() < end) {
     site.pause(std::chrono::milliseconds(random() % 30));
     resets += reset_links(site, random() % 2);
   }
@@ -194,7 +194,7 @@ TEST_CASE("links: 100 resets under load between two hosts") {
 }
 
 TEST_CASE("links: a partition of five seconds") {
-  Site site;
+  LinkedPair site;
   site.lab.cut(0, 1);
   site.pause(5s);
   site.lab.heal(0, 1);
@@ -204,7 +204,7 @@ TEST_CASE("links: a partition of five seconds") {
 }
 
 TEST_CASE("links: one packet in ten is lost, one way") {
-  Site site;
+  LinkedPair site;
   site.lab.lose(0, 1, 0.1);
   site.pause(5s);
   site.lab.lose(0, 1, 0);
@@ -214,7 +214,7 @@ TEST_CASE("links: one packet in ten is lost, one way") {
 }
 
 TEST_CASE("links: a broker is killed and started again") {
-  Site site;
+  LinkedPair site;
   site.brokers[1]->send_signal(SIGKILL);
   CHECK(site.brokers[1]->wait_exit(in_time) == ExitStatus::killed_by(SIGKILL));
   site.start_broker(1);
@@ -224,7 +224,7 @@ TEST_CASE("links: a broker is killed and started again") {
 }
 
 TEST_CASE("links: a host is frozen for three seconds") {
-  Site site;
+  LinkedPair site;
   site.lab.freeze(1);
   site.pause(3s);
   site.lab.thaw(1);
@@ -234,17 +234,17 @@ TEST_CASE("links: a host is frozen for three seconds") {
 }
 
 TEST_CASE("links: a host loses its power, and another one comes under its address") {
-  Site site({"delivery.limit=20s"});
+  LinkedPair site(std::vector<std::string>{"delivery.limit=20s"});
   site.lab.power_off(1);
   site.pause(2s);
   site.lab.boot(1);
   site.start_broker(1);
   site.talkers[1].reset();
   site.start_talker(1);
-  const auto start = Clock::now();
+  const auto start = Steady::now();
   const bool came = wait_until([&] { return site.heard(1) >= 1000; }, in_time);
   CHECK(came);
-  const auto back = std::chrono::duration_cast<std::chrono::milliseconds>(Clock::now() - start);
+  const auto back = std::chrono::duration_cast<std::chrono::milliseconds>(Steady::now() - start);
   site.finish();
   // The new host's peer knows nothing of what was sent to the old one: of that, everything was told.
   const auto& from = *site.reports[0];
@@ -254,7 +254,7 @@ TEST_CASE("links: a host loses its power, and another one comes under its addres
   told.merge(from.set("unknown"));
   std::uint64_t silent = 0;
   const auto taken_before = from.at("sums", 1) - to.at("got");
-  for (std::uint64_t number = taken_before + 1; number < first; ++number) silent += told.contains(number) ? 0 : 1;
+  for (std::uint64_t number = taken_before + 1; number < first; ++number) silent += told.contains(number) ? 0U : 1U;
   MESSAGE("power lost, another host " << back.count() << " ms later: " << from.at("sent") << " sent, " << taken_before
                                       << " taken by the old one, " << from.count("returned") << " returned, " << from.count("unknown")
                                       << " of unknown fate, " << to.at("got") << " came to the new one from number " << first);
@@ -264,7 +264,7 @@ TEST_CASE("links: a host loses its power, and another one comes under its addres
 }
 
 TEST_CASE("links: the names of hosts cannot be looked up any more") {
-  Site site({}, /*by_name=*/true);
+  LinkedPair site(std::vector<std::string>(), /*by_name=*/true);
   const std::string server = site.lab.host(2).address();
   site.lab.power_off(2);
   for (std::size_t i = 0; i < 2; ++i) {
