@@ -21,9 +21,9 @@ inline constexpr std::size_t kDropReasons = 4;
 struct Counters {
   std::uint64_t received = 0;
   std::uint64_t originated = 0;
-  std::uint64_t delivered = 0;  ///< Handed to the socket of the receiver, or taken by the broker of its host.
-  std::uint64_t handled = 0;    ///< Was for the broker itself.
-  std::uint64_t returned = 0;   ///< Could not be delivered; an Undeliverable was originated.
+  std::uint64_t delivered = 0;     ///< Handed to the socket of the receiver, or taken by the broker of its host.
+  std::uint64_t handled = 0;       ///< Was for the broker itself.
+  std::uint64_t returned = 0;      ///< Could not be delivered; an Undeliverable was originated.
   std::uint64_t fate_unknown = 0;  ///< Sent to one who has ended, and may have been taken; an Undeliverable was originated.
   std::array<std::uint64_t, kDropReasons> dropped{};
   std::uint64_t malformed_frames = 0;

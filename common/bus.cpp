@@ -77,19 +77,6 @@ void Bus::on_welcome(const wire::Welcome& welcome) {
   if (events_.on_up) events_.on_up(welcome);
 }
 
-void Bus::fail_queued(const wire::Envelope& envelope) {
-  if (envelope.sequence() == 0) return;  // the session's own
-  const Error error(ErrorCode::queue_full, "the queue to the broker is full");
-  if (has_fate(envelope)) fates_.remove(receiver_of(envelope.destination_proc(), envelope.destination_host()), envelope);
-  if (const auto found = id_of_sequence_.find(envelope.sequence()); found != id_of_sequence_.end()) {
-    fail_later(found->second, error);
-  } else if (events_.on_undeliverable) {
-    reactor_.post([this, envelope, error, alive = std::weak_ptr<void>(alive_)] {
-      if (!alive.expired()) events_.on_undeliverable(envelope, error);
-    });
-  }
-}
-
 void Bus::on_lost(const std::string& reason) {
   fail_all(Error(ErrorCode::fate_unknown, reason + "; whether it was done is not known"));
   if (events_.on_down) events_.on_down(reason);
@@ -325,32 +312,6 @@ const Bus::Pending* Bus::find_pending(std::uint64_t id, const wire::Envelope& fr
   if (from.source_proc() == pending.proc && is_of_host(from, pending.host)) return &pending;
   log::warn("bus: an answer is dropped: it does not come from the one that was asked");
   return nullptr;
-}
-
-void Bus::on_undeliverable(const wire::Envelope& from, const wire::Undeliverable& undeliverable) {
-  const wire::Envelope& envelope = *undeliverable.envelope();
-  const auto found = id_of_sequence_.find(envelope.sequence());
-  // Only the brokers that had it can tell: our own, and that of the host it was for.
-  const bool is_own = is_of_host(from, 0);
-  const auto host = found == id_of_sequence_.end() ? envelope.destination_host() : pending_.at(found->second).host;
-  if (from.source_proc() != 0 || (!is_own && !is_of_host(from, host))) {
-    log::warn("bus: an Undeliverable is dropped: it comes from a broker that the message did not pass");
-    return;
-  }
-  const Error error(from_wire(undeliverable.code()), text_of(undeliverable.detail()));
-  // Our broker has forgotten that host: it is introduced again with the next message.
-  if (is_own && error.code() == ErrorCode::no_such_host) introduced_.erase(envelope.destination_host());
-  if (found != id_of_sequence_.end()) {
-    fail_pending(found->second, error);
-    return;
-  }
-  // What is known to be taken, or was told already, is not told again.
-  if (has_fate(envelope) && !fates_.remove(receiver_of(envelope.destination_proc(), envelope.destination_host()), envelope,
-                                           error.code() == ErrorCode::fate_unknown))
-    return;
-  if (events_.on_undeliverable) {
-    events_.on_undeliverable(*undeliverable.envelope(), error);
-  }
 }
 
 void Bus::finish(std::uint64_t id, Result<ControlMessage> answer) {
