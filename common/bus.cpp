@@ -9,7 +9,7 @@
 namespace meshbus {
 namespace {
 
-/// Messages on their way to all receivers together, some 24 bytes each.
+/// Messages on their way to all receivers together, 16 bytes each.
 constexpr std::size_t kMostOutstanding = 1024 * 1024;
 
 }  // namespace
