@@ -73,7 +73,10 @@ Result<Identity> Admission::admit(const wire::Hello& hello, const Credentials& c
   if (!version) return fail(version.error());
   if (hello.incarnation() == 0) return fail(ErrorCode::unauthorised, "the Hello has no incarnation");
   auto identity = identify(hello, credentials);
-  if (identity) identity->version = *version;
+  if (identity) {
+    identity->version = *version;
+    identity->capabilities = hello.capabilities();
+  }
   return identity;
 }
 

@@ -30,6 +30,7 @@ Forwarder::Options forwarder_options(const HostAddr& host, const BrokerOptions& 
           .link_queue = queue_limits(config, /*is_link=*/true),
           .waiting = {.wait = config.duration(keys::delivery_starting), .bytes = kWaitingBytes, .count = kWaitingCount},
           .link_connect_limit = options.link_connect_limit,
+          .delivery_limit = config.duration(keys::delivery_limit),
           .protocol = options.protocol};
 }
 

@@ -65,7 +65,7 @@ void Broker::Impl::on_peer_frame(Peer& peer, FrameReader& reader) {
     peer.control_unheard = 0;
     if (!peer.outbox.empty()) forwarder_->touch(peer);
   }
-  if (reader.is_link()) peer.link_heard = reader.link().sequence();
+  if (reader.is_link() && peer.identity.is_link() && !take_link_frame(peer, reader)) return;
   speaker_ = &peer;
   FrameReader::Message message;
   while (reader.next(message)) {
@@ -77,6 +77,18 @@ void Broker::Impl::on_peer_frame(Peer& peer, FrameReader& reader) {
     ++forwarder_->counters().malformed_frames;
     limited_log_.warn(peer.identity.text + " sent a malformed frame; the rest of it is dropped");
   }
+}
+
+bool Broker::Impl::take_link_frame(Peer& peer, FrameReader& reader) {
+  Link* link = forwarder_->find_link(peer.identity.key);
+  if (link == nullptr || link->on_frame(reader, peer.identity.incarnation)) return link != nullptr;
+  if (link->incarnation() == peer.identity.incarnation) return false;
+  FrameReader::Message message;
+  while (reader.next(message)) {
+    ++forwarder_->counters().received;
+    forwarder_->drop(message.envelope, Drop::old_life);
+  }
+  return false;
 }
 
 void Broker::Impl::on_peer_message(Peer& peer, FrameReader::Message& message) {

@@ -60,6 +60,8 @@ class Broker::Impl {
   void on_frame(ConnectionId from, std::vector<zmq::message_t>& parts);
   void on_stranger(ConnectionId from, std::vector<zmq::message_t>& parts);
   void on_peer_frame(Peer& peer, FrameReader& reader);
+  /// Whether the messages of a link's frame are new.
+  bool take_link_frame(Peer& peer, FrameReader& reader);
   void on_peer_message(Peer& peer, FrameReader::Message& message);
   void on_link_message(std::uint64_t host_key, std::uint64_t host_incarnation, FrameReader::Message message);
   void on_own(const wire::Envelope& envelope, Bytes body);
@@ -76,7 +78,8 @@ class Broker::Impl {
   void send_at_once(ConnectionId connection, const std::string& body);
   void on_disconnected(int descriptor);
   /// Stops sending to it and returns what waits for it. Its last messages are still taken for a while, and its watchers told after these.
-  void end_peer(Peer& peer, const std::string& reason);
+  /// `is_last`: a link's broker ends too.
+  void end_peer(Peer& peer, const std::string& reason, bool is_last = false);
   void tell_watchers_later(const Identity& identity, Reactor::Time since, const std::string& reason);
   void tell_watchers(const Identity& identity, const std::string& reason);
   void destroy_later(ConnectionId connection);

@@ -61,13 +61,13 @@ void Broker::Impl::register_peer(Identity identity) {
 
   if (monitor_) monitor_->peer_up(peer.identity);
   if (peer.identity.is_link()) {
+    welcome(peer);
+    forwarder_->find_link(peer.identity.key)->attach(peer);
     // Another session of the same broker ends: there is one inbound link per host.
     for (auto& [id, other] : connections) {
       if (other.get() != &peer && other->identity.key == peer.identity.key && !other->is_ended)
         end_peer(*other, "its broker opened another link");
     }
-    welcome(peer);
-    forwarder_->find_link(peer.identity.key)->attach(peer);
     return;
   }
   Peer* replaced = routes_.add(peer);
@@ -110,7 +110,7 @@ void Broker::Impl::on_disconnected(int descriptor) {
   if (const auto peer = connections.find(connection); peer != connections.end()) end_peer(*peer->second, "its connection ended");
 }
 
-void Broker::Impl::end_peer(Peer& peer, const std::string& reason) {
+void Broker::Impl::end_peer(Peer& peer, const std::string& reason, bool is_last) {
   if (peer.is_ended) return;
   peer.is_ended = true;
   ++ended;
@@ -119,7 +119,7 @@ void Broker::Impl::end_peer(Peer& peer, const std::string& reason) {
   if (monitor_) monitor_->peer_down(who, reason);
   if (const auto at = descriptors_.find(peer.descriptor); at != descriptors_.end() && at->second == peer.connection) descriptors_.erase(at);
   if (who.is_link()) {
-    if (Link* link = forwarder_->find_link(who.key)) link->detach(peer);
+    if (Link* link = forwarder_->find_link(who.key)) link->detach(peer, is_last);
     forwarder_->return_outbox(peer, Error(ErrorCode::link_lost, "the link to " + who.text + " is lost: " + reason));
   } else {
     routes_.remove(peer);

@@ -30,7 +30,9 @@ void Broker::Impl::on_hello(const Request& request, const wire::Hello& hello) {
   }
   if (identity && identity->is_link()) {
     if (const auto other = HostAddr::parse(identity->text)) {
-      if (auto link = forwarder_->introduce(*other); !link) identity = fail(link.error());
+      auto link = forwarder_->introduce(*other);
+      const auto may = link ? (*link)->may_attach(identity->incarnation) : fail(link.error());
+      if (!may) identity = fail(may.error());
     }
   }
   if (!identity) {
@@ -44,7 +46,7 @@ void Broker::Impl::on_bye(const Request& request, const wire::Bye& bye) {
   // It ends the connection that it came by: another life of the same proc, or a newer link of the same broker, may be there already. What
   // procs of another host say does not end the link that brought it.
   if (speaker_ == nullptr || (speaker_->identity.is_link() && request.envelope.role() != Role::broker)) return;
-  end_peer(*speaker_, "it said: " + cut_text(text_of(bye.reason())));
+  end_peer(*speaker_, "it said: " + cut_text(text_of(bye.reason())), /*is_last=*/true);
 }
 
 void Broker::Impl::on_introduce(const Request& request, const wire::Introduce& introduce) {

@@ -15,6 +15,7 @@ constexpr std::uint64_t kWindow = 1024 * 1024;
 constexpr std::uint64_t kControlWindow = 4 * 1024 * 1024;
 constexpr std::chrono::milliseconds kRetry{1};
 constexpr std::size_t kMostLinks = 16384;
+constexpr std::size_t kMostMemories = 4 * kMostLinks;
 
 std::string hex(std::uint64_t key) {
   constexpr std::string_view digits = "0123456789abcdef";
@@ -41,7 +42,8 @@ Forwarder::Forwarder(Reactor& reactor, zmq::context_t& context, RouteTable& rout
       events_(std::move(events)),
       own_key_(options_.host.key()),
       resolver_(reactor),
-      waiting_(options_.waiting) {}
+      waiting_(options_.waiting),
+      link_memories_(kMostMemories) {}
 
 Forwarder::~Forwarder() {
   reactor_.cancel(expiry_timer_);
@@ -178,7 +180,7 @@ void Forwarder::give_back(const wire::Envelope& envelope, const Error& error) {
     drop(envelope, Drop::no_return);
     return;
   }
-  ++counters_.returned;
+  ++(error.code() == ErrorCode::fate_unknown ? counters_.fate_unknown : counters_.returned);
   if (monitor_ != nullptr) monitor_->returned(envelope, error);
   wire::UndeliverableT undeliverable;
   undeliverable.envelope = std::make_unique<wire::Envelope>(envelope);
@@ -223,21 +225,25 @@ Result<Link*> Forwarder::introduce(const HostAddr& host) {
     return fail(ErrorCode::unroutable, "this broker has links to " + std::to_string(kMostLinks) + " hosts already");
   Link::Events events;
   events.on_message = [this](Link& link, const FrameReader::Message& message) { events_.on_link_message(link, message); };
-  events.on_return = [this](const wire::Envelope& envelope, Bytes, const Error& error) { give_back(envelope, error); };
-  events.on_touched = [this](Peer& peer) { touch(peer); };
+  events.on_return = [this](const wire::Envelope& envelope, const Error& error) { give_back(envelope, error); };
+  events.on_touched = [this](Link& touched) { touched_links_.push_back(&touched); };
+  events.send = [this](Peer& peer, Frame& frame) { return send(peer, frame); };
+  events.on_superseded = [this](Peer& peer) { events_.on_lost(peer); };
   events.on_up = [this](const Link& link) {
     if (monitor_ != nullptr) monitor_->link_up(link.host(), link.incarnation());
   };
   events.on_down = [this](const Link& link, const Error& error) {
     if (monitor_ != nullptr) monitor_->link_down(link.host(), error);
   };
+  const auto* memory = link_memories_.find(key);
   auto link = std::make_unique<Link>(reactor_, context_, resolver_, host,
                                      Link::Options{.own_host = options_.host,
                                                    .incarnation = options_.incarnation,
                                                    .limits = options_.link_queue,
                                                    .connect_limit = options_.link_connect_limit,
+                                                   .delivery_limit = options_.delivery_limit,
                                                    .protocol = options_.protocol},
-                                     std::move(events));
+                                     std::move(events), memory == nullptr ? LinkStream::Memory() : *memory);
   return links_.emplace(key, std::move(link)).first->second.get();
 }
 
@@ -247,7 +253,12 @@ bool Forwarder::evict_link() {
     if (at->second->is_idle() && (oldest == links_.end() || at->second->last_used() < oldest->second->last_used())) oldest = at;
   }
   if (oldest == links_.end()) return false;
-  counters_.delivered += oldest->second->delivered();
+  const Link::Totals& totals = oldest->second->totals();
+  counters_.delivered += totals.delivered;
+  counters_.replayed_frames += totals.replayed_frames;
+  counters_.duplicate_frames += totals.duplicate_frames;
+  link_memories_.add(oldest->first, oldest->second->memory());
+  std::erase(touched_links_, oldest->second.get());
   links_.erase(oldest);
   return true;
 }
@@ -306,13 +317,16 @@ void Forwarder::forget(Peer& peer) {
 
 void Forwarder::flush() {
   // A peer that turns out to be lost has its outbox returned, which touches others.
-  while (!touched_.empty()) {
+  while (!touched_.empty() || !touched_links_.empty()) {
     std::vector<Peer*> now;
     now.swap(touched_);
     for (Peer* peer : now) {
       peer->is_touched = false;
       flush(*peer);
     }
+    std::vector<Link*> links;
+    links.swap(touched_links_);
+    for (Link* link : links) link->flush();
   }
   if (!blocked_.empty()) arm_retry();
 }
@@ -326,11 +340,13 @@ void Forwarder::flush(Peer& peer) {
     if (is_data && peer.sent - peer.credit >= kWindow) return;
     if (!is_data && peer.control_unheard >= kControlWindow) return;
     frame->set_credit(peer.taken);
-    if (peer.identity.is_link()) frame->set_link(peer.link_sequence + 1, peer.link_heard);
+    if (peer.identity.is_link()) {
+      const Link* link = find_link(peer.identity.key);
+      frame->set_link(0, link == nullptr ? 0 : link->taken());
+    }
     switch (listener_->send(peer.connection, *frame)) {
       case Listener::Sent::yes:
         (is_data ? peer.sent : peer.control_unheard) += frame->bytes;
-        ++peer.link_sequence;
         counters_.delivered += frame->count;
         peer.last_sent = reactor_.now();
         peer.waits_since = {};
@@ -343,6 +359,18 @@ void Forwarder::flush(Peer& peer) {
       case Listener::Sent::gone: events_.on_lost(peer); return;
     }
   }
+}
+
+Listener::Sent Forwarder::send(Peer& peer, Frame& frame) {
+  // Welcome comes first.
+  flush(peer);
+  if (peer.is_ended) return Listener::Sent::gone;
+  if (!peer.outbox.empty()) return Listener::Sent::full;
+  frame.set_credit(peer.taken);
+  const auto sent = listener_->send(peer.connection, frame);
+  if (sent == Listener::Sent::yes) peer.last_sent = reactor_.now();
+  if (sent == Listener::Sent::gone) events_.on_lost(peer);
+  return sent;
 }
 
 void Forwarder::arm_retry() {
@@ -363,7 +391,12 @@ void Forwarder::close_links(const std::string& reason) {
 
 Counters Forwarder::all_counters() const {
   Counters counters = counters_;
-  for (const auto& [key, link] : links_) counters.delivered += link->delivered();
+  for (const auto& [key, link] : links_) {
+    const Link::Totals& totals = link->totals();
+    counters.delivered += totals.delivered;
+    counters.replayed_frames += totals.replayed_frames;
+    counters.duplicate_frames += totals.duplicate_frames;
+  }
   return counters;
 }
 

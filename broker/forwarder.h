@@ -40,6 +40,7 @@ class Forwarder {
     Outbox::Limits link_queue{.bytes = 0, .count = 0};
     WaitingRoom::Limits waiting{.wait = {}, .bytes = 0, .count = 0};
     std::chrono::milliseconds link_connect_limit{5000};
+    std::chrono::milliseconds delivery_limit{30000};
     Protocol protocol = {};
   };
   struct Events {
@@ -108,6 +109,8 @@ class Forwarder {
   void deliver(const wire::Envelope& envelope, Bytes body, zmq::message_t* apart);
   void deliver_local(const wire::Envelope& envelope, Bytes body, zmq::message_t* apart);
   void flush(Peer& peer);
+  /// Sends a frame of a link by the connection that the other broker opened.
+  Listener::Sent send(Peer& peer, Frame& frame);
   void arm_expiry();
   void arm_retry();
   wire::Envelope own_envelope() noexcept;
@@ -129,7 +132,10 @@ class Forwarder {
   WaitingRoom waiting_;
   Reactor::TimerId expiry_timer_ = 0;
   std::unordered_map<std::uint64_t, std::unique_ptr<Link>> links_;
+  /// Of links that were forgotten: their numbers go on.
+  RecentSet<std::uint64_t, LinkStream::Memory> link_memories_;
   RecentSet<std::uint64_t, Error> refused_hosts_{1024};
+  std::vector<Link*> touched_links_;
   /// Peers with something to send; those whose queue in libzmq was full.
   std::vector<Peer*> touched_;
   std::vector<Peer*> blocked_;

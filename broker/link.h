@@ -2,13 +2,17 @@
 
 #include <chrono>
 #include <cstdint>
+#include <deque>
 #include <functional>
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
 #include <zmq.hpp>
 
+#include "broker/link_stream.h"
+#include "broker/listener.h"
 #include "broker/peer.h"
 #include "broker/resolver.h"
 #include "common/outbox.h"
@@ -23,9 +27,13 @@ namespace meshbus {
 /// The way to one other host's broker. Opened when there is something to send, kept while it lasts, opened anew after a loss.
 ///
 /// There are two ways to the same broker: our own session, and the one that the other broker opened to us, which is a Peer of ours. What is
-/// sent takes one of them until that one ends, so that order is kept: the other's, when it is there at the time of choosing or comes while
-/// ours is still connecting (it may be the only one that can exist, behind an address translation); else ours. Neither is ever closed
-/// because the other exists: the other broker may have chosen it.
+/// sent takes one of them until that one ends: the other's, when it is there at the time of choosing or comes while ours is still
+/// connecting (it may be the only one that can exist, behind an address translation); else ours. Neither is ever closed because the other
+/// exists: the other broker may have chosen it.
+///
+/// Frames are numbered across all of them (link_stream.h): what a broken connection held is sent again by the next one, within the delivery
+/// limit. After it, and when another life of the other broker answers, what was never sent is returned, and of what was sent the fate is
+/// unknown. A message that was pushed while one life of the other broker was known never reaches another one.
 ///
 /// Lives on the reactor's thread.
 class Link {
@@ -37,51 +45,80 @@ class Link {
     Outbox::Limits limits{.bytes = 0, .count = 0};
     /// From the first message to host_unreachable.
     std::chrono::milliseconds connect_limit{5000};
+    /// From the loss of the connection to giving up.
+    std::chrono::milliseconds delivery_limit{30000};
     Protocol protocol = {};
   };
   struct Events {
     /// From the other broker, over our own session. `body` is valid during the call.
     std::function<void(Link&, const FrameReader::Message&)> on_message;
-    /// A message that was pushed and has not left: host_unreachable, link_lost, identity_mismatch, unauthorised, version_mismatch.
-    std::function<void(const wire::Envelope&, Bytes, const Error&)> on_return;
+    /// A message that was pushed ends here: fate_unknown when it may have arrived; otherwise it has not: host_unreachable, link_lost,
+    /// identity_mismatch, unauthorised, version_mismatch.
+    std::function<void(const wire::Envelope&, const Error&)> on_return;
     /// Our own session is up; it is over, or could not be had.
     std::function<void(const Link&)> on_up;
     std::function<void(const Link&, const Error&)> on_down;
-    /// Something was put into the outbox of that inbound peer.
-    std::function<void(Peer&)> on_touched;
+    /// There is something to send: call flush() at the end of the turn.
+    std::function<void(Link&)> on_touched;
+    /// Sends by that inbound connection.
+    std::function<Listener::Sent(Peer&, Frame&)> send;
+    /// The life of the other broker that this connection belongs to is over.
+    std::function<void(Peer&)> on_superseded;
+  };
+  /// What all connections so far have come to.
+  struct Totals {
+    std::uint64_t delivered = 0;         ///< Messages that the other broker has taken.
+    std::uint64_t replayed_frames = 0;   ///< Frames that were sent again.
+    std::uint64_t duplicate_frames = 0;  ///< Frames that came again.
   };
 
-  Link(Reactor& reactor, zmq::context_t& context, Resolver& resolver, HostAddr host, Options options, Events events);
+  Link(Reactor& reactor, zmq::context_t& context, Resolver& resolver, HostAddr host, Options options, Events events,
+       LinkStream::Memory memory);
   ~Link();
   Link(const Link&) = delete;
   Link& operator=(const Link&) = delete;
 
   const HostAddr& host() const noexcept { return host_; }
   std::uint64_t key() const noexcept { return key_; }
-  /// Of the other broker, as far as our own session knows; 0 before.
-  std::uint64_t incarnation() const noexcept { return incarnation_; }
+  /// Of the other broker, as far as we know; 0 before.
+  std::uint64_t incarnation() const noexcept { return stream_.memory().life; }
 
-  /// Nothing is there that would be lost with it: no connection either way, none being made, no message.
-  bool is_idle() const noexcept { return !has_own() && inbound_ == nullptr && pending_.empty(); }
+  /// Nothing is there that would be lost with it but memory(): no connection either way, none being made, no message.
+  bool is_idle() const noexcept { return !has_own() && inbound_ == nullptr && held() == 0; }
+  const LinkStream::Memory& memory() const noexcept { return stream_.memory(); }
   /// When it last had something to do.
   Reactor::Time last_used() const noexcept { return last_used_; }
 
   /// Queues a message; it leaves at the end of the turn, or once connected. False when the queue is full; `apart` is not moved from then.
   bool push(const wire::Envelope& envelope, Bytes body, zmq::message_t* apart);
+  /// Sends what there is to send, as far as it goes.
+  void flush();
+  /// Whether such a life may open a session to us. Errors: identity_mismatch (a later one has been here).
+  Result<void> may_attach(std::uint64_t life) const;
   /// The other broker has opened a session to us.
   void attach(Peer& inbound);
-  /// That session is over; what waits in its outbox is the caller's.
-  void detach(const Peer& inbound);
-  /// Messages that our own sessions have handed to their sockets, and those that are still here.
-  std::uint64_t delivered() const noexcept;
-  std::size_t held() const noexcept;
-  /// Ends our own session in order. What has not left is returned.
+  /// That session is over. `is_last`: the other broker says that it ends.
+  void detach(const Peer& inbound, bool is_last);
+  /// A frame has come from that life of the other broker. False when its messages must not be taken: they are there already, or that life
+  /// is over.
+  bool on_frame(const FrameReader& frame, std::uint64_t life);
+  /// For LinkHeader.ack of a frame that is not ours.
+  std::uint64_t taken() const noexcept { return stream_.taken(); }
+  const Totals& totals() const noexcept { return totals_; }
+  /// Messages that the other broker has not taken.
+  std::size_t held() const noexcept { return outbox_.count() + static_cast<std::size_t>(stream_.kept()); }
+  /// Sends what it can and ends our own session in order. What could not be sent by then is returned.
   void close(const std::string& reason);
 
  private:
   enum class Way { none, own, inbound };
-  bool has_own() const noexcept { return session_ != nullptr || is_resolving_; }
+  /// It is there, or being made.
+  bool has_own() const noexcept { return session_ != nullptr || limit_timer_ != 0; }
+  bool is_own_up() const noexcept { return session_ != nullptr && session_->is_up(); }
+  bool is_way_up() const noexcept { return way_ == Way::inbound || (way_ == Way::own && is_own_up()); }
   void choose();
+  /// The way is there: what is kept goes by it, from the start.
+  void take_way(Way way);
   void open();
   void resolve();
   void try_next_endpoint();
@@ -89,12 +126,23 @@ class Link {
   void on_welcome(const wire::Welcome& welcome);
   void on_lost(const std::string& reason);
   void on_connect_limit();
-  /// Our own session, and what was to take it, is over.
+  /// Until when what is held waits for a connection.
+  Reactor::Time deadline() const;
+  /// A life of the other broker answers. Errors: identity_mismatch (it is over).
+  Result<void> meet(std::uint64_t life, std::uint64_t capabilities);
+  /// No more is to be had of the present life.
+  void end_life(const std::string& why);
+  /// Our own session, and the attempts to have one, are over.
   void end_own(const Error& error);
+  /// Everything that is held ends.
+  void give_up(const Error& error);
   /// Destroys the session in a later turn, because it may be calling us.
   void retire_session();
-  /// How many these were.
-  std::uint64_t return_all(Outbox& outbox, const Error& error);
+  Listener::Sent send(Way way, Frame& frame, std::uint64_t number);
+  void send_ack();
+  void touch();
+  void retry_later();
+  void watch_progress();
 
   Reactor& reactor_;
   zmq::context_t& context_;
@@ -107,17 +155,36 @@ class Link {
   Way way_ = Way::none;
   Peer* inbound_ = nullptr;
   std::unique_ptr<Session> session_;
+  /// Of the other broker, as it said in our present session; 0 before.
+  std::uint64_t session_life_ = 0;
   bool is_resolving_ = false;
-  /// What is to take our own session once it is up and the other broker has proven to be the right one.
-  Outbox pending_;
+  /// What has not been sent.
+  Outbox outbox_;
+  LinkStream stream_;
+  /// There has been a connection to the present life since we last gave up: what is held is meant for it and no other.
+  bool is_for_life_ = false;
+  /// Whether the other broker acknowledges and knows duplicates.
+  bool is_resuming_ = false;
+  /// Lives that a later one replaced, or that said Bye: they are met no more.
+  std::deque<std::uint64_t> past_lives_;
   std::vector<std::string> endpoints_;
   std::size_t next_endpoint_ = 0;
+  Reactor::Time opened_;
+  /// When the last connection broke; nothing while there is one, and when none did.
+  std::optional<Reactor::Time> lost_;
+  /// When the other broker last acknowledged something, or what is held now began to be.
+  Reactor::Time progress_;
   Reactor::TimerId limit_timer_ = 0;
   Reactor::TimerId slice_timer_ = 0;
+  Reactor::TimerId retry_timer_ = 0;
+  Reactor::TimerId ack_timer_ = 0;
+  Reactor::TimerId progress_timer_ = 0;
   Reactor::Time last_used_;
-  std::uint64_t incarnation_ = 0;
-  /// Messages that our own sessions were given, less those that came back from them.
-  std::uint64_t pushed_ = 0;
+  /// Bytes taken that the other broker has not been told of.
+  std::size_t ack_owed_ = 0;
+  bool is_ack_due_ = false;
+  bool is_touched_ = false;
+  Totals totals_;
   /// Lets posted work see that this object is gone.
   std::shared_ptr<void> alive_ = std::make_shared<char>();
 };

@@ -25,6 +25,8 @@ struct Identity {
   std::uint32_t pid = 0;
   /// Of the protocol: the newest that both sides speak.
   std::uint16_t version = 0;
+  /// As in its Hello.
+  std::uint64_t capabilities = 0;
 
   bool is_link() const noexcept { return kind == wire::PeerKind::link; }
   /// Whether a token proved it, so that a new life may take the place of an old one.
@@ -57,9 +59,6 @@ struct Peer {
   std::uint64_t credit = 0;
   /// Bytes of control handed to its socket since it was last heard.
   std::uint64_t control_unheard = 0;
-  /// Of a link (LinkHeader).
-  std::uint64_t link_sequence = 0;
-  std::uint64_t link_heard = 0;
 };
 
 }  // namespace meshbus

@@ -7,6 +7,12 @@
 #include "meshbus/key.h"
 
 namespace meshbus {
+namespace {
+
+/// Messages on their way to all receivers together, 16 bytes each.
+constexpr std::size_t kMostOutstanding = 1024 * 1024;
+
+}  // namespace
 
 Destination Destination::to(const ProcId& proc) {
   return {proc.key(), proc.host().key(), proc.host().to_string()};
@@ -21,7 +27,11 @@ Destination Destination::to_broker(const HostAddr& host) {
 }
 
 Bus::Bus(Reactor& reactor, zmq::context_t& context, Session::Options options, Dispatcher handlers, Events events)
-    : reactor_(reactor), handlers_(std::move(handlers)), events_(std::move(events)) {
+    : reactor_(reactor),
+      handlers_(std::move(handlers)),
+      events_(std::move(events)),
+      incarnation_(options.hello.incarnation),
+      fates_(kMostOutstanding) {
   Session::Events session_events;
   session_events.on_welcome = [this](const wire::Welcome& welcome) { on_welcome(welcome); };
   session_events.on_lost = [this](const std::string& reason) { on_lost(reason); };
@@ -40,6 +50,8 @@ Bus::Bus(Reactor& reactor, zmq::context_t& context, Session::Options options, Di
 }
 
 Bus::~Bus() {
+  reactor_.cancel(fates_timer_);
+  reactor_.cancel(taken_timer_);
   for (const auto& [id, pending] : pending_) reactor_.cancel(pending.timer);
 }
 
@@ -52,22 +64,17 @@ void Bus::on_welcome(const wire::Welcome& welcome) {
   Outbox& outbox = session_->outbox();
   Outbox queued = std::exchange(outbox, outbox.emptied());
   for (const auto& [key, host] : introduced_) say_introduce(key, host);
+  // What the last session had sent may be lost with it, what is queued is not.
+  for (const auto& receiver : fates_.owing()) ask_taken(receiver);
+  std::uint64_t first_queued = 0;
   queued.drain([&](const wire::Envelope& envelope, Bytes body) {
+    if (first_queued == 0 && has_fate(envelope)) first_queued = envelope.sequence();
     if (!session_->push(envelope, body)) fail_queued(envelope);
   });
+  if (first_queued != 0) fates_.lower_asked(first_queued);
+  taken_.restart();
+  if (taken_.has_unsaid()) say_taken();
   if (events_.on_up) events_.on_up(welcome);
-}
-
-void Bus::fail_queued(const wire::Envelope& envelope) {
-  if (envelope.sequence() == 0) return;  // the session's own
-  const Error error(ErrorCode::queue_full, "the queue to the broker is full");
-  if (const auto found = id_of_sequence_.find(envelope.sequence()); found != id_of_sequence_.end()) {
-    fail_later(found->second, error);
-  } else if (events_.on_undeliverable) {
-    reactor_.post([this, envelope, error, alive = std::weak_ptr<void>(alive_)] {
-      if (!alive.expired()) events_.on_undeliverable(envelope, error);
-    });
-  }
 }
 
 void Bus::on_lost(const std::string& reason) {
@@ -76,20 +83,30 @@ void Bus::on_lost(const std::string& reason) {
 }
 
 void Bus::close(const std::string& reason, std::chrono::milliseconds linger) {
+  if (is_up()) say_taken();
   session_->close(reason, linger);
   fail_all(Error(ErrorCode::fate_unknown, "this side left the bus: " + reason));
 }
 
-std::uint64_t Bus::post(const Destination& to, std::uint32_t port, wire::Kind kind, wire::Lane lane, Bytes body) {
+std::uint64_t Bus::post(const Destination& to, std::uint32_t port, wire::Kind kind, wire::Lane lane, Bytes body, std::uint32_t flags) {
   introduce(to);
   wire::Envelope envelope;
+  envelope.mutate_flags(flags);
   envelope.mutate_destination_proc(to.proc);
   envelope.mutate_destination_host(to.host);
   envelope.mutate_sequence(next_sequence_);
   envelope.mutate_port(port);
   envelope.mutate_kind(kind);
   envelope.mutate_lane(lane);
-  if (!session_->push(envelope, body)) return 0;
+  const bool is_counted = has_fate(envelope);
+  if ((is_counted && !fates_.has_room()) || !session_->push(envelope, body)) return 0;
+  if (is_counted) {
+    envelope.mutate_length(static_cast<std::uint32_t>(body.size()));
+    fates_.add(receiver_of(to.proc, to.host), envelope);
+    if (fates_timer_ == 0) arm_fates();
+  } else if (flags != 0) {
+    ++no_return_;
+  }
   return next_sequence_++;
 }
 
@@ -185,10 +202,10 @@ void Bus::fail_call(const wire::Envelope& call, const wire::CallHeader& header, 
     log::warn("bus: an error answer is dropped: the queue to the broker is full");
 }
 
-Result<void> Bus::send(const Destination& to, std::uint32_t port, Bytes body) {
+Result<void> Bus::send(const Destination& to, std::uint32_t port, Bytes body, bool no_return) {
   if (body.size() > kBodyLimit)
     return fail(ErrorCode::too_large, "a message of " + std::to_string(body.size()) + " bytes; the limit is " + std::to_string(kBodyLimit));
-  if (post(to, port, wire::Kind::message, wire::Lane::data, body) == 0)
+  if (post(to, port, wire::Kind::message, wire::Lane::data, body, no_return ? kFlagNoReturn : 0) == 0)
     return fail(ErrorCode::queue_full, "the queue to the broker is full");
   return {};
 }
@@ -213,7 +230,10 @@ void Bus::on_message(const FrameReader::Message& message) {
   switch (message.envelope.kind()) {
     case wire::Kind::control: on_control(message); return;
     case wire::Kind::reply:
-    case wire::Kind::error: on_call_answer(message); return;
+    case wire::Kind::error:
+      on_call_answer(message);
+      taken(message.envelope);
+      return;
     case wire::Kind::call:
       if (message.body.size() < sizeof(wire::CallHeader)) {
         log::warn("bus: a call without its header is dropped");
@@ -230,6 +250,7 @@ void Bus::on_message(const FrameReader::Message& message) {
   }
   if (events_.on_data) {
     events_.on_data(message.envelope, header, body);
+    if (!events_.takes_later) taken(message.envelope);
   } else if (message.envelope.kind() == wire::Kind::call) {
     fail_call(message.envelope, header,
               Error(ErrorCode::no_such_port, "nothing here listens on port " + std::to_string(message.envelope.port())));
@@ -250,6 +271,14 @@ void Bus::on_control(const FrameReader::Message& message) {
   if (const auto* undeliverable = control->body_as<wire::Undeliverable>();
       undeliverable != nullptr && message.envelope.role() == Role::broker) {
     on_undeliverable(message.envelope, *undeliverable);
+    return;
+  }
+  if (const auto* taken = control->body_as<wire::Taken>(); taken != nullptr && (*control)->id() == 0) {
+    on_taken(receiver_of(message.envelope.source_proc(), message.envelope.source_host()), *taken);
+    return;
+  }
+  if ((*control)->body_type() == wire::Body::AskTaken) {
+    on_ask_taken(message.envelope, (*control)->id());
     return;
   }
   const Request request{message.envelope, {.id = (*control)->id(), .deadline_ms = (*control)->deadline_ms()}};
@@ -283,26 +312,6 @@ const Bus::Pending* Bus::find_pending(std::uint64_t id, const wire::Envelope& fr
   if (from.source_proc() == pending.proc && is_of_host(from, pending.host)) return &pending;
   log::warn("bus: an answer is dropped: it does not come from the one that was asked");
   return nullptr;
-}
-
-void Bus::on_undeliverable(const wire::Envelope& from, const wire::Undeliverable& undeliverable) {
-  const wire::Envelope& envelope = *undeliverable.envelope();
-  const auto found = id_of_sequence_.find(envelope.sequence());
-  // Only the brokers that had it can tell: our own, and that of the host it was for.
-  const bool is_own = is_of_host(from, 0);
-  const auto host = found == id_of_sequence_.end() ? envelope.destination_host() : pending_.at(found->second).host;
-  if (from.source_proc() != 0 || (!is_own && !is_of_host(from, host))) {
-    log::warn("bus: an Undeliverable is dropped: it comes from a broker that the message did not pass");
-    return;
-  }
-  const Error error(from_wire(undeliverable.code()), text_of(undeliverable.detail()));
-  // Our broker has forgotten that host: it is introduced again with the next message.
-  if (is_own && error.code() == ErrorCode::no_such_host) introduced_.erase(envelope.destination_host());
-  if (found != id_of_sequence_.end()) {
-    fail_pending(found->second, error);
-  } else if (events_.on_undeliverable) {
-    events_.on_undeliverable(*undeliverable.envelope(), error);
-  }
 }
 
 void Bus::finish(std::uint64_t id, Result<ControlMessage> answer) {

@@ -10,6 +10,7 @@
 #include <unordered_map>
 
 #include "common/dispatcher.h"
+#include "common/fates.h"
 #include "common/session.h"
 #include "meshbus/address.h"
 
@@ -48,8 +49,18 @@ class Bus {
     std::function<void(const Error&)> on_refused;
     /// A message or call for a port: answer calls with answer_call() or fail_call(), now or later.
     std::function<void(const wire::Envelope&, const wire::CallHeader&, Bytes)> on_data;
-    /// A message that was not a request or call of ours came back.
+    /// A message that was not a request or call of ours came back, or, with fate_unknown, may have been taken or not: whoever knew is dead.
+    /// Once for each message.
     std::function<void(const wire::Envelope&, const Error&)> on_undeliverable;
+    /// What on_data is given counts as taken only when taken() is called for it, in the order in which it came.
+    bool takes_later = false;
+  };
+  /// Messages without an answer, and the answers to calls: what became of those that were sent, and how many were taken.
+  struct Traffic {
+    SentFates::Totals sent;
+    std::uint64_t outstanding = 0;  ///< Sent and not heard of.
+    std::uint64_t no_return = 0;    ///< Sent by who does not want to hear of them.
+    std::uint64_t taken = 0;        ///< Of those that others sent.
   };
 
   /// `hello.peer`: a ProcId, or the name alone, which the broker completes with its host.
@@ -92,8 +103,11 @@ class Bus {
   void call(const Destination& to, std::uint32_t port, Bytes body, std::chrono::milliseconds deadline, CallAnswer answer);
   void answer_call(const wire::Envelope& call, const wire::CallHeader& header, Bytes body);
   void fail_call(const wire::Envelope& call, const wire::CallHeader& header, const Error& error);
-  /// Bytes for a port, without an answer; what comes back is told by on_undeliverable. Errors: too_large, queue_full.
-  Result<void> send(const Destination& to, std::uint32_t port, Bytes body);
+  /// Bytes for a port, without an answer; what comes back is told by on_undeliverable, unless `no_return`. Errors: too_large, queue_full.
+  Result<void> send(const Destination& to, std::uint32_t port, Bytes body, bool no_return = false);
+  /// See Events::takes_later.
+  void taken(const wire::Envelope& envelope);
+  Traffic traffic() const;
 
   /// Bytes that were given to us and not yet to the socket.
   std::size_t queued_bytes() const noexcept { return session_->outbox().bytes(); }
@@ -116,10 +130,18 @@ class Bus {
   void send_answer(const Request& request, const std::string& bytes);
   bool send_control(const Destination& to, const std::string& bytes, wire::Lane lane);
   /// Numbers and queues a message; the number, or 0 when the queue is full.
-  std::uint64_t post(const Destination& to, std::uint32_t port, wire::Kind kind, wire::Lane lane, Bytes body);
+  std::uint64_t post(const Destination& to, std::uint32_t port, wire::Kind kind, wire::Lane lane, Bytes body, std::uint32_t flags = 0);
   void introduce(const Destination& to);
   void say_introduce(std::uint64_t key, const std::string& host);
   void on_welcome(const wire::Welcome& welcome);
+  SentFates::Receiver receiver_of(std::uint64_t proc, std::uint64_t host) const noexcept { return {proc, host == own_host_ ? 0 : host}; }
+  void on_taken(const SentFates::Receiver& from, const wire::Taken& taken);
+  void on_ask_taken(const wire::Envelope& from, std::uint64_t id);
+  void say_taken();
+  void ask_taken(const SentFates::Receiver& receiver);
+  void on_asked(const SentFates::Receiver& receiver, const Result<ControlMessage>& answer);
+  void tell_unknown(const wire::Envelope& envelope);
+  void arm_fates();
   /// Of a message that no longer fits in the queue.
   void fail_queued(const wire::Envelope& envelope);
   void on_lost(const std::string& reason);
@@ -145,10 +167,16 @@ class Bus {
   /// When the peer gave only its name.
   std::optional<ProcName> own_name_;
   std::uint64_t own_host_ = 0;
+  std::uint64_t incarnation_ = 0;
   std::uint64_t next_sequence_ = 1;
   std::uint64_t next_id_ = 1;
   std::map<std::uint64_t, Pending> pending_;
   std::unordered_map<std::uint64_t, std::uint64_t> id_of_sequence_;
+  SentFates fates_;
+  TakenCounts taken_;
+  std::uint64_t no_return_ = 0;
+  Reactor::TimerId fates_timer_ = 0;
+  Reactor::TimerId taken_timer_ = 0;
   /// Other hosts, by key, that this session's broker was told of; a new session is told of them again, before what is queued leaves.
   std::unordered_map<std::uint64_t, std::string> introduced_;
   std::unique_ptr<Session> session_;

@@ -34,6 +34,22 @@ void Frame::set_link(std::uint64_t sequence, std::uint64_t ack) {
   std::memcpy(static_cast<char*>(parts.front().data()) + kHeaderSize, &link, sizeof link);
 }
 
+Frame Frame::shared() {
+  Frame copy;
+  copy.lane = lane;
+  copy.bytes = bytes;
+  copy.count = count;
+  copy.parts.resize(parts.size());
+  for (std::size_t i = 0; i < parts.size(); ++i) copy.parts[i].copy(parts[i]);
+  return copy;
+}
+
+Frame Frame::renewed() {
+  Frame copy = shared();
+  copy.parts.front().rebuild(parts.front().data(), parts.front().size());
+  return copy;
+}
+
 void FrameWriter::add(wire::Envelope envelope, Bytes body) {
   if (body.size() > kInlineLimit) {
     add_apart(envelope, zmq::message_t(body.data(), body.size()));
@@ -99,6 +115,12 @@ Result<FrameReader> FrameReader::open(std::vector<zmq::message_t>& parts) {
   }
   reader.left_ = reader.header_.count();
   return reader;
+}
+
+std::size_t FrameReader::size() const noexcept {
+  std::size_t size = 0;
+  for (const auto& part : *parts_) size += part.size();
+  return size;
 }
 
 bool FrameReader::next(Message& message) {

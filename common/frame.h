@@ -41,6 +41,10 @@ struct Frame {
   /// Written late, at the moment of sending: see FrameHeader.credit in bus.fbs.
   void set_credit(std::uint64_t credit);
   void set_link(std::uint64_t sequence, std::uint64_t ack);
+  /// Another frame with the same bytes, not copied: once both are sent, neither header may be written any more.
+  Frame shared();
+  /// Another frame whose header may be written; bodies that ride apart are not copied.
+  Frame renewed();
 };
 
 /// Packs envelopes and bodies of one lane into a frame (layout: schemas/bus.fbs).
@@ -83,6 +87,8 @@ class FrameReader {
   static Result<FrameReader> open(std::vector<zmq::message_t>& parts);
   const wire::FrameHeader& header() const noexcept { return header_; }
   const wire::LinkHeader& link() const noexcept { return link_; }
+  /// Of the whole frame.
+  std::size_t size() const noexcept;
   bool is_link() const noexcept { return (header_.flags() & kFrameFlagLink) != 0; }
   /// The next message; false at the end, and when the rest of the frame is malformed (see is_malformed).
   bool next(Message& message);

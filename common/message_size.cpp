@@ -92,6 +92,7 @@ std::size_t unpacked_bytes(const wire::Control& control) {
   if (const auto* body = control.body_as_EventList()) return size_of(body->events());
   if (const auto* body = control.body_as_RenewLease()) return size_of(body->meshes());
   if (const auto* body = control.body_as_RankStatuses()) return size_of(body->statuses()->values()) + size_of(body->statuses()->runs());
+  if (const auto* body = control.body_as_Taken()) return size_of(body->runs());
   if (const auto* body = control.body_as_HostState()) return size_of(body->drains());
   return 0;  // no list of what lies elsewhere: each field is there once
 }

@@ -60,7 +60,7 @@ void Session::open() {
   retry_timer_ = 0;
   ++generation_;
   state_ = State::connecting;
-  link_sequence_ = link_heard_ = taken_ = announced_ = control_unsaid_ = 0;
+  taken_ = announced_ = control_unsaid_ = 0;
   try {
     socket_.emplace(context_, zmq::socket_type::dealer);
     // One socket is one session: libzmq must not reconnect behind our back, and must not queue for a connection that is not there.
@@ -134,7 +134,7 @@ void Session::retry_later() {
 
 void Session::close(const std::string& reason, std::chrono::milliseconds linger) {
   if (state_ == State::closed) return;
-  if (state_ == State::up) {
+  if (state_ == State::up && !reason.empty()) {
     wire::ByeT bye;
     bye.reason = cut_text(reason);
     outbox_.push(to_broker(), encode_control({}, std::move(bye)));
@@ -166,7 +166,7 @@ bool Session::on_monitor() {
 
 void Session::say_hello() {
   Frame frame = control_frame(wire::HelloT(options_.hello), options_.link);
-  if (!send(frame)) {
+  if (!send(frame, 0)) {
     // The pipe is attached a moment after the handshake event.
     hello_timer_ = reactor_.after(std::chrono::milliseconds(1), [this] {
       hello_timer_ = 0;
@@ -206,13 +206,16 @@ void Session::on_frame(std::vector<zmq::message_t>& parts) {
     }
     return;
   }
-  if (reader->is_link()) link_heard_ = reader->link().sequence();
   const auto generation = generation_;
+  const bool was_up = state_ == State::up;
+  if (was_up && reader->is_link() && options_.link && !events_.on_link_frame(*reader)) return;
   FrameReader::Message message;
   while (generation == generation_ && reader->next(message)) {
     (message.envelope.lane() == wire::Lane::data ? taken_ : control_unsaid_) += sizeof message.envelope + message.body.size();
     if (!on_session_message(message) && generation == generation_ && events_.on_message) events_.on_message(message);
   }
+  // What the Welcome acknowledges need not be sent again.
+  if (generation == generation_ && !was_up && state_ == State::up && reader->is_link() && options_.link) events_.on_link_frame(*reader);
   if (generation == generation_ && reader->is_malformed()) drop("the broker at " + options_.endpoint + " sent a malformed frame");
 }
 
@@ -233,6 +236,7 @@ bool Session::on_session_message(const FrameReader::Message& message) {
     }
     case wire::Body::Heartbeat: return true;
     case wire::Body::Bye:
+      has_said_bye_ = true;
       drop("the broker at " + options_.endpoint + " ends: " + text_of(control->body_as<wire::Bye>()->reason()));
       return true;
     default: return false;
@@ -249,6 +253,7 @@ void Session::on_welcome(const wire::Welcome& welcome) {
   reactor_.cancel(limit_timer_);
   limit_timer_ = 0;
   state_ = State::up;
+  has_said_bye_ = false;
   backoff_ = {};
   heartbeat_ = std::chrono::milliseconds(std::max(welcome.heartbeat_ms(), 50U));
   last_sent_ = last_heard_ = reactor_.now();
@@ -277,10 +282,10 @@ void Session::flush() {
   if (state_ != State::up) return;
   if ((taken_ - announced_ >= kCreditStep || control_unsaid_ >= kCreditStep) && outbox_.empty()) {
     Frame credit = FrameWriter(wire::Lane::control, options_.link).finish();
-    if (!send(credit)) flush_later();
+    if (!send(credit, 0)) flush_later();
   }
   while (Frame* frame = outbox_.front()) {
-    if (!send(*frame)) {
+    if (!send(*frame, 0)) {
       flush_later();
       return;
     }
@@ -293,9 +298,9 @@ void Session::flush_later() {
   if (flush_timer_ == 0) flush_timer_ = reactor_.after(std::chrono::milliseconds(1), [this] { flush_timer_ = 0; });
 }
 
-bool Session::send(Frame& frame) {
+bool Session::send(Frame& frame, std::uint64_t number) {
   frame.set_credit(taken_);
-  if (options_.link) frame.set_link(link_sequence_ + 1, link_heard_);
+  if (options_.link) frame.set_link(number, events_.link_ack());
   for (std::size_t i = 0; i < frame.parts.size(); ++i) {
     const bool more = i + 1 < frame.parts.size();
     try {
@@ -308,7 +313,6 @@ bool Session::send(Frame& frame) {
   }
   announced_ = taken_;
   control_unsaid_ = 0;
-  ++link_sequence_;
   last_sent_ = reactor_.now();
   return true;
 }

@@ -41,6 +41,10 @@ class Session {
     std::function<void(const Error&)> on_refused;
     /// A message that is not about the session itself. `body` is valid during the call.
     std::function<void(const FrameReader::Message&)> on_message;
+    /// Of a link: a frame came whose LinkHeader is to be looked at. False when its messages are there already.
+    std::function<bool(const FrameReader&)> on_link_frame;
+    /// Of a link: what LinkHeader.ack is to say.
+    std::function<std::uint64_t()> link_ack;
   };
 
   Session(Reactor& reactor, zmq::context_t& context, Options options, Events events);
@@ -51,13 +55,17 @@ class Session {
   /// Queues a message; it leaves at the end of the turn. False when the queue is full.
   bool push(const wire::Envelope& envelope, Bytes body, zmq::message_t* apart = nullptr);
   bool is_up() const noexcept { return state_ == State::up; }
+  /// Of a link that is up: sends a frame at once, under that number (0 = not numbered). False when the socket does not take it now.
+  bool send(Frame& frame, std::uint64_t number);
+  /// Whether the last session ended because the broker said that it ends.
+  bool has_said_bye() const noexcept { return has_said_bye_; }
   /// When the connection of the present session was there; what came before Hello is not in it.
   std::chrono::system_clock::time_point connected_at() const noexcept { return connected_at_; }
   /// Takes out what has not left yet.
   Outbox& outbox() noexcept { return outbox_; }
   const Outbox& outbox() const noexcept { return outbox_; }
   /// Says Bye, sends what is queued as far as the socket takes it now, and closes. No more events. What the socket took still leaves after
-  /// that; who then destroys the zmq context waits for it, `linger` at most.
+  /// that; who then destroys the zmq context waits for it, `linger` at most. Without a reason it leaves without a word.
   void close(const std::string& reason, std::chrono::milliseconds linger = std::chrono::milliseconds(200));
 
  private:
@@ -79,7 +87,6 @@ class Session {
   void flush_later();
   void on_heartbeat_timer();
   void arm_heartbeat();
-  bool send(Frame& frame);
 
   Reactor& reactor_;
   zmq::context_t& context_;
@@ -105,8 +112,7 @@ class Session {
   std::uint64_t announced_ = 0;
   /// Bytes of control taken since the broker last heard from us: it sends only so much control to one who says nothing.
   std::uint64_t control_unsaid_ = 0;
-  std::uint64_t link_sequence_ = 0;
-  std::uint64_t link_heard_ = 0;
+  bool has_said_bye_ = false;
   /// Changes with every socket: a handler that finds another one than it began with must not touch the socket.
   std::uint64_t generation_ = 0;
   std::chrono::system_clock::time_point connected_at_{};

@@ -164,6 +164,7 @@ Bus::Events Runtime::make_events() {
   events.on_refused = [this](const Error& error) { on_refused(error); };
   events.on_data = [this](const wire::Envelope& envelope, const wire::CallHeader& header, Bytes body) { on_data(envelope, header, body); };
   events.on_undeliverable = [this](const wire::Envelope& envelope, const Error& error) { on_undelivered(envelope, error); };
+  events.takes_later = true;
   return events;
 }
 
@@ -185,6 +186,8 @@ void Runtime::on_data(const wire::Envelope& envelope, const wire::CallHeader& he
   if (found == program_.handlers_.end()) {
     const Error error(ErrorCode::no_such_port, bootstrap_.proc.to_string() + " has no handler for port " + std::to_string(envelope.port()));
     if (is_call) return bus_->fail_call(envelope, header, error);
+    // In its turn: what came before it may still wait for the handlers' thread.
+    if (!has_worker_ || !work_.push(sizeof envelope, [this, envelope] { mark_taken(envelope); })) bus_->taken(envelope);
     return lost_log_.warn("a message is dropped: " + error.detail());
   }
   Incoming incoming;
@@ -196,12 +199,29 @@ void Runtime::on_data(const wire::Envelope& envelope, const wire::CallHeader& he
   const bool taken = work_.push(sizeof incoming + body.size(),
                                 [this, &handler = found->second, envelope, header, incoming, copy = std::string(body)]() mutable {
                                   incoming.body = copy;
+                                  if (!incoming.is_call) mark_taken(envelope);
                                   handle(handler, envelope, header, incoming);
                                 });
   if (taken) return;
   const Error error(ErrorCode::queue_full, bootstrap_.proc.to_string() + " is behind: its queue for handlers is full");
   if (is_call) return bus_->fail_call(envelope, header, error);
   lost_log_.warn("a message for port " + std::to_string(envelope.port()) + " is dropped: " + error.detail());
+}
+
+void Runtime::mark_taken(const wire::Envelope& envelope) {
+  {
+    const std::lock_guard lock(mutex_);
+    taken_.push_back(envelope);
+    if (taken_.size() > 1) return;  // is on its way
+  }
+  reactor_.post([this] {
+    std::vector<wire::Envelope> taken;
+    {
+      const std::lock_guard lock(mutex_);
+      taken.swap(taken_);
+    }
+    for (const auto& one : taken) bus_->taken(one);
+  });
 }
 
 void Runtime::handle(const ProcProgram::Handler& handler, const wire::Envelope& envelope, const wire::CallHeader& header,

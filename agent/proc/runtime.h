@@ -12,6 +12,7 @@
 #include <string>
 #include <thread>
 #include <unordered_map>
+#include <vector>
 
 #include <zmq.hpp>
 
@@ -70,6 +71,8 @@ class Runtime {
 
   void on_data(const wire::Envelope& envelope, const wire::CallHeader& header, Bytes body);
   void on_undelivered(const wire::Envelope& envelope, const Error& error);
+  /// On the handlers' thread: that message is the program's now, and its sender is to hear so.
+  void mark_taken(const wire::Envelope& envelope);
   /// On the handlers' thread.
   void handle(const ProcProgram::Handler& handler, const wire::Envelope& envelope, const wire::CallHeader& header,
               const Incoming& incoming);
@@ -117,8 +120,9 @@ class Runtime {
   bool ready_ = false;    // guarded by mutex_, like what follows
   bool drained_ = false;  // the handlers that were queued when a stop came have run
   std::optional<Stop> stop_;
-  std::size_t waiting_bytes_ = 0;  // of messages on their way to the bus
-  std::size_t queued_bytes_ = 0;   // in the bus, as of its last turn
+  std::vector<wire::Envelope> taken_;  // by the handlers, not yet said
+  std::size_t waiting_bytes_ = 0;      // of messages on their way to the bus
+  std::size_t queued_bytes_ = 0;       // in the bus, as of its last turn
 
   std::once_flag ranks_once_;
   std::unordered_map<std::uint64_t, std::uint64_t> rank_of_key_;

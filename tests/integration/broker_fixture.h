@@ -244,7 +244,7 @@ inline void check_conservation(Loop& loop, const Broker& broker) {
   const auto holds = [&] {
     const Counters counters = broker.counters();
     return counters.received + counters.originated ==
-           counters.delivered + counters.handled + counters.returned + counters.all_dropped() + broker.held();
+           counters.delivered + counters.handled + counters.returned + counters.fate_unknown + counters.all_dropped() + broker.held();
   };
   loop.until(holds, std::chrono::seconds(2));
   INFO(broker.counters().to_string());

@@ -14,7 +14,8 @@ namespace {
 struct Hosts {
   Hosts() : a(start(0)), b(start(1)) {}
   std::unique_ptr<Broker> start(int index, std::chrono::milliseconds connect_limit = 1s) {
-    return start_broker(loop, "unix:" + (dir / std::to_string(index)), {{"delivery.starting", "300ms"}, {"queue.bytes", "16MiB"}},
+    return start_broker(loop, "unix:" + (dir / std::to_string(index)),
+                        {{"delivery.starting", "300ms"}, {"delivery.limit", "1s"}, {"queue.bytes", "16MiB"}},
                         [&](BrokerOptions& options) { options.link_connect_limit = connect_limit; });
   }
 

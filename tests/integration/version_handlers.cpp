@@ -80,6 +80,8 @@ const std::map<Body, Row>& rows() {
       {Body::ResumeHost, {no, operate, no, no, no}},
       {Body::GetEvents, {no, observe, no, no, no}},
       {Body::EventList, {no, no, no, no, no}},
+      {Body::Taken, {no, no, no, no, no}},
+      {Body::AskTaken, {no, observe, observe, observe, observe}},
   };
   return rows;
 }

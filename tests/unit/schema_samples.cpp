@@ -151,6 +151,11 @@ void add_bus(Samples& samples) {
   refusal.code = wire::ErrorCode::version_mismatch;
   refusal.detail = "too old";
   samples.answer("Refusal", refusal);
+  wire::TakenT taken;
+  taken.incarnation = 0x0102030405060708;
+  taken.runs = {{3, 9, 5}, {12, 0x1112131415161718, 7}};
+  samples.message("Taken", taken);
+  samples.request("AskTaken", wire::AskTakenT());
 }
 
 void add_spawn(Samples& samples) {
@@ -777,6 +782,10 @@ void add_monitor(Samples& samples) {
   counters.held = 12;
   counters.peers = 13;
   counters.queues = one(queue());
+  counters.fate_unknown = 14;
+  counters.dropped_old_life = 15;
+  counters.replayed_frames = 16;
+  counters.duplicate_frames = 17;
   add_event(samples, "BrokerCounters", std::move(counters));
 }
 

@@ -1,0 +1,134 @@
+#pragma once
+
+#include <arpa/inet.h>
+#include <netinet/in.h>
+#include <sys/epoll.h>
+#include <sys/socket.h>
+
+#include <cerrno>
+#include <cstdint>
+#include <map>
+#include <memory>
+#include <string>
+
+#include "common/unique_fd.h"
+#include "tests/integration/broker_fixture.h"
+
+namespace meshbus::test {
+
+/// A relay for TCP on loopback that does to connections what networks do. What it has read and not written dies with a connection that it
+/// resets. Lives on the loop's thread.
+class TcpProxy {
+ public:
+  explicit TcpProxy(Loop& loop) : loop_(loop), listener_(::socket(AF_INET, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0)) {
+    sockaddr_in address = loopback(0);
+    REQUIRE(::bind(listener_.get(), reinterpret_cast<sockaddr*>(&address), sizeof address) == 0);
+    REQUIRE(::listen(listener_.get(), 64) == 0);
+    socklen_t size = sizeof address;
+    REQUIRE(::getsockname(listener_.get(), reinterpret_cast<sockaddr*>(&address), &size) == 0);
+    port_ = ntohs(address.sin_port);
+    loop_.reactor.watch(listener_.get(), EPOLLIN, [this](std::uint32_t) { on_accept(); });
+  }
+  ~TcpProxy() {
+    loop_.reactor.forget(listener_.get());
+    reset();
+  }
+  TcpProxy(const TcpProxy&) = delete;
+  TcpProxy& operator=(const TcpProxy&) = delete;
+
+  std::uint16_t port() const { return port_; }
+  void set_target(std::uint16_t port) { target_ = port; }
+  std::size_t connections() const { return pairs_.size(); }
+
+  /// Ends every connection by RST, both ways.
+  void reset() {
+    while (!pairs_.empty()) drop(pairs_.begin()->first);
+  }
+  /// Nothing passes any more, and nobody is told; new connections are made and nothing passes them either.
+  void blackhole(bool is_on) {
+    is_black_ = is_on;
+    for (auto& [id, pair] : pairs_) watch(id);
+  }
+  std::uint64_t bytes() const { return bytes_; }
+
+ private:
+  struct End {
+    UniqueFd fd;
+    std::string to_write;
+  };
+  struct Pair {
+    End ends[2];
+  };
+  static constexpr std::size_t kMostBuffered = 256 * 1024;
+
+  static sockaddr_in loopback(std::uint16_t port) {
+    sockaddr_in address{};
+    address.sin_family = AF_INET;
+    address.sin_port = htons(port);
+    address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+    return address;
+  }
+  void on_accept() {
+    UniqueFd in(::accept4(listener_.get(), nullptr, nullptr, SOCK_NONBLOCK | SOCK_CLOEXEC));
+    if (in.get() < 0) return;
+    UniqueFd out(::socket(AF_INET, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0));
+    const sockaddr_in address = loopback(target_);
+    ::connect(out.get(), reinterpret_cast<const sockaddr*>(&address), sizeof address);  // in progress, or refused: a write tells
+    const auto id = next_++;
+    Pair& pair = pairs_[id];
+    pair.ends[0].fd = std::move(in);
+    pair.ends[1].fd = std::move(out);
+    watch(id);
+  }
+  void watch(std::uint64_t id) {
+    for (int side = 0; side < 2; ++side) {
+      End& end = pairs_.at(id).ends[side];
+      const End& other = pairs_.at(id).ends[1 - side];
+      std::uint32_t events = 0;
+      if (!is_black_ && other.to_write.size() < kMostBuffered) events |= EPOLLIN;
+      if (!is_black_ && !end.to_write.empty()) events |= EPOLLOUT;
+      loop_.reactor.forget(end.fd.get());
+      if (events != 0) loop_.reactor.watch(end.fd.get(), events, [this, id, side](std::uint32_t ready) { on_ready(id, side, ready); });
+    }
+  }
+  void on_ready(std::uint64_t id, int side, std::uint32_t ready) {
+    End& end = pairs_.at(id).ends[side];
+    End& other = pairs_.at(id).ends[1 - side];
+    if ((ready & (EPOLLIN | EPOLLHUP | EPOLLERR)) != 0) {
+      char buffer[65536];
+      const auto size = ::recv(end.fd.get(), buffer, sizeof buffer, 0);
+      if (size == 0 || (size < 0 && errno != EAGAIN)) return drop(id);
+      if (size > 0) other.to_write.append(buffer, static_cast<std::size_t>(size));
+    }
+    for (End* one : {&end, &other}) {
+      if (one->to_write.empty()) continue;
+      const auto size = ::send(one->fd.get(), one->to_write.data(), one->to_write.size(), MSG_NOSIGNAL);
+      if (size < 0 && errno != EAGAIN && errno != ENOTCONN) return drop(id);
+      if (size > 0) {
+        bytes_ += static_cast<std::uint64_t>(size);
+        one->to_write.erase(0, static_cast<std::size_t>(size));
+      }
+    }
+    watch(id);
+  }
+  void drop(std::uint64_t id) {
+    const auto found = pairs_.find(id);
+    for (End& end : found->second.ends) {
+      loop_.reactor.forget(end.fd.get());
+      const linger at_once{.l_onoff = 1, .l_linger = 0};
+      ::setsockopt(end.fd.get(), SOL_SOCKET, SO_LINGER, &at_once, sizeof at_once);
+    }
+    pairs_.erase(found);
+  }
+
+  Loop& loop_;
+  UniqueFd listener_;
+  std::uint16_t port_ = 0;
+  std::uint16_t target_ = 0;
+  std::map<std::uint64_t, Pair> pairs_;
+  std::uint64_t next_ = 1;
+  std::uint64_t bytes_ = 0;
+  bool is_black_ = false;
+};
+
+}  // namespace meshbus::test
