@@ -47,7 +47,7 @@ Forwarder::~Forwarder() {
   reactor_.cancel(retry_timer_);
 }
 
-void Forwarder::forward(wire::Envelope envelope, Bytes body, zmq::message_t* apart) {
+void Forwarder::forward(wire::Envelope& envelope, Bytes body, zmq::message_t* apart) {
   ++counters_.received;
   if (envelope.hop() >= options_.hop_limit) {
     give_back(envelope,

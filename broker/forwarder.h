@@ -59,8 +59,8 @@ class Forwarder {
   /// Hears of links, and of what is returned and dropped. Set once, or not.
   void set_monitor(Monitor* monitor) { monitor_ = monitor; }
 
-  /// A message of a registered peer or link. Its source and role are written already; its hop is not.
-  void forward(wire::Envelope envelope, Bytes body, zmq::message_t* apart);
+  /// A message of a registered peer or link. Its source and role are written already; its hop is counted here.
+  void forward(wire::Envelope& envelope, Bytes body, zmq::message_t* apart);
   /// A control message of the broker itself to a proc, here or elsewhere. Not returned when it cannot be delivered.
   void originate(std::uint64_t proc, std::uint64_t host, const std::string& body);
   /// A control message about the session itself to a peer or an inbound link.

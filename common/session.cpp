@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <random>
+#include <utility>
 
 #include "common/log.h"
 #include "common/protocol.h"
@@ -181,7 +182,9 @@ bool Session::on_readable() {
   const auto generation = generation_;
   std::size_t bytes = 0;
   for (int frames = 0; frames < kDrainFrames && bytes < kDrainBytes; ++frames) {
-    std::vector<zmq::message_t> parts;
+    // A handler that closes this session, or opens another, must not find its own frame gone: it is swapped out.
+    std::vector<zmq::message_t> parts = std::exchange(parts_, {});
+    parts.clear();
     do {
       zmq::message_t part;
       if (!socket_->recv(part, zmq::recv_flags::dontwait)) return false;
@@ -191,6 +194,7 @@ bool Session::on_readable() {
     last_heard_ = reactor_.now();
     on_frame(parts);
     if (generation != generation_) return false;
+    parts_ = std::move(parts);
   }
   return true;
 }

@@ -89,6 +89,8 @@ class Session {
   std::optional<zmq::socket_t> socket_;
   std::unique_ptr<SocketMonitor> monitor_;
   Outbox outbox_;
+  /// Of the frame that is being received.
+  std::vector<zmq::message_t> parts_;
   std::uint64_t turn_end_ = 0;
   Reactor::TimerId retry_timer_ = 0;
   Reactor::TimerId limit_timer_ = 0;

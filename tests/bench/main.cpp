@@ -96,6 +96,7 @@ int main(int argc, char** argv) {
       added->add_option("--duration", verb.amounts.duration_ms, "milliseconds that messages flow in a round")
           ->check(CLI::Range(1, 600000))
           ->capture_default_str();
+    added->add_option("--sides", settings.sides, "measure only these sides, by their names")->delimiter(',');
     added->add_option("--cpu", cpu, "the CPU that everything runs on")->check(CLI::Range(0, 1023))->capture_default_str();
     added->add_flag("--any-cpu", is_free, "let the system choose: varies by a factor of 2");
     added->add_option("--json", settings.json, "write the results to this file too");

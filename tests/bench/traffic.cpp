@@ -1,5 +1,7 @@
 #include "tests/bench/traffic.h"
 
+#include <unistd.h>
+
 #include <algorithm>
 #include <cstdio>
 #include <memory>
@@ -33,6 +35,8 @@ struct Line {
   Middle middle;
   Child other;
   std::unique_ptr<End> end;
+  /// Of both ends and what is between them: what a message costs, whatever else the machine does.
+  std::chrono::nanoseconds cpu_of_all() const { return cpu_of(::getpid()) + other.cpu() + middle.cpu(); }
 };
 
 }  // namespace
@@ -77,7 +81,7 @@ Figures throughput(const Way& way, std::size_t size, std::chrono::milliseconds d
   const std::string body(size, 'x');
   std::size_t sent = 0, received = 0, at_start = 0;
   bool has_started = false;
-  std::chrono::nanoseconds cpu{};
+  std::chrono::nanoseconds cpu{}, cpu_of_all{};
   const auto warm = Clock::now() + kWarmUpTime;
   auto start = warm, end = warm;
   line.end->run({.produce =
@@ -96,16 +100,18 @@ Figures throughput(const Way& way, std::size_t size, std::chrono::milliseconds d
                          start = end;
                          at_start = received;
                          cpu = line.middle.cpu();
+                         cpu_of_all = line.cpu_of_all();
                        }
                        return !has_started || end < start + duration;
                      }});
   const double count = static_cast<double>(received - at_start);
-  const Microseconds took = end - start, used = line.middle.cpu() - cpu;
+  const Microseconds took = end - start, used = line.middle.cpu() - cpu, used_by_all = line.cpu_of_all() - cpu_of_all;
   const double per_s = count / took.count() * 1e6;
   return {{"per_s", per_s},
           {"mb_per_s", per_s * static_cast<double>(size) / 1e6},
           {"us", took.count() / count},
-          {"cpu_us", used.count() / count}};
+          {"cpu_us", used.count() / count},
+          {"cpu_all_us", used_by_all.count() / count}};
 }
 
 int run_other_end(Transport transport, const std::string& address, std::size_t quarter) {

@@ -23,7 +23,8 @@ struct Way {
 /// Figures: p50_us, p99_us, p99_over_p50, cpu_us (of what is in between, per message).
 Figures round_trips(const Way& way, std::size_t size, std::size_t count);
 
-/// Messages in one direction for so long, a window of them on the way. Figures: per_s, mb_per_s, us (per message), cpu_us as above.
+/// Messages in one direction for so long, a window of them on the way. Figures: per_s, mb_per_s, us (per message), cpu_us as above, cpu_all_us (of the ends
+/// too).
 Figures throughput(const Way& way, std::size_t size, std::chrono::milliseconds duration);
 
 /// The other end, in a process of its own (`meshbus-bench end TRANSPORT ADDRESS QUARTER`): answers every message with itself, or when
