@@ -59,7 +59,9 @@ class Broker::Impl {
   void on_frame(ConnectionId from, std::vector<zmq::message_t>& parts);
   void on_stranger(ConnectionId from, std::vector<zmq::message_t>& parts);
   void on_peer_frame(Peer& peer, FrameReader& reader);
-  void on_peer_message(Peer& peer, FrameReader::Message& message);
+  /// True when the message is kept, on the peer's account.
+  bool on_peer_message(Peer& peer, FrameReader::Message& message);
+  void on_released(ConnectionId connection, std::size_t bytes);
   void on_link_message(std::uint64_t host_key, std::uint64_t host_incarnation, FrameReader::Message message);
   void on_own(const wire::Envelope& envelope, Bytes body);
 

@@ -1,6 +1,7 @@
 #include "broker/forwarder.h"
 
 #include <algorithm>
+#include <utility>
 
 #include "common/control.h"
 #include "common/log.h"
@@ -8,8 +9,6 @@
 namespace meshbus {
 namespace {
 
-/// Bytes of data that a peer's socket may hold before the peer has said that it took them (FrameHeader.credit). Control is outside of it.
-constexpr std::uint64_t kWindow = 1024 * 1024;
 /// Bytes of control that a peer's socket is given while nothing is heard from it. One who reads speaks long before (common/session.cpp).
 constexpr std::uint64_t kControlWindow = 4 * 1024 * 1024;
 constexpr std::chrono::milliseconds kRetry{1};
@@ -47,27 +46,24 @@ Forwarder::~Forwarder() {
   reactor_.cancel(retry_timer_);
 }
 
-void Forwarder::forward(wire::Envelope& envelope, Bytes body, zmq::message_t* apart) {
+bool Forwarder::forward(wire::Envelope& envelope, Bytes body, zmq::message_t* apart, std::uint64_t debtor) {
   ++counters_.received;
   if (envelope.hop() >= options_.hop_limit) {
     give_back(envelope,
               Error(ErrorCode::expired, "the message passed " + std::to_string(envelope.hop()) + " brokers, the limit (hop.limit)"));
-    return;
+    return false;
   }
   envelope.mutate_hop(static_cast<std::uint8_t>(envelope.hop() + 1));
-  deliver(envelope, body, apart);
+  return deliver(envelope, body, apart, debtor);
 }
 
-void Forwarder::deliver(const wire::Envelope& envelope, Bytes body, zmq::message_t* apart) {
+bool Forwarder::deliver(const wire::Envelope& envelope, Bytes body, zmq::message_t* apart, std::uint64_t debtor) {
   const std::uint64_t host = envelope.destination_host();
-  if (host == 0 || host == own_key_) {
-    deliver_local(envelope, body, apart);
-    return;
-  }
+  if (host == 0 || host == own_key_) return deliver_local(envelope, body, apart, debtor);
   if (envelope.source_host() != own_key_) {
     give_back(envelope, Error(ErrorCode::no_such_host, "this is " + options_.host.to_string() +
                                                            ", which passes nothing on between other hosts (key " + hex(host) + ")"));
-    return;
+    return false;
   }
   const auto link = links_.find(host);
   if (link == links_.end()) {
@@ -76,22 +72,23 @@ void Forwarder::deliver(const wire::Envelope& envelope, Bytes body, zmq::message
                             ? *refused
                             : Error(ErrorCode::no_such_host, "the broker of " + options_.host.to_string() + " knows no host of key " +
                                                                  hex(host) + ": nobody has introduced it"));
-    return;
+    return false;
   }
   if (!link->second->push(envelope, body, apart))
     give_back(envelope,
               Error(ErrorCode::queue_full, "the queue to " + link->second->host().to_string() + " is full (queue.bytes, queue.count)"));
+  return false;
 }
 
-void Forwarder::deliver_local(const wire::Envelope& envelope, Bytes body, zmq::message_t* apart) {
+bool Forwarder::deliver_local(const wire::Envelope& envelope, Bytes body, zmq::message_t* apart, std::uint64_t debtor) {
   if (envelope.destination_proc() == 0) {
     if (envelope.kind() != wire::Kind::control) {
       give_back(envelope, Error(ErrorCode::no_such_port, "a broker takes control messages only"));
-      return;
+      return false;
     }
     ++counters_.handled;
     events_.on_own(envelope, body);
-    return;
+    return false;
   }
   if (Peer* peer = routes_.find(envelope.destination_proc())) {
     bool is_queued = peer->outbox.push(envelope, body, apart);
@@ -100,27 +97,30 @@ void Forwarder::deliver_local(const wire::Envelope& envelope, Bytes body, zmq::m
       flush(*peer);
       is_queued = !peer->is_ended && peer->outbox.push(envelope, body, apart);
     }
-    if (is_queued) {
-      touch(*peer);
-    } else {
+    if (!is_queued) {
       give_back(envelope, Error(ErrorCode::queue_full, "the queue to " + peer->identity.text +
                                                            " is full (queue.bytes, queue.count): it reads too slowly, or not at all"));
+      return false;
     }
-    return;
+    touch(*peer);
+    if (envelope.lane() != wire::Lane::data) return false;
+    peer->debts.add(debtor, sizeof envelope + body.size());
+    return debtor != Debts::kNobody;
   }
   // A host's agent comes back: what is for it waits for the next one.
   const std::string* gone = routes_.find_gone(envelope.destination_proc());
   if (gone != nullptr && envelope.destination_proc() != host_service(options_.host).key()) {
     give_back(envelope, Error(ErrorCode::no_such_proc, *gone + " has left"));
-    return;
+    return false;
   }
   if (envelope.source_proc() != 0 && waiting_.add(envelope, body, apart, reactor_.now())) {
     arm_expiry();
-    return;
+    return false;
   }
   give_back(envelope, Error(ErrorCode::no_such_proc,
                             undeliverable_detail(envelope.destination_proc()) + "; it was not kept waiting, because " +
                                 (waiting_.wait().count() == 0 ? "delivery.starting is 0" : "too many messages wait already")));
+  return false;
 }
 
 std::string Forwarder::undeliverable_detail(std::uint64_t proc) const {
@@ -148,7 +148,7 @@ void Forwarder::originate(std::uint64_t proc, std::uint64_t host, const std::str
     drop(envelope, Drop::not_needed);
     return;
   }
-  deliver(envelope, body, nullptr);
+  deliver(envelope, body, nullptr, Debts::kNobody);
 }
 
 void Forwarder::originate_to(Peer& peer, const std::string& body) {
@@ -262,7 +262,7 @@ void Forwarder::touch(Peer& peer) {
 
 void Forwarder::release_waiting(const Peer& peer) {
   waiting_.release(peer.identity.key, [this](const wire::Envelope& envelope, Bytes body, zmq::message_t& part) {
-    deliver_local(envelope, body, body.size() > kInlineLimit ? &part : nullptr);
+    deliver_local(envelope, body, body.size() > kInlineLimit ? &part : nullptr, Debts::kNobody);
   });
 }
 
@@ -282,16 +282,29 @@ void Forwarder::arm_expiry() {
 
 void Forwarder::return_outbox(Peer& peer, const Error& error) {
   peer.outbox.drain([&](const wire::Envelope& envelope, Bytes) { give_back(envelope, error); });
+  release(peer, SIZE_MAX);
+}
+
+void Forwarder::release(Peer& peer, std::size_t bytes) {
+  peer.debts.take(bytes, [this](std::uint64_t debtor, std::size_t released) {
+    events_.on_released(static_cast<ConnectionId>(debtor), released);
+  });
 }
 
 void Forwarder::move_outbox(Peer& from, Peer& to) {
   from.outbox.drain([&](const wire::Envelope& envelope, Bytes body) {
+    std::uint64_t debtor = Debts::kNobody;
+    const std::size_t size = sizeof envelope + body.size();
+    if (envelope.lane() == wire::Lane::data) from.debts.take(size, [&](std::uint64_t whose, std::size_t) { debtor = whose; });
     // What the broker itself had to say was about the old session.
     if (envelope.destination_proc() == 0) {
       drop(envelope, Drop::not_needed);
-    } else if (!to.outbox.push(envelope, body)) {
+    } else if (to.outbox.push(envelope, body)) {
+      if (envelope.lane() == wire::Lane::data) to.debts.add(std::exchange(debtor, Debts::kNobody), size);
+    } else {
       give_back(envelope, Error(ErrorCode::queue_full, "the queue to " + to.identity.text + " is full (queue.bytes, queue.count)"));
     }
+    if (debtor != Debts::kNobody) events_.on_released(static_cast<ConnectionId>(debtor), size);
   });
   touch(to);
 }
@@ -317,29 +330,41 @@ void Forwarder::flush() {
 void Forwarder::flush(Peer& peer) {
   if (peer.is_ended || peer.is_blocked) return;
   while (Frame* frame = peer.outbox.front()) {
-    if (peer.waits_since == Reactor::Time{}) peer.waits_since = reactor_.now();
     const bool is_data = frame->lane == wire::Lane::data;
     // Credit comes with a frame of the peer, which touches it.
-    if (is_data && peer.sent - peer.credit >= kWindow) return;
-    if (!is_data && peer.control_unheard >= kControlWindow) return;
-    frame->set_credit(peer.taken);
-    if (peer.identity.is_link()) frame->set_link(peer.link_sequence + 1, peer.link_heard);
-    switch (listener_->send(peer.connection, *frame)) {
-      case Listener::Sent::yes:
-        (is_data ? peer.sent : peer.control_unheard) += frame->bytes;
-        ++peer.link_sequence;
-        counters_.delivered += frame->count;
-        peer.last_sent = reactor_.now();
-        peer.waits_since = {};
-        peer.outbox.pop();
-        break;
-      case Listener::Sent::full:
-        if (!peer.is_blocked) blocked_.push_back(&peer);
-        peer.is_blocked = true;
-        return;
-      case Listener::Sent::gone: events_.on_lost(peer); return;
+    const bool may_leave = is_data ? is_within_window(peer.sent - peer.credit, frame->bytes) : peer.control_unheard < kControlWindow;
+    if (!may_leave || !send(peer, *frame)) {
+      if (!peer.is_ended && peer.waits_since == Reactor::Time{}) peer.waits_since = reactor_.now();
+      break;
     }
+    (is_data ? peer.sent : peer.control_unheard) += frame->bytes;
+    counters_.delivered += frame->count;
+    peer.waits_since = {};
+    const std::size_t bytes = frame->bytes;
+    peer.outbox.pop();
+    if (is_data) release(peer, bytes);
   }
+  if (peer.is_ended || peer.is_blocked || peer.taken - peer.announced < kCreditStep || peer.identity.is_link()) return;
+  Frame credit = FrameWriter(wire::Lane::control).finish();
+  send(peer, credit);
+}
+
+bool Forwarder::send(Peer& peer, Frame& frame) {
+  frame.set_credit(peer.taken);
+  if (peer.identity.is_link()) frame.set_link(peer.link_sequence + 1, peer.link_heard);
+  switch (listener_->send(peer.connection, frame)) {
+    case Listener::Sent::yes:
+      ++peer.link_sequence;
+      peer.announced = peer.taken;
+      peer.last_sent = reactor_.now();
+      return true;
+    case Listener::Sent::full:
+      if (!peer.is_blocked) blocked_.push_back(&peer);
+      peer.is_blocked = true;
+      return false;
+    case Listener::Sent::gone: events_.on_lost(peer); return false;
+  }
+  return false;
 }
 
 void Forwarder::arm_retry() {

@@ -47,6 +47,8 @@ class Forwarder {
     std::function<void(Link&, const FrameReader::Message&)> on_link_message;
     /// The connection of that peer has ended, as a send told.
     std::function<void(Peer&)> on_lost;
+    /// So many bytes of data from that connection, which were kept here, have left.
+    std::function<void(ConnectionId, std::size_t bytes)> on_released;
   };
 
   Forwarder(Reactor& reactor, zmq::context_t& context, RouteTable& routes, Options options, Events events);
@@ -59,8 +61,9 @@ class Forwarder {
   /// Hears of links, and of what is returned and dropped. Set once, or not.
   void set_monitor(Monitor* monitor) { monitor_ = monitor; }
 
-  /// A message of a registered peer or link. Its source and role are written already; its hop is counted here.
-  void forward(wire::Envelope& envelope, Bytes body, zmq::message_t* apart);
+  /// A message of a registered peer or link. Its source and role are written already; its hop is counted here. True when it is kept here and
+  /// `debtor`, the connection it came by, will be released of its bytes; never for control, nor for Debts::kNobody.
+  bool forward(wire::Envelope& envelope, Bytes body, zmq::message_t* apart, std::uint64_t debtor = Debts::kNobody);
   /// A control message of the broker itself to a proc, here or elsewhere. Not returned when it cannot be delivered.
   void originate(std::uint64_t proc, std::uint64_t host, const std::string& body);
   /// A control message about the session itself to a peer or an inbound link.
@@ -100,9 +103,12 @@ class Forwarder {
   std::string undeliverable_detail(std::uint64_t proc) const;
 
  private:
-  void deliver(const wire::Envelope& envelope, Bytes body, zmq::message_t* apart);
-  void deliver_local(const wire::Envelope& envelope, Bytes body, zmq::message_t* apart);
+  bool deliver(const wire::Envelope& envelope, Bytes body, zmq::message_t* apart, std::uint64_t debtor);
+  bool deliver_local(const wire::Envelope& envelope, Bytes body, zmq::message_t* apart, std::uint64_t debtor);
   void flush(Peer& peer);
+  /// False when it cannot be sent now.
+  bool send(Peer& peer, Frame& frame);
+  void release(Peer& peer, std::size_t bytes);
   void arm_expiry();
   void arm_retry();
   wire::Envelope own_envelope() noexcept;

@@ -95,6 +95,10 @@ class Bus {
   /// Bytes for a port, without an answer; what comes back is told by on_undeliverable. Errors: too_large, queue_full.
   Result<void> send(const Destination& to, std::uint32_t port, Bytes body);
 
+  /// See Session.
+  void flush() { session_->flush(); }
+  void hold_data(bool held) { session_->hold_data(held); }
+  std::size_t inbox_bytes() const noexcept { return session_->inbox_bytes(); }
   /// Bytes that were given to us and not yet to the socket.
   std::size_t queued_bytes() const noexcept { return session_->outbox().bytes(); }
 

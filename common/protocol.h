@@ -12,8 +12,10 @@ namespace meshbus {
 /// Versions of the control protocol that this build speaks. When to raise them: docs/decisions/0008-versions-of-the-protocol.md.
 inline constexpr std::uint16_t kProtocolVersion = 1;
 inline constexpr std::uint16_t kOldestProtocolVersion = 1;
-/// Optional features of this build (Hello.capabilities, Welcome.capabilities).
-inline constexpr std::uint64_t kCapabilities = 0;
+/// Optional features (Hello.capabilities, Welcome.capabilities; schemas/bus.fbs).
+inline constexpr std::uint64_t kCapabilityCredit = 2;
+/// Those of this build.
+inline constexpr std::uint64_t kCapabilities = kCapabilityCredit;
 
 /// "0.1.0"
 std::string_view this_release() noexcept;

@@ -18,6 +18,9 @@ namespace {
   throw std::runtime_error(error.to_string());
 }
 
+/// Bytes that a producer has waiting in the bus at most, beside what is on the way.
+constexpr std::size_t kQueued = 256 * 1024;
+
 class BusEnd : public End {
  public:
   BusEnd(const EndOptions& options, bool is_calls) : options_(options), is_calls_(is_calls) {
@@ -61,7 +64,7 @@ class BusEnd : public End {
     }
   }
 
-  // All happens inside of handlers, as programs do it: what a handler says leaves at the end of its turn.
+  // All happens inside of handlers, as programs do it: what a handler says leaves at the end of its turn, or at once when it says so.
   void run(const Program& program) override {
     program_ = &program;
     is_done_ = false;
@@ -76,6 +79,10 @@ class BusEnd : public End {
     auto heard = Reactor::Clock::now();
     while (!predicate()) {
       reactor_.turn(std::chrono::seconds(1));
+      if (std::exchange(is_full_, false)) {
+        produce();
+        bus_->flush();
+      }
       throw_if_interrupted();
       // Once a turn, not once a message: other ends read no clock there either.
       const auto now = Reactor::Clock::now();
@@ -91,16 +98,12 @@ class BusEnd : public End {
   }
   void produce() {
     if (program_ == nullptr || is_done_ || !program_->produce) return;
-    if (!options_.flush_each) {
-      while (program_->produce()) {
-      }
-    } else if (!is_posted_ && program_->produce()) {
-      is_posted_ = true;
-      reactor_.post([this] {
-        is_posted_ = false;
-        produce();
-      });
+    // No more is made than the bus takes soon, as a program does that waits for room: what lies about gets cold.
+    while (bus_->queued_bytes() < kQueued) {
+      if (!program_->produce()) return;
+      if (options_.flush_each || bus_->queued_bytes() >= kQueued) bus_->flush();
     }
+    is_full_ = true;
   }
 
   EndOptions options_;
@@ -115,7 +118,7 @@ class BusEnd : public End {
   } call_;
   const Program* program_ = nullptr;
   bool is_done_ = false;
-  bool is_posted_ = false;
+  bool is_full_ = false;
   bool has_heard_ = false;
   std::optional<Bus> bus_;
 };

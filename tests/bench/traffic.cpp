@@ -7,6 +7,8 @@
 #include <memory>
 #include <vector>
 
+#include "tests/bench/measured.h"
+
 namespace meshbus::bench {
 
 namespace {
@@ -41,38 +43,38 @@ struct Line {
 
 }  // namespace
 
-Figures round_trips(const Way& way, std::size_t size, std::size_t count) {
-  Line line({way.transport, way.between, true}, 0);
+Figures round_trips(End& end, std::size_t size, std::size_t count) {
   const std::string body(size, 'x');
   std::vector<double> times;
   times.reserve(count);
-  std::size_t warm_up = kWarmUp;
-  std::chrono::nanoseconds cpu{};
   bool is_mine = true;
   auto begin = Clock::now();
-  line.end->run({.produce =
-                     [&] {
-                       if (!is_mine) return false;
-                       is_mine = false;
-                       begin = Clock::now();
-                       line.end->send(body);
-                       return false;
-                     },
-                 .consume =
-                     [&](std::string_view) {
-                       const auto now = Clock::now();
-                       is_mine = true;
-                       if (warm_up > 0) {
-                         if (--warm_up == 0) cpu = line.middle.cpu();
-                       } else {
-                         times.push_back(Microseconds(now - begin).count());
-                       }
-                       return times.size() < count;
-                     }});
+  end.run({.produce =
+               [&] {
+                 if (!is_mine) return false;
+                 is_mine = false;
+                 begin = Clock::now();
+                 end.send(body);
+                 return false;
+               },
+           .consume =
+               [&](std::string_view) {
+                 times.push_back(Microseconds(Clock::now() - begin).count());
+                 is_mine = true;
+                 return times.size() < count;
+               }});
+  const double p50 = percentile(times, 50), p99 = percentile(times, 99);
+  return {{"p50_us", p50}, {"p99_us", p99}, {"p99_over_p50", p99 / p50}};
+}
+
+Figures round_trips(const Way& way, std::size_t size, std::size_t count) {
+  Line line({way.transport, way.between, true}, 0);
+  round_trips(*line.end, size, kWarmUp);
+  const auto cpu = line.middle.cpu();
+  Figures figures = round_trips(*line.end, size, count);
   const Microseconds used = line.middle.cpu() - cpu;
-  std::sort(times.begin(), times.end());
-  const double p50 = times[count / 2], p99 = times[count * 99 / 100];
-  return {{"p50_us", p50}, {"p99_us", p99}, {"p99_over_p50", p99 / p50}, {"cpu_us", used.count() / static_cast<double>(2 * count)}};
+  figures["cpu_us"] = used.count() / static_cast<double>(2 * count);
+  return figures;
 }
 
 Figures throughput(const Way& way, std::size_t size, std::chrono::milliseconds duration) {
