@@ -59,6 +59,8 @@ void Broker::Impl::on_stranger(ConnectionId from, std::vector<zmq::message_t>& p
 void Broker::Impl::on_peer_frame(Peer& peer, FrameReader& reader) {
   if (reader.header().credit() > peer.credit) {
     peer.credit = std::min(reader.header().credit(), peer.sent);
+    // It takes something, though not enough for the next frame.
+    if (peer.waits_since != Reactor::Time{}) peer.waits_since = reactor_.now();
     forwarder_->touch(peer);
   }
   if (peer.control_unheard > 0) {

@@ -30,6 +30,16 @@ class Debts {
       if (debtor != kNobody) each(debtor, taken);
     }
   }
+  /// Nobody answers for what waits now any more: tells each(debtor, bytes).
+  template <typename Each>
+  void forgive(Each&& each) {
+    std::deque<Run> forgiven;
+    forgiven.swap(runs_);
+    for (const Run& run : forgiven) add(kNobody, run.bytes);
+    for (const Run& run : forgiven) {
+      if (run.debtor != kNobody) each(run.debtor, run.bytes);
+    }
+  }
   bool empty() const noexcept { return runs_.empty(); }
 
  private:

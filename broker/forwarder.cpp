@@ -12,6 +12,8 @@ namespace {
 /// Bytes of control that a peer's socket is given while nothing is heard from it. One who reads speaks long before (common/session.cpp).
 constexpr std::uint64_t kControlWindow = 4 * 1024 * 1024;
 constexpr std::chrono::milliseconds kRetry{1};
+/// Senders wait so long for one that takes nothing.
+constexpr std::chrono::milliseconds kPatience{1000};
 constexpr std::size_t kMostLinks = 16384;
 
 std::string hex(std::uint64_t key) {
@@ -44,6 +46,7 @@ Forwarder::Forwarder(Reactor& reactor, zmq::context_t& context, RouteTable& rout
 Forwarder::~Forwarder() {
   reactor_.cancel(expiry_timer_);
   reactor_.cancel(retry_timer_);
+  reactor_.cancel(patience_timer_);
 }
 
 bool Forwarder::forward(wire::Envelope& envelope, Bytes body, zmq::message_t* apart, std::uint64_t debtor) {
@@ -100,7 +103,10 @@ bool Forwarder::deliver_local(const wire::Envelope& envelope, Bytes body, zmq::m
     if (!is_queued) {
       give_back(envelope, Error(ErrorCode::queue_full, "the queue to " + peer->identity.text +
                                                            " is full (queue.bytes, queue.count): it reads too slowly, or not at all"));
-      return false;
+      if (debtor == Debts::kNobody || envelope.lane() != wire::Lane::data) return false;
+      returned_.add(debtor, sizeof envelope + body.size());
+      arm_patience();
+      return true;
     }
     touch(*peer);
     if (envelope.lane() != wire::Lane::data) return false;
@@ -286,9 +292,26 @@ void Forwarder::return_outbox(Peer& peer, const Error& error) {
 }
 
 void Forwarder::release(Peer& peer, std::size_t bytes) {
-  peer.debts.take(bytes, [this](std::uint64_t debtor, std::size_t released) {
-    events_.on_released(static_cast<ConnectionId>(debtor), released);
+  peer.debts.take(bytes, [this](std::uint64_t debtor, std::size_t released) { tell_released(debtor, released); });
+}
+
+void Forwarder::arm_patience() {
+  if (patience_timer_ == 0) patience_timer_ = reactor_.after(kPatience, [this] { on_patience(); });
+}
+
+void Forwarder::on_patience() {
+  patience_timer_ = 0;
+  const auto tell = [this](std::uint64_t debtor, std::size_t bytes) { tell_released(debtor, bytes); };
+  returned_.take(SIZE_MAX, tell);
+  const auto now = reactor_.now();
+  std::erase_if(slow_, [](Peer* peer) {
+    peer->is_slow = peer->waits_since != Reactor::Time{};
+    return !peer->is_slow;
   });
+  for (Peer* peer : slow_) {
+    if (now - peer->waits_since >= kPatience) peer->debts.forgive(tell);
+  }
+  if (!slow_.empty()) arm_patience();
 }
 
 void Forwarder::move_outbox(Peer& from, Peer& to) {
@@ -304,7 +327,7 @@ void Forwarder::move_outbox(Peer& from, Peer& to) {
     } else {
       give_back(envelope, Error(ErrorCode::queue_full, "the queue to " + to.identity.text + " is full (queue.bytes, queue.count)"));
     }
-    if (debtor != Debts::kNobody) events_.on_released(static_cast<ConnectionId>(debtor), size);
+    if (debtor != Debts::kNobody) tell_released(debtor, size);
   });
   touch(to);
 }
@@ -312,6 +335,7 @@ void Forwarder::move_outbox(Peer& from, Peer& to) {
 void Forwarder::forget(Peer& peer) {
   std::erase(touched_, &peer);
   std::erase(blocked_, &peer);
+  std::erase(slow_, &peer);
 }
 
 void Forwarder::flush() {
@@ -334,14 +358,19 @@ void Forwarder::flush(Peer& peer) {
     // Credit comes with a frame of the peer, which touches it.
     const bool may_leave = is_data ? is_within_window(peer.sent - peer.credit, frame->bytes) : peer.control_unheard < kControlWindow;
     if (!may_leave || !send(peer, *frame)) {
-      if (!peer.is_ended && peer.waits_since == Reactor::Time{}) peer.waits_since = reactor_.now();
+      if (!peer.is_ended && peer.waits_since == Reactor::Time{}) {
+        peer.waits_since = reactor_.now();
+        if (!std::exchange(peer.is_slow, true)) slow_.push_back(&peer);
+        arm_patience();
+      }
       break;
     }
     (is_data ? peer.sent : peer.control_unheard) += frame->bytes;
     counters_.delivered += frame->count;
-    peer.waits_since = {};
     const std::size_t bytes = frame->bytes;
     peer.outbox.pop();
+    // A heartbeat that leaves past data that waits is no progress.
+    if (is_data || peer.outbox.empty(wire::Lane::data)) peer.waits_since = {};
     if (is_data) release(peer, bytes);
   }
   if (peer.is_ended || peer.is_blocked || peer.taken - peer.announced < kCreditStep || peer.identity.is_link()) return;

@@ -109,6 +109,10 @@ class Forwarder {
   /// False when it cannot be sent now.
   bool send(Peer& peer, Frame& frame);
   void release(Peer& peer, std::size_t bytes);
+  void tell_released(std::uint64_t debtor, std::size_t bytes) { events_.on_released(static_cast<ConnectionId>(debtor), bytes); }
+  /// Whoever waits for one that takes nothing gets credit again after a while, and so can send to others.
+  void arm_patience();
+  void on_patience();
   void arm_expiry();
   void arm_retry();
   wire::Envelope own_envelope() noexcept;
@@ -134,6 +138,11 @@ class Forwarder {
   std::vector<Peer*> touched_;
   std::vector<Peer*> blocked_;
   Reactor::TimerId retry_timer_ = 0;
+  /// Peers that had data and did not take it, when that was noticed.
+  std::vector<Peer*> slow_;
+  /// What was returned because a queue was full: counts against its sender a while longer, so that nobody sends faster for that.
+  Debts returned_;
+  Reactor::TimerId patience_timer_ = 0;
 };
 
 }  // namespace meshbus

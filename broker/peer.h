@@ -48,8 +48,10 @@ struct Peer {
   bool is_touched = false;
   /// Its queue in libzmq was full: a timer tries again.
   bool is_blocked = false;
+  /// It is in the list of those that did not take their data at some time.
+  bool is_slow = false;
   Reactor::Time last_sent{};
-  /// Since when the first message that waits for it could not leave; zero when none does.
+  /// Since when it has taken no data although some waits for it; zero when none does.
   Reactor::Time waits_since{};
   /// Whose bytes of data wait in the outbox.
   Debts debts;

@@ -15,7 +15,7 @@ class PackBuffer {
   /// Room of a block: what a pack and one message more need.
   static constexpr std::size_t kBlock = 132 * 1024;
   /// Blocks that are kept for later, in the whole process.
-  static constexpr std::size_t kBlocksKept = 64;
+  static constexpr std::size_t kBlocksKept = 16;
 
   PackBuffer() = default;
   PackBuffer(PackBuffer&& other) noexcept

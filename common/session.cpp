@@ -21,6 +21,8 @@ constexpr std::chrono::microseconds kSlice{200};
 constexpr int kMostStride = 64;
 /// A broker that sends far beyond its credit is read no further than this.
 constexpr std::size_t kInboxLimit = 8 * 1024 * 1024;
+/// And after this time, so that one who takes little is not thought to take nothing.
+constexpr std::chrono::milliseconds kCreditTime{250};
 /// The broker is told of control, too, that was taken.
 constexpr std::uint64_t kControlStep = 256 * 1024;
 
@@ -365,7 +367,9 @@ void Session::flush() {
     if (is_data) sent_ += frame->bytes;
     outbox_.pop();
   }
-  if (taken_ - announced_ < kCreditStep && control_unsaid_ < kControlStep) return;
+  if (taken_ == announced_ && control_unsaid_ < kControlStep) return;
+  if (taken_ - announced_ < kCreditStep && control_unsaid_ < kControlStep && reactor_.now() - announced_at_ < kCreditTime) return;
+  announced_at_ = reactor_.now();
   Frame credit = FrameWriter(wire::Lane::control, options_.link).finish();
   if (!send(credit)) flush_later();
 }

@@ -130,6 +130,7 @@ class Session {
   /// Bytes of data taken, and as much of it as the broker has been told (FrameHeader.credit).
   std::uint64_t taken_ = 0;
   std::uint64_t announced_ = 0;
+  Reactor::Time announced_at_{};
   /// Bytes of control taken since the broker last heard from us: it sends only so much control to one who says nothing.
   std::uint64_t control_unsaid_ = 0;
   std::uint64_t link_sequence_ = 0;

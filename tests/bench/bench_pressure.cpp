@@ -4,6 +4,7 @@
 #include <optional>
 #include <string_view>
 
+#include "common/config.h"
 #include "common/frame.h"
 #include "tests/bench/benches.h"
 #include "tests/bench/child.h"
@@ -26,7 +27,7 @@ constexpr std::chrono::milliseconds kSettle{300};
 /// A broker, a reader and those who send to it, all in processes of their own.
 class Pressure {
  public:
-  Pressure(std::size_t senders, const Taking& taking) : middle_(Between::broker), idle_kib_(middle_.resident_kib()) {
+  Pressure(std::size_t senders, const Taking& taking) : middle_(Between::broker), idle_kib_(middle_.resident_kib()), is_stopped_(taking.is_stopped) {
     const std::string program = own_folder() + "meshbus-bench";
     const auto pause = taking.is_stopped ? -1 : taking.pause.count();
     reader_.emplace(std::vector<std::string>{program, "reader", middle_.asker_address(), std::to_string(taking.busy.count()),
@@ -40,9 +41,13 @@ class Pressure {
   }
   const Middle& middle() const noexcept { return middle_; }
   const std::string& reader() const noexcept { return name_; }
-  /// What the broker has grown by, and what its senders and its reader may have in it: a window each.
+  /// What the broker has grown by, and what its senders and its reader may have in it: a window each; and when the reader has stopped, what
+  /// its queue holds at the most.
   double grown_kib() const { return static_cast<double>(middle_.resident_kib()) - static_cast<double>(idle_kib_); }
-  double computed_kib() const { return static_cast<double>((senders_.size() + 1) * kWindow) / 1024; }
+  double computed_kib() const {
+    const std::size_t queue = is_stopped_ ? Config().bytes(keys::queue_bytes) + kWindow : 0;
+    return static_cast<double>(std::max<std::size_t>((senders_.size() + 1) * kWindow, queue)) / 1024;
+  }
   std::chrono::nanoseconds senders_cpu() const {
     std::chrono::nanoseconds sum{0};
     for (const auto& one : senders_) sum += one->cpu();
@@ -52,6 +57,7 @@ class Pressure {
  private:
   Middle middle_;
   std::size_t idle_kib_;
+  bool is_stopped_;
   std::optional<Child> reader_;
   std::string name_;
   std::vector<std::unique_ptr<Child>> senders_;
@@ -117,7 +123,7 @@ int run_bystander(const Settings& settings, const Amounts& amounts) {
                         "round trip of 64 B between two procs, while others send to a slow reader at the same broker; " +
                             std::to_string(amounts.count) + " a round",
                         settings);
-  comparison.note("computed: one window of 512 KiB for each sender and for the reader");
+  comparison.note("computed: a window of 512 KiB for each sender and for the reader; for a stopped reader queue.bytes and one window");
   for (const std::size_t senders : amounts.sizes) {
     const auto side = [&](const char* name, Part part, const char* what, std::size_t how_many, Taking taking) {
       return Side{name, part, what, [=, &amounts] { return pair_beside(how_many, taking, amounts.count); }};

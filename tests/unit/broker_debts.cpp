@@ -31,6 +31,22 @@ TEST_CASE("debts: what leaves is told to whom it belongs, in order, and runs of 
   CHECK(told.size() == 1);
 }
 
+TEST_CASE("debts: what is forgiven is told at once, and keeps its place") {
+  Debts debts;
+  debts.add(1, 100);
+  debts.add(2, 10);
+  std::vector<std::pair<std::uint64_t, std::size_t>> told;
+  const auto tell = [&](std::uint64_t debtor, std::size_t bytes) { told.emplace_back(debtor, bytes); };
+  debts.forgive(tell);
+  CHECK(told == std::vector<std::pair<std::uint64_t, std::size_t>>{{1, 100}, {2, 10}});
+  told.clear();
+  debts.add(3, 7);
+  debts.take(110, tell);
+  CHECK(told.empty());
+  debts.take(7, tell);
+  CHECK(told == std::vector<std::pair<std::uint64_t, std::size_t>>{{3, 7}});
+}
+
 TEST_CASE("debts: nothing is told twice or forgotten") {
   std::mt19937 random(20261120);
   Debts debts;
