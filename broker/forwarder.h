@@ -61,8 +61,8 @@ class Forwarder {
   /// Hears of links, and of what is returned and dropped. Set once, or not.
   void set_monitor(Monitor* monitor) { monitor_ = monitor; }
 
-  /// A message of a registered peer or link. Its source and role are written already; its hop is counted here. True when it is kept here and
-  /// `debtor`, the connection it came by, will be released of its bytes; never for control, nor for Debts::kNobody.
+  /// A message of a registered peer or link. Its source and role are written already; its hop is counted here. True when it is kept here
+  /// and `debtor`, the connection it came by, will be released of its bytes; never for control, nor for Debts::kNobody.
   bool forward(wire::Envelope& envelope, Bytes body, zmq::message_t* apart, std::uint64_t debtor = Debts::kNobody);
   /// A control message of the broker itself to a proc, here or elsewhere. Not returned when it cannot be delivered.
   void originate(std::uint64_t proc, std::uint64_t host, const std::string& body);

@@ -46,7 +46,8 @@ Frame FrameWriter::finish() {
 }
 
 Result<FrameReader> FrameReader::open(std::vector<zmq::message_t>& parts) {
-  if (parts.empty() || parts.front().size() < kFrameHeaderSize) return fail(ErrorCode::malformed_message, "a frame shorter than its header");
+  if (parts.empty() || parts.front().size() < kFrameHeaderSize)
+    return fail(ErrorCode::malformed_message, "a frame shorter than its header");
   FrameReader reader(parts);
   std::memcpy(&reader.header_, parts.front().data(), kFrameHeaderSize);
   reader.offset_ = kFrameHeaderSize;

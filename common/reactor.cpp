@@ -73,8 +73,8 @@ void Reactor::add_socket(void* socket, SocketHandler handler, bool is_quiet) {
   std::size_t size = sizeof fd;
   if (zmq_getsockopt(socket, ZMQ_FD, &fd, &size) != 0) throw std::system_error(zmq_errno(), std::generic_category(), "reactor: ZMQ_FD");
   sockets_[socket] = Socket{fd, std::make_shared<SocketHandler>(std::move(handler)), is_quiet};
-  // ZMQ_FD only says that something may have changed: edge-triggered, because it may stay readable while there is nothing to receive. A send
-  // may swallow what it had to say, so wait_ms() asks ZMQ_EVENTS of every socket that is not quiet before the loop sleeps.
+  // ZMQ_FD only says that something may have changed: edge-triggered, because it may stay readable while there is nothing to receive. A
+  // send may swallow what it had to say, so wait_ms() asks ZMQ_EVENTS of every socket that is not quiet before the loop sleeps.
   watch(fd, EPOLLIN | EPOLLET, [this, socket](std::uint32_t) { call_again(socket); });
 }
 

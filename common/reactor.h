@@ -50,8 +50,8 @@ class Reactor {
 
   /// Calls `handler` when the ZeroMQ socket has something to receive. The caller closes the socket after forget_socket().
   void watch_socket(void* socket, SocketHandler handler);
-  /// The same for one that nobody sends on (a monitor's end): it is looked at only when its descriptor says so, which saves two system calls
-  /// a turn.
+  /// The same for one that nobody sends on (a monitor's end): it is looked at only when its descriptor says so, which saves two system
+  /// calls a turn.
   void watch_quiet_socket(void* socket, SocketHandler handler);
   void forget_socket(void* socket);
   /// Calls the handler of that socket in the next turn, as if it had asked for that.

@@ -54,8 +54,8 @@ class Session {
   bool push(const wire::Envelope& envelope, Bytes body, zmq::message_t* apart = nullptr);
   /// Sends what is queued, as far as it goes now, for those who cannot wait for the end of the turn.
   void flush();
-  /// While held, no data message is handed out, but at the end of a session. They wait here and, as this side gives no credit then, in the broker and with their senders;
-  /// control comes as ever.
+  /// While held, no data message is handed out, but at the end of a session. They wait here and, as this side gives no credit then, in the
+  /// broker and with their senders; control comes as ever.
   void hold_data(bool held);
   /// Data messages that were received and not handed out yet.
   std::size_t inbox_bytes() const noexcept { return inbox_bytes_; }

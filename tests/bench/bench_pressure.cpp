@@ -27,16 +27,17 @@ constexpr std::chrono::milliseconds kSettle{300};
 /// A broker, a reader and those who send to it, all in processes of their own.
 class Pressure {
  public:
-  Pressure(std::size_t senders, const Taking& taking) : middle_(Between::broker), idle_kib_(middle_.resident_kib()), is_stopped_(taking.is_stopped) {
+  Pressure(std::size_t senders, const Taking& taking)
+      : middle_(Between::broker), idle_kib_(middle_.resident_kib()), is_stopped_(taking.is_stopped) {
     const std::string program = own_folder() + "meshbus-bench";
     const auto pause = taking.is_stopped ? -1 : taking.pause.count();
-    reader_.emplace(std::vector<std::string>{program, "reader", middle_.asker_address(), std::to_string(taking.busy.count()),
-                                             std::to_string(pause)});
+    reader_.emplace(
+        std::vector<std::string>{program, "reader", middle_.asker_address(), std::to_string(taking.busy.count()), std::to_string(pause)});
     name_ = reader_->read_line();
     for (std::size_t i = 0; i < senders; ++i)
       senders_
-          .emplace_back(
-              std::make_unique<Child>(std::vector<std::string>{program, "sender", middle_.asker_address(), name_, std::to_string(kMessage)}))
+          .emplace_back(std::make_unique<Child>(
+              std::vector<std::string>{program, "sender", middle_.asker_address(), name_, std::to_string(kMessage)}))
           ->read_line();
   }
   const Middle& middle() const noexcept { return middle_; }
@@ -103,9 +104,9 @@ int run_flood(const Settings& settings, const Amounts& amounts) {
       return Side{name, part, what, [=, &amounts] { return ask_under_flood(how_many, taking, amounts.count); }};
     };
     Case one{.size = static_cast<double>(senders), .unit = "senders", .sides = {}, .bars = {}};
-    one.sides = {side("idle", Part::floor, "nobody sends", 0, {}),
-                 side("flood", Part::ours, "the reader takes what comes", senders, {}),
-                 side("busy reader", Part::ours, "the reader needs 5 us for each message", senders, {.busy = std::chrono::microseconds(5)})};
+    one.sides = {
+        side("idle", Part::floor, "nobody sends", 0, {}), side("flood", Part::ours, "the reader takes what comes", senders, {}),
+        side("busy reader", Part::ours, "the reader needs 5 us for each message", senders, {.busy = std::chrono::microseconds(5)})};
     for (const char* name : {"flood", "busy reader"}) {
       one.bars.push_back({"p50_us", name, "idle"});
       Bar bar{"p99_us", name, "", Direction::at_most};

@@ -26,8 +26,8 @@ Figures round_trips(const Way& way, std::size_t size, std::size_t count);
 /// The same between this end and another one that is there already. Figures: p50_us, p99_us, p99_over_p50.
 Figures round_trips(End& end, std::size_t size, std::size_t count);
 
-/// Messages in one direction for so long, a window of them on the way. Figures: per_s, mb_per_s, us (per message), cpu_us as above, cpu_all_us (of the ends
-/// too).
+/// Messages in one direction for so long, a window of them on the way. Figures: per_s, mb_per_s, us (per message), cpu_us as above,
+/// cpu_all_us (of the ends too).
 Figures throughput(const Way& way, std::size_t size, std::chrono::milliseconds duration);
 
 /// The other end, in a process of its own (`meshbus-bench end TRANSPORT ADDRESS QUARTER`): answers every message with itself, or when
