@@ -94,7 +94,6 @@ class MeshMonitor : public std::enable_shared_from_this<MeshMonitor> {
   const ProcMeshRef mesh_;
   const Options options_;
   Reactor::TimerId timer_ = 0;
-  bool settle_posted_ = false;
 
   /// Held while a handler of this mesh runs; recursive, because a handler may destroy the mesh.
   std::recursive_mutex gate_;

@@ -144,7 +144,8 @@ std::string describe_stuck(const std::vector<RankReport>& ranks) {
   std::map<std::uint64_t, const RankReport*> any;
   for (const auto& rank : ranks) {
     // What is ready now was it before its times are known; a plain proc that is done too.
-    const bool is_ready = rank.state == ProcState::ready || rank.launch.ready || (rank.state == ProcState::stopped && rank.exit_code == 0);
+    const bool is_done = rank.state == ProcState::stopped && rank.signal == 0 && rank.exit_code == 0;
+    const bool is_ready = rank.state == ProcState::ready || rank.launch.ready || is_done;
     if (is_ready) continue;
     hosts[rank.host_index][stuck_at(rank)].push_back(rank.rank);
     any[rank.host_index] = &rank;

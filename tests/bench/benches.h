@@ -15,6 +15,8 @@ struct Amounts {
   std::size_t count = 0;
   /// Milliseconds that messages flow in a round.
   std::size_t duration_ms = 1000;
+  /// Milliseconds between two kills.
+  std::size_t pause_ms = 20;
 };
 
 /// Round trip of a message between two processes through one broker, or through two.
@@ -29,6 +31,12 @@ int run_bystander(const Settings& settings, const Amounts& amounts);
 int run_launch(const Settings& settings, const Amounts& amounts);
 /// Many procs that are there at once.
 int run_crowd(const Settings& settings, const Amounts& amounts);
+/// Mesh procs, to the last one's Ready.
+int run_ready(const Settings& settings, const Amounts& amounts);
+/// Sleeping procs, from the order to stop to the last one's end.
+int run_stop(const Settings& settings, const Amounts& amounts);
+/// Short-lived procs of a launcher that is large itself.
+int run_ballast(const Settings& settings, const Amounts& amounts);
 /// From the SIGKILL of a proc to whoever wants to know.
 int run_notice(const Settings& settings, const Amounts& amounts);
 

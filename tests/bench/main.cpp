@@ -68,6 +68,14 @@ std::vector<Verb> all_verbs() {
            "procs",
            nullptr,
            run_crowd},
+          {"ready",
+           "N mesh procs, to the last one's Ready; children that say hello to a bare ROUTER",
+           {{100, 300, 1000}},
+           "procs",
+           nullptr,
+           run_ready},
+          {"stop", "N sleeping procs, stopped; a loop of kill and pidfds", {{100, 300, 1000}}, "procs", nullptr, run_stop},
+          {"ballast", "N times /bin/true from a launcher of 1 GiB; from a small one", {{10, 100, 300}}, "procs", nullptr, run_ballast},
           {"notice",
            "from the SIGKILL of a proc to the launcher's handler; a pidfd in epoll",
            {{10, 100, 300}, 200},
@@ -113,6 +121,10 @@ int main(int argc, char** argv) {
           ->check(CLI::Range(1, 600000))
           ->capture_default_str();
     added->add_option("--sides", settings.sides, "measure only these sides, by their names")->delimiter(',');
+    if (std::string(verb.name) == "notice")
+      added->add_option("--pause", verb.amounts.pause_ms, "milliseconds between two kills")
+          ->check(CLI::Range(0, 10000))
+          ->capture_default_str();
     added->add_option("--cpu", cpu, "the CPU that everything runs on")->check(CLI::Range(0, 1023))->capture_default_str();
     added->add_flag("--any-cpu", is_free, "let the system choose: varies by a factor of 2");
     added->add_option("--json", settings.json, "write the results to this file too");

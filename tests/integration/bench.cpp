@@ -102,3 +102,18 @@ TEST_CASE("bench: notice hears of every kill") {
   CHECK(json.at("cases").at(0).at("ratios").size() == 5);
   CHECK(ratio(json, "p50_us", "launcher", "pidfd").at("value") > 0);
 }
+
+TEST_CASE("bench: ready and stop put crowds of procs beside their floors") {
+  const auto ready = results_of({"ready", "--rounds", "1", "--sizes", "3"});
+  check_frame(ready, "ready");
+  CHECK(ratio(ready, "ms", "spawn", "hello").at("value") > 0);
+  const auto stop = results_of({"stop", "--rounds", "1", "--sizes", "3"});
+  check_frame(stop, "stop");
+  CHECK(ratio(stop, "ms", "stop", "kill").at("first").at("at_most") == 3);
+}
+
+TEST_CASE("bench: ballast launches from a large process") {
+  const auto json = results_of({"ballast", "--rounds", "1", "--sizes", "3"});
+  check_frame(json, "ballast");
+  CHECK(ratio(json, "ms", "1 GiB", "small").at("value") > 0);
+}

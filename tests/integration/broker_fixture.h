@@ -67,7 +67,7 @@ inline std::string endpoint_of(const Broker& broker, std::size_t bind = 0) {
 /// A broker on a unix socket of its own, with the loop that drives it.
 struct LocalBroker {
   template <typename... Settings>
-  explicit LocalBroker(Settings... settings) : broker(start_broker(loop, "unix:" + (dir / "b"), {settings...})) {}
+  explicit LocalBroker(Settings... settings) : dir(), broker(start_broker(loop, "unix:" + (dir / "b"), {settings...})) {}
   std::string endpoint() const { return endpoint_of(*broker); }
 
   TempDir dir;

@@ -21,7 +21,8 @@ struct Heard {
 struct Fixture {
   template <typename... Settings>
   explicit Fixture(const std::string& topic, Settings... settings)
-      : broker(start_broker(loop, "unix:" + (dir / "b"), {settings...},
+      : dir(),
+        broker(start_broker(loop, "unix:" + (dir / "b"), {settings...},
                             [this](BrokerOptions& options) { options.monitor = *HostAddr::parse("unix:" + (dir / "m")); })),
         subscriber(loop.context, zmq::socket_type::sub) {
     subscriber.set(zmq::sockopt::linger, 0);

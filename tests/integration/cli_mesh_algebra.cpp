@@ -51,8 +51,8 @@ TEST_CASE("cli: mesh ranks lists the base ranks in the region's order") {
   CHECK(out_of({"ranks", "8+x=2/1,y=3/2"}) == "8\n10\n12\n9\n11\n13\n");
   CHECK(parse_json(out_of({"ranks", "--json", "8+x=2/1,y=3/2"})) == json({8, 10, 12, 9, 11, 13}));
   CHECK(parse_json(out_of({"ranks", "x=0/1", "--json"})) == json::array());
-  CHECK(parse_json(out_of({"ranks", "", "--json"})) == json({0}));
-  CHECK(parse_json(out_of({"ranks", "9223372036854775806+", "--json"})) == json({9223372036854775806U}));
+  CHECK(parse_json(out_of({"ranks", "", "--json"})) == json::array({0}));
+  CHECK(parse_json(out_of({"ranks", "9223372036854775806+", "--json"})) == json::array({9223372036854775806U}));
 }
 
 TEST_CASE("cli: mesh slice cuts references from left to right") {

@@ -93,7 +93,7 @@ class ServingBroker {
 class Bystanders {
  public:
   Bystanders(Loop& loop, const ServingBroker& broker)
-      : loop_(loop), one_(loop, broker.unix_endpoint(), launcher_hello()), two_(loop, broker.tcp_endpoint(), launcher_hello()) {
+      : one_(loop, broker.unix_endpoint(), launcher_hello()), two_(loop, broker.tcp_endpoint(), launcher_hello()) {
     one_.up();
     two_.up();
   }
@@ -119,7 +119,6 @@ class Bystanders {
   std::chrono::milliseconds slowest() const { return slowest_; }
 
  private:
-  Loop& loop_;
   TestPeer one_, two_;
   std::uint64_t calls_ = 0;
   std::chrono::milliseconds slowest_{0};

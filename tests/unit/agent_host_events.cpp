@@ -246,7 +246,8 @@ TEST_CASE("event_text: no line of whatever bytes does more than fail") {
   }
   CHECK(taken > 100);
   for (const char* line : {"", "null", "[]", "3", "{}", R"({"time_ns":"x","kind":1})", R"({"time_ns":1,"kind":"proc_ended","ranks":[[1]]})",
-                           R"({"time_ns":1,"kind":"proc_ended","signal":"nine"})"})
+                           R"({"time_ns":1,"kind":"proc_ended","signal":"nine"})", R"({"time_ns":1e99,"kind":"proc_ended"})",
+                           R"({"time_ns":1,"kind":"proc_ended","signal":300})", R"({"time_ns":1,"kind":"proc_ended","max_rss_bytes":-1})"})
     CHECK_FALSE(parse_event(line).has_value());
   const auto newer = parse_event(R"({"time_ns":1,"kind":"comet","tail":{"a":[]}})");
   REQUIRE(newer.has_value());

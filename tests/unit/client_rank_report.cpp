@@ -66,3 +66,17 @@ TEST_CASE("rank_report: signals that have no name are numbers") {
   CHECK(signal_name(9) == "SIGKILL");
   CHECK(signal_name(200) == "signal 200");
 }
+
+TEST_CASE("rank_report: who was ended before it was ready is stuck, who is done is not") {
+  std::vector<RankReport> ranks(4);
+  for (std::size_t i = 0; i < ranks.size(); ++i) {
+    ranks[i].rank = i;
+    ranks[i].host = *HostAddr::parse("unix:/h");
+    ranks[i].state = ProcState::stopped;
+  }
+  ranks[1].signal = 15;
+  ranks[2].exit_code = 1;
+  ranks[3].state = ProcState::failed;
+  const auto stuck = describe_stuck(ranks);
+  CHECK(stuck.starts_with("on unix:/h: ranks 1-3 "));
+}

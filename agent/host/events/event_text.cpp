@@ -5,6 +5,8 @@
 #include <array>
 #include <cstdio>
 #include <ctime>
+#include <stdexcept>
+#include <utility>
 
 namespace meshbus::host {
 namespace {
@@ -62,6 +64,24 @@ void put_end(Json& json, const wire::RankState& state, const wire::CertificateT&
   put(json, "stderr", tail_of(certificate.stderr_tail));
 }
 
+/// A whole number. Throws when it is something else: nlohmann converts whatever number it finds, and what does not fit into T is undefined.
+template <typename T>
+T whole(const Json& json, const char* what) {
+  const bool fits = json.is_number_unsigned()  ? std::in_range<T>(json.get<std::uint64_t>())
+                    : json.is_number_integer() ? std::in_range<T>(json.get<std::int64_t>())
+                                               : false;
+  if (!fits) throw std::invalid_argument(std::string(what) + " is " + json.dump() + ", no whole number, or too large");
+  return json.get<T>();
+}
+
+/// The same of a field, `standard` when it is not there.
+template <typename T>
+T whole(const Json& json, const char* what, T standard) {
+  const auto found = json.find(what);
+  if (found == json.end()) return standard;
+  return whole<T>(*found, what);
+}
+
 /// The value of that word; the first one, `none`, when there is no such word.
 template <typename Enum, std::size_t count>
 Enum find_word(const Enum (&values)[count], const char* (*name)(Enum), const std::string& word) {
@@ -74,43 +94,44 @@ Enum find_word(const Enum (&values)[count], const char* (*name)(Enum), const std
 void take_end(const Json& json, wire::EventT& event) {
   event.certificate = std::make_unique<wire::CertificateT>();
   auto& certificate = *event.certificate;
-  certificate.rank = json.value("rank", std::uint64_t{0});
+  certificate.rank = whole(json, "rank", std::uint64_t{0});
   certificate.reason = json.value("reason", std::string());
   certificate.cause = find_word(wire::EnumValuesCause(), wire::EnumNameCause, json.value("cause", std::string()));
   certificate.code = find_word(wire::EnumValuesErrorCode(), wire::EnumNameErrorCode, json.value("code", std::string()));
-  certificate.os_error = json.value("os_error", 0);
+  certificate.os_error = whole(json, "os_error", 0);
   certificate.stopped_by = json.value("stopped_by", std::string());
   certificate.stop_reason = json.value("stop_reason", std::string());
   certificate.consequence = json.value("consequence", false);
-  if (json.contains("because")) certificate.because = json.at("because").get<std::uint64_t>();
-  certificate.max_rss_bytes = json.value("max_rss_bytes", std::uint64_t{0});
-  certificate.user_us = json.value("user_us", std::uint64_t{0});
-  certificate.system_us = json.value("system_us", std::uint64_t{0});
+  if (json.contains("because")) certificate.because = whole<std::uint64_t>(json.at("because"), "because");
+  certificate.max_rss_bytes = whole(json, "max_rss_bytes", std::uint64_t{0});
+  certificate.user_us = whole(json, "user_us", std::uint64_t{0});
+  certificate.system_us = whole(json, "system_us", std::uint64_t{0});
   const auto tail = json.value("stderr", std::string());
   certificate.stderr_tail.assign(tail.begin(), tail.end());
   event.state = std::make_unique<wire::RankState>(
-      certificate.rank, json.value("generation", std::uint64_t{0}), json.value("incarnation", std::uint64_t{0}),
-      json.value("started_ns", std::int64_t{0}), json.value("ended_ns", std::int64_t{0}), json.value("pid", std::uint32_t{0}),
-      json.value("exit_code", 0), find_word(wire::EnumValuesProcState(), wire::EnumNameProcState, json.value("state", std::string())),
-      json.value("signal", std::uint8_t{0}), json.value("core_dumped", false),
+      certificate.rank, whole(json, "generation", std::uint64_t{0}), whole(json, "incarnation", std::uint64_t{0}),
+      whole(json, "started_ns", std::int64_t{0}), whole(json, "ended_ns", std::int64_t{0}), whole(json, "pid", std::uint32_t{0}),
+      whole(json, "exit_code", 0), find_word(wire::EnumValuesProcState(), wire::EnumNameProcState, json.value("state", std::string())),
+      whole(json, "signal", std::uint8_t{0}), json.value("core_dumped", false),
       find_word(wire::EnumValuesStopStep(), wire::EnumNameStopStep, json.value("step", std::string())), 0U);
 }
 
 wire::EventT take(const Json& json) {
   wire::EventT event;
-  event.time_ns = json.at("time_ns").get<std::int64_t>();
+  event.time_ns = whole<std::int64_t>(json.at("time_ns"), "time_ns");
   event.kind = find_word(wire::EnumValuesEventKind(), wire::EnumNameEventKind, json.at("kind").get<std::string>());
   event.mesh = json.value("mesh", std::string());
   event.by = json.value("by", std::string());
   event.text = json.value("text", std::string());
   event.point = json.value("point", std::string());
   if (const auto ranks = json.find("ranks"); ranks != json.end()) {
-    for (const auto& pair : *ranks) event.ranks.emplace_back(pair.at(0).get<std::uint64_t>(), pair.at(1).get<std::uint64_t>());
+    for (const auto& pair : *ranks)
+      event.ranks.emplace_back(whole<std::uint64_t>(pair.at(0), "ranks"), whole<std::uint64_t>(pair.at(1), "ranks"));
   }
   if (event.kind == wire::EventKind::proc_ended) {
     take_end(json, event);
   } else if (json.contains("because")) {
-    event.because = json.at("because").get<std::uint64_t>();
+    event.because = whole<std::uint64_t>(json.at("because"), "because");
   }
   return event;
 }
@@ -135,7 +156,7 @@ std::string to_line(const wire::EventT& event) {
 Result<wire::EventT> parse_event(std::string_view line) {
   try {
     return take(Json::parse(line));
-  } catch (const Json::exception& error) {
+  } catch (const std::exception& error) {
     return fail(ErrorCode::parse_error, std::string("event: ") + error.what());
   }
 }

@@ -1,6 +1,7 @@
 // The floor under the notice of a death: SIGKILL, and epoll wakes up because of the pidfd, in the same process.
-// Usage: meshbus-floor-notice KILLS BYSTANDERS: that many processes are killed one after the other, the others only watched. Prints the
-// median and the 99th percentile in microseconds.
+// Usage: meshbus-floor-notice KILLS BYSTANDERS PAUSE_MS: that many processes are killed one after the other, the others only watched.
+// Prints the median and the 99th percentile in microseconds.
+//        meshbus-floor-notice KILLS BYSTANDERS all: they get SIGTERM at once, and are reaped as they end. Prints the milliseconds of all.
 #include <fcntl.h>
 #include <spawn.h>
 #include <sys/epoll.h>
@@ -13,6 +14,7 @@
 #include <csignal>
 #include <cstdio>
 #include <cstdlib>
+#include <string_view>
 #include <vector>
 
 #include "common/unique_fd.h"
@@ -58,12 +60,31 @@ double kill_and_notice(int epoll, Sleeper& one) {
   return took.count();
 }
 
+double kill_all(int epoll, std::vector<Sleeper>& all, std::size_t kills) {
+  const auto start = Clock::now();
+  for (std::size_t i = 0; i < kills; ++i) ::kill(all[i].pid, SIGTERM);
+  std::vector<epoll_event> events(256);
+  for (std::size_t reaped = 0; reaped < kills;) {
+    const int ready = ::epoll_wait(epoll, events.data(), static_cast<int>(events.size()), 20000);
+    if (ready < 1) std::exit(70);
+    for (int i = 0; i < ready; ++i) {
+      const int pidfd = events[static_cast<std::size_t>(i)].data.fd;
+      siginfo_t info{};
+      if (::waitid(P_PIDFD, static_cast<id_t>(pidfd), &info, WEXITED) != 0) std::exit(70);
+      ::epoll_ctl(epoll, EPOLL_CTL_DEL, pidfd, nullptr);
+      ++reaped;
+    }
+  }
+  const std::chrono::duration<double, std::milli> took = Clock::now() - start;
+  return took.count();
+}
+
 }  // namespace
 
 int main(int argc, char** argv) {
-  const int kills = argc > 2 ? std::atoi(argv[1]) : 0, bystanders = argc > 2 ? std::atoi(argv[2]) : 0;
+  const int kills = argc > 3 ? std::atoi(argv[1]) : 0, bystanders = argc > 3 ? std::atoi(argv[2]) : 0;
   if (kills < 1 || bystanders < 0) {
-    std::fprintf(stderr, "usage: meshbus-floor-notice KILLS BYSTANDERS\n");
+    std::fprintf(stderr, "usage: meshbus-floor-notice KILLS BYSTANDERS PAUSE_MS|all\n");
     return 64;
   }
   const UniqueFd epoll(::epoll_create1(EPOLL_CLOEXEC));
@@ -74,10 +95,17 @@ int main(int argc, char** argv) {
   // Until they have got to their sleep.
   epoll_event none{};
   if (::epoll_wait(epoll.get(), &none, 1, 300) != 0) return 70;
-  std::vector<double> times;
-  for (int i = 0; i < kills; ++i) times.push_back(kill_and_notice(epoll.get(), all[static_cast<std::size_t>(i)]));
-  std::sort(times.begin(), times.end());
-  std::printf("%.1f %.1f\n", times[times.size() / 2], times[times.size() * 99 / 100]);
+  if (std::string_view(argv[3]) == "all") {
+    std::printf("%.3f\n", kill_all(epoll.get(), all, static_cast<std::size_t>(kills)));
+  } else {
+    std::vector<double> times;
+    for (int i = 0; i < kills; ++i) {
+      times.push_back(kill_and_notice(epoll.get(), all[static_cast<std::size_t>(i)]));
+      ::usleep(static_cast<useconds_t>(std::atoi(argv[3])) * 1000);
+    }
+    std::sort(times.begin(), times.end());
+    std::printf("%.1f %.1f\n", times[times.size() / 2], times[times.size() * 99 / 100]);
+  }
   for (std::size_t i = static_cast<std::size_t>(kills); i < all.size(); ++i) {
     ::kill(all[i].pid, SIGKILL);
     ::waitpid(all[i].pid, nullptr, 0);
