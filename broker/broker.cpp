@@ -77,6 +77,7 @@ Result<void> Broker::Impl::start(zmq::context_t& context) {
     on_link_message(link.key(), link.incarnation(), message);
   };
   forwarding.on_lost = [this](Peer& peer) { end_peer(peer, "its connection ended"); };
+  forwarding.on_released = [this](ConnectionId connection, std::size_t bytes) { on_released(connection, bytes); };
   forwarder_ =
       std::make_unique<Forwarder>(reactor_, context, routes_, forwarder_options(*host, options, incarnation), std::move(forwarding));
   forwarder_->set_listener(*listener);

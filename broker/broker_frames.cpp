@@ -59,6 +59,8 @@ void Broker::Impl::on_stranger(ConnectionId from, std::vector<zmq::message_t>& p
 void Broker::Impl::on_peer_frame(Peer& peer, FrameReader& reader) {
   if (reader.header().credit() > peer.credit) {
     peer.credit = std::min(reader.header().credit(), peer.sent);
+    // It takes something, though not enough for the next frame.
+    if (peer.waits_since != Reactor::Time{}) peer.waits_since = reactor_.now();
     forwarder_->touch(peer);
   }
   if (peer.control_unheard > 0) {
@@ -69,10 +71,12 @@ void Broker::Impl::on_peer_frame(Peer& peer, FrameReader& reader) {
   speaker_ = &peer;
   FrameReader::Message message;
   while (reader.next(message)) {
-    if (message.envelope.lane() == wire::Lane::data) peer.taken += sizeof message.envelope + message.body.size();
-    on_peer_message(peer, message);
+    const std::size_t size = sizeof message.envelope + message.body.size();
+    const bool is_data = message.envelope.lane() == wire::Lane::data;
+    if (!on_peer_message(peer, message) && is_data) peer.taken += size;
   }
   speaker_ = nullptr;
+  if (peer.taken - peer.announced >= kCreditStep) forwarder_->touch(peer);
   if (reader.is_malformed()) {
     ++forwarder_->counters().malformed_frames;
     limited_log_.warn(peer.identity.text + " sent a malformed frame; the rest of it is dropped");
@@ -91,11 +95,11 @@ bool Broker::Impl::take_link_frame(Peer& peer, FrameReader& reader) {
   return false;
 }
 
-void Broker::Impl::on_peer_message(Peer& peer, FrameReader::Message& message) {
+bool Broker::Impl::on_peer_message(Peer& peer, FrameReader::Message& message) {
   const Identity& who = peer.identity;
   if (who.is_link()) {
     on_link_message(who.key, who.incarnation, message);
-    return;
+    return false;
   }
   wire::Envelope& envelope = message.envelope;
   envelope.mutate_source_proc(who.key);
@@ -104,7 +108,15 @@ void Broker::Impl::on_peer_message(Peer& peer, FrameReader::Message& message) {
   envelope.mutate_role(who.role);
   envelope.mutate_hop(0);
   if (envelope.destination_host() == 0) envelope.mutate_destination_host(forwarder_->own_key());
-  forwarder_->forward(envelope, message.body, message.apart);
+  return forwarder_->forward(envelope, message.body, message.apart, peer.connection);
+}
+
+void Broker::Impl::on_released(ConnectionId connection, std::size_t bytes) {
+  const auto found = connections.find(connection);
+  if (found == connections.end()) return;
+  Peer& peer = *found->second;
+  peer.taken += bytes;
+  if (peer.taken - peer.announced >= kCreditStep && !peer.is_ended) forwarder_->touch(peer);
 }
 
 void Broker::Impl::on_link_message(std::uint64_t host_key, std::uint64_t host_incarnation, FrameReader::Message message) {

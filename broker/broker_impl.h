@@ -62,7 +62,9 @@ class Broker::Impl {
   void on_peer_frame(Peer& peer, FrameReader& reader);
   /// Whether the messages of a link's frame are new.
   bool take_link_frame(Peer& peer, FrameReader& reader);
-  void on_peer_message(Peer& peer, FrameReader::Message& message);
+  /// True when the message is kept, on the peer's account.
+  bool on_peer_message(Peer& peer, FrameReader::Message& message);
+  void on_released(ConnectionId connection, std::size_t bytes);
   void on_link_message(std::uint64_t host_key, std::uint64_t host_incarnation, FrameReader::Message message);
   void on_own(const wire::Envelope& envelope, Bytes body);
 

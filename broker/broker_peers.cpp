@@ -175,7 +175,8 @@ void Broker::Impl::tell_gone(const WatchList::Watcher& watcher, const std::strin
 void Broker::Impl::on_heartbeat_timer() {
   const auto now = reactor_.now();
   for (auto& [id, peer] : connections) {
-    if (!peer->is_ended && peer->outbox.empty() && now - peer->last_sent >= heartbeat_ / 2)
+    // Data that waits for credit is no sign of life.
+    if (!peer->is_ended && peer->outbox.empty(wire::Lane::control) && now - peer->last_sent >= heartbeat_ / 2)
       forwarder_->originate_to(*peer, heartbeat_body_);
   }
   heartbeat_timer_ = reactor_.after(heartbeat_ / 4, [this] { on_heartbeat_timer(); });

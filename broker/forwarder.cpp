@@ -1,6 +1,7 @@
 #include "broker/forwarder.h"
 
 #include <algorithm>
+#include <utility>
 
 #include "broker/tap.h"
 #include "common/control.h"
@@ -9,11 +10,11 @@
 namespace meshbus {
 namespace {
 
-/// Bytes of data that a peer's socket may hold before the peer has said that it took them (FrameHeader.credit). Control is outside of it.
-constexpr std::uint64_t kWindow = 1024 * 1024;
 /// Bytes of control that a peer's socket is given while nothing is heard from it. One who reads speaks long before (common/session.cpp).
 constexpr std::uint64_t kControlWindow = 4 * 1024 * 1024;
 constexpr std::chrono::milliseconds kRetry{1};
+/// Senders wait so long for one that takes nothing.
+constexpr std::chrono::milliseconds kPatience{1000};
 constexpr std::size_t kMostLinks = 16384;
 constexpr std::size_t kMostMemories = 4 * kMostLinks;
 
@@ -48,31 +49,29 @@ Forwarder::Forwarder(Reactor& reactor, zmq::context_t& context, RouteTable& rout
 Forwarder::~Forwarder() {
   reactor_.cancel(expiry_timer_);
   reactor_.cancel(retry_timer_);
+  reactor_.cancel(patience_timer_);
 }
 
-void Forwarder::forward(wire::Envelope envelope, Bytes body, zmq::message_t* apart) {
+bool Forwarder::forward(wire::Envelope& envelope, Bytes body, zmq::message_t* apart, std::uint64_t debtor) {
   ++counters_.received;
   if (envelope.hop() >= options_.hop_limit) {
     give_back(envelope,
               Error(ErrorCode::expired, "the message passed " + std::to_string(envelope.hop()) + " brokers, the limit (hop.limit)"));
-    return;
+    return false;
   }
   envelope.mutate_hop(static_cast<std::uint8_t>(envelope.hop() + 1));
-  deliver(envelope, body, apart);
+  return deliver(envelope, body, apart, debtor);
 }
 
-void Forwarder::deliver(const wire::Envelope& envelope, Bytes body, zmq::message_t* apart) {
+bool Forwarder::deliver(const wire::Envelope& envelope, Bytes body, zmq::message_t* apart, std::uint64_t debtor) {
   if (tap_ != nullptr) [[unlikely]]
     tap_->copy(envelope, body);
   const std::uint64_t host = envelope.destination_host();
-  if (host == 0 || host == own_key_) {
-    deliver_local(envelope, body, apart);
-    return;
-  }
+  if (host == 0 || host == own_key_) return deliver_local(envelope, body, apart, debtor);
   if (envelope.source_host() != own_key_) {
     give_back(envelope, Error(ErrorCode::no_such_host, "this is " + options_.host.to_string() +
                                                            ", which passes nothing on between other hosts (key " + hex(host) + ")"));
-    return;
+    return false;
   }
   const auto link = links_.find(host);
   if (link == links_.end()) {
@@ -81,22 +80,23 @@ void Forwarder::deliver(const wire::Envelope& envelope, Bytes body, zmq::message
                             ? *refused
                             : Error(ErrorCode::no_such_host, "the broker of " + options_.host.to_string() + " knows no host of key " +
                                                                  hex(host) + ": nobody has introduced it"));
-    return;
+    return false;
   }
   if (!link->second->push(envelope, body, apart))
     give_back(envelope,
               Error(ErrorCode::queue_full, "the queue to " + link->second->host().to_string() + " is full (queue.bytes, queue.count)"));
+  return false;
 }
 
-void Forwarder::deliver_local(const wire::Envelope& envelope, Bytes body, zmq::message_t* apart) {
+bool Forwarder::deliver_local(const wire::Envelope& envelope, Bytes body, zmq::message_t* apart, std::uint64_t debtor) {
   if (envelope.destination_proc() == 0) {
     if (envelope.kind() != wire::Kind::control) {
       give_back(envelope, Error(ErrorCode::no_such_port, "a broker takes control messages only"));
-      return;
+      return false;
     }
     ++counters_.handled;
     events_.on_own(envelope, body);
-    return;
+    return false;
   }
   if (Peer* peer = routes_.find(envelope.destination_proc())) {
     bool is_queued = peer->outbox.push(envelope, body, apart);
@@ -105,27 +105,33 @@ void Forwarder::deliver_local(const wire::Envelope& envelope, Bytes body, zmq::m
       flush(*peer);
       is_queued = !peer->is_ended && peer->outbox.push(envelope, body, apart);
     }
-    if (is_queued) {
-      touch(*peer);
-    } else {
+    if (!is_queued) {
       give_back(envelope, Error(ErrorCode::queue_full, "the queue to " + peer->identity.text +
                                                            " is full (queue.bytes, queue.count): it reads too slowly, or not at all"));
+      if (debtor == Debts::kNobody || envelope.lane() != wire::Lane::data) return false;
+      returned_.add(debtor, sizeof envelope + body.size());
+      arm_patience();
+      return true;
     }
-    return;
+    touch(*peer);
+    if (envelope.lane() != wire::Lane::data) return false;
+    peer->debts.add(debtor, sizeof envelope + body.size());
+    return debtor != Debts::kNobody;
   }
   // A host's agent comes back: what is for it waits for the next one.
   const std::string* gone = routes_.find_gone(envelope.destination_proc());
   if (gone != nullptr && envelope.destination_proc() != host_service(options_.host).key()) {
     give_back(envelope, Error(ErrorCode::no_such_proc, *gone + " has left"));
-    return;
+    return false;
   }
   if (envelope.source_proc() != 0 && waiting_.add(envelope, body, apart, reactor_.now())) {
     arm_expiry();
-    return;
+    return false;
   }
   give_back(envelope, Error(ErrorCode::no_such_proc,
                             undeliverable_detail(envelope.destination_proc()) + "; it was not kept waiting, because " +
                                 (waiting_.wait().count() == 0 ? "delivery.starting is 0" : "too many messages wait already")));
+  return false;
 }
 
 std::string Forwarder::undeliverable_detail(std::uint64_t proc) const {
@@ -153,7 +159,7 @@ void Forwarder::originate(std::uint64_t proc, std::uint64_t host, const std::str
     drop(envelope, Drop::not_needed);
     return;
   }
-  deliver(envelope, body, nullptr);
+  deliver(envelope, body, nullptr, Debts::kNobody);
 }
 
 void Forwarder::originate_to(Peer& peer, const std::string& body) {
@@ -276,7 +282,7 @@ void Forwarder::touch(Peer& peer) {
 
 void Forwarder::release_waiting(const Peer& peer) {
   waiting_.release(peer.identity.key, [this](const wire::Envelope& envelope, Bytes body, zmq::message_t& part) {
-    deliver_local(envelope, body, body.size() > kInlineLimit ? &part : nullptr);
+    deliver_local(envelope, body, body.size() > kInlineLimit ? &part : nullptr, Debts::kNobody);
   });
 }
 
@@ -296,16 +302,46 @@ void Forwarder::arm_expiry() {
 
 void Forwarder::return_outbox(Peer& peer, const Error& error) {
   peer.outbox.drain([&](const wire::Envelope& envelope, Bytes) { give_back(envelope, error); });
+  release(peer, SIZE_MAX);
+}
+
+void Forwarder::release(Peer& peer, std::size_t bytes) {
+  peer.debts.take(bytes, [this](std::uint64_t debtor, std::size_t released) { tell_released(debtor, released); });
+}
+
+void Forwarder::arm_patience() {
+  if (patience_timer_ == 0) patience_timer_ = reactor_.after(kPatience, [this] { on_patience(); });
+}
+
+void Forwarder::on_patience() {
+  patience_timer_ = 0;
+  const auto tell = [this](std::uint64_t debtor, std::size_t bytes) { tell_released(debtor, bytes); };
+  returned_.take(SIZE_MAX, tell);
+  const auto now = reactor_.now();
+  std::erase_if(slow_, [](Peer* peer) {
+    peer->is_slow = peer->waits_since != Reactor::Time{};
+    return !peer->is_slow;
+  });
+  for (Peer* peer : slow_) {
+    if (now - peer->waits_since >= kPatience) peer->debts.forgive(tell);
+  }
+  if (!slow_.empty()) arm_patience();
 }
 
 void Forwarder::move_outbox(Peer& from, Peer& to) {
   from.outbox.drain([&](const wire::Envelope& envelope, Bytes body) {
+    std::uint64_t debtor = Debts::kNobody;
+    const std::size_t size = sizeof envelope + body.size();
+    if (envelope.lane() == wire::Lane::data) from.debts.take(size, [&](std::uint64_t whose, std::size_t) { debtor = whose; });
     // What the broker itself had to say was about the old session.
     if (envelope.destination_proc() == 0) {
       drop(envelope, Drop::not_needed);
-    } else if (!to.outbox.push(envelope, body)) {
+    } else if (to.outbox.push(envelope, body)) {
+      if (envelope.lane() == wire::Lane::data) to.debts.add(std::exchange(debtor, Debts::kNobody), size);
+    } else {
       give_back(envelope, Error(ErrorCode::queue_full, "the queue to " + to.identity.text + " is full (queue.bytes, queue.count)"));
     }
+    if (debtor != Debts::kNobody) tell_released(debtor, size);
   });
   touch(to);
 }
@@ -313,6 +349,7 @@ void Forwarder::move_outbox(Peer& from, Peer& to) {
 void Forwarder::forget(Peer& peer) {
   std::erase(touched_, &peer);
   std::erase(blocked_, &peer);
+  std::erase(slow_, &peer);
 }
 
 void Forwarder::flush() {
@@ -334,31 +371,48 @@ void Forwarder::flush() {
 void Forwarder::flush(Peer& peer) {
   if (peer.is_ended || peer.is_blocked) return;
   while (Frame* frame = peer.outbox.front()) {
-    if (peer.waits_since == Reactor::Time{}) peer.waits_since = reactor_.now();
     const bool is_data = frame->lane == wire::Lane::data;
     // Credit comes with a frame of the peer, which touches it.
-    if (is_data && peer.sent - peer.credit >= kWindow) return;
-    if (!is_data && peer.control_unheard >= kControlWindow) return;
-    frame->set_credit(peer.taken);
-    if (peer.identity.is_link()) {
-      const Link* link = find_link(peer.identity.key);
-      frame->set_link(0, link == nullptr ? 0 : link->taken());
+    const bool may_leave = is_data ? is_within_window(peer.sent - peer.credit, frame->bytes) : peer.control_unheard < kControlWindow;
+    if (!may_leave || !hand_over(peer, *frame)) {
+      if (!peer.is_ended && peer.waits_since == Reactor::Time{}) {
+        peer.waits_since = reactor_.now();
+        if (!std::exchange(peer.is_slow, true)) slow_.push_back(&peer);
+        arm_patience();
+      }
+      break;
     }
-    switch (listener_->send(peer.connection, *frame)) {
-      case Listener::Sent::yes:
-        (is_data ? peer.sent : peer.control_unheard) += frame->bytes;
-        counters_.delivered += frame->count;
-        peer.last_sent = reactor_.now();
-        peer.waits_since = {};
-        peer.outbox.pop();
-        break;
-      case Listener::Sent::full:
-        if (!peer.is_blocked) blocked_.push_back(&peer);
-        peer.is_blocked = true;
-        return;
-      case Listener::Sent::gone: events_.on_lost(peer); return;
-    }
+    (is_data ? peer.sent : peer.control_unheard) += frame->bytes;
+    counters_.delivered += frame->count;
+    const std::size_t bytes = frame->bytes;
+    peer.outbox.pop();
+    // A heartbeat that leaves past data that waits is no progress.
+    if (is_data || peer.outbox.empty(wire::Lane::data)) peer.waits_since = {};
+    if (is_data) release(peer, bytes);
   }
+  if (peer.is_ended || peer.is_blocked || peer.taken - peer.announced < kCreditStep || peer.identity.is_link()) return;
+  Frame credit = FrameWriter(wire::Lane::control).finish();
+  hand_over(peer, credit);
+}
+
+bool Forwarder::hand_over(Peer& peer, Frame& frame) {
+  frame.set_credit(peer.taken);
+  if (peer.identity.is_link()) {
+    const Link* link = find_link(peer.identity.key);
+    frame.set_link(0, link == nullptr ? 0 : link->taken());
+  }
+  switch (listener_->send(peer.connection, frame)) {
+    case Listener::Sent::yes:
+      peer.announced = peer.taken;
+      peer.last_sent = reactor_.now();
+      return true;
+    case Listener::Sent::full:
+      if (!peer.is_blocked) blocked_.push_back(&peer);
+      peer.is_blocked = true;
+      return false;
+    case Listener::Sent::gone: events_.on_lost(peer); return false;
+  }
+  return false;
 }
 
 Listener::Sent Forwarder::send(Peer& peer, Frame& frame) {

@@ -50,6 +50,8 @@ class Forwarder {
     std::function<void(Link&, const FrameReader::Message&)> on_link_message;
     /// The connection of that peer has ended, as a send told.
     std::function<void(Peer&)> on_lost;
+    /// So many bytes of data from that connection, which were kept here, have left.
+    std::function<void(ConnectionId, std::size_t bytes)> on_released;
   };
 
   Forwarder(Reactor& reactor, zmq::context_t& context, RouteTable& routes, Options options, Events events);
@@ -65,8 +67,9 @@ class Forwarder {
   /// Gets a copy of every message that is passed on; null = nobody wants any.
   void set_tap(Tap* tap) { tap_ = tap; }
 
-  /// A message of a registered peer or link. Its source and role are written already; its hop is not.
-  void forward(wire::Envelope envelope, Bytes body, zmq::message_t* apart);
+  /// A message of a registered peer or link. Its source and role are written already; its hop is counted here. True when it is kept here
+  /// and `debtor`, the connection it came by, will be released of its bytes; never for control, nor for Debts::kNobody.
+  bool forward(wire::Envelope& envelope, Bytes body, zmq::message_t* apart, std::uint64_t debtor = Debts::kNobody);
   /// A control message of the broker itself to a proc, here or elsewhere. Not returned when it cannot be delivered.
   void originate(std::uint64_t proc, std::uint64_t host, const std::string& body);
   /// A control message about the session itself to a peer or an inbound link.
@@ -106,11 +109,18 @@ class Forwarder {
   std::string undeliverable_detail(std::uint64_t proc) const;
 
  private:
-  void deliver(const wire::Envelope& envelope, Bytes body, zmq::message_t* apart);
-  void deliver_local(const wire::Envelope& envelope, Bytes body, zmq::message_t* apart);
+  bool deliver(const wire::Envelope& envelope, Bytes body, zmq::message_t* apart, std::uint64_t debtor);
+  bool deliver_local(const wire::Envelope& envelope, Bytes body, zmq::message_t* apart, std::uint64_t debtor);
   void flush(Peer& peer);
   /// Sends a frame of a link by the connection that the other broker opened.
   Listener::Sent send(Peer& peer, Frame& frame);
+  /// False when it cannot be sent now.
+  bool hand_over(Peer& peer, Frame& frame);
+  void release(Peer& peer, std::size_t bytes);
+  void tell_released(std::uint64_t debtor, std::size_t bytes) { events_.on_released(static_cast<ConnectionId>(debtor), bytes); }
+  /// Whoever waits for one that takes nothing gets credit again after a while, and so can send to others.
+  void arm_patience();
+  void on_patience();
   void arm_expiry();
   void arm_retry();
   wire::Envelope own_envelope() noexcept;
@@ -140,6 +150,11 @@ class Forwarder {
   std::vector<Peer*> touched_;
   std::vector<Peer*> blocked_;
   Reactor::TimerId retry_timer_ = 0;
+  /// Peers that had data and did not take it, when that was noticed.
+  std::vector<Peer*> slow_;
+  /// What was returned because a queue was full: counts against its sender a while longer, so that nobody sends faster for that.
+  Debts returned_;
+  Reactor::TimerId patience_timer_ = 0;
 };
 
 }  // namespace meshbus

@@ -62,7 +62,7 @@ Listener::Listener(Reactor& reactor, zmq::context_t& context, std::chrono::milli
   router_.set(zmq::sockopt::sndhwm, 1000);
   router_.set(zmq::sockopt::rcvhwm, 1000);
   monitor_ = std::make_unique<SocketMonitor>(context, router_, ZMQ_EVENT_DISCONNECTED);
-  reactor_.watch_socket(monitor_->handle(), [this] {
+  reactor_.watch_quiet_socket(monitor_->handle(), [this] {
     drain_monitor();
     return false;
   });

@@ -3,6 +3,7 @@
 #include <cstdint>
 #include <string>
 
+#include "broker/debts.h"
 #include "common/outbox.h"
 #include "common/reactor.h"
 #include "wire/control_generated.h"
@@ -49,11 +50,16 @@ struct Peer {
   bool is_touched = false;
   /// Its queue in libzmq was full: a timer tries again.
   bool is_blocked = false;
+  /// It is in the list of those that did not take their data at some time.
+  bool is_slow = false;
   Reactor::Time last_sent{};
-  /// Since when the first message that waits for it could not leave; zero when none does.
+  /// Since when it has taken no data although some waits for it; zero when none does.
   Reactor::Time waits_since{};
-  /// Bytes of data-lane messages taken from it: FrameHeader.credit of what is sent to it.
+  /// Whose bytes of data wait in the outbox.
+  Debts debts;
+  /// Bytes of data-lane messages that came from it and have left this broker, and as much of it as it was told (FrameHeader.credit).
   std::uint64_t taken = 0;
+  std::uint64_t announced = 0;
   /// Bytes of data-lane messages handed to its socket, and how many of them it says it has taken.
   std::uint64_t sent = 0;
   std::uint64_t credit = 0;

@@ -21,6 +21,7 @@ Result<void> RouteTable::may_add(const Identity& identity) const {
 }
 
 Peer* RouteTable::add(Peer& peer) {
+  last_ = nullptr;
   const auto [at, is_new] = peers_.try_emplace(peer.identity.key, &peer);
   gone_.erase(peer.identity.key);
   if (is_new) return nullptr;
@@ -31,6 +32,7 @@ Peer* RouteTable::add(Peer& peer) {
 }
 
 void RouteTable::remove(const Peer& peer) {
+  last_ = nullptr;
   const auto found = peers_.find(peer.identity.key);
   if (found == peers_.end() || found->second != &peer) return;
   peers_.erase(found);

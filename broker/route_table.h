@@ -30,8 +30,12 @@ class RouteTable {
 
   /// The peer of that proc, or null.
   Peer* find(std::uint64_t proc) const {
+    // A run of messages mostly has one receiver.
+    if (last_ != nullptr && proc == last_proc_) return last_;
     const auto found = peers_.find(proc);
-    return found == peers_.end() ? nullptr : found->second;
+    if (found == peers_.end()) return nullptr;
+    last_proc_ = proc;
+    return last_ = found->second;
   }
   /// The text of a proc that was here and left not long ago, or null.
   const std::string* find_gone(std::uint64_t proc) const { return gone_.find(proc); }
@@ -50,6 +54,9 @@ class RouteTable {
   };
 
   std::unordered_map<std::uint64_t, Peer*> peers_;
+  /// What find() found last; null after every change.
+  mutable std::uint64_t last_proc_ = 0;
+  mutable Peer* last_ = nullptr;
   RecentSet<std::uint64_t, std::string> gone_;
   /// Lives that a later one of the same proc replaced: they must not come back.
   RecentSet<Life, char, LifeHash> superseded_;

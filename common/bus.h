@@ -109,6 +109,10 @@ class Bus {
   void taken(const wire::Envelope& envelope);
   Traffic traffic() const;
 
+  /// See Session.
+  void flush() { session_->flush(); }
+  void hold_data(bool held) { session_->hold_data(held); }
+  std::size_t inbox_bytes() const noexcept { return session_->inbox_bytes(); }
   /// Bytes that were given to us and not yet to the socket.
   std::size_t queued_bytes() const noexcept { return session_->outbox().bytes(); }
 

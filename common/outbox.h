@@ -26,6 +26,7 @@ class Outbox {
   /// An empty one like this.
   Outbox emptied() const { return Outbox(limits_, link_); }
   bool empty() const noexcept { return lanes_[0].count == 0 && lanes_[1].count == 0; }
+  bool empty(wire::Lane lane) const noexcept { return lanes_[static_cast<std::size_t>(lane)].count == 0; }
   std::size_t bytes() const noexcept { return lanes_[0].bytes + lanes_[1].bytes; }
   std::size_t count() const noexcept { return lanes_[0].count + lanes_[1].count; }
 
@@ -47,5 +48,21 @@ class Outbox {
   bool link_;
   Queue lanes_[2];
 };
+
+inline bool Outbox::push(const wire::Envelope& envelope, Bytes body, zmq::message_t* apart) {
+  auto& lane = lanes_[static_cast<std::size_t>(envelope.lane())];
+  const std::size_t size = sizeof envelope + body.size();
+  // One message always fits, however small the limit.
+  if (lane.count > 0 && (lane.bytes + size > limits_.bytes || lane.count + 1 > limits_.count)) return false;
+  if (lane.open.is_full()) lane.closed.push_back(lane.open.finish());
+  if (apart != nullptr) {
+    lane.open.add_apart(envelope, std::move(*apart));
+  } else {
+    lane.open.add(envelope, body);
+  }
+  lane.bytes += size;
+  ++lane.count;
+  return true;
+}
 
 }  // namespace meshbus

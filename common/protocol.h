@@ -14,8 +14,9 @@ inline constexpr std::uint16_t kProtocolVersion = 1;
 inline constexpr std::uint16_t kOldestProtocolVersion = 1;
 /// Optional features (Hello.capabilities, Welcome.capabilities; schemas/bus.fbs).
 inline constexpr std::uint64_t kCapabilityResume = 1;
+inline constexpr std::uint64_t kCapabilityCredit = 2;
 /// Those of this build.
-inline constexpr std::uint64_t kCapabilities = kCapabilityResume;
+inline constexpr std::uint64_t kCapabilities = kCapabilityResume | kCapabilityCredit;
 
 /// "0.1.0"
 std::string_view this_release() noexcept;

@@ -61,13 +61,25 @@ void Reactor::forget(int fd) {
 }
 
 void Reactor::watch_socket(void* socket, SocketHandler handler) {
+  add_socket(socket, std::move(handler), /*is_quiet=*/false);
+}
+
+void Reactor::watch_quiet_socket(void* socket, SocketHandler handler) {
+  add_socket(socket, std::move(handler), /*is_quiet=*/true);
+}
+
+void Reactor::add_socket(void* socket, SocketHandler handler, bool is_quiet) {
   int fd = -1;
   std::size_t size = sizeof fd;
   if (zmq_getsockopt(socket, ZMQ_FD, &fd, &size) != 0) throw std::system_error(zmq_errno(), std::generic_category(), "reactor: ZMQ_FD");
-  sockets_[socket] = Socket{fd, std::make_shared<SocketHandler>(std::move(handler))};
-  // ZMQ_FD only says that something may have changed. run_sockets() asks ZMQ_EVENTS of every socket in every turn, so the descriptor is
-  // needed only to wake up; edge-triggered, because it may stay readable while there is nothing to receive.
-  watch(fd, EPOLLIN | EPOLLET, [](std::uint32_t) {});
+  sockets_[socket] = Socket{fd, std::make_shared<SocketHandler>(std::move(handler)), is_quiet};
+  // ZMQ_FD only says that something may have changed: edge-triggered, because it may stay readable while there is nothing to receive. A
+  // send may swallow what it had to say, so wait_ms() asks ZMQ_EVENTS of every socket that is not quiet before the loop sleeps.
+  watch(fd, EPOLLIN | EPOLLET, [this, socket](std::uint32_t) { call_again(socket); });
+}
+
+void Reactor::call_again(void* socket) {
+  if (const auto found = sockets_.find(socket); found != sockets_.end()) found->second.is_ready = true;
 }
 
 void Reactor::forget_socket(void* socket) {
@@ -135,9 +147,12 @@ void Reactor::run() {
 int Reactor::wait_ms(Duration max_wait) {
   Duration wait = max_wait;
   if (!timers_.empty()) wait = std::min(wait, timers_.begin()->first.first - now());
-  const bool ready =
-      std::any_of(sockets_.begin(), sockets_.end(), [](const auto& entry) { return entry.second.again || is_readable(entry.first); });
-  if (ready || wait <= Duration::zero()) return 0;
+  bool is_ready = false;
+  for (auto& [socket, entry] : sockets_) {
+    if (!entry.is_ready && !entry.is_quiet) entry.is_ready = is_readable(socket);
+    is_ready = is_ready || entry.is_ready;
+  }
+  if (is_ready || wait <= Duration::zero()) return 0;
   return static_cast<int>(std::min<std::int64_t>(std::chrono::ceil<std::chrono::milliseconds>(wait).count(), 3'600'000));
 }
 
@@ -198,16 +213,18 @@ void Reactor::run_fds(const epoll_event* events, int count) {
 }
 
 void Reactor::run_sockets() {
-  std::vector<void*> ready;
-  ready.reserve(sockets_.size());
-  for (const auto& [socket, entry] : sockets_) ready.push_back(socket);
-  for (void* socket : ready) {
+  ready_.clear();
+  for (const auto& [socket, entry] : sockets_) {
+    if (entry.is_ready) ready_.push_back(socket);
+  }
+  for (void* socket : ready_) {
     auto found = sockets_.find(socket);
-    if (found == sockets_.end() || !(found->second.again || is_readable(socket))) continue;
+    if (found == sockets_.end()) continue;
     const auto handler = found->second.handler;
-    const bool again = (*handler)();
+    found->second.is_ready = false;
+    if (!(*handler)()) continue;
     found = sockets_.find(socket);
-    if (found != sockets_.end() && found->second.handler == handler) found->second.again = again;
+    if (found != sockets_.end() && found->second.handler == handler) found->second.is_ready = true;
   }
 }
 

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <random>
+#include <utility>
 
 #include "common/log.h"
 #include "common/protocol.h"
@@ -15,8 +16,15 @@ constexpr std::chrono::milliseconds kLastBackoff{500};
 constexpr std::chrono::milliseconds kSilence{1500};
 constexpr int kDrainFrames = 256;
 constexpr std::size_t kDrainBytes = 1024 * 1024;
-/// The broker is told what was taken after so many bytes, if not with something else before: a quarter of its window.
-constexpr std::uint64_t kCreditStep = 256 * 1024;
+/// Data is handed out for so long before the socket is looked at again: control is never further away.
+constexpr std::chrono::microseconds kSlice{200};
+constexpr int kMostStride = 64;
+/// A broker that sends far beyond its credit is read no further than this.
+constexpr std::size_t kInboxLimit = 8 * 1024 * 1024;
+/// And after this time, so that one who takes little is not thought to take nothing.
+constexpr std::chrono::milliseconds kCreditTime{250};
+/// The broker is told of control, too, that was taken.
+constexpr std::uint64_t kControlStep = 256 * 1024;
 
 wire::Envelope to_broker() {
   wire::Envelope envelope;
@@ -60,7 +68,8 @@ void Session::open() {
   retry_timer_ = 0;
   ++generation_;
   state_ = State::connecting;
-  taken_ = announced_ = control_unsaid_ = 0;
+  taken_ = announced_ = control_unsaid_ = sent_ = credit_ = 0;
+  is_credited_ = false;
   try {
     socket_.emplace(context_, zmq::socket_type::dealer);
     // One socket is one session: libzmq must not reconnect behind our back, and must not queue for a connection that is not there.
@@ -83,7 +92,7 @@ void Session::open() {
                                                ZMQ_EVENT_HANDSHAKE_SUCCEEDED | ZMQ_EVENT_DISCONNECTED | ZMQ_EVENT_CLOSED |
                                                    ZMQ_EVENT_CONNECT_RETRIED | ZMQ_EVENT_HANDSHAKE_FAILED_NO_DETAIL |
                                                    ZMQ_EVENT_HANDSHAKE_FAILED_PROTOCOL | ZMQ_EVENT_HANDSHAKE_FAILED_AUTH);
-    reactor_.watch_socket(monitor_->handle(), [this] { return on_monitor(); });
+    reactor_.watch_quiet_socket(monitor_->handle(), [this] { return on_monitor(); });
     reactor_.watch_socket(socket_->handle(), [this] { return on_readable(); });
     limit_timer_ = reactor_.after(options_.connect_limit, [this] { drop("no answer from " + options_.endpoint + " in time"); });
     socket_->connect(options_.endpoint);
@@ -107,10 +116,16 @@ void Session::close_socket(std::chrono::milliseconds linger) {
   reactor_.forget_socket(socket_->handle());
   socket_->set(zmq::sockopt::linger, static_cast<int>(linger.count()));
   socket_.reset();
+  inbox_.clear();
+  inbox_bytes_ = 0;
 }
 
 void Session::drop(const std::string& reason) {
   if (state_ == State::closed) return;
+  // What came before the end is still heard.
+  const auto generation = generation_;
+  hand_out(/*all=*/true);
+  if (generation != generation_) return;
   const bool was_up = state_ == State::up;
   close_socket(std::chrono::milliseconds(0));
   state_ = State::idle;
@@ -180,22 +195,31 @@ void Session::say_hello() {
 bool Session::on_readable() {
   const auto generation = generation_;
   std::size_t bytes = 0;
-  for (int frames = 0; frames < kDrainFrames && bytes < kDrainBytes; ++frames) {
-    std::vector<zmq::message_t> parts;
-    do {
-      zmq::message_t part;
-      if (!socket_->recv(part, zmq::recv_flags::dontwait)) return false;
-      bytes += part.size();
-      parts.push_back(std::move(part));
-    } while (parts.back().more());
-    last_heard_ = reactor_.now();
-    on_frame(parts);
+  bool is_drained = false;
+  for (int frames = 0; frames < kDrainFrames && bytes < kDrainBytes && inbox_bytes_ < kInboxLimit; ++frames) {
+    is_drained = !receive(bytes);
+    if (is_drained) break;
+    // A handler may close this session or open another.
+    on_frame(std::exchange(parts_, {}));
     if (generation != generation_) return false;
   }
+  if (bytes > 0) last_heard_ = reactor_.now();
+  const bool is_more = hand_out(/*all=*/false);
+  return generation == generation_ && (is_more || !is_drained);
+}
+
+bool Session::receive(std::size_t& bytes) {
+  parts_.clear();
+  do {
+    zmq::message_t part;
+    if (!socket_->recv(part, zmq::recv_flags::dontwait)) return false;
+    bytes += part.size();
+    parts_.push_back(std::move(part));
+  } while (parts_.back().more());
   return true;
 }
 
-void Session::on_frame(std::vector<zmq::message_t>& parts) {
+void Session::on_frame(std::vector<zmq::message_t> parts) {
   auto reader = FrameReader::open(parts);
   if (!reader) {
     const Error error = reader.error().within("the broker at " + options_.endpoint);
@@ -206,17 +230,68 @@ void Session::on_frame(std::vector<zmq::message_t>& parts) {
     }
     return;
   }
+  credit_ = std::clamp(reader->header().credit(), credit_, std::max(credit_, sent_));
+  const bool is_data = reader->header().lane() == wire::Lane::data;
+  if (is_data && !options_.link) {
+    std::size_t bytes = 0;
+    for (const auto& part : parts) bytes += part.size();
+    inbox_.push_back({std::move(parts), *reader, bytes});
+    inbox_bytes_ += bytes;
+    return;
+  }
   const auto generation = generation_;
   const bool was_up = state_ == State::up;
   if (was_up && reader->is_link() && options_.link && !events_.on_link_frame(*reader)) return;
   FrameReader::Message message;
   while (generation == generation_ && reader->next(message)) {
-    (message.envelope.lane() == wire::Lane::data ? taken_ : control_unsaid_) += sizeof message.envelope + message.body.size();
+    (is_data ? taken_ : control_unsaid_) += sizeof message.envelope + message.body.size();
     if (!on_session_message(message) && generation == generation_ && events_.on_message) events_.on_message(message);
   }
   // What the Welcome acknowledges need not be sent again.
   if (generation == generation_ && !was_up && state_ == State::up && reader->is_link() && options_.link) events_.on_link_frame(*reader);
   if (generation == generation_ && reader->is_malformed()) drop("the broker at " + options_.endpoint + " sent a malformed frame");
+  if (generation == generation_) parts_ = std::move(parts);
+}
+
+bool Session::hand_out(bool all) {
+  if (inbox_.empty() || (is_held_ && !all)) return false;
+  const auto generation = generation_;
+  const auto begin = Reactor::Clock::now();
+  // So many messages until the clock is looked at again: one at first, more when they are quick.
+  int stride = 1, left = 1;
+  while (!inbox_.empty()) {
+    // Out of the queue meanwhile: a handler may end the session.
+    Received frame = std::move(inbox_.front());
+    inbox_.pop_front();
+    FrameReader::Message message;
+    while (frame.reader.next(message)) {
+      taken_ += sizeof message.envelope + message.body.size();
+      if (events_.on_message) events_.on_message(message);
+      if (generation != generation_) return false;
+      bool is_late = false;
+      if (--left == 0) {
+        const auto took = Reactor::Clock::now() - begin;
+        is_late = took >= kSlice;
+        if (took < kSlice / 8) stride = std::min(2 * stride, kMostStride);
+        left = stride;
+      }
+      if (!all && (is_held_ || is_late)) {
+        inbox_.push_front(std::move(frame));
+        return !is_held_;
+      }
+    }
+    inbox_bytes_ -= frame.bytes;
+    if (frame.reader.is_malformed() && !all) {
+      drop("the broker at " + options_.endpoint + " sent a malformed frame");
+      return false;
+    }
+  }
+  return false;
+}
+
+void Session::hold_data(bool held) {
+  if (std::exchange(is_held_, held) == held || held || inbox_.empty() || !socket_) return;
+  reactor_.call_again(socket_->handle());
 }
 
 bool Session::on_session_message(const FrameReader::Message& message) {
@@ -256,7 +331,11 @@ void Session::on_welcome(const wire::Welcome& welcome) {
   has_said_bye_ = false;
   backoff_ = {};
   heartbeat_ = std::chrono::milliseconds(std::max(welcome.heartbeat_ms(), 50U));
-  last_sent_ = last_heard_ = reactor_.now();
+  // Agents and controllers bound what each of their listeners has on the way (agent/host/stdio/log_streams.h). One of these that stops must
+  // not keep the others from hearing, as it would if all shared one window.
+  const bool is_program = hello.kind == wire::PeerKind::proc || hello.kind == wire::PeerKind::launcher;
+  is_credited_ = is_program && (welcome.capabilities() & kCapabilityCredit) != 0;
+  last_heard_ = reactor_.now();
   arm_heartbeat();
   if (events_.on_welcome) events_.on_welcome(welcome);
 }
@@ -269,7 +348,9 @@ void Session::on_heartbeat_timer() {
     drop("nothing heard from " + options_.endpoint + " for " + std::to_string(3 * heartbeat_.count()) + " ms");
     return;
   }
-  if (now - last_sent_ >= heartbeat_ / 2 && outbox_.empty()) outbox_.push(to_broker(), encode_control({}, wire::HeartbeatT()));
+  // Data that waits for credit is no sign of life.
+  if (!std::exchange(has_sent_, false) && outbox_.empty(wire::Lane::control))
+    outbox_.push(to_broker(), encode_control({}, wire::HeartbeatT()));
   arm_heartbeat();
 }
 
@@ -280,17 +361,22 @@ void Session::arm_heartbeat() {
 
 void Session::flush() {
   if (state_ != State::up) return;
-  if ((taken_ - announced_ >= kCreditStep || control_unsaid_ >= kCreditStep) && outbox_.empty()) {
-    Frame credit = FrameWriter(wire::Lane::control, options_.link).finish();
-    if (!send(credit, 0)) flush_later();
-  }
   while (Frame* frame = outbox_.front()) {
+    const bool is_data = frame->lane == wire::Lane::data;
+    // The broker's credit comes in a frame, and at the end of that turn this is called again.
+    if (is_data && is_credited_ && !is_within_window(sent_ - credit_, frame->bytes)) break;
     if (!send(*frame, 0)) {
       flush_later();
       return;
     }
+    if (is_data) sent_ += frame->bytes;
     outbox_.pop();
   }
+  if (taken_ == announced_ && control_unsaid_ < kControlStep) return;
+  if (taken_ - announced_ < kCreditStep && control_unsaid_ < kControlStep && reactor_.now() - announced_at_ < kCreditTime) return;
+  announced_at_ = reactor_.now();
+  Frame credit = FrameWriter(wire::Lane::control, options_.link).finish();
+  if (!send(credit)) flush_later();
 }
 
 void Session::flush_later() {
@@ -313,7 +399,7 @@ bool Session::send(Frame& frame, std::uint64_t number) {
   }
   announced_ = taken_;
   control_unsaid_ = 0;
-  last_sent_ = reactor_.now();
+  has_sent_ = true;
   return true;
 }
 

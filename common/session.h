@@ -2,10 +2,12 @@
 
 #include <chrono>
 #include <cstdint>
+#include <deque>
 #include <functional>
 #include <memory>
 #include <optional>
 #include <string>
+#include <vector>
 
 #include <zmq.hpp>
 
@@ -52,8 +54,15 @@ class Session {
   Session(const Session&) = delete;
   Session& operator=(const Session&) = delete;
 
-  /// Queues a message; it leaves at the end of the turn. False when the queue is full.
+  /// Queues a message; it leaves at the end of the turn, or once the broker gives credit. False when the queue is full.
   bool push(const wire::Envelope& envelope, Bytes body, zmq::message_t* apart = nullptr);
+  /// Sends what is queued, as far as it goes now, for those who cannot wait for the end of the turn.
+  void flush();
+  /// While held, no data message is handed out, but at the end of a session. They wait here and, as this side gives no credit then, in the
+  /// broker and with their senders; control comes as ever.
+  void hold_data(bool held);
+  /// Data messages that were received and not handed out yet.
+  std::size_t inbox_bytes() const noexcept { return inbox_bytes_; }
   bool is_up() const noexcept { return state_ == State::up; }
   /// Of a link that is up: sends a frame at once, under that number (0 = not numbered). False when the socket does not take it now.
   bool send(Frame& frame, std::uint64_t number);
@@ -79,11 +88,14 @@ class Session {
   void close_socket(std::chrono::milliseconds linger);
   bool on_monitor();
   bool on_readable();
-  void on_frame(std::vector<zmq::message_t>& parts);
+  /// The next frame into parts_; false when there is none now.
+  bool receive(std::size_t& bytes);
+  void on_frame(std::vector<zmq::message_t> parts);
+  /// Hands out data for a slice of time, or, when the session ends, all there is. True when some is left.
+  bool hand_out(bool all);
   /// True when the message was about the session itself.
   bool on_session_message(const FrameReader::Message& message);
   void say_hello();
-  void flush();
   void flush_later();
   void on_heartbeat_timer();
   void arm_heartbeat();
@@ -96,6 +108,17 @@ class Session {
   std::optional<zmq::socket_t> socket_;
   std::unique_ptr<SocketMonitor> monitor_;
   Outbox outbox_;
+  /// Of the frame that is being received.
+  std::vector<zmq::message_t> parts_;
+  /// Frames of data whose messages were not handed out yet. What they hold is bounded by what the broker sends without credit.
+  struct Received {
+    std::vector<zmq::message_t> parts;
+    FrameReader reader;
+    std::size_t bytes;
+  };
+  std::deque<Received> inbox_;
+  std::size_t inbox_bytes_ = 0;
+  bool is_held_ = false;
   std::uint64_t turn_end_ = 0;
   Reactor::TimerId retry_timer_ = 0;
   Reactor::TimerId limit_timer_ = 0;
@@ -105,11 +128,16 @@ class Session {
   std::chrono::milliseconds backoff_{0};
   std::chrono::milliseconds heartbeat_{5000};
   Reactor::Time heartbeat_due_{};
-  Reactor::Time last_sent_{};
   Reactor::Time last_heard_{};
+  bool has_sent_ = false;
+  /// Whether the broker gives credit; bytes of data sent, and how many of them it has taken.
+  bool is_credited_ = false;
+  std::uint64_t sent_ = 0;
+  std::uint64_t credit_ = 0;
   /// Bytes of data taken, and as much of it as the broker has been told (FrameHeader.credit).
   std::uint64_t taken_ = 0;
   std::uint64_t announced_ = 0;
+  Reactor::Time announced_at_{};
   /// Bytes of control taken since the broker last heard from us: it sends only so much control to one who says nothing.
   std::uint64_t control_unsaid_ = 0;
   bool has_said_bye_ = false;

@@ -1,6 +1,7 @@
 // Ends on our library as it is built into launchers and procs, without what they have besides.
 #include <optional>
 #include <stdexcept>
+#include <utility>
 
 #include "client/bench/child.h"
 #include "client/bench/end.h"
@@ -16,6 +17,9 @@ namespace {
 [[noreturn]] void give_up(const Error& error) {
   throw std::runtime_error(error.to_string());
 }
+
+/// Bytes that a producer has waiting in the bus at most, beside what is on the way.
+constexpr std::size_t kQueued = 256 * 1024;
 
 class BusEnd : public End {
  public:
@@ -60,7 +64,7 @@ class BusEnd : public End {
     }
   }
 
-  // All happens inside of handlers, as programs do it: what a handler says leaves at the end of its turn.
+  // All happens inside of handlers, as programs do it: what a handler says leaves at the end of its turn, or at once when it says so.
   void run(const Program& program) override {
     program_ = &program;
     is_done_ = false;
@@ -72,31 +76,34 @@ class BusEnd : public End {
  private:
   template <typename Predicate>
   void turn_until(Predicate predicate) {
-    heard_ = Reactor::Clock::now();
+    auto heard = Reactor::Clock::now();
     while (!predicate()) {
       reactor_.turn(std::chrono::seconds(1));
+      if (std::exchange(is_full_, false)) {
+        produce();
+        bus_->flush();
+      }
       throw_if_interrupted();
-      if (options_.is_asker() && heard_ + kPatience < Reactor::Clock::now()) throw std::runtime_error("no message through the broker");
+      // Once a turn, not once a message: other ends read no clock there either.
+      const auto now = Reactor::Clock::now();
+      if (std::exchange(has_heard_, false)) heard = now;
+      if (options_.is_asker() && heard + kPatience < now) throw std::runtime_error("no message through the broker");
     }
   }
   void on_message(Bytes body) {
     if (program_ == nullptr || is_done_) return;
-    heard_ = Reactor::Clock::now();
+    has_heard_ = true;
     is_done_ = !program_->consume(body);
     if (!is_done_) produce();
   }
   void produce() {
     if (program_ == nullptr || is_done_ || !program_->produce) return;
-    if (!options_.flush_each) {
-      while (program_->produce()) {
-      }
-    } else if (!is_posted_ && program_->produce()) {
-      is_posted_ = true;
-      reactor_.post([this] {
-        is_posted_ = false;
-        produce();
-      });
+    // No more is made than the bus takes soon, as a program does that waits for room: what lies about gets cold.
+    while (bus_->queued_bytes() < kQueued) {
+      if (!program_->produce()) return;
+      if (options_.flush_each || bus_->queued_bytes() >= kQueued) bus_->flush();
     }
+    is_full_ = true;
   }
 
   EndOptions options_;
@@ -111,8 +118,8 @@ class BusEnd : public End {
   } call_;
   const Program* program_ = nullptr;
   bool is_done_ = false;
-  bool is_posted_ = false;
-  Reactor::Time heard_{};
+  bool is_full_ = false;
+  bool has_heard_ = false;
   std::optional<Bus> bus_;
 };
 

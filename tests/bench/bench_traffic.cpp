@@ -86,7 +86,7 @@ Case rate_case(const Peers& peers, std::size_t size, std::chrono::milliseconds d
                side("relay packed", Part::floor, "a bare ROUTER, envelopes packed into ZeroMQ messages of 32 KiB that it never opens",
                     {Transport::zmq_packed, Between::relay}),
                side("messages", Part::ours, "messages, packed as it comes", {Transport::bus, Between::broker}),
-               side("messages flushed", Part::ours, "messages, each in a turn of its own", {Transport::bus, Between::broker, true})};
+               side("messages flushed", Part::ours, "messages, flushed one by one", {Transport::bus, Between::broker, true})};
   if (peers.has_server)
     one.sides.push_back(
         side("nats bare", Part::peer, "one nats-server, bare sockets, written 64 KiB at once", {Transport::nats, Between::nats}));

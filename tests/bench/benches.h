@@ -25,6 +25,10 @@ int run_rtt(const Settings& settings, const Amounts& amounts, bool is_two);
 int run_rate(const Settings& settings, const Amounts& amounts);
 /// All of these, and many peers of one broker.
 int run_bus(const Settings& settings, const Amounts& amounts);
+/// Control messages to a reader that is flooded.
+int run_flood(const Settings& settings, const Amounts& amounts);
+/// Two who have nothing to do with a slow reader at the same broker.
+int run_bystander(const Settings& settings, const Amounts& amounts);
 /// Many short-lived procs.
 int run_launch(const Settings& settings, const Amounts& amounts);
 /// Many procs that are there at once.

@@ -68,6 +68,13 @@ const Series& Comparison::series_of(std::size_t index, const std::string& side) 
   return at == results_[index].end() ? none : at->second;
 }
 
+void Comparison::add(Case one) {
+  if (!settings_.sides.empty()) {
+    std::erase_if(one.sides, [this](const Side& side) { return std::ranges::find(settings_.sides, side.name) == settings_.sides.end(); });
+  }
+  cases_.push_back(std::move(one));
+}
+
 int Comparison::run() {
   catch_signals();
   if (settings_.cpu) pin_to_cpu(*settings_.cpu);

@@ -62,6 +62,8 @@ struct Settings {
   std::string json = {};
   /// What repeats this run.
   std::string command = {};
+  /// Only these sides are measured, to look closely at one; empty: all.
+  std::vector<std::string> sides = {};
 };
 
 /// The rounds of one side at one size; a round that timed out has no figures.
@@ -99,7 +101,7 @@ class Comparison {
  public:
   Comparison(std::string name, std::string title, Settings settings)
       : name_(std::move(name)), title_(std::move(title)), settings_(std::move(settings)) {}
-  void add(Case one) { cases_.push_back(std::move(one)); }
+  void add(Case one);
   /// Something that belongs here and is not measured.
   void leave_out(std::string side, std::string why) { left_out_.emplace_back(std::move(side), std::move(why)); }
   /// Fits this figure of every side over the sizes.

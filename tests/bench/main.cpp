@@ -1,4 +1,7 @@
 // meshbus-bench: what the figures in the documentation were measured with. Build the release preset, and let nothing else run.
+#include <algorithm>
+#include <chrono>
+#include <cstdint>
 #include <cstdio>
 #include <exception>
 #include <functional>
@@ -9,6 +12,7 @@
 #include <CLI/CLI.hpp>
 
 #include "tests/bench/benches.h"
+#include "tests/bench/party.h"
 #include "tests/bench/traffic.h"
 
 namespace {
@@ -51,6 +55,18 @@ std::vector<Verb> all_verbs() {
            "peers of one broker",
            "round trips in a round",
            run_bus},
+          {"flood",
+           "a control message to a reader that N senders flood",
+           {{1, 4, 16}, 1000},
+           "senders",
+           "control messages in a round",
+           run_flood},
+          {"bystander",
+           "round trip of two procs beside a slow reader that N senders press on",
+           {{1, 4, 16}, 3000},
+           "senders",
+           "round trips in a round",
+           run_bystander},
           {"launch", "N times /bin/true by meshbus run; a loop of clone3; mpirun", {{100, 300, 1000}}, "procs", nullptr, run_launch},
           {"crowd",
            "N sleeping procs on one host, up, listed and stopped, while others ask it",
@@ -111,6 +127,7 @@ int main(int argc, char** argv) {
       added->add_option("--duration", verb.amounts.duration_ms, "milliseconds that messages flow in a round")
           ->check(CLI::Range(1, 600000))
           ->capture_default_str();
+    added->add_option("--sides", settings.sides, "measure only these sides, by their names")->delimiter(',');
     if (std::string(verb.name) == "notice")
       added->add_option("--pause", verb.amounts.pause_ms, "milliseconds between two kills")
           ->check(CLI::Range(0, 10000))
@@ -125,12 +142,29 @@ int main(int argc, char** argv) {
   end->add_option("transport", transport)->required();
   end->add_option("address", address)->required();
   end->add_option("quarter", quarter)->required();
+  std::int64_t busy_ns = 0, pause_ns = 0;
+  auto* reader = app.add_subcommand("reader")->group("");
+  reader->add_option("address", address)->required();
+  reader->add_option("busy_ns", busy_ns)->required();
+  reader->add_option("pause_ns", pause_ns)->required();
+  std::string to;
+  std::size_t size = 0;
+  auto* sender = app.add_subcommand("sender")->group("");
+  sender->add_option("address", address)->required();
+  sender->add_option("to", to)->required();
+  sender->add_option("size", size)->required();
   CLI11_PARSE(app, argc, argv);
   if (!is_free) settings.cpu = cpu;
   try {
     if (end->parsed()) {
       return run_other_end(transport_named(transport), address, quarter);
     }
+    if (reader->parsed()) {
+      return run_reader(address, {.busy = std::chrono::nanoseconds(busy_ns),
+                                  .pause = std::chrono::nanoseconds(std::max<std::int64_t>(pause_ns, 0)),
+                                  .is_stopped = pause_ns < 0});
+    }
+    if (sender->parsed()) return run_sender(address, to, size);
     for (const Verb& verb : verbs)
       if (app.got_subcommand(verb.name)) return verb.run(settings, verb.amounts);
   } catch (const std::exception& error) {

@@ -1,5 +1,6 @@
 #include "tests/bench/middle.h"
 
+#include <fstream>
 #include <stdexcept>
 
 #include "tests/bench/program.h"
@@ -24,6 +25,20 @@ std::chrono::nanoseconds Middle::cpu() const {
   std::chrono::nanoseconds sum{0};
   for (const auto& one : processes_) sum += one->cpu();
   if (brokers_) sum += brokers_->cpu();
+  return sum;
+}
+
+std::size_t Middle::resident_kib() const {
+  std::size_t sum = 0;
+  for (const auto& one : processes_) {
+    std::ifstream status("/proc/" + std::to_string(one->pid()) + "/status");
+    for (std::string word; status >> word;) {
+      if (word != "VmRSS:") continue;
+      std::size_t kib = 0;
+      status >> kib;
+      sum += kib;
+    }
+  }
   return sum;
 }
 

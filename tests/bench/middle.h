@@ -29,6 +29,8 @@ class Middle {
   const std::string& other_address() const noexcept { return other_; }
   /// CPU time of all of them together.
   std::chrono::nanoseconds cpu() const;
+  /// Memory that they have now.
+  std::size_t resident_kib() const;
 
  private:
   void start_relays(bool is_two);

@@ -80,6 +80,17 @@ TEST_CASE("bench: rate counts what arrives, packed and flushed") {
   CHECK(ratio(json, "per_s", "messages flushed", "relay").at("value") > 0);
 }
 
+TEST_CASE("bench: a flooded reader hears control, and blocked senders sleep") {
+  const auto flood = results_of({"flood", "--rounds", "1", "--sizes", "3", "--count", "30"});
+  for (const char* side : {"flood", "busy reader"}) CHECK(ratio(flood, "p50_us", side, "idle").at("value") > 0);
+  const auto bystander = results_of({"bystander", "--rounds", "1", "--sizes", "16", "--count", "200"});
+  for (const char* side : {"slow reader", "stopped reader"}) CHECK(ratio(bystander, "p99_us", side, "idle").at("value") > 0);
+  for (const auto& side : bystander.at("cases").at(0).at("sides")) {
+    CAPTURE(side.dump());
+    CHECK(side.at("figures").at("senders_cpu").at("median") < 0.5);
+  }
+}
+
 TEST_CASE("bench: launch runs procs beside a loop of clone3 that is contained alike") {
   const auto json = results_of({"launch", "--rounds", "1", "--sizes", "5"});
   check_frame(json, "launch");

@@ -247,17 +247,12 @@ TEST_CASE("broker: a peer that does not read fills its own queue only, and its s
   REQUIRE(frozen.greet(hello) == "Welcome");
   const auto to = Destination::to(ProcId(host.broker->address(), *ProcName::parse(hello.peer)));
   const std::string body(10000, 'x');
-  int sent = 0;
-  while (a.returned.empty() && sent < 2000) {
-    REQUIRE(a.bus->send(to, 1, body).has_value());
-    ++sent;
-    host.loop.reactor.turn(0ms);
-  }
+  for (int i = 0; i < 400; ++i) REQUIRE(a.bus->send(to, 1, body).has_value());
   REQUIRE(host.loop.until([&] { return !a.returned.empty(); }));
   CHECK(a.returned[0].second.code() == ErrorCode::queue_full);
-  // The window (1 MiB) and the queue (1 MiB), and what packing adds at their ends.
-  CHECK(a.returned[0].first.sequence() > 150);
-  CHECK(a.returned[0].first.sequence() < 400);
+  // The window (512 KiB) and the queue (1 MiB), and what packing adds at their ends.
+  CHECK(a.returned[0].first.sequence() > 140);
+  CHECK(a.returned[0].first.sequence() < 300);
   CHECK(a.call(b.address(), "meanwhile") == "re: meanwhile");
   // Control reaches it past the data: it lies in a lane of its own.
   wire::WatchT watch;
@@ -437,7 +432,7 @@ TEST_CASE("broker: 1000 peers register, talk, and are missed when they end") {
     watch.proc = proc_hello(host.broker->address(), i).peer;
     launcher.bus->request(Destination::to_broker(), watch, 20s, [](const Result<ControlMessage>& answer) { CHECK(answer.has_value()); });
   }
-  REQUIRE(host.loop.until([&] { return host.broker->counters().handled == kPeers; }));
+  REQUIRE(host.loop.until([&] { return host.broker->counters().handled >= kPeers; }));
   peers.clear();
   REQUIRE(host.loop.until([&] { return launcher.gone.size() == kPeers; }));
   CHECK(host.broker->peers() == 1);

@@ -255,7 +255,7 @@ TEST_CASE("bus: a new session knows the hosts before what waited for it leaves")
 
 TEST_CASE("broker: control for a peer that has stopped is held in its queue, and flows for one that reads") {
   const Quiet quiet;
-  LocalBroker host;
+  LocalBroker host(Setting("queue.bytes", "4MiB"));
   AckPeer sender(host.loop, host.endpoint());
   AckPeer reader(host.loop, host.endpoint());
   const auto hello = launcher_hello();

@@ -1,0 +1,54 @@
+#pragma once
+
+#include <chrono>
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "common/bus.h"
+#include "common/reactor.h"
+
+/// Peers of a broker that press on it, or take what presses.
+namespace meshbus::bench {
+
+/// A peer on our library as it is built into launchers and procs. Throws std::runtime_error when it cannot be one.
+class Party {
+ public:
+  explicit Party(const std::string& address, Dispatcher handlers = {}, Bus::Events events = {});
+  Bus& bus() noexcept { return *bus_; }
+  Reactor& reactor() noexcept { return reactor_; }
+  template <typename Predicate>
+  void turn_until(Predicate predicate) {
+    while (!predicate()) turn();
+  }
+  void turn();
+
+ private:
+  Reactor reactor_;
+  zmq::context_t context_{1};
+  std::optional<Bus> bus_;
+};
+
+/// Asks a reader, by a control message, until it answers; how long that took.
+std::chrono::nanoseconds ask(Party& party, const Destination& reader);
+
+/// How a reader takes messages.
+struct Taking {
+  /// Busy for so long with each.
+  std::chrono::nanoseconds busy{0};
+  /// Waits so long after each, and takes nothing meanwhile.
+  std::chrono::nanoseconds pause{0};
+  /// Takes none at all.
+  bool is_stopped = false;
+};
+
+/// `meshbus-bench reader ADDRESS BUSY_NS PAUSE_NS`, and with a pause of -1 stopped: takes messages and answers what ask() asks. Prints its
+/// name. Never returns but by an exception.
+int run_reader(const std::string& address, const Taking& taking);
+/// `meshbus-bench sender ADDRESS READER SIZE`: sends to it as much as it may; sleeps when it may not. Prints its name.
+int run_sender(const std::string& address, const std::string& reader, std::size_t size);
+
+}  // namespace meshbus::bench
