@@ -85,7 +85,7 @@ Result<FrameReader> FrameReader::open(std::vector<zmq::message_t>& parts) {
 
 std::size_t FrameReader::size() const noexcept {
   std::size_t size = 0;
-  for (const auto& part : *parts_) size += part.size();
+  for (std::size_t i = 0; i < part_count_; ++i) size += parts_[i].size();
   return size;
 }
 

@@ -376,7 +376,7 @@ void Session::flush() {
   if (taken_ - announced_ < kCreditStep && control_unsaid_ < kControlStep && reactor_.now() - announced_at_ < kCreditTime) return;
   announced_at_ = reactor_.now();
   Frame credit = FrameWriter(wire::Lane::control, options_.link).finish();
-  if (!send(credit)) flush_later();
+  if (!send(credit, 0)) flush_later();
 }
 
 void Session::flush_later() {

@@ -9,7 +9,7 @@ using namespace meshbus;
 namespace {
 
 const HostAddr kHost = *HostAddr::parse("unix:/a");
-const std::string kMesh = Name::make("m", 1)->to_string();
+const std::string kWatched = Name::make("m", 1)->to_string();
 
 struct Rank {
   std::uint64_t rank = 0;
@@ -20,7 +20,7 @@ struct Rank {
 };
 
 wire::MeshStateT state_of(const std::vector<Rank>& ranks, const std::vector<std::uint64_t>& certificates = {},
-                          const std::string& mesh = kMesh) {
+                          const std::string& mesh = kWatched) {
   wire::MeshStateT state;
   state.mesh = mesh;
   state.region = std::make_unique<wire::RegionT>();
@@ -109,7 +109,7 @@ TEST_CASE("mesh_watch: an end is told once, with its certificate") {
   const std::vector<Rank> ended{{.rank = 0, .generation = 2, .state = wire::ProcState::killed, .ended_ns = 5}, {.rank = 1}};
   const auto answer = list(watch, ended);
   CHECK(answer.events.empty());
-  CHECK(answer.wanted == std::vector<std::string>{kMesh});
+  CHECK(answer.wanted == std::vector<std::string>{kWatched});
   const auto told = full(watch, state_of(ended, {0}));
   REQUIRE(told.size() == 1);
   REQUIRE(told[0].certificate != nullptr);
@@ -155,7 +155,7 @@ TEST_CASE("mesh_watch: another life of a rank is told anew") {
 TEST_CASE("mesh_watch: a list that was too long for its ranks is asked for in full") {
   MeshWatch watch;
   const auto answer = list(watch, {});
-  CHECK(answer.wanted == std::vector<std::string>{kMesh});
+  CHECK(answer.wanted == std::vector<std::string>{kWatched});
   CHECK(full(watch, state_of({{.rank = 0}})).size() == 1);
 }
 
@@ -199,7 +199,7 @@ TEST_CASE("mesh_watch: subscribers get what is known, in messages below the limi
   auto state = state_of(ranks, numbers);
   for (auto& certificate : state.certificates) certificate->stderr_tail.assign(300 * 1024, 'x');
   full(watch, state);
-  const auto messages = to_messages(watch.known(kMesh), 7);
+  const auto messages = to_messages(watch.known(kWatched), 7);
   REQUIRE(messages.size() == 4);
   CHECK(messages[0].poll == 7);
   CHECK(messages[0].host == kHost.to_string());
@@ -211,11 +211,11 @@ TEST_CASE("mesh_watch: subscribers get what is known, in messages below the limi
 TEST_CASE("subscriptions: a set, whose events come once however often somebody subscribed") {
   Subscriptions set;
   const ProcId me = *ProcId::parse("unix:/a,client-11111111111b");
-  CHECK(set.add(me, kMesh));
-  CHECK_FALSE(set.add(me, kMesh));
+  CHECK(set.add(me, kWatched));
+  CHECK_FALSE(set.add(me, kWatched));
   CHECK(set.add(me, ""));
   WatchEvent mine;
-  mine.mesh = kMesh;
+  mine.mesh = kWatched;
   WatchEvent other;
   other.mesh = "other";
   CHECK(set.for_subscriber(me, {mine, other}).size() == 2);
@@ -232,7 +232,7 @@ TEST_CASE("event_json: one line, whatever bytes a proc wrote") {
   REQUIRE(told.size() == 1);
   const auto line = to_json_line(told[0], std::chrono::system_clock::time_point(std::chrono::milliseconds(1'500)));
   CHECK(line ==
-        "{\"time\":\"1970-01-01T00:00:01.500Z\",\"event\":\"state\",\"mesh\":\"" + kMesh +
+        "{\"time\":\"1970-01-01T00:00:01.500Z\",\"event\":\"state\",\"mesh\":\"" + kWatched +
             "\",\"host\":\"unix:/a\",\"rank\":2,\"point\":\"gpu=2/4\",\"state\":\"killed\",\"pid\":42,\"exit_code\":null,\"signal\":9,"
             "\"reason\":\"killed by SIGKILL\",\"stderr_tail\":[\"last \xef\xbf\xbd words\"]}");
 }
