@@ -68,7 +68,7 @@ Figures meshbus_notice(std::size_t kills, std::size_t bystanders, std::chrono::m
     const auto [report, when] = heard.wait_for(i);
     to_launcher.push_back(Microseconds(when - start).count());
     if (report.ended) to_agent.push_back(Microseconds(*report.ended - wall).count());
-    std::this_thread::sleep_for(pause);
+    std::this_thread::sleep_for(pause);  // sleep-ok: deaths one by one are what is measured
   }
   must(mesh.stop({.reason = "measured", .grace = std::chrono::milliseconds(0)}));
   must(hosts.shutdown());

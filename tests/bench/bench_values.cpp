@@ -73,7 +73,7 @@ void floor_bytes(benchmark::State& state) {
   const std::vector<std::uint64_t> ranks = ranks_in(Order::shuffled, size_of(state));
   for (auto _ : state) {
     std::vector<std::uint8_t> bytes(ranks.size());
-    std::uint8_t* const data = bytes.data();
+    std::uint8_t* data = bytes.data();
     benchmark::DoNotOptimize(data);
     for (const std::uint64_t rank : ranks) data[rank] = 3;
     benchmark::ClobberMemory();
