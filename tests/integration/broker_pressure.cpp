@@ -174,7 +174,9 @@ TEST_CASE("broker pressure: when a stopped reader leaves, its senders get back w
   crowd.reader.reset();
   // All that it had not got comes back, what its senders still had included.
   CHECK(local.loop.until([&] { return crowd.returned() >= 2 * 2000 && crowd.senders[0]->bus->queued_bytes() == 0; }, 60s));
-  for (const auto& [envelope, error] : crowd.senders[0]->returned) CHECK(error.code() == ErrorCode::no_such_proc);
+  // What its socket had been given already, it may have taken.
+  for (const auto& [envelope, error] : crowd.senders[0]->returned)
+    CHECK((error.code() == ErrorCode::no_such_proc || error.code() == ErrorCode::fate_unknown));
   CHECK(crowd.senders[0]->call(other.address(), "hello") == "re: hello");
   check_conservation(local.loop, crowd.broker);
 }
