@@ -115,12 +115,16 @@ std::vector<std::string> host_arguments(const ContextOptions& context, const Hos
 }  // namespace
 
 std::vector<HostReport> ask_hosts(Connection& connection, const std::vector<HostAddr>& hosts, std::chrono::milliseconds deadline) {
+  const auto end = Clock::now() + deadline;
   std::vector<Connection::Answer> answers;
   answers.reserve(hosts.size());
   for (const auto& host : hosts) answers.push_back(connection.ask(Destination::to_agent(host), wire::GetHostT(), deadline));
   std::vector<HostReport> reports;
   for (std::size_t i = 0; i < hosts.size(); ++i) {
-    const auto answer = answers[i].get();
+    auto answer = answers[i].get();
+    // Our broker thought of an earlier life of that host, and has met the present one now. To ask is harmless, so it is asked again.
+    if (!answer && answer.error().code() == ErrorCode::link_lost)
+      answer = connection.ask(Destination::to_agent(hosts[i]), wire::GetHostT(), left_until(end)).get();
     HostReport report;
     report.host = hosts[i];
     if (!answer) {

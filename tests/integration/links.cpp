@@ -157,13 +157,15 @@ TEST_CASE("links: a broker dies and comes back: every message that it had is tol
   const auto settled = std::chrono::duration_cast<std::chrono::milliseconds>(std::chrono::steady_clock::now() - back);
   CHECK(two.b.received < sent);
   CHECK(unknown(two.a) > 0);
-  CHECK(all_told(two.a) - unknown(two.a) >= 100);
+  // The hundred: returned, or of unknown fate when the dead connection had taken them already.
+  CHECK(all_told(two.a) >= 100);
   MESSAGE("to the broker that died: " << two.a.sent << " sent, " << two.b.got.size() << " came, " << unknown(two.a) << " of unknown fate, "
                                       << all_told(two.a) - unknown(two.a) << " returned; from its peer: " << two.b.sent << " sent, "
                                       << two.a.got.size() << " came, " << unknown(two.b) << " of unknown fate, "
                                       << all_told(two.b) - unknown(two.b) << " returned; all known after " << settled.count() << " ms");
-  // Nobody is poisoned.
-  two.talk([&] { return two.b.got.size() < 3000; });
+  // Nobody is poisoned. What was lost stays ahead of what came until something new comes.
+  const auto came = two.b.got.size(), came_back = two.a.got.size();
+  two.talk([&] { return two.b.got.size() < came + 500 || two.a.got.size() < came_back + 500; }, 5000);
   REQUIRE(two.pair.loop.until([&] { return two.a.received == two.b.sent && two.b.received == two.a.sent; }));
   two.check_sums();
 }

@@ -95,7 +95,8 @@ void remove_abandoned(const fs::path& parent) {
 OwnCgroups::OwnCgroups() {
   for (const char* controller : {"memory", "pids", ""}) {
     const auto parent = own_directory(controller);
-    if (!parent) continue;
+    // Below another test program it is that one's business.
+    if (!parent || parent->string().find(std::string("/") + prefix) != std::string::npos) continue;
     remove_abandoned(*parent);
     const fs::path path = *parent / (prefix + std::to_string(::getpid()));
     if (::mkdir(path.c_str(), 0755) != 0) continue;
