@@ -69,7 +69,8 @@ class Subscriber {
   Result<std::optional<TapBatch>> next() {
     zmq::message_t topic, body;
     if (!socket_.recv(topic, zmq::recv_flags::dontwait)) return std::nullopt;
-    while (topic.more() && socket_.recv(body, zmq::recv_flags::dontwait) && body.more()) topic = std::move(body);
+    // The last part, however many there are.
+    for (bool more = topic.more(); more && socket_.recv(body, zmq::recv_flags::dontwait);) more = body.more();
     auto batch = TapBatch::decode(bytes_of(body.data(), body.size()));
     if (!batch) return fail(batch.error());
     return std::optional(std::move(*batch));

@@ -1,5 +1,8 @@
 #include <doctest/doctest.h>
+#include <fcntl.h>
 #include <unistd.h>
+
+#include <string>
 
 #include "agent/host/usage/proc_usage.h"
 
@@ -43,7 +46,7 @@ TEST_CASE("proc_usage: this very process") {
   const auto before = read_usage(::getpid());
   REQUIRE(before);
   int ends[2];
-  REQUIRE(::pipe(ends) == 0);
+  REQUIRE(::pipe2(ends, O_CLOEXEC) == 0);
   const auto after = read_usage(::getpid());
   REQUIRE(after);
   CHECK(after->descriptors == before->descriptors + 2);
