@@ -331,7 +331,8 @@ void Connection::on_host_answer(const HostAddr& host, const Result<ControlMessag
 }
 
 void Connection::resync(const Followed& mesh, const HostAddr& host) {
-  if (bus_ == nullptr || !mesh.monitor->is_alive_on(host)) return;
+  // A rank's end may have come, and its certificate, which follows, have been lost.
+  if (bus_ == nullptr || !mesh.monitor->has_untold_on(host)) return;
   const auto on_answer = [monitor = mesh.monitor, host](const Result<ControlMessage>& answer) {
     if (!answer) {
       // The agent is there and has never heard of ranks that it had accepted: it is another life of that host, and theirs is over.

@@ -91,6 +91,14 @@ bool MeshMonitor::is_alive_on(const HostAddr& host) const {
   return false;
 }
 
+bool MeshMonitor::has_untold_on(const HostAddr& host) const {
+  const std::lock_guard lock(mutex_);
+  for (std::uint64_t index = 0; index < mesh_.hosts().size(); ++index) {
+    if (mesh_.hosts()[index] == host && accepted_[index] && table_.has_untold_on(index)) return true;
+  }
+  return false;
+}
+
 void MeshMonitor::note_accepted(std::uint64_t host_index) {
   const std::lock_guard lock(mutex_);
   accepted_[host_index] = true;

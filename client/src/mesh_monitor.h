@@ -52,6 +52,8 @@ class MeshMonitor : public std::enable_shared_from_this<MeshMonitor> {
   void lose(const HostAddr& host, const std::string& reason);
   /// Whether a host has ranks that are not terminal.
   bool is_alive_on(const HostAddr& host) const;
+  /// Whether a host has ranks whose certificate has not come.
+  bool has_untold_on(const HostAddr& host) const;
   /// Whether all is over: nothing more is expected from the agents.
   bool is_over() const;
 

@@ -17,7 +17,7 @@ bool ended_before(const RankReport& a, const RankReport& b) {
 
 }  // namespace
 
-RankTable::RankTable(const ProcMeshRef& mesh) : alive_on_(mesh.hosts().size()) {
+RankTable::RankTable(const ProcMeshRef& mesh) : alive_on_(mesh.hosts().size()), uncertified_on_(mesh.hosts().size()) {
   const auto extent = mesh.region().extent();
   ranks_.resize(mesh.root_ranks());
   extra_.resize(mesh.root_ranks());
@@ -30,6 +30,7 @@ RankTable::RankTable(const ProcMeshRef& mesh) : alive_on_(mesh.hosts().size()) {
       if (const auto point = extent.point_of(*ordinal)) report.point = point->to_string();
     }
     ++alive_on_[report.host_index];
+    ++uncertified_on_[report.host_index];
   }
 }
 
@@ -80,6 +81,7 @@ bool RankTable::apply(const HostAddr& from, const wire::Certificate& certificate
   copy_certificate(certificate, ranks_[rank]);
   extra.has_certificate = true;
   ++certificates_;
+  --uncertified_on_[ranks_[rank].host_index];
   return true;
 }
 
@@ -105,6 +107,7 @@ std::vector<std::uint64_t> RankTable::lose(std::uint64_t host_index, const std::
     // Nobody is left who could write a better one.
     extra.has_certificate = true;
     ++certificates_;
+    --uncertified_on_[host_index];
     changed.push_back(report.rank);
     note_progress(report.rank, now);
     on_end(report.rank, now);

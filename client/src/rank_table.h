@@ -57,6 +57,8 @@ class RankTable {
   bool is_complete(Time now) const noexcept;
   /// Whether a host has ranks that are not terminal.
   bool is_alive_on(std::uint64_t host_index) const noexcept { return alive_on_[host_index] != 0; }
+  /// Whether a host has ranks whose certificate has not come.
+  bool has_untold_on(std::uint64_t host_index) const noexcept { return uncertified_on_[host_index] != 0; }
   /// Ranks of that set (empty = all) that are not terminal.
   std::vector<std::uint64_t> not_ended(const RankSet& set) const;
   /// Failures so far, told or not, the earlier end first.
@@ -82,6 +84,7 @@ class RankTable {
   std::vector<RankReport> ranks_;
   std::vector<Extra> extra_;
   std::vector<std::uint64_t> alive_on_;
+  std::vector<std::uint64_t> uncertified_on_;
   /// Failed ranks that were not told yet.
   std::vector<std::uint64_t> untold_;
   std::uint64_t told_ = 0;
