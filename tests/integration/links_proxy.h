@@ -10,6 +10,7 @@
 #include <map>
 #include <memory>
 #include <string>
+#include <tuple>
 
 #include "common/unique_fd.h"
 #include "tests/integration/broker_fixture.h"
@@ -73,7 +74,8 @@ class TcpProxy {
     if (in.get() < 0) return;
     UniqueFd out(::socket(AF_INET, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0));
     const sockaddr_in address = loopback(target_);
-    ::connect(out.get(), reinterpret_cast<const sockaddr*>(&address), sizeof address);  // in progress, or refused: a write tells
+    // In progress, or refused: a write tells.
+    std::ignore = ::connect(out.get(), reinterpret_cast<const sockaddr*>(&address), sizeof address);
     const auto id = next_++;
     Pair& pair = pairs_[id];
     pair.ends[0].fd = std::move(in);
