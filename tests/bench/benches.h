@@ -16,7 +16,7 @@ struct Amounts {
   /// Milliseconds that messages flow in a round.
   std::size_t duration_ms = 1000;
   /// Milliseconds between two kills.
-  std::size_t pause_ms = 20;
+  std::size_t pause_ms = 0;
 };
 
 /// Round trip of a message between two processes through one broker, or through two.
