@@ -205,7 +205,10 @@ bool Session::on_readable() {
   }
   if (bytes > 0) last_heard_ = reactor_.now();
   const bool is_more = hand_out(/*all=*/false);
-  return generation == generation_ && (is_more || !is_drained);
+  if (generation != generation_) return false;
+  // Held data that fills the inbox: hold_data(false) calls again, nothing else can help.
+  if (is_held_ && inbox_bytes_ >= kInboxLimit) return false;
+  return is_more || !is_drained;
 }
 
 bool Session::receive(std::size_t& bytes) {

@@ -174,9 +174,16 @@ TEST_CASE("broker pressure: when a stopped reader leaves, its senders get back w
   crowd.reader.reset();
   // All that it had not got comes back, what its senders still had included.
   CHECK(local.loop.until([&] { return crowd.returned() >= 2 * 2000 && crowd.senders[0]->bus->queued_bytes() == 0; }, 60s));
-  // What its socket had been given already, it may have taken.
-  for (const auto& [envelope, error] : crowd.senders[0]->returned)
-    CHECK((error.code() == ErrorCode::no_such_proc || error.code() == ErrorCode::fate_unknown));
+  // What its socket had been given already, it may have taken: that is little.
+  std::size_t unknown = 0;
+  for (const auto& [envelope, error] : crowd.senders[0]->returned) {
+    if (error.code() == ErrorCode::fate_unknown) {
+      ++unknown;
+    } else {
+      CHECK(error.code() == ErrorCode::no_such_proc);
+    }
+  }
+  CHECK(unknown < crowd.senders[0]->returned.size() / 2);
   CHECK(crowd.senders[0]->call(other.address(), "hello") == "re: hello");
   check_conservation(local.loop, crowd.broker);
 }
