@@ -122,7 +122,7 @@ CastAnswers::CastAnswers(std::size_t ranks)
     : answers_(ranks, fail(ErrorCode::fate_unknown, "this side left the bus before there was an answer")), left_(ranks) {}
 
 CastAnswers::~CastAnswers() {
-  if (left_ > 0 || answers_.empty()) promise_.set_value(std::move(answers_));
+  if (left_ > 0) promise_.set_value(std::move(answers_));
 }
 
 void CastAnswers::fill(std::uint64_t ordinal, Result<std::string> answer) {

@@ -79,6 +79,7 @@ class CastPlans {
 class CastAnswers {
  public:
   using Answers = std::vector<Result<std::string>>;
+  /// At least one rank.
   explicit CastAnswers(std::size_t ranks);
   ~CastAnswers();
   CastAnswers(const CastAnswers&) = delete;
