@@ -18,6 +18,7 @@
 #include <vector>
 
 #include "client/bench/brokers.h"
+#include "client/bench/casts.h"
 #include "client/bench/child.h"
 #include "client/bench/crowd.h"
 #include "client/bench/end.h"
@@ -27,6 +28,8 @@
 #include "client/cli/text_error.h"
 #include "common/unique_fd.h"
 #include "meshbus/address.h"
+#include "meshbus/client.h"
+#include "meshbus/proc.h"
 
 namespace meshbus::cli {
 namespace {
@@ -172,6 +175,51 @@ Json measure_peers(const BenchArguments& arguments, const Middle& middle) {
   return one;
 }
 
+/// A mesh of this program, which answers with what it is sent: on a host of its own, or on running ones.
+class CastMesh {
+ public:
+  explicit CastMesh(const BenchArguments& arguments)
+      : context_(bench::must(Context::create())), hosts_(hosts_of(context_, arguments)), is_own_(arguments.hosts.empty()) {
+    mesh_.emplace(bench::must(hosts_.spawn_n(
+        "cast", arguments.peers,
+        {.kind = ProcKind::mesh, .command = {bench::own_folder() + "meshbus", "bench", "member"}, .ready_limit = std::chrono::seconds(60)},
+        {.on_failure = [](const RankReport&) {}})));
+  }
+  CastMesh(const CastMesh&) = delete;
+  CastMesh& operator=(const CastMesh&) = delete;
+  ~CastMesh() {
+    // The best that can be done; what is left ends with this process.
+    static_cast<void>(mesh_->stop({.reason = "measured", .grace = std::chrono::seconds(1)}));
+    if (is_own_) static_cast<void>(hosts_.shutdown(std::chrono::seconds(10)));
+  }
+  Json measure(const BenchArguments& arguments, std::size_t size) {
+    const auto figures = bench::cast_to(context_, mesh_->ref(), size, arguments.count);
+    Json one = row(size, figures.p50_us, figures.p99_us, figures.per_s, std::nullopt);
+    one["peers"] = arguments.peers;
+    return one;
+  }
+
+ private:
+  static HostMesh hosts_of(Context& context, const BenchArguments& arguments) {
+    if (arguments.hosts.empty()) return bench::must(HostMesh::process(context, bench::must(Extent::parse("host=1"))));
+    std::vector<HostAddr> hosts;
+    for (const std::string& word : arguments.hosts) hosts.push_back(bench::must(HostAddr::parse(word)));
+    return bench::must(HostMesh::attach(context, "bench", std::move(hosts)));
+  }
+
+  Context context_;
+  HostMesh hosts_;
+  bool is_own_;
+  std::optional<ProcMesh> mesh_;
+};
+
+/// A rank of that mesh.
+[[noreturn]] void be_member() {
+  ProcProgram program;
+  program.on(bench::kCastPort, [](Proc&, const Incoming& call) { return std::string(call.body); });
+  bootstrap_or_die(program);
+}
+
 struct Column {
   const char* field;
   const char* title;
@@ -186,7 +234,7 @@ std::vector<Column> columns_of(BenchVerb verb) {
             {"cpu_us_per_handshake", "BROKER CPU us", 1},
             {"bytes_per_peer", "BROKER BYTES/PEER", 0}};
   std::vector<Column> columns = {{"size", "SIZE", 0}};
-  if (verb == BenchVerb::fanout) columns.push_back({"peers", "PEERS", 0});
+  if (verb == BenchVerb::fanout || verb == BenchVerb::cast) columns.push_back({"peers", "PEERS", 0});
   if (verb != BenchVerb::throughput) columns.insert(columns.end(), {{"p50_us", "P50 us", 1}, {"p99_us", "P99 us", 1}});
   columns.insert(columns.end(),
                  {{"msgs_per_s", "MESSAGES/S", 0}, {"bytes_per_s", "BYTES/S", 0}, {"cpu_us_per_msg", "BROKER CPU us/MESSAGE", 3}});
@@ -217,16 +265,18 @@ const char* title_of(const BenchArguments& arguments) {
       return arguments.flush ? "messages in one direction, each sent on its own, through one broker"
                              : "messages in one direction, packed as they come, through one broker";
     case BenchVerb::fanout: return "one message to every peer of a broker, until all have it";
+    case BenchVerb::cast: return "one message to every rank of a mesh, until all have answered";
     case BenchVerb::link: return "two processes, each at a broker of its own, and the link between these: round trips, then one direction";
     case BenchVerb::peers: return "idle peers that register at one broker";
     case BenchVerb::end:
-    case BenchVerb::crowd: break;
+    case BenchVerb::crowd:
+    case BenchVerb::member: break;
   }
   return "";
 }
 
 const char* name_of(BenchVerb verb) {
-  constexpr const char* names[] = {"rtt", "throughput", "fanout", "link", "peers", "end", "crowd"};
+  constexpr const char* names[] = {"rtt", "throughput", "fanout", "cast", "link", "peers", "end", "crowd", "member"};
   return names[static_cast<std::size_t>(verb)];
 }
 
@@ -240,7 +290,13 @@ void keep_to_cpu(int cpu) {
 int run(const BenchArguments& arguments) {
   if (arguments.cpu) keep_to_cpu(*arguments.cpu);
   bench::catch_signals();
-  const Middle middle(arguments);
+  std::optional<Middle> middle;
+  std::optional<CastMesh> mesh;
+  if (arguments.verb == BenchVerb::cast) {
+    mesh.emplace(arguments);
+  } else {
+    middle.emplace(arguments);
+  }
   Json json = {{"bench", name_of(arguments.verb)}, {"what", title_of(arguments)}};
   json["hosts"] = arguments.hosts;
   json["cpu"] = arguments.cpu ? Json(*arguments.cpu) : Json(nullptr);
@@ -254,16 +310,18 @@ int run(const BenchArguments& arguments) {
     if (!arguments.json) print_row(columns, [&one](const Column& column) { return cell(one.at(column.field), column); });
     json["rows"].push_back(one);
   };
-  if (arguments.verb == BenchVerb::peers) add(measure_peers(arguments, middle));
+  if (arguments.verb == BenchVerb::peers) add(measure_peers(arguments, *middle));
   for (const std::size_t size : arguments.sizes) {
     switch (arguments.verb) {
-      case BenchVerb::rtt: add(measure_rtt(arguments, middle, size)); break;
-      case BenchVerb::throughput: add(measure_throughput(arguments, middle, size)); break;
-      case BenchVerb::fanout: add(measure_fanout(arguments, middle, size)); break;
-      case BenchVerb::link: add(measure_link(arguments, middle, size)); break;
+      case BenchVerb::rtt: add(measure_rtt(arguments, *middle, size)); break;
+      case BenchVerb::throughput: add(measure_throughput(arguments, *middle, size)); break;
+      case BenchVerb::fanout: add(measure_fanout(arguments, *middle, size)); break;
+      case BenchVerb::cast: add(mesh->measure(arguments, size)); break;
+      case BenchVerb::link: add(measure_link(arguments, *middle, size)); break;
       case BenchVerb::peers:
       case BenchVerb::end:
-      case BenchVerb::crowd: break;
+      case BenchVerb::crowd:
+      case BenchVerb::member: break;
     }
   }
   if (arguments.json) std::cout << dump(json, 2) << "\n";
@@ -280,6 +338,7 @@ int bench_command(const BenchArguments& arguments) {
     }
     if (arguments.verb == BenchVerb::crowd)
       return bench::run_crowd_process(arguments.endpoint, arguments.seed, arguments.begin, arguments.peers);
+    if (arguments.verb == BenchVerb::member) be_member();
     return run(arguments);
   } catch (const bench::Interrupted& interrupted) {
     return 128 + interrupted.signal;

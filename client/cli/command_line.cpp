@@ -375,7 +375,9 @@ void add_bench(CLI::App& app, BenchArguments& bench) {
     });
     one->add_option_function<std::string>(
            "--host", [&bench](const std::string& text) { bench.hosts = split(text, ','); },
-           verb == Verb::link ? "Two running hosts, A,B, instead of brokers of its own" : "A running host instead of a broker of its own")
+           verb == Verb::link   ? "Two running hosts, A,B, instead of brokers of its own"
+           : verb == Verb::cast ? "Running hosts, A,B,..., instead of one of its own; the ranks lie on them in blocks"
+                                : "A running host instead of a broker of its own")
         ->type_name("ADDRESS");
     if (!defaults.sizes.empty()) {
       std::string list;
@@ -387,7 +389,8 @@ void add_bench(CLI::App& app, BenchArguments& bench) {
     }
     if (defaults.count > 0)
       one->add_option("--count", bench.count,
-                      (verb == Verb::fanout ? "Messages to all; default " : "Round trips; default ") + std::to_string(defaults.count))
+                      (verb == Verb::fanout || verb == Verb::cast ? "Messages to all; default " : "Round trips; default ") +
+                          std::to_string(defaults.count))
           ->check(CLI::Range(1, 10'000'000))
           ->type_name("N");
     if (defaults.peers > 0) {
@@ -408,12 +411,14 @@ void add_bench(CLI::App& app, BenchArguments& bench) {
   add("rtt", Verb::rtt, "A message there and back between two processes", {{64, 1024, 65536}, 3000, 0});
   add("throughput", Verb::throughput, "Messages in one direction between two processes", {{64, 1024, 65536}, 0, 0});
   add("fanout", Verb::fanout, "One message to many peers of a broker, until all have it", {{64}, 100, 200});
+  add("cast", Verb::cast, "One message to every rank of a mesh of real procs, until all have answered", {{64}, 100, 100});
   add("link", Verb::link, "The same as rtt and throughput between two hosts' brokers", {{64, 65536}, 3000, 0});
   add("peers", Verb::peers, "Idle peers that register: how fast, and how much memory each takes in the broker", {{}, 0, 1000});
   auto* end = verbs->add_subcommand("end")->group("");
   end->add_option("ENDPOINT", bench.endpoint)->required();
   end->add_option("QUARTER", bench.quarter)->required();
   end->callback([&bench] { bench.verb = Verb::end; });
+  verbs->add_subcommand("member")->group("")->callback([&bench] { bench.verb = Verb::member; });
   auto* crowd = verbs->add_subcommand("crowd")->group("");
   crowd->add_option("ENDPOINT", bench.endpoint)->required();
   crowd->add_option("SEED", bench.seed)->required();

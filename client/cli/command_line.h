@@ -140,7 +140,7 @@ struct TapArguments {
 /// `meshbus bench VERB`
 struct BenchArguments {
   /// The last two are the processes that the others start.
-  enum class Verb { rtt, throughput, fanout, link, peers, end, crowd };
+  enum class Verb { rtt, throughput, fanout, cast, link, peers, end, crowd, member };
   Verb verb = Verb::rtt;
   /// Running ones; empty: brokers of its own.
   std::vector<std::string> hosts;

@@ -4,6 +4,7 @@
 
 #include <stdexcept>
 
+#include "client/bench/casts.h"
 #include "client/bench/child.h"
 #include "client/bench/measured.h"
 #include "meshbus/client.h"
@@ -32,6 +33,7 @@ class OwnHosts {
     return must(hosts_.spawn_n("crowd", per_host, {.kind = kind, .command = std::move(command), .ready_limit = kProcsLimit},
                                {.on_failure = [](const RankReport&) {}}));
   }
+  Context& context() { return context_; }
   void end() { must(hosts_.shutdown(kProcsLimit)); }
 
  private:
@@ -52,6 +54,22 @@ Figures mesh_procs(std::size_t procs, std::size_t hosts) {
   const double took = since(start);
   must(mesh.stop({.reason = "measured", .grace = std::chrono::milliseconds(0)}));
   own.end();
+  return {{"ms", took}, {"us_per_proc", took * 1000 / static_cast<double>(procs)}};
+}
+
+Figures cast_once(std::size_t procs, std::size_t hosts, std::size_t count) {
+  OwnHosts own(hosts);
+  auto mesh = own.spawn(procs, {own_folder() + "meshbus", "bench", "member"}, ProcKind::mesh);
+  const auto figures = cast_to(own.context(), mesh.ref(), 64, count);
+  must(mesh.stop({.reason = "measured", .grace = std::chrono::milliseconds(0)}));
+  own.end();
+  return {{"ms", figures.p50_us / 1000}, {"p99_ms", figures.p99_us / 1000}, {"us_per_proc", figures.p50_us / static_cast<double>(procs)}};
+}
+
+Figures floor_casts(std::size_t procs, std::size_t count) {
+  Child floor({own_folder() + "meshbus-floor-hello", std::to_string(procs), std::to_string(count)});
+  floor.read_line();
+  const double took = std::stod(floor.read_line());
   return {{"ms", took}, {"us_per_proc", took * 1000 / static_cast<double>(procs)}};
 }
 
@@ -107,6 +125,25 @@ int run_ready(const Settings& settings, const Amounts& amounts) {
        .unit = "procs",
        .sides = {{"two hosts", Part::ours, "the same, 24 on each of two hosts of this machine", [] { return mesh_procs(48, 2); }}},
        .bars = {{"ms", "two hosts", "", Direction::at_most, 250, 80}}});
+  comparison.fit("ms");
+  return comparison.run();
+}
+
+int run_cast(const Settings& settings, const Amounts& amounts) {
+  Comparison comparison("cast", "64 B to every rank of a mesh of real procs, until all have answered", settings);
+  const std::size_t count = amounts.count;
+  for (const std::size_t procs : amounts.sizes) {
+    Bar to_floor{"ms", "cast", "children"};
+    if (procs == 1000) to_floor.first = 1.3, to_floor.aim = 0.7;
+    comparison.add({.size = static_cast<double>(procs),
+                    .unit = "procs",
+                    .sides = {{"children", Part::floor, "children with one DEALER each, sent to and heard one by one by a bare ROUTER",
+                               [=] { return floor_casts(procs, count); }},
+                              {"cast", Part::ours, "a call to the mesh from its launcher", [=] { return cast_once(procs, 1, count); }},
+                              {"two hosts", Part::ours, "the same, half of them on each of two hosts of this machine",
+                               [=] { return cast_once(procs, 2, count); }}},
+                    .bars = {to_floor}});
+  }
   comparison.fit("ms");
   return comparison.run();
 }

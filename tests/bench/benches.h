@@ -37,6 +37,8 @@ int run_crowd(const Settings& settings, const Amounts& amounts);
 int run_usage(const Settings& settings, const Amounts& amounts);
 /// Mesh procs, to the last one's Ready.
 int run_ready(const Settings& settings, const Amounts& amounts);
+/// One message to every rank of a mesh.
+int run_cast(const Settings& settings, const Amounts& amounts);
 /// Sleeping procs, from the order to stop to the last one's end.
 int run_stop(const Settings& settings, const Amounts& amounts);
 /// Short-lived procs of a launcher that is large itself.

@@ -113,6 +113,12 @@ TEST_CASE("bench: ready and stop put crowds of procs beside their floors") {
   CHECK(ratio(stop, "ms", "stop", "kill").at("first").at("at_most") == 3);
 }
 
+TEST_CASE("bench: casts reach real procs on one host and on two, beside children that answer a bare socket") {
+  const auto json = results_of({"cast", "--rounds", "1", "--sizes", "4", "--count", "3"});
+  check_frame(json, "cast");
+  CHECK(ratio(json, "ms", "cast", "children").at("value") > 0);
+}
+
 TEST_CASE("bench: ballast launches from a large process") {
   const auto json = results_of({"ballast", "--rounds", "1", "--sizes", "3"});
   check_frame(json, "ballast");

@@ -65,6 +65,23 @@ TEST_CASE("cli_bench: fanout reaches every peer, link goes over two brokers") {
   }
 }
 
+TEST_CASE("cli_bench: a cast reaches every rank of a mesh of real procs") {
+  const Words times = {"p50_us", "p99_us", "msgs_per_s", "bytes_per_s"};
+  const auto cast = figures_of({"cast", "--peers", "5", "--count", "3", "--sizes", "64,100000"});
+  REQUIRE(cast.at("rows").size() == 2);
+  for (const auto& row : cast.at("rows")) {
+    check_row(row, times);
+    CHECK(row.at("peers") == 5);
+  }
+  StandingHost host;
+  check_row(figures_of({"cast", "--host", host.address(), "--peers", "3", "--count", "3"}).at("rows").at(0), times);
+  // What was measured is gone, the host is not.
+  const auto left = run_cli({"ps", "--hosts", host.address(), "--json"});
+  INFO(left.out << left.err);
+  CHECK(left.status == ExitStatus::exited(0));
+  CHECK(left.out.find("\"ready\"") == std::string::npos);
+}
+
 TEST_CASE("cli_bench: peers register, and their memory is told; more than there are descriptors for is an error that says so") {
   const auto row = figures_of({"peers", "50"}).at("rows").at(0);
   CHECK(row.at("peers") == 50);
