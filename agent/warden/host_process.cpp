@@ -323,6 +323,7 @@ int HostProcess::finish() {
   for (const std::string& directory : limit_directories()) {
     if (!keeper::clear_cgroup_tree(directory, 500ms)) say("cannot remove " + directory + ": " + std::strerror(errno));
   }
+  keeper::come_back(50ms);
   if (directory_) remove_host_dir(directory_->path);
   return exit_code_;
 }

@@ -86,6 +86,7 @@ class HostProcess {
   std::string cgroup_;
   bool pid_namespace_ = false;
   std::string containment_reason_;  // of what automatic chose
+  keeper::HostPlace place_;
   keeper::LimitPlaces limits_;
   std::string pids_reason_;  // why there is no limit
   std::uint64_t pids_limit_ = 0;
