@@ -212,22 +212,23 @@ Result<void> limit_pids(const std::string& path, std::uint64_t limit) {
   return fail(ErrorCode::not_exist, os_error("writing " + std::to_string(limit) + " to " + file));
 }
 
-Result<void> make_pids_cgroup(const std::string& path, std::uint64_t limit, pid_t pid) {
+std::string join_file_v1(const std::string& path) {
+  return path + "/tasks";
+}
+
+Result<UniqueFd> make_pids_cgroup(const std::string& path, std::uint64_t limit) {
   if (::mkdir(path.c_str(), 0755) != 0) return fail(ErrorCode::not_exist, os_error("mkdir " + path));
-  for (const auto& [file, value] : {std::pair{"/pids.max", std::to_string(limit)}, {"/cgroup.procs", std::to_string(pid)}}) {
-    errno = write_file(path + file, value);
-    if (errno == 0) continue;
-    auto failure = fail(ErrorCode::not_exist, os_error("writing " + value + " to " + path + file));
-    ::rmdir(path.c_str());
-    return failure;
-  }
-  return {};
+  auto limited = limit_pids(path, limit);
+  UniqueFd join(::open(join_file_v1(path).c_str(), O_WRONLY | O_CLOEXEC));
+  if (limited && join) return join;
+  auto failure = limited ? fail(ErrorCode::not_exist, os_error("open " + join_file_v1(path))) : fail(limited.error());
+  ::rmdir(path.c_str());
+  return failure;
 }
 
 void leave_pids_cgroup(const std::string& path) {
   const auto own = find_v1_cgroup("pids");
-  if (!own || *own != path) return;
-  write_file(path.substr(0, path.rfind('/')) + "/cgroup.procs", "0");
+  if (own && *own == path) write_file(join_file_v1(path.substr(0, path.rfind('/'))), "0");
 }
 
 std::string cgroup_name_of_mesh(std::string_view mesh) {

@@ -51,11 +51,14 @@ std::optional<std::string> find_memory_counter(const std::string& host);
 /// Errors: io_error with the reason; what it has made is not left behind.
 Result<std::string> make_host_cgroup(const std::string& base, const std::string& name);
 
-/// Writes pids.max of a cgroup v2. Errors: not_exist with the reason.
+/// Writes pids.max. Errors: not_exist with the reason.
 Result<void> limit_pids(const std::string& path, std::uint64_t limit);
-/// Makes a cgroup v1 at that path with a limit of processes, and moves `pid` into it. Errors: not_exist with the reason; nothing is left
-/// behind.
-Result<void> make_pids_cgroup(const std::string& path, std::uint64_t limit, pid_t pid);
+/// Makes a cgroup v1 at that path with a limit of processes. Returns what to join it by (join_file_v1). Errors: not_exist with the
+/// reason; nothing is left behind.
+Result<UniqueFd> make_pids_cgroup(const std::string& path, std::uint64_t limit);
+/// The file of a cgroup v1 into which a process with one thread writes "0" to join it. Not cgroup.procs: the kernel then stops the forks of
+/// the whole machine, and waits for that 6 to 17 ms; here it knows that there is nothing to wait for.
+std::string join_file_v1(const std::string& path);
 /// Moves this process out of that one into the one above, if it is in it: who is in it cannot remove it.
 void leave_pids_cgroup(const std::string& path);
 

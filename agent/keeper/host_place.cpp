@@ -9,12 +9,12 @@
 #include <algorithm>
 #include <cerrno>
 #include <cstring>
+#include <filesystem>
 #include <fstream>
 #include <vector>
 
 #include "agent/keeper/cgroup.h"
 #include "agent/keeper/limit_places.h"
-#include "agent/keeper/process_table.h"
 #include "common/os_error.h"
 #include "common/unique_fd.h"
 
@@ -74,6 +74,8 @@ std::string name_some(const std::vector<pid_t>& pids) {
     const std::string who = pids[i] == 0 ? "one outside of our pid namespace" : std::to_string(pids[i]);
     std::string name;
     std::getline(std::ifstream("/proc/" + std::to_string(pids[i]) + "/comm"), name);
+    // A process calls itself what it likes.
+    std::replace_if(name.begin(), name.end(), [](char letter) { return letter < ' ' || letter > '~'; }, '?');
     text += (i == 0 ? "" : ", ") + who + (name.empty() ? "" : " " + name);
   }
   return text + (pids.size() > most ? ", and " + std::to_string(pids.size() - most) + " more" : "");
@@ -125,8 +127,13 @@ bool lets_use_one(const std::string& directory, const std::vector<std::string>& 
                      [&](const std::string& word) { return has_word(directory + "/cgroup.subtree_control", word); });
 }
 
-// False: some host still needs one of them.
+// False: somebody still needs one of them, another host or who has made a cgroup of his own there.
 bool take_back(const std::string& base) {
+  std::error_code error;
+  for (std::filesystem::directory_iterator entry(base, error), end; !error && entry != end; entry.increment(error)) {
+    std::error_code ignored;
+    if (entry->is_directory(ignored) && entry->path() != roles_leaf(base)) return false;
+  }
   std::vector<std::string> enabled;
   std::ifstream file(base + "/cgroup.subtree_control");
   for (std::string word; file >> word;) enabled.push_back(word);
@@ -236,14 +243,10 @@ void clear_roles_leaf(const std::string& base) {
   if (members_of(leaf).empty() && take_back(base)) remove_leaf(leaf, 50ms);
 }
 
-StepAside::StepAside() {
-  const HostPlace place = plan_host_place();
+StepAside::StepAside(bool is_wanted) {
   // What goes wrong here the host says better, when it is asked for limits.
-  is_aside_ = place.step_aside && step_aside(place);
-}
-
-StepAside::~StepAside() {
-  if (is_aside_) come_back(0ms);
+  if (is_wanted) [[maybe_unused]]
+    const auto done = step_aside(plan_host_place());
 }
 
 }  // namespace meshbus::keeper

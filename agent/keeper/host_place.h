@@ -54,17 +54,14 @@ void clear_roles_leaf(const std::string& base);
 /// The cgroup in which hosts below `base` have their roles.
 std::string roles_leaf(const std::string& base);
 
-/// Steps aside for as long as it lives, when there is something to step aside for: for launchers, so that hosts which they start may limit
-/// procs. One at a time.
+/// For launchers that start hosts: steps aside, so that these may limit procs, if that is wanted. At the end of its scope it comes back,
+/// from wherever it was started.
 class StepAside {
  public:
-  StepAside();
-  ~StepAside();
+  explicit StepAside(bool is_wanted);
+  ~StepAside() { come_back(std::chrono::milliseconds(0)); }
   StepAside(const StepAside&) = delete;
   StepAside& operator=(const StepAside&) = delete;
-
- private:
-  bool is_aside_ = false;
 };
 
 }  // namespace meshbus::keeper

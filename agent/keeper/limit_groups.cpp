@@ -117,7 +117,7 @@ tl::expected<ProcGroups, SpawnFailure> LimitGroups::make(std::uint64_t id, const
     groups_[id].push_back({controller, version, *path});
     // All that v2 limits is in one directory.
     if (version == 2 && made.birthplace) continue;
-    const std::string file = version == 2 ? *path : *path + "/cgroup.procs";
+    const std::string file = version == 2 ? *path : join_file_v1(*path);
     UniqueFd opened(::open(file.c_str(), (version == 2 ? O_RDONLY | O_DIRECTORY : O_WRONLY) | O_CLOEXEC));
     if (!opened) {
       const int error = errno;

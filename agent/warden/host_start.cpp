@@ -152,14 +152,20 @@ std::string HostProcess::events_path() const {
   return options_.events_directory.empty() ? directory_->path + "/events" : options_.events_directory + "/events-" + directory_->name;
 }
 
-// v1: the keeper itself is put under the limit, before it has any proc: so everything below it is, too. v2: all procs are born in the
-// host's cgroup.
+// v1: the keeper itself is put under the limit, so everything below it is, too. v2: all procs are born in the host's cgroup.
 Result<void> HostProcess::limit_pids() {
   if (options_.pids_limit == 0) return {};
   const keeper::LimitPlace& place = limits_.at(keeper::Controller::pids);
   Result<void> limited;
   if (place.version == 0) limited = fail(ErrorCode::not_exist, place.path);
-  if (place.version == 1) limited = keeper::make_pids_cgroup(place.path, options_.pids_limit, keeper_.pid);
+  if (place.version == 1) {
+    auto made = keeper::make_pids_cgroup(place.path, options_.pids_limit);
+    if (made) {
+      pids_join_ = std::move(*made);
+    } else {
+      limited = fail(made.error());
+    }
+  }
   if (place.version == 2) limited = keeper::limit_pids(place.path, options_.pids_limit);
   if (limited) {
     pids_limit_ = options_.pids_limit;
@@ -203,10 +209,13 @@ Result<void> HostProcess::start_keeper() {
   if (!cgroup_.empty()) start.arguments.insert(start.arguments.end(), {"--cgroup", cgroup_});
   add_limits(start);
   start.inherit = {pair->second.get(), directory_->lock.get()};
+  if (pids_join_) start.joins = {pids_join_.get()};
   // It must outlive us to sweep, and hears of our end by its lifeline; in a pid namespace its own end is the sweep, also when it is frozen.
   start.death_signal = pid_namespace_ ? SIGKILL : 0;
   start.new_pid_namespace = pid_namespace_;
-  return start_role(keeper_, start, *spawner_);
+  auto started = start_role(keeper_, start, *spawner_);
+  pids_join_.reset();
+  return started;
 }
 
 Result<void> HostProcess::start_broker() {

@@ -32,9 +32,9 @@ struct Verbs {
   }
   int operator()(const cli::RunArguments& arguments) const {
     // cgroup v2 limits nothing beside us: a host that we start could not move us out of its way.
+    const auto& limits = arguments.proc_settings;
     std::optional<keeper::StepAside> aside;
-    const auto& wanted = arguments.proc_settings;
-    if (arguments.addresses.empty() && (wanted.memory_limit || wanted.pids_limit || wanted.cpu_limit)) aside.emplace();
+    if (arguments.addresses.empty()) aside.emplace(limits.memory_limit || limits.pids_limit || limits.cpu_limit);
     return cli::run_job(arguments);
   }
   int operator()(const cli::HostsArguments& arguments) const { return cli::hosts_command(arguments); }
