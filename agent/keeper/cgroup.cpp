@@ -59,18 +59,25 @@ struct Mount {
   std::string point;
 };
 
-std::optional<Mount> find_cgroup2_mount() {
-  const auto text = read_file("/proc/self/mountinfo");
-  if (!text) return std::nullopt;
-  std::istringstream lines(*text);
+std::vector<Mount> find_cgroup2_mounts() {
+  std::vector<Mount> found;
+  std::istringstream lines(read_file("/proc/self/mountinfo").value_or(""));
   for (std::string line; std::getline(lines, line);) {
     const auto separator = line.find(" - cgroup2 ");
     if (separator == std::string::npos) continue;
     std::istringstream fields(line.substr(0, separator));
     std::string id, parent, device, root, point;
-    if (fields >> id >> parent >> device >> root >> point) return Mount{unescape(root), unescape(point)};
+    if (fields >> id >> parent >> device >> root >> point) found.push_back({unescape(root), unescape(point)});
   }
-  return std::nullopt;
+  return found;
+}
+
+// The directory of a cgroup, as that mount shows it.
+std::optional<std::string> directory_of(const std::string& cgroup, const Mount& mount) {
+  const std::string root = mount.root == "/" ? "" : mount.root;
+  const std::string own = cgroup == "/" ? "" : cgroup;
+  if (!own.starts_with(root) || (own.size() > root.size() && own[root.size()] != '/')) return std::nullopt;
+  return mount.point + own.substr(root.size());
 }
 
 // Whether a word is in a list with commas.
@@ -107,22 +114,20 @@ Result<Cgroup> Cgroup::make(const std::string& parent, const std::string& name) 
   return Cgroup(std::move(path), std::move(directory));
 }
 
-Result<std::string> find_own_cgroup() {
-  const auto mount = find_cgroup2_mount();
-  if (!mount) return fail(ErrorCode::not_exist, "no cgroup v2 file system is mounted");
+Result<OwnCgroup> find_own_cgroup() {
+  const auto mounts = find_cgroup2_mounts();
+  if (mounts.empty()) return fail(ErrorCode::not_exist, "no cgroup v2 file system is mounted");
   const auto text = read_file("/proc/self/cgroup");
   std::istringstream lines(text.value_or(""));
   for (std::string line; std::getline(lines, line);) {
     if (line.rfind("0::", 0) != 0) continue;
-    std::string own = line.substr(3);
-    if (own.find("/..") == 0) return fail(ErrorCode::not_exist, "our cgroup " + own + " is outside of this cgroup namespace");
-    if (mount->root != "/") {
-      if (own.rfind(mount->root, 0) != 0)
-        return fail(ErrorCode::not_exist, "our cgroup " + own + " is not below the mounted " + mount->root);
-      own.erase(0, mount->root.size());
+    const std::string own = line.substr(3);
+    if (own.starts_with("/..")) return fail(ErrorCode::not_exist, "our cgroup " + own + " is outside of this cgroup namespace");
+    // The last one covers those that were mounted at the same place before.
+    for (auto mount = mounts.rbegin(); mount != mounts.rend(); ++mount) {
+      if (auto path = directory_of(own, *mount)) return OwnCgroup{std::move(*path), mount->point};
     }
-    if (own == "/") own.clear();
-    return mount->point + own;
+    return fail(ErrorCode::not_exist, "our cgroup " + own + " is not below the mounted " + mounts.back().root);
   }
   return fail(ErrorCode::not_exist, "/proc/self/cgroup names no cgroup v2");
 }
@@ -152,23 +157,38 @@ std::optional<std::string> find_v1_cgroup(std::string_view controller) {
   return std::nullopt;
 }
 
-std::optional<std::string> find_memory_counter() {
+bool has_word(const std::string& path, std::string_view word) {
+  std::istringstream words(read_file(path).value_or(""));
+  for (std::string one; words >> one;) {
+    if (one == word) return true;
+  }
+  return false;
+}
+
+int write_file(const std::string& path, std::string_view value) {
+  const UniqueFd file(::open(path.c_str(), O_WRONLY | O_CLOEXEC));
+  if (!file) return errno;
+  const ssize_t written = ::write(file.get(), value.data(), value.size());
+  return written == static_cast<ssize_t>(value.size()) ? 0 : written < 0 ? errno : EIO;
+}
+
+std::optional<std::string> find_memory_counter(const std::string& host) {
   const auto own_v1 = find_v1_cgroup("memory");
   const auto own_v2 = find_own_cgroup();
-  for (const std::string& file :
-       {own_v1 ? *own_v1 + "/memory.oom_control" : std::string(), own_v2 ? *own_v2 + "/memory.events" : std::string()}) {
+  for (const std::string& file : {own_v1 ? *own_v1 + "/memory.oom_control" : std::string(), host.empty() ? host : host + "/memory.events",
+                                  own_v2 ? own_v2->path + "/memory.events" : std::string()}) {
     if (!file.empty() && ::access(file.c_str(), R_OK) == 0) return file;
   }
   return std::nullopt;
 }
 
-Result<std::string> make_host_cgroup(const std::string& name) {
-  const auto own = find_own_cgroup();
-  if (!own) return fail(own.error());
-  auto made = Cgroup::make(*own, "meshbus-" + name);
+Result<std::string> make_host_cgroup(const std::string& base, const std::string& name) {
+  const std::string path = base + "/meshbus-" + name;
+  const bool was_there = ::access(path.c_str(), F_OK) == 0;
+  auto made = Cgroup::make(base, "meshbus-" + name);
   if (!made) return fail(made.error());
   const auto give_up = [&](std::string why) {
-    remove_cgroup_tree(made->path());
+    if (!was_there) remove_cgroup_tree(made->path());
     return fail(ErrorCode::io_error, std::move(why));
   };
   if (::faccessat(made->fd(), "cgroup.kill", W_OK, 0) != 0) return give_up(os_error(made->path() + "/cgroup.kill"));
@@ -185,24 +205,30 @@ Result<std::string> make_host_cgroup(const std::string& name) {
   return made->path();
 }
 
-Result<void> make_pids_cgroup(const std::string& path, std::uint64_t limit, pid_t pid) {
+Result<void> limit_pids(const std::string& path, std::uint64_t limit) {
+  const std::string file = path + "/pids.max";
+  errno = write_file(file, std::to_string(limit));
+  if (errno == 0) return {};
+  return fail(ErrorCode::not_exist, os_error("writing " + std::to_string(limit) + " to " + file));
+}
+
+std::string join_file_v1(const std::string& path) {
+  return path + "/tasks";
+}
+
+Result<UniqueFd> make_pids_cgroup(const std::string& path, std::uint64_t limit) {
   if (::mkdir(path.c_str(), 0755) != 0) return fail(ErrorCode::not_exist, os_error("mkdir " + path));
-  for (const auto& [file, value] : {std::pair{"/pids.max", std::to_string(limit)}, {"/cgroup.procs", std::to_string(pid)}}) {
-    const UniqueFd opened(::open((path + file).c_str(), O_WRONLY | O_CLOEXEC));
-    if (opened && ::write(opened.get(), value.data(), value.size()) == static_cast<ssize_t>(value.size())) continue;
-    auto failure = fail(ErrorCode::not_exist, os_error("writing " + value + " to " + path + file));
-    ::rmdir(path.c_str());
-    return failure;
-  }
-  return {};
+  auto limited = limit_pids(path, limit);
+  UniqueFd join(::open(join_file_v1(path).c_str(), O_WRONLY | O_CLOEXEC));
+  if (limited && join) return join;
+  auto failure = limited ? fail(ErrorCode::not_exist, os_error("open " + join_file_v1(path))) : fail(limited.error());
+  ::rmdir(path.c_str());
+  return failure;
 }
 
 void leave_pids_cgroup(const std::string& path) {
   const auto own = find_v1_cgroup("pids");
-  if (!own || *own != path) return;
-  const std::string parent = path.substr(0, path.rfind('/'));
-  const UniqueFd members(::open((parent + "/cgroup.procs").c_str(), O_WRONLY | O_CLOEXEC));
-  if (members && ::write(members.get(), "0", 1) != 1) return;
+  if (own && *own == path) write_file(join_file_v1(path.substr(0, path.rfind('/'))), "0");
 }
 
 std::string cgroup_name_of_mesh(std::string_view mesh) {

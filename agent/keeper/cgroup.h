@@ -27,23 +27,38 @@ class Cgroup {
   UniqueFd directory_;
 };
 
-/// The directory of our own cgroup v2, from /proc/self/mountinfo and /proc/self/cgroup. Errors: not_exist with the reason.
-Result<std::string> find_own_cgroup();
+/// A cgroup v2 that this process is in.
+struct OwnCgroup {
+  std::string path;  ///< Its directory.
+  std::string top;   ///< Where that hierarchy is mounted: the highest cgroup that we can see.
+};
+/// From /proc/self/mountinfo and /proc/self/cgroup. Errors: not_exist with the reason.
+Result<OwnCgroup> find_own_cgroup();
 
 /// The directory of our own cgroup in the hierarchy of cgroup v1 that has this controller. Nothing: there is none that we can see.
 std::optional<std::string> find_v1_cgroup(std::string_view controller);
 
+/// Whether a file, as those of cgroups are, has this among its words.
+bool has_word(const std::string& path, std::string_view word);
+/// Writes all of it at once. Returns 0 or an errno.
+int write_file(const std::string& path, std::string_view value);
+
 /// The file whose line "oom_kill N" counts whom the kernel has killed for want of memory in the memory cgroup of this process, v1 or v2.
-/// Nothing: there is none that we may read.
-std::optional<std::string> find_memory_counter();
+/// `host`: the host's own cgroup v2, in which its procs are, not this process; may be empty. Nothing: there is none that we may read.
+std::optional<std::string> find_memory_counter(const std::string& host);
 
-/// Makes a cgroup `meshbus-NAME` below our own and proves that it serves: a child can be born in it and it can be killed. Errors:
-/// io_error with the reason, nothing left behind.
-Result<std::string> make_host_cgroup(const std::string& name);
+/// Makes the cgroup `base`/meshbus-NAME, if it is not there, and proves that it serves: a child can be born in it and it can be killed.
+/// Errors: io_error with the reason; what it has made is not left behind.
+Result<std::string> make_host_cgroup(const std::string& base, const std::string& name);
 
-/// Makes a cgroup v1 at that path with a limit of processes, and moves `pid` into it. Errors: not_exist with the reason; nothing is left
-/// behind.
-Result<void> make_pids_cgroup(const std::string& path, std::uint64_t limit, pid_t pid);
+/// Writes pids.max. Errors: not_exist with the reason.
+Result<void> limit_pids(const std::string& path, std::uint64_t limit);
+/// Makes a cgroup v1 at that path with a limit of processes. Returns what to join it by (join_file_v1). Errors: not_exist with the
+/// reason; nothing is left behind.
+Result<UniqueFd> make_pids_cgroup(const std::string& path, std::uint64_t limit);
+/// The file of a cgroup v1 into which a process with one thread writes "0" to join it. Not cgroup.procs: the kernel then stops the forks of
+/// the whole machine, and waits for that 6 to 17 ms; here it knows that there is nothing to wait for.
+std::string join_file_v1(const std::string& path);
 /// Moves this process out of that one into the one above, if it is in it: who is in it cannot remove it.
 void leave_pids_cgroup(const std::string& path);
 

@@ -26,7 +26,7 @@ struct ChildPlan {
   int parent_death_signal = 0;        ///< 0: none.
   pid_t parent = 0;                   ///< Us: compared with getppid once the signal is armed.
   int cgroup_procs = -1;              ///< cgroup.procs to join by writing, where clone3 cannot; -1: none.
-  const int* joins = nullptr;         ///< Further ones, of cgroup v1.
+  const int* joins = nullptr;         ///< Further ones, of cgroup v1: see join_file_v1().
   std::size_t join_count = 0;
   const Limit* limits = nullptr;
   std::size_t limit_count = 0;

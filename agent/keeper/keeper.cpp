@@ -21,6 +21,7 @@
 #include <system_error>
 #include <utility>
 
+#include "agent/keeper/host_place.h"
 #include "agent/keeper/pid_namespace.h"
 #include "common/os_error.h"
 
@@ -93,6 +94,12 @@ Result<void> Keeper::set_up() {
   auto starter = ProcStarter::make(mark_, raise_descriptor_limit());
   if (!starter) return fail(starter.error());
   starter_ = std::make_unique<ProcStarter>(std::move(*starter));
+  // So that what is counted and limited for the whole host is right in every containment.
+  if (const std::string host = limits_.places().v2_path(); cgroup_.empty() && !host.empty()) {
+    auto made = Cgroup::make(host, "unlimited");
+    if (!made) return fail(made.error());
+    birthplace_ = std::make_unique<Cgroup>(std::move(*made));
+  }
   if (!watch(lifeline_.fd(), EPOLL_CTL_ADD, EPOLLIN, lifeline_source) || !watch(agent_.get(), EPOLL_CTL_ADD, EPOLLIN, agent_source) ||
       !watch(signals_.get(), EPOLL_CTL_ADD, EPOLLIN, signal_source)) {
     return fail(failure("epoll_ctl"));
@@ -223,7 +230,8 @@ void Keeper::start_one(Queued queued) {
 
 ProcStarter::Started Keeper::start(const Queued& queued, ProcSpec proc, const Cgroup* mesh_cgroup) {
   const GroupLimits& limits = queued.prepared->spec().settings.group;
-  const int cgroup = mesh_cgroup == nullptr ? -1 : mesh_cgroup->fd();
+  const Cgroup* const home = mesh_cgroup != nullptr ? mesh_cgroup : birthplace_.get();
+  const int cgroup = home == nullptr ? -1 : home->fd();
   if (!limits.any()) return starter_->start(*queued.prepared, std::move(proc), cgroup);
   const auto groups = limits_.make(proc.id, limits, mesh_cgroup == nullptr ? std::string() : mesh_cgroup->path());
   if (groups)
@@ -342,6 +350,7 @@ int Keeper::sweep_and_end() {
     // Nobody else is left to remove them.
     leave_pids_cgroup(limits_.places().at(Controller::pids).path);
     for (const std::string& directory : limits_.places().directories()) clear_cgroup_tree(directory, 500ms);
+    come_back(500ms);
     std::error_code ignored;
     std::filesystem::remove_all(run_dir_, ignored);
   }

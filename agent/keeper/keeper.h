@@ -26,7 +26,7 @@ struct KeeperOptions {
   UniqueFd agent;              ///< To the agent.
   UniqueFd lock;               ///< The lock of the run directory: held as long as we live, also after the warden. May be empty.
   std::string run_dir;         ///< Removed at the end when the warden is dead. May be empty.
-  std::string cgroup;          ///< The host's cgroup v2 directory; empty: containment by sweep.
+  std::string cgroup;          ///< The host's cgroup v2 directory, for containment by it; else empty.
   LimitPlaces limits;          ///< Where procs with limits get cgroups of their own.
   bool pid_namespace = false;  ///< We are process 1 of one of our own.
   std::uint64_t mark = 0;      ///< Hard RLIMIT_RTTIME of all procs; 0: none.
@@ -110,6 +110,7 @@ class Keeper {
   UniqueFd signals_;
   std::unique_ptr<ProcStarter> starter_;
   LimitGroups limits_;
+  std::unique_ptr<Cgroup> birthplace_;  // of procs without a cgroup of their own; empty: ours
   Sweeper orphans_;
   static constexpr std::size_t outbox_limit = 64;  ///< Packets that the agent has not taken: spawning waits then.
   std::deque<Queued> queue_;

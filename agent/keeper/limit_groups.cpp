@@ -42,14 +42,6 @@ std::vector<Setting> settings_for(const GroupLimits& limits, Controller controll
   return {};
 }
 
-// Returns 0 or an errno.
-int write_file(const std::string& path, const std::string& value) {
-  const UniqueFd file(::open(path.c_str(), O_WRONLY | O_CLOEXEC));
-  if (!file) return errno;
-  const ssize_t written = ::write(file.get(), value.data(), value.size());
-  return written == static_cast<ssize_t>(value.size()) ? 0 : written < 0 ? errno : EIO;
-}
-
 std::optional<std::uint64_t> read_number(const std::string& path) {
   std::ifstream file(path);
   std::uint64_t value = 0;
@@ -72,19 +64,11 @@ std::string group_name(std::uint64_t id) {
   return text.data();
 }
 
-std::string parent_of(const std::string& path) {
-  return path.substr(0, path.rfind('/'));
-}
-
 // cgroup v2: what is below that directory may be limited by this controller. Returns 0 or an errno.
 int let_control(const std::string& directory, Controller controller) {
   const std::string word(to_string(controller));
   const std::string path = directory + "/cgroup.subtree_control";
-  std::ifstream enabled(path);
-  for (std::string one; enabled >> one;) {
-    if (one == word) return 0;
-  }
-  return write_file(path, "+" + word);
+  return has_word(path, word) ? 0 : write_file(path, "+" + word);
 }
 
 }  // namespace
@@ -105,7 +89,7 @@ tl::expected<std::string, SpawnFailure> LimitGroups::make_group(std::uint64_t id
   if (!make_directory(place.path)) return failed(errno, place.path);
   const std::string& above = place.version == 2 && !parent.empty() ? parent : place.path;
   if (place.version == 2) {
-    for (const std::string& directory : {parent_of(place.path), place.path, above}) {
+    for (const std::string& directory : {place.path, above}) {
       if (const int error = let_control(directory, controller); error != 0) return failed(error, directory + "/cgroup.subtree_control");
     }
   }
@@ -133,7 +117,7 @@ tl::expected<ProcGroups, SpawnFailure> LimitGroups::make(std::uint64_t id, const
     groups_[id].push_back({controller, version, *path});
     // All that v2 limits is in one directory.
     if (version == 2 && made.birthplace) continue;
-    const std::string file = version == 2 ? *path : *path + "/cgroup.procs";
+    const std::string file = version == 2 ? *path : join_file_v1(*path);
     UniqueFd opened(::open(file.c_str(), (version == 2 ? O_RDONLY | O_DIRECTORY : O_WRONLY) | O_CLOEXEC));
     if (!opened) {
       const int error = errno;

@@ -17,7 +17,7 @@ namespace meshbus::keeper {
 /// The cgroups in which a limited proc is started.
 struct ProcGroups {
   UniqueFd birthplace;          ///< A cgroup v2 directory to be born in; empty: none of its own.
-  std::vector<UniqueFd> joins;  ///< cgroup.procs of v1 hierarchies, to write oneself into.
+  std::vector<UniqueFd> joins;  ///< Of v1 hierarchies: join_file_v1(), to write oneself into.
 };
 
 /// How often the kernel has killed in the cgroup of a proc for want of memory.

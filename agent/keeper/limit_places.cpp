@@ -8,29 +8,18 @@
 #include <fstream>
 
 #include "agent/keeper/cgroup.h"
+#include "agent/keeper/host_place.h"
 
 namespace meshbus::keeper {
 
 namespace {
 
+using namespace std::chrono_literals;
+
 constexpr const char* advice =
-    "; start the host as root, or in a cgroup that is delegated to its user with the controllers memory, pids and cpu (systemd: "
-    "Delegate=yes), or do without this limit";
-
-bool has_word(const std::string& file, std::string_view wanted) {
-  std::ifstream words(file);
-  for (std::string word; words >> word;) {
-    if (word == wanted) return true;
-  }
-  return false;
-}
-
-// cgroup v2: a cgroup other than the root that has processes in it may not hand controllers on to those below.
-bool cannot_hand_on(const std::string& parent, std::string_view controller) {
-  if (::access((parent + "/cgroup.type").c_str(), F_OK) != 0 || has_word(parent + "/cgroup.subtree_control", controller)) return false;
-  std::string pid;
-  return static_cast<bool>(std::ifstream(parent + "/cgroup.procs") >> pid);
-}
+    "; start the host in a cgroup of its own that is delegated with the controllers memory, pids and cpu (`systemd-run --user --scope -p "
+    "Delegate=yes meshbus ...`; a service with Delegate=yes; the first process of a container with a cgroup namespace and a writable "
+    "/sys/fs/cgroup), or as root, or do without this limit";
 
 std::string bytes_text(std::uint64_t bytes) {
   constexpr std::array<std::pair<unsigned, const char*>, 3> units{{{30, "GiB"}, {20, "MiB"}, {10, "KiB"}}};
@@ -67,22 +56,43 @@ std::string words_of(const GroupLimits& limits, Controller controller) {
   return {};
 }
 
-LimitPlaces LimitPlaces::find(const std::string& name) {
+LimitPlaces LimitPlaces::find(const std::string& name, const HostPlace& host) {
   LimitPlaces places;
-  const auto v2 = find_own_cgroup();
   for (const Controller controller : controllers) {
     const std::string word(to_string(controller));
     LimitPlace& place = places.at(controller);
-    if (v2 && has_word(*v2 + "/cgroup.controllers", word)) {
-      place = {2, *v2 + "/meshbus-" + name};
+    const bool is_in_v2 = !host.base.empty() && has_word(host.base + "/cgroup.controllers", word);
+    if (is_in_v2 && host.problem.empty()) {
+      place = {2, host.base + "/meshbus-" + name};
     } else if (const auto v1 = find_v1_cgroup(word)) {
       place = {1, *v1 + "/meshbus-" + name};
+    } else if (is_in_v2) {
+      place = {0, host.problem};
     } else {
       place = {0, "no hierarchy of cgroup v1 with the controller `" + word + "` is mounted, and " +
-                      (v2 ? "`" + word + "` is not in " + *v2 + "/cgroup.controllers" : v2.error().detail())};
+                      (host.base.empty() ? host.problem : "`" + word + "` is not in " + host.base + "/cgroup.controllers")};
     }
   }
   return places;
+}
+
+std::string LimitPlaces::v2_path() const {
+  const auto* const found = std::find_if(places_.begin(), places_.end(), [](const LimitPlace& place) { return place.version == 2; });
+  return found == places_.end() ? std::string() : found->path;
+}
+
+void LimitPlaces::claim_v2(const HostPlace& host) {
+  const std::string path = v2_path();
+  if (path.empty()) return;
+  auto made = step_aside(host);
+  if (made) made = make_limiting_cgroup(host, path);
+  if (!made) come_back(0ms);
+  for (const Controller controller : controllers) {
+    LimitPlace& place = at(controller);
+    const std::string word(to_string(controller));
+    if (place.version != 2 || (made && has_word(path + "/cgroup.subtree_control", word))) continue;
+    place = {0, made ? "the kernel does not let `" + word + "` be used below " + path : made.error().detail()};
+  }
 }
 
 std::vector<std::string> LimitPlaces::directories() const {
@@ -117,11 +127,6 @@ Result<void> LimitPlaces::check(const GroupLimits& limits) const {
     std::string why = place.path;
     if (place.version != 0) {
       const std::string parent = place.path.substr(0, place.path.rfind('/'));
-      if (place.version == 2 && cannot_hand_on(parent, to_string(controller)))
-        return fail(ErrorCode::configuration_error,
-                    "a " + wanted + " cannot be kept here: this host's own processes are in " + parent +
-                        ", and cgroup v2 allows no limits below a cgroup that has processes, unless it is the root; do without this limit, "
-                        "or limit the whole host from outside (systemd: MemoryMax=, TasksMax=, CPUQuota=)");
       if (::access(parent.c_str(), W_OK) == 0) continue;
       why = "cannot make a cgroup in " + parent + ": " + std::strerror(errno);
     }

@@ -6,6 +6,7 @@
 #include <string_view>
 #include <vector>
 
+#include "agent/keeper/host_place.h"
 #include "agent/keeper/spec.h"
 #include "meshbus/result.h"
 
@@ -31,8 +32,14 @@ struct LimitPlace {
 /// The places of one host, by controller.
 class LimitPlaces {
  public:
-  /// Looks where the cgroups of this process are; makes nothing. `name` is the host's, as in its run directory.
-  static LimitPlaces find(const std::string& name);
+  /// Looks where cgroups can be made: v2 as `host` says, v1 below those of this process. Makes nothing. `name` is the host's, as in its
+  /// run directory.
+  static LimitPlaces find(const std::string& name, const HostPlace& host);
+
+  /// The host's directory in cgroup v2; empty: none of them is there.
+  std::string v2_path() const;
+  /// Makes that directory and what it takes that procs can be limited in it. Of what cannot be had, the place says why from then on.
+  void claim_v2(const HostPlace& host);
 
   const LimitPlace& at(Controller controller) const { return places_[static_cast<std::size_t>(controller)]; }
   LimitPlace& at(Controller controller) { return places_[static_cast<std::size_t>(controller)]; }

@@ -47,7 +47,7 @@ class ProcStarter {
     UniqueFd pidfd;  ///< The keeper's; empty when the birth failed.
   };
   /// Starts one proc; never fails otherwise than by birth.failure.
-  /// `cgroup`: v2, to be born in; -1: ours. `joins`: cgroup.procs of v1 to join.
+  /// `cgroup`: v2, to be born in; -1: ours. `joins`: of v1, by join_file_v1().
   Started start(const PreparedSpec& prepared, ProcSpec proc, int cgroup, const std::vector<UniqueFd>& joins = {});
 
  private:

@@ -15,6 +15,7 @@
 #include <ctime>
 
 #include "agent/keeper/cgroup.h"
+#include "agent/keeper/host_place.h"
 #include "agent/keeper/sweep.h"
 #include "agent/warden/exit_codes.h"
 #include "agent/warden/ready_report.h"
@@ -42,7 +43,7 @@ int HostProcess::run() {
   if (auto done = set_up(); !done) {
     fail_start(done.error().exit_code, done.error().why);
   } else {
-    for (auto start : {&HostProcess::start_keeper, &HostProcess::limit_pids, &HostProcess::start_broker}) {
+    for (auto start : {&HostProcess::limit_pids, &HostProcess::start_keeper, &HostProcess::start_broker}) {
       if (auto started = (this->*start)(); !started) {
         fail_start(exit_os_file, started.error().detail());
         break;
@@ -323,6 +324,8 @@ int HostProcess::finish() {
   for (const std::string& directory : limit_directories()) {
     if (!keeper::clear_cgroup_tree(directory, 500ms)) say("cannot remove " + directory + ": " + std::strerror(errno));
   }
+  keeper::come_back(50ms);
+  if (!place_.base.empty()) keeper::clear_roles_leaf(place_.base);
   if (directory_) remove_host_dir(directory_->path);
   return exit_code_;
 }

@@ -86,9 +86,11 @@ class HostProcess {
   std::string cgroup_;
   bool pid_namespace_ = false;
   std::string containment_reason_;  // of what automatic chose
+  keeper::HostPlace place_;
   keeper::LimitPlaces limits_;
   std::string pids_reason_;  // why there is no limit
   std::uint64_t pids_limit_ = 0;
+  UniqueFd pids_join_;  // until the keeper is there
   std::uint64_t mark_ = 0;
   UniqueFd secret_;
   UniqueFd agents_keeper_fd_;  // kept until the agent starts

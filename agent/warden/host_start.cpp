@@ -101,12 +101,15 @@ tl::expected<void, HostProcess::StartFailure> HostProcess::set_up() {
   local_ = *socket;
   binds_ = options_.binds;
   address_ = !options_.advertise.empty() ? options_.advertise : binds_.empty() ? local_ : binds_.front();
-  if (auto chosen = choose_containment(); !chosen) return chosen;
   mark_ = keeper::make_mark();
-  limits_ = keeper::LimitPlaces::find(directory_->name);
-  if (auto recorded = record_host(*directory_, cgroup_, mark_, limit_directories()); !recorded)
+  place_ = keeper::plan_host_place();
+  limits_ = keeper::LimitPlaces::find(directory_->name, place_);
+  // Before any of them is made.
+  const std::string cgroup = place_.base.empty() ? "" : place_.base + "/meshbus-" + directory_->name;
+  if (auto recorded = record_host(*directory_, cgroup, mark_, limits_.directories(), place_.base); !recorded)
     return failed(exit_os_error, recorded.error().detail());
-  return {};
+  limits_.claim_v2(place_);
+  return choose_containment();
 }
 
 tl::expected<void, HostProcess::StartFailure> HostProcess::choose_containment() {
@@ -127,7 +130,7 @@ tl::expected<void, HostProcess::StartFailure> HostProcess::choose_containment() 
     pid_namespace_ = true;
     return {};
   }
-  auto made = keeper::make_host_cgroup(directory_->name);
+  auto made = place_.base.empty() ? fail(ErrorCode::not_exist, place_.problem) : keeper::make_host_cgroup(place_.base, directory_->name);
   if (made) {
     cgroup_ = std::move(*made);
     return {};
@@ -149,15 +152,21 @@ std::string HostProcess::events_path() const {
   return options_.events_directory.empty() ? directory_->path + "/events" : options_.events_directory + "/events-" + directory_->name;
 }
 
-// The keeper itself is put under the limit, before it has any proc: so everything below it is, too.
+// v1: the keeper itself is put under the limit, so everything below it is, too. v2: all procs are born in the host's cgroup.
 Result<void> HostProcess::limit_pids() {
   if (options_.pids_limit == 0) return {};
   const keeper::LimitPlace& place = limits_.at(keeper::Controller::pids);
-  const auto limited =
-      place.version == 1
-          ? keeper::make_pids_cgroup(place.path, options_.pids_limit, keeper_.pid)
-          : Result<void>(fail(ErrorCode::not_exist,
-                              place.version == 2 ? "a host limits its processes by cgroup v1 only, and `pids` is in v2 here" : place.path));
+  Result<void> limited;
+  if (place.version == 0) limited = fail(ErrorCode::not_exist, place.path);
+  if (place.version == 1) {
+    auto made = keeper::make_pids_cgroup(place.path, options_.pids_limit);
+    if (made) {
+      pids_join_ = std::move(*made);
+    } else {
+      limited = fail(made.error());
+    }
+  }
+  if (place.version == 2) limited = keeper::limit_pids(place.path, options_.pids_limit);
   if (limited) {
     pids_limit_ = options_.pids_limit;
     return {};
@@ -200,10 +209,13 @@ Result<void> HostProcess::start_keeper() {
   if (!cgroup_.empty()) start.arguments.insert(start.arguments.end(), {"--cgroup", cgroup_});
   add_limits(start);
   start.inherit = {pair->second.get(), directory_->lock.get()};
+  if (pids_join_) start.joins = {pids_join_.get()};
   // It must outlive us to sweep, and hears of our end by its lifeline; in a pid namespace its own end is the sweep, also when it is frozen.
   start.death_signal = pid_namespace_ ? SIGKILL : 0;
   start.new_pid_namespace = pid_namespace_;
-  return start_role(keeper_, start, *spawner_);
+  auto started = start_role(keeper_, start, *spawner_);
+  pids_join_.reset();
+  return started;
 }
 
 Result<void> HostProcess::start_broker() {

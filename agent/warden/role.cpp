@@ -44,6 +44,8 @@ Result<void> start_role(Role& role, const RoleStart& start, keeper::Spawner& spa
   plan.stdio[0] = input.get();
   plan.stdio[1] = output.get();
   plan.stdio[2] = output.get();
+  plan.joins = start.joins.data();
+  plan.join_count = start.joins.size();
   plan.inherit = inherit.data();
   plan.inherit_count = inherit.size();
   auto child = spawner.run(plan);

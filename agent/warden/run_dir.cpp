@@ -19,6 +19,7 @@
 #include <system_error>
 
 #include "agent/keeper/cgroup.h"
+#include "agent/keeper/host_place.h"
 #include "agent/keeper/sweep.h"
 #include "common/os_error.h"
 
@@ -81,6 +82,7 @@ void clean_one(const std::string& path, const std::string& name, int lock) {
       keeper::empty_cgroup(value, 500ms);
       keeper::remove_cgroup_tree(value);
     }
+    if (key == "aside") keeper::clear_roles_leaf(value);
   }
   remove_host_dir(path);
 }
@@ -121,10 +123,12 @@ Result<HostDir> make_host_dir(const std::string& base) {
   return fail(ErrorCode::io_error, "no free name for a host directory in " + base);
 }
 
-Result<void> record_host(const HostDir& directory, const std::string& cgroup, std::uint64_t mark, const std::vector<std::string>& limits) {
+Result<void> record_host(const HostDir& directory, const std::string& cgroup, std::uint64_t mark, const std::vector<std::string>& limits,
+                         const std::string& aside) {
   std::string text = "pid " + std::to_string(::getpid()) + "\nmark " + std::to_string(mark) + "\n";
   if (!cgroup.empty()) text += "cgroup " + cgroup + "\n";
   for (const std::string& one : limits) text += "limits " + one + "\n";
+  if (!aside.empty()) text += "aside " + aside + "\n";
   if (::pwrite(directory.lock.get(), text.data(), text.size(), 0) != static_cast<ssize_t>(text.size())) {
     return fail(ErrorCode::io_error, os_error("write " + directory.path + "/" + lock_name));
   }

@@ -26,9 +26,10 @@ Result<std::string> prepare_base_dir(const std::string& wanted);
 Result<HostDir> make_host_dir(const std::string& base);
 
 /// Writes down what a later warden needs to clean up after us, should both we and the keeper be killed. Errors: io_error.
-/// `limits`: directories of limits, whether they are there or not.
+/// `cgroup` is that of v2, `limits` are directories of limits: whether they are there or not. `aside`: below it its roles may be in
+/// keeper::roles_leaf(); may be empty.
 Result<void> record_host(const HostDir& directory, const std::string& cgroup, std::uint64_t mark,
-                         const std::vector<std::string>& limits = {});
+                         const std::vector<std::string>& limits = {}, const std::string& aside = {});
 
 /// Cleans up after hosts whose warden and keeper are both dead: kills what carries their mark or sits in their cgroup, removes cgroup
 /// and directory. Returns how many there were.

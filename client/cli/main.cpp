@@ -1,7 +1,9 @@
 #include <cstdio>
 #include <exception>
+#include <optional>
 #include <string>
 
+#include "agent/keeper/host_place.h"
 #include "agent/warden/warden.h"
 #include "client/cli/bench_command.h"
 #include "client/cli/command_line.h"
@@ -28,7 +30,13 @@ struct Verbs {
     cli::apply_settings(options);
     return run_warden(options);
   }
-  int operator()(const cli::RunArguments& arguments) const { return cli::run_job(arguments); }
+  int operator()(const cli::RunArguments& arguments) const {
+    // cgroup v2 limits nothing beside us: a host that we start could not move us out of its way.
+    const auto& limits = arguments.proc_settings;
+    std::optional<keeper::StepAside> aside;
+    if (arguments.addresses.empty()) aside.emplace(limits.memory_limit || limits.pids_limit || limits.cpu_limit);
+    return cli::run_job(arguments);
+  }
   int operator()(const cli::HostsArguments& arguments) const { return cli::hosts_command(arguments); }
   int operator()(const cli::LogsArguments& arguments) const { return cli::logs_command(arguments); }
   int operator()(const cli::WhyArguments& arguments) const { return cli::why_command(arguments); }

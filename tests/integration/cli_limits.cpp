@@ -20,7 +20,7 @@ namespace {
 
 /// Whether procs can be limited so on this machine; says so when not.
 bool can_limit(const GroupLimits& limits) {
-  const auto checked = LimitPlaces::find("test").check(limits);
+  const auto checked = LimitPlaces::find("test", meshbus::keeper::plan_host_place()).check(limits);
   if (!checked) MESSAGE("not tested: " << checked.error().detail());
   return checked.has_value();
 }

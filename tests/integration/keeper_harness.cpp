@@ -11,6 +11,7 @@
 #include <utility>
 
 #include "agent/keeper/cgroup.h"
+#include "agent/keeper/host_place.h"
 #include "agent/keeper/packet.h"
 #include "tests/support/environment.h"
 #include "tests/support/wait.h"
@@ -31,7 +32,7 @@ KeeperUnderTest::KeeperUnderTest(const Options& options) {
                            std::to_string(agent.second.get())});
   argv.insert(argv.end(), options.arguments.begin(), options.arguments.end());
   if (options.cgroup) {
-    cgroup_ = keeper::make_host_cgroup("test" + make_marker()).value();
+    cgroup_ = keeper::make_host_cgroup(keeper::plan_host_place().base, "test" + make_marker()).value();
     argv.insert(argv.end(), {"--containment", "cgroup", "--cgroup", cgroup_});
   }
   process_ = std::make_unique<Process>(argv, ProcessOptions{.inherit = {lifeline.second.get(), agent.second.get()}});
@@ -138,7 +139,7 @@ std::vector<std::string> own_environment() {
 }
 
 bool cgroup_is_usable() {
-  const auto made = keeper::make_host_cgroup("probe" + make_marker());
+  const auto made = keeper::make_host_cgroup(keeper::plan_host_place().base, "probe" + make_marker());
   return made && keeper::remove_cgroup_tree(*made);
 }
 

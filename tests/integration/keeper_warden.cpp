@@ -10,6 +10,7 @@
 #include <memory>
 
 #include "agent/keeper/cgroup.h"
+#include "agent/keeper/host_place.h"
 #include "tests/integration/keeper_harness.h"
 #include "tests/support/environment.h"
 #include "tests/support/process_table.h"
@@ -76,8 +77,10 @@ class Host {
     broker = number("broker_pid");
     agent = number("agent_pid");
     host_dir = text("run_dir");
-    const auto own = meshbus::keeper::find_own_cgroup();
-    if (own) cgroup = *own + "/meshbus-" + fs::path(host_dir).filename().string().substr(5);
+    auto view = meshbus::keeper::view_cgroups();
+    if (view) view->self = warden->pid();  // to the warden we are a stranger
+    const auto base = view ? meshbus::keeper::plan_host_place(*view).base : std::string();
+    if (!base.empty()) cgroup = base + "/meshbus-" + fs::path(host_dir).filename().string().substr(5);
     CHECK(fs::exists(host_dir));
   }
 

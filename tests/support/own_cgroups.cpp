@@ -71,6 +71,24 @@ void add_below(const fs::path& top, std::set<fs::path>& found) {
   }
 }
 
+/// Those of v2 by which something can be limited.
+std::vector<std::string> controllers_of(const fs::path& cgroup) {
+  std::vector<std::string> found;
+  std::ifstream available(cgroup / "cgroup.controllers");
+  for (std::string word; available >> word;) {
+    if (word == "memory" || word == "pids" || word == "cpu") found.push_back(word);
+  }
+  return found;
+}
+
+/// cgroup v2 lets what is below a cgroup be limited only when no process is in it.
+bool hand_on_controllers(const fs::path& cgroup) {
+  bool all = true;
+  for (const auto& word : controllers_of(cgroup))
+    all = static_cast<bool>(std::ofstream(cgroup / "cgroup.subtree_control") << "+" << word << std::flush) && all;
+  return all;
+}
+
 bool remove_tree(const fs::path& top) {
   std::set<fs::path> below;
   add_below(top, below);
@@ -100,11 +118,14 @@ OwnCgroups::OwnCgroups() {
     remove_abandoned(*parent);
     const fs::path path = *parent / (prefix + std::to_string(::getpid()));
     if (::mkdir(path.c_str(), 0755) != 0) continue;
-    if (move_to(path)) {
+    const fs::path own = controllers_of(path).empty() ? path : path / "self";
+    if (own != path) ::mkdir(own.c_str(), 0755);
+    if (move_to(own) && hand_on_controllers(path)) {
       made_.push_back(path);
       known().push_back(path);
     } else {
-      ::rmdir(path.c_str());
+      move_to(*parent);
+      remove_tree(path);
     }
   }
 }
@@ -112,6 +133,7 @@ OwnCgroups::OwnCgroups() {
 void OwnCgroups::leave() {
   for (const auto& path : made_) {
     move_to(path.parent_path());
+    ::rmdir((path / "self").c_str());
     // Who has ended is in it for a moment still.
     wait_until([&] { return remove_tree(path); }, std::chrono::seconds(2));
   }

@@ -8,7 +8,8 @@ namespace meshbus::test {
 
 /// cgroups of the test program itself, for it and all that it starts: below them, and nowhere else, the hosts under test make theirs, so
 /// that what they leave can be told from what other hosts of this machine have. In the hierarchies for memory and pids of v1, and in v2,
-/// where that is allowed; not for cpu, where everything below would get the share of one process.
+/// where that is allowed (in v2 with controllers it is itself in a leaf `self`, so that hosts may limit procs beside it); not for cpu,
+/// where everything below would get the share of one process.
 class OwnCgroups {
  public:
   OwnCgroups();

@@ -7,7 +7,9 @@
 
 namespace meshbus::host {
 
-MemoryKills::MemoryKills() : MemoryKills(keeper::find_memory_counter().value_or(std::string())) {}
+MemoryKills MemoryKills::of_host(const std::string& cgroup) {
+  return MemoryKills(keeper::find_memory_counter(cgroup).value_or(std::string()));
+}
 
 MemoryKills::MemoryKills(std::string file) : file_(std::move(file)) {
   timespec time{};

@@ -14,7 +14,9 @@ namespace meshbus::host {
 class MemoryKills {
  public:
   /// Looks for the cgroup of this process, counts from now.
-  MemoryKills();
+  MemoryKills() : MemoryKills(of_host({})) {}
+  /// The same. `cgroup`: the host's own of v2, if it has one: there are its procs then, and not its roles.
+  static MemoryKills of_host(const std::string& cgroup);
   /// For tests: this file instead, with a line "oom_kill N".
   explicit MemoryKills(std::string file);
 

@@ -72,7 +72,7 @@ MeshProcs::MeshProcs(Reactor& reactor, UniqueFd keeper_socket, BootstrapWriter b
                 table_.touch(proc);
               }),
       keeper_(std::move(keeper_socket), keeper_events()),
-      ending_(reactor, keeper_, table_, outputs_, inputs_, ending_events()),
+      ending_(reactor, keeper_, table_, outputs_, inputs_, ending_events(), MemoryKills::of_host(options_.limits.v2_path())),
       spawner_(table_, keeper_, bootstraps_, options_.config.count(keys::spawn_in_flight), options_.config.flag(keys::parent_death_signal),
                [this](Proc& proc, const Error& error) {
                  ending_.fail(proc, {.code = meshbus::to_wire(error.code()),

@@ -43,9 +43,15 @@ class ProcEnding {
     /// Its certificate was made: nothing more will be said of it.
     std::function<void(Proc&)> on_certified;
   };
-  /// `host`: for people, in the texts of certificates.
-  ProcEnding(Reactor& reactor, keeper::KeeperClient& keeper, ProcTable& table, OutputReader& outputs, InputWriter& inputs, Events events)
-      : reactor_(reactor), keeper_(keeper), table_(table), outputs_(outputs), inputs_(inputs), events_(std::move(events)) {}
+  ProcEnding(Reactor& reactor, keeper::KeeperClient& keeper, ProcTable& table, OutputReader& outputs, InputWriter& inputs, Events events,
+             MemoryKills memory)
+      : reactor_(reactor),
+        keeper_(keeper),
+        table_(table),
+        outputs_(outputs),
+        inputs_(inputs),
+        events_(std::move(events)),
+        memory_(std::move(memory)) {}
 
   /// Ends a proc; one that has ended is left alone. A second order can only hasten the first.
   void stop(Proc& proc, const StopOrder& order);

@@ -19,6 +19,7 @@
 
 #include "agent/keeper/cgroup.h"
 #include "agent/keeper/child_plan.h"
+#include "agent/keeper/host_place.h"
 #include "agent/keeper/raw_syscall.h"
 #include "common/unique_fd.h"
 
@@ -84,7 +85,7 @@ int main(int argc, char** argv) {
   }
   std::optional<Cgroup> cgroup;
   if (argc > 2) {
-    auto made = make_host_cgroup("floor-" + std::to_string(::getpid()));
+    auto made = make_host_cgroup(meshbus::keeper::plan_host_place().base, "floor-" + std::to_string(::getpid()));
     if (!made) give_up(made.error().to_string());
     folder = *made;
     auto opened = Cgroup::make(folder, "procs");
