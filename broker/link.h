@@ -47,6 +47,8 @@ class Link {
     std::chrono::milliseconds connect_limit{5000};
     /// From the loss of the connection to giving up.
     std::chrono::milliseconds delivery_limit{30000};
+    /// See Session::Options.
+    std::function<Result<CurveKeys>()> keys = {};
     Protocol protocol = {};
   };
   struct Events {
@@ -169,6 +171,8 @@ class Link {
   std::deque<std::uint64_t> past_lives_;
   std::vector<std::string> endpoints_;
   std::size_t next_endpoint_ = 0;
+  /// Why the last attempt to connect failed.
+  std::string trouble_;
   Reactor::Time opened_;
   /// When the last connection broke; nothing while there is one, and when none did.
   std::optional<Reactor::Time> lost_;

@@ -39,6 +39,7 @@ Bus::Bus(Reactor& reactor, zmq::context_t& context, Session::Options options, Di
     fail_all(error);
     if (events_.on_refused) events_.on_refused(error);
   };
+  session_events.on_trouble = events_.on_trouble;
   session_events.on_message = [this](const FrameReader::Message& message) { on_message(message); };
   // Its own name is known before the first Welcome when the peer gave it whole.
   if (auto self = ProcId::parse(options.hello.peer)) {

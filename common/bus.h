@@ -45,6 +45,8 @@ class Bus {
     std::function<void(const wire::Welcome&)> on_up;
     /// The session is over, a new one is being tried; open requests and calls have failed with fate_unknown.
     std::function<void(const std::string& reason)> on_down;
+    /// An attempt to connect has failed; another one follows.
+    std::function<void(const std::string& reason)> on_trouble;
     /// The broker will not have us; final.
     std::function<void(const Error&)> on_refused;
     /// A message or call for a port: answer calls with answer_call() or fail_call(), now or later.
