@@ -57,6 +57,7 @@ Broker::Impl::Impl(Reactor& reactor, BrokerOptions given)
 Broker::Impl::~Impl() {
   reactor_.cancel(heartbeat_timer_);
   reactor_.cancel(keys_timer_);
+  reactor_.cancel(strangers_timer_);
   if (turn_end_ != 0) reactor_.forget_turn_end(turn_end_);
 }
 

@@ -102,7 +102,7 @@ class Broker::Impl {
   /// The key for connections over tcp; nothing when they are not to have any, or there will be none.
   Result<std::optional<KeyPair>> open_keys(zmq::context_t& context);
   /// Whether the holder of that key may connect.
-  bool judge(std::string_view key, std::string_view address);
+  std::optional<bool> judge(std::string_view key, std::string_view address, bool may_wait);
   /// Of the connection that this part came by.
   Credentials credentials_of(zmq::message_t& part) const;
   void on_keys_timer();
@@ -134,8 +134,10 @@ class Broker::Impl {
   std::optional<KeyRing> ring_;
   std::string own_key_;
   std::string own_key_problem_;
-  Reactor::Time looked_{};
+  /// When to look again at the earliest.
+  Reactor::Time look_due_{};
   Reactor::TimerId keys_timer_ = 0;
+  Reactor::TimerId strangers_timer_ = 0;
   /// Whose refusal has been told.
   RecentSet<std::string, char> refused_keys_{kRefusedRemembered};
   Stranger* stranger_ = nullptr;

@@ -9,8 +9,22 @@ namespace meshbus {
 namespace {
 
 constexpr std::chrono::milliseconds kLookAgain{1000};
-/// A stranger makes us look for his key no more often than this.
+/// A stranger makes us look for his key no more often than this, and never for more than a part of the time.
 constexpr std::chrono::milliseconds kLookForStranger{100};
+constexpr int kLookShare = 50;
+
+bool is_tcp_socket(int descriptor) {
+  int domain = AF_UNSPEC;
+  socklen_t size = sizeof domain;
+  return ::getsockopt(descriptor, SOL_SOCKET, SO_DOMAIN, &domain, &size) == 0 && (domain == AF_INET || domain == AF_INET6);
+}
+
+/// Whether that holder may be what it came in as. A key may be that of more hosts than one, and of more by and by.
+bool is_still(const KeyHolder& holder, const Identity& identity) {
+  if (!identity.is_link()) return holder.to_string() == identity.user;
+  const auto host = HostAddr::parse(identity.text);
+  return host && holder.is_host(*host);
+}
 
 }  // namespace
 
@@ -35,18 +49,26 @@ Result<std::optional<KeyPair>> Broker::Impl::open_keys(zmq::context_t& context) 
     log::warn("nobody can connect over tcp: there is no key in " + options.keys->path() +
               "/authorised/ROLE/ (roles: observer, client, operator, host; meshbus keygen)");
   own_key_ = own->public_key;
-  auto opened = Zap::open(reactor_, context, [this](std::string_view key, std::string_view address) { return judge(key, address); });
+  auto opened = Zap::open(reactor_, context,
+                          [this](std::string_view key, std::string_view address, bool may_wait) { return judge(key, address, may_wait); });
   if (!opened) return fail(opened.error());
   zap = std::move(*opened);
   keys_timer_ = reactor_.after(kLookAgain, [this] { on_keys_timer(); });
   return std::move(*own);
 }
 
-bool Broker::Impl::judge(std::string_view key, std::string_view address) {
+std::optional<bool> Broker::Impl::judge(std::string_view key, std::string_view address, bool may_wait) {
   const KeyHolder* holder = ring_->find(key);
-  if (holder == nullptr && reactor_.now() - looked_ >= kLookForStranger) {
-    look_for_keys();
-    holder = ring_->find(key);
+  if (holder == nullptr && may_wait) {
+    // It may have come a moment ago.
+    if (strangers_timer_ == 0) {
+      strangers_timer_ = reactor_.at(std::max(look_due_, reactor_.now()), [this] {
+        strangers_timer_ = 0;
+        look_for_keys();
+        zap->ask_again();
+      });
+    }
+    return std::nullopt;
   }
   if (holder != nullptr) return true;
   ++forwarder_->counters().refused_keys;
@@ -62,8 +84,8 @@ bool Broker::Impl::judge(std::string_view key, std::string_view address) {
 
 Credentials Broker::Impl::credentials_of(zmq::message_t& part) const {
   auto credentials = Credentials::from_peer_address(Listener::peer_address_of(part));
-  // Only of a connection with keys it is our own word: on others the peer may have written it.
-  if (credentials.uid || !ring_) return credentials;
+  // Over tcp it is our own word, because all of that has keys; elsewhere the peer may have written it.
+  if (credentials.uid || !ring_ || !is_tcp_socket(Listener::descriptor_of(part))) return credentials;
   credentials.key = Listener::user_of(part);
   if (const KeyHolder* holder = ring_->find(credentials.key)) credentials.holder = *holder;
   return credentials;
@@ -72,17 +94,20 @@ Credentials Broker::Impl::credentials_of(zmq::message_t& part) const {
 void Broker::Impl::on_keys_timer() {
   look_for_keys();
   look_for_own_key();
-  keys_timer_ = reactor_.after(kLookAgain, [this] { on_keys_timer(); });
+  keys_timer_ = reactor_.at(std::max(look_due_, reactor_.now() + kLookAgain), [this] { on_keys_timer(); });
 }
 
 void Broker::Impl::look_for_keys() {
-  looked_ = reactor_.now();
-  if (!ring_->refresh()) return;
+  const auto begin = Reactor::Clock::now();
+  const bool is_changed = ring_->refresh();
+  const auto end = Reactor::Clock::now();
+  look_due_ = end + std::max<Reactor::Duration>(kLookForStranger, kLookShare * (end - begin));
+  if (!is_changed) return;
   refused_keys_ = RecentSet<std::string, char>(kRefusedRemembered);
   for (auto& [id, peer] : connections) {
     if (peer->is_ended || peer->identity.key_text.empty()) continue;
     const KeyHolder* holder = ring_->find(peer->identity.key_text);
-    if (holder != nullptr && holder->to_string() == peer->identity.user) continue;
+    if (holder != nullptr && is_still(*holder, peer->identity)) continue;
     log::warn(peer->identity.text + " is cut off: its key is " +
               (holder == nullptr ? "not authorised any more" : "now that of " + holder->to_string()) + " (it was that of " +
               peer->identity.user + ")");
@@ -94,6 +119,7 @@ void Broker::Impl::look_for_keys() {
     // It comes back with another key, or hears in its handshake that this one is not taken.
     if (descriptor >= 0) ::shutdown(descriptor, SHUT_RDWR);
   }
+  forwarder_->check_links();
 }
 
 void Broker::Impl::look_for_own_key() {
@@ -108,7 +134,7 @@ void Broker::Impl::look_for_own_key() {
   if (own->public_key == own_key_) return;
   own_key_ = own->public_key;
   listener->change_keys(*own);
-  log::warn("this host has a new key, " + own_key_ + ", for connections from now on");
+  log::warn("this host has a new key, " + own_key_ + "; connections over tcp are made anew");
 }
 
 }  // namespace meshbus

@@ -444,6 +444,10 @@ void Forwarder::arm_retry() {
   });
 }
 
+void Forwarder::check_links() {
+  for (auto& [host, link] : links_) link->check_keys();
+}
+
 void Forwarder::close_links(const std::string& reason) {
   for (auto& [key, link] : links_) link->close(reason);
 }

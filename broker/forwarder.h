@@ -103,6 +103,8 @@ class Forwarder {
   /// Sends what there is to send. At the end of each turn.
   void flush();
   void close_links(const std::string& reason);
+  /// Keys on disk have changed.
+  void check_links();
 
   Counters& counters() noexcept { return counters_; }
   /// The counters, those of links included.

@@ -3,6 +3,7 @@
 #include <sys/stat.h>
 
 #include <algorithm>
+#include <chrono>
 #include <filesystem>
 
 #include "common/log.h"
@@ -11,6 +12,12 @@ namespace meshbus {
 namespace {
 
 constexpr std::size_t kMostFiles = 100'000;
+/// Kernels before 6.13 tell the time of a change by their ticks.
+constexpr std::int64_t kFreshNs = 100'000'000;
+
+std::int64_t now_ns() {
+  return std::chrono::duration_cast<std::chrono::nanoseconds>(std::chrono::system_clock::now().time_since_epoch()).count();
+}
 
 }  // namespace
 
@@ -68,13 +75,15 @@ bool KeyRing::refresh() {
       // The time of change covers owner and mode too.
       const Seen seen{status.st_ino, std::int64_t{status.st_ctim.tv_sec} * 1'000'000'000 + status.st_ctim.tv_nsec, status.st_size};
       const auto known = files_.find(at->path().string());
-      if (known != files_.end() && known->second.seen == seen) {
+      if (known != files_.end() && known->second.seen == seen && !known->second.is_fresh) {
         files.insert(*known);
         continue;
       }
       auto keys = read_public_keys(at->path().string());
-      if (!keys) log::warn(keys.error().detail() + "; it lets nobody in");
-      files.emplace(at->path().string(), File{seen, role, name, keys ? std::move(*keys) : std::vector<std::string>()});
+      // Once, although it may be read again.
+      if (!keys && (known == files_.end() || known->second.seen != seen)) log::warn(keys.error().detail() + "; it lets nobody in");
+      const bool is_fresh = now_ns() - seen.changed_ns < kFreshNs;
+      files.emplace(at->path().string(), File{seen, role, name, keys ? std::move(*keys) : std::vector<std::string>(), is_fresh});
     }
     if (error && error != std::errc::no_such_file_or_directory)
       return complain(path_ + "/" + std::string(word_of(role)) + ": " + error.message());

@@ -53,6 +53,8 @@ class KeyRing {
     wire::Role role = wire::Role::none;
     std::string name;
     std::vector<std::string> keys;
+    /// Read so soon after its last change that another one may have left no trace in `seen`.
+    bool is_fresh = false;
   };
   explicit KeyRing(std::string path) : path_(std::move(path)) {}
   Result<void> check() const;

@@ -99,6 +99,8 @@ class Link {
   Result<void> may_attach(std::uint64_t life) const;
   /// The other broker has opened a session to us.
   void attach(Peer& inbound);
+  /// Keys on disk have changed: a session with a broker whose key is not that of its host any more is made anew.
+  void check_keys();
   /// That session is over. `is_last`: the other broker says that it ends.
   void detach(const Peer& inbound, bool is_last);
   /// A frame has come from that life of the other broker. False when its messages must not be taken: they are there already, or that life

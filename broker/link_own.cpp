@@ -83,6 +83,14 @@ void Link::open_session(const std::string& endpoint) {
   session_ = std::make_unique<Session>(reactor_, context_, std::move(options), std::move(events));
 }
 
+void Link::check_keys() {
+  if (!options_.keys || !is_own_up()) return;
+  const auto keys = options_.keys();
+  if (keys && std::find(keys->servers.begin(), keys->servers.end(), session_->server_key()) != keys->servers.end()) return;
+  // It tries again with what is there now, and ends for good when that is nothing.
+  session_->reconnect("the key of that host was replaced, or is not known any more");
+}
+
 void Link::on_welcome(const wire::Welcome& welcome) {
   const std::string there = welcome.host()->str();
   if (there != host_.to_string()) {

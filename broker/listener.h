@@ -53,7 +53,7 @@ class Listener {
   const std::vector<HostAddr>& addresses() const noexcept { return addresses_; }
   /// Sends the parts of the frame, which are moved from when it returns `yes`.
   Sent send(ConnectionId to, Frame& frame);
-  /// Connections over tcp have these keys from now on; those that are there keep theirs. For a moment nobody can connect.
+  /// Connections over tcp have these keys from now on. libzmq ends those that are there; for a moment nobody can connect.
   void change_keys(KeyPair keys);
   /// Hands out all disconnections that are known by now. To be called before a new connection's descriptor is remembered: the kernel gives
   /// descriptors out again.

@@ -2,7 +2,6 @@
 
 #include <array>
 #include <utility>
-#include <vector>
 
 #include "common/keys.h"
 
@@ -10,6 +9,7 @@ namespace meshbus {
 namespace {
 
 constexpr int kAtOnce = 64;
+constexpr std::size_t kMostWaiting = 1024;
 constexpr std::size_t kBinaryKey = 32;
 /// What libzmq sends: who asks, an empty part, and these.
 enum Part : std::size_t { kAsker, kEmpty, kVersion, kRequest, kDomainPart, kAddress, kIdentity, kMechanism, kCredentials, kParts };
@@ -43,30 +43,43 @@ Zap::~Zap() {
 
 bool Zap::on_readable() {
   for (int i = 0; i < kAtOnce; ++i) {
-    std::vector<zmq::message_t> parts;
+    Question parts;
     do {
       zmq::message_t part;
       if (!socket_.recv(part, zmq::recv_flags::dontwait)) return false;
       parts.push_back(std::move(part));
     } while (parts.back().more());
-    if (parts.size() < kParts) continue;
-    const bool is_curve = parts[kMechanism].to_string_view() == "CURVE" && parts.size() == kParts &&
-                          parts[kCredentials].size() == kBinaryKey && parts[kDomainPart].to_string_view() == kDomain;
-    const std::string key = is_curve ? z85_of(parts[kCredentials]) : std::string();
-    const bool is_taken = is_curve && judge_(key, parts[kAddress].to_string_view());
-    // Whose key it is comes with each message of the connection, as its User-Id.
-    for (const auto& [text, is_last] : {std::pair<std::string, bool>{parts[kAsker].to_string(), false},
-                                        {"", false},
-                                        {"1.0", false},
-                                        {parts[kRequest].to_string(), false},
-                                        {is_taken ? "200" : "400", false},
-                                        {is_taken ? "OK" : "this key is not authorised", false},
-                                        {is_taken ? key : "", false},
-                                        {"", true}}) {
-      if (!socket_.send(zmq::buffer(text), (is_last ? zmq::send_flags::none : zmq::send_flags::sndmore) | zmq::send_flags::dontwait)) break;
-    }
+    if (parts.size() >= kParts) answer(parts, waiting_.size() < kMostWaiting);
   }
   return true;
+}
+
+void Zap::ask_again() {
+  for (Question& question : std::exchange(waiting_, {})) answer(question, /*may_wait=*/false);
+}
+
+void Zap::answer(Question& question, bool may_wait) {
+  const bool is_curve = question.size() == kParts && question[kMechanism].to_string_view() == "CURVE" &&
+                        question[kCredentials].size() == kBinaryKey && question[kDomainPart].to_string_view() == kDomain;
+  const std::string key = is_curve ? z85_of(question[kCredentials]) : std::string();
+  const auto is_taken = is_curve ? judge_(key, question[kAddress].to_string_view(), may_wait) : false;
+  if (!is_taken) {
+    waiting_.push_back(std::move(question));
+    return;
+  }
+  // Whose key it is comes with each message of the connection, as its User-Id.
+  const std::array<std::string, 8> parts = {question[kAsker].to_string(),
+                                            "",
+                                            "1.0",
+                                            question[kRequest].to_string(),
+                                            *is_taken ? "200" : "400",
+                                            *is_taken ? "OK" : "this key is not authorised",
+                                            *is_taken ? key : "",
+                                            ""};
+  for (std::size_t i = 0; i < parts.size(); ++i) {
+    const auto more = i + 1 < parts.size() ? zmq::send_flags::sndmore : zmq::send_flags::none;
+    if (!socket_.send(zmq::buffer(parts[i]), more | zmq::send_flags::dontwait)) return;
+  }
 }
 
 }  // namespace meshbus

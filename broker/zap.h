@@ -2,8 +2,10 @@
 
 #include <functional>
 #include <memory>
+#include <optional>
 #include <string>
 #include <string_view>
+#include <vector>
 
 #include <zmq.hpp>
 
@@ -19,8 +21,8 @@ class Zap {
  public:
   /// Of sockets that ask here. Without a domain libzmq would not ask.
   static constexpr const char* kDomain = "meshbus";
-  /// Whether the holder of that key (Z85) may come in; `address` is where he is.
-  using Judge = std::function<bool(std::string_view key, std::string_view address)>;
+  /// Whether the holder of that key (Z85) may come in; `address` is where he is. Nothing, if `may_wait`: he waits for ask_again().
+  using Judge = std::function<std::optional<bool>(std::string_view key, std::string_view address, bool may_wait)>;
 
   /// Errors: io_error (this zmq context has one already).
   static Result<std::unique_ptr<Zap>> open(Reactor& reactor, zmq::context_t& context, Judge judge);
@@ -28,13 +30,19 @@ class Zap {
   Zap(const Zap&) = delete;
   Zap& operator=(const Zap&) = delete;
 
+  /// Judges those who wait.
+  void ask_again();
+
  private:
   Zap(Reactor& reactor, zmq::context_t& context, Judge judge);
+  using Question = std::vector<zmq::message_t>;
   bool on_readable();
+  void answer(Question& question, bool may_wait);
 
   Reactor& reactor_;
   Judge judge_;
   zmq::socket_t socket_;
+  std::vector<Question> waiting_;
 };
 
 }  // namespace meshbus

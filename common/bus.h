@@ -8,6 +8,7 @@
 #include <optional>
 #include <string>
 #include <unordered_map>
+#include <unordered_set>
 
 #include "common/dispatcher.h"
 #include "common/fates.h"
@@ -110,6 +111,8 @@ class Bus {
   /// See Events::takes_later.
   void taken(const wire::Envelope& envelope);
   Traffic traffic() const;
+  /// Requests of senders whose role was too low.
+  std::uint64_t refused() const noexcept { return refused_; }
 
   /// See Session.
   void flush() { session_->flush(); }
@@ -153,6 +156,7 @@ class Bus {
   void on_lost(const std::string& reason);
   void on_message(const FrameReader::Message& message);
   void on_control(const FrameReader::Message& message);
+  void log_refusal(const wire::Envelope& from, const Error& error);
   void on_call_answer(const FrameReader::Message& message);
   void on_undeliverable(const wire::Envelope& from, const wire::Undeliverable& undeliverable);
   /// The open request or call of that id, if `from` is whom it was sent to; otherwise null.
@@ -181,6 +185,9 @@ class Bus {
   SentFates fates_;
   TakenCounts taken_;
   std::uint64_t no_return_ = 0;
+  /// Who was told that its role is too low.
+  std::unordered_set<std::uint64_t> refused_senders_;
+  std::uint64_t refused_ = 0;
   Reactor::TimerId fates_timer_ = 0;
   Reactor::TimerId taken_timer_ = 0;
   /// Other hosts, by key, that this session's broker was told of; a new session is told of them again, before what is queued leaves.

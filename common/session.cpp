@@ -118,7 +118,8 @@ bool Session::set_keys() {
   socket_->set(zmq::sockopt::curve_publickey, keys->public_key);
   socket_->set(zmq::sockopt::curve_secretkey, keys->secret_key);
   // While the other side changes its key it has two.
-  socket_->set(zmq::sockopt::curve_serverkey, keys->servers[silent_handshakes_ % keys->servers.size()]);
+  server_key_ = keys->servers[silent_handshakes_ % keys->servers.size()];
+  socket_->set(zmq::sockopt::curve_serverkey, server_key_);
   return true;
 }
 

@@ -80,6 +80,10 @@ class Session {
   bool is_up() const noexcept { return state_ == State::up; }
   /// Of a link that is up: sends a frame at once, under that number (0 = not numbered). False when the socket does not take it now.
   bool send(Frame& frame, std::uint64_t number);
+  /// The key that the broker of the present connection has proven to have; empty without keys.
+  const std::string& server_key() const noexcept { return server_key_; }
+  /// Ends the present session, if any, as if its connection had broken; another one is tried.
+  void reconnect(const std::string& why) { drop(why); }
   /// Whether the last session ended because the broker said that it ends.
   bool has_said_bye() const noexcept { return has_said_bye_; }
   /// When the connection of the present session was there; what came before Hello is not in it.
@@ -149,6 +153,7 @@ class Session {
   Reactor::Time silent_since_{};
   std::string trouble_;
   std::string own_key_path_;
+  std::string server_key_;
   bool was_ever_up_ = false;
   std::chrono::milliseconds heartbeat_{5000};
   Reactor::Time heartbeat_due_{};

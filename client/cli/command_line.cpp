@@ -401,8 +401,11 @@ void add_bench(CLI::App& app, BenchArguments& bench) {
       add_duration(one, "--duration", bench.duration, "How long messages flow for each size; default 1s");
       one->add_flag("--flush", bench.flush, "Send each message on its own, instead of packed with others");
     }
-    if (verb == Verb::link)
-      one->add_flag("--unix", bench.is_unix, "Link the two brokers by unix sockets instead of tcp on the loopback interface");
+    if (verb == Verb::link) {
+      auto* is_unix =
+          one->add_flag("--unix", bench.is_unix, "Link the two brokers by unix sockets instead of tcp on the loopback interface");
+      one->add_flag("--curve", bench.is_curve, "Link them by tcp with keys, as hosts are")->excludes(is_unix);
+    }
     one->add_option("--cpu", bench.cpu, "Keep everything on that CPU")->check(CLI::Range(0, 1023))->type_name("N");
     one->add_flag("--json", bench.json, "Print JSON");
   };

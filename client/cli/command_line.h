@@ -165,6 +165,8 @@ struct BenchArguments {
   bool flush = false;
   /// Of own brokers: linked by unix sockets, not by tcp.
   bool is_unix = false;
+  /// Of own brokers: linked by tcp with keys.
+  bool is_curve = false;
   std::optional<int> cpu;
   bool json = false;
   std::string endpoint;
