@@ -13,6 +13,7 @@
 #include <vector>
 
 #include "common/bus.h"
+#include "common/cast.h"
 #include "meshbus/address.h"
 
 namespace meshbus {
@@ -50,6 +51,10 @@ class Connection {
   }
   Result<std::string> call(const ProcId& proc, std::uint32_t port, std::string_view body, std::chrono::milliseconds deadline);
   Result<void> send(const ProcId& proc, std::uint32_t port, std::string_view body);
+  Result<void> cast(const ProcMeshRef& to, std::uint32_t port, std::string_view body);
+  /// By ordinal.
+  Result<CastAnswers::Answers> call_all(const ProcMeshRef& to, std::uint32_t port, std::string_view body,
+                                        std::chrono::milliseconds deadline);
 
   // On the reactor's thread.
 
@@ -125,6 +130,7 @@ class Connection {
   std::map<std::uint64_t, std::shared_ptr<LogFeed>> feeds_;
   Name name_;
   std::uint64_t incarnation_;
+  CastPlans plans_;
   Reactor::TimerId upkeep_timer_ = 0;
   Reactor::Time upkeep_due_{};
   std::optional<Reactor::Time> down_since_;
