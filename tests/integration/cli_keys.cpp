@@ -161,7 +161,7 @@ TEST_CASE("cli: a host on tcp does not start without keys that can be trusted, a
   TempDir dir;
   const auto refused = [&](const ProcessOptions& options) {
     const auto done = run_cli({"host", "--bind", "tcp:127.0.0.1:0"}, options);
-    CHECK(done.status == ExitStatus::exited(78));
+    CHECK(done.status == ExitStatus::exited(69));
     return done.err;
   };
   CHECK(has(refused({}), "meshbus keygen host NAME"));
