@@ -76,6 +76,8 @@ Result<Identity> Admission::admit(const wire::Hello& hello, const Credentials& c
   if (identity) {
     identity->version = *version;
     identity->capabilities = hello.capabilities();
+    if (credentials.holder) identity->user = credentials.holder->to_string();
+    identity->key_text = credentials.key;
   }
   return identity;
 }
@@ -84,7 +86,7 @@ Result<Identity> Admission::identify(const wire::Hello& hello, const Credentials
   switch (hello.kind()) {
     case wire::PeerKind::launcher: return admit_launcher(hello, credentials);
     case wire::PeerKind::agent: return admit_agent(hello, credentials);
-    case wire::PeerKind::proc: return admit_proc(hello);
+    case wire::PeerKind::proc: return admit_proc(hello, credentials);
     case wire::PeerKind::controller: return admit_controller(hello, credentials);
     case wire::PeerKind::link: return admit_link(hello, credentials);
   }
@@ -106,14 +108,22 @@ Result<ProcId> Admission::claimed_proc(const wire::Hello& hello) const {
   return *proc;
 }
 
-Result<void> Admission::check_user(const Credentials& credentials) const {
+Result<Role> Admission::check_user(const Credentials& credentials) const {
   if (credentials.uid) {
-    if (*credentials.uid == options_.uid || *credentials.uid == 0) return {};
+    if (*credentials.uid == options_.uid || *credentials.uid == 0) return Role::operate;
     return fail(ErrorCode::unauthorised, "a process of user " + std::to_string(*credentials.uid) + " connects to a host of user " +
                                              std::to_string(options_.uid) + "; only that user and root may");
   }
-  if (options_.insecure) return {};
-  return fail(ErrorCode::unauthorised, "a connection over tcp proves nothing about its user, and this broker runs without --insecure");
+  if (options_.insecure) return Role::operate;
+  // A host's broker vouches for operators too: its key may do what theirs may.
+  if (credentials.holder) return std::min(credentials.holder->role, Role::operate);
+  if (!credentials.key.empty()) return fail(ErrorCode::unauthorised, "the key " + credentials.key + " is not authorised any more");
+  return fail(ErrorCode::unauthorised, "a connection over tcp without a key proves nothing about its user");
+}
+
+Result<void> Admission::check_is_here(const Credentials& credentials) const {
+  if (credentials.uid || options_.insecure) return {};
+  return fail(ErrorCode::unauthorised, "agents and procs connect by the unix socket of their host, not over tcp");
 }
 
 Result<void> Admission::check_token(const ProcId& proc, const wire::Hello& hello) const {
@@ -129,8 +139,9 @@ Result<Identity> Admission::admit_launcher(const wire::Hello& hello, const Crede
   if (!proc) return fail(proc.error());
   if (!is_launcher_name(proc->name()))
     return fail(ErrorCode::unauthorised, "a launcher is called client-UUID, not \"" + proc->name().to_string() + "\"");
-  if (auto checked = check_user(credentials); !checked) return fail(checked.error());
-  return identity_of(*proc, hello, Role::operate);
+  const auto role = check_user(credentials);
+  if (!role) return fail(role.error());
+  return identity_of(*proc, hello, *role);
 }
 
 Result<Identity> Admission::admit_controller(const wire::Hello& hello, const Credentials& credentials) const {
@@ -138,7 +149,10 @@ Result<Identity> Admission::admit_controller(const wire::Hello& hello, const Cre
   if (!proc) return fail(proc.error());
   if (proc->name() != ProcName(Name::controller()))
     return fail(ErrorCode::unauthorised, "a controller is called controller, not \"" + proc->name().to_string() + "\"");
-  if (auto checked = check_user(credentials); !checked) return fail(checked.error());
+  const auto role = check_user(credentials);
+  if (!role) return fail(role.error());
+  if (*role < Role::operate)
+    return fail(ErrorCode::unauthorised, "a controller needs the key of an operator, not of " + credentials.holder->to_string());
   return identity_of(*proc, hello, Role::operate);
 }
 
@@ -148,17 +162,19 @@ Result<Identity> Admission::admit_agent(const wire::Hello& hello, const Credenti
   if (*proc != host_service(options_.host))
     return fail(ErrorCode::unauthorised, "a host agent is called service, not \"" + proc->name().to_string() + "\"");
   if (auto checked = check_token(*proc, hello); !checked) return fail(checked.error());
+  if (auto checked = check_is_here(credentials); !checked) return fail(checked.error());
   if (auto checked = check_user(credentials); !checked) return fail(checked.error());
   return identity_of(*proc, hello, Role::host);
 }
 
-Result<Identity> Admission::admit_proc(const wire::Hello& hello) const {
+Result<Identity> Admission::admit_proc(const wire::Hello& hello, const Credentials& credentials) const {
   auto proc = claimed_proc(hello);
   if (!proc) return fail(proc.error());
   if (Name::is_reserved(proc->name().to_string()) || is_launcher_name(proc->name()))
     return fail(ErrorCode::unauthorised, "a proc cannot be called \"" + proc->name().to_string() + "\"");
   // The token is the proof; the user may be another one when the proc was started as that.
   if (auto checked = check_token(*proc, hello); !checked) return fail(checked.error());
+  if (auto checked = check_is_here(credentials); !checked) return fail(checked.error());
   return identity_of(*proc, hello, Role::proc);
 }
 
@@ -171,6 +187,9 @@ Result<Identity> Admission::admit_link(const wire::Hello& hello, const Credentia
     return fail(ErrorCode::identity_mismatch,
                 "the other broker claims to serve " + host->to_string() + ", which is this broker's own address");
   if (auto checked = check_user(credentials); !checked) return fail(checked.error());
+  if (credentials.holder && !credentials.holder->is_host(*host))
+    return fail(ErrorCode::unauthorised, "the link claims to come from the broker of " + host->to_string() + ", and its key is that of " +
+                                             credentials.holder->to_string());
   return Identity{.text = host->to_string(),
                   .key = host->key(),
                   .kind = hello.kind(),

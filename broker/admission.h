@@ -7,6 +7,7 @@
 #include <string>
 #include <string_view>
 
+#include "broker/key_ring.h"
 #include "broker/peer.h"
 #include "common/protocol.h"
 #include "common/token.h"
@@ -16,12 +17,15 @@
 
 namespace meshbus {
 
-/// What the kernel says about the other end of a connection.
+/// What the kernel, or its key, says about the other end of a connection.
 struct Credentials {
   /// Of the connecting process, on unix sockets; nothing on tcp.
   std::optional<uid_t> uid;
   /// For people: "uid 1000, pid 4711" or "10.0.0.2".
   std::string address;
+  /// Of a connection with keys: the key as Z85, and whose it is.
+  std::string key = {};
+  std::optional<KeyHolder> holder = {};
 
   /// Reads the ZMQ message property "Peer-Address". libzmq 4.3.4 writes "localhost:UID:GID:PID" for ipc and the numeric address for tcp;
   /// only a text that begins so is believed, because an IPv6 address may end in three numbers too.
@@ -37,7 +41,7 @@ class Admission {
     HostAddr host;
     /// Who may connect over a unix socket, besides root.
     uid_t uid;
-    /// Peers on tcp without a token are let in (spec 13.1).
+    /// Peers on tcp are let in without a key (spec 13.1).
     bool insecure;
     /// What this broker speaks.
     Protocol protocol = {};
@@ -53,11 +57,14 @@ class Admission {
   Result<Identity> admit_launcher(const wire::Hello& hello, const Credentials& credentials) const;
   Result<Identity> admit_controller(const wire::Hello& hello, const Credentials& credentials) const;
   Result<Identity> admit_agent(const wire::Hello& hello, const Credentials& credentials) const;
-  Result<Identity> admit_proc(const wire::Hello& hello) const;
+  Result<Identity> admit_proc(const wire::Hello& hello, const Credentials& credentials) const;
   Result<Identity> admit_link(const wire::Hello& hello, const Credentials& credentials) const;
   /// The ProcId that the peer claims, completed with this host when it gave the name alone.
   Result<ProcId> claimed_proc(const wire::Hello& hello) const;
-  Result<void> check_user(const Credentials& credentials) const;
+  /// What whoever is at the other end may ask for, as far as we know without a token.
+  Result<wire::Role> check_user(const Credentials& credentials) const;
+  /// Agents and procs live on the machine of their broker.
+  Result<void> check_is_here(const Credentials& credentials) const;
   Result<void> check_token(const ProcId& proc, const wire::Hello& hello) const;
 
   Options options_;

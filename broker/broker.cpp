@@ -26,6 +26,7 @@ Forwarder::Options forwarder_options(const HostAddr& host, const BrokerOptions& 
   return {.host = host,
           .incarnation = incarnation,
           .insecure = options.insecure,
+          .keys = options.keys,
           .hop_limit = static_cast<std::uint8_t>(std::min<std::uint64_t>(config.count(keys::hop_limit), 255)),
           .link_queue = queue_limits(config, /*is_link=*/true),
           .waiting = {.wait = config.duration(keys::delivery_starting), .bytes = kWaitingBytes, .count = kWaitingCount},
@@ -55,15 +56,24 @@ Broker::Impl::Impl(Reactor& reactor, BrokerOptions given)
 
 Broker::Impl::~Impl() {
   reactor_.cancel(heartbeat_timer_);
+  reactor_.cancel(keys_timer_);
+  reactor_.cancel(strangers_timer_);
   if (turn_end_ != 0) reactor_.forget_turn_end(turn_end_);
 }
 
 Result<void> Broker::Impl::start(zmq::context_t& context) {
-  if (auto checked = check_addresses(options.binds, options.advertise, options.insecure); !checked) return checked;
+  if (auto checked = check_addresses(options.binds, options.advertise, options.insecure || options.keys.has_value()); !checked)
+    return checked;
   Listener::Events events;
   events.on_frame = [this](ConnectionId from, std::vector<zmq::message_t>& parts) { on_frame(from, parts); };
   events.on_disconnected = [this](int descriptor) { on_disconnected(descriptor); };
-  auto opened = Listener::open(reactor_, context, options.binds, std::max(3 * heartbeat_, kLeastSilence), std::move(events));
+  events.on_bad_handshake = [this](const std::string& what) {
+    ++bad_handshakes;
+    limited_log_.info(what);
+  };
+  auto own = open_keys(context);
+  if (!own) return fail(own.error());
+  auto opened = Listener::open(reactor_, context, options.binds, std::max(3 * heartbeat_, kLeastSilence), *own, std::move(events));
   if (!opened) return fail(opened.error());
   listener = std::move(*opened);
   host = advertised_address(listener->addresses(), options.advertise);
@@ -110,6 +120,7 @@ std::size_t Broker::Impl::held() const {
 Counters Broker::Impl::counters() const {
   Counters counters = forwarder_->all_counters();
   counters.ignored_frames += listener->unusable();
+  counters.refused_handshakes = bad_handshakes;
   return counters;
 }
 

@@ -10,6 +10,7 @@
 
 #include "broker/counters.h"
 #include "common/config.h"
+#include "common/keys.h"
 #include "common/protocol.h"
 #include "common/reactor.h"
 #include "common/token.h"
@@ -32,7 +33,9 @@ struct BrokerOptions {
   std::optional<HostAddr> monitor;
   /// Where copies of messages may be had (Tap): a unix address.
   std::optional<HostAddr> tap;
-  /// Take and make tcp connections that nothing protects (spec 13.1).
+  /// For tcp connections (spec 13.1). They are looked at again and again while the broker runs.
+  std::optional<KeyDirectory> keys;
+  /// Take and make tcp connections that nothing protects, whether there are keys or not (spec 13.1).
   bool insecure = false;
   /// By the warden's secret. Without it agents and procs are refused: nobody can have made a token for them.
   std::optional<TokenMaker> tokens;
@@ -52,7 +55,8 @@ struct BrokerOptions {
 /// other host. Reactor and context must outlive it.
 class Broker {
  public:
-  /// Errors: configuration_error (binds and advertised address do not fit, tcp without `insecure`), io_error (an address is in use).
+  /// Errors: configuration_error (binds and advertised address do not fit, tcp without `insecure` or keys, keys that cannot be used),
+  /// io_error (an address is in use).
   static Result<std::unique_ptr<Broker>> start(Reactor& reactor, zmq::context_t& context, BrokerOptions options);
   /// Drops all connections at once; what is queued is lost. See stop().
   ~Broker();

@@ -26,7 +26,7 @@ void Broker::Impl::on_stranger(ConnectionId from, std::vector<zmq::message_t>& p
     ++counters.ignored_frames;
     return;
   }
-  Stranger stranger{from, Listener::descriptor_of(parts.front()), Credentials::from_peer_address(Listener::peer_address_of(parts.front()))};
+  Stranger stranger{from, Listener::descriptor_of(parts.front()), credentials_of(parts.front())};
   auto reader = FrameReader::open(parts);
   if (!reader) {
     ++counters.malformed_frames;
@@ -107,8 +107,21 @@ bool Broker::Impl::on_peer_message(Peer& peer, FrameReader::Message& message) {
   envelope.mutate_source_incarnation(who.incarnation);
   envelope.mutate_role(who.role);
   envelope.mutate_hop(0);
+  if (who.role < Role::proc && envelope.kind() != wire::Kind::control) [[unlikely]] {
+    refuse_data(peer, envelope);
+    return false;
+  }
   if (envelope.destination_host() == 0) envelope.mutate_destination_host(forwarder_->own_key());
   return forwarder_->forward(envelope, message.body, message.apart, peer.connection);
+}
+
+void Broker::Impl::refuse_data(Peer& peer, const wire::Envelope& envelope) {
+  Counters& counters = forwarder_->counters();
+  ++counters.received;
+  ++counters.refused_messages;
+  const std::string why = "observers look at states and logs; messages and calls to procs take the key of a client";
+  if (!std::exchange(peer.is_refused_told, true)) log::warn(peer.identity.text + " (" + peer.identity.user + ") is refused: " + why);
+  forwarder_->give_back(envelope, Error(ErrorCode::unauthorised, why));
 }
 
 void Broker::Impl::on_released(ConnectionId connection, std::size_t bytes) {

@@ -13,6 +13,7 @@
 #include "broker/admission.h"
 #include "broker/broker.h"
 #include "broker/forwarder.h"
+#include "broker/key_ring.h"
 #include "broker/listener.h"
 #include "broker/monitor.h"
 #include "broker/peer.h"
@@ -20,6 +21,7 @@
 #include "broker/route_table.h"
 #include "broker/tap.h"
 #include "broker/watch_list.h"
+#include "broker/zap.h"
 #include "common/dispatcher.h"
 #include "common/log.h"
 
@@ -43,10 +45,13 @@ class Broker::Impl {
 
   BrokerOptions options;
   std::uint64_t incarnation;
+  /// Longer than the listener, whose connections it judges; null without keys.
+  std::unique_ptr<Zap> zap;
   std::unique_ptr<Listener> listener;
   std::optional<HostAddr> host;
   std::unordered_map<ConnectionId, std::unique_ptr<Peer>> connections;
   std::size_t ended = 0;
+  std::uint64_t bad_handshakes = 0;
 
  private:
   /// The connection that is saying Hello while the dispatcher runs.
@@ -64,6 +69,8 @@ class Broker::Impl {
   bool take_link_frame(Peer& peer, FrameReader& reader);
   /// True when the message is kept, on the peer's account.
   bool on_peer_message(Peer& peer, FrameReader::Message& message);
+  /// Of one who may only look.
+  void refuse_data(Peer& peer, const wire::Envelope& envelope);
   void on_released(ConnectionId connection, std::size_t bytes);
   void on_link_message(std::uint64_t host_key, std::uint64_t host_incarnation, FrameReader::Message message);
   void on_own(const wire::Envelope& envelope, Bytes body);
@@ -90,6 +97,18 @@ class Broker::Impl {
   void answer(const Request& request, NativeBody body);
   void refuse(const Request& request, const Error& error);
   void on_heartbeat_timer();
+  /// The address that names our own key.
+  std::optional<HostAddr> own_tcp() const;
+  /// The key for connections over tcp; nothing when they are not to have any, or there will be none.
+  Result<std::optional<KeyPair>> open_keys(zmq::context_t& context);
+  /// Whether the holder of that key may connect.
+  std::optional<bool> judge(std::string_view key, std::string_view address, bool may_wait);
+  /// Of the connection that this part came by.
+  Credentials credentials_of(zmq::message_t& part) const;
+  void on_keys_timer();
+  /// Reads what has changed, and cuts off whose key is not what it was.
+  void look_for_keys();
+  void look_for_own_key();
   Result<void> open_monitor(zmq::context_t& context);
   Result<void> open_tap(zmq::context_t& context);
   /// The text of the key of a peer or host, or nothing.
@@ -111,6 +130,16 @@ class Broker::Impl {
   /// Descriptors of connections that ended and were not registered. As few as there are descriptors.
   std::unordered_set<int> unknown_ends_;
   RecentSet<ConnectionId, char> refused_{kRefusedRemembered};
+  /// Who may connect by key; nothing when there are no connections with keys.
+  std::optional<KeyRing> ring_;
+  std::string own_key_;
+  std::string own_key_problem_;
+  /// When to look again at the earliest.
+  Reactor::Time look_due_{};
+  Reactor::TimerId keys_timer_ = 0;
+  Reactor::TimerId strangers_timer_ = 0;
+  /// Whose refusal has been told.
+  RecentSet<std::string, char> refused_keys_{kRefusedRemembered};
   Stranger* stranger_ = nullptr;
   /// Whose frame is being read.
   Peer* speaker_ = nullptr;

@@ -57,6 +57,9 @@ wire::BrokerCountersT Broker::Impl::counters_event() const {
   event.malformed_frames = now.malformed_frames;
   event.ignored_frames = now.ignored_frames;
   event.refused_hellos = now.refused_hellos;
+  event.refused_keys = now.refused_keys;
+  event.refused_handshakes = now.refused_handshakes;
+  event.refused_messages = now.refused_messages;
   event.held = held();
   event.peers = connections.size() - ended;
   auto waiting = queues(std::chrono::milliseconds(1));

@@ -29,8 +29,11 @@ struct Counters {
   std::uint64_t malformed_frames = 0;
   std::uint64_t ignored_frames = 0;  ///< From connections that are not registered, but for their Hello.
   std::uint64_t refused_hellos = 0;
-  std::uint64_t replayed_frames = 0;   ///< Of links, sent again after a connection broke.
-  std::uint64_t duplicate_frames = 0;  ///< Of links, came again and were dropped.
+  std::uint64_t refused_keys = 0;        ///< Connections whose key is not authorised.
+  std::uint64_t refused_handshakes = 0;  ///< Connections over tcp that had no keys, did not know ours, or spoke something else.
+  std::uint64_t refused_messages = 0;    ///< Messages and calls of observers; they are returned.
+  std::uint64_t replayed_frames = 0;     ///< Of links, sent again after a connection broke.
+  std::uint64_t duplicate_frames = 0;    ///< Of links, came again and were dropped.
 
   void drop(Drop reason) noexcept { ++dropped[static_cast<std::size_t>(reason)]; }
   std::uint64_t all_dropped() const noexcept;

@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <functional>
 #include <memory>
+#include <optional>
 #include <string>
 #include <unordered_map>
 #include <vector>
@@ -19,6 +20,7 @@
 #include "broker/route_table.h"
 #include "broker/waiting_room.h"
 #include "common/frame.h"
+#include "common/keys.h"
 #include "common/reactor.h"
 #include "meshbus/address.h"
 #include "meshbus/result.h"
@@ -41,6 +43,8 @@ class Forwarder {
     HostAddr host;
     std::uint64_t incarnation = 0;
     bool insecure = false;
+    /// For tcp, unless `insecure`.
+    std::optional<KeyDirectory> keys = {};
     std::uint8_t hop_limit = 64;
     /// For each other host.
     Outbox::Limits link_queue{.bytes = 0, .count = 0};
@@ -105,6 +109,8 @@ class Forwarder {
   /// Sends what there is to send. At the end of each turn.
   void flush();
   void close_links(const std::string& reason);
+  /// Keys on disk have changed.
+  void check_links();
 
   Counters& counters() noexcept { return counters_; }
   /// The counters, those of links included.

@@ -21,9 +21,13 @@ Result<Link*> Forwarder::introduce(const HostAddr& host) {
   }
   if (host.is_any() || host.is_wildcard() || host.transport() == Transport::local)
     return fail(ErrorCode::unroutable, text + " is no address that another host can be reached at");
-  if (host.transport() == Transport::tcp && !options_.insecure)
-    return fail(ErrorCode::unroutable,
-                "the broker of " + options_.host.to_string() + " runs without --insecure and so makes no tcp connection to " + text);
+  const auto keys = options_.insecure ? nullptr : keys_for(options_.keys, host, options_.host);
+  if (host.transport() == Transport::tcp && !options_.insecure && !keys)
+    return fail(ErrorCode::unroutable, "the broker of " + options_.host.to_string() +
+                                           " has no keys, runs without --insecure, and so makes no tcp connection to " + text);
+  if (keys) {
+    if (auto known = keys(); !known) return fail(ErrorCode::unroutable, "no link to " + text + ": " + known.error().detail());
+  }
   if (host.is_reachable_from_elsewhere() && !options_.host.is_reachable_from_elsewhere()) {
     return fail(ErrorCode::unroutable, text + " is on another machine, and this host is known as " + options_.host.to_string() +
                                            ", which means nothing there; start it with --advertise tcp:NAME:PORT");
@@ -49,6 +53,7 @@ Result<Link*> Forwarder::introduce(const HostAddr& host) {
                                                    .limits = options_.link_queue,
                                                    .connect_limit = options_.link_connect_limit,
                                                    .delivery_limit = options_.delivery_limit,
+                                                   .keys = keys,
                                                    .protocol = options_.protocol},
                                      std::move(events), memory == nullptr ? LinkStream::Memory() : *memory);
   return links_.emplace(key, std::move(link)).first->second.get();
@@ -73,6 +78,10 @@ bool Forwarder::evict_link() {
 Link* Forwarder::find_link(std::uint64_t host) {
   const auto found = links_.find(host);
   return found == links_.end() ? nullptr : found->second.get();
+}
+
+void Forwarder::check_links() {
+  for (auto& [host, link] : links_) link->check_keys();
 }
 
 void Forwarder::close_links(const std::string& reason) {

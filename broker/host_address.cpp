@@ -15,15 +15,16 @@ tl::unexpected<Error> refuse(std::string why) {
 
 }  // namespace
 
-Result<void> check_addresses(const std::vector<HostAddr>& binds, const std::optional<HostAddr>& advertise, bool insecure) {
+Result<void> check_addresses(const std::vector<HostAddr>& binds, const std::optional<HostAddr>& advertise, bool may_tcp) {
   if (binds.empty()) return refuse("a broker needs an address to listen on: --bind unix:/path");
   for (const HostAddr& bind : binds) {
     if (bind.transport() == Transport::local)
       return refuse(bind.to_string() + " is an address inside one process; listen on unix: or tcp:");
-    if (is_tcp(bind) && !insecure)
-      return refuse("listening on " + bind.to_string() +
-                    " would let everybody who reaches that port start processes as this user; "
-                    "use unix: addresses, or say --insecure if this network is yours alone");
+    if (is_tcp(bind) && !may_tcp)
+      return refuse(
+          "listening on " + bind.to_string() +
+          " needs keys, else everybody who reaches that port could start processes as this user: make them with meshbus keygen host NAME "
+          "(keys.directory says where they are), use unix: addresses, or say --insecure if this network is yours alone");
   }
   if (!advertise) {
     if (is_tcp(binds.front()) && binds.front().is_wildcard())

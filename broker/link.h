@@ -47,6 +47,8 @@ class Link {
     std::chrono::milliseconds connect_limit{5000};
     /// From the loss of the connection to giving up.
     std::chrono::milliseconds delivery_limit{30000};
+    /// See Session::Options.
+    std::function<Result<CurveKeys>()> keys = {};
     Protocol protocol = {};
   };
   struct Events {
@@ -97,6 +99,8 @@ class Link {
   Result<void> may_attach(std::uint64_t life) const;
   /// The other broker has opened a session to us.
   void attach(Peer& inbound);
+  /// Keys on disk have changed: a session with a broker whose key is not that of its host any more is made anew.
+  void check_keys();
   /// That session is over. `is_last`: the other broker says that it ends.
   void detach(const Peer& inbound, bool is_last);
   /// A frame has come from that life of the other broker. False when its messages must not be taken: they are there already, or that life
@@ -169,6 +173,8 @@ class Link {
   std::deque<std::uint64_t> past_lives_;
   std::vector<std::string> endpoints_;
   std::size_t next_endpoint_ = 0;
+  /// Why the last attempt to connect failed.
+  std::string trouble_;
   Reactor::Time opened_;
   /// When the last connection broke; nothing while there is one, and when none did.
   std::optional<Reactor::Time> lost_;

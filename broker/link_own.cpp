@@ -71,14 +71,24 @@ void Link::open_session(const std::string& endpoint) {
   options.limits = options_.limits;
   options.link = true;
   options.connect_limit = options_.connect_limit;
+  options.keys = options_.keys;
   Session::Events events;
   events.on_welcome = [this](const wire::Welcome& welcome) { on_welcome(welcome); };
   events.on_lost = [this](const std::string& reason) { on_lost(reason); };
   events.on_refused = [this](const Error& error) { end_own(error.within("link to " + host_.to_string())); };
+  events.on_trouble = [this](const std::string& reason) { trouble_ = reason; };
   events.on_message = [this](const FrameReader::Message& message) { events_.on_message(*this, message); };
   events.on_link_frame = [this](const FrameReader& frame) { return on_frame(frame, session_life_); };
   events.link_ack = [this] { return stream_.taken(); };
   session_ = std::make_unique<Session>(reactor_, context_, std::move(options), std::move(events));
+}
+
+void Link::check_keys() {
+  if (!options_.keys || !is_own_up()) return;
+  const auto keys = options_.keys();
+  if (keys && std::find(keys->servers.begin(), keys->servers.end(), session_->server_key()) != keys->servers.end()) return;
+  // It tries again with what is there now, and ends for good when that is nothing.
+  session_->reconnect("the key of that host was replaced, or is not known any more");
 }
 
 void Link::on_welcome(const wire::Welcome& welcome) {
@@ -92,6 +102,7 @@ void Link::on_welcome(const wire::Welcome& welcome) {
     return;
   }
   session_life_ = welcome.incarnation();
+  trouble_.clear();
   reactor_.cancel(limit_timer_);
   reactor_.cancel(slice_timer_);
   limit_timer_ = slice_timer_ = 0;
@@ -141,7 +152,9 @@ void Link::on_connect_limit() {
     return;
   }
   const auto waited = lost_ ? options_.delivery_limit : options_.connect_limit;
-  const std::string why = is_resolving_ && endpoints_.empty() ? "its name is not resolved yet" : "nobody answers there";
+  const std::string why = is_resolving_ && endpoints_.empty() ? "its name is not resolved yet"
+                          : trouble_.empty()                  ? "nobody answers there"
+                                                              : trouble_;
   end_own(Error(ErrorCode::host_unreachable, "no link to " + host_.to_string() + " within " + std::to_string(waited.count()) +
                                                  " ms: " + why + "; is the host up, and its address right?"));
 }

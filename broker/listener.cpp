@@ -5,6 +5,7 @@
 #include <cstring>
 
 #include "broker/resolver.h"
+#include "broker/zap.h"
 #include "common/log.h"
 
 namespace meshbus {
@@ -15,6 +16,8 @@ constexpr std::size_t kDrainBytes = 1024 * 1024;
 /// A frame has one part and one for each of its large bodies, which its sender keeps few.
 constexpr std::size_t kMostParts = 1024;
 constexpr int kMostEvents = 65536;
+constexpr int kBindAttempts = 500;
+constexpr std::chrono::milliseconds kBindDelay{2};
 /// libzmq names connections by 5 bytes, 0 and a number. A peer that chose its own name is none of ours.
 constexpr std::size_t kRoutingIdSize = 5;
 
@@ -36,12 +39,20 @@ bool receive_part(void* socket, zmq::message_t& part) {
   return true;
 }
 
+std::string describe_handshake(int error, bool has_keys) {
+  if (error == static_cast<int>(ZMQ_PROTOCOL_ERROR_ZMTP_MECHANISM_MISMATCH))
+    return has_keys ? "a connection without keys was refused" : "a connection with keys was refused: this broker runs with --insecure";
+  if (error == static_cast<int>(ZMQ_PROTOCOL_ERROR_ZMTP_CRYPTOGRAPHIC))
+    return "a connection was refused in its handshake: it knows another key for this host, or what it sent was forged";
+  return "a connection broke the rules of its handshake (libzmq's error " + std::to_string(error) + ") and was refused";
+}
+
 }  // namespace
 
 Result<std::unique_ptr<Listener>> Listener::open(Reactor& reactor, zmq::context_t& context, const std::vector<HostAddr>& binds,
-                                                 std::chrono::milliseconds silence, Events events) {
+                                                 std::chrono::milliseconds silence, std::optional<KeyPair> keys, Events events) {
   try {
-    std::unique_ptr<Listener> listener(new Listener(reactor, context, silence, std::move(events)));
+    std::unique_ptr<Listener> listener(new Listener(reactor, context, silence, std::move(keys), std::move(events)));
     for (const HostAddr& address : binds) {
       if (auto bound = listener->bind(address); !bound) return fail(bound.error());
     }
@@ -51,8 +62,8 @@ Result<std::unique_ptr<Listener>> Listener::open(Reactor& reactor, zmq::context_
   }
 }
 
-Listener::Listener(Reactor& reactor, zmq::context_t& context, std::chrono::milliseconds silence, Events events)
-    : reactor_(reactor), silence_(silence), events_(std::move(events)), router_(context, zmq::socket_type::router) {
+Listener::Listener(Reactor& reactor, zmq::context_t& context, std::chrono::milliseconds silence, std::optional<KeyPair> keys, Events events)
+    : reactor_(reactor), silence_(silence), keys_(std::move(keys)), events_(std::move(events)), router_(context, zmq::socket_type::router) {
   router_.set(zmq::sockopt::router_mandatory, true);
   router_.set(zmq::sockopt::router_handover, false);
   router_.set(zmq::sockopt::linger, 0);
@@ -61,7 +72,7 @@ Listener::Listener(Reactor& reactor, zmq::context_t& context, std::chrono::milli
   // A backstop only: bytes are bounded by credit, messages by our own queues.
   router_.set(zmq::sockopt::sndhwm, 1000);
   router_.set(zmq::sockopt::rcvhwm, 1000);
-  monitor_ = std::make_unique<SocketMonitor>(context, router_, ZMQ_EVENT_DISCONNECTED);
+  monitor_ = std::make_unique<SocketMonitor>(context, router_, ZMQ_EVENT_DISCONNECTED | ZMQ_EVENT_HANDSHAKE_FAILED_PROTOCOL);
   reactor_.watch_quiet_socket(monitor_->handle(), [this] {
     drain_monitor();
     return false;
@@ -92,6 +103,7 @@ Result<void> Listener::bind(const HostAddr& address) {
   router_.set(zmq::sockopt::heartbeat_ivl, static_cast<int>(silence_.count() / 3));
   router_.set(zmq::sockopt::heartbeat_timeout, static_cast<int>(silence_.count()));
   router_.set(zmq::sockopt::ipv6, address.is_ipv6());
+  set_keys(true);
   Result<void> bound;
   if (Resolver::is_literal(address)) {
     bound = bind_endpoint(address, address.zmq_endpoint());
@@ -103,7 +115,52 @@ Result<void> Listener::bind(const HostAddr& address) {
     bound = fail(endpoints.error().within("cannot listen on " + address.to_string()));
   }
   router_.set(zmq::sockopt::heartbeat_ivl, 0);
+  set_keys(false);
   return bound;
+}
+
+void Listener::set_keys(bool is_on) {
+  if (!keys_) return;
+  if (is_on) {
+    router_.set(zmq::sockopt::curve_secretkey, keys_->secret_key);
+    router_.set(zmq::sockopt::zap_domain, Zap::kDomain);
+  } else {
+    zmq_setsockopt(router_.handle(), ZMQ_ZAP_DOMAIN, nullptr, 0);  // the only way to have none again
+  }
+  router_.set(zmq::sockopt::curve_server, is_on);
+}
+
+void Listener::change_keys(KeyPair keys) {
+  keys_ = std::move(keys);
+  for (const HostAddr& address : std::vector(addresses_)) {
+    if (address.transport() == Transport::tcp) bind_again(address, kBindAttempts);
+  }
+}
+
+void Listener::bind_again(const HostAddr& address, int attempts) {
+  // The port is concrete, so it is the same. The old listening socket may take a moment to go.
+  const std::string endpoint = address.zmq_endpoint();
+  if (attempts == kBindAttempts) {
+    try {
+      router_.unbind(endpoint);
+    } catch (const zmq::error_t& error) {
+      log::error("new keys for " + address.to_string() + ": unbind: " + error.what());
+    }
+  }
+  const auto bound = bind(address);
+  if (bound) {
+    // It is the address that was there before.
+    addresses_.pop_back();
+    files_.pop_back();
+    return;
+  }
+  if (attempts == 1) {
+    log::error("nobody can connect any more: " + bound.error().detail());
+    return;
+  }
+  reactor_.after(kBindDelay, [this, address, attempts, alive = std::weak_ptr<void>(alive_)] {
+    if (!alive.expired()) bind_again(address, attempts - 1);
+  });
 }
 
 Result<void> Listener::bind_endpoint(const HostAddr& address, const std::string& endpoint) {
@@ -171,7 +228,11 @@ void Listener::drain_monitor() {
   for (int i = 0; i < kMostEvents; ++i) {
     const auto event = monitor_->next();
     if (!event) return;
-    if (event->id == ZMQ_EVENT_DISCONNECTED) events_.on_disconnected(event->value);
+    if (event->id == ZMQ_EVENT_DISCONNECTED) {
+      events_.on_disconnected(event->value);
+    } else if (events_.on_bad_handshake) {
+      events_.on_bad_handshake(describe_handshake(event->value, keys_.has_value()));
+    }
   }
 }
 
@@ -181,6 +242,11 @@ int Listener::descriptor_of(zmq::message_t& part) {
 
 std::string Listener::peer_address_of(zmq::message_t& part) {
   const char* text = zmq_msg_gets(part.handle(), "Peer-Address");
+  return text == nullptr ? std::string() : std::string(text);
+}
+
+std::string Listener::user_of(zmq::message_t& part) {
+  const char* text = zmq_msg_gets(part.handle(), "User-Id");
   return text == nullptr ? std::string() : std::string(text);
 }
 

@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <functional>
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -12,6 +13,7 @@
 #include "broker/peer.h"
 #include "broker/unix_socket.h"
 #include "common/frame.h"
+#include "common/keys.h"
 #include "common/reactor.h"
 #include "common/socket_monitor.h"
 #include "meshbus/address.h"
@@ -28,6 +30,8 @@ class Listener {
     std::function<void(ConnectionId, std::vector<zmq::message_t>& parts)> on_frame;
     /// A connection ended that had this descriptor (descriptor_of() its frames). What it had sent before may still come for a moment.
     std::function<void(int descriptor)> on_disconnected;
+    /// A connection over tcp had no keys, did not know ours, or spoke something else: in words.
+    std::function<void(const std::string& what)> on_bad_handshake;
   };
   enum class Sent {
     yes,
@@ -37,10 +41,10 @@ class Listener {
     gone,
   };
 
-  /// Binds all of them. Unix sockets are made with mode 0700. A connection over tcp ends when its other end has not answered for `silence`.
-  /// Errors: io_error, configuration_error, naming the address.
+  /// Binds all of them, tcp with these keys, if any: then a Zap must be there. Unix sockets are made with mode 0700. A connection over tcp
+  /// ends when its other end has not answered for `silence`. Errors: io_error, configuration_error, naming the address.
   static Result<std::unique_ptr<Listener>> open(Reactor& reactor, zmq::context_t& context, const std::vector<HostAddr>& binds,
-                                                std::chrono::milliseconds silence, Events events);
+                                                std::chrono::milliseconds silence, std::optional<KeyPair> keys, Events events);
   ~Listener();
   Listener(const Listener&) = delete;
   Listener& operator=(const Listener&) = delete;
@@ -49,6 +53,8 @@ class Listener {
   const std::vector<HostAddr>& addresses() const noexcept { return addresses_; }
   /// Sends the parts of the frame, which are moved from when it returns `yes`.
   Sent send(ConnectionId to, Frame& frame);
+  /// Connections over tcp have these keys from now on. libzmq ends those that are there; for a moment nobody can connect.
+  void change_keys(KeyPair keys);
   /// Hands out all disconnections that are known by now. To be called before a new connection's descriptor is remembered: the kernel gives
   /// descriptors out again.
   void drain_monitor();
@@ -63,17 +69,22 @@ class Listener {
   static int descriptor_of(zmq::message_t& part);
   /// The ZMQ property Peer-Address: see Credentials.
   static std::string peer_address_of(zmq::message_t& part);
+  /// The ZMQ property User-Id: of a connection with keys, what Zap answered. Others may have written it themselves.
+  static std::string user_of(zmq::message_t& part);
 
  private:
-  Listener(Reactor& reactor, zmq::context_t& context, std::chrono::milliseconds silence, Events events);
+  Listener(Reactor& reactor, zmq::context_t& context, std::chrono::milliseconds silence, std::optional<KeyPair> keys, Events events);
   Result<void> bind(const HostAddr& address);
   Result<void> bind_endpoint(const HostAddr& address, const std::string& endpoint);
+  void set_keys(bool is_on);
+  void bind_again(const HostAddr& address, int attempts);
   bool on_readable();
   /// The next whole message into parts_; false when there is none now.
   bool receive(ConnectionId& from, std::size_t& bytes, bool& is_usable);
 
   Reactor& reactor_;
   std::chrono::milliseconds silence_;
+  std::optional<KeyPair> keys_;
   Events events_;
   zmq::socket_t router_;
   std::unique_ptr<SocketMonitor> monitor_;
@@ -82,6 +93,7 @@ class Listener {
   std::vector<zmq::message_t> parts_;
   bool is_drained_ = true;
   std::uint64_t unusable_ = 0;
+  std::shared_ptr<void> alive_ = std::make_shared<char>();
 };
 
 }  // namespace meshbus

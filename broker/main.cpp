@@ -83,6 +83,7 @@ Result<BrokerOptions> read_options(const Flags& flags) {
   auto config = Config::load(std::move(sources));
   if (!config) return fail(config.error());
   options.config = std::move(*config);
+  options.keys = KeyDirectory::find(options.config);
   if (flags.secret_fd >= 0) {
     const UniqueFd secret(flags.secret_fd);
     auto tokens = TokenMaker::from_descriptor(secret.get());
@@ -133,7 +134,8 @@ int fail_start(Lifeline* lifeline, const Error& error) {
   return exit_code_of(error);
 }
 
-void warn_of_insecurity(const Broker& broker) {
+void warn_of_insecurity(const Broker& broker, bool is_insecure) {
+  if (!is_insecure) return;
   for (const HostAddr& address : broker.binds()) {
     if (address.transport() != Transport::tcp) continue;
     std::fprintf(stderr,
@@ -180,7 +182,7 @@ int serve(const Flags& flags) {
   context.set(zmq::ctxopt::max_sockets, kMostSockets);
   auto broker = Broker::start(reactor, context, std::move(*options));
   if (!broker) return fail_start(lifeline ? &*lifeline : nullptr, broker.error());
-  warn_of_insecurity(**broker);
+  warn_of_insecurity(**broker, flags.insecure);
   tell_refusals(reactor, 0);
   const std::string ready = "ready " + (*broker)->address().to_string();
   if (lifeline) {

@@ -28,6 +28,9 @@ struct Identity {
   std::uint16_t version = 0;
   /// As in its Hello.
   std::uint64_t capabilities = 0;
+  /// Who it is by its key ("operator alice"), and the key as Z85; empty without keys.
+  std::string user = {};
+  std::string key_text = {};
 
   bool is_link() const noexcept { return kind == wire::PeerKind::link; }
   /// Whether a token proved it, so that a new life may take the place of an old one.
@@ -46,6 +49,8 @@ struct Peer {
   Outbox outbox;
   /// The connection is over, or another one took its place: nothing is sent any more, but what it had sent before is still taken.
   bool is_ended = false;
+  /// That it was refused something has been said.
+  bool is_refused_told = false;
   /// It is in the list of those that have something to send.
   bool is_touched = false;
   /// Its queue in libzmq was full: a timer tries again.

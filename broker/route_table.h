@@ -38,10 +38,17 @@ class RouteTable {
     return last_ = found->second;
   }
   /// The text of a proc that was here and left not long ago, or null.
-  const std::string* find_gone(std::uint64_t proc) const { return gone_.find(proc); }
+  const std::string* find_gone(std::uint64_t proc) const {
+    const Gone* gone = gone_.find(proc);
+    return gone == nullptr ? nullptr : &gone->text;
+  }
   std::size_t size() const noexcept { return peers_.size(); }
 
  private:
+  struct Gone {
+    std::string text;
+    std::string user;
+  };
   struct Life {
     std::uint64_t proc;
     std::uint64_t incarnation;
@@ -57,7 +64,7 @@ class RouteTable {
   /// What find() found last; null after every change.
   mutable std::uint64_t last_proc_ = 0;
   mutable Peer* last_ = nullptr;
-  RecentSet<std::uint64_t, std::string> gone_;
+  RecentSet<std::uint64_t, Gone> gone_;
   /// Lives that a later one of the same proc replaced: they must not come back.
   RecentSet<Life, char, LifeHash> superseded_;
 };

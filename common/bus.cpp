@@ -13,6 +13,7 @@ namespace {
 
 /// Messages on their way to all receivers together, 16 bytes each.
 constexpr std::size_t kMostOutstanding = 1024 * 1024;
+constexpr std::size_t kMostRefusedSenders = 4096;
 
 }  // namespace
 
@@ -41,6 +42,7 @@ Bus::Bus(Reactor& reactor, zmq::context_t& context, Session::Options options, Di
     fail_all(error);
     if (events_.on_refused) events_.on_refused(error);
   };
+  session_events.on_trouble = events_.on_trouble;
   session_events.on_message = [this](const FrameReader::Message& message) { on_message(message); };
   // Its own name is known before the first Welcome when the peer gave it whole.
   if (auto self = ProcId::parse(options.hello.peer)) {
@@ -294,9 +296,19 @@ void Bus::on_control(const FrameReader::Message& message) {
   }
   const Request request{message.envelope, {.id = (*control)->id(), .deadline_ms = (*control)->deadline_ms()}};
   if (auto done = handlers_.dispatch(request, **control); !done) {
-    log::warn("bus: refused: " + done.error().to_string());
+    log_refusal(message.envelope, done.error());
     refuse(request, done.error());
   }
+}
+
+void Bus::log_refusal(const wire::Envelope& from, const Error& error) {
+  // Once for each sender, as far as they can be kept: whoever may only look may ask as often as he likes.
+  if (error.code() == ErrorCode::unauthorised) {
+    ++refused_;
+    if (refused_senders_.size() >= kMostRefusedSenders) refused_senders_.clear();
+    if (!refused_senders_.insert(from.source_proc() ^ from.source_host()).second) return;
+  }
+  log::warn("bus: refused: " + error.to_string());
 }
 
 void Bus::on_call_answer(const FrameReader::Message& message) {

@@ -8,6 +8,7 @@
 #include <optional>
 #include <string>
 #include <unordered_map>
+#include <unordered_set>
 #include <vector>
 
 #include "common/dispatcher.h"
@@ -51,6 +52,8 @@ class Bus {
     std::function<void(const wire::Welcome&)> on_up;
     /// The session is over, a new one is being tried; open requests and calls have failed with fate_unknown.
     std::function<void(const std::string& reason)> on_down;
+    /// An attempt to connect has failed; another one follows.
+    std::function<void(const std::string& reason)> on_trouble;
     /// The broker will not have us; final.
     std::function<void(const Error&)> on_refused;
     /// A message or call for a port: answer calls with answer_call() or fail_call(), now or later.
@@ -122,6 +125,8 @@ class Bus {
   /// See Events::takes_later.
   void taken(const wire::Envelope& envelope);
   Traffic traffic() const;
+  /// Requests of senders whose role was too low.
+  std::uint64_t refused() const noexcept { return refused_; }
 
   /// See Session.
   void flush() { session_->flush(); }
@@ -186,6 +191,7 @@ class Bus {
   void on_lost(const std::string& reason);
   void on_message(const FrameReader::Message& message);
   void on_control(const FrameReader::Message& message);
+  void log_refusal(const wire::Envelope& from, const Error& error);
   void on_call_answer(const FrameReader::Message& message);
   void on_undeliverable(const wire::Envelope& from, const wire::Undeliverable& undeliverable);
   /// The open request or call of that id, if `from` is whom it was sent to; otherwise null.
@@ -218,6 +224,9 @@ class Bus {
   SentFates fates_;
   TakenCounts taken_;
   std::uint64_t no_return_ = 0;
+  /// Who was told that its role is too low.
+  std::unordered_set<std::uint64_t> refused_senders_;
+  std::uint64_t refused_ = 0;
   Reactor::TimerId fates_timer_ = 0;
   Reactor::TimerId taken_timer_ = 0;
   /// Other hosts, by key, that this session's broker was told of; a new session is told of them again, before what is queued leaves.

@@ -371,7 +371,8 @@ std::string Config::text_of(std::size_t index) const {
 std::vector<Setting> Config::snapshot() const {
   std::vector<Setting> settings;
   for (std::size_t i = 0; i < key_table.size(); ++i) {
-    if (values_[i].source == "default") continue;
+    // Keys lie elsewhere on other machines.
+    if (values_[i].source == "default" || key_table[i].name.starts_with("keys.")) continue;
     settings.emplace_back(key_table[i].name, text_of(i));
   }
   return settings;

@@ -60,6 +60,8 @@ inline constexpr std::array key_table = std::to_array<KeyInfo>({
   {"usage.period", ValueKind::duration, "s", "5s", "0s", "1h", "how often a host looks at what each of its procs uses (CPU time, memory, threads, descriptors), with a hundredth of a CPU at most; 0 = only when asked"},
   {"frozen.limit", ValueKind::duration, "s", "30s", "0s", "24h", "time without a sign of life after which a host looks at a part of itself and ends it when it is frozen; 0 = never"},
   {"agent.restart", ValueKind::word, "restart,end", "restart", "", "", "what a host does when its agent dies: start another one, which takes its procs over (5 times in a minute at most), or end"},
+  {"keys.directory", ValueKind::path, "", "", "", "", "where keys are, for tcp: NAME.key and authorised/ROLE/NAME.pub (meshbus keygen); empty = ~/.config/meshbus/keys if it is there; /dev/null = no keys"},
+  {"keys.own", ValueKind::path, "", "", "", "", "the file of one's own secret key; empty = the one in keys.directory, or, for a host, the one of its name there"},
   {"log.level", ValueKind::word, "trace,debug,info,warn,error", "warn", "", "", "least important lines that are written to the log"},
 });
 // clang-format on
@@ -116,6 +118,8 @@ inline constexpr CountKey pids_limit("pids.limit");
 inline constexpr DurationKey usage_period("usage.period");
 inline constexpr DurationKey frozen_limit("frozen.limit");
 inline constexpr WordKey agent_restart("agent.restart");
+inline constexpr PathKey keys_directory("keys.directory");
+inline constexpr PathKey keys_own("keys.own");
 inline constexpr WordKey log_level("log.level");
 }  // namespace keys
 

@@ -14,6 +14,9 @@ constexpr std::chrono::milliseconds kFirstBackoff{10};
 constexpr std::chrono::milliseconds kLastBackoff{500};
 /// A connection over tcp is lost after so long without an answer.
 constexpr std::chrono::milliseconds kSilence{1500};
+/// So many handshakes in a row that ended without a word, over so long, are no accident.
+constexpr std::size_t kSilentHandshakes = 4;
+constexpr std::chrono::milliseconds kSilentTime{1000};
 constexpr int kDrainFrames = 256;
 constexpr std::size_t kDrainBytes = 1024 * 1024;
 /// Data is handed out for so long before the socket is looked at again: control is never further away.
@@ -79,6 +82,7 @@ void Session::open() {
     socket_->set(zmq::sockopt::sndhwm, 2000);
     socket_->set(zmq::sockopt::rcvhwm, 10000);
     socket_->set(zmq::sockopt::maxmsgsize, static_cast<std::int64_t>(kPartLimit));
+    if (options_.keys && !set_keys()) return;
     if (options_.endpoint.starts_with("tcp:")) {
       socket_->set(zmq::sockopt::ipv6, true);
       // A broker on another host must be missed soon, by links and launchers alike: who waits longer for his own broker than for the hosts
@@ -99,6 +103,55 @@ void Session::open() {
   } catch (const zmq::error_t& error) {
     drop("cannot connect to " + options_.endpoint + ": " + error.what());
   }
+}
+
+bool Session::set_keys() {
+  auto keys = options_.keys();
+  if (!keys) {
+    socket_.reset();
+    state_ = State::idle;
+    // Not from within the constructor.
+    retry_timer_ = reactor_.after(std::chrono::milliseconds(0), [this, error = keys.error()] { give_up(error); });
+    return false;
+  }
+  own_key_path_ = keys->path;
+  socket_->set(zmq::sockopt::curve_publickey, keys->public_key);
+  socket_->set(zmq::sockopt::curve_secretkey, keys->secret_key);
+  // While the other side changes its key it has two.
+  server_key_ = keys->servers[silent_handshakes_ % keys->servers.size()];
+  socket_->set(zmq::sockopt::curve_serverkey, server_key_);
+  return true;
+}
+
+bool Session::on_handshake_failure(const SocketMonitor::Event& event) {
+  const bool has_keys = static_cast<bool>(options_.keys);
+  if (event.id == ZMQ_EVENT_HANDSHAKE_FAILED_AUTH) {
+    give_up(Error(ErrorCode::unauthorised, "the broker at " + options_.endpoint + " does not take the key " + own_key_path_ +
+                                               ": its public half is not in authorised/ROLE/ there, or not any more"));
+    return true;
+  }
+  if (event.id == ZMQ_EVENT_HANDSHAKE_FAILED_PROTOCOL && event.value == static_cast<int>(ZMQ_PROTOCOL_ERROR_ZMTP_MECHANISM_MISMATCH)) {
+    give_up(Error(ErrorCode::unauthorised,
+                  has_keys
+                      ? "the broker at " + options_.endpoint + " speaks without encryption (--insecure?), and there are keys here (" +
+                            own_key_path_ + "); to speak with it all the same: keys.directory=/dev/null"
+                      : "the broker at " + options_.endpoint +
+                            " takes connections with keys only, and there are none here: meshbus keygen makes one, keys.directory says "
+                            "where they are"));
+    return true;
+  }
+  if (state_ != State::connecting || !options_.endpoint.starts_with("tcp:")) return false;
+  // A broker says nothing to one without keys, nor to one whose handshake it cannot read. So does one who ends, or a relay in front of one
+  // who is not up: hence again, and links, which have messages to lose, go on.
+  trouble_ =
+      "the broker at " + options_.endpoint + " ends the handshake without a word; " +
+      (has_keys ? "is the public key that is known here for that host its own?"
+                : "does it take connections with keys only? There are none here: meshbus keygen makes one, keys.directory says where "
+                  "they are");
+  if (silent_handshakes_++ == 0) silent_since_ = reactor_.now();
+  if (options_.link || was_ever_up_ || silent_handshakes_ < kSilentHandshakes || reactor_.now() - silent_since_ < kSilentTime) return false;
+  give_up(Error(has_keys ? ErrorCode::identity_mismatch : ErrorCode::unauthorised, trouble_));
+  return true;
 }
 
 void Session::close_socket(std::chrono::milliseconds linger) {
@@ -130,6 +183,7 @@ void Session::drop(const std::string& reason) {
   close_socket(std::chrono::milliseconds(0));
   state_ = State::idle;
   retry_later();
+  if (!was_up && events_.on_trouble) events_.on_trouble(trouble_.empty() ? reason : std::exchange(trouble_, {}));
   if (was_up && events_.on_lost) events_.on_lost(reason);
 }
 
@@ -170,6 +224,9 @@ bool Session::on_monitor() {
       connected_at_ = std::chrono::system_clock::now();
       say_hello();
     } else {
+      const bool is_handshake = event->id == ZMQ_EVENT_HANDSHAKE_FAILED_NO_DETAIL || event->id == ZMQ_EVENT_HANDSHAKE_FAILED_PROTOCOL ||
+                                event->id == ZMQ_EVENT_HANDSHAKE_FAILED_AUTH;
+      if (is_handshake && on_handshake_failure(*event)) return false;
       // Whatever had arrived before the end is still in the socket: take it first.
       while (generation == generation_ && on_readable()) {
       }
@@ -333,6 +390,8 @@ void Session::on_welcome(const wire::Welcome& welcome) {
   state_ = State::up;
   has_said_bye_ = false;
   backoff_ = {};
+  silent_handshakes_ = 0;
+  was_ever_up_ = true;
   heartbeat_ = std::chrono::milliseconds(std::max(welcome.heartbeat_ms(), 50U));
   // Agents and controllers bound what each of their listeners has on the way (agent/host/stdio/log_streams.h). One of these that stops must
   // not keep the others from hearing, as it would if all shared one window.

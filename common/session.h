@@ -18,6 +18,16 @@
 
 namespace meshbus {
 
+/// What a connection over tcp is encrypted with (CURVE); keys are Z85.
+struct CurveKeys {
+  std::string public_key;
+  std::string secret_key;
+  /// What the broker there may have, at least one.
+  std::vector<std::string> servers;
+  /// Where the own key is, for people.
+  std::string path;
+};
+
 /// A peer's connection to a broker: keeps one socket = one session, says Hello first on each, and makes a new one after a loss.
 ///
 /// Lives on the reactor's thread. What is pushed while there is no session waits, bounded; what had been handed to a socket that broke may
@@ -33,14 +43,18 @@ class Session {
     /// Frames carry a LinkHeader (brokers only).
     bool link = false;
     std::chrono::milliseconds connect_limit{5000};
+    /// Asked for each new connection, which is then encrypted; empty = it is not.
+    std::function<Result<CurveKeys>()> keys;
   };
   struct Events {
     /// Registered. Called again for each new session.
     std::function<void(const wire::Welcome&)> on_welcome;
     /// There was a session and it is over; a new one is being tried. `reason` is for people.
     std::function<void(const std::string& reason)> on_lost;
-    /// The broker refused the Hello: the session stays closed.
+    /// The broker refused the Hello, or the handshake by keys; or we have no keys for it: the session stays closed.
     std::function<void(const Error&)> on_refused;
+    /// An attempt to connect has failed, and why, as far as that is known; another one follows.
+    std::function<void(const std::string& reason)> on_trouble;
     /// A message that is not about the session itself. `body` is valid during the call.
     std::function<void(const FrameReader::Message&)> on_message;
     /// Of a link: a frame came whose LinkHeader is to be looked at. False when its messages are there already.
@@ -66,6 +80,10 @@ class Session {
   bool is_up() const noexcept { return state_ == State::up; }
   /// Of a link that is up: sends a frame at once, under that number (0 = not numbered). False when the socket does not take it now.
   bool send(Frame& frame, std::uint64_t number);
+  /// The key that the broker of the present connection has proven to have; empty without keys.
+  const std::string& server_key() const noexcept { return server_key_; }
+  /// Ends the present session, if any, as if its connection had broken; another one is tried.
+  void reconnect(const std::string& why) { drop(why); }
   /// Whether the last session ended because the broker said that it ends.
   bool has_said_bye() const noexcept { return has_said_bye_; }
   /// When the connection of the present session was there; what came before Hello is not in it.
@@ -83,6 +101,10 @@ class Session {
   void drop(const std::string& reason);
   /// The other side will not have us, or cannot: for good.
   void give_up(const Error& error);
+  /// Sets the keys of a new socket. False when there are none: the session then gives up.
+  bool set_keys();
+  /// A handshake has failed that way. True when it is final.
+  bool on_handshake_failure(const SocketMonitor::Event& event);
   void on_welcome(const wire::Welcome& welcome);
   void retry_later();
   void close_socket(std::chrono::milliseconds linger);
@@ -126,6 +148,13 @@ class Session {
   Reactor::TimerId flush_timer_ = 0;
   Reactor::TimerId hello_timer_ = 0;
   std::chrono::milliseconds backoff_{0};
+  /// Handshakes with keys that ended without a word, in a row, since when; and why the last attempt failed.
+  std::size_t silent_handshakes_ = 0;
+  Reactor::Time silent_since_{};
+  std::string trouble_;
+  std::string own_key_path_;
+  std::string server_key_;
+  bool was_ever_up_ = false;
   std::chrono::milliseconds heartbeat_{5000};
   Reactor::Time heartbeat_due_{};
   Reactor::Time last_heard_{};

@@ -384,6 +384,7 @@ void HostAgent::on_get_host(const Request& request, const wire::GetHost&) {
   state.containment = options_.containment;
   state.live = procs_->table().live();
   state.node = node.data();
+  state.refused = bus_->refused();
   for (auto& drain : procs_->drains().to_wire()) state.drains.push_back(std::make_unique<wire::DrainT>(std::move(drain)));
   bus_->answer(request, std::move(state));
 }

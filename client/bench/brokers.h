@@ -12,7 +12,7 @@
 namespace meshbus::bench {
 
 /// How brokers of one machine are linked.
-enum class BrokerLink { tcp, unix_socket };
+enum class BrokerLink { tcp, tcp_with_keys, unix_socket };
 
 /// Brokers of our own, for one measurement; peers connect to their unix sockets.
 class Brokers {
@@ -26,6 +26,9 @@ class Brokers {
   std::chrono::nanoseconds cpu() const;
 
  private:
+  /// Makes the key that all of them have; where it is.
+  std::string make_keys();
+
   SocketFolder folder_;
   std::vector<std::string> endpoints_;
   std::vector<std::unique_ptr<Child>> processes_;

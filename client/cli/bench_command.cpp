@@ -62,7 +62,9 @@ class Middle {
   explicit Middle(const BenchArguments& arguments) {
     const std::size_t count = arguments.verb == BenchVerb::link ? 2 : 1;
     if (arguments.hosts.empty()) {
-      brokers_.emplace(count, arguments.is_unix ? bench::BrokerLink::unix_socket : bench::BrokerLink::tcp);
+      brokers_.emplace(count, arguments.is_unix    ? bench::BrokerLink::unix_socket
+                              : arguments.is_curve ? bench::BrokerLink::tcp_with_keys
+                                                   : bench::BrokerLink::tcp);
       for (std::size_t i = 0; i < count; ++i) {
         endpoints_.push_back(brokers_->endpoint(i));
         pids_.push_back(brokers_->pid(i));

@@ -60,12 +60,13 @@ CLI::Option* add_duration(CLI::App* app, const std::string& name, Target& target
 
 void add_host(CLI::App& app, WardenOptions& options) {
   auto* host = app.add_subcommand("host", "Serve this machine as a host: start procs for launchers, watch them, leave nothing behind");
-  host->add_option("--bind", options.binds, "Address to listen on besides the unix socket: tcp:HOST:PORT (needs --insecure)")
+  host->add_option("--bind", options.binds,
+                   "Address to listen on besides the unix socket: tcp:HOST:PORT (needs keys, see meshbus keygen, or --insecure)")
       ->type_name("ADDRESS");
   host->add_option("--advertise", options.advertise,
                    "Address that others use for this host; default: the unix socket, or the tcp address bound")
       ->type_name("ADDRESS");
-  host->add_flag("--insecure", options.insecure, "Allow plain tcp: whoever can connect can run commands as you");
+  host->add_flag("--insecure", options.insecure, "Plain tcp, without keys: whoever can connect can run commands as you");
   host->add_option("--run-dir", options.run_dir, "Where sockets are made; default $XDG_RUNTIME_DIR/meshbus or /tmp/meshbus-UID");
   add_duration(host, "--grace", options.grace, "Between SIGTERM and SIGKILL of the procs when this host ends; default 10s");
   host->add_option_function<std::string>(
@@ -403,8 +404,11 @@ void add_bench(CLI::App& app, BenchArguments& bench) {
       add_duration(one, "--duration", bench.duration, "How long messages flow for each size; default 1s");
       one->add_flag("--flush", bench.flush, "Send each message on its own, instead of packed with others");
     }
-    if (verb == Verb::link)
-      one->add_flag("--unix", bench.is_unix, "Link the two brokers by unix sockets instead of tcp on the loopback interface");
+    if (verb == Verb::link) {
+      auto* is_unix =
+          one->add_flag("--unix", bench.is_unix, "Link the two brokers by unix sockets instead of tcp on the loopback interface");
+      one->add_flag("--curve", bench.is_curve, "Link them by tcp with keys, as hosts are")->excludes(is_unix);
+    }
     one->add_option("--cpu", bench.cpu, "Keep everything on that CPU")->check(CLI::Range(0, 1023))->type_name("N");
     one->add_flag("--json", bench.json, "Print JSON");
   };
@@ -487,6 +491,31 @@ void add_tap(CLI::App& app, TapArguments& tap) {
       ->needs(replay);
 }
 
+constexpr const char* kKeygenFooter =
+    "ROLE is what the key is good for: observer (look), client (also call and send to procs), operator (also spawn, stop, shut down),\n"
+    "host (a broker's own). The NAME of a host's key is the HOST, or HOST:PORT, of the address that it is known by.\n"
+    "\n"
+    "Makes DIR/NAME.key, the secret (0600), and DIR/authorised/ROLE/NAME.pub, which goes to the same place on every host that shall let\n"
+    "its holder in; that of a host goes also to those who connect to it. Hosts notice new and removed files within a second.\n"
+    "\n"
+    "Exit code: 0; 2 wrong usage; 125 the key is there already, or cannot be made.";
+
+void add_keygen(CLI::App& app, KeygenArguments& keygen) {
+  auto* verb = app.add_subcommand("keygen", "Make keys for connections over tcp");
+  verb->footer(kKeygenFooter);
+  verb->add_option("ROLE", keygen.role, "observer, client, operator or host")
+      ->required()
+      ->check(CLI::IsMember({"observer", "client", "operator", "host"}));
+  verb->add_option("NAME", keygen.names, "Who the key is for; several = a key for each")->required();
+  verb->add_option("--dir", keygen.directory, "Where keys lie; default: keys.directory, or ~/.config/meshbus/keys")->type_name("DIR");
+  auto* if_missing = verb->add_flag("--if-missing", keygen.if_missing, "Leave keys alone that are there");
+  auto* rotate = verb->add_flag("--rotate", keygen.rotate, "Make a new key; the old one is known besides until --retire");
+  auto* retire = verb->add_flag("--retire", keygen.retire, "Let only the present key be known");
+  if_missing->excludes(rotate)->excludes(retire);
+  rotate->excludes(retire);
+  verb->add_flag("--json", keygen.json, "Print JSON");
+}
+
 /// The word that was not understood, and what it may have been meant to be.
 std::string suggestion(const CLI::App& app, int argc, char** argv, const std::string& path = "meshbus") {
   std::vector<std::string> verbs;
@@ -548,6 +577,8 @@ std::variant<Arguments, int> parse_command_line(int argc, char** argv) {
   auto* show = app.add_subcommand("config", "List the settings: value, where it comes from, meaning");
   show->add_option("--set", config.settings, "A setting: KEY=VALUE")->type_name("KEY=VALUE");
   show->add_flag("--json", config.json, "Print JSON");
+  KeygenArguments keygen;
+  add_keygen(app, keygen);
   add_mesh(app, mesh);
   TapArguments tap;
   add_tap(app, tap);
@@ -574,6 +605,7 @@ std::variant<Arguments, int> parse_command_line(int argc, char** argv) {
   if (name == "host") return Arguments(host);
   if (name == "version") return Arguments(version);
   if (name == "config") return Arguments(config);
+  if (name == "keygen") return Arguments(keygen);
   if (name == "mesh") return Arguments(mesh);
   if (name == "tap") return Arguments(tap);
   if (name == "bench") return Arguments(bench);

@@ -105,6 +105,19 @@ struct ConfigArguments {
   bool json = false;
 };
 
+/// `meshbus keygen`
+struct KeygenArguments {
+  /// observer, client, operator, host
+  std::string role;
+  std::vector<std::string> names;
+  /// Empty: keys.directory, or where keys are looked for without it.
+  std::string directory;
+  bool if_missing = false;
+  bool rotate = false;
+  bool retire = false;
+  bool json = false;
+};
+
 /// `meshbus mesh VERB`: texts to read, nothing else.
 struct MeshArguments {
   enum class Verb { show, ranks, slice, group, merge };
@@ -152,6 +165,8 @@ struct BenchArguments {
   bool flush = false;
   /// Of own brokers: linked by unix sockets, not by tcp.
   bool is_unix = false;
+  /// Of own brokers: linked by tcp with keys.
+  bool is_curve = false;
   std::optional<int> cpu;
   bool json = false;
   std::string endpoint;
@@ -164,8 +179,8 @@ struct VersionArguments {
   bool json = false;
 };
 
-using Arguments = std::variant<WardenOptions, RunArguments, HostsArguments, LogsArguments, WhyArguments, ConfigArguments, MeshArguments,
-                               TapArguments, BenchArguments, VersionArguments>;
+using Arguments = std::variant<WardenOptions, RunArguments, HostsArguments, LogsArguments, WhyArguments, ConfigArguments, KeygenArguments,
+                               MeshArguments, TapArguments, BenchArguments, VersionArguments>;
 
 /// What the words mean; or, when there is nothing to run (help, a mistake: then it has been said on stderr), the exit code.
 std::variant<Arguments, int> parse_command_line(int argc, char** argv);

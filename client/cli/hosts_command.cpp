@@ -28,6 +28,7 @@ Json host_json(const HostReport& host) {
   Json json;
   json["host"] = host.host.to_string();
   json["node"] = host.node;
+  json["refused"] = host.refused;
   json["pid"] = host.pid;
   json["version"] = host.version;
   json["containment"] = host.containment;

@@ -9,6 +9,7 @@
 #include "client/cli/command_line.h"
 #include "client/cli/config_command.h"
 #include "client/cli/hosts_command.h"
+#include "client/cli/keygen_command.h"
 #include "client/cli/logs_command.h"
 #include "client/cli/mesh_command.h"
 #include "client/cli/run_job.h"
@@ -41,6 +42,7 @@ struct Verbs {
   int operator()(const cli::LogsArguments& arguments) const { return cli::logs_command(arguments); }
   int operator()(const cli::WhyArguments& arguments) const { return cli::why_command(arguments); }
   int operator()(const cli::ConfigArguments& arguments) const { return cli::config_command(arguments); }
+  int operator()(const cli::KeygenArguments& arguments) const { return cli::keygen_command(arguments); }
   int operator()(const cli::MeshArguments& arguments) const { return cli::mesh_command(arguments); }
   int operator()(const cli::BenchArguments& arguments) const { return cli::bench_command(arguments); }
   int operator()(const cli::TapArguments& arguments) const { return cli::tap_command(arguments); }

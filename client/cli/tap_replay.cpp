@@ -18,6 +18,8 @@
 #include "client/cli/tap_file.h"
 #include "client/cli/text_error.h"
 #include "common/bus.h"
+#include "common/config.h"
+#include "common/keys.h"
 #include "common/reactor.h"
 #include "common/token.h"
 
@@ -101,6 +103,9 @@ class Replay {
   Result<void> connect() {
     Session::Options session;
     session.endpoint = into_.zmq_endpoint();
+    auto config = Config::load(ConfigSources::of_process());
+    if (!config) return fail(config.error());
+    session.keys = keys_for(KeyDirectory::find(*config), into_);
     const auto name = Name::make("client");
     if (!name) return fail(name.error());
     session.hello.peer = name->to_string();

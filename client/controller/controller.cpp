@@ -39,6 +39,7 @@ void Controller::close(const std::string& reason) {
 void Controller::open() {
   Session::Options options;
   options.endpoint = options_.hosts[home_].zmq_endpoint();
+  options.keys = keys_for(options_.keys, options_.hosts[home_]);
   options.hello.peer = Name::controller().to_string();
   options.hello.kind = wire::PeerKind::controller;
   options.hello.incarnation = incarnation_;

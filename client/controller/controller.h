@@ -13,6 +13,7 @@
 #include "client/controller/mesh_watch.h"
 #include "client/controller/subscriptions.h"
 #include "common/bus.h"
+#include "common/keys.h"
 #include "common/reactor.h"
 
 namespace meshbus {
@@ -29,6 +30,8 @@ class Controller {
     std::chrono::milliseconds answer_limit{3000};
     /// A broker that does not answer for so long is given up for that of the next host.
     std::chrono::milliseconds home_limit{3000};
+    /// For hosts over tcp.
+    std::optional<KeyDirectory> keys = {};
   };
   struct Events {
     /// What there is to say, in order.

@@ -114,6 +114,7 @@ Result<Controller::Options> make_options(const Arguments& arguments, const Confi
     options.hosts.push_back(std::move(*host));
   }
   options.mesh = arguments.mesh;
+  options.keys = KeyDirectory::find(config);
   options.poll = config.duration(keys::supervision_poll);
   options.answer_limit = std::max<std::chrono::milliseconds>(3 * options.poll, std::chrono::seconds(3));
   return options;

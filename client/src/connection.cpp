@@ -8,6 +8,7 @@
 #include "client/src/context_core.h"
 #include "client/src/log_feed.h"
 #include "client/src/mesh_monitor.h"
+#include "common/keys.h"
 #include "common/log.h"
 #include "common/token.h"
 
@@ -47,6 +48,7 @@ void Connection::open_bus() {
   options.hello.kind = wire::PeerKind::launcher;
   options.hello.incarnation = incarnation_;
   options.hello.pid = static_cast<std::uint32_t>(::getpid());
+  options.keys = keys_for(KeyDirectory::find(core_.config()), home_);
   Dispatcher handlers;
   handlers.on<wire::StateChanged>(Role::host, std::bind_front(&Connection::on_state_changed, this))
       .on<wire::Output>(Role::host, std::bind_front(&Connection::on_output, this))
@@ -54,6 +56,10 @@ void Connection::open_bus() {
   Bus::Events events;
   events.on_up = [this](const wire::Welcome& welcome) { on_up(welcome); };
   events.on_down = [this](const std::string& reason) { on_down(reason); };
+  events.on_trouble = [this](const std::string& reason) {
+    const std::lock_guard lock(mutex_);
+    last_problem_ = reason;
+  };
   events.on_refused = [this](const Error& error) { on_refused(error); };
   home_since_ = core_.reactor().now();
   down_since_ = home_since_;

@@ -76,6 +76,9 @@ Result<MeshOutcome> stop_ranks(ContextCore& core, Connection& connection, MeshMo
       const auto answer = answers[i].get();
       problems.erase(to_ask[i]);
       if (answer) continue;
+      // Asking again makes no operator of us.
+      if (answer.error().code() == ErrorCode::unauthorised)
+        return fail(answer.error().within("stop: host " + monitor.mesh().hosts()[to_ask[i]].to_string()));
       failed.push_back(to_ask[i]);
       problems[to_ask[i]] = answer.error().to_string();
     }

@@ -83,6 +83,7 @@ HostReport to_report(const HostAddr& host, const wire::HostState& state) {
   report.containment = text_of(state.containment());
   report.live = state.live();
   report.node = text_of(state.node());
+  report.refused = state.refused();
   for (flatbuffers::uoffset_t i = 0; state.drains() != nullptr && i < state.drains()->size(); ++i) {
     const auto* drain = state.drains()->Get(i);
     report.drains.push_back({text_of(drain->owner()), text_of(drain->mesh()), text_of(drain->reason()), text_of(drain->requester()),

@@ -98,10 +98,11 @@ inline wire::HelloT proc_hello(const HostAddr& host, std::uint64_t rank, std::ui
 /// A Bus that answers calls with "re: " + their body, and writes down what it hears.
 class TestPeer {
  public:
-  TestPeer(Loop& loop, const std::string& endpoint, wire::HelloT hello) : loop_(loop) {
+  TestPeer(Loop& loop, const std::string& endpoint, wire::HelloT hello, std::function<Result<CurveKeys>()> keys = {}) : loop_(loop) {
     Session::Options options;
     options.endpoint = endpoint;
     options.hello = std::move(hello);
+    options.keys = std::move(keys);
     options.hello.capabilities = kCapabilities;
     Dispatcher handlers;
     handlers.on<wire::Gone>(Role::broker, [this](const Request& request, const wire::Gone& heard) {
@@ -114,6 +115,7 @@ class TestPeer {
       host = welcome.host()->str();
     };
     events.on_down = [this](const std::string&) { ++downs; };
+    events.on_trouble = [this](const std::string& reason) { trouble = reason; };
     events.on_refused = [this](const Error& error) { refused = error; };
     events.on_data = [this](const wire::Envelope& envelope, const wire::CallHeader& header, Bytes body) {
       received.emplace_back(envelope, std::string(body));
@@ -157,6 +159,7 @@ class TestPeer {
   Role role = Role::none;
   std::string host;
   std::optional<Error> refused;
+  std::string trouble;
   std::vector<std::pair<wire::Envelope, std::string>> received;
   std::vector<std::pair<wire::Envelope, Error>> returned;
   std::vector<GoneHeard> gone;
@@ -169,11 +172,16 @@ class TestPeer {
 /// A bare socket: sends what it likes and reads only when told.
 class RawPeer {
  public:
-  RawPeer(Loop& loop, const std::string& endpoint, const std::string& routing_id = {})
+  RawPeer(Loop& loop, const std::string& endpoint, const std::string& routing_id = {}, const CurveKeys* keys = nullptr)
       : loop_(loop), socket_(loop.context, zmq::socket_type::dealer) {
     socket_.set(zmq::sockopt::linger, 0);
     socket_.set(zmq::sockopt::rcvhwm, 0);
     if (!routing_id.empty()) socket_.set(zmq::sockopt::routing_id, routing_id);
+    if (keys != nullptr) {
+      socket_.set(zmq::sockopt::curve_publickey, keys->public_key);
+      socket_.set(zmq::sockopt::curve_secretkey, keys->secret_key);
+      socket_.set(zmq::sockopt::curve_serverkey, keys->servers.front());
+    }
     socket_.connect(endpoint);
   }
   void send(const std::vector<std::string>& parts) {

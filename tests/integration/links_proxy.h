@@ -51,6 +51,10 @@ class TcpProxy {
     for (auto& [id, pair] : pairs_) watch(id);
   }
   std::uint64_t bytes() const { return bytes_; }
+  /// What passed, as it was on the wire: from whoever connected, and back to him. Of all connections, in the order of reading.
+  void record() { is_recording_ = true; }
+  const std::string& sent() const { return recorded_[0]; }
+  const std::string& answered() const { return recorded_[1]; }
 
  private:
   struct End {
@@ -101,6 +105,7 @@ class TcpProxy {
       const auto size = ::recv(end.fd.get(), buffer, sizeof buffer, 0);
       if (size == 0 || (size < 0 && errno != EAGAIN)) return drop(id);
       if (size > 0) other.to_write.append(buffer, static_cast<std::size_t>(size));
+      if (size > 0 && is_recording_) recorded_[side].append(buffer, static_cast<std::size_t>(size));
     }
     for (End* one : {&end, &other}) {
       if (one->to_write.empty()) continue;
@@ -131,6 +136,8 @@ class TcpProxy {
   std::uint64_t next_ = 1;
   std::uint64_t bytes_ = 0;
   bool is_black_ = false;
+  bool is_recording_ = false;
+  std::string recorded_[2];
 };
 
 }  // namespace meshbus::test

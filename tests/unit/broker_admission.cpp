@@ -73,6 +73,36 @@ TEST_CASE("admission: over tcp only with --insecure") {
   }
 }
 
+TEST_CASE("admission: by key, as much as the key is for") {
+  using enum wire::PeerKind;
+  const auto by = [](wire::Role role, std::vector<std::string> names) {
+    Credentials credentials{.uid = std::nullopt, .address = "10.0.0.2", .key = "K"};
+    credentials.holder = KeyHolder{role, std::move(names)};
+    return credentials;
+  };
+  for (const auto role : {wire::Role::observe, wire::Role::proc, wire::Role::operate}) {
+    const auto admitted = admit(hello(launcher, kClient), by(role, {"alice"}));
+    REQUIRE(admitted.has_value());
+    CHECK(admitted->role == role);
+    CHECK(admitted->key_text == "K");
+    CHECK(refusal(hello(link, "tcp:10.0.0.2:7420"), by(role, {"10.0.0.2"})) == ErrorCode::unauthorised);
+  }
+  const auto host = by(wire::Role::host, {"10.0.0.2", "10.0.0.3:7420", "h4"});
+  CHECK(admit(hello(launcher, kClient), host)->role == wire::Role::operate);
+  CHECK(admit(hello(launcher, kClient), host)->user == "host 10.0.0.2, 10.0.0.3:7420, h4");
+  for (const std::string own : {"tcp:10.0.0.2:7420", "tcp:10.0.0.2:1", "tcp:10.0.0.3:7420", "tcp:h4:1"})
+    CHECK(admit(hello(link, own), host).has_value());
+  for (const std::string other : {"tcp:10.0.0.3:7421", "tcp:10.0.0.4:7420", "unix:/run/h4", "local:1"})
+    CHECK(refusal(hello(link, other), host) == ErrorCode::unauthorised);
+  CHECK(refusal(hello(controller, "controller"), by(wire::Role::proc, {"carl"})) == ErrorCode::unauthorised);
+  // What ZAP let in and was revoked before the Hello.
+  Credentials revoked{.uid = std::nullopt, .address = "10.0.0.2", .key = "K"};
+  CHECK(refusal(hello(launcher, kClient), revoked) == ErrorCode::unauthorised);
+  // Tokens are for those on this machine.
+  CHECK(refusal(with_token(hello(proc, kProc)), host) == ErrorCode::unauthorised);
+  CHECK(refusal(with_token(hello(agent, kAgent)), host) == ErrorCode::unauthorised);
+}
+
 TEST_CASE("admission: names belong to kinds of peers") {
   using enum wire::PeerKind;
   CHECK(admit(hello(launcher, kHost.to_string() + "," + kClient), kOwnUser).has_value());
@@ -93,10 +123,12 @@ TEST_CASE("admission: agents and procs need the token of that proc and life") {
   const auto agent_in = admit(with_token(hello(agent, kAgent)), kOwnUser);
   REQUIRE(agent_in.has_value());
   CHECK(agent_in->role == wire::Role::host);
-  const auto proc_in = admit(with_token(hello(proc, kProc)), kTcp);
+  // It may have been started as another user.
+  const auto proc_in = admit(with_token(hello(proc, kProc)), kStranger);
   REQUIRE(proc_in.has_value());
   CHECK(proc_in->role == wire::Role::proc);
   CHECK(proc_in->has_token());
+  CHECK(refusal(with_token(hello(proc, kProc)), kTcp) == ErrorCode::unauthorised);
 
   CHECK(refusal(hello(agent, kAgent), kOwnUser) == ErrorCode::unauthorised);
   CHECK(refusal(hello(proc, kProc), kOwnUser) == ErrorCode::unauthorised);

@@ -126,3 +126,26 @@ TEST_CASE("recent_set: never holds more than its limit, whatever is erased and a
   CHECK(set.find(2) != nullptr);
   CHECK(*set.find(2) == 9);
 }
+
+TEST_CASE("route_table: a name and a life belong to one user, also when they have left") {
+  RouteTable table;
+  const auto of = [](const char* user, wire::PeerKind kind = wire::PeerKind::launcher) {
+    Identity who = identity("h,client", 1, 11, kind);
+    who.user = user;
+    return who;
+  };
+  Peer alice = peer(of("operator alice"), 1);
+  CHECK(table.may_add(alice.identity).has_value());
+  table.add(alice);
+  CHECK(table.may_add(of("operator alice")).has_value());
+  CHECK(table.may_add(of("observer alice")).has_value());
+  for (const char* other : {"client bob", ""}) {
+    REQUIRE_FALSE(table.may_add(of(other)).has_value());
+    CHECK(table.may_add(of(other)).error().detail() == "the name h,client is in use by operator alice");
+  }
+  table.remove(alice);
+  CHECK(table.may_add(of("operator alice")).has_value());
+  CHECK_FALSE(table.may_add(of("client bob")).has_value());
+  // The name of a controller is nobody's own.
+  CHECK(table.may_add(of("client bob", wire::PeerKind::controller)).has_value());
+}

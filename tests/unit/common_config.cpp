@@ -222,6 +222,13 @@ TEST_CASE("config: a snapshot makes the same settings elsewhere, as the weakest 
   CHECK(proc->bytes(keys::queue_bytes) == 64 << 10);
 }
 
+TEST_CASE("config: where keys lie is not told to other machines") {
+  const auto launcher = Config::load({.flags = {{"keys.directory", "/keys"}, {"keys.own", "/keys/alice.key"}, {"lease", "5s"}}});
+  REQUIRE(launcher.has_value());
+  CHECK(launcher->path(keys::keys_own) == "/keys/alice.key");
+  CHECK(launcher->snapshot() == std::vector<Setting>{{"lease", "5s"}});
+}
+
 TEST_CASE("config: set() at run time, which flags and environment still cover") {
   auto config = *Config::load({.flags = {{"lease", "5s"}}});
   CHECK(config.set("tail.lines", "7").has_value());

@@ -674,7 +674,9 @@ void add_drain(Samples& samples) {
   wire::HostStateT state;
   state.host = kHost;
   state.drains = one(std::move(under_way));
-  samples.answer("HostState.2", std::move(state));
+  samples.answer("HostState.2", state);
+  state.refused = 9;
+  samples.answer("HostState.3", std::move(state));
 
   auto known = std::make_unique<wire::LedgerDrainT>();
   known->owner = kClient;
@@ -786,6 +788,9 @@ void add_monitor(Samples& samples) {
   counters.dropped_old_life = 15;
   counters.replayed_frames = 16;
   counters.duplicate_frames = 17;
+  counters.refused_keys = 18;
+  counters.refused_handshakes = 19;
+  counters.refused_messages = 20;
   add_event(samples, "BrokerCounters", std::move(counters));
 }
 

@@ -62,10 +62,11 @@ struct HostReport {
   std::string problem;
   std::string version;
   std::uint64_t incarnation = 0;
-  std::int64_t pid = 0;     ///< Of its agent.
-  std::string containment;  ///< "cgroup v2", "sweep"
-  std::uint64_t live = 0;   ///< Procs that are not ended.
-  std::string node;         ///< The machine's name, for people.
+  std::int64_t pid = 0;       ///< Of its agent.
+  std::string containment;    ///< "cgroup v2", "sweep"
+  std::uint64_t live = 0;     ///< Procs that are not ended.
+  std::string node;           ///< The machine's name, for people.
+  std::uint64_t refused = 0;  ///< Requests that were refused because their sender's role was too low.
   std::vector<DrainReport> drains = {};
 };
 

@@ -1,0 +1,112 @@
+#include "broker/key_ring.h"
+
+#include <doctest/doctest.h>
+#include <sys/stat.h>
+
+#include <filesystem>
+
+#include "common/log.h"
+#include "tests/support/temp_dir.h"
+
+using namespace meshbus;
+using meshbus::test::TempDir;
+
+namespace {
+
+namespace fs = std::filesystem;
+
+struct Folder {
+  Folder() {
+    log::set_sink([](log::Level, std::string_view) {}, log::Level::error);
+  }
+  ~Folder() { log::set_sink({}, log::Level::warn); }
+  std::string put(wire::Role role, const std::string& name, const std::vector<std::string>& keys) {
+    const auto path = directory.public_path(role, name);
+    fs::create_directories(fs::path(path).parent_path());
+    REQUIRE(write_public_keys(path, keys, name).has_value());
+    return path;
+  }
+  TempDir dir;
+  KeyDirectory directory{dir.path().string(), {}};
+};
+
+}  // namespace
+
+TEST_CASE("key_ring: who holds a key, by the folder and the name of its file") {
+  Folder folder;
+  const auto a = KeyPair::make()->public_key, b = KeyPair::make()->public_key, old = KeyPair::make()->public_key;
+  auto ring = KeyRing::load(folder.directory);
+  REQUIRE(ring.has_value());
+  CHECK(ring->size() == 0);
+  CHECK_FALSE(ring->refresh());
+  folder.put(wire::Role::operate, "alice", {a, old});
+  folder.put(wire::Role::host, "h2", {b});
+  folder.put(wire::Role::host, "h1", {b});
+  CHECK(ring->refresh());
+  CHECK_FALSE(ring->refresh());
+  REQUIRE(ring->find(a) != nullptr);
+  CHECK(ring->find(a)->to_string() == "operator alice");
+  CHECK(ring->find(old)->to_string() == "operator alice");
+  CHECK(ring->find(b)->to_string() == "host h1, h2");
+  CHECK(ring->find(b)->is_host(*HostAddr::parse("tcp:h2:1")));
+  CHECK_FALSE(ring->find(b)->is_host(*HostAddr::parse("tcp:h3:1")));
+  CHECK_FALSE(ring->find(a)->is_host(*HostAddr::parse("tcp:alice:1")));
+  CHECK(ring->find(KeyPair::make()->public_key) == nullptr);
+  CHECK(ring->find("") == nullptr);
+  // The highest role that a key has.
+  folder.put(wire::Role::observe, "all", {a, b});
+  CHECK_FALSE(ring->refresh());
+  folder.put(wire::Role::host, "h9", {a});
+  CHECK(ring->refresh());
+  CHECK(ring->find(a)->to_string() == "host h9");
+}
+
+TEST_CASE("key_ring: files that change, go, or are no keys") {
+  Folder folder;
+  const auto a = KeyPair::make()->public_key, b = KeyPair::make()->public_key;
+  const auto path = folder.put(wire::Role::operate, "alice", {a});
+  auto ring = KeyRing::load(folder.directory);
+  REQUIRE(ring.has_value());
+  CHECK(ring->find(a) != nullptr);
+  folder.put(wire::Role::operate, "alice", {b});
+  CHECK(ring->refresh());
+  CHECK(ring->find(a) == nullptr);
+  CHECK(ring->find(b) != nullptr);
+  // Of the same length, in place.
+  folder.dir.write("authorised/operator/alice.pub", "# meshbus: the public key of alice\npublic-key " + a + "\n");
+  CHECK(ring->refresh());
+  CHECK(ring->find(a) != nullptr);
+  REQUIRE(::chmod(path.c_str(), 0666) == 0);
+  CHECK(ring->refresh());
+  CHECK(ring->size() == 0);
+  REQUIRE(::chmod(path.c_str(), 0644) == 0);
+  CHECK(ring->refresh());
+  CHECK(ring->size() == 1);
+  for (const std::string name : {"alice", "alice.key", "..pub", "a b.pub"})
+    folder.dir.write("authorised/operator/" + name, "public-key " + b + "\n");
+  CHECK_FALSE(ring->refresh());
+  fs::remove_all(folder.dir / "authorised");
+  CHECK(ring->refresh());
+  CHECK(ring->size() == 0);
+}
+
+TEST_CASE("key_ring: a folder that others may write to changes nothing, and is no start") {
+  Folder folder;
+  const auto a = KeyPair::make()->public_key, b = KeyPair::make()->public_key;
+  folder.put(wire::Role::operate, "alice", {a});
+  auto ring = KeyRing::load(folder.directory);
+  REQUIRE(ring.has_value());
+  for (const std::string name : {"authorised", "authorised/operator"}) {
+    const std::string path = folder.dir / name;
+    REQUIRE(::chmod(path.c_str(), 0777) == 0);
+    folder.put(wire::Role::operate, "mallory", {b});
+    CHECK_FALSE(ring->refresh());
+    CHECK(ring->find(b) == nullptr);
+    CHECK(ring->find(a) != nullptr);
+    const auto start = KeyRing::load(folder.directory);
+    REQUIRE_FALSE(start.has_value());
+    CHECK(start.error().detail().find("chmod go-w " + path) != std::string::npos);
+    fs::remove(folder.directory.public_path(wire::Role::operate, "mallory"));
+    REQUIRE(::chmod(path.c_str(), 0755) == 0);
+  }
+}
