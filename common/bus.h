@@ -96,7 +96,7 @@ class Bus {
   }
   void refuse(const Request& request, const Error& error);
 
-  /// Whoever was asked has ended: its open requests fail with fate_unknown.
+  /// Whoever was asked or called has ended: what is open fails with fate_unknown.
   void give_up(const Destination& to, const std::string& why);
 
   /// Bytes for a port of a proc, with an answer: call_error when the handler there failed; otherwise errors as request().
@@ -105,6 +105,8 @@ class Bus {
   void fail_call(const wire::Envelope& call, const wire::CallHeader& header, const Error& error);
   /// Bytes for a port, without an answer; what comes back is told by on_undeliverable, unless `no_return`. Errors: too_large, queue_full.
   Result<void> send(const Destination& to, std::uint32_t port, Bytes body, bool no_return = false);
+  /// A message that was handed to on_data and that nobody takes: its sender hears why. Not to be counted as taken.
+  void give_back(const wire::Envelope& message, const Error& error);
   /// See Events::takes_later.
   void taken(const wire::Envelope& envelope);
   Traffic traffic() const;

@@ -16,6 +16,7 @@
 
 #include <zmq.hpp>
 
+#include "agent/proc/actors/actor_system.h"
 #include "agent/proc/agent_link.h"
 #include "agent/proc/bootstrap.h"
 #include "agent/proc/stop_signals.h"
@@ -40,8 +41,8 @@ class Runtime {
 
   /// On the thread that called bootstrap(): makes the threads, waits for Ready, runs main(), exits.
   [[noreturn]] void run();
-  /// At exit(): lets handlers end and messages leave, and joins the threads.
-  void shutdown();
+  /// At exit(code): lets handlers end and messages leave, and joins the threads.
+  void shutdown(int code);
 
   // For Proc, on any thread of the program.
   Proc& proc() noexcept { return proc_; }
@@ -49,6 +50,8 @@ class Runtime {
   std::uint64_t rank() const noexcept { return rank_; }
   std::optional<std::uint64_t> rank_of(std::uint64_t proc_key);
   std::future<Result<std::string>> call(const ProcId& to, std::uint32_t port, std::string_view body, std::chrono::milliseconds deadline);
+  /// The same for who does not wait: `answer` is called on the reactor's thread, once, unless the process ends first.
+  void call(const ProcId& to, std::uint32_t port, std::string body, std::chrono::milliseconds deadline, Bus::CallAnswer answer);
   Result<void> send(const ProcId& to, std::uint32_t port, std::string_view body, std::chrono::milliseconds patience);
   /// Whether the caller may wait for an answer: would_block on the reactor's thread and for a handler that waits for its own proc; refused
   /// in a child of fork().
@@ -69,7 +72,10 @@ class Runtime {
   void on_ready();
   void on_refused(const Error& error);
 
+  ActorSystem::Outside make_outside();
   void on_data(const wire::Envelope& envelope, const wire::CallHeader& header, Bytes body);
+  /// A message is taken here and now. What came before it may still wait for the handlers' thread, so it may have to wait too.
+  void take_in_turn(const wire::Envelope& envelope);
   void on_undelivered(const wire::Envelope& envelope, const Error& error);
   /// On the handlers' thread: that message is the program's now, and its sender is to hear so.
   void mark_taken(const wire::Envelope& envelope);
@@ -88,6 +94,10 @@ class Runtime {
   void leave(Reactor::Time give_up, std::function<void()> then);
   [[noreturn]] void end_now(int code, const std::string& line);
   void report_room();
+  /// Stops the actors, so that those that are stuck are known before `end`.
+  void stop_actors(const std::string& reason, Reactor::Time end, std::function<void()> done);
+  /// A part of what a stop waits for is done.
+  void note_drained();
 
   Bootstrap bootstrap_;
   ProcProgram program_;
@@ -110,6 +120,9 @@ class Runtime {
   log::Limited lost_log_{1};
 
   WorkQueue work_;
+  /// Messages that the handlers' thread has, or will have, to say when they are taken. Reactor's thread.
+  std::size_t untaken_ = 0;
+  ActorSystem actors_;
   std::thread thread_;
 
   /// Whether a main() would notice a stop: see ProcProgram::on_stop.
@@ -118,7 +131,7 @@ class Runtime {
   std::mutex mutex_;
   std::condition_variable changed_;
   bool ready_ = false;    // guarded by mutex_, like what follows
-  bool drained_ = false;  // the handlers that were queued when a stop came have run
+  unsigned undrained_ = 2;  // the handlers that were queued when a stop came, and the actors
   std::optional<Stop> stop_;
   std::vector<wire::Envelope> taken_;  // by the handlers, not yet said
   std::size_t waiting_bytes_ = 0;      // of messages on their way to the bus
