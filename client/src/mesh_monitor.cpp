@@ -90,7 +90,8 @@ void MeshMonitor::lose(const HostAddr& host, const std::string& reason) {
 }
 
 void MeshMonitor::listen(EndListener listener) {
-  for (const auto& rank : table().ranks()) {
+  const auto now = table();
+  for (const auto& rank : now.ranks()) {
     if (rank.is_terminal()) listener(rank);
   }
   listeners_.push_back(std::move(listener));

@@ -83,6 +83,11 @@ std::size_t ActorPool::threads() const {
   return workers_.size();
 }
 
+std::size_t ActorPool::left_behind() const {
+  const std::lock_guard lock(mutex_);
+  return static_cast<std::size_t>(std::count_if(workers_.begin(), workers_.end(), [](const auto& worker) { return worker->is_left; }));
+}
+
 bool ActorPool::is_here() const noexcept {
   return running_here == this;
 }
@@ -112,8 +117,8 @@ void ActorPool::work(Worker& self) {
   self.is_over = true;
   const auto found = std::find_if(workers_.begin(), workers_.end(), [&](const auto& worker) { return worker.get() == &self; });
   // Who is waited for is removed by who waits.
-  if (!finished_ && found != workers_.end()) {
-    self.thread.detach();
+  if ((!finished_ || self.is_left) && found != workers_.end()) {
+    if (self.thread.joinable()) self.thread.detach();
     workers_.erase(found);
   }
   ended_.notify_all();
@@ -136,6 +141,7 @@ std::size_t ActorPool::finish(Clock::duration wait) {
   auto queued = std::exchange(queue_, {});
   const auto left = workers_.size();
   for (auto& worker : workers_) {
+    worker->is_left = true;
     if (worker->thread.joinable()) worker->thread.detach();
   }
   lock.unlock();

@@ -66,6 +66,9 @@ class ActorPool {
   void relieve(Clock::time_point now);
   std::size_t threads() const;
 
+  /// Threads that finish() has left behind and that have not come back since.
+  std::size_t left_behind() const;
+
   /// Whether the caller is one of the threads.
   bool is_here() const noexcept;
   /// Ends the threads that are free and, unless they take longer than that, waits for the others. How many are left behind: they go on
@@ -78,6 +81,8 @@ class ActorPool {
     std::optional<Clock::time_point> busy_since = {};
     bool is_relieved = false;
     bool is_over = false;
+    /// Nobody waits for it any more.
+    bool is_left = false;
   };
   void add_worker();
   void work(Worker& self);

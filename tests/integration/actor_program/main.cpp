@@ -114,6 +114,16 @@ class Social : public Actor {
     on("tell child", [this](ActorContext& self, const ActorMessage& message) { return self.send(children_.back(), "throw", message.body).has_value() ? "sent" : "not sent"; });
     on("forgive", [this](ActorContext&, const ActorMessage&) { forgives_ = true; });
     on("failures", [this](ActorContext&, const ActorMessage&) { return failures_; });
+    // "COUNT ACTOR"
+    on("flood", [](ActorContext& self, const ActorMessage& message) -> Result<std::string> {
+      const std::string text(message.body);
+      const auto to = ActorId::parse(text.substr(text.find(' ') + 1));
+      if (!to) return fail(to.error());
+      for (int i = 0; i < std::stoi(text); ++i) {
+        if (auto sent = self.send(*to, "note", std::to_string(i)); !sent) return fail(sent.error());
+      }
+      return "sent";
+    });
     on("exhaust", [](ActorContext& self, const ActorMessage& message) {
       int sent = 0;
       while (self.send_after(60s, "tock", message.body)) ++sent;
