@@ -149,7 +149,8 @@ void Runtime::shutdown(int code) {
 
 void Runtime::stop_actors(const std::string& reason, Reactor::Time end, std::function<void()> done) {
   const auto left = std::max<Reactor::Duration>(end - reactor_.now(), Reactor::Duration::zero());
-  actors_.stop_all(reason, reactor_.now() + left - std::min<Reactor::Duration>(left, std::max<Reactor::Duration>(left / 4, kActorReserve)), std::move(done));
+  actors_.stop_all(reason, reactor_.now() + left - std::min<Reactor::Duration>(left, std::max<Reactor::Duration>(left / 4, kActorReserve)),
+                   std::move(done));
 }
 
 void Runtime::note_drained() {
@@ -232,7 +233,8 @@ void Runtime::on_data(const wire::Envelope& envelope, const wire::CallHeader& he
   const auto found = program_.handlers_.find(envelope.port());
   if (found == program_.handlers_.end()) {
     const bool is_of_actor = envelope.port() > UINT32_MAX / 2;
-    const Error error(ErrorCode::no_such_port, bootstrap_.proc.to_string() + (is_of_actor ? " has no actor with port " : " has no handler for port ") +
+    const Error error(ErrorCode::no_such_port, bootstrap_.proc.to_string() +
+                                                   (is_of_actor ? " has no actor with port " : " has no handler for port ") +
                                                    std::to_string(envelope.port()));
     if (is_call) return bus_->fail_call(envelope, header, error);
     if (is_of_actor) return bus_->give_back(envelope, error);
@@ -354,7 +356,8 @@ std::future<Result<std::string>> Runtime::call(const ProcId& to, std::uint32_t p
   }
   auto answer = std::make_shared<Answer>();
   auto future = answer->get_future();
-  call(to, port, std::string(body), deadline, [answer = std::move(answer)](Result<std::string> result) { answer->fill(std::move(result)); });
+  call(to, port, std::string(body), deadline,
+       [answer = std::move(answer)](Result<std::string> result) { answer->fill(std::move(result)); });
   return future;
 }
 

@@ -130,7 +130,7 @@ class Runtime {
   std::atomic<bool> stopping_{false};
   std::mutex mutex_;
   std::condition_variable changed_;
-  bool ready_ = false;    // guarded by mutex_, like what follows
+  bool ready_ = false;      // guarded by mutex_, like what follows
   unsigned undrained_ = 2;  // the handlers that were queued when a stop came, and the actors
   std::optional<Stop> stop_;
   std::vector<wire::Envelope> taken_;  // by the handlers, not yet said

@@ -21,18 +21,20 @@ using std::chrono::milliseconds;
 /// Requests that carry parameters are asked in rounds of so many bytes, so that they fit into the queue.
 constexpr std::size_t kRoundBytes = std::size_t{4} * 1024 * 1024;
 
-/// What a message to the actors of a view comes to: one send or call for each rank. Whatever else it takes one day to reach many at once, it
-/// takes here. `answers`: null for messages. Answers come on the reactor's thread, each once.
+/// What a message to the actors of a view comes to: one send or call for each rank. Whatever else it takes one day to reach many at once,
+/// it takes here. `answers`: null for messages. Answers come on the reactor's thread, each once.
 void post_to_ranks(ContextCore& core, Connection& connection, const ActorMeshRef& ref, std::string body, milliseconds deadline,
                    std::function<void(std::uint64_t ordinal, Result<std::string>)> answer, bool is_call) {
-  core.post([&connection, ref, body = std::move(body), limit = std::clamp(deadline, milliseconds(1), milliseconds(std::chrono::hours(24 * 20))),
-             answer = std::move(answer), is_call] {
+  core.post([&connection, ref, body = std::move(body),
+             limit = std::clamp(deadline, milliseconds(1), milliseconds(std::chrono::hours(24 * 20))), answer = std::move(answer),
+             is_call] {
     for (std::uint64_t ordinal = 0; ordinal < ref.num_ranks(); ++ordinal) {
       Bus* const bus = connection.bus();
       const auto actor = ref.actor_at(ordinal);
       if (bus == nullptr || !actor) {
-        answer(ordinal, bus == nullptr ? fail(ErrorCode::host_unreachable, "the connection to " + connection.home().to_string() + " is closed")
-                                       : fail(actor.error()));
+        answer(ordinal, bus == nullptr
+                            ? fail(ErrorCode::host_unreachable, "the connection to " + connection.home().to_string() + " is closed")
+                            : fail(actor.error()));
       } else if (is_call) {
         bus->call(Destination::to(actor->proc()), actor_port(*actor), body, limit,
                   [answer, ordinal](Result<std::string> result) { answer(ordinal, std::move(result)); });
@@ -86,8 +88,8 @@ std::string describe_by_rank(const std::map<std::uint64_t, Error>& errors) {
   return text;
 }
 
-Connection::Answer ask_stop(Connection& connection, const ActorMeshRef& ref, std::uint64_t rank, const std::string& reason, milliseconds grace,
-                            milliseconds deadline) {
+Connection::Answer ask_stop(Connection& connection, const ActorMeshRef& ref, std::uint64_t rank, const std::string& reason,
+                            milliseconds grace, milliseconds deadline) {
   wire::StopActorT stop;
   stop.name = ref.name().to_string();
   stop.reason = reason;
@@ -108,7 +110,8 @@ void ActorMeshImpl::let_go() {
   }
   for (const auto& report : monitor_->reports()) {
     if (!report.status.is_terminated() && !proc_end(*monitor_->ref().procs().create_rank(report.rank)))
-      ask_stop(connection(), monitor_->ref(), report.rank, "the launcher let go of the actors", std::chrono::seconds(10), std::chrono::seconds(15));
+      ask_stop(connection(), monitor_->ref(), report.rank, "the launcher let go of the actors", std::chrono::seconds(10),
+               std::chrono::seconds(15));
   }
   monitor_->abandon();
   core().post([core = connection_.core().get(), connection = connection_.get(), monitor = std::weak_ptr(monitor_)] {
@@ -134,7 +137,8 @@ Result<ActorView> ActorView::attach(Context& context, ActorMeshRef ref) {
   return ActorView(std::make_shared<ActorMeshImpl>(std::move(*connection), nullptr, nullptr), std::move(ref));
 }
 
-Result<ActorView> ActorView::range(std::string_view label, std::uint64_t begin, std::optional<std::uint64_t> end, std::uint64_t step) const {
+Result<ActorView> ActorView::range(std::string_view label, std::uint64_t begin, std::optional<std::uint64_t> end,
+                                   std::uint64_t step) const {
   auto slice = ref_.range(label, begin, end, step);
   if (!slice) return fail(slice.error());
   return ActorView(impl_, std::move(*slice));
@@ -159,7 +163,8 @@ Result<void> ActorView::send(const MessageType& type, std::string_view body) con
     if (!sent[ordinal]) errors.emplace(ordinal, sent[ordinal].error());
   }
   if (errors.empty()) return {};
-  return fail(errors.begin()->second.code(), "message " + type.to_string() + " to actors " + ref_.name().to_string() + ": " + describe_by_rank(errors));
+  return fail(errors.begin()->second.code(),
+              "message " + type.to_string() + " to actors " + ref_.name().to_string() + ": " + describe_by_rank(errors));
 }
 
 Result<std::vector<ActorReport>> ActorView::states(milliseconds deadline) const {
@@ -213,7 +218,8 @@ std::vector<ActorReport> ActorMesh::known() const {
 Result<ActorReport> ActorMesh::wait_for_failure(milliseconds deadline) const {
   if (auto fine = view_.impl_->core().check_may_wait(); !fine) return fail(fine.error());
   if (auto failure = view_.impl_->monitor()->wait_failure(deadline)) return std::move(*failure);
-  return fail(ErrorCode::timeout, "actors " + ref().name().to_string() + ": none failed within " + std::to_string(deadline.count()) + " ms");
+  return fail(ErrorCode::timeout,
+              "actors " + ref().name().to_string() + ": none failed within " + std::to_string(deadline.count()) + " ms");
 }
 
 Result<std::vector<ActorReport>> ActorMesh::stop(ActorStopOptions options) {
@@ -239,8 +245,8 @@ Result<std::vector<ActorReport>> ActorMesh::stop(ActorStopOptions options) {
     left.emplace(rank, *answer ? Error(ErrorCode::internal, "it has not ended") : answer->error());
   }
   if (left.empty()) return monitor.reports();
-  return fail(ErrorCode::stop_error, "actors " + ref().name().to_string() + ": " + std::to_string(left.size()) + " of " + std::to_string(size()) +
-                                         " have not ended: " + describe_by_rank(left));
+  return fail(ErrorCode::stop_error, "actors " + ref().name().to_string() + ": " + std::to_string(left.size()) + " of " +
+                                         std::to_string(size()) + " have not ended: " + describe_by_rank(left));
 }
 
 // --- Making them. ---
@@ -265,7 +271,8 @@ void handle_actor_failure_by_default(ContextCore& core, Connection& connection, 
 
 }  // namespace
 
-Result<ActorMesh> ProcMesh::spawn_actors(const std::string& type, std::string_view name, std::string_view params, ActorSpawnOptions options) {
+Result<ActorMesh> ProcMesh::spawn_actors(const std::string& type, std::string_view name, std::string_view params,
+                                         ActorSpawnOptions options) {
   auto& core = impl_->core();
   if (auto fine = core.check_may_wait(); !fine) return fail(fine.error());
   const auto parsed = Name::parse(name);

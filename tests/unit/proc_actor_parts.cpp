@@ -243,5 +243,6 @@ TEST_CASE("actor_body: says what a message is; whatever is shorter is none") {
   CHECK(decoded->from == 4711);
   CHECK(decoded->bytes == "5");
   CHECK(decode_actor_body(body.substr(0, 16))->bytes.empty());
-  for (std::size_t size = 0; size < 16; ++size) CHECK(decode_actor_body(body.substr(0, size)).error().code() == ErrorCode::malformed_message);
+  for (std::size_t size = 0; size < 16; ++size)
+    CHECK(decode_actor_body(body.substr(0, size)).error().code() == ErrorCode::malformed_message);
 }

@@ -144,7 +144,8 @@ Result<std::uint64_t> ActorSystem::send_after(ActorCell& cell, std::chrono::mill
                                               std::string_view body) {
   const Lock lock(mutex_);
   if (cell.delayed >= cell.mailbox.limits().count)
-    return fail(ErrorCode::queue_full, "actor " + cell.id.to_string() + ": " + std::to_string(cell.delayed) + " delayed messages wait already");
+    return fail(ErrorCode::queue_full,
+                "actor " + cell.id.to_string() + ": " + std::to_string(cell.delayed) + " delayed messages wait already");
   ++cell.delayed;
   const auto number = next_delayed_++;
   Letter letter{.message = type.key(), .from = cell.port, .body = std::string(body)};

@@ -129,7 +129,9 @@ std::size_t ActorPool::finish(Clock::duration wait) {
   finished_ = true;
   changed_.notify_all();
   if (is_here()) return workers_.size();
-  const auto are_over = [this] { return std::all_of(workers_.begin(), workers_.end(), [](const auto& worker) { return worker->is_over; }); };
+  const auto are_over = [this] {
+    return std::all_of(workers_.begin(), workers_.end(), [](const auto& worker) { return worker->is_over; });
+  };
   ended_.wait_for(lock, wait, are_over);
   std::list<std::unique_ptr<Worker>> over;
   for (auto at = workers_.begin(); at != workers_.end();) {

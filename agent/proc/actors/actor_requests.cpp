@@ -84,8 +84,8 @@ void ActorSystem::on_spawn(const Request& request, const wire::SpawnActor& messa
         refusal = made.error();
       }
     } else if (cell->type_name != type || cell->params != params || cell->rank != message.create_rank()) {
-      refusal.emplace(ErrorCode::refused, "actor " + cell->id.to_string() + " exists with another spec (type " + cell->type_name + ", rank " +
-                                              std::to_string(cell->rank) + "); take another name");
+      refusal.emplace(ErrorCode::refused, "actor " + cell->id.to_string() + " exists with another spec (type " + cell->type_name +
+                                              ", rank " + std::to_string(cell->rank) + "); take another name");
     } else if (cell->life.is_ended() && cell->has_run) {
       refusal.emplace(ErrorCode::refused, "actor " + cell->id.to_string() + " " + cell->life.words() +
                                               "; a name is used once in the life of a proc, take another one");

@@ -67,9 +67,7 @@ std::optional<Fault> ActorSystem::perform(ActorCell& cell, Step& step) {
   try {
     switch (step.kind) {
       case Step::Kind::construct: construct(cell); break;
-      case Step::Kind::task:
-        what = step.task.name;
-        return step.task.run(*cell.actor, cell.context);
+      case Step::Kind::task: what = step.task.name; return step.task.run(*cell.actor, cell.context);
       case Step::Kind::letter: {
         const auto row = cell.actor->rows_.find(step.letter.message);
         what = (row == cell.actor->rows_.end() ? MessageType::from_key(step.letter.message) : row->second.type).to_string();

@@ -28,12 +28,7 @@ std::string name_of(const ActorCell& cell) {
 }  // namespace
 
 ActorSystem::ActorSystem(Reactor& reactor, Proc& proc, ProcId self, const Types& types, unsigned threads, Outside outside)
-    : reactor_(reactor),
-      proc_(proc),
-      self_(std::move(self)),
-      types_(types),
-      outside_(std::move(outside)),
-      pool_({.threads = threads}) {}
+    : reactor_(reactor), proc_(proc), self_(std::move(self)), types_(types), outside_(std::move(outside)), pool_({.threads = threads}) {}
 
 ActorSystem::~ActorSystem() {
   finish_threads();
@@ -130,8 +125,8 @@ Result<std::shared_ptr<ActorCell>> ActorSystem::make(const std::string& type, co
   if (found == types_.end()) {
     std::string known;
     for (const auto& [other, row] : types_) known += (known.empty() ? "" : ", ") + other;
-    return fail(ErrorCode::actor_type_not_registered, self_.to_string() + ": its program has no actor type \"" + cut_text(type, 63) + "\"; it has " +
-                                                          (known.empty() ? "none" : known));
+    return fail(ErrorCode::actor_type_not_registered, self_.to_string() + ": its program has no actor type \"" + cut_text(type, 63) +
+                                                          "\"; it has " + (known.empty() ? "none" : known));
   }
   ActorId id(self_, name, pid);
   if (is_ending_) return fail(ErrorCode::actor_spawn_error, id.to_string() + ": its proc is ending");
@@ -208,7 +203,10 @@ void ActorSystem::on_stop_over(const std::shared_ptr<ActorCell>& cell) {
                               what,
                               {}});
   } else if (++cell->stop_rounds > kMostRounds) {
-    return end_failed(*cell, {"it did not come to stop: " + std::string(has_live_children(*cell) ? "its children live on" : "no thread was free for it"), "", {}});
+    return end_failed(
+        *cell, {"it did not come to stop: " + std::string(has_live_children(*cell) ? "its children live on" : "no thread was free for it"),
+                "",
+                {}});
   }
   arm_stop(cell, reactor_.now() + kCloseLimit);
 }

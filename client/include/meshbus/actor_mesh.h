@@ -67,7 +67,8 @@ class ActorView {
   /// Asks all of them and waits for the answers: of each rank its own, or why there is none: call_error (its handler failed, or refused),
   /// no_such_port (no such actor, it has ended, or has no such handler), no_such_proc, fate_unknown (its proc died meanwhile), queue_full,
   /// timeout, too_large, ... Errors of all: would_block, refused (after fork).
-  Result<RankAnswers> call(const MessageType& type, std::string_view body, std::chrono::milliseconds deadline = std::chrono::seconds(30)) const;
+  Result<RankAnswers> call(const MessageType& type, std::string_view body,
+                           std::chrono::milliseconds deadline = std::chrono::seconds(30)) const;
   /// Sends them all a message that nobody answers; returns when it is on its way. Errors: queue_full or too_large with the ranks that did
   /// not get it; would_block, refused.
   Result<void> send(const MessageType& type, std::string_view body) const;
@@ -112,19 +113,25 @@ class ActorMesh {
     return view_.range(label, begin, end, step);
   }
   Result<ActorView> at(std::string_view label, std::uint64_t index) const { return view_.at(label, index); }
-  Result<RankAnswers> call(const MessageType& type, std::string_view body, std::chrono::milliseconds deadline = std::chrono::seconds(30)) const {
+  Result<RankAnswers> call(const MessageType& type, std::string_view body,
+                           std::chrono::milliseconds deadline = std::chrono::seconds(30)) const {
     return view_.call(type, body, deadline);
   }
   Result<void> send(const MessageType& type, std::string_view body) const { return view_.send(type, body); }
-  Result<std::vector<ActorReport>> states(std::chrono::milliseconds deadline = std::chrono::seconds(10)) const { return view_.states(deadline); }
+  Result<std::vector<ActorReport>> states(std::chrono::milliseconds deadline = std::chrono::seconds(10)) const {
+    return view_.states(deadline);
+  }
 
   /// What has been heard so far, by rank; does not wait.
   std::vector<ActorReport> known() const;
-  /// Waits until an actor has failed and its on_failure has run (that not when called from a handler). Errors: timeout; would_block, refused.
+  /// Waits until an actor has failed and its on_failure has run (that not when called from a handler). Errors: timeout; would_block,
+  /// refused.
   Result<ActorReport> wait_for_failure(std::chrono::milliseconds deadline) const;
 
-  /// Ends them all and waits: Stopped, or Failed when one was stuck, or had failed before, or its proc had. True to what happened: succeeds
-  /// only when every one of them has ended. Errors: stop_error naming the ranks that have not. Stopping what has ended does nothing.
+  /// Ends them all and waits; what is in their mailboxes is handled first. (A stop overtakes messages that are under way: whoever wants to
+  /// be sure of these makes a call first.) Stopped, or Failed when one was stuck, or had failed before, or its proc had. True to what
+  /// happened: succeeds only when every one of them has ended. Errors: stop_error naming the ranks that have not. Stopping what has ended
+  /// does nothing.
   Result<std::vector<ActorReport>> stop(ActorStopOptions options = {});
 
  private:

@@ -11,7 +11,8 @@
 #include <thread>
 #include <vector>
 
-#include "meshbus/actor.h"
+#include "meshbus/actor_flatbuffers.h"
+#include "wire/control_generated.h"
 
 using namespace std::chrono_literals;
 using namespace meshbus;
@@ -43,6 +44,9 @@ class Counter : public Actor {
         std::throw_with_nested(std::runtime_error(std::string(message.body)));
       }
     });
+    on("table", flat<wire::KeyValue>([](ActorContext&, const ActorMessage&, const wire::KeyValue& pair) {
+         return pair.key()->str() + " is " + pair.value()->str();
+       }));
     on("throw an int", [](ActorContext&, const ActorMessage&) { throw 4; });
     on("kill", [](ActorContext&, const ActorMessage&) { std::raise(SIGKILL); });
     on("exit", [](ActorContext&, const ActorMessage& message) { std::exit(std::stoi(std::string(message.body))); });
@@ -61,9 +65,7 @@ class Counter : public Actor {
   }
 
  private:
-  std::string add(ActorContext&, const ActorMessage& message) {
-    return std::to_string(total_ += std::stoll(std::string(message.body)));
-  }
+  std::string add(ActorContext&, const ActorMessage& message) { return std::to_string(total_ += std::stoll(std::string(message.body))); }
 
   long long total_;
   std::string notes_;
@@ -91,7 +93,8 @@ class Social : public Actor {
     on("forget", [](ActorContext& self, const ActorMessage&) { self.defer(); });
     on("wait for myself", [](ActorContext& self, const ActorMessage&) { return self.proc().call(self.rank(), 1, "", 1s); });
     on("echo", [](ActorContext& self, const ActorMessage& message) {
-      return std::to_string(self.rank()) + " " + std::string(message.body) + (message.source_actor == actor_port(self.id().name()) ? " from a peer" : "");
+      return std::to_string(self.rank()) + " " + std::string(message.body) +
+             (message.source_actor == actor_port(self.id().name()) ? " from a peer" : "");
     });
     // To itself, later.
     on("tick", [this](ActorContext& self, const ActorMessage& message) {
@@ -111,7 +114,9 @@ class Social : public Actor {
       children_.push_back(*child);
       return child->to_string();
     });
-    on("tell child", [this](ActorContext& self, const ActorMessage& message) { return self.send(children_.back(), "throw", message.body).has_value() ? "sent" : "not sent"; });
+    on("tell child", [this](ActorContext& self, const ActorMessage& message) {
+      return self.send(children_.back(), "throw", message.body).has_value() ? "sent" : "not sent";
+    });
     on("forgive", [this](ActorContext&, const ActorMessage&) { forgives_ = true; });
     on("failures", [this](ActorContext&, const ActorMessage&) { return failures_; });
     // "COUNT ACTOR"
@@ -131,7 +136,8 @@ class Social : public Actor {
     });
   }
   bool on_child_failed(ActorContext&, const ActorFailure& failure) override {
-    failures_ += failure.actor.name().to_string() + "[" + std::to_string(failure.actor.pid()) + "] " + failure.message + ": " + failure.error + " ";
+    failures_ +=
+        failure.actor.name().to_string() + "[" + std::to_string(failure.actor.pid()) + "] " + failure.message + ": " + failure.error + " ";
     return forgives_;
   }
   void on_stop(ActorContext&, const std::string&) override { say("parent stops"); }

@@ -36,9 +36,9 @@
 ///     auto sums = *tally.call("add", "2", 10s);                      // sums[3]: "42", or what went wrong there
 ///
 /// Threads. An actor does one thing at a time: its constructor, then its handlers, one message after the other, then on_stop() and its
-/// destructor. Different actors run side by side on a few threads (ProcProgram::actor_threads), never on the library's own. A handler should
-/// not block; one that computes for long is left its thread, and the others get a new one. Calls that wait for an answer (Proc::call) fail
-/// with would_block there: use ActorContext::call_async.
+/// destructor. Different actors run side by side on a few threads (ProcProgram::actor_threads), never on the library's own. A handler
+/// should not block; one that computes for long is left its thread, and the others get a new one. Calls that wait for an answer
+/// (Proc::call) fail with would_block there: use ActorContext::call_async.
 ///
 /// Failure. An exception from a handler ends that actor, and no other: it is Failed, with the message's type and what std::nested_exception
 /// tells of the causes; whoever called gets call_error; the owner is told; its children are stopped. An Error that a handler returns is an
@@ -87,8 +87,8 @@ class Actor {
   Actor& operator=(const Actor&) = delete;
   virtual ~Actor() = default;
 
-  /// It was asked to stop; what was in its mailbox has been handled and its children have ended. Runs before the destructor, unless the actor
-  /// has failed.
+  /// It was asked to stop; what was in its mailbox has been handled and its children have ended. Runs before the destructor, unless the
+  /// actor has failed.
   virtual void on_stop(ActorContext& context, const std::string& reason);
   /// A child has failed. True: that is dealt with. False, or an exception: this actor fails too, with the child's failure as cause.
   virtual bool on_child_failed(ActorContext& context, const ActorFailure& failure);
@@ -128,8 +128,8 @@ class Actor {
   std::string mistake_;
 };
 
-/// Answers one call later: see ActorContext::defer(). Copies answer the same call, once. When the last one goes without an answer, the caller
-/// gets call_error. May be used on any thread.
+/// Answers one call later: see ActorContext::defer(). Copies answer the same call, once. When the last one goes without an answer, the
+/// caller gets call_error. May be used on any thread.
 class ActorReply {
  public:
   void answer(std::string body) const;
@@ -165,14 +165,15 @@ class ActorContext {
   void call_async(const ActorId& to, const MessageType& type, std::string_view body, std::chrono::milliseconds deadline,
                   std::function<void(ActorContext&, Result<std::string>)> then);
 
-  /// Sends a message to itself after that time. Errors: queue_full when as many wait already as its mailbox takes. The number is for cancel().
+  /// Sends a message to itself after that time. Errors: queue_full when as many wait already as its mailbox takes. The number is for
+  /// cancel().
   Result<std::uint64_t> send_after(std::chrono::milliseconds delay, const MessageType& type, std::string_view body);
   /// What was sent, or cancelled, already is left alone.
   void cancel(std::uint64_t delayed);
 
-  /// Makes an actor of that type in this proc, with this one as its parent: NAME is the same, the pid is its own. It is there at once; if its
-  /// constructor throws, on_child_failed() says so. It is stopped before its parent is. Errors: actor_type_not_registered; actor_spawn_error
-  /// (this one is ending, or the port is taken).
+  /// Makes an actor of that type in this proc, with this one as its parent: NAME is the same, the pid is its own. It is there at once; if
+  /// its constructor throws, on_child_failed() says so. It is stopped before its parent is. Errors: actor_type_not_registered;
+  /// actor_spawn_error (this one is ending, or the port is taken).
   Result<ActorId> spawn(const std::string& type, std::string_view params);
   /// Asks a child to stop, within the grace; one that has ended is left alone.
   void stop_child(const ActorId& child, const std::string& reason, std::chrono::milliseconds grace = std::chrono::seconds(10));
