@@ -14,9 +14,6 @@ namespace {
 constexpr std::uint64_t kControlWindow = 4 * 1024 * 1024;
 constexpr std::chrono::milliseconds kRetry{1};
 /// Senders wait so long for one that takes nothing.
-constexpr std::chrono::milliseconds kPatience{1000};
-constexpr std::size_t kMostLinks = 16384;
-constexpr std::size_t kMostMemories = 4 * kMostLinks;
 
 std::string hex(std::uint64_t key) {
   constexpr std::string_view digits = "0123456789abcdef";
@@ -44,7 +41,7 @@ Forwarder::Forwarder(Reactor& reactor, zmq::context_t& context, RouteTable& rout
       own_key_(options_.host.key()),
       resolver_(reactor),
       waiting_(options_.waiting),
-      link_memories_(kMostMemories) {}
+      link_memories_(4 * kMostLinks) {}
 
 Forwarder::~Forwarder() {
   reactor_.cancel(expiry_timer_);
@@ -89,7 +86,9 @@ bool Forwarder::deliver(const wire::Envelope& envelope, Bytes body, zmq::message
 }
 
 bool Forwarder::deliver_local(const wire::Envelope& envelope, Bytes body, zmq::message_t* apart, std::uint64_t debtor) {
+  const bool is_cast = (envelope.flags() & kFlagCast) != 0;
   if (envelope.destination_proc() == 0) {
+    if (is_cast) return fan_out(envelope, body, apart, debtor);
     if (envelope.kind() != wire::Kind::control) {
       give_back(envelope, Error(ErrorCode::no_such_port, "a broker takes control messages only"));
       return false;
@@ -99,6 +98,10 @@ bool Forwarder::deliver_local(const wire::Envelope& envelope, Bytes body, zmq::m
     return false;
   }
   if (Peer* peer = routes_.find(envelope.destination_proc())) {
+    if (is_cast && (peer->identity.capabilities & kCapabilityCast) == 0) [[unlikely]] {
+      give_back(envelope, Error(ErrorCode::version_mismatch, peer->identity.text + " is of a release of meshbus that knows no casts"));
+      return false;
+    }
     bool is_queued = peer->outbox.push(envelope, body, apart);
     if (!is_queued && !peer->is_blocked) {
       // One turn may bring more than a queue holds for one who reads well.
@@ -203,75 +206,6 @@ void Forwarder::give_back(const wire::Envelope& envelope, const Error& error) {
     }
   }
   originate(envelope.source_proc(), envelope.source_host(), body);
-}
-
-Result<Link*> Forwarder::introduce(const HostAddr& host) {
-  const std::uint64_t key = host.key();
-  const std::string text = host.to_string();
-  if (key == own_key_) {
-    const bool same = host == options_.host;
-    return fail(same ? ErrorCode::unroutable : ErrorCode::identity_mismatch,
-                same ? text + " is this broker itself" : "the key of " + text + " is also that of " + options_.host.to_string());
-  }
-  if (const auto found = links_.find(key); found != links_.end()) {
-    if (found->second->host() == host) return found->second.get();
-    return fail(ErrorCode::identity_mismatch,
-                "the key of " + text + " is also that of " + found->second->host().to_string() + "; use another address for one of them");
-  }
-  if (host.is_any() || host.is_wildcard() || host.transport() == Transport::local)
-    return fail(ErrorCode::unroutable, text + " is no address that another host can be reached at");
-  if (host.transport() == Transport::tcp && !options_.insecure)
-    return fail(ErrorCode::unroutable,
-                "the broker of " + options_.host.to_string() + " runs without --insecure and so makes no tcp connection to " + text);
-  if (host.is_reachable_from_elsewhere() && !options_.host.is_reachable_from_elsewhere()) {
-    return fail(ErrorCode::unroutable, text + " is on another machine, and this host is known as " + options_.host.to_string() +
-                                           ", which means nothing there; start it with --advertise tcp:NAME:PORT");
-  }
-  if (links_.size() >= kMostLinks && !evict_link())
-    return fail(ErrorCode::unroutable, "this broker has links to " + std::to_string(kMostLinks) + " hosts already");
-  Link::Events events;
-  events.on_message = [this](Link& link, const FrameReader::Message& message) { events_.on_link_message(link, message); };
-  events.on_return = [this](const wire::Envelope& envelope, const Error& error) { give_back(envelope, error); };
-  events.on_touched = [this](Link& touched) { touched_links_.push_back(&touched); };
-  events.send = [this](Peer& peer, Frame& frame) { return send(peer, frame); };
-  events.on_superseded = [this](Peer& peer) { events_.on_lost(peer); };
-  events.on_up = [this](const Link& link) {
-    if (monitor_ != nullptr) monitor_->link_up(link.host(), link.incarnation());
-  };
-  events.on_down = [this](const Link& link, const Error& error) {
-    if (monitor_ != nullptr) monitor_->link_down(link.host(), error);
-  };
-  const auto* memory = link_memories_.find(key);
-  auto link = std::make_unique<Link>(reactor_, context_, resolver_, host,
-                                     Link::Options{.own_host = options_.host,
-                                                   .incarnation = options_.incarnation,
-                                                   .limits = options_.link_queue,
-                                                   .connect_limit = options_.link_connect_limit,
-                                                   .delivery_limit = options_.delivery_limit,
-                                                   .protocol = options_.protocol},
-                                     std::move(events), memory == nullptr ? LinkStream::Memory() : *memory);
-  return links_.emplace(key, std::move(link)).first->second.get();
-}
-
-bool Forwarder::evict_link() {
-  auto oldest = links_.end();
-  for (auto at = links_.begin(); at != links_.end(); ++at) {
-    if (at->second->is_idle() && (oldest == links_.end() || at->second->last_used() < oldest->second->last_used())) oldest = at;
-  }
-  if (oldest == links_.end()) return false;
-  const Link::Totals& totals = oldest->second->totals();
-  counters_.delivered += totals.delivered;
-  counters_.replayed_frames += totals.replayed_frames;
-  counters_.duplicate_frames += totals.duplicate_frames;
-  link_memories_.add(oldest->first, oldest->second->memory());
-  std::erase(touched_links_, oldest->second.get());
-  links_.erase(oldest);
-  return true;
-}
-
-Link* Forwarder::find_link(std::uint64_t host) {
-  const auto found = links_.find(host);
-  return found == links_.end() ? nullptr : found->second.get();
 }
 
 void Forwarder::touch(Peer& peer) {
@@ -437,10 +371,6 @@ void Forwarder::arm_retry() {
     }
     blocked_.clear();
   });
-}
-
-void Forwarder::close_links(const std::string& reason) {
-  for (auto& [key, link] : links_) link->close(reason);
 }
 
 Counters Forwarder::all_counters() const {

@@ -25,7 +25,13 @@
 
 namespace meshbus {
 
+class CastBody;
 class Tap;
+
+/// Other hosts that a broker knows at a time.
+inline constexpr std::size_t kMostLinks = 16384;
+/// Senders wait so long for one that takes nothing.
+inline constexpr std::chrono::milliseconds kPatience{1000};
 
 /// Brings each message one step further: into the outbox of a local peer, into a link, to the broker itself, into the waiting room, or
 /// back to its sender. Sees to it that every message is counted once (counters.h). Reads envelopes only. Lives on the reactor's thread.
@@ -111,13 +117,26 @@ class Forwarder {
  private:
   bool deliver(const wire::Envelope& envelope, Bytes body, zmq::message_t* apart, std::uint64_t debtor);
   bool deliver_local(const wire::Envelope& envelope, Bytes body, zmq::message_t* apart, std::uint64_t debtor);
+  /// A message to the ranks of a mesh: a copy for each of them that lives here and, from a peer of ours, one for each other host. True as
+  /// deliver().
+  bool fan_out(const wire::Envelope& envelope, Bytes body, zmq::message_t* apart, std::uint64_t debtor);
+  bool cast_here(const wire::Envelope& envelope, const CastBody& cast, const wire::RegionT& view, Bytes body, zmq::message_t* apart,
+                 std::uint64_t debtor);
+  void cast_on(const wire::Envelope& envelope, const CastBody& cast, const wire::RegionT& view, Bytes body, zmq::message_t* apart);
+  /// It has taken nothing for long: who casts does not wait for it.
+  bool is_stuck(const Peer* peer) const;
+  /// Bytes of copies for peers here have left.
+  void release_cast(std::uint64_t id, std::size_t bytes);
   void flush(Peer& peer);
   /// Sends a frame of a link by the connection that the other broker opened.
   Listener::Sent send(Peer& peer, Frame& frame);
   /// False when it cannot be sent now.
   bool hand_over(Peer& peer, Frame& frame);
   void release(Peer& peer, std::size_t bytes);
-  void tell_released(std::uint64_t debtor, std::size_t bytes) { events_.on_released(static_cast<ConnectionId>(debtor), bytes); }
+  void tell_released(std::uint64_t debtor, std::size_t bytes) {
+    if (debtor > UINT32_MAX) return release_cast(debtor, bytes);
+    events_.on_released(static_cast<ConnectionId>(debtor), bytes);
+  }
   /// Whoever waits for one that takes nothing gets credit again after a while, and so can send to others.
   void arm_patience();
   void on_patience();
@@ -155,6 +174,15 @@ class Forwarder {
   /// What was returned because a queue was full: counts against its sender a while longer, so that nobody sends faster for that.
   Debts returned_;
   Reactor::TimerId patience_timer_ = 0;
+  /// A cast whose copies have not all left: its sender gets credit for it when they have.
+  struct CastDebt {
+    std::uint64_t debtor;
+    std::size_t size;
+    std::size_t left;
+  };
+  /// By a number that no connection has.
+  std::unordered_map<std::uint64_t, CastDebt> cast_debts_;
+  std::uint64_t next_cast_debt_ = std::uint64_t{UINT32_MAX} + 1;
 };
 
 }  // namespace meshbus

@@ -3,7 +3,9 @@
 #include <cstring>
 #include <utility>
 
+#include "common/cast.h"
 #include "common/log.h"
+#include "common/protocol.h"
 #include "meshbus/key.h"
 
 namespace meshbus {
@@ -53,6 +55,7 @@ Bus::~Bus() {
   reactor_.cancel(fates_timer_);
   reactor_.cancel(taken_timer_);
   for (const auto& [id, pending] : pending_) reactor_.cancel(pending.timer);
+  for (const auto& [id, cast] : casts_) reactor_.cancel(cast.timer);
 }
 
 void Bus::on_welcome(const wire::Welcome& welcome) {
@@ -60,6 +63,7 @@ void Bus::on_welcome(const wire::Welcome& welcome) {
     own_host_ = host->key();
     if (own_name_) self_ = ProcId(*host, *own_name_);
   }
+  is_castless_ = (welcome.capabilities() & kCapabilityCast) == 0;
   // What is queued for other hosts must not come before the broker knows them.
   Outbox& outbox = session_->outbox();
   Outbox queued = std::exchange(outbox, outbox.emptied());
@@ -235,21 +239,28 @@ void Bus::on_message(const FrameReader::Message& message) {
       taken(message.envelope);
       return;
     case wire::Kind::call:
-      if (message.body.size() < sizeof(wire::CallHeader)) {
-        log::warn("bus: a call without its header is dropped");
-        return;
-      }
-      break;
     case wire::Kind::message: break;
   }
   wire::CallHeader header;
   Bytes body = message.body;
+  std::optional<CastBody> cast;
+  if ((message.envelope.flags() & kFlagCast) != 0) {
+    auto opened = CastBody::open(body);
+    if (!opened) return log::warn("bus: dropped: " + opened.error().to_string());
+    cast = std::move(*opened);
+    body = cast->rest();
+  }
   if (message.envelope.kind() == wire::Kind::call) {
+    if (body.size() < sizeof header) return log::warn("bus: a call without its header is dropped");
     std::memcpy(&header, body.data(), sizeof header);
     body.remove_prefix(sizeof header);
   }
   if (events_.on_data) {
-    events_.on_data(message.envelope, header, body);
+    if (cast && events_.on_cast) {
+      events_.on_cast(message.envelope, header, body, *cast);
+    } else {
+      events_.on_data(message.envelope, header, body);
+    }
     if (!events_.takes_later) taken(message.envelope);
   } else if (message.envelope.kind() == wire::Kind::call) {
     fail_call(message.envelope, header,
@@ -292,12 +303,13 @@ void Bus::on_call_answer(const FrameReader::Message& message) {
   if (message.body.size() < sizeof(wire::CallHeader)) return;
   wire::CallHeader header;
   std::memcpy(&header, message.body.data(), sizeof header);
-  if (find_pending(header.id(), message.envelope) == nullptr) return;
   const Bytes body = message.body.substr(sizeof header);
-  if (message.envelope.kind() == wire::Kind::error) {
-    finish_call(header.id(), fail(from_wire(header.code()), std::string(body)));
-  } else {
-    finish_call(header.id(), std::string(body));
+  auto answer = message.envelope.kind() == wire::Kind::error ? Result<std::string>(fail(from_wire(header.code()), std::string(body)))
+                                                             : Result<std::string>(std::string(body));
+  if (casts_.contains(header.id())) {
+    on_cast_answer(header.id(), message.envelope, std::move(answer));
+  } else if (find_pending(header.id(), message.envelope) != nullptr) {
+    finish_call(header.id(), std::move(answer));
   }
 }
 
@@ -367,6 +379,9 @@ void Bus::fail_all(const Error& error) {
   ids.reserve(pending_.size());
   for (const auto& [id, pending] : pending_) ids.push_back(id);
   for (const auto id : ids) fail_pending(id, error);
+  ids.clear();
+  for (const auto& [id, cast] : casts_) ids.push_back(id);
+  for (const auto id : ids) fail_cast_call(id, error);
 }
 
 }  // namespace meshbus

@@ -8,6 +8,7 @@
 #include <optional>
 #include <string>
 #include <unordered_map>
+#include <vector>
 
 #include "common/dispatcher.h"
 #include "common/fates.h"
@@ -15,6 +16,9 @@
 #include "meshbus/address.h"
 
 namespace meshbus {
+
+class CastBody;
+struct CastPlan;
 
 /// Where to send: a proc, by its keys. `host_text` is there when it may have to be introduced to the broker; answers go back without.
 struct Destination {
@@ -40,6 +44,8 @@ class Bus {
  public:
   using Answer = std::function<void(Result<ControlMessage>)>;
   using CallAnswer = std::function<void(Result<std::string>)>;
+  /// The answer of one rank, by its ordinal in the view.
+  using CastAnswer = std::function<void(std::uint64_t ordinal, Result<std::string>)>;
   struct Events {
     /// Registered (again, after a loss): `welcome` says where and as what.
     std::function<void(const wire::Welcome&)> on_up;
@@ -49,6 +55,8 @@ class Bus {
     std::function<void(const Error&)> on_refused;
     /// A message or call for a port: answer calls with answer_call() or fail_call(), now or later.
     std::function<void(const wire::Envelope&, const wire::CallHeader&, Bytes)> on_data;
+    /// The same for one that was cast to a view of a mesh; without it these come to on_data.
+    std::function<void(const wire::Envelope&, const wire::CallHeader&, Bytes, const CastBody&)> on_cast;
     /// A message that was not a request or call of ours came back, or, with fate_unknown, may have been taken or not: whoever knew is dead.
     /// Once for each message.
     std::function<void(const wire::Envelope&, const Error&)> on_undeliverable;
@@ -105,6 +113,12 @@ class Bus {
   void fail_call(const wire::Envelope& call, const wire::CallHeader& header, const Error& error);
   /// Bytes for a port, without an answer; what comes back is told by on_undeliverable, unless `no_return`. Errors: too_large, queue_full.
   Result<void> send(const Destination& to, std::uint32_t port, Bytes body, bool no_return = false);
+  /// The same message to every rank of a view, in order with what else is sent to each of them; each one is delivered, returned or of
+  /// unknown fate by itself. With no rank it succeeds. Errors: too_large, queue_full, version_mismatch (an
+  /// older broker); nothing was sent then.
+  Result<void> cast(const CastPlan& to, std::uint32_t port, Bytes body, bool no_return = false);
+  /// Calls every rank of a view: `answer` is called once for each, never from inside this call. Errors as call(), by rank.
+  void cast_call(std::shared_ptr<const CastPlan> to, std::uint32_t port, Bytes body, std::chrono::milliseconds deadline, CastAnswer answer);
   /// A message that was handed to on_data and that nobody takes: its sender hears why. Not to be counted as taken.
   void give_back(const wire::Envelope& message, const Error& error);
   /// See Events::takes_later.
@@ -132,11 +146,32 @@ class Bus {
     Reactor::TimerId timer = 0;
   };
 
+  /// A call to every rank of a view, and who has not answered yet.
+  struct CastCall {
+    std::shared_ptr<const CastPlan> to;
+    CastAnswer answer;
+    std::vector<bool> is_open = {};
+    std::uint64_t left = 0;
+    /// Of each piece; 0 = it was not sent.
+    std::vector<std::uint64_t> sequences = {};
+    Reactor::TimerId timer = 0;
+  };
+
   void send_request(const Destination& to, wire::BodyUnion body, std::chrono::milliseconds deadline, Answer answer);
   void send_answer(const Request& request, const std::string& bytes);
   bool send_control(const Destination& to, const std::string& bytes, wire::Lane lane);
   /// Numbers and queues a message; the number, or 0 when the queue is full.
   std::uint64_t post(const Destination& to, std::uint32_t port, wire::Kind kind, wire::Lane lane, Bytes body, std::uint32_t flags = 0);
+  /// The same for one piece of a cast; `head` is what comes before the body.
+  std::uint64_t post_cast(const CastPlan& to, std::size_t piece, std::uint32_t port, wire::Kind kind, Bytes head, Bytes body,
+                          std::uint32_t flags);
+  /// Whether our broker does that, and all of it fits into messages and into what may be outstanding.
+  Result<void> check_cast(const CastPlan& to, std::size_t bytes, bool is_counted) const;
+  void on_cast_answer(std::uint64_t id, const wire::Envelope& from, Result<std::string> answer);
+  /// One of these ranks, or all on that host, or all of that message: those that are open fail.
+  void fail_cast(const wire::Envelope& envelope, const Error& error);
+  void fail_cast_call(std::uint64_t id, const Error& error);
+  void finish_cast(std::uint64_t id, std::uint64_t ordinal, Result<std::string> answer);
   void introduce(const Destination& to);
   void say_introduce(std::uint64_t key, const std::string& host);
   void on_welcome(const wire::Welcome& welcome);
@@ -178,6 +213,10 @@ class Bus {
   std::uint64_t next_id_ = 1;
   std::map<std::uint64_t, Pending> pending_;
   std::unordered_map<std::uint64_t, std::uint64_t> id_of_sequence_;
+  std::map<std::uint64_t, CastCall> casts_;
+  std::unordered_map<std::uint64_t, std::uint64_t> cast_of_sequence_;
+  /// Our broker is of a release that knows no casts.
+  bool is_castless_ = false;
   SentFates fates_;
   TakenCounts taken_;
   std::uint64_t no_return_ = 0;

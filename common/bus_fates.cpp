@@ -64,6 +64,10 @@ void Bus::on_undeliverable(const wire::Envelope& from, const wire::Undeliverable
     return;
   }
   const Error error(from_wire(undeliverable.code()), text_of(undeliverable.detail()));
+  if ((envelope.flags() & kFlagCast) != 0) {
+    if (is_own && error.code() == ErrorCode::no_such_host) introduced_.erase(envelope.destination_host());
+    return fail_cast(envelope, error);
+  }
   // Our broker has forgotten that host: it is introduced again with the next message.
   if (is_own && error.code() == ErrorCode::no_such_host) introduced_.erase(envelope.destination_host());
   if (found != id_of_sequence_.end()) {
@@ -91,6 +95,12 @@ void Bus::give_back(const wire::Envelope& message, const Error& error) {
 void Bus::fail_queued(const wire::Envelope& envelope) {
   if (envelope.sequence() == 0) return;  // the session's own
   const Error error(ErrorCode::queue_full, "the queue to the broker is full");
+  if ((envelope.flags() & kFlagCast) != 0) {
+    reactor_.post([this, envelope, error, alive = std::weak_ptr<void>(alive_)] {
+      if (!alive.expired()) fail_cast(envelope, error);
+    });
+    return;
+  }
   if (has_fate(envelope)) fates_.remove(receiver_of(envelope.destination_proc(), envelope.destination_host()), envelope);
   if (const auto found = id_of_sequence_.find(envelope.sequence()); found != id_of_sequence_.end()) {
     fail_later(found->second, error);

@@ -81,6 +81,15 @@ bool SentFates::remove(const Receiver& to, const wire::Envelope& envelope, bool 
   return true;
 }
 
+std::vector<SentFates::Receiver> SentFates::holders(std::uint64_t sequence) {
+  std::vector<Receiver> holders;
+  for (auto& [receiver, flow] : flows_) {
+    const std::size_t at = flow.entries.count_below(sequence);
+    if (at < flow.entries.size() && flow.entries[at].sequence == sequence) holders.push_back(receiver);
+  }
+  return holders;
+}
+
 void SentFates::tell_until(const Receiver& to, Flow& flow, std::uint64_t end, const Tell& tell) {
   // Whoever is told may send again.
   std::vector<Entry> told(flow.entries.count_below(end));

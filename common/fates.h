@@ -40,7 +40,7 @@ class SentFates {
   /// `limit`: how many messages may be outstanding.
   explicit SentFates(std::size_t limit);
 
-  bool has_room() const noexcept { return count_ < limit_; }
+  bool has_room(std::size_t count = 1) const noexcept { return count <= limit_ - count_; }
   bool empty() const noexcept { return count_ == 0; }
   std::size_t count() const noexcept { return count_; }
   const Totals& totals() const noexcept { return totals_; }
@@ -58,6 +58,8 @@ class SentFates {
   }
   /// It came back, or a broker said that nobody knows. False when its end is known already: then nobody is to be told again.
   bool remove(const Receiver& to, const wire::Envelope& envelope, bool is_unknown = false);
+  /// Who is to get the message of that number and has not said that it took it: more than one when it was cast.
+  std::vector<Receiver> holders(std::uint64_t sequence);
   /// The receiver says what it took. Runs that are known already do nothing.
   void on_taken(const Receiver& from, const std::vector<wire::TakenRun>& runs, const Tell& tell);
   /// Nothing with a number below `end` is under way to that receiver any more.

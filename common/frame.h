@@ -38,6 +38,7 @@ inline constexpr std::size_t kPartLimit = kBodyLimit + 64 * 1024;
 
 inline constexpr std::uint32_t kFlagApart = 1;
 inline constexpr std::uint32_t kFlagNoReturn = 2;
+inline constexpr std::uint32_t kFlagCast = 4;
 inline constexpr std::uint16_t kFrameFlagLink = 1;
 
 inline constexpr std::size_t kFrameHeaderSize = sizeof(wire::FrameHeader);

@@ -15,8 +15,9 @@ inline constexpr std::uint16_t kOldestProtocolVersion = 1;
 /// Optional features (Hello.capabilities, Welcome.capabilities; schemas/bus.fbs).
 inline constexpr std::uint64_t kCapabilityResume = 1;
 inline constexpr std::uint64_t kCapabilityCredit = 2;
+inline constexpr std::uint64_t kCapabilityCast = 4;
 /// Those of this build.
-inline constexpr std::uint64_t kCapabilities = kCapabilityResume | kCapabilityCredit;
+inline constexpr std::uint64_t kCapabilities = kCapabilityResume | kCapabilityCredit | kCapabilityCast;
 
 /// "0.1.0"
 std::string_view this_release() noexcept;

@@ -155,6 +155,15 @@ Result<void> Proc::send(const ProcId& to, std::uint32_t port, std::string_view b
   return runtime_.send(to, port, body, patience);
 }
 
+Result<void> Proc::cast(const ProcMeshRef& to, std::uint32_t port, std::string_view body, std::chrono::milliseconds patience) {
+  return runtime_.cast(to, port, body, patience);
+}
+
+Result<std::vector<Result<std::string>>> Proc::call(const ProcMeshRef& to, std::uint32_t port, std::string_view body,
+                                                    std::chrono::milliseconds deadline) {
+  return runtime_.call_all(to, port, body, deadline);
+}
+
 bool Proc::stop_requested() const noexcept {
   return runtime_.stop_requested();
 }

@@ -17,6 +17,8 @@
 namespace meshbus::mesh_proc {
 namespace {
 
+/// What a cast may bring: a message, less what says for whom it is (CastPlan::kMostRuns, and a region).
+constexpr std::size_t kCastLimit = 960 * 1024;
 /// What a program may have waiting to leave before send() waits. The bus's own limit is larger, so that it never refuses what we let in.
 constexpr std::size_t kSendBytes = 16 * 1024 * 1024;
 constexpr Outbox::Limits kOutboxLimits{.bytes = 4 * kSendBytes, .count = 1'000'000};
@@ -203,7 +205,12 @@ Bus::Events Runtime::make_events() {
     agent_.on_down();
   };
   events.on_refused = [this](const Error& error) { on_refused(error); };
-  events.on_data = [this](const wire::Envelope& envelope, const wire::CallHeader& header, Bytes body) { on_data(envelope, header, body); };
+  events.on_data = [this](const wire::Envelope& envelope, const wire::CallHeader& header, Bytes body) {
+    on_data(envelope, header, body, std::nullopt);
+  };
+  events.on_cast = [this](const wire::Envelope& envelope, const wire::CallHeader& header, Bytes body, const CastBody& cast) {
+    on_data(envelope, header, body, point_of(cast));
+  };
   events.on_undeliverable = [this](const wire::Envelope& envelope, const Error& error) { on_undelivered(envelope, error); };
   events.takes_later = true;
   return events;
@@ -221,9 +228,19 @@ void Runtime::on_refused(const Error& error) {
 
 // --- Calls and messages. ---
 
-void Runtime::on_data(const wire::Envelope& envelope, const wire::CallHeader& header, Bytes body) {
+std::optional<Point> Runtime::point_of(const CastBody& cast) {
+  if (cast.front() == cast_front_) return cast_point_;
+  cast_front_ = cast.front();
+  cast_point_.reset();
+  if (const auto view = from_wire(cast.head().view())) {
+    if (auto point = view->point(rank_)) cast_point_ = std::move(*point);
+  }
+  return cast_point_;
+}
+
+void Runtime::on_data(const wire::Envelope& envelope, const wire::CallHeader& header, Bytes body, std::optional<Point> point) {
   const bool is_call = envelope.kind() == wire::Kind::call;
-  switch (actors_.on_data(envelope, header, body)) {
+  switch (actors_.on_data(envelope, header, body, point)) {
     case ActorSystem::Delivery::not_mine: break;
     case ActorSystem::Delivery::returned: return;
     case ActorSystem::Delivery::taken:
@@ -244,6 +261,7 @@ void Runtime::on_data(const wire::Envelope& envelope, const wire::CallHeader& he
   Incoming incoming;
   incoming.port = envelope.port();
   incoming.is_call = is_call;
+  incoming.point = std::move(point);
   incoming.source_proc = envelope.source_proc();
   incoming.source_host = envelope.source_host();
   if (is_call && header.deadline_ms() > 0) incoming.deadline = reactor_.now() + std::chrono::milliseconds(header.deadline_ms());
@@ -368,29 +386,69 @@ void Runtime::call(const ProcId& to, std::uint32_t port, std::string body, std::
   });
 }
 
+Result<void> Runtime::make_room(std::size_t size, std::chrono::milliseconds patience) {
+  std::unique_lock lock(mutex_);
+  const auto has_room = [&] { return waiting_bytes_ + queued_bytes_ + size <= kSendBytes; };
+  if (!has_room() && (is_reactor_thread || !changed_.wait_for(lock, std::min(patience, kLongest), has_room))) {
+    return fail(ErrorCode::queue_full,
+                std::to_string(waiting_bytes_ + queued_bytes_) + " bytes wait to leave; the limit is " + std::to_string(kSendBytes));
+  }
+  waiting_bytes_ += size;
+  return {};
+}
+
+void Runtime::queued(std::size_t size, std::uint32_t port, const Result<void>& sent) {
+  if (!sent) lost_log_.warn("a message for port " + std::to_string(port) + " is dropped: " + sent.error().to_string());
+  const std::lock_guard lock(mutex_);
+  waiting_bytes_ -= size;
+  queued_bytes_ += size;
+}
+
 Result<void> Runtime::send(const ProcId& to, std::uint32_t port, std::string_view body, std::chrono::milliseconds patience) {
   if (::getpid() != pid_) return fail(check_caller(to).error());
   if (body.size() > kBodyLimit) {
     return fail(ErrorCode::too_large, "a message of " + std::to_string(body.size()) + " bytes; the limit is " + std::to_string(kBodyLimit));
   }
   const auto size = body.size() + sizeof(wire::Envelope);
-  {
-    std::unique_lock lock(mutex_);
-    const auto has_room = [&] { return waiting_bytes_ + queued_bytes_ + size <= kSendBytes; };
-    if (!has_room() && (is_reactor_thread || !changed_.wait_for(lock, std::min(patience, kLongest), has_room))) {
-      return fail(ErrorCode::queue_full,
-                  std::to_string(waiting_bytes_ + queued_bytes_) + " bytes wait to leave; the limit is " + std::to_string(kSendBytes));
-    }
-    waiting_bytes_ += size;
-  }
-  reactor_.post([this, to = Destination::to(to), port, body = std::string(body), size] {
-    if (const auto sent = bus_->send(to, port, body); !sent)
-      lost_log_.warn("a message for port " + std::to_string(port) + " is dropped: " + sent.error().to_string());
-    const std::lock_guard lock(mutex_);
-    waiting_bytes_ -= size;
-    queued_bytes_ += size;
-  });
+  if (auto room = make_room(size, patience); !room) return room;
+  reactor_.post([this, to = Destination::to(to), port, body = std::string(body), size] { queued(size, port, bus_->send(to, port, body)); });
   return {};
+}
+
+Result<std::shared_ptr<const CastPlan>> Runtime::plan_cast(const ProcMeshRef& to, std::size_t bytes) {
+  if (::getpid() != pid_) return fail(check_caller(bootstrap_.proc).error());
+  if (bytes > kCastLimit) {
+    return fail(ErrorCode::too_large, "a cast of " + std::to_string(bytes) + " bytes; the limit is " + std::to_string(kCastLimit));
+  }
+  const std::lock_guard lock(plans_mutex_);
+  return plans_.get(to);
+}
+
+Result<void> Runtime::cast(const ProcMeshRef& to, std::uint32_t port, std::string_view body, std::chrono::milliseconds patience) {
+  auto plan = plan_cast(to, body.size());
+  if (!plan) return fail(plan.error());
+  const auto size = body.size() + sizeof(wire::Envelope);
+  if (auto room = make_room(size, patience); !room) return room;
+  reactor_.post(
+      [this, plan = std::move(*plan), port, body = std::string(body), size] { queued(size, port, bus_->cast(*plan, port, body)); });
+  return {};
+}
+
+Result<CastAnswers::Answers> Runtime::call_all(const ProcMeshRef& to, std::uint32_t port, std::string_view body,
+                                               std::chrono::milliseconds deadline) {
+  auto plan = plan_cast(to, body.size());
+  if (!plan) return fail(plan.error());
+  if ((*plan)->targets.empty()) return CastAnswers::Answers();
+  const bool has_us = (*plan)->ordinal_of_proc.contains(bootstrap_.proc.key());
+  if (auto allowed = check_caller(has_us ? bootstrap_.proc : (*plan)->view.proc_at(0).value()); !allowed) return fail(allowed.error());
+  auto answers = std::make_shared<CastAnswers>((*plan)->targets.size());
+  auto future = answers->get_future();
+  const auto limit = std::clamp<std::chrono::milliseconds>(deadline, std::chrono::milliseconds(0), std::chrono::milliseconds(UINT32_MAX));
+  reactor_.post([this, plan = std::move(*plan), port, body = std::string(body), limit, answers = std::move(answers)] {
+    bus_->cast_call(plan, port, body, limit,
+                    [answers](std::uint64_t ordinal, Result<std::string> answer) { answers->fill(ordinal, std::move(answer)); });
+  });
+  return future.get();
 }
 
 void Runtime::report_room() {

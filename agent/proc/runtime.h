@@ -22,6 +22,7 @@
 #include "agent/proc/stop_signals.h"
 #include "agent/proc/work_queue.h"
 #include "common/bus.h"
+#include "common/cast.h"
 #include "common/log.h"
 #include "common/reactor.h"
 #include "meshbus/proc.h"
@@ -53,6 +54,10 @@ class Runtime {
   /// The same for who does not wait: `answer` is called on the reactor's thread, once, unless the process ends first.
   void call(const ProcId& to, std::uint32_t port, std::string body, std::chrono::milliseconds deadline, Bus::CallAnswer answer);
   Result<void> send(const ProcId& to, std::uint32_t port, std::string_view body, std::chrono::milliseconds patience);
+  Result<void> cast(const ProcMeshRef& to, std::uint32_t port, std::string_view body, std::chrono::milliseconds patience);
+  /// Waits.
+  Result<CastAnswers::Answers> call_all(const ProcMeshRef& to, std::uint32_t port, std::string_view body,
+                                        std::chrono::milliseconds deadline);
   /// Whether the caller may wait for an answer: would_block on the reactor's thread and for a handler that waits for its own proc; refused
   /// in a child of fork().
   Result<void> check_caller(const ProcId& to) const;
@@ -73,9 +78,17 @@ class Runtime {
   void on_refused(const Error& error);
 
   ActorSystem::Outside make_outside();
-  void on_data(const wire::Envelope& envelope, const wire::CallHeader& header, Bytes body);
   /// A message is taken here and now. What came before it may still wait for the handlers' thread, so it may have to wait too.
   void take_in_turn(const wire::Envelope& envelope);
+  void on_data(const wire::Envelope& envelope, const wire::CallHeader& header, Bytes body, std::optional<Point> point);
+  /// Of a cast: where this rank is in its view.
+  std::optional<Point> point_of(const CastBody& cast);
+  /// Waits until so many bytes may be sent, or says why not; they count as waiting then.
+  Result<void> make_room(std::size_t size, std::chrono::milliseconds patience);
+  /// What waited is the bus's now, or was not sent.
+  void queued(std::size_t size, std::uint32_t port, const Result<void>& sent);
+  /// Errors: refused (after fork), too_large.
+  Result<std::shared_ptr<const CastPlan>> plan_cast(const ProcMeshRef& to, std::size_t bytes);
   void on_undelivered(const wire::Envelope& envelope, const Error& error);
   /// On the handlers' thread: that message is the program's now, and its sender is to hear so.
   void mark_taken(const wire::Envelope& envelope);
@@ -136,6 +149,12 @@ class Runtime {
   std::vector<wire::Envelope> taken_;  // by the handlers, not yet said
   std::size_t waiting_bytes_ = 0;      // of messages on their way to the bus
   std::size_t queued_bytes_ = 0;       // in the bus, as of its last turn
+
+  std::mutex plans_mutex_;
+  CastPlans plans_;
+  /// The last view that something was cast to, as it was written, and our place in it.
+  std::string cast_front_;
+  std::optional<Point> cast_point_;
 
   std::once_flag ranks_once_;
   std::unordered_map<std::uint64_t, std::uint64_t> rank_of_key_;

@@ -162,6 +162,35 @@ Result<void> Connection::send(const ProcId& proc, std::uint32_t port, std::strin
   return sent;
 }
 
+Result<void> Connection::cast(const ProcMeshRef& to, std::uint32_t port, std::string_view body) {
+  auto sent = core_.run([&]() -> Result<void> {
+    if (bus_ == nullptr) return fail(ErrorCode::host_unreachable, "the connection to " + home_.to_string() + " is closed");
+    const auto plan = plans_.get(to);
+    if (!plan) return fail(plan.error());
+    return bus_->cast(**plan, port, body);
+  });
+  if (!sent) return fail(sent.error().within("cast to " + to.mesh().to_string() + ", port " + std::to_string(port)));
+  return sent;
+}
+
+Result<CastAnswers::Answers> Connection::call_all(const ProcMeshRef& to, std::uint32_t port, std::string_view body,
+                                                  std::chrono::milliseconds deadline) {
+  auto answers = std::make_shared<CastAnswers>(to.num_ranks());
+  auto future = answers->get_future();
+  auto asked = core_.run([&, answers = std::move(answers)]() -> Result<void> {
+    if (bus_ == nullptr) return fail(ErrorCode::host_unreachable, "the connection to " + home_.to_string() + " is closed");
+    const auto plan = plans_.get(to);
+    if (!plan) return fail(plan.error());
+    bus_->cast_call(*plan, port, body, clamp(deadline), [this, answers](std::uint64_t ordinal, Result<std::string> answer) {
+      if (!answer) answer = fail(explain(answer.error()));
+      answers->fill(ordinal, std::move(answer));
+    });
+    return {};
+  });
+  if (!asked) return fail(asked.error().within("call to " + to.mesh().to_string() + ", port " + std::to_string(port)));
+  return future.get();
+}
+
 void Connection::on_up(const wire::Welcome& welcome) {
   const auto announced = text_of(welcome.host());
   const auto host = HostAddr::parse(announced);

@@ -13,6 +13,7 @@
 #include <vector>
 
 #include "common/bus.h"
+#include "common/cast.h"
 #include "meshbus/address.h"
 #include "meshbus/rank_report.h"
 
@@ -52,6 +53,10 @@ class Connection {
   }
   Result<std::string> call(const ProcId& proc, std::uint32_t port, std::string_view body, std::chrono::milliseconds deadline);
   Result<void> send(const ProcId& proc, std::uint32_t port, std::string_view body);
+  Result<void> cast(const ProcMeshRef& to, std::uint32_t port, std::string_view body);
+  /// By ordinal.
+  Result<CastAnswers::Answers> call_all(const ProcMeshRef& to, std::uint32_t port, std::string_view body,
+                                        std::chrono::milliseconds deadline);
 
   // On the reactor's thread.
 
@@ -134,6 +139,7 @@ class Connection {
   std::vector<std::shared_ptr<ActorMonitor>> actors_;
   Name name_;
   std::uint64_t incarnation_;
+  CastPlans plans_;
   Reactor::TimerId upkeep_timer_ = 0;
   Reactor::Time upkeep_due_{};
   std::optional<Reactor::Time> down_since_;

@@ -29,6 +29,23 @@ Result<void> Context::send(const ProcId& proc, std::uint32_t port, std::string_v
   return (*connection)->send(proc, port, body);
 }
 
+Result<void> Context::cast(const ProcMeshRef& to, std::uint32_t port, std::string_view body) {
+  if (auto fine = core_->check_may_wait(); !fine) return fine;
+  if (to.num_ranks() == 0) return {};
+  const auto connection = core_->find_connection(core_, to.proc_at(0)->host());
+  if (!connection) return fail(connection.error());
+  return (*connection)->cast(to, port, body);
+}
+
+Result<std::vector<Result<std::string>>> Context::call(const ProcMeshRef& to, std::uint32_t port, std::string_view body,
+                                                       std::chrono::milliseconds deadline) {
+  if (auto fine = core_->check_may_wait(); !fine) return fail(fine.error());
+  if (to.num_ranks() == 0) return std::vector<Result<std::string>>();
+  const auto connection = core_->find_connection(core_, to.proc_at(0)->host());
+  if (!connection) return fail(connection.error());
+  return (*connection)->call_all(to, port, body, deadline);
+}
+
 Result<std::string> Context::setting(std::string_view key) const {
   for (const auto& shown : core_->config().show()) {
     if (shown.key == key) return shown.value;

@@ -14,6 +14,7 @@
 
 #include "broker/broker.h"
 #include "common/bus.h"
+#include "common/protocol.h"
 #include "common/reactor.h"
 #include "common/token.h"
 #include "tests/support/temp_dir.h"
@@ -101,6 +102,7 @@ class TestPeer {
     Session::Options options;
     options.endpoint = endpoint;
     options.hello = std::move(hello);
+    options.hello.capabilities = kCapabilities;
     Dispatcher handlers;
     handlers.on<wire::Gone>(Role::broker, [this](const Request& request, const wire::Gone& heard) {
       gone.push_back({request.head.id, heard.proc()->str(), heard.incarnation(), text_of(heard.reason())});

@@ -162,6 +162,10 @@ TEST_CASE("limits: what cannot be had is refused by name, before anything is sta
 
 TEST_CASE("limits: where no cgroup can be made, that is said: which limit, where, why, what to do") {
   if (::geteuid() != 0) return;
+  if (run({"unshare", "-m", "true"}, in_time).status != ExitStatus::exited(0)) {
+    MESSAGE("not tested: no mount namespace can be had here, as in a root directory that is no mount");
+    return;
+  }
   // In a world of its own, with the hierarchies read-only, as in an ordinary container; and without them.
   struct {
     std::string prepare;

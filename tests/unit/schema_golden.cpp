@@ -133,6 +133,7 @@ std::string read_and_write(const WireSample& like, const std::string& bytes) {
     return encode_control({native.id, native.deadline_ms, native.is_answer}, std::move(native.body));
   }
   if (like.table == "Bootstrap") return read_and_write_table<wire::Bootstrap>(bytes);
+  if (like.table == "CastHead") return read_and_write_table<wire::CastHead>(bytes);
   if (like.table == "LedgerEntry") return read_and_write_table<wire::LedgerEntry>(bytes);
   if (like.table == "MonitorEvent") return read_and_write_table<wire::MonitorEvent>(bytes, "MBM1");
   if (like.table == "TapBatch") return read_and_write_table<wire::TapBatch>(bytes, "MBT1");

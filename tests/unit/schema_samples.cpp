@@ -869,6 +869,14 @@ wire::BootstrapT bootstrap() {
   return bootstrap;
 }
 
+wire::CastHeadT cast_head() {
+  wire::CastHeadT head;
+  head.mesh = kMesh;
+  head.runs = {wire::CastRun(0x0102030405060708, 2, 3, 4), wire::CastRun(0x1112131415161718, 5, 1, 1)};
+  head.view = region();
+  return head;
+}
+
 /// Two messages whose bodies are padded differently, then what rides apart, part behind part.
 std::string frame(bool link) {
   FrameWriter writer(wire::Lane::data, link);
@@ -902,6 +910,7 @@ std::vector<WireSample> wire_samples() {
   add_tap(samples);
   add_actors(samples);
   samples.table<wire::Bootstrap>("Bootstrap", "Bootstrap", bootstrap());
+  samples.table<wire::CastHead>("CastHead", "CastHead", cast_head());
   samples.list.push_back({"Frame", Form::frame, frame(/*link=*/false)});
   samples.list.push_back({"LinkFrame", Form::frame, frame(/*link=*/true)});
   return std::move(samples.list);

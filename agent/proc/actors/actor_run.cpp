@@ -113,6 +113,7 @@ void ActorSystem::handle(ActorCell& cell, const Letter& letter) {
   message.source_host = letter.envelope.source_host();
   message.source_actor = letter.from;
   message.deadline = letter.deadline;
+  message.point = letter.point;
   cell.current = &letter;
   cell.is_deferred = false;
   Result<std::string> result = fail(ErrorCode::call_error, "");

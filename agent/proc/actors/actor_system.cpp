@@ -73,7 +73,8 @@ void ActorSystem::run_later() {
 
 // --- Messages. ---
 
-ActorSystem::Delivery ActorSystem::on_data(const wire::Envelope& envelope, const wire::CallHeader& header, Bytes body) {
+ActorSystem::Delivery ActorSystem::on_data(const wire::Envelope& envelope, const wire::CallHeader& header, Bytes body,
+                                           const std::optional<Point>& point) {
   const bool is_call = envelope.kind() == wire::Kind::call;
   std::optional<Error> error;
   {
@@ -90,6 +91,7 @@ ActorSystem::Delivery ActorSystem::on_data(const wire::Envelope& envelope, const
       Letter letter{.message = decoded->message, .from = decoded->from, .envelope = envelope, .header = header};
       if (is_call && header.deadline_ms() > 0) letter.deadline = reactor_.now() + std::chrono::milliseconds(header.deadline_ms());
       letter.body.assign(decoded->bytes);
+      letter.point = point;
       if (cell.mailbox.push(std::move(letter))) {
         schedule(cell);
         return Delivery::taken;

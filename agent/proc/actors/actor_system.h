@@ -54,7 +54,8 @@ class ActorSystem {
   /// What comes of a message or call for a port.
   enum class Delivery { not_mine, taken, returned };
   /// `returned`: it was answered with an error, or given back to its sender.
-  Delivery on_data(const wire::Envelope& envelope, const wire::CallHeader& header, Bytes body);
+  /// `point`: of a cast, where this rank is in its view.
+  Delivery on_data(const wire::Envelope& envelope, const wire::CallHeader& header, Bytes body, const std::optional<Point>& point);
   /// A message of ours to a subscriber came back: it is gone.
   void on_undelivered(const wire::Envelope& envelope);
 

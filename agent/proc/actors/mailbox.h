@@ -7,6 +7,7 @@
 #include <optional>
 #include <string>
 
+#include "meshbus/point.h"
 #include "wire/control_generated.h"
 
 namespace meshbus::mesh_proc {
@@ -20,6 +21,8 @@ struct Letter {
   wire::CallHeader header = {};
   std::optional<std::chrono::steady_clock::time_point> deadline = {};
   std::string body = {};
+  /// Of a cast: where the receiver is in the view that was addressed.
+  std::optional<Point> point = {};
 
   bool is_call() const noexcept { return envelope.kind() == wire::Kind::call; }
   /// What it counts for.

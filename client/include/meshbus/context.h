@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "meshbus/address.h"
+#include "meshbus/proc_mesh_ref.h"
 #include "meshbus/result.h"
 
 namespace [[gnu::visibility("default")]] meshbus {
@@ -43,6 +44,16 @@ class Context {
   Result<std::string> call(const ProcId& proc, std::uint32_t port, std::string_view body, std::chrono::milliseconds deadline);
   /// Bytes for a port of a proc, without an answer. Returns when they are on their way. Errors: queue_full, too_large, unroutable, refused.
   Result<void> send(const ProcId& proc, std::uint32_t port, std::string_view body);
+
+  /// Bytes for a port of every rank of a mesh or of a slice of it: `context.cast(*mesh.ref().at("host", 0), 1, "hello")`. One message
+  /// leaves here; brokers make the copies, one for each host and there one for each rank. A cast and a message of send() arrive in the
+  /// order in which they were sent; each rank learns its place in the view (Incoming::point in meshbus/proc.h). Returns when it is on its
+  /// way; with no rank at all it succeeds at once. Errors: as send(), for all of it; too_large above 960 KiB.
+  Result<void> cast(const ProcMeshRef& to, std::uint32_t port, std::string_view body);
+  /// The same with an answer from each rank, by ordinal: an answer or an error of its own, as of call() for one proc; a rank that is dead
+  /// takes nothing from the others. Errors of the whole: too_large, would_block, refused (after fork), unroutable.
+  Result<std::vector<Result<std::string>>> call(const ProcMeshRef& to, std::uint32_t port, std::string_view body,
+                                                std::chrono::milliseconds deadline);
 
   /// A setting as text: `setting("terminate.grace")` is "10s". Errors: configuration_error when there is no such key.
   Result<std::string> setting(std::string_view key) const;

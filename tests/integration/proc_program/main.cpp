@@ -23,6 +23,9 @@ void say(const std::string& line) {
   std::cerr << line << std::endl;
 }
 
+/// What came to port 16, one after the other.
+std::string heard;
+
 /// What a child of fork() gets from the library.
 std::string ask_in_fork(Proc& proc) {
   int pipe[2];
@@ -77,12 +80,44 @@ void add_handlers(ProcProgram& program) {
             return rank ? "rank " + std::to_string(*rank) : std::string("stranger");
           })
       .on(11, [](Proc& proc, const Incoming&) { return proc.call((proc.rank() + 1) % proc.world_size(), 10, "", 10s); })
-      .on(12, [](Proc&, const Incoming& call) {  // keeps the handlers' thread busy
-        say("busy");
-        const std::chrono::milliseconds time(std::stoi(std::string(call.body)));
-        std::this_thread::sleep_for(time);  // sleep-ok: a slow handler is what the test is about
-        return std::string("done");
-      });
+      .on(12,
+          [](Proc&, const Incoming& call) {  // keeps the handlers' thread busy
+            say("busy");
+            const std::chrono::milliseconds time(std::stoi(std::string(call.body)));
+            std::this_thread::sleep_for(time);  // sleep-ok: a slow handler is what the test is about
+            return std::string("done");
+          })
+      .on(13,
+          [](Proc&, const Incoming& call) {  // where the sender's view has this rank
+            return call.point ? call.point->to_string() : std::string("not cast");
+          })
+      .on(14,
+          [](Proc& proc, const Incoming&) -> Result<std::string> {  // asks all others in one call
+            const auto others = proc.mesh().range("gpu", 1);
+            if (!others) return fail(others.error());
+            auto answers = proc.call(*others, 13, "", 10s);
+            if (!answers) return fail(answers.error());
+            std::string all;
+            for (const auto& answer : *answers) all += (answer ? *answer : answer.error().to_string()) + ";";
+            return all;
+          })
+      .on(15,
+          [](Proc& proc, const Incoming&) -> Result<std::string> {  // as asking itself, from a handler
+            const auto answers = proc.call(proc.mesh(), 1, "", 5s);
+            return answers ? std::string("it worked") : std::string(to_string(answers.error().code()));
+          })
+      .on(16,
+          [](Proc&, const Incoming& call) {
+            heard += std::string(call.body);
+            return heard;
+          })
+      .on(17,
+          [](Proc& proc, const Incoming& call) -> Result<std::string> {  // casts what it is told to all, itself included, letter by letter
+            for (const char letter : call.body) {
+              if (auto sent = proc.cast(proc.mesh(), 16, std::string(1, letter)); !sent) return fail(sent.error());
+            }
+            return std::string("cast");
+          });
 }
 
 volatile std::sig_atomic_t own_handler_ran = 0;

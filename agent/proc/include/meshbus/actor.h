@@ -14,6 +14,7 @@
 
 #include "meshbus/actor_ref.h"
 #include "meshbus/address.h"
+#include "meshbus/point.h"
 #include "meshbus/proc.h"
 #include "meshbus/result.h"
 
@@ -66,6 +67,8 @@ struct ActorMessage {
   std::uint32_t source_actor = 0;
   /// Of a call: nobody waits any more after this time. Calls that are late already never come to a handler.
   std::optional<std::chrono::steady_clock::time_point> deadline;
+  /// Of a cast: where this rank is in the view that was addressed.
+  std::optional<Point> point;
 };
 
 /// How an actor failed.

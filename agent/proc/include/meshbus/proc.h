@@ -10,6 +10,7 @@
 #include <optional>
 #include <string>
 #include <string_view>
+#include <vector>
 
 #include "meshbus/address.h"
 #include "meshbus/point.h"
@@ -66,6 +67,8 @@ struct Incoming {
   std::uint64_t source_host = 0;
   /// Of a call: nobody waits any more after this time. Calls that are late already never come to a handler.
   std::optional<std::chrono::steady_clock::time_point> deadline;
+  /// Of a cast: where this rank is in the view that was addressed.
+  std::optional<Point> point;
 };
 
 /// A message that this proc sent and that came back.
@@ -188,6 +191,17 @@ class Proc {
                     std::chrono::milliseconds patience = std::chrono::seconds(10));
   Result<void> send(const ProcId& to, std::uint32_t port, std::string_view body,
                     std::chrono::milliseconds patience = std::chrono::seconds(10));
+
+  /// Sends a message to every rank of a mesh or of a slice of it: `proc.cast(*proc.mesh().at("host", 0), 1, "hello")`. One message leaves
+  /// here; brokers make the copies, one for each host and there one for each rank. A cast and a message of send() arrive in the order in
+  /// which they were sent; each rank learns its place in the view (Incoming::point). Errors: as send(), for all of it; too_large above
+  /// 960 KiB. What does not reach a rank is told by ProcProgram::on_undelivered, rank by rank.
+  Result<void> cast(const ProcMeshRef& to, std::uint32_t port, std::string_view body,
+                    std::chrono::milliseconds patience = std::chrono::seconds(10));
+  /// Asks every rank of a view and waits for all answers, by ordinal: each is an answer or an error of its own, as of call(). Errors of the
+  /// whole: too_large, would_block (a handler asks its own proc), refused (after fork).
+  Result<std::vector<Result<std::string>>> call(const ProcMeshRef& to, std::uint32_t port, std::string_view body,
+                                                std::chrono::milliseconds deadline);
 
   /// Whether this proc was asked to stop: a main() with a loop looks here. See ProcProgram::on_stop.
   bool stop_requested() const noexcept;
