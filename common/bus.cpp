@@ -282,7 +282,7 @@ void Bus::on_control(const FrameReader::Message& message) {
     return;
   }
   if (const auto* undeliverable = control->body_as<wire::Undeliverable>();
-      undeliverable != nullptr && message.envelope.role() == Role::broker) {
+      undeliverable != nullptr && (message.envelope.role() == Role::broker || (*control)->id() == 0)) {
     on_undeliverable(message.envelope, *undeliverable);
     return;
   }
@@ -380,7 +380,7 @@ void Bus::fail_later(std::uint64_t id, Error error) {
 void Bus::give_up(const Destination& to, const std::string& why) {
   std::vector<std::uint64_t> ids;
   for (const auto& [id, pending] : pending_) {
-    if (pending.answer && pending.proc == to.proc && pending.host == to.host) ids.push_back(id);
+    if (pending.proc == to.proc && pending.host == to.host) ids.push_back(id);
   }
   for (const auto id : ids) fail_pending(id, Error(ErrorCode::fate_unknown, why));
 }

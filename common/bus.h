@@ -107,7 +107,7 @@ class Bus {
   }
   void refuse(const Request& request, const Error& error);
 
-  /// Whoever was asked has ended: its open requests fail with fate_unknown.
+  /// Whoever was asked or called has ended: what is open fails with fate_unknown.
   void give_up(const Destination& to, const std::string& why);
 
   /// Bytes for a port of a proc, with an answer: call_error when the handler there failed; otherwise errors as request().
@@ -122,6 +122,8 @@ class Bus {
   Result<void> cast(const CastPlan& to, std::uint32_t port, Bytes body, bool no_return = false);
   /// Calls every rank of a view: `answer` is called once for each, never from inside this call. Errors as call(), by rank.
   void cast_call(std::shared_ptr<const CastPlan> to, std::uint32_t port, Bytes body, std::chrono::milliseconds deadline, CastAnswer answer);
+  /// A message that was handed to on_data and that nobody takes: its sender hears why. Not to be counted as taken.
+  void give_back(const wire::Envelope& message, const Error& error);
   /// See Events::takes_later.
   void taken(const wire::Envelope& envelope);
   Traffic traffic() const;

@@ -54,11 +54,13 @@ void Bus::on_taken(const SentFates::Receiver& from, const wire::Taken& taken) {
 void Bus::on_undeliverable(const wire::Envelope& from, const wire::Undeliverable& undeliverable) {
   const wire::Envelope& envelope = *undeliverable.envelope();
   const auto found = id_of_sequence_.find(envelope.sequence());
-  // Only the brokers that had it can tell: our own, and that of the host it was for.
-  const bool is_own = is_of_host(from, 0);
+  // Only who had it can tell: our own broker, that of the host it was for, and whoever it was for.
+  const bool is_broker = from.source_proc() == 0 && from.role() == Role::broker;
+  const bool is_own = is_broker && is_of_host(from, 0);
   const auto host = found == id_of_sequence_.end() ? envelope.destination_host() : pending_.at(found->second).host;
-  if (from.source_proc() != 0 || (!is_own && !is_of_host(from, host))) {
-    log::warn("bus: an Undeliverable is dropped: it comes from a broker that the message did not pass");
+  const auto proc = found == id_of_sequence_.end() ? envelope.destination_proc() : pending_.at(found->second).proc;
+  if (!is_own && !((is_broker || from.source_proc() == proc) && is_of_host(from, host))) {
+    log::warn("bus: an Undeliverable is dropped: it comes from one that the message did not reach");
     return;
   }
   const Error error(from_wire(undeliverable.code()), text_of(undeliverable.detail()));
@@ -79,6 +81,15 @@ void Bus::on_undeliverable(const wire::Envelope& from, const wire::Undeliverable
   if (events_.on_undeliverable) {
     events_.on_undeliverable(*undeliverable.envelope(), error);
   }
+}
+
+void Bus::give_back(const wire::Envelope& message, const Error& error) {
+  if ((message.flags() & kFlagNoReturn) != 0) return;
+  wire::UndeliverableT undeliverable;
+  undeliverable.envelope = std::make_unique<wire::Envelope>(message);
+  undeliverable.code = to_wire(error.code());
+  undeliverable.detail = cut_text(error.detail());
+  tell(Destination::back(message), std::move(undeliverable));
 }
 
 void Bus::fail_queued(const wire::Envelope& envelope) {

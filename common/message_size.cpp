@@ -28,6 +28,7 @@ std::size_t size_of(const wire::OutputChunk* chunk);
 std::size_t size_of(const wire::Status* status);
 std::size_t size_of(const wire::Drain* drain);
 std::size_t size_of(const wire::Event* event);
+std::size_t size_of(const wire::ActorState* actor);
 
 /// Tables and texts lie elsewhere, maybe all in one place.
 template <typename T>
@@ -77,6 +78,11 @@ std::size_t size_of(const wire::Drain* drain) {
   return kReference + size_of(drain->owner()) + size_of(drain->mesh()) + size_of(drain->reason()) + size_of(drain->requester());
 }
 
+std::size_t size_of(const wire::ActorState* actor) {
+  return kReference + size_of(actor->name()) + size_of(actor->type()) + size_of(actor->reason()) + size_of(actor->message()) +
+         size_of(actor->causes());
+}
+
 }  // namespace
 
 std::size_t unpacked_bytes(const wire::Control& control) {
@@ -94,6 +100,9 @@ std::size_t unpacked_bytes(const wire::Control& control) {
   if (const auto* body = control.body_as_RankStatuses()) return size_of(body->statuses()->values()) + size_of(body->statuses()->runs());
   if (const auto* body = control.body_as_Taken()) return size_of(body->runs());
   if (const auto* body = control.body_as_HostState()) return size_of(body->drains());
+  if (const auto* body = control.body_as_ActorState()) return size_of(body->causes());
+  if (const auto* body = control.body_as_ActorList()) return size_of(body->actors());
+  if (const auto* body = control.body_as_ActorEvent()) return size_of(body->actors());
   return 0;  // no list of what lies elsewhere: each field is there once
 }
 

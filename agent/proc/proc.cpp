@@ -3,6 +3,7 @@
 #include <sysexits.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cstdio>
 #include <cstdlib>
 #include <exception>
@@ -51,6 +52,23 @@ ProcProgram& ProcProgram::on_undelivered(std::function<void(Proc&, const Undeliv
   return *this;
 }
 
+ProcProgram& ProcProgram::actor_type(const std::string& name, ActorFactory factory, const ActorOptions& options) {
+  const auto is_fine = [](char c) {
+    return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') || c == '_' || c == '.' || c == ':' || c == '-';
+  };
+  if (name.empty() || name.size() > 63 || !std::all_of(name.begin(), name.end(), is_fine))
+    mistake_ = "ProcProgram::actor: a type is named by 1 to 63 letters, digits, '_', '.', ':' and '-', not by \"" + name + "\"";
+  if (!actor_types_.emplace(name, ActorType{std::move(factory), options}).second)
+    mistake_ = "ProcProgram::actor: there are two types of the name " + name;
+  return *this;
+}
+
+ProcProgram& ProcProgram::actor_threads(unsigned threads) {
+  if (threads < 1 || threads > 64) mistake_ = "ProcProgram::actor_threads: 1 to 64, not " + std::to_string(threads);
+  actor_threads_ = threads;
+  return *this;
+}
+
 bool is_mesh_proc() noexcept {
   return std::getenv(mesh_proc::kBootstrapVariable) != nullptr;
 }
@@ -74,7 +92,7 @@ Result<void> bootstrap(const ProcProgram& program) {
   } catch (const std::exception& error) {
     return fail(ErrorCode::io_error, std::string("cannot start as a mesh proc: ") + error.what());
   }
-  std::atexit([] { the_runtime->shutdown(); });
+  ::on_exit([](int code, void*) { the_runtime->shutdown(code); }, nullptr);
   the_runtime->run();
 }
 

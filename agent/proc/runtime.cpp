@@ -6,8 +6,10 @@
 
 #include <algorithm>
 #include <csignal>
+#include <cstdio>
 #include <cstdlib>
 #include <cstring>
+#include <iostream>
 #include <utility>
 
 #include "common/quantity.h"
@@ -27,6 +29,8 @@ constexpr std::size_t kCallLimit = kBodyLimit - sizeof(wire::CallHeader);
 constexpr std::chrono::seconds kEndLimit{10};
 /// How long messages may take to leave while the broker does not take them.
 constexpr std::chrono::seconds kFlushLimit{2};
+/// What of a grace is kept to find out which actors are stuck, and to say so.
+constexpr std::chrono::milliseconds kActorReserve{1000};
 /// What a caller's time is cut to, so that adding it to now cannot overflow.
 constexpr std::chrono::milliseconds kLongest = std::chrono::hours(24 * 365);
 constexpr int kExitAway = 75;     // EX_TEMPFAIL
@@ -91,10 +95,12 @@ Runtime::Runtime(Bootstrap bootstrap, ProcProgram program)
       agent_(reactor_, bootstrap_,
              {.on_ready = [this] { on_ready(); }, .on_away = [this](const std::string& line) { end_now(kExitAway, line); }}),
       work_(kWorkLimits),
+      actors_(reactor_, proc_, bootstrap_.proc, program_.actor_types_, program_.actor_threads_, make_outside()),
       stop_is_watched_(program_.on_stop_ || !program_.main_) {}
 
 void Runtime::run() {
   if (has_worker_) work_.start();
+  actors_.start_threads();
   // The hidden thread must not be the one that a signal of the program is delivered to.
   sigset_t all, before;
   ::sigfillset(&all);
@@ -105,7 +111,7 @@ void Runtime::run() {
   std::unique_lock lock(mutex_);
   changed_.wait(lock, [this] { return ready_ || stop_; });
   if (!program_.main_) {
-    changed_.wait(lock, [this] { return drained_; });
+    changed_.wait(lock, [this] { return undrained_ == 0; });
     exit_code_ = stop_->code;
   } else if (!stop_) {
     lock.unlock();
@@ -119,7 +125,7 @@ void Runtime::run() {
   std::exit(exit_code_);
 }
 
-void Runtime::shutdown() {
+void Runtime::shutdown(int code) {
   // A child of fork() that exits has no part in this; its parent goes on.
   if (::getpid() != pid_ || is_reactor_thread || !thread_.joinable()) return;
   reactor_.post([this] {
@@ -127,8 +133,40 @@ void Runtime::shutdown() {
     limit_life(reactor_.now() + kEndLimit);
   });
   if (has_worker_) work_.finish();
+  const bool is_actor = actors_.is_here();  // which cannot wait for its own end
+  if (!is_actor) {
+    std::promise<void> stopped;
+    reactor_.post([this, &stopped] { stop_actors("its proc ends", grace_end_, [&stopped] { stopped.set_value(); }); });
+    stopped.get_future().wait();
+  }
+  const bool is_quiet = is_actor || actors_.finish_threads();
   reactor_.post([this] { leave(reactor_.now() + kFlushLimit, [this] { reactor_.stop(); }); });
   thread_.join();
+  if (is_quiet) return;
+  // An actor that is stuck goes on using what exit() is about to destroy.
+  std::cout.flush();
+  std::fflush(nullptr);
+  ::_exit(code);
+}
+
+void Runtime::stop_actors(const std::string& reason, Reactor::Time end, std::function<void()> done) {
+  const auto left = std::max<Reactor::Duration>(end - reactor_.now(), Reactor::Duration::zero());
+  actors_.stop_all(reason, reactor_.now() + left - std::min<Reactor::Duration>(left, std::max<Reactor::Duration>(left / 4, kActorReserve)),
+                   std::move(done));
+}
+
+void Runtime::note_drained() {
+  const std::lock_guard lock(mutex_);
+  --undrained_;
+  changed_.notify_all();
+}
+
+ActorSystem::Outside Runtime::make_outside() {
+  return {.has_handler = [this](std::uint32_t port) { return program_.handlers_.contains(port); },
+          .send = [this](const ProcId& to, std::uint32_t port,
+                         std::string_view body) { return send(to, port, body, std::chrono::milliseconds(0)); },
+          .call = [this](const ProcId& to, std::uint32_t port, std::string body, std::chrono::milliseconds deadline,
+                         Bus::CallAnswer answer) { call(to, port, std::move(body), deadline, std::move(answer)); }};
 }
 
 void Runtime::run_reactor() {
@@ -139,8 +177,10 @@ void Runtime::run_reactor() {
   reactor_.watch(signals_.fd(), EPOLLIN, [this](std::uint32_t) {
     if (const auto number = signals_.take()) begin_stop(128 + *number, signal_grace_, std::string("signal ") + ::strsignal(*number));
   });
+  actors_.attach(*bus_);
   agent_.start(*bus_);
   reactor_.run();
+  actors_.detach();
   bus_.reset();
   context_.close();  // waits for what still leaves, as long as the socket lingers
 }
@@ -153,6 +193,7 @@ Dispatcher Runtime::make_handlers() {
       .on<wire::Exit>(Role::host, [this](const Request& request, const wire::Exit& message) {
         if (is_from_agent(request)) ::_exit(message.code());
       });
+  actors_.add_handlers(handlers);
   return handlers;
 }
 
@@ -199,12 +240,22 @@ std::optional<Point> Runtime::point_of(const CastBody& cast) {
 
 void Runtime::on_data(const wire::Envelope& envelope, const wire::CallHeader& header, Bytes body, std::optional<Point> point) {
   const bool is_call = envelope.kind() == wire::Kind::call;
+  switch (actors_.on_data(envelope, header, body, point)) {
+    case ActorSystem::Delivery::not_mine: break;
+    case ActorSystem::Delivery::returned: return;
+    case ActorSystem::Delivery::taken:
+      if (!is_call) take_in_turn(envelope);
+      return;
+  }
   const auto found = program_.handlers_.find(envelope.port());
   if (found == program_.handlers_.end()) {
-    const Error error(ErrorCode::no_such_port, bootstrap_.proc.to_string() + " has no handler for port " + std::to_string(envelope.port()));
+    const bool is_of_actor = envelope.port() > UINT32_MAX / 2;
+    const Error error(ErrorCode::no_such_port, bootstrap_.proc.to_string() +
+                                                   (is_of_actor ? " has no actor with port " : " has no handler for port ") +
+                                                   std::to_string(envelope.port()));
     if (is_call) return bus_->fail_call(envelope, header, error);
-    // In its turn: what came before it may still wait for the handlers' thread.
-    if (!has_worker_ || !work_.push(sizeof envelope, [this, envelope] { mark_taken(envelope); })) bus_->taken(envelope);
+    if (is_of_actor) return bus_->give_back(envelope, error);
+    take_in_turn(envelope);
     return lost_log_.warn("a message is dropped: " + error.detail());
   }
   Incoming incoming;
@@ -220,10 +271,18 @@ void Runtime::on_data(const wire::Envelope& envelope, const wire::CallHeader& he
                                   if (!incoming.is_call) mark_taken(envelope);
                                   handle(handler, envelope, header, incoming);
                                 });
-  if (taken) return;
+  if (taken) {
+    if (!is_call) ++untaken_;
+    return;
+  }
   const Error error(ErrorCode::queue_full, bootstrap_.proc.to_string() + " is behind: its queue for handlers is full");
   if (is_call) return bus_->fail_call(envelope, header, error);
   lost_log_.warn("a message for port " + std::to_string(envelope.port()) + " is dropped: " + error.detail());
+}
+
+void Runtime::take_in_turn(const wire::Envelope& envelope) {
+  if (untaken_ == 0 || !work_.push(sizeof envelope, [this, envelope] { mark_taken(envelope); })) return bus_->taken(envelope);
+  ++untaken_;
 }
 
 void Runtime::mark_taken(const wire::Envelope& envelope) {
@@ -238,6 +297,7 @@ void Runtime::mark_taken(const wire::Envelope& envelope) {
       const std::lock_guard lock(mutex_);
       taken.swap(taken_);
     }
+    untaken_ -= taken.size();
     for (const auto& one : taken) bus_->taken(one);
   });
 }
@@ -268,6 +328,7 @@ void Runtime::handle(const ProcProgram::Handler& handler, const wire::Envelope& 
 }
 
 void Runtime::on_undelivered(const wire::Envelope& envelope, const Error& error) {
+  if (envelope.kind() == wire::Kind::control) return actors_.on_undelivered(envelope);
   if (envelope.kind() != wire::Kind::message) {
     // An answer that its caller is not there for any more.
     return log::debug("an answer came back: " + error.to_string());
@@ -297,6 +358,8 @@ Result<void> Runtime::check_caller(const ProcId& to) const {
   if (::getpid() != pid_)
     return fail(ErrorCode::refused, "this process is a child of fork(): it is not " + bootstrap_.proc.to_string() + "; use exec");
   if (is_reactor_thread) return fail(ErrorCode::would_block, "the library's own thread cannot wait");
+  if (actors_.is_here())
+    return fail(ErrorCode::would_block, "an actor that waits keeps its thread from the others; use ActorContext::call_async");
   if (work_.is_here() && to == bootstrap_.proc)
     return fail(ErrorCode::would_block, "a handler that calls its own proc would wait for itself");
   return {};
@@ -311,11 +374,16 @@ std::future<Result<std::string>> Runtime::call(const ProcId& to, std::uint32_t p
   }
   auto answer = std::make_shared<Answer>();
   auto future = answer->get_future();
-  const auto limit = std::clamp<std::chrono::milliseconds>(deadline, std::chrono::milliseconds(0), std::chrono::milliseconds(UINT32_MAX));
-  reactor_.post([this, to = Destination::to(to), port, body = std::string(body), limit, answer = std::move(answer)] {
-    bus_->call(to, port, body, limit, [answer](Result<std::string> result) { answer->fill(std::move(result)); });
-  });
+  call(to, port, std::string(body), deadline,
+       [answer = std::move(answer)](Result<std::string> result) { answer->fill(std::move(result)); });
   return future;
+}
+
+void Runtime::call(const ProcId& to, std::uint32_t port, std::string body, std::chrono::milliseconds deadline, Bus::CallAnswer answer) {
+  const auto limit = std::clamp<std::chrono::milliseconds>(deadline, std::chrono::milliseconds(0), std::chrono::milliseconds(UINT32_MAX));
+  reactor_.post([this, to = Destination::to(to), port, body = std::move(body), limit, answer = std::move(answer)]() mutable {
+    bus_->call(to, port, body, limit, std::move(answer));
+  });
 }
 
 Result<void> Runtime::make_room(std::size_t size, std::chrono::milliseconds patience) {
@@ -432,14 +500,11 @@ void Runtime::begin_stop(int code, std::chrono::milliseconds grace, const std::s
     });
   }
   if (!program_.main_) {
-    work_.push_last([this] {
-      const std::lock_guard lock(mutex_);
-      drained_ = true;
-      changed_.notify_all();
-    });
+    work_.push_last([this] { note_drained(); });
+    stop_actors("its proc stops: " + reason, end, [this] { note_drained(); });
   } else if (!stop_is_watched_) {
     // main() will not notice; see ProcProgram::on_stop. What it has sent leaves first.
-    reactor_.after(Reactor::Duration::zero(), [this, end] {
+    stop_actors("its proc stops: " + reason, end, [this, end] {
       leave(std::min<Reactor::Time>(end, reactor_.now() + kFlushLimit), [this] {
         bus_.reset();
         context_.close();

@@ -16,6 +16,7 @@
 
 #include <zmq.hpp>
 
+#include "agent/proc/actors/actor_system.h"
 #include "agent/proc/agent_link.h"
 #include "agent/proc/bootstrap.h"
 #include "agent/proc/stop_signals.h"
@@ -41,8 +42,8 @@ class Runtime {
 
   /// On the thread that called bootstrap(): makes the threads, waits for Ready, runs main(), exits.
   [[noreturn]] void run();
-  /// At exit(): lets handlers end and messages leave, and joins the threads.
-  void shutdown();
+  /// At exit(code): lets handlers end and messages leave, and joins the threads.
+  void shutdown(int code);
 
   // For Proc, on any thread of the program.
   Proc& proc() noexcept { return proc_; }
@@ -50,6 +51,8 @@ class Runtime {
   std::uint64_t rank() const noexcept { return rank_; }
   std::optional<std::uint64_t> rank_of(std::uint64_t proc_key);
   std::future<Result<std::string>> call(const ProcId& to, std::uint32_t port, std::string_view body, std::chrono::milliseconds deadline);
+  /// The same for who does not wait: `answer` is called on the reactor's thread, once, unless the process ends first.
+  void call(const ProcId& to, std::uint32_t port, std::string body, std::chrono::milliseconds deadline, Bus::CallAnswer answer);
   Result<void> send(const ProcId& to, std::uint32_t port, std::string_view body, std::chrono::milliseconds patience);
   Result<void> cast(const ProcMeshRef& to, std::uint32_t port, std::string_view body, std::chrono::milliseconds patience);
   /// Waits.
@@ -74,6 +77,9 @@ class Runtime {
   void on_ready();
   void on_refused(const Error& error);
 
+  ActorSystem::Outside make_outside();
+  /// A message is taken here and now. What came before it may still wait for the handlers' thread, so it may have to wait too.
+  void take_in_turn(const wire::Envelope& envelope);
   void on_data(const wire::Envelope& envelope, const wire::CallHeader& header, Bytes body, std::optional<Point> point);
   /// Of a cast: where this rank is in its view.
   std::optional<Point> point_of(const CastBody& cast);
@@ -101,6 +107,10 @@ class Runtime {
   void leave(Reactor::Time give_up, std::function<void()> then);
   [[noreturn]] void end_now(int code, const std::string& line);
   void report_room();
+  /// Stops the actors, so that those that are stuck are known before `end`.
+  void stop_actors(const std::string& reason, Reactor::Time end, std::function<void()> done);
+  /// A part of what a stop waits for is done.
+  void note_drained();
 
   Bootstrap bootstrap_;
   ProcProgram program_;
@@ -123,6 +133,9 @@ class Runtime {
   log::Limited lost_log_{1};
 
   WorkQueue work_;
+  /// Messages that the handlers' thread has, or will have, to say when they are taken. Reactor's thread.
+  std::size_t untaken_ = 0;
+  ActorSystem actors_;
   std::thread thread_;
 
   /// Whether a main() would notice a stop: see ProcProgram::on_stop.
@@ -130,8 +143,8 @@ class Runtime {
   std::atomic<bool> stopping_{false};
   std::mutex mutex_;
   std::condition_variable changed_;
-  bool ready_ = false;    // guarded by mutex_, like what follows
-  bool drained_ = false;  // the handlers that were queued when a stop came have run
+  bool ready_ = false;      // guarded by mutex_, like what follows
+  unsigned undrained_ = 2;  // the handlers that were queued when a stop came, and the actors
   std::optional<Stop> stop_;
   std::vector<wire::Envelope> taken_;  // by the handlers, not yet said
   std::size_t waiting_bytes_ = 0;      // of messages on their way to the bus

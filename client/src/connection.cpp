@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <set>
 
+#include "client/src/actor_monitor.h"
 #include "client/src/context_core.h"
 #include "client/src/log_feed.h"
 #include "client/src/mesh_monitor.h"
@@ -52,7 +53,8 @@ void Connection::open_bus() {
   Dispatcher handlers;
   handlers.on<wire::StateChanged>(Role::host, std::bind_front(&Connection::on_state_changed, this))
       .on<wire::Output>(Role::host, std::bind_front(&Connection::on_output, this))
-      .on<wire::Log>(Role::host, std::bind_front(&Connection::on_log, this));
+      .on<wire::Log>(Role::host, std::bind_front(&Connection::on_log, this))
+      .on<wire::ActorEvent>(Role::proc, std::bind_front(&Connection::on_actor_event, this));
   Bus::Events events;
   events.on_up = [this](const wire::Welcome& welcome) { on_up(welcome); };
   events.on_down = [this](const std::string& reason) { on_down(reason); };
@@ -76,6 +78,7 @@ void Connection::close(const std::string& reason) {
   meshes_.clear();
   for (const auto& [number, feed] : feeds_) feed->on_closed(reason);
   feeds_.clear();
+  actors_.clear();
   {
     const std::lock_guard lock(mutex_);
     up_ = false;
@@ -221,6 +224,7 @@ void Connection::on_up(const wire::Welcome& welcome) {
     for (const auto& [address, watch] : hosts_) resync(mesh, address);
     ask_for_output(mesh);
   }
+  for (const auto& actors : actors_) actors->resync(*bus_, self(), std::nullopt);
 }
 
 void Connection::ask_for_output(const Followed& mesh) {
@@ -238,6 +242,31 @@ void Connection::add(std::shared_ptr<LogFeed> feed) {
 
 void Connection::remove(const LogFeed& feed) {
   feeds_.erase(feed.number());
+}
+
+void Connection::add(const std::shared_ptr<ActorMonitor>& actors, const std::shared_ptr<MeshMonitor>& procs) {
+  actors_.push_back(actors);
+  procs->listen([this, alive = std::weak_ptr<void>(alive_), weak = std::weak_ptr(actors)](const RankReport& proc) {
+    if (weak.expired()) return false;
+    if (!alive.expired()) on_proc_end(weak, proc);
+    return true;
+  });
+}
+
+void Connection::remove(const ActorMonitor& actors) {
+  std::erase_if(actors_, [&](const auto& one) { return one.get() == &actors; });
+}
+
+void Connection::on_proc_end(const std::weak_ptr<ActorMonitor>& actors, const RankReport& proc) {
+  const auto monitor = actors.lock();
+  if (monitor == nullptr) return;
+  monitor->on_proc_end(proc);
+  const auto id = monitor->ref().procs().proc_of(proc.rank);
+  if (bus_ != nullptr && id) bus_->give_up(Destination::to(*id), "its proc has ended: " + proc.describe());
+}
+
+void Connection::on_actor_event(const Request& request, const wire::ActorEvent& event) {
+  for (const auto& actors : actors_) actors->on_states(request.envelope, event.actors());
 }
 
 void Connection::on_log(const Request& request, const wire::Log& log) {
@@ -363,6 +392,7 @@ void Connection::on_host_answer(const HostAddr& host, const Result<ControlMessag
   if (is_another) bus_->give_up(Destination::to_agent(host), "the agent of host " + host.to_string() + " was replaced before it answered");
   // What was told meanwhile may be lost.
   for (const auto& [name, mesh] : meshes_) resync(mesh, host);
+  for (const auto& actors : actors_) actors->resync(*bus_, self(), host);
 }
 
 void Connection::resync(const Followed& mesh, const HostAddr& host) {

@@ -15,9 +15,11 @@
 #include "common/bus.h"
 #include "common/cast.h"
 #include "meshbus/address.h"
+#include "meshbus/rank_report.h"
 
 namespace meshbus {
 
+class ActorMonitor;
 class ContextCore;
 class LogFeed;
 class MeshMonitor;
@@ -71,6 +73,9 @@ class Connection {
   /// Starts a feed of logs, and hands it what comes for it.
   void add(std::shared_ptr<LogFeed> feed);
   void remove(const LogFeed& feed);
+  /// Hands it what the procs say of its actors, and the ends of these procs, which that other monitor hears of.
+  void add(const std::shared_ptr<ActorMonitor>& actors, const std::shared_ptr<MeshMonitor>& procs);
+  void remove(const ActorMonitor& actors);
   /// That host is gone for ever, by proof: its ranks are lost, now.
   void on_host_dead(const HostAddr& host, const std::string& reason);
   /// Its hosts were shut down: it stays for those who use it, but is not shared with new ones, and does not look for a new home.
@@ -105,6 +110,9 @@ class Connection {
   void on_state_changed(const Request& request, const wire::StateChanged& changed);
   void on_output(const Request& request, const wire::Output& output);
   void on_log(const Request& request, const wire::Log& log);
+  void on_actor_event(const Request& request, const wire::ActorEvent& event);
+  /// A proc in which somebody may wait for an actor has ended.
+  void on_proc_end(const std::weak_ptr<ActorMonitor>& actors, const RankReport& proc);
   std::shared_ptr<MeshMonitor> find(const flatbuffers::String* mesh) const;
   /// The host whose agent sent that; null when it was no agent of ours.
   const HostAddr* agent_behind(const wire::Envelope& envelope) const;
@@ -128,6 +136,7 @@ class Connection {
   std::map<std::uint64_t, HostAddr> agents_;
   std::map<std::string, Followed, std::less<>> meshes_;
   std::map<std::uint64_t, std::shared_ptr<LogFeed>> feeds_;
+  std::vector<std::shared_ptr<ActorMonitor>> actors_;
   Name name_;
   std::uint64_t incarnation_;
   CastPlans plans_;

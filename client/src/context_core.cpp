@@ -114,6 +114,12 @@ void ContextCore::on_host_dead(const HostAddr& host, const std::string& reason) 
   for (auto& [connection, owned] : connections_) connection->on_host_dead(host, reason);
 }
 
+void ContextCore::forget_actors(Connection* connection, const std::weak_ptr<ActorMonitor>& actors) {
+  const auto found = connections_.find(connection);
+  const auto monitor = actors.lock();
+  if (found != connections_.end() && monitor != nullptr) found->second.connection->remove(*monitor);
+}
+
 ConnectionUse::~ConnectionUse() {
   if (core_ != nullptr && core_->check_process()) core_->release(connection_);
 }

@@ -62,6 +62,8 @@ class ContextCore {
   ConnectionUse use_again(const std::shared_ptr<ContextCore>& self, Connection* connection);
   /// For ConnectionUse.
   void release(Connection* connection);
+  /// Reactor thread: these actors are nobody's any more.
+  void forget_actors(Connection* connection, const std::weak_ptr<ActorMonitor>& actors);
   /// Reactor thread: that host is gone for ever, by proof.
   void on_host_dead(const HostAddr& host, const std::string& reason);
 

@@ -34,6 +34,7 @@ void MeshMonitor::on_news(const HostAddr& from, const flatbuffers::Vector<const 
                           const flatbuffers::Vector<const wire::LaunchTimes*>* launch) {
   const auto now = reactor_.now();
   std::vector<RankReport> changed;
+  std::vector<RankReport> ended;
   bool is_news = false;
   {
     const std::lock_guard lock(mutex_);
@@ -52,10 +53,15 @@ void MeshMonitor::on_news(const HostAddr& from, const flatbuffers::Vector<const 
     if (options_.handlers.on_state && !abandoned_) {
       for (const auto rank : changed_ranks) changed.push_back(table_.rank(rank));
     }
+    // Failures are told with their certificates, by settle().
+    for (const auto rank : changed_ranks) {
+      if (table_.rank(rank).is_terminal() && !table_.rank(rank).is_failure()) ended.push_back(table_.rank(rank));
+    }
   }
   if (!is_news) return;
   changed_.notify_all();
   for (const auto& report : changed) tell_state(report);
+  for (const auto& report : ended) tell_end(report);
   settle();
 }
 
@@ -81,6 +87,18 @@ void MeshMonitor::lose(const HostAddr& host, const std::string& reason) {
     for (const auto& report : changed) tell_state(report);
   }
   settle();
+}
+
+void MeshMonitor::listen(EndListener listener) {
+  const auto now = table();
+  for (const auto& rank : now.ranks()) {
+    if (rank.is_terminal()) listener(rank);
+  }
+  listeners_.push_back(std::move(listener));
+}
+
+void MeshMonitor::tell_end(const RankReport& report) {
+  std::erase_if(listeners_, [&](const EndListener& listener) { return !listener(report); });
 }
 
 bool MeshMonitor::is_alive_on(const HostAddr& host) const {
@@ -234,6 +252,7 @@ void MeshMonitor::settle() {
     }
   }
   changed_.notify_all();
+  for (const auto& failure : failures) tell_end(failure);
   for (auto& failure : failures) {
     handlers_.post([self = shared_from_this(), failure = std::move(failure)] {
       self->tell([&] { self->options_.handlers.on_failure(failure); });

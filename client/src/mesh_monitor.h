@@ -54,6 +54,10 @@ class MeshMonitor : public std::enable_shared_from_this<MeshMonitor> {
   bool is_alive_on(const HostAddr& host) const;
   /// Whether a host has ranks whose certificate has not come.
   bool has_untold_on(const HostAddr& host) const;
+  /// Calls it for each rank that ends, and for those that have ended already: once, with its certificate when it failed. As long as it
+  /// returns true.
+  using EndListener = std::function<bool(const RankReport&)>;
+  void listen(EndListener listener);
   /// Whether all is over: nothing more is expected from the agents.
   bool is_over() const;
 
@@ -85,6 +89,7 @@ class MeshMonitor : public std::enable_shared_from_this<MeshMonitor> {
   /// Runs a handler, unless the mesh was abandoned. Handlers' thread.
   void tell(const std::function<void()>& handler);
   void tell_state(const RankReport& report);
+  void tell_end(const RankReport& report);
   bool is_output_over() const;
   void end_output_of(const std::vector<std::uint64_t>& ranks);
   struct OutputBatch;
@@ -96,6 +101,8 @@ class MeshMonitor : public std::enable_shared_from_this<MeshMonitor> {
   const ProcMeshRef mesh_;
   const Options options_;
   Reactor::TimerId timer_ = 0;
+  /// Reactor's thread.
+  std::vector<EndListener> listeners_;
 
   /// Held while a handler of this mesh runs; recursive, because a handler may destroy the mesh.
   std::recursive_mutex gate_;

@@ -22,6 +22,8 @@ class ProcMesh::Impl {
   ContextCore& core() const noexcept { return *connection_.core(); }
   Connection& connection() const noexcept { return *connection_.get(); }
   MeshMonitor& monitor() const noexcept { return *monitor_; }
+  const ConnectionUse& connection_use() const noexcept { return connection_; }
+  const std::shared_ptr<MeshMonitor>& shared_monitor() const noexcept { return monitor_; }
 
  private:
   ConnectionUse connection_;

@@ -82,6 +82,15 @@ const std::map<Body, Row>& rows() {
       {Body::EventList, {no, no, no, no, no}},
       {Body::Taken, {no, no, no, no, no}},
       {Body::AskTaken, {no, observe, observe, observe, observe}},
+      {Body::SpawnActor, {no, no, operate, no, no}},
+      {Body::StopActor, {no, no, operate, no, no}},
+      {Body::GetActorState, {no, no, observe, no, no}},
+      {Body::ActorState, {no, no, no, no, no}},
+      {Body::ListActors, {no, no, observe, no, no}},
+      {Body::ActorList, {no, no, no, no, no}},
+      {Body::StreamActors, {no, no, observe, no, no}},
+      {Body::StopActorStream, {no, no, observe, no, no}},
+      {Body::ActorEvent, {no, no, no, Role::proc, no}},
   };
   return rows;
 }

@@ -794,6 +794,64 @@ void add_monitor(Samples& samples) {
   add_event(samples, "BrokerCounters", std::move(counters));
 }
 
+std::unique_ptr<wire::ActorStateT> actor_state() {
+  auto state = std::make_unique<wire::ActorStateT>();
+  state->name = "tally";
+  state->pid = 2;
+  state->type = "counter";
+  state->create_rank = 7;
+  state->parent = 1;
+  state->status = wire::StatusKind::failed;
+  state->generation = 3;
+  state->changed_ns = 1'700'000'000'000'000'001;
+  state->reason = "cannot write";
+  state->message = "add";
+  state->causes = {"disk full", "quota"};
+  state->handled = 41;
+  state->dropped = 5;
+  return state;
+}
+
+void add_actors(Samples& samples) {
+  wire::SpawnActorT spawn;
+  spawn.type = "counter";
+  spawn.name = "tally";
+  spawn.params = {1, 2, 255};
+  spawn.create_rank = 7;
+  spawn.owner = kClient;
+  samples.request("SpawnActor", spawn);
+  wire::StopActorT stop;
+  stop.name = "tally";
+  stop.pid = 2;
+  stop.reason = "seen enough";
+  stop.grace_ms = 10'000;
+  samples.request("StopActor", stop);
+  wire::GetActorStateT get;
+  get.name = "tally";
+  get.pid = 2;
+  samples.request("GetActorState", get);
+  samples.answer("ActorState", *actor_state());
+  wire::ListActorsT list;
+  list.after = "tally";
+  list.after_pid = 2;
+  samples.request("ListActors", list);
+  wire::ActorListT actors;
+  actors.actors = one(actor_state());
+  actors.more = true;
+  samples.answer("ActorList", std::move(actors));
+  wire::StreamActorsT stream;
+  stream.name = "tally";
+  stream.subscriber = kClient;
+  samples.request("StreamActors", stream);
+  wire::StopActorStreamT stop_stream;
+  stop_stream.name = "tally";
+  stop_stream.subscriber = kClient;
+  samples.request("StopActorStream", stop_stream);
+  wire::ActorEventT event;
+  event.actors = one(actor_state());
+  samples.message("ActorEvent", std::move(event));
+}
+
 wire::BootstrapT bootstrap() {
   auto proc = std::make_unique<wire::BootstrapProcT>();
   proc->proc = kProc;
@@ -855,6 +913,7 @@ std::vector<WireSample> wire_samples() {
   add_drain(samples);
   add_monitor(samples);
   add_tap(samples);
+  add_actors(samples);
   samples.table<wire::Bootstrap>("Bootstrap", "Bootstrap", bootstrap());
   samples.table<wire::CastHead>("CastHead", "CastHead", cast_head());
   samples.list.push_back({"Frame", Form::frame, frame(/*link=*/false)});

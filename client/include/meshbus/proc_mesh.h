@@ -93,7 +93,21 @@ struct ProcSpec {
   bool partial = false;
 };
 
+class ActorMesh;
+struct ActorReport;
 class ProcMesh;
+
+/// How actors are made (meshbus/actor_mesh.h).
+struct ActorSpawnOptions {
+  /// In which procs: a slice, `procs.ref().range("gpu", 0, 2)->region()`. Default: in all.
+  std::optional<Region> region = {};
+  /// For all constructors to return. Default: key spawn.ready, or 30 s when that is none.
+  std::optional<std::chrono::milliseconds> deadline = {};
+  /// An actor has failed, or its proc has: called exactly once per rank, on the Context's handler thread. Without a handler the failure of
+  /// an actor is printed to stderr, the mesh of procs is stopped, and this process exits with 125; that of a proc is for
+  /// Handlers::on_failure.
+  std::function<void(const ActorReport&)> on_failure = {};
+};
 
 /// What a launcher hears about its procs. All run on the Context's handler thread, one at a time, in order; they may call anything.
 struct Handlers {
@@ -181,6 +195,12 @@ class ProcMesh {
   /// The proc at a point, every axis given: `at({{"host", 0}, {"gpu", 1}})`. Errors: out_of_range, configuration_error for an unknown or
   /// missing axis.
   Result<ProcRef> at(const std::vector<std::pair<std::string, std::uint64_t>>& coordinates) const;
+
+  /// Makes an actor of a type that the program of these procs has registered in each of them. `name`: a Name, of which each proc has one
+  /// actor in its life, so a second call with the same type and params gets the same actors. `params` are for the constructors. Errors:
+  /// actor_type_not_registered, actor_spawn_error with the ranks where it failed and why; those that were made are stopped then;
+  /// parse_error (no name); refused (the name is taken); would_block, refused (after fork).
+  Result<ActorMesh> spawn_actors(const std::string& type, std::string_view name, std::string_view params, ActorSpawnOptions options = {});
 
   class Impl;
   explicit ProcMesh(std::unique_ptr<Impl> impl);

@@ -1,10 +1,12 @@
 #pragma once
 
 #include <chrono>
+#include <cstddef>
 #include <cstdint>
 #include <functional>
 #include <future>
 #include <map>
+#include <memory>
 #include <optional>
 #include <string>
 #include <string_view>
@@ -46,10 +48,13 @@
 /// inherit the proc's identity either.
 namespace [[gnu::visibility("default")]] meshbus {
 
+class Actor;
+class ActorContext;
 class Proc;
 namespace mesh_proc {
+class ActorSystem;
 class Runtime;
-}
+}  // namespace mesh_proc
 
 /// What a call or a message brings to a handler. Valid during the handler.
 struct Incoming {
@@ -73,6 +78,13 @@ struct Undelivered {
   std::uint32_t port = 0;
   /// Why: no_such_proc, no_such_host, queue_full, link_lost, ...
   Error error;
+};
+
+/// How actors of one type live (meshbus/actor.h).
+struct ActorOptions {
+  /// What waits for such an actor at most; whoever sends more gets queue_full. One message always fits.
+  std::size_t mailbox_count = 16'384;
+  std::size_t mailbox_bytes = std::size_t{16} * 1024 * 1024;
 };
 
 /// What a mesh program does. Fill it in, then give it to bootstrap(). A plain value.
@@ -99,11 +111,27 @@ class ProcProgram {
   /// Runs on the handlers' thread for each message of send() that came back. Without it that is logged on stderr.
   ProcProgram& on_undelivered(std::function<void(Proc&, const Undelivered&)> handler);
 
+  /// Launchers may make actors of that type in this proc, under that name ([A-Za-z0-9_.:-], 1 to 63 characters). Needs meshbus/actor.h.
+  template <typename Type>
+  ProcProgram& actor(const std::string& name, const ActorOptions& options = {});
+  using ActorFactory = std::function<std::unique_ptr<Actor>(ActorContext&, std::string_view params)>;
+  /// The same for whatever makes one.
+  ProcProgram& actor_type(const std::string& name, ActorFactory factory, const ActorOptions& options = {});
+  /// How many actors run at the same time, 1 to 64; default 4. Handlers that run for longer than a second do not count.
+  ProcProgram& actor_threads(unsigned threads);
+
  private:
+  friend class mesh_proc::ActorSystem;
   friend class mesh_proc::Runtime;
   friend Result<void> bootstrap(const ProcProgram&);
+  struct ActorType {
+    ActorFactory factory;
+    ActorOptions options;
+  };
 
   std::map<std::uint32_t, Handler> handlers_;
+  std::map<std::string, ActorType, std::less<>> actor_types_;
+  unsigned actor_threads_ = 4;
   std::function<int(Proc&)> main_;
   std::function<void(Proc&, const std::string&)> on_stop_;
   std::function<void(Proc&, const Undelivered&)> on_undelivered_;

@@ -1,0 +1,102 @@
+#pragma once
+
+#include <csignal>
+
+#include <chrono>
+#include <condition_variable>
+#include <cstddef>
+#include <deque>
+#include <list>
+#include <memory>
+#include <mutex>
+#include <optional>
+#include <thread>
+#include <vector>
+
+namespace meshbus::mesh_proc {
+
+/// When an actor is to let others run. Pure.
+class Slice {
+ public:
+  using Time = std::chrono::steady_clock::time_point;
+  static constexpr unsigned max_steps = 64;
+  static constexpr std::chrono::milliseconds max_time{2};
+
+  explicit Slice(Time begin) : begin_(begin) {}
+  /// One thing is done.
+  bool is_over(Time now) noexcept { return ++steps_ >= max_steps || now - begin_ >= max_time; }
+
+ private:
+  Time begin_;
+  unsigned steps_ = 0;
+};
+
+/// A few threads, and those who wait for one, first come, first served. Every function may be called from any thread.
+class ActorPool {
+ public:
+  using Clock = std::chrono::steady_clock;
+  struct Options {
+    std::size_t threads = 4;
+    /// With those that stand in for threads that are kept for long.
+    std::size_t most_threads = 64;
+    /// Whoever runs for longer keeps its thread to itself.
+    Clock::duration patience = std::chrono::seconds(1);
+  };
+  /// Does something, for a slice of time. To run again it submits itself again.
+  class Runnable {
+   public:
+    virtual ~Runnable() = default;
+    virtual void run() = 0;
+  };
+
+  explicit ActorPool(Options options) : options_(options) {}
+  ~ActorPool() { finish(); }
+  ActorPool(const ActorPool&) = delete;
+  ActorPool& operator=(const ActorPool&) = delete;
+
+  /// Makes the threads. They, and those that come later, take over the caller's signal mask: what handlers execute inherits it.
+  void start();
+  /// Queues all of them, with one wake-up for each thread that has something to do now.
+  void submit(std::vector<std::shared_ptr<Runnable>> batch);
+  void submit(std::shared_ptr<Runnable> one);
+
+  /// Whether somebody waits although each thread is taken.
+  bool is_starved() const;
+  /// Makes threads in place of those that have been kept for longer than the patience, if anybody waits.
+  void relieve(Clock::time_point now);
+  std::size_t threads() const;
+
+  /// Threads that finish() has left behind and that have not come back since.
+  std::size_t left_behind() const;
+
+  /// Whether the caller is one of the threads.
+  bool is_here() const noexcept;
+  /// Ends the threads that are free and, unless they take longer than that, waits for the others. How many are left behind: they go on
+  /// until what they run returns. Called by one of the threads: waits for none. What is queued is not run any more.
+  std::size_t finish(Clock::duration wait = std::chrono::hours(24));
+
+ private:
+  struct Worker {
+    std::thread thread = {};
+    std::optional<Clock::time_point> busy_since = {};
+    bool is_relieved = false;
+    bool is_over = false;
+    /// Nobody waits for it any more.
+    bool is_left = false;
+  };
+  void add_worker();
+  void work(Worker& self);
+  std::size_t free_threads() const;
+
+  const Options options_;
+  mutable std::mutex mutex_;
+  std::condition_variable changed_;
+  std::condition_variable ended_;
+  std::deque<std::shared_ptr<Runnable>> queue_;  // guarded by mutex_, like what follows
+  std::list<std::unique_ptr<Worker>> workers_;
+  std::size_t relieved_ = 0;
+  bool finished_ = false;
+  sigset_t mask_{};
+};
+
+}  // namespace meshbus::mesh_proc

@@ -1,0 +1,306 @@
+#include "agent/proc/actors/actor_system.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "common/actor_body.h"
+#include "common/log.h"
+
+namespace meshbus::mesh_proc {
+namespace {
+
+/// How long the children of an actor that has failed may take.
+constexpr std::chrono::seconds kOrphanGrace{10};
+/// What is left to do at the end of a grace may take so long: the handler that runs, and on_stop().
+constexpr std::chrono::milliseconds kCloseLimit{500};
+/// An actor that is not stuck itself, but waits for children or for a thread, gets the above so often.
+constexpr unsigned kMostRounds = 10;
+/// Those that have ended are remembered up to these numbers.
+constexpr std::size_t kEndedRoots = 1000;
+constexpr std::size_t kEndedChildren = 256;
+/// How often to look whether actors wait for a thread.
+constexpr std::chrono::seconds kPoolInterval{1};
+
+std::string name_of(const ActorCell& cell) {
+  return cell.id.name().to_string() + "[" + std::to_string(cell.id.pid()) + "]";
+}
+
+}  // namespace
+
+ActorSystem::ActorSystem(Reactor& reactor, Proc& proc, ProcId self, const Types& types, unsigned threads, Outside outside)
+    : reactor_(reactor), proc_(proc), self_(std::move(self)), types_(types), outside_(std::move(outside)), pool_({.threads = threads}) {}
+
+ActorSystem::~ActorSystem() {
+  finish_threads();
+}
+
+void ActorSystem::start_threads() {
+  if (!types_.empty()) pool_.start();
+}
+
+bool ActorSystem::finish_threads() {
+  return pool_.finish(std::chrono::milliseconds(100)) == 0;
+}
+
+void ActorSystem::attach(Bus& bus) {
+  bus_ = &bus;
+  turn_end_ = reactor_.add_turn_end([this] { on_turn_end(); });
+}
+
+void ActorSystem::on_turn_end() {
+  if (!batch_.empty()) pool_.submit(std::exchange(batch_, {}));
+  if (pool_timer_ == 0 && pool_.is_starved()) pool_timer_ = reactor_.after(kPoolInterval, [this] { check_pool(); });
+}
+
+void ActorSystem::check_pool() {
+  pool_timer_ = 0;
+  pool_.relieve(Clock::now());  // on_turn_end() looks again
+}
+
+void ActorSystem::later(std::function<void()> task) {
+  later_.push_back(std::move(task));
+  if (later_.size() == 1) reactor_.post([this] { run_later(); });
+}
+
+void ActorSystem::run_later() {
+  std::vector<std::function<void()>> tasks;
+  {
+    const Lock lock(mutex_);
+    tasks.swap(later_);
+  }
+  for (const auto& task : tasks) task();
+}
+
+// --- Messages. ---
+
+ActorSystem::Delivery ActorSystem::on_data(const wire::Envelope& envelope, const wire::CallHeader& header, Bytes body,
+                                           const std::optional<Point>& point) {
+  const bool is_call = envelope.kind() == wire::Kind::call;
+  std::optional<Error> error;
+  {
+    const Lock lock(mutex_);
+    const auto found = by_port_.find(envelope.port());
+    if (found == by_port_.end()) return Delivery::not_mine;
+    ActorCell& cell = *found->second;
+    const auto decoded = decode_actor_body(body);
+    if (!decoded) {
+      error = decoded.error().within(cell.id.to_string());
+    } else if (!cell.life.is_open()) {
+      error.emplace(ErrorCode::no_such_port, "actor " + cell.id.to_string() + " " + cell.life.words());
+    } else {
+      Letter letter{.message = decoded->message, .from = decoded->from, .envelope = envelope, .header = header};
+      if (is_call && header.deadline_ms() > 0) letter.deadline = reactor_.now() + std::chrono::milliseconds(header.deadline_ms());
+      letter.body.assign(decoded->bytes);
+      letter.point = point;
+      if (cell.mailbox.push(std::move(letter))) {
+        schedule(cell);
+        return Delivery::taken;
+      }
+      error.emplace(ErrorCode::queue_full, "actor " + cell.id.to_string() + " is behind: " + std::to_string(cell.mailbox.count()) +
+                                               " messages, " + std::to_string(cell.mailbox.bytes()) + " bytes wait for it");
+    }
+  }
+  if (is_call) {
+    bus_->fail_call(envelope, header, *error);
+  } else {
+    bus_->give_back(envelope, *error);
+  }
+  return Delivery::returned;
+}
+
+void ActorSystem::answer(const wire::Envelope& call, const wire::CallHeader& header, Result<std::string> answer) {
+  const Lock lock(mutex_);
+  later([this, call, header, answer = std::move(answer)] {
+    if (bus_ == nullptr) return;
+    if (answer) {
+      bus_->answer_call(call, header, *answer);
+    } else {
+      bus_->fail_call(call, header, answer.error());
+    }
+  });
+}
+
+// --- Life: with the lock held. ---
+
+Result<std::shared_ptr<ActorCell>> ActorSystem::make(const std::string& type, const Name& name, std::uint64_t pid, std::string params) {
+  const auto found = types_.find(type);
+  if (found == types_.end()) {
+    std::string known;
+    for (const auto& [other, row] : types_) known += (known.empty() ? "" : ", ") + other;
+    return fail(ErrorCode::actor_type_not_registered, self_.to_string() + ": its program has no actor type \"" + cut_text(type, 63) +
+                                                          "\"; it has " + (known.empty() ? "none" : known));
+  }
+  ActorId id(self_, name, pid);
+  if (is_ending_) return fail(ErrorCode::actor_spawn_error, id.to_string() + ": its proc is ending");
+  const auto port = actor_port(id);
+  const auto other = by_port_.find(port);
+  if (outside_.has_handler(port) || (other != by_port_.end() && !other->second->life.is_ended())) {
+    return fail(ErrorCode::actor_spawn_error, id.to_string() + ": its port " + std::to_string(port) + " is that of " +
+                                                  (other == by_port_.end() ? "a handler of the program" : other->second->id.to_string()) +
+                                                  "; take another name");
+  }
+  const ActorOptions& options = found->second.options;
+  auto cell = std::make_shared<ActorCell>(*this, std::move(id), type, Mailbox::Limits{options.mailbox_count, options.mailbox_bytes});
+  cell->params = std::move(params);
+  cell->port = port;
+  cells_.insert_or_assign(Key(name.to_string(), pid), cell);
+  by_port_.insert_or_assign(port, cell);
+  ++live_;
+  schedule(*cell);
+  changed(*cell);
+  return cell;
+}
+
+void ActorSystem::schedule(ActorCell& cell) {
+  if (std::exchange(cell.is_scheduled, true)) return;
+  if (pool_.is_here()) {
+    pool_.submit(cell.shared_from_this());
+  } else {
+    batch_.push_back(cell.shared_from_this());
+  }
+}
+
+void ActorSystem::changed(ActorCell& cell) {
+  if (std::exchange(cell.is_changed, true)) return;
+  changed_.push_back(cell.shared_from_this());
+  if (changed_.size() == 1) later([this] { tell_changes(); });
+}
+
+bool ActorSystem::has_live_children(const ActorCell& cell) const {
+  return std::any_of(cell.children.begin(), cell.children.end(), [](const auto& child) { return !child->life.is_ended(); });
+}
+
+void ActorSystem::begin_stop(ActorCell& cell, const std::string& reason, Time end) {
+  if (cell.life.is_ended() || (cell.stop_end && *cell.stop_end <= end)) return;
+  if (cell.life.on_stopping(reason, std::chrono::system_clock::now())) changed(cell);
+  cell.stop_end = end;
+  begin_stop_of_children(cell, "its parent " + name_of(cell) + " stops: " + reason, end);
+  schedule(cell);
+  later([this, self = cell.shared_from_this(), end] { arm_stop(self, end); });
+}
+
+void ActorSystem::begin_stop_of_children(ActorCell& cell, const std::string& reason, Time end) {
+  for (const auto& child : cell.children) begin_stop(*child, cut_text(reason, 1024), end);
+}
+
+void ActorSystem::arm_stop(const std::shared_ptr<ActorCell>& cell, Time end) {
+  reactor_.cancel(cell->stop_timer);
+  cell->stop_timer = reactor_.at(end, [this, cell] { on_stop_over(cell); });
+}
+
+void ActorSystem::on_stop_over(const std::shared_ptr<ActorCell>& cell) {
+  cell->stop_timer = 0;
+  const Lock lock(mutex_);
+  if (cell->life.is_ended()) return;
+  // First what waits is dropped, and what runs may end. An actor that is still at the same thing then is stuck.
+  const auto now = Clock::now();
+  if (!std::exchange(cell->is_closing, true)) {
+    drop_mail(*cell);
+    schedule(*cell);
+  } else if (cell->busy && now - cell->busy->second >= kCloseLimit) {
+    const auto [what, since] = *cell->busy;
+    const auto ms = std::chrono::duration_cast<std::chrono::milliseconds>(now - since).count();
+    return end_failed(*cell, {"stuck for " + std::to_string(ms) + " ms, past the end of the grace of its stop (" + cell->life.reason() +
+                                  "); a thread cannot be ended, so this one is left to it",
+                              what,
+                              {}});
+  } else if (++cell->stop_rounds > kMostRounds) {
+    return end_failed(
+        *cell, {"it did not come to stop: " + std::string(has_live_children(*cell) ? "its children live on" : "no thread was free for it"),
+                "",
+                {}});
+  }
+  arm_stop(cell, reactor_.now() + kCloseLimit);
+}
+
+void ActorSystem::end_failed(ActorCell& cell, Fault fault) {
+  if (!cell.life.on_failed(std::move(fault), std::chrono::system_clock::now())) return;
+  std::string causes;
+  for (const auto& cause : cell.life.fault().causes) causes += "; because: " + cause;
+  log::warn("actor " + cell.id.to_string() + " " + cell.life.words() + causes);
+  drop_mail(cell);
+  cell.tasks.clear();
+  begin_stop_of_children(cell, "its parent " + name_of(cell) + " has failed", Clock::now() + kOrphanGrace);
+  tell_parent(cell);
+  on_ended(cell);
+}
+
+void ActorSystem::tell_parent(ActorCell& cell) {
+  if (cell.parent == nullptr || cell.parent->life.is_ended() || cell.parent->is_closing) return;
+  const Fault& fault = cell.life.fault();
+  ActorFailure failure{cell.id, fault.error, fault.message, fault.causes};
+  cell.parent->tasks.push_back(
+      {"the failure of its child " + name_of(cell), [failure](Actor& actor, ActorContext& context) -> std::optional<Fault> {
+         if (actor.on_child_failed(context, failure)) return std::nullopt;
+         const std::string child = failure.actor.name().to_string() + "[" + std::to_string(failure.actor.pid()) + "]";
+         Fault own{"its child " + child + " has failed", "", {failure.error}};
+         if (!failure.message.empty()) own.causes.front() = "in message " + failure.message + ": " + failure.error;
+         own.causes.insert(own.causes.end(), failure.causes.begin(), failure.causes.end());
+         if (own.causes.size() > 16) own.causes.resize(16);
+         return own;
+       }});
+  schedule(*cell.parent);
+}
+
+void ActorSystem::drop_mail(ActorCell& cell) {
+  for (auto& letter : cell.mailbox.take_all()) {
+    if (!letter.is_call()) {
+      ++cell.dropped;
+      continue;
+    }
+    later([this, envelope = letter.envelope, header = letter.header,
+           error = Error(ErrorCode::no_such_port, "actor " + cell.id.to_string() + " " + cell.life.words())] {
+      if (bus_ != nullptr) bus_->fail_call(envelope, header, error);
+    });
+  }
+}
+
+void ActorSystem::on_ended(ActorCell& cell) {
+  const auto self = cell.shared_from_this();
+  if (cell.parent != nullptr) {
+    std::erase(cell.parent->children, self);
+    if (!cell.parent->life.is_open()) schedule(*cell.parent);
+  }
+  (cell.id.pid() == 0 ? ended_roots_ : ended_children_).emplace_back(cell.id.name().to_string(), cell.id.pid());
+  forget_ended();
+  changed(cell);
+  later([this, self] {
+    reactor_.cancel(self->stop_timer);
+    for (const auto& [number, timer] : self->timers) reactor_.cancel(timer);
+    self->timers.clear();
+  });
+  if (--live_ != 0) return;
+  later([this] {
+    for (const auto& done : std::exchange(when_all_ended_, {})) done();
+  });
+}
+
+void ActorSystem::forget_ended() {
+  const auto forget = [this](std::deque<Key>& ended, std::size_t most) {
+    while (ended.size() > most) {
+      if (const auto found = cells_.find(ended.front()); found != cells_.end()) {
+        const auto port = by_port_.find(found->second->port);
+        if (port != by_port_.end() && port->second == found->second) by_port_.erase(port);
+        cells_.erase(found);
+      }
+      ended.pop_front();
+    }
+  };
+  forget(ended_roots_, kEndedRoots);
+  forget(ended_children_, kEndedChildren);
+}
+
+void ActorSystem::stop_all(const std::string& reason, Time end, std::function<void()> done) {
+  const Lock lock(mutex_);
+  is_ending_ = true;
+  if (live_ == 0) return reactor_.post(std::move(done));
+  when_all_ended_.push_back(std::move(done));
+  // Children are stopped by their parents.
+  std::vector<std::shared_ptr<ActorCell>> roots;
+  for (const auto& [key, cell] : cells_) {
+    if (cell->parent == nullptr || cell->parent->life.is_ended()) roots.push_back(cell);
+  }
+  for (const auto& cell : roots) begin_stop(*cell, reason, end);
+}
+
+}  // namespace meshbus::mesh_proc

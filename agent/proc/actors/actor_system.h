@@ -1,0 +1,164 @@
+#pragma once
+
+#include <chrono>
+#include <cstdint>
+#include <functional>
+#include <map>
+#include <memory>
+#include <mutex>
+#include <optional>
+#include <set>
+#include <string>
+#include <string_view>
+#include <unordered_map>
+#include <utility>
+#include <vector>
+
+#include "agent/proc/actors/actor_cell.h"
+#include "agent/proc/actors/actor_pool.h"
+#include "common/bus.h"
+#include "common/dispatcher.h"
+#include "common/reactor.h"
+#include "meshbus/actor.h"
+
+namespace meshbus::mesh_proc {
+
+/// The actors of one proc. Messages come in on the reactor's thread and lie in mailboxes; a pool runs the actors; what they cause (answers,
+/// changes of state) goes back to the reactor. Functions are called on the reactor's thread unless they say otherwise.
+class ActorSystem {
+ public:
+  using Clock = std::chrono::steady_clock;
+  using Time = Clock::time_point;
+  using Types = std::map<std::string, ProcProgram::ActorType, std::less<>>;
+  /// What it needs of the proc that it is in; for any thread.
+  struct Outside {
+    std::function<bool(std::uint32_t port)> has_handler;
+    std::function<Result<void>(const ProcId& to, std::uint32_t port, std::string_view body)> send;
+    std::function<void(const ProcId& to, std::uint32_t port, std::string body, std::chrono::milliseconds deadline, Bus::CallAnswer answer)>
+        call;
+  };
+
+  ActorSystem(Reactor& reactor, Proc& proc, ProcId self, const Types& types, unsigned threads, Outside outside);
+  ~ActorSystem();
+  ActorSystem(const ActorSystem&) = delete;
+  ActorSystem& operator=(const ActorSystem&) = delete;
+
+  /// Makes the threads, if there are types. Before the reactor runs; on a thread with the program's own signal mask.
+  void start_threads();
+  /// The control messages of actors.fbs.
+  void add_handlers(Dispatcher& handlers);
+  /// From now on messages may come. `bus` must outlive this, or detach() come first.
+  void attach(Bus& bus);
+  void detach() { bus_ = nullptr; }
+
+  /// What comes of a message or call for a port.
+  enum class Delivery { not_mine, taken, returned };
+  /// `returned`: it was answered with an error, or given back to its sender.
+  /// `point`: of a cast, where this rank is in its view.
+  Delivery on_data(const wire::Envelope& envelope, const wire::CallHeader& header, Bytes body, const std::optional<Point>& point);
+  /// A message of ours to a subscriber came back: it is gone.
+  void on_undelivered(const wire::Envelope& envelope);
+
+  /// Stops all of them, as StopActor; `done` is called when none is left, or only those that are stuck.
+  void stop_all(const std::string& reason, Time end, std::function<void()> done);
+  /// Any thread but one of the pool: ends the threads. False: some are stuck in a handler and go on.
+  bool finish_threads();
+  /// Whether the caller is an actor.
+  bool is_here() const noexcept { return pool_.is_here(); }
+
+  // For ActorContext and ActorReply, on a thread of the pool.
+  Result<ActorId> spawn_child(ActorCell& parent, const std::string& type, std::string_view params);
+  void stop_child(ActorCell& parent, const ActorId& child, const std::string& reason, std::chrono::milliseconds grace);
+  void stop(ActorCell& cell, const std::string& reason, std::chrono::milliseconds grace);
+  Result<std::uint64_t> send_after(ActorCell& cell, std::chrono::milliseconds delay, const MessageType& type, std::string_view body);
+  void cancel(ActorCell& cell, std::uint64_t delayed);
+  void call_async(ActorCell& cell, const ActorId& to, const MessageType& type, std::string_view body, std::chrono::milliseconds deadline,
+                  std::function<void(ActorContext&, Result<std::string>)> then);
+  ActorReply make_reply(ActorCell& cell);
+  Proc& proc() const noexcept { return proc_; }
+  const Outside& outside() const noexcept { return outside_; }
+  /// Any thread.
+  void answer(const wire::Envelope& call, const wire::CallHeader& header, Result<std::string> answer);
+
+  // For ActorCell, on a thread of the pool.
+  void run(ActorCell& cell);
+
+ private:
+  using Lock = std::unique_lock<std::mutex>;
+  using Key = std::pair<std::string, std::uint64_t>;
+  struct Step;
+
+  // actor_system.cpp: life. All with the lock held.
+  Result<std::shared_ptr<ActorCell>> make(const std::string& type, const Name& name, std::uint64_t pid, std::string params);
+  void schedule(ActorCell& cell);
+  void begin_stop(ActorCell& cell, const std::string& reason, Time end);
+  void begin_stop_of_children(ActorCell& cell, const std::string& reason, Time end);
+  void end_failed(ActorCell& cell, Fault fault);
+  void tell_parent(ActorCell& cell);
+  void on_ended(ActorCell& cell);
+  void drop_mail(ActorCell& cell);
+  void changed(ActorCell& cell);
+  bool has_live_children(const ActorCell& cell) const;
+  void later(std::function<void()> task);
+  void forget_ended();
+
+  // actor_run.cpp: on a thread of the pool.
+  std::optional<Step> next_step(ActorCell& cell);
+  std::optional<Fault> perform(ActorCell& cell, Step& step);
+  void construct(ActorCell& cell);
+  void handle(ActorCell& cell, const Letter& letter);
+  /// False: it is over with the actor.
+  bool settle(ActorCell& cell, const Step& step, std::optional<Fault> fault);
+
+  // actor_requests.cpp
+  void on_spawn(const Request& request, const wire::SpawnActor& message);
+  void on_stop(const Request& request, const wire::StopActor& message);
+  void on_get(const Request& request, const wire::GetActorState& message);
+  void on_list(const Request& request, const wire::ListActors& message);
+  void on_stream(const Request& request, const wire::StreamActors& message);
+  void on_stop_stream(const Request& request, const wire::StopActorStream& message);
+  std::shared_ptr<ActorCell> find(const Key& key);
+  void subscribe(const std::string& name, const ProcId& subscriber);
+  /// Tells subscribers, and answers who waits.
+  void tell_changes();
+  wire::ActorStateT state_of(const ActorCell& cell) const;
+
+  void run_later();
+  void arm_stop(const std::shared_ptr<ActorCell>& cell, Time end);
+  void on_stop_over(const std::shared_ptr<ActorCell>& cell);
+  void on_turn_end();
+  void check_pool();
+
+  Reactor& reactor_;
+  Proc& proc_;
+  const ProcId self_;
+  const Types& types_;
+  const Outside outside_;
+  Bus* bus_ = nullptr;
+  ActorPool pool_;
+
+  // Of the reactor's thread.
+  std::vector<std::shared_ptr<ActorPool::Runnable>> batch_;
+  std::uint64_t turn_end_ = 0;
+  Reactor::TimerId pool_timer_ = 0;
+  struct Subscriber {
+    ProcId id;
+    std::set<std::string> names;
+  };
+  std::map<std::uint64_t, Subscriber> subscribers_;
+  std::vector<std::function<void()>> when_all_ended_;
+
+  std::mutex mutex_;
+  std::map<Key, std::shared_ptr<ActorCell>> cells_;  // guarded by mutex_, like what follows
+  std::unordered_map<std::uint32_t, std::shared_ptr<ActorCell>> by_port_;
+  std::map<std::string, std::uint64_t> next_pid_;
+  std::size_t live_ = 0;
+  std::deque<Key> ended_roots_;
+  std::deque<Key> ended_children_;
+  std::vector<std::shared_ptr<ActorCell>> changed_;
+  std::vector<std::function<void()>> later_;
+  std::uint64_t next_delayed_ = 1;
+  bool is_ending_ = false;
+};
+
+}  // namespace meshbus::mesh_proc

@@ -1,0 +1,143 @@
+#pragma once
+
+#include <chrono>
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "meshbus/actor_ref.h"
+#include "meshbus/context.h"
+#include "meshbus/proc_mesh.h"
+#include "meshbus/rank_report.h"
+#include "meshbus/result.h"
+#include "meshbus/status.h"
+
+/// Actors in the procs of a mesh, as a launcher has them (spec 7). How they are written: meshbus/actor.h.
+///
+///     auto procs = *hosts.spawn("trainers", *Extent::parse("gpu=4"), {.kind = ProcKind::mesh, .command = {"./counters"}});
+///     auto tally = *procs.spawn_actors("counter", "tally", "40");       // one in every proc, or an error that names the ranks
+///     auto sums = *tally.call("add", "2", 10s);                         // sums[3]: "42", or what went wrong there
+///     tally.range("gpu", 0, 2)->send("reset", "");                      // a slice, also when other ranks are dead
+///     tally.stop();
+namespace [[gnu::visibility("default")]] meshbus {
+
+/// One actor of a mesh, as its proc, or the end of its proc, tells.
+struct ActorReport {
+  std::uint64_t rank = 0;  ///< Its rank in the actor mesh as that was made.
+  std::string actor;       ///< ActorId: `tcp:h1:7420,trainers_3-13Se1Maqzryj,tally[0]`.
+  std::string point;       ///< Where in the mesh: "host=0/2,gpu=1/4".
+  std::string type;
+  Status status;                     ///< Unknown: its proc did not answer; `reason` says why.
+  std::string reason;                ///< Of a stop: why. Of a failure: what went wrong.
+  std::string message;               ///< Failed: in the handler of which message. Empty: elsewhere, as `reason` tells.
+  std::vector<std::string> causes;   ///< Failed: what was behind it, the nearest first.
+  std::uint64_t generation = 0;      ///< Counts the changes; the larger one is the later one.
+  std::uint64_t handled = 0;         ///< Messages and calls that it has handled.
+  std::uint64_t dropped = 0;         ///< Messages that were in its mailbox at its end.
+  std::optional<RankReport> proc{};  ///< Its proc has ended, and it with it: the certificate.
+
+  /// "rank 1 (host=0/2,gpu=1/4): actor tally failed in message add: boom; because: ..."
+  std::string describe() const;
+};
+
+/// A value or an error for each rank of a view, by ordinal.
+using RankAnswers = std::vector<Result<std::string>>;
+
+class ActorMeshImpl;
+
+/// Actors that can be talked to: a mesh or a slice of it. Copies are cheap. It keeps the launcher's connection, but no actor alive. All may
+/// be called from any thread.
+class ActorView {
+ public:
+  /// Actors that somebody else has made. Errors: unroutable when this Context has no host mesh.
+  static Result<ActorView> attach(Context& context, ActorMeshRef ref);
+
+  const ActorMeshRef& ref() const noexcept { return ref_; }
+  std::uint64_t size() const noexcept { return ref_.num_ranks(); }
+
+  /// Slices. Errors: those of Region::range and Region::at.
+  Result<ActorView> range(std::string_view label, std::uint64_t begin, std::optional<std::uint64_t> end = std::nullopt,
+                          std::uint64_t step = 1) const;
+  Result<ActorView> at(std::string_view label, std::uint64_t index) const;
+
+  /// Asks all of them and waits for the answers: of each rank its own, or why there is none: call_error (its handler failed, or refused),
+  /// no_such_port (no such actor, it has ended, or has no such handler), no_such_proc, fate_unknown (its proc died meanwhile), queue_full,
+  /// timeout, too_large, ... Errors of all: would_block, refused (after fork).
+  Result<RankAnswers> call(const MessageType& type, std::string_view body,
+                           std::chrono::milliseconds deadline = std::chrono::seconds(30)) const;
+  /// Sends them all a message that nobody answers; returns when it is on its way. Errors: queue_full or too_large with the ranks that did
+  /// not get it; would_block, refused.
+  Result<void> send(const MessageType& type, std::string_view body) const;
+  /// Asks their procs now. By ordinal; Unknown is who did not answer, NotExist who never was. Errors: would_block, refused.
+  Result<std::vector<ActorReport>> states(std::chrono::milliseconds deadline = std::chrono::seconds(10)) const;
+
+ private:
+  friend class ActorMesh;
+  friend class ActorMeshImpl;
+  ActorView(std::shared_ptr<ActorMeshImpl> impl, ActorMeshRef ref) : impl_(std::move(impl)), ref_(std::move(ref)) {}
+
+  std::shared_ptr<ActorMeshImpl> impl_;
+  ActorMeshRef ref_;
+};
+
+struct ActorStopOptions {
+  std::string reason = "stop";
+  /// For what is in the mailboxes, the handlers that run, and on_stop(); 0: what waits is dropped.
+  std::chrono::milliseconds grace = std::chrono::seconds(10);
+  /// For the whole stop. Default: grace + key stop.idle.
+  std::optional<std::chrono::milliseconds> deadline = {};
+};
+
+/// Owns the actors of one name in a mesh of procs: when it goes, they are stopped. Move-only. Made by ProcMesh::spawn_actors(). All may be
+/// called from any thread.
+class ActorMesh {
+ public:
+  ActorMesh(ActorMesh&&) noexcept;
+  ActorMesh& operator=(ActorMesh&&) noexcept;
+  /// Best effort: asks for a stop and does not wait. Call stop() to know the outcome.
+  ~ActorMesh();
+
+  /// All of them, to slice and to copy.
+  const ActorView& all() const noexcept { return view_; }
+  const ActorMeshRef& ref() const noexcept { return view_.ref(); }
+  std::uint64_t size() const noexcept { return view_.size(); }
+
+  // As those of ActorView.
+
+  Result<ActorView> range(std::string_view label, std::uint64_t begin, std::optional<std::uint64_t> end = std::nullopt,
+                          std::uint64_t step = 1) const {
+    return view_.range(label, begin, end, step);
+  }
+  Result<ActorView> at(std::string_view label, std::uint64_t index) const { return view_.at(label, index); }
+  Result<RankAnswers> call(const MessageType& type, std::string_view body,
+                           std::chrono::milliseconds deadline = std::chrono::seconds(30)) const {
+    return view_.call(type, body, deadline);
+  }
+  Result<void> send(const MessageType& type, std::string_view body) const { return view_.send(type, body); }
+  Result<std::vector<ActorReport>> states(std::chrono::milliseconds deadline = std::chrono::seconds(10)) const {
+    return view_.states(deadline);
+  }
+
+  /// What has been heard so far, by rank; does not wait.
+  std::vector<ActorReport> known() const;
+  /// Waits until an actor has failed and its on_failure has run (that not when called from a handler). Errors: timeout; would_block,
+  /// refused.
+  Result<ActorReport> wait_for_failure(std::chrono::milliseconds deadline) const;
+
+  /// Ends them all and waits; what is in their mailboxes is handled first. (A stop overtakes messages that are under way: whoever wants to
+  /// be sure of these makes a call first.) Stopped, or Failed when one was stuck, or had failed before, or its proc had. True to what
+  /// happened: succeeds only when every one of them has ended. Errors: stop_error naming the ranks that have not. Stopping what has ended
+  /// does nothing.
+  Result<std::vector<ActorReport>> stop(ActorStopOptions options = {});
+
+ private:
+  friend class ActorMeshImpl;
+  explicit ActorMesh(ActorView view) : view_(std::move(view)) {}
+  ActorView view_;
+};
+
+}  // namespace meshbus

@@ -1,0 +1,338 @@
+#include "meshbus/actor_mesh.h"
+
+#include <unistd.h>
+
+#include <algorithm>
+#include <cstdio>
+#include <future>
+#include <map>
+
+#include "client/src/actor_mesh_impl.h"
+#include "client/src/proc_mesh_impl.h"
+#include "client/src/time_left.h"
+#include "common/actor_body.h"
+#include "meshbus/point.h"
+
+namespace meshbus {
+namespace {
+
+using std::chrono::milliseconds;
+
+/// Requests that carry parameters are asked in rounds of so many bytes, so that they fit into the queue.
+constexpr std::size_t kRoundBytes = std::size_t{4} * 1024 * 1024;
+
+/// What a message to the actors of a view comes to: one send or call for each rank. Whatever else it takes one day to reach many at once,
+/// it takes here. `answers`: null for messages. Answers come on the reactor's thread, each once.
+void post_to_ranks(ContextCore& core, Connection& connection, const ActorMeshRef& ref, std::string body, milliseconds deadline,
+                   std::function<void(std::uint64_t ordinal, Result<std::string>)> answer, bool is_call) {
+  core.post([&connection, ref, body = std::move(body),
+             limit = std::clamp(deadline, milliseconds(1), milliseconds(std::chrono::hours(24 * 20))), answer = std::move(answer),
+             is_call] {
+    for (std::uint64_t ordinal = 0; ordinal < ref.num_ranks(); ++ordinal) {
+      Bus* const bus = connection.bus();
+      const auto actor = ref.actor_at(ordinal);
+      if (bus == nullptr || !actor) {
+        answer(ordinal, bus == nullptr
+                            ? fail(ErrorCode::host_unreachable, "the connection to " + connection.home().to_string() + " is closed")
+                            : fail(actor.error()));
+      } else if (is_call) {
+        bus->call(Destination::to(actor->proc()), actor_port(*actor), body, limit,
+                  [answer, ordinal](Result<std::string> result) { answer(ordinal, std::move(result)); });
+      } else if (auto sent = bus->send(Destination::to(actor->proc()), actor_port(*actor), body)) {
+        answer(ordinal, std::string());
+      } else {
+        answer(ordinal, fail(sent.error()));
+      }
+    }
+  });
+}
+
+/// Waits for all of them.
+RankAnswers post_and_wait(ContextCore& core, Connection& connection, const ActorMeshRef& ref, std::string body, milliseconds deadline,
+                          bool is_call) {
+  if (ref.num_ranks() == 0) return {};
+  struct Collected {
+    RankAnswers answers;
+    std::uint64_t missing;
+    std::promise<void> done;
+  };
+  auto collected = std::make_shared<Collected>();
+  collected->answers.assign(ref.num_ranks(), fail(ErrorCode::fate_unknown, "the launcher ends"));
+  collected->missing = ref.num_ranks();
+  auto done = collected->done.get_future();
+  post_to_ranks(
+      core, connection, ref, std::move(body), deadline,
+      [collected](std::uint64_t ordinal, Result<std::string> answer) {
+        collected->answers[ordinal] = std::move(answer);
+        if (--collected->missing == 0) collected->done.set_value();
+      },
+      is_call);
+  done.wait();
+  return std::move(collected->answers);
+}
+
+/// "ranks 0-2,5: timeout: ...; rank 7: ..."
+std::string describe_by_rank(const std::map<std::uint64_t, Error>& errors) {
+  std::map<std::string, std::vector<std::uint64_t>> ranks_of;
+  std::vector<std::string> order;
+  for (const auto& [rank, error] : errors) {
+    auto& ranks = ranks_of[error.to_string()];
+    if (ranks.empty()) order.push_back(error.to_string());
+    ranks.push_back(rank);
+  }
+  std::string text;
+  for (const auto& one : order) {
+    const auto& ranks = ranks_of[one];
+    text += (text.empty() ? "" : "; ") + std::string(ranks.size() == 1 ? "rank " : "ranks ") + to_string(to_rank_set(ranks)) + ": " + one;
+  }
+  return text;
+}
+
+Connection::Answer ask_stop(Connection& connection, const ActorMeshRef& ref, std::uint64_t rank, const std::string& reason,
+                            milliseconds grace, milliseconds deadline) {
+  wire::StopActorT stop;
+  stop.name = ref.name().to_string();
+  stop.reason = reason;
+  stop.grace_ms = static_cast<std::uint32_t>(std::clamp<std::int64_t>(grace.count(), 0, UINT32_MAX));
+  return connection.ask(Destination::to(ref.actor_at(rank)->proc()), std::move(stop), deadline);
+}
+
+}  // namespace
+
+// --- What they share. ---
+
+void ActorMeshImpl::let_go() {
+  if (monitor_ == nullptr || has_let_go_.exchange(true)) return;
+  if (!core().check_process()) {
+    // A forked child: the actors are its parent's.
+    new std::shared_ptr<ActorMonitor>(monitor_);
+    return;
+  }
+  for (const auto& report : monitor_->reports()) {
+    if (!report.status.is_terminated() && !proc_end(*monitor_->ref().procs().create_rank(report.rank)))
+      ask_stop(connection(), monitor_->ref(), report.rank, "the launcher let go of the actors", std::chrono::seconds(10),
+               std::chrono::seconds(15));
+  }
+  monitor_->abandon();
+  core().post([core = connection_.core().get(), connection = connection_.get(), monitor = std::weak_ptr(monitor_)] {
+    core->forget_actors(connection, monitor);
+  });
+}
+
+std::optional<RankReport> ActorMeshImpl::proc_end(std::uint64_t create_rank) const {
+  if (procs_ == nullptr) return std::nullopt;
+  auto report = procs_->table().rank(create_rank);
+  if (!report.is_terminal()) return std::nullopt;
+  return report;
+}
+
+// --- Views. ---
+
+Result<ActorView> ActorView::attach(Context& context, ActorMeshRef ref) {
+  const auto& core = context.core();
+  if (auto fine = core->check_may_wait(); !fine) return fail(fine.error());
+  const auto& hosts = ref.procs().hosts();
+  auto connection = core->find_connection(core, hosts.empty() ? HostAddr::local(0) : hosts.front());
+  if (!connection) return fail(connection.error());
+  return ActorView(std::make_shared<ActorMeshImpl>(std::move(*connection), nullptr, nullptr), std::move(ref));
+}
+
+Result<ActorView> ActorView::range(std::string_view label, std::uint64_t begin, std::optional<std::uint64_t> end,
+                                   std::uint64_t step) const {
+  auto slice = ref_.range(label, begin, end, step);
+  if (!slice) return fail(slice.error());
+  return ActorView(impl_, std::move(*slice));
+}
+
+Result<ActorView> ActorView::at(std::string_view label, std::uint64_t index) const {
+  auto slice = ref_.at(label, index);
+  if (!slice) return fail(slice.error());
+  return ActorView(impl_, std::move(*slice));
+}
+
+Result<RankAnswers> ActorView::call(const MessageType& type, std::string_view body, milliseconds deadline) const {
+  if (auto fine = impl_->core().check_may_wait(); !fine) return fail(fine.error());
+  return post_and_wait(impl_->core(), impl_->connection(), ref_, encode_actor_body(type, 0, body), deadline, true);
+}
+
+Result<void> ActorView::send(const MessageType& type, std::string_view body) const {
+  if (auto fine = impl_->core().check_may_wait(); !fine) return fine;
+  const auto sent = post_and_wait(impl_->core(), impl_->connection(), ref_, encode_actor_body(type, 0, body), milliseconds(0), false);
+  std::map<std::uint64_t, Error> errors;
+  for (std::uint64_t ordinal = 0; ordinal < sent.size(); ++ordinal) {
+    if (!sent[ordinal]) errors.emplace(ordinal, sent[ordinal].error());
+  }
+  if (errors.empty()) return {};
+  return fail(errors.begin()->second.code(),
+              "message " + type.to_string() + " to actors " + ref_.name().to_string() + ": " + describe_by_rank(errors));
+}
+
+Result<std::vector<ActorReport>> ActorView::states(milliseconds deadline) const {
+  if (auto fine = impl_->core().check_may_wait(); !fine) return fail(fine.error());
+  std::vector<Connection::Answer> answers;
+  for (std::uint64_t ordinal = 0; ordinal < size(); ++ordinal) {
+    wire::GetActorStateT get;
+    get.name = ref_.name().to_string();
+    answers.push_back(impl_->connection().ask(Destination::to(ref_.actor_at(ordinal)->proc()), std::move(get), deadline));
+  }
+  const auto extent = ref_.region().extent();
+  std::vector<ActorReport> reports;
+  for (std::uint64_t ordinal = 0; ordinal < size(); ++ordinal) {
+    const auto answer = answers[ordinal].get();
+    const auto* const state = answer ? answer->body_as<wire::ActorState>() : nullptr;
+    ActorReport report;
+    if (state != nullptr) {
+      report = to_report(*state);
+    } else if (!answer && answer.error().code() == ErrorCode::not_exist) {
+      report.status = Status::Kind::not_exist;
+    } else if (const auto end = impl_->proc_end(*ref_.procs().create_rank(ordinal))) {
+      report.reason = "its proc has ended: " + end->describe();
+      report.status = end->is_failure() ? Status::failed(report.reason) : Status(Status::Kind::stopped);
+      report.proc = end;
+    } else {
+      report.reason = answer ? "it answered nonsense" : answer.error().to_string();
+    }
+    report.rank = ordinal;
+    report.actor = ref_.actor_at(ordinal)->to_string();
+    if (const auto point = extent.point_of(ordinal)) report.point = point->to_string();
+    reports.push_back(std::move(report));
+  }
+  return reports;
+}
+
+// --- Owners. ---
+
+ActorMesh::ActorMesh(ActorMesh&&) noexcept = default;
+ActorMesh& ActorMesh::operator=(ActorMesh&& other) noexcept {
+  std::swap(view_, other.view_);
+  return *this;
+}
+ActorMesh::~ActorMesh() {
+  if (view_.impl_ != nullptr) view_.impl_->let_go();
+}
+
+std::vector<ActorReport> ActorMesh::known() const {
+  return view_.impl_->monitor()->reports();
+}
+
+Result<ActorReport> ActorMesh::wait_for_failure(milliseconds deadline) const {
+  if (auto fine = view_.impl_->core().check_may_wait(); !fine) return fail(fine.error());
+  if (auto failure = view_.impl_->monitor()->wait_failure(deadline)) return std::move(*failure);
+  return fail(ErrorCode::timeout,
+              "actors " + ref().name().to_string() + ": none failed within " + std::to_string(deadline.count()) + " ms");
+}
+
+Result<std::vector<ActorReport>> ActorMesh::stop(ActorStopOptions options) {
+  auto& impl = *view_.impl_;
+  if (auto fine = impl.core().check_may_wait(); !fine) return fail(fine.error());
+  auto& monitor = *impl.monitor();
+  const auto limit = options.deadline.value_or(options.grace + impl.core().config().duration(keys::stop_idle));
+  std::vector<std::pair<std::uint64_t, Connection::Answer>> answers;
+  for (const auto& report : monitor.reports()) {
+    if (!report.status.is_terminated())
+      answers.emplace_back(report.rank, ask_stop(impl.connection(), ref(), report.rank, options.reason, options.grace, limit));
+  }
+  std::map<std::uint64_t, Error> left;
+  for (auto& [rank, future] : answers) {
+    auto answer = std::make_shared<Result<ControlMessage>>(future.get());
+    const auto* const state = *answer ? (*answer)->body_as<wire::ActorState>() : nullptr;
+    if (state != nullptr) impl.core().run([&, rank = rank] { monitor.on_state(rank, *state); });
+    if (monitor.report(rank).status.is_terminated()) continue;
+    if (const auto end = impl.proc_end(*ref().procs().create_rank(rank))) {
+      impl.core().run([&] { monitor.on_proc_end(*end); });
+      continue;
+    }
+    left.emplace(rank, *answer ? Error(ErrorCode::internal, "it has not ended") : answer->error());
+  }
+  if (left.empty()) return monitor.reports();
+  return fail(ErrorCode::stop_error, "actors " + ref().name().to_string() + ": " + std::to_string(left.size()) + " of " +
+                                         std::to_string(size()) + " have not ended: " + describe_by_rank(left));
+}
+
+// --- Making them. ---
+
+namespace {
+
+/// Nobody asked to hear of failures: it is printed, the procs are stopped, and this launcher ends (spec 6.6).
+void handle_actor_failure_by_default(ContextCore& core, Connection& connection, const std::weak_ptr<MeshMonitor>& procs,
+                                     const ActorReport& failure) {
+  if (failure.proc) return;  // it is told by the mesh of procs
+  const auto mesh = procs.lock();
+  if (mesh == nullptr) return;
+  const std::string text = "meshbus: mesh " + mesh->name() + ": " + failure.describe() +
+                           "\nmeshbus: nobody handles failures of these actors: their procs are stopped, and this launcher ends\n";
+  std::fwrite(text.data(), 1, text.size(), stderr);
+  const auto stopped = stop_ranks(core, connection, *mesh, {.reason = failure.describe()});
+  if (!stopped) std::fprintf(stderr, "meshbus: %s\n", stopped.error().to_string().c_str());
+  std::fflush(nullptr);
+  // Not exit(): static objects would be destroyed under the feet of the other threads.
+  ::_exit(125);
+}
+
+}  // namespace
+
+Result<ActorMesh> ProcMesh::spawn_actors(const std::string& type, std::string_view name, std::string_view params,
+                                         ActorSpawnOptions options) {
+  auto& core = impl_->core();
+  if (auto fine = core.check_may_wait(); !fine) return fail(fine.error());
+  const auto parsed = Name::parse(name);
+  if (!parsed) return fail(parsed.error());
+  auto procs = options.region ? ref().sliced(*options.region) : Result<ProcMeshRef>(ref());
+  if (!procs) return fail(procs.error());
+  const ActorMeshRef actors(std::move(*procs), *parsed);
+  auto connection = core.use_again(impl_->connection_use().core(), &impl_->connection());
+  auto mesh_monitor = impl_->shared_monitor();
+  auto failed = std::move(options.on_failure);
+  if (!failed) {
+    failed = [core_pointer = &core, to = connection.get(), procs_monitor = std::weak_ptr(mesh_monitor)](const ActorReport& failure) {
+      handle_actor_failure_by_default(*core_pointer, *to, procs_monitor, failure);
+    };
+  }
+  auto monitor = std::make_shared<ActorMonitor>(core.handlers(), actors, type, std::move(failed));
+  auto impl = std::make_shared<ActorMeshImpl>(std::move(connection), monitor, mesh_monitor);
+  core.run([&] { impl->connection().add(monitor, mesh_monitor); });
+
+  const auto ready = core.config().duration(keys::spawn_ready);
+  const auto end = std::chrono::steady_clock::now() + options.deadline.value_or(ready.count() > 0 ? ready : std::chrono::seconds(30));
+  const std::uint64_t round = std::max<std::uint64_t>(1, kRoundBytes / (params.size() + 1024));
+  std::map<std::uint64_t, Error> errors;
+  for (std::uint64_t begin = 0; begin < actors.num_ranks(); begin += round) {
+    std::vector<std::pair<std::uint64_t, Connection::Answer>> answers;
+    for (std::uint64_t rank = begin; rank < std::min(begin + round, actors.num_ranks()); ++rank) {
+      if (const auto proc = impl->proc_end(*actors.procs().create_rank(rank))) {
+        errors.emplace(rank, Error(ErrorCode::actor_spawn_error, "its proc has ended: " + proc->describe()));
+        continue;
+      }
+      wire::SpawnActorT spawn;
+      spawn.type = type;
+      spawn.name = parsed->to_string();
+      spawn.params.assign(params.begin(), params.end());
+      spawn.create_rank = rank;
+      spawn.owner = impl->connection().self();
+      answers.emplace_back(rank, impl->connection().ask(Destination::to(actors.actor_at(rank)->proc()), std::move(spawn), left_until(end)));
+    }
+    for (auto& [rank, future] : answers) {
+      const auto answer = future.get();
+      const auto* const state = answer ? answer->body_as<wire::ActorState>() : nullptr;
+      if (state != nullptr) {
+        core.run([&, rank = rank] { monitor->on_state(rank, *state); });
+      } else {
+        errors.emplace(rank, answer ? Error(ErrorCode::internal, "its proc answered " + answer->body_name()) : answer.error());
+      }
+    }
+  }
+  if (errors.empty()) {
+    monitor->arm();
+    return ActorMeshImpl::make(impl, actors);
+  }
+  // One code when all agree on it.
+  auto code = errors.begin()->second.code();
+  for (const auto& [rank, error] : errors) {
+    if (error.code() != code) code = ErrorCode::actor_spawn_error;
+  }
+  if (code != ErrorCode::actor_type_not_registered && code != ErrorCode::refused) code = ErrorCode::actor_spawn_error;
+  return fail(code, "actors " + actors.name().to_string() + " of type " + type + ": " + std::to_string(errors.size()) + " of " +
+                        std::to_string(actors.num_ranks()) + " were not made: " + describe_by_rank(errors));
+}
+
+}  // namespace meshbus
