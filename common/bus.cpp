@@ -383,6 +383,12 @@ void Bus::give_up(const Destination& to, const std::string& why) {
     if (pending.proc == to.proc && pending.host == to.host) ids.push_back(id);
   }
   for (const auto id : ids) fail_pending(id, Error(ErrorCode::fate_unknown, why));
+  std::vector<std::pair<std::uint64_t, std::uint64_t>> ordinals;
+  for (const auto& [id, cast] : casts_) {
+    const auto found = cast.to->ordinal_of_proc.find(to.proc);
+    if (found != cast.to->ordinal_of_proc.end()) ordinals.emplace_back(id, found->second);
+  }
+  for (const auto& [id, ordinal] : ordinals) finish_cast(id, ordinal, fail(ErrorCode::fate_unknown, why));
 }
 
 void Bus::fail_all(const Error& error) {

@@ -258,7 +258,9 @@ TEST_CASE("actors: a stop lets the mailbox be handled, within the grace; what th
   fill(hasty);
   report = must(hasty.stop({.reason = "now", .grace = 0ms}))[0];
   CHECK(report.status == Status::Kind::stopped);
-  CHECK(report.handled + report.dropped == 12);
+  // The call may come after the stop: then it was never in the mailbox.
+  CHECK(report.handled + report.dropped >= 11);
+  CHECK(report.handled + report.dropped <= 12);
   CHECK(report.dropped >= 10);
   waits.get();
 
@@ -328,7 +330,7 @@ TEST_CASE("actors: when a whole proc dies its certificate is the cause, told onc
   REQUIRE(failure.proc.has_value());
   CHECK(failure.proc->signal == SIGKILL);
   INFO(failure.describe());
-  CHECK(failure.describe().find("its proc has ended: rank 3 (host=1/2,gpu=1/2 on ") != std::string::npos);
+  CHECK(failure.describe().find("its proc has ended: rank 3 (host=1,gpu=1 on ") != std::string::npos);
   CHECK(values(must(must(good.at("gpu", 0)).call(7, "", in_time))) == Texts{"3", "3"});
   const auto mixed = must(must(good.at("host", 1)).call(7, "", in_time));
   CHECK(mixed[1].error().code() == ErrorCode::no_such_proc);
@@ -394,8 +396,17 @@ TEST_CASE("actors: nonsense for an actor, or about one, is refused in words and 
   builder.Finish(wire::KeyValue::Pack(builder, &pair));
   const std::string table(reinterpret_cast<const char*>(builder.GetBufferPointer()), builder.GetSize());
   CHECK(values(must(tally.call("table", table, in_time))) == Texts{"loss is 0.5"});
-  for (std::size_t size = 0; size < table.size(); ++size)
-    CHECK(must(tally.call("table", table.substr(0, size), in_time))[0].error().detail().find("malformed_message: message table of") == 0);
+  for (std::size_t size = 0; size < table.size(); ++size) {
+    CAPTURE(size);
+    const auto answer = must(tally.call("table", table.substr(0, size), in_time))[0];
+    // What is missing may be padding.
+    if (answer) {
+      CHECK(*answer == "loss is 0.5");
+      CHECK(size + 4 > table.size());
+    } else {
+      CHECK(answer.error().detail().find("malformed_message: message table of") == 0);
+    }
+  }
   CHECK(must(tally.call("add", std::string(2'000'000, '1'), in_time))[0].error().code() == ErrorCode::too_large);
   CHECK(tally.send("add", std::string(2'000'000, '1')).error().code() == ErrorCode::too_large);
   const auto none =
