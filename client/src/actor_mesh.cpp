@@ -126,6 +126,11 @@ std::optional<RankReport> ActorMeshImpl::proc_end(std::uint64_t create_rank) con
   return report;
 }
 
+std::optional<RankReport> ActorMeshImpl::wait_proc_end(std::uint64_t create_rank, milliseconds limit) const {
+  if (procs_ != nullptr) procs_->wait([create_rank](const RankTable& table) { return table.rank(create_rank).is_terminal(); }, limit);
+  return proc_end(create_rank);
+}
+
 // --- Views. ---
 
 Result<ActorView> ActorView::attach(Context& context, ActorMeshRef ref) {
@@ -227,6 +232,7 @@ Result<std::vector<ActorReport>> ActorMesh::stop(ActorStopOptions options) {
   if (auto fine = impl.core().check_may_wait(); !fine) return fail(fine.error());
   auto& monitor = *impl.monitor();
   const auto limit = options.deadline.value_or(options.grace + impl.core().config().duration(keys::stop_idle));
+  const auto give_up = std::chrono::steady_clock::now() + limit;
   std::vector<std::pair<std::uint64_t, Connection::Answer>> answers;
   for (const auto& report : monitor.reports()) {
     if (!report.status.is_terminated())
@@ -238,7 +244,11 @@ Result<std::vector<ActorReport>> ActorMesh::stop(ActorStopOptions options) {
     const auto* const state = *answer ? (*answer)->body_as<wire::ActorState>() : nullptr;
     if (state != nullptr) impl.core().run([&, rank = rank] { monitor.on_state(rank, *state); });
     if (monitor.report(rank).status.is_terminated()) continue;
-    if (const auto end = impl.proc_end(*ref().procs().create_rank(rank))) {
+    // A proc that is not there any more has ended; that its host says so may be still to come.
+    const auto code = *answer ? ErrorCode::none : answer->error().code();
+    const bool is_gone = code == ErrorCode::no_such_proc || code == ErrorCode::fate_unknown;
+    const auto create_rank = *ref().procs().create_rank(rank);
+    if (const auto end = is_gone ? impl.wait_proc_end(create_rank, left_until(give_up)) : impl.proc_end(create_rank)) {
       impl.core().run([&] { monitor.on_proc_end(*end); });
       continue;
     }

@@ -29,6 +29,8 @@ class ActorMeshImpl {
   ActorMonitor* monitor() const noexcept { return monitor_.get(); }
   /// The end of that proc, if it has ended and is ours.
   std::optional<RankReport> proc_end(std::uint64_t create_rank) const;
+  /// The same, once it is told; nothing when it is not within that time.
+  std::optional<RankReport> wait_proc_end(std::uint64_t create_rank, std::chrono::milliseconds limit) const;
 
   /// Their owner goes: asks them to stop, and does not wait. Nobody hears of them any more.
   void let_go();

@@ -364,7 +364,13 @@ Result<std::vector<RankReport>> HostMesh::stop_mesh(std::string_view mesh, StopO
       get.mesh = mesh;
       states.emplace_back(&place, connection.ask(Destination::to_agent(place.host), std::move(get), limit));
     }
-    for (auto& [place, future] : orders) place->is_ordered = future.get().has_value();
+    for (auto& [place, future] : orders) {
+      const auto answer = future.get();
+      place->is_ordered = answer.has_value();
+      // Asking again makes no operator of us.
+      if (!answer && answer.error().code() == ErrorCode::unauthorised)
+        return fail(answer.error().within("stop " + std::string(mesh) + ": host " + place->host.to_string()));
+    }
     for (auto& [place, future] : states) {
       const auto answer = future.get();
       place->problem.clear();
