@@ -30,7 +30,7 @@ struct Counters {
   std::uint64_t ignored_frames = 0;  ///< From connections that are not registered, but for their Hello.
   std::uint64_t refused_hellos = 0;
   std::uint64_t refused_keys = 0;        ///< Connections whose key is not authorised.
-  std::uint64_t refused_handshakes = 0;  ///< Connections over tcp that had no keys, did not know ours, or spoke something else.
+  std::uint64_t refused_handshakes = 0;  ///< Connections without keys, with another one for us, or that left in their handshake.
   std::uint64_t refused_messages = 0;    ///< Messages and calls of observers; they are returned.
   std::uint64_t replayed_frames = 0;     ///< Of links, sent again after a connection broke.
   std::uint64_t duplicate_frames = 0;    ///< Of links, came again and were dropped.

@@ -39,7 +39,9 @@ bool receive_part(void* socket, zmq::message_t& part) {
   return true;
 }
 
-std::string describe_handshake(int error, bool has_keys) {
+std::string describe_handshake(int event, int error, bool has_keys) {
+  if (event == ZMQ_EVENT_HANDSHAKE_FAILED_NO_DETAIL)
+    return "a connection ended in its handshake without a word: it has no keys, or knows another one for this host";
   if (error == static_cast<int>(ZMQ_PROTOCOL_ERROR_ZMTP_MECHANISM_MISMATCH))
     return has_keys ? "a connection without keys was refused" : "a connection with keys was refused: this broker runs with --insecure";
   if (error == static_cast<int>(ZMQ_PROTOCOL_ERROR_ZMTP_CRYPTOGRAPHIC))
@@ -72,7 +74,9 @@ Listener::Listener(Reactor& reactor, zmq::context_t& context, std::chrono::milli
   // A backstop only: bytes are bounded by credit, messages by our own queues.
   router_.set(zmq::sockopt::sndhwm, 1000);
   router_.set(zmq::sockopt::rcvhwm, 1000);
-  monitor_ = std::make_unique<SocketMonitor>(context, router_, ZMQ_EVENT_DISCONNECTED | ZMQ_EVENT_HANDSHAKE_FAILED_PROTOCOL);
+  // Who finds that this side has keys and it has none may leave before it is refused.
+  monitor_ = std::make_unique<SocketMonitor>(
+      context, router_, ZMQ_EVENT_DISCONNECTED | ZMQ_EVENT_HANDSHAKE_FAILED_PROTOCOL | (keys_ ? ZMQ_EVENT_HANDSHAKE_FAILED_NO_DETAIL : 0));
   reactor_.watch_quiet_socket(monitor_->handle(), [this] {
     drain_monitor();
     return false;
@@ -231,7 +235,7 @@ void Listener::drain_monitor() {
     if (event->id == ZMQ_EVENT_DISCONNECTED) {
       events_.on_disconnected(event->value);
     } else if (events_.on_bad_handshake) {
-      events_.on_bad_handshake(describe_handshake(event->value, keys_.has_value()));
+      events_.on_bad_handshake(describe_handshake(event->id, event->value, keys_.has_value()));
     }
   }
 }
