@@ -46,12 +46,13 @@
 /// answer like another: the actor lives on.
 ///
 /// Order. Messages of one sender to one actor are handled in the order in which they were sent. Of different senders there is none.
-namespace [[gnu::visibility("default")]] meshbus {
-
-namespace mesh_proc {
+namespace meshbus::mesh_proc {
 struct ActorCell;
 class ActorSystem;
-}  // namespace mesh_proc
+}  // namespace meshbus::mesh_proc
+
+namespace [[gnu::visibility("default")]] meshbus {
+
 class ActorContext;
 
 /// What a message or a call brings to a handler. Valid during the handler.
