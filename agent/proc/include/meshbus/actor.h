@@ -18,6 +18,12 @@
 #include "meshbus/proc.h"
 #include "meshbus/result.h"
 
+// Hidden: they are declared outside of what the library shows.
+namespace meshbus::mesh_proc {
+struct ActorCell;
+class ActorSystem;
+}  // namespace meshbus::mesh_proc
+
 /// Actors: objects with a mailbox inside a proc (spec 7). A program that has one of a kind:
 ///
 ///     #include <meshbus/actor.h>
@@ -46,11 +52,6 @@
 /// answer like another: the actor lives on.
 ///
 /// Order. Messages of one sender to one actor are handled in the order in which they were sent. Of different senders there is none.
-namespace meshbus::mesh_proc {
-struct ActorCell;
-class ActorSystem;
-}  // namespace meshbus::mesh_proc
-
 namespace [[gnu::visibility("default")]] meshbus {
 
 class ActorContext;
