@@ -13,6 +13,7 @@
 #include <utility>
 
 #include "common/quantity.h"
+#include "common/wire_region.h"
 
 namespace meshbus::mesh_proc {
 namespace {
