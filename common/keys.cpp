@@ -198,17 +198,19 @@ Result<void> write_public_keys(const std::string& path, const std::vector<std::s
   return write_file(path, text, 0644);
 }
 
+std::string KeyDirectory::default_path() {
+  const char* xdg = std::getenv("XDG_CONFIG_HOME");
+  if (xdg != nullptr && xdg[0] == '/') return std::string(xdg) + "/meshbus/keys";
+  const char* home = std::getenv("HOME");
+  if (home != nullptr && home[0] == '/') return std::string(home) + "/.config/meshbus/keys";
+  return {};
+}
+
 std::optional<KeyDirectory> KeyDirectory::find(const Config& config) {
   std::string path = config.path(keys::keys_directory);
   if (path == "/dev/null") return std::nullopt;
   if (path.empty()) {
-    const char* xdg = std::getenv("XDG_CONFIG_HOME");
-    const char* home = std::getenv("HOME");
-    if (xdg != nullptr && xdg[0] == '/') {
-      path = std::string(xdg) + "/meshbus/keys";
-    } else if (home != nullptr && home[0] == '/') {
-      path = std::string(home) + "/.config/meshbus/keys";
-    }
+    path = default_path();
     std::error_code ignored;
     if (path.empty() || !std::filesystem::is_directory(path, ignored)) return std::nullopt;
   }

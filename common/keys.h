@@ -56,6 +56,8 @@ class KeyDirectory {
   /// By keys.directory and keys.own; else ~/.config/meshbus/keys if it is there. Nothing: there are no keys here, and none are wanted
   /// (keys.directory = /dev/null).
   static std::optional<KeyDirectory> find(const Config& config);
+  /// Where keys lie when keys.directory says nothing. Empty: there is no home directory.
+  static std::string default_path();
 
   const std::string& path() const noexcept { return path_; }
   std::string secret_path(std::string_view name) const { return path_ + "/" + std::string(name) + ".key"; }

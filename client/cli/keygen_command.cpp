@@ -42,17 +42,9 @@ Result<std::string> directory_of(const KeygenArguments& arguments) {
     if (!config) return fail(config.error());
     path = config->path(keys::keys_directory);
   }
-  if (path.empty()) {
-    const char* xdg = std::getenv("XDG_CONFIG_HOME");
-    const char* home = std::getenv("HOME");
-    if (xdg != nullptr && xdg[0] == '/') {
-      path = std::string(xdg) + "/meshbus/keys";
-    } else if (home != nullptr && home[0] == '/') {
-      path = std::string(home) + "/.config/meshbus/keys";
-    } else {
-      return fail(ErrorCode::configuration_error, "where shall the keys lie? There is no home directory (HOME); say --dir DIR");
-    }
-  }
+  if (path.empty()) path = KeyDirectory::default_path();
+  if (path.empty())
+    return fail(ErrorCode::configuration_error, "where shall the keys lie? There is no home directory (HOME); say --dir DIR");
   return fs::absolute(path).lexically_normal().string();
 }
 
