@@ -131,9 +131,10 @@ bool Forwarder::deliver_local(const wire::Envelope& envelope, Bytes body, zmq::m
     arm_expiry();
     return false;
   }
-  give_back(envelope, Error(ErrorCode::no_such_proc,
+  const bool is_off = waiting_.wait().count() == 0;
+  give_back(envelope, Error(is_off ? ErrorCode::no_such_proc : ErrorCode::queue_full,
                             undeliverable_detail(envelope.destination_proc()) + "; it was not kept waiting, because " +
-                                (waiting_.wait().count() == 0 ? "delivery.starting is 0" : "too many messages wait already")));
+                                (is_off ? "delivery.starting is 0" : "too many messages wait already")));
   return false;
 }
 

@@ -113,6 +113,12 @@ bool Forwarder::cast_here(const wire::Envelope& envelope, const CastBody& cast, 
     for (std::uint64_t i = 0; i < run->count(); ++i, rank += run->step()) {
       ++counters_.originated;
       copy.mutate_destination_proc(keys.key_of(rank));
+      if (tap_ != nullptr) [[unlikely]] {
+        // As the message that it is to its receiver, so that it can be replayed.
+        wire::Envelope plain = copy;
+        plain.mutate_flags(copy.flags() & ~kFlagCast);
+        tap_->copy(plain, cast.rest());
+      }
       if (apart != nullptr) part.copy(*apart);
       const bool is_owed = owed != nullptr && !is_stuck(routes_.find(copy.destination_proc()));
       if (is_owed) owed->left += copy_size;

@@ -11,8 +11,6 @@
 namespace meshbus {
 namespace {
 
-/// Messages on their way to all receivers together, 16 bytes each.
-constexpr std::size_t kMostOutstanding = 1024 * 1024;
 constexpr std::size_t kMostRefusedSenders = 4096;
 
 }  // namespace
@@ -145,6 +143,7 @@ std::uint64_t Bus::add_pending(std::chrono::milliseconds deadline, Pending pendi
   pending.timer = reactor_.after(deadline, [this, id, deadline] {
     fail_pending(id, Error(ErrorCode::timeout, "no answer within " + std::to_string(deadline.count()) + " ms"));
   });
+  pending_of_proc_.emplace(pending.proc, id);
   pending_.emplace(id, std::move(pending));
   return id;
 }
@@ -236,10 +235,7 @@ void Bus::on_message(const FrameReader::Message& message) {
   switch (message.envelope.kind()) {
     case wire::Kind::control: on_control(message); return;
     case wire::Kind::reply:
-    case wire::Kind::error:
-      on_call_answer(message);
-      taken(message.envelope);
-      return;
+    case wire::Kind::error: on_call_answer(message); return;
     case wire::Kind::call:
     case wire::Kind::message: break;
   }
@@ -263,7 +259,7 @@ void Bus::on_message(const FrameReader::Message& message) {
     } else {
       events_.on_data(message.envelope, header, body);
     }
-    if (!events_.takes_later) taken(message.envelope);
+    if (!events_.when_taken) taken(message.envelope);
   } else if (message.envelope.kind() == wire::Kind::call) {
     fail_call(message.envelope, header,
               Error(ErrorCode::no_such_port, "nothing here listens on port " + std::to_string(message.envelope.port())));
@@ -343,6 +339,7 @@ void Bus::finish(std::uint64_t id, Result<ControlMessage> answer) {
   if (found == pending_.end() || !found->second.answer) return;  // answered already, or too late
   const auto pending = std::move(found->second);
   pending_.erase(found);
+  pending_of_proc_.erase({pending.proc, id});
   id_of_sequence_.erase(pending.sequence);
   reactor_.cancel(pending.timer);
   if (answer) {
@@ -356,6 +353,7 @@ void Bus::finish_call(std::uint64_t id, Result<std::string> answer) {
   if (found == pending_.end() || !found->second.call_answer) return;
   const auto pending = std::move(found->second);
   pending_.erase(found);
+  pending_of_proc_.erase({pending.proc, id});
   id_of_sequence_.erase(pending.sequence);
   reactor_.cancel(pending.timer);
   pending.call_answer(std::move(answer));
@@ -379,8 +377,8 @@ void Bus::fail_later(std::uint64_t id, Error error) {
 
 void Bus::give_up(const Destination& to, const std::string& why) {
   std::vector<std::uint64_t> ids;
-  for (const auto& [id, pending] : pending_) {
-    if (pending.proc == to.proc && pending.host == to.host) ids.push_back(id);
+  for (auto at = pending_of_proc_.lower_bound({to.proc, 0}); at != pending_of_proc_.end() && at->first == to.proc; ++at) {
+    if (pending_.at(at->second).host == to.host) ids.push_back(at->second);
   }
   for (const auto id : ids) fail_pending(id, Error(ErrorCode::fate_unknown, why));
   std::vector<std::pair<std::uint64_t, std::uint64_t>> ordinals;

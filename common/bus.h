@@ -6,9 +6,11 @@
 #include <map>
 #include <memory>
 #include <optional>
+#include <set>
 #include <string>
 #include <unordered_map>
 #include <unordered_set>
+#include <utility>
 #include <vector>
 
 #include "common/dispatcher.h"
@@ -43,6 +45,8 @@ struct Destination {
 /// when they do not fit; answers find their request by id.
 class Bus {
  public:
+  /// Messages on their way to all receivers together, 16 bytes each, before send() and cast() say queue_full.
+  static constexpr std::size_t kMostOutstanding = 1024 * 1024;
   using Answer = std::function<void(Result<ControlMessage>)>;
   using CallAnswer = std::function<void(Result<std::string>)>;
   /// The answer of one rank, by its ordinal in the view.
@@ -63,10 +67,11 @@ class Bus {
     /// A message that was not a request or call of ours came back, or, with fate_unknown, may have been taken or not: whoever knew is dead.
     /// Once for each message.
     std::function<void(const wire::Envelope&, const Error&)> on_undeliverable;
-    /// What on_data is given counts as taken only when taken() is called for it, in the order in which it came.
-    bool takes_later = false;
+    /// If set, what on_data is given counts as taken only when taken() is called for it, in the order in which it came, unless it is given
+    /// back. Runs its argument, on the reactor's thread, when that is so of all that on_data was given until now.
+    std::function<void(std::function<void()>)> when_taken;
   };
-  /// Messages without an answer, and the answers to calls: what became of those that were sent, and how many were taken.
+  /// Messages without an answer: what became of those that were sent, and how many were taken.
   struct Traffic {
     SentFates::Totals sent;
     std::uint64_t outstanding = 0;  ///< Sent and not heard of.
@@ -124,7 +129,7 @@ class Bus {
   void cast_call(std::shared_ptr<const CastPlan> to, std::uint32_t port, Bytes body, std::chrono::milliseconds deadline, CastAnswer answer);
   /// A message that was handed to on_data and that nobody takes: its sender hears why. Not to be counted as taken.
   void give_back(const wire::Envelope& message, const Error& error);
-  /// See Events::takes_later.
+  /// See Events::when_taken.
   void taken(const wire::Envelope& envelope);
   Traffic traffic() const;
   /// Requests of senders whose role was too low.
@@ -215,9 +220,13 @@ class Bus {
   std::optional<ProcName> own_name_;
   std::uint64_t own_host_ = 0;
   std::uint64_t incarnation_ = 0;
-  std::uint64_t next_sequence_ = 1;
-  std::uint64_t next_id_ = 1;
+  /// Above those of whoever had our name before us: an answer to him must not be taken for one to us. By the clock, 256 ns a number: that
+  /// is below 2^53, which JSON keeps exactly, until 2043.
+  std::uint64_t next_sequence_ =
+      static_cast<std::uint64_t>(std::chrono::nanoseconds(std::chrono::system_clock::now().time_since_epoch()).count()) >> 8;
+  std::uint64_t next_id_ = next_sequence_;
   std::map<std::uint64_t, Pending> pending_;
+  std::set<std::pair<std::uint64_t, std::uint64_t>> pending_of_proc_;  // proc, id
   std::unordered_map<std::uint64_t, std::uint64_t> id_of_sequence_;
   std::map<std::uint64_t, CastCall> casts_;
   std::unordered_map<std::uint64_t, std::uint64_t> cast_of_sequence_;

@@ -151,14 +151,18 @@ void Bus::fail_cast_call(std::uint64_t id, const Error& error) {
 void Bus::fail_cast(const wire::Envelope& envelope, const Error& error) {
   const std::uint64_t host = envelope.destination_host();
   const bool is_all = host == 0 || host == own_host_;
-  const auto is_meant = [&](std::uint64_t proc, std::uint64_t of_host) {
-    return envelope.destination_proc() == 0 ? is_all || of_host == host : proc == envelope.destination_proc();
-  };
   if (envelope.kind() == wire::Kind::call) {
     const auto found = cast_of_sequence_.find(envelope.sequence());
     if (found == cast_of_sequence_.end()) return;
     const std::uint64_t id = found->second;
     const auto plan = casts_.at(id).to;
+    if (envelope.destination_proc() != 0) {
+      // One copy. Only who is there for that rank's host may tell.
+      const auto at = plan->ordinal_of_proc.find(envelope.destination_proc());
+      if (at != plan->ordinal_of_proc.end() && plan->targets[at->second].host == (host == 0 ? own_host_ : host))
+        finish_cast(id, at->second, fail(error));
+      return;
+    }
     for (const auto& piece : plan->pieces) {
       const auto cast = casts_.find(id);
       if (cast == casts_.end()) return;
@@ -166,7 +170,7 @@ void Bus::fail_cast(const wire::Envelope& envelope, const Error& error) {
       const auto index = static_cast<std::size_t>(&piece - plan->pieces.data());
       if (cast->second.sequences[index] != envelope.sequence()) continue;
       for (const auto ordinal : piece.ordinals) {
-        if (is_meant(plan->targets[ordinal].proc, plan->targets[ordinal].host)) finish_cast(id, ordinal, fail(error));
+        if (is_all || plan->targets[ordinal].host == host) finish_cast(id, ordinal, fail(error));
       }
     }
     return;
@@ -181,7 +185,7 @@ void Bus::fail_cast(const wire::Envelope& envelope, const Error& error) {
   };
   if (envelope.destination_proc() != 0) return one(envelope.destination_proc(), host);
   for (const auto& receiver : fates_.holders(envelope.sequence())) {
-    if (is_meant(receiver.proc, receiver.host == 0 ? own_host_ : receiver.host)) one(receiver.proc, receiver.host);
+    if (is_all || receiver.host == host) one(receiver.proc, receiver.host);
   }
 }
 

@@ -38,10 +38,16 @@ void Bus::say_taken() {
 
 void Bus::on_ask_taken(const wire::Envelope& from, std::uint64_t id) {
   if (id == 0) return;
-  wire::TakenT taken;
-  taken.incarnation = from.source_incarnation();
-  taken.runs = taken_.report({from.source_proc(), from.source_host(), from.source_incarnation()}).runs;
-  send_answer({from, {.id = id}}, encode_control({.id = id, .is_answer = true}, std::move(taken)));
+  const auto answer = [this, from, id, alive = std::weak_ptr<void>(alive_)] {
+    if (alive.expired()) return;
+    wire::TakenT taken;
+    taken.incarnation = from.source_incarnation();
+    taken.runs = taken_.report({from.source_proc(), from.source_host(), from.source_incarnation()}).runs;
+    send_answer({from, {.id = id}}, encode_control({.id = id, .is_answer = true}, std::move(taken)));
+  };
+  // What came before the question and still waits for its handler is not lost.
+  if (!events_.when_taken) return answer();
+  events_.when_taken(answer);
 }
 
 void Bus::on_taken(const SentFates::Receiver& from, const wire::Taken& taken) {

@@ -41,6 +41,11 @@ void SentFates::Ring::grow() {
 }
 
 void SentFates::Ring::erase(std::size_t index) noexcept {
+  // What comes back mostly does so in order: few are in front of it.
+  if (index < size_ / 2) {
+    for (; index > 0; --index) (*this)[index] = (*this)[index - 1];
+    return pop_front(1);
+  }
   for (; index + 1 < size_; ++index) (*this)[index] = (*this)[index + 1];
   --size_;
 }

@@ -11,11 +11,10 @@
 
 namespace meshbus {
 
-/// Whether the receiver says that it took this message (Taken in bus.fbs): messages and the answers to calls, unless their sender does not
-/// want to hear of them. A call, and a request, is answered itself.
+/// Whether the receiver says that it took this message (Taken in bus.fbs): messages, unless their sender does not want to hear of them. A
+/// call is answered itself; of an answer that is lost its caller hears: by the end of its session, or by its deadline.
 inline bool has_fate(const wire::Envelope& envelope) noexcept {
-  return envelope.lane() == wire::Lane::data && envelope.kind() != wire::Kind::control && envelope.kind() != wire::Kind::call &&
-         (envelope.flags() & kFlagNoReturn) == 0;
+  return envelope.lane() == wire::Lane::data && envelope.kind() == wire::Kind::message && (envelope.flags() & kFlagNoReturn) == 0;
 }
 
 /// What a sender remembers of the messages that their receivers have not taken yet, so that each one that dies on its way, with a broker or

@@ -25,6 +25,8 @@ constexpr std::size_t kSendBytes = 16 * 1024 * 1024;
 constexpr Outbox::Limits kOutboxLimits{.bytes = 4 * kSendBytes, .count = 1'000'000};
 /// Messages that wait for the handlers.
 constexpr WorkQueue::Limits kWorkLimits{.bytes = 64 * 1024 * 1024, .count = 262'144};
+/// Messages that came back and wait for on_undelivered.
+constexpr std::size_t kMostReturns = 65'536;
 constexpr std::size_t kCallLimit = kBodyLimit - sizeof(wire::CallHeader);
 /// For the end of a process that was not asked to stop: how long its last handlers and messages may take.
 constexpr std::chrono::seconds kEndLimit{10};
@@ -213,7 +215,11 @@ Bus::Events Runtime::make_events() {
     on_data(envelope, header, body, point_of(cast));
   };
   events.on_undeliverable = [this](const wire::Envelope& envelope, const Error& error) { on_undelivered(envelope, error); };
-  events.takes_later = true;
+  events.when_taken = [this](std::function<void()> then) {
+    if (untaken_ == 0) return then();
+    // Behind what waits for the handlers, and on its way to the reactor behind mark_taken().
+    work_.push_last([this, then = std::move(then)] { reactor_.post(then); });
+  };
   return events;
 }
 
@@ -241,6 +247,11 @@ std::optional<Point> Runtime::point_of(const CastBody& cast) {
 
 void Runtime::on_data(const wire::Envelope& envelope, const wire::CallHeader& header, Bytes body, std::optional<Point> point) {
   const bool is_call = envelope.kind() == wire::Kind::call;
+  const auto is_behind = [&] {
+    return Error(ErrorCode::queue_full, bootstrap_.proc.to_string() + " is behind: its queue for handlers is full");
+  };
+  // What an actor takes is told in the order in which it came, behind what waits for the handlers.
+  if (!is_call && untaken_ > 0 && !work_.has_room()) return bus_->give_back(envelope, is_behind());
   switch (actors_.on_data(envelope, header, body, point)) {
     case ActorSystem::Delivery::not_mine: break;
     case ActorSystem::Delivery::returned: return;
@@ -254,10 +265,7 @@ void Runtime::on_data(const wire::Envelope& envelope, const wire::CallHeader& he
     const Error error(ErrorCode::no_such_port, bootstrap_.proc.to_string() +
                                                    (is_of_actor ? " has no actor with port " : " has no handler for port ") +
                                                    std::to_string(envelope.port()));
-    if (is_call) return bus_->fail_call(envelope, header, error);
-    if (is_of_actor) return bus_->give_back(envelope, error);
-    take_in_turn(envelope);
-    return lost_log_.warn("a message is dropped: " + error.detail());
+    return is_call ? bus_->fail_call(envelope, header, error) : bus_->give_back(envelope, error);
   }
   Incoming incoming;
   incoming.port = envelope.port();
@@ -276,13 +284,12 @@ void Runtime::on_data(const wire::Envelope& envelope, const wire::CallHeader& he
     if (!is_call) ++untaken_;
     return;
   }
-  const Error error(ErrorCode::queue_full, bootstrap_.proc.to_string() + " is behind: its queue for handlers is full");
-  if (is_call) return bus_->fail_call(envelope, header, error);
-  lost_log_.warn("a message for port " + std::to_string(envelope.port()) + " is dropped: " + error.detail());
+  is_call ? bus_->fail_call(envelope, header, is_behind()) : bus_->give_back(envelope, is_behind());
 }
 
 void Runtime::take_in_turn(const wire::Envelope& envelope) {
-  if (untaken_ == 0 || !work_.push(sizeof envelope, [this, envelope] { mark_taken(envelope); })) return bus_->taken(envelope);
+  if (untaken_ == 0) return bus_->taken(envelope);
+  work_.push_last([this, envelope] { mark_taken(envelope); });
   ++untaken_;
 }
 
@@ -336,11 +343,18 @@ void Runtime::on_undelivered(const wire::Envelope& envelope, const Error& error)
   }
   if (!program_.on_undelivered_)
     return lost_log_.warn("a message for port " + std::to_string(envelope.port()) + " came back: " + error.to_string());
+  if (returns_ >= kMostReturns)
+    return lost_log_.warn("a message for port " + std::to_string(envelope.port()) + " came back, and is not told of, because " +
+                          std::to_string(kMostReturns) + " others wait for on_undelivered: " + error.to_string());
+  ++returns_;
   work_.push_last([this, envelope, error] {
+    --returns_;
     try {
       program_.on_undelivered_(proc_, Undelivered{rank_of(envelope.destination_proc()), envelope.port(), error});
     } catch (const std::exception& thrown) {
       log::warn(std::string("on_undelivered: ") + thrown.what());
+    } catch (...) {
+      log::warn("on_undelivered: an exception that is no std::exception");
     }
   });
 }
@@ -387,22 +401,36 @@ void Runtime::call(const ProcId& to, std::uint32_t port, std::string body, std::
   });
 }
 
-Result<void> Runtime::make_room(std::size_t size, std::chrono::milliseconds patience) {
+Result<void> Runtime::make_room(Room size, std::chrono::milliseconds patience) {
   std::unique_lock lock(mutex_);
-  const auto has_room = [&] { return waiting_bytes_ + queued_bytes_ + size <= kSendBytes; };
+  const auto has_room = [&] {
+    return waiting_.bytes + sent_.bytes + size.bytes <= kSendBytes && waiting_.copies + sent_.copies + size.copies <= Bus::kMostOutstanding;
+  };
   if (!has_room() && (is_reactor_thread || !changed_.wait_for(lock, std::min(patience, kLongest), has_room))) {
-    return fail(ErrorCode::queue_full,
-                std::to_string(waiting_bytes_ + queued_bytes_) + " bytes wait to leave; the limit is " + std::to_string(kSendBytes));
+    return fail(ErrorCode::queue_full, std::to_string(waiting_.bytes + sent_.bytes) + " bytes wait to leave; the limit is " +
+                                           std::to_string(kSendBytes) + "; " + std::to_string(waiting_.copies + sent_.copies) +
+                                           " messages are not known to be taken; the limit is " + std::to_string(Bus::kMostOutstanding));
   }
-  waiting_bytes_ += size;
+  waiting_.bytes += size.bytes;
+  waiting_.copies += size.copies;
   return {};
 }
 
-void Runtime::queued(std::size_t size, std::uint32_t port, const Result<void>& sent) {
-  if (!sent) lost_log_.warn("a message for port " + std::to_string(port) + " is dropped: " + sent.error().to_string());
+void Runtime::queued(Room size) {
   const std::lock_guard lock(mutex_);
-  waiting_bytes_ -= size;
-  queued_bytes_ += size;
+  waiting_.bytes -= size.bytes;
+  waiting_.copies -= size.copies;
+  sent_.bytes += size.bytes;
+  sent_.copies += size.copies;
+}
+
+void Runtime::not_sent(const Destination& to, std::uint32_t port, const Error& error) {
+  wire::Envelope envelope;
+  envelope.mutate_destination_proc(to.proc);
+  envelope.mutate_destination_host(to.host);
+  envelope.mutate_port(port);
+  envelope.mutate_kind(wire::Kind::message);
+  on_undelivered(envelope, error);
 }
 
 Result<void> Runtime::send(const ProcId& to, std::uint32_t port, std::string_view body, std::chrono::milliseconds patience) {
@@ -410,9 +438,13 @@ Result<void> Runtime::send(const ProcId& to, std::uint32_t port, std::string_vie
   if (body.size() > kBodyLimit) {
     return fail(ErrorCode::too_large, "a message of " + std::to_string(body.size()) + " bytes; the limit is " + std::to_string(kBodyLimit));
   }
-  const auto size = body.size() + sizeof(wire::Envelope);
+  const Room size{body.size() + sizeof(wire::Envelope), 1};
   if (auto room = make_room(size, patience); !room) return room;
-  reactor_.post([this, to = Destination::to(to), port, body = std::string(body), size] { queued(size, port, bus_->send(to, port, body)); });
+  reactor_.post([this, to = Destination::to(to), port, body = std::string(body), size] {
+    const auto sent = bus_->send(to, port, body);
+    queued(size);
+    if (!sent) not_sent(to, port, sent.error());
+  });
   return {};
 }
 
@@ -428,10 +460,14 @@ Result<std::shared_ptr<const CastPlan>> Runtime::plan_cast(const ProcMeshRef& to
 Result<void> Runtime::cast(const ProcMeshRef& to, std::uint32_t port, std::string_view body, std::chrono::milliseconds patience) {
   auto plan = plan_cast(to, body.size());
   if (!plan) return fail(plan.error());
-  const auto size = body.size() + sizeof(wire::Envelope);
+  const Room size{body.size() + sizeof(wire::Envelope), (*plan)->targets.size()};
   if (auto room = make_room(size, patience); !room) return room;
-  reactor_.post(
-      [this, plan = std::move(*plan), port, body = std::string(body), size] { queued(size, port, bus_->cast(*plan, port, body)); });
+  reactor_.post([this, plan = std::move(*plan), port, body = std::string(body), size] {
+    const auto sent = bus_->cast(*plan, port, body);
+    queued(size);
+    if (sent) return;
+    for (const auto& target : plan->targets) not_sent({target.proc, target.host, {}}, port, sent.error());
+  });
   return {};
 }
 
@@ -453,10 +489,10 @@ Result<CastAnswers::Answers> Runtime::call_all(const ProcMeshRef& to, std::uint3
 }
 
 void Runtime::report_room() {
-  const auto queued = bus_->queued_bytes();
+  const Room now{bus_->queued_bytes(), bus_->traffic().outstanding};
   const std::lock_guard lock(mutex_);
-  if (queued < queued_bytes_) changed_.notify_all();
-  queued_bytes_ = queued;
+  if (now.bytes < sent_.bytes || now.copies < sent_.copies) changed_.notify_all();
+  sent_ = now;
 }
 
 // --- The end. ---

@@ -83,10 +83,17 @@ class Runtime {
   void on_data(const wire::Envelope& envelope, const wire::CallHeader& header, Bytes body, std::optional<Point> point);
   /// Of a cast: where this rank is in its view.
   std::optional<Point> point_of(const CastBody& cast);
-  /// Waits until so many bytes may be sent, or says why not; they count as waiting then.
-  Result<void> make_room(std::size_t size, std::chrono::milliseconds patience);
-  /// What waited is the bus's now, or was not sent.
-  void queued(std::size_t size, std::uint32_t port, const Result<void>& sent);
+  /// What of messages waits to leave: their bytes, and for how many receivers they are.
+  struct Room {
+    std::size_t bytes = 0;
+    std::size_t copies = 0;
+  };
+  /// Waits until that much may be sent, or says why not; it counts as waiting then.
+  Result<void> make_room(Room size, std::chrono::milliseconds patience);
+  /// What waited is the bus's now.
+  void queued(Room size);
+  /// The bus did not take a message for that proc after all: the program is told.
+  void not_sent(const Destination& to, std::uint32_t port, const Error& error);
   /// Errors: refused (after fork), too_large.
   Result<std::shared_ptr<const CastPlan>> plan_cast(const ProcMeshRef& to, std::size_t bytes);
   void on_undelivered(const wire::Envelope& envelope, const Error& error);
@@ -135,6 +142,8 @@ class Runtime {
   WorkQueue work_;
   /// Messages that the handlers' thread has, or will have, to say when they are taken. Reactor's thread.
   std::size_t untaken_ = 0;
+  /// Messages that came back and wait for the handlers' thread.
+  std::atomic<std::size_t> returns_{0};
   ActorSystem actors_;
   std::thread thread_;
 
@@ -147,8 +156,8 @@ class Runtime {
   unsigned undrained_ = 2;  // the handlers that were queued when a stop came, and the actors
   std::optional<Stop> stop_;
   std::vector<wire::Envelope> taken_;  // by the handlers, not yet said
-  std::size_t waiting_bytes_ = 0;      // of messages on their way to the bus
-  std::size_t queued_bytes_ = 0;       // in the bus, as of its last turn
+  Room waiting_;                       // on its way to the bus
+  Room sent_;                          // as of the last turn: bytes that the bus has, and copies that are not known to be taken
 
   std::mutex plans_mutex_;
   CastPlans plans_;

@@ -27,6 +27,11 @@ bool WorkQueue::push(std::size_t bytes, Task task) {
   return true;
 }
 
+bool WorkQueue::has_room() {
+  const std::lock_guard lock(mutex_);
+  return !finished_ && items_.size() < limits_.count && bytes_ < limits_.bytes;
+}
+
 void WorkQueue::push_first(Task task) {
   {
     const std::lock_guard lock(mutex_);

@@ -25,6 +25,8 @@ class WorkQueue {
 
   /// Queues work that holds so many bytes. False when the queue is full or finished.
   bool push(std::size_t bytes, Task task);
+  /// Whether push() would take something small.
+  bool has_room();
   /// Queues work of our own, which is never refused: before or behind everything else.
   void push_first(Task task);
   void push_last(Task task);

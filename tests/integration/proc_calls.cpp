@@ -103,6 +103,65 @@ TEST_CASE("proc: a message to a proc that is not there comes back to the program
   CHECK(harness.wait_exit(0) == ExitStatus::exited(0));
 }
 
+TEST_CASE("proc: messages that wait for a busy handler are not taken for lost, however long that takes") {
+  ProcHarness harness;
+  harness.start(0, {"serve"});
+  harness.wait_ready(0);
+  harness.send(0, 12, "5000");  // asked after one to two seconds (common/bus_fates.cpp)
+  for (int i = 0; i < 10; ++i) harness.send(0, 16, "x");
+  harness.wait("the fates", [&] { return harness.launcher_traffic().outstanding == 0; });
+  CHECK(harness.undelivered.empty());
+  CHECK(harness.launcher_traffic().sent.taken == 11);
+  CHECK(harness.call(0, 16, "").value() == std::string(10, 'x'));
+}
+
+TEST_CASE("proc: what waits for a busy handler of a proc that dies is of unknown fate, each message once") {
+  ProcHarness harness;
+  harness.start(0, {"serve"});
+  harness.wait_ready(0);
+  harness.send(0, 12, "60000");
+  for (int i = 0; i < 10; ++i) harness.send(0, 16, "x");
+  harness.wait_output(0, "busy\n");
+  harness.process(0).send_signal(SIGKILL);
+  harness.wait("the fates", [&] { return harness.launcher_traffic().outstanding == 0; });
+  // Whether the first one, which a handler has, was heard of is open.
+  CHECK(harness.undelivered.size() >= 10);
+  CHECK(harness.undelivered.size() + harness.launcher_traffic().sent.taken == 11);
+  for (const auto& text : harness.undelivered) CHECK(text.find("fate_unknown") != std::string::npos);
+}
+
+TEST_CASE("proc: a message for a port that has no handler comes back to its sender") {
+  ProcHarness harness;
+  harness.start(0, {"serve"});
+  harness.wait_ready(0);
+  harness.send(0, 4711, "x");
+  harness.wait("the return", [&] { return harness.undelivered.size() == 1; });
+  CHECK(harness.undelivered[0] == "port 4711 no_such_port: " + harness.mesh().proc_at(0)->to_string() + " has no handler for port 4711");
+}
+
+TEST_CASE("proc: one subscribes to its actors for oneself only, and to so many") {
+  ProcHarness harness;
+  harness.start(0, {"serve"});
+  harness.wait_ready(0);
+  const auto stream = [&](const std::string& name, const std::string& subscriber) {
+    wire::StreamActorsT request;
+    request.name = name;
+    request.subscriber = subscriber;
+    return harness.ask(0, std::move(request));
+  };
+  const auto other = harness.mesh().proc_at(0)->to_string();
+  CHECK(stream("a", other).error().code() == ErrorCode::identity_mismatch);
+  wire::StopActorStreamT stop;
+  stop.name = "a";
+  stop.subscriber = other;
+  CHECK(harness.ask(0, std::move(stop)).error().code() == ErrorCode::identity_mismatch);
+  Result<void> last;
+  int count = 0;
+  while (count < 5000 && (last = stream("a" + std::to_string(count), harness.launcher()))) ++count;
+  CHECK(count == 4096);
+  CHECK(last.error().code() == ErrorCode::queue_full);
+}
+
 TEST_CASE("proc: bootstrap once, with a program that can be") {
   ProcHarness harness;
   harness.start(0, {"twice"});

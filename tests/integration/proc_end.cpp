@@ -92,7 +92,7 @@ TEST_CASE("proc: nobody but its agent may end it") {
   ProcHarness harness;
   harness.start(0, {"serve"});
   harness.wait_ready(0);
-  CHECK(harness.stop_as_launcher(0).error().code() == ErrorCode::unauthorised);
+  CHECK(harness.ask(0, wire::StopAndExitT()).error().code() == ErrorCode::unauthorised);
   CHECK(harness.call(0, 1, "here").value() == "here");
 }
 

@@ -96,6 +96,9 @@ void ProcHarness::start_agent() {
 void ProcHarness::start_launcher() {
   Bus::Events events;
   events.on_data = [this](const wire::Envelope&, const wire::CallHeader&, Bytes body) { messages.emplace_back(body); };
+  events.on_undeliverable = [this](const wire::Envelope& envelope, const Error& error) {
+    undelivered.push_back("port " + std::to_string(envelope.port()) + " " + error.to_string());
+  };
   const auto self = ProcId(broker_->address(), *Name::make("client")).to_string();
   launcher_ = std::make_unique<Bus>(reactor_, context_, session(*broker_, self, wire::PeerKind::launcher), Dispatcher(), std::move(events));
   wait("the launcher's session", [this] { return launcher_->is_up(); });
@@ -205,15 +208,6 @@ Result<void> ProcHarness::stop(std::uint64_t rank, int code, std::chrono::millis
   std::optional<Result<ControlMessage>> answer;
   agent_->request(Destination::to(*mesh_->proc_at(rank)), std::move(stop), 10s,
                   [&](Result<ControlMessage> result) { answer = std::move(result); });
-  wait("an answer to StopAndExit", [&] { return answer.has_value(); });
-  if (!*answer) return fail(answer->error());
-  return {};
-}
-
-Result<void> ProcHarness::stop_as_launcher(std::uint64_t rank) {
-  std::optional<Result<ControlMessage>> answer;
-  launcher_->request(Destination::to(*mesh_->proc_at(rank)), wire::StopAndExitT(), 10s,
-                     [&](Result<ControlMessage> result) { answer = std::move(result); });
   wait("an answer to StopAndExit", [&] { return answer.has_value(); });
   if (!*answer) return fail(answer->error());
   return {};

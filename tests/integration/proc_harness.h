@@ -61,8 +61,16 @@ class ProcHarness {
   /// The agent asks that rank to stop, or orders it to exit.
   Result<void> stop(std::uint64_t rank, int code, std::chrono::milliseconds grace, const std::string& reason = "a test");
   void order_exit(std::uint64_t rank, int code);
-  /// The launcher tries to stop that rank.
-  Result<void> stop_as_launcher(std::uint64_t rank);
+  /// The launcher asks that rank for something, and gets what is no refusal, or an error.
+  template <typename NativeBody>
+  Result<void> ask(std::uint64_t rank, NativeBody body) {
+    std::optional<Result<ControlMessage>> answer;
+    launcher_->request(Destination::to(*mesh_->proc_at(rank)), std::move(body), std::chrono::seconds(10),
+                       [&](Result<ControlMessage> result) { answer = std::move(result); });
+    wait("an answer to a request of the launcher's", [&] { return answer.has_value(); });
+    if (!*answer) return fail(answer->error());
+    return {};
+  }
 
   void stop_agent() { agent_.reset(); }
   void start_agent();
@@ -75,6 +83,9 @@ class ProcHarness {
   std::map<std::string, int> readies, heartbeats;
   /// What came to the launcher's port, by sender's key.
   std::vector<std::string> messages;
+  /// What the launcher has sent and did not bring to its receiver, or may not have: "port N ERROR".
+  std::vector<std::string> undelivered;
+  Bus::Traffic launcher_traffic() const { return launcher_->traffic(); }
 
  private:
   std::string bootstrap_of(std::uint64_t rank);

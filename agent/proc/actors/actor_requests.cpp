@@ -14,6 +14,14 @@ constexpr std::size_t kEventStates = 32;
 /// Of a list: bytes of text after which no more is added.
 constexpr std::size_t kListBytes = 512 * 1024;
 
+/// Subscribers, and the actors that one of them may be subscribed to without having spawned them.
+constexpr std::size_t kMostSubscribers = 1024;
+constexpr std::size_t kMostStreams = 4096;
+
+bool is_end(wire::StatusKind status) {
+  return status == wire::StatusKind::stopped || status == wire::StatusKind::failed;
+}
+
 std::size_t text_bytes(const wire::ActorStateT& state) {
   std::size_t bytes = 256 + state.name.size() + state.type.size() + state.reason.size() + state.message.size();
   for (const auto& cause : state.causes) bytes += 16 + cause.size();
@@ -152,11 +160,29 @@ void ActorSystem::subscribe(const std::string& name, const ProcId& subscriber) {
   subscribers_.try_emplace(subscriber.key(), Subscriber{subscriber, {}}).first->second.names.insert(name);
 }
 
+std::optional<ProcId> ActorSystem::subscriber_of(const Request& request, const flatbuffers::String& text) {
+  const auto subscriber = ProcId::parse(text.string_view());
+  if (!subscriber) {
+    bus_->refuse(request, subscriber.error().within("subscriber"));
+    return std::nullopt;
+  }
+  if (subscriber->key() == request.envelope.source_proc() && subscriber->host().key() == request.envelope.source_host()) return *subscriber;
+  bus_->refuse(request, Error(ErrorCode::identity_mismatch,
+                              "subscriber: '" + subscriber->to_string() + "' is not who asks: one can subscribe for oneself only"));
+  return std::nullopt;
+}
+
 void ActorSystem::on_stream(const Request& request, const wire::StreamActors& message) {
-  const auto subscriber = ProcId::parse(message.subscriber()->string_view());
-  if (!subscriber) return bus_->refuse(request, subscriber.error().within("subscriber"));
+  const auto subscriber = subscriber_of(request, *message.subscriber());
+  if (!subscriber) return;
   const auto name = Name::parse(message.name()->string_view());
   if (!name) return bus_->refuse(request, name.error());
+  const auto known = subscribers_.find(subscriber->key());
+  if (known == subscribers_.end() ? subscribers_.size() >= kMostSubscribers : known->second.names.size() >= kMostStreams) {
+    return bus_->refuse(request, Error(ErrorCode::queue_full, self_.to_string() + ": at most " + std::to_string(kMostSubscribers) +
+                                                                  " subscribers, each to " + std::to_string(kMostStreams) +
+                                                                  " actors: end others with StopActorStream"));
+  }
   wire::ActorListT list;
   {
     const Lock lock(mutex_);
@@ -173,12 +199,12 @@ void ActorSystem::on_stream(const Request& request, const wire::StreamActors& me
 }
 
 void ActorSystem::on_stop_stream(const Request& request, const wire::StopActorStream& message) {
-  if (const auto subscriber = ProcId::parse(message.subscriber()->string_view())) {
-    const auto found = subscribers_.find(subscriber->key());
-    if (found != subscribers_.end()) {
-      found->second.names.erase(message.name()->str());
-      if (found->second.names.empty()) subscribers_.erase(found);
-    }
+  const auto subscriber = subscriber_of(request, *message.subscriber());
+  if (!subscriber) return;
+  const auto found = subscribers_.find(subscriber->key());
+  if (found != subscribers_.end()) {
+    found->second.names.erase(message.name()->str());
+    if (found->second.names.empty()) subscribers_.erase(found);
   }
   bus_->answer(request, wire::AckT());
 }
@@ -209,7 +235,7 @@ void ActorSystem::tell_changes() {
     }
   }
   if (bus_ == nullptr) return;
-  for (const auto& [key, subscriber] : subscribers_) {
+  for (auto& [key, subscriber] : subscribers_) {
     wire::ActorEventT event;
     const auto tell = [&] {
       if (!event.actors.empty()) bus_->tell(Destination::to(subscriber.id), std::exchange(event, {}));
@@ -220,7 +246,12 @@ void ActorSystem::tell_changes() {
       if (event.actors.size() == kEventStates) tell();
     }
     tell();
+    // A name is used once, so nothing follows the end of its first actor.
+    for (const auto& [name, state] : states) {
+      if (state.pid == 0 && is_end(state.status)) subscriber.names.erase(name);
+    }
   }
+  std::erase_if(subscribers_, [](const auto& entry) { return entry.second.names.empty(); });
   for (auto& [request, state, is_refusal] : answers) {
     if (is_refusal) {
       std::string text = "actor " + self_.to_string() + "," + state.name + "[0]: " + state.reason;

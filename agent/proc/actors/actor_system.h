@@ -119,6 +119,8 @@ class ActorSystem {
   void on_stop_stream(const Request& request, const wire::StopActorStream& message);
   std::shared_ptr<ActorCell> find(const Key& key);
   void subscribe(const std::string& name, const ProcId& subscriber);
+  /// Who subscribes, if that is who asks; otherwise refuses it.
+  std::optional<ProcId> subscriber_of(const Request& request, const flatbuffers::String& text);
   /// Tells subscribers, and answers who waits.
   void tell_changes();
   wire::ActorStateT state_of(const ActorCell& cell) const;
