@@ -24,7 +24,8 @@ constexpr std::chrono::microseconds kSlice{200};
 constexpr int kMostStride = 64;
 /// A broker that sends far beyond its credit is read no further than this.
 constexpr std::size_t kInboxLimit = 8 * 1024 * 1024;
-/// And after this time, so that one who takes little is not thought to take nothing.
+/// And after this time, so that one who takes little is not thought to take nothing. It begins with what is untold, unless this is a link,
+/// whose frames wait to be acknowledged: most of what is taken is answered soon, and that tells it too.
 constexpr std::chrono::milliseconds kCreditTime{250};
 /// The broker is told of control, too, that was taken.
 constexpr std::uint64_t kControlStep = 256 * 1024;
@@ -73,6 +74,7 @@ void Session::open() {
   state_ = State::connecting;
   taken_ = announced_ = control_unsaid_ = sent_ = credit_ = 0;
   is_credited_ = false;
+  untold_since_ = {};
   try {
     socket_.emplace(context_, zmq::socket_type::dealer);
     // One socket is one session: libzmq must not reconnect behind our back, and must not queue for a connection that is not there.
@@ -434,8 +436,12 @@ void Session::flush() {
     if (is_data) sent_ += frame->bytes;
     outbox_.pop();
   }
-  if (taken_ == announced_ && control_unsaid_ < kControlStep) return;
-  if (taken_ - announced_ < kCreditStep && control_unsaid_ < kControlStep && reactor_.now() - announced_at_ < kCreditTime) return;
+  if (taken_ - announced_ < kCreditStep && control_unsaid_ < kControlStep) {
+    if (taken_ == announced_) return;
+    const auto now = reactor_.now();
+    if (untold_since_ == Reactor::Time{}) untold_since_ = now;
+    if (now - (options_.link ? announced_at_ : untold_since_) < kCreditTime) return;
+  }
   announced_at_ = reactor_.now();
   Frame credit = FrameWriter(wire::Lane::control, options_.link).finish();
   if (!send(credit, 0)) flush_later();
@@ -460,6 +466,7 @@ bool Session::send(Frame& frame, std::uint64_t number) {
     }
   }
   announced_ = taken_;
+  untold_since_ = {};
   control_unsaid_ = 0;
   has_sent_ = true;
   return true;

@@ -167,6 +167,8 @@ class Session {
   std::uint64_t taken_ = 0;
   std::uint64_t announced_ = 0;
   Reactor::Time announced_at_{};
+  /// Since when there is something that it has not been told; zero when there is nothing, or that was not noticed yet.
+  Reactor::Time untold_since_{};
   /// Bytes of control taken since the broker last heard from us: it sends only so much control to one who says nothing.
   std::uint64_t control_unsaid_ = 0;
   bool has_said_bye_ = false;
