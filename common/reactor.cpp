@@ -1,6 +1,7 @@
 #include "common/reactor.h"
 
 #include <sys/eventfd.h>
+#include <sys/timerfd.h>
 #include <unistd.h>
 #include <zmq.h>
 
@@ -34,10 +35,8 @@ bool is_readable(void* socket) {
 Reactor::Reactor(std::function<Time()> now)
     : now_(std::move(now)), epoll_(epoll_create1(EPOLL_CLOEXEC)), wake_(eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK)) {
   if (epoll_.get() < 0 || wake_.get() < 0) throw std::system_error(errno, std::generic_category(), "reactor: epoll_create1/eventfd");
-  watch(wake_.get(), EPOLLIN, [this](std::uint32_t) {
-    std::uint64_t count = 0;
-    [[maybe_unused]] auto n = ::read(wake_.get(), &count, sizeof count);
-  });
+  // Edge-triggered: each write wakes one thread, once, and nobody has to read it.
+  watch(wake_.get(), EPOLLIN | EPOLLET, [](std::uint32_t) {});
 }
 
 Reactor::~Reactor() = default;
@@ -118,6 +117,15 @@ void Reactor::post(Task task) {
     posted_.push_back(std::move(task));
     if (posted_.size() > 1) return;  // whoever queued the first one has woken the loop
   }
+  wake();
+}
+
+void Reactor::post_quietly(Task task) {
+  const std::lock_guard lock(mutex_);
+  posted_.push_back(std::move(task));
+}
+
+void Reactor::wake() {
   const std::uint64_t one = 1;
   [[maybe_unused]] auto n = ::write(wake_.get(), &one, sizeof one);
 }
@@ -127,8 +135,7 @@ void Reactor::stop() {
     const std::lock_guard lock(mutex_);
     stopping_ = true;
   }
-  const std::uint64_t one = 1;
-  [[maybe_unused]] auto n = ::write(wake_.get(), &one, sizeof one);
+  wake();
 }
 
 void Reactor::run() {
@@ -144,26 +151,79 @@ void Reactor::run() {
   }
 }
 
-int Reactor::wait_ms(Duration max_wait) {
-  Duration wait = max_wait;
-  if (!timers_.empty()) wait = std::min(wait, timers_.begin()->first.first - now());
+bool Reactor::is_stopping() {
+  const std::lock_guard lock(mutex_);
+  return stopping_;
+}
+
+bool Reactor::has_posted() {
+  const std::lock_guard lock(mutex_);
+  return !posted_.empty();
+}
+
+void Reactor::run_until(const std::function<bool()>& is_enough) {
+  std::array<epoll_event, 64> events;
+  std::unique_lock lock(turns_);
+  while (!is_stopping() && !is_enough()) {
+    int count = 0;
+    if (!has_posted()) {
+      const int wait = look_at_sockets() ? 0 : -1;
+      arm_timers();
+      lock.unlock();
+      count = epoll_wait(epoll_.get(), events.data(), static_cast<int>(events.size()), wait);
+      lock.lock();
+    }
+    run_turn(events.data(), std::max(count, 0));
+  }
+  // For the others, which sleep on.
+  arm_timers();
+  if (is_stopping() || has_posted() || look_at_sockets()) wake();
+}
+
+void Reactor::arm_timers() {
+  if (timer_fd_.get() < 0) {
+    timer_fd_.reset(timerfd_create(CLOCK_MONOTONIC, TFD_CLOEXEC | TFD_NONBLOCK));
+    if (timer_fd_.get() < 0) throw std::system_error(errno, std::generic_category(), "reactor: timerfd_create");
+    watch(timer_fd_.get(), EPOLLIN | EPOLLET, [this](std::uint32_t) { armed_for_ = Time::max(); });
+  }
+  // One that goes off too early is cheaper than setting it whenever a timer is cancelled.
+  if (timers_.empty() || timers_.begin()->first.first >= armed_for_) return;
+  armed_for_ = timers_.begin()->first.first;
+  const auto at = std::max<Duration>(armed_for_.time_since_epoch(), std::chrono::nanoseconds(1));
+  const auto seconds = std::chrono::floor<std::chrono::seconds>(at);
+  itimerspec when{};
+  when.it_value.tv_sec = seconds.count();
+  when.it_value.tv_nsec = (at - seconds).count();
+  timerfd_settime(timer_fd_.get(), TFD_TIMER_ABSTIME, &when, nullptr);
+}
+
+bool Reactor::look_at_sockets() {
   bool is_ready = false;
   for (auto& [socket, entry] : sockets_) {
     if (!entry.is_ready && !entry.is_quiet) entry.is_ready = is_readable(socket);
     is_ready = is_ready || entry.is_ready;
   }
-  if (is_ready || wait <= Duration::zero()) return 0;
+  return is_ready;
+}
+
+int Reactor::wait_ms(Duration max_wait) {
+  Duration wait = max_wait;
+  if (!timers_.empty()) wait = std::min(wait, timers_.begin()->first.first - now());
+  if (look_at_sockets() || wait <= Duration::zero()) return 0;
   return static_cast<int>(std::min<std::int64_t>(std::chrono::ceil<std::chrono::milliseconds>(wait).count(), 3'600'000));
 }
 
 void Reactor::turn(Duration max_wait) {
-  thread_ = std::this_thread::get_id();
   std::array<epoll_event, 256> events;
   const int count = epoll_wait(epoll_.get(), events.data(), static_cast<int>(events.size()), wait_ms(max_wait));
+  run_turn(events.data(), std::max(count, 0));
+}
+
+void Reactor::run_turn(const epoll_event* events, int count) {
+  thread_ = std::this_thread::get_id();
   const auto begin = Clock::now();
-  run_fds(events.data(), std::max(count, 0));
-  // After run_fds(), which takes the wake-up count: what is posted after that writes a new one. The other way round, a task that is posted
-  // between the two would lie there while the loop sleeps.
+  run_fds(events, count);
+  // After the wait, which takes the wake-up: what is posted after that wakes again.
   run_posted();
   run_sockets();
   run_timers();

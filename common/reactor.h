@@ -20,8 +20,9 @@ namespace meshbus {
 
 /// The one loop of a process: descriptors, ZeroMQ sockets, timers and posted work in one epoll set.
 ///
-/// Everything runs on the thread that calls run() (or turn()); only post() and stop() may be called from elsewhere. Handlers must not
-/// block; a turn longer than 50 ms is logged and counted. Handlers may add and remove watches and timers, their own included, at any time.
+/// Everything runs on the thread that calls run() (or turn()); only post(), wake() and stop() may be called from elsewhere. Handlers must
+/// not block; a turn longer than 50 ms is logged and counted. Handlers may add and remove watches and timers, their own included, at any
+/// time. Threads that all call run_until() share the loop: one turn runs at a time, on one of them.
 ///
 /// A turn is: wait, ready descriptors, posted work, ready ZeroMQ sockets, due timers, turn-end hooks. What has come is seen before what is
 /// late: a process that was stopped hears the answers that wait for it before it gives up on them. Hooks are where queues are flushed, so
@@ -70,11 +71,18 @@ class Reactor {
   /// From any thread: run `task` on the reactor's thread, in order. Tasks that are still queued when the reactor is destroyed are
   /// destroyed.
   void post(Task task);
-  /// From any thread or handler: run() returns after the turn.
+  /// The same for a thread that goes on to run_until() at once, or else calls wake(): nobody is woken for it.
+  void post_quietly(Task task);
+  /// From any thread: one of the threads in run_until() asks again whether it is enough.
+  void wake();
+  /// From any thread or handler: run() returns after the turn, run_until() on every thread and for good.
   void stop();
 
   /// Turns until stop().
   void run();
+  /// Turns until stop(), or until `is_enough`, which is asked between turns. Of the threads that wait here, the one that came last is
+  /// woken first; whoever leaves while there is something to do wakes another. With timers by the steady clock only.
+  void run_until(const std::function<bool()>& is_enough);
   /// One turn that waits `max_wait` at most.
   void turn(Duration max_wait);
 
@@ -98,6 +106,13 @@ class Reactor {
   void add_socket(void* socket, SocketHandler handler, bool is_quiet);
 
   int wait_ms(Duration max_wait);
+  /// Whether a socket has something to receive, now or left over.
+  bool look_at_sockets();
+  /// Has the descriptor of timers become readable when the first of them is due.
+  void arm_timers();
+  bool is_stopping();
+  bool has_posted();
+  void run_turn(const epoll_event* events, int count);
   void run_posted();
   void run_timers();
   void run_fds(const epoll_event* events, int count);
@@ -107,6 +122,10 @@ class Reactor {
   std::function<Time()> now_;
   UniqueFd epoll_;
   UniqueFd wake_;
+  /// Held during a turn of run_until(), and so by whoever uses what follows.
+  std::mutex turns_;
+  UniqueFd timer_fd_;
+  Time armed_for_ = Time::max();
   std::thread::id thread_;
   std::unordered_map<int, Watch> watches_;
   std::uint64_t next_generation_ = 1;

@@ -143,7 +143,7 @@ void Runtime::shutdown(int code) {
     stopped.get_future().wait();
   }
   const bool is_quiet = is_actor || actors_.finish_threads();
-  reactor_.post([this] { leave(reactor_.now() + kFlushLimit, [this] { reactor_.stop(); }); });
+  reactor_.post([this] { leave(reactor_.now() + kFlushLimit, [this] { is_stopped_ = true; }); });
   thread_.join();
   if (is_quiet) return;
   // An actor that is stuck goes on using what exit() is about to destroy.
@@ -182,10 +182,26 @@ void Runtime::run_reactor() {
   });
   actors_.attach(*bus_);
   agent_.start(*bus_);
-  reactor_.run();
+  work_.share_pastime();
+  if (has_worker_) work_.set_pastime({.run = [this] { turn_meanwhile(); }, .wake = [this] { reactor_.wake(); }});
+  while (!is_stopped_) {
+    reactor_.run_until([this] { return is_stopped_ || work_.is_missed(); });
+    work_.hand_over();
+  }
   actors_.detach();
   bus_.reset();
   context_.close();  // waits for what still leaves, as long as the socket lingers
+}
+
+void Runtime::turn_meanwhile() {
+  // A signal of the program must not interrupt what moves bytes.
+  sigset_t all, before;
+  ::sigfillset(&all);
+  ::pthread_sigmask(SIG_SETMASK, &all, &before);
+  is_reactor_thread = true;
+  reactor_.run_until([this] { return work_.is_wanted(); });
+  is_reactor_thread = false;
+  ::pthread_sigmask(SIG_SETMASK, &before, nullptr);
 }
 
 Dispatcher Runtime::make_handlers() {
@@ -326,13 +342,15 @@ void Runtime::handle(const ProcProgram::Handler& handler, const wire::Envelope& 
     return;
   }
   if (!answer && answer.error().code() != ErrorCode::call_error) answer = fail(ErrorCode::call_error, answer.error().to_string());
-  reactor_.post([this, envelope, header, answer = std::move(answer)] {
+  reactor_.post_quietly([this, envelope, header, answer = std::move(answer)] {
     if (answer) {
       bus_->answer_call(envelope, header, *answer);
     } else {
       bus_->fail_call(envelope, header, answer.error());
     }
   });
+  // If this is the last one, this very thread turns the reactor next.
+  if (!work_.is_last()) reactor_.wake();
 }
 
 void Runtime::on_undelivered(const wire::Envelope& envelope, const Error& error) {

@@ -32,7 +32,8 @@ namespace meshbus::mesh_proc {
 /// What is behind a Proc: the reactor's thread with the connection to the broker, the handlers' thread, and how the two and main() come to
 /// an end together. One per process; never destroyed, because other threads may use it until the process is gone.
 ///
-/// Functions are called on the reactor's thread unless they say otherwise.
+/// Functions are called on the reactor's thread unless they say otherwise: that is whichever of the two is in a turn of the reactor. The
+/// handlers' thread turns it while it has no handler to run, the other one meanwhile.
 class Runtime {
  public:
   /// Throws std::system_error and zmq::error_t when there are no descriptors or no memory left. Nothing runs before start().
@@ -71,6 +72,8 @@ class Runtime {
   };
 
   void run_reactor();
+  /// The handlers' thread while it has nothing to do: takes over the reactor, so that a message need not wake one thread after the other.
+  void turn_meanwhile();
   Dispatcher make_handlers();
   Bus::Events make_events();
 
@@ -137,6 +140,7 @@ class Runtime {
   Reactor::Time grace_end_ = Reactor::Time::max();
   /// shutdown() has begun: a stop changes nothing any more, but may have a shorter grace.
   bool ending_ = false;
+  bool is_stopped_ = false;
   log::Limited lost_log_{1};
 
   WorkQueue work_;

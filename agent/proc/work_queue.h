@@ -2,6 +2,7 @@
 
 #include <condition_variable>
 #include <cstddef>
+#include <cstdint>
 #include <deque>
 #include <functional>
 #include <mutex>
@@ -17,11 +18,20 @@ class WorkQueue {
     std::size_t bytes;
     std::size_t count;
   };
+  /// What the thread does while nothing is queued, instead of sleeping.
+  struct Pastime {
+    /// Goes on until is_wanted(), which it is to ask again after each `wake`.
+    std::function<void()> run;
+    /// Called on any thread.
+    std::function<void()> wake;
+  };
   explicit WorkQueue(Limits limits) : limits_(limits) {}
 
   /// Makes the thread. It takes over the caller's signal mask, so that what handlers execute gets the program's own.
   void start();
   bool is_running() const noexcept { return thread_.joinable(); }
+  /// From now on the thread has something to do while nothing is queued. Once.
+  void set_pastime(Pastime pastime);
 
   /// Queues work that holds so many bytes. False when the queue is full or finished.
   bool push(std::size_t bytes, Task task);
@@ -33,8 +43,19 @@ class WorkQueue {
 
   /// Runs what is queued, takes nothing more, and waits for the end. Called from a task: only takes nothing more.
   void finish();
-  /// Whether the caller is a task.
+  /// Whether the caller is a task, or the pastime.
   bool is_here() const noexcept;
+  /// Whether the thread is to leave its pastime: there is work, or this is the end.
+  bool is_wanted();
+  /// The caller has the same pastime, so that a `wake` may reach it instead. It is to ask is_missed() all the time, and nobody is woken for
+  /// what it queues itself.
+  void share_pastime();
+  /// is_wanted(), and the thread has not noticed: the time for hand_over().
+  bool is_missed();
+  /// Wakes the thread from its pastime and waits until it is awake.
+  void hand_over();
+  /// From a task: whether nothing else is queued, so that the thread goes on with its pastime at once.
+  bool is_last();
 
  private:
   struct Item {
@@ -42,14 +63,23 @@ class WorkQueue {
     Task task;
   };
   void run();
+  bool has_reason() const noexcept { return finished_ || !items_.empty(); }
+  /// Waits, in its way, for a reason to go on.
+  void wait(std::unique_lock<std::mutex>& lock);
+  /// Something was added: the thread is to see it. Unlocks.
+  void call(std::unique_lock<std::mutex> lock);
 
   const Limits limits_;
   std::thread thread_;
   std::mutex mutex_;
   std::condition_variable changed_;
+  std::condition_variable awake_;
   std::deque<Item> items_;  // guarded by mutex_, like what follows
   std::size_t bytes_ = 0;
   bool finished_ = false;
+  Pastime pastime_;
+  bool is_passing_time_ = false;
+  std::uint64_t times_passed_ = 0;
 };
 
 }  // namespace meshbus::mesh_proc

@@ -3,8 +3,11 @@
 #include <doctest/doctest.h>
 #include <sys/socket.h>
 
+#include <algorithm>
 #include <atomic>
+#include <future>
 #include <thread>
+#include <vector>
 
 #include <zmq.hpp>
 
@@ -186,4 +189,117 @@ TEST_CASE("reactor: what is posted while posted tasks run wakes the loop again")
   if (!ran) reactor.turn(std::chrono::seconds(10));
   CHECK(ran);
   CHECK(std::chrono::steady_clock::now() - start < std::chrono::seconds(5));
+}
+
+TEST_CASE("reactor: threads that share the loop take turns one at a time, in order, and all leave at a stop") {
+  Reactor reactor;
+  std::atomic<int> inside{0};
+  std::vector<int> order;
+  const auto run = [&] { reactor.run_until([] { return false; }); };
+  std::thread one(run), other(run);
+  std::promise<void> last;
+  for (int i = 0; i < 20'000; ++i) {
+    reactor.post([&, i] {
+      CHECK(++inside == 1);
+      order.push_back(i);
+      --inside;
+      if (i == 19'999) last.set_value();
+    });
+  }
+  CHECK(last.get_future().wait_for(10s) == std::future_status::ready);
+  reactor.stop();
+  one.join();
+  other.join();
+  REQUIRE(order.size() == 20'000);
+  CHECK(std::is_sorted(order.begin(), order.end()));
+}
+
+TEST_CASE("reactor: what one thread of a shared loop leaves undone, another one does") {
+  Reactor reactor;
+  std::thread other([&] { reactor.run_until([] { return false; }); });
+  for (int i = 0; i < 1000; ++i) {
+    std::promise<void> posted, timed;
+    // As a thread that has no time for a turn after all.
+    reactor.post_quietly([&] {
+      posted.set_value();
+      reactor.after(1ms, [&] { timed.set_value(); });
+    });
+    reactor.run_until([] { return true; });
+    REQUIRE(posted.get_future().wait_for(10s) == std::future_status::ready);
+    REQUIRE(timed.get_future().wait_for(10s) == std::future_status::ready);
+  }
+  for (int i = 0; i < 100; ++i) {
+    // As one that has turned, and set a timer.
+    std::promise<void> timed;
+    bool is_set = false;
+    reactor.post_quietly([&] {
+      reactor.after(1ms, [&] { timed.set_value(); });
+      is_set = true;
+    });
+    reactor.run_until([&] { return is_set; });
+    REQUIRE(timed.get_future().wait_for(10s) == std::future_status::ready);
+  }
+  reactor.stop();
+  other.join();
+}
+
+TEST_CASE("reactor: a timer of a shared loop runs in time whichever thread has set it, and when an earlier one was cancelled") {
+  Reactor reactor;
+  std::promise<Reactor::Time> rang;
+  const auto start = Reactor::Clock::now();
+  std::thread one([&] { reactor.run_until([] { return false; }); });
+  std::thread other([&] { reactor.run_until([] { return false; }); });
+  reactor.post([&] {
+    reactor.after(10s, [] {});
+    const auto cancelled = reactor.after(1ms, [] { FAIL("it was cancelled"); });
+    reactor.after(20ms, [&] { rang.set_value(Reactor::Clock::now()); });
+    reactor.cancel(cancelled);
+  });
+  auto when = rang.get_future();
+  REQUIRE(when.wait_for(5s) == std::future_status::ready);
+  CHECK(when.get() - start >= 20ms);
+  reactor.stop();
+  one.join();
+  other.join();
+}
+
+TEST_CASE("reactor: a ZeroMQ socket of a shared loop loses nothing") {
+  Reactor reactor;
+  zmq::context_t context;
+  zmq::socket_t in(context, zmq::socket_type::pair);
+  zmq::socket_t out(context, zmq::socket_type::pair);
+  in.bind("inproc://reactor-test");
+  out.connect("inproc://reactor-test");
+  std::atomic<int> received{0};
+  std::promise<void> all;
+  reactor.watch_socket(in.handle(), [&] {
+    zmq::message_t message;
+    while (in.recv(message, zmq::recv_flags::dontwait)) {
+      // Sending swallows wake-ups of the same socket.
+      in.send(message, zmq::send_flags::dontwait);
+      if (++received == 5000) all.set_value();
+    }
+    return false;
+  });
+  // One that stays, and one that comes and goes.
+  std::thread stays([&] { reactor.run_until([] { return false; }); });
+  std::atomic<bool> is_over{false};
+  std::thread goes([&] {
+    while (!is_over) {
+      const int before = received;
+      reactor.run_until([&] { return is_over || received > before; });
+    }
+  });
+  out.set(zmq::sockopt::rcvtimeo, 10'000);
+  for (int i = 0; i < 5000; ++i) {
+    out.send(zmq::buffer("x", 1), zmq::send_flags::none);
+    zmq::message_t echo;
+    REQUIRE(out.recv(echo));
+  }
+  CHECK(all.get_future().wait_for(10s) == std::future_status::ready);
+  is_over = true;
+  reactor.stop();
+  stays.join();
+  goes.join();
+  reactor.forget_socket(in.handle());
 }

@@ -2,8 +2,12 @@
 
 #include <doctest/doctest.h>
 
+#include <atomic>
+#include <condition_variable>
 #include <future>
+#include <mutex>
 #include <string>
+#include <utility>
 #include <vector>
 
 using meshbus::mesh_proc::WorkQueue;
@@ -75,4 +79,51 @@ TEST_CASE("proc_work_queue: takes nothing after finish, which a task may call to
   queue.start();
   queue.finish();
   CHECK(order == "ab");
+}
+
+TEST_CASE("proc_work_queue: passes its time with something else while nothing is queued") {
+  WorkQueue queue({1000, 1000});
+  std::mutex mutex;
+  std::condition_variable changed;
+  bool is_awake = false;
+  std::atomic<int> times{0};
+  queue.set_pastime({.run =
+                         [&] {
+                           CHECK(queue.is_here());
+                           ++times;
+                           std::unique_lock lock(mutex);
+                           changed.wait(lock, [&] { return std::exchange(is_awake, false) && queue.is_wanted(); });
+                         },
+                     .wake =
+                         [&] {
+                           const std::lock_guard lock(mutex);
+                           is_awake = true;
+                           changed.notify_one();
+                         }});
+  queue.start();
+  for (int i = 1; i <= 1000; ++i) {
+    std::promise<bool> done;
+    REQUIRE(queue.push(1, [&] { done.set_value(queue.is_last()); }));
+    // As one who has taken the wake-up that was meant for it.
+    if (i % 3 == 0) queue.hand_over();
+    auto was_last = done.get_future();
+    REQUIRE(was_last.wait_for(std::chrono::seconds(10)) == std::future_status::ready);
+    CHECK(was_last.get());
+  }
+  CHECK_FALSE(queue.is_missed());
+  queue.finish();
+  CHECK(times > 0);
+}
+
+TEST_CASE("proc_work_queue: a task that is not the last one knows") {
+  WorkQueue queue({1000, 1000});
+  std::vector<bool> was_last;
+  const auto ask = [&] { was_last.push_back(queue.is_last()); };
+  queue.push_last(ask);
+  queue.push_last(ask);
+  queue.set_pastime({.run = [] {}, .wake = [] {}});
+  queue.start();
+  queue.finish();
+  REQUIRE(was_last.size() == 2);
+  CHECK_FALSE(was_last[0]);
 }
