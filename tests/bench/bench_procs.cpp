@@ -59,7 +59,7 @@ Figures mesh_procs(std::size_t procs, std::size_t hosts) {
 
 Figures cast_once(std::size_t procs, std::size_t hosts, std::size_t count) {
   OwnHosts own(hosts);
-  auto mesh = own.spawn(procs, {own_folder() + "meshbus", "bench", "member"}, ProcKind::mesh);
+  auto mesh = own.spawn(procs / hosts, {own_folder() + "meshbus", "bench", "member"}, ProcKind::mesh);
   const auto figures = cast_to(own.context(), mesh.ref(), 64, count);
   must(mesh.stop({.reason = "measured", .grace = std::chrono::milliseconds(0)}));
   own.end();
