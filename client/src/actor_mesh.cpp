@@ -4,7 +4,6 @@
 
 #include <algorithm>
 #include <cstdio>
-#include <future>
 #include <map>
 
 #include "client/src/actor_mesh_impl.h"
@@ -21,54 +20,8 @@ using std::chrono::milliseconds;
 /// Requests that carry parameters are asked in rounds of so many bytes, so that they fit into the queue.
 constexpr std::size_t kRoundBytes = std::size_t{4} * 1024 * 1024;
 
-/// What a message to the actors of a view comes to: one send or call for each rank. Whatever else it takes one day to reach many at once,
-/// it takes here. `answers`: null for messages. Answers come on the reactor's thread, each once.
-void post_to_ranks(ContextCore& core, Connection& connection, const ActorMeshRef& ref, std::string body, milliseconds deadline,
-                   std::function<void(std::uint64_t ordinal, Result<std::string>)> answer, bool is_call) {
-  core.post([&connection, ref, body = std::move(body),
-             limit = std::clamp(deadline, milliseconds(1), milliseconds(std::chrono::hours(24 * 20))), answer = std::move(answer),
-             is_call] {
-    for (std::uint64_t ordinal = 0; ordinal < ref.num_ranks(); ++ordinal) {
-      Bus* const bus = connection.bus();
-      const auto actor = ref.actor_at(ordinal);
-      if (bus == nullptr || !actor) {
-        answer(ordinal, bus == nullptr
-                            ? fail(ErrorCode::host_unreachable, "the connection to " + connection.home().to_string() + " is closed")
-                            : fail(actor.error()));
-      } else if (is_call) {
-        bus->call(Destination::to(actor->proc()), actor_port(*actor), body, limit,
-                  [answer, ordinal](Result<std::string> result) { answer(ordinal, std::move(result)); });
-      } else if (auto sent = bus->send(Destination::to(actor->proc()), actor_port(*actor), body)) {
-        answer(ordinal, std::string());
-      } else {
-        answer(ordinal, fail(sent.error()));
-      }
-    }
-  });
-}
-
-/// Waits for all of them.
-RankAnswers post_and_wait(ContextCore& core, Connection& connection, const ActorMeshRef& ref, std::string body, milliseconds deadline,
-                          bool is_call) {
-  if (ref.num_ranks() == 0) return {};
-  struct Collected {
-    RankAnswers answers;
-    std::uint64_t missing;
-    std::promise<void> done;
-  };
-  auto collected = std::make_shared<Collected>();
-  collected->answers.assign(ref.num_ranks(), fail(ErrorCode::fate_unknown, "the launcher ends"));
-  collected->missing = ref.num_ranks();
-  auto done = collected->done.get_future();
-  post_to_ranks(
-      core, connection, ref, std::move(body), deadline,
-      [collected](std::uint64_t ordinal, Result<std::string> answer) {
-        collected->answers[ordinal] = std::move(answer);
-        if (--collected->missing == 0) collected->done.set_value();
-      },
-      is_call);
-  done.wait();
-  return std::move(collected->answers);
+std::string message_to(const ActorMeshRef& ref, const MessageType& type) {
+  return "message " + type.to_string() + " to actors " + ref.name().to_string();
 }
 
 /// "ranks 0-2,5: timeout: ...; rank 7: ..."
@@ -157,19 +110,18 @@ Result<ActorView> ActorView::at(std::string_view label, std::uint64_t index) con
 
 Result<RankAnswers> ActorView::call(const MessageType& type, std::string_view body, milliseconds deadline) const {
   if (auto fine = impl_->core().check_may_wait(); !fine) return fail(fine.error());
-  return post_and_wait(impl_->core(), impl_->connection(), ref_, encode_actor_body(type, 0, body), deadline, true);
+  if (size() == 0) return RankAnswers();
+  auto answers = impl_->connection().call_all(ref_.procs(), actor_port(ref_.name()), encode_actor_body(type, 0, body), deadline);
+  if (!answers) return fail(answers.error().within(message_to(ref_, type)));
+  return answers;
 }
 
 Result<void> ActorView::send(const MessageType& type, std::string_view body) const {
   if (auto fine = impl_->core().check_may_wait(); !fine) return fine;
-  const auto sent = post_and_wait(impl_->core(), impl_->connection(), ref_, encode_actor_body(type, 0, body), milliseconds(0), false);
-  std::map<std::uint64_t, Error> errors;
-  for (std::uint64_t ordinal = 0; ordinal < sent.size(); ++ordinal) {
-    if (!sent[ordinal]) errors.emplace(ordinal, sent[ordinal].error());
-  }
-  if (errors.empty()) return {};
-  return fail(errors.begin()->second.code(),
-              "message " + type.to_string() + " to actors " + ref_.name().to_string() + ": " + describe_by_rank(errors));
+  if (size() == 0) return {};
+  const auto sent = impl_->connection().cast(ref_.procs(), actor_port(ref_.name()), encode_actor_body(type, 0, body));
+  if (!sent) return fail(sent.error().within(message_to(ref_, type)));
+  return {};
 }
 
 Result<std::vector<ActorReport>> ActorView::states(milliseconds deadline) const {

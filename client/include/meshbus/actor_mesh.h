@@ -64,13 +64,13 @@ class ActorView {
                           std::uint64_t step = 1) const;
   Result<ActorView> at(std::string_view label, std::uint64_t index) const;
 
-  /// Asks all of them and waits for the answers: of each rank its own, or why there is none: call_error (its handler failed, or refused),
-  /// no_such_port (no such actor, it has ended, or has no such handler), no_such_proc, fate_unknown (its proc died meanwhile), queue_full,
-  /// timeout, too_large, ... Errors of all: would_block, refused (after fork).
+  /// Asks all of them by one cast (Context::cast) and waits for the answers: of each rank its own, or why there is none: call_error (its
+  /// handler failed, or refused), no_such_port (no such actor, it has ended, or has no such handler), no_such_proc, fate_unknown (its proc
+  /// died meanwhile), queue_full, timeout, too_large, ... Errors of all: would_block, refused (after fork), host_unreachable.
   Result<RankAnswers> call(const MessageType& type, std::string_view body,
                            std::chrono::milliseconds deadline = std::chrono::seconds(30)) const;
-  /// Sends them all a message that nobody answers; returns when it is on its way. Errors: queue_full or too_large with the ranks that did
-  /// not get it; would_block, refused.
+  /// Casts them a message that nobody answers; returns when it is on its way. Errors: as those of Context::cast, too_large among them:
+  /// above 960 KiB.
   Result<void> send(const MessageType& type, std::string_view body) const;
   /// Asks their procs now. By ordinal; Unknown is who did not answer, NotExist who never was. Errors: would_block, refused.
   Result<std::vector<ActorReport>> states(std::chrono::milliseconds deadline = std::chrono::seconds(10)) const;
