@@ -256,14 +256,15 @@ void add_ranks(CLI::App& verb, RankSet& ranks) {
       ->type_name("RANKS");
 }
 
-CLI::App* add_on_hosts(CLI::App& app, const std::string& name, const std::string& meaning, HostsArguments& hosts) {
+CLI::App* add_on_hosts(CLI::App& app, const std::string& name, const std::string& meaning, HostsArguments& hosts,
+                       const std::string& limit = "30s") {
   auto* verb = app.add_subcommand(name, meaning);
   verb->add_option_function<std::string>(
           "--hosts", [&hosts](const std::string& text) { hosts.addresses = split(text, ','); },
           "Addresses of hosts; default: MESHBUS_HOSTS, else every host of yours on this machine")
       ->type_name("ADDRESS,...");
   verb->add_flag("--json", hosts.json, "Print JSON");
-  add_duration(verb, "--timeout", hosts.timeout, "Give up after that time; default 30s");
+  add_duration(verb, "--timeout", hosts.timeout, "Give up after that time; default " + limit);
   return verb;
 }
 
@@ -564,6 +565,8 @@ std::variant<Arguments, int> parse_command_line(int argc, char** argv) {
   auto* ps = add_on_hosts(app, "ps", "List hosts, meshes and procs", hosts);
   ps->add_flag("-a,--all", hosts.all, "Also those that are ended");
   ps->add_flag("-w,--wide", hosts.wide, "Also what each proc uses: CPU time, CPUs just now, memory, its peak, threads, descriptors");
+  add_on_hosts(app, "ping", "Say whether hosts answer, and how long it takes; exit code 1 when one does not, or there is none", hosts,
+               "5s");
   auto* stop = add_on_hosts(app, "stop", "Stop the procs of a mesh", hosts);
   stop->add_option("MESH", hosts.mesh, "Name of the mesh, with or without its uuid")->required();
   add_duration(stop, "--grace", hosts.grace, "Between SIGTERM and SIGKILL; default 10s");
@@ -619,8 +622,9 @@ std::variant<Arguments, int> parse_command_line(int argc, char** argv) {
   }
   if (name != "run") {
     using Verb = HostsArguments::Verb;
-    static const std::map<std::string, Verb> verbs = {
-        {"ps", Verb::ps}, {"stop", Verb::stop}, {"shutdown", Verb::shutdown}, {"status", Verb::status}, {"drain", Verb::drain}};
+    static const std::map<std::string, Verb> verbs = {{"ps", Verb::ps},         {"ping", Verb::ping},
+                                                      {"stop", Verb::stop},     {"shutdown", Verb::shutdown},
+                                                      {"status", Verb::status}, {"drain", Verb::drain}};
     hosts.verb = verbs.at(name);
     hosts.is_timeout_given = app.get_subcommand(name)->count("--timeout") > 0;
     return Arguments(hosts);

@@ -52,9 +52,9 @@ struct RunArguments {
   std::vector<std::string> command;
 };
 
-/// `meshbus ps`, `status`, `stop`, `drain`, `shutdown`: on which hosts, and of which mesh.
+/// `meshbus ps`, `ping`, `status`, `stop`, `drain`, `shutdown`: on which hosts, and of which mesh.
 struct HostsArguments {
-  enum class Verb { ps, stop, shutdown, logs, status, drain, why };
+  enum class Verb { ps, ping, stop, shutdown, logs, status, drain, why };
   Verb verb = Verb::ps;
   /// None = every host of this user on this machine.
   std::vector<std::string> addresses;

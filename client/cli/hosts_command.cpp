@@ -13,6 +13,7 @@
 #include <optional>
 
 #include "client/cli/drain_command.h"
+#include "client/cli/ping_command.h"
 #include "client/cli/rank_json.h"
 #include "client/cli/status_command.h"
 #include "client/cli/text_error.h"
@@ -200,11 +201,8 @@ std::vector<std::string> local_hosts() {
   return found;
 }
 
-std::variant<AttachedHosts, int> attach_hosts(const HostsArguments& arguments) {
+std::variant<std::vector<HostAddr>, int> find_hosts(const HostsArguments& arguments) {
   std::vector<std::string> words = arguments.addresses;
-  using Verb = HostsArguments::Verb;
-  const bool is_looking =
-      arguments.verb == Verb::ps || arguments.verb == Verb::logs || arguments.verb == Verb::status || arguments.verb == Verb::why;
   if (words.empty()) {
     if (const char* hosts = std::getenv("MESHBUS_HOSTS"); hosts != nullptr && *hosts != '\0') {
       std::string text = hosts;
@@ -234,15 +232,24 @@ std::variant<AttachedHosts, int> attach_hosts(const HostsArguments& arguments) {
     }
     addresses.push_back(std::move(*address));
   }
+  return addresses;
+}
+
+std::variant<AttachedHosts, int> attach_hosts(const HostsArguments& arguments) {
+  auto addresses = find_hosts(arguments);
+  if (const int* code = std::get_if<int>(&addresses)) return *code;
   auto context = Context::create();
   if (!context) {
     complain(context.error().to_string());
     return kUsage;
   }
+  using Verb = HostsArguments::Verb;
+  const bool is_looking =
+      arguments.verb == Verb::ps || arguments.verb == Verb::logs || arguments.verb == Verb::status || arguments.verb == Verb::why;
   AttachOptions options;
   options.require_all = !is_looking;
   options.deadline = std::min<std::chrono::milliseconds>(arguments.timeout, std::chrono::seconds(5));
-  auto mesh = HostMesh::attach(*context, "hosts", std::move(addresses), options);
+  auto mesh = HostMesh::attach(*context, "hosts", std::move(std::get<std::vector<HostAddr>>(addresses)), options);
   if (!mesh) {
     complain(mesh.error().to_string());
     return 1;
@@ -259,6 +266,7 @@ std::vector<const MeshReport*> matching(const MeshListing& listing, const std::s
 }
 
 int hosts_command(const HostsArguments& arguments) {
+  if (arguments.verb == HostsArguments::Verb::ping) return ping_command(arguments);
   auto attached = attach_hosts(arguments);
   if (const int* code = std::get_if<int>(&attached)) return *code;
   auto& mesh = std::get<AttachedHosts>(attached).hosts;
@@ -268,6 +276,7 @@ int hosts_command(const HostsArguments& arguments) {
     case HostsArguments::Verb::shutdown: return shutdown(mesh, arguments);
     case HostsArguments::Verb::status: return status_command(mesh, arguments);
     case HostsArguments::Verb::drain: return drain_command(mesh, arguments);
+    case HostsArguments::Verb::ping:
     case HostsArguments::Verb::logs:
     case HostsArguments::Verb::why: break;
   }

@@ -179,6 +179,49 @@ TEST_CASE("cli: ps names a host that does not answer, and shows the others") {
   CHECK(run_there.err.find(absent) != std::string::npos);
 }
 
+TEST_CASE("cli: ping says how long each host takes, and fails when one of them does not answer, or there is none") {
+  StandingHost host;
+  const auto all_here = run_cli({"ping", "--hosts", host.address()});
+  INFO(all_here.out << all_here.err);
+  CHECK(all_here.status == ExitStatus::exited(0));
+  CHECK(all_here.out.starts_with(host.address() + "  "));
+  CHECK(all_here.out.find(" ms  meshbus ") != std::string::npos);
+
+  const std::string absent = "unix:" + (environment_root() / "run" / "no-such-socket").string();
+  const auto some = run_cli({"ping", "--json", "--hosts", absent + "," + host.address()});
+  INFO(some.out << some.err);
+  CHECK(some.status == ExitStatus::exited(1));
+  const json shown = parse_json(some.out);
+  REQUIRE(shown.size() == 2);
+  CHECK(shown[0].at("host") == absent);
+  CHECK(shown[0].at("ms") == nullptr);
+  CHECK(shown[0].at("error").get<std::string>().starts_with("nothing listens there"));
+  CHECK(shown[1].at("host") == host.address());
+  CHECK(shown[1].at("node").is_string());
+  CHECK(shown[1].at("ms").get<double>() > 0);
+  CHECK(shown[1].at("error") == nullptr);
+
+  // A frozen host is there, and does not answer.
+  const Roles roles = host.roles();
+  REQUIRE(::kill(roles.agent, SIGSTOP) == 0);
+  const auto frozen = run_cli({"ping", "--timeout", "500ms", "--hosts", host.address()});
+  ::kill(roles.agent, SIGCONT);
+  INFO(frozen.out << frozen.err);
+  CHECK(frozen.status == ExitStatus::exited(1));
+  CHECK(frozen.out.find("does not answer") != std::string::npos);
+  CHECK(frozen.elapsed < in_time);
+
+  host.process().send_signal(SIGTERM);
+  CHECK(host.process().wait_exit(in_time) == ExitStatus::exited(0));
+  // Healthchecks ask so.
+  const TempDir empty;
+  const auto none = run_cli({"ping"}, {.environment = {{"XDG_RUNTIME_DIR", empty.path().string()}}});
+  if (none.out.empty()) {  // else somebody else's host of this user lives in /tmp
+    CHECK(none.status == ExitStatus::exited(1));
+    CHECK(none.err.find("no host of yours") != std::string::npos);
+  }
+}
+
 TEST_CASE("cli: stop ends a mesh by its base name, and its launcher hears of it") {
   StandingHost host;
   SleepingMesh one(host.address(), "one", 2), other(host.address(), "other", 1);
