@@ -35,7 +35,8 @@ Result<void> check_addresses(const std::vector<HostAddr>& binds, const std::opti
   if (advertise->transport() == Transport::local)
     return refuse("a host cannot be known as " + advertise->to_string() + "; advertise a unix: or tcp: address");
   if (advertise->is_wildcard())
-    return refuse("a host cannot be known as " + advertise->to_string() + "; advertise an address or a name that others can connect to");
+    return refuse("a host cannot be known as " + advertise->to_string() +
+                  "; say which address or name others can connect to: --advertise tcp:NAME:" + std::to_string(advertise->port()));
   const auto tcp = std::find_if(binds.begin(), binds.end(), is_tcp);
   if (is_tcp(*advertise)) {
     if (tcp == binds.end())
