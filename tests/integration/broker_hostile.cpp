@@ -146,6 +146,6 @@ TEST_CASE("broker: waiting messages are bounded in number and bytes") {
   for (std::uint64_t i = 0; i < 5; ++i)
     REQUIRE(peer.bus->send(Destination{.proc = 200 + i, .host = broker->address().key(), .host_text = {}}, 1, body).has_value());
   REQUIRE(loop.until([&] { return peer.returned.size() == 5; }));
-  CHECK(peer.returned[0].second.code() == ErrorCode::no_such_proc);
+  CHECK(peer.returned[0].second.code() == ErrorCode::queue_full);
   CHECK(peer.returned[0].second.detail().find("too many") != std::string::npos);
 }
