@@ -142,14 +142,15 @@ void Job::on_signal(int signal) {
   const bool is_end = is_end_signal(signal);
   const int code = end_code(signal);
   const std::string name = signal == SIGINT ? "Ctrl-C" : signal == SIGTERM ? "SIGTERM" : "hang-up";
-  const bool is_second_end = std::any_of(early_signals_.begin(), early_signals_.end(), is_end_signal);
-  if (!is_up_ && parts_.is_spawning && !(is_end && is_second_end)) {
+  const auto first_end = std::find_if(early_signals_.begin(), early_signals_.end(), is_end_signal);
+  const bool is_second_end = is_end && first_end != early_signals_.end();
+  if (!is_up_ && parts_.is_spawning && !is_second_end) {
     early_signals_.push_back(signal);
     if (is_end) say(name + " while the ranks are being started: they are stopped as soon as that is over");
   } else if (!is_up_ && is_end) {
     // No mesh that could be stopped in order. The hosts hold a lifeline of this process: they end with it.
     say(name + " while starting");
-    ::_exit(code);
+    ::_exit(is_second_end ? end_code(*first_end) : code);
   } else if (is_end) {
     begin_stop(code, name, /*at_once=*/stop_ != Stop::none);
   } else {
