@@ -29,8 +29,9 @@ class OwnHosts {
         context_(must(Context::create())),
         hosts_(must(
             HostMesh::process(context_, must(Extent::parse("host=" + std::to_string(count))), {.program = own_folder() + "meshbus"}))) {}
-  ProcMesh spawn(std::size_t per_host, std::vector<std::string> command, ProcKind kind) {
-    return must(hosts_.spawn_n("crowd", per_host, {.kind = kind, .command = std::move(command), .ready_limit = kProcsLimit},
+  /// `ranks` on all hosts together.
+  ProcMesh spawn(std::size_t ranks, std::vector<std::string> command, ProcKind kind) {
+    return must(hosts_.spawn_n("crowd", ranks, {.kind = kind, .command = std::move(command), .ready_limit = kProcsLimit},
                                {.on_failure = [](const RankReport&) {}}));
   }
   Context& context() { return context_; }
@@ -50,7 +51,7 @@ double since(Clock::time_point start) {
 Figures mesh_procs(std::size_t procs, std::size_t hosts) {
   OwnHosts own(hosts);
   const auto start = Clock::now();
-  auto mesh = own.spawn(procs / hosts, {own_folder() + "echo_proc"}, ProcKind::mesh);
+  auto mesh = own.spawn(procs, {own_folder() + "echo_proc"}, ProcKind::mesh);
   const double took = since(start);
   must(mesh.stop({.reason = "measured", .grace = std::chrono::milliseconds(0)}));
   own.end();
@@ -59,7 +60,7 @@ Figures mesh_procs(std::size_t procs, std::size_t hosts) {
 
 Figures cast_once(std::size_t procs, std::size_t hosts, std::size_t count) {
   OwnHosts own(hosts);
-  auto mesh = own.spawn(procs / hosts, {own_folder() + "meshbus", "bench", "member"}, ProcKind::mesh);
+  auto mesh = own.spawn(procs, {own_folder() + "meshbus", "bench", "member"}, ProcKind::mesh);
   const auto figures = cast_to(own.context(), mesh.ref(), 64, count);
   must(mesh.stop({.reason = "measured", .grace = std::chrono::milliseconds(0)}));
   own.end();
