@@ -66,6 +66,11 @@ class Runtime {
   bool wait_for_stop(std::chrono::milliseconds at_most);
 
  private:
+  /// What a program may have waiting to leave before send() waits.
+  static constexpr std::size_t kSendBytes = 16 * 1024 * 1024;
+  /// What a caller's time is cut to, so that adding it to now cannot overflow.
+  static constexpr std::chrono::milliseconds kLongest = std::chrono::hours(24 * 365);
+
   struct Stop {
     int code;
     std::string reason;
@@ -121,6 +126,9 @@ class Runtime {
   void stop_actors(const std::string& reason, Reactor::Time end, std::function<void()> done);
   /// A part of what a stop waits for is done.
   void note_drained();
+
+  /// Whether this thread is in a turn of the reactor.
+  static inline thread_local bool is_reactor_thread_ = false;
 
   Bootstrap bootstrap_;
   ProcProgram program_;
