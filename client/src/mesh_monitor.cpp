@@ -7,8 +7,10 @@
 namespace meshbus {
 namespace {
 
-/// An ended mesh whose agents fall silent about its output: what is missing then does not come any more.
-constexpr std::chrono::seconds kOutputLimit{5};
+/// An ended mesh whose agents are silent about its output for so long: what is missing then does not come any more. Agents that live say
+/// when it has ended, and hosts that are lost are not waited for; so this is long enough for an agent that is just being replaced on a
+/// machine with many times more to do than it can (seen: more than 5 s).
+constexpr std::chrono::seconds kOutputLimit{30};
 /// Output that is silent for so long is asked for again: agents keep what we have not taken.
 constexpr std::chrono::seconds kAskAgain{1};
 
