@@ -100,7 +100,15 @@ TEST_CASE("broker: garbage, truncated and altered frames neither crash it nor di
       }
     }
   }
-  CHECK(b.call(a.address(), "still there?") == "re: still there?");
+  auto answer = b.call(a.address(), "still there?");
+  // Frames of the strangers that are not malformed are for `a`, and may have filled its queue: then it has to read first.
+  const auto end = std::chrono::steady_clock::now() + 20s;
+  while (!answer && answer.error().code() == ErrorCode::queue_full && std::chrono::steady_clock::now() < end) {
+    loop.run_for(1ms);
+    answer = b.call(a.address(), "still there?");
+  }
+  INFO((answer ? std::string() : answer.error().to_string()));
+  CHECK(answer == "re: still there?");
   CHECK(broker->counters().malformed_frames > 1000);
   check_conservation(loop, *broker);
 }
