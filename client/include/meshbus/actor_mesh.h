@@ -27,10 +27,10 @@ namespace [[gnu::visibility("default")]] meshbus {
 
 /// One actor of a mesh, as its proc, or the end of its proc, tells.
 struct ActorReport {
-  std::uint64_t rank = 0;  ///< Its rank in the actor mesh as that was made.
-  std::string actor;       ///< ActorId: `tcp:h1:7420,trainers_3-13Se1Maqzryj,tally[0]`.
-  std::string point;       ///< Where in the mesh: "host=0/2,gpu=1/4".
-  std::string type;
+  std::uint64_t rank = 0;            ///< Its rank in the actor mesh as that was made.
+  std::string actor;                 ///< ActorId: `tcp:h1:7420,trainers_3-13Se1Maqzryj,tally[0]`.
+  std::string point;                 ///< Where in the mesh: "host=0/2,gpu=1/4".
+  std::string type;                  ///< As its program has registered it.
   Status status;                     ///< Unknown: its proc did not answer; `reason` says why.
   std::string reason;                ///< Of a stop: why. Of a failure: what went wrong.
   std::string message;               ///< Failed: in the handler of which message. Empty: elsewhere, as `reason` tells.
@@ -56,8 +56,8 @@ class ActorView {
   /// Actors that somebody else has made. Errors: unroutable when this Context has no host mesh.
   static Result<ActorView> attach(Context& context, ActorMeshRef ref);
 
-  const ActorMeshRef& ref() const noexcept { return ref_; }
-  std::uint64_t size() const noexcept { return ref_.num_ranks(); }
+  const ActorMeshRef& ref() const noexcept { return ref_; }         ///< Which ones: a plain value.
+  std::uint64_t size() const noexcept { return ref_.num_ranks(); }  ///< How many.
 
   /// Slices. Errors: those of Region::range and Region::at.
   Result<ActorView> range(std::string_view label, std::uint64_t begin, std::optional<std::uint64_t> end = std::nullopt,
@@ -84,8 +84,9 @@ class ActorView {
   ActorMeshRef ref_;
 };
 
+/// How actors are stopped.
 struct ActorStopOptions {
-  std::string reason = "stop";
+  std::string reason = "stop";  ///< Actors, logs and reports say it.
   /// For what is in the mailboxes, the handlers that run, and on_stop(); 0: what waits is dropped.
   std::chrono::milliseconds grace = std::chrono::seconds(10);
   /// For the whole stop. Default: grace + key stop.idle.
@@ -106,8 +107,7 @@ class ActorMesh {
   const ActorMeshRef& ref() const noexcept { return view_.ref(); }
   std::uint64_t size() const noexcept { return view_.size(); }
 
-  // As those of ActorView.
-
+  /// As those of ActorView.
   Result<ActorView> range(std::string_view label, std::uint64_t begin, std::optional<std::uint64_t> end = std::nullopt,
                           std::uint64_t step = 1) const {
     return view_.range(label, begin, end, step);

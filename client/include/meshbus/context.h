@@ -19,6 +19,7 @@ class ContextCore;
 /// For deadlines: as long as it takes. What waits still ends when its host is lost or its Context goes.
 inline constexpr std::chrono::milliseconds forever = std::chrono::milliseconds::max();
 
+/// What a launcher sets.
 struct ContextOptions {
   /// Settings as `--set` would give them, stronger than environment and file: {{"lease", "10s"}}. `meshbus config` lists the keys.
   std::vector<std::pair<std::string, std::string>> settings = {};

@@ -13,32 +13,33 @@
 /// What hosts have written down about ends and their reasons (spec 4.9). Plain values.
 namespace [[gnu::visibility("default")]] meshbus {
 
+/// What happened.
 enum class EventKind : std::uint8_t {
-  unknown = 0,
+  unknown = 0,        ///< Something that this release has no word for.
   agent_started = 1,  ///< A host agent began its work, the first one or one that took over.
   role_ended = 2,     ///< Broker, agent or keeper of the host has ended.
-  spawn_refused = 3,
-  stop_asked = 4,
-  signal_asked = 5,  ///< A signal that ends processes.
-  owner_gone = 6,
-  lease_lapsed = 7,
-  host_stopping = 8,
-  proc_ended = 9,  ///< HostEvent::end.
+  spawn_refused = 3,  ///< A host would not start procs.
+  stop_asked = 4,     ///< Somebody asked for the end of procs.
+  signal_asked = 5,   ///< A signal that ends processes.
+  owner_gone = 6,     ///< The launcher of a mesh was gone.
+  lease_lapsed = 7,   ///< Nobody renewed it.
+  host_stopping = 8,  ///< The host was told to end.
+  proc_ended = 9,     ///< HostEvent::end.
 };
 /// "owner_gone". Never null.
 std::string_view to_string(EventKind kind) noexcept;
 
 /// One entry of the event log of a host.
 struct HostEvent {
-  EventKind kind = EventKind::unknown;
-  HostAddr host = HostAddr::local(0);
+  EventKind kind = EventKind::unknown;         ///< What happened.
+  HostAddr host = HostAddr::local(0);          ///< Which host wrote it down.
   std::chrono::system_clock::time_point time;  ///< When it was written down.
   std::string mesh;                            ///< With its uuid; empty: it is about the host.
   RankSet ranks;                               ///< Empty: all ranks of the mesh on that host, or that of `end`.
   std::string by;                              ///< Who asked for it.
-  std::string text;
-  std::optional<std::uint64_t> because;  ///< stop_asked: the rank whose end is the reason.
-  std::optional<RankReport> end;         ///< proc_ended. (The last lines of stderr may be fewer than they were.)
+  std::string text;                            ///< In words.
+  std::optional<std::uint64_t> because;        ///< stop_asked: the rank whose end is the reason.
+  std::optional<RankReport> end;               ///< proc_ended. (The last lines of stderr may be fewer than they were.)
 };
 
 }  // namespace meshbus

@@ -37,6 +37,7 @@ struct HostOptions {
   std::chrono::milliseconds ready_limit = std::chrono::seconds(30);
 };
 
+/// How running hosts are found.
 struct AttachOptions {
   /// For finding the hosts.
   std::chrono::milliseconds deadline = std::chrono::seconds(5);
@@ -56,29 +57,29 @@ struct DrainReport {
 
 /// One host, as it says itself.
 struct HostReport {
-  HostAddr host = HostAddr::local(0);
+  HostAddr host = HostAddr::local(0);  ///< Its address.
   /// Not `none`: it did not answer, for the reason in `problem`; the rest is empty then.
   ErrorCode code = ErrorCode::none;
-  std::string problem;
-  std::string version;
-  std::uint64_t incarnation = 0;
-  std::int64_t pid = 0;       ///< Of its agent.
-  std::string containment;    ///< "cgroup v2", "sweep"
-  std::uint64_t live = 0;     ///< Procs that are not ended.
-  std::string node;           ///< The machine's name, for people.
-  std::uint64_t refused = 0;  ///< Requests that were refused because their sender's role was too low.
-  std::vector<DrainReport> drains = {};
+  std::string problem;                   ///< In words.
+  std::string version;                   ///< Of its meshbus.
+  std::uint64_t incarnation = 0;         ///< Of this life of its agent.
+  std::int64_t pid = 0;                  ///< Of its agent.
+  std::string containment;               ///< "cgroup v2", "sweep"
+  std::uint64_t live = 0;                ///< Procs that are not ended.
+  std::string node;                      ///< The machine's name, for people.
+  std::uint64_t refused = 0;             ///< Requests that were refused because their sender's role was too low.
+  std::vector<DrainReport> drains = {};  ///< Those that are under way or held.
 };
 
 /// One mesh as the hosts know it.
 struct MeshReport {
-  std::string name;  ///< With its uuid.
-  Region region;
-  std::vector<HostAddr> hosts;  ///< All hosts of that mesh, also those that were not asked.
-  std::string owner;            ///< ProcId of the launcher that answers for it.
-  ProcKind kind = ProcKind::plain;
-  std::string command;            ///< For people.
-  std::vector<RankReport> ranks;  ///< Those on the hosts that were asked and answered, by rank.
+  std::string name;                 ///< With its uuid.
+  Region region;                    ///< All its ranks, and how they are arranged.
+  std::vector<HostAddr> hosts;      ///< All hosts of that mesh, also those that were not asked.
+  std::string owner;                ///< ProcId of the launcher that answers for it.
+  ProcKind kind = ProcKind::plain;  ///< Plain procs, or mesh procs.
+  std::string command;              ///< For people.
+  std::vector<RankReport> ranks;    ///< Those on the hosts that were asked and answered, by rank.
 
   /// The whole mesh. Errors: parse_error, configuration_error: what the host said makes no mesh.
   Result<ProcMeshRef> ref() const;
@@ -92,9 +93,9 @@ struct MeshListing {
 
 /// What is to be drained, and how.
 struct DrainOptions {
-  std::string mesh = {};   ///< Only this one, by its whole name; empty = every mesh.
-  std::string owner = {};  ///< Only procs that this launcher answers for, by its ProcId; empty = everybody's.
-  std::string reason = "drain";
+  std::string mesh = {};         ///< Only this one, by its whole name; empty = every mesh.
+  std::string owner = {};        ///< Only procs that this launcher answers for, by its ProcId; empty = everybody's.
+  std::string reason = "drain";  ///< Certificates, and refusals, say it.
   /// Nothing of that is started afterwards either, until HostMesh::resume().
   bool hold = false;
   /// Between SIGTERM and SIGKILL; 0 = SIGKILL at once. Default: key terminate.grace.
@@ -142,7 +143,7 @@ class HostMesh {
   /// Attached hosts are left running. Process hosts are told to end (best effort, without waiting): call shutdown() to know the outcome.
   ~HostMesh();
 
-  const HostMeshRef& ref() const noexcept;
+  const HostMeshRef& ref() const noexcept;  ///< Name, region and addresses: a plain value.
   /// Hosts in rank order.
   const std::vector<HostAddr>& hosts() const noexcept;
 
@@ -196,7 +197,7 @@ class HostMesh {
                                    std::optional<std::chrono::milliseconds> grace = {}, std::string_view reason = "shutdown");
 
   class Impl;
-  explicit HostMesh(std::unique_ptr<Impl> impl);
+  explicit HostMesh(std::unique_ptr<Impl> impl);  ///< For the library.
 
  private:
   std::unique_ptr<Impl> impl_;

@@ -15,8 +15,8 @@ namespace [[gnu::visibility("default")]] meshbus {
 struct LogOptions {
   /// Empty = all.
   RankSet ranks = {};
-  bool out = true;
-  bool err = true;
+  bool out = true;  ///< Standard output.
+  bool err = true;  ///< Standard error.
   /// Last lines of each stream to begin with, as far as the hosts keep them: in memory (keys tail.lines, 64 KiB), and in log files where a
   /// host writes them (key logs.directory).
   std::uint64_t tail = 100;
@@ -28,8 +28,8 @@ struct LogOptions {
 
 /// Bytes that a rank wrote, exact, broken anywhere.
 struct LogPiece {
-  std::uint64_t rank = 0;
-  Stream stream = Stream::out;
+  std::uint64_t rank = 0;       ///< Who wrote it.
+  Stream stream = Stream::out;  ///< Where to.
   /// Of the first byte, counted from the birth of the proc.
   std::uint64_t offset = 0;
   /// Bytes right in front of these that this reader will not get: it was too slow, or they are not kept any more.
@@ -42,7 +42,7 @@ struct LogPiece {
 /// What a reader of logs hears. All run on the Context's handler thread, one at a time. One that is slow loses bytes (LogPiece::missed) and
 /// slows nobody.
 struct LogHandlers {
-  std::function<void(const LogPiece&)> on_piece;
+  std::function<void(const LogPiece&)> on_piece;  ///< Each piece, in order per rank and stream.
   /// Once: all that was asked for has come, or could not: not_exist, host_unreachable, ..., naming the host.
   std::function<void(const Result<void>&)> on_end;
 };
@@ -56,7 +56,7 @@ class LogStream {
   ~LogStream();
 
   class Impl;
-  explicit LogStream(std::unique_ptr<Impl> impl);
+  explicit LogStream(std::unique_ptr<Impl> impl);  ///< For the library.
 
  private:
   std::unique_ptr<Impl> impl_;

@@ -31,37 +31,37 @@ enum class OutputMode : std::uint8_t {
   stream,   ///< To Handlers::on_output, every byte; a slow handler slows the procs and loses nothing.
 };
 
-enum class Stream : std::uint8_t { out = 1, err = 2 };
+enum class Stream : std::uint8_t { out = 1, err = 2 };  ///< Standard output and standard error.
 
 /// One setrlimit(2).
 struct ResourceLimit {
   static constexpr std::uint64_t none = UINT64_MAX;  ///< No limit.
   int resource = 0;                                  ///< RLIMIT_CORE and its like.
-  std::uint64_t soft = none;
-  std::uint64_t hard = none;
+  std::uint64_t soft = none;                         ///< What holds.
+  std::uint64_t hard = none;                         ///< What the proc may raise it to.
 };
 
 /// What a proc is set to before it executes its command; whatever is not there stays as the host has it. What cannot be had is an error of
 /// the spawn that names it.
 struct ProcSettings {
-  std::vector<ResourceLimit> limits = {};
-  std::optional<int> nice = {};          ///< -20 (first) to 19 (last).
-  std::optional<unsigned> umask = {};    ///< 0 to 0777.
-  std::vector<std::uint32_t> cpus = {};  ///< The CPUs that it may run on, by number.
+  std::vector<ResourceLimit> limits = {};  ///< Each resource once.
+  std::optional<int> nice = {};            ///< -20 (first) to 19 (last).
+  std::optional<unsigned> umask = {};      ///< 0 to 0777.
+  std::vector<std::uint32_t> cpus = {};    ///< The CPUs that it may run on, by number.
   /// Limits of the proc and its descendants together, kept by a cgroup of its own. A host that cannot keep one refuses the spawn.
   std::optional<std::uint64_t> memory_limit = {};  ///< Bytes, swap included, from 1 MiB: who passes it is killed (Cause::out_of_memory).
   std::optional<std::uint64_t> pids_limit = {};    ///< Processes and threads, the proc itself included; more cannot be made.
   std::optional<double> cpu_limit = {};            ///< CPUs, from 0.01: 1.5 = 150 ms of CPU time in each 100 ms.
   std::optional<std::uint32_t> uid = {};           ///< Needs a host that runs as root. Only plain procs can do without our user's sockets.
-  std::optional<std::uint32_t> gid = {};
-  std::vector<std::uint32_t> groups = {};  ///< These supplementary groups and no others; with uid or gid and without this: none.
-  bool same_session = false;               ///< A process group of its own, but no session.
+  std::optional<std::uint32_t> gid = {};           ///< As uid.
+  std::vector<std::uint32_t> groups = {};          ///< These supplementary groups and no others; with uid or gid and without this: none.
+  bool same_session = false;                       ///< A process group of its own, but no session.
   bool no_subreaper = false;  ///< Orphans of its descendants are not its children; they are ended when any proc of the host ends.
 };
 
 /// What to start, and how.
 struct ProcSpec {
-  ProcKind kind = ProcKind::plain;
+  ProcKind kind = ProcKind::plain;  ///< How it becomes ready.
   /// argv. The first word is looked up in PATH on the host. Empty, for mesh procs only: this very executable, without arguments.
   std::vector<std::string> command = {};
   /// What to execute when that is not command[0].
@@ -75,8 +75,8 @@ struct ProcSpec {
   bool follow_launcher = true;
   /// Working directory; empty: see follow_launcher.
   std::string directory = {};
-  ProcSettings settings = {};
-  OutputMode output = OutputMode::capture;
+  ProcSettings settings = {};               ///< What each proc is set to before it executes its command.
+  OutputMode output = OutputMode::capture;  ///< What becomes of what it writes.
   /// Ranks whose stdin is a pipe for ProcMesh::write_input(); the others read /dev/null. (An empty set means none here.)
   RankSet input_ranks = {};
   /// Between SIGTERM and SIGKILL. Default: key terminate.grace.
@@ -123,8 +123,9 @@ struct Handlers {
   std::function<void(const MeshOutcome&)> on_end = {};
 };
 
+/// How ranks are stopped, which, and why.
 struct StopOptions {
-  std::string reason = "stop";
+  std::string reason = "stop";  ///< Certificates say it.
   /// Between SIGTERM and SIGKILL; 0 = SIGKILL at once. Default: that of the ProcSpec.
   std::optional<std::chrono::milliseconds> grace = {};
   /// For the whole stop. Default: grace + key stop.idle.
@@ -203,7 +204,7 @@ class ProcMesh {
   Result<ActorMesh> spawn_actors(const std::string& type, std::string_view name, std::string_view params, ActorSpawnOptions options = {});
 
   class Impl;
-  explicit ProcMesh(std::unique_ptr<Impl> impl);
+  explicit ProcMesh(std::unique_ptr<Impl> impl);  ///< For the library.
 
  private:
   std::unique_ptr<Impl> impl_;

@@ -16,7 +16,7 @@ namespace [[gnu::visibility("default")]] meshbus {
 /// Names one proc. A plain value: copy it, print its id, send it to another process. Keeps nothing alive.
 class ProcRef {
  public:
-  explicit ProcRef(ProcId id) : id_(std::move(id)) {}
+  explicit ProcRef(ProcId id) : id_(std::move(id)) {}  ///< Any proc, whether it is there or not.
   /// `tcp:h1:7420,trainers_3-13Se1Maqzryj`
   const ProcId& id() const noexcept { return id_; }
 

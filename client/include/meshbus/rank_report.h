@@ -77,15 +77,15 @@ enum class LaunchStage : std::uint8_t {
   exec,       ///< It executes its command.
   connected,  ///< Mesh procs: connected to their broker.
   hello,      ///< Mesh procs: the broker has answered their Hello.
-  ready,
+  ready,      ///< As ProcState::ready.
 };
 /// "exec'd". Never null.
 std::string_view to_string(LaunchStage stage) noexcept;
 
 /// When a rank came how far, by the clock of its host; known when it is ready, or has ended without ever being.
 struct LaunchTimes {
-  using Time = std::optional<std::chrono::system_clock::time_point>;
-  Time asked, spawned, exec, connected, hello, ready;
+  using Time = std::optional<std::chrono::system_clock::time_point>;  ///< Of the host's clock; nothing = never.
+  Time asked, spawned, exec, connected, hello, ready;                 ///< One for each LaunchStage.
 
   /// Nothing: it did not come so far, or its kind has no such stage.
   const Time& at(LaunchStage stage) const noexcept;
@@ -96,46 +96,46 @@ struct LaunchTimes {
 /// What the process of a rank uses, itself alone, as its host saw it (setting usage.period).
 struct ProcUsage {
   std::chrono::system_clock::time_point sampled;  ///< When that was, by the clock of its host.
-  std::chrono::microseconds user_time{0};
-  std::chrono::microseconds system_time{0};
-  std::uint64_t rss_bytes = 0;       ///< Resident memory.
-  std::uint64_t peak_rss_bytes = 0;  ///< The most that it ever was.
-  std::uint32_t threads = 0;
-  std::uint32_t descriptors = 0;  ///< Open ones; 0 = its host cannot see.
-  double load = 0;                ///< CPUs that it has kept busy since it was looked at before.
+  std::chrono::microseconds user_time{0};         ///< CPU time of its own code.
+  std::chrono::microseconds system_time{0};       ///< CPU time in the kernel for it.
+  std::uint64_t rss_bytes = 0;                    ///< Resident memory.
+  std::uint64_t peak_rss_bytes = 0;               ///< The most that it ever was.
+  std::uint32_t threads = 0;                      ///< That are alive.
+  std::uint32_t descriptors = 0;                  ///< Open ones; 0 = its host cannot see.
+  double load = 0;                                ///< CPUs that it has kept busy since it was looked at before.
 };
 
 /// One rank: its place, its state, and when it has ended its death certificate (spec 4.9).
 struct RankReport {
-  std::uint64_t rank = 0;        ///< Create rank: the row-major position in the mesh as it was made.
-  std::uint64_t host_index = 0;  ///< Which host of the mesh: NODE_RANK.
-  HostAddr host = HostAddr::local(0);
-  std::string point;  ///< Where in the mesh: "host=0/2,gpu=1/4". Empty for a mesh without dimensions.
-  ProcState state = ProcState::unknown;
-  std::int64_t pid = 0;  ///< 0 = never had one. On its host.
-  int exit_code = 0;     ///< When it exited.
-  int signal = 0;        ///< Not 0: it did not exit, but was ended by this signal.
-  bool core_dumped = false;
-  StopStep step = StopStep::none;  ///< Not none: it was asked to stop.
-  std::optional<std::chrono::system_clock::time_point> started;
-  std::optional<std::chrono::system_clock::time_point> ended;
-  std::uint64_t generation = 0;   ///< Counts the changes of this rank; the larger one is the later one.
-  std::uint64_t incarnation = 0;  ///< Of this life of the rank.
-  LaunchTimes launch;
+  std::uint64_t rank = 0;                ///< Create rank: the row-major position in the mesh as it was made.
+  std::uint64_t host_index = 0;          ///< Which host of the mesh: NODE_RANK.
+  HostAddr host = HostAddr::local(0);    ///< The address of its host.
+  std::string point;                     ///< Where in the mesh: "host=0/2,gpu=1/4". Empty for a mesh without dimensions.
+  ProcState state = ProcState::unknown;  ///< How far its life has come.
+  std::int64_t pid = 0;                  ///< 0 = never had one. On its host.
+  int exit_code = 0;                     ///< When it exited.
+  int signal = 0;                        ///< Not 0: it did not exit, but was ended by this signal.
+  bool core_dumped = false;              ///< With `signal`: it left a core.
+  StopStep step = StopStep::none;        ///< Not none: it was asked to stop.
+  std::optional<std::chrono::system_clock::time_point> started;  ///< When it got its pid, by the clock of its host.
+  std::optional<std::chrono::system_clock::time_point> ended;    ///< When it ended, by that clock.
+  std::uint64_t generation = 0;                                  ///< Counts the changes of this rank; the larger one is the later one.
+  std::uint64_t incarnation = 0;                                 ///< Of this life of the rank.
+  LaunchTimes launch;                                            ///< When it came how far.
   std::optional<ProcUsage> usage;  ///< Of a live rank: where it was asked for. Of an ended one: what was seen last.
   // From the certificate; empty until it has come.
   std::string reason;  ///< In words: "exit 3", "killed by SIGSEGV", "cannot execute /no/such/file: execve: No such file or directory".
-  ErrorCode code = ErrorCode::none;  ///< exec_failed; timeout = not ready in time; host_unreachable = its host is lost.
-  int os_error = 0;                  ///< The errno of a failed start.
-  Cause cause = Cause::unknown;
-  bool consequence = false;              ///< It ended because something else had ended or gone before.
-  std::optional<std::uint64_t> because;  ///< The rank whose end was the reason.
-  std::string stderr_tail;               ///< The last lines, exact bytes, newlines included.
-  std::string stopped_by;
-  std::string stop_reason;
-  std::uint64_t max_rss_bytes = 0;
-  std::chrono::microseconds user_time{0};
-  std::chrono::microseconds system_time{0};
+  ErrorCode code = ErrorCode::none;          ///< exec_failed; timeout = not ready in time; host_unreachable = its host is lost.
+  int os_error = 0;                          ///< The errno of a failed start.
+  Cause cause = Cause::unknown;              ///< The reason, for programs.
+  bool consequence = false;                  ///< It ended because something else had ended or gone before.
+  std::optional<std::uint64_t> because;      ///< The rank whose end was the reason.
+  std::string stderr_tail;                   ///< The last lines, exact bytes, newlines included.
+  std::string stopped_by;                    ///< The ProcId of whoever asked for its end, or the role that did.
+  std::string stop_reason;                   ///< As given by them.
+  std::uint64_t max_rss_bytes = 0;           ///< The most memory that it had resident.
+  std::chrono::microseconds user_time{0};    ///< CPU time of its own code.
+  std::chrono::microseconds system_time{0};  ///< CPU time in the kernel for it.
 
   /// Stopped, killed or failed.
   bool is_terminal() const noexcept;

@@ -66,12 +66,12 @@ std::uint32_t actor_port(const ActorId& actor);
 /// use it on any thread. Keeps nothing alive, and needs nobody to answer: every address is computed.
 class ActorMeshRef {
  public:
-  ActorMeshRef(ProcMeshRef procs, Name name) : procs_(std::move(procs)), name_(std::move(name)) {}
+  ActorMeshRef(ProcMeshRef procs, Name name) : procs_(std::move(procs)), name_(std::move(name)) {}  ///< Whether they are there or not.
 
   /// Reads what to_string() printed. Errors: parse_error, and those of ProcMeshRef::parse.
   static Result<ActorMeshRef> parse(std::string_view text);
 
-  const Name& name() const noexcept { return name_; }
+  const Name& name() const noexcept { return name_; }  ///< The name that they have in common.
   /// The procs that they live in, and how they are arranged.
   const ProcMeshRef& procs() const noexcept { return procs_; }
   const Region& region() const noexcept { return procs_.region(); }

@@ -59,7 +59,7 @@ class HostAddr {
   /// For parsers of longer texts inside meshbus: reads a whole part.
   static Result<HostAddr> parse(text::Scanner part);
 
-  Transport transport() const noexcept { return transport_; }
+  Transport transport() const noexcept { return transport_; }  ///< Which kind of address it is.
   /// Of tcp: the host without brackets; otherwise empty.
   std::string_view host() const noexcept { return transport_ == Transport::tcp ? std::string_view(name_) : std::string_view(); }
   /// Of tcp: the port; otherwise 0.
@@ -109,18 +109,18 @@ class PortId;
 /// A proc: `tcp:h1:7420,trainers_3-13Se1Maqzryj`.
 class ProcId {
  public:
-  ProcId(HostAddr host, ProcName name) : host_(std::move(host)), name_(std::move(name)) {}
-  static Result<ProcId> parse(std::string_view text);
+  ProcId(HostAddr host, ProcName name) : host_(std::move(host)), name_(std::move(name)) {}  ///< Of its parts.
+  static Result<ProcId> parse(std::string_view text);  ///< Reads what to_string() printed. Errors: parse_error.
   static Result<ProcId> parse(text::Scanner part);
 
-  const HostAddr& host() const noexcept { return host_; }
-  const ProcName& name() const noexcept { return name_; }
+  const HostAddr& host() const noexcept { return host_; }  ///< Where it is.
+  const ProcName& name() const noexcept { return name_; }  ///< Who it is there.
   /// `PROC,NAME[pid]`
   ActorId actor(Name name, std::uint64_t pid = 0) const;
   /// The proc's agent: always `PROC,agent[0]`.
   ActorId agent() const;
 
-  std::string to_string() const;
+  std::string to_string() const;  ///< As above, and as parse() reads it.
   /// key_of(to_string()): never 0.
   std::uint64_t key() const noexcept;
 
@@ -137,18 +137,18 @@ class ProcId {
 /// An actor: `tcp:h1:7420,trainers_3-13Se1Maqzryj,counter[0]`. When parsed, `[0]` may be left out; it is always printed.
 class ActorId {
  public:
-  ActorId(ProcId proc, Name name, std::uint64_t pid = 0) : proc_(std::move(proc)), name_(std::move(name)), pid_(pid) {}
-  static Result<ActorId> parse(std::string_view text);
+  ActorId(ProcId proc, Name name, std::uint64_t pid = 0) : proc_(std::move(proc)), name_(std::move(name)), pid_(pid) {}  ///< Of its parts.
+  static Result<ActorId> parse(std::string_view text);  ///< Reads what to_string() printed. Errors: parse_error.
   static Result<ActorId> parse(text::Scanner part);
 
-  const ProcId& proc() const noexcept { return proc_; }
-  const Name& name() const noexcept { return name_; }
+  const ProcId& proc() const noexcept { return proc_; }  ///< Where it lives.
+  const Name& name() const noexcept { return name_; }    ///< Its name there.
   /// Tells actors of one name and proc apart. Not an operating system's pid.
   std::uint64_t pid() const noexcept { return pid_; }
   /// `ACTOR[number]`
   PortId port(std::uint32_t number) const;
 
-  std::string to_string() const;
+  std::string to_string() const;  ///< As above, and as parse() reads it.
 
   /// By proc, then name, then pid.
   friend auto operator<=>(const ActorId&, const ActorId&) = default;
@@ -164,15 +164,15 @@ class ActorId {
 /// A port of an actor: `tcp:h1:7420,trainers_3-13Se1Maqzryj,counter[0][2]`. Both brackets are needed.
 class PortId {
  public:
-  PortId(ActorId actor, std::uint32_t number) : actor_(std::move(actor)), number_(number) {}
-  static Result<PortId> parse(std::string_view text);
+  PortId(ActorId actor, std::uint32_t number) : actor_(std::move(actor)), number_(number) {}  ///< Of its parts.
+  static Result<PortId> parse(std::string_view text);  ///< Reads what to_string() printed. Errors: parse_error.
   static Result<PortId> parse(text::Scanner part);
 
-  const ActorId& actor() const noexcept { return actor_; }
+  const ActorId& actor() const noexcept { return actor_; }  ///< Whose it is.
   /// 32 bits, as in an envelope.
   std::uint32_t number() const noexcept { return number_; }
 
-  std::string to_string() const;
+  std::string to_string() const;  ///< As above, and as parse() reads it.
 
   /// By actor, then number.
   friend auto operator<=>(const PortId&, const PortId&) = default;

@@ -41,8 +41,8 @@ class HostMeshRef {
   static Result<HostMeshRef> parse(std::string_view text);
   static Result<HostMeshRef> parse(text::Scanner part);
 
-  const Name& name() const noexcept { return name_; }
-  const Region& region() const noexcept { return region_; }
+  const Name& name() const noexcept { return name_; }        ///< The name of the mesh.
+  const Region& region() const noexcept { return region_; }  ///< How its hosts are arranged.
   /// In the order of the region.
   const std::vector<HostAddr>& hosts() const noexcept { return hosts_; }
   std::uint64_t num_ranks() const noexcept { return region_.num_ranks(); }

@@ -37,8 +37,8 @@ class Scanner;
 /// the position as a byte offset from 0.
 class Name {
  public:
-  static constexpr std::size_t max_base = 63;
-  static constexpr std::size_t uuid_length = 12;
+  static constexpr std::size_t max_base = 63;     ///< Characters of a base, at most.
+  static constexpr std::size_t uuid_length = 12;  ///< Characters of a uuid.
 
   /// A new name that no other name ever equals: the uuid is drawn from the kernel (getrandom).
   /// Errors: parse_error when `base` is no base or is reserved; io_error when the kernel has no randomness to give.
@@ -59,9 +59,9 @@ class Name {
   static Name controller();
   static bool is_reserved(std::string_view base) noexcept;
 
-  const std::string& base() const noexcept { return base_; }
-  std::optional<std::uint64_t> uuid() const noexcept { return uuid_; }
-  bool is_plain() const noexcept { return !uuid_; }
+  const std::string& base() const noexcept { return base_; }            ///< `trainers`
+  std::optional<std::uint64_t> uuid() const noexcept { return uuid_; }  ///< Nothing of a plain name.
+  bool is_plain() const noexcept { return !uuid_; }                     ///< Whether it has no uuid.
 
   /// `trainers-13Se1Maqzryj`, or the base alone when plain.
   std::string to_string() const;
@@ -89,7 +89,7 @@ class ProcName {
   static Result<ProcName> parse(std::string_view text);
   static Result<ProcName> parse(text::Scanner part);
 
-  const std::string& to_string() const noexcept { return text_; }
+  const std::string& to_string() const noexcept { return text_; }  ///< As parse() reads it.
 
   /// By text.
   friend auto operator<=>(const ProcName&, const ProcName&) = default;
@@ -105,7 +105,7 @@ class ProcName {
 
 /// Which proc of which mesh.
 struct MeshProc {
-  Name mesh;
+  Name mesh;                  ///< The mesh that the proc is of.
   std::uint64_t create_rank;  ///< Row-major position in the mesh as it was made; slices do not change it.
 
   friend bool operator==(const MeshProc&, const MeshProc&) = default;

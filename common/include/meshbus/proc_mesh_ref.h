@@ -24,7 +24,7 @@ struct RankBlock {
   std::uint64_t begin = 0;
   std::uint64_t end = 0;
 
-  std::uint64_t size() const noexcept { return end - begin; }
+  std::uint64_t size() const noexcept { return end - begin; }  ///< How many.
   friend bool operator==(const RankBlock&, const RankBlock&) = default;
 };
 
@@ -57,7 +57,7 @@ class ProcMeshRef {
   /// Reads what to_string() printed. Errors: parse_error, and those of make().
   static Result<ProcMeshRef> parse(std::string_view text);
 
-  const Name& mesh() const noexcept { return mesh_; }
+  const Name& mesh() const noexcept { return mesh_; }  ///< The mesh's name, with its uuid.
   /// All hosts of the mesh as made, in order. Hosts without a rank in this view are among them.
   const std::vector<HostAddr>& hosts() const noexcept { return *hosts_; }
   /// Ranks of the mesh as made.

@@ -19,7 +19,7 @@ namespace [[gnu::visibility("default")]] meshbus {
 
 /// What some ranks said, reduced.
 struct Partial {
-  ReplyValue value;
+  ReplyValue value;  ///< What has come together.
   /// Who has a part in it.
   Overlay<bool> ranks;
   /// Whether that is everybody.
@@ -29,8 +29,9 @@ struct Partial {
 /// Pure: holds no clock, socket or thread; times come from the caller and do not go back.
 class Accumulator {
  public:
-  using Time = std::chrono::steady_clock::time_point;
+  using Time = std::chrono::steady_clock::time_point;  ///< Of a clock that nobody sets.
 
+  /// When the owner is told.
   enum class Deliver : std::uint8_t {
     parts,      ///< What has come since the last time: for hosts on the way, whose parent adds the parts up.
     snapshots,  ///< All that has come so far: for who asked.
@@ -39,11 +40,11 @@ class Accumulator {
   /// How often parts and snapshots are handed out: the first one so long after what it tells, then at intervals that double up to the
   /// longest. What completes the ranks is handed out at once.
   struct Pace {
-    std::chrono::milliseconds first{1};
-    std::chrono::milliseconds longest{50};
+    std::chrono::milliseconds first{1};     ///< From the first reply to the first snapshot.
+    std::chrono::milliseconds longest{50};  ///< What the time between snapshots grows to.
   };
 
-  Accumulator(Reducer reducer, std::uint64_t num_ranks, Deliver deliver, Pace pace);
+  Accumulator(Reducer reducer, std::uint64_t num_ranks, Deliver deliver, Pace pace);  ///< Of replies by that many ranks.
   Accumulator(Reducer reducer, std::uint64_t num_ranks, Deliver deliver) : Accumulator(std::move(reducer), num_ranks, deliver, Pace()) {}
 
   /// A rank replied. A rank may do so again: it counts again, and with `overlay` the later one wins. Errors: out_of_range, and those of the
@@ -57,7 +58,7 @@ class Accumulator {
   /// What is due, if anything is. No ranks: there is nothing ever, and is_complete() from the start.
   std::optional<Partial> take(Time now);
 
-  bool is_complete() const noexcept { return num_heard_ == num_ranks_; }
+  bool is_complete() const noexcept { return num_heard_ == num_ranks_; }  ///< Whether all ranks are in.
   /// The ranks that have not replied.
   Overlay<bool> missing() const;
 

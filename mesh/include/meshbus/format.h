@@ -23,6 +23,7 @@ concept HasText = requires(const T& value) {
 
 }  // namespace meshbus
 
+/// `fmt::print("{}", extent)`: what to_string() says, with the format of texts.
 template <meshbus::HasText T>
 struct fmt::formatter<T> : fmt::formatter<std::string_view> {
   template <typename Context>

@@ -21,6 +21,7 @@ class IndexIterator {
   using iterator_concept = std::forward_iterator_tag;
 
   IndexIterator() = default;
+  /// At that index of a range that outlives it.
   IndexIterator(const Range& range, std::uint64_t index) noexcept : range_(&range), index_(index) {}
   reference operator*() const { return (*range_)[index_]; }
   IndexIterator& operator++() noexcept {

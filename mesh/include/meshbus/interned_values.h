@@ -16,12 +16,14 @@ namespace [[gnu::visibility("default")]] meshbus {
 template <typename T>
 class InternedValues {
  public:
+  /// All ranks have that value.
   InternedValues(std::uint64_t num_ranks, T value) : ids_(Narrow(num_ranks, 0)) {
     if (num_ranks == 0) return;
     index_.emplace(value, 0);
     slots_.push_back({std::move(value), num_ranks});
   }
 
+  /// How many ranks.
   std::uint64_t num_ranks() const noexcept {
     return std::visit([](const auto& ids) { return ids.num_ranks(); }, ids_);
   }
@@ -38,6 +40,7 @@ class InternedValues {
     return std::visit([&](const auto& ids) { return ids.end_of_run(rank); }, ids_);
   }
 
+  /// Gives ranks begin .. end-1 that value; tells `replaced` of what each run of them had before.
   template <typename OnReplaced>
   void set(std::uint64_t begin, std::uint64_t end, const T& value, OnReplaced on_replaced) {
     const std::uint32_t id = intern(value);
@@ -56,6 +59,7 @@ class InternedValues {
     drop(id, unchanged);
   }
 
+  /// Calls f(begin, end, value) for each run, in order.
   template <typename F>
   void for_each_run(F f) const {
     std::visit(
@@ -72,9 +76,11 @@ class InternedValues {
     }
   }
 
+  /// One cell per rank from now on.
   void expand() {
     std::visit([](auto& ids) { ids.expand(); }, ids_);
   }
+  /// Runs from now on.
   void compress() {
     std::visit([](auto& ids) { ids.compress(); }, ids_);
   }

@@ -27,9 +27,9 @@ template <typename T>
 struct RankRun {
   std::uint64_t begin = 0;
   std::uint64_t end = 0;
-  T value = {};
+  T value = {};  ///< What all of them have.
 
-  std::uint64_t size() const noexcept { return end - begin; }
+  std::uint64_t size() const noexcept { return end - begin; }  ///< How many ranks.
   friend bool operator==(const RankRun&, const RankRun&) = default;
 };
 
@@ -49,15 +49,15 @@ void append_run(std::vector<RankRun<T>>& runs, std::uint64_t begin, std::uint64_
 template <typename T>
 class Overlay {
  public:
-  using Run = RankRun<T>;
+  using Run = RankRun<T>;  ///< Ranks in a row, and their value.
 
   Overlay() = default;
   /// Of runs in any order; where they overlap the later one in the list wins. A run whose end is not above its begin says nothing.
   /// O(n log n).
   static Overlay of(std::vector<Run> runs);
 
-  const std::vector<Run>& runs() const noexcept { return runs_; }
-  bool is_empty() const noexcept { return runs_.empty(); }
+  const std::vector<Run>& runs() const noexcept { return runs_; }  ///< Sorted, disjoint, and neighbours differ.
+  bool is_empty() const noexcept { return runs_.empty(); }         ///< Whether it has no rank.
   /// How many ranks have a value.
   std::uint64_t num_ranks() const noexcept;
   /// The value of a rank, or null. Valid until the overlay changes. O(log runs).

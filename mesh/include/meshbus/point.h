@@ -37,8 +37,8 @@ class Point {
   static Result<Point> parse(std::string_view text);
   static Result<Point> parse(text::Scanner part);
 
-  const Extent& extent() const noexcept { return extent_; }
-  const std::vector<std::uint64_t>& coordinates() const noexcept { return coordinates_; }
+  const Extent& extent() const noexcept { return extent_; }                                ///< What it is a point of.
+  const std::vector<std::uint64_t>& coordinates() const noexcept { return coordinates_; }  ///< One per axis, in its order.
   /// Of the axis with that label, if there is one.
   std::optional<std::uint64_t> coordinate(std::string_view label) const noexcept;
   /// Row-major, in its extent.
@@ -63,9 +63,9 @@ class Point {
 /// All points of an extent, in the order of their ranks.
 class Points {
  public:
-  explicit Points(Extent extent) : extent_(std::move(extent)) {}
+  explicit Points(Extent extent) : extent_(std::move(extent)) {}  ///< All points of it.
 
-  std::uint64_t size() const noexcept { return extent_.num_ranks(); }
+  std::uint64_t size() const noexcept { return extent_.num_ranks(); }  ///< How many.
   /// The point of that rank, which must be below size().
   Point operator[](std::uint64_t rank) const;
   IndexIterator<Points> begin() const noexcept { return {*this, 0}; }

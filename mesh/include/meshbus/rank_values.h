@@ -22,11 +22,12 @@ class RankValues {
     if (num_ranks != 0) runs_.emplace(0, std::move(value));
   }
 
-  std::uint64_t num_ranks() const noexcept { return num_ranks_; }
+  std::uint64_t num_ranks() const noexcept { return num_ranks_; }  ///< How many ranks.
   /// Neighbouring runs differ.
   std::uint64_t num_runs() const noexcept { return is_dense() ? dense_runs_ : runs_.size(); }
   bool is_dense() const noexcept { return !cells_.empty(); }
 
+  /// The value of a rank below num_ranks().
   const T& get(std::uint64_t rank) const noexcept { return is_dense() ? cells_[rank].value : std::prev(runs_.upper_bound(rank))->second; }
 
   /// Gives the ranks begin..end-1 the value. `on_replaced(old value, count)` is called for each run that this changes, before it is gone.

@@ -28,7 +28,7 @@ std::string_view kind_of(const ReplyValue& value) noexcept;
 /// Combining must be associative, because hosts on the way reduce what comes first; who wants a result that does not depend on the order of
 /// arrival takes a commutative one. Plain functions: they hold no clock, socket or thread and may be called on any.
 struct Reducer {
-  std::string name;
+  std::string name;  ///< For people and errors.
   /// Whether it is something that combine() takes. What strangers send is asked about first. Errors: configuration_error.
   std::function<Result<void>(const ReplyValue& value)> check;
   /// What one rank's reply counts for: itself, or 1 for `count`. Errors: configuration_error when this reducer cannot take such a value.

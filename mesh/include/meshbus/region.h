@@ -63,13 +63,13 @@ class Region {
   /// For parsers of longer texts inside meshbus: reads a whole part.
   static Result<Region> parse(text::Scanner part);
 
-  std::size_t num_dims() const noexcept { return labels_.size(); }
-  const std::vector<std::string>& labels() const noexcept { return labels_; }
-  std::uint64_t offset() const noexcept { return offset_; }
-  const std::vector<std::uint64_t>& sizes() const noexcept { return sizes_; }
-  const std::vector<std::uint64_t>& strides() const noexcept { return strides_; }
-  std::uint64_t num_ranks() const noexcept { return num_ranks_; }
-  bool is_empty() const noexcept { return num_ranks_ == 0; }
+  std::size_t num_dims() const noexcept { return labels_.size(); }                 ///< How many axes.
+  const std::vector<std::string>& labels() const noexcept { return labels_; }      ///< Of the axes, in order.
+  std::uint64_t offset() const noexcept { return offset_; }                        ///< The first base rank.
+  const std::vector<std::uint64_t>& sizes() const noexcept { return sizes_; }      ///< How many there are along each axis.
+  const std::vector<std::uint64_t>& strides() const noexcept { return strides_; }  ///< From one to the next along each axis, in base ranks.
+  std::uint64_t num_ranks() const noexcept { return num_ranks_; }                  ///< The product of the sizes.
+  bool is_empty() const noexcept { return num_ranks_ == 0; }                       ///< Whether there is no rank.
   /// The index of an axis, if there is one of that label.
   std::optional<std::size_t> find(std::string_view label) const noexcept;
   /// The labels and sizes: the space of this region's own points.
@@ -174,10 +174,10 @@ class RankRange {
     std::vector<Wheel> wheels_;  // the fastest last
   };
 
-  explicit RankRange(const Region& region) noexcept : region_(&region) {}
+  explicit RankRange(const Region& region) noexcept : region_(&region) {}  ///< The region must outlive it.
   iterator begin() const { return {*region_, region_->num_ranks()}; }
   iterator end() const { return {*region_, 0}; }
-  std::uint64_t size() const noexcept { return region_->num_ranks(); }
+  std::uint64_t size() const noexcept { return region_->num_ranks(); }  ///< How many.
 
  private:
   const Region* region_;
@@ -186,7 +186,7 @@ class RankRange {
 /// What group_by() returns.
 class RegionGroups {
  public:
-  std::uint64_t size() const noexcept { return outer_.num_ranks(); }
+  std::uint64_t size() const noexcept { return outer_.num_ranks(); }  ///< How many regions.
   /// The group of that index, which must be below size().
   Region operator[](std::uint64_t index) const;
   IndexIterator<RegionGroups> begin() const noexcept { return {*this, 0}; }
@@ -207,7 +207,7 @@ bool is_subset(const Region& a, const Region& b);
 /// For each base rank of a region, in its order, the ordinal of that rank in another region.
 class Remap {
  public:
-  std::uint64_t size() const noexcept { return target_.num_ranks(); }
+  std::uint64_t size() const noexcept { return target_.num_ranks(); }  ///< How many ranks the target has.
   /// For the rank at that ordinal of the target, which must be below size(). O(axes).
   std::uint64_t operator[](std::uint64_t ordinal) const noexcept;
   IndexIterator<Remap> begin() const noexcept { return {*this, 0}; }

@@ -34,11 +34,11 @@ class Status {
     unknown = 0,       ///< Nobody could say. Satisfies no wait.
     not_exist = 1,     ///< There is no such resource (yet).
     initializing = 2,  ///< Being started.
-    running = 3,
-    stopping = 4,
-    stopped = 5,  ///< Ended as asked, or (a proc) by exiting, whatever its code.
-    failed = 6,   ///< Ended otherwise; the reason says how.
-    timeout = 7,  ///< Did not get there in time, and was given up; the duration says after how long.
+    running = 3,       ///< Alive.
+    stopping = 4,      ///< Being stopped.
+    stopped = 5,       ///< Ended as asked, or (a proc) by exiting, whatever its code.
+    failed = 6,        ///< Ended otherwise; the reason says how.
+    timeout = 7,       ///< Did not get there in time, and was given up; the duration says after how long.
   };
 
   /// Few of the statuses of a mesh are different (see value_mesh.h).
@@ -53,7 +53,7 @@ class Status {
   /// Below zero is zero.
   static Status timeout(std::chrono::milliseconds after) noexcept;
 
-  Kind kind() const noexcept { return kind_; }
+  Kind kind() const noexcept { return kind_; }  ///< Which one, without reason or duration.
   /// Empty unless failed.
   const std::string& reason() const noexcept;
   /// Zero unless timeout.

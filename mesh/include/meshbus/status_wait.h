@@ -18,13 +18,14 @@ namespace [[gnu::visibility("default")]] meshbus {
 /// Pure: holds no clock, socket or thread; times come from the caller and do not go back.
 class StatusWait {
  public:
-  using Time = std::chrono::steady_clock::time_point;
+  using Time = std::chrono::steady_clock::time_point;  ///< Of a clock that nobody sets.
 
   /// No limit: nothing.
   struct Limits {
     std::optional<std::chrono::milliseconds> deadline = {};  ///< For the whole wait.
     std::optional<std::chrono::milliseconds> idle = {};      ///< Without a change of any rank.
   };
+  /// How the wait stands.
   enum class State : std::uint8_t {
     waiting,   ///< Somebody is missing, and there is time.
     complete,  ///< Every rank has reached the status. That may have been by failing: look at statuses().
@@ -39,11 +40,11 @@ class StatusWait {
   Result<void> merge(const StatusOverlay& news, Time now);
   Result<void> set(std::uint64_t rank, const Status& status, Time now);
 
-  State check(Time now) const noexcept;
+  State check(Time now) const noexcept;  ///< How it stands by then.
   /// When check() may say something else although no news came.
   std::optional<Time> next_due() const noexcept;
 
-  const StatusMesh& statuses() const noexcept { return statuses_; }
+  const StatusMesh& statuses() const noexcept { return statuses_; }  ///< What is known so far.
   /// Nothing when it is complete. Errors: timeout otherwise, naming by rank who is missing and where they stand.
   Result<void> outcome(Time now) const;
 

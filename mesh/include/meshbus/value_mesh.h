@@ -47,8 +47,8 @@ class ValueMesh {
   /// Of (rank, value) in any order; of several for one rank the last one counts. Errors: as above.
   static Result<ValueMesh> make_indexed(Region region, std::vector<std::pair<std::uint64_t, T>> values);
 
-  const Region& region() const noexcept { return region_; }
-  std::uint64_t num_ranks() const noexcept { return region_.num_ranks(); }
+  const Region& region() const noexcept { return region_; }                 ///< Its ranks, and how they are arranged.
+  std::uint64_t num_ranks() const noexcept { return region_.num_ranks(); }  ///< How many.
   /// The value of a rank, or null when there is no such rank. Valid until the mesh changes.
   const T* get(std::uint64_t ordinal) const noexcept { return ordinal < num_ranks() ? &values_.get(ordinal) : nullptr; }
 

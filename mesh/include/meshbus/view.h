@@ -46,9 +46,9 @@ class View {
   explicit View(const Collection& collection) : collection_(&collection), region_(collection.region()) {}
   explicit View(const Collection&&) = delete;
 
-  const Region& region() const noexcept { return region_; }
-  std::uint64_t num_ranks() const noexcept { return region_.num_ranks(); }
-  Extent extent() const { return region_.extent(); }
+  const Region& region() const noexcept { return region_; }                 ///< The ranks, and how they are arranged.
+  std::uint64_t num_ranks() const noexcept { return region_.num_ranks(); }  ///< How many.
+  Extent extent() const { return region_.extent(); }                        ///< The shape of the view, without what is left out between.
   /// What the collection's get() answers for the rank at this ordinal of the view, or for none when the view has no such ordinal.
   Got get(std::uint64_t ordinal) const {
     const Result<std::uint64_t> rank = region_.base_rank(ordinal);

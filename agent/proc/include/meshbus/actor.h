@@ -58,13 +58,13 @@ class ActorContext;
 
 /// What a message or a call brings to a handler. Valid during the handler.
 struct ActorMessage {
-  std::string_view body;
-  MessageType type = 0;
+  std::string_view body;  ///< What was sent.
+  MessageType type = 0;   ///< What kind of message it is: which handler gets it.
   /// A call: somebody waits for what the handler returns. Otherwise what it returns is dropped; an Error is logged.
   bool is_call = false;
   /// The sender, by keys (meshbus/key.h): written by its broker, so nobody can speak as another.
   std::uint64_t source_proc = 0;
-  std::uint64_t source_host = 0;
+  std::uint64_t source_host = 0;  ///< Its host.
   /// The port of the actor that sent it (actor_port()), as its proc says; 0 = it was no actor.
   std::uint32_t source_actor = 0;
   /// Of a call: nobody waits any more after this time. Calls that are late already never come to a handler.
@@ -75,7 +75,7 @@ struct ActorMessage {
 
 /// How an actor failed.
 struct ActorFailure {
-  ActorId actor;
+  ActorId actor;  ///< Which one.
   /// What went wrong, in words: of an exception its what().
   std::string error;
   /// In which handler; empty: elsewhere (its constructor, say), as `error` tells.
@@ -99,7 +99,7 @@ class Actor {
   virtual bool on_child_failed(ActorContext& context, const ActorFailure& failure);
 
  protected:
-  using Handler = std::function<Result<std::string>(ActorContext&, const ActorMessage&)>;
+  using Handler = std::function<Result<std::string>(ActorContext&, const ActorMessage&)>;  ///< What takes a message, and answers a call.
 
   /// What to do with messages of that type: to be called by the constructor. `handler` takes (ActorContext&, const ActorMessage&); what it
   /// returns answers a call: a text, a Result, or nothing. Two for one type: the actor cannot be made (actor_spawn_error).
@@ -137,8 +137,8 @@ class Actor {
 /// caller gets call_error. May be used on any thread.
 class ActorReply {
  public:
-  void answer(std::string body) const;
-  void fail(const Error& error) const;
+  void answer(std::string body) const;  ///< With that value.
+  void fail(const Error& error) const;  ///< With call_error, and this error in words.
 
  private:
   friend class mesh_proc::ActorSystem;
@@ -153,7 +153,7 @@ class ActorContext {
   ActorContext(const ActorContext&) = delete;
   ActorContext& operator=(const ActorContext&) = delete;
 
-  const ActorId& id() const noexcept;
+  const ActorId& id() const noexcept;  ///< Its address.
   /// Its rank in the actor mesh as that was made.
   std::uint64_t rank() const noexcept;
   Proc& proc() const noexcept;

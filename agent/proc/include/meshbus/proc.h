@@ -58,13 +58,13 @@ class Runtime;
 
 /// What a call or a message brings to a handler. Valid during the handler.
 struct Incoming {
-  std::string_view body;
-  std::uint32_t port = 0;
+  std::string_view body;   ///< What was sent.
+  std::uint32_t port = 0;  ///< Which handler gets it.
   /// A call: somebody waits for what the handler returns. A message: what it returns is dropped, an error is logged.
   bool is_call = false;
   /// The sender, by keys (meshbus/key.h): written by its broker, so nobody can speak as another. Proc::rank_of() makes a rank of it.
   std::uint64_t source_proc = 0;
-  std::uint64_t source_host = 0;
+  std::uint64_t source_host = 0;  ///< Its host.
   /// Of a call: nobody waits any more after this time. Calls that are late already never come to a handler.
   std::optional<std::chrono::steady_clock::time_point> deadline;
   /// Of a cast: where this rank is in the view that was addressed.
@@ -75,7 +75,7 @@ struct Incoming {
 struct Undelivered {
   /// The receiver, when it is a rank of this proc's mesh.
   std::optional<std::uint64_t> rank;
-  std::uint32_t port = 0;
+  std::uint32_t port = 0;  ///< The port that it was for.
   /// Why: no_such_proc, no_such_host, queue_full, link_lost, ...
   Error error;
 };
@@ -84,13 +84,13 @@ struct Undelivered {
 struct ActorOptions {
   /// What waits for such an actor at most; whoever sends more gets queue_full. One message always fits.
   std::size_t mailbox_count = 16'384;
-  std::size_t mailbox_bytes = std::size_t{16} * 1024 * 1024;
+  std::size_t mailbox_bytes = std::size_t{16} * 1024 * 1024;  ///< In bytes.
 };
 
 /// What a mesh program does. Fill it in, then give it to bootstrap(). A plain value.
 class ProcProgram {
  public:
-  using Handler = std::function<Result<std::string>(Proc&, const Incoming&)>;
+  using Handler = std::function<Result<std::string>(Proc&, const Incoming&)>;  ///< What takes a call or a message.
 
   /// A handler for calls and messages to `port`: 1 or above, one for each port; port 0 is the library's own. What it returns answers a
   /// call; an Error, or an exception, becomes a call_error with its text at the caller. Calls to a port without handler fail with
@@ -114,7 +114,7 @@ class ProcProgram {
   /// Launchers may make actors of that type in this proc, under that name ([A-Za-z0-9_.:-], 1 to 63 characters). Needs meshbus/actor.h.
   template <typename Type>
   ProcProgram& actor(const std::string& name, const ActorOptions& options = {});
-  using ActorFactory = std::function<std::unique_ptr<Actor>(ActorContext&, std::string_view params)>;
+  using ActorFactory = std::function<std::unique_ptr<Actor>(ActorContext&, std::string_view params)>;  ///< Makes an actor; may throw.
   /// The same for whatever makes one.
   ProcProgram& actor_type(const std::string& name, ActorFactory factory, const ActorOptions& options = {});
   /// How many actors run at the same time, 1 to 64; default 4. Handlers that run for longer than a second do not count.
