@@ -114,6 +114,9 @@ Point Proc::point() const {
 const ProcId& Proc::id() const noexcept {
   return runtime_.bootstrap().proc;
 }
+const std::vector<std::pair<std::string, std::string>>& Proc::launcher_settings() const noexcept {
+  return runtime_.bootstrap().config;
+}
 const ProcMeshRef& Proc::mesh() const noexcept {
   return runtime_.bootstrap().mesh;
 }

@@ -30,8 +30,12 @@ constexpr std::chrono::milliseconds kActorReserve{1000};
 constexpr int kExitAway = 75;     // EX_TEMPFAIL
 constexpr int kExitRefused = 77;  // EX_NOPERM
 
-/// How long a proc that gets SIGTERM or SIGINT may take: the launcher's setting, if it sent one.
+/// How long a proc that gets SIGTERM or SIGINT may take: what its environment says, else the launcher's setting, if it sent one.
 std::chrono::milliseconds grace_of(const Bootstrap& bootstrap) {
+  if (const char* const own = std::getenv("MESHBUS_TERMINATE_GRACE"); own != nullptr) {
+    if (const auto ms = parse_quantity(own, duration_units, "s")) return std::chrono::milliseconds(*ms);
+    log::warn("MESHBUS_TERMINATE_GRACE=" + std::string(own) + " is left aside: expected a time, like 10s");
+  }
   for (const auto& [key, value] : bootstrap.config) {
     if (key != "terminate.grace") continue;
     if (const auto ms = parse_quantity(value, duration_units, "s")) return std::chrono::milliseconds(*ms);

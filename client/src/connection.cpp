@@ -22,6 +22,8 @@ constexpr std::chrono::seconds kHostAskLimit{3};
 /// A home that is away so long is given up when there are other hosts: their agents can be heard from there. Likewise: 2 s are gone before
 /// the loss is noticed.
 constexpr std::chrono::seconds kHomeLimit{2};
+/// The last answer of a proc that ends in order may come after the word of its end.
+constexpr std::chrono::milliseconds kLastAnswerLimit{250};
 /// Bus counts deadlines in 32 bits of milliseconds.
 constexpr std::chrono::milliseconds kLongestWait{std::chrono::hours(24 * 20)};
 
@@ -98,6 +100,15 @@ void Connection::add_hosts(const std::vector<HostAddr>& hosts) {
 void Connection::add(std::shared_ptr<MeshMonitor> monitor) {
   add_hosts(monitor->mesh().hosts());
   auto name = monitor->name();
+  // Whoever waits for an answer of a proc that has ended is told so. (Failures are heard of here when their certificates have come.)
+  monitor->listen([this, alive = std::weak_ptr<void>(alive_), mesh = monitor->mesh()](const RankReport& rank) {
+    if (alive.expired()) return false;
+    const auto wait = rank.is_failure() ? std::chrono::milliseconds(0) : kLastAnswerLimit;
+    core_.reactor().after(wait, [this, alive, proc = mesh.proc_of(rank.rank), words = rank.describe()] {
+      if (!alive.expired() && bus_ != nullptr && proc) bus_->give_up(Destination::to(*proc), "its proc has ended: " + words);
+    });
+    return true;
+  });
   meshes_.insert_or_assign(std::move(name), Followed{std::move(monitor), self(), core_.reactor().now()});
 }
 

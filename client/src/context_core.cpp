@@ -17,6 +17,7 @@ ContextCore::ContextCore(ContextOptions options, Config config)
 Result<std::shared_ptr<ContextCore>> ContextCore::create(ContextOptions options) {
   auto sources = ConfigSources::of_process();
   sources.flags.assign(options.settings.begin(), options.settings.end());
+  sources.snapshot.assign(options.inherited.begin(), options.inherited.end());
   auto config = Config::load(std::move(sources));
   if (!config) return fail(config.error());
   // The last owner may be a handler, or something that the reactor let go: these cannot wait for their own threads to end.

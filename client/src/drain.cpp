@@ -7,8 +7,8 @@ namespace meshbus {
 namespace {
 
 /// "host 1 (unix:/run/m/broker): PROBLEM; ..."
-void add_problem(std::string& problems, std::size_t rank, const HostAddr& host, const std::string& problem) {
-  problems += (problems.empty() ? "host " : "; host ") + std::to_string(rank) + " (" + host.to_string() + "): " + problem;
+void add_problem(std::string& problems, const std::string& host, const std::string& problem) {
+  problems += (problems.empty() ? "" : "; ") + host + ": " + problem;
 }
 
 /// One host is asked again so often: an agent that was replaced goes on with the drain, but has nobody to answer.
@@ -68,7 +68,7 @@ Result<DrainSummary> HostMesh::drain(DrainOptions options) {
   std::chrono::milliseconds deadline = options.deadline.value_or(std::chrono::milliseconds(0));
   if (!options.deadline) {
     std::uint64_t most = 0;
-    for (const auto& host : ask_hosts(connection, hosts(), std::chrono::seconds(5))) most = std::max(most, host.live);
+    for (const auto& host : ask_hosts(connection, impl_->distinct_hosts(), std::chrono::seconds(5))) most = std::max(most, host.live);
     deadline = config.duration(keys::stop_idle) + grace * (most / in_flight + 1);
   }
   wire::DrainHostT order;
@@ -81,21 +81,22 @@ Result<DrainSummary> HostMesh::drain(DrainOptions options) {
   order.hold = options.hold;
   const auto end = HostDrain::Clock::now() + std::min<std::chrono::milliseconds>(deadline, std::chrono::hours(24));
   std::vector<HostDrain> drains;
-  for (const auto& host : hosts()) drains.emplace_back(connection, host, order, end);
+  for (const auto& host : impl_->distinct_hosts()) drains.emplace_back(connection, host, order, end);
   DrainSummary summary;
   std::string problems;
-  for (std::size_t i = 0; i < hosts().size(); ++i) {
+  for (std::size_t i = 0; i < drains.size(); ++i) {
     const auto answer = drains[i].get();
     const auto* const done = answer ? answer->body_as<wire::ShutdownSummary>() : nullptr;
     if (done == nullptr) {
-      add_problem(problems, i, hosts()[i], answer ? "it answered " + answer->body_name() : answer.error().to_string());
+      add_problem(problems, impl_->describe(impl_->distinct_hosts()[i]),
+                  answer ? "it answered " + answer->body_name() : answer.error().to_string());
       continue;
     }
     summary.attempted += done->attempted();
     summary.ok += done->ok();
     summary.failed += done->failed();
     if (done->failed() != 0)
-      add_problem(problems, i, hosts()[i],
+      add_problem(problems, impl_->describe(impl_->distinct_hosts()[i]),
                   std::to_string(done->failed()) + " of " + std::to_string(done->attempted()) +
                       " procs are still there: " + text_of(done->detail()));
   }
@@ -109,11 +110,12 @@ Result<void> HostMesh::resume(std::string_view mesh, std::string_view owner, std
   order.mesh = mesh;
   order.owner = owner;
   std::vector<Connection::Answer> answers;
-  for (const auto& host : hosts())
+  for (const auto& host : impl_->distinct_hosts())
     answers.push_back(impl_->connection().ask(Destination::to_agent(host), wire::ResumeHostT(order), deadline));
   std::string problems;
-  for (std::size_t i = 0; i < hosts().size(); ++i) {
-    if (const auto answer = answers[i].get(); !answer) add_problem(problems, i, hosts()[i], answer.error().to_string());
+  for (std::size_t i = 0; i < answers.size(); ++i) {
+    if (const auto answer = answers[i].get(); !answer)
+      add_problem(problems, impl_->describe(impl_->distinct_hosts()[i]), answer.error().to_string());
   }
   if (!problems.empty()) return fail(ErrorCode::host_unreachable, "resume: " + problems);
   return {};

@@ -84,7 +84,7 @@ Result<EventListing> HostMesh::events(std::string_view mesh, std::chrono::millis
   if (auto fine = impl_->core()->check_may_wait(); !fine) return fail(fine.error());
   const auto until = Clock::now() + deadline;
   std::vector<Pages> hosts;
-  for (const auto& host : this->hosts()) hosts.push_back({host});
+  for (const auto& host : impl_->distinct_hosts()) hosts.push_back({host});
   EventListing listing;
   // An agent that died before it could say that it wrote something down has left it to the next one, which does it again.
   std::set<std::tuple<HostAddr, std::string, std::uint64_t, std::uint64_t>> ends;

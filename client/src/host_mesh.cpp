@@ -274,7 +274,7 @@ Result<MeshListing> HostMesh::meshes(std::chrono::milliseconds deadline, bool wi
     return page;
   };
   std::deque<Page> pages;
-  for (const auto& host : hosts()) pages.push_back(ask({host, {}}));
+  for (const auto& host : impl_->distinct_hosts()) pages.push_back(ask({host, {}}));
   MeshListing listing;
   std::map<std::string, MeshReport> meshes;
   for (; !pages.empty(); pages.pop_front()) {
@@ -333,7 +333,7 @@ Result<std::vector<RankReport>> HostMesh::stop_mesh(std::string_view mesh, StopO
     bool is_ordered = false;
   };
   std::vector<Place> places;
-  for (const auto& host : hosts()) places.push_back({host, {}, {}, false, false});
+  for (const auto& host : impl_->distinct_hosts()) places.push_back({host, {}, {}, false, false});
   const auto is_left = [&options](const RankReport& rank) {
     return !rank.is_terminal() && (options.ranks.empty() || contains(options.ranks, rank.rank));
   };

@@ -1,8 +1,10 @@
 #pragma once
 
+#include <algorithm>
 #include <memory>
 #include <mutex>
 #include <optional>
+#include <string>
 #include <vector>
 
 #include "client/src/connection.h"
@@ -15,7 +17,11 @@ namespace meshbus {
 class HostMesh::Impl {
  public:
   Impl(ConnectionUse connection, HostMeshRef ref, std::vector<std::shared_ptr<HostProcess>> processes)
-      : connection_(std::move(connection)), ref_(std::move(ref)), processes_(std::move(processes)) {}
+      : connection_(std::move(connection)), ref_(std::move(ref)), processes_(std::move(processes)) {
+    for (const auto& host : ref_.hosts()) {
+      if (std::find(distinct_hosts_.begin(), distinct_hosts_.end(), host) == distinct_hosts_.end()) distinct_hosts_.push_back(host);
+    }
+  }
   ~Impl();
   Impl(const Impl&) = delete;
   Impl& operator=(const Impl&) = delete;
@@ -24,6 +30,10 @@ class HostMesh::Impl {
   Connection& connection() const noexcept { return *connection_.get(); }
   const HostMeshRef& ref() const noexcept { return ref_; }
   bool has_processes() const noexcept { return !processes_.empty(); }
+  /// Those to be asked about what is on them: a host that stands in the mesh several times is there once.
+  const std::vector<HostAddr>& distinct_hosts() const noexcept { return distinct_hosts_; }
+  /// "host 0 (tcp:h1:7420)"
+  std::string describe(const HostAddr& host) const;
   /// Another use of the connection, for a mesh of procs.
   ConnectionUse use() const;
 
@@ -33,6 +43,7 @@ class HostMesh::Impl {
  private:
   ConnectionUse connection_;
   HostMeshRef ref_;
+  std::vector<HostAddr> distinct_hosts_;
   /// One per host when this launcher has started them; otherwise none.
   std::vector<std::shared_ptr<HostProcess>> processes_;
   std::mutex shutdown_mutex_;

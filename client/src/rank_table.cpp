@@ -41,7 +41,7 @@ void RankTable::note_progress(std::uint64_t rank, Time now) {
     extra.is_started = true;
     if (++started_ == ranks_.size()) all_started_ = now;
   }
-  if (!extra.is_created && (report.state == ProcState::ready || (report.state == ProcState::stopped && report.exit_code == 0))) {
+  if (!extra.is_created && (report.state == ProcState::ready || is_done(report))) {
     extra.is_created = true;
     ++created_;
   }

@@ -32,6 +32,11 @@ class RankTable {
 
   explicit RankTable(const ProcMeshRef& mesh);
 
+  /// Exited 0, and nobody had asked for that.
+  static bool is_done(const RankReport& rank) noexcept {
+    return rank.state == ProcState::stopped && rank.exit_code == 0 && rank.signal == 0 && rank.step == StopStep::none;
+  }
+
   /// True when it was news. Ranks that are not in the mesh, or not on that host, are ignored: peers may say anything.
   bool apply(const HostAddr& from, const wire::RankState& state, Time now);
   /// True when it was news.

@@ -12,6 +12,8 @@ using Clock = std::chrono::steady_clock;
 constexpr std::chrono::milliseconds kLifelineLimit{2500};
 /// How often an attached host's address is tried while it leaves.
 constexpr std::chrono::milliseconds kProbeInterval{10};
+/// What of the time is kept for the host whose broker carries our orders, which is told after the others; a third when that is less.
+constexpr std::chrono::seconds kLastShare{5};
 /// A host process has ended, but its last answer may still be on its way to us.
 constexpr std::chrono::milliseconds kLastAnswerLimit{100};
 
@@ -29,23 +31,25 @@ bool wait_free(const HostAddr& host, Clock::time_point end) {
 /// itself after them.
 class Shutdown {
  public:
-  Shutdown(ContextCore& core, Connection& connection, const std::vector<HostAddr>& hosts,
-           const std::vector<std::shared_ptr<HostProcess>>& processes, std::chrono::milliseconds grace, std::string_view reason,
-           Clock::time_point end)
-      : core_(core),
-        connection_(connection),
-        hosts_(hosts),
+  Shutdown(const HostMesh::Impl& mesh, const std::vector<std::shared_ptr<HostProcess>>& processes, std::chrono::milliseconds grace,
+           std::string_view reason, Clock::time_point end)
+      : mesh_(mesh),
+        core_(*mesh.core()),
+        connection_(mesh.connection()),
+        hosts_(mesh.distinct_hosts()),
         processes_(processes),
         grace_(grace),
         reason_(reason),
         end_(end),
-        problems_(hosts.size()) {}
+        problems_(hosts_.size()) {}
 
   Result<ShutdownSummary> run() {
     const auto home = core_.run([this] {
       connection_.retire();
       return connection_.home();
     });
+    // Somebody who does not answer must not take all the time of the one that goes last.
+    const auto others_end = hosts_.size() > 1 ? end_ - std::min<Clock::duration>(kLastShare, left_until(end_) / 3) : end_;
     std::vector<std::size_t> last;
     std::vector<std::pair<std::size_t, Connection::Answer>> answers;
     for (std::size_t i = 0; i < hosts_.size(); ++i) {
@@ -54,13 +58,13 @@ class Shutdown {
       if (hosts_[i] == home && hosts_.size() > 1) {
         last.push_back(i);
       } else {
-        answers.emplace_back(i, order(i));
+        answers.emplace_back(i, order(i, others_end));
       }
     }
     const auto alive_at_home = last.empty() || answers.empty() ? 0 : stop_procs(home);
     for (auto& [i, answer] : answers) take(i, answer, 0);
     for (const auto i : last) {
-      auto answer = order(i);
+      auto answer = order(i, end_);
       take(i, answer, alive_at_home);
     }
     for (std::size_t i = 0; i < hosts_.size(); ++i) {
@@ -69,7 +73,7 @@ class Shutdown {
     std::string detail;
     for (std::size_t i = 0; i < hosts_.size(); ++i) {
       if (problems_[i].empty()) continue;
-      detail += (detail.empty() ? "" : "; ") + ("host " + std::to_string(i) + " (" + hosts_[i].to_string() + "): ") + problems_[i];
+      detail += (detail.empty() ? "" : "; ") + mesh_.describe(hosts_[i]) + ": " + problems_[i];
     }
     if (!detail.empty()) return fail(ErrorCode::stop_error, std::move(detail));
     return summary_;
@@ -78,13 +82,13 @@ class Shutdown {
  private:
   bool has_ended(std::size_t i) const { return !processes_.empty() && processes_[i]->wait_exit(std::chrono::milliseconds(0)); }
 
-  Connection::Answer order(std::size_t i) {
+  Connection::Answer order(std::size_t i, Clock::time_point end) {
     wire::ShutdownHostT order;
     order.grace_ms = grace_ms();
     order.in_flight = static_cast<std::uint16_t>(core_.config().count(keys::terminate_in_flight));
     order.reason = reason_;
     order.requester = connection_.self();
-    return connection_.ask(Destination::to_agent(hosts_[i]), std::move(order), left_until(end_));
+    return connection_.ask(Destination::to_agent(hosts_[i]), std::move(order), left_until(end));
   }
 
   std::uint32_t grace_ms() const { return static_cast<std::uint32_t>(std::clamp<std::int64_t>(grace_.count(), 0, UINT32_MAX)); }
@@ -151,6 +155,7 @@ class Shutdown {
     return process.wait_exit(kLifelineLimit);
   }
 
+  const HostMesh::Impl& mesh_;
   ContextCore& core_;
   Connection& connection_;
   const std::vector<HostAddr>& hosts_;
@@ -165,6 +170,11 @@ class Shutdown {
 };
 
 }  // namespace
+
+std::string HostMesh::Impl::describe(const HostAddr& host) const {
+  const auto first = std::find(ref_.hosts().begin(), ref_.hosts().end(), host);
+  return "host " + std::to_string(first - ref_.hosts().begin()) + " (" + host.to_string() + ")";
+}
 
 HostMesh::Impl::~Impl() {
   if (!core()->check_process()) {
@@ -184,8 +194,7 @@ Result<ShutdownSummary> HostMesh::Impl::shutdown(std::chrono::milliseconds deadl
   const std::lock_guard lock(shutdown_mutex_);
   if (shutdown_) return *shutdown_;
   const auto end = Clock::now() + std::min<std::chrono::milliseconds>(deadline, std::chrono::hours(24));
-  Shutdown work(*core(), *connection_.get(), ref_.hosts(), processes_, grace.value_or(core()->config().duration(keys::terminate_grace)),
-                reason, end);
+  Shutdown work(*this, processes_, grace.value_or(core()->config().duration(keys::terminate_grace)), reason, end);
   auto done = work.run();
   if (!done) done = fail(done.error().within("shutdown of " + ref_.name().to_string()));
   // Nobody is left to talk to.

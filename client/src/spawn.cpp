@@ -182,8 +182,8 @@ class Spawn {
   }
 
  private:
-  /// Ended before it was ready. A plain proc that is done already was ready.
-  static bool is_fallen(const RankReport& rank) { return rank.is_terminal() && !(rank.state == ProcState::stopped && rank.exit_code == 0); }
+  /// Ended before all were ready. A plain proc that is done already was ready; one that somebody has stopped is not what was asked for.
+  static bool is_fallen(const RankReport& rank) { return rank.is_terminal() && !RankTable::is_done(rank); }
   static bool has_fallen(const RankTable& table) { return std::any_of(table.ranks().begin(), table.ranks().end(), is_fallen); }
   static std::vector<std::uint64_t> undecided(const RankTable& table) {
     std::vector<std::uint64_t> ranks;
@@ -205,11 +205,16 @@ class Spawn {
     const auto outcome = table.outcome();
     if (outcome.first_failure && outcome.first_failure->code == ErrorCode::timeout)
       detail += ". Not ready: " + describe_stuck(table.ranks());
+    const auto stopped =
+        std::find_if(fallen.begin(), fallen.end(), [&table](std::uint64_t rank) { return !table.rank(rank).stop_reason.empty(); });
+    if (stopped != fallen.end()) detail += ". Stopped by " + table.rank(*stopped).stopped_by + ": " + table.rank(*stopped).stop_reason;
     if (outcome.first_failure && !outcome.first_failure->stderr_tail.empty()) {
       detail +=
           "\nlast lines of rank " + std::to_string(outcome.first_failure->rank) + " on stderr:\n" + outcome.first_failure->stderr_tail;
     }
-    return fail(ErrorCode::proc_creation_error, std::move(detail));
+    // What its host ended because its time was over did not end by itself.
+    const bool is_late = outcome.first_failure && outcome.first_failure->code == ErrorCode::timeout;
+    return fail(is_late ? ErrorCode::proc_spawn_error : ErrorCode::proc_creation_error, std::move(detail));
   }
 
   /// MASTER_ADDR and MASTER_PORT: where rank 0 may listen.

@@ -125,10 +125,12 @@ void merge_into(MeshReport& report, const wire::MeshState& state) {
   if (state.usage() != nullptr) {
     for (const auto* usage : *state.usage()) usages[usage->rank()] = usage;
   }
+  const auto mesh = report.ref();
   for (const auto* rank : *state.ranks()) {
     RankReport one;
     one.rank = rank->rank();
-    one.host_index = state.host_index();
+    // The same host may stand in a mesh several times.
+    one.host_index = mesh ? mesh->host_index_of(one.rank).value_or(state.host_index()) : state.host_index();
     if (one.host_index < report.hosts.size()) one.host = report.hosts[one.host_index];
     if (const auto ordinal = report.region.ordinal_of(one.rank)) {
       if (auto point = extent.point_of(*ordinal)) one.point = point->to_string();

@@ -3,7 +3,7 @@
 
     mesh <- common <- broker | agent | client        broker and agent do not know each other
     agent: keeper <- warden, keeper <- host, proc apart        client sees warden, broker, host agent and the library
-    of mesh procs through one header each
+    of mesh procs through one header each; tests/conformance sees the public headers, as anybody
 """
 import re
 
@@ -62,6 +62,8 @@ def check_file(path):
             continue
         if name.startswith(".") or "/../" in name:
             problems.append(f"{where}: name it by its path from the top of the tree")
+        if path.startswith("tests/conformance/") and "/include/meshbus/" not in target and not target.startswith("tests/"):
+            problems.append(f"{where}: conformance tests know the public headers alone")
         if path.startswith("tests/") or area is None:
             continue
         to = area_of(target)

@@ -90,7 +90,8 @@ TEST_CASE("actors: one in each proc of two hosts is made, asked, told and stoppe
   must(actors.hosts.shutdown(in_time));
 }
 
-TEST_CASE("actors: a constructor that throws is an error with rank and text; those that were made are stopped, the procs stay usable") {
+TEST_CASE(
+    "actors: spec 7.2: a constructor that throws is an error with rank and text; those that were made are stopped, the procs stay usable") {
   Actors actors("host=1", "gpu=3");
   const auto broken = actors.procs->spawn_actors("fragile", "model", "1");
   REQUIRE_FALSE(broken.has_value());
@@ -110,7 +111,7 @@ TEST_CASE("actors: a constructor that throws is an error with rank and text; tho
   CHECK(actors.heard.failures().empty());
 }
 
-TEST_CASE("actors: an unknown type is an error that names those that are known; and what is no name is none") {
+TEST_CASE("actors: spec 7.1: an unknown type is an error that names those that are known; and what is no name is none") {
   Actors actors("host=1", "gpu=2");
   const auto unknown = actors.procs->spawn_actors("gauge", "g", "");
   REQUIRE_FALSE(unknown.has_value());
@@ -121,7 +122,7 @@ TEST_CASE("actors: an unknown type is an error that names those that are known; 
   CHECK(actors.procs->spawn_actors("counter", "9 lives", "").error().code() == ErrorCode::parse_error);
 }
 
-TEST_CASE("actors: what a handler throws ends this actor and no other, and is told once, with message and causes") {
+TEST_CASE("actors: spec 7.1: what a handler throws ends this actor and no other, and is told once, with message and causes") {
   Actors actors("host=1", "gpu=2");
   auto tally = actors.spawn("counter", "tally", "0");
   auto other = actors.spawn("counter", "other", "5");
@@ -158,7 +159,7 @@ TEST_CASE("actors: what a handler throws ends this actor and no other, and is to
   CHECK(actors.heard.failures().empty());
 }
 
-TEST_CASE("actors: messages of one sender come in order; a full mailbox is told to who sends") {
+TEST_CASE("actors: spec 7.5: messages of one sender come in order; a full mailbox is told to who sends") {
   Actors actors("host=1", "gpu=2");
   auto tally = actors.spawn("counter", "tally", "0");
   auto small = actors.spawn("small", "small", "0");
@@ -273,7 +274,7 @@ TEST_CASE("actors: a stop lets the mailbox be handled, within the grace; what th
   CHECK(must(bad.wait_for_failure(in_time)).status.kind() == Status::Kind::failed);
 }
 
-TEST_CASE("actors: one that is stuck in a handler past the grace has failed, and says so; the others and the proc go on") {
+TEST_CASE("actors: spec 7.3: one that is stuck in a handler past the grace has failed, and says so; the others and the proc go on") {
   Actors actors("host=1", "gpu=1", {"one-thread"});
   auto stuck = actors.spawn("counter", "stuck", "0");
   auto other = actors.spawn("counter", "other", "5");
@@ -297,7 +298,7 @@ TEST_CASE("actors: one that is stuck in a handler past the grace has failed, and
   CHECK(actors.says(0, "on_stop of 0 at 6: its proc stops: the end"));
 }
 
-TEST_CASE("actors: a proc that dies while its actor is made is an error with its certificate; the others are stopped") {
+TEST_CASE("actors: spec 7.2: a proc that dies while its actor is made is an error with its certificate; the others are stopped") {
   Actors actors("host=1", "gpu=3");
   const auto broken = actors.procs->spawn_actors("dies", "dies", "");
   REQUIRE_FALSE(broken.has_value());
@@ -314,7 +315,7 @@ TEST_CASE("actors: a proc that dies while its actor is made is an error with its
   CHECK(where[1].value() == "1 " + must(actors.procs->ref().proc_at(2)).to_string() + ",two[0]");
 }
 
-TEST_CASE("actors: when a whole proc dies its certificate is the cause, told once; slices beside it stay usable") {
+TEST_CASE("actors: spec 7.4: when a whole proc dies its certificate is the cause, told once; slices beside it stay usable") {
   Actors actors("host=2", "gpu=2");
   auto tally = actors.spawn("counter", "tally", "0");
   CHECK(must(tally.call("throw", "first", 0ms)).size() == 4);  // nobody waits: maybe nobody hears

@@ -15,7 +15,7 @@ HostAddr address(const StandingHost& host) {
 
 }  // namespace
 
-TEST_CASE("client: attaching fails closed and names each host that does not answer") {
+TEST_CASE("client: spec 6.1: attaching fails closed and names each host that does not answer") {
   const StandingHost host;
   auto context = must(Context::create());
   const auto nobody = must(HostAddr::parse("unix:/nobody/here"));
@@ -67,7 +67,7 @@ TEST_CASE("client: for looking, some hosts are enough") {
   CHECK(listing.unreachable[0].host == nobody);
 }
 
-TEST_CASE("client: a host that calls itself otherwise is refused") {
+TEST_CASE("client: spec 6.1: a host that calls itself otherwise is refused") {
   const StandingHost host;
   const TempDir dir;
   const auto alias = dir / "alias";
@@ -104,7 +104,7 @@ TEST_CASE("client: two launchers share hosts; each one's procs end with it, the 
   for (const auto& host : must(other_hosts.states())) CHECK(host.code == ErrorCode::none);
 }
 
-TEST_CASE("client: a lease that is renewed does not lapse") {
+TEST_CASE("client: spec 5.4: a lease that is renewed does not lapse") {
   const StandingHost host;
   auto context = must(Context::create(quick({{"supervision.poll", "100ms"}})));
   auto hosts = must(HostMesh::attach(context, "hosts", {address(host)}));

@@ -25,7 +25,7 @@ struct Ranks {
 
 }  // namespace
 
-TEST_CASE("client: a call to a view of a mesh is answered by each of its ranks, which know their places in it") {
+TEST_CASE("client: spec 7.6: a call to a view of a mesh is answered by each of its ranks, which know their places in it") {
   Ranks ranks;
   const auto ref = ranks.mesh->ref();
   auto answers = ranks.ask(ref, 13);
@@ -56,7 +56,7 @@ TEST_CASE("client: a call to a view of a mesh is answered by each of its ranks, 
   must(ranks.hosts.shutdown(in_time));
 }
 
-TEST_CASE("client: procs cast too, in order with their other messages") {
+TEST_CASE("client: spec 7.5: procs cast too, in order with their other messages") {
   Ranks ranks;
   const auto ref = ranks.mesh->ref();
   CHECK(must(ranks.context.call(must(ref.proc_at(0)), 14, "", in_time)) ==

@@ -7,7 +7,7 @@ using namespace std::chrono_literals;
 using namespace meshbus;
 using namespace meshbus::test;
 
-TEST_CASE("client: whoever is attached sees the statuses of a mesh and of its slices, and can wait for them") {
+TEST_CASE("client: spec 3.2: whoever is attached sees the statuses of a mesh and of its slices, and can wait for them") {
   auto context = must(Context::create());
   auto hosts = must(HostMesh::process(context, extent("host=2"), of_this_build()));
   const auto sleep = own_sleep();
@@ -56,7 +56,7 @@ TEST_CASE("client: whoever is attached sees the statuses of a mesh and of its sl
   must(hosts.shutdown(in_time));
 }
 
-TEST_CASE("client: ranks on a host that does not answer are unknown, and a wait for them names it") {
+TEST_CASE("client: spec 3.7: ranks on a host that does not answer are unknown, and a wait for them names it") {
   auto context = must(Context::create());
   auto hosts = must(HostMesh::process(context, extent("host=1"), of_this_build()));
   const auto gone = must(HostAddr::parse("unix:" + (environment_root() / "nobody").string()));
@@ -70,7 +70,7 @@ TEST_CASE("client: ranks on a host that does not answer are unknown, and a wait 
   must(hosts.shutdown(in_time));
 }
 
-TEST_CASE("client: a drain ends what it is for on all hosts, holds, and can be ended") {
+TEST_CASE("client: spec 5.3: a drain ends what it is for on all hosts, holds, and can be ended") {
   auto context = must(Context::create());
   auto hosts = must(HostMesh::process(context, extent("host=2"), of_this_build()));
   const auto sleep = own_sleep();

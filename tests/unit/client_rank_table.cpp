@@ -227,6 +227,13 @@ TEST_CASE("rank_table: a quick exit 0 counts as created, other ends do not") {
   table.apply(kB, make({.rank = 2, .generation = 2, .state = wire::ProcState::stopped, .exit_code = 1}), kStart);
   table.apply(kB, make({.rank = 3, .state = wire::ProcState::running}), kStart);
   CHECK(table.created() == 2);
+  // Who is stopped on request, by a signal or by exiting, has not come to where it was to go.
+  table.apply(kB, make({.rank = 3, .generation = 2, .state = wire::ProcState::stopped, .signal = 15, .step = wire::StopStep::term}),
+              kStart);
+  RankTable asked(mesh_of(1));
+  asked.apply(kA, make({.rank = 0, .state = wire::ProcState::stopped, .step = wire::StopStep::asked}), kStart);
+  CHECK(table.created() == 2);
+  CHECK(asked.created() == 0);
 }
 
 TEST_CASE("rank_table: what is missing is named, with stage and pid, and long lists are cut") {

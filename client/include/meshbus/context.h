@@ -23,6 +23,9 @@ inline constexpr std::chrono::milliseconds forever = std::chrono::milliseconds::
 struct ContextOptions {
   /// Settings as `--set` would give them, stronger than environment and file: {{"lease", "10s"}}. `meshbus config` lists the keys.
   std::vector<std::pair<std::string, std::string>> settings = {};
+  /// For a launcher that is itself a proc of a mesh: Proc::launcher_settings(), what its own launcher had set. Weaker than all that is set
+  /// here, in the environment or in a file; only the defaults are weaker still.
+  std::vector<std::pair<std::string, std::string>> inherited = {};
 };
 
 /// A launcher's place on the bus. It hides a thread that owns all sockets, and a second one on which your handlers run, in order.

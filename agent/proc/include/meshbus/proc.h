@@ -10,6 +10,7 @@
 #include <optional>
 #include <string>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 #include "meshbus/address.h"
@@ -167,6 +168,9 @@ class Proc {
   const ProcId& id() const noexcept;
   /// The whole mesh; slice it to address parts of it: `proc.mesh().at("host", 0)->create_rank(i)` are ranks for call() and send().
   const ProcMeshRef& mesh() const noexcept;
+  /// What the launcher had set when it made this mesh, if that was not the default: {{"terminate.grace", "5s"}}. A launcher of its own in
+  /// this proc takes it along: ContextOptions::inherited.
+  const std::vector<std::pair<std::string, std::string>>& launcher_settings() const noexcept;
   /// Which rank of this mesh sent that; nothing when it came from elsewhere (a launcher, another mesh).
   std::optional<std::uint64_t> rank_of(const Incoming& incoming) const;
 

@@ -1,0 +1,109 @@
+#include "tests/conformance/procs.h"
+
+#include <unistd.h>
+
+#include <csignal>
+#include <cstdlib>
+#include <thread>
+
+#include "meshbus/actor.h"
+
+using namespace std::chrono_literals;
+
+namespace meshbus::test {
+namespace {
+
+std::string name_of(const Proc& proc) {
+  return std::string(proc.mesh().mesh().base()) + " " + std::to_string(proc.rank());
+}
+
+/// The ports `left` and `right`: who they are, or what another one says.
+Result<std::string> relay(Proc& proc, const Incoming& call, const std::string& side) {
+  const std::string text(call.body);
+  if (text.empty()) return side + " of " + name_of(proc);
+  const auto space = text.find(' ');
+  const auto to = ProcId::parse(text.substr(0, space));
+  if (!to) return fail(to.error());
+  return proc.call(*to, static_cast<std::uint32_t>(std::stoul(text.substr(space + 1))), "", 20s);
+}
+
+template <typename T>
+std::string code_of(const Result<T>& result) {
+  return result ? "fine" : std::string(to_string(result.error().code()));
+}
+
+/// From a handler: whatever waits for this very proc.
+std::string try_to_block(Proc& proc) {
+  return "call " + code_of(proc.call(proc.rank(), Port::echo, "me", 5s)) + ", call by id " +
+         code_of(proc.call(proc.id(), Port::echo, "me", 5s)) + ", cast " + code_of(proc.call(proc.mesh(), Port::echo, "us", 5s));
+}
+
+/// An actor that adds, and that tries to wait.
+struct Adder : Actor {
+  Adder(ActorContext&, std::string_view start) : total(std::stoi(std::string(start))) {
+    on("add", [this](ActorContext&, const ActorMessage& message) { return std::to_string(total += std::stoi(std::string(message.body))); });
+    on("block", [](ActorContext& self, const ActorMessage&) {
+      auto& proc = self.proc();
+      return "call " + code_of(proc.call((proc.rank() + 1) % proc.world_size(), Port::echo, "", 5s)) + ", cast " +
+             code_of(proc.call(proc.mesh(), Port::echo, "", 5s));
+    });
+  }
+  int total;
+};
+
+Result<std::string> setting_in(Proc& proc, std::string_view key) {
+  const auto context = Context::create({.inherited = proc.launcher_settings()});
+  if (!context) return fail(context.error());
+  return context->setting(key);
+}
+
+ProcProgram program() {
+  return ProcProgram()
+      .on(Port::echo, [](Proc&, const Incoming& call) { return std::string(call.body); })
+      .on(Port::place,
+          [](Proc& proc, const Incoming& call) {
+            return name_of(proc) + " at " + proc.point().to_string() + (call.point ? " as " + call.point->to_string() : "");
+          })
+      .on(Port::left, [](Proc& proc, const Incoming& call) { return relay(proc, call, "left"); })
+      .on(Port::right, [](Proc& proc, const Incoming& call) { return relay(proc, call, "right"); })
+      .on(Port::block, [](Proc& proc, const Incoming&) { return try_to_block(proc); })
+      .on(Port::environ_of,
+          [](Proc&, const Incoming& call) {
+            const char* const value = std::getenv(std::string(call.body).c_str());
+            return std::string(value == nullptr ? "-" : value);
+          })
+      .on(Port::die, [](Proc&, const Incoming&) { return std::to_string(std::raise(SIGKILL)); })
+      .on(Port::setting, [](Proc& proc, const Incoming& call) { return setting_in(proc, call.body); })
+      .actor<Adder>("adder");
+}
+
+}  // namespace
+
+int run_as_proc(int argc, char** argv) {
+  ::alarm(150);  // whatever goes wrong
+  const std::vector<std::string> arguments(argv + 1, argv + argc);
+  const std::string mode = arguments.empty() ? "serve" : arguments[0];
+  const char* const variable = std::getenv("RANK");
+  const std::string own = variable == nullptr ? "" : variable;
+  const bool is_meant = std::find(arguments.begin(), arguments.end(), own) != arguments.end();
+  if (mode == "hang" && is_meant) {
+    for (;;) ::pause();
+  }
+  if (mode == "early" && is_meant) return 7;
+  auto serving = program();
+  if ((mode == "exit" || mode == "kill") && is_meant) {
+    serving.main([mode](Proc&) { return mode == "kill" ? std::raise(SIGKILL) : 3; });
+  }
+  if (mode == "main") {
+    serving.main([](Proc& proc) {
+      while (true) {
+        if (proc.stop_requested()) std::this_thread::sleep_for(1s);  // sleep-ok: a main that never ends is what the test is about
+        (void)proc.wait_for_stop(60s);
+      }
+      return 0;
+    });
+  }
+  bootstrap_or_die(serving);
+}
+
+}  // namespace meshbus::test
