@@ -1,0 +1,118 @@
+// What docs/launchers.md shows, as one program that is launcher and proc. A test runs it, and tests/check/quotes.py compares the guide with
+// it.
+#include <meshbus/actor.h>
+#include <meshbus/client.h>
+#include <meshbus/proc.h>
+
+#include <csignal>
+#include <iostream>
+
+using namespace meshbus;
+using namespace std::chrono_literals;
+
+namespace {
+
+/// The value, or the end of this program with one line that says what went wrong.
+template <typename T>
+T must(Result<T> result) {
+  if (!result) {
+    std::cerr << "guide: " << result.error().to_string() << std::endl;
+    std::exit(1);
+  }
+  if constexpr (!std::is_void_v<T>) return std::move(*result);
+}
+
+void run_a_command() {
+  auto context = must(Context::create());
+  auto hosts = must(HostMesh::process(context, must(Extent::parse("host=2"))));
+  auto mesh = must(hosts.spawn("hello", must(Extent::parse("gpu=2")), {.command = {"sh", "-c", "echo $RANK of $WORLD_SIZE >&2"}}));
+  for (const auto& rank : must(mesh.wait(30s)).ranks) std::cout << rank.describe() << ", and said " << rank.stderr_tail;
+  must(hosts.shutdown());
+}
+
+/// Adds up what it is told.
+struct Tally : Actor {
+  explicit Tally(std::string_view start) : total(std::stoi(std::string(start))) {
+    on("add", [this](ActorContext&, const ActorMessage& message) { return std::to_string(total += std::stoi(std::string(message.body))); });
+  }
+  int total;
+};
+
+/// What this program is when it was started as a proc.
+ProcProgram proc_program() {
+  ProcProgram program;
+  program.on(1, [](Proc& proc, const Incoming& call) { return "rank " + std::to_string(proc.rank()) + " got " + std::string(call.body); });
+  program.on(2, [](Proc& proc, const Incoming& call) {  // passes it on to its right neighbour
+    return proc.call((proc.rank() + 1) % proc.world_size(), 1, call.body, 10s);
+  });
+  program.on(3, [](Proc& proc, const Incoming&) -> Result<std::string> {  // is a launcher too
+    auto context = Context::create({.inherited = proc.launcher_settings()});
+    if (!context) return fail(context.error());
+    return context->setting("stop.idle");
+  });
+  program.on_stop([](Proc& proc, const std::string& reason) { std::cout << "rank " << proc.rank() << " stops: " << reason << std::endl; });
+  program.actor<Tally>("tally");
+  return program;
+}
+
+void print(const std::vector<Result<std::string>>& answers) {
+  for (const auto& answer : answers) std::cout << (answer ? *answer : std::string(to_string(answer.error().code()))) << "\n";
+}
+
+/// Another launcher, on hosts that stand: `text` is what HostMeshRef::to_string() printed.
+void look_at(const std::string& text) {
+  auto context = must(Context::create());
+  auto hosts = must(HostMesh::attach(context, must(HostMeshRef::parse(text))));
+  for (const auto& mesh : must(hosts.meshes()).meshes) {
+    const auto statuses = must(hosts.statuses(must(mesh.ref())));
+    std::cout << "there is " << Name::parse(mesh.name)->base() << ": "
+              << statuses.count_if([](const Status& one) { return one.is_failure(); }) << " of " << mesh.ranks.size() << " failed\n";
+    for (const auto& event : must(hosts.events(mesh.name)).events) {
+      if (event.end) std::cout << "rank " << event.end->rank << ": " << event.end->words() << "\n";
+    }
+  }
+}
+
+void launch() {
+  auto context = must(Context::create({.settings = {{"stop.idle", "20s"}}}));
+  auto hosts = must(HostMesh::process(context, must(Extent::parse("host=2"))));
+
+  ProcSpec spec{.kind = ProcKind::mesh};  // no command: this very program
+  spec.environment = {{"OMP_NUM_THREADS", "1"}};
+  spec.output = OutputMode::stream;
+  Handlers handlers;
+  handlers.on_failure = [](const RankReport& rank) { std::cout << "lost " << rank.describe() << std::endl; };
+  handlers.on_output = [](std::uint64_t rank, Stream, std::string_view bytes) { std::cout << rank << " says: " << bytes << std::flush; };
+  auto procs = must(hosts.spawn("workers", must(Extent::parse("gpu=2")), spec, handlers));
+
+  // One of them, by its place; then all of a slice at once.
+  std::cout << must(must(procs.at({{"host", 1}, {"gpu", 0}})).call(context, 2, "a letter")) << "\n";
+  const auto first_gpus = must(procs.ref().at("gpu", 0));
+  print(must(context.call(first_gpus, 1, "a circular", 10s)));
+  must(context.cast(procs.ref(), 1, "nobody answers this"));
+  print(must(context.call(first_gpus, 3, "", 10s)));
+
+  // A death is heard of once, and nobody else's business.
+  must(procs.signal({{3, 4}}, SIGKILL));
+  must(procs.wait_for_failure(10s));
+  print(must(context.call(procs.ref(), 1, "a roll call", 10s)));
+
+  auto tally = must(procs.spawn_actors("tally", "tally", "40", {.region = first_gpus.region()}));
+  print(must(tally.call("add", "2")));
+  must(tally.stop());
+
+  look_at(hosts.ref().to_string());
+  must(procs.stop({.reason = "enough is known"}));
+  must(procs.wait(10s));  // also for what they wrote
+  const auto summary = must(hosts.shutdown());
+  std::cout << summary.hosts << " hosts are down" << std::endl;
+}
+
+}  // namespace
+
+int main() {
+  const auto as_proc = bootstrap(proc_program());  // never returns in a proc
+  if (as_proc.error().code() != ErrorCode::not_exist) return std::cerr << as_proc.error().to_string() << std::endl, 1;
+  run_a_command();
+  launch();
+}
