@@ -10,6 +10,7 @@
 #include <map>
 
 #include "client/cli/proc_settings.h"
+#include "client/cli/selector.h"
 #include "common/did_you_mean.h"
 #include "common/frame.h"
 #include "common/quantity.h"
@@ -217,38 +218,11 @@ constexpr const char* kWhyFooter =
     "\n"
     "Exit code: 0; 1 no such mesh or rank, or a host that does not answer; 2 wrong usage; 125 meshbus itself failed.";
 
-/// "0-5,7"; nothing when it is no such thing.
-std::optional<RankSet> parse_rank_set(const std::string& text) {
-  std::vector<RankBlock> blocks;
-  for (std::size_t begin = 0; begin <= text.size();) {
-    const auto end = std::min(text.find(',', begin), text.size());
-    const char* const last = text.data() + end;
-    RankBlock block;
-    auto number = std::from_chars(text.data() + begin, last, block.begin);
-    block.end = block.begin;
-    if (number.ec == std::errc() && number.ptr != last && *number.ptr == '-') number = std::from_chars(number.ptr + 1, last, block.end);
-    if (number.ec != std::errc() || number.ptr != last || block.end < block.begin || block.end == UINT64_MAX) return std::nullopt;
-    ++block.end;
-    blocks.push_back(block);
-    begin = end + 1;
-  }
-  std::sort(blocks.begin(), blocks.end(), [](const RankBlock& a, const RankBlock& b) { return a.begin < b.begin; });
-  RankSet set;
-  for (const auto& block : blocks) {
-    if (!set.empty() && block.begin <= set.back().end) {
-      set.back().end = std::max(set.back().end, block.end);
-    } else {
-      set.push_back(block);
-    }
-  }
-  return set;
-}
-
 void add_ranks(CLI::App& verb, RankSet& ranks) {
   verb.add_option_function<std::string>(
           "--rank",
           [&ranks](const std::string& text) {
-            auto parsed = parse_rank_set(text);
+            auto parsed = parse_ranks(text);
             if (!parsed) throw CLI::ValidationError("--rank", "takes ranks like 0-5,7, not '" + text + "'");
             ranks = std::move(*parsed);
           },
@@ -343,6 +317,27 @@ void add_logs(CLI::App& app, LogsArguments& logs) {
   verb->add_flag("--stderr", logs.err, "Only stderr");
   auto* fold = verb->add_flag("--fold", logs.fold, "Show a line that several ranks wrote once, with the ranks in front");
   verb->add_flag("--raw", logs.raw, "Exact bytes")->excludes(fold)->excludes(verb->get_option("--json"));
+}
+
+constexpr const char* kTalkFooter =
+    "RANKS are those of a mesh, with or without its uuid, or of the only one that there is:\n"
+    "  trainers                   all\n"
+    "  trainers[0-5,7]            by number\n"
+    "  trainers[host=1,gpu=0:4]   a slice: LABEL=INDEX or LABEL=[BEGIN]:[END][:STEP]\n"
+    "  [0-5,7]   host=1,gpu=0:4   the same of the only mesh\n"
+    "TO is a port of their programs; with --actor NAME a message, by name or number, for the actors of that name.\n"
+    "\n"
+    "Exit code: 0; 1 no such mesh or rank, a host or, with call, a rank that did not answer; 2 wrong usage.";
+
+void add_talk(CLI::App& app, const std::string& name, const std::string& meaning, TalkArguments& talk) {
+  auto* verb = add_on_hosts(app, name, meaning, talk.hosts);
+  verb->footer(kTalkFooter);
+  verb->add_option("RANKS", talk.selector, "Which ranks of which mesh; see below")->required();
+  verb->add_option("TO", talk.to, "A port, or with --actor a message")->required();
+  verb->add_option("BODY", talk.body, "What to send; - reads it from stdin; default: nothing");
+  verb->add_option("--actor", talk.actor, "For the actors of that name")->type_name("NAME");
+  if (name == "call")
+    verb->add_flag("--raw", talk.raw, "Answers as they are, by rank, without prefixes")->excludes(verb->get_option("--json"));
 }
 
 void add_why(CLI::App& app, WhyArguments& why) {
@@ -577,6 +572,9 @@ std::variant<Arguments, int> parse_command_line(int argc, char** argv) {
   add_logs(app, logs);
   WhyArguments why;
   add_why(app, why);
+  TalkArguments talk;
+  add_talk(app, "call", "Ask ranks of a running mesh, all at once, and show what each answers", talk);
+  add_talk(app, "cast", "Send ranks of a running mesh a message that nobody answers", talk);
   auto* show = app.add_subcommand("config", "List the settings: value, where it comes from, meaning");
   show->add_option("--set", config.settings, "A setting: KEY=VALUE")->type_name("KEY=VALUE");
   show->add_flag("--json", config.json, "Print JSON");
@@ -615,6 +613,11 @@ std::variant<Arguments, int> parse_command_line(int argc, char** argv) {
   if (name == "logs") {
     logs.hosts.verb = HostsArguments::Verb::logs;
     return Arguments(logs);
+  }
+  if (name == "call" || name == "cast") {
+    talk.hosts.verb = HostsArguments::Verb::talk;
+    talk.is_call = name == "call";
+    return Arguments(talk);
   }
   if (name == "why") {
     why.hosts.verb = HostsArguments::Verb::why;

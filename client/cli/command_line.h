@@ -54,7 +54,7 @@ struct RunArguments {
 
 /// `meshbus ps`, `ping`, `status`, `stop`, `drain`, `shutdown`: on which hosts, and of which mesh.
 struct HostsArguments {
-  enum class Verb { ps, ping, stop, shutdown, logs, status, drain, why };
+  enum class Verb { ps, ping, stop, shutdown, logs, status, drain, why, talk };
   Verb verb = Verb::ps;
   /// None = every host of this user on this machine.
   std::vector<std::string> addresses;
@@ -97,6 +97,20 @@ struct WhyArguments {
   /// A mesh, a rank, or a proc. Empty: the mesh that something happened to last.
   std::string target;
   RankSet ranks;
+};
+
+/// `meshbus call`, `cast`
+struct TalkArguments {
+  HostsArguments hosts;
+  bool is_call = true;
+  /// See selector.h.
+  std::string selector;
+  /// A port; of actors: a message.
+  std::string to;
+  std::string actor;
+  /// "-": stdin.
+  std::string body;
+  bool raw = false;
 };
 
 /// `meshbus config`
@@ -179,8 +193,8 @@ struct VersionArguments {
   bool json = false;
 };
 
-using Arguments = std::variant<WardenOptions, RunArguments, HostsArguments, LogsArguments, WhyArguments, ConfigArguments, KeygenArguments,
-                               MeshArguments, TapArguments, BenchArguments, VersionArguments>;
+using Arguments = std::variant<WardenOptions, RunArguments, HostsArguments, LogsArguments, WhyArguments, TalkArguments, ConfigArguments,
+                               KeygenArguments, MeshArguments, TapArguments, BenchArguments, VersionArguments>;
 
 /// What the words mean; or, when there is nothing to run (help, a mistake: then it has been said on stderr), the exit code.
 std::variant<Arguments, int> parse_command_line(int argc, char** argv);

@@ -244,8 +244,8 @@ std::variant<AttachedHosts, int> attach_hosts(const HostsArguments& arguments) {
     return kUsage;
   }
   using Verb = HostsArguments::Verb;
-  const bool is_looking =
-      arguments.verb == Verb::ps || arguments.verb == Verb::logs || arguments.verb == Verb::status || arguments.verb == Verb::why;
+  const bool is_looking = arguments.verb == Verb::ps || arguments.verb == Verb::logs || arguments.verb == Verb::status ||
+                          arguments.verb == Verb::why || arguments.verb == Verb::talk;
   AttachOptions options;
   options.require_all = !is_looking;
   options.deadline = std::min<std::chrono::milliseconds>(arguments.timeout, std::chrono::seconds(5));
@@ -278,7 +278,8 @@ int hosts_command(const HostsArguments& arguments) {
     case HostsArguments::Verb::drain: return drain_command(mesh, arguments);
     case HostsArguments::Verb::ping:
     case HostsArguments::Verb::logs:
-    case HostsArguments::Verb::why: break;
+    case HostsArguments::Verb::why:
+    case HostsArguments::Verb::talk: break;
   }
   return kUsage;
 }

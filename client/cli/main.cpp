@@ -13,6 +13,7 @@
 #include "client/cli/logs_command.h"
 #include "client/cli/mesh_command.h"
 #include "client/cli/run_job.h"
+#include "client/cli/talk_command.h"
 #include "client/cli/tap_command.h"
 #include "client/cli/why_command.h"
 #include "common/standard_streams.h"
@@ -41,6 +42,7 @@ struct Verbs {
   int operator()(const cli::HostsArguments& arguments) const { return cli::hosts_command(arguments); }
   int operator()(const cli::LogsArguments& arguments) const { return cli::logs_command(arguments); }
   int operator()(const cli::WhyArguments& arguments) const { return cli::why_command(arguments); }
+  int operator()(const cli::TalkArguments& arguments) const { return cli::talk_command(arguments); }
   int operator()(const cli::ConfigArguments& arguments) const { return cli::config_command(arguments); }
   int operator()(const cli::KeygenArguments& arguments) const { return cli::keygen_command(arguments); }
   int operator()(const cli::MeshArguments& arguments) const { return cli::mesh_command(arguments); }

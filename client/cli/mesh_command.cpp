@@ -7,6 +7,7 @@
 
 #include "client/cli/mesh_grid.h"
 #include "client/cli/rank_json.h"
+#include "client/cli/slice_text.h"
 #include "client/cli/text_error.h"
 #include "mesh/axes.h"
 #include "mesh/text.h"
@@ -20,11 +21,6 @@ namespace {
 int usage(std::string_view text, const Error& error) {
   std::cerr << "meshbus: " << error.detail() << "\n" << pointed_at(text, error);
   return kUsage;
-}
-
-/// What went wrong with a text that could be read, as if the parser had found it there.
-Error found_at(std::string_view kind, std::size_t position, const Error& error) {
-  return error.within(std::string(kind) + ": at " + std::to_string(position)).at(position);
 }
 
 /// A mesh may have more ranks than fit in memory, or in any file: they are written as they come, until nobody wants them.
@@ -71,46 +67,6 @@ int ranks(const MeshArguments& arguments) {
   print_list(region->ranks(), arguments.json, [](std::uint64_t rank) { std::cout << rank; });
   if (arguments.json) std::cout << '\n';
   return 0;
-}
-
-/// One LABEL=I or LABEL=[B]:[E][:STEP].
-Result<HostMeshRef> sliced(const HostMeshRef& mesh, std::string_view text) {
-  text::Scanner scanner("slice", text);
-  const auto at_label = scanner.position();
-  const auto label = scanner.label();
-  if (!label) return fail(label.error());
-  if (auto equals = scanner.expect('='); !equals) return fail(std::move(equals).error());
-  const auto at_range = scanner.position();
-  const auto number = [&](std::string_view expected) -> Result<std::optional<std::uint64_t>> {
-    if (scanner.at_end() || scanner.peek() == ':') return std::nullopt;
-    const auto found = scanner.number(expected, axes::max_num_ranks);
-    if (!found) return fail(found.error());
-    return *found;
-  };
-  if (scanner.at_end()) return scanner.unexpected("an index or BEGIN:END:STEP");
-  const auto begin = number("an index or BEGIN:END:STEP");
-  if (!begin) return fail(begin.error());
-  std::optional<std::uint64_t> end;
-  std::uint64_t step = 1;
-  if (scanner.at_end()) {
-    end = **begin + 1;
-  } else {
-    if (auto colon = scanner.expect(':'); !colon) return fail(std::move(colon).error());
-    const auto stop = number("an index to end before");
-    if (!stop) return fail(stop.error());
-    end = *stop;
-    if (scanner.accept(':')) {
-      const auto at_step = scanner.position();
-      const auto found = scanner.number("a step", axes::max_num_ranks);
-      if (!found) return fail(found.error());
-      if (*found == 0) return scanner.problem_at(at_step, "expected a step of at least 1, found 0");
-      step = *found;
-    }
-    if (auto over = scanner.expect_end("the end"); !over) return fail(std::move(over).error());
-  }
-  auto slice = mesh.range(*label, begin->value_or(0), end, step);
-  if (!slice) return fail(found_at("slice", mesh.region().find(*label) ? at_range : at_label, slice.error()));
-  return slice;
 }
 
 int slice(const MeshArguments& arguments) {

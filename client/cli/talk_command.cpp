@@ -1,0 +1,175 @@
+#include "client/cli/talk_command.h"
+
+#include <algorithm>
+#include <charconv>
+#include <future>
+#include <iostream>
+#include <iterator>
+#include <map>
+#include <nlohmann/json.hpp>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "client/cli/choose_mesh.h"
+#include "client/cli/hosts_command.h"
+#include "client/cli/output_writer.h"
+#include "client/cli/rank_json.h"
+#include "client/cli/selector.h"
+#include "client/cli/text_error.h"
+#include "meshbus/client.h"
+#include "meshbus/point.h"
+
+namespace meshbus::cli {
+namespace {
+
+using Json = nlohmann::ordered_json;
+
+std::optional<std::uint32_t> parse_number(const std::string& text) {
+  std::uint32_t number = 0;
+  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), number);
+  if (error != std::errc() || end != text.data() + text.size()) return std::nullopt;
+  return number;
+}
+
+/// Where in procs a message goes, and what it is.
+struct Message {
+  /// Of the procs themselves.
+  std::uint32_t port = 0;
+  /// Of actors of that name.
+  std::optional<Name> actor = {};
+  MessageType type = 0;
+  std::string body = {};
+};
+
+Result<Message> make_message(const TalkArguments& arguments) {
+  Message message;
+  const auto number = parse_number(arguments.to);
+  if (arguments.actor.empty()) {
+    if (!number || *number == 0)
+      return fail(ErrorCode::parse_error,
+                  "'" + arguments.to + "' is no port: ports are numbers from 1; messages with names are those of actors (--actor)");
+    message.port = *number;
+  } else {
+    auto name = Name::parse(arguments.actor);
+    if (!name) return fail(name.error());
+    message.actor = std::move(*name);
+    message.type = number ? MessageType(*number) : MessageType(arguments.to);
+  }
+  message.body = arguments.body;
+  if (arguments.body == "-") message.body.assign(std::istreambuf_iterator<char>(std::cin), {});
+  return message;
+}
+
+Result<RankAnswers> call(Context& context, const ProcMeshRef& view, const Message& message, std::chrono::milliseconds limit) {
+  if (!message.actor) return context.call(view, message.port, message.body, limit);
+  const auto actors = ActorView::attach(context, ActorMeshRef(view, *message.actor));
+  if (!actors) return fail(actors.error());
+  return actors->call(message.type, message.body, limit);
+}
+
+Result<void> cast(Context& context, const ProcMeshRef& view, const Message& message) {
+  if (!message.actor) return context.cast(view, message.port, message.body);
+  const auto actors = ActorView::attach(context, ActorMeshRef(view, *message.actor));
+  if (!actors) return fail(actors.error());
+  return actors->send(message.type, message.body);
+}
+
+/// What came of it, by create rank.
+using Answers = std::map<std::uint64_t, Result<std::string>>;
+
+Answers call_all(Context& context, const std::vector<ProcMeshRef>& views, const Message& message, std::chrono::milliseconds limit) {
+  std::vector<std::future<Result<RankAnswers>>> calls;
+  for (const auto& view : views)
+    calls.push_back(std::async(std::launch::async, [&context, &view, &message, limit] { return call(context, view, message, limit); }));
+  Answers all;
+  for (std::size_t i = 0; i < views.size(); ++i) {
+    auto answers = calls[i].get();
+    for (std::uint64_t ordinal = 0; ordinal < views[i].num_ranks(); ++ordinal) {
+      if (const auto rank = views[i].create_rank(ordinal))
+        all.emplace(*rank, answers ? std::move((*answers)[ordinal]) : Result<std::string>(fail(answers.error())));
+    }
+  }
+  return all;
+}
+
+void print_json(const MeshReport& mesh, const Answers& answers) {
+  Json list = Json::array();
+  const auto extent = mesh.region.extent();
+  for (const auto& [rank, answer] : answers) {
+    const auto point = extent.point_of(rank);
+    list.push_back({{"rank", rank},
+                    {"point", point ? Json(point->to_string()) : Json(nullptr)},
+                    {"answer", answer ? Json(*answer) : Json(nullptr)},
+                    {"error", answer ? Json(nullptr)
+                                     : Json{{"code", std::string(to_string(answer.error().code()))}, {"text", answer.error().detail()}}}});
+  }
+  std::cout << dump({{"mesh", mesh.name}, {"answers", list}}, 2) << "\n";
+}
+
+/// Each line of an answer with its rank in front.
+void print_lines(const std::string& prefix, std::string_view text) {
+  do {
+    const auto end = text.find('\n');
+    std::cout << prefix << text.substr(0, end) << "\n";
+    text.remove_prefix(end == std::string_view::npos ? text.size() : end + 1);
+  } while (!text.empty());
+}
+
+int show(const MeshReport& mesh, const Answers& answers, const TalkArguments& arguments) {
+  int code = 0;
+  const auto prefixes = make_prefixes(base_of(mesh.name), mesh.region.extent());
+  for (const auto& [rank, answer] : answers) {
+    if (!answer) code = 1;
+    if (arguments.hosts.json) continue;
+    if (!answer) {
+      complain(prefixes[rank] + answer.error().to_string());
+    } else if (arguments.raw) {
+      std::cout << *answer;
+    } else {
+      print_lines(prefixes[rank], *answer);
+    }
+  }
+  if (arguments.hosts.json) print_json(mesh, answers);
+  return code;
+}
+
+int complain_of(const Error& error, int code) {
+  complain(error.to_string());
+  return code;
+}
+
+}  // namespace
+
+int talk_command(const TalkArguments& arguments) {
+  const auto selector = Selector::parse(arguments.selector);
+  if (!selector) {
+    complain(selector.error().detail());
+    return kUsage;
+  }
+  const auto message = make_message(arguments);
+  if (!message) return complain_of(message.error(), kUsage);
+  auto attached = attach_hosts(arguments.hosts);
+  if (const int* code = std::get_if<int>(&attached)) return *code;
+  auto& [context, hosts] = std::get<AttachedHosts>(attached);
+  const auto listing = hosts.meshes(arguments.hosts.timeout);
+  if (!listing) return complain_of(listing.error(), 1);
+  for (const auto& host : listing->unreachable) complain("host " + host.host.to_string() + " does not answer: " + host.problem);
+  const MeshReport* const mesh = choose_mesh(*listing, selector->mesh);
+  if (mesh == nullptr) return 1;
+  const auto whole = mesh->ref();
+  if (!whole) return complain_of(whole.error(), 1);
+  const auto views = selector->select(*whole);
+  if (!views) return complain_of(views.error(), selector->slices.empty() ? 1 : kUsage);
+
+  if (arguments.is_call) return show(*mesh, call_all(context, *views, *message, arguments.hosts.timeout), arguments);
+  std::uint64_t ranks = 0;
+  for (const auto& view : *views) {
+    if (const auto sent = cast(context, view, *message); !sent) return complain_of(sent.error(), 1);
+    ranks += view.num_ranks();
+  }
+  if (arguments.hosts.json) std::cout << dump({{"mesh", mesh->name}, {"ranks", ranks}, {"bytes", message->body.size()}}, 2) << "\n";
+  return 0;
+}
+
+}  // namespace meshbus::cli
