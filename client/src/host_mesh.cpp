@@ -313,12 +313,6 @@ Result<MeshListing> HostMesh::meshes(std::chrono::milliseconds deadline, bool wi
   return listing;
 }
 
-Result<ProcMeshRef> MeshReport::ref() const {
-  auto parsed = Name::parse(name);
-  if (!parsed) return fail(parsed.error());
-  return ProcMeshRef::make(std::move(*parsed), hosts, region.num_ranks(), region);
-}
-
 Result<std::vector<RankReport>> HostMesh::stop_mesh(std::string_view mesh, StopOptions options) {
   if (auto fine = impl_->core()->check_may_wait(); !fine) return fail(fine.error());
   const auto grace = options.grace.value_or(impl_->core()->config().duration(keys::terminate_grace));

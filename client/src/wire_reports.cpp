@@ -110,6 +110,12 @@ Result<MeshReport> to_report(const wire::MeshState& state) {
   return report;
 }
 
+Result<ProcMeshRef> MeshReport::ref() const {
+  auto parsed = Name::parse(name);
+  if (!parsed) return fail(parsed.error());
+  return ProcMeshRef::make(std::move(*parsed), hosts, region.num_ranks(), region);
+}
+
 void merge_into(MeshReport& report, const wire::MeshState& state) {
   if (state.ranks() == nullptr) return;
   const auto extent = report.region.extent();
