@@ -74,7 +74,9 @@ class Peer:
         self.incarnation = secrets.randbits(64) or 1
         self.ids, self.sequence = itertools.count(1), itertools.count(1)
         self.taken = 0  # bytes of data that we took: our FrameHeader.credit
-        scheme, rest = host.split(":", 1)
+        scheme, _, rest = host.partition(":")
+        if scheme not in ("unix", "tcp"):
+            raise Failed(f"{host} is no address of a host: unix:/path or tcp:HOST:PORT")
         self.socket = zmq.Context.instance().socket(zmq.DEALER)
         self.socket.setsockopt(zmq.LINGER, 1000)
         self.socket.setsockopt(zmq.RECONNECT_IVL, -1)  # a new connection would need a new Hello
@@ -173,7 +175,7 @@ def show(peer, wire):
 
 
 def main():
-    if not (len(sys.argv) == 2 or len(sys.argv) in (5, 6) and sys.argv[2] == "call"):
+    if not (len(sys.argv) == 2 or len(sys.argv) in (5, 6) and sys.argv[2] == "call" and sys.argv[4].isdecimal()):
         print(__doc__, file=sys.stderr)
         return 2
     with tempfile.TemporaryDirectory() as folder:
