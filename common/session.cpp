@@ -17,6 +17,8 @@ constexpr std::chrono::milliseconds kSilence{1500};
 /// So many handshakes in a row that ended without a word, over so long, are no accident.
 constexpr std::size_t kSilentHandshakes = 4;
 constexpr std::chrono::milliseconds kSilentTime{1000};
+/// Long after this socket was given up.
+constexpr std::chrono::milliseconds kNoReconnect = std::chrono::hours(24);
 constexpr int kDrainFrames = 256;
 constexpr std::size_t kDrainBytes = 1024 * 1024;
 /// Data is handed out for so long before the socket is looked at again: control is never further away.
@@ -77,9 +79,10 @@ void Session::open() {
   untold_since_ = {};
   try {
     socket_.emplace(context_, zmq::socket_type::dealer);
-    // One socket is one session: libzmq must not reconnect behind our back, and must not queue for a connection that is not there.
-    socket_->set(zmq::sockopt::reconnect_ivl, -1);
-    socket_->set(zmq::sockopt::immediate, true);
+    // One socket is one session: libzmq must not reconnect behind our back. It could be told never to, or not to queue for a connection that
+    // is not there (ZMQ_IMMEDIATE); but then 4.3.4 takes away what has come and was not read yet when the connection ends, and aborts the
+    // process if that happens between two parts of a message (fq.cpp: !_more).
+    socket_->set(zmq::sockopt::reconnect_ivl, static_cast<int>(kNoReconnect.count()));
     socket_->set(zmq::sockopt::linger, 0);
     socket_->set(zmq::sockopt::sndhwm, 2000);
     socket_->set(zmq::sockopt::rcvhwm, 10000);
@@ -160,8 +163,7 @@ void Session::close_socket(std::chrono::milliseconds linger) {
   reactor_.cancel(limit_timer_);
   reactor_.cancel(heartbeat_timer_);
   reactor_.cancel(flush_timer_);
-  reactor_.cancel(hello_timer_);
-  limit_timer_ = heartbeat_timer_ = flush_timer_ = hello_timer_ = 0;
+  limit_timer_ = heartbeat_timer_ = flush_timer_ = 0;
   if (!socket_) return;
   ++generation_;
   if (monitor_) {
@@ -240,15 +242,11 @@ bool Session::on_monitor() {
 
 void Session::say_hello() {
   Frame frame = control_frame(wire::HelloT(options_.hello), options_.link);
-  if (!send(frame, 0)) {
-    // The pipe is attached a moment after the handshake event.
-    hello_timer_ = reactor_.after(std::chrono::milliseconds(1), [this] {
-      hello_timer_ = 0;
-      if (state_ == State::connecting) say_hello();
-    });
-    return;
+  if (send(frame, 0)) {
+    state_ = State::greeting;
+  } else {
+    drop("cannot send to " + options_.endpoint);
   }
-  state_ = State::greeting;
 }
 
 bool Session::on_readable() {

@@ -146,7 +146,6 @@ class Session {
   Reactor::TimerId limit_timer_ = 0;
   Reactor::TimerId heartbeat_timer_ = 0;
   Reactor::TimerId flush_timer_ = 0;
-  Reactor::TimerId hello_timer_ = 0;
   std::chrono::milliseconds backoff_{0};
   /// Handshakes with keys that ended without a word, in a row, since when; and why the last attempt failed.
   std::size_t silent_handshakes_ = 0;
