@@ -79,9 +79,9 @@ void Session::open() {
   untold_since_ = {};
   try {
     socket_.emplace(context_, zmq::socket_type::dealer);
-    // One socket is one session: libzmq must not reconnect behind our back. It could be told never to, or not to queue for a connection that
-    // is not there (ZMQ_IMMEDIATE); but then 4.3.4 takes away what has come and was not read yet when the connection ends, and aborts the
-    // process if that happens between two parts of a message (fq.cpp: !_more).
+    // One socket is one session: libzmq must not reconnect behind our back. It could be told never to, or not to queue for a connection
+    // that is not there (ZMQ_IMMEDIATE); but then 4.3.4 takes away what has come and was not read yet when the connection ends, and aborts
+    // the process if that happens between two parts of a message (fq.cpp: !_more).
     socket_->set(zmq::sockopt::reconnect_ivl, static_cast<int>(kNoReconnect.count()));
     socket_->set(zmq::sockopt::linger, 0);
     socket_->set(zmq::sockopt::sndhwm, 2000);

@@ -1,9 +1,9 @@
 #pragma once
 
-#include <algorithm>
 #include <memory>
 #include <mutex>
 #include <optional>
+#include <set>
 #include <string>
 #include <vector>
 
@@ -18,8 +18,9 @@ class HostMesh::Impl {
  public:
   Impl(ConnectionUse connection, HostMeshRef ref, std::vector<std::shared_ptr<HostProcess>> processes)
       : connection_(std::move(connection)), ref_(std::move(ref)), processes_(std::move(processes)) {
+    std::set<HostAddr> seen;
     for (const auto& host : ref_.hosts()) {
-      if (std::find(distinct_hosts_.begin(), distinct_hosts_.end(), host) == distinct_hosts_.end()) distinct_hosts_.push_back(host);
+      if (seen.insert(host).second) distinct_hosts_.push_back(host);
     }
   }
   ~Impl();

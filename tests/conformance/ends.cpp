@@ -42,6 +42,7 @@ TEST_CASE("spec 6.4: a shutdown that does not reach a host says which, ends the 
     CHECK(shut.error().detail().find("host 1 (" + second.address() + "): ") != std::string::npos);
     CHECK(shut.error().detail().find("host 0 (") == std::string::npos);
     CHECK(first.process().wait_exit(in_time) == ExitStatus::exited(0));
+    CHECK(wait_until([&] { return processes_with(sleep).size() <= 2; }, in_time));
     // Asked again it says the same, and does nothing.
     CHECK(hosts.shutdown(in_time).error().to_string() == shut.error().to_string());
   }
@@ -50,6 +51,7 @@ TEST_CASE("spec 6.4: a shutdown that does not reach a host says which, ends the 
     REQUIRE(wait_until([&] { return !second.process().is_running() && processes_with(sleep).size() == 2; }, in_time));
     const auto shut = hosts.shutdown(12s, 500ms);
     CHECK(first.process().wait_exit(in_time) == ExitStatus::exited(0));
+    CHECK(wait_until([&] { return processes_with(sleep).empty(); }, in_time));
     // Nothing listens there any more, which is what a shutdown is for; or it cannot be told, and then it is said.
     if (!shut) {
       INFO(shut.error().to_string());
@@ -60,7 +62,6 @@ TEST_CASE("spec 6.4: a shutdown that does not reach a host says which, ends the 
       CHECK(shut->attempted == 2);
     }
   }
-  CHECK(wait_until([&] { return processes_with(sleep).size() <= 2; }, in_time));
 }
 
 TEST_CASE("spec 6.5, 11.2: the launcher's settings are the weakest in its children: above the defaults, below file and environment") {
