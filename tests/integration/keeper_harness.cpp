@@ -1,5 +1,6 @@
 #include "tests/integration/keeper_harness.h"
 
+#include <doctest/doctest.h>
 #include <poll.h>
 #include <sys/random.h>
 #include <unistd.h>
@@ -14,6 +15,7 @@
 #include "agent/keeper/host_place.h"
 #include "agent/keeper/packet.h"
 #include "tests/support/environment.h"
+#include "tests/support/process_table.h"
 #include "tests/support/wait.h"
 
 namespace meshbus::test {
@@ -105,14 +107,31 @@ void KeeperUnderTest::pump() {
   client_->flush();
 }
 
+bool KeeperUnderTest::wait_for(const std::function<bool()>& is_enough) {
+  const bool in_time = wait_until([&] { return pump(), is_enough(); }, long_enough);
+  if (!in_time) MESSAGE("the keeper under test: " << describe());
+  return in_time;
+}
 bool KeeperUnderTest::wait_births(std::size_t count) {
-  return wait_until([&] { return pump(), births.size() >= count; }, long_enough);
+  return wait_for([&] { return births.size() >= count; });
 }
 bool KeeperUnderTest::wait_exits(std::size_t count) {
-  return wait_until([&] { return pump(), exits.size() >= count; }, long_enough);
+  return wait_for([&] { return exits.size() >= count; });
 }
 bool KeeperUnderTest::wait_gone(std::size_t count) {
-  return wait_until([&] { return pump(), gone.size() >= count; }, long_enough);
+  return wait_for([&] { return gone.size() >= count; });
+}
+
+std::string KeeperUnderTest::describe() const {
+  std::string text = std::to_string(births.size()) + " births, " + std::to_string(exits.size()) + " exits, " + std::to_string(gone.size()) +
+                     " gone" + (lost ? ", lost" : "");
+  for (const auto& [id, birth] : births) {
+    if (birth.failure) text += "\nnot born: " + std::to_string(id) + ": " + keeper::describe(*birth.failure);
+  }
+  const auto of_process = std::filesystem::path("/proc") / std::to_string(process_->pid());
+  text += "\nwaits in " + read_file(of_process / "wchan") + ", system call " + read_file(of_process / "syscall");
+  if (const auto process = find_process(process_->pid())) text += to_string({*process});
+  return text + "\nchildren:\n" + to_string(children_of(process_->pid()));
 }
 
 std::string KeeperUnderTest::read_stdout(std::uint64_t id) {

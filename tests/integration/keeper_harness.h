@@ -2,6 +2,7 @@
 
 #include <chrono>
 #include <cstdint>
+#include <functional>
 #include <map>
 #include <memory>
 #include <set>
@@ -35,6 +36,7 @@ class KeeperUnderTest {
   /// The agent is gone and another one is there: what was told is forgotten here, and told again.
   void replace_agent();
 
+  /// When what is waited for does not come, describe() is in the log.
   bool wait_births(std::size_t count);
   bool wait_exits(std::size_t count);
   bool wait_gone(std::size_t count);
@@ -42,6 +44,9 @@ class KeeperUnderTest {
   std::string read_stdout(std::uint64_t id);
   /// Handles what the keeper has sent so far.
   void pump();
+
+  /// What was heard of, what the keeper is doing, and its children.
+  std::string describe() const;
 
   keeper::KeeperClient& client() { return *client_; }
   Process& process() { return *process_; }
@@ -59,6 +64,7 @@ class KeeperUnderTest {
 
  private:
   void make_client(UniqueFd socket);
+  bool wait_for(const std::function<bool()>& is_enough);
 
   std::string cgroup_;
   std::unique_ptr<Process> process_;
