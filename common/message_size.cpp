@@ -29,6 +29,7 @@ std::size_t size_of(const wire::Status* status);
 std::size_t size_of(const wire::Drain* drain);
 std::size_t size_of(const wire::Event* event);
 std::size_t size_of(const wire::ActorState* actor);
+std::size_t size_of(const wire::MeshOverview* mesh);
 
 /// Tables and texts lie elsewhere, maybe all in one place.
 template <typename T>
@@ -83,6 +84,11 @@ std::size_t size_of(const wire::ActorState* actor) {
          size_of(actor->causes());
 }
 
+std::size_t size_of(const wire::MeshOverview* mesh) {
+  return kReference + size_of(mesh->mesh()) + (mesh->region() == nullptr ? 0 : size_of(mesh->region())) +
+         (mesh->statuses() == nullptr ? 0 : size_of(mesh->statuses()->values()) + size_of(mesh->statuses()->runs()));
+}
+
 }  // namespace
 
 std::size_t unpacked_bytes(const wire::Control& control) {
@@ -94,6 +100,9 @@ std::size_t unpacked_bytes(const wire::Control& control) {
   if (const auto* body = control.body_as_StateChanged())
     return size_of(body->ranks()) + size_of(body->certificates()) + size_of(body->launch());
   if (const auto* body = control.body_as_MeshEvent()) return size_of(body->ranks()) + size_of(body->certificates());
+  if (const auto* body = control.body_as_Subscribe()) return size_of(body->ranks());
+  if (const auto* body = control.body_as_MeshHeartbeat()) return size_of(body->unreachable()) + size_of(body->meshes());
+  if (const auto* body = control.body_as_ControllerState()) return size_of(body->unreachable()) + size_of(body->meshes());
   if (const auto* body = control.body_as_Output()) return size_of(body->chunks()) + size_of(body->ended());
   if (const auto* body = control.body_as_EventList()) return size_of(body->events());
   if (const auto* body = control.body_as_RenewLease()) return size_of(body->meshes());

@@ -91,6 +91,10 @@ const std::map<Body, Row>& rows() {
       {Body::StreamActors, {no, no, observe, no, no}},
       {Body::StopActorStream, {no, no, observe, no, no}},
       {Body::ActorEvent, {no, no, no, Role::proc, no}},
+      {Body::GetSubscriberCount, {no, no, no, no, no}},
+      {Body::SubscriberCount, {no, no, no, no, no}},
+      {Body::MeshHeartbeat, {no, no, no, no, no}},
+      {Body::ControllerState, {no, no, no, no, no}},
   };
   return rows;
 }

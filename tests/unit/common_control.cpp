@@ -113,6 +113,15 @@ TEST_CASE("control: a message that refers to one long text thousands of times is
        [](Builder& builder, auto text, auto count) {
          return wire::CreateMeshEvent(builder, text, text, 1, 0, certificates(builder, text, count)).Union();
        }},
+      {wire::Body::ControllerState,
+       [](Builder& builder, auto text, auto count) {
+         const auto mesh = wire::CreateMeshOverview(builder, text);
+         return wire::CreateControllerState(builder, text, 0, 0, 0, 0, 0, builder.CreateVector(std::vector(count, mesh))).Union();
+       }},
+      {wire::Body::MeshHeartbeat,
+       [](Builder& builder, auto text, auto count) {
+         return wire::CreateMeshHeartbeat(builder, 0, 0, 0, 0, builder.CreateVector(std::vector(count, text))).Union();
+       }},
       {wire::Body::RankStatuses,
        [](Builder& builder, auto text, auto count) {
          const auto status = wire::CreateStatus(builder, wire::StatusKind::failed, text);

@@ -263,6 +263,76 @@ wire::MeshStateT mesh_state() {
   return state;
 }
 
+std::unique_ptr<wire::StatusOverlayT> failed_statuses() {
+  auto failed = std::make_unique<wire::StatusT>();
+  failed->kind = wire::StatusKind::failed;
+  failed->reason = "exit 3";
+  auto statuses = std::make_unique<wire::StatusOverlayT>();
+  statuses->values = one(std::move(failed));
+  statuses->runs = {{4, 8, 0, 0}};
+  return statuses;
+}
+
+std::unique_ptr<wire::MeshOverviewT> mesh_overview() {
+  auto mesh = std::make_unique<wire::MeshOverviewT>();
+  mesh->mesh = kMesh;
+  mesh->overall = wire::StatusKind::failed;
+  mesh->generation = 33;
+  mesh->monitored = true;
+  mesh->ranks = 8;
+  mesh->live = 7;
+  mesh->failed = 1;
+  mesh->region = region();
+  mesh->statuses = failed_statuses();
+  return mesh;
+}
+
+/// What a controller hears and says besides what its first release did.
+void add_controller(Samples& samples) {
+  wire::SubscribeT subscribe;
+  subscribe.subscriber = kClient;
+  subscribe.mesh = kMesh;
+  subscribe.ranks = {{4, 6}};
+  subscribe.again = true;
+  samples.request("Subscribe.2", subscribe);
+  wire::MeshEventT event;
+  event.mesh = kMesh;
+  event.host = kHost;
+  event.kind = wire::MeshEventKind::query_failed;
+  event.snapshot = true;
+  event.sequence = 17;
+  event.detail = "refused";
+  event.generation = 33;
+  event.overall = wire::StatusKind::running;
+  event.region = region();
+  samples.message("MeshEvent.2", std::move(event));
+  wire::GetSubscriberCountT get;
+  get.mesh = kMesh;
+  samples.request("GetSubscriberCount", get);
+  wire::SubscriberCountT count;
+  count.count = 3;
+  samples.answer("SubscriberCount", count);
+  wire::MeshHeartbeatT heartbeat;
+  heartbeat.poll = 12;
+  heartbeat.interval_ms = 10'000;
+  heartbeat.sequence = 17;
+  heartbeat.late_polls = 1;
+  heartbeat.unreachable = {kOtherHost};
+  heartbeat.meshes = one(mesh_overview());
+  heartbeat.cut = 2;
+  samples.message("MeshHeartbeat", std::move(heartbeat));
+  wire::ControllerStateT state;
+  state.controller = "tcp:h1:7420,controller";
+  state.poll = 12;
+  state.interval_ms = 10'000;
+  state.late_polls = 1;
+  state.subscribers = 3;
+  state.unreachable = {kOtherHost};
+  state.meshes = one(mesh_overview());
+  state.more = true;
+  samples.answer("ControllerState", std::move(state));
+}
+
 void add_supervision(Samples& samples) {
   samples.answer("MeshState", mesh_state());
   wire::MeshListT list;
@@ -290,6 +360,7 @@ void add_supervision(Samples& samples) {
   event.ranks = {rank_state(7)};
   event.certificates = one(certificate());
   samples.message("MeshEvent", std::move(event));
+  add_controller(samples);
 
   auto chunk = std::make_unique<wire::OutputChunkT>();
   chunk->rank = 7;
