@@ -36,7 +36,8 @@ inline constexpr std::array key_table = std::to_array<KeyInfo>({
   {"state.idle", ValueKind::duration, "s", "1m", "1ms", "24h", "longest time without any answer while states are being asked for"},
   {"terminate.grace", ValueKind::duration, "s", "10s", "0s", "24h", "time between SIGTERM and SIGKILL when a proc is ended"},
   {"terminate.in_flight", ValueKind::count, "", "16", "1", "256", "procs that one host ends at the same time"},
-  {"supervision.poll", ValueKind::duration, "s", "1s", "10ms", "1h", "how often the controller asks every host for the states of its procs"},
+  {"supervision.poll", ValueKind::duration, "s", "10s", "10ms", "1h", "how often a controller asks every host for the states of its procs, in case what they tell got lost; and its heartbeat"},
+  {"supervision.probe", ValueKind::duration, "s", "1s", "10ms", "1m", "how often launchers and controllers ask hosts whether they are there"},
   {"watchdog", ValueKind::duration, "s", "2m", "100ms", "24h", "silence of the controller after which the owner of a mesh takes it for lost"},
   {"lease", ValueKind::duration, "s", "1m", "0s", "24h", "time after which procs are stopped when nobody renews their lease; 0 = no lease"},
   {"heartbeat", ValueKind::duration, "s", "5s", "10ms", "1h", "how often a proc and its agent tell each other that they are alive"},
@@ -95,6 +96,7 @@ inline constexpr DurationKey state_idle("state.idle");
 inline constexpr DurationKey terminate_grace("terminate.grace");
 inline constexpr CountKey terminate_in_flight("terminate.in_flight");
 inline constexpr DurationKey supervision_poll("supervision.poll");
+inline constexpr DurationKey supervision_probe("supervision.probe");
 inline constexpr DurationKey watchdog("watchdog");
 inline constexpr DurationKey lease("lease");
 inline constexpr DurationKey heartbeat("heartbeat");

@@ -10,7 +10,34 @@
 namespace meshbus {
 namespace {
 
-constexpr std::size_t kMostSubscriptions = 10'000;
+/// What a list of hosts that never answer would cost otherwise.
+constexpr std::chrono::milliseconds kSoon{1};
+
+Supervisor::Options supervisor_options(const Controller::Options& options) {
+  Supervisor::Options out;
+  out.hosts = options.hosts;
+  out.mesh = options.mesh;
+  out.poll = options.poll;
+  out.probe = options.probe;
+  return out;
+}
+
+HostAnswer to_answer(const Supervisor::Question& question, const Result<ControlMessage>& answer) {
+  using Kind = Supervisor::Question::Kind;
+  if (!answer) return fail(answer.error());
+  if (question.kind == Kind::probe) {
+    if (const auto* const state = answer->body_as<wire::HostState>()) return HostNews{state->incarnation(), state->live()};
+  } else if (question.kind == Kind::list) {
+    if (const auto* const list = answer->body_as<wire::MeshList>()) return to_news(*list);
+  } else if (question.kind == Kind::stop) {
+    return std::monostate();
+  } else if (const auto* const state = answer->body_as<wire::MeshState>()) {
+    auto news = to_news(*state);
+    if (!news) return fail(news.error());
+    return std::move(*news);
+  }
+  return fail(ErrorCode::malformed_message, "it answered " + answer->body_name());
+}
 
 }  // namespace
 
@@ -19,11 +46,11 @@ Controller::Controller(Reactor& reactor, zmq::context_t& context, Options option
       context_(context),
       options_(std::move(options)),
       events_(std::move(events)),
-      watch_(options_.mesh),
+      supervisor_(supervisor_options(options_), reactor_.now()),
       incarnation_(random_u64()) {
+  for (const auto& host : options_.hosts) agents_.emplace(host_service(host).key(), host);
   open();
-  poll_due_ = reactor_.now();
-  on_poll();
+  arm();
 }
 
 Controller::~Controller() {
@@ -32,7 +59,7 @@ Controller::~Controller() {
 
 void Controller::close(const std::string& reason) {
   if (std::exchange(is_closed_, true)) return;
-  reactor_.cancel(poll_timer_);
+  reactor_.cancel(timer_);
   if (bus_ != nullptr) bus_->close(reason);
 }
 
@@ -44,26 +71,21 @@ void Controller::open() {
   options.hello.kind = wire::PeerKind::controller;
   options.hello.incarnation = incarnation_;
   options.hello.pid = static_cast<std::uint32_t>(::getpid());
-  Dispatcher handlers;
-  handlers.on<wire::Subscribe>(Role::observe, std::bind_front(&Controller::on_subscribe, this))
-      .on<wire::Unsubscribe>(Role::observe, std::bind_front(&Controller::on_unsubscribe, this));
   Bus::Events events;
   events.on_up = [this](const wire::Welcome&) {
     down_since_.reset();
     refusals_ = 0;
-    // What is to be known is known now, not at the next poll.
-    for (const auto& host : options_.hosts) ask(host);
+    act(supervisor_.connected(true, reactor_.now()));
   };
   events.on_down = [this](const std::string& reason) {
     down_since_ = reactor_.now();
+    act(supervisor_.connected(false, reactor_.now()));
     log::warn("the broker at " + options_.hosts[home_].to_string() + " is away: " + reason);
   };
   events.on_refused = [this](const Error& error) { on_refused(error); };
-  events.on_undeliverable = [this](const wire::Envelope& envelope, const Error& error) {
-    if (subscriptions_.drop(envelope.destination_proc())) log::info("a subscriber cannot be reached and is dropped: " + error.to_string());
-  };
+  events.on_undeliverable = [this](const wire::Envelope& envelope, const Error& error) { on_undeliverable(envelope, error); };
   down_since_ = reactor_.now();
-  bus_ = std::make_unique<Bus>(reactor_, context_, std::move(options), std::move(handlers), std::move(events));
+  bus_ = std::make_unique<Bus>(reactor_, context_, std::move(options), make_handlers(), std::move(events));
 }
 
 void Controller::on_refused(const Error& error) {
@@ -76,24 +98,27 @@ void Controller::on_refused(const Error& error) {
   down_since_ = Reactor::Time{};
 }
 
-void Controller::on_poll() {
+void Controller::on_undeliverable(const wire::Envelope& envelope, const Error& error) {
+  // What was lost on its way its receiver misses, and asks for; only who is gone is forgotten.
+  if (error.code() == ErrorCode::queue_full || error.code() == ErrorCode::fate_unknown) return;
+  if (subscriptions_.drop(envelope.destination_proc())) log::info("a subscriber cannot be reached and is dropped: " + error.to_string());
+}
+
+void Controller::on_turn() {
   const auto now = reactor_.now();
-  // A process that was stopped or starved knows nothing about the others' silence.
-  if (poll_ != 0 && now > poll_due_ + 2 * options_.poll) {
-    log::warn("this poll is " + std::to_string(std::chrono::duration_cast<std::chrono::milliseconds>(now - poll_due_).count()) +
-              " ms late");
-    if (down_since_ && *down_since_ != Reactor::Time{}) down_since_ = now;
-  }
-  ++poll_;
-  poll_due_ = now + options_.poll;
-  poll_timer_ = reactor_.at(poll_due_, [this] { on_poll(); });
-  if (!down_since_) {
-    for (const auto& host : options_.hosts) ask(host);
-    return;
-  }
-  if (now - *down_since_ < options_.home_limit) return;
-  const auto problem = "its broker does not answer";
-  say(watch_.on_silence(options_.hosts[home_], problem));
+  check_home(now);
+  act(supervisor_.turn(now));
+}
+
+void Controller::arm() {
+  if (is_closed_) return;
+  reactor_.cancel(timer_);
+  timer_ = reactor_.at(std::max(supervisor_.next_due(), reactor_.now() + kSoon), [this] { on_turn(); });
+}
+
+void Controller::check_home(Reactor::Time now) {
+  if (!down_since_ || now - *down_since_ < options_.home_limit) return;
+  act(supervisor_.silent(options_.hosts[home_], "its broker does not answer", now));
   if (options_.hosts.size() == 1) return;
   bus_->close("going to another host");
   bus_.reset();
@@ -101,86 +126,64 @@ void Controller::on_poll() {
   open();
 }
 
-void Controller::ask(const HostAddr& host, const std::string& after) {
-  auto& is_asked = is_asked_[host];
-  if (std::exchange(is_asked, true)) return;
-  wire::ListMeshesT question;
-  question.after = after;
-  bus_->request(Destination::to_agent(host), std::move(question), options_.answer_limit,
-                [this, host](const Result<ControlMessage>& answer) {
-                  is_asked_[host] = false;
-                  if (is_closed_) return;
-                  const auto* const list = answer ? answer->body_as<wire::MeshList>() : nullptr;
-                  if (list == nullptr) {
-                    // The loss of our own connection says nothing about that host.
-                    if (!down_since_)
-                      say(watch_.on_silence(host, answer ? "it answered " + answer->body_name() : answer.error().to_string()));
-                    return;
-                  }
-                  auto told = watch_.on_list(host, *list);
-                  say(told.events);
-                  for (const auto& mesh : told.wanted) ask_state(host, mesh);
-                  if (!told.next.empty()) ask(host, told.next);
-                });
+void Controller::act(Supervisor::Actions actions) {
+  for (const auto& question : actions.questions) ask(question);
+  say(actions.events);
+  if (actions.is_heartbeat) send_heartbeats();
+  arm();
 }
 
-void Controller::ask_state(const HostAddr& host, const std::string& mesh) {
-  wire::GetStateT get;
-  get.mesh = mesh;
-  bus_->request(Destination::to_agent(host), std::move(get), options_.answer_limit, [this, host](const Result<ControlMessage>& answer) {
-    // The next poll asks again.
-    if (is_closed_ || !answer) return;
-    if (const auto* const state = answer->body_as<wire::MeshState>()) say(watch_.on_state(host, *state));
-  });
+void Controller::ask(const Supervisor::Question& question) {
+  using Kind = Supervisor::Question::Kind;
+  const auto to = Destination::to_agent(question.host);
+  const auto on_answer = [this, question](const Result<ControlMessage>& answer) {
+    if (!is_closed_) act(supervisor_.answer(question, to_answer(question, answer), reactor_.now()));
+  };
+  // Between two brokers.
+  if (bus_ == nullptr) return on_answer(fail(ErrorCode::fate_unknown, "not connected"));
+  switch (question.kind) {
+    case Kind::probe: bus_->request(to, wire::GetHostT(), options_.answer_limit, on_answer); break;
+    case Kind::list: {
+      wire::ListMeshesT list;
+      list.after = question.after;
+      bus_->request(to, std::move(list), options_.answer_limit, on_answer);
+      break;
+    }
+    case Kind::stream: {
+      wire::StreamStateT stream;
+      stream.mesh = question.mesh;
+      stream.subscriber =
+          bus_->self() ? bus_->self()->to_string() : ProcId(options_.hosts[home_], ProcName(Name::controller())).to_string();
+      bus_->request(to, std::move(stream), options_.answer_limit, on_answer);
+      break;
+    }
+    case Kind::state: {
+      wire::GetStateT get;
+      get.mesh = question.mesh;
+      bus_->request(to, std::move(get), options_.answer_limit, on_answer);
+      break;
+    }
+    case Kind::stop: {
+      const auto* const mesh = supervisor_.find(question.mesh);
+      if (mesh != nullptr) bus_->request(to, mesh->stop_order(), options_.answer_limit, on_answer);
+      break;
+    }
+  }
 }
 
 void Controller::say(const std::vector<WatchEvent>& events) {
   if (events.empty()) return;
+  for (const auto& event : events) {
+    if (event.kind == WatchEvent::Kind::late) log::warn("this poll is " + std::to_string(event.lateness.count()) + " ms late");
+  }
   if (events_.on_events) events_.on_events(events);
-  for (const auto& subscriber : subscriptions_.subscribers()) send(subscriber, subscriptions_.for_subscriber(subscriber, events));
+  for (const auto& subscriber : subscriptions_.subscribers()) send(subscriber, subscriptions_.for_subscriber(subscriber, events), false);
 }
 
-void Controller::send(const ProcId& subscriber, const std::vector<WatchEvent>& events) {
-  for (auto& message : to_messages(events, poll_)) {
-    if (bus_->tell(Destination::to(subscriber), std::move(message))) continue;
-    log::warn("the queue to the broker is full: " + subscriber.to_string() + " misses events");
-    return;
-  }
-}
-
-std::optional<ProcId> Controller::check_subscriber(const Request& request, const flatbuffers::String* text) {
-  const auto subscriber = ProcId::parse(text->string_view());
-  if (!subscriber) {
-    bus_->refuse(request, subscriber.error().within("subscriber"));
-    return std::nullopt;
-  }
-  if (subscriber->key() != request.envelope.source_proc() || subscriber->host().key() != request.envelope.source_host()) {
-    bus_->refuse(request, Error(ErrorCode::unauthorised,
-                                "the subscriber is " + subscriber->to_string() + ", who did not send this: subscribe for yourself"));
-    return std::nullopt;
-  }
-  return *subscriber;
-}
-
-void Controller::on_subscribe(const Request& request, const wire::Subscribe& message) {
-  const auto subscriber = check_subscriber(request, message.subscriber());
-  if (!subscriber) return;
-  if (subscriptions_.size() >= kMostSubscriptions) {
-    bus_->refuse(request, Error(ErrorCode::queue_full,
-                                "this controller has " + std::to_string(kMostSubscriptions) + " subscriptions; that is its limit"));
-    return;
-  }
-  const auto mesh = text_of(message.mesh());
-  const bool is_new = subscriptions_.add(*subscriber, mesh);
-  bus_->answer(request, wire::AckT());
-  if (is_new) send(*subscriber, watch_.known(mesh));
-}
-
-void Controller::on_unsubscribe(const Request& request, const wire::Unsubscribe& message) {
-  const auto subscriber = check_subscriber(request, message.subscriber());
-  if (!subscriber) return;
-  subscriptions_.remove(*subscriber, text_of(message.mesh()));
-  bus_->answer(request, wire::AckT());
+void Controller::on_state_changed(const Request& request, const wire::StateChanged& changed) {
+  const auto found = agents_.find(request.envelope.source_proc());
+  if (found == agents_.end() || found->second.key() != request.envelope.source_host()) return;
+  act(supervisor_.pushed(found->second, changed.mesh()->str(), to_news(changed.ranks(), changed.certificates()), reactor_.now()));
 }
 
 }  // namespace meshbus

@@ -10,23 +10,24 @@
 
 #include <zmq.hpp>
 
-#include "client/controller/mesh_watch.h"
 #include "client/controller/subscriptions.h"
+#include "client/controller/supervisor.h"
 #include "common/bus.h"
 #include "common/keys.h"
 #include "common/reactor.h"
 
 namespace meshbus {
 
-/// Polls the procs of a set of hosts, and says what changed: to whoever made it, and to subscribers on the bus (spec 8.1-8.3). Lives on the
-/// reactor's thread.
+/// Watches the procs of a set of hosts, and says what changes: to whoever made it, and to subscribers on the bus (spec 8.1-8.4). What it
+/// says and asks is decided by a Supervisor; this carries it over the bus. Lives on the reactor's thread.
 class Controller {
  public:
   struct Options {
     std::vector<HostAddr> hosts;
     std::string mesh;  ///< Only that one; empty = all.
-    std::chrono::milliseconds poll{1000};
-    /// A host that does not answer for so long is unreachable.
+    std::chrono::milliseconds poll{10'000};
+    std::chrono::milliseconds probe{1000};
+    /// What a host is asked has failed when it does not answer for so long.
     std::chrono::milliseconds answer_limit{3000};
     /// A broker that does not answer for so long is given up for that of the next host.
     std::chrono::milliseconds home_limit{3000};
@@ -49,16 +50,29 @@ class Controller {
   void close(const std::string& reason);
 
  private:
+  Dispatcher make_handlers();
   void open();
   void on_refused(const Error& error);
-  void on_poll();
-  /// `after`: for the next page of what it has.
-  void ask(const HostAddr& host, const std::string& after = {});
-  void ask_state(const HostAddr& host, const std::string& mesh);
+  void on_undeliverable(const wire::Envelope& envelope, const Error& error);
+  void on_turn();
+  void arm();
+  /// Our broker is away for too long: that is said, and another host's is tried.
+  void check_home(Reactor::Time now);
+  void act(Supervisor::Actions actions);
+  void ask(const Supervisor::Question& question);
   void say(const std::vector<WatchEvent>& events);
-  void send(const ProcId& subscriber, const std::vector<WatchEvent>& events);
+  void send(const ProcId& subscriber, const std::vector<WatchEvent>& events, bool is_snapshot);
+  void send_heartbeats();
+  void send_known(const ProcId& subscriber, const std::string& mesh, const RankSet& ranks);
+
+  void on_state_changed(const Request& request, const wire::StateChanged& changed);
   void on_subscribe(const Request& request, const wire::Subscribe& message);
   void on_unsubscribe(const Request& request, const wire::Unsubscribe& message);
+  void on_get_subscriber_count(const Request& request, const wire::GetSubscriberCount& message);
+  void on_get_state(const Request& request, const wire::GetState& message);
+  void on_list_meshes(const Request& request, const wire::ListMeshes& message);
+  void on_stop_procs(const Request& request, const wire::StopProcs& message);
+  wire::ControllerStateT make_state() const;
   /// The ProcId that a request is about, if it is its sender's own; otherwise it is refused.
   std::optional<ProcId> check_subscriber(const Request& request, const flatbuffers::String* text);
 
@@ -66,19 +80,17 @@ class Controller {
   zmq::context_t& context_;
   Options options_;
   Events events_;
-  MeshWatch watch_;
+  Supervisor supervisor_;
   Subscriptions subscriptions_;
   std::size_t home_ = 0;
   std::unique_ptr<Bus> bus_;
   std::uint64_t incarnation_;
-  std::map<HostAddr, bool> is_asked_;
-  std::uint64_t poll_ = 0;
-  Reactor::TimerId poll_timer_ = 0;
-  Reactor::Time poll_due_{};
+  /// Key of a host's agent -> the host.
+  std::map<std::uint64_t, HostAddr> agents_;
+  Reactor::TimerId timer_ = 0;
   std::optional<Reactor::Time> down_since_;
   std::size_t refusals_ = 0;
   bool is_closed_ = false;
-  std::shared_ptr<void> alive_ = std::make_shared<char>();
 };
 
 }  // namespace meshbus

@@ -45,6 +45,9 @@ std::string_view kind_text(WatchEvent::Kind kind) {
     case WatchEvent::Kind::state: return "state";
     case WatchEvent::Kind::host_unreachable: return "host_unreachable";
     case WatchEvent::Kind::host_back: return "host_back";
+    case WatchEvent::Kind::query_failed: return "query_failed";
+    case WatchEvent::Kind::ended: return "ended";
+    case WatchEvent::Kind::late: return "late";
   }
   return "state";
 }
@@ -55,7 +58,17 @@ std::string to_json_line(const WatchEvent& event, std::chrono::system_clock::tim
   Json json;
   json["time"] = time_text(now);
   json["event"] = kind_text(event.kind);
+  if (event.kind == WatchEvent::Kind::late) {
+    json["ms"] = event.lateness.count();
+    return dump(json);
+  }
+  if (event.kind == WatchEvent::Kind::ended) {
+    json["mesh"] = event.mesh;
+    json["overall"] = Status(event.overall).to_string();
+    return dump(json);
+  }
   if (event.kind != WatchEvent::Kind::state) {
+    if (!event.mesh.empty()) json["mesh"] = event.mesh;
     json["host"] = event.host.to_string();
     if (!event.problem.empty()) json["reason"] = event.problem;
     return dump(json);
@@ -69,7 +82,7 @@ std::string to_json_line(const WatchEvent& event, std::chrono::system_clock::tim
   json["mesh"] = event.mesh;
   json["host"] = event.host.to_string();
   json["rank"] = event.rank.rank();
-  json["point"] = event.point;
+  json["point"] = event.point();
   json["state"] = std::string(to_string(report.state));
   json["pid"] = report.pid != 0 ? Json(report.pid) : Json(nullptr);
   json["exit_code"] = report.state == ProcState::stopped && report.signal == 0 ? Json(report.exit_code) : Json(nullptr);

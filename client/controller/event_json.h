@@ -3,7 +3,7 @@
 #include <chrono>
 #include <string>
 
-#include "client/controller/mesh_watch.h"
+#include "client/controller/watch_event.h"
 
 namespace meshbus {
 
@@ -13,6 +13,9 @@ namespace meshbus {
 ///      "state":"killed","pid":4711,"exit_code":null,"signal":9,"reason":"killed by SIGKILL","stderr_tail":["last words"]}
 ///     {"time":"…","event":"host_unreachable","host":"unix:/run/m/broker","reason":"timeout: no answer within 3000 ms"}
 ///     {"time":"…","event":"host_back","host":"unix:/run/m/broker"}
+///     {"time":"…","event":"query_failed","mesh":"trainers-13Se1Maqzryj","host":"unix:/run/m/broker","reason":"queue_full: …"}
+///     {"time":"…","event":"ended","mesh":"trainers-13Se1Maqzryj","overall":"Failed"}
+///     {"time":"…","event":"late","ms":21500}
 std::string to_json_line(const WatchEvent& event, std::chrono::system_clock::time_point now);
 
 /// The line that stands for lines that nobody read in time.

@@ -87,7 +87,11 @@ class Program {
   Controller::Events events() {
     Controller::Events events;
     events.on_events = [this](const std::vector<WatchEvent>& list) {
-      for (const auto& event : list) writer_.write(to_json_line(event, std::chrono::system_clock::now()));
+      for (const auto& event : list) {
+        // A host that goes is said once, not again for each of its meshes.
+        const bool is_of_host = event.kind == WatchEvent::Kind::host_unreachable || event.kind == WatchEvent::Kind::host_back;
+        if (!is_of_host || event.mesh.empty()) writer_.write(to_json_line(event, std::chrono::system_clock::now()));
+      }
     };
     events.on_refused = [this](const Error& error) {
       exit_code_ = give_up(error.code() == ErrorCode::unauthorised ? EX_NOPERM : EX_UNAVAILABLE, error.to_string());
@@ -116,7 +120,7 @@ Result<Controller::Options> make_options(const Arguments& arguments, const Confi
   options.mesh = arguments.mesh;
   options.keys = KeyDirectory::find(config);
   options.poll = config.duration(keys::supervision_poll);
-  options.answer_limit = std::max<std::chrono::milliseconds>(3 * options.poll, std::chrono::seconds(3));
+  options.probe = std::min(config.duration(keys::supervision_probe), options.poll);
   return options;
 }
 
@@ -127,7 +131,7 @@ int run(int argc, char** argv) {
   app.add_option("--hosts", arguments.hosts, "Addresses of the hosts: ADDR,ADDR…")->required()->delimiter(',');
   app.add_option("--mesh", arguments.mesh, "Only this mesh: its name, or the part before the uuid");
   app.add_option("--lifeline-fd", arguments.lifeline_fd, "Descriptor whose end means that whoever started this is gone");
-  app.add_option("--set", arguments.settings, "A setting: KEY=VALUE, as in supervision.poll=1s")->type_name("KEY=VALUE");
+  app.add_option("--set", arguments.settings, "A setting: KEY=VALUE, as in supervision.poll=10s")->type_name("KEY=VALUE");
   try {
     app.parse(argc, argv);
   } catch (const CLI::ParseError& error) {

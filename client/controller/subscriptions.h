@@ -1,44 +1,92 @@
 #pragma once
 
+#include <algorithm>
 #include <cstdint>
-#include <set>
+#include <map>
 #include <string>
-#include <utility>
 #include <vector>
 
-#include "client/controller/mesh_watch.h"
+#include "client/controller/watch_event.h"
 #include "meshbus/address.h"
+#include "meshbus/rank_report.h"
 
 namespace meshbus {
 
-/// Who wants to hear of which mesh. A set: subscribing twice changes nothing. Pure.
+/// Who wants to hear of which mesh, and of which ranks of it. A set: subscribing twice changes nothing. Pure.
 class Subscriptions {
  public:
-  /// An empty mesh stands for all. False when it was there already.
-  bool add(const ProcId& subscriber, const std::string& mesh) { return set_.emplace(subscriber, mesh).second; }
-  bool remove(const ProcId& subscriber, const std::string& mesh) { return set_.erase({subscriber, mesh}) != 0; }
+  /// An empty mesh stands for all; no ranks for all. False when it was there already, with the same ranks.
+  bool add(const ProcId& subscriber, const std::string& mesh, const RankSet& ranks = {}) {
+    auto& meshes = subscribers_[subscriber].meshes;
+    const auto [found, is_new] = meshes.try_emplace(mesh, ranks);
+    if (is_new) ++size_;
+    return is_new || std::exchange(found->second, ranks) != ranks;
+  }
+  bool remove(const ProcId& subscriber, const std::string& mesh) {
+    const auto found = subscribers_.find(subscriber);
+    if (found == subscribers_.end() || found->second.meshes.erase(mesh) == 0) return false;
+    --size_;
+    if (found->second.meshes.empty()) subscribers_.erase(found);
+    return true;
+  }
   /// All subscriptions of the proc of that key: it cannot be reached any more.
   bool drop(std::uint64_t proc_key) {
-    return std::erase_if(set_, [proc_key](const auto& entry) { return entry.first.key() == proc_key; }) != 0;
+    return std::erase_if(subscribers_, [&](const auto& entry) {
+             if (entry.first.key() != proc_key) return false;
+             size_ -= entry.second.meshes.size();
+             return true;
+           }) != 0;
   }
-  std::size_t size() const noexcept { return set_.size(); }
+  std::size_t size() const noexcept { return size_; }
+  /// Who hears of that mesh (empty = of anything).
+  std::uint64_t count(const std::string& mesh) const {
+    return static_cast<std::uint64_t>(std::count_if(
+        subscribers_.begin(), subscribers_.end(), [&](const auto& entry) { return mesh.empty() || hears_of(entry.second.meshes, mesh); }));
+  }
   /// Everyone who hears something.
-  std::set<ProcId> subscribers() const {
-    std::set<ProcId> all;
-    for (const auto& [subscriber, mesh] : set_) all.insert(subscriber);
+  std::vector<ProcId> subscribers() const {
+    std::vector<ProcId> all;
+    for (const auto& [subscriber, state] : subscribers_) all.push_back(subscriber);
     return all;
+  }
+  bool hears_of(const ProcId& subscriber, const std::string& mesh) const {
+    const auto found = subscribers_.find(subscriber);
+    return found != subscribers_.end() && hears_of(found->second.meshes, mesh);
   }
   /// Those of the events that a subscriber is to hear, each once however often it subscribed.
   std::vector<WatchEvent> for_subscriber(const ProcId& subscriber, const std::vector<WatchEvent>& events) const {
+    const auto found = subscribers_.find(subscriber);
     std::vector<WatchEvent> chosen;
+    if (found == subscribers_.end()) return chosen;
     for (const auto& event : events) {
-      if (set_.contains({subscriber, std::string()}) || set_.contains({subscriber, event.mesh})) chosen.push_back(event);
+      if (is_for(found->second.meshes, event)) chosen.push_back(event);
     }
     return chosen;
   }
+  /// Numbers what is sent to a subscriber.
+  std::uint64_t next_sequence(const ProcId& subscriber) { return ++subscribers_.at(subscriber).sequence; }
+  std::uint64_t sequence(const ProcId& subscriber) const { return subscribers_.at(subscriber).sequence; }
 
  private:
-  std::set<std::pair<ProcId, std::string>> set_;
+  using Meshes = std::map<std::string, RankSet>;
+  struct State {
+    std::uint64_t sequence = 0;
+    Meshes meshes;
+  };
+  static bool hears_of(const Meshes& meshes, const std::string& mesh) { return meshes.contains(std::string()) || meshes.contains(mesh); }
+  static bool is_for(const Meshes& meshes, const WatchEvent& event) {
+    const bool hears_all = meshes.contains(std::string());
+    const bool is_of_host = event.kind == WatchEvent::Kind::host_unreachable || event.kind == WatchEvent::Kind::host_back;
+    // What is about a host is told once to who hears of every mesh, and for each of its meshes to the others.
+    if (event.mesh.empty() || (hears_all && is_of_host)) return hears_all && event.mesh.empty();
+    const auto found = meshes.find(event.mesh);
+    if (hears_all) return true;
+    if (found == meshes.end()) return false;
+    return event.kind != WatchEvent::Kind::state || found->second.empty() || contains(found->second, event.rank.rank());
+  }
+
+  std::map<ProcId, State> subscribers_;
+  std::size_t size_ = 0;
 };
 
 }  // namespace meshbus

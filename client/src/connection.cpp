@@ -335,7 +335,7 @@ void Connection::on_output(const Request& request, const wire::Output& output) {
 
 void Connection::on_upkeep() {
   auto& reactor = core_.reactor();
-  const auto interval = std::clamp<std::chrono::milliseconds>(core_.config().duration(keys::supervision_poll),
+  const auto interval = std::clamp<std::chrono::milliseconds>(core_.config().duration(keys::supervision_probe),
                                                               std::chrono::milliseconds(100), std::chrono::seconds(5));
   const auto now = reactor.now();
   if (upkeep_timer_ != 0 && now > upkeep_due_ + 2 * interval) {

@@ -6,7 +6,8 @@
 
 #include "agent/host/spawn/mesh_spec.h"
 #include "broker/admission.h"
-#include "client/controller/mesh_watch.h"
+#include "client/controller/supervisor.h"
+#include "client/controller/watch_feed.h"
 #include "client/src/rank_table.h"
 #include "client/src/wire_reports.h"
 #include "common/dispatcher.h"
@@ -68,23 +69,49 @@ void on_spawn(const Request&, const wire::SpawnProcs& request) {
   FUZZ_CHECK(!host::find_difference(*spec, *spec), "it differs from itself");
 }
 
+Supervisor make_supervisor() {
+  Supervisor supervisor({.hosts = {own_host()}, .mesh = {}}, Supervisor::Time());
+  supervisor.connected(true, Supervisor::Time());
+  return supervisor;
+}
+
 void on_list(const Request&, const wire::MeshList& list) {
-  MeshWatch watch;
-  const auto first = watch.on_list(own_host(), list);
+  auto supervisor = make_supervisor();
+  const Supervisor::Question question{Supervisor::Question::Kind::list, own_host(), {}, {}};
+  const auto first = supervisor.answer(question, to_news(list), Supervisor::Time());
   // The same answer again brings no news.
-  for (const auto& event : watch.on_list(own_host(), list).events) FUZZ_CHECK(event.kind != WatchEvent::Kind::host_back, "it was not away");
-  watch.on_silence(own_host(), "no answer");
-  FUZZ_CHECK(!to_messages(first.events, 1).empty() || first.events.empty(), "an event is lost");
-  FUZZ_CHECK(watch.known("").size() <= 100'000, "more than a message can name");
+  for (const auto& event : supervisor.answer(question, to_news(list), Supervisor::Time()).events)
+    FUZZ_CHECK(event.kind != WatchEvent::Kind::host_back, "it was not away");
+  supervisor.silent(own_host(), "no answer", Supervisor::Time());
+  FUZZ_CHECK(!to_messages(first.events, 1, false).empty() || first.events.empty(), "an event is lost");
+  std::size_t known = 0;
+  for (const auto& [name, mesh] : supervisor.meshes()) {
+    known += mesh.known().size();
+    mesh.statuses();
+    mesh.overall();
+  }
+  FUZZ_CHECK(known <= 200'000, "more than a message can name");
 }
 
 void on_state(const Request&, const wire::MeshState& state) {
-  MeshWatch watch;
-  to_messages(watch.on_state(own_host(), state), 1);
+  if (const auto news = to_news(state)) {
+    MeshController mesh(news->mesh, std::make_shared<const std::set<HostAddr>>(std::set<HostAddr>{own_host()}));
+    to_messages(mesh.listed(own_host(), *news, {}).events, 1, false);
+    to_messages(mesh.answered({MeshController::Order::Kind::state, own_host()}, *news, {}).events, 1, false);
+    to_messages(mesh.turn(MeshController::Time(MeshController::certificate_limit)).events, 1, false);
+  }
   if (auto report = to_report(state)) {
     merge_into(*report, state);
     for (const auto& rank : report->ranks) FUZZ_CHECK(!rank.describe().empty(), "a rank without words");
   }
+}
+
+void on_mesh_event(const Request&, const wire::MeshEvent& event) {
+  wire::MeshEventT native;
+  event.UnPackTo(&native);
+  WatchFeed feed;
+  feed.on_event(native, {});
+  FUZZ_CHECK(feed.on_event(native, {}).empty() || native.sequence == 0, "the same again is told again");
 }
 
 void on_news(const Request&, const wire::StateChanged& news) {
@@ -123,6 +150,7 @@ const Dispatcher& dispatcher() {
         .on<wire::MeshList>(Role::observe, on_list)
         .on<wire::MeshState>(Role::observe, on_state)
         .on<wire::StateChanged>(Role::host, on_news)
+        .on<wire::MeshEvent>(Role::observe, on_mesh_event)
         .on<wire::HostState>(Role::observe, [](const Request&, const wire::HostState& state) { to_report(own_host(), state); })
         .on<wire::RankStatuses>(Role::observe, on_statuses)
         .on<wire::WaitRankStatus>(Role::observe,

@@ -106,7 +106,7 @@ TEST_CASE("client: two launchers share hosts; each one's procs end with it, the 
 
 TEST_CASE("client: spec 5.4: a lease that is renewed does not lapse") {
   const StandingHost host;
-  auto context = must(Context::create(quick({{"supervision.poll", "100ms"}})));
+  auto context = must(Context::create(quick({{"supervision.probe", "100ms"}})));
   auto hosts = must(HostMesh::attach(context, "hosts", {address(host)}));
   auto spec = shell("sleep 2.5");
   spec.lease = 600ms;

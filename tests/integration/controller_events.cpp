@@ -35,7 +35,7 @@ std::function<bool(const json&)> state(std::uint64_t rank, const std::string& st
 }
 
 Words controller(const std::string& hosts, const Words& more = {}) {
-  Words words{bin("meshbus-controller"), "--hosts", hosts, "--set", "supervision.poll=100ms"};
+  Words words{bin("meshbus-controller"), "--hosts", hosts, "--set", "supervision.probe=100ms", "--set", "supervision.poll=1s"};
   words.insert(words.end(), more.begin(), more.end());
   return words;
 }
@@ -50,10 +50,19 @@ struct Subscriber {
     options.hello.kind = wire::PeerKind::launcher;
     options.hello.incarnation = random_u64();
     Dispatcher handlers;
-    handlers.on<wire::MeshEvent>(Role::observe, [this](const Request&, const wire::MeshEvent& event) {
-      for (const auto* rank : *event.ranks()) heard.push_back(*rank);
-      if (event.certificates() != nullptr) certificates += event.certificates()->size();
-    });
+    handlers
+        .on<wire::MeshEvent>(Role::observe,
+                             [this](const Request&, const wire::MeshEvent& event) {
+                               for (flatbuffers::uoffset_t i = 0; event.ranks() != nullptr && i < event.ranks()->size(); ++i)
+                                 heard.push_back(*event.ranks()->Get(i));
+                               if (event.kind() != wire::MeshEventKind::ranks) kinds.push_back(event.kind());
+                               CHECK(event.sequence() == ++sequence);
+                               if (event.certificates() != nullptr) certificates += event.certificates()->size();
+                             })
+        .on<wire::MeshHeartbeat>(Role::observe, [this](const Request&, const wire::MeshHeartbeat& heartbeat) {
+          ++heartbeats;
+          CHECK(heartbeat.sequence() == sequence);
+        });
     bus = std::make_unique<Bus>(reactor, context, std::move(options), std::move(handlers), Bus::Events());
   }
   bool turn_until(const std::function<bool()>& predicate) {
@@ -65,15 +74,21 @@ struct Subscriber {
     return true;
   }
   template <typename Message>
-  ErrorCode ask(const std::string& subscriber, const std::string& mesh = {}) {
+  Result<ControlMessage> ask(Message message) {
+    std::optional<Result<ControlMessage>> heard_answer;
+    bus->request(Destination::to(controller), std::move(message), in_time,
+                 [&](Result<ControlMessage> answer) { heard_answer = std::move(answer); });
+    REQUIRE(turn_until([&] { return heard_answer.has_value(); }));
+    return std::move(*heard_answer);
+  }
+  template <typename Message>
+  ErrorCode ask(const std::string& subscriber, const std::string& mesh = {}, std::vector<wire::RankInterval> ranks = {}) {
     Message message;
     message.subscriber = subscriber;
     message.mesh = mesh;
-    std::optional<ErrorCode> code;
-    bus->request(Destination::to(controller), std::move(message), in_time,
-                 [&](const Result<ControlMessage>& answer) { code = answer ? ErrorCode::none : answer.error().code(); });
-    REQUIRE(turn_until([&] { return code.has_value(); }));
-    return *code;
+    if constexpr (std::is_same_v<Message, wire::SubscribeT>) message.ranks = std::move(ranks);
+    const auto answer = ask(std::move(message));
+    return answer ? ErrorCode::none : answer.error().code();
   }
   std::string self() {
     REQUIRE(turn_until([this] { return bus->self().has_value(); }));
@@ -85,7 +100,10 @@ struct Subscriber {
   zmq::context_t context{1};
   std::unique_ptr<Bus> bus;
   std::vector<wire::RankState> heard;
+  std::vector<wire::MeshEventKind> kinds;
   std::size_t certificates = 0;
+  std::size_t heartbeats = 0;
+  std::uint64_t sequence = 0;
 };
 
 }  // namespace
@@ -177,6 +195,7 @@ TEST_CASE("controller: subscribers hear what is known at once, then each change 
   CHECK(subscriber.certificates == 1);
   CHECK(subscriber.ask<wire::UnsubscribeT>(self) == ErrorCode::none);
   CHECK(subscriber.ask<wire::UnsubscribeT>(self) == ErrorCode::none);
+  subscriber.sequence = 0;
   must(mesh.stop());
   REQUIRE(wait_until([&] { return count(process, state(1, "stopped")) == 1; }, in_time));
   subscriber.reactor.turn(0ms);
@@ -185,6 +204,74 @@ TEST_CASE("controller: subscribers hear what is known at once, then each change 
   CHECK(subscriber.ask<wire::SubscribeT>(self, mesh.ref().mesh().to_string()) == ErrorCode::none);
   REQUIRE(subscriber.turn_until([&] { return subscriber.heard.size() == 5; }));
   CHECK(subscriber.certificates == 3);
+}
+
+TEST_CASE("controller: a kill is told when it happens, not at the next poll; of a slice only its ranks") {
+  const StandingHost host;
+  const auto address = must(HostAddr::parse(host.address()));
+  Process process({bin("meshbus-controller"), "--hosts", host.address(), "--set", "supervision.poll=1h", "--set", "supervision.probe=1m"});
+  auto context = must(Context::create());
+  auto hosts = must(HostMesh::attach(context, "hosts", {address}));
+  Heard ignored;
+  auto mesh = must(hosts.spawn("m", extent("gpu=3"), shell("exec sleep 100"), ignored.handlers()));
+  const auto name = mesh.ref().mesh().to_string();
+  Subscriber subscriber(address);
+  const auto self = subscriber.self();
+  REQUIRE(subscriber.turn_until([&] { return subscriber.ask<wire::SubscribeT>(self, name, {{1, 2}}) == ErrorCode::none; }));
+  CHECK(subscriber.ask<wire::SubscribeT>(self, {}, {{1, 2}}) == ErrorCode::out_of_range);
+  REQUIRE(subscriber.turn_until([&] { return subscriber.heard.size() == 1; }));
+  wire::GetSubscriberCountT count;
+  count.mesh = name;
+  CHECK(must(subscriber.ask(count)).body_as<wire::SubscriberCount>()->count() == 1);
+  // Nothing but the agent's own word can tell of these within the hour.
+  ::kill(static_cast<pid_t>(mesh.known().ranks[0].pid), SIGKILL);
+  ::kill(static_cast<pid_t>(mesh.known().ranks[1].pid), SIGKILL);
+  REQUIRE(subscriber.turn_until([&] { return subscriber.heard.size() == 2; }));
+  CHECK(subscriber.heard[1].rank() == 1);
+  CHECK(subscriber.heard[1].state() == wire::ProcState::killed);
+  CHECK(subscriber.certificates == 1);
+  wire::GetStateT get;
+  get.mesh = "nothing-11111111111b";
+  CHECK(subscriber.ask(get).error().code() == ErrorCode::not_exist);
+  get.mesh = name;
+  const auto answer = must(subscriber.ask(get));
+  const auto* const state = answer.body_as<wire::ControllerState>();
+  REQUIRE(state != nullptr);
+  REQUIRE(state->meshes()->size() == 1);
+  CHECK(state->meshes()->Get(0)->overall() == wire::StatusKind::failed);
+  CHECK(state->meshes()->Get(0)->live() == 1);
+  CHECK(state->meshes()->Get(0)->monitored());
+  // A stop is taken at once; that all have ended is told.
+  wire::StopProcsT stop;
+  stop.mesh = name;
+  stop.reason = "seen enough";
+  stop.requester = self;
+  stop.grace_ms = 5000;
+  CHECK(subscriber.ask(stop).has_value());
+  REQUIRE(subscriber.turn_until([&] { return subscriber.kinds == std::vector{wire::MeshEventKind::ended}; }));
+  CHECK(subscriber.ask(get)->body_as<wire::ControllerState>()->meshes()->Get(0)->live() == 0);
+}
+
+TEST_CASE("controller: heartbeats come at each poll, and a subscriber that is gone is forgotten") {
+  const StandingHost host;
+  const auto address = must(HostAddr::parse(host.address()));
+  Process process(controller(host.address(), {"--set", "supervision.poll=200ms"}));
+  auto context = must(Context::create());
+  auto hosts = must(HostMesh::attach(context, "hosts", {address}));
+  auto mesh = must(hosts.spawn("m", extent("gpu=1"), shell("exec sleep 100")));
+  Subscriber subscriber(address);
+  const auto self = subscriber.self();
+  REQUIRE(subscriber.turn_until([&] { return subscriber.ask<wire::SubscribeT>(self) == ErrorCode::none; }));
+  {
+    Subscriber other(address);
+    const auto name = other.self();
+    CHECK(other.ask<wire::SubscribeT>(name) == ErrorCode::none);
+    CHECK(must(subscriber.ask(wire::GetSubscriberCountT())).body_as<wire::SubscriberCount>()->count() == 2);
+  }
+  REQUIRE(subscriber.turn_until([&] { return subscriber.heartbeats >= 3; }));
+  REQUIRE(subscriber.turn_until(
+      [&] { return must(subscriber.ask(wire::GetSubscriberCountT())).body_as<wire::SubscriberCount>()->count() == 1; }));
+  must(mesh.stop());
 }
 
 TEST_CASE("controller: says what is wrong with its command line") {

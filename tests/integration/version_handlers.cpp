@@ -24,7 +24,7 @@ struct Row {
 };
 
 /// The answers (Welcome, Ack, MeshState, ...) are taken by whoever asked, found by their id, and Undeliverable from brokers only: as
-/// requests of somebody else all of them are refused. MeshEvent goes to whoever subscribed; none of these five does.
+/// requests of somebody else all of them are refused. MeshEvent and MeshHeartbeat go to whoever subscribed; none of these five does.
 const std::map<Body, Row>& rows() {
   constexpr Takes observe = Role::observe;
   constexpr Takes operate = Role::operate;
@@ -42,11 +42,11 @@ const std::map<Body, Row>& rows() {
       {Body::Refusal, {no, no, no, no, no}},
       {Body::SpawnProcs, {no, operate, no, no, no}},
       {Body::SpawnAccepted, {no, no, no, no, no}},
-      {Body::GetState, {no, observe, no, no, no}},
-      {Body::ListMeshes, {no, observe, no, no, no}},
+      {Body::GetState, {no, observe, no, no, observe}},
+      {Body::ListMeshes, {no, observe, no, no, observe}},
       {Body::StreamState, {no, observe, no, no, no}},
       {Body::StopStream, {no, observe, no, no, no}},
-      {Body::StopProcs, {no, operate, no, no, no}},
+      {Body::StopProcs, {no, operate, no, no, operate}},
       {Body::SignalProcs, {no, operate, no, no, no}},
       {Body::WriteInput, {no, operate, no, no, no}},
       {Body::RenewLease, {no, operate, no, no, no}},
@@ -58,7 +58,7 @@ const std::map<Body, Row>& rows() {
       {Body::ShutdownSummary, {no, no, no, no, no}},
       {Body::MeshState, {no, no, no, no, no}},
       {Body::MeshList, {no, no, no, no, no}},
-      {Body::StateChanged, {no, no, no, host, no}},
+      {Body::StateChanged, {no, no, no, host, host}},
       {Body::Subscribe, {no, no, no, no, observe}},
       {Body::Unsubscribe, {no, no, no, no, observe}},
       {Body::MeshEvent, {no, no, no, no, no}},
@@ -91,7 +91,7 @@ const std::map<Body, Row>& rows() {
       {Body::StreamActors, {no, no, observe, no, no}},
       {Body::StopActorStream, {no, no, observe, no, no}},
       {Body::ActorEvent, {no, no, no, Role::proc, no}},
-      {Body::GetSubscriberCount, {no, no, no, no, no}},
+      {Body::GetSubscriberCount, {no, no, no, no, observe}},
       {Body::SubscriberCount, {no, no, no, no, no}},
       {Body::MeshHeartbeat, {no, no, no, no, no}},
       {Body::ControllerState, {no, no, no, no, no}},

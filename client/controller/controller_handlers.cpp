@@ -1,0 +1,187 @@
+#include <algorithm>
+
+#include "client/controller/controller.h"
+#include "common/log.h"
+#include "common/wire_region.h"
+#include "common/wire_values.h"
+
+/// What a Controller says to who subscribes, asks, or wants something stopped.
+namespace meshbus {
+namespace {
+
+constexpr std::size_t kMostSubscriptions = 10'000;
+constexpr flatbuffers::uoffset_t kMostBlocks = 10'000;
+/// Meshes in one message: it stays well below the limit.
+constexpr std::size_t kMostMeshes = 1000;
+
+wire::MeshOverviewT overview_of(const MeshController& mesh) {
+  wire::MeshOverviewT overview;
+  overview.mesh = mesh.mesh();
+  overview.overall = static_cast<wire::StatusKind>(mesh.overall());
+  overview.generation = mesh.generation();
+  overview.monitored = mesh.is_monitored();
+  overview.ranks = mesh.size();
+  overview.live = mesh.live();
+  overview.failed = mesh.failed();
+  return overview;
+}
+
+std::vector<std::string> to_texts(const std::vector<HostAddr>& hosts) {
+  std::vector<std::string> texts;
+  for (const auto& host : hosts) texts.push_back(host.to_string());
+  return texts;
+}
+
+}  // namespace
+
+Dispatcher Controller::make_handlers() {
+  Dispatcher handlers;
+  handlers.on<wire::StateChanged>(Role::host, std::bind_front(&Controller::on_state_changed, this))
+      .on<wire::Subscribe>(Role::observe, std::bind_front(&Controller::on_subscribe, this))
+      .on<wire::Unsubscribe>(Role::observe, std::bind_front(&Controller::on_unsubscribe, this))
+      .on<wire::GetSubscriberCount>(Role::observe, std::bind_front(&Controller::on_get_subscriber_count, this))
+      .on<wire::GetState>(Role::observe, std::bind_front(&Controller::on_get_state, this))
+      .on<wire::ListMeshes>(Role::observe, std::bind_front(&Controller::on_list_meshes, this))
+      .on<wire::StopProcs>(Role::operate, std::bind_front(&Controller::on_stop_procs, this));
+  return handlers;
+}
+
+void Controller::send(const ProcId& subscriber, const std::vector<WatchEvent>& events, bool is_snapshot) {
+  for (auto& message : to_messages(events, supervisor_.polls(), is_snapshot)) {
+    message.sequence = subscriptions_.next_sequence(subscriber);
+    if (bus_ != nullptr && bus_->tell(Destination::to(subscriber), std::move(message))) continue;
+    // The next heartbeat says that something is missing.
+    log::warn("the queue to the broker is full: " + subscriber.to_string() + " misses events");
+  }
+}
+
+void Controller::send_known(const ProcId& subscriber, const std::string& mesh, const RankSet& ranks) {
+  for (const auto& [name, known] : supervisor_.meshes()) {
+    if (mesh.empty() || mesh == name) send(subscriber, known.known(ranks), true);
+  }
+}
+
+void Controller::send_heartbeats() {
+  const auto unreachable = to_texts(supervisor_.unreachable());
+  for (const auto& subscriber : subscriptions_.subscribers()) {
+    wire::MeshHeartbeatT heartbeat;
+    heartbeat.poll = supervisor_.polls();
+    heartbeat.interval_ms = static_cast<std::uint32_t>(options_.poll.count());
+    heartbeat.sequence = subscriptions_.sequence(subscriber);
+    heartbeat.late_polls = supervisor_.late_polls();
+    heartbeat.unreachable = unreachable;
+    for (const auto& [name, mesh] : supervisor_.meshes()) {
+      if (!mesh.is_monitored() || !subscriptions_.hears_of(subscriber, name)) continue;
+      if (heartbeat.meshes.size() < kMostMeshes) {
+        heartbeat.meshes.push_back(std::make_unique<wire::MeshOverviewT>(overview_of(mesh)));
+      } else {
+        ++heartbeat.cut;
+      }
+    }
+    if (bus_ != nullptr) bus_->tell(Destination::to(subscriber), std::move(heartbeat));
+  }
+}
+
+std::optional<ProcId> Controller::check_subscriber(const Request& request, const flatbuffers::String* text) {
+  const auto subscriber = ProcId::parse(text->string_view());
+  if (!subscriber) {
+    bus_->refuse(request, subscriber.error().within("subscriber"));
+    return std::nullopt;
+  }
+  if (subscriber->key() != request.envelope.source_proc() || subscriber->host().key() != request.envelope.source_host()) {
+    bus_->refuse(request, Error(ErrorCode::unauthorised,
+                                "the subscriber is " + subscriber->to_string() + ", who did not send this: subscribe for yourself"));
+    return std::nullopt;
+  }
+  return *subscriber;
+}
+
+void Controller::on_subscribe(const Request& request, const wire::Subscribe& message) {
+  const auto subscriber = check_subscriber(request, message.subscriber());
+  if (!subscriber) return;
+  const auto mesh = text_of(message.mesh());
+  RankSet ranks;
+  if (const auto* const blocks = message.ranks()) {
+    if (mesh.empty() || blocks->size() > kMostBlocks)
+      return bus_->refuse(request, Error(ErrorCode::out_of_range,
+                                         "Subscribe.ranks: ranks of one mesh, in at most " + std::to_string(kMostBlocks) + " blocks"));
+    for (const auto* block : *blocks) {
+      if (block->begin() >= block->end() || (!ranks.empty() && block->begin() < ranks.back().end))
+        return bus_->refuse(request, Error(ErrorCode::out_of_range, "Subscribe.ranks: blocks are disjoint, ascending and not empty"));
+      ranks.push_back({block->begin(), block->end()});
+    }
+  }
+  if (subscriptions_.size() >= kMostSubscriptions) {
+    bus_->refuse(request, Error(ErrorCode::queue_full,
+                                "this controller has " + std::to_string(kMostSubscriptions) + " subscriptions; that is its limit"));
+    return;
+  }
+  const bool is_new = subscriptions_.add(*subscriber, mesh, ranks);
+  bus_->answer(request, wire::AckT());
+  if (is_new || message.again()) send_known(*subscriber, mesh, ranks);
+  // Who subscribes to what has just been made is not to wait for the next poll.
+  if (is_new && !mesh.empty() && supervisor_.find(mesh) == nullptr) act(supervisor_.poll_now(reactor_.now()));
+}
+
+void Controller::on_unsubscribe(const Request& request, const wire::Unsubscribe& message) {
+  const auto subscriber = check_subscriber(request, message.subscriber());
+  if (!subscriber) return;
+  subscriptions_.remove(*subscriber, text_of(message.mesh()));
+  bus_->answer(request, wire::AckT());
+}
+
+void Controller::on_get_subscriber_count(const Request& request, const wire::GetSubscriberCount& message) {
+  wire::SubscriberCountT count;
+  count.count = subscriptions_.count(text_of(message.mesh()));
+  bus_->answer(request, count);
+}
+
+wire::ControllerStateT Controller::make_state() const {
+  wire::ControllerStateT state;
+  state.controller = ProcId(options_.hosts[home_], ProcName(Name::controller())).to_string();
+  state.poll = supervisor_.polls();
+  state.interval_ms = static_cast<std::uint32_t>(options_.poll.count());
+  state.late_polls = supervisor_.late_polls();
+  state.subscribers = subscriptions_.count({});
+  state.unreachable = to_texts(supervisor_.unreachable());
+  return state;
+}
+
+void Controller::on_get_state(const Request& request, const wire::GetState& message) {
+  const auto* const mesh = supervisor_.find(message.mesh()->string_view());
+  if (mesh == nullptr)
+    return bus_->refuse(request, Error(ErrorCode::not_exist, "this controller knows no mesh '" + message.mesh()->str() + "'"));
+  auto state = make_state();
+  auto overview = std::make_unique<wire::MeshOverviewT>(overview_of(*mesh));
+  if (mesh->region() != nullptr) overview->region = to_wire(*mesh->region());
+  overview->statuses = std::make_unique<wire::StatusOverlayT>(to_wire(mesh->statuses()));
+  state.meshes.push_back(std::move(overview));
+  bus_->answer(request, std::move(state));
+}
+
+void Controller::on_list_meshes(const Request& request, const wire::ListMeshes& message) {
+  auto state = make_state();
+  const auto& meshes = supervisor_.meshes();
+  for (auto entry = meshes.upper_bound(text_of(message.after())); entry != meshes.end(); ++entry) {
+    if (state.meshes.size() >= kMostMeshes) {
+      state.more = true;
+      break;
+    }
+    state.meshes.push_back(std::make_unique<wire::MeshOverviewT>(overview_of(entry->second)));
+    if (entry->second.region() != nullptr) state.meshes.back()->region = to_wire(*entry->second.region());
+  }
+  bus_->answer(request, std::move(state));
+}
+
+void Controller::on_stop_procs(const Request& request, const wire::StopProcs& message) {
+  wire::StopProcsT order;
+  message.UnPackTo(&order);
+  if (order.reason.size() > kTextLimit) order.reason.resize(kTextLimit);
+  if (order.requester.size() > kTextLimit) order.requester.resize(kTextLimit);
+  auto actions = supervisor_.stop(std::move(order), reactor_.now());
+  // As at a host: what is not there is stopped.
+  bus_->answer(request, wire::AckT());
+  if (actions) act(std::move(*actions));
+}
+
+}  // namespace meshbus

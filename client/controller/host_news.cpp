@@ -1,0 +1,46 @@
+#include "client/controller/host_news.h"
+
+#include "common/control.h"
+#include "common/wire_region.h"
+
+namespace meshbus {
+
+RankNews to_news(const flatbuffers::Vector<const wire::RankState*>* ranks,
+                 const flatbuffers::Vector<flatbuffers::Offset<wire::Certificate>>* certificates) {
+  RankNews news;
+  if (ranks != nullptr) {
+    news.ranks.reserve(ranks->size());
+    for (const auto* rank : *ranks) news.ranks.push_back(*rank);
+  }
+  if (certificates != nullptr) {
+    for (const auto* certificate : *certificates)
+      news.certificates.push_back(std::shared_ptr<const wire::CertificateT>(certificate->UnPack()));
+  }
+  return news;
+}
+
+Result<MeshNews> to_news(const wire::MeshState& state) {
+  auto region = from_wire(state.region());
+  if (!region) return fail(region.error().within("mesh " + state.mesh()->str()));
+  MeshNews news{.mesh = state.mesh()->str(), .region = std::move(*region), .hosts = {}, .news = {}};
+  for (const auto* text : *state.hosts()) {
+    auto host = HostAddr::parse(text->string_view());
+    if (!host) return fail(host.error().within("mesh " + news.mesh));
+    news.hosts.push_back(std::move(*host));
+  }
+  news.news = to_news(state.ranks(), state.certificates());
+  return news;
+}
+
+ListNews to_news(const wire::MeshList& list) {
+  ListNews news;
+  news.after = text_of(list.after());
+  news.more = list.more();
+  if (list.meshes() == nullptr) return news;
+  for (const auto* state : *list.meshes()) {
+    if (auto mesh = to_news(*state)) news.meshes.push_back(std::move(*mesh));
+  }
+  return news;
+}
+
+}  // namespace meshbus

@@ -1,0 +1,53 @@
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <variant>
+#include <vector>
+
+#include "meshbus/address.h"
+#include "meshbus/region.h"
+#include "meshbus/result.h"
+#include "wire/control_generated.h"
+
+namespace meshbus {
+
+/// What an agent says about ranks of a mesh.
+struct RankNews {
+  std::vector<wire::RankState> ranks;
+  std::vector<std::shared_ptr<const wire::CertificateT>> certificates;
+};
+
+/// What an agent says about a mesh: as an answer to GetState and StreamState all of it, in a list without certificates.
+struct MeshNews {
+  std::string mesh;
+  Region region;
+  std::vector<HostAddr> hosts;
+  RankNews news;
+};
+
+/// One page of what a host has, by name.
+struct ListNews {
+  std::vector<MeshNews> meshes;
+  std::string after;
+  bool more = false;
+};
+
+/// A host says that it is there.
+struct HostNews {
+  std::uint64_t incarnation = 0;  ///< Of its agent.
+  std::uint64_t live = 0;         ///< Procs that have not ended.
+};
+
+/// What became of a question; nothing = it was done.
+using HostAnswer = Result<std::variant<std::monostate, HostNews, ListNews, MeshNews>>;
+
+RankNews to_news(const flatbuffers::Vector<const wire::RankState*>* ranks,
+                 const flatbuffers::Vector<flatbuffers::Offset<wire::Certificate>>* certificates);
+/// Errors: malformed_message.
+Result<MeshNews> to_news(const wire::MeshState& state);
+/// What cannot be read of it is left out.
+ListNews to_news(const wire::MeshList& list);
+
+}  // namespace meshbus

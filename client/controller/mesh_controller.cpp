@@ -1,0 +1,278 @@
+#include "client/controller/mesh_controller.h"
+
+#include <algorithm>
+
+#include "client/src/wire_reports.h"
+
+namespace meshbus {
+
+MeshController::Part* MeshController::find(const HostAddr& host) {
+  const auto found = parts_.find(host);
+  return found == parts_.end() ? nullptr : &found->second;
+}
+
+void MeshController::take_head(const MeshNews& news) {
+  if (region_ == nullptr) region_ = std::make_shared<const Region>(news.region);
+  for (const auto& host : news.hosts) {
+    if (!watched_->contains(host)) {
+      is_partial_ = true;
+      continue;
+    }
+    const auto [found, is_new] = parts_.try_emplace(host);
+    if (is_new) host_of_.emplace(&found->second, &found->first);
+  }
+}
+
+void MeshController::set_state(Rank& rank, const wire::RankState& state, Time now) {
+  const auto number = state.rank();
+  const bool is_live = !is_terminal(state.state());
+  if (const bool was_live = std::exchange(rank.is_live, is_live); was_live && !is_live) {
+    --live_;
+    --rank.part->live;
+  } else if (is_live && !was_live) {
+    ++live_;
+    ++rank.part->live;
+  }
+  rank.state = state;
+  rank.is_told = false;
+  if (is_live) {
+    changed_.insert(number);
+    return;
+  }
+  changed_.erase(number);
+  if (is_failure(state)) ++failed_;
+  pending_.emplace(number, Pending{now, now + certificate_ask});
+  ++rank.part->untold;
+}
+
+bool MeshController::take(Part& part, const wire::RankState& state, Time now) {
+  auto [found, is_new] = ranks_.try_emplace(state.rank());
+  auto& rank = found->second;
+  // Where a rank lies does not change: another host that claims it is wrong.
+  if (!is_new && rank.part != &part) return false;
+  const auto past = past_lives_.find(state.rank());
+  if (past != past_lives_.end() && past->second.contains(state.incarnation())) {
+    if (is_new) ranks_.erase(found);
+    return false;
+  }
+  if (is_new) {
+    rank.part = &part;
+    if (past == past_lives_.end()) ++seen_;
+    // It came behind the stop of the others.
+    if (part.stop == Asked::done) part.stop = Asked::no;
+  } else if (state.incarnation() != rank.state.incarnation()) {
+    past_lives_[state.rank()].insert(rank.state.incarnation());
+    if (is_failure(rank.state)) --failed_;
+    if (pending_.erase(state.rank()) != 0) {
+      --part.untold;
+      owed_.push_back(make_event(rank));
+    }
+    rank.certificate.reset();
+  } else if (state.generation() <= rank.state.generation() || !rank.is_live) {
+    return false;
+  }
+  set_state(rank, state, now);
+  return true;
+}
+
+void MeshController::take_certificates(Part& part, const RankNews& news) {
+  for (const auto& certificate : news.certificates) {
+    const auto found = ranks_.find(certificate->rank);
+    if (found == ranks_.end() || found->second.part != &part || !is_terminal(found->second.state.state())) continue;
+    if (found->second.certificate == nullptr) found->second.certificate = certificate;
+  }
+}
+
+void MeshController::take_all(Part& part, const RankNews& news, Time now) {
+  for (const auto& state : news.ranks) take(part, state, now);
+  take_certificates(part, news);
+}
+
+void MeshController::lose_all_but(const HostAddr& host, Part& part, const std::set<std::uint64_t>& those, Time now) {
+  if (part.live == 0) return;
+  for (auto& [number, rank] : ranks_) {
+    if (rank.part != &part || !rank.is_live || those.contains(number)) continue;
+    auto certificate = std::make_shared<wire::CertificateT>();
+    certificate->rank = number;
+    certificate->reason = "host lost: " + host.to_string() + ": its agent does not know this rank any more: the host was started anew";
+    certificate->code = wire::ErrorCode::host_unreachable;
+    certificate->cause = wire::Cause::host_lost;
+    certificate->consequence = true;
+    auto state = rank.state;
+    state.mutate_generation(state.generation() + 1);
+    state.mutate_state(wire::ProcState::failed);
+    set_state(rank, state, now);
+    rank.certificate = std::move(certificate);
+  }
+}
+
+void MeshController::forget_all_but(Part& part, const std::set<std::uint64_t>& those) {
+  std::erase_if(ranks_, [&](const auto& entry) {
+    const auto& [number, rank] = entry;
+    if (rank.part != &part || those.contains(number) || rank.is_live || !rank.is_told) return false;
+    past_lives_[number].insert(rank.state.incarnation());
+    return true;
+  });
+}
+
+void MeshController::take_whole(const HostAddr& host, Part& part, const MeshNews& news, Time now) {
+  part.is_listed = true;
+  part.is_whole = true;
+  part.absent_since.reset();
+  take_all(part, news.news, now);
+  std::set<std::uint64_t> those;
+  for (const auto& state : news.news.ranks) those.insert(state.rank());
+  lose_all_but(host, part, those, now);
+  forget_all_but(part, those);
+}
+
+MeshController::Actions MeshController::listed(const HostAddr& host, const MeshNews& news, Time now) {
+  Actions actions;
+  take_head(news);
+  auto* const here = find(host);
+  if (here == nullptr) return actions;
+  here->has_failed = false;
+  here->is_listed = true;
+  here->absent_since.reset();
+  bool is_news = false;
+  std::set<std::uint64_t> those;
+  for (const auto& state : news.news.ranks) {
+    those.insert(state.rank());
+    is_news = take(*here, state, now) || is_news;
+  }
+  // The agent should have told: so it does not tell us any more.
+  if (is_news && here->stream == Asked::done) here->stream = Asked::no;
+  if (those.empty()) {
+    here->wants_state = true;
+  } else {
+    here->is_whole = true;
+    forget_all_but(*here, those);
+    here->wants_state = here->wants_state || (here->live != 0 && std::any_of(ranks_.begin(), ranks_.end(), [&](const auto& entry) {
+                                                return entry.second.part == here && entry.second.is_live && !those.contains(entry.first);
+                                              }));
+  }
+  settle(actions, now);
+  return actions;
+}
+
+MeshController::Actions MeshController::absent(const HostAddr& host, Time now) {
+  Actions actions;
+  auto* const here = find(host);
+  if (here == nullptr) return actions;
+  here->has_failed = false;
+  here->is_listed = false;
+  if (!here->absent_since) here->absent_since = now;
+  if (now - *here->absent_since >= memory) forget_all_but(*here, {});
+  // It is asked once more before anybody is said to be dead.
+  if (here->live != 0) here->wants_state = true;
+  settle(actions, now);
+  return actions;
+}
+
+MeshController::Actions MeshController::pushed(const HostAddr& host, const RankNews& news, Time now) {
+  Actions actions;
+  auto* const here = find(host);
+  if (here == nullptr) return actions;
+  take_all(*here, news, now);
+  settle(actions, now);
+  return actions;
+}
+
+void MeshController::on_error(const HostAddr& host, Part& part, const Error& error, Actions& actions, Time now) {
+  part.ask_after = now + ask_again;
+  switch (error.code()) {
+    // Nobody has answered: whether anybody is there is asked by others.
+    case ErrorCode::timeout:
+    case ErrorCode::fate_unknown:
+    case ErrorCode::undeliverable:
+    case ErrorCode::host_unreachable:
+    case ErrorCode::unroutable:
+    case ErrorCode::no_such_host:
+    case ErrorCode::no_such_proc:
+    case ErrorCode::link_lost:
+    case ErrorCode::expired: return;
+    default: break;
+  }
+  if (std::exchange(part.has_failed, true)) return;
+  auto event = make_event(WatchEvent::Kind::query_failed, host);
+  event.problem = error.to_string();
+  event.generation = ++generation_;
+  actions.events.push_back(std::move(event));
+}
+
+MeshController::Actions MeshController::answered(const Order& order, const HostAnswer& answer, Time now) {
+  Actions actions;
+  auto* const here = find(order.host);
+  if (here == nullptr) return actions;
+  const auto next = answer ? Asked::done : Asked::no;
+  switch (order.kind) {
+    // Meanwhile it may have to be asked anew.
+    case Order::Kind::stream: here->stream = here->stream == Asked::waits ? next : here->stream; break;
+    case Order::Kind::stop: here->stop = here->stop == Asked::waits ? next : here->stop; break;
+    case Order::Kind::state: here->is_state_asked = false; break;
+  }
+  const auto* const state = answer ? std::get_if<MeshNews>(&*answer) : nullptr;
+  const bool is_unknown = !answer && answer.error().code() == ErrorCode::not_exist && order.kind != Order::Kind::stop;
+  if (state != nullptr || is_unknown) {
+    here->has_failed = false;
+    here->wants_state = false;
+  }
+  if (state != nullptr) {
+    take_whole(order.host, *here, *state, now);
+  } else if (is_unknown) {
+    here->is_listed = false;
+    here->stream = Asked::no;
+    if (!here->absent_since) here->absent_since = now;
+    lose_all_but(order.host, *here, {}, now);
+  } else if (!answer) {
+    on_error(order.host, *here, answer.error(), actions, now);
+  }
+  settle(actions, now);
+  return actions;
+}
+
+MeshController::Actions MeshController::host_changed(const HostAddr& host, bool is_silent, const std::string& problem, Time now) {
+  Actions actions;
+  auto* const here = find(host);
+  if (here == nullptr || here->is_silent == is_silent) return actions;
+  here->is_silent = is_silent;
+  here->problem = is_silent ? problem : std::string();
+  here->stream = Asked::no;
+  if (!is_ended_) {
+    auto event = make_event(is_silent ? WatchEvent::Kind::host_unreachable : WatchEvent::Kind::host_back, host);
+    event.problem = here->problem;
+    event.generation = ++generation_;
+    actions.events.push_back(std::move(event));
+  }
+  settle(actions, now);
+  return actions;
+}
+
+MeshController::Actions MeshController::streams_lost(const std::optional<HostAddr>& host, Time now) {
+  Actions actions;
+  for (auto& [address, here] : parts_) {
+    if (host && address != *host) continue;
+    here.stream = Asked::no;
+  }
+  settle(actions, now);
+  return actions;
+}
+
+MeshController::Actions MeshController::stop(wire::StopProcsT order, Time now) {
+  Actions actions;
+  stop_ = std::move(order);
+  for (auto& [host, here] : parts_) {
+    here.stop = Asked::no;
+    here.ask_after = {};
+  }
+  settle(actions, now);
+  return actions;
+}
+
+MeshController::Actions MeshController::turn(Time now) {
+  Actions actions;
+  settle(actions, now);
+  return actions;
+}
+
+}  // namespace meshbus

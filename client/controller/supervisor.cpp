@@ -1,0 +1,292 @@
+#include "client/controller/supervisor.h"
+
+#include <algorithm>
+
+#include "meshbus/name.h"
+
+namespace meshbus {
+namespace {
+
+using QuestionKind = Supervisor::Question::Kind;
+
+/// Probes without an answer at a time.
+constexpr std::uint64_t kMostProbes = 4;
+/// So many that came back in a row mean that nobody is there.
+constexpr std::uint64_t kMostRefusals = 2;
+
+/// Somebody on the way knows that nobody is there. An agent that is being replaced is not meant: it will be back.
+bool is_refusal(ErrorCode code) {
+  return code == ErrorCode::no_such_host || code == ErrorCode::host_unreachable || code == ErrorCode::unroutable ||
+         code == ErrorCode::link_lost;
+}
+
+/// The answer of an agent, whatever it says; else nobody has answered.
+bool is_answered(const HostAnswer& answer) {
+  if (answer) return true;
+  switch (answer.error().code()) {
+    case ErrorCode::not_exist:
+    case ErrorCode::unauthorised:
+    case ErrorCode::refused:
+    case ErrorCode::malformed_message:
+    case ErrorCode::no_such_port: return true;
+    default: return false;
+  }
+}
+
+}  // namespace
+
+Supervisor::Supervisor(Options options, Time now) : options_(std::move(options)), poll_due_(now), probe_due_(now) {
+  // Whoever is asked seldom is heard of seldom.
+  options_.silence = std::max(options_.silence, 4 * options_.probe);
+  auto watched = std::make_shared<std::set<HostAddr>>(options_.hosts.begin(), options_.hosts.end());
+  for (const auto& host : *watched) hosts_[host].heard = now;
+  watched_ = std::move(watched);
+}
+
+bool Supervisor::is_wanted(std::string_view mesh) const {
+  if (options_.mesh.empty() || mesh == options_.mesh) return true;
+  const auto name = Name::parse(mesh);
+  return name && name->base() == options_.mesh;
+}
+
+const MeshController* Supervisor::find(std::string_view mesh) const {
+  const auto found = meshes_.find(mesh);
+  return found == meshes_.end() ? nullptr : &found->second;
+}
+
+std::vector<HostAddr> Supervisor::unreachable() const {
+  std::vector<HostAddr> list;
+  for (const auto& [address, host] : hosts_) {
+    if (host.is_silent) list.push_back(address);
+  }
+  return list;
+}
+
+void Supervisor::add(Actions& actions, const MeshController& mesh, MeshController::Actions&& more) {
+  std::move(more.events.begin(), more.events.end(), std::back_inserter(actions.events));
+  for (auto& order : more.orders) {
+    auto kind = QuestionKind::state;
+    if (order.kind == MeshController::Order::Kind::stream) kind = QuestionKind::stream;
+    if (order.kind == MeshController::Order::Kind::stop) kind = QuestionKind::stop;
+    actions.questions.push_back({kind, std::move(order.host), mesh.mesh(), {}});
+  }
+}
+
+void Supervisor::ask_list(Actions& actions, const HostAddr& address, Host& host, const std::string& after) {
+  if (!is_up_ || std::exchange(host.is_listing, true)) return;
+  actions.questions.push_back({QuestionKind::list, address, {}, after});
+}
+
+void Supervisor::hear(Actions& actions, const HostAddr& address, Host& host, Time now) {
+  host.heard = now;
+  host.refusals = 0;
+  if (!std::exchange(host.is_silent, false)) return;
+  host.problem.clear();
+  WatchEvent event;
+  event.kind = WatchEvent::Kind::host_back;
+  event.host = address;
+  actions.events.push_back(std::move(event));
+  ask_list(actions, address, host);
+  for (auto& [name, mesh] : meshes_) add(actions, mesh, mesh.host_changed(address, false, {}, now));
+}
+
+void Supervisor::fall_silent(Actions& actions, const HostAddr& address, Host& host, const std::string& problem, Time now) {
+  if (std::exchange(host.is_silent, true)) return;
+  host.problem = problem;
+  WatchEvent event;
+  event.kind = WatchEvent::Kind::host_unreachable;
+  event.host = address;
+  event.problem = problem;
+  actions.events.push_back(std::move(event));
+  for (auto& [name, mesh] : meshes_) add(actions, mesh, mesh.host_changed(address, true, problem, now));
+}
+
+Supervisor::Actions Supervisor::silent(const HostAddr& host, const std::string& problem, Time now) {
+  Actions actions;
+  const auto found = hosts_.find(host);
+  if (found != hosts_.end()) fall_silent(actions, host, found->second, problem, now);
+  return actions;
+}
+
+void Supervisor::probe_all(Actions& actions, Time now) {
+  for (auto& [address, host] : hosts_) {
+    if (now - host.heard >= options_.silence) {
+      const auto seconds = std::chrono::duration_cast<std::chrono::milliseconds>(now - host.heard).count();
+      fall_silent(actions, address, host, "nothing was heard of it for " + std::to_string(seconds) + " ms", now);
+    }
+    if (host.probes >= kMostProbes) continue;
+    ++host.probes;
+    actions.questions.push_back({QuestionKind::probe, address, {}, {}});
+  }
+}
+
+void Supervisor::begin_poll(Actions& actions, Time now) {
+  // What was to happen then: the first poll was due when this began.
+  if (polls_ != 0 && now >= poll_due_ + options_.poll) {
+    ++late_polls_;
+    WatchEvent event;
+    event.kind = WatchEvent::Kind::late;
+    event.lateness = std::chrono::duration_cast<std::chrono::milliseconds>(now - poll_due_);
+    actions.events.push_back(std::move(event));
+  }
+  ++polls_;
+  poll_due_ = now + options_.poll;
+  actions.is_heartbeat = true;
+  for (auto& [address, host] : hosts_) ask_list(actions, address, host);
+}
+
+Supervisor::Actions Supervisor::turn(Time now) {
+  Actions actions;
+  if (now >= probe_due_) {
+    // A process that was stopped or starved knows nothing about the others' silence.
+    if (now - probe_due_ >= 2 * options_.probe) {
+      for (auto& [address, host] : hosts_) host.heard = std::max(host.heard, now - options_.probe);
+    }
+    probe_due_ = now + options_.probe;
+    if (is_up_) probe_all(actions, now);
+  }
+  if (now >= poll_due_) begin_poll(actions, now);
+  for (auto& [name, mesh] : meshes_) {
+    if (const auto due = mesh.next_due(); is_up_ && due && *due <= now) add(actions, mesh, mesh.turn(now));
+  }
+  return actions;
+}
+
+Supervisor::Time Supervisor::next_due() const {
+  auto next = std::min(poll_due_, probe_due_);
+  for (const auto& [name, mesh] : meshes_) {
+    if (const auto due = mesh.next_due(); is_up_ && due) next = std::min(next, *due);
+  }
+  return next;
+}
+
+Supervisor::Actions Supervisor::connected(bool is_up, Time now) {
+  Actions actions;
+  is_up_ = is_up;
+  for (auto& [address, host] : hosts_) {
+    host.heard = std::max(host.heard, now);
+    host.refusals = 0;
+    host.is_listing = host.is_listing && !is_up;
+    if (is_up) ask_list(actions, address, host);
+  }
+  if (!is_up) return actions;
+  for (auto& [name, mesh] : meshes_) add(actions, mesh, mesh.streams_lost(std::nullopt, now));
+  return actions;
+}
+
+Supervisor::Actions Supervisor::poll_now(Time) {
+  Actions actions;
+  for (auto& [address, host] : hosts_) ask_list(actions, address, host);
+  return actions;
+}
+
+Result<Supervisor::Actions> Supervisor::stop(wire::StopProcsT order, Time now) {
+  const auto found = meshes_.find(order.mesh);
+  if (found == meshes_.end()) return fail(ErrorCode::not_exist, "this controller knows no mesh '" + order.mesh + "'");
+  Actions actions;
+  add(actions, found->second, found->second.stop(std::move(order), now));
+  return actions;
+}
+
+Supervisor::Actions Supervisor::pushed(const HostAddr& host, const std::string& mesh, const RankNews& news, Time now) {
+  Actions actions;
+  const auto from = hosts_.find(host);
+  if (from == hosts_.end()) return actions;
+  hear(actions, host, from->second, now);
+  if (const auto found = meshes_.find(mesh); found != meshes_.end()) add(actions, found->second, found->second.pushed(host, news, now));
+  return actions;
+}
+
+void Supervisor::on_probe(Actions& actions, const HostAddr& address, Host& host, const HostAnswer& answer, Time now) {
+  if (!answer) {
+    if (!is_up_ || !is_refusal(answer.error().code())) return;
+    if (++host.refusals >= kMostRefusals) fall_silent(actions, address, host, answer.error().to_string(), now);
+    return;
+  }
+  const auto* const news = std::get_if<HostNews>(&*answer);
+  if (news == nullptr) return;
+  if (const auto before = std::exchange(host.incarnation, news->incarnation); before != 0 && before != news->incarnation) {
+    // What the agent before was asked and told, the new one may not know.
+    ask_list(actions, address, host);
+    for (auto& [name, mesh] : meshes_) add(actions, mesh, mesh.streams_lost(address, now));
+  }
+  std::uint64_t ours = std::exchange(host.live, news->live);
+  if (options_.mesh.empty()) {
+    ours = 0;
+    for (const auto& [name, mesh] : meshes_) ours += mesh.live_on(address);
+  }
+  // Something began or ended there of which nothing was heard: not known until the next poll otherwise.
+  const std::pair differed(news->live, ours);
+  if (news->live != ours && host.differed != differed) {
+    host.differed = differed;
+    ask_list(actions, address, host);
+  }
+  if (news->live == ours) host.differed.reset();
+}
+
+void Supervisor::on_list(Actions& actions, const HostAddr& address, Host& host, const ListNews& list, Time now) {
+  std::set<std::string> listed;
+  for (const auto& news : list.meshes) {
+    if (!is_wanted(news.mesh)) continue;
+    listed.insert(news.mesh);
+    auto found = meshes_.find(news.mesh);
+    if (found == meshes_.end()) {
+      found = meshes_.try_emplace(news.mesh, news.mesh, watched_).first;
+      auto& mesh = found->second;
+      add(actions, mesh, mesh.listed(address, news, now));
+      for (const auto& [other, state] : hosts_) {
+        if (state.is_silent) add(actions, mesh, mesh.host_changed(other, true, state.problem, now));
+      }
+      continue;
+    }
+    add(actions, found->second, found->second.listed(address, news, now));
+  }
+  // What a page does not speak of may be on another one.
+  const bool is_page = list.more && !list.meshes.empty();
+  const auto last = is_page ? list.meshes.back().mesh : std::string();
+  for (auto& [name, mesh] : meshes_) {
+    if (listed.contains(name) || (!list.after.empty() && name <= list.after) || (is_page && name > last)) continue;
+    add(actions, mesh, mesh.absent(address, now));
+  }
+  std::erase_if(meshes_, [](const auto& entry) { return entry.second.is_forgotten(); });
+  if (is_page && last > list.after) ask_list(actions, address, host, last);
+}
+
+void Supervisor::on_mesh_answer(Actions& actions, const Question& question, const HostAnswer& answer, Time now) {
+  const auto found = meshes_.find(question.mesh);
+  if (found == meshes_.end()) return;
+  auto kind = MeshController::Order::Kind::state;
+  if (question.kind == QuestionKind::stream) kind = MeshController::Order::Kind::stream;
+  if (question.kind == QuestionKind::stop) kind = MeshController::Order::Kind::stop;
+  add(actions, found->second, found->second.answered({kind, question.host}, answer, now));
+}
+
+Supervisor::Actions Supervisor::answer(const Question& question, const HostAnswer& answer, Time now) {
+  Actions actions;
+  const auto found = hosts_.find(question.host);
+  if (found == hosts_.end()) return actions;
+  auto& host = found->second;
+  if (question.kind == QuestionKind::probe) host.probes -= std::min<std::uint64_t>(host.probes, 1);
+  if (question.kind == QuestionKind::list) host.is_listing = false;
+  if (question.kind == QuestionKind::list && !answer) host.differed.reset();
+  if (is_answered(answer)) hear(actions, question.host, host, now);
+  switch (question.kind) {
+    case QuestionKind::probe: on_probe(actions, question.host, host, answer, now); break;
+    case QuestionKind::list:
+      if (const auto* const list = answer ? std::get_if<ListNews>(&*answer) : nullptr) {
+        host.has_failed = false;
+        on_list(actions, question.host, host, *list, now);
+      } else if (!answer && is_answered(answer) && !std::exchange(host.has_failed, true)) {
+        WatchEvent event;
+        event.kind = WatchEvent::Kind::query_failed;
+        event.host = question.host;
+        event.problem = answer.error().to_string();
+        actions.events.push_back(std::move(event));
+      }
+      break;
+    default: on_mesh_answer(actions, question, answer, now); break;
+  }
+  return actions;
+}
+
+}  // namespace meshbus

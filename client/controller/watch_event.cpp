@@ -1,0 +1,81 @@
+#include "client/controller/watch_event.h"
+
+#include "common/wire_region.h"
+#include "meshbus/point.h"
+
+namespace meshbus {
+namespace {
+
+constexpr std::size_t kMessageBytes = 512 * 1024;
+
+std::size_t size_of(const wire::CertificateT& certificate) {
+  return 200 + certificate.reason.size() + certificate.stderr_tail.size() + certificate.stopped_by.size() + certificate.stop_reason.size();
+}
+
+wire::MeshEventKind to_wire(WatchEvent::Kind kind) {
+  switch (kind) {
+    case WatchEvent::Kind::host_unreachable: return wire::MeshEventKind::host_unreachable;
+    case WatchEvent::Kind::host_back: return wire::MeshEventKind::host_back;
+    case WatchEvent::Kind::query_failed: return wire::MeshEventKind::query_failed;
+    case WatchEvent::Kind::ended: return wire::MeshEventKind::ended;
+    default: return wire::MeshEventKind::ranks;
+  }
+}
+
+bool is_same(const wire::MeshEventT& message, const WatchEvent& event, const std::string& host) {
+  return event.kind == WatchEvent::Kind::state && message.kind == wire::MeshEventKind::ranks && message.mesh == event.mesh &&
+         message.host == host;
+}
+
+}  // namespace
+
+bool is_terminal(wire::ProcState state) {
+  return state == wire::ProcState::stopped || state == wire::ProcState::killed || state == wire::ProcState::failed;
+}
+
+bool is_failure(const wire::RankState& state) {
+  switch (state.state()) {
+    case wire::ProcState::stopped: return state.exit_code() != 0 && state.step() == wire::StopStep::none;
+    case wire::ProcState::killed: return state.step() == wire::StopStep::none;
+    case wire::ProcState::failed: return true;
+    default: return false;
+  }
+}
+
+std::string WatchEvent::point() const {
+  if (region == nullptr) return {};
+  const auto ordinal = region->ordinal_of(rank.rank());
+  const auto point = ordinal ? region->extent().point_of(*ordinal) : Result<Point>(Point());
+  return point ? point->to_string() : std::string();
+}
+
+std::vector<wire::MeshEventT> to_messages(const std::vector<WatchEvent>& events, std::uint64_t poll, bool is_snapshot) {
+  std::vector<wire::MeshEventT> messages;
+  std::size_t bytes = 0;
+  for (const auto& event : events) {
+    if (event.kind == WatchEvent::Kind::late) continue;
+    const auto host = event.host.to_string();
+    const auto size = sizeof(wire::RankState) + (event.certificate == nullptr ? 0 : size_of(*event.certificate));
+    if (messages.empty() || !is_same(messages.back(), event, host) || bytes + size > kMessageBytes) {
+      auto& message = messages.emplace_back();
+      message.mesh = event.mesh;
+      message.host = host;
+      message.poll = poll;
+      message.kind = to_wire(event.kind);
+      message.snapshot = is_snapshot;
+      message.detail = event.problem;
+      if (event.region != nullptr) message.region = meshbus::to_wire(*event.region);
+      bytes = 0;
+    }
+    auto& message = messages.back();
+    message.generation = event.generation;
+    message.overall = static_cast<wire::StatusKind>(event.overall);
+    if (event.kind != WatchEvent::Kind::state) continue;
+    bytes += size;
+    message.ranks.push_back(event.rank);
+    if (event.certificate != nullptr) message.certificates.push_back(std::make_unique<wire::CertificateT>(*event.certificate));
+  }
+  return messages;
+}
+
+}  // namespace meshbus

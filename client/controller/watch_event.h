@@ -1,0 +1,49 @@
+#pragma once
+
+#include <chrono>
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "meshbus/address.h"
+#include "meshbus/region.h"
+#include "meshbus/status.h"
+#include "wire/control_generated.h"
+
+namespace meshbus {
+
+/// Something that a controller has to say.
+struct WatchEvent {
+  enum class Kind {
+    state,             ///< A rank is in another state than was said before.
+    host_unreachable,  ///< A host does not answer. That is no death: its procs may be well.
+    host_back,         ///< It answers again.
+    query_failed,      ///< The agent of a host answers, but not what it was asked: about the agent, not about a rank.
+    ended,             ///< Every rank of a mesh has ended and was told: it is watched no longer.
+    late,              ///< The controller itself was late: what it was to notice meanwhile it has noticed late.
+  };
+  Kind kind = Kind::state;
+  std::string mesh;  ///< Empty: about a host as a whole, or the controller.
+  HostAddr host = HostAddr::local(0);
+  wire::RankState rank;
+  std::shared_ptr<const wire::CertificateT> certificate;
+  std::shared_ptr<const Region> region;  ///< Of the mesh.
+  std::string problem;                   ///< Of a host, in words.
+  std::uint64_t generation = 0;          ///< Of the mesh: counts what there was to tell of it.
+  Status::Kind overall = Status::Kind::unknown;
+  std::chrono::milliseconds lateness{0};
+
+  /// Where the rank is in its mesh: "host=0/2,gpu=1/4".
+  std::string point() const;
+};
+
+/// Whether nothing comes after that state.
+bool is_terminal(wire::ProcState state);
+/// An end that nobody asked for (spec 4.2).
+bool is_failure(const wire::RankState& state);
+
+/// Events as messages to a subscriber, one mesh, host and kind each, each well below the limit of a message. `late` travels in heartbeats.
+std::vector<wire::MeshEventT> to_messages(const std::vector<WatchEvent>& events, std::uint64_t poll, bool is_snapshot);
+
+}  // namespace meshbus

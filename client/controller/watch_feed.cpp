@@ -1,0 +1,111 @@
+#include "client/controller/watch_feed.h"
+
+#include <algorithm>
+
+#include "common/wire_region.h"
+
+namespace meshbus {
+namespace {
+
+constexpr std::uint64_t kMostMissing = 1000;
+
+WatchEvent::Kind from_wire(wire::MeshEventKind kind) {
+  switch (kind) {
+    case wire::MeshEventKind::host_unreachable: return WatchEvent::Kind::host_unreachable;
+    case wire::MeshEventKind::host_back: return WatchEvent::Kind::host_back;
+    case wire::MeshEventKind::query_failed: return WatchEvent::Kind::query_failed;
+    case wire::MeshEventKind::ended: return WatchEvent::Kind::ended;
+    default: return WatchEvent::Kind::state;
+  }
+}
+
+std::shared_ptr<const Region> region_of(const wire::MeshEventT& event) {
+  if (event.region == nullptr) return nullptr;
+  auto region = Region::make(event.region->labels, event.region->offset, event.region->sizes, event.region->strides);
+  return region ? std::make_shared<const Region>(std::move(*region)) : nullptr;
+}
+
+}  // namespace
+
+void WatchFeed::restart() {
+  sequence_ = 0;
+  missing_.clear();
+}
+
+void WatchFeed::on_subscribed() {
+  missing_.erase(missing_.begin(), missing_.upper_bound(asked_upto_));
+}
+
+void WatchFeed::miss(std::uint64_t first, std::uint64_t last) {
+  // One of them is as good as all.
+  for (auto number = std::max(first, last > kMostMissing ? last - kMostMissing : 0); number <= last; ++number) missing_.insert(number);
+}
+
+bool WatchFeed::note(std::uint64_t sequence) {
+  if (sequence == 0) return true;  // an older controller does not count
+  if (sequence <= sequence_) return missing_.erase(sequence) != 0;
+  if (sequence > sequence_ + 1) miss(sequence_ + 1, sequence - 1);
+  sequence_ = sequence;
+  return true;
+}
+
+std::vector<WatchEvent> WatchFeed::on_other(const wire::MeshEventT& event, WatchEvent one) {
+  if (event.kind == wire::MeshEventKind::query_failed) return {std::move(one)};
+  const std::pair key(event.mesh, event.kind == wire::MeshEventKind::ended ? std::string() : event.host);
+  const auto found = standing_.find(key);
+  if (found != standing_.end() && event.sequence < found->second.sequence) return {};  // overtaken
+  const bool is_told = found != standing_.end() && found->second.kind == event.kind;
+  standing_[key] = {event.kind, event.sequence};
+  if (is_told && event.snapshot) return {};
+  return {std::move(one)};
+}
+
+std::vector<WatchEvent> WatchFeed::on_event(const wire::MeshEventT& event, Time now) {
+  heard_ = now;
+  if (!note(event.sequence)) return {};
+  WatchEvent one;
+  one.kind = from_wire(event.kind);
+  one.mesh = event.mesh;
+  one.host = HostAddr::parse(event.host).value_or(HostAddr::local(0));
+  one.problem = event.detail;
+  one.generation = event.generation;
+  one.overall = Status(static_cast<Status::Kind>(event.overall)).kind();
+  if (one.kind != WatchEvent::Kind::state) return on_other(event, std::move(one));
+  std::vector<WatchEvent> events;
+  one.region = region_of(event);
+  for (const auto& rank : event.ranks) {
+    const std::pair key(event.mesh, rank.rank());
+    const auto found = told_.find(key);
+    if (found != told_.end() && found->second.incarnation == rank.incarnation() && rank.generation() <= found->second.generation) continue;
+    told_[key] = {rank.incarnation(), rank.generation()};
+    one.rank = rank;
+    one.certificate.reset();
+    for (const auto& certificate : event.certificates) {
+      if (certificate->rank == rank.rank()) one.certificate = std::make_shared<const wire::CertificateT>(*certificate);
+    }
+    events.push_back(one);
+  }
+  return events;
+}
+
+void WatchFeed::on_heartbeat(const wire::MeshHeartbeatT& heartbeat, Time now) {
+  heard_ = now;
+  ++heartbeats_;
+  interval_ = std::chrono::milliseconds(heartbeat.interval_ms);
+  if (heartbeat.sequence <= sequence_) return;
+  miss(sequence_ + 1, heartbeat.sequence);
+  sequence_ = heartbeat.sequence;
+}
+
+bool WatchFeed::should_ask_again(Time now) {
+  if (missing_.empty() || (asked_ && now - *asked_ < ask_limit)) return false;
+  asked_ = now;
+  asked_upto_ = sequence_;
+  return true;
+}
+
+bool WatchFeed::is_silent(Time now) const {
+  return heard_ && interval_.count() != 0 && now - *heard_ >= 2 * interval_;
+}
+
+}  // namespace meshbus

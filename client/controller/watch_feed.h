@@ -1,0 +1,63 @@
+#pragma once
+
+#include <chrono>
+#include <cstdint>
+#include <map>
+#include <optional>
+#include <set>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "client/controller/watch_event.h"
+
+namespace meshbus {
+
+/// What a subscriber makes of the messages of a controller: each thing once, whatever was told again, lost or came twice. Pure: messages
+/// and times come in, events go out.
+class WatchFeed {
+ public:
+  using Time = std::chrono::steady_clock::time_point;
+  /// What was asked again, and not answered, is asked again after so long.
+  static constexpr std::chrono::seconds ask_limit{2};
+
+  std::vector<WatchEvent> on_event(const wire::MeshEventT& event, Time now);
+  void on_heartbeat(const wire::MeshHeartbeatT& heartbeat, Time now);
+  /// We subscribe anew, to this controller or another one: it counts from 1.
+  void restart();
+  /// Our Subscribe (again) was answered: what stands follows.
+  void on_subscribed();
+  /// Something was lost: Subscribe.again is to be sent. True once for each time that it is to be.
+  bool should_ask_again(Time now);
+  /// The controller, or the way to it, is in trouble: heartbeats are overdue.
+  bool is_silent(Time now) const;
+  std::uint64_t heartbeats() const noexcept { return heartbeats_; }
+
+ private:
+  struct Told {
+    std::uint64_t incarnation;
+    std::uint64_t generation;
+  };
+  struct Standing {
+    wire::MeshEventKind kind;
+    std::uint64_t sequence;
+  };
+  /// Whether that message has not been here yet.
+  bool note(std::uint64_t sequence);
+  void miss(std::uint64_t first, std::uint64_t last);
+  std::vector<WatchEvent> on_other(const wire::MeshEventT& event, WatchEvent one);
+
+  std::uint64_t sequence_ = 0;
+  /// What was sent and did not come; it may have been overtaken only.
+  std::set<std::uint64_t> missing_;
+  std::optional<Time> asked_;
+  std::uint64_t asked_upto_ = 0;
+  std::map<std::pair<std::string, std::uint64_t>, Told> told_;
+  /// Hosts that were told to be unreachable, meshes that were told to have ended.
+  std::map<std::pair<std::string, std::string>, Standing> standing_;
+  std::optional<Time> heard_;
+  std::chrono::milliseconds interval_{0};
+  std::uint64_t heartbeats_ = 0;
+};
+
+}  // namespace meshbus

@@ -1,0 +1,363 @@
+#include <algorithm>
+
+#include <doctest/doctest.h>
+
+#include "client/controller/event_json.h"
+#include "client/controller/mesh_controller.h"
+#include "client/controller/subscriptions.h"
+#include "client/controller/supervisor.h"
+#include "client/controller/watch_feed.h"
+
+/// In a namespace of their own: what others call alike is compiled with them.
+namespace meshbus::test::controlled {
+
+using namespace std::chrono_literals;
+
+using Order = MeshController::Order::Kind;
+using Question = Supervisor::Question::Kind;
+
+inline const HostAddr kA = *HostAddr::parse("unix:/a");
+inline const HostAddr kB = *HostAddr::parse("unix:/b");
+inline const std::string kControlled = Name::make("m", 1)->to_string();
+inline const MeshController::Time t0{1h};
+
+inline wire::RankState rank_of(std::uint64_t rank, wire::ProcState state = wire::ProcState::ready, std::uint64_t generation = 1,
+                               std::uint64_t incarnation = 1) {
+  const bool is_over = is_terminal(state);
+  return {rank,
+          generation,
+          incarnation,
+          1,
+          is_over ? 5 : 0,
+          42,
+          0,
+          state,
+          static_cast<std::uint8_t>(state == wire::ProcState::killed ? 9 : 0),
+          false,
+          wire::StopStep::none,
+          0};
+}
+
+inline std::shared_ptr<const wire::CertificateT> certificate_of(std::uint64_t rank, const std::string& tail = "last \xff words\n") {
+  auto certificate = std::make_shared<wire::CertificateT>();
+  certificate->rank = rank;
+  certificate->reason = "killed by SIGKILL";
+  certificate->cause = wire::Cause::killed_from_outside;
+  certificate->stderr_tail.assign(tail.begin(), tail.end());
+  return certificate;
+}
+
+/// Two ranks on each of two hosts.
+inline MeshNews news_of(std::vector<wire::RankState> ranks, std::vector<std::shared_ptr<const wire::CertificateT>> certificates = {}) {
+  return {.mesh = kControlled,
+          .region = Region(*Extent::parse("host=2,gpu=2")),
+          .hosts = {kA, kB},
+          .news = {std::move(ranks), std::move(certificates)}};
+}
+
+inline MeshController make(std::set<HostAddr> watched = {kA, kB}) {
+  return {kControlled, std::make_shared<const std::set<HostAddr>>(std::move(watched))};
+}
+
+/// One that knows all four ranks and hears of changes.
+inline MeshController running() {
+  auto mesh = make();
+  for (const auto& host : {kA, kB}) {
+    const std::uint64_t first = host == kA ? 0 : 2;
+    mesh.listed(host, news_of({rank_of(first), rank_of(first + 1)}), t0);
+    mesh.answered({Order::stream, host}, news_of({rank_of(first), rank_of(first + 1)}), t0);
+  }
+  return mesh;
+}
+
+TEST_CASE("mesh_controller: what is listed is told once, and its changes are asked for") {
+  auto mesh = make();
+  const auto first = mesh.listed(kA, news_of({rank_of(0), rank_of(1)}), t0);
+  CHECK(first.events.size() == 2);
+  REQUIRE(first.orders.size() == 1);
+  CHECK(first.orders[0].kind == Order::stream);
+  CHECK(first.events[0].point() == "host=0/2,gpu=0/2");
+  const auto again = mesh.listed(kA, news_of({rank_of(0), rank_of(1)}), t0 + 1s);
+  CHECK(again.events.empty());
+  CHECK(again.orders.empty());
+}
+
+TEST_CASE("mesh_controller: an end that is pushed is told once, with its certificate, however often it is polled") {
+  auto mesh = running();
+  const auto ended = rank_of(1, wire::ProcState::killed, 2);
+  CHECK(mesh.pushed(kA, {{ended}, {}}, t0).events.empty());
+  const auto told = mesh.pushed(kA, {{}, {certificate_of(1)}}, t0 + 50ms);
+  REQUIRE(told.events.size() == 1);
+  CHECK(told.events[0].rank.signal() == 9);
+  REQUIRE(told.events[0].certificate != nullptr);
+  CHECK(told.events[0].overall == Status::Kind::failed);
+  CHECK(mesh.listed(kA, news_of({rank_of(0), ended}), t0 + 1s).events.empty());
+  CHECK(mesh.answered({Order::state, kA}, news_of({rank_of(0), ended}, {certificate_of(1)}), t0 + 1s).events.empty());
+}
+
+TEST_CASE("mesh_controller: all ends of one turn are told together, the earlier first") {
+  auto mesh = running();
+  auto late = rank_of(0, wire::ProcState::killed, 2);
+  late.mutate_ended_ns(9);
+  const auto told = mesh.pushed(kA, {{late, rank_of(1, wire::ProcState::killed, 2)}, {certificate_of(0), certificate_of(1)}}, t0);
+  REQUIRE(told.events.size() == 2);
+  CHECK(told.events[0].rank.rank() == 1);
+}
+
+TEST_CASE("mesh_controller: a certificate that does not come is asked for, and at last done without") {
+  auto mesh = running();
+  mesh.pushed(kA, {{rank_of(1, wire::ProcState::killed, 2)}, {}}, t0);
+  REQUIRE(mesh.next_due() == t0 + MeshController::certificate_ask);
+  const auto asked = mesh.turn(t0 + MeshController::certificate_ask);
+  CHECK(asked.events.empty());
+  REQUIRE(asked.orders.size() == 1);
+  CHECK(asked.orders[0].kind == Order::state);
+  const auto told = mesh.turn(t0 + MeshController::certificate_limit);
+  REQUIRE(told.events.size() == 1);
+  CHECK(told.events[0].certificate == nullptr);
+  CHECK(mesh.pushed(kA, {{}, {certificate_of(1)}}, t0 + 4s).events.empty());
+}
+
+TEST_CASE("mesh_controller: what a poll finds before a push, the push has missed: it is asked for anew") {
+  auto mesh = running();
+  const auto found = mesh.listed(kA, news_of({rank_of(0), rank_of(1, wire::ProcState::stopping, 2)}), t0 + 10s);
+  CHECK(found.events.size() == 1);
+  REQUIRE(found.orders.size() == 1);
+  CHECK(found.orders[0].kind == Order::stream);
+}
+
+TEST_CASE("mesh_controller: what comes late does not turn time back, and nothing leaves its end") {
+  auto mesh = running();
+  mesh.pushed(kA, {{rank_of(1, wire::ProcState::stopping, 3)}, {}}, t0);
+  CHECK(mesh.pushed(kA, {{rank_of(1, wire::ProcState::ready, 2)}, {}}, t0).events.empty());
+  mesh.pushed(kA, {{rank_of(1, wire::ProcState::killed, 4)}, {certificate_of(1)}}, t0);
+  CHECK(mesh.pushed(kA, {{rank_of(1, wire::ProcState::ready, 5)}, {}}, t0).events.empty());
+  // Another life is told; what is said of the life before comes late.
+  CHECK(mesh.pushed(kA, {{rank_of(1, wire::ProcState::ready, 1, 2)}, {}}, t0).events.size() == 1);
+  CHECK(mesh.pushed(kA, {{rank_of(1, wire::ProcState::failed, 9, 1)}, {}}, t0).events.empty());
+  // Who has no such rank cannot say how it is.
+  CHECK(mesh.pushed(kB, {{rank_of(1, wire::ProcState::killed, 9, 2)}, {certificate_of(1)}}, t0).events.empty());
+}
+
+TEST_CASE("mesh_controller: silence is no end, and unknown is never stopped") {
+  auto mesh = running();
+  const auto silent = mesh.host_changed(kB, true, "nothing was heard of it", t0);
+  REQUIRE(silent.events.size() == 1);
+  CHECK(silent.events[0].kind == WatchEvent::Kind::host_unreachable);
+  CHECK(mesh.host_changed(kB, true, "again", t0).events.empty());
+  CHECK(mesh.statuses().find(2)->kind() == Status::Kind::unknown);
+  CHECK(mesh.overall() == Status::Kind::running);
+  auto ended = std::vector{rank_of(0, wire::ProcState::stopped, 2), rank_of(1, wire::ProcState::stopped, 2)};
+  mesh.pushed(kA, {ended, {certificate_of(0), certificate_of(1)}}, t0);
+  CHECK(mesh.overall() == Status::Kind::unknown);
+  CHECK(mesh.is_monitored());
+  const auto back = mesh.host_changed(kB, false, {}, t0 + 1s);
+  REQUIRE(back.orders.size() == 1);
+  CHECK(back.orders[0].kind == Order::stream);
+  CHECK(mesh.overall() == Status::Kind::running);
+}
+
+TEST_CASE("mesh_controller: monitoring ends when every rank has ended and was told") {
+  auto mesh = running();
+  mesh.pushed(
+      kA, {{rank_of(0, wire::ProcState::stopped, 2), rank_of(1, wire::ProcState::stopped, 2)}, {certificate_of(0), certificate_of(1)}}, t0);
+  CHECK(mesh.is_monitored());
+  const auto last = mesh.pushed(
+      kB, {{rank_of(2, wire::ProcState::stopped, 2), rank_of(3, wire::ProcState::stopped, 2)}, {certificate_of(2), certificate_of(3)}}, t0);
+  REQUIRE(last.events.size() == 3);
+  CHECK(last.events[2].kind == WatchEvent::Kind::ended);
+  CHECK_FALSE(mesh.is_monitored());
+  CHECK(mesh.overall() == Status::Kind::stopped);
+  CHECK(mesh.known().size() == 5);
+  CHECK(mesh.known({{1, 2}}).size() == 2);
+}
+
+TEST_CASE("mesh_controller: a host that knows its live ranks no more was started anew: they are lost, each once") {
+  auto mesh = running();
+  const auto absent = mesh.absent(kA, t0 + 10s);
+  CHECK(absent.events.empty());
+  REQUIRE(absent.orders.size() == 1);
+  const auto lost = mesh.answered(absent.orders[0], fail(ErrorCode::not_exist, "no such mesh"), t0 + 10s);
+  REQUIRE(lost.events.size() == 2);
+  CHECK(lost.events[0].certificate->cause == wire::Cause::host_lost);
+  CHECK(mesh.overall() == Status::Kind::failed);
+  CHECK(mesh.absent(kA, t0 + 20s).events.empty());
+}
+
+TEST_CASE("mesh_controller: a query that fails is told once, and says nothing about ranks") {
+  auto mesh = make();
+  mesh.listed(kA, news_of({rank_of(0), rank_of(1)}), t0);
+  const auto failed = mesh.answered({Order::stream, kA}, fail(ErrorCode::queue_full, "1000 subscribers"), t0);
+  REQUIRE(failed.events.size() == 1);
+  CHECK(failed.events[0].kind == WatchEvent::Kind::query_failed);
+  CHECK(failed.orders.empty());
+  REQUIRE(mesh.next_due().has_value());
+  const auto again = mesh.turn(*mesh.next_due());
+  REQUIRE(again.orders.size() == 1);
+  CHECK(mesh.answered(again.orders[0], fail(ErrorCode::queue_full, "1000 subscribers"), t0 + 2s).events.empty());
+  CHECK(mesh.statuses().find(0)->kind() == Status::Kind::running);
+}
+
+TEST_CASE("mesh_controller: a stop goes to every host until each has taken it, also to ranks that turn up later") {
+  auto mesh = make();
+  mesh.listed(kA, news_of({rank_of(0), rank_of(1)}), t0);
+  wire::StopProcsT order;
+  order.mesh = kControlled;
+  auto stopping = mesh.stop(order, t0);
+  REQUIRE(stopping.orders.size() == 1);
+  CHECK(stopping.orders[0].kind == Order::stop);
+  CHECK(mesh.answered(stopping.orders[0], fail(ErrorCode::timeout, "no answer"), t0).orders.empty());
+  CHECK(mesh.turn(t0 + 2s).orders.size() == 1);
+  mesh.answered(stopping.orders[0], std::monostate(), t0 + 2s);
+  CHECK(mesh.turn(t0 + 5s).orders.empty());
+  const auto later = mesh.listed(kB, news_of({rank_of(2)}), t0 + 6s);
+  REQUIRE(later.orders.size() == 2);
+  CHECK(later.orders[0].kind == Order::stop);
+}
+
+TEST_CASE("mesh_controller: hosts that are not watched are left alone, and what is there stays unknown") {
+  auto mesh = make({kA});
+  mesh.listed(kA, news_of({rank_of(0, wire::ProcState::stopped, 2), rank_of(1, wire::ProcState::stopped, 2)}), t0);
+  CHECK(mesh.answered({Order::state, kB}, std::monostate(), t0).events.empty());
+  CHECK(mesh.overall() == Status::Kind::unknown);
+}
+
+TEST_CASE("supervisor: a poll that comes late is counted and told, and nobody is blamed for it") {
+  Supervisor supervisor({.hosts = {kA}, .mesh = {}}, t0);
+  supervisor.connected(true, t0);
+  supervisor.turn(t0);
+  const auto late = supervisor.turn(t0 + 25s);
+  REQUIRE(late.events.size() == 1);
+  CHECK(late.events[0].kind == WatchEvent::Kind::late);
+  CHECK(late.events[0].lateness == 15s);
+  CHECK(supervisor.late_polls() == 1);
+  CHECK(supervisor.unreachable().empty());
+}
+
+TEST_CASE("supervisor: a host that says nothing is unreachable within 5 s, told once, and so is its return") {
+  Supervisor supervisor({.hosts = {kA}, .mesh = {}}, t0);
+  supervisor.connected(true, t0);
+  std::vector<WatchEvent> events;
+  auto now = t0;
+  for (; now < t0 + 5s; now = std::max(now + 1ms, supervisor.next_due())) {
+    for (auto& event : supervisor.turn(now).events) events.push_back(event);
+  }
+  REQUIRE(events.size() == 1);
+  CHECK(events[0].kind == WatchEvent::Kind::host_unreachable);
+  const auto back = supervisor.answer({Question::probe, kA, {}, {}}, HostNews{1, 0}, now);
+  REQUIRE(back.events.size() == 1);
+  CHECK(back.events[0].kind == WatchEvent::Kind::host_back);
+}
+
+TEST_CASE("supervisor: pages of a list, what they do not speak of is not taken for gone") {
+  Supervisor supervisor({.hosts = {kA}, .mesh = {}}, t0);
+  supervisor.connected(true, t0);
+  const auto page = [&](const std::string& after, const std::vector<std::string>& names, bool more) {
+    ListNews list{.meshes = {}, .after = after, .more = more};
+    for (const auto& name : names) {
+      list.meshes.push_back(news_of({rank_of(0)}));
+      list.meshes.back().mesh = name;
+    }
+    return supervisor.answer({Question::list, kA, {}, after}, list, t0);
+  };
+  const auto is_list = [](const Supervisor::Question& question) { return question.kind == Question::list; };
+  const auto first = page("", {"a", "b"}, true);
+  const auto next = std::find_if(first.questions.begin(), first.questions.end(), is_list);
+  REQUIRE(next != first.questions.end());
+  CHECK(next->after == "b");
+  page("b", {"c"}, false);
+  CHECK(supervisor.meshes().size() == 3);
+  // A host that says the same page for ever is not asked for ever.
+  const auto same = page("b", {"a", "b"}, true);
+  CHECK(std::none_of(same.questions.begin(), same.questions.end(), is_list));
+}
+
+TEST_CASE("subscriptions: a set, of meshes and of ranks, whose events come once however often somebody subscribed") {
+  Subscriptions set;
+  const ProcId me = *ProcId::parse("unix:/a,client-11111111111b");
+  CHECK(set.add(me, kControlled, {{1, 2}}));
+  CHECK_FALSE(set.add(me, kControlled, {{1, 2}}));
+  WatchEvent mine;
+  mine.mesh = kControlled;
+  mine.rank = rank_of(1);
+  WatchEvent other = mine;
+  other.rank = rank_of(0);
+  WatchEvent over = mine;
+  over.kind = WatchEvent::Kind::ended;
+  CHECK(set.for_subscriber(me, {mine, other, over}).size() == 2);
+  CHECK(set.add(me, kControlled));
+  CHECK(set.for_subscriber(me, {mine, other, over}).size() == 3);
+  WatchEvent host;
+  host.kind = WatchEvent::Kind::host_unreachable;
+  WatchEvent host_of_mesh = host;
+  host_of_mesh.mesh = kControlled;
+  CHECK(set.for_subscriber(me, {host, host_of_mesh}).size() == 1);
+  CHECK(set.add(me, ""));
+  CHECK(set.for_subscriber(me, {host, host_of_mesh}).size() == 1);
+  CHECK(set.size() == 2);
+  CHECK(set.count(kControlled) == 1);
+  CHECK(set.remove(me, ""));
+  CHECK_FALSE(set.remove(me, ""));
+  CHECK(set.drop(me.key()));
+  CHECK(set.subscribers().empty());
+  CHECK(set.size() == 0);
+}
+
+TEST_CASE("watch_feed: a gap is noticed, by the next event or by the heartbeat, and what comes again is told once") {
+  auto mesh = running();
+  WatchFeed feed;
+  auto messages = to_messages(mesh.known(), 1, true);
+  REQUIRE(messages.size() == 2);
+  messages[0].sequence = 1;
+  messages[1].sequence = 2;
+  CHECK(feed.on_event(messages[0], t0).size() == 2);
+  CHECK(feed.on_event(messages[0], t0).empty());
+  CHECK_FALSE(feed.should_ask_again(t0));
+  messages[1].sequence = 3;
+  CHECK(feed.on_event(messages[1], t0).size() == 2);
+  CHECK(feed.should_ask_again(t0));
+  CHECK_FALSE(feed.should_ask_again(t0 + 1s));
+  feed.on_subscribed();
+  messages[0].sequence = 4;
+  CHECK(feed.on_event(messages[0], t0).empty());
+  wire::MeshHeartbeatT heartbeat;
+  heartbeat.sequence = 5;
+  heartbeat.interval_ms = 1000;
+  feed.on_heartbeat(heartbeat, t0 + 5s);
+  CHECK(feed.should_ask_again(t0 + 5s));
+  CHECK_FALSE(feed.is_silent(t0 + 6s));
+  CHECK(feed.is_silent(t0 + 7s));
+}
+
+TEST_CASE("watch_event: what is known travels in messages below the limit") {
+  auto mesh = running();
+  const std::string tail(300 * 1024, 'x');
+  mesh.pushed(kA,
+              {{rank_of(0, wire::ProcState::killed, 2), rank_of(1, wire::ProcState::killed, 2)},
+               {certificate_of(0, tail), certificate_of(1, tail)}},
+              t0);
+  const auto messages = to_messages(mesh.known({{0, 2}}), 7, true);
+  REQUIRE(messages.size() == 2);
+  CHECK(messages[0].poll == 7);
+  CHECK(messages[0].snapshot);
+  CHECK(messages[0].host == kA.to_string());
+  CHECK(messages[1].certificates.size() == 1);
+  CHECK(messages[1].region != nullptr);
+}
+
+TEST_CASE("event_json: one line, whatever bytes a proc wrote") {
+  auto mesh = running();
+  const auto told = mesh.pushed(kB, {{rank_of(2, wire::ProcState::killed, 2)}, {certificate_of(2)}}, t0);
+  REQUIRE(told.events.size() == 1);
+  const auto now = std::chrono::system_clock::time_point(1'500ms);
+  CHECK(to_json_line(told.events[0], now) == "{\"time\":\"1970-01-01T00:00:01.500Z\",\"event\":\"state\",\"mesh\":\"" + kControlled +
+                                                 "\",\"host\":\"unix:/b\",\"rank\":2,\"point\":\"host=1/2,gpu=0/"
+                                                 "2\",\"state\":\"killed\",\"pid\":42,\"exit_code\":null,\"signal\":9,"
+                                                 "\"reason\":\"killed by SIGKILL\",\"stderr_tail\":[\"last \xef\xbf\xbd words\"]}");
+  WatchEvent late;
+  late.kind = WatchEvent::Kind::late;
+  late.lateness = 21s;
+  CHECK(to_json_line(late, now) == "{\"time\":\"1970-01-01T00:00:01.500Z\",\"event\":\"late\",\"ms\":21000}");
+}
+
+}  // namespace meshbus::test::controlled
