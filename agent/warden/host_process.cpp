@@ -151,6 +151,7 @@ void HostProcess::on_ready() {
   phase_ = Phase::running;
   deadline_.reset();
   if (options_.frozen_limit.count() > 0) look_due_ = Clock::now() + options_.frozen_limit / 3;
+  if (auto written = write_host_file(*directory_, host_address_file, address_ + "\n"); !written) say(written.error().detail());
   const ReadyReport ready{.host = address_,
                           .containment = containment(),
                           .containment_reason = containment_reason_,

@@ -96,6 +96,9 @@ tl::expected<void, HostProcess::StartFailure> HostProcess::set_up() {
   auto directory = make_host_dir(*base);
   if (!directory) return failed(exit_os_error, directory.error().detail());
   directory_ = std::move(*directory);
+  for (const auto& [path, text] : options_.key_files) {
+    if (auto written = write_host_file(*directory_, "keys/" + path, text); !written) return failed(exit_os_file, written.error().detail());
+  }
   const auto socket = socket_address(*directory_);
   if (!socket) return failed(exit_config, socket.error().detail());
   local_ = *socket;
@@ -193,6 +196,9 @@ void HostProcess::add_settings(RoleStart& start) const {
     start.arguments.push_back("--set");
     start.arguments.push_back(setting);
   }
+  if (options_.key_files.empty()) return;
+  const std::string keys = directory_->path + "/keys";
+  start.arguments.insert(start.arguments.end(), {"--set", "keys.directory=" + keys, "--set", "keys.own=" + keys + "/own.key"});
 }
 
 Result<void> HostProcess::start_keeper() {

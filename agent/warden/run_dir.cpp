@@ -135,6 +135,18 @@ Result<void> record_host(const HostDir& directory, const std::string& cgroup, st
   return {};
 }
 
+Result<void> write_host_file(const HostDir& directory, const std::string& path, const std::string& text) {
+  const std::string whole = directory.path + "/" + path;
+  for (auto slash = path.find('/'); slash != std::string::npos; slash = path.find('/', slash + 1)) {
+    const std::string folder = directory.path + "/" + path.substr(0, slash);
+    if (::mkdir(folder.c_str(), 0700) != 0 && errno != EEXIST) return fail(ErrorCode::io_error, os_error("mkdir " + folder));
+  }
+  const UniqueFd file(::open(whole.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC | O_NOFOLLOW, 0600));
+  if (!file || ::write(file.get(), text.data(), text.size()) != static_cast<ssize_t>(text.size()))
+    return fail(ErrorCode::io_error, os_error("write " + whole));
+  return {};
+}
+
 int clean_stale_hosts(const std::string& base) {
   int cleaned = 0;
   std::error_code error;

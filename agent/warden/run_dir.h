@@ -31,6 +31,9 @@ Result<HostDir> make_host_dir(const std::string& base);
 Result<void> record_host(const HostDir& directory, const std::string& cgroup, std::uint64_t mark,
                          const std::vector<std::string>& limits = {}, const std::string& aside = {});
 
+/// Makes a file of mode 0600 in that directory, and the folders of mode 0700 that its path names. Errors: io_error.
+Result<void> write_host_file(const HostDir& directory, const std::string& path, const std::string& text);
+
 /// Cleans up after hosts whose warden and keeper are both dead: kills what carries their mark or sits in their cgroup, removes cgroup
 /// and directory. Returns how many there were.
 int clean_stale_hosts(const std::string& base);

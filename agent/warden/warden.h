@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <filesystem>
 #include <string>
+#include <utility>
 #include <vector>
 
 namespace meshbus {
@@ -15,6 +16,9 @@ enum class Containment {
   pid_namespace,  ///< The keeper is process 1 of a pid namespace, or an error. Needs CAP_SYS_ADMIN. All dies with it, whatever else dies.
   sweep,          ///< Subreapers and the process table only.
 };
+
+/// The file in a host's run directory that says, in a line, by which address it is known; the broker's socket is beside it.
+inline constexpr const char* host_address_file = "address";
 
 /// What a host is started with.
 struct WardenOptions {
@@ -34,8 +38,10 @@ struct WardenOptions {
       30'000};                   ///< A role without a sign of life for so long is looked at, and ended when frozen. 0: never.
   std::string events_directory;  ///< Where the event log stays when the host is gone; empty: in its run directory, and it goes with it.
   std::vector<std::string> settings;  ///< KEY=VALUE, forwarded to broker and agent as --set.
-  bool print_ready = false;           ///< Write the ready line to stdout too.
-  std::filesystem::path libexec;      ///< Where meshbus-keeper, -broker and -agent are; empty: beside /proc/self/exe.
+  /// Contents by path: written below keys/ in the run directory, as keys.directory of this host, and gone with it. own.key is its own.
+  std::vector<std::pair<std::string, std::string>> key_files;
+  bool print_ready = false;       ///< Write the ready line to stdout too.
+  std::filesystem::path libexec;  ///< Where meshbus-keeper, -broker and -agent are; empty: beside /proc/self/exe.
 };
 
 /// Runs a host: parent of keeper, broker and agent until it ends. Call it on the main thread of a single-threaded process that exists

@@ -60,6 +60,17 @@ Result<void> ContextCore::check_may_wait() const {
   return fail(ErrorCode::would_block, "this call waits for the Context's own thread, and came from it");
 }
 
+void ContextCore::set_way(const HostAddr& host, Way way) {
+  const std::lock_guard lock(ways_mutex_);
+  ways_.insert_or_assign(host, std::move(way));
+}
+
+ContextCore::Way ContextCore::way_to(const HostAddr& host) const {
+  const std::lock_guard lock(ways_mutex_);
+  const auto found = ways_.find(host);
+  return found == ways_.end() ? Way() : found->second;
+}
+
 ConnectionUse ContextCore::connect(const std::shared_ptr<ContextCore>& self, const HostAddr& home) {
   return {self, run([this, home] {
             for (auto& [connection, owned] : connections_) {

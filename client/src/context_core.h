@@ -7,6 +7,8 @@
 #include <future>
 #include <map>
 #include <memory>
+#include <mutex>
+#include <optional>
 #include <string>
 #include <thread>
 #include <type_traits>
@@ -17,6 +19,7 @@
 #include "client/src/handler_thread.h"
 #include "common/config.h"
 #include "common/reactor.h"
+#include "common/session.h"
 #include "meshbus/context.h"
 
 namespace meshbus {
@@ -54,6 +57,18 @@ class ContextCore {
     return future.get();
   }
 
+  /// How to come to a host, where its address alone does not say it.
+  struct Way {
+    /// The socket of a host of this user on this machine, whatever address it is known by.
+    std::optional<HostAddr> socket;
+    /// Keys that are in no file.
+    std::optional<CurveKeys> keys;
+  };
+  /// Any thread. For the connections that are made from now on.
+  void set_way(const HostAddr& host, Way way);
+  /// Any thread.
+  Way way_to(const HostAddr& host) const;
+
   /// A connection whose home is that host, shared with whoever uses it already. It is closed when its last use goes.
   ConnectionUse connect(const std::shared_ptr<ContextCore>& self, const HostAddr& home);
   /// A connection through which that host can be asked. Errors: unroutable when this Context has no host mesh.
@@ -82,6 +97,8 @@ class ContextCore {
   };
   std::map<Connection*, Owned> connections_;
   bool closing_ = false;
+  mutable std::mutex ways_mutex_;
+  std::map<HostAddr, Way> ways_;  // guarded by ways_mutex_
   HandlerThread handlers_;
   std::thread thread_;
 };

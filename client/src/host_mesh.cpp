@@ -6,6 +6,7 @@
 #include <map>
 #include <set>
 
+#include "client/src/home.h"
 #include "client/src/host_mesh_impl.h"
 #include "client/src/time_left.h"
 #include "client/src/wire_reports.h"
@@ -15,73 +16,6 @@ namespace meshbus {
 namespace {
 
 using Clock = std::chrono::steady_clock;
-
-/// What came of trying to reach hosts directly.
-struct Home {
-  ConnectionUse connection;
-  /// Of hosts that cannot be reached.
-  std::map<HostAddr, Error> problems;
-};
-
-/// Why nobody can connect to that address, if so. Blocks for a second at most, and for as long as a name takes to be found.
-std::optional<Error> find_problem(const HostAddr& host) {
-  if (host.is_any() || host.is_wildcard()) return Error(ErrorCode::configuration_error, "that is no address to connect to");
-  // A host that is starting listens before it announces itself. And libzmq must not get names that cannot be found: they would stall all
-  // else.
-  if (const auto listens = probe(host); !listens)
-    return Error(ErrorCode::host_unreachable, "nothing listens there (" + listens.error().detail() + ")");
-  return std::nullopt;
-}
-
-/// Connects to the first host that answers. Errors of all when none does.
-Home find_home(const std::shared_ptr<ContextCore>& core, const std::vector<HostAddr>& hosts, std::chrono::milliseconds deadline) {
-  // The first one alone for a while: it nearly always answers, and each connection is work for a broker.
-  constexpr std::chrono::milliseconds first_alone{1000};
-  constexpr std::size_t at_once = 8;
-  Home home;
-  const auto end = Clock::now() + deadline;
-  const std::set<HostAddr> distinct(hosts.begin(), hosts.end());
-  // Sockets of this machine are looked at in no time.
-  for (const auto& host : distinct) {
-    if (host.transport() == Transport::tcp && !host.is_any() && !host.is_wildcard()) continue;
-    if (auto problem = find_problem(host)) home.problems.emplace(host, std::move(*problem));
-  }
-  std::vector<HostAddr> candidates;
-  for (const auto& host : hosts) {
-    if (candidates.size() == at_once) break;
-    if (!home.problems.contains(host) && std::find(candidates.begin(), candidates.end(), host) == candidates.end())
-      candidates.push_back(host);
-  }
-  std::vector<ConnectionUse> tried;
-  for (std::size_t begin = 0; begin < candidates.size();) {
-    // One, then all others.
-    const auto stop = begin == 0 ? 1 : candidates.size();
-    std::vector<std::future<std::optional<Error>>> looks;
-    for (auto i = begin; i < stop; ++i) looks.push_back(std::async(std::launch::async, find_problem, candidates[i]));
-    for (auto i = begin; i < stop; ++i) {
-      if (auto problem = looks[i - begin].get()) {
-        home.problems.emplace(candidates[i], std::move(*problem));
-      } else {
-        tried.push_back(core->connect(core, candidates[i]));
-      }
-    }
-    if (begin == 0 && tried.size() == 1 && tried.front()->wait_up(std::min(first_alone, deadline))) {
-      home.connection = std::move(tried.front());
-      return home;
-    }
-    begin = stop;
-  }
-  for (auto& connection : tried) {
-    const auto host = core->run([&] { return connection->home(); });
-    auto up = connection->wait_up(left_until(end));
-    if (!up) {
-      home.problems.emplace(host, up.error());
-    } else if (home.connection.get() == nullptr) {
-      home.connection = std::move(connection);
-    }
-  }
-  return home;
-}
 
 Result<void> check_complete(const std::vector<HostReport>& reports) {
   std::string problems;
@@ -198,6 +132,9 @@ Result<HostMesh> HostMesh::attach(Context& context, const HostMeshRef& ref, Atta
   std::vector<HostReport> reports;
   if (home.connection.get() != nullptr) {
     core->run([&] { home.connection->add_hosts(hosts); });
+    // Who only looks asks them all anyway, and shall not wait twice for one that is dead.
+    if (!options.require_all)
+      return HostMesh(std::make_unique<Impl>(std::move(home.connection), ref, std::vector<std::shared_ptr<HostProcess>>()));
     // Those that could not be reached directly are not asked again: the home's broker stands in no better place.
     std::vector<HostAddr> to_ask;
     for (const auto& host : hosts) {
@@ -219,11 +156,7 @@ Result<HostMesh> HostMesh::attach(Context& context, const HostMeshRef& ref, Atta
     report.problem = problem == home.problems.end() ? "not tried: no other host of the mesh could be reached" : problem->second.detail();
     all.push_back(std::move(report));
   }
-  const bool is_usable = home.connection.get() != nullptr &&
-                         std::any_of(all.begin(), all.end(), [](const HostReport& report) { return report.code == ErrorCode::none; });
-  if (options.require_all || !is_usable) {
-    if (auto complete = check_complete(all); !complete) return fail(complete.error().within("attaching to " + ref.name().to_string()));
-  }
+  if (auto complete = check_complete(all); !complete) return fail(complete.error().within("attaching to " + ref.name().to_string()));
   return HostMesh(std::make_unique<Impl>(std::move(home.connection), ref, std::vector<std::shared_ptr<HostProcess>>()));
 }
 

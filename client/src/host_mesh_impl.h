@@ -16,8 +16,9 @@ namespace meshbus {
 
 class HostMesh::Impl {
  public:
-  Impl(ConnectionUse connection, HostMeshRef ref, std::vector<std::shared_ptr<HostProcess>> processes)
-      : connection_(std::move(connection)), ref_(std::move(ref)), processes_(std::move(processes)) {
+  /// `may_outlive_us`: of processes: their hosts are elsewhere, and may take a while to notice that this launcher's machine is gone.
+  Impl(ConnectionUse connection, HostMeshRef ref, std::vector<std::shared_ptr<HostProcess>> processes, bool may_outlive_us = false)
+      : connection_(std::move(connection)), ref_(std::move(ref)), processes_(std::move(processes)), may_outlive_us_(may_outlive_us) {
     std::set<HostAddr> seen;
     for (const auto& host : ref_.hosts()) {
       if (seen.insert(host).second) distinct_hosts_.push_back(host);
@@ -30,7 +31,8 @@ class HostMesh::Impl {
   const std::shared_ptr<ContextCore>& core() const noexcept { return connection_.core(); }
   Connection& connection() const noexcept { return *connection_.get(); }
   const HostMeshRef& ref() const noexcept { return ref_; }
-  bool has_processes() const noexcept { return !processes_.empty(); }
+  /// Its procs need no lease: their hosts end with this process, by whatever way it goes.
+  bool has_processes() const noexcept { return !processes_.empty() && !may_outlive_us_; }
   /// Those to be asked about what is on them: a host that stands in the mesh several times is there once.
   const std::vector<HostAddr>& distinct_hosts() const noexcept { return distinct_hosts_; }
   /// "host 0 (tcp:h1:7420)"
@@ -47,6 +49,7 @@ class HostMesh::Impl {
   std::vector<HostAddr> distinct_hosts_;
   /// One per host when this launcher has started them; otherwise none.
   std::vector<std::shared_ptr<HostProcess>> processes_;
+  bool may_outlive_us_ = false;
   std::mutex shutdown_mutex_;
   std::optional<Result<ShutdownSummary>> shutdown_;  // guarded by shutdown_mutex_
 };

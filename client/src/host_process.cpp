@@ -2,17 +2,13 @@
 
 #include <fcntl.h>
 #include <poll.h>
-#include <pthread.h>
 #include <spawn.h>
 #include <sys/socket.h>
-#include <sys/stat.h>
 #include <sys/syscall.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
 #include <algorithm>
-#include <array>
-#include <atomic>
 #include <cerrno>
 #include <csignal>
 #include <cstdlib>
@@ -21,6 +17,7 @@
 
 #include <nlohmann/json.hpp>
 
+#include "client/src/lifelines.h"
 #include "client/src/masked_thread.h"
 #include "meshbus/rank_report.h"
 
@@ -42,55 +39,6 @@ UniqueFd move_up(UniqueFd fd) {
   return UniqueFd(::fcntl(fd.get(), F_DUPFD_CLOEXEC, 16));
 }
 
-/// The lifelines of this process's hosts. A child made by fork() without exec must not hold them: the hosts are to end with this process,
-/// not with the last of its copies.
-class Lifelines {
- public:
-  void add(int fd) {
-    static const int registered = ::pthread_atfork(nullptr, nullptr, [] { lifelines().close_in_child(); });
-    (void)registered;
-    for (auto& slot : slots_) {
-      int empty = 0;
-      if (slot.compare_exchange_strong(empty, fd)) return;
-    }
-  }
-  void remove(int fd) {
-    for (auto& slot : slots_) {
-      int mine = fd;
-      if (slot.compare_exchange_strong(mine, 0)) return;
-    }
-  }
-  static Lifelines& lifelines() {
-    static Lifelines all;
-    return all;
-  }
-
- private:
-  void close_in_child() {
-    // Nothing else of these hosts is touched in the child: their owners there refuse, and leak.
-    for (auto& slot : slots_) {
-      if (const int fd = slot.exchange(0); fd != 0) ::close(fd);
-    }
-  }
-  /// 0 = free: descriptor 0 is never one, since they are moved up.
-  std::array<std::atomic<int>, 4096> slots_{};
-};
-
-struct SpawnActions {
-  posix_spawn_file_actions_t files;
-  posix_spawnattr_t attributes;
-  SpawnActions() {
-    posix_spawn_file_actions_init(&files);
-    posix_spawnattr_init(&attributes);
-  }
-  ~SpawnActions() {
-    posix_spawn_file_actions_destroy(&files);
-    posix_spawnattr_destroy(&attributes);
-  }
-  SpawnActions(const SpawnActions&) = delete;
-  SpawnActions& operator=(const SpawnActions&) = delete;
-};
-
 /// Appends what a non-blocking descriptor has. False at its end.
 bool read_available(int fd, std::string& to, std::size_t limit) {
   for (;;) {
@@ -107,6 +55,21 @@ bool read_available(int fd, std::string& to, std::size_t limit) {
 }
 
 }  // namespace
+
+struct HostProcess::SpawnActions {
+  posix_spawn_file_actions_t files;
+  posix_spawnattr_t attributes;
+  SpawnActions() {
+    posix_spawn_file_actions_init(&files);
+    posix_spawnattr_init(&attributes);
+  }
+  ~SpawnActions() {
+    posix_spawn_file_actions_destroy(&files);
+    posix_spawnattr_destroy(&attributes);
+  }
+  SpawnActions(const SpawnActions&) = delete;
+  SpawnActions& operator=(const SpawnActions&) = delete;
+};
 
 Result<void> HostProcess::spawn(const std::string& program, const std::vector<std::string>& arguments) {
   int ready[2];
@@ -134,6 +97,39 @@ Result<void> HostProcess::spawn(const std::string& program, const std::vector<st
   posix_spawn_file_actions_adddup2(&actions.files, ready_end.get(), kReadyFd);
   posix_spawn_file_actions_adddup2(&actions.files, lifeline_end.get(), kLifelineFd);
   posix_spawn_file_actions_addclosefrom_np(&actions.files, kLifelineFd + 1);
+  std::vector<std::string> words{program,  "host", "--ready-fd", std::to_string(kReadyFd), "--lifeline-fd", std::to_string(kLifelineFd),
+                                 "--quiet"};
+  words.insert(words.end(), arguments.begin(), arguments.end());
+  return spawn_with(actions, std::move(words));
+}
+
+Result<void> HostProcess::spawn_command(const std::vector<std::string>& command) {
+  int out[2];
+  int errors[2];
+  int in[2];
+  if (::pipe2(out, O_CLOEXEC) != 0) return fail(ErrorCode::io_error, why("pipe2"));
+  ready_.reset(out[0]);
+  const UniqueFd out_end = move_up(UniqueFd(out[1]));
+  if (::pipe2(errors, O_CLOEXEC) != 0) return fail(ErrorCode::io_error, why("pipe2"));
+  stderr_.reset(errors[0]);
+  const UniqueFd stderr_end = move_up(UniqueFd(errors[1]));
+  // No pipe: writing into one that nobody reads would be a signal.
+  if (::socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, in) != 0) return fail(ErrorCode::io_error, why("socketpair"));
+  lifeline_ = move_up(UniqueFd(in[0]));
+  Lifelines::lifelines().add(lifeline_.get());
+  const UniqueFd in_end = move_up(UniqueFd(in[1]));
+  if (!out_end || !stderr_end || !in_end) return fail(ErrorCode::io_error, why("fcntl"));
+  ::fcntl(ready_.get(), F_SETFL, O_NONBLOCK);
+  ::fcntl(stderr_.get(), F_SETFL, O_NONBLOCK);
+  SpawnActions actions;
+  posix_spawn_file_actions_adddup2(&actions.files, in_end.get(), STDIN_FILENO);
+  posix_spawn_file_actions_adddup2(&actions.files, out_end.get(), STDOUT_FILENO);
+  posix_spawn_file_actions_adddup2(&actions.files, stderr_end.get(), STDERR_FILENO);
+  posix_spawn_file_actions_addclosefrom_np(&actions.files, STDERR_FILENO + 1);
+  return spawn_with(actions, command);
+}
+
+Result<void> HostProcess::spawn_with(SpawnActions& actions, std::vector<std::string> words) {
   sigset_t none;
   sigset_t all;
   sigemptyset(&none);
@@ -142,15 +138,11 @@ Result<void> HostProcess::spawn(const std::string& program, const std::vector<st
   posix_spawnattr_setsigdefault(&actions.attributes, &all);
   // A session of its own: Ctrl-C at the launcher's terminal is for the launcher, which then ends its hosts in order.
   posix_spawnattr_setflags(&actions.attributes, POSIX_SPAWN_SETSID | POSIX_SPAWN_SETSIGMASK | POSIX_SPAWN_SETSIGDEF);
-
-  std::vector<std::string> texts{program,  "host", "--ready-fd", std::to_string(kReadyFd), "--lifeline-fd", std::to_string(kLifelineFd),
-                                 "--quiet"};
-  texts.insert(texts.end(), arguments.begin(), arguments.end());
   std::vector<char*> argv;
-  for (auto& text : texts) argv.push_back(text.data());
+  for (auto& word : words) argv.push_back(word.data());
   argv.push_back(nullptr);
-  const int error = posix_spawn(&pid_, program.c_str(), &actions.files, &actions.attributes, argv.data(), environ);
-  if (error != 0) return fail(ErrorCode::configuration_error, "cannot execute " + program + ": " + std::strerror(error));
+  const int error = posix_spawnp(&pid_, words.front().c_str(), &actions.files, &actions.attributes, argv.data(), environ);
+  if (error != 0) return fail(ErrorCode::configuration_error, "cannot execute " + words.front() + ": " + std::strerror(error));
   pidfd_.reset(static_cast<int>(::syscall(SYS_pidfd_open, pid_, 0)));
   if (!pidfd_) return fail(ErrorCode::io_error, why("pidfd_open"));
   return {};
@@ -169,28 +161,43 @@ HostProcess::~HostProcess() {
 }
 
 void HostProcess::read_ready() {
-  if (!read_available(ready_.get(), ready_text_, kReadyBytes)) ready_.reset();
-  const auto line_end = ready_text_.find('\n');
-  if (line_end == std::string::npos) {
-    if (!ready_ && problem_.empty()) problem_ = "it ended without a word";
+  const bool is_open = read_lines();
+  const auto line = next_line();
+  if (!is_open || line) ready_.reset();
+  if (!line) {
+    if (!is_open && problem_.empty()) problem_ = "it ended without a word";
     return;
   }
-  const auto json = nlohmann::json::parse(ready_text_.substr(0, line_end), nullptr, /*allow_exceptions=*/false);
-  ready_.reset();
+  if (const auto taken = take_announcement(*line); !taken) problem_ = taken.error().detail();
+}
+
+bool HostProcess::read_lines() {
+  return read_available(ready_.get(), ready_text_, kReadyBytes);
+}
+
+std::optional<std::string> HostProcess::next_line() {
+  const auto line_end = ready_text_.find('\n');
+  if (line_end == std::string::npos) {
+    // Whatever that is, it is none of ours.
+    if (ready_text_.size() >= kReadyBytes) ready_text_.clear();
+    return std::nullopt;
+  }
+  auto line = ready_text_.substr(0, line_end);
+  ready_text_.erase(0, line_end + 1);
+  return line;
+}
+
+Result<void> HostProcess::take_announcement(const std::string& line) {
+  const auto json = nlohmann::json::parse(line, nullptr, /*allow_exceptions=*/false);
   const auto text = [&json](const char* key) {
     const auto found = json.is_object() ? json.find(key) : json.end();
     return json.is_object() && found != json.end() && found->is_string() ? found->get<std::string>() : std::string();
   };
-  if (const auto error = text("error"); !error.empty()) {
-    problem_ = error;
-    return;
-  }
+  if (const auto error = text("error"); !error.empty()) return fail(ErrorCode::malformed_message, error);
   const auto host = HostAddr::parse(text("host"));
-  if (!host) {
-    problem_ = "its ready line is not understood: " + ready_text_.substr(0, line_end);
-    return;
-  }
+  if (!host) return fail(ErrorCode::malformed_message, "its ready line is not understood: " + line);
   announcement_ = Announcement{*host, text("containment"), text("run_dir")};
+  return {};
 }
 
 bool HostProcess::read_stderr() {
@@ -222,7 +229,12 @@ bool HostProcess::reap() {
 
 std::string HostProcess::last_words() const {
   auto words = stderr_tail_;
-  while (!words.empty() && words.back() == '\n') words.pop_back();
+  while (!words.empty() && (words.back() == '\n' || words.back() == '\r')) words.pop_back();
+  return words;
+}
+
+std::string HostProcess::quoted_last_words() const {
+  const auto words = last_words();
   return words.empty() ? "" : "; its last words: " + words;
 }
 
@@ -271,10 +283,39 @@ Result<std::vector<std::shared_ptr<HostProcess>>> HostProcess::start(const std::
     if (host.stderr_) host.read_stderr();
     problems += (problems.empty() ? "" : "; ") +
                 ("host " + std::to_string(i) + " (" + program + " host, pid " + std::to_string(host.pid_) + "): ") + host.problem_ +
-                host.last_words();
+                host.quoted_last_words();
   }
   if (!problems.empty()) return fail(is_timeout ? ErrorCode::timeout : ErrorCode::configuration_error, problems);
   return hosts;
+}
+
+Result<std::shared_ptr<HostProcess>> HostProcess::start_command(const std::vector<std::string>& command) {
+  std::shared_ptr<HostProcess> host(new HostProcess());
+  if (auto spawned = host->spawn_command(command); !spawned) return fail(spawned.error());
+  return host;
+}
+
+Result<void> HostProcess::send(const std::string& text) {
+  const std::lock_guard lock(mutex_);
+  for (std::size_t sent = 0; sent < text.size();) {
+    const auto count = ::send(lifeline_.get(), text.data() + sent, text.size() - sent, MSG_NOSIGNAL);
+    if (count < 0 && errno == EINTR) continue;
+    if (count <= 0) return fail(ErrorCode::io_error, why("send"));
+    sent += static_cast<std::size_t>(count);
+  }
+  return {};
+}
+
+void HostProcess::read_words() {
+  if (stderr_ && !read_stderr()) stderr_.reset();
+}
+
+std::string HostProcess::end_within(std::chrono::milliseconds limit) {
+  pollfd ended{pidfd_.get(), POLLIN, 0};
+  ::poll(&ended, 1, static_cast<int>(limit.count()));
+  if (!is_reaped_) reap();
+  read_words();
+  return how_;
 }
 
 void HostProcess::watch(Reactor& reactor, std::function<void(const std::string& how)> on_exit) {
@@ -300,7 +341,7 @@ void HostProcess::on_exit(Reactor& reactor, const std::function<void(const std::
     stderr_.reset();
   }
   reactor.forget(pidfd_.get());
-  tell("its process (pid " + std::to_string(pid_) + ") ended: " + how_ + last_words());
+  tell("its process (pid " + std::to_string(pid_) + ") ended: " + how_ + quoted_last_words());
 }
 
 void HostProcess::close_lifeline() {
@@ -318,48 +359,6 @@ void HostProcess::kill() {
 bool HostProcess::wait_exit(std::chrono::milliseconds deadline) {
   std::unique_lock lock(mutex_);
   return changed_.wait_for(lock, deadline, [this] { return is_reaped_; });
-}
-
-Result<std::string> own_executable() {
-  std::string path(4096, '\0');
-  const auto length = ::readlink("/proc/self/exe", path.data(), path.size());
-  if (length <= 0) return fail(ErrorCode::io_error, why("readlink /proc/self/exe"));
-  path.resize(static_cast<std::size_t>(length));
-  return path;
-}
-
-Result<std::string> find_meshbus_program(const std::string& wanted) {
-  const auto is_program = [](const std::string& path) {
-    struct stat info;
-    return ::stat(path.c_str(), &info) == 0 && S_ISREG(info.st_mode) && ::access(path.c_str(), X_OK) == 0;
-  };
-  if (!wanted.empty()) {
-    if (is_program(wanted)) return wanted;
-    return fail(ErrorCode::configuration_error, "the meshbus program " + wanted + " is not there or cannot be executed");
-  }
-  if (const char* set = std::getenv("MESHBUS_BIN"); set != nullptr && *set != '\0') {
-    const std::string path(set);
-    if (is_program(path + "/meshbus")) return path + "/meshbus";
-    if (is_program(path)) return path;
-    return fail(ErrorCode::configuration_error,
-                "MESHBUS_BIN is " + path + ", which is neither the meshbus program nor the folder it is in");
-  }
-  std::string looked;
-  if (const auto own = own_executable()) {
-    const auto beside = own->substr(0, own->rfind('/')) + "/meshbus";
-    if (is_program(beside)) return beside;
-    looked = beside;
-  }
-  const char* path = std::getenv("PATH");
-  std::string_view rest(path == nullptr ? "" : path);
-  while (!rest.empty()) {
-    const auto colon = rest.find(':');
-    const std::string folder(rest.substr(0, colon));
-    rest = colon == std::string_view::npos ? std::string_view() : rest.substr(colon + 1);
-    if (!folder.empty() && is_program(folder + "/meshbus")) return folder + "/meshbus";
-  }
-  return fail(ErrorCode::configuration_error,
-              "there is no meshbus program at " + looked + " nor in PATH; set MESHBUS_BIN to the program or its folder");
 }
 
 }  // namespace meshbus

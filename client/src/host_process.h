@@ -34,6 +34,9 @@ class HostProcess : public std::enable_shared_from_this<HostProcess> {
   /// each host that failed by its rank, with its last words. Any thread but the reactor's.
   static Result<std::vector<std::shared_ptr<HostProcess>>> start(const std::string& program, const std::vector<std::string>& arguments,
                                                                  std::uint64_t count, std::chrono::milliseconds deadline);
+  /// Starts one that is elsewhere, by a command that ends when its stdin does. `command[0]` is looked up in PATH. What is said on stdout is
+  /// for start_remote() to understand. Errors: configuration_error (cannot be executed), io_error.
+  static Result<std::shared_ptr<HostProcess>> start_command(const std::vector<std::string>& command);
   /// Best effort: the lifeline ends, and the process is reaped when it has gone.
   ~HostProcess();
   HostProcess(const HostProcess&) = delete;
@@ -41,6 +44,26 @@ class HostProcess : public std::enable_shared_from_this<HostProcess> {
 
   const Announcement& announcement() const { return *announcement_; }
   pid_t pid() const noexcept { return pid_; }
+
+  // While it starts, for start_remote().
+
+  int lines_fd() const noexcept { return ready_.get(); }
+  int words_fd() const noexcept { return stderr_.get(); }
+  /// Says it, all of it. Errors: io_error.
+  Result<void> send(const std::string& text);
+  /// Reads what there is of stdout. False at its end.
+  bool read_lines();
+  /// The next line that was read.
+  std::optional<std::string> next_line();
+  /// Reads what there is of stderr.
+  void read_words();
+  /// The ready line. Errors: malformed_message.
+  Result<void> take_announcement(const std::string& line);
+  /// Waits until it has ended: "exit 255". Empty when it has not.
+  std::string end_within(std::chrono::milliseconds limit);
+  /// Of its stderr, without "its last words".
+  std::string last_words() const;
+
   /// Reactor thread: watches it from now on; `on_exit` is told, once, how it ended and its last words.
   void watch(Reactor& reactor, std::function<void(const std::string& how)> on_exit);
   /// Any thread: tells the host to end now.
@@ -53,6 +76,9 @@ class HostProcess : public std::enable_shared_from_this<HostProcess> {
  private:
   HostProcess() = default;
   Result<void> spawn(const std::string& program, const std::vector<std::string>& arguments);
+  Result<void> spawn_command(const std::vector<std::string>& command);
+  struct SpawnActions;
+  Result<void> spawn_with(SpawnActions& actions, std::vector<std::string> words);
   /// Reads what is there, and what it means.
   void read_ready();
   /// Reads what is there. False at the end.
@@ -60,7 +86,7 @@ class HostProcess : public std::enable_shared_from_this<HostProcess> {
   /// Reaps the process if it has ended.
   bool reap();
   void on_exit(Reactor& reactor, const std::function<void(const std::string& how)>& told);
-  std::string last_words() const;
+  std::string quoted_last_words() const;
 
   pid_t pid_ = -1;
   UniqueFd pidfd_;

@@ -16,6 +16,7 @@
 #include "meshbus/logs.h"
 #include "meshbus/proc_mesh.h"
 #include "meshbus/region.h"
+#include "meshbus/remote_hosts.h"
 #include "meshbus/result.h"
 #include "meshbus/status_mesh.h"
 
@@ -41,7 +42,8 @@ struct HostOptions {
 struct AttachOptions {
   /// For finding the hosts.
   std::chrono::milliseconds deadline = std::chrono::seconds(5);
-  /// Without: hosts that do not answer are part of the mesh all the same, as long as one does. For looking, not for spawning.
+  /// Without: as soon as one host's broker lets us in, all are part of the mesh, and nothing is known of the others. For looking, not for
+  /// spawning.
   bool require_all = true;
 };
 
@@ -132,6 +134,11 @@ class HostMesh {
   /// process, however it ends. Errors: configuration_error (no such program, bad options), io_error, timeout; naming the host's rank and
   /// its last words.
   static Result<HostMesh> process(Context& context, const Extent& hosts, HostOptions options = {});
+  /// Starts a host on each of these machines, in parallel, axis `host` in that order. They are reached over tcp, with keys that are made
+  /// for them, pass through the commands' stdin, and are written into files only where the hosts run; no host but these knows them. They
+  /// end when their commands' stdin does, so with this process, however it ends. Of the options, `containment`, `end_on_broker_loss`,
+  /// `settings` and `ready_limit` count. Errors: as process(), naming the machine, and what to do where that is known.
+  static Result<HostMesh> remote(Context& context, std::vector<RemoteHost> hosts, HostOptions options = {});
   /// Running hosts, axis `host` in that order. Fails closed: errors host_unreachable naming each host that does not answer and why;
   /// identity_mismatch when somebody else answers at an address; configuration_error when there is no address.
   static Result<HostMesh> attach(Context& context, std::string_view name, std::vector<HostAddr> hosts, AttachOptions options = {});
