@@ -59,7 +59,8 @@ CLI::Option* add_duration(CLI::App* app, const std::string& name, Target& target
       ->type_name("DURATION");
 }
 
-void add_host(CLI::App& app, WardenOptions& options) {
+void add_host(CLI::App& app, HostArguments& arguments) {
+  auto& options = arguments.warden;
   auto* host = app.add_subcommand("host", "Serve this machine as a host: start procs for launchers, watch them, leave nothing behind");
   host->add_option("--bind", options.binds,
                    "Address to listen on besides the unix socket: tcp:HOST:PORT (needs keys, see meshbus keygen, or --insecure)")
@@ -85,6 +86,8 @@ void add_host(CLI::App& app, WardenOptions& options) {
   host->add_option("--ready-fd", options.ready_fd, "Descriptor to write one JSON line to when the host is ready, or could not start");
   host->add_option("--lifeline-fd", options.lifeline_fd,
                    "Descriptor whose end means that the launcher is gone: the host then ends within 2 s");
+  host->add_flag("--remote", arguments.is_remote,
+                 "For launchers that start a host on another machine: what it needs comes on stdin, it ends when stdin does");
   host->add_flag_callback("--quiet", [&options] { options.print_ready = false; }, "Do not print the ready line on stdout");
 }
 
@@ -131,23 +134,38 @@ void add_proc_settings(CLI::App& verb, ProcSettings& settings) {
       ->allow_extra_args(false);
 }
 
+/// Ways to say which hosts are meant.
+void add_hosts(CLI::App& verb, HostsSaid& said, const std::string& meaning, const std::string& type) {
+  const auto add = [&verb](const std::string& flag, std::string& target, const std::string& words, const std::string& type_name) {
+    return verb
+        .add_option_function<std::string>(
+            flag,
+            [&target, flag](const std::string& text) {
+              // An empty variable in a script must not become a default.
+              if (text.empty()) throw CLI::ValidationError(flag, "is empty");
+              target = text;
+            },
+            words)
+        ->type_name(type_name);
+  };
+  auto* list = add("--hosts", said.list, meaning, type);
+  auto* file = add("--hostfile", said.file, "Hosts from a file: a list like that of --hosts on each line, # begins a comment", "FILE");
+  file->excludes(list);
+  add("--context", said.context, "Hosts, and the settings to come to them, from meshbus context add", "NAME")
+      ->excludes(list)
+      ->excludes(file);
+}
+
 void add_run(CLI::App& app, RunArguments& run) {
   auto* verb = app.add_subcommand("run", "Run a command as a mesh of procs, show its output, and tell how it ended");
   verb->footer(kRunFooter);
   verb->prefix_command();
-  verb->add_option_function<std::string>(
-          "--hosts",
-          [&run](const std::string& text) {
-            if (std::all_of(text.begin(), text.end(), [](unsigned char c) { return std::isdigit(c) != 0; })) {
-              const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), run.hosts);
-              if (error != std::errc() || run.hosts == 0 || run.hosts > 1024)
-                throw CLI::ValidationError("--hosts", "takes 1 to 1024 hosts on this machine, not " + text);
-            } else {
-              run.addresses = split(text, ',');
-            }
-          },
-          "N hosts started on this machine (default 1), or addresses of running hosts")
-      ->type_name("N|ADDRESS,...");
+  add_hosts(*verb, run.said,
+            "N hosts started on this machine (default 1), addresses of running hosts, tcp:h[1-4]:7420, or machines to start hosts on, "
+            "ssh:h[1-4]; default: MESHBUS_HOSTS, else the nodes of this Slurm job, else the context in use",
+            "N|ADDRESS,...|ssh:MACHINE,...");
+  verb->add_option("--remote-program", run.remote_program, "Where meshbus is on other machines; default: found in PATH there")
+      ->type_name("PATH");
   auto* total = verb->add_option("-n,--procs", run.total, "Ranks in all, spread over the hosts in blocks; default 1 per host")
                     ->check(CLI::Range(1, 1'000'000))
                     ->type_name("N");
@@ -233,10 +251,11 @@ void add_ranks(CLI::App& verb, RankSet& ranks) {
 CLI::App* add_on_hosts(CLI::App& app, const std::string& name, const std::string& meaning, HostsArguments& hosts,
                        const std::string& limit = "30s") {
   auto* verb = app.add_subcommand(name, meaning);
-  verb->add_option_function<std::string>(
-          "--hosts", [&hosts](const std::string& text) { hosts.addresses = split(text, ','); },
-          "Addresses of hosts; default: MESHBUS_HOSTS, else every host of yours on this machine")
-      ->type_name("ADDRESS,...");
+  add_hosts(
+      *verb, hosts.said,
+      "Addresses of hosts, ranges like tcp:h[1-4]:7420 among them; default: MESHBUS_HOSTS, else the context in use, else every host of "
+      "yours on this machine",
+      "ADDRESS,...");
   verb->add_flag("--json", hosts.json, "Print JSON");
   add_duration(verb, "--timeout", hosts.timeout, "Give up after that time; default " + limit);
   return verb;
@@ -487,6 +506,40 @@ void add_tap(CLI::App& app, TapArguments& tap) {
       ->needs(replay);
 }
 
+constexpr const char* kContextFooter =
+    "A context is a list of hosts under a name, with settings to come to them, like the key to use: --set keys.own=FILE. Commands take\n"
+    "--context NAME; without --hosts, --hostfile, --context and MESHBUS_HOSTS they take the context in use. Settings of a context are\n"
+    "stronger than the environment, and weaker than --set. Contexts lie in ~/.config/meshbus/contexts.\n"
+    "\n"
+    "Exit code: 0; 1 there is no such context; 2 wrong usage; 125 it cannot be written.";
+
+void add_context(CLI::App& app, ContextArguments& context) {
+  using Verb = ContextArguments::Verb;
+  auto* verbs = app.add_subcommand("context", "Keep lists of hosts under names");
+  verbs->require_subcommand(1);
+  verbs->footer(kContextFooter);
+  const auto add_verb = [&](const char* name, Verb verb, const char* meaning) {
+    auto* one = verbs->add_subcommand(name, meaning);
+    one->footer(kContextFooter);
+    one->callback([&context, verb] { context.verb = verb; });
+    return one;
+  };
+  auto* add = add_verb("add", Verb::add, "Make a context; with --replace also one that is there");
+  add->add_option("NAME", context.name)->required();
+  add_hosts(*add, context.said, "Addresses of hosts, ranges like tcp:h[1-4]:7420 among them", "ADDRESS,...");
+  add->add_option("--set", context.settings, "A setting for who uses it: KEY=VALUE")->type_name("KEY=VALUE")->allow_extra_args(false);
+  add->add_flag("--replace", context.replace, "Even if there is one of that name");
+  auto* list = add_verb("list", Verb::list, "List the contexts; * marks the one in use");
+  auto* show = add_verb("show", Verb::show, "Show a context; default: the one in use");
+  show->add_option("NAME", context.name);
+  for (auto* one : {list, show}) one->add_flag("--json", context.json, "Print JSON");
+  auto* use = add_verb("use", Verb::use, "Make it the one in use");
+  auto* name = use->add_option("NAME", context.name);
+  use->add_flag_callback("--none", [&context] { context.name.clear(); }, "None is in use from now on")->excludes(name);
+  use->require_option(1);
+  add_verb("remove", Verb::remove, "Remove a context")->add_option("NAME", context.name)->required();
+}
+
 constexpr const char* kKeygenFooter =
     "ROLE is what the key is good for: observer (look), client (also call and send to procs), operator (also spawn, stop, shut down),\n"
     "host (a broker's own). The NAME of a host's key is the HOST, or HOST:PORT, of the address that it is known by.\n"
@@ -547,8 +600,8 @@ std::variant<Arguments, int> parse_command_line(int argc, char** argv) {
   CLI::App app(kIntroduction, "meshbus");
   app.require_subcommand(1);
   app.set_version_flag("--version", std::string("meshbus ") + MESHBUS_VERSION);
-  WardenOptions host;
-  host.print_ready = true;
+  HostArguments host;
+  host.warden.print_ready = true;
   RunArguments run;
   HostsArguments hosts;
   LogsArguments logs;
@@ -557,7 +610,7 @@ std::variant<Arguments, int> parse_command_line(int argc, char** argv) {
   VersionArguments version;
   add_run(app, run);
   add_host(app, host);
-  auto* ps = add_on_hosts(app, "ps", "List hosts, meshes and procs", hosts);
+  auto* ps = add_on_hosts(app, "ps", "List hosts, meshes and procs", hosts, "10s");
   ps->add_flag("-a,--all", hosts.all, "Also those that are ended");
   ps->add_flag("-w,--wide", hosts.wide, "Also what each proc uses: CPU time, CPUs just now, memory, its peak, threads, descriptors");
   add_on_hosts(app, "ping", "Say whether hosts answer, and how long it takes; exit code 1 when one does not, or there is none", hosts,
@@ -578,6 +631,8 @@ std::variant<Arguments, int> parse_command_line(int argc, char** argv) {
   auto* show = app.add_subcommand("config", "List the settings: value, where it comes from, meaning");
   show->add_option("--set", config.settings, "A setting: KEY=VALUE")->type_name("KEY=VALUE");
   show->add_flag("--json", config.json, "Print JSON");
+  ContextArguments context;
+  add_context(app, context);
   KeygenArguments keygen;
   add_keygen(app, keygen);
   add_mesh(app, mesh);
@@ -606,6 +661,7 @@ std::variant<Arguments, int> parse_command_line(int argc, char** argv) {
   if (name == "host") return Arguments(host);
   if (name == "version") return Arguments(version);
   if (name == "config") return Arguments(config);
+  if (name == "context") return Arguments(context);
   if (name == "keygen") return Arguments(keygen);
   if (name == "mesh") return Arguments(mesh);
   if (name == "tap") return Arguments(tap);
@@ -629,7 +685,10 @@ std::variant<Arguments, int> parse_command_line(int argc, char** argv) {
                                                       {"stop", Verb::stop},     {"shutdown", Verb::shutdown},
                                                       {"status", Verb::status}, {"drain", Verb::drain}};
     hosts.verb = verbs.at(name);
+    // Nobody who lists or pings hosts means half a minute.
     hosts.is_timeout_given = app.get_subcommand(name)->count("--timeout") > 0;
+    if (!hosts.is_timeout_given && hosts.verb == Verb::ps) hosts.timeout = std::chrono::seconds(10);
+    if (!hosts.is_timeout_given && hosts.verb == Verb::ping) hosts.timeout = std::chrono::seconds(5);
     return Arguments(hosts);
   }
   // Without --, the command begins at the first word that is no flag of ours.

@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "agent/warden/warden.h"
+#include "client/cli/host_list.h"
 #include "meshbus/extent.h"
 #include "meshbus/proc_mesh.h"
 #include "meshbus/rank_report.h"
@@ -23,11 +24,20 @@ inline constexpr int kOwnFailure = 125;
 /// Exit code when nobody reads our output: as if SIGPIPE had ended us.
 inline constexpr int kBrokenPipe = 128 + 13;
 
+/// `meshbus host`
+struct HostArguments {
+  WardenOptions warden;
+  /// Started from elsewhere.
+  bool is_remote = false;
+};
+
 /// `meshbus run`
 struct RunArguments {
-  /// Number of hosts to start on this machine; unused when `addresses` is given.
+  HostsSaid said;
+  /// What that means (choose_run_hosts): so many hosts to be started on this machine, those of a list, or one on each machine of a list.
+  enum class From { here, addresses, ssh, slurm } from = From::here;
   std::uint64_t hosts = 1;
-  std::vector<std::string> addresses;
+  HostList list;
   /// -n: ranks in all, spread in blocks.
   std::optional<std::uint64_t> total;
   /// --per-host
@@ -46,6 +56,8 @@ struct RunArguments {
   bool report = false;
   std::string trace;
   std::string containment;
+  /// Where `meshbus` is on other machines.
+  std::string remote_program;
   std::vector<std::string> settings;
   /// --nice, --umask, --cpu-set, --rlimit
   ProcSettings proc_settings;
@@ -56,8 +68,7 @@ struct RunArguments {
 struct HostsArguments {
   enum class Verb { ps, ping, stop, shutdown, logs, status, drain, why, talk };
   Verb verb = Verb::ps;
-  /// None = every host of this user on this machine.
-  std::vector<std::string> addresses;
+  HostsSaid said;
   /// stop, status, drain: name of the mesh, with or without its uuid. Not for stop: empty = every mesh.
   std::string mesh;
   /// drain: a ProcId; empty = everybody.
@@ -116,6 +127,19 @@ struct TalkArguments {
 /// `meshbus config`
 struct ConfigArguments {
   std::vector<std::string> settings;
+  bool json = false;
+};
+
+/// `meshbus context VERB`
+struct ContextArguments {
+  enum class Verb { add, list, show, use, remove };
+  Verb verb = Verb::list;
+  /// use: empty = none.
+  std::string name;
+  HostsSaid said;
+  /// KEY=VALUE
+  std::vector<std::string> settings;
+  bool replace = false;
   bool json = false;
 };
 
@@ -193,7 +217,7 @@ struct VersionArguments {
   bool json = false;
 };
 
-using Arguments = std::variant<WardenOptions, RunArguments, HostsArguments, LogsArguments, WhyArguments, TalkArguments, ConfigArguments,
+using Arguments = std::variant<HostArguments, RunArguments, HostsArguments, LogsArguments, WhyArguments, TalkArguments, ConfigArguments, ContextArguments,
                                KeygenArguments, MeshArguments, TapArguments, BenchArguments, VersionArguments>;
 
 /// What the words mean; or, when there is nothing to run (help, a mistake: then it has been said on stderr), the exit code.

@@ -2,12 +2,8 @@
 
 #include <nlohmann/json.hpp>
 
-#include <sys/stat.h>
-#include <unistd.h>
-
 #include <algorithm>
-#include <cstdlib>
-#include <filesystem>
+#include <future>
 #include <iomanip>
 #include <iostream>
 #include <optional>
@@ -24,6 +20,9 @@ namespace meshbus::cli {
 namespace {
 
 using Json = nlohmann::ordered_json;
+
+/// What is left to ask with when finding the hosts has taken all the time.
+constexpr std::chrono::milliseconds kLeastTime{200};
 
 Json host_json(const HostReport& host) {
   Json json;
@@ -96,9 +95,11 @@ void print_table(const std::vector<HostReport>& hosts, const MeshListing& listin
 }
 
 int ps(const HostMesh& mesh, const HostsArguments& arguments) {
-  auto hosts = mesh.states(arguments.timeout);
+  // At once, so that a host that is dead is waited for once.
+  auto asked = std::async(std::launch::async, [&] { return mesh.states(arguments.timeout); });
   // In JSON all fields are there always.
   auto listing = mesh.meshes(arguments.timeout, arguments.wide || arguments.json);
+  auto hosts = asked.get();
   if (!hosts || !listing) {
     complain((hosts ? listing.error() : hosts.error()).to_string());
     return 1;
@@ -181,82 +182,6 @@ int shutdown(HostMesh& mesh, const HostsArguments& arguments) {
 
 }  // namespace
 
-// agent/warden/run_dir.h says where they are.
-std::vector<std::string> local_hosts() {
-  const char* runtime = std::getenv("XDG_RUNTIME_DIR");
-  std::vector<std::filesystem::path> roots;
-  if (runtime != nullptr && *runtime != '\0') roots.emplace_back(std::filesystem::path(runtime) / "meshbus");
-  roots.emplace_back("/tmp/meshbus-" + std::to_string(::geteuid()));
-  std::vector<std::string> found;
-  for (const auto& root : roots) {
-    std::error_code error;
-    for (const auto& entry : std::filesystem::directory_iterator(root, error)) {
-      const auto socket = entry.path() / "bus";
-      struct stat status{};
-      if (::lstat(socket.c_str(), &status) == 0 && S_ISSOCK(status.st_mode) && status.st_uid == ::geteuid())
-        found.push_back("unix:" + socket.string());
-    }
-  }
-  std::sort(found.begin(), found.end());
-  return found;
-}
-
-std::variant<std::vector<HostAddr>, int> find_hosts(const HostsArguments& arguments) {
-  std::vector<std::string> words = arguments.addresses;
-  if (words.empty()) {
-    if (const char* hosts = std::getenv("MESHBUS_HOSTS"); hosts != nullptr && *hosts != '\0') {
-      std::string text = hosts;
-      for (std::size_t begin = 0; begin <= text.size();) {
-        const auto end = std::min(text.find(',', begin), text.size());
-        if (end > begin) words.push_back(text.substr(begin, end - begin));
-        begin = end + 1;
-      }
-    } else {
-      words = local_hosts();
-    }
-  }
-  if (words.empty()) {
-    if (arguments.verb == HostsArguments::Verb::ps && arguments.json) {
-      std::cout << R"({"hosts": [], "meshes": []})" << "\n";
-      return 0;
-    }
-    complain("no host of yours runs on this machine; name others with --hosts ADDRESS,...");
-    return arguments.verb == HostsArguments::Verb::ps ? 0 : 1;
-  }
-  std::vector<HostAddr> addresses;
-  for (const auto& word : words) {
-    auto address = HostAddr::parse(word);
-    if (!address) {
-      complain("--hosts " + word + ": " + address.error().detail());
-      return kUsage;
-    }
-    addresses.push_back(std::move(*address));
-  }
-  return addresses;
-}
-
-std::variant<AttachedHosts, int> attach_hosts(const HostsArguments& arguments) {
-  auto addresses = find_hosts(arguments);
-  if (const int* code = std::get_if<int>(&addresses)) return *code;
-  auto context = Context::create();
-  if (!context) {
-    complain(context.error().to_string());
-    return kUsage;
-  }
-  using Verb = HostsArguments::Verb;
-  const bool is_looking = arguments.verb == Verb::ps || arguments.verb == Verb::logs || arguments.verb == Verb::status ||
-                          arguments.verb == Verb::why || arguments.verb == Verb::talk;
-  AttachOptions options;
-  options.require_all = !is_looking;
-  options.deadline = std::min<std::chrono::milliseconds>(arguments.timeout, std::chrono::seconds(5));
-  auto mesh = HostMesh::attach(*context, "hosts", std::move(std::get<std::vector<HostAddr>>(addresses)), options);
-  if (!mesh) {
-    complain(mesh.error().to_string());
-    return 1;
-  }
-  return AttachedHosts{std::move(*context), std::move(*mesh)};
-}
-
 std::vector<const MeshReport*> matching(const MeshListing& listing, const std::string& word) {
   std::vector<const MeshReport*> found;
   for (const auto& mesh : listing.meshes) {
@@ -265,10 +190,13 @@ std::vector<const MeshReport*> matching(const MeshListing& listing, const std::s
   return found;
 }
 
-int hosts_command(const HostsArguments& arguments) {
-  if (arguments.verb == HostsArguments::Verb::ping) return ping_command(arguments);
-  auto attached = attach_hosts(arguments);
+int hosts_command(const HostsArguments& said) {
+  if (said.verb == HostsArguments::Verb::ping) return ping_command(said);
+  auto attached = attach_hosts(said);
   if (const int* code = std::get_if<int>(&attached)) return *code;
+  // --timeout is for all of it.
+  auto arguments = said;
+  arguments.timeout = std::max(arguments.timeout - std::get<AttachedHosts>(attached).took, kLeastTime);
   auto& mesh = std::get<AttachedHosts>(attached).hosts;
   switch (arguments.verb) {
     case HostsArguments::Verb::ps: return ps(mesh, arguments);

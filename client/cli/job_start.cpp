@@ -66,6 +66,25 @@ Result<Extent> mesh_extent(const RunArguments& arguments, const HostMeshRef& on,
   return procs && is_even ? concat(hosts, *procs) : procs;
 }
 
+/// The machines that hosts are to be started on; none when they run already, or run here.
+Result<std::vector<RemoteHost>> remote_hosts(const RunArguments& arguments) {
+  if (arguments.from == RunArguments::From::slurm) return slurm_hosts(arguments.remote_program);
+  std::vector<std::string> machines;
+  if (arguments.from != RunArguments::From::ssh) return std::vector<RemoteHost>();
+  for (const auto& word : arguments.list.words) {
+    const bool is_address = word.text.starts_with("tcp:") || word.text.starts_with("unix:");
+    if (is_address)
+      return fail(ErrorCode::configuration_error,
+                  word.source + ": " + word.text +
+                      " is the address of a running host, the others are machines to start hosts on by ssh: "
+                      "one or the other");
+    machines.push_back(word.text.starts_with("ssh:") ? word.text.substr(4) : word.text);
+  }
+  auto hosts = ssh_hosts(machines, arguments.remote_program);
+  if (!hosts) return fail(hosts.error().within(arguments.list.source));
+  return hosts;
+}
+
 }  // namespace
 
 Result<void> start_job(const RunArguments& arguments, News& news, JobParts& parts) {
@@ -83,27 +102,32 @@ Result<void> start_job(const RunArguments& arguments, News& news, JobParts& part
   // What can be refused is refused before anything is started.
   const std::string name = mesh_name(arguments);
   if (auto fine = Name::make(name); !fine) return fail(fine.error().within("--name"));
-  const std::uint64_t on_hosts = arguments.addresses.empty() ? arguments.hosts : arguments.addresses.size();
+  using From = RunArguments::From;
+  auto remote = remote_hosts(arguments);
+  if (!remote) return fail(remote.error());
+  const std::uint64_t on_hosts = arguments.from == From::here        ? arguments.hosts
+                                 : arguments.from == From::addresses ? arguments.list.words.size()
+                                                                     : remote->size();
   const std::uint64_t size = arguments.total ? *arguments.total : on_hosts * (arguments.per_host ? arguments.per_host->num_ranks() : 1);
   auto readers = input_ranks(arguments, size);
   if (!readers) return fail(readers.error());
 
   Result<HostMesh> hosts = fail(ErrorCode::internal, "no host");
-  if (arguments.addresses.empty()) {
-    HostOptions host_options;
-    host_options.containment = arguments.containment;
-    host_options.end_on_broker_loss = true;
+  HostOptions host_options;
+  host_options.containment = arguments.containment;
+  host_options.end_on_broker_loss = true;
+  if (!remote->empty()) {
+    hosts = HostMesh::remote(*parts.context, std::move(*remote), std::move(host_options));
+  } else if (arguments.from == From::here) {
     auto extent = Extent::make({{"host", arguments.hosts}});
     if (!extent) return fail(extent.error());
     hosts = HostMesh::process(*parts.context, *extent, std::move(host_options));
   } else {
-    std::vector<HostAddr> addresses;
-    for (const auto& text : arguments.addresses) {
-      auto address = HostAddr::parse(text);
-      if (!address) return fail(address.error().within("--hosts " + text));
-      addresses.push_back(std::move(*address));
-    }
-    hosts = HostMesh::attach(*parts.context, "hosts", std::move(addresses));
+    auto addresses = parse_hosts(arguments.list);
+    if (!addresses) return fail(addresses.error());
+    hosts = HostMesh::attach(*parts.context, "hosts", std::move(*addresses));
+    // Who has typed --hosts knows where the hosts come from.
+    if (!hosts && arguments.said.list.empty()) hosts = fail(hosts.error().within(arguments.list.source));
   }
   if (!hosts) {
     parts.is_hosts_fault = true;

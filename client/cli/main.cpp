@@ -8,10 +8,13 @@
 #include "client/cli/bench_command.h"
 #include "client/cli/command_line.h"
 #include "client/cli/config_command.h"
+#include "client/cli/context_command.h"
 #include "client/cli/hosts_command.h"
 #include "client/cli/keygen_command.h"
 #include "client/cli/logs_command.h"
 #include "client/cli/mesh_command.h"
+#include "client/cli/remote_host.h"
+#include "client/cli/run_hosts.h"
 #include "client/cli/run_job.h"
 #include "client/cli/talk_command.h"
 #include "client/cli/tap_command.h"
@@ -28,15 +31,20 @@ int print_version(const cli::VersionArguments& arguments) {
 }
 
 struct Verbs {
-  int operator()(WardenOptions options) const {
+  int operator()(cli::HostArguments arguments) const {
+    auto& options = arguments.warden;
+    if (arguments.is_remote) {
+      if (const auto code = cli::prepare_remote(options)) return *code;
+    }
     cli::apply_settings(options);
     return run_warden(options);
   }
-  int operator()(const cli::RunArguments& arguments) const {
+  int operator()(cli::RunArguments arguments) const {
+    if (const auto code = cli::choose_run_hosts(arguments)) return *code;
     // cgroup v2 limits nothing beside us: a host that we start could not move us out of its way.
     const auto& limits = arguments.proc_settings;
     std::optional<keeper::StepAside> aside;
-    if (arguments.addresses.empty()) aside.emplace(limits.memory_limit || limits.pids_limit || limits.cpu_limit);
+    if (arguments.from == cli::RunArguments::From::here) aside.emplace(limits.memory_limit || limits.pids_limit || limits.cpu_limit);
     return cli::run_job(arguments);
   }
   int operator()(const cli::HostsArguments& arguments) const { return cli::hosts_command(arguments); }
@@ -44,6 +52,7 @@ struct Verbs {
   int operator()(const cli::WhyArguments& arguments) const { return cli::why_command(arguments); }
   int operator()(const cli::TalkArguments& arguments) const { return cli::talk_command(arguments); }
   int operator()(const cli::ConfigArguments& arguments) const { return cli::config_command(arguments); }
+  int operator()(const cli::ContextArguments& arguments) const { return cli::context_command(arguments); }
   int operator()(const cli::KeygenArguments& arguments) const { return cli::keygen_command(arguments); }
   int operator()(const cli::MeshArguments& arguments) const { return cli::mesh_command(arguments); }
   int operator()(const cli::BenchArguments& arguments) const { return cli::bench_command(arguments); }

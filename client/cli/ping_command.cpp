@@ -76,14 +76,14 @@ void print(const Pong& pong) {
 int ping_command(const HostsArguments& arguments) {
   const auto found = find_hosts(arguments);
   if (const int* code = std::get_if<int>(&found)) return *code;
-  auto context = Context::create();
+  const auto& chosen = std::get<FoundHosts>(found);
+  auto context = chosen.make_context();
   if (!context) {
     complain(context.error().to_string());
     return kUsage;
   }
-  // Nobody who waits for a ping means half a minute.
-  const auto limit = arguments.is_timeout_given ? arguments.timeout : std::chrono::milliseconds(5000);
-  const auto& hosts = std::get<std::vector<HostAddr>>(found);
+  const auto limit = arguments.timeout;
+  const auto& hosts = chosen.addresses;
   int code = 0;
   Json json = Json::array();
   for (std::size_t begin = 0; begin < hosts.size(); begin += kPingsAtOnce) {

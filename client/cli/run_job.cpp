@@ -275,7 +275,7 @@ int Job::finish() {
     }
     say("not ended, or nobody can say: ranks " + to_string(to_rank_set(left)));
   }
-  if (outcome.is_ended() && arguments_.addresses.empty()) {
+  if (outcome.is_ended() && arguments_.from != RunArguments::From::addresses) {
     if (auto down = parts_.hosts->shutdown(std::chrono::seconds(10), milliseconds(0), "the run is over"); !down) {
       say("the hosts of this run did not end in order: " + down.error().to_string());
       if (exit_code == 0) exit_code = kOwnFailure;

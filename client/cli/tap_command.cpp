@@ -84,9 +84,9 @@ class Subscriber {
 Result<std::string> find_socket(const std::string& word) {
   if (word.empty()) {
     const auto hosts = local_hosts();
-    if (hosts.size() == 1) return socket_beside(*HostAddr::parse(hosts.front()));
+    if (hosts.size() == 1) return socket_beside(hosts.front().socket);
     std::string list;
-    for (const auto& host : hosts) list += "\n  " + host;
+    for (const auto& host : hosts) list += "\n  " + host.socket.to_string();
     return fail(ErrorCode::configuration_error, hosts.empty()
                                                     ? "no host of yours runs on this machine"
                                                     : "several hosts of yours run on this machine; choose one with --host:" + list);
@@ -95,8 +95,7 @@ Result<std::string> find_socket(const std::string& word) {
   if (!address) return fail(address.error().within("--host " + word));
   if (address->transport() == Transport::unix_socket) return socket_beside(*address);
   for (const auto& host : local_hosts()) {
-    const auto local = HostAddr::parse(host);
-    const auto socket = local ? socket_beside(*local) : Result<std::string>(fail(local.error()));
+    const auto socket = socket_beside(host.socket);
     if (!socket) continue;
     zmq::context_t context{1};
     // An empty filter that takes nothing: only the first word is of interest.
