@@ -30,7 +30,8 @@ Words shown_hosts(const Finished& finished) {
   INFO(finished.out << finished.err);
   REQUIRE(finished.status == ExitStatus::exited(0));
   Words hosts;
-  for (const auto& host : parse_json(finished.out).at("hosts")) hosts.push_back(host.at("host").get<std::string>());
+  const json shown = parse_json(finished.out);
+  for (const auto& host : shown.at("hosts")) hosts.push_back(host.at("host").get<std::string>());
   return hosts;
 }
 
