@@ -85,27 +85,58 @@ std::variant<FoundHosts, int> find_hosts(const HostsArguments& arguments) {
   return arguments.verb == HostsArguments::Verb::ps ? 0 : 1;
 }
 
-std::variant<AttachedHosts, int> attach_hosts(const HostsArguments& arguments) {
-  const auto begin = std::chrono::steady_clock::now();
-  auto found = find_hosts(arguments);
-  if (const int* code = std::get_if<int>(&found)) return *code;
-  auto& hosts = std::get<FoundHosts>(found);
-  auto context = hosts.make_context();
-  if (!context) {
-    complain(context.error().to_string());
-    return kUsage;
-  }
+std::vector<FoundHosts> FoundHosts::parts() const {
+  const bool is_apart =
+      std::any_of(local.begin(), local.end(), [](const auto& host) { return host.address.transport() != Transport::unix_socket; });
+  if (!is_apart) return {*this};
+  std::vector<FoundHosts> parts;
+  for (const auto& host : local) parts.push_back({.addresses = {host.address}, .source = source, .settings = settings, .local = {host}});
+  return parts;
+}
+
+Result<HostMesh> attach(Context& context, const FoundHosts& hosts, const HostsArguments& arguments) {
   using Verb = HostsArguments::Verb;
   const bool is_looking = arguments.verb == Verb::ps || arguments.verb == Verb::logs || arguments.verb == Verb::status ||
                           arguments.verb == Verb::why || arguments.verb == Verb::talk;
   AttachOptions options;
   options.require_all = !is_looking;
   options.deadline = std::min<std::chrono::milliseconds>(arguments.timeout, std::chrono::seconds(5));
-  auto mesh = HostMesh::attach(*context, "hosts", std::move(hosts.addresses), options);
+  auto mesh = HostMesh::attach(context, "hosts", hosts.addresses, options);
+  // Who has typed --hosts knows where they come from.
+  if (!mesh && !hosts.source.empty() && arguments.said.list.empty()) return fail(mesh.error().within(hosts.source));
+  return mesh;
+}
+
+HostReport silent_host(const HostAddr& host, const Error& error) {
+  HostReport report;
+  report.host = host;
+  report.code = error.code();
+  // Which host it is, is said beside it.
+  const auto who = "host 0 (" + host.to_string() + "): ";
+  const auto at = error.detail().find(who);
+  report.problem = error.detail().substr(at == std::string::npos ? 0 : at + who.size());
+  return report;
+}
+
+std::variant<AttachedHosts, int> attach_hosts(const HostsArguments& arguments) {
+  const auto begin = std::chrono::steady_clock::now();
+  auto found = find_hosts(arguments);
+  if (const int* code = std::get_if<int>(&found)) return *code;
+  const auto parts = std::get<FoundHosts>(found).parts();
+  if (parts.size() > 1) {
+    std::string hosts;
+    for (const auto& part : parts) hosts += (hosts.empty() ? "" : ", ") + part.addresses.front().to_string();
+    complain("hosts of yours on this machine that are known by tcp may not reach the others: say with --hosts which are meant: " + hosts);
+    return kUsage;
+  }
+  auto context = parts.front().make_context();
+  if (!context) {
+    complain(context.error().to_string());
+    return kUsage;
+  }
+  auto mesh = attach(*context, parts.front(), arguments);
   if (!mesh) {
-    // Who has typed --hosts knows where they come from.
-    const bool is_typed = hosts.source.empty() || !arguments.said.list.empty();
-    complain((is_typed ? mesh.error() : mesh.error().within(hosts.source)).to_string());
+    complain(mesh.error().to_string());
     return 1;
   }
   const auto took = std::chrono::steady_clock::now() - begin;

@@ -30,22 +30,13 @@ struct Pong {
 /// To that host's broker, to its agent, and back; the connection is up when the question leaves.
 Pong ping(Context& context, const HostAddr& host, std::chrono::milliseconds limit) {
   Pong pong;
-  pong.host.host = host;
-  const auto fill = [&](const Error& error) {
-    pong.host.code = error.code();
-    // Which host it is, is said beside it.
-    const auto who = "host 0 (" + host.to_string() + "): ";
-    const auto at = error.detail().find(who);
-    pong.host.problem = error.detail().substr(at == std::string::npos ? 0 : at + who.size());
-    return pong;
-  };
   const auto end = Clock::now() + limit;
   const auto mesh = HostMesh::attach(context, "host", {host}, {.deadline = limit});
-  if (!mesh) return fill(mesh.error());
+  if (!mesh) return {silent_host(host, mesh.error()), {}};
   const auto begin = Clock::now();
   const auto states = mesh->states(std::max(std::chrono::ceil<std::chrono::milliseconds>(end - begin), std::chrono::milliseconds(1)));
   pong.took = Clock::now() - begin;
-  if (!states) return fill(states.error());
+  if (!states) return {silent_host(host, states.error()), {}};
   pong.host = states->front();
   return pong;
 }

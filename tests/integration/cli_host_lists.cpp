@@ -195,6 +195,11 @@ TEST_CASE("cli: hosts of this machine that are known by tcp are found, by their 
   INFO(ping.out << ping.err);
   CHECK(ping.status == ExitStatus::exited(0));
   CHECK(ping.out.find(known.address() + "  ") != std::string::npos);
+  // They do not reach each other; what is done to some mesh on all of them has to know which are meant.
+  const auto stop = run_cli({"stop", "work"});
+  CHECK(stop.status == ExitStatus::exited(2));
+  CHECK(stop.err.find("say with --hosts which are meant: ") != std::string::npos);
+  CHECK(stop.err.find(known.address()) != std::string::npos);
   const auto down = run_cli({"shutdown"});
   INFO(down.out << down.err);
   CHECK(down.status == ExitStatus::exited(0));
