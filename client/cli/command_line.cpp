@@ -359,6 +359,15 @@ void add_talk(CLI::App& app, const std::string& name, const std::string& meaning
     verb->add_flag("--raw", talk.raw, "Answers as they are, by rank, without prefixes")->excludes(verb->get_option("--json"));
 }
 
+void add_watch(CLI::App& app, HostsArguments& hosts) {
+  auto* verb = add_on_hosts(app, "watch", "Show what changes, as it happens: ranks that start, end and fail, hosts that go and come back",
+                            hosts, "30s, for finding hosts and mesh");
+  verb->add_option("MESH", hosts.mesh, "Only this mesh, with or without its uuid, until it has ended; default: all, until Ctrl-C");
+  verb->footer(
+      "What stands already comes first. Exit code: 0 MESH has ended; 1 it has failed, there is none, or a host does not answer; "
+      "2 wrong usage; 130 Ctrl-C; 141 nobody reads the output.");
+}
+
 void add_why(CLI::App& app, WhyArguments& why) {
   auto* verb = add_on_hosts(app, "why", "Say why ranks have ended: the first cause, then what followed from it", why.hosts);
   verb->footer(kWhyFooter);
@@ -622,6 +631,7 @@ std::variant<Arguments, int> parse_command_line(int argc, char** argv) {
   add_duration(shutdown, "--grace", hosts.grace, "Between SIGTERM and SIGKILL; default 10s");
   add_drain(app, hosts);
   add_status(app, hosts);
+  add_watch(app, hosts);
   add_logs(app, logs);
   WhyArguments why;
   add_why(app, why);
@@ -681,9 +691,9 @@ std::variant<Arguments, int> parse_command_line(int argc, char** argv) {
   }
   if (name != "run") {
     using Verb = HostsArguments::Verb;
-    static const std::map<std::string, Verb> verbs = {{"ps", Verb::ps},         {"ping", Verb::ping},
-                                                      {"stop", Verb::stop},     {"shutdown", Verb::shutdown},
-                                                      {"status", Verb::status}, {"drain", Verb::drain}};
+    static const std::map<std::string, Verb> verbs = {
+        {"ps", Verb::ps},         {"ping", Verb::ping},   {"stop", Verb::stop},  {"shutdown", Verb::shutdown},
+        {"status", Verb::status}, {"drain", Verb::drain}, {"watch", Verb::watch}};
     hosts.verb = verbs.at(name);
     // Nobody who lists or pings hosts means half a minute.
     hosts.is_timeout_given = app.get_subcommand(name)->count("--timeout") > 0;

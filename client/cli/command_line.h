@@ -64,12 +64,12 @@ struct RunArguments {
   std::vector<std::string> command;
 };
 
-/// `meshbus ps`, `ping`, `status`, `stop`, `drain`, `shutdown`: on which hosts, and of which mesh.
+/// `meshbus ps`, `ping`, `status`, `stop`, `drain`, `shutdown`, `watch`: on which hosts, and of which mesh.
 struct HostsArguments {
-  enum class Verb { ps, ping, stop, shutdown, logs, status, drain, why, talk };
+  enum class Verb { ps, ping, stop, shutdown, logs, status, drain, why, talk, watch };
   Verb verb = Verb::ps;
   HostsSaid said;
-  /// stop, status, drain: name of the mesh, with or without its uuid. Not for stop: empty = every mesh.
+  /// stop, status, drain, watch: name of the mesh, with or without its uuid. Not for stop: empty = every mesh.
   std::string mesh;
   /// drain: a ProcId; empty = everybody.
   std::string owner;
@@ -217,8 +217,8 @@ struct VersionArguments {
   bool json = false;
 };
 
-using Arguments = std::variant<HostArguments, RunArguments, HostsArguments, LogsArguments, WhyArguments, TalkArguments, ConfigArguments, ContextArguments,
-                               KeygenArguments, MeshArguments, TapArguments, BenchArguments, VersionArguments>;
+using Arguments = std::variant<HostArguments, RunArguments, HostsArguments, LogsArguments, WhyArguments, TalkArguments, ConfigArguments,
+                               ContextArguments, KeygenArguments, MeshArguments, TapArguments, BenchArguments, VersionArguments>;
 
 /// What the words mean; or, when there is nothing to run (help, a mistake: then it has been said on stderr), the exit code.
 std::variant<Arguments, int> parse_command_line(int argc, char** argv);

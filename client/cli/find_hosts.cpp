@@ -97,7 +97,7 @@ std::vector<FoundHosts> FoundHosts::parts() const {
 Result<HostMesh> attach(Context& context, const FoundHosts& hosts, const HostsArguments& arguments) {
   using Verb = HostsArguments::Verb;
   const bool is_looking = arguments.verb == Verb::ps || arguments.verb == Verb::logs || arguments.verb == Verb::status ||
-                          arguments.verb == Verb::why || arguments.verb == Verb::talk;
+                          arguments.verb == Verb::why || arguments.verb == Verb::talk || arguments.verb == Verb::watch;
   AttachOptions options;
   options.require_all = !is_looking;
   options.deadline = std::min<std::chrono::milliseconds>(arguments.timeout, std::chrono::seconds(5));
@@ -140,7 +140,7 @@ std::variant<AttachedHosts, int> attach_hosts(const HostsArguments& arguments) {
     return 1;
   }
   const auto took = std::chrono::steady_clock::now() - begin;
-  return AttachedHosts{std::move(*context), std::move(*mesh), std::chrono::ceil<std::chrono::milliseconds>(took)};
+  return AttachedHosts{std::move(*context), std::move(*mesh), std::chrono::ceil<std::chrono::milliseconds>(took), parts.front().settings};
 }
 
 }  // namespace meshbus::cli

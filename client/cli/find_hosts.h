@@ -48,6 +48,8 @@ struct AttachedHosts {
   Context context;
   HostMesh hosts;
   std::chrono::milliseconds took;
+  /// Of the context that names them.
+  std::vector<std::pair<std::string, std::string>> settings;
 };
 /// The hosts that are meant, attached to; they have to be of one part. Or the exit code, as with find_hosts().
 std::variant<AttachedHosts, int> attach_hosts(const HostsArguments& arguments);

@@ -11,6 +11,7 @@
 #include "client/cli/rank_json.h"
 #include "client/cli/status_command.h"
 #include "client/cli/text_error.h"
+#include "client/cli/watch_command.h"
 #include "meshbus/client.h"
 
 namespace meshbus::cli {
@@ -105,6 +106,7 @@ std::vector<const MeshReport*> matching(const MeshListing& listing, const std::s
 
 int hosts_command(const HostsArguments& said) {
   if (said.verb == HostsArguments::Verb::ping) return ping_command(said);
+  if (said.verb == HostsArguments::Verb::watch) return watch_command(said);
   if (said.verb == HostsArguments::Verb::ps) return ps_command(said);
   if (said.verb == HostsArguments::Verb::shutdown) return shutdown(said);
   auto attached = attach_hosts(said);
@@ -121,6 +123,7 @@ int hosts_command(const HostsArguments& said) {
     case HostsArguments::Verb::shutdown:
     case HostsArguments::Verb::ping:
     case HostsArguments::Verb::logs:
+    case HostsArguments::Verb::watch:
     case HostsArguments::Verb::why:
     case HostsArguments::Verb::talk: break;
   }
