@@ -151,7 +151,8 @@ int talk_command(const TalkArguments& arguments) {
   if (!message) return complain_of(message.error(), kUsage);
   auto attached = attach_hosts(arguments.hosts);
   if (const int* code = std::get_if<int>(&attached)) return *code;
-  auto& [context, hosts] = std::get<AttachedHosts>(attached);
+  auto& context = std::get<AttachedHosts>(attached).context;
+  const auto& hosts = std::get<AttachedHosts>(attached).hosts;
   const auto listing = hosts.meshes(arguments.hosts.timeout);
   if (!listing) return complain_of(listing.error(), 1);
   for (const auto& host : listing->unreachable) complain("host " + host.host.to_string() + " does not answer: " + host.problem);

@@ -140,8 +140,8 @@ class Watch {
 std::variant<Watched, int> find_watched(const HostsArguments& arguments) {
   auto attached = attach_hosts(arguments);
   if (const int* code = std::get_if<int>(&attached)) return *code;
-  const auto& [context, hosts, took, settings] = std::get<AttachedHosts>(attached);
-  Watched watched{hosts.hosts(), arguments.mesh, {}, settings};
+  const auto& hosts = std::get<AttachedHosts>(attached).hosts;
+  Watched watched{hosts.hosts(), arguments.mesh, {}, std::get<AttachedHosts>(attached).settings};
   if (arguments.mesh.empty()) return watched;
   const auto listing = hosts.meshes(arguments.timeout);
   if (!listing) {
