@@ -346,7 +346,8 @@ constexpr const char* kTalkFooter =
     "  [0-5,7]   host=1,gpu=0:4   the same of the only mesh\n"
     "TO is a port of their programs; with --actor NAME a message, by name or number, for the actors of that name.\n"
     "\n"
-    "Exit code: 0; 1 no such mesh or rank, a host or, with call, a rank that did not answer; 2 wrong usage.";
+    "Exit code: 0 (a cast: it is on its way; who is dead by then is not told of); 1 no such mesh or rank, a host or, with call, a rank\n"
+    "that did not answer; 2 wrong usage.";
 
 void add_talk(CLI::App& app, const std::string& name, const std::string& meaning, TalkArguments& talk) {
   auto* verb = add_on_hosts(app, name, meaning, talk.hosts);

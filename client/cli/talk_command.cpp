@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <charconv>
+#include <chrono>
 #include <future>
 #include <iostream>
 #include <iterator>
@@ -24,6 +25,11 @@ namespace meshbus::cli {
 namespace {
 
 using Json = nlohmann::ordered_json;
+
+/// Ranks that are no slice are called block by block, so many blocks at a time.
+constexpr std::size_t kCallsAtOnce = 64;
+/// What those get that come when the time is up.
+constexpr std::chrono::milliseconds kLeastTime{200};
 
 std::optional<std::uint32_t> parse_number(const std::string& text) {
   std::uint32_t number = 0;
@@ -79,15 +85,21 @@ Result<void> cast(Context& context, const ProcMeshRef& view, const Message& mess
 using Answers = std::map<std::uint64_t, Result<std::string>>;
 
 Answers call_all(Context& context, const std::vector<ProcMeshRef>& views, const Message& message, std::chrono::milliseconds limit) {
-  std::vector<std::future<Result<RankAnswers>>> calls;
-  for (const auto& view : views)
-    calls.push_back(std::async(std::launch::async, [&context, &view, &message, limit] { return call(context, view, message, limit); }));
+  const auto end = std::chrono::steady_clock::now() + limit;
   Answers all;
-  for (std::size_t i = 0; i < views.size(); ++i) {
-    auto answers = calls[i].get();
-    for (std::uint64_t ordinal = 0; ordinal < views[i].num_ranks(); ++ordinal) {
-      if (const auto rank = views[i].create_rank(ordinal))
-        all.emplace(*rank, answers ? std::move((*answers)[ordinal]) : Result<std::string>(fail(answers.error())));
+  for (std::size_t begin = 0; begin < views.size(); begin += kCallsAtOnce) {
+    const auto last = std::min(views.size(), begin + kCallsAtOnce);
+    const auto left = std::max(std::chrono::ceil<std::chrono::milliseconds>(end - std::chrono::steady_clock::now()), kLeastTime);
+    std::vector<std::future<Result<RankAnswers>>> calls;
+    for (auto i = begin; i < last; ++i)
+      calls.push_back(
+          std::async(std::launch::async, [&context, &view = views[i], &message, left] { return call(context, view, message, left); }));
+    for (auto i = begin; i < last; ++i) {
+      auto answers = calls[i - begin].get();
+      for (std::uint64_t ordinal = 0; ordinal < views[i].num_ranks(); ++ordinal) {
+        if (const auto rank = views[i].create_rank(ordinal))
+          all.emplace(*rank, answers ? std::move((*answers)[ordinal]) : Result<std::string>(fail(answers.error())));
+      }
     }
   }
   return all;
