@@ -79,7 +79,7 @@ class Peer:
             raise Failed(f"{host} is no address of a host: unix:/path or tcp:HOST:PORT")
         self.socket = zmq.Context.instance().socket(zmq.DEALER)
         self.socket.setsockopt(zmq.LINGER, 1000)
-        self.socket.setsockopt(zmq.RECONNECT_IVL, -1)  # a new connection would need a new Hello
+        self.socket.setsockopt(zmq.RECONNECT_IVL, 86_400_000)  # ms: a new connection would need a new Hello (not -1: docs/protocol.md)
         self.socket.connect({"unix": "ipc://", "tcp": "tcp://"}[scheme] + rest)
         hello = wire.HelloT()
         hello.version = hello.oldest = 1
