@@ -11,6 +11,9 @@
 
 namespace meshbus::cli {
 
+/// What is left to ask with when something else, finding the hosts for instance, has taken all the time.
+inline constexpr std::chrono::milliseconds least_time{200};
+
 /// A host of this user on this machine.
 struct LocalHost {
   /// By which it is known, to itself too.

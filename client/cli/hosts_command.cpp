@@ -19,9 +19,6 @@ namespace {
 
 using Json = nlohmann::ordered_json;
 
-/// What is left to ask with when finding the hosts has taken all the time.
-constexpr std::chrono::milliseconds kLeastTime{200};
-
 int stop(HostMesh& mesh, const HostsArguments& arguments) {
   auto listing = mesh.meshes(arguments.timeout);
   if (!listing) {
@@ -113,7 +110,7 @@ int hosts_command(const HostsArguments& said) {
   if (const int* code = std::get_if<int>(&attached)) return *code;
   // --timeout is for all of it.
   auto arguments = said;
-  arguments.timeout = std::max(arguments.timeout - std::get<AttachedHosts>(attached).took, kLeastTime);
+  arguments.timeout = std::max(arguments.timeout - std::get<AttachedHosts>(attached).took, least_time);
   auto& mesh = std::get<AttachedHosts>(attached).hosts;
   switch (arguments.verb) {
     case HostsArguments::Verb::stop: return stop(mesh, arguments);

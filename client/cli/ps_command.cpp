@@ -21,9 +21,6 @@ namespace {
 using Json = nlohmann::ordered_json;
 using Clock = std::chrono::steady_clock;
 
-/// What is left to ask with when finding the hosts has taken all the time.
-constexpr std::chrono::milliseconds kLeastTime{200};
-
 /// What is on hosts.
 struct Seen {
   std::vector<HostReport> hosts;
@@ -105,7 +102,7 @@ Result<Seen> look(Context& context, const FoundHosts& part, const HostsArguments
   const auto end = Clock::now() + arguments.timeout;
   const auto mesh = attach(context, part, arguments);
   if (!mesh) return fail(mesh.error());
-  const auto left = std::max(std::chrono::ceil<std::chrono::milliseconds>(end - Clock::now()), kLeastTime);
+  const auto left = std::max(std::chrono::ceil<std::chrono::milliseconds>(end - Clock::now()), least_time);
   // At once, so that a host that is dead is waited for once.
   auto asked = std::async(std::launch::async, [&] { return mesh->states(left); });
   // In JSON all fields are there always.
@@ -131,7 +128,7 @@ std::vector<MeshReport> merged(std::vector<MeshReport> meshes) {
   return all;
 }
 
-void print_json(const Seen& seen, bool all) {
+void print_listing(const Seen& seen, bool all) {
   Json json;
   json["hosts"] = Json::array();
   for (const auto& host : seen.hosts) json["hosts"].push_back(host_json(host));
@@ -176,7 +173,7 @@ int ps_command(const HostsArguments& arguments) {
   }
   all.meshes = merged(std::move(all.meshes));
   if (arguments.json) {
-    print_json(all, arguments.all);
+    print_listing(all, arguments.all);
   } else {
     print_table(all, arguments);
   }

@@ -13,6 +13,7 @@
 #include <vector>
 
 #include "client/cli/choose_mesh.h"
+#include "client/cli/find_hosts.h"
 #include "client/cli/hosts_command.h"
 #include "client/cli/output_writer.h"
 #include "client/cli/rank_json.h"
@@ -28,8 +29,6 @@ using Json = nlohmann::ordered_json;
 
 /// Ranks that are no slice are called block by block, so many blocks at a time.
 constexpr std::size_t kCallsAtOnce = 64;
-/// What those get that come when the time is up.
-constexpr std::chrono::milliseconds kLeastTime{200};
 
 std::optional<std::uint32_t> parse_number(const std::string& text) {
   std::uint32_t number = 0;
@@ -89,7 +88,7 @@ Answers call_all(Context& context, const std::vector<ProcMeshRef>& views, const 
   Answers all;
   for (std::size_t begin = 0; begin < views.size(); begin += kCallsAtOnce) {
     const auto last = std::min(views.size(), begin + kCallsAtOnce);
-    const auto left = std::max(std::chrono::ceil<std::chrono::milliseconds>(end - std::chrono::steady_clock::now()), kLeastTime);
+    const auto left = std::max(std::chrono::ceil<std::chrono::milliseconds>(end - std::chrono::steady_clock::now()), least_time);
     std::vector<std::future<Result<RankAnswers>>> calls;
     for (auto i = begin; i < last; ++i)
       calls.push_back(
@@ -105,7 +104,7 @@ Answers call_all(Context& context, const std::vector<ProcMeshRef>& views, const 
   return all;
 }
 
-void print_json(const MeshReport& mesh, const Answers& answers) {
+void print_answers(const MeshReport& mesh, const Answers& answers) {
   Json list = Json::array();
   const auto extent = mesh.region.extent();
   for (const auto& [rank, answer] : answers) {
@@ -142,7 +141,7 @@ int show(const MeshReport& mesh, const Answers& answers, const TalkArguments& ar
       print_lines(prefixes[rank], *answer);
     }
   }
-  if (arguments.hosts.json) print_json(mesh, answers);
+  if (arguments.hosts.json) print_answers(mesh, answers);
   return code;
 }
 

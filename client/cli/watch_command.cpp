@@ -37,7 +37,7 @@ struct Watched {
   std::vector<std::pair<std::string, std::string>> settings;
 };
 
-std::string words_of(const WatchEvent& event) {
+std::string sentence_of(const WatchEvent& event) {
   using Kind = WatchEvent::Kind;
   switch (event.kind) {
     case Kind::host_unreachable: return "host " + event.host.to_string() + " does not answer: " + event.problem;
@@ -111,7 +111,7 @@ class Watch {
     if (is_json_) {
       writer_.write(to_json_line(event, now));
     } else {
-      writer_.write(time_text(now) + "  " + words_of(event));
+      writer_.write(time_text(now) + "  " + sentence_of(event));
       if (event.kind == Kind::state && event.certificate != nullptr) write_last_words(event.certificate->stderr_tail);
     }
     if (event.kind != Kind::ended) return;
