@@ -39,7 +39,7 @@ std::string all_arguments_and_environments() {
   return all;
 }
 
-std::string secret_in(const std::string& key_file) {
+std::string secret_of_key(const std::string& key_file) {
   std::istringstream lines(key_file);
   for (std::string line; std::getline(lines, line);) {
     if (line.starts_with("secret-key ")) return line.substr(11);
@@ -85,7 +85,7 @@ TEST_CASE("cli: no secret of hosts started over ssh is in an argument or an envi
   CHECK(all.find(sleep) != std::string::npos);
   for (const auto& directory : host_directories()) {
     const auto key = directory / "keys" / "own.key";
-    const auto secret = secret_in(read_file(key));
+    const auto secret = secret_of_key(read_file(key));
     REQUIRE(secret.size() == 40);
     CHECK(std::filesystem::status(key).permissions() == (std::filesystem::perms::owner_read | std::filesystem::perms::owner_write));
     CHECK(all.find(secret) == std::string::npos);
