@@ -168,6 +168,7 @@ int watch(const HostsArguments& arguments, int signals) {
   Controller::Options options;
   options.hosts = watched.hosts;
   options.mesh = watched.mesh;
+  options.is_controller = false;
   options.keys = KeyDirectory::find(*config);
   options.poll = config->duration(keys::supervision_poll);
   options.probe = std::min(config->duration(keys::supervision_probe), options.poll);

@@ -47,6 +47,7 @@ Controller::Controller(Reactor& reactor, zmq::context_t& context, Options option
       options_(std::move(options)),
       events_(std::move(events)),
       supervisor_(supervisor_options(options_), reactor_.now()),
+      name_(options_.is_controller ? Name::controller() : *Name::make("client")),
       incarnation_(random_u64()) {
   for (const auto& host : options_.hosts) agents_.emplace(host_service(host).key(), host);
   open();
@@ -67,8 +68,8 @@ void Controller::open() {
   Session::Options options;
   options.endpoint = options_.hosts[home_].zmq_endpoint();
   options.keys = keys_for(options_.keys, options_.hosts[home_]);
-  options.hello.peer = Name::controller().to_string();
-  options.hello.kind = wire::PeerKind::controller;
+  options.hello.peer = name_.to_string();
+  options.hello.kind = options_.is_controller ? wire::PeerKind::controller : wire::PeerKind::launcher;
   options.hello.incarnation = incarnation_;
   options.hello.pid = static_cast<std::uint32_t>(::getpid());
   Bus::Events events;
@@ -102,6 +103,10 @@ void Controller::on_undeliverable(const wire::Envelope& envelope, const Error& e
   // What was lost on its way its receiver misses, and asks for; only who is gone is forgotten.
   if (error.code() == ErrorCode::queue_full || error.code() == ErrorCode::fate_unknown) return;
   if (subscriptions_.drop(envelope.destination_proc())) log::info("a subscriber cannot be reached and is dropped: " + error.to_string());
+}
+
+ProcId Controller::self() const {
+  return bus_ != nullptr && bus_->self() ? *bus_->self() : ProcId(options_.hosts[home_], ProcName(name_));
 }
 
 void Controller::on_turn() {
@@ -152,8 +157,7 @@ void Controller::ask(const Supervisor::Question& question) {
     case Kind::stream: {
       wire::StreamStateT stream;
       stream.mesh = question.mesh;
-      stream.subscriber =
-          bus_->self() ? bus_->self()->to_string() : ProcId(options_.hosts[home_], ProcName(Name::controller())).to_string();
+      stream.subscriber = self().to_string();
       bus_->request(to, std::move(stream), options_.answer_limit, on_answer);
       break;
     }

@@ -25,6 +25,9 @@ class Controller {
   struct Options {
     std::vector<HostAddr> hosts;
     std::string mesh;  ///< Only that one; empty = all.
+    /// As the controller of its broker, of which there is one, and which needs the key of an operator. Else as one launcher among others,
+    /// who may look: nobody can know its address to subscribe.
+    bool is_controller = true;
     std::chrono::milliseconds poll{10'000};
     std::chrono::milliseconds probe{1000};
     /// What a host is asked has failed when it does not answer for so long.
@@ -73,6 +76,8 @@ class Controller {
   void on_list_meshes(const Request& request, const wire::ListMeshes& message);
   void on_stop_procs(const Request& request, const wire::StopProcs& message);
   wire::ControllerStateT make_state() const;
+  /// Where we are, or shall be.
+  ProcId self() const;
   /// The ProcId that a request is about, if it is its sender's own; otherwise it is refused.
   std::optional<ProcId> check_subscriber(const Request& request, const flatbuffers::String* text);
 
@@ -84,6 +89,7 @@ class Controller {
   Subscriptions subscriptions_;
   std::size_t home_ = 0;
   std::unique_ptr<Bus> bus_;
+  Name name_;
   std::uint64_t incarnation_;
   /// Key of a host's agent -> the host.
   std::map<std::uint64_t, HostAddr> agents_;

@@ -138,7 +138,7 @@ void Controller::on_get_subscriber_count(const Request& request, const wire::Get
 
 wire::ControllerStateT Controller::make_state() const {
   wire::ControllerStateT state;
-  state.controller = ProcId(options_.hosts[home_], ProcName(Name::controller())).to_string();
+  state.controller = self().to_string();
   state.poll = supervisor_.polls();
   state.interval_ms = static_cast<std::uint32_t>(options_.poll.count());
   state.late_polls = supervisor_.late_polls();

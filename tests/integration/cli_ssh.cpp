@@ -130,7 +130,7 @@ TEST_CASE("cli: when ssh fails it is said on which machine, why, and what to do"
   refused("ssh:stranger,a", "stranger", "Permission denied (publickey)", "must work without a password");
   refused("ssh:unknown", "unknown", "Host key verification failed", "known_hosts");
   refused("ssh:a,deaf", "deaf", "Connection refused", "no sshd listens there");
-  refused("ssh:a", "a", "not found", "meshbus is not there", {"--remote-program", "/no/where/meshbus"});
+  refused("ssh:a", "a", "/no/where/meshbus: ", "meshbus is not there", {"--remote-program", "/no/where/meshbus"});
 }
 
 TEST_CASE("cli: what cannot be a machine for ssh is refused before anything is started" * doctest::skip(!SshServer::why_not().empty())) {

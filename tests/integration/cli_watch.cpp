@@ -26,7 +26,7 @@ struct StandingMesh {
       if (mesh.at("ranks").size() != 2) return false;
       name = mesh.at("mesh");
       pid_of_second = mesh.at("ranks")[1].at("pid").get<pid_t>();
-      return mesh.at("ranks")[0].at("state") == "running" && mesh.at("ranks")[1].at("state") == "running";
+      return mesh.at("ranks")[0].at("status") == "ready" && mesh.at("ranks")[1].at("status") == "ready";
     };
     INFO(run.describe());
     REQUIRE(wait_until(is_up, in_time));
@@ -51,7 +51,7 @@ TEST_CASE("cli: watch shows what stands, then what changes, and ends with its me
   Process lines(mesh.watch({"--json"}));
   const auto rank = [&](int number) { return mesh.name + " rank " + std::to_string(number); };
   REQUIRE(wait_until([&] { return has(text, rank(0)) && has(text, rank(1)) && has(lines, "\"rank\":1"); }, in_time));
-  CHECK(has(text, ": running, pid " + std::to_string(mesh.pid_of_second)));
+  CHECK(has(text, ": ready, pid " + std::to_string(mesh.pid_of_second)));
 
   REQUIRE(::kill(mesh.pid_of_second, SIGKILL) == 0);
   CHECK(text.wait_exit(in_time) == ExitStatus::exited(1));
@@ -68,7 +68,7 @@ TEST_CASE("cli: watch shows what stands, then what changes, and ends with its me
   std::size_t ends = 0;
   for (const auto& line : lines_of(lines.out())) {
     const json event = parse_json(line);
-    if (event.at("event") != "state" || event.at("rank") != 1 || event.at("state") == "running") continue;
+    if (event.at("event") != "state" || event.at("rank") != 1 || event.at("state") == "ready") continue;
     ++ends;
     CHECK(event.at("signal") == SIGKILL);
     CHECK(event.at("stderr_tail") == json({"says-1"}));
