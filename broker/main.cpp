@@ -25,6 +25,7 @@
 #include "common/reactor.h"
 #include "common/token.h"
 #include "common/unique_fd.h"
+#include "common/warden_end.h"
 
 namespace {
 
@@ -39,6 +40,7 @@ struct Flags {
   std::string advertise;
   std::string monitor;
   std::string tap;
+  std::string cgroup;
   bool insecure = false;
   std::vector<std::string> settings;
 };
@@ -51,6 +53,7 @@ void declare(CLI::App& app, Flags& flags) {
   app.add_flag("--insecure", flags.insecure, "take and make tcp connections without encryption and without checking who it is");
   app.add_option("--set", flags.settings, "setting KEY=VALUE; may be given again");
   app.add_option("--lifeline-fd", flags.lifeline_fd, "socket to the warden");
+  app.add_option("--cgroup", flags.cgroup, "cgroup v2 of all procs of the host, which is killed when the warden dies");
   app.add_option("--secret-fd", flags.secret_fd, "the warden's secret, for the tokens of agents and procs");
 }
 
@@ -159,6 +162,7 @@ void tell_refusals(Reactor& reactor, std::uint64_t told) {
 
 int serve(const Flags& flags) {
   const bool has_warden = flags.lifeline_fd >= 0;
+  if (has_warden) arm_warden_end(flags.cgroup);
   const UniqueFd signals = set_up_signals(has_warden);
   raise_descriptor_limit();
   Reactor reactor;
@@ -170,6 +174,7 @@ int serve(const Flags& flags) {
                      Lifeline::Events{[&] { reactor.stop(); },
                                       [&] {
                                         is_orderly = false;
+                                        end_with_warden();
                                         reactor.stop();
                                       }});
   }

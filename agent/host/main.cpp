@@ -17,6 +17,7 @@
 #include "agent/keeper/lifeline.h"
 #include "common/log.h"
 #include "common/logging.h"
+#include "common/warden_end.h"
 
 namespace {
 
@@ -29,6 +30,7 @@ struct Arguments {
   int ledger_fd = -1;
   int spool_fd = -1;
   std::string events;
+  std::string cgroup;
   std::string host;
   std::string broker;
   std::string containment;
@@ -107,8 +109,9 @@ class Program {
   void on_lifeline() {
     for (auto received = lifeline_.receive(); received.ended || received.text; received = lifeline_.receive()) {
       if (received.ended) {
-        // Nobody is left to be in order for: the keeper ends the procs by itself.
+        // Nobody is left to be in order for: the keeper ends the procs by itself, if it lives.
         log::warn("the warden is gone");
+        end_with_warden();
         std::_Exit(EX_OK);
       }
       const auto message = keeper::parse_lifeline(*received.text);
@@ -154,6 +157,7 @@ class Program {
 };
 
 int run(const Arguments& arguments) {
+  arm_warden_end(arguments.cgroup);
   auto config = load_config(arguments.settings);
   if (!config) return give_up(EX_CONFIG, config.error().to_string());
   set_up_logging("agent", log::find_level(config->word(keys::log_level)).value_or(log::Level::warn));
@@ -237,6 +241,7 @@ int main(int argc, char** argv) {
   app.add_option("--host", arguments.host, "address that the broker advertises")->required();
   app.add_option("--broker", arguments.broker, "address at which the broker listens for procs of this host")->required();
   app.add_option("--containment", arguments.containment, "how descendants are kept together, for people to read");
+  app.add_option("--cgroup", arguments.cgroup, "cgroup v2 of all procs, which is killed when the warden dies");
   app.add_option("--limit", arguments.limits, "where procs can be limited: CONTROLLER:VERSION:PATH")->allow_extra_args(false);
   app.add_option("--set", arguments.settings, "KEY=VALUE, as in the configuration file")->allow_extra_args(false);
   try {

@@ -1,18 +1,12 @@
 #include "agent/keeper/cgroup.h"
 
 #include <fcntl.h>
-#include <poll.h>
 #include <sys/stat.h>
-#include <sys/syscall.h>
 #include <unistd.h>
 
-#include <algorithm>
-#include <array>
 #include <cerrno>
-#include <csignal>
 #include <cstdint>
 #include <cstring>
-#include <filesystem>
 #include <optional>
 #include <sstream>
 #include <vector>
@@ -23,22 +17,6 @@
 namespace meshbus::keeper {
 
 namespace {
-
-namespace fs = std::filesystem;
-
-std::optional<std::string> read_file(const std::string& path) {
-  const UniqueFd file(::open(path.c_str(), O_RDONLY | O_CLOEXEC));
-  if (!file) return std::nullopt;
-  std::string text;
-  std::array<char, 4096> buffer;
-  for (;;) {
-    const ssize_t got = ::read(file.get(), buffer.data(), buffer.size());
-    if (got < 0 && errno == EINTR) continue;
-    if (got < 0) return std::nullopt;
-    if (got == 0) return text;
-    text.append(buffer.data(), static_cast<std::size_t>(got));
-  }
-}
 
 // mountinfo writes blank, tab, newline and backslash as \ooo.
 std::string unescape(const std::string& text) {
@@ -61,7 +39,7 @@ struct Mount {
 
 std::vector<Mount> find_cgroup2_mounts() {
   std::vector<Mount> found;
-  std::istringstream lines(read_file("/proc/self/mountinfo").value_or(""));
+  std::istringstream lines(read_cgroup_file("/proc/self/mountinfo").value_or(""));
   for (std::string line; std::getline(lines, line);) {
     const auto separator = line.find(" - cgroup2 ");
     if (separator == std::string::npos) continue;
@@ -85,25 +63,6 @@ bool is_listed(std::string_view word, std::string_view list) {
   return ("," + std::string(list) + ",").find("," + std::string(word) + ",") != std::string::npos;
 }
 
-std::vector<std::string> child_directories(const std::string& path) {
-  std::vector<std::string> found;
-  std::error_code error;
-  for (fs::directory_iterator entry(path, error), end; !error && entry != end; entry.increment(error)) {
-    std::error_code ignored;
-    if (entry->is_directory(ignored) && !entry->is_symlink(ignored)) found.push_back(entry->path().string());
-  }
-  return found;
-}
-
-// Kills `pid` unless its number went to a process outside of the cgroup since it was listed.
-void kill_member(pid_t pid, const std::string& cgroup) {
-  const UniqueFd process(static_cast<int>(::syscall(SYS_pidfd_open, pid, 0)));
-  if (!process) return;
-  const auto listed = read_file(cgroup + "/cgroup.procs");
-  if (!listed || ("\n" + *listed).find("\n" + std::to_string(pid) + "\n") == std::string::npos) return;
-  ::syscall(SYS_pidfd_send_signal, process.get(), SIGKILL, nullptr, 0);
-}
-
 }  // namespace
 
 Result<Cgroup> Cgroup::make(const std::string& parent, const std::string& name) {
@@ -117,7 +76,7 @@ Result<Cgroup> Cgroup::make(const std::string& parent, const std::string& name) 
 Result<OwnCgroup> find_own_cgroup() {
   const auto mounts = find_cgroup2_mounts();
   if (mounts.empty()) return fail(ErrorCode::not_exist, "no cgroup v2 file system is mounted");
-  const auto text = read_file("/proc/self/cgroup");
+  const auto text = read_cgroup_file("/proc/self/cgroup");
   std::istringstream lines(text.value_or(""));
   for (std::string line; std::getline(lines, line);) {
     if (line.rfind("0::", 0) != 0) continue;
@@ -133,14 +92,14 @@ Result<OwnCgroup> find_own_cgroup() {
 }
 
 std::optional<std::string> find_v1_cgroup(std::string_view controller) {
-  std::istringstream mounts(read_file("/proc/self/mountinfo").value_or(""));
+  std::istringstream mounts(read_cgroup_file("/proc/self/mountinfo").value_or(""));
   for (std::string line; std::getline(mounts, line);) {
     const auto separator = line.find(" - cgroup ");
     if (separator == std::string::npos || !is_listed(controller, line.substr(line.rfind(' ') + 1))) continue;
     std::istringstream fields(line.substr(0, separator));
     std::string id, parent, device, root, point;
     if (!(fields >> id >> parent >> device >> root >> point)) continue;
-    std::istringstream groups(read_file("/proc/self/cgroup").value_or(""));
+    std::istringstream groups(read_cgroup_file("/proc/self/cgroup").value_or(""));
     for (std::string group; std::getline(groups, group);) {
       // "9:pids:/some/where"
       const auto controllers = group.find(':');
@@ -158,7 +117,7 @@ std::optional<std::string> find_v1_cgroup(std::string_view controller) {
 }
 
 bool has_word(const std::string& path, std::string_view word) {
-  std::istringstream words(read_file(path).value_or(""));
+  std::istringstream words(read_cgroup_file(path).value_or(""));
   for (std::string one; words >> one;) {
     if (one == word) return true;
   }
@@ -245,64 +204,6 @@ std::string cgroup_name_of_mesh(std::string_view mesh) {
   std::uint64_t hash = 14695981039346656037ull;  // FNV-1a: two names must not share a cgroup because they look alike
   for (const char letter : mesh) hash = (hash ^ static_cast<unsigned char>(letter)) * 1099511628211ull;
   return name + "." + std::to_string(hash);
-}
-
-void kill_cgroup(const std::string& path) {
-  const UniqueFd file(::open((path + "/cgroup.kill").c_str(), O_WRONLY | O_CLOEXEC));
-  if (file && ::write(file.get(), "1", 1) < 0) kill_listed(path);
-}
-
-bool is_populated(const std::string& path) {
-  const auto events = read_file(path + "/cgroup.events");
-  return events && events->find("populated 1") != std::string::npos;
-}
-
-void kill_listed(const std::string& path) {
-  std::istringstream pids(read_file(path + "/cgroup.procs").value_or(""));
-  for (pid_t pid = 0; pids >> pid;) {
-    if (pid != ::getpid()) kill_member(pid, path);
-  }
-  for (const std::string& below : child_directories(path)) kill_listed(below);
-}
-
-bool empty_cgroup(const std::string& path, std::chrono::milliseconds deadline) {
-  using Clock = std::chrono::steady_clock;
-  const auto until = Clock::now() + deadline;
-  kill_cgroup(path);
-  const UniqueFd events(::open((path + "/cgroup.events").c_str(), O_RDONLY | O_CLOEXEC));
-  // Reading through the same descriptor is what arms its poll.
-  const auto populated = [&] {
-    std::array<char, 256> buffer;
-    const ssize_t got = ::pread(events.get(), buffer.data(), buffer.size(), 0);
-    return got > 0 && std::string_view(buffer.data(), static_cast<std::size_t>(got)).find("populated 1") != std::string_view::npos;
-  };
-  while (populated()) {
-    if (Clock::now() >= until) return false;
-    pollfd changed{events.get(), POLLPRI, 0};
-    // Normally the event comes within a millisecond; when it does not, someone is left that must be named.
-    if (::poll(&changed, 1, 10) == 0) {
-      kill_listed(path);
-      kill_cgroup(path);
-    }
-  }
-  return true;
-}
-
-bool remove_cgroup_tree(const std::string& path) {
-  for (const std::string& below : child_directories(path)) remove_cgroup_tree(below);
-  return ::rmdir(path.c_str()) == 0 || errno == ENOENT;
-}
-
-bool clear_cgroup_tree(const std::string& path, std::chrono::milliseconds deadline) {
-  const auto until = std::chrono::steady_clock::now() + deadline;
-  for (;;) {
-    if (remove_cgroup_tree(path)) return true;
-    // Nobody is in what is not there, where nothing can be made or removed.
-    if (::access(path.c_str(), F_OK) != 0) return true;
-    if (std::chrono::steady_clock::now() >= until) return false;
-    kill_listed(path);
-    ::poll(nullptr, 0, 1);
-  }
 }
 
 }  // namespace meshbus::keeper

@@ -304,7 +304,7 @@ void HostProcess::fail_start(int exit_code, const std::string& why) {
 
 // The keeper is dead: its procs got the kernel's parent-death signal, and everything below them is now ours.
 void HostProcess::sweep_ourselves() {
-  if (!cgroup_.empty()) keeper::kill_cgroup(cgroup_);
+  if (!cgroup_.empty()) kill_cgroup(cgroup_);
   keeper::Sweeper sweeper([this](pid_t pid) { return pid == broker_.pid || pid == agent_.pid || strangers_.contains(pid); });
   if (sweeper.run(own_sweep_limit)) return;
   std::string left;
@@ -319,11 +319,11 @@ int HostProcess::finish() {
   }
   sweep_ourselves();  // normally finds nothing, and that is the proof
   if (!cgroup_.empty()) {
-    keeper::empty_cgroup(cgroup_, 500ms);
-    if (!keeper::remove_cgroup_tree(cgroup_)) say("cannot remove " + cgroup_ + ": " + std::strerror(errno));
+    empty_cgroup(cgroup_, 500ms);
+    if (!remove_cgroup_tree(cgroup_)) say("cannot remove " + cgroup_ + ": " + std::strerror(errno));
   }
   for (const std::string& directory : limit_directories()) {
-    if (!keeper::clear_cgroup_tree(directory, 500ms)) say("cannot remove " + directory + ": " + std::strerror(errno));
+    if (!clear_cgroup_tree(directory, 500ms)) say("cannot remove " + directory + ": " + std::strerror(errno));
   }
   keeper::come_back(50ms);
   if (!place_.base.empty()) keeper::clear_roles_leaf(place_.base);

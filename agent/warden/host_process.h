@@ -51,6 +51,8 @@ class HostProcess {
   std::string events_path() const;
   void add_settings(RoleStart& start) const;
   void add_limits(RoleStart& start) const;
+  /// What becomes of a broker or an agent when we die: common/warden_end.h.
+  void end_with_us(RoleStart& start) const;
 
   void turn();
   void on_signals();

@@ -224,6 +224,12 @@ Result<void> HostProcess::start_keeper() {
   return started;
 }
 
+// They hold nothing that the keeper does not clean up. With a cgroup they do that, too, in case that it is dead as well.
+void HostProcess::end_with_us(RoleStart& start) const {
+  start.death_signal = cgroup_.empty() ? SIGKILL : SIGCONT;
+  if (!cgroup_.empty()) start.arguments.insert(start.arguments.end(), {"--cgroup", cgroup_});
+}
+
 Result<void> HostProcess::start_broker() {
   RoleStart start;
   start.program = libexec_ / "meshbus-broker";
@@ -236,7 +242,7 @@ Result<void> HostProcess::start_broker() {
   if (options_.insecure) start.arguments.push_back("--insecure");
   add_settings(start);
   start.inherit = {secret_.get()};
-  start.death_signal = SIGKILL;  // holds nothing that the keeper does not clean up, and dies even when frozen
+  end_with_us(start);
   return start_role(broker_, start, *spawner_);
 }
 
@@ -253,7 +259,7 @@ Result<void> HostProcess::start_agent() {
   add_settings(start);
   start.arguments.insert(start.arguments.end(), {"--ledger-fd", std::to_string(ledger_.get()), "--spool-fd", std::to_string(spool_.get())});
   start.inherit = {secret_.get(), agents_keeper_fd_.get(), ledger_.get(), spool_.get()};
-  start.death_signal = SIGKILL;
+  end_with_us(start);
   auto started = start_role(agent_, start, *spawner_);
   agents_keeper_fd_.reset();  // else the keeper would not notice the agent's end
   return started;

@@ -77,10 +77,10 @@ void clean_one(const std::string& path, const std::string& name, int lock) {
     if (key == "mark" && value != "0") keeper::sweep_marked(std::strtoull(value.c_str(), nullptr, 10), 1000ms);
     const std::string tail = "/meshbus-" + name;
     // Who is dying by now is in it for a moment still; and it must not stay, because nobody will know of it any more.
-    if (key == "limits" && value.ends_with(tail)) keeper::clear_cgroup_tree(value, 1000ms);
+    if (key == "limits" && value.ends_with(tail)) clear_cgroup_tree(value, 1000ms);
     if (key == "cgroup" && value.size() > tail.size() && value.compare(value.size() - tail.size(), tail.size(), tail) == 0) {
-      keeper::empty_cgroup(value, 500ms);
-      keeper::remove_cgroup_tree(value);
+      empty_cgroup(value, 500ms);
+      remove_cgroup_tree(value);
     }
     if (key == "aside") keeper::clear_roles_leaf(value);
   }

@@ -37,7 +37,7 @@ class Scope {
     run_ = run;
   }
   ~Scope() {
-    meshbus::keeper::clear_cgroup_tree(path_, 2s);
+    meshbus::clear_cgroup_tree(path_, 2s);
     std::error_code ignored;
     fs::remove_all(run_, ignored);
   }

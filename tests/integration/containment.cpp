@@ -1,10 +1,13 @@
 // Spec 4.7: what keeps the descendants of procs together, beyond who dies: the numbers of a pid namespace, the limit of processes, frozen
 // roles.
 #include <doctest/doctest.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include <csignal>
+#include <thread>
 
+#include "agent/keeper/cgroup.h"
 #include "agent/keeper/spawner.h"
 #include "tests/integration/cli_harness.h"
 
@@ -126,4 +129,39 @@ TEST_CASE("containment: a role that is frozen is looked at, ended, and replaced 
     launcher.wait_exit(in_time);
     CHECK(sleepers(sleep).empty());
   }
+}
+
+TEST_CASE("containment: a role that is there and says nothing is frozen, too") {
+  const auto own = meshbus::keeper::find_own_cgroup();
+  const std::string frozen = own ? own->path + "/mbtest-" + std::to_string(::getpid()) : "";
+  if (!own || ::mkdir(frozen.c_str(), 0755) != 0) {
+    MESSAGE("no cgroup v2 here to freeze a process in: not tested");
+    return;
+  }
+  {
+    StandingHost host({"--set", "frozen.limit=1500ms"});
+    const auto before = host.roles();
+    REQUIRE(meshbus::keeper::write_file(frozen + "/cgroup.freeze", "1") == 0);
+    REQUIRE(meshbus::keeper::write_file(frozen + "/cgroup.procs", std::to_string(before.broker)) == 0);
+    CHECK(wait_until([&] { return host.process().err().find("it is frozen (stuck); killing it") != std::string::npos; }, in_time));
+    CHECK(wait_until([&] { return find_roles(before.warden).has_value(); }, in_time));
+    CHECK(run_cli({"run", "--hosts", host.address(), "--", "true"}).status == ExitStatus::exited(0));
+  }
+  CHECK(wait_until([&] { return ::rmdir(frozen.c_str()) == 0; }, in_time));
+}
+
+TEST_CASE("containment: a warden that was stopped itself kills nobody for their silence") {
+  StandingHost host({"--set", "frozen.limit=900ms"});
+  const auto before = host.roles();
+  ::kill(before.warden, SIGSTOP);
+  std::this_thread::sleep_for(2500ms);  // sleep-ok: how long it is away
+  ::kill(before.warden, SIGCONT);
+  // What it notices afterwards is noticed by the looks that follow the first.
+  ::kill(before.broker, SIGSTOP);
+  REQUIRE(wait_until([&] { return host.process().err().find("the broker was killed by SIGKILL: restarting it") != std::string::npos; },
+                     in_time));
+  REQUIRE(wait_until([&] { return find_roles(before.warden).has_value(); }, in_time));
+  CHECK(host.roles().keeper == before.keeper);
+  CHECK(host.roles().agent == before.agent);
+  CHECK(host.process().err().find("frozen") == host.process().err().rfind("frozen"));
 }

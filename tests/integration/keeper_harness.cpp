@@ -159,7 +159,7 @@ std::vector<std::string> own_environment() {
 
 bool cgroup_is_usable() {
   const auto made = keeper::make_host_cgroup(keeper::plan_host_place().base, "probe" + make_marker());
-  return made && keeper::remove_cgroup_tree(*made);
+  return made && remove_cgroup_tree(*made);
 }
 
 keeper::SpawnSpec command(std::vector<std::string> argv) {

@@ -323,6 +323,63 @@ TEST_CASE("nothing left: in a pid namespace all roles may die at once") {
   CHECK(host_directories().empty());
 }
 
+TEST_CASE("nothing left: with cgroup v2, all roles but one may die at once") {
+  {
+    StandingHost probe;
+    if (probe.ready().at("containment") != "cgroup v2") {
+      MESSAGE("no cgroup v2 here: not tested");
+      return;
+    }
+  }
+  for (const std::string survivor : {"warden", "keeper", "agent", "broker"}) {
+    CAPTURE(survivor);
+    Zoo zoo({"--containment", "cgroup"});
+    const auto roles = find_roles(wardens_of(zoo.launcher().pid()).at(0));
+    REQUIRE(roles);
+    const auto directories = host_directories();
+    const std::map<std::string, pid_t> all{
+        {"warden", roles->warden}, {"keeper", roles->keeper}, {"agent", roles->agent}, {"broker", roles->broker}};
+    // Stopped first: none of them can do anything about the end of another.
+    for (const auto& [name, pid] : all) {
+      if (name != survivor) ::kill(pid, SIGSTOP);
+    }
+    for (const auto& [name, pid] : all) {
+      if (name != survivor) ::kill(pid, SIGKILL);
+    }
+    const auto took = time_until([&] { return zoo.living().empty(); }, cleaned_up);
+    INFO("survivors:" << describe(zoo.living()));
+    CHECK(took.has_value());
+    if (took)
+      MESSAGE("kill -9 of all roles but the " << survivor << ": 0 of " << ranks * kinds.size() << " left after " << took->count() << " ms");
+    CHECK(zoo.launcher().wait_exit(10s) == ExitStatus::exited(125));
+    for (const auto& [name, pid] : all) CHECK(wait_until([&, one = pid] { return is_gone(one); }, cleaned_up));
+    StandingHost next;  // removes the run directory and the cgroup
+    CHECK(to_string(zoo.relatives()) == "");
+    CHECK(cgroups_of(directories).empty());
+  }
+  CHECK(host_directories().empty());
+}
+
+TEST_CASE("nothing left: a role that is stopped when its warden is killed ends, too") {
+  for (const std::string& containment : containments()) {
+    for (const bool is_agent : {true, false}) {
+      CAPTURE(containment);
+      CAPTURE(is_agent);
+      Zoo zoo({"--containment", containment});
+      const auto roles = find_roles(wardens_of(zoo.launcher().pid()).at(0));
+      REQUIRE(roles);
+      const pid_t stopped = is_agent ? roles->agent : roles->broker;
+      ::kill(stopped, SIGSTOP);
+      ::kill(roles->warden, SIGKILL);
+      CHECK(time_until([&] { return zoo.living().empty() && is_gone(stopped); }, cleaned_up).has_value());
+      CHECK(to_string(zoo.relatives()) == "");
+      zoo.launcher().wait_exit(in_time);
+      if (containment == "pidns") StandingHost next;
+    }
+  }
+  CHECK(host_directories().empty());
+}
+
 TEST_CASE("nothing left: kill -9 of a whole host's roles is cleaned up by the next host of this user") {
   Zoo zoo({"--containment", "auto"});
   const auto roles = find_roles(wardens_of(zoo.launcher().pid()).at(0));
