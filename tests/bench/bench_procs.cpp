@@ -106,6 +106,10 @@ Figures floor_says(const std::vector<std::string>& argv, double procs) {
   return {{"ms", took}, {"us_per_proc", took * 1000 / procs}};
 }
 
+Figures said_hello(std::size_t procs) {
+  return floor_says({own_folder() + "meshbus-floor-hello", std::to_string(procs)}, static_cast<double>(procs));
+}
+
 }  // namespace
 
 int run_ready(const Settings& settings, const Amounts& amounts) {
@@ -116,16 +120,17 @@ int run_ready(const Settings& settings, const Amounts& amounts) {
     comparison.add(
         {.size = static_cast<double>(procs),
          .unit = "procs",
-         .sides = {{"hello", Part::floor, "children with one DEALER each say hello to a bare ROUTER",
-                    [=] { return floor_says({own_folder() + "meshbus-floor-hello", std::to_string(procs)}, static_cast<double>(procs)); }},
+         .sides = {{"hello", Part::floor, "children with one DEALER each say hello to a bare ROUTER", [=] { return said_hello(procs); }},
                    {"spawn", Part::ours, "ranks of a program that calls bootstrap()", [=] { return mesh_procs(procs, 1); }}},
          .bars = {to_floor}});
   }
+  // 250 ms, and 80, on a machine where 48 of 1000 children that say hello take 63.
   comparison.add(
       {.size = 48,
        .unit = "procs",
-       .sides = {{"two hosts", Part::ours, "the same, 24 on each of two hosts of this machine", [] { return mesh_procs(48, 2); }}},
-       .bars = {{"ms", "two hosts", "", Direction::at_most, 250, 80}}});
+       .sides = {{"hello", Part::floor, "48 such children", [] { return said_hello(48); }},
+                 {"two hosts", Part::ours, "24 such ranks on each of two hosts of this machine", [] { return mesh_procs(48, 2); }}},
+       .bars = {{"ms", "two hosts", "hello", Direction::at_most, 250. / 63, 80. / 63}}});
   comparison.fit("ms");
   return comparison.run();
 }
