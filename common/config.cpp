@@ -16,6 +16,7 @@
 #include <optional>
 #include <sstream>
 
+#include "common/config_ladder.h"
 #include "common/did_you_mean.h"
 #include "common/quantity.h"
 
@@ -350,7 +351,7 @@ Result<void> Config::resolve() {
   } catch (const Poco::Exception& error) {
     return fail(ErrorCode::configuration_error, "cannot put the settings together: " + error.displayText());
   }
-  return {};
+  return check_ladder(*this);
 }
 
 Result<void> Config::set(std::string key, std::string value) {

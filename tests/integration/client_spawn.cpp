@@ -81,7 +81,7 @@ TEST_CASE("client: spec 6.2: when a rank ends before all are ready, the ones tha
 }
 
 TEST_CASE("client: spec 6.2: ranks that are never ready are named with the stage in which they are stuck") {
-  auto context = must(Context::create(quick({{"spawn.idle", "1s"}})));
+  auto context = must(Context::create(quick({{"spawn.idle", "1s"}, {"spawn.ready", "1s"}})));
   auto hosts = must(HostMesh::process(context, extent("host=1"), of_this_build()));
   const auto sleep = own_sleep();
   auto spec = shell("exec " + sleep);

@@ -209,7 +209,8 @@ TEST_CASE("controller: subscribers hear what is known at once, then each change 
 TEST_CASE("controller: a kill is told when it happens, not at the next poll; of a slice only its ranks") {
   const StandingHost host;
   const auto address = must(HostAddr::parse(host.address()));
-  Process process({bin("meshbus-controller"), "--hosts", host.address(), "--set", "supervision.poll=1h", "--set", "supervision.probe=1m"});
+  Process process({bin("meshbus-controller"), "--hosts", host.address(), "--set", "supervision.poll=1h", "--set", "supervision.probe=1m",
+                   "--set", "watchdog=3h"});
   auto context = must(Context::create());
   auto hosts = must(HostMesh::attach(context, "hosts", {address}));
   Heard ignored;

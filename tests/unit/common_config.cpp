@@ -114,6 +114,27 @@ TEST_CASE("config: the stronger layer wins, and show() says which it was") {
   expect(30s, "default");
 }
 
+TEST_CASE("config: spec 8.8: timeouts that stand in the wrong order are refused, and the error says which to change") {
+  const auto why = [](std::vector<Setting> flags) {
+    const auto config = Config::load({.flags = std::move(flags)});
+    return config ? std::string() : config.error().detail();
+  };
+  CHECK(why({}) == "");
+  CHECK(
+      why({{"spawn.ready", "31s"}}) ==
+      "spawn.ready = 31s (flag) is longer than spawn.idle = 30s (default): the launcher would give up before the hosts say which ranks are "
+      "stuck, and at which stage; lower spawn.ready or raise spawn.idle");
+  CHECK(why({{"spawn.ready", "31s"}, {"spawn.idle", "1m"}}) == "");
+  CHECK(why({{"spawn.ready", "0s"}, {"spawn.idle", "1s"}}) == "");  // no limit
+  CHECK(why({{"session.away", "3s"}}).starts_with("2 times heartbeat = 5s (default) is longer than session.away = 3s (flag): "));
+  CHECK(why({{"session.away", "3s"}, {"heartbeat", "1500ms"}}) == "");
+  CHECK(why({{"supervision.poll", "61s"}}).ends_with("; lower supervision.poll or raise watchdog"));
+  // At run time, too, and nothing has changed then.
+  Config config;
+  CHECK(config.set("heartbeat", "6s").error().code() == ErrorCode::configuration_error);
+  CHECK(config.duration(keys::heartbeat) == 5s);
+}
+
 TEST_CASE("config: a file may have sections, comments and any case") {
   const File file(
       "# mine\n  ; too\n\nlease=0\n[Spawn]\nREADY = 250ms\n\t# indented\nidle=2m\r\n[queue]\nbytes = 1MiB\n[log]\nlevel = debug");
@@ -211,13 +232,13 @@ TEST_CASE("config: unknown variables and keys of another version are warnings") 
 
 TEST_CASE("config: a snapshot makes the same settings elsewhere, as the weakest layer") {
   const auto launcher =
-      Config::load({.flags = {{"spawn.ready", "90s"}, {"queue.bytes", "65536"}}, .environment = {{"MESHBUS_LEASE", "0"}}});
+      Config::load({.flags = {{"spawn.ready", "25s"}, {"queue.bytes", "65536"}}, .environment = {{"MESHBUS_LEASE", "0"}}});
   REQUIRE(launcher.has_value());
   const auto snapshot = launcher->snapshot();
-  CHECK(snapshot == std::vector<Setting>{{"spawn.ready", "90s"}, {"lease", "0s"}, {"queue.bytes", "64KiB"}});
+  CHECK(snapshot == std::vector<Setting>{{"spawn.ready", "25s"}, {"lease", "0s"}, {"queue.bytes", "64KiB"}});
   const auto proc = Config::load({.environment = {{"MESHBUS_LEASE", "7s"}}, .snapshot = snapshot});
   REQUIRE(proc.has_value());
-  CHECK(proc->duration(keys::spawn_ready) == 90s);
+  CHECK(proc->duration(keys::spawn_ready) == 25s);
   CHECK(proc->duration(keys::lease) == 7s);
   CHECK(proc->bytes(keys::queue_bytes) == 64 << 10);
 }

@@ -1,0 +1,92 @@
+// Spec 8.7: nobody is told dead because the machine is busy, or because a part of meshbus was stopped for less than the limits.
+//   MESHBUS_TEST_STARVED_SECONDS=600   so long instead of 60
+//   MESHBUS_TEST_STARVED_SEED=4711     the same stops again
+#include <doctest/doctest.h>
+
+#include <csignal>
+#include <cstdlib>
+#include <random>
+#include <thread>
+
+#include "tests/integration/cli_harness.h"
+
+using namespace std::chrono_literals;
+using namespace meshbus::test;
+
+namespace {
+
+std::uint64_t number_from_environment(const char* name, std::uint64_t otherwise) {
+  const char* text = std::getenv(name);
+  return text == nullptr ? otherwise : std::strtoull(text, nullptr, 10);
+}
+
+}  // namespace
+
+TEST_CASE("false alarms: none while all CPUs are busy and roles are stopped for less than the limits") {
+  const std::chrono::seconds duration(number_from_environment("MESHBUS_TEST_STARVED_SECONDS", 60));
+  const auto seed = number_from_environment("MESHBUS_TEST_STARVED_SEED", std::random_device{}());
+  MESSAGE("MESHBUS_TEST_STARVED_SEED=" << seed);
+  StandingHost host;
+  const TempDir dir;
+  const std::string sleep = own_sleep();
+  Process controller({bin("meshbus-controller"), "--hosts", host.address()});
+  Process plain(cli({"run", "--hosts", host.address(), "--name", "plain", "-n", "8", "--", "sh", "-c", "exec " + sleep}));
+  Process mesh(cli({"run", "--hosts", host.address(), "--name", "mesh", "--mesh", "-n", "4", "--", bin("echo_proc"), dir.path().string()}));
+  const auto is_told_ready = [&] {
+    std::size_t count = 0;
+    for (const auto& line : lines_of(controller.out())) count += line.find("\"state\":\"ready\"") != std::string::npos;
+    return count == 12;
+  };
+  {
+    const bool is_up = wait_until([&] { return sleepers(sleep).size() == 8 && is_told_ready(); }, in_time);
+    INFO(controller.describe() << plain.describe() << mesh.describe());
+    REQUIRE(is_up);
+  }
+  const auto pids_now = [&] {
+    std::set<pid_t> pids;
+    for (const auto& one : sleepers(sleep)) pids.insert(one.pid);
+    for (const auto& one : processes_with(dir.path().string())) pids.insert(one.pid);
+    return pids;
+  };
+  const auto before = pids_now();
+  const auto roles = host.roles();
+
+  std::vector<std::unique_ptr<Process>> burners;
+  for (unsigned i = 0; i < 4 * std::max(1u, std::thread::hardware_concurrency()); ++i)
+    burners.push_back(std::make_unique<Process>(
+        std::vector<std::string>{"perl", "-e", "alarm " + std::to_string(duration.count() + 60) + "; 1 while 1"}));
+  std::mt19937_64 random(seed);
+  const std::vector<pid_t> victims{roles.warden, roles.keeper, roles.agent, roles.broker, controller.pid(), plain.pid(), mesh.pid()};
+  std::size_t stops = 0;
+  const auto pause = [&](int most_ms) {
+    std::this_thread::sleep_for(std::chrono::milliseconds(random() % static_cast<unsigned>(most_ms)));  // sleep-ok: random moments
+  };
+  for (const auto end = std::chrono::steady_clock::now() + duration; std::chrono::steady_clock::now() < end; ++stops) {
+    const pid_t victim = victims[random() % victims.size()];
+    ::kill(victim, SIGSTOP);
+    pause(2000);  // a host that is silent for 4 s is unreachable
+    ::kill(victim, SIGCONT);
+    pause(1000);
+  }
+  burners.clear();
+
+  CHECK(pids_now() == before);
+  CHECK(plain.is_running());
+  CHECK(mesh.is_running());
+  const auto now = host.roles();
+  CHECK(now.all() == roles.all());
+  for (const std::string& line : lines_of(controller.out())) {
+    CAPTURE(line);
+    for (const std::string alarm : {"\"failed\"", "\"killed\"", "\"stopped\"", "host_unreachable", "\"ended\"", "query_failed"})
+      CHECK(line.find(alarm) == std::string::npos);
+  }
+  for (Process* launcher : {&plain, &mesh}) {
+    CHECK(launcher->err().find("lost") == std::string::npos);
+    launcher->send_signal(SIGINT);
+    CHECK(launcher->wait_exit(in_time) == ExitStatus::exited(130));
+  }
+  controller.send_signal(SIGTERM);
+  controller.wait_exit(in_time);
+  MESSAGE(stops << " stops of up to 2 s within " << duration.count() << " s beside " << burners.capacity()
+                << " busy loops: no false alarm");
+}
