@@ -130,7 +130,7 @@ int Keeper::wait_milliseconds() const {
   // Descriptors that were short, or the agent's socket that is full, say nothing when they are there again.
   if (roster_.is_replaying() && !agent_wants_write_) return 10;
   if (!queue_.empty() && outbox_.size() < outbox_limit) return 0;
-  if (dead_.empty()) return -1;
+  if (dead_.empty()) return has_dead_child_ ? 0 : -1;
   const auto left = std::chrono::ceil<std::chrono::milliseconds>(next_chase_ - Clock::now()).count();
   return static_cast<int>(std::clamp<long>(static_cast<long>(left), 0, 100));
 }
@@ -154,6 +154,7 @@ void Keeper::turn() {
   flush();  // exits first: what follows takes longer
   spawn_some();
   if (!dead_.empty() && Clock::now() >= next_chase_) chase_orphans();
+  if (dead_.empty() && has_dead_child_) reap_orphans();
   flush();
 }
 
@@ -177,7 +178,9 @@ void Keeper::on_signals() {
   const ssize_t got = ::read(signals_.get(), received.data(), sizeof received);
   for (std::size_t i = 0; got > 0 && i < static_cast<std::size_t>(got) / sizeof received[0]; ++i) {
     if (received[i].ssi_signo == SIGTERM || received[i].ssi_signo == SIGINT) end_ = End::told;
-    if (received[i].ssi_signo == SIGCHLD) next_chase_ = std::min(next_chase_, chase_not_before_);
+    if (received[i].ssi_signo != SIGCHLD) continue;
+    next_chase_ = std::min(next_chase_, chase_not_before_);
+    has_dead_child_ = true;
   }
 }
 
@@ -307,7 +310,19 @@ void Keeper::bury(pid_t pid, const siginfo_t& info, const rusage& usage) {
   procs_.erase(known);
 }
 
-// A child of ours that is not a proc is an orphan of a dead proc, because procs are subreapers. Which one's cannot be told, so the dead
+// Orphans of a proc that lives and is no subreaper: they may end on their own. Those of dead procs are chased.
+void Keeper::reap_orphans() {
+  constexpr int most = 64;
+  for (int i = 0; i < most; ++i) {
+    siginfo_t info{};
+    has_dead_child_ = ::waitid(P_ALL, 0, &info, WEXITED | WNOHANG | WNOWAIT | __WALL) == 0 && info.si_pid != 0;
+    // A proc: its pidfd says so before long.
+    if (!has_dead_child_ || procs_.contains(info.si_pid)) return;
+    ::waitid(P_PID, static_cast<id_t>(info.si_pid), &info, WEXITED | WNOHANG | __WALL);
+  }
+}
+
+// A child of ours that is not a proc is an orphan, of a dead proc where procs are subreapers. Which one's cannot be told, so the dead
 // are gone together, when a look finds no orphan. A look costs with the number of children: with nothing found it takes at most a fifth
 // of our time; with orphans it follows their ends at once, and otherwise ever more slowly (state D).
 void Keeper::chase_orphans() {

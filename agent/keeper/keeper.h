@@ -86,6 +86,7 @@ class Keeper {
   void on_pidfd(pid_t pid);
   void bury(pid_t pid, const siginfo_t& info, const rusage& usage);
   void chase_orphans();
+  void reap_orphans();
 
   void report(Birth birth);
   void report(const Exit& exit);
@@ -130,6 +131,7 @@ class Keeper {
   std::chrono::steady_clock::time_point next_chase_{};  // while somebody is dead and not gone
   std::chrono::steady_clock::time_point chase_not_before_{};
   std::chrono::steady_clock::duration chase_pause_{};
+  bool has_dead_child_ = false;  // perhaps
   bool agent_wants_write_ = false;
   End end_ = End::none;
 };

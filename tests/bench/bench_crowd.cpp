@@ -1,5 +1,5 @@
-// Benchmark crowd: thousands of procs that sleep on one host come up, are listed and stopped, while somebody else asks the same host about
-// a small mesh all the time.
+// Benchmark crowd: thousands of procs that sleep on one host come up, are listed and stopped, while that host is asked all the time: by
+// somebody else about a small mesh, and by their launcher about all of them.
 #include <fcntl.h>
 #include <stdlib.h>
 #include <sys/stat.h>
@@ -37,35 +37,71 @@ double time_of_call(const auto& call) {
   return Milliseconds(Clock::now() - start).count();
 }
 
-/// Another launcher, which asks for the states of its own small mesh until it goes.
+constexpr std::chrono::milliseconds kCrowdPause{5};
+
+/// Asks for the states of a mesh until it is told to end.
 class Asker {
  public:
-  explicit Asker(const std::vector<HostAddr>& addresses)
+  Asker(const ProcMesh& mesh, std::chrono::milliseconds pause)
+      : thread_([this, &mesh, pause] {
+          while (!is_over_) {
+            times_.push_back(time_of_call([&] { ranks_ = mesh.status(kCrowdLimit); }));
+            check(ranks_);
+            std::this_thread::sleep_for(pause);  // sleep-ok: questions at a pace
+          }
+        }) {}
+  ~Asker() { join(); }
+  Asker(const Asker&) = delete;
+  Asker& operator=(const Asker&) = delete;
+
+  /// How long the answers took. Throws when one of them was none.
+  std::vector<double> end() {
+    join();
+    if (!problem_.empty()) throw std::runtime_error("a question was not answered: " + problem_);
+    return std::move(times_);
+  }
+
+ private:
+  void join() {
+    is_over_ = true;
+    if (thread_.joinable()) thread_.join();
+  }
+  void check(const Result<std::vector<RankReport>>& ranks) {
+    if (!ranks) problem_ = ranks.error().to_string();
+    for (std::size_t i = 0; ranks && i < ranks->size(); ++i) {
+      if ((*ranks)[i].state == ProcState::unknown) problem_ = (*ranks)[i].describe();
+    }
+  }
+
+  Result<std::vector<RankReport>> ranks_;
+  std::vector<double> times_;
+  std::string problem_;
+  std::atomic<bool> is_over_ = false;
+  std::thread thread_;
+};
+
+/// Another launcher with a small mesh on these hosts, about which it asks without a pause.
+class Bystander {
+ public:
+  explicit Bystander(const std::vector<HostAddr>& addresses)
       : context_(must(Context::create())),
         hosts_(must(HostMesh::attach(context_, "asker", addresses))),
         mesh_(must(hosts_.spawn_n("small", kSmall, {.command = {"/bin/sleep", "1000"}}, {.on_failure = [](const RankReport&) {}}))),
-        thread_([this] {
-          while (!is_over_) times_.push_back(time_of_call([&] { ranks_ = mesh_.status(kCrowdLimit); }));
-        }) {}
+        asker_(mesh_, std::chrono::milliseconds(0)) {}
   std::vector<double> end() {
-    is_over_ = true;
-    thread_.join();
-    const auto ranks = must(std::move(ranks_));
-    for (const auto& rank : ranks) {
+    auto times = asker_.end();
+    for (const auto& rank : must(mesh_.status(kCrowdLimit))) {
       if (rank.state != ProcState::ready) throw std::runtime_error(rank.describe());
     }
     must(mesh_.stop({.grace = std::chrono::milliseconds(0)}));
-    return std::move(times_);
+    return times;
   }
 
  private:
   Context context_;
   HostMesh hosts_;
   ProcMesh mesh_;
-  Result<std::vector<RankReport>> ranks_;
-  std::vector<double> times_;
-  std::atomic<bool> is_over_ = false;
-  std::thread thread_;
+  Asker asker_;
 };
 
 Figures crowd(std::size_t procs) {
@@ -73,22 +109,24 @@ Figures crowd(std::size_t procs) {
   ::setenv("XDG_RUNTIME_DIR", folder.path().c_str(), 1);
   auto context = must(Context::create());
   auto hosts = must(HostMesh::process(context, must(Extent::parse("host=1")), {.program = own_folder() + "meshbus"}));
-  Asker asker(hosts.hosts());
-  std::optional<ProcMesh> mesh;
-  const double up = time_of_call([&] {
-    mesh.emplace(must(hosts.spawn_n("crowd", procs, {.command = {"/bin/sleep", "1000"}, .ready_limit = kCrowdLimit},
-                                    {.on_failure = [](const RankReport&) {}})));
-  });
+  Bystander bystander(hosts.hosts());
+  const auto start = Clock::now();
+  auto mesh = must(hosts.spawn_n("crowd", procs, {.command = {"/bin/sleep", "1000"}, .ready_limit = kCrowdLimit, .wait_ready = false},
+                                 {.on_failure = [](const RankReport&) {}}));
+  Asker asker(mesh, kCrowdPause);
+  must(mesh.wait_status(Status::Kind::running, {.deadline = kCrowdLimit}));
+  const double up = Milliseconds(Clock::now() - start).count();
   std::vector<double> listed;
   for (int i = 0; i < 20; ++i) {
     std::vector<RankReport> ranks;
-    listed.push_back(time_of_call([&] { ranks = must(mesh->status(kCrowdLimit)); }));
+    listed.push_back(time_of_call([&] { ranks = must(mesh.status(kCrowdLimit)); }));
     const auto ready = std::count_if(ranks.begin(), ranks.end(), [](const RankReport& rank) { return rank.state == ProcState::ready; });
     if (static_cast<std::size_t>(ready) != procs)
       throw std::runtime_error(std::to_string(ready) + " of " + std::to_string(procs) + " ranks are ready");
   }
-  const double stop = time_of_call([&] { must(mesh->stop({.reason = "measured", .deadline = kCrowdLimit})); });
-  auto asked = asker.end();
+  const double stop = time_of_call([&] { must(mesh.stop({.reason = "measured", .deadline = kCrowdLimit})); });
+  auto about_all = asker.end();
+  auto asked = bystander.end();
   must(hosts.shutdown(kCrowdLimit));
   return {{"up_ms", up},
           {"list_p50_ms", percentile(listed, 50)},
@@ -96,11 +134,15 @@ Figures crowd(std::size_t procs) {
           {"asked_p50_ms", percentile(asked, 50)},
           {"asked_p99_ms", percentile(asked, 99)},
           {"asked_max_ms", asked.back()},
-          {"asked_times", static_cast<double>(asked.size())}};
+          {"asked_times", static_cast<double>(asked.size())},
+          {"all_p50_ms", percentile(about_all, 50)},
+          {"all_p99_ms", percentile(about_all, 99)},
+          {"all_max_ms", about_all.back()},
+          {"all_times", static_cast<double>(about_all.size())}};
 }
 
 /// What the host's agent takes of a CPU, in thousandths, while nobody asks anything and it looks at its procs every `period`.
-double agent_share(std::size_t procs, const std::string& period, std::chrono::seconds time) {
+double agent_share(std::size_t procs, const std::string& period, std::chrono::milliseconds time) {
   const SocketFolder folder;
   ::setenv("XDG_RUNTIME_DIR", folder.path().c_str(), 1);
   auto context = must(Context::create());
@@ -153,9 +195,10 @@ int run_usage(const Settings& settings, const Amounts& amounts) {
                         settings);
   comparison.note("idle: the same host with usage.period=0s; bare: a loop that reads stat, status and fd of as many procs of its own");
   constexpr std::chrono::seconds kPeriod{5};
+  const std::chrono::milliseconds time(amounts.duration_ms);
   for (const std::size_t procs : amounts.sizes) {
     const auto share = [=](const std::string& period) {
-      return [=] { return Figures{{"cpu_permille", agent_share(procs, period, 2 * kPeriod)}}; };
+      return [=] { return Figures{{"cpu_permille", agent_share(procs, period, time)}}; };
     };
     comparison.add(
         {.size = static_cast<double>(procs),
@@ -175,11 +218,14 @@ int run_crowd(const Settings& settings, const Amounts& amounts) {
                         settings);
   comparison.note(
       "asked_*: another launcher's request for the states of its 4 procs on that host, from before the first birth to after the last end");
+  comparison.note(
+      "all_*: the request of their launcher for the states of all N, 5 ms after each answer, from before the first birth likewise");
   for (const std::size_t procs : amounts.sizes) {
-    comparison.add({.size = static_cast<double>(procs),
-                    .unit = "procs",
-                    .sides = {{"crowd", Part::ours, "a mesh of /bin/sleep", [=] { return crowd(procs); }}},
-                    .bars = {{"asked_p99_ms", "crowd", "", Direction::at_most, 50, 10}}});
+    comparison.add(
+        {.size = static_cast<double>(procs),
+         .unit = "procs",
+         .sides = {{"crowd", Part::ours, "a mesh of /bin/sleep", [=] { return crowd(procs); }}},
+         .bars = {{"asked_p99_ms", "crowd", "", Direction::at_most, 50, 10}, {"all_p99_ms", "crowd", "", Direction::at_most, 50, 10}}});
   }
   comparison.fit("up_ms");
   comparison.fit("list_p50_ms");

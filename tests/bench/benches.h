@@ -13,7 +13,7 @@ struct Amounts {
   std::vector<std::size_t> sizes;
   /// Round trips or kills in a round.
   std::size_t count = 0;
-  /// Milliseconds that messages flow in a round.
+  /// Milliseconds that messages flow in a round, or that a host is watched.
   std::size_t duration_ms = 1000;
   /// Milliseconds between two kills.
   std::size_t pause_ms = 0;

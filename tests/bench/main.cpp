@@ -74,7 +74,12 @@ std::vector<Verb> all_verbs() {
            "procs",
            nullptr,
            run_crowd},
-          {"usage", "CPU time that a host takes to look at what N procs use; a bare loop", {{100, 300, 1000}}, "procs", nullptr, run_usage},
+          {"usage",
+           "CPU time that a host takes to look at what N procs use; a bare loop",
+           {.sizes = {100, 300, 1000}, .duration_ms = 10'000},
+           "procs",
+           nullptr,
+           run_usage},
           {"ready",
            "N mesh procs, to the last one's Ready; children that say hello to a bare ROUTER",
            {{100, 300, 1000}},
@@ -129,8 +134,10 @@ int main(int argc, char** argv) {
     added->add_option("--sizes", verb.amounts.sizes, verb.sizes)->delimiter(',')->check(CLI::Range(1, 1000000))->capture_default_str();
     if (verb.count != nullptr)
       added->add_option("--count", verb.amounts.count, verb.count)->check(CLI::Range(1, 100000000))->capture_default_str();
-    if (const std::string name = verb.name; name == "rate" || name == "bus")
-      added->add_option("--duration", verb.amounts.duration_ms, "milliseconds that messages flow in a round")
+    if (const std::string name = verb.name; name == "rate" || name == "bus" || name == "usage")
+      added
+          ->add_option("--duration", verb.amounts.duration_ms,
+                       name == "usage" ? "milliseconds for which a host is watched" : "milliseconds that messages flow in a round")
           ->check(CLI::Range(1, 600000))
           ->capture_default_str();
     added->add_option("--sides", settings.sides, "measure only these sides, by their names")->delimiter(',');

@@ -76,12 +76,32 @@ std::vector<std::string> some_of_each(AgentHarness& harness, const std::string& 
   return messages;
 }
 
-TEST_CASE("agent: thousands of spoilt, late and repeated messages do it no harm") {
+/// The message as it is, or cut, or with some wrong bits.
+std::string perhaps_spoilt(std::string bytes, std::minstd_rand& random) {
+  switch (random() % 4) {
+    case 0: break;  // as it is, again and again
+    case 1: bytes.resize(random() % (bytes.size() + 1)); break;
+    default:
+      for (auto spoilt = random() % 8 + 1; spoilt > 0; --spoilt) {
+        // Mostly the tables, which come first or last; the texts in between would only name other programs.
+        const auto at = random() % 2 == 0 ? random() % std::min<std::size_t>(bytes.size(), 120) : random() % bytes.size();
+        if (random() % 3 == 0) {
+          bytes[at] = static_cast<char>(random() % 256);
+        } else {
+          bytes[at] = static_cast<char>(bytes[at] ^ (1 << random() % 8));
+        }
+      }
+  }
+  return bytes;
+}
+
+TEST_CASE("agent: thousands of spoilt, late and repeated messages do it no harm, nor while it shuts down, nor then") {
+  std::optional<Result<ControlMessage>> answer;  // may come after we gave up
   AgentHarness harness;
   const auto mesh = harness.spawn(harness.command({"cat"}, 3));
   const auto victims = harness.run_shell("exec sleep 300");
   harness.wait_state(victims, wire::ProcState::ready);
-  const auto messages = some_of_each(harness, mesh);
+  auto messages = some_of_each(harness, mesh);
 
   Session::Options options;
   options.endpoint = harness.endpoint();
@@ -100,38 +120,43 @@ TEST_CASE("agent: thousands of spoilt, late and repeated messages do it no harm"
 
   log::set_sink([](log::Level, std::string_view) {}, log::Level::error);  // thousands of lines about what is wrong with them
   std::minstd_rand random(20261120);
-  for (int i = 0; i < 6000; ++i) {
-    std::string bytes = messages[random() % messages.size()];
-    switch (random() % 4) {
-      case 0: break;  // as it is, again and again
-      case 1: bytes.resize(random() % (bytes.size() + 1)); break;
-      default:
-        for (auto spoilt = random() % 8 + 1; spoilt > 0; --spoilt) {
-          // Mostly the tables, which come first or last; the texts in between would only name other programs.
-          const auto at = random() % 2 == 0 ? random() % std::min<std::size_t>(bytes.size(), 120) : random() % bytes.size();
-          if (random() % 3 == 0) {
-            bytes[at] = static_cast<char>(random() % 256);
-          } else {
-            bytes[at] = static_cast<char>(bytes[at] ^ (1 << random() % 8));
-          }
-        }
+  std::uint64_t sent = 0;
+  const auto send_some = [&](std::uint64_t count) {
+    for (const auto end = sent + count; sent < end; ++sent) {
+      envelope.mutate_sequence(sent + 1);
+      envelope.mutate_lane(random() % 2 == 0 ? wire::Lane::control : wire::Lane::data);
+      REQUIRE(session.push(envelope, perhaps_spoilt(messages[random() % messages.size()], random)));
+      if (sent % 50 == 0) harness.reactor().turn(1ms);
     }
-    envelope.mutate_sequence(static_cast<std::uint64_t>(i) + 1);
-    envelope.mutate_lane(random() % 2 == 0 ? wire::Lane::control : wire::Lane::data);
-    REQUIRE(session.push(envelope, bytes));
-    if (i % 50 == 0) harness.reactor().turn(1ms);
-  }
-  harness.wait("all of it to leave", [&] { return session.outbox().empty(); });
+    harness.wait("all of it to leave", [&] { return session.outbox().empty(); });
+  };
+  send_some(6000);
   // It still answers, and what nobody meant still runs.
   CHECK(harness.ask<wire::HostState>(wire::GetHostT{}).has_value());
-  log::set_sink({}, log::Level::warn);
   CHECK(harness.rank(victims).state() == wire::ProcState::ready);
+
+  // The same while it shuts down, which takes the grace because one is deaf, and when it has.
+  harness.run_until_up("trap '' TERM; echo up; while :; do sleep 0.1; done");
   wire::ShutdownHostT shutdown;
   shutdown.grace_ms = 1000;
   shutdown.in_flight = 256;
-  const auto summary = harness.ask<wire::ShutdownSummary>(shutdown);
-  REQUIRE(summary.has_value());
-  CHECK(summary->failed == 0);
+  messages.push_back(encode_control({.id = 999'999, .deadline_ms = 1000}, wire::ShutdownHostT(shutdown)));
+  harness.launcher->bus().request(agent, wire::ShutdownHostT(shutdown), 30s, [&](Result<ControlMessage> got) { answer = std::move(got); });
+  harness.run_for(100ms);
+  REQUIRE_FALSE(answer.has_value());
+  while (!answer) send_some(500);
+  send_some(3000);
+  CHECK(harness.ask<wire::HostState>(wire::GetHostT{}).has_value());
+  const auto again = harness.ask<wire::ShutdownSummary>(shutdown);
+  log::set_sink({}, log::Level::warn);
+  REQUIRE(again.has_value());
+  CHECK(again->failed == 0);
+  CHECK(harness.shut_down == true);
+  CHECK(harness.agent().live() == 0);
+  CHECK(code_of(harness.ask<wire::SpawnAccepted>(harness.command({"/bin/true"}))) == ErrorCode::refused);
+  CHECK_FALSE(harness.keeper_lost);
+  REQUIRE(answer->has_value());
+  CHECK((**answer)->body_as<wire::ShutdownSummary>() != nullptr);
 }
 
 }  // namespace

@@ -1,6 +1,8 @@
 // The benchmarks still run and still tell what they are to tell; what they measure here means nothing.
 #include <doctest/doctest.h>
 
+#include <algorithm>
+
 #include <nlohmann/json.hpp>
 
 #include "tests/support/environment.h"
@@ -47,10 +49,11 @@ void check_frame(const nlohmann::json& json, const std::string& name) {
   }
 }
 
-/// The ratio of a figure between two sides at the first size.
+/// The ratio of a figure between two sides at the first size; without a base: the figure itself.
 nlohmann::json ratio(const nlohmann::json& json, const std::string& figure, const std::string& side, const std::string& base) {
   for (const auto& one : json.at("cases").at(0).at("ratios"))
-    if (one.at("figure") == figure && one.at("side") == side && one.at("base") == base) return one;
+    if (one.at("figure") == figure && one.at("side") == side && one.at("base") == (base.empty() ? nlohmann::json() : nlohmann::json(base)))
+      return one;
   FAIL("no ratio of " << figure << " of " << side << " to " << base);
   return {};
 }
@@ -123,4 +126,25 @@ TEST_CASE("bench: ballast launches from a large process") {
   const auto json = results_of({"ballast", "--rounds", "1", "--sizes", "3"});
   check_frame(json, "ballast");
   CHECK(ratio(json, "ms", "1 GiB", "small").at("value") > 0);
+}
+
+TEST_CASE("bench: crowd asks about a small mesh and about the crowd itself, and has a bar for either") {
+  const auto json = results_of({"crowd", "--rounds", "1", "--sizes", "5"});
+  check_frame(json, "crowd");
+  for (const char* figure : {"asked_p99_ms", "all_p99_ms"}) {
+    const auto bar = ratio(json, figure, "crowd", "");
+    CHECK(bar.at("value") > 0);
+    CHECK(bar.at("first").at("at_most") == 50);
+    CHECK(bar.at("first").at("reached").is_boolean());
+  }
+}
+
+TEST_CASE("bench: usage watches a host that looks at its procs, and one that does not") {
+  const auto json = results_of({"usage", "--rounds", "1", "--sizes", "3", "--duration", "200"});
+  check_frame(json, "usage");
+  for (const char* side : {"agent", "idle", "bare"}) {
+    const auto& sides = json.at("cases").at(0).at("sides");
+    CHECK(std::any_of(sides.begin(), sides.end(), [&](const auto& one) { return one.at("name") == side; }));
+  }
+  CHECK(ratio(json, "cpu_permille", "agent", "").at("first").at("at_most") == 10);
 }

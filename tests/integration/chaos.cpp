@@ -10,8 +10,8 @@
 #include <set>
 #include <thread>
 
-#include "agent/keeper/spawner.h"
 #include "tests/integration/client_harness.h"
+#include "tests/integration/needs.h"
 
 using namespace std::chrono_literals;
 using namespace meshbus;
@@ -284,11 +284,6 @@ void kill_launchers(const std::string& containment) {
   }
 }
 
-bool can_have_pid_namespace() {
-  auto spawner = keeper::Spawner::make();
-  return spawner && spawner->probe_pid_namespace() == 0;
-}
-
 }  // namespace
 
 TEST_CASE("chaos: random kills, cgroup v2 where it can be had") {
@@ -301,11 +296,7 @@ TEST_CASE("chaos: random kills, sweep") {
   kill_launchers("sweep");
 }
 
-TEST_CASE("chaos: random kills, pid namespace") {
-  if (!can_have_pid_namespace()) {
-    MESSAGE("no pid namespace can be made here: containment pidns is not tested");
-    return;
-  }
+TEST_CASE("chaos: random kills, pid namespace" * doctest::test_suite(need::pid_namespace)) {
   run_chaos("pidns");
   kill_launchers("pidns");
 }

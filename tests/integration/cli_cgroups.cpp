@@ -10,6 +10,7 @@
 #include "agent/keeper/cgroup.h"
 #include "agent/keeper/host_place.h"
 #include "tests/integration/cli_harness.h"
+#include "tests/integration/needs.h"
 
 using namespace std::chrono_literals;
 using namespace meshbus::test;
@@ -102,14 +103,6 @@ class HostIn {
   json ready_;
 };
 
-bool has_v2() {
-  const auto view = meshbus::keeper::view_cgroups();
-  const bool fine =
-      ::geteuid() == 0 && view && meshbus::keeper::has_word(fs::path(view->own).parent_path() / "cgroup.subtree_control", "memory");
-  if (!fine) MESSAGE("not tested: it takes root and the controllers in cgroup v2 (./dev soak cgroup2)");
-  return fine;
-}
-
 Words limited(const std::string& host, const Words& command, const Words& limits = {"--memory", "64MiB", "--pids", "30", "--cpus", "0.5"}) {
   Words words{"run", "--no-prefix"};
   if (!host.empty()) words.insert(words.end(), {"--hosts", host});
@@ -127,8 +120,8 @@ const std::string hogs_end = "killed by SIGKILL, out of memory: it has reached i
 
 }  // namespace
 
-TEST_CASE("cgroups: a host alone in its cgroup steps aside, limits procs beside its roles, and leaves all as it was") {
-  if (!has_v2()) return;
+TEST_CASE("cgroups: a host alone in its cgroup steps aside, limits procs beside its roles, and leaves all as it was" *
+          doctest::test_suite(need::cgroup2)) {
   for (const uid_t user : {uid_t{0}, ordinary_user}) {
     for (const std::string containment : {"auto", "sweep", "pidns"}) {
       if (user != 0 && containment == "pidns") continue;
@@ -161,8 +154,7 @@ TEST_CASE("cgroups: a host alone in its cgroup steps aside, limits procs beside 
   }
 }
 
-TEST_CASE("cgroups: `meshbus run` with limits steps aside with its host, and comes back") {
-  if (!has_v2()) return;
+TEST_CASE("cgroups: `meshbus run` with limits steps aside with its host, and comes back" * doctest::test_suite(need::cgroup2)) {
   for (const uid_t user : {uid_t{0}, ordinary_user}) {
     CAPTURE(user);
     const Scope scope(user);
@@ -183,8 +175,8 @@ TEST_CASE("cgroups: `meshbus run` with limits steps aside with its host, and com
   }
 }
 
-TEST_CASE("cgroups: somebody else's processes are left where they are: refused, with who it is and what to do; root goes elsewhere") {
-  if (!has_v2()) return;
+TEST_CASE("cgroups: somebody else's processes are left where they are: refused, with who it is and what to do; root goes elsewhere" *
+          doctest::test_suite(need::cgroup2)) {
   const Scope scope(ordinary_user);
   Process stranger(scope.in({"sh", "-c", "echo there; exec sleep 300"}));
   stranger.wait_for_output("there", in_time);
@@ -221,8 +213,7 @@ TEST_CASE("cgroups: somebody else's processes are left where they are: refused, 
   CHECK(roots.is_as_before());
 }
 
-TEST_CASE("cgroups: whoever is killed, nothing is left of them, nor of the leaf for the roles") {
-  if (!has_v2()) return;
+TEST_CASE("cgroups: whoever is killed, nothing is left of them, nor of the leaf for the roles" * doctest::test_suite(need::cgroup2)) {
   for (const std::string containment : {"cgroup", "sweep"}) {
     for (const std::string victim : {"pid", "keeper_pid", "agent_pid", "broker_pid", "all"}) {
       CAPTURE(containment);
@@ -266,8 +257,8 @@ TEST_CASE("cgroups: whoever is killed, nothing is left of them, nor of the leaf 
   }
 }
 
-TEST_CASE("cgroups: two hosts of one cgroup share the leaf; the last one leaves the cgroup as it was") {
-  if (!has_v2()) return;
+TEST_CASE("cgroups: two hosts of one cgroup share the leaf; the last one leaves the cgroup as it was" *
+          doctest::test_suite(need::cgroup2)) {
   const Scope scope(ordinary_user);
   HostIn first(scope);
   HostIn second(scope, {}, "/meshbus-roles");
@@ -294,8 +285,8 @@ TEST_CASE("cgroups: two hosts of one cgroup share the leaf; the last one leaves 
   CHECK(wait_until([&] { return scope.is_as_before(); }, cleaned_up));
 }
 
-TEST_CASE("cgroups: in a cgroup namespace, as the first process of a container, and beside others in one") {
-  if (!has_v2()) return;
+TEST_CASE("cgroups: in a cgroup namespace, as the first process of a container, and beside others in one" *
+          doctest::test_suite(need::cgroup2)) {
   const auto inside = [](const Scope& scope, const std::string& start) {
     Words words{"unshare", "-C", "-m",
                 "sh",      "-c", "umount -l /sys/fs/cgroup && mount -t cgroup2 cgroup2 /sys/fs/cgroup || exit 9; " + start + "\"$@\"",

@@ -8,6 +8,7 @@
 
 #include "common/unique_fd.h"
 #include "tests/integration/cli_harness.h"
+#include "tests/integration/needs.h"
 
 using namespace std::chrono_literals;
 using namespace meshbus::test;
@@ -50,14 +51,6 @@ struct SilentPort {
     address = "tcp:127.0.0.1:" + std::to_string(ntohs(own.sin_port));
   }
 };
-
-bool has_ipv6() {
-  const UniqueFd fd(::socket(AF_INET6, SOCK_STREAM | SOCK_CLOEXEC, 0));
-  sockaddr_in6 own{};
-  own.sin6_family = AF_INET6;
-  own.sin6_addr = in6addr_loopback;
-  return fd && ::bind(fd.get(), reinterpret_cast<const sockaddr*>(&own), sizeof own) == 0;
-}
 
 }  // namespace
 
@@ -226,11 +219,7 @@ TEST_CASE("cli: a dead host costs ps and status no more than their --timeout") {
   CHECK(turned.elapsed < 4s + busy);
 }
 
-TEST_CASE("cli: hosts at IPv6 addresses") {
-  if (!has_ipv6()) {
-    MESSAGE("skipped: this machine has no ::1");
-    return;
-  }
+TEST_CASE("cli: hosts at IPv6 addresses" * doctest::test_suite(need::ipv6)) {
   const Words options = {"--insecure", "--bind", "tcp:[::1]:0"};
   StandingHost one(options), two(options);
   REQUIRE(one.address().starts_with("tcp:[::1]:"));

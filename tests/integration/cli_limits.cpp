@@ -6,24 +6,14 @@
 #include <csignal>
 #include <fstream>
 
-#include "agent/keeper/limit_places.h"
 #include "tests/integration/cli_harness.h"
+#include "tests/integration/needs.h"
 
 using namespace std::chrono_literals;
 using namespace meshbus::test;
-using meshbus::keeper::Controller;
-using meshbus::keeper::GroupLimits;
-using meshbus::keeper::LimitPlaces;
 using nlohmann::json;
 
 namespace {
-
-/// Whether procs can be limited so on this machine; says so when not.
-bool can_limit(const GroupLimits& limits) {
-  const auto checked = LimitPlaces::find("test", meshbus::keeper::plan_host_place()).check(limits);
-  if (!checked) MESSAGE("not tested: " << checked.error().detail());
-  return checked.has_value();
-}
 
 /// `meshbus run` with limits; the report of its rank 0.
 struct Limited {
@@ -53,8 +43,8 @@ double spent(const json& usage) {
 
 }  // namespace
 
-TEST_CASE("limits: who passes its limit of memory is killed, and the certificate says so, with the limit") {
-  if (!can_limit({.memory = 64 << 20})) return;
+TEST_CASE("limits: who passes its limit of memory is killed, and the certificate says so, with the limit" *
+          doctest::test_suite(need::memory_limit)) {
   for (const std::string containment : {"auto", "sweep"}) {
     CAPTURE(containment);
     const auto hog = run_limited({"--memory", "64MiB", "--containment", containment}, memory_holder(200));
@@ -83,8 +73,7 @@ TEST_CASE("limits: who passes its limit of memory is killed, and the certificate
   CHECK(murdered.rank.at("cause") == "killed_from_outside");
 }
 
-TEST_CASE("limits: an end by its own limit of memory is not put down to a later one without") {
-  if (!can_limit({.memory = 64 << 20})) return;
+TEST_CASE("limits: an end by its own limit of memory is not put down to a later one without" * doctest::test_suite(need::memory_limit)) {
   StandingHost host;
   const TempDir dir;
   run_cli({"run", "--hosts", host.address(), "--memory", "32MiB", "--", "perl", "-e", "my $x = 'x' x (100 << 20)"});
@@ -92,8 +81,7 @@ TEST_CASE("limits: an end by its own limit of memory is not put down to a later 
   CHECK(parse_json(read_file(dir / "report")).at("ranks").at(0).at("cause") == "killed_from_outside");
 }
 
-TEST_CASE("limits: the smallest limit of memory costs a large command line, and nobody else") {
-  if (!can_limit({.memory = 1 << 20})) return;
+TEST_CASE("limits: the smallest limit of memory costs a large command line, and nobody else" * doctest::test_suite(need::memory_limit)) {
   StandingHost host;
   const auto before = host.roles();
   // The arguments are copied while the new process still shares the keeper's memory: that must not be what is killed.
@@ -108,8 +96,7 @@ TEST_CASE("limits: the smallest limit of memory costs a large command line, and 
   CHECK(!is_gone(before.keeper));
 }
 
-TEST_CASE("limits: --pids bounds who forks and forks") {
-  if (!can_limit({.pids = 20})) return;
+TEST_CASE("limits: --pids bounds who forks and forks" * doctest::test_suite(need::pids_limit)) {
   const std::string sleep = own_sleep();
   Process launcher(
       cli({"run", "--pids", "20", "--", "sh", "-c", "ulimit -c 0; for i in $(seq 100); do " + sleep + " & done; echo all; wait"}));
@@ -120,8 +107,7 @@ TEST_CASE("limits: --pids bounds who forks and forks") {
   CHECK(sleepers(sleep).empty());
 }
 
-TEST_CASE("limits: --cpus gives a proc and its descendants so much CPU time and no more") {
-  if (!can_limit({.cpu_milli = 200})) return;
+TEST_CASE("limits: --cpus gives a proc and its descendants so much CPU time and no more" * doctest::test_suite(need::cpu_limit)) {
   // Two that would keep two CPUs busy for two seconds, by the clock.
   const std::string burn = "my $end = time + 3; 1 while time < $end";
   const auto limited = run_limited({"--cpus", "0.2"}, {"perl", "-e", "my $child = fork; " + burn + "; waitpid $child, 0 if $child"});
@@ -160,8 +146,7 @@ TEST_CASE("limits: what cannot be had is refused by name, before anything is sta
   }
 }
 
-TEST_CASE("limits: where no cgroup can be made, that is said: which limit, where, why, what to do") {
-  if (::geteuid() != 0) return;
+TEST_CASE("limits: where no cgroup can be made, that is said: which limit, where, why, what to do" * doctest::test_suite(need::root)) {
   if (run({"unshare", "-m", "true"}, in_time).status != ExitStatus::exited(0)) {
     MESSAGE("not tested: no mount namespace can be had here, as in a root directory that is no mount");
     return;
@@ -196,9 +181,7 @@ TEST_CASE("limits: where no cgroup can be made, that is said: which limit, where
   }
 }
 
-TEST_CASE("limits: nothing is left of them, whoever dies") {
-  const GroupLimits all{.memory = 64 << 20, .pids = 64, .cpu_milli = 1000};
-  if (!can_limit(all)) return;
+TEST_CASE("limits: nothing is left of them, whoever dies" * doctest::test_suite(need::all_limits)) {
   const Words limits{"--memory", "64MiB", "--pids", "64", "--cpus", "1"};
   for (const std::string victim : {"none", "keeper", "warden", "agent", "all"}) {
     CAPTURE(victim);
@@ -236,8 +219,7 @@ TEST_CASE("limits: nothing is left of them, whoever dies") {
   }
 }
 
-TEST_CASE("limits: the cgroups of a proc go when it is gone, not when its host does") {
-  if (!can_limit({.memory = 64 << 20, .pids = 10})) return;
+TEST_CASE("limits: the cgroups of a proc go when it is gone, not when its host does" * doctest::test_suite(need::all_limits)) {
   StandingHost host;
   const auto directories = host_directories();
   const auto before = group_directories_of(directories);

@@ -2,15 +2,24 @@
 #include <doctest/doctest.h>
 
 #include <cstdio>
+#include <string>
 
+#include "tests/integration/needs.h"
 #include "tests/support/environment.h"
 #include "tests/support/leftovers.h"
 #include "tests/support/ssh_server.h"
 
 int main(int argc, char** argv) {
   const meshbus::test::Environment environment;
-  if (const auto& reason = meshbus::test::SshServer::why_not(); !reason.empty())
-    std::printf("some integration tests are skipped: no sshd can be had: %s\n", reason.c_str());
+  doctest::Context context(argc, argv);
+  std::string reasons;
+  const auto add = [&](const std::string& reason) { reasons += (reasons.empty() ? "" : "; ") + reason; };
+  if (const auto& reason = meshbus::test::SshServer::why_not(); !reason.empty()) add("no sshd can be had: " + reason);
+  for (const auto& [need, reason] : meshbus::test::unmet_needs()) {
+    context.addFilter("test-suite-exclude", need.c_str());
+    add("what " + need + ": " + reason);
+  }
+  if (!reasons.empty()) std::printf("some integration tests are skipped: %s\n", reasons.c_str());
   meshbus::test::check_every_test_case(std::chrono::seconds(180));
-  return doctest::Context(argc, argv).run();
+  return context.run();
 }

@@ -1,0 +1,78 @@
+#include "tests/integration/needs.h"
+
+#include <netinet/in.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <filesystem>
+#include <fstream>
+
+#include "agent/keeper/cgroup.h"
+#include "agent/keeper/host_place.h"
+#include "agent/keeper/limit_places.h"
+#include "agent/keeper/spawner.h"
+#include "common/unique_fd.h"
+
+namespace meshbus::test {
+namespace {
+
+std::string why_no_core_file() {
+  std::ifstream file("/proc/sys/kernel/core_pattern");
+  std::string pattern;
+  std::getline(file, pattern);
+  return pattern.empty() || pattern[0] == '|' || pattern[0] == '/' ? "core_pattern is '" + pattern + "'" : "";
+}
+
+std::string why_no_pid_namespace() {
+  auto spawner = keeper::Spawner::make();
+  return spawner && spawner->probe_pid_namespace() == 0 ? "" : "no pid namespace can be made";
+}
+
+std::string why_not_root() {
+  return ::geteuid() == 0 ? "" : "not root";
+}
+
+std::string why_no_cgroup2() {
+  if (auto reason = why_not_root(); !reason.empty()) return reason;
+  const auto view = keeper::view_cgroups();
+  const bool has = view && keeper::has_word(std::filesystem::path(view->own).parent_path() / "cgroup.subtree_control", "memory");
+  return has ? "" : "no controllers in cgroup v2 (./dev soak cgroup2 has them)";
+}
+
+std::string why_no_limits(const keeper::GroupLimits& limits) {
+  const auto checked = keeper::LimitPlaces::find("test", keeper::plan_host_place()).check(limits);
+  return checked ? "" : checked.error().detail();
+}
+
+std::string why_no_ipv6() {
+  const UniqueFd fd(::socket(AF_INET6, SOCK_STREAM | SOCK_CLOEXEC, 0));
+  sockaddr_in6 own{};
+  own.sin6_family = AF_INET6;
+  own.sin6_addr = in6addr_loopback;
+  return fd && ::bind(fd.get(), reinterpret_cast<const sockaddr*>(&own), sizeof own) == 0 ? "" : "this machine has no ::1";
+}
+
+}  // namespace
+
+std::vector<std::pair<std::string, std::string>> unmet_needs() {
+  std::vector<std::pair<std::string, std::string>> unmet = {
+      {need::core_file, why_no_core_file()},
+      {need::pid_namespace, why_no_pid_namespace()},
+      {need::cgroup2, why_no_cgroup2()},
+      {need::memory_limit, why_no_limits({.memory = 64 << 20})},
+      {need::pids_limit, why_no_limits({.pids = 20})},
+      {need::cpu_limit, why_no_limits({.cpu_milli = 200})},
+      {need::all_limits, why_no_limits({.memory = 64 << 20, .pids = 64, .cpu_milli = 1000})},
+      {need::ipv6, why_no_ipv6()},
+      {need::root, why_not_root()}};
+  std::erase_if(unmet, [](const auto& one) { return one.second.empty(); });
+  return unmet;
+}
+
+bool is_met(std::string_view need) {
+  const auto unmet = unmet_needs();
+  return std::none_of(unmet.begin(), unmet.end(), [&](const auto& one) { return one.first == need; });
+}
+
+}  // namespace meshbus::test

@@ -1,0 +1,30 @@
+#pragma once
+
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+/// What not every machine has. A test case that cannot do without it says so by its suite, as in `* doctest::test_suite(need::core_file)`:
+/// where it cannot be had, main() leaves that suite out, so that it is counted as skipped, and says why. (No name has a comma: doctest
+/// would take it for two.)
+namespace meshbus::test {
+
+namespace need {
+inline constexpr char core_file[] = "needs core files in the working directory";
+inline constexpr char pid_namespace[] = "needs a pid namespace";
+inline constexpr char cgroup2[] = "needs root and the controllers in cgroup v2";
+inline constexpr char memory_limit[] = "needs limits of memory";
+inline constexpr char pids_limit[] = "needs limits of processes";
+inline constexpr char cpu_limit[] = "needs limits of CPU time";
+inline constexpr char all_limits[] = "needs limits of memory and processes and CPU time";
+inline constexpr char ipv6[] = "needs IPv6";
+inline constexpr char root[] = "needs root";
+}  // namespace need
+
+/// Those that are not met here, each with the reason in words. Call it when there is an Environment.
+std::vector<std::pair<std::string, std::string>> unmet_needs();
+/// For a part of a test case.
+bool is_met(std::string_view need);
+
+}  // namespace meshbus::test
