@@ -1,6 +1,7 @@
 // Random deaths from a printed seed, over hosts with the wildest procs (tests/programs/zoo.cpp, --wild): whoever dies, and when, nothing is
-// left, and the end of each rank is told once and with its cause. MESHBUS_TEST_CHAOS_SEED repeats a run, MESHBUS_TEST_CHAOS_KILLS says how
-// many kills each containment gets.
+// left, and the end of each rank is told once and with its cause: to its launcher, and in the event log of its host, which outlives the
+// host. Each process ends on its own before long, should all else fail, and there may be so many of them only. MESHBUS_TEST_CHAOS_SEED
+// repeats a run, MESHBUS_TEST_CHAOS_KILLS says how many kills each containment gets.
 #include <sys/resource.h>
 
 #include <algorithm>
@@ -16,6 +17,7 @@
 using namespace std::chrono_literals;
 using namespace meshbus;
 using namespace meshbus::test;
+using nlohmann::json;
 
 namespace {
 
@@ -41,20 +43,26 @@ void pause_for(Random& random, int most_ms) {
   std::this_thread::sleep_for(std::chrono::milliseconds(pick(random, static_cast<std::size_t>(most_ms))));  // sleep-ok: a random moment
 }
 
+using Settings = std::vector<std::pair<std::string, std::string>>;
+
 /// Two hosts with a mesh of wild plain procs and one of mesh procs.
 class World {
  public:
-  explicit World(const std::string& containment)
+  World(const std::string& containment, const Settings& settings)
       : context_(must(Context::create())),
         hosts_(must(HostMesh::process(context_, extent("host=2"),
-                                      {.program = bin("meshbus"), .containment = containment, .ready_limit = in_time}))) {
+                                      {.program = bin("meshbus"),
+                                       .containment = containment,
+                                       .settings = with_logs(settings, logs_.path().string()),
+                                       .ready_limit = in_time}))) {
     const std::string sleep = own_sleep();
     sleeps_ = sleep;
     // A folder for each host: in pid namespaces they have the same pids.
     for (std::size_t host = 0; host < hosts; ++host) std::filesystem::create_directory(dir_ / std::to_string(host));
     const std::string wild = "exec " + bin("test_zoo") + " --wild " + dir_.path().string() + "/$NODE_RANK";
     wild_.emplace(start("wild", wild_per_host, {.command = {"sh", "-c", wild}, .output = OutputMode::stream}));
-    const std::string script = "setsid " + sleep + " & (setsid " + sleep + " &) ; exec " + bin("echo_proc") + " " + dir_.path().string();
+    const std::string script =
+        "setsid " + sleep + " & (setsid " + sleep + " &) ; exec " + bin("meshbus_test_proc") + " serve " + dir_.path().string();
     mesh_.emplace(start("mesh", mesh_per_host, {.kind = ProcKind::mesh, .command = {"sh", "-c", script}}));
     for (const pid_t warden : wardens_of(::getpid())) wardens_.push_back(warden);
     // Wild ranks: the rank, a session and a bare one each, and the runners'. The mesh's: the proc itself and two sleeps each.
@@ -82,6 +90,21 @@ class World {
     const std::uint64_t rank = is_wild ? index : index - wild_->size();
     return static_cast<std::size_t>(
         std::count_if(failures.begin(), failures.end(), [&](const RankReport& one) { return one.rank == rank; }));
+  }
+  /// What the event logs of the hosts have about the end of each rank, numbered as in ranks().
+  std::map<std::size_t, std::vector<json>> logged_ends() const {
+    std::map<std::size_t, std::vector<json>> found;
+    for (const auto& entry : std::filesystem::directory_iterator(logs_.path())) {
+      if (!entry.path().filename().string().starts_with("events-")) continue;
+      for (const auto& line : lines_of(read_file(entry.path()))) {
+        auto event = parse_json(line);
+        if (event.at("kind") != "proc_ended") continue;
+        const bool is_wild = event.at("mesh") == wild_->ref().mesh().to_string();
+        REQUIRE((is_wild || event.at("mesh") == mesh_->ref().mesh().to_string()));
+        found[event.at("rank").get<std::size_t>() + (is_wild ? 0 : wild_->size())].push_back(std::move(event));
+      }
+    }
+    return found;
   }
   /// Of the host with that index, as they are now.
   std::optional<Roles> roles(std::size_t host) const {
@@ -113,7 +136,14 @@ class World {
     return count;
   }
 
+  static Settings with_logs(Settings settings, const std::string& directory) {
+    // Of what procs write little is kept: some write without end.
+    settings.insert(settings.end(), {{"logs.directory", directory}, {"logs.size", "64KiB"}, {"logs.files", "1"}});
+    return settings;
+  }
+
   TempDir dir_;
+  TempDir logs_;
   std::string sleeps_;
   Heard wild_heard_;
   Heard mesh_heard_;
@@ -196,10 +226,45 @@ void kill_something(Random& random, World& world, Deeds& deeds) {
   }
 }
 
+std::optional<int> find_signal(const Deeds& deeds, std::size_t index) {
+  const auto given = deeds.signals.find(index);
+  return given == deeds.signals.end() ? std::nullopt : std::optional(given->second);
+}
+
+/// That the end of a rank is told as what it was, to its launcher and in the event log of its host.
+void check_end(const RankReport& rank, const std::vector<json>& logged, std::optional<int> signal, const Deeds& deeds) {
+  const bool is_lost_host = deeds.lost_hosts.contains(rank.host_index);
+  // Who was killed just before its host was lost may have taken the news along.
+  const bool is_lost =
+      is_lost_host && rank.state == ProcState::failed && (rank.words().starts_with("host lost") || rank.words().starts_with("keeper lost"));
+  if (is_lost) {
+    CHECK((rank.cause == Cause::host_lost || rank.cause == Cause::keeper_lost));
+  } else if (signal) {
+    CHECK(rank.state == ProcState::killed);
+    CHECK(rank.signal == *signal);
+    CHECK(rank.cause == (*signal == SIGKILL ? Cause::killed_from_outside : Cause::signaled));
+  } else {
+    CHECK_FALSE(is_lost_host);
+    CHECK(rank.state == ProcState::stopped);
+    CHECK(rank.stop_reason == "the end");
+    CHECK((rank.cause == Cause::stopped || rank.cause == Cause::killed_after_grace));
+  }
+  CHECK(logged.size() >= (is_lost_host ? 0 : 1));
+  // An agent that is killed when it has just written may leave it to the next one to write the same again.
+  CHECK(logged.size() <= (deeds.agents.contains(rank.host_index) ? 2 : 1));
+  for (const json& one : logged) {
+    CAPTURE(one.dump());
+    CHECK(one.at("incarnation") == logged.front().at("incarnation"));
+    CHECK(one.at("cause") == logged.front().at("cause"));
+    if (!is_lost) CHECK(one.at("cause") == to_string(rank.cause));
+    if (!is_lost) CHECK(one.at("incarnation") == rank.incarnation);
+  }
+}
+
 /// Kills something `kills` times; then everything is told as it was, and nothing is left.
-void run_round(const std::string& containment, std::uint64_t seed, std::size_t kills) {
+void run_round(const std::string& containment, const Settings& settings, std::uint64_t seed, std::size_t kills) {
   Random random(seed);
-  World world(containment);
+  World world(containment, settings);
   Deeds deeds;
   for (std::size_t i = 0; i < kills; ++i) {
     pause_for(random, 40);
@@ -230,33 +295,30 @@ void run_round(const std::string& containment, std::uint64_t seed, std::size_t k
   INFO("survivors:\n" << to_string(world.relatives()));
   CHECK(took.has_value());
   const auto ranks = world.ranks();
+  auto logged = world.logged_ends();
   for (std::size_t i = 0; i < ranks.size(); ++i) {
     const auto& rank = ranks[i];
     INFO(rank.describe());
     CHECK(rank.is_terminal());
     CHECK(world.times_told(i) == (is_doomed(i, rank) ? 1 : 0));
-    const auto given = deeds.signals.find(i);
-    const bool is_lost_host = deeds.lost_hosts.contains(rank.host_index);
-    // Who was killed just before its host was lost may have taken the news along.
-    const bool is_lost = is_lost_host && rank.state == ProcState::failed &&
-                         (rank.words().starts_with("host lost") || rank.words().starts_with("keeper lost"));
-    if (given != deeds.signals.end()) {
-      CHECK((is_lost || (rank.state == ProcState::killed && rank.signal == given->second)));
-    } else if (is_lost_host) {
-      CHECK(is_lost);
-    } else {
-      CHECK(rank.state == ProcState::stopped);
-      CHECK(rank.stop_reason == "the end");
-    }
+    check_end(rank, logged[i], find_signal(deeds, i), deeds);
   }
+}
+
+/// A limit of processes, where there can be one; with it a host does not start where there can be none.
+Settings limit_of_processes(const std::string& containment) {
+  const StandingHost probe({"--containment", containment});
+  if (probe.ready().at("pids_limit") == 0) return {};
+  return {{"pids.limit", "1000"}};
 }
 
 void run_chaos(const std::string& containment) {
   MESSAGE("MESHBUS_TEST_CHAOS_SEED=" << chosen_seed);
+  const auto settings = limit_of_processes(containment);
   std::uint64_t seed = chosen_seed;
   for (std::uint64_t left = all_kills; left > 0; ++seed) {
     const auto kills = std::min<std::uint64_t>(left, 10);
-    run_round(containment, seed, kills);
+    run_round(containment, settings, seed, kills);
     // In a pid namespace a warden that is killed takes its keeper along: what they would have removed is the next host's of this user.
     if (containment == "pidns") StandingHost next;
     CHECK(host_directories().empty());

@@ -85,6 +85,7 @@ void in_daemon(Body body) {
     const pid_t child = ::fork();
     if (child > 0) std::_Exit(0);
     if (child == 0) ::setsid();
+    ::alarm(longest_run_seconds);  // each of them, should it be kept from looking at the time
     // Also when the fork failed: then this one goes on.
     timespec now{};
     ::clock_gettime(CLOCK_MONOTONIC, &now);
