@@ -120,6 +120,7 @@ AgentHarness::AgentHarness(Options options) : tokens_(std::string(TokenMaker::se
   start_broker();
   UniqueFd keeper_socket;
   keeper_ = start_keeper(keeper_socket, lifeline_);
+  if (options.between) keeper_socket = options.between(reactor_, std::move(keeper_socket));
   ConfigSources sources;
   sources.test = std::move(options.settings);
   auto config = Config::load(std::move(sources));

@@ -63,6 +63,9 @@ class AgentHarness {
   struct Options {
     std::vector<Setting> settings = {};
     host::Environment environment = {"PATH=/usr/bin:/bin"};
+    /// Gets our end of the keeper's socket and returns what the agent gets in its place: for somebody who stands between the two. Empty:
+    /// nobody does.
+    std::function<UniqueFd(Reactor&, UniqueFd)> between = {};
   };
   explicit AgentHarness(Options options);
   AgentHarness() : AgentHarness(Options()) {}

@@ -1,8 +1,11 @@
 // `meshbus tap` on brokers of this process and on a host.
 #include <doctest/doctest.h>
 
+#include <algorithm>
 #include <csignal>
 #include <fstream>
+#include <memory>
+#include <sstream>
 
 #include "client/cli/tap_file.h"
 #include "tests/integration/broker_fixture.h"
@@ -147,6 +150,39 @@ TEST_CASE("cli_tap: the messages of a host as lines under their columns, until C
   CHECK(lines.at(0).starts_with("TIME (UTC)"));
   const auto column = lines[0].find("KIND");
   for (std::size_t i = 1; i < lines.size(); ++i) CHECK(lines[i].substr(column, 7) == "control");
+}
+
+TEST_CASE("cli_tap: a run asks each host by one message for all of its ranks") {
+  StandingHost one, two;
+  const std::string hosts = one.address() + "," + two.address();
+  const auto tap_of = [](const StandingHost& host) {
+    const Words words = {"tap", "--host", host.address(), "--filter", "kind=control to=service", "--bodies", "all"};
+    auto tap = std::make_unique<Process>(test::cli(words));
+    tap->wait_for_output("tapping " + host.address(), in_time);
+    return tap;
+  };
+  // Of those that pass through it to the other host none counts.
+  const auto orders_in = [](const Process& tap) {
+    const auto lines = lines_of(tap.out());
+    return std::count_if(lines.begin(), lines.end(), [](const std::string& line) {
+      std::istringstream words(line);
+      std::string time, from, to;
+      words >> time >> from >> to;
+      return to == "service" && line.find("SpawnProcs") != std::string::npos;
+    });
+  };
+  const auto first = tap_of(one), second = tap_of(two);
+  REQUIRE(run_cli({"run", "--hosts", hosts, "-n", "400", "--", "true"}).status == ExitStatus::exited(0));
+  // What comes after it: whatever the first run has said is there.
+  REQUIRE(run_cli({"run", "--hosts", hosts, "-n", "2", "--", "true"}).status == ExitStatus::exited(0));
+  for (Process* tap : {first.get(), second.get()}) {
+    CHECK(wait_until([&] { return orders_in(*tap) >= 2; }, in_time));
+    tap->send_signal(SIGINT);
+    CHECK(tap->wait_exit(in_time) == ExitStatus::exited(130));
+    INFO(tap->out());
+    CHECK(orders_in(*tap) == 2);
+    CHECK(tap->err().find(" 0 missed") != std::string::npos);
+  }
 }
 
 TEST_CASE("cli_tap: mistakes are told, and exit 2; what is not there exits 1") {
