@@ -61,10 +61,14 @@ std::size_t size_of(const wire::Event* event) {
          size_of(event->text()) + size_of(event->point()) + (event->certificate() == nullptr ? 0 : size_of(event->certificate()));
 }
 
+std::size_t size_of(const wire::Ownership* ownership) {
+  return ownership == nullptr ? 0 : kReference + size_of(ownership->owner());
+}
+
 std::size_t size_of(const wire::MeshState* state) {
   return kReference + size_of(state->mesh()) + size_of(state->region()) + size_of(state->hosts()) + size_of(state->owner()) +
          size_of(state->command()) + size_of(state->ranks()) + size_of(state->certificates()) + size_of(state->launch()) +
-         size_of(state->usage());
+         size_of(state->usage()) + size_of(state->ownership());
 }
 
 std::size_t size_of(const wire::OutputChunk* chunk) {
@@ -85,7 +89,7 @@ std::size_t size_of(const wire::ActorState* actor) {
 }
 
 std::size_t size_of(const wire::MeshOverview* mesh) {
-  return kReference + size_of(mesh->mesh()) + (mesh->region() == nullptr ? 0 : size_of(mesh->region())) +
+  return kReference + size_of(mesh->mesh()) + size_of(mesh->ownership()) + (mesh->region() == nullptr ? 0 : size_of(mesh->region())) +
          (mesh->statuses() == nullptr ? 0 : size_of(mesh->statuses()->values()) + size_of(mesh->statuses()->runs()));
 }
 
@@ -98,13 +102,14 @@ std::size_t unpacked_bytes(const wire::Control& control) {
   if (const auto* body = control.body_as_MeshState()) return size_of(body);
   if (const auto* body = control.body_as_MeshList()) return size_of(body->meshes());
   if (const auto* body = control.body_as_StateChanged())
-    return size_of(body->ranks()) + size_of(body->certificates()) + size_of(body->launch());
+    return size_of(body->ranks()) + size_of(body->certificates()) + size_of(body->launch()) + size_of(body->ownership());
   if (const auto* body = control.body_as_MeshEvent()) return size_of(body->ranks()) + size_of(body->certificates());
   if (const auto* body = control.body_as_Subscribe()) return size_of(body->ranks());
   if (const auto* body = control.body_as_MeshHeartbeat()) return size_of(body->unreachable()) + size_of(body->meshes());
   if (const auto* body = control.body_as_ControllerState()) return size_of(body->unreachable()) + size_of(body->meshes());
   if (const auto* body = control.body_as_Output()) return size_of(body->chunks()) + size_of(body->ended());
   if (const auto* body = control.body_as_EventList()) return size_of(body->events());
+  if (const auto* body = control.body_as_OfferMesh()) return size_of(body->hosts());
   if (const auto* body = control.body_as_RenewLease()) return size_of(body->meshes());
   if (const auto* body = control.body_as_RankStatuses()) return size_of(body->statuses()->values()) + size_of(body->statuses()->runs());
   if (const auto* body = control.body_as_Taken()) return size_of(body->runs());

@@ -25,6 +25,7 @@ HostAgent::HostAgent(Reactor& reactor, zmq::context_t& context, Options options,
     publisher_->mark(mesh);
     waits_->mark(mesh);
   };
+  proc_events.on_owner_changed = [this](Mesh& mesh) { publisher_->tell_owner(mesh); };
   proc_events.ask = [this](Proc& proc, std::chrono::milliseconds grace, const std::string& reason) { ask_to_stop(proc, grace, reason); };
   proc_events.on_keeper_lost = [this] { keeper_lost_ = true; };
   proc_events.why_keeper_lost = events_.why_keeper_lost;
@@ -86,6 +87,7 @@ Dispatcher HostAgent::make_handlers() {
       .on<wire::SignalProcs>(Role::operate, handler(&HostAgent::on_signal_procs))
       .on<wire::WriteInput>(Role::operate, handler(&HostAgent::on_write_input))
       .on<wire::RenewLease>(Role::operate, handler(&HostAgent::on_renew_lease))
+      .on<wire::HandOver>(Role::operate, handler(&HostAgent::on_hand_over))
       .on<wire::GetFreePort>(Role::operate, handler(&HostAgent::on_get_free_port))
       .on<wire::ShutdownHost>(Role::operate, handler(&HostAgent::on_shutdown_host))
       .on<wire::OutputTaken>(Role::operate, handler(&HostAgent::on_output_taken))
@@ -164,7 +166,6 @@ void HostAgent::on_peer_gone(const std::string& peer) {
   for (const auto& [name, mesh] : procs_->table().meshes()) {
     if (mesh->subscribers.erase(peer) > 0) procs_->table().touch(*mesh);
     if (mesh->owner_gone || mesh->spec.owner.to_string() != peer) continue;
-    if (mesh->live > 0) log::warn("mesh " + name + ": its owner " + peer + " is gone; it is stopped");
     procs_->on_owner_gone(*mesh);
   }
 }

@@ -72,6 +72,7 @@ class HostAgent {
   void on_signal_procs(const Request& request, const wire::SignalProcs& message);
   void on_write_input(const Request& request, const wire::WriteInput& message);
   void on_renew_lease(const Request& request, const wire::RenewLease& message);
+  void on_hand_over(const Request& request, const wire::HandOver& message);
   void on_get_free_port(const Request& request, const wire::GetFreePort& message);
   void on_shutdown_host(const Request& request, const wire::ShutdownHost& message);
   void on_get_state(const Request& request, const wire::GetState& message);
@@ -90,6 +91,8 @@ class HostAgent {
   void on_log_taken(const Request& request, const wire::LogTaken& message);
   void on_stop_logs(const Request& request, const wire::StopLogs& message);
   void on_get_events(const Request& request, const wire::GetEvents& message);
+  /// What keeps the sender from handing that mesh over.
+  Result<void> check_may_hand_over(const wire::Envelope& envelope, const Mesh& mesh, const ProcId& owner) const;
   void refuse_spawn(const Request& request, const wire::SpawnProcs& message, const Error& error);
 
   /// The mesh of a request; otherwise the request is refused.

@@ -191,22 +191,6 @@ void HostAgent::on_write_input(const Request& request, const wire::WriteInput& m
   });
 }
 
-void HostAgent::on_renew_lease(const Request& request, const wire::RenewLease& message) {
-  std::string missing;
-  for (const auto* name : *message.meshes()) {
-    Mesh* mesh = procs_->table().find_mesh(name->string_view());
-    if (mesh != nullptr) {
-      procs_->renew_lease(*mesh, std::chrono::milliseconds(message.lease_ms()));
-    } else if (missing.size() < 4096) {
-      missing += (missing.empty() ? "" : ", ") + name->str();
-    }
-  }
-  if (!missing.empty())
-    return bus_->refuse(
-        request, Error(ErrorCode::not_exist, "host " + host_text_ + " has no mesh " + missing + "; leases of the others are renewed"));
-  ack(request);
-}
-
 void HostAgent::on_get_free_port(const Request& request, const wire::GetFreePort&) {
   const auto port = find_free_port();
   if (!port) return bus_->refuse(request, port.error().within("host " + host_text_));

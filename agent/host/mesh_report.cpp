@@ -24,6 +24,7 @@ wire::MeshStateT make_head(const Mesh& mesh) {
   for (const auto& host : mesh.spec.hosts) state.hosts.push_back(host.to_string());
   state.host_index = mesh.spec.host_index;
   state.owner = mesh.spec.owner.to_string();
+  state.ownership = make_ownership(mesh);
   state.kind = mesh.spec.kind;
   for (const auto& argument : mesh.spec.command.arguments) {
     if (state.command.size() > kCommandBytes) break;
@@ -34,7 +35,7 @@ wire::MeshStateT make_head(const Mesh& mesh) {
 }
 
 std::size_t size_of(const wire::MeshStateT& state) {
-  std::size_t bytes = 2 * kTableBytes + state.mesh.size() + state.owner.size() + state.command.size();
+  std::size_t bytes = 2 * kTableBytes + state.mesh.size() + 2 * state.owner.size() + state.command.size();
   for (const auto& host : state.hosts) bytes += host.size() + 16;
   for (const auto& label : state.region->labels) bytes += label.size() + 32;
   return bytes;
@@ -56,6 +57,15 @@ void add_usage(const Mesh& mesh, wire::MeshStateT& state, std::size_t& used, std
 }
 
 }  // namespace
+
+std::unique_ptr<wire::OwnershipT> make_ownership(const Mesh& mesh) {
+  auto ownership = std::make_unique<wire::OwnershipT>();
+  ownership->owner = mesh.spec.owner.to_string();
+  ownership->lease_ms = static_cast<std::uint32_t>(mesh.lease.length().count());
+  ownership->loss = mesh.loss;
+  ownership->gone = mesh.owner_gone;
+  return ownership;
+}
 
 wire::MeshStateT make_mesh_state(const Mesh& mesh, std::size_t bytes, std::vector<const Proc*>* later, bool with_usage) {
   wire::MeshStateT state = make_head(mesh);
@@ -149,7 +159,9 @@ std::vector<wire::StateChangedT> make_snapshot(const Mesh& mesh, const std::stri
     if (proc->launch_told) launch.push_back(proc->launch);
     if (proc->certificate) certificates.push_back(std::make_unique<wire::CertificateT>(*proc->certificate));
   }
-  return make_changes(mesh.name, host, std::move(ranks), std::move(certificates), std::move(launch));
+  auto messages = make_changes(mesh.name, host, std::move(ranks), std::move(certificates), std::move(launch));
+  if (!messages.empty()) messages.front().ownership = make_ownership(mesh);
+  return messages;
 }
 
 }  // namespace meshbus::host

@@ -19,6 +19,8 @@ inline constexpr std::size_t report_bytes = 768 * 1024;
 wire::MeshStateT make_mesh_state(const Mesh& mesh, std::size_t bytes = report_bytes, std::vector<const Proc*>* later = nullptr,
                                  bool with_usage = false);
 
+std::unique_ptr<wire::OwnershipT> make_ownership(const Mesh& mesh);
+
 /// As many of these meshes, by name from behind `after`, as there is room for; MeshList::more says whether some are left. One that fits in
 /// no message is listed without its ranks.
 wire::MeshListT make_mesh_list(const std::map<std::string, std::unique_ptr<Mesh>, std::less<>>& meshes, const std::string& after,

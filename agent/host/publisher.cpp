@@ -69,6 +69,20 @@ bool Publisher::send_snapshot(const Mesh& mesh, const ProcId& to) {
   return true;
 }
 
+void Publisher::tell_owner(Mesh& mesh) {
+  flush_changes(mesh);
+  if (!bus_.is_up()) return;  // on_up() tells everybody everything
+  wire::StateChangedT change;
+  change.mesh = mesh.name;
+  change.host = host_;
+  change.ownership = make_ownership(mesh);
+  for (const auto& [name, subscriber] : mesh.subscribers) {
+    const bool is_owner = !mesh.owner_gone && subscriber == mesh.spec.owner;
+    if (!is_owner && !bus_.tell(Destination::to(subscriber), change)) retry_subscriber(mesh, name);
+  }
+  if (!mesh.owner_gone && !send_snapshot(mesh, mesh.spec.owner)) retry_owner(mesh, false);
+}
+
 void Publisher::send_certificates(const Mesh& mesh, const std::vector<const Proc*>& procs, const ProcId& to) {
   std::vector<std::unique_ptr<wire::CertificateT>> certificates;
   for (const Proc* proc : procs) certificates.push_back(std::make_unique<wire::CertificateT>(*proc->certificate));

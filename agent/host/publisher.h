@@ -25,6 +25,8 @@ class Publisher {
   void forget(Mesh& mesh);
   /// Tells now what there is to tell of that mesh, so that what comes next is told to others than before.
   void flush_changes(Mesh& mesh);
+  /// Tells the owner all that stands, and everybody else who the owner is. Also what was not told yet.
+  void tell_owner(Mesh& mesh);
   /// The certificates of these procs of a mesh, for one whom an answer could not tell them.
   void send_certificates(const Mesh& mesh, const std::vector<const Proc*>& procs, const ProcId& to);
   /// There is a new session: what was told before may be lost, so everything is told again, and output that is not taken is sent again.

@@ -156,6 +156,42 @@ void add_hosts(CLI::App& verb, HostsSaid& said, const std::string& meaning, cons
       ->excludes(file);
 }
 
+void add_size(CLI::App& verb, std::optional<std::uint64_t>& all, std::optional<Extent>& per_host) {
+  auto* total = verb.add_option("-n,--procs", all, "Ranks in all, spread over the hosts in blocks; default 1 per host")
+                    ->check(CLI::Range(1, 1'000'000))
+                    ->type_name("N");
+  verb.add_option_function<std::string>(
+          "--per-host",
+          [&per_host](const std::string& text) {
+            auto extent = Extent::parse(text);
+            if (!extent) throw CLI::ValidationError("--per-host", extent.error().detail());
+            per_host = std::move(*extent);
+          },
+          "Ranks on each host as labelled axes, like gpus=2 or numa=2,core=4")
+      ->type_name("AXIS=SIZE,...")
+      ->excludes(total);
+}
+
+void add_environment(CLI::App& verb, std::vector<std::pair<std::string, std::string>>& environment) {
+  verb.add_option_function<std::vector<std::string>>(
+          "-x",
+          [&environment](const std::vector<std::string>& words) {
+            for (const auto& word : words) {
+              const auto equals = word.find('=');
+              const auto name = word.substr(0, equals);
+              if (name.empty()) throw CLI::ValidationError("-x", "takes NAME or NAME=VALUE, not '" + word + "'");
+              const char* own = std::getenv(name.c_str());
+              if (equals == std::string::npos && own == nullptr)
+                throw CLI::ValidationError("-x", name + " is not set here: give it a value, -x " + name + "=VALUE");
+              environment.emplace_back(name, equals == std::string::npos ? own : word.substr(equals + 1));
+            }
+          },
+          "An environment variable for the ranks: NAME (with the value it has here) or NAME=VALUE")
+      ->type_name("NAME[=VALUE]")
+      ->expected(1)
+      ->multi_option_policy(CLI::MultiOptionPolicy::TakeAll);
+}
+
 void add_run(CLI::App& app, RunArguments& run) {
   auto* verb = app.add_subcommand("run", "Run a command as a mesh of procs, show its output, and tell how it ended");
   verb->footer(kRunFooter);
@@ -166,42 +202,14 @@ void add_run(CLI::App& app, RunArguments& run) {
             "N|ADDRESS,...|ssh:MACHINE,...");
   verb->add_option("--remote-program", run.remote_program, "Where meshbus is on other machines; default: found in PATH there")
       ->type_name("PATH");
-  auto* total = verb->add_option("-n,--procs", run.total, "Ranks in all, spread over the hosts in blocks; default 1 per host")
-                    ->check(CLI::Range(1, 1'000'000))
-                    ->type_name("N");
-  verb->add_option_function<std::string>(
-          "--per-host",
-          [&run](const std::string& text) {
-            auto extent = Extent::parse(text);
-            if (!extent) throw CLI::ValidationError("--per-host", extent.error().detail());
-            run.per_host = std::move(*extent);
-          },
-          "Ranks on each host as labelled axes, like gpus=2 or numa=2,core=4")
-      ->type_name("AXIS=SIZE,...")
-      ->excludes(total);
+  add_size(*verb, run.total, run.per_host);
   verb->add_flag("--mesh", run.mesh, "The program links the library: a rank is ready when it has said hello");
   verb->add_option("--name", run.name, "Name of the mesh; default: that of the program");
   add_duration(verb, "--timeout", run.timeout, "Stop the ranks when they have run so long, exit 124");
   add_duration(verb, "--grace", run.grace, "Between SIGTERM and SIGKILL when ranks are stopped; default 10s");
   verb->add_flag("--keep-going", run.keep_going, "Let the other ranks go on when one fails");
   verb->add_flag("--no-prefix", run.no_prefix, "Show output as it is, without [name/host=0,proc=1] in front of each line");
-  verb->add_option_function<std::vector<std::string>>(
-          "-x",
-          [&run](const std::vector<std::string>& words) {
-            for (const auto& word : words) {
-              const auto equals = word.find('=');
-              const auto name = word.substr(0, equals);
-              if (name.empty()) throw CLI::ValidationError("-x", "takes NAME or NAME=VALUE, not '" + word + "'");
-              const char* own = std::getenv(name.c_str());
-              if (equals == std::string::npos && own == nullptr)
-                throw CLI::ValidationError("-x", name + " is not set here: give it a value, -x " + name + "=VALUE");
-              run.environment.emplace_back(name, equals == std::string::npos ? own : word.substr(equals + 1));
-            }
-          },
-          "An environment variable for the ranks: NAME (with the value it has here) or NAME=VALUE")
-      ->type_name("NAME[=VALUE]")
-      ->expected(1)
-      ->multi_option_policy(CLI::MultiOptionPolicy::TakeAll);
+  add_environment(*verb, run.environment);
   verb->add_option("--stdin", run.input, "Who reads stdin: a rank (default 0), all, or none")
       ->check([](const std::string& word) {
         const bool number = !word.empty() && word.size() < 10 &&
@@ -259,6 +267,51 @@ CLI::App* add_on_hosts(CLI::App& app, const std::string& name, const std::string
   verb->add_flag("--json", hosts.json, "Print JSON");
   add_duration(verb, "--timeout", hosts.timeout, "Give up after that time; default " + limit);
   return verb;
+}
+
+constexpr const char* kSpawnFooter =
+    "The command comes last, after --. The ranks run on, and a controller (meshbus-controller) keeps them alive: when it is gone, and\n"
+    "not back before their lease lapses, they are stopped, or live on with --detach. meshbus logs NAME shows what they write, meshbus\n"
+    "why NAME how they ended, meshbus stop NAME ends them.\n"
+    "\n"
+    "Exit code: 0 all ranks are up and the controller answers for them; 1 not, and nothing runs, or no controller takes them; 2 wrong\n"
+    "usage.";
+
+void add_spawn(CLI::App& app, SpawnArguments& spawn) {
+  auto* verb = add_on_hosts(app, "spawn", "Start a command as a mesh of procs on running hosts, and leave it to a controller", spawn.hosts);
+  verb->footer(kSpawnFooter);
+  verb->add_option("NAME", spawn.name, "Name of the mesh")->required();
+  add_size(*verb, spawn.total, spawn.per_host);
+  verb->add_flag("--mesh", spawn.mesh, "The program links the library: a rank is ready when it has said hello");
+  add_duration(verb, "--grace", spawn.hosts.grace, "Between SIGTERM and SIGKILL when ranks are stopped; default 10s");
+  verb->add_option("--controller", spawn.controller, "Host of the controller; default: the first of the hosts whose controller takes it")
+      ->type_name("ADDRESS");
+  verb->add_flag("--detach", spawn.detach, "Let the ranks live on when their controller is gone for good");
+  add_environment(*verb, spawn.environment);
+  add_proc_settings(*verb, spawn.proc_settings);
+}
+
+constexpr const char* kControllerFooter = "Exit code: 0; 1 no controller, no such mesh, or it was not done; 2 wrong usage.";
+
+void add_controller(CLI::App& app, ControllerArguments& controller) {
+  using Verb = ControllerArguments::Verb;
+  auto* verbs = app.add_subcommand("controller", "Show the controllers of hosts and their meshes; give a mesh to another one");
+  verbs->require_subcommand(1);
+  verbs->footer(kControllerFooter);
+  const auto add_verb = [&](const char* name, Verb verb, const char* meaning) {
+    auto* one = add_on_hosts(*verbs, name, meaning, controller.hosts, "10s");
+    one->footer(kControllerFooter);
+    one->callback([&controller, verb] { controller.verb = verb; });
+    return one;
+  };
+  add_verb("list", Verb::list, "List the controllers of these hosts");
+  add_verb("show", Verb::show, "Show the meshes that they watch, and who answers for each")
+      ->add_option("MESH", controller.mesh, "Only this mesh, with or without its uuid");
+  auto* handover = add_verb("handover", Verb::handover, "Give a mesh that a controller answers for, or nobody, to another controller");
+  handover->add_option("MESH", controller.mesh, "Name of the mesh, with or without its uuid")->required();
+  handover->add_option("--to", controller.to, "Host of the other controller; default: the first of the hosts whose controller takes it")
+      ->type_name("ADDRESS");
+  handover->add_flag("--detach", controller.detach, "Let the ranks live on when that controller is gone for good");
 }
 
 void add_drain(CLI::App& app, HostsArguments& hosts) {
@@ -619,6 +672,8 @@ std::variant<Arguments, int> parse_command_line(int argc, char** argv) {
   MeshArguments mesh;
   VersionArguments version;
   add_run(app, run);
+  SpawnArguments spawn;
+  add_spawn(app, spawn);
   add_host(app, host);
   auto* ps = add_on_hosts(app, "ps", "List hosts, meshes and procs", hosts, "10s");
   ps->add_flag("-a,--all", hosts.all, "Also those that are ended");
@@ -633,6 +688,8 @@ std::variant<Arguments, int> parse_command_line(int argc, char** argv) {
   add_drain(app, hosts);
   add_status(app, hosts);
   add_watch(app, hosts);
+  ControllerArguments controller;
+  add_controller(app, controller);
   add_logs(app, logs);
   WhyArguments why;
   add_why(app, why);
@@ -655,7 +712,8 @@ std::variant<Arguments, int> parse_command_line(int argc, char** argv) {
 
   // Everything after the first -- is the command, whatever it looks like.
   int own = argc;
-  for (int i = 2; i < argc && own == argc && std::string(argv[1]) == "run"; ++i) {
+  const bool has_command = argc > 1 && (std::string(argv[1]) == "run" || std::string(argv[1]) == "spawn");
+  for (int i = 2; i < argc && own == argc && has_command; ++i) {
     if (std::string(argv[i]) == "--") own = i;
   }
   try {
@@ -677,6 +735,18 @@ std::variant<Arguments, int> parse_command_line(int argc, char** argv) {
   if (name == "mesh") return Arguments(mesh);
   if (name == "tap") return Arguments(tap);
   if (name == "bench") return Arguments(bench);
+  if (name == "spawn") {
+    spawn.hosts.verb = HostsArguments::Verb::spawn;
+    if (own + 1 < argc) spawn.command.assign(argv + own + 1, argv + argc);
+    if (!spawn.command.empty()) return Arguments(spawn);
+    std::cerr << "meshbus: spawn what? Give a command: meshbus spawn NAME -- COMMAND ARGUMENTS...\n";
+    return kUsage;
+  }
+  if (name == "controller") {
+    controller.hosts.verb = HostsArguments::Verb::controller;
+    if (app.get_subcommand(name)->get_subcommands().front()->count("--timeout") == 0) controller.hosts.timeout = std::chrono::seconds(10);
+    return Arguments(controller);
+  }
   if (name == "logs") {
     logs.hosts.verb = HostsArguments::Verb::logs;
     return Arguments(logs);

@@ -66,7 +66,7 @@ struct RunArguments {
 
 /// `meshbus ps`, `ping`, `status`, `stop`, `drain`, `shutdown`, `watch`: on which hosts, and of which mesh.
 struct HostsArguments {
-  enum class Verb { ps, ping, stop, shutdown, logs, status, drain, why, talk, watch };
+  enum class Verb { ps, ping, stop, shutdown, logs, status, drain, why, talk, watch, spawn, controller };
   Verb verb = Verb::ps;
   HostsSaid said;
   /// stop, status, drain, watch: name of the mesh, with or without its uuid. Not for stop: empty = every mesh.
@@ -85,6 +85,34 @@ struct HostsArguments {
   /// ps
   bool wide = false;
   bool json = false;
+};
+
+/// `meshbus spawn`
+struct SpawnArguments {
+  HostsArguments hosts;
+  std::string name;
+  /// -n and --per-host, as with run.
+  std::optional<std::uint64_t> total;
+  std::optional<Extent> per_host;
+  bool mesh = false;
+  std::vector<std::pair<std::string, std::string>> environment;
+  ProcSettings proc_settings;
+  /// A host, or the ProcId of a controller. Empty: the first one of these hosts that takes it.
+  std::string controller;
+  bool detach = false;
+  std::vector<std::string> command;
+};
+
+/// `meshbus controller VERB`
+struct ControllerArguments {
+  enum class Verb { list, show, handover };
+  Verb verb = Verb::list;
+  HostsArguments hosts;
+  /// show: empty = every mesh.
+  std::string mesh;
+  /// handover: as SpawnArguments::controller.
+  std::string to;
+  bool detach = false;
 };
 
 /// `meshbus logs`
@@ -217,8 +245,9 @@ struct VersionArguments {
   bool json = false;
 };
 
-using Arguments = std::variant<HostArguments, RunArguments, HostsArguments, LogsArguments, WhyArguments, TalkArguments, ConfigArguments,
-                               ContextArguments, KeygenArguments, MeshArguments, TapArguments, BenchArguments, VersionArguments>;
+using Arguments = std::variant<HostArguments, RunArguments, SpawnArguments, ControllerArguments, HostsArguments, LogsArguments,
+                               WhyArguments, TalkArguments, ConfigArguments, ContextArguments, KeygenArguments, MeshArguments, TapArguments,
+                               BenchArguments, VersionArguments>;
 
 /// What the words mean; or, when there is nothing to run (help, a mistake: then it has been said on stderr), the exit code.
 std::variant<Arguments, int> parse_command_line(int argc, char** argv);

@@ -97,7 +97,8 @@ std::vector<FoundHosts> FoundHosts::parts() const {
 Result<HostMesh> attach(Context& context, const FoundHosts& hosts, const HostsArguments& arguments) {
   using Verb = HostsArguments::Verb;
   const bool is_looking = arguments.verb == Verb::ps || arguments.verb == Verb::logs || arguments.verb == Verb::status ||
-                          arguments.verb == Verb::why || arguments.verb == Verb::talk || arguments.verb == Verb::watch;
+                          arguments.verb == Verb::why || arguments.verb == Verb::talk || arguments.verb == Verb::watch ||
+                          arguments.verb == Verb::controller;
   AttachOptions options;
   options.require_all = !is_looking;
   options.deadline = std::min<std::chrono::milliseconds>(arguments.timeout, std::chrono::seconds(5));

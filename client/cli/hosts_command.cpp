@@ -122,6 +122,8 @@ int hosts_command(const HostsArguments& said) {
     case HostsArguments::Verb::logs:
     case HostsArguments::Verb::watch:
     case HostsArguments::Verb::why:
+    case HostsArguments::Verb::spawn:
+    case HostsArguments::Verb::controller:
     case HostsArguments::Verb::talk: break;
   }
   return kUsage;

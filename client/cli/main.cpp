@@ -9,6 +9,7 @@
 #include "client/cli/command_line.h"
 #include "client/cli/config_command.h"
 #include "client/cli/context_command.h"
+#include "client/cli/controller_command.h"
 #include "client/cli/hosts_command.h"
 #include "client/cli/keygen_command.h"
 #include "client/cli/logs_command.h"
@@ -16,6 +17,7 @@
 #include "client/cli/remote_host.h"
 #include "client/cli/run_hosts.h"
 #include "client/cli/run_job.h"
+#include "client/cli/spawn_command.h"
 #include "client/cli/talk_command.h"
 #include "client/cli/tap_command.h"
 #include "client/cli/why_command.h"
@@ -47,6 +49,8 @@ struct Verbs {
     if (arguments.from == cli::RunArguments::From::here) aside.emplace(limits.memory_limit || limits.pids_limit || limits.cpu_limit);
     return cli::run_job(arguments);
   }
+  int operator()(const cli::SpawnArguments& arguments) const { return cli::spawn_command(arguments); }
+  int operator()(const cli::ControllerArguments& arguments) const { return cli::controller_command(arguments); }
   int operator()(const cli::HostsArguments& arguments) const { return cli::hosts_command(arguments); }
   int operator()(const cli::LogsArguments& arguments) const { return cli::logs_command(arguments); }
   int operator()(const cli::WhyArguments& arguments) const { return cli::why_command(arguments); }

@@ -32,6 +32,9 @@ bool may_be_first(const HostEvent& event) {
     case EventKind::role_ended:
     case EventKind::signal_asked:
     case EventKind::agent_started:
+    // What came of it is told by what follows.
+    case EventKind::handed_over:
+    case EventKind::owner_away:
     case EventKind::unknown: break;
   }
   return false;
@@ -43,6 +46,8 @@ StoryRole role_of(const HostEvent& event) {
     case EventKind::stop_asked: return event.because ? StoryRole::consequence : StoryRole::also;
     case EventKind::role_ended:
     case EventKind::agent_started:
+    case EventKind::handed_over:
+    case EventKind::owner_away:
     case EventKind::host_stopping: return StoryRole::around;
     default: return StoryRole::also;
   }

@@ -29,7 +29,7 @@ HostAnswer to_answer(const Supervisor::Question& question, const Result<ControlM
     if (const auto* const state = answer->body_as<wire::HostState>()) return HostNews{state->incarnation(), state->live()};
   } else if (question.kind == Kind::list) {
     if (const auto* const list = answer->body_as<wire::MeshList>()) return to_news(*list);
-  } else if (question.kind == Kind::stop) {
+  } else if (question.kind == Kind::stop || question.kind == Kind::renew) {
     return std::monostate();
   } else if (const auto* const state = answer->body_as<wire::MeshState>()) {
     auto news = to_news(*state);
@@ -61,7 +61,30 @@ Controller::~Controller() {
 void Controller::close(const std::string& reason) {
   if (std::exchange(is_closed_, true)) return;
   reactor_.cancel(timer_);
+  reactor_.cancel(end_timer_);
   if (bus_ != nullptr) bus_->close(reason);
+}
+
+void Controller::end(const std::string& reason, std::function<void()> done) {
+  if (when_ended_) return;
+  when_ended_ = std::move(done);
+  end_timer_ = reactor_.after(options_.grace + options_.stop_limit, [this] {
+    log::warn(std::to_string(supervisor_.live_owned()) + " meshes of this controller have not ended; they do when their leases lapse");
+    end_timer_ = 0;
+    std::exchange(when_ended_, [] {})();
+  });
+  wire::StopProcsT order;
+  order.reason = reason;
+  order.requester = self().to_string();
+  order.grace_ms = static_cast<std::uint32_t>(options_.grace.count());
+  act(supervisor_.stop_owned(order, reactor_.now()));
+}
+
+void Controller::check_end() {
+  if (end_timer_ == 0 || supervisor_.live_owned() != 0) return;
+  reactor_.cancel(std::exchange(end_timer_, 0));
+  // Not from inside of what it may end.
+  reactor_.post([done = std::exchange(when_ended_, [] {})] { done(); });
 }
 
 void Controller::open() {
@@ -77,6 +100,8 @@ void Controller::open() {
     down_since_.reset();
     refusals_ = 0;
     act(supervisor_.connected(true, reactor_.now()));
+    // A host that was home before may come back, with meshes that know us by that name.
+    if (options_.is_controller && bus_->self()) act(supervisor_.add_name(bus_->self()->to_string(), reactor_.now()));
   };
   events.on_down = [this](const std::string& reason) {
     down_since_ = reactor_.now();
@@ -136,6 +161,7 @@ void Controller::act(Supervisor::Actions actions) {
   say(actions.events);
   if (actions.is_heartbeat) send_heartbeats();
   arm();
+  check_end();
 }
 
 void Controller::ask(const Supervisor::Question& question) {
@@ -167,6 +193,12 @@ void Controller::ask(const Supervisor::Question& question) {
       bus_->request(to, std::move(get), options_.answer_limit, on_answer);
       break;
     }
+    case Kind::renew: {
+      wire::RenewLeaseT renew;
+      renew.meshes = question.meshes;
+      bus_->request(to, std::move(renew), options_.answer_limit, on_answer);
+      break;
+    }
     case Kind::stop: {
       const auto* const mesh = supervisor_.find(question.mesh);
       if (mesh != nullptr) bus_->request(to, mesh->stop_order(), options_.answer_limit, on_answer);
@@ -187,7 +219,9 @@ void Controller::say(const std::vector<WatchEvent>& events) {
 void Controller::on_state_changed(const Request& request, const wire::StateChanged& changed) {
   const auto found = agents_.find(request.envelope.source_proc());
   if (found == agents_.end() || found->second.key() != request.envelope.source_host()) return;
-  act(supervisor_.pushed(found->second, changed.mesh()->str(), to_news(changed.ranks(), changed.certificates()), reactor_.now()));
+  auto news = to_news(changed.ranks(), changed.certificates());
+  news.owner = to_news(changed.ownership());
+  act(supervisor_.pushed(found->second, changed.mesh()->str(), news, reactor_.now()));
 }
 
 }  // namespace meshbus

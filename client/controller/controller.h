@@ -34,6 +34,11 @@ class Controller {
     std::chrono::milliseconds answer_limit{3000};
     /// A broker that does not answer for so long is given up for that of the next host.
     std::chrono::milliseconds home_limit{3000};
+    /// Of meshes that are handed to this controller; 0 = it takes none.
+    std::chrono::milliseconds lease{0};
+    /// What its meshes get to end by themselves when it ends in order, and what that may take beyond.
+    std::chrono::milliseconds grace{10'000};
+    std::chrono::milliseconds stop_limit{30'000};
     /// For hosts over tcp.
     std::optional<KeyDirectory> keys = {};
   };
@@ -49,7 +54,10 @@ class Controller {
   Controller(const Controller&) = delete;
   Controller& operator=(const Controller&) = delete;
 
-  /// Leaves the bus in order.
+  /// Ends in order: stops the meshes that this controller answers for, then calls `done`; at the latest after grace and stop_limit. What is
+  /// left then ends with its lease. Once.
+  void end(const std::string& reason, std::function<void()> done);
+  /// Leaves the bus. The leases of its meshes lapse, unless another life of this controller renews them before.
   void close(const std::string& reason);
 
  private:
@@ -75,6 +83,10 @@ class Controller {
   void on_get_state(const Request& request, const wire::GetState& message);
   void on_list_meshes(const Request& request, const wire::ListMeshes& message);
   void on_stop_procs(const Request& request, const wire::StopProcs& message);
+  void on_offer_mesh(const Request& request, const wire::OfferMesh& message);
+  void on_hand_over(const Request& request, const wire::HandOver& message);
+  /// Whether all that was to be stopped has ended.
+  void check_end();
   wire::ControllerStateT make_state() const;
   /// Where we are, or shall be.
   ProcId self() const;
@@ -97,6 +109,9 @@ class Controller {
   std::optional<Reactor::Time> down_since_;
   std::size_t refusals_ = 0;
   bool is_closed_ = false;
+  /// Of end(): it is under way.
+  std::function<void()> when_ended_;
+  Reactor::TimerId end_timer_ = 0;
 };
 
 }  // namespace meshbus

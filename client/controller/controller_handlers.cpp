@@ -26,6 +26,17 @@ wire::MeshOverviewT overview_of(const MeshController& mesh) {
   return overview;
 }
 
+void add_owner(wire::MeshOverviewT& overview, const MeshController& mesh, bool is_owned) {
+  overview.owned = is_owned;
+  const auto* const owner = mesh.owner();
+  if (owner == nullptr) return;
+  overview.ownership = std::make_unique<wire::OwnershipT>();
+  overview.ownership->owner = owner->owner;
+  overview.ownership->lease_ms = static_cast<std::uint32_t>(owner->lease.count());
+  overview.ownership->loss = owner->loss;
+  overview.ownership->gone = owner->is_gone;
+}
+
 std::vector<std::string> to_texts(const std::vector<HostAddr>& hosts) {
   std::vector<std::string> texts;
   for (const auto& host : hosts) texts.push_back(host.to_string());
@@ -42,7 +53,9 @@ Dispatcher Controller::make_handlers() {
       .on<wire::GetSubscriberCount>(Role::observe, std::bind_front(&Controller::on_get_subscriber_count, this))
       .on<wire::GetState>(Role::observe, std::bind_front(&Controller::on_get_state, this))
       .on<wire::ListMeshes>(Role::observe, std::bind_front(&Controller::on_list_meshes, this))
-      .on<wire::StopProcs>(Role::operate, std::bind_front(&Controller::on_stop_procs, this));
+      .on<wire::StopProcs>(Role::operate, std::bind_front(&Controller::on_stop_procs, this))
+      .on<wire::OfferMesh>(Role::operate, std::bind_front(&Controller::on_offer_mesh, this))
+      .on<wire::HandOver>(Role::operate, std::bind_front(&Controller::on_hand_over, this));
   return handlers;
 }
 
@@ -154,6 +167,7 @@ void Controller::on_get_state(const Request& request, const wire::GetState& mess
   auto state = make_state();
   auto overview = std::make_unique<wire::MeshOverviewT>(overview_of(*mesh));
   if (mesh->region() != nullptr) overview->region = to_wire(*mesh->region());
+  add_owner(*overview, *mesh, supervisor_.is_owned(*mesh));
   overview->statuses = std::make_unique<wire::StatusOverlayT>(to_wire(mesh->statuses()));
   state.meshes.push_back(std::move(overview));
   bus_->answer(request, std::move(state));
@@ -169,6 +183,7 @@ void Controller::on_list_meshes(const Request& request, const wire::ListMeshes& 
     }
     state.meshes.push_back(std::make_unique<wire::MeshOverviewT>(overview_of(entry->second)));
     if (entry->second.region() != nullptr) state.meshes.back()->region = to_wire(*entry->second.region());
+    add_owner(*state.meshes.back(), entry->second, supervisor_.is_owned(entry->second));
   }
   bus_->answer(request, std::move(state));
 }

@@ -19,6 +19,14 @@ RankNews to_news(const flatbuffers::Vector<const wire::RankState*>* ranks,
   return news;
 }
 
+std::optional<OwnerNews> to_news(const wire::Ownership* ownership) {
+  if (ownership == nullptr) return std::nullopt;
+  return OwnerNews{.owner = ownership->owner()->str(),
+                   .lease = std::chrono::milliseconds(ownership->lease_ms()),
+                   .loss = ownership->loss(),
+                   .is_gone = ownership->gone()};
+}
+
 Result<MeshNews> to_news(const wire::MeshState& state) {
   auto region = from_wire(state.region());
   if (!region) return fail(region.error().within("mesh " + state.mesh()->str()));
@@ -29,6 +37,7 @@ Result<MeshNews> to_news(const wire::MeshState& state) {
     news.hosts.push_back(std::move(*host));
   }
   news.news = to_news(state.ranks(), state.certificates());
+  news.news.owner = to_news(state.ownership());
   return news;
 }
 

@@ -1,7 +1,9 @@
 #pragma once
 
+#include <chrono>
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <string>
 #include <variant>
 #include <vector>
@@ -13,10 +15,20 @@
 
 namespace meshbus {
 
+/// Who answers for a mesh, as an agent says.
+struct OwnerNews {
+  std::string owner;
+  std::chrono::milliseconds lease{0};
+  wire::OwnerLoss loss = wire::OwnerLoss::stop;
+  bool is_gone = false;  ///< Nobody does.
+};
+
 /// What an agent says about ranks of a mesh.
 struct RankNews {
   std::vector<wire::RankState> ranks;
   std::vector<std::shared_ptr<const wire::CertificateT>> certificates;
+  /// None: nothing new.
+  std::optional<OwnerNews> owner = {};
 };
 
 /// What an agent says about a mesh: as an answer to GetState and StreamState all of it, in a list without certificates.
@@ -45,6 +57,7 @@ using HostAnswer = Result<std::variant<std::monostate, HostNews, ListNews, MeshN
 
 RankNews to_news(const flatbuffers::Vector<const wire::RankState*>* ranks,
                  const flatbuffers::Vector<flatbuffers::Offset<wire::Certificate>>* certificates);
+std::optional<OwnerNews> to_news(const wire::Ownership* ownership);
 /// Errors: malformed_message.
 Result<MeshNews> to_news(const wire::MeshState& state);
 /// What cannot be read of it is left out.

@@ -51,7 +51,8 @@ class Program {
   Program(zmq::context_t& context, Controller::Options options, int lifeline)
       : writer_(
             reactor_, STDOUT_FILENO, kOutputLimit,
-            [](std::uint64_t lines) { return lost_json_line(lines, std::chrono::system_clock::now()); }, [this] { reactor_.stop(); }),
+            [](std::uint64_t lines) { return lost_json_line(lines, std::chrono::system_clock::now()); },
+            [this] { end("nobody reads what the controller says"); }),
         controller_(reactor_, context, std::move(options), events()),
         lifeline_(lifeline) {
     sigset_t ends;
@@ -60,13 +61,15 @@ class Program {
     sigaddset(&ends, SIGINT);
     sigaddset(&ends, SIGHUP);
     signals_.reset(::signalfd(-1, &ends, SFD_CLOEXEC | SFD_NONBLOCK));
-    reactor_.watch(signals_.get(), EPOLLIN, [this](std::uint32_t) { reactor_.stop(); });
+    reactor_.watch(signals_.get(), EPOLLIN, [this](std::uint32_t) { on_signal(); });
     if (!lifeline_) return;
     reactor_.watch(lifeline_.get(), EPOLLIN | EPOLLRDHUP, [this](std::uint32_t events) {
       char buffer[256];
       // Whatever is said on it: only its end means something.
       if ((events & EPOLLIN) != 0 && ::read(lifeline_.get(), buffer, sizeof buffer) > 0) return;
-      reactor_.stop();
+      reactor_.forget(lifeline_.get());
+      lifeline_.reset();
+      end("whoever started the controller is gone");
     });
   }
   ~Program() {
@@ -84,6 +87,17 @@ class Program {
   }
 
  private:
+  void on_signal() {
+    signalfd_siginfo info{};
+    if (::read(signals_.get(), &info, sizeof info) != static_cast<ssize_t>(sizeof info)) return;
+    // Who says it twice does not want to wait for its meshes.
+    if (is_ending_) return reactor_.stop();
+    end("the controller ends: " + signal_name(static_cast<int>(info.ssi_signo)));
+  }
+  void end(const std::string& reason) {
+    if (std::exchange(is_ending_, true)) return;
+    controller_.end(reason, [this] { reactor_.stop(); });
+  }
   Controller::Events events() {
     Controller::Events events;
     events.on_events = [this](const std::vector<WatchEvent>& list) {
@@ -102,6 +116,7 @@ class Program {
 
   Reactor reactor_;
   int exit_code_ = EX_OK;
+  bool is_ending_ = false;
   LineWriter writer_;
   Controller controller_;
   UniqueFd lifeline_;
@@ -121,6 +136,9 @@ Result<Controller::Options> make_options(const Arguments& arguments, const Confi
   options.keys = KeyDirectory::find(config);
   options.poll = config.duration(keys::supervision_poll);
   options.probe = std::min(config.duration(keys::supervision_probe), options.poll);
+  options.lease = config.duration(keys::lease);
+  options.grace = config.duration(keys::terminate_grace);
+  options.stop_limit = config.duration(keys::stop_idle);
   return options;
 }
 

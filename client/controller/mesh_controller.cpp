@@ -84,6 +84,7 @@ void MeshController::take_certificates(Part& part, const RankNews& news) {
 }
 
 void MeshController::take_all(Part& part, const RankNews& news, Time now) {
+  if (news.owner) part.owner = news.owner;
   for (const auto& state : news.ranks) take(part, state, now);
   take_certificates(part, news);
 }
@@ -134,6 +135,7 @@ MeshController::Actions MeshController::listed(const HostAddr& host, const MeshN
   here->has_failed = false;
   here->is_listed = true;
   here->absent_since.reset();
+  if (news.news.owner) here->owner = news.news.owner;
   bool is_news = false;
   std::set<std::uint64_t> those;
   for (const auto& state : news.news.ranks) {

@@ -85,6 +85,13 @@ class MeshController {
   /// Nobody has anything of it any more.
   bool is_forgotten() const noexcept;
   bool is_on(const HostAddr& host) const { return parts_.contains(host); }
+  /// Who answers for it, as the first host says that does; null: none has said.
+  const OwnerNews* owner() const;
+  /// Whether one of these answers for it: some of its hosts say so, and none says anything else. A mesh that was handed over on some of its
+  /// hosts only is still for who hands it over.
+  bool is_owned_by(const std::set<std::string>& names) const;
+  /// As that host says; 0 = none.
+  std::chrono::milliseconds lease_on(const HostAddr& host) const;
   std::uint64_t generation() const noexcept { return generation_; }
   std::uint64_t live() const noexcept { return live_; }
   std::uint64_t live_on(const HostAddr& host) const;
@@ -113,6 +120,7 @@ class MeshController {
     bool has_failed = false;  ///< query_failed was told.
     std::uint64_t live = 0;
     std::uint64_t untold = 0;  ///< Ended, and not told.
+    std::optional<OwnerNews> owner;
   };
   struct Rank {
     wire::RankState state;

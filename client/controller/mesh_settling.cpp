@@ -134,6 +134,28 @@ std::uint64_t MeshController::live_on(const HostAddr& host) const {
   return found == parts_.end() ? 0 : found->second.live;
 }
 
+const OwnerNews* MeshController::owner() const {
+  for (const auto& [host, here] : parts_) {
+    if (here.owner) return &*here.owner;
+  }
+  return nullptr;
+}
+
+bool MeshController::is_owned_by(const std::set<std::string>& names) const {
+  bool is_owned = false;
+  for (const auto& [host, here] : parts_) {
+    if (!here.owner) continue;
+    if (here.owner->is_gone || !names.contains(here.owner->owner)) return false;
+    is_owned = true;
+  }
+  return is_owned;
+}
+
+std::chrono::milliseconds MeshController::lease_on(const HostAddr& host) const {
+  const auto found = parts_.find(host);
+  return found == parts_.end() || !found->second.owner ? std::chrono::milliseconds(0) : found->second.owner->lease;
+}
+
 Status::Kind MeshController::overall() const {
   if (failed_ != 0) return Status::Kind::failed;
   const bool is_heard =

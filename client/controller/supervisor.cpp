@@ -146,6 +146,7 @@ Supervisor::Actions Supervisor::turn(Time now) {
     if (is_up_) probe_all(actions, now);
   }
   if (now >= poll_due_) begin_poll(actions, now);
+  if (is_up_) renew_all(actions, now);
   for (auto& [name, mesh] : meshes_) {
     if (const auto due = mesh.next_due(); is_up_ && due && *due <= now) add(actions, mesh, mesh.turn(now));
   }
@@ -157,6 +158,9 @@ Supervisor::Time Supervisor::next_due() const {
   for (const auto& [name, mesh] : meshes_) {
     if (const auto due = mesh.next_due(); is_up_ && due) next = std::min(next, *due);
   }
+  for (const auto& [address, host] : hosts_) {
+    if (const auto due = host.leases.due(); may_renew(host) && due) next = std::min(next, *due);
+  }
   return next;
 }
 
@@ -167,6 +171,7 @@ Supervisor::Actions Supervisor::connected(bool is_up, Time now) {
     host.heard = std::max(host.heard, now);
     host.refusals = 0;
     host.is_listing = host.is_listing && !is_up;
+    host.is_renewing = host.is_renewing && !is_up;
     if (is_up) ask_list(actions, address, host);
   }
   if (!is_up) return actions;
@@ -193,7 +198,14 @@ Supervisor::Actions Supervisor::pushed(const HostAddr& host, const std::string& 
   const auto from = hosts_.find(host);
   if (from == hosts_.end()) return actions;
   hear(actions, host, from->second, now);
-  if (const auto found = meshes_.find(mesh); found != meshes_.end()) add(actions, found->second, found->second.pushed(host, news, now));
+  if (const auto found = meshes_.find(mesh); found != meshes_.end()) {
+    add(actions, found->second, found->second.pushed(host, news, now));
+    if (news.owner) note_leases();
+  } else if (is_wanted(mesh)) {
+    // Agents tell of what they were not asked only who answers for it: it was handed to us.
+    from->second.wants_list = from->second.is_listing;
+    ask_list(actions, host, from->second);
+  }
   return actions;
 }
 
@@ -249,7 +261,12 @@ void Supervisor::on_list(Actions& actions, const HostAddr& address, Host& host, 
     add(actions, mesh, mesh.absent(address, now));
   }
   std::erase_if(meshes_, [](const auto& entry) { return entry.second.is_forgotten(); });
-  if (is_page && last > list.after) ask_list(actions, address, host, last);
+  if (is_page && last > list.after) {
+    ask_list(actions, address, host, last);
+  } else if (std::exchange(host.wants_list, false)) {
+    ask_list(actions, address, host);
+  }
+  note_leases();
 }
 
 void Supervisor::on_mesh_answer(Actions& actions, const Question& question, const HostAnswer& answer, Time now) {
@@ -268,6 +285,7 @@ Supervisor::Actions Supervisor::answer(const Question& question, const HostAnswe
   auto& host = found->second;
   if (question.kind == QuestionKind::probe) host.probes -= std::min<std::uint64_t>(host.probes, 1);
   if (question.kind == QuestionKind::list) host.is_listing = false;
+  if (question.kind == QuestionKind::renew) host.is_renewing = false;
   if (question.kind == QuestionKind::list && !answer) host.differed.reset();
   if (is_answered(answer)) hear(actions, question.host, host, now);
   switch (question.kind) {
@@ -284,7 +302,11 @@ Supervisor::Actions Supervisor::answer(const Question& question, const HostAnswe
         actions.events.push_back(std::move(event));
       }
       break;
-    default: on_mesh_answer(actions, question, answer, now); break;
+    case QuestionKind::renew: on_renewed(question, host, answer, now); break;
+    default:
+      on_mesh_answer(actions, question, answer, now);
+      note_leases();
+      break;
   }
   return actions;
 }

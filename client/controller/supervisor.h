@@ -10,6 +10,7 @@
 #include <string>
 #include <vector>
 
+#include "client/controller/lease_book.h"
 #include "client/controller/mesh_controller.h"
 
 namespace meshbus {
@@ -35,11 +36,13 @@ class Supervisor {
       stream,  ///< StreamState
       state,   ///< GetState
       stop,    ///< StopProcs, as in find(mesh)->stop_order()
+      renew,   ///< RenewLease of `meshes`, as long as before.
     };
     Kind kind;
     HostAddr host;
     std::string mesh;
     std::string after;  ///< Of a list.
+    std::vector<std::string> meshes = {};
   };
   struct Actions {
     std::vector<WatchEvent> events;
@@ -66,6 +69,16 @@ class Supervisor {
   Result<Actions> stop(wire::StopProcsT order, Time now);
   /// Asks all hosts now what they have.
   Actions poll_now(Time now);
+  /// We are known by this name (a ProcId), from now on also: meshes whose owner it is are ours, and their leases are renewed.
+  Actions add_name(const std::string& name, Time now);
+  bool is_owned(const MeshController& mesh) const { return held_.contains(mesh.mesh()) || mesh.is_owned_by(names_); }
+  /// It is being handed over to somebody else: it stays ours, whatever its hosts say, until that is done on all of them.
+  void hold(const std::string& mesh) { held_.insert(mesh); }
+  void let_go(const std::string& mesh);
+  /// So many of our meshes have live ranks.
+  std::size_t live_owned() const;
+  /// Stops them. `order`: for each of them.
+  Actions stop_owned(const wire::StopProcsT& order, Time now);
 
   const std::map<std::string, MeshController, std::less<>>& meshes() const noexcept { return meshes_; }
   const MeshController* find(std::string_view mesh) const;
@@ -85,11 +98,20 @@ class Supervisor {
     bool has_failed = false;  ///< query_failed was told.
     std::uint64_t incarnation = 0;
     std::uint64_t live = 0;  ///< By its own account.
+    LeaseBook leases;
+    bool is_renewing = false;
+    /// Asked for while a list was under way.
+    bool wants_list = false;
     /// Its account and ours when they differed and it was asked what it has.
     std::optional<std::pair<std::uint64_t, std::uint64_t>> differed;
   };
 
   bool is_wanted(std::string_view mesh) const;
+  /// What is ours has changed, or where it lives.
+  void note_leases();
+  bool may_renew(const Host& host) const;
+  void renew_all(Actions& actions, Time now);
+  void on_renewed(const Question& question, Host& host, const HostAnswer& answer, Time now);
   void add(Actions& actions, const MeshController& mesh, MeshController::Actions&& more);
   void ask_list(Actions& actions, const HostAddr& address, Host& host, const std::string& after = {});
   void hear(Actions& actions, const HostAddr& address, Host& host, Time now);
@@ -103,6 +125,8 @@ class Supervisor {
   Options options_;
   std::shared_ptr<const std::set<HostAddr>> watched_;
   std::map<HostAddr, Host> hosts_;
+  std::set<std::string> names_;
+  std::set<std::string, std::less<>> held_;
   std::map<std::string, MeshController, std::less<>> meshes_;
   bool is_up_ = false;
   std::uint64_t polls_ = 0;

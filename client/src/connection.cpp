@@ -422,7 +422,7 @@ void Connection::resync(const Followed& mesh, const HostAddr& host) {
     if (const auto* state = answer->body_as<wire::MeshState>())
       monitor->on_news(host, state->ranks(), state->certificates(), state->launch());
   };
-  if (const auto name = self(); name != mesh.owner) {
+  if (const auto name = self(); name != mesh.owner || mesh.monitor->is_handed_over()) {
     wire::StreamStateT stream;
     stream.mesh = mesh.monitor->name();
     stream.subscriber = name;
@@ -439,7 +439,7 @@ void Connection::renew_leases() {
   std::map<std::pair<HostAddr, std::chrono::milliseconds>, std::vector<std::string>> due;
   for (auto& [name, mesh] : meshes_) {
     const auto lease = mesh.monitor->options().lease;
-    if (lease.count() == 0 || now < mesh.lease_due || mesh.monitor->is_abandoned()) continue;
+    if (lease.count() == 0 || now < mesh.lease_due || mesh.monitor->is_abandoned() || mesh.monitor->is_handed_over()) continue;
     mesh.lease_due = now + lease / 3;
     for (const auto& [host, watch] : hosts_) {
       if (!watch.is_dead && mesh.monitor->is_alive_on(host)) due[{host, lease}].push_back(name);

@@ -16,8 +16,10 @@ void handle_failure_by_default(ContextCore& core, Connection& connection, const 
     text += "meshbus: its last lines on stderr:\n" + failure.stderr_tail;
     if (text.back() != '\n') text += '\n';
   }
-  text += "meshbus: nobody handles failures of this mesh: it is stopped, and this launcher ends\n";
+  const bool is_ours = !mesh->is_handed_over();
+  if (is_ours) text += "meshbus: nobody handles failures of this mesh: it is stopped, and this launcher ends\n";
   std::fwrite(text.data(), 1, text.size(), stderr);
+  if (!is_ours) return;
   const auto stopped = stop_ranks(core, connection, *mesh,
                                   {.reason = failure.describe(), .grace = {}, .deadline = {}, .ranks = {}, .because = failure.rank});
   if (!stopped) std::fprintf(stderr, "meshbus: %s\n", stopped.error().to_string().c_str());

@@ -76,6 +76,8 @@ std::string_view to_string(EventKind kind) noexcept {
     case EventKind::lease_lapsed: return "lease_lapsed";
     case EventKind::host_stopping: return "host_stopping";
     case EventKind::proc_ended: return "proc_ended";
+    case EventKind::handed_over: return "handed_over";
+    case EventKind::owner_away: return "owner_away";
   }
   return "unknown";
 }

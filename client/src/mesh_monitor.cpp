@@ -216,6 +216,7 @@ void MeshMonitor::end_output_of(const std::vector<std::uint64_t>& ranks) {
 
 bool MeshMonitor::is_output_over() const {
   if (!options_.has_output) return true;
+  if (handed_over_) return unhandled_ == 0;
   if (unhandled_ != 0) return false;
   for (const auto& report : table_.ranks()) {
     // A rank that never ran, or whose host is lost, has nothing to say.
@@ -294,6 +295,19 @@ void MeshMonitor::arm() {
     armed_ = true;
   }
   reactor_.post([self = shared_from_this()] { self->settle(); });
+}
+
+void MeshMonitor::hand_over() {
+  {
+    const std::lock_guard lock(mutex_);
+    handed_over_ = true;
+  }
+  reactor_.post([self = shared_from_this()] { self->settle(); });
+}
+
+bool MeshMonitor::is_handed_over() const {
+  const std::lock_guard lock(mutex_);
+  return handed_over_;
 }
 
 void MeshMonitor::abandon() {

@@ -65,6 +65,9 @@ class MeshMonitor : public std::enable_shared_from_this<MeshMonitor> {
 
   /// From now on failures are for the handlers; before, whoever makes the mesh looks at them itself.
   void arm();
+  /// Somebody else answers for this mesh from now on; of its output nothing more comes.
+  void hand_over();
+  bool is_handed_over() const;
   /// Nobody will hear of this mesh any more. Waits for a handler of it that is running, unless it is called by one.
   void abandon();
   /// A copy of the table.
@@ -125,6 +128,7 @@ class MeshMonitor : public std::enable_shared_from_this<MeshMonitor> {
   Clock::time_point output_asked_{};
   bool armed_ = false;
   bool abandoned_ = false;
+  bool handed_over_ = false;
   std::uint64_t failures_told_ = 0;
   bool end_posted_ = false;
   bool end_told_ = false;

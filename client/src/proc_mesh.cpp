@@ -29,8 +29,9 @@ ProcMesh::Impl::~Impl() {
     new std::shared_ptr<MeshMonitor>(std::move(monitor_));
     return;
   }
-  order_stop(core(), connection(), *monitor_,
-             {.reason = "the launcher let go of the mesh", .grace = {}, .deadline = {}, .ranks = {}, .because = {}});
+  if (!monitor_->is_handed_over())
+    order_stop(core(), connection(), *monitor_,
+               {.reason = "the launcher let go of the mesh", .grace = {}, .deadline = {}, .ranks = {}, .because = {}});
   monitor_->abandon();
 }
 

@@ -1,6 +1,7 @@
 #pragma once
 
 #include <chrono>
+#include <functional>
 #include <memory>
 #include <string>
 #include <vector>
@@ -37,6 +38,11 @@ RankSet ranks_on(const ProcMeshRef& mesh, std::uint64_t host_index, const RankSe
 Result<MeshOutcome> stop_ranks(ContextCore& core, Connection& connection, MeshMonitor& monitor, const StopOptions& options);
 /// Orders it and does not wait.
 void order_stop(ContextCore& core, Connection& connection, MeshMonitor& monitor, const StopOptions& options);
+
+/// Hands a mesh over to a controller, as ProcMesh::handover() says. `is_over(host)`: nothing of it lives there, so that nobody needs to
+/// answer for it. Waits.
+Result<void> hand_over(ContextCore& core, Connection& connection, const std::string& mesh, const std::vector<HostAddr>& hosts,
+                       const ProcId& controller, const HandoverOptions& options, const std::function<bool(const HostAddr&)>& is_over);
 
 /// What happens to a failure that the launcher did not ask to hear of (spec 6.6): it is printed, the mesh is stopped, and this process
 /// exits with the mesh's exit code. Handlers' thread; returns only when the mesh is gone already.

@@ -95,6 +95,9 @@ const std::map<Body, Row>& rows() {
       {Body::SubscriberCount, {no, no, no, no, no}},
       {Body::MeshHeartbeat, {no, no, no, no, no}},
       {Body::ControllerState, {no, no, no, no, no}},
+      {Body::HandOver, {no, operate, no, no, operate}},
+      {Body::OfferMesh, {no, no, no, no, operate}},
+      {Body::OfferAccepted, {no, no, no, no, no}},
   };
   return rows;
 }

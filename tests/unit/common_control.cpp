@@ -142,6 +142,10 @@ TEST_CASE("control: a message that refers to one long text thousands of times is
        [](Builder& builder, auto text, auto count) {
          return wire::CreateRenewLease(builder, builder.CreateVector(std::vector(count, text))).Union();
        }},
+      {wire::Body::OfferMesh,
+       [](Builder& builder, auto text, auto count) {
+         return wire::CreateOfferMesh(builder, text, builder.CreateVector(std::vector(count, text))).Union();
+       }},
       {wire::Body::Output,
        [](Builder& builder, auto text, auto count) {
          const auto data = builder.CreateVector(std::vector<std::uint8_t>(400'000));

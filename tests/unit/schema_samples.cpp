@@ -14,6 +14,7 @@ const std::string kMesh = "trainers-13Se1Maqzryj";
 const std::string kHost = "tcp:h1:7420";
 const std::string kOtherHost = "unix:/run/user/0/meshbus/host-5be2a0c1/bus";
 const std::string kProc = "tcp:h1:7420,trainers-13Se1Maqzryj-7";
+const std::string kController = "tcp:h1:7420,controller";
 const std::string kClient = "tcp:h1:7420,client-2bGqGa6bY7cP";
 
 std::unique_ptr<wire::RegionT> region() {
@@ -966,6 +967,57 @@ std::string frame(bool link) {
   return frame.parts.front().to_string();
 }
 
+std::unique_ptr<wire::OwnershipT> ownership() {
+  auto ownership = std::make_unique<wire::OwnershipT>();
+  ownership->owner = kController;
+  ownership->lease_ms = 60'000;
+  ownership->loss = wire::OwnerLoss::detach;
+  ownership->gone = true;
+  return ownership;
+}
+
+void add_handover(Samples& samples) {
+  wire::HandOverT order;
+  order.mesh = kMesh;
+  order.owner = kController;
+  order.lease_ms = 60'000;
+  order.loss = wire::OwnerLoss::lapse;
+  samples.request("HandOver", order);
+  wire::OfferMeshT offer;
+  offer.mesh = kMesh;
+  offer.hosts = {kHost, "unix:/run/b"};
+  samples.request("OfferMesh", std::move(offer));
+  wire::OfferAcceptedT accepted;
+  accepted.owner = kController;
+  accepted.lease_ms = 60'000;
+  samples.answer("OfferAccepted", accepted);
+  wire::MeshStateT state;
+  state.mesh = kMesh;
+  state.region = region();
+  state.hosts = {kHost};
+  state.ownership = ownership();
+  samples.answer("MeshState.5", std::move(state));
+  wire::StateChangedT changed;
+  changed.mesh = kMesh;
+  changed.host = kHost;
+  changed.ownership = ownership();
+  samples.message("StateChanged.5", std::move(changed));
+  wire::ControllerStateT controller;
+  controller.controller = kController;
+  controller.meshes.push_back(std::make_unique<wire::MeshOverviewT>());
+  controller.meshes.back()->mesh = kMesh;
+  controller.meshes.back()->ownership = ownership();
+  controller.meshes.back()->owned = true;
+  samples.answer("ControllerState.2", std::move(controller));
+  wire::LedgerEntryT ledger;
+  ledger.mesh = kMesh;
+  ledger.state = std::make_unique<wire::LedgerMeshT>();
+  ledger.state->owner = kController;
+  ledger.state->handed_by = kClient;
+  ledger.state->loss = wire::OwnerLoss::detach;
+  samples.table<wire::LedgerEntry>("LedgerEntry.6", "LedgerEntry", ledger);
+}
+
 }  // namespace
 
 std::vector<WireSample> wire_samples() {
@@ -985,6 +1037,7 @@ std::vector<WireSample> wire_samples() {
   add_monitor(samples);
   add_tap(samples);
   add_actors(samples);
+  add_handover(samples);
   samples.table<wire::Bootstrap>("Bootstrap", "Bootstrap", bootstrap());
   samples.table<wire::CastHead>("CastHead", "CastHead", cast_head());
   samples.list.push_back({"Frame", Form::frame, frame(/*link=*/false)});

@@ -19,6 +19,7 @@ SupervisionWorld::SupervisionWorld(std::uint64_t seed)
     options.hosts.push_back(agents_[host].address);
   }
   supervisor_ = std::make_unique<Supervisor>(options, now_);
+  supervisor_->add_name(kOwner, now_);
 }
 
 void SupervisionWorld::at(Time time, std::function<void()> task) {
@@ -281,6 +282,9 @@ std::vector<std::string> SupervisionWorld::run() {
   }
   after(any(0, 20'000), [this] { subscriber_turn(); });
   at(quiet_ + 15s, [this] { kill_last(); });
+  if (!has_faults_) {
+    for (Time time = now_; time < end_; time += 1s) at(time, [this] { check_leases(); });
+  }
   act(supervisor_->connected(true, now_));
   while (!queue_.empty() && queue_.begin()->first.first <= end_) {
     now_ = std::max(now_, queue_.begin()->first.first);

@@ -45,6 +45,7 @@ class SupervisionWorld {
     std::int64_t clock_offset_ns = 0;
     std::map<std::string, std::map<std::uint64_t, Rank>> meshes;
     std::set<std::string> streams;
+    std::map<std::string, Time> renewed;  ///< Leases.
   };
   /// How a life of a rank ended, in truth.
   struct Truth {
@@ -71,6 +72,8 @@ class SupervisionWorld {
   /// Two polls and more.
   static constexpr std::chrono::seconds kQuiet{25};
   static constexpr Duration kAnswerLimit{3000};
+  static constexpr Duration kLease{6000};
+  static const std::string kOwner;
   /// The certificate is behind the end, so long at most.
   static constexpr int kCertificateMs = 100;
 
@@ -121,6 +124,8 @@ class SupervisionWorld {
   void check_reports(const std::map<LifeKey, std::vector<Report>>& reports, const std::set<LifeKey>& known, const std::string& who,
                      bool is_controller);
   void check_end();
+  /// All that lives on hosts that can be reached has been renewed within its lease.
+  void check_leases();
   void complain(const std::string& what) { wrong_.push_back(what); }
 
   std::mt19937_64 random_;

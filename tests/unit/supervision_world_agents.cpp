@@ -7,6 +7,8 @@ namespace meshbus::test {
 
 using namespace std::chrono_literals;
 
+const std::string SupervisionWorld::kOwner = "unix:/host,controller";
+
 void SupervisionWorld::push(std::size_t host, const std::string& mesh, RankNews news) {
   auto& agent = agents_[host];
   if (!agent.is_up || !agent.streams.contains(mesh)) return;
@@ -49,6 +51,7 @@ MeshNews SupervisionWorld::describe(const Agent& agent, const std::string& mesh,
   const auto& made = meshes_.at(mesh);
   MeshNews news{.mesh = mesh, .region = made.region, .hosts = {}, .news = {}};
   for (const auto host : made.hosts) news.hosts.push_back(agents_[host].address);
+  news.news.owner = OwnerNews{.owner = kOwner, .lease = kLease, .loss = wire::OwnerLoss::lapse};
   for (const auto& [rank, one] : agent.meshes.at(mesh)) {
     news.news.ranks.push_back(one.state);
     if (with_certificates && one.certificate != nullptr) news.news.certificates.push_back(one.certificate);
@@ -77,6 +80,10 @@ HostAnswer SupervisionWorld::ask_agent(std::size_t host, const Supervisor::Quest
       list.meshes.push_back(describe(agent, entry->first, false));
     }
     return list;
+  }
+  if (question.kind == Kind::renew) {
+    for (const auto& mesh : question.meshes) agent.renewed[mesh] = now_;
+    return std::monostate();
   }
   const auto found = agent.meshes.find(question.mesh);
   if (question.kind == Kind::stop) {

@@ -85,6 +85,7 @@ void SupervisionWorld::check_end() {
     if (is_whole && live == 0 && known->is_monitored()) complain(name + " has ended and is watched on");
     if (has_live && !known->is_monitored()) complain(name + " lives and is not watched any more");
   }
+  check_leases();
   if (beats_ < 2) complain("no heartbeats");
   if (feed_.heartbeats() == 0) complain("the subscriber had no heartbeats");
   if (feed_.is_silent(now_)) complain("the subscriber takes the controller for dead");
@@ -93,6 +94,19 @@ void SupervisionWorld::check_end() {
   const auto limit = std::chrono::milliseconds(kCertificateMs + 2 * delay_ + 10);
   if (told == reports_.end() || told->second.front().told - truth_.at(*last_).ended > limit)
     complain("when all was well again, an end was not told when it happened");
+}
+
+void SupervisionWorld::check_leases() {
+  for (const auto& agent : agents_) {
+    if (agent.is_dead || !agent.is_up) continue;
+    for (const auto& [name, ranks] : agent.meshes) {
+      const bool is_live =
+          std::any_of(ranks.begin(), ranks.end(), [](const auto& entry) { return !is_terminal(entry.second.state.state()); });
+      const auto renewed = agent.renewed.find(name);
+      const auto since = renewed == agent.renewed.end() ? meshes_.at(name).made : renewed->second;
+      if (is_live && now_ - since > kLease) complain(name + " lives on " + agent.address.to_string() + ", and its lease was not renewed");
+    }
+  }
 }
 
 void SupervisionWorld::kill_last() {

@@ -17,8 +17,6 @@ namespace {
 
 using namespace std::chrono_literals;
 
-constexpr std::chrono::milliseconds kOwnerGoneGrace{1000};
-
 /// Each proc takes up to three pipes, more while it is born, and a descriptor that does not fit any more would cost us the connection to
 /// the keeper, and with it all procs.
 std::size_t find_most_procs() {
@@ -335,45 +333,6 @@ void MeshProcs::on_keeper_lost() {
                          .consequence = true});
   }
   events_.on_keeper_lost();
-}
-
-void MeshProcs::arm_lease(Mesh& mesh) {
-  reactor_.cancel(mesh.lease_timer);
-  mesh.lease_timer = 0;
-  if (const auto due = mesh.lease.due()) mesh.lease_timer = reactor_.at(*due, [this, name = mesh.name] { check_lease(name); });
-}
-
-void MeshProcs::renew_lease(Mesh& mesh, std::chrono::milliseconds length) {
-  if (length.count() > 0 && length != mesh.lease.length()) table_.touch(mesh);
-  mesh.lease.renew(reactor_.now(), length);
-  arm_lease(mesh);
-}
-
-void MeshProcs::check_lease(const std::string& name) {
-  Mesh* mesh = table_.find_mesh(name);
-  if (mesh == nullptr || mesh->live == 0) return;
-  if (!mesh->lease.has_lapsed(reactor_.now())) return arm_lease(*mesh);
-  const auto length = mesh->lease.length().count();
-  log::warn("mesh " + name + ": its lease of " + std::to_string(length) + " ms was not renewed; it is stopped");
-  book_.add(wire::EventKind::lease_lapsed, name, mesh->spec.owner.to_string(),
-            "its owner did not renew its lease of " + std::to_string(length) + " ms: it is stopped");
-  ending_.stop(*mesh, {.reason = "lease lapsed",
-                       .requester = "host agent of " + options_.host,
-                       .grace = mesh->spec.grace,
-                       .cause = wire::Cause::lease_lapsed});
-}
-
-void MeshProcs::on_owner_gone(Mesh& mesh) {
-  mesh.owner_gone = true;
-  table_.touch(mesh);
-  outputs_.stop_relaying(mesh);
-  relaying_.erase(&mesh);
-  for (const auto& [rank, proc] : mesh.procs) free_slot(*proc);
-  if (mesh.live > 0) book_.add(wire::EventKind::owner_gone, mesh.name, mesh.spec.owner.to_string(), "its owner is gone: it is stopped");
-  ending_.stop(mesh, {.reason = "launcher gone",
-                      .requester = "host agent of " + options_.host,
-                      .grace = std::min(mesh.spec.grace, kOwnerGoneGrace),
-                      .cause = wire::Cause::owner_gone});
 }
 
 void MeshProcs::on_output_taken(Mesh& mesh, const wire::OutputTaken& taken) {

@@ -44,6 +44,8 @@ class MeshProcs {
   struct Events {
     /// Something of it is to be told: see above.
     std::function<void(Mesh&)> on_changed;
+    /// Somebody else, or nobody, answers for it.
+    std::function<void(Mesh&)> on_owner_changed;
     /// Send StopAndExit; when that does not reach it, call skip_ask(id).
     std::function<void(Proc&, std::chrono::milliseconds grace, const std::string& reason)> ask;
     /// The keeper is dead: every live proc has been reported as failed. Nothing can be done here any more.
@@ -79,8 +81,13 @@ class MeshProcs {
   void on_ready(Proc& proc, std::int64_t connected_ns, std::int64_t hello_ns);
   /// Length 0: as long as before.
   void renew_lease(Mesh& mesh, std::chrono::milliseconds length);
-  /// Nobody answers for this mesh any more: stops it within a second.
+  /// The owner's connection has ended: stops the mesh within a second, or leaves that to its lease (Mesh::loss).
   void on_owner_gone(Mesh& mesh);
+  /// It is heard of again.
+  void on_owner_back(Mesh& mesh);
+  /// Somebody else answers for this mesh from now on, and what it writes is streamed to nobody. To the same owner: only the lease counts
+  /// anew. Errors: refused (it is being stopped because nobody answers for it).
+  Result<void> hand_over(Mesh& mesh, const ProcId& owner, std::chrono::milliseconds lease, wire::OwnerLoss loss);
   void on_output_taken(Mesh& mesh, const wire::OutputTaken& taken);
 
   /// Ends every proc, at most `in_flight` at a time, and calls `done` when they and their descendants are gone. From now on nothing is
@@ -114,6 +121,7 @@ class MeshProcs {
   Result<std::vector<std::uint64_t>> find_fresh_ranks(const MeshSpec& spec, const Mesh* mesh) const;
   void check_ready(const Assignment& assignment);
   void fail_unready(Proc& proc, std::chrono::milliseconds limit);
+  void stop_streaming(Mesh& mesh);
   void arm_lease(Mesh& mesh);
   void check_lease(const std::string& name);
 

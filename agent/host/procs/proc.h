@@ -149,7 +149,13 @@ struct Mesh {
   Lease lease;
   Reactor::TimerId lease_timer = 0;
 
+  /// Nobody answers for it any more.
   bool owner_gone = false;
+  /// The connection of the owner has ended, and it has not been heard of since: the lease counts.
+  bool owner_away = false;
+  wire::OwnerLoss loss = wire::OwnerLoss::stop;
+  /// Who has handed it to its owner; empty: nobody, it is that of the request.
+  std::string handed_by;
   std::map<std::string, ProcId> subscribers;
   /// These, or the length of the lease, have changed since they were last written down.
   bool is_touched = false;

@@ -73,6 +73,11 @@ void LedgerWriter::add(const Mesh& mesh, bool with_state, const std::vector<Proc
     entry.state->owner_gone = mesh.owner_gone;
     for (const auto& [name, subscriber] : mesh.subscribers) entry.state->subscribers.push_back(name);
     entry.state->lease_ms = static_cast<std::uint32_t>(mesh.lease.length().count());
+    if (!mesh.handed_by.empty()) {
+      entry.state->owner = mesh.spec.owner.to_string();
+      entry.state->handed_by = mesh.handed_by;
+      entry.state->loss = mesh.loss;
+    }
   }
   for (const Proc* proc : procs) entry.procs.push_back(make_entry(*proc));
   ledger_.add(Ledger::encode(entry));

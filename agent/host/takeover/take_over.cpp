@@ -41,16 +41,22 @@ void MeshProcs::take_over(const LeftMesh& left) {
     }
     const auto assignment = std::make_shared<const Assignment>(Assignment{*spec, shared_environment(*spec, options_.environment)});
     if (mesh == nullptr) {
-      if (left.state && left.state->lease_ms != 0) spec->lease = std::chrono::milliseconds(left.state->lease_ms);
+      const auto new_owner = left.state ? ProcId::parse(left.state->owner) : fail(ErrorCode::not_exist, "it is the first one");
+      if (new_owner) spec->owner = *new_owner;
+      if (left.state && (new_owner || left.state->lease_ms != 0)) spec->lease = std::chrono::milliseconds(left.state->lease_ms);
       mesh = &table_.add_mesh(std::move(*spec), reactor_.now());
       mesh->owner_gone = left.state && left.state->owner_gone;
+      if (new_owner) {
+        mesh->handed_by = left.state->handed_by;
+        mesh->loss = left.state->loss;
+      }
       if (auto directory = find_log_directory(mesh->name)) {
         mesh->log_directory = std::move(*directory);
         if (!mesh->log_directory.empty()) aside = LogFile::find_aside(mesh->log_directory);
       } else {
         log::warn("mesh " + mesh->name + ": what it writes from now on is in no file: " + directory.error().to_string());
       }
-      mesh->relaying = mesh->spec.output == wire::OutputMode::stream && !mesh->owner_gone;
+      mesh->relaying = mesh->spec.output == wire::OutputMode::stream && !mesh->owner_gone && !new_owner;
       if (mesh->relaying) relaying_.insert(mesh);
       for (const auto& text : left.state ? left.state->subscribers : std::vector<std::string>()) {
         if (const auto subscriber = ProcId::parse(text)) mesh->subscribers.emplace(text, *subscriber);

@@ -25,6 +25,8 @@ enum class EventKind : std::uint8_t {
   lease_lapsed = 7,   ///< Nobody renewed it.
   host_stopping = 8,  ///< The host was told to end.
   proc_ended = 9,     ///< HostEvent::end.
+  handed_over = 10,   ///< Somebody else answers for a mesh from then on.
+  owner_away = 11,    ///< The connection of the owner of a mesh has ended; its lease counts.
 };
 /// "owner_gone". Never null.
 std::string_view to_string(EventKind kind) noexcept;

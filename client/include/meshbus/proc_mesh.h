@@ -136,6 +136,16 @@ struct StopOptions {
   std::optional<std::uint64_t> because = {};
 };
 
+/// How a mesh is handed over.
+struct HandoverOptions {
+  /// The procs live on when nobody answers for them any more. Otherwise they are stopped when the lease of the new owner lapses.
+  bool detach = false;
+  /// Default: what the controller says, its key lease.
+  std::optional<std::chrono::milliseconds> lease = {};
+  /// For all of it. What a host does not answer in time is asked again until then.
+  std::chrono::milliseconds deadline = std::chrono::seconds(10);
+};
+
 /// How long to wait for a status.
 struct WaitOptions {
   /// For the whole wait.
@@ -180,6 +190,16 @@ class ProcMesh {
   Result<MeshOutcome> stop(StopOptions options = {});
   /// The same without waiting: on_state and on_end tell the rest. `options.deadline` is not used.
   void request_stop(StopOptions options = {});
+
+  /// Gives the mesh to a controller (`HOST,controller`), for hosts that do not end with this launcher: from then on the controller keeps it
+  /// alive, whether this launcher is there or not, and this object, or the end of the Context, does not stop it. Returns when every host of
+  /// the mesh has confirmed it. Handlers go on hearing of the ranks as long as this object is there; of failures the default handler only
+  /// prints; output that was streamed ends with what was handed out, and the rest is in the logs (HostMesh::logs). Done again, it changes
+  /// nothing. Errors: refused (by the controller: it does not watch all these hosts); otherwise the hosts that have not confirmed, by name.
+  /// Then the mesh is still this launcher's as a whole, also on the hosts that have: it keeps it alive, and may try again.
+  Result<void> handover(const ProcId& controller, HandoverOptions options = {});
+  /// Whether that was done.
+  bool is_handed_over() const;
 
   /// Sends a signal to the process groups of ranks (empty = all that are alive). Errors: not_exist, timeout, ...: the first one, after all
   /// hosts were asked.

@@ -1,0 +1,158 @@
+#include <doctest/doctest.h>
+
+#include "client/controller/lease_book.h"
+#include "client/controller/supervisor.h"
+
+/// In a namespace of their own: what others call alike is compiled with them.
+namespace meshbus::test::leased {
+
+using namespace std::chrono_literals;
+
+using Kind = Supervisor::Question::Kind;
+
+inline const HostAddr kA = *HostAddr::parse("unix:/a");
+inline const HostAddr kB = *HostAddr::parse("unix:/b");
+inline const std::string kMesh = Name::make("m", 1)->to_string();
+inline const std::string kUs = "unix:/a,controller";
+inline const Supervisor::Time t0{1h};
+
+/// One live rank on each of two hosts, as one of them says it.
+inline MeshNews news_of(std::uint64_t rank, const std::string& owner, std::chrono::milliseconds lease = 30s, bool is_gone = false) {
+  const wire::RankState state(rank, 1, 1, 1, 0, 42, 0, wire::ProcState::ready, 0, false, wire::StopStep::none, 0);
+  MeshNews news{.mesh = kMesh, .region = Region(*Extent::parse("host=2")), .hosts = {kA, kB}, .news = {}};
+  news.news.ranks = {state};
+  news.news.owner = OwnerNews{.owner = owner, .lease = lease, .loss = wire::OwnerLoss::lapse, .is_gone = is_gone};
+  return news;
+}
+
+/// A Supervisor of two hosts that is connected and known as kUs.
+struct Two {
+  Supervisor supervisor{{.hosts = {kA, kB}, .mesh = {}}, t0};
+  Two() {
+    supervisor.connected(true, t0);
+    supervisor.turn(t0);
+    supervisor.add_name(kUs, t0);
+  }
+  void lists(const HostAddr& host, std::vector<MeshNews> meshes, Supervisor::Time now) {
+    supervisor.answer({Kind::list, host, {}, {}}, ListNews{.meshes = std::move(meshes), .after = {}, .more = false}, now);
+  }
+  std::vector<Supervisor::Question> renewals(Supervisor::Time now) {
+    std::vector<Supervisor::Question> found;
+    for (auto& question : supervisor.turn(now).questions) {
+      if (question.kind == Kind::renew) found.push_back(std::move(question));
+    }
+    return found;
+  }
+  void answer(const std::vector<Supervisor::Question>& questions, const HostAnswer& answer, Supervisor::Time now) {
+    for (const auto& question : questions) supervisor.answer(question, answer, now);
+  }
+};
+
+TEST_CASE("lease_book: all at once when the first is a third of its length old, new ones now, and again soon what was not done") {
+  LeaseBook book;
+  CHECK_FALSE(book.due().has_value());
+  book.set({{"a", 30s}, {"b", 60s}});
+  CHECK(book.due() <= t0);
+  CHECK(book.renew(t0) == std::vector<std::string>{"a", "b"});
+  CHECK(book.due() == t0 + 10s);
+  book.set({{"a", 30s}, {"b", 60s}});
+  CHECK(book.due() == t0 + 10s);
+  CHECK(book.renew(t0 + 10s).size() == 2);
+  book.failed({"a", "b"}, t0 + 11s);
+  CHECK(book.due() == t0 + 11s + LeaseBook::ask_again);
+  book.set({{"b", 600ms}});
+  CHECK(book.due() <= t0);
+  CHECK(book.renew(t0 + 12s) == std::vector<std::string>{"b"});
+  book.failed({"b"}, t0 + 12s);
+  CHECK(book.due() == t0 + 12s + 100ms);
+  book.set({});
+  CHECK_FALSE(book.due().has_value());
+}
+
+TEST_CASE("supervisor: meshes of ours are renewed on each host in one message, at a third of the lease") {
+  Two two;
+  two.lists(kA, {news_of(0, kUs)}, t0);
+  two.lists(kB, {news_of(1, kUs)}, t0);
+  CHECK(two.supervisor.live_owned() == 1);
+  CHECK(two.supervisor.next_due() <= t0);
+  const auto first = two.renewals(t0);
+  REQUIRE(first.size() == 2);
+  CHECK(first[0].meshes == std::vector{kMesh});
+  CHECK(two.renewals(t0 + 15s).empty());  // not while one is under way
+  two.answer(first, std::monostate(), t0 + 15s);
+  const auto second = two.renewals(t0 + 15s);
+  CHECK(second.size() == 2);
+  two.answer(second, fail(ErrorCode::timeout, "no answer"), t0 + 16s);
+  CHECK(two.renewals(t0 + 16s).empty());
+  const auto again = two.renewals(t0 + 16s + LeaseBook::ask_again);
+  CHECK(again.size() == 2);
+  two.answer(again, std::monostate(), t0 + 17s);
+  CHECK(two.renewals(t0 + 26s).empty());
+  CHECK(two.renewals(t0 + 27s).size() == 2);
+}
+
+TEST_CASE("supervisor: what others answer for, what nobody does, and half of a mesh is not renewed") {
+  Two two;
+  SUBCASE("another one's") {
+    two.lists(kA, {news_of(0, "unix:/a,client-11111111111b")}, t0);
+    two.lists(kB, {news_of(1, "unix:/a,client-11111111111b")}, t0);
+  }
+  SUBCASE("nobody's") {
+    two.lists(kA, {news_of(0, kUs, 30s, true)}, t0);
+    two.lists(kB, {news_of(1, kUs, 30s, true)}, t0);
+  }
+  SUBCASE("handed over on one host only") {
+    two.lists(kA, {news_of(0, kUs)}, t0);
+    two.lists(kB, {news_of(1, "unix:/a,client-11111111111b")}, t0);
+    CHECK(two.renewals(t0).empty());
+    CHECK(two.supervisor.live_owned() == 0);
+    // Unless we are who hands it over.
+    two.supervisor.hold(kMesh);
+    CHECK(two.supervisor.live_owned() == 1);
+    two.supervisor.let_go(kMesh);
+    CHECK(two.supervisor.live_owned() == 0);
+    // The rest follows.
+    RankNews rest;
+    rest.owner = OwnerNews{.owner = kUs, .lease = 30s};
+    two.supervisor.pushed(kB, kMesh, rest, t0 + 1s);
+    CHECK(two.renewals(t0 + 1s).size() == 2);
+    return;
+  }
+  CHECK(two.renewals(t0).empty());
+  CHECK(two.supervisor.live_owned() == 0);
+}
+
+TEST_CASE("supervisor: a mesh that is pushed and not known was handed to us: its host is asked at once, also while a list is under way") {
+  Two two;
+  RankNews news;
+  news.owner = OwnerNews{.owner = kUs, .lease = 30s};
+  // The first lists are under way.
+  CHECK(two.supervisor.pushed(kA, kMesh, news, t0).questions.empty());
+  const auto next = two.supervisor.answer({Kind::list, kA, {}, {}}, ListNews{}, t0);
+  REQUIRE(next.questions.size() == 1);
+  CHECK(next.questions[0].kind == Kind::list);
+  two.lists(kA, {news_of(0, kUs)}, t0);
+  CHECK(two.renewals(t0).size() == 1);
+}
+
+TEST_CASE("supervisor: a host that does not answer is renewed when it is back, and all of ours is stopped when we end") {
+  Two two;
+  two.lists(kA, {news_of(0, kUs)}, t0);
+  two.lists(kB, {news_of(1, kUs)}, t0);
+  two.answer(two.renewals(t0), std::monostate(), t0);
+  two.supervisor.silent(kB, "cut off", t0 + 1s);
+  CHECK(two.renewals(t0 + 20s).size() == 1);
+  RankNews nothing;
+  two.supervisor.pushed(kB, kMesh, nothing, t0 + 21s);
+  const auto back = two.renewals(t0 + 21s);
+  REQUIRE(back.size() == 1);
+  CHECK(back[0].host == kB);
+  wire::StopProcsT order;
+  order.reason = "the controller ends";
+  const auto actions = two.supervisor.stop_owned(order, t0 + 22s);
+  CHECK(std::count_if(actions.questions.begin(), actions.questions.end(), [](const auto& one) { return one.kind == Kind::stop; }) == 2);
+  CHECK(two.supervisor.find(kMesh)->stop_order().mesh == kMesh);
+  CHECK(two.supervisor.find(kMesh)->stop_order().reason == "the controller ends");
+}
+
+}  // namespace meshbus::test::leased
