@@ -10,6 +10,7 @@
 #include <map>
 
 #include "client/cli/proc_settings.h"
+#include "client/cli/restart_settings.h"
 #include "client/cli/selector.h"
 #include "common/did_you_mean.h"
 #include "common/frame.h"
@@ -27,7 +28,8 @@ constexpr const char* kIntroduction =
 
 constexpr const char* kRunFooter =
     "The command comes last, after --. Each rank gets RANK, LOCAL_RANK, WORLD_SIZE, NODE_RANK, MASTER_ADDR, MASTER_PORT,\n"
-    "MESHBUS_RANK_<AXIS> and MESHBUS_SIZE_<AXIS>. When a rank fails, the others are stopped and the first failure is named.\n"
+    "MESHBUS_RANK_<AXIS>, MESHBUS_SIZE_<AXIS> and MESHBUS_RESTARTS. When a rank fails, the others are stopped and the first failure is\n"
+    "named. With --restart that is the first one that is not answered by a new life; the others are told as they come.\n"
     "\n"
     "Exit code: 0; that of the first failing rank, or 128 + its signal; 124 --timeout ran out; 125 meshbus itself failed; 126 the\n"
     "command cannot be executed; 127 it was not found; 130 Ctrl-C; 141 nobody reads the output; 143\n"
@@ -192,6 +194,42 @@ void add_environment(CLI::App& verb, std::vector<std::pair<std::string, std::str
       ->multi_option_policy(CLI::MultiOptionPolicy::TakeAll);
 }
 
+void add_restart(CLI::App& verb, RestartPolicy& policy) {
+  const auto add = [&verb](const std::string& name, const std::string& meaning, const std::string& type, auto take) {
+    return verb
+        .add_option_function<std::string>(
+            name,
+            [name, take](const std::string& text) {
+              if (const auto taken = take(text); !taken) throw CLI::ValidationError(name, taken.error().detail());
+            },
+            meaning)
+        ->type_name(type);
+  };
+  auto* restart =
+      add("--restart", "Start a rank anew when it fails, or ends at all: never (default), on-failure, always; :N = at most N times",
+          "never|on-failure[:N]|always[:N]", [&policy](const std::string& text) { return parse_restart(text, policy); });
+  add("--gang", "Which ranks then begin anew: one = that rank, all, rest = it and all after it; default one", "one|all|rest",
+      [&policy](const std::string& text) -> Result<void> {
+        const auto gang = parse_gang(text);
+        if (!gang) return fail(gang.error());
+        policy.gang = *gang;
+        return {};
+      })
+      ->needs(restart);
+  add("--restart-delay", "From an end to the new life, doubled each time up to MAX, less up to a quarter by chance; default 1s:30s",
+      "TIME[:MAX]", [&policy](const std::string& text) { return parse_restart_delay(text, policy); })
+      ->needs(restart);
+  add_duration(&verb, "--restart-window", policy.window, "The N of --restart are within that time; default: the whole run")->needs(restart);
+  add("--restart-codes", "Only these exit codes (128 + signal) are answered by a new life", "CODE,...",
+      [&policy](const std::string& text) -> Result<void> {
+        auto codes = parse_codes(text);
+        if (!codes) return fail(codes.error());
+        policy.codes = std::move(*codes);
+        return {};
+      })
+      ->needs(restart);
+}
+
 void add_run(CLI::App& app, RunArguments& run) {
   auto* verb = app.add_subcommand("run", "Run a command as a mesh of procs, show its output, and tell how it ended");
   verb->footer(kRunFooter);
@@ -208,6 +246,7 @@ void add_run(CLI::App& app, RunArguments& run) {
   add_duration(verb, "--timeout", run.timeout, "Stop the ranks when they have run so long, exit 124");
   add_duration(verb, "--grace", run.grace, "Between SIGTERM and SIGKILL when ranks are stopped; default 10s");
   verb->add_flag("--keep-going", run.keep_going, "Let the other ranks go on when one fails");
+  add_restart(*verb, run.restart);
   verb->add_flag("--no-prefix", run.no_prefix, "Show output as it is, without [name/host=0,proc=1] in front of each line");
   add_environment(*verb, run.environment);
   verb->add_option("--stdin", run.input, "Who reads stdin: a rank (default 0), all, or none")

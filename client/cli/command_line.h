@@ -47,6 +47,7 @@ struct RunArguments {
   std::optional<std::chrono::milliseconds> timeout;
   std::optional<std::chrono::milliseconds> grace;
   bool keep_going = false;
+  RestartPolicy restart;
   bool no_prefix = false;
   /// -x NAME (value of ours) or NAME=VALUE.
   std::vector<std::pair<std::string, std::string>> environment;

@@ -8,6 +8,7 @@
 #include <utility>
 #include <vector>
 
+#include "client/cli/restart_settings.h"
 #include "client/cli/run_report.h"
 #include "common/quantity.h"
 
@@ -49,6 +50,7 @@ Result<ProcSpec> make_spec(const RunArguments& arguments, const Context& context
   spec.output = OutputMode::stream;
   spec.wait_ready = false;
   spec.grace = arguments.grace;
+  spec.restart = arguments.restart;
   if (!arguments.grace) {
     if (auto grace = context.setting("terminate.grace")) {
       if (auto duration = parse_duration(*grace)) spec.grace = *duration;
@@ -144,8 +146,9 @@ Result<void> start_job(const RunArguments& arguments, News& news, JobParts& part
   handlers.on_failure = [&news](const RankReport& rank) { news.failed(rank); };
   handlers.on_end = [&news](const MeshOutcome&) { news.ended(); };
   handlers.on_state = [&news](const RankReport& rank) {
-    if (rank.step != StopStep::none) news.stopped(rank.rank);
+    if (rank.step != StopStep::none && !rank.is_restarting) news.stopped(rank.rank);
   };
+  handlers.on_restart = [](const RestartReport& restart) { say(words_of(restart)); };
   handlers.on_output = [&news, &writer = parts.writer](std::uint64_t rank, Stream stream, std::string_view bytes) {
     if (!writer->write(rank, stream, bytes)) news.unwritable(writer->error());
   };

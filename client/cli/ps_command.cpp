@@ -93,7 +93,9 @@ void print_table(const Seen& seen, const HostsArguments& arguments) {
       std::cout << "  " << std::left << std::setw(8) << rank.rank << std::setw(24) << rank.point << std::setw(10) << rank.pid
                 << std::setw(10) << to_string(rank.state);
       if (arguments.wide) print_usage(rank.usage);
-      std::cout << (rank.is_terminal() ? rank.words() : "") << "\n";
+      std::cout << (rank.is_terminal() ? rank.words() : "");
+      if (rank.restarts > 0) std::cout << (rank.is_terminal() ? "; " : "") << "restart " << rank.restarts;
+      std::cout << "\n";
     }
   }
 }

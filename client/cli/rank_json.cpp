@@ -65,6 +65,7 @@ Json rank_json(const RankReport& rank) {
   json["status"] = std::string(to_string(rank.state));
   json["exit_code"] = rank.is_terminal() && rank.signal == 0 && rank.state != ProcState::failed ? Json(rank.exit_code) : Json(nullptr);
   json["signal"] = rank.signal > 0 ? Json(rank.signal) : Json(nullptr);
+  json["restarts"] = rank.restarts;
   json["started"] = time_json(rank.started);
   json["ended"] = time_json(rank.ended);
   json["reason"] = rank.words();

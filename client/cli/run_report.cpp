@@ -49,6 +49,8 @@ std::string last_words(const MeshOutcome& outcome) {
   if (!left.empty()) text += "meshbus: not ended, or nobody can say: " + named(left) + "\n";
   // Who misses a deadline of its launch is seldom alone.
   if (first.code == ErrorCode::timeout) text += "meshbus: not ready: " + describe_stuck(outcome.ranks) + "\n";
+  if (first.restarts > 0)
+    text += "meshbus: rank " + std::to_string(first.rank) + " had been started anew " + count_of(first.restarts, "time") + "\n";
   // The one line that matters stands last, where a terminal shows it.
   return text + "meshbus: first failure: " + first.describe() + "\n";
 }
@@ -84,6 +86,8 @@ std::string json_report(const ProcMeshRef& mesh, const MeshOutcome& outcome, int
   json["region"] = mesh.region().to_string();
   json["ranks"] = nlohmann::ordered_json::array();
   for (const auto& rank : outcome.ranks) json["ranks"].push_back(rank_json(rank));
+  json["former_lives"] = nlohmann::ordered_json::array();
+  for (const auto& life : outcome.former_lives) json["former_lives"].push_back(rank_json(life));
   json["first_failure"] = outcome.first_failure ? nlohmann::ordered_json(outcome.first_failure->rank) : nlohmann::ordered_json(nullptr);
   json["exit_code"] = exit_code;
   return dump(json, 2) + "\n";

@@ -86,7 +86,9 @@ void join(std::vector<StoryEntry>& entries) {
     if (is_new) joined.push_back(std::move(entry));
   }
   for (auto& [index, list] : ranks) {
+    // A rank may have ended like that in several lives.
     std::sort(list.begin(), list.end());
+    list.erase(std::unique(list.begin(), list.end()), list.end());
     joined[index].ranks = to_rank_set(list);
   }
   entries = std::move(joined);
@@ -136,8 +138,10 @@ Story tell(const std::vector<HostEvent>& events, const std::string& mesh, const 
   std::optional<Time> end;
   bool has_lost_keeper = false;
   std::set<std::uint64_t> reasons;
+  std::map<std::uint64_t, std::uint64_t> last_lives;
   for (const auto& event : events) {
     if (event.mesh != mesh) continue;
+    if (event.end) last_lives[event.end->rank] = std::max(last_lives[event.end->rank], event.end->restarts);
     const auto time = event.end && event.end->started ? *event.end->started : time_of(event);
     begin = begin ? std::min(*begin, time) : time;
     end = end ? std::max(*end, time_of(event)) : time_of(event);
@@ -151,8 +155,10 @@ Story tell(const std::vector<HostEvent>& events, const std::string& mesh, const 
     story.entries.push_back({role_of(event), event, {}, time});
   }
   std::stable_sort(story.entries.begin(), story.entries.end(), [](const auto& a, const auto& b) { return a.time < b.time; });
+  // What another life has mended is not what ended the mesh.
+  const auto is_mended = [&](const HostEvent& event) { return event.end && event.end->restarts < last_lives[event.end->rank]; };
   auto first = std::find_if(story.entries.begin(), story.entries.end(),
-                            [&](const auto& entry) { return entry.time <= *end && may_be_first(entry.event); });
+                            [&](const auto& entry) { return entry.time <= *end && may_be_first(entry.event) && !is_mended(entry.event); });
   if (first == story.entries.end() && has_lost_keeper) {
     // The warden's words about the keeper; without them, the first rank that died with it.
     first = std::find_if(story.entries.begin(), story.entries.end(), [](const auto& entry) {

@@ -104,12 +104,17 @@ void Connection::add(std::shared_ptr<MeshMonitor> monitor) {
   add_hosts(monitor->mesh().hosts());
   auto name = monitor->name();
   // Whoever waits for an answer of a proc that has ended is told so. (Failures are heard of here when their certificates have come.)
-  monitor->listen([this, alive = std::weak_ptr<void>(alive_), mesh = monitor->mesh()](const RankReport& rank) {
+  monitor->listen([this, alive = std::weak_ptr<void>(alive_), mesh = monitor->mesh(),
+                   weak = std::weak_ptr(monitor)](const RankReport& rank) {
     if (alive.expired()) return false;
     const auto wait = rank.is_failure() ? std::chrono::milliseconds(0) : kLastAnswerLimit;
-    core_.reactor().after(wait, [this, alive, proc = mesh.proc_of(rank.rank), words = rank.describe()] {
-      if (!alive.expired() && bus_ != nullptr && proc) bus_->give_up(Destination::to(*proc), "its proc has ended: " + words);
-    });
+    core_.reactor().after(
+        wait, [this, alive, weak, wait, life = rank.restarts, number = rank.rank, proc = mesh.proc_of(rank.rank), words = rank.describe()] {
+          // Who asks the next life is answered by that one.
+          const auto still = weak.lock();
+          if (wait.count() > 0 && still != nullptr && still->restarts_of(number) != life) return;
+          if (!alive.expired() && bus_ != nullptr && proc) bus_->give_up(Destination::to(*proc), "its proc has ended: " + words);
+        });
     return true;
   });
   meshes_.insert_or_assign(std::move(name), Followed{std::move(monitor), self(), core_.reactor().now()});

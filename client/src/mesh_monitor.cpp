@@ -24,7 +24,10 @@ MeshMonitor::MeshMonitor(Reactor& reactor, HandlerThread& handlers, ProcMeshRef 
       table_(mesh_),
       accepted_(mesh_.hosts().size()),
       output_ended_(table_.size()),
-      received_(table_.size()) {}
+      received_(table_.size()) {
+  if (options_.restart.on == RestartPolicy::On::never) return;
+  restarter_.emplace(options_.restart, table_.size(), options_.seed);
+}
 
 bool MeshMonitor::is_abandoned() const {
   const std::lock_guard lock(mutex_);
@@ -57,7 +60,9 @@ void MeshMonitor::on_news(const HostAddr& from, const flatbuffers::Vector<const 
     }
     // Failures are told with their certificates, by settle().
     for (const auto rank : changed_ranks) {
-      if (table_.rank(rank).is_terminal() && !table_.rank(rank).is_failure()) ended.push_back(table_.rank(rank));
+      if (!table_.rank(rank).is_terminal() || table_.rank(rank).is_failure()) continue;
+      ended.push_back(table_.rank(rank));
+      if (restarter_) unjudged_.insert(rank);
     }
   }
   if (!is_news) return;
@@ -233,14 +238,22 @@ bool MeshMonitor::is_over() const {
 void MeshMonitor::settle() {
   const auto now = reactor_.now();
   std::vector<RankReport> failures;
+  Judgement judgement;
   std::optional<RankTable::Time> next;
   std::optional<MeshOutcome> end;
   {
     const std::lock_guard lock(mutex_);
     if (abandoned_ || end_posted_) return;
     if (armed_) failures = table_.take_failures(now);
+    if (armed_ && restarter_) {
+      judgement = judge(failures, now);
+    } else {
+      judgement.failures = failures;
+    }
     next = armed_ ? table_.next_due(now) : std::nullopt;
-    if (armed_ && table_.is_complete(now)) {
+    if (const auto restart = armed_ ? next_restart(now) : std::nullopt) next = next ? std::min(*next, *restart) : restart;
+    const bool is_going_on = restarter_ && (restarter_->is_busy() || table_.has_untold());
+    if (armed_ && table_.is_complete(now) && !is_going_on) {
       const bool is_silent = unhandled_ == 0 && last_output_ && now - *last_output_ >= kOutputLimit;
       if (!last_output_) last_output_ = now;
       if (is_output_over() || is_silent) {
@@ -256,31 +269,22 @@ void MeshMonitor::settle() {
   }
   changed_.notify_all();
   for (const auto& failure : failures) tell_end(failure);
-  for (auto& failure : failures) {
-    handlers_.post([self = shared_from_this(), failure = std::move(failure)] {
-      self->tell([&] { self->options_.handlers.on_failure(failure); });
-      {
-        const std::lock_guard lock(self->mutex_);
-        ++self->failures_told_;
-      }
-      self->changed_.notify_all();
-    });
-  }
-  if (end) {
-    handlers_.post([self = shared_from_this(), end = std::move(*end)] {
-      if (self->options_.handlers.on_end) self->tell([&] { self->options_.handlers.on_end(end); });
-      {
-        const std::lock_guard lock(self->mutex_);
-        self->end_told_ = true;
-      }
-      self->changed_.notify_all();
-    });
-  }
   reactor_.cancel(timer_);
   timer_ = 0;
-  if (!next || end) return;
-  timer_ = reactor_.at(*next, [weak = weak_from_this()] {
-    if (const auto self = weak.lock()) self->settle();
+  if (next && !end) {
+    timer_ = reactor_.at(*next, [weak = weak_from_this()] {
+      if (const auto self = weak.lock()) self->settle();
+    });
+  }
+  carry_out(std::move(judgement));
+  if (!end) return;
+  handlers_.post([self = shared_from_this(), end = std::move(*end)] {
+    if (self->options_.handlers.on_end) self->tell([&] { self->options_.handlers.on_end(end); });
+    {
+      const std::lock_guard lock(self->mutex_);
+      self->end_told_ = true;
+    }
+    self->changed_.notify_all();
   });
 }
 
@@ -293,6 +297,7 @@ void MeshMonitor::arm() {
   {
     const std::lock_guard lock(mutex_);
     armed_ = true;
+    if (restarter_) table_.set_judged();
   }
   reactor_.post([self = shared_from_this()] { self->settle(); });
 }

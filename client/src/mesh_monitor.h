@@ -7,11 +7,14 @@
 #include <memory>
 #include <mutex>
 #include <optional>
+#include <set>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "client/src/handler_thread.h"
 #include "client/src/rank_table.h"
+#include "client/src/restarter.h"
 #include "common/reactor.h"
 #include "meshbus/proc_mesh.h"
 
@@ -29,6 +32,16 @@ class MeshMonitor : public std::enable_shared_from_this<MeshMonitor> {
     bool has_output = false;
     std::chrono::milliseconds lease{0};
     std::chrono::milliseconds grace{0};
+    RestartPolicy restart = {};
+    /// Of its jitter.
+    std::uint64_t seed = 0;
+  };
+  /// How what a RestartPolicy decides is carried out; called on the reactor's thread.
+  struct Orders {
+    /// Begins the next life of these ranks: RankReport::restarts of the table says which.
+    std::function<void(const std::vector<std::uint64_t>& ranks)> start;
+    /// Stops these, which are to be started anew with the one that has failed.
+    std::function<void(const std::vector<std::uint64_t>& ranks, const RankReport& cause)> stop;
   };
   /// Tells an agent how much of its output is taken; called on the reactor's thread.
   using OutputTaken = std::function<void(wire::OutputTakenT taken)>;
@@ -60,6 +73,16 @@ class MeshMonitor : public std::enable_shared_from_this<MeshMonitor> {
   void listen(EndListener listener);
   /// Whether all is over: nothing more is expected from the agents.
   bool is_over() const;
+  /// Before arm(), when there is a policy.
+  void set_orders(Orders orders) { orders_ = std::move(orders); }
+  /// How often it was started before its present life.
+  std::uint64_t restarts_of(std::uint64_t rank) const;
+  /// Whether that life is still wanted, and has not begun.
+  enum class Start { wanted, unwanted, over };
+  Start start_of(std::uint64_t rank, std::uint64_t restarts) const;
+  /// These were ordered to begin a life, and have not: nobody wants it any more, or it is not to be had.
+  void cancel_lives(const std::vector<std::uint64_t>& ranks);
+  void fail_lives(const std::vector<std::uint64_t>& ranks, const Error& error);
 
   // From any thread.
 
@@ -70,6 +93,8 @@ class MeshMonitor : public std::enable_shared_from_this<MeshMonitor> {
   bool is_handed_over() const;
   /// Nobody will hear of this mesh any more. Waits for a handler of it that is running, unless it is called by one.
   void abandon();
+  /// These ranks (empty = all) begin no new life any more.
+  void stop_restarts(const RankSet& ranks);
   /// A copy of the table.
   RankTable table() const;
   MeshOutcome outcome() const;
@@ -91,6 +116,16 @@ class MeshMonitor : public std::enable_shared_from_this<MeshMonitor> {
   void settle();
   /// Runs a handler, unless the mesh was abandoned. Handlers' thread.
   void tell(const std::function<void()>& handler);
+  /// What a RestartPolicy has to say to these failures, and to whatever else has ended.
+  struct Judgement {
+    std::vector<RankReport> failures;  // that are for good
+    std::vector<RestartReport> restarts;
+    std::vector<std::pair<std::vector<std::uint64_t>, RankReport>> stops;
+    std::vector<std::uint64_t> starts;
+  };
+  Judgement judge(const std::vector<RankReport>& failures, Clock::time_point now);
+  void carry_out(Judgement judgement);
+  std::optional<Clock::time_point> next_restart(Clock::time_point now) const;
   void tell_state(const RankReport& report);
   void tell_end(const RankReport& report);
   bool is_output_over() const;
@@ -106,6 +141,7 @@ class MeshMonitor : public std::enable_shared_from_this<MeshMonitor> {
   Reactor::TimerId timer_ = 0;
   /// Reactor's thread.
   std::vector<EndListener> listeners_;
+  Orders orders_;
 
   /// Held while a handler of this mesh runs; recursive, because a handler may destroy the mesh.
   std::recursive_mutex gate_;
@@ -114,6 +150,12 @@ class MeshMonitor : public std::enable_shared_from_this<MeshMonitor> {
   mutable std::mutex mutex_;
   std::condition_variable changed_;
   RankTable table_;
+  std::optional<Restarter> restarter_;
+  /// Ranks that have ended without failing, of which the restarter has not heard; those that are not over, as far as it has; and failures
+  /// that it has left for good when it was stopped.
+  std::set<std::uint64_t> unjudged_;
+  std::set<std::uint64_t> not_over_;
+  std::vector<std::uint64_t> given_up_;
   std::uint64_t version_ = 0;
   std::vector<bool> accepted_;
   std::vector<bool> output_ended_;

@@ -115,6 +115,71 @@ std::vector<std::uint64_t> RankTable::lose(std::uint64_t host_index, const std::
   return changed;
 }
 
+void RankTable::decide(std::uint64_t rank) {
+  if (!decided_) decided_ = rank;
+}
+
+bool RankTable::is_over(std::uint64_t rank, Time now) const {
+  const auto& extra = extra_[rank];
+  return extra.ended && (extra.has_certificate || now - *extra.ended >= certificate_limit);
+}
+
+void RankTable::begin_life(std::uint64_t rank) {
+  auto& report = ranks_[rank];
+  auto& extra = extra_[rank];
+  if (!report.is_terminal()) return;
+  RankReport next;
+  next.rank = rank;
+  next.host_index = report.host_index;
+  next.host = report.host;
+  next.point = report.point;
+  next.generation = report.generation;
+  next.restarts = report.restarts + 1;
+  next.state = ProcState::starting;
+  former_.push_back(std::exchange(report, std::move(next)));
+  former_.back().is_restarting = true;
+  if (former_.size() > most_former) former_.pop_front();
+  --ended_;
+  ++alive_on_[report.host_index];
+  ++uncertified_on_[report.host_index];
+  if (extra.has_certificate) {
+    --certificates_;
+  } else {
+    --uncertified_on_[report.host_index];
+  }
+  extra.ended.reset();
+  extra.has_certificate = extra.is_lost = false;
+  std::erase(untold_, rank);
+}
+
+void RankTable::cancel_life(std::uint64_t rank, Time now) {
+  const auto former = std::find_if(former_.rbegin(), former_.rend(), [rank](const RankReport& life) { return life.rank == rank; });
+  if (former == former_.rend() || ranks_[rank].is_terminal()) return;
+  ranks_[rank] = std::move(*former);
+  former_.erase(std::next(former).base());
+  ranks_[rank].is_restarting = false;
+  extra_[rank].has_certificate = true;
+  ++certificates_;
+  --uncertified_on_[ranks_[rank].host_index];
+  on_end(rank, now);
+}
+
+void RankTable::fail_life(std::uint64_t rank, const Error& error, Time now, std::chrono::system_clock::time_point ended) {
+  auto& report = ranks_[rank];
+  if (report.is_terminal()) return;
+  report.state = ProcState::failed;
+  report.is_restarting = false;
+  report.code = error.code();
+  report.cause = Cause::spawn_failed;
+  report.reason = "cannot be started anew: " + error.to_string();
+  report.ended = ended;
+  auto& extra = extra_[rank];
+  extra.is_lost = extra.has_certificate = true;
+  ++certificates_;
+  --uncertified_on_[report.host_index];
+  on_end(rank, now);
+}
+
 std::vector<RankReport> RankTable::take_failures(Time now) {
   std::vector<RankReport> due;
   std::erase_if(untold_, [&](std::uint64_t rank) {
@@ -160,6 +225,11 @@ std::vector<RankReport> RankTable::failures() const {
 MeshOutcome RankTable::outcome() const {
   MeshOutcome outcome;
   outcome.ranks = ranks_;
+  outcome.former_lives.assign(former_.begin(), former_.end());
+  if (is_judged_) {
+    if (decided_) outcome.first_failure = ranks_[*decided_];
+    return outcome;
+  }
   const auto all = failures();
   if (all.empty()) return outcome;
   const auto is_at_once = [&](const RankReport& report) {

@@ -2,6 +2,7 @@
 
 #include <chrono>
 #include <cstdint>
+#include <deque>
 #include <optional>
 #include <string>
 #include <vector>
@@ -16,7 +17,7 @@ namespace meshbus {
 /// the caller.
 ///
 /// News may come late, twice and in any order (a stream, answers to questions, a lost host): the larger generation wins, and nothing leaves
-/// a terminal state.
+/// a terminal state but by begin_life().
 class RankTable {
  public:
   using Time = std::chrono::steady_clock::time_point;
@@ -47,6 +48,23 @@ class RankTable {
   std::vector<std::uint64_t> lose(std::uint64_t host_index, const std::string& reason, Time now,
                                   std::chrono::system_clock::time_point ended);
 
+  /// Somebody else judges failures: only what decide() was told is one for outcome().
+  void set_judged() noexcept { is_judged_ = true; }
+  /// That failure is not answered by a new life. The first one stays.
+  void decide(std::uint64_t rank);
+  /// It has ended, or is to end, and begins a new life after that.
+  void set_restarting(std::uint64_t rank, bool is_restarting) { ranks_[rank].is_restarting = is_restarting; }
+  /// A rank that has ended is ordered to be started anew: from here on it counts as starting.
+  void begin_life(std::uint64_t rank);
+  /// It was not started after all: its former life is its last one.
+  void cancel_life(std::uint64_t rank, Time now);
+  /// It could not be: that is a failure.
+  void fail_life(std::uint64_t rank, const Error& error, Time now, std::chrono::system_clock::time_point ended);
+  /// Terminal, and its certificate has come or is too late.
+  bool is_over(std::uint64_t rank, Time now) const;
+  /// Whether there are failures that take_failures() has not handed out.
+  bool has_untold() const noexcept { return !untold_.empty(); }
+
   /// Failures that are due, each once, the earlier end first (see first_failure in rank_report.h).
   std::vector<RankReport> take_failures(Time now);
   /// When take_failures() or is_complete() should be asked again although no news came.
@@ -56,7 +74,7 @@ class RankTable {
   const RankReport& rank(std::uint64_t rank) const { return ranks_[rank]; }
   std::uint64_t size() const noexcept { return ranks_.size(); }
   /// Whether take_failures() has handed out one.
-  bool has_told_failure() const noexcept { return told_ != 0; }
+  bool has_told_failure() const noexcept { return is_judged_ ? decided_.has_value() : told_ != 0; }
   bool is_ended() const noexcept { return ended_ == ranks_.size(); }
   /// Every rank is terminal and its certificate has come, or is too late.
   bool is_complete(Time now) const noexcept;
@@ -82,12 +100,17 @@ class RankTable {
     bool is_created = false;
     bool is_lost = false;
   };
+  static constexpr std::size_t most_former = 1000;
   void on_end(std::uint64_t rank, Time now);
   void note_progress(std::uint64_t rank, Time now);
   Time due_of(std::uint64_t rank) const;
 
   std::vector<RankReport> ranks_;
   std::vector<Extra> extra_;
+  /// Lives that were followed by another, by end.
+  std::deque<RankReport> former_;
+  bool is_judged_ = false;
+  std::optional<std::uint64_t> decided_;
   std::vector<std::uint64_t> alive_on_;
   std::vector<std::uint64_t> uncertified_on_;
   /// Failed ranks that were not told yet.

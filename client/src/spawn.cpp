@@ -7,7 +7,9 @@
 
 #include "client/src/host_mesh_impl.h"
 #include "client/src/proc_mesh_impl.h"
+#include "client/src/restart_orders.h"
 #include "client/src/wire_reports.h"
+#include "common/token.h"
 #include "common/wire_region.h"
 
 namespace meshbus {
@@ -15,8 +17,9 @@ namespace {
 
 /// Variables that say which proc of which mesh a process is: when this launcher is one itself, they are not its procs'.
 bool is_place(std::string_view name) {
-  static const std::set<std::string_view> places{"RANK",        "LOCAL_RANK",  "WORLD_SIZE",   "LOCAL_WORLD_SIZE", "NODE_RANK",
-                                                 "MASTER_ADDR", "MASTER_PORT", "MESHBUS_ADDR", "MESHBUS_MESH",     "MESHBUS_BOOTSTRAP"};
+  static const std::set<std::string_view> places{"RANK",         "LOCAL_RANK",        "WORLD_SIZE",      "LOCAL_WORLD_SIZE",
+                                                 "NODE_RANK",    "MASTER_ADDR",       "MASTER_PORT",     "MESHBUS_ADDR",
+                                                 "MESHBUS_MESH", "MESHBUS_BOOTSTRAP", "MESHBUS_RESTARTS"};
   return places.contains(name) || name.starts_with("MESHBUS_RANK_") || name.starts_with("MESHBUS_SIZE_");
 }
 
@@ -50,6 +53,10 @@ Result<std::string> own_directory() {
 
 /// Fills in what the spec leaves open, and refuses what cannot work.
 Result<void> complete(ProcSpec& spec) {
+  const auto& restart = spec.restart;
+  if (restart.delay.count() < 0 || restart.max_delay.count() < 0 || restart.window.count() < 0 ||
+      !(restart.jitter >= 0 && restart.jitter <= 1))
+    return fail(ErrorCode::configuration_error, "restart: a time is negative, or jitter is not between 0 and 1");
   if (spec.command.empty()) {
     if (spec.kind == ProcKind::plain) return fail(ErrorCode::configuration_error, "there is no command to start");
     auto own = own_executable();
@@ -137,6 +144,7 @@ class Spawn {
       if (block.size() == 0) continue;
       auto message = make_message(host, block);
       if (!message) return fail(message.error());
+      if (spec_.restart.on != RestartPolicy::On::never) sent_.emplace(host, *message);
       answers.emplace(host, connection_.ask(Destination::to_agent(hosts[host]), std::move(*message), limit));
     }
     Result<void> result;
@@ -180,6 +188,9 @@ class Spawn {
                                                  std::to_string(idle.count()) + " ms (key spawn.idle): " + describe_stuck(table.ranks()) +
                                                  ". " + table.describe(left));
   }
+
+  /// What each host was sent, when its ranks may be started anew.
+  RestartOrders::Messages take_sent() { return std::move(sent_); }
 
  private:
   /// Ended before all were ready. A plain proc that is done already was ready; one that somebody has stopped is not what was asked for.
@@ -266,6 +277,7 @@ class Spawn {
   const ProcSpec& spec_;
   std::string master_address_;
   std::uint16_t master_port_ = 0;
+  RestartOrders::Messages sent_;
 };
 
 /// Ends what a spawn that failed has started, and settles what it has not.
@@ -319,6 +331,8 @@ Result<ProcMesh> spawn_procs(const std::shared_ptr<ContextCore>& core, Connectio
   options.has_output = spec.output == OutputMode::stream;
   options.lease = spec.lease.value_or(are_processes ? std::chrono::milliseconds(0) : config.duration(keys::lease));
   options.grace = spec.grace.value_or(config.duration(keys::terminate_grace));
+  options.restart = spec.restart;
+  options.seed = random_u64();
   const auto monitor = std::make_shared<MeshMonitor>(core->reactor(), core->handlers(), std::move(*ref), std::move(options));
   *late_monitor = monitor;
 
@@ -328,6 +342,7 @@ Result<ProcMesh> spawn_procs(const std::shared_ptr<ContextCore>& core, Connectio
   ProcMesh mesh(std::make_unique<ProcMesh::Impl>(std::move(connection), monitor));
   Spawn spawn(*core, way, *monitor, spec);
   auto done = spawn.order();
+  if (spec.restart.on != RestartPolicy::On::never) follow_restarts(*core, way, monitor, spawn.take_sent());
   if (done && !spec.wait_ready) {
     monitor->arm();
     return mesh;

@@ -52,12 +52,14 @@ RankSet ranks_on(const ProcMeshRef& mesh, std::uint64_t host_index, const RankSe
 
 void order_stop(ContextCore& core, Connection& connection, MeshMonitor& monitor, const StopOptions& options) {
   if (!core.check_process()) return;
+  monitor.stop_restarts(options.ranks);
   const auto table = monitor.table();
   for (const auto host : hosts_with(table, table.not_ended(options.ranks))) order(connection, monitor, options, host, kAskLimit);
 }
 
 Result<MeshOutcome> stop_ranks(ContextCore& core, Connection& connection, MeshMonitor& monitor, const StopOptions& options) {
   if (auto fine = core.check_may_wait(); !fine) return fail(fine.error());
+  monitor.stop_restarts(options.ranks);
   const auto grace = options.grace.value_or(monitor.options().grace);
   const auto end = Clock::now() + options.deadline.value_or(grace + core.config().duration(keys::stop_idle));
   const auto is_done = [&options](const RankTable& table) { return table.not_ended(options.ranks).empty(); };

@@ -28,6 +28,7 @@ std::vector<wire::RankInterval> to_wire(const RankSet& ranks) {
 void copy_state(const wire::RankState& from, RankReport& to) {
   to.generation = from.generation();
   to.incarnation = from.incarnation();
+  to.restarts = from.reserved();
   to.started = time_of(from.started_ns());
   to.ended = time_of(from.ended_ns());
   to.pid = from.pid();

@@ -246,6 +246,42 @@ TEST_CASE("proc_table: finds by mesh, number and key; ended ones not by key") {
   CHECK(table.live_procs() == std::vector<Proc*>{four});
 }
 
+TEST_CASE("proc_table: a new life takes the place of one that is over, and goes on where its streams ended") {
+  ProcTable table({.kept = 10, .age = 1h});
+  const auto by = assignment();
+  auto again = by->spec;
+  again.restarts = 1;
+  const auto anew = std::make_shared<const Assignment>(Assignment{again, {}});
+  Mesh& mesh = table.add_mesh(by->spec, t0);
+  Proc* former = table.add_proc(mesh, by, 3, 11, {});
+  CHECK(table.add_life(*former, anew, 12, {}) == nullptr);  // it lives
+  former->out.at = {.read = 500, .file = 401};
+  end(table, *former, t0);
+  const auto id = former->id;
+  const auto generation = former->state.to_wire().generation();
+  Proc* next = table.add_life(*former, anew, 12, {});
+  REQUIRE(next != nullptr);
+  CHECK(table.find_id(id) == nullptr);
+  CHECK(mesh.find(3) == next);
+  CHECK(mesh.live == 1);
+  CHECK(mesh.remembered == 0);
+  CHECK(next->id != id);
+  CHECK(next->state.state() == wire::ProcState::starting);
+  CHECK(next->state.restarts() == 1);
+  CHECK(next->state.to_wire().incarnation() == 12);
+  CHECK(next->state.to_wire().generation() == generation + 1);
+  CHECK(next->out.before.read == 500);
+  CHECK(next->out.at.read == 500);
+  CHECK(next->out.at.file == 401);
+  CHECK(next->out.tail.begin() == 500);
+  CHECK(next->err.at.read == 0);
+  CHECK(table.find_key(next->key) == next);
+  // What was remembered of the former life does not make the new one be forgotten.
+  end(table, *next, t0 + 1min);
+  table.forget_old(t0 + 1h, [](Mesh&) {});
+  CHECK(next->certificate != nullptr);
+}
+
 TEST_CASE("proc_table: certificates are forgotten one by one, a mesh only as a whole") {
   ProcTable table({.kept = 2, .age = 1h});
   const auto by = assignment();

@@ -55,6 +55,26 @@ TEST_CASE("log_reader: what is there, then what comes, then the end") {
   CHECK(text_of(reader.next(source, true)) == "nothing");
 }
 
+TEST_CASE("log_reader: what another life of a rank writes comes after the end of the one before, for who follows") {
+  for (const bool follow : {true, false}) {
+    Source source;
+    source.all[{0, out}] = "one\n";
+    source.ended[{0, out}] = true;
+    LogReader reader({.stream = 1, .follow = follow});
+    reader.add({0, out}, 0, source);
+    CHECK(text_of(reader.next(source, false)) == "1: 0@0=one\n 0.4");
+    reader.on_news({0, out});
+    CHECK(text_of(reader.next(source, false)) == "nothing");
+    source.all[{0, out}] += "two\n";
+    source.ended[{0, out}] = false;
+    reader.on_news({0, out});
+    CHECK(text_of(reader.next(source, false)) == (follow ? "2: 0@4=two\n" : "nothing"));
+    source.ended[{0, out}] = true;
+    reader.on_news({0, out});
+    CHECK(text_of(reader.next(source, true)) == (follow ? "3: 0.8 done" : "2: done"));
+  }
+}
+
 TEST_CASE("log_reader: without follow, up to where the streams were at the start") {
   Source source;
   source.all[{0, out}] = "abc";

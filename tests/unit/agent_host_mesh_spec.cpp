@@ -169,7 +169,8 @@ TEST_CASE("environment: what every proc is told (spec 4.5)") {
         "LOCAL_WORLD_SIZE=3\nMASTER_ADDR=10.0.0.1\nMASTER_PORT=29500\nMESHBUS_MESH=trainers-13Se1Maqzryj\nMESHBUS_SIZE_GPU_N=3\n"
         "MESHBUS_SIZE_HOST=2\nNODE_RANK=1\nWORLD_SIZE=6\n");
   CHECK(joined(rank_environment(spec, 4)) ==
-        "RANK=4\nLOCAL_RANK=1\nMESHBUS_RANK_HOST=1\nMESHBUS_RANK_GPU_N=1\nMESHBUS_ADDR=unix:/run/m/b,trainers_4-13Se1Maqzryj\n");
+        "RANK=4\nLOCAL_RANK=1\nMESHBUS_RANK_HOST=1\nMESHBUS_RANK_GPU_N=1\nMESHBUS_RESTARTS=0\nMESHBUS_ADDR=unix:/run/m/"
+        "b,trainers_4-13Se1Maqzryj\n");
 }
 
 TEST_CASE("environment: the command's own wins over the inherited; what is somebody else's identity comes from neither") {

@@ -55,6 +55,26 @@ TEST_CASE("output_relay: the end of a rank comes after its last output, also whe
   CHECK(next(relay) == "0o:abc\n|0.");
 }
 
+TEST_CASE("output_relay: knows whether something of a rank is left, and goes on behind it with its next life") {
+  OutputRelay relay;
+  relay.add(0, out, "one\n");
+  CHECK(relay.has(0));
+  CHECK_FALSE(relay.has(1));
+  relay.end_rank(0);
+  CHECK(next(relay) == "0o:one\n|0.");
+  relay.taken(0, out, 4);
+  CHECK(relay.has(0));  // its end is not known
+  relay.end_known(0);
+  CHECK_FALSE(relay.has(0));
+  relay.end_rank(1);
+  CHECK(relay.has(1));
+  relay.restore(0, out, 4);
+  relay.add(0, out, "two\n");
+  const auto message = relay.next();
+  REQUIRE(message.has_value());
+  CHECK(message->chunks.at(0)->offset == 4);
+}
+
 TEST_CASE("output_relay: long lines and last lines leave as they are") {
   OutputRelay relay({.ahead = 1000, .max_chunk = 4, .message = 1000});
   relay.add(0, out, "123456789");

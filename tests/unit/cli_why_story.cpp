@@ -57,6 +57,17 @@ std::vector<StoryRole> roles(const Story& story) {
   return list;
 }
 
+TEST_CASE("why_story: a failure that another life has mended is not what ended the mesh") {
+  std::vector<HostEvent> events{ended(1, 2, 3), ended(1, 4, 3), ended(0, 6, 9), ended(1, 7, 5)};
+  events[1].end->restarts = 1;
+  events[3].end->restarts = 2;
+  const auto story = tell(events, kMesh, {});
+  REQUIRE(roles(story) == std::vector{StoryRole::first, StoryRole::also, StoryRole::also});
+  CHECK(story.entries[0].event.end->rank == 0);
+  CHECK(to_string(story.entries[1].ranks) == "1");  // twice the same
+  CHECK(words_of(story.entries[2].event) == "exit 5");
+}
+
 TEST_CASE("why_story: the first failure by the time of its end, its consequences as one, then the others") {
   auto order = happened(EventKind::stop_asked, 11, "rank 2 failed");
   order.because = 2;

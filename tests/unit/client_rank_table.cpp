@@ -84,6 +84,69 @@ TEST_CASE("rank_table: the larger generation wins, and nothing leaves a terminal
   CHECK(table.rank(0).state == ProcState::stopped);
 }
 
+TEST_CASE("rank_table: a rank that was ordered to begin anew counts as starting, and late news of its former life change nothing") {
+  auto table = ready_table(1);
+  table.set_judged();
+  const auto end = make({.rank = 0, .generation = 2, .state = wire::ProcState::stopped, .ended_ms = 5, .exit_code = 3});
+  table.apply(kA, end, kLater);
+  CHECK_FALSE(table.is_over(0, kLater));
+  CHECK(table.is_over(0, kLater + RankTable::certificate_limit));
+  table.apply(kA, *Certificate(0, "exit 3"));
+  CHECK(table.is_over(0, kLater));
+  table.begin_life(0);
+  CHECK(table.rank(0).state == ProcState::starting);
+  CHECK(table.rank(0).restarts == 1);
+  CHECK(table.rank(0).point == "host=0/2,gpu=0/1");
+  CHECK(table.not_ended({}) == std::vector<std::uint64_t>{0, 1});
+  CHECK(table.is_alive_on(0));
+  CHECK(table.has_untold_on(0));
+  CHECK(table.take_failures(kLater + 10s).empty());
+  CHECK_FALSE(table.apply(kA, end, kLater));
+  CHECK_FALSE(table.apply(kA, *Certificate(0, "exit 3")));
+  SUBCASE("it begins, and ends with another certificate") {
+    auto next = make({.rank = 0, .generation = 3, .state = wire::ProcState::ready});
+    next.mutate_incarnation(2);
+    next.mutate_reserved(1);
+    CHECK(table.apply(kA, next, kLater));
+    next.mutate_generation(4);
+    next.mutate_state(wire::ProcState::stopped);
+    CHECK(table.apply(kA, next, kLater));
+    CHECK(table.apply(kA, *Certificate(0, "exit 0")));
+    const auto outcome = table.outcome();
+    CHECK(outcome.ranks[0].incarnation == 2);
+    CHECK(outcome.ranks[0].reason == "exit 0");
+    CHECK_FALSE(outcome.first_failure.has_value());
+    REQUIRE(outcome.former_lives.size() == 1);
+    CHECK(outcome.former_lives[0].reason == "exit 3");
+    CHECK(outcome.former_lives[0].is_restarting);
+  }
+  SUBCASE("nobody wants it any more: the former life was the last one") {
+    table.cancel_life(0, kLater + 1s);
+    CHECK(table.rank(0).exit_code == 3);
+    CHECK(table.rank(0).restarts == 0);
+    CHECK(table.outcome().former_lives.empty());
+    REQUIRE(table.take_failures(kLater + 2s).size() == 1);
+    table.decide(0);
+    CHECK(table.outcome().exit_code() == 3);
+  }
+  SUBCASE("it is not to be had") {
+    table.fail_life(0, Error(ErrorCode::refused, "drained"), kLater + 1s, {});
+    const auto failures = table.take_failures(kLater + 2s);
+    REQUIRE(failures.size() == 1);
+    CHECK(failures[0].state == ProcState::failed);
+    CHECK(failures[0].cause == Cause::spawn_failed);
+    CHECK(failures[0].reason.starts_with("cannot be started anew: "));
+    CHECK(failures[0].restarts == 1);
+  }
+  SUBCASE("its host is lost") {
+    CHECK(table.lose(0, "gone", kLater + 1s, {}) == std::vector<std::uint64_t>{0});
+    CHECK(table.rank(0).cause == Cause::host_lost);
+  }
+  table.apply(kB, make({.rank = 1, .generation = 2, .state = wire::ProcState::stopped}), kLater + 3s);
+  table.apply(kB, *Certificate(1, "exit 0"));
+  CHECK(table.is_complete(kLater + 3s));
+}
+
 TEST_CASE("rank_table: what another host says about a rank, or about no rank at all, is ignored") {
   RankTable table(mesh_of(1));
   CHECK_FALSE(table.apply(kB, make({.rank = 0}), kStart));

@@ -551,6 +551,9 @@ void add_events(Samples& samples) {
   ledger.procs.front()->because = 3;
   ledger.procs.front()->failure->cause = wire::Cause::not_ready;
   samples.table<wire::LedgerEntry>("LedgerEntry.5", "LedgerEntry", ledger);
+  ledger.procs.front()->out_before = std::make_unique<wire::LedgerStream>(4'000'000'003, 3'900'000'001);
+  ledger.procs.front()->err_before = std::make_unique<wire::LedgerStream>(16, 0);
+  samples.table<wire::LedgerEntry>("LedgerEntry.6", "LedgerEntry", ledger);
   wire::GetEventsT get;
   get.mesh = kMesh;
   get.from = 4'294'967'297;
@@ -649,6 +652,8 @@ void add_usage(Samples& samples) {
   limited.command->settings->pids_limit = 64;
   limited.command->settings->cpu_limit = 1500;
   samples.request("SpawnProcs.3", limited);
+  limited.restarts = 2;
+  samples.request("SpawnProcs.4", limited);
   wire::GetStateT get;
   get.mesh = kMesh;
   get.usage = true;

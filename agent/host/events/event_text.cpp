@@ -40,6 +40,7 @@ std::string tail_of(const std::vector<std::uint8_t>& bytes) {
 
 void put_end(Json& json, const wire::RankState& state, const wire::CertificateT& certificate) {
   json["rank"] = certificate.rank;
+  put(json, "restarts", state.reserved());
   put(json, "state", std::string(wire::EnumNameProcState(state.state())));
   put(json, "cause", std::string(wire::EnumNameCause(certificate.cause)));
   json["reason"] = certificate.reason;
@@ -113,7 +114,8 @@ void take_end(const Json& json, wire::EventT& event) {
       whole(json, "started_ns", std::int64_t{0}), whole(json, "ended_ns", std::int64_t{0}), whole(json, "pid", std::uint32_t{0}),
       whole(json, "exit_code", 0), find_word(wire::EnumValuesProcState(), wire::EnumNameProcState, json.value("state", std::string())),
       whole(json, "signal", std::uint8_t{0}), json.value("core_dumped", false),
-      find_word(wire::EnumValuesStopStep(), wire::EnumNameStopStep, json.value("step", std::string())), 0U);
+      find_word(wire::EnumValuesStopStep(), wire::EnumNameStopStep, json.value("step", std::string())),
+      whole(json, "restarts", std::uint32_t{0}));
 }
 
 wire::EventT take(const Json& json) {

@@ -159,25 +159,6 @@ void MeshProcs::forget_old(const std::function<void(Mesh&)>& on_forgotten) {
   });
 }
 
-Result<std::vector<std::uint64_t>> MeshProcs::find_fresh_ranks(const MeshSpec& spec, const Mesh* mesh) const {
-  std::vector<std::uint64_t> fresh;
-  for (const RankBlock& block : spec.create_ranks) {
-    for (std::uint64_t rank = block.begin; rank < block.end; ++rank) {
-      if (mesh == nullptr || !mesh->procs.contains(rank)) {
-        fresh.push_back(rank);
-      } else if (mesh->procs.at(rank)->host_index != spec.host_index) {
-        return fail(ErrorCode::refused, "rank " + std::to_string(rank) + " of " + mesh->name + " exists with another host_index");
-      }
-    }
-  }
-  if (table_.live() + fresh.size() > most_procs_)
-    return fail(ErrorCode::too_large, "host " + options_.host + " has " + std::to_string(table_.live()) + " procs; " +
-                                          std::to_string(fresh.size()) + " more would pass its limit of " + std::to_string(most_procs_) +
-                                          " (a third of the open files it may have, at most " + std::to_string(max_ranks_per_host) +
-                                          "); use more hosts, or raise the limit (ulimit -n)");
-  return fresh;
-}
-
 Result<std::uint64_t> MeshProcs::spawn(MeshSpec spec, std::string entry) {
   const std::string name = spec.mesh.to_string();
   if (shutdown_) return fail(ErrorCode::refused, "host " + options_.host + " is shutting down; nothing is started here any more");
@@ -207,14 +188,17 @@ Result<std::uint64_t> MeshProcs::spawn(MeshSpec spec, std::string entry) {
     if (mesh->relaying) relaying_.insert(mesh);
     arm_lease(*mesh);
   }
-  ledger_.add_request(*mesh, std::move(entry));
+  // Of a new life the ledger has the request already, which was for the first one: they differ in nothing that another agent needs.
+  if (assignment->spec.restarts == 0) ledger_.add_request(*mesh, std::move(entry));
   const auto asked_ns = now_ns();
   for (const auto rank : *fresh) {
-    Proc* proc = table_.add_proc(*mesh, assignment, rank, random_u64(), tail_);
+    Proc* const former = mesh->find(rank);
+    Proc* proc = former == nullptr ? table_.add_proc(*mesh, assignment, rank, random_u64(), tail_) : begin_life(*former, assignment);
     if (proc == nullptr)
       return fail(ErrorCode::refused,
                   "rank " + std::to_string(rank) + " of " + name + " has the same address key as another proc here; use another name");
     proc->slot = spool_.take_slot();
+    proc->asked = reactor_.now();
     proc->launch.mutate_asked_ns(asked_ns);
     ending_.publish(*proc);
     spawner_.add(*proc);
@@ -295,6 +279,8 @@ void MeshProcs::check_ready(const Assignment& assignment) {
   for (const RankBlock& block : assignment.spec.create_ranks) {
     for (auto entry = mesh->procs.lower_bound(block.begin); entry != mesh->procs.end() && entry->first < block.end; ++entry) {
       Proc& proc = *entry->second;
+      // Started anew, or perhaps by another request: it has its own time.
+      if (proc.asked + assignment.spec.ready_limit > reactor_.now()) continue;
       // A stop that is under way is bounded by itself.
       if (proc.state.state() < wire::ProcState::ready && !proc.termination) fail_unready(proc, assignment.spec.ready_limit);
     }
@@ -348,7 +334,8 @@ void MeshProcs::on_output_taken(Mesh& mesh, const wire::OutputTaken& taken) {
     const auto found = mesh.procs.find(progress.rank);
     if (found == mesh.procs.end()) continue;
     Proc& proc = *found->second;
-    spool_.release(proc.slot, progress.stream, progress.taken);
+    const OutputPipe& pipe = progress.stream == wire::Stream::err ? proc.err : proc.out;
+    spool_.release(proc.slot, progress.stream, progress.taken - std::min(progress.taken, pipe.before.read));
     if (proc.certified) free_slot(proc);
   }
 }

@@ -66,8 +66,9 @@ class MeshProcs {
   ProcTable& table() noexcept { return table_; }
   EventBook& events() noexcept { return book_; }
 
-  /// Starts the ranks that are not there yet; returns how many. `entry`: the request for the ledger (LedgerWriter::request_entry). Errors:
-  /// refused (other procs of that name, or shutting down), too_large, configuration_error (limits that cannot be kept here).
+  /// Starts the ranks that are not there yet, or begins new lives (MeshSpec::restarts); returns how many. `entry`: the request for the
+  /// ledger (LedgerWriter::request_entry). Errors: refused (other procs of that name, or shutting down), too_large, configuration_error
+  /// (limits that cannot be kept here), would_block (a former life is not over), not_exist (nothing is known of one).
   Result<std::uint64_t> spawn(MeshSpec spec, std::string entry);
   /// See ProcEnding.
   void stop(Proc& proc, const StopOrder& order) { ending_.stop(proc, order); }
@@ -118,6 +119,8 @@ class MeshProcs {
   void become_ready(Proc& proc);
   void arm_ready(const std::shared_ptr<const Assignment>& assignment);
   void on_keeper_lost();
+  Result<void> check_over(const Proc& former) const;
+  Proc* begin_life(Proc& former, const std::shared_ptr<const Assignment>& assignment);
   Result<std::vector<std::uint64_t>> find_fresh_ranks(const MeshSpec& spec, const Mesh* mesh) const;
   void check_ready(const Assignment& assignment);
   void fail_unready(Proc& proc, std::chrono::milliseconds limit);

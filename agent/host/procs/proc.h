@@ -43,6 +43,7 @@ struct OutputPipe {
   LineTail tail;
   std::unique_ptr<LogFile> file;  // when the host keeps files
   StreamOffsets at;
+  StreamOffsets before;  // where this life of the rank begins
 };
 
 /// Writing end of the stdin of a proc.
@@ -99,6 +100,7 @@ struct Proc {
   bool launch_told = false;
 
   SpawnProgress progress = SpawnProgress::queued;
+  Reactor::Time asked{};  // by this agent's clock
   bool said_ready = false;
   /// Bit n = signal n. Held: to be sent at the birth.
   std::uint64_t held_signals = 0;
@@ -143,6 +145,8 @@ struct Mesh {
   std::string name;
   std::uint64_t owner_key;
   std::map<std::uint64_t, std::unique_ptr<Proc>> procs;  // by rank
+  /// Null when it is not here.
+  Proc* find(std::uint64_t rank) const;
   std::size_t live = 0;
   std::size_t remembered = 0;  // certificates that are still there
 
@@ -175,6 +179,11 @@ struct Mesh {
   std::vector<wire::RankState> changes;
   std::vector<std::unique_ptr<wire::CertificateT>> certificates;
 };
+
+inline Proc* Mesh::find(std::uint64_t rank) const {
+  const auto found = procs.find(rank);
+  return found == procs.end() ? nullptr : found->second.get();
+}
 
 inline Proc::Proc(Mesh& in, std::shared_ptr<const Assignment> by, ProcState at, std::uint64_t keeper_id, LineTail::Limits tail)
     : mesh(in),

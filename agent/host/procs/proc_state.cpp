@@ -10,6 +10,14 @@ ProcState::ProcState(std::uint64_t rank, std::uint64_t incarnation) {
   change(State::starting);
 }
 
+ProcState::ProcState(const ProcState& former, std::uint64_t incarnation, std::uint32_t restarts) {
+  state_.mutate_rank(former.state_.rank());
+  state_.mutate_incarnation(incarnation);
+  state_.mutate_generation(former.state_.generation());
+  state_.mutate_reserved(restarts);
+  change(State::starting);
+}
+
 void ProcState::change(State state) {
   state_.mutate_state(state);
   state_.mutate_generation(state_.generation() + 1);

@@ -18,6 +18,8 @@ struct ProcEnd {
 ///
 ///     Starting -> Running -> Ready -> Stopping -> Stopped | Killed | Failed
 ///
+/// A rank may have several lives, one after the other; the generation counts on through them.
+///
 /// From Starting also Stopping, once there is a pid, and every end; from Running also Stopping and every end; nothing leaves an end. Each
 /// of the functions that change something returns whether it was allowed; when not, nothing has changed and the caller logs it. Each change
 /// counts the generation up by one, a further step of a stop too: two states of a rank that differ never have the same generation.
@@ -25,6 +27,8 @@ class ProcState {
  public:
   /// Starting, generation 1.
   ProcState(std::uint64_t rank, std::uint64_t incarnation);
+  /// The life after `former`, which has ended: Starting.
+  ProcState(const ProcState& former, std::uint64_t incarnation, std::uint32_t restarts);
   /// As another agent knew it.
   explicit ProcState(const wire::RankState& known) : state_(known) {}
 
@@ -42,6 +46,8 @@ class ProcState {
   /// Failed: could not be started, was not ready in time, could not be ended.
   bool on_failed(std::int64_t ended_ns);
 
+  /// How often the rank was started before this life.
+  std::uint32_t restarts() const noexcept { return state_.reserved(); }
   bool has_ended() const noexcept { return state_.state() >= wire::ProcState::stopped; }
   bool is_stop_asked() const noexcept { return state_.step() != wire::StopStep::none; }
   wire::ProcState state() const noexcept { return state_.state(); }

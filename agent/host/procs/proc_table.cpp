@@ -41,6 +41,29 @@ Proc* ProcTable::add_proc(Mesh& mesh, const std::shared_ptr<const Assignment>& a
   return insert(std::make_unique<Proc>(mesh, assignment, ProcState(rank, incarnation), next_id_, tail));
 }
 
+Proc* ProcTable::add_life(Proc& former, const std::shared_ptr<const Assignment>& assignment, std::uint64_t incarnation,
+                          LineTail::Limits tail) {
+  if (by_key_.contains(former.key)) return nullptr;
+  const ProcState state(former.state, incarnation, assignment->spec.restarts);
+  auto next = std::make_unique<Proc>(former.mesh, assignment, state, next_id_, tail);
+  const std::pair<OutputPipe*, const OutputPipe*> streams[] = {{&next->out, &former.out}, {&next->err, &former.err}};
+  for (const auto& [to, from] : streams) {
+    to->before = {.read = from->at.read, .file = from->at.file};
+    to->at = to->before;
+    to->tail.start_at(to->before.read);
+  }
+  remove(former);
+  return insert(std::move(next));
+}
+
+void ProcTable::remove(Proc& proc) {
+  Mesh& mesh = proc.mesh;
+  if (records_.drop(mesh.name, proc.rank())) --mesh.remembered;
+  std::erase(touched_.procs, &proc);
+  by_id_.erase(proc.id);
+  mesh.procs.erase(proc.rank());
+}
+
 Proc* ProcTable::insert(std::unique_ptr<Proc> proc) {
   if (!by_key_.emplace(proc->key, proc.get()).second) return nullptr;
   next_id_ = std::max(next_id_, proc->id + 1);
@@ -75,6 +98,10 @@ Proc* ProcTable::restore_proc(Mesh& mesh, const std::shared_ptr<const Assignment
   }
   if (known.input_closed && proc->input.state == InputPipe::State::open) proc->input.state = InputPipe::State::closed;
   proc->certified = known.certified;
+  if (known.out_before) proc->out.before = {.read = known.out_before->length(), .file = known.out_before->file()};
+  if (known.err_before) proc->err.before = {.read = known.err_before->length(), .file = known.err_before->file()};
+  proc->out.at = proc->out.before;
+  proc->err.at = proc->err.before;
   if (known.out) proc->out.at = {.read = known.out->length(), .file = known.out->file()};
   if (known.err) proc->err.at = {.read = known.err->length(), .file = known.err->file()};
   if (proc->progress != SpawnProgress::queued || proc->has_ended()) proc->assignment.reset();

@@ -33,6 +33,9 @@ class ProcTable {
   /// A new rank. Null when another proc has the same key: it must be refused.
   Proc* add_proc(Mesh& mesh, const std::shared_ptr<const Assignment>& assignment, std::uint64_t rank, std::uint64_t incarnation,
                  LineTail::Limits tail);
+  /// A new life of a rank, whose `former` one is over and goes. Its streams go on where those ended. Null as above; then nothing has
+  /// changed.
+  Proc* add_life(Proc& former, const std::shared_ptr<const Assignment>& assignment, std::uint64_t incarnation, LineTail::Limits tail);
   /// A rank as another agent knew it. Null as above.
   Proc* restore_proc(Mesh& mesh, const std::shared_ptr<const Assignment>& assignment, const wire::LedgerProcT& known,
                      LineTail::Limits tail);
@@ -60,6 +63,7 @@ class ProcTable {
   std::unordered_map<std::uint64_t, Proc*> by_id_;
   std::unordered_map<std::uint64_t, Proc*> by_key_;
   Proc* insert(std::unique_ptr<Proc> proc);
+  void remove(Proc& proc);
 
   Touched touched_;
   std::uint64_t next_id_ = 1;

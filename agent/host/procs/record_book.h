@@ -31,6 +31,10 @@ class RecordBook {
     records_.pop_front();
     return oldest;
   }
+  /// It is not remembered any more; false when it was not.
+  bool drop(const std::string& mesh, std::uint64_t rank) {
+    return std::erase_if(records_, [&](const Record& record) { return record.rank == rank && record.mesh == mesh; }) > 0;
+  }
   /// When the oldest one will be too old; nothing = there is none.
   std::optional<Time> due() const {
     if (records_.empty()) return std::nullopt;

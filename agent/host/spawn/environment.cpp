@@ -12,7 +12,7 @@ namespace {
 
 /// Set by us for each proc, or meant for one process alone: never passed on.
 bool is_private(std::string_view name) {
-  static constexpr std::array<std::string_view, 8> names{"MESHBUS_BOOTSTRAP", "MESHBUS_ADDR", "MESHBUS_MESH", "RANK",
+  static constexpr std::array<std::string_view, 9> names{"MESHBUS_BOOTSTRAP", "MESHBUS_ADDR", "MESHBUS_MESH", "MESHBUS_RESTARTS", "RANK",
                                                          "LOCAL_RANK",        "WORLD_SIZE",   "NODE_RANK",    "LOCAL_WORLD_SIZE"};
   return std::find(names.begin(), names.end(), name) != names.end() || name.starts_with("MESHBUS_RANK_") ||
          name.starts_with("MESHBUS_SIZE_");
@@ -67,7 +67,7 @@ Environment shared_environment(const MeshSpec& spec, const Environment& inherite
   return environment;
 }
 
-Environment rank_environment(const MeshSpec& spec, std::uint64_t rank) {
+Environment rank_environment(const MeshSpec& spec, std::uint64_t rank, std::uint32_t restarts) {
   Environment environment;
   environment.push_back(entry("RANK", rank));
   environment.push_back(entry("LOCAL_RANK", rank - spec.block.begin));
@@ -76,6 +76,7 @@ Environment rank_environment(const MeshSpec& spec, std::uint64_t rank) {
     for (std::size_t axis = 0; axis < sizes.size(); ++axis)
       environment.push_back(entry("MESHBUS_RANK_" + variable_of_label(spec.region.labels()[axis]), (*coordinates)[axis]));
   }
+  environment.push_back(entry("MESHBUS_RESTARTS", restarts));
   environment.push_back(entry("MESHBUS_ADDR", ProcId(spec.hosts[spec.host_index], proc_name(spec.mesh, rank)).to_string()));
   return environment;
 }

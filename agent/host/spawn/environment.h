@@ -16,8 +16,8 @@ using Environment = std::vector<std::string>;
 /// Variables that tell a proc who it is are taken over from nobody: whoever spawns may be a proc itself.
 Environment shared_environment(const MeshSpec& spec, const Environment& inherited);
 
-/// What is one rank's own, over the shared part: RANK, LOCAL_RANK, MESHBUS_RANK_<LABEL>, MESHBUS_ADDR.
-Environment rank_environment(const MeshSpec& spec, std::uint64_t rank);
+/// What is one rank's own, over the shared part: RANK, LOCAL_RANK, MESHBUS_RANK_<LABEL>, MESHBUS_RESTARTS, MESHBUS_ADDR.
+Environment rank_environment(const MeshSpec& spec, std::uint64_t rank, std::uint32_t restarts = 0);
 
 /// "dim/0" -> "DIM_0"
 std::string variable_of_label(std::string_view label);

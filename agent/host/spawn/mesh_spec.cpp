@@ -245,7 +245,8 @@ Result<MeshSpec> parse_spawn(const wire::SpawnProcs& request, const HostAddr& ow
                 .host_index = request.host_index(),
                 .block = *block,
                 .create_ranks = std::move(*create_ranks),
-                .input_ranks = std::move(*input_ranks)};
+                .input_ranks = std::move(*input_ranks),
+                .restarts = request.restarts()};
   if (auto checked = check_ranks(spec); !checked) return fail(checked.error());
   return spec;
 }

@@ -55,6 +55,8 @@ struct MeshSpec {
   RankBlock block;
   std::vector<RankBlock> create_ranks;
   std::vector<RankBlock> input_ranks;
+  /// How often its ranks were started before.
+  std::uint32_t restarts = 0;
 };
 
 /// The most ranks that one request may start here: more than the kernel has process ids for in practice.
@@ -65,7 +67,7 @@ inline constexpr std::uint64_t max_ranks_per_host = 16384;
 Result<MeshSpec> parse_spawn(const wire::SpawnProcs& request, const HostAddr& own);
 
 /// The first field, by its name in the schema, in which two requests for the same mesh differ; nothing when they mean the same procs.
-/// Ranks, host index and lease may differ.
+/// Ranks, host index, lease and restarts may differ.
 std::optional<std::string_view> find_difference(const MeshSpec& a, const MeshSpec& b);
 
 /// The same intervals; they must be ascending, not empty, without overlap, below `end`. Errors: out_of_range, naming `field`.

@@ -33,7 +33,7 @@ void Spawner::pump() {
     for (Proc* proc : procs) {
       keeper::ProcSpec one;
       one.id = proc->id;
-      one.env = rank_environment(spec, proc->rank());
+      one.env = rank_environment(spec, proc->rank(), proc->state.restarts());
       if (proc->input.state == InputPipe::State::open) one.stdin_choice = keeper::Stdio::pipe;
       if (spec.kind == wire::ProcKind::mesh) {
         auto bootstrap = bootstraps_.write(spec, proc->rank(), proc->state.to_wire().incarnation());

@@ -19,7 +19,7 @@ void LogReader::queue(const StreamId& stream, Cursor& cursor) {
 
 void LogReader::on_news(const StreamId& stream) {
   const auto found = cursors_.find(stream);
-  if (found != cursors_.end() && !found->second.is_over) queue(stream, found->second);
+  if (found != cursors_.end() && (!found->second.is_over || options_.follow)) queue(stream, found->second);
 }
 
 std::optional<wire::LogT> LogReader::next(LogSource& source, bool is_last) {
@@ -34,6 +34,12 @@ std::optional<wire::LogT> LogReader::next(LogSource& source, bool is_last) {
     Cursor& cursor = cursors_.at(stream);
     cursor.is_queued = false;
     const auto end = std::min(cursor.limit, source.end(stream));
+    if (cursor.is_over) {
+      if (cursor.offset >= end) continue;
+      // Another life of that rank writes on.
+      cursor.is_over = false;
+      ++open_;
+    }
     if (cursor.offset < end) {
       const auto most = std::min<std::uint64_t>(room - chunk_cost, end - cursor.offset);
       auto piece = source.read(stream, cursor.offset, static_cast<std::size_t>(most));

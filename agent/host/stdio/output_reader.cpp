@@ -23,7 +23,8 @@ void OutputReader::attach(Proc& proc, UniqueFd out, UniqueFd err) {
   proc.err.fd = std::move(err);
   for (OutputPipe* pipe : {&proc.out, &proc.err}) {
     if (!pipe->fd) continue;
-    keep_file(proc, *pipe, {});
+    // A former life has left files, which go on.
+    keep_file(proc, *pipe, pipe->before.file == 0 || pipe->file ? LogFile::Aside() : LogFile::find_aside(proc.mesh.log_directory));
     watch(proc, *pipe);
   }
   if (!proc.out.fd && !proc.err.fd) close(proc);
@@ -33,8 +34,8 @@ void OutputReader::take_over(Proc& proc, const LogFile::Aside& aside) {
   for (OutputPipe* pipe : {&proc.out, &proc.err}) {
     StreamOffsets& at = pipe->at;
     if (proc.slot != 0) {
-      at.read = spool_.written(proc.slot, pipe->stream);
-      at.file = spool_.file(proc.slot, pipe->stream);
+      at.read = pipe->before.read + spool_.written(proc.slot, pipe->stream);
+      if (const auto file = spool_.file(proc.slot, pipe->stream); file != 0) at.file = pipe->before.read + file;
     }
     const std::string kept = spool_.text(proc.slot, pipe->stream, 0);
     pipe->tail.start_at(at.read - kept.size());
@@ -44,7 +45,7 @@ void OutputReader::take_over(Proc& proc, const LogFile::Aside& aside) {
     if (pipe->file && !kept.empty()) pipe->file->append(at.read - kept.size(), kept);
     if (proc.mesh.relaying) {
       // Without a slot its owner has taken all.
-      const auto taken = proc.slot == 0 ? at.read : spool_.released(proc.slot, pipe->stream);
+      const auto taken = proc.slot == 0 ? at.read : pipe->before.read + spool_.released(proc.slot, pipe->stream);
       proc.mesh.relay.restore(proc.rank(), pipe->stream, taken);
       proc.mesh.relay.add(proc.rank(), pipe->stream, Bytes(kept).substr(kept.size() - std::min<std::size_t>(kept.size(), at.read - taken)));
     }
@@ -63,7 +64,7 @@ void OutputReader::keep_file(Proc& proc, OutputPipe& pipe, const LogFile::Aside&
   const auto name = std::to_string(proc.rank()) + (pipe.stream == wire::Stream::out ? ".out" : ".err");
   pipe.file = std::make_unique<LogFile>(proc.mesh.log_directory + "/" + name, file_limits_, [this, &proc, &pipe](std::uint64_t begin) {
     pipe.at.file = begin + 1;
-    spool_.set_file(proc.slot, pipe.stream, pipe.at.file);
+    spool_.set_file(proc.slot, pipe.stream, pipe.at.file - pipe.before.read);
   });
   if (pipe.at.file == 0) return;
   const auto found = aside.find(name);

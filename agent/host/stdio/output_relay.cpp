@@ -32,6 +32,11 @@ void OutputRelay::restore(std::uint64_t rank, wire::Stream stream, std::uint64_t
   streams_[{rank, stream}] = Stream{.end = offset, .taken = offset, .partial = {}};
 }
 
+bool OutputRelay::has(std::uint64_t rank) const {
+  return streams_.contains({rank, wire::Stream::out}) || streams_.contains({rank, wire::Stream::err}) ||
+         std::any_of(items_.begin(), items_.end(), [rank](const Item& item) { return item.rank == rank; });
+}
+
 void OutputRelay::end_stream(std::uint64_t rank, wire::Stream stream) {
   const auto found = streams_.find({rank, stream});
   if (found == streams_.end()) return;

@@ -42,6 +42,8 @@ class OutputRelay {
 
   /// Whether the pipes should be read.
   bool wants_more() const noexcept { return under_way() + queued_ < limits_.ahead; }
+  /// Whether something of that rank is not taken, or its end not known.
+  bool has(std::uint64_t rank) const;
   /// Whether something waits to be sent.
   bool has_items() const noexcept { return items_.size() > sent_; }
   /// The next message (without the mesh's name), or nothing.

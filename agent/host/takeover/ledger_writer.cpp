@@ -38,6 +38,10 @@ std::unique_ptr<wire::LedgerProcT> make_entry(const Proc& proc) {
     entry->out = std::make_unique<wire::LedgerStream>(proc.out.at.read, proc.out.at.file);
     entry->err = std::make_unique<wire::LedgerStream>(proc.err.at.read, proc.err.at.file);
   }
+  if (proc.state.restarts() != 0) {
+    entry->out_before = std::make_unique<wire::LedgerStream>(proc.out.before.read, proc.out.before.file);
+    entry->err_before = std::make_unique<wire::LedgerStream>(proc.err.before.read, proc.err.before.file);
+  }
   entry->input_closed = proc.input.state == InputPipe::State::closed;
   return entry;
 }

@@ -69,6 +69,7 @@ void MeshProcs::take_over(const LeftMesh& left) {
         if (mesh->procs.contains(known->first)) continue;  // of an earlier request
         Proc* proc = table_.restore_proc(*mesh, assignment, known->second, tail_);
         if (proc == nullptr) continue;
+        proc->asked = reactor_.now();
         spool_.keep_slot(proc->slot);
         outputs_.take_over(*proc, aside);
         is_starting = is_starting || proc->state.state() < wire::ProcState::ready;

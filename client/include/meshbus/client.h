@@ -7,15 +7,16 @@
 ///     auto mesh = *hosts.spawn("hello", *meshbus::Extent::parse("gpu=4"), {.command = {"hostname"}});
 ///     auto outcome = *mesh.wait(std::chrono::seconds(10));           // outcome.ranks[3].exit_code == 0
 ///     hosts.shutdown();
-#include "meshbus/actor_mesh.h"    // IWYU pragma: export
-#include "meshbus/address.h"       // IWYU pragma: export
-#include "meshbus/context.h"       // IWYU pragma: export
-#include "meshbus/events.h"        // IWYU pragma: export
-#include "meshbus/host_mesh.h"     // IWYU pragma: export
-#include "meshbus/logs.h"          // IWYU pragma: export
-#include "meshbus/name.h"          // IWYU pragma: export
-#include "meshbus/proc_mesh.h"     // IWYU pragma: export
-#include "meshbus/proc_ref.h"      // IWYU pragma: export
-#include "meshbus/rank_report.h"   // IWYU pragma: export
-#include "meshbus/remote_hosts.h"  // IWYU pragma: export
-#include "meshbus/result.h"        // IWYU pragma: export
+#include "meshbus/actor_mesh.h"      // IWYU pragma: export
+#include "meshbus/address.h"         // IWYU pragma: export
+#include "meshbus/context.h"         // IWYU pragma: export
+#include "meshbus/events.h"          // IWYU pragma: export
+#include "meshbus/host_mesh.h"       // IWYU pragma: export
+#include "meshbus/logs.h"            // IWYU pragma: export
+#include "meshbus/name.h"            // IWYU pragma: export
+#include "meshbus/proc_mesh.h"       // IWYU pragma: export
+#include "meshbus/proc_ref.h"        // IWYU pragma: export
+#include "meshbus/rank_report.h"     // IWYU pragma: export
+#include "meshbus/remote_hosts.h"    // IWYU pragma: export
+#include "meshbus/restart_policy.h"  // IWYU pragma: export
+#include "meshbus/result.h"          // IWYU pragma: export

@@ -14,6 +14,7 @@
 #include "meshbus/proc_mesh_ref.h"
 #include "meshbus/proc_ref.h"
 #include "meshbus/rank_report.h"
+#include "meshbus/restart_policy.h"
 #include "meshbus/result.h"
 #include "meshbus/status_mesh.h"
 
@@ -91,6 +92,11 @@ struct ProcSpec {
   bool wait_ready = true;
   /// With wait_ready: a mesh in which some ranks failed is still a mesh; the failures go to Handlers::on_failure.
   bool partial = false;
+  /// What becomes of ranks that end once spawn() has returned. Each life has a pid, an incarnation and a certificate of its own; rank,
+  /// address and environment stay, but for MESHBUS_RESTARTS (0 in the first life). A new life begins only when its host says that the
+  /// former one, its descendants included, is over, and what it wrote was handed to on_output. Actors are not made again. It is this
+  /// launcher that decides, so what ends after its Context has gone is not started anew.
+  RestartPolicy restart = {};
 };
 
 class ActorMesh;
@@ -111,16 +117,18 @@ struct ActorSpawnOptions {
 
 /// What a launcher hears about its procs. All run on the Context's handler thread, one at a time, in order; they may call anything.
 struct Handlers {
-  /// A rank ended in a way that nobody asked for: called exactly once per failed rank, when its death certificate has come (300 ms after
-  /// its end at the latest). Without a handler: the certificate is printed to stderr, the mesh is stopped, and this process exits with the
-  /// mesh's exit code (spec 6.6).
+  /// A rank ended in a way that nobody asked for, and does not begin a new life: called exactly once per failed rank, when its death
+  /// certificate has come (300 ms after its end at the latest). Without a handler: the certificate is printed to stderr, the mesh is
+  /// stopped, and this process exits with the mesh's exit code (spec 6.6).
   std::function<void(const RankReport&)> on_failure = {};
   /// Bytes that a rank wrote (OutputMode::stream): whole lines, in order per rank. Valid during the call.
   std::function<void(std::uint64_t rank, Stream stream, std::string_view bytes)> on_output = {};
   /// Every change of a rank, good ones too.
   std::function<void(const RankReport&)> on_state = {};
-  /// Once, when every rank is terminal and all output was handed to on_output.
+  /// Once, when every rank is terminal, none of them begins a new life, and all output was handed to on_output.
   std::function<void(const MeshOutcome&)> on_end = {};
+  /// An end is answered by a new life (ProcSpec::restart), so it is nothing for on_failure.
+  std::function<void(const RestartReport&)> on_restart = {};
 };
 
 /// How ranks are stopped, which, and why.
@@ -178,7 +186,8 @@ class ProcMesh {
   /// would_block, refused (after fork).
   Result<StatusMesh> wait_status(Status::Kind minimum, WaitOptions options = {}) const;
 
-  /// Waits until every rank is terminal, with certificates, and its output was handed out (that not when called from a handler).
+  /// Waits until every rank is terminal, none of them begins a new life, and certificates and output were handed out (output not when
+  /// called from a handler).
   /// Errors: timeout naming the ranks that are left and their states.
   Result<MeshOutcome> wait(std::chrono::milliseconds deadline);
   /// Waits until a rank has failed and its on_failure has run (that not when called from a handler), or all are terminal. Errors: as
@@ -186,7 +195,7 @@ class ProcMesh {
   Result<MeshOutcome> wait_for_failure(std::chrono::milliseconds deadline);
 
   /// Ends ranks and waits. True to what happened: succeeds only when every one of them is terminal. Errors: stop_error naming the ranks
-  /// that are not, with their states and hosts. Stopping what has ended does nothing.
+  /// that are not, with their states and hosts. Stopping what has ended does nothing. What is stopped begins no new life.
   Result<MeshOutcome> stop(StopOptions options = {});
   /// The same without waiting: on_state and on_end tell the rest. `options.deadline` is not used.
   void request_stop(StopOptions options = {});

@@ -121,7 +121,9 @@ struct RankReport {
   std::optional<std::chrono::system_clock::time_point> ended;    ///< When it ended, by that clock.
   std::uint64_t generation = 0;                                  ///< Counts the changes of this rank; the larger one is the later one.
   std::uint64_t incarnation = 0;                                 ///< Of this life of the rank.
-  LaunchTimes launch;                                            ///< When it came how far.
+  std::uint64_t restarts = 0;                                    ///< How often it was started before this life.
+  bool is_restarting = false;      ///< Its mesh's RestartPolicy gives it a new life: this is, or will be, not its last end.
+  LaunchTimes launch;              ///< When it came how far.
   std::optional<ProcUsage> usage;  ///< Of a live rank: where it was asked for. Of an ended one: what was seen last.
   // From the certificate; empty until it has come.
   std::string reason;  ///< In words: "exit 3", "killed by SIGSEGV", "cannot execute /no/such/file: execve: No such file or directory".
@@ -160,10 +162,11 @@ std::string describe_stuck(const std::vector<RankReport>& ranks);
 
 /// How a mesh ended, or stands.
 struct MeshOutcome {
-  std::vector<RankReport> ranks;  ///< All of them, by rank.
+  std::vector<RankReport> ranks;  ///< All of them, by rank; of each its last life.
   /// The failed rank that ended first by its agent's clock: the cause rather than its consequences. Of ends within 50 ms, which nobody can
-  /// put in order, the one with the lowest rank.
+  /// put in order, the one with the lowest rank. With a RestartPolicy: the first one that is not answered by a new life.
   std::optional<RankReport> first_failure;
+  std::vector<RankReport> former_lives = {};  ///< Those that were followed by another, with their certificates, by end; the last 1000.
 
   /// Whether every rank is terminal.
   bool is_ended() const noexcept;
