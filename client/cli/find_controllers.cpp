@@ -52,10 +52,18 @@ Result<wire::OfferAcceptedT> choose_controller(Context& context, const std::vect
   const auto& core = context.core();
   Error first(ErrorCode::not_exist, "there is no other controller at these hosts");
   std::string detail;
+  // At once: where there is none, that takes its time. Who has said yes and is not chosen has taken nothing.
+  std::vector<ConnectionUse> ways;
+  std::vector<Connection::Answer> answers;
   for (const auto& id : asked) {
     auto way = core->find_connection(core, id.host());
     if (!way) return fail(way.error());
-    const auto answer = (*way)->ask(Destination::to(id), wire::OfferMeshT(offer), limit).get();
+    answers.push_back((*way)->ask(Destination::to(id), wire::OfferMeshT(offer), limit));
+    ways.push_back(std::move(*way));
+  }
+  for (std::size_t i = 0; i < asked.size(); ++i) {
+    const auto& id = asked[i];
+    const auto answer = answers[i].get();
     const auto* const accepted = answer ? answer->body_as<wire::OfferAccepted>() : nullptr;
     if (accepted != nullptr) {
       wire::OfferAcceptedT out;

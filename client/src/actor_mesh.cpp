@@ -221,9 +221,11 @@ void handle_actor_failure_by_default(ContextCore& core, Connection& connection, 
   if (failure.proc) return;  // it is told by the mesh of procs
   const auto mesh = procs.lock();
   if (mesh == nullptr) return;
-  const std::string text = "meshbus: mesh " + mesh->name() + ": " + failure.describe() +
-                           "\nmeshbus: nobody handles failures of these actors: their procs are stopped, and this launcher ends\n";
+  const bool is_ours = !mesh->is_handed_over();
+  std::string text = "meshbus: mesh " + mesh->name() + ": " + failure.describe() + "\n";
+  if (is_ours) text += "meshbus: nobody handles failures of these actors: their procs are stopped, and this launcher ends\n";
   std::fwrite(text.data(), 1, text.size(), stderr);
+  if (!is_ours) return;
   const auto stopped = stop_ranks(core, connection, *mesh, {.reason = failure.describe()});
   if (!stopped) std::fprintf(stderr, "meshbus: %s\n", stopped.error().to_string().c_str());
   std::fflush(nullptr);

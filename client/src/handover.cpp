@@ -87,7 +87,7 @@ Result<void> hand_over(ContextCore& core, Connection& connection, const std::str
   std::erase_if(problems, [&](const auto& entry) { return entry.second.code() == ErrorCode::not_exist && is_over(entry.first); });
   if (problems.empty()) return {};
   std::string detail = what + ": " + std::to_string(hosts.size() - problems.size()) + " of " + std::to_string(hosts.size()) +
-                       " hosts have confirmed it, so nothing has changed: do it again";
+                       " hosts have confirmed it, and it is not done before all have: do it again";
   for (const auto& [host, error] : problems) detail += "; not " + host.to_string() + ": " + error.to_string();
   return fail(problems.begin()->second.code(), std::move(detail));
 }

@@ -45,7 +45,7 @@ Result<void> hand_over(ContextCore& core, Connection& connection, const std::str
                        const ProcId& controller, const HandoverOptions& options, const std::function<bool(const HostAddr&)>& is_over);
 
 /// What happens to a failure that the launcher did not ask to hear of (spec 6.6): it is printed, the mesh is stopped, and this process
-/// exits with the mesh's exit code. Handlers' thread; returns only when the mesh is gone already.
+/// exits with the mesh's exit code. Handlers' thread; returns only when the mesh is gone already, or handed over.
 void handle_failure_by_default(ContextCore& core, Connection& connection, const std::weak_ptr<MeshMonitor>& monitor,
                                const RankReport& failure);
 

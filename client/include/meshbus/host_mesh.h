@@ -78,7 +78,7 @@ struct MeshReport {
   std::string name;                 ///< With its uuid.
   Region region;                    ///< All its ranks, and how they are arranged.
   std::vector<HostAddr> hosts;      ///< All hosts of that mesh, also those that were not asked.
-  std::string owner;                ///< ProcId of the launcher that answers for it.
+  std::string owner;                ///< ProcId of the launcher or controller that answers for it.
   ProcKind kind = ProcKind::plain;  ///< Plain procs, or mesh procs.
   std::string command;              ///< For people.
   std::vector<RankReport> ranks;    ///< Those on the hosts that were asked and answered, by rank.
