@@ -34,8 +34,8 @@ constexpr std::size_t largest_file = 1 << 20;
 
 /// Variables of ours that are no settings: they tell a proc who it is (spec 4.4, 4.5), or are read before the settings are.
 bool is_bootstrapping(std::string_view variable) {
-  static constexpr std::array<std::string_view, 6> names = {"MESHBUS_BOOTSTRAP", "MESHBUS_CONFIG",      "MESHBUS_ADDR",
-                                                            "MESHBUS_MESH",      "MESHBUS_CONTAINMENT", "MESHBUS_HOSTS"};
+  static constexpr std::array<std::string_view, 7> names = {"MESHBUS_BOOTSTRAP", "MESHBUS_CONFIG",      "MESHBUS_ADDR", "MESHBUS_MESH",
+                                                            "MESHBUS_RESTARTS",  "MESHBUS_CONTAINMENT", "MESHBUS_HOSTS"};
   return std::find(names.begin(), names.end(), variable) != names.end() || variable.starts_with("MESHBUS_RANK_") ||
          variable.starts_with("MESHBUS_SIZE_");
 }

@@ -219,6 +219,7 @@ TEST_CASE("config: unknown variables and keys of another version are warnings") 
                                                     {"MESHBUS_SIZE_HOST", "2"},
                                                     {"MESHBUS_ADDR", "x"},
                                                     {"MESHBUS_MESH", "x"},
+                                                    {"MESHBUS_RESTARTS", "1"},
                                                     {"MESHBUS_HOSTS", "x"},
                                                     {"MESHBUS_CONTAINMENT", "sweep"},
                                                     {"OTHER", "x"}},
