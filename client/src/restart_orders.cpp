@@ -11,7 +11,7 @@ namespace {
 
 using namespace std::chrono_literals;
 
-constexpr auto kAskLimit = 5s;
+constexpr auto kHostLimit = 5s;
 /// From a refusal (the former life is not over yet) to the next question: doubled each time.
 constexpr auto kFirstWait = 20ms;
 constexpr auto kLongestWait = 500ms;
@@ -88,7 +88,7 @@ void RestartOrders::ask(Part part) {
   if (part.is_unclear) {
     wire::GetStateT get;
     get.mesh = monitor->name();
-    connection_.bus()->request(to, std::move(get), kAskLimit,
+    connection_.bus()->request(to, std::move(get), kHostLimit,
                                [weak = weak_from_this(), part = std::move(part)](const Result<ControlMessage>& answer) {
                                  if (const auto self = weak.lock()) self->on_state(part, answer);
                                });
@@ -99,7 +99,7 @@ void RestartOrders::ask(Part part) {
   wire::SpawnProcsT message = sent->second;
   message.create_ranks = to_wire(to_rank_set(part.ranks));
   message.restarts = static_cast<std::uint32_t>(part.restarts);
-  connection_.bus()->request(to, std::move(message), kAskLimit,
+  connection_.bus()->request(to, std::move(message), kHostLimit,
                              [weak = weak_from_this(), part = std::move(part)](const Result<ControlMessage>& answer) {
                                if (const auto self = weak.lock()) self->on_answer(part, answer);
                              });
@@ -179,7 +179,7 @@ void RestartOrders::order_stop(StopPart part) {
   stop.requester = connection_.self();
   stop.because = part.cause.rank;
   stop.grace_ms = static_cast<std::uint32_t>(std::clamp<std::int64_t>(monitor->options().grace.count(), 0, UINT32_MAX));
-  connection_.bus()->request(Destination::to_agent(monitor->mesh().hosts()[part.host]), std::move(stop), kAskLimit,
+  connection_.bus()->request(Destination::to_agent(monitor->mesh().hosts()[part.host]), std::move(stop), kHostLimit,
                              [weak = weak_from_this(), part = std::move(part)](const Result<ControlMessage>& answer) {
                                const auto self = weak.lock();
                                if (answer || self == nullptr || self->find_monitor() == nullptr) return;
