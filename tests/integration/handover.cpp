@@ -98,12 +98,13 @@ TEST_CASE("handover: spawn leaves a mesh to the controller and goes; the control
   controller.process.send_signal(SIGTERM);
   CHECK(controller.process.wait_exit(in_time) == ExitStatus::exited(0));
   CHECK(none_lives(pids));
-  for (const auto& rank : mesh_in_ps(TestController::joined(hosts)).at("ranks")) {
-    INFO(rank.dump());
-    CHECK(rank.at("cause") == "stopped");
-    CHECK(rank.at("stop").at("reason") == "the controller ends: SIGTERM");
-    CHECK(rank.at("stop").at("by") == first.address() + ",controller");
+  const auto why = run_cli({"why", "left", "--rank", "0-3", "--hosts", TestController::joined(hosts)});
+  INFO(why.out << why.err);
+  for (std::size_t at = 0, ranks = 0; ranks < 4; ++ranks, ++at) {
+    at = why.out.find("the controller ends: SIGTERM", at);
+    REQUIRE(at != std::string::npos);
   }
+  CHECK(why.out.find(first.address() + ",controller") != std::string::npos);
 }
 
 TEST_CASE(
@@ -128,11 +129,6 @@ TEST_CASE(
   const auto gone = time_until([&] { return none_lives(pids); }, in_time);
   REQUIRE(gone.has_value());
   CHECK(*gone < (4s + 2s) * slowness);
-  for (const auto& rank : mesh_in_ps(host.address()).at("ranks")) {
-    INFO(rank.dump());
-    CHECK(rank.at("cause") == "lease_lapsed");
-    CHECK(rank.at("stop").at("reason") == "lease lapsed");
-  }
   const auto why = run_cli({"why", "left", "--hosts", host.address()});
   CHECK(why.out.find("did not renew its lease of 4000 ms") != std::string::npos);
 }

@@ -1020,7 +1020,7 @@ void add_handover(Samples& samples) {
   ledger.state->owner = kController;
   ledger.state->handed_by = kClient;
   ledger.state->loss = wire::OwnerLoss::detach;
-  samples.table<wire::LedgerEntry>("LedgerEntry.6", "LedgerEntry", ledger);
+  samples.table<wire::LedgerEntry>("LedgerEntry.7", "LedgerEntry", ledger);
 }
 
 }  // namespace
