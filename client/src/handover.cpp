@@ -94,6 +94,10 @@ Result<void> hand_over(ContextCore& core, Connection& connection, const std::str
 
 Result<void> ProcMesh::handover(const ProcId& controller, HandoverOptions options) {
   auto& monitor = impl_->monitor();
+  if (monitor.has_restarts())
+    return fail(ErrorCode::refused,
+                "mesh " + monitor.name() +
+                    " has a restart policy, which only its launcher carries out: it cannot be handed over; spawn it without one");
   std::set<HostAddr> hosts;
   for (std::uint64_t index = 0; index < ref().hosts().size(); ++index) {
     if (ref().block_of(index).value_or(RankBlock{}).size() != 0) hosts.insert(ref().hosts()[index]);

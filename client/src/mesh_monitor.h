@@ -91,6 +91,8 @@ class MeshMonitor : public std::enable_shared_from_this<MeshMonitor> {
   /// Somebody else answers for this mesh from now on; of its output nothing more comes.
   void hand_over();
   bool is_handed_over() const;
+  /// Whether its ranks begin anew: there is a RestartPolicy.
+  bool has_restarts() const { return restarter_.has_value(); }
   /// Nobody will hear of this mesh any more. Waits for a handler of it that is running, unless it is called by one.
   void abandon();
   /// These ranks (empty = all) begin no new life any more.

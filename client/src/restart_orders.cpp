@@ -179,7 +179,8 @@ void RestartOrders::order_stop(StopPart part) {
   stop.requester = connection_.self();
   stop.because = part.cause.rank;
   stop.grace_ms = static_cast<std::uint32_t>(std::clamp<std::int64_t>(monitor->options().grace.count(), 0, UINT32_MAX));
-  connection_.bus()->request(Destination::to_agent(monitor->mesh().hosts()[part.host]), std::move(stop), kHostLimit,
+  const auto to = Destination::to_agent(monitor->mesh().hosts()[part.host]);
+  connection_.bus()->request(to, std::move(stop), kHostLimit,
                              [weak = weak_from_this(), part = std::move(part)](const Result<ControlMessage>& answer) {
                                const auto self = weak.lock();
                                if (answer || self == nullptr || self->find_monitor() == nullptr) return;

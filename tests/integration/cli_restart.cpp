@@ -34,7 +34,7 @@ std::size_t count(const std::string& text, const std::string& part) {
   return found;
 }
 
-const json& of_rank(const json& list, int rank, int restarts) {
+json of_rank(const json& list, int rank, int restarts) {
   for (const auto& one : list) {
     if (one.at("rank") == rank && one.at("restarts") == restarts) return one;
   }
@@ -67,7 +67,7 @@ TEST_CASE("cli: --restart on-failure: a rank that fails twice and then succeeds 
   REQUIRE(report.at("former_lives").size() == 2);
   std::set<json> pids{report.at("ranks")[1].at("pid")};
   for (int life = 0; life < 2; ++life) {
-    const auto& former = of_rank(report.at("former_lives"), 1, life);
+    const auto former = of_rank(report.at("former_lives"), 1, life);
     pids.insert(former.at("pid"));
     CHECK(former.at("exit_code") == 3);
     CHECK(former.at("reason") == "exit 3");
@@ -114,7 +114,7 @@ TEST_CASE("cli: --gang all: no rank begins anew before all that the former lives
   REQUIRE(report.at("former_lives").size() == 4);
   CHECK(of_rank(report.at("former_lives"), 1, 0).at("signal") == SIGKILL);
   for (const int rank : {0, 2, 3}) {
-    const auto& former = of_rank(report.at("former_lives"), rank, 0);
+    const auto former = of_rank(report.at("former_lives"), rank, 0);
     CHECK(former.at("because") == 1);
     CHECK(former.at("consequence") == true);
     CHECK(former.at("stop").at("reason").get<std::string>().starts_with("to be started anew with rank 1: killed by SIGKILL"));

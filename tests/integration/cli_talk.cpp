@@ -1,4 +1,6 @@
 // `meshbus call` and `meshbus cast` on a mesh that somebody else runs.
+#include <csignal>
+
 #include "tests/integration/client_harness.h"
 
 using namespace std::chrono_literals;

@@ -218,6 +218,13 @@ TEST_CASE("handover: the library's mesh is let go of; it says where it could not
     auto context = must(Context::create());
     auto hosts =
         must(HostMesh::attach(context, "hosts", {must(HostAddr::parse(first.address())), must(HostAddr::parse(second.address()))}));
+    {
+      ProcSpec anew = shell("exec sleep 300");
+      anew.restart.on = RestartPolicy::On::failure;
+      auto kept = must(hosts.spawn("anew", extent("gpu=1"), std::move(anew), heard.handlers()));
+      CHECK(kept.handover(to).error().code() == ErrorCode::refused);  // who would start them anew?
+      must(kept.stop({.reason = "enough", .grace = 0ms}));
+    }
     ProcSpec spec = shell("echo up; exec sleep 300");
     spec.output = OutputMode::stream;
     auto mesh = must(hosts.spawn("left", extent("gpu=1"), std::move(spec), heard.handlers()));

@@ -204,9 +204,9 @@ class ProcMesh {
   /// alive, whether this launcher is there or not, and this object, or the end of the Context, does not stop it. Returns when every host of
   /// the mesh has confirmed it. Handlers go on hearing of the ranks as long as this object is there; of failures the default handler only
   /// prints; output that was streamed ends with what was handed out, and the rest is in the logs (HostMesh::logs). Done again, it changes
-  /// nothing. Errors: refused (by the controller: it does not watch all these hosts); otherwise the hosts that have not confirmed, by name.
-  /// Then the mesh is still this launcher's as a whole, also on the hosts that have: it renews the leases there, if ProcSpec::lease is not
-  /// 0, and may try again.
+  /// nothing. Errors: refused (the mesh has a RestartPolicy; or by the controller: it does not watch all these hosts); otherwise the hosts
+  /// that have not confirmed, by name. Then the mesh is still this launcher's as a whole, also on the hosts that have: it renews the leases
+  /// there, if ProcSpec::lease is not 0, and may try again.
   Result<void> handover(const ProcId& controller, HandoverOptions options = {});
   /// Whether that was done.
   bool is_handed_over() const;
