@@ -2,10 +2,10 @@
 
 #include <algorithm>
 #include <array>
-#include <charconv>
 
 #include "common/bytes.h"
 #include "common/control.h"
+#include "common/quantity.h"
 #include "meshbus/name.h"
 
 namespace meshbus {
@@ -15,13 +15,6 @@ using wire::Role;
 namespace {
 
 constexpr std::string_view kLauncherBase = "client";
-
-std::optional<std::uint32_t> parse_number(std::string_view text) {
-  std::uint32_t value = 0;
-  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
-  if (text.empty() || error != std::errc() || end != text.data() + text.size()) return std::nullopt;
-  return value;
-}
 
 bool is_launcher_name(const ProcName& name) {
   const auto parsed = Name::parse(name.to_string());
@@ -54,7 +47,7 @@ Credentials Credentials::from_peer_address(std::string_view text) {
     for (std::size_t i = 0; i < numbers.size(); ++i) {
       const std::size_t colon = i + 1 < numbers.size() ? rest.find(':') : rest.size();
       if (colon == std::string_view::npos) break;
-      numbers[i] = parse_number(rest.substr(0, colon));
+      numbers[i] = parse_whole<std::uint32_t>(rest.substr(0, colon));
       rest.remove_prefix(std::min(colon + 1, rest.size()));
     }
     if (numbers[0] && numbers[1] && numbers[2]) {

@@ -27,11 +27,12 @@ inline constexpr Units bytes_units = {{{"GiB", 1ULL << 30}, {"MiB", 1ULL << 20},
 inline constexpr std::string_view duration_examples = "250ms, 30s, 2m or 1h";
 inline constexpr std::string_view bytes_examples = "4096, 64KiB, 1MiB or 1GiB";
 
-/// A decimal number and nothing else.
-inline std::optional<std::uint64_t> parse_whole(std::string_view text) {
-  std::uint64_t value = 0;
+/// A whole number that fits, and nothing else.
+template <typename Number = std::uint64_t>
+std::optional<Number> parse_whole(std::string_view text, int base = 10) {
+  Number value{};
   const char* end = text.data() + text.size();
-  const auto [stop, error] = std::from_chars(text.data(), end, value);
+  const auto [stop, error] = std::from_chars(text.data(), end, value, base);
   if (text.empty() || error != std::errc() || stop != end) return std::nullopt;
   return value;
 }

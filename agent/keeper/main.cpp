@@ -2,13 +2,13 @@
 #include <fcntl.h>
 #include <unistd.h>
 
-#include <charconv>
 #include <cstdio>
 #include <optional>
 #include <string>
 #include <string_view>
 
 #include "agent/keeper/keeper.h"
+#include "common/quantity.h"
 
 namespace {
 
@@ -16,14 +16,6 @@ using meshbus::UniqueFd;
 using meshbus::keeper::KeeperOptions;
 
 constexpr int sysexit_usage = 64;
-
-template <typename Number>
-std::optional<Number> parse_number(std::string_view text) {
-  Number value{};
-  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
-  if (error != std::errc() || end != text.data() + text.size()) return std::nullopt;
-  return value;
-}
 
 // An error message, or nothing when the arguments are good.
 std::string parse_arguments(int argc, char** argv, KeeperOptions& options) {
@@ -34,7 +26,7 @@ std::string parse_arguments(int argc, char** argv, KeeperOptions& options) {
     const std::string value = argv[i + 1];
     const std::string bad = std::string(name) + ": bad value '" + value + "'";
     if (name == "--lifeline-fd" || name == "--agent-fd" || name == "--lock-fd") {
-      const auto fd = parse_number<int>(value);
+      const auto fd = meshbus::parse_whole<int>(value);
       // Close-on-exec again, now that it has come through ours: no proc may hold it.
       if (!fd || *fd < 3 || ::fcntl(*fd, F_SETFD, FD_CLOEXEC) != 0) return bad + ", expected an inherited descriptor";
       (name == "--agent-fd" ? options.agent : name == "--lock-fd" ? options.lock : options.lifeline) = UniqueFd(*fd);
@@ -48,7 +40,7 @@ std::string parse_arguments(int argc, char** argv, KeeperOptions& options) {
     } else if (name == "--limit") {
       if (!options.limits.read_text(value)) return bad + ", expected CONTROLLER:VERSION:PATH";
     } else if (name == "--mark") {
-      const auto mark = parse_number<std::uint64_t>(value);
+      const auto mark = meshbus::parse_whole(value);
       if (!mark) return bad + ", expected a number";
       options.mark = *mark;
     } else {

@@ -10,6 +10,7 @@
 #include <memory>
 #include <string>
 
+#include "common/quantity.h"
 #include "common/unique_fd.h"
 
 namespace meshbus::keeper {
@@ -72,10 +73,7 @@ std::vector<pid_t> list_pids() {
   if (!directory) return pids;
   // The kernel lists processes in ascending order.
   while (const dirent* entry = ::readdir(directory.get())) {
-    const std::string_view name(entry->d_name);
-    pid_t pid = 0;
-    const auto [end, error] = std::from_chars(name.data(), name.data() + name.size(), pid);
-    if (error == std::errc() && end == name.data() + name.size()) pids.push_back(pid);
+    if (const auto pid = parse_whole<pid_t>(entry->d_name)) pids.push_back(*pid);
   }
   return pids;
 }

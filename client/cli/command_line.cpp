@@ -3,7 +3,6 @@
 #include <CLI/CLI.hpp>
 
 #include <algorithm>
-#include <charconv>
 #include <cstdlib>
 #include <functional>
 #include <iostream>
@@ -415,11 +414,9 @@ void add_logs(CLI::App& app, LogsArguments& logs) {
   verb->add_option_function<std::string>(
           "--tail",
           [&logs](const std::string& text) {
-            std::uint64_t lines = 0;
-            const auto [at, error] = std::from_chars(text.data(), text.data() + text.size(), lines);
-            const bool is_number = error == std::errc() && at == text.data() + text.size();
-            if (!is_number && text != "all") throw CLI::ValidationError("--tail", "takes a number of lines or all, not '" + text + "'");
-            logs.tail = is_number ? lines : UINT64_MAX;
+            const auto lines = parse_whole(text);
+            if (!lines && text != "all") throw CLI::ValidationError("--tail", "takes a number of lines or all, not '" + text + "'");
+            logs.tail = lines.value_or(UINT64_MAX);
           },
           "Last lines of each stream; all = all that is kept, in files too; default 100")
       ->type_name("N|all");

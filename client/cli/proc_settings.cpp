@@ -5,7 +5,6 @@
 #include <algorithm>
 #include <array>
 #include <cctype>
-#include <charconv>
 #include <optional>
 #include <string>
 #include <utility>
@@ -28,14 +27,6 @@ constexpr auto kLimits = std::to_array<std::pair<std::string_view, int>>({{"as",
                                                                           {"sigpending", RLIMIT_SIGPENDING},
                                                                           {"stack", RLIMIT_STACK}});
 
-template <typename Number>
-std::optional<Number> parse_number(std::string_view text, int base = 10) {
-  Number value{};
-  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value, base);
-  if (error != std::errc() || end != text.data() + text.size()) return std::nullopt;
-  return value;
-}
-
 /// "1024", "2G", "unlimited"
 std::optional<std::uint64_t> parse_amount(std::string_view text) {
   if (text == "unlimited") return ResourceLimit::none;
@@ -47,7 +38,7 @@ std::optional<std::uint64_t> parse_amount(std::string_view text) {
       text.remove_suffix(1);
     }
   }
-  const auto number = parse_number<std::uint64_t>(text);
+  const auto number = parse_whole(text);
   if (!number || *number > (ResourceLimit::none >> shift)) return std::nullopt;
   return *number << shift;
 }
@@ -77,7 +68,7 @@ Result<double> parse_cpus(std::string_view text) {
 }
 
 Result<unsigned> parse_umask(std::string_view text) {
-  const auto value = parse_number<unsigned>(text, 8);
+  const auto value = parse_whole<unsigned>(text, 8);
   if (!value || *value > 0777) return fail(ErrorCode::parse_error, "takes an octal number up to 777, not '" + std::string(text) + "'");
   return *value;
 }
@@ -92,8 +83,8 @@ Result<std::vector<std::uint32_t>> parse_cpu_set(std::string_view text) {
     const auto comma = text.find(',');
     const auto one = text.substr(0, comma);
     const auto dash = one.find('-');
-    const auto first = parse_number<std::uint32_t>(one.substr(0, dash));
-    const auto last = dash == std::string_view::npos ? first : parse_number<std::uint32_t>(one.substr(dash + 1));
+    const auto first = parse_whole<std::uint32_t>(one.substr(0, dash));
+    const auto last = dash == std::string_view::npos ? first : parse_whole<std::uint32_t>(one.substr(dash + 1));
     if (!first || !last || *first < least || *last < *first || *last >= kMostCpus) return bad();
     for (auto cpu = *first; cpu <= *last; ++cpu) cpus.push_back(cpu);
     least = *last + 1;

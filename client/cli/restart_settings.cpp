@@ -1,20 +1,11 @@
 #include "client/cli/restart_settings.h"
 
-#include <charconv>
 #include <cstdio>
 
 #include "common/quantity.h"
 
 namespace meshbus::cli {
 namespace {
-
-template <typename Number>
-std::optional<Number> parse_number(std::string_view text) {
-  Number value{};
-  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
-  if (error != std::errc() || end != text.data() + text.size()) return std::nullopt;
-  return value;
-}
 
 std::string seconds_of(std::chrono::milliseconds time) {
   char text[32];
@@ -41,7 +32,7 @@ Result<void> parse_restart(std::string_view text, RestartPolicy& policy) {
   }
   policy.budget.reset();
   if (colon != std::string_view::npos) {
-    policy.budget = parse_number<std::uint64_t>(text.substr(colon + 1));
+    policy.budget = parse_whole(text.substr(colon + 1));
     if (!policy.budget) return bad();
   }
   policy.on = on;
@@ -70,7 +61,7 @@ Result<std::vector<int>> parse_codes(std::string_view text) {
   std::vector<int> codes;
   for (;;) {
     const auto comma = text.find(',');
-    const auto code = parse_number<int>(text.substr(0, comma));
+    const auto code = parse_whole<int>(text.substr(0, comma));
     if (!code || *code < 0 || *code > 255)
       return fail(ErrorCode::parse_error, "takes exit codes from 0 to 255 like 75,137 (128 + the number of a signal)");
     codes.push_back(*code);

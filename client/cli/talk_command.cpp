@@ -1,7 +1,6 @@
 #include "client/cli/talk_command.h"
 
 #include <algorithm>
-#include <charconv>
 #include <chrono>
 #include <future>
 #include <iostream>
@@ -19,6 +18,7 @@
 #include "client/cli/rank_json.h"
 #include "client/cli/selector.h"
 #include "client/cli/text_error.h"
+#include "common/quantity.h"
 #include "meshbus/client.h"
 #include "meshbus/point.h"
 
@@ -29,13 +29,6 @@ using Json = nlohmann::ordered_json;
 
 /// Ranks that are no slice are called block by block, so many blocks at a time.
 constexpr std::size_t kCallsAtOnce = 64;
-
-std::optional<std::uint32_t> parse_number(const std::string& text) {
-  std::uint32_t number = 0;
-  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), number);
-  if (error != std::errc() || end != text.data() + text.size()) return std::nullopt;
-  return number;
-}
 
 /// Where in procs a message goes, and what it is.
 struct Message {
@@ -49,7 +42,7 @@ struct Message {
 
 Result<Message> make_message(const TalkArguments& arguments) {
   Message message;
-  const auto number = parse_number(arguments.to);
+  const auto number = parse_whole<std::uint32_t>(arguments.to);
   if (arguments.actor.empty()) {
     if (!number || *number == 0)
       return fail(ErrorCode::parse_error,

@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <array>
-#include <charconv>
 #include <cstdio>
 #include <iostream>
 #include <nlohmann/json.hpp>
@@ -12,6 +11,7 @@
 #include "client/cli/text_error.h"
 #include "client/cli/why_story.h"
 #include "common/did_you_mean.h"
+#include "common/quantity.h"
 #include "mesh/text.h"
 
 namespace meshbus::cli {
@@ -27,11 +27,8 @@ struct Wanted {
 
 /// A rank of the last mesh.
 std::optional<std::uint64_t> parse_rank(const std::string& target) {
-  std::uint64_t rank = 0;
-  const auto* const last = target.data() + target.size();
-  const auto number = std::from_chars(target.data(), last, rank);
-  if (number.ec != std::errc() || number.ptr != last || rank == UINT64_MAX) return std::nullopt;
-  return rank;
+  const auto rank = parse_whole(target);
+  return rank == UINT64_MAX ? std::nullopt : rank;
 }
 
 Wanted parse_wanted(const WhyArguments& arguments) {

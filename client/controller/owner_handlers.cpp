@@ -44,6 +44,8 @@ void Controller::on_hand_over(const Request& request, const wire::HandOver& mess
   for (const auto& host : options_.hosts) {
     if (mesh->is_on(host)) hosts.push_back(host);
   }
+  if (hosts.empty())
+    return bus_->refuse(request, Error(ErrorCode::not_exist, "no host of controller " + self().to_string() + " has '" + name + "'"));
   asked->open = hosts.size();
   // Done on some hosts only, it would be nobody's: we go on with it until it is done on all of them, or asked for again.
   supervisor_.hold(name);

@@ -13,13 +13,6 @@ using namespace meshbus::test;
 
 namespace {
 
-/// Those that can be had here.
-std::vector<std::string> containments() {
-  std::vector<std::string> names{"auto", "sweep"};
-  if (is_met(need::pid_namespace)) names.emplace_back("pidns");
-  return names;
-}
-
 /// One host in a containment.
 struct OneHost {
   explicit OneHost(const std::string& containment)

@@ -8,21 +8,14 @@
 #include <thread>
 
 #include "agent/keeper/cgroup.h"
-#include "agent/keeper/spawner.h"
 #include "tests/integration/cli_harness.h"
+#include "tests/integration/needs.h"
 
 using namespace std::chrono_literals;
 using namespace meshbus::test;
 using nlohmann::json;
 
 namespace {
-
-bool has_pid_namespaces() {
-  auto spawner = meshbus::keeper::Spawner::make();
-  const bool has = spawner && spawner->probe_pid_namespace() == 0;
-  if (!has) MESSAGE("no pid namespace can be made here: not tested");
-  return has;
-}
 
 /// The agent of a host that is not the one before.
 bool has_another_agent(pid_t warden, pid_t before) {
@@ -32,8 +25,8 @@ bool has_another_agent(pid_t warden, pid_t before) {
 
 }  // namespace
 
-TEST_CASE("containment: in a pid namespace, people see the pids of this machine, and procs those of their own world") {
-  if (!has_pid_namespaces()) return;
+TEST_CASE("containment: in a pid namespace, people see the pids of this machine, and procs those of their own world" *
+          doctest::test_suite(need::pid_namespace)) {
   StandingHost host({"--containment", "pidns"});
   CHECK(host.ready().at("containment") == "pid namespace");
   const TempDir dir;
@@ -67,8 +60,7 @@ TEST_CASE("containment: in a pid namespace, people see the pids of this machine,
   CHECK(sleepers(sleep).empty());
 }
 
-TEST_CASE("containment: what cannot be had is an error with the reason") {
-  if (::geteuid() != 0 || !has_pid_namespaces()) return;
+TEST_CASE("containment: what cannot be had is an error with the reason" * doctest::test_suite(need::root)) {
   // Without the capability. setpriv is in every Debian.
   const auto finished = run(
       {"setpriv", "--bounding-set=-sys_admin", "--inh-caps=-sys_admin", "--", bin("meshbus"), "host", "--containment", "pidns"}, in_time);
@@ -80,9 +72,8 @@ TEST_CASE("containment: what cannot be had is an error with the reason") {
 }
 
 TEST_CASE("containment: the limit of processes holds for all procs of a host together") {
-  for (const std::string containment : {"auto", "sweep", "pidns"}) {
+  for (const std::string& containment : containments()) {
     CAPTURE(containment);
-    if (containment == "pidns" && !has_pid_namespaces()) continue;
     {
       StandingHost probe({"--containment", containment});
       if (probe.ready().at("pids_limit") == 0) {
@@ -131,13 +122,11 @@ TEST_CASE("containment: a role that is frozen is looked at, ended, and replaced 
   }
 }
 
-TEST_CASE("containment: a role that is there and says nothing is frozen, too") {
+TEST_CASE("containment: a role that is there and says nothing is frozen, too" * doctest::test_suite(need::own_cgroup)) {
   const auto own = meshbus::keeper::find_own_cgroup();
-  const std::string frozen = own ? own->path + "/mbtest-" + std::to_string(::getpid()) : "";
-  if (!own || ::mkdir(frozen.c_str(), 0755) != 0) {
-    MESSAGE("no cgroup v2 here to freeze a process in: not tested");
-    return;
-  }
+  REQUIRE(own);
+  const std::string frozen = own->path + "/mbtest-" + std::to_string(::getpid());
+  REQUIRE(::mkdir(frozen.c_str(), 0755) == 0);
   {
     StandingHost host({"--set", "frozen.limit=1500ms"});
     const auto before = host.roles();

@@ -2,6 +2,7 @@
 
 #include <netinet/in.h>
 #include <sys/socket.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -12,7 +13,9 @@
 #include "agent/keeper/host_place.h"
 #include "agent/keeper/limit_places.h"
 #include "agent/keeper/spawner.h"
+#include "common/cgroup_end.h"
 #include "common/unique_fd.h"
+#include "tests/support/process.h"
 
 namespace meshbus::test {
 namespace {
@@ -40,6 +43,26 @@ std::string why_no_cgroup2() {
   return has ? "" : "no controllers in cgroup v2 (./dev soak cgroup2 has them)";
 }
 
+std::string why_no_own_cgroup() {
+  const auto place = keeper::plan_host_place();
+  if (place.base.empty()) return place.problem;
+  const auto made = keeper::make_host_cgroup(place.base, "needs-" + std::to_string(::getpid()));
+  if (!made) return made.error().detail();
+  return remove_cgroup_tree(*made) ? "" : "cannot remove " + *made;
+}
+
+std::string why_no_v1_memory() {
+  const auto own = keeper::find_v1_cgroup("memory");
+  if (!own) return "none is mounted";
+  const std::string path = *own + "/meshbus-needs-" + std::to_string(::getpid());
+  return ::mkdir(path.c_str(), 0755) == 0 && ::rmdir(path.c_str()) == 0 ? "" : path + " cannot be made";
+}
+
+std::string why_no_read_only_cgroups() {
+  const auto tried = run({"unshare", "-m", "sh", "-c", make_cgroups_read_only}, std::chrono::seconds(30));
+  return tried.status == ExitStatus::exited(0) ? "" : "unshare -m and remounting them do not work: " + tried.err;
+}
+
 std::string why_no_limits(const keeper::GroupLimits& limits) {
   const auto checked = keeper::LimitPlaces::find("test", keeper::plan_host_place()).check(limits);
   return checked ? "" : checked.error().detail();
@@ -60,6 +83,9 @@ std::vector<std::pair<std::string, std::string>> unmet_needs() {
       {need::core_file, why_no_core_file()},
       {need::pid_namespace, why_no_pid_namespace()},
       {need::cgroup2, why_no_cgroup2()},
+      {need::own_cgroup, why_no_own_cgroup()},
+      {need::v1_memory, why_no_v1_memory()},
+      {need::read_only_cgroups, why_no_read_only_cgroups()},
       {need::memory_limit, why_no_limits({.memory = 64 << 20})},
       {need::pids_limit, why_no_limits({.pids = 20})},
       {need::cpu_limit, why_no_limits({.cpu_milli = 200})},
@@ -73,6 +99,12 @@ std::vector<std::pair<std::string, std::string>> unmet_needs() {
 bool is_met(std::string_view need) {
   const auto unmet = unmet_needs();
   return std::none_of(unmet.begin(), unmet.end(), [&](const auto& one) { return one.first == need; });
+}
+
+std::vector<std::string> containments() {
+  std::vector<std::string> names{"auto", "sweep"};
+  if (is_met(need::pid_namespace)) names.emplace_back("pidns");
+  return names;
 }
 
 }  // namespace meshbus::test

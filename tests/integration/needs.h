@@ -14,6 +14,9 @@ namespace need {
 inline constexpr char core_file[] = "needs core files in the working directory";
 inline constexpr char pid_namespace[] = "needs a pid namespace";
 inline constexpr char cgroup2[] = "needs root and the controllers in cgroup v2";
+inline constexpr char own_cgroup[] = "needs a cgroup v2 of its own";
+inline constexpr char v1_memory[] = "needs a memory cgroup v1 of its own";
+inline constexpr char read_only_cgroups[] = "needs a mount namespace in which the cgroups are read-only";
 inline constexpr char memory_limit[] = "needs limits of memory";
 inline constexpr char pids_limit[] = "needs limits of processes";
 inline constexpr char cpu_limit[] = "needs limits of CPU time";
@@ -22,9 +25,15 @@ inline constexpr char ipv6[] = "needs IPv6";
 inline constexpr char root[] = "needs root";
 }  // namespace need
 
+/// For a shell in a mount namespace of its own.
+inline constexpr char make_cgroups_read_only[] =
+    "for d in $(awk '$3 ~ /^cgroup/ {print $2}' /proc/mounts); do mount -o remount,bind,ro $d || exit 9; done";
+
 /// Those that are not met here, each with the reason in words. Call it when there is an Environment.
 std::vector<std::pair<std::string, std::string>> unmet_needs();
 /// For a part of a test case.
 bool is_met(std::string_view need);
+/// The containments that can be had here, for tests that try them all: "auto", "sweep" and, where there are pid namespaces, "pidns".
+std::vector<std::string> containments();
 
 }  // namespace meshbus::test

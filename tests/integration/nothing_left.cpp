@@ -9,8 +9,8 @@
 #include <set>
 
 #include "agent/keeper/limit_places.h"
-#include "agent/keeper/spawner.h"
 #include "tests/integration/cli_harness.h"
+#include "tests/integration/needs.h"
 
 using namespace std::chrono_literals;
 using namespace meshbus::test;
@@ -40,18 +40,6 @@ pid_t own_number_of(pid_t pid) {
     if (line.starts_with("NSpid:")) return std::stoi(line.substr(line.find_last_of("\t ") + 1));
   }
   return pid;
-}
-
-/// Those that can be had here.
-std::vector<std::string> containments() {
-  std::vector<std::string> names{"auto", "sweep"};
-  auto spawner = meshbus::keeper::Spawner::make();
-  if (spawner && spawner->probe_pid_namespace() == 0) {
-    names.emplace_back("pidns");
-  } else {
-    MESSAGE("no pid namespace can be made here: containment pidns is not tested");
-  }
-  return names;
 }
 
 /// A zoo of eight ranks on one host.
@@ -305,8 +293,7 @@ TEST_CASE("nothing left: Ctrl-C, a failing rank and a timeout end hostile descen
   }
 }
 
-TEST_CASE("nothing left: in a pid namespace all roles may die at once") {
-  if (containments().back() != "pidns") return;
+TEST_CASE("nothing left: in a pid namespace all roles may die at once" * doctest::test_suite(need::pid_namespace)) {
   for (int round = 0; round < 3; ++round) {
     Zoo zoo({"--containment", "pidns"});
     const auto roles = find_roles(wardens_of(zoo.launcher().pid()).at(0));
@@ -323,14 +310,7 @@ TEST_CASE("nothing left: in a pid namespace all roles may die at once") {
   CHECK(host_directories().empty());
 }
 
-TEST_CASE("nothing left: with cgroup v2, all roles but one may die at once") {
-  {
-    StandingHost probe;
-    if (probe.ready().at("containment") != "cgroup v2") {
-      MESSAGE("no cgroup v2 here: not tested");
-      return;
-    }
-  }
+TEST_CASE("nothing left: with cgroup v2, all roles but one may die at once" * doctest::test_suite(need::own_cgroup)) {
   for (const std::string survivor : {"warden", "keeper", "agent", "broker"}) {
     CAPTURE(survivor);
     Zoo zoo({"--containment", "cgroup"});

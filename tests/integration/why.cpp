@@ -7,7 +7,9 @@
 #include <fstream>
 #include <set>
 
+#include "agent/keeper/cgroup.h"
 #include "tests/integration/cli_harness.h"
+#include "tests/integration/needs.h"
 
 using namespace std::chrono_literals;
 using namespace meshbus::test;
@@ -422,40 +424,28 @@ namespace {
 class MemoryCgroup {
  public:
   explicit MemoryCgroup(std::uint64_t bytes) {
-    std::string own;
-    for (const auto& line : lines_of(read_file("/proc/self/cgroup"))) {
-      if (const auto at = line.find(":memory:"); at != std::string::npos) own = line.substr(at + 8);
-    }
-    if (own.empty()) return;
-    path_ = "/sys/fs/cgroup/memory" + own + "/meshbus-test-" + std::to_string(::getpid());
-    std::error_code error;
-    std::filesystem::create_directory(path_, error);
-    if (error || !(std::ofstream(path_ / "memory.limit_in_bytes") << bytes << std::flush)) leave();
+    const auto own = meshbus::keeper::find_v1_cgroup("memory");
+    REQUIRE(own);
+    path_ = *own + "/meshbus-test-" + std::to_string(::getpid());
+    REQUIRE(::mkdir(path_.c_str(), 0755) == 0);
+    REQUIRE(meshbus::keeper::write_file(path_ + "/memory.limit_in_bytes", std::to_string(bytes)) == 0);
   }
-  ~MemoryCgroup() { leave(); }
+  ~MemoryCgroup() {
+    CHECK(wait_until([this] { return ::rmdir(path_.c_str()) == 0; }, in_time));
+  }
   MemoryCgroup(const MemoryCgroup&) = delete;
   MemoryCgroup& operator=(const MemoryCgroup&) = delete;
-  bool is_there() const { return !path_.empty(); }
-  std::string path() const { return path_.string(); }
+  const std::string& path() const { return path_; }
 
  private:
-  void leave() {
-    if (path_.empty()) return;
-    CHECK(wait_until([this] { return ::rmdir(path_.c_str()) == 0; }, in_time));
-    path_.clear();
-  }
-  std::filesystem::path path_;
+  std::string path_;
 };
 
 }  // namespace
 
-TEST_CASE("why: who was killed for want of memory is told apart from who was killed by somebody") {
+TEST_CASE("why: who was killed for want of memory is told apart from who was killed by somebody" * doctest::test_suite(need::v1_memory)) {
   constexpr std::uint64_t limit = 1 << 30;
   const MemoryCgroup memory(limit);
-  if (!memory.is_there()) {
-    MESSAGE("skipped: no memory cgroup can be made here");
-    return;
-  }
   Process host({"sh", "-c", "echo $$ > \"$0\"/cgroup.procs && exec \"$@\"", memory.path(), bin("meshbus"), "host"});
   host.wait_for_output("\n", in_time);
   const auto at = parse_json(lines_of(host.out()).front()).at("host").get<std::string>();
