@@ -239,7 +239,7 @@ void Connection::on_up(const wire::Welcome& welcome) {
   }
   changed_.notify_all();
   if (!is_again) return;
-  for (const auto& [name, mesh] : meshes_) {
+  for (auto& [name, mesh] : meshes_) {
     for (const auto& [address, watch] : hosts_) resync(mesh, address);
     ask_for_output(mesh);
   }
@@ -406,26 +406,34 @@ void Connection::on_host_answer(const HostAddr& host, const Result<ControlMessag
   if (was_silent) log::warn("host " + host.to_string() + " answers again");
   watch.silent_since.reset();
   watch.incarnation = state->incarnation();
-  if (!was_silent && !is_another) return;
   // What the one before was asked and has not answered, nobody will answer any more.
   if (is_another) bus_->give_up(Destination::to_agent(host), "the agent of host " + host.to_string() + " was replaced before it answered");
-  // What was told meanwhile may be lost.
-  for (const auto& [name, mesh] : meshes_) resync(mesh, host);
+  // What was told meanwhile may be lost; and who took an order to tell us may have been replaced before we knew who it was.
+  for (auto& [name, mesh] : meshes_) {
+    const auto synced = mesh.synced.find(host);
+    if (was_silent || synced == mesh.synced.end() || synced->second != watch.incarnation) resync(mesh, host);
+  }
+  if (!was_silent && !is_another) return;
   for (const auto& actors : actors_) actors->resync(*bus_, self(), host);
 }
 
-void Connection::resync(const Followed& mesh, const HostAddr& host) {
+void Connection::resync(Followed& mesh, const HostAddr& host) {
   // A rank's end may have come, and its certificate, which follows, have been lost.
   if (bus_ == nullptr || !mesh.monitor->has_untold_on(host)) return;
-  const auto on_answer = [monitor = mesh.monitor, host](const Result<ControlMessage>& answer) {
+  mesh.synced.erase(host);
+  const auto on_answer = [this, alive = std::weak_ptr<void>(alive_), monitor = mesh.monitor, host,
+                          agent = hosts_.at(host).incarnation](const Result<ControlMessage>& answer) {
     if (!answer) {
       // The agent is there and has never heard of ranks that it had accepted: it is another life of that host, and theirs is over.
       if (answer.error().code() == ErrorCode::not_exist)
         monitor->lose(host, "the host agent does not know this mesh any more: the host was started anew");
       return;
     }
-    if (const auto* state = answer->body_as<wire::MeshState>())
+    if (const auto* state = answer->body_as<wire::MeshState>()) {
       monitor->on_news(host, state->ranks(), state->certificates(), state->launch());
+      const auto followed = alive.expired() ? meshes_.end() : meshes_.find(monitor->name());
+      if (!alive.expired() && followed != meshes_.end()) followed->second.synced[host] = agent;
+    }
   };
   if (const auto name = self(); name != mesh.owner || mesh.monitor->is_handed_over()) {
     wire::StreamStateT stream;

@@ -96,6 +96,8 @@ class Connection {
     /// Who the agents think answers for it: this launcher, as it was called when it spawned the mesh.
     std::string owner;
     Reactor::Time lease_due{};
+    /// By host: the life of its agent that has answered the last resync(). Whoever is another one is asked for all that it knows.
+    std::map<HostAddr, std::uint64_t> synced = {};
   };
   using Asker = std::function<void(Bus&, Bus::Answer)>;
 
@@ -123,7 +125,7 @@ class Connection {
   void lose_all(const std::string& reason);
   /// Asks an agent for all that it knows of a mesh; after a move also to be told of changes, since it knows its owner under another
   /// address.
-  void resync(const Followed& mesh, const HostAddr& host);
+  void resync(Followed& mesh, const HostAddr& host);
   /// The agents send again what of its output was not taken.
   void ask_for_output(const Followed& mesh);
   void renew_leases();

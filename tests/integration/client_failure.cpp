@@ -162,6 +162,28 @@ TEST_CASE("client: a new broker is found again, and nothing that happened meanwh
   must(sleepers.hosts.shutdown(in_time));
 }
 
+TEST_CASE(
+    "client: an agent is replaced before it was ever asked who it is, while the launcher moves: the next one is asked for everything") {
+  Sleepers sleepers("host=2", "gpu=1", {{"supervision.probe", "5s"}});
+  const auto first = sleepers.roles(0);
+  const auto second = sleepers.roles(1);
+  REQUIRE(::kill(second.agent, SIGSTOP) == 0);
+  REQUIRE(::kill(first.warden, SIGKILL) == 0);
+  REQUIRE(wait_until([&] { return sleepers.heard.failures().size() == 1; }, in_time));
+  // The launcher goes on from the second host, and asks the agent there for what it knows: in vain.
+  CHECK_FALSE(must(sleepers.hosts.states(1s))[1].problem.empty());
+  REQUIRE(::kill(second.agent, SIGKILL) == 0);
+  const auto is_replaced = [&] {
+    const auto now = find_roles(second.warden);
+    return now && now->agent != second.agent;
+  };
+  REQUIRE(wait_until(is_replaced, in_time));
+  REQUIRE(::kill(sleepers.pid(1), SIGTERM) == 0);
+  REQUIRE(wait_until([&] { return sleepers.heard.failures().size() == 2; }, in_time));
+  CHECK(sleepers.heard.failures()[1].signal == SIGTERM);
+  CHECK(sleepers.hosts.shutdown(in_time).has_value());
+}
+
 TEST_CASE("client: spec 6.6: nobody listens to failures: the launcher says what died, stops the mesh and exits with its code") {
   int err[2];
   REQUIRE(::pipe2(err, O_CLOEXEC) == 0);
