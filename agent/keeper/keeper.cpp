@@ -1,6 +1,7 @@
 #include "agent/keeper/keeper.h"
 
 #include <fcntl.h>
+#include <poll.h>
 #include <sys/epoll.h>
 #include <sys/prctl.h>
 #include <sys/resource.h>
@@ -17,12 +18,11 @@
 #include <cstdio>
 #include <cstring>
 #include <ctime>
-#include <filesystem>
-#include <system_error>
 #include <utility>
 
 #include "agent/keeper/host_place.h"
 #include "agent/keeper/pid_namespace.h"
+#include "agent/keeper/run_directory.h"
 #include "common/os_error.h"
 
 namespace meshbus::keeper {
@@ -36,6 +36,7 @@ constexpr auto spawn_slice = 1ms;  // exits are looked at in between; a spawn ta
 constexpr Clock::duration chase_pause_first = 200us;
 constexpr Clock::duration chase_pause_last = 50ms;
 constexpr auto sysexit_os_error = 71;
+constexpr int agent_ends_within = 1000;  // milliseconds
 
 std::int64_t now_ns(clockid_t clock) {
   timespec time{};
@@ -346,6 +347,8 @@ void Keeper::chase_orphans() {
 int Keeper::sweep_and_end() {
   queue_.clear();
   queued_.clear();
+  // That all are killed now is nobody's news: whoever started the host hears that its warden is gone.
+  UniqueFd unheard = end_ == End::warden_gone ? std::move(agent_) : UniqueFd();
   if (!cgroup_.empty()) kill_cgroup(cgroup_);
   if (pid_namespace_) ::kill(-1, SIGKILL);  // everything but us
   Sweeper everything({}, [this](const siginfo_t& info, const rusage& usage) { bury(info.si_pid, info, usage); });
@@ -361,13 +364,14 @@ int Keeper::sweep_and_end() {
   flush();
   lifeline_.send("swept");
   if (end_ == End::told && lifeline_.receive().ended) end_ = End::warden_gone;
+  // The agent ends with the warden, too. It goes first: it may write in the run directory, and would take us for lost.
+  if (pollfd agent{unheard.get(), 0, 0}; unheard) ::poll(&agent, 1, agent_ends_within);
   if (end_ == End::warden_gone && !run_dir_.empty()) {
     // Nobody else is left to remove them.
     leave_pids_cgroup(limits_.places().at(Controller::pids).path);
     for (const std::string& directory : limits_.places().directories()) clear_cgroup_tree(directory, 500ms);
     come_back(500ms);
-    std::error_code ignored;
-    std::filesystem::remove_all(run_dir_, ignored);
+    remove_run_directory(run_dir_, 1000ms);
   }
   return 0;
 }

@@ -16,6 +16,7 @@
 
 #include "agent/keeper/cgroup.h"
 #include "agent/keeper/host_place.h"
+#include "agent/keeper/run_directory.h"
 #include "agent/keeper/sweep.h"
 #include "agent/warden/exit_codes.h"
 #include "agent/warden/ready_report.h"
@@ -327,7 +328,7 @@ int HostProcess::finish() {
   }
   keeper::come_back(50ms);
   if (!place_.base.empty()) keeper::clear_roles_leaf(place_.base);
-  if (directory_) remove_host_dir(directory_->path);
+  if (directory_) keeper::remove_run_directory(directory_->path, 100ms);
   return exit_code_;
 }
 

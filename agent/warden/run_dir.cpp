@@ -20,6 +20,7 @@
 
 #include "agent/keeper/cgroup.h"
 #include "agent/keeper/host_place.h"
+#include "agent/keeper/run_directory.h"
 #include "agent/keeper/sweep.h"
 #include "common/os_error.h"
 
@@ -30,7 +31,6 @@ namespace {
 namespace fs = std::filesystem;
 using namespace std::chrono_literals;
 
-constexpr const char* lock_name = "lock";
 constexpr std::string_view host_prefix = "host-";
 constexpr std::time_t newborn_seconds = 10;  // a directory this young without a lock is being made right now
 
@@ -84,7 +84,7 @@ void clean_one(const std::string& path, const std::string& name, int lock) {
     }
     if (key == "aside") keeper::clear_roles_leaf(value);
   }
-  remove_host_dir(path);
+  keeper::remove_run_directory(path, 100ms);
 }
 
 }  // namespace
@@ -111,11 +111,11 @@ Result<HostDir> make_host_dir(const std::string& base) {
       if (errno == EEXIST) continue;
       return fail(ErrorCode::io_error, os_error("mkdir " + directory.path));
     }
-    const std::string lock = directory.path + "/" + lock_name;
+    const std::string lock = directory.path + "/" + keeper::lock_file;
     directory.lock = UniqueFd(::open(lock.c_str(), O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC, 0600));
     if (!directory.lock || ::flock(directory.lock.get(), LOCK_EX | LOCK_NB) != 0) {
       auto failure = fail(ErrorCode::io_error, os_error("lock " + lock));
-      remove_host_dir(directory.path);
+      keeper::remove_run_directory(directory.path, 0ms);
       return failure;
     }
     return directory;
@@ -130,7 +130,7 @@ Result<void> record_host(const HostDir& directory, const std::string& cgroup, st
   for (const std::string& one : limits) text += "limits " + one + "\n";
   if (!aside.empty()) text += "aside " + aside + "\n";
   if (::pwrite(directory.lock.get(), text.data(), text.size(), 0) != static_cast<ssize_t>(text.size())) {
-    return fail(ErrorCode::io_error, os_error("write " + directory.path + "/" + lock_name));
+    return fail(ErrorCode::io_error, os_error("write " + directory.path + "/" + keeper::lock_file));
   }
   return {};
 }
@@ -154,7 +154,7 @@ int clean_stale_hosts(const std::string& base) {
     const std::string path = entry->path().string();
     const std::string file_name = entry->path().filename().string();
     if (file_name.rfind(host_prefix, 0) != 0) continue;
-    const UniqueFd lock(::open((path + "/" + lock_name).c_str(), O_RDWR | O_CLOEXEC | O_NOFOLLOW));
+    const UniqueFd lock(::open((path + "/" + keeper::lock_file).c_str(), O_RDWR | O_CLOEXEC | O_NOFOLLOW));
     // Any other reason than "there is none" says nothing about whether that host lives.
     if (!lock && errno != ENOENT) continue;
     struct stat status{};
@@ -168,12 +168,6 @@ int clean_stale_hosts(const std::string& base) {
     ++cleaned;
   }
   return cleaned;
-}
-
-void remove_host_dir(const std::string& path) {
-  std::error_code ignored;
-  // A dying broker may be making a file at this moment.
-  for (int attempt = 0; attempt < 3 && fs::exists(path, ignored); ++attempt) fs::remove_all(path, ignored);
 }
 
 Result<std::string> socket_address(const HostDir& directory) {

@@ -10,7 +10,8 @@
 namespace meshbus::warden {
 
 /// The private directory of one host, `BASE/host-XXXXXXXX`. It is locked as long as the warden or its keeper lives, so that the next
-/// warden can tell what a crash of both has left. Not removed by its destructor: whoever is last out calls remove_host_dir().
+/// warden can tell what a crash of both has left. Not removed by its destructor: whoever is last out calls
+/// keeper::remove_run_directory().
 struct HostDir {
   std::string path;
   std::string name;  ///< The eight hex digits; the cgroup has them too.
@@ -37,9 +38,6 @@ Result<void> write_host_file(const HostDir& directory, const std::string& path, 
 /// Cleans up after hosts whose warden and keeper are both dead: kills what carries their mark or sits in their cgroup, removes cgroup
 /// and directory. Returns how many there were.
 int clean_stale_hosts(const std::string& base);
-
-/// Removes it with all that is in it; what is gone already is fine.
-void remove_host_dir(const std::string& path);
 
 /// `unix:PATH` for the broker's socket in that directory. Errors: configuration_error when the path does not fit a socket address.
 Result<std::string> socket_address(const HostDir& directory);

@@ -67,9 +67,11 @@ json mesh_in_ps(const std::string& hosts) {
   return meshes[0];
 }
 
-/// They live at the end of it as they did at its beginning.
-void check_live_for(const std::vector<pid_t>& pids, std::chrono::milliseconds time) {
-  CHECK_FALSE(wait_until([&] { return !all_live(pids); }, time));
+/// They live at the end of it as they did at its beginning; if not, their hosts say why.
+void check_live_for(const std::vector<pid_t>& pids, std::chrono::milliseconds time, const Words& hosts) {
+  const bool all_lived = !wait_until([&] { return !all_live(pids); }, time);
+  INFO((all_lived ? std::string() : run_cli({"why", "left", "--rank", "0-3", "--hosts", TestController::joined(hosts)}).out));
+  CHECK(all_lived);
 }
 
 }  // namespace
@@ -84,7 +86,7 @@ TEST_CASE("handover: spawn leaves a mesh to the controller and goes; the control
   REQUIRE(pids.size() == 4);
   CHECK(spawned.at("controller") == first.address() + ",controller");
   // Two leases and more without any launcher.
-  check_live_for(pids, 9s);
+  check_live_for(pids, 9s, hosts);
   const auto shown = parse_json(run_cli({"controller", "show", "left", "--json", "--hosts", first.address()}).out);
   REQUIRE(shown.size() == 1);
   REQUIRE(shown[0].at("meshes").size() == 1);
@@ -120,7 +122,7 @@ TEST_CASE(
   controller.kill();
   {
     TestController again({host.address()});
-    check_live_for(pids, 9s);
+    check_live_for(pids, 9s, {host.address()});
     CHECK(pids_of(mesh_in_ps(host.address())) == pids);
     CHECK(parse_json(run_cli({"controller", "show", "--json", "--hosts", host.address()}).out)[0].at("owned") == 1);
     // Now for good.
@@ -145,7 +147,7 @@ TEST_CASE("handover: an agent that is killed right after it is followed by one t
     return now && now->agent != before->agent;
   };
   REQUIRE(wait_until(is_replaced, in_time));
-  check_live_for(pids, 9s);
+  check_live_for(pids, 9s, {host.address()});
   const auto shown = parse_json(run_cli({"controller", "show", "--json", "--hosts", host.address()}).out);
   CHECK(shown[0].at("owned") == 1);
   CHECK(pids_of(mesh_in_ps(host.address())) == pids);
@@ -201,7 +203,7 @@ TEST_CASE("handover: a controller gives a mesh to another one") {
   REQUIRE(given.status == ExitStatus::exited(0));
   a.process.send_signal(SIGTERM);
   CHECK(a.process.wait_exit(in_time) == ExitStatus::exited(0));
-  check_live_for(pids, 6s);
+  check_live_for(pids, 6s, both);
   b.process.send_signal(SIGTERM);
   CHECK(b.process.wait_exit(in_time) == ExitStatus::exited(0));
   CHECK(none_lives(pids));
@@ -242,7 +244,7 @@ TEST_CASE("handover: the library's mesh is let go of; it says where it could not
     CHECK(mesh.handover(to).has_value());
     CHECK(mesh.is_handed_over());
   }
-  check_live_for(pids, 6s);
+  check_live_for(pids, 6s, {first.address(), second.address()});
   const auto logs = run_cli({"logs", "left", "--hosts", first.address() + "," + second.address()});
   CHECK(lines_of(logs.out).size() == 2);
   CHECK(run_cli({"stop", "left", "--hosts", first.address() + "," + second.address()}).status == ExitStatus::exited(0));
