@@ -341,10 +341,28 @@ void Connection::on_output(const Request& request, const wire::Output& output) {
                      });
 }
 
+std::chrono::milliseconds Connection::upkeep_interval() const {
+  auto interval = std::clamp<std::chrono::milliseconds>(core_.config().duration(keys::supervision_probe), std::chrono::milliseconds(100),
+                                                        std::chrono::seconds(5));
+  for (const auto& [name, mesh] : meshes_) {
+    if (mesh.given_lease.count() > 0 && !mesh.monitor->is_handed_over())
+      interval = std::min(interval, std::max(mesh.given_lease / 6, std::chrono::milliseconds(10)));
+  }
+  return interval;
+}
+
+void Connection::begin_handover(const std::string& mesh, std::chrono::milliseconds lease) {
+  const auto found = meshes_.find(mesh);
+  if (bus_ == nullptr || found == meshes_.end()) return;
+  found->second.given_lease = lease;
+  found->second.lease_due = {};
+  core_.reactor().cancel(upkeep_timer_);
+  on_upkeep();
+}
+
 void Connection::on_upkeep() {
   auto& reactor = core_.reactor();
-  const auto interval = std::clamp<std::chrono::milliseconds>(core_.config().duration(keys::supervision_probe),
-                                                              std::chrono::milliseconds(100), std::chrono::seconds(5));
+  const auto interval = upkeep_interval();
   const auto now = reactor.now();
   if (upkeep_timer_ != 0 && now > upkeep_due_ + 2 * interval) {
     // It is this process that was away (stopped, starved): everybody gets a fresh grace.
@@ -451,9 +469,12 @@ void Connection::renew_leases() {
   const auto now = core_.reactor().now();
   std::map<std::pair<HostAddr, std::chrono::milliseconds>, std::vector<std::string>> due;
   for (auto& [name, mesh] : meshes_) {
-    const auto lease = mesh.monitor->options().lease;
-    if (lease.count() == 0 || now < mesh.lease_due || mesh.monitor->is_abandoned() || mesh.monitor->is_handed_over()) continue;
-    mesh.lease_due = now + lease / 3;
+    const auto own = mesh.monitor->options().lease, given = mesh.given_lease;
+    const auto shortest = own.count() == 0 || given.count() == 0 ? own + given : std::min(own, given);
+    // While it is being handed over each host keeps the length that it has: 0.
+    const auto lease = given.count() == 0 ? own : std::chrono::milliseconds(0);
+    if (shortest.count() == 0 || now < mesh.lease_due || mesh.monitor->is_abandoned() || mesh.monitor->is_handed_over()) continue;
+    mesh.lease_due = now + shortest / 3;
     for (const auto& [host, watch] : hosts_) {
       if (!watch.is_dead && mesh.monitor->is_alive_on(host)) due[{host, lease}].push_back(name);
     }

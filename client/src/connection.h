@@ -70,6 +70,8 @@ class Connection {
   /// Starts looking after a mesh. What agents tell about it goes to the monitor from now on.
   void add(std::shared_ptr<MeshMonitor> monitor);
   void remove(const MeshMonitor& monitor);
+  /// A mesh is being handed over, with that lease: until all of its hosts have confirmed that, it is renewed as that lease wants it.
+  void begin_handover(const std::string& mesh, std::chrono::milliseconds lease);
   /// Starts a feed of logs, and hands it what comes for it.
   void add(std::shared_ptr<LogFeed> feed);
   void remove(const LogFeed& feed);
@@ -96,6 +98,8 @@ class Connection {
     /// Who the agents think answers for it: this launcher, as it was called when it spawned the mesh.
     std::string owner;
     Reactor::Time lease_due{};
+    /// While it is being handed over: the lease that the hosts have on which that is done already. Nobody else renews those yet.
+    std::chrono::milliseconds given_lease{0};
     /// By host: the life of its agent that has answered the last resync(). Whoever is another one is asked for all that it knows.
     std::map<HostAddr, std::uint64_t> synced = {};
   };
@@ -119,6 +123,7 @@ class Connection {
   /// The host whose agent sent that; null when it was no agent of ours.
   const HostAddr* agent_behind(const wire::Envelope& envelope) const;
   void on_upkeep();
+  std::chrono::milliseconds upkeep_interval() const;
   void check_host(const HostAddr& host, HostWatch& watch);
   void on_host_answer(const HostAddr& host, const Result<ControlMessage>& answer);
   void lose(const HostAddr& host, const std::string& reason);

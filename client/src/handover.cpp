@@ -83,6 +83,8 @@ Result<void> hand_over(ContextCore& core, Connection& connection, const std::str
   order.lease_ms = accepted->lease_ms();
   if (options.lease) order.lease_ms = static_cast<std::uint32_t>(std::clamp<std::int64_t>(options.lease->count(), 0, UINT32_MAX));
   order.loss = options.detach ? wire::OwnerLoss::detach : wire::OwnerLoss::lapse;
+  // The new owner renews nothing before all hosts have confirmed.
+  core.run([&] { connection.begin_handover(mesh, std::chrono::milliseconds(order.lease_ms)); });
   auto problems = ask_all(connection, hosts, order, end);
   std::erase_if(problems, [&](const auto& entry) { return entry.second.code() == ErrorCode::not_exist && is_over(entry.first); });
   if (problems.empty()) return {};
