@@ -33,6 +33,7 @@ using Clock = std::chrono::steady_clock;
 using namespace std::chrono_literals;
 
 constexpr auto spawn_slice = 1ms;  // exits are looked at in between; a spawn takes about 0.3 ms
+constexpr Clock::duration reap_pause = 50ms;
 constexpr Clock::duration chase_pause_first = 200us;
 constexpr Clock::duration chase_pause_last = 50ms;
 constexpr auto sysexit_os_error = 71;
@@ -131,8 +132,9 @@ int Keeper::wait_milliseconds() const {
   // Descriptors that were short, or the agent's socket that is full, say nothing when they are there again.
   if (roster_.is_replaying() && !agent_wants_write_) return 10;
   if (!queue_.empty() && outbox_.size() < outbox_limit) return 0;
-  if (dead_.empty()) return has_dead_child_ ? 0 : -1;
-  const auto left = std::chrono::ceil<std::chrono::milliseconds>(next_chase_ - Clock::now()).count();
+  if (dead_.empty() && !has_dead_child_) return -1;
+  const auto next = dead_.empty() ? next_reap_ : next_chase_;
+  const auto left = std::chrono::ceil<std::chrono::milliseconds>(next - Clock::now()).count();
   return static_cast<int>(std::clamp<long>(static_cast<long>(left), 0, 100));
 }
 
@@ -155,7 +157,7 @@ void Keeper::turn() {
   flush();  // exits first: what follows takes longer
   spawn_some();
   if (!dead_.empty() && Clock::now() >= next_chase_) chase_orphans();
-  if (dead_.empty() && has_dead_child_) reap_orphans();
+  if (dead_.empty() && has_dead_child_ && Clock::now() >= next_reap_) reap_orphans();
   flush();
 }
 
@@ -311,9 +313,11 @@ void Keeper::bury(pid_t pid, const siginfo_t& info, const rusage& usage) {
   procs_.erase(known);
 }
 
-// Orphans of a proc that lives and is no subreaper: they may end on their own. Those of dead procs are chased.
+// Orphans of a proc that lives and is no subreaper: they may end on their own. Those of dead procs are chased. Nobody waits for them, and a
+// look goes through all children: a few in a second.
 void Keeper::reap_orphans() {
   constexpr int most = 64;
+  next_reap_ = Clock::now() + reap_pause;
   for (int i = 0; i < most; ++i) {
     siginfo_t info{};
     has_dead_child_ = ::waitid(P_ALL, 0, &info, WEXITED | WNOHANG | WNOWAIT | __WALL) == 0 && info.si_pid != 0;
@@ -321,6 +325,7 @@ void Keeper::reap_orphans() {
     if (!has_dead_child_ || procs_.contains(info.si_pid)) return;
     ::waitid(P_PID, static_cast<id_t>(info.si_pid), &info, WEXITED | WNOHANG | __WALL);
   }
+  next_reap_ = Clock::now();  // there are more
 }
 
 // A child of ours that is not a proc is an orphan, of a dead proc where procs are subreapers. Which one's cannot be told, so the dead

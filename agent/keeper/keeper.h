@@ -132,6 +132,7 @@ class Keeper {
   std::chrono::steady_clock::time_point chase_not_before_{};
   std::chrono::steady_clock::duration chase_pause_{};
   bool has_dead_child_ = false;  // perhaps
+  std::chrono::steady_clock::time_point next_reap_{};
   bool agent_wants_write_ = false;
   End end_ = End::none;
 };

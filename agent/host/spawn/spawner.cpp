@@ -18,6 +18,8 @@ std::vector<Proc*> Spawner::next_batch() {
 }
 
 void Spawner::pump() {
+  // What all procs of a batch share (environment, program) is written, read and looked up once for each batch: not for one proc at a time.
+  if (asked_.size() > in_flight_ / 2) return;
   for (auto procs = next_batch(); !procs.empty(); procs = next_batch()) {
     const Assignment& assignment = *procs.front()->assignment;
     const MeshSpec& spec = assignment.spec;

@@ -25,7 +25,7 @@ class Spawner {
         on_failed_(std::move(on_failed)) {}
 
   void add(Proc& proc) { queue_.push_back(proc.id); }
-  /// Hands over what there is room for. Call it at the end of each turn.
+  /// Hands over what there is room for, once half of the room is free. Call it at the end of each turn.
   void pump();
   /// The keeper has answered for one, asked by us or by another agent.
   void on_birth(std::uint64_t id) { asked_.erase(id); }
