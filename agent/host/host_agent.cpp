@@ -63,7 +63,10 @@ HostAgent::HostAgent(Reactor& reactor, zmq::context_t& context, Options options,
   waits_ = std::make_unique<RankWaits>(*bus_, procs_->table(), host_text_, [this](const ProcId& asker) {
     if (!is_watched_still(asker)) peers_->remove(asker);
   });
+  signs_ =
+      std::make_unique<SignsWatch>(*bus_, procs_->table(), options_.config, host_text_, [this](Mesh& mesh) { publisher_->mark(mesh); });
   procs_->take_over();
+  signs_->add_live();
   // It is told to its owners anew.
   was_up_ = !procs_->table().meshes().empty();
   for (const auto& [name, mesh] : procs_->table().meshes()) {

@@ -29,6 +29,8 @@ struct RankNews {
   std::vector<std::shared_ptr<const wire::CertificateT>> certificates;
   /// None: nothing new.
   std::optional<OwnerNews> owner = {};
+  /// Those that have changed; where it is all that an agent has, those that stand.
+  std::vector<wire::RankTrouble> troubles = {};
 };
 
 /// What an agent says about a mesh: as an answer to GetState and StreamState all of it, in a list without certificates.
@@ -56,7 +58,8 @@ struct HostNews {
 using HostAnswer = Result<std::variant<std::monostate, HostNews, ListNews, MeshNews>>;
 
 RankNews to_news(const flatbuffers::Vector<const wire::RankState*>* ranks,
-                 const flatbuffers::Vector<flatbuffers::Offset<wire::Certificate>>* certificates);
+                 const flatbuffers::Vector<flatbuffers::Offset<wire::Certificate>>* certificates,
+                 const flatbuffers::Vector<const wire::RankTrouble*>* troubles);
 std::optional<OwnerNews> to_news(const wire::Ownership* ownership);
 /// Errors: malformed_message.
 Result<MeshNews> to_news(const wire::MeshState& state);

@@ -325,7 +325,9 @@ const HostAddr* Connection::agent_behind(const wire::Envelope& envelope) const {
 void Connection::on_state_changed(const Request& request, const wire::StateChanged& changed) {
   const auto* const host = agent_behind(request.envelope);
   const auto monitor = find(changed.mesh());
-  if (host != nullptr && monitor != nullptr) monitor->on_news(*host, changed.ranks(), changed.certificates(), changed.launch());
+  if (host == nullptr || monitor == nullptr) return;
+  monitor->on_news(*host, changed.ranks(), changed.certificates(), changed.launch());
+  monitor->on_troubles(*host, changed.troubles(), nullptr);
 }
 
 void Connection::on_output(const Request& request, const wire::Output& output) {
@@ -424,8 +426,10 @@ void Connection::resync(const Followed& mesh, const HostAddr& host) {
         monitor->lose(host, "the host agent does not know this mesh any more: the host was started anew");
       return;
     }
-    if (const auto* state = answer->body_as<wire::MeshState>())
+    if (const auto* state = answer->body_as<wire::MeshState>()) {
       monitor->on_news(host, state->ranks(), state->certificates(), state->launch());
+      monitor->on_troubles(host, state->troubles(), state->ranks());
+    }
   };
   if (const auto name = self(); name != mesh.owner || mesh.monitor->is_handed_over()) {
     wire::StreamStateT stream;

@@ -642,6 +642,10 @@ wire::LaunchTimes launch_times() {
   return {7, t + 1, t + 2, t + 3, t + 4, t + 5, t + 6};
 }
 
+wire::RankTrouble rank_trouble(wire::Trouble trouble) {
+  return {7, 0x0102030405060708, 1'700'000'000'000'000'002, 12'345, trouble, 'T'};
+}
+
 wire::RankUsage rank_usage(std::uint64_t rank) {
   return {rank, 1'700'000'000'000'000'001, 3'500'000, 250'000, 64 << 20, 96 << 20, 12, 34, 1750, 0};
 }
@@ -685,6 +689,20 @@ void add_states(Samples& samples) {
   snapshot.ranks = {rank_state(7)};
   snapshot.snapshot = true;
   samples.message("StateChanged.2", std::move(snapshot));
+
+  auto troubled = mesh_state();
+  troubled.troubles = {rank_trouble(wire::Trouble::slow)};
+  samples.answer("MeshState.6", std::move(troubled));
+  wire::StateChangedT frozen;
+  frozen.mesh = kMesh;
+  frozen.host = kHost;
+  frozen.troubles = {rank_trouble(wire::Trouble::frozen)};
+  samples.message("StateChanged.6", std::move(frozen));
+  wire::MeshEventT told;
+  told.mesh = kMesh;
+  told.host = kHost;
+  told.troubles = {rank_trouble(wire::Trouble::frozen)};
+  samples.message("MeshEvent.3", std::move(told));
 
   auto launched = mesh_state();
   launched.launch = {launch_times()};

@@ -124,6 +124,8 @@ struct Proc {
   std::optional<ProcEnd> end;
   keeper::Exit usage;
   UsageSample sample;
+  /// Of a live mesh proc that is ready; see SignsWatch.
+  wire::RankTrouble trouble;
   Reactor::TimerId drain_timer = 0;
   bool gone = false;  // no descendant is left
   /// Whether the certificate was made. It goes, and this stays, when the record is forgotten.
@@ -178,6 +180,7 @@ struct Mesh {
   /// Not yet told.
   std::vector<wire::RankState> changes;
   std::vector<std::unique_ptr<wire::CertificateT>> certificates;
+  std::vector<wire::RankTrouble> troubles;
 };
 
 inline Proc* Mesh::find(std::uint64_t rank) const {
