@@ -25,7 +25,10 @@ HostAgent::HostAgent(Reactor& reactor, zmq::context_t& context, Options options,
     publisher_->mark(mesh);
     waits_->mark(mesh);
   };
-  proc_events.on_owner_changed = [this](Mesh& mesh) { publisher_->tell_owner(mesh); };
+  proc_events.on_owner_changed = [this](Mesh& mesh) {
+    publisher_->tell_owner(mesh);
+    logs_->mark(mesh);
+  };
   proc_events.ask = [this](Proc& proc, std::chrono::milliseconds grace, const std::string& reason) { ask_to_stop(proc, grace, reason); };
   proc_events.on_keeper_lost = [this] { keeper_lost_ = true; };
   proc_events.why_keeper_lost = events_.why_keeper_lost;

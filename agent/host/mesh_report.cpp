@@ -75,6 +75,7 @@ std::unique_ptr<wire::OwnershipT> make_ownership(const Mesh& mesh) {
   ownership->lease_ms = static_cast<std::uint32_t>(mesh.lease.length().count());
   ownership->loss = mesh.loss;
   ownership->gone = mesh.owner_gone;
+  ownership->begins_anew = mesh.begins_anew();
   return ownership;
 }
 

@@ -26,7 +26,8 @@ std::optional<OwnerNews> to_news(const wire::Ownership* ownership) {
   return OwnerNews{.owner = ownership->owner()->str(),
                    .lease = std::chrono::milliseconds(ownership->lease_ms()),
                    .loss = ownership->loss(),
-                   .is_gone = ownership->gone()};
+                   .is_gone = ownership->gone(),
+                   .begins_anew = ownership->begins_anew() && !ownership->gone()};
 }
 
 Result<MeshNews> to_news(const wire::MeshState& state) {

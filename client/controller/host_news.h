@@ -20,7 +20,8 @@ struct OwnerNews {
   std::string owner;
   std::chrono::milliseconds lease{0};
   wire::OwnerLoss loss = wire::OwnerLoss::stop;
-  bool is_gone = false;  ///< Nobody does.
+  bool is_gone = false;      ///< Nobody does.
+  bool begins_anew = false;  ///< When all ranks have ended, new lives may follow.
 };
 
 /// What an agent says about ranks of a mesh.

@@ -81,9 +81,12 @@ void MeshController::tell(Actions& actions, Time now) {
 
 bool MeshController::is_over(Time now) const {
   if (seen_ == 0 || live_ != 0 || !pending_.empty()) return false;
+  // Who would begin new lives.
+  const bool is_left =
+      std::any_of(parts_.begin(), parts_.end(), [](const auto& entry) { return entry.second.owner && entry.second.owner->is_gone; });
   return std::all_of(parts_.begin(), parts_.end(), [&](const auto& entry) {
     const auto& here = entry.second;
-    if (here.is_listed) return here.is_whole;
+    if (here.is_listed) return here.is_whole && (is_left || !here.owner || !here.owner->begins_anew);
     return here.absent_since && (seen_ >= size() || now - *here.absent_since >= absence_limit);
   });
 }

@@ -329,6 +329,34 @@ TEST_CASE("watch_feed: a gap is noticed, by the next event or by the heartbeat, 
   CHECK(feed.is_silent(t0 + 7s));
 }
 
+TEST_CASE("mesh_controller: between two lives of all its ranks a mesh has not ended, as long as somebody is there to begin them") {
+  auto mesh = make({kA});
+  auto news = news_of({rank_of(0), rank_of(1)});
+  news.region = Region(*Extent::parse("host=1,gpu=2"));
+  news.hosts = {kA};
+  news.news.owner = OwnerNews{.owner = "unix:/a,client-11111111111b", .begins_anew = true};
+  mesh.listed(kA, news, t0);
+  mesh.answered({Order::stream, kA}, news, t0);
+  const auto end = [&](std::uint64_t generation, std::uint64_t incarnation, MeshController::Time now) {
+    return mesh.pushed(
+        kA,
+        {{rank_of(0, wire::ProcState::killed, generation, incarnation), rank_of(1, wire::ProcState::killed, generation, incarnation)},
+         {certificate_of(0), certificate_of(1)}},
+        now);
+  };
+  CHECK(end(2, 1, t0 + 1s).events.size() == 2);
+  CHECK(mesh.is_monitored());
+  CHECK(mesh.turn(t0 + 60s).events.empty());
+  mesh.pushed(kA, {{rank_of(0, wire::ProcState::ready, 3, 2), rank_of(1, wire::ProcState::ready, 3, 2)}, {}}, t0 + 61s);
+  CHECK(end(4, 2, t0 + 62s).events.size() == 2);
+  RankNews gone;
+  gone.owner = OwnerNews{.owner = "unix:/a,client-11111111111b", .is_gone = true};
+  const auto over = mesh.pushed(kA, gone, t0 + 63s);
+  REQUIRE(over.events.size() == 1);
+  CHECK(over.events[0].kind == WatchEvent::Kind::ended);
+  CHECK(mesh.turn(t0 + 64s).events.empty());
+}
+
 inline wire::RankTrouble trouble_of(std::uint64_t rank, wire::Trouble trouble, std::uint64_t incarnation = 1) {
   return {rank, incarnation, 1, 12'345, trouble, 'T'};
 }

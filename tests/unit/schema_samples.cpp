@@ -658,6 +658,8 @@ void add_usage(Samples& samples) {
   samples.request("SpawnProcs.3", limited);
   limited.restarts = 2;
   samples.request("SpawnProcs.4", limited);
+  limited.begins_anew = true;
+  samples.request("SpawnProcs.5", limited);
   wire::GetStateT get;
   get.mesh = kMesh;
   get.usage = true;
@@ -690,6 +692,11 @@ void add_states(Samples& samples) {
   snapshot.snapshot = true;
   samples.message("StateChanged.2", std::move(snapshot));
 
+  auto anew = mesh_state();
+  anew.ownership = std::make_unique<wire::OwnershipT>();
+  anew.ownership->owner = kClient;
+  anew.ownership->begins_anew = true;
+  samples.answer("MeshState.7", std::move(anew));
   auto troubled = mesh_state();
   troubled.troubles = {rank_trouble(wire::Trouble::slow)};
   samples.answer("MeshState.6", std::move(troubled));

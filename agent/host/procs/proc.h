@@ -149,6 +149,8 @@ struct Mesh {
   std::map<std::uint64_t, std::unique_ptr<Proc>> procs;  // by rank
   /// Null when it is not here.
   Proc* find(std::uint64_t rank) const;
+  /// Whether new lives may follow when all ranks have ended. Not with another owner than its first one.
+  bool begins_anew() const noexcept { return spec.begins_anew && !owner_gone && handed_by.empty(); }
   std::size_t live = 0;
   std::size_t remembered = 0;  // certificates that are still there
 
