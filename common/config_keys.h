@@ -41,7 +41,7 @@ inline constexpr std::array key_table = std::to_array<KeyInfo>({
   {"watchdog", ValueKind::duration, "s", "2m", "100ms", "24h", "silence of the controller after which the owner of a mesh takes it for lost"},
   {"lease", ValueKind::duration, "s", "1m", "0s", "24h", "time after which procs are stopped when nobody renews their lease; 0 = no lease"},
   {"heartbeat", ValueKind::duration, "s", "5s", "10ms", "1h", "how often a proc and its agent tell each other that they are alive"},
-  {"session.away", ValueKind::duration, "s", "10s", "10ms", "24h", "time a proc lives on without its agent or broker before it ends itself"},
+  {"session.away", ValueKind::duration, "s", "10s", "10ms", "24h", "time a proc lives on without its agent or broker before it ends itself; and the silence of a proc that is there after which it is told as frozen"},
   {"delivery.limit", ValueKind::duration, "s", "30s", "10ms", "24h", "time a message may be under way before it is returned to its sender"},
   {"delivery.starting", ValueKind::duration, "s", "5s", "0s", "1h", "time a message waits in the broker for a proc that has not yet registered"},
   {"hop.limit", ValueKind::count, "", "64", "1", "255", "brokers that a message may pass before it is returned"},

@@ -68,7 +68,7 @@ std::size_t size_of(const wire::Ownership* ownership) {
 std::size_t size_of(const wire::MeshState* state) {
   return kReference + size_of(state->mesh()) + size_of(state->region()) + size_of(state->hosts()) + size_of(state->owner()) +
          size_of(state->command()) + size_of(state->ranks()) + size_of(state->certificates()) + size_of(state->launch()) +
-         size_of(state->usage()) + size_of(state->ownership());
+         size_of(state->usage()) + size_of(state->ownership()) + size_of(state->troubles());
 }
 
 std::size_t size_of(const wire::OutputChunk* chunk) {
@@ -102,8 +102,10 @@ std::size_t unpacked_bytes(const wire::Control& control) {
   if (const auto* body = control.body_as_MeshState()) return size_of(body);
   if (const auto* body = control.body_as_MeshList()) return size_of(body->meshes());
   if (const auto* body = control.body_as_StateChanged())
-    return size_of(body->ranks()) + size_of(body->certificates()) + size_of(body->launch()) + size_of(body->ownership());
-  if (const auto* body = control.body_as_MeshEvent()) return size_of(body->ranks()) + size_of(body->certificates());
+    return size_of(body->ranks()) + size_of(body->certificates()) + size_of(body->launch()) + size_of(body->ownership()) +
+           size_of(body->troubles());
+  if (const auto* body = control.body_as_MeshEvent())
+    return size_of(body->ranks()) + size_of(body->certificates()) + size_of(body->troubles());
   if (const auto* body = control.body_as_Subscribe()) return size_of(body->ranks());
   if (const auto* body = control.body_as_MeshHeartbeat()) return size_of(body->unreachable()) + size_of(body->meshes());
   if (const auto* body = control.body_as_ControllerState()) return size_of(body->unreachable()) + size_of(body->meshes());

@@ -25,7 +25,10 @@ HostAgent::HostAgent(Reactor& reactor, zmq::context_t& context, Options options,
     publisher_->mark(mesh);
     waits_->mark(mesh);
   };
-  proc_events.on_owner_changed = [this](Mesh& mesh) { publisher_->tell_owner(mesh); };
+  proc_events.on_owner_changed = [this](Mesh& mesh) {
+    publisher_->tell_owner(mesh);
+    logs_->mark(mesh);
+  };
   proc_events.ask = [this](Proc& proc, std::chrono::milliseconds grace, const std::string& reason) { ask_to_stop(proc, grace, reason); };
   proc_events.on_keeper_lost = [this] { keeper_lost_ = true; };
   proc_events.why_keeper_lost = events_.why_keeper_lost;
@@ -63,7 +66,10 @@ HostAgent::HostAgent(Reactor& reactor, zmq::context_t& context, Options options,
   waits_ = std::make_unique<RankWaits>(*bus_, procs_->table(), host_text_, [this](const ProcId& asker) {
     if (!is_watched_still(asker)) peers_->remove(asker);
   });
+  signs_ =
+      std::make_unique<SignsWatch>(*bus_, procs_->table(), options_.config, host_text_, [this](Mesh& mesh) { publisher_->mark(mesh); });
   procs_->take_over();
+  signs_->add_live();
   // It is told to its owners anew.
   was_up_ = !procs_->table().meshes().empty();
   for (const auto& [name, mesh] : procs_->table().meshes()) {

@@ -11,6 +11,7 @@
 #include "agent/host/procs/mesh_procs.h"
 #include "agent/host/publisher.h"
 #include "agent/host/rank_waits.h"
+#include "agent/host/signs/signs_watch.h"
 #include "agent/host/stdio/log_streams.h"
 #include "common/bus.h"
 #include "common/config.h"
@@ -122,6 +123,7 @@ class HostAgent {
   std::unique_ptr<LogStreams> logs_;
   std::unique_ptr<PeerWatch> peers_;
   std::unique_ptr<RankWaits> waits_;
+  std::unique_ptr<SignsWatch> signs_;
   bool was_up_ = false;
   bool keeper_lost_ = false;
   Reactor::TimerId forget_timer_ = 0;

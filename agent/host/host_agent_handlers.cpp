@@ -393,10 +393,14 @@ void HostAgent::on_proc_ready(const Request& request, const wire::ProcReady& mes
                                        "ProcReady.incarnation: it is not the one in the bootstrap of " + message.proc()->str()));
   ack(request);
   procs_->on_ready(*proc, message.connected_ns(), message.hello_ns());
+  signs_->on_sign(*proc);
 }
 
 void HostAgent::on_proc_heartbeat(const Request& request, const wire::ProcHeartbeat& message) {
-  if (find_sender(request, message.proc()) != nullptr) ack(request);
+  Proc* proc = find_sender(request, message.proc());
+  if (proc == nullptr) return;
+  ack(request);
+  signs_->on_sign(*proc);
 }
 
 void HostAgent::on_output_taken(const Request& request, const wire::OutputTaken& message) {

@@ -12,6 +12,10 @@ constexpr std::size_t kTableBytes = 160;
 /// So much of a command is for people; a script that was given as an argument would crowd out other meshes.
 constexpr std::size_t kCommandBytes = 512;
 
+bool is_in_trouble(const Proc& proc) {
+  return proc.trouble.trouble() != wire::Trouble::none && proc.state.state() == wire::ProcState::ready;
+}
+
 std::size_t size_of(const wire::CertificateT& certificate, bool with_tail) {
   return kTableBytes + certificate.reason.size() + certificate.stopped_by.size() + certificate.stop_reason.size() +
          (with_tail ? certificate.stderr_tail.size() : 0);
@@ -41,9 +45,16 @@ std::size_t size_of(const wire::MeshStateT& state) {
   return bytes;
 }
 
+std::size_t size_of_ranks(const wire::MeshStateT& state) {
+  return state.ranks.size() * sizeof(wire::RankState) + state.troubles.size() * sizeof(wire::RankTrouble);
+}
+
 void add_ranks(const Mesh& mesh, wire::MeshStateT& state) {
   state.ranks.reserve(mesh.procs.size());
-  for (const auto& [rank, proc] : mesh.procs) state.ranks.push_back(proc->state.to_wire());
+  for (const auto& [rank, proc] : mesh.procs) {
+    state.ranks.push_back(proc->state.to_wire());
+    if (is_in_trouble(*proc)) state.troubles.push_back(proc->trouble);
+  }
 }
 
 /// Those of live ranks; as many as there is room for.
@@ -64,13 +75,14 @@ std::unique_ptr<wire::OwnershipT> make_ownership(const Mesh& mesh) {
   ownership->lease_ms = static_cast<std::uint32_t>(mesh.lease.length().count());
   ownership->loss = mesh.loss;
   ownership->gone = mesh.owner_gone;
+  ownership->begins_anew = mesh.begins_anew();
   return ownership;
 }
 
 wire::MeshStateT make_mesh_state(const Mesh& mesh, std::size_t bytes, std::vector<const Proc*>* later, bool with_usage) {
   wire::MeshStateT state = make_head(mesh);
   add_ranks(mesh, state);
-  std::size_t used = size_of(state) + state.ranks.size() * sizeof(wire::RankState);
+  std::size_t used = size_of(state) + size_of_ranks(state);
   bool is_full = false;
   for (const auto& [rank, proc] : mesh.procs) {
     if (!proc->certificate) continue;
@@ -105,13 +117,16 @@ wire::MeshListT make_mesh_list(const std::map<std::string, std::unique_ptr<Mesh>
     const Mesh& mesh = *entry->second;
     wire::MeshStateT state = make_head(mesh);
     const auto head = size_of(state);
-    const auto ranks = mesh.procs.size() * sizeof(wire::RankState);
     const bool is_first = list.meshes.empty();
+    add_ranks(mesh, state);
+    const auto ranks = size_of_ranks(state);
     if (used + head + ranks <= bytes) {
-      add_ranks(mesh, state);
       used += ranks;
       if (with_usage) add_usage(mesh, state, used, bytes - std::min(bytes, head));
-    } else if (!is_first) {
+    } else if (is_first) {
+      state.ranks.clear();
+      state.troubles.clear();
+    } else {
       list.more = true;
       break;
     }
@@ -123,7 +138,8 @@ wire::MeshListT make_mesh_list(const std::map<std::string, std::unique_ptr<Mesh>
 
 std::vector<wire::StateChangedT> make_changes(const std::string& mesh, const std::string& host, std::vector<wire::RankState> ranks,
                                               std::vector<std::unique_ptr<wire::CertificateT>> certificates,
-                                              std::vector<wire::LaunchTimes> launch, std::size_t bytes) {
+                                              std::vector<wire::LaunchTimes> launch, std::vector<wire::RankTrouble> troubles,
+                                              std::size_t bytes) {
   std::vector<wire::StateChangedT> messages;
   std::size_t used = bytes;
   const auto make_room = [&](std::size_t size) {
@@ -138,6 +154,10 @@ std::vector<wire::StateChangedT> make_changes(const std::string& mesh, const std
   for (const auto& rank : ranks) {
     make_room(sizeof(wire::RankState));
     messages.back().ranks.push_back(rank);
+  }
+  for (const auto& trouble : troubles) {
+    make_room(sizeof(wire::RankTrouble));
+    messages.back().troubles.push_back(trouble);
   }
   for (const auto& times : launch) {
     make_room(sizeof(wire::LaunchTimes));
@@ -154,12 +174,14 @@ std::vector<wire::StateChangedT> make_snapshot(const Mesh& mesh, const std::stri
   std::vector<wire::RankState> ranks;
   std::vector<std::unique_ptr<wire::CertificateT>> certificates;
   std::vector<wire::LaunchTimes> launch;
+  std::vector<wire::RankTrouble> troubles;
   for (const auto& [rank, proc] : mesh.procs) {
     ranks.push_back(proc->state.to_wire());
+    if (is_in_trouble(*proc)) troubles.push_back(proc->trouble);
     if (proc->launch_told) launch.push_back(proc->launch);
     if (proc->certificate) certificates.push_back(std::make_unique<wire::CertificateT>(*proc->certificate));
   }
-  auto messages = make_changes(mesh.name, host, std::move(ranks), std::move(certificates), std::move(launch));
+  auto messages = make_changes(mesh.name, host, std::move(ranks), std::move(certificates), std::move(launch), std::move(troubles));
   if (!messages.empty()) messages.front().ownership = make_ownership(mesh);
   return messages;
 }

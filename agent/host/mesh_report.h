@@ -26,10 +26,11 @@ std::unique_ptr<wire::OwnershipT> make_ownership(const Mesh& mesh);
 wire::MeshListT make_mesh_list(const std::map<std::string, std::unique_ptr<Mesh>, std::less<>>& meshes, const std::string& after,
                                const std::string& host, std::size_t bytes = report_bytes, bool with_usage = false);
 
-/// Cuts changes into messages, in order: all states before the times, those before the certificates.
+/// Cuts changes into messages, in order: all states before the troubles and the times, those before the certificates.
 std::vector<wire::StateChangedT> make_changes(const std::string& mesh, const std::string& host, std::vector<wire::RankState> ranks,
                                               std::vector<std::unique_ptr<wire::CertificateT>> certificates,
-                                              std::vector<wire::LaunchTimes> launch = {}, std::size_t bytes = report_bytes);
+                                              std::vector<wire::LaunchTimes> launch = {}, std::vector<wire::RankTrouble> troubles = {},
+                                              std::size_t bytes = report_bytes);
 
 /// The whole present state as changes: for those who may have missed some.
 std::vector<wire::StateChangedT> make_snapshot(const Mesh& mesh, const std::string& host);

@@ -20,7 +20,7 @@ void Publisher::flush() {
 }
 
 void Publisher::flush_changes(Mesh& mesh) {
-  if (mesh.changes.empty() && mesh.certificates.empty()) return;
+  if (mesh.changes.empty() && mesh.certificates.empty() && mesh.troubles.empty()) return;
   std::vector<wire::LaunchTimes> launch;
   for (const auto& change : mesh.changes) {
     // From Ready on the times do not change; neither do those of one who ended without ever being.
@@ -29,8 +29,8 @@ void Publisher::flush_changes(Mesh& mesh) {
     if (found == mesh.procs.end() || std::exchange(found->second->launch_told, true)) continue;
     launch.push_back(found->second->launch);
   }
-  const auto messages =
-      make_changes(mesh.name, host_, std::exchange(mesh.changes, {}), std::exchange(mesh.certificates, {}), std::move(launch));
+  const auto messages = make_changes(mesh.name, host_, std::exchange(mesh.changes, {}), std::exchange(mesh.certificates, {}),
+                                     std::move(launch), std::exchange(mesh.troubles, {}));
   if (!bus_.is_up()) return;
   for (const auto& message : messages) {
     if (!mesh.owner_gone && !bus_.tell(Destination::to(mesh.spec.owner), message)) retry_owner(mesh, false);

@@ -94,6 +94,8 @@ void print_table(const Seen& seen, const HostsArguments& arguments) {
                 << std::setw(10) << to_string(rank.state);
       if (arguments.wide) print_usage(rank.usage);
       std::cout << (rank.is_terminal() ? rank.words() : "");
+      if (rank.trouble != Trouble::none)
+        std::cout << to_string(rank.trouble) << ": " << rank.trouble_reason << (rank.restarts > 0 ? "; " : "");
       if (rank.restarts > 0) std::cout << (rank.is_terminal() ? "; " : "") << "restart " << rank.restarts;
       std::cout << "\n";
     }

@@ -76,6 +76,10 @@ Json rank_json(const RankReport& rank) {
   json["stop"] = rank.step == StopStep::none
                      ? Json(nullptr)
                      : Json({{"step", std::string(to_string(rank.step))}, {"by", rank.stopped_by}, {"reason", rank.stop_reason}});
+  json["trouble"] = rank.trouble == Trouble::none ? Json(nullptr)
+                                                  : Json({{"trouble", std::string(to_string(rank.trouble))},
+                                                          {"reason", rank.trouble_reason},
+                                                          {"since", time_json(rank.trouble_since)}});
   json["usage"] = usage_json(rank);
   json["stderr_tail"] = lines_json(rank.stderr_tail);
   return json;

@@ -22,6 +22,15 @@ std::map<Status, std::vector<std::uint64_t>> group(const StatusMesh& statuses) {
   return groups;
 }
 
+/// The live ranks that are slow, and those that are frozen.
+std::map<Trouble, std::vector<std::uint64_t>> troubles_of(const MeshReport& mesh) {
+  std::map<Trouble, std::vector<std::uint64_t>> troubles;
+  for (const auto& rank : mesh.ranks) {
+    if (rank.trouble != Trouble::none) troubles[rank.trouble].push_back(rank.rank);
+  }
+  return troubles;
+}
+
 Json to_json(const MeshReport& mesh, const StatusMesh& statuses) {
   Json list = Json::array();
   for (const auto& [status, ranks] : group(statuses)) {
@@ -29,7 +38,10 @@ Json to_json(const MeshReport& mesh, const StatusMesh& statuses) {
                     {"reason", status.reason().empty() ? Json(nullptr) : Json(status.reason())},
                     {"ranks", to_string(to_rank_set(ranks))}});
   }
-  return {{"mesh", mesh.name}, {"region", mesh.region.to_string()}, {"statuses", list}};
+  Json troubles = Json::array();
+  for (const auto& [trouble, ranks] : troubles_of(mesh))
+    troubles.push_back({{"trouble", std::string(to_string(trouble))}, {"ranks", to_string(to_rank_set(ranks))}});
+  return {{"mesh", mesh.name}, {"region", mesh.region.to_string()}, {"statuses", list}, {"troubles", troubles}};
 }
 
 }  // namespace
@@ -75,6 +87,8 @@ int status_command(const HostMesh& hosts, const HostsArguments& arguments) {
       std::cout << (is_first ? "" : "; ") << status << ": " << to_string(to_rank_set(ranks));
       is_first = false;
     }
+    for (const auto& [trouble, ranks] : troubles_of(*mesh))
+      std::cout << "; " << to_string(trouble) << ": " << to_string(to_rank_set(ranks));
     std::cout << "\n";
   }
   if (arguments.json) std::cout << dump(json, 2) << "\n";

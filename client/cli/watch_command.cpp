@@ -45,14 +45,20 @@ std::string sentence_of(const WatchEvent& event) {
     case Kind::query_failed: return "host " + event.host.to_string() + " does not say how " + event.mesh + " is: " + event.problem;
     case Kind::ended: return event.mesh + " has ended: " + Status(event.overall).to_string();
     case Kind::late: return "this watch was late by " + std::to_string(event.lateness.count()) + " ms";
-    case Kind::state: break;
+    case Kind::state:
+    case Kind::trouble: break;
   }
   RankReport report;
   copy_state(event.rank, report);
+  if (event.kind == Kind::trouble) copy_trouble(event.trouble, report);
   if (event.certificate != nullptr) report.reason = event.certificate->reason;
   std::string text = event.mesh + " rank " + std::to_string(event.rank.rank());
   if (const auto point = event.point(); !point.empty()) text += " (" + point + ")";
-  text += " on " + event.host.to_string() + ": " + std::string(to_string(report.state));
+  text += " on " + event.host.to_string() + ": ";
+  if (event.kind == Kind::trouble)
+    return text + (report.trouble == Trouble::none ? "answers in time again"
+                                                   : std::string(to_string(report.trouble)) + ": " + report.trouble_reason);
+  text += to_string(report.state);
   if (report.pid != 0 && !report.is_terminal()) text += ", pid " + std::to_string(report.pid);
   if (const auto words = report.words(); report.is_terminal() && !words.empty()) text += ", " + words;
   return text;

@@ -219,7 +219,7 @@ void Controller::say(const std::vector<WatchEvent>& events) {
 void Controller::on_state_changed(const Request& request, const wire::StateChanged& changed) {
   const auto found = agents_.find(request.envelope.source_proc());
   if (found == agents_.end() || found->second.key() != request.envelope.source_host()) return;
-  auto news = to_news(changed.ranks(), changed.certificates());
+  auto news = to_news(changed.ranks(), changed.certificates(), changed.troubles());
   news.owner = to_news(changed.ownership());
   act(supervisor_.pushed(found->second, changed.mesh()->str(), news, reactor_.now()));
 }

@@ -47,6 +47,7 @@ std::string_view kind_text(WatchEvent::Kind kind) {
     case WatchEvent::Kind::host_back: return "host_back";
     case WatchEvent::Kind::query_failed: return "query_failed";
     case WatchEvent::Kind::ended: return "ended";
+    case WatchEvent::Kind::trouble: return "trouble";
     case WatchEvent::Kind::late: return "late";
   }
   return "state";
@@ -65,6 +66,18 @@ std::string to_json_line(const WatchEvent& event, std::chrono::system_clock::tim
   if (event.kind == WatchEvent::Kind::ended) {
     json["mesh"] = event.mesh;
     json["overall"] = Status(event.overall).to_string();
+    return dump(json);
+  }
+  if (event.kind == WatchEvent::Kind::trouble) {
+    RankReport report;
+    copy_state(event.rank, report);
+    copy_trouble(event.trouble, report);
+    json["mesh"] = event.mesh;
+    json["host"] = event.host.to_string();
+    json["rank"] = event.rank.rank();
+    json["point"] = event.point();
+    json["trouble"] = std::string(to_string(report.trouble));
+    json["reason"] = report.trouble_reason;
     return dump(json);
   }
   if (event.kind != WatchEvent::Kind::state) {

@@ -6,7 +6,8 @@
 namespace meshbus {
 
 RankNews to_news(const flatbuffers::Vector<const wire::RankState*>* ranks,
-                 const flatbuffers::Vector<flatbuffers::Offset<wire::Certificate>>* certificates) {
+                 const flatbuffers::Vector<flatbuffers::Offset<wire::Certificate>>* certificates,
+                 const flatbuffers::Vector<const wire::RankTrouble*>* troubles) {
   RankNews news;
   if (ranks != nullptr) {
     news.ranks.reserve(ranks->size());
@@ -16,6 +17,7 @@ RankNews to_news(const flatbuffers::Vector<const wire::RankState*>* ranks,
     for (const auto* certificate : *certificates)
       news.certificates.push_back(std::shared_ptr<const wire::CertificateT>(certificate->UnPack()));
   }
+  for (flatbuffers::uoffset_t i = 0; troubles != nullptr && i < troubles->size(); ++i) news.troubles.push_back(*troubles->Get(i));
   return news;
 }
 
@@ -24,7 +26,8 @@ std::optional<OwnerNews> to_news(const wire::Ownership* ownership) {
   return OwnerNews{.owner = ownership->owner()->str(),
                    .lease = std::chrono::milliseconds(ownership->lease_ms()),
                    .loss = ownership->loss(),
-                   .is_gone = ownership->gone()};
+                   .is_gone = ownership->gone(),
+                   .begins_anew = ownership->begins_anew() && !ownership->gone()};
 }
 
 Result<MeshNews> to_news(const wire::MeshState& state) {
@@ -36,7 +39,7 @@ Result<MeshNews> to_news(const wire::MeshState& state) {
     if (!host) return fail(host.error().within("mesh " + news.mesh));
     news.hosts.push_back(std::move(*host));
   }
-  news.news = to_news(state.ranks(), state.certificates());
+  news.news = to_news(state.ranks(), state.certificates(), state.troubles());
   news.news.owner = to_news(state.ownership());
   return news;
 }

@@ -20,7 +20,8 @@ struct OwnerNews {
   std::string owner;
   std::chrono::milliseconds lease{0};
   wire::OwnerLoss loss = wire::OwnerLoss::stop;
-  bool is_gone = false;  ///< Nobody does.
+  bool is_gone = false;      ///< Nobody does.
+  bool begins_anew = false;  ///< When all ranks have ended, new lives may follow.
 };
 
 /// What an agent says about ranks of a mesh.
@@ -29,6 +30,8 @@ struct RankNews {
   std::vector<std::shared_ptr<const wire::CertificateT>> certificates;
   /// None: nothing new.
   std::optional<OwnerNews> owner = {};
+  /// Those that have changed; where it is all that an agent has, those that stand.
+  std::vector<wire::RankTrouble> troubles = {};
 };
 
 /// What an agent says about a mesh: as an answer to GetState and StreamState all of it, in a list without certificates.
@@ -56,7 +59,8 @@ struct HostNews {
 using HostAnswer = Result<std::variant<std::monostate, HostNews, ListNews, MeshNews>>;
 
 RankNews to_news(const flatbuffers::Vector<const wire::RankState*>* ranks,
-                 const flatbuffers::Vector<flatbuffers::Offset<wire::Certificate>>* certificates);
+                 const flatbuffers::Vector<flatbuffers::Offset<wire::Certificate>>* certificates,
+                 const flatbuffers::Vector<const wire::RankTrouble*>* troubles);
 std::optional<OwnerNews> to_news(const wire::Ownership* ownership);
 /// Errors: malformed_message.
 Result<MeshNews> to_news(const wire::MeshState& state);

@@ -33,6 +33,8 @@ void MeshController::set_state(Rank& rank, const wire::RankState& state, Time no
     ++live_;
     ++rank.part->live;
   }
+  // It says itself what is wrong with it, or begins anew.
+  if (state.state() != wire::ProcState::ready || state.incarnation() != rank.state.incarnation()) troubles_.erase(number);
   rank.state = state;
   rank.is_told = false;
   if (is_live) {
@@ -87,6 +89,26 @@ void MeshController::take_all(Part& part, const RankNews& news, Time now) {
   if (news.owner) part.owner = news.owner;
   for (const auto& state : news.ranks) take(part, state, now);
   take_certificates(part, news);
+  for (const auto& trouble : news.troubles) take_trouble(part, trouble);
+}
+
+void MeshController::take_trouble(const Part& part, const wire::RankTrouble& trouble) {
+  const auto found = ranks_.find(trouble.rank());
+  if (found == ranks_.end() || found->second.part != &part || trouble.trouble() > wire::Trouble::MAX) return;
+  const auto& state = found->second.state;
+  if (state.state() == wire::ProcState::ready && state.incarnation() == trouble.incarnation()) troubles_[trouble.rank()].known = trouble;
+}
+
+void MeshController::take_standing(const Part& part, const std::vector<wire::RankTrouble>& troubles) {
+  std::set<std::uint64_t> standing;
+  for (const auto& trouble : troubles) {
+    take_trouble(part, trouble);
+    standing.insert(trouble.rank());
+  }
+  for (auto& [number, troubled] : troubles_) {
+    if (ranks_.at(number).part != &part || troubled.known.trouble() == wire::Trouble::none || standing.contains(number)) continue;
+    troubled.known = {number, troubled.known.incarnation(), 0, 0, wire::Trouble::none, 0};
+  }
 }
 
 void MeshController::lose_all_but(const HostAddr& host, Part& part, const std::set<std::uint64_t>& those, Time now) {
@@ -121,6 +143,7 @@ void MeshController::take_whole(const HostAddr& host, Part& part, const MeshNews
   part.is_whole = true;
   part.absent_since.reset();
   take_all(part, news.news, now);
+  take_standing(part, news.news.troubles);
   std::set<std::uint64_t> those;
   for (const auto& state : news.news.ranks) those.insert(state.rank());
   lose_all_but(host, part, those, now);
@@ -148,6 +171,7 @@ MeshController::Actions MeshController::listed(const HostAddr& host, const MeshN
     here->wants_state = true;
   } else {
     here->is_whole = true;
+    take_standing(*here, news.news.troubles);
     forget_all_but(*here, those);
     here->wants_state = here->wants_state || (here->live != 0 && std::any_of(ranks_.begin(), ranks_.end(), [&](const auto& entry) {
                                                 return entry.second.part == here && entry.second.is_live && !those.contains(entry.first);

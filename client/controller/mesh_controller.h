@@ -129,6 +129,10 @@ class MeshController {
     bool is_live = false;
     bool is_told = false;  ///< The state that stands.
   };
+  struct Troubled {
+    wire::RankTrouble known;
+    wire::Trouble told = wire::Trouble::none;
+  };
   struct Pending {
     Time noticed;
     Time ask;
@@ -140,6 +144,9 @@ class MeshController {
   bool take(Part& part, const wire::RankState& state, Time now);
   void take_all(Part& part, const RankNews& news, Time now);
   void take_certificates(Part& part, const RankNews& news);
+  void take_trouble(const Part& part, const wire::RankTrouble& trouble);
+  /// `troubles` are all that stand there.
+  void take_standing(const Part& part, const std::vector<wire::RankTrouble>& troubles);
   /// All that the agent has: what it does not have and was not told to have ended is lost.
   void take_whole(const HostAddr& host, Part& part, const MeshNews& news, Time now);
   /// Live ranks that are not among those are lost.
@@ -150,6 +157,7 @@ class MeshController {
   void on_error(const HostAddr& host, Part& part, const Error& error, Actions& actions, Time now);
   WatchEvent make_event(WatchEvent::Kind kind, const HostAddr& host) const;
   WatchEvent make_event(const Rank& rank) const;
+  WatchEvent make_event(const Rank& rank, const wire::RankTrouble& trouble) const;
   bool is_over(Time now) const;
   /// Whether something is to be asked there: when that may be is another question.
   bool wants_stop(const Part& part) const;
@@ -172,6 +180,8 @@ class MeshController {
   std::vector<WatchEvent> owed_;
   /// Live ranks that are in another state than was told.
   std::set<std::uint64_t> changed_;
+  /// Ready ranks that are, or were, in trouble in this life.
+  std::map<std::uint64_t, Troubled> troubles_;
   /// Those that have ended and were not told.
   std::map<std::uint64_t, Pending> pending_;
   /// Lives that are over for good: what is said of them comes late.

@@ -36,6 +36,13 @@ WatchEvent MeshController::make_event(const Rank& rank) const {
   return event;
 }
 
+WatchEvent MeshController::make_event(const Rank& rank, const wire::RankTrouble& trouble) const {
+  auto event = make_event(rank);
+  event.kind = WatchEvent::Kind::trouble;
+  event.trouble = trouble;
+  return event;
+}
+
 void MeshController::tell(Actions& actions, Time now) {
   const auto first = actions.events.size();
   for (auto& event : std::exchange(owed_, {})) actions.events.push_back(std::move(event));
@@ -43,6 +50,11 @@ void MeshController::tell(Actions& actions, Time now) {
     auto& rank = ranks_.at(number);
     rank.is_told = true;
     actions.events.push_back(make_event(rank));
+  }
+  for (auto& [number, troubled] : troubles_) {
+    if (troubled.told == troubled.known.trouble()) continue;
+    troubled.told = troubled.known.trouble();
+    actions.events.push_back(make_event(ranks_.at(number), troubled.known));
   }
   std::vector<WatchEvent> ends;
   for (auto entry = pending_.begin(); entry != pending_.end();) {
@@ -69,9 +81,12 @@ void MeshController::tell(Actions& actions, Time now) {
 
 bool MeshController::is_over(Time now) const {
   if (seen_ == 0 || live_ != 0 || !pending_.empty()) return false;
+  // Who would begin new lives.
+  const bool is_left =
+      std::any_of(parts_.begin(), parts_.end(), [](const auto& entry) { return entry.second.owner && entry.second.owner->is_gone; });
   return std::all_of(parts_.begin(), parts_.end(), [&](const auto& entry) {
     const auto& here = entry.second;
-    if (here.is_listed) return here.is_whole;
+    if (here.is_listed) return here.is_whole && (is_left || !here.owner || !here.owner->begins_anew);
     return here.absent_since && (seen_ >= size() || now - *here.absent_since >= absence_limit);
   });
 }
@@ -186,6 +201,8 @@ std::vector<WatchEvent> MeshController::known(const RankSet& ranks) const {
     // What was not told yet will be, in its turn.
     if (!rank.is_told || (!ranks.empty() && !contains(ranks, number))) continue;
     (rank.is_live ? events : ends).push_back(make_event(rank));
+    // Also one that is over: who listens may have missed that.
+    if (const auto found = troubles_.find(number); found != troubles_.end()) events.push_back(make_event(rank, found->second.known));
   }
   std::stable_sort(ends.begin(), ends.end(), is_earlier_end);
   std::move(ends.begin(), ends.end(), std::back_inserter(events));

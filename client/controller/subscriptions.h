@@ -82,7 +82,7 @@ class Subscriptions {
     const auto found = meshes.find(event.mesh);
     if (hears_all) return true;
     if (found == meshes.end()) return false;
-    return event.kind != WatchEvent::Kind::state || found->second.empty() || contains(found->second, event.rank.rank());
+    return !event.is_of_rank() || found->second.empty() || contains(found->second, event.rank.rank());
   }
 
   std::map<ProcId, State> subscribers_;

@@ -23,8 +23,7 @@ wire::MeshEventKind to_wire(WatchEvent::Kind kind) {
 }
 
 bool is_same(const wire::MeshEventT& message, const WatchEvent& event, const std::string& host) {
-  return event.kind == WatchEvent::Kind::state && message.kind == wire::MeshEventKind::ranks && message.mesh == event.mesh &&
-         message.host == host;
+  return event.is_of_rank() && message.kind == wire::MeshEventKind::ranks && message.mesh == event.mesh && message.host == host;
 }
 
 }  // namespace
@@ -70,8 +69,12 @@ std::vector<wire::MeshEventT> to_messages(const std::vector<WatchEvent>& events,
     auto& message = messages.back();
     message.generation = event.generation;
     message.overall = static_cast<wire::StatusKind>(event.overall);
-    if (event.kind != WatchEvent::Kind::state) continue;
+    if (!event.is_of_rank()) continue;
     bytes += size;
+    if (event.kind == WatchEvent::Kind::trouble) {
+      message.troubles.push_back(event.trouble);
+      continue;
+    }
     message.ranks.push_back(event.rank);
     if (event.certificate != nullptr) message.certificates.push_back(std::make_unique<wire::CertificateT>(*event.certificate));
   }

@@ -21,6 +21,7 @@ struct WatchEvent {
     host_back,         ///< It answers again.
     query_failed,      ///< The agent of a host answers, but not what it was asked: about the agent, not about a rank.
     ended,             ///< Every rank of a mesh has ended and was told: it is watched no longer.
+    trouble,           ///< A live rank is slow or frozen, or is not any more: `trouble`.
     late,              ///< The controller itself was late: what it was to notice meanwhile it has noticed late.
   };
   Kind kind = Kind::state;
@@ -30,12 +31,15 @@ struct WatchEvent {
   std::shared_ptr<const wire::CertificateT> certificate;
   std::shared_ptr<const Region> region;  ///< Of the mesh.
   std::string problem;                   ///< Of a host, in words.
-  std::uint64_t generation = 0;          ///< Of the mesh: counts what there was to tell of it.
+  wire::RankTrouble trouble;
+  std::uint64_t generation = 0;  ///< Of the mesh: counts what there was to tell of it.
   Status::Kind overall = Status::Kind::unknown;
   std::chrono::milliseconds lateness{0};
 
   /// Where the rank is in its mesh: "host=0/2,gpu=1/4".
   std::string point() const;
+  /// Whether it is about a rank.
+  bool is_of_rank() const noexcept { return kind == Kind::state || kind == Kind::trouble; }
 };
 
 /// Whether nothing comes after that state.

@@ -30,6 +30,8 @@ std::shared_ptr<const Region> region_of(const wire::MeshEventT& event) {
 void WatchFeed::restart() {
   sequence_ = 0;
   missing_.clear();
+  for (auto& [key, standing] : standing_) standing.sequence = 0;
+  for (auto& [key, trouble] : troubles_) trouble.sequence = 0;
 }
 
 void WatchFeed::on_subscribed() {
@@ -60,6 +62,18 @@ std::vector<WatchEvent> WatchFeed::on_other(const wire::MeshEventT& event, Watch
   return {std::move(one)};
 }
 
+bool WatchFeed::take_trouble(const wire::MeshEventT& event, const wire::RankTrouble& trouble) {
+  const std::pair key(event.mesh, trouble.rank());
+  const auto rank = told_.find(key);
+  if (trouble.trouble() > wire::Trouble::MAX || rank == told_.end() || rank->second.incarnation != trouble.incarnation()) return false;
+  const auto found = troubles_.find(key);
+  const bool is_known = found != troubles_.end() && found->second.incarnation == trouble.incarnation();
+  if (is_known && event.sequence < found->second.sequence) return false;  // overtaken
+  const auto before = is_known ? found->second.trouble : wire::Trouble::none;
+  troubles_[key] = {trouble.incarnation(), trouble.trouble(), event.sequence};
+  return before != trouble.trouble();
+}
+
 std::vector<WatchEvent> WatchFeed::on_event(const wire::MeshEventT& event, Time now) {
   heard_ = now;
   if (!note(event.sequence)) return {};
@@ -83,6 +97,17 @@ std::vector<WatchEvent> WatchFeed::on_event(const wire::MeshEventT& event, Time 
     for (const auto& certificate : event.certificates) {
       if (certificate->rank == rank.rank()) one.certificate = std::make_shared<const wire::CertificateT>(*certificate);
     }
+    events.push_back(one);
+  }
+  one.kind = WatchEvent::Kind::trouble;
+  one.certificate.reset();
+  for (const auto& trouble : event.troubles) {
+    if (!take_trouble(event, trouble)) continue;
+    one.trouble = trouble;
+    one.rank = wire::RankState();
+    one.rank.mutate_incarnation(trouble.incarnation());
+    one.rank.mutate_state(wire::ProcState::ready);
+    one.rank.mutate_rank(trouble.rank());
     events.push_back(one);
   }
   return events;

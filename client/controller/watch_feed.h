@@ -38,6 +38,11 @@ class WatchFeed {
     std::uint64_t incarnation;
     std::uint64_t generation;
   };
+  struct TroubleTold {
+    std::uint64_t incarnation;
+    wire::Trouble trouble;
+    std::uint64_t sequence;
+  };
   struct Standing {
     wire::MeshEventKind kind;
     std::uint64_t sequence;
@@ -45,6 +50,8 @@ class WatchFeed {
   /// Whether that message has not been here yet.
   bool note(std::uint64_t sequence);
   void miss(std::uint64_t first, std::uint64_t last);
+  /// Whether that is to be told.
+  bool take_trouble(const wire::MeshEventT& event, const wire::RankTrouble& trouble);
   std::vector<WatchEvent> on_other(const wire::MeshEventT& event, WatchEvent one);
 
   std::uint64_t sequence_ = 0;
@@ -53,6 +60,7 @@ class WatchFeed {
   std::optional<Time> asked_;
   std::uint64_t asked_upto_ = 0;
   std::map<std::pair<std::string, std::uint64_t>, Told> told_;
+  std::map<std::pair<std::string, std::uint64_t>, TroubleTold> troubles_;
   /// Hosts that were told to be unreachable, meshes that were told to have ended.
   std::map<std::pair<std::string, std::string>, Standing> standing_;
   std::optional<Time> heard_;

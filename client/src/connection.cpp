@@ -325,7 +325,9 @@ const HostAddr* Connection::agent_behind(const wire::Envelope& envelope) const {
 void Connection::on_state_changed(const Request& request, const wire::StateChanged& changed) {
   const auto* const host = agent_behind(request.envelope);
   const auto monitor = find(changed.mesh());
-  if (host != nullptr && monitor != nullptr) monitor->on_news(*host, changed.ranks(), changed.certificates(), changed.launch());
+  if (host == nullptr || monitor == nullptr) return;
+  monitor->on_news(*host, changed.ranks(), changed.certificates(), changed.launch());
+  monitor->on_troubles(*host, changed.troubles(), nullptr);
 }
 
 void Connection::on_output(const Request& request, const wire::Output& output) {
@@ -449,8 +451,9 @@ void Connection::resync(Followed& mesh, const HostAddr& host) {
     }
     if (const auto* state = answer->body_as<wire::MeshState>()) {
       monitor->on_news(host, state->ranks(), state->certificates(), state->launch());
-      const auto followed = alive.expired() ? meshes_.end() : meshes_.find(monitor->name());
-      if (!alive.expired() && followed != meshes_.end()) followed->second.synced[host] = agent;
+      monitor->on_troubles(host, state->troubles(), state->ranks());
+      if (alive.expired()) return;
+      if (const auto followed = meshes_.find(monitor->name()); followed != meshes_.end()) followed->second.synced[host] = agent;
     }
   };
   if (const auto name = self(); name != mesh.owner || mesh.monitor->is_handed_over()) {

@@ -59,6 +59,9 @@ class MeshMonitor : public std::enable_shared_from_this<MeshMonitor> {
   void on_news(const HostAddr& from, const flatbuffers::Vector<const wire::RankState*>* ranks,
                const flatbuffers::Vector<flatbuffers::Offset<wire::Certificate>>* certificates,
                const flatbuffers::Vector<const wire::LaunchTimes*>* launch = nullptr);
+  /// Ranks that are in trouble, or not any more. `whole`: ranks of that host of which those are all that are in any; null: only changes.
+  void on_troubles(const HostAddr& from, const flatbuffers::Vector<const wire::RankTrouble*>* troubles,
+                   const flatbuffers::Vector<const wire::RankState*>* whole);
   void on_output(const HostAddr& from, const wire::Output& output, OutputTaken taken);
   /// Whether output may have got lost: all that came is handed out, more must come, and nothing has for a while. Not again for as long.
   bool should_ask_again();

@@ -65,7 +65,10 @@ Result<std::vector<RankReport>> ProcMesh::status(std::chrono::milliseconds deadl
     auto answer = std::make_shared<Result<ControlMessage>>(future.get());
     const auto* const state = *answer ? (*answer)->body_as<wire::MeshState>() : nullptr;
     if (state != nullptr) {
-      impl_->core().run([&, address = hosts[host]] { monitor.on_news(address, state->ranks(), state->certificates(), state->launch()); });
+      impl_->core().run([&, address = hosts[host]] {
+        monitor.on_news(address, state->ranks(), state->certificates(), state->launch());
+        monitor.on_troubles(address, state->troubles(), state->ranks());
+      });
       for (flatbuffers::uoffset_t i = 0; state->usage() != nullptr && i < state->usage()->size(); ++i)
         usages.insert_or_assign(state->usage()->Get(i)->rank(), to_report(*state->usage()->Get(i)));
     } else {

@@ -51,6 +51,15 @@ std::string_view to_string(StopStep step) noexcept {
   return "none";
 }
 
+std::string_view to_string(Trouble trouble) noexcept {
+  switch (trouble) {
+    case Trouble::none: return "none";
+    case Trouble::slow: return "slow";
+    case Trouble::frozen: return "frozen";
+  }
+  return "none";
+}
+
 std::string_view to_string(Cause cause) noexcept {
   switch (cause) {
     case Cause::unknown: return "unknown";

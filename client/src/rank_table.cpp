@@ -90,6 +90,14 @@ void RankTable::apply(const HostAddr& from, const wire::LaunchTimes& times) {
   if (rank < ranks_.size() && ranks_[rank].host == from) ranks_[rank].launch = to_report(times);
 }
 
+bool RankTable::apply(const HostAddr& from, const wire::RankTrouble& trouble) {
+  const auto rank = trouble.rank();
+  if (rank >= ranks_.size() || ranks_[rank].host != from) return false;
+  const auto before = ranks_[rank].trouble;
+  copy_trouble(trouble, ranks_[rank]);
+  return ranks_[rank].trouble != before;
+}
+
 std::vector<std::uint64_t> RankTable::lose(std::uint64_t host_index, const std::string& reason, Time now,
                                            std::chrono::system_clock::time_point ended) {
   std::vector<std::uint64_t> changed;
@@ -97,6 +105,9 @@ std::vector<std::uint64_t> RankTable::lose(std::uint64_t host_index, const std::
   for (auto& report : ranks_) {
     if (report.host_index != host_index || report.is_terminal()) continue;
     report.state = ProcState::failed;
+    report.trouble = Trouble::none;
+    report.trouble_reason.clear();
+    report.trouble_since.reset();
     report.code = ErrorCode::host_unreachable;
     report.cause = Cause::host_lost;
     report.consequence = true;

@@ -44,6 +44,8 @@ class RankTable {
   bool apply(const HostAddr& from, const wire::Certificate& certificate);
   /// The times of its start, as far as they are known.
   void apply(const HostAddr& from, const wire::LaunchTimes& times);
+  /// True when it was news.
+  bool apply(const HostAddr& from, const wire::RankTrouble& trouble);
   /// The host is lost, by proof: its ranks that are not terminal are failed. The ranks that changed.
   std::vector<std::uint64_t> lose(std::uint64_t host_index, const std::string& reason, Time now,
                                   std::chrono::system_clock::time_point ended);

@@ -258,6 +258,7 @@ class Spawn {
     message.lease_ms = milliseconds_of(monitor_.options().lease);
     message.ready_limit_ms = milliseconds_of(spec_.ready_limit.value_or(core_.config().duration(keys::spawn_ready)));
     message.grace_ms = milliseconds_of(monitor_.options().grace);
+    message.begins_anew = monitor_.options().restart.on != RestartPolicy::On::never;
     message.output = spec_.output == OutputMode::stream ? wire::OutputMode::stream : wire::OutputMode::capture;
     if (!spec_.input_ranks.empty()) message.input_ranks = to_wire(ranks_on(mesh, host, spec_.input_ranks));
     message.master_address = master_address_;

@@ -42,24 +42,54 @@ bool is_settled(const StatusWait& wait, Clock::time_point now) {
 /// The ranks of a view that lie on one host of the mesh.
 struct Place {
   HostAddr host;
-  std::vector<std::uint64_t> ranks = {};  // create ranks, ascending
+  RankSet ranks = {};  // create ranks
   std::string problem = {};
   bool is_settled = false;
 };
 
+/// Whether the ordinals of a view are the create ranks: then nothing need be done rank by rank.
+bool is_whole(const ProcMeshRef& mesh) {
+  return mesh.region() == Region(mesh.region().extent());
+}
+
 std::vector<Place> places_of(const ProcMeshRef& mesh) {
-  std::map<std::uint64_t, Place> places;
+  std::vector<Place> list;
+  if (is_whole(mesh)) {
+    for (std::uint64_t host = 0; host < mesh.hosts().size(); ++host) {
+      const auto block = mesh.block_of(host);
+      if (!block || block->begin >= std::min(block->end, mesh.num_ranks())) continue;
+      list.push_back(Place{mesh.hosts()[host], {{block->begin, std::min(block->end, mesh.num_ranks())}}});
+    }
+    return list;
+  }
+  std::map<std::uint64_t, std::vector<std::uint64_t>> places;
   for (std::uint64_t ordinal = 0; ordinal < mesh.num_ranks(); ++ordinal) {
     const auto rank = mesh.create_rank(ordinal);
     const auto host = rank ? mesh.host_index_of(*rank) : rank;
-    if (host) places.try_emplace(*host, Place{mesh.hosts()[*host]}).first->second.ranks.push_back(*rank);
+    if (host) places[*host].push_back(*rank);
   }
-  std::vector<Place> list;
-  for (auto& [host, place] : places) {
-    std::sort(place.ranks.begin(), place.ranks.end());
-    list.push_back(std::move(place));
+  for (auto& [host, ranks] : places) {
+    std::sort(ranks.begin(), ranks.end());
+    list.push_back(Place{mesh.hosts()[host], to_rank_set(ranks)});
   }
   return list;
+}
+
+/// What was said of these ranks; unknown where nothing was.
+StatusOverlay cut(const StatusOverlay& said, const RankSet& ranks) {
+  std::vector<StatusOverlay::Run> runs;
+  auto from = said.runs().begin();
+  for (const RankBlock& block : ranks) {
+    auto next = block.begin;
+    while (from != said.runs().end() && from->end <= block.begin) ++from;
+    for (auto run = from; run != said.runs().end() && run->begin < block.end; ++run) {
+      append_run(runs, next, run->begin, Status());
+      next = std::min(run->end, block.end);
+      append_run(runs, std::max(run->begin, block.begin), next, run->value);
+    }
+    append_run(runs, next, block.end, Status());
+  }
+  return StatusOverlay::of(std::move(runs));
 }
 
 /// Takes over what a host said of the ranks that it was asked for, or that it said nothing.
@@ -74,13 +104,18 @@ void take(StatusWait& wait, const ProcMeshRef& mesh, Place& place, const Result<
   } else {
     place.problem = read.error().to_string();
   }
-  place.is_settled = place.problem.empty();
   const auto now = Clock::now();
-  for (const auto rank : place.ranks) {
-    const auto* const found = statuses.find(rank);
-    const Status status = found == nullptr ? Status() : *found;
-    place.is_settled = place.is_settled && (status.has_reached(minimum) || status.is_terminated());
-    if (const auto ordinal = mesh.ordinal_of(rank)) (void)wait.set(*ordinal, status, now);
+  statuses = cut(statuses, place.ranks);
+  const auto has_settled = [minimum](const StatusOverlay::Run& run) { return run.value.has_reached(minimum) || run.value.is_terminated(); };
+  place.is_settled = place.problem.empty() && std::all_of(statuses.runs().begin(), statuses.runs().end(), has_settled);
+  if (is_whole(mesh)) {
+    (void)wait.merge(statuses, now);
+    return;
+  }
+  for (const auto& run : statuses.runs()) {
+    for (auto rank = run.begin; rank < run.end; ++rank) {
+      if (const auto ordinal = mesh.ordinal_of(rank)) (void)wait.set(*ordinal, run.value, now);
+    }
   }
 }
 
@@ -94,7 +129,7 @@ Result<StatusMesh> HostMesh::statuses(const ProcMeshRef& mesh, milliseconds dead
   for (const auto& place : places) {
     wire::GetRankStatusT get;
     get.mesh = mesh.mesh().to_string();
-    get.ranks = to_wire(to_rank_set(place.ranks));
+    get.ranks = to_wire(place.ranks);
     answers.push_back(impl_->connection().ask(Destination::to_agent(place.host), std::move(get), deadline));
   }
   for (std::size_t i = 0; i < places.size(); ++i) take(now, mesh, places[i], answers[i].get(), Status::Kind::not_exist);
@@ -116,7 +151,7 @@ Result<StatusMesh> HostMesh::wait_status(const ProcMeshRef& mesh, Status::Kind m
       if (place.is_settled) continue;
       wire::WaitRankStatusT question;
       question.mesh = mesh.mesh().to_string();
-      question.ranks = to_wire(to_rank_set(place.ranks));
+      question.ranks = to_wire(place.ranks);
       question.minimum = static_cast<wire::StatusKind>(minimum);
       question.wait_ms = static_cast<std::uint32_t>(limit.count());
       question.asker = impl_->connection().self();

@@ -16,6 +16,21 @@ std::optional<std::chrono::system_clock::time_point> time_of(std::int64_t nanose
       std::chrono::duration_cast<std::chrono::system_clock::duration>(std::chrono::nanoseconds(nanoseconds)));
 }
 
+/// What the kernel says of a process that does not answer.
+std::string_view words_of_process(std::uint8_t letter) {
+  switch (letter) {
+    case 'T': return "stopped by a signal, ";
+    case 't': return "stopped by a debugger, ";
+    case 'D': return "waiting for a device, ";
+    case 'R': return "running, or waiting for a CPU, ";
+    default: return "";
+  }
+}
+
+std::string in_seconds(std::uint32_t milliseconds) {
+  return std::to_string(milliseconds / 1000) + "." + std::to_string(milliseconds % 1000 / 100) + " s";
+}
+
 }  // namespace
 
 std::vector<wire::RankInterval> to_wire(const RankSet& ranks) {
@@ -37,6 +52,21 @@ void copy_state(const wire::RankState& from, RankReport& to) {
   to.signal = from.signal();
   to.core_dumped = from.core_dumped();
   to.step = from.step() > wire::StopStep::MAX ? StopStep::none : static_cast<StopStep>(from.step());
+  if (to.state == ProcState::ready) return;
+  to.trouble = Trouble::none;
+  to.trouble_reason.clear();
+  to.trouble_since.reset();
+}
+
+void copy_trouble(const wire::RankTrouble& from, RankReport& to) {
+  if (from.trouble() > wire::Trouble::MAX || from.incarnation() != to.incarnation || to.state != ProcState::ready) return;
+  to.trouble = static_cast<Trouble>(from.trouble());
+  to.trouble_since = to.trouble == Trouble::none ? std::nullopt : time_of(from.since_ns());
+  to.trouble_reason.clear();
+  if (to.trouble == Trouble::none) return;
+  to.trouble_reason = to.trouble == Trouble::slow
+                          ? "it answers, but its last sign of life took " + in_seconds(from.silent_ms())
+                          : std::string(words_of_process(from.process())) + "nothing from it for " + in_seconds(from.silent_ms());
 }
 
 ProcUsage to_report(const wire::RankUsage& usage) {
@@ -132,6 +162,10 @@ void merge_into(MeshReport& report, const wire::MeshState& state) {
   if (state.usage() != nullptr) {
     for (const auto* usage : *state.usage()) usages[usage->rank()] = usage;
   }
+  std::map<std::uint64_t, const wire::RankTrouble*> troubles;
+  if (state.troubles() != nullptr) {
+    for (const auto* trouble : *state.troubles()) troubles[trouble->rank()] = trouble;
+  }
   const auto mesh = report.ref();
   for (const auto* rank : *state.ranks()) {
     RankReport one;
@@ -146,6 +180,7 @@ void merge_into(MeshReport& report, const wire::MeshState& state) {
     if (const auto found = certificates.find(one.rank); found != certificates.end()) copy_certificate(*found->second, one);
     if (const auto found = launches.find(one.rank); found != launches.end()) one.launch = to_report(*found->second);
     if (const auto found = usages.find(one.rank); found != usages.end()) one.usage = to_report(*found->second);
+    if (const auto found = troubles.find(one.rank); found != troubles.end()) copy_trouble(*found->second, one);
     report.ranks.push_back(std::move(one));
   }
   std::stable_sort(report.ranks.begin(), report.ranks.end(), [](const RankReport& a, const RankReport& b) { return a.rank < b.rank; });

@@ -15,6 +15,8 @@ std::vector<wire::RankInterval> to_wire(const RankSet& ranks);
 
 /// Writes what the state says into the report; place and certificate stay.
 void copy_state(const wire::RankState& from, RankReport& to);
+/// Nothing for one that this release does not know, or of another life than the report's; and while the rank is not ready.
+void copy_trouble(const wire::RankTrouble& from, RankReport& to);
 ProcUsage to_report(const wire::RankUsage& usage);
 void copy_certificate(const wire::Certificate& from, RankReport& to);
 LaunchTimes to_report(const wire::LaunchTimes& times);

@@ -17,6 +17,8 @@ struct Amounts {
   std::size_t duration_ms = 1000;
   /// Milliseconds between two kills.
   std::size_t pause_ms = 0;
+  /// Ranks on one host at most.
+  std::size_t per_host = 1000;
 };
 
 /// Round trip of a message between two processes through one broker, or through two.
@@ -45,5 +47,7 @@ int run_stop(const Settings& settings, const Amounts& amounts);
 int run_ballast(const Settings& settings, const Amounts& amounts);
 /// From the SIGKILL of a proc to whoever wants to know.
 int run_notice(const Settings& settings, const Amounts& amounts);
+/// Hosts that are asked for the statuses of their ranks.
+int run_poll(const Settings& settings, const Amounts& amounts);
 
 }  // namespace meshbus::bench

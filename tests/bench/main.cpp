@@ -99,7 +99,13 @@ std::vector<Verb> all_verbs() {
            {{10, 100, 300}, 200},
            "procs beside those that are killed",
            "kills in a round",
-           run_notice}};
+           run_notice},
+          {"poll",
+           "statuses of N ranks, from the question to all of them in one place; structs over a bare ROUTER",
+           {{100, 1000, 10'000}, 100},
+           "ranks",
+           "polls in a round",
+           run_poll}};
 }
 
 /// What repeats this run; where its results went does not belong to it.
@@ -144,6 +150,10 @@ int main(int argc, char** argv) {
     if (std::string(verb.name) == "notice")
       added->add_option("--pause", verb.amounts.pause_ms, "milliseconds between two kills")
           ->check(CLI::Range(0, 10000))
+          ->capture_default_str();
+    if (std::string(verb.name) == "poll")
+      added->add_option("--per-host", verb.amounts.per_host, "ranks on one host at most")
+          ->check(CLI::Range(1, 10000))
           ->capture_default_str();
     added->add_option("--cpu", cpu, "the CPU that everything runs on")->check(CLI::Range(0, 1023))->capture_default_str();
     added->add_flag("--any-cpu", is_free, "let the system choose: varies by a factor of 2");

@@ -107,6 +107,17 @@ TEST_CASE("bench: notice hears of every kill") {
   CHECK(ratio(json, "p50_us", "launcher", "pidfd").at("value") > 0);
 }
 
+TEST_CASE("bench: poll asks one host and several, beside a bare exchange") {
+  const auto json = results_of({"poll", "--rounds", "1", "--sizes", "2,6", "--per-host", "2", "--count", "3"});
+  check_frame(json, "poll");
+  const auto statuses = ratio(json, "p50_us", "statuses", "exchange");
+  CHECK(statuses.at("value") > 0);
+  CHECK(statuses.at("first").at("at_most") == 3);
+  CHECK(ratio(json, "p50_us", "states", "exchange").at("value") > 0);
+  CHECK(ratio(json, "update_ns", "merge", "").at("first").at("at_most") == 250);
+  CHECK(json.at("cases").size() == 2);
+}
+
 TEST_CASE("bench: ready and stop put crowds of procs beside their floors") {
   const auto ready = results_of({"ready", "--rounds", "1", "--sizes", "3"});
   check_frame(ready, "ready");

@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <csignal>
+#include <fstream>
 #include <set>
 
 #include "tests/integration/cli_harness.h"
@@ -191,4 +192,30 @@ TEST_CASE("cli: --restart: wrong usage") {
   CHECK(run_cli({"run", "--gang", "all", "--", "true"}).status == ExitStatus::exited(2));
   CHECK(run_cli({"run", "--restart", "always", "--gang", "some", "--", "true"}).status == ExitStatus::exited(2));
   CHECK(run_cli({"run", "--restart", "always", "--restart-delay", "2s:1s", "--", "true"}).status == ExitStatus::exited(2));
+}
+
+TEST_CASE("cli: --restart --gang all: watch and logs -f go on between two lives of the whole mesh, and end with its launcher") {
+  StandingHost host;
+  const TempDir dir;
+  const std::string script = "echo life-$MESHBUS_RESTARTS-of-$RANK; until [ -e " + (dir / "go.$MESHBUS_RESTARTS") +
+                             " ]; do sleep 0.05; done; [ $MESHBUS_RESTARTS = 1 ] || exit 3";
+  auto words = restarting("on-failure:1",
+                          {"--hosts", host.address(), "-n", "2", "--gang", "all", "--name", "work", "--restart-delay", "1s"}, script);
+  Process job(cli(words));
+  REQUIRE(wait_until([&] { return count(job.out(), "life-0") == 2; }, in_time));
+  Process watch(cli({"watch", "work", "--hosts", host.address()}));
+  Process logs(cli({"logs", "work", "-f", "--hosts", host.address()}));
+  REQUIRE(wait_until([&] { return count(watch.out(), ": ready, pid ") == 2 && count(logs.out(), "life-0") == 2; }, in_time));
+  std::ofstream(dir / "go.0").put('\n');
+  const bool are_there = wait_until([&] { return count(watch.out(), ": ready, pid ") == 4 && count(logs.out(), "life-1") == 2; }, in_time);
+  INFO(job.describe() << watch.describe() << logs.describe());
+  REQUIRE(are_there);
+  CHECK(count(watch.out(), "has ended") == 0);
+  CHECK(watch.is_running());
+  CHECK(logs.is_running());
+  std::ofstream(dir / "go.1").put('\n');
+  CHECK(job.wait_exit(in_time) == ExitStatus::exited(0));
+  CHECK(watch.wait_exit(in_time) == ExitStatus::exited(0));
+  CHECK(count(watch.out(), "has ended") == 1);
+  CHECK(logs.wait_exit(in_time) == ExitStatus::exited(0));
 }

@@ -77,7 +77,8 @@ TEST_CASE("false alarms: none while all CPUs are busy and roles are stopped for 
   CHECK(now.all() == roles.all());
   for (const std::string& line : lines_of(controller.out())) {
     CAPTURE(line);
-    for (const std::string alarm : {"\"failed\"", "\"killed\"", "\"stopped\"", "host_unreachable", "\"ended\"", "query_failed"})
+    for (const std::string alarm :
+         {"\"failed\"", "\"killed\"", "\"stopped\"", "host_unreachable", "\"ended\"", "query_failed", "\"frozen\""})
       CHECK(line.find(alarm) == std::string::npos);
   }
   for (Process* launcher : {&plain, &mesh}) {

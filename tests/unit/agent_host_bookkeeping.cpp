@@ -386,6 +386,27 @@ TEST_CASE("mesh_report: a list has pages, and each mesh is on one of them") {
   CHECK(make_mesh_list(table.meshes(), after, "h").meshes.empty());
 }
 
+TEST_CASE("mesh_report: who is in trouble is in every answer and in what is told anew, as long as it is ready") {
+  ProcTable table({.kept = 10, .age = 1h});
+  const auto by = assignment();
+  Mesh& mesh = table.add_mesh(by->spec, t0);
+  for (const std::uint64_t rank : {3U, 4U}) table.add_proc(mesh, by, rank, rank, {});
+  Proc& frozen = *mesh.find(4);
+  frozen.state = ProcState(wire::RankState(4, 3, 4, 1, 0, 42, 0, wire::ProcState::ready, 0, false, wire::StopStep::none, 0));
+  frozen.trouble = wire::RankTrouble(4, 4, 1, 10'000, wire::Trouble::frozen, 'T');
+  REQUIRE(make_mesh_state(mesh).troubles.size() == 1);
+  CHECK(make_mesh_state(mesh).troubles[0].rank() == 4);
+  CHECK(make_mesh_list(table.meshes(), {}, "h").meshes.at(0)->troubles.size() == 1);
+  std::size_t told = 0;
+  for (const auto& message : make_snapshot(mesh, "h")) told += message.troubles.size();
+  CHECK(told == 1);
+  const auto changes = make_changes("m", "h", {}, {}, {}, {frozen.trouble});
+  REQUIRE(changes.size() == 1);
+  CHECK(changes[0].troubles.size() == 1);
+  frozen.state = ProcState(wire::RankState(4, 4, 4, 1, 0, 42, 0, wire::ProcState::stopping, 0, false, wire::StopStep::term, 0));
+  CHECK(make_mesh_state(mesh).troubles.empty());
+}
+
 TEST_CASE("mesh_report: changes are cut into messages, in order, states before certificates") {
   std::vector<wire::RankState> ranks;
   for (std::uint64_t rank = 0; rank < 100; ++rank) ranks.push_back(ProcState(rank, 1).to_wire());
@@ -396,7 +417,7 @@ TEST_CASE("mesh_report: changes are cut into messages, in order, states before c
     certificates.back()->reason = "exit 1";
     certificates.back()->stderr_tail.assign(rank == 5 ? 5000 : 10, 'x');
   }
-  const auto messages = make_changes("m", "h", ranks, std::move(certificates), {}, 1000);
+  const auto messages = make_changes("m", "h", ranks, std::move(certificates), {}, {}, 1000);
   CHECK(messages.size() > 5);
   std::uint64_t next_rank = 0;
   std::uint64_t next_certificate = 0;

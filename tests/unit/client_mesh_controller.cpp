@@ -329,6 +329,116 @@ TEST_CASE("watch_feed: a gap is noticed, by the next event or by the heartbeat, 
   CHECK(feed.is_silent(t0 + 7s));
 }
 
+TEST_CASE("mesh_controller: between two lives of all its ranks a mesh has not ended, as long as somebody is there to begin them") {
+  auto mesh = make({kA});
+  auto news = news_of({rank_of(0), rank_of(1)});
+  news.region = Region(*Extent::parse("host=1,gpu=2"));
+  news.hosts = {kA};
+  news.news.owner = OwnerNews{.owner = "unix:/a,client-11111111111b", .begins_anew = true};
+  mesh.listed(kA, news, t0);
+  mesh.answered({Order::stream, kA}, news, t0);
+  const auto end = [&](std::uint64_t generation, std::uint64_t incarnation, MeshController::Time now) {
+    return mesh.pushed(
+        kA,
+        {{rank_of(0, wire::ProcState::killed, generation, incarnation), rank_of(1, wire::ProcState::killed, generation, incarnation)},
+         {certificate_of(0), certificate_of(1)}},
+        now);
+  };
+  CHECK(end(2, 1, t0 + 1s).events.size() == 2);
+  CHECK(mesh.is_monitored());
+  CHECK(mesh.turn(t0 + 60s).events.empty());
+  mesh.pushed(kA, {{rank_of(0, wire::ProcState::ready, 3, 2), rank_of(1, wire::ProcState::ready, 3, 2)}, {}}, t0 + 61s);
+  CHECK(end(4, 2, t0 + 62s).events.size() == 2);
+  RankNews gone;
+  gone.owner = OwnerNews{.owner = "unix:/a,client-11111111111b", .is_gone = true};
+  const auto over = mesh.pushed(kA, gone, t0 + 63s);
+  REQUIRE(over.events.size() == 1);
+  CHECK(over.events[0].kind == WatchEvent::Kind::ended);
+  CHECK(mesh.turn(t0 + 64s).events.empty());
+}
+
+inline wire::RankTrouble trouble_of(std::uint64_t rank, wire::Trouble trouble, std::uint64_t incarnation = 1) {
+  return {rank, incarnation, 1, 12'345, trouble, 'T'};
+}
+
+inline RankNews troubles(std::vector<wire::RankTrouble> list) {
+  return {.ranks = {}, .certificates = {}, .owner = {}, .troubles = std::move(list)};
+}
+
+TEST_CASE("mesh_controller: who is frozen or slow is told once, with its end, and is no failure") {
+  using wire::Trouble;
+  auto mesh = running();
+  const auto frozen = mesh.pushed(kA, troubles({trouble_of(1, Trouble::frozen)}), t0);
+  REQUIRE(frozen.events.size() == 1);
+  CHECK(frozen.events[0].kind == WatchEvent::Kind::trouble);
+  CHECK(frozen.events[0].trouble.trouble() == Trouble::frozen);
+  CHECK(frozen.events[0].point() == "host=0/2,gpu=1/2");
+  CHECK(mesh.overall() == Status::Kind::running);
+  CHECK(mesh.failed() == 0);
+  CHECK(mesh.pushed(kA, troubles({trouble_of(1, Trouble::frozen)}), t0).events.empty());
+  // Of another life, on another host, of nobody, and what this release does not know.
+  CHECK(mesh.pushed(kA, troubles({trouble_of(0, Trouble::frozen, 2)}), t0).events.empty());
+  CHECK(mesh.pushed(kB, troubles({trouble_of(0, Trouble::frozen)}), t0).events.empty());
+  CHECK(mesh.pushed(kA, troubles({trouble_of(9, Trouble::frozen)}), t0).events.empty());
+  CHECK(mesh.pushed(kA, troubles({trouble_of(0, static_cast<Trouble>(77))}), t0).events.empty());
+  // Who comes late hears of it, behind the state.
+  const auto known = mesh.known({{1, 2}});
+  REQUIRE(known.size() == 2);
+  CHECK(known[1].kind == WatchEvent::Kind::trouble);
+  const auto slow = mesh.pushed(kA, troubles({trouble_of(1, Trouble::slow)}), t0);
+  REQUIRE(slow.events.size() == 1);
+  CHECK(slow.events[0].trouble.trouble() == Trouble::slow);
+  // That it is well again was lost: the next list says so by saying nothing.
+  const auto well = mesh.listed(kA, news_of({rank_of(0), rank_of(1)}), t0 + 1s);
+  REQUIRE(well.events.size() == 1);
+  CHECK(well.events[0].trouble.trouble() == Trouble::none);
+  CHECK(mesh.listed(kA, news_of({rank_of(0), rank_of(1)}), t0 + 2s).events.empty());
+  // A list may also be the first to tell.
+  auto news = news_of({rank_of(0), rank_of(1)});
+  news.news.troubles = {trouble_of(0, Trouble::frozen)};
+  CHECK(mesh.listed(kA, news, t0 + 3s).events.size() == 1);
+  // Its end is told as an end; nothing is told of a trouble that went with it.
+  const auto ended = mesh.pushed(kA, {{rank_of(0, wire::ProcState::killed, 2)}, {certificate_of(0)}}, t0 + 4s);
+  REQUIRE(ended.events.size() == 1);
+  CHECK(ended.events[0].kind == WatchEvent::Kind::state);
+  CHECK(mesh.pushed(kA, troubles({trouble_of(0, Trouble::none)}), t0 + 5s).events.empty());
+  CHECK(mesh.known({{0, 1}}).size() == 1);
+}
+
+TEST_CASE("watch_feed: a trouble is told once, in order, and its end also when that message was lost") {
+  using wire::Trouble;
+  auto mesh = running();
+  WatchFeed feed;
+  std::uint64_t sequence = 0;
+  const auto hear = [&](const std::vector<WatchEvent>& events, bool is_snapshot, std::uint64_t number) {
+    std::vector<WatchEvent> heard;
+    for (auto& message : to_messages(events, 1, is_snapshot)) {
+      message.sequence = number == 0 ? ++sequence : number;
+      for (auto& event : feed.on_event(message, t0)) heard.push_back(std::move(event));
+    }
+    return heard;
+  };
+  CHECK(hear(mesh.known(), true, 0).size() == 4);
+  const auto frozen = mesh.pushed(kA, troubles({trouble_of(1, Trouble::frozen)}), t0).events;
+  const auto heard = hear(frozen, false, 0);
+  REQUIRE(heard.size() == 1);
+  CHECK(heard[0].kind == WatchEvent::Kind::trouble);
+  CHECK(heard[0].point() == "host=0/2,gpu=1/2");
+  CHECK(heard[0].trouble.silent_ms() == 12'345);
+  CHECK(hear(mesh.known(), true, 0).empty());
+  // It is over, and nobody was told: what stands says so.
+  mesh.pushed(kA, troubles({trouble_of(1, Trouble::none)}), t0);
+  const auto over = hear(mesh.known(), true, 0);
+  REQUIRE(over.size() == 1);
+  CHECK(over[0].trouble.trouble() == Trouble::none);
+  // What was overtaken on its way comes too late.
+  CHECK(hear(frozen, false, sequence + 2).size() == 1);
+  CHECK(hear(mesh.known({{1, 2}}), true, sequence + 1).empty());
+  // Another controller counts from 1.
+  feed.restart();
+  CHECK(hear(mesh.known(), true, 1).size() == 1);
+}
+
 TEST_CASE("watch_event: what is known travels in messages below the limit") {
   auto mesh = running();
   const std::string tail(300 * 1024, 'x');
@@ -354,6 +464,12 @@ TEST_CASE("event_json: one line, whatever bytes a proc wrote") {
                                                  "\",\"host\":\"unix:/b\",\"rank\":2,\"point\":\"host=1/2,gpu=0/"
                                                  "2\",\"state\":\"killed\",\"pid\":42,\"exit_code\":null,\"signal\":9,"
                                                  "\"reason\":\"killed by SIGKILL\",\"stderr_tail\":[\"last \xef\xbf\xbd words\"]}");
+  const auto frozen = mesh.pushed(kA, troubles({trouble_of(1, wire::Trouble::frozen)}), t0);
+  REQUIRE(frozen.events.size() == 1);
+  CHECK(to_json_line(frozen.events[0], now) ==
+        "{\"time\":\"1970-01-01T00:00:01.500Z\",\"event\":\"trouble\",\"mesh\":\"" + kControlled +
+            "\",\"host\":\"unix:/a\",\"rank\":1,\"point\":\"host=0/2,gpu=1/2\",\"trouble\":\"frozen\","
+            "\"reason\":\"stopped by a signal, nothing from it for 12.3 s\"}");
   WatchEvent late;
   late.kind = WatchEvent::Kind::late;
   late.lateness = 21s;

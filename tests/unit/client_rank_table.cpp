@@ -64,6 +64,32 @@ RankTable ready_table(std::uint64_t per_host) {
 
 }  // namespace
 
+TEST_CASE("rank_table: a trouble stands until it is over or the rank is not ready any more, and is no end") {
+  auto table = ready_table(1);
+  const auto trouble = [](wire::Trouble which, std::uint8_t process = 'T', std::uint64_t incarnation = 1) {
+    return wire::RankTrouble(0, incarnation, 1'000'000'000, 12'345, which, process);
+  };
+  CHECK_FALSE(table.apply(kB, trouble(wire::Trouble::frozen)));
+  CHECK_FALSE(table.apply(kA, trouble(wire::Trouble::frozen, 'T', 2)));
+  CHECK(table.apply(kA, trouble(wire::Trouble::slow)));
+  CHECK(table.rank(0).trouble_reason == "it answers, but its last sign of life took 12.3 s");
+  CHECK(table.apply(kA, trouble(wire::Trouble::frozen)));
+  CHECK_FALSE(table.apply(kA, trouble(wire::Trouble::frozen)));
+  CHECK(table.rank(0).trouble == Trouble::frozen);
+  CHECK(table.rank(0).trouble_reason == "stopped by a signal, nothing from it for 12.3 s");
+  CHECK(table.rank(0).trouble_since.has_value());
+  CHECK_FALSE(table.rank(0).is_terminal());
+  CHECK_FALSE(table.has_untold());
+  CHECK(table.apply(kA, trouble(wire::Trouble::none)));
+  CHECK(table.rank(0).trouble_reason.empty());
+  CHECK_FALSE(table.rank(0).trouble_since.has_value());
+  CHECK(table.apply(kA, trouble(wire::Trouble::frozen, 'S')));
+  CHECK(table.rank(0).trouble_reason == "nothing from it for 12.3 s");
+  CHECK(table.apply(kA, make({.rank = 0, .generation = 2, .state = wire::ProcState::stopping}), kLater));
+  CHECK(table.rank(0).trouble == Trouble::none);
+  CHECK_FALSE(table.apply(kA, trouble(wire::Trouble::frozen)));
+}
+
 TEST_CASE("rank_table: knows the place of each rank before anything is heard") {
   const RankTable table(mesh_of(2));
   REQUIRE(table.size() == 4);

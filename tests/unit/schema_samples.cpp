@@ -642,6 +642,10 @@ wire::LaunchTimes launch_times() {
   return {7, t + 1, t + 2, t + 3, t + 4, t + 5, t + 6};
 }
 
+wire::RankTrouble rank_trouble(wire::Trouble trouble) {
+  return {7, 0x0102030405060708, 1'700'000'000'000'000'002, 12'345, trouble, 'T'};
+}
+
 wire::RankUsage rank_usage(std::uint64_t rank) {
   return {rank, 1'700'000'000'000'000'001, 3'500'000, 250'000, 64 << 20, 96 << 20, 12, 34, 1750, 0};
 }
@@ -654,6 +658,8 @@ void add_usage(Samples& samples) {
   samples.request("SpawnProcs.3", limited);
   limited.restarts = 2;
   samples.request("SpawnProcs.4", limited);
+  limited.begins_anew = true;
+  samples.request("SpawnProcs.5", limited);
   wire::GetStateT get;
   get.mesh = kMesh;
   get.usage = true;
@@ -685,6 +691,25 @@ void add_states(Samples& samples) {
   snapshot.ranks = {rank_state(7)};
   snapshot.snapshot = true;
   samples.message("StateChanged.2", std::move(snapshot));
+
+  auto anew = mesh_state();
+  anew.ownership = std::make_unique<wire::OwnershipT>();
+  anew.ownership->owner = kClient;
+  anew.ownership->begins_anew = true;
+  samples.answer("MeshState.7", std::move(anew));
+  auto troubled = mesh_state();
+  troubled.troubles = {rank_trouble(wire::Trouble::slow)};
+  samples.answer("MeshState.6", std::move(troubled));
+  wire::StateChangedT frozen;
+  frozen.mesh = kMesh;
+  frozen.host = kHost;
+  frozen.troubles = {rank_trouble(wire::Trouble::frozen)};
+  samples.message("StateChanged.6", std::move(frozen));
+  wire::MeshEventT told;
+  told.mesh = kMesh;
+  told.host = kHost;
+  told.troubles = {rank_trouble(wire::Trouble::frozen)};
+  samples.message("MeshEvent.3", std::move(told));
 
   auto launched = mesh_state();
   launched.launch = {launch_times()};

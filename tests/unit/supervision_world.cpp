@@ -71,6 +71,12 @@ void SupervisionWorld::plan_rank(std::size_t host, const std::string& mesh, std:
     one.state.mutate_state(wire::ProcState::ready);
     push(host, mesh, {{one.state}, {}});
   });
+  if (chance(0.4)) {
+    const auto first = any(500, 20'000);
+    after(first, [this, host, mesh, rank] { set_trouble(host, mesh, rank, wire::Trouble::frozen); });
+    after(first + any(100, 4000), [this, host, mesh, rank] { set_trouble(host, mesh, rank, wire::Trouble::slow); });
+    if (chance(0.5)) after(first + any(4000, 8000), [this, host, mesh, rank] { set_trouble(host, mesh, rank, wire::Trouble::none); });
+  }
   if (chance(0.4)) return;
   after(any(1, 24'000), [this, host, mesh, rank] {
     switch (random_() % 4) {
@@ -209,7 +215,17 @@ void SupervisionWorld::act(Supervisor::Actions actions) {
   wake();
 }
 
+void SupervisionWorld::note_trouble(Troubles& troubles, const WatchEvent& event) {
+  const LifeKey life{event.mesh, event.rank.rank(), event.rank.incarnation()};
+  if (event.kind == WatchEvent::Kind::trouble && event.trouble.trouble() != wire::Trouble::none) {
+    troubles[life] = event.trouble.trouble();
+  } else if (event.kind == WatchEvent::Kind::trouble || (event.is_of_rank() && event.rank.state() != wire::ProcState::ready)) {
+    troubles.erase(life);
+  }
+}
+
 void SupervisionWorld::record(const WatchEvent& event) {
+  note_trouble(troubles_, event);
   if (event.kind == WatchEvent::Kind::host_unreachable && event.mesh.empty()) {
     const auto host = static_cast<std::size_t>(std::stoul(event.host.to_string().substr(7)));
     if (now_ > trouble_[host] + 6s) complain("a host was said to be unreachable, and nothing was wrong with it");
@@ -231,6 +247,7 @@ void SupervisionWorld::tell_subscriber(const std::vector<WatchEvent>& events, bo
     message->sequence = subscriptions_.next_sequence(subscriber_);
     send(to_subscriber_, [this, message] {
       for (const auto& event : feed_.on_event(*message, now_)) {
+        note_trouble(heard_troubles_, event);
         if (event.kind != WatchEvent::Kind::state) continue;
         const LifeKey life{event.mesh, event.rank.rank(), event.rank.incarnation()};
         heard_of_.insert(life);

@@ -36,6 +36,7 @@ class SupervisionWorld {
   struct Rank {
     wire::RankState state;
     std::shared_ptr<wire::CertificateT> certificate;
+    wire::RankTrouble trouble = {};
   };
   struct Agent {
     HostAddr address = HostAddr::local(0);
@@ -97,6 +98,8 @@ class SupervisionWorld {
 
   // Agents.
   void end_rank(std::size_t host, const std::string& mesh, std::uint64_t rank, wire::ProcState state, wire::Cause cause, int code);
+  /// A live rank falls into trouble, or out of it.
+  void set_trouble(std::size_t host, const std::string& mesh, std::uint64_t rank, wire::Trouble trouble);
   void certify(std::size_t host, const std::string& mesh, std::uint64_t rank, wire::Cause cause);
   void push(std::size_t host, const std::string& mesh, RankNews news);
   HostAnswer ask_agent(std::size_t host, const Supervisor::Question& question);
@@ -115,6 +118,9 @@ class SupervisionWorld {
   void tell_subscriber(const std::vector<WatchEvent>& events, bool is_snapshot);
   void beat();
   void record(const WatchEvent& event);
+  using Troubles = std::map<LifeKey, wire::Trouble>;
+  /// What an event leaves of it.
+  static void note_trouble(Troubles& troubles, const WatchEvent& event);
 
   // The subscriber.
   void subscribe(bool again);
@@ -124,6 +130,8 @@ class SupervisionWorld {
   void check_reports(const std::map<LifeKey, std::vector<Report>>& reports, const std::set<LifeKey>& known, const std::string& who,
                      bool is_controller);
   void check_end();
+  /// Who is in trouble is known, and nobody else is said to be.
+  void check_troubles(const Troubles& troubles, const std::set<LifeKey>& known, const std::string& who);
   /// All that lives on hosts that can be reached has been renewed within its lease.
   void check_leases();
   void complain(const std::string& what) { wrong_.push_back(what); }
@@ -166,6 +174,7 @@ class SupervisionWorld {
   bool is_subscribed_ = false;
   std::map<LifeKey, std::vector<Report>> reports_;
   std::map<LifeKey, std::vector<Report>> heard_;
+  Troubles troubles_, heard_troubles_;
   std::set<LifeKey> known_, heard_of_;  ///< Of which anything was told.
   std::uint64_t beats_ = 0;
   std::uint64_t messages_ = 0;

@@ -31,10 +31,21 @@ void SupervisionWorld::end_rank(std::size_t host, const std::string& mesh, std::
   one.mutate_signal(state == wire::ProcState::killed ? 9 : 0);
   one.mutate_ended_ns(1 + agent.clock_offset_ns + std::chrono::nanoseconds(now_.time_since_epoch()).count());
   if (cause == wire::Cause::stopped) one.mutate_step(wire::StopStep::term);
+  found->second.at(rank).trouble = {};
   truth_[{mesh, rank, one.incarnation()}] = {now_, state, cause, host, false};
   if (is_failure(one)) ++failures_;
   push(host, mesh, {{one}, {}});
   after(any(0, kCertificateMs), [this, host, mesh, rank, cause] { certify(host, mesh, rank, cause); });
+}
+
+void SupervisionWorld::set_trouble(std::size_t host, const std::string& mesh, std::uint64_t rank, wire::Trouble trouble) {
+  auto& agent = agents_[host];
+  const auto found = agent.meshes.find(mesh);
+  if (agent.is_dead || !agent.is_up || found == agent.meshes.end() || now_ >= quiet_) return;
+  auto& one = found->second.at(rank);
+  if (one.state.state() != wire::ProcState::ready || one.trouble.trouble() == trouble) return;
+  one.trouble = {rank, one.state.incarnation(), 1, 10'000, trouble, 'T'};
+  push(host, mesh, {.ranks = {}, .certificates = {}, .owner = {}, .troubles = {one.trouble}});
 }
 
 void SupervisionWorld::certify(std::size_t host, const std::string& mesh, std::uint64_t rank, wire::Cause cause) {
@@ -55,6 +66,7 @@ MeshNews SupervisionWorld::describe(const Agent& agent, const std::string& mesh,
   for (const auto& [rank, one] : agent.meshes.at(mesh)) {
     news.news.ranks.push_back(one.state);
     if (with_certificates && one.certificate != nullptr) news.news.certificates.push_back(one.certificate);
+    if (one.trouble.trouble() != wire::Trouble::none) news.news.troubles.push_back(one.trouble);
   }
   return news;
 }
@@ -92,6 +104,7 @@ HostAnswer SupervisionWorld::ask_agent(std::size_t host, const Supervisor::Quest
       if (is_terminal(one.state.state()) || one.state.state() == wire::ProcState::stopping) continue;
       one.state.mutate_generation(one.state.generation() + 1);
       one.state.mutate_state(wire::ProcState::stopping);
+      one.trouble = {};
       push(host, question.mesh, {{one.state}, {}});
       after(any(0, 300), [this, host, mesh = question.mesh, number = rank] {
         end_rank(host, mesh, number, wire::ProcState::stopped, wire::Cause::stopped, 143);
@@ -109,6 +122,10 @@ void SupervisionWorld::replace_agent(std::size_t host) {
   if (agent.is_dead || !agent.is_up) return;
   agent.is_up = false;
   trouble(host, now_ + 3s);
+  // The next one has to find out again who is in trouble.
+  for (auto& [mesh, ranks] : agent.meshes) {
+    for (auto& [rank, one] : ranks) one.trouble = {};
+  }
   // Whether it remembers who listens is up to it.
   if (chance(0.5)) agent.streams.clear();
   after(any(100, 3000), [this, host] {

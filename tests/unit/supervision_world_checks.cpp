@@ -86,6 +86,8 @@ void SupervisionWorld::check_end() {
     if (has_live && !known->is_monitored()) complain(name + " lives and is not watched any more");
   }
   check_leases();
+  check_troubles(troubles_, known_, "controller");
+  check_troubles(heard_troubles_, heard_of_, "subscriber");
   if (beats_ < 2) complain("no heartbeats");
   if (feed_.heartbeats() == 0) complain("the subscriber had no heartbeats");
   if (feed_.is_silent(now_)) complain("the subscriber takes the controller for dead");
@@ -94,6 +96,22 @@ void SupervisionWorld::check_end() {
   const auto limit = std::chrono::milliseconds(kCertificateMs + 2 * delay_ + 10);
   if (told == reports_.end() || told->second.front().told - truth_.at(*last_).ended > limit)
     complain("when all was well again, an end was not told when it happened");
+}
+
+void SupervisionWorld::check_troubles(const Troubles& troubles, const std::set<LifeKey>& known, const std::string& who) {
+  for (const auto& agent : agents_) {
+    if (agent.is_dead || !agent.is_up) continue;
+    for (const auto& [name, ranks] : agent.meshes) {
+      for (const auto& [rank, one] : ranks) {
+        const LifeKey life{name, rank, one.state.incarnation()};
+        const auto found = troubles.find(life);
+        const auto told = found == troubles.end() ? wire::Trouble::none : found->second;
+        if (known.contains(life) && told != one.trouble.trouble())
+          complain(who + ": rank " + std::to_string(rank) + " of " + name + ": its trouble is " +
+                   wire::EnumNameTrouble(one.trouble.trouble()) + ", and was last told as " + wire::EnumNameTrouble(told));
+      }
+    }
+  }
 }
 
 void SupervisionWorld::check_leases() {

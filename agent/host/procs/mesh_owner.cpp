@@ -75,6 +75,8 @@ void MeshProcs::on_owner_gone(Mesh& mesh) {
                       .requester = "host agent of " + options_.host,
                       .grace = std::min(mesh.spec.grace, kOwnerGoneGrace),
                       .cause = wire::Cause::owner_gone});
+  // Who waited for new lives waits no longer.
+  if (mesh.spec.begins_anew) events_.on_owner_changed(mesh);
 }
 
 void MeshProcs::on_owner_back(Mesh& mesh) {

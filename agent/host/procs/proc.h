@@ -124,6 +124,8 @@ struct Proc {
   std::optional<ProcEnd> end;
   keeper::Exit usage;
   UsageSample sample;
+  /// Of a live mesh proc that is ready; see SignsWatch.
+  wire::RankTrouble trouble;
   Reactor::TimerId drain_timer = 0;
   bool gone = false;  // no descendant is left
   /// Whether the certificate was made. It goes, and this stays, when the record is forgotten.
@@ -147,6 +149,8 @@ struct Mesh {
   std::map<std::uint64_t, std::unique_ptr<Proc>> procs;  // by rank
   /// Null when it is not here.
   Proc* find(std::uint64_t rank) const;
+  /// Whether new lives may follow when all ranks have ended. Not with another owner than its first one.
+  bool begins_anew() const noexcept { return spec.begins_anew && !owner_gone && handed_by.empty(); }
   std::size_t live = 0;
   std::size_t remembered = 0;  // certificates that are still there
 
@@ -178,6 +182,7 @@ struct Mesh {
   /// Not yet told.
   std::vector<wire::RankState> changes;
   std::vector<std::unique_ptr<wire::CertificateT>> certificates;
+  std::vector<wire::RankTrouble> troubles;
 };
 
 inline Proc* Mesh::find(std::uint64_t rank) const {

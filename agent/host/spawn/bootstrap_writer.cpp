@@ -13,16 +13,16 @@
 
 namespace meshbus::host {
 
-std::uint32_t BootstrapWriter::milliseconds(DurationKey key, const std::vector<NamedValue>& snapshot) const {
-  auto value = static_cast<std::uint64_t>(config_.duration(key).count());
-  for (const auto& shown : config_.show()) {
+std::chrono::milliseconds setting_for_proc(const Config& config, DurationKey key, const std::vector<NamedValue>& of_launcher) {
+  auto value = static_cast<std::uint64_t>(config.duration(key).count());
+  for (const auto& shown : config.show()) {
     if (shown.key != key.info().name || shown.source != "default") continue;
-    for (const auto& [name, text] : snapshot) {
+    for (const auto& [name, text] : of_launcher) {
       const auto parsed = name == shown.key ? parse_value(key.info(), text) : Result<std::uint64_t>(value);
       if (parsed) value = *parsed;
     }
   }
-  return static_cast<std::uint32_t>(std::min<std::uint64_t>(value, UINT32_MAX));
+  return std::chrono::milliseconds(std::min<std::uint64_t>(value, UINT32_MAX));
 }
 
 std::vector<std::uint8_t> BootstrapWriter::encode(const MeshSpec& spec, std::uint64_t rank, std::uint64_t incarnation) const {
@@ -46,8 +46,11 @@ std::vector<std::uint8_t> BootstrapWriter::encode(const MeshSpec& spec, std::uin
     entry->value = value;
     bootstrap.config.push_back(std::move(entry));
   }
-  bootstrap.away_ms = milliseconds(keys::session_away, spec.config);
-  bootstrap.heartbeat_ms = milliseconds(keys::heartbeat, spec.config);
+  const auto milliseconds = [&](DurationKey key) {
+    return static_cast<std::uint32_t>(setting_for_proc(config_, key, spec.config).count());
+  };
+  bootstrap.away_ms = milliseconds(keys::session_away);
+  bootstrap.heartbeat_ms = milliseconds(keys::heartbeat);
   const Protocol protocol;
   bootstrap.version = protocol.newest;
   bootstrap.oldest = protocol.oldest;

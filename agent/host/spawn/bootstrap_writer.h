@@ -1,5 +1,6 @@
 #pragma once
 
+#include <chrono>
 #include <cstdint>
 #include <string>
 #include <vector>
@@ -11,10 +12,13 @@
 
 namespace meshbus::host {
 
+/// What counts for a mesh proc: the setting of its host, `config`, or, where that has only a default, the one of its launcher (spec 11.2).
+std::chrono::milliseconds setting_for_proc(const Config& config, DurationKey key, const std::vector<NamedValue>& of_launcher);
+
 /// Makes what a mesh proc finds behind MESHBUS_BOOTSTRAP (schemas/bootstrap.fbs).
 class BootstrapWriter {
  public:
-  /// `broker`: ZeroMQ endpoint. `config`: of this host; where it has only a default, the launcher's setting counts (spec 11.2).
+  /// `broker`: ZeroMQ endpoint. `config`: of this host; see setting_for_proc().
   BootstrapWriter(TokenMaker tokens, std::string broker, Config config)
       : tokens_(std::move(tokens)), broker_(std::move(broker)), config_(std::move(config)) {}
 
@@ -24,8 +28,6 @@ class BootstrapWriter {
   Result<UniqueFd> write(const MeshSpec& spec, std::uint64_t rank, std::uint64_t incarnation) const;
 
  private:
-  std::uint32_t milliseconds(DurationKey key, const std::vector<NamedValue>& snapshot) const;
-
   TokenMaker tokens_;
   std::string broker_;
   Config config_;

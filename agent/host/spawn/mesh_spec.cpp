@@ -246,7 +246,8 @@ Result<MeshSpec> parse_spawn(const wire::SpawnProcs& request, const HostAddr& ow
                 .block = *block,
                 .create_ranks = std::move(*create_ranks),
                 .input_ranks = std::move(*input_ranks),
-                .restarts = request.restarts()};
+                .restarts = request.restarts(),
+                .begins_anew = request.begins_anew()};
   if (auto checked = check_ranks(spec); !checked) return fail(checked.error());
   return spec;
 }

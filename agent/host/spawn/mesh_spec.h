@@ -57,6 +57,8 @@ struct MeshSpec {
   std::vector<RankBlock> input_ranks;
   /// How often its ranks were started before.
   std::uint32_t restarts = 0;
+  /// Its owner may begin new lives, as long as it is there.
+  bool begins_anew = false;
 };
 
 /// The most ranks that one request may start here: more than the kernel has process ids for in practice.

@@ -238,7 +238,7 @@ void LogStreams::flush(Mesh& mesh) {
 void LogStreams::send(Mesh& mesh, Entry& entry) {
   if (entry.retry != 0) return;
   MeshSource source(mesh);
-  const bool is_last = !entry.reader.follows() || !entry.ranks.empty() || mesh.live == 0;
+  const bool is_last = !entry.reader.follows() || (!mesh.begins_anew() && (!entry.ranks.empty() || mesh.live == 0));
   while (auto log = entry.reader.next(source, is_last)) {
     log->mesh = mesh.name;
     if (bus_.tell(Destination::to(entry.subscriber), std::move(*log), wire::Lane::data)) continue;

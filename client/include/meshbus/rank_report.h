@@ -53,8 +53,16 @@ enum class Cause : std::uint8_t {
   host_lost = 18,           ///< Its host, or the agent there, is gone for good.
 };
 
+/// What is wrong with a rank that lives (spec 8.7). Only of mesh procs: plain ones have nothing to answer with.
+enum class Trouble : std::uint8_t {
+  none = 0,    ///< Nothing is known to be.
+  slow = 1,    ///< It answers, but late.
+  frozen = 2,  ///< It is there, and does not answer. That is no end, and nothing is done to it.
+};
+
 /// "ready". Never null.
 std::string_view to_string(ProcState state) noexcept;
+std::string_view to_string(Trouble trouble) noexcept;
 std::string_view to_string(StopStep step) noexcept;
 /// "out_of_memory"
 std::string_view to_string(Cause cause) noexcept;
@@ -138,6 +146,9 @@ struct RankReport {
   std::uint64_t max_rss_bytes = 0;           ///< The most memory that it had resident.
   std::chrono::microseconds user_time{0};    ///< CPU time of its own code.
   std::chrono::microseconds system_time{0};  ///< CPU time in the kernel for it.
+  Trouble trouble = Trouble::none;           ///< What its host finds wrong with it while it is ready.
+  std::string trouble_reason;                ///< In words: "stopped by a signal, nothing from it for 12.3 s".
+  std::optional<std::chrono::system_clock::time_point> trouble_since;  ///< When that was found, by the clock of its host.
 
   /// Stopped, killed or failed.
   bool is_terminal() const noexcept;

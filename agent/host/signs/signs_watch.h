@@ -1,0 +1,60 @@
+#pragma once
+
+#include <chrono>
+#include <functional>
+#include <memory>
+#include <string>
+#include <unordered_map>
+
+#include "agent/host/procs/proc_table.h"
+#include "agent/host/signs/signs_of_life.h"
+#include "common/bus.h"
+#include "common/config.h"
+
+namespace meshbus::host {
+
+/// Finds out which mesh procs of this host are slow or frozen, by what they say to their agent (Proc::trouble, Mesh::troubles). Nothing is
+/// done to them for that. Plain procs say nothing, and are not watched. Lives on the reactor's thread.
+class SignsWatch {
+ public:
+  /// `config`: of this host. `on_changed`: there is something in Mesh::troubles.
+  SignsWatch(Bus& bus, ProcTable& table, Config config, std::string host, std::function<void(Mesh&)> on_changed);
+  ~SignsWatch();
+  SignsWatch(const SignsWatch&) = delete;
+  SignsWatch& operator=(const SignsWatch&) = delete;
+
+  /// It has said something.
+  void on_sign(Proc& proc);
+  /// Those that are there already: they spoke to another agent before.
+  void add_live();
+
+ private:
+  SignsOfLife& find(const Proc& proc);
+  void arm();
+  void on_tick();
+  void judge(Proc& proc, const SignsOfLife& signs);
+  void ask_way();
+  void on_clear(Reactor::Time asked);
+
+  Bus& bus_;
+  ProcTable& table_;
+  Config config_;
+  std::string host_;
+  std::function<void(Mesh&)> on_changed_;
+  std::unordered_map<std::uint64_t, SignsOfLife> watched_;  // by Proc::id
+  /// What was last looked up: procs of one request have the same.
+  struct Pace {
+    std::shared_ptr<const Assignment> of;
+    std::chrono::milliseconds heartbeat{0};
+    SignsOfLife::Limits limits{};
+  } pace_;
+  /// Between two looks: a quarter of the shortest time between two signs.
+  Reactor::Duration interval_;
+  Reactor::TimerId timer_ = 0;
+  Reactor::Time due_{};
+  bool is_asking_ = false;
+  /// Lets an answer see that this object is gone.
+  std::shared_ptr<void> alive_ = std::make_shared<char>();
+};
+
+}  // namespace meshbus::host
