@@ -23,6 +23,7 @@
 #include "broker/watch_list.h"
 #include "broker/zap.h"
 #include "common/dispatcher.h"
+#include "common/join_token.h"
 #include "common/log.h"
 
 namespace meshbus {
@@ -109,6 +110,15 @@ class Broker::Impl {
   /// Reads what has changed, and cuts off whose key is not what it was.
   void look_for_keys();
   void look_for_own_key();
+  void look_for_tokens();
+  /// Of one who has proven to have a token, and is nobody else; or null.
+  const TokenRecord* token_of(const Credentials& credentials) const;
+  /// The only thing that a token is good for.
+  void on_joining(const TokenRecord& token, const wire::Hello& hello);
+  /// What the new host is to know. Errors: unauthorised (used, expired), identity_mismatch, configuration_error, io_error, ...
+  Result<std::string> take_token(const TokenRecord& token, const wire::Hello& hello);
+  /// Uses the token up and lets its host be known; without a path it is already.
+  Result<void> let_host_in(const TokenRecord& token, const std::string& key, const std::string& path);
   Result<void> open_monitor(zmq::context_t& context);
   Result<void> open_tap(zmq::context_t& context);
   /// The text of the key of a peer or host, or nothing.
@@ -132,6 +142,8 @@ class Broker::Impl {
   RecentSet<ConnectionId, char> refused_{kRefusedRemembered};
   /// Who may connect by key; nothing when there are no connections with keys.
   std::optional<KeyRing> ring_;
+  /// Tokens of new hosts, by their keys: used and expired ones too.
+  std::unordered_map<std::string, TokenRecord> tokens_;
   std::string own_key_;
   std::string own_key_problem_;
   /// When to look again at the earliest.

@@ -59,6 +59,7 @@ Result<std::optional<KeyPair>> Broker::Impl::open_keys(zmq::context_t& context) 
 
 std::optional<bool> Broker::Impl::judge(std::string_view key, std::string_view address, bool may_wait) {
   const KeyHolder* holder = ring_->find(key);
+  if (holder == nullptr && tokens_.contains(std::string(key))) return true;  // to join, or to hear why not
   if (holder == nullptr && may_wait) {
     // It may have come a moment ago.
     if (strangers_timer_ == 0) {
@@ -100,6 +101,7 @@ void Broker::Impl::on_keys_timer() {
 void Broker::Impl::look_for_keys() {
   const auto begin = Reactor::Clock::now();
   const bool is_changed = ring_->refresh();
+  look_for_tokens();
   const auto end = Reactor::Clock::now();
   look_due_ = end + std::max<Reactor::Duration>(kLookForStranger, kLookShare * (end - begin));
   if (!is_changed) return;

@@ -22,6 +22,10 @@ void Broker::Impl::on_hello(const Request& request, const wire::Hello& hello) {
     refuse(request, Error(ErrorCode::unauthorised, "this connection is registered already"));
     return;
   }
+  if (const TokenRecord* token = token_of(stranger_->credentials)) {
+    on_joining(*token, hello);
+    return;
+  }
   auto identity = admission_->admit(hello, stranger_->credentials);
   // Whose place it would take may have ended just now, and its descriptor may be this one's.
   listener->drain_monitor();

@@ -69,7 +69,11 @@ void add_host(CLI::App& app, HostArguments& arguments) {
   host->add_option("--advertise", options.advertise,
                    "Address that others use for this host; default: the unix socket, or the tcp address bound")
       ->type_name("ADDRESS");
-  host->add_flag("--insecure", options.insecure, "Plain tcp, without keys: whoever can connect can run commands as you");
+  auto* insecure = host->add_flag("--insecure", options.insecure, "Plain tcp, without keys: whoever can connect can run commands as you");
+  auto* join = host->add_option("--join", arguments.joins,
+                                "Make keys for this host and be known to the host at ADDRESS and know whom it knows, before anything else; "
+                                "- reads that from stdin; may be given again (meshbus keygen --token)");
+  join->type_name("TOKEN@ADDRESS")->allow_extra_args(false)->excludes(insecure);
   host->add_option("--run-dir", options.run_dir, "Where sockets are made; default $XDG_RUNTIME_DIR/meshbus or /tmp/meshbus-UID");
   add_duration(host, "--grace", options.grace, "Between SIGTERM and SIGKILL of the procs when this host ends; default 10s");
   host->add_option_function<std::string>(
@@ -88,7 +92,8 @@ void add_host(CLI::App& app, HostArguments& arguments) {
   host->add_option("--lifeline-fd", options.lifeline_fd,
                    "Descriptor whose end means that the launcher is gone: the host then ends within 2 s");
   host->add_flag("--remote", arguments.is_remote,
-                 "For launchers that start a host on another machine: what it needs comes on stdin, it ends when stdin does");
+                 "For launchers that start a host on another machine: what it needs comes on stdin, it ends when stdin does")
+      ->excludes(join);
   host->add_flag_callback("--quiet", [&options] { options.print_ready = false; }, "Do not print the ready line on stdout");
 }
 
@@ -646,6 +651,9 @@ constexpr const char* kKeygenFooter =
     "Makes DIR/NAME.key, the secret (0600), and DIR/authorised/ROLE/NAME.pub, which goes to the same place on every host that shall let\n"
     "its holder in; that of a host goes also to those who connect to it. Hosts notice new and removed files within a second.\n"
     "\n"
+    "--token prints TOKEN@ADDRESS instead, for `meshbus host --join` on a new host: it makes its own key there, and gets all that lies in\n"
+    "authorised/. Run it as the user, and with the keys, of the host that shall take it in.\n"
+    "\n"
     "Exit code: 0; 2 wrong usage; 125 the key is there already, or cannot be made.";
 
 void add_keygen(CLI::App& app, KeygenArguments& keygen) {
@@ -661,6 +669,12 @@ void add_keygen(CLI::App& app, KeygenArguments& keygen) {
   auto* retire = verb->add_flag("--retire", keygen.retire, "Let only the present key be known");
   if_missing->excludes(rotate)->excludes(retire);
   rotate->excludes(retire);
+  auto* token = verb->add_flag("--token", keygen.token, "Print a token by which one new host of that name may join, once");
+  token->excludes(if_missing)->excludes(rotate)->excludes(retire);
+  verb->add_option("--at", keygen.at, "The host that takes the token; default: the only one of yours on this machine")
+      ->type_name("ADDRESS")
+      ->needs(token);
+  add_duration(verb, "--for", keygen.valid_for, "How long the token is good for, 1s to 24h; default 10m")->needs(token);
   verb->add_flag("--json", keygen.json, "Print JSON");
 }
 
@@ -691,6 +705,21 @@ std::string suggestion(const CLI::App& app, int argc, char** argv, const std::st
     }
   }
   return {};
+}
+
+/// A command line can be read by every user of the machine: what is secret in this one is overwritten.
+void hide_tokens(int argc, char** argv) {
+  constexpr std::string_view kJoin = "--join";
+  for (int i = 2; i < argc; ++i) {
+    std::string_view word = argv[i];
+    char* token = argv[i];
+    if (word.starts_with(std::string(kJoin) + "=")) {
+      token += kJoin.size() + 1;
+    } else if (argv[i - 1] != kJoin) {
+      continue;
+    }
+    std::fill(token, token + std::min(word.rfind('@'), word.size()) - (token - argv[i]), 'x');
+  }
 }
 
 }  // namespace
@@ -763,7 +792,10 @@ std::variant<Arguments, int> parse_command_line(int argc, char** argv) {
     return kUsage;
   }
   const auto name = app.get_subcommands().front()->get_name();
-  if (name == "host") return Arguments(host);
+  if (name == "host") {
+    if (!host.joins.empty()) hide_tokens(argc, argv);
+    return Arguments(host);
+  }
   if (name == "version") return Arguments(version);
   if (name == "config") return Arguments(config);
   if (name == "context") return Arguments(context);

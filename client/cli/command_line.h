@@ -29,6 +29,8 @@ struct HostArguments {
   WardenOptions warden;
   /// Started from elsewhere.
   bool is_remote = false;
+  /// TOKEN@ADDRESS each, or "-".
+  std::vector<std::string> joins;
 };
 
 /// `meshbus run`
@@ -182,6 +184,11 @@ struct KeygenArguments {
   bool if_missing = false;
   bool rotate = false;
   bool retire = false;
+  /// No key, but a token for a new host that is to make its own.
+  bool token = false;
+  /// With it: the host that takes it, and for how long.
+  std::string at;
+  std::chrono::milliseconds valid_for = std::chrono::minutes(10);
   bool json = false;
 };
 

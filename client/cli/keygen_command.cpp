@@ -1,12 +1,5 @@
 #include "client/cli/keygen_command.h"
 
-#include <fcntl.h>
-#include <sys/file.h>
-#include <sys/stat.h>
-#include <unistd.h>
-
-#include <cerrno>
-#include <cstdlib>
 #include <filesystem>
 #include <iostream>
 #include <string>
@@ -14,11 +7,11 @@
 
 #include <nlohmann/json.hpp>
 
+#include "client/cli/join_token_command.h"
+#include "client/cli/key_folders.h"
 #include "client/cli/rank_json.h"
 #include "common/config.h"
 #include "common/keys.h"
-#include "common/os_error.h"
-#include "common/unique_fd.h"
 
 namespace meshbus::cli {
 namespace {
@@ -46,16 +39,6 @@ Result<std::string> directory_of(const KeygenArguments& arguments) {
   if (path.empty())
     return fail(ErrorCode::configuration_error, "where shall the keys lie? There is no home directory (HOME); say --dir DIR");
   return fs::absolute(path).lexically_normal().string();
-}
-
-Result<void> make_directory(const std::string& path, mode_t mode) {
-  std::error_code error;
-  fs::create_directories(fs::path(path).parent_path(), error);
-  if (error)
-    return fail(ErrorCode::io_error, "cannot make the directory " + fs::path(path).parent_path().string() + ": " + error.message());
-  if (::mkdir(path.c_str(), mode) != 0 && errno != EEXIST)
-    return fail(ErrorCode::io_error, "cannot make the directory " + path + ": " + os_error("mkdir"));
-  return check_trusted(path);
 }
 
 /// The public keys that are known by now; none when there is no such file.
@@ -109,12 +92,11 @@ Result<std::vector<Made>> make_all(const KeygenArguments& arguments, wire::Role 
   if (!path) return fail(path.error());
   const KeyDirectory directory(*path, {});
   const std::string public_directory = fs::path(directory.public_path(role, "x")).parent_path().string();
-  if (auto done = make_directory(*path, 0700); !done) return fail(done.error());
-  if (auto done = make_directory(*path + "/authorised", 0755); !done) return fail(done.error());
-  if (auto done = make_directory(public_directory, 0755); !done) return fail(done.error());
-  // Two at a time would mix up secrets and public halves.
-  const UniqueFd lock(::open(path->c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC));
-  if (!lock || ::flock(lock.get(), LOCK_EX) != 0) return fail(ErrorCode::io_error, "cannot lock " + *path + ": " + os_error("flock"));
+  if (auto done = make_key_directory(*path, 0700); !done) return fail(done.error());
+  if (auto done = make_key_directory(*path + "/authorised", 0755); !done) return fail(done.error());
+  if (auto done = make_key_directory(public_directory, 0755); !done) return fail(done.error());
+  const auto lock = lock_keys(*path);
+  if (!lock) return fail(lock.error());
   std::vector<Made> all;
   for (const auto& name : arguments.names) {
     auto made = make_one(arguments, directory, role, name);
@@ -133,6 +115,12 @@ int keygen_command(const KeygenArguments& arguments) {
     std::cerr << "meshbus: keygen: '" << name << "' cannot be the name of a key: letters, digits and -_.:%[]@+ only, 100 at most"
               << (*role == wire::Role::host ? "; a host's is the HOST, or HOST:PORT, of its address" : "") << "\n";
     return kUsage;
+  }
+  if (arguments.token) {
+    const auto directory = directory_of(arguments);
+    if (directory) return join_token_command(arguments, *directory);
+    std::cerr << "meshbus: keygen: " << directory.error().detail() << "\n";
+    return kOwnFailure;
   }
   const auto all = make_all(arguments, *role);
   if (!all) {

@@ -11,6 +11,7 @@
 #include "client/cli/context_command.h"
 #include "client/cli/controller_command.h"
 #include "client/cli/hosts_command.h"
+#include "client/cli/join_command.h"
 #include "client/cli/keygen_command.h"
 #include "client/cli/logs_command.h"
 #include "client/cli/mesh_command.h"
@@ -38,6 +39,7 @@ struct Verbs {
     if (arguments.is_remote) {
       if (const auto code = cli::prepare_remote(options)) return *code;
     }
+    if (const auto code = cli::join_hosts(arguments)) return *code;
     cli::apply_settings(options);
     return run_warden(options);
   }
