@@ -137,7 +137,9 @@ Result<std::vector<KnownKeys>> ask_to_join(const Invitation& invitation, const H
   };
   Session::Events events;
   // Nobody registers who comes by a token.
-  events.on_welcome = [&](const wire::Welcome&) { end(fail(ErrorCode::malformed_message, "it does not know what a token is; which release is it?")); };
+  events.on_welcome = [&](const wire::Welcome&) {
+    end(fail(ErrorCode::malformed_message, "it does not know what a token is; which release is it?"));
+  };
   events.on_lost = [&](const std::string& reason) { trouble = reason; };
   events.on_trouble = [&](const std::string& reason) { trouble = reason; };
   Session* session = nullptr;
