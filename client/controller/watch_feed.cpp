@@ -62,16 +62,24 @@ std::vector<WatchEvent> WatchFeed::on_other(const wire::MeshEventT& event, Watch
   return {std::move(one)};
 }
 
-bool WatchFeed::take_trouble(const wire::MeshEventT& event, const wire::RankTrouble& trouble) {
-  const std::pair key(event.mesh, trouble.rank());
-  const auto rank = told_.find(key);
-  if (trouble.trouble() > wire::Trouble::MAX || rank == told_.end() || rank->second.incarnation != trouble.incarnation()) return false;
+void WatchFeed::note_trouble(const wire::MeshEventT& event, const wire::RankTrouble& trouble) {
+  if (trouble.trouble() > wire::Trouble::MAX) return;
+  auto& troubled = troubles_[{event.mesh, trouble.rank()}];
+  if (event.sequence < troubled.sequence) return;  // overtaken
+  if (troubled.known.incarnation() != trouble.incarnation()) troubled.told = wire::Trouble::none;
+  troubled.known = trouble;
+  troubled.sequence = event.sequence;
+}
+
+const wire::RankTrouble* WatchFeed::take_trouble(const std::string& mesh, std::uint64_t rank) {
+  const std::pair key(mesh, rank);
+  const auto state = told_.find(key);
   const auto found = troubles_.find(key);
-  const bool is_known = found != troubles_.end() && found->second.incarnation == trouble.incarnation();
-  if (is_known && event.sequence < found->second.sequence) return false;  // overtaken
-  const auto before = is_known ? found->second.trouble : wire::Trouble::none;
-  troubles_[key] = {trouble.incarnation(), trouble.trouble(), event.sequence};
-  return before != trouble.trouble();
+  if (state == told_.end() || found == troubles_.end() || !state->second.is_ready) return nullptr;
+  auto& troubled = found->second;
+  if (troubled.known.incarnation() != state->second.incarnation || troubled.told == troubled.known.trouble()) return nullptr;
+  troubled.told = troubled.known.trouble();
+  return &troubled.known;
 }
 
 std::vector<WatchEvent> WatchFeed::on_event(const wire::MeshEventT& event, Time now) {
@@ -91,7 +99,7 @@ std::vector<WatchEvent> WatchFeed::on_event(const wire::MeshEventT& event, Time 
     const std::pair key(event.mesh, rank.rank());
     const auto found = told_.find(key);
     if (found != told_.end() && found->second.incarnation == rank.incarnation() && rank.generation() <= found->second.generation) continue;
-    told_[key] = {rank.incarnation(), rank.generation()};
+    told_[key] = {rank.incarnation(), rank.generation(), rank.state() == wire::ProcState::ready};
     one.rank = rank;
     one.certificate.reset();
     for (const auto& certificate : event.certificates) {
@@ -99,15 +107,25 @@ std::vector<WatchEvent> WatchFeed::on_event(const wire::MeshEventT& event, Time 
     }
     events.push_back(one);
   }
+  // A state and what is wrong with it may overtake each other.
+  std::set<std::uint64_t> touched;
+  for (const auto& trouble : event.troubles) {
+    note_trouble(event, trouble);
+    touched.insert(trouble.rank());
+  }
+  for (const auto& rank : event.ranks) {
+    if (!troubles_.empty()) touched.insert(rank.rank());
+  }
   one.kind = WatchEvent::Kind::trouble;
   one.certificate.reset();
-  for (const auto& trouble : event.troubles) {
-    if (!take_trouble(event, trouble)) continue;
-    one.trouble = trouble;
+  for (const auto number : touched) {
+    const auto* const trouble = take_trouble(event.mesh, number);
+    if (trouble == nullptr) continue;
+    one.trouble = *trouble;
     one.rank = wire::RankState();
-    one.rank.mutate_incarnation(trouble.incarnation());
+    one.rank.mutate_incarnation(trouble->incarnation());
     one.rank.mutate_state(wire::ProcState::ready);
-    one.rank.mutate_rank(trouble.rank());
+    one.rank.mutate_rank(number);
     events.push_back(one);
   }
   return events;

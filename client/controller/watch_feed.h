@@ -37,11 +37,12 @@ class WatchFeed {
   struct Told {
     std::uint64_t incarnation;
     std::uint64_t generation;
+    bool is_ready;
   };
-  struct TroubleTold {
-    std::uint64_t incarnation;
-    wire::Trouble trouble;
-    std::uint64_t sequence;
+  struct Troubled {
+    wire::RankTrouble known;
+    wire::Trouble told = wire::Trouble::none;
+    std::uint64_t sequence = 0;
   };
   struct Standing {
     wire::MeshEventKind kind;
@@ -50,8 +51,9 @@ class WatchFeed {
   /// Whether that message has not been here yet.
   bool note(std::uint64_t sequence);
   void miss(std::uint64_t first, std::uint64_t last);
-  /// Whether that is to be told.
-  bool take_trouble(const wire::MeshEventT& event, const wire::RankTrouble& trouble);
+  void note_trouble(const wire::MeshEventT& event, const wire::RankTrouble& trouble);
+  /// What there is to tell of the troubles of that rank: nothing before it is ready, and nothing after that.
+  const wire::RankTrouble* take_trouble(const std::string& mesh, std::uint64_t rank);
   std::vector<WatchEvent> on_other(const wire::MeshEventT& event, WatchEvent one);
 
   std::uint64_t sequence_ = 0;
@@ -60,7 +62,7 @@ class WatchFeed {
   std::optional<Time> asked_;
   std::uint64_t asked_upto_ = 0;
   std::map<std::pair<std::string, std::uint64_t>, Told> told_;
-  std::map<std::pair<std::string, std::uint64_t>, TroubleTold> troubles_;
+  std::map<std::pair<std::string, std::uint64_t>, Troubled> troubles_;
   /// Hosts that were told to be unreachable, meshes that were told to have ended.
   std::map<std::pair<std::string, std::string>, Standing> standing_;
   std::optional<Time> heard_;

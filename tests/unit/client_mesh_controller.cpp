@@ -434,6 +434,21 @@ TEST_CASE("watch_feed: a trouble is told once, in order, and its end also when t
   // What was overtaken on its way comes too late.
   CHECK(hear(frozen, false, sequence + 2).size() == 1);
   CHECK(hear(mesh.known({{1, 2}}), true, sequence + 1).empty());
+  // What is wrong with a rank overtakes that it is ready, or is overtaken by that it is not any more.
+  WatchFeed other;
+  const auto message = [](std::uint64_t number, std::vector<wire::RankState> ranks, std::vector<wire::RankTrouble> list) {
+    wire::MeshEventT event;
+    event.mesh = kControlled;
+    event.host = kA.to_string();
+    event.sequence = number;
+    event.ranks = std::move(ranks);
+    event.troubles = std::move(list);
+    return event;
+  };
+  CHECK(other.on_event(message(2, {}, {trouble_of(1, Trouble::frozen)}), t0).empty());
+  CHECK(other.on_event(message(1, {rank_of(1)}, {}), t0).size() == 2);
+  CHECK(other.on_event(message(4, {rank_of(1, wire::ProcState::stopping, 2)}, {}), t0).size() == 1);
+  CHECK(other.on_event(message(3, {}, {trouble_of(1, Trouble::slow)}), t0).empty());
   // Another controller counts from 1.
   feed.restart();
   CHECK(hear(mesh.known(), true, 1).size() == 1);
