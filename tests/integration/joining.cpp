@@ -268,7 +268,8 @@ TEST_CASE("joining: a token is good for nothing else, and of two who come with i
   CHECK(host.counters().refused_hellos == 6);
   CHECK_FALSE(folder.read().at(0).is_used);
 
-  CHECK(parse_known_keys(say(joining("tcp:127.0.0.2:7420", one))) == read_known_keys(keys.directory));
+  const auto known = parse_known_keys(say(joining("tcp:127.0.0.2:7420", one)));
+  CHECK(known == read_known_keys(keys.directory));
   CHECK(read_public_keys(keys.directory.public_path(Role::host, "127.0.0.2")) == std::vector{one});
   CHECK(folder.read().at(0).is_used);
   starts_so(say(joining("tcp:127.0.0.2:7420", two)), "unauthorised: the token for host 127.0.0.2, from 127.0.0.1: it has been used");
