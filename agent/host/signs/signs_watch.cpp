@@ -44,11 +44,11 @@ void SignsWatch::add_live() {
 
 SignsOfLife& SignsWatch::find(const Proc& proc) {
   if (const auto found = watched_.find(proc.id); found != watched_.end()) return found->second;
-  if (pace_.of != proc.assignment) {
-    const auto& settings = proc.assignment->spec.config;
+  if (pace_.of != proc.mesh.name) {
+    const auto& settings = proc.mesh.spec.config;
     pace_.heartbeat = setting_for_proc(config_, keys::heartbeat, settings);
     pace_.limits = SignsOfLife::limits_of(pace_.heartbeat, setting_for_proc(config_, keys::session_away, settings));
-    pace_.of = proc.assignment;
+    pace_.of = proc.mesh.name;
   }
   interval_ = std::clamp<Reactor::Duration>(pace_.heartbeat / 4, kShortest, interval_);
   if (timer_ == 0 || bus_.reactor().now() + interval_ < due_) arm();

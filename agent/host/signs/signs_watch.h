@@ -42,9 +42,9 @@ class SignsWatch {
   std::string host_;
   std::function<void(Mesh&)> on_changed_;
   std::unordered_map<std::uint64_t, SignsOfLife> watched_;  // by Proc::id
-  /// What was last looked up: procs of one request have the same.
+  /// What was last looked up: procs of one mesh have the same.
   struct Pace {
-    std::shared_ptr<const Assignment> of;
+    std::string of;
     std::chrono::milliseconds heartbeat{0};
     SignsOfLife::Limits limits{};
   } pace_;
