@@ -82,7 +82,6 @@ TEST_CASE("joining: a new host joins by one command, and a job runs over both") 
   const TempDir dir;
   const std::string there = dir / "new/keys", token = site.token("127.0.0.2");
   const std::string digits = token.substr(token.find('-') + 1, 128);
-  std::string address;
   {
     StandingHost two({"--join", token, "--bind", "tcp:127.0.0.2:0"}, with_keys(there));
     CHECK(two.address().starts_with("tcp:127.0.0.2:"));
