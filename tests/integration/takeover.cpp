@@ -303,6 +303,8 @@ TEST_CASE("takeover: log files go on at the right byte, and a reader of logs tha
   }
   // Who asks a new agent for the logs of what has ended gets them from the files.
   const auto later = run_cli({"logs", "--raw", "--tail", "all", "--rank", "3", "--hosts", host.address(), "kept"});
+  INFO(later.err);
+  CHECK(later.status == ExitStatus::exited(0));
   CHECK(later.out.ends_with("3 line 11999\nthe end"));
   CHECK(later.out.starts_with("begin\n"));
 }
