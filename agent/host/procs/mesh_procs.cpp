@@ -140,6 +140,8 @@ void MeshProcs::end_turn() {
   // Before anybody hears of it. First the events: what is in the ledger is not told again.
   book_.write();
   ledger_.write();
+  // Only now: an agent that takes over believes the ledger, and would find the output of its procs gone.
+  for (const auto slot : std::exchange(freed_slots_, {})) spool_.free_slot(slot);
   if (!keeper_.lost()) {
     keeper_.flush();
     if (keeper_.wants_write() != keeper_writing_) watch_keeper();
@@ -154,7 +156,7 @@ void MeshProcs::forget_old(const std::function<void(Mesh&)>& on_forgotten) {
   table_.forget_old(reactor_.now(), [&](Mesh& mesh) {
     reactor_.cancel(mesh.lease_timer);
     relaying_.erase(&mesh);
-    for (const auto& [rank, proc] : mesh.procs) spool_.free_slot(std::exchange(proc->slot, 0));
+    for (const auto& [rank, proc] : mesh.procs) freed_slots_.push_back(std::exchange(proc->slot, 0));
     on_forgotten(mesh);
   });
 }

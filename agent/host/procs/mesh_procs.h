@@ -6,6 +6,7 @@
 #include <memory>
 #include <set>
 #include <string>
+#include <vector>
 
 #include "agent/host/events/event_book.h"
 #include "agent/host/procs/drains.h"
@@ -135,6 +136,8 @@ class MeshProcs {
   std::size_t most_procs_;
   ProcTable table_;
   OutputSpool spool_;
+  /// Slots that nobody needs once the ledger says so: freed when it is written.
+  std::vector<std::uint32_t> freed_slots_;
   EventBook book_;
   LedgerWriter ledger_;
   BootstrapWriter bootstraps_;

@@ -27,7 +27,7 @@ Result<void> MeshProcs::check_over(const Proc& former) const {
 }
 
 Proc* MeshProcs::begin_life(Proc& former, const std::shared_ptr<const Assignment>& assignment) {
-  spool_.free_slot(std::exchange(former.slot, 0));
+  freed_slots_.push_back(std::exchange(former.slot, 0));
   Mesh& mesh = former.mesh;
   Proc* proc = table_.add_life(former, assignment, random_u64(), tail_);
   if (proc == nullptr || !mesh.relaying) return proc;

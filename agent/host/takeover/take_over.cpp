@@ -114,7 +114,7 @@ void MeshProcs::free_slot(Proc& proc) {
   for (const auto stream : {wire::Stream::out, wire::Stream::err}) {
     if (proc.mesh.relaying && spool_.released(proc.slot, stream) < spool_.written(proc.slot, stream)) return;
   }
-  spool_.free_slot(std::exchange(proc.slot, 0));
+  freed_slots_.push_back(std::exchange(proc.slot, 0));
   table_.touch(proc);
 }
 
