@@ -23,6 +23,7 @@
 #include "common/log.h"
 #include "common/logging.h"
 #include "common/reactor.h"
+#include "common/short_slices.h"
 #include "common/token.h"
 #include "common/unique_fd.h"
 #include "common/warden_end.h"
@@ -206,6 +207,7 @@ int serve(const Flags& flags) {
 
 int main(int argc, char** argv) {
   ::prctl(PR_SET_NAME, "meshbus-broker");
+  ask_for_short_slices();
   CLI::App app("The message broker of one meshbus host; `meshbus host` starts it.", "meshbus-broker");
   Flags flags;
   declare(app, flags);

@@ -17,6 +17,7 @@
 #include "agent/keeper/lifeline.h"
 #include "common/log.h"
 #include "common/logging.h"
+#include "common/short_slices.h"
 #include "common/warden_end.h"
 
 namespace {
@@ -223,6 +224,7 @@ void raise_descriptor_limit() {
 
 int main(int argc, char** argv) {
   raise_descriptor_limit();
+  ask_for_short_slices();
   // The terminal's signals are for the launcher; this process ends when its warden says so.
   for (const int ignored : {SIGINT, SIGQUIT, SIGTSTP, SIGHUP, SIGPIPE, SIGXFSZ}) signal(ignored, SIG_IGN);
   sigset_t term;

@@ -18,6 +18,7 @@
 #include <cstdio>
 #include <cstring>
 #include <ctime>
+#include <thread>
 #include <utility>
 
 #include "agent/keeper/host_place.h"
@@ -34,8 +35,10 @@ using namespace std::chrono_literals;
 
 constexpr auto spawn_slice = 1ms;  // exits are looked at in between; a spawn takes about 0.3 ms
 constexpr Clock::duration reap_pause = 50ms;
+constexpr Clock::duration busy_chase_pause = 5ms;  // with births to come: several dead for one look
 constexpr Clock::duration chase_pause_first = 200us;
 constexpr Clock::duration chase_pause_last = 50ms;
+constexpr std::size_t ends_per_cpu = 8;  // more only wait for each other
 constexpr auto sysexit_os_error = 71;
 constexpr int agent_ends_within = 1000;  // milliseconds
 
@@ -73,7 +76,8 @@ Keeper::Keeper(KeeperOptions options)
       pid_namespace_(options.pid_namespace),
       mark_(options.mark),
       limits_(std::move(options.limits)),
-      orphans_([this](pid_t pid) { return procs_.contains(pid); }) {}
+      orphans_([this](pid_t pid) { return procs_.contains(pid); }),
+      procs_per_wave_(ends_per_cpu * std::max<std::size_t>(std::thread::hardware_concurrency(), 1)) {}
 
 Result<void> Keeper::set_up() {
   if (pid_namespace_) {
@@ -132,8 +136,10 @@ int Keeper::wait_milliseconds() const {
   // Descriptors that were short, or the agent's socket that is full, say nothing when they are there again.
   if (roster_.is_replaying() && !agent_wants_write_) return 10;
   if (!queue_.empty() && outbox_.size() < outbox_limit) return 0;
-  if (dead_.empty() && !has_dead_child_) return -1;
-  const auto next = dead_.empty() ? next_reap_ : next_chase_;
+  if (dead_.empty() && !has_dead_child_ && asked_signals_.empty()) return -1;
+  auto next = Clock::time_point::max();
+  if (!dead_.empty() || has_dead_child_) next = dead_.empty() ? next_reap_ : next_chase_;
+  if (!asked_signals_.empty()) next = std::min(next, next_wave_);
   const auto left = std::chrono::ceil<std::chrono::milliseconds>(next - Clock::now()).count();
   return static_cast<int>(std::clamp<long>(static_cast<long>(left), 0, 100));
 }
@@ -154,6 +160,7 @@ void Keeper::turn() {
     }
   }
   if (end_ != End::none) return;
+  signal_some();
   flush();  // exits first: what follows takes longer
   spawn_some();
   if (!dead_.empty() && Clock::now() >= next_chase_) chase_orphans();
@@ -294,6 +301,7 @@ void Keeper::bury(pid_t pid, const siginfo_t& info, const rusage& usage) {
   if (known == procs_.end()) return;
   Exit exit;
   exit.id = known->second.id;
+  if (known->second.wave == wave_ && wave_left_ > 0) --wave_left_;
   exit.signaled = info.si_code == CLD_KILLED || info.si_code == CLD_DUMPED;
   exit.core_dumped = info.si_code == CLD_DUMPED;
   exit.code = info.si_status;
@@ -336,7 +344,8 @@ void Keeper::chase_orphans() {
   const Sweeper::Round round = orphans_.round();
   const auto end = Clock::now();
   chase_pause_ = round.clean || round.reaped != 0 ? chase_pause_first : std::min<Clock::duration>(2 * chase_pause_, chase_pause_last);
-  chase_not_before_ = round.clean ? end + 4 * (end - begin) : end;
+  const auto rest = std::max<Clock::duration>(4 * (end - begin), queue_.empty() ? 0ms : busy_chase_pause);
+  chase_not_before_ = round.clean ? end + rest : end;
   next_chase_ = round.clean ? chase_not_before_ : round.reaped != 0 ? end : end + chase_pause_;  // or earlier, by SIGCHLD
   if (!round.clean) return;
   for (const Dead& dead : dead_) {

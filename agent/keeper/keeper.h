@@ -49,6 +49,7 @@ class Keeper {
     std::uint64_t id = 0;
     UniqueFd pidfd;
     std::string mesh;
+    std::uint64_t wave = 0;  // the last in which it was told to end
   };
   struct Queued {
     std::shared_ptr<const PreparedSpec> prepared;
@@ -77,6 +78,7 @@ class Keeper {
   void on_signal(const Signal& signal);
   void on_kill_mesh(const KillMesh& request);
 
+  void signal_some();
   void spawn_some();
   void start_one(Queued queued);
   Result<const Cgroup*> cgroup_of(const std::string& mesh);
@@ -124,6 +126,11 @@ class Keeper {
     std::uint64_t id;
     std::string mesh;
   };
+  std::deque<Signal> asked_signals_;
+  const std::size_t procs_per_wave_;
+  std::uint64_t wave_ = 0;
+  std::size_t wave_left_ = 0;  // of its procs, those that have not ended
+  std::chrono::steady_clock::time_point next_wave_{};
   std::vector<Dead> dead_;  // reaped, their descendants perhaps not
   EventPacker packer_;
   std::chrono::steady_clock::time_point packing_since_{};

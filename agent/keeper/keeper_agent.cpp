@@ -17,9 +17,11 @@ namespace {
 using Clock = std::chrono::steady_clock;
 using namespace std::chrono_literals;
 
-constexpr auto hold_limit = 2ms;  // while spawning: how long births and exits wait for company in a packet
+constexpr auto hold_limit = 10ms;  // with more to start or to signal: how long births and exits wait for company in a packet
 constexpr int agent_packets_per_turn = 4;
-constexpr std::size_t replay_packets = 4;  // under way to a new agent: each has up to 250 descriptors of ours in it
+constexpr auto wave_limit = 2ms;
+constexpr std::size_t most_asked_signals = 1u << 14;  // that wait; who asks for more gets them at once
+constexpr std::size_t replay_packets = 4;             // under way to a new agent: each has up to 250 descriptors of ours in it
 
 bool ends_a_process(int signal) {
   return signal == SIGKILL || signal == SIGTERM || signal == SIGINT || signal == SIGHUP || signal == SIGQUIT;
@@ -101,15 +103,34 @@ void Keeper::on_spawn(SpawnBatch batch) {
 
 void Keeper::on_signal(const Signal& signal) {
   const auto known = pids_.find(signal.id);
-  if (known != pids_.end()) {
-    ::kill(signal.group ? -known->second : known->second, signal.signal);  // not reaped: the number is its own
-    return;
-  }
+  if (known != pids_.end()) return asked_signals_.push_back(signal);
   if (!ends_a_process(signal.signal)) return;
   const auto queued = std::find_if(queue_.begin(), queue_.end(), [&](const Queued& each) { return each.proc.id == signal.id; });
   if (queued == queue_.end()) return;
   queue_.erase(queued);
   report_cancelled(signal.id);
+}
+
+// In the order in which they were asked for. Who is told to end needs a CPU for it, and a thousand of them at once would keep everybody
+// else from theirs: so many at a time, and the next when most of these are gone, or do not go.
+void Keeper::signal_some() {
+  const auto now = Clock::now();
+  if (asked_signals_.empty() || (wave_left_ > procs_per_wave_ / 2 && now < next_wave_ && asked_signals_.size() < most_asked_signals))
+    return;
+  ++wave_;
+  wave_left_ = 0;
+  next_wave_ = now + wave_limit;
+  while (!asked_signals_.empty() && wave_left_ < procs_per_wave_) {
+    const Signal signal = asked_signals_.front();
+    asked_signals_.pop_front();
+    const auto known = pids_.find(signal.id);
+    if (known == pids_.end()) continue;                                    // it has ended
+    ::kill(signal.group ? -known->second : known->second, signal.signal);  // not reaped: the number is its own
+    Proc& proc = procs_.at(known->second);
+    if (!ends_a_process(signal.signal) || proc.wave == wave_) continue;
+    proc.wave = wave_;
+    ++wave_left_;
+  }
 }
 
 void Keeper::report_cancelled(std::uint64_t id) {
@@ -166,7 +187,7 @@ void Keeper::flush() {
   for (;;) {
     replay();
     // Each packet wakes the agent, which takes the CPU from the spawning: with a queue, a few at a time.
-    const bool hold = !queue_.empty() && Clock::now() - packing_since_ < hold_limit;
+    const bool hold = (!queue_.empty() || !asked_signals_.empty()) && Clock::now() - packing_since_ < hold_limit;
     if (!packer_.empty() && !hold && outbox_.size() < outbox_limit) outbox_.push_back(packer_.take());
     if (outbox_.empty()) break;
     const Transfer sent = send_packet(agent_.get(), outbox_.front());

@@ -10,7 +10,7 @@
 namespace meshbus::keeper {
 
 namespace {
-constexpr int packets_per_call = 16;
+constexpr int packets_per_call = 2;  // between them the agent hears others
 constexpr std::size_t records_per_packet = 1024;
 Error refused() {
   return {ErrorCode::refused, "the keeper is gone"};

@@ -3,13 +3,17 @@
 #include <unistd.h>
 
 #include "client/src/masked_thread.h"
+#include "common/short_slices.h"
 
 namespace meshbus {
 
 ContextCore::ContextCore(ContextOptions options, Config config)
     : options_(std::move(options)), config_(std::move(config)), pid_(::getpid()) {
   zmq_context_.set(zmq::ctxopt::max_sockets, 1024);
-  thread_ = start_masked_thread([this] { reactor_.run(); });
+  thread_ = start_masked_thread([this] {
+    ask_for_short_slices();
+    reactor_.run();
+  });
   // Whatever runs there from now on sees thread_.
   run([] {});
 }

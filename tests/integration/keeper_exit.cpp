@@ -117,6 +117,31 @@ TEST_CASE("keeper: a flood on stdout, closed streams and a stopped proc are hand
   CHECK(keeper.exits.at(dumped).code == SIGSEGV);
 }
 
+TEST_CASE("keeper: signals come in the order in which they were asked for, and who does not end holds up nobody else's") {
+  KeeperUnderTest keeper;
+  constexpr std::size_t count = 300;  // more than it tells at a time
+  const auto first = keeper.spawn(command({"sleep", "60"}), std::vector<ProcSpec>(count));
+  const auto last = keeper.spawn(command({"sleep", "60"}), std::vector<ProcSpec>(1));
+  REQUIRE(keeper.wait_births(count + 1));
+  const auto to_each = [&](int signal) {
+    for (auto id = first; id < first + count; ++id) CHECK(keeper.client().signal({id, signal, true}).has_value());
+  };
+  to_each(SIGSTOP);
+  to_each(SIGTERM);  // a stopped process does not take it
+  keeper.signal(last, SIGKILL);
+  REQUIRE(keeper.wait_exits(1));
+  CHECK(keeper.exits.at(last).code == SIGKILL);
+  to_each(SIGCONT);
+  to_each(SIGKILL);  // those that are gone by now: no error
+  keeper.client().flush();
+  REQUIRE(keeper.wait_gone(count + 1));
+  for (const auto& [id, exit] : keeper.exits) {
+    CHECK(exit.signaled);
+    CHECK((exit.code == SIGTERM || exit.code == SIGKILL));
+  }
+  CHECK(keeper.disorder.empty());
+}
+
 TEST_CASE("keeper: CPU time and memory of a proc are in its exit") {
   KeeperUnderTest keeper;
   const auto id = keeper.spawn_shell("i=0; while [ $i -lt 100000 ]; do i=$((i+1)); done");

@@ -1,0 +1,37 @@
+#include "common/short_slices.h"
+
+#include <doctest/doctest.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+#include <array>
+#include <cstdint>
+#include <thread>
+
+namespace {
+
+/// What the kernel grants the calling thread at a time, in ns; 0: it does not say (before 6.12).
+std::uint64_t own_slice() {
+  std::array<std::uint64_t, 6> attributes{};  // struct sched_attr: the fourth is sched_runtime
+  REQUIRE(::syscall(SYS_sched_getattr, 0, attributes.data(), sizeof attributes, 0) == 0);
+  return attributes[3];
+}
+
+}  // namespace
+
+TEST_CASE("short slices: a thread has them when it has asked, and so have the threads that it starts, and no other") {
+  const std::uint64_t before = own_slice();
+  if (before == 0) {
+    MESSAGE("this kernel has no slices to ask for");
+    return;
+  }
+  std::uint64_t asked = 0, inherited = 0;
+  std::thread([&] {
+    meshbus::ask_for_short_slices();
+    asked = own_slice();
+    std::thread([&] { inherited = own_slice(); }).join();
+  }).join();
+  CHECK(asked == 100'000);
+  CHECK(inherited == 100'000);
+  CHECK(own_slice() == before);
+}
