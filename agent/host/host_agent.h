@@ -100,6 +100,8 @@ class HostAgent {
   Mesh* find_mesh(const Request& request, const flatbuffers::String* name);
   /// The live proc that sent this and says that it is `claimed`; otherwise the request is refused.
   Proc* find_sender(const Request& request, const flatbuffers::String* claimed);
+  /// Who sends this, when that is who it claims to be; otherwise the request is refused.
+  std::optional<ProcId> find_subscriber(const Request& request, const flatbuffers::String* claimed, std::string_view field);
   /// The ranks of a request; none = all that this host has. Otherwise the request is refused.
   std::optional<std::vector<RankBlock>> find_ranks(const Request& request, const flatbuffers::String* mesh,
                                                    const flatbuffers::Vector<const wire::RankInterval*>* ranks, std::string_view field);

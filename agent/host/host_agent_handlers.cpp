@@ -25,7 +25,6 @@ using namespace std::chrono_literals;
 constexpr std::size_t kLongestName = 200;
 constexpr std::size_t kLongestText = 4096;
 constexpr flatbuffers::uoffset_t kMostBlocks = 1000;
-constexpr std::size_t kMostSubscribers = 1000;
 constexpr std::uint64_t kAnyRank = UINT64_MAX;
 /// What the last answer gets to reach the broker before this host ends.
 constexpr auto kFarewellLimit = 1s;
@@ -324,33 +323,6 @@ void HostAgent::on_list_meshes(const Request& request, const wire::ListMeshes& m
   bus_->answer(request, make_mesh_list(procs_->table().meshes(), text_of(message.after()), host_text_, report_bytes, message.usage()));
 }
 
-void HostAgent::on_stream_state(const Request& request, const wire::StreamState& message) {
-  const auto subscriber = ProcId::parse(message.subscriber()->string_view());
-  if (!subscriber) return bus_->refuse(request, subscriber.error().within("StreamState.subscriber"));
-  Mesh* mesh = find_mesh(request, message.mesh());
-  if (mesh == nullptr) return;
-  if (mesh->subscribers.size() >= kMostSubscribers)
-    return bus_->refuse(
-        request, Error(ErrorCode::queue_full, "mesh " + mesh->name + " has " + std::to_string(kMostSubscribers) + " subscribers already"));
-  // What is not told yet goes to the others first: it is in the answer, and must not be told again behind it.
-  publisher_->flush_changes(*mesh);
-  mesh->subscribers.insert_or_assign(subscriber->to_string(), *subscriber);
-  procs_->table().touch(*mesh);
-  std::vector<const Proc*> later;
-  bus_->answer(request, make_mesh_state(*mesh, report_bytes, &later));
-  publisher_->send_certificates(*mesh, later, *subscriber);
-  peers_->add(*subscriber);
-}
-
-void HostAgent::on_stop_stream(const Request& request, const wire::StopStream& message) {
-  ack(request);
-  Mesh* mesh = procs_->table().find_mesh(message.mesh()->string_view());
-  const auto subscriber = ProcId::parse(message.subscriber()->string_view());
-  if (mesh == nullptr || !subscriber || mesh->subscribers.erase(subscriber->to_string()) == 0) return;
-  procs_->table().touch(*mesh);
-  if (!is_watched_still(*subscriber)) peers_->remove(*subscriber);
-}
-
 void HostAgent::on_get_events(const Request& request, const wire::GetEvents& message) {
   auto list = procs_->events().find(short_text(message.mesh()), message.from(), report_bytes);
   list.host = host_text_;
@@ -409,34 +381,6 @@ void HostAgent::on_output_taken(const Request& request, const wire::OutputTaken&
     procs_->on_output_taken(*mesh, message);
     publisher_->mark(*mesh);
   }
-}
-
-void HostAgent::on_stream_logs(const Request& request, const wire::StreamLogs& message) {
-  const auto subscriber = ProcId::parse(message.subscriber()->string_view());
-  if (!subscriber) return bus_->refuse(request, subscriber.error().within("StreamLogs.subscriber"));
-  if (subscriber->key() != request.envelope.source_proc() || subscriber->host().key() != request.envelope.source_host())
-    return bus_->refuse(request, Error(ErrorCode::identity_mismatch, "StreamLogs.subscriber: '" + subscriber->to_string() +
-                                                                         "' is not who sends this; logs go to who asks for them"));
-  Mesh* mesh = find_mesh(request, message.mesh());
-  if (mesh == nullptr) return;
-  auto started = logs_->start(*mesh, *subscriber, message);
-  if (!started) return bus_->refuse(request, started.error());
-  bus_->answer(request, std::move(*started));
-  peers_->add(*subscriber);
-}
-
-void HostAgent::on_log_taken(const Request& request, const wire::LogTaken& message) {
-  Mesh* mesh = find_mesh(request, message.mesh());
-  if (mesh == nullptr) return;
-  const auto taken = logs_->taken(*mesh, request.envelope.source_proc(), message);
-  if (!taken) return bus_->refuse(request, taken.error());
-  ack(request);
-}
-
-void HostAgent::on_stop_logs(const Request& request, const wire::StopLogs& message) {
-  ack(request);
-  if (Mesh* mesh = procs_->table().find_mesh(message.mesh()->string_view()); mesh != nullptr)
-    logs_->stop(*mesh, request.envelope.source_proc(), message.stream());
 }
 
 }  // namespace meshbus::host

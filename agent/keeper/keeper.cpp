@@ -289,6 +289,7 @@ void Keeper::on_pidfd(pid_t pid) {
   const auto wait = [&](int options, rusage* usage) {
     return ::syscall(SYS_waitid, P_PIDFD, known->second.pidfd.get(), &info, options | WEXITED | WNOHANG | __WALL, usage);
   };
+  // A pidfd may say so too early: when the main thread has ended alone, or another thread executes a program (before Linux 6.15).
   if (wait(WNOWAIT, nullptr) != 0 || info.si_pid == 0) return;
   // Dead but not reaped: pid and group are still its own.
   ::kill(-pid, SIGKILL);

@@ -17,7 +17,7 @@ namespace {
 using Clock = std::chrono::steady_clock;
 using namespace std::chrono_literals;
 
-constexpr auto hold_limit = 10ms;  // with more to start or to signal: how long births and exits wait for company in a packet
+constexpr auto hold_limit = 20ms;  // with more to start or to signal: how long births and exits wait for company in a packet
 constexpr int agent_packets_per_turn = 4;
 constexpr auto wave_limit = 2ms;
 constexpr std::size_t most_asked_signals = 1u << 14;  // that wait; who asks for more gets them at once

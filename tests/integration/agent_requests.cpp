@@ -89,6 +89,8 @@ TEST_CASE("agent: bad requests are refused in words and change nothing") {
   wire::StopStreamT stop_stream;
   stop_stream.mesh = "x";
   stop_stream.subscriber = "y";
+  CHECK(code_of(harness.ask<wire::Ack>(stop_stream)) == ErrorCode::parse_error);
+  stop_stream.subscriber = harness.launcher->id().to_string();
   CHECK(harness.ask<wire::Ack>(stop_stream).has_value());
   CHECK(harness.agent().live() == 0);
   CHECK(harness.ask<wire::HostState>(wire::GetHostT{}).has_value());
@@ -213,7 +215,12 @@ TEST_CASE("agent: subscribers get the state, then every change, until they stop 
   CHECK(now->ranks.size() == 2);
   CHECK(harness.ask<wire::MeshState>(*watcher, stream).has_value());  // a set
   stream.subscriber = other->id().to_string();
+  CHECK(code_of(harness.ask<wire::MeshState>(*watcher, stream)) == ErrorCode::identity_mismatch);  // on behalf of another
   CHECK(harness.ask<wire::MeshState>(*other, stream).has_value());
+  wire::StopStreamT not_its_own;
+  not_its_own.mesh = mesh;
+  not_its_own.subscriber = watcher->id().to_string();
+  CHECK(code_of(harness.ask<wire::Ack>(*other, not_its_own)) == ErrorCode::identity_mismatch);
   harness.stop(mesh, 5s, {wire::RankInterval(0, 1)});
   for (auto* each : {watcher.get(), other.get()}) {
     harness.wait("the change", [&] { return each->mesh(mesh)[0].certificate.has_value(); });

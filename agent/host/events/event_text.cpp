@@ -141,7 +141,9 @@ wire::EventT take(const Json& json) {
 }  // namespace
 
 std::string to_line(const wire::EventT& event) {
-  Json json;
+  constexpr std::size_t keys = 32;  // more than there are: a thousand ends in a second come through here
+  Json json = Json::object();
+  json.get_ref<Json::object_t&>().reserve(keys);
   json["time"] = rfc3339(event.time_ns);
   json["time_ns"] = event.time_ns;
   json["kind"] = wire::EnumNameEventKind(event.kind);
