@@ -19,6 +19,7 @@ using Direction = Bar::Direction;
 using Milliseconds = std::chrono::duration<double, std::milli>;
 using Microseconds = std::chrono::duration<double, std::micro>;
 
+constexpr double kLoopCpu = 40;  // us a child, where the bars of CPU time were set
 constexpr char kProgram[] = "/bin/true";
 constexpr std::chrono::seconds kLimit{120};
 /// mpirun 4.1.4 sometimes never notices that its children have ended.
@@ -104,6 +105,8 @@ int run_launch(const Settings& settings, const Amounts& amounts) {
     comparison.leave_out("clone3 in a cgroup", "hosts have containment \"" + containment + "\" here, which costs a child nothing");
   const auto mpi = find_in_path("mpirun");
   if (!mpi) comparison.leave_out("mpirun", "it is not installed (package openmpi-bin)");
+  comparison.note(
+      "cpu_us: of keeper and agent. The bars are 150 and 80 us on a machine where the loop takes 40 (it was measured from 20 to 60)");
   const std::string floor = is_cgroup ? "clone3 in a cgroup" : "clone3";
   for (const std::size_t procs : amounts.sizes) {
     Case one{.size = static_cast<double>(procs), .unit = "procs", .sides = {}, .bars = {}};
@@ -113,11 +116,15 @@ int run_launch(const Settings& settings, const Amounts& amounts) {
     if (is_cgroup)
       one.sides.insert(one.sides.begin() + 1, {floor, Part::floor, "the same, born in a cgroup", [=] { return floor_loop(procs, true); }});
     if (mpi) one.sides.push_back({"mpirun", Part::peer, "mpirun, whole", [=] { return mpirun(*mpi, procs); }});
-    Bar to_floor{"ms", "run", floor}, to_mpirun{"ms", "run", "mpirun"}, cpu{"cpu_us", "run", ""};
-    if (procs == 1000) to_floor.first = 1.6, to_floor.aim = 1.15, to_mpirun.first = 0.15, cpu.first = 150, cpu.aim = 80;
+    Bar to_floor{"ms", "run", floor}, to_mpirun{"ms", "run", "mpirun"}, cpu{"cpu_us", "run", ""}, cpu_to_floor{"cpu_us", "run", floor};
+    if (procs == 1000) {
+      to_floor.first = 1.6, to_floor.aim = 1.15, to_mpirun.first = 0.15;
+      cpu.first = 150, cpu.aim = 80;
+      cpu_to_floor.first = cpu.first / kLoopCpu, cpu_to_floor.aim = cpu.aim / kLoopCpu;
+    }
     one.bars = {to_floor};
     if (is_cgroup) one.bars.push_back({"ms", "run", "clone3"});
-    one.bars.insert(one.bars.end(), {to_mpirun, {"ms", "run with its host", "mpirun"}, cpu});
+    one.bars.insert(one.bars.end(), {to_mpirun, {"ms", "run with its host", "mpirun"}, cpu, cpu_to_floor});
     comparison.add(std::move(one));
   }
   comparison.add({.size = 1,
