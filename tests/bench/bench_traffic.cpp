@@ -110,6 +110,43 @@ Case crowd_case(std::size_t peers, std::size_t count) {
   return one;
 }
 
+/// A link between two brokers with keys and without, beside the same of bare ROUTERs: the ends are on unix sockets, which have none.
+Case curve_case(std::size_t size, const char* unit, bool is_rate, const std::function<Figures(const Way&)>& measure) {
+  Case one{.size = static_cast<double>(size), .unit = unit, .sides = {}, .bars = {}};
+  const auto add = [&](const char* name, Part part, const char* what, Transport transport, Between between) {
+    one.sides.push_back({name, part, what, [=] { return measure({transport, between}); }});
+  };
+  const auto compare = [&](const char* side, const char* base) {
+    one.bars.push_back({is_rate ? "per_s" : "p50_us", side, base, is_rate ? Direction::at_least : Direction::at_most});
+  };
+  add("relay", Part::floor, "two bare ROUTERs, linked over tcp, one ZeroMQ message each", Transport::zmq, Between::two_relays);
+  add("relay curve", Part::floor, "the same, with CURVE on that link", Transport::zmq, Between::two_relays_curve);
+  if (is_rate) {
+    add("packed", Part::floor, "the same without, envelopes packed into ZeroMQ messages of 32 KiB", Transport::zmq_packed,
+        Between::two_relays);
+    add("packed curve", Part::floor, "the same, packed, with CURVE", Transport::zmq_packed, Between::two_relays_curve);
+  }
+  add("plain", Part::ours, "two brokers, linked over tcp", Transport::bus, Between::two_brokers);
+  add("curve", Part::ours, "two brokers, linked over tcp with keys", Transport::bus, Between::two_brokers_curve);
+  compare("curve", "plain");
+  compare("relay curve", "relay");
+  if (is_rate) compare("packed curve", "packed");
+  compare("curve", "relay curve");
+  if (is_rate) compare("curve", "packed curve");
+  return one;
+}
+
+int run_curve(const Settings& settings, const Amounts& amounts) {
+  Comparison comparison("bus --curve", "what keys cost: a link of two brokers over tcp, with CURVE and without", settings);
+  comparison.note(kRelayNote);
+  const std::chrono::milliseconds duration(amounts.duration_ms);
+  comparison.add(
+      curve_case(64, "B there and back", false, [count = amounts.count](const Way& way) { return round_trips(way, 64, count); }));
+  for (const std::size_t size : {64U, 1024U, 65536U})
+    comparison.add(curve_case(size, "B in one direction", true, [=](const Way& way) { return throughput(way, size, duration); }));
+  return comparison.run();
+}
+
 }  // namespace
 
 int run_rtt(const Settings& settings, const Amounts& amounts, bool is_two) {
@@ -136,6 +173,7 @@ int run_rate(const Settings& settings, const Amounts& amounts) {
 }
 
 int run_bus(const Settings& settings, const Amounts& amounts) {
+  if (amounts.is_curve) return run_curve(settings, amounts);
   Comparison comparison("bus", "the bus: round trips, messages in one direction, a link, many peers", settings);
   comparison.note(kRelayNote);
   const Peers peers(comparison);

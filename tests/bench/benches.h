@@ -19,13 +19,15 @@ struct Amounts {
   std::size_t pause_ms = 0;
   /// Ranks on one host at most.
   std::size_t per_host = 1000;
+  /// What keys cost on a link, instead of all of the bus.
+  bool is_curve = false;
 };
 
 /// Round trip of a message between two processes through one broker, or through two.
 int run_rtt(const Settings& settings, const Amounts& amounts, bool is_two);
 /// Messages in one direction through one broker.
 int run_rate(const Settings& settings, const Amounts& amounts);
-/// All of these, and many peers of one broker.
+/// All of these, and many peers of one broker; or a link with keys beside one without.
 int run_bus(const Settings& settings, const Amounts& amounts);
 /// Control messages to a reader that is flooded.
 int run_flood(const Settings& settings, const Amounts& amounts);

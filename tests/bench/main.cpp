@@ -147,6 +147,9 @@ int main(int argc, char** argv) {
           ->check(CLI::Range(1, 600000))
           ->capture_default_str();
     added->add_option("--sides", settings.sides, "measure only these sides, by their names")->delimiter(',');
+    if (std::string(verb.name) == "bus")
+      added->add_flag("--curve", verb.amounts.is_curve,
+                      "instead: what keys (CURVE) cost on a link of two brokers, beside what they cost on one of two bare ROUTERs");
     if (std::string(verb.name) == "notice")
       added->add_option("--pause", verb.amounts.pause_ms, "milliseconds between two kills")
           ->check(CLI::Range(0, 10000))

@@ -3,16 +3,19 @@
 #include <fstream>
 #include <stdexcept>
 
+#include "common/keys.h"
 #include "tests/bench/program.h"
 
 namespace meshbus::bench {
 
 Middle::Middle(Between between) {
   switch (between) {
-    case Between::relay: start_relays(false); break;
-    case Between::two_relays: start_relays(true); break;
-    case Between::broker: start_brokers(false); break;
-    case Between::two_brokers: start_brokers(true); break;
+    case Between::relay: start_relay(); break;
+    case Between::two_relays: start_two_relays(false); break;
+    case Between::two_relays_curve: start_two_relays(true); break;
+    case Between::broker: start_brokers(1, BrokerLink::tcp); break;
+    case Between::two_brokers: start_brokers(2, BrokerLink::tcp); break;
+    case Between::two_brokers_curve: start_brokers(2, BrokerLink::tcp_with_keys); break;
     case Between::nats: start_nats(); break;
   }
 }
@@ -42,23 +45,36 @@ std::size_t Middle::resident_kib() const {
   return sum;
 }
 
-void Middle::start_relays(bool is_two) {
-  const std::string program = own_folder() + "meshbus-floor-relay";
+void Middle::start_relay() {
   asker_ = other_ = "ipc://" + folder_.path() + "/relay";
-  if (!is_two) {
-    start({program, asker_}).read_line();
-    return;
-  }
-  other_ += "2";
-  // It prints where it listens.
-  const std::string link = start({program, other_, "tcp://127.0.0.1:*"}).read_line();
-  start({program, asker_, "--link", link}).read_line();
+  start({own_folder() + "meshbus-floor-relay", asker_}).read_line();
 }
 
-void Middle::start_brokers(bool is_two) {
-  brokers_.emplace(is_two ? 2 : 1, BrokerLink::tcp);
+void Middle::start_two_relays(bool has_keys) {
+  const std::string program = own_folder() + "meshbus-floor-relay";
+  asker_ = "ipc://" + folder_.path() + "/relay";
+  other_ = asker_ + "2";
+  std::vector<std::string> keys;
+  if (has_keys) {
+    const auto pair = KeyPair::make();
+    if (!pair) throw std::runtime_error(pair.error().detail());
+    // Of this measurement alone: it may stand on a command line.
+    keys = {"--keys", pair->public_key, pair->secret_key};
+  }
+  const auto with_keys = [&](std::vector<std::string> argv, const std::vector<std::string>& rest) {
+    argv.insert(argv.end(), keys.begin(), keys.end());
+    argv.insert(argv.end(), rest.begin(), rest.end());
+    return argv;
+  };
+  // It prints where it listens.
+  const std::string link = start(with_keys({program, other_}, {"tcp://127.0.0.1:*"})).read_line();
+  start(with_keys({program, asker_}, {"--link", link})).read_line();
+}
+
+void Middle::start_brokers(std::size_t count, BrokerLink link) {
+  brokers_.emplace(count, link);
   asker_ = brokers_->endpoint(0);
-  other_ = brokers_->endpoint(is_two ? 1 : 0);
+  other_ = brokers_->endpoint(count - 1);
 }
 
 void Middle::start_nats() {

@@ -13,11 +13,13 @@ namespace meshbus::bench {
 
 /// What is in between two ends.
 enum class Between {
-  relay,        ///< One bare ROUTER.
-  two_relays,   ///< Two of them, linked over tcp on the loopback interface.
-  broker,       ///< meshbus-broker.
-  two_brokers,  ///< Two of them, linked like that.
-  nats,         ///< nats-server.
+  relay,              ///< One bare ROUTER.
+  two_relays,         ///< Two of them, linked over tcp on the loopback interface.
+  two_relays_curve,   ///< The same, with keys on that link.
+  broker,             ///< meshbus-broker.
+  two_brokers,        ///< Two of them, linked like that.
+  two_brokers_curve,  ///< The same, with keys on that link.
+  nats,               ///< nats-server.
 };
 
 /// The processes in between, started for one measurement; local ends connect by unix sockets, those of NATS, which has none, by tcp.
@@ -33,8 +35,9 @@ class Middle {
   std::size_t resident_kib() const;
 
  private:
-  void start_relays(bool is_two);
-  void start_brokers(bool is_two);
+  void start_relay();
+  void start_two_relays(bool has_keys);
+  void start_brokers(std::size_t count, BrokerLink link);
   void start_nats();
   Child& start(std::vector<std::string> argv);
 

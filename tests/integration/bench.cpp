@@ -76,6 +76,14 @@ TEST_CASE("bench: two hops work for brokers and relays") {
   CHECK(ratio(json, "p50_us", "message", "relay").at("first").at("at_most") == 1.2);
 }
 
+TEST_CASE("bench: what keys cost on a link, of brokers and of relays") {
+  const auto json = results_of({"bus", "--curve", "--rounds", "1", "--count", "30", "--duration", "50"});
+  check_frame(json, "bus --curve");
+  CHECK(json.at("cases").size() == 4);
+  CHECK(ratio(json, "p50_us", "curve", "plain").at("value") > 0);
+  CHECK(ratio(json, "p50_us", "relay curve", "relay").at("value") > 0);
+}
+
 TEST_CASE("bench: rate counts what arrives, packed and flushed") {
   const auto json = results_of({"rate", "--rounds", "1", "--sizes", "1024", "--duration", "50"});
   check_frame(json, "rate");

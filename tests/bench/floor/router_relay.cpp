@@ -1,6 +1,7 @@
 // The floor under a broker: one ROUTER that hands each message of one connection to the other, and does nothing else.
-// Usage: meshbus-floor-relay ENDPOINT [ENDPOINT2] [--link ENDPOINT3]. With a link it has one local connection and hands what comes from
-// there to another relay, over a DEALER, and back. Prints the last endpoint that it listens at; ends when stdin ends.
+// Usage: meshbus-floor-relay ENDPOINT [--keys PUBLIC SECRET] [ENDPOINT2] [--link ENDPOINT3]. With a link it has one local connection and
+// hands what comes from there to another relay, over a DEALER, and back. What stands behind --keys is encrypted (CURVE); both relays have
+// the same pair. Prints the last endpoint that it listens at; ends when stdin ends.
 #include <cstdio>
 #include <optional>
 #include <string>
@@ -13,9 +14,25 @@ namespace {
 class Relay {
  public:
   explicit Relay(zmq::context_t& context) : context_(context), router_(make(zmq::socket_type::router)) {}
-  void bind(const char* endpoint) { router_.bind(endpoint); }
+  /// For what is bound or connected from now on.
+  void set_keys(const char* public_key, const char* secret_key) {
+    public_key_ = public_key;
+    secret_key_ = secret_key;
+  }
+  void bind(const char* endpoint) {
+    if (!public_key_.empty()) {
+      router_.set(zmq::sockopt::curve_server, true);
+      router_.set(zmq::sockopt::curve_secretkey, secret_key_);
+    }
+    router_.bind(endpoint);
+  }
   void connect(const char* endpoint) {
     link_.emplace(make(zmq::socket_type::dealer));
+    if (!public_key_.empty()) {
+      link_->set(zmq::sockopt::curve_publickey, public_key_);
+      link_->set(zmq::sockopt::curve_secretkey, secret_key_);
+      link_->set(zmq::sockopt::curve_serverkey, public_key_);
+    }
     link_->connect(endpoint);
   }
   std::string last_endpoint() { return router_.get(zmq::sockopt::last_endpoint); }
@@ -64,13 +81,14 @@ class Relay {
   zmq::socket_t router_;
   std::optional<zmq::socket_t> link_;
   std::string first_, second_;
+  std::string public_key_, secret_key_;
 };
 
 }  // namespace
 
 int main(int argc, char** argv) {
   if (argc < 2) {
-    std::fprintf(stderr, "usage: meshbus-floor-relay ENDPOINT [ENDPOINT2] [--link ENDPOINT3]\n");
+    std::fprintf(stderr, "usage: meshbus-floor-relay ENDPOINT [--keys PUBLIC SECRET] [ENDPOINT2] [--link ENDPOINT3]\n");
     return 64;
   }
   zmq::context_t context(1);
@@ -78,6 +96,9 @@ int main(int argc, char** argv) {
   for (int i = 1; i < argc; ++i) {
     if (std::string_view(argv[i]) == "--link" && i + 1 < argc) {
       relay.connect(argv[++i]);
+    } else if (std::string_view(argv[i]) == "--keys" && i + 2 < argc) {
+      relay.set_keys(argv[i + 1], argv[i + 2]);
+      i += 2;
     } else {
       relay.bind(argv[i]);
     }
