@@ -1,8 +1,10 @@
 #include "broker/listener.h"
 
+#include <algorithm>
 #include <array>
 #include <cerrno>
 #include <cstring>
+#include <numeric>
 
 #include "broker/resolver.h"
 #include "broker/zap.h"
@@ -55,9 +57,7 @@ Result<std::unique_ptr<Listener>> Listener::open(Reactor& reactor, zmq::context_
                                                  std::chrono::milliseconds silence, std::optional<KeyPair> keys, Events events) {
   try {
     std::unique_ptr<Listener> listener(new Listener(reactor, context, silence, std::move(keys), std::move(events)));
-    for (const HostAddr& address : binds) {
-      if (auto bound = listener->bind(address); !bound) return fail(bound.error());
-    }
+    if (auto bound = listener->bind_all(binds); !bound) return fail(bound.error());
     return listener;
   } catch (const zmq::error_t& error) {
     return fail(ErrorCode::io_error, std::string("cannot make the broker's socket: ") + error.what());
@@ -94,6 +94,20 @@ void Listener::set_linger(std::chrono::milliseconds linger) {
   router_.set(zmq::sockopt::linger, static_cast<int>(linger.count()));
 }
 
+// Unix sockets, which take no keys, first: libzmq copies the options at each bind, and a ZAP domain cannot be taken back.
+Result<void> Listener::bind_all(const std::vector<HostAddr>& binds) {
+  std::vector<std::size_t> order(binds.size());
+  std::iota(order.begin(), order.end(), 0);
+  std::ranges::stable_partition(order, [&](std::size_t i) { return binds[i].transport() == Transport::unix_socket; });
+  for (const std::size_t i : order) {
+    if (auto bound = bind(binds[i]); !bound) return bound;
+  }
+  std::vector<HostAddr> addresses(binds);
+  for (std::size_t i = 0; i < order.size(); ++i) addresses[order[i]] = addresses_[i];
+  addresses_ = std::move(addresses);
+  return {};
+}
+
 Result<void> Listener::bind(const HostAddr& address) {
   if (address.transport() == Transport::local)
     return fail(ErrorCode::configuration_error,
@@ -102,12 +116,12 @@ Result<void> Listener::bind(const HostAddr& address) {
     if (auto cleared = clear_unix_path(address.path()); !cleared) return cleared;
     return bind_endpoint(address, address.zmq_endpoint());
   }
-  // libzmq copies the options at each bind. Heartbeats for tcp only: whoever is merely frozen on this machine stays. Links
+  // Heartbeats for tcp only: whoever is merely frozen on this machine stays. Links
   // ask for a shorter time by themselves (common/session.cpp).
   router_.set(zmq::sockopt::heartbeat_ivl, static_cast<int>(silence_.count() / 3));
   router_.set(zmq::sockopt::heartbeat_timeout, static_cast<int>(silence_.count()));
   router_.set(zmq::sockopt::ipv6, address.is_ipv6());
-  set_keys(true);
+  set_keys();
   Result<void> bound;
   if (Resolver::is_literal(address)) {
     bound = bind_endpoint(address, address.zmq_endpoint());
@@ -119,19 +133,14 @@ Result<void> Listener::bind(const HostAddr& address) {
     bound = fail(endpoints.error().within("cannot listen on " + address.to_string()));
   }
   router_.set(zmq::sockopt::heartbeat_ivl, 0);
-  set_keys(false);
   return bound;
 }
 
-void Listener::set_keys(bool is_on) {
+void Listener::set_keys() {
   if (!keys_) return;
-  if (is_on) {
-    router_.set(zmq::sockopt::curve_secretkey, keys_->secret_key);
-    router_.set(zmq::sockopt::zap_domain, Zap::kDomain);
-  } else {
-    zmq_setsockopt(router_.handle(), ZMQ_ZAP_DOMAIN, nullptr, 0);  // the only way to have none again
-  }
-  router_.set(zmq::sockopt::curve_server, is_on);
+  router_.set(zmq::sockopt::curve_secretkey, keys_->secret_key);
+  router_.set(zmq::sockopt::zap_domain, Zap::kDomain);
+  router_.set(zmq::sockopt::curve_server, true);
 }
 
 void Listener::change_keys(KeyPair keys) {

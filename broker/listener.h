@@ -74,9 +74,10 @@ class Listener {
 
  private:
   Listener(Reactor& reactor, zmq::context_t& context, std::chrono::milliseconds silence, std::optional<KeyPair> keys, Events events);
+  Result<void> bind_all(const std::vector<HostAddr>& binds);
   Result<void> bind(const HostAddr& address);
   Result<void> bind_endpoint(const HostAddr& address, const std::string& endpoint);
-  void set_keys(bool is_on);
+  void set_keys();
   void bind_again(const HostAddr& address, int attempts);
   bool on_readable();
   /// The next whole message into parts_; false when there is none now.

@@ -120,7 +120,7 @@ int run_launch(const Settings& settings, const Amounts& amounts) {
     if (procs == 1000) {
       to_floor.first = 1.6, to_floor.aim = 1.15, to_mpirun.first = 0.15;
       cpu.first = 150, cpu.aim = 80;
-      cpu_to_floor.first = cpu.first / kLoopCpu, cpu_to_floor.aim = cpu.aim / kLoopCpu;
+      cpu_to_floor.first = 150 / kLoopCpu, cpu_to_floor.aim = 80 / kLoopCpu;
     }
     one.bars = {to_floor};
     if (is_cgroup) one.bars.push_back({"ms", "run", "clone3"});

@@ -67,6 +67,26 @@ TEST_CASE("keys: the role of a launcher is that of its key") {
   check_conservation(loop, *host.broker);
 }
 
+TEST_CASE("keys: procs of a host come in by its unix socket, in whatever order it was told where to listen") {
+  Loop loop;
+  KeyFolder keys;
+  keys.make(wire::Role::host, "127.0.0.1");
+  TempDir dir;
+  zmq::context_t context{1};
+  BrokerOptions options;
+  options.binds = {*HostAddr::parse("tcp:127.0.0.1:0"), *HostAddr::parse("unix:" + (dir / "b"))};
+  options.tokens = tokens();
+  options.keys = keys.directory;
+  auto broker = Broker::start(loop.reactor, context, std::move(options));
+  REQUIRE(broker.has_value());
+  CHECK((*broker)->binds()[0].transport() == Transport::tcp);
+  CHECK((*broker)->address() == (*broker)->binds()[0]);
+  CHECK((*broker)->binds()[1] == *HostAddr::parse("unix:" + (dir / "b")));
+  TestPeer proc(loop, endpoint_of(**broker, 1), proc_hello((*broker)->address(), 1));
+  proc.up();
+  CHECK(proc.role == Role::proc);
+}
+
 TEST_CASE("keys: who has none, an unknown one, or a wrong one for the host is told so, counted, and logged once") {
   const LogLines log;
   Loop loop;
