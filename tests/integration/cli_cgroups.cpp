@@ -304,5 +304,5 @@ TEST_CASE("cgroups: in a cgroup namespace, as the first process of a container, 
   const auto beside = inside(scope, "");
   CHECK(beside.status == ExitStatus::exited(2));
   CHECK(beside.err.find("/sys/fs/cgroup has other processes than this host's") != std::string::npos);
-  CHECK(scope.is_as_before());
+  CHECK(wait_until([&] { return scope.is_as_before(); }, cleaned_up));
 }
