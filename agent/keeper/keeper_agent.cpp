@@ -120,7 +120,7 @@ void Keeper::signal_some() {
   ++wave_;
   wave_left_ = 0;
   next_wave_ = now + wave_limit;
-  while (!asked_signals_.empty() && wave_left_ < procs_per_wave_) {
+  while (!asked_signals_.empty() && (wave_left_ < procs_per_wave_ || asked_signals_.size() >= most_asked_signals)) {
     const Signal signal = asked_signals_.front();
     asked_signals_.pop_front();
     const auto known = pids_.find(signal.id);

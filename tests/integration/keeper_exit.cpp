@@ -131,6 +131,7 @@ TEST_CASE("keeper: signals come in the order in which they were asked for, and w
   keeper.signal(last, SIGKILL);
   REQUIRE(keeper.wait_exits(1));
   CHECK(keeper.exits.at(last).code == SIGKILL);
+  CHECK(keeper.exits.size() == 1);  // each was stopped before it was told to end
   to_each(SIGCONT);
   to_each(SIGKILL);  // those that are gone by now: no error
   keeper.client().flush();
