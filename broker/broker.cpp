@@ -28,6 +28,7 @@ Forwarder::Options forwarder_options(const HostAddr& host, const BrokerOptions& 
           .insecure = options.insecure,
           .keys = options.keys,
           .hop_limit = static_cast<std::uint8_t>(std::min<std::uint64_t>(config.count(keys::hop_limit), 255)),
+          .cast_width = config.count(keys::cast_width),
           .link_queue = queue_limits(config, /*is_link=*/true),
           .waiting = {.wait = config.duration(keys::delivery_starting), .bytes = kWaitingBytes, .count = kWaitingCount},
           .link_connect_limit = options.link_connect_limit,

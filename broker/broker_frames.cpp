@@ -2,6 +2,7 @@
 #include <algorithm>
 
 #include "broker/broker_impl.h"
+#include "common/cast.h"
 
 namespace meshbus {
 
@@ -107,6 +108,7 @@ bool Broker::Impl::on_peer_message(Peer& peer, FrameReader::Message& message) {
   envelope.mutate_source_incarnation(who.incarnation);
   envelope.mutate_role(who.role);
   envelope.mutate_hop(0);
+  envelope.mutate_flags(envelope.flags() & ~(kFlagElsewhere | kFlagRelay));
   if (who.role < Role::proc && envelope.kind() != wire::Kind::control) [[unlikely]] {
     refuse_data(peer, envelope);
     return false;

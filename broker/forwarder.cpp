@@ -4,6 +4,7 @@
 #include <utility>
 
 #include "broker/tap.h"
+#include "common/cast.h"
 #include "common/control.h"
 #include "common/log.h"
 
@@ -13,7 +14,11 @@ namespace {
 /// Bytes of control that a peer's socket is given while nothing is heard from it. One who reads speaks long before (common/session.cpp).
 constexpr std::uint64_t kControlWindow = 4 * 1024 * 1024;
 constexpr std::chrono::milliseconds kRetry{1};
-/// Senders wait so long for one that takes nothing.
+/// Bodies of casts that go by other hosts and have not reached all; beyond that each host is sent its own.
+constexpr std::size_t kRelayBytes = 32 * 1024 * 1024;
+/// What waits for such bodies, and bodies that wait for their casts.
+constexpr std::size_t kArrivalBytes = 64 * 1024 * 1024;
+constexpr std::size_t kArrivalCount = 65536;
 
 std::string hex(std::uint64_t key) {
   constexpr std::string_view digits = "0123456789abcdef";
@@ -41,12 +46,15 @@ Forwarder::Forwarder(Reactor& reactor, zmq::context_t& context, RouteTable& rout
       own_key_(options_.host.key()),
       resolver_(reactor),
       waiting_(options_.waiting),
-      link_memories_(4 * kMostLinks) {}
+      link_memories_(4 * kMostLinks),
+      relays_({.bytes = kRelayBytes, .limit = options_.delivery_limit}),
+      arrivals_({.bytes = kArrivalBytes, .count = kArrivalCount, .wait = options_.delivery_limit}) {}
 
 Forwarder::~Forwarder() {
   reactor_.cancel(expiry_timer_);
   reactor_.cancel(retry_timer_);
   reactor_.cancel(patience_timer_);
+  reactor_.cancel(relay_timer_);
 }
 
 bool Forwarder::forward(wire::Envelope& envelope, Bytes body, zmq::message_t* apart, std::uint64_t debtor) {
@@ -57,6 +65,10 @@ bool Forwarder::forward(wire::Envelope& envelope, Bytes body, zmq::message_t* ap
     return false;
   }
   envelope.mutate_hop(static_cast<std::uint8_t>(envelope.hop() + 1));
+  if (envelope.source_host() != own_key_ && envelope.lane() == wire::Lane::data &&
+      ((envelope.flags() & kFlagElsewhere) != 0 || !arrivals_.empty()) && hold(envelope, body, apart)) {
+    return false;
+  }
   return deliver(envelope, body, apart, debtor);
 }
 
@@ -79,15 +91,17 @@ bool Forwarder::deliver(const wire::Envelope& envelope, Bytes body, zmq::message
                                                                  hex(host) + ": nobody has introduced it"));
     return false;
   }
-  if (!link->second->push(envelope, body, apart))
-    give_back(envelope,
-              Error(ErrorCode::queue_full, "the queue to " + link->second->host().to_string() + " is full (queue.bytes, queue.count)"));
+  if (!link->second->push(envelope, body, apart)) give_back(envelope, queue_is_full(*link->second));
   return false;
 }
 
 bool Forwarder::deliver_local(const wire::Envelope& envelope, Bytes body, zmq::message_t* apart, std::uint64_t debtor) {
   const bool is_cast = (envelope.flags() & kFlagCast) != 0;
   if (envelope.destination_proc() == 0) {
+    if ((envelope.flags() & kFlagRelay) != 0) {
+      on_relay(envelope, body, apart);
+      return false;
+    }
     if (is_cast) return fan_out(envelope, body, apart, debtor);
     if (envelope.kind() != wire::Kind::control) {
       give_back(envelope, Error(ErrorCode::no_such_port, "a broker takes control messages only"));
@@ -372,23 +386,6 @@ void Forwarder::arm_retry() {
     }
     blocked_.clear();
   });
-}
-
-Counters Forwarder::all_counters() const {
-  Counters counters = counters_;
-  for (const auto& [key, link] : links_) {
-    const Link::Totals& totals = link->totals();
-    counters.delivered += totals.delivered;
-    counters.replayed_frames += totals.replayed_frames;
-    counters.duplicate_frames += totals.duplicate_frames;
-  }
-  return counters;
-}
-
-std::size_t Forwarder::held() const noexcept {
-  std::size_t held = waiting_.count();
-  for (const auto& [key, link] : links_) held += link->held();
-  return held;
 }
 
 }  // namespace meshbus

@@ -11,6 +11,8 @@
 
 #include <zmq.hpp>
 
+#include "broker/cast_arrivals.h"
+#include "broker/cast_relays.h"
 #include "broker/counters.h"
 #include "broker/link.h"
 #include "broker/listener.h"
@@ -24,6 +26,7 @@
 #include "common/reactor.h"
 #include "meshbus/address.h"
 #include "meshbus/result.h"
+#include "wire/relay_generated.h"
 
 namespace meshbus {
 
@@ -46,6 +49,8 @@ class Forwarder {
     /// For tcp, unless `insecure`.
     std::optional<KeyDirectory> keys = {};
     std::uint8_t hop_limit = 64;
+    /// Hosts that a large cast is sent to by one host.
+    std::size_t cast_width = 16;
     /// For each other host.
     Outbox::Limits link_queue{.bytes = 0, .count = 0};
     WaitingRoom::Limits waiting{.wait = {}, .bytes = 0, .count = 0};
@@ -128,7 +133,22 @@ class Forwarder {
   bool fan_out(const wire::Envelope& envelope, Bytes body, zmq::message_t* apart, std::uint64_t debtor);
   bool cast_here(const wire::Envelope& envelope, const CastBody& cast, const wire::RegionT& view, Bytes body, zmq::message_t* apart,
                  std::uint64_t debtor);
+  static Error queue_is_full(const Link& link);
   void cast_on(const wire::Envelope& envelope, const CastBody& cast, const wire::RegionT& view, Bytes body, zmq::message_t* apart);
+  /// Sends a large body on its way by a tree of those hosts that can do that. The number of the cast; 0 = it is to be sent to each.
+  std::uint64_t relay(const std::vector<std::uint64_t>& hosts, zmq::message_t& body);
+  /// What goes by the link in place of that body.
+  static std::string elsewhere(std::uint64_t number, Bytes body);
+  /// Sends a body to these hosts, by at most cast_width of them.
+  void pass_on(std::uint64_t number, const std::vector<HostAddr>& hosts, zmq::message_t& body);
+  /// False when there is no room.
+  bool say_relay(Link& link, wire::RelayPort what, std::uint64_t number, Bytes body, zmq::message_t* apart);
+  /// From another host's broker.
+  void on_relay(const wire::Envelope& envelope, Bytes body, zmq::message_t* apart);
+  /// Whether this message of another host was kept here, until the body of a cast is there.
+  bool hold(const wire::Envelope& envelope, Bytes body, zmq::message_t* apart);
+  void take_arrivals(std::vector<CastArrivals::Message> messages);
+  void arm_relays();
   /// It has taken nothing for long: who casts does not wait for it.
   bool is_stuck(const Peer* peer) const;
   /// Bytes of copies for peers here have left.
@@ -189,6 +209,15 @@ class Forwarder {
   /// By a number that no connection has.
   std::unordered_map<std::uint64_t, CastDebt> cast_debts_;
   std::uint64_t next_cast_debt_ = std::uint64_t{UINT32_MAX} + 1;
+  CastRelays relays_;
+  CastArrivals arrivals_;
+  /// To whom the next body of that number is to be passed on, as another host's broker said.
+  struct ToPassOn {
+    std::uint64_t number = 0;
+    std::vector<HostAddr> hosts = {};
+  };
+  RecentSet<std::uint64_t, ToPassOn> to_pass_on_{64};
+  Reactor::TimerId relay_timer_ = 0;
 };
 
 }  // namespace meshbus

@@ -147,12 +147,24 @@ void Forwarder::cast_on(const wire::Envelope& envelope, const CastBody& cast, co
     of_host.push_back(*run);
   }
   if (hosts.empty()) return;
+  const bool is_large = apart != nullptr && envelope.lane() == wire::Lane::data;
+  const std::uint64_t number = is_large ? relay(hosts, *apart) : 0;
+  const std::string instead = number == 0 ? std::string() : elsewhere(number, body);
   wire::Envelope copy = envelope;
   zmq::message_t part;
   for (const std::uint64_t host : hosts) {
     ++counters_.originated;
     copy.mutate_destination_host(host);
-    if (apart == nullptr) {
+    if (relays_.is_under_way(number, host)) {
+      if (tap_ != nullptr) [[unlikely]]
+        tap_->copy(copy, body);
+      wire::Envelope without = copy;
+      without.mutate_flags(copy.flags() | kFlagElsewhere);
+      Link* link = find_link(host);
+      if (link->push(without, instead, nullptr)) continue;
+      relays_.here(number, host, reactor_.now());
+      give_back(copy, queue_is_full(*link));
+    } else if (apart == nullptr) {
       deliver(copy, with_front(cast, cast.head().mesh()->string_view(), runs.at(host), view), nullptr, Debts::kNobody);
     } else {
       // As it is: a large body is not copied for the sake of a shorter list.

@@ -1,4 +1,4 @@
-// Which other hosts a broker knows, and its links to them.
+// Which other hosts a broker knows, its links to them, and what has become of messages, theirs included.
 #include <utility>
 
 #include "broker/forwarder.h"
@@ -86,6 +86,27 @@ void Forwarder::check_links() {
 
 void Forwarder::close_links(const std::string& reason) {
   for (auto& [key, link] : links_) link->close(reason);
+}
+
+Error Forwarder::queue_is_full(const Link& link) {
+  return {ErrorCode::queue_full, "the queue to " + link.host().to_string() + " is full (queue.bytes, queue.count)"};
+}
+
+Counters Forwarder::all_counters() const {
+  Counters counters = counters_;
+  for (const auto& [key, link] : links_) {
+    const Link::Totals& totals = link->totals();
+    counters.delivered += totals.delivered;
+    counters.replayed_frames += totals.replayed_frames;
+    counters.duplicate_frames += totals.duplicate_frames;
+  }
+  return counters;
+}
+
+std::size_t Forwarder::held() const noexcept {
+  std::size_t held = waiting_.count() + arrivals_.count();
+  for (const auto& [key, link] : links_) held += link->held();
+  return held;
 }
 
 }  // namespace meshbus

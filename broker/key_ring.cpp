@@ -15,7 +15,7 @@ constexpr std::size_t kMostFiles = 100'000;
 /// Kernels before 6.13 tell the time of a change by their ticks.
 constexpr std::int64_t kFreshNs = 100'000'000;
 
-std::int64_t now_ns() {
+std::int64_t wall_ns() {
   return std::chrono::duration_cast<std::chrono::nanoseconds>(std::chrono::system_clock::now().time_since_epoch()).count();
 }
 
@@ -82,7 +82,7 @@ bool KeyRing::refresh() {
       auto keys = read_public_keys(at->path().string());
       // Once, although it may be read again.
       if (!keys && (known == files_.end() || known->second.seen != seen)) log::warn(keys.error().detail() + "; it lets nobody in");
-      const bool is_fresh = now_ns() - seen.changed_ns < kFreshNs;
+      const bool is_fresh = wall_ns() - seen.changed_ns < kFreshNs;
       files.emplace(at->path().string(), File{seen, role, name, keys ? std::move(*keys) : std::vector<std::string>(), is_fresh});
     }
     if (error && error != std::errc::no_such_file_or_directory)

@@ -87,6 +87,7 @@ Result<void> Link::meet(std::uint64_t life, std::uint64_t capabilities) {
     if (stream_.memory().life != 0) end_life("another life of that broker answers");
     stream_.begin_life(life);
   }
+  capabilities_ = capabilities;
   is_resuming_ = (capabilities & kCapabilityResume) != 0;
   return {};
 }

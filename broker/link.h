@@ -87,6 +87,8 @@ class Link {
 
   /// Nothing is there that would be lost with it but memory(): no connection either way, none being made, no message.
   bool is_idle() const noexcept { return !has_own() && inbound_ == nullptr && held() == 0; }
+  /// It is up, and the broker there takes part in casts by a tree of hosts.
+  bool may_relay() const noexcept { return is_way_up() && (capabilities_ & kCapabilityRelay) != 0; }
   const LinkStream::Memory& memory() const noexcept { return stream_.memory(); }
   /// When it last had something to do.
   Reactor::Time last_used() const noexcept { return last_used_; }
@@ -169,6 +171,8 @@ class Link {
   bool is_for_life_ = false;
   /// Whether the other broker acknowledges and knows duplicates.
   bool is_resuming_ = false;
+  /// Of the life of the other broker that was met last.
+  std::uint64_t capabilities_ = 0;
   /// Lives that a later one replaced, or that said Bye: they are met no more.
   std::deque<std::uint64_t> past_lives_;
   std::vector<std::string> endpoints_;

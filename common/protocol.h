@@ -16,8 +16,9 @@ inline constexpr std::uint16_t kOldestProtocolVersion = 1;
 inline constexpr std::uint64_t kCapabilityResume = 1;
 inline constexpr std::uint64_t kCapabilityCredit = 2;
 inline constexpr std::uint64_t kCapabilityCast = 4;
+inline constexpr std::uint64_t kCapabilityRelay = 8;
 /// Those of this build.
-inline constexpr std::uint64_t kCapabilities = kCapabilityResume | kCapabilityCredit | kCapabilityCast;
+inline constexpr std::uint64_t kCapabilities = kCapabilityResume | kCapabilityCredit | kCapabilityCast | kCapabilityRelay;
 
 /// "0.1.0"
 std::string_view this_release() noexcept;

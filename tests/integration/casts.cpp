@@ -7,7 +7,7 @@
 
 #include "common/cast.h"
 #include "common/wire_region.h"
-#include "tests/integration/broker_fixture.h"
+#include "tests/integration/casts_harness.h"
 
 using namespace meshbus;
 using namespace meshbus::test;
@@ -15,79 +15,7 @@ using namespace std::chrono_literals;
 
 namespace {
 
-const std::vector<Setting> kSettings = {{"delivery.starting", "200ms"}, {"delivery.limit", "2s"}};
-
-/// Some hosts, each with its broker, and a mesh `trainers-7` of so many procs on each of them: axes host and gpu.
-struct Mesh {
-  Mesh(std::size_t hosts, std::size_t gpus) {
-    for (std::size_t host = 0; host < hosts; ++host) {
-      brokers.push_back(start(host));
-      addresses.push_back(brokers.back()->address());
-    }
-    ref.emplace(*ProcMeshRef::make(*Name::make("trainers", 7), addresses,
-                                   *Extent::parse("host=" + std::to_string(hosts) + ",gpu=" + std::to_string(gpus))));
-    for (std::uint64_t rank = 0; rank < ref->num_ranks(); ++rank) procs.push_back(start_proc(rank));
-    for (auto& proc : procs) proc->up();
-    launcher.emplace(loop, endpoint_of(*brokers[0]), launcher_hello());
-    launcher->up();
-  }
-  std::unique_ptr<Broker> start(std::size_t host) {
-    return start_broker(loop, "unix:" + (dir / std::to_string(host)), kSettings,
-                        [](BrokerOptions& options) { options.link_connect_limit = 1s; });
-  }
-  std::unique_ptr<TestPeer> start_proc(std::uint64_t rank) {
-    const std::uint64_t host = *ref->host_index_of(rank);
-    return std::make_unique<TestPeer>(loop, endpoint_of(*brokers[host]), proc_hello(addresses[host], rank));
-  }
-  std::shared_ptr<const CastPlan> plan(const ProcMeshRef& view) const {
-    auto plan = CastPlan::make(view);
-    REQUIRE(plan.has_value());
-    return *plan;
-  }
-  Result<void> cast(const ProcMeshRef& view, const std::string& body) { return launcher->bus->cast(*plan(view), 1, body); }
-  /// Answers of all ranks of the view, by ordinal.
-  std::map<std::uint64_t, Result<std::string>> call(const ProcMeshRef& view, const std::string& body,
-                                                    std::chrono::milliseconds deadline = 20s) {
-    std::map<std::uint64_t, Result<std::string>> answers;
-    launcher->bus->cast_call(plan(view), 1, body, deadline, [&](std::uint64_t ordinal, Result<std::string> answer) {
-      CHECK(answers.emplace(ordinal, std::move(answer)).second);
-    });
-    CHECK(answers.empty());
-    CHECK(loop.until([&] { return answers.size() == view.num_ranks(); }, deadline + 5s));
-    return answers;
-  }
-  std::size_t received() const {
-    std::size_t count = 0;
-    for (const auto& proc : procs) count += proc == nullptr ? 0 : proc->received.size();
-    return count;
-  }
-  std::vector<std::uint64_t> who_received() const {
-    std::vector<std::uint64_t> ranks;
-    for (std::uint64_t rank = 0; rank < procs.size(); ++rank) {
-      if (procs[rank] != nullptr && !procs[rank]->received.empty()) ranks.push_back(rank);
-    }
-    return ranks;
-  }
-  void check_all() {
-    for (const auto& broker : brokers) {
-      if (broker != nullptr) check_conservation(loop, *broker);
-    }
-  }
-
-  TempDir dir;
-  Loop loop;
-  std::vector<std::unique_ptr<Broker>> brokers;
-  std::vector<HostAddr> addresses;
-  std::optional<ProcMeshRef> ref;
-  std::vector<std::unique_ptr<TestPeer>> procs;
-  std::optional<TestPeer> launcher;
-};
-
-std::set<std::string> codes_of(const std::map<std::uint64_t, Result<std::string>>& answers) {
-  std::set<std::string> codes;
-  for (const auto& [ordinal, answer] : answers) codes.insert(answer ? "answer" : std::string(to_string(answer.error().code())));
-  return codes;
-}
+using Mesh = CastMesh;
 
 }  // namespace
 

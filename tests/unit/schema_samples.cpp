@@ -4,6 +4,7 @@
 
 #include "common/control.h"
 #include "common/frame.h"
+#include "wire/relay_generated.h"
 
 namespace meshbus::test {
 namespace {
@@ -984,6 +985,16 @@ wire::CastHeadT cast_head() {
   return head;
 }
 
+void add_relay(Samples& samples) {
+  wire::CastElsewhereT elsewhere;
+  elsewhere.number = 0x0102030405060708;
+  elsewhere.digest = {1, 2, 3, 4};
+  samples.table<wire::CastElsewhere>("CastElsewhere", "CastElsewhere", elsewhere);
+  wire::PassOnT pass_on;
+  pass_on.hosts = {kHost, kOtherHost};
+  samples.table<wire::PassOn>("PassOn", "PassOn", pass_on);
+}
+
 /// Two messages whose bodies are padded differently, then what rides apart, part behind part.
 std::string frame(bool link) {
   FrameWriter writer(wire::Lane::data, link);
@@ -1070,6 +1081,7 @@ std::vector<WireSample> wire_samples() {
   add_handover(samples);
   samples.table<wire::Bootstrap>("Bootstrap", "Bootstrap", bootstrap());
   samples.table<wire::CastHead>("CastHead", "CastHead", cast_head());
+  add_relay(samples);
   samples.list.push_back({"Frame", Form::frame, frame(/*link=*/false)});
   samples.list.push_back({"LinkFrame", Form::frame, frame(/*link=*/true)});
   return std::move(samples.list);
