@@ -20,6 +20,10 @@ constexpr std::size_t kLinkQueues = 4;
 constexpr std::chrono::milliseconds kFarewell{200};
 /// However short the heartbeat: so long a connection over tcp may give no answer.
 constexpr std::chrono::milliseconds kLeastSilence{1500};
+/// For reading why one was refused.
+constexpr std::chrono::milliseconds kRefusedStays{1000};
+/// What may be asked at once after a pause, in seconds' worth.
+constexpr std::uint64_t kRequestsAtOnce = 10;
 
 Forwarder::Options forwarder_options(const HostAddr& host, const BrokerOptions& options, std::uint64_t incarnation) {
   const Config& config = options.config;
@@ -47,6 +51,8 @@ Broker::Impl::Impl(Reactor& reactor, BrokerOptions given)
     : options(std::move(given)),
       incarnation(options.incarnation != 0 ? options.incarnation : random_u64()),
       reactor_(reactor),
+      strangers_({.hello = options.hello_limit, .refused = kRefusedStays}),
+      requests_(options.config.count(keys::requests_rate), options.config.count(keys::requests_rate) * kRequestsAtOnce),
       heartbeat_(options.config.duration(keys::heartbeat)) {
   handlers_.on<wire::Hello>(Role::none, std::bind_front(&Impl::on_hello, this))
       .on<wire::Heartbeat>(Role::observe, [](const Request&, const wire::Heartbeat&) {})
@@ -59,6 +65,7 @@ Broker::Impl::~Impl() {
   reactor_.cancel(heartbeat_timer_);
   reactor_.cancel(keys_timer_);
   reactor_.cancel(strangers_timer_);
+  reactor_.cancel(hang_up_timer_);
   if (turn_end_ != 0) reactor_.forget_turn_end(turn_end_);
 }
 
@@ -67,6 +74,7 @@ Result<void> Broker::Impl::start(zmq::context_t& context) {
     return checked;
   Listener::Events events;
   events.on_frame = [this](ConnectionId from, std::vector<zmq::message_t>& parts) { on_frame(from, parts); };
+  events.on_accepted = [this](int descriptor) { on_accepted(descriptor); };
   events.on_disconnected = [this](int descriptor) { on_disconnected(descriptor); };
   events.on_bad_handshake = [this](const std::string& what) {
     ++bad_handshakes;
@@ -74,7 +82,9 @@ Result<void> Broker::Impl::start(zmq::context_t& context) {
   };
   auto own = open_keys(context);
   if (!own) return fail(own.error());
-  auto opened = Listener::open(reactor_, context, options.binds, std::max(3 * heartbeat_, kLeastSilence), *own, std::move(events));
+  auto opened =
+      Listener::open(reactor_, context, options.binds,
+                     {.silence = std::max(3 * heartbeat_, kLeastSilence), .handshake = options.hello_limit}, *own, std::move(events));
   if (!opened) return fail(opened.error());
   listener = std::move(*opened);
   host = advertised_address(listener->addresses(), options.advertise);

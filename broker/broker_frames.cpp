@@ -27,21 +27,28 @@ void Broker::Impl::on_stranger(ConnectionId from, std::vector<zmq::message_t>& p
     ++counters.ignored_frames;
     return;
   }
+  listener->drain_monitor();  // it has come, before anything is said of it
   Stranger stranger{from, Listener::descriptor_of(parts.front()), credentials_of(parts.front())};
   auto reader = FrameReader::open(parts);
   if (!reader) {
     ++counters.malformed_frames;
-    if (reader.error().code() == ErrorCode::version_mismatch) refuse_stranger(from, reader.error());
+    if (reader.error().code() == ErrorCode::version_mismatch) {
+      refuse_stranger(stranger, reader.error());
+    } else {
+      strangers_.refused(stranger.descriptor, reactor_.now());
+    }
     return;
   }
   FrameReader::Message message;
   if (!reader->next(message) || message.envelope.kind() != wire::Kind::control) {
     ++counters.ignored_frames;
+    strangers_.refused(stranger.descriptor, reactor_.now());
     return;
   }
   auto control = ControlMessage::decode(message.body);
   if (!control) {
     ++counters.malformed_frames;
+    strangers_.refused(stranger.descriptor, reactor_.now());
     return;
   }
   message.envelope.mutate_role(Role::none);
@@ -51,6 +58,7 @@ void Broker::Impl::on_stranger(ConnectionId from, std::vector<zmq::message_t>& p
   stranger_ = nullptr;
   if (!done) {
     ++counters.ignored_frames;
+    strangers_.refused(stranger.descriptor, reactor_.now());
     limited_log_.info("a connection from " + stranger.credentials.address + " that is not registered: " + done.error().detail());
     return;
   }
@@ -109,21 +117,34 @@ bool Broker::Impl::on_peer_message(Peer& peer, FrameReader::Message& message) {
   envelope.mutate_role(who.role);
   envelope.mutate_hop(0);
   envelope.mutate_flags(envelope.flags() & ~(kFlagElsewhere | kFlagRelay));
-  if (who.role < Role::proc && envelope.kind() != wire::Kind::control) [[unlikely]] {
-    refuse_data(peer, envelope);
-    return false;
+  if (who.role < Role::operate && who.kind == wire::PeerKind::launcher) [[unlikely]] {
+    if (const auto error = objection(peer, envelope)) {
+      give_back(peer, envelope, *error);
+      return false;
+    }
   }
   if (envelope.destination_host() == 0) envelope.mutate_destination_host(forwarder_->own_key());
   return forwarder_->forward(envelope, message.body, message.apart, peer.connection);
 }
 
-void Broker::Impl::refuse_data(Peer& peer, const wire::Envelope& envelope) {
+std::optional<Error> Broker::Impl::objection(Peer& peer, const wire::Envelope& envelope) {
+  if (envelope.kind() != wire::Kind::control) {
+    if (peer.identity.role >= Role::proc) return std::nullopt;
+    return Error(ErrorCode::unauthorised, "observers look at states and logs; messages and calls to procs take the key of a client");
+  }
+  if (requests_.take(peer.requests_rested, reactor_.now())) return std::nullopt;
+  return Error(ErrorCode::queue_full,
+               "whoever is no operator may ask hosts " + std::to_string(options.config.count(keys::requests_rate)) +
+                   " times a second (requests.rate), and a few thousand times at once after a pause: ask again later");
+}
+
+void Broker::Impl::give_back(Peer& peer, const wire::Envelope& envelope, const Error& error) {
   Counters& counters = forwarder_->counters();
   ++counters.received;
   ++counters.refused_messages;
-  const std::string why = "observers look at states and logs; messages and calls to procs take the key of a client";
-  if (!std::exchange(peer.is_refused_told, true)) log::warn(peer.identity.text + " (" + peer.identity.user + ") is refused: " + why);
-  forwarder_->give_back(envelope, Error(ErrorCode::unauthorised, why));
+  if (!std::exchange(peer.is_refused_told, true))
+    log::warn(peer.identity.text + " (" + peer.identity.user + ") is refused: " + error.detail());
+  forwarder_->give_back(envelope, error);
 }
 
 void Broker::Impl::on_released(ConnectionId connection, std::size_t bytes) {

@@ -17,8 +17,10 @@
 #include "broker/listener.h"
 #include "broker/monitor.h"
 #include "broker/peer.h"
+#include "broker/rate_limit.h"
 #include "broker/recent_set.h"
 #include "broker/route_table.h"
+#include "broker/strangers.h"
 #include "broker/tap.h"
 #include "broker/watch_list.h"
 #include "broker/zap.h"
@@ -70,8 +72,9 @@ class Broker::Impl {
   bool take_link_frame(Peer& peer, FrameReader& reader);
   /// True when the message is kept, on the peer's account.
   bool on_peer_message(Peer& peer, FrameReader::Message& message);
-  /// Of one who may only look.
-  void refuse_data(Peer& peer, const wire::Envelope& envelope);
+  /// Why this may not be sent on: an observer's data, or more requests than somebody who is no operator may make.
+  std::optional<Error> objection(Peer& peer, const wire::Envelope& envelope);
+  void give_back(Peer& peer, const wire::Envelope& envelope, const Error& error);
   void on_released(ConnectionId connection, std::size_t bytes);
   void on_link_message(std::uint64_t host_key, std::uint64_t host_incarnation, FrameReader::Message message);
   void on_own(const wire::Envelope& envelope, Bytes body);
@@ -83,10 +86,13 @@ class Broker::Impl {
 
   void register_peer(Identity identity);
   void welcome(Peer& peer);
-  void refuse_stranger(ConnectionId connection, const Error& error);
+  /// Tells it why, and hangs up a moment later unless it does.
+  void refuse_stranger(const Stranger& stranger, const Error& error);
   /// To a connection that is not, or no longer, a peer's. Not counted.
   void send_at_once(ConnectionId connection, const std::string& body);
+  void on_accepted(int descriptor);
   void on_disconnected(int descriptor);
+  void on_hang_up_timer();
   /// Stops sending to it and returns what waits for it. Its last messages are still taken for a while, and its watchers told after these.
   /// `is_last`: a link's broker ends too.
   void end_peer(Peer& peer, const std::string& reason, bool is_last = false);
@@ -140,6 +146,9 @@ class Broker::Impl {
   /// Descriptors of connections that ended and were not registered. As few as there are descriptors.
   std::unordered_set<int> unknown_ends_;
   RecentSet<ConnectionId, char> refused_{kRefusedRemembered};
+  Strangers strangers_;
+  Reactor::TimerId hang_up_timer_ = 0;
+  RateLimit requests_;
   /// Who may connect by key; nothing when there are no connections with keys.
   std::optional<KeyRing> ring_;
   /// Tokens of new hosts, by their keys: used and expired ones too.

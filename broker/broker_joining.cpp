@@ -28,8 +28,7 @@ void Broker::Impl::on_joining(const TokenRecord& token, const wire::Hello& hello
   const TokenRecord record = token;
   const auto answer = take_token(record, hello);
   if (!answer) {
-    refuse_stranger(stranger_->connection,
-                    answer.error().within("the token for host " + record.name + ", from " + stranger_->credentials.address));
+    refuse_stranger(*stranger_, answer.error().within("the token for host " + record.name + ", from " + stranger_->credentials.address));
     return;
   }
   wire::Envelope envelope;

@@ -1,4 +1,6 @@
 // How peers come in and leave.
+#include <sys/socket.h>
+
 #include <array>
 
 #include "broker/broker_impl.h"
@@ -11,19 +13,21 @@ constexpr std::chrono::milliseconds kDeadIdValid{100};
 /// After this, and once all that had come by then is taken, those who watch it are told; but no later than the second.
 constexpr std::chrono::milliseconds kLastWords{1};
 constexpr std::chrono::milliseconds kLastWordsAtMost{50};
+constexpr std::chrono::milliseconds kLookAtStrangers{250};
 constexpr std::array<std::chrono::milliseconds, 2> kProbes{std::chrono::milliseconds(5), std::chrono::milliseconds(50)};
 
 }  // namespace
 
-void Broker::Impl::refuse_stranger(ConnectionId connection, const Error& error) {
+void Broker::Impl::refuse_stranger(const Stranger& stranger, const Error& error) {
   ++forwarder_->counters().refused_hellos;
   limited_log_.warn("a peer is refused: " + cut_text(error.to_string()));
   if (monitor_) monitor_->peer_refused(error);
-  refused_.add(connection, 0);
+  refused_.add(stranger.connection, 0);
+  strangers_.refused(stranger.descriptor, reactor_.now());
   wire::RefusalT refusal;
   refusal.code = to_wire(error.code());
   refusal.detail = cut_text(error.detail());
-  send_at_once(connection, encode_control({}, std::move(refusal)));
+  send_at_once(stranger.connection, encode_control({}, std::move(refusal)));
 }
 
 void Broker::Impl::send_at_once(ConnectionId connection, const std::string& body) {
@@ -44,6 +48,7 @@ void Broker::Impl::register_peer(Identity identity) {
   Peer& peer = *made;
   connections.emplace(peer.connection, std::move(made));
   if (peer.descriptor >= 0) descriptors_[peer.descriptor] = peer.connection;
+  strangers_.left(peer.descriptor);
   // Was it this very connection that ended, between its Hello and now, or one that had the descriptor before? A send will tell.
   if (unknown_ends_.erase(peer.descriptor) > 0) {
     for (const auto delay : kProbes) {
@@ -99,7 +104,23 @@ void Broker::Impl::welcome(Peer& peer) {
   forwarder_->originate_to(peer, encode_control({}, std::move(welcome)));
 }
 
+void Broker::Impl::on_accepted(int descriptor) {
+  strangers_.came(descriptor, reactor_.now());
+  if (hang_up_timer_ == 0) hang_up_timer_ = reactor_.after(kLookAtStrangers, [this] { on_hang_up_timer(); });
+}
+
+void Broker::Impl::on_hang_up_timer() {
+  hang_up_timer_ = 0;
+  // Who has ended by now had the descriptor, and may have said Hello in what is not read yet.
+  listener->drain_monitor();
+  for (const int descriptor : strangers_.overdue(reactor_.now(), /*with_silent=*/listener->is_drained())) {
+    if (!descriptors_.contains(descriptor)) ::shutdown(descriptor, SHUT_RDWR);
+  }
+  if (!strangers_.empty()) hang_up_timer_ = reactor_.after(kLookAtStrangers, [this] { on_hang_up_timer(); });
+}
+
 void Broker::Impl::on_disconnected(int descriptor) {
+  strangers_.left(descriptor);
   const auto found = descriptors_.find(descriptor);
   if (found == descriptors_.end()) {
     unknown_ends_.insert(descriptor);

@@ -40,7 +40,7 @@ void Broker::Impl::on_hello(const Request& request, const wire::Hello& hello) {
     }
   }
   if (!identity) {
-    refuse_stranger(stranger_->connection, identity.error());
+    refuse_stranger(*stranger_, identity.error());
     return;
   }
   register_peer(std::move(*identity));

@@ -54,9 +54,9 @@ std::string describe_handshake(int event, int error, bool has_keys) {
 }  // namespace
 
 Result<std::unique_ptr<Listener>> Listener::open(Reactor& reactor, zmq::context_t& context, const std::vector<HostAddr>& binds,
-                                                 std::chrono::milliseconds silence, std::optional<KeyPair> keys, Events events) {
+                                                 Limits limits, std::optional<KeyPair> keys, Events events) {
   try {
-    std::unique_ptr<Listener> listener(new Listener(reactor, context, silence, std::move(keys), std::move(events)));
+    std::unique_ptr<Listener> listener(new Listener(reactor, context, limits, std::move(keys), std::move(events)));
     if (auto bound = listener->bind_all(binds); !bound) return fail(bound.error());
     return listener;
   } catch (const zmq::error_t& error) {
@@ -64,19 +64,21 @@ Result<std::unique_ptr<Listener>> Listener::open(Reactor& reactor, zmq::context_
   }
 }
 
-Listener::Listener(Reactor& reactor, zmq::context_t& context, std::chrono::milliseconds silence, std::optional<KeyPair> keys, Events events)
-    : reactor_(reactor), silence_(silence), keys_(std::move(keys)), events_(std::move(events)), router_(context, zmq::socket_type::router) {
+Listener::Listener(Reactor& reactor, zmq::context_t& context, Limits limits, std::optional<KeyPair> keys, Events events)
+    : reactor_(reactor), limits_(limits), keys_(std::move(keys)), events_(std::move(events)), router_(context, zmq::socket_type::router) {
   router_.set(zmq::sockopt::router_mandatory, true);
   router_.set(zmq::sockopt::router_handover, false);
   router_.set(zmq::sockopt::linger, 0);
   router_.set(zmq::sockopt::backlog, 4096);
+  router_.set(zmq::sockopt::handshake_ivl, static_cast<int>(limits_.handshake.count()));
   router_.set(zmq::sockopt::maxmsgsize, static_cast<std::int64_t>(kPartLimit));
   // A backstop only: bytes are bounded by credit, messages by our own queues.
   router_.set(zmq::sockopt::sndhwm, 1000);
   router_.set(zmq::sockopt::rcvhwm, 1000);
   // Who finds that this side has keys and it has none may leave before it is refused.
-  monitor_ = std::make_unique<SocketMonitor>(
-      context, router_, ZMQ_EVENT_DISCONNECTED | ZMQ_EVENT_HANDSHAKE_FAILED_PROTOCOL | (keys_ ? ZMQ_EVENT_HANDSHAKE_FAILED_NO_DETAIL : 0));
+  monitor_ = std::make_unique<SocketMonitor>(context, router_,
+                                             ZMQ_EVENT_ACCEPTED | ZMQ_EVENT_DISCONNECTED | ZMQ_EVENT_HANDSHAKE_FAILED_PROTOCOL |
+                                                 (keys_ ? ZMQ_EVENT_HANDSHAKE_FAILED_NO_DETAIL : 0));
   reactor_.watch_quiet_socket(monitor_->handle(), [this] {
     drain_monitor();
     return false;
@@ -118,8 +120,8 @@ Result<void> Listener::bind(const HostAddr& address) {
   }
   // Heartbeats for tcp only: whoever is merely frozen on this machine stays. Links
   // ask for a shorter time by themselves (common/session.cpp).
-  router_.set(zmq::sockopt::heartbeat_ivl, static_cast<int>(silence_.count() / 3));
-  router_.set(zmq::sockopt::heartbeat_timeout, static_cast<int>(silence_.count()));
+  router_.set(zmq::sockopt::heartbeat_ivl, static_cast<int>(limits_.silence.count() / 3));
+  router_.set(zmq::sockopt::heartbeat_timeout, static_cast<int>(limits_.silence.count()));
   router_.set(zmq::sockopt::ipv6, address.is_ipv6());
   set_keys();
   Result<void> bound;
@@ -243,6 +245,8 @@ void Listener::drain_monitor() {
     if (!event) return;
     if (event->id == ZMQ_EVENT_DISCONNECTED) {
       events_.on_disconnected(event->value);
+    } else if (event->id == ZMQ_EVENT_ACCEPTED) {
+      if (events_.on_accepted) events_.on_accepted(event->value);
     } else if (events_.on_bad_handshake) {
       events_.on_bad_handshake(describe_handshake(event->id, event->value, keys_.has_value()));
     }

@@ -30,6 +30,8 @@ class Listener {
     std::function<void(ConnectionId, std::vector<zmq::message_t>& parts)> on_frame;
     /// A connection ended that had this descriptor (descriptor_of() its frames). What it had sent before may still come for a moment.
     std::function<void(int descriptor)> on_disconnected;
+    /// A connection came that has this descriptor. What it sends may come before that; drain_monitor() sees to the order.
+    std::function<void(int descriptor)> on_accepted;
     /// A connection over tcp had no keys, did not know ours, or spoke something else: in words.
     std::function<void(const std::string& what)> on_bad_handshake;
   };
@@ -41,10 +43,17 @@ class Listener {
     gone,
   };
 
-  /// Binds all of them, tcp with these keys, if any: then a Zap must be there. Unix sockets are made with mode 0700. A connection over tcp
-  /// ends when its other end has not answered for `silence`. Errors: io_error, configuration_error, naming the address.
+  struct Limits {
+    /// A connection over tcp ends when its other end has not answered for so long.
+    std::chrono::milliseconds silence;
+    /// A connection ends when its handshake takes longer.
+    std::chrono::milliseconds handshake;
+  };
+
+  /// Binds all of them, tcp with these keys, if any: then a Zap must be there. Unix sockets are made with mode 0700. Errors: io_error,
+  /// configuration_error, naming the address.
   static Result<std::unique_ptr<Listener>> open(Reactor& reactor, zmq::context_t& context, const std::vector<HostAddr>& binds,
-                                                std::chrono::milliseconds silence, std::optional<KeyPair> keys, Events events);
+                                                Limits limits, std::optional<KeyPair> keys, Events events);
   ~Listener();
   Listener(const Listener&) = delete;
   Listener& operator=(const Listener&) = delete;
@@ -73,7 +82,7 @@ class Listener {
   static std::string user_of(zmq::message_t& part);
 
  private:
-  Listener(Reactor& reactor, zmq::context_t& context, std::chrono::milliseconds silence, std::optional<KeyPair> keys, Events events);
+  Listener(Reactor& reactor, zmq::context_t& context, Limits limits, std::optional<KeyPair> keys, Events events);
   Result<void> bind_all(const std::vector<HostAddr>& binds);
   Result<void> bind(const HostAddr& address);
   Result<void> bind_endpoint(const HostAddr& address, const std::string& endpoint);
@@ -84,7 +93,7 @@ class Listener {
   bool receive(ConnectionId& from, std::size_t& bytes, bool& is_usable);
 
   Reactor& reactor_;
-  std::chrono::milliseconds silence_;
+  Limits limits_;
   std::optional<KeyPair> keys_;
   Events events_;
   zmq::socket_t router_;

@@ -16,8 +16,8 @@
 #include <CLI/CLI.hpp>
 #include <zmq.hpp>
 
+#include "broker/accept_gate.h"
 #include "broker/broker.h"
-#include "broker/descriptor_reserve.h"
 #include "broker/lifeline.h"
 #include "common/config.h"
 #include "common/log.h"
@@ -149,16 +149,19 @@ void warn_of_insecurity(const Broker& broker, bool is_insecure) {
 }
 
 /// Says, once a second, when newcomers had to be turned away.
-void tell_refusals(Reactor& reactor, std::uint64_t told) {
-  const std::uint64_t refused = connections_refused();
-  if (refused != told) {
+void tell_turned_away(Reactor& reactor, const TurnedAway& told) {
+  const TurnedAway now = turned_away();
+  if (now.for_descriptors != told.for_descriptors) {
     rlimit limit{};
     ::getrlimit(RLIMIT_NOFILE, &limit);
-    log::warn(std::to_string(refused - told) + " connections were closed as soon as they came: only few of this broker's " +
-              std::to_string(limit.rlim_cur) +
+    log::warn(std::to_string(now.for_descriptors - told.for_descriptors) +
+              " connections were closed as soon as they came: only few of this broker's " + std::to_string(limit.rlim_cur) +
               " descriptors are left. Does somebody connect without end? Else raise the limit (ulimit -n)");
   }
-  reactor.after(std::chrono::seconds(1), [&reactor, refused] { tell_refusals(reactor, refused); });
+  if (now.for_rate != told.for_rate)
+    log::warn(std::to_string(now.for_rate - told.for_rate) + " connections were closed as soon as they came: " + now.last +
+              " opens more than connections.rate a second. Does somebody there connect without end? Else set connections.rate higher");
+  reactor.after(std::chrono::seconds(1), [&reactor, now] { tell_turned_away(reactor, now); });
 }
 
 int serve(const Flags& flags) {
@@ -182,6 +185,7 @@ int serve(const Flags& flags) {
   auto options = read_options(flags);
   if (!options) return fail_start(lifeline ? &*lifeline : nullptr, options.error());
   set_up_logging("broker", log::find_level(options->config.word(keys::log_level)).value_or(log::Level::warn));
+  limit_connections(options->config.count(keys::connections_rate));
   reactor.watch(signals.get(), EPOLLIN, [&](std::uint32_t) { reactor.stop(); });
 
   zmq::context_t context(1);
@@ -189,7 +193,7 @@ int serve(const Flags& flags) {
   auto broker = Broker::start(reactor, context, std::move(*options));
   if (!broker) return fail_start(lifeline ? &*lifeline : nullptr, broker.error());
   warn_of_insecurity(**broker, flags.insecure);
-  tell_refusals(reactor, 0);
+  tell_turned_away(reactor, {});
   const std::string ready = "ready " + (*broker)->address().to_string();
   if (lifeline) {
     lifeline->say(ready);

@@ -52,6 +52,8 @@ inline constexpr std::array key_table = std::to_array<KeyInfo>({
   {"logs.files", ValueKind::count, "", "5", "1", "1000", "files that are kept for each stream of a proc, the one being written among them"},
   {"events.size", ValueKind::bytes, "", "8MiB", "1MiB", "1GiB", "bytes that the event log of a host may take: what ended there, and why"},
   {"cast.width", ValueKind::count, "", "16", "2", "1024", "hosts that one host passes a cast on to"},
+  {"connections.rate", ValueKind::count, "", "200", "0", "1000000", "connections over tcp that one address may open to a broker each second, with five seconds' worth at once; 0 = any number"},
+  {"requests.rate", ValueKind::count, "", "500", "0", "1000000", "requests to hosts that an observer or client may make each second, with ten seconds' worth at once; 0 = any number"},
   {"parent_death_signal", ValueKind::boolean, "", "true", "", "", "whether the kernel kills procs when their keeper dies"},
   {"queue.bytes", ValueKind::bytes, "", "16MiB", "64KiB", "1GiB", "bytes that a broker holds for one peer before it returns further messages as queue full"},
   {"queue.count", ValueKind::count, "", "262144", "16", "16777216", "messages that a broker holds for one peer before it returns further ones as queue full"},
@@ -111,6 +113,8 @@ inline constexpr BytesKey logs_size("logs.size");
 inline constexpr CountKey logs_files("logs.files");
 inline constexpr BytesKey events_size("events.size");
 inline constexpr CountKey cast_width("cast.width");
+inline constexpr CountKey connections_rate("connections.rate");
+inline constexpr CountKey requests_rate("requests.rate");
 inline constexpr BooleanKey parent_death_signal("parent_death_signal");
 inline constexpr BytesKey queue_bytes("queue.bytes");
 inline constexpr CountKey queue_count("queue.count");

@@ -39,7 +39,7 @@ struct KeyFolder {
 /// A broker with keys, on a unix socket and on tcp. A zmq context of its own: there is one who answers for keys in each.
 struct SafeHost {
   SafeHost(Loop& its_loop, const KeyFolder& keys, const std::string& ip, std::optional<std::uint16_t> known_port = std::nullopt,
-           bool insecure = false)
+           bool insecure = false, const std::vector<Setting>& settings = {})
       : loop(its_loop) {
     BrokerOptions options;
     options.binds = {*HostAddr::parse("unix:" + (dir / "b")), *HostAddr::parse("tcp:" + ip + ":0")};
@@ -48,6 +48,7 @@ struct SafeHost {
     options.tokens = tokens();
     options.keys = keys.directory;
     options.insecure = insecure;
+    for (const auto& [key, value] : settings) REQUIRE(options.config.set(key, value).has_value());
     auto started = Broker::start(loop.reactor, context, std::move(options));
     INFO((started ? std::string() : started.error().to_string()));
     REQUIRE(started.has_value());

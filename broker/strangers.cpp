@@ -1,0 +1,22 @@
+#include "broker/strangers.h"
+
+#include <algorithm>
+
+namespace meshbus {
+
+void Strangers::refused(int descriptor, Time now) {
+  const auto found = all_.find(descriptor);
+  if (found == all_.end() || found->second.is_refused) return;
+  found->second = {std::min(found->second.due, now + limits_.refused), true};
+}
+
+std::vector<int> Strangers::overdue(Time now, bool with_silent) {
+  std::vector<int> found;
+  for (const auto& [descriptor, stranger] : all_) {
+    if (now >= stranger.due && (stranger.is_refused || with_silent)) found.push_back(descriptor);
+  }
+  for (const int descriptor : found) all_.erase(descriptor);
+  return found;
+}
+
+}  // namespace meshbus

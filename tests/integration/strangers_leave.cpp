@@ -1,0 +1,78 @@
+// Who is not wanted does not stay, and does not come without end (spec 13.3).
+#include <doctest/doctest.h>
+
+#include "common/log.h"
+#include "tests/integration/broker_fixture.h"
+#include "tests/integration/strangers_broker.h"
+#include "tests/integration/strangers_zmtp.h"
+
+using namespace meshbus;
+using namespace meshbus::test;
+using namespace std::chrono_literals;
+
+TEST_CASE("strangers: who says no Hello is hung up on, however far he came; who says it late, but in time, stays") {
+  TempDir dir;
+  Loop loop;
+  const auto broker = start_broker(loop, "unix:" + (dir / "b"), {}, [](BrokerOptions& options) { options.hello_limit = 700ms; });
+  TestPeer peer(loop, endpoint_of(*broker), launcher_hello());
+  peer.up();
+
+  RawConnection silent(dir / "b"), half(dir / "b"), shaken(dir / "b");
+  REQUIRE(half.write(zmtp_greeting().substr(0, 20)));
+  REQUIRE(shaken.shake_hands());
+  const auto start = std::chrono::steady_clock::now();
+  CHECK(loop.until([&] { return silent.is_ended() && half.is_ended() && shaken.is_ended(); }));
+  CHECK(std::chrono::steady_clock::now() - start >= 500ms);
+
+  TestPeer late(loop, endpoint_of(*broker), launcher_hello());
+  late.up();
+  loop.run_for(1500ms);  // nobody who is registered is taken for a stranger
+  CHECK(peer.downs + late.downs == 0);
+  CHECK(peer.call(late.address(), "both here?") == "re: both here?");
+}
+
+TEST_CASE("strangers: who says nonsense, or was refused, is hung up on before he could say Hello") {
+  TempDir dir;
+  Loop loop;
+  const auto broker = start_broker(loop, "unix:" + (dir / "b"));  // 10 s for a Hello
+  RawConnection garbage(dir / "b"), refused(dir / "b"), silent(dir / "b");
+  REQUIRE(garbage.shake_hands());
+  REQUIRE(refused.shake_hands());
+  REQUIRE(silent.shake_hands());
+  garbage.send({"no frame at all"});
+  // A Hello with a token that nobody made.
+  auto hello = proc_hello(broker->address(), 1);
+  hello.token.assign(hello.token.size(), 'x');
+  wire::Envelope envelope;
+  FrameWriter writer(wire::Lane::control);
+  writer.add(envelope, encode_control({.id = 1}, std::move(hello)));
+  std::vector<std::string> parts;
+  for (const auto& part : writer.finish().parts) parts.push_back(part.to_string());
+  refused.send(parts);
+  CHECK(loop.until([&] { return garbage.is_ended() && refused.is_ended(); }, 8s));
+  CHECK_FALSE(silent.is_ended());
+  CHECK(broker->counters().refused_hellos == 1);
+}
+
+TEST_CASE("strangers: an address that opens connections without end is turned away, costs others nothing, and gets in again") {
+  Loop loop;
+  ServingBroker broker({}, /*connections_rate=*/"20");
+  Bystanders bystanders(loop, broker);
+  INFO(broker.process().describe());
+  // A hundred at once, and twenty a second: no more than a third of these.
+  std::vector<RawConnection> crowd;
+  for (int i = 0; i < 400; ++i) crowd.emplace_back(broker.port());
+  broker.process().wait_for_output("127.0.0.1 opens more than connections.rate a second", in_time);
+  bystanders.call();
+  const auto stay = [&] { return std::count_if(crowd.begin(), crowd.end(), [](RawConnection& one) { return !one.is_ended(); }); };
+  CHECK(loop.until([&] { return stay() < 250; }, in_time));
+  // Whoever comes by another way is not concerned.
+  TestPeer beside(loop, broker.unix_endpoint(), launcher_hello());
+  beside.up();
+  TestPeer late(loop, broker.tcp_endpoint(), launcher_hello());
+  late.up();
+  bystanders.call();
+  bystanders.check();
+  crowd.clear();
+  check_orderly_end(broker);
+}
