@@ -273,6 +273,12 @@ std::chrono::nanoseconds Crowd::join() {
   return took;
 }
 
+std::vector<pid_t> Crowd::pids() const {
+  std::vector<pid_t> pids;
+  for (const auto& process : processes_) pids.push_back(process->pid());
+  return pids;
+}
+
 std::vector<ProcId> Crowd::peers() const {
   std::vector<ProcId> peers;
   peers.reserve(count_);

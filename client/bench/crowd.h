@@ -34,6 +34,7 @@ class Crowd {
   /// Registers all of them; how long that took.
   std::chrono::nanoseconds join();
   std::size_t processes() const noexcept { return processes_.size(); }
+  std::vector<pid_t> pids() const;
   /// After join().
   std::vector<ProcId> peers() const;
 

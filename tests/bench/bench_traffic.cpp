@@ -1,7 +1,6 @@
 // Benchmarks of messages: rtt, rtt2, rate, and all of the bus.
 #include "client/bench/brokers.h"
 #include "client/bench/child.h"
-#include "client/bench/crowd.h"
 #include "tests/bench/benches.h"
 #include "tests/bench/program.h"
 #include "tests/bench/traffic.h"
@@ -22,29 +21,6 @@ struct Peers {
   bool has_server;
   bool has_library;
 };
-
-/// The processes of a crowd are started by the command line itself.
-const std::vector<std::string> kCrowdProgram = {"meshbus", "bench", "crowd"};
-
-Figures fan_out_once(std::size_t peers, std::size_t count) {
-  const Brokers broker(1, BrokerLink::tcp);
-  check_descriptors(peers, broker.pid(0));
-  Crowd crowd(kCrowdProgram, broker.endpoint(0), peers);
-  crowd.join();
-  const auto figures = fan_out(crowd, broker.endpoint(0), [&broker] { return broker.cpu(); }, 64, count);
-  return {{"p50_us", figures.p50_us}, {"p99_us", figures.p99_us}, {"per_s", figures.per_s}, {"cpu_us", figures.cpu_us.value_or(0)}};
-}
-
-Figures register_once(std::size_t peers) {
-  const Brokers broker(1, BrokerLink::tcp);
-  check_descriptors(peers, broker.pid(0));
-  Crowd crowd(kCrowdProgram, broker.endpoint(0), peers);
-  const std::size_t before = memory_of(broker.pid(0));
-  const std::chrono::duration<double, std::milli> took = crowd.join();
-  const double kib = static_cast<double>(memory_of(broker.pid(0)) - before) / 1024;
-  return {
-      {"ms", took.count()}, {"per_s", static_cast<double>(peers) / took.count() * 1e3}, {"kib_per_peer", kib / static_cast<double>(peers)}};
-}
 
 /// Round trips at one size.
 Case rtt_case(const Peers& peers, std::size_t size, std::size_t count, bool is_two, const char* unit) {
@@ -98,15 +74,6 @@ Case rate_case(const Peers& peers, std::size_t size, std::chrono::milliseconds d
   if (size == 1024) nats.first = 1.0, nats.aim = 1.25;
   if (size == 65536) nats.first = 2.2, one.bars[0].first = 0.85, one.bars[0].aim = 0.95;
   one.bars.insert(one.bars.end(), {flushed, nats, {"per_s", "messages", "nats library", Direction::at_least}});
-  return one;
-}
-
-/// Peers of one broker: a message to each until all have it, and what each costs.
-Case crowd_case(std::size_t peers, std::size_t count) {
-  Case one{.size = static_cast<double>(peers), .unit = "peers", .sides = {}, .bars = {}};
-  one.sides = {{"fanout", Part::ours, "64 B to each of them, until all have it", [=] { return fan_out_once(peers, count); }},
-               {"peers", Part::ours, "they register and stay", [=] { return register_once(peers); }}};
-  one.bars = {{"kib_per_peer", "peers", "", Direction::at_most, 40, 30}};
   return one;
 }
 
@@ -181,7 +148,7 @@ int run_bus(const Settings& settings, const Amounts& amounts) {
   comparison.add(rtt_case(peers, 64, amounts.count, false, "B there and back"));
   comparison.add(rtt_case(peers, 64, amounts.count, true, "B there and back over two brokers"));
   for (const std::size_t size : {64U, 1024U, 65536U}) comparison.add(rate_case(peers, size, duration, "B in one direction"));
-  for (const std::size_t crowd : amounts.sizes) comparison.add(crowd_case(crowd, amounts.count / 30 + 1));
+  for (const std::size_t crowd : amounts.sizes) comparison.add(peers_case(crowd, amounts.count / 30 + 1));
   return comparison.run();
 }
 

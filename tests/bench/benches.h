@@ -29,6 +29,9 @@ int run_rtt(const Settings& settings, const Amounts& amounts, bool is_two);
 int run_rate(const Settings& settings, const Amounts& amounts);
 /// All of these, and many peers of one broker; or a link with keys beside one without.
 int run_bus(const Settings& settings, const Amounts& amounts);
+int run_peers(const Settings& settings, const Amounts& amounts);
+/// Of run_bus and run_peers.
+Case peers_case(std::size_t peers, std::size_t count);
 /// Control messages to a reader that is flooded.
 int run_flood(const Settings& settings, const Amounts& amounts);
 /// Two who have nothing to do with a slow reader at the same broker.
