@@ -4,7 +4,6 @@
 
 #include "agent/host/mesh_report.h"
 #include "agent/host/procs/certificate.h"
-#include "agent/host/procs/lease.h"
 #include "agent/host/procs/memory_kills.h"
 #include "agent/host/procs/proc_table.h"
 #include "agent/host/procs/record_book.h"
@@ -17,49 +16,6 @@ namespace {
 
 using namespace std::chrono_literals;
 const Reactor::Time t0{100s};
-
-TEST_CASE("lease: lapses when nobody renews it, on the caller's clock only") {
-  Lease lease(t0, 60s);
-  CHECK(lease.due() == t0 + 60s);
-  CHECK_FALSE(lease.has_lapsed(t0 + 59999ms));
-  lease.renew(t0 + 50s, 0ms);
-  CHECK_FALSE(lease.has_lapsed(t0 + 60s));
-  CHECK(lease.due() == t0 + 110s);
-  lease.renew(t0 + 60s, 5s);
-  CHECK_FALSE(lease.has_lapsed(t0 + 65s));
-  CHECK(lease.due() == t0 + 65100ms);
-  CHECK_FALSE(lease.has_lapsed(t0 + 65099ms));
-  CHECK(lease.has_lapsed(t0 + 65100ms));
-  CHECK(lease.length() == 5s);
-}
-
-TEST_CASE("lease: who was away when it was due hears first what has come meanwhile") {
-  Lease lease(t0, 60s);
-  CHECK_FALSE(lease.has_lapsed(t0 + 60400ms));  // stopped, and going on since just now
-  lease.renew(t0 + 60401ms, 0ms);               // it had waited
-  CHECK(lease.due() == t0 + 120401ms);
-  CHECK_FALSE(lease.has_lapsed(t0 + 120401ms));
-  CHECK(lease.has_lapsed(t0 + 120501ms));
-}
-
-TEST_CASE("lease: none never lapses, and one can begin later") {
-  Lease lease(t0, 0ms);
-  CHECK_FALSE(lease.due().has_value());
-  CHECK_FALSE(lease.has_lapsed(t0 + 1000h));
-  lease.renew(t0, 0ms);
-  CHECK_FALSE(lease.due().has_value());
-  lease.renew(t0, 1s);
-  CHECK_FALSE(lease.has_lapsed(t0 + 1s));
-  CHECK(lease.has_lapsed(t0 + 1100ms));
-}
-
-TEST_CASE("lease: whoever looks late was away itself, and gives everybody a fresh grace") {
-  Lease lease(t0, 60s);
-  CHECK_FALSE(lease.has_lapsed(t0 + 90s));
-  CHECK(lease.due() == t0 + 92s);
-  CHECK_FALSE(lease.has_lapsed(t0 + 92s));
-  CHECK(lease.has_lapsed(t0 + 92100ms));
-}
 
 TEST_CASE("record_book: the last so many, none older than so long") {
   RecordBook book({.kept = 2, .age = 10s});
