@@ -77,6 +77,11 @@ void Reactor::add_socket(void* socket, SocketHandler handler, bool is_quiet) {
   watch(fd, EPOLLIN | EPOLLET, [this, socket](std::uint32_t) { call_again(socket); });
 }
 
+void Reactor::watch_edges(void* key, int fd, std::uint32_t events, SocketHandler handler) {
+  sockets_[key] = Socket{fd, std::make_shared<SocketHandler>(std::move(handler)), /*is_quiet=*/true};
+  watch(fd, events | EPOLLET, [this, key](std::uint32_t) { call_again(key); });
+}
+
 void Reactor::call_again(void* socket) {
   if (const auto found = sockets_.find(socket); found != sockets_.end()) found->second.is_ready = true;
 }

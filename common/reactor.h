@@ -54,6 +54,8 @@ class Reactor {
   /// The same for one that nobody sends on (a monitor's end): it is looked at only when its descriptor says so, which saves two system
   /// calls a turn.
   void watch_quiet_socket(void* socket, SocketHandler handler);
+  /// The same for any descriptor, edge-triggered: `handler` is called when one of `events` has come anew. `key` stands for the socket.
+  void watch_edges(void* key, int fd, std::uint32_t events, SocketHandler handler);
   void forget_socket(void* socket);
   /// Calls the handler of that socket in the next turn, as if it had asked for that.
   void call_again(void* socket);

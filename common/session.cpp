@@ -12,13 +12,9 @@ namespace {
 
 constexpr std::chrono::milliseconds kFirstBackoff{10};
 constexpr std::chrono::milliseconds kLastBackoff{500};
-/// A connection over tcp is lost after so long without an answer.
-constexpr std::chrono::milliseconds kSilence{1500};
 /// So many handshakes in a row that ended without a word, over so long, are no accident.
 constexpr std::size_t kSilentHandshakes = 4;
 constexpr std::chrono::milliseconds kSilentTime{1000};
-/// Long after this socket was given up.
-constexpr std::chrono::milliseconds kNoReconnect = std::chrono::hours(24);
 constexpr int kDrainFrames = 256;
 constexpr std::size_t kDrainBytes = 1024 * 1024;
 /// Data is handed out for so long before the socket is looked at again: control is never further away.
@@ -61,7 +57,7 @@ Session::Session(Reactor& reactor, zmq::context_t& context, Options options, Eve
 
 Session::~Session() {
   state_ = State::closed;
-  close_socket(std::chrono::milliseconds(0));
+  close_socket();
   reactor_.forget_turn_end(turn_end_);
   reactor_.cancel(retry_timer_);
 }
@@ -77,65 +73,55 @@ void Session::open() {
   taken_ = announced_ = control_unsaid_ = sent_ = credit_ = 0;
   is_credited_ = false;
   untold_since_ = {};
+  std::optional<BrokerSocket::Keys> keys;
+  if (options_.keys && !(keys = find_keys())) return;
   try {
-    socket_.emplace(context_, zmq::socket_type::dealer);
-    // One socket is one session: libzmq must not reconnect behind our back. It could be told never to, or not to queue for a connection
-    // that is not there (ZMQ_IMMEDIATE); but then 4.3.4 takes away what has come and was not read yet when the connection ends, and aborts
-    // the process if that happens between two parts of a message (fq.cpp: !_more).
-    socket_->set(zmq::sockopt::reconnect_ivl, static_cast<int>(kNoReconnect.count()));
-    socket_->set(zmq::sockopt::linger, 0);
-    socket_->set(zmq::sockopt::sndhwm, 2000);
-    socket_->set(zmq::sockopt::rcvhwm, 10000);
-    socket_->set(zmq::sockopt::maxmsgsize, static_cast<std::int64_t>(kPartLimit));
-    if (options_.keys && !set_keys()) return;
-    if (options_.endpoint.starts_with("tcp:")) {
-      socket_->set(zmq::sockopt::ipv6, true);
-      // A broker on another host must be missed soon, by links and launchers alike: who waits longer for his own broker than for the hosts
-      // behind it takes all of those for lost. The other end cannot tell a link from other connections: the link asks it, by the time to
-      // live, to be as brisk. A peer may be stopped for a while (Ctrl-Z, a debugger) and is not gone for that.
-      socket_->set(zmq::sockopt::heartbeat_ivl, static_cast<int>(kSilence.count() / 3));
-      socket_->set(zmq::sockopt::heartbeat_timeout, static_cast<int>(kSilence.count()));
-      if (options_.link) socket_->set(zmq::sockopt::heartbeat_ttl, static_cast<int>(kSilence.count()));
-    }
-    monitor_ = std::make_unique<SocketMonitor>(context_, *socket_,
-                                               ZMQ_EVENT_HANDSHAKE_SUCCEEDED | ZMQ_EVENT_DISCONNECTED | ZMQ_EVENT_CLOSED |
-                                                   ZMQ_EVENT_CONNECT_RETRIED | ZMQ_EVENT_HANDSHAKE_FAILED_NO_DETAIL |
-                                                   ZMQ_EVENT_HANDSHAKE_FAILED_PROTOCOL | ZMQ_EVENT_HANDSHAKE_FAILED_AUTH);
-    reactor_.watch_quiet_socket(monitor_->handle(), [this] { return on_monitor(); });
-    reactor_.watch_socket(socket_->handle(), [this] { return on_readable(); });
+    socket_ = BrokerSocket::open(
+        reactor_, context_, {.endpoint = options_.endpoint, .keys = keys ? &*keys : nullptr, .is_link = options_.link}, socket_events());
     limit_timer_ = reactor_.after(options_.connect_limit, [this] { drop("no answer from " + options_.endpoint + " in time"); });
-    socket_->connect(options_.endpoint);
-  } catch (const zmq::error_t& error) {
-    drop("cannot connect to " + options_.endpoint + ": " + error.what());
+  } catch (const std::exception& error) {
+    // Not from within the constructor.
+    limit_timer_ = reactor_.after(std::chrono::milliseconds(0),
+                                  [this, why = "cannot connect to " + options_.endpoint + ": " + error.what()] { drop(why); });
   }
 }
 
-bool Session::set_keys() {
+BrokerSocket::Events Session::socket_events() {
+  BrokerSocket::Events events;
+  events.on_open = [this] {
+    if (state_ != State::connecting) return;
+    connected_at_ = std::chrono::system_clock::now();
+    say_hello();
+  };
+  events.on_handshake_failed = [this](BrokerSocket::Failure failure) { on_handshake_failed(failure); };
+  events.on_readable = [this] { return on_readable(); };
+  events.on_writable = [this] { flush(); };
+  events.on_ended = [this] { drop("the connection to " + options_.endpoint + " ended"); };
+  return events;
+}
+
+std::optional<BrokerSocket::Keys> Session::find_keys() {
   auto keys = options_.keys();
   if (!keys) {
-    socket_.reset();
     state_ = State::idle;
     // Not from within the constructor.
     retry_timer_ = reactor_.after(std::chrono::milliseconds(0), [this, error = keys.error()] { give_up(error); });
-    return false;
+    return std::nullopt;
   }
   own_key_path_ = keys->path;
-  socket_->set(zmq::sockopt::curve_publickey, keys->public_key);
-  socket_->set(zmq::sockopt::curve_secretkey, keys->secret_key);
   // While the other side changes its key it has two.
   server_key_ = keys->servers[silent_handshakes_ % keys->servers.size()];
-  socket_->set(zmq::sockopt::curve_serverkey, server_key_);
-  return true;
+  return BrokerSocket::Keys{keys->public_key, keys->secret_key, server_key_};
 }
 
-bool Session::on_handshake_failure(const SocketMonitor::Event& event) {
+void Session::on_handshake_failed(BrokerSocket::Failure failure) {
   const bool has_keys = static_cast<bool>(options_.keys);
-  if (event.id == ZMQ_EVENT_HANDSHAKE_FAILED_AUTH) {
+  if (failure == BrokerSocket::Failure::unauthorised) {
     give_up(Error(ErrorCode::unauthorised, "the broker at " + options_.endpoint + " does not take the key " + own_key_path_ +
                                                ": its public half is not in authorised/ROLE/ there, or not any more"));
-    return true;
+    return;
   }
-  if (event.id == ZMQ_EVENT_HANDSHAKE_FAILED_PROTOCOL && event.value == static_cast<int>(ZMQ_PROTOCOL_ERROR_ZMTP_MECHANISM_MISMATCH)) {
+  if (failure == BrokerSocket::Failure::mechanism) {
     give_up(Error(ErrorCode::unauthorised,
                   has_keys
                       ? "the broker at " + options_.endpoint + " speaks without encryption (--insecure?), and there are keys here (" +
@@ -143,9 +129,9 @@ bool Session::on_handshake_failure(const SocketMonitor::Event& event) {
                       : "the broker at " + options_.endpoint +
                             " takes connections with keys only, and there are none here: meshbus keygen makes one, keys.directory says "
                             "where they are"));
-    return true;
+    return;
   }
-  if (state_ != State::connecting || !options_.endpoint.starts_with("tcp:")) return false;
+  if (state_ != State::connecting || !options_.endpoint.starts_with("tcp:")) return;
   // A broker says nothing to one without keys, nor to one whose handshake it cannot read. So does one who ends, or a relay in front of one
   // who is not up: hence again, and links, which have messages to lose, go on.
   trouble_ =
@@ -154,24 +140,16 @@ bool Session::on_handshake_failure(const SocketMonitor::Event& event) {
                 : "does it take connections with keys only? There are none here: meshbus keygen makes one, keys.directory says where "
                   "they are");
   if (silent_handshakes_++ == 0) silent_since_ = reactor_.now();
-  if (options_.link || was_ever_up_ || silent_handshakes_ < kSilentHandshakes || reactor_.now() - silent_since_ < kSilentTime) return false;
+  if (options_.link || was_ever_up_ || silent_handshakes_ < kSilentHandshakes || reactor_.now() - silent_since_ < kSilentTime) return;
   give_up(Error(has_keys ? ErrorCode::identity_mismatch : ErrorCode::unauthorised, trouble_));
-  return true;
 }
 
-void Session::close_socket(std::chrono::milliseconds linger) {
+void Session::close_socket() {
   reactor_.cancel(limit_timer_);
   reactor_.cancel(heartbeat_timer_);
-  reactor_.cancel(flush_timer_);
-  limit_timer_ = heartbeat_timer_ = flush_timer_ = 0;
+  limit_timer_ = heartbeat_timer_ = 0;
   if (!socket_) return;
   ++generation_;
-  if (monitor_) {
-    reactor_.forget_socket(monitor_->handle());
-    monitor_.reset();
-  }
-  reactor_.forget_socket(socket_->handle());
-  socket_->set(zmq::sockopt::linger, static_cast<int>(linger.count()));
   socket_.reset();
   inbox_.clear();
   inbox_bytes_ = 0;
@@ -184,7 +162,7 @@ void Session::drop(const std::string& reason) {
   hand_out(/*all=*/true);
   if (generation != generation_) return;
   const bool was_up = state_ == State::up;
-  close_socket(std::chrono::milliseconds(0));
+  close_socket();
   state_ = State::idle;
   retry_later();
   if (!was_up && events_.on_trouble) events_.on_trouble(trouble_.empty() ? reason : std::exchange(trouble_, {}));
@@ -193,7 +171,7 @@ void Session::drop(const std::string& reason) {
 
 void Session::give_up(const Error& error) {
   state_ = State::closed;
-  close_socket(std::chrono::milliseconds(0));
+  close_socket();
   if (events_.on_refused) events_.on_refused(error);
 }
 
@@ -207,6 +185,7 @@ void Session::retry_later() {
 
 void Session::close(const std::string& reason, std::chrono::milliseconds linger) {
   if (state_ == State::closed) return;
+  if (socket_) socket_->set_linger(linger);
   if (state_ == State::up && !reason.empty()) {
     wire::ByeT bye;
     bye.reason = cut_text(reason);
@@ -215,29 +194,7 @@ void Session::close(const std::string& reason, std::chrono::milliseconds linger)
   }
   state_ = State::closed;
   reactor_.cancel(retry_timer_);
-  close_socket(linger);
-}
-
-bool Session::on_monitor() {
-  const auto generation = generation_;
-  while (generation == generation_) {
-    const auto event = monitor_->next();
-    if (!event) break;
-    if (event->id == ZMQ_EVENT_HANDSHAKE_SUCCEEDED) {
-      if (state_ != State::connecting) continue;
-      connected_at_ = std::chrono::system_clock::now();
-      say_hello();
-    } else {
-      const bool is_handshake = event->id == ZMQ_EVENT_HANDSHAKE_FAILED_NO_DETAIL || event->id == ZMQ_EVENT_HANDSHAKE_FAILED_PROTOCOL ||
-                                event->id == ZMQ_EVENT_HANDSHAKE_FAILED_AUTH;
-      if (is_handshake && on_handshake_failure(*event)) return false;
-      // Whatever had arrived before the end is still in the socket: take it first.
-      while (generation == generation_ && on_readable()) {
-      }
-      if (generation == generation_) drop("the connection to " + options_.endpoint + " ended");
-    }
-  }
-  return false;
+  close_socket();
 }
 
 void Session::say_hello() {
@@ -270,12 +227,8 @@ bool Session::on_readable() {
 
 bool Session::receive(std::size_t& bytes) {
   parts_.clear();
-  do {
-    zmq::message_t part;
-    if (!socket_->recv(part, zmq::recv_flags::dontwait)) return false;
-    bytes += part.size();
-    parts_.push_back(std::move(part));
-  } while (parts_.back().more());
+  if (!socket_->receive(parts_)) return false;
+  for (const auto& part : parts_) bytes += part.size();
   return true;
 }
 
@@ -351,7 +304,7 @@ bool Session::hand_out(bool all) {
 
 void Session::hold_data(bool held) {
   if (std::exchange(is_held_, held) == held || held || inbox_.empty() || !socket_) return;
-  reactor_.call_again(socket_->handle());
+  socket_->read_again();
 }
 
 bool Session::on_session_message(const FrameReader::Message& message) {
@@ -427,10 +380,8 @@ void Session::flush() {
     const bool is_data = frame->lane == wire::Lane::data;
     // The broker's credit comes in a frame, and at the end of that turn this is called again.
     if (is_data && is_credited_ && !is_within_window(sent_ - credit_, frame->bytes)) break;
-    if (!send(*frame, 0)) {
-      flush_later();
-      return;
-    }
+    // Once it takes more, this is called again.
+    if (!send(*frame, 0)) return;
     if (is_data) sent_ += frame->bytes;
     outbox_.pop();
   }
@@ -442,27 +393,13 @@ void Session::flush() {
   }
   announced_at_ = reactor_.now();
   Frame credit = FrameWriter(wire::Lane::control, options_.link).finish();
-  if (!send(credit, 0)) flush_later();
-}
-
-void Session::flush_later() {
-  // The socket's own queue is full: the broker is slower than we are. Any turn flushes; this sees to it that there is one.
-  if (flush_timer_ == 0) flush_timer_ = reactor_.after(std::chrono::milliseconds(1), [this] { flush_timer_ = 0; });
+  send(credit, 0);
 }
 
 bool Session::send(Frame& frame, std::uint64_t number) {
   frame.set_credit(taken_);
   if (options_.link) frame.set_link(number, events_.link_ack());
-  for (std::size_t i = 0; i < frame.parts.size(); ++i) {
-    const bool more = i + 1 < frame.parts.size();
-    try {
-      if (!socket_->send(frame.parts[i], (more ? zmq::send_flags::sndmore : zmq::send_flags::none) | zmq::send_flags::dontwait))
-        return false;
-    } catch (const zmq::error_t& error) {
-      log::warn("session with " + options_.endpoint + ": send: " + error.what());
-      return false;
-    }
-  }
+  if (!socket_->send(frame)) return false;
   announced_ = taken_;
   untold_since_ = {};
   control_unsaid_ = 0;

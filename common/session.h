@@ -9,12 +9,10 @@
 #include <string>
 #include <vector>
 
-#include <zmq.hpp>
-
+#include "common/broker_socket.h"
 #include "common/control.h"
 #include "common/outbox.h"
 #include "common/reactor.h"
-#include "common/socket_monitor.h"
 
 namespace meshbus {
 
@@ -91,8 +89,9 @@ class Session {
   /// Takes out what has not left yet.
   Outbox& outbox() noexcept { return outbox_; }
   const Outbox& outbox() const noexcept { return outbox_; }
-  /// Says Bye, sends what is queued as far as the socket takes it now, and closes. No more events. What the socket took still leaves after
-  /// that; who then destroys the zmq context waits for it, `linger` at most. Without a reason it leaves without a word.
+  /// Says Bye, sends what is queued as far as the connection takes it, and closes. No more events. What it took still leaves, within
+  /// `linger`: over a unix socket before this returns, over tcp before the zmq context is destroyed. Without a reason it leaves without a
+  /// word.
   void close(const std::string& reason, std::chrono::milliseconds linger = std::chrono::milliseconds(200));
 
  private:
@@ -101,14 +100,13 @@ class Session {
   void drop(const std::string& reason);
   /// The other side will not have us, or cannot: for good.
   void give_up(const Error& error);
-  /// Sets the keys of a new socket. False when there are none: the session then gives up.
-  bool set_keys();
-  /// A handshake has failed that way. True when it is final.
-  bool on_handshake_failure(const SocketMonitor::Event& event);
+  BrokerSocket::Events socket_events();
+  /// The keys of a new connection. Nothing when there are none: the session then gives up.
+  std::optional<BrokerSocket::Keys> find_keys();
+  void on_handshake_failed(BrokerSocket::Failure failure);
   void on_welcome(const wire::Welcome& welcome);
   void retry_later();
-  void close_socket(std::chrono::milliseconds linger);
-  bool on_monitor();
+  void close_socket();
   bool on_readable();
   /// The next frame into parts_; false when there is none now.
   bool receive(std::size_t& bytes);
@@ -118,7 +116,6 @@ class Session {
   /// True when the message was about the session itself.
   bool on_session_message(const FrameReader::Message& message);
   void say_hello();
-  void flush_later();
   void on_heartbeat_timer();
   void arm_heartbeat();
 
@@ -127,8 +124,7 @@ class Session {
   Options options_;
   Events events_;
   State state_ = State::idle;
-  std::optional<zmq::socket_t> socket_;
-  std::unique_ptr<SocketMonitor> monitor_;
+  std::unique_ptr<BrokerSocket> socket_;
   Outbox outbox_;
   /// Of the frame that is being received.
   std::vector<zmq::message_t> parts_;
@@ -145,7 +141,6 @@ class Session {
   Reactor::TimerId retry_timer_ = 0;
   Reactor::TimerId limit_timer_ = 0;
   Reactor::TimerId heartbeat_timer_ = 0;
-  Reactor::TimerId flush_timer_ = 0;
   std::chrono::milliseconds backoff_{0};
   /// Handshakes with keys that ended without a word, in a row, since when; and why the last attempt failed.
   std::size_t silent_handshakes_ = 0;
@@ -171,7 +166,7 @@ class Session {
   /// Bytes of control taken since the broker last heard from us: it sends only so much control to one who says nothing.
   std::uint64_t control_unsaid_ = 0;
   bool has_said_bye_ = false;
-  /// Changes with every socket: a handler that finds another one than it began with must not touch the socket.
+  /// Changes with every connection: a handler that finds another one than it began with must not touch the connection.
   std::uint64_t generation_ = 0;
   std::chrono::system_clock::time_point connected_at_{};
 };

@@ -1,0 +1,254 @@
+// A connection to a unix socket that speaks ZMTP itself, against libzmq's ROUTER and against whatever else may sit there.
+#include "common/local_socket.h"
+
+#include <doctest/doctest.h>
+#include <sys/socket.h>
+#include <sys/un.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <deque>
+#include <random>
+#include <system_error>
+#include <thread>
+
+#include "tests/integration/broker_fixture.h"
+#include "tests/integration/strangers_zmtp.h"
+
+using namespace meshbus;
+using namespace meshbus::test;
+using namespace std::chrono_literals;
+
+namespace {
+
+using Parts = std::vector<std::string>;
+
+/// The connection, and what it tells.
+class Client {
+ public:
+  Client(Loop& loop, const std::string& path) : loop_(loop) {
+    BrokerSocket::Events events;
+    events.on_open = [this] { ++opened; };
+    events.on_handshake_failed = [this](BrokerSocket::Failure failure) { failed = failure; };
+    events.on_readable = [this] {
+      std::vector<zmq::message_t> parts;
+      if (!connection->receive(parts)) return false;
+      Parts& message = received.emplace_back();
+      for (const auto& part : parts) message.push_back(part.to_string());
+      return true;
+    };
+    events.on_writable = [this] { flush(); };
+    events.on_ended = [this] { ++ended; };
+    connection = std::make_unique<LocalSocket>(loop.reactor, "ipc://" + path, std::move(events));
+  }
+  void send(const Parts& parts) {
+    Frame& frame = waiting.emplace_back();
+    for (const auto& part : parts) frame.parts.emplace_back(part);
+    flush();
+  }
+  void flush() {
+    while (!waiting.empty() && connection->send(waiting.front())) waiting.pop_front();
+  }
+  Client& up() {
+    REQUIRE(loop_.until([this] { return opened == 1; }));
+    return *this;
+  }
+
+  std::unique_ptr<LocalSocket> connection;
+  std::deque<Parts> received;
+  std::deque<Frame> waiting;
+  std::optional<BrokerSocket::Failure> failed;
+  int opened = 0, ended = 0;
+
+ private:
+  Loop& loop_;
+};
+
+/// The other end, at the level of bytes.
+class Server {
+ public:
+  explicit Server(const std::string& path, int backlog = 8) : listener_(::socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0)) {
+    sockaddr_un address{};
+    address.sun_family = AF_UNIX;
+    path.copy(address.sun_path, sizeof address.sun_path - 1);
+    REQUIRE(::bind(listener_.get(), reinterpret_cast<const sockaddr*>(&address), sizeof address) == 0);
+    REQUIRE(::listen(listener_.get(), backlog) == 0);
+  }
+  void accept() {
+    peer_.reset(::accept4(listener_.get(), nullptr, nullptr, SOCK_CLOEXEC));
+    REQUIRE(static_cast<bool>(peer_));
+    const timeval patience{20, 0};
+    REQUIRE(::setsockopt(peer_.get(), SOL_SOCKET, SO_RCVTIMEO, &patience, sizeof patience) == 0);
+  }
+  void say(std::string_view bytes) const {
+    REQUIRE(::send(peer_.get(), bytes.data(), bytes.size(), MSG_NOSIGNAL) == static_cast<ssize_t>(bytes.size()));
+  }
+  /// The next bytes; none at the end.
+  std::string heard(std::size_t most = 1 << 20) const {
+    std::string bytes(most, '\0');
+    const ssize_t count = ::recv(peer_.get(), bytes.data(), bytes.size(), 0);
+    bytes.resize(count < 0 ? 0 : static_cast<std::size_t>(count));
+    return bytes;
+  }
+  void hang_up() { peer_.reset(); }
+
+ private:
+  UniqueFd listener_, peer_;
+};
+
+const std::string ready = zmtp_frame("\5READY", false, true);
+
+}  // namespace
+
+TEST_CASE("local socket: messages of every size and number of parts pass both ways, whole and in order") {
+  TempDir dir;
+  Loop loop;
+  zmq::socket_t router(loop.context, zmq::socket_type::router);
+  router.set(zmq::sockopt::linger, 0);
+  router.bind("ipc://" + (dir / "b"));
+  Client client(loop, dir / "b");
+  client.up();
+
+  std::mt19937 random(20261123);
+  std::vector<Parts> sent;
+  for (const std::size_t size : {0U, 1U, 254U, 255U, 256U, 8191U, 8192U, 8193U, 65525U, 65536U, 70000U, 1U << 20U}) {
+    sent.push_back({std::string(size, 'x')});
+    sent.push_back({"head", std::string(size, 'y'), "", std::string(size / 2, 'z')});
+  }
+  for (int i = 0; i < 2000; ++i) {
+    Parts& message = sent.emplace_back();
+    for (std::size_t part = 0; part < 1 + random() % 4; ++part)
+      message.emplace_back(random() % (random() % 50 == 0 ? 200'000 : 300), static_cast<char>('a' + random() % 26));
+  }
+  sent.push_back(Parts(500, "many"));
+  for (const Parts& message : sent) client.send(message);
+  CHECK_FALSE(client.waiting.empty());  // more than a socket takes
+
+  std::string id;
+  std::size_t back = 0;
+  const auto echo = [&] {
+    zmq::message_t part;
+    while (router.recv(part, zmq::recv_flags::dontwait)) {
+      id = part.to_string();
+      router.send(part, zmq::send_flags::sndmore);
+      for (bool more = true; more;) {
+        REQUIRE(router.recv(part).has_value());
+        more = part.more();
+        router.send(part, more ? zmq::send_flags::sndmore : zmq::send_flags::none);
+      }
+      ++back;
+    }
+    return client.received.size() == sent.size();
+  };
+  REQUIRE(loop.until(echo));
+  CHECK(back == sent.size());
+  CHECK(client.waiting.empty());
+  CHECK(std::equal(sent.begin(), sent.end(), client.received.begin()));
+
+  router.close();
+  REQUIRE(loop.until([&] { return client.ended > 0; }));
+}
+
+TEST_CASE("local socket: bytes that come one by one are the same messages, and all that came is heard before the end") {
+  TempDir dir;
+  Loop loop;
+  Server server(dir / "b");
+  Client client(loop, dir / "b");
+  server.accept();
+  const std::string body(300, 'b');
+  for (const char byte : zmtp_greeting() + ready + zmtp_frame("a", true) + zmtp_frame(body, false) + zmtp_frame("\4PING", false, true)) {
+    server.say(std::string(1, byte));
+    loop.reactor.turn(0ms);
+  }
+  REQUIRE(loop.until([&] { return client.received.size() == 1; }));
+  CHECK(client.opened == 1);
+  CHECK(client.received[0] == Parts{"a", body});
+  CHECK(server.heard().starts_with(zmtp_greeting().substr(0, 8)));
+
+  std::string last;
+  for (int i = 0; i < 1000; ++i) last += zmtp_frame(std::to_string(i), false);
+  server.say(last + zmtp_frame("half a message", true));
+  server.hang_up();
+  REQUIRE(loop.until([&] { return client.ended > 0; }));
+  CHECK(client.received.size() == 1001);
+  CHECK(client.received.back() == Parts{"999"});
+}
+
+TEST_CASE("local socket: whatever it is not, is its end") {
+  TempDir dir;
+  Loop loop;
+  Server server(dir / "b");
+  std::string curve = zmtp_greeting();
+  curve.replace(12, 5, "CURVE");
+  std::string old = zmtp_greeting();
+  old[10] = 1;
+  const std::string good = zmtp_greeting() + ready;
+  for (const std::string& bytes :
+       {std::string(64, 'x'), std::string("HTTP/1.1 400 Bad Request\r\n\r\n") + std::string(64, ' '), curve, old,
+        zmtp_greeting() + zmtp_frame("\5ERROR\6refuse", false, true), zmtp_greeting() + zmtp_frame("no command", false),
+        good + "\xff\xff\xff", good + zmtp_long_header(kPartLimit + 1, 0), good + zmtp_long_header(~std::uint64_t{0}, 1)}) {
+    INFO(bytes.substr(0, 30));
+    Client client(loop, dir / "b");
+    server.accept();
+    server.say(bytes);
+    REQUIRE(loop.until([&] { return client.ended > 0; }));
+    CHECK(client.received.empty());
+    CHECK(client.failed.has_value() == (bytes == curve));
+  }
+  // Half of anything is no end, until it ends.
+  for (std::size_t size = 0; size < good.size(); size += 7) {
+    Client client(loop, dir / "b");
+    server.accept();
+    server.say(good.substr(0, size));
+    loop.reactor.turn(0ms);
+    loop.reactor.turn(0ms);
+    CHECK(client.ended == 0);
+    server.hang_up();
+    REQUIRE(loop.until([&] { return client.ended > 0; }));
+    CHECK(client.opened == 0);
+  }
+}
+
+TEST_CASE("local socket: who is not there, or takes no more, is told at once") {
+  TempDir dir;
+  Loop loop;
+  CHECK_THROWS_WITH_AS(Client(loop, dir / "b"), "No such file or directory", std::system_error);
+  CHECK_THROWS_AS(Client(loop, std::string(200, 'x')), std::system_error);
+  CHECK_THROWS_AS(Client(loop, ""), std::system_error);
+  Server server(dir / "b", /*backlog=*/1);
+  std::deque<Client> crowd;
+  CHECK_THROWS_WITH_AS(
+      [&] {
+        for (int i = 0; i < 100; ++i) crowd.emplace_back(loop, dir / "b");
+      }(),
+      "Resource temporarily unavailable", std::system_error);
+}
+
+TEST_CASE("local socket: what it took leaves while it lingers, and no longer") {
+  TempDir dir;
+  Loop loop;
+  Server server(dir / "b");
+  const std::string body(900'000, 'l');
+  for (const bool is_read : {true, false}) {
+    CAPTURE(is_read);
+    Client client(loop, dir / "b");
+    server.accept();
+    server.say(zmtp_greeting() + ready);
+    client.up();
+    std::size_t taken = 0;
+    std::thread reader;
+    if (is_read) {
+      reader = std::thread([&] {
+        for (std::string bytes = server.heard(); !bytes.empty(); bytes = server.heard()) taken += bytes.size();
+      });
+    }
+    client.connection->set_linger(is_read ? 20s : 100ms);
+    client.send({body});
+    const auto start = std::chrono::steady_clock::now();
+    client.connection.reset();
+    const auto took = std::chrono::steady_clock::now() - start;
+    if (reader.joinable()) reader.join();
+    CHECK(took < 10s);
+    if (is_read) CHECK(taken >= body.size());
+  }
+}
