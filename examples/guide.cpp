@@ -73,6 +73,28 @@ void look_at(const std::string& text) {
   }
 }
 
+/// Hosts out of an allocator, and what becomes of them.
+void allocate() {
+  auto context = must(Context::create());
+  const auto print_event = [](const AllocationEvent& event) { std::cout << event.describe() << std::endl; };
+  auto allocator = process_allocator();
+  auto made = must(allocator->allocate(context, {.extent = must(Extent::parse("host=2")), .on_event = print_event}));
+  auto hosts = must(HostMesh::allocate(context, "pair", std::move(made)));
+  must(hosts.shutdown());
+
+  auto alone = must(local_allocator()->allocate(context, {}));
+  auto mesh = must(ProcMesh::allocate(context, "alone", std::move(alone), must(Extent::parse("gpu=2")), {.command = {"true"}}));
+  must(mesh.wait(30s));
+  must(mesh.stop());  // and its host
+}
+
+/// Ends hosts that stand.
+void end(const std::string& text) {
+  auto context = must(Context::create());
+  auto hosts = must(HostMesh::take(context, must(HostMeshRef::parse(text))));
+  std::cout << must(hosts.shutdown()).hosts << " of " << hosts.hosts().size() << " hosts are down" << std::endl;
+}
+
 void launch() {
   auto context = must(Context::create({.settings = {{"stop.idle", "20s"}}}));
   auto hosts = must(HostMesh::process(context, must(Extent::parse("host=2"))));
@@ -110,9 +132,11 @@ void launch() {
 
 }  // namespace
 
-int main() {
+int main(int argc, char** argv) {
   const auto as_proc = bootstrap(proc_program());  // never returns in a proc
   if (as_proc.error().code() != ErrorCode::not_exist) return std::cerr << as_proc.error().to_string() << std::endl, 1;
+  if (argc == 2) return end(argv[1]), 0;
   run_a_command();
   launch();
+  allocate();
 }

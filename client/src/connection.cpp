@@ -36,6 +36,14 @@ Connection::Connection(ContextCore& core, HostAddr home)
   on_upkeep();
 }
 
+Connection::Connection(ContextCore& core)
+    : core_(core),
+      home_(HostAddr::local(0)),
+      name_(*Name::make("client")),
+      incarnation_(random_u64()),
+      closed_(true),
+      last_problem_("there is no host") {}
+
 Connection::~Connection() {
   close("the launcher ends");
 }

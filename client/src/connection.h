@@ -34,6 +34,8 @@ class Connection {
   using Answer = std::future<Result<ControlMessage>>;
 
   Connection(ContextCore& core, HostAddr home);
+  /// To nobody: closed from the start.
+  explicit Connection(ContextCore& core);
   ~Connection();
   Connection(const Connection&) = delete;
   Connection& operator=(const Connection&) = delete;

@@ -91,6 +91,15 @@ ConnectionUse ContextCore::connect(const std::shared_ptr<ContextCore>& self, con
           })};
 }
 
+ConnectionUse ContextCore::connect_to_nobody(const std::shared_ptr<ContextCore>& self) {
+  return {self, run([this] {
+            auto made = std::make_unique<Connection>(*this);
+            auto* const connection = made.get();
+            connections_.emplace(connection, Owned{std::move(made), 1});
+            return connection;
+          })};
+}
+
 Result<ConnectionUse> ContextCore::find_connection(const std::shared_ptr<ContextCore>& self, const HostAddr& host) {
   auto* const found = run([this, host]() -> Connection* {
     Owned* best = nullptr;

@@ -71,6 +71,8 @@ class ContextCore {
 
   /// A connection whose home is that host, shared with whoever uses it already. It is closed when its last use goes.
   ConnectionUse connect(const std::shared_ptr<ContextCore>& self, const HostAddr& home);
+  /// A connection that was never open: for meshes without a host.
+  ConnectionUse connect_to_nobody(const std::shared_ptr<ContextCore>& self);
   /// A connection through which that host can be asked. Errors: unroutable when this Context has no host mesh.
   Result<ConnectionUse> find_connection(const std::shared_ptr<ContextCore>& self, const HostAddr& host);
   /// Another use of a connection that the caller has one of.

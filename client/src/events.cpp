@@ -45,7 +45,7 @@ HostEvent to_event(const HostAddr& host, const wire::Event& from) {
 }
 
 /// Takes one answer; returns what is in it.
-std::vector<HostEvent> take(Pages& pages, const Result<ControlMessage>& answer) {
+std::vector<HostEvent> take_answer(Pages& pages, const Result<ControlMessage>& answer) {
   std::vector<HostEvent> events;
   const auto* const list = answer ? answer->body_as<wire::EventList>() : nullptr;
   if (list == nullptr) {
@@ -102,7 +102,7 @@ Result<EventListing> HostMesh::events(std::string_view mesh, std::chrono::millis
     }
     if (answers.empty()) break;
     for (auto& [pages, future] : answers) {
-      for (auto& event : take(*pages, future.get())) {
+      for (auto& event : take_answer(*pages, future.get())) {
         if (event.end && !ends.emplace(event.host, event.mesh, event.end->rank, event.end->incarnation).second) continue;
         listing.events.push_back(std::move(event));
       }

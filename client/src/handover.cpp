@@ -100,6 +100,8 @@ Result<void> ProcMesh::handover(const ProcId& controller, HandoverOptions option
     return fail(ErrorCode::refused,
                 "mesh " + monitor.name() +
                     " has a restart policy, which only its launcher carries out: it cannot be handed over; spawn it without one");
+  if (impl_->held_hosts() != nullptr)
+    return fail(ErrorCode::refused, "mesh " + monitor.name() + " holds its hosts, which end with it: it cannot be handed over");
   std::set<HostAddr> hosts;
   for (std::uint64_t index = 0; index < ref().hosts().size(); ++index) {
     if (ref().block_of(index).value_or(RankBlock{}).size() != 0) hosts.insert(ref().hosts()[index]);

@@ -32,20 +32,6 @@ Result<void> check_complete(const std::vector<HostReport>& reports) {
   return fail(code, std::move(problems));
 }
 
-std::vector<std::string> host_arguments(const ContextOptions& context, const HostOptions& options) {
-  std::vector<std::string> arguments;
-  const auto add = [&arguments](std::string flag, std::string value) {
-    arguments.push_back(std::move(flag));
-    arguments.push_back(std::move(value));
-  };
-  if (!options.containment.empty()) add("--containment", options.containment);
-  if (!options.run_dir.empty()) add("--run-dir", options.run_dir);
-  if (options.end_on_broker_loss) arguments.emplace_back("--end-on-broker-loss");
-  for (const auto& [key, value] : context.settings) add("--set", key + "=" + value);
-  for (const auto& [key, value] : options.settings) add("--set", key + "=" + value);
-  return arguments;
-}
-
 }  // namespace
 
 std::vector<HostReport> ask_hosts(Connection& connection, const std::vector<HostAddr>& hosts, std::chrono::milliseconds deadline) {
@@ -78,63 +64,14 @@ std::vector<HostReport> ask_hosts(Connection& connection, const std::vector<Host
   return reports;
 }
 
-HostMesh::HostMesh(std::unique_ptr<Impl> impl) : impl_(std::move(impl)) {}
-HostMesh::HostMesh(HostMesh&&) noexcept = default;
-HostMesh& HostMesh::operator=(HostMesh&&) noexcept = default;
-HostMesh::~HostMesh() = default;
-
-Result<HostMesh> HostMesh::process(Context& context, const Extent& hosts, HostOptions options) {
-  const auto& core = context.core();
-  if (auto fine = core->check_may_wait(); !fine) return fail(fine.error());
-  const auto count = hosts.num_ranks();
-  if (count == 0) return fail(ErrorCode::configuration_error, "a host mesh needs at least one host; its extent is " + hosts.to_string());
-  const auto program = find_meshbus_program(options.program);
-  if (!program) return fail(program.error());
-  const auto end = Clock::now() + options.ready_limit;
-  auto processes = HostProcess::start(*program, host_arguments(core->options(), options), count, options.ready_limit);
-  if (!processes) return fail(processes.error().within("starting " + std::to_string(count) + (count == 1 ? " host" : " hosts")));
-  std::vector<HostAddr> addresses;
-  for (const auto& process : *processes) addresses.push_back(process->announcement().host);
-  auto name = Name::make("hosts");
-  if (!name) return fail(name.error());
-  auto ref = HostMeshRef::make(std::move(*name), Region(hosts), addresses);
-  if (!ref) return fail(ref.error());
-  auto connection = core->connect(core, addresses.front());
-  core->run([&] {
-    connection->add_hosts(addresses);
-    for (const auto& process : *processes) {
-      process->watch(core->reactor(), [core = core.get(), host = process->announcement().host](const std::string& how) {
-        // What its agent sent before may still be in our socket.
-        core->reactor().after(std::chrono::milliseconds(50), [core, host, how] { core->on_host_dead(host, how); });
-      });
-    }
-  });
-  if (auto up = connection->wait_up(left_until(end)); !up) return fail(up.error());
-  return HostMesh(std::make_unique<Impl>(std::move(connection), std::move(*ref), std::move(*processes)));
-}
-
-Result<HostMesh> HostMesh::attach(Context& context, std::string_view name, std::vector<HostAddr> hosts, AttachOptions options) {
-  auto parsed = Name::parse(name);
-  if (!parsed) return fail(parsed.error());
-  auto extent = Extent::make({{"host", hosts.size()}});
-  if (!extent) return fail(extent.error());
-  auto ref = HostMeshRef::make(std::move(*parsed), Region(*extent), std::move(hosts));
-  if (!ref) return fail(ref.error());
-  return attach(context, *ref, options);
-}
-
-Result<HostMesh> HostMesh::attach(Context& context, const HostMeshRef& ref, AttachOptions options) {
-  const auto& core = context.core();
-  if (auto fine = core->check_may_wait(); !fine) return fail(fine.error());
+Result<ConnectionUse> reach_hosts(const std::shared_ptr<ContextCore>& core, const HostMeshRef& ref, const AttachOptions& options) {
   const auto& hosts = ref.hosts();
-  if (hosts.empty()) return fail(ErrorCode::configuration_error, "host mesh " + ref.name().to_string() + " has no host to attach to");
   auto home = find_home(core, hosts, options.deadline);
   std::vector<HostReport> reports;
   if (home.connection.get() != nullptr) {
     core->run([&] { home.connection->add_hosts(hosts); });
     // Who only looks asks them all anyway, and shall not wait twice for one that is dead.
-    if (!options.require_all)
-      return HostMesh(std::make_unique<Impl>(std::move(home.connection), ref, std::vector<std::shared_ptr<HostProcess>>()));
+    if (!options.require_all) return std::move(home.connection);
     // Those that could not be reached directly are not asked again: the home's broker stands in no better place.
     std::vector<HostAddr> to_ask;
     for (const auto& host : hosts) {
@@ -156,8 +93,32 @@ Result<HostMesh> HostMesh::attach(Context& context, const HostMeshRef& ref, Atta
     report.problem = problem == home.problems.end() ? "not tried: no other host of the mesh could be reached" : problem->second.detail();
     all.push_back(std::move(report));
   }
-  if (auto complete = check_complete(all); !complete) return fail(complete.error().within("attaching to " + ref.name().to_string()));
-  return HostMesh(std::make_unique<Impl>(std::move(home.connection), ref, std::vector<std::shared_ptr<HostProcess>>()));
+  if (auto complete = check_complete(all); !complete) return fail(complete.error());
+  return std::move(home.connection);
+}
+
+HostMesh::HostMesh(std::unique_ptr<Impl> impl) : impl_(std::move(impl)) {}
+HostMesh::HostMesh(HostMesh&&) noexcept = default;
+HostMesh& HostMesh::operator=(HostMesh&&) noexcept = default;
+HostMesh::~HostMesh() = default;
+
+Result<HostMesh> HostMesh::attach(Context& context, std::string_view name, std::vector<HostAddr> hosts, AttachOptions options) {
+  auto parsed = Name::parse(name);
+  if (!parsed) return fail(parsed.error());
+  auto extent = Extent::make({{"host", hosts.size()}});
+  if (!extent) return fail(extent.error());
+  auto ref = HostMeshRef::make(std::move(*parsed), Region(*extent), std::move(hosts));
+  if (!ref) return fail(ref.error());
+  return attach(context, *ref, options);
+}
+
+Result<HostMesh> HostMesh::attach(Context& context, const HostMeshRef& ref, AttachOptions options) {
+  const auto& core = context.core();
+  if (auto fine = core->check_may_wait(); !fine) return fail(fine.error());
+  if (ref.hosts().empty()) return fail(ErrorCode::configuration_error, "host mesh " + ref.name().to_string() + " has no host to attach to");
+  auto connection = reach_hosts(core, ref, options);
+  if (!connection) return fail(connection.error().within("attaching to " + ref.name().to_string()));
+  return HostMesh(std::make_unique<Impl>(std::move(*connection), ref));
 }
 
 const HostMeshRef& HostMesh::ref() const noexcept {
@@ -171,10 +132,14 @@ Result<ProcMesh> HostMesh::spawn(std::string_view base, const Extent& per_host, 
   if (auto fine = impl_->core()->check_may_wait(); !fine) return fail(fine.error());
   auto extent = concat(ref().region().extent(), per_host);
   if (!extent) return fail(extent.error().within("spawn of " + std::string(base)));
-  return spawn_procs(impl_->core(), impl_->use(), hosts(), impl_->has_processes(), base, *extent, std::move(spec), std::move(handlers));
+  return spawn_procs(impl_->core(), impl_->use(), hosts(), impl_->ends_with_us(), base, *extent, std::move(spec), std::move(handlers));
 }
 
 Result<ProcMesh> HostMesh::spawn_n(std::string_view base, std::uint64_t ranks, ProcSpec spec, Handlers handlers) {
+  if (hosts().empty()) {
+    if (ranks != 0) return fail(ErrorCode::configuration_error, "there is no host for " + std::to_string(ranks) + " ranks");
+    return spawn(base, {}, std::move(spec), std::move(handlers));
+  }
   if (ranks % hosts().size() == 0 && !ref().region().find("proc")) {
     auto per_host = Extent::make({{"proc", ranks / hosts().size()}});
     if (!per_host) return fail(per_host.error());
@@ -183,7 +148,7 @@ Result<ProcMesh> HostMesh::spawn_n(std::string_view base, std::uint64_t ranks, P
   if (auto fine = impl_->core()->check_may_wait(); !fine) return fail(fine.error());
   auto extent = Extent::make({{"proc", ranks}});
   if (!extent) return fail(extent.error());
-  return spawn_procs(impl_->core(), impl_->use(), hosts(), impl_->has_processes(), base, *extent, std::move(spec), std::move(handlers));
+  return spawn_procs(impl_->core(), impl_->use(), hosts(), impl_->ends_with_us(), base, *extent, std::move(spec), std::move(handlers));
 }
 
 Result<std::vector<HostReport>> HostMesh::states(std::chrono::milliseconds deadline) const {

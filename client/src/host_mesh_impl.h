@@ -1,5 +1,6 @@
 #pragma once
 
+#include <cstdint>
 #include <memory>
 #include <mutex>
 #include <optional>
@@ -9,16 +10,20 @@
 
 #include "client/src/connection.h"
 #include "client/src/context_core.h"
-#include "client/src/host_process.h"
+#include "meshbus/allocator.h"
 #include "meshbus/host_mesh.h"
 
 namespace meshbus {
 
 class HostMesh::Impl {
  public:
-  /// `may_outlive_us`: of processes: their hosts are elsewhere, and may take a while to notice that this launcher's machine is gone.
-  Impl(ConnectionUse connection, HostMeshRef ref, std::vector<std::shared_ptr<HostProcess>> processes, bool may_outlive_us = false)
-      : connection_(std::move(connection)), ref_(std::move(ref)), processes_(std::move(processes)), may_outlive_us_(may_outlive_us) {
+  /// What becomes of the hosts when the mesh goes, if they are of no allocation.
+  enum class Ownership : std::uint8_t { attached, taken };
+
+  /// `allocation`: that they come from; null: they ran already.
+  Impl(ConnectionUse connection, HostMeshRef ref, std::unique_ptr<Allocation> allocation = nullptr,
+       Ownership ownership = Ownership::attached)
+      : connection_(std::move(connection)), ref_(std::move(ref)), allocation_(std::move(allocation)), ownership_(ownership) {
     std::set<HostAddr> seen;
     for (const auto& host : ref_.hosts()) {
       if (seen.insert(host).second) distinct_hosts_.push_back(host);
@@ -32,9 +37,11 @@ class HostMesh::Impl {
   Connection& connection() const noexcept { return *connection_.get(); }
   const HostMeshRef& ref() const noexcept { return ref_; }
   /// Its procs need no lease: their hosts end with this process, by whatever way it goes.
-  bool has_processes() const noexcept { return !processes_.empty() && !may_outlive_us_; }
+  bool ends_with_us() const { return allocation_ != nullptr && allocation_->ends_with_launcher(); }
   /// Those to be asked about what is on them: a host that stands in the mesh several times is there once.
   const std::vector<HostAddr>& distinct_hosts() const noexcept { return distinct_hosts_; }
+  /// The first rank of that host.
+  std::uint64_t rank_of(const HostAddr& host) const;
   /// "host 0 (tcp:h1:7420)"
   std::string describe(const HostAddr& host) const;
   /// Another use of the connection, for a mesh of procs.
@@ -44,19 +51,24 @@ class HostMesh::Impl {
                                    std::string_view reason);
 
  private:
+  /// Tells all hosts to end, and does not wait.
+  void order_shutdown();
+
   ConnectionUse connection_;
   HostMeshRef ref_;
   std::vector<HostAddr> distinct_hosts_;
-  /// One per host when this launcher has started them; otherwise none.
-  std::vector<std::shared_ptr<HostProcess>> processes_;
-  bool may_outlive_us_ = false;
+  std::unique_ptr<Allocation> allocation_;
+  Ownership ownership_;
   std::mutex shutdown_mutex_;
   std::optional<Result<ShutdownSummary>> shutdown_;  // guarded by shutdown_mutex_
 };
 
 /// Starts procs of a mesh of that extent on these hosts (HostMesh::spawn).
 Result<ProcMesh> spawn_procs(const std::shared_ptr<ContextCore>& core, ConnectionUse connection, const std::vector<HostAddr>& hosts,
-                             bool are_processes, std::string_view base, const Extent& extent, ProcSpec spec, Handlers handlers);
+                             bool end_with_us, std::string_view base, const Extent& extent, ProcSpec spec, Handlers handlers);
+
+/// Connects to all hosts of a mesh, through the first one that answers. Errors: as HostMesh::attach().
+Result<ConnectionUse> reach_hosts(const std::shared_ptr<ContextCore>& core, const HostMeshRef& ref, const AttachOptions& options);
 
 /// GetHost to each of these hosts, by rank. An answer under another name is identity_mismatch.
 std::vector<HostReport> ask_hosts(Connection& connection, const std::vector<HostAddr>& hosts, std::chrono::milliseconds deadline);

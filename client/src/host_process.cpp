@@ -219,11 +219,8 @@ bool HostProcess::reap() {
   } else {
     how_ = "killed by " + signal_name(info.si_status);
   }
-  {
-    const std::lock_guard lock(mutex_);
-    is_reaped_ = true;
-  }
-  changed_.notify_all();
+  const std::lock_guard lock(mutex_);
+  is_reaped_ = true;
   return true;
 }
 
@@ -236,57 +233,6 @@ std::string HostProcess::last_words() const {
 std::string HostProcess::quoted_last_words() const {
   const auto words = last_words();
   return words.empty() ? "" : "; its last words: " + words;
-}
-
-Result<std::vector<std::shared_ptr<HostProcess>>> HostProcess::start(const std::string& program, const std::vector<std::string>& arguments,
-                                                                     std::uint64_t count, std::chrono::milliseconds deadline) {
-  std::vector<std::shared_ptr<HostProcess>> hosts;
-  for (std::uint64_t i = 0; i < count; ++i) {
-    std::shared_ptr<HostProcess> host(new HostProcess());
-    if (auto spawned = host->spawn(program, arguments); !spawned) return fail(spawned.error().within("host " + std::to_string(i)));
-    hosts.push_back(std::move(host));
-  }
-  const auto end = std::chrono::steady_clock::now() + deadline;
-  const auto is_open = [](const std::shared_ptr<HostProcess>& host) { return !host->announcement_ && host->problem_.empty(); };
-  // One that fails ends the wait: the others would be ended anyway.
-  while (std::any_of(hosts.begin(), hosts.end(), is_open) &&
-         std::all_of(hosts.begin(), hosts.end(), [](const auto& host) { return host->problem_.empty(); })) {
-    const auto left = std::chrono::ceil<std::chrono::milliseconds>(end - std::chrono::steady_clock::now());
-    if (left.count() <= 0) break;
-    std::vector<pollfd> fds;
-    for (const auto& host : hosts) {
-      fds.push_back({host->ready_.get(), POLLIN, 0});
-      fds.push_back({host->stderr_.get(), POLLIN, 0});
-    }
-    ::poll(fds.data(), fds.size(), static_cast<int>(std::min<std::int64_t>(left.count(), 60'000)));
-    for (std::size_t i = 0; i < hosts.size(); ++i) {
-      if (fds[2 * i].revents != 0) hosts[i]->read_ready();
-      if (fds[2 * i + 1].revents != 0 && !hosts[i]->read_stderr()) hosts[i]->stderr_.reset();
-    }
-  }
-  std::string problems;
-  bool is_timeout = false;
-  for (std::size_t i = 0; i < hosts.size(); ++i) {
-    auto& host = *hosts[i];
-    if (host.announcement_) continue;
-    if (is_open(hosts[i])) {
-      if (std::chrono::steady_clock::now() < end) continue;  // it would have become ready; another one failed
-      is_timeout = true;
-      host.problem_ = "not ready within " + std::to_string(deadline.count()) + " ms";
-    } else {
-      // It said that it cannot, or closed its descriptor: it is about to end, and its last words matter.
-      host.close_lifeline();
-      pollfd ended{host.pidfd_.get(), POLLIN, 0};
-      ::poll(&ended, 1, 2000);
-      if (host.reap() && host.problem_ == "it ended without a word") host.problem_ = host.how_;
-    }
-    if (host.stderr_) host.read_stderr();
-    problems += (problems.empty() ? "" : "; ") +
-                ("host " + std::to_string(i) + " (" + program + " host, pid " + std::to_string(host.pid_) + "): ") + host.problem_ +
-                host.quoted_last_words();
-  }
-  if (!problems.empty()) return fail(is_timeout ? ErrorCode::timeout : ErrorCode::configuration_error, problems);
-  return hosts;
 }
 
 Result<std::shared_ptr<HostProcess>> HostProcess::start_command(const std::vector<std::string>& command) {
@@ -318,7 +264,7 @@ std::string HostProcess::end_within(std::chrono::milliseconds limit) {
   return how_;
 }
 
-void HostProcess::watch(Reactor& reactor, std::function<void(const std::string& how)> on_exit) {
+void HostProcess::watch(Reactor& reactor, std::function<void(const Exit&)> on_exit) {
   if (stderr_) {
     reactor.watch(stderr_.get(), EPOLLIN, [self = shared_from_this(), &reactor](std::uint32_t) {
       if (self->read_stderr()) return;
@@ -331,7 +277,7 @@ void HostProcess::watch(Reactor& reactor, std::function<void(const std::string& 
                 [self = shared_from_this(), &reactor, told = std::move(on_exit)](std::uint32_t) { self->on_exit(reactor, told); });
 }
 
-void HostProcess::on_exit(Reactor& reactor, const std::function<void(const std::string& how)>& told) {
+void HostProcess::on_exit(Reactor& reactor, const std::function<void(const Exit&)>& told) {
   if (!reap()) return;
   const auto self = shared_from_this();  // the watch, which is forgotten here, may be the last owner
   const auto tell = told;
@@ -341,11 +287,17 @@ void HostProcess::on_exit(Reactor& reactor, const std::function<void(const std::
     stderr_.reset();
   }
   reactor.forget(pidfd_.get());
-  tell("its process (pid " + std::to_string(pid_) + ") ended: " + how_ + quoted_last_words());
+  tell({"its process (pid " + std::to_string(pid_) + ") ended: " + how_ + quoted_last_words(), has_ended_in_order()});
+}
+
+bool HostProcess::has_ended_in_order() {
+  const std::lock_guard lock(mutex_);
+  return is_told_ || how_ == "exit 0";
 }
 
 void HostProcess::close_lifeline() {
   const std::lock_guard lock(mutex_);
+  is_told_ = true;
   if (!lifeline_) return;
   Lifelines::lifelines().remove(lifeline_.get());
   lifeline_.reset();
@@ -354,11 +306,6 @@ void HostProcess::close_lifeline() {
 void HostProcess::kill() {
   const std::lock_guard lock(mutex_);
   if (!is_reaped_) ::syscall(SYS_pidfd_send_signal, pidfd_.get(), SIGKILL, nullptr, 0);
-}
-
-bool HostProcess::wait_exit(std::chrono::milliseconds deadline) {
-  std::unique_lock lock(mutex_);
-  return changed_.wait_for(lock, deadline, [this] { return is_reaped_; });
 }
 
 }  // namespace meshbus

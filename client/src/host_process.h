@@ -3,7 +3,6 @@
 #include <sys/types.h>
 
 #include <chrono>
-#include <condition_variable>
 #include <cstdint>
 #include <functional>
 #include <memory>
@@ -15,6 +14,7 @@
 #include "common/reactor.h"
 #include "common/unique_fd.h"
 #include "meshbus/address.h"
+#include "meshbus/allocator.h"
 #include "meshbus/result.h"
 
 namespace meshbus {
@@ -30,19 +30,34 @@ class HostProcess : public std::enable_shared_from_this<HostProcess> {
     std::string run_dir;
   };
 
+  /// How one has ended.
+  struct Exit {
+    /// "its process (pid 12) ended: exit 70; its last words: ..."
+    std::string how;
+    /// With 0, or after it was told to end.
+    bool is_in_order = false;
+  };
+  /// Hears what happens to them while they start.
+  using Teller = std::function<void(const AllocationEvent&)>;
+
   /// Starts `count` of them in parallel and waits until all are ready. All or none: on error what did start is ended, and the error names
   /// each host that failed by its rank, with its last words. Any thread but the reactor's.
   static Result<std::vector<std::shared_ptr<HostProcess>>> start(const std::string& program, const std::vector<std::string>& arguments,
-                                                                 std::uint64_t count, std::chrono::milliseconds deadline);
+                                                                 std::uint64_t count, std::chrono::milliseconds deadline,
+                                                                 const Teller& tell);
   /// Starts one that is elsewhere, by a command that ends when its stdin does. `command[0]` is looked up in PATH. What is said on stdout is
   /// for start_remote() to understand. Errors: configuration_error (cannot be executed), io_error.
   static Result<std::shared_ptr<HostProcess>> start_command(const std::vector<std::string>& command);
+  /// What a host that is told to end may take for it (spec 4.7), and a bit.
+  static constexpr std::chrono::milliseconds end_limit{2500};
   /// Best effort: the lifeline ends, and the process is reaped when it has gone.
   ~HostProcess();
   HostProcess(const HostProcess&) = delete;
   HostProcess& operator=(const HostProcess&) = delete;
 
   const Announcement& announcement() const { return *announcement_; }
+  /// Nothing before it is ready.
+  std::optional<HostAddr> address() const { return announcement_ ? std::optional(announcement_->host) : std::nullopt; }
   pid_t pid() const noexcept { return pid_; }
 
   // While it starts, for start_remote().
@@ -61,17 +76,17 @@ class HostProcess : public std::enable_shared_from_this<HostProcess> {
   Result<void> take_announcement(const std::string& line);
   /// Waits until it has ended: "exit 255". Empty when it has not.
   std::string end_within(std::chrono::milliseconds limit);
+  /// Waits until one that was told to end has, and ends it by force when that takes longer than a host may take.
+  void end_by(std::chrono::steady_clock::time_point deadline);
   /// Of its stderr, without "its last words".
   std::string last_words() const;
 
-  /// Reactor thread: watches it from now on; `on_exit` is told, once, how it ended and its last words.
-  void watch(Reactor& reactor, std::function<void(const std::string& how)> on_exit);
+  /// Reactor thread: watches it from now on; `on_exit` is told, once.
+  void watch(Reactor& reactor, std::function<void(const Exit&)> on_exit);
   /// Any thread: tells the host to end now.
   void close_lifeline();
   /// Any thread.
   void kill();
-  /// Waits until it has ended. False at the deadline.
-  bool wait_exit(std::chrono::milliseconds deadline);
 
  private:
   HostProcess() = default;
@@ -85,7 +100,8 @@ class HostProcess : public std::enable_shared_from_this<HostProcess> {
   bool read_stderr();
   /// Reaps the process if it has ended.
   bool reap();
-  void on_exit(Reactor& reactor, const std::function<void(const std::string& how)>& told);
+  bool has_ended_in_order();
+  void on_exit(Reactor& reactor, const std::function<void(const Exit&)>& told);
   std::string quoted_last_words() const;
 
   pid_t pid_ = -1;
@@ -99,10 +115,10 @@ class HostProcess : public std::enable_shared_from_this<HostProcess> {
   std::string problem_;
 
   std::mutex mutex_;
-  std::condition_variable changed_;
   UniqueFd lifeline_;       // guarded by mutex_
   bool is_reaped_ = false;  // guarded by mutex_
   std::string how_;         // "exit 70"
+  bool is_told_ = false;    // guarded by mutex_: that it is to end
 };
 
 /// Where the `meshbus` program is: `wanted`, else MESHBUS_BIN (the program or its folder), else beside this executable, else in PATH.

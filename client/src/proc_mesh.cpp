@@ -10,6 +10,9 @@ namespace meshbus {
 namespace {
 
 constexpr std::size_t kInputLimit = 512 * 1024;
+/// How long a mesh whose hosts are to end with it waits for a reader of its output, and for the hosts.
+constexpr std::chrono::seconds kLastOutput{10};
+constexpr std::chrono::seconds kHostsLimit{30};
 
 /// Hosts that have one of these ranks, or with none given a rank that is not terminal.
 std::vector<std::uint64_t> hosts_of(const RankTable& table, const RankSet& ranks) {
@@ -112,7 +115,13 @@ Result<MeshOutcome> ProcMesh::wait_for_failure(std::chrono::milliseconds deadlin
 }
 
 Result<MeshOutcome> ProcMesh::stop(StopOptions options) {
-  return stop_ranks(impl_->core(), impl_->connection(), impl_->monitor(), options);
+  auto stopped = stop_ranks(impl_->core(), impl_->connection(), impl_->monitor(), options);
+  auto* const hosts = impl_->held_hosts();
+  if (!stopped || hosts == nullptr || !options.ranks.empty()) return stopped;
+  // What they wrote is worth the little time that it takes.
+  impl_->monitor().wait_end(kLastOutput);
+  if (auto down = hosts->shutdown(options.deadline.value_or(kHostsLimit), {}, options.reason); !down) return fail(down.error());
+  return impl_->monitor().outcome();
 }
 
 void ProcMesh::request_stop(StopOptions options) {

@@ -3,12 +3,14 @@
 #include <chrono>
 #include <functional>
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
 #include "client/src/connection.h"
 #include "client/src/context_core.h"
 #include "client/src/mesh_monitor.h"
+#include "meshbus/host_mesh.h"
 #include "meshbus/proc_mesh.h"
 
 namespace meshbus {
@@ -25,8 +27,13 @@ class ProcMesh::Impl {
   MeshMonitor& monitor() const noexcept { return *monitor_; }
   const ConnectionUse& connection_use() const noexcept { return connection_; }
   const std::shared_ptr<MeshMonitor>& shared_monitor() const noexcept { return monitor_; }
+  /// Hosts that are there for this mesh alone, and end with it. Null: others look after them.
+  HostMesh* held_hosts() noexcept { return hosts_ ? &*hosts_ : nullptr; }
+  void hold(HostMesh hosts) { hosts_ = std::move(hosts); }
 
  private:
+  /// Goes last.
+  std::optional<HostMesh> hosts_;
   ConnectionUse connection_;
   std::shared_ptr<MeshMonitor> monitor_;
 };

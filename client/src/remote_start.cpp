@@ -16,6 +16,7 @@ namespace {
 
 using Clock = std::chrono::steady_clock;
 using Json = nlohmann::ordered_json;
+using Kind = AllocationEvent::Kind;
 
 /// How long the failure of one host waits for those of others.
 constexpr std::chrono::milliseconds kMoreFailures{300};
@@ -38,11 +39,13 @@ bool is_loopback(const std::string& address) {
 /// One machine on its way to a host.
 struct Start {
   const RemoteHost* host = nullptr;
-  std::shared_ptr<HostProcess> process;
+  std::shared_ptr<HostProcess> process = {};
   /// By which the others reach it; empty until it has said so.
-  std::string address;
-  std::string problem;
+  std::string address = {};
+  std::string problem = {};
   bool is_ready = false;
+  /// It is not who it said it was.
+  bool is_other = false;
 
   bool is_open() const { return !is_ready && problem.empty(); }
   std::string words() const { return "host " + host->name + ": " + problem; }
@@ -60,7 +63,11 @@ void hear(Start& start) {
     if (auto address = string_at(json, "address"); !address.empty()) start.address = std::move(address);
     if (!string_at(json, "host").empty()) {
       if (auto taken = start.process->take_announcement(*line); taken) {
-        start.is_ready = true;
+        // What the others were told of is that machine.
+        start.is_ready = start.process->announcement().host.host() == start.address;
+        start.is_other = !start.is_ready;
+        if (start.is_other)
+          start.problem = "it said that it is at " + start.address + ", and then calls itself " + start.process->address()->to_string();
       } else {
         start.problem = taken.error().detail();
       }
@@ -106,6 +113,16 @@ void explain(Start& start, Clock::time_point until) {
   if (const auto what = advice(end, words); !what.empty()) start.problem += "; " + what;
 }
 
+/// Ends those that are left of a start that failed.
+void end_all(const std::vector<Start>& starts, const std::string& failed, const HostProcess::Teller& tell) {
+  for (const auto& start : starts) start.process->close_lifeline();
+  const auto end = Clock::now() + HostProcess::end_limit;
+  for (std::size_t i = 0; i < starts.size(); ++i) {
+    starts[i].process->end_by(end);
+    if (starts[i].problem.empty()) tell({Kind::stopped, i, starts[i].process->address(), "host " + failed + " failed"});
+  }
+}
+
 }  // namespace
 
 std::string RemoteOrder::to_json_line() const {
@@ -141,14 +158,19 @@ std::string advice(const std::string& how, const std::string& words) {
 }
 
 Result<std::vector<std::shared_ptr<HostProcess>>> start_remote(const std::vector<RemoteHost>& hosts, const RemoteOrder& order,
-                                                               std::chrono::milliseconds deadline) {
+                                                               std::chrono::milliseconds deadline, const HostProcess::Teller& tell) {
   const auto end = Clock::now() + deadline;
   const auto first_line = order.to_json_line();
   std::vector<Start> starts;
   for (const auto& host : hosts) {
     auto process = HostProcess::start_command(host.command);
-    if (!process) return fail(process.error().within("host " + host.name));
-    starts.push_back({&host, std::move(*process), {}, {}, false});
+    if (!process) {
+      tell({Kind::failed, starts.size(), {}, process.error().detail()});
+      end_all(starts, host.name, tell);
+      return fail(process.error().within("host " + host.name));
+    }
+    tell({Kind::created, starts.size(), {}, {}});
+    starts.push_back({.host = &host, .process = std::move(*process)});
     if (auto sent = starts.back().process->send(first_line); !sent) starts.back().problem = "it ended without a word";
   }
   const auto has_failed = [](const Start& start) { return !start.problem.empty(); };
@@ -167,6 +189,7 @@ Result<std::vector<std::shared_ptr<HostProcess>>> start_remote(const std::vector
     ::poll(fds.data(), fds.size(), static_cast<int>(std::min<std::int64_t>(left.count(), 60'000)));
     for (std::size_t i = 0; i < starts.size(); ++i) {
       if (fds[2 * i].revents != 0) hear(starts[i]);
+      if (fds[2 * i].revents != 0 && starts[i].is_ready) tell({Kind::running, i, starts[i].process->address(), {}});
       if (fds[2 * i + 1].revents != 0) starts[i].process->read_words();
     }
     if (!are_introduced && std::none_of(starts.begin(), starts.end(), [](const Start& start) { return start.address.empty(); })) {
@@ -177,13 +200,21 @@ Result<std::vector<std::shared_ptr<HostProcess>>> start_remote(const std::vector
   std::string problems;
   const auto last_words_end = Clock::now() + kLastWords;
   const bool is_timeout = std::none_of(starts.begin(), starts.end(), has_failed);
-  for (auto& start : starts) {
+  std::string names;
+  for (std::size_t i = 0; i < starts.size(); ++i) {
+    auto& start = starts[i];
     if (start.is_ready || (start.is_open() && !is_timeout)) continue;
     if (start.is_open()) start.problem = "it is not ready within " + std::to_string(deadline.count()) + " ms";
     explain(start, last_words_end);
+    tell({Kind::failed, i, {}, start.problem});
+    names += (names.empty() ? "" : ", ") + start.host->name;
     problems += (problems.empty() ? "" : "; ") + start.words();
   }
-  if (!problems.empty()) return fail(is_timeout ? ErrorCode::timeout : ErrorCode::host_unreachable, problems);
+  if (!problems.empty()) {
+    end_all(starts, names, tell);
+    const bool is_other = std::any_of(starts.begin(), starts.end(), [](const Start& start) { return start.is_other; });
+    return fail(is_timeout ? ErrorCode::timeout : is_other ? ErrorCode::identity_mismatch : ErrorCode::host_unreachable, problems);
+  }
   std::vector<std::shared_ptr<HostProcess>> processes;
   for (auto& start : starts) processes.push_back(std::move(start.process));
   return processes;

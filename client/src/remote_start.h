@@ -31,7 +31,7 @@ struct RemoteOrder {
 /// the host is (an IP address or a name), back; where all of them are; the ready line, back. All or none: on error what did start is ended,
 /// and the error names each machine that failed, why, and what to do. Any thread but the reactor's.
 Result<std::vector<std::shared_ptr<HostProcess>>> start_remote(const std::vector<RemoteHost>& hosts, const RemoteOrder& order,
-                                                               std::chrono::milliseconds deadline);
+                                                               std::chrono::milliseconds deadline, const HostProcess::Teller& tell);
 
 /// What to do about a command that failed with these last words, for people. Empty: nobody knows. Pure.
 std::string advice(const std::string& how, const std::string& words);

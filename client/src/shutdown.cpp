@@ -17,6 +17,12 @@ constexpr std::chrono::seconds kLastShare{5};
 /// A host process has ended, but its last answer may still be on its way to us.
 constexpr std::chrono::milliseconds kLastAnswerLimit{100};
 
+constexpr std::chrono::milliseconds kNoTime{0};
+
+std::uint32_t wire_ms(std::chrono::milliseconds duration) {
+  return static_cast<std::uint32_t>(std::clamp<std::int64_t>(duration.count(), 0, UINT32_MAX));
+}
+
 /// Waits until nothing listens at that address any more.
 bool wait_free(const HostAddr& host, Clock::time_point end) {
   for (;;) {
@@ -31,13 +37,13 @@ bool wait_free(const HostAddr& host, Clock::time_point end) {
 /// itself after them.
 class Shutdown {
  public:
-  Shutdown(const HostMesh::Impl& mesh, const std::vector<std::shared_ptr<HostProcess>>& processes, std::chrono::milliseconds grace,
-           std::string_view reason, Clock::time_point end)
+  Shutdown(const HostMesh::Impl& mesh, Allocation* allocation, std::chrono::milliseconds grace, std::string_view reason,
+           Clock::time_point end)
       : mesh_(mesh),
         core_(*mesh.core()),
         connection_(mesh.connection()),
         hosts_(mesh.distinct_hosts()),
-        processes_(processes),
+        allocation_(allocation),
         grace_(grace),
         reason_(reason),
         end_(end),
@@ -53,7 +59,7 @@ class Shutdown {
     std::vector<std::size_t> last;
     std::vector<std::pair<std::size_t, Connection::Answer>> answers;
     for (std::size_t i = 0; i < hosts_.size(); ++i) {
-      // A process that has ended needs no order, and cannot answer one.
+      // One that has ended needs no order, and cannot answer one.
       if (has_ended(i)) continue;
       if (hosts_[i] == home && hosts_.size() > 1) {
         last.push_back(i);
@@ -67,10 +73,11 @@ class Shutdown {
       auto answer = order(i, end_);
       take(i, answer, alive_at_home);
     }
+    std::string detail;
+    if (allocation_ != nullptr) detail = end_allocation();
     for (std::size_t i = 0; i < hosts_.size(); ++i) {
       if (wait_gone(i)) ++summary_.hosts;
     }
-    std::string detail;
     for (std::size_t i = 0; i < hosts_.size(); ++i) {
       if (problems_[i].empty()) continue;
       detail += (detail.empty() ? "" : "; ") + mesh_.describe(hosts_[i]) + ": " + problems_[i];
@@ -80,7 +87,10 @@ class Shutdown {
   }
 
  private:
-  bool has_ended(std::size_t i) const { return !processes_.empty() && processes_[i]->wait_exit(std::chrono::milliseconds(0)); }
+  /// Of a host of an allocation: waits until it has ended.
+  bool has_ended(std::size_t i, std::chrono::milliseconds deadline = kNoTime) const {
+    return allocation_ != nullptr && allocation_->wait_end(mesh_.rank_of(hosts_[i]), deadline).has_value();
+  }
 
   Connection::Answer order(std::size_t i, Clock::time_point end) {
     wire::ShutdownHostT order;
@@ -91,7 +101,7 @@ class Shutdown {
     return connection_.ask(Destination::to_agent(hosts_[i]), std::move(order), left_until(end));
   }
 
-  std::uint32_t grace_ms() const { return static_cast<std::uint32_t>(std::clamp<std::int64_t>(grace_.count(), 0, UINT32_MAX)); }
+  std::uint32_t grace_ms() const { return wire_ms(grace_); }
 
   /// Orders the procs of a host to be stopped, without waiting. How many there were.
   std::uint64_t stop_procs(const HostAddr& host) {
@@ -128,12 +138,21 @@ class Shutdown {
           std::to_string(done->failed()) + " of " + std::to_string(attempted) + " procs are still there: " + text_of(done->detail());
   }
 
-  /// Waits until the host is gone, and helps where we can. A host that goes has ended its procs first, whether its last answer reached us
-  /// or not.
+  /// Waits until the hosts of an allocation are gone, and helps. What is to be said of those that needed it.
+  std::string end_allocation() {
+    bool are_gone = true;
+    for (std::size_t i = 0; i < hosts_.size(); ++i) are_gone &= has_ended(i, problems_[i].empty() ? left_until(end_) : kNoTime);
+    if (are_gone) return {};
+    const auto stopped = allocation_->stop(kLifelineLimit);
+    return stopped ? std::string() : stopped.error().detail();
+  }
+
+  /// Waits until the host is gone. A host that goes has ended its procs first, whether its last answer reached us or not.
   bool wait_gone(std::size_t i) {
-    if (!processes_.empty()) {
-      const bool is_gone = wait_process(i);
+    if (allocation_ != nullptr) {
+      const bool is_gone = has_ended(i, kLastAnswerLimit);
       if (is_gone && !has_left_over_[i]) problems_[i].clear();
+      if (!is_gone && problems_[i].empty()) problems_[i] = "its procs are ended, but it is still there";
       return is_gone;
     }
     // One that did not take the order may be out of reach, which is no end.
@@ -144,22 +163,11 @@ class Shutdown {
     return is_gone;
   }
 
-  bool wait_process(std::size_t i) {
-    auto& process = *processes_[i];
-    if (process.wait_exit(problems_[i].empty() ? left_until(end_) : std::chrono::milliseconds(0))) return true;
-    process.close_lifeline();
-    if (process.wait_exit(kLifelineLimit)) return true;
-    process.kill();
-    problems_[i] += (problems_[i].empty() ? "" : "; ") + std::string("it did not end by itself and was killed");
-    has_left_over_[i] = true;
-    return process.wait_exit(kLifelineLimit);
-  }
-
   const HostMesh::Impl& mesh_;
   ContextCore& core_;
   Connection& connection_;
   const std::vector<HostAddr>& hosts_;
-  const std::vector<std::shared_ptr<HostProcess>>& processes_;
+  Allocation* allocation_;
   std::chrono::milliseconds grace_;
   std::string reason_;
   Clock::time_point end_;
@@ -171,18 +179,38 @@ class Shutdown {
 
 }  // namespace
 
+std::uint64_t HostMesh::Impl::rank_of(const HostAddr& host) const {
+  return static_cast<std::uint64_t>(std::find(ref_.hosts().begin(), ref_.hosts().end(), host) - ref_.hosts().begin());
+}
+
 std::string HostMesh::Impl::describe(const HostAddr& host) const {
-  const auto first = std::find(ref_.hosts().begin(), ref_.hosts().end(), host);
-  return "host " + std::to_string(first - ref_.hosts().begin()) + " (" + host.to_string() + ")";
+  return "host " + std::to_string(rank_of(host)) + " (" + host.to_string() + ")";
 }
 
 HostMesh::Impl::~Impl() {
   if (!core()->check_process()) {
     // A forked child: the hosts are its parent's, who alone may end them.
-    new std::vector<std::shared_ptr<HostProcess>>(std::move(processes_));
+    new std::unique_ptr<Allocation>(std::move(allocation_));
     return;
   }
-  for (const auto& process : processes_) process->close_lifeline();
+  if (ownership_ == Ownership::taken && !(shutdown_ && *shutdown_)) order_shutdown();
+}
+
+void HostMesh::Impl::order_shutdown() {
+  // It waits for the reactor; whoever lets go of a mesh there lets its hosts stand.
+  if (!core()->check_may_wait()) return;
+  auto hosts = distinct_hosts_;
+  const auto home = core()->run([this] { return connection_->home(); });
+  // The host that carries the orders last.
+  std::stable_partition(hosts.begin(), hosts.end(), [&](const HostAddr& host) { return host != home; });
+  for (const auto& host : hosts) {
+    wire::ShutdownHostT order;
+    order.grace_ms = wire_ms(core()->config().duration(keys::terminate_grace));
+    order.in_flight = static_cast<std::uint16_t>(core()->config().count(keys::terminate_in_flight));
+    order.reason = "the launcher let go of the hosts";
+    order.requester = connection_->self();
+    connection_->ask(Destination::to_agent(host), std::move(order), kLifelineLimit);
+  }
 }
 
 ConnectionUse HostMesh::Impl::use() const {
@@ -194,7 +222,7 @@ Result<ShutdownSummary> HostMesh::Impl::shutdown(std::chrono::milliseconds deadl
   const std::lock_guard lock(shutdown_mutex_);
   if (shutdown_) return *shutdown_;
   const auto end = Clock::now() + std::min<std::chrono::milliseconds>(deadline, std::chrono::hours(24));
-  Shutdown work(*this, processes_, grace.value_or(core()->config().duration(keys::terminate_grace)), reason, end);
+  Shutdown work(*this, allocation_.get(), grace.value_or(core()->config().duration(keys::terminate_grace)), reason, end);
   auto done = work.run();
   if (!done) done = fail(done.error().within("shutdown of " + ref_.name().to_string()));
   // Nobody is left to talk to.

@@ -6,6 +6,7 @@
 #include <set>
 
 #include "client/src/host_mesh_impl.h"
+#include "client/src/host_process.h"
 #include "client/src/proc_mesh_impl.h"
 #include "client/src/restart_orders.h"
 #include "client/src/wire_reports.h"
@@ -308,15 +309,17 @@ Result<void> undo(ContextCore& core, Connection& connection, MeshMonitor& monito
 }  // namespace
 
 Result<ProcMesh> spawn_procs(const std::shared_ptr<ContextCore>& core, ConnectionUse connection, const std::vector<HostAddr>& hosts,
-                             bool are_processes, std::string_view base, const Extent& extent, ProcSpec spec, Handlers handlers) {
+                             bool end_with_us, std::string_view base, const Extent& extent, ProcSpec spec, Handlers handlers) {
   auto name = Name::make(base);
   if (!name) return fail(name.error());
   if (auto fine = complete(spec); !fine) return fail(fine.error().within("spawn of " + std::string(base)));
   auto ref = ProcMeshRef::make(std::move(*name), hosts, extent);
   if (!ref) return fail(ref.error());
   // After a reconnect the broker may have another idea of who we are; agents watch the owner by this name.
-  if (auto up = connection->wait_up(core->config().duration(keys::spawn_idle)); !up)
-    return fail(up.error().within("spawn of " + std::string(base)));
+  if (!hosts.empty()) {
+    if (auto up = connection->wait_up(core->config().duration(keys::spawn_idle)); !up)
+      return fail(up.error().within("spawn of " + std::string(base)));
+  }
 
   const auto& config = core->config();
   MeshMonitor::Options options;
@@ -330,7 +333,7 @@ Result<ProcMesh> spawn_procs(const std::shared_ptr<ContextCore>& core, Connectio
   }
   options.handlers = std::move(handlers);
   options.has_output = spec.output == OutputMode::stream;
-  options.lease = spec.lease.value_or(are_processes ? std::chrono::milliseconds(0) : config.duration(keys::lease));
+  options.lease = spec.lease.value_or(end_with_us ? std::chrono::milliseconds(0) : config.duration(keys::lease));
   options.grace = spec.grace.value_or(config.duration(keys::terminate_grace));
   options.restart = spec.restart;
   options.seed = random_u64();

@@ -93,7 +93,7 @@ StatusOverlay cut(const StatusOverlay& said, const RankSet& ranks) {
 }
 
 /// Takes over what a host said of the ranks that it was asked for, or that it said nothing.
-void take(StatusWait& wait, const ProcMeshRef& mesh, Place& place, const Result<ControlMessage>& answer, Status::Kind minimum) {
+void take_answer(StatusWait& wait, const ProcMeshRef& mesh, Place& place, const Result<ControlMessage>& answer, Status::Kind minimum) {
   const auto* const body = answer ? answer->body_as<wire::RankStatuses>() : nullptr;
   StatusOverlay statuses;
   place.problem.clear();
@@ -132,7 +132,7 @@ Result<StatusMesh> HostMesh::statuses(const ProcMeshRef& mesh, milliseconds dead
     get.ranks = to_wire(place.ranks);
     answers.push_back(impl_->connection().ask(Destination::to_agent(place.host), std::move(get), deadline));
   }
-  for (std::size_t i = 0; i < places.size(); ++i) take(now, mesh, places[i], answers[i].get(), Status::Kind::not_exist);
+  for (std::size_t i = 0; i < places.size(); ++i) take_answer(now, mesh, places[i], answers[i].get(), Status::Kind::not_exist);
   return now.statuses();
 }
 
@@ -160,7 +160,7 @@ Result<StatusMesh> HostMesh::wait_status(const ProcMeshRef& mesh, Status::Kind m
     }
     bool is_silent = false;
     for (auto& [place, answer] : answers) {
-      take(wait, mesh, *place, answer.get(), minimum);
+      take_answer(wait, mesh, *place, answer.get(), minimum);
       is_silent = is_silent || !place->problem.empty();
     }
     now = Clock::now();

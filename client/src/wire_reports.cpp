@@ -27,8 +27,8 @@ std::string_view words_of_process(std::uint8_t letter) {
   }
 }
 
-std::string in_seconds(std::uint32_t milliseconds) {
-  return std::to_string(milliseconds / 1000) + "." + std::to_string(milliseconds % 1000 / 100) + " s";
+std::string in_seconds(std::uint32_t ms) {
+  return std::to_string(ms / 1000) + "." + std::to_string(ms % 1000 / 100) + " s";
 }
 
 }  // namespace

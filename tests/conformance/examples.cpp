@@ -78,4 +78,15 @@ TEST_CASE("examples: the program of the guide prints what the guide says") {
   CHECK(has("rank 3: killed by SIGKILL"));
   for (int rank = 0; rank < 3; ++rank) CHECK(has(std::to_string(rank) + " says: rank " + std::to_string(rank) + " stops: enough is known"));
   CHECK(has("2 hosts are down"));
+  for (int host = 0; host < 2; ++host) {
+    const auto number = std::to_string(host);
+    CHECK(has("host " + number + " is being started"));
+    CHECK(has("host " + number + " \\(unix:.*\\) runs"));
+    CHECK(has("host " + number + " \\(unix:.*\\) stopped: its process \\(pid [0-9]+\\) ended: exit 0"));
+  }
+  CHECK(host_directories().empty());
+  const StandingHost host;
+  const auto ended = run_example({"guide", "lent:" + host.address() + "@host=1/1"});
+  INFO(ended.err);
+  CHECK(ended.out == "1 of 1 hosts are down\n");
 }

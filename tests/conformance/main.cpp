@@ -1,4 +1,6 @@
 #define DOCTEST_CONFIG_IMPLEMENT
+#include <doctest/doctest.h>
+
 #include "tests/conformance/procs.h"
 #include "tests/support/environment.h"
 #include "tests/support/leftovers.h"

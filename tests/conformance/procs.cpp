@@ -56,7 +56,28 @@ Result<std::string> setting_in(Proc& proc, std::string_view key) {
   return context->setting(key);
 }
 
-ProcProgram program() {
+/// Hosts that a proc has started, for as long as it lives.
+class Grown {
+ public:
+  Result<std::string> grow(Proc& proc) {
+    auto context = Context::create({.inherited = proc.launcher_settings()});
+    if (!context) return fail(context.error());
+    auto hosts = HostMesh::local(*context, of_this_build());
+    if (!hosts) return fail(hosts.error());
+    grown_.push_back(std::move(*hosts));
+    return grown_.back().ref().to_string();
+  }
+
+  /// In order: a host that dies with its proc leaves its directory behind.
+  void end() {
+    for (auto& hosts : grown_) (void)hosts.shutdown(20s);
+  }
+
+ private:
+  std::vector<HostMesh> grown_;
+};
+
+ProcProgram program(const std::shared_ptr<Grown>& grown) {
   return ProcProgram()
       .on(Port::echo, [](Proc&, const Incoming& call) { return std::string(call.body); })
       .on(Port::place,
@@ -72,6 +93,7 @@ ProcProgram program() {
             return std::string(value == nullptr ? "-" : value);
           })
       .on(Port::die, [](Proc&, const Incoming&) { return std::to_string(std::raise(SIGKILL)); })
+      .on(Port::grow, [grown](Proc& proc, const Incoming&) { return grown->grow(proc); })
       .on(Port::setting, [](Proc& proc, const Incoming& call) { return setting_in(proc, call.body); })
       .actor<Adder>("adder");
 }
@@ -89,7 +111,9 @@ int run_as_proc(int argc, char** argv) {
     for (;;) ::pause();
   }
   if (mode == "early" && is_meant) return 7;
-  auto serving = program();
+  const auto grown = std::make_shared<Grown>();
+  auto serving = program(grown);
+  if (mode == "grow") serving.on_stop([grown](Proc&, const std::string&) { grown->end(); });
   if ((mode == "exit" || mode == "kill") && is_meant) {
     serving.main([mode](Proc&) { return mode == "kill" ? std::raise(SIGKILL) : 3; });
   }

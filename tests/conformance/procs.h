@@ -8,6 +8,7 @@ namespace meshbus::test {
 
 /// What the program is in a proc. The first argument says how it behaves:
 ///     serve                 answers on its ports until it is told to stop
+///     grow                  serves, and when it is told to stop ends the hosts that it has started
 ///     main                  has a main() that asks whether it is to stop, and never minds
 ///     exit|kill RANK        that rank ends as soon as it is Ready: with 3, by SIGKILL; the others serve
 ///     early RANK            that rank exits with 7 instead of becoming Ready; the others serve
@@ -24,6 +25,7 @@ enum Port : std::uint32_t {
   environ_of = 6,  ///< The value of that variable; "-" without.
   setting = 7,     ///< The value of that setting, for a launcher in this proc.
   die = 8,         ///< Nothing: it kills itself.
+  grow = 9,        ///< Starts a host, which is there as long as the proc is: a HostMeshRef as text.
 };
 
 /// Mesh procs of this program.

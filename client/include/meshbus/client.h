@@ -9,6 +9,7 @@
 ///     hosts.shutdown();
 #include "meshbus/actor_mesh.h"      // IWYU pragma: export
 #include "meshbus/address.h"         // IWYU pragma: export
+#include "meshbus/allocator.h"       // IWYU pragma: export
 #include "meshbus/context.h"         // IWYU pragma: export
 #include "meshbus/events.h"          // IWYU pragma: export
 #include "meshbus/host_mesh.h"       // IWYU pragma: export

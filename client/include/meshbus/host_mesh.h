@@ -6,9 +6,9 @@
 #include <optional>
 #include <string>
 #include <string_view>
-#include <utility>
 #include <vector>
 
+#include "meshbus/allocator.h"
 #include "meshbus/context.h"
 #include "meshbus/events.h"
 #include "meshbus/extent.h"
@@ -16,27 +16,10 @@
 #include "meshbus/logs.h"
 #include "meshbus/proc_mesh.h"
 #include "meshbus/region.h"
-#include "meshbus/remote_hosts.h"
 #include "meshbus/result.h"
 #include "meshbus/status_mesh.h"
 
 namespace [[gnu::visibility("default")]] meshbus {
-
-/// How host processes on this machine are started.
-struct HostOptions {
-  /// The `meshbus` program. Empty: MESHBUS_BIN (the program, or the folder it is in), else beside this executable, else PATH.
-  std::string program = {};
-  /// How procs are kept together: "auto", "cgroup", "sweep". Empty: the host decides.
-  std::string containment = {};
-  /// Where per-host directories are made; empty: the host's default.
-  std::string run_dir = {};
-  /// A host whose broker is lost ends, instead of starting a new one.
-  bool end_on_broker_loss = false;
-  /// Settings for the hosts, besides those of the Context, which they get anyway.
-  std::vector<std::pair<std::string, std::string>> settings = {};
-  /// For all hosts to become ready.
-  std::chrono::milliseconds ready_limit = std::chrono::seconds(30);
-};
 
 /// How running hosts are found.
 struct AttachOptions {
@@ -130,24 +113,35 @@ struct ShutdownSummary {
 /// Owns a set of hosts. Move-only; all may be called from any thread.
 class HostMesh {
  public:
+  /// One host for this launcher alone, axis `host`: a child of this process, with real processes as procs. It ends with this process,
+  /// however that ends. Errors: as process().
+  static Result<HostMesh> local(Context& context, HostOptions options = {});
   /// Starts one host process per rank on this machine, in parallel: `meshbus host`, each in a session of its own. They end with this
-  /// process, however it ends. Errors: configuration_error (no such program, bad options), io_error, timeout; naming the host's rank and
-  /// its last words.
+  /// process, however it ends. With no rank at all it succeeds at once. Errors: configuration_error (no such program, bad options),
+  /// io_error, timeout; naming the host's rank and its last words.
   static Result<HostMesh> process(Context& context, const Extent& hosts, HostOptions options = {});
   /// Starts a host on each of these machines, in parallel, axis `host` in that order. They are reached over tcp, with keys that are made
   /// for them, pass through the commands' stdin, and are written into files only where the hosts run; no host but these knows them. They
   /// end when their commands' stdin does, so with this process, however it ends. Of the options, `containment`, `end_on_broker_loss`,
   /// `settings` and `ready_limit` count. Errors: as process(), naming the machine, and what to do where that is known.
   static Result<HostMesh> remote(Context& context, std::vector<RemoteHost> hosts, HostOptions options = {});
+  /// The hosts of an allocation (meshbus/allocator.h), each under its rank there. The mesh owns them from now on: they end with it. Its
+  /// name is `base` and a fresh uuid. With no rank at all it succeeds at once. Errors, after which the allocation has been let go: as
+  /// attach(), for the host of each rank; would_block, refused (after fork).
+  static Result<HostMesh> allocate(Context& context, std::string_view base, std::unique_ptr<Allocation> allocation,
+                                   std::chrono::milliseconds deadline = std::chrono::seconds(30));
   /// Running hosts, axis `host` in that order. Fails closed: errors host_unreachable naming each host that does not answer and why;
   /// identity_mismatch when somebody else answers at an address; configuration_error when there is no address.
   static Result<HostMesh> attach(Context& context, std::string_view name, std::vector<HostAddr> hosts, AttachOptions options = {});
   /// Running hosts with the axes of a reference.
   static Result<HostMesh> attach(Context& context, const HostMeshRef& ref, AttachOptions options = {});
+  /// The same hosts, owned: they are told to end when this mesh goes, and shutdown() ends them as any. (A launcher that is killed tells
+  /// nobody: they stay then.) Errors: as attach(); all hosts have to answer, whatever the options say.
+  static Result<HostMesh> take(Context& context, const HostMeshRef& ref, AttachOptions options = {});
 
   HostMesh(HostMesh&&) noexcept;
   HostMesh& operator=(HostMesh&&) noexcept;
-  /// Attached hosts are left running. Process hosts are told to end (best effort, without waiting): call shutdown() to know the outcome.
+  /// Attached hosts are left running. All others are told to end (best effort, without waiting): call shutdown() to know the outcome.
   ~HostMesh();
 
   const HostMeshRef& ref() const noexcept;  ///< Name, region and addresses: a plain value.

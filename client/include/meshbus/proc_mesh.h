@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "meshbus/context.h"
+#include "meshbus/extent.h"
 #include "meshbus/proc_mesh_ref.h"
 #include "meshbus/proc_ref.h"
 #include "meshbus/rank_report.h"
@@ -19,6 +20,8 @@
 #include "meshbus/status_mesh.h"
 
 namespace [[gnu::visibility("default")]] meshbus {
+
+class Allocation;
 
 /// How a proc becomes ready (spec 4.3).
 enum class ProcKind : std::uint8_t {
@@ -162,9 +165,13 @@ struct WaitOptions {
   std::optional<std::chrono::milliseconds> idle = {};
 };
 
-/// Owns a mesh of procs: when it goes, they are stopped. Move-only. Made by HostMesh::spawn().
+/// Owns a mesh of procs: when it goes, they are stopped. Move-only. Made by HostMesh::spawn(), or with hosts of its own by allocate().
 class ProcMesh {
  public:
+  /// A mesh on hosts that are there for it alone: HostMesh::allocate() and HostMesh::spawn() in one. It holds the allocation: a stop() of
+  /// all ranks ends the hosts too, and so does the end of this object. Errors, after which the hosts have been let go: as those two.
+  static Result<ProcMesh> allocate(Context& context, std::string_view base, std::unique_ptr<Allocation> hosts, const Extent& per_host,
+                                   ProcSpec spec, Handlers handlers = {});
   ProcMesh(ProcMesh&&) noexcept;
   ProcMesh& operator=(ProcMesh&&) noexcept;
   /// Best effort: asks for a stop and does not wait. Call stop() to know the outcome.
@@ -195,7 +202,8 @@ class ProcMesh {
   Result<MeshOutcome> wait_for_failure(std::chrono::milliseconds deadline);
 
   /// Ends ranks and waits. True to what happened: succeeds only when every one of them is terminal. Errors: stop_error naming the ranks
-  /// that are not, with their states and hosts. Stopping what has ended does nothing. What is stopped begins no new life.
+  /// that are not, with their states and hosts. Stopping what has ended does nothing. What is stopped begins no new life. A mesh that holds
+  /// its hosts is at its end when all of them are: then stop_error may name hosts, as HostMesh::shutdown() does.
   Result<MeshOutcome> stop(StopOptions options = {});
   /// The same without waiting: on_state and on_end tell the rest. `options.deadline` is not used.
   void request_stop(StopOptions options = {});
@@ -204,9 +212,9 @@ class ProcMesh {
   /// alive, whether this launcher is there or not, and this object, or the end of the Context, does not stop it. Returns when every host of
   /// the mesh has confirmed it. Handlers go on hearing of the ranks as long as this object is there; of failures the default handler only
   /// prints; output that was streamed ends with what was handed out, and the rest is in the logs (HostMesh::logs). Done again, it changes
-  /// nothing. Errors: refused (the mesh has a RestartPolicy; or by the controller: it does not watch all these hosts); otherwise the hosts
-  /// that have not confirmed, by name. Then the mesh is still this launcher's as a whole, also on the hosts that have: it renews the leases
-  /// there, if ProcSpec::lease is not 0, and may try again.
+  /// nothing. Errors: refused (the mesh has a RestartPolicy, or holds its hosts; or by the controller: it does not watch all these);
+  /// otherwise the hosts that have not confirmed, by name. Then the mesh is still this launcher's as a whole, also on the hosts that have:
+  /// it renews the leases there, if ProcSpec::lease is not 0, and may try again.
   Result<void> handover(const ProcId& controller, HandoverOptions options = {});
   /// Whether that was done.
   bool is_handed_over() const;
