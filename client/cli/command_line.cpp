@@ -329,6 +329,7 @@ void add_spawn(CLI::App& app, SpawnArguments& spawn) {
   add_duration(verb, "--grace", spawn.hosts.grace, "Between SIGTERM and SIGKILL when ranks are stopped; default 10s");
   verb->add_option("--controller", spawn.controller, "Host of the controller; default: the first of the hosts whose controller takes it")
       ->type_name("ADDRESS");
+  verb->add_flag("--wait-for-controller", spawn.waits, "One that is not there yet, or is being restarted, may come, within --timeout");
   verb->add_flag("--detach", spawn.detach, "Let the ranks live on when their controller is gone for good");
   add_environment(*verb, spawn.environment);
   add_proc_settings(*verb, spawn.proc_settings);
@@ -354,6 +355,8 @@ void add_controller(CLI::App& app, ControllerArguments& controller) {
   handover->add_option("MESH", controller.mesh, "Name of the mesh, with or without its uuid")->required();
   handover->add_option("--to", controller.to, "Host of the other controller; default: the first of the hosts whose controller takes it")
       ->type_name("ADDRESS");
+  handover->add_flag("--wait-for-controller", controller.waits,
+                     "One that is not there yet, or is being restarted, may come, within --timeout");
   handover->add_flag("--detach", controller.detach, "Let the ranks live on when that controller is gone for good");
 }
 

@@ -102,6 +102,8 @@ struct SpawnArguments {
   ProcSettings proc_settings;
   /// A host, or the ProcId of a controller. Empty: the first one of these hosts that takes it.
   std::string controller;
+  /// For a controller that is not there yet.
+  bool waits = false;
   bool detach = false;
   std::vector<std::string> command;
 };
@@ -115,6 +117,7 @@ struct ControllerArguments {
   std::string mesh;
   /// handover: as SpawnArguments::controller.
   std::string to;
+  bool waits = false;
   bool detach = false;
 };
 
