@@ -74,6 +74,8 @@ struct HostsArguments {
   HostsSaid said;
   /// stop, status, drain, watch: name of the mesh, with or without its uuid. Not for stop: empty = every mesh.
   std::string mesh;
+  /// status, watch: the actors of that name instead of the procs.
+  std::string actor;
   /// drain: a ProcId; empty = everybody.
   std::string owner;
   std::string reason;

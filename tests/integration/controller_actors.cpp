@@ -166,3 +166,48 @@ TEST_CASE("controller: spec 8.1: actors that are made after the subscription are
   CHECK(states_of(subscriber, 0).empty());
   CHECK(subscriber.certificates == 1);
 }
+
+TEST_CASE("cli: watch and status show the actors of a mesh, and watch ends with them") {
+  WatchedActors actors;
+  const auto hosts = actors.first.address() + "," + actors.second.address();
+  const auto mesh = actors.procs.ref().mesh().to_string();
+  Process text(cli({"watch", "work", "--actor", "tally", "--hosts", hosts}));
+  Process lines(cli({"watch", "work", "--actor", "tally", "--json", "--hosts", hosts}));
+  REQUIRE(wait_until([&] { return lines_of(text.out()).size() >= 4 && lines_of(lines.out()).size() >= 4; }, in_time));
+  CHECK(text.out().find(mesh + " rank 3 (host=1/2,gpu=1/2) on " + actors.second.address() + ": actor tally running\n") !=
+        std::string::npos);
+  actors.fail_actor(3);
+  actors.kill(0);
+  REQUIRE(wait_until([&] { return actors.procs.known().ranks[0].is_terminal(); }, in_time));
+  const auto status = run_cli({"status", "work", "--actor", "tally", "--json", "--hosts", hosts});
+  INFO(status.out << status.err);
+  CHECK(status.status == ExitStatus::exited(0));
+  const json groups = parse_json(status.out)[0].at("statuses");
+  REQUIRE(groups.size() == 3);
+  CHECK(groups[0] == json({{"status", "Running"}, {"reason", nullptr}, {"ranks", "1-2"}}));
+  const auto words = run_cli({"status", "work", "--actor", "tally", "--hosts", hosts}).out;
+  CHECK(words.find(mesh + "  actors tally  Running: 1-2; Failed(") == 0);
+  CHECK(words.find("because: disk full") != std::string::npos);
+  CHECK(words.find("its proc has ended: killed by SIGKILL") != std::string::npos);
+  must(actors.tally.stop({.reason = "seen enough"}));
+  CHECK(text.wait_exit(in_time) == ExitStatus::exited(1));
+  CHECK(lines.wait_exit(in_time) == ExitStatus::exited(1));
+  INFO(text.out());
+  CHECK(text.out().find(": actor tally failed, " + kCauses + "\n") != std::string::npos);
+  CHECK(text.out().find(": actor tally failed, its proc has ended: killed by SIGKILL") != std::string::npos);
+  CHECK(text.out().find(": actor tally stopped, seen enough\n") != std::string::npos);
+  CHECK(text.out().find("actors tally of " + mesh + " have ended: Failed\n") != std::string::npos);
+  std::size_t failures = 0;
+  for (const auto& line : lines_of(lines.out())) {
+    const json event = parse_json(line);
+    CHECK(event.at("mesh") == mesh);
+    CHECK(event.at("actor") == "tally");
+    if (event.at("event") != "state" || event.at("state") != "failed") continue;
+    ++failures;
+    if (event.at("rank") == 3) CHECK(event.at("causes") == json({"cannot write", "disk full"}));
+    CHECK(event.at("proc_ended") == (event.at("rank") == 0));
+  }
+  CHECK(failures == 2);
+  const auto wrong = run_cli({"status", "work", "--actor", "9 lives", "--hosts", hosts});
+  CHECK(wrong.status == ExitStatus::exited(2));
+}
