@@ -44,6 +44,7 @@ Forwarder::Forwarder(Reactor& reactor, zmq::context_t& context, RouteTable& rout
       options_(std::move(options)),
       events_(std::move(events)),
       own_key_(options_.host.key()),
+      controller_key_(ProcId(options_.host, ProcName(Name::controller())).key()),
       resolver_(reactor),
       waiting_(options_.waiting),
       link_memories_(4 * kMostLinks),
@@ -139,6 +140,11 @@ bool Forwarder::deliver_local(const wire::Envelope& envelope, Bytes body, zmq::m
   const std::string* gone = routes_.find_gone(envelope.destination_proc());
   if (gone != nullptr && envelope.destination_proc() != host_service(options_.host).key()) {
     give_back(envelope, Error(ErrorCode::no_such_proc, *gone + " has left"));
+    return false;
+  }
+  // Procs that are not there yet the host is starting. Controllers it does not start: whoever wants to wait for one asks again.
+  if (envelope.destination_proc() == controller_key_) {
+    give_back(envelope, Error(ErrorCode::no_such_proc, "no controller has registered at " + options_.host.to_string()));
     return false;
   }
   if (envelope.source_proc() != 0 && waiting_.add(envelope, body, apart, reactor_.now())) {

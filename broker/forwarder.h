@@ -178,6 +178,8 @@ class Forwarder {
   Options options_;
   Events events_;
   std::uint64_t own_key_;
+  /// Of the controller that may be at home here.
+  std::uint64_t controller_key_;
   Listener* listener_ = nullptr;
   Monitor* monitor_ = nullptr;
   Tap* tap_ = nullptr;

@@ -329,6 +329,7 @@ void add_spawn(CLI::App& app, SpawnArguments& spawn) {
   add_duration(verb, "--grace", spawn.hosts.grace, "Between SIGTERM and SIGKILL when ranks are stopped; default 10s");
   verb->add_option("--controller", spawn.controller, "Host of the controller; default: the first of the hosts whose controller takes it")
       ->type_name("ADDRESS");
+  verb->add_flag("--wait-for-controller", spawn.waits, "One that is not there yet, or is being restarted, may come, within --timeout");
   verb->add_flag("--detach", spawn.detach, "Let the ranks live on when their controller is gone for good");
   add_environment(*verb, spawn.environment);
   add_proc_settings(*verb, spawn.proc_settings);
@@ -354,6 +355,8 @@ void add_controller(CLI::App& app, ControllerArguments& controller) {
   handover->add_option("MESH", controller.mesh, "Name of the mesh, with or without its uuid")->required();
   handover->add_option("--to", controller.to, "Host of the other controller; default: the first of the hosts whose controller takes it")
       ->type_name("ADDRESS");
+  handover->add_flag("--wait-for-controller", controller.waits,
+                     "One that is not there yet, or is being restarted, may come, within --timeout");
   handover->add_flag("--detach", controller.detach, "Let the ranks live on when that controller is gone for good");
 }
 
@@ -372,6 +375,7 @@ void add_drain(CLI::App& app, HostsArguments& hosts) {
 void add_status(CLI::App& app, HostsArguments& hosts) {
   auto* verb = add_on_hosts(app, "status", "Show how the ranks of meshes stand, or wait until they have got somewhere", hosts);
   verb->add_option("MESH", hosts.mesh, "Name of the mesh, with or without its uuid; default: every mesh");
+  auto* const actor = verb->add_option("--actor", hosts.actor, "How the actors of that name stand")->type_name("NAME");
   verb->add_option_function<std::string>(
           "--wait",
           [&hosts](const std::string& word) {
@@ -383,7 +387,8 @@ void add_status(CLI::App& app, HostsArguments& hosts) {
             if (!hosts.wait) throw CLI::ValidationError("--wait", "takes initializing, running, stopping or stopped, not '" + word + "'");
           },
           "Until every rank has got at least so far: initializing, running, stopping, stopped; for --timeout at most")
-      ->type_name("STATUS");
+      ->type_name("STATUS")
+      ->excludes(actor);
   verb->footer("Exit code: 0; 1 no such mesh, a host that does not answer, or, with --wait, a rank that did not get there or failed.");
 }
 
@@ -458,6 +463,7 @@ void add_watch(CLI::App& app, HostsArguments& hosts) {
   auto* verb = add_on_hosts(app, "watch", "Show what changes, as it happens: ranks that start, end and fail, hosts that go and come back",
                             hosts, "30s, for finding hosts and mesh");
   verb->add_option("MESH", hosts.mesh, "Only this mesh, with or without its uuid, until it has ended; default: all, until Ctrl-C");
+  verb->add_option("--actor", hosts.actor, "Only the actors of that name, until all of them have ended")->type_name("NAME");
   verb->footer(
       "What stands already comes first. Exit code: 0 MESH has ended; 1 it has failed, there is none, or a host does not answer; "
       "2 wrong usage; 130 Ctrl-C; 141 nobody reads the output.");

@@ -74,6 +74,8 @@ struct HostsArguments {
   HostsSaid said;
   /// stop, status, drain, watch: name of the mesh, with or without its uuid. Not for stop: empty = every mesh.
   std::string mesh;
+  /// status, watch: the actors of that name instead of the procs.
+  std::string actor;
   /// drain: a ProcId; empty = everybody.
   std::string owner;
   std::string reason;
@@ -102,6 +104,8 @@ struct SpawnArguments {
   ProcSettings proc_settings;
   /// A host, or the ProcId of a controller. Empty: the first one of these hosts that takes it.
   std::string controller;
+  /// For a controller that is not there yet.
+  bool waits = false;
   bool detach = false;
   std::vector<std::string> command;
 };
@@ -115,6 +119,7 @@ struct ControllerArguments {
   std::string mesh;
   /// handover: as SpawnArguments::controller.
   std::string to;
+  bool waits = false;
   bool detach = false;
 };
 

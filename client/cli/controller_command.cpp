@@ -135,7 +135,8 @@ int hand_over_mesh(Context& context, HostMesh& hosts, const ControllerArguments&
   if (!listing) return refuse(listing.error());
   const auto* const mesh = choose_mesh(*listing, arguments.mesh);
   if (mesh == nullptr) return 1;
-  const auto accepted = choose_controller(context, mesh->hosts, mesh->name, arguments.to, arguments.to.empty() ? mesh->owner : "", limit);
+  const auto accepted =
+      choose_controller(context, mesh->hosts, mesh->name, arguments.to, arguments.to.empty() ? mesh->owner : "", arguments.waits, limit);
   if (!accepted) return refuse(accepted.error());
   const auto to = ProcId::parse(accepted->owner);
   if (!to) return refuse(to.error());

@@ -1,9 +1,13 @@
 #include "client/cli/find_controllers.h"
 
+#include <algorithm>
 #include <set>
+#include <thread>
 
+#include "client/cli/find_hosts.h"
 #include "client/src/connection.h"
 #include "client/src/context_core.h"
+#include "client/src/time_left.h"
 
 namespace meshbus::cli {
 
@@ -33,8 +37,53 @@ std::vector<wire::ControllerStateT> ask_controllers(Context& context, const std:
   return found;
 }
 
+namespace {
+
+/// One that is not there is asked again after so long.
+constexpr std::chrono::milliseconds kAskAgain{100};
+
+/// What became of one offer to all of them.
+struct Offered {
+  std::optional<wire::OfferAcceptedT> accepted;
+  Error error{ErrorCode::not_exist, "there is no other controller at these hosts"};
+  bool is_one_away = false;
+};
+
+Result<Offered> offer_to(Context& context, const std::vector<ProcId>& asked, const wire::OfferMeshT& offer,
+                         std::chrono::milliseconds limit) {
+  const auto& core = context.core();
+  // At once: a host that does not answer takes its time. Who has said yes and is not chosen has taken nothing.
+  std::vector<ConnectionUse> ways;
+  std::vector<Connection::Answer> answers;
+  for (const auto& id : asked) {
+    auto way = core->find_connection(core, id.host());
+    if (!way) return fail(way.error());
+    answers.push_back((*way)->ask(Destination::to(id), wire::OfferMeshT(offer), limit));
+    ways.push_back(std::move(*way));
+  }
+  Offered offered;
+  std::string detail;
+  for (std::size_t i = 0; i < asked.size(); ++i) {
+    const auto answer = answers[i].get();
+    const auto* const accepted = answer ? answer->body_as<wire::OfferAccepted>() : nullptr;
+    if (accepted != nullptr) {
+      accepted->UnPackTo(&offered.accepted.emplace());
+      return offered;
+    }
+    const auto error = answer ? Error(ErrorCode::malformed_message, "it answered " + answer->body_name()) : answer.error();
+    offered.is_one_away = offered.is_one_away || error.code() == ErrorCode::no_such_proc;
+    if (detail.empty() || error.code() == ErrorCode::refused) offered.error = error;
+    detail += (detail.empty() ? "" : "; ") + asked[i].to_string() + ": " + error.to_string();
+  }
+  if (!detail.empty()) offered.error = Error(offered.error.code(), std::move(detail));
+  return offered;
+}
+
+}  // namespace
+
 Result<wire::OfferAcceptedT> choose_controller(Context& context, const std::vector<HostAddr>& hosts, const std::string& mesh,
-                                               const std::string& word, const std::string& except, std::chrono::milliseconds limit) {
+                                               const std::string& word, const std::string& except, bool waits,
+                                               std::chrono::milliseconds limit) {
   std::vector<ProcId> asked;
   if (word.empty()) {
     for (const auto& host : std::set<HostAddr>(hosts.begin(), hosts.end())) asked.push_back(controller_of(host));
@@ -49,32 +98,14 @@ Result<wire::OfferAcceptedT> choose_controller(Context& context, const std::vect
   wire::OfferMeshT offer;
   offer.mesh = mesh;
   for (const auto& host : hosts) offer.hosts.push_back(host.to_string());
-  const auto& core = context.core();
-  Error first(ErrorCode::not_exist, "there is no other controller at these hosts");
-  std::string detail;
-  // At once: where there is none, that takes its time. Who has said yes and is not chosen has taken nothing.
-  std::vector<ConnectionUse> ways;
-  std::vector<Connection::Answer> answers;
-  for (const auto& id : asked) {
-    auto way = core->find_connection(core, id.host());
-    if (!way) return fail(way.error());
-    answers.push_back((*way)->ask(Destination::to(id), wire::OfferMeshT(offer), limit));
-    ways.push_back(std::move(*way));
+  const auto end = std::chrono::steady_clock::now() + limit;
+  while (true) {
+    auto offered = offer_to(context, asked, offer, std::max(left_until(end), least_time));
+    if (!offered) return fail(offered.error());
+    if (offered->accepted) return std::move(*offered->accepted);
+    if (!waits || !offered->is_one_away || left_until(end) <= kAskAgain) return fail(std::move(offered->error));
+    std::this_thread::sleep_for(kAskAgain);
   }
-  for (std::size_t i = 0; i < asked.size(); ++i) {
-    const auto& id = asked[i];
-    const auto answer = answers[i].get();
-    const auto* const accepted = answer ? answer->body_as<wire::OfferAccepted>() : nullptr;
-    if (accepted != nullptr) {
-      wire::OfferAcceptedT out;
-      accepted->UnPackTo(&out);
-      return out;
-    }
-    const auto error = answer ? Error(ErrorCode::malformed_message, "it answered " + answer->body_name()) : answer.error();
-    if (detail.empty() || error.code() == ErrorCode::refused) first = error;
-    detail += (detail.empty() ? "" : "; ") + id.to_string() + ": " + error.to_string();
-  }
-  return detail.empty() ? fail(first) : fail(first.code(), std::move(detail));
 }
 
 }  // namespace meshbus::cli

@@ -19,8 +19,10 @@ std::vector<wire::ControllerStateT> ask_controllers(Context& context, const std:
                                                     std::chrono::milliseconds limit);
 
 /// The controller that will answer for a mesh on these hosts: the one that `word` names (a host, or a ProcId), or the first one that is at
-/// home at one of them; but not `except`. Errors: parse_error; not_exist, refused, ... with what each of them says.
+/// home at one of them; but not `except`. `waits`: one that is not there may come within the limit, else that is an error at once. Errors:
+/// parse_error; not_exist, no_such_proc, refused, ... with what each of them says.
 Result<wire::OfferAcceptedT> choose_controller(Context& context, const std::vector<HostAddr>& hosts, const std::string& mesh,
-                                               const std::string& word, const std::string& except, std::chrono::milliseconds limit);
+                                               const std::string& word, const std::string& except, bool waits,
+                                               std::chrono::milliseconds limit);
 
 }  // namespace meshbus::cli

@@ -114,7 +114,7 @@ int hosts_command(const HostsArguments& said) {
   auto& mesh = std::get<AttachedHosts>(attached).hosts;
   switch (arguments.verb) {
     case HostsArguments::Verb::stop: return stop(mesh, arguments);
-    case HostsArguments::Verb::status: return status_command(mesh, arguments);
+    case HostsArguments::Verb::status: return status_command(std::get<AttachedHosts>(attached).context, mesh, arguments);
     case HostsArguments::Verb::drain: return drain_command(mesh, arguments);
     case HostsArguments::Verb::ps:
     case HostsArguments::Verb::shutdown:

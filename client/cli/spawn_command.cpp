@@ -53,7 +53,7 @@ int spawn_command(const SpawnArguments& arguments) {
     return 1;
   };
   // Without anybody to answer for them nothing is started at all.
-  const auto chosen = choose_controller(context, hosts.hosts(), arguments.name, arguments.controller, {}, limit);
+  const auto chosen = choose_controller(context, hosts.hosts(), arguments.name, arguments.controller, {}, arguments.waits, limit);
   if (!chosen) return refuse(chosen.error().within("no controller (meshbus-controller --hosts ...) takes the mesh"));
   const auto controller = ProcId::parse(chosen->owner);
   if (!controller) return refuse(controller.error());

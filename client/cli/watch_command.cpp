@@ -32,13 +32,36 @@ constexpr std::size_t kOutputLimit = 16 * 1024 * 1024;
 struct Watched {
   std::vector<HostAddr> hosts;
   std::string mesh;
+  /// Only the actors of that name; empty: the procs.
+  std::string actor;
   /// Named, and not over yet.
   std::set<std::string> open;
   std::vector<std::pair<std::string, std::string>> settings;
 };
 
+/// "work-11111111111b rank 3 (host=1/2,gpu=1/2) on unix:/run/m: ". Of actors the mesh is that of their procs.
+std::string place_of(const WatchEvent& event) {
+  std::string text = event.mesh.substr(0, event.mesh.find(',')) + " rank " + std::to_string(event.rank.rank());
+  if (const auto point = event.point(); !point.empty()) text += " (" + point + ")";
+  return text + " on " + event.host.to_string() + ": ";
+}
+
+std::string sentence_of_actors(const WatchEvent& event, const ActorsName& name) {
+  using Kind = WatchEvent::Kind;
+  const auto actor = name.actor().to_string();
+  if (event.kind == Kind::query_failed) return name.mesh().to_string() + " does not say how its actors " + actor + " are: " + event.problem;
+  if (event.kind == Kind::ended)
+    return (event.overall == Status::Kind::not_exist ? "there were no actors " + actor + " in " + name.mesh().to_string()
+                                                     : "actors " + actor + " of " + name.mesh().to_string() + " have ended: ") +
+           (event.overall == Status::Kind::not_exist ? "" : Status(event.overall).to_string());
+  std::string text = place_of(event) + "actor " + actor + " " + std::string(state_of_actor(event.rank));
+  if (event.certificate != nullptr && !event.certificate->reason.empty()) text += ", " + event.certificate->reason;
+  return text;
+}
+
 std::string sentence_of(const WatchEvent& event) {
   using Kind = WatchEvent::Kind;
+  if (const auto name = ActorsName::parse(event.mesh)) return sentence_of_actors(event, *name);
   switch (event.kind) {
     case Kind::host_unreachable: return "host " + event.host.to_string() + " does not answer: " + event.problem;
     case Kind::host_back: return "host " + event.host.to_string() + " answers again";
@@ -52,9 +75,7 @@ std::string sentence_of(const WatchEvent& event) {
   copy_state(event.rank, report);
   if (event.kind == Kind::trouble) copy_trouble(event.trouble, report);
   if (event.certificate != nullptr) report.reason = event.certificate->reason;
-  std::string text = event.mesh + " rank " + std::to_string(event.rank.rank());
-  if (const auto point = event.point(); !point.empty()) text += " (" + point + ")";
-  text += " on " + event.host.to_string() + ": ";
+  std::string text = place_of(event);
   if (event.kind == Kind::trouble)
     return text + (report.trouble == Trouble::none ? "answers in time again"
                                                    : std::string(to_string(report.trouble)) + ": " + report.trouble_reason);
@@ -113,6 +134,7 @@ class Watch {
     using Kind = WatchEvent::Kind;
     // A host that goes is said once, not again for each of its meshes.
     if ((event.kind == Kind::host_unreachable || event.kind == Kind::host_back) && !event.mesh.empty()) return;
+    if (!watched_.actor.empty() && !event.mesh.empty() && !ActorsName::is_meant(event.mesh)) return;
     const auto now = std::chrono::system_clock::now();
     if (is_json_) {
       writer_.write(to_json_line(event, now));
@@ -121,7 +143,8 @@ class Watch {
       if (event.kind == Kind::state && event.certificate != nullptr) write_last_words(event.certificate->stderr_tail);
     }
     if (event.kind != Kind::ended) return;
-    if (event.overall == Status::Kind::failed) code_ = 1;
+    const bool is_of_actors = ActorsName::is_meant(event.mesh);
+    if (event.overall == Status::Kind::failed || (is_of_actors && event.overall != Status::Kind::stopped)) code_ = 1;
     if (watched_.open.erase(event.mesh) > 0 && watched_.open.empty()) end(code_);
   }
   void write_last_words(const std::vector<std::uint8_t>& tail) {
@@ -147,20 +170,25 @@ std::variant<Watched, int> find_watched(const HostsArguments& arguments) {
   auto attached = attach_hosts(arguments);
   if (const int* code = std::get_if<int>(&attached)) return *code;
   const auto& hosts = std::get<AttachedHosts>(attached).hosts;
-  Watched watched{hosts.hosts(), arguments.mesh, {}, std::get<AttachedHosts>(attached).settings};
+  Watched watched{hosts.hosts(), arguments.mesh, arguments.actor, {}, std::get<AttachedHosts>(attached).settings};
   if (arguments.mesh.empty()) return watched;
   const auto listing = hosts.meshes(arguments.timeout);
   if (!listing) {
     complain(listing.error().to_string());
     return 1;
   }
-  for (const auto* mesh : matching(*listing, arguments.mesh)) watched.open.insert(mesh->name);
+  for (const auto* mesh : matching(*listing, arguments.mesh))
+    watched.open.insert(mesh->name + (arguments.actor.empty() ? "" : "," + arguments.actor));
   if (!watched.open.empty()) return watched;
   complain("no mesh '" + arguments.mesh + "' on these hosts; meshbus ps -a lists what is there");
   return 1;
 }
 
 int watch(const HostsArguments& arguments, int signals) {
+  if (const auto name = Name::parse(arguments.actor); !arguments.actor.empty() && !name) {
+    complain(name.error().within("--actor").to_string());
+    return kUsage;
+  }
   auto found = find_watched(arguments);
   if (const int* code = std::get_if<int>(&found)) return *code;
   auto& watched = std::get<Watched>(found);
@@ -174,6 +202,7 @@ int watch(const HostsArguments& arguments, int signals) {
   Controller::Options options;
   options.hosts = watched.hosts;
   options.mesh = watched.mesh;
+  options.actors = watched.actor;
   options.is_controller = false;
   options.keys = KeyDirectory::find(*config);
   options.poll = config->duration(keys::supervision_poll);

@@ -17,6 +17,7 @@ Supervisor::Options supervisor_options(const Controller::Options& options) {
   Supervisor::Options out;
   out.hosts = options.hosts;
   out.mesh = options.mesh;
+  out.actors = options.actors;
   out.poll = options.poll;
   out.probe = options.probe;
   return out;
@@ -31,6 +32,11 @@ HostAnswer to_answer(const Supervisor::Question& question, const Result<ControlM
     if (const auto* const list = answer->body_as<wire::MeshList>()) return to_news(*list);
   } else if (question.kind == Kind::stop || question.kind == Kind::renew) {
     return std::monostate();
+  } else if (question.kind == Kind::stream_actors) {
+    if (const auto* const list = answer->body_as<wire::ActorList>()) return to_news(list->actors());
+  } else if (question.kind == Kind::stop_actor) {
+    if (const auto* const state = answer->body_as<wire::ActorState>())
+      return ActorNews{.actors = {std::shared_ptr<const wire::ActorStateT>(state->UnPack())}};
   } else if (const auto* const state = answer->body_as<wire::MeshState>()) {
     auto news = to_news(*state);
     if (!news) return fail(news.error());
@@ -159,7 +165,10 @@ void Controller::check_home(Reactor::Time now) {
 void Controller::act(Supervisor::Actions actions) {
   for (const auto& question : actions.questions) ask(question);
   say(actions.events);
-  if (actions.is_heartbeat) send_heartbeats();
+  if (actions.is_heartbeat) {
+    send_heartbeats();
+    supervisor_.forget_actors([this](const std::string& name) { return subscriptions_.count(name) != 0; }, reactor_.now());
+  }
   arm();
   check_end();
 }
@@ -204,7 +213,30 @@ void Controller::ask(const Supervisor::Question& question) {
       if (mesh != nullptr) bus_->request(to, mesh->stop_order(), options_.answer_limit, on_answer);
       break;
     }
+    case Kind::stream_actors:
+    case Kind::stop_actor: ask_actors(question, on_answer); break;
   }
+}
+
+void Controller::ask_actors(const Supervisor::Question& question, Bus::Answer on_answer) {
+  const auto* const actors = supervisor_.find_actors(question.mesh);
+  if (actors == nullptr) return;
+  const auto to = Destination::to(ProcId(question.host, proc_name(actors->name().mesh(), question.rank)));
+  const auto name = actors->name().actor().to_string();
+  if (question.kind == Supervisor::Question::Kind::stream_actors) {
+    wire::StreamActorsT stream;
+    stream.name = name;
+    stream.subscriber = self().to_string();
+    bus_->request(to, std::move(stream), options_.answer_limit, std::move(on_answer));
+    return;
+  }
+  wire::StopActorT stop;
+  stop.name = name;
+  stop.reason = actors->stop_order().reason;
+  stop.grace_ms = actors->stop_order().grace_ms;
+  // It is answered when the actor has ended.
+  bus_->request(to, std::move(stop), options_.answer_limit + std::chrono::milliseconds(actors->stop_order().grace_ms),
+                std::move(on_answer));
 }
 
 void Controller::say(const std::vector<WatchEvent>& events) {
@@ -222,6 +254,12 @@ void Controller::on_state_changed(const Request& request, const wire::StateChang
   auto news = to_news(changed.ranks(), changed.certificates(), changed.troubles());
   news.owner = to_news(changed.ownership());
   act(supervisor_.pushed(found->second, changed.mesh()->str(), news, reactor_.now()));
+}
+
+void Controller::on_actor_event(const Request& request, const wire::ActorEvent& event) {
+  const auto& from = request.envelope;
+  act(supervisor_.actors_pushed(from.source_proc(), from.source_host(), from.source_incarnation(), to_news(event.actors()),
+                                reactor_.now()));
 }
 
 }  // namespace meshbus

@@ -25,6 +25,8 @@ class Controller {
   struct Options {
     std::vector<HostAddr> hosts;
     std::string mesh;  ///< Only that one; empty = all.
+    /// In each of them also the actors of that name; empty = those that somebody subscribes to.
+    std::string actors = {};
     /// As the controller of its broker, of which there is one, and which needs the key of an operator. Else as one launcher among others,
     /// who may look: nobody can know its address to subscribe.
     bool is_controller = true;
@@ -71,12 +73,15 @@ class Controller {
   void check_home(Reactor::Time now);
   void act(Supervisor::Actions actions);
   void ask(const Supervisor::Question& question);
+  /// Of a proc.
+  void ask_actors(const Supervisor::Question& question, Bus::Answer on_answer);
   void say(const std::vector<WatchEvent>& events);
   void send(const ProcId& subscriber, const std::vector<WatchEvent>& events, bool is_snapshot);
   void send_heartbeats();
   void send_known(const ProcId& subscriber, const std::string& mesh, const RankSet& ranks);
 
   void on_state_changed(const Request& request, const wire::StateChanged& changed);
+  void on_actor_event(const Request& request, const wire::ActorEvent& event);
   void on_subscribe(const Request& request, const wire::Subscribe& message);
   void on_unsubscribe(const Request& request, const wire::Unsubscribe& message);
   void on_get_subscriber_count(const Request& request, const wire::GetSubscriberCount& message);

@@ -14,7 +14,9 @@ constexpr flatbuffers::uoffset_t kMostBlocks = 10'000;
 /// Meshes in one message: it stays well below the limit.
 constexpr std::size_t kMostMeshes = 1000;
 
-wire::MeshOverviewT overview_of(const MeshController& mesh) {
+/// Of procs, or of actors.
+template <typename Mesh>
+wire::MeshOverviewT overview_of(const Mesh& mesh) {
   wire::MeshOverviewT overview;
   overview.mesh = mesh.mesh();
   overview.overall = static_cast<wire::StatusKind>(mesh.overall());
@@ -48,6 +50,7 @@ std::vector<std::string> to_texts(const std::vector<HostAddr>& hosts) {
 Dispatcher Controller::make_handlers() {
   Dispatcher handlers;
   handlers.on<wire::StateChanged>(Role::host, std::bind_front(&Controller::on_state_changed, this))
+      .on<wire::ActorEvent>(Role::proc, std::bind_front(&Controller::on_actor_event, this))
       .on<wire::Subscribe>(Role::observe, std::bind_front(&Controller::on_subscribe, this))
       .on<wire::Unsubscribe>(Role::observe, std::bind_front(&Controller::on_unsubscribe, this))
       .on<wire::GetSubscriberCount>(Role::observe, std::bind_front(&Controller::on_get_subscriber_count, this))
@@ -72,6 +75,7 @@ void Controller::send_known(const ProcId& subscriber, const std::string& mesh, c
   for (const auto& [name, known] : supervisor_.meshes()) {
     if (mesh.empty() || mesh == name) send(subscriber, known.known(ranks), true);
   }
+  if (const auto* const actors = supervisor_.find_actors(mesh)) send(subscriber, actors->known(ranks), true);
 }
 
 void Controller::send_heartbeats() {
@@ -83,14 +87,16 @@ void Controller::send_heartbeats() {
     heartbeat.sequence = subscriptions_.sequence(subscriber);
     heartbeat.late_polls = supervisor_.late_polls();
     heartbeat.unreachable = unreachable;
-    for (const auto& [name, mesh] : supervisor_.meshes()) {
-      if (!mesh.is_monitored() || !subscriptions_.hears_of(subscriber, name)) continue;
+    const auto add = [&](const auto& mesh) {
+      if (!mesh.is_monitored() || !subscriptions_.hears_of(subscriber, mesh.mesh())) return;
       if (heartbeat.meshes.size() < kMostMeshes) {
         heartbeat.meshes.push_back(std::make_unique<wire::MeshOverviewT>(overview_of(mesh)));
       } else {
         ++heartbeat.cut;
       }
-    }
+    };
+    for (const auto& [name, mesh] : supervisor_.meshes()) add(mesh);
+    for (const auto& [name, actors] : supervisor_.actors()) add(actors);
     if (bus_ != nullptr) bus_->tell(Destination::to(subscriber), std::move(heartbeat));
   }
 }
@@ -129,11 +135,22 @@ void Controller::on_subscribe(const Request& request, const wire::Subscribe& mes
                                 "this controller has " + std::to_string(kMostSubscriptions) + " subscriptions; that is its limit"));
     return;
   }
+  Supervisor::Actions begun;
+  std::string procs = mesh;
+  if (ActorsName::is_meant(mesh)) {
+    const auto name = ActorsName::parse(mesh);
+    if (!name) return bus_->refuse(request, name.error().within("Subscribe.mesh"));
+    auto actions = supervisor_.watch_actors(*name, reactor_.now());
+    if (!actions) return bus_->refuse(request, actions.error());
+    begun = std::move(*actions);
+    procs = name->mesh().to_string();
+  }
   const bool is_new = subscriptions_.add(*subscriber, mesh, ranks);
   bus_->answer(request, wire::AckT());
   if (is_new || message.again()) send_known(*subscriber, mesh, ranks);
+  act(std::move(begun));
   // Who subscribes to what has just been made is not to wait for the next poll.
-  if (is_new && !mesh.empty() && supervisor_.find(mesh) == nullptr) act(supervisor_.poll_now(reactor_.now()));
+  if (is_new && !procs.empty() && supervisor_.find(procs) == nullptr) act(supervisor_.poll_now(reactor_.now()));
 }
 
 void Controller::on_unsubscribe(const Request& request, const wire::Unsubscribe& message) {
@@ -162,14 +179,24 @@ wire::ControllerStateT Controller::make_state() const {
 
 void Controller::on_get_state(const Request& request, const wire::GetState& message) {
   const auto* const mesh = supervisor_.find(message.mesh()->string_view());
-  if (mesh == nullptr)
-    return bus_->refuse(request, Error(ErrorCode::not_exist, "this controller knows no mesh '" + message.mesh()->str() + "'"));
+  const auto* const actors = supervisor_.find_actors(message.mesh()->string_view());
+  if (mesh == nullptr && actors == nullptr)
+    return bus_->refuse(request,
+                        Error(ErrorCode::not_exist,
+                              "this controller knows no mesh '" + message.mesh()->str() + "'" +
+                                  (ActorsName::is_meant(message.mesh()->string_view()) ? " of actors that somebody subscribes to" : "")));
   auto state = make_state();
-  auto overview = std::make_unique<wire::MeshOverviewT>(overview_of(*mesh));
-  if (mesh->region() != nullptr) overview->region = to_wire(*mesh->region());
-  add_owner(*overview, *mesh, supervisor_.is_owned(*mesh));
-  overview->statuses = std::make_unique<wire::StatusOverlayT>(to_wire(mesh->statuses()));
-  state.meshes.push_back(std::move(overview));
+  const auto describe = [&state](const auto& one) -> wire::MeshOverviewT& {
+    auto& overview = *state.meshes.emplace_back(std::make_unique<wire::MeshOverviewT>(overview_of(one)));
+    if (one.region() != nullptr) overview.region = to_wire(*one.region());
+    overview.statuses = std::make_unique<wire::StatusOverlayT>(to_wire(one.statuses()));
+    return overview;
+  };
+  if (actors != nullptr) {
+    describe(*actors);
+  } else {
+    add_owner(describe(*mesh), *mesh, supervisor_.is_owned(*mesh));
+  }
   bus_->answer(request, std::move(state));
 }
 

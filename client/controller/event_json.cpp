@@ -6,6 +6,7 @@
 
 #include <nlohmann/json.hpp>
 
+#include "client/controller/actors_name.h"
 #include "client/src/wire_reports.h"
 
 namespace meshbus {
@@ -53,6 +54,29 @@ std::string_view kind_text(WatchEvent::Kind kind) {
   return "state";
 }
 
+void add_mesh(Json& json, const std::string& mesh) {
+  const auto comma = mesh.find(',');
+  json["mesh"] = mesh.substr(0, comma);
+  if (comma != std::string::npos) json["actor"] = mesh.substr(comma + 1);
+}
+
+void add_actor_state(Json& json, const WatchEvent& event) {
+  RankReport report;
+  copy_state(event.rank, report);
+  json["state"] = state_of_actor(event.rank);
+  json["pid"] = report.pid != 0 ? Json(report.pid) : Json(nullptr);
+  const bool is_over = report.is_terminal();
+  json["proc_ended"] = is_over && event.actor == nullptr;
+  const auto* const actor = event.actor.get();
+  json["message"] = actor != nullptr && !actor->message.empty() ? Json(actor->message) : Json(nullptr);
+  json["causes"] = actor != nullptr ? Json(actor->causes) : Json::array();
+  json["exit_code"] = is_over && actor == nullptr && report.signal == 0 ? Json(report.exit_code) : Json(nullptr);
+  json["signal"] = report.signal != 0 ? Json(report.signal) : Json(nullptr);
+  json["reason"] = actor != nullptr ? actor->reason : event.certificate != nullptr ? event.certificate->reason : std::string();
+  const auto* const tail = event.certificate != nullptr ? &event.certificate->stderr_tail : nullptr;
+  json["stderr_tail"] = tail != nullptr ? lines_of(std::string(tail->begin(), tail->end())) : Json::array();
+}
+
 }  // namespace
 
 std::string to_json_line(const WatchEvent& event, std::chrono::system_clock::time_point now) {
@@ -64,7 +88,7 @@ std::string to_json_line(const WatchEvent& event, std::chrono::system_clock::tim
     return dump(json);
   }
   if (event.kind == WatchEvent::Kind::ended) {
-    json["mesh"] = event.mesh;
+    add_mesh(json, event.mesh);
     json["overall"] = Status(event.overall).to_string();
     return dump(json);
   }
@@ -81,9 +105,17 @@ std::string to_json_line(const WatchEvent& event, std::chrono::system_clock::tim
     return dump(json);
   }
   if (event.kind != WatchEvent::Kind::state) {
-    if (!event.mesh.empty()) json["mesh"] = event.mesh;
+    if (!event.mesh.empty()) add_mesh(json, event.mesh);
     json["host"] = event.host.to_string();
     if (!event.problem.empty()) json["reason"] = event.problem;
+    return dump(json);
+  }
+  if (ActorsName::is_meant(event.mesh)) {
+    add_mesh(json, event.mesh);
+    json["host"] = event.host.to_string();
+    json["rank"] = event.rank.rank();
+    json["point"] = event.point();
+    add_actor_state(json, event);
     return dump(json);
   }
   RankReport report;

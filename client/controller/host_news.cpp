@@ -5,6 +5,21 @@
 
 namespace meshbus {
 
+bool is_silence(ErrorCode code) {
+  switch (code) {
+    case ErrorCode::timeout:
+    case ErrorCode::fate_unknown:
+    case ErrorCode::undeliverable:
+    case ErrorCode::host_unreachable:
+    case ErrorCode::unroutable:
+    case ErrorCode::no_such_host:
+    case ErrorCode::no_such_proc:
+    case ErrorCode::link_lost:
+    case ErrorCode::expired: return true;
+    default: return false;
+  }
+}
+
 RankNews to_news(const flatbuffers::Vector<const wire::RankState*>* ranks,
                  const flatbuffers::Vector<flatbuffers::Offset<wire::Certificate>>* certificates,
                  const flatbuffers::Vector<const wire::RankTrouble*>* troubles) {
@@ -52,6 +67,13 @@ ListNews to_news(const wire::MeshList& list) {
   for (const auto* state : *list.meshes()) {
     if (auto mesh = to_news(*state)) news.meshes.push_back(std::move(*mesh));
   }
+  return news;
+}
+
+ActorNews to_news(const flatbuffers::Vector<flatbuffers::Offset<wire::ActorState>>* actors) {
+  ActorNews news;
+  for (flatbuffers::uoffset_t i = 0; actors != nullptr && i < actors->size(); ++i)
+    news.actors.push_back(std::shared_ptr<const wire::ActorStateT>(actors->Get(i)->UnPack()));
   return news;
 }
 

@@ -55,8 +55,16 @@ struct HostNews {
   std::uint64_t live = 0;         ///< Procs that have not ended.
 };
 
+/// What a proc says of its actors: those that have changed; as an answer, all of one name, or none.
+struct ActorNews {
+  std::vector<std::shared_ptr<const wire::ActorStateT>> actors;
+};
+
 /// What became of a question; nothing = it was done.
-using HostAnswer = Result<std::variant<std::monostate, HostNews, ListNews, MeshNews>>;
+using HostAnswer = Result<std::variant<std::monostate, HostNews, ListNews, MeshNews, ActorNews>>;
+
+/// Nobody has answered, so that nothing is known of who was asked.
+bool is_silence(ErrorCode code);
 
 RankNews to_news(const flatbuffers::Vector<const wire::RankState*>* ranks,
                  const flatbuffers::Vector<flatbuffers::Offset<wire::Certificate>>* certificates,
@@ -66,5 +74,6 @@ std::optional<OwnerNews> to_news(const wire::Ownership* ownership);
 Result<MeshNews> to_news(const wire::MeshState& state);
 /// What cannot be read of it is left out.
 ListNews to_news(const wire::MeshList& list);
+ActorNews to_news(const flatbuffers::Vector<flatbuffers::Offset<wire::ActorState>>* actors);
 
 }  // namespace meshbus

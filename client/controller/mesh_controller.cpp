@@ -206,19 +206,8 @@ MeshController::Actions MeshController::pushed(const HostAddr& host, const RankN
 
 void MeshController::on_error(const HostAddr& host, Part& part, const Error& error, Actions& actions, Time now) {
   part.ask_after = now + ask_again;
-  switch (error.code()) {
-    // Nobody has answered: whether anybody is there is asked by others.
-    case ErrorCode::timeout:
-    case ErrorCode::fate_unknown:
-    case ErrorCode::undeliverable:
-    case ErrorCode::host_unreachable:
-    case ErrorCode::unroutable:
-    case ErrorCode::no_such_host:
-    case ErrorCode::no_such_proc:
-    case ErrorCode::link_lost:
-    case ErrorCode::expired: return;
-    default: break;
-  }
+  // Whether anybody is there is asked by others.
+  if (is_silence(error.code())) return;
   if (std::exchange(part.has_failed, true)) return;
   auto event = make_event(WatchEvent::Kind::query_failed, host);
   event.problem = error.to_string();

@@ -6,17 +6,6 @@
 
 /// What a MeshController has to say and to ask when it has taken what there was, and what it answers to who asks.
 namespace meshbus {
-namespace {
-
-/// The earlier end first: the cause before its consequences. What has no time comes last.
-bool is_earlier_end(const WatchEvent& a, const WatchEvent& b) {
-  const auto first = a.rank.ended_ns();
-  const auto second = b.rank.ended_ns();
-  if ((first == 0) != (second == 0)) return second == 0;
-  return first != second ? first < second : a.rank.rank() < b.rank.rank();
-}
-
-}  // namespace
 
 WatchEvent MeshController::make_event(WatchEvent::Kind kind, const HostAddr& host) const {
   WatchEvent event;

@@ -6,6 +6,7 @@
 #include <string>
 #include <vector>
 
+#include "client/controller/actors_name.h"
 #include "client/controller/watch_event.h"
 #include "meshbus/address.h"
 #include "meshbus/rank_report.h"
@@ -73,9 +74,12 @@ class Subscriptions {
     std::uint64_t sequence = 0;
     Meshes meshes;
   };
-  static bool hears_of(const Meshes& meshes, const std::string& mesh) { return meshes.contains(std::string()) || meshes.contains(mesh); }
+  /// Every mesh is every mesh of procs: actors are watched for who names them.
+  static bool hears_of(const Meshes& meshes, const std::string& mesh) {
+    return meshes.contains(mesh) || (meshes.contains(std::string()) && !ActorsName::is_meant(mesh));
+  }
   static bool is_for(const Meshes& meshes, const WatchEvent& event) {
-    const bool hears_all = meshes.contains(std::string());
+    const bool hears_all = meshes.contains(std::string()) && !ActorsName::is_meant(event.mesh);
     const bool is_of_host = event.kind == WatchEvent::Kind::host_unreachable || event.kind == WatchEvent::Kind::host_back;
     // What is about a host is told once to who hears of every mesh, and for each of its meshes to the others.
     if (event.mesh.empty() || (hears_all && is_of_host)) return hears_all && event.mesh.empty();

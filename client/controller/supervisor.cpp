@@ -62,7 +62,11 @@ std::vector<HostAddr> Supervisor::unreachable() const {
   return list;
 }
 
-void Supervisor::add(Actions& actions, const MeshController& mesh, MeshController::Actions&& more) {
+void Supervisor::add(Actions& actions, const MeshController& mesh, MeshController::Actions&& more, Time now) {
+  const auto prefix = ActorsName::prefix_of(mesh.mesh());
+  std::vector<std::pair<const ActorMeshController*, ActorMeshController::Actions>> of_actors;
+  for (auto entry = actors_.lower_bound(prefix); entry != actors_.end() && entry->first.starts_with(prefix); ++entry)
+    of_actors.emplace_back(&entry->second, entry->second.procs_told(more.events, now));
   std::move(more.events.begin(), more.events.end(), std::back_inserter(actions.events));
   for (auto& order : more.orders) {
     auto kind = QuestionKind::state;
@@ -70,6 +74,8 @@ void Supervisor::add(Actions& actions, const MeshController& mesh, MeshControlle
     if (order.kind == MeshController::Order::Kind::stop) kind = QuestionKind::stop;
     actions.questions.push_back({kind, std::move(order.host), mesh.mesh(), {}});
   }
+  // Procs first: what becomes of their actors follows from it.
+  for (auto& [actors, told] : of_actors) add(actions, *actors, std::move(told));
 }
 
 void Supervisor::ask_list(Actions& actions, const HostAddr& address, Host& host, const std::string& after) {
@@ -87,7 +93,7 @@ void Supervisor::hear(Actions& actions, const HostAddr& address, Host& host, Tim
   event.host = address;
   actions.events.push_back(std::move(event));
   ask_list(actions, address, host);
-  for (auto& [name, mesh] : meshes_) add(actions, mesh, mesh.host_changed(address, false, {}, now));
+  for (auto& [name, mesh] : meshes_) add(actions, mesh, mesh.host_changed(address, false, {}, now), now);
 }
 
 void Supervisor::fall_silent(Actions& actions, const HostAddr& address, Host& host, const std::string& problem, Time now) {
@@ -98,7 +104,7 @@ void Supervisor::fall_silent(Actions& actions, const HostAddr& address, Host& ho
   event.host = address;
   event.problem = problem;
   actions.events.push_back(std::move(event));
-  for (auto& [name, mesh] : meshes_) add(actions, mesh, mesh.host_changed(address, true, problem, now));
+  for (auto& [name, mesh] : meshes_) add(actions, mesh, mesh.host_changed(address, true, problem, now), now);
 }
 
 Supervisor::Actions Supervisor::silent(const HostAddr& host, const std::string& problem, Time now) {
@@ -133,6 +139,7 @@ void Supervisor::begin_poll(Actions& actions, Time now) {
   poll_due_ = now + options_.poll;
   actions.is_heartbeat = true;
   for (auto& [address, host] : hosts_) ask_list(actions, address, host);
+  if (is_up_) poll_actors(actions, now);
 }
 
 Supervisor::Actions Supervisor::turn(Time now) {
@@ -148,8 +155,9 @@ Supervisor::Actions Supervisor::turn(Time now) {
   if (now >= poll_due_) begin_poll(actions, now);
   if (is_up_) renew_all(actions, now);
   for (auto& [name, mesh] : meshes_) {
-    if (const auto due = mesh.next_due(); is_up_ && due && *due <= now) add(actions, mesh, mesh.turn(now));
+    if (const auto due = mesh.next_due(); is_up_ && due && *due <= now) add(actions, mesh, mesh.turn(now), now);
   }
+  if (is_up_) turn_actors(actions, now);
   return actions;
 }
 
@@ -157,6 +165,9 @@ Supervisor::Time Supervisor::next_due() const {
   auto next = std::min(poll_due_, probe_due_);
   for (const auto& [name, mesh] : meshes_) {
     if (const auto due = mesh.next_due(); is_up_ && due) next = std::min(next, *due);
+  }
+  for (const auto& [name, actors] : actors_) {
+    if (const auto due = actors.next_due(); is_up_ && due) next = std::min(next, *due);
   }
   for (const auto& [address, host] : hosts_) {
     if (const auto due = host.leases.due(); may_renew(host) && due) next = std::min(next, *due);
@@ -175,7 +186,8 @@ Supervisor::Actions Supervisor::connected(bool is_up, Time now) {
     if (is_up) ask_list(actions, address, host);
   }
   if (!is_up) return actions;
-  for (auto& [name, mesh] : meshes_) add(actions, mesh, mesh.streams_lost(std::nullopt, now));
+  for (auto& [name, mesh] : meshes_) add(actions, mesh, mesh.streams_lost(std::nullopt, now), now);
+  poll_actors(actions, now);
   return actions;
 }
 
@@ -186,10 +198,15 @@ Supervisor::Actions Supervisor::poll_now(Time) {
 }
 
 Result<Supervisor::Actions> Supervisor::stop(wire::StopProcsT order, Time now) {
+  if (const auto actors = actors_.find(order.mesh); actors != actors_.end()) {
+    Actions actions;
+    add(actions, actors->second, actors->second.stop(std::move(order), now));
+    return actions;
+  }
   const auto found = meshes_.find(order.mesh);
   if (found == meshes_.end()) return fail(ErrorCode::not_exist, "this controller knows no mesh '" + order.mesh + "'");
   Actions actions;
-  add(actions, found->second, found->second.stop(std::move(order), now));
+  add(actions, found->second, found->second.stop(std::move(order), now), now);
   return actions;
 }
 
@@ -199,7 +216,7 @@ Supervisor::Actions Supervisor::pushed(const HostAddr& host, const std::string& 
   if (from == hosts_.end()) return actions;
   hear(actions, host, from->second, now);
   if (const auto found = meshes_.find(mesh); found != meshes_.end()) {
-    add(actions, found->second, found->second.pushed(host, news, now));
+    add(actions, found->second, found->second.pushed(host, news, now), now);
     if (news.owner) note_leases();
   } else if (is_wanted(mesh)) {
     // Agents tell of what they were not asked only who answers for it: it was handed to us.
@@ -220,7 +237,7 @@ void Supervisor::on_probe(Actions& actions, const HostAddr& address, Host& host,
   if (const auto before = std::exchange(host.incarnation, news->incarnation); before != 0 && before != news->incarnation) {
     // What the agent before was asked and told, the new one may not know.
     ask_list(actions, address, host);
-    for (auto& [name, mesh] : meshes_) add(actions, mesh, mesh.streams_lost(address, now));
+    for (auto& [name, mesh] : meshes_) add(actions, mesh, mesh.streams_lost(address, now), now);
   }
   std::uint64_t ours = std::exchange(host.live, news->live);
   if (options_.mesh.empty()) {
@@ -244,23 +261,28 @@ void Supervisor::on_list(Actions& actions, const HostAddr& address, Host& host, 
     auto found = meshes_.find(news.mesh);
     if (found == meshes_.end()) {
       found = meshes_.try_emplace(news.mesh, news.mesh, watched_).first;
+      watch_actors_of(actions, news.mesh, now);
       auto& mesh = found->second;
-      add(actions, mesh, mesh.listed(address, news, now));
+      add(actions, mesh, mesh.listed(address, news, now), now);
       for (const auto& [other, state] : hosts_) {
-        if (state.is_silent) add(actions, mesh, mesh.host_changed(other, true, state.problem, now));
+        if (state.is_silent) add(actions, mesh, mesh.host_changed(other, true, state.problem, now), now);
       }
       continue;
     }
-    add(actions, found->second, found->second.listed(address, news, now));
+    add(actions, found->second, found->second.listed(address, news, now), now);
   }
   // What a page does not speak of may be on another one.
   const bool is_page = list.more && !list.meshes.empty();
   const auto last = is_page ? list.meshes.back().mesh : std::string();
   for (auto& [name, mesh] : meshes_) {
     if (listed.contains(name) || (!list.after.empty() && name <= list.after) || (is_page && name > last)) continue;
-    add(actions, mesh, mesh.absent(address, now));
+    add(actions, mesh, mesh.absent(address, now), now);
   }
-  std::erase_if(meshes_, [](const auto& entry) { return entry.second.is_forgotten(); });
+  std::erase_if(meshes_, [this](const auto& entry) {
+    if (!entry.second.is_forgotten()) return false;
+    drop_actors(entry.first);
+    return true;
+  });
   if (is_page && last > list.after) {
     ask_list(actions, address, host, last);
   } else if (std::exchange(host.wants_list, false)) {
@@ -275,11 +297,15 @@ void Supervisor::on_mesh_answer(Actions& actions, const Question& question, cons
   auto kind = MeshController::Order::Kind::state;
   if (question.kind == QuestionKind::stream) kind = MeshController::Order::Kind::stream;
   if (question.kind == QuestionKind::stop) kind = MeshController::Order::Kind::stop;
-  add(actions, found->second, found->second.answered({kind, question.host}, answer, now));
+  add(actions, found->second, found->second.answered({kind, question.host}, answer, now), now);
 }
 
 Supervisor::Actions Supervisor::answer(const Question& question, const HostAnswer& answer, Time now) {
   Actions actions;
+  if (question.kind == QuestionKind::stream_actors || question.kind == QuestionKind::stop_actor) {
+    on_actors_answer(actions, question, answer, now);
+    return actions;
+  }
   const auto found = hosts_.find(question.host);
   if (found == hosts_.end()) return actions;
   auto& host = found->second;

@@ -10,20 +10,22 @@
 #include <string>
 #include <vector>
 
+#include "client/controller/actor_mesh_controller.h"
 #include "client/controller/lease_book.h"
 #include "client/controller/mesh_controller.h"
 
 namespace meshbus {
 
 /// Watches hosts and all meshes that they have (spec 8): asks each host whether it is there, polls what it has, hands that to a
-/// MeshController for each mesh, and notices when it was late itself. Pure: answers and times come in, events and questions go out; no
-/// socket, clock or thread.
+/// MeshController for each mesh and an ActorMeshController for each mesh of actors that somebody wants to hear of, and notices when it was
+/// late itself. Pure: answers and times come in, events and questions go out; no socket, clock or thread.
 class Supervisor {
  public:
   using Time = MeshController::Time;
   struct Options {
     std::vector<HostAddr> hosts;
-    std::string mesh;  ///< Only that one, by name or base; empty = all.
+    std::string mesh;         ///< Only that one, by name or base; empty = all.
+    std::string actors = {};  ///< In each mesh that is watched, those of that name; empty = those of watch_actors().
     std::chrono::milliseconds poll{10'000};
     std::chrono::milliseconds probe{1000};
     /// A host of which nothing was heard for so long is unreachable. With the time between two probes within the 5 s of spec 8.7.
@@ -31,18 +33,22 @@ class Supervisor {
   };
   struct Question {
     enum class Kind {
-      probe,   ///< GetHost
-      list,    ///< ListMeshes
-      stream,  ///< StreamState
-      state,   ///< GetState
-      stop,    ///< StopProcs, as in find(mesh)->stop_order()
-      renew,   ///< RenewLease of `meshes`, as long as before.
+      probe,          ///< GetHost
+      list,           ///< ListMeshes
+      stream,         ///< StreamState
+      state,          ///< GetState
+      stop,           ///< StopProcs, as in find(mesh)->stop_order()
+      renew,          ///< RenewLease of `meshes`, as long as before.
+      stream_actors,  ///< StreamActors, of the proc of `rank`; `mesh` is an ActorsName.
+      stop_actor,     ///< StopActor there, as in find_actors(mesh)->stop_order().
     };
     Kind kind;
     HostAddr host;
     std::string mesh;
     std::string after;  ///< Of a list.
     std::vector<std::string> meshes = {};
+    std::uint64_t rank = 0;
+    std::uint64_t incarnation = 0;  ///< Of the proc of that rank.
   };
   struct Actions {
     std::vector<WatchEvent> events;
@@ -65,7 +71,14 @@ class Supervisor {
   Actions connected(bool is_up, Time now);
   /// That host is silent, by other proof.
   Actions silent(const HostAddr& host, const std::string& problem, Time now);
-  /// Errors: not_exist.
+  /// From now on also the actors of that name, wherever the mesh is or comes to be, until nobody wants them or the mesh is forgotten.
+  /// Errors: refused (another mesh is watched alone), queue_full.
+  Result<Actions> watch_actors(const ActorsName& name, Time now);
+  /// Those that nobody wants are forgotten when that has been so for MeshController::memory.
+  void forget_actors(const std::function<bool(const std::string&)>& is_wanted, Time now);
+  /// The proc of that key says that actors of it have changed.
+  Actions actors_pushed(std::uint64_t proc_key, std::uint64_t host_key, std::uint64_t incarnation, const ActorNews& news, Time now);
+  /// Of a mesh of procs, or of actors. Errors: not_exist.
   Result<Actions> stop(wire::StopProcsT order, Time now);
   /// Asks all hosts now what they have.
   Actions poll_now(Time now);
@@ -82,6 +95,8 @@ class Supervisor {
 
   const std::map<std::string, MeshController, std::less<>>& meshes() const noexcept { return meshes_; }
   const MeshController* find(std::string_view mesh) const;
+  const std::map<std::string, ActorMeshController, std::less<>>& actors() const noexcept { return actors_; }
+  const ActorMeshController* find_actors(std::string_view name) const;
   std::vector<HostAddr> unreachable() const;
   std::uint64_t polls() const noexcept { return polls_; }
   std::uint64_t late_polls() const noexcept { return late_polls_; }
@@ -112,7 +127,18 @@ class Supervisor {
   bool may_renew(const Host& host) const;
   void renew_all(Actions& actions, Time now);
   void on_renewed(const Question& question, Host& host, const HostAnswer& answer, Time now);
-  void add(Actions& actions, const MeshController& mesh, MeshController::Actions&& more);
+  void add(Actions& actions, const MeshController& mesh, MeshController::Actions&& more, Time now);
+  void add(Actions& actions, const ActorMeshController& actors, ActorMeshController::Actions&& more);
+  ActorMeshController& add_actors(Actions& actions, const ActorsName& name, Time now);
+  /// Takes what was asked of a proc.
+  void on_actors_answer(Actions& actions, const Question& question, const HostAnswer& answer, Time now);
+  void poll_actors(Actions& actions, Time now);
+  /// Those whose time has come.
+  void turn_actors(Actions& actions, Time now);
+  /// Their meshes are not there any more.
+  void drop_actors(const std::string& mesh);
+  /// A mesh is new: Options.actors.
+  void watch_actors_of(Actions& actions, const std::string& mesh, Time now);
   void ask_list(Actions& actions, const HostAddr& address, Host& host, const std::string& after = {});
   void hear(Actions& actions, const HostAddr& address, Host& host, Time now);
   void fall_silent(Actions& actions, const HostAddr& address, Host& host, const std::string& problem, Time now);
@@ -128,6 +154,10 @@ class Supervisor {
   std::set<std::string> names_;
   std::set<std::string, std::less<>> held_;
   std::map<std::string, MeshController, std::less<>> meshes_;
+  /// By ActorsName.
+  std::map<std::string, ActorMeshController, std::less<>> actors_;
+  /// Since when nobody wants them.
+  std::map<std::string, Time> unwanted_;
   bool is_up_ = false;
   std::uint64_t polls_ = 0;
   std::uint64_t late_polls_ = 0;

@@ -62,7 +62,7 @@ Supervisor::Actions Supervisor::stop_owned(const wire::StopProcsT& order, Time n
     if (mesh.live() == 0 || !is_owned(mesh)) continue;
     auto one = order;
     one.mesh = name;
-    add(actions, mesh, mesh.stop(std::move(one), now));
+    add(actions, mesh, mesh.stop(std::move(one), now), now);
   }
   return actions;
 }

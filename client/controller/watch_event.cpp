@@ -41,6 +41,24 @@ bool is_failure(const wire::RankState& state) {
   }
 }
 
+std::string_view state_of_actor(const wire::RankState& state) {
+  switch (state.state()) {
+    case wire::ProcState::starting: return "initializing";
+    case wire::ProcState::ready: return "running";
+    case wire::ProcState::stopping: return "stopping";
+    case wire::ProcState::stopped: return "stopped";
+    case wire::ProcState::failed: return "failed";
+    default: return "unknown";
+  }
+}
+
+bool is_earlier_end(const WatchEvent& a, const WatchEvent& b) {
+  const auto first = a.rank.ended_ns();
+  const auto second = b.rank.ended_ns();
+  if ((first == 0) != (second == 0)) return second == 0;
+  return first != second ? first < second : a.rank.rank() < b.rank.rank();
+}
+
 std::string WatchEvent::point() const {
   if (region == nullptr) return {};
   const auto ordinal = region->ordinal_of(rank.rank());

@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <memory>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "meshbus/address.h"
@@ -25,12 +26,13 @@ struct WatchEvent {
     late,              ///< The controller itself was late: what it was to notice meanwhile it has noticed late.
   };
   Kind kind = Kind::state;
-  std::string mesh;  ///< Empty: about a host as a whole, or the controller.
+  std::string mesh;  ///< Empty: about a host as a whole, or the controller. Of actors: their ActorsName.
   HostAddr host = HostAddr::local(0);
   wire::RankState rank;
   std::shared_ptr<const wire::CertificateT> certificate;
-  std::shared_ptr<const Region> region;  ///< Of the mesh.
-  std::string problem;                   ///< Of a host, in words.
+  std::shared_ptr<const wire::ActorStateT> actor;  ///< Of actors: what it said itself; null when its end is that of its proc.
+  std::shared_ptr<const Region> region;            ///< Of the mesh.
+  std::string problem;                             ///< Of a host, in words.
   wire::RankTrouble trouble;
   std::uint64_t generation = 0;  ///< Of the mesh: counts what there was to tell of it.
   Status::Kind overall = Status::Kind::unknown;
@@ -46,6 +48,12 @@ struct WatchEvent {
 bool is_terminal(wire::ProcState state);
 /// An end that nobody asked for (spec 4.2).
 bool is_failure(const wire::RankState& state);
+
+/// The same for an actor, whose state is written in the terms of procs: initializing, running, stopping, stopped, failed.
+std::string_view state_of_actor(const wire::RankState& state);
+
+/// The earlier end first: the cause before its consequences. What has no time comes last.
+bool is_earlier_end(const WatchEvent& a, const WatchEvent& b);
 
 /// Events as messages to a subscriber, one mesh, host and kind each, each well below the limit of a message. `late` travels in heartbeats.
 std::vector<wire::MeshEventT> to_messages(const std::vector<WatchEvent>& events, std::uint64_t poll, bool is_snapshot);

@@ -114,6 +114,20 @@ void on_mesh_event(const Request&, const wire::MeshEvent& event) {
   FUZZ_CHECK(feed.on_event(native, {}).empty() || native.sequence == 0, "the same again is told again");
 }
 
+void on_actor_list(const Request&, const wire::ActorList& list) {
+  ActorMeshController actors(ActorsName(*Name::parse("trainers-13Se1Maqzryj"), *Name::plain("tally")));
+  WatchEvent proc;
+  proc.host = own_host();
+  proc.rank.mutate_state(wire::ProcState::ready);
+  for (const auto& order : actors.procs_told({proc}, {}).orders) {
+    to_messages(actors.answered(order, to_news(list.actors()), {}).events, 1, false);
+    for (const auto& event : actors.answered(order, to_news(list.actors()), {}).events)
+      FUZZ_CHECK(event.kind != WatchEvent::Kind::state, "the same again is told again");
+  }
+  actors.statuses();
+  FUZZ_CHECK(actors.known().size() <= 2, "more than there is");
+}
+
 void on_news(const Request&, const wire::StateChanged& news) {
   static const auto mesh = *ProcMeshRef::make(*Name::parse("trainers-13Se1Maqzryj"), {own_host()}, *Extent::parse("x=8"));
   RankTable table(mesh);
@@ -151,6 +165,7 @@ const Dispatcher& dispatcher() {
         .on<wire::MeshState>(Role::observe, on_state)
         .on<wire::StateChanged>(Role::host, on_news)
         .on<wire::MeshEvent>(Role::observe, on_mesh_event)
+        .on<wire::ActorList>(Role::observe, on_actor_list)
         .on<wire::HostState>(Role::observe, [](const Request&, const wire::HostState& state) { to_report(own_host(), state); })
         .on<wire::RankStatuses>(Role::observe, on_statuses)
         .on<wire::WaitRankStatus>(Role::observe,

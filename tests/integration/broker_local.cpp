@@ -166,6 +166,18 @@ TEST_CASE("broker: what is for a proc that never registered waits, then comes ba
   check_conservation(host.loop, *host.broker);
 }
 
+TEST_CASE("broker: what is for a controller comes back at once when there is none: nobody is starting one") {
+  LocalBroker host(Setting("delivery.starting", "60s"));
+  TestPeer launcher(host.loop, host.endpoint(), launcher_hello());
+  launcher.up();
+  const ProcId controller(host.broker->address(), ProcName(Name::controller()));
+  const auto lost = launcher.call(Destination::to(controller), "anybody there?", 5s);
+  REQUIRE_FALSE(lost.has_value());
+  CHECK(lost.error().code() == ErrorCode::no_such_proc);
+  CHECK(lost.error().detail().find("no controller has registered at " + host.broker->address().to_string()) != std::string::npos);
+  check_conservation(host.loop, *host.broker);
+}
+
 TEST_CASE("broker: what is for a proc that has left comes back at once") {
   LocalBroker host(Setting("delivery.starting", "60s"));
   TestPeer launcher(host.loop, host.endpoint(), launcher_hello());

@@ -3,12 +3,8 @@
 
 #include <csignal>
 
-#include <zmq.hpp>
-
-#include "common/bus.h"
-#include "common/token.h"
 #include "common/unique_fd.h"
-#include "tests/integration/client_harness.h"
+#include "tests/integration/controller_subscriber.h"
 
 using namespace std::chrono_literals;
 using namespace meshbus;
@@ -39,72 +35,6 @@ Words controller(const std::string& hosts, const Words& more = {}) {
   words.insert(words.end(), more.begin(), more.end());
   return words;
 }
-
-/// Somebody on the bus who subscribes, driven by hand on the test's thread.
-struct Subscriber {
-  explicit Subscriber(const HostAddr& host) : controller(host, ProcName(Name::controller())) {
-    Session::Options options;
-    options.endpoint = host.zmq_endpoint();
-    options.hello.version = 1;
-    options.hello.peer = must(Name::make("client")).to_string();
-    options.hello.kind = wire::PeerKind::launcher;
-    options.hello.incarnation = random_u64();
-    Dispatcher handlers;
-    handlers
-        .on<wire::MeshEvent>(Role::observe,
-                             [this](const Request&, const wire::MeshEvent& event) {
-                               for (flatbuffers::uoffset_t i = 0; event.ranks() != nullptr && i < event.ranks()->size(); ++i)
-                                 heard.push_back(*event.ranks()->Get(i));
-                               if (event.kind() != wire::MeshEventKind::ranks) kinds.push_back(event.kind());
-                               CHECK(event.sequence() == ++sequence);
-                               if (event.certificates() != nullptr) certificates += event.certificates()->size();
-                             })
-        .on<wire::MeshHeartbeat>(Role::observe, [this](const Request&, const wire::MeshHeartbeat& heartbeat) {
-          ++heartbeats;
-          CHECK(heartbeat.sequence() == sequence);
-        });
-    bus = std::make_unique<Bus>(reactor, context, std::move(options), std::move(handlers), Bus::Events());
-  }
-  bool turn_until(const std::function<bool()>& predicate) {
-    const auto end = std::chrono::steady_clock::now() + in_time;
-    while (!predicate()) {
-      if (std::chrono::steady_clock::now() > end) return false;
-      reactor.turn(20ms);
-    }
-    return true;
-  }
-  template <typename Message>
-  Result<ControlMessage> ask(Message message) {
-    std::optional<Result<ControlMessage>> heard_answer;
-    bus->request(Destination::to(controller), std::move(message), in_time,
-                 [&](Result<ControlMessage> answer) { heard_answer = std::move(answer); });
-    REQUIRE(turn_until([&] { return heard_answer.has_value(); }));
-    return std::move(*heard_answer);
-  }
-  template <typename Message>
-  ErrorCode ask(const std::string& subscriber, const std::string& mesh = {}, std::vector<wire::RankInterval> ranks = {}) {
-    Message message;
-    message.subscriber = subscriber;
-    message.mesh = mesh;
-    if constexpr (std::is_same_v<Message, wire::SubscribeT>) message.ranks = std::move(ranks);
-    const auto answer = ask(std::move(message));
-    return answer ? ErrorCode::none : answer.error().code();
-  }
-  std::string self() {
-    REQUIRE(turn_until([this] { return bus->self().has_value(); }));
-    return bus->self()->to_string();
-  }
-
-  ProcId controller;
-  Reactor reactor;
-  zmq::context_t context{1};
-  std::unique_ptr<Bus> bus;
-  std::vector<wire::RankState> heard;
-  std::vector<wire::MeshEventKind> kinds;
-  std::size_t certificates = 0;
-  std::size_t heartbeats = 0;
-  std::uint64_t sequence = 0;
-};
 
 }  // namespace
 

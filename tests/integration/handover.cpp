@@ -158,14 +158,39 @@ TEST_CASE("handover: without a controller that takes it nothing is started") {
   const StandingHost first;
   const StandingHost second;
   const auto spawn_on = [&](const std::string& hosts) { return run_cli({"spawn", "left", "--hosts", hosts, "--", "sleep", "300"}); };
+  const auto begin = std::chrono::steady_clock::now();
   const auto none = spawn_on(first.address());
+  // It says so at once, and does not wait as for a proc that is being started (delivery.starting, 5 s).
+  CHECK(std::chrono::steady_clock::now() - begin < 4s * slowness);
   CHECK(none.status == ExitStatus::exited(1));
-  CHECK(none.err.find("no controller") != std::string::npos);
+  CHECK(none.err.find("no controller has registered at " + first.address()) != std::string::npos);
+  const auto nobody = run_cli({"controller", "list", "--hosts", first.address()});
+  CHECK(nobody.status == ExitStatus::exited(1));
+  CHECK(nobody.err.find("no controller answers at these hosts") != std::string::npos);
   TestController controller({first.address()});
   const auto half = spawn_on(first.address() + "," + second.address());
   CHECK(half.status == ExitStatus::exited(1));
   CHECK(half.err.find("does not watch " + second.address()) != std::string::npos);
   CHECK(parse_json(run_cli({"ps", "--all", "--json", "--hosts", first.address()}).out).at("meshes").empty());
+}
+
+TEST_CASE("handover: who says so waits for a controller that is to come, or to come back") {
+  const StandingHost host;
+  const auto spawn_on_host = [&](const std::string& name) {
+    return cli({"spawn", name, "--hosts", host.address(), "--wait-for-controller", "--timeout", "60s", "--", "sleep", "300"});
+  };
+  Process early(spawn_on_host("early"));
+  {
+    TestController controller({host.address()});
+    CHECK(early.wait_exit(in_time) == ExitStatus::exited(0));
+    controller.kill();
+  }
+  Process between(spawn_on_host("between"));
+  TestController again({host.address()});
+  CHECK(between.wait_exit(in_time) == ExitStatus::exited(0));
+  const auto late = run_cli({"spawn", "late", "--hosts", host.address(), "--controller", "unix:/nowhere/at/all", "--wait-for-controller",
+                             "--timeout", "1s", "--", "sleep", "300"});
+  CHECK(late.status == ExitStatus::exited(1));
 }
 
 TEST_CASE("handover: a mesh that is detached outlives its controller, and is given to the next one") {

@@ -90,7 +90,7 @@ const std::map<Body, Row>& rows() {
       {Body::ActorList, {no, no, no, no, no}},
       {Body::StreamActors, {no, no, observe, no, no}},
       {Body::StopActorStream, {no, no, observe, no, no}},
-      {Body::ActorEvent, {no, no, no, Role::proc, no}},
+      {Body::ActorEvent, {no, no, no, Role::proc, Role::proc}},
       {Body::GetSubscriberCount, {no, no, no, no, observe}},
       {Body::SubscriberCount, {no, no, no, no, no}},
       {Body::MeshHeartbeat, {no, no, no, no, no}},

@@ -40,7 +40,7 @@ void SupervisionWorld::send(Link& link, std::function<void()> deliver) {
 
 void SupervisionWorld::make_mesh() {
   const auto name = Name::make("m", random_())->to_string();
-  Mesh mesh{.region = {}, .hosts = {}, .made = now_};
+  Mesh mesh{.region = {}, .hosts = {}, .made = now_, .has_actors = chance(0.6)};
   for (std::size_t host = 0; host < agents_.size(); ++host) {
     if (!agents_[host].is_dead && agents_[host].is_up && (chance(0.7) || host == 0)) mesh.hosts.push_back(host);
   }
@@ -48,6 +48,7 @@ void SupervisionWorld::make_mesh() {
   const std::uint64_t each = 1 + random_() % 3;
   mesh.region = Region(*Extent::make({"host", "gpu"}, {mesh.hosts.size(), each}));
   meshes_.emplace(name, mesh);
+  if (mesh.has_actors) after(any(0, 15'000), [this, name] { watch_actors(name); });
   for (std::size_t index = 0; index < mesh.hosts.size(); ++index) {
     const auto host = mesh.hosts[index];
     for (std::uint64_t i = 0; i < each; ++i) {
@@ -70,6 +71,7 @@ void SupervisionWorld::plan_rank(std::size_t host, const std::string& mesh, std:
     one.state.mutate_generation(one.state.generation() + 1);
     one.state.mutate_state(wire::ProcState::ready);
     push(host, mesh, {{one.state}, {}});
+    if (meshes_.at(mesh).has_actors) make_actor(host, mesh, rank);
   });
   if (chance(0.4)) {
     const auto first = any(500, 20'000);
@@ -161,7 +163,11 @@ void SupervisionWorld::lose_session(Duration length) {
   is_connected_ = false;
   for (std::size_t host = 0; host < agents_.size(); ++host) {
     trouble(host, now_ + length);
-    if (chance(0.5)) agents_[host].streams.clear();
+    if (!chance(0.5)) continue;
+    agents_[host].streams.clear();
+    for (auto& [mesh, ranks] : agents_[host].meshes) {
+      for (auto& [rank, one] : ranks) one.is_streaming = false;
+    }
   }
   at_controller([this] {
     act(supervisor_->connected(false, now_));
@@ -200,6 +206,7 @@ void SupervisionWorld::ask(const Supervisor::Question& question) {
       if (chance(0.5)) reply(fail(ErrorCode::no_such_host, "nobody there"));
       return;
     }
+    if (question.kind == Supervisor::Question::Kind::stream_actors) return reply(ask_proc(host, question));
     if (!agents_[host].is_up) {
       if (chance(0.5)) reply(fail(ErrorCode::no_such_proc, "no agent"));
       return;
@@ -225,6 +232,7 @@ void SupervisionWorld::note_trouble(Troubles& troubles, const WatchEvent& event)
 }
 
 void SupervisionWorld::record(const WatchEvent& event) {
+  if (ActorsName::is_meant(event.mesh)) return record_actor(event);
   note_trouble(troubles_, event);
   if (event.kind == WatchEvent::Kind::host_unreachable && event.mesh.empty()) {
     const auto host = static_cast<std::size_t>(std::stoul(event.host.to_string().substr(7)));

@@ -19,7 +19,8 @@ namespace meshbus::test {
 
 /// A controller, a subscriber, hosts and the links between them under virtual time, with faults that a seed chooses: messages that are
 /// late, lost or overtaken, links that are cut, agents that are replaced, hosts that die or come back empty, a controller that is stopped
-/// for a while, wall clocks that step. Everything happens in one thread; the same seed does the same again.
+/// for a while, wall clocks that step. Some meshes have an actor in each proc. Everything happens in one thread; the same seed does the
+/// same again.
 ///
 /// run() returns what is wrong, in words; nothing when all promises were kept.
 class SupervisionWorld {
@@ -37,6 +38,8 @@ class SupervisionWorld {
     wire::RankState state;
     std::shared_ptr<wire::CertificateT> certificate;
     wire::RankTrouble trouble = {};
+    std::shared_ptr<const wire::ActorStateT> actor = {};  ///< Of a mesh with actors, once it is ready.
+    bool is_streaming = false;                            ///< Its proc tells the controller of it.
   };
   struct Agent {
     HostAddr address = HostAddr::local(0);
@@ -105,6 +108,18 @@ class SupervisionWorld {
   HostAnswer ask_agent(std::size_t host, const Supervisor::Question& question);
   MeshNews describe(const Agent& agent, const std::string& mesh, bool with_certificates) const;
   void replace_agent(std::size_t host);
+
+  // Procs with actors (supervision_world_actors.cpp).
+  void make_actor(std::size_t host, const std::string& mesh, std::uint64_t rank);
+  void end_actor(std::size_t host, const std::string& mesh, std::uint64_t rank, wire::StatusKind status);
+  /// What becomes of the actor of a proc that has ended.
+  void note_proc_end(std::size_t host, const std::string& mesh, const Rank& one, bool is_failure);
+  void push_actor(std::size_t host, const std::string& mesh, const Rank& one);
+  HostAnswer ask_proc(std::size_t host, const Supervisor::Question& question);
+  void watch_actors(const std::string& mesh);
+  void record_actor(const WatchEvent& event);
+  void check_actors();
+  void check_actor_statuses(const std::string& mesh);
   void kill_host(std::size_t host, bool comes_back);
 
   // The controller.
@@ -156,8 +171,20 @@ class SupervisionWorld {
     Region region;
     std::vector<std::size_t> hosts;
     Time made;
+    bool has_actors = false;
+    std::optional<Time> watched = {};  ///< Since then the controller is to know of its actors.
   };
   std::map<std::string, Mesh> meshes_;
+  /// How actors ended, in truth, and as was told; and those of which anything was told.
+  struct ActorEnd {
+    Time ended;
+    bool is_failure;
+    bool is_own;  ///< It ended before its proc.
+    std::size_t host;
+  };
+  std::map<LifeKey, ActorEnd> actor_ends_;
+  std::map<LifeKey, std::vector<Report>> actor_reports_;
+  std::set<LifeKey> known_actors_;
   std::map<LifeKey, Truth> truth_;
   std::set<std::string> stopped_;
   std::unique_ptr<Supervisor> supervisor_;

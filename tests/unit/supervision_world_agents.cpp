@@ -33,6 +33,7 @@ void SupervisionWorld::end_rank(std::size_t host, const std::string& mesh, std::
   if (cause == wire::Cause::stopped) one.mutate_step(wire::StopStep::term);
   found->second.at(rank).trouble = {};
   truth_[{mesh, rank, one.incarnation()}] = {now_, state, cause, host, false};
+  note_proc_end(host, mesh, found->second.at(rank), is_failure(one));
   if (is_failure(one)) ++failures_;
   push(host, mesh, {{one}, {}});
   after(any(0, kCertificateMs), [this, host, mesh, rank, cause] { certify(host, mesh, rank, cause); });
@@ -147,6 +148,7 @@ void SupervisionWorld::kill_host(std::size_t host, bool comes_back) {
         truth_.at(life).is_record_lost = true;
       } else {
         truth_[life] = {now_, wire::ProcState::failed, wire::Cause::host_lost, host, false};
+        note_proc_end(host, mesh, one, true);
       }
     }
   }

@@ -86,6 +86,7 @@ void SupervisionWorld::check_end() {
     if (has_live && !known->is_monitored()) complain(name + " lives and is not watched any more");
   }
   check_leases();
+  check_actors();
   check_troubles(troubles_, known_, "controller");
   check_troubles(heard_troubles_, heard_of_, "subscriber");
   if (beats_ < 2) complain("no heartbeats");

@@ -1,0 +1,254 @@
+#include "client/controller/actor_mesh_controller.h"
+
+#include <algorithm>
+
+#include "client/src/wire_reports.h"
+#include "common/control.h"
+
+namespace meshbus {
+namespace {
+
+/// How far an actor has come, in the terms of procs; nothing for what this release does not know.
+std::optional<wire::ProcState> state_of(wire::StatusKind status) {
+  switch (status) {
+    case wire::StatusKind::initializing: return wire::ProcState::starting;
+    case wire::StatusKind::running: return wire::ProcState::ready;
+    case wire::StatusKind::stopping: return wire::ProcState::stopping;
+    case wire::StatusKind::stopped: return wire::ProcState::stopped;
+    case wire::StatusKind::failed: return wire::ProcState::failed;
+    default: return std::nullopt;
+  }
+}
+
+std::string words_of(const wire::ActorStateT& actor) {
+  std::string text = actor.reason;
+  if (actor.status == wire::StatusKind::failed && !actor.message.empty()) text = "in message " + actor.message + ": " + text;
+  for (const auto& cause : actor.causes) text += "; because: " + cause;
+  return cut_text(std::move(text));
+}
+
+std::string words_of(const wire::RankState& proc, const wire::CertificateT* certificate) {
+  RankReport report;
+  copy_state(proc, report);
+  if (certificate != nullptr) report.reason = certificate->reason;
+  return cut_text("its proc has ended: " + report.words());
+}
+
+}  // namespace
+
+// --- What comes. ---
+
+ActorMeshController::Standing ActorMeshController::find_standing(const Rank& rank) const {
+  if (rank.state && is_failure(*rank.state)) return Standing::failed;
+  if (rank.state && is_terminal(rank.state->state())) return Standing::stopped;
+  if (rank.state) return silent_.contains(rank.host) ? Standing::unheard : Standing::live;
+  if (is_terminal(rank.proc.state())) return rank.is_answered ? Standing::never : Standing::unasked;
+  return rank.is_answered ? Standing::absent : Standing::unknown;
+}
+
+void ActorMeshController::note_standing(std::uint64_t number, Rank& rank) {
+  const auto standing = find_standing(rank);
+  --counts_[static_cast<std::size_t>(rank.standing)];
+  ++counts_[static_cast<std::size_t>(standing)];
+  rank.standing = standing;
+  if (standing == Standing::unasked) {
+    unasked_.insert(number);
+  } else {
+    unasked_.erase(number);
+  }
+}
+
+void ActorMeshController::set_state(std::uint64_t number, Rank& rank, const wire::RankState& state,
+                                    std::shared_ptr<const wire::CertificateT> certificate) {
+  rank.state = state;
+  rank.certificate = std::move(certificate);
+  rank.is_told = false;
+  changed_.insert(number);
+  note_standing(number, rank);
+}
+
+void ActorMeshController::end_with_proc(std::uint64_t number, Rank& rank) {
+  auto state = rank.proc;
+  state.mutate_generation(1 + (rank.state ? rank.state->generation() : 0));
+  state.mutate_state(is_failure(rank.proc) ? wire::ProcState::failed : wire::ProcState::stopped);
+  auto certificate = rank.proc_certificate != nullptr ? std::make_shared<wire::CertificateT>(*rank.proc_certificate)
+                                                      : std::make_shared<wire::CertificateT>();
+  certificate->rank = number;
+  certificate->reason = words_of(rank.proc, rank.proc_certificate.get());
+  rank.actor = nullptr;
+  set_state(number, rank, state, std::move(certificate));
+}
+
+void ActorMeshController::take_proc(const WatchEvent& event) {
+  const auto number = event.rank.rank();
+  if (event.region != nullptr) region_ = event.region;
+  const auto [found, is_new] = ranks_.try_emplace(number);
+  auto& rank = found->second;
+  if (is_new) {
+    ++counts_[static_cast<std::size_t>(rank.standing)];
+    rank.host = event.host;
+    rank_of_.emplace(ProcId(event.host, proc_name(name_.mesh(), number)).key(), number);
+  } else if (rank.proc.incarnation() != event.rank.incarnation()) {
+    // Another life of the proc, which has nothing of the former one's.
+    if (changed_.erase(number) != 0 && is_terminal(rank.state->state())) owed_.push_back(make_event(rank));
+    Rank fresh;
+    fresh.host = rank.host;
+    fresh.standing = rank.standing;
+    rank = std::move(fresh);
+  }
+  rank.proc = event.rank;
+  if (is_terminal(event.rank.state())) {
+    rank.proc_certificate = event.certificate;
+    if (rank.state && !is_terminal(rank.state->state())) end_with_proc(number, rank);
+  } else {
+    have_procs_ended_ = false;
+    to_ask_.insert(number);
+  }
+  note_standing(number, rank);
+}
+
+void ActorMeshController::take_silence(const HostAddr& host, bool is_silent, const std::string& problem, Actions& actions) {
+  if (is_silent ? !silent_.emplace(host, problem).second : silent_.erase(host) == 0) return;
+  bool is_here = false;
+  for (auto& [number, rank] : ranks_) {
+    if (rank.host != host) continue;
+    is_here = true;
+    note_standing(number, rank);
+    if (rank.stream == Asked::done) rank.stream = Asked::no;
+    if (!is_silent) to_ask_.insert(number);
+  }
+  if (!is_here || is_ended_) return;
+  ++generation_;
+  actions.events.push_back(make_event(is_silent ? WatchEvent::Kind::host_unreachable : WatchEvent::Kind::host_back, host));
+  actions.events.back().problem = problem;
+}
+
+ActorMeshController::Actions ActorMeshController::procs_told(const std::vector<WatchEvent>& events, Time now) {
+  Actions actions;
+  for (const auto& event : events) {
+    switch (event.kind) {
+      case WatchEvent::Kind::state: take_proc(event); break;
+      case WatchEvent::Kind::host_unreachable: take_silence(event.host, true, event.problem, actions); break;
+      case WatchEvent::Kind::host_back: take_silence(event.host, false, {}, actions); break;
+      case WatchEvent::Kind::ended: have_procs_ended_ = true; break;
+      default: break;
+    }
+  }
+  settle(actions, now);
+  return actions;
+}
+
+void ActorMeshController::take_actor(std::uint64_t number, Rank& rank, const std::shared_ptr<const wire::ActorStateT>& actor) {
+  const auto status = state_of(actor->status);
+  // Failures of children are their parents' business.
+  if (!status || actor->pid != 0 || actor->name != name_.actor().to_string()) return;
+  if (rank.state && (is_terminal(rank.state->state()) || actor->generation <= rank.state->generation())) return;
+  has_seen_ = true;
+  is_slice_ = is_slice_ || actor->create_rank != number;
+  rank.is_answered = true;
+  rank.actor = actor;
+  wire::RankState state;
+  state.mutate_rank(number);
+  state.mutate_generation(actor->generation);
+  state.mutate_incarnation(rank.proc.incarnation());
+  state.mutate_pid(rank.proc.pid());
+  state.mutate_state(*status);
+  std::shared_ptr<wire::CertificateT> certificate;
+  if (is_terminal(*status)) {
+    state.mutate_ended_ns(actor->changed_ns);
+    certificate = std::make_shared<wire::CertificateT>();
+    certificate->rank = number;
+    certificate->reason = words_of(*actor);
+    if (*status == wire::ProcState::stopped) certificate->cause = wire::Cause::stopped;
+  }
+  set_state(number, rank, state, std::move(certificate));
+  if (is_terminal(*status)) return;
+  to_ask_.insert(number);
+  // It was overtaken by the end of its proc.
+  if (is_terminal(rank.proc.state())) end_with_proc(number, rank);
+}
+
+void ActorMeshController::take_list(std::uint64_t number, Rank& rank, const ActorNews& news, Time now) {
+  for (const auto& actor : news.actors) take_actor(number, rank, actor);
+  const bool has_it = std::any_of(news.actors.begin(), news.actors.end(), [](const auto& actor) { return actor->pid == 0; });
+  if (has_it || is_terminal(rank.proc.state())) return;
+  if (!rank.state) {
+    if (!std::exchange(rank.is_answered, true)) absent_since_ = now;
+    note_standing(number, rank);
+  } else if (!is_terminal(rank.state->state())) {
+    // Ended ones are forgotten when there are very many.
+    auto gone = std::make_shared<wire::ActorStateT>(*rank.actor);
+    gone->status = wire::StatusKind::failed;
+    ++gone->generation;
+    gone->reason = "its proc does not know it any more: it has ended, and nobody can say how";
+    take_actor(number, rank, gone);
+  }
+}
+
+ActorMeshController::Actions ActorMeshController::pushed(std::uint64_t proc_key, std::uint64_t host_key, std::uint64_t incarnation,
+                                                         const ActorNews& news, Time now) {
+  Actions actions;
+  const auto found = rank_of_.find(proc_key);
+  if (found == rank_of_.end()) return actions;
+  auto& rank = ranks_.at(found->second);
+  if (rank.host.key() != host_key || rank.proc.incarnation() != incarnation) return actions;
+  for (const auto& actor : news.actors) take_actor(found->second, rank, actor);
+  settle(actions, now);
+  return actions;
+}
+
+ActorMeshController::Actions ActorMeshController::answered(const Order& order, const HostAnswer& answer, Time now) {
+  Actions actions;
+  if (order.kind == Order::Kind::stream) asked_.erase({order.rank, order.incarnation});
+  if (const auto found = ranks_.find(order.rank); found != ranks_.end() && found->second.proc.incarnation() == order.incarnation) {
+    auto& rank = found->second;
+    auto& asked = order.kind == Order::Kind::stream ? rank.stream : rank.stop;
+    const auto* const news = answer ? std::get_if<ActorNews>(&*answer) : nullptr;
+    const bool is_none = !answer && order.kind == Order::Kind::stop && answer.error().code() == ErrorCode::not_exist;
+    // Meanwhile it may have to be asked anew.
+    if (asked == Asked::waits) asked = news != nullptr || is_none ? Asked::done : Asked::no;
+    if (news != nullptr) {
+      rank.has_failed = false;
+      take_list(order.rank, rank, *news, now);
+    } else if (!is_none) {
+      later_.emplace(now + MeshController::ask_again, order.rank);
+    }
+    if (!answer && !is_none && !is_silence(answer.error().code()) && !std::exchange(rank.has_failed, true)) {
+      ++generation_;
+      actions.events.push_back(make_event(WatchEvent::Kind::query_failed, rank.host));
+      actions.events.back().problem = "rank " + std::to_string(order.rank) + ": " + answer.error().to_string();
+    }
+  }
+  // Who cannot be asked at all says so before this returns: the next ones wait for their turn.
+  if (answer) settle(actions, now);
+  return actions;
+}
+
+ActorMeshController::Actions ActorMeshController::poll(Time now) {
+  Actions actions;
+  for (auto& [number, rank] : ranks_) {
+    if (rank.stream == Asked::done) rank.stream = Asked::no;
+    to_ask_.insert(number);
+  }
+  settle(actions, now);
+  return actions;
+}
+
+ActorMeshController::Actions ActorMeshController::stop(wire::StopProcsT order, Time now) {
+  Actions actions;
+  stop_ = std::move(order);
+  for (auto& [number, rank] : ranks_) {
+    rank.stop = Asked::no;
+    to_ask_.insert(number);
+  }
+  settle(actions, now);
+  return actions;
+}
+
+ActorMeshController::Actions ActorMeshController::turn(Time now) {
+  Actions actions;
+  settle(actions, now);
+  return actions;
+}
+
+}  // namespace meshbus
