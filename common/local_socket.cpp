@@ -158,28 +158,32 @@ bool LocalSocket::fill() {
 }
 
 bool LocalSocket::parse() {
-  if (!incoming_) {
-    const auto* header = reinterpret_cast<const unsigned char*>(buffer_.get() + taken_);
-    if (buffered() < 2) return false;
-    const bool is_long = (header[0] & kLong) != 0;
-    const std::size_t header_size = is_long ? 9 : 2;
-    if (buffered() < header_size) return false;
-    std::uint64_t size = header[1];
-    for (std::size_t i = 2; i < header_size; ++i) size = size << 8 | header[i];
-    if ((header[0] & ~(kMore | kLong | kCommand)) != 0 || size > kPartLimit) {
-      log::warn("the broker sent what is no frame of ZMTP, or a part of " + std::to_string(size) + " bytes: the connection ends");
-      taken_ = filled_ = 0;
-      end();
-      return false;
-    }
-    taken_ += header_size;
-    incoming_.emplace(Incoming{zmq::message_t(static_cast<std::size_t>(size)), 0, (header[0] & kMore) != 0, (header[0] & kCommand) != 0});
-  }
+  if (!incoming_ && !begin_part()) return false;
   const std::size_t count = std::min(buffered(), incoming_->part.size() - incoming_->filled);
   std::memcpy(incoming_->part.data<char>() + incoming_->filled, buffer_.get() + taken_, count);
   taken_ += count;
   incoming_->filled += count;
   return incoming_->filled == incoming_->part.size();
+}
+
+bool LocalSocket::begin_part() {
+  const auto* header = reinterpret_cast<const unsigned char*>(buffer_.get() + taken_);
+  if (buffered() < 2) return false;
+  const bool is_known = (header[0] & ~(kMore | kLong | kCommand)) == 0;
+  const std::size_t header_size = (header[0] & kLong) != 0 ? 9 : 2;
+  if (is_known && buffered() < header_size) return false;
+  std::uint64_t size = header[1];
+  for (std::size_t i = 2; is_known && i < header_size; ++i) size = size << 8 | header[i];
+  if (!is_known || size > kPartLimit) {
+    log::warn("the broker sent " + (is_known ? "a part of " + std::to_string(size) + " bytes" : std::string("what is no frame of ZMTP")) +
+              ": the connection ends");
+    taken_ = filled_ = 0;
+    end();
+    return false;
+  }
+  taken_ += header_size;
+  incoming_.emplace(Incoming{zmq::message_t(static_cast<std::size_t>(size)), 0, (header[0] & kMore) != 0, (header[0] & kCommand) != 0});
+  return true;
 }
 
 bool LocalSocket::receive(std::vector<zmq::message_t>& parts) {

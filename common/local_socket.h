@@ -43,6 +43,7 @@ class LocalSocket : public BrokerSocket {
   bool fill();
   /// Begins the next part, or goes on with it, out of the buffer. True when one is whole.
   bool parse();
+  bool begin_part();
   /// Writes what is left of a frame; false when the socket is full.
   bool write_on();
   /// While it lingers. False when it does not, or no longer.

@@ -105,6 +105,8 @@ TEST_CASE("local socket: messages of every size and number of parts pass both wa
   Loop loop;
   zmq::socket_t router(loop.context, zmq::socket_type::router);
   router.set(zmq::sockopt::linger, 0);
+  router.set(zmq::sockopt::sndhwm, 0);
+  router.set(zmq::sockopt::rcvhwm, 10);
   router.bind("ipc://" + (dir / "b"));
   Client client(loop, dir / "b");
   client.up();
