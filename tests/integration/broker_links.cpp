@@ -1,6 +1,8 @@
 // Brokers of different hosts, over unix sockets and tcp.
 #include <doctest/doctest.h>
 
+#include <algorithm>
+
 #include "meshbus/key.h"
 #include "tests/integration/broker_fixture.h"
 #include "tests/support/sanitizer_scale.h"
@@ -203,12 +205,14 @@ TEST_CASE("broker: what waits for a lost link comes back") {
   REQUIRE(hosts.loop.until([&] { return hosts.a->counters().delivered > 10; }));
   frozen.close();
   for (std::size_t i = 0; i < kMessages; ++i) (void)sender.bus->send(to, 1, body);
-  REQUIRE(hosts.loop.until(
-      [&] { return hosts.a->held() == 0 && hosts.a->counters().received == hosts.a->counters().handled + 2 * kMessages; }));
-  REQUIRE(hosts.loop.until([&] { return sender.returned.size() >= hosts.a->counters().returned; }));
-  CHECK(sender.returned.size() >= kMessages);
-  for (const auto& [returned, error] : sender.returned)
-    CHECK((error.code() == ErrorCode::link_lost || error.code() == ErrorCode::host_unreachable));
+  REQUIRE(hosts.loop.until([&] { return sender.bus->traffic().outstanding == 0; }));
+  CHECK(hosts.a->held() == 0);
+  // What the broker that froze had taken may have reached somebody.
+  const auto came_back = std::count_if(sender.returned.begin(), sender.returned.end(), [](const auto& returned) {
+    return returned.second.code() == ErrorCode::link_lost || returned.second.code() == ErrorCode::host_unreachable;
+  });
+  CHECK(came_back >= static_cast<std::ptrdiff_t>(kMessages));
+  CHECK(sender.returned.size() == 2 * kMessages);
   check_conservation(hosts.loop, *hosts.a);
 }
 
