@@ -136,7 +136,7 @@ class Bus {
   std::uint64_t refused() const noexcept { return refused_; }
 
   /// See Session.
-  void flush() { session_->flush(); }
+  void flush_early() { session_->flush_early(); }
   void hold_data(bool held) { session_->hold_data(held); }
   std::size_t inbox_bytes() const noexcept { return session_->inbox_bytes(); }
   /// Bytes that were given to us and not yet to the socket.

@@ -16,6 +16,9 @@ constexpr std::chrono::milliseconds kLastBackoff{500};
 constexpr std::size_t kSilentHandshakes = 4;
 constexpr std::chrono::milliseconds kSilentTime{1000};
 constexpr int kDrainFrames = 256;
+/// Bytes of data on the way up to which somebody else than the end of a turn flushes: what a broker may have taken without a word, and some
+/// more.
+constexpr std::uint64_t kEarly = kCreditStep + 32 * 1024;
 constexpr std::size_t kDrainBytes = 1024 * 1024;
 /// Data is handed out for so long before the socket is looked at again: control is never further away.
 constexpr std::chrono::microseconds kSlice{200};
@@ -372,6 +375,10 @@ void Session::on_heartbeat_timer() {
 void Session::arm_heartbeat() {
   heartbeat_due_ = reactor_.now() + heartbeat_ / 2;
   heartbeat_timer_ = reactor_.at(heartbeat_due_, [this] { on_heartbeat_timer(); });
+}
+
+void Session::flush_early() {
+  if (sent_ - credit_ < kEarly) flush();
 }
 
 void Session::flush() {

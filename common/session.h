@@ -68,8 +68,11 @@ class Session {
 
   /// Queues a message; it leaves at the end of the turn, or once the broker gives credit. False when the queue is full.
   bool push(const wire::Envelope& envelope, Bytes body, zmq::message_t* apart = nullptr);
-  /// Sends what is queued, as far as it goes now, for those who cannot wait for the end of the turn.
+  /// Sends what is queued, as far as it goes now.
   void flush();
+  /// The same, for those who do not wait for the end of the turn; unless the broker has enough to read from us already: what comes then is
+  /// not there sooner in frames of its own, and is packed.
+  void flush_early();
   /// While held, no data message is handed out, but at the end of a session. They wait here and, as this side gives no credit then, in the
   /// broker and with their senders; control comes as ever.
   void hold_data(bool held);

@@ -81,7 +81,7 @@ class BusEnd : public End {
       reactor_.turn(std::chrono::seconds(1));
       if (std::exchange(is_full_, false)) {
         produce();
-        bus_->flush();
+        bus_->flush_early();
       }
       throw_if_interrupted();
       // Once a turn, not once a message: other ends read no clock there either.
@@ -101,7 +101,7 @@ class BusEnd : public End {
     // No more is made than the bus takes soon, as a program does that waits for room: what lies about gets cold.
     while (bus_->queued_bytes() < kQueued) {
       if (!program_->produce()) return;
-      if (options_.flush_each || bus_->queued_bytes() >= kQueued) bus_->flush();
+      if (options_.flush_each || bus_->queued_bytes() >= kQueued) bus_->flush_early();
     }
     is_full_ = true;
   }

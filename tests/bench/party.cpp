@@ -49,7 +49,7 @@ std::chrono::nanoseconds ask(Party& party, const Destination& reader) {
   std::optional<Result<ControlMessage>> answer;
   party.bus().request(reader, wire::GetFreePortT(), kPatience, [&](Result<ControlMessage> result) { answer = std::move(result); });
   // At once, as a call from a program's thread would.
-  party.bus().flush();
+  party.bus().flush_early();
   party.turn_until([&] { return answer.has_value(); });
   if (!*answer) fail_with(answer->error());
   return Reactor::Clock::now() - begin;
@@ -93,7 +93,7 @@ int run_sender(const std::string& address, const std::string& reader, std::size_
       while (bus.queued_bytes() < kReady) {
         if (const auto sent = bus.send(to, 1, body); !sent) fail_with(sent.error());
       }
-      bus.flush();
+      bus.flush_early();
     }
     party.turn();
   }
