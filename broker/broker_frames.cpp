@@ -133,9 +133,8 @@ std::optional<Error> Broker::Impl::objection(Peer& peer, const wire::Envelope& e
     return Error(ErrorCode::unauthorised, "observers look at states and logs; messages and calls to procs take the key of a client");
   }
   if (requests_.take(peer.requests_rested, reactor_.now())) return std::nullopt;
-  return Error(ErrorCode::queue_full,
-               "whoever is no operator may ask hosts " + std::to_string(options.config.count(keys::requests_rate)) +
-                   " times a second (requests.rate), and a few thousand times at once after a pause: ask again later");
+  return Error(ErrorCode::queue_full, "whoever is no operator may ask hosts " + std::to_string(options.config.count(keys::requests_rate)) +
+                                          " times a second (requests.rate), and ten times as often at once after a pause: ask again later");
 }
 
 void Broker::Impl::give_back(Peer& peer, const wire::Envelope& envelope, const Error& error) {
