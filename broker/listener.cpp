@@ -16,7 +16,6 @@ namespace {
 constexpr int kDrainFrames = 256;
 constexpr std::size_t kDrainBytes = 1024 * 1024;
 /// A frame has one part and one for each of its large bodies, which its sender keeps few.
-constexpr std::size_t kMostParts = 1024;
 constexpr int kMostEvents = 65536;
 constexpr int kBindAttempts = 500;
 constexpr std::chrono::milliseconds kBindDelay{2};

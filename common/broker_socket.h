@@ -34,8 +34,8 @@ class BrokerSocket {
     std::function<bool()> on_readable;
     /// It takes frames again, after send() did not.
     std::function<void()> on_writable;
-    /// It has ended, or could not be made. on_readable was called for all that had come.
-    std::function<void()> on_ended;
+    /// It has ended, or could not be made; why, as far as that is known, is for people. on_readable was called for all that had come.
+    std::function<void(const std::string& why)> on_ended;
   };
   /// Of a connection with keys (CURVE, Z85).
   struct Keys {
@@ -60,7 +60,7 @@ class BrokerSocket {
   BrokerSocket(const BrokerSocket&) = delete;
   BrokerSocket& operator=(const BrokerSocket&) = delete;
 
-  /// The parts of the next message; false when no whole one has come yet. The vector is empty before.
+  /// The parts of the next message, at most kMostParts; false when no whole one has come yet. The vector is empty before.
   virtual bool receive(std::vector<zmq::message_t>& parts) = 0;
   /// Takes the parts of the frame, or nothing and returns false: later, when on_writable is called.
   virtual bool send(Frame& frame) = 0;

@@ -35,6 +35,8 @@ constexpr bool is_within_window(std::uint64_t on_the_way, std::size_t frame_byte
 }
 /// What a socket accepts as one message part (ZMQ_MAXMSGSIZE): a full body, or a full pack and one inline body more.
 inline constexpr std::size_t kPartLimit = kBodyLimit + 64 * 1024;
+/// Parts of a frame: who sends more is not heard.
+inline constexpr std::size_t kMostParts = 1024;
 
 inline constexpr std::uint32_t kFlagApart = 1;
 inline constexpr std::uint32_t kFlagNoReturn = 2;
@@ -81,7 +83,9 @@ class FrameWriter {
   /// Envelopes and bodies, padding and headers not counted.
   std::size_t bytes() const noexcept { return bytes_; }
   /// Whether the frame should be closed before anything else is added.
-  bool is_full() const noexcept { return packed_.size() >= kPackLimit || bytes_ >= kFrameLimit || count_ == UINT16_MAX; }
+  bool is_full() const noexcept {
+    return packed_.size() >= kPackLimit || bytes_ >= kFrameLimit || 1 + apart_.size() == kMostParts || count_ == UINT16_MAX;
+  }
   /// The frame; the writer is empty afterwards.
   Frame finish();
 

@@ -11,7 +11,6 @@
 #include <string_view>
 #include <system_error>
 
-#include "common/log.h"
 #include "common/zmq_socket.h"
 
 namespace meshbus {
@@ -64,7 +63,7 @@ std::unique_ptr<BrokerSocket> BrokerSocket::open(Reactor& reactor, zmq::context_
 
 LocalSocket::LocalSocket(Reactor& reactor, const std::string& endpoint, Events events)
     : reactor_(reactor),
-      events_(std::move(events)),
+      handlers_(std::make_shared<Handlers>(Handlers{std::move(events)})),
       fd_(::socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0)),
       buffer_(std::make_unique_for_overwrite<char[]>(kBufferSize)) {
   socklen_t size = 0;
@@ -78,6 +77,7 @@ LocalSocket::LocalSocket(Reactor& reactor, const std::string& endpoint, Events e
 }
 
 LocalSocket::~LocalSocket() {
+  handlers_->is_gone = true;
   reactor_.forget_socket(this);
   write_on();
 }
@@ -88,24 +88,29 @@ void LocalSocket::watch(bool for_writing) {
 }
 
 bool LocalSocket::on_event() {
-  const std::weak_ptr<void> alive = alive_;
+  const auto handlers = handlers_;
   if (watches_writing_ && write_on()) {
     watch(/*for_writing=*/false);
-    events_.on_writable();
-    if (alive.expired()) return false;
+    handlers->on.on_writable();
+    if (handlers->is_gone) return false;
   }
   if (state_ == State::greeting || state_ == State::ready) {
     if (!shake_hands()) {
-      if (!alive.expired() && state_ == State::ended) events_.on_ended();
+      if (!handlers->is_gone && state_ == State::ended) handlers->on.on_ended(std::string(why_ended_));
       return false;
     }
-    events_.on_open();
-    if (alive.expired()) return false;
+    handlers->on.on_open();
+    if (handlers->is_gone) return false;
   }
-  const bool is_more = events_.on_readable();
-  if (alive.expired()) return false;
-  if (!is_more && state_ == State::ended) events_.on_ended();
+  const bool is_more = handlers->on.on_readable();
+  if (handlers->is_gone) return false;
+  if (!is_more && state_ == State::ended) handlers->on.on_ended(std::string(why_ended_));
   return is_more;
+}
+
+void LocalSocket::end(std::string why) {
+  state_ = State::ended;
+  why_ended_ = std::move(why);
 }
 
 bool LocalSocket::shake_hands() {
@@ -117,8 +122,9 @@ bool LocalSocket::shake_hands() {
     const bool is_zmtp = theirs[0] == '\xff' && theirs[9] == '\x7f' && theirs[10] >= 3;
     if (!is_zmtp ||
         theirs.substr(kMechanismAt, kMechanismSize) != std::string_view("NULL\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0", kMechanismSize)) {
-      end();
-      if (is_zmtp) events_.on_handshake_failed(Failure::mechanism);
+      end(is_zmtp ? "the broker asks for another security mechanism" : "what answers there does not speak ZMTP 3");
+      const auto handlers = handlers_;
+      if (is_zmtp) handlers->on.on_handshake_failed(Failure::mechanism);
       return false;
     }
     taken_ += kGreetingSize;
@@ -129,7 +135,7 @@ bool LocalSocket::shake_hands() {
   }
   const auto command = std::exchange(incoming_, std::nullopt);
   if (!command->is_command || !command->part.to_string_view().starts_with(kReadyName)) {
-    end();
+    end("the broker refused the handshake");
     return false;
   }
   state_ = State::open;
@@ -150,7 +156,8 @@ bool LocalSocket::fill() {
     count = ::recv(fd_.get(), to, room, MSG_DONTWAIT);
   } while (count < 0 && errno == EINTR);
   if (count <= 0) {
-    if (count == 0 || (errno != EAGAIN && errno != EWOULDBLOCK)) end();
+    if (count == 0) end("the broker closed it");
+    if (count < 0 && errno != EAGAIN && errno != EWOULDBLOCK) end(std::generic_category().message(errno));
     return false;
   }
   (is_in_place ? incoming_->filled : filled_) += static_cast<std::size_t>(count);
@@ -175,15 +182,18 @@ bool LocalSocket::begin_part() {
   std::uint64_t size = header[1];
   for (std::size_t i = 2; is_known && i < header_size; ++i) size = size << 8 | header[i];
   if (!is_known || size > kPartLimit) {
-    log::warn("the broker sent " + (is_known ? "a part of " + std::to_string(size) + " bytes" : std::string("what is no frame of ZMTP")) +
-              ": the connection ends");
-    taken_ = filled_ = 0;
-    end();
+    refuse(is_known ? "a part of " + std::to_string(size) + " bytes" : "what is no frame of ZMTP");
     return false;
   }
   taken_ += header_size;
   incoming_.emplace(Incoming{zmq::message_t(static_cast<std::size_t>(size)), 0, (header[0] & kMore) != 0, (header[0] & kCommand) != 0});
   return true;
+}
+
+void LocalSocket::refuse(const std::string& what) {
+  taken_ = filled_ = 0;
+  parts_.clear();
+  end("the broker sent " + what);
 }
 
 bool LocalSocket::receive(std::vector<zmq::message_t>& parts) {
@@ -193,6 +203,10 @@ bool LocalSocket::receive(std::vector<zmq::message_t>& parts) {
     }
     Incoming whole = *std::exchange(incoming_, std::nullopt);
     if (whole.is_command) continue;  // nothing that a DEALER has to know
+    if (parts_.size() == kMostParts) {
+      refuse("a message of more than " + std::to_string(kMostParts) + " parts");
+      return false;
+    }
     parts_.push_back(std::move(whole.part));
     if (whole.has_more) continue;
     parts = std::exchange(parts_, {});

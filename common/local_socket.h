@@ -48,13 +48,22 @@ class LocalSocket : public BrokerSocket {
   bool write_on();
   /// While it lingers. False when it does not, or no longer.
   bool wait_writable();
-  void end() { state_ = State::ended; }
+  void end(std::string why);
+  /// Ends it, and forgets what came.
+  void refuse(const std::string& what);
   std::size_t buffered() const noexcept { return filled_ - taken_; }
 
+  /// What handlers need while they run, as they may destroy this.
+  struct Handlers {
+    Events on;
+    bool is_gone = false;
+  };
+
   Reactor& reactor_;
-  Events events_;
+  std::shared_ptr<Handlers> handlers_;
   UniqueFd fd_;
   State state_ = State::greeting;
+  std::string why_ended_;
   Reactor::Time lingers_until_{};
 
   /// What has come and was not taken lies in [taken_, filled_).
@@ -74,7 +83,6 @@ class LocalSocket : public BrokerSocket {
   /// The first piece that has not left whole, and how much of it has, its header included.
   std::size_t next_ = 0, left_ = 0;
   bool watches_writing_ = false;
-  std::shared_ptr<void> alive_ = std::make_shared<char>();
 };
 
 }  // namespace meshbus

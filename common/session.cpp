@@ -99,7 +99,9 @@ BrokerSocket::Events Session::socket_events() {
   events.on_handshake_failed = [this](BrokerSocket::Failure failure) { on_handshake_failed(failure); };
   events.on_readable = [this] { return on_readable(); };
   events.on_writable = [this] { flush(); };
-  events.on_ended = [this] { drop("the connection to " + options_.endpoint + " ended"); };
+  events.on_ended = [this](const std::string& why) {
+    drop("the connection to " + options_.endpoint + " ended" + (why.empty() ? "" : ": " + why));
+  };
   return events;
 }
 

@@ -85,7 +85,7 @@ void ZmqSocket::on_event(const SocketMonitor::Event& event) {
   // Whatever had arrived before the end is still in the socket: it is taken first.
   while (!alive.expired() && events_.on_readable()) {
   }
-  if (!alive.expired()) events_.on_ended();
+  if (!alive.expired()) events_.on_ended({});
 }
 
 bool ZmqSocket::receive(std::vector<zmq::message_t>& parts) {

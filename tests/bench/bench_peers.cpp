@@ -7,6 +7,7 @@
 
 #include "client/bench/brokers.h"
 #include "client/bench/crowd.h"
+#include "client/bench/measured.h"
 #include "common/bus.h"
 #include "common/token.h"
 #include "meshbus/name.h"

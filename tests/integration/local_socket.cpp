@@ -38,7 +38,10 @@ class Client {
       return true;
     };
     events.on_writable = [this] { flush(); };
-    events.on_ended = [this] { ++ended; };
+    events.on_ended = [this](const std::string& reason) {
+      ++ended;
+      why = reason;
+    };
     connection = std::make_unique<LocalSocket>(loop.reactor, "ipc://" + path, std::move(events));
   }
   void send(const Parts& parts) {
@@ -58,6 +61,7 @@ class Client {
   std::deque<Parts> received;
   std::deque<Frame> waiting;
   std::optional<BrokerSocket::Failure> failed;
+  std::string why;
   int opened = 0, ended = 0;
 
  private:
@@ -176,7 +180,7 @@ TEST_CASE("local socket: bytes that come one by one are the same messages, and a
   CHECK(client.received.back() == Parts{"999"});
 }
 
-TEST_CASE("local socket: whatever it is not, is its end") {
+TEST_CASE("local socket: whatever it is not, is its end, and it says why") {
   TempDir dir;
   Loop loop;
   Server server(dir / "b");
@@ -185,15 +189,30 @@ TEST_CASE("local socket: whatever it is not, is its end") {
   std::string old = zmtp_greeting();
   old[10] = 1;
   const std::string good = zmtp_greeting() + ready;
-  for (const std::string& bytes :
-       {std::string(64, 'x'), std::string("HTTP/1.1 400 Bad Request\r\n\r\n") + std::string(64, ' '), curve, old,
-        zmtp_greeting() + zmtp_frame("\5ERROR\6refuse", false, true), zmtp_greeting() + zmtp_frame("no command", false),
-        good + "\xff\xff\xff", good + zmtp_long_header(kPartLimit + 1, 0), good + zmtp_long_header(~std::uint64_t{0}, 1)}) {
+  std::string many;
+  for (std::size_t i = 0; i <= kMostParts; ++i) many += zmtp_frame("p", true);
+  struct Case {
+    std::string bytes, why;
+  };
+  const Case cases[] = {
+      {std::string(64, 'x'), "what answers there does not speak ZMTP 3"},
+      {std::string("HTTP/1.1 400 Bad Request\r\n\r\n") + std::string(64, ' '), "what answers there does not speak ZMTP 3"},
+      {curve, "the broker asks for another security mechanism"},
+      {old, "what answers there does not speak ZMTP 3"},
+      {zmtp_greeting() + zmtp_frame("\5ERROR\6refuse", false, true), "the broker refused the handshake"},
+      {zmtp_greeting() + zmtp_frame("no command", false), "the broker refused the handshake"},
+      {good + "\xff\xff\xff", "the broker sent what is no frame of ZMTP"},
+      {good + zmtp_long_header(kPartLimit + 1, 0), "the broker sent a part of " + std::to_string(kPartLimit + 1) + " bytes"},
+      {good + zmtp_long_header(~std::uint64_t{0}, 1), "the broker sent a part of 18446744073709551615 bytes"},
+      {good + many, "the broker sent a message of more than 1024 parts"},
+  };
+  for (const auto& [bytes, why] : cases) {
     INFO(bytes.substr(0, 30));
     Client client(loop, dir / "b");
     server.accept();
     server.say(bytes);
     REQUIRE(loop.until([&] { return client.ended > 0; }));
+    CHECK(client.why == why);
     CHECK(client.received.empty());
     CHECK(client.failed.has_value() == (bytes == curve));
   }
@@ -207,7 +226,54 @@ TEST_CASE("local socket: whatever it is not, is its end") {
     CHECK(client.ended == 0);
     server.hang_up();
     REQUIRE(loop.until([&] { return client.ended > 0; }));
+    CHECK(client.why == "the broker closed it");
     CHECK(client.opened == 0);
+  }
+}
+
+TEST_CASE("local socket: any of its handlers may destroy it") {
+  TempDir dir;
+  Loop loop;
+  Server server(dir / "b");
+  enum class At { open, failed, readable, writable, ended };
+  for (const At at : {At::open, At::failed, At::readable, At::writable, At::ended}) {
+    CAPTURE(static_cast<int>(at));
+    std::unique_ptr<LocalSocket> connection;
+    // As long a name as a handler's own memory would not hold: it is read after the connection is gone.
+    const std::string name(100, 'n');
+    std::string destroyed;
+    const auto handler = [&, name](At here) {
+      if (here != at) return;
+      connection.reset();
+      destroyed = name;
+    };
+    BrokerSocket::Events events;
+    events.on_open = [handler] { handler(At::open); };
+    events.on_handshake_failed = [handler](BrokerSocket::Failure) { handler(At::failed); };
+    events.on_readable = [handler, &connection] {
+      std::vector<zmq::message_t> parts;
+      const bool is_more = connection->receive(parts);
+      handler(At::readable);
+      return is_more;
+    };
+    events.on_writable = [handler] { handler(At::writable); };
+    events.on_ended = [handler](const std::string&) { handler(At::ended); };
+    connection = std::make_unique<LocalSocket>(loop.reactor, "ipc://" + (dir / "b"), std::move(events));
+    server.accept();
+    std::string greeting = zmtp_greeting();
+    if (at == At::failed) greeting.replace(12, 5, "CURVE");
+    server.say(greeting + ready);
+    if (at == At::writable) {
+      Frame frame;
+      frame.parts.emplace_back(4 << 20);
+      REQUIRE(connection->send(frame));
+      while (destroyed.empty() && !server.heard().empty()) loop.reactor.turn(0ms);
+    }
+    if (at == At::readable) server.say(zmtp_frame("hello", false));
+    if (at == At::ended) server.hang_up();
+    REQUIRE(loop.until([&] { return !destroyed.empty(); }));
+    CHECK(destroyed == name);
+    CHECK_FALSE(connection);
   }
 }
 

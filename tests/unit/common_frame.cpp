@@ -153,3 +153,18 @@ TEST_CASE("outbox: packs up to the limit into one frame") {
   CHECK(messages == 10000);
   CHECK(frames < 40);
 }
+
+TEST_CASE("outbox: no frame has more parts than a receiver takes, however small the bodies that ride apart") {
+  Outbox outbox({.bytes = 64 << 20, .count = 1 << 20});
+  for (std::size_t i = 0; i < 5000; ++i) {
+    zmq::message_t body("x", 1);
+    REQUIRE(outbox.push(envelope(i), {}, &body));
+  }
+  std::size_t next = 0;
+  while (Frame* frame = outbox.front()) {
+    CHECK(frame->parts.size() <= kMostParts);
+    for (const auto& [to, body] : read_all(*frame)) CHECK((to == next++ && body == "x"));
+    outbox.pop();
+  }
+  CHECK(next == 5000);
+}

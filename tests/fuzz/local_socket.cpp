@@ -1,0 +1,127 @@
+// What a broker, or whoever sits at its address, may send to a peer over a unix socket: the messages that come out are those that a
+// plain reading of ZMTP 3.0 finds, however the bytes are cut, and what is none of it ends the connection. The first byte says how the
+// others are cut.
+#include "common/local_socket.h"
+
+#include <sys/socket.h>
+#include <sys/un.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <vector>
+
+#include "tests/fuzz/support.h"
+
+using namespace meshbus;
+
+FUZZ_MUTATE_IN_PLACE
+
+namespace {
+
+using Message = std::vector<std::string>;
+
+/// What is to be heard of a stream that ends.
+struct Reading {
+  bool opens = false;
+  std::vector<Message> messages;
+};
+
+Reading read_plainly(std::string_view bytes) {
+  Reading reading;
+  if (bytes.size() < 64 || bytes[0] != '\xff' || bytes[9] != '\x7f' || static_cast<unsigned char>(bytes[10]) < 3) return reading;
+  std::string mechanism = "NULL";
+  mechanism.resize(20);
+  if (bytes.substr(12, 20) != mechanism) return reading;
+  bytes.remove_prefix(64);
+  Message parts;
+  for (bool is_first = true; bytes.size() >= 2; is_first = false) {
+    const auto flags = static_cast<unsigned char>(bytes[0]);
+    if (flags > 7) break;
+    std::uint64_t size = static_cast<unsigned char>(bytes[1]);
+    std::size_t header = 2;
+    if ((flags & 2) != 0) {
+      header = 9;
+      if (bytes.size() < header) break;
+      size = 0;
+      for (std::size_t i = 1; i < header; ++i) size = size << 8 | static_cast<unsigned char>(bytes[i]);
+    }
+    if (size > kPartLimit || bytes.size() - header < size) break;
+    const std::string_view body = bytes.substr(header, static_cast<std::size_t>(size));
+    bytes.remove_prefix(header + body.size());
+    const bool is_command = (flags & 4) != 0;
+    if (is_first) {
+      reading.opens = is_command && body.starts_with("\5READY");
+      if (!reading.opens) break;
+    } else if (!is_command) {
+      if (parts.size() == kMostParts) break;
+      parts.emplace_back(body);
+      if ((flags & 1) == 0) reading.messages.push_back(std::exchange(parts, {}));
+    }
+  }
+  return reading;
+}
+
+/// Where the connections go, for the whole run.
+class Listener {
+ public:
+  Listener() : fd_(::socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0)) {
+    const std::string name = "@meshbus-fuzz-" + std::to_string(::getpid());
+    endpoint = "ipc://" + name;
+    sockaddr_un address{};
+    address.sun_family = AF_UNIX;
+    name.copy(address.sun_path, name.size());
+    address.sun_path[0] = '\0';
+    const auto size = static_cast<socklen_t>(offsetof(sockaddr_un, sun_path) + name.size());
+    FUZZ_CHECK(::bind(fd_.get(), reinterpret_cast<const sockaddr*>(&address), size) == 0 && ::listen(fd_.get(), 4) == 0, name);
+  }
+  UniqueFd accept() const { return UniqueFd(::accept4(fd_.get(), nullptr, nullptr, SOCK_CLOEXEC)); }
+
+  std::string endpoint;
+
+ private:
+  UniqueFd fd_;
+};
+
+}  // namespace
+
+extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
+  if (size == 0 || size > 100'000) return 0;
+  static const Listener listener;
+  static Reactor reactor;
+  const std::size_t step = data[0] == 0 ? size : std::size_t{data[0]} * data[0];
+  std::string_view bytes = fuzz::text_of(data + 1, size - 1);
+  const Reading expected = read_plainly(bytes);
+
+  std::vector<Message> heard;
+  int opened = 0, ended = 0;
+  std::unique_ptr<LocalSocket> socket;
+  BrokerSocket::Events events;
+  events.on_open = [&] { ++opened; };
+  events.on_handshake_failed = [](BrokerSocket::Failure) {};
+  events.on_readable = [&] {
+    std::vector<zmq::message_t> parts;
+    if (!socket->receive(parts)) return false;
+    Message& message = heard.emplace_back();
+    for (const auto& part : parts) message.push_back(part.to_string());
+    return true;
+  };
+  events.on_writable = [] {};
+  events.on_ended = [&](const std::string& why) {
+    FUZZ_CHECK(!why.empty(), "an end without a reason");
+    ++ended;
+  };
+  socket = std::make_unique<LocalSocket>(reactor, listener.endpoint, std::move(events));
+  UniqueFd peer = listener.accept();
+  while (!bytes.empty() && ended == 0) {
+    const std::string_view next = bytes.substr(0, step);
+    FUZZ_CHECK(::send(peer.get(), next.data(), next.size(), MSG_NOSIGNAL) == static_cast<ssize_t>(next.size()), "a socket's room");
+    bytes.remove_prefix(next.size());
+    reactor.turn(std::chrono::milliseconds(0));
+  }
+  peer.reset();
+  for (int turns = 0; ended == 0 && turns < 100'000; ++turns) reactor.turn(std::chrono::milliseconds(1000));
+  FUZZ_CHECK(ended == 1, "the end");
+  FUZZ_CHECK(opened == (expected.opens ? 1 : 0), "the handshake");
+  FUZZ_CHECK(heard == expected.messages, "what was heard");
+  return 0;
+}
