@@ -156,8 +156,10 @@ bool LocalSocket::fill() {
     count = ::recv(fd_.get(), to, room, MSG_DONTWAIT);
   } while (count < 0 && errno == EINTR);
   if (count <= 0) {
-    if (count == 0) end("the broker closed it");
-    if (count < 0 && errno != EAGAIN && errno != EWOULDBLOCK) end(std::generic_category().message(errno));
+    // Reset: there was something that it had not read.
+    const bool is_closed = count == 0 || errno == ECONNRESET;
+    if (is_closed || (errno != EAGAIN && errno != EWOULDBLOCK))
+      end(is_closed ? "the broker closed it" : std::generic_category().message(errno));
     return false;
   }
   (is_in_place ? incoming_->filled : filled_) += static_cast<std::size_t>(count);
