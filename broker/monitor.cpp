@@ -50,7 +50,7 @@ Monitor::Monitor(Reactor& reactor, zmq::context_t& context, Speaker speaker, Sou
   socket_.set(zmq::sockopt::sndhwm, kMostUnsent);
   // A topic is short: nothing longer is a subscription to one.
   socket_.set(zmq::sockopt::maxmsgsize, std::int64_t{64});
-  reactor_.watch_socket(socket_.handle(), [this] { return on_subscription(); });
+  reactor_.watch_quiet_socket(socket_.handle(), [this] { return on_subscription(); });
 }
 
 Monitor::~Monitor() {
@@ -121,6 +121,7 @@ void Monitor::publish(Topic topic, T body) {
   const std::string_view name = kNames[static_cast<std::size_t>(topic)];
   if (socket_.send(zmq::buffer(name), zmq::send_flags::sndmore | zmq::send_flags::dontwait))
     socket_.send(zmq::buffer(builder.GetBufferPointer(), builder.GetSize()), zmq::send_flags::dontwait);
+  reactor_.call_again(socket_.handle());
 }
 
 void Monitor::peer_up(const Identity& peer) {

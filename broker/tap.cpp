@@ -47,7 +47,7 @@ Tap::Tap(Reactor& reactor, zmq::context_t& context, Monitor::Speaker speaker, Ev
   socket_.set(zmq::sockopt::maxmsgsize, static_cast<std::int64_t>(kSubscriptionLimit));
   // Also who subscribes to what another one has is told at once that it is heard.
   socket_.set(zmq::sockopt::xpub_verbose, 1);
-  reactor_.watch_socket(socket_.handle(), [this] { return on_subscription(); });
+  reactor_.watch_quiet_socket(socket_.handle(), [this] { return on_subscription(); });
 }
 
 Tap::~Tap() {
@@ -175,6 +175,7 @@ void Tap::publish(const std::string& topic, const flatbuffers::FlatBufferBuilder
   // An XPUB socket does not wait: who does not read loses it.
   if (socket_.send(zmq::buffer(topic), zmq::send_flags::sndmore | zmq::send_flags::dontwait))
     socket_.send(zmq::buffer(builder.GetBufferPointer(), builder.GetSize()), zmq::send_flags::dontwait);
+  reactor_.call_again(socket_.handle());
 }
 
 void Tap::on_turn_end() {

@@ -51,8 +51,8 @@ class Reactor {
 
   /// Calls `handler` when the ZeroMQ socket has something to receive. The caller closes the socket after forget_socket().
   void watch_socket(void* socket, SocketHandler handler);
-  /// The same for one that nobody sends on (a monitor's end): it is looked at only when its descriptor says so, which saves two system
-  /// calls a turn.
+  /// The same for one that nobody sends on (a monitor's end), or only who calls call_again() afterwards: it is looked at only when its
+  /// descriptor says so, which saves two system calls a turn.
   void watch_quiet_socket(void* socket, SocketHandler handler);
   /// The same for any descriptor, edge-triggered: `handler` is called when one of `events` has come anew. `key` stands for the socket.
   void watch_edges(void* key, int fd, std::uint32_t events, SocketHandler handler);

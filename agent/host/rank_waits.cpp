@@ -13,6 +13,16 @@ namespace {
 /// Of the words of one status: they are said once for each rank that has others.
 constexpr std::size_t kWordsLimit = 1024;
 
+using KindRun = RankRun<Status::Kind>;
+
+const std::vector<KindRun>& kinds_of(Mesh& mesh) {
+  if (!mesh.statuses) {
+    auto& runs = mesh.statuses.emplace();
+    for (const auto& [rank, proc] : mesh.procs) append_run(runs, rank, rank + 1, status_kind(proc->state.state()));
+  }
+  return *mesh.statuses;
+}
+
 std::string words_of(const Proc& proc) {
   if (proc.certificate) return proc.certificate->reason;
   if (proc.failure) return proc.failure->text;
@@ -40,18 +50,26 @@ Status status_of(const Proc& proc) {
   return kind == Status::Kind::failed ? Status::failed(cut_text(words_of(proc), kWordsLimit)) : Status(kind);
 }
 
-StatusOverlay statuses_of(const Mesh* mesh, const std::vector<RankBlock>& ranks, std::size_t bytes) {
+StatusOverlay statuses_of(Mesh* mesh, const std::vector<RankBlock>& ranks, std::size_t bytes) {
   std::vector<StatusOverlay::Run> runs;
+  const std::vector<KindRun> none;
+  const auto& kinds = mesh != nullptr ? kinds_of(*mesh) : none;
   for (const RankBlock& block : ranks) {
     std::uint64_t next = block.begin;
-    if (mesh != nullptr) {
-      for (auto entry = mesh->procs.lower_bound(block.begin); entry != mesh->procs.end() && entry->first < block.end; ++entry) {
-        append_run(runs, next, entry->first, Status(Status::Kind::not_exist));
-        next = entry->first + 1;
-        auto status = status_of(*entry->second);
+    auto run = std::ranges::upper_bound(kinds, block.begin, {}, &KindRun::end);
+    for (; run != kinds.end() && run->begin < block.end; ++run) {
+      const auto begin = std::max(run->begin, block.begin), end = std::min(run->end, block.end);
+      append_run(runs, next, begin, Status(Status::Kind::not_exist));
+      next = end;
+      if (run->value != Status::Kind::failed) {
+        append_run(runs, begin, end, Status(run->value));
+        continue;
+      }
+      for (auto rank = begin; rank < end; ++rank) {
+        auto status = status_of(*mesh->find(rank));
         if (status.reason().size() > bytes) status = Status::failed("");
         bytes -= status.reason().size();
-        append_run(runs, entry->first, next, std::move(status));
+        append_run(runs, rank, rank + 1, std::move(status));
       }
     }
     append_run(runs, next, block.end, Status(Status::Kind::not_exist));

@@ -18,7 +18,7 @@ Status::Kind status_kind(wire::ProcState state);
 /// The same with its words, as far as they are known: why it failed is fully said only when its certificate is there.
 Status status_of(const Proc& proc);
 /// Of every one of these ranks (ascending); NotExist for those that are not there. `mesh` may be null. No more than `bytes` of words.
-StatusOverlay statuses_of(const Mesh* mesh, const std::vector<RankBlock>& ranks, std::size_t bytes = std::size_t{256} * 1024);
+StatusOverlay statuses_of(Mesh* mesh, const std::vector<RankBlock>& ranks, std::size_t bytes = std::size_t{256} * 1024);
 
 /// Those who wait until ranks have got somewhere (WaitRankStatus in schemas/lifecycle.fbs). Each of them looks at each rank once, however
 /// often the mesh changes. Lives on the reactor's thread.

@@ -125,14 +125,19 @@ Result<StatusMesh> HostMesh::statuses(const ProcMeshRef& mesh, milliseconds dead
   if (auto fine = impl_->core()->check_may_wait(); !fine) return fail(fine.error());
   StatusWait now(Region(mesh.region().extent()), Status::Kind::not_exist, {}, Clock::now());
   auto places = places_of(mesh);
-  std::vector<Connection::Answer> answers;
-  for (const auto& place : places) {
-    wire::GetRankStatusT get;
-    get.mesh = mesh.mesh().to_string();
-    get.ranks = to_wire(place.ranks);
-    answers.push_back(impl_->connection().ask(Destination::to_agent(place.host), std::move(get), deadline));
-  }
-  for (std::size_t i = 0; i < places.size(); ++i) take_answer(now, mesh, places[i], answers[i].get(), Status::Kind::not_exist);
+  // On the reactor's thread: what is asked in one turn leaves together.
+  auto answers = impl_->core()->run([&] {
+    std::vector<Connection::Answer> asked;
+    for (const auto& place : places) {
+      wire::GetRankStatusT get;
+      get.mesh = mesh.mesh().to_string();
+      get.ranks = to_wire(place.ranks);
+      asked.push_back(impl_->connection().ask(Destination::to_agent(place.host), std::move(get), deadline));
+    }
+    return asked;
+  });
+  // The last one first: who waits for it is seldom woken for another.
+  for (std::size_t i = places.size(); i-- > 0;) take_answer(now, mesh, places[i], answers[i].get(), Status::Kind::not_exist);
   return now.statuses();
 }
 

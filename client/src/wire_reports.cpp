@@ -183,7 +183,10 @@ void merge_into(MeshReport& report, const wire::MeshState& state) {
     if (const auto found = troubles.find(one.rank); found != troubles.end()) copy_trouble(*found->second, one);
     report.ranks.push_back(std::move(one));
   }
-  std::stable_sort(report.ranks.begin(), report.ranks.end(), [](const RankReport& a, const RankReport& b) { return a.rank < b.rank; });
+  // Hosts tell theirs in order, and most often after those of others: then nothing has to move.
+  const auto by_rank = [](const RankReport& a, const RankReport& b) { return a.rank < b.rank; };
+  if (!std::is_sorted(report.ranks.begin(), report.ranks.end(), by_rank))
+    std::stable_sort(report.ranks.begin(), report.ranks.end(), by_rank);
 }
 
 }  // namespace meshbus

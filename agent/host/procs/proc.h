@@ -21,6 +21,8 @@
 #include "agent/keeper/protocol.h"
 #include "common/reactor.h"
 #include "common/unique_fd.h"
+#include "meshbus/overlay.h"
+#include "meshbus/status.h"
 
 /// What the host agent knows: plain data, changed by the classes beside this file. Everything lives on the agent's reactor thread.
 namespace meshbus::host {
@@ -151,6 +153,8 @@ struct Mesh {
   Proc* find(std::uint64_t rank) const;
   /// Whether new lives may follow when all ranks have ended. Not with another owner than its first one.
   bool begins_anew() const noexcept { return spec.begins_anew && !owner_gone && handed_by.empty(); }
+  /// How all of them stand, for those who ask often: put together when asked for. Nothing: something has changed since.
+  std::optional<std::vector<RankRun<Status::Kind>>> statuses;
   std::size_t live = 0;
   std::size_t remembered = 0;  // certificates that are still there
 

@@ -61,6 +61,7 @@ void ProcTable::remove(Proc& proc) {
   if (records_.drop(mesh.name, proc.rank())) --mesh.remembered;
   std::erase(touched_.procs, &proc);
   by_id_.erase(proc.id);
+  mesh.statuses.reset();
   mesh.procs.erase(proc.rank());
 }
 
@@ -70,6 +71,7 @@ Proc* ProcTable::insert(std::unique_ptr<Proc> proc) {
   by_id_.emplace(proc->id, proc.get());
   ++proc->mesh.live;
   ++live_;
+  proc->mesh.statuses.reset();
   return (proc->mesh.procs[proc->rank()] = std::move(proc)).get();
 }
 
@@ -109,6 +111,7 @@ Proc* ProcTable::restore_proc(Mesh& mesh, const std::shared_ptr<const Assignment
 }
 
 void ProcTable::touch(Proc& proc) {
+  proc.mesh.statuses.reset();
   if (!std::exchange(proc.is_touched, true)) touched_.procs.push_back(&proc);
 }
 
