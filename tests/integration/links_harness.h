@@ -29,21 +29,25 @@ inline std::uint64_t number_of(const std::string& body) {
   return number;
 }
 
-/// Two brokers, each known by the address of a proxy in front of it. Peers of their own hosts connect without it.
+/// A broker that other hosts know by the address of a proxy in front of it. Peers of its own host connect without it.
+inline std::unique_ptr<Broker> start_behind(TcpProxy& proxy, Loop& loop, const std::string& socket, const std::vector<Setting>& settings) {
+  auto broker = start_broker(loop, "unix:" + socket, settings, [&](BrokerOptions& options) {
+    options.binds.push_back(*HostAddr::parse("tcp:127.0.0.1:0"));
+    options.insecure = true;
+    options.advertise = *HostAddr::parse("tcp:127.0.0.1:" + std::to_string(proxy.port()));
+    options.link_connect_limit = std::chrono::seconds(5);
+  });
+  proxy.set_target(broker->binds().back().port());
+  return broker;
+}
+
+/// Two brokers, each behind a proxy.
 struct LinkedBrokers {
   explicit LinkedBrokers(std::vector<Setting> with = {}) : settings(std::move(with)) {
     settings.push_back({"delivery.starting", "2s"});
     for (int i = 0; i < 2; ++i) start(i);
   }
-  void start(int i) {
-    brokers[i] = start_broker(loop, "unix:" + (dir / std::to_string(i)), settings, [&](BrokerOptions& options) {
-      options.binds.push_back(*HostAddr::parse("tcp:127.0.0.1:0"));
-      options.insecure = true;
-      options.advertise = *HostAddr::parse("tcp:127.0.0.1:" + std::to_string(proxies[i].port()));
-      options.link_connect_limit = std::chrono::seconds(5);
-    });
-    proxies[i].set_target(brokers[i]->binds().back().port());
-  }
+  void start(int i) { brokers[i] = start_behind(proxies[i], loop, dir / std::to_string(i), settings); }
   void reset() {
     for (auto& proxy : proxies) proxy.reset();
   }

@@ -7,10 +7,13 @@
 
 #include <cerrno>
 #include <cstdint>
+#include <functional>
 #include <map>
 #include <memory>
 #include <string>
+#include <string_view>
 #include <tuple>
+#include <utility>
 
 #include "common/unique_fd.h"
 #include "tests/integration/broker_fixture.h"
@@ -50,6 +53,38 @@ class TcpProxy {
     is_black_ = is_on;
     for (auto& [id, pair] : pairs_) watch(id);
   }
+  /// What goes on of what was read, by connection and side: 0 = whoever connected.
+  using Change = std::function<std::string(std::uint64_t connection, int side, std::string_view bytes)>;
+  void change(Change change) { change_ = std::move(change); }
+
+  /// From now on nothing of what is sent by whoever connected arrives: it is on its way.
+  void hold() {
+    for (auto& [id, pair] : pairs_) {
+      if (!pair.is_torn) pair.is_held = true;
+      watch(id);
+    }
+  }
+  /// Whoever connected, and is held, finds his connection ended, and makes another one; the other side notices nothing.
+  void tear() {
+    for (auto& [id, pair] : pairs_) {
+      if (!pair.is_held || pair.is_torn) continue;
+      pair.is_torn = true;
+      end_by_reset(pair.ends[0]);
+      watch(id);
+    }
+  }
+  /// What was on its way arrives, also by connections that have been torn, which end with that.
+  void let_go() {
+    for (auto& [id, pair] : pairs_) {
+      if (!std::exchange(pair.is_held, false)) continue;
+      if (pair.is_torn) late_bytes_ += pair.ends[1].to_write.size();
+      if (pair.is_torn && pair.ends[1].to_write.empty()) ::shutdown(pair.ends[1].fd.get(), SHUT_WR);
+      watch(id);
+    }
+  }
+  /// What arrived by torn connections.
+  std::uint64_t late_bytes() const { return late_bytes_; }
+
   std::uint64_t bytes() const { return bytes_; }
   /// What passed, as it was on the wire: from whoever connected, and back to him. Of all connections, in the order of reading.
   void record() { is_recording_ = true; }
@@ -63,6 +98,8 @@ class TcpProxy {
   };
   struct Pair {
     End ends[2];
+    bool is_held = false;
+    bool is_torn = false;
   };
   static constexpr std::size_t kMostBuffered = 256 * 1024;
 
@@ -87,45 +124,56 @@ class TcpProxy {
     watch(id);
   }
   void watch(std::uint64_t id) {
+    const Pair& pair = pairs_.at(id);
     for (int side = 0; side < 2; ++side) {
-      End& end = pairs_.at(id).ends[side];
-      const End& other = pairs_.at(id).ends[1 - side];
+      const End& end = pair.ends[side];
+      const End& other = pair.ends[1 - side];
+      if (!end.fd) continue;
       std::uint32_t events = 0;
       if (!is_black_ && other.to_write.size() < kMostBuffered) events |= EPOLLIN;
-      if (!is_black_ && !end.to_write.empty()) events |= EPOLLOUT;
+      if (!is_black_ && may_write(pair, end)) events |= EPOLLOUT;
       loop_.reactor.forget(end.fd.get());
       if (events != 0) loop_.reactor.watch(end.fd.get(), events, [this, id, side](std::uint32_t ready) { on_ready(id, side, ready); });
     }
   }
+  static bool may_write(const Pair& pair, const End& end) {
+    return end.fd && !end.to_write.empty() && !(pair.is_held && &end == &pair.ends[1]);
+  }
   void on_ready(std::uint64_t id, int side, std::uint32_t ready) {
-    End& end = pairs_.at(id).ends[side];
-    End& other = pairs_.at(id).ends[1 - side];
+    Pair& pair = pairs_.at(id);
+    End& end = pair.ends[side];
+    End& other = pair.ends[1 - side];
     if ((ready & (EPOLLIN | EPOLLHUP | EPOLLERR)) != 0) {
       char buffer[65536];
       const auto size = ::recv(end.fd.get(), buffer, sizeof buffer, 0);
       if (size == 0 || (size < 0 && errno != EAGAIN)) return drop(id);
-      if (size > 0) other.to_write.append(buffer, static_cast<std::size_t>(size));
-      if (size > 0 && is_recording_) recorded_[side].append(buffer, static_cast<std::size_t>(size));
+      const std::string_view got(buffer, size > 0 ? static_cast<std::size_t>(size) : 0);
+      if (other.fd) other.to_write.append(change_ && !got.empty() ? change_(id, side, got) : std::string(got));
+      if (is_recording_) recorded_[side].append(got);
     }
     for (End* one : {&end, &other}) {
-      if (one->to_write.empty()) continue;
+      if (!may_write(pair, *one)) continue;
       const auto size = ::send(one->fd.get(), one->to_write.data(), one->to_write.size(), MSG_NOSIGNAL);
       if (size < 0 && errno != EAGAIN && errno != ENOTCONN) return drop(id);
       if (size > 0) {
         bytes_ += static_cast<std::uint64_t>(size);
         one->to_write.erase(0, static_cast<std::size_t>(size));
+        if (pair.is_torn && one->to_write.empty()) ::shutdown(one->fd.get(), SHUT_WR);
       }
     }
     watch(id);
   }
   void drop(std::uint64_t id) {
     const auto found = pairs_.find(id);
-    for (End& end : found->second.ends) {
-      loop_.reactor.forget(end.fd.get());
-      const linger at_once{.l_onoff = 1, .l_linger = 0};
-      ::setsockopt(end.fd.get(), SOL_SOCKET, SO_LINGER, &at_once, sizeof at_once);
-    }
+    for (End& end : found->second.ends) end_by_reset(end);
     pairs_.erase(found);
+  }
+  void end_by_reset(End& end) {
+    if (!end.fd) return;
+    loop_.reactor.forget(end.fd.get());
+    const linger at_once{.l_onoff = 1, .l_linger = 0};
+    ::setsockopt(end.fd.get(), SOL_SOCKET, SO_LINGER, &at_once, sizeof at_once);
+    end.fd = UniqueFd();
   }
 
   Loop& loop_;
@@ -135,6 +183,8 @@ class TcpProxy {
   std::map<std::uint64_t, Pair> pairs_;
   std::uint64_t next_ = 1;
   std::uint64_t bytes_ = 0;
+  std::uint64_t late_bytes_ = 0;
+  Change change_;
   bool is_black_ = false;
   bool is_recording_ = false;
   std::string recorded_[2];
