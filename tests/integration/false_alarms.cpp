@@ -91,3 +91,62 @@ TEST_CASE("false alarms: none while all CPUs are busy and roles are stopped for 
   MESSAGE(stops << " stops of up to 2 s within " << duration.count() << " s beside " << burners.capacity()
                 << " busy loops: no false alarm");
 }
+
+TEST_CASE(
+    "false alarms: whoever is stopped for longer than it takes to be missed, and shorter than the limits, is missed, and nobody is told "
+    "dead") {
+  StandingHost host;
+  const TempDir dir;
+  const std::string sleep = own_sleep();
+  Process controller({bin("meshbus-controller"), "--hosts", host.address(), "--set", "supervision.poll=1s", "--set", "lease=15s"});
+  Process plain(
+      cli({"run", "--hosts", host.address(), "--set", "lease=15s", "--name", "plain", "-n", "4", "--", "sh", "-c", "exec " + sleep}));
+  Process mesh(cli({"run", "--hosts", host.address(), "--set", "lease=15s", "--name", "mesh", "--mesh", "-n", "2", "--", bin("echo_proc"),
+                    dir.path().string()}));
+  const auto told = [&](const std::string& what) {
+    std::size_t count = 0;
+    for (const auto& line : lines_of(controller.out())) count += line.find(what) != std::string::npos;
+    return count;
+  };
+  {
+    const bool is_up = wait_until([&] { return sleepers(sleep).size() == 4 && told("\"state\":\"ready\"") == 6; }, in_time);
+    INFO(controller.describe() << plain.describe() << mesh.describe());
+    REQUIRE(is_up);
+  }
+  const auto pids_now = [&] {
+    std::set<pid_t> pids;
+    for (const auto& one : sleepers(sleep)) pids.insert(one.pid);
+    for (const auto& one : processes_with(dir.path().string())) pids.insert(one.pid);
+    return pids;
+  };
+  const auto before = pids_now();
+  const auto roles = host.roles();
+  // A broker is given up after 10 s (session.away), an agent after 30 s (frozen).
+  std::size_t stops = 0;
+  for (const pid_t victim : {roles.broker, roles.agent}) {
+    CAPTURE(stops);
+    ++stops;
+    REQUIRE(::kill(victim, SIGSTOP) == 0);
+    CHECK(wait_until([&] { return told("host_unreachable") == stops; }, 8s));
+    REQUIRE(::kill(victim, SIGCONT) == 0);
+    REQUIRE(wait_until([&] { return told("host_back") == stops; }, in_time));
+    CHECK(pids_now() == before);
+  }
+  // Those that watch and own, all of them at once, for several of their polls and half of a lease.
+  for (const pid_t victim : {roles.warden, roles.keeper, controller.pid(), plain.pid(), mesh.pid()}) ::kill(victim, SIGSTOP);
+  CHECK_FALSE(wait_until([&] { return pids_now() != before; }, 8s));
+  for (const pid_t victim : {roles.warden, roles.keeper, controller.pid(), plain.pid(), mesh.pid()}) ::kill(victim, SIGCONT);
+  // It was late, and says so; afterwards it is as it was.
+  CHECK(wait_until([&] { return told("\"event\":\"late\"") >= 1; }, in_time));
+  CHECK_FALSE(wait_until([&] { return pids_now() != before; }, 2s));
+  CHECK(host.roles().all() == roles.all());
+  CHECK(find_roles(roles.warden)->all() == roles.all());
+  for (const std::string alarm : {"\"failed\"", "\"killed\"", "\"stopped\"", "\"ended\"", "query_failed"}) CHECK(told(alarm) == 0);
+  for (Process* launcher : {&plain, &mesh}) {
+    CHECK(launcher->err().find("lost") == std::string::npos);
+    launcher->send_signal(SIGINT);
+    CHECK(launcher->wait_exit(in_time) == ExitStatus::exited(130));
+  }
+  controller.send_signal(SIGTERM);
+  controller.wait_exit(in_time);
+}
