@@ -10,6 +10,7 @@
 
 #include <zmq.hpp>
 
+#include "client/controller/watch_feed.h"
 #include "common/bus.h"
 #include "common/token.h"
 #include "tests/integration/client_harness.h"
@@ -31,6 +32,10 @@ struct Subscriber {
     handlers
         .on<wire::MeshEvent>(Role::observe,
                              [this](const Request&, const wire::MeshEvent& event) {
+                               wire::MeshEventT whole;
+                               event.UnPackTo(&whole);
+                               for (auto& one : feed.on_event(whole, std::chrono::steady_clock::now())) told.push_back(std::move(one));
+                               generation = event.generation();
                                for (flatbuffers::uoffset_t i = 0; event.ranks() != nullptr && i < event.ranks()->size(); ++i)
                                  heard.push_back(*event.ranks()->Get(i));
                                if (event.kind() != wire::MeshEventKind::ranks) kinds.push_back(event.kind());
@@ -43,12 +48,15 @@ struct Subscriber {
                              })
         .on<wire::MeshHeartbeat>(Role::observe, [this](const Request&, const wire::MeshHeartbeat& heartbeat) {
           ++heartbeats;
+          last_heartbeat = wire::MeshHeartbeatT();
+          heartbeat.UnPackTo(&last_heartbeat);
+          feed.on_heartbeat(last_heartbeat, std::chrono::steady_clock::now());
           CHECK(heartbeat.sequence() == sequence);
         });
     bus = std::make_unique<Bus>(reactor, context, std::move(options), std::move(handlers), Bus::Events());
   }
-  bool turn_until(const std::function<bool()>& predicate) {
-    const auto end = std::chrono::steady_clock::now() + in_time;
+  bool turn_until(const std::function<bool()>& predicate, std::chrono::milliseconds deadline = in_time) {
+    const auto end = std::chrono::steady_clock::now() + deadline;
     while (!predicate()) {
       if (std::chrono::steady_clock::now() > end) return false;
       reactor.turn(20ms);
@@ -72,6 +80,8 @@ struct Subscriber {
     const auto answer = ask(std::move(message));
     return answer ? ErrorCode::none : answer.error().code();
   }
+  /// Whether what it should hear regularly is overdue.
+  bool misses_heartbeats() const { return feed.is_silent(std::chrono::steady_clock::now()); }
   std::string self() {
     REQUIRE(turn_until([this] { return bus->self().has_value(); }));
     return bus->self()->to_string();
@@ -87,6 +97,10 @@ struct Subscriber {
   std::vector<std::pair<std::uint64_t, std::string>> reasons;  ///< Rank, and what its certificate says.
   std::size_t heartbeats = 0;
   std::uint64_t sequence = 0;
+  std::uint64_t generation = 0;  ///< Of the last event.
+  wire::MeshHeartbeatT last_heartbeat;
+  WatchFeed feed;
+  std::vector<WatchEvent> told;  ///< What the feed makes of it.
 };
 
 }  // namespace meshbus::test
