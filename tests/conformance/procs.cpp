@@ -50,6 +50,15 @@ struct Adder : Actor {
   int total;
 };
 
+/// An actor whose constructor does not return in the ranks that its params name.
+struct Sitter : Actor {
+  Sitter(ActorContext& self, std::string_view ranks) {
+    if (ranks.find(std::to_string(self.rank())) != std::string_view::npos) {
+      for (;;) ::pause();
+    }
+  }
+};
+
 Result<std::string> setting_in(Proc& proc, std::string_view key) {
   const auto context = Context::create({.inherited = proc.launcher_settings()});
   if (!context) return fail(context.error());
@@ -95,7 +104,8 @@ ProcProgram program(const std::shared_ptr<Grown>& grown) {
       .on(Port::die, [](Proc&, const Incoming&) { return std::to_string(std::raise(SIGKILL)); })
       .on(Port::grow, [grown](Proc& proc, const Incoming&) { return grown->grow(proc); })
       .on(Port::setting, [](Proc& proc, const Incoming& call) { return setting_in(proc, call.body); })
-      .actor<Adder>("adder");
+      .actor<Adder>("adder")
+      .actor<Sitter>("sitter");
 }
 
 }  // namespace

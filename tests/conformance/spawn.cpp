@@ -75,6 +75,40 @@ TEST_CASE("spec 6.2: ranks that hang are named at the deadline, by host and with
   must(launcher.hosts.shutdown(in_time));
 }
 
+TEST_CASE(
+    "spec 7.2: actors whose constructors hang are named by rank at the deadline; those that were made are stopped, the procs are as "
+    "before") {
+  Launcher launcher("host=2");
+  Heard heard;
+  auto mesh = must(launcher.hosts.spawn("m", extent("gpu=2"), self({"serve"}), heard.handlers()));
+  const auto begin = std::chrono::steady_clock::now();
+  const auto stuck = mesh.spawn_actors("sitter", "stuck", "1 2", {.deadline = 5s});
+  CHECK(std::chrono::steady_clock::now() - begin < in_time);
+  REQUIRE_FALSE(stuck.has_value());
+  INFO(stuck.error().to_string());
+  CHECK(stuck.error().code() == ErrorCode::actor_spawn_error);
+  const auto says = [&](const std::string& text) { return stuck.error().detail().find(text) != std::string::npos; };
+  CHECK(says("2 of 4 were not made: rank"));
+  // Together when they have waited for equally many milliseconds.
+  CHECK((says("ranks 1-2: timeout: ") || (says("rank 1: timeout: ") && says("rank 2: timeout: "))));
+  const auto view = must(ActorView::attach(launcher.context, ActorMeshRef(mesh.ref(), must(Name::plain("stuck")))));
+  CHECK(wait_until(
+      [&] {
+        const auto states = must(view.states(in_time));
+        return states[0].status == Status::Kind::stopped && states[3].status == Status::Kind::stopped;
+      },
+      in_time));
+  // Nothing that hangs is called stopped.
+  const auto states = must(view.states(in_time));
+  for (const std::size_t rank : {1U, 2U}) CHECK_FALSE(states[rank].status == Status::Kind::stopped);
+  auto fine = must(mesh.spawn_actors("adder", "fine", "1"));
+  CHECK(texts(must(fine.call("add", "1", in_time))) == Words(4, "2"));
+  must(fine.stop());
+  CHECK(must(mesh.stop()).is_ended());
+  CHECK(heard.failures().empty());
+  must(launcher.hosts.shutdown(in_time));
+}
+
 TEST_CASE("spec 6.2: a rank that ends right after it was ready is heard of exactly once, as an error of the spawn or by the handler") {
   Launcher launcher("host=1");
   int spawned = 0;
