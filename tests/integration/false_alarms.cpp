@@ -2,6 +2,7 @@
 //   MESHBUS_TEST_STARVED_SECONDS=600   so long instead of 60
 //   MESHBUS_TEST_STARVED_SEED=4711     the same stops again
 #include <doctest/doctest.h>
+#include <unistd.h>
 
 #include <csignal>
 #include <cstdlib>
@@ -28,7 +29,8 @@ TEST_CASE("false alarms: none while all CPUs are busy and roles are stopped for 
   MESSAGE("MESHBUS_TEST_STARVED_SEED=" << seed);
   StandingHost host;
   const TempDir dir;
-  const std::string sleep = own_sleep();
+  // For longer than this takes, and as nobody else does.
+  const std::string sleep = "sleep " + std::to_string(duration.count() + 600) + "." + std::to_string(::getpid()) + "1";
   Process controller({bin("meshbus-controller"), "--hosts", host.address()});
   Process plain(cli({"run", "--hosts", host.address(), "--name", "plain", "-n", "8", "--", "sh", "-c", "exec " + sleep}));
   Process mesh(cli({"run", "--hosts", host.address(), "--name", "mesh", "--mesh", "-n", "4", "--", bin("echo_proc"), dir.path().string()}));
@@ -70,6 +72,7 @@ TEST_CASE("false alarms: none while all CPUs are busy and roles are stopped for 
   }
   burners.clear();
 
+  INFO(controller.describe() << plain.describe() << mesh.describe());
   CHECK(pids_now() == before);
   CHECK(plain.is_running());
   CHECK(mesh.is_running());
@@ -86,6 +89,13 @@ TEST_CASE("false alarms: none while all CPUs are busy and roles are stopped for 
     launcher->send_signal(SIGINT);
     CHECK(launcher->wait_exit(in_time) == ExitStatus::exited(130));
   }
+  // It has not missed all of this: it tells of the ends that there were now.
+  const auto tells_ends = [&] {
+    std::size_t count = 0;
+    for (const auto& line : lines_of(controller.out())) count += line.find("\"ended\"") != std::string::npos;
+    return count == 2;
+  };
+  CHECK(wait_until(tells_ends, in_time));
   controller.send_signal(SIGTERM);
   controller.wait_exit(in_time);
   MESSAGE(stops << " stops of up to 2 s within " << duration.count() << " s beside " << burners.capacity()
