@@ -121,6 +121,9 @@ void launch() {
 
   auto tally = must(procs.spawn_actors("tally", "tally", "40", {.region = first_gpus.region()}));
   print(must(tally.call("add", "2")));
+  const auto sum = must(tally.accumulate("add", "2", "sum"));
+  if (sum.value) std::cout << "in all " << to_text(*sum.value) << ", of " << sum.ranks.num_ranks() << " ranks\n";
+  for (const auto& [rank, error] : sum.errors) std::cout << "without rank " << rank << ": " << error.to_string() << "\n";
   must(tally.stop());
 
   look_at(hosts.ref().to_string());

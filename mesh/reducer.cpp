@@ -1,6 +1,7 @@
 #include "meshbus/reducer.h"
 
 #include <array>
+#include <charconv>
 #include <cmath>
 #include <type_traits>
 #include <utility>
@@ -10,12 +11,56 @@
 namespace meshbus {
 namespace {
 
+/// What quotes an answer has so much of it.
+constexpr std::size_t kQuoted = 40;
+
+Error unreadable(const std::string& name, std::string_view expected, std::string_view answer) {
+  return {ErrorCode::configuration_error, "reducer " + name + ": expected " + std::string(expected) + ", found " +
+                                              text::quoted(answer.substr(0, kQuoted)) + (answer.size() > kQuoted ? "..." : "")};
+}
+
+/// A number that is the whole text.
+template <typename T>
+std::optional<T> whole_number(std::string_view text) {
+  T value{};
+  const auto [stop, error] = std::from_chars(text.data(), text.data() + text.size(), value);
+  if (error != std::errc() || stop != text.data() + text.size()) return std::nullopt;
+  return value;
+}
+
+Result<ReplyValue> read_number(const std::string& name, std::string_view answer) {
+  if (const auto integer = whole_number<std::int64_t>(answer)) return *integer;
+  // A whole number that does not fit must not lose its last digits silently.
+  const bool is_integer = !answer.empty() && answer.find_first_not_of("-0123456789") == std::string_view::npos;
+  if (const auto number = whole_number<double>(answer); number && !is_integer) return *number;
+  return fail(unreadable(name, is_integer ? "a number of 64 bits" : "a number", answer));
+}
+
+Result<ReplyValue> read_bool(const std::string& name, std::string_view answer) {
+  if (answer == "true") return true;
+  if (answer == "false") return false;
+  return fail(unreadable(name, "true or false", answer));
+}
+
+Result<ReplyValue> read_overlay(const std::string& name, std::string_view answer) {
+  auto overlay = parse_overlay(answer);
+  if (!overlay) return fail(ErrorCode::configuration_error, "reducer " + name + ": " + overlay.error().detail());
+  return std::move(*overlay);
+}
+
+Result<ReplyValue> read_bytes(const std::string&, std::string_view answer) {
+  return std::string(answer);
+}
+
+using Read = Result<ReplyValue> (*)(const std::string& name, std::string_view answer);
+
 /// Makes a reducer of a function over pairs of one type each; `combine(into, update)` returns whether it could. Values of other types are
 /// errors that name the types it takes.
 template <typename... Taken, typename Combine>
-Reducer reducer_of(std::string name, std::string takes, Combine combine) {
+Reducer reducer_of(std::string name, Read read, std::string takes, Combine combine) {
   Reducer reducer;
   reducer.name = name;
+  reducer.read = [name, read](std::string_view answer) { return read(name, answer); };
   reducer.check = [name, takes](const ReplyValue& value) -> Result<void> {
     if ((std::holds_alternative<Taken>(value) || ...)) return {};
     return fail(ErrorCode::configuration_error, "reducer " + name + ": expected " + takes + ", found " + std::string(kind_of(value)));
@@ -77,31 +122,52 @@ std::string_view kind_of(const ReplyValue& value) noexcept {
   return names[value.index()];
 }
 
+std::string to_text(const ReplyValue& value) {
+  struct Writer {
+    std::string operator()(bool truth) const { return truth ? "true" : "false"; }
+    std::string operator()(std::int64_t number) const { return std::to_string(number); }
+    std::string operator()(double number) const {
+      std::array<char, 32> digits{};
+      const auto end = std::to_chars(digits.data(), digits.data() + digits.size(), number).ptr;
+      std::string text(digits.data(), end);
+      // Otherwise it would be read as an integer.
+      if (text.find_first_not_of("-0123456789") == std::string::npos) text += ".0";
+      return text;
+    }
+    std::string operator()(const std::string& bytes) const { return bytes; }
+    std::string operator()(const StatusOverlay& statuses) const {
+      return to_string(statuses.map([](const Status& status) { return status.to_string(); }));
+    }
+    std::string operator()(const TextOverlay& overlay) const { return to_string(overlay); }
+  };
+  return std::visit(Writer(), value);
+}
+
 const Reducers& Reducers::builtin() {
   static const Reducers reducers = [] {
     Reducers all;
-    all.put(reducer_of<StatusOverlay, TextOverlay>("overlay", "statuses or an overlay", [](auto& into, const auto& update) {
+    all.put(reducer_of<StatusOverlay, TextOverlay>("overlay", read_overlay, "statuses or an overlay", [](auto& into, const auto& update) {
       into.merge(update);
       return true;
     }));
-    all.put(reducer_of<std::int64_t, double>("sum", "numbers", sum_up));
-    all.put(reducer_of<std::int64_t, double>("min", "numbers", [](auto& into, const auto& update) {
+    all.put(reducer_of<std::int64_t, double>("sum", read_number, "numbers", sum_up));
+    all.put(reducer_of<std::int64_t, double>("min", read_number, "numbers", [](auto& into, const auto& update) {
       if (wins(update, into, std::less<>())) into = update;
       return true;
     }));
-    all.put(reducer_of<std::int64_t, double>("max", "numbers", [](auto& into, const auto& update) {
+    all.put(reducer_of<std::int64_t, double>("max", read_number, "numbers", [](auto& into, const auto& update) {
       if (wins(update, into, std::greater<>())) into = update;
       return true;
     }));
-    all.put(reducer_of<bool>("any", "bools", [](bool& into, bool update) {
+    all.put(reducer_of<bool>("any", read_bool, "bools", [](bool& into, bool update) {
       into = into || update;
       return true;
     }));
-    all.put(reducer_of<bool>("all", "bools", [](bool& into, bool update) {
+    all.put(reducer_of<bool>("all", read_bool, "bools", [](bool& into, bool update) {
       into = into && update;
       return true;
     }));
-    Reducer count = reducer_of<std::int64_t>("count", "counts", add_up);
+    Reducer count = reducer_of<std::int64_t>("count", read_bytes, "counts", add_up);
     count.lift = [](const ReplyValue&) -> Result<ReplyValue> { return std::int64_t{1}; };
     all.put(std::move(count));
     return all;
@@ -119,7 +185,7 @@ Result<void> Reducers::add(std::string name, std::function<std::string(std::stri
     return fail(ErrorCode::configuration_error, "reducer " + text::quoted(name) + ": a name is made of letters, digits and '_'");
   if (by_name_.contains(name) || builtin().by_name_.contains(name))
     return fail(ErrorCode::configuration_error, "reducer " + name + ": there is one of that name already");
-  put(reducer_of<std::string>(name, "bytes", [combine = std::move(combine)](std::string& into, const std::string& update) {
+  put(reducer_of<std::string>(name, read_bytes, "bytes", [combine = std::move(combine)](std::string& into, const std::string& update) {
     into = combine(std::move(into), update);
     return true;
   }));

@@ -24,6 +24,7 @@ HostAgent::HostAgent(Reactor& reactor, zmq::context_t& context, Options options,
   proc_events.on_changed = [this](Mesh& mesh) {
     publisher_->mark(mesh);
     waits_->mark(mesh);
+    collections_->mark(mesh);
   };
   proc_events.on_owner_changed = [this](Mesh& mesh) {
     publisher_->tell_owner(mesh);
@@ -59,6 +60,11 @@ HostAgent::HostAgent(Reactor& reactor, zmq::context_t& context, Options options,
   bus_events.on_down = [](const std::string& reason) { log::warn("the broker is away: " + reason + "; the procs of this host live on"); };
   bus_events.on_refused = [this](const Error& error) { events_.on_refused(error); };
   bus_events.on_undeliverable = [this](const wire::Envelope& envelope, const Error& error) { on_undeliverable(envelope, error); };
+  bus_events.on_data = [this](const wire::Envelope& envelope, const wire::CallHeader& header, Bytes body) {
+    collections_->on_data(envelope, header, body);
+  };
+  // What comes is of those who do not want to hear of it, or is given back.
+  bus_events.when_taken = [](const std::function<void()>& then) { then(); };
   bus_ = std::make_unique<Bus>(reactor_, context, std::move(session), make_handlers(), std::move(bus_events));
   publisher_ = std::make_unique<Publisher>(*bus_, host_text_);
   logs_ = std::make_unique<LogStreams>(*bus_);
@@ -66,6 +72,12 @@ HostAgent::HostAgent(Reactor& reactor, zmq::context_t& context, Options options,
   waits_ = std::make_unique<RankWaits>(*bus_, procs_->table(), host_text_, [this](const ProcId& asker) {
     if (!is_watched_still(asker)) peers_->remove(asker);
   });
+  collections_ = std::make_unique<Collections>(*bus_, procs_->table(), options_.host,
+                                               Collections::Events{.on_asker = [this](const ProcId& asker) { peers_->add(asker); },
+                                                                   .on_idle =
+                                                                       [this](const ProcId& asker) {
+                                                                         if (!is_watched_still(asker)) peers_->remove(asker);
+                                                                       }});
   signs_ =
       std::make_unique<SignsWatch>(*bus_, procs_->table(), options_.config, host_text_, [this](Mesh& mesh) { publisher_->mark(mesh); });
   procs_->take_over();
@@ -121,6 +133,7 @@ void HostAgent::on_turn_end() {
   procs_->end_turn();
   publisher_->flush();
   waits_->flush();
+  collections_->flush();
   logs_->flush();
   procs_->forget_old([this](Mesh& mesh) {
     publisher_->forget(mesh);
@@ -169,6 +182,7 @@ void HostAgent::on_undeliverable(const wire::Envelope& envelope, const Error& er
 void HostAgent::on_peer_gone(const std::string& peer) {
   if (const auto reader = ProcId::parse(peer)) logs_->drop(*reader);
   waits_->drop(peer);
+  collections_->drop(peer);
   for (const auto& [name, mesh] : procs_->table().meshes()) {
     if (mesh->subscribers.erase(peer) > 0) procs_->table().touch(*mesh);
     if (mesh->owner_gone || mesh->spec.owner.to_string() != peer) continue;
@@ -181,7 +195,7 @@ bool HostAgent::is_watched_still(const ProcId& peer) {
   for (const auto& [name, mesh] : procs_->table().meshes()) {
     if (mesh->subscribers.contains(text) || (mesh->spec.owner == peer && !mesh->owner_gone)) return true;
   }
-  return logs_->has(peer) || waits_->has(text);
+  return logs_->has(peer) || waits_->has(text) || collections_->has(text);
 }
 
 void HostAgent::ask_to_stop(Proc& proc, std::chrono::milliseconds grace, const std::string& reason) {

@@ -11,6 +11,7 @@
 #include "agent/host/procs/mesh_procs.h"
 #include "agent/host/publisher.h"
 #include "agent/host/rank_waits.h"
+#include "agent/host/replies/collections.h"
 #include "agent/host/signs/signs_watch.h"
 #include "agent/host/stdio/log_streams.h"
 #include "common/bus.h"
@@ -20,7 +21,8 @@
 namespace meshbus::host {
 
 /// Starts, watches and stops the procs of one host for whoever may ask by message (schemas/lifecycle.fbs, supervision.fbs, logs.fbs,
-/// bootstrap.fbs). Its table of handlers is that protocol. Lives on its reactor's thread. The process must ignore SIGPIPE.
+/// bootstrap.fbs; replies.fbs, which has no part in the table). Its table of handlers is that protocol. Lives on its reactor's thread. The
+/// process must ignore SIGPIPE.
 class HostAgent {
  public:
   struct Options {
@@ -131,6 +133,7 @@ class HostAgent {
   Reactor::TimerId forget_timer_ = 0;
   /// Lets a callback see that this object is gone.
   std::shared_ptr<void> alive_ = std::make_shared<char>();
+  std::unique_ptr<Collections> collections_;
 };
 
 }  // namespace meshbus::host

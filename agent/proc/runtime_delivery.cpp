@@ -32,12 +32,12 @@ void Runtime::on_data(const wire::Envelope& envelope, const wire::CallHeader& he
     return Error(ErrorCode::queue_full, bootstrap_.proc.to_string() + " is behind: its queue for handlers is full");
   };
   // What an actor takes is told in the order in which it came, behind what waits for the handlers.
-  if (!is_call && untaken_ > 0 && !work_.has_room()) return bus_->give_back(envelope, is_behind());
+  if (has_fate(envelope) && untaken_ > 0 && !work_.has_room()) return bus_->give_back(envelope, is_behind());
   switch (actors_.on_data(envelope, header, body, point)) {
     case ActorSystem::Delivery::not_mine: break;
     case ActorSystem::Delivery::returned: return;
     case ActorSystem::Delivery::taken:
-      if (!is_call) take_in_turn(envelope);
+      if (has_fate(envelope)) take_in_turn(envelope);
       return;
   }
   const auto found = program_.handlers_.find(envelope.port());

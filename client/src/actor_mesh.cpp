@@ -10,6 +10,7 @@
 #include "client/src/proc_mesh_impl.h"
 #include "client/src/time_left.h"
 #include "common/actor_body.h"
+#include "meshbus/accumulator.h"
 #include "meshbus/point.h"
 
 namespace meshbus {
@@ -114,6 +115,40 @@ Result<RankAnswers> ActorView::call(const MessageType& type, std::string_view bo
   auto answers = impl_->connection().call_all(ref_.procs(), actor_port(ref_.name()), encode_actor_body(type, 0, body), deadline);
   if (!answers) return fail(answers.error().within(message_to(ref_, type)));
   return answers;
+}
+
+Result<Accumulation> ActorView::accumulate(const MessageType& type, std::string_view body, std::string_view reducer,
+                                           const AccumulateOptions& options) const {
+  if (auto fine = impl_->core().check_may_wait(); !fine) return fail(fine.error());
+  auto by = (options.reducers == nullptr ? Reducers::builtin() : *options.reducers).find(reducer);
+  if (!by) return fail(by.error());
+  if (size() == 0) return Accumulation();
+  if (!Reducers::builtin().find(reducer)) return accumulate_here(type, body, std::move(*by), options.deadline);
+  auto reduced =
+      impl_->connection().accumulate(ref_.procs(), actor_port(ref_.name()), encode_actor_body(type, 0, body), std::move(*by), options);
+  if (!reduced) return fail(reduced.error().within(message_to(ref_, type)));
+  return reduced;
+}
+
+Result<Accumulation> ActorView::accumulate_here(const MessageType& type, std::string_view body, Reducer reducer,
+                                                milliseconds deadline) const {
+  auto answers = call(type, body, deadline);
+  if (!answers) return fail(answers.error());
+  Accumulation reduced;
+  reduced.num_ranks = reduced.num_messages = size();
+  Accumulator accumulator(reducer, size(), Accumulator::Deliver::snapshots);
+  const Accumulator::Time now{};
+  for (std::uint64_t ordinal = 0; ordinal < size(); ++ordinal) {
+    auto& answer = (*answers)[ordinal];
+    auto value = answer ? reducer.read(*answer) : Result<ReplyValue>(fail(answer.error()));
+    const auto added = value ? accumulator.add(ordinal, std::move(*value), now) : Result<void>(fail(value.error()));
+    if (!added) reduced.errors.emplace(ordinal, added.error());
+  }
+  if (auto all = accumulator.take(Accumulator::Time::max())) {
+    reduced.value = std::move(all->value);
+    reduced.ranks = std::move(all->ranks);
+  }
+  return reduced;
 }
 
 Result<void> ActorView::send(const MessageType& type, std::string_view body) const {

@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <set>
 
+#include "client/src/accumulating.h"
 #include "client/src/actor_monitor.h"
 #include "client/src/context_core.h"
 #include "client/src/log_feed.h"
@@ -76,6 +77,9 @@ void Connection::open_bus() {
     last_problem_ = reason;
   };
   events.on_refused = [this](const Error& error) { on_refused(error); };
+  events.on_data = [this](const wire::Envelope& envelope, const wire::CallHeader& header, Bytes body) { on_data(envelope, header, body); };
+  // What comes is of those who do not want to hear of it, or is given back.
+  events.when_taken = [](const std::function<void()>& then) { then(); };
   home_since_ = core_.reactor().now();
   down_since_ = home_since_;
   bus_ = std::make_unique<Bus>(core_.reactor(), core_.zmq_context(), std::move(options), std::move(handlers), std::move(events));
@@ -513,6 +517,7 @@ void Connection::on_host_dead(const HostAddr& host, const std::string& reason) {
   if (found == hosts_.end() || bus_ == nullptr) return;
   found->second.is_dead = true;
   lose(host, reason);
+  for (const auto& [ticket, running] : accumulating_) running->on_host_dead(host, reason);
   if (host == home_) move_home();
 }
 

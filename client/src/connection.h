@@ -14,11 +14,13 @@
 
 #include "common/bus.h"
 #include "common/cast.h"
+#include "meshbus/accumulation.h"
 #include "meshbus/address.h"
 #include "meshbus/rank_report.h"
 
 namespace meshbus {
 
+class Accumulating;
 class ActorMonitor;
 class ContextCore;
 class LogFeed;
@@ -59,6 +61,9 @@ class Connection {
   /// By ordinal.
   Result<CastAnswers::Answers> call_all(const ProcMeshRef& to, std::uint32_t port, std::string_view body,
                                         std::chrono::milliseconds deadline);
+  /// `body`: as that of a call. The hosts know the reducer.
+  Result<Accumulation> accumulate(const ProcMeshRef& to, std::uint32_t port, std::string_view body, Reducer reducer,
+                                  const AccumulateOptions& options);
 
   // On the reactor's thread.
 
@@ -118,6 +123,8 @@ class Connection {
   void on_state_changed(const Request& request, const wire::StateChanged& changed);
   void on_output(const Request& request, const wire::Output& output);
   void on_log(const Request& request, const wire::Log& log);
+  /// What comes for a port.
+  void on_data(const wire::Envelope& envelope, const wire::CallHeader& header, Bytes body);
   void on_actor_event(const Request& request, const wire::ActorEvent& event);
   /// A proc in which somebody may wait for an actor has ended.
   void on_proc_end(const std::weak_ptr<ActorMonitor>& actors, const RankReport& proc);
@@ -165,6 +172,9 @@ class Connection {
   bool closed_ = false;
   std::optional<Error> refusal_;
   std::string last_problem_;
+
+  /// Reactor thread. By ticket; those that are over leave at their end.
+  std::map<std::uint64_t, std::shared_ptr<Accumulating>> accumulating_;
 };
 
 /// Keeps a connection, and the core that owns it. Move-only; goes on any thread.

@@ -199,3 +199,26 @@ TEST_CASE("accumulator: reduced on the way at hosts, nothing is lost and nothing
       },
       40);
 }
+
+TEST_CASE("reducer: an answer is read as the text that to_text() writes") {
+  const auto read = [](std::string_view name, std::string_view answer) { return reducer(name).read(answer); };
+  for (const ReplyValue& value : {ReplyValue(std::int64_t{0}), ReplyValue(std::numeric_limits<std::int64_t>::min()), ReplyValue(0.1),
+                                  ReplyValue(2.0), ReplyValue(-1e300), ReplyValue(std::numeric_limits<double>::infinity())})
+    CHECK(read("sum", to_text(value)).value() == value);
+  CHECK(to_text(ReplyValue(2.0)) == "2.0");
+  CHECK(kind_of(read("max", "nan").value()) == "double");
+  CHECK(kind_of(read("max", "-0.0").value()) == "double");
+  CHECK(read("any", to_text(ReplyValue(true))).value() == ReplyValue(true));
+  CHECK(read("all", "false").value() == ReplyValue(false));
+  CHECK(to_text(read("overlay", "0..3=A,5..6=\"two words\"").value()) == "0..3=A,5..6=\"two words\"");
+  CHECK(read("count", "whatever").has_value());
+  for (const char* wrong : {"", "abc", "1 ", " 1", "0x10", "1,5", "--1", "9223372036854775808", "12345678901234567890123"}) {
+    INFO(wrong);
+    CHECK(read("sum", wrong).error().code() == ErrorCode::configuration_error);
+  }
+  CHECK(read("any", "1").error().detail() == "reducer any: expected true or false, found \"1\"");
+  CHECK(read("overlay", "0..3").error().code() == ErrorCode::configuration_error);
+  Reducers own;
+  REQUIRE(own.add("join", [](std::string into, const std::string& update) { return into + update; }).has_value());
+  CHECK(own.find("join").value().read("bytes").value() == ReplyValue(std::string("bytes")));
+}

@@ -22,6 +22,7 @@
 #include "tests/support/temp_dir.h"
 #include "tests/unit/schema_samples.h"
 #include "wire/relay_generated.h"
+#include "wire/replies_generated.h"
 
 using namespace meshbus;
 using namespace meshbus::test;
@@ -47,8 +48,8 @@ class Schemas {
     parser_.opts.strict_json = true;
     parser_.opts.indent_step = 1;
     const char* includes[] = {folder.c_str(), nullptr};
-    for (const std::string& file : {folder + "/control.fbs", folder + "/relay.fbs"}) {
-      // Release 0.1 has no relay.fbs.
+    for (const std::string& file : {folder + "/control.fbs", folder + "/relay.fbs", folder + "/replies.fbs"}) {
+      // Release 0.1 has only the first.
       if (!std::filesystem::exists(file)) continue;
       const bool is_read = parser_.Parse(read_file(file).c_str(), includes, file.c_str());
       INFO(parser_.error_);
@@ -141,6 +142,8 @@ std::string read_and_write(const WireSample& like, const std::string& bytes) {
   if (like.table == "Bootstrap") return read_and_write_table<wire::Bootstrap>(bytes);
   if (like.table == "CastElsewhere") return read_and_write_table<wire::CastElsewhere>(bytes);
   if (like.table == "CastHead") return read_and_write_table<wire::CastHead>(bytes);
+  if (like.table == "CollectAnswers") return read_and_write_table<wire::CollectAnswers>(bytes);
+  if (like.table == "Collected") return read_and_write_table<wire::Collected>(bytes);
   if (like.table == "LedgerEntry") return read_and_write_table<wire::LedgerEntry>(bytes);
   if (like.table == "MonitorEvent") return read_and_write_table<wire::MonitorEvent>(bytes, "MBM1");
   if (like.table == "TapBatch") return read_and_write_table<wire::TapBatch>(bytes, "MBT1");

@@ -5,6 +5,7 @@
 #include "common/control.h"
 #include "common/frame.h"
 #include "wire/relay_generated.h"
+#include "wire/replies_generated.h"
 
 namespace meshbus::test {
 namespace {
@@ -995,6 +996,26 @@ void add_relay(Samples& samples) {
   samples.table<wire::PassOn>("PassOn", "PassOn", pass_on);
 }
 
+void add_replies(Samples& samples) {
+  wire::CollectAnswersT order;
+  order.ticket = 0x0102030405060708;
+  order.mesh = kMesh;
+  order.reducer = "sum";
+  order.ranks = {wire::CollectedRanks(0, 4), wire::CollectedRanks(6, 7)};
+  order.asker = kHost + ",client-13Se1Maqzryj";
+  order.limit_ms = 30'000;
+  order.parts = true;
+  samples.table<wire::CollectAnswers>("CollectAnswers", "CollectAnswers", order);
+  wire::CollectedT collected;
+  collected.reduced = {1, 2, 3};
+  collected.problems.push_back(std::make_unique<wire::CollectProblemT>());
+  collected.problems[0]->code = 10;
+  collected.problems[0]->detail = "boom";
+  collected.problems[0]->ranks = {wire::CollectedRanks(4, 5)};
+  collected.parts = 2;
+  samples.table<wire::Collected>("Collected", "Collected", collected);
+}
+
 /// Two messages whose bodies are padded differently, then what rides apart, part behind part.
 std::string frame(bool link) {
   FrameWriter writer(wire::Lane::data, link);
@@ -1082,6 +1103,7 @@ std::vector<WireSample> wire_samples() {
   samples.table<wire::Bootstrap>("Bootstrap", "Bootstrap", bootstrap());
   samples.table<wire::CastHead>("CastHead", "CastHead", cast_head());
   add_relay(samples);
+  add_replies(samples);
   samples.list.push_back({"Frame", Form::frame, frame(/*link=*/false)});
   samples.list.push_back({"LinkFrame", Form::frame, frame(/*link=*/true)});
   return std::move(samples.list);

@@ -4,6 +4,7 @@
 #include <utility>
 
 #include "common/actor_body.h"
+#include "common/collecting.h"
 #include "common/log.h"
 
 namespace meshbus::mesh_proc {
@@ -20,6 +21,9 @@ constexpr std::size_t kEndedRoots = 1000;
 constexpr std::size_t kEndedChildren = 256;
 /// How often to look whether actors wait for a thread.
 constexpr std::chrono::seconds kPoolInterval{1};
+
+/// In CallHeader.reserved of what lies in mailboxes: the answer goes to the agent of this host, and `id` is its ticket.
+constexpr std::uint16_t kIsCollected = 1;
 
 std::string name_of(const ActorCell& cell) {
   return cell.id.name().to_string() + "[" + std::to_string(cell.id.pid()) + "]";
@@ -73,51 +77,74 @@ void ActorSystem::run_later() {
 
 // --- Messages. ---
 
-ActorSystem::Delivery ActorSystem::on_data(const wire::Envelope& envelope, const wire::CallHeader& header, Bytes body,
+ActorSystem::Delivery ActorSystem::on_data(const wire::Envelope& from, const wire::CallHeader& call, Bytes body,
                                            const std::optional<Point>& point) {
-  const bool is_call = envelope.kind() == wire::Kind::call;
+  wire::Envelope envelope = from;
+  wire::CallHeader header = call;
+  header.mutate_reserved(0);
+  auto decoded = decode_actor_body(body);
+  const bool is_collected = decoded && decoded->message == kCollectMessage && envelope.kind() == wire::Kind::message;
+  if (is_collected) {
+    const auto collected = decode_collected_call(decoded->bytes);
+    if (!collected) {
+      log::warn("a message is dropped: " + collected.error().to_string());
+      return Delivery::returned;
+    }
+    envelope.mutate_kind(wire::Kind::call);
+    header = wire::CallHeader(collected->ticket, collected->limit_ms, wire::ErrorCode::none, kIsCollected);
+    decoded = decode_actor_body(collected->actor_body);
+  }
   std::optional<Error> error;
   {
     const Lock lock(mutex_);
     const auto found = by_port_.find(envelope.port());
-    if (found == by_port_.end()) return Delivery::not_mine;
-    ActorCell& cell = *found->second;
-    const auto decoded = decode_actor_body(body);
-    if (!decoded) {
-      error = decoded.error().within(cell.id.to_string());
-    } else if (!cell.life.is_open()) {
-      error.emplace(ErrorCode::no_such_port, "actor " + cell.id.to_string() + " " + cell.life.words());
+    if (found == by_port_.end()) {
+      if (!is_collected) return Delivery::not_mine;
+      error.emplace(ErrorCode::no_such_port, self_.to_string() + " has no actor with port " + std::to_string(envelope.port()));
+    } else if (const auto refusal = put(*found->second, envelope, header, decoded, point)) {
+      error = refusal;
     } else {
-      Letter letter{.message = decoded->message, .from = decoded->from, .envelope = envelope, .header = header};
-      if (is_call && header.deadline_ms() > 0) letter.deadline = reactor_.now() + std::chrono::milliseconds(header.deadline_ms());
-      letter.body.assign(decoded->bytes);
-      letter.point = point;
-      if (cell.mailbox.push(std::move(letter))) {
-        schedule(cell);
-        return Delivery::taken;
-      }
-      error.emplace(ErrorCode::queue_full, "actor " + cell.id.to_string() + " is behind: " + std::to_string(cell.mailbox.count()) +
-                                               " messages, " + std::to_string(cell.mailbox.bytes()) + " bytes wait for it");
+      return Delivery::taken;
     }
   }
-  if (is_call) {
-    bus_->fail_call(envelope, header, *error);
-  } else {
-    bus_->give_back(envelope, *error);
-  }
+  tell(envelope, header, fail(*error));
   return Delivery::returned;
+}
+
+std::optional<Error> ActorSystem::put(ActorCell& cell, const wire::Envelope& envelope, const wire::CallHeader& header,
+                                      const Result<ActorBody>& body, const std::optional<Point>& point) {
+  if (!body) return body.error().within(cell.id.to_string());
+  if (!cell.life.is_open()) return Error(ErrorCode::no_such_port, "actor " + cell.id.to_string() + " " + cell.life.words());
+  Letter letter{.message = body->message, .from = body->from, .envelope = envelope, .header = header};
+  if (letter.is_call() && header.deadline_ms() > 0) letter.deadline = reactor_.now() + std::chrono::milliseconds(header.deadline_ms());
+  letter.body.assign(body->bytes);
+  letter.point = point;
+  if (!cell.mailbox.push(std::move(letter))) {
+    return Error(ErrorCode::queue_full, "actor " + cell.id.to_string() + " is behind: " + std::to_string(cell.mailbox.count()) +
+                                            " messages, " + std::to_string(cell.mailbox.bytes()) + " bytes wait for it");
+  }
+  schedule(cell);
+  return std::nullopt;
+}
+
+void ActorSystem::tell(const wire::Envelope& envelope, const wire::CallHeader& header, const Result<std::string>& answer) {
+  if (bus_ == nullptr) return;
+  if (header.reserved() == kIsCollected) {
+    const auto sent = bus_->send(Destination::to_agent(self_.host()), static_cast<std::uint32_t>(wire::CollectPort::answer),
+                                 encode_collected_answer(header.id(), answer), true);
+    if (!sent) log::warn("an answer is dropped: " + sent.error().to_string());
+  } else if (envelope.kind() != wire::Kind::call) {
+    bus_->give_back(envelope, answer.error());
+  } else if (answer) {
+    bus_->answer_call(envelope, header, *answer);
+  } else {
+    bus_->fail_call(envelope, header, answer.error());
+  }
 }
 
 void ActorSystem::answer(const wire::Envelope& call, const wire::CallHeader& header, Result<std::string> answer) {
   const Lock lock(mutex_);
-  later([this, call, header, answer = std::move(answer)] {
-    if (bus_ == nullptr) return;
-    if (answer) {
-      bus_->answer_call(call, header, *answer);
-    } else {
-      bus_->fail_call(call, header, answer.error());
-    }
-  });
+  later([this, call, header, answer = std::move(answer)] { tell(call, header, answer); });
 }
 
 // --- Life: with the lock held. ---
@@ -250,7 +277,7 @@ void ActorSystem::drop_mail(ActorCell& cell) {
     }
     later([this, envelope = letter.envelope, header = letter.header,
            error = Error(ErrorCode::no_such_port, "actor " + cell.id.to_string() + " " + cell.life.words())] {
-      if (bus_ != nullptr) bus_->fail_call(envelope, header, error);
+      tell(envelope, header, fail(error));
     });
   }
 }

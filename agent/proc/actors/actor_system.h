@@ -16,6 +16,7 @@
 
 #include "agent/proc/actors/actor_cell.h"
 #include "agent/proc/actors/actor_pool.h"
+#include "common/actor_body.h"
 #include "common/bus.h"
 #include "common/dispatcher.h"
 #include "common/reactor.h"
@@ -53,7 +54,8 @@ class ActorSystem {
 
   /// What comes of a message or call for a port.
   enum class Delivery { not_mine, taken, returned };
-  /// `returned`: it was answered with an error, or given back to its sender.
+  /// `returned`: it was answered with an error, or given back to its sender. A message whose answer is reduced at this host
+  /// (schemas/replies.fbs) is to an actor like a call.
   /// `point`: of a cast, where this rank is in its view.
   Delivery on_data(const wire::Envelope& envelope, const wire::CallHeader& header, Bytes body, const std::optional<Point>& point);
   /// A message of ours to a subscriber came back: it is gone.
@@ -87,6 +89,10 @@ class ActorSystem {
   using Lock = std::unique_lock<std::mutex>;
   using Key = std::pair<std::string, std::uint64_t>;
   struct Step;
+
+  /// Into its mailbox, with the lock held; or why not.
+  std::optional<Error> put(ActorCell& cell, const wire::Envelope& envelope, const wire::CallHeader& header, const Result<ActorBody>& body,
+                           const std::optional<Point>& point);
 
   // actor_system.cpp: life. All with the lock held.
   Result<std::shared_ptr<ActorCell>> make(const std::string& type, const Name& name, std::uint64_t pid, std::string params);
@@ -125,6 +131,8 @@ class ActorSystem {
   void tell_changes();
   wire::ActorStateT state_of(const ActorCell& cell) const;
 
+  /// Answers a call, or gives a message back. On the reactor's thread.
+  void tell(const wire::Envelope& envelope, const wire::CallHeader& header, const Result<std::string>& answer);
   void run_later();
   void arm_stop(const std::shared_ptr<ActorCell>& cell, Time end);
   void on_stop_over(const std::shared_ptr<ActorCell>& cell);

@@ -9,6 +9,7 @@
 #include <string_view>
 #include <vector>
 
+#include "meshbus/accumulation.h"
 #include "meshbus/actor_ref.h"
 #include "meshbus/context.h"
 #include "meshbus/proc_mesh.h"
@@ -21,6 +22,7 @@
 ///     auto procs = *hosts.spawn("trainers", *Extent::parse("gpu=4"), {.kind = ProcKind::mesh, .command = {"./counters"}});
 ///     auto tally = *procs.spawn_actors("counter", "tally", "40");       // one in every proc, or an error that names the ranks
 ///     auto sums = *tally.call("add", "2", 10s);                         // sums[3]: "42", or what went wrong there
+///     auto sum = *tally.accumulate("add", "2", "sum");                  // added up at each host: to_text(*sum.value) is "168"
 ///     tally.range("gpu", 0, 2)->send("reset", "");                      // a slice, also when other ranks are dead
 ///     tally.stop();
 namespace [[gnu::visibility("default")]] meshbus {
@@ -69,6 +71,14 @@ class ActorView {
   /// died meanwhile), queue_full, timeout, too_large, ... Errors of all: would_block, refused (after fork), host_unreachable.
   Result<RankAnswers> call(const MessageType& type, std::string_view body,
                            std::chrono::milliseconds deadline = std::chrono::seconds(30)) const;
+  /// Asks all of them by one cast, like call(); but each host reduces the answers of its ranks, and tells once (or, with on_snapshot, now
+  /// and then) what has come of it: what reaches this launcher does not grow with the number of ranks. `reducer`: one of
+  /// Reducers::builtin(), or of AccumulateOptions::reducers. Handlers answer text, as to_text() writes it (meshbus/reducer.h), 256 KiB at
+  /// most, and for overlays all of one host together. Errors by rank: as call(), but fate_unknown also when its host, or the agent there,
+  /// has died meanwhile; and what the reducer says to an answer that it cannot take: configuration_error, too_large. Errors of all: as
+  /// call(), not_exist (no such reducer), too_large. When it was ended early, who was still out has neither a part nor an error.
+  Result<Accumulation> accumulate(const MessageType& type, std::string_view body, std::string_view reducer,
+                                  const AccumulateOptions& options = {}) const;
   /// Casts them a message that nobody answers; returns when it is on its way. Errors: as those of Context::cast, too_large among them:
   /// above 960 KiB.
   Result<void> send(const MessageType& type, std::string_view body) const;
@@ -79,6 +89,9 @@ class ActorView {
   friend class ActorMesh;
   friend class ActorMeshImpl;
   ActorView(std::shared_ptr<ActorMeshImpl> impl, ActorMeshRef ref) : impl_(std::move(impl)), ref_(std::move(ref)) {}
+  /// By a reducer that hosts do not know.
+  Result<Accumulation> accumulate_here(const MessageType& type, std::string_view body, Reducer reducer,
+                                       std::chrono::milliseconds deadline) const;
 
   std::shared_ptr<ActorMeshImpl> impl_;
   ActorMeshRef ref_;
@@ -116,6 +129,10 @@ class ActorMesh {
   Result<RankAnswers> call(const MessageType& type, std::string_view body,
                            std::chrono::milliseconds deadline = std::chrono::seconds(30)) const {
     return view_.call(type, body, deadline);
+  }
+  Result<Accumulation> accumulate(const MessageType& type, std::string_view body, std::string_view reducer,
+                                  const AccumulateOptions& options = {}) const {
+    return view_.accumulate(type, body, reducer, options);
   }
   Result<void> send(const MessageType& type, std::string_view body) const { return view_.send(type, body); }
   Result<std::vector<ActorReport>> states(std::chrono::milliseconds deadline = std::chrono::seconds(10)) const {

@@ -7,6 +7,7 @@
 ///     auto mesh = *hosts.spawn("hello", *meshbus::Extent::parse("gpu=4"), {.command = {"hostname"}});
 ///     auto outcome = *mesh.wait(std::chrono::seconds(10));           // outcome.ranks[3].exit_code == 0
 ///     hosts.shutdown();
+#include "meshbus/accumulation.h"    // IWYU pragma: export
 #include "meshbus/actor_mesh.h"      // IWYU pragma: export
 #include "meshbus/address.h"         // IWYU pragma: export
 #include "meshbus/allocator.h"       // IWYU pragma: export

@@ -24,11 +24,17 @@ namespace [[gnu::visibility("default")]] meshbus {
 using ReplyValue = std::variant<bool, std::int64_t, double, std::string, StatusOverlay, TextOverlay>;
 /// "number"-like names for errors: "bool", "int64", "double", "bytes", "statuses", "overlay".
 std::string_view kind_of(const ReplyValue& value) noexcept;
+/// The text that an actor answers to say this, and that Reducer::read takes: `true`, `42`, `0.5` (a double always has a point, an exponent,
+/// or no digits), `0..3=A` for an overlay (overlay.h), bytes as they are. Doubles come back exactly.
+std::string to_text(const ReplyValue& value);
 
 /// Combining must be associative, because hosts on the way reduce what comes first; who wants a result that does not depend on the order of
 /// arrival takes a commutative one. Plain functions: they hold no clock, socket or thread and may be called on any.
 struct Reducer {
   std::string name;  ///< For people and errors.
+  /// What an answer says: a number for sum, min and max, whole ones being int64 and others double; `true` or `false` for any and all; an
+  /// overlay for overlay; whatever it is for count and those of users. Errors: configuration_error.
+  std::function<Result<ReplyValue>(std::string_view answer)> read;
   /// Whether it is something that combine() takes. What strangers send is asked about first. Errors: configuration_error.
   std::function<Result<void>(const ReplyValue& value)> check;
   /// What one rank's reply counts for: itself, or 1 for `count`. Errors: configuration_error when this reducer cannot take such a value.

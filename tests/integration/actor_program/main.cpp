@@ -1,6 +1,7 @@
 // A mesh program with actors of every kind that the tests ask for.
 #include <unistd.h>
 
+#include <algorithm>
 #include <chrono>
 #include <csignal>
 #include <cstdlib>
@@ -56,6 +57,7 @@ class Counter : public Actor {
       std::this_thread::sleep_for(time);  // sleep-ok: a slow handler is what the test is about
       return std::string("slept");
     });
+    on("answer", &Counter::answer);
     on("stop", [](ActorContext& self, const ActorMessage& message) { self.stop(std::string(message.body)); });
     say("made " + context.id().to_string());
   }
@@ -67,8 +69,34 @@ class Counter : public Actor {
  private:
   std::string add(ActorContext&, const ActorMessage& message) { return std::to_string(total_ += std::stoll(std::string(message.body))); }
 
+  /// Each rank does as its part of the body says: "5|abc|sleep|fail|throw|die|later".
+  Result<std::string> answer(ActorContext& self, const ActorMessage& message) {
+    std::string_view rest = message.body;
+    for (std::uint64_t rank = 0; rank < self.rank(); ++rank) rest.remove_prefix(std::min(rest.find('|') + 1, rest.size()));
+    const std::string word(rest.substr(0, rest.find('|')));
+    if (word == "sleep") {
+      say("sleeps");
+      std::this_thread::sleep_for(40s);  // sleep-ok: nobody waits for it so long
+    } else if (word == "fail") {
+      return fail(ErrorCode::out_of_range, "not that much");
+    } else if (word == "throw") {
+      throw std::runtime_error("boom");
+    } else if (word == "die") {
+      std::raise(SIGKILL);
+    } else if (word == "large") {
+      return std::string(300 * 1024, '7');
+    } else if (word == "later") {
+      later_.push_back(self.defer());
+      return "";
+    } else if (word == "now") {
+      for (const auto& reply : later_) reply.answer(std::to_string(later_.size()));
+    }
+    return word + (message.is_call ? "" : " nobody asked");
+  }
+
   long long total_;
   std::string notes_;
+  std::vector<ActorReply> later_;
 };
 
 /// What needs other actors, time and children.

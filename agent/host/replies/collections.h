@@ -1,0 +1,98 @@
+#pragma once
+
+#include <chrono>
+#include <cstddef>
+#include <cstdint>
+#include <functional>
+#include <map>
+#include <memory>
+#include <set>
+#include <string>
+#include <unordered_map>
+#include <vector>
+
+#include "agent/host/procs/proc_table.h"
+#include "agent/host/replies/collection.h"
+#include "common/bus.h"
+
+namespace meshbus::host {
+
+/// Collects what ranks of this host answer to those who asked many, and passes it on reduced (schemas/replies.fbs). A proc answers for
+/// itself alone, and only who was asked. Lives on the reactor's thread.
+class Collections {
+ public:
+  /// Open ones, of one asker and of all.
+  static constexpr std::size_t most_of_asker = 256;
+  static constexpr std::size_t most = 1024;
+  /// Ranks of all of them together.
+  static constexpr std::uint64_t most_ranks = std::uint64_t{1} << 20;
+  /// The last answer of a proc that ends may come after the word of its end.
+  static constexpr std::chrono::milliseconds last_answer_limit{250};
+
+  struct Events {
+    std::function<void(const ProcId&)> on_asker;  ///< Somebody asks.
+    std::function<void(const ProcId&)> on_idle;   ///< He waits for nothing here any more.
+  };
+  Collections(Bus& bus, ProcTable& table, HostAddr host, Events events);
+  ~Collections();
+  Collections(const Collections&) = delete;
+  Collections& operator=(const Collections&) = delete;
+
+  /// What comes for a port of the agent.
+  void on_data(const wire::Envelope& envelope, const wire::CallHeader& header, Bytes body);
+  /// Something of that mesh has changed: flush() looks.
+  void mark(const Mesh& mesh) {
+    if (!open_.empty()) marked_.insert(mesh.name);
+  }
+  void flush();
+  /// That asker is gone.
+  void drop(const std::string& asker);
+  bool has(const std::string& asker) const { return askers_.contains(asker); }
+
+ private:
+  struct Member {
+    std::uint64_t rank = 0;  // its create rank
+    std::uint64_t incarnation = 0;
+  };
+  struct Open {
+    Open(Collection what, ProcId by, const wire::Envelope& from, const wire::CallHeader& with)
+        : collection(std::move(what)), asker(std::move(by)), envelope(from), header(with) {}
+
+    Collection collection;
+    ProcId asker;
+    wire::Envelope envelope;
+    wire::CallHeader header;
+    std::string mesh = {};
+    bool has_parts = false;
+    std::vector<Member> members = {};
+    std::unordered_map<std::uint64_t, std::uint64_t> index_of_proc = {};  // by key
+    std::set<std::uint64_t> ending = {};                                  // indices whose proc has ended
+    Reactor::TimerId limit = 0;
+    Reactor::TimerId part = 0;
+  };
+
+  Result<void> begin(const wire::Envelope& envelope, const wire::CallHeader& header, Bytes body);
+  /// Its members, as they are now.
+  void fill(Open& open, const CollectOrder& order, const Mesh& mesh) const;
+  void on_answer(const wire::Envelope& envelope, Bytes body);
+  void on_end(const wire::Envelope& envelope, Bytes body);
+  void look(std::uint64_t ticket, Open& open);
+  void give_up(std::uint64_t ticket, std::uint64_t index);
+  /// Answers when all is in, and tells what is due.
+  void go_on(std::uint64_t ticket);
+  void send_part(std::uint64_t ticket);
+  void finish(std::uint64_t ticket);
+  void remove(std::uint64_t ticket);
+
+  Bus& bus_;
+  ProcTable& table_;
+  HostAddr host_;
+  Events events_;
+  std::map<std::uint64_t, Open> open_;  // by ticket
+  std::uint64_t num_ranks_ = 0;         // of all of them
+  std::map<std::string, std::size_t> askers_;
+  std::set<std::string> marked_;
+  std::shared_ptr<void> alive_ = std::make_shared<char>();
+};
+
+}  // namespace meshbus::host
