@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cstddef>
 #include <stdexcept>
+#include <type_traits>
 #include <utility>
 #include <vector>
 
@@ -14,7 +15,7 @@ namespace meshbus::bench {
 template <typename T>
 T must(Result<T> result) {
   if (!result) throw std::runtime_error(result.error().to_string());
-  return std::move(*result);
+  if constexpr (!std::is_void_v<T>) return std::move(*result);
 }
 
 /// Sorts the values. Throws std::runtime_error when there is none.

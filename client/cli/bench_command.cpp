@@ -27,6 +27,7 @@
 #include "client/cli/rank_json.h"
 #include "client/cli/text_error.h"
 #include "common/unique_fd.h"
+#include "meshbus/actor.h"
 #include "meshbus/address.h"
 #include "meshbus/client.h"
 #include "meshbus/proc.h"
@@ -215,10 +216,17 @@ class CastMesh {
   std::optional<ProcMesh> mesh_;
 };
 
+struct Member : Actor {
+  explicit Member(std::string_view) {
+    on("one", [](ActorContext&, const ActorMessage&) { return std::string("1"); });
+  }
+};
+
 /// A rank of that mesh.
 [[noreturn]] void be_member() {
   ProcProgram program;
   program.on(bench::kCastPort, [](Proc&, const Incoming& call) { return std::string(call.body); });
+  program.actor<Member>(bench::kCastActor);
   bootstrap_or_die(program);
 }
 

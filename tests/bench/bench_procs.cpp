@@ -67,6 +67,17 @@ Figures cast_once(std::size_t procs, std::size_t hosts, std::size_t count) {
   return {{"ms", figures.p50_us / 1000}, {"p99_ms", figures.p99_us / 1000}, {"us_per_proc", figures.p50_us / static_cast<double>(procs)}};
 }
 
+Figures reduced_once(std::size_t procs, std::size_t count) {
+  OwnHosts own(1);
+  auto mesh = own.spawn(procs, {own_folder() + "meshbus", "bench", "member"}, ProcKind::mesh);
+  auto actors = must(mesh.spawn_actors(kCastActor, "members", ""));
+  const auto figures = cast_and_reduce(actors.all(), 64, count);
+  must(actors.stop());
+  must(mesh.stop({.reason = "measured", .grace = std::chrono::milliseconds(0)}));
+  own.end();
+  return {{"ms", figures.p50_us / 1000}, {"p99_ms", figures.p99_us / 1000}, {"us_per_proc", figures.p50_us / static_cast<double>(procs)}};
+}
+
 Figures floor_casts(std::size_t procs, std::size_t count) {
   Child floor({own_folder() + "meshbus-floor-hello", std::to_string(procs), std::to_string(count)});
   floor.read_line();
@@ -147,8 +158,10 @@ int run_cast(const Settings& settings, const Amounts& amounts) {
                                [=] { return floor_casts(procs, count); }},
                               {"cast", Part::ours, "a call to the mesh from its launcher", [=] { return cast_once(procs, 1, count); }},
                               {"two hosts", Part::ours, "the same, half of them on each of two hosts of this machine",
-                               [=] { return cast_once(procs, 2, count); }}},
-                    .bars = {to_floor}});
+                               [=] { return cast_once(procs, 2, count); }},
+                              {"reduced", Part::ours, "to an actor in each, whose answers are added up at the host",
+                               [=] { return reduced_once(procs, count); }}},
+                    .bars = {to_floor, {"ms", "reduced", "cast", Direction::at_most, 1.5, 1.0}}});
   }
   comparison.fit("ms");
   return comparison.run();

@@ -17,8 +17,8 @@ struct Amounts {
   std::size_t duration_ms = 1000;
   /// Milliseconds between two kills.
   std::size_t pause_ms = 0;
-  /// Ranks on one host at most.
-  std::size_t per_host = 1000;
+  /// Ranks on one host at most; 0: that is not asked.
+  std::size_t per_host = 0;
   /// What keys cost on a link, instead of all of the bus.
   bool is_curve = false;
 };
@@ -46,6 +46,8 @@ int run_usage(const Settings& settings, const Amounts& amounts);
 int run_ready(const Settings& settings, const Amounts& amounts);
 /// One message to every rank of a mesh.
 int run_cast(const Settings& settings, const Amounts& amounts);
+/// Answers of many ranks, reduced at their hosts.
+int run_reduce(const Settings& settings, const Amounts& amounts);
 /// Sleeping procs, from the order to stop to the last one's end.
 int run_stop(const Settings& settings, const Amounts& amounts);
 /// Short-lived procs of a launcher that is large itself.

@@ -98,6 +98,12 @@ std::vector<Verb> all_verbs() {
            "procs",
            "casts in a round",
            run_cast},
+          {"reduce",
+           "N ranks that do not exist answer, reduced at their hosts and at who asks; as many answers added up",
+           {.sizes = {1000, 10'000, 100'000}, .count = 20, .per_host = 1000},
+           "ranks",
+           "questions in a round",
+           run_reduce},
           {"stop", "N sleeping procs, stopped; a loop of kill and pidfds", {{100, 300, 1000}}, "procs", nullptr, run_stop},
           {"ballast", "N times /bin/true from a launcher of 1 GiB; from a small one", {{10, 100, 300}}, "procs", nullptr, run_ballast},
           {"notice",
@@ -108,7 +114,7 @@ std::vector<Verb> all_verbs() {
            run_notice},
           {"poll",
            "statuses of N ranks, from the question to all of them in one place; structs over a bare ROUTER",
-           {{100, 1000, 10'000}, 100},
+           {.sizes = {100, 1000, 10'000}, .count = 100, .per_host = 1000},
            "ranks",
            "polls in a round",
            run_poll}};
@@ -160,7 +166,7 @@ int main(int argc, char** argv) {
       added->add_option("--pause", verb.amounts.pause_ms, "milliseconds between two kills")
           ->check(CLI::Range(0, 10000))
           ->capture_default_str();
-    if (std::string(verb.name) == "poll")
+    if (verb.amounts.per_host != 0)
       added->add_option("--per-host", verb.amounts.per_host, "ranks on one host at most")
           ->check(CLI::Range(1, 10000))
           ->capture_default_str();
