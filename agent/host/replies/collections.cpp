@@ -93,7 +93,7 @@ void Collections::fill(Open& open, const CollectOrder& order, const Mesh& mesh) 
     for (std::uint64_t rank = block.begin; rank < block.end; ++rank) {
       const std::uint64_t index = open.members.size();
       const Proc* proc = mesh.find(rank);
-      if (proc == nullptr || proc->has_ended() || proc->assignment->spec.kind != wire::ProcKind::mesh) {
+      if (proc == nullptr || proc->has_ended() || mesh.spec.kind != wire::ProcKind::mesh) {
         open.members.push_back({rank, 0});
         open.collection.settle(index, proc == nullptr ? missing : proc->has_ended() ? ended : plain, now);
         continue;
