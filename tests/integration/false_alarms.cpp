@@ -76,6 +76,7 @@ TEST_CASE("false alarms: none while all CPUs are busy and roles are stopped for 
   CHECK(pids_now() == before);
   CHECK(plain.is_running());
   CHECK(mesh.is_running());
+  CHECK(controller.is_running());
   const auto now = host.roles();
   CHECK(now.all() == roles.all());
   for (const std::string& line : lines_of(controller.out())) {
