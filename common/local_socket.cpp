@@ -119,7 +119,7 @@ bool LocalSocket::shake_hands() {
       if (!fill()) return false;
     }
     const std::string_view theirs(buffer_.get() + taken_, kGreetingSize);
-    const bool is_zmtp = theirs[0] == '\xff' && theirs[9] == '\x7f' && theirs[10] >= 3;
+    const bool is_zmtp = theirs[0] == '\xff' && theirs[9] == '\x7f' && static_cast<unsigned char>(theirs[10]) >= 3;
     if (!is_zmtp ||
         theirs.substr(kMechanismAt, kMechanismSize) != std::string_view("NULL\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0", kMechanismSize)) {
       end(is_zmtp ? "the broker asks for another security mechanism" : "what answers there does not speak ZMTP 3");

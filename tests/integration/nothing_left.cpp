@@ -67,10 +67,14 @@ class Zoo {
     }
     return found;
   }
-  /// Whatever carries the zoo's directory in its command line: what the pids alone may not show.
+  /// Whatever carries the zoo's directory in its command line: what the pids alone may not show. Not the launcher, nor what looks for leaks
+  /// in it while it ends: a clone of it, as long as it is there.
   std::vector<ProcessInfo> relatives() const {
     auto found = processes_with(dir_.path().string());
-    std::erase_if(found, [&](const ProcessInfo& one) { return one.pid == launcher_->pid(); });
+    const auto self = find_process(launcher_->pid());
+    std::erase_if(found, [&](const ProcessInfo& one) {
+      return one.pid == launcher_->pid() || (self && one.parent == self->pid && one.command == self->command);
+    });
     return found;
   }
 
