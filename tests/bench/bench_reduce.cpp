@@ -29,7 +29,7 @@ constexpr std::string_view kAnswer = "3";
 Session::Options session_of(const std::string& endpoint) {
   Session::Options session;
   session.endpoint = endpoint;
-  session.hello.peer = must(Name::make("stub")).to_string();
+  session.hello.peer = must(Name::make("client")).to_string();
   session.hello.kind = wire::PeerKind::launcher;
   session.hello.incarnation = random_u64();
   return session;
