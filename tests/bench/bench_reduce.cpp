@@ -130,6 +130,7 @@ class Asker {
                    must(all.add(placed(*collected.reduced, first), Clock::now()));
                  });
     }
+    reactor_.turn(std::chrono::milliseconds(0));  // they leave at its end
     turn_until([&all] { return all.is_complete(); });
     const auto sum = all.take(Clock::now());
     if (!sum || to_text(sum->value) != std::to_string(3 * ranks)) throw std::runtime_error("the sum is wrong");
