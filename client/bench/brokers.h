@@ -22,6 +22,7 @@ class Brokers {
   /// As ZeroMQ writes it.
   const std::string& endpoint(std::size_t index) const { return endpoints_.at(index); }
   pid_t pid(std::size_t index) const { return processes_.at(index)->pid(); }
+  std::size_t count() const { return processes_.size(); }
   /// CPU time of all of them together.
   std::chrono::nanoseconds cpu() const;
 

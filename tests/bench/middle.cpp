@@ -32,9 +32,12 @@ std::chrono::nanoseconds Middle::cpu() const {
 }
 
 std::size_t Middle::resident_kib() const {
+  std::vector<pid_t> pids;
+  for (const auto& one : processes_) pids.push_back(one->pid());
+  for (std::size_t i = 0; brokers_ && i < brokers_->count(); ++i) pids.push_back(brokers_->pid(i));
   std::size_t sum = 0;
-  for (const auto& one : processes_) {
-    std::ifstream status("/proc/" + std::to_string(one->pid()) + "/status");
+  for (const pid_t pid : pids) {
+    std::ifstream status("/proc/" + std::to_string(pid) + "/status");
     for (std::string word; status >> word;) {
       if (word != "VmRSS:") continue;
       std::size_t kib = 0;
