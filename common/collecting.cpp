@@ -1,12 +1,12 @@
 #include "common/collecting.h"
 
 #include <algorithm>
-#include <cstring>
 #include <memory>
 #include <utility>
 
 #include "common/actor_body.h"
 #include "common/control.h"
+#include "common/wire_table.h"
 #include "common/wire_values.h"
 
 namespace meshbus {
@@ -18,30 +18,6 @@ static_assert(sizeof(wire::CollectedHeader) == 16 && sizeof(wire::CollectedAnswe
 tl::unexpected<Error> unreadable(std::string detail) {
   return fail(ErrorCode::malformed_message, std::move(detail));
 }
-
-template <typename Table>
-std::string write_table(const typename Table::NativeTableType& native) {
-  flatbuffers::FlatBufferBuilder builder(512);
-  builder.Finish(Table::Pack(builder, &native));
-  return {reinterpret_cast<const char*>(builder.GetBufferPointer()), builder.GetSize()};
-}
-
-/// Bytes of a stranger, aligned, and verified as a table.
-template <typename Table>
-class Opened {
- public:
-  explicit Opened(Bytes bytes) : words_(std::make_unique<std::uint64_t[]>(bytes.size() / sizeof(std::uint64_t) + 1)) {
-    std::memcpy(words_.get(), bytes.data(), bytes.size());
-    const auto* const data = reinterpret_cast<const std::uint8_t*>(words_.get());
-    flatbuffers::Verifier verifier(data, bytes.size(), 16, 1'000'000);
-    if (verifier.VerifyBuffer<Table>(nullptr)) table_ = flatbuffers::GetRoot<Table>(data);
-  }
-  const Table* get() const noexcept { return table_; }
-
- private:
-  std::unique_ptr<std::uint64_t[]> words_;
-  const Table* table_ = nullptr;
-};
 
 using WireRanks = flatbuffers::Vector<const wire::CollectedRanks*>;
 
@@ -83,7 +59,7 @@ std::string encode(const CollectOrder& order) {
 }
 
 Result<CollectOrder> decode_collect_order(Bytes bytes) {
-  const Opened<wire::CollectAnswers> opened(bytes);
+  const OpenedTable<wire::CollectAnswers> opened(bytes);
   const auto* const order = opened.get();
   if (order == nullptr) return unreadable("CollectAnswers: not well-formed");
   auto ranks = from_wire(order->ranks());
@@ -113,7 +89,7 @@ std::string encode(const Collected& collected) {
 }
 
 Result<Collected> decode_collected(Bytes bytes) {
-  const Opened<wire::Collected> opened(bytes);
+  const OpenedTable<wire::Collected> opened(bytes);
   const auto* const table = opened.get();
   if (table == nullptr) return unreadable("Collected: not well-formed");
   Collected collected;

@@ -77,6 +77,10 @@ void set_sink(Sink sink, Level least) {
   to.least.store(to.sink ? least : default_level, std::memory_order_relaxed);
 }
 
+void set_least(Level least) {
+  front().least.store(least, std::memory_order_relaxed);
+}
+
 bool is_enabled(Level level) noexcept {
   return level >= front().least.load(std::memory_order_relaxed);
 }

@@ -27,6 +27,9 @@ using Sink = std::function<void(Level level, std::string_view text)>;
 /// An empty sink brings that default back.
 void set_sink(Sink sink, Level least);
 
+/// Only which lines are written: the sink stays.
+void set_least(Level least);
+
 /// Whether a line of that level would be written: one atomic load, for callers whose text costs something to build.
 bool is_enabled(Level level) noexcept;
 

@@ -28,6 +28,7 @@ AgentLink::AgentLink(Reactor& reactor, const Bootstrap& bootstrap, Events events
       bootstrap_(bootstrap),
       events_(std::move(events)),
       agent_(host_service(bootstrap.host)),
+      away_limit_(bootstrap.away),
       away_(bootstrap.away, reactor.now()) {}
 
 AgentLink::~AgentLink() {
@@ -49,6 +50,12 @@ void AgentLink::on_down() {
   arm_tick(Reactor::Duration::zero());
 }
 
+void AgentLink::set_away_limit(std::chrono::milliseconds limit) {
+  away_limit_ = limit;
+  away_.set_limit(limit);
+  if (bus_ != nullptr && away_.is_away()) arm_tick(std::chrono::milliseconds(0));
+}
+
 void AgentLink::say_ready() {
   wire::ProcReadyT ready;
   ready.proc = bootstrap_.proc.to_string();
@@ -60,7 +67,7 @@ void AgentLink::say_ready() {
   ready.connected_ns = nanoseconds(bus_->connected_at());
   ready.hello_ns = nanoseconds(hello_at_);
   away_.on_silence(reactor_.now());
-  bus_->request(Destination::to(agent_), std::move(ready), bootstrap_.away, [this](const Result<ControlMessage>& answer) {
+  bus_->request(Destination::to(agent_), std::move(ready), away_limit_, [this](const Result<ControlMessage>& answer) {
     if (!answer) return log::info("the host agent does not take ProcReady: " + answer.error().to_string());
     away_.on_answer();
     is_ready_ = true;
@@ -73,7 +80,7 @@ void AgentLink::ask() {
   if (!is_ready_) return say_ready();
   wire::ProcHeartbeatT heartbeat;
   heartbeat.proc = bootstrap_.proc.to_string();
-  bus_->request(Destination::to(agent_), std::move(heartbeat), bootstrap_.away, [this](const Result<ControlMessage>& answer) {
+  bus_->request(Destination::to(agent_), std::move(heartbeat), away_limit_, [this](const Result<ControlMessage>& answer) {
     if (answer) away_.on_answer();
   });
 }
@@ -87,7 +94,7 @@ void AgentLink::arm_tick(Reactor::Duration delay) {
 void AgentLink::on_tick() {
   const auto now = reactor_.now();
   if (away_.is_over(now, tick_due_)) {
-    events_.on_away(std::string(bus_->is_up() ? "the host agent" : "the broker") + " stayed away for " + in_seconds(bootstrap_.away) +
+    events_.on_away(std::string(bus_->is_up() ? "the host agent" : "the broker") + " stayed away for " + in_seconds(away_limit_) +
                     "; ending");
   }
   if (!away_.is_away() && now < next_heartbeat_) return arm_tick(next_heartbeat_ - now);
@@ -95,7 +102,7 @@ void AgentLink::on_tick() {
   away_.on_silence(now);
   ask();
   // While nobody answers, ask more often: who is back must be noticed before the end.
-  const Reactor::Duration probe = std::max<Reactor::Duration>(bootstrap_.away / 10, std::chrono::milliseconds(5));
+  const Reactor::Duration probe = std::max<Reactor::Duration>(away_limit_ / 10, std::chrono::milliseconds(5));
   const Reactor::Duration left = std::max<Reactor::Duration>(away_.end() - now, std::chrono::milliseconds(1));
   arm_tick(std::min({probe, Reactor::Duration(bootstrap_.heartbeat), left}));
 }

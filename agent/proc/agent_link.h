@@ -33,6 +33,9 @@ class AgentLink {
   void on_up();
   void on_down();
 
+  /// How long the agent may stay away, from now on. (At first: as the bootstrap says.)
+  void set_away_limit(std::chrono::milliseconds limit);
+
   const ProcId& agent() const noexcept { return agent_; }
 
  private:
@@ -45,6 +48,7 @@ class AgentLink {
   const Bootstrap& bootstrap_;
   Events events_;
   ProcId agent_;
+  std::chrono::milliseconds away_limit_;
   AwayWatch away_;
   Bus* bus_ = nullptr;
   bool is_ready_ = false;

@@ -31,6 +31,7 @@ class AwayWatch {
   /// When it is over if nothing is heard; only while away.
   Time end() const { return *since_ + limit_; }
   Duration limit() const noexcept { return limit_; }
+  void set_limit(Duration limit) { limit_ = limit; }
 
  private:
   Duration limit_;

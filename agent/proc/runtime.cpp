@@ -12,8 +12,6 @@
 #include <iostream>
 #include <utility>
 
-#include "common/quantity.h"
-
 namespace meshbus::mesh_proc {
 namespace {
 
@@ -29,19 +27,6 @@ constexpr std::chrono::seconds kFlushLimit{2};
 constexpr std::chrono::milliseconds kActorReserve{1000};
 constexpr int kExitAway = 75;     // EX_TEMPFAIL
 constexpr int kExitRefused = 77;  // EX_NOPERM
-
-/// How long a proc that gets SIGTERM or SIGINT may take: what its environment says, else the launcher's setting, if it sent one.
-std::chrono::milliseconds grace_of(const Bootstrap& bootstrap) {
-  if (const char* const own = std::getenv("MESHBUS_TERMINATE_GRACE"); own != nullptr) {
-    if (const auto ms = parse_quantity(own, duration_units, "s")) return std::chrono::milliseconds(*ms);
-    log::warn("MESHBUS_TERMINATE_GRACE=" + std::string(own) + " is left aside: expected a time, like 10s");
-  }
-  for (const auto& [key, value] : bootstrap.config) {
-    if (key != "terminate.grace") continue;
-    if (const auto ms = parse_quantity(value, duration_units, "s")) return std::chrono::milliseconds(*ms);
-  }
-  return std::chrono::seconds(10);
-}
 
 Session::Options session_options(const Bootstrap& bootstrap, pid_t pid) {
   Session::Options options;
@@ -62,14 +47,21 @@ Runtime::Runtime(Bootstrap bootstrap, ProcProgram program)
       program_(std::move(program)),
       pid_(::getpid()),
       rank_(bootstrap_.mesh.ordinal_of(bootstrap_.rank).value_or(bootstrap_.rank)),
-      signal_grace_(std::min(grace_of(bootstrap_), kLongest)),
+      settings_(bootstrap_, [](const char* name) -> const char* { return std::getenv(name); }),
       has_worker_(!program_.handlers_.empty() || program_.on_stop_ || program_.on_undelivered_ || !program_.main_),
       proc_(*this),
       agent_(reactor_, bootstrap_,
              {.on_ready = [this] { on_ready(); }, .on_away = [this](const std::string& line) { end_now(kExitAway, line); }}),
       work_(kWorkLimits),
       actors_(reactor_, proc_, bootstrap_.proc, program_.actor_types_, program_.actor_threads_, make_outside()),
-      stop_is_watched_(program_.on_stop_ || !program_.main_) {}
+      stop_is_watched_(program_.on_stop_ || !program_.main_) {
+  apply_settings();
+}
+
+void Runtime::apply_settings() {
+  agent_.set_away_limit(settings_.away());
+  log::set_least(settings_.level());
+}
 
 void Runtime::run() {
   if (has_worker_) work_.start();
@@ -148,7 +140,8 @@ void Runtime::run_reactor() {
   bus_ = std::make_unique<Bus>(reactor_, context_, session_options(bootstrap_, pid_), make_handlers(), make_events());
   reactor_.add_turn_end([this] { report_room(); });
   reactor_.watch(signals_.fd(), EPOLLIN, [this](std::uint32_t) {
-    if (const auto number = signals_.take()) begin_stop(128 + *number, signal_grace_, std::string("signal ") + ::strsignal(*number));
+    if (const auto number = signals_.take())
+      begin_stop(128 + *number, std::min(settings_.grace(), kLongest), std::string("signal ") + ::strsignal(*number));
   });
   actors_.attach(*bus_);
   agent_.start(*bus_);

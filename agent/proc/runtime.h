@@ -19,6 +19,7 @@
 #include "agent/proc/actors/actor_system.h"
 #include "agent/proc/agent_link.h"
 #include "agent/proc/bootstrap.h"
+#include "agent/proc/live_settings.h"
 #include "agent/proc/stop_signals.h"
 #include "agent/proc/work_queue.h"
 #include "common/bus.h"
@@ -82,6 +83,10 @@ class Runtime {
   Dispatcher make_handlers();
   Bus::Events make_events();
 
+  /// A call to the port of settings: what this proc goes by, changed first when that is wanted.
+  void on_settings(const wire::Envelope& envelope, const wire::CallHeader& header, Bytes body);
+  void apply_settings();
+
   void on_ready();
   void on_refused(const Error& error);
 
@@ -134,7 +139,7 @@ class Runtime {
   ProcProgram program_;
   const pid_t pid_;
   std::uint64_t rank_;
-  std::chrono::milliseconds signal_grace_;
+  LiveSettings settings_;
   bool has_worker_;
   Proc proc_;
   std::atomic<int> exit_code_{1};

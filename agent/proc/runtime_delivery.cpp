@@ -28,6 +28,7 @@ std::optional<Point> Runtime::point_of(const CastBody& cast) {
 
 void Runtime::on_data(const wire::Envelope& envelope, const wire::CallHeader& header, Bytes body, std::optional<Point> point) {
   const bool is_call = envelope.kind() == wire::Kind::call;
+  if (is_call && envelope.port() == kSettingsPort) return on_settings(envelope, header, body);
   const auto is_behind = [&] {
     return Error(ErrorCode::queue_full, bootstrap_.proc.to_string() + " is behind: its queue for handlers is full");
   };
@@ -66,6 +67,19 @@ void Runtime::on_data(const wire::Envelope& envelope, const wire::CallHeader& he
     return;
   }
   is_call ? bus_->fail_call(envelope, header, is_behind()) : bus_->give_back(envelope, is_behind());
+}
+
+void Runtime::on_settings(const wire::Envelope& envelope, const wire::CallHeader& header, Bytes body) {
+  const auto changes = decode_settings_call(body);
+  if (!changes) return bus_->fail_call(envelope, header, changes.error());
+  if (!changes->empty()) {
+    if (envelope.role() < Role::operate)
+      return bus_->fail_call(envelope, header,
+                             Error(ErrorCode::unauthorised, "settings of procs are changed by who may start and stop them"));
+    if (const auto changed = settings_.change(*changes); !changed) return bus_->fail_call(envelope, header, changed.error());
+    apply_settings();
+  }
+  bus_->answer_call(envelope, header, encode_settings(settings_.list()));
 }
 
 void Runtime::take_in_turn(const wire::Envelope& envelope) {

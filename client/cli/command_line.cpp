@@ -448,6 +448,22 @@ constexpr const char* kTalkFooter =
     "Exit code: 0 (a cast: it is on its way; who is dead by then is not told of); 1 no such mesh or rank, a host or, with call, a rank\n"
     "that did not answer; 2 wrong usage.";
 
+constexpr const char* kConfigFooter =
+    "Without RANKS: the settings of this command, as it would go by them. With RANKS (see meshbus call --help): what live mesh procs go "
+    "by\n"
+    "while they run, which is less: terminate.grace, session.away and log.level.\n"
+    "\n"
+    "Exit code: 0; 1 a rank did not answer, or refused a change, or there is no such mesh; 2 a setting is wrong.";
+
+void add_config(CLI::App& app, ConfigArguments& config) {
+  auto* verb = add_on_hosts(app, "config", "List settings: value, where it comes from, meaning; also those of live procs, and change them",
+                            config.hosts, "10s");
+  verb->footer(kConfigFooter);
+  auto* ranks = verb->add_option("RANKS", config.ranks, "Of live procs: which ranks of which mesh");
+  verb->add_option("--set", config.settings, "A setting of this command: KEY=VALUE")->type_name("KEY=VALUE")->excludes(ranks);
+  verb->add_option("--change", config.changes, "What these procs go by from now on: KEY=VALUE")->type_name("KEY=VALUE")->needs(ranks);
+}
+
 void add_talk(CLI::App& app, const std::string& name, const std::string& meaning, TalkArguments& talk) {
   auto* verb = add_on_hosts(app, name, meaning, talk.hosts);
   verb->footer(kTalkFooter);
@@ -767,9 +783,7 @@ std::variant<Arguments, int> parse_command_line(int argc, char** argv) {
   TalkArguments talk;
   add_talk(app, "call", "Ask ranks of a running mesh, all at once, and show what each answers", talk);
   add_talk(app, "cast", "Send ranks of a running mesh a message that nobody answers", talk);
-  auto* show = app.add_subcommand("config", "List the settings: value, where it comes from, meaning");
-  show->add_option("--set", config.settings, "A setting: KEY=VALUE")->type_name("KEY=VALUE");
-  show->add_flag("--json", config.json, "Print JSON");
+  add_config(app, config);
   ContextArguments context;
   add_context(app, context);
   KeygenArguments keygen;
@@ -803,7 +817,11 @@ std::variant<Arguments, int> parse_command_line(int argc, char** argv) {
     return Arguments(host);
   }
   if (name == "version") return Arguments(version);
-  if (name == "config") return Arguments(config);
+  if (name == "config") {
+    config.hosts.verb = HostsArguments::Verb::config;
+    if (app.get_subcommand(name)->count("--timeout") == 0) config.hosts.timeout = std::chrono::seconds(10);
+    return Arguments(config);
+  }
   if (name == "context") return Arguments(context);
   if (name == "keygen") return Arguments(keygen);
   if (name == "mesh") return Arguments(mesh);

@@ -69,7 +69,7 @@ struct RunArguments {
 
 /// `meshbus ps`, `ping`, `status`, `stop`, `drain`, `shutdown`, `watch`: on which hosts, and of which mesh.
 struct HostsArguments {
-  enum class Verb { ps, ping, stop, shutdown, logs, status, drain, why, talk, watch, spawn, controller };
+  enum class Verb { ps, ping, stop, shutdown, logs, status, drain, why, talk, config, watch, spawn, controller };
   Verb verb = Verb::ps;
   HostsSaid said;
   /// stop, status, drain, watch: name of the mesh, with or without its uuid. Not for stop: empty = every mesh.
@@ -163,7 +163,10 @@ struct TalkArguments {
 /// `meshbus config`
 struct ConfigArguments {
   std::vector<std::string> settings;
-  bool json = false;
+  /// Of live procs instead: which ones (selector.h), and what to change there, KEY=VALUE.
+  std::string ranks;
+  std::vector<std::string> changes;
+  HostsArguments hosts;
 };
 
 /// `meshbus context VERB`

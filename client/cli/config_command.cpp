@@ -5,6 +5,7 @@
 #include <iomanip>
 #include <iostream>
 
+#include "client/cli/proc_config_command.h"
 #include "client/cli/rank_json.h"
 #include "common/config.h"
 
@@ -27,6 +28,7 @@ void apply_settings(WardenOptions& options) {
 }
 
 int config_command(const ConfigArguments& arguments) {
+  if (!arguments.ranks.empty()) return proc_config_command(arguments);
   ConfigSources sources = ConfigSources::of_process();
   for (const auto& text : arguments.settings) {
     auto setting = parse_setting(text);
@@ -42,7 +44,7 @@ int config_command(const ConfigArguments& arguments) {
     return kUsage;
   }
   for (const auto& warning : config->warnings()) std::cerr << "meshbus: " << warning << "\n";
-  if (arguments.json) {
+  if (arguments.hosts.json) {
     auto json = nlohmann::ordered_json::array();
     for (const auto& one : config->show())
       json.push_back({{"key", std::string(one.key)}, {"value", one.value}, {"source", one.source}, {"meaning", std::string(one.meaning)}});

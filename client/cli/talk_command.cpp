@@ -11,12 +11,9 @@
 #include <string>
 #include <vector>
 
-#include "client/cli/choose_mesh.h"
-#include "client/cli/find_hosts.h"
-#include "client/cli/hosts_command.h"
+#include "client/cli/chosen_ranks.h"
 #include "client/cli/output_writer.h"
 #include "client/cli/rank_json.h"
-#include "client/cli/selector.h"
 #include "client/cli/text_error.h"
 #include "common/quantity.h"
 #include "meshbus/client.h"
@@ -138,42 +135,28 @@ int show(const MeshReport& mesh, const Answers& answers, const TalkArguments& ar
   return code;
 }
 
-int complain_of(const Error& error, int code) {
-  complain(error.to_string());
+int complain_of(const std::string& why, int code) {
+  complain(why);
   return code;
 }
 
 }  // namespace
 
 int talk_command(const TalkArguments& arguments) {
-  const auto selector = Selector::parse(arguments.selector);
-  if (!selector) {
-    complain(selector.error().detail());
-    return kUsage;
-  }
+  if (const auto selector = Selector::parse(arguments.selector); !selector) return complain_of(selector.error().detail(), kUsage);
   const auto message = make_message(arguments);
-  if (!message) return complain_of(message.error(), kUsage);
-  auto attached = attach_hosts(arguments.hosts);
-  if (const int* code = std::get_if<int>(&attached)) return *code;
-  auto& context = std::get<AttachedHosts>(attached).context;
-  const auto& hosts = std::get<AttachedHosts>(attached).hosts;
-  const auto listing = hosts.meshes(arguments.hosts.timeout);
-  if (!listing) return complain_of(listing.error(), 1);
-  for (const auto& host : listing->unreachable) complain("host " + host.host.to_string() + " does not answer: " + host.problem);
-  const MeshReport* const mesh = choose_mesh(*listing, selector->mesh);
-  if (mesh == nullptr) return 1;
-  const auto whole = mesh->ref();
-  if (!whole) return complain_of(whole.error(), 1);
-  const auto views = selector->select(*whole);
-  if (!views) return complain_of(views.error(), selector->slices.empty() ? 1 : kUsage);
+  if (!message) return complain_of(message.error().to_string(), kUsage);
+  auto found = choose_ranks(arguments.selector, arguments.hosts);
+  if (const int* code = std::get_if<int>(&found)) return *code;
+  auto& [attached, mesh, views] = std::get<ChosenRanks>(found);
 
-  if (arguments.is_call) return show(*mesh, call_all(context, *views, *message, arguments.hosts.timeout), arguments);
+  if (arguments.is_call) return show(mesh, call_all(attached.context, views, *message, arguments.hosts.timeout), arguments);
   std::uint64_t ranks = 0;
-  for (const auto& view : *views) {
-    if (const auto sent = cast(context, view, *message); !sent) return complain_of(sent.error(), 1);
+  for (const auto& view : views) {
+    if (const auto sent = cast(attached.context, view, *message); !sent) return complain_of(sent.error().to_string(), 1);
     ranks += view.num_ranks();
   }
-  if (arguments.hosts.json) std::cout << dump({{"mesh", mesh->name}, {"ranks", ranks}, {"bytes", message->body.size()}}, 2) << "\n";
+  if (arguments.hosts.json) std::cout << dump({{"mesh", mesh.name}, {"ranks", ranks}, {"bytes", message->body.size()}}, 2) << "\n";
   return 0;
 }
 

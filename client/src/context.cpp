@@ -1,6 +1,7 @@
 #include "meshbus/context.h"
 
 #include "client/src/context_core.h"
+#include "common/settings_call.h"
 
 namespace meshbus {
 
@@ -44,6 +45,32 @@ Result<std::vector<Result<std::string>>> Context::call(const ProcMeshRef& to, st
   const auto connection = core_->find_connection(core_, to.proc_at(0)->host());
   if (!connection) return fail(connection.error());
   return (*connection)->call_all(to, port, body, deadline);
+}
+
+Result<std::vector<Result<std::vector<ProcSetting>>>> Context::ask_settings(const ProcMeshRef& of, const std::string& body,
+                                                                            std::chrono::milliseconds deadline) {
+  auto answers = call(of, kSettingsPort, body, deadline);
+  if (!answers) return fail(answers.error());
+  std::vector<Result<std::vector<ProcSetting>>> settings;
+  settings.reserve(answers->size());
+  for (const auto& answer : *answers) {
+    if (answer) {
+      settings.push_back(decode_settings(*answer));
+    } else {
+      settings.emplace_back(fail(answer.error()));
+    }
+  }
+  return settings;
+}
+
+Result<std::vector<Result<std::vector<ProcSetting>>>> Context::settings(const ProcMeshRef& of, std::chrono::milliseconds deadline) {
+  return ask_settings(of, encode_settings_call({}), deadline);
+}
+
+Result<std::vector<Result<std::vector<ProcSetting>>>> Context::change_settings(const ProcMeshRef& of,
+                                                                               std::vector<std::pair<std::string, std::string>> changes,
+                                                                               std::chrono::milliseconds deadline) {
+  return ask_settings(of, encode_settings_call(changes), deadline);
 }
 
 Result<std::string> Context::setting(std::string_view key) const {

@@ -23,6 +23,7 @@
 #include "tests/unit/schema_samples.h"
 #include "wire/relay_generated.h"
 #include "wire/replies_generated.h"
+#include "wire/settings_generated.h"
 
 using namespace meshbus;
 using namespace meshbus::test;
@@ -48,7 +49,7 @@ class Schemas {
     parser_.opts.strict_json = true;
     parser_.opts.indent_step = 1;
     const char* includes[] = {folder.c_str(), nullptr};
-    for (const std::string& file : {folder + "/control.fbs", folder + "/relay.fbs", folder + "/replies.fbs"}) {
+    for (const std::string& file : {folder + "/control.fbs", folder + "/relay.fbs", folder + "/replies.fbs", folder + "/settings.fbs"}) {
       // Release 0.1 has only the first.
       if (!std::filesystem::exists(file)) continue;
       const bool is_read = parser_.Parse(read_file(file).c_str(), includes, file.c_str());

@@ -6,6 +6,7 @@
 #include "common/frame.h"
 #include "wire/relay_generated.h"
 #include "wire/replies_generated.h"
+#include "wire/settings_generated.h"
 
 namespace meshbus::test {
 namespace {
@@ -1016,6 +1017,20 @@ void add_replies(Samples& samples) {
   samples.table<wire::Collected>("Collected", "Collected", collected);
 }
 
+void add_settings(Samples& samples) {
+  wire::SettingsCallT call;
+  call.changes.push_back(std::make_unique<wire::LiveSettingT>());
+  call.changes[0]->key = "log.level";
+  call.changes[0]->value = "debug";
+  samples.table<wire::SettingsCall>("SettingsCall", "SettingsCall", call);
+  wire::SettingsAnswerT answer;
+  answer.settings.push_back(std::make_unique<wire::LiveSettingT>());
+  answer.settings[0]->key = "terminate.grace";
+  answer.settings[0]->value = "5s";
+  answer.settings[0]->source = "launcher";
+  samples.table<wire::SettingsAnswer>("SettingsAnswer", "SettingsAnswer", answer);
+}
+
 /// Two messages whose bodies are padded differently, then what rides apart, part behind part.
 std::string frame(bool link) {
   FrameWriter writer(wire::Lane::data, link);
@@ -1104,6 +1119,7 @@ std::vector<WireSample> wire_samples() {
   samples.table<wire::CastHead>("CastHead", "CastHead", cast_head());
   add_relay(samples);
   add_replies(samples);
+  add_settings(samples);
   samples.list.push_back({"Frame", Form::frame, frame(/*link=*/false)});
   samples.list.push_back({"LinkFrame", Form::frame, frame(/*link=*/true)});
   return std::move(samples.list);

@@ -10,6 +10,7 @@
 
 #include "meshbus/address.h"
 #include "meshbus/proc_mesh_ref.h"
+#include "meshbus/proc_setting.h"
 #include "meshbus/result.h"
 
 namespace [[gnu::visibility("default")]] meshbus {
@@ -59,6 +60,18 @@ class Context {
   Result<std::vector<Result<std::string>>> call(const ProcMeshRef& to, std::uint32_t port, std::string_view body,
                                                 std::chrono::milliseconds deadline);
 
+  /// What the procs of a mesh, or of a slice of it, go by while they run, by ordinal (spec 6.5): terminate.grace, session.away, log.level.
+  /// They answer at once, also while the program computes. Errors by rank: as those of call(); no_such_port (a proc of an older release).
+  /// Errors of the whole: as call().
+  Result<std::vector<Result<std::vector<ProcSetting>>>> settings(const ProcMeshRef& of,
+                                                                 std::chrono::milliseconds deadline = std::chrono::seconds(10));
+  /// Changes some of them, from now on, in each proc all or none; what each goes by then. Weaker than the environment of a proc. Errors by
+  /// rank, besides those of settings(): configuration_error (a key that procs do not go by while they run, a value that it cannot have, one
+  /// that the environment decides), unauthorised (for that it takes an operator's key).
+  Result<std::vector<Result<std::vector<ProcSetting>>>> change_settings(const ProcMeshRef& of,
+                                                                        std::vector<std::pair<std::string, std::string>> changes,
+                                                                        std::chrono::milliseconds deadline = std::chrono::seconds(10));
+
   /// A setting as text: `setting("terminate.grace")` is "10s". Errors: configuration_error when there is no such key.
   Result<std::string> setting(std::string_view key) const;
   /// What is suspicious about the settings but no error, one line each, for people.
@@ -68,6 +81,8 @@ class Context {
   const std::shared_ptr<ContextCore>& core() const noexcept { return core_; }
 
  private:
+  Result<std::vector<Result<std::vector<ProcSetting>>>> ask_settings(const ProcMeshRef& of, const std::string& body,
+                                                                     std::chrono::milliseconds deadline);
   explicit Context(std::shared_ptr<ContextCore> core);
   std::shared_ptr<ContextCore> core_;
 };

@@ -1,0 +1,16 @@
+#pragma once
+
+#include <string>
+
+namespace [[gnu::visibility("default")]] meshbus {
+
+/// A setting that a mesh proc goes by while it runs, as it is at this moment. A plain value.
+struct ProcSetting {
+  std::string key;    ///< As `meshbus config` names it: terminate.grace, session.away, log.level.
+  std::string value;  ///< "10s"
+  /// Who has said so, the strongest first: "environment" (of the proc), "runtime" (Context::change_settings()), "host" (its agent),
+  /// "launcher" (settings of whoever made its mesh), "default".
+  std::string source;
+};
+
+}  // namespace meshbus
