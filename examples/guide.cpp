@@ -5,6 +5,7 @@
 #include <meshbus/proc.h>
 
 #include <csignal>
+#include <future>
 #include <iostream>
 
 using namespace meshbus;
@@ -88,6 +89,24 @@ void allocate() {
   must(mesh.stop());  // and its host
 }
 
+/// A controller in this launcher, and somebody who hears from it.
+void supervise() {
+  auto context = must(Context::create());
+  auto hosts = must(HostMesh::process(context, must(Extent::parse("host=2"))));
+  auto controller = must(EmbeddedController::start(context, {.hosts = hosts.hosts()}));
+  std::promise<void> ended;
+  const auto on_event = [&](const SupervisionEvent& event) {
+    if (event.rank && event.rank->is_terminal()) std::cout << "rank " << event.rank->rank << ": " << event.rank->words() << std::endl;
+    if (event.kind == SupervisionEvent::Kind::ended) ended.set_value();
+  };
+  const auto heard = must(Subscription::open(context, hosts.hosts(), {}, on_event));
+  auto procs = must(hosts.spawn("watched", must(Extent::parse("gpu=1")), {.command = {"sleep", "100"}}));
+  must(procs.handover(controller.id()));  // the launcher might go now
+  must(controller.end("the day is over"));
+  ended.get_future().wait();
+  must(hosts.shutdown());
+}
+
 /// Ends hosts that stand.
 void end(const std::string& text) {
   auto context = must(Context::create());
@@ -142,4 +161,5 @@ int main(int argc, char** argv) {
   run_a_command();
   launch();
   allocate();
+  supervise();
 }

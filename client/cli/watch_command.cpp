@@ -199,14 +199,11 @@ int watch(const HostsArguments& arguments, int signals) {
     complain(config.error().to_string());
     return kUsage;
   }
-  Controller::Options options;
-  options.hosts = watched.hosts;
+  auto options = Controller::Options::from(*config, watched.hosts);
   options.mesh = watched.mesh;
   options.actors = watched.actor;
   options.is_controller = false;
-  options.keys = KeyDirectory::find(*config);
-  options.poll = config->duration(keys::supervision_poll);
-  options.probe = std::min(config->duration(keys::supervision_probe), options.poll);
+  options.lease = std::chrono::milliseconds(0);
   zmq::context_t context(1);
   return Watch(context, std::move(options), std::move(watched), arguments.json, signals).run();
 }

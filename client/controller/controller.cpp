@@ -4,6 +4,7 @@
 
 #include <algorithm>
 
+#include "common/keys.h"
 #include "common/log.h"
 #include "common/token.h"
 
@@ -12,6 +13,8 @@ namespace {
 
 /// What a list of hosts that never answer would cost otherwise.
 constexpr std::chrono::milliseconds kSoon{1};
+/// Who was told that we would take a mesh, and has not given it to us after so long, does not want to any more.
+constexpr std::chrono::milliseconds kOfferLimit{3000};
 
 Supervisor::Options supervisor_options(const Controller::Options& options) {
   Supervisor::Options out;
@@ -46,6 +49,21 @@ HostAnswer to_answer(const Supervisor::Question& question, const Result<ControlM
 }
 
 }  // namespace
+
+Controller::Options Controller::Options::from(const Config& config, std::vector<HostAddr> hosts) {
+  Options options;
+  options.hosts = std::move(hosts);
+  options.poll = config.duration(keys::supervision_poll);
+  options.probe = std::min(config.duration(keys::supervision_probe), options.poll);
+  options.lease = config.duration(keys::lease);
+  options.grace = config.duration(keys::terminate_grace);
+  options.stop_limit = config.duration(keys::stop_idle);
+  options.reach = [keys = KeyDirectory::find(config)](const HostAddr& host, Session::Options& session) {
+    session.endpoint = host.zmq_endpoint();
+    session.keys = keys_for(keys, host);
+  };
+  return options;
+}
 
 Controller::Controller(Reactor& reactor, zmq::context_t& context, Options options, Events events)
     : reactor_(reactor),
@@ -83,11 +101,22 @@ void Controller::end(const std::string& reason, std::function<void()> done) {
   order.reason = reason;
   order.requester = self().to_string();
   order.grace_ms = static_cast<std::uint32_t>(options_.grace.count());
+  last_order_ = order;
   act(supervisor_.stop_owned(order, reactor_.now()));
 }
 
+void Controller::note_offers() {
+  const bool is_ending = end_timer_ != 0;
+  const auto taken = std::erase_if(offered_, [this](const auto& offer) {
+    const auto* const mesh = supervisor_.find(offer.first);
+    return mesh != nullptr && supervisor_.is_owned(*mesh);
+  });
+  std::erase_if(offered_, [this](const auto& offer) { return reactor_.now() - offer.second > kOfferLimit; });
+  if (is_ending && taken != 0) act(supervisor_.stop_owned(last_order_, reactor_.now()));
+}
+
 void Controller::check_end() {
-  if (end_timer_ == 0 || supervisor_.live_owned() != 0) return;
+  if (end_timer_ == 0 || supervisor_.live_owned() != 0 || !offered_.empty()) return;
   reactor_.cancel(std::exchange(end_timer_, 0));
   // Not from inside of what it may end.
   reactor_.post([done = std::exchange(when_ended_, [] {})] { done(); });
@@ -95,8 +124,7 @@ void Controller::check_end() {
 
 void Controller::open() {
   Session::Options options;
-  options.endpoint = options_.hosts[home_].zmq_endpoint();
-  options.keys = keys_for(options_.keys, options_.hosts[home_]);
+  options_.reach(options_.hosts[home_], options);
   options.hello.peer = name_.to_string();
   options.hello.kind = options_.is_controller ? wire::PeerKind::controller : wire::PeerKind::launcher;
   options.hello.incarnation = incarnation_;
@@ -108,6 +136,7 @@ void Controller::open() {
     act(supervisor_.connected(true, reactor_.now()));
     // A host that was home before may come back, with meshes that know us by that name.
     if (options_.is_controller && bus_->self()) act(supervisor_.add_name(bus_->self()->to_string(), reactor_.now()));
+    if (events_.on_up) events_.on_up(self());
   };
   events.on_down = [this](const std::string& reason) {
     down_since_ = reactor_.now();
@@ -170,6 +199,7 @@ void Controller::act(Supervisor::Actions actions) {
     supervisor_.forget_actors([this](const std::string& name) { return subscriptions_.count(name) != 0; }, reactor_.now());
   }
   arm();
+  note_offers();
   check_end();
 }
 

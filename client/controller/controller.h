@@ -13,7 +13,7 @@
 #include "client/controller/subscriptions.h"
 #include "client/controller/supervisor.h"
 #include "common/bus.h"
-#include "common/keys.h"
+#include "common/config.h"
 #include "common/reactor.h"
 
 namespace meshbus {
@@ -23,6 +23,9 @@ namespace meshbus {
 class Controller {
  public:
   struct Options {
+    /// With what the settings say of times and keys.
+    static Options from(const Config& config, std::vector<HostAddr> hosts);
+
     std::vector<HostAddr> hosts;
     std::string mesh;  ///< Only that one; empty = all.
     /// In each of them also the actors of that name; empty = those that somebody subscribes to.
@@ -41,10 +44,12 @@ class Controller {
     /// What its meshes get to end by themselves when it ends in order, and what that may take beyond.
     std::chrono::milliseconds grace{10'000};
     std::chrono::milliseconds stop_limit{30'000};
-    /// For hosts over tcp.
-    std::optional<KeyDirectory> keys = {};
+    /// Writes into the options of a session how to come to the broker of a host.
+    std::function<void(const HostAddr&, Session::Options&)> reach;
   };
   struct Events {
+    /// A broker has taken this controller (again), as that.
+    std::function<void(const ProcId&)> on_up = {};
     /// What there is to say, in order.
     std::function<void(const std::vector<WatchEvent>&)> on_events;
     /// No broker will have this controller; final.
@@ -61,6 +66,8 @@ class Controller {
   void end(const std::string& reason, std::function<void()> done);
   /// Leaves the bus. The leases of its meshes lapse, unless another life of this controller renews them before.
   void close(const std::string& reason);
+  /// Meshes that it answers for, and that have not ended.
+  std::size_t live_owned() const { return supervisor_.live_owned(); }
 
  private:
   Dispatcher make_handlers();
@@ -92,6 +99,8 @@ class Controller {
   void on_hand_over(const Request& request, const wire::HandOver& message);
   /// Whether all that was to be stopped has ended.
   void check_end();
+  /// Who was told that we would take a mesh may be giving it to us just now.
+  void note_offers();
   wire::ControllerStateT make_state() const;
   /// Where we are, or shall be.
   ProcId self() const;
@@ -116,7 +125,10 @@ class Controller {
   bool is_closed_ = false;
   /// Of end(): it is under way.
   std::function<void()> when_ended_;
+  wire::StopProcsT last_order_;
   Reactor::TimerId end_timer_ = 0;
+  /// Meshes that we have said we would take, and when; until we answer for them.
+  std::map<std::string, Reactor::Time> offered_;
 };
 
 }  // namespace meshbus

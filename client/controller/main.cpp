@@ -14,6 +14,7 @@
 #include "client/controller/controller.h"
 #include "client/controller/event_json.h"
 #include "client/controller/line_writer.h"
+#include "client/controller/supervision_event.h"
 #include "common/config.h"
 #include "common/logging.h"
 
@@ -102,9 +103,7 @@ class Program {
     Controller::Events events;
     events.on_events = [this](const std::vector<WatchEvent>& list) {
       for (const auto& event : list) {
-        // A host that goes is said once, not again for each of its meshes.
-        const bool is_of_host = event.kind == WatchEvent::Kind::host_unreachable || event.kind == WatchEvent::Kind::host_back;
-        if (!is_of_host || event.mesh.empty()) writer_.write(to_json_line(event, std::chrono::system_clock::now()));
+        if (!is_repeated_for_mesh(event)) writer_.write(to_json_line(event, std::chrono::system_clock::now()));
       }
     };
     events.on_refused = [this](const Error& error) {
@@ -124,21 +123,16 @@ class Program {
 };
 
 Result<Controller::Options> make_options(const Arguments& arguments, const Config& config) {
-  Controller::Options options;
+  std::vector<HostAddr> hosts;
   for (const auto& text : arguments.hosts) {
     auto host = HostAddr::parse(text);
     if (!host) return fail(host.error().within("--hosts: '" + text + "'"));
     if (host->is_any() || host->is_wildcard())
       return fail(ErrorCode::configuration_error, "--hosts: " + text + " is no address to connect to");
-    options.hosts.push_back(std::move(*host));
+    hosts.push_back(std::move(*host));
   }
+  auto options = Controller::Options::from(config, std::move(hosts));
   options.mesh = arguments.mesh;
-  options.keys = KeyDirectory::find(config);
-  options.poll = config.duration(keys::supervision_poll);
-  options.probe = std::min(config.duration(keys::supervision_probe), options.poll);
-  options.lease = config.duration(keys::lease);
-  options.grace = config.duration(keys::terminate_grace);
-  options.stop_limit = config.duration(keys::stop_idle);
   return options;
 }
 

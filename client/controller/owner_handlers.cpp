@@ -26,6 +26,7 @@ void Controller::on_offer_mesh(const Request& request, const wire::OfferMesh& me
   accepted.owner = self().to_string();
   accepted.lease_ms = static_cast<std::uint32_t>(options_.lease.count());
   bus_->answer(request, std::move(accepted));
+  offered_[mesh] = reactor_.now();
 }
 
 void Controller::on_hand_over(const Request& request, const wire::HandOver& message) {

@@ -71,10 +71,7 @@ void ActorMonitor::tell(std::uint64_t rank) {
   told_[rank] = true;
   if (!first_failure_) first_failure_ = report;
   handlers_.post([self = shared_from_this(), report] {
-    {
-      const std::lock_guard gate(self->gate_);
-      if (!self->is_shut_ && self->on_failure_) self->on_failure_(report);
-    }
+    if (self->on_failure_) self->gate_.pass([&] { self->on_failure_(report); });
     {
       const std::lock_guard lock(self->mutex_);
       self->is_first_told_ = true;
@@ -146,8 +143,7 @@ void ActorMonitor::abandon() {
     const std::lock_guard lock(mutex_);
     is_abandoned_ = true;
   }
-  const std::lock_guard gate(gate_);
-  is_shut_ = true;
+  gate_.shut();
 }
 
 bool ActorMonitor::is_abandoned() const {

@@ -10,6 +10,7 @@
 #include <unordered_map>
 #include <vector>
 
+#include "client/src/handler_gate.h"
 #include "client/src/handler_thread.h"
 #include "common/bus.h"
 #include "meshbus/actor_mesh.h"
@@ -64,8 +65,7 @@ class ActorMonitor : public std::enable_shared_from_this<ActorMonitor> {
   /// Key of a proc -> rank; and its host's key.
   std::unordered_map<std::uint64_t, std::pair<std::uint64_t, std::uint64_t>> rank_of_;
 
-  std::recursive_mutex gate_;
-  bool is_shut_ = false;  // guarded by gate_
+  HandlerGate gate_;
 
   mutable std::mutex mutex_;
   std::condition_variable changed_;

@@ -55,15 +55,11 @@ std::chrono::milliseconds Connection::clamp(std::chrono::milliseconds deadline) 
 
 void Connection::open_bus() {
   Session::Options options;
-  const auto way = core_.way_to(home_);
-  const auto at = way.socket.value_or(home_);
-  options.endpoint = at.zmq_endpoint();
+  core_.reach(home_, options);
   options.hello.peer = name_.to_string();
   options.hello.kind = wire::PeerKind::launcher;
   options.hello.incarnation = incarnation_;
   options.hello.pid = static_cast<std::uint32_t>(::getpid());
-  options.keys = keys_for(KeyDirectory::find(core_.config()), at);
-  if (way.keys) options.keys = [keys = *way.keys] { return Result<CurveKeys>(keys); };
   Dispatcher handlers;
   handlers.on<wire::StateChanged>(Role::host, std::bind_front(&Connection::on_state_changed, this))
       .on<wire::Output>(Role::host, std::bind_front(&Connection::on_output, this))

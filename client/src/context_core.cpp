@@ -75,6 +75,14 @@ ContextCore::Way ContextCore::way_to(const HostAddr& host) const {
   return found == ways_.end() ? Way() : found->second;
 }
 
+void ContextCore::reach(const HostAddr& host, Session::Options& session) const {
+  const auto way = way_to(host);
+  const auto at = way.socket.value_or(host);
+  session.endpoint = at.zmq_endpoint();
+  session.keys = keys_for(KeyDirectory::find(config_), at);
+  if (way.keys) session.keys = [keys = *way.keys] { return Result<CurveKeys>(keys); };
+}
+
 ConnectionUse ContextCore::connect(const std::shared_ptr<ContextCore>& self, const HostAddr& home) {
   return {self, run([this, home] {
             for (auto& [connection, owned] : connections_) {

@@ -68,6 +68,8 @@ class ContextCore {
   void set_way(const HostAddr& host, Way way);
   /// Any thread.
   Way way_to(const HostAddr& host) const;
+  /// Any thread. Writes into the options of a session how to come to the broker of that host.
+  void reach(const HostAddr& host, Session::Options& session) const;
 
   /// A connection whose home is that host, shared with whoever uses it already. It is closed when its last use goes.
   ConnectionUse connect(const std::shared_ptr<ContextCore>& self, const HostAddr& home);

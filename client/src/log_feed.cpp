@@ -129,7 +129,7 @@ void LogFeed::on_log(const HostAddr& from, const wire::Log& log) {
     for (const auto& [piece, bytes] : pieces) {
       LogPiece whole = piece;
       whole.bytes = bytes;
-      self->tell([&] { self->handlers_.on_piece(whole); });
+      self->gate_.pass([&] { self->handlers_.on_piece(whole); });
     }
     reactor.post([self, &host, sequence, is_done] {
       --host.unhandled;
@@ -194,7 +194,7 @@ void LogFeed::finish(Host& host, const Result<void>& how) {
   if (!is_all || std::exchange(is_over_, true)) return;
   thread_.post([self = shared_from_this(), problem = problem_] {
     const Result<void> result = problem ? Result<void>(fail(*problem)) : Result<void>();
-    if (self->handlers_.on_end) self->tell([&] { self->handlers_.on_end(result); });
+    if (self->handlers_.on_end) self->gate_.pass([&] { self->handlers_.on_end(result); });
   });
 }
 
@@ -215,16 +215,6 @@ void LogFeed::stop() {
     host.is_done = true;
   }
   connection_ = nullptr;
-}
-
-void LogFeed::shut() {
-  const std::lock_guard gate(gate_);
-  is_shut_ = true;
-}
-
-void LogFeed::tell(const std::function<void()>& handler) {
-  const std::lock_guard gate(gate_);
-  if (!is_shut_) handler();
 }
 
 }  // namespace meshbus

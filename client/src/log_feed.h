@@ -9,6 +9,7 @@
 #include <string>
 #include <vector>
 
+#include "client/src/handler_gate.h"
 #include "client/src/handler_thread.h"
 #include "common/bus.h"
 #include "meshbus/logs.h"
@@ -42,7 +43,7 @@ class LogFeed : public std::enable_shared_from_this<LogFeed> {
   void stop();
 
   /// No handler is called any more. Waits for one that is running, unless it is called by it. Any thread.
-  void shut();
+  void shut() { gate_.shut(); }
 
  private:
   struct Host {
@@ -62,7 +63,6 @@ class LogFeed : public std::enable_shared_from_this<LogFeed> {
   void note_silence(Host& host, const Error& error);
   void finish(Host& host, const Result<void>& how);
   void say_taken(Host& host, std::uint64_t sequence);
-  void tell(const std::function<void()>& handler);
 
   const std::string mesh_;
   const LogOptions options_;
@@ -76,9 +76,7 @@ class LogFeed : public std::enable_shared_from_this<LogFeed> {
   std::optional<Error> problem_;
   bool is_over_ = false;
 
-  /// Held while a handler runs; recursive, because a handler may end the stream.
-  std::recursive_mutex gate_;
-  bool is_shut_ = false;
+  HandlerGate gate_;
 };
 
 }  // namespace meshbus

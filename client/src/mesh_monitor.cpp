@@ -73,7 +73,7 @@ void MeshMonitor::on_news(const HostAddr& from, const flatbuffers::Vector<const 
 }
 
 void MeshMonitor::tell_state(const RankReport& report) {
-  handlers_.post([self = shared_from_this(), report] { self->tell([&] { self->options_.handlers.on_state(report); }); });
+  handlers_.post([self = shared_from_this(), report] { self->gate_.pass([&] { self->options_.handlers.on_state(report); }); });
 }
 
 void MeshMonitor::lose(const HostAddr& host, const std::string& reason) {
@@ -194,7 +194,8 @@ void MeshMonitor::on_output(const HostAddr& from, const wire::Output& output, Ou
     ++unhandled_;
   }
   handlers_.post([self = shared_from_this(), batch = std::move(batch), taken = std::move(taken)]() mutable {
-    for (const auto& chunk : batch.chunks) self->tell([&] { self->options_.handlers.on_output(chunk.rank, chunk.stream, chunk.bytes); });
+    for (const auto& chunk : batch.chunks)
+      self->gate_.pass([&] { self->options_.handlers.on_output(chunk.rank, chunk.stream, chunk.bytes); });
     self->end_output_of(batch.ended);
     self->reactor_.post([self, answer = std::move(batch.taken), ended = std::move(batch.ended), taken]() mutable {
       answer.ended = std::move(ended);
@@ -279,18 +280,13 @@ void MeshMonitor::settle() {
   carry_out(std::move(judgement));
   if (!end) return;
   handlers_.post([self = shared_from_this(), end = std::move(*end)] {
-    if (self->options_.handlers.on_end) self->tell([&] { self->options_.handlers.on_end(end); });
+    if (self->options_.handlers.on_end) self->gate_.pass([&] { self->options_.handlers.on_end(end); });
     {
       const std::lock_guard lock(self->mutex_);
       self->end_told_ = true;
     }
     self->changed_.notify_all();
   });
-}
-
-void MeshMonitor::tell(const std::function<void()>& handler) {
-  const std::lock_guard gate(gate_);
-  if (!is_shut_) handler();
 }
 
 void MeshMonitor::arm() {
@@ -320,8 +316,7 @@ void MeshMonitor::abandon() {
     const std::lock_guard lock(mutex_);
     abandoned_ = true;
   }
-  const std::lock_guard gate(gate_);
-  is_shut_ = true;
+  gate_.shut();
 }
 
 RankTable MeshMonitor::table() const {

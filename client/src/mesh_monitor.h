@@ -12,6 +12,7 @@
 #include <utility>
 #include <vector>
 
+#include "client/src/handler_gate.h"
 #include "client/src/handler_thread.h"
 #include "client/src/rank_table.h"
 #include "client/src/restarter.h"
@@ -119,8 +120,6 @@ class MeshMonitor : public std::enable_shared_from_this<MeshMonitor> {
  private:
   /// Reactor's thread: tells what is due and arranges to be called again.
   void settle();
-  /// Runs a handler, unless the mesh was abandoned. Handlers' thread.
-  void tell(const std::function<void()>& handler);
   /// What a RestartPolicy has to say to these failures, and to whatever else has ended.
   struct Judgement {
     std::vector<RankReport> failures;  // that are for good
@@ -148,9 +147,7 @@ class MeshMonitor : public std::enable_shared_from_this<MeshMonitor> {
   std::vector<EndListener> listeners_;
   Orders orders_;
 
-  /// Held while a handler of this mesh runs; recursive, because a handler may destroy the mesh.
-  std::recursive_mutex gate_;
-  bool is_shut_ = false;  // guarded by gate_
+  HandlerGate gate_;
 
   mutable std::mutex mutex_;
   std::condition_variable changed_;

@@ -66,14 +66,15 @@ std::optional<MeshMonitor::Clock::time_point> MeshMonitor::next_restart(Clock::t
 void MeshMonitor::carry_out(Judgement judgement) {
   for (auto& restart : judgement.restarts) {
     if (!options_.handlers.on_restart) break;
-    handlers_.post(
-        [self = shared_from_this(), restart = std::move(restart)] { self->tell([&] { self->options_.handlers.on_restart(restart); }); });
+    handlers_.post([self = shared_from_this(), restart = std::move(restart)] {
+      self->gate_.pass([&] { self->options_.handlers.on_restart(restart); });
+    });
   }
   for (const auto& [ranks, cause] : judgement.stops) orders_.stop(ranks, cause);
   if (!judgement.starts.empty()) orders_.start(judgement.starts);
   for (auto& failure : judgement.failures) {
     handlers_.post([self = shared_from_this(), failure = std::move(failure)] {
-      self->tell([&] { self->options_.handlers.on_failure(failure); });
+      self->gate_.pass([&] { self->options_.handlers.on_failure(failure); });
       {
         const std::lock_guard lock(self->mutex_);
         ++self->failures_told_;

@@ -84,6 +84,7 @@ TEST_CASE("examples: the program of the guide prints what the guide says") {
     CHECK(has("host " + number + " \\(unix:.*\\) runs"));
     CHECK(has("host " + number + " \\(unix:.*\\) stopped: its process \\(pid [0-9]+\\) ended: exit 0"));
   }
+  CHECK(has("rank 0: .*SIGTERM.*\nrank 1: .*SIGTERM.*|rank 1: .*SIGTERM.*\nrank 0: .*SIGTERM.*"));
   CHECK(host_directories().empty());
   const StandingHost host;
   const auto ended = run_example({"guide", "lent:" + host.address() + "@host=1/1"});

@@ -12,6 +12,7 @@
 #include "meshbus/address.h"         // IWYU pragma: export
 #include "meshbus/allocator.h"       // IWYU pragma: export
 #include "meshbus/context.h"         // IWYU pragma: export
+#include "meshbus/controller.h"      // IWYU pragma: export
 #include "meshbus/events.h"          // IWYU pragma: export
 #include "meshbus/host_mesh.h"       // IWYU pragma: export
 #include "meshbus/logs.h"            // IWYU pragma: export

@@ -1,0 +1,90 @@
+#include "client/controller/supervision_event.h"
+
+#include "client/src/wire_reports.h"
+
+namespace meshbus {
+namespace {
+
+SupervisionEvent::Kind kind_of(WatchEvent::Kind kind) {
+  using Kind = SupervisionEvent::Kind;
+  switch (kind) {
+    case WatchEvent::Kind::state: return Kind::rank;
+    case WatchEvent::Kind::trouble: return Kind::trouble;
+    case WatchEvent::Kind::host_unreachable: return Kind::host_unreachable;
+    case WatchEvent::Kind::host_back: return Kind::host_back;
+    case WatchEvent::Kind::query_failed: return Kind::query_failed;
+    case WatchEvent::Kind::ended: return Kind::ended;
+    case WatchEvent::Kind::late: return Kind::late;
+  }
+  return Kind::rank;
+}
+
+RankReport report_of(const WatchEvent& event) {
+  RankReport report;
+  report.rank = event.rank.rank();
+  report.host = event.host;
+  report.point = event.point();
+  copy_state(event.rank, report);
+  if (event.kind == WatchEvent::Kind::trouble) copy_trouble(event.trouble, report);
+  if (event.certificate != nullptr) {
+    flatbuffers::FlatBufferBuilder builder;
+    builder.Finish(wire::Certificate::Pack(builder, event.certificate.get()));
+    copy_certificate(*flatbuffers::GetRoot<wire::Certificate>(builder.GetBufferPointer()), report);
+  }
+  return report;
+}
+
+std::string name_of(const SupervisionEvent& event) {
+  return event.actor.empty() ? event.mesh : event.mesh + "," + event.actor;
+}
+
+std::string host_of(const SupervisionEvent& event) {
+  return event.host ? event.host->to_string() : "?";
+}
+
+}  // namespace
+
+SupervisionEvent to_supervision_event(const WatchEvent& event) {
+  SupervisionEvent out;
+  out.kind = kind_of(event.kind);
+  const auto comma = event.mesh.find(',');
+  out.mesh = event.mesh.substr(0, comma);
+  if (comma != std::string::npos) out.actor = event.mesh.substr(comma + 1);
+  if (event.kind != WatchEvent::Kind::ended && event.kind != WatchEvent::Kind::late) out.host = event.host;
+  if (event.is_of_rank()) out.rank = report_of(event);
+  out.problem = event.problem;
+  out.generation = event.generation;
+  out.overall = event.overall;
+  out.lateness = event.lateness;
+  return out;
+}
+
+bool is_repeated_for_mesh(const WatchEvent& event) {
+  return (event.kind == WatchEvent::Kind::host_unreachable || event.kind == WatchEvent::Kind::host_back) && !event.mesh.empty();
+}
+
+std::string SupervisionEvent::describe() const {
+  const auto why = problem.empty() ? std::string() : ": " + problem;
+  const auto what = mesh.empty() ? std::string() : name_of(*this) + ": ";
+  switch (kind) {
+    case Kind::rank: return what + (rank ? rank->describe() : "?");
+    case Kind::trouble: {
+      if (!rank) return what + "?";
+      const auto place =
+          "rank " + std::to_string(rank->rank) + " (" + (rank->point.empty() ? "" : rank->point + " on ") + host_of(*this) + ")";
+      if (rank->trouble == Trouble::none) return what + place + " is well again";
+      return what + place + " is " + std::string(to_string(rank->trouble)) + ": " + rank->trouble_reason;
+    }
+    case Kind::host_unreachable: return what + "host " + host_of(*this) + " does not answer" + why;
+    case Kind::host_back: return what + "host " + host_of(*this) + " answers again";
+    case Kind::query_failed: return what + "the agent of host " + host_of(*this) + " does not say what it was asked" + why;
+    case Kind::ended: return what + "ended (" + Status(overall).to_string() + ")";
+    case Kind::late: return "the controller was " + std::to_string(lateness.count()) + " ms late";
+    case Kind::controller_silent: return "nothing is heard of the controller at " + host_of(*this) + why;
+    case Kind::controller_lost: return "the controller at " + host_of(*this) + " is taken for lost" + why;
+    case Kind::controller_back: return "the controller at " + host_of(*this) + " is there again";
+  }
+  return what;
+}
+
+}  // namespace meshbus
