@@ -133,6 +133,9 @@ void launch() {
   must(context.cast(procs.ref(), 1, "nobody answers this"));
   print(must(context.call(first_gpus, 3, "", 10s)));
 
+  // What live procs go by can be changed: these write down more from now on.
+  for (const auto& one : must(context.change_settings(first_gpus, {{"log.level", "info"}}, 10s))) must(one);
+
   // A death is heard of once, and nobody else's business.
   must(procs.signal({{3, 4}}, SIGKILL));
   must(procs.wait_for_failure(10s));
