@@ -87,8 +87,8 @@ void AgentLink::arm_tick(Reactor::Duration delay) {
 void AgentLink::on_tick() {
   const auto now = reactor_.now();
   if (away_.is_over(now, tick_due_)) {
-    events_.on_away(std::string(bus_->is_up() ? "the host agent" : "the broker") + " stayed away for " + in_seconds(bootstrap_.away) +
-                    "; ending");
+    return events_.on_away(std::string(bus_->is_up() ? "the host agent" : "the broker") + " stayed away for " +
+                           in_seconds(bootstrap_.away) + "; ending");
   }
   if (!away_.is_away() && now < next_heartbeat_) return arm_tick(next_heartbeat_ - now);
   next_heartbeat_ = now + bootstrap_.heartbeat;
