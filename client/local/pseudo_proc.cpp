@@ -34,7 +34,9 @@ bool EndNotices::wait(std::size_t count, std::chrono::milliseconds deadline) {
 
 PseudoProc::PseudoProc(mesh_proc::Bootstrap bootstrap, const ProcProgram& program)
     : proc_(bootstrap.proc),
-      runtime_(std::make_unique<mesh_proc::Runtime>(std::move(bootstrap), program, mesh_proc::Runtime::Kind::pseudo)) {}
+      runtime_(std::make_unique<mesh_proc::Runtime>(std::move(bootstrap), program, mesh_proc::Runtime::Kind::pseudo)) {
+  ++count_;
+}
 
 std::shared_ptr<PseudoProc> PseudoProc::start(std::uint64_t id, mesh_proc::Bootstrap bootstrap, const ProcProgram& program,
                                               const sigset_t& mask, std::shared_ptr<EndNotices> notices) {

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <atomic>
 #include <condition_variable>
 #include <csignal>
 #include <cstdint>
@@ -50,9 +51,13 @@ class PseudoProc {
     std::string last_words = {};
   };
 
+  /// How many there are in this process.
+  static std::size_t count() noexcept { return count_; }
+
   /// `mask`: of the threads that run the program. Throws what Runtime throws, and std::system_error when there is no thread to be had.
   static std::shared_ptr<PseudoProc> start(std::uint64_t id, mesh_proc::Bootstrap bootstrap, const ProcProgram& program,
                                            const sigset_t& mask, std::shared_ptr<EndNotices> notices);
+  ~PseudoProc() { --count_; }
   PseudoProc(const PseudoProc&) = delete;
   PseudoProc& operator=(const PseudoProc&) = delete;
 
@@ -67,6 +72,8 @@ class PseudoProc {
  private:
   PseudoProc(mesh_proc::Bootstrap bootstrap, const ProcProgram& program);
   void run();
+
+  static inline std::atomic<std::size_t> count_{0};
 
   const ProcId proc_;
   std::thread thread_;

@@ -1,9 +1,13 @@
 // Spec 5.1, local mode: hosts and procs inside of the launcher's process, with the same messages and states.
+#include <sys/resource.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <atomic>
 #include <condition_variable>
 #include <csignal>
+#include <cstdio>
+#include <cstdlib>
 #include <filesystem>
 #include <future>
 #include <mutex>
@@ -52,6 +56,13 @@ struct Keeper : Actor {
     on("keep", [this](ActorContext& context, const ActorMessage&) { kept.push_back(context.defer()); });
   }
   std::vector<ActorReply> kept;
+};
+
+/// An actor whose handler does not return before the gate is open.
+struct Stuck : Actor {
+  explicit Stuck(const std::shared_ptr<Gate>& gate) {
+    on("stick", [gate](ActorContext&, const ActorMessage&) { gate->wait(); });
+  }
 };
 
 /// Answers on its ports until it is told to stop.
@@ -122,8 +133,6 @@ TEST_CASE("spec 5.1: local mode: procs of two hosts are Ready, say who they are,
   }
   CHECK(heard.failures().empty());
   CHECK(wait_until([&] { return heard.ends() == 1; }, in_time));
-  MESSAGE(count_threads() << " threads, fds "
-                          << std::distance(std::filesystem::directory_iterator("/proc/self/fd"), std::filesystem::directory_iterator()));
   CHECK(must(hosts.shutdown(in_time)).hosts == 2);
 }
 
@@ -163,15 +172,23 @@ TEST_CASE("spec 5.1, 7: local mode: actors are made, asked, reduced at each host
 
 TEST_CASE("spec 5.1, 4.9: local mode: a main() that returns, throws, or never ends without being asked, is told as it is") {
   auto context = must(Context::create());
-  auto hosts = hosts_of(context, {{"three", with_main([](Proc& proc) { return proc.rank() == 1 ? 3 : mind(proc); })},
-                                  {"throw", with_main([](Proc& proc) -> int {
-                                     if (proc.rank() == 1) throw std::runtime_error("no such model");
-                                     return mind(proc);
+  // Opened when all are Ready.
+  const auto gate = std::make_shared<Gate>();
+  auto hosts = hosts_of(context, {{"three", with_main([gate](Proc& proc) {
+                                     if (proc.rank() == 0) return mind(proc);
+                                     gate->wait();
+                                     return 3;
+                                   })},
+                                  {"throw", with_main([gate](Proc& proc) -> int {
+                                     if (proc.rank() == 0) return mind(proc);
+                                     gate->wait();
+                                     throw std::runtime_error("no such model");
                                    })},
                                   {"mind", with_main(mind)}});
   Heard heard;
   SUBCASE("with 3") {
     auto mesh = must(hosts.spawn("m", extent("gpu=2"), named("three"), heard.handlers()));
+    gate->open();
     const auto outcome = must(mesh.wait_for_failure(in_time));
     REQUIRE(outcome.first_failure.has_value());
     CHECK(outcome.first_failure->rank == 1);
@@ -184,6 +201,7 @@ TEST_CASE("spec 5.1, 4.9: local mode: a main() that returns, throws, or never en
   }
   SUBCASE("by an exception") {
     auto mesh = must(hosts.spawn("m", extent("gpu=2"), named("throw"), heard.handlers()));
+    gate->open();
     const auto outcome = must(mesh.wait_for_failure(in_time));
     REQUIRE(outcome.first_failure.has_value());
     CHECK(outcome.first_failure->rank == 1);
@@ -214,57 +232,62 @@ TEST_CASE("spec 5.1, 4.9: local mode: a main() that returns, throws, or never en
 TEST_CASE("spec 5.1, 4.6: local mode: what cannot be ended is said, and goes on until it returns") {
   const auto threads = count_threads();
   const auto gate = std::make_shared<Gate>();
-  auto context = std::make_optional(must(Context::create(quick({{"terminate.grace", "300ms"}}))));
-  auto program = serve();
-  program.on(Port::die, [gate](Proc&, const Incoming&) {
-    gate->wait();
-    return "free";
-  });
-  auto hosts = std::make_optional(hosts_of(*context, {{"stuck", with_main([gate](Proc& proc) {
-                                                         if (proc.rank() == 0) return mind(proc);
-                                                         gate->wait();
-                                                         return 0;
-                                                       })},
-                                                      {"handler", program}}));
-  Heard heard;
-  const auto is_left = [&] {
-    const auto shut = hosts->shutdown(1s);
-    REQUIRE_FALSE(shut.has_value());
-    INFO(shut.error().to_string());
-    CHECK(shut.error().code() == ErrorCode::stop_error);
-    CHECK(mentions(shut.error().detail(), "1 of its procs have not ended"));
-    hosts.reset();
-    gate->open();
-    context.reset();
-  };
-  SUBCASE("a main()") {
-    auto mesh = must(hosts->spawn("m", extent("gpu=2"), named("stuck"), heard.handlers()));
-    const auto outcome = must(mesh.stop());
-    CHECK(outcome.ranks[0].state == ProcState::stopped);
-    CHECK(outcome.ranks[1].state == ProcState::failed);
-    CHECK(outcome.ranks[1].cause == Cause::unkillable);
-    INFO(outcome.ranks[1].reason);
-    CHECK(mentions(outcome.ranks[1].reason, "a thread of this process"));
-    CHECK(must(mesh.proc(1)).call(*context, Port::echo, "", in_time).error().code() == ErrorCode::no_such_proc);
-    // The shutdown waits for it, as long as it may.
-    SUBCASE("that returns in the end") {
-      gate->open();
-      CHECK(must(hosts->shutdown(in_time)).hosts == 1);
-      context.reset();
-    }
-    SUBCASE("that does not") {
-      is_left();
-    }
-  }
-  SUBCASE("a handler, at the end of its host") {
-    auto mesh = must(hosts->spawn("m", extent("gpu=2"), named("handler"), heard.handlers()));
-    REQUIRE(must(mesh.proc(1)).send(*context, Port::die, "").has_value());
+  {
+    auto context = must(Context::create(quick({{"terminate.grace", "300ms"}})));
+    const auto stuck_main = with_main([gate](Proc& proc) {
+      if (proc.rank() == 0) return mind(proc);
+      gate->wait();
+      return 0;
+    });
+    auto stuck_others = serve();
+    stuck_others.on(Port::die, [gate](Proc&, const Incoming&) {
+      gate->wait();
+      return "free";
+    });
+    stuck_others.actor_type("stuck", [gate](ActorContext&, std::string_view) { return std::make_unique<Stuck>(gate); });
+    auto hosts = hosts_of(context, {{"main", stuck_main}, {"others", stuck_others}});
+    Heard heard;
+    auto by_main = must(hosts.spawn("by_main", extent("gpu=2"), named("main"), heard.handlers()));
+    auto by_handler = must(hosts.spawn("by_handler", extent("gpu=2"), named("others"), heard.handlers()));
+    auto by_actor = must(hosts.spawn("by_actor", extent("gpu=2"), named("others"), heard.handlers()));
+    auto actors =
+        must(by_actor.spawn_actors("stuck", "stuck", "", {.region = {}, .deadline = {}, .on_failure = [](const ActorReport&) {}}));
+    REQUIRE(must(by_handler.proc(1)).send(context, Port::die, "").has_value());
     // What comes behind it waits for it.
-    CHECK(must(mesh.proc(1)).call(*context, Port::echo, "", 100ms).error().code() == ErrorCode::timeout);
-    is_left();
+    CHECK(must(by_handler.proc(1)).call(context, Port::echo, "", 100ms).error().code() == ErrorCode::timeout);
+    CHECK(must(must(actors.at("gpu", 1)).call("stick", "", 100ms))[0].error().code() == ErrorCode::timeout);
+    for (auto* mesh : {&by_main, &by_handler, &by_actor}) mesh->request_stop();
+    for (auto* mesh : {&by_main, &by_handler, &by_actor}) {
+      const auto outcome = must(mesh->wait(in_time));
+      CHECK(outcome.ranks[0].state == ProcState::stopped);
+      CHECK(outcome.ranks[1].state == ProcState::failed);
+      CHECK(outcome.ranks[1].cause == Cause::unkillable);
+      INFO(outcome.ranks[1].reason);
+      CHECK(mentions(outcome.ranks[1].reason, "a thread of this process"));
+      CHECK(must(mesh->proc(1)).call(context, Port::echo, "", in_time).error().code() == ErrorCode::no_such_proc);
+    }
+    // The shutdown waits for them, as long as it may.
+    SUBCASE("they return in the end") {
+      gate->open();
+      CHECK(must(hosts.shutdown(in_time)).hosts == 1);
+    }
+    SUBCASE("they do not") {
+      const auto shut = hosts.shutdown(1s);
+      REQUIRE_FALSE(shut.has_value());
+      INFO(shut.error().to_string());
+      CHECK(shut.error().code() == ErrorCode::stop_error);
+      CHECK(mentions(shut.error().detail(), "3 of its procs have not ended"));
+    }
   }
-  hosts.reset();
-  CHECK(wait_until([&] { return count_threads() <= threads; }, in_time));
+  gate->open();
+  CHECK(wait_until([&] { return count_threads() == threads; }, in_time));
+}
+
+TEST_CASE("spec 5.1: local mode: a process exits when it wants to, whatever runs in it") {
+  const auto ended = run({bin("meshbus_conformance_tests"), "exit-with-local-procs"}, in_time);
+  INFO(ended.out, ended.err);
+  CHECK(ended.status == ExitStatus::exited(7));
+  CHECK(mentions(ended.out, "4 are ready\n"));
 }
 
 TEST_CASE("spec 5.1: local mode: a main() that does not ask whether it is to stop is off the bus at once, and ends when it returns") {
@@ -279,7 +302,11 @@ TEST_CASE("spec 5.1: local mode: a main() that does not ask whether it is to sto
   Heard heard;
   auto mesh = must(hosts.spawn("m", extent("gpu=1"), named("deaf"), heard.handlers()));
   mesh.request_stop();
-  CHECK(wait_until([&] { return !must(mesh.proc(0)).call(context, Port::echo, "", in_time); }, in_time));
+  const auto is_off = [&] {
+    const auto answer = must(mesh.proc(0)).call(context, Port::echo, "", 100ms);
+    return !answer && answer.error().code() == ErrorCode::no_such_proc;
+  };
+  CHECK(wait_until(is_off, 10s));
   CHECK(must(mesh.status(in_time))[0].state == ProcState::stopping);
   gate->open();
   CHECK(seen.get_future().get() == ErrorCode::fate_unknown);
@@ -315,6 +342,17 @@ TEST_CASE("spec 5.1, 6.2: local mode: what it cannot start is refused with words
   REQUIRE_FALSE(twice.has_value());
   CHECK(twice.error().code() == ErrorCode::configuration_error);
   CHECK(local_procs(context, serve(), {.settings = {{"no.such", "key"}}}).error().code() == ErrorCode::configuration_error);
+  {
+    rlimit before{};
+    REQUIRE(::getrlimit(RLIMIT_NOFILE, &before) == 0);
+    const rlimit few{std::min<rlim_t>(before.rlim_max, 400), before.rlim_max};
+    REQUIRE(::setrlimit(RLIMIT_NOFILE, &few) == 0);
+    const auto many = hosts.spawn("m", extent("gpu=60"), named("serve"));
+    REQUIRE(::setrlimit(RLIMIT_NOFILE, &before) == 0);
+    REQUIRE_FALSE(many.has_value());
+    INFO(many.error().to_string());
+    CHECK(mentions(many.error().detail(), "Too many open files"));
+  }
   // They are as good as ever.
   auto mesh = must(hosts.spawn("m", extent("gpu=2"), named("other")));
   CHECK(texts(must(context.call(mesh.ref(), Port::echo, "x", in_time))) == Words(2, "x"));
@@ -419,4 +457,16 @@ TEST_CASE("spec 5.1, 9: local mode: a controller, and the command line, see what
   must(hosts.shutdown(in_time));
   controller.send_signal(SIGTERM);
   controller.wait_exit(in_time);
+}
+
+int meshbus::test::exit_with_local_procs() {
+  static auto context = must(Context::create());
+  static auto hosts = hosts_of(context, {{"mind", with_main([](Proc& proc) {
+                                            if (proc.rank() != 0) return mind(proc);
+                                            for (;;) ::pause();
+                                          })}});
+  static auto mesh = must(hosts.spawn("m", extent("gpu=4"), named("mind")));
+  std::printf("%s are ready\n", std::to_string(mesh.size()).c_str());
+  std::fflush(stdout);
+  std::exit(7);
 }

@@ -34,11 +34,12 @@
 /// A pseudo-proc is a ProcProgram with a connection, a reactor and threads of its own. It has rank, address, states, certificate and actors
 /// as any proc. What it does not have is a process:
 ///
-/// - Nobody can end it against its will. A stop asks main() and handlers to return, as ProcProgram::on_stop says; a main() that does not
-///   ask stop_requested() is cut off from the bus instead, as is whoever is left at the end of the grace (SIGKILL). A pseudo-proc has ended
-///   when all of its threads have returned; one whose threads do not, 5 s after SIGKILL, is Failed with Cause::unkillable, stop() and
-///   shutdown() say so, and its threads and memory are its own until they return. The program must not end before.
-/// - SIGTERM, SIGINT and SIGKILL can be sent to it; other signals are only logged. A crash is that of the launcher, and so is exit().
+/// - Nobody can end it against its will. A stop asks main() and handlers to return, as ProcProgram::on_stop says. Who does not return until
+///   the end of the grace is cut off from the bus, and a main() that does not ask stop_requested() at once: its calls fail, and those that
+///   it has not answered do when it has ended. It has ended when all of its threads have returned. One whose threads do not, 5 s after
+///   SIGKILL, is Failed with Cause::unkillable; stop() and shutdown() say so, and exit() waits for it for 3 s at most. Its threads have the
+///   Proc, and their memory, until they return.
+/// - SIGTERM, SIGINT and SIGKILL can be sent to it; other signals are only logged. A crash, and exit(), are those of the launcher.
 /// - An exception that leaves main() ends it as SIGABRT does a process; the text is in the certificate (RankReport::stderr_tail).
 /// - stdout, stderr, environment and working directory are those of the launcher; nothing is captured. Who it is, Proc says.
 ///   ProcSpec::environment, ::directory and ::output have no effect; what else a process would be needed for is refused: plain procs,
