@@ -179,7 +179,9 @@ void Listener::bind_again(const HostAddr& address, int attempts) {
 
 Result<void> Listener::bind_endpoint(const HostAddr& address, const std::string& endpoint) {
   try {
-    const PrivateFiles private_files;
+    // Abstract names are no files; and the mask is that of the whole process, which in local mode is not the broker's own.
+    std::optional<PrivateFiles> private_files;
+    if (!address.path().starts_with('@')) private_files.emplace();
     router_.bind(endpoint);
   } catch (const zmq::error_t& error) {
     return fail(ErrorCode::io_error, "cannot listen on " + address.to_string() + ": " + error.what());

@@ -3,8 +3,9 @@
 #   bin/                     the programs; they find each other beside themselves
 #   include/meshbus/         the public headers
 #   lib/                     libmeshbus_client: launchers. libmeshbus_proc: programs that are mesh procs, nothing but libzmq and FlatBuffers
-#                            below it. Static libraries come with those that they consist of; with BUILD_SHARED_LIBS they are two shared
-#                            ones, each whole in itself. Our own programs are linked statically either way.
+#                            below it. libmeshbus_local: both, and hosts inside of a launcher. Static libraries come with those that they
+#                            consist of; with BUILD_SHARED_LIBS they are three shared ones, each whole in itself: a program links client,
+#                            or proc, or both, or local alone. Our own programs are linked statically either way.
 #   lib/cmake, lib/pkgconfig how others find these
 #   share/meshbus/schemas/   the protocol
 include(GNUInstallDirs)
@@ -33,11 +34,14 @@ if(BUILD_SHARED_LIBS)
   meshbus_shared(proc PARTS mesh common proc LINKS cppzmq flatbuffers::flatbuffers_shared Threads::Threads)
   meshbus_shared(client PARTS mesh common config client
     LINKS cppzmq flatbuffers::flatbuffers_shared Poco::Util Poco::Foundation spdlog::spdlog Threads::Threads)
-  set(installed_libraries meshbus_client_shared meshbus_proc_shared)
-  set(used_libraries meshbus_client_shared meshbus_proc_shared)
+  meshbus_shared(local PARTS mesh common config client proc keeper cgroup_end host_agent broker local
+    LINKS cppzmq flatbuffers::flatbuffers_shared Poco::Util Poco::Foundation spdlog::spdlog Threads::Threads)
+  set(installed_libraries meshbus_client_shared meshbus_proc_shared meshbus_local_shared)
+  set(used_libraries ${installed_libraries})
 else()
-  set(installed_libraries meshbus_client meshbus_proc meshbus_config meshbus_common meshbus_mesh)
-  set(used_libraries meshbus_client meshbus_proc)
+  set(installed_libraries meshbus_client meshbus_proc meshbus_local meshbus_config meshbus_common meshbus_mesh
+    meshbus_broker meshbus_host_agent meshbus_keeper meshbus_cgroup_end)
+  set(used_libraries meshbus_client meshbus_proc meshbus_local)
 endif()
 foreach(library IN LISTS used_libraries)
   target_compile_features(${library} INTERFACE cxx_std_20)
@@ -45,14 +49,14 @@ endforeach()
 
 install(TARGETS ${installed_libraries} EXPORT meshbusTargets INCLUDES DESTINATION ${CMAKE_INSTALL_INCLUDEDIR})
 install(TARGETS meshbus meshbus-broker meshbus-agent meshbus-keeper meshbus-controller)
-foreach(folder mesh common client agent/proc)
+foreach(folder mesh common client client/local agent/proc)
   install(DIRECTORY ${PROJECT_SOURCE_DIR}/${folder}/include/meshbus DESTINATION ${CMAKE_INSTALL_INCLUDEDIR} FILES_MATCHING PATTERN "*.h")
 endforeach()
 file(GLOB schema_files CONFIGURE_DEPENDS ${PROJECT_SOURCE_DIR}/schemas/*.fbs)
 install(FILES ${schema_files} DESTINATION ${CMAKE_INSTALL_DATADIR}/meshbus/schemas)
 install(FILES ${PROJECT_SOURCE_DIR}/LICENSE ${PROJECT_SOURCE_DIR}/README.md DESTINATION ${CMAKE_INSTALL_DOCDIR})
 
-# find_package(meshbus [COMPONENTS client proc]) gives meshbus::client and meshbus::proc.
+# find_package(meshbus [COMPONENTS client proc local]) gives meshbus::client, meshbus::proc and meshbus::local.
 set(package_folder ${CMAKE_INSTALL_LIBDIR}/cmake/meshbus)
 install(EXPORT meshbusTargets NAMESPACE meshbus:: DESTINATION ${package_folder})
 configure_package_config_file(${PROJECT_SOURCE_DIR}/cmake/meshbusConfig.cmake.in ${PROJECT_BINARY_DIR}/meshbusConfig.cmake
@@ -60,7 +64,7 @@ configure_package_config_file(${PROJECT_SOURCE_DIR}/cmake/meshbusConfig.cmake.in
 write_basic_package_version_file(${PROJECT_BINARY_DIR}/meshbusConfigVersion.cmake COMPATIBILITY SameMinorVersion)
 install(FILES ${PROJECT_BINARY_DIR}/meshbusConfig.cmake ${PROJECT_BINARY_DIR}/meshbusConfigVersion.cmake DESTINATION ${package_folder})
 
-# pkg-config meshbus-client, meshbus-proc. What static libraries need is everybody's to link, so it stands in Libs: no --static is needed, and
+# pkg-config meshbus-client, meshbus-proc, meshbus-local. What static libraries need is everybody's to link, so it stands in Libs: no --static is needed, and
 # with it one does not get what Debian's libzmq.pc adds then, which cannot be linked.
 file(RELATIVE_PATH pc_prefix /${CMAKE_INSTALL_LIBDIR}/pkgconfig /)
 function(meshbus_pkgconfig name description libs)
@@ -73,3 +77,5 @@ endfunction()
 meshbus_pkgconfig(client "Launches, addresses and supervises meshes of processes"
   " -lmeshbus_config -lmeshbus_common -lmeshbus_mesh -lPocoUtil -lPocoFoundation -lspdlog -lfmt -lflatbuffers -lzmq -pthread")
 meshbus_pkgconfig(proc "For programs that are processes of a mesh" " -lmeshbus_common -lmeshbus_mesh -lflatbuffers -lzmq -pthread")
+meshbus_pkgconfig(local "Launchers with hosts and procs inside of their own process"
+  " -lmeshbus_client -lmeshbus_proc -lmeshbus_broker -lmeshbus_host_agent -lmeshbus_keeper -lmeshbus_cgroup_end -lmeshbus_config -lmeshbus_common -lmeshbus_mesh -lPocoUtil -lPocoFoundation -lspdlog -lfmt -lflatbuffers -lzmq -pthread")

@@ -94,8 +94,8 @@ void AgentLink::arm_tick(Reactor::Duration delay) {
 void AgentLink::on_tick() {
   const auto now = reactor_.now();
   if (away_.is_over(now, tick_due_)) {
-    events_.on_away(std::string(bus_->is_up() ? "the host agent" : "the broker") + " stayed away for " + in_seconds(away_limit_) +
-                    "; ending");
+    return events_.on_away(std::string(bus_->is_up() ? "the host agent" : "the broker") + " stayed away for " + in_seconds(away_limit_) +
+                           "; ending");
   }
   if (!away_.is_away() && now < next_heartbeat_) return arm_tick(next_heartbeat_ - now);
   next_heartbeat_ = now + bootstrap_.heartbeat;

@@ -18,7 +18,8 @@ class AgentLink {
   struct Events {
     /// The agent knows that this proc is Ready. Comes again after each new session.
     std::function<void()> on_ready;
-    /// The agent, or the broker on the way to it, stayed away too long; `line` says so to people. Must not return.
+    /// The agent, or the broker on the way to it, stayed away too long; `line` says so to people. Nothing is said to it any
+    /// more.
     std::function<void(const std::string& line)> on_away;
   };
   /// `bootstrap` must outlive this.

@@ -74,7 +74,7 @@ bool is_mesh_proc() noexcept {
 }
 
 Result<void> bootstrap(const ProcProgram& program) {
-  if (!program.mistake_.empty()) return fail(ErrorCode::configuration_error, program.mistake_);
+  if (auto fine = Runtime::check(program); !fine) return fine;
   if (the_runtime != nullptr) return fail(ErrorCode::refused, "bootstrap() was called twice in one process");
   const char* value = std::getenv(mesh_proc::kBootstrapVariable);
   if (value == nullptr) {
@@ -93,7 +93,7 @@ Result<void> bootstrap(const ProcProgram& program) {
     return fail(ErrorCode::io_error, std::string("cannot start as a mesh proc: ") + error.what());
   }
   ::on_exit([](int code, void*) { the_runtime->shutdown(code); }, nullptr);
-  the_runtime->run();
+  std::exit(the_runtime->run());
 }
 
 void bootstrap_or_die(const ProcProgram& program) {

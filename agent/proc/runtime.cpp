@@ -42,8 +42,9 @@ Session::Options session_options(const Bootstrap& bootstrap, pid_t pid) {
 
 }  // namespace
 
-Runtime::Runtime(Bootstrap bootstrap, ProcProgram program)
-    : bootstrap_(std::move(bootstrap)),
+Runtime::Runtime(Bootstrap bootstrap, ProcProgram program, Kind kind)
+    : kind_(kind),
+      bootstrap_(std::move(bootstrap)),
       program_(std::move(program)),
       pid_(::getpid()),
       rank_(bootstrap_.mesh.ordinal_of(bootstrap_.rank).value_or(bootstrap_.rank)),
@@ -55,15 +56,22 @@ Runtime::Runtime(Bootstrap bootstrap, ProcProgram program)
       work_(kWorkLimits),
       actors_(reactor_, proc_, bootstrap_.proc, program_.actor_types_, program_.actor_threads_, make_outside()),
       stop_is_watched_(program_.on_stop_ || !program_.main_) {
+  if (kind_ == Kind::process) signals_.emplace();
   apply_settings();
 }
 
 void Runtime::apply_settings() {
   agent_.set_away_limit(settings_.away());
-  log::set_least(settings_.level());
+  // What is written down is the process's business, and this may not be its only proc.
+  if (kind_ == Kind::process) log::set_least(settings_.level());
 }
 
-void Runtime::run() {
+Result<void> Runtime::check(const ProcProgram& program) {
+  if (program.mistake_.empty()) return {};
+  return fail(ErrorCode::configuration_error, program.mistake_);
+}
+
+int Runtime::run() {
   if (has_worker_) work_.start();
   actors_.start_threads();
   // The hidden thread must not be the one that a signal of the program is delivered to.
@@ -76,7 +84,7 @@ void Runtime::run() {
   std::unique_lock lock(mutex_);
   changed_.wait(lock, [this] { return ready_ || stop_; });
   if (!program_.main_) {
-    changed_.wait(lock, [this] { return undrained_ == 0; });
+    changed_.wait(lock, [this] { return undrained_ == 0 || is_cut_; });
     exit_code_ = stop_->code;
   } else if (!stop_) {
     lock.unlock();
@@ -86,13 +94,17 @@ void Runtime::run() {
   } else {
     exit_code_ = stop_->code;
   }
-  lock.unlock();
-  std::exit(exit_code_);
+  return exit_code_;
 }
 
 void Runtime::shutdown(int code) {
   // A child of fork() that exits has no part in this; its parent goes on.
-  if (::getpid() != pid_ || is_reactor_thread_ || !thread_.joinable()) return;
+  if (::getpid() != pid_ || is_reactor_thread_) return;
+  if (!thread_.joinable()) {
+    // run() could not make it, and has thrown.
+    if (kind_ == Kind::pseudo) work_.finish();
+    return;
+  }
   reactor_.post([this] {
     ending_ = true;
     limit_life(reactor_.now() + kEndLimit);
@@ -108,6 +120,11 @@ void Runtime::shutdown(int code) {
   reactor_.post([this] { leave(reactor_.now() + kFlushLimit, [this] { is_stopped_ = true; }); });
   thread_.join();
   if (is_quiet) return;
+  if (kind_ == Kind::pseudo) {
+    while (!actors_.finish_threads()) {
+    }
+    return;
+  }
   // An actor that is stuck goes on using what exit() is about to destroy.
   std::cout.flush();
   std::fflush(nullptr);
@@ -139,10 +156,11 @@ void Runtime::run_reactor() {
   ::pthread_setname_np(::pthread_self(), "meshbus");
   bus_ = std::make_unique<Bus>(reactor_, context_, session_options(bootstrap_, pid_), make_handlers(), make_events());
   reactor_.add_turn_end([this] { report_room(); });
-  reactor_.watch(signals_.fd(), EPOLLIN, [this](std::uint32_t) {
-    if (const auto number = signals_.take())
-      begin_stop(128 + *number, std::min(settings_.grace(), kLongest), std::string("signal ") + ::strsignal(*number));
-  });
+  if (signals_) {
+    reactor_.watch(signals_->fd(), EPOLLIN, [this](std::uint32_t) {
+      if (const auto number = signals_->take()) on_signal(*number);
+    });
+  }
   actors_.attach(*bus_);
   agent_.start(*bus_);
   work_.share_pastime();
@@ -173,7 +191,7 @@ Dispatcher Runtime::make_handlers() {
       .on<wire::StopAndExit>(Role::host,
                              [this](const Request& request, const wire::StopAndExit& message) { on_stop_and_exit(request, message); })
       .on<wire::Exit>(Role::host, [this](const Request& request, const wire::Exit& message) {
-        if (is_from_agent(request)) ::_exit(message.code());
+        if (is_from_agent(request)) quit(message.code(), "its host's agent wants it to");
       });
   actors_.add_handlers(handlers);
   return handlers;
@@ -231,7 +249,12 @@ void Runtime::limit_life(Reactor::Time end) {
   grace_timer_ = reactor_.at(end, [this] { on_grace_over(); });
 }
 
+void Runtime::on_signal(int number) {
+  begin_stop(128 + number, std::min(settings_.grace(), kLongest), std::string("signal ") + ::strsignal(number));
+}
+
 void Runtime::begin_stop(int code, std::chrono::milliseconds grace, const std::string& reason) {
+  if (is_cut_) return;
   const auto end = reactor_.now() + grace;
   limit_life(end);
   if (ending_ || stopping_) return;  // the first request decides; a later one can only make it sooner
@@ -244,6 +267,7 @@ void Runtime::begin_stop(int code, std::chrono::milliseconds grace, const std::s
   }
   if (program_.on_stop_) {
     work_.push_first([this, reason] {
+      if (is_cut_) return;
       try {
         program_.on_stop_(proc_, reason);
       } catch (const std::exception& error) {
@@ -258,6 +282,7 @@ void Runtime::begin_stop(int code, std::chrono::milliseconds grace, const std::s
     // main() will not notice; see ProcProgram::on_stop. What it has sent leaves first.
     stop_actors("its proc stops: " + reason, end, [this, end] {
       leave(std::min<Reactor::Time>(end, reactor_.now() + kFlushLimit), [this] {
+        if (kind_ == Kind::pseudo) return cut_off(exit_code_, "its main() does not ask whether it is to stop");
         bus_.reset();
         context_.close();
         ::_exit(exit_code_);
@@ -276,7 +301,7 @@ void Runtime::on_grace_over() {
 }
 
 void Runtime::leave(Reactor::Time give_up, std::function<void()> then) {
-  if (bus_->queued_bytes() > 0 && reactor_.now() < give_up) {
+  if (!is_cut_ && bus_->queued_bytes() > 0 && reactor_.now() < give_up) {
     reactor_.after(std::chrono::milliseconds(1), [this, give_up, then = std::move(then)] { leave(give_up, then); });
     return;
   }
@@ -284,9 +309,38 @@ void Runtime::leave(Reactor::Time give_up, std::function<void()> then) {
   then();
 }
 
+void Runtime::quit(int code, const std::string& why) {
+  if (kind_ == Kind::process) ::_exit(code);
+  // Not from within what the bus has to say.
+  reactor_.post([this, code, why] { cut_off(code, why); });
+}
+
 void Runtime::end_now(int code, const std::string& line) {
+  if (is_cut_) return;
   log::write_line(STDERR_FILENO, "meshbus: " + bootstrap_.proc.to_string() + ": " + line);
-  ::_exit(code);
+  quit(code, line);
+}
+
+void Runtime::stop(int signal) {
+  reactor_.post([this, signal] { on_signal(signal); });
+}
+
+void Runtime::cut(const std::string& why) {
+  quit(128 + SIGKILL, why);
+}
+
+void Runtime::cut_off(int code, const std::string& why) {
+  if (is_cut_) return;
+  {
+    const std::lock_guard lock(mutex_);
+    is_cut_ = true;
+    stop_ = Stop{code, why};
+    exit_code_ = code;
+    stopping_ = true;
+    changed_.notify_all();
+  }
+  bus_->close(why, std::chrono::milliseconds(0));
+  stop_actors("its proc has ended: " + why, reactor_.now(), [] {});
 }
 
 bool Runtime::stop_requested() noexcept {

@@ -31,21 +31,36 @@
 namespace meshbus::mesh_proc {
 
 /// What is behind a Proc: the reactor's thread with the connection to the broker, the handlers' thread, and how the two and main() come to
-/// an end together. One per process; never destroyed, because other threads may use it until the process is gone.
+/// an end together. Where the proc is a process there is one, never destroyed, because other threads may use it until the process is gone.
+/// A pseudo-proc (client/local) is one of many in its process: where the other would end the process at once it is cut off from the bus,
+/// and has ended when its threads have returned.
 ///
 /// Functions are called on the reactor's thread unless they say otherwise: that is whichever of the two is in a turn of the reactor. The
 /// handlers' thread turns it while it has no handler to run, the other one meanwhile.
 class Runtime {
  public:
-  /// Throws std::system_error and zmq::error_t when there are no descriptors or no memory left. Nothing runs before start().
-  Runtime(Bootstrap bootstrap, ProcProgram program);
+  enum class Kind : std::uint8_t { process, pseudo };
+
+  /// Errors: configuration_error, what is wrong with it.
+  static Result<void> check(const ProcProgram& program);
+  /// Throws std::system_error and zmq::error_t when there are no descriptors or no memory left. Nothing runs before run().
+  Runtime(Bootstrap bootstrap, ProcProgram program, Kind kind = Kind::process);
   Runtime(const Runtime&) = delete;
   Runtime& operator=(const Runtime&) = delete;
 
-  /// On the thread that called bootstrap(): makes the threads, waits for Ready, runs main(), exits.
-  [[noreturn]] void run();
-  /// At exit(code): lets handlers end and messages leave, and joins the threads.
+  /// On the thread that called bootstrap(): makes the threads, waits for Ready, runs main(), whose exceptions come through. Returns the
+  /// exit code; shutdown() is to follow.
+  int run();
+  /// At exit(code): lets handlers end and messages leave, and joins the threads. Of a pseudo-proc: waits for all that it runs, however long
+  /// that takes.
   void shutdown(int code);
+
+  // Of a pseudo-proc, on any thread until shutdown() returns.
+  /// What SIGTERM or SIGINT would do.
+  void stop(int signal);
+  /// What SIGKILL would do, as far as that is possible.
+  void cut(const std::string& why);
+  int exit_code() const noexcept { return exit_code_; }
 
   // For Proc, on any thread of the program.
   Proc& proc() noexcept { return proc_; }
@@ -121,11 +136,17 @@ class Runtime {
   bool is_from_agent(const Request& request);
   /// The process ends at that time, unless it was to end sooner.
   void limit_life(Reactor::Time end);
+  void on_signal(int number);
   void begin_stop(int code, std::chrono::milliseconds grace, const std::string& reason);
   void on_grace_over();
   /// Sends what is queued, leaves the bus, then goes on with `then`.
   void leave(Reactor::Time give_up, std::function<void()> then);
-  [[noreturn]] void end_now(int code, const std::string& line);
+  /// The process ends here, or the pseudo-proc is cut off.
+  void quit(int code, const std::string& why);
+  /// The same with a line on stderr.
+  void end_now(int code, const std::string& line);
+  /// Of a pseudo-proc: it leaves the bus, and everything that still runs is to notice.
+  void cut_off(int code, const std::string& why);
   void report_room();
   /// Stops the actors, so that those that are stuck are known before `end`.
   void stop_actors(const std::string& reason, Reactor::Time end, std::function<void()> done);
@@ -135,6 +156,7 @@ class Runtime {
   /// Whether this thread is in a turn of the reactor.
   static inline thread_local bool is_reactor_thread_ = false;
 
+  const Kind kind_;
   Bootstrap bootstrap_;
   ProcProgram program_;
   const pid_t pid_;
@@ -146,7 +168,7 @@ class Runtime {
 
   zmq::context_t context_;
   Reactor reactor_;
-  StopSignals signals_;
+  std::optional<StopSignals> signals_;
   std::unique_ptr<Bus> bus_;
   AgentLink agent_;
   Reactor::TimerId grace_timer_ = 0;
@@ -154,6 +176,8 @@ class Runtime {
   /// shutdown() has begun: a stop changes nothing any more, but may have a shorter grace.
   bool ending_ = false;
   bool is_stopped_ = false;
+  /// Set on the reactor's thread: nothing comes from the bus any more, and nothing leaves.
+  std::atomic<bool> is_cut_{false};
   log::Limited lost_log_{1};
 
   WorkQueue work_;

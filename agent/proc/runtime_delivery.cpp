@@ -107,6 +107,7 @@ void Runtime::mark_taken(const wire::Envelope& envelope) {
 
 void Runtime::handle(const ProcProgram::Handler& handler, const wire::Envelope& envelope, const wire::CallHeader& header,
                      const Incoming& incoming) {
+  if (is_cut_) return;
   if (incoming.deadline && *incoming.deadline < std::chrono::steady_clock::now()) return;  // nobody waits any more
   Result<std::string> answer = fail(ErrorCode::call_error, "");
   try {
@@ -146,6 +147,7 @@ void Runtime::on_undelivered(const wire::Envelope& envelope, const Error& error)
   ++returns_;
   work_.push_last([this, envelope, error] {
     --returns_;
+    if (is_cut_) return;
     try {
       program_.on_undelivered_(proc_, Undelivered{rank_of(envelope.destination_proc()), envelope.port(), error});
     } catch (const std::exception& thrown) {

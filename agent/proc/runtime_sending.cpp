@@ -15,11 +15,15 @@ namespace {
 constexpr std::size_t kCastLimit = 960 * 1024;
 constexpr std::size_t kCallLimit = kBodyLimit - sizeof(wire::CallHeader);
 
+Error is_ending() {
+  return {ErrorCode::fate_unknown, "this proc is ending"};
+}
+
 /// Fills a future exactly once: with the answer, or, when the bus is gone before there is one, with what that means.
 class Answer {
  public:
   ~Answer() {
-    if (!filled_) promise_.set_value(fail(ErrorCode::fate_unknown, "this proc is ending"));
+    if (!filled_) promise_.set_value(fail(is_ending()));
   }
   std::future<Result<std::string>> get_future() { return promise_.get_future(); }
   void fill(Result<std::string> answer) {
@@ -68,6 +72,7 @@ std::future<Result<std::string>> Runtime::call(const ProcId& to, std::uint32_t p
 void Runtime::call(const ProcId& to, std::uint32_t port, std::string body, std::chrono::milliseconds deadline, Bus::CallAnswer answer) {
   const auto limit = std::clamp<std::chrono::milliseconds>(deadline, std::chrono::milliseconds(0), std::chrono::milliseconds(UINT32_MAX));
   reactor_.post([this, to = Destination::to(to), port, body = std::move(body), limit, answer = std::move(answer)]() mutable {
+    if (is_cut_) return answer(fail(is_ending()));
     bus_->call(to, port, body, limit, std::move(answer));
   });
 }
@@ -112,6 +117,7 @@ Result<void> Runtime::send(const ProcId& to, std::uint32_t port, std::string_vie
   const Room size{body.size() + sizeof(wire::Envelope), 1};
   if (auto room = make_room(size, patience); !room) return room;
   reactor_.post([this, to = Destination::to(to), port, body = std::string(body), size] {
+    if (is_cut_) return queued(size);
     const auto sent = bus_->send(to, port, body);
     queued(size);
     if (!sent) not_sent(to, port, sent.error());
@@ -134,6 +140,7 @@ Result<void> Runtime::cast(const ProcMeshRef& to, std::uint32_t port, std::strin
   const Room size{body.size() + sizeof(wire::Envelope), (*plan)->targets.size()};
   if (auto room = make_room(size, patience); !room) return room;
   reactor_.post([this, plan = std::move(*plan), port, body = std::string(body), size] {
+    if (is_cut_) return queued(size);
     const auto sent = bus_->cast(*plan, port, body);
     queued(size);
     if (sent) return;
@@ -153,6 +160,10 @@ Result<CastAnswers::Answers> Runtime::call_all(const ProcMeshRef& to, std::uint3
   auto future = answers->get_future();
   const auto limit = std::clamp<std::chrono::milliseconds>(deadline, std::chrono::milliseconds(0), std::chrono::milliseconds(UINT32_MAX));
   reactor_.post([this, plan = std::move(*plan), port, body = std::string(body), limit, answers = std::move(answers)] {
+    if (is_cut_) {
+      for (std::uint64_t ordinal = 0; ordinal < plan->targets.size(); ++ordinal) answers->fill(ordinal, fail(is_ending()));
+      return;
+    }
     bus_->cast_call(plan, port, body, limit,
                     [answers](std::uint64_t ordinal, Result<std::string> answer) { answers->fill(ordinal, std::move(answer)); });
   });

@@ -3,7 +3,8 @@
 
     mesh <- common <- broker | agent | client        broker and agent do not know each other
     agent: keeper <- warden, keeper <- host, proc apart        client sees warden, broker, host agent and the library
-    of mesh procs through one header each; tests/conformance sees the public headers, as anybody
+    of mesh procs through one header each, client/local also what a keeper and a mesh proc are made of; tests/conformance sees the public
+    headers, as anybody
 """
 import re
 
@@ -19,11 +20,13 @@ MAY = {
     "agent/host": {"agent/keeper", "common", "mesh", "wire"},
     "agent/proc": {"common", "mesh", "wire"},
     "client": {"common", "mesh", "wire"},
+    "client/local": {"agent/keeper", "agent/proc", "client", "common", "mesh"},
     "examples": set(),
 }
 # The narrow headers: the only ones of these areas that the area on the left may include besides.
 NARROW = {"client": {"agent/warden/warden.h", "broker/broker.h", "agent/host/host_agent.h", "agent/proc/include/meshbus/actor.h", "agent/proc/include/meshbus/proc.h",
-                     "agent/keeper/host_place.h"}}
+                     "agent/keeper/host_place.h"},
+          "client/local": {"broker/broker.h", "agent/host/host_agent.h"}}
 # Whose closure of includes stays free of every library: the processes that everything hangs on stay tiny, and mesh is pure algebra.
 BARE = ("mesh", "agent/keeper", "agent/warden")
 LIBRARY = re.compile(r"^(zmq(_addon)?\.hp?p?$|wire/|flatbuffers/|Poco/|spdlog/|fmt/|CLI/|nlohmann/|prometheus/|pybind11/)")

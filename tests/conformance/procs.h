@@ -15,6 +15,9 @@ namespace meshbus::test {
 ///     hang RANK...          these ranks never say hello; the others serve
 int run_as_proc(int argc, char** argv);
 
+/// The program `exit-with-local-procs`: a launcher that exits with 7 while procs run inside of it, of which one never returns.
+int exit_with_local_procs();
+
 /// Its ports.
 enum Port : std::uint32_t {
   echo = 1,        ///< What it was sent.

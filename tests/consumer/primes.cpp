@@ -3,10 +3,13 @@
 //     primes LIMIT [HOSTS [PROCS]]
 //
 // starts HOSTS hosts on this machine with PROCS copies of itself on each, asks every one for its share of the numbers below LIMIT, and
-// prints the sum.
+// prints the sum. With INSIDE, hosts and procs are threads of it.
 #include <meshbus/client.h>
 #include <meshbus/extent.h>
 #include <meshbus/proc.h>
+#ifdef INSIDE
+#include <meshbus/local.h>
+#endif
 
 #include <cstdlib>
 #include <future>
@@ -48,7 +51,11 @@ Result<std::uint64_t> count_primes(const std::string& limit, std::uint64_t num_h
   auto extent = Extent::make({{"host", num_hosts}});
   auto per_host = Extent::make({{"proc", num_procs}});
   if (!extent || !per_host) return fail(extent ? per_host.error() : extent.error());
+#ifdef INSIDE
+  auto hosts = local_procs(*context, LocalPrograms{{"", counter()}}, *extent);
+#else
   auto hosts = HostMesh::process(*context, *extent);
+#endif
   if (!hosts) return fail(hosts.error());
   auto mesh = hosts->spawn("primes", *per_host, {.kind = ProcKind::mesh});  // no command: this very program
   if (!mesh) return fail(mesh.error());

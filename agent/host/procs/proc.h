@@ -205,7 +205,7 @@ inline Proc::Proc(Mesh& in, std::shared_ptr<const Assignment> by, ProcState at, 
       out(wire::Stream::out, tail),
       err(wire::Stream::err, tail) {
   launch.mutate_rank(rank());
-  if (contains(assignment->spec.input_ranks, rank())) input.state = InputPipe::State::open;
+  if (host::contains(assignment->spec.input_ranks, rank())) input.state = InputPipe::State::open;
 }
 
 }  // namespace meshbus::host

@@ -1,6 +1,7 @@
 #include "agent/host/procs/proc_ending.h"
 
 #include <sys/resource.h>
+#include <unistd.h>
 
 #include <algorithm>
 #include <csignal>
@@ -129,8 +130,12 @@ void ProcEnding::run(Proc& proc) {
 }
 
 void ProcEnding::give_up(Proc& proc) {
-  const std::string text = "did not end within " + std::to_string(Termination::kill_limit.count()) + " ms after SIGKILL (process " +
-                           std::to_string(proc.state.to_wire().pid()) + ", perhaps in uninterruptible sleep)";
+  const auto pid = proc.state.to_wire().pid();
+  // In local mode it is a thread of this process: client/local.
+  const bool is_thread = pid == static_cast<std::uint32_t>(::getpid());
+  const std::string text = "did not end within " + std::to_string(Termination::kill_limit.count()) + " ms after SIGKILL (" +
+                           (is_thread ? "a thread of this process cannot be ended: its main(), or a handler, does not return)"
+                                      : "process " + std::to_string(pid) + ", perhaps in uninterruptible sleep)");
   log::error(name_of(proc) + ": " + text);
   if (proc.failure) {
     proc.failure->text += "; " + text;

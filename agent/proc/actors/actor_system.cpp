@@ -36,6 +36,13 @@ ActorSystem::ActorSystem(Reactor& reactor, Proc& proc, ProcId self, const Types&
 
 ActorSystem::~ActorSystem() {
   finish_threads();
+  // Actors, and what they wait for, may hold replies, which come back here when they go.
+  auto cells = std::exchange(cells_, {});
+  auto later = std::exchange(later_, {});
+  by_port_.clear();
+  changed_.clear();
+  later.clear();
+  cells.clear();
 }
 
 void ActorSystem::start_threads() {
@@ -49,6 +56,16 @@ bool ActorSystem::finish_threads() {
 void ActorSystem::attach(Bus& bus) {
   bus_ = &bus;
   turn_end_ = reactor_.add_turn_end([this] { on_turn_end(); });
+}
+
+void ActorSystem::detach() {
+  bus_ = nullptr;
+  reactor_.forget_turn_end(turn_end_);
+  const Lock lock(mutex_);
+  for (const auto& [key, cell] : cells_) {
+    reactor_.cancel(cell->stop_timer);
+    for (const auto& [number, timer] : cell->timers) reactor_.cancel(timer);
+  }
 }
 
 void ActorSystem::on_turn_end() {

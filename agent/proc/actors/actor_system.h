@@ -50,7 +50,8 @@ class ActorSystem {
   void add_handlers(Dispatcher& handlers);
   /// From now on messages may come. `bus` must outlive this, or detach() come first.
   void attach(Bus& bus);
-  void detach() { bus_ = nullptr; }
+  /// Nothing leaves or is waited for any more.
+  void detach();
 
   /// What comes of a message or call for a port.
   enum class Delivery { not_mine, taken, returned };

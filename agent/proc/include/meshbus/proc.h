@@ -124,7 +124,6 @@ class ProcProgram {
  private:
   friend class mesh_proc::ActorSystem;
   friend class mesh_proc::Runtime;
-  friend Result<void> bootstrap(const ProcProgram&);
   struct ActorType {
     ActorFactory factory;
     ActorOptions options;

@@ -1,0 +1,88 @@
+#include "client/local/pseudo_proc.h"
+
+#include <pthread.h>
+
+#include <exception>
+#include <utility>
+
+#include "client/src/masked_thread.h"
+
+namespace meshbus::local {
+
+void EndNotices::add(std::uint64_t id) {
+  const std::lock_guard lock(mutex_);
+  ended_.push_back(id);
+  changed_.notify_all();
+  if (reactor_ != nullptr) reactor_->post(on_news_);
+}
+
+std::vector<std::uint64_t> EndNotices::take() {
+  const std::lock_guard lock(mutex_);
+  return std::exchange(ended_, {});
+}
+
+void EndNotices::close() {
+  const std::lock_guard lock(mutex_);
+  reactor_ = nullptr;
+  on_news_ = nullptr;
+}
+
+bool EndNotices::wait(std::size_t count, std::chrono::milliseconds deadline) {
+  std::unique_lock lock(mutex_);
+  return changed_.wait_for(lock, deadline, [&] { return ended_.size() >= count; });
+}
+
+PseudoProc::PseudoProc(mesh_proc::Bootstrap bootstrap, const ProcProgram& program)
+    : proc_(bootstrap.proc),
+      runtime_(std::make_unique<mesh_proc::Runtime>(std::move(bootstrap), program, mesh_proc::Runtime::Kind::pseudo)) {
+  ++count_;
+}
+
+std::shared_ptr<PseudoProc> PseudoProc::start(std::uint64_t id, mesh_proc::Bootstrap bootstrap, const ProcProgram& program,
+                                              const sigset_t& mask, std::shared_ptr<EndNotices> notices) {
+  std::shared_ptr<PseudoProc> proc(new PseudoProc(std::move(bootstrap), program));
+  proc->thread_ = start_masked_thread([proc, id, mask, notices = std::move(notices)] {
+    ::pthread_sigmask(SIG_SETMASK, &mask, nullptr);
+    proc->run();
+    notices->add(id);
+  });
+  return proc;
+}
+
+void PseudoProc::run() {
+  End end;
+  try {
+    end.code = runtime_->run();
+  } catch (const std::exception& error) {
+    end = {.signaled = true, .code = SIGABRT, .last_words = std::string("main() ended with an exception: ") + error.what()};
+  } catch (...) {
+    end = {.signaled = true, .code = SIGABRT, .last_words = "main() ended with an exception that is no std::exception"};
+  }
+  runtime_->shutdown(end.code);
+  std::unique_ptr<mesh_proc::Runtime> over;
+  {
+    const std::lock_guard lock(mutex_);
+    if (!end.signaled) end.code = runtime_->exit_code();
+    if (is_killed_) end = {.signaled = true, .code = SIGKILL};
+    end_ = std::move(end);
+    over = std::move(runtime_);
+  }
+}
+
+void PseudoProc::signal(int number) {
+  const std::lock_guard lock(mutex_);
+  if (runtime_ == nullptr) return;
+  if (number == SIGKILL) {
+    is_killed_ = true;
+    runtime_->cut("it was killed");
+  } else {
+    runtime_->stop(number);
+  }
+}
+
+PseudoProc::End PseudoProc::join() {
+  thread_.join();
+  return end_;
+}
+
+}  // namespace meshbus::local

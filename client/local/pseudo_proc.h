@@ -1,0 +1,86 @@
+#pragma once
+
+#include <atomic>
+#include <condition_variable>
+#include <csignal>
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <mutex>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "agent/proc/bootstrap.h"
+#include "agent/proc/runtime.h"
+#include "common/reactor.h"
+#include "meshbus/proc.h"
+
+namespace meshbus::local {
+
+/// Where pseudo-procs say that they have ended: it may outlive who listens.
+class EndNotices {
+ public:
+  /// `on_news` is called on the reactor's thread, until close().
+  EndNotices(Reactor& reactor, std::function<void()> on_news) : reactor_(&reactor), on_news_(std::move(on_news)) {}
+
+  /// Any thread.
+  void add(std::uint64_t id);
+  /// Reactor's thread.
+  std::vector<std::uint64_t> take();
+  /// Reactor's thread: on_news is not called any more.
+  void close();
+  /// After close(): waits until so many more have ended. Whether they have.
+  bool wait(std::size_t count, std::chrono::milliseconds deadline);
+
+ private:
+  std::mutex mutex_;
+  std::condition_variable changed_;
+  Reactor* reactor_;  // guarded by mutex_, like what follows; null: closed
+  std::function<void()> on_news_;
+  std::vector<std::uint64_t> ended_;
+};
+
+/// A proc without a process: what bootstrap() makes of a program in a process of its own, on threads of this one. Its threads hold it until
+/// they have returned. Any thread.
+class PseudoProc {
+ public:
+  struct End {
+    bool signaled = false;
+    int code = 0;
+    std::string last_words = {};
+  };
+
+  /// How many there are in this process.
+  static std::size_t count() noexcept { return count_; }
+
+  /// `mask`: of the threads that run the program. Throws what Runtime throws, and std::system_error when there is no thread to be had.
+  static std::shared_ptr<PseudoProc> start(std::uint64_t id, mesh_proc::Bootstrap bootstrap, const ProcProgram& program,
+                                           const sigset_t& mask, std::shared_ptr<EndNotices> notices);
+  ~PseudoProc() { --count_; }
+  PseudoProc(const PseudoProc&) = delete;
+  PseudoProc& operator=(const PseudoProc&) = delete;
+
+  const ProcId& id() const noexcept { return proc_; }
+  /// SIGTERM, SIGINT or SIGKILL; nothing when it has ended.
+  void signal(int number);
+  /// Once, when its end was told: waits for the thread, which is about to be gone.
+  End join();
+  /// Nobody waits for it any more.
+  void let_go() { thread_.detach(); }
+
+ private:
+  PseudoProc(mesh_proc::Bootstrap bootstrap, const ProcProgram& program);
+  void run();
+
+  static inline std::atomic<std::size_t> count_{0};
+
+  const ProcId proc_;
+  std::thread thread_;
+  std::mutex mutex_;
+  std::unique_ptr<mesh_proc::Runtime> runtime_;  // guarded by mutex_, like what follows; null: it has ended
+  bool is_killed_ = false;
+  End end_;
+};
+
+}  // namespace meshbus::local
