@@ -1,6 +1,7 @@
 #include "agent/proc/live_settings.h"
 
 #include <algorithm>
+#include <array>
 #include <string_view>
 
 namespace meshbus::mesh_proc {
@@ -8,20 +9,15 @@ namespace {
 
 constexpr const char* kFromEnvironment = "environment";
 
-std::string name_all(const std::array<const KeyInfo*, 3>& all) {
-  std::string text;
-  for (const auto* key : all) text += (text.empty() ? "" : ", ") + std::string(key->name);
-  return text;
-}
-
 const std::array<const KeyInfo*, 3> kLiveKeys = {&keys::terminate_grace.info(), &keys::session_away.info(), &keys::log_level.info()};
 
 }  // namespace
 
-LiveSettings::LiveSettings(const Bootstrap& bootstrap, const Environment& environment) {
-  for (std::size_t i = 0; i < entries_.size(); ++i) {
-    Entry& entry = entries_[i];
-    entry.key = kLiveKeys[i];
+LiveSettings::LiveSettings(const Bootstrap& bootstrap, const Environment& environment, bool has_log) {
+  for (const KeyInfo* const live : kLiveKeys) {
+    if (!has_log && live == &keys::log_level.info()) continue;
+    Entry& entry = entries_.emplace_back();
+    entry.key = live;
     entry.number = parse_value(*entry.key, entry.key->standard).value_or(0);
     for (const auto& [key, value] : bootstrap.config) {
       if (key != entry.key->name) continue;
@@ -40,20 +36,22 @@ LiveSettings::LiveSettings(const Bootstrap& bootstrap, const Environment& enviro
   }
 }
 
-const LiveSettings::Entry& LiveSettings::of(std::size_t index) const {
-  return *std::find_if(entries_.begin(), entries_.end(), [&](const Entry& entry) { return entry.key == &key_table[index]; });
+const LiveSettings::Entry* LiveSettings::of(std::size_t index) const {
+  const auto found = std::find_if(entries_.begin(), entries_.end(), [&](const Entry& entry) { return entry.key == &key_table[index]; });
+  return found == entries_.end() ? nullptr : &*found;
 }
 
 std::chrono::milliseconds LiveSettings::grace() const {
-  return std::chrono::milliseconds(of(keys::terminate_grace.index).number);
+  return std::chrono::milliseconds(of(keys::terminate_grace.index)->number);
 }
 
 std::chrono::milliseconds LiveSettings::away() const {
-  return std::chrono::milliseconds(of(keys::session_away.index).number);
+  return std::chrono::milliseconds(of(keys::session_away.index)->number);
 }
 
-log::Level LiveSettings::level() const {
-  return log::find_level(value_to_text(keys::log_level.info(), of(keys::log_level.index).number)).value_or(log::Level::warn);
+std::optional<log::Level> LiveSettings::level() const {
+  const auto* const entry = of(keys::log_level.index);
+  return entry == nullptr ? std::nullopt : log::find_level(value_to_text(*entry->key, entry->number));
 }
 
 Result<void> LiveSettings::change(const SettingChanges& changes) {
@@ -61,7 +59,9 @@ Result<void> LiveSettings::change(const SettingChanges& changes) {
   for (const auto& [key, value] : changes) {
     const auto entry = std::find_if(changed.begin(), changed.end(), [&name = key](const Entry& one) { return one.key->name == name; });
     if (entry == changed.end()) {
-      return fail(ErrorCode::configuration_error, "a proc goes by " + name_all(kLiveKeys) + " while it runs, and not by '" + key + "'" +
+      std::string all;
+      for (const Entry& one : entries_) all += (all.empty() ? "" : ", ") + std::string(one.key->name);
+      return fail(ErrorCode::configuration_error, "a proc goes by " + all + " while it runs, and not by '" + key + "'" +
                                                       (find_key(key) == nullptr ? ", which is no setting at all" : ""));
     }
     const auto number = parse_value(*entry->key, value);

@@ -1,8 +1,8 @@
 #pragma once
 
-#include <array>
 #include <chrono>
 #include <functional>
+#include <optional>
 #include <string>
 #include <utility>
 #include <vector>
@@ -19,11 +19,13 @@ namespace meshbus::mesh_proc {
 class LiveSettings {
  public:
   using Environment = std::function<const char*(const char* name)>;
-  LiveSettings(const Bootstrap& bootstrap, const Environment& environment);
+  /// `has_log`: what is written down is this proc's own business; it is not where several share a process.
+  LiveSettings(const Bootstrap& bootstrap, const Environment& environment, bool has_log = true);
 
   std::chrono::milliseconds grace() const;
   std::chrono::milliseconds away() const;
-  log::Level level() const;
+  /// Nothing: it is not this proc's business.
+  std::optional<log::Level> level() const;
 
   /// All of them, or none. Errors: configuration_error: a key that is not among these, a value that it cannot have, and one that the
   /// environment decides.
@@ -36,9 +38,10 @@ class LiveSettings {
     std::uint64_t number = 0;
     const char* source = "default";
   };
-  const Entry& of(std::size_t index) const;
+  /// Null: it does not go by that.
+  const Entry* of(std::size_t index) const;
 
-  std::array<Entry, 3> entries_;
+  std::vector<Entry> entries_;
 };
 
 }  // namespace meshbus::mesh_proc

@@ -48,7 +48,8 @@ Runtime::Runtime(Bootstrap bootstrap, ProcProgram program, Kind kind)
       program_(std::move(program)),
       pid_(::getpid()),
       rank_(bootstrap_.mesh.ordinal_of(bootstrap_.rank).value_or(bootstrap_.rank)),
-      settings_(bootstrap_, [](const char* name) -> const char* { return std::getenv(name); }),
+      settings_(
+          bootstrap_, [](const char* name) -> const char* { return std::getenv(name); }, kind_ == Kind::process),
       has_worker_(!program_.handlers_.empty() || program_.on_stop_ || program_.on_undelivered_ || !program_.main_),
       proc_(*this),
       agent_(reactor_, bootstrap_,
@@ -62,8 +63,7 @@ Runtime::Runtime(Bootstrap bootstrap, ProcProgram program, Kind kind)
 
 void Runtime::apply_settings() {
   agent_.set_away_limit(settings_.away());
-  // What is written down is the process's business, and this may not be its only proc.
-  if (kind_ == Kind::process) log::set_least(settings_.level());
+  if (const auto level = settings_.level()) log::set_least(*level);
 }
 
 Result<void> Runtime::check(const ProcProgram& program) {
@@ -117,7 +117,12 @@ void Runtime::shutdown(int code) {
     stopped.get_future().wait();
   }
   const bool is_quiet = is_actor || actors_.finish_threads();
-  reactor_.post([this] { leave(reactor_.now() + kFlushLimit, [this] { is_stopped_ = true; }); });
+  reactor_.post([this] {
+    leave(reactor_.now() + kFlushLimit, [this] {
+      is_stopped_ = true;
+      reactor_.stop();
+    });
+  });
   thread_.join();
   if (is_quiet) return;
   if (kind_ == Kind::pseudo) {
@@ -164,25 +169,38 @@ void Runtime::run_reactor() {
   actors_.attach(*bus_);
   agent_.start(*bus_);
   work_.share_pastime();
-  if (has_worker_) work_.set_pastime({.run = [this] { turn_meanwhile(); }, .wake = [this] { reactor_.wake(); }});
+  const auto wake = [this] { reactor_.wake(); };
+  const auto help_with_handlers = [this] {
+    turn_meanwhile([this, before = actors_.pool().batches()] { return work_.is_wanted() || actors_.pool().batches() != before; });
+  };
+  const auto help_with_actors = [this] {
+    turn_meanwhile([this, before = work_.pushes()] { return actors_.pool().is_wanted() || work_.pushes() != before; });
+  };
+  if (has_worker_) work_.set_pastime(help_with_handlers, wake);
+  actors_.pool().set_pastime(help_with_actors, wake);
   while (!is_stopped_) {
-    reactor_.run_until([this] { return is_stopped_ || work_.is_missed(); });
+    reactor_.run_until([this] { return work_.is_missed() || actors_.pool().is_missed(); });
     work_.hand_over();
+    actors_.pool().hand_over();
   }
+  is_helped_.wait(true);
   actors_.detach();
   bus_.reset();
   context_.close();  // waits for what still leaves, as long as the socket lingers
 }
 
-void Runtime::turn_meanwhile() {
+void Runtime::turn_meanwhile(const std::function<bool()>& is_enough) {
+  if (is_helped_.exchange(true)) return reactor_.wake();  // for what this one has posted
   // A signal of the program must not interrupt what moves bytes.
   sigset_t all, before;
   ::sigfillset(&all);
   ::pthread_sigmask(SIG_SETMASK, &all, &before);
   is_reactor_thread_ = true;
-  reactor_.run_until([this] { return work_.is_wanted(); });
+  if (!is_stopped_) reactor_.run_until(is_enough);
   is_reactor_thread_ = false;
   ::pthread_sigmask(SIG_SETMASK, &before, nullptr);
+  is_helped_ = false;
+  is_helped_.notify_all();
 }
 
 Dispatcher Runtime::make_handlers() {

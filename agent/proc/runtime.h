@@ -35,8 +35,10 @@ namespace meshbus::mesh_proc {
 /// A pseudo-proc (client/local) is one of many in its process: where the other would end the process at once it is cut off from the bus,
 /// and has ended when its threads have returned.
 ///
-/// Functions are called on the reactor's thread unless they say otherwise: that is whichever of the two is in a turn of the reactor. The
-/// handlers' thread turns it while it has no handler to run, the other one meanwhile.
+/// Functions are called on the reactor's thread unless they say otherwise: that is whichever is in a turn of the reactor. The handlers'
+/// thread, or one of those of actors, turns it while it has nothing to run; the one that was made for it, meanwhile. Of the former at most
+/// one waits in the reactor: the one that has run something last, since what comes next is most likely for it. What it hears that is for
+/// the others it leaves to them, and sleeps.
 class Runtime {
  public:
   enum class Kind : std::uint8_t { process, pseudo };
@@ -93,8 +95,9 @@ class Runtime {
   };
 
   void run_reactor();
-  /// The handlers' thread while it has nothing to do: takes over the reactor, so that a message need not wake one thread after the other.
-  void turn_meanwhile();
+  /// A thread of handlers or actors that has nothing to do: takes over the reactor, so that a message need not wake one thread after the
+  /// other. Until `is_enough`; not at all while another one does so.
+  void turn_meanwhile(const std::function<bool()>& is_enough);
   Dispatcher make_handlers();
   Bus::Events make_events();
 
@@ -175,9 +178,11 @@ class Runtime {
   Reactor::Time grace_end_ = Reactor::Time::max();
   /// shutdown() has begun: a stop changes nothing any more, but may have a shorter grace.
   bool ending_ = false;
-  bool is_stopped_ = false;
+  std::atomic<bool> is_stopped_{false};
   /// Set on the reactor's thread: nothing comes from the bus any more, and nothing leaves.
   std::atomic<bool> is_cut_{false};
+  /// Another thread than the one that was made for it waits in the reactor, or turns it.
+  std::atomic<bool> is_helped_{false};
   log::Limited lost_log_{1};
 
   WorkQueue work_;

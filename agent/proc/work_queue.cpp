@@ -17,9 +17,9 @@ void WorkQueue::start() {
   ::pthread_setname_np(thread_.native_handle(), "meshbus-work");
 }
 
-void WorkQueue::set_pastime(Pastime pastime) {
+void WorkQueue::set_pastime(Pastime::Run run, Pastime::Wake wake) {
   const std::lock_guard lock(mutex_);
-  pastime_ = std::move(pastime);
+  pastime_.set(std::move(run), std::move(wake));
   changed_.notify_one();
 }
 
@@ -50,7 +50,8 @@ void WorkQueue::push_last(Task task) {
 }
 
 void WorkQueue::call(std::unique_lock<std::mutex> lock) {
-  const bool is_passing_time = is_passing_time_;
+  const bool is_passing_time = pastime_.is_on();
+  ++pushes_;
   lock.unlock();
   if (is_here()) return;
   if (!is_passing_time) {
@@ -76,7 +77,7 @@ bool WorkQueue::is_here() const noexcept {
 
 bool WorkQueue::is_wanted() {
   const std::lock_guard lock(mutex_);
-  return has_reason();
+  return has_reason() || pastime_.is_called();
 }
 
 void WorkQueue::share_pastime() {
@@ -85,45 +86,31 @@ void WorkQueue::share_pastime() {
 
 bool WorkQueue::is_missed() {
   const std::lock_guard lock(mutex_);
-  return is_passing_time_ && has_reason();
+  return pastime_.is_on() && has_reason();
 }
 
 void WorkQueue::hand_over() {
   std::unique_lock lock(mutex_);
-  if (!is_passing_time_ || !has_reason()) return;
-  const auto times = times_passed_;
-  lock.unlock();
-  pastime_.wake();
-  lock.lock();
-  awake_.wait(lock, [&] { return times_passed_ != times; });
+  if (has_reason()) pastime_.call(lock);
 }
 
 bool WorkQueue::is_last() {
   const std::lock_guard lock(mutex_);
-  return pastime_.run && !has_reason();
-}
-
-void WorkQueue::wait(std::unique_lock<std::mutex>& lock) {
-  if (!pastime_.run) return changed_.wait(lock);
-  is_passing_time_ = true;
-  lock.unlock();
-  pastime_.run();
-  lock.lock();
-  is_passing_time_ = false;
-  ++times_passed_;
-  awake_.notify_all();
+  return pastime_.is_set() && !has_reason();
 }
 
 void WorkQueue::run() {
   running_here = this;
   std::unique_lock lock(mutex_);
   for (;;) {
-    while (!has_reason()) wait(lock);
+    while (!has_reason()) {
+      pastime_.pass(lock);
+      if (!has_reason()) changed_.wait(lock);
+    }
     if (items_.empty()) {
-      // The last task may have counted on the pastime.
-      const auto wake = pastime_.wake;
       lock.unlock();
-      if (wake) wake();
+      // The last task may have counted on the pastime.
+      pastime_.wake();
       return;
     }
     Item item = std::move(items_.front());

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <atomic>
 #include <condition_variable>
 #include <cstddef>
 #include <cstdint>
@@ -7,6 +8,8 @@
 #include <functional>
 #include <mutex>
 #include <thread>
+
+#include "agent/proc/pastime.h"
 
 namespace meshbus::mesh_proc {
 
@@ -18,20 +21,13 @@ class WorkQueue {
     std::size_t bytes;
     std::size_t count;
   };
-  /// What the thread does while nothing is queued, instead of sleeping.
-  struct Pastime {
-    /// Goes on until is_wanted(), which it is to ask again after each `wake`.
-    std::function<void()> run;
-    /// Called on any thread.
-    std::function<void()> wake;
-  };
   explicit WorkQueue(Limits limits) : limits_(limits) {}
 
   /// Makes the thread. It takes over the caller's signal mask, so that what handlers execute gets the program's own.
   void start();
   bool is_running() const noexcept { return thread_.joinable(); }
   /// From now on the thread has something to do while nothing is queued. Once.
-  void set_pastime(Pastime pastime);
+  void set_pastime(Pastime::Run run, Pastime::Wake wake);
 
   /// Queues work that holds so many bytes. False when the queue is full or finished.
   bool push(std::size_t bytes, Task task);
@@ -47,6 +43,8 @@ class WorkQueue {
   bool is_here() const noexcept;
   /// Whether the thread is to leave its pastime: there is work, or this is the end.
   bool is_wanted();
+  /// Counts what was queued.
+  std::uint64_t pushes() const noexcept { return pushes_; }
   /// The caller has the same pastime, so that a `wake` may reach it instead. It is to ask is_missed() all the time, and nobody is woken for
   /// what it queues itself.
   void share_pastime();
@@ -64,8 +62,6 @@ class WorkQueue {
   };
   void run();
   bool has_reason() const noexcept { return finished_ || !items_.empty(); }
-  /// Waits, in its way, for a reason to go on.
-  void wait(std::unique_lock<std::mutex>& lock);
   /// Something was added: the thread is to see it. Unlocks.
   void call(std::unique_lock<std::mutex> lock);
 
@@ -73,13 +69,11 @@ class WorkQueue {
   std::thread thread_;
   std::mutex mutex_;
   std::condition_variable changed_;
-  std::condition_variable awake_;
   std::deque<Item> items_;  // guarded by mutex_, like what follows
   std::size_t bytes_ = 0;
   bool finished_ = false;
   Pastime pastime_;
-  bool is_passing_time_ = false;
-  std::uint64_t times_passed_ = 0;
+  std::atomic<std::uint64_t> pushes_{0};
 };
 
 }  // namespace meshbus::mesh_proc

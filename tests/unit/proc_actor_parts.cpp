@@ -1,8 +1,9 @@
 // The parts of the actor runtime that need no proc: mailbox, states, pool.
 #include <doctest/doctest.h>
 
-#include <atomic>
+#include <condition_variable>
 #include <future>
+#include <mutex>
 #include <stdexcept>
 #include <string>
 #include <thread>
@@ -48,6 +49,73 @@ struct Holder : ActorPool::Runnable {
   }
   std::promise<void> started, go;
 };
+
+/// Sleeps until the pool wants its thread, and counts.
+class Nap {
+ public:
+  explicit Nap(ActorPool& pool) {
+    pool.set_pastime(
+        [this, &pool] {
+          note_asleep(1);
+          while (!pool.is_wanted()) {
+            std::unique_lock lock(mutex_);
+            changed_.wait(lock, [&] { return is_awake_; });
+            is_awake_ = false;
+          }
+          note_asleep(-1);
+        },
+        [this] {
+          const std::lock_guard lock(mutex_);
+          is_awake_ = true;
+          ++wakes_;
+          changed_.notify_all();
+        });
+  }
+  /// Waits until a thread sleeps; how often it was woken until then.
+  int asleep() {
+    std::unique_lock lock(mutex_);
+    CHECK(changed_.wait_for(lock, 10s, [&] { return num_asleep_ > 0; }));
+    return wakes_;
+  }
+  bool is_woken_after(int wakes) {
+    std::unique_lock lock(mutex_);
+    return changed_.wait_for(lock, 10s, [&] { return wakes_ > wakes; });
+  }
+  bool has_two() {
+    const std::lock_guard lock(mutex_);
+    return has_two_;
+  }
+
+ private:
+  void note_asleep(int change) {
+    const std::lock_guard lock(mutex_);
+    num_asleep_ += change;
+    has_two_ = has_two_ || num_asleep_ > 1;
+    changed_.notify_all();
+  }
+
+  std::mutex mutex_;
+  std::condition_variable changed_;
+  int num_asleep_ = 0;
+  bool is_awake_ = false;
+  bool has_two_ = false;
+  int wakes_ = 0;
+};
+
+/// Has another one run meanwhile.
+struct Asker : ActorPool::Runnable {
+  explicit Asker(ActorPool& owner) : pool(owner) {}
+  void run() override {
+    pool.submit(other);
+    is_done.set_value(other->started.get_future().wait_for(10s) == std::future_status::ready);
+    other->go.set_value();
+  }
+  ActorPool& pool;
+  std::shared_ptr<Holder> other = std::make_shared<Holder>();
+  std::promise<bool> is_done;
+};
+
+using Batch = std::vector<std::shared_ptr<ActorPool::Runnable>>;
 
 constexpr ActorLife::Time start{1000s};
 
@@ -192,6 +260,51 @@ TEST_CASE("proc_actor_pool: does not wait for ever for whoever does not come bac
   CHECK(pool.finish(10ms) == 1);
   stuck->go.set_value();
   while (pool.left_behind() > 0) std::this_thread::yield();
+}
+
+TEST_CASE("proc_actor_pool: one thread passes its time with something else, and is called when there is something to run") {
+  ActorPool pool({.threads = 2});
+  Nap nap(pool);
+  pool.start();
+  std::string order;
+  for (int i = 0; i < 1000; ++i) {
+    auto one = std::make_shared<Runner>(pool, order, 'x', 1);
+    pool.submit(Batch{one});
+    pool.hand_over();
+    REQUIRE(one->done.get_future().wait_for(10s) == std::future_status::ready);
+  }
+  CHECK(pool.batches() == 1000);
+  CHECK_FALSE(pool.is_missed());
+  // The other one is there for what is queued besides; and what runs may count on it that another one runs meanwhile.
+  nap.asleep();
+  auto first = std::make_shared<Holder>();
+  auto second = std::make_shared<Holder>();
+  pool.submit(Batch{first, second});
+  pool.hand_over();
+  first->started.get_future().wait();
+  second->started.get_future().wait();
+  for (auto& holder : {first, second}) holder->go.set_value();
+  nap.asleep();
+  auto asker = std::make_shared<Asker>(pool);
+  pool.submit(Batch{asker});
+  pool.hand_over();
+  CHECK(asker->is_done.get_future().get());
+  nap.asleep();
+  CHECK_FALSE(nap.has_two());
+  CHECK(pool.finish() == 0);
+}
+
+TEST_CASE("proc_actor_pool: whoever has nothing to do wakes the one that passes its time, for what was left to it") {
+  ActorPool pool({.threads = 2});
+  Nap nap(pool);
+  auto busy = std::make_shared<Holder>();
+  pool.submit(Batch{busy});
+  pool.start();
+  busy->started.get_future().wait();
+  const int wakes = nap.asleep();
+  busy->go.set_value();
+  CHECK(nap.is_woken_after(wakes));
+  CHECK(pool.finish() == 0);
 }
 
 TEST_CASE("actor_ref: messages have names or numbers, by key") {

@@ -87,19 +87,18 @@ TEST_CASE("proc_work_queue: passes its time with something else while nothing is
   std::condition_variable changed;
   bool is_awake = false;
   std::atomic<int> times{0};
-  queue.set_pastime({.run =
-                         [&] {
-                           CHECK(queue.is_here());
-                           ++times;
-                           std::unique_lock lock(mutex);
-                           changed.wait(lock, [&] { return std::exchange(is_awake, false) && queue.is_wanted(); });
-                         },
-                     .wake =
-                         [&] {
-                           const std::lock_guard lock(mutex);
-                           is_awake = true;
-                           changed.notify_one();
-                         }});
+  queue.set_pastime(
+      [&] {
+        CHECK(queue.is_here());
+        ++times;
+        std::unique_lock lock(mutex);
+        changed.wait(lock, [&] { return std::exchange(is_awake, false) && queue.is_wanted(); });
+      },
+      [&] {
+        const std::lock_guard lock(mutex);
+        is_awake = true;
+        changed.notify_one();
+      });
   queue.start();
   for (int i = 1; i <= 1000; ++i) {
     std::promise<bool> done;
@@ -121,7 +120,7 @@ TEST_CASE("proc_work_queue: a task that is not the last one knows") {
   const auto ask = [&] { was_last.push_back(queue.is_last()); };
   queue.push_last(ask);
   queue.push_last(ask);
-  queue.set_pastime({.run = [] {}, .wake = [] {}});
+  queue.set_pastime([] {}, [] {});
   queue.start();
   queue.finish();
   REQUIRE(was_last.size() == 2);

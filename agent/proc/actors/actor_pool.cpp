@@ -33,25 +33,35 @@ void ActorPool::add_worker() {
   }
 }
 
+void ActorPool::set_pastime(Pastime::Run run, Pastime::Wake wake) {
+  const std::lock_guard lock(mutex_);
+  pastime_.set(std::move(run), std::move(wake));
+  changed_.notify_one();
+}
+
 void ActorPool::submit(std::vector<std::shared_ptr<Runnable>> batch) {
   if (batch.empty()) return;
+  std::size_t sleeping = batch.size();  // those that have something to do and may sleep
   {
     const std::lock_guard lock(mutex_);
     std::move(batch.begin(), batch.end(), std::back_inserter(queue_));
+    ++batches_;
+    if (pastime_.is_on()) --sleeping;
   }
-  if (batch.size() == 1) {
+  if (sleeping == 1) {
     changed_.notify_one();
-  } else {
+  } else if (sleeping > 1) {
     changed_.notify_all();
   }
 }
 
 void ActorPool::submit(std::shared_ptr<Runnable> one) {
-  {
-    const std::lock_guard lock(mutex_);
-    queue_.push_back(std::move(one));
-  }
+  std::unique_lock lock(mutex_);
+  queue_.push_back(std::move(one));
+  const bool is_for_all = pastime_.is_on() && queue_.size() >= free_threads();
+  lock.unlock();
   changed_.notify_one();
+  if (is_for_all) pastime_.wake();
 }
 
 std::size_t ActorPool::free_threads() const {
@@ -92,25 +102,45 @@ bool ActorPool::is_here() const noexcept {
   return running_here == this;
 }
 
+bool ActorPool::is_wanted() const {
+  const std::lock_guard lock(mutex_);
+  return has_reason() || pastime_.is_called();
+}
+
+bool ActorPool::is_missed() const {
+  const std::lock_guard lock(mutex_);
+  return pastime_.is_on() && has_reason();
+}
+
+void ActorPool::hand_over() {
+  std::unique_lock lock(mutex_);
+  if (has_reason()) pastime_.call(lock);
+}
+
 void ActorPool::work(Worker& self) {
-  running_here = this;
   ::pthread_setname_np(::pthread_self(), "meshbus-actor");
   std::unique_lock lock(mutex_);
   ::pthread_sigmask(SIG_SETMASK, &mask_, nullptr);
   for (;;) {
-    changed_.wait(lock, [this] { return finished_ || !queue_.empty(); });
+    while (!has_reason()) {
+      pastime_.pass(lock);
+      if (!has_reason()) changed_.wait(lock);
+    }
     if (finished_) break;
     auto next = std::move(queue_.front());
     queue_.pop_front();
     self.busy_since = Clock::now();
     lock.unlock();
+    running_here = this;
     next->run();
     next.reset();
+    running_here = nullptr;
     lock.lock();
     self.busy_since.reset();
     if (self.is_relieved) {
-      // Somebody else works in its place.
+      // Somebody else works in its place. What it ran may have counted on the pastime.
       --relieved_;
+      pastime_.wake();
       break;
     }
   }
@@ -128,6 +158,7 @@ std::size_t ActorPool::finish(Clock::duration wait) {
   std::unique_lock lock(mutex_);
   finished_ = true;
   changed_.notify_all();
+  if (pastime_.is_on()) pastime_.wake();
   if (is_here()) return workers_.size();
   const auto are_over = [this] {
     return std::all_of(workers_.begin(), workers_.end(), [](const auto& worker) { return worker->is_over; });

@@ -2,9 +2,11 @@
 
 #include <csignal>
 
+#include <atomic>
 #include <chrono>
 #include <condition_variable>
 #include <cstddef>
+#include <cstdint>
 #include <deque>
 #include <list>
 #include <memory>
@@ -12,6 +14,8 @@
 #include <optional>
 #include <thread>
 #include <vector>
+
+#include "agent/proc/pastime.h"
 
 namespace meshbus::mesh_proc {
 
@@ -56,8 +60,12 @@ class ActorPool {
 
   /// Makes the threads. They, and those that come later, take over the caller's signal mask: what handlers execute inherits it.
   void start();
-  /// Queues all of them, with one wake-up for each thread that has something to do now.
+  /// From now on one of the threads has something to do while nothing is queued. Once.
+  void set_pastime(Pastime::Run run, Pastime::Wake wake);
+  /// Queues all of them, with one wake-up for each thread that has something to do now. For who shares the pastime: the thread that is at
+  /// it is the caller, or to be woken by hand_over().
   void submit(std::vector<std::shared_ptr<Runnable>> batch);
+  /// For what runs.
   void submit(std::shared_ptr<Runnable> one);
 
   /// Whether somebody waits although each thread is taken.
@@ -69,8 +77,16 @@ class ActorPool {
   /// Threads that finish() has left behind and that have not come back since.
   std::size_t left_behind() const;
 
-  /// Whether the caller is one of the threads.
+  /// Whether the caller is something that runs.
   bool is_here() const noexcept;
+  /// Whether a thread is to leave its pastime: something is queued, or this is the end.
+  bool is_wanted() const;
+  /// The same, and none has noticed: the time for hand_over().
+  bool is_missed() const;
+  /// Wakes a thread from its pastime and waits until it is awake.
+  void hand_over();
+  /// Counts the batches that were queued.
+  std::uint64_t batches() const noexcept { return batches_; }
   /// Ends the threads that are free and, unless they take longer than that, waits for the others. How many are left behind: they go on
   /// until what they run returns. Called by one of the threads: waits for none. What is queued is not run any more.
   std::size_t finish(Clock::duration wait = std::chrono::hours(24));
@@ -87,6 +103,7 @@ class ActorPool {
   void add_worker();
   void work(Worker& self);
   std::size_t free_threads() const;
+  bool has_reason() const noexcept { return finished_ || !queue_.empty(); }
 
   const Options options_;
   mutable std::mutex mutex_;
@@ -97,6 +114,8 @@ class ActorPool {
   std::size_t relieved_ = 0;
   bool finished_ = false;
   sigset_t mask_{};
+  Pastime pastime_;
+  std::atomic<std::uint64_t> batches_{0};
 };
 
 }  // namespace meshbus::mesh_proc

@@ -21,6 +21,8 @@ void ActorSystem::run(ActorCell& cell) {
   Slice slice(Clock::now());
   for (;;) {
     auto step = next_step(cell);
+    // What was said until now does not wait for what comes.
+    if (step && is_unheard_.exchange(false)) reactor_.wake();
     if (!step || !settle(cell, *step, perform(cell, *step))) return;
     if (!slice.is_over(Clock::now())) continue;
     // Still scheduled: behind those who wait.

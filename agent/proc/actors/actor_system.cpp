@@ -80,7 +80,10 @@ void ActorSystem::check_pool() {
 
 void ActorSystem::later(std::function<void()> task) {
   later_.push_back(std::move(task));
-  if (later_.size() == 1) reactor_.post([this] { run_later(); });
+  if (later_.size() > 1) return;
+  if (!pool_.is_here()) return reactor_.post([this] { run_later(); });
+  is_unheard_ = true;
+  reactor_.post_quietly([this] { run_later(); });
 }
 
 void ActorSystem::run_later() {
@@ -88,6 +91,7 @@ void ActorSystem::run_later() {
   {
     const Lock lock(mutex_);
     tasks.swap(later_);
+    is_unheard_ = false;
   }
   for (const auto& task : tasks) task();
 }

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <atomic>
 #include <chrono>
 #include <cstdint>
 #include <functional>
@@ -52,6 +53,8 @@ class ActorSystem {
   void attach(Bus& bus);
   /// Nothing leaves or is waited for any more.
   void detach();
+  /// See ActorPool. What actors say leaves when one of its threads turns the reactor.
+  ActorPool& pool() noexcept { return pool_; }
 
   /// What comes of a message or call for a port.
   enum class Delivery { not_mine, taken, returned };
@@ -168,6 +171,8 @@ class ActorSystem {
   std::deque<Key> ended_children_;
   std::vector<std::shared_ptr<ActorCell>> changed_;
   std::vector<std::function<void()>> later_;
+  /// An actor has said something last, so that nobody was woken for it: its thread turns the reactor itself when it has nothing else to do.
+  std::atomic<bool> is_unheard_{false};
   std::uint64_t next_delayed_ = 1;
   bool is_ending_ = false;
 };
