@@ -219,7 +219,10 @@ class Spawn {
       detail += ". Not ready: " + describe_stuck(table.ranks());
     const auto stopped =
         std::find_if(fallen.begin(), fallen.end(), [&table](std::uint64_t rank) { return !table.rank(rank).stop_reason.empty(); });
-    if (stopped != fallen.end()) detail += ". Stopped by " + table.rank(*stopped).stopped_by + ": " + table.rank(*stopped).stop_reason;
+    if (stopped != fallen.end()) {
+      const auto& by = table.rank(*stopped).stopped_by;
+      detail += ". Stopped" + (by.empty() ? "" : " by " + by) + ": " + table.rank(*stopped).stop_reason;
+    }
     if (outcome.first_failure && !outcome.first_failure->stderr_tail.empty()) {
       detail +=
           "\nlast lines of rank " + std::to_string(outcome.first_failure->rank) + " on stderr:\n" + outcome.first_failure->stderr_tail;

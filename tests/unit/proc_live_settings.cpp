@@ -58,6 +58,14 @@ TEST_CASE("proc: live settings: environment over run time over launcher over def
         "terminate.grace=10s (default) session.away=20s (launcher) log.level=warn (default) ");
 }
 
+TEST_CASE("proc: live settings: where several procs share a process, none of them decides what that writes down") {
+  LiveSettings settings(born_with({{"log.level", "info"}}), [](const char*) -> const char* { return nullptr; }, false);
+  CHECK(text_of(settings) == "terminate.grace=10s (default) session.away=10s (default) ");
+  CHECK(!settings.level());
+  CHECK(settings.change({{"log.level", "debug"}}).error().detail() ==
+        "a proc goes by terminate.grace, session.away while it runs, and not by 'log.level'");
+}
+
 TEST_CASE("proc: live settings: a change that cannot be made says why, and nothing of it is done") {
   auto settings = make_settings({}, {{"MESHBUS_LOG_LEVEL", "error"}});
   const auto before = text_of(settings);
