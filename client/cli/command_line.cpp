@@ -470,9 +470,13 @@ void add_talk(CLI::App& app, const std::string& name, const std::string& meaning
   verb->add_option("RANKS", talk.selector, "Which ranks of which mesh; see below")->required();
   verb->add_option("TO", talk.to, "A port, or with --actor a message")->required();
   verb->add_option("BODY", talk.body, "What to send; - reads it from stdin; default: nothing");
-  verb->add_option("--actor", talk.actor, "For the actors of that name")->type_name("NAME");
-  if (name == "call")
-    verb->add_flag("--raw", talk.raw, "Answers as they are, by rank, without prefixes")->excludes(verb->get_option("--json"));
+  auto* actor = verb->add_option("--actor", talk.actor, "For the actors of that name")->type_name("NAME");
+  if (name != "call") return;
+  auto* raw = verb->add_flag("--raw", talk.raw, "Answers as they are, by rank, without prefixes")->excludes(verb->get_option("--json"));
+  verb->add_option("--reduce", talk.reduce, "One value instead of the answers of actors; each host reduces those of its ranks")
+      ->type_name("sum|min|max|count|any|all|overlay")
+      ->needs(actor)
+      ->excludes(raw);
 }
 
 void add_watch(CLI::App& app, HostsArguments& hosts) {

@@ -158,6 +158,8 @@ struct TalkArguments {
   /// "-": stdin.
   std::string body;
   bool raw = false;
+  /// A reducer; empty: every answer by itself.
+  std::string reduce;
 };
 
 /// `meshbus config`

@@ -23,6 +23,10 @@ Result<Accumulation> Connection::accumulate(const ProcMeshRef& to, std::uint32_t
                                     .reducer = std::move(reducer),
                                     .deadline = clamp(options.deadline),
                                     .has_snapshots = options.on_snapshot != nullptr};
+    // One agent is told from the next that takes its place: what that one was asked nobody will answer.
+    for (const auto& host : to.hosts()) {
+      if (const auto found = hosts_.find(host); found != hosts_.end() && found->second.incarnation == 0) check_host(host, found->second);
+    }
     running = std::make_shared<Accumulating>(*bus_, std::move(question), [this](const Error& error) { return explain(error); });
     if (auto begun = running->begin(); !begun) return begun;
     accumulating_.emplace(running->ticket(), running);

@@ -1,5 +1,6 @@
 // Answers of actors that are reduced at their hosts, from a launcher that is this test program: procs are real processes, on hosts of their
 // own.
+#include <atomic>
 #include <csignal>
 #include <future>
 
@@ -179,6 +180,82 @@ TEST_CASE("accumulate: snapshots grow; one may end it early, and a reducer of on
   CHECK(value_of(longest) == "bb");
   CHECK(code_of(longest, 3) == ErrorCode::call_error);
   CHECK(longest.num_messages == 8);
+}
+
+TEST_CASE("accumulate: each answer that trickles in makes a snapshot of its own") {
+  Asked asked;
+  std::atomic<std::uint64_t> num_answered = 0;
+  std::vector<std::string> seen;
+  auto waits = std::async(std::launch::async, [&] {
+    return must(asked.actors->accumulate("answer", "later|later|later|later|later|later|later|later", "sum",
+                                         {.deadline = in_time, .on_snapshot = [&](const Accumulation& so_far) {
+                                            seen.push_back(ranks_of(so_far) + value_of(so_far));
+                                            num_answered = so_far.ranks.num_ranks();
+                                            return true;
+                                          }}));
+  });
+  for (std::uint64_t rank = 0; rank < 8; ++rank) {
+    const auto one = must(must(asked.actors->at("host", rank / 4)).at("gpu", rank % 4));
+    // Again if the question had not come yet.
+    REQUIRE(wait_until(
+        [&] {
+          must(one.call("answer", std::string(rank, '|') + "now", in_time));
+          return num_answered > rank || (rank == 7 && waits.wait_for(0s) == std::future_status::ready);
+        },
+        in_time));
+  }
+  const auto sum = waits.get();
+  CHECK(value_of(sum) == "8");
+  CHECK(sum.is_complete());
+  CHECK(seen == std::vector<std::string>{"0..1 1", "0..2 2", "0..3 3", "0..4 4", "0..5 5", "0..6 6", "0..7 7"});
+  CHECK(sum.num_messages == 8);
+}
+
+TEST_CASE("accumulate: an agent that takes another's place has forgotten what was asked, and takes the next question") {
+  Asked asked;
+  std::promise<void> has_five;
+  bool is_told = false;
+  auto waits = std::async(std::launch::async, [&] {
+    return must(asked.actors->accumulate("answer", "1|2|3|4|5|later|later|later", "sum",
+                                         {.deadline = in_time, .on_snapshot = [&](const Accumulation& so_far) {
+                                            if (so_far.ranks.num_ranks() == 5 && !std::exchange(is_told, true)) has_five.set_value();
+                                            return true;
+                                          }}));
+  });
+  REQUIRE(has_five.get_future().wait_for(in_time) == std::future_status::ready);
+  const auto agent = must(asked.hosts.states())[1].pid;
+  const auto begin = std::chrono::steady_clock::now();
+  REQUIRE(::kill(static_cast<pid_t>(agent), SIGKILL) == 0);
+  const auto sum = waits.get();
+  CHECK(std::chrono::steady_clock::now() - begin < 30s);  // not the deadline
+  CHECK(value_of(sum) == "15");
+  CHECK(ranks_of(sum) == "0..5 ");
+  CHECK(sum.errors.size() == 3);
+  for (std::uint64_t rank = 5; rank < 8; ++rank) CHECK(code_of(sum, rank) == ErrorCode::fate_unknown);
+  REQUIRE(wait_until(
+      [&] {
+        const auto states = asked.hosts.states();
+        return states && (*states)[1].code == ErrorCode::none && (*states)[1].pid != agent;
+      },
+      in_time));
+  // What is answered to the one that is gone is nobody's.
+  must(asked.actors->call("answer", "1|2|3|4|5|now|now|now", in_time));
+  CHECK(value_of(asked.ask("1|2|3|4|5|6|7|8", "sum")) == "36");
+}
+
+TEST_CASE("accumulate: who asked may be gone when ranks answer, and nobody else hears of it") {
+  Asked asked;
+  std::string addresses;
+  for (const auto& host : asked.procs->ref().hosts()) addresses += (addresses.empty() ? "" : ",") + host.to_string();
+  Process asker(cli({"call", "--hosts", addresses, "--actor", "tally", "--reduce", "sum", "asked", "answer",
+                     "later|later|later|later|later|later|later|sleep"}));
+  REQUIRE(asked.says(7, "sleeps"));
+  asker.send_signal(SIGKILL);
+  asker.wait_exit(in_time);
+  const auto others = must(asked.actors->range("gpu", 0, 3));
+  CHECK(must(others.call("answer", "now|now|now|now|now|now|now|now", in_time))[0].has_value());
+  CHECK(value_of(must(others.accumulate("answer", "1|2|3|4|5|6|7|8", "sum", {.deadline = in_time}))) == "24");
+  must(asked.procs->stop({.grace = 0ms}));
 }
 
 TEST_CASE("accumulate: spec 13.3: what strangers send to an agent is refused in words, and bounded") {

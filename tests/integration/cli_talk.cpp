@@ -73,6 +73,34 @@ TEST_CASE("cli: cast and call reach actors by name; what cast sends arrives") {
   CHECK(wait_until([&] { return talk({"call", "actors", "7", "--raw"}).out == "101515"; }, in_time));
   CHECK(talk({"call", "actors[0]", "add", "-", "--raw"}, {.input = "32"}).out == "42");
   CHECK(talk({"call", "actors[0]", "nonsense"}).err.find("no_such_port") != std::string::npos);
+
+  // One value of all: 42, 15 and 15.
+  CHECK(talk({"call", "actors", "7", "--reduce", "sum"}).out == "72\n");
+  CHECK(talk({"call", "actors[0,2]", "7", "--reduce", "max"}).out == "42\n");
+  auto reduced = parse_json(talk({"call", "actors[0,2]", "7", "--reduce", "sum", "--json"}).out);
+  CHECK(reduced["mesh"] == mesh.ref().mesh().to_string());
+  CHECK(reduced["reduce"] == "sum");
+  CHECK(reduced["value"] == 57);
+  CHECK(reduced["ranks"] == 2);
+  CHECK(reduced["errors"].empty());
+  CHECK(parse_json(talk({"call", "actors", "answer", "true|false|no", "--reduce", "any", "--json"}).out)["value"] == true);
+  CHECK(talk({"call", "actors", "7", "--reduce", "mean"}).status == ExitStatus::exited(2));
+  CHECK(talk({"call", "actors", "7", "--reduce", "sum", "--raw"}).status == ExitStatus::exited(2));
+  CHECK(talk({"cast", "actors", "7", "--reduce", "sum"}).status == ExitStatus::exited(2));
+  CHECK(run_cli({"call", "--hosts", host.address(), "actors", "7", "--reduce", "sum"}).status == ExitStatus::exited(2));
+  // Who has no part says why.
+  auto done = talk({"call", "actors", "answer", "1|fail|3", "--reduce", "sum"});
+  CHECK(done.status == ExitStatus::exited(1));
+  CHECK(done.out == "4\n");
+  CHECK(done.err.find("meshbus: [actors/host=0,gpu=1] call_error: ") != std::string::npos);
+  reduced = parse_json(talk({"call", "actors[0,2]", "answer", "1|2|abc", "--reduce", "sum", "--json"}).out);
+  CHECK(reduced["value"] == 1);
+  REQUIRE(reduced["errors"].size() == 1);
+  CHECK(reduced["errors"][0]["rank"] == 2);
+  CHECK(reduced["errors"][0]["error"]["code"] == "configuration_error");
+  done = talk({"call", "actors", "nonsense", "--reduce", "sum"});
+  CHECK(done.status == ExitStatus::exited(1));
+  CHECK(done.out.empty());
   must(tally.stop());
   must(mesh.stop());
 }
