@@ -20,9 +20,9 @@ namespace {
 
 using Json = nlohmann::ordered_json;
 /// By create rank.
-using Answers = std::map<std::uint64_t, Result<std::vector<ProcSetting>>>;
+using SettingsByRank = std::map<std::uint64_t, Result<std::vector<ProcSetting>>>;
 
-void print_json(const MeshReport& mesh, const Answers& answers) {
+void print_settings_json(const MeshReport& mesh, const SettingsByRank& answers) {
   Json list = Json::array();
   const auto extent = mesh.region.extent();
   for (const auto& [rank, answer] : answers) {
@@ -40,7 +40,7 @@ void print_json(const MeshReport& mesh, const Answers& answers) {
   std::cout << dump({{"mesh", mesh.name}, {"ranks", list}}, 2) << "\n";
 }
 
-void print_lines(const MeshReport& mesh, const Answers& answers) {
+void print_settings(const MeshReport& mesh, const SettingsByRank& answers) {
   const auto prefixes = make_prefixes(base_of(mesh.name), mesh.region.extent());
   for (const auto& [rank, answer] : answers) {
     if (!answer) {
@@ -69,7 +69,7 @@ int proc_config_command(const ConfigArguments& arguments) {
   auto& chosen = std::get<ChosenRanks>(found);
   auto& context = chosen.attached.context;
   const auto limit = arguments.hosts.timeout;
-  Answers answers;
+  SettingsByRank answers;
   for (const auto& view : chosen.views) {
     auto told = changes.empty() ? context.settings(view, limit) : context.change_settings(view, changes, limit);
     for (std::uint64_t ordinal = 0; ordinal < view.num_ranks(); ++ordinal) {
@@ -77,7 +77,7 @@ int proc_config_command(const ConfigArguments& arguments) {
         answers.emplace(*rank, told ? std::move((*told)[ordinal]) : Result<std::vector<ProcSetting>>(fail(told.error())));
     }
   }
-  arguments.hosts.json ? print_json(chosen.mesh, answers) : print_lines(chosen.mesh, answers);
+  arguments.hosts.json ? print_settings_json(chosen.mesh, answers) : print_settings(chosen.mesh, answers);
   const auto is_fine = [](const auto& answer) { return answer.second.has_value(); };
   return std::all_of(answers.begin(), answers.end(), is_fine) ? 0 : 1;
 }
