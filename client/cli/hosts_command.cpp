@@ -124,7 +124,8 @@ int hosts_command(const HostsArguments& said) {
     case HostsArguments::Verb::why:
     case HostsArguments::Verb::spawn:
     case HostsArguments::Verb::controller:
-    case HostsArguments::Verb::talk: break;
+    case HostsArguments::Verb::talk:
+    case HostsArguments::Verb::config: break;
   }
   return kUsage;
 }

@@ -44,7 +44,7 @@ TEST_CASE(
   CHECK(setting_of(now[3], "log.level") == "debug runtime");
   // An hour is over soon for who was told so.
   REQUIRE(::kill(static_cast<pid_t>(mesh.known().ranks[2].pid), SIGTERM) == 0);
-  const auto failure = must(mesh.wait_for_failure(in_time));
+  const auto failure = must(mesh.wait_for_failure(in_time)).first_failure.value();
   CHECK(failure.rank == 2);
   CHECK(failure.exit_code == 143);
 
@@ -72,7 +72,7 @@ TEST_CASE("client: spec 4.4, 6.5: a proc that is told to wait less for its agent
   const auto pid = static_cast<pid_t>(mesh.known().ranks[0].pid);
   CHECK(wait_until([&] { return ::kill(pid, 0) != 0; }, in_time));
   REQUIRE(::kill(agent, SIGCONT) == 0);
-  const auto failure = must(mesh.wait_for_failure(in_time));
+  const auto failure = must(mesh.wait_for_failure(in_time)).first_failure.value();
   CHECK(failure.rank == 0);
   CHECK(failure.exit_code == 75);
   CHECK(failure.stderr_tail.find("stayed away for 0.3 s") != std::string::npos);
