@@ -55,6 +55,8 @@ class HostThreads {
     }
     for (const auto& host : hosts) host->kill("its process exits");
     for (const auto& host : hosts) host->wait_end(Clock::now() + kForceLimit);
+    hosts.clear();
+    sweep();
   }
 
   std::mutex mutex_;

@@ -234,8 +234,10 @@ TEST_CASE("spec 5.1, 4.6: local mode: what cannot be ended is said, and goes on 
   const auto gate = std::make_shared<Gate>();
   {
     auto context = must(Context::create(quick({{"terminate.grace", "300ms"}})));
-    const auto stuck_main = with_main([gate](Proc& proc) {
+    const auto begun = std::make_shared<std::atomic<bool>>(false);
+    const auto stuck_main = with_main([gate, begun](Proc& proc) {
       if (proc.rank() == 0) return mind(proc);
+      *begun = true;
       gate->wait();
       return 0;
     });
@@ -256,6 +258,7 @@ TEST_CASE("spec 5.1, 4.6: local mode: what cannot be ended is said, and goes on 
     // What comes behind it waits for it.
     CHECK(must(by_handler.proc(1)).call(context, Port::echo, "", 100ms).error().code() == ErrorCode::timeout);
     CHECK(must(must(actors.at("gpu", 1)).call("stick", "", 100ms))[0].error().code() == ErrorCode::timeout);
+    CHECK(wait_until([&] { return begun->load(); }, in_time));
     for (auto* mesh : {&by_main, &by_handler, &by_actor}) mesh->request_stop();
     for (auto* mesh : {&by_main, &by_handler, &by_actor}) {
       const auto outcome = must(mesh->wait(in_time));
@@ -293,14 +296,17 @@ TEST_CASE("spec 5.1: local mode: a process exits when it wants to, whatever runs
 TEST_CASE("spec 5.1: local mode: a main() that does not ask whether it is to stop is off the bus at once, and ends when it returns") {
   const auto gate = std::make_shared<Gate>();
   auto context = must(Context::create(quick({{"terminate.grace", "20s"}})));
+  std::promise<void> begun;
   std::promise<ErrorCode> seen;
   auto hosts = hosts_of(context, {{"deaf", with_main([&](Proc& proc) {
+                                     begun.set_value();
                                      gate->wait();
                                      seen.set_value(proc.call(proc.rank(), Port::echo, "", in_time).error().code());
                                      return 5;
                                    })}});
   Heard heard;
   auto mesh = must(hosts.spawn("m", extent("gpu=1"), named("deaf"), heard.handlers()));
+  REQUIRE(begun.get_future().wait_for(in_time) == std::future_status::ready);
   mesh.request_stop();
   const auto is_off = [&] {
     const auto answer = must(mesh.proc(0)).call(context, Port::echo, "", 100ms);
@@ -395,15 +401,18 @@ TEST_CASE("spec 5.1, 5.3: local mode: several meshes, new lives, and after the s
 
 TEST_CASE("spec 5.1, 4.7: local mode: hosts that are let go end, and their procs with them") {
   const auto threads = count_threads();
-  std::atomic<int> ended{0};
+  // (A main() is not run any more when a stop comes before it.)
+  std::atomic<int> begun{0}, ended{0};
   auto context = std::make_optional(must(Context::create()));
   {
     auto hosts = hosts_of(*context, {{"mind", with_main([&](Proc& proc) {
+                                        ++begun;
                                         const int code = mind(proc);
                                         ++ended;
                                         return code;
                                       })}});
     auto mesh = must(hosts.spawn("m", extent("gpu=3"), named("mind")));
+    CHECK(wait_until([&] { return begun == 3; }, in_time));
   }
   context.reset();
   CHECK(wait_until([&] { return ended == 3 && count_threads() == threads; }, in_time));
