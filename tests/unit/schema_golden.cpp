@@ -150,6 +150,8 @@ std::string read_and_write(const WireSample& like, const std::string& bytes) {
   if (like.table == "TapBatch") return read_and_write_table<wire::TapBatch>(bytes, "MBT1");
   if (like.table == "PassOn") return read_and_write_table<wire::PassOn>(bytes);
   if (like.table == "PartialReply") return read_and_write_table<wire::PartialReply>(bytes);
+  if (like.table == "SettingsAnswer") return read_and_write_table<wire::SettingsAnswer>(bytes);
+  if (like.table == "SettingsCall") return read_and_write_table<wire::SettingsCall>(bytes);
   if (like.table == "StatusMesh") return read_and_write_table<wire::StatusMesh>(bytes);
   REQUIRE(like.table.empty());
   return bytes;
