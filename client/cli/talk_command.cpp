@@ -15,6 +15,7 @@
 #include <variant>
 #include <vector>
 
+#include "client/cli/choose_mesh.h"
 #include "client/cli/chosen_ranks.h"
 #include "client/cli/output_writer.h"
 #include "client/cli/rank_json.h"

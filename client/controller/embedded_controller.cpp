@@ -80,8 +80,8 @@ class EmbeddedController::Impl {
   ~Impl() {
     if (!core_->check_process()) {
       // A forked child: these are not ours to touch.
-      static_cast<void>(controller_.release());
-      static_cast<void>(zmq_context_.release());
+      [[maybe_unused]] const auto* const first = controller_.release();
+      [[maybe_unused]] const auto* const second = zmq_context_.release();
       return;
     }
     gate_->shut();

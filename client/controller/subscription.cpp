@@ -100,8 +100,8 @@ class Subscription::Impl {
   ~Impl() {
     if (!core_->check_process()) {
       // A forked child: these are not ours to touch.
-      static_cast<void>(feed_.release());
-      static_cast<void>(zmq_context_.release());
+      [[maybe_unused]] const auto* const first = feed_.release();
+      [[maybe_unused]] const auto* const second = zmq_context_.release();
       return;
     }
     gate_->shut();

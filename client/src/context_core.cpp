@@ -3,6 +3,7 @@
 #include <unistd.h>
 
 #include "client/src/masked_thread.h"
+#include "common/keys.h"
 #include "common/short_slices.h"
 
 namespace meshbus {
