@@ -78,6 +78,7 @@ HostAgent::HostAgent(Reactor& reactor, zmq::context_t& context, Options options,
                                                                        [this](const ProcId& asker) {
                                                                          if (!is_watched_still(asker)) peers_->remove(asker);
                                                                        }});
+  actor_leases_ = std::make_unique<ActorLeases>(reactor_, std::bind_front(&HostAgent::on_actor_lease_lapsed, this));
   signs_ =
       std::make_unique<SignsWatch>(*bus_, procs_->table(), options_.config, host_text_, [this](Mesh& mesh) { publisher_->mark(mesh); });
   procs_->take_over();
@@ -93,6 +94,7 @@ HostAgent::HostAgent(Reactor& reactor, zmq::context_t& context, Options options,
 HostAgent::~HostAgent() {
   reactor_.forget_turn_end(turn_end_);
   reactor_.cancel(forget_timer_);
+  actor_leases_.reset();
   logs_.reset();
   procs_.reset();
 }

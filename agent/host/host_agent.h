@@ -7,6 +7,7 @@
 
 #include <zmq.hpp>
 
+#include "agent/host/actor_leases.h"
 #include "agent/host/peer_watch.h"
 #include "agent/host/procs/mesh_procs.h"
 #include "agent/host/publisher.h"
@@ -112,6 +113,8 @@ class HostAgent {
   /// How many procs a request has ended at a time; otherwise it is refused.
   std::optional<std::size_t> find_in_flight(const Request& request, std::uint16_t in_flight);
   void ack(const Request& request) { bus_->answer(request, wire::AckT()); }
+  /// The actors of that name in all procs here of that mesh are stopped.
+  void on_actor_lease_lapsed(const std::string& mesh, const std::string& actor, std::chrono::milliseconds length);
   void ask_to_stop(Proc& proc, std::chrono::milliseconds grace, const std::string& reason);
   bool is_watched_still(const ProcId& peer);
 
@@ -134,6 +137,7 @@ class HostAgent {
   /// Lets a callback see that this object is gone.
   std::shared_ptr<void> alive_ = std::make_shared<char>();
   std::unique_ptr<Collections> collections_;
+  std::unique_ptr<ActorLeases> actor_leases_;
 };
 
 }  // namespace meshbus::host

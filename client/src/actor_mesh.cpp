@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <cstdio>
 #include <map>
+#include <set>
 
 #include "client/src/actor_mesh_impl.h"
 #include "client/src/proc_mesh_impl.h"
@@ -63,7 +64,7 @@ void ActorMeshImpl::let_go() {
     return;
   }
   for (const auto& report : monitor_->reports()) {
-    if (!report.status.is_terminated() && !proc_end(*monitor_->ref().procs().create_rank(report.rank)))
+    if (!is_detached_ && !report.status.is_terminated() && !proc_end(*monitor_->ref().procs().create_rank(report.rank)))
       ask_stop(connection(), monitor_->ref(), report.rank, "the launcher let go of the actors", std::chrono::seconds(10),
                std::chrono::seconds(15));
   }
@@ -268,6 +269,25 @@ void handle_actor_failure_by_default(ContextCore& core, Connection& connection, 
   ::_exit(125);
 }
 
+/// Before there are any: a launcher that is gone a moment later leaves none behind.
+Result<void> begin_leases(Connection& connection, const ActorMonitor& actors, milliseconds limit) {
+  std::set<HostAddr> hosts;
+  for (std::uint64_t rank = 0; rank < actors.ref().num_ranks(); ++rank) hosts.insert(actors.ref().actor_at(rank)->proc().host());
+  std::vector<std::pair<HostAddr, Connection::Answer>> answers;
+  for (const auto& host : hosts) {
+    wire::RenewLeaseT renew;
+    renew.meshes = {actors.lease_name()};
+    renew.lease_ms = static_cast<std::uint32_t>(actors.lease().count());
+    answers.emplace_back(host, connection.ask(Destination::to_agent(host), std::move(renew), limit));
+  }
+  for (auto& [host, future] : answers) {
+    const auto answer = future.get();
+    // An agent of an older release knows no actors; what else there is, their procs will tell.
+    if (!answer && answer.error().code() == ErrorCode::queue_full) return fail(answer.error());
+  }
+  return {};
+}
+
 }  // namespace
 
 Result<ActorMesh> ProcMesh::spawn_actors(const std::string& type, std::string_view name, std::string_view params,
@@ -287,12 +307,16 @@ Result<ActorMesh> ProcMesh::spawn_actors(const std::string& type, std::string_vi
       handle_actor_failure_by_default(*core_pointer, *to, procs_monitor, failure);
     };
   }
-  auto monitor = std::make_shared<ActorMonitor>(core.handlers(), actors, type, std::move(failed));
+  const auto lease = options.detach ? milliseconds(0) : mesh_monitor->options().lease;
+  auto monitor = std::make_shared<ActorMonitor>(core.handlers(), actors, type, std::move(failed), lease);
   auto impl = std::make_shared<ActorMeshImpl>(std::move(connection), monitor, mesh_monitor);
-  core.run([&] { impl->connection().add(monitor, mesh_monitor); });
 
   const auto ready = core.config().duration(keys::spawn_ready);
   const auto end = std::chrono::steady_clock::now() + options.deadline.value_or(ready.count() > 0 ? ready : std::chrono::seconds(30));
+  if (lease.count() > 0) {
+    if (auto leased = begin_leases(impl->connection(), *monitor, left_until(end)); !leased) return fail(leased.error());
+  }
+  core.run([&] { impl->connection().add(monitor, mesh_monitor); });
   const std::uint64_t round = std::max<std::uint64_t>(1, kRoundBytes / (params.size() + 1024));
   std::map<std::uint64_t, Error> errors;
   for (std::uint64_t begin = 0; begin < actors.num_ranks(); begin += round) {
@@ -322,6 +346,7 @@ Result<ActorMesh> ProcMesh::spawn_actors(const std::string& type, std::string_vi
   }
   if (errors.empty()) {
     monitor->arm();
+    if (options.detach) impl->detach();
     return ActorMeshImpl::make(impl, actors);
   }
   // One code when all agree on it.

@@ -32,8 +32,11 @@ class ActorMeshImpl {
   /// The same, once it is told; nothing when it is not within that time.
   std::optional<RankReport> wait_proc_end(std::uint64_t create_rank, std::chrono::milliseconds limit) const;
 
-  /// Their owner goes: asks them to stop, and does not wait. Nobody hears of them any more.
+  /// Their owner goes: asks them to stop, unless they are to live on, and does not wait. Nobody hears of them any more.
   void let_go();
+
+  /// They live on when their owner goes.
+  void detach() { is_detached_ = true; }
 
   static ActorMesh make(const std::shared_ptr<ActorMeshImpl>& impl, ActorMeshRef ref) { return ActorMesh(ActorView(impl, std::move(ref))); }
 
@@ -41,6 +44,7 @@ class ActorMeshImpl {
   ConnectionUse connection_;
   std::shared_ptr<ActorMonitor> monitor_;
   std::shared_ptr<MeshMonitor> procs_;
+  std::atomic<bool> is_detached_{false};
   std::atomic<bool> has_let_go_{false};
 };
 

@@ -38,8 +38,8 @@ std::string ActorReport::describe() const {
   return text;
 }
 
-ActorMonitor::ActorMonitor(HandlerThread& handlers, ActorMeshRef ref, std::string type, Failed on_failure)
-    : handlers_(handlers), ref_(std::move(ref)), on_failure_(std::move(on_failure)), told_(ref_.num_ranks()) {
+ActorMonitor::ActorMonitor(HandlerThread& handlers, ActorMeshRef ref, std::string type, Failed on_failure, std::chrono::milliseconds lease)
+    : handlers_(handlers), ref_(std::move(ref)), on_failure_(std::move(on_failure)), lease_(lease), told_(ref_.num_ranks()) {
   const auto extent = ref_.region().extent();
   for (std::uint64_t rank = 0; rank < ref_.num_ranks(); ++rank) {
     ActorReport report;
@@ -144,6 +144,16 @@ void ActorMonitor::abandon() {
     is_abandoned_ = true;
   }
   gate_.shut();
+}
+
+bool ActorMonitor::is_leased_on(const HostAddr& host) const {
+  if (lease_.count() == 0) return false;
+  const std::lock_guard lock(mutex_);
+  if (is_abandoned_) return false;
+  return std::any_of(rank_of_.begin(), rank_of_.end(), [&, key = host.key()](const auto& entry) {
+    const auto& [rank, host_key] = entry.second;
+    return host_key == key && !reports_[rank].status.is_terminated();
+  });
 }
 
 bool ActorMonitor::is_abandoned() const {

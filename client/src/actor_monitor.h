@@ -27,11 +27,18 @@ ActorReport to_report(const wire::ActorState& state);
 class ActorMonitor : public std::enable_shared_from_this<ActorMonitor> {
  public:
   using Failed = std::function<void(const ActorReport&)>;
-  ActorMonitor(HandlerThread& handlers, ActorMeshRef ref, std::string type, Failed on_failure);
+  /// `lease`: of the actors, see ContextCore; 0 = none.
+  ActorMonitor(HandlerThread& handlers, ActorMeshRef ref, std::string type, Failed on_failure, std::chrono::milliseconds lease);
 
   const ActorMeshRef& ref() const noexcept { return ref_; }
 
   // On the reactor's thread.
+
+  /// When their leases are to be renewed; as agents know them; and whether any is still needed.
+  Reactor::Time lease_due{};
+  std::chrono::milliseconds lease() const noexcept { return lease_; }
+  std::string lease_name() const { return ref_.procs().mesh().to_string() + "," + ref_.name().to_string(); }
+  bool is_leased_on(const HostAddr& host) const;
 
   /// What the proc of that key says.
   void on_states(const wire::Envelope& from, const flatbuffers::Vector<flatbuffers::Offset<wire::ActorState>>* states);
@@ -62,6 +69,7 @@ class ActorMonitor : public std::enable_shared_from_this<ActorMonitor> {
   HandlerThread& handlers_;
   const ActorMeshRef ref_;
   const Failed on_failure_;
+  const std::chrono::milliseconds lease_;
   /// Key of a proc -> rank; and its host's key.
   std::unordered_map<std::uint64_t, std::pair<std::uint64_t, std::uint64_t>> rank_of_;
 

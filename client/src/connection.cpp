@@ -442,7 +442,11 @@ void Connection::on_host_answer(const HostAddr& host, const Result<ControlMessag
     if (was_silent || synced == mesh.synced.end() || synced->second != watch.incarnation) resync(mesh, host);
   }
   if (!was_silent && !is_another) return;
-  for (const auto& actors : actors_) actors->resync(*bus_, self(), host);
+  for (const auto& actors : actors_) {
+    actors->resync(*bus_, self(), host);
+    // A new agent knows nothing of them.
+    actors->lease_due = {};
+  }
 }
 
 void Connection::resync(Followed& mesh, const HostAddr& host) {
@@ -488,6 +492,13 @@ void Connection::renew_leases() {
     mesh.lease_due = now + shortest / 3;
     for (const auto& [host, watch] : hosts_) {
       if (!watch.is_dead && mesh.monitor->is_alive_on(host)) due[{host, lease}].push_back(name);
+    }
+  }
+  for (const auto& actors : actors_) {
+    if (actors->lease().count() == 0 || now < actors->lease_due) continue;
+    actors->lease_due = now + actors->lease() / 3;
+    for (const auto& [host, watch] : hosts_) {
+      if (!watch.is_dead && actors->is_leased_on(host)) due[{host, actors->lease()}].push_back(actors->lease_name());
     }
   }
   for (auto& [key, names] : due) {

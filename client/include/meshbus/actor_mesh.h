@@ -106,8 +106,8 @@ struct ActorStopOptions {
   std::optional<std::chrono::milliseconds> deadline = {};
 };
 
-/// Owns the actors of one name in a mesh of procs: when it goes, they are stopped. Move-only. Made by ProcMesh::spawn_actors(). All may be
-/// called from any thread.
+/// Owns the actors of one name in a mesh of procs: when it goes, they are stopped (unless ActorSpawnOptions::detach). Move-only. Made by
+/// ProcMesh::spawn_actors(). All may be called from any thread.
 class ActorMesh {
  public:
   ActorMesh(ActorMesh&&) noexcept;

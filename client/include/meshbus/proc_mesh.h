@@ -116,6 +116,10 @@ struct ActorSpawnOptions {
   /// an actor is printed to stderr, the mesh of procs is stopped, and this process exits with 125; that of a proc is for
   /// Handlers::on_failure.
   std::function<void(const ActorReport&)> on_failure = {};
+  /// They live on when this launcher goes, for as long as their procs do. Otherwise they are stopped: by their ActorMesh, or, when the
+  /// launcher is gone without a word, by the hosts when the lease of the actors has lapsed (key lease; none where hosts end with the
+  /// launcher).
+  bool detach = false;
 };
 
 /// What a launcher hears about its procs. All run on the Context's handler thread, one at a time, in order; they may call anything.
