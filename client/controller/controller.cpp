@@ -15,6 +15,8 @@ namespace {
 constexpr std::chrono::milliseconds kSoon{1};
 /// Who was told that we would take a mesh, and has not given it to us after so long, does not want to any more.
 constexpr std::chrono::milliseconds kOfferLimit{3000};
+/// At its end a controller waits so long for what its hosts have to say of its meshes when all ranks have ended: certificates may take 3 s.
+constexpr std::chrono::milliseconds kLastWords{5000};
 
 Supervisor::Options supervisor_options(const Controller::Options& options) {
   Supervisor::Options out;
@@ -117,6 +119,9 @@ void Controller::note_offers() {
 
 void Controller::check_end() {
   if (end_timer_ == 0 || supervisor_.live_owned() != 0 || !offered_.empty()) return;
+  // Who subscribes is to hear how they ended, if that can be known at all.
+  if (!all_ended_) all_ended_ = reactor_.now();
+  if (!supervisor_.has_told_owned() && reactor_.now() - *all_ended_ < kLastWords) return;
   reactor_.cancel(std::exchange(end_timer_, 0));
   // Not from inside of what it may end.
   reactor_.post([done = std::exchange(when_ended_, [] {})] { done(); });

@@ -126,6 +126,7 @@ class Controller {
   /// Of end(): it is under way.
   std::function<void()> when_ended_;
   wire::StopProcsT last_order_;
+  std::optional<Reactor::Time> all_ended_;
   Reactor::TimerId end_timer_ = 0;
   /// Meshes that we have said we would take, and when; until we answer for them.
   std::map<std::string, Reactor::Time> offered_;

@@ -1,6 +1,8 @@
 // What a Supervisor does for the meshes that it answers for (docs/decisions/0020-handover.md).
 #include "client/controller/supervisor.h"
 
+#include <algorithm>
+
 namespace meshbus {
 
 void Supervisor::note_leases() {
@@ -54,6 +56,11 @@ std::size_t Supervisor::live_owned() const {
   std::size_t count = 0;
   for (const auto& [name, mesh] : meshes_) count += mesh.live() != 0 && is_owned(mesh) ? 1U : 0U;
   return count;
+}
+
+bool Supervisor::has_told_owned() const {
+  return std::none_of(meshes_.begin(), meshes_.end(),
+                      [this](const auto& entry) { return entry.second.is_monitored() && is_owned(entry.second); });
 }
 
 Supervisor::Actions Supervisor::stop_owned(const wire::StopProcsT& order, Time now) {

@@ -111,8 +111,9 @@ TEST_CASE("bench: launch runs procs beside a loop of clone3 that is contained al
 
 TEST_CASE("bench: notice hears of every kill") {
   const auto json = results_of({"notice", "--rounds", "1", "--sizes", "2", "--count", "3"});
-  CHECK(json.at("cases").at(0).at("ratios").size() == 4);
+  CHECK(json.at("cases").at(0).at("ratios").size() == 6);
   CHECK(ratio(json, "p50_us", "launcher", "pidfd").at("value") > 0);
+  CHECK(ratio(json, "p50_us", "far launcher", "pidfd").at("value") > 0);
 }
 
 TEST_CASE("bench: poll asks one host and several, beside a bare exchange") {
