@@ -103,7 +103,7 @@ void supervise() {
   auto procs = must(hosts.spawn("watched", must(Extent::parse("gpu=1")), {.command = {"sleep", "100"}}));
   must(procs.handover(controller.id()));  // the launcher might go now
   must(controller.end("the day is over"));
-  ended.get_future().wait();
+  ended.get_future().wait_for(10s);
   must(hosts.shutdown());
 }
 
