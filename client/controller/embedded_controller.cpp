@@ -52,60 +52,15 @@ class ControllerPlace {
 
 class EmbeddedController::Impl {
  public:
-  Impl(std::shared_ptr<ContextCore> core, Controller::Options options, std::function<void(const SupervisionEvent&)> on_event)
-      : core_(std::move(core)), hosts_(options.hosts) {
-    core_->run([&] {
-      const auto tell = [&handlers = core_->handlers(), gate = gate_,
-                         on_event = std::make_shared<decltype(on_event)>(std::move(on_event))](SupervisionEvent event) {
-        if (*on_event) handlers.post([gate, on_event, event = std::move(event)] { gate->pass([&] { (*on_event)(event); }); });
-      };
-      Controller::Events events;
-      events.on_up = [place = place_](const ProcId& id) { place->on_up(id); };
-      events.on_events = [tell](const std::vector<WatchEvent>& list) {
-        for (const auto& event : list) {
-          if (!is_repeated_for_mesh(event)) tell(to_supervision_event(event));
-        }
-      };
-      events.on_refused = [tell, place = place_](const Error& error) {
-        if (place->on_refused(error)) return;
-        SupervisionEvent event;
-        event.kind = SupervisionEvent::Kind::controller_lost;
-        event.host = place->id().host();
-        event.problem = error.to_string();
-        tell(std::move(event));
-      };
-      controller_ = std::make_unique<Controller>(core_->reactor(), *zmq_context_, std::move(options), std::move(events));
-    });
-  }
-  ~Impl() {
-    if (!core_->check_process()) {
-      // A forked child: these are not ours to touch.
-      [[maybe_unused]] const auto* const first = controller_.release();
-      [[maybe_unused]] const auto* const second = zmq_context_.release();
-      return;
-    }
-    gate_->shut();
-    core_->run([this] { controller_.reset(); });
-  }
+  Impl(std::shared_ptr<ContextCore> core, Controller::Options options, std::function<void(const SupervisionEvent&)> on_event);
+  ~Impl();
   Impl(const Impl&) = delete;
   Impl& operator=(const Impl&) = delete;
 
   Result<void> wait(std::chrono::milliseconds deadline) { return place_->wait(hosts_, deadline); }
   ProcId id() const { return place_->id(); }
 
-  Result<void> end(const std::string& reason) {
-    if (auto fine = core_->check_may_wait(); !fine) return fine;
-    const std::lock_guard lock(end_mutex_);
-    if (has_ended_) return {};
-    has_ended_ = true;
-    std::promise<std::size_t> left;
-    core_->post([&] { controller_->end(reason, [&] { left.set_value(controller_->live_owned()); }); });
-    const auto still = left.get_future().get();
-    core_->run([this, &reason] { controller_->close(reason); });
-    if (still == 0) return {};
-    return fail(ErrorCode::stop_error, std::to_string(still) + " meshes of controller " + id().to_string() +
-                                           " have not ended in time; they do when their leases lapse");
-  }
+  Result<void> end(const std::string& reason);
 
  private:
   std::shared_ptr<ContextCore> core_;
@@ -118,6 +73,59 @@ class EmbeddedController::Impl {
   std::unique_ptr<zmq::context_t> zmq_context_ = std::make_unique<zmq::context_t>(1);
   std::unique_ptr<Controller> controller_;
 };
+
+// Not in the class: lambdas of inline functions would be seen outside of a shared library.
+EmbeddedController::Impl::Impl(std::shared_ptr<ContextCore> core, Controller::Options options,
+                               std::function<void(const SupervisionEvent&)> on_event)
+    : core_(std::move(core)), hosts_(options.hosts) {
+  core_->run([&] {
+    const auto tell = [&handlers = core_->handlers(), gate = gate_,
+                       on_event = std::make_shared<decltype(on_event)>(std::move(on_event))](SupervisionEvent event) {
+      if (*on_event) handlers.post([gate, on_event, event = std::move(event)] { gate->pass([&] { (*on_event)(event); }); });
+    };
+    Controller::Events events;
+    events.on_up = [place = place_](const ProcId& id) { place->on_up(id); };
+    events.on_events = [tell](const std::vector<WatchEvent>& list) {
+      for (const auto& event : list) {
+        if (!is_repeated_for_mesh(event)) tell(to_supervision_event(event));
+      }
+    };
+    events.on_refused = [tell, place = place_](const Error& error) {
+      if (place->on_refused(error)) return;
+      SupervisionEvent event;
+      event.kind = SupervisionEvent::Kind::controller_lost;
+      event.host = place->id().host();
+      event.problem = error.to_string();
+      tell(std::move(event));
+    };
+    controller_ = std::make_unique<Controller>(core_->reactor(), *zmq_context_, std::move(options), std::move(events));
+  });
+}
+
+EmbeddedController::Impl::~Impl() {
+  if (!core_->check_process()) {
+    // A forked child: these are not ours to touch.
+    [[maybe_unused]] const auto* const first = controller_.release();
+    [[maybe_unused]] const auto* const second = zmq_context_.release();
+    return;
+  }
+  gate_->shut();
+  core_->run([this] { controller_.reset(); });
+}
+
+Result<void> EmbeddedController::Impl::end(const std::string& reason) {
+  if (auto fine = core_->check_may_wait(); !fine) return fine;
+  const std::lock_guard lock(end_mutex_);
+  if (has_ended_) return {};
+  has_ended_ = true;
+  std::promise<std::size_t> left;
+  core_->post([&] { controller_->end(reason, [&] { left.set_value(controller_->live_owned()); }); });
+  const auto still = left.get_future().get();
+  core_->run([this, &reason] { controller_->close(reason); });
+  if (still == 0) return {};
+  return fail(ErrorCode::stop_error, std::to_string(still) + " meshes of controller " + id().to_string() +
+                                         " have not ended in time; they do when their leases lapse");
+}
 
 EmbeddedController::EmbeddedController(std::unique_ptr<Impl> impl) : impl_(std::move(impl)) {}
 EmbeddedController::EmbeddedController(EmbeddedController&&) noexcept = default;

@@ -82,31 +82,8 @@ class SubscriptionState {
 
 class Subscription::Impl {
  public:
-  Impl(std::shared_ptr<ContextCore> core, ControllerFeed::Options options, std::function<void(const SupervisionEvent&)> on_event)
-      : core_(std::move(core)) {
-    const auto hosts = options.hosts.size();
-    hosts_ = hosts;
-    core_->run([&] {
-      ControllerFeed::Events events;
-      events.on_event = [&handlers = core_->handlers(), gate = gate_,
-                         on_event = std::make_shared<decltype(on_event)>(std::move(on_event))](SupervisionEvent event) {
-        handlers.post([gate, on_event, event = std::move(event)] { gate->pass([&] { (*on_event)(event); }); });
-      };
-      events.on_subscribed = [standing = standing_](const ProcId& controller) { standing->on_subscribed(controller); };
-      events.on_trouble = [standing = standing_](const HostAddr& host, const Error& error) { standing->on_trouble(host, error); };
-      feed_ = std::make_unique<ControllerFeed>(core_->reactor(), *zmq_context_, std::move(options), std::move(events));
-    });
-  }
-  ~Impl() {
-    if (!core_->check_process()) {
-      // A forked child: these are not ours to touch.
-      [[maybe_unused]] const auto* const first = feed_.release();
-      [[maybe_unused]] const auto* const second = zmq_context_.release();
-      return;
-    }
-    gate_->shut();
-    core_->run([this] { feed_.reset(); });
-  }
+  Impl(std::shared_ptr<ContextCore> core, ControllerFeed::Options options, std::function<void(const SupervisionEvent&)> on_event);
+  ~Impl();
   Impl(const Impl&) = delete;
   Impl& operator=(const Impl&) = delete;
 
@@ -122,6 +99,35 @@ class Subscription::Impl {
   std::unique_ptr<zmq::context_t> zmq_context_ = std::make_unique<zmq::context_t>(1);
   std::unique_ptr<ControllerFeed> feed_;
 };
+
+// Not in the class: lambdas of inline functions would be seen outside of a shared library.
+Subscription::Impl::Impl(std::shared_ptr<ContextCore> core, ControllerFeed::Options options,
+                         std::function<void(const SupervisionEvent&)> on_event)
+    : core_(std::move(core)) {
+  const auto hosts = options.hosts.size();
+  hosts_ = hosts;
+  core_->run([&] {
+    ControllerFeed::Events events;
+    events.on_event = [&handlers = core_->handlers(), gate = gate_,
+                       on_event = std::make_shared<decltype(on_event)>(std::move(on_event))](SupervisionEvent event) {
+      handlers.post([gate, on_event, event = std::move(event)] { gate->pass([&] { (*on_event)(event); }); });
+    };
+    events.on_subscribed = [standing = standing_](const ProcId& controller) { standing->on_subscribed(controller); };
+    events.on_trouble = [standing = standing_](const HostAddr& host, const Error& error) { standing->on_trouble(host, error); };
+    feed_ = std::make_unique<ControllerFeed>(core_->reactor(), *zmq_context_, std::move(options), std::move(events));
+  });
+}
+
+Subscription::Impl::~Impl() {
+  if (!core_->check_process()) {
+    // A forked child: these are not ours to touch.
+    [[maybe_unused]] const auto* const first = feed_.release();
+    [[maybe_unused]] const auto* const second = zmq_context_.release();
+    return;
+  }
+  gate_->shut();
+  core_->run([this] { feed_.reset(); });
+}
 
 Subscription::Subscription(std::unique_ptr<Impl> impl) : impl_(std::move(impl)) {}
 Subscription::Subscription(Subscription&&) noexcept = default;
