@@ -47,6 +47,8 @@ void let_pass(std::chrono::milliseconds time) {
 [[noreturn]] void launch_and_wait(const HostAddr& host, int told) {
   auto context = must(Context::create(two_seconds()));
   auto hosts = must(HostMesh::attach(context, "hosts", {host}));
+  // Until the controller is there.
+  const auto heard = must(Subscription::open(context, {host}, {.deadline = in_time}, [](const SupervisionEvent&) {}));
   auto procs = must(hosts.spawn("work", extent("gpu=2"), actor_procs(), {.on_failure = [](const RankReport&) {}}));
   if (const auto given = procs.handover(ProcId(host, ProcName(Name::controller())), {.deadline = in_time}); !given) ::_exit(1);
   const auto tally = must(procs.spawn_actors("counter", "tally", "0", {.on_failure = [](const ActorReport&) {}}));
