@@ -6,19 +6,20 @@
 namespace meshbus::host {
 namespace {
 
-/// For an actor to end, its grace included.
-constexpr std::chrono::hours kActorStopLimit{25};
+/// For an actor to end, beyond its grace.
+constexpr std::chrono::seconds kActorStopLimit{30};
 
 }  // namespace
 
 void HostAgent::on_renew_lease(const Request& request, const wire::RenewLease& message) {
   std::string missing;
+  std::optional<Error> full;
   const std::chrono::milliseconds length(message.lease_ms());
   for (const auto* name : *message.meshes()) {
     const bool is_of_actors = ActorLeases::is_meant(name->string_view());
     Mesh* mesh = procs_->table().find_mesh(is_of_actors ? ActorLeases::mesh_of(name->string_view()) : name->string_view());
     if (mesh != nullptr && is_of_actors) {
-      if (const auto renewed = actor_leases_->renew(name->str(), length); !renewed) return bus_->refuse(request, renewed.error());
+      if (const auto renewed = actor_leases_->renew(name->str(), length); !renewed) full = renewed.error();
     } else if (mesh != nullptr) {
       procs_->renew_lease(*mesh, length);
       if (mesh->owner_key != request.envelope.source_proc() || mesh->owner_gone) continue;
@@ -28,6 +29,8 @@ void HostAgent::on_renew_lease(const Request& request, const wire::RenewLease& m
       missing += (missing.empty() ? "" : ", ") + name->str();
     }
   }
+  // The others are renewed all the same.
+  if (full) return bus_->refuse(request, *full);
   if (!missing.empty())
     return bus_->refuse(
         request, Error(ErrorCode::not_exist, "host " + host_text_ + " has no mesh " + missing + "; leases of the others are renewed"));
@@ -38,14 +41,15 @@ void HostAgent::on_actor_lease_lapsed(const std::string& mesh, const std::string
   const Mesh* const found = procs_->table().find_mesh(mesh);
   if (found == nullptr) return;
   const auto reason = "its lease has lapsed: nobody has renewed it for " + std::to_string(length.count()) + " ms";
+  const auto grace = options_.config.duration(keys::terminate_grace);
   const auto is_noted = std::make_shared<bool>(false);
   for (const auto& [rank, proc] : found->procs) {
     if (found->spec.kind != wire::ProcKind::mesh || proc->state.has_ended()) continue;
     wire::StopActorT stop;
     stop.name = actor;
     stop.reason = reason;
-    stop.grace_ms = static_cast<std::uint32_t>(options_.config.duration(keys::terminate_grace).count());
-    bus_->request(Destination::to(proc->address), std::move(stop), kActorStopLimit,
+    stop.grace_ms = static_cast<std::uint32_t>(grace.count());
+    bus_->request(Destination::to(proc->address), std::move(stop), grace + kActorStopLimit,
                   [this, alive = std::weak_ptr<void>(alive_), mesh, actor, reason, is_noted](const Result<ControlMessage>& answer) {
                     // Most have ended long before: their launcher has stopped them, and then renewed nothing.
                     const auto* const state = answer ? answer->body_as<wire::ActorState>() : nullptr;

@@ -269,6 +269,9 @@ void handle_actor_failure_by_default(ContextCore& core, Connection& connection, 
   ::_exit(125);
 }
 
+/// A host that does not answer so long is not waited for: what is wrong with it, its procs will tell.
+constexpr milliseconds kLeaseLimit{3000};
+
 /// Before there are any: a launcher that is gone a moment later leaves none behind.
 Result<void> begin_leases(Connection& connection, const ActorMonitor& actors, milliseconds limit) {
   std::set<HostAddr> hosts;
@@ -314,7 +317,8 @@ Result<ActorMesh> ProcMesh::spawn_actors(const std::string& type, std::string_vi
   const auto ready = core.config().duration(keys::spawn_ready);
   const auto end = std::chrono::steady_clock::now() + options.deadline.value_or(ready.count() > 0 ? ready : std::chrono::seconds(30));
   if (lease.count() > 0) {
-    if (auto leased = begin_leases(impl->connection(), *monitor, left_until(end)); !leased) return fail(leased.error());
+    if (auto leased = begin_leases(impl->connection(), *monitor, std::min(left_until(end), kLeaseLimit)); !leased)
+      return fail(leased.error());
   }
   core.run([&] { impl->connection().add(monitor, mesh_monitor); });
   const std::uint64_t round = std::max<std::uint64_t>(1, kRoundBytes / (params.size() + 1024));
