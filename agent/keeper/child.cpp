@@ -141,6 +141,11 @@ void run_child(void* argument) {
     if (result < 0) give_up(plan, SpawnStage::stdio, result);
     write_bootstrap_text(plan);
   }
+  if (plan.link >= 0) {
+    result = plan.link == plan.link_target ? raw_syscall(SYS_fcntl, plan.link, F_SETFD, 0)
+                                           : raw_syscall(SYS_dup3, plan.link, plan.link_target, 0);
+    if (result < 0) give_up(plan, SpawnStage::stdio, result);
+  }
   for (std::size_t i = 0; i < plan.inherit_count; ++i) {
     result = raw_syscall(SYS_fcntl, plan.inherit[i], F_SETFD, 0);
     if (result < 0) give_up(plan, SpawnStage::stdio, result);

@@ -49,6 +49,8 @@ struct ChildPlan {
   int bootstrap_target = -1;
   char* bootstrap_text = nullptr;          ///< Where in the environment "PID:INODE" belongs: the child writes its pid and then ":INODE".
   const char* bootstrap_suffix = nullptr;  ///< ":INODE"
+  int link = -1;                           ///< Becomes `link_target`; -1: none.
+  int link_target = -1;
   const int* inherit = nullptr;            ///< Further descriptors that stay open under their numbers.
   std::size_t inherit_count = 0;
   std::uint64_t ignored_signals = 0;  ///< Bit n-1: signal n is ignored here and goes back to default there.

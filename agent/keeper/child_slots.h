@@ -8,12 +8,14 @@
 
 namespace meshbus::keeper {
 
-/// Four low descriptor numbers that are lent to one child after the other: its standard streams and its bootstrap descriptor. A child
+/// Five low descriptor numbers that are lent to one child after the other: its standard streams, its bootstrap descriptor, and the socket of
+/// a process of several procs. A child
 /// shares our descriptor table and drops all of it above these numbers in one go (ChildPlan::first_foreign_fd), instead of copying a table
 /// with a pidfd for every proc. Between children they hold /dev/null.
 class ChildSlots {
  public:
   static constexpr std::size_t bootstrap = 3;  ///< 0, 1, 2: standard streams.
+  static constexpr std::size_t link = 4;
 
   /// `null` is /dev/null, borrowed, and must live as long. Make it early: numbers are taken as low as they are free. Errors: io_error.
   static Result<ChildSlots> make(int null);
@@ -28,8 +30,8 @@ class ChildSlots {
   unsigned first_foreign_fd() const noexcept { return first_foreign_; }
 
  private:
-  std::array<UniqueFd, 4> slots_;
-  std::array<bool, 4> lent_{};
+  std::array<UniqueFd, 5> slots_;
+  std::array<bool, 5> lent_{};
   int null_ = -1;
   unsigned first_foreign_ = 0;
 };

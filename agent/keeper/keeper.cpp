@@ -65,6 +65,27 @@ std::uint64_t raise_descriptor_limit() {
   return ::setrlimit(RLIMIT_NOFILE, &limit) == 0 ? before : 0;
 }
 
+std::vector<Birth> failed_births(const std::vector<std::uint64_t>& ids, const SpawnFailure& failure) {
+  std::vector<Birth> births(ids.size());
+  for (std::size_t i = 0; i < ids.size(); ++i) {
+    births[i].id = ids[i];
+    births[i].failure = failure;
+  }
+  return births;
+}
+
+// Pipes of a proc that has not those of its process.
+bool make_streams(Birth& birth, SharedProcess::Member& member) {
+  const auto make_pipe = [](UniqueFd& ours, UniqueFd& its) {
+    int ends[2] = {-1, -1};
+    if (::pipe2(ends, O_CLOEXEC) != 0) return false;
+    ours.reset(ends[0]);
+    its.reset(ends[1]);
+    return ::fcntl(ours.get(), F_SETFL, O_NONBLOCK) == 0;
+  };
+  return make_pipe(birth.stdout_pipe, member.out) && make_pipe(birth.stderr_pipe, member.err);
+}
+
 }  // namespace
 
 Keeper::Keeper(KeeperOptions options)
@@ -155,6 +176,8 @@ void Keeper::turn() {
       on_agent();
     } else if (source == signal_source) {
       on_signals();
+    } else if (source >= link_sources) {
+      on_link(static_cast<pid_t>(source - link_sources));
     } else {
       on_pidfd(static_cast<pid_t>(source));
     }
@@ -207,48 +230,84 @@ void Keeper::spawn_some() {
 
 void Keeper::start_one(Queued queued) {
   const std::string& mesh = queued.prepared->spec().mesh;
-  const std::uint64_t id = queued.proc.id;
-  queued_.erase(id);
-  const auto cgroup = cgroup_of(mesh);
-  ProcStarter::Started started;
-  if (cgroup) {
-    started = start(queued, std::move(queued.proc), *cgroup);
-  } else {
-    started.birth.id = id;
-    started.birth.failure = SpawnFailure{SpawnStage::cgroup, 0, cgroup.error().detail()};
-  }
-  const pid_t pid = started.birth.pid;
-  const bool is_born = !started.birth.failure;
-  if (is_born && (!roster_.add(started.birth) || !watch(started.pidfd.get(), EPOLL_CTL_ADD, EPOLLIN, static_cast<std::uint64_t>(pid)))) {
+  std::vector<std::uint64_t> ids;
+  for (const ProcSpec& proc : queued.procs) ids.push_back(proc.id);
+  for (const auto id : ids) queued_.erase(id);
+  UniqueFd pidfd;
+  std::unique_ptr<SharedProcess> shared;
+  std::vector<Birth> births = start_process(queued, pidfd, shared);
+  const pid_t pid = births.front().pid;
+  const auto is_kept = [this](const Birth& birth) { return roster_.add(birth); };
+  if (!births.front().failure &&
+      (!std::all_of(births.begin(), births.end(), is_kept) ||
+       !watch(pidfd.get(), EPOLL_CTL_ADD, EPOLLIN, static_cast<std::uint64_t>(pid)) ||
+       (shared && !watch(shared->fd(), EPOLL_CTL_ADD, EPOLLIN, link_sources + static_cast<std::uint64_t>(pid))))) {
     // No descriptors for the pipes that the next agent would need, or an exit that nobody would hear of: out of memory, or the user's
     // limit of epoll watches.
     const int error = errno;
     ::kill(-pid, SIGKILL);
     siginfo_t info{};
     ::waitid(P_PID, static_cast<id_t>(pid), &info, WEXITED | __WALL);
-    started = {};
-    started.birth.id = id;
-    started.birth.failure = SpawnFailure{SpawnStage::descriptors, error, "watching the process"};
+    births = failed_births(ids, {SpawnStage::descriptors, error, "watching the process"});
   }
-  if (started.birth.failure) {
-    limits_.remove(id);
-    roster_.add(started.birth);
+  if (births.front().failure) {
+    limits_.remove(ids.front());
+    for (const Birth& birth : births) roster_.add(birth);
     leave_mesh(mesh);
   } else {
-    procs_.emplace(pid, Proc{id, std::move(started.pidfd), mesh});
-    pids_.emplace(id, pid);
+    procs_.emplace(pid, Proc{ids.front(), std::move(pidfd), mesh, 0, std::move(shared)});
+    for (const auto id : ids) pids_.emplace(id, pid);
   }
-  report(std::move(started.birth));
+  for (Birth& birth : births) report(std::move(birth));
 }
 
-ProcStarter::Started Keeper::start(const Queued& queued, ProcSpec proc, const Cgroup* mesh_cgroup) {
-  const GroupLimits& limits = queued.prepared->spec().settings.group;
+// One birth for each of its procs: all of them, or no process and failures.
+std::vector<Birth> Keeper::start_process(Queued& queued, UniqueFd& pidfd, std::unique_ptr<SharedProcess>& shared) {
+  std::vector<std::uint64_t> ids;
+  for (const ProcSpec& proc : queued.procs) ids.push_back(proc.id);
+  const auto cgroup = cgroup_of(queued.prepared->spec().mesh);
+  if (!cgroup) return failed_births(ids, {SpawnStage::cgroup, 0, cgroup.error().detail()});
+  std::vector<Birth> births(queued.procs.size());
+  std::vector<SharedProcess::Member> members(queued.shares ? queued.procs.size() : 0);
+  for (std::size_t i = 0; i < members.size(); ++i) {
+    const ProcSpec& proc = queued.procs[i];
+    members[i].id = births[i].id = proc.id;
+    members[i].place = proc.place;
+    if (i > 0 && !make_streams(births[i], members[i])) return failed_births(ids, {SpawnStage::descriptors, errno, "pipe"});
+  }
+  UniqueFd link;
+  if (queued.shares) {
+    auto made = SharedProcess::make();
+    if (!made) return failed_births(ids, {SpawnStage::descriptors, errno, "socketpair"});
+    shared = std::make_unique<SharedProcess>(std::move(made->first));
+    link = std::move(made->second);
+  }
+  auto started = start(*queued.prepared, std::move(queued.procs.front()), std::move(link), *cgroup);
+  if (started.birth.failure) return failed_births(ids, *started.birth.failure);
+  pidfd = std::move(started.pidfd);
+  births.front() = std::move(started.birth);
+  for (std::size_t i = 1; i < births.size(); ++i) {
+    births[i].pid = births.front().pid;
+    births[i].pidfd = UniqueFd(::fcntl(pidfd.get(), F_DUPFD_CLOEXEC, 3));
+    births[i].spawned_realtime_ns = births.front().spawned_realtime_ns;
+    births[i].started_realtime_ns = births.front().started_realtime_ns;
+    births[i].started_monotonic_ns = births.front().started_monotonic_ns;
+  }
+  // It did not go through: they never get ready, and are ended for that.
+  if (shared && !shared->start(std::move(members)))
+    std::fprintf(stderr, "meshbus-keeper: process %d was not told all of its procs (errno %d)\n", static_cast<int>(births.front().pid), errno);
+  return births;
+}
+
+ProcStarter::Started Keeper::start(const PreparedSpec& prepared, ProcSpec proc, UniqueFd link, const Cgroup* mesh_cgroup) {
+  const GroupLimits& limits = prepared.spec().settings.group;
   const Cgroup* const home = mesh_cgroup != nullptr ? mesh_cgroup : birthplace_.get();
   const int cgroup = home == nullptr ? -1 : home->fd();
-  if (!limits.any()) return starter_->start(*queued.prepared, std::move(proc), cgroup);
+  if (!limits.any()) return starter_->start(prepared, std::move(proc), cgroup, {}, std::move(link));
   const auto groups = limits_.make(proc.id, limits, mesh_cgroup == nullptr ? std::string() : mesh_cgroup->path());
   if (groups)
-    return starter_->start(*queued.prepared, std::move(proc), groups->birthplace ? groups->birthplace.get() : cgroup, groups->joins);
+    return starter_->start(prepared, std::move(proc), groups->birthplace ? groups->birthplace.get() : cgroup, groups->joins,
+                           std::move(link));
   ProcStarter::Started failed;
   failed.birth.id = proc.id;
   failed.birth.failure = groups.error();
@@ -297,12 +356,38 @@ void Keeper::on_pidfd(pid_t pid) {
   if (wait(0, &usage) == 0 && info.si_pid != 0) bury(pid, info, usage);
 }
 
+// What a process of several procs says: which of them have ended.
+bool Keeper::hear_link(Proc& proc) {
+  return proc.shared->hear([this](Exit exit) {
+    exit.ended_realtime_ns = now_ns(CLOCK_REALTIME);
+    exit.ended_monotonic_ns = now_ns(CLOCK_MONOTONIC);
+    report(exit);
+    report(Gone{exit.id});  // what it has started belongs to the process
+    pids_.erase(exit.id);
+  });
+}
+
+void Keeper::on_link(pid_t pid) {
+  const auto known = procs_.find(pid);
+  if (known == procs_.end() || hear_link(known->second)) return;
+  ::epoll_ctl(epoll_.get(), EPOLL_CTL_DEL, known->second.shared->fd(), nullptr);
+  known->second.shared->close();
+}
+
 void Keeper::bury(pid_t pid, const siginfo_t& info, const rusage& usage) {
   const auto known = procs_.find(pid);
   if (known == procs_.end()) return;
+  Proc& proc = known->second;
+  Dead dead{proc.id, {}, {}};
+  if (proc.shared) {
+    hear_link(proc);
+    for (const auto& member : proc.shared->living()) dead.procs.push_back(member.id);
+    if (proc.shared->fd() >= 0) ::epoll_ctl(epoll_.get(), EPOLL_CTL_DEL, proc.shared->fd(), nullptr);
+  } else {
+    dead.procs.push_back(proc.id);
+  }
+  if (proc.wave == wave_ && wave_left_ > 0) --wave_left_;
   Exit exit;
-  exit.id = known->second.id;
-  if (known->second.wave == wave_ && wave_left_ > 0) --wave_left_;
   exit.signaled = info.si_code == CLD_KILLED || info.si_code == CLD_DUMPED;
   exit.core_dumped = info.si_code == CLD_DUMPED;
   exit.code = info.si_status;
@@ -311,14 +396,19 @@ void Keeper::bury(pid_t pid, const siginfo_t& info, const rusage& usage) {
   exit.user_us = microseconds(usage.ru_utime);
   exit.system_us = microseconds(usage.ru_stime);
   exit.max_rss_kib = usage.ru_maxrss;
-  const MemoryVerdict memory = limits_.memory_verdict(exit.id);
+  const MemoryVerdict memory = limits_.memory_verdict(proc.id);
   exit.memory_kills = memory.kills;
   exit.memory_limit_hit = memory.by_own_limit;
-  report(exit);
+  for (const auto id : dead.procs) {
+    exit.id = id;
+    report(exit);
+    pids_.erase(id);
+    exit.user_us = exit.system_us = exit.max_rss_kib = 0;  // a process is counted once
+  }
   // The agent holds a copy of the descriptor: closing ours would not take it out of the epoll set.
-  ::epoll_ctl(epoll_.get(), EPOLL_CTL_DEL, known->second.pidfd.get(), nullptr);
-  dead_.push_back({known->second.id, std::move(known->second.mesh)});
-  pids_.erase(known->second.id);
+  ::epoll_ctl(epoll_.get(), EPOLL_CTL_DEL, proc.pidfd.get(), nullptr);
+  dead.mesh = std::move(proc.mesh);
+  dead_.push_back(std::move(dead));
   procs_.erase(known);
 }
 
@@ -350,8 +440,8 @@ void Keeper::chase_orphans() {
   next_chase_ = round.clean ? chase_not_before_ : round.reaped != 0 ? end : end + chase_pause_;  // or earlier, by SIGCHLD
   if (!round.clean) return;
   for (const Dead& dead : dead_) {
-    limits_.remove(dead.id);
-    report(Gone{dead.id});
+    limits_.remove(dead.first);
+    for (const auto id : dead.procs) report(Gone{id});
     leave_mesh(dead.mesh);
   }
   dead_.clear();
@@ -375,7 +465,9 @@ int Keeper::sweep_and_end() {
     empty_cgroup(cgroup_, 500ms);
     remove_cgroup_tree(cgroup_);
   }
-  for (const Dead& dead : dead_) report(Gone{dead.id});
+  for (const Dead& dead : dead_) {
+    for (const auto id : dead.procs) report(Gone{id});
+  }
   flush();
   lifeline_.send("swept");
   if (end_ == End::told && lifeline_.receive().ended) end_ = End::warden_gone;

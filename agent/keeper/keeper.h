@@ -15,6 +15,7 @@
 #include "agent/keeper/proc_starter.h"
 #include "agent/keeper/protocol.h"
 #include "agent/keeper/roster.h"
+#include "agent/keeper/shared_process.h"
 #include "agent/keeper/sweep.h"
 #include "common/unique_fd.h"
 #include "meshbus/result.h"
@@ -49,11 +50,14 @@ class Keeper {
     std::uint64_t id = 0;
     UniqueFd pidfd;
     std::string mesh;
-    std::uint64_t wave = 0;  // the last in which it was told to end
+    std::uint64_t wave = 0;                 // the last in which it was told to end
+    std::unique_ptr<SharedProcess> shared;  // a process of several; `id` is that of the first
   };
+  /// What is to become a process.
   struct Queued {
     std::shared_ptr<const PreparedSpec> prepared;
-    ProcSpec proc;
+    std::vector<ProcSpec> procs;  // the first one has the bootstrap
+    bool shares = false;          // its bootstrap names several
   };
   struct Mesh {
     std::size_t procs = 0;  // alive, or dead and not gone
@@ -61,7 +65,7 @@ class Keeper {
   };
   enum class End { none, told, warden_gone };
   /// What epoll tells us: small numbers for our own descriptors, a pid otherwise (pid 1 and 2 are never our children).
-  enum Source : std::uint64_t { lifeline_source = 0x1'0000'0000, agent_source, signal_source };
+  enum Source : std::uint64_t { lifeline_source = 0x1'0000'0000, agent_source, signal_source, link_sources = 0x2'0000'0000 };
 
   Result<void> set_up();
   void turn();
@@ -81,11 +85,14 @@ class Keeper {
   void signal_some();
   void spawn_some();
   void start_one(Queued queued);
+  std::vector<Birth> start_process(Queued& queued, UniqueFd& pidfd, std::unique_ptr<SharedProcess>& shared);
   Result<const Cgroup*> cgroup_of(const std::string& mesh);
-  ProcStarter::Started start(const Queued& queued, ProcSpec proc, const Cgroup* mesh_cgroup);
+  ProcStarter::Started start(const PreparedSpec& prepared, ProcSpec proc, UniqueFd link, const Cgroup* mesh_cgroup);
   void leave_mesh(const std::string& mesh);
 
   void on_pidfd(pid_t pid);
+  void on_link(pid_t pid);
+  bool hear_link(Proc& proc);
   void bury(pid_t pid, const siginfo_t& info, const rusage& usage);
   void chase_orphans();
   void reap_orphans();
@@ -95,6 +102,7 @@ class Keeper {
   void report(const Gone& gone);
   void report(Replayed replayed);
   void report_cancelled(std::uint64_t id);
+  void report_unborn(std::uint64_t id, SpawnFailure failure);
   template <typename Event>
   void pack(Event event);
   void flush();
@@ -123,7 +131,8 @@ class Keeper {
   std::unordered_map<std::uint64_t, pid_t> pids_;
   std::unordered_map<std::string, Mesh> meshes_;
   struct Dead {
-    std::uint64_t id;
+    std::uint64_t first;               // of the process: its limits go by it
+    std::vector<std::uint64_t> procs;  // that lived as long as the process
     std::string mesh;
   };
   std::deque<Signal> asked_signals_;

@@ -95,20 +95,37 @@ void Keeper::replay() {
 
 void Keeper::on_spawn(SpawnBatch batch) {
   const auto prepared = std::make_shared<const PreparedSpec>(std::move(batch.shared));
+  Queued* process = nullptr;  // that of the proc before, when it is a new one
   for (ProcSpec& proc : batch.procs) {
+    if (proc.place == 0) process = nullptr;
     // A new agent asks again for what it does not know to be born.
-    if (!roster_.knows(proc.id) && queued_.insert(proc.id).second) queue_.push_back({prepared, std::move(proc)});
+    if (roster_.knows(proc.id) || !queued_.insert(proc.id).second) continue;
+    if (proc.place == 0) {
+      process = &queue_.emplace_back(Queued{prepared, {}, false});
+    } else if (process == nullptr) {
+      queued_.erase(proc.id);
+      report_unborn(proc.id, {SpawnStage::spec, EINVAL, "the process that it was to share was started before"});
+      continue;
+    } else {
+      process->shares = true;
+    }
+    process->procs.push_back(std::move(proc));
   }
 }
 
 void Keeper::on_signal(const Signal& signal) {
   const auto known = pids_.find(signal.id);
   if (known != pids_.end()) return asked_signals_.push_back(signal);
-  if (!ends_a_process(signal.signal)) return;
-  const auto queued = std::find_if(queue_.begin(), queue_.end(), [&](const Queued& each) { return each.proc.id == signal.id; });
-  if (queued == queue_.end()) return;
-  queue_.erase(queued);
-  report_cancelled(signal.id);
+  if (!ends_a_process(signal.signal) || queued_.erase(signal.id) == 0) return;
+  for (auto queued = queue_.begin(); queued != queue_.end(); ++queued) {
+    auto& procs = queued->procs;
+    const auto found = std::find_if(procs.begin(), procs.end(), [&](const ProcSpec& each) { return each.id == signal.id; });
+    if (found == procs.end()) continue;
+    if (found == procs.begin() && procs.size() > 1) procs[1].bootstrap = std::move(found->bootstrap);
+    procs.erase(found);
+    if (procs.empty()) queue_.erase(queued);
+    return report_cancelled(signal.id);
+  }
 }
 
 // In the order in which they were asked for. Who is told to end needs a CPU for it, and a thousand of them at once would keep everybody
@@ -125,8 +142,9 @@ void Keeper::signal_some() {
     asked_signals_.pop_front();
     const auto known = pids_.find(signal.id);
     if (known == pids_.end()) continue;                                    // it has ended
-    ::kill(signal.group ? -known->second : known->second, signal.signal);  // not reaped: the number is its own
     Proc& proc = procs_.at(known->second);
+    if (proc.shared && proc.shared->aim(signal) == SharedProcess::Aim::none) continue;
+    ::kill(signal.group ? -known->second : known->second, signal.signal);  // not reaped: the number is its own
     if (!ends_a_process(signal.signal) || proc.wave == wave_) continue;
     proc.wave = wave_;
     ++wave_left_;
@@ -135,9 +153,13 @@ void Keeper::signal_some() {
 
 void Keeper::report_cancelled(std::uint64_t id) {
   queued_.erase(id);
+  report_unborn(id, {SpawnStage::cancelled, ECANCELED, {}});
+}
+
+void Keeper::report_unborn(std::uint64_t id, SpawnFailure failure) {
   Birth birth;
   birth.id = id;
-  birth.failure = SpawnFailure{SpawnStage::cancelled, ECANCELED, {}};
+  birth.failure = std::move(failure);
   roster_.add(birth);
   report(std::move(birth));
 }
@@ -145,7 +167,8 @@ void Keeper::report_cancelled(std::uint64_t id) {
 void Keeper::on_kill_mesh(const KillMesh& request) {
   const auto is_of_mesh = [&](const Queued& queued) { return queued.prepared->spec().mesh == request.mesh; };
   for (const Queued& queued : queue_) {
-    if (is_of_mesh(queued)) report_cancelled(queued.proc.id);
+    if (!is_of_mesh(queued)) continue;
+    for (const ProcSpec& proc : queued.procs) report_cancelled(proc.id);
   }
   std::erase_if(queue_, is_of_mesh);
   const auto mesh = meshes_.find(request.mesh);

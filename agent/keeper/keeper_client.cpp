@@ -37,10 +37,13 @@ Result<void> KeeperClient::spawn(SpawnBatch batch) {
   queue_collected();  // what was asked for first goes first
   std::vector<Packet> packets;
   const std::span<ProcSpec> procs(batch.procs);
-  for (std::size_t first = 0; first < procs.size(); first += max_procs_per_batch) {
-    auto packet = make_spawn_packet(batch.shared, procs.subspan(first, std::min(max_procs_per_batch, procs.size() - first)));
+  for (std::size_t first = 0; first < procs.size();) {
+    std::size_t end = std::min(first + max_procs_per_batch, procs.size());
+    while (end < procs.size() && end > first + 1 && procs[end].place != 0) --end;  // those of one process stay together
+    auto packet = make_spawn_packet(batch.shared, procs.subspan(first, end - first));
     if (!packet) return fail(packet.error());
     packets.push_back(std::move(*packet));
+    first = end;
   }
   for (Packet& packet : packets) queue_.push_back(std::move(packet));
   return {};

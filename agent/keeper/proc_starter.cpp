@@ -21,6 +21,7 @@ namespace {
 constexpr std::string_view bootstrap_key = "MESHBUS_BOOTSTRAP";
 // The number under which a proc finds its bootstrap descriptor: out of the way of what shells use (3..20, 255).
 constexpr int preferred_bootstrap_target = 100;
+constexpr int least_target_with_link = 32;
 
 std::string_view key_of(std::string_view entry) {
   return entry.substr(0, entry.find('='));
@@ -95,10 +96,11 @@ Result<ProcStarter> ProcStarter::make(std::uint64_t mark, std::uint64_t nofile) 
   return ProcStarter(std::move(*spawner), std::move(null), std::move(*slots), mark, nofile);
 }
 
-ProcStarter::Started ProcStarter::start(const PreparedSpec& prepared, ProcSpec proc, int cgroup, const std::vector<UniqueFd>& joins) {
+ProcStarter::Started ProcStarter::start(const PreparedSpec& prepared, ProcSpec proc, int cgroup, const std::vector<UniqueFd>& joins,
+                                        UniqueFd link) {
   Started started;
   started.birth.id = proc.id;
-  auto done = start_into(started, prepared, proc, cgroup, joins);
+  auto done = start_into(started, prepared, proc, cgroup, joins, std::move(link));
   slots_.take_back();
   if (!done) {
     started = {};
@@ -176,7 +178,7 @@ int ProcStarter::make_streams(const ProcSpec& proc, ChildPlan& plan, Birth& birt
 }
 
 tl::expected<void, SpawnFailure> ProcStarter::start_into(Started& started, const PreparedSpec& prepared, ProcSpec& proc, int cgroup,
-                                                         const std::vector<UniqueFd>& joins) {
+                                                         const std::vector<UniqueFd>& joins, UniqueFd link) {
   const auto failed = [](SpawnStage stage, int error, std::string file) {
     return tl::unexpected(SpawnFailure{stage, error, std::move(file)});
   };
@@ -199,6 +201,15 @@ tl::expected<void, SpawnFailure> ProcStarter::start_into(Started& started, const
     plan.bootstrap_target = find_bootstrap_target(limits);
     bootstrap_entry = std::string(bootstrap_key) + "=" + std::to_string(plan.bootstrap_target) + ":";
     bootstrap_suffix = ":" + std::to_string(status.st_ino);
+    if (link) {
+      // Below that it could be a number that is still in use here, and no process of several procs gets far.
+      if (plan.bootstrap_target < least_target_with_link)
+        return failed(SpawnStage::descriptors, EMFILE, "its limit of open files, for a process of several procs");
+      plan.link_target = plan.bootstrap_target - 1;
+      bootstrap_suffix += ":" + std::to_string(plan.link_target);
+      plan.link = slots_.lend(ChildSlots::link, std::move(link));
+      if (plan.link < 0) return failed(SpawnStage::descriptors, errno, "socket of several procs");
+    }
     const std::size_t text_at = bootstrap_entry.size();
     bootstrap_entry.resize(text_at + 11 + bootstrap_suffix.size());
     plan.bootstrap = slots_.lend(ChildSlots::bootstrap, std::move(proc.bootstrap));

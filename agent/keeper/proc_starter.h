@@ -47,8 +47,8 @@ class ProcStarter {
     UniqueFd pidfd;  ///< The keeper's; empty when the birth failed.
   };
   /// Starts one proc; never fails otherwise than by birth.failure.
-  /// `cgroup`: v2, to be born in; -1: ours. `joins`: of v1, by join_file_v1().
-  Started start(const PreparedSpec& prepared, ProcSpec proc, int cgroup, const std::vector<UniqueFd>& joins = {});
+  /// `cgroup`: v2, to be born in; -1: ours. `joins`: of v1, by join_file_v1(). `link`: see common/process_link.h; empty: none.
+  Started start(const PreparedSpec& prepared, ProcSpec proc, int cgroup, const std::vector<UniqueFd>& joins = {}, UniqueFd link = {});
 
  private:
   ProcStarter(Spawner spawner, UniqueFd null, ChildSlots slots, std::uint64_t mark, std::uint64_t nofile)
@@ -60,7 +60,7 @@ class ProcStarter {
                                                           bool path_is_shared) const;
   int make_streams(const ProcSpec& proc, ChildPlan& plan, Birth& birth);
   tl::expected<void, SpawnFailure> start_into(Started& started, const PreparedSpec& prepared, ProcSpec& proc, int cgroup,
-                                              const std::vector<UniqueFd>& joins);
+                                              const std::vector<UniqueFd>& joins, UniqueFd link);
 
   Spawner spawner_;
   UniqueFd null_;

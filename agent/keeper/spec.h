@@ -77,6 +77,7 @@ struct ProcSpec {
   std::uint64_t id = 0;          ///< Chosen by the agent, never used twice in its life.
   std::vector<std::string> env;  ///< KEY=VALUE, each overriding the shared entry of that key.
   UniqueFd bootstrap;            ///< Sealed memfd or empty. The proc finds it by MESHBUS_BOOTSTRAP="fd:pid:inode" (spec 4.4).
+  std::uint32_t place = 0;       ///< Above 0: in the process of the one before it in the batch, whose bootstrap names all of them in order.
   Stdio stdin_choice = Stdio::null;
   Stdio stdout_choice = Stdio::pipe;
   Stdio stderr_choice = Stdio::pipe;

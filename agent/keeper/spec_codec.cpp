@@ -8,7 +8,7 @@ namespace meshbus::keeper {
 
 namespace {
 
-constexpr std::uint32_t spec_magic = 0x4b53'4d03;  // "\3MSK": version 3
+constexpr std::uint32_t spec_magic = 0x4b53'4d04;  // "\4MSK": version 4
 constexpr std::size_t max_groups = 65536;          // as many as the kernel takes
 
 bool has_nul(const std::string& text) {
@@ -156,6 +156,7 @@ Result<std::vector<std::byte>> encode_batch(const SpawnSpec& shared, std::span<c
     writer.put(static_cast<std::uint8_t>(proc.stdout_choice));
     writer.put(static_cast<std::uint8_t>(proc.stderr_choice));
     writer.put(static_cast<std::uint8_t>(proc.bootstrap ? 1 : 0));
+    writer.put(proc.place);
     put_strings(writer, proc.env);
   }
   if (bytes.size() > max_spec_bytes) {
@@ -181,7 +182,10 @@ Result<SpawnBatch> decode_batch(std::span<const std::byte> bytes, std::vector<Un
     const bool stdio_ok =
         get_stdio(reader, proc.stdin_choice) && get_stdio(reader, proc.stdout_choice) && get_stdio(reader, proc.stderr_choice);
     const bool has_bootstrap = reader.get<std::uint8_t>() != 0;
+    proc.place = reader.get<std::uint32_t>();
     if (!stdio_ok || !get_strings(reader, proc.env) || !check_strings(proc.env, "env")) return malformed("a proc's part is broken");
+    if (proc.place != 0 && (i == 0 || has_bootstrap || proc.place != batch.procs[i - 1].place + 1))
+      return malformed("a proc shares the process of nobody");
     if (!has_bootstrap) continue;
     if (next_bootstrap == bootstraps.end()) return malformed("fewer bootstrap descriptors than announced");
     proc.bootstrap = std::move(*next_bootstrap++);

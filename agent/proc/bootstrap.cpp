@@ -1,15 +1,20 @@
 #include "agent/proc/bootstrap.h"
 
 #include <fcntl.h>
+#include <sys/socket.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <array>
 #include <cerrno>
 #include <charconv>
 #include <cstring>
+#include <iterator>
 #include <memory>
+#include <optional>
 
+#include "common/process_link.h"
 #include "common/protocol.h"
 #include "common/wire_region.h"
 #include "wire/control_generated.h"
@@ -26,6 +31,7 @@ struct Place {
   int descriptor;
   int pid;
   std::uint64_t inode;
+  std::optional<int> socket;
 };
 
 template <typename Number>
@@ -42,8 +48,15 @@ bool take_number(std::string_view& text, Number& number, bool is_last) {
 Result<Place> parse_place(std::string_view variable) {
   Place place{};
   std::string_view rest = variable;
+  if (std::count(variable.begin(), variable.end(), ':') == 3) {
+    const auto last = variable.rfind(':');
+    auto socket = variable.substr(last + 1);
+    place.socket = -1;
+    take_number(socket, *place.socket, true);
+    rest = variable.substr(0, last);
+  }
   if (take_number(rest, place.descriptor, false) && take_number(rest, place.pid, false) && take_number(rest, place.inode, true) &&
-      place.descriptor >= 0 && place.pid > 0) {
+      place.descriptor >= 0 && place.pid > 0 && place.socket.value_or(0) >= 0) {
     return place;
   }
   return fail(ErrorCode::configuration_error, "expected DESCRIPTOR:PID:INODE");
@@ -75,6 +88,18 @@ Result<ProcMeshRef> to_mesh(const wire::Bootstrap& wire) {
   return ProcMeshRef::make(std::move(*name), std::move(hosts), ranks, std::move(*region));
 }
 
+Result<Bootstrap::Self> to_self(const wire::BootstrapProc& wire, std::uint64_t rank, const ProcMeshRef& mesh, const HostAddr& host) {
+  auto proc = ProcId::parse(wire.proc()->string_view());
+  if (!proc) return fail(std::move(proc).error());
+  const auto expected = mesh.proc_of(rank);
+  if (!expected) return fail(expected.error());
+  if (*expected != *proc || host != proc->host()) {
+    return fail(ErrorCode::identity_mismatch, "this proc is " + proc->to_string() + " on " + host.to_string() + ", but rank " +
+                                                  std::to_string(rank) + " of its mesh is " + expected->to_string());
+  }
+  return Bootstrap::Self{std::move(*proc), wire.incarnation(), {wire.token()->begin(), wire.token()->end()}, rank};
+}
+
 std::chrono::milliseconds or_default(std::uint32_t ms, std::chrono::milliseconds standard) {
   return ms == 0 ? standard : std::chrono::milliseconds(ms);
 }
@@ -101,6 +126,35 @@ Result<UniqueFd> open_bootstrap(std::string_view variable) {
   }
   if (auto sealed = check_sealed(other.get()); !sealed) return fail(sealed.error());
   return other;
+}
+
+Result<UniqueFd> open_link(std::string_view variable) {
+  const auto place = parse_place(variable);
+  if (!place) return fail(place.error());
+  if (!place->socket) return UniqueFd();
+  int kind = 0;
+  socklen_t size = sizeof kind;
+  if (::getsockopt(*place->socket, SOL_SOCKET, SO_TYPE, &kind, &size) != 0 || kind != SOCK_SEQPACKET)
+    return fail(ErrorCode::configuration_error,
+                "descriptor " + std::to_string(*place->socket) + ", by which the procs of this process are connected to their keeper (" +
+                    kBootstrapVariable + "=" + std::string(variable) +
+                    "), is not open: start the program itself, or by a wrapper that leaves descriptors open, when procs share a process");
+  ::fcntl(*place->socket, F_SETFD, FD_CLOEXEC);
+  return UniqueFd(*place->socket);
+}
+
+Result<Bootstrap> Bootstrap::at(std::size_t place) const {
+  if (place > others.size())
+    return fail(ErrorCode::out_of_range, "there is no proc " + std::to_string(place) + " in a process of " + std::to_string(others.size() + 1));
+  Bootstrap one = *this;
+  one.others.clear();
+  if (place == 0) return one;
+  const Self& self = others[place - 1];
+  one.proc = self.proc;
+  one.incarnation = self.incarnation;
+  one.token = self.token;
+  one.rank = self.rank;
+  return one;
 }
 
 Result<std::string> read_bootstrap(int fd) {
@@ -132,29 +186,29 @@ Result<Bootstrap> decode_bootstrap(Bytes bytes) {
   const auto& wire = *flatbuffers::GetRoot<wire::Bootstrap>(aligned.get());
   if (auto version = common_version("this program", Protocol(), "its host", Protocol::of(wire)); !version) return fail(version.error());
   if (wire.procs()->size() == 0) return fail(ErrorCode::malformed_message, "no proc in it");
-  const auto& self = *wire.procs()->Get(0);
-  auto proc = ProcId::parse(self.proc()->string_view());
-  if (!proc) return fail(std::move(proc).error());
+  if (wire.procs()->size() > process_link::kMostProcsPerProcess)
+    return fail(ErrorCode::malformed_message, std::to_string(wire.procs()->size()) + " procs in it");
   auto host = HostAddr::parse(wire.host()->string_view());
   if (!host) return fail(std::move(host).error());
   auto mesh = to_mesh(wire);
   if (!mesh) return fail(std::move(mesh).error());
-  const auto expected = mesh->proc_of(wire.rank());
-  if (!expected) return fail(expected.error());
-  if (*expected != *proc || *host != proc->host()) {
-    return fail(ErrorCode::identity_mismatch, "this proc is " + proc->to_string() + " on " + host->to_string() + ", but rank " +
-                                                  std::to_string(wire.rank()) + " of its mesh is " + expected->to_string());
+  std::vector<Bootstrap::Self> procs;
+  for (const auto* each : *wire.procs()) {
+    auto self = to_self(*each, procs.empty() ? wire.rank() : each->rank(), *mesh, *host);
+    if (!self) return fail(self.error());
+    procs.push_back(std::move(*self));
   }
-  Bootstrap bootstrap{std::move(*proc),
-                      self.incarnation(),
-                      {self.token()->begin(), self.token()->end()},
+  Bootstrap bootstrap{procs.front().proc,
+                      procs.front().incarnation,
+                      procs.front().token,
                       wire.broker()->str(),
                       std::move(*host),
                       std::move(*mesh),
-                      wire.rank(),
+                      procs.front().rank,
                       {},
                       or_default(wire.away_ms(), kDefaultAway),
                       or_default(wire.heartbeat_ms(), kDefaultHeartbeat)};
+  bootstrap.others.assign(std::next(procs.begin()), procs.end());
   if (wire.config() != nullptr) {
     for (const auto* entry : *wire.config()) bootstrap.config.emplace_back(entry->key()->str(), entry->value()->str());
   }

@@ -11,14 +11,17 @@
 
 #include "agent/proc/bootstrap.h"
 #include "agent/proc/runtime.h"
+#include "agent/proc/several_procs.h"
 
 namespace meshbus {
 namespace {
 
 using mesh_proc::Runtime;
+using mesh_proc::SeveralProcs;
 
-/// The one of this process, for exit(). Never destroyed.
+/// The one of this process, for exit(), or those that share it. Never destroyed.
 Runtime* the_runtime = nullptr;
+SeveralProcs* the_process = nullptr;
 
 std::string call_context(const ProcId& to, std::uint32_t port) {
   return "call to " + to.to_string() + ", port " + std::to_string(port);
@@ -75,7 +78,7 @@ bool is_mesh_proc() noexcept {
 
 Result<void> bootstrap(const ProcProgram& program) {
   if (auto fine = Runtime::check(program); !fine) return fine;
-  if (the_runtime != nullptr) return fail(ErrorCode::refused, "bootstrap() was called twice in one process");
+  if (the_runtime != nullptr || the_process != nullptr) return fail(ErrorCode::refused, "bootstrap() was called twice in one process");
   const char* value = std::getenv(mesh_proc::kBootstrapVariable);
   if (value == nullptr) {
     return fail(ErrorCode::not_exist,
@@ -87,10 +90,17 @@ Result<void> bootstrap(const ProcProgram& program) {
   ::unsetenv(mesh_proc::kBootstrapVariable);
   auto bootstrap = mesh_proc::load_bootstrap(variable);
   if (!bootstrap) return fail(std::move(bootstrap).error());
+  auto link = mesh_proc::open_link(variable);
+  if (!link) return fail(link.error());
   try {
-    the_runtime = new Runtime(std::move(*bootstrap), program);
+    if (*link) the_process = new SeveralProcs(std::move(*bootstrap), std::move(*link), program);
+    if (the_process == nullptr) the_runtime = new Runtime(std::move(*bootstrap), program);
   } catch (const std::exception& error) {
     return fail(ErrorCode::io_error, std::string("cannot start as a mesh proc: ") + error.what());
+  }
+  if (the_process != nullptr) {
+    ::on_exit([](int code, void*) { the_process->on_exit(code); }, nullptr);
+    the_process->run();
   }
   ::on_exit([](int code, void*) { the_runtime->shutdown(code); }, nullptr);
   std::exit(the_runtime->run());

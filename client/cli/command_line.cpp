@@ -234,6 +234,14 @@ void add_restart(CLI::App& verb, RestartPolicy& policy) {
       ->needs(restart);
 }
 
+void add_kind(CLI::App& verb, bool& mesh, std::uint32_t& procs_per_process) {
+  auto* flag = verb.add_flag("--mesh", mesh, "The program links the library: a rank is ready when it has said hello");
+  verb.add_option("--procs-per-process", procs_per_process, "With --mesh: so many consecutive ranks of a host share a process; default 1")
+      ->check(CLI::Range(1, 60))
+      ->needs(flag)
+      ->type_name("N");
+}
+
 void add_run(CLI::App& app, RunArguments& run) {
   auto* verb = app.add_subcommand("run", "Run a command as a mesh of procs, show its output, and tell how it ended");
   verb->footer(kRunFooter);
@@ -245,7 +253,7 @@ void add_run(CLI::App& app, RunArguments& run) {
   verb->add_option("--remote-program", run.remote_program, "Where meshbus is on other machines; default: found in PATH there")
       ->type_name("PATH");
   add_size(*verb, run.total, run.per_host);
-  verb->add_flag("--mesh", run.mesh, "The program links the library: a rank is ready when it has said hello");
+  add_kind(*verb, run.mesh, run.procs_per_process);
   verb->add_option("--name", run.name, "Name of the mesh; default: that of the program");
   add_duration(verb, "--timeout", run.timeout, "Stop the ranks when they have run so long, exit 124");
   add_duration(verb, "--grace", run.grace, "Between SIGTERM and SIGKILL when ranks are stopped; default 10s");
@@ -325,7 +333,7 @@ void add_spawn(CLI::App& app, SpawnArguments& spawn) {
   verb->footer(kSpawnFooter);
   verb->add_option("NAME", spawn.name, "Name of the mesh")->required();
   add_size(*verb, spawn.total, spawn.per_host);
-  verb->add_flag("--mesh", spawn.mesh, "The program links the library: a rank is ready when it has said hello");
+  add_kind(*verb, spawn.mesh, spawn.procs_per_process);
   add_duration(verb, "--grace", spawn.hosts.grace, "Between SIGTERM and SIGKILL when ranks are stopped; default 10s");
   verb->add_option("--controller", spawn.controller, "Host of the controller; default: the first of the hosts whose controller takes it")
       ->type_name("ADDRESS");

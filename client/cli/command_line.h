@@ -45,6 +45,7 @@ struct RunArguments {
   /// --per-host
   std::optional<Extent> per_host;
   bool mesh = false;
+  std::uint32_t procs_per_process = 1;
   std::string name;
   std::optional<std::chrono::milliseconds> timeout;
   std::optional<std::chrono::milliseconds> grace;
@@ -100,6 +101,7 @@ struct SpawnArguments {
   std::optional<std::uint64_t> total;
   std::optional<Extent> per_host;
   bool mesh = false;
+  std::uint32_t procs_per_process = 1;
   std::vector<std::pair<std::string, std::string>> environment;
   ProcSettings proc_settings;
   /// A host, or the ProcId of a controller. Empty: the first one of these hosts that takes it.

@@ -45,6 +45,7 @@ Result<ProcSpec> make_spec(const RunArguments& arguments, const Context& context
   ProcSpec spec;
   spec.settings = arguments.proc_settings;
   spec.kind = arguments.mesh ? ProcKind::mesh : ProcKind::plain;
+  spec.procs_per_process = arguments.procs_per_process;
   spec.command = arguments.command;
   spec.environment = arguments.environment;
   spec.output = OutputMode::stream;

@@ -17,6 +17,7 @@ using Json = nlohmann::ordered_json;
 ProcSpec make_spec(const SpawnArguments& arguments) {
   ProcSpec spec;
   spec.kind = arguments.mesh ? ProcKind::mesh : ProcKind::plain;
+  spec.procs_per_process = arguments.procs_per_process;
   spec.command = arguments.command;
   spec.environment = arguments.environment;
   spec.settings = arguments.proc_settings;

@@ -11,7 +11,7 @@
 
 #include "agent/host/host_agent.h"
 #include "broker/broker.h"
-#include "client/src/masked_thread.h"
+#include "common/masked_thread.h"
 #include "common/config_keys.h"
 #include "common/token.h"
 

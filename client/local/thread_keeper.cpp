@@ -60,6 +60,7 @@ std::optional<SpawnFailure> find_shortage() {
 
 /// Whether it would have to be a process for that.
 std::optional<SpawnFailure> find_problem(const keeper::SpawnSpec& shared, const keeper::ProcSpec& spec) {
+  if (spec.place != 0) return needs_process("procs of local mode share the process of their launcher anyway (ProcSpec::procs_per_process)");
   if (!spec.bootstrap)
     return needs_process(
         "the procs of this host are threads of its launcher (local mode): set ProcSpec::kind to mesh, or start plain procs "

@@ -8,12 +8,15 @@
 #include <string>
 
 #include "agent/keeper/protocol.h"
-#include "client/local/pseudo_proc.h"
+#include "agent/proc/pseudo_proc.h"
 #include "common/reactor.h"
 #include "common/unique_fd.h"
 #include "meshbus/local.h"
 
 namespace meshbus::local {
+
+using mesh_proc::EndNotices;
+using mesh_proc::PseudoProc;
 
 /// What the keeper is to a host agent, by the same protocol (agent/keeper/protocol.h), for procs that are threads of this process. Lives on
 /// the reactor's thread.

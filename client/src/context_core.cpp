@@ -2,7 +2,7 @@
 
 #include <unistd.h>
 
-#include "client/src/masked_thread.h"
+#include "common/masked_thread.h"
 #include "common/keys.h"
 #include "common/short_slices.h"
 

@@ -10,6 +10,7 @@
 #include "client/src/proc_mesh_impl.h"
 #include "client/src/restart_orders.h"
 #include "client/src/wire_reports.h"
+#include "common/process_link.h"
 #include "common/token.h"
 #include "common/wire_region.h"
 
@@ -58,6 +59,12 @@ Result<void> complete(ProcSpec& spec) {
   if (restart.delay.count() < 0 || restart.max_delay.count() < 0 || restart.window.count() < 0 ||
       !(restart.jitter >= 0 && restart.jitter <= 1))
     return fail(ErrorCode::configuration_error, "restart: a time is negative, or jitter is not between 0 and 1");
+  using process_link::kMostProcsPerProcess;
+  if (spec.procs_per_process < 1 || spec.procs_per_process > kMostProcsPerProcess)
+    return fail(ErrorCode::configuration_error, "procs_per_process: " + std::to_string(spec.procs_per_process) + "; 1 to " +
+                                                    std::to_string(kMostProcsPerProcess));
+  if (spec.procs_per_process > 1 && spec.kind != ProcKind::mesh)
+    return fail(ErrorCode::configuration_error, "procs_per_process: only mesh procs can share a process (ProcSpec::kind)");
   if (spec.command.empty()) {
     if (spec.kind == ProcKind::plain) return fail(ErrorCode::configuration_error, "there is no command to start");
     auto own = own_executable();
@@ -257,6 +264,7 @@ class Spawn {
     message.host_index = static_cast<std::uint32_t>(host);
     message.create_ranks = to_wire(RankSet{block});
     message.kind = spec_.kind == ProcKind::mesh ? wire::ProcKind::mesh : wire::ProcKind::plain;
+    message.procs_per_process = static_cast<std::uint16_t>(spec_.procs_per_process);
     message.command = std::make_unique<wire::CommandT>(std::move(*command));
     message.owner = connection_.self();
     message.lease_ms = milliseconds_of(monitor_.options().lease);

@@ -2,8 +2,14 @@
 
 #include <unistd.h>
 
+#include <condition_variable>
 #include <csignal>
 #include <cstdlib>
+#include <iostream>
+#include <map>
+#include <mutex>
+#include <stdexcept>
+#include <utility>
 
 #include "meshbus/actor.h"
 
@@ -86,6 +92,38 @@ class Grown {
   std::vector<HostMesh> grown_;
 };
 
+/// What the main() of each proc was told, by rank.
+class Orders {
+ public:
+  /// Waits until it was taken.
+  void give(std::uint64_t rank, std::string_view order) {
+    std::unique_lock lock(mutex_);
+    orders_[rank] = order;
+    taken_.wait_for(lock, 20s, [&] { return orders_[rank].empty(); });
+  }
+  std::string take(std::uint64_t rank) {
+    const std::lock_guard lock(mutex_);
+    taken_.notify_all();
+    return std::exchange(orders_[rank], "");
+  }
+
+ private:
+  std::mutex mutex_;
+  std::condition_variable taken_;
+  std::map<std::uint64_t, std::string> orders_;
+};
+
+int follow(Proc& proc, Orders& orders) {
+  while (!proc.wait_for_stop(10ms)) {
+    const auto order = orders.take(proc.rank());
+    if (order == "throw") throw std::runtime_error("told to");
+    if (order == "exit") std::exit(9);
+    while (order == "stick") ::pause();
+    if (!order.empty()) return std::stoi(order);
+  }
+  return 0;
+}
+
 ProcProgram program(const std::shared_ptr<Grown>& grown) {
   return ProcProgram()
       .on(Port::echo, [](Proc&, const Incoming& call) { return std::string(call.body); })
@@ -126,6 +164,18 @@ int run_as_proc(int argc, char** argv) {
   if (mode == "grow") serving.on_stop([grown](Proc&, const std::string&) { grown->end(); });
   if ((mode == "exit" || mode == "kill") && is_meant) {
     serving.main([mode](Proc&) { return mode == "kill" ? std::raise(SIGKILL) : 3; });
+  }
+  if (mode == "several") {
+    const auto orders = std::make_shared<Orders>();
+    serving.on(Port::leave, [orders](Proc& proc, const Incoming& call) {
+      orders->give(proc.rank(), call.body);
+      return std::string();
+    });
+    serving.on(Port::say, [](Proc&, const Incoming& call) {
+      std::cout << call.body << std::flush;
+      return std::string();
+    });
+    serving.main([orders](Proc& proc) { return follow(proc, *orders); });
   }
   if (mode == "main") {
     serving.main([](Proc& proc) {

@@ -12,6 +12,7 @@ namespace meshbus::test {
 ///     main                  has a main() that asks whether it is to stop, and never minds
 ///     exit|kill RANK        that rank ends as soon as it is Ready: with 3, by SIGKILL; the others serve
 ///     early RANK            that rank exits with 7 instead of becoming Ready; the others serve
+///     several               serves, in a process of several procs; its main() does what it is told to on port `leave`
 ///     hang RANK...          these ranks never say hello; the others serve
 int run_as_proc(int argc, char** argv);
 
@@ -28,6 +29,8 @@ enum Port : std::uint32_t {
   environ_of = 6,  ///< The value of that variable; "-" without.
   setting = 7,     ///< The value of that setting, for a launcher in this proc.
   die = 8,         ///< Nothing: it kills itself.
+  leave = 10,      ///< Nothing: main() returns that number; or it is to "throw", "exit" with 9, or "stick" for ever.
+  say = 11,        ///< Nothing: writes that on stdout.
   grow = 9,        ///< Starts a host, which is there as long as the proc is: a HostMeshRef as text.
 };
 

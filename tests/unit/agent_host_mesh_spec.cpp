@@ -216,14 +216,14 @@ TEST_CASE("bootstrap_writer: what a mesh proc finds, sealed") {
   request.config.push_back(key_value("session.away", "nonsense"));
   const auto spec = *parse(request);
   const BootstrapWriter writer(tokens, "ipc:///run/m/b", Config());
-  auto fd = writer.write(spec, 4, 1234);
+  auto fd = writer.write(spec, {{4, 1234}});
   REQUIRE(fd.has_value());
   CHECK(fcntl(fd->get(), F_GET_SEALS) == (F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_WRITE | F_SEAL_SEAL));
   std::vector<std::uint8_t> bytes(65536);
   const auto size = ::read(fd->get(), bytes.data(), bytes.size());
   REQUIRE(size > 0);
   bytes.resize(static_cast<std::size_t>(size));
-  CHECK(bytes == writer.encode(spec, 4, 1234));
+  CHECK(bytes == writer.encode(spec, {{4, 1234}}));
   flatbuffers::Verifier verifier(bytes.data(), bytes.size());
   REQUIRE(verifier.VerifyBuffer<wire::Bootstrap>(nullptr));
   wire::BootstrapT bootstrap;

@@ -161,7 +161,7 @@ TEST_CASE("proc_bootstrap: memory that is not sealed is refused") {
 
 TEST_CASE("proc_bootstrap: a malformed variable is refused in words") {
   for (const char* text :
-       {"", "3", "3:4", "3:4:", ":4:5", "-1:4:5", "3:0:5", "3:-4:5", "3:4:5:6", "3:4:5 ", "99999999999999:4:5", "a:b:c", "3:4:-5"}) {
+       {"", "3", "3:4", "3:4:", ":4:5", "-1:4:5", "3:0:5", "3:-4:5", "3:4:5:6:7", "3:4:5:x", "3:4:5 ", "99999999999999:4:5", "a:b:c", "3:4:-5"}) {
     CAPTURE(text);
     const auto loaded = load_bootstrap(text);
     REQUIRE_FALSE(loaded.has_value());

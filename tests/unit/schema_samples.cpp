@@ -663,6 +663,8 @@ void add_usage(Samples& samples) {
   samples.request("SpawnProcs.4", limited);
   limited.begins_anew = true;
   samples.request("SpawnProcs.5", limited);
+  limited.procs_per_process = 4;
+  samples.request("SpawnProcs.6", limited);
   wire::GetStateT get;
   get.mesh = kMesh;
   get.usage = true;

@@ -133,9 +133,11 @@ void ProcEnding::give_up(Proc& proc) {
   const auto pid = proc.state.to_wire().pid();
   // In local mode it is a thread of this process: client/local.
   const bool is_thread = pid == static_cast<std::uint32_t>(::getpid());
+  const bool does_share = proc.mesh.spec.procs_per_process > 1;
   const std::string text = "did not end within " + std::to_string(Termination::kill_limit.count()) + " ms after SIGKILL (" +
-                           (is_thread ? "a thread of this process cannot be ended: its main(), or a handler, does not return)"
-                                      : "process " + std::to_string(pid) + ", perhaps in uninterruptible sleep)");
+                           (is_thread  ? "a thread of this process cannot be ended: its main(), or a handler, does not return)"
+                            : does_share ? "it shares process " + std::to_string(pid) + ", and its main(), or a handler, does not return)"
+                                         : "process " + std::to_string(pid) + ", perhaps in uninterruptible sleep)");
   log::error(name_of(proc) + ": " + text);
   if (proc.failure) {
     proc.failure->text += "; " + text;

@@ -25,21 +25,23 @@ std::chrono::milliseconds setting_for_proc(const Config& config, DurationKey key
   return std::chrono::milliseconds(std::min<std::uint64_t>(value, UINT32_MAX));
 }
 
-std::vector<std::uint8_t> BootstrapWriter::encode(const MeshSpec& spec, std::uint64_t rank, std::uint64_t incarnation) const {
+std::vector<std::uint8_t> BootstrapWriter::encode(const MeshSpec& spec, const std::vector<Life>& lives) const {
   const HostAddr& host = spec.hosts[spec.host_index];
-  const std::string id = ProcId(host, proc_name(spec.mesh, rank)).to_string();
   wire::BootstrapT bootstrap;
-  auto proc = std::make_unique<wire::BootstrapProcT>();
-  proc->proc = id;
-  proc->incarnation = incarnation;
-  proc->token = tokens_.make(id, incarnation);
-  bootstrap.procs.push_back(std::move(proc));
+  for (const Life& life : lives) {
+    auto proc = std::make_unique<wire::BootstrapProcT>();
+    proc->proc = ProcId(host, proc_name(spec.mesh, life.rank)).to_string();
+    proc->incarnation = life.incarnation;
+    proc->token = tokens_.make(proc->proc, life.incarnation);
+    proc->rank = life.rank;
+    bootstrap.procs.push_back(std::move(proc));
+  }
   bootstrap.broker = broker_;
   bootstrap.host = host.to_string();
   bootstrap.mesh = spec.mesh.to_string();
   bootstrap.region = to_wire(spec.region);
   for (const auto& each : spec.hosts) bootstrap.hosts.push_back(each.to_string());
-  bootstrap.rank = rank;
+  bootstrap.rank = lives.front().rank;
   for (const auto& [key, value] : spec.config) {
     auto entry = std::make_unique<wire::KeyValueT>();
     entry->key = key;
@@ -60,8 +62,8 @@ std::vector<std::uint8_t> BootstrapWriter::encode(const MeshSpec& spec, std::uin
   return {builder.GetBufferPointer(), builder.GetBufferPointer() + builder.GetSize()};
 }
 
-Result<UniqueFd> BootstrapWriter::write(const MeshSpec& spec, std::uint64_t rank, std::uint64_t incarnation) const {
-  const auto bytes = encode(spec, rank, incarnation);
+Result<UniqueFd> BootstrapWriter::write(const MeshSpec& spec, const std::vector<Life>& lives) const {
+  const auto bytes = encode(spec, lives);
   UniqueFd fd(memfd_create("meshbus-bootstrap", MFD_CLOEXEC | MFD_ALLOW_SEALING));
   const auto problem = [](const char* call) {
     return fail(ErrorCode::io_error, std::string("bootstrap memory: ") + call + ": " + std::strerror(errno));

@@ -22,10 +22,15 @@ class BootstrapWriter {
   BootstrapWriter(TokenMaker tokens, std::string broker, Config config)
       : tokens_(std::move(tokens)), broker_(std::move(broker)), config_(std::move(config)) {}
 
-  /// The bytes for that rank, whose life has that incarnation.
-  std::vector<std::uint8_t> encode(const MeshSpec& spec, std::uint64_t rank, std::uint64_t incarnation) const;
+  /// Of a rank.
+  struct Life {
+    std::uint64_t rank;
+    std::uint64_t incarnation;
+  };
+  /// The bytes for a process with these, at least one.
+  std::vector<std::uint8_t> encode(const MeshSpec& spec, const std::vector<Life>& lives) const;
   /// The same in sealed memory, read position at the start. Errors: io_error.
-  Result<UniqueFd> write(const MeshSpec& spec, std::uint64_t rank, std::uint64_t incarnation) const;
+  Result<UniqueFd> write(const MeshSpec& spec, const std::vector<Life>& lives) const;
 
  private:
   TokenMaker tokens_;

@@ -6,11 +6,13 @@
 #include <algorithm>
 
 #include "common/control.h"
+#include "common/process_link.h"
 #include "common/wire_region.h"
 
 namespace meshbus::host {
 namespace {
 
+using process_link::kMostProcsPerProcess;
 constexpr std::uint64_t most_pids = 4'194'304;        // as many as Linux has numbers for
 constexpr std::uint32_t most_cpu_milli = 10'000'000;  // 10,000 CPUs
 
@@ -213,6 +215,14 @@ Result<MeshSpec> parse_spawn(const wire::SpawnProcs& request, const HostAddr& ow
   if (request.output() > wire::OutputMode::MAX)
     return fail(ErrorCode::configuration_error,
                 "SpawnProcs.output: there is no mode " + std::to_string(static_cast<int>(request.output())));
+  const auto procs_per_process = std::max<std::uint32_t>(request.procs_per_process(), 1);
+  if (procs_per_process > 1) {
+    if (request.kind() != wire::ProcKind::mesh)
+      return fail(ErrorCode::configuration_error, "SpawnProcs.procs_per_process: only mesh procs can share a process");
+    if (procs_per_process > kMostProcsPerProcess)
+      return fail(ErrorCode::configuration_error, "SpawnProcs.procs_per_process: " + std::to_string(procs_per_process) + "; at most " +
+                                                      std::to_string(kMostProcsPerProcess));
+  }
   auto command = parse_command(*request.command());
   if (!command) return fail(command.error());
   auto config = parse_named_values(request.config(), "config");
@@ -235,6 +245,7 @@ Result<MeshSpec> parse_spawn(const wire::SpawnProcs& request, const HostAddr& ow
                 .owner = std::move(*owner),
                 .kind = request.kind(),
                 .command = std::move(*command),
+                .procs_per_process = procs_per_process,
                 .lease = std::chrono::milliseconds(request.lease_ms()),
                 .ready_limit = std::chrono::milliseconds(request.ready_limit_ms()),
                 .grace = std::chrono::milliseconds(request.grace_ms()),
@@ -249,6 +260,11 @@ Result<MeshSpec> parse_spawn(const wire::SpawnProcs& request, const HostAddr& ow
                 .restarts = request.restarts(),
                 .begins_anew = request.begins_anew()};
   if (auto checked = check_ranks(spec); !checked) return fail(checked.error());
+  for (std::uint64_t rank = spec.block.begin; spec.procs_per_process > 1 && rank < spec.block.end; ++rank) {
+    if (contains(spec.input_ranks, rank) && !spec.is_first_of_process(rank))
+      return fail(ErrorCode::configuration_error, "SpawnProcs.input_ranks: rank " + std::to_string(rank) +
+                                                      " has no stdin of its own: that of its process is for the lowest rank in it");
+  }
   return spec;
 }
 
@@ -258,6 +274,7 @@ std::optional<std::string_view> find_difference(const MeshSpec& a, const MeshSpe
   if (!(a.owner == b.owner)) return "owner";
   if (a.kind != b.kind) return "kind";
   if (!(a.command == b.command)) return "command";
+  if (a.procs_per_process != b.procs_per_process) return "procs_per_process";
   if (a.ready_limit != b.ready_limit) return "ready_limit_ms";
   if (a.grace != b.grace) return "grace_ms";
   if (a.output != b.output) return "output";

@@ -41,6 +41,8 @@ struct MeshSpec {
   ProcId owner;
   wire::ProcKind kind = wire::ProcKind::plain;
   CommandSpec command;
+  /// Mesh procs that share a process.
+  std::uint32_t procs_per_process = 1;
   std::chrono::milliseconds lease{0};
   std::chrono::milliseconds ready_limit{0};
   std::chrono::milliseconds grace{0};
@@ -59,6 +61,10 @@ struct MeshSpec {
   std::uint32_t restarts = 0;
   /// Its owner may begin new lives, as long as it is there.
   bool begins_anew = false;
+
+  /// Ranks of this host that start together and have the same one are in one process.
+  std::uint64_t process_of(std::uint64_t rank) const { return (rank - block.begin) / procs_per_process; }
+  bool is_first_of_process(std::uint64_t rank) const { return (rank - block.begin) % procs_per_process == 0; }
 };
 
 /// The most ranks that one request may start here: more than the kernel has process ids for in practice.

@@ -3,13 +3,23 @@
 #include <csignal>
 
 namespace meshbus::host {
+namespace {
+
+bool share_process(const Proc& a, const Proc& b) {
+  const MeshSpec& spec = a.assignment->spec;
+  return spec.procs_per_process > 1 && a.assignment == b.assignment && spec.process_of(a.rank()) == spec.process_of(b.rank());
+}
+
+}  // namespace
 
 std::vector<Proc*> Spawner::next_batch() {
   std::vector<Proc*> batch;
-  while (!queue_.empty() && asked_.size() + batch.size() < in_flight_) {
+  while (!queue_.empty()) {
     Proc* proc = table_.find_id(queue_.front());
     if (proc != nullptr && proc->progress == SpawnProgress::queued) {
       if (!batch.empty() && batch.front()->assignment != proc->assignment) break;
+      // Those of one process go together, whatever room there is.
+      if (asked_.size() + batch.size() >= in_flight_ && (batch.empty() || !share_process(*batch.back(), *proc))) break;
       batch.push_back(proc);
     }
     queue_.pop_front();
@@ -32,15 +42,21 @@ void Spawner::pump() {
     batch.shared.settings = spec.command.settings;
     batch.shared.parent_death_signal = parent_death_signal_ ? SIGKILL : 0;
     std::vector<Proc*> asked;
-    for (Proc* proc : procs) {
+    for (std::size_t i = 0; i < procs.size(); ++i) {
+      Proc* const proc = procs[i];
       keeper::ProcSpec one;
+      if (i > 0 && share_process(*procs[i - 1], *proc)) one.place = batch.procs.back().place + 1;
       one.id = proc->id;
       one.env = rank_environment(spec, proc->rank(), proc->state.restarts());
       if (proc->input.state == InputPipe::State::open) one.stdin_choice = keeper::Stdio::pipe;
-      if (spec.kind == wire::ProcKind::mesh) {
-        auto bootstrap = bootstraps_.write(spec, proc->rank(), proc->state.to_wire().incarnation());
+      if (spec.kind == wire::ProcKind::mesh && one.place == 0) {
+        std::vector<BootstrapWriter::Life> lives;
+        for (std::size_t other = i; other < procs.size() && (other == i || share_process(*proc, *procs[other])); ++other)
+          lives.push_back({procs[other]->rank(), procs[other]->state.to_wire().incarnation()});
+        auto bootstrap = bootstraps_.write(spec, lives);
         if (!bootstrap) {
-          on_failed_(*proc, bootstrap.error());
+          for (std::size_t other = i; other < i + lives.size(); ++other) on_failed_(*procs[other], bootstrap.error());
+          i += lives.size() - 1;
           continue;
         }
         one.bootstrap = std::move(*bootstrap);

@@ -1,13 +1,13 @@
-#include "client/local/pseudo_proc.h"
+#include "agent/proc/pseudo_proc.h"
 
 #include <pthread.h>
 
 #include <exception>
 #include <utility>
 
-#include "client/src/masked_thread.h"
+#include "common/masked_thread.h"
 
-namespace meshbus::local {
+namespace meshbus::mesh_proc {
 
 void EndNotices::add(std::uint64_t id) {
   const std::lock_guard lock(mutex_);
@@ -32,13 +32,13 @@ bool EndNotices::wait(std::size_t count, std::chrono::milliseconds deadline) {
   return changed_.wait_for(lock, deadline, [&] { return ended_.size() >= count; });
 }
 
-PseudoProc::PseudoProc(mesh_proc::Bootstrap bootstrap, const ProcProgram& program)
+PseudoProc::PseudoProc(Bootstrap bootstrap, const ProcProgram& program)
     : proc_(bootstrap.proc),
-      runtime_(std::make_unique<mesh_proc::Runtime>(std::move(bootstrap), program, mesh_proc::Runtime::Kind::pseudo)) {
+      runtime_(std::make_unique<Runtime>(std::move(bootstrap), program, Runtime::Kind::pseudo)) {
   ++count_;
 }
 
-std::shared_ptr<PseudoProc> PseudoProc::start(std::uint64_t id, mesh_proc::Bootstrap bootstrap, const ProcProgram& program,
+std::shared_ptr<PseudoProc> PseudoProc::start(std::uint64_t id, Bootstrap bootstrap, const ProcProgram& program,
                                               const sigset_t& mask, std::shared_ptr<EndNotices> notices) {
   std::shared_ptr<PseudoProc> proc(new PseudoProc(std::move(bootstrap), program));
   proc->thread_ = start_masked_thread([proc, id, mask, notices = std::move(notices)] {
@@ -59,7 +59,7 @@ void PseudoProc::run() {
     end = {.signaled = true, .code = SIGABRT, .last_words = "main() ended with an exception that is no std::exception"};
   }
   runtime_->shutdown(end.code);
-  std::unique_ptr<mesh_proc::Runtime> over;
+  std::unique_ptr<Runtime> over;
   {
     const std::lock_guard lock(mutex_);
     if (!end.signaled) end.code = runtime_->exit_code();
@@ -85,4 +85,4 @@ PseudoProc::End PseudoProc::join() {
   return end_;
 }
 
-}  // namespace meshbus::local
+}  // namespace meshbus::mesh_proc

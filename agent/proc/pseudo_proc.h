@@ -16,7 +16,7 @@
 #include "common/reactor.h"
 #include "meshbus/proc.h"
 
-namespace meshbus::local {
+namespace meshbus::mesh_proc {
 
 /// Where pseudo-procs say that they have ended: it may outlive who listens.
 class EndNotices {
@@ -55,7 +55,7 @@ class PseudoProc {
   static std::size_t count() noexcept { return count_; }
 
   /// `mask`: of the threads that run the program. Throws what Runtime throws, and std::system_error when there is no thread to be had.
-  static std::shared_ptr<PseudoProc> start(std::uint64_t id, mesh_proc::Bootstrap bootstrap, const ProcProgram& program,
+  static std::shared_ptr<PseudoProc> start(std::uint64_t id, Bootstrap bootstrap, const ProcProgram& program,
                                            const sigset_t& mask, std::shared_ptr<EndNotices> notices);
   ~PseudoProc() { --count_; }
   PseudoProc(const PseudoProc&) = delete;
@@ -70,7 +70,7 @@ class PseudoProc {
   void let_go() { thread_.detach(); }
 
  private:
-  PseudoProc(mesh_proc::Bootstrap bootstrap, const ProcProgram& program);
+  PseudoProc(Bootstrap bootstrap, const ProcProgram& program);
   void run();
 
   static inline std::atomic<std::size_t> count_{0};
@@ -78,9 +78,9 @@ class PseudoProc {
   const ProcId proc_;
   std::thread thread_;
   std::mutex mutex_;
-  std::unique_ptr<mesh_proc::Runtime> runtime_;  // guarded by mutex_, like what follows; null: it has ended
+  std::unique_ptr<Runtime> runtime_;  // guarded by mutex_, like what follows; null: it has ended
   bool is_killed_ = false;
   End end_;
 };
 
-}  // namespace meshbus::local
+}  // namespace meshbus::mesh_proc

@@ -1,0 +1,69 @@
+#include "agent/keeper/shared_process.h"
+
+#include <algorithm>
+#include <array>
+#include <cerrno>
+#include <csignal>
+#include <cstdio>
+#include <utility>
+
+namespace meshbus::keeper {
+
+static_assert(process_link::kMostProcsPerProcess <= max_procs_per_batch);
+
+Result<std::pair<SharedProcess, UniqueFd>> SharedProcess::make() {
+  auto sockets = make_packet_pair();
+  if (!sockets) return fail(sockets.error());
+  return std::pair{SharedProcess(std::move(sockets->first)), std::move(sockets->second)};
+}
+
+bool SharedProcess::start(std::vector<Member> members) {
+  living_ = std::move(members);
+  for (Member& member : living_) {
+    const std::array fds{member.out.get(), member.err.get()};
+    const auto streams = member.out ? std::span<const int>(fds) : std::span<const int>();
+    if (!process_link::send(link_.get(), {process_link::What::start, member.place, static_cast<std::int32_t>(living_.size())}, streams)) return false;
+    // The process has them now, and their pipes end with its copies.
+    member.out.reset();
+    member.err.reset();
+  }
+  return true;
+}
+
+SharedProcess::Aim SharedProcess::aim(const Signal& signal) {
+  const auto member = std::find_if(living_.begin(), living_.end(), [&](const Member& each) { return each.id == signal.id; });
+  if (member == living_.end()) return Aim::none;
+  const bool is_for_one = signal.signal == SIGKILL || signal.signal == SIGTERM || signal.signal == SIGINT;
+  if (!is_for_one || living_.size() == 1) return Aim::process;
+  if (signal.signal == SIGKILL) {
+    member->is_killed = true;
+    if (std::all_of(living_.begin(), living_.end(), [](const Member& each) { return each.is_killed; })) return Aim::process;
+  }
+  // A process that reads nothing has hundreds of these before it; what follows a signal that was not heeded is SIGKILL, and in the end
+  // that of all.
+  if (!process_link::send(link_.get(), {process_link::What::signal, member->place, signal.signal}))
+    std::fprintf(stderr, "meshbus-keeper: signal %d for one of %zu procs of a process did not reach it (errno %d)\n", signal.signal,
+                 living_.size(), errno);
+  return Aim::none;
+}
+
+bool SharedProcess::hear(const std::function<void(Exit)>& on_end) {
+  while (link_) {
+    const auto message = process_link::receive(link_.get());
+    if (!message) return errno == EAGAIN || errno == EWOULDBLOCK;
+    const auto& record = message->record;
+    const bool is_killed = record.what == process_link::What::killed;
+    if (!is_killed && record.what != process_link::What::ended) return false;
+    const auto member = std::find_if(living_.begin(), living_.end(), [&](const Member& each) { return each.place == record.proc; });
+    if (member == living_.end() || living_.size() == 1) continue;
+    Exit exit;
+    exit.id = member->id;
+    exit.signaled = is_killed;
+    exit.code = record.number;
+    living_.erase(member);
+    on_end(exit);
+  }
+  return false;
+}
+
+}  // namespace meshbus::keeper

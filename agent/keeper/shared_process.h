@@ -1,0 +1,52 @@
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <vector>
+
+#include "agent/keeper/protocol.h"
+#include "common/process_link.h"
+#include "common/unique_fd.h"
+#include "meshbus/result.h"
+
+namespace meshbus::keeper {
+
+/// A process of several procs, as its keeper sees it: which of them live, and the socket on which the process hears of signals for one of
+/// them and tells their ends. The last one that lives is the process: its end is told by nobody but the kernel.
+class SharedProcess {
+ public:
+  /// A proc that is to be in it, and its streams.
+  struct Member {
+    std::uint64_t id = 0;
+    std::uint32_t place = 0;
+    UniqueFd out;  ///< Write ends, for the process; empty: its own stdout and stderr.
+    UniqueFd err;
+    bool is_killed = false;
+  };
+  /// What is to be done for a signal to one proc.
+  enum class Aim : std::uint8_t {
+    none,     ///< Nothing: the process was told, or there is no such proc.
+    process,  ///< The process itself gets it.
+  };
+
+  /// Its end of the socket for the process, and ours. Errors: io_error.
+  static Result<std::pair<SharedProcess, UniqueFd>> make();
+
+  int fd() const noexcept { return link_.get(); }
+  const std::vector<Member>& living() const noexcept { return living_; }
+
+  /// The process is there: tells it whom to run. False with errno: it did not go through.
+  bool start(std::vector<Member> members);
+  Aim aim(const Signal& signal);
+  /// Tells `on_end` of each whose end the process has told; Exit::id, signaled and code are set. False: it will not tell any more.
+  bool hear(const std::function<void(Exit)>& on_end);
+  void close() { link_.reset(); }
+
+ private:
+  explicit SharedProcess(UniqueFd link) : link_(std::move(link)) {}
+
+  UniqueFd link_;
+  std::vector<Member> living_;
+};
+
+}  // namespace meshbus::keeper

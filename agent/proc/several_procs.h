@@ -1,0 +1,67 @@
+#pragma once
+
+#include <sys/types.h>
+
+#include <csignal>
+#include <cstdint>
+#include <map>
+#include <memory>
+#include <optional>
+#include <string>
+
+#include "agent/proc/bootstrap.h"
+#include "agent/proc/pseudo_proc.h"
+#include "agent/proc/stop_signals.h"
+#include "common/process_link.h"
+#include "common/reactor.h"
+#include "common/unique_fd.h"
+#include "meshbus/proc.h"
+
+namespace meshbus::mesh_proc {
+
+/// A process of several procs (spec 4.4): runs the program once for each on threads, as its keeper says (common/process_link.h), tells it
+/// of their ends, and ends with the last one. Lives on the thread that called bootstrap(), as long as the process.
+class SeveralProcs {
+ public:
+  /// Throws std::system_error when there are no descriptors left.
+  SeveralProcs(Bootstrap bootstrap, UniqueFd link, ProcProgram program);
+  SeveralProcs(const SeveralProcs&) = delete;
+  SeveralProcs& operator=(const SeveralProcs&) = delete;
+
+  [[noreturn]] void run();
+  /// Somebody has called exit(): the others' threads go on using what that is about to destroy, so the process ends here.
+  void on_exit(int code) const;
+
+ private:
+  struct Live {
+    std::shared_ptr<PseudoProc> proc;
+    /// Empty: those of the process.
+    UniqueFd out;
+    UniqueFd err;
+  };
+
+  void on_link();
+  void start(std::uint32_t place, process_link::Message message);
+  void on_signal(const process_link::Record& record);
+  void on_ends();
+  /// It has ended and is not counted any more.
+  void tell(std::uint32_t place, Live live, const PseudoProc::End& end);
+  /// The last one has.
+  [[noreturn]] void end_with(const PseudoProc::End& end);
+
+  Bootstrap bootstrap_;
+  UniqueFd link_;
+  ProcProgram program_;
+  const pid_t pid_;
+  sigset_t mask_{};
+  Reactor reactor_;
+  StopSignals signals_;
+  std::shared_ptr<EndNotices> notices_;
+  /// How many the keeper will have named in all.
+  std::optional<std::size_t> announced_;
+  std::size_t named_ = 0;
+  std::map<std::uint64_t, Live> live_;  // by place
+  bool is_over_ = false;
+};
+
+}  // namespace meshbus::mesh_proc
