@@ -51,7 +51,7 @@ struct ChildPlan {
   const char* bootstrap_suffix = nullptr;  ///< ":INODE"
   int link = -1;                           ///< Becomes `link_target`; -1: none.
   int link_target = -1;
-  const int* inherit = nullptr;            ///< Further descriptors that stay open under their numbers.
+  const int* inherit = nullptr;  ///< Further descriptors that stay open under their numbers.
   std::size_t inherit_count = 0;
   std::uint64_t ignored_signals = 0;  ///< Bit n-1: signal n is ignored here and goes back to default there.
   bool reset_all_signals = false;     ///< Set by the clone step when the kernel did not clear our handlers.

@@ -8,10 +8,9 @@
 
 namespace meshbus::keeper {
 
-/// Five low descriptor numbers that are lent to one child after the other: its standard streams, its bootstrap descriptor, and the socket of
-/// a process of several procs. A child
-/// shares our descriptor table and drops all of it above these numbers in one go (ChildPlan::first_foreign_fd), instead of copying a table
-/// with a pidfd for every proc. Between children they hold /dev/null.
+/// Five low descriptor numbers that are lent to one child after the other: its standard streams, its bootstrap descriptor, and the socket
+/// of a process of several procs. A child shares our descriptor table and drops all of it above these numbers in one go
+/// (ChildPlan::first_foreign_fd), instead of copying a table with a pidfd for every proc. Between children they hold /dev/null.
 class ChildSlots {
  public:
   static constexpr std::size_t bootstrap = 3;  ///< 0, 1, 2: standard streams.

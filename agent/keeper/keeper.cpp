@@ -295,7 +295,8 @@ std::vector<Birth> Keeper::start_process(Queued& queued, UniqueFd& pidfd, std::u
   }
   // It did not go through: they never get ready, and are ended for that.
   if (shared && !shared->start(std::move(members)))
-    std::fprintf(stderr, "meshbus-keeper: process %d was not told all of its procs (errno %d)\n", static_cast<int>(births.front().pid), errno);
+    std::fprintf(stderr, "meshbus-keeper: process %d was not told all of its procs (errno %d)\n", static_cast<int>(births.front().pid),
+                 errno);
   return births;
 }
 
@@ -369,7 +370,10 @@ bool Keeper::hear_link(Proc& proc) {
 
 void Keeper::on_link(pid_t pid) {
   const auto known = procs_.find(pid);
-  if (known == procs_.end() || hear_link(known->second)) return;
+  if (known == procs_.end()) return;
+  const bool goes_on = hear_link(known->second);
+  if (known->second.shared->are_all_killed()) ::kill(-pid, SIGKILL);  // who is left was to be killed, and does not return
+  if (goes_on) return;
   ::epoll_ctl(epoll_.get(), EPOLL_CTL_DEL, known->second.shared->fd(), nullptr);
   known->second.shared->close();
 }

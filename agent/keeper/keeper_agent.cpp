@@ -141,7 +141,7 @@ void Keeper::signal_some() {
     const Signal signal = asked_signals_.front();
     asked_signals_.pop_front();
     const auto known = pids_.find(signal.id);
-    if (known == pids_.end()) continue;                                    // it has ended
+    if (known == pids_.end()) continue;  // it has ended
     Proc& proc = procs_.at(known->second);
     if (proc.shared && proc.shared->aim(signal) == SharedProcess::Aim::none) continue;
     ::kill(signal.group ? -known->second : known->second, signal.signal);  // not reaped: the number is its own

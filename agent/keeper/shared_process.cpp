@@ -9,6 +9,10 @@
 
 namespace meshbus::keeper {
 
+namespace {
+constexpr int most_records = 2 * max_procs_per_batch;
+}
+
 static_assert(process_link::kMostProcsPerProcess <= max_procs_per_batch);
 
 Result<std::pair<SharedProcess, UniqueFd>> SharedProcess::make() {
@@ -22,7 +26,8 @@ bool SharedProcess::start(std::vector<Member> members) {
   for (Member& member : living_) {
     const std::array fds{member.out.get(), member.err.get()};
     const auto streams = member.out ? std::span<const int>(fds) : std::span<const int>();
-    if (!process_link::send(link_.get(), {process_link::What::start, member.place, static_cast<std::int32_t>(living_.size())}, streams)) return false;
+    if (!process_link::send(link_.get(), {process_link::What::start, member.place, static_cast<std::int32_t>(living_.size())}, streams))
+      return false;
     // The process has them now, and their pipes end with its copies.
     member.out.reset();
     member.err.reset();
@@ -37,7 +42,7 @@ SharedProcess::Aim SharedProcess::aim(const Signal& signal) {
   if (!is_for_one || living_.size() == 1) return Aim::process;
   if (signal.signal == SIGKILL) {
     member->is_killed = true;
-    if (std::all_of(living_.begin(), living_.end(), [](const Member& each) { return each.is_killed; })) return Aim::process;
+    if (are_all_killed()) return Aim::process;
   }
   // A process that reads nothing has hundreds of these before it; what follows a signal that was not heeded is SIGKILL, and in the end
   // that of all.
@@ -48,7 +53,7 @@ SharedProcess::Aim SharedProcess::aim(const Signal& signal) {
 }
 
 bool SharedProcess::hear(const std::function<void(Exit)>& on_end) {
-  while (link_) {
+  for (int i = 0; link_ && i < most_records; ++i) {
     const auto message = process_link::receive(link_.get());
     if (!message) return errno == EAGAIN || errno == EWOULDBLOCK;
     const auto& record = message->record;
@@ -63,7 +68,11 @@ bool SharedProcess::hear(const std::function<void(Exit)>& on_end) {
     living_.erase(member);
     on_end(exit);
   }
-  return false;
+  return bool(link_);
+}
+
+bool SharedProcess::are_all_killed() const {
+  return std::all_of(living_.begin(), living_.end(), [](const Member& each) { return each.is_killed; });
 }
 
 }  // namespace meshbus::keeper

@@ -38,8 +38,11 @@ class SharedProcess {
   /// The process is there: tells it whom to run. False with errno: it did not go through.
   bool start(std::vector<Member> members);
   Aim aim(const Signal& signal);
-  /// Tells `on_end` of each whose end the process has told; Exit::id, signaled and code are set. False: it will not tell any more.
+  /// Tells `on_end` of each whose end the process has told; Exit::id, signaled and code are set. A bounded share of what is there: more
+  /// than an honest process says in its life. False: it will not tell any more.
   bool hear(const std::function<void(Exit)>& on_end);
+  /// Each of those that live was sent SIGKILL.
+  bool are_all_killed() const;
   void close() { link_.reset(); }
 
  private:

@@ -145,7 +145,8 @@ Result<UniqueFd> open_link(std::string_view variable) {
 
 Result<Bootstrap> Bootstrap::at(std::size_t place) const {
   if (place > others.size())
-    return fail(ErrorCode::out_of_range, "there is no proc " + std::to_string(place) + " in a process of " + std::to_string(others.size() + 1));
+    return fail(ErrorCode::out_of_range,
+                "there is no proc " + std::to_string(place) + " in a process of " + std::to_string(others.size() + 1));
   Bootstrap one = *this;
   one.others.clear();
   if (place == 0) return one;

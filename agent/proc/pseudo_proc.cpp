@@ -33,13 +33,12 @@ bool EndNotices::wait(std::size_t count, std::chrono::milliseconds deadline) {
 }
 
 PseudoProc::PseudoProc(Bootstrap bootstrap, const ProcProgram& program)
-    : proc_(bootstrap.proc),
-      runtime_(std::make_unique<Runtime>(std::move(bootstrap), program, Runtime::Kind::pseudo)) {
+    : proc_(bootstrap.proc), runtime_(std::make_unique<Runtime>(std::move(bootstrap), program, Runtime::Kind::pseudo)) {
   ++count_;
 }
 
-std::shared_ptr<PseudoProc> PseudoProc::start(std::uint64_t id, Bootstrap bootstrap, const ProcProgram& program,
-                                              const sigset_t& mask, std::shared_ptr<EndNotices> notices) {
+std::shared_ptr<PseudoProc> PseudoProc::start(std::uint64_t id, Bootstrap bootstrap, const ProcProgram& program, const sigset_t& mask,
+                                              std::shared_ptr<EndNotices> notices) {
   std::shared_ptr<PseudoProc> proc(new PseudoProc(std::move(bootstrap), program));
   proc->thread_ = start_masked_thread([proc, id, mask, notices = std::move(notices)] {
     ::pthread_sigmask(SIG_SETMASK, &mask, nullptr);

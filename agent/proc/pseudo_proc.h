@@ -55,8 +55,8 @@ class PseudoProc {
   static std::size_t count() noexcept { return count_; }
 
   /// `mask`: of the threads that run the program. Throws what Runtime throws, and std::system_error when there is no thread to be had.
-  static std::shared_ptr<PseudoProc> start(std::uint64_t id, Bootstrap bootstrap, const ProcProgram& program,
-                                           const sigset_t& mask, std::shared_ptr<EndNotices> notices);
+  static std::shared_ptr<PseudoProc> start(std::uint64_t id, Bootstrap bootstrap, const ProcProgram& program, const sigset_t& mask,
+                                           std::shared_ptr<EndNotices> notices);
   ~PseudoProc() { --count_; }
   PseudoProc(const PseudoProc&) = delete;
   PseudoProc& operator=(const PseudoProc&) = delete;

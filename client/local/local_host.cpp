@@ -11,8 +11,8 @@
 
 #include "agent/host/host_agent.h"
 #include "broker/broker.h"
-#include "common/masked_thread.h"
 #include "common/config_keys.h"
+#include "common/masked_thread.h"
 #include "common/token.h"
 
 namespace meshbus::local {

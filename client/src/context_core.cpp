@@ -2,8 +2,8 @@
 
 #include <unistd.h>
 
-#include "common/masked_thread.h"
 #include "common/keys.h"
+#include "common/masked_thread.h"
 #include "common/short_slices.h"
 
 namespace meshbus {

@@ -61,8 +61,8 @@ Result<void> complete(ProcSpec& spec) {
     return fail(ErrorCode::configuration_error, "restart: a time is negative, or jitter is not between 0 and 1");
   using process_link::kMostProcsPerProcess;
   if (spec.procs_per_process < 1 || spec.procs_per_process > kMostProcsPerProcess)
-    return fail(ErrorCode::configuration_error, "procs_per_process: " + std::to_string(spec.procs_per_process) + "; 1 to " +
-                                                    std::to_string(kMostProcsPerProcess));
+    return fail(ErrorCode::configuration_error,
+                "procs_per_process: " + std::to_string(spec.procs_per_process) + "; 1 to " + std::to_string(kMostProcsPerProcess));
   if (spec.procs_per_process > 1 && spec.kind != ProcKind::mesh)
     return fail(ErrorCode::configuration_error, "procs_per_process: only mesh procs can share a process (ProcSpec::kind)");
   if (spec.command.empty()) {

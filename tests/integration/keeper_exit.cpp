@@ -146,6 +146,37 @@ TEST_CASE("keeper: signals come in the order in which they were asked for, and w
   CHECK(keeper.disorder.empty());
 }
 
+TEST_CASE("keeper: several procs of one process live and end with it; one that was cancelled before is not in it") {
+  KeeperUnderTest keeper;
+  // Before them is enough to do that a signal finds the last process unborn.
+  const auto busy = keeper.spawn(command({"true"}), std::vector<ProcSpec>(60));
+  std::vector<ProcSpec> procs(3);
+  for (std::size_t i = 0; i < procs.size(); ++i) procs[i].place = static_cast<std::uint32_t>(i);
+  const auto first = keeper.spawn(command({"sleep", "60"}), std::move(procs));
+  keeper.signal(first, SIGKILL);
+  REQUIRE(keeper.wait_births(63));
+  REQUIRE(keeper.births.at(first).failure.has_value());
+  CHECK(keeper.births.at(first).failure->stage == SpawnStage::cancelled);
+  const auto pid = keeper.births.at(first + 1).pid;
+  CHECK(keeper.births.at(first + 2).pid == pid);
+  // It runs nothing of ours, so it never says that one has ended: a signal for one is none for it.
+  keeper.signal(first + 1, SIGTERM);
+  keeper.signal(first + 1, SIGKILL);
+  keeper.signal(busy, SIGKILL);  // has ended
+  keeper.signal(first + 2, SIGCONT);
+  keeper.replace_agent();
+  REQUIRE(keeper.wait_births(63));
+  CHECK(find_process(pid).has_value());
+  CHECK_FALSE(keeper.exits.contains(first + 1));
+  keeper.signal(first + 2, SIGKILL);  // now all of them are told
+  REQUIRE(keeper.wait_gone(62));
+  for (const auto id : {first + 1, first + 2}) {
+    CHECK(keeper.exits.at(id).signaled);
+    CHECK(keeper.exits.at(id).code == SIGKILL);
+  }
+  CHECK(keeper.disorder.empty());
+}
+
 TEST_CASE("keeper: CPU time and memory of a proc are in its exit") {
   KeeperUnderTest keeper;
   const auto id = keeper.spawn_shell("i=0; while [ $i -lt 100000 ]; do i=$((i+1)); done");

@@ -2,6 +2,7 @@
 #include <fcntl.h>
 #include <unistd.h>
 
+#include <optional>
 #include <random>
 
 #include "agent/keeper/protocol.h"
@@ -81,6 +82,27 @@ TEST_CASE("keeper protocol: a spawn request arrives as it was sent, with its des
   };
   CHECK(decode_requests(std::move(*packet), handlers).has_value());
   CHECK(calls == 1);
+}
+
+TEST_CASE("keeper protocol: who shares the process of whom arrives as it was sent; with nobody to share it with it is refused") {
+  const auto send = [](const std::vector<std::uint32_t>& places) {
+    auto batch = some_batch(0);
+    for (const auto place : places) {
+      ProcSpec& proc = batch.procs.emplace_back();
+      proc.place = place;
+      if (place == 0) proc.bootstrap = some_fd();
+    }
+    std::vector<std::uint32_t> got;
+    auto handlers = ignore_requests();
+    handlers.on_spawn = [&](SpawnBatch arrived) {
+      for (const auto& proc : arrived.procs) got.push_back(proc.place);
+    };
+    const auto done = decode_requests(std::move(*make_spawn_packet(batch.shared, batch.procs)), handlers);
+    return done ? std::optional(got) : std::nullopt;
+  };
+  CHECK(send({0, 1, 2, 0, 0, 1}) == std::vector<std::uint32_t>{0, 1, 2, 0, 0, 1});
+  for (const auto& places : std::vector<std::vector<std::uint32_t>>{{1}, {0, 2}, {0, 1, 1}, {0, 1, 3}})
+    CHECK_FALSE(send(places).has_value());
 }
 
 TEST_CASE("keeper protocol: what cannot be a command is refused before it is sent") {

@@ -3,6 +3,7 @@
 #include <doctest/doctest.h>
 #include <fcntl.h>
 #include <sys/mman.h>
+#include <sys/socket.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -97,6 +98,50 @@ TEST_CASE("proc_bootstrap: a good one says who this proc is") {
   CHECK(bootstrap->config[0] == std::pair<std::string, std::string>("terminate.grace", "3s"));
 }
 
+TEST_CASE("proc_bootstrap: of several procs of one process each has its own") {
+  auto several = good();
+  for (const std::uint64_t rank : {6U, 7U}) {
+    auto proc = std::make_unique<wire::BootstrapProcT>();
+    proc->proc = "tcp:h2:7420,trainers_" + std::to_string(rank) + "-13Se1Maqzryj";
+    proc->incarnation = 100 + rank;
+    proc->token = {static_cast<std::uint8_t>(rank)};
+    proc->rank = rank;
+    several.procs.push_back(std::move(proc));
+  }
+  const auto bootstrap = decode_bootstrap(pack(several));
+  REQUIRE(bootstrap.has_value());
+  const auto last = bootstrap->at(2);
+  REQUIRE(last.has_value());
+  CHECK(last->proc.to_string() == "tcp:h2:7420,trainers_7-13Se1Maqzryj");
+  CHECK(last->rank == 7);
+  CHECK(last->incarnation == 107);
+  CHECK(last->token == std::vector<std::uint8_t>{7});
+  CHECK(last->others.empty());
+  CHECK(bootstrap->at(0)->rank == 5);
+  CHECK(bootstrap->at(3).error().code() == ErrorCode::out_of_range);
+  several.procs[2]->rank = 6;
+  CHECK(decode_bootstrap(pack(several)).error().code() == ErrorCode::identity_mismatch);
+}
+
+TEST_CASE("proc_bootstrap: the socket of several procs is taken over; what is none is an error in words, and is left open") {
+  auto fd = memory(pack(good()));
+  const auto text = variable(fd.get(), ::getpid(), inode_of(fd.get()));
+  CHECK_FALSE(open_link(text)->operator bool());
+  int ends[2] = {-1, -1};
+  REQUIRE(::socketpair(AF_UNIX, SOCK_SEQPACKET, 0, ends) == 0);
+  const UniqueFd other(ends[1]);
+  const auto link = open_link(text + ":" + std::to_string(ends[0]));
+  REQUIRE(link.has_value());
+  CHECK(link->get() == ends[0]);
+  CHECK((::fcntl(ends[0], F_GETFD) & FD_CLOEXEC) != 0);
+  const auto none = open_link(text + ":" + std::to_string(fd.get()));
+  REQUIRE_FALSE(none.has_value());
+  CHECK(none.error().detail().find("wrapper that leaves descriptors open") != std::string::npos);
+  CHECK(is_open(fd.get()));
+  CHECK(load_bootstrap(text + ":" + std::to_string(ends[0])).has_value());
+  (void)fd.release();
+}
+
 TEST_CASE("proc_bootstrap: bytes that are no bootstrap are refused, whatever they are") {
   const auto bytes = pack(good());
   for (std::size_t size = 0; size < bytes.size(); ++size) {
@@ -160,8 +205,8 @@ TEST_CASE("proc_bootstrap: memory that is not sealed is refused") {
 }
 
 TEST_CASE("proc_bootstrap: a malformed variable is refused in words") {
-  for (const char* text :
-       {"", "3", "3:4", "3:4:", ":4:5", "-1:4:5", "3:0:5", "3:-4:5", "3:4:5:6:7", "3:4:5:x", "3:4:5 ", "99999999999999:4:5", "a:b:c", "3:4:-5"}) {
+  for (const char* text : {"", "3", "3:4", "3:4:", ":4:5", "-1:4:5", "3:0:5", "3:-4:5", "3:4:5:6:7", "3:4:5:x", "3:4:5 ",
+                           "99999999999999:4:5", "a:b:c", "3:4:-5"}) {
     CAPTURE(text);
     const auto loaded = load_bootstrap(text);
     REQUIRE_FALSE(loaded.has_value());

@@ -135,7 +135,7 @@ void ProcEnding::give_up(Proc& proc) {
   const bool is_thread = pid == static_cast<std::uint32_t>(::getpid());
   const bool does_share = proc.mesh.spec.procs_per_process > 1;
   const std::string text = "did not end within " + std::to_string(Termination::kill_limit.count()) + " ms after SIGKILL (" +
-                           (is_thread  ? "a thread of this process cannot be ended: its main(), or a handler, does not return)"
+                           (is_thread    ? "a thread of this process cannot be ended: its main(), or a handler, does not return)"
                             : does_share ? "it shares process " + std::to_string(pid) + ", and its main(), or a handler, does not return)"
                                          : "process " + std::to_string(pid) + ", perhaps in uninterruptible sleep)");
   log::error(name_of(proc) + ": " + text);

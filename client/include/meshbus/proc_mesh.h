@@ -71,12 +71,13 @@ struct ProcSpec {
   /// What to execute when that is not command[0].
   std::string program = {};
   /// Mesh procs only: so many consecutive ranks of a host share a process; the last one of a host may have fewer. 1 to 60. Each is a proc
-  /// of its own all the same: with its address, its Ready, its actors, its exit code, and it can be stopped alone. What belongs to a process
-  /// they share: environment (RANK and its like are those of the lowest rank; Proc::rank() is right in each), `settings`, pid, descendants,
-  /// and stdout and stderr, which are told as those of the lowest rank that lives. bootstrap() calls main() of its program once for each,
-  /// on threads. A process that ends by itself (exit(), a crash, a signal) ends all of its procs, with its exit code or signal. Killing one
-  /// of them cuts it off; should its main() or a handler then not return, it counts as ended after 5 s (Cause::unkillable), and its
-  /// thread ends with the process. A new life (`restart`) has a process of its own unless those that shared it begin anew at once.
+  /// of its own all the same: with its address, its Ready, its actors, its exit code, and it can be stopped alone. What belongs to a
+  /// process they share: environment (RANK and its like are those of the lowest rank; Proc::rank() is right in each), `settings`, pid,
+  /// descendants, and stdout and stderr, which are told as those of the lowest rank that lives. bootstrap() calls main() of its program
+  /// once for each, on threads. A process that ends by itself (exit(), a crash, a signal) ends all of its procs, with its exit code or
+  /// signal. Killing one of them cuts it off; should its main() or a handler then not return, it counts as ended after 5 s
+  /// (Cause::unkillable), and its thread ends with the process. A new life (`restart`) has a process of its own unless those that shared it
+  /// begin anew at once.
   std::uint32_t procs_per_process = 1;
   /// Wins over everything that the proc would inherit.
   std::vector<std::pair<std::string, std::string>> environment = {};
