@@ -199,6 +199,8 @@ MeshController::Actions MeshController::pushed(const HostAddr& host, const RankN
   Actions actions;
   auto* const here = find(host);
   if (here == nullptr) return actions;
+  // It tells unasked, because it is ours there: who else would renew its lease, of which a change says nothing?
+  if (!here->is_listed) here->wants_state = true;
   take_all(*here, news, now);
   settle(actions, now);
   return actions;

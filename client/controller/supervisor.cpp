@@ -20,6 +20,11 @@ bool is_refusal(ErrorCode code) {
          code == ErrorCode::link_lost;
 }
 
+std::uint64_t count_live(const MeshNews& news) {
+  const auto is_live = [](const wire::RankState& rank) { return !is_terminal(rank.state()); };
+  return static_cast<std::uint64_t>(std::count_if(news.news.ranks.begin(), news.news.ranks.end(), is_live));
+}
+
 /// The answer of an agent, whatever it says; else nobody has answered.
 bool is_answered(const HostAnswer& answer) {
   if (answer) return true;
@@ -79,7 +84,12 @@ void Supervisor::add(Actions& actions, const MeshController& mesh, MeshControlle
 }
 
 void Supervisor::ask_list(Actions& actions, const HostAddr& address, Host& host, const std::string& after) {
-  if (!is_up_ || std::exchange(host.is_listing, true)) return;
+  if (!is_up_) return;
+  // The list that is under way may be older than what it is asked for.
+  if (std::exchange(host.is_listing, true)) {
+    host.wants_list = true;
+    return;
+  }
   actions.questions.push_back({QuestionKind::list, address, {}, after});
 }
 
@@ -138,7 +148,9 @@ void Supervisor::begin_poll(Actions& actions, Time now) {
   ++polls_;
   poll_due_ = now + options_.poll;
   actions.is_heartbeat = true;
-  for (auto& [address, host] : hosts_) ask_list(actions, address, host);
+  for (auto& [address, host] : hosts_) {
+    if (!host.is_listing) ask_list(actions, address, host);
+  }
   if (is_up_) poll_actors(actions, now);
 }
 
@@ -220,10 +232,15 @@ Supervisor::Actions Supervisor::pushed(const HostAddr& host, const std::string& 
     if (news.owner) note_leases();
   } else if (is_wanted(mesh)) {
     // Agents tell of what they were not asked only who answers for it: it was handed to us.
-    from->second.wants_list = from->second.is_listing;
     ask_list(actions, host, from->second);
   }
   return actions;
+}
+
+std::uint64_t Supervisor::live_on(const HostAddr& host) const {
+  std::uint64_t live = 0;
+  for (const auto& [name, mesh] : meshes_) live += mesh.live_on(host);
+  return live;
 }
 
 void Supervisor::on_probe(Actions& actions, const HostAddr& address, Host& host, const HostAnswer& answer, Time now) {
@@ -234,28 +251,23 @@ void Supervisor::on_probe(Actions& actions, const HostAddr& address, Host& host,
   }
   const auto* const news = std::get_if<HostNews>(&*answer);
   if (news == nullptr) return;
+  // Something began or ended there of which nothing was heard: not known until the next poll otherwise.
+  bool is_news = news->live != live_on(address) + host.others;
   if (const auto before = std::exchange(host.incarnation, news->incarnation); before != 0 && before != news->incarnation) {
     // What the agent before was asked and told, the new one may not know.
-    ask_list(actions, address, host);
+    is_news = true;
     for (auto& [name, mesh] : meshes_) add(actions, mesh, mesh.streams_lost(address, now), now);
   }
-  std::uint64_t ours = std::exchange(host.live, news->live);
-  if (options_.mesh.empty()) {
-    ours = 0;
-    for (const auto& [name, mesh] : meshes_) ours += mesh.live_on(address);
-  }
-  // Something began or ended there of which nothing was heard: not known until the next poll otherwise.
-  const std::pair differed(news->live, ours);
-  if (news->live != ours && host.differed != differed) {
-    host.differed = differed;
-    ask_list(actions, address, host);
-  }
-  if (news->live == ours) host.differed.reset();
+  if (is_news) ask_list(actions, address, host);
 }
 
 void Supervisor::on_list(Actions& actions, const HostAddr& address, Host& host, const ListNews& list, Time now) {
   std::set<std::string> listed;
+  if (list.after.empty()) host.others_so_far = 0;
   for (const auto& news : list.meshes) {
+    // It says itself that it lies elsewhere, perhaps at another address of this host.
+    const bool is_here = std::find(news.hosts.begin(), news.hosts.end(), address) != news.hosts.end();
+    if (!is_here || !is_wanted(news.mesh)) host.others_so_far += count_live(news);
     if (!is_wanted(news.mesh)) continue;
     listed.insert(news.mesh);
     auto found = meshes_.find(news.mesh);
@@ -283,12 +295,10 @@ void Supervisor::on_list(Actions& actions, const HostAddr& address, Host& host, 
     drop_actors(entry.first);
     return true;
   });
-  if (is_page && last > list.after) {
-    ask_list(actions, address, host, last);
-  } else if (std::exchange(host.wants_list, false)) {
-    ask_list(actions, address, host);
-  }
   note_leases();
+  if (is_page && last > list.after) return ask_list(actions, address, host, last);
+  host.others = host.others_so_far;
+  if (std::exchange(host.wants_list, false)) ask_list(actions, address, host);
 }
 
 void Supervisor::on_mesh_answer(Actions& actions, const Question& question, const HostAnswer& answer, Time now) {
@@ -312,7 +322,6 @@ Supervisor::Actions Supervisor::answer(const Question& question, const HostAnswe
   if (question.kind == QuestionKind::probe) host.probes -= std::min<std::uint64_t>(host.probes, 1);
   if (question.kind == QuestionKind::list) host.is_listing = false;
   if (question.kind == QuestionKind::renew) host.is_renewing = false;
-  if (question.kind == QuestionKind::list && !answer) host.differed.reset();
   if (is_answered(answer)) hear(actions, question.host, host, now);
   switch (question.kind) {
     case QuestionKind::probe: on_probe(actions, question.host, host, answer, now); break;

@@ -114,13 +114,13 @@ class Supervisor {
     bool is_listing = false;
     bool has_failed = false;  ///< query_failed was told.
     std::uint64_t incarnation = 0;
-    std::uint64_t live = 0;  ///< By its own account.
+    /// Live procs there of meshes that are none of ours: of those of its last list, and of the one under way.
+    std::uint64_t others = 0;
+    std::uint64_t others_so_far = 0;
     LeaseBook leases;
     bool is_renewing = false;
     /// Asked for while a list was under way.
     bool wants_list = false;
-    /// Its account and ours when they differed and it was asked what it has.
-    std::optional<std::pair<std::uint64_t, std::uint64_t>> differed;
   };
 
   bool is_wanted(std::string_view mesh) const;
@@ -141,6 +141,9 @@ class Supervisor {
   void drop_actors(const std::string& mesh);
   /// A mesh is new: Options.actors.
   void watch_actors_of(Actions& actions, const std::string& mesh, Time now);
+  /// Live procs there of the meshes that we watch.
+  std::uint64_t live_on(const HostAddr& host) const;
+  /// While a list is under way: when that is here.
   void ask_list(Actions& actions, const HostAddr& address, Host& host, const std::string& after = {});
   void hear(Actions& actions, const HostAddr& address, Host& host, Time now);
   void fall_silent(Actions& actions, const HostAddr& address, Host& host, const std::string& problem, Time now);

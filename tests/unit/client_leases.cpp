@@ -1,3 +1,5 @@
+#include <algorithm>
+
 #include <doctest/doctest.h>
 
 #include "client/controller/lease_book.h"
@@ -133,6 +135,54 @@ TEST_CASE("supervisor: a mesh that is pushed and not known was handed to us: its
   CHECK(next.questions[0].kind == Kind::list);
   two.lists(kA, {news_of(0, kUs)}, t0);
   CHECK(two.renewals(t0).size() == 1);
+}
+
+/// The probe of kA is answered: whether it is asked then what it has.
+inline bool is_list_asked(Two& two, std::uint64_t live, Supervisor::Time now) {
+  const auto questions = two.supervisor.answer({Kind::probe, kA, {}, {}}, HostNews{.incarnation = 7, .live = live}, now).questions;
+  return std::any_of(questions.begin(), questions.end(), [](const auto& one) { return one.kind == Kind::list; });
+}
+
+TEST_CASE("supervisor: a host that counts more live procs than we do is asked again when a list is here that may be older") {
+  Two two;
+  // The first lists are under way.
+  CHECK_FALSE(is_list_asked(two, 1, t0));
+  const auto next = two.supervisor.answer({Kind::list, kA, {}, {}}, ListNews{}, t0);
+  REQUIRE(next.questions.size() == 1);
+  CHECK(next.questions[0].kind == Kind::list);
+  two.lists(kA, {news_of(0, kUs)}, t0);
+  CHECK(two.renewals(t0).size() == 1);
+}
+
+TEST_CASE("supervisor: the same difference again is asked about again, unless it is of procs that are none of ours") {
+  Two two;
+  two.lists(kA, {}, t0);
+  CHECK(is_list_asked(two, 1, t0 + 1s));
+  two.lists(kA, {news_of(0, kUs)}, t0 + 1s);
+  // It ends, and something new is there.
+  RankNews end;
+  end.ranks = {wire::RankState(0, 2, 1, 1, 5, 42, 0, wire::ProcState::killed, 9, false, wire::StopStep::none, 0)};
+  two.supervisor.pushed(kA, kMesh, end, t0 + 1s);
+  CHECK(is_list_asked(two, 1, t0 + 2s));
+  auto elsewhere = news_of(0, kUs);
+  elsewhere.mesh = Name::make("m", 2)->to_string();
+  elsewhere.hosts = {kB, *HostAddr::parse("unix:/c")};
+  two.lists(kA, {elsewhere}, t0 + 2s);
+  CHECK_FALSE(is_list_asked(two, 1, t0 + 3s));
+}
+
+TEST_CASE("supervisor: a host that tells of its part of a mesh before it has listed it is asked for that: it is ours, and has a lease") {
+  Two two;
+  two.lists(kA, {news_of(0, kUs)}, t0);
+  two.lists(kB, {}, t0);
+  RankNews birth;
+  birth.ranks = news_of(1, kUs).news.ranks;
+  const auto questions = two.supervisor.pushed(kB, kMesh, birth, t0).questions;
+  REQUIRE(questions.size() == 1);
+  CHECK(questions[0].kind == Kind::state);
+  CHECK(questions[0].host == kB);
+  two.supervisor.answer(questions[0], news_of(1, kUs), t0);
+  CHECK(two.renewals(t0).size() == 2);
 }
 
 TEST_CASE("supervisor: a host that does not answer is renewed when it is back, and all of ours is stopped when we end") {

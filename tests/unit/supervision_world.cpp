@@ -40,7 +40,7 @@ void SupervisionWorld::send(Link& link, std::function<void()> deliver) {
 
 void SupervisionWorld::make_mesh() {
   const auto name = Name::make("m", random_())->to_string();
-  Mesh mesh{.region = {}, .hosts = {}, .made = now_, .has_actors = chance(0.6)};
+  Mesh mesh{.region = {}, .hosts = {}, .made = now_, .is_owned = chance(0.5), .has_actors = chance(0.6)};
   for (std::size_t host = 0; host < agents_.size(); ++host) {
     if (!agents_[host].is_dead && agents_[host].is_up && (chance(0.7) || host == 0)) mesh.hosts.push_back(host);
   }
@@ -51,13 +51,16 @@ void SupervisionWorld::make_mesh() {
   if (mesh.has_actors) after(any(0, 15'000), [this, name] { watch_actors(name); });
   for (std::size_t index = 0; index < mesh.hosts.size(); ++index) {
     const auto host = mesh.hosts[index];
+    RankNews births;
     for (std::uint64_t i = 0; i < each; ++i) {
       const auto rank = index * each + i;
       Rank fresh{.state = {rank, 1, random_() | 1, 1, 0, 42, 0, wire::ProcState::starting, 0, false, wire::StopStep::none, 0},
                  .certificate = nullptr};
       agents_[host].meshes[name].emplace(rank, fresh);
+      births.ranks.push_back(fresh.state);
       plan_rank(host, name, rank);
     }
+    push(host, name, std::move(births));
   }
   if (chance(0.3)) after(any(500, 25'000), [this, name] { stop_mesh(name); });
 }
@@ -308,7 +311,10 @@ std::vector<std::string> SupervisionWorld::run() {
   after(any(0, 20'000), [this] { subscriber_turn(); });
   at(quiet_ + 15s, [this] { kill_last(); });
   if (!has_faults_) {
-    for (Time time = now_; time < end_; time += 1s) at(time, [this] { check_leases(); });
+    for (Time time = now_; time < end_; time += 1s) {
+      at(time, [this] { check_leases(); });
+      at(time, [this] { check_known(); });
+    }
   }
   act(supervisor_->connected(true, now_));
   while (!queue_.empty() && queue_.begin()->first.first <= end_) {

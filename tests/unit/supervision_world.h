@@ -78,6 +78,8 @@ class SupervisionWorld {
   static constexpr Duration kAnswerLimit{3000};
   static constexpr Duration kLease{6000};
   static const std::string kOwner;
+  /// A new mesh is known within so long: a probe, one more when its count was the same by chance, and the lists.
+  static constexpr std::chrono::seconds kKnown{3};
   /// The certificate is behind the end, so long at most.
   static constexpr int kCertificateMs = 100;
 
@@ -147,7 +149,9 @@ class SupervisionWorld {
   void check_end();
   /// Who is in trouble is known, and nobody else is said to be.
   void check_troubles(const Troubles& troubles, const std::set<LifeKey>& known, const std::string& who);
-  /// All that lives on hosts that can be reached has been renewed within its lease.
+  /// What lives, and has for a while, is known: nobody has to wait for a poll (docs/decisions/0017).
+  void check_known();
+  /// All that is the controller's and lives on hosts that can be reached has been renewed within its lease.
   void check_leases();
   void complain(const std::string& what) { wrong_.push_back(what); }
 
@@ -171,6 +175,8 @@ class SupervisionWorld {
     Region region;
     std::vector<std::size_t> hosts;
     Time made;
+    /// The controller answers for it; else a launcher does.
+    bool is_owned = false;
     bool has_actors = false;
     std::optional<Time> watched = {};  ///< Since then the controller is to know of its actors.
   };

@@ -11,7 +11,8 @@ const std::string SupervisionWorld::kOwner = "unix:/host,controller";
 
 void SupervisionWorld::push(std::size_t host, const std::string& mesh, RankNews news) {
   auto& agent = agents_[host];
-  if (!agent.is_up || !agent.streams.contains(mesh)) return;
+  // The owner is told unasked, as by agent/host/publisher.cpp.
+  if (!agent.is_up || (!agent.streams.contains(mesh) && !meshes_.at(mesh).is_owned)) return;
   send(from_agent_[host], [this, host, mesh, news = std::move(news)] {
     if (!is_connected_) return;
     at_controller([this, host, mesh, news] { act(supervisor_->pushed(agents_[host].address, mesh, news, now_)); });
@@ -63,7 +64,8 @@ MeshNews SupervisionWorld::describe(const Agent& agent, const std::string& mesh,
   const auto& made = meshes_.at(mesh);
   MeshNews news{.mesh = mesh, .region = made.region, .hosts = {}, .news = {}};
   for (const auto host : made.hosts) news.hosts.push_back(agents_[host].address);
-  news.news.owner = OwnerNews{.owner = kOwner, .lease = kLease, .loss = wire::OwnerLoss::lapse};
+  news.news.owner =
+      OwnerNews{.owner = made.is_owned ? kOwner : "unix:/h0,client-11111111111c", .lease = kLease, .loss = wire::OwnerLoss::lapse};
   for (const auto& [rank, one] : agent.meshes.at(mesh)) {
     news.news.ranks.push_back(one.state);
     if (with_certificates && one.certificate != nullptr) news.news.certificates.push_back(one.certificate);

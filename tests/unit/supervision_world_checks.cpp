@@ -7,6 +7,14 @@ namespace meshbus::test {
 
 using namespace std::chrono_literals;
 
+namespace {
+
+bool has_live_rank(const auto& ranks) {
+  return std::any_of(ranks.begin(), ranks.end(), [](const auto& entry) { return !is_terminal(entry.second.state.state()); });
+}
+
+}  // namespace
+
 void SupervisionWorld::check_reports(const std::map<LifeKey, std::vector<Report>>& reports, const std::set<LifeKey>& known,
                                      const std::string& who, bool is_controller) {
   const auto name = [&](const LifeKey& life) {
@@ -119,11 +127,22 @@ void SupervisionWorld::check_leases() {
   for (const auto& agent : agents_) {
     if (agent.is_dead || !agent.is_up) continue;
     for (const auto& [name, ranks] : agent.meshes) {
-      const bool is_live =
-          std::any_of(ranks.begin(), ranks.end(), [](const auto& entry) { return !is_terminal(entry.second.state.state()); });
+      if (!meshes_.at(name).is_owned) continue;
       const auto renewed = agent.renewed.find(name);
       const auto since = renewed == agent.renewed.end() ? meshes_.at(name).made : renewed->second;
-      if (is_live && now_ - since > kLease) complain(name + " lives on " + agent.address.to_string() + ", and its lease was not renewed");
+      if (has_live_rank(ranks) && now_ - since > kLease)
+        complain(name + " lives on " + agent.address.to_string() + ", and its lease was not renewed");
+    }
+  }
+}
+
+void SupervisionWorld::check_known() {
+  for (const auto& agent : agents_) {
+    for (const auto& [name, ranks] : agent.meshes) {
+      if (!has_live_rank(ranks) || now_ - meshes_.at(name).made < kKnown) continue;
+      const auto* const known = supervisor_->find(name);
+      if (known == nullptr || known->live_on(agent.address) == 0)
+        complain(name + " lives on " + agent.address.to_string() + ", and the controller does not know that");
     }
   }
 }
