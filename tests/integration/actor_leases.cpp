@@ -9,6 +9,7 @@
 #include <string>
 
 #include "tests/integration/client_harness.h"
+#include "tests/support/sanitizer_scale.h"
 #include "tests/support/wait.h"
 
 using namespace std::chrono_literals;
@@ -116,5 +117,22 @@ TEST_CASE("actors: spec 5.4: an agent that takes over goes on with the leases of
   let_pass(3s);
   const auto events = must(hosts.events(procs.ref().mesh().to_string(), in_time)).events;
   CHECK(std::none_of(events.begin(), events.end(), [](const HostEvent& event) { return event.kind == EventKind::lease_lapsed; }));
+  must(procs.stop());
+}
+
+TEST_CASE("actors: spec 5.4: a silent host is not waited for until the deadline: actors are made, there as elsewhere") {
+  StandingHost first, second;
+  auto context = must(Context::create(quick({{"session.away", "1h"}})));
+  auto hosts = must(HostMesh::attach(context, "hosts", {address_of(first), address_of(second)}));
+  Heard heard;
+  auto procs = must(hosts.spawn("work", extent("gpu=1"), actor_procs(), heard.handlers()));
+  const auto agent = second.roles().agent;
+  REQUIRE(::kill(agent, SIGSTOP) == 0);
+  // Nothing would be left of it if the agent were waited for until then.
+  const auto tally = procs.spawn_actors("counter", "tally", "0", {.deadline = 10s * slowness, .on_failure = [](const ActorReport&) {}});
+  REQUIRE(::kill(agent, SIGCONT) == 0);
+  INFO((tally ? std::string() : tally.error().to_string()));
+  REQUIRE(tally.has_value());
+  CHECK(states_of(tally->all()) == "Running;Running;");
   must(procs.stop());
 }

@@ -142,6 +142,21 @@ TEST_CASE("agent: a lease that nobody renews lapses; a renewed one does not") {
   CHECK(harness.rank(renewed).certificate->stop_reason == "lease lapsed");
 }
 
+TEST_CASE("agent: spec 5.4: a host without room for one more lease of actors says so, and renews all else that the message names") {
+  AgentHarness harness;
+  const auto mesh = harness.run_shell("exec sleep 300");
+  wire::RenewLeaseT renew;
+  renew.lease_ms = 3'600'000;
+  for (std::size_t i = 0; i < host::ActorLeases::most; ++i) renew.meshes.push_back(mesh + "," + std::to_string(i));
+  CHECK(harness.ask<wire::Ack>(renew).has_value());
+  renew.lease_ms = 7'200'000;
+  renew.meshes = {mesh + ",more", mesh};
+  CHECK(code_of(harness.ask<wire::Ack>(renew)) == ErrorCode::queue_full);
+  CHECK(harness.ask<wire::MeshState>(get_state(mesh))->ownership->lease_ms == 7'200'000);
+  harness.stop(mesh, 0ms);
+  harness.wait_ended(mesh);
+}
+
 TEST_CASE("agent: shutdown ends everything, so many at a time, then answers, to everybody who asks") {
   AgentHarness harness;
   const auto deaf = harness.run_until_up("trap '' TERM; echo up; while :; do sleep 1; done", 4);
