@@ -1118,6 +1118,9 @@ std::vector<WireSample> wire_samples() {
   add_actors(samples);
   add_handover(samples);
   samples.table<wire::Bootstrap>("Bootstrap", "Bootstrap", bootstrap());
+  auto several = bootstrap();
+  several.procs[0]->rank = 7;
+  samples.table<wire::Bootstrap>("Bootstrap.2", "Bootstrap", several);
   samples.table<wire::CastHead>("CastHead", "CastHead", cast_head());
   add_relay(samples);
   add_replies(samples);
