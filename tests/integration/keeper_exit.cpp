@@ -127,6 +127,7 @@ TEST_CASE("keeper: signals come in the order in which they were asked for, and w
     for (auto id = first; id < first + count; ++id) CHECK(keeper.client().signal({id, signal, true}).has_value());
   };
   to_each(SIGSTOP);
+  keeper.client().flush();
   const auto is_stopped = [&](std::uint64_t id) { return find_process(keeper.births.at(id).pid)->state == 'T'; };
   // of two that wait for a process, the kernel gives it the fatal one first
   for (auto id = first; id < first + count; ++id) REQUIRE(wait_until([&] { return is_stopped(id); }, long_enough));
@@ -149,12 +150,13 @@ TEST_CASE("keeper: signals come in the order in which they were asked for, and w
 TEST_CASE("keeper: several procs of one process live and end with it; one that was cancelled before is not in it") {
   KeeperUnderTest keeper;
   // Before them is enough to do that a signal finds the last process unborn.
-  const auto busy = keeper.spawn(command({"true"}), std::vector<ProcSpec>(60));
+  keeper.spawn(command({"true"}), std::vector<ProcSpec>(60));
   std::vector<ProcSpec> procs(3);
   for (std::size_t i = 0; i < procs.size(); ++i) procs[i].place = static_cast<std::uint32_t>(i);
   const auto first = keeper.spawn(command({"sleep", "60"}), std::move(procs));
   keeper.signal(first, SIGKILL);
-  REQUIRE(keeper.wait_births(63));
+  const auto alone = keeper.spawn(command({"sleep", "60"}), std::vector<ProcSpec>(1));
+  REQUIRE(keeper.wait_births(64));
   REQUIRE(keeper.births.at(first).failure.has_value());
   CHECK(keeper.births.at(first).failure->stage == meshbus::keeper::SpawnStage::cancelled);
   const auto pid = keeper.births.at(first + 1).pid;
@@ -162,14 +164,15 @@ TEST_CASE("keeper: several procs of one process live and end with it; one that w
   // It runs nothing of ours, so it never says that one has ended: a signal for one is none for it.
   keeper.signal(first + 1, SIGTERM);
   keeper.signal(first + 1, SIGKILL);
-  keeper.signal(busy, SIGKILL);  // has ended
   keeper.signal(first + 2, SIGCONT);
+  keeper.signal(alone, SIGKILL);
+  REQUIRE(keeper.wait_exits(61));  // all before that was done
   keeper.replace_agent();
-  REQUIRE(keeper.wait_births(63));
+  REQUIRE(keeper.wait_births(64));
   CHECK(find_process(pid).has_value());
   CHECK_FALSE(keeper.exits.contains(first + 1));
   keeper.signal(first + 2, SIGKILL);  // now all of them are told
-  REQUIRE(keeper.wait_gone(62));
+  REQUIRE(keeper.wait_gone(63));
   for (const auto id : {first + 1, first + 2}) {
     CHECK(keeper.exits.at(id).signaled);
     CHECK(keeper.exits.at(id).code == SIGKILL);
