@@ -325,6 +325,7 @@ Result<ActorMesh> ProcMesh::spawn_actors(const std::string& type, std::string_vi
   std::map<std::uint64_t, Error> errors;
   for (std::uint64_t begin = 0; begin < actors.num_ranks(); begin += round) {
     std::vector<std::pair<std::uint64_t, Connection::Answer>> answers;
+    const auto left = left_until(end);  // of all, so that those that do not answer say it in the same words
     for (std::uint64_t rank = begin; rank < std::min(begin + round, actors.num_ranks()); ++rank) {
       if (const auto proc = impl->proc_end(*actors.procs().create_rank(rank))) {
         errors.emplace(rank, Error(ErrorCode::actor_spawn_error, "its proc has ended: " + proc->describe()));
@@ -336,7 +337,7 @@ Result<ActorMesh> ProcMesh::spawn_actors(const std::string& type, std::string_vi
       spawn.params.assign(params.begin(), params.end());
       spawn.create_rank = rank;
       spawn.owner = impl->connection().self();
-      answers.emplace_back(rank, impl->connection().ask(Destination::to(actors.actor_at(rank)->proc()), std::move(spawn), left_until(end)));
+      answers.emplace_back(rank, impl->connection().ask(Destination::to(actors.actor_at(rank)->proc()), std::move(spawn), left));
     }
     for (auto& [rank, future] : answers) {
       const auto answer = future.get();
