@@ -60,7 +60,7 @@ inline bool send(int socket, const Record& record, std::span<const int> fds = {}
   return sent == static_cast<ssize_t>(sizeof record);
 }
 
-/// Nothing: with errno EAGAIN there is none now, else the other end is gone.
+/// Nothing: with errno EAGAIN there is none now, with EMFILE its descriptors did not fit in here, else the other end is gone.
 inline std::optional<Message> receive(int socket) {
   Message got;
   iovec body{&got.record, sizeof got.record};
@@ -73,7 +73,8 @@ inline std::optional<Message> receive(int socket) {
   ssize_t size = -1;
   do {
     size = ::recvmsg(socket, &message, MSG_CMSG_CLOEXEC | MSG_DONTWAIT);
-  } while (size < 0 && errno == EINTR);
+    // Reset: the other end has gone without having read all. What it said before is still there.
+  } while (size < 0 && (errno == EINTR || errno == ECONNRESET));
   if (size < 0) return std::nullopt;
   UniqueFd* next = &got.out;
   for (cmsghdr* header = CMSG_FIRSTHDR(&message); header != nullptr; header = CMSG_NXTHDR(&message, header)) {
@@ -86,7 +87,7 @@ inline std::optional<Message> receive(int socket) {
     }
   }
   if (size != static_cast<ssize_t>(sizeof got.record) || (message.msg_flags & (MSG_TRUNC | MSG_CTRUNC)) != 0) {
-    errno = EPROTO;
+    errno = (message.msg_flags & MSG_CTRUNC) != 0 ? EMFILE : EPROTO;
     return std::nullopt;
   }
   return got;

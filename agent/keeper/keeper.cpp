@@ -74,6 +74,13 @@ std::vector<Birth> failed_births(const std::vector<std::uint64_t>& ids, const Sp
   return births;
 }
 
+// A process of which nobody is to hear.
+void end_unheard(pid_t pid) {
+  ::kill(-pid, SIGKILL);
+  siginfo_t info{};
+  ::waitid(P_PID, static_cast<id_t>(pid), &info, WEXITED | __WALL);
+}
+
 // Pipes of a proc that has not those of its process.
 bool make_streams(Birth& birth, SharedProcess::Member& member) {
   const auto make_pipe = [](UniqueFd& ours, UniqueFd& its) {
@@ -245,9 +252,7 @@ void Keeper::start_one(Queued queued) {
     // No descriptors for the pipes that the next agent would need, or an exit that nobody would hear of: out of memory, or the user's
     // limit of epoll watches.
     const int error = errno;
-    ::kill(-pid, SIGKILL);
-    siginfo_t info{};
-    ::waitid(P_PID, static_cast<id_t>(pid), &info, WEXITED | __WALL);
+    end_unheard(pid);
     births = failed_births(ids, {SpawnStage::descriptors, error, "watching the process"});
   }
   if (births.front().failure) {
@@ -293,10 +298,11 @@ std::vector<Birth> Keeper::start_process(Queued& queued, UniqueFd& pidfd, std::u
     births[i].started_realtime_ns = births.front().started_realtime_ns;
     births[i].started_monotonic_ns = births.front().started_monotonic_ns;
   }
-  // It did not go through: they never get ready, and are ended for that.
-  if (shared && !shared->start(std::move(members)))
-    std::fprintf(stderr, "meshbus-keeper: process %d was not told all of its procs (errno %d)\n", static_cast<int>(births.front().pid),
-                 errno);
+  if (shared && !shared->start(std::move(members))) {
+    const int error = errno;
+    end_unheard(births.front().pid);
+    return failed_births(ids, {SpawnStage::descriptors, error, "telling the process its procs"});
+  }
   return births;
 }
 
@@ -407,7 +413,6 @@ void Keeper::bury(pid_t pid, const siginfo_t& info, const rusage& usage) {
     exit.id = id;
     report(exit);
     pids_.erase(id);
-    exit.user_us = exit.system_us = exit.max_rss_kib = 0;  // a process is counted once
   }
   // The agent holds a copy of the descriptor: closing ours would not take it out of the epoll set.
   ::epoll_ctl(epoll_.get(), EPOLL_CTL_DEL, proc.pidfd.get(), nullptr);

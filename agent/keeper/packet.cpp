@@ -84,7 +84,8 @@ Transfer receive_packet(int socket, Packet& packet) {
   ssize_t length = -1;
   do {
     length = ::recvmsg(socket, &message, MSG_DONTWAIT | MSG_CMSG_CLOEXEC);
-  } while (length < 0 && errno == EINTR);
+    // Reset: the other end has gone without having read all. What it said before is still there.
+  } while (length < 0 && (errno == EINTR || errno == ECONNRESET));
   if (length < 0) {
     packet.bytes.clear();
     return errno == EAGAIN ? Transfer::would_block : Transfer::lost;

@@ -58,9 +58,10 @@ bool SharedProcess::hear(const std::function<void(Exit)>& on_end) {
     if (!message) return errno == EAGAIN || errno == EWOULDBLOCK;
     const auto& record = message->record;
     const bool is_killed = record.what == process_link::What::killed;
-    if (!is_killed && record.what != process_link::What::ended) return false;
+    const bool is_possible = is_killed ? record.number > 0 && record.number <= 64
+                                       : record.what == process_link::What::ended && record.number >= 0 && record.number <= 255;
     const auto member = std::find_if(living_.begin(), living_.end(), [&](const Member& each) { return each.place == record.proc; });
-    if (member == living_.end() || living_.size() == 1) continue;
+    if (!is_possible || member == living_.end() || living_.size() == 1) return false;  // no process of ours
     Exit exit;
     exit.id = member->id;
     exit.signaled = is_killed;

@@ -130,8 +130,7 @@ Result<UniqueFd> open_bootstrap(std::string_view variable) {
 
 Result<UniqueFd> open_link(std::string_view variable) {
   const auto place = parse_place(variable);
-  if (!place) return fail(place.error());
-  if (!place->socket) return UniqueFd();
+  if (!place || !place->socket) return UniqueFd();
   int kind = 0;
   socklen_t size = sizeof kind;
   if (::getsockopt(*place->socket, SOL_SOCKET, SO_TYPE, &kind, &size) != 0 || kind != SOCK_SEQPACKET)

@@ -55,7 +55,8 @@ struct Bootstrap {
 /// that inode, and when it is not sealed; io_error.
 Result<UniqueFd> open_bootstrap(std::string_view variable);
 
-/// Takes over the connection of several procs to their keeper, which that names as SOCKET; empty: it does not. Errors: configuration_error.
+/// Takes over the connection of several procs to their keeper, which that names as SOCKET; empty: it does not. Errors:
+/// configuration_error.
 Result<UniqueFd> open_link(std::string_view variable);
 
 /// Reads all of it. Errors: too_large, io_error.

@@ -88,10 +88,10 @@ Result<void> bootstrap(const ProcProgram& program) {
   const std::string variable = value;
   // Whatever comes of it, descendants must not take it for theirs.
   ::unsetenv(mesh_proc::kBootstrapVariable);
-  auto bootstrap = mesh_proc::load_bootstrap(variable);
-  if (!bootstrap) return fail(std::move(bootstrap).error());
   auto link = mesh_proc::open_link(variable);
   if (!link) return fail(link.error());
+  auto bootstrap = mesh_proc::load_bootstrap(variable);
+  if (!bootstrap) return fail(std::move(bootstrap).error());
   try {
     if (*link) the_process = new SeveralProcs(std::move(*bootstrap), std::move(*link), program);
     if (the_process == nullptr) the_runtime = new Runtime(std::move(*bootstrap), program);

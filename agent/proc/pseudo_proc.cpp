@@ -1,6 +1,7 @@
 #include "agent/proc/pseudo_proc.h"
 
 #include <pthread.h>
+#include <sys/resource.h>
 
 #include <exception>
 #include <utility>
@@ -13,6 +14,11 @@ void EndNotices::add(std::uint64_t id) {
   const std::lock_guard lock(mutex_);
   ended_.push_back(id);
   changed_.notify_all();
+  if (reactor_ != nullptr) reactor_->post(on_news_);
+}
+
+void EndNotices::nudge() {
+  const std::lock_guard lock(mutex_);
   if (reactor_ != nullptr) reactor_->post(on_news_);
 }
 
@@ -32,14 +38,14 @@ bool EndNotices::wait(std::size_t count, std::chrono::milliseconds deadline) {
   return changed_.wait_for(lock, deadline, [&] { return ended_.size() >= count; });
 }
 
-PseudoProc::PseudoProc(Bootstrap bootstrap, const ProcProgram& program)
-    : proc_(bootstrap.proc), runtime_(std::make_unique<Runtime>(std::move(bootstrap), program, Runtime::Kind::pseudo)) {
+PseudoProc::PseudoProc(Bootstrap bootstrap, const ProcProgram& program, std::function<void()> on_cut)
+    : proc_(bootstrap.proc), runtime_(std::make_unique<Runtime>(std::move(bootstrap), program, Runtime::Kind::pseudo, std::move(on_cut))) {
   ++count_;
 }
 
 std::shared_ptr<PseudoProc> PseudoProc::start(std::uint64_t id, Bootstrap bootstrap, const ProcProgram& program, const sigset_t& mask,
                                               std::shared_ptr<EndNotices> notices) {
-  std::shared_ptr<PseudoProc> proc(new PseudoProc(std::move(bootstrap), program));
+  std::shared_ptr<PseudoProc> proc(new PseudoProc(std::move(bootstrap), program, [notices] { notices->nudge(); }));
   proc->thread_ = start_masked_thread([proc, id, mask, notices = std::move(notices)] {
     ::pthread_sigmask(SIG_SETMASK, &mask, nullptr);
     proc->run();
@@ -61,11 +67,26 @@ void PseudoProc::run() {
   std::unique_ptr<Runtime> over;
   {
     const std::lock_guard lock(mutex_);
-    if (!end.signaled) end.code = runtime_->exit_code();
+    if (!end.signaled) end.code = runtime_->exit_code() & 0xff;  // as of a process
     if (is_killed_) end = {.signaled = true, .code = SIGKILL};
     end_ = std::move(end);
     over = std::move(runtime_);
   }
+}
+
+std::optional<std::string> PseudoProc::find_shortage(std::size_t others) {
+  // Eight were counted, of which one or two are for its connection and for what it says at its end.
+  constexpr rlim_t each = 9;
+  rlimit limit{};
+  if (::getrlimit(RLIMIT_NOFILE, &limit) != 0 || (count_ + 1) * each + others <= limit.rlim_cur) return std::nullopt;
+  return std::to_string(count_) + " procs share this process, and each takes " + std::to_string(each) + " of " +
+         std::to_string(limit.rlim_cur) + " descriptors (ulimit -n)";
+}
+
+std::optional<int> PseudoProc::cut_code() {
+  const std::lock_guard lock(mutex_);
+  if (runtime_ == nullptr || !runtime_->is_cut()) return std::nullopt;
+  return runtime_->exit_code();
 }
 
 void PseudoProc::signal(int number) {

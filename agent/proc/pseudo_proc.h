@@ -7,6 +7,7 @@
 #include <functional>
 #include <memory>
 #include <mutex>
+#include <optional>
 #include <string>
 #include <thread>
 #include <vector>
@@ -26,6 +27,8 @@ class EndNotices {
 
   /// Any thread.
   void add(std::uint64_t id);
+  /// Any thread: on_news is called for another reason.
+  void nudge();
   /// Reactor's thread.
   std::vector<std::uint64_t> take();
   /// Reactor's thread: on_news is not called any more.
@@ -51,8 +54,8 @@ class PseudoProc {
     std::string last_words = {};
   };
 
-  /// How many there are in this process.
-  static std::size_t count() noexcept { return count_; }
+  /// Why there is no room for another one beside `others` descriptors: without any left libzmq and reactors abort.
+  static std::optional<std::string> find_shortage(std::size_t others);
 
   /// `mask`: of the threads that run the program. Throws what Runtime throws, and std::system_error when there is no thread to be had.
   static std::shared_ptr<PseudoProc> start(std::uint64_t id, Bootstrap bootstrap, const ProcProgram& program, const sigset_t& mask,
@@ -62,6 +65,8 @@ class PseudoProc {
   PseudoProc& operator=(const PseudoProc&) = delete;
 
   const ProcId& id() const noexcept { return proc_; }
+  /// The exit code of one that was cut off and has not ended: it does not return.
+  std::optional<int> cut_code();
   /// SIGTERM, SIGINT or SIGKILL; nothing when it has ended.
   void signal(int number);
   /// Once, when its end was told: waits for the thread, which is about to be gone.
@@ -70,7 +75,7 @@ class PseudoProc {
   void let_go() { thread_.detach(); }
 
  private:
-  PseudoProc(Bootstrap bootstrap, const ProcProgram& program);
+  PseudoProc(Bootstrap bootstrap, const ProcProgram& program, std::function<void()> on_cut);
   void run();
 
   static inline std::atomic<std::size_t> count_{0};

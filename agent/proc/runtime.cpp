@@ -42,8 +42,9 @@ Session::Options session_options(const Bootstrap& bootstrap, pid_t pid) {
 
 }  // namespace
 
-Runtime::Runtime(Bootstrap bootstrap, ProcProgram program, Kind kind)
+Runtime::Runtime(Bootstrap bootstrap, ProcProgram program, Kind kind, std::function<void()> on_cut)
     : kind_(kind),
+      on_cut_(std::move(on_cut)),
       bootstrap_(std::move(bootstrap)),
       program_(std::move(program)),
       pid_(::getpid()),
@@ -359,6 +360,7 @@ void Runtime::cut_off(int code, const std::string& why) {
   }
   bus_->close(why, std::chrono::milliseconds(0));
   stop_actors("its proc has ended: " + why, reactor_.now(), [] {});
+  if (on_cut_) on_cut_();
 }
 
 bool Runtime::stop_requested() noexcept {

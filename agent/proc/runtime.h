@@ -46,7 +46,8 @@ class Runtime {
   /// Errors: configuration_error, what is wrong with it.
   static Result<void> check(const ProcProgram& program);
   /// Throws std::system_error and zmq::error_t when there are no descriptors or no memory left. Nothing runs before run().
-  Runtime(Bootstrap bootstrap, ProcProgram program, Kind kind = Kind::process);
+  /// `on_cut`, of a pseudo-proc: it has just been cut off; on the reactor's thread.
+  Runtime(Bootstrap bootstrap, ProcProgram program, Kind kind = Kind::process, std::function<void()> on_cut = {});
   Runtime(const Runtime&) = delete;
   Runtime& operator=(const Runtime&) = delete;
 
@@ -63,6 +64,7 @@ class Runtime {
   /// What SIGKILL would do, as far as that is possible.
   void cut(const std::string& why);
   int exit_code() const noexcept { return exit_code_; }
+  bool is_cut() const noexcept { return is_cut_; }
 
   // For Proc, on any thread of the program.
   Proc& proc() noexcept { return proc_; }
@@ -160,6 +162,7 @@ class Runtime {
   static inline thread_local bool is_reactor_thread_ = false;
 
   const Kind kind_;
+  const std::function<void()> on_cut_;
   Bootstrap bootstrap_;
   ProcProgram program_;
   const pid_t pid_;

@@ -35,19 +35,32 @@ class SeveralProcs {
  private:
   struct Live {
     std::shared_ptr<PseudoProc> proc;
-    /// Empty: those of the process.
+    /// Empty: those of the process, at first or by now.
     UniqueFd out;
     UniqueFd err;
+    /// It was killed or cut off: what is written from now on is not for it.
+    bool is_leaving = false;
+  };
+  /// A file, whatever descriptor it has.
+  struct File {
+    dev_t device = 0;
+    ino_t inode = 0;
+    friend bool operator==(const File&, const File&) = default;
   };
 
   void on_link();
   void start(std::uint32_t place, process_link::Message message);
   void on_signal(const process_link::Record& record);
-  void on_ends();
+  void on_news();
   /// It has ended and is not counted any more.
   void tell(std::uint32_t place, Live live, const PseudoProc::End& end);
   /// The last one has.
   [[noreturn]] void end_with(const PseudoProc::End& end);
+  /// Those that are left are cut off, and do not return: the process waits no longer for them.
+  void limit_end();
+  /// stdout and stderr of the process become those of the lowest rank that stays, when they are nobody's.
+  void pass_streams();
+  void replace(int stream, UniqueFd& by, File& known);
 
   Bootstrap bootstrap_;
   UniqueFd link_;
@@ -60,7 +73,15 @@ class SeveralProcs {
   /// How many the keeper will have named in all.
   std::optional<std::size_t> announced_;
   std::size_t named_ = 0;
+  /// Came before somebody was there to take it.
+  std::optional<int> early_signal_;
   std::map<std::uint64_t, Live> live_;  // by place
+  /// Whose streams are those of the process.
+  std::optional<std::uint64_t> holder_;
+  /// What they were opened as: a program that has put something else there keeps that.
+  File out_;
+  File err_;
+  Reactor::TimerId end_timer_ = 0;
   bool is_over_ = false;
 };
 

@@ -2,7 +2,6 @@
 
 #include <fcntl.h>
 #include <sys/epoll.h>
-#include <sys/resource.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -24,10 +23,8 @@ using keeper::SpawnFailure;
 using keeper::SpawnStage;
 
 constexpr int kPacketsPerTurn = 4;
-/// What a pseudo-proc takes: eight were counted, of which one or two are for its connection and for what it says at its end. And what is
-/// left for all else.
-constexpr rlim_t kDescriptorsEach = 9;
-constexpr rlim_t kOtherDescriptors = 200;
+/// What is left for all else.
+constexpr std::size_t kOtherDescriptors = 200;
 
 std::int64_t now_of(clockid_t clock) {
   timespec time{};
@@ -46,16 +43,6 @@ std::string names_of(const LocalPrograms& programs) {
 /// Of the reasons of SpawnStage::spec: a proc that only a process could be.
 SpawnFailure needs_process(const std::string& what) {
   return {SpawnStage::spec, ENOTSUP, what};
-}
-
-/// Without descriptors they, and with them their launcher, would fall over anywhere.
-std::optional<SpawnFailure> find_shortage() {
-  rlimit limit{};
-  if (::getrlimit(RLIMIT_NOFILE, &limit) != 0 || PseudoProc::count() * kDescriptorsEach + kOtherDescriptors <= limit.rlim_cur)
-    return std::nullopt;
-  return SpawnFailure{SpawnStage::descriptors, EMFILE,
-                      std::to_string(PseudoProc::count()) + " procs of local mode are there, and each takes " +
-                          std::to_string(kDescriptorsEach) + " of " + std::to_string(limit.rlim_cur) + " descriptors (ulimit -n)"};
 }
 
 /// Whether it would have to be a process for that.
@@ -146,7 +133,8 @@ void ThreadKeeper::on_spawn(keeper::SpawnBatch batch) {
 
 std::optional<SpawnFailure> ThreadKeeper::start(const keeper::SpawnSpec& shared, keeper::ProcSpec& spec, keeper::Birth& birth) {
   if (auto problem = find_problem(shared, spec)) return problem;
-  if (auto shortage = find_shortage()) return shortage;
+  if (const auto shortage = mesh_proc::PseudoProc::find_shortage(kOtherDescriptors))
+    return SpawnFailure{SpawnStage::descriptors, EMFILE, *shortage};
   auto program = options_.programs.find(shared.program);
   if (program == options_.programs.end()) {
     // An empty command has become this very executable.

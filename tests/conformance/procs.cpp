@@ -175,7 +175,11 @@ int run_as_proc(int argc, char** argv) {
       std::cout << call.body << std::flush;
       return std::string();
     });
-    serving.main([orders](Proc& proc) { return follow(proc, *orders); });
+    const bool is_deaf = arguments.size() > 1 && arguments[1] == "deaf";
+    serving.main([orders, is_deaf](Proc& proc) {
+      while (is_deaf) ::pause();
+      return follow(proc, *orders);
+    });
   }
   if (mode == "main") {
     serving.main([](Proc& proc) {

@@ -12,7 +12,8 @@ namespace meshbus::test {
 ///     main                  has a main() that asks whether it is to stop, and never minds
 ///     exit|kill RANK        that rank ends as soon as it is Ready: with 3, by SIGKILL; the others serve
 ///     early RANK            that rank exits with 7 instead of becoming Ready; the others serve
-///     several               serves, in a process of several procs; its main() does what it is told to on port `leave`
+///     several               serves, in a process of several procs; its main() does what it is told to on port `leave`;
+///                           with a second argument `deaf` that does nothing, and does not ask whether it is to stop
 ///     hang RANK...          these ranks never say hello; the others serve
 int run_as_proc(int argc, char** argv);
 

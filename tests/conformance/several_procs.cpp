@@ -97,7 +97,7 @@ TEST_CASE("spec 4.4: one of several ends alone, is told at once, and what the pr
   CHECK(must(mesh.ask(2, Port::say, "first\n")) == "");
   REQUIRE(wait_until([&] { return mesh.heard.output(0) == "first\n"; }, in_time));
   SUBCASE("by itself, with a code") {
-    mesh.order(0, "3");
+    mesh.order(0, "259");  // 8 bits of it, as of a process
     const auto end = mesh.end_of(0);
     CHECK(end.exit_code == 3);
     CHECK(end.reason == "exit 3");
@@ -168,6 +168,8 @@ TEST_CASE("spec 4.4, 4.6: one of several that does not return is given up, and e
     INFO(end.reason);
     CHECK(end.reason.find("shares process " + std::to_string(mesh.pids()[1])) != std::string::npos);
     CHECK(must(mesh.ask(1, Port::echo, "still here")) == "still here");
+    CHECK(must(mesh.ask(1, Port::say, "still heard\n")) == "");
+    CHECK(wait_until([&] { return mesh.heard.output(1) == "still heard\n"; }, in_time));
   }
   SUBCASE("with all others: that is the process") {
     const auto stop = must(mesh.procs.stop({.grace = 0ms}));
@@ -176,6 +178,20 @@ TEST_CASE("spec 4.4, 4.6: one of several that does not return is given up, and e
   must(mesh.procs.stop({.grace = 5s}));
   CHECK(wait_until([] { return processes() == 0; }, in_time));  // with the last one that does return
   must(mesh.hosts.shutdown(in_time));
+}
+
+TEST_CASE("spec 4.4: a process whose procs do not ask whether they are to stop ends all the same, with all of them") {
+  Mesh mesh("host=1", "gpu=3", 3, self({"several", "deaf"}));
+  const auto pid = mesh.pids()[0];
+  SUBCASE("by SIGTERM") {
+    REQUIRE(::kill(pid, SIGTERM) == 0);
+  }
+  SUBCASE("when it is stopped, long before its grace is over") {
+    for (const auto& rank : must(mesh.procs.stop({.grace = 60s, .deadline = in_time})).ranks) CHECK(rank.step == StopStep::asked);
+  }
+  for (const std::uint64_t rank : {0U, 1U, 2U}) mesh.end_of(rank);
+  CHECK(wait_until([] { return processes() == 0; }, in_time));
+  mesh.end();
 }
 
 TEST_CASE("spec 4.4, 8.9: who begins anew has a process of its own; all together they share one again") {

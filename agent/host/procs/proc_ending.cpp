@@ -19,6 +19,8 @@ using namespace std::chrono_literals;
 
 /// From the exit of a process to its certificate, at most (spec 4.9).
 constexpr auto kDrainLimit = 100ms;
+/// Ends of processes of several procs that are remembered: as many as can end within that time, or nearly.
+constexpr std::size_t kSharedEnds = 256;
 
 std::string name_of(const Proc& proc) {
   return "rank " + std::to_string(proc.rank()) + " of " + proc.mesh.name;
@@ -257,10 +259,17 @@ void ProcEnding::explain(const Proc& proc, wire::CertificateT& certificate) {
     certificate.cause = proc.stop_cause;
   } else {
     EndFacts facts = facts_of(proc);
-    memory_.on_counted_elsewhere(facts.memory_kills);
+    // Procs of one process have one end.
+    const std::pair process(proc.state.to_wire().pid(), proc.end->ended_ns);
+    const auto told = shared_ends_.find(process);
+    if (told == shared_ends_.end()) memory_.on_counted_elsewhere(facts.memory_kills);
     if (facts.memory_kills == 0 && is_unexplained_kill(*proc.end, facts)) {
-      facts.out_of_memory = memory_.take(proc.end->ended_ns);
+      facts.out_of_memory = told == shared_ends_.end() ? memory_.take(proc.end->ended_ns) : told->second;
       facts.memory_cgroup = memory_.cgroup();
+    }
+    if (proc.mesh.spec.procs_per_process > 1) {
+      if (shared_ends_.size() == kSharedEnds) shared_ends_.erase(shared_ends_.begin());
+      shared_ends_.emplace(process, facts.out_of_memory);
     }
     auto words = describe_end(*proc.end, facts);
     certificate.reason = std::move(words.text);

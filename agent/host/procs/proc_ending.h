@@ -3,8 +3,10 @@
 #include <chrono>
 #include <cstdint>
 #include <functional>
+#include <map>
 #include <optional>
 #include <string>
+#include <utility>
 
 #include "agent/host/procs/memory_kills.h"
 #include "agent/host/procs/proc_table.h"
@@ -101,6 +103,8 @@ class ProcEnding {
   InputWriter& inputs_;
   Events events_;
   MemoryKills memory_;
+  /// Of processes of several procs, by pid and time: what was found out about their end with the first one.
+  std::map<std::pair<std::uint32_t, std::int64_t>, OutOfMemory> shared_ends_;
 };
 
 }  // namespace meshbus::host

@@ -5,9 +5,9 @@
 namespace meshbus::host {
 namespace {
 
-bool share_process(const Proc& a, const Proc& b) {
-  const MeshSpec& spec = a.assignment->spec;
-  return spec.procs_per_process > 1 && a.assignment == b.assignment && spec.process_of(a.rank()) == spec.process_of(b.rank());
+/// Of one assignment.
+bool share_process(const MeshSpec& spec, const Proc& a, const Proc& b) {
+  return spec.procs_per_process > 1 && spec.process_of(a.rank()) == spec.process_of(b.rank());
 }
 
 }  // namespace
@@ -19,7 +19,8 @@ std::vector<Proc*> Spawner::next_batch() {
     if (proc != nullptr && proc->progress == SpawnProgress::queued) {
       if (!batch.empty() && batch.front()->assignment != proc->assignment) break;
       // Those of one process go together, whatever room there is.
-      if (asked_.size() + batch.size() >= in_flight_ && (batch.empty() || !share_process(*batch.back(), *proc))) break;
+      if (asked_.size() + batch.size() >= in_flight_ && (batch.empty() || !share_process(proc->assignment->spec, *batch.back(), *proc)))
+        break;
       batch.push_back(proc);
     }
     queue_.pop_front();
@@ -31,7 +32,8 @@ void Spawner::pump() {
   // What all procs of a batch share (environment, program) is written, read and looked up once for each batch: not for one proc at a time.
   if (asked_.size() > in_flight_ / 2) return;
   for (auto procs = next_batch(); !procs.empty(); procs = next_batch()) {
-    const Assignment& assignment = *procs.front()->assignment;
+    const std::shared_ptr<const Assignment> held = procs.front()->assignment;  // who fails lets go of it
+    const Assignment& assignment = *held;
     const MeshSpec& spec = assignment.spec;
     keeper::SpawnBatch batch;
     batch.shared.program = spec.command.program;
@@ -45,13 +47,13 @@ void Spawner::pump() {
     for (std::size_t i = 0; i < procs.size(); ++i) {
       Proc* const proc = procs[i];
       keeper::ProcSpec one;
-      if (i > 0 && share_process(*procs[i - 1], *proc)) one.place = batch.procs.back().place + 1;
+      if (i > 0 && share_process(spec, *procs[i - 1], *proc)) one.place = batch.procs.back().place + 1;
       one.id = proc->id;
       one.env = rank_environment(spec, proc->rank(), proc->state.restarts());
       if (proc->input.state == InputPipe::State::open) one.stdin_choice = keeper::Stdio::pipe;
       if (spec.kind == wire::ProcKind::mesh && one.place == 0) {
         std::vector<BootstrapWriter::Life> lives;
-        for (std::size_t other = i; other < procs.size() && (other == i || share_process(*proc, *procs[other])); ++other)
+        for (std::size_t other = i; other < procs.size() && (other == i || share_process(spec, *proc, *procs[other])); ++other)
           lives.push_back({procs[other]->rank(), procs[other]->state.to_wire().incarnation()});
         auto bootstrap = bootstraps_.write(spec, lives);
         if (!bootstrap) {

@@ -42,8 +42,9 @@
 /// run on one other thread, one at a time, in the order in which messages came; main() runs on the thread that called bootstrap().
 ///
 /// Several procs of one process (ProcSpec::procs_per_process): all of this is there once for each, main() and handlers of each on threads
-/// of their own and at the same time, while bootstrap() waits for them. What `program` captures they share. exit() ends all of them at
-/// once.
+/// of their own and at the same time, while bootstrap() waits for them. What `program` captures by reference they share. exit() ends all of
+/// them while the others' threads run: of what exit() destroys only statics inside of functions, first called after bootstrap(), go before
+/// the process does. quick_exit() destroys nothing.
 ///
 /// How a proc ends. When main() returns, with its result as the exit code: handlers that are queued run, messages that were sent leave, and
 /// the process exits as by std::exit(). When it is asked to stop (by its agent, SIGTERM or SIGINT): see ProcProgram::on_stop. When its
