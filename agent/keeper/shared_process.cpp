@@ -23,16 +23,19 @@ Result<std::pair<SharedProcess, UniqueFd>> SharedProcess::make() {
 
 bool SharedProcess::start(std::vector<Member> members) {
   living_ = std::move(members);
+  int error = 0;
   for (Member& member : living_) {
     const std::array fds{member.out.get(), member.err.get()};
     const auto streams = member.out ? std::span<const int>(fds) : std::span<const int>();
-    if (!process_link::send(link_.get(), {process_link::What::start, member.place, static_cast<std::int32_t>(living_.size())}, streams))
-      return false;
-    // The process has them now, and their pipes end with its copies.
+    const process_link::Record record{process_link::What::start, member.place, static_cast<std::int32_t>(living_.size())};
+    if (error == 0 && !process_link::send(link_.get(), record, streams)) error = errno;
+    // The process has them now, or nobody, and their pipes end with its copies.
     member.out.reset();
     member.err.reset();
   }
-  return true;
+  errno = error;
+  // It may have ended already, or it runs something that has no use for this: its end tells the rest.
+  return error == 0 || error == EPIPE || error == ECONNRESET;
 }
 
 SharedProcess::Aim SharedProcess::aim(const Signal& signal) {

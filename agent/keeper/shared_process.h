@@ -35,7 +35,7 @@ class SharedProcess {
   int fd() const noexcept { return link_.get(); }
   const std::vector<Member>& living() const noexcept { return living_; }
 
-  /// The process is there: tells it whom to run. False with errno: it did not go through.
+  /// The process is there, or was: tells it whom to run. False with errno: that is not possible.
   bool start(std::vector<Member> members);
   Aim aim(const Signal& signal);
   /// Tells `on_end` of each whose end the process has told; Exit::id, signaled and code are set. A bounded share of what is there: more

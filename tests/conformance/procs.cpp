@@ -177,7 +177,9 @@ int run_as_proc(int argc, char** argv) {
     });
     const bool is_deaf = arguments.size() > 1 && arguments[1] == "deaf";
     serving.main([orders, is_deaf](Proc& proc) {
-      while (is_deaf) ::pause();
+      if (is_deaf) {
+        for (;;) ::pause();
+      }
       return follow(proc, *orders);
     });
   }

@@ -237,6 +237,23 @@ TEST_CASE("spec 4.4, 5.5: several procs of one process do not notice that their 
   mesh.end();
 }
 
+TEST_CASE("spec 4.4, 4.8: a program that ends before it says who it is ends so for each of its procs") {
+  auto context = must(Context::create());
+  auto hosts = must(HostMesh::process(context, extent("host=1"), of_this_build()));
+  const auto fails = [&](ProcSpec spec, const std::string& words) {
+    spec.procs_per_process = 2;
+    const auto mesh = hosts.spawn("m", extent("gpu=4"), spec);
+    REQUIRE_FALSE(mesh.has_value());
+    INFO(mesh.error().to_string());
+    CHECK(mesh.error().detail().find(words) != std::string::npos);
+  };
+  // The variable of a process is that of its lowest rank. The others are then stopped.
+  fails(self({"early", "2"}), ": exit 7");
+  // Before it could be told anything.
+  for (int i = 0; i < 10; ++i) fails({.kind = ProcKind::mesh, .command = {"false"}}, ": exit 1");
+  must(hosts.shutdown(in_time));
+}
+
 TEST_CASE("spec 4.4: what cannot share a process is refused in words") {
   auto context = must(Context::create());
   auto hosts = must(HostMesh::process(context, extent("host=1"), of_this_build()));

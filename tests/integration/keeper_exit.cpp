@@ -160,6 +160,7 @@ TEST_CASE("keeper: several procs of one process live and end with it; one that w
   REQUIRE(keeper.births.at(first).failure.has_value());
   CHECK(keeper.births.at(first).failure->stage == meshbus::keeper::SpawnStage::cancelled);
   const auto pid = keeper.births.at(first + 1).pid;
+  REQUIRE_FALSE(keeper.births.at(first + 1).failure.has_value());
   CHECK(keeper.births.at(first + 2).pid == pid);
   // It runs nothing of ours, so it never says that one has ended: a signal for one is none for it.
   keeper.signal(first + 1, SIGTERM);
