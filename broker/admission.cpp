@@ -38,26 +38,12 @@ Identity identity_of(const ProcId& proc, const wire::Hello& hello, Role role) {
 
 }  // namespace
 
-Credentials Credentials::from_peer_address(std::string_view text) {
-  Credentials credentials;
-  constexpr std::string_view kUnix = "localhost:";
-  if (text.starts_with(kUnix)) {
-    std::string_view rest = text.substr(kUnix.size());
-    std::array<std::optional<std::uint32_t>, 3> numbers;
-    for (std::size_t i = 0; i < numbers.size(); ++i) {
-      const std::size_t colon = i + 1 < numbers.size() ? rest.find(':') : rest.size();
-      if (colon == std::string_view::npos) break;
-      numbers[i] = parse_whole<std::uint32_t>(rest.substr(0, colon));
-      rest.remove_prefix(std::min(colon + 1, rest.size()));
-    }
-    if (numbers[0] && numbers[1] && numbers[2]) {
-      credentials.uid = numbers[0];
-      credentials.address = "uid " + std::to_string(*numbers[0]) + ", pid " + std::to_string(*numbers[2]);
-      return credentials;
-    }
-  }
-  credentials.address = text.empty() ? "an unknown address" : std::string(text);
-  return credentials;
+Credentials Credentials::of_process(uid_t uid, pid_t pid) {
+  return {.uid = uid, .address = "uid " + std::to_string(uid) + ", pid " + std::to_string(pid)};
+}
+
+Credentials Credentials::of_address(std::string_view address) {
+  return {.uid = std::nullopt, .address = address.empty() ? "an unknown address" : std::string(address)};
 }
 
 Result<Identity> Admission::admit(const wire::Hello& hello, const Credentials& credentials) const {

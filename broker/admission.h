@@ -27,9 +27,9 @@ struct Credentials {
   std::string key = {};
   std::optional<KeyHolder> holder = {};
 
-  /// Reads the ZMQ message property "Peer-Address". libzmq 4.3.4 writes "localhost:UID:GID:PID" for ipc and the numeric address for tcp;
-  /// only a text that begins so is believed, because an IPv6 address may end in three numbers too.
-  static Credentials from_peer_address(std::string_view text);
+  static Credentials of_process(uid_t uid, pid_t pid);
+  /// Of a connection over tcp; empty when it is not known.
+  static Credentials of_address(std::string_view address);
 };
 
 /// Decides who a stranger that says Hello is, and what it may do. Pure: it holds no socket, and knows nothing of who is there already

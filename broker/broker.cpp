@@ -76,6 +76,10 @@ Result<void> Broker::Impl::start(zmq::context_t& context) {
   events.on_frame = [this](ConnectionId from, std::vector<zmq::message_t>& parts) { on_frame(from, parts); };
   events.on_accepted = [this](int descriptor) { on_accepted(descriptor); };
   events.on_disconnected = [this](int descriptor) { on_disconnected(descriptor); };
+  events.on_ended = [this](ConnectionId connection, int descriptor, const std::string& why) { on_ended(connection, descriptor, why); };
+  events.on_writable = [this](ConnectionId connection) {
+    if (const auto peer = connections.find(connection); peer != connections.end()) forwarder_->unblock(*peer->second);
+  };
   events.on_bad_handshake = [this](const std::string& what) {
     ++bad_handshakes;
     limited_log_.info(what);

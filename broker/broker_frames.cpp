@@ -28,7 +28,8 @@ void Broker::Impl::on_stranger(ConnectionId from, std::vector<zmq::message_t>& p
     return;
   }
   listener->drain_monitor();  // it has come, before anything is said of it
-  Stranger stranger{from, Listener::descriptor_of(parts.front()), credentials_of(parts.front())};
+  const Listener::Origin origin = listener->origin_of(from, parts.front());
+  Stranger stranger{from, origin.descriptor, credentials_of(origin)};
   auto reader = FrameReader::open(parts);
   if (!reader) {
     ++counters.malformed_frames;

@@ -92,6 +92,7 @@ class Broker::Impl {
   void send_at_once(ConnectionId connection, const std::string& body);
   void on_accepted(int descriptor);
   void on_disconnected(int descriptor);
+  void on_ended(ConnectionId connection, int descriptor, const std::string& why);
   void on_hang_up_timer();
   /// Stops sending to it and returns what waits for it. Its last messages are still taken for a while, and its watchers told after these.
   /// `is_last`: a link's broker ends too.
@@ -110,8 +111,7 @@ class Broker::Impl {
   Result<std::optional<KeyPair>> open_keys(zmq::context_t& context);
   /// Whether the holder of that key may connect.
   std::optional<bool> judge(std::string_view key, std::string_view address, bool may_wait);
-  /// Of the connection that this part came by.
-  Credentials credentials_of(zmq::message_t& part) const;
+  Credentials credentials_of(const Listener::Origin& origin) const;
   void on_keys_timer();
   /// Reads what has changed, and cuts off whose key is not what it was.
   void look_for_keys();

@@ -13,12 +13,6 @@ constexpr std::chrono::milliseconds kLookAgain{1000};
 constexpr std::chrono::milliseconds kLookForStranger{100};
 constexpr int kLookShare = 50;
 
-bool is_tcp_socket(int descriptor) {
-  int domain = AF_UNSPEC;
-  socklen_t size = sizeof domain;
-  return ::getsockopt(descriptor, SOL_SOCKET, SO_DOMAIN, &domain, &size) == 0 && (domain == AF_INET || domain == AF_INET6);
-}
-
 /// Whether that holder may be what it came in as. A key may be that of more hosts than one, and of more by and by.
 bool is_still(const KeyHolder& holder, const Identity& identity) {
   if (!identity.is_link()) return holder.to_string() == identity.user;
@@ -83,11 +77,12 @@ std::optional<bool> Broker::Impl::judge(std::string_view key, std::string_view a
   return false;
 }
 
-Credentials Broker::Impl::credentials_of(zmq::message_t& part) const {
-  auto credentials = Credentials::from_peer_address(Listener::peer_address_of(part));
-  // Over tcp it is our own word, because all of that has keys; elsewhere the peer may have written it.
-  if (credentials.uid || !ring_ || !is_tcp_socket(Listener::descriptor_of(part))) return credentials;
-  credentials.key = Listener::user_of(part);
+Credentials Broker::Impl::credentials_of(const Listener::Origin& origin) const {
+  if (origin.process) return Credentials::of_process(origin.process->uid, origin.process->pid);
+  auto credentials = Credentials::of_address(origin.address);
+  // It is our own word, because all connections over tcp have keys when there is a ring.
+  if (!ring_) return credentials;
+  credentials.key = origin.user;
   if (const KeyHolder* holder = ring_->find(credentials.key)) credentials.holder = *holder;
   return credentials;
 }

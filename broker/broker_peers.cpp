@@ -131,6 +131,11 @@ void Broker::Impl::on_disconnected(int descriptor) {
   if (const auto peer = connections.find(connection); peer != connections.end()) end_peer(*peer->second, "its connection ended");
 }
 
+void Broker::Impl::on_ended(ConnectionId connection, int descriptor, const std::string& why) {
+  strangers_.left(descriptor);
+  if (const auto peer = connections.find(connection); peer != connections.end()) end_peer(*peer->second, why);
+}
+
 void Broker::Impl::end_peer(Peer& peer, const std::string& reason, bool is_last) {
   if (peer.is_ended) return;
   peer.is_ended = true;

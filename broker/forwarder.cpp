@@ -235,6 +235,11 @@ void Forwarder::touch(Peer& peer) {
   touched_.push_back(&peer);
 }
 
+void Forwarder::unblock(Peer& peer) {
+  peer.is_blocked = false;
+  if (!peer.outbox.empty()) touch(peer);
+}
+
 void Forwarder::release_waiting(const Peer& peer) {
   waiting_.release(peer.identity.key, [this](const wire::Envelope& envelope, Bytes body, zmq::message_t& part) {
     deliver_local(envelope, body, body.size() > kInlineLimit ? &part : nullptr, Debts::kNobody);
@@ -362,8 +367,7 @@ bool Forwarder::hand_over(Peer& peer, Frame& frame) {
       peer.last_sent = reactor_.now();
       return true;
     case Listener::Sent::full:
-      if (!peer.is_blocked) blocked_.push_back(&peer);
-      peer.is_blocked = true;
+      if (!std::exchange(peer.is_blocked, true) && !Listener::tells_of_room(peer.connection)) blocked_.push_back(&peer);
       return false;
     case Listener::Sent::gone: events_.on_lost(peer); return false;
   }

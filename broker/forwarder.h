@@ -103,6 +103,8 @@ class Forwarder {
 
   /// Sends to that peer at the end of the turn.
   void touch(Peer& peer);
+  /// Its socket was full and has room now.
+  void unblock(Peer& peer);
   /// It has registered: what waited for it goes there.
   void release_waiting(const Peer& peer);
   /// Returns everything that waits to leave for it.
@@ -160,8 +162,8 @@ class Forwarder {
   bool hand_over(Peer& peer, Frame& frame);
   void release(Peer& peer, std::size_t bytes);
   void tell_released(std::uint64_t debtor, std::size_t bytes) {
-    if (debtor > UINT32_MAX) return release_cast(debtor, bytes);
-    events_.on_released(static_cast<ConnectionId>(debtor), bytes);
+    if (debtor > kConnectionsEnd) return release_cast(debtor, bytes);
+    events_.on_released(debtor, bytes);
   }
   /// Whoever waits for one that takes nothing gets credit again after a while, and so can send to others.
   void arm_patience();
@@ -193,7 +195,7 @@ class Forwarder {
   RecentSet<std::uint64_t, LinkStream::Memory> link_memories_;
   RecentSet<std::uint64_t, Error> refused_hosts_{1024};
   std::vector<Link*> touched_links_;
-  /// Peers with something to send; those whose queue in libzmq was full.
+  /// Peers with something to send; those whose socket was full and does not say when it is not.
   std::vector<Peer*> touched_;
   std::vector<Peer*> blocked_;
   Reactor::TimerId retry_timer_ = 0;
@@ -210,7 +212,7 @@ class Forwarder {
   };
   /// By a number that no connection has.
   std::unordered_map<std::uint64_t, CastDebt> cast_debts_;
-  std::uint64_t next_cast_debt_ = std::uint64_t{UINT32_MAX} + 1;
+  std::uint64_t next_cast_debt_ = kConnectionsEnd + 1;
   CastRelays relays_;
   CastArrivals arrivals_;
   /// To whom the next body of that number is to be passed on, as another host's broker said.

@@ -4,7 +4,7 @@
 #include <array>
 #include <cerrno>
 #include <cstring>
-#include <numeric>
+#include <system_error>
 
 #include "broker/resolver.h"
 #include "broker/zap.h"
@@ -64,7 +64,12 @@ Result<std::unique_ptr<Listener>> Listener::open(Reactor& reactor, zmq::context_
 }
 
 Listener::Listener(Reactor& reactor, zmq::context_t& context, Limits limits, std::optional<KeyPair> keys, Events events)
-    : reactor_(reactor), limits_(limits), keys_(std::move(keys)), events_(std::move(events)), router_(context, zmq::socket_type::router) {
+    : reactor_(reactor),
+      limits_(limits),
+      keys_(std::move(keys)),
+      events_(std::move(events)),
+      local_(reactor, local_events()),
+      router_(context, zmq::socket_type::router) {
   router_.set(zmq::sockopt::router_mandatory, true);
   router_.set(zmq::sockopt::router_handover, false);
   router_.set(zmq::sockopt::linger, 0);
@@ -82,7 +87,6 @@ Listener::Listener(Reactor& reactor, zmq::context_t& context, Limits limits, std
     drain_monitor();
     return false;
   });
-  reactor_.watch_socket(router_.handle(), [this] { return on_readable(); });
 }
 
 Listener::~Listener() {
@@ -92,49 +96,65 @@ Listener::~Listener() {
 }
 
 void Listener::set_linger(std::chrono::milliseconds linger) {
+  local_.set_linger(linger);
   router_.set(zmq::sockopt::linger, static_cast<int>(linger.count()));
 }
 
-// Unix sockets, which take no keys, first: libzmq copies the options at each bind, and a ZAP domain cannot be taken back.
 Result<void> Listener::bind_all(const std::vector<HostAddr>& binds) {
-  std::vector<std::size_t> order(binds.size());
-  std::iota(order.begin(), order.end(), 0);
-  std::ranges::stable_partition(order, [&](std::size_t i) { return binds[i].transport() == Transport::unix_socket; });
-  for (const std::size_t i : order) {
-    if (auto bound = bind(binds[i]); !bound) return bound;
+  for (const HostAddr& address : binds) {
+    if (auto bound = bind(address); !bound) return bound;
   }
-  std::vector<HostAddr> addresses(binds);
-  for (std::size_t i = 0; i < order.size(); ++i) addresses[order[i]] = addresses_[i];
-  addresses_ = std::move(addresses);
+  // Without tcp nothing ever comes there, and asking would cost each turn two system calls.
+  if (std::ranges::any_of(binds, [](const HostAddr& address) { return address.transport() == Transport::tcp; }))
+    reactor_.watch_socket(router_.handle(), [this] { return on_readable(); });
   return {};
 }
 
 Result<void> Listener::bind(const HostAddr& address) {
-  if (address.transport() == Transport::local)
-    return fail(ErrorCode::configuration_error,
-                address.to_string() + " is an address inside one process; a broker serves unix: and tcp: addresses");
-  if (address.transport() == Transport::unix_socket) {
-    if (auto cleared = clear_unix_path(address.path()); !cleared) return cleared;
-    return bind_endpoint(address, address.zmq_endpoint());
+  switch (address.transport()) {
+    case Transport::unix_socket: return bind_unix(address);
+    case Transport::tcp: return bind_tcp(address);
+    case Transport::local: break;
   }
-  // Heartbeats for tcp only: whoever is merely frozen on this machine stays. Links
-  // ask for a shorter time by themselves (common/session.cpp).
+  return fail(ErrorCode::configuration_error,
+              address.to_string() + " is an address inside one process; a broker serves unix: and tcp: addresses");
+}
+
+Result<void> Listener::bind_unix(const HostAddr& address) {
+  if (address.is_any()) {
+    auto folder = PrivateFolder::make();
+    if (!folder) return fail(folder.error());
+    folders_.push_back(std::move(*folder));
+    return bind_unix(*HostAddr::parse("unix:" + folders_.back().path() + "/bus"));
+  }
+  const std::string path(address.path());
+  if (auto cleared = clear_unix_path(path); !cleared) return cleared;
+  try {
+    // Abstract names are no files; and the mask is that of the whole process, which in local mode is not the broker's own.
+    std::optional<PrivateFiles> private_files;
+    if (!path.starts_with('@')) private_files.emplace();
+    local_.listen(path);
+  } catch (const std::system_error& error) {
+    return fail(ErrorCode::io_error, "cannot listen on " + address.to_string() + ": " + error.what());
+  }
+  files_.emplace_back(path);
+  addresses_.push_back(address);
+  return {};
+}
+
+Result<void> Listener::bind_tcp(const HostAddr& address) {
+  // Heartbeats for tcp only: whoever is merely frozen on this machine stays. Links ask for a shorter time by themselves
+  // (common/session.cpp).
   router_.set(zmq::sockopt::heartbeat_ivl, static_cast<int>(limits_.silence.count() / 3));
   router_.set(zmq::sockopt::heartbeat_timeout, static_cast<int>(limits_.silence.count()));
   router_.set(zmq::sockopt::ipv6, address.is_ipv6());
   set_keys();
-  Result<void> bound;
-  if (Resolver::is_literal(address)) {
-    bound = bind_endpoint(address, address.zmq_endpoint());
-  } else if (auto endpoints = resolve_now(address); endpoints) {
-    // Blocks, but at the start only; libzmq would not take a name here.
-    router_.set(zmq::sockopt::ipv6, endpoints->front().find('[') != std::string::npos);
-    bound = bind_endpoint(address, endpoints->front());
-  } else {
-    bound = fail(endpoints.error().within("cannot listen on " + address.to_string()));
-  }
-  router_.set(zmq::sockopt::heartbeat_ivl, 0);
-  return bound;
+  if (Resolver::is_literal(address)) return bind_endpoint(address, address.zmq_endpoint());
+  // Blocks, but at the start only; libzmq would not take a name here.
+  const auto endpoints = resolve_now(address);
+  if (!endpoints) return fail(endpoints.error().within("cannot listen on " + address.to_string()));
+  router_.set(zmq::sockopt::ipv6, endpoints->front().find('[') != std::string::npos);
+  return bind_endpoint(address, endpoints->front());
 }
 
 void Listener::set_keys() {
@@ -165,7 +185,6 @@ void Listener::bind_again(const HostAddr& address, int attempts) {
   if (bound) {
     // It is the address that was there before.
     addresses_.pop_back();
-    files_.pop_back();
     return;
   }
   if (attempts == 1) {
@@ -179,18 +198,33 @@ void Listener::bind_again(const HostAddr& address, int attempts) {
 
 Result<void> Listener::bind_endpoint(const HostAddr& address, const std::string& endpoint) {
   try {
-    // Abstract names are no files; and the mask is that of the whole process, which in local mode is not the broker's own.
-    std::optional<PrivateFiles> private_files;
-    if (!address.path().starts_with('@')) private_files.emplace();
     router_.bind(endpoint);
   } catch (const zmq::error_t& error) {
     return fail(ErrorCode::io_error, "cannot listen on " + address.to_string() + ": " + error.what());
   }
   auto concrete = HostAddr::parse(router_.get(zmq::sockopt::last_endpoint));
   if (!concrete) return fail(concrete.error().within("listening on " + address.to_string()));
-  files_.emplace_back(concrete->path());
   addresses_.push_back(*concrete);
   return {};
+}
+
+LocalRouter::Events Listener::local_events() {
+  LocalRouter::Events events;
+  events.on_message = [this](ConnectionId from, std::vector<zmq::message_t>& parts) { events_.on_frame(from, parts); };
+  events.on_accepted = [this](ConnectionId, int descriptor) {
+    if (events_.on_accepted) events_.on_accepted(descriptor);
+  };
+  events.on_writable = [this](ConnectionId id) {
+    if (events_.on_writable) events_.on_writable(id);
+  };
+  events.on_ended = [this](ConnectionId id, const ZmtpStream& stream) {
+    const std::string why = stream.is_refused() ? "it " + stream.why_ended() : "its connection ended";
+    if (stream.is_refused() && stream.was_open()) ++unusable_;
+    if (stream.is_refused() && !stream.was_open() && events_.on_bad_handshake)
+      events_.on_bad_handshake("a connection over a unix socket was refused in its handshake: " + why);
+    if (events_.on_ended) events_.on_ended(id, stream.descriptor(), why);
+  };
+  return events;
 }
 
 bool Listener::receive(ConnectionId& from, std::size_t& bytes, bool& is_usable) {
@@ -230,6 +264,13 @@ bool Listener::on_readable() {
 }
 
 Listener::Sent Listener::send(ConnectionId to, Frame& frame) {
+  if (LocalRouter::is_local(to)) {
+    switch (local_.send(to, frame)) {
+      case LocalRouter::Sent::yes: return Sent::yes;
+      case LocalRouter::Sent::full: return Sent::full;
+      case LocalRouter::Sent::gone: return Sent::gone;
+    }
+  }
   const auto id = routing_id_of(to);
   if (zmq_send(router_.handle(), id.data(), id.size(), ZMQ_DONTWAIT | ZMQ_SNDMORE) < 0) return errno == EAGAIN ? Sent::full : Sent::gone;
   for (std::size_t i = 0; i < frame.parts.size(); ++i) {
@@ -254,18 +295,13 @@ void Listener::drain_monitor() {
   }
 }
 
-int Listener::descriptor_of(zmq::message_t& part) {
-  return zmq_msg_get(part.handle(), ZMQ_SRCFD);
-}
-
-std::string Listener::peer_address_of(zmq::message_t& part) {
-  const char* text = zmq_msg_gets(part.handle(), "Peer-Address");
-  return text == nullptr ? std::string() : std::string(text);
-}
-
-std::string Listener::user_of(zmq::message_t& part) {
-  const char* text = zmq_msg_gets(part.handle(), "User-Id");
-  return text == nullptr ? std::string() : std::string(text);
+Listener::Origin Listener::origin_of(ConnectionId from, zmq::message_t& part) const {
+  if (LocalRouter::is_local(from)) return {.descriptor = local_.descriptor_of(from), .process = local_.process_of(from)};
+  const auto property = [&part](const char* name) {
+    const char* text = zmq_msg_gets(part.handle(), name);
+    return text == nullptr ? std::string() : std::string(text);
+  };
+  return {.descriptor = zmq_msg_get(part.handle(), ZMQ_SRCFD), .address = property("Peer-Address"), .user = property("User-Id")};
 }
 
 }  // namespace meshbus

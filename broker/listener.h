@@ -10,6 +10,7 @@
 
 #include <zmq.hpp>
 
+#include "broker/local_router.h"
 #include "broker/peer.h"
 #include "broker/unix_socket.h"
 #include "common/frame.h"
@@ -21,26 +22,42 @@
 
 namespace meshbus {
 
-/// The broker's one ROUTER socket: binds, takes frames in bounded portions, sends frames, and tells when a connection ends. It knows
-/// connections and nothing of who they are. Lives on the reactor's thread.
+/// The broker's ROUTER: binds, takes frames in bounded portions, sends frames, and tells when a connection ends. It knows connections and
+/// nothing of who they are. Tcp is libzmq's, with its thread; unix sockets are read and written here (LocalRouter). Lives on the reactor's
+/// thread.
 class Listener {
  public:
   struct Events {
     /// A frame came. `parts` has at least one part, without the routing id, and may be moved from.
     std::function<void(ConnectionId, std::vector<zmq::message_t>& parts)> on_frame;
-    /// A connection ended that had this descriptor (descriptor_of() its frames). What it had sent before may still come for a moment.
+    /// A connection over tcp ended that had this descriptor (Origin). What it had sent before may still come for a moment.
     std::function<void(int descriptor)> on_disconnected;
-    /// A connection came that has this descriptor. What it sends may come before that; drain_monitor() sees to the order.
+    /// A connection over a unix socket ended, after all that it had sent; why, for people.
+    std::function<void(ConnectionId, int descriptor, const std::string& why)> on_ended;
+    /// A connection came that has this descriptor. Over tcp what it sends may come before that; drain_monitor() sees to the order.
     std::function<void(int descriptor)> on_accepted;
-    /// A connection over tcp had no keys, did not know ours, or spoke something else: in words.
+    /// There is room again after Sent::full, where tells_of_room().
+    std::function<void(ConnectionId)> on_writable;
+    /// A connection had no keys, did not know ours, or spoke something else: in words.
     std::function<void(const std::string& what)> on_bad_handshake;
   };
   enum class Sent {
     yes,
-    /// Its queue in libzmq is full; nothing was sent, try again later.
+    /// Its socket is full; nothing was sent, try again later.
     full,
     /// There is no such connection any more; nothing was sent.
     gone,
+  };
+  /// What is known of the other end of a connection.
+  struct Origin {
+    /// Of the broker's end; -1 when unknown.
+    int descriptor = -1;
+    /// Over a unix socket: the process that connected.
+    std::optional<LocalRouter::Process> process = {};
+    /// Over tcp: its address.
+    std::string address = {};
+    /// Over tcp with keys, what Zap answered. Without keys the other end may have written it itself.
+    std::string user = {};
   };
 
   struct Limits {
@@ -67,25 +84,26 @@ class Listener {
   /// Hands out all disconnections that are known by now. To be called before a new connection's descriptor is remembered: the kernel gives
   /// descriptors out again.
   void drain_monitor();
+  /// Whether Events::on_writable tells when it can be sent to again.
+  static bool tells_of_room(ConnectionId id) noexcept { return LocalRouter::is_local(id); }
   /// Whether the last portion was all there was.
-  bool is_drained() const noexcept { return is_drained_; }
-  /// Messages that were no frames by their form: from a connection that chose its own name, or of too many parts.
+  bool is_drained() const noexcept { return is_drained_ && local_.is_drained(); }
+  /// Messages that were no frames by their form: from a connection that chose its own name, or of too many or too large parts.
   std::uint64_t unusable() const noexcept { return unusable_; }
   /// Gives what was sent so long to leave when this object ends. 0 at the start.
   void set_linger(std::chrono::milliseconds linger);
 
-  /// The broker's descriptor of the connection that this part came by, -1 when unknown.
-  static int descriptor_of(zmq::message_t& part);
-  /// The ZMQ property Peer-Address: see Credentials.
-  static std::string peer_address_of(zmq::message_t& part);
-  /// The ZMQ property User-Id: of a connection with keys, what Zap answered. Others may have written it themselves.
-  static std::string user_of(zmq::message_t& part);
+  /// Of the connection that this part came by.
+  Origin origin_of(ConnectionId from, zmq::message_t& part) const;
 
  private:
   Listener(Reactor& reactor, zmq::context_t& context, Limits limits, std::optional<KeyPair> keys, Events events);
   Result<void> bind_all(const std::vector<HostAddr>& binds);
   Result<void> bind(const HostAddr& address);
+  Result<void> bind_unix(const HostAddr& address);
+  Result<void> bind_tcp(const HostAddr& address);
   Result<void> bind_endpoint(const HostAddr& address, const std::string& endpoint);
+  LocalRouter::Events local_events();
   void set_keys();
   void bind_again(const HostAddr& address, int attempts);
   bool on_readable();
@@ -96,9 +114,12 @@ class Listener {
   Limits limits_;
   std::optional<KeyPair> keys_;
   Events events_;
+  LocalRouter local_;
+  /// Tcp.
   zmq::socket_t router_;
   std::unique_ptr<SocketMonitor> monitor_;
   std::vector<HostAddr> addresses_;
+  std::vector<PrivateFolder> folders_;
   std::vector<SocketFile> files_;
   std::vector<zmq::message_t> parts_;
   bool is_drained_ = true;

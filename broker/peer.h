@@ -10,8 +10,10 @@
 
 namespace meshbus {
 
-/// A connection to the broker's ROUTER: the number that libzmq gave it, never reused while it lives.
-using ConnectionId = std::uint32_t;
+/// A connection to the broker (Listener): never reused while it lives.
+using ConnectionId = std::uint64_t;
+/// Above all of them.
+inline constexpr ConnectionId kConnectionsEnd = ConnectionId{1} << 63;
 
 /// Who a peer has proven to be (broker/admission.h).
 struct Identity {
@@ -44,7 +46,7 @@ struct Peer {
 
   Identity identity;
   ConnectionId connection;
-  /// Of the broker's end of the connection, to match the monitor's events; only a number, it belongs to libzmq.
+  /// Of the broker's end of the connection, to match the monitor's events and to hang up; only a number, it belongs to the listener.
   int descriptor;
   Outbox outbox;
   /// The connection is over, or another one took its place: nothing is sent any more, but what it had sent before is still taken.
@@ -55,7 +57,7 @@ struct Peer {
   Reactor::Time requests_rested{};
   /// It is in the list of those that have something to send.
   bool is_touched = false;
-  /// Its queue in libzmq was full: a timer tries again.
+  /// Its socket was full: a timer tries again, or the listener tells.
   bool is_blocked = false;
   /// It is in the list of those that did not take their data at some time.
   bool is_slow = false;

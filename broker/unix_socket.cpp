@@ -2,15 +2,17 @@
 
 #include <sys/socket.h>
 #include <sys/stat.h>
-#include <sys/un.h>
 #include <unistd.h>
 
 #include <algorithm>
 #include <cerrno>
+#include <cstdlib>
 #include <cstring>
+#include <filesystem>
 #include <string>
 
 #include "common/unique_fd.h"
+#include "common/unix_address.h"
 
 namespace meshbus {
 namespace {
@@ -23,10 +25,8 @@ tl::unexpected<Error> refuse(const std::string& path, const std::string& why) {
 int try_connect(const std::string& path) {
   const UniqueFd fd(::socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
   if (!fd) return errno;
-  sockaddr_un address{};
-  address.sun_family = AF_UNIX;
-  path.copy(address.sun_path, sizeof address.sun_path - 1);
-  return ::connect(fd.get(), reinterpret_cast<const sockaddr*>(&address), sizeof address) == 0 ? 0 : errno;
+  const UnixAddress address(path);
+  return ::connect(fd.get(), address.get(), address.size()) == 0 ? 0 : errno;
 }
 
 }  // namespace
@@ -68,6 +68,19 @@ SocketFile::SocketFile(std::string_view path) {
 SocketFile::~SocketFile() {
   struct stat info{};
   if (!path_.empty() && ::lstat(path_.c_str(), &info) == 0 && info.st_dev == device_ && info.st_ino == inode_) ::unlink(path_.c_str());
+}
+
+Result<PrivateFolder> PrivateFolder::make() {
+  std::error_code error;
+  std::string path = (std::filesystem::temp_directory_path(error) / "meshbus-XXXXXX").string();
+  if (error || ::mkdtemp(path.data()) == nullptr)
+    return fail(ErrorCode::io_error,
+                "cannot make a folder for a unix socket, " + path + ": " + (error ? error.message() : std::strerror(errno)));
+  return PrivateFolder(std::move(path));
+}
+
+PrivateFolder::~PrivateFolder() {
+  if (!path_.empty()) ::rmdir(path_.c_str());
 }
 
 PrivateFiles::PrivateFiles() : old_(::umask(0077)) {}

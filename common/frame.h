@@ -6,6 +6,7 @@
 
 #include <zmq.hpp>
 
+#include "common/block_pool.h"
 #include "common/bytes.h"
 #include "common/pack_buffer.h"
 #include "meshbus/result.h"
@@ -118,7 +119,9 @@ inline void FrameWriter::write_envelope(char* at, const wire::Envelope& from, st
 
 inline void FrameWriter::add(const wire::Envelope& envelope, Bytes body) {
   if (body.size() > kInlineLimit) {
-    add_apart(envelope, zmq::message_t(body.data(), body.size()));
+    zmq::message_t part = BlockPool::part(body.size());
+    std::memcpy(part.data(), body.data(), body.size());
+    add_apart(envelope, std::move(part));
     return;
   }
   const std::size_t size = padded(body.size());

@@ -1,11 +1,9 @@
 #include "common/pack_buffer.h"
 
 #include <algorithm>
-#include <cstdlib>
 #include <cstring>
-#include <mutex>
-#include <new>
-#include <vector>
+
+#include "common/block_pool.h"
 
 namespace meshbus {
 namespace {
@@ -17,61 +15,13 @@ constexpr std::size_t kCopied = 16 * 1024;
 /// A buffer that is this small at most is kept for the next pack: idle peers are many.
 constexpr std::size_t kKept = 1024;
 
-char* allocate(std::size_t bytes) {
-  if (void* memory = std::malloc(bytes)) return static_cast<char*>(memory);
-  throw std::bad_alloc();
-}
-
-/// Blocks wait here between two packs. libzmq's threads give them back.
-class Pool {
- public:
-  /// Never destroyed: libzmq's threads may outlive static objects.
-  static Pool& one() {
-    static Pool& pool = *new Pool;
-    return pool;
-  }
-  char* take() {
-    {
-      const std::lock_guard lock(mutex_);
-      if (!blocks_.empty()) {
-        char* block = blocks_.back();
-        blocks_.pop_back();
-        return block;
-      }
-    }
-    return allocate(PackBuffer::kBlock);
-  }
-  void give_back(char* block) noexcept {
-    {
-      const std::lock_guard lock(mutex_);
-      if (blocks_.size() < PackBuffer::kBlocksKept) {
-        blocks_.push_back(block);
-        return;
-      }
-    }
-    std::free(block);
-  }
-
- private:
-  Pool() { blocks_.reserve(PackBuffer::kBlocksKept); }
-  std::mutex mutex_;
-  std::vector<char*> blocks_;  // guarded by mutex_
-};
-
-void give_block_back(void* block, void*) {
-  Pool::one().give_back(static_cast<char*>(block));
-}
-void free_bytes(void* bytes, void*) {
-  std::free(bytes);
-}
-
 }  // namespace
 
 void PackBuffer::grow(std::size_t needed) {
   std::size_t capacity = std::max<std::size_t>(capacity_, 256);
   while (capacity < needed && capacity < kSmall) capacity *= 2;
   if (capacity < needed) capacity = needed <= kBlock ? kBlock : 2 * needed;
-  char* data = capacity == kBlock ? Pool::one().take() : allocate(capacity);
+  char* data = BlockPool::take(capacity);
   if (size_ > 0) std::memcpy(data, data_, size_);
   const std::size_t size = size_;
   drop();
@@ -81,11 +31,7 @@ void PackBuffer::grow(std::size_t needed) {
 }
 
 void PackBuffer::drop() noexcept {
-  if (is_block()) {
-    Pool::one().give_back(data_);
-  } else {
-    std::free(data_);
-  }
+  BlockPool::give_back(data_, capacity_);
   data_ = nullptr;
   size_ = capacity_ = 0;
 }
@@ -97,7 +43,7 @@ zmq::message_t PackBuffer::release() {
     if (capacity_ > kKept) drop();
     return part;
   }
-  zmq::message_t part(data_, size_, is_block() ? give_block_back : free_bytes);
+  zmq::message_t part = BlockPool::part_of(data_, size_, capacity_);
   data_ = nullptr;
   size_ = capacity_ = 0;
   return part;

@@ -8,14 +8,11 @@
 namespace meshbus {
 
 /// The bytes of a pack as it grows, and how they become a message part. Few bytes lie in memory of about their size and are copied at the
-/// end; many lie in a block that is handed to libzmq as it is, and comes back to be used again: memory that was just used costs no page
-/// faults.
+/// end; many lie in a block (BlockPool) that becomes the part as it is.
 class PackBuffer {
  public:
   /// Room of a block: what a pack and one message more need.
   static constexpr std::size_t kBlock = 132 * 1024;
-  /// Blocks that are kept for later, in the whole process.
-  static constexpr std::size_t kBlocksKept = 16;
 
   PackBuffer() = default;
   PackBuffer(PackBuffer&& other) noexcept
@@ -42,7 +39,6 @@ class PackBuffer {
   zmq::message_t release();
 
  private:
-  bool is_block() const noexcept { return capacity_ == kBlock; }
   void grow(std::size_t needed);
   void drop() noexcept;
 

@@ -49,8 +49,8 @@ void check_packing(const ControlMessage& message) {
 void on_hello(const Request&, const wire::Hello& hello) {
   static const Admission closed({own_host(), 1000, false}, TokenMaker(std::string(32, 's')));
   static const Admission open({own_host(), 0, true}, std::nullopt);
-  for (const char* address : {"localhost:1000:1000:1", "localhost:7:7:7", "10.0.0.2", "::1"}) {
-    const auto credentials = Credentials::from_peer_address(address);
+  for (const Credentials& credentials : {Credentials::of_process(1000, 1), Credentials::of_process(7, 7),
+                                         Credentials::of_address("10.0.0.2"), Credentials::of_address("")}) {
     for (const Admission* admission : {&closed, &open}) {
       const auto identity = admission->admit(hello, credentials);
       FUZZ_CHECK(identity.has_value() || !identity.error().detail().empty(), "a refusal without words");

@@ -7,59 +7,17 @@
 #include <sys/un.h>
 #include <unistd.h>
 
-#include <algorithm>
+#include <memory>
 #include <vector>
 
 #include "tests/fuzz/support.h"
+#include "tests/fuzz/zmtp.h"
 
 using namespace meshbus;
 
 FUZZ_MUTATE_IN_PLACE
 
 namespace {
-
-using Message = std::vector<std::string>;
-
-/// What is to be heard of a stream that ends.
-struct Reading {
-  bool opens = false;
-  std::vector<Message> messages;
-};
-
-Reading read_plainly(std::string_view bytes) {
-  Reading reading;
-  if (bytes.size() < 64 || bytes[0] != '\xff' || bytes[9] != '\x7f' || static_cast<unsigned char>(bytes[10]) < 3) return reading;
-  std::string mechanism = "NULL";
-  mechanism.resize(20);
-  if (bytes.substr(12, 20) != mechanism) return reading;
-  bytes.remove_prefix(64);
-  Message parts;
-  for (bool is_first = true; bytes.size() >= 2; is_first = false) {
-    const auto flags = static_cast<unsigned char>(bytes[0]);
-    if (flags > 7) break;
-    std::uint64_t size = static_cast<unsigned char>(bytes[1]);
-    std::size_t header = 2;
-    if ((flags & 2) != 0) {
-      header = 9;
-      if (bytes.size() < header) break;
-      size = 0;
-      for (std::size_t i = 1; i < header; ++i) size = size << 8 | static_cast<unsigned char>(bytes[i]);
-    }
-    if (size > kPartLimit || bytes.size() - header < size) break;
-    const std::string_view body = bytes.substr(header, static_cast<std::size_t>(size));
-    bytes.remove_prefix(header + body.size());
-    const bool is_command = (flags & 4) != 0;
-    if (is_first) {
-      reading.opens = is_command && body.starts_with("\5READY");
-      if (!reading.opens) break;
-    } else if (!is_command) {
-      if (parts.size() == kMostParts) break;
-      parts.emplace_back(body);
-      if ((flags & 1) == 0) reading.messages.push_back(std::exchange(parts, {}));
-    }
-  }
-  return reading;
-}
 
 /// Where the connections go, for the whole run.
 class Listener {
@@ -90,9 +48,9 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
   static Reactor reactor;
   const std::size_t step = data[0] == 0 ? size : std::size_t{data[0]} * data[0];
   std::string_view bytes = fuzz::text_of(data + 1, size - 1);
-  const Reading expected = read_plainly(bytes);
+  const fuzz::Reading expected = fuzz::read_plainly(bytes);
 
-  std::vector<Message> heard;
+  std::vector<fuzz::Message> heard;
   int opened = 0, ended = 0;
   std::unique_ptr<LocalSocket> socket;
   BrokerSocket::Events events;
@@ -101,7 +59,7 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
   events.on_readable = [&] {
     std::vector<zmq::message_t> parts;
     if (!socket->receive(parts)) return false;
-    Message& message = heard.emplace_back();
+    fuzz::Message& message = heard.emplace_back();
     for (const auto& part : parts) message.push_back(part.to_string());
     return true;
   };

@@ -105,13 +105,20 @@ TEST_CASE("broker: a name in use is not given to another launcher, and is free a
   third.up();
 }
 
-TEST_CASE("broker: a connection that chose its own name is not heard") {
-  LocalBroker host;
-  RawPeer peer(host.loop, host.endpoint(), "myself");
-  peer.tell(launcher_hello());
-  CHECK_FALSE(peer.next(300ms).has_value());
-  CHECK(host.broker->peers() == 0);
-  CHECK(host.broker->counters().ignored_frames == 1);
+TEST_CASE("broker: a connection that chose its own name is not heard over tcp, and has another over a unix socket") {
+  TempDir dir;
+  Loop loop;
+  const auto broker = start_broker(loop, "tcp:127.0.0.1:0", {}, [&](BrokerOptions& options) {
+    options.insecure = true;
+    options.binds.push_back(*HostAddr::parse("unix:" + (dir / "b")));
+  });
+  RawPeer there(loop, endpoint_of(*broker), "myself");
+  there.tell(launcher_hello());
+  CHECK_FALSE(there.next(300ms).has_value());
+  CHECK(broker->peers() == 0);
+  CHECK(broker->counters().ignored_frames == 1);
+  RawPeer here(loop, endpoint_of(*broker, 1), "myself");
+  CHECK(here.greet(launcher_hello()) == "Welcome");
 }
 
 TEST_CASE("broker: messages before the Hello, and after a refusal, are counted and ignored") {

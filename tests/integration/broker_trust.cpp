@@ -271,7 +271,9 @@ TEST_CASE("broker: control for a peer that has stopped is held in its queue, and
   };
   const auto begin = std::chrono::steady_clock::now();
   flood(Destination::to(*reader.bus->self()));
-  REQUIRE(host.loop.until([&] { return reader.acks == 100; }));
+  CHECK(host.loop.until([&] { return reader.acks == 100; }, 5s * slowness));
+  INFO(reader.acks << " came; " << host.broker->counters().to_string());
+  REQUIRE(reader.acks == 100);
   // Far less than a heartbeat for each window.
   CHECK(std::chrono::steady_clock::now() - begin < 5s * slowness);
 

@@ -195,10 +195,10 @@ TEST_CASE("local socket: whatever it is not, is its end, and it says why") {
     std::string bytes, why;
   };
   const Case cases[] = {
-      {std::string(64, 'x'), "what answers there does not speak ZMTP 3"},
-      {std::string("HTTP/1.1 400 Bad Request\r\n\r\n") + std::string(64, ' '), "what answers there does not speak ZMTP 3"},
+      {std::string(64, 'x'), "the broker does not speak ZMTP 3"},
+      {std::string("HTTP/1.1 400 Bad Request\r\n\r\n") + std::string(64, ' '), "the broker does not speak ZMTP 3"},
       {curve, "the broker asks for another security mechanism"},
-      {old, "what answers there does not speak ZMTP 3"},
+      {old, "the broker does not speak ZMTP 3"},
       {zmtp_greeting() + zmtp_frame("\5ERROR\6refuse", false, true), "the broker refused the handshake"},
       {zmtp_greeting() + zmtp_frame("no command", false), "the broker refused the handshake"},
       {good + "\xff\xff\xff", "the broker sent what is no frame of ZMTP"},

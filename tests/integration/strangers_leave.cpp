@@ -19,7 +19,7 @@ TEST_CASE("strangers: who says no Hello is hung up on, however far he came; who 
 
   RawConnection silent(dir / "b"), half(dir / "b"), shaken(dir / "b");
   REQUIRE(half.write(zmtp_greeting().substr(0, 20)));
-  REQUIRE(shaken.shake_hands());
+  REQUIRE(shaken.begin_handshake());
   const auto start = std::chrono::steady_clock::now();
   CHECK(loop.until([&] { return silent.is_ended() && half.is_ended() && shaken.is_ended(); }));
   CHECK(std::chrono::steady_clock::now() - start >= 500ms);
@@ -36,9 +36,9 @@ TEST_CASE("strangers: who says nonsense, or was refused, is hung up on before he
   Loop loop;
   const auto broker = start_broker(loop, "unix:" + (dir / "b"));  // 10 s for a Hello
   RawConnection garbage(dir / "b"), refused(dir / "b"), silent(dir / "b");
-  REQUIRE(garbage.shake_hands());
-  REQUIRE(refused.shake_hands());
-  REQUIRE(silent.shake_hands());
+  REQUIRE(garbage.begin_handshake());
+  REQUIRE(refused.begin_handshake());
+  REQUIRE(silent.begin_handshake());
   garbage.send({"no frame at all"});
   // A Hello with a token that nobody made.
   auto hello = proc_hello(broker->address(), 1);

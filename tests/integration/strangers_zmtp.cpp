@@ -53,6 +53,12 @@ std::string zmtp_frame(std::string_view body, bool has_more, bool is_command) {
   return (std::string(1, static_cast<char>(flags)) + static_cast<char>(body.size())).append(body);
 }
 
+std::string zmtp_ready(std::string_view socket_type) {
+  std::string ready = "\5READY\13Socket-Type";
+  ready += std::string(3, '\0') + static_cast<char>(socket_type.size());
+  return zmtp_frame(ready.append(socket_type), /*has_more=*/false, /*is_command=*/true);
+}
+
 RawConnection::RawConnection(const std::string& address) {
   const bool is_unix = address.front() == '/' || address.front() == '@';
   UniqueFd fd(::socket(is_unix ? AF_UNIX : AF_INET, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
@@ -87,6 +93,18 @@ bool RawConnection::write(std::string_view bytes) {
   return static_cast<bool>(fd_);
 }
 
+std::size_t RawConnection::write_some(std::string_view bytes) {
+  const ssize_t written = fd_ ? ::send(fd_.get(), bytes.data(), bytes.size(), MSG_NOSIGNAL | MSG_DONTWAIT) : 0;
+  return written < 0 ? 0 : static_cast<std::size_t>(written);
+}
+
+std::string RawConnection::read_some() {
+  std::string bytes(64 * 1024, '\0');
+  const ssize_t got = fd_ ? ::recv(fd_.get(), bytes.data(), bytes.size(), MSG_DONTWAIT) : 0;
+  bytes.resize(got < 0 ? 0 : static_cast<std::size_t>(got));
+  return bytes;
+}
+
 bool RawConnection::is_ended() {
   std::array<char, 4096> buffer;
   while (fd_) {
@@ -112,14 +130,12 @@ std::string RawConnection::read(std::size_t size) {
   return have == size ? bytes : std::string();
 }
 
+bool RawConnection::begin_handshake(std::string_view socket_type) {
+  return write(zmtp_greeting() + zmtp_ready(socket_type));
+}
+
 bool RawConnection::shake_hands(std::string_view socket_type) {
-  if (!write(zmtp_greeting()) || read(64).empty()) return false;
-  std::string ready = "\x05READY";
-  ready += '\x0b';
-  ready += "Socket-Type";
-  ready += std::string(3, '\0') + static_cast<char>(socket_type.size());
-  ready += socket_type;
-  if (!write(zmtp_frame(ready, /*has_more=*/false, /*is_command=*/true))) return false;
+  if (!write(zmtp_greeting()) || read(64).empty() || !write(zmtp_ready(socket_type))) return false;
   const std::string header = read(2);
   return !header.empty() && (header[0] & flag_command) != 0 && !read(static_cast<unsigned char>(header[1])).empty();
 }

@@ -22,11 +22,17 @@ class RawConnection {
   bool is_open() const { return static_cast<bool>(fd_); }
   /// As much as the other side takes at once; what it does not take is lost. False when it has hung up.
   bool write(std::string_view bytes);
+  /// Writes what the other side takes at once, and says how much that was.
+  std::size_t write_some(std::string_view bytes);
+  /// What has come.
+  std::string read_some();
   /// Whether the other side has hung up; what it sent is read and forgotten.
   bool is_ended();
   /// The greeting of ZMTP 3.0 with security NULL and the command READY of that socket type: afterwards it may send messages. False when the
   /// broker does not play along.
   bool shake_hands(std::string_view socket_type = "DEALER");
+  /// The same without waiting for the broker's part of it, for a broker on this thread.
+  bool begin_handshake(std::string_view socket_type = "DEALER");
   /// One message of these parts.
   bool send(const std::vector<std::string>& parts);
   /// The next close() is a reset.
@@ -44,6 +50,8 @@ class RawConnection {
 std::string zmtp_greeting();
 /// A part of a message, or with `is_command` a command, with its header.
 std::string zmtp_frame(std::string_view body, bool has_more, bool is_command = false);
+/// The command READY of that socket type.
+std::string zmtp_ready(std::string_view socket_type);
 /// The header of a frame of that size, without the frame.
 std::string zmtp_long_header(std::uint64_t size, std::uint8_t flags);
 

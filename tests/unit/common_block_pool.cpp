@@ -1,0 +1,61 @@
+#include "common/block_pool.h"
+
+#include <doctest/doctest.h>
+
+#include <cstring>
+#include <set>
+#include <vector>
+
+#include "common/frame.h"
+
+using namespace meshbus;
+
+TEST_CASE("block_pool: a block is of the least size that holds it, and wastes hardly more than half") {
+  CHECK(BlockPool::size_for(PackBuffer::kBlock) == PackBuffer::kBlock);
+  for (std::size_t bytes = kInlineLimit + 1; bytes <= kPartLimit; bytes += 1021) {
+    const std::size_t size = BlockPool::size_for(bytes);
+    CHECK(size >= bytes);
+    CHECK(size <= 2 * bytes + 32 * 1024);
+    CHECK(BlockPool::size_for(size) == size);
+  }
+  CHECK(BlockPool::size_for(kPartLimit) == kPartLimit);
+  CHECK(BlockPool::size_for(kPartLimit + 1) == kPartLimit + 1);
+}
+
+TEST_CASE("block_pool: what is given back is used again, in any order, and only while nobody has it") {
+  for (const std::size_t bytes : {std::size_t{0}, std::size_t{1}, kInlineLimit, kInlineLimit + 1, kPackLimit, kBodyLimit, 2 * kBodyLimit}) {
+    CAPTURE(bytes);
+    zmq::message_t part = BlockPool::part(bytes);
+    REQUIRE(part.size() == bytes);
+    std::memset(part.data(), 'a', bytes);
+    zmq::message_t copy;
+    copy.copy(part);
+    const void* where = part.data();
+    part.rebuild();
+    zmq::message_t other = BlockPool::part(bytes);
+    std::memset(other.data(), 'b', bytes);
+    CHECK(copy.to_string() == std::string(bytes, 'a'));
+    copy.rebuild();
+    if (bytes > kInlineLimit && bytes <= kPartLimit) CHECK(BlockPool::part(bytes).data() == where);
+  }
+}
+
+TEST_CASE("block_pool: it keeps no more than it says") {
+  const std::size_t size = BlockPool::size_for(kBodyLimit);
+  std::vector<char*> blocks;
+  for (int i = 0; i < 32; ++i) blocks.push_back(BlockPool::take(size));
+  const std::set<char*> given(blocks.begin(), blocks.end());
+  CHECK(given.size() == blocks.size());
+  for (char* block : blocks) BlockPool::give_back(block, size);
+  // Whatever it had before, it does not have more now: the rest was freed, which a sanitizer would tell if it were used again.
+  std::vector<char*> again;
+  std::size_t known = 0;
+  for (std::size_t i = 0; i < BlockPool::kKept / size; ++i) {
+    again.push_back(BlockPool::take(size));
+    known += given.count(again.back());
+    std::memset(again.back(), 'x', size);
+  }
+  CHECK(known >= BlockPool::kKept / size - 1);
+  for (char* block : again) BlockPool::give_back(block, size);
+  BlockPool::give_back(nullptr, size);
+}
