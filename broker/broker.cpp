@@ -117,12 +117,15 @@ void Broker::Impl::stop(const std::string& reason) {
   wire::ByeT bye;
   bye.reason = cut_text(reason);
   const std::string body = encode_control({}, std::move(bye));
+  // From here on nothing is full.
+  listener->set_linger(kFarewell);
   for (auto& [id, peer] : connections) {
-    if (!peer->is_ended) forwarder_->originate_to(*peer, body);
+    if (peer->is_ended) continue;
+    forwarder_->unblock(*peer);
+    forwarder_->originate_to(*peer, body);
   }
   forwarder_->close_links(reason);
   forwarder_->flush();
-  listener->set_linger(kFarewell);
   log::debug("messages: " + counters().to_string());
 }
 

@@ -27,17 +27,18 @@ void Broker::Impl::on_stranger(ConnectionId from, std::vector<zmq::message_t>& p
     ++counters.ignored_frames;
     return;
   }
-  listener->drain_monitor();  // it has come, before anything is said of it
+  if (!Listener::is_local(from)) listener->drain_monitor();  // it has come, before anything is said of it
+  auto reader = FrameReader::open(parts);
+  if (!reader && reader.error().code() != ErrorCode::version_mismatch) {
+    ++counters.malformed_frames;
+    strangers_.refused(listener->descriptor_of(from, parts.front()), reactor_.now());
+    return;
+  }
   const Listener::Origin origin = listener->origin_of(from, parts.front());
   Stranger stranger{from, origin.descriptor, credentials_of(origin)};
-  auto reader = FrameReader::open(parts);
   if (!reader) {
     ++counters.malformed_frames;
-    if (reader.error().code() == ErrorCode::version_mismatch) {
-      refuse_stranger(stranger, reader.error());
-    } else {
-      strangers_.refused(stranger.descriptor, reactor_.now());
-    }
+    refuse_stranger(stranger, reader.error());
     return;
   }
   FrameReader::Message message;

@@ -39,7 +39,7 @@ void Broker::Impl::send_at_once(ConnectionId connection, const std::string& body
   FrameWriter writer(wire::Lane::control);
   writer.add(envelope, body);
   Frame frame = writer.finish();
-  listener->send(connection, frame);
+  listener->send_behind(connection, frame);
 }
 
 void Broker::Impl::register_peer(Identity identity) {
@@ -113,7 +113,7 @@ void Broker::Impl::on_hang_up_timer() {
   hang_up_timer_ = 0;
   // Who has ended by now had the descriptor, and may have said Hello in what is not read yet.
   listener->drain_monitor();
-  for (const int descriptor : strangers_.overdue(reactor_.now(), /*with_silent=*/listener->is_drained())) {
+  for (const int descriptor : strangers_.overdue(reactor_.now())) {
     if (!descriptors_.contains(descriptor)) ::shutdown(descriptor, SHUT_RDWR);
   }
   if (!strangers_.empty()) hang_up_timer_ = reactor_.after(kLookAtStrangers, [this] { on_hang_up_timer(); });

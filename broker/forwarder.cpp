@@ -237,7 +237,13 @@ void Forwarder::touch(Peer& peer) {
 
 void Forwarder::unblock(Peer& peer) {
   peer.is_blocked = false;
-  if (!peer.outbox.empty()) touch(peer);
+  // What did not leave may be credit alone.
+  touch(peer);
+}
+
+void Forwarder::unblock_all() {
+  for (Peer* peer : blocked_) unblock(*peer);
+  blocked_.clear();
 }
 
 void Forwarder::release_waiting(const Peer& peer) {
@@ -367,7 +373,7 @@ bool Forwarder::hand_over(Peer& peer, Frame& frame) {
       peer.last_sent = reactor_.now();
       return true;
     case Listener::Sent::full:
-      if (!std::exchange(peer.is_blocked, true) && !Listener::tells_of_room(peer.connection)) blocked_.push_back(&peer);
+      if (!std::exchange(peer.is_blocked, true) && !Listener::is_local(peer.connection)) blocked_.push_back(&peer);
       return false;
     case Listener::Sent::gone: events_.on_lost(peer); return false;
   }
@@ -390,11 +396,7 @@ void Forwarder::arm_retry() {
   if (retry_timer_ != 0) return;
   retry_timer_ = reactor_.after(kRetry, [this] {
     retry_timer_ = 0;
-    for (Peer* peer : blocked_) {
-      peer->is_blocked = false;
-      touch(*peer);
-    }
-    blocked_.clear();
+    unblock_all();
   });
 }
 

@@ -103,7 +103,7 @@ class Forwarder {
 
   /// Sends to that peer at the end of the turn.
   void touch(Peer& peer);
-  /// Its socket was full and has room now.
+  /// Its socket was full and may have room now.
   void unblock(Peer& peer);
   /// It has registered: what waited for it goes there.
   void release_waiting(const Peer& peer);
@@ -170,6 +170,7 @@ class Forwarder {
   void on_patience();
   void arm_expiry();
   void arm_retry();
+  void unblock_all();
   wire::Envelope own_envelope() noexcept;
   /// Forgets the link that has been idle longest; false when none is.
   bool evict_link();

@@ -125,7 +125,8 @@ Result<void> Listener::bind_unix(const HostAddr& address) {
     auto folder = PrivateFolder::make();
     if (!folder) return fail(folder.error());
     folders_.push_back(std::move(*folder));
-    return bind_unix(*HostAddr::parse("unix:" + folders_.back().path() + "/bus"));
+    const auto concrete = HostAddr::parse("unix:" + folders_.back().path() + "/bus");
+    return concrete ? bind_unix(*concrete) : fail(concrete.error().within("a unix socket among the temporary files (TMPDIR)"));
   }
   const std::string path(address.path());
   if (auto cleared = clear_unix_path(path); !cleared) return cleared;
@@ -212,6 +213,7 @@ LocalRouter::Events Listener::local_events() {
   LocalRouter::Events events;
   events.on_message = [this](ConnectionId from, std::vector<zmq::message_t>& parts) { events_.on_frame(from, parts); };
   events.on_accepted = [this](ConnectionId, int descriptor) {
+    drain_monitor();  // who had the descriptor before
     if (events_.on_accepted) events_.on_accepted(descriptor);
   };
   events.on_writable = [this](ConnectionId id) {
@@ -281,6 +283,14 @@ Listener::Sent Listener::send(ConnectionId to, Frame& frame) {
   return Sent::yes;
 }
 
+void Listener::send_behind(ConnectionId to, Frame& frame) {
+  if (LocalRouter::is_local(to)) {
+    local_.send_behind(to, frame);
+  } else {
+    send(to, frame);
+  }
+}
+
 void Listener::drain_monitor() {
   for (int i = 0; i < kMostEvents; ++i) {
     const auto event = monitor_->next();
@@ -295,13 +305,17 @@ void Listener::drain_monitor() {
   }
 }
 
+int Listener::descriptor_of(ConnectionId from, zmq::message_t& part) const {
+  return LocalRouter::is_local(from) ? local_.descriptor_of(from) : zmq_msg_get(part.handle(), ZMQ_SRCFD);
+}
+
 Listener::Origin Listener::origin_of(ConnectionId from, zmq::message_t& part) const {
-  if (LocalRouter::is_local(from)) return {.descriptor = local_.descriptor_of(from), .process = local_.process_of(from)};
+  if (LocalRouter::is_local(from)) return {.descriptor = descriptor_of(from, part), .process = local_.process_of(from)};
   const auto property = [&part](const char* name) {
     const char* text = zmq_msg_gets(part.handle(), name);
     return text == nullptr ? std::string() : std::string(text);
   };
-  return {.descriptor = zmq_msg_get(part.handle(), ZMQ_SRCFD), .address = property("Peer-Address"), .user = property("User-Id")};
+  return {.descriptor = descriptor_of(from, part), .address = property("Peer-Address"), .user = property("User-Id")};
 }
 
 }  // namespace meshbus

@@ -36,7 +36,7 @@ class Listener {
     std::function<void(ConnectionId, int descriptor, const std::string& why)> on_ended;
     /// A connection came that has this descriptor. Over tcp what it sends may come before that; drain_monitor() sees to the order.
     std::function<void(int descriptor)> on_accepted;
-    /// There is room again after Sent::full, where tells_of_room().
+    /// There is room again after Sent::full, over a unix socket; with tcp nothing tells.
     std::function<void(ConnectionId)> on_writable;
     /// A connection had no keys, did not know ours, or spoke something else: in words.
     std::function<void(const std::string& what)> on_bad_handshake;
@@ -63,7 +63,7 @@ class Listener {
   struct Limits {
     /// A connection over tcp ends when its other end has not answered for so long.
     std::chrono::milliseconds silence;
-    /// A connection ends when its handshake takes longer.
+    /// A connection over tcp ends when its handshake takes longer.
     std::chrono::milliseconds handshake;
   };
 
@@ -84,16 +84,19 @@ class Listener {
   /// Hands out all disconnections that are known by now. To be called before a new connection's descriptor is remembered: the kernel gives
   /// descriptors out again.
   void drain_monitor();
-  /// Whether Events::on_writable tells when it can be sent to again.
-  static bool tells_of_room(ConnectionId id) noexcept { return LocalRouter::is_local(id); }
-  /// Whether the last portion was all there was.
-  bool is_drained() const noexcept { return is_drained_ && local_.is_drained(); }
+  /// The same for the last that it is to hear: over a unix socket behind whatever is left to leave, however much that is.
+  void send_behind(ConnectionId to, Frame& frame);
+  /// Over a unix socket.
+  static bool is_local(ConnectionId id) noexcept { return LocalRouter::is_local(id); }
+  /// Whether the last portion of tcp was all there was.
+  bool is_drained() const noexcept { return is_drained_; }
   /// Messages that were no frames by their form: from a connection that chose its own name, or of too many or too large parts.
   std::uint64_t unusable() const noexcept { return unusable_; }
-  /// Gives what was sent so long to leave when this object ends. 0 at the start.
+  /// Gives what was sent so long to leave when this object ends, and from now on sends behind what is left. 0 at the start.
   void set_linger(std::chrono::milliseconds linger);
 
-  /// Of the connection that this part came by.
+  /// Of the connection that this part came by: Origin::descriptor.
+  int descriptor_of(ConnectionId from, zmq::message_t& part) const;
   Origin origin_of(ConnectionId from, zmq::message_t& part) const;
 
  private:

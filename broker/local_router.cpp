@@ -1,5 +1,6 @@
 #include "broker/local_router.h"
 
+#include <poll.h>
 #include <sys/socket.h>
 
 #include <algorithm>
@@ -7,6 +8,7 @@
 #include <system_error>
 #include <utility>
 
+#include "common/log.h"
 #include "common/unix_address.h"
 
 namespace meshbus {
@@ -20,6 +22,8 @@ constexpr int kMostAccepted = 256;
 constexpr std::size_t kTurnBytes = 1024 * 1024;
 constexpr std::size_t kLeastShare = 32 * 1024;
 constexpr std::size_t kMostShare = 128 * 1024;
+/// What a message costs that has few bytes, or none.
+constexpr std::size_t kMessageBytes = 512;
 /// For a descriptor to become free.
 constexpr std::chrono::milliseconds kAcceptAgain{100};
 
@@ -28,18 +32,27 @@ constexpr std::chrono::milliseconds kAcceptAgain{100};
 LocalRouter::LocalRouter(Reactor& reactor, Events events) : reactor_(reactor), events_(std::move(events)), share_(kMostShare) {
   turn_end_ = reactor_.add_turn_end([this] {
     share_ = std::clamp(kTurnBytes / std::max<std::size_t>(std::exchange(read_from_, 0), 1), kLeastShare, kMostShare);
-    is_drained_ = !std::exchange(has_more_, false);
+    read_ = 0;
   });
 }
 
 LocalRouter::~LocalRouter() {
   reactor_.forget_turn_end(turn_end_);
   for (const UniqueFd& listener : listeners_) reactor_.forget(listener.get());
+  for (const auto& [id, connection] : connections_) reactor_.forget(connection->stream.descriptor());
+  linger();
+}
+
+void LocalRouter::linger() {
   const auto until = Reactor::Clock::now() + linger_;
-  for (auto& [id, connection] : connections_) {
-    reactor_.forget(connection->stream.descriptor());
-    while (!connection->stream.write_on() && connection->stream.wait_writable(until)) {
+  for (;;) {
+    std::vector<pollfd> full;
+    for (const auto& [id, connection] : connections_) {
+      if (!connection->stream.write_on()) full.push_back({connection->stream.descriptor(), POLLOUT, 0});
     }
+    const auto left = std::chrono::ceil<std::chrono::milliseconds>(until - Reactor::Clock::now());
+    if (full.empty() || left.count() <= 0) return;
+    ::poll(full.data(), full.size(), static_cast<int>(left.count()));
   }
 }
 
@@ -71,7 +84,12 @@ void LocalRouter::accept_all(int listener) {
     auto made = std::make_unique<Connection>(Connection{ZmtpStream(std::move(fd), "ROUTER", buffer_)});
     // A new socket has room for this, unless the other side is gone.
     if (!made->stream.greet()) continue;
-    watch(id, *made, /*for_writing=*/false);
+    try {
+      watch(id, *made, /*for_writing=*/false);
+    } catch (const std::system_error& error) {
+      log::warn(std::string("a connection is given up: ") + error.what());
+      continue;
+    }
     const int descriptor = made->stream.descriptor();
     connections_.emplace(id, std::move(made));
     events_.on_accepted(id, descriptor);
@@ -107,12 +125,19 @@ void LocalRouter::on_event(ConnectionId id, std::uint32_t events) {
 void LocalRouter::read(ConnectionId id, Connection& connection) {
   ++read_from_;
   ZmtpStream& stream = connection.stream;
-  for (std::size_t bytes = 0; bytes < share_;) {
-    const std::size_t count = stream.fill(share_ - bytes);
+  const std::size_t share = read_ < kTurnBytes ? share_ : kLeastShare;
+  for (std::size_t used = 0; used < share;) {
+    const std::size_t asked = std::min(buffer_.size(), share - used);
+    const std::size_t count = stream.fill(share - used);
+    used += count;
     for (auto next = stream.next(parts_); next != ZmtpStream::Next::none; next = stream.next(parts_)) {
-      if (next == ZmtpStream::Next::message) events_.on_message(id, parts_);
+      if (next == ZmtpStream::Next::message) {
+        used += kMessageBytes;
+        events_.on_message(id, parts_);
+      }
       parts_.clear();
     }
+    read_ += count;
     if (stream.is_ended()) {
       end(id);
       return;
@@ -120,10 +145,8 @@ void LocalRouter::read(ConnectionId id, Connection& connection) {
     // The answer to a heartbeat may wait for room.
     if (stream.has_left_over() && !connection.watches_writing) watch(id, connection, /*for_writing=*/true);
     // Should there be more after all, we are called again.
-    if (count < buffer_.size()) return;
-    bytes += count;
+    if (count < asked) return;
   }
-  has_more_ = true;
 }
 
 void LocalRouter::end(ConnectionId id) {
@@ -137,9 +160,21 @@ LocalRouter::Sent LocalRouter::send(ConnectionId to, Frame& frame) {
   const auto found = connections_.find(to);
   if (found == connections_.end()) return Sent::gone;
   Connection& connection = *found->second;
-  if (!connection.stream.send(frame)) return Sent::full;
+  if (linger_.count() > 0) {
+    connection.stream.send_behind(frame);
+  } else if (!connection.stream.send(frame)) {
+    return Sent::full;
+  }
   if (connection.stream.has_left_over() && !connection.watches_writing) watch(to, connection, /*for_writing=*/true);
   return Sent::yes;
+}
+
+void LocalRouter::send_behind(ConnectionId to, Frame& frame) {
+  const auto found = connections_.find(to);
+  if (found == connections_.end()) return;
+  Connection& connection = *found->second;
+  connection.stream.send_behind(frame);
+  if (connection.stream.has_left_over() && !connection.watches_writing) watch(to, connection, /*for_writing=*/true);
 }
 
 int LocalRouter::descriptor_of(ConnectionId id) const {

@@ -49,12 +49,13 @@ class LocalRouter {
   /// Listens at that path, or abstract name; the file gets the mask of the process. Throws std::system_error.
   void listen(const std::string& path);
   static bool is_local(ConnectionId id) noexcept { return id >= kFirst; }
+  /// `full`: something is left of an earlier one. Not once it lingers.
   Sent send(ConnectionId to, Frame& frame);
+  /// Behind whatever is left, if there is such a connection.
+  void send_behind(ConnectionId to, Frame& frame);
   /// -1 when there is no such connection.
   int descriptor_of(ConnectionId id) const;
   std::optional<Process> process_of(ConnectionId id) const;
-  /// Whether the last turn took all there was.
-  bool is_drained() const noexcept { return is_drained_; }
   void set_linger(std::chrono::milliseconds linger) noexcept { linger_ = linger; }
 
  private:
@@ -73,6 +74,7 @@ class LocalRouter {
   void on_event(ConnectionId id, std::uint32_t events);
   void read(ConnectionId id, Connection& connection);
   void end(ConnectionId id);
+  void linger();
 
   Reactor& reactor_;
   Events events_;
@@ -82,11 +84,9 @@ class LocalRouter {
   ZmtpStream::Buffer buffer_;
   std::vector<zmq::message_t> parts_;
   std::uint64_t turn_end_ = 0;
-  /// Connections read from in this turn, and what each may be read in it.
-  std::size_t read_from_ = 0;
+  /// Connections read from in this turn, and what it has read; what each may be read in it.
+  std::size_t read_from_ = 0, read_ = 0;
   std::size_t share_;
-  bool is_drained_ = true;
-  bool has_more_ = false;
   std::chrono::milliseconds linger_{0};
   std::shared_ptr<void> alive_ = std::make_shared<char>();
 };

@@ -1,6 +1,7 @@
 #include "broker/strangers.h"
 
 #include <algorithm>
+#include <utility>
 
 namespace meshbus {
 
@@ -10,10 +11,11 @@ void Strangers::refused(int descriptor, Time now) {
   found->second = {std::min(found->second.due, now + limits_.refused), true};
 }
 
-std::vector<int> Strangers::overdue(Time now, bool with_silent) {
+std::vector<int> Strangers::overdue(Time now) {
   std::vector<int> found;
-  for (const auto& [descriptor, stranger] : all_) {
-    if (now >= stranger.due && (stranger.is_refused || with_silent)) found.push_back(descriptor);
+  for (auto& [descriptor, stranger] : all_) {
+    if (now < stranger.due) continue;
+    if (stranger.is_refused || std::exchange(stranger.is_noticed, true)) found.push_back(descriptor);
   }
   for (const int descriptor : found) all_.erase(descriptor);
   return found;

@@ -25,13 +25,15 @@ class Strangers {
   /// Whoever is not known here is somebody else by now.
   void refused(int descriptor, Time now);
   bool empty() const noexcept { return all_.empty(); }
-  /// Whose time is over; they are forgotten. `with_silent`: also who has said nothing. Without it only who was refused.
-  std::vector<int> overdue(Time now, bool with_silent);
+  /// Whose time is over; they are forgotten. Of those who have said nothing, only who was overdue the last time, too: what came in time
+  /// has been read by then, even if this process was stopped meanwhile.
+  std::vector<int> overdue(Time now);
 
  private:
   struct Stranger {
     Time due;
     bool is_refused;
+    bool is_noticed = false;
   };
   Limits limits_;
   std::unordered_map<int, Stranger> all_;

@@ -36,6 +36,14 @@ class Pool {
   /// False when there are enough.
   bool give_back(char* block, std::size_t at) noexcept {
     const std::lock_guard lock(mutex_);
+    // Blocks of other sizes may be of no use any more.
+    for (std::size_t other = kSizes.size(); other-- > 0;) {
+      while (other != at && kept_ + kSizes[at] > BlockPool::kKept && !blocks_[other].empty()) {
+        std::free(blocks_[other].back());
+        blocks_[other].pop_back();
+        kept_ -= kSizes[other];
+      }
+    }
     if (kept_ + kSizes[at] > BlockPool::kKept) return false;
     kept_ += kSizes[at];
     blocks_[at].push_back(block);

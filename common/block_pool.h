@@ -11,7 +11,7 @@ namespace meshbus {
 class BlockPool {
  public:
   /// Bytes that wait to be used again, at most.
-  static constexpr std::size_t kKept = 4 * 1024 * 1024;
+  static constexpr std::size_t kKept = 2304 * 1024;
 
   /// The size of the block that this many bytes get: up to 1.1 MiB one of a few, above that themselves.
   static std::size_t size_for(std::size_t bytes) noexcept;

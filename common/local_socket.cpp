@@ -93,10 +93,9 @@ bool LocalSocket::receive(std::vector<zmq::message_t>& parts) {
 }
 
 bool LocalSocket::send(Frame& frame) {
-  if (!write_on()) return false;
-  stream_.send(frame);
+  const bool is_taken = write_on() && stream_.send(frame);
   if (!write_on() && !watches_writing_) watch(/*for_writing=*/true);
-  return true;
+  return is_taken;
 }
 
 bool LocalSocket::write_on() {

@@ -8,6 +8,7 @@
 #include <cerrno>
 #include <chrono>
 #include <cstring>
+#include <new>
 #include <system_error>
 #include <utility>
 
@@ -167,7 +168,12 @@ bool ZmtpStream::begin_part() {
     refuse("sent a part of " + std::to_string(size) + " bytes" + (size > kPartLimit ? "" : ", too many for one message"));
     return false;
   }
-  incoming_.emplace(Incoming{BlockPool::part(static_cast<std::size_t>(size)), 0, (flags & kMore) != 0, (flags & kCommand) != 0});
+  try {
+    incoming_.emplace(Incoming{BlockPool::part(static_cast<std::size_t>(size)), 0, (flags & kMore) != 0, (flags & kCommand) != 0});
+  } catch (const std::bad_alloc&) {
+    refuse("sent a part of " + std::to_string(size) + " bytes, for which there is no memory");
+    return false;
+  }
   return true;
 }
 
@@ -194,13 +200,15 @@ void ZmtpStream::on_command(std::string_view command) {
   }
   if (!command.starts_with(kPingName) || command.size() < kPingName.size() + kTimeToLive) return;
   pong_ = std::string(kPongName) + std::string(command.substr(kPingName.size() + kTimeToLive, kMostContext));
-  if (leaving_.empty()) write_on();
 }
 
 ZmtpStream::Next ZmtpStream::next(std::vector<zmq::message_t>& parts) {
   if (state_ == State::greeting && !take_greeting()) return Next::none;
   while (state_ != State::ended) {
-    if (!take_part()) return Next::none;
+    if (!take_part()) {
+      if (pong_ && leaving_.empty()) write_on();
+      return Next::none;
+    }
     Incoming whole = *std::exchange(incoming_, std::nullopt);
     if (whole.is_command || state_ == State::ready) {
       if (parts_.empty()) bytes_ = 0;
@@ -238,9 +246,13 @@ void ZmtpStream::add_piece(zmq::message_t body, std::uint8_t flags) {
 
 bool ZmtpStream::send(Frame& frame) {
   if (!write_on()) return false;
+  send_behind(frame);
+  return true;
+}
+
+void ZmtpStream::send_behind(Frame& frame) {
   for (std::size_t i = 0; i < frame.parts.size(); ++i) add_piece(std::move(frame.parts[i]), i + 1 < frame.parts.size() ? kMore : 0);
   write_on();
-  return true;
 }
 
 bool ZmtpStream::write_on() {
@@ -270,7 +282,11 @@ bool ZmtpStream::write_pieces() {
     const ssize_t sent = ::sendmsg(fd_.get(), &message, MSG_NOSIGNAL | MSG_DONTWAIT);
     if (sent < 0 && errno == EINTR) continue;
     if (sent < 0 && (errno == EAGAIN || errno == EWOULDBLOCK)) return false;
-    if (sent < 0) return true;  // The other side is gone: what it sent before is still to be read, and then its end.
+    if (sent < 0) {
+      // The other side is gone, or half a frame has left and the rest cannot: what it sent before is still to be read, and then the end.
+      ::shutdown(fd_.get(), SHUT_RDWR);
+      return true;
+    }
     left_ += static_cast<std::size_t>(sent);
     while (next_ < leaving_.size()) {
       const std::size_t size = leaving_[next_].header_size + leaving_[next_].body.size();
@@ -286,7 +302,8 @@ bool ZmtpStream::wait_writable(std::chrono::steady_clock::time_point until) cons
   const auto left = std::chrono::ceil<std::chrono::milliseconds>(until - std::chrono::steady_clock::now());
   if (left.count() <= 0) return false;
   pollfd one = {fd_.get(), POLLOUT, 0};
-  return ::poll(&one, 1, static_cast<int>(left.count())) == 1;
+  const int ready = ::poll(&one, 1, static_cast<int>(left.count()));
+  return ready == 1 || (ready < 0 && errno == EINTR);
 }
 
 }  // namespace meshbus

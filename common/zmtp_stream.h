@@ -58,7 +58,10 @@ class ZmtpStream {
   /// Takes the parts of the frame and writes as much as goes; or takes nothing and returns false, while there is something left of an
   /// earlier one.
   bool send(Frame& frame);
-  /// Writes what is left; false when the socket is full. When the other side is gone, what is left is forgotten: fill() will tell.
+  /// Takes them behind what is left.
+  void send_behind(Frame& frame);
+  /// Writes what is left; false when the socket is full. When it cannot be written to, for whatever reason, what is left is forgotten and
+  /// the connection ends: fill() will tell, after what had come.
   bool write_on();
   bool has_left_over() const noexcept { return !leaving_.empty(); }
   /// Waits until there is room or the time is over; false then.

@@ -2,9 +2,11 @@
 #include <doctest/doctest.h>
 
 #include <algorithm>
+#include <thread>
 
 #include "meshbus/key.h"
 #include "tests/integration/broker_fixture.h"
+#include "tests/integration/strangers_zmtp.h"
 #include "tests/support/sanitizer_scale.h"
 
 using namespace meshbus;
@@ -457,4 +459,35 @@ TEST_CASE("broker: 1000 peers register, talk, and are missed when they end") {
   REQUIRE(host.loop.until([&] { return launcher.gone.size() == kPeers; }));
   CHECK(host.broker->peers() == 1);
   check_conservation(host.loop, *host.broker);
+}
+
+TEST_CASE("broker: its farewell reaches one whose socket is full, and so does all that was on the way") {
+  LocalBroker host;
+  TestPeer sender(host.loop, host.endpoint(), launcher_hello());
+  sender.up();
+  RawConnection slow(host.dir / "b");
+  const auto hello = launcher_hello();
+  FrameWriter writer(wire::Lane::control);
+  writer.add(wire::Envelope(), encode_control({}, wire::HelloT(hello)));
+  std::vector<std::string> parts;
+  for (const auto& part : writer.finish().parts) parts.push_back(part.to_string());
+  REQUIRE(slow.begin_handshake());
+  REQUIRE(slow.send(parts));
+  REQUIRE(host.loop.until([&] { return host.broker->peers() == 2; }));
+  const auto to_slow = Destination::to(ProcId(host.broker->address(), *ProcName::parse(hello.peer)));
+  const auto before = host.broker->counters().received;
+  for (int i = 0; i < 15; ++i) REQUIRE(sender.bus->send(to_slow, 1, std::string(30'000, static_cast<char>('a' + i))).has_value());
+  REQUIRE(host.loop.until([&] { return host.broker->counters().received >= before + 15; }));
+  host.loop.run_for(5ms);
+  std::string heard;
+  std::thread reader([&] {
+    const auto end = std::chrono::steady_clock::now() + 20s;
+    // Control goes before data.
+    while (heard.size() < 15 * 30'000 && std::chrono::steady_clock::now() < end) heard += slow.read_some();
+  });
+  host.broker->stop("the host goes home");
+  host.broker.reset();
+  reader.join();
+  CHECK(heard.find("the host goes home") != std::string::npos);
+  for (int i = 0; i < 15; ++i) CHECK(heard.find(std::string(30'000, static_cast<char>('a' + i))) != std::string::npos);
 }

@@ -5,6 +5,7 @@
 #include "tests/integration/broker_fixture.h"
 #include "tests/integration/strangers_broker.h"
 #include "tests/integration/strangers_zmtp.h"
+#include "tests/support/wait.h"
 
 using namespace meshbus;
 using namespace meshbus::test;
@@ -29,6 +30,59 @@ TEST_CASE("strangers: who says no Hello is hung up on, however far he came; who 
   loop.run_for(1500ms);  // nobody who is registered is taken for a stranger
   CHECK(peer.downs + late.downs == 0);
   CHECK(peer.call(late.address(), "both here?") == "re: both here?");
+}
+
+TEST_CASE("strangers: who sends without end does not keep others, nor himself, from being hung up on") {
+  TempDir dir;
+  Loop loop;
+  const auto broker = start_broker(loop, "unix:" + (dir / "b"), {}, [](BrokerOptions& options) { options.hello_limit = 500ms; });
+  std::vector<RawConnection> floods;
+  for (int i = 0; i < 4; ++i) {
+    floods.emplace_back(dir / "b");
+    REQUIRE(floods.back().begin_handshake());
+  }
+  RawConnection silent(dir / "b");
+  const std::string commands = [] {
+    std::string text;
+    for (int i = 0; i < 1000; ++i) text += zmtp_frame(std::string(100, 'c'), false, /*is_command=*/true);
+    return text;
+  }();
+  CHECK(loop.until(
+      [&] {
+        bool is_any = false;
+        for (RawConnection& flood : floods) {
+          // Whole commands: what does not fit is lost.
+          while (flood.is_open() && flood.write_some(std::string_view(commands).substr(0, 102)) == 102) {
+          }
+          is_any = is_any || !flood.is_ended();
+        }
+        return !is_any && silent.is_ended();
+      },
+      8s));
+}
+
+TEST_CASE("strangers: Hellos that came in time are heard, though the broker was away until it was late") {
+  TempDir dir;
+  Loop loop;
+  const auto broker = start_broker(loop, "unix:" + (dir / "b"), {}, [](BrokerOptions& options) { options.hello_limit = 500ms; });
+  std::vector<RawConnection> crowd;
+  for (int i = 0; i < 400; ++i) {
+    crowd.emplace_back(dir / "b");
+    REQUIRE(crowd.back().begin_handshake());
+  }
+  loop.run_for(20ms);  // all of them are strangers now
+  for (RawConnection& one : crowd) {
+    FrameWriter writer(wire::Lane::control);
+    writer.add(wire::Envelope(), encode_control({.id = 1}, launcher_hello()));
+    std::vector<std::string> parts;
+    for (const auto& part : writer.finish().parts) parts.push_back(part.to_string());
+    REQUIRE(one.send(parts));
+  }
+  const auto late = std::chrono::steady_clock::now() + 1s;
+  REQUIRE(wait_until([&] { return std::chrono::steady_clock::now() >= late; }, 20s));  // no turn meanwhile
+  CHECK(loop.until([&] { return broker->peers() == 400; }));
+  loop.run_for(600ms);
+  CHECK(broker->peers() == 400);
 }
 
 TEST_CASE("strangers: who says nonsense, or was refused, is hung up on before he could say Hello") {

@@ -147,6 +147,10 @@ bool RawConnection::send(const std::vector<std::string>& parts) {
   return true;
 }
 
+void RawConnection::stop_reading() {
+  ::shutdown(fd_.get(), SHUT_RD);
+}
+
 void RawConnection::close_with_reset() {
   const linger now{.l_onoff = 1, .l_linger = 0};
   if (fd_) ::setsockopt(fd_.get(), SOL_SOCKET, SO_LINGER, &now, sizeof now);

@@ -35,6 +35,7 @@ class RawConnection {
   bool begin_handshake(std::string_view socket_type = "DEALER");
   /// One message of these parts.
   bool send(const std::vector<std::string>& parts);
+  void stop_reading();
   /// The next close() is a reset.
   void close_with_reset();
   void close() { fd_ = UniqueFd(); }

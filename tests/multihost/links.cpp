@@ -123,15 +123,21 @@ class LinkedPair {
   void pause(std::chrono::milliseconds time) {
     wait_until([] { return false; }, time);
   }
+  void wait_for_line(const std::string& line, std::chrono::milliseconds limit) {
+    for (std::size_t i = 0; i < 2; ++i) {
+      const bool came =
+          wait_until([&] { return talkers[i]->is_running() && talkers[i]->out().find("\n" + line + "\n") != std::string::npos; }, limit);
+      INFO(talkers[i]->describe());
+      REQUIRE(came);
+    }
+  }
   /// Stops both and reads what they say.
   void finish(std::chrono::milliseconds limit = in_time) {
     for (auto& talker : talkers) talker->write_stdin("stop\n");
-    for (std::size_t i = 0; i < 2; ++i) {
-      const bool ended =
-          wait_until([&] { return talkers[i]->is_running() && talkers[i]->out().find("\nend\n") != std::string::npos; }, limit);
-      INFO(talkers[i]->describe());
-      REQUIRE(ended);
-    }
+    wait_for_line("settled", limit);
+    // Only now has each got all that the other one sent.
+    for (auto& talker : talkers) talker->write_stdin("report\n");
+    wait_for_line("end", limit);
     for (std::size_t i = 0; i < 2; ++i) {
       const auto& out = talkers[i]->out();
       reports[i].emplace(out.substr(out.rfind("\nsent ") + 1));

@@ -1,6 +1,6 @@
 // meshbus_talker BROKER NAME PARTNER: a launcher that numbers what it sends to its partner, in both lanes, as fast as that is taken, and
-// writes down what came, what came back, and what did not. "stop" on stdin: sends no more, waits until the fate of everything is known, and
-// prints a report of lines "WORD NUMBERS...", the last of which is "end".
+// writes down what came, what came back, and what did not. "stop" on stdin: sends no more, and prints "settled" when the fate of all that
+// it sent is known. "report", once the other one has settled as well: prints lines "WORD NUMBERS...", the last of which is "end".
 #include <sys/epoll.h>
 #include <unistd.h>
 
@@ -11,6 +11,7 @@
 #include <cstring>
 #include <optional>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include <zmq.hpp>
@@ -111,22 +112,29 @@ class Talker {
       reactor_.stop();
       return;
     }
+    if (std::string_view(text, static_cast<std::size_t>(size)).starts_with("report")) {
+      report();
+      return;
+    }
     is_talking_ = false;
     is_asked_ = true;
+  }
+  void report() {
+    const auto traffic = bus_->traffic();
+    std::printf("sent %llu\ngot %llu %llu\ndisorders %llu\nmissing%s\nreturned%s\nunknown%s\n", number(sent_), number(got_), number(last_),
+                number(disorders_), ranges(missing_).c_str(), ranges(returned_).c_str(), ranges(unknown_).c_str());
+    std::printf("control %llu %llu %llu\nsilence_ms %lld\nsums %llu %llu %llu %llu %llu\nend\n", number(control_sent_),
+                number(control_got_), number(control_told_),
+                static_cast<long long>(std::chrono::duration_cast<std::chrono::milliseconds>(silence_).count()), number(traffic.sent.sent),
+                number(traffic.sent.taken), number(traffic.sent.returned), number(traffic.sent.unknown), number(traffic.taken));
+    std::fflush(stdout);
   }
   /// A turn now and then, even when nothing comes.
   void tick() {
     reactor_.after(std::chrono::milliseconds(5), [this] {
-      const auto traffic = bus_->traffic();
-      if (is_asked_ && traffic.outstanding == 0) {
+      if (is_asked_ && bus_->traffic().outstanding == 0) {
         is_asked_ = false;
-        std::printf("sent %llu\ngot %llu %llu\ndisorders %llu\nmissing%s\nreturned%s\nunknown%s\n", number(sent_), number(got_),
-                    number(last_), number(disorders_), ranges(missing_).c_str(), ranges(returned_).c_str(), ranges(unknown_).c_str());
-        std::printf("control %llu %llu %llu\nsilence_ms %lld\nsums %llu %llu %llu %llu %llu\nend\n", number(control_sent_),
-                    number(control_got_), number(control_told_),
-                    static_cast<long long>(std::chrono::duration_cast<std::chrono::milliseconds>(silence_).count()),
-                    number(traffic.sent.sent), number(traffic.sent.taken), number(traffic.sent.returned), number(traffic.sent.unknown),
-                    number(traffic.taken));
+        std::printf("settled\n");
         std::fflush(stdout);
       } else if (got_ > said_ + 1000) {
         said_ = got_;
