@@ -1,11 +1,9 @@
 #include "broker/admission.h"
 
 #include <algorithm>
-#include <array>
 
 #include "common/bytes.h"
 #include "common/control.h"
-#include "common/quantity.h"
 #include "meshbus/name.h"
 
 namespace meshbus {

@@ -334,11 +334,16 @@ TEST_CASE("local router: when there is no descriptor for who comes, he waits unt
   const UniqueFd next(::fcntl(0, F_DUPFD_CLOEXEC, 0));
   const rlimit few{static_cast<rlim_t>(next.get()) + 4, old.rlim_max};
   REQUIRE(::setrlimit(RLIMIT_NOFILE, &few) == 0);
-  const auto before = at.loop.reactor.now();
-  at.loop.run_for(50ms);
+  int turns = 0;
+  at.loop.until(
+      [&] {
+        ++turns;
+        return false;
+      },
+      50ms);
   const std::size_t let_in = at.accepted.size();
   REQUIRE(::setrlimit(RLIMIT_NOFILE, &old) == 0);
-  CHECK(at.loop.reactor.now() - before < 10s);
+  CHECK(turns < 200);  // it does not ask again and again
   CHECK(let_in >= 1);
   CHECK(let_in < 10);
   REQUIRE(at.loop.until([&] { return at.accepted.size() == 10; }));
@@ -368,6 +373,7 @@ TEST_CASE("local router: what it took leaves while it lingers, and no longer") {
     const auto took = std::chrono::steady_clock::now() - start;
     if (reader.joinable()) reader.join();
     CHECK(took < 10s);
+    if (!is_read) CHECK(took >= 100ms);
     if (is_read) CHECK(heard.size() > body.size());
   }
 }
