@@ -25,6 +25,7 @@ HostAgent::HostAgent(Reactor& reactor, zmq::context_t& context, Options options,
     publisher_->mark(mesh);
     waits_->mark(mesh);
     collections_->mark(mesh);
+    logs_->mark(mesh);  // its last rank may have ended long after its output
   };
   proc_events.on_owner_changed = [this](Mesh& mesh) {
     publisher_->tell_owner(mesh);

@@ -165,6 +165,25 @@ TEST_CASE("agent logs: the tail of each stream first, then what is written, then
   CHECK(late.stream(1).bytes == "249\n" + std::string("live\0\xff", 6));
 }
 
+TEST_CASE("agent logs: a mesh whose ranks live on without output ends for its readers with its last rank") {
+  AgentHarness harness;
+  const auto mesh = harness.run_shell("echo hello; exec >&- 2>&-; " + touch_and_wait(harness.dir()) + "exit 0", 2);
+  TestReader reader(harness, "client");
+  REQUIRE(reader.start(reader.request(mesh)).has_value());
+  harness.wait("all output", [&] {
+    return reader.stream(0).ended && reader.stream(0, wire::Stream::err).ended && reader.stream(1).ended &&
+           reader.stream(1, wire::Stream::err).ended;
+  });
+  // The answer comes behind all that this reader has taken: nothing is under way when the ranks end.
+  REQUIRE(harness.ask<wire::MeshState>(reader.launcher(), get_state(mesh)).has_value());
+  CHECK_FALSE(reader.done);
+  harness.dir().write("go", "");
+  harness.wait("the end", [&] { return reader.done; });
+  CHECK(reader.stream(0).bytes == "hello\n");
+  CHECK(reader.stream(1).bytes == "hello\n");
+  harness.wait_ended(mesh, 2);
+}
+
 TEST_CASE("agent logs: a reader that takes nothing holds up nobody, and learns how much it missed") {
   AgentHarness harness;
   TestReader stuck(harness, "client"), good(harness, "client");
