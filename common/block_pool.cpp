@@ -4,6 +4,8 @@
 #include <array>
 #include <cstdint>
 #include <cstdlib>
+#include <cstring>
+#include <memory>
 #include <mutex>
 #include <new>
 #include <utility>
@@ -87,6 +89,13 @@ void BlockPool::give_back(char* block, std::size_t size) noexcept {
   if (block == nullptr) return;
   const std::size_t at = place_of(size);
   if (at == kSizes.size() || !Pool::one().give_back(block, at)) std::free(block);
+}
+
+SharedBody BlockPool::copy(std::string_view bytes) {
+  const std::size_t size = size_for(bytes.size());
+  const std::shared_ptr<char> block(take(size), [size](char* memory) { give_back(memory, size); });
+  std::memcpy(block.get(), bytes.data(), bytes.size());
+  return {{block.get(), bytes.size()}, block};
 }
 
 zmq::message_t BlockPool::part(std::size_t bytes) {

@@ -1,6 +1,7 @@
 #include "common/bus.h"
 
 #include <cstring>
+#include <memory>
 #include <utility>
 
 #include "common/cast.h"
@@ -12,6 +13,18 @@ namespace meshbus {
 namespace {
 
 constexpr std::size_t kMostRefusedSenders = 4096;
+
+/// A part that has a share of that body.
+zmq::message_t share(const SharedBody& body) {
+  using Owner = std::shared_ptr<const void>;
+  auto owner = std::make_unique<Owner>(body.owner());
+  // libzmq's messages know no const; nobody writes into the part.
+  zmq::message_t part(
+      const_cast<char*>(body.bytes().data()), body.bytes().size(), [](void*, void* hint) { delete static_cast<Owner*>(hint); },
+      owner.get());
+  owner.release();  // NOLINT(bugprone-unused-return-value): the part has it
+  return part;
+}
 
 }  // namespace
 
@@ -92,7 +105,8 @@ void Bus::close(const std::string& reason, std::chrono::milliseconds linger) {
   fail_all(Error(ErrorCode::fate_unknown, "this side left the bus: " + reason));
 }
 
-std::uint64_t Bus::post(const Destination& to, std::uint32_t port, wire::Kind kind, wire::Lane lane, Bytes body, std::uint32_t flags) {
+std::uint64_t Bus::post(const Destination& to, std::uint32_t port, wire::Kind kind, wire::Lane lane, Bytes body, std::uint32_t flags,
+                        zmq::message_t* apart) {
   introduce(to);
   wire::Envelope envelope;
   envelope.mutate_flags(flags);
@@ -103,7 +117,7 @@ std::uint64_t Bus::post(const Destination& to, std::uint32_t port, wire::Kind ki
   envelope.mutate_kind(kind);
   envelope.mutate_lane(lane);
   const bool is_counted = has_fate(envelope);
-  if ((is_counted && !fates_.has_room()) || !session_->push(envelope, body)) return 0;
+  if ((is_counted && !fates_.has_room()) || !session_->push(envelope, body, apart)) return 0;
   if (is_counted) {
     envelope.mutate_length(static_cast<std::uint32_t>(body.size()));
     fates_.add(receiver_of(to.proc, to.host), envelope);
@@ -208,9 +222,19 @@ void Bus::fail_call(const wire::Envelope& call, const wire::CallHeader& header, 
 }
 
 Result<void> Bus::send(const Destination& to, std::uint32_t port, Bytes body, bool no_return) {
+  return send_body(to, port, body, no_return, nullptr);
+}
+
+Result<void> Bus::send(const Destination& to, std::uint32_t port, const SharedBody& body, bool no_return) {
+  if (body.bytes().size() <= kInlineLimit) return send(to, port, body.bytes(), no_return);
+  zmq::message_t part = share(body);
+  return send_body(to, port, body.bytes(), no_return, &part);
+}
+
+Result<void> Bus::send_body(const Destination& to, std::uint32_t port, Bytes body, bool no_return, zmq::message_t* apart) {
   if (body.size() > kBodyLimit)
     return fail(ErrorCode::too_large, "a message of " + std::to_string(body.size()) + " bytes; the limit is " + std::to_string(kBodyLimit));
-  if (post(to, port, wire::Kind::message, wire::Lane::data, body, no_return ? kFlagNoReturn : 0) == 0)
+  if (post(to, port, wire::Kind::message, wire::Lane::data, body, no_return ? kFlagNoReturn : 0, apart) == 0)
     return fail(ErrorCode::queue_full, "the queue to the broker is full");
   return {};
 }

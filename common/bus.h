@@ -17,6 +17,7 @@
 #include "common/fates.h"
 #include "common/session.h"
 #include "meshbus/address.h"
+#include "meshbus/shared_body.h"
 
 namespace meshbus {
 
@@ -121,6 +122,8 @@ class Bus {
   void fail_call(const wire::Envelope& call, const wire::CallHeader& header, const Error& error);
   /// Bytes for a port, without an answer; what comes back is told by on_undeliverable, unless `no_return`. Errors: too_large, queue_full.
   Result<void> send(const Destination& to, std::uint32_t port, Bytes body, bool no_return = false);
+  /// The same without a copy of a body above kInlineLimit.
+  Result<void> send(const Destination& to, std::uint32_t port, const SharedBody& body, bool no_return = false);
   /// The same message to every rank of a view, in order with what else is sent to each of them; each one is delivered, returned or of
   /// unknown fate by itself. With no rank it succeeds. Errors: too_large, queue_full, version_mismatch (an
   /// older broker); nothing was sent then.
@@ -170,8 +173,10 @@ class Bus {
   void send_request(const Destination& to, wire::BodyUnion body, std::chrono::milliseconds deadline, Answer answer);
   void send_answer(const Request& request, const std::string& bytes);
   bool send_control(const Destination& to, const std::string& bytes, wire::Lane lane);
-  /// Numbers and queues a message; the number, or 0 when the queue is full.
-  std::uint64_t post(const Destination& to, std::uint32_t port, wire::Kind kind, wire::Lane lane, Bytes body, std::uint32_t flags = 0);
+  Result<void> send_body(const Destination& to, std::uint32_t port, Bytes body, bool no_return, zmq::message_t* apart);
+  /// Numbers and queues a message; the number, or 0 when the queue is full. `apart`: the part that the body is, moved from.
+  std::uint64_t post(const Destination& to, std::uint32_t port, wire::Kind kind, wire::Lane lane, Bytes body, std::uint32_t flags = 0,
+                     zmq::message_t* apart = nullptr);
   /// The same for one piece of a cast; `head` is what comes before the body.
   std::uint64_t post_cast(const CastPlan& to, std::size_t piece, std::uint32_t port, wire::Kind kind, Bytes head, Bytes body,
                           std::uint32_t flags);

@@ -168,6 +168,16 @@ Result<void> Proc::send(const ProcId& to, std::uint32_t port, std::string_view b
   return runtime_.send(to, port, body, patience);
 }
 
+Result<void> Proc::send(std::uint64_t rank, std::uint32_t port, const SharedBody& body, std::chrono::milliseconds patience) {
+  const auto to = mesh().proc_at(rank);
+  if (!to) return fail(to.error());
+  return send(*to, port, body, patience);
+}
+
+Result<void> Proc::send(const ProcId& to, std::uint32_t port, const SharedBody& body, std::chrono::milliseconds patience) {
+  return runtime_.send(to, port, body, patience);
+}
+
 Result<void> Proc::cast(const ProcMeshRef& to, std::uint32_t port, std::string_view body, std::chrono::milliseconds patience) {
   return runtime_.cast(to, port, body, patience);
 }

@@ -75,6 +75,7 @@ class Runtime {
   /// The same for who does not wait: `answer` is called on the reactor's thread, once, unless the process ends first.
   void call(const ProcId& to, std::uint32_t port, std::string body, std::chrono::milliseconds deadline, Bus::CallAnswer answer);
   Result<void> send(const ProcId& to, std::uint32_t port, std::string_view body, std::chrono::milliseconds patience);
+  Result<void> send(const ProcId& to, std::uint32_t port, const SharedBody& body, std::chrono::milliseconds patience);
   Result<void> cast(const ProcMeshRef& to, std::uint32_t port, std::string_view body, std::chrono::milliseconds patience);
   /// Waits.
   Result<CastAnswers::Answers> call_all(const ProcMeshRef& to, std::uint32_t port, std::string_view body,
@@ -116,6 +117,10 @@ class Runtime {
   void on_data(const wire::Envelope& envelope, const wire::CallHeader& header, Bytes body, std::optional<Point> point);
   /// Of a cast: where this rank is in its view.
   std::optional<Point> point_of(const CastBody& cast);
+  /// `make_body`: what the bus is to send, a copy or a share of `body`; called when there is room for it.
+  template <typename MakeBody>
+  Result<void> send_when_room(const ProcId& to, std::uint32_t port, std::string_view body, std::chrono::milliseconds patience,
+                              MakeBody make_body);
   /// What of messages waits to leave: their bytes, and for how many receivers they are.
   struct Room {
     std::size_t bytes = 0;

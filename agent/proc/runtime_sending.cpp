@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "agent/proc/runtime.h"
+#include "common/block_pool.h"
 
 // What goes out: calls, messages and casts of the program, from any of its threads.
 
@@ -109,20 +110,32 @@ void Runtime::not_sent(const Destination& to, std::uint32_t port, const Error& e
   on_undelivered(envelope, error);
 }
 
-Result<void> Runtime::send(const ProcId& to, std::uint32_t port, std::string_view body, std::chrono::milliseconds patience) {
+template <typename MakeBody>
+Result<void> Runtime::send_when_room(const ProcId& to, std::uint32_t port, std::string_view body, std::chrono::milliseconds patience,
+                                     MakeBody make_body) {
   if (::getpid() != pid_) return fail(check_caller(to).error());
   if (body.size() > kBodyLimit) {
     return fail(ErrorCode::too_large, "a message of " + std::to_string(body.size()) + " bytes; the limit is " + std::to_string(kBodyLimit));
   }
   const Room size{body.size() + sizeof(wire::Envelope), 1};
   if (auto room = make_room(size, patience); !room) return room;
-  reactor_.post([this, to = Destination::to(to), port, body = std::string(body), size] {
+  reactor_.post([this, to = Destination::to(to), port, body = make_body(), size] {
     if (is_cut_) return queued(size);
     const auto sent = bus_->send(to, port, body);
     queued(size);
     if (!sent) not_sent(to, port, sent.error());
   });
   return {};
+}
+
+Result<void> Runtime::send(const ProcId& to, std::uint32_t port, std::string_view body, std::chrono::milliseconds patience) {
+  if (body.size() > kInlineLimit) return send_when_room(to, port, body, patience, [&] { return BlockPool::copy(body); });
+  return send_when_room(to, port, body, patience, [&] { return std::string(body); });
+}
+
+Result<void> Runtime::send(const ProcId& to, std::uint32_t port, const SharedBody& body, std::chrono::milliseconds patience) {
+  if (body.bytes().size() <= kInlineLimit) return send(to, port, body.bytes(), patience);
+  return send_when_room(to, port, body.bytes(), patience, [&] { return body; });
 }
 
 Result<std::shared_ptr<const CastPlan>> Runtime::plan_cast(const ProcMeshRef& to, std::size_t bytes) {

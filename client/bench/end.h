@@ -7,6 +7,8 @@
 #include <string>
 #include <string_view>
 
+#include "meshbus/shared_body.h"
+
 namespace meshbus::bench {
 
 /// How long an end waits for a message before it gives up.
@@ -25,6 +27,8 @@ class End {
   virtual ~End() = default;
   /// Queues a message for the other end; only from within run().
   virtual void send(std::string_view body) = 0;
+  /// The same; who can sends a large one without a copy.
+  virtual void send(const SharedBody& body) { send(body.bytes()); }
   /// Produces as long as it can, consumes what comes, and so on until the last message.
   virtual void run(const Program& program) = 0;
   /// What the other end needs to know to reach this one: a line.

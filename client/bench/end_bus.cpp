@@ -64,6 +64,11 @@ class BusEnd : public End {
     }
   }
 
+  void send(const SharedBody& body) override {
+    if (is_calls_) return send(body.bytes());
+    if (const auto sent = bus_->send(to_, 1, body); !sent) give_up(sent.error());
+  }
+
   // All happens inside of handlers, as programs do it: what a handler says leaves at the end of its turn, or at once when it says so.
   void run(const Program& program) override {
     program_ = &program;

@@ -37,7 +37,7 @@ std::size_t quarter_of(std::size_t size) {
 }
 
 RoundTripFigures round_trips(End& end, const CpuMeter& cpu, std::size_t size, std::size_t count) {
-  const std::string body(size, 'x');
+  const auto body = SharedBody::of(std::string(size, 'x'));
   std::vector<double> times;
   times.reserve(count);
   std::size_t warm_up = std::min(kWarmUp, std::max<std::size_t>(count, 1));
@@ -77,7 +77,7 @@ RoundTripFigures round_trips(End& end, const CpuMeter& cpu, std::size_t size, st
 
 ThroughputFigures throughput(End& end, const CpuMeter& cpu, std::size_t size, std::chrono::milliseconds duration) {
   const std::size_t quarter = quarter_of(size), window = 4 * quarter;
-  const std::string body(size, 'x');
+  const auto body = SharedBody::of(std::string(size, 'x'));
   std::size_t sent = 0, received = 0, at_start = 0;
   bool has_started = false;
   std::chrono::nanoseconds before{};
@@ -115,7 +115,7 @@ int answer_all(End& end, std::size_t quarter) {
     if (quarter == 0) {
       end.send(body);
     } else if (++taken % quarter == 0) {
-      end.send({});
+      end.send(std::string_view());
     }
     return true;
   }});

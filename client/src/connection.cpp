@@ -186,7 +186,8 @@ Result<std::string> Connection::call(const ProcId& proc, std::uint32_t port, std
   return answer;
 }
 
-Result<void> Connection::send(const ProcId& proc, std::uint32_t port, std::string_view body) {
+template <typename Body>
+Result<void> Connection::send_any(const ProcId& proc, std::uint32_t port, const Body& body) {
   auto sent = core_.run([&]() -> Result<void> {
     if (bus_ == nullptr) return fail(ErrorCode::host_unreachable, "the connection to " + home_.to_string() + " is closed");
     return bus_->send(Destination::to(proc), port, body);
@@ -194,6 +195,9 @@ Result<void> Connection::send(const ProcId& proc, std::uint32_t port, std::strin
   if (!sent) return fail(sent.error().within("send to " + proc.to_string() + ", port " + std::to_string(port)));
   return sent;
 }
+// Both kinds of bodies.
+template Result<void> Connection::send_any(const ProcId&, std::uint32_t, const std::string_view&);
+template Result<void> Connection::send_any(const ProcId&, std::uint32_t, const SharedBody&);
 
 Result<void> Connection::cast(const ProcMeshRef& to, std::uint32_t port, std::string_view body) {
   auto sent = core_.run([&]() -> Result<void> {

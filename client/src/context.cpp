@@ -30,6 +30,13 @@ Result<void> Context::send(const ProcId& proc, std::uint32_t port, std::string_v
   return (*connection)->send(proc, port, body);
 }
 
+Result<void> Context::send(const ProcId& proc, std::uint32_t port, const SharedBody& body) {
+  if (auto fine = core_->check_may_wait(); !fine) return fine;
+  const auto connection = core_->find_connection(core_, proc.host());
+  if (!connection) return fail(connection.error());
+  return (*connection)->send(proc, port, body);
+}
+
 Result<void> Context::cast(const ProcMeshRef& to, std::uint32_t port, std::string_view body) {
   if (auto fine = core_->check_may_wait(); !fine) return fine;
   if (to.num_ranks() == 0) return {};

@@ -3,7 +3,9 @@
 #include <netinet/in.h>
 #include <netinet/tcp.h>
 #include <sys/socket.h>
+#include <sys/uio.h>
 
+#include <array>
 #include <cerrno>
 #include <charconv>
 #include <cstring>
@@ -43,10 +45,13 @@ class NatsEnd : public End {
     if (options.is_asker()) ::setsockopt(socket_.get(), SOL_SOCKET, SO_RCVTIMEO, &limit, sizeof limit);
   }
 
+  using End::send;
   void send(std::string_view body) override {
     char digits[20];
     const auto end = std::to_chars(digits, digits + sizeof digits, body.size()).ptr;
-    out_.append(publish_).append(digits, end).append("\r\n").append(body).append("\r\n");
+    out_.append(publish_).append(digits, end).append("\r\n");
+    if (body.size() >= kBufferBytes) return flush_with(body);
+    out_.append(body).append("\r\n");
     if (flush_each_ || out_.size() >= kBufferBytes) flush();
   }
 
@@ -117,10 +122,32 @@ class NatsEnd : public End {
     }
     out_.clear();
   }
+  /// A large body goes from where it lies.
+  void flush_with(std::string_view body) {
+    std::array<iovec, 3> parts = {{{out_.data(), out_.size()}, {const_cast<char*>(body.data()), body.size()}, {line_end_.data(), 2}}};
+    msghdr message{};
+    message.msg_iov = parts.data();
+    message.msg_iovlen = parts.size();
+    while (message.msg_iovlen > 0) {
+      const ssize_t some = ::sendmsg(socket_.get(), &message, MSG_NOSIGNAL);
+      if (some < 0) fail_with("cannot send to NATS");
+      for (auto left = static_cast<std::size_t>(some); message.msg_iovlen > 0;) {
+        iovec& part = *message.msg_iov;
+        if (left < part.iov_len) {
+          part = {static_cast<char*>(part.iov_base) + left, part.iov_len - left};
+          break;
+        }
+        left -= part.iov_len;
+        ++message.msg_iov;
+        --message.msg_iovlen;
+      }
+    }
+    out_.clear();
+  }
 
   bool flush_each_;
   UniqueFd socket_;
-  std::string publish_, out_, buffer_;
+  std::string publish_, out_, buffer_, line_end_ = "\r\n";
   std::size_t begin_ = 0, end_ = 0, line_bytes_ = 0, body_bytes_ = 0;
 };
 

@@ -35,6 +35,7 @@ class NatsLibraryEnd : public End {
   NatsLibraryEnd(const NatsLibraryEnd&) = delete;
   NatsLibraryEnd& operator=(const NatsLibraryEnd&) = delete;
 
+  using End::send;
   void send(std::string_view body) override {
     check(natsConnection_Publish(connection_, to_, body.data(), static_cast<int>(body.size())), "publish");
   }

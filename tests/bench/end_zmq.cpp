@@ -36,6 +36,14 @@ class ZmqEnd : public End {
     }
   }
 
+  void send(const SharedBody& body) override {
+    if (is_packed_ || body.bytes().size() <= kPackBytes) return send(body.bytes());
+    auto* const owner = new std::shared_ptr<const void>(body.owner());
+    zmq::message_t message(
+        const_cast<char*>(body.bytes().data()), body.bytes().size(),
+        [](void*, void* hint) { delete static_cast<std::shared_ptr<const void>*>(hint); }, owner);
+    socket_.send(message, zmq::send_flags::none);
+  }
   void send(std::string_view body) override {
     if (!is_packed_) {
       socket_.send(zmq::buffer(body), zmq::send_flags::none);

@@ -185,3 +185,32 @@ TEST_CASE("spec 6.3: slices next to dead ranks are called, cast to, asked, waite
   CHECK(heard.failures().size() == 3);
   must(hosts.shutdown(in_time));
 }
+
+TEST_CASE("spec 7.5: a shared body arrives whole and in its turn wherever it is sent to, and is let go then") {
+  auto context = must(Context::create());
+  auto hosts = must(HostMesh::process(context, extent("host=2"), of_this_build()));
+  Heard heard;
+  auto spec = self({"several"});
+  spec.output = OutputMode::stream;
+  auto mesh = must(hosts.spawn("readers", extent("gpu=1"), spec, heard.handlers()));
+  for (const std::size_t size : {std::size_t{0}, std::size_t{32 * 1024}, std::size_t{32 * 1024 + 1}, std::size_t{1024 * 1024}}) {
+    CAPTURE(size);
+    auto text = std::make_shared<const std::string>(size, 'x');
+    const std::weak_ptr<const std::string> watched = text;
+    auto body = std::make_optional<SharedBody>(*text, std::move(text));
+    const std::string before = heard.output(0);
+    for (const std::uint64_t rank : {0U, 1U}) {
+      CHECK(must(mesh.proc(rank)).send(context, Port::say, "first\n").has_value());
+      CHECK(must(mesh.proc(rank)).send(context, Port::say, *body).has_value());
+      CHECK(context.send(must(mesh.ref().proc_at(rank)), Port::say, "last\n").has_value());
+    }
+    body.reset();
+    for (const std::uint64_t rank : {0U, 1U})
+      CHECK(wait_until([&] { return heard.output(rank) == before + "first\n" + std::string(size, 'x') + "last\n"; }, in_time));
+    CHECK(wait_until([&] { return watched.expired(); }, in_time));
+  }
+  const auto refused = must(mesh.proc(0)).send(context, Port::say, SharedBody::of(std::string(1024 * 1024 + 1, 'x')));
+  CHECK(refused.error().code() == ErrorCode::too_large);
+  must(mesh.stop());
+  must(hosts.shutdown(in_time));
+}

@@ -4,6 +4,7 @@
 #include <csignal>
 #include <string>
 
+#include "common/frame.h"
 #include "tests/integration/proc_harness.h"
 #include "tests/support/environment.h"
 
@@ -82,6 +83,22 @@ TEST_CASE("proc: messages that were sent leave before the process exits, and so 
   CHECK(harness.process(0).out() == "sent");
   harness.wait("all messages", [&] { return harness.messages.size() == 5000; });
   for (int i = 0; i < 5000; ++i) REQUIRE(harness.messages[static_cast<std::size_t>(i)].starts_with(std::to_string(i) + " "));
+}
+
+TEST_CASE("proc: a shared body is sent as it lies, arrives whole, and is let go when it has left") {
+  ProcHarness harness({.ranks = 2});
+  harness.start(0, {"serve"});
+  harness.start(1, {"serve"});
+  harness.wait_ready(0);
+  harness.wait_ready(1);
+  std::string expected;
+  for (const std::size_t size : {std::size_t{0}, std::size_t{1}, kInlineLimit, kInlineLimit + 1, kBodyLimit}) {
+    CHECK(harness.call(0, 18, std::to_string(size)).value() == "let go");
+    for (int i = 0; i < 3; ++i) expected += std::to_string(size) + "+ ";
+  }
+  CHECK(harness.call(1, 19, "?").value() == expected);
+  const std::string refusal = "too_large: a message of 1048577 bytes; the limit is 1048576";
+  CHECK(harness.call(0, 18, std::to_string(kBodyLimit + 1)).value() == refusal);
 }
 
 TEST_CASE("proc: what waits to leave is bounded, and who sends more is told") {

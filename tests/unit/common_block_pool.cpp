@@ -3,7 +3,9 @@
 #include <doctest/doctest.h>
 
 #include <cstring>
+#include <optional>
 #include <set>
+#include <string>
 #include <vector>
 
 #include "common/frame.h"
@@ -37,6 +39,21 @@ TEST_CASE("block_pool: what is given back is used again, in any order, and only 
     CHECK(copy.to_string() == std::string(bytes, 'a'));
     copy.rebuild();
     if (bytes > kInlineLimit && bytes <= kPartLimit) CHECK(BlockPool::part(bytes).data() == where);
+  }
+}
+
+TEST_CASE("block_pool: a copy lies in a block, which is used again when the last share of it is gone") {
+  for (const std::size_t bytes : {kInlineLimit + 1, kBodyLimit}) {
+    const std::string text(bytes, 'x');
+    auto copy = std::make_optional(BlockPool::copy(text));
+    auto share = copy;
+    const void* where = copy->bytes().data();
+    CHECK(where != text.data());
+    copy.reset();
+    CHECK(share->bytes() == text);
+    CHECK(BlockPool::part(bytes).data() != where);
+    share.reset();
+    CHECK(BlockPool::part(bytes).data() == where);
   }
 }
 

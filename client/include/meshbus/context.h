@@ -12,6 +12,7 @@
 #include "meshbus/proc_mesh_ref.h"
 #include "meshbus/proc_setting.h"
 #include "meshbus/result.h"
+#include "meshbus/shared_body.h"
 
 namespace [[gnu::visibility("default")]] meshbus {
 
@@ -49,6 +50,8 @@ class Context {
   Result<std::string> call(const ProcId& proc, std::uint32_t port, std::string_view body, std::chrono::milliseconds deadline);
   /// Bytes for a port of a proc, without an answer. Returns when they are on their way. Errors: queue_full, too_large, unroutable, refused.
   Result<void> send(const ProcId& proc, std::uint32_t port, std::string_view body);
+  /// The same without a copy of the body.
+  Result<void> send(const ProcId& proc, std::uint32_t port, const SharedBody& body);
 
   /// Bytes for a port of every rank of a mesh or of a slice of it: `context.cast(*mesh.ref().at("host", 0), 1, "hello")`. One message
   /// leaves here; brokers make the copies, one for each host and there one for each rank. A cast and a message of send() arrive in the

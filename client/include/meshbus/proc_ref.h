@@ -10,6 +10,7 @@
 #include "meshbus/address.h"
 #include "meshbus/context.h"
 #include "meshbus/result.h"
+#include "meshbus/shared_body.h"
 
 namespace [[gnu::visibility("default")]] meshbus {
 
@@ -26,6 +27,7 @@ class ProcRef {
     return context.call(id_, port, body, deadline);
   }
   Result<void> send(Context& context, std::uint32_t port, std::string_view body) const { return context.send(id_, port, body); }
+  Result<void> send(Context& context, std::uint32_t port, const SharedBody& body) const { return context.send(id_, port, body); }
 
   friend auto operator<=>(const ProcRef&, const ProcRef&) = default;
   friend bool operator==(const ProcRef&, const ProcRef&) = default;

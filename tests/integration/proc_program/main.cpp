@@ -8,6 +8,8 @@
 #include <csignal>
 #include <cstdlib>
 #include <iostream>
+#include <memory>
+#include <optional>
 #include <stdexcept>
 #include <string>
 #include <thread>
@@ -49,6 +51,24 @@ std::string ask_in_fork(Proc& proc) {
   ::close(pipe[1]);
   return std::string(text, size > 0 ? static_cast<std::size_t>(size) : 0) +
          (WIFSIGNALED(status) && WTERMSIG(status) == SIGTERM ? ", ended by TERM" : ", ?");
+}
+
+/// Sends that many bytes twice without a copy and once with one, and waits until nobody has a share of them: "let go", or what went wrong.
+std::string share_with_next(Proc& proc, std::size_t size) {
+  const auto next = (proc.rank() + 1) % proc.world_size();
+  auto text = std::make_shared<const std::string>(size, 'x');
+  const std::weak_ptr<const std::string> watched = text;
+  auto body = std::make_optional<SharedBody>(*text, std::move(text));
+  for (const auto& sent :
+       {proc.send(next, 19, *body), proc.send(*proc.mesh().proc_at(next), 19, *body), proc.send(next, 19, body->bytes())}) {
+    if (!sent) return sent.error().to_string() + (watched.use_count() == 1 ? "" : ", and somebody has it still");
+  }
+  body.reset();
+  for (const auto end = std::chrono::steady_clock::now() + 20s; !watched.expired();) {
+    if (std::chrono::steady_clock::now() > end) return "somebody has it still";
+    std::this_thread::yield();
+  }
+  return "let go";
 }
 
 std::string describe(Proc& proc) {
@@ -117,7 +137,14 @@ void add_handlers(ProcProgram& program) {
               if (auto sent = proc.cast(proc.mesh(), 16, std::string(1, letter)); !sent) return fail(sent.error());
             }
             return std::string("cast");
-          });
+          })
+      .on(18, [](Proc& proc, const Incoming& call) { return share_with_next(proc, std::stoul(std::string(call.body))); })
+      .on(19, [](Proc&, const Incoming& call) {  // the sizes of what came until now, a + behind each whose bytes are as they should be
+        static std::string sizes;
+        if (call.body == "?") return sizes;
+        sizes += std::to_string(call.body.size()) + (call.body.find_first_not_of('x') == std::string_view::npos ? "+ " : "- ");
+        return std::string();
+      });
 }
 
 volatile std::sig_atomic_t own_handler_ran = 0;

@@ -17,6 +17,7 @@
 #include "meshbus/point.h"
 #include "meshbus/proc_mesh_ref.h"
 #include "meshbus/result.h"
+#include "meshbus/shared_body.h"
 
 /// The library inside the procs of a mesh: finds out who this process is, keeps in touch with the host's agent, and lets ranks call each
 /// other (spec 4.3-4.5).
@@ -198,6 +199,11 @@ class Proc {
   Result<void> send(std::uint64_t rank, std::uint32_t port, std::string_view body,
                     std::chrono::milliseconds patience = std::chrono::seconds(10));
   Result<void> send(const ProcId& to, std::uint32_t port, std::string_view body,
+                    std::chrono::milliseconds patience = std::chrono::seconds(10));
+  /// The same without a copy of the body.
+  Result<void> send(std::uint64_t rank, std::uint32_t port, const SharedBody& body,
+                    std::chrono::milliseconds patience = std::chrono::seconds(10));
+  Result<void> send(const ProcId& to, std::uint32_t port, const SharedBody& body,
                     std::chrono::milliseconds patience = std::chrono::seconds(10));
 
   /// Sends a message to every rank of a mesh or of a slice of it: `proc.cast(*proc.mesh().at("host", 0), 1, "hello")`. One message leaves
