@@ -20,16 +20,18 @@ namespace [[gnu::visibility("default")]] meshbus {
 /// turned out not to be sendable. Bodies up to 32 KiB are copied all the same: that is cheaper than what it takes to share them.
 class SharedBody {
  public:
-  /// `owner` keeps `bytes` alive.
+  /// `owner` keeps `bytes` alive and as they are.
   SharedBody(std::string_view bytes, std::shared_ptr<const void> owner) : bytes_(bytes), owner_(std::move(owner)) {}
-  /// Moved, not copied.
+  /// The string is moved, not copied.
   static SharedBody of(std::string bytes) {
     auto owner = std::make_shared<const std::string>(std::move(bytes));
     const std::string_view view = *owner;
     return {view, std::move(owner)};
   }
 
+  /// What is sent.
   std::string_view bytes() const noexcept { return bytes_; }
+  /// What keeps that alive; may be empty, for bytes that last as long as the process.
   const std::shared_ptr<const void>& owner() const noexcept { return owner_; }
 
  private:
