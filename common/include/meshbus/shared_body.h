@@ -16,8 +16,9 @@ namespace [[gnu::visibility("default")]] meshbus {
 ///     auto tensor = std::make_shared<const std::vector<float>>(...);  // memory of one's own
 ///     SharedBody view({reinterpret_cast<const char*>(tensor->data()), tensor->size() * sizeof(float)}, tensor);
 ///
-/// Nobody may change the bytes while anybody has a share; the last one is given up on any thread, when they have left this process or
-/// turned out not to be sendable. Bodies up to 32 KiB are copied all the same: that is cheaper than what it takes to share them.
+/// Nobody may change the bytes while anybody has a share. The last one is given up on any thread, the library's own included (so giving it
+/// up must not wait), when they have left this process or turned out not to be sendable. Bodies up to 32 KiB are copied all the same: they
+/// ride together with others.
 class SharedBody {
  public:
   /// `owner` keeps `bytes` alive and as they are.
