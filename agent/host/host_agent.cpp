@@ -31,6 +31,10 @@ HostAgent::HostAgent(Reactor& reactor, zmq::context_t& context, Options options,
     publisher_->tell_owner(mesh);
     logs_->mark(mesh);
   };
+  // Who asked for procs hears of it before the first one runs: if this agent is killed then, nobody waits for an answer that will not come.
+  proc_events.on_written = [this] {
+    if (std::exchange(has_accepted_, false)) bus_->flush_early();
+  };
   proc_events.ask = [this](Proc& proc, std::chrono::milliseconds grace, const std::string& reason) { ask_to_stop(proc, grace, reason); };
   proc_events.on_keeper_lost = [this] { keeper_lost_ = true; };
   proc_events.why_keeper_lost = events_.why_keeper_lost;

@@ -133,6 +133,8 @@ class HostAgent {
   std::unique_ptr<SignsWatch> signs_;
   bool was_up_ = false;
   bool keeper_lost_ = false;
+  /// In this turn procs were asked for, and are about to be started.
+  bool has_accepted_ = false;
   Reactor::TimerId forget_timer_ = 0;
   /// Lets a callback see that this object is gone.
   std::shared_ptr<void> alive_ = std::make_shared<char>();

@@ -119,6 +119,7 @@ void HostAgent::on_spawn_procs(const Request& request, const wire::SpawnProcs& m
   wire::SpawnAcceptedT accepted;
   accepted.started = *started;
   bus_->answer(request, std::move(accepted));
+  has_accepted_ = true;
   if (const Mesh* mesh = procs_->table().find_mesh(name); mesh != nullptr && !mesh->owner_gone) peers_->add(owner);
 }
 

@@ -186,18 +186,22 @@ Result<std::string> Connection::call(const ProcId& proc, std::uint32_t port, std
   return answer;
 }
 
-template <typename Body>
-Result<void> Connection::send_any(const ProcId& proc, std::uint32_t port, const Body& body) {
+Result<void> Connection::send(const ProcId& proc, std::uint32_t port, std::string_view body) {
+  return send_with(proc, port, [&](Bus& bus) { return bus.send(Destination::to(proc), port, body); });
+}
+
+Result<void> Connection::send(const ProcId& proc, std::uint32_t port, const SharedBody& body) {
+  return send_with(proc, port, [&](Bus& bus) { return bus.send(Destination::to(proc), port, body); });
+}
+
+Result<void> Connection::send_with(const ProcId& proc, std::uint32_t port, const std::function<Result<void>(Bus&)>& send) {
   auto sent = core_.run([&]() -> Result<void> {
     if (bus_ == nullptr) return fail(ErrorCode::host_unreachable, "the connection to " + home_.to_string() + " is closed");
-    return bus_->send(Destination::to(proc), port, body);
+    return send(*bus_);
   });
   if (!sent) return fail(sent.error().within("send to " + proc.to_string() + ", port " + std::to_string(port)));
   return sent;
 }
-// Both kinds of bodies.
-template Result<void> Connection::send_any(const ProcId&, std::uint32_t, const std::string_view&);
-template Result<void> Connection::send_any(const ProcId&, std::uint32_t, const SharedBody&);
 
 Result<void> Connection::cast(const ProcMeshRef& to, std::uint32_t port, std::string_view body) {
   auto sent = core_.run([&]() -> Result<void> {

@@ -56,8 +56,8 @@ class Connection {
     return ask_with([to, shared, limit](Bus& bus, Bus::Answer answer) { bus.request(to, std::move(*shared), limit, std::move(answer)); });
   }
   Result<std::string> call(const ProcId& proc, std::uint32_t port, std::string_view body, std::chrono::milliseconds deadline);
-  Result<void> send(const ProcId& proc, std::uint32_t port, std::string_view body) { return send_any(proc, port, body); }
-  Result<void> send(const ProcId& proc, std::uint32_t port, const SharedBody& body) { return send_any(proc, port, body); }
+  Result<void> send(const ProcId& proc, std::uint32_t port, std::string_view body);
+  Result<void> send(const ProcId& proc, std::uint32_t port, const SharedBody& body);
   Result<void> cast(const ProcMeshRef& to, std::uint32_t port, std::string_view body);
   /// By ordinal.
   Result<CastAnswers::Answers> call_all(const ProcMeshRef& to, std::uint32_t port, std::string_view body,
@@ -94,8 +94,7 @@ class Connection {
   void close(const std::string& reason);
 
  private:
-  template <typename Body>
-  Result<void> send_any(const ProcId& proc, std::uint32_t port, const Body& body);
+  Result<void> send_with(const ProcId& proc, std::uint32_t port, const std::function<Result<void>(Bus&)>& send);
   struct HostWatch {
     bool is_dead = false;
     bool is_asked = false;

@@ -142,6 +142,7 @@ void MeshProcs::end_turn() {
   ledger_.write();
   // Only now: an agent that takes over believes the ledger, and would find the output of its procs gone.
   for (const auto slot : std::exchange(freed_slots_, {})) spool_.free_slot(slot);
+  events_.on_written();
   if (!keeper_.lost()) {
     keeper_.flush();
     if (keeper_.wants_write() != keeper_writing_) watch_keeper();

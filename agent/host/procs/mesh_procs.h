@@ -47,6 +47,8 @@ class MeshProcs {
     std::function<void(Mesh&)> on_changed;
     /// Somebody else, or nobody, answers for it.
     std::function<void(Mesh&)> on_owner_changed;
+    /// At the end of each turn: what was asked for is in the ledger, and the keeper does not know yet what it is to start.
+    std::function<void()> on_written;
     /// Send StopAndExit; when that does not reach it, call skip_ask(id).
     std::function<void(Proc&, std::chrono::milliseconds grace, const std::string& reason)> ask;
     /// The keeper is dead: every live proc has been reported as failed. Nothing can be done here any more.
