@@ -37,7 +37,8 @@ Forwarder::Options forwarder_options(const HostAddr& host, const BrokerOptions& 
           .waiting = {.wait = config.duration(keys::delivery_starting), .bytes = kWaitingBytes, .count = kWaitingCount},
           .link_connect_limit = options.link_connect_limit,
           .delivery_limit = config.duration(keys::delivery_limit),
-          .protocol = options.protocol};
+          .protocol = options.protocol,
+          .capabilities = options.capabilities};
 }
 
 }  // namespace

@@ -48,6 +48,8 @@ struct BrokerOptions {
   Config config;
   /// What it says that it speaks.
   Protocol protocol = {};
+  /// And that it can do (Hello.capabilities, Welcome.capabilities); less than all: as an older release.
+  std::uint64_t capabilities = kCapabilities;
 };
 
 /// One host's broker: registers peers, and brings messages from one to another and to other hosts' brokers. It reads envelopes, and

@@ -95,7 +95,7 @@ void Broker::Impl::register_peer(Identity identity) {
 void Broker::Impl::welcome(Peer& peer) {
   wire::WelcomeT welcome;
   welcome.version = peer.identity.version;
-  welcome.capabilities = kCapabilities;
+  welcome.capabilities = options.capabilities;
   welcome.release = options.protocol.release;
   welcome.host = host->to_string();
   welcome.incarnation = incarnation;

@@ -57,6 +57,8 @@ class Forwarder {
     std::chrono::milliseconds link_connect_limit{5000};
     std::chrono::milliseconds delivery_limit{30000};
     Protocol protocol = {};
+    /// See BrokerOptions.
+    std::uint64_t capabilities = kCapabilities;
   };
   struct Events {
     /// A message for this broker itself.

@@ -54,7 +54,8 @@ Result<Link*> Forwarder::introduce(const HostAddr& host) {
                                                    .connect_limit = options_.link_connect_limit,
                                                    .delivery_limit = options_.delivery_limit,
                                                    .keys = keys,
-                                                   .protocol = options_.protocol},
+                                                   .protocol = options_.protocol,
+                                                   .capabilities = options_.capabilities},
                                      std::move(events), memory == nullptr ? LinkStream::Memory() : *memory);
   return links_.emplace(key, std::move(link)).first->second.get();
 }

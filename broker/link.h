@@ -50,6 +50,8 @@ class Link {
     /// See Session::Options.
     std::function<Result<CurveKeys>()> keys = {};
     Protocol protocol = {};
+    /// See BrokerOptions.
+    std::uint64_t capabilities = kCapabilities;
   };
   struct Events {
     /// From the other broker, over our own session. `body` is valid during the call.

@@ -64,6 +64,7 @@ void Link::open_session(const std::string& endpoint) {
   Session::Options options;
   options.endpoint = endpoint;
   announce(options.hello, options_.protocol);
+  options.hello.capabilities = options_.capabilities;
   options.hello.peer = options_.own_host.to_string();
   options.hello.kind = wire::PeerKind::link;
   options.hello.incarnation = options_.incarnation;

@@ -95,6 +95,11 @@ void Child::write_line(const std::string& text) {
   if (::write(in_, line.data(), line.size()) != static_cast<ssize_t>(line.size())) throw std::runtime_error(name_ + " has ended");
 }
 
+bool Child::has_ended() const {
+  siginfo_t info{};
+  return ::waitid(P_PID, static_cast<id_t>(pid_), &info, WEXITED | WNOHANG | WNOWAIT) != 0 || info.si_pid == pid_;
+}
+
 std::chrono::nanoseconds Child::cpu() const {
   return cpu_of(pid_);
 }

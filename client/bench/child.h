@@ -25,6 +25,7 @@ class Child {
   std::string read_line();
   /// For its stdin; short.
   void write_line(const std::string& text);
+  bool has_ended() const;
   /// CPU time that all its threads have used so far.
   std::chrono::nanoseconds cpu() const;
 

@@ -36,7 +36,7 @@ std::size_t quarter_of(std::size_t size) {
   return std::clamp(kWindowBytes / std::max<std::size_t>(size, 1), kLeastWindow, kMostWindow) / 4;
 }
 
-RoundTripFigures round_trips(End& end, const CpuMeter& cpu, std::size_t size, std::size_t count) {
+RoundTripFigures round_trips(End& end, const CpuMeter& cpu, std::size_t size, std::size_t count, std::chrono::milliseconds duration) {
   const auto body = SharedBody::of(std::string(size, 'x'));
   std::vector<double> times;
   times.reserve(count);
@@ -65,10 +65,10 @@ RoundTripFigures round_trips(End& end, const CpuMeter& cpu, std::size_t size, st
                  } else {
                    times.push_back(Microseconds(now - begin).count());
                  }
-                 return times.size() < count;
+                 return times.size() < count || now < start + duration;
                }});
   const Microseconds took = Clock::now() - start;
-  const auto messages = static_cast<double>(2 * count);
+  const auto messages = static_cast<double>(2 * times.size());
   RoundTripFigures figures{.per_s = messages / took.count() * 1e6, .cpu_us = per_message(cpu, before, messages)};
   figures.p50_us = percentile(times, 50);
   figures.p99_us = percentile(times, 99);

@@ -21,8 +21,9 @@ struct RoundTripFigures {
   /// Of what is in between, per message.
   std::optional<double> cpu_us = {};
 };
-/// `count` messages there and back, one after the other; the other end runs answer_all(end, 0).
-RoundTripFigures round_trips(End& end, const CpuMeter& cpu, std::size_t size, std::size_t count);
+/// `count` messages there and back, one after the other, and more until that time is over; the other end runs answer_all(end, 0).
+RoundTripFigures round_trips(End& end, const CpuMeter& cpu, std::size_t size, std::size_t count,
+                             std::chrono::milliseconds duration = std::chrono::milliseconds(0));
 
 struct ThroughputFigures {
   double per_s = 0;

@@ -2,6 +2,8 @@
 #include <algorithm>
 #include <memory>
 #include <optional>
+#include <stdexcept>
+#include <string>
 #include <string_view>
 
 #include "client/bench/child.h"
@@ -50,6 +52,11 @@ class Pressure {
     const std::size_t queue = is_stopped_ ? Config().bytes(keys::queue_bytes) + kWindow : 0;
     return static_cast<double>(std::max<std::size_t>((senders_.size() + 1) * kWindow, queue)) / 1024;
   }
+  /// Throws when one of them presses no more.
+  void check() const {
+    for (const auto& one : senders_)
+      if (one->has_ended()) throw std::runtime_error("a sender has ended before the measurement");
+  }
   std::chrono::nanoseconds senders_cpu() const {
     std::chrono::nanoseconds sum{0};
     for (const auto& one : senders_) sum += one->cpu();
@@ -65,19 +72,20 @@ class Pressure {
   std::vector<std::unique_ptr<Child>> senders_;
 };
 
-Figures ask_under_flood(std::size_t senders, const Taking& taking, std::size_t count) {
+Figures ask_under_flood(std::size_t senders, const Taking& taking, const Amounts& amounts) {
   Pressure pressure(senders, taking);
   Party asker(pressure.middle().asker_address());
   const auto reader = Destination::to(must(ProcId::parse(pressure.reader())));
   for (const auto end = Clock::now() + kSettle; Clock::now() < end;) ask(asker, reader);
   std::vector<double> times;
-  times.reserve(count);
-  while (times.size() < count) times.push_back(Microseconds(ask(asker, reader)).count());
+  for (const auto end = Clock::now() + std::chrono::milliseconds(amounts.duration_ms); times.size() < amounts.count || Clock::now() < end;)
+    times.push_back(Microseconds(ask(asker, reader)).count());
+  pressure.check();
   const double p50 = percentile(times, 50), p99 = percentile(times, 99);
   return {{"p50_us", p50}, {"p99_us", p99}, {"most_us", times.back()}, {"grown_kib", pressure.grown_kib()}};
 }
 
-Figures pair_beside(std::size_t senders, const Taking& taking, std::size_t count) {
+Figures pair_beside(std::size_t senders, const Taking& taking, const Amounts& amounts) {
   Pressure pressure(senders, taking);
   const std::string& address = pressure.middle().asker_address();
   Child echo({own_folder() + "meshbus-bench", "end", "bus", address, "0"});
@@ -85,8 +93,9 @@ Figures pair_beside(std::size_t senders, const Taking& taking, std::size_t count
   round_trips(*end, {}, kMessage, 2000);
   const auto cpu = pressure.senders_cpu();
   const auto begin = Clock::now();
-  const auto trips = round_trips(*end, {}, kMessage, count);
+  const auto trips = round_trips(*end, {}, kMessage, amounts.count, std::chrono::milliseconds(amounts.duration_ms));
   const Microseconds took = Clock::now() - begin, used = pressure.senders_cpu() - cpu;
+  pressure.check();
   Figures figures = {{"p50_us", trips.p50_us}, {"p99_us", trips.p99_us}, {"p99_over_p50", trips.p99_us / trips.p50_us}};
   figures["senders_cpu"] = used / took;
   figures["grown_kib"] = std::max(pressure.grown_kib(), 0.0);
@@ -94,16 +103,21 @@ Figures pair_beside(std::size_t senders, const Taking& taking, std::size_t count
   return figures;
 }
 
+std::string a_round(const Amounts& amounts) {
+  std::string text = std::to_string(amounts.count) + " a round";
+  if (amounts.duration_ms != 0) text += ", and as many more as there are in " + std::to_string(amounts.duration_ms) + " ms";
+  return text;
+}
+
 }  // namespace
 
 int run_flood(const Settings& settings, const Amounts& amounts) {
-  Comparison comparison("flood",
-                        "a control message to a reader and its answer, while others flood that reader with messages of 64 B; " +
-                            std::to_string(amounts.count) + " a round",
-                        settings);
+  Comparison comparison(
+      "flood", "a control message to a reader and its answer, while others flood that reader with messages of 64 B; " + a_round(amounts),
+      settings);
   for (const std::size_t senders : amounts.sizes) {
     const auto side = [&](const char* name, Part part, const char* what, std::size_t how_many, Taking taking) {
-      return Side{name, part, what, [=, &amounts] { return ask_under_flood(how_many, taking, amounts.count); }};
+      return Side{name, part, what, [=, &amounts] { return ask_under_flood(how_many, taking, amounts); }};
     };
     Case one{.size = static_cast<double>(senders), .unit = "senders", .sides = {}, .bars = {}};
     one.sides = {
@@ -123,13 +137,12 @@ int run_flood(const Settings& settings, const Amounts& amounts) {
 
 int run_bystander(const Settings& settings, const Amounts& amounts) {
   Comparison comparison("bystander",
-                        "round trip of 64 B between two procs, while others send to a slow reader at the same broker; " +
-                            std::to_string(amounts.count) + " a round",
+                        "round trip of 64 B between two procs, while others send to a slow reader at the same broker; " + a_round(amounts),
                         settings);
   comparison.note("computed: a window of 512 KiB for each sender and for the reader; for a stopped reader queue.bytes and one window");
   for (const std::size_t senders : amounts.sizes) {
     const auto side = [&](const char* name, Part part, const char* what, std::size_t how_many, Taking taking) {
-      return Side{name, part, what, [=, &amounts] { return pair_beside(how_many, taking, amounts.count); }};
+      return Side{name, part, what, [=, &amounts] { return pair_beside(how_many, taking, amounts); }};
     };
     Case one{.size = static_cast<double>(senders), .unit = "senders", .sides = {}, .bars = {}};
     one.sides = {side("idle", Part::floor, "nobody sends", 0, {}),

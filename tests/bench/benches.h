@@ -13,12 +13,14 @@ struct Amounts {
   std::vector<std::size_t> sizes;
   /// Round trips or kills in a round.
   std::size_t count = 0;
-  /// Milliseconds that messages flow in a round, or that a host is watched.
+  /// Milliseconds that messages flow in a round, or that a host is watched; what presses does so for as long at least.
   std::size_t duration_ms = 1000;
   /// Milliseconds between two kills.
   std::size_t pause_ms = 0;
   /// Ranks on one host at most; 0: that is not asked.
   std::size_t per_host = 0;
+  /// The ends are on tcp instead of unix sockets.
+  bool is_tcp = false;
   /// What keys cost on a link, instead of all of the bus.
   bool is_curve = false;
 };
@@ -27,6 +29,8 @@ struct Amounts {
 int run_rtt(const Settings& settings, const Amounts& amounts, bool is_two);
 /// Messages in one direction through one broker.
 int run_rate(const Settings& settings, const Amounts& amounts);
+/// The same, and round trips, over a link that resumes, beside one that keeps nothing.
+int run_link(const Settings& settings, const Amounts& amounts);
 /// All of these, and many peers of one broker; or a link with keys beside one without.
 int run_bus(const Settings& settings, const Amounts& amounts);
 int run_peers(const Settings& settings, const Amounts& amounts);

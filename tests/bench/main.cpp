@@ -55,6 +55,12 @@ std::vector<Verb> all_verbs() {
            "peers of one broker",
            "round trips in a round",
            run_bus},
+          {"link",
+           "round trips and messages per second over a link of two brokers that keep what may be lost; of two that keep nothing",
+           {{64, 1024, 65536}, 3000},
+           "bytes of a message",
+           "round trips in a round",
+           run_link},
           {"peers",
            "N peers of one broker: they register, each gets a message, all are killed; a bare ROUTER",
            {{100, 1000, 10'000}, 30},
@@ -63,13 +69,13 @@ std::vector<Verb> all_verbs() {
            run_peers},
           {"flood",
            "a control message to a reader that N senders flood",
-           {{1, 4, 16}, 1000},
+           {.sizes = {1, 4, 16}, .count = 1000, .duration_ms = 0},
            "senders",
            "control messages in a round",
            run_flood},
           {"bystander",
            "round trip of two procs beside a slow reader that N senders press on",
-           {{1, 4, 16}, 3000},
+           {.sizes = {1, 4, 16}, .count = 3000, .duration_ms = 0},
            "senders",
            "round trips in a round",
            run_bystander},
@@ -152,13 +158,17 @@ int main(int argc, char** argv) {
     added->add_option("--sizes", verb.amounts.sizes, verb.sizes)->delimiter(',')->check(CLI::Range(1, 1000000))->capture_default_str();
     if (verb.count != nullptr)
       added->add_option("--count", verb.amounts.count, verb.count)->check(CLI::Range(1, 100000000))->capture_default_str();
-    if (const std::string name = verb.name; name == "rate" || name == "bus" || name == "usage")
+    if (const std::string name = verb.name;
+        name == "rate" || name == "bus" || name == "link" || name == "usage" || name == "flood" || name == "bystander")
       added
           ->add_option("--duration", verb.amounts.duration_ms,
-                       name == "usage" ? "milliseconds for which a host is watched" : "milliseconds that messages flow in a round")
+                       name == "usage"                 ? "milliseconds for which a host is watched"
+                       : verb.amounts.duration_ms == 0 ? "milliseconds that a side is measured in a round, at least"
+                                                       : "milliseconds that messages flow in a round")
           ->check(CLI::Range(1, 600000))
           ->capture_default_str();
     added->add_option("--sides", settings.sides, "measure only these sides, by their names")->delimiter(',');
+    if (std::string(verb.name) == "rate") added->add_flag("--tcp", verb.amounts.is_tcp, "the ends are on tcp instead of unix sockets");
     if (std::string(verb.name) == "bus")
       added->add_flag("--curve", verb.amounts.is_curve,
                       "instead: what keys (CURVE) cost on a link of two brokers, beside what they cost on one of two bare ROUTERs");
@@ -180,6 +190,10 @@ int main(int argc, char** argv) {
   end->add_option("transport", transport)->required();
   end->add_option("address", address)->required();
   end->add_option("quarter", quarter)->required();
+  std::string path, forget;
+  auto* broker = app.add_subcommand("broker")->group("");
+  broker->add_option("path", path)->required();
+  broker->add_option("forget", forget);
   std::int64_t busy_ns = 0, pause_ns = 0;
   auto* reader = app.add_subcommand("reader")->group("");
   reader->add_option("address", address)->required();
@@ -197,6 +211,7 @@ int main(int argc, char** argv) {
     if (end->parsed()) {
       return run_other_end(transport_named(transport), address, quarter);
     }
+    if (broker->parsed()) return run_broker(path, !forget.empty());
     if (reader->parsed()) {
       return run_reader(address, {.busy = std::chrono::nanoseconds(busy_ns),
                                   .pause = std::chrono::nanoseconds(std::max<std::int64_t>(pause_ns, 0)),

@@ -4,18 +4,23 @@
 #include <stdexcept>
 
 #include "common/keys.h"
+#include "meshbus/address.h"
 #include "tests/bench/program.h"
 
 namespace meshbus::bench {
 
 Middle::Middle(Between between) {
   switch (between) {
-    case Between::relay: start_relay(); break;
+    case Between::relay: start_relay(false); break;
+    case Between::relay_tcp: start_relay(true); break;
     case Between::two_relays: start_two_relays(false); break;
     case Between::two_relays_curve: start_two_relays(true); break;
     case Between::broker: start_brokers(1, BrokerLink::tcp); break;
+    case Between::broker_tcp: start_broker_tcp(); break;
     case Between::two_brokers: start_brokers(2, BrokerLink::tcp); break;
     case Between::two_brokers_curve: start_brokers(2, BrokerLink::tcp_with_keys); break;
+    case Between::two_kept: start_two_of_ours(true); break;
+    case Between::two_unkept: start_two_of_ours(false); break;
     case Between::nats: start_nats(); break;
   }
 }
@@ -48,9 +53,10 @@ std::size_t Middle::resident_kib() const {
   return sum;
 }
 
-void Middle::start_relay() {
-  asker_ = other_ = "ipc://" + folder_.path() + "/relay";
-  start({own_folder() + "meshbus-floor-relay", asker_}).read_line();
+void Middle::start_relay(bool is_tcp) {
+  const std::string address = is_tcp ? "tcp://127.0.0.1:*" : "ipc://" + folder_.path() + "/relay";
+  // It prints where it listens.
+  asker_ = other_ = start({own_folder() + "meshbus-floor-relay", address}).read_line();
 }
 
 void Middle::start_two_relays(bool has_keys) {
@@ -78,6 +84,23 @@ void Middle::start_brokers(std::size_t count, BrokerLink link) {
   brokers_.emplace(count, link);
   asker_ = brokers_->endpoint(0);
   other_ = brokers_->endpoint(count - 1);
+}
+
+void Middle::start_broker_tcp() {
+  const std::string ready = start({own_folder() + "meshbus-broker", "--bind", "tcp:127.0.0.1:0", "--insecure"}).read_line();
+  const auto address = HostAddr::parse(ready.substr(ready.find(' ') + 1));
+  if (!address) throw std::runtime_error(address.error().detail());
+  asker_ = other_ = address->zmq_endpoint();
+}
+
+void Middle::start_two_of_ours(bool is_keeping) {
+  for (std::string* endpoint : {&asker_, &other_}) {
+    const std::string path = folder_.path() + (endpoint == &asker_ ? "/broker" : "/broker2");
+    std::vector<std::string> argv = {own_folder() + "meshbus-bench", "broker", path};
+    if (!is_keeping) argv.emplace_back("forget");
+    start(std::move(argv)).read_line();
+    *endpoint = "ipc://" + path;
+  }
 }
 
 void Middle::start_nats() {

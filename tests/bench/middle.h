@@ -14,11 +14,15 @@ namespace meshbus::bench {
 /// What is in between two ends.
 enum class Between {
   relay,              ///< One bare ROUTER.
+  relay_tcp,          ///< The same, its ends on tcp over the loopback interface.
   two_relays,         ///< Two of them, linked over tcp on the loopback interface.
   two_relays_curve,   ///< The same, with keys on that link.
   broker,             ///< meshbus-broker.
-  two_brokers,        ///< Two of them, linked like that.
+  broker_tcp,         ///< The same, its ends on tcp.
+  two_brokers,        ///< Two of them, linked over tcp.
   two_brokers_curve,  ///< The same, with keys on that link.
+  two_kept,           ///< Two brokers, linked over tcp, of run_broker().
+  two_unkept,         ///< The same, of a release that neither numbers frames nor keeps them.
   nats,               ///< nats-server.
 };
 
@@ -35,9 +39,11 @@ class Middle {
   std::size_t resident_kib() const;
 
  private:
-  void start_relay();
+  void start_relay(bool is_tcp);
   void start_two_relays(bool has_keys);
   void start_brokers(std::size_t count, BrokerLink link);
+  void start_broker_tcp();
+  void start_two_of_ours(bool is_keeping);
   void start_nats();
   Child& start(std::vector<std::string> argv);
 

@@ -1,9 +1,15 @@
 #include "tests/bench/party.h"
 
+#include <sys/epoll.h>
+#include <unistd.h>
+
 #include <cstdio>
 #include <stdexcept>
+#include <utility>
 
+#include "broker/broker.h"
 #include "client/bench/child.h"
+#include "client/bench/measured.h"
 #include "common/token.h"
 #include "meshbus/name.h"
 #include "tests/bench/end.h"
@@ -83,20 +89,40 @@ int run_sender(const std::string& address, const std::string& reader, std::size_
   const Destination to = Destination::to(*proc);
   const std::string body(size, 'x');
   Bus::Events events;
-  events.on_undeliverable = [](const wire::Envelope&, const Error& error) { fail_with(error); };
+  events.on_undeliverable = [](const wire::Envelope&, const Error& error) {
+    if (error.code() != ErrorCode::queue_full) fail_with(error);
+  };
   Party party(address, {}, std::move(events));
   say_name(party);
   Bus& bus = party.bus();
   for (;;) {
     // As long as something leaves there is room again; then the reader's credit wakes the loop.
-    while (bus.queued_bytes() < kReady) {
-      while (bus.queued_bytes() < kReady) {
-        if (const auto sent = bus.send(to, 1, body); !sent) fail_with(sent.error());
+    bool is_full = false;
+    while (bus.queued_bytes() < kReady && !is_full) {
+      while (bus.queued_bytes() < kReady && !is_full) {
+        const auto sent = bus.send(to, 1, body);
+        is_full = !sent && sent.error().code() == ErrorCode::queue_full;
+        if (!sent && !is_full) fail_with(sent.error());
       }
       bus.flush_early();
     }
     party.turn();
   }
+}
+
+int run_broker(const std::string& path, bool is_forgetting) {
+  Reactor reactor;
+  zmq::context_t context(1);
+  BrokerOptions options;
+  options.binds = {must(HostAddr::parse("tcp:127.0.0.1:0")), must(HostAddr::parse("unix:" + path))};
+  options.insecure = true;
+  if (is_forgetting) options.capabilities &= ~kCapabilityResume;
+  const auto broker = must(Broker::start(reactor, context, std::move(options)));
+  std::printf("ready\n");
+  std::fflush(stdout);
+  reactor.watch(STDIN_FILENO, EPOLLIN, [&](std::uint32_t) { reactor.stop(); });
+  reactor.run();
+  return 0;
 }
 
 }  // namespace meshbus::bench

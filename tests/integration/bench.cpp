@@ -84,17 +84,28 @@ TEST_CASE("bench: what keys cost on a link, of brokers and of relays") {
   CHECK(ratio(json, "p50_us", "relay curve", "relay").at("value") > 0);
 }
 
+TEST_CASE("bench: a link that resumes beside one that keeps nothing") {
+  const auto json = results_of({"link", "--rounds", "1", "--sizes", "64", "--count", "30", "--duration", "50"});
+  check_frame(json, "link");
+  CHECK(json.at("cases").size() == 2);
+  CHECK(json.at("cases").at(1).at("ratios").at(0).at("first").at("at_least") == 0.92);
+}
+
 TEST_CASE("bench: rate counts what arrives, packed and flushed") {
   const auto json = results_of({"rate", "--rounds", "1", "--sizes", "1024", "--duration", "50"});
   check_frame(json, "rate");
   for (const char* base : {"relay", "relay packed"}) CHECK(ratio(json, "per_s", "messages", base).at("value") > 0);
   CHECK(ratio(json, "per_s", "messages flushed", "relay").at("value") > 0);
+  const auto by_tcp = results_of({"rate", "--tcp", "--rounds", "1", "--sizes", "1024", "--duration", "50"});
+  check_frame(by_tcp, "rate --tcp");
+  CHECK(ratio(by_tcp, "per_s", "messages", "relay").at("value") > 0);
 }
 
 TEST_CASE("bench: a flooded reader hears control, and blocked senders sleep") {
   const auto flood = results_of({"flood", "--rounds", "1", "--sizes", "3", "--count", "30"});
   for (const char* side : {"flood", "busy reader"}) CHECK(ratio(flood, "p50_us", side, "idle").at("value") > 0);
-  const auto bystander = results_of({"bystander", "--rounds", "1", "--sizes", "16", "--count", "200"});
+  // So long that a stopped reader's senders are forgiven what waits for it, and then hear that its queue is full.
+  const auto bystander = results_of({"bystander", "--rounds", "1", "--sizes", "16", "--count", "200", "--duration", "4000"});
   for (const char* side : {"slow reader", "stopped reader"}) CHECK(ratio(bystander, "p99_us", side, "idle").at("value") > 0);
   for (const auto& side : bystander.at("cases").at(0).at("sides")) {
     CAPTURE(side.dump());
