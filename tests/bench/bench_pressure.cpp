@@ -9,6 +9,7 @@
 #include "client/bench/child.h"
 #include "client/bench/measured.h"
 #include "client/bench/traffic.h"
+#include "common/block_pool.h"
 #include "common/config.h"
 #include "common/frame.h"
 #include "tests/bench/benches.h"
@@ -45,12 +46,12 @@ class Pressure {
   }
   const Middle& middle() const noexcept { return middle_; }
   const std::string& reader() const noexcept { return name_; }
-  /// What the broker has grown by, and what its senders and its reader may have in it: a window each; and when the reader has stopped, what
-  /// its queue holds at the most.
+  /// What the broker has grown by, and what its senders and its reader may have in it: a window each, and the blocks that are kept for the
+  /// next messages. When the reader has stopped, its queue as well, as long as it may be; the windows are then on their way back.
   double grown_kib() const { return static_cast<double>(middle_.resident_kib()) - static_cast<double>(idle_kib_); }
   double computed_kib() const {
-    const std::size_t queue = is_stopped_ ? Config().bytes(keys::queue_bytes) + kWindow : 0;
-    return static_cast<double>(std::max<std::size_t>((senders_.size() + 1) * kWindow, queue)) / 1024;
+    const std::size_t queue = is_stopped_ ? Config().bytes(keys::queue_bytes) : 0;
+    return static_cast<double>(queue + (senders_.size() + 1) * kWindow + BlockPool::kKept) / 1024;
   }
   /// Throws when one of them presses no more.
   void check() const {
@@ -139,7 +140,9 @@ int run_bystander(const Settings& settings, const Amounts& amounts) {
   Comparison comparison("bystander",
                         "round trip of 64 B between two procs, while others send to a slow reader at the same broker; " + a_round(amounts),
                         settings);
-  comparison.note("computed: a window of 512 KiB for each sender and for the reader; for a stopped reader queue.bytes and one window");
+  comparison.note(
+      "computed: a window of 512 KiB for each sender and for the reader, and 2.25 MiB of blocks for the next; for a stopped reader "
+      "queue.bytes as well");
   for (const std::size_t senders : amounts.sizes) {
     const auto side = [&](const char* name, Part part, const char* what, std::size_t how_many, Taking taking) {
       return Side{name, part, what, [=, &amounts] { return pair_beside(how_many, taking, amounts); }};
