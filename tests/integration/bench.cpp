@@ -109,7 +109,8 @@ TEST_CASE("bench: a flooded reader hears control, and blocked senders sleep") {
   for (const char* side : {"slow reader", "stopped reader"}) CHECK(ratio(bystander, "p99_us", side, "idle").at("value") > 0);
   for (const auto& side : bystander.at("cases").at(0).at("sides")) {
     CAPTURE(side.dump());
-    CHECK(side.at("figures").at("senders_cpu").at("median") < 0.5);
+    // All of them together: one that spins takes a CPU.
+    CHECK(side.at("figures").at("senders_cpu").at("median") < 1.0);
   }
 }
 
