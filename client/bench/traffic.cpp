@@ -56,7 +56,6 @@ RoundTripFigures round_trips(End& end, const CpuMeter& cpu, std::size_t size, st
            .consume =
                [&](std::string_view) {
                  const auto now = Clock::now();
-                 is_mine = true;
                  if (warm_up > 0) {
                    if (--warm_up == 0) {
                      before = read(cpu);
@@ -65,7 +64,9 @@ RoundTripFigures round_trips(End& end, const CpuMeter& cpu, std::size_t size, st
                  } else {
                    times.push_back(Microseconds(now - begin).count());
                  }
-                 return times.size() < count || now < start + duration;
+                 // Nothing leaves after the last: its answer would find nobody.
+                 is_mine = times.size() < count || now < start + duration;
+                 return is_mine;
                }});
   const Microseconds took = Clock::now() - start;
   const auto messages = static_cast<double>(2 * times.size());
