@@ -57,7 +57,7 @@ struct Case {
 struct Settings {
   int rounds = 5;
   /// The CPU that everything runs on; none: any.
-  std::optional<int> cpu = 0;
+  std::optional<int> cpu = {};
   /// Where the results go as JSON too; empty: nowhere.
   std::string json = {};
   /// What repeats this run.

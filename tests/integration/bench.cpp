@@ -33,6 +33,7 @@ void check_frame(const nlohmann::json& json, const std::string& name) {
   CHECK(json.at("command").get<std::string>().starts_with("./dev bench " + name));
   CHECK(json.at("command").get<std::string>().find("json") == std::string::npos);
   CHECK(json.at("date").get<std::string>().size() == 10);
+  CHECK(json.at("pinned_to_cpu").is_null());
   const auto& machine = json.at("machine");
   CHECK(machine.at("cores") > 0);
   for (const char* key : {"cpu", "kernel", "libzmq"}) CHECK(machine.at(key) != "");
