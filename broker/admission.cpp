@@ -5,6 +5,7 @@
 #include "common/bytes.h"
 #include "common/control.h"
 #include "meshbus/name.h"
+#include "wire/bus_generated.h"
 
 namespace meshbus {
 

@@ -13,7 +13,7 @@
 #include "common/token.h"
 #include "meshbus/address.h"
 #include "meshbus/result.h"
-#include "wire/control_generated.h"
+#include "wire/forward.h"
 
 namespace meshbus {
 

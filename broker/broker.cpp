@@ -8,6 +8,7 @@
 #include "broker/broker_impl.h"
 #include "broker/host_address.h"
 #include "common/token.h"
+#include "wire/bus_generated.h"
 
 namespace meshbus {
 namespace {

@@ -3,6 +3,7 @@
 
 #include "broker/broker_impl.h"
 #include "common/cast.h"
+#include "wire/frame_generated.h"
 
 namespace meshbus {
 
@@ -56,7 +57,7 @@ void Broker::Impl::on_stranger(ConnectionId from, std::vector<zmq::message_t>& p
   message.envelope.mutate_role(Role::none);
   stranger_ = &stranger;
   const auto done =
-      handlers_.dispatch(Request{message.envelope, {.id = (*control)->id(), .deadline_ms = (*control)->deadline_ms()}}, **control);
+      handlers_.dispatch(Request{message.envelope, {.id = control->head().id, .deadline_ms = control->head().deadline_ms}}, **control);
   stranger_ = nullptr;
   if (!done) {
     ++counters.ignored_frames;
@@ -187,8 +188,8 @@ void Broker::Impl::on_own(const wire::Envelope& envelope, Bytes body) {
     limited_log_.warn("a message to this broker: " + control.error().detail());
     return;
   }
-  if ((*control)->is_answer()) return;
-  const Request request{envelope, {.id = (*control)->id(), .deadline_ms = (*control)->deadline_ms()}};
+  if (control->head().is_answer) return;
+  const Request request{envelope, {.id = control->head().id, .deadline_ms = control->head().deadline_ms}};
   if (const auto done = handlers_.dispatch(request, **control); !done) refuse(request, done.error());
 }
 

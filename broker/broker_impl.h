@@ -27,6 +27,7 @@
 #include "common/dispatcher.h"
 #include "common/join_token.h"
 #include "common/log.h"
+#include "wire/forward.h"
 
 namespace meshbus {
 

@@ -6,6 +6,8 @@
 
 #include "broker/broker_impl.h"
 
+#include "wire/bus_generated.h"
+
 namespace meshbus {
 
 void Broker::Impl::look_for_tokens() {

@@ -3,6 +3,8 @@
 
 #include "broker/broker_impl.h"
 
+#include "wire/monitor_generated.h"
+
 namespace meshbus {
 namespace {
 

@@ -5,6 +5,8 @@
 
 #include "broker/broker_impl.h"
 
+#include "wire/bus_generated.h"
+
 namespace meshbus {
 namespace {
 

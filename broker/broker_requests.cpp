@@ -1,6 +1,8 @@
 // What is said to the broker itself (bus.fbs).
 #include "broker/broker_impl.h"
 
+#include "wire/bus_generated.h"
+
 namespace meshbus {
 
 template <typename NativeBody>

@@ -14,7 +14,8 @@
 
 #include "broker/recent_set.h"
 #include "common/bytes.h"
-#include "wire/control_generated.h"
+#include "wire/forward.h"
+#include "wire/frame_generated.h"
 
 namespace meshbus {
 

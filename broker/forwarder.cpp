@@ -7,6 +7,7 @@
 #include "common/cast.h"
 #include "common/control.h"
 #include "common/log.h"
+#include "wire/bus_generated.h"
 
 namespace meshbus {
 namespace {

@@ -26,7 +26,8 @@
 #include "common/reactor.h"
 #include "meshbus/address.h"
 #include "meshbus/result.h"
-#include "wire/relay_generated.h"
+#include "wire/forward.h"
+#include "wire/frame_generated.h"
 
 namespace meshbus {
 

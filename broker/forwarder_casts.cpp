@@ -6,10 +6,13 @@
 #include <vector>
 
 #include "broker/forwarder.h"
+#include "broker/tap.h"
 #include "common/cast.h"
 #include "common/wire_region.h"
 #include "meshbus/key.h"
 #include "meshbus/name.h"
+#include "wire/frame_generated.h"
+#include "wire/types_generated.h"
 
 namespace meshbus {
 namespace {

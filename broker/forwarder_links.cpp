@@ -3,6 +3,7 @@
 
 #include "broker/forwarder.h"
 #include "common/control.h"
+#include "wire/frame_generated.h"
 
 namespace meshbus {
 

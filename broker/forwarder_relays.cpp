@@ -6,6 +6,7 @@
 #include "broker/forwarder.h"
 #include "common/cast.h"
 #include "common/token.h"
+#include "wire/frame_generated.h"
 #include "wire/relay_generated.h"
 
 namespace meshbus {

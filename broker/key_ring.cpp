@@ -7,6 +7,7 @@
 #include <filesystem>
 
 #include "common/log.h"
+#include "wire/codes_generated.h"
 
 namespace meshbus {
 namespace {

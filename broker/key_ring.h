@@ -10,6 +10,8 @@
 #include "common/keys.h"
 #include "meshbus/address.h"
 #include "meshbus/result.h"
+#include "wire/codes_generated.h"
+#include "wire/forward.h"
 
 namespace meshbus {
 

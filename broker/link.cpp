@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "common/log.h"
+#include "wire/frame_generated.h"
 
 namespace meshbus {
 namespace {

@@ -21,6 +21,7 @@
 #include "common/session.h"
 #include "meshbus/address.h"
 #include "meshbus/result.h"
+#include "wire/forward.h"
 
 namespace meshbus {
 

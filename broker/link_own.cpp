@@ -5,6 +5,7 @@
 
 #include "broker/link.h"
 #include "common/log.h"
+#include "wire/bus_generated.h"
 
 namespace meshbus {
 namespace {

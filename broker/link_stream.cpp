@@ -1,5 +1,7 @@
 #include "broker/link_stream.h"
 
+#include "wire/frame_generated.h"
+
 namespace meshbus {
 
 void LinkStream::begin_life(std::uint64_t life) {

@@ -6,6 +6,7 @@
 #include <functional>
 
 #include "common/frame.h"
+#include "wire/forward.h"
 
 namespace meshbus {
 

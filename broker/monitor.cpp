@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "common/control.h"
+#include "wire/monitor_generated.h"
 
 namespace meshbus {
 namespace {

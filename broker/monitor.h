@@ -18,7 +18,8 @@
 #include "common/reactor.h"
 #include "meshbus/address.h"
 #include "meshbus/result.h"
-#include "wire/control_generated.h"
+#include "wire/forward.h"
+#include "wire/monitor_generated.h"
 
 namespace meshbus {
 

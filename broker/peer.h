@@ -6,7 +6,8 @@
 #include "broker/debts.h"
 #include "common/outbox.h"
 #include "common/reactor.h"
-#include "wire/control_generated.h"
+#include "wire/codes_generated.h"
+#include "wire/forward.h"
 
 namespace meshbus {
 

@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <string_view>
 
+#include "wire/codes_generated.h"
+
 namespace meshbus {
 namespace {
 

@@ -6,6 +6,7 @@
 
 #include "common/control.h"
 #include "common/log.h"
+#include "wire/monitor_generated.h"
 
 namespace meshbus {
 namespace {

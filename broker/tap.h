@@ -20,7 +20,8 @@
 #include "common/tap_filter.h"
 #include "meshbus/address.h"
 #include "meshbus/result.h"
-#include "wire/control_generated.h"
+#include "wire/forward.h"
+#include "wire/monitor_generated.h"
 
 namespace meshbus {
 

@@ -1,5 +1,7 @@
 #include "broker/waiting_room.h"
 
+#include "wire/frame_generated.h"
+
 namespace meshbus {
 
 bool WaitingRoom::add(const wire::Envelope& envelope, Bytes body, zmq::message_t* apart, Time now) {

@@ -11,7 +11,8 @@
 #include <zmq.hpp>
 
 #include "common/bytes.h"
-#include "wire/control_generated.h"
+#include "wire/forward.h"
+#include "wire/frame_generated.h"
 
 namespace meshbus {
 

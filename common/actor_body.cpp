@@ -2,6 +2,8 @@
 
 #include <cstring>
 
+#include "wire/actors_generated.h"
+
 namespace meshbus {
 
 static_assert(sizeof(wire::ActorHeader) == 16, "the layout in actors.fbs is frozen");

@@ -7,6 +7,8 @@
 #include "common/frame.h"
 #include "meshbus/actor_ref.h"
 #include "meshbus/result.h"
+#include "wire/actors_generated.h"
+#include "wire/frame_generated.h"
 
 namespace meshbus {
 

@@ -8,6 +8,7 @@
 #include "common/log.h"
 #include "common/protocol.h"
 #include "meshbus/key.h"
+#include "wire/bus_generated.h"
 
 namespace meshbus {
 namespace {
@@ -162,18 +163,17 @@ std::uint64_t Bus::add_pending(std::chrono::milliseconds deadline, Pending pendi
   return id;
 }
 
-void Bus::send_request(const Destination& to, wire::BodyUnion body, std::chrono::milliseconds deadline, Answer answer) {
-  const std::string name = wire::EnumNameBody(body.type);
+void Bus::request(const Destination& to, const ControlBody& body, std::chrono::milliseconds deadline, Answer answer) {
   const auto id = add_pending(deadline, Pending{.proc = to.proc, .host = to.host, .answer = std::move(answer)});
-  const auto bytes = encode_control({.id = id, .deadline_ms = static_cast<std::uint32_t>(deadline.count())}, std::move(body));
+  const auto bytes = encode_control({.id = id, .deadline_ms = static_cast<std::uint32_t>(deadline.count())}, body);
   if (bytes.size() > kBodyLimit) {
     fail_later(id, Error(ErrorCode::too_large,
-                         name + " of " + std::to_string(bytes.size()) + " bytes; the limit is " + std::to_string(kBodyLimit)));
+                         body.name() + " of " + std::to_string(bytes.size()) + " bytes; the limit is " + std::to_string(kBodyLimit)));
     return;
   }
   const auto sequence = post(to, 0, wire::Kind::control, wire::Lane::control, bytes);
   if (sequence == 0) {
-    fail_later(id, Error(ErrorCode::queue_full, name + ": the queue to the broker is full"));
+    fail_later(id, Error(ErrorCode::queue_full, body.name() + ": the queue to the broker is full"));
     return;
   }
   pending_.at(id).sequence = sequence;
@@ -296,25 +296,25 @@ void Bus::on_control(const FrameReader::Message& message) {
     log::warn("bus: " + control.error().to_string());
     return;
   }
-  if ((*control)->is_answer()) {
-    const auto id = (*control)->id();  // before the move: arguments are evaluated in any order
+  if (control->head().is_answer) {
+    const auto id = control->head().id;  // before the move: arguments are evaluated in any order
     if (find_pending(id, message.envelope) != nullptr) finish(id, std::move(*control));
     return;
   }
   if (const auto* undeliverable = control->body_as<wire::Undeliverable>();
-      undeliverable != nullptr && (message.envelope.role() == Role::broker || (*control)->id() == 0)) {
+      undeliverable != nullptr && (message.envelope.role() == Role::broker || control->head().id == 0)) {
     on_undeliverable(message.envelope, *undeliverable);
     return;
   }
-  if (const auto* taken = control->body_as<wire::Taken>(); taken != nullptr && (*control)->id() == 0) {
+  if (const auto* taken = control->body_as<wire::Taken>(); taken != nullptr && control->head().id == 0) {
     on_taken(receiver_of(message.envelope.source_proc(), message.envelope.source_host()), *taken);
     return;
   }
-  if ((*control)->body_type() == wire::Body::AskTaken) {
-    on_ask_taken(message.envelope, (*control)->id());
+  if (control->body_as<wire::AskTaken>() != nullptr) {
+    on_ask_taken(message.envelope, control->head().id);
     return;
   }
-  const Request request{message.envelope, {.id = (*control)->id(), .deadline_ms = (*control)->deadline_ms()}};
+  const Request request{message.envelope, {.id = control->head().id, .deadline_ms = control->head().deadline_ms}};
   if (auto done = handlers_.dispatch(request, **control); !done) {
     log_refusal(message.envelope, done.error());
     refuse(request, done.error());

@@ -18,6 +18,8 @@
 #include "common/session.h"
 #include "meshbus/address.h"
 #include "meshbus/shared_body.h"
+#include "wire/forward.h"
+#include "wire/frame_generated.h"
 
 namespace meshbus {
 
@@ -95,21 +97,14 @@ class Bus {
 
   /// Asks, and hands the answer, or the Error that stands for it (the Refusal's code, undeliverable, timeout, fate_unknown, queue_full), to
   /// `answer`, exactly once, never from inside this call.
-  template <typename NativeBody>
-  void request(const Destination& to, NativeBody body, std::chrono::milliseconds deadline, Answer answer) {
-    wire::BodyUnion any;
-    any.Set(std::move(body));
-    send_request(to, std::move(any), deadline, std::move(answer));
-  }
+  void request(const Destination& to, const ControlBody& body, std::chrono::milliseconds deadline, Answer answer);
   /// A control message that has no answer. False when the queue is full.
-  template <typename NativeBody>
-  bool tell(const Destination& to, NativeBody body, wire::Lane lane = wire::Lane::control) {
-    return send_control(to, encode_control({}, std::move(body)), lane);
+  bool tell(const Destination& to, const ControlBody& body, wire::Lane lane = wire::Lane::control) {
+    return send_control(to, encode_control({}, body), lane);
   }
   /// Answers a request, once. One that is too large for a message becomes a Refusal that says so.
-  template <typename NativeBody>
-  void answer(const Request& request, NativeBody body) {
-    if (request.head.id != 0) send_answer(request, encode_control({.id = request.head.id, .is_answer = true}, std::move(body)));
+  void answer(const Request& request, const ControlBody& body) {
+    if (request.head.id != 0) send_answer(request, encode_control({.id = request.head.id, .is_answer = true}, body));
   }
   void refuse(const Request& request, const Error& error);
 
@@ -170,7 +165,6 @@ class Bus {
     Reactor::TimerId timer = 0;
   };
 
-  void send_request(const Destination& to, wire::BodyUnion body, std::chrono::milliseconds deadline, Answer answer);
   void send_answer(const Request& request, const std::string& bytes);
   bool send_control(const Destination& to, const std::string& bytes, wire::Lane lane);
   Result<void> send_body(const Destination& to, std::uint32_t port, Bytes body, bool no_return, zmq::message_t* apart);

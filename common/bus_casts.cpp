@@ -5,6 +5,7 @@
 #include "common/bus.h"
 #include "common/cast.h"
 #include "common/log.h"
+#include "wire/frame_generated.h"
 
 namespace meshbus {
 namespace {

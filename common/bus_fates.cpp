@@ -3,6 +3,7 @@
 
 #include "common/bus.h"
 #include "common/log.h"
+#include "wire/bus_generated.h"
 
 namespace meshbus {
 namespace {

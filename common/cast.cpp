@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "common/wire_region.h"
+#include "wire/bus_generated.h"
 
 namespace meshbus {
 namespace {

@@ -11,7 +11,8 @@
 #include "common/bytes.h"
 #include "meshbus/proc_mesh_ref.h"
 #include "meshbus/result.h"
-#include "wire/control_generated.h"
+#include "wire/bus_generated.h"
+#include "wire/forward.h"
 
 namespace meshbus {
 

@@ -8,6 +8,8 @@
 #include "common/control.h"
 #include "common/wire_table.h"
 #include "common/wire_values.h"
+#include "wire/actors_generated.h"
+#include "wire/replies_generated.h"
 
 namespace meshbus {
 namespace {

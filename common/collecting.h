@@ -11,7 +11,6 @@
 #include "meshbus/accumulator.h"
 #include "meshbus/proc_mesh_ref.h"
 #include "meshbus/result.h"
-#include "wire/replies_generated.h"
 
 /// Answers that are reduced at each host, as they travel (schemas/replies.fbs). What is read comes from strangers: errors are
 /// malformed_message, and say what is wrong.

@@ -1,5 +1,7 @@
 #include "common/conservation.h"
 
+#include "wire/monitor_generated.h"
+
 namespace meshbus {
 namespace {
 

@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "common/bus.h"
+#include "wire/forward.h"
 
 namespace meshbus {
 

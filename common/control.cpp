@@ -6,6 +6,7 @@
 
 #include "common/frame.h"
 #include "common/message_size.h"
+#include "wire/control_generated.h"
 
 namespace meshbus {
 
@@ -29,18 +30,30 @@ Result<ControlMessage> ControlMessage::decode(Bytes received) {
   return ControlMessage(std::move(bytes));
 }
 
+const wire::Control* ControlMessage::operator->() const noexcept {
+  return wire::GetControl(bytes_.get());
+}
+
+ControlHead ControlMessage::head() const noexcept {
+  return {.id = (*this)->id(), .deadline_ms = (*this)->deadline_ms(), .is_answer = (*this)->is_answer()};
+}
+
+const void* ControlMessage::body_of(wire::Body tag) const noexcept {
+  return (*this)->body_type() == tag ? (*this)->body() : nullptr;
+}
+
 std::string ControlMessage::body_name() const {
   return wire::EnumNameBody((*this)->body_type());
 }
 
-std::string encode_control(const ControlHead& head, wire::BodyUnion body) {
-  wire::ControlT control;
-  control.id = head.id;
-  control.deadline_ms = head.deadline_ms;
-  control.is_answer = head.is_answer;
-  control.body = std::move(body);
+std::string ControlBody::name() const {
+  return wire::EnumNameBody(tag_);
+}
+
+std::string encode_control(const ControlHead& head, const ControlBody& body) {
   flatbuffers::FlatBufferBuilder builder(256);
-  wire::FinishControlBuffer(builder, wire::Control::Pack(builder, &control));
+  const flatbuffers::Offset<void> packed = body.pack(builder);
+  wire::FinishControlBuffer(builder, wire::CreateControl(builder, head.id, head.deadline_ms, head.is_answer, body.tag(), packed));
   return {reinterpret_cast<const char*>(builder.GetBufferPointer()), builder.GetSize()};
 }
 

@@ -1,5 +1,7 @@
 #include "common/dispatcher.h"
 
+#include "wire/control_generated.h"
+
 namespace meshbus {
 
 Result<void> Dispatcher::dispatch(const Request& request, const wire::Control& control) const {
@@ -10,7 +12,7 @@ Result<void> Dispatcher::dispatch(const Request& request, const wire::Control& c
   if (request.envelope.role() < row->second.least)
     return fail(ErrorCode::unauthorised, name + " takes role " + wire::EnumNameRole(row->second.least) + ", the sender has " +
                                              wire::EnumNameRole(request.envelope.role()));
-  row->second.handler(request, control);
+  row->second.handler(request, control.body());
   return {};
 }
 

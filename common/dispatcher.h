@@ -5,6 +5,8 @@
 #include <unordered_map>
 
 #include "common/control.h"
+#include "wire/forward.h"
+#include "wire/frame_generated.h"
 
 namespace meshbus {
 
@@ -25,10 +27,9 @@ class Dispatcher {
   /// One row. The tag follows from the type of the message.
   template <typename T>
   Dispatcher& on(Role least, Handler<T> handler) {
-    constexpr wire::Body tag = wire::BodyTraits<T>::enum_value;
-    rows_[tag] = Row{least, [handler = std::move(handler)](const Request& request, const wire::Control& control) {
-                       handler(request, *control.body_as<T>());
-                     }};
+    rows_[wire::BodyTag<T>::value] = Row{least, [handler = std::move(handler)](const Request& request, const void* body) {
+                                           handler(request, *static_cast<const T*>(body));
+                                         }};
     return *this;
   }
 
@@ -38,7 +39,8 @@ class Dispatcher {
  private:
   struct Row {
     Role least;
-    std::function<void(const Request&, const wire::Control&)> handler;
+    /// The body is of the type that the row was made for.
+    std::function<void(const Request&, const void*)> handler;
   };
   std::unordered_map<wire::Body, Row> rows_;
 };

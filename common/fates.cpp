@@ -2,6 +2,8 @@
 
 #include <algorithm>
 
+#include "wire/frame_generated.h"
+
 namespace meshbus {
 namespace {
 

@@ -7,7 +7,8 @@
 #include <vector>
 
 #include "common/frame.h"
-#include "wire/control_generated.h"
+#include "wire/forward.h"
+#include "wire/frame_generated.h"
 
 namespace meshbus {
 

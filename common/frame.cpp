@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "common/protocol.h"
+#include "wire/frame_generated.h"
 
 namespace meshbus {
 void Frame::set_credit(std::uint64_t credit) {

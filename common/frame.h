@@ -10,7 +10,8 @@
 #include "common/bytes.h"
 #include "common/pack_buffer.h"
 #include "meshbus/result.h"
-#include "wire/control_generated.h"
+#include "wire/forward.h"
+#include "wire/frame_generated.h"
 
 namespace meshbus {
 

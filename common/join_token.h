@@ -7,6 +7,8 @@
 
 #include "common/keys.h"
 #include "meshbus/result.h"
+#include "wire/codes_generated.h"
+#include "wire/forward.h"
 
 /// One-time tokens by which a new host joins the others (spec 13.2; docs/decisions/0021-a-new-host-joins.md). A token has the secret half
 /// of a key pair that is good for this alone, and the public key of the one broker that takes it: whoever knows it proves that in CURVE's

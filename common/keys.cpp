@@ -16,6 +16,7 @@
 #include "common/config.h"
 #include "common/os_error.h"
 #include "common/unique_fd.h"
+#include "wire/codes_generated.h"
 
 namespace meshbus {
 namespace {

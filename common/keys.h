@@ -10,7 +10,8 @@
 #include "common/session.h"
 #include "meshbus/address.h"
 #include "meshbus/result.h"
-#include "wire/control_generated.h"
+#include "wire/codes_generated.h"
+#include "wire/forward.h"
 
 /// The keys of spec 13.2 on disk. Key files are text; a line "public-key KEY" or "secret-key KEY" has a CURVE key as Z85, 40 characters;
 /// "#" begins a comment line. See docs/security.md for what lies where.

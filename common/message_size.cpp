@@ -1,5 +1,7 @@
 #include "common/message_size.h"
 
+#include "wire/control_generated.h"
+
 namespace meshbus {
 namespace {
 

@@ -2,7 +2,7 @@
 
 #include <cstddef>
 
-#include "wire/control_generated.h"
+#include "wire/forward.h"
 
 namespace meshbus {
 

@@ -1,5 +1,7 @@
 #include "common/outbox.h"
 
+#include "wire/frame_generated.h"
+
 namespace meshbus {
 
 Frame* Outbox::front() {

@@ -5,6 +5,8 @@
 #include <functional>
 
 #include "common/frame.h"
+#include "wire/forward.h"
+#include "wire/frame_generated.h"
 
 namespace meshbus {
 

@@ -3,6 +3,8 @@
 #include <algorithm>
 
 #include "common/control.h"
+#include "wire/bootstrap_generated.h"
+#include "wire/bus_generated.h"
 
 namespace meshbus {
 namespace {

@@ -6,6 +6,7 @@
 
 #include "common/log.h"
 #include "common/protocol.h"
+#include "wire/control_generated.h"
 
 namespace meshbus {
 namespace {

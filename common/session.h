@@ -13,6 +13,8 @@
 #include "common/control.h"
 #include "common/outbox.h"
 #include "common/reactor.h"
+#include "wire/bus_generated.h"
+#include "wire/forward.h"
 
 namespace meshbus {
 

@@ -12,6 +12,7 @@
 #include "mesh/text.h"
 #include "meshbus/address.h"
 #include "meshbus/key.h"
+#include "wire/frame_generated.h"
 
 namespace meshbus {
 namespace {

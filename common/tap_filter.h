@@ -7,7 +7,7 @@
 #include <vector>
 
 #include "meshbus/result.h"
-#include "wire/control_generated.h"
+#include "wire/forward.h"
 
 namespace meshbus {
 

@@ -4,6 +4,8 @@
 #include <utility>
 #include <vector>
 
+#include "wire/types_generated.h"
+
 namespace meshbus {
 namespace {
 

@@ -4,7 +4,7 @@
 
 #include "meshbus/region.h"
 #include "meshbus/result.h"
-#include "wire/control_generated.h"
+#include "wire/forward.h"
 
 /// The one way in which regions travel.
 namespace meshbus {

@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "common/wire_region.h"
+#include "wire/values_generated.h"
 
 namespace meshbus {
 namespace {

@@ -10,7 +10,7 @@
 #include "meshbus/result.h"
 #include "meshbus/status.h"
 #include "meshbus/status_mesh.h"
-#include "wire/control_generated.h"
+#include "wire/forward.h"
 
 /// The one way in which statuses and values by rank travel (schemas/values.fbs): as part of other messages, or alone as bytes.
 ///

@@ -3,6 +3,10 @@
 #include <unistd.h>
 
 #include "common/log.h"
+#include "wire/bootstrap_generated.h"
+#include "wire/bus_generated.h"
+#include "wire/logs_generated.h"
+#include "wire/supervision_generated.h"
 
 namespace meshbus::host {
 namespace {

@@ -18,6 +18,7 @@
 #include "common/bus.h"
 #include "common/config.h"
 #include "common/token.h"
+#include "wire/forward.h"
 
 namespace meshbus::host {
 

@@ -9,6 +9,10 @@
 #include "agent/host/mesh_report.h"
 #include "agent/host/procs/certificate.h"
 #include "common/log.h"
+#include "wire/bootstrap_generated.h"
+#include "wire/bus_generated.h"
+#include "wire/logs_generated.h"
+#include "wire/supervision_generated.h"
 
 /// The handlers of HostAgent: what each message does is said in the schemas.
 namespace meshbus::host {

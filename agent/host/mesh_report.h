@@ -7,6 +7,8 @@
 #include <vector>
 
 #include "agent/host/procs/proc.h"
+#include "wire/forward.h"
+#include "wire/supervision_generated.h"
 
 namespace meshbus::host {
 

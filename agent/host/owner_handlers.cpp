@@ -2,6 +2,9 @@
 #include "agent/host/host_agent.h"
 #include "common/control.h"
 #include "common/log.h"
+#include "wire/actors_generated.h"
+#include "wire/frame_generated.h"
+#include "wire/supervision_generated.h"
 
 namespace meshbus::host {
 namespace {

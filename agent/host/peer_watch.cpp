@@ -1,6 +1,7 @@
 #include "agent/host/peer_watch.h"
 
 #include "common/log.h"
+#include "wire/bus_generated.h"
 
 namespace meshbus::host {
 

@@ -5,6 +5,7 @@
 #include <string>
 
 #include "common/bus.h"
+#include "wire/forward.h"
 
 namespace meshbus::host {
 

@@ -5,6 +5,8 @@
 
 #include "agent/host/mesh_report.h"
 #include "common/log.h"
+#include "wire/frame_generated.h"
+#include "wire/supervision_generated.h"
 
 namespace meshbus::host {
 

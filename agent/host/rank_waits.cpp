@@ -6,6 +6,7 @@
 #include "agent/host/procs/certificate.h"
 #include "common/control.h"
 #include "common/wire_values.h"
+#include "wire/lifecycle_generated.h"
 
 namespace meshbus::host {
 namespace {

@@ -10,6 +10,7 @@
 #include "agent/host/procs/proc_table.h"
 #include "common/bus.h"
 #include "meshbus/status_mesh.h"
+#include "wire/forward.h"
 
 namespace meshbus::host {
 

@@ -1,6 +1,8 @@
 // The handlers of streams: states and logs, for who asks for them.
 #include "agent/host/host_agent.h"
 #include "agent/host/mesh_report.h"
+#include "wire/lifecycle_generated.h"
+#include "wire/logs_generated.h"
 
 namespace meshbus::host {
 

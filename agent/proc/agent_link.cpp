@@ -7,6 +7,7 @@
 #include <utility>
 
 #include "common/log.h"
+#include "wire/bootstrap_generated.h"
 
 namespace meshbus::mesh_proc {
 namespace {

@@ -17,7 +17,7 @@
 #include "common/process_link.h"
 #include "common/protocol.h"
 #include "common/wire_region.h"
-#include "wire/control_generated.h"
+#include "wire/bootstrap_generated.h"
 
 namespace meshbus::mesh_proc {
 namespace {

@@ -12,6 +12,9 @@
 #include <iostream>
 #include <utility>
 
+#include "wire/bootstrap_generated.h"
+#include "wire/bus_generated.h"
+
 namespace meshbus::mesh_proc {
 namespace {
 

@@ -27,6 +27,8 @@
 #include "common/log.h"
 #include "common/reactor.h"
 #include "meshbus/proc.h"
+#include "wire/forward.h"
+#include "wire/frame_generated.h"
 
 namespace meshbus::mesh_proc {
 

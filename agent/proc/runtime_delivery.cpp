@@ -5,6 +5,7 @@
 
 #include "agent/proc/runtime.h"
 #include "common/wire_region.h"
+#include "wire/frame_generated.h"
 
 // What comes in: from the broker to the handlers' thread, and what the sender hears of it.
 

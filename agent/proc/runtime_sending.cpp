@@ -6,6 +6,7 @@
 
 #include "agent/proc/runtime.h"
 #include "common/block_pool.h"
+#include "wire/frame_generated.h"
 
 // What goes out: calls, messages and casts of the program, from any of its threads.
 

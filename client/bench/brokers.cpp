@@ -4,6 +4,7 @@
 #include <stdexcept>
 
 #include "common/keys.h"
+#include "wire/codes_generated.h"
 
 namespace meshbus::bench {
 

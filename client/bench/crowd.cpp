@@ -20,6 +20,7 @@
 #include "common/token.h"
 #include "common/unique_fd.h"
 #include "meshbus/name.h"
+#include "wire/bus_generated.h"
 
 namespace meshbus::bench {
 namespace {

@@ -9,6 +9,7 @@
 #include "common/reactor.h"
 #include "common/token.h"
 #include "meshbus/name.h"
+#include "wire/frame_generated.h"
 
 namespace meshbus::bench {
 

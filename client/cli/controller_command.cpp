@@ -16,6 +16,7 @@
 #include "client/src/context_core.h"
 #include "client/src/proc_mesh_impl.h"
 #include "meshbus/status.h"
+#include "wire/supervision_generated.h"
 
 namespace meshbus::cli {
 namespace {

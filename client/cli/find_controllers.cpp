@@ -8,6 +8,7 @@
 #include "client/src/connection.h"
 #include "client/src/context_core.h"
 #include "client/src/time_left.h"
+#include "wire/supervision_generated.h"
 
 namespace meshbus::cli {
 

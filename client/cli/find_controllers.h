@@ -6,7 +6,7 @@
 #include <vector>
 
 #include "meshbus/client.h"
-#include "wire/control_generated.h"
+#include "wire/lifecycle_generated.h"
 
 namespace meshbus::cli {
 

@@ -16,6 +16,7 @@
 #include "common/reactor.h"
 #include "common/session.h"
 #include "common/token.h"
+#include "wire/bus_generated.h"
 
 namespace meshbus::cli {
 namespace {

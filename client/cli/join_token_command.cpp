@@ -9,6 +9,7 @@
 #include "client/cli/key_folders.h"
 #include "client/cli/rank_json.h"
 #include "common/join_token.h"
+#include "wire/codes_generated.h"
 
 namespace meshbus::cli {
 namespace {

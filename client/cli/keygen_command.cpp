@@ -12,6 +12,7 @@
 #include "client/cli/rank_json.h"
 #include "common/config.h"
 #include "common/keys.h"
+#include "wire/codes_generated.h"
 
 namespace meshbus::cli {
 namespace {

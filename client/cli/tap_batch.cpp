@@ -6,6 +6,7 @@
 #include "common/frame.h"
 #include "common/tap_filter.h"
 #include "meshbus/address.h"
+#include "wire/monitor_generated.h"
 
 namespace meshbus::cli {
 namespace {

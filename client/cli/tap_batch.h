@@ -10,7 +10,8 @@
 
 #include "common/bytes.h"
 #include "meshbus/result.h"
-#include "wire/control_generated.h"
+#include "wire/forward.h"
+#include "wire/monitor_generated.h"
 
 namespace meshbus::cli {
 

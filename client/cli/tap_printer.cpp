@@ -11,6 +11,7 @@
 #include "common/control.h"
 #include "common/frame.h"
 #include "mesh/text.h"
+#include "wire/frame_generated.h"
 
 namespace meshbus::cli {
 namespace {

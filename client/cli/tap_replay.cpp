@@ -22,6 +22,7 @@
 #include "common/keys.h"
 #include "common/reactor.h"
 #include "common/token.h"
+#include "wire/bus_generated.h"
 
 namespace meshbus::cli {
 namespace {

@@ -4,6 +4,8 @@
 
 #include "client/src/wire_reports.h"
 #include "common/control.h"
+#include "wire/actors_generated.h"
+#include "wire/supervision_generated.h"
 
 namespace meshbus {
 namespace {

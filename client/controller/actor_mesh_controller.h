@@ -13,6 +13,9 @@
 
 #include "client/controller/actors_name.h"
 #include "client/controller/mesh_controller.h"
+#include "wire/actors_generated.h"
+#include "wire/forward.h"
+#include "wire/supervision_generated.h"
 
 namespace meshbus {
 

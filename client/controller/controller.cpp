@@ -7,6 +7,9 @@
 #include "common/keys.h"
 #include "common/log.h"
 #include "common/token.h"
+#include "wire/actors_generated.h"
+#include "wire/bus_generated.h"
+#include "wire/supervision_generated.h"
 
 namespace meshbus {
 namespace {

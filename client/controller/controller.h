@@ -15,6 +15,8 @@
 #include "common/bus.h"
 #include "common/config.h"
 #include "common/reactor.h"
+#include "wire/forward.h"
+#include "wire/lifecycle_generated.h"
 
 namespace meshbus {
 

@@ -4,6 +4,9 @@
 #include "common/log.h"
 #include "common/wire_region.h"
 #include "common/wire_values.h"
+#include "wire/actors_generated.h"
+#include "wire/bus_generated.h"
+#include "wire/supervision_generated.h"
 
 /// What a Controller says to who subscribes, asks, or wants something stopped.
 namespace meshbus {

@@ -2,6 +2,8 @@
 
 #include "common/control.h"
 #include "common/wire_region.h"
+#include "wire/actors_generated.h"
+#include "wire/supervision_generated.h"
 
 namespace meshbus {
 

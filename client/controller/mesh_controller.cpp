@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "client/src/wire_reports.h"
+#include "wire/supervision_generated.h"
 
 namespace meshbus {
 

@@ -13,6 +13,8 @@
 #include "client/controller/watch_event.h"
 #include "meshbus/rank_report.h"
 #include "meshbus/status_mesh.h"
+#include "wire/forward.h"
+#include "wire/supervision_generated.h"
 
 namespace meshbus {
 

@@ -3,6 +3,7 @@
 #include "client/controller/mesh_controller.h"
 #include "client/src/wire_reports.h"
 #include "common/control.h"
+#include "wire/ranks_generated.h"
 
 /// What a MeshController has to say and to ask when it has taken what there was, and what it answers to who asks.
 namespace meshbus {

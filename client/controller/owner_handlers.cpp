@@ -3,6 +3,8 @@
 
 #include "client/controller/controller.h"
 #include "common/control.h"
+#include "wire/bus_generated.h"
+#include "wire/lifecycle_generated.h"
 
 namespace meshbus {
 

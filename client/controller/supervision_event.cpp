@@ -1,6 +1,7 @@
 #include "client/controller/supervision_event.h"
 
 #include "client/src/wire_reports.h"
+#include "wire/supervision_generated.h"
 
 namespace meshbus {
 namespace {

@@ -3,6 +3,8 @@
 #include <algorithm>
 
 #include "meshbus/name.h"
+#include "wire/lifecycle_generated.h"
+#include "wire/ranks_generated.h"
 
 namespace meshbus {
 namespace {

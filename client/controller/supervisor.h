@@ -13,6 +13,7 @@
 #include "client/controller/actor_mesh_controller.h"
 #include "client/controller/lease_book.h"
 #include "client/controller/mesh_controller.h"
+#include "wire/forward.h"
 
 namespace meshbus {
 

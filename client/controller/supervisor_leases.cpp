@@ -3,6 +3,8 @@
 
 #include <algorithm>
 
+#include "wire/lifecycle_generated.h"
+
 namespace meshbus {
 
 void Supervisor::note_leases() {

@@ -2,6 +2,7 @@
 
 #include "common/wire_region.h"
 #include "meshbus/point.h"
+#include "wire/supervision_generated.h"
 
 namespace meshbus {
 namespace {

@@ -10,7 +10,9 @@
 #include "meshbus/address.h"
 #include "meshbus/region.h"
 #include "meshbus/status.h"
-#include "wire/control_generated.h"
+#include "wire/actors_generated.h"
+#include "wire/forward.h"
+#include "wire/supervision_generated.h"
 
 namespace meshbus {
 

@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "common/wire_region.h"
+#include "wire/supervision_generated.h"
 
 namespace meshbus {
 namespace {

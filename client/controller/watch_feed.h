@@ -10,6 +10,8 @@
 #include <vector>
 
 #include "client/controller/watch_event.h"
+#include "wire/forward.h"
+#include "wire/ranks_generated.h"
 
 namespace meshbus {
 

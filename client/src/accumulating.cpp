@@ -5,6 +5,8 @@
 
 #include "common/log.h"
 #include "common/token.h"
+#include "wire/frame_generated.h"
+#include "wire/replies_generated.h"
 
 namespace meshbus {
 namespace {

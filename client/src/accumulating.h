@@ -15,6 +15,7 @@
 #include "common/collecting.h"
 #include "meshbus/accumulation.h"
 #include "meshbus/address.h"
+#include "wire/forward.h"
 
 namespace meshbus {
 

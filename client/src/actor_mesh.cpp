@@ -13,6 +13,8 @@
 #include "common/actor_body.h"
 #include "meshbus/accumulator.h"
 #include "meshbus/point.h"
+#include "wire/actors_generated.h"
+#include "wire/lifecycle_generated.h"
 
 namespace meshbus {
 namespace {

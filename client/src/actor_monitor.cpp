@@ -5,6 +5,8 @@
 
 #include "common/control.h"
 #include "meshbus/point.h"
+#include "wire/actors_generated.h"
+#include "wire/frame_generated.h"
 
 namespace meshbus {
 

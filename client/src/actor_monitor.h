@@ -14,7 +14,8 @@
 #include "client/src/handler_thread.h"
 #include "common/bus.h"
 #include "meshbus/actor_mesh.h"
-#include "wire/control_generated.h"
+#include "wire/actors_generated.h"
+#include "wire/forward.h"
 
 namespace meshbus {
 

@@ -13,6 +13,10 @@
 #include "common/keys.h"
 #include "common/log.h"
 #include "common/token.h"
+#include "wire/actors_generated.h"
+#include "wire/bus_generated.h"
+#include "wire/logs_generated.h"
+#include "wire/supervision_generated.h"
 
 namespace meshbus {
 namespace {

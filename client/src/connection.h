@@ -17,6 +17,7 @@
 #include "meshbus/accumulation.h"
 #include "meshbus/address.h"
 #include "meshbus/rank_report.h"
+#include "wire/forward.h"
 
 namespace meshbus {
 

@@ -4,6 +4,8 @@
 #include "client/src/accumulating.h"
 #include "client/src/connection.h"
 #include "client/src/context_core.h"
+#include "wire/frame_generated.h"
+#include "wire/replies_generated.h"
 
 namespace meshbus {
 

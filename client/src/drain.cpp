@@ -2,6 +2,7 @@
 
 #include "client/src/host_mesh_impl.h"
 #include "common/control.h"
+#include "wire/lifecycle_generated.h"
 
 namespace meshbus {
 namespace {

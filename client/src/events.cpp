@@ -7,6 +7,7 @@
 #include "client/src/host_mesh_impl.h"
 #include "client/src/wire_reports.h"
 #include "common/control.h"
+#include "wire/supervision_generated.h"
 
 namespace meshbus {
 namespace {

@@ -5,6 +5,7 @@
 
 #include "client/src/proc_mesh_impl.h"
 #include "client/src/time_left.h"
+#include "wire/lifecycle_generated.h"
 
 namespace meshbus {
 namespace {

@@ -11,6 +11,7 @@
 #include "client/src/time_left.h"
 #include "client/src/wire_reports.h"
 #include "meshbus/point.h"
+#include "wire/supervision_generated.h"
 
 namespace meshbus {
 namespace {

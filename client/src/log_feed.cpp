@@ -5,6 +5,7 @@
 #include "client/src/connection.h"
 #include "common/log.h"
 #include "common/token.h"
+#include "wire/logs_generated.h"
 
 namespace meshbus {
 namespace {

@@ -13,6 +13,7 @@
 #include "client/src/handler_thread.h"
 #include "common/bus.h"
 #include "meshbus/logs.h"
+#include "wire/forward.h"
 
 namespace meshbus {
 

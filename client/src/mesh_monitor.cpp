@@ -3,6 +3,8 @@
 #include <algorithm>
 
 #include "common/log.h"
+#include "wire/logs_generated.h"
+#include "wire/supervision_generated.h"
 
 namespace meshbus {
 namespace {

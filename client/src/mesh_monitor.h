@@ -18,6 +18,8 @@
 #include "client/src/restarter.h"
 #include "common/reactor.h"
 #include "meshbus/proc_mesh.h"
+#include "wire/forward.h"
+#include "wire/supervision_generated.h"
 
 namespace meshbus {
 

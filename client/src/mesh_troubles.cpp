@@ -3,6 +3,7 @@
 
 #include "client/src/mesh_monitor.h"
 #include "common/log.h"
+#include "wire/ranks_generated.h"
 
 namespace meshbus {
 

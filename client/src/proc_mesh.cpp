@@ -5,6 +5,7 @@
 #include "client/src/proc_mesh_impl.h"
 #include "client/src/wire_reports.h"
 #include "meshbus/point.h"
+#include "wire/supervision_generated.h"
 
 namespace meshbus {
 namespace {

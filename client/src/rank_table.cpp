@@ -4,6 +4,7 @@
 
 #include "client/src/wire_reports.h"
 #include "meshbus/point.h"
+#include "wire/supervision_generated.h"
 
 namespace meshbus {
 namespace {

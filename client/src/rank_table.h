@@ -9,7 +9,7 @@
 
 #include "meshbus/proc_mesh_ref.h"
 #include "meshbus/rank_report.h"
-#include "wire/control_generated.h"
+#include "wire/forward.h"
 
 namespace meshbus {
 

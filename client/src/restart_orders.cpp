@@ -5,6 +5,7 @@
 
 #include "client/src/wire_reports.h"
 #include "common/log.h"
+#include "wire/supervision_generated.h"
 
 namespace meshbus {
 namespace {

@@ -9,6 +9,7 @@
 #include "client/src/connection.h"
 #include "client/src/context_core.h"
 #include "client/src/mesh_monitor.h"
+#include "wire/lifecycle_generated.h"
 
 namespace meshbus {
 

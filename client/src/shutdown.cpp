@@ -3,6 +3,7 @@
 
 #include "client/src/host_mesh_impl.h"
 #include "client/src/time_left.h"
+#include "wire/lifecycle_generated.h"
 
 namespace meshbus {
 namespace {

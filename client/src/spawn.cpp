@@ -13,6 +13,7 @@
 #include "common/process_link.h"
 #include "common/token.h"
 #include "common/wire_region.h"
+#include "wire/lifecycle_generated.h"
 
 namespace meshbus {
 namespace {

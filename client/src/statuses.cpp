@@ -8,6 +8,7 @@
 #include "common/frame.h"
 #include "common/wire_values.h"
 #include "meshbus/status_wait.h"
+#include "wire/lifecycle_generated.h"
 
 namespace meshbus {
 namespace {

@@ -4,6 +4,7 @@
 #include "client/src/proc_mesh_impl.h"
 #include "client/src/time_left.h"
 #include "client/src/wire_reports.h"
+#include "wire/lifecycle_generated.h"
 
 namespace meshbus {
 namespace {

@@ -6,6 +6,7 @@
 #include "common/control.h"
 #include "common/wire_region.h"
 #include "meshbus/point.h"
+#include "wire/supervision_generated.h"
 
 namespace meshbus {
 namespace {

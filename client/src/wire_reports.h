@@ -5,7 +5,8 @@
 
 #include "meshbus/host_mesh.h"
 #include "meshbus/rank_report.h"
-#include "wire/control_generated.h"
+#include "wire/codes_generated.h"
+#include "wire/forward.h"
 
 /// Between what travels and what the public headers show. Bytes from peers: unknown enum values become `unknown`, never undefined
 /// behaviour.

@@ -12,6 +12,7 @@
 #include "common/token.h"
 #include "meshbus/name.h"
 #include "tests/bench/benches.h"
+#include "wire/bus_generated.h"
 
 namespace meshbus::bench {
 namespace {

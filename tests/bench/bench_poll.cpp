@@ -18,6 +18,7 @@
 #include "meshbus/client.h"
 #include "meshbus/status_wait.h"
 #include "tests/bench/benches.h"
+#include "wire/ranks_generated.h"
 
 namespace meshbus::bench {
 

@@ -14,6 +14,7 @@
 #include "common/token.h"
 #include "meshbus/name.h"
 #include "tests/bench/benches.h"
+#include "wire/frame_generated.h"
 
 namespace meshbus::bench {
 namespace {

@@ -13,6 +13,8 @@
 #include "common/token.h"
 #include "meshbus/name.h"
 #include "tests/bench/end.h"
+#include "wire/bus_generated.h"
+#include "wire/lifecycle_generated.h"
 
 namespace meshbus::bench {
 

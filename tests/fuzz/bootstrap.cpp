@@ -2,7 +2,7 @@
 #include "agent/proc/bootstrap.h"
 
 #include "tests/fuzz/support.h"
-#include "wire/control_generated.h"
+#include "wire/bootstrap_generated.h"
 
 using namespace meshbus;
 using namespace meshbus::mesh_proc;

@@ -14,6 +14,7 @@
 #include "common/frame.h"
 #include "common/wire_values.h"
 #include "tests/fuzz/support.h"
+#include "wire/control_generated.h"
 
 using namespace meshbus;
 

@@ -5,6 +5,7 @@
 #include <vector>
 
 #include "tests/fuzz/support.h"
+#include "wire/frame_generated.h"
 
 using namespace meshbus;
 

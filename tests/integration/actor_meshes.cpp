@@ -4,7 +4,8 @@
 #include <set>
 
 #include "tests/integration/client_harness.h"
-#include "wire/control_generated.h"
+
+#include "wire/types_generated.h"
 
 using namespace std::chrono_literals;
 using namespace meshbus;

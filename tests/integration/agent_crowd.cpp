@@ -10,6 +10,8 @@
 #include "agent/keeper/protocol.h"
 #include "tests/integration/agent_harness.h"
 #include "tests/support/sanitizer_scale.h"
+#include "wire/lifecycle_generated.h"
+#include "wire/ranks_generated.h"
 
 using namespace std::chrono_literals;
 

@@ -10,6 +10,9 @@
 #include "tests/integration/needs.h"
 #include "tests/support/process_table.h"
 #include "tests/support/sanitizer_scale.h"
+#include "wire/bus_generated.h"
+#include "wire/lifecycle_generated.h"
+#include "wire/ranks_generated.h"
 
 using namespace std::chrono_literals;
 

@@ -8,6 +8,9 @@
 #include "agent/keeper/packet.h"
 #include "common/wire_region.h"
 #include "tests/support/environment.h"
+#include "wire/bus_generated.h"
+#include "wire/logs_generated.h"
+#include "wire/supervision_generated.h"
 
 using namespace std::chrono_literals;
 

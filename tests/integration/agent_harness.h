@@ -18,6 +18,8 @@
 #include "common/bus.h"
 #include "tests/support/process.h"
 #include "tests/support/temp_dir.h"
+#include "wire/logs_generated.h"
+#include "wire/supervision_generated.h"
 
 namespace meshbus::test {
 

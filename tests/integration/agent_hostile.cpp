@@ -5,6 +5,10 @@
 
 #include "common/log.h"
 #include "tests/integration/agent_harness.h"
+#include "wire/bootstrap_generated.h"
+#include "wire/bus_generated.h"
+#include "wire/lifecycle_generated.h"
+#include "wire/logs_generated.h"
 
 using namespace std::chrono_literals;
 

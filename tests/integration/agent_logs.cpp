@@ -6,6 +6,10 @@
 
 #include "tests/integration/agent_harness.h"
 
+#include "wire/bus_generated.h"
+#include "wire/logs_generated.h"
+#include "wire/supervision_generated.h"
+
 using namespace std::chrono_literals;
 
 namespace meshbus::test {

@@ -5,6 +5,8 @@
 
 #include "tests/integration/agent_harness.h"
 #include "tests/support/environment.h"
+#include "wire/bootstrap_generated.h"
+#include "wire/bus_generated.h"
 
 using namespace std::chrono_literals;
 

@@ -6,6 +6,8 @@
 #include "tests/integration/agent_harness.h"
 #include "tests/support/environment.h"
 #include "tests/support/sanitizer_scale.h"
+#include "wire/bus_generated.h"
+#include "wire/supervision_generated.h"
 
 using namespace std::chrono_literals;
 

@@ -12,6 +12,7 @@
 #include "tests/support/environment.h"
 #include "tests/support/process_table.h"
 #include "tests/support/wait.h"
+#include "wire/lifecycle_generated.h"
 
 using namespace std::chrono_literals;
 

@@ -4,6 +4,8 @@
 #include "common/frame.h"
 #include "common/wire_values.h"
 #include "tests/integration/agent_harness.h"
+#include "wire/bus_generated.h"
+#include "wire/supervision_generated.h"
 
 using namespace std::chrono_literals;
 

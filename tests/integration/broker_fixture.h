@@ -18,6 +18,7 @@
 #include "common/reactor.h"
 #include "common/token.h"
 #include "tests/support/temp_dir.h"
+#include "wire/bus_generated.h"
 
 namespace meshbus::test {
 

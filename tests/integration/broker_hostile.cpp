@@ -5,6 +5,8 @@
 
 #include "common/log.h"
 #include "tests/integration/broker_fixture.h"
+#include "tests/support/body_union.h"
+#include "wire/control_generated.h"
 
 using namespace meshbus;
 using namespace meshbus::test;
@@ -36,7 +38,7 @@ std::vector<std::string> some_frame(std::mt19937& random, std::uint64_t to) {
       if (auto* introduce = any.AsIntroduce()) introduce->host = "unix:/some/where";
       if (auto* watch = any.AsWatch()) watch->proc = "unix:/some/where,p-13Se1Maqzryj";
       if (auto* undeliverable = any.AsUndeliverable()) undeliverable->envelope = std::make_unique<wire::Envelope>();
-      body = encode_control({.id = random() % 3}, std::move(any));
+      body = encode_union({.id = random() % 3}, any);
     }
     writer.add(envelope, body);
   }

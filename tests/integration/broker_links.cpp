@@ -6,6 +6,7 @@
 #include "meshbus/key.h"
 #include "tests/integration/broker_fixture.h"
 #include "tests/support/sanitizer_scale.h"
+#include "wire/bus_generated.h"
 
 using namespace meshbus;
 using namespace meshbus::test;

@@ -8,6 +8,7 @@
 #include "tests/integration/broker_fixture.h"
 #include "tests/integration/strangers_zmtp.h"
 #include "tests/support/sanitizer_scale.h"
+#include "wire/bus_generated.h"
 
 using namespace meshbus;
 using namespace meshbus::test;

@@ -6,6 +6,8 @@
 
 #include "tests/integration/broker_fixture.h"
 
+#include "wire/monitor_generated.h"
+
 using namespace meshbus;
 using namespace meshbus::test;
 using namespace std::chrono_literals;

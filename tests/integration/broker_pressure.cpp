@@ -7,6 +7,8 @@
 #include "common/unix_address.h"
 #include "common/zmtp_stream.h"
 #include "tests/integration/broker_fixture.h"
+#include "wire/bus_generated.h"
+#include "wire/lifecycle_generated.h"
 
 using namespace std::chrono_literals;
 using namespace meshbus;

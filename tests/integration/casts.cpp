@@ -8,6 +8,7 @@
 #include "common/cast.h"
 #include "common/wire_region.h"
 #include "tests/integration/casts_harness.h"
+#include "wire/bus_generated.h"
 
 using namespace meshbus;
 using namespace meshbus::test;

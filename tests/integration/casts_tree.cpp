@@ -8,6 +8,7 @@
 #include "broker/cast_arrivals.h"
 #include "common/wire_region.h"
 #include "tests/integration/casts_harness.h"
+#include "wire/bus_generated.h"
 #include "wire/relay_generated.h"
 
 using namespace meshbus;

@@ -4,6 +4,7 @@
 
 #include "common/wire_values.h"
 #include "tests/integration/controller_subscriber.h"
+#include "wire/supervision_generated.h"
 
 using namespace std::chrono_literals;
 using namespace meshbus;

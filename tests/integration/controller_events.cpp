@@ -5,6 +5,7 @@
 
 #include "common/unique_fd.h"
 #include "tests/integration/controller_subscriber.h"
+#include "wire/supervision_generated.h"
 
 using namespace std::chrono_literals;
 using namespace meshbus;

@@ -14,6 +14,7 @@
 
 #include "common/wire_values.h"
 #include "tests/integration/controller_subscriber.h"
+#include "wire/supervision_generated.h"
 
 /// What the tests of a controller and those who listen to it share.
 namespace meshbus::test {

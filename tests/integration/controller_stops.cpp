@@ -5,6 +5,7 @@
 
 #include "tests/integration/controller_harness.h"
 #include "tests/support/sanitizer_scale.h"
+#include "wire/supervision_generated.h"
 
 using namespace std::chrono_literals;
 using namespace meshbus;

@@ -14,6 +14,7 @@
 #include "common/bus.h"
 #include "common/token.h"
 #include "tests/integration/client_harness.h"
+#include "wire/supervision_generated.h"
 
 namespace meshbus::test {
 

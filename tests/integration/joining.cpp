@@ -7,6 +7,7 @@
 #include "common/join_token.h"
 #include "tests/integration/cli_harness.h"
 #include "tests/integration/keys_fixture.h"
+#include "wire/bus_generated.h"
 
 using namespace std::chrono_literals;
 using namespace meshbus;

@@ -8,6 +8,7 @@
 
 #include "common/unique_fd.h"
 #include "meshbus/key.h"
+#include "wire/bus_generated.h"
 
 using namespace meshbus;
 using namespace meshbus::test;

@@ -13,6 +13,7 @@
 #include "tests/integration/broker_fixture.h"
 #include "tests/integration/links_proxy.h"
 #include "tests/support/temp_dir.h"
+#include "wire/bus_generated.h"
 
 namespace meshbus::test {
 

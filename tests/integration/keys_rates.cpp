@@ -3,6 +3,8 @@
 
 #include "tests/integration/keys_fixture.h"
 
+#include "wire/bus_generated.h"
+
 using namespace meshbus;
 using namespace meshbus::test;
 using namespace std::chrono_literals;

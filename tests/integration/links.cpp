@@ -7,6 +7,7 @@
 
 #include "tests/integration/links_harness.h"
 #include "tests/support/sanitizer_scale.h"
+#include "wire/bus_generated.h"
 
 using namespace meshbus;
 using namespace meshbus::test;

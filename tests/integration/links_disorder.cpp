@@ -12,6 +12,8 @@
 
 #include "tests/integration/links_harness.h"
 #include "tests/integration/links_meddler.h"
+#include "wire/frame_generated.h"
+#include "wire/logs_generated.h"
 
 using namespace meshbus;
 using namespace meshbus::test;

@@ -15,6 +15,8 @@
 #include "common/conservation.h"
 #include "tests/integration/broker_fixture.h"
 #include "tests/integration/links_proxy.h"
+#include "wire/frame_generated.h"
+#include "wire/logs_generated.h"
 
 namespace meshbus::test {
 

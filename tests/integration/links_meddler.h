@@ -14,6 +14,7 @@
 
 #include "common/frame.h"
 #include "tests/integration/links_proxy.h"
+#include "wire/frame_generated.h"
 
 namespace meshbus::test {
 

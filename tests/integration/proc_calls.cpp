@@ -7,6 +7,7 @@
 #include "common/frame.h"
 #include "tests/integration/proc_harness.h"
 #include "tests/support/environment.h"
+#include "wire/actors_generated.h"
 
 using namespace meshbus;
 using namespace meshbus::test;

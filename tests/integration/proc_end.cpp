@@ -6,6 +6,7 @@
 
 #include "tests/integration/proc_harness.h"
 #include "tests/support/process_table.h"
+#include "wire/bootstrap_generated.h"
 
 using namespace meshbus;
 using namespace meshbus::test;

@@ -10,6 +10,8 @@
 
 #include "tests/support/environment.h"
 #include "tests/support/sanitizer_scale.h"
+#include "wire/bootstrap_generated.h"
+#include "wire/bus_generated.h"
 
 using namespace std::chrono_literals;
 

@@ -8,6 +8,7 @@
 #include "common/session.h"
 #include "tests/integration/broker_fixture.h"
 #include "tests/support/wait.h"
+#include "wire/bus_generated.h"
 
 using namespace meshbus;
 using namespace meshbus::test;

@@ -8,6 +8,8 @@
 #include "common/frame.h"
 #include "common/token.h"
 #include "meshbus/name.h"
+#include "tests/support/body_union.h"
+#include "wire/control_generated.h"
 
 namespace meshbus::test {
 namespace {
@@ -118,7 +120,7 @@ Parts StrangerFrames::frame(bool is_link) {
     std::string bytes(pick(3) == 0 ? 16 : pick(300), 'b');
     if (pick(30) == 0) bytes.resize(kInlineLimit + pick(20000));
     if (pick(2) == 0)
-      bytes = encode_control({.id = pick(4), .deadline_ms = static_cast<std::uint32_t>(random_()), .is_answer = pick(4) == 0}, body());
+      bytes = encode_union({.id = pick(4), .deadline_ms = static_cast<std::uint32_t>(random_()), .is_answer = pick(4) == 0}, body());
     writer.add(envelope, bytes);
   }
   return parts_of(writer);

@@ -6,6 +6,7 @@
 #include "tests/integration/strangers_broker.h"
 #include "tests/integration/strangers_zmtp.h"
 #include "tests/support/wait.h"
+#include "wire/frame_generated.h"
 
 using namespace meshbus;
 using namespace meshbus::test;

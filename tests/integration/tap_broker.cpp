@@ -4,6 +4,7 @@
 #include "client/cli/tap_batch.h"
 #include "common/tap_filter.h"
 #include "tests/integration/broker_fixture.h"
+#include "wire/frame_generated.h"
 
 using namespace meshbus;
 using namespace meshbus::test;

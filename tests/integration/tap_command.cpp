@@ -10,6 +10,7 @@
 #include "client/cli/tap_file.h"
 #include "tests/integration/broker_fixture.h"
 #include "tests/integration/cli_harness.h"
+#include "wire/frame_generated.h"
 
 using namespace meshbus;
 using namespace meshbus::test;

@@ -7,7 +7,9 @@
 #include "common/session.h"
 #include "common/token.h"
 #include "tests/integration/client_harness.h"
+#include "tests/support/body_union.h"
 #include "tests/support/golden.h"
+#include "wire/control_generated.h"
 
 using namespace meshbus;
 using namespace meshbus::test;
@@ -190,7 +192,7 @@ class Prober {
     wire::Envelope envelope;
     envelope.mutate_destination_proc(proc);
     envelope.mutate_sequence(++last_);
-    REQUIRE(session_->push(envelope, encode_control({.id = last_, .deadline_ms = 10'000}, std::move(body))));
+    REQUIRE(session_->push(envelope, encode_union({.id = last_, .deadline_ms = 10'000}, body)));
     return last_;
   }
 

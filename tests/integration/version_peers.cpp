@@ -6,6 +6,7 @@
 #include "tests/integration/cli_harness.h"
 #include "tests/integration/proc_harness.h"
 #include "tests/support/sanitizer_scale.h"
+#include "wire/bus_generated.h"
 
 using namespace meshbus;
 using namespace meshbus::test;

@@ -10,6 +10,7 @@
 #include "agent/host/procs/shutdown_queue.h"
 #include "tests/support/temp_dir.h"
 #include "tests/unit/agent_host_fixture.h"
+#include "wire/supervision_generated.h"
 
 namespace meshbus::host {
 namespace {

@@ -9,6 +9,7 @@
 #include "agent/host/events/event_log.h"
 #include "agent/host/events/event_text.h"
 #include "tests/support/temp_dir.h"
+#include "wire/supervision_generated.h"
 
 namespace meshbus::host {
 namespace {

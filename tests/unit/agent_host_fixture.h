@@ -7,6 +7,7 @@
 #include "agent/host/spawn/mesh_spec.h"
 #include "common/control.h"
 #include "common/wire_region.h"
+#include "wire/lifecycle_generated.h"
 
 /// A SpawnProcs as a launcher would send it, for tests that spoil one thing of it.
 namespace meshbus::host::test {

@@ -5,6 +5,8 @@
 #include <algorithm>
 #include <random>
 
+#include "wire/logs_generated.h"
+
 namespace meshbus::host {
 namespace {
 

@@ -8,6 +8,8 @@
 #include "agent/host/spawn/environment.h"
 #include "common/frame.h"
 #include "tests/unit/agent_host_fixture.h"
+#include "wire/bootstrap_generated.h"
+#include "wire/lifecycle_generated.h"
 
 #include <sys/mman.h>
 #include <unistd.h>

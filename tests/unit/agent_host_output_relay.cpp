@@ -6,6 +6,8 @@
 #include <random>
 #include <set>
 
+#include "wire/logs_generated.h"
+
 namespace meshbus::host {
 namespace {
 

@@ -7,6 +7,8 @@
 #include <string>
 #include <vector>
 
+#include "wire/codes_generated.h"
+
 namespace meshbus::host {
 namespace {
 

@@ -5,6 +5,8 @@
 #include <string>
 #include <vector>
 
+#include "wire/ranks_generated.h"
+
 /// In a namespace of their own: what others call alike is compiled with them.
 namespace meshbus::test::signs {
 

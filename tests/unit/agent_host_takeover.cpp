@@ -10,6 +10,8 @@
 #include "agent/host/takeover/ledger.h"
 #include "agent/host/takeover/ledger_writer.h"
 #include "agent/host/takeover/output_spool.h"
+#include "wire/ledger_generated.h"
+#include "wire/logs_generated.h"
 
 namespace meshbus::host {
 namespace {

@@ -2,6 +2,8 @@
 
 #include <doctest/doctest.h>
 
+#include "wire/codes_generated.h"
+
 namespace meshbus::host {
 namespace {
 

@@ -7,6 +7,7 @@
 
 #include "common/log.h"
 #include "tests/support/temp_dir.h"
+#include "wire/codes_generated.h"
 
 using namespace meshbus;
 using meshbus::test::TempDir;

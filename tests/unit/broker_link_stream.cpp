@@ -7,6 +7,8 @@
 #include <string>
 #include <vector>
 
+#include "wire/frame_generated.h"
+
 using namespace meshbus;
 
 namespace {

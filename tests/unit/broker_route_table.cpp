@@ -3,6 +3,7 @@
 #include <doctest/doctest.h>
 
 #include "meshbus/address.h"
+#include "wire/codes_generated.h"
 
 using namespace meshbus;
 

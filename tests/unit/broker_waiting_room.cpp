@@ -5,6 +5,8 @@
 #include <string>
 #include <vector>
 
+#include "wire/frame_generated.h"
+
 using namespace meshbus;
 using namespace std::chrono_literals;
 

@@ -9,6 +9,7 @@
 #include "common/tap_filter.h"
 #include "meshbus/key.h"
 #include "tests/support/temp_dir.h"
+#include "wire/monitor_generated.h"
 
 namespace meshbus::cli {
 namespace {

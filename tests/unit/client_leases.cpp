@@ -4,6 +4,8 @@
 
 #include "client/controller/lease_book.h"
 #include "client/controller/supervisor.h"
+#include "wire/lifecycle_generated.h"
+#include "wire/ranks_generated.h"
 
 /// In a namespace of their own: what others call alike is compiled with them.
 namespace meshbus::test::leased {

@@ -7,6 +7,7 @@
 #include "client/controller/subscriptions.h"
 #include "client/controller/supervisor.h"
 #include "client/controller/watch_feed.h"
+#include "wire/supervision_generated.h"
 
 /// In a namespace of their own: what others call alike is compiled with them.
 namespace meshbus::test::controlled {

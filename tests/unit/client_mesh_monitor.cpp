@@ -6,6 +6,8 @@
 
 #include "client/src/mesh_monitor.h"
 #include "common/control.h"
+#include "wire/logs_generated.h"
+#include "wire/supervision_generated.h"
 
 using namespace meshbus;
 using namespace std::chrono_literals;

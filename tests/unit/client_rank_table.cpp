@@ -2,6 +2,8 @@
 
 #include "client/src/rank_table.h"
 
+#include "wire/supervision_generated.h"
+
 using namespace meshbus;
 using namespace std::chrono_literals;
 

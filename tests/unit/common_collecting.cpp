@@ -5,6 +5,7 @@
 #include <string>
 
 #include "common/actor_body.h"
+#include "wire/replies_generated.h"
 
 using namespace meshbus;
 using namespace std::chrono_literals;

@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "common/dispatcher.h"
+#include "wire/control_generated.h"
 
 using namespace meshbus;
 

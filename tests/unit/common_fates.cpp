@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "common/frame.h"
+#include "wire/frame_generated.h"
 
 using namespace meshbus;
 

@@ -6,6 +6,7 @@
 #include <random>
 
 #include "common/outbox.h"
+#include "wire/frame_generated.h"
 
 using namespace meshbus;
 

@@ -6,6 +6,7 @@
 #include <filesystem>
 
 #include "tests/support/temp_dir.h"
+#include "wire/codes_generated.h"
 
 using namespace meshbus;
 using meshbus::test::TempDir;

@@ -2,6 +2,8 @@
 
 #include <doctest/doctest.h>
 
+#include "wire/bus_generated.h"
+
 using namespace meshbus;
 
 TEST_CASE("protocol: two sides speak the newest version that both have") {

@@ -7,6 +7,7 @@
 #include "common/frame.h"
 #include "meshbus/address.h"
 #include "meshbus/key.h"
+#include "wire/frame_generated.h"
 
 using namespace meshbus;
 

@@ -8,6 +8,7 @@
 #include "common/wire_region.h"
 #include "tests/unit/mesh_property.h"
 #include "tests/unit/mesh_random.h"
+#include "wire/values_generated.h"
 
 using namespace meshbus;
 using test::for_cases;

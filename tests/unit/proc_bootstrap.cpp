@@ -11,7 +11,7 @@
 #include <random>
 #include <string>
 
-#include "wire/control_generated.h"
+#include "wire/bootstrap_generated.h"
 
 using namespace meshbus;
 using namespace meshbus::mesh_proc;

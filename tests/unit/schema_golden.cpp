@@ -18,9 +18,11 @@
 #include "common/frame.h"
 #include "common/token.h"
 #include "meshbus/key.h"
+#include "tests/support/body_union.h"
 #include "tests/support/golden.h"
 #include "tests/support/temp_dir.h"
 #include "tests/unit/schema_samples.h"
+#include "wire/control_generated.h"
 #include "wire/relay_generated.h"
 #include "wire/replies_generated.h"
 #include "wire/settings_generated.h"
@@ -138,7 +140,7 @@ std::string read_and_write(const WireSample& like, const std::string& bytes) {
     REQUIRE(control.has_value());
     wire::ControlT native;
     (*control)->UnPackTo(&native);
-    return encode_control({native.id, native.deadline_ms, native.is_answer}, std::move(native.body));
+    return encode_union({native.id, native.deadline_ms, native.is_answer}, native.body);
   }
   if (like.table == "Bootstrap") return read_and_write_table<wire::Bootstrap>(bytes);
   if (like.table == "CastElsewhere") return read_and_write_table<wire::CastElsewhere>(bytes);

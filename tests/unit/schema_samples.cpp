@@ -4,6 +4,11 @@
 
 #include "common/control.h"
 #include "common/frame.h"
+#include "wire/actors_generated.h"
+#include "wire/bootstrap_generated.h"
+#include "wire/ledger_generated.h"
+#include "wire/logs_generated.h"
+#include "wire/monitor_generated.h"
 #include "wire/relay_generated.h"
 #include "wire/replies_generated.h"
 #include "wire/settings_generated.h"

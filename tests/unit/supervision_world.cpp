@@ -1,5 +1,7 @@
 #include "tests/unit/supervision_world.h"
 
+#include "wire/supervision_generated.h"
+
 namespace meshbus::test {
 using namespace std::chrono_literals;
 

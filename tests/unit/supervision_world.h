@@ -14,6 +14,8 @@
 #include "client/controller/subscriptions.h"
 #include "client/controller/supervisor.h"
 #include "client/controller/watch_feed.h"
+#include "wire/actors_generated.h"
+#include "wire/supervision_generated.h"
 
 namespace meshbus::test {
 

@@ -1,5 +1,7 @@
 #include "tests/unit/supervision_world.h"
 
+#include "wire/actors_generated.h"
+
 /// The actors of the simulated world, one in each proc of some meshes, and what must be so of them.
 namespace meshbus::test {
 

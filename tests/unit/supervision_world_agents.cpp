@@ -2,6 +2,8 @@
 
 #include "tests/unit/supervision_world.h"
 
+#include "wire/supervision_generated.h"
+
 /// The hosts of the simulated world.
 namespace meshbus::test {
 

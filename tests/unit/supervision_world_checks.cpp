@@ -2,6 +2,8 @@
 
 #include "tests/unit/supervision_world.h"
 
+#include "wire/ranks_generated.h"
+
 /// What must be so when the simulated world has come to its end.
 namespace meshbus::test {
 

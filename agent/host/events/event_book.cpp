@@ -3,6 +3,7 @@
 #include "agent/host/events/event_text.h"
 #include "agent/host/procs/proc_ending.h"
 #include "meshbus/point.h"
+#include "wire/supervision_generated.h"
 
 namespace meshbus::host {
 namespace {

@@ -8,6 +8,7 @@
 #include "agent/host/events/event_log.h"
 #include "agent/host/procs/proc.h"
 #include "common/log.h"
+#include "wire/forward.h"
 
 namespace meshbus::host {
 

@@ -8,6 +8,8 @@
 #include <stdexcept>
 #include <utility>
 
+#include "wire/supervision_generated.h"
+
 namespace meshbus::host {
 namespace {
 

@@ -5,7 +5,7 @@
 #include <string_view>
 
 #include "meshbus/result.h"
-#include "wire/control_generated.h"
+#include "wire/forward.h"
 
 namespace meshbus::host {
 

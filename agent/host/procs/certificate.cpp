@@ -5,6 +5,8 @@
 #include <cstdio>
 #include <cstring>
 
+#include "wire/ranks_generated.h"
+
 namespace meshbus::host {
 namespace {
 

@@ -9,7 +9,7 @@
 
 #include "agent/host/procs/proc_state.h"
 #include "agent/keeper/spec.h"
-#include "wire/control_generated.h"
+#include "wire/forward.h"
 
 namespace meshbus::host {
 

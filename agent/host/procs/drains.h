@@ -6,6 +6,8 @@
 #include <vector>
 
 #include "agent/host/procs/drain.h"
+#include "wire/forward.h"
+#include "wire/ledger_generated.h"
 
 namespace meshbus::host {
 

@@ -3,6 +3,7 @@
 
 #include "agent/host/procs/mesh_procs.h"
 #include "common/log.h"
+#include "wire/supervision_generated.h"
 
 namespace meshbus::host {
 namespace {

@@ -11,6 +11,8 @@
 #include "common/control.h"
 #include "common/log.h"
 #include "common/token.h"
+#include "wire/logs_generated.h"
+#include "wire/supervision_generated.h"
 
 namespace meshbus::host {
 namespace {

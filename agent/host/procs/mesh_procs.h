@@ -22,6 +22,7 @@
 #include "agent/keeper/limit_places.h"
 #include "common/config.h"
 #include "common/reactor.h"
+#include "wire/forward.h"
 
 namespace meshbus::host {
 

@@ -23,6 +23,9 @@
 #include "common/unique_fd.h"
 #include "meshbus/overlay.h"
 #include "meshbus/status.h"
+#include "wire/forward.h"
+#include "wire/logs_generated.h"
+#include "wire/supervision_generated.h"
 
 /// What the host agent knows: plain data, changed by the classes beside this file. Everything lives on the agent's reactor thread.
 namespace meshbus::host {

@@ -11,6 +11,7 @@
 #include "agent/host/stdio/log_streams.h"
 #include "agent/keeper/limit_places.h"
 #include "common/log.h"
+#include "wire/supervision_generated.h"
 
 namespace meshbus::host {
 namespace {

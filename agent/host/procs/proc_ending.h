@@ -14,6 +14,8 @@
 #include "agent/host/stdio/output_reader.h"
 #include "agent/keeper/keeper_client.h"
 #include "common/reactor.h"
+#include "wire/forward.h"
+#include "wire/ranks_generated.h"
 
 namespace meshbus::host {
 

@@ -1,5 +1,7 @@
 #include "agent/host/procs/proc_state.h"
 
+#include "wire/codes_generated.h"
+
 namespace meshbus::host {
 
 using State = wire::ProcState;

@@ -2,7 +2,8 @@
 
 #include <cstdint>
 
-#include "wire/control_generated.h"
+#include "wire/forward.h"
+#include "wire/ranks_generated.h"
 
 namespace meshbus::host {
 

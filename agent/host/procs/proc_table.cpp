@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <utility>
 
+#include "wire/ledger_generated.h"
+
 namespace meshbus::host {
 
 Mesh* ProcTable::find_mesh(std::string_view name) {

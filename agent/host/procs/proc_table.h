@@ -11,6 +11,7 @@
 
 #include "agent/host/procs/proc.h"
 #include "agent/host/procs/record_book.h"
+#include "wire/forward.h"
 
 namespace meshbus::host {
 

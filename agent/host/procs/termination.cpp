@@ -2,6 +2,8 @@
 
 #include <algorithm>
 
+#include "wire/ledger_generated.h"
+
 namespace meshbus::host {
 
 using Step = wire::StopStep;

@@ -2,7 +2,8 @@
 
 #include <chrono>
 
-#include "wire/control_generated.h"
+#include "wire/codes_generated.h"
+#include "wire/forward.h"
 
 namespace meshbus::host {
 

@@ -6,6 +6,8 @@
 #include "agent/host/rank_waits.h"
 #include "common/control.h"
 #include "common/log.h"
+#include "wire/frame_generated.h"
+#include "wire/replies_generated.h"
 
 namespace meshbus::host {
 namespace {

@@ -14,6 +14,8 @@
 #include "agent/host/procs/proc_table.h"
 #include "agent/host/replies/collection.h"
 #include "common/bus.h"
+#include "wire/forward.h"
+#include "wire/frame_generated.h"
 
 namespace meshbus::host {
 

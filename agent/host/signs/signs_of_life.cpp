@@ -1,5 +1,7 @@
 #include "agent/host/signs/signs_of_life.h"
 
+#include "wire/ranks_generated.h"
+
 namespace meshbus::host {
 
 SignsOfLife::Limits SignsOfLife::limits_of(std::chrono::milliseconds heartbeat, std::chrono::milliseconds away) {

@@ -3,7 +3,8 @@
 #include <algorithm>
 #include <chrono>
 
-#include "wire/control_generated.h"
+#include "wire/forward.h"
+#include "wire/ranks_generated.h"
 
 namespace meshbus::host {
 

@@ -7,6 +7,8 @@
 #include "agent/host/spawn/bootstrap_writer.h"
 #include "agent/keeper/process_table.h"
 #include "common/log.h"
+#include "wire/bus_generated.h"
+#include "wire/ranks_generated.h"
 
 namespace meshbus::host {
 namespace {

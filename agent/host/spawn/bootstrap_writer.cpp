@@ -10,6 +10,7 @@
 
 #include "common/protocol.h"
 #include "common/wire_region.h"
+#include "wire/bootstrap_generated.h"
 
 namespace meshbus::host {
 

@@ -8,6 +8,7 @@
 #include "common/control.h"
 #include "common/process_link.h"
 #include "common/wire_region.h"
+#include "wire/lifecycle_generated.h"
 
 namespace meshbus::host {
 namespace {

@@ -14,7 +14,8 @@
 #include "meshbus/name.h"
 #include "meshbus/proc_mesh_ref.h"
 #include "meshbus/region.h"
-#include "wire/control_generated.h"
+#include "wire/forward.h"
+#include "wire/lifecycle_generated.h"
 
 namespace meshbus::host {
 

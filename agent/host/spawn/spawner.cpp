@@ -2,6 +2,8 @@
 
 #include <csignal>
 
+#include "wire/codes_generated.h"
+
 namespace meshbus::host {
 namespace {
 

@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <memory>
 
+#include "wire/logs_generated.h"
+
 namespace meshbus::host {
 
 void LogReader::add(const StreamId& stream, std::uint64_t offset, LogSource& source) {

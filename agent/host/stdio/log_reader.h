@@ -8,7 +8,7 @@
 #include <utility>
 #include <vector>
 
-#include "wire/control_generated.h"
+#include "wire/forward.h"
 
 namespace meshbus::host {
 

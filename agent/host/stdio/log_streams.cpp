@@ -4,6 +4,8 @@
 #include <array>
 
 #include "common/log.h"
+#include "wire/frame_generated.h"
+#include "wire/logs_generated.h"
 
 namespace meshbus::host {
 namespace {

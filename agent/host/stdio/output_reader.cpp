@@ -7,6 +7,7 @@
 #include <cerrno>
 
 #include "agent/host/stdio/log_streams.h"
+#include "wire/logs_generated.h"
 
 namespace meshbus::host {
 namespace {

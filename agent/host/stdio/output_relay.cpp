@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <memory>
 
+#include "wire/logs_generated.h"
+
 namespace meshbus::host {
 
 void OutputRelay::add(std::uint64_t rank, wire::Stream stream, Bytes bytes) {

@@ -11,7 +11,7 @@
 #include <vector>
 
 #include "common/bytes.h"
-#include "wire/control_generated.h"
+#include "wire/forward.h"
 
 namespace meshbus::host {
 

@@ -11,6 +11,7 @@
 #include <utility>
 
 #include "common/os_error.h"
+#include "wire/ledger_generated.h"
 
 namespace meshbus::host {
 

@@ -4,6 +4,7 @@
 #include <utility>
 
 #include "common/log.h"
+#include "wire/ledger_generated.h"
 
 namespace meshbus::host {
 namespace {

@@ -8,6 +8,8 @@
 
 #include "agent/host/procs/proc_table.h"
 #include "agent/host/takeover/ledger.h"
+#include "wire/forward.h"
+#include "wire/ledger_generated.h"
 
 namespace meshbus::host {
 

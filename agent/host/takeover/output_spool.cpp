@@ -12,6 +12,7 @@
 
 #include "common/log.h"
 #include "common/os_error.h"
+#include "wire/logs_generated.h"
 
 namespace meshbus::host {
 

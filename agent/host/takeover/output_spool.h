@@ -10,7 +10,7 @@
 
 #include "common/unique_fd.h"
 #include "meshbus/result.h"
-#include "wire/control_generated.h"
+#include "wire/forward.h"
 
 namespace meshbus::host {
 

@@ -5,6 +5,8 @@
 
 #include "agent/host/procs/mesh_procs.h"
 #include "common/log.h"
+#include "wire/ledger_generated.h"
+#include "wire/logs_generated.h"
 
 namespace meshbus::host {
 

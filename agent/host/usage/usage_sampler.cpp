@@ -5,6 +5,7 @@
 
 #include "agent/host/procs/proc_ending.h"
 #include "agent/host/usage/proc_usage.h"
+#include "wire/ranks_generated.h"
 
 namespace meshbus::host {
 namespace {

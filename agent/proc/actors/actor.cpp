@@ -6,6 +6,7 @@
 
 #include "agent/proc/actors/actor_system.h"
 #include "common/actor_body.h"
+#include "wire/frame_generated.h"
 
 namespace meshbus {
 namespace {

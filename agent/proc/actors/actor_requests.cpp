@@ -5,6 +5,8 @@
 
 #include "agent/proc/actors/actor_system.h"
 #include "common/control.h"
+#include "wire/actors_generated.h"
+#include "wire/bus_generated.h"
 
 namespace meshbus::mesh_proc {
 namespace {

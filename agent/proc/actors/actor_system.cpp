@@ -6,6 +6,8 @@
 #include "common/actor_body.h"
 #include "common/collecting.h"
 #include "common/log.h"
+#include "wire/frame_generated.h"
+#include "wire/replies_generated.h"
 
 namespace meshbus::mesh_proc {
 namespace {

@@ -22,6 +22,7 @@
 #include "common/dispatcher.h"
 #include "common/reactor.h"
 #include "meshbus/actor.h"
+#include "wire/forward.h"
 
 namespace meshbus::mesh_proc {
 

@@ -8,7 +8,7 @@
 #include <string>
 
 #include "meshbus/point.h"
-#include "wire/control_generated.h"
+#include "wire/frame_generated.h"
 
 namespace meshbus::mesh_proc {
 

@@ -18,7 +18,7 @@
 
 #include <zmq.hpp>
 
-#include "wire/control_generated.h"
+#include "wire/values_generated.h"
 
 extern char** environ;
 

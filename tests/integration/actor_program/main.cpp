@@ -13,7 +13,8 @@
 #include <vector>
 
 #include "meshbus/actor_flatbuffers.h"
-#include "wire/control_generated.h"
+
+#include "wire/types_generated.h"
 
 using namespace std::chrono_literals;
 using namespace meshbus;

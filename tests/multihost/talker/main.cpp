@@ -18,6 +18,8 @@
 
 #include "common/bus.h"
 #include "meshbus/address.h"
+#include "wire/frame_generated.h"
+#include "wire/logs_generated.h"
 
 using namespace meshbus;
 using Clock = std::chrono::steady_clock;
