@@ -233,7 +233,7 @@ bool MeshMonitor::is_output_over() const {
 
 bool MeshMonitor::is_over() const {
   const std::lock_guard lock(mutex_);
-  return table_.is_complete(reactor_.now());
+  return table_.is_certified(reactor_.now());
 }
 
 void MeshMonitor::settle() {
@@ -251,9 +251,10 @@ void MeshMonitor::settle() {
     } else {
       judgement.failures = failures;
     }
+    failures_posted_ += judgement.failures.size();
     next = armed_ ? table_.next_due(now) : std::nullopt;
     if (const auto restart = armed_ ? next_restart(now) : std::nullopt) next = next ? std::min(*next, *restart) : restart;
-    const bool is_going_on = restarter_ && (restarter_->is_busy() || table_.has_untold());
+    const bool is_going_on = restarter_ && restarter_->is_busy();
     if (armed_ && table_.is_complete(now) && !is_going_on) {
       const bool is_silent = unhandled_ == 0 && last_output_ && now - *last_output_ >= kOutputLimit;
       if (!last_output_) last_output_ = now;
@@ -367,6 +368,17 @@ bool MeshMonitor::wait_failure(std::chrono::milliseconds deadline) {
   return wait_for(changed_, lock, deadline, [&] {
     if (is_handler) return table_.has_told_failure() || table_.is_ended();
     return failures_told_ != 0 || end_told_;
+  });
+}
+
+bool MeshMonitor::wait_settled(std::chrono::milliseconds deadline) {
+  const bool is_handler = handlers_.is_here();
+  std::unique_lock lock(mutex_);
+  return wait_for(changed_, lock, deadline, [&] {
+    if (!table_.is_certified(Clock::now())) return false;
+    // Before arm() nobody hears of failures, and a handler cannot wait for what comes after itself.
+    if (!armed_ || abandoned_ || is_handler) return true;
+    return !table_.has_untold() && given_up_.empty() && failures_told_ == failures_posted_;
   });
 }
 

@@ -49,6 +49,7 @@ void RankTable::note_progress(std::uint64_t rank, Time now) {
 
 RankTable::Time RankTable::due_of(std::uint64_t rank) const {
   const auto& extra = extra_[rank];
+  if (is_ended() && certificates_ == ranks_.size()) return *extra.ended;
   const auto latest = *extra.ended + failure_limit;
   if (!extra.has_certificate || !all_started_) return latest;
   return std::min(latest, *all_started_ + start_limit);
@@ -207,11 +208,11 @@ std::optional<RankTable::Time> RankTable::next_due(Time now) const {
   std::optional<Time> next;
   const auto consider = [&next](Time time) { next = next ? std::min(*next, time) : time; };
   for (const auto rank : untold_) consider(due_of(rank));
-  if (is_ended() && last_end_ && !is_complete(now)) consider(*last_end_ + certificate_limit);
+  if (is_ended() && last_end_ && !is_certified(now)) consider(*last_end_ + certificate_limit);
   return next;
 }
 
-bool RankTable::is_complete(Time now) const noexcept {
+bool RankTable::is_certified(Time now) const noexcept {
   if (!is_ended()) return false;
   return certificates_ == ranks_.size() || !last_end_ || now - *last_end_ >= certificate_limit;
 }

@@ -67,7 +67,8 @@ class RankTable {
   /// Whether there are failures that take_failures() has not handed out.
   bool has_untold() const noexcept { return !untold_.empty(); }
 
-  /// Failures that are due, each once, the earlier end first (see first_failure in rank_report.h).
+  /// Failures that are due, each once, the earlier end first (see first_failure in rank_report.h). When the mesh has ended and all its
+  /// certificates are there, all are: nothing that is still to come could change their order.
   std::vector<RankReport> take_failures(Time now);
   /// When take_failures() or is_complete() should be asked again although no news came.
   std::optional<Time> next_due(Time now) const;
@@ -78,8 +79,10 @@ class RankTable {
   /// Whether take_failures() has handed out one.
   bool has_told_failure() const noexcept { return is_judged_ ? decided_.has_value() : told_ != 0; }
   bool is_ended() const noexcept { return ended_ == ranks_.size(); }
-  /// Every rank is terminal and its certificate has come, or is too late.
-  bool is_complete(Time now) const noexcept;
+  /// Every rank is terminal and its certificate has come, or is too late: no news are expected.
+  bool is_certified(Time now) const noexcept;
+  /// is_certified(), and take_failures() has handed out every failure.
+  bool is_complete(Time now) const noexcept { return is_certified(now) && untold_.empty(); }
   /// Whether a host has ranks that are not terminal.
   bool is_alive_on(std::uint64_t host_index) const noexcept { return alive_on_[host_index] != 0; }
   /// Whether a host has ranks whose certificate has not come.

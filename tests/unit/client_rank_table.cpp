@@ -167,6 +167,7 @@ TEST_CASE("rank_table: a rank that was ordered to begin anew counts as starting,
   SUBCASE("its host is lost") {
     CHECK(table.lose(0, "gone", kLater + 1s, {}) == std::vector<std::uint64_t>{0});
     CHECK(table.rank(0).cause == Cause::host_lost);
+    CHECK(table.take_failures(kLater + 2s).size() == 1);
   }
   table.apply(kB, make({.rank = 1, .generation = 2, .state = wire::ProcState::stopped}), kLater + 3s);
   table.apply(kB, *Certificate(1, "exit 0"));
@@ -224,6 +225,39 @@ TEST_CASE("rank_table: while the mesh starts, failures wait until every rank has
   CHECK(table.next_due(kStart + 20ms) == kStart + 20ms + RankTable::start_limit);
   CHECK(table.take_failures(kStart + 69ms).empty());
   CHECK(table.take_failures(kStart + 70ms).size() == 1);
+}
+
+TEST_CASE("rank_table: a mesh that ends while it starts is not complete before its failures were handed out") {
+  RankTable table(mesh_of(1));
+  table.apply(kB, make({.rank = 1, .state = wire::ProcState::stopped, .ended_ms = 20, .exit_code = 3}), kStart);
+  table.apply(kB, *Certificate(1, "exit 3"));
+  CHECK(table.take_failures(kStart).empty());
+  table.apply(kA, make({.rank = 0, .state = wire::ProcState::stopped, .ended_ms = 10, .exit_code = 2}), kStart + 1ms);
+  SUBCASE("all certificates have come: nothing is left that could change their order") {
+    table.apply(kA, *Certificate(0, "exit 2"));
+    CHECK_FALSE(table.is_complete(kStart + 1ms));
+    CHECK(table.next_due(kStart + 1ms) <= kStart + 1ms);
+    const auto failures = table.take_failures(kStart + 1ms);
+    REQUIRE(failures.size() == 2);
+    CHECK(failures[0].rank == 0);
+    CHECK(failures[1].rank == 1);
+    CHECK(table.is_complete(kStart + 1ms));
+    CHECK_FALSE(table.next_due(kStart + 1ms).has_value());
+  }
+  SUBCASE("a certificate is missing: the failures do not wait for it as long as the mesh does") {
+    CHECK(table.take_failures(kStart + 50ms).empty());
+    CHECK(table.take_failures(kStart + 51ms).size() == 1);
+    CHECK(table.next_due(kStart + 51ms) == kStart + 1ms + RankTable::failure_limit);
+    CHECK(table.take_failures(kStart + 1ms + RankTable::failure_limit).size() == 1);
+    CHECK_FALSE(table.is_complete(kStart + 1ms + RankTable::failure_limit));
+    CHECK(table.is_complete(kStart + 1ms + RankTable::certificate_limit));
+  }
+  SUBCASE("nobody has asked until no certificate is waited for any more") {
+    CHECK_FALSE(table.is_complete(kStart + 1ms + RankTable::certificate_limit));
+    CHECK(table.take_failures(kStart + 1ms + RankTable::certificate_limit).size() == 2);
+    CHECK(table.is_complete(kStart + 1ms + RankTable::certificate_limit));
+  }
+  CHECK(table.take_failures(kLater).empty());
 }
 
 TEST_CASE("rank_table: a rank that never starts does not hold the failures of others for long") {
