@@ -37,37 +37,23 @@ bool MeshMonitor::is_abandoned() const {
 void MeshMonitor::on_news(const HostAddr& from, const flatbuffers::Vector<const wire::RankState*>* ranks,
                           const flatbuffers::Vector<flatbuffers::Offset<wire::Certificate>>* certificates,
                           const flatbuffers::Vector<const wire::LaunchTimes*>* launch) {
-  const auto now = reactor_.now();
-  std::vector<RankReport> changed;
+  RankTable::Changes changes;
   std::vector<RankReport> ended;
-  bool is_news = false;
   {
     const std::lock_guard lock(mutex_);
-    std::vector<std::uint64_t> changed_ranks;
-    for (flatbuffers::uoffset_t i = 0; launch != nullptr && i < launch->size(); ++i) table_.apply(from, *launch->Get(i));
-    if (ranks != nullptr) {
-      for (const auto* rank : *ranks) {
-        if (table_.apply(from, *rank, now)) changed_ranks.push_back(rank->rank());
-      }
-    }
-    if (certificates != nullptr) {
-      for (const auto* certificate : *certificates) is_news = table_.apply(from, *certificate) || is_news;
-    }
-    is_news = is_news || !changed_ranks.empty();
-    if (is_news) ++version_;
-    if (options_.handlers.on_state && !abandoned_) {
-      for (const auto rank : changed_ranks) changed.push_back(table_.rank(rank));
-    }
+    const bool is_told = options_.handlers.on_state && !abandoned_;
+    changes = table_.apply(from, {.ranks = ranks, .certificates = certificates, .launch = launch}, reactor_.now(), is_told);
+    if (changes.is_news) ++version_;
     // Failures are told with their certificates, by settle().
-    for (const auto rank : changed_ranks) {
-      if (!table_.rank(rank).is_terminal() || table_.rank(rank).is_failure()) continue;
+    for (const auto rank : changes.ended) {
+      if (table_.rank(rank).is_failure()) continue;
       ended.push_back(table_.rank(rank));
       if (restarter_) unjudged_.insert(rank);
     }
   }
-  if (!is_news) return;
+  if (!changes.is_news) return;
   changed_.notify_all();
-  for (const auto& report : changed) tell_state(report);
+  for (const auto& report : changes.reports) tell_state(report);
   for (const auto& report : ended) tell_end(report);
   settle();
 }

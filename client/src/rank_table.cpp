@@ -63,6 +63,29 @@ void RankTable::on_end(std::uint64_t rank, Time now) {
   if (ranks_[rank].is_failure()) untold_.push_back(rank);
 }
 
+RankTable::Changes RankTable::apply(const HostAddr& from, const News& news, Time now, bool with_reports) {
+  Changes changes;
+  for (flatbuffers::uoffset_t i = 0; news.launch != nullptr && i < news.launch->size(); ++i) apply(from, *news.launch->Get(i));
+  for (flatbuffers::uoffset_t i = 0; news.ranks != nullptr && i < news.ranks->size(); ++i) {
+    const auto& state = *news.ranks->Get(i);
+    if (!apply(from, state, now)) continue;
+    changes.is_news = true;
+    const auto& report = ranks_[state.rank()];
+    if (report.is_terminal()) changes.ended.push_back(report.rank);
+    if (!with_reports) continue;
+    changes.reports.push_back(report);
+    // The launch times are those of a later change in this message: a rank that is not up has none (see LaunchTimes).
+    if (report.state == ProcState::starting || report.state == ProcState::running) changes.reports.back().launch = {};
+  }
+  for (flatbuffers::uoffset_t i = 0; news.certificates != nullptr && i < news.certificates->size(); ++i)
+    changes.is_news = apply(from, *news.certificates->Get(i)) || changes.is_news;
+  // An end is the last change of its rank, so the table has it, and its certificate.
+  for (auto& report : changes.reports) {
+    if (report.is_terminal()) report = ranks_[report.rank];
+  }
+  return changes;
+}
+
 bool RankTable::apply(const HostAddr& from, const wire::RankState& state, Time now) {
   const auto rank = state.rank();
   if (rank >= ranks_.size() || ranks_[rank].host != from) return false;

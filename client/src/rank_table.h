@@ -38,6 +38,21 @@ class RankTable {
     return rank.state == ProcState::stopped && rank.exit_code == 0 && rank.signal == 0 && rank.step == StopStep::none;
   }
 
+  /// What a host tells in one message; null is none.
+  struct News {
+    const flatbuffers::Vector<const wire::RankState*>* ranks = nullptr;
+    const flatbuffers::Vector<flatbuffers::Offset<wire::Certificate>>* certificates = nullptr;
+    const flatbuffers::Vector<const wire::LaunchTimes*>* launch = nullptr;
+  };
+  struct Changes {
+    bool is_news = false;
+    /// Ranks that have ended, each once.
+    std::vector<std::uint64_t> ended;
+    /// One for each change of a rank, in their order: the rank as it was then. An end has its certificate, if that came with it.
+    std::vector<RankReport> reports;
+  };
+  /// All of it. A message may tell several changes of one rank. `with_reports`: Changes::reports is wanted.
+  Changes apply(const HostAddr& from, const News& news, Time now, bool with_reports);
   /// True when it was news. Ranks that are not in the mesh, or not on that host, are ignored: peers may say anything.
   bool apply(const HostAddr& from, const wire::RankState& state, Time now);
   /// True when it was news.

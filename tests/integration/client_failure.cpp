@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <csignal>
 #include <future>
+#include <map>
 
 #include "tests/integration/client_harness.h"
 
@@ -246,6 +247,32 @@ TEST_CASE("client: spec 6.6: when all ranks of a mesh fail at once, on_failure i
       REQUIRE(told_at_end == std::vector<std::uint64_t>{0, 1, 2, 3});
       REQUIRE(told.size() == 4);
       REQUIRE(outcome.first_failure.has_value());
+    }
+  }
+  must(hosts.shutdown(in_time));
+}
+
+TEST_CASE("client: on_state tells each change of each rank once, in order, also when they come together") {
+  auto context = must(Context::create(quick()));
+  auto hosts = must(HostMesh::process(context, extent("host=1"), of_this_build()));
+  constexpr int kRounds = 10;
+  for (int round = 0; round < kRounds; ++round) {
+    Heard heard;
+    auto spec = shell("kill -9 $$");
+    spec.wait_ready = false;
+    auto mesh = must(hosts.spawn("brief", extent("gpu=4"), spec, heard.handlers()));
+    must(mesh.wait(in_time));
+    std::map<std::uint64_t, std::vector<RankReport>> of_rank;
+    for (const auto& report : heard.states()) of_rank[report.rank].push_back(report);
+    CHECK(of_rank.size() == 4);
+    for (const auto& [rank, reports] : of_rank) {
+      std::string states;
+      for (std::size_t i = 0; i < reports.size(); ++i) {
+        states += std::string(to_string(reports[i].state)) + " ";
+        if (i != 0) CHECK(reports[i].generation > reports[i - 1].generation);
+      }
+      INFO("round ", round, ", rank ", rank, ": ", states);
+      CHECK(states.ends_with("running ready killed "));
     }
   }
   must(hosts.shutdown(in_time));

@@ -54,6 +54,27 @@ struct Certificate {
   flatbuffers::FlatBufferBuilder builder;
 };
 
+/// What a host tells in one message.
+struct Message {
+  Message(const std::vector<State>& states, const std::vector<wire::LaunchTimes>& launch, const std::string& reason_of_0) {
+    wire::StateChangedT native;
+    native.mesh = "m";
+    native.host = "unix:/a";
+    for (const auto& state : states) native.ranks.push_back(make(state));
+    native.launch = launch;
+    if (!reason_of_0.empty()) {
+      native.certificates.push_back(std::make_unique<wire::CertificateT>());
+      native.certificates.back()->reason = reason_of_0;
+    }
+    builder.Finish(wire::StateChanged::Pack(builder, &native));
+  }
+  RankTable::News news() const {
+    const auto* const message = flatbuffers::GetRoot<wire::StateChanged>(builder.GetBufferPointer());
+    return {.ranks = message->ranks(), .certificates = message->certificates(), .launch = message->launch()};
+  }
+  flatbuffers::FlatBufferBuilder builder;
+};
+
 /// All ranks are ready since kStart.
 RankTable ready_table(std::uint64_t per_host) {
   const auto mesh = mesh_of(per_host);
@@ -172,6 +193,42 @@ TEST_CASE("rank_table: a rank that was ordered to begin anew counts as starting,
   table.apply(kB, make({.rank = 1, .generation = 2, .state = wire::ProcState::stopped}), kLater + 3s);
   table.apply(kB, *Certificate(1, "exit 0"));
   CHECK(table.is_complete(kLater + 3s));
+}
+
+TEST_CASE("rank_table: a message that tells several changes of a rank gives a report for each, as the rank was then") {
+  RankTable table(mesh_of(1));
+  wire::LaunchTimes times;
+  times.mutate_ready_ns(7);
+  const Message message({{.rank = 0, .generation = 1, .state = wire::ProcState::starting},
+                         {.rank = 0, .generation = 2, .state = wire::ProcState::running},
+                         {.rank = 0, .generation = 3, .state = wire::ProcState::ready},
+                         {.rank = 0, .generation = 4, .state = wire::ProcState::killed, .ended_ms = 5, .signal = 9},
+                         {.rank = 0, .generation = 4, .state = wire::ProcState::killed, .ended_ms = 5, .signal = 9}},
+                        {times}, "killed by SIGKILL");
+  const auto changes = table.apply(kA, message.news(), kStart, true);
+  CHECK(changes.is_news);
+  CHECK(changes.ended == std::vector<std::uint64_t>{0});
+  REQUIRE(changes.reports.size() == 4);
+  const std::vector<ProcState> states{ProcState::starting, ProcState::running, ProcState::ready, ProcState::killed};
+  for (std::size_t i = 0; i < states.size(); ++i) {
+    const auto& report = changes.reports[i];
+    INFO("change ", i, ": ", report.words());
+    CHECK(report.state == states[i]);
+    CHECK(report.generation == i + 1);
+    CHECK(report.launch.ready.has_value() == (i >= 2));
+    CHECK(report.reason == (i == 3 ? "killed by SIGKILL" : ""));
+    CHECK(report.signal == (i == 3 ? 9 : 0));
+  }
+  // Told again it is no news; without reports it is applied all the same.
+  const auto again = table.apply(kA, message.news(), kStart, true);
+  CHECK_FALSE(again.is_news);
+  CHECK(again.reports.empty());
+  RankTable other(mesh_of(1));
+  const auto quiet = other.apply(kA, message.news(), kStart, false);
+  CHECK(quiet.is_news);
+  CHECK(quiet.reports.empty());
+  CHECK(quiet.ended == std::vector<std::uint64_t>{0});
+  CHECK(other.rank(0).reason == "killed by SIGKILL");
 }
 
 TEST_CASE("rank_table: what another host says about a rank, or about no rank at all, is ignored") {

@@ -139,7 +139,7 @@ struct Handlers {
   std::function<void(const RankReport&)> on_failure = {};
   /// Bytes that a rank wrote (OutputMode::stream): whole lines, in order per rank. Valid during the call.
   std::function<void(std::uint64_t rank, Stream stream, std::string_view bytes)> on_output = {};
-  /// Every change of a rank, good ones too.
+  /// Every change of a rank, good ones too: each once, in order, with the report as it was then. The certificate of an end may come later.
   std::function<void(const RankReport&)> on_state = {};
   /// Once, when every rank is terminal, none of them begins a new life, and all output was handed to on_output.
   std::function<void(const MeshOutcome&)> on_end = {};
