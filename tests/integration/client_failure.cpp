@@ -144,6 +144,18 @@ TEST_CASE("client: when a host process dies its ranks are lost, at once and in w
     CHECK(rank.host_index == victim);
     CHECK(rank.is_failure());
   }
+  // Nothing will ever answer there: calls say so, and do not wait.
+  const auto lost = must(sleepers.mesh->proc(2 * victim));
+  const auto is_unreachable = [](const auto& answer) { return !answer && answer.error().code() == ErrorCode::host_unreachable; };
+  REQUIRE(wait_until([&] { return is_unreachable(lost.call(sleepers.context, 1, "", 200ms)); }, in_time));
+  const auto begin = std::chrono::steady_clock::now();
+  const auto called = lost.call(sleepers.context, 1, "", in_time);
+  CHECK(is_unreachable(called));
+  CHECK(called.error().detail().find(sleepers.hosts.hosts()[victim].to_string() + " is lost: ") != std::string::npos);
+  const auto all = must(sleepers.context.call(must(sleepers.mesh->ref().at("host", victim)), 1, "", in_time));
+  REQUIRE(all.size() == 2);
+  for (const auto& answer : all) CHECK(is_unreachable(answer));
+  CHECK(std::chrono::steady_clock::now() - begin < in_time / 2);
   REQUIRE(wait_until([&] { return sleepers.mesh->stop({.grace = 100ms, .deadline = 10s}).has_value(); }, in_time));
   CHECK(sleepers.heard.failures().size() == 2);
   const auto summary = sleepers.hosts.shutdown(in_time);
