@@ -264,6 +264,36 @@ TEST_CASE("client: spec 6.6: when all ranks of a mesh fail at once, on_failure i
   must(hosts.shutdown(in_time));
 }
 
+TEST_CASE("client: spec 4.3: a mesh proc that ends with exit 0 before its hello has failed, and is asked whether it is one") {
+  const std::string words = "ended with exit 0 before it said hello (is it a mesh program?)";
+  auto context = must(Context::create(quick()));
+  auto hosts = must(HostMesh::process(context, extent("host=1"), of_this_build()));
+  Heard heard;
+  ProcSpec spec{.kind = ProcKind::mesh, .command = {"true"}};
+  const auto refused = hosts.spawn("no", extent("gpu=2"), spec, heard.handlers());
+  REQUIRE_FALSE(refused.has_value());
+  INFO(refused.error().to_string());
+  CHECK(refused.error().code() == ErrorCode::proc_creation_error);
+  CHECK(refused.error().detail().find(words) != std::string::npos);
+  CHECK(heard.failures().empty());
+  spec.wait_ready = false;
+  auto mesh = must(hosts.spawn("no", extent("gpu=2"), spec, heard.handlers()));
+  const auto outcome = must(mesh.wait(in_time));
+  CHECK(outcome.exit_code() == 125);
+  REQUIRE(heard.failures().size() == 2);
+  for (const auto& rank : heard.failures()) {
+    CHECK(rank.state == ProcState::failed);
+    CHECK(rank.cause == Cause::not_ready);
+    CHECK(rank.reason == words);
+  }
+  // Plain procs have nothing to say.
+  CHECK(must(must(hosts.spawn("yes", extent("gpu=2"), {.command = {"true"}}, heard.handlers())).wait(in_time)).exit_code() == 0);
+  must(hosts.shutdown(in_time));
+  const auto run = run_cli({"run", "--mesh", "-n", "2", "--", "true"});
+  CHECK(run.status == ExitStatus::exited(125));
+  CHECK(run.err.find(words) != std::string::npos);
+}
+
 TEST_CASE("client: on_state tells each change of each rank once, in order, also when they come together") {
   auto context = must(Context::create(quick()));
   auto hosts = must(HostMesh::process(context, extent("host=1"), of_this_build()));
