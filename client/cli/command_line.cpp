@@ -235,7 +235,9 @@ void add_restart(CLI::App& verb, RestartPolicy& policy) {
 }
 
 void add_kind(CLI::App& verb, bool& mesh, std::uint32_t& procs_per_process) {
-  auto* flag = verb.add_flag("--mesh", mesh, "The program links the library: a rank is ready when it has said hello");
+  auto* flag =
+      verb.add_flag("--mesh", mesh,
+                    "The program links the library: a rank is ready when it has said hello; one that exits with 0 before has failed (125)");
   verb.add_option("--procs-per-process", procs_per_process, "With --mesh: so many consecutive ranks of a host share a process; default 1")
       ->check(CLI::Range(1, 60))
       ->needs(flag)

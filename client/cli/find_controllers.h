@@ -7,6 +7,7 @@
 
 #include "meshbus/client.h"
 #include "wire/lifecycle_generated.h"
+#include "wire/supervision_generated.h"
 
 namespace meshbus::cli {
 

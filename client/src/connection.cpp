@@ -3,6 +3,7 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <map>
 #include <set>
 
 #include "client/src/accumulating.h"
@@ -175,9 +176,13 @@ Connection::Answer Connection::ask_with(Asker asker) {
 Result<std::string> Connection::call(const ProcId& proc, std::uint32_t port, std::string_view body, std::chrono::milliseconds deadline) {
   auto promise = std::make_shared<std::promise<Result<std::string>>>();
   auto future = promise->get_future();
-  core_.post([this, promise, to = Destination::to(proc), port, body = std::string(body), limit = clamp(deadline)] {
+  core_.post([this, promise, host = proc.host(), to = Destination::to(proc), port, body = std::string(body), limit = clamp(deadline)] {
     if (bus_ == nullptr) {
       promise->set_value(fail(ErrorCode::host_unreachable, "the connection to " + home_.to_string() + " is closed"));
+      return;
+    }
+    if (auto loss = loss_of(host)) {
+      promise->set_value(fail(std::move(*loss)));
       return;
     }
     bus_->call(to, port, body, limit, [this, promise](Result<std::string> answer) {
@@ -226,10 +231,21 @@ Result<CastAnswers::Answers> Connection::call_all(const ProcMeshRef& to, std::ui
     if (bus_ == nullptr) return fail(ErrorCode::host_unreachable, "the connection to " + home_.to_string() + " is closed");
     const auto plan = plans_.get(to);
     if (!plan) return fail(plan.error());
-    bus_->cast_call(*plan, port, body, clamp(deadline), [this, answers](std::uint64_t ordinal, Result<std::string> answer) {
+    // Ranks on hosts that are proved lost answer nothing: theirs are known before the call.
+    std::map<std::uint64_t, Error> losses;
+    const auto is_lost = [this](const HostAddr& host) { return loss_of(host).has_value(); };
+    if (std::any_of(to.hosts().begin(), to.hosts().end(), is_lost)) {
+      for (std::uint64_t ordinal = 0; ordinal < to.num_ranks(); ++ordinal) {
+        const auto proc = to.proc_at(ordinal);
+        if (auto loss = proc ? loss_of(proc->host()) : std::nullopt) losses.emplace(ordinal, std::move(*loss));
+      }
+    }
+    bus_->cast_call(*plan, port, body, clamp(deadline), [this, answers, losses](std::uint64_t ordinal, Result<std::string> answer) {
+      if (losses.contains(ordinal)) return;
       if (!answer) answer = fail(explain(answer.error()));
       answers->fill(ordinal, std::move(answer));
     });
+    for (auto& [ordinal, loss] : losses) answers->fill(ordinal, fail(std::move(loss)));
     return {};
   });
   if (!asked) return fail(asked.error().within("call to " + to.mesh().to_string() + ", port " + std::to_string(port)));
@@ -427,6 +443,7 @@ void Connection::check_host(const HostAddr& host, HostWatch& watch) {
 void Connection::on_host_answer(const HostAddr& host, const Result<ControlMessage>& answer) {
   auto& watch = hosts_.at(host);
   watch.is_asked = false;
+  if (watch.is_dead) return;
   const auto now = core_.reactor().now();
   const auto* const state = answer ? answer->body_as<wire::HostState>() : nullptr;
   if (state == nullptr) {
@@ -527,6 +544,12 @@ void Connection::lose(const HostAddr& host, const std::string& reason) {
   for (const auto& [name, mesh] : meshes_) mesh.monitor->lose(host, reason);
 }
 
+std::optional<Error> Connection::loss_of(const HostAddr& host) const {
+  const auto found = hosts_.find(host);
+  if (found == hosts_.end() || !found->second.is_dead) return std::nullopt;
+  return Error(ErrorCode::host_unreachable, "host " + host.to_string() + " is lost: " + found->second.problem);
+}
+
 void Connection::lose_all(const std::string& reason) {
   for (const auto& [host, watch] : hosts_) lose(host, reason);
 }
@@ -535,6 +558,7 @@ void Connection::on_host_dead(const HostAddr& host, const std::string& reason) {
   const auto found = hosts_.find(host);
   if (found == hosts_.end() || bus_ == nullptr) return;
   found->second.is_dead = true;
+  found->second.problem = reason;
   lose(host, reason);
   for (const auto& [ticket, running] : accumulating_) running->on_host_dead(host, reason);
   if (host == home_) move_home();

@@ -101,6 +101,7 @@ class Connection {
     bool is_asked = false;
     std::uint64_t incarnation = 0;
     std::optional<Reactor::Time> silent_since;
+    /// Why it did not answer; of a dead one, how it ended.
     std::string problem;
   };
   struct Followed {
@@ -139,6 +140,8 @@ class Connection {
   void check_host(const HostAddr& host, HostWatch& watch);
   void on_host_answer(const HostAddr& host, const Result<ControlMessage>& answer);
   void lose(const HostAddr& host, const std::string& reason);
+  /// What a call to that host gets at once, because the host is proved lost; nothing for any other host.
+  std::optional<Error> loss_of(const HostAddr& host) const;
   void lose_all(const std::string& reason);
   /// Asks an agent for all that it knows of a mesh; after a move also to be told of changes, since it knows its owner under another
   /// address.

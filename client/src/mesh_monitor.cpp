@@ -39,37 +39,23 @@ bool MeshMonitor::is_abandoned() const {
 void MeshMonitor::on_news(const HostAddr& from, const flatbuffers::Vector<const wire::RankState*>* ranks,
                           const flatbuffers::Vector<flatbuffers::Offset<wire::Certificate>>* certificates,
                           const flatbuffers::Vector<const wire::LaunchTimes*>* launch) {
-  const auto now = reactor_.now();
-  std::vector<RankReport> changed;
+  RankTable::Changes changes;
   std::vector<RankReport> ended;
-  bool is_news = false;
   {
     const std::lock_guard lock(mutex_);
-    std::vector<std::uint64_t> changed_ranks;
-    for (flatbuffers::uoffset_t i = 0; launch != nullptr && i < launch->size(); ++i) table_.apply(from, *launch->Get(i));
-    if (ranks != nullptr) {
-      for (const auto* rank : *ranks) {
-        if (table_.apply(from, *rank, now)) changed_ranks.push_back(rank->rank());
-      }
-    }
-    if (certificates != nullptr) {
-      for (const auto* certificate : *certificates) is_news = table_.apply(from, *certificate) || is_news;
-    }
-    is_news = is_news || !changed_ranks.empty();
-    if (is_news) ++version_;
-    if (options_.handlers.on_state && !abandoned_) {
-      for (const auto rank : changed_ranks) changed.push_back(table_.rank(rank));
-    }
+    const bool is_told = options_.handlers.on_state && !abandoned_;
+    changes = table_.apply(from, {.ranks = ranks, .certificates = certificates, .launch = launch}, reactor_.now(), is_told);
+    if (changes.is_news) ++version_;
     // Failures are told with their certificates, by settle().
-    for (const auto rank : changed_ranks) {
-      if (!table_.rank(rank).is_terminal() || table_.rank(rank).is_failure()) continue;
+    for (const auto rank : changes.ended) {
+      if (table_.rank(rank).is_failure()) continue;
       ended.push_back(table_.rank(rank));
       if (restarter_) unjudged_.insert(rank);
     }
   }
-  if (!is_news) return;
+  if (!changes.is_news) return;
   changed_.notify_all();
-  for (const auto& report : changed) tell_state(report);
+  for (const auto& report : changes.reports) tell_state(report);
   for (const auto& report : ended) tell_end(report);
   settle();
 }
@@ -235,7 +221,7 @@ bool MeshMonitor::is_output_over() const {
 
 bool MeshMonitor::is_over() const {
   const std::lock_guard lock(mutex_);
-  return table_.is_complete(reactor_.now());
+  return table_.is_certified(reactor_.now());
 }
 
 void MeshMonitor::settle() {
@@ -253,9 +239,10 @@ void MeshMonitor::settle() {
     } else {
       judgement.failures = failures;
     }
+    failures_posted_ += judgement.failures.size();
     next = armed_ ? table_.next_due(now) : std::nullopt;
     if (const auto restart = armed_ ? next_restart(now) : std::nullopt) next = next ? std::min(*next, *restart) : restart;
-    const bool is_going_on = restarter_ && (restarter_->is_busy() || table_.has_untold());
+    const bool is_going_on = restarter_ && restarter_->is_busy();
     if (armed_ && table_.is_complete(now) && !is_going_on) {
       const bool is_silent = unhandled_ == 0 && last_output_ && now - *last_output_ >= kOutputLimit;
       if (!last_output_) last_output_ = now;
@@ -369,6 +356,17 @@ bool MeshMonitor::wait_failure(std::chrono::milliseconds deadline) {
   return wait_for(changed_, lock, deadline, [&] {
     if (is_handler) return table_.has_told_failure() || table_.is_ended();
     return failures_told_ != 0 || end_told_;
+  });
+}
+
+bool MeshMonitor::wait_settled(std::chrono::milliseconds deadline) {
+  const bool is_handler = handlers_.is_here();
+  std::unique_lock lock(mutex_);
+  return wait_for(changed_, lock, deadline, [&] {
+    if (!table_.is_certified(Clock::now())) return false;
+    // Before arm() nobody hears of failures, and a handler cannot wait for what comes after itself.
+    if (!armed_ || abandoned_ || is_handler) return true;
+    return !table_.has_untold() && given_up_.empty() && failures_told_ == failures_posted_;
   });
 }
 

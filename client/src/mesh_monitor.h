@@ -116,6 +116,9 @@ class MeshMonitor : public std::enable_shared_from_this<MeshMonitor> {
   bool wait_while_changing(const std::function<bool(const RankTable&)>& done, std::chrono::milliseconds idle);
   /// Waits until a failure, or the end, was told; for handlers: is known. False at the deadline.
   bool wait_failure(std::chrono::milliseconds deadline);
+  /// Waits until no news are expected of any rank and on_failure has run for each failure (that not when called from a handler). False at
+  /// the deadline.
+  bool wait_settled(std::chrono::milliseconds deadline);
   /// Waits until everything is over and, but for handlers who call this, was told. False at the deadline.
   bool wait_end(std::chrono::milliseconds deadline);
 
@@ -175,6 +178,8 @@ class MeshMonitor : public std::enable_shared_from_this<MeshMonitor> {
   bool armed_ = false;
   bool abandoned_ = false;
   bool handed_over_ = false;
+  /// Calls of on_failure that were posted, and those that are done.
+  std::uint64_t failures_posted_ = 0;
   std::uint64_t failures_told_ = 0;
   bool end_posted_ = false;
   bool end_told_ = false;

@@ -50,6 +50,7 @@ void RankTable::note_progress(std::uint64_t rank, Time now) {
 
 RankTable::Time RankTable::due_of(std::uint64_t rank) const {
   const auto& extra = extra_[rank];
+  if (is_ended() && certificates_ == ranks_.size()) return *extra.ended;
   const auto latest = *extra.ended + failure_limit;
   if (!extra.has_certificate || !all_started_) return latest;
   return std::min(latest, *all_started_ + start_limit);
@@ -61,6 +62,29 @@ void RankTable::on_end(std::uint64_t rank, Time now) {
   ++ended_;
   --alive_on_[ranks_[rank].host_index];
   if (ranks_[rank].is_failure()) untold_.push_back(rank);
+}
+
+RankTable::Changes RankTable::apply(const HostAddr& from, const News& news, Time now, bool with_reports) {
+  Changes changes;
+  for (flatbuffers::uoffset_t i = 0; news.launch != nullptr && i < news.launch->size(); ++i) apply(from, *news.launch->Get(i));
+  for (flatbuffers::uoffset_t i = 0; news.ranks != nullptr && i < news.ranks->size(); ++i) {
+    const auto& state = *news.ranks->Get(i);
+    if (!apply(from, state, now)) continue;
+    changes.is_news = true;
+    const auto& report = ranks_[state.rank()];
+    if (report.is_terminal()) changes.ended.push_back(report.rank);
+    if (!with_reports) continue;
+    changes.reports.push_back(report);
+    // The launch times are those of a later change in this message: a rank that is not up has none (see LaunchTimes).
+    if (report.state == ProcState::starting || report.state == ProcState::running) changes.reports.back().launch = {};
+  }
+  for (flatbuffers::uoffset_t i = 0; news.certificates != nullptr && i < news.certificates->size(); ++i)
+    changes.is_news = apply(from, *news.certificates->Get(i)) || changes.is_news;
+  // An end is the last change of its rank, so the table has it, and its certificate.
+  for (auto& report : changes.reports) {
+    if (report.is_terminal()) report = ranks_[report.rank];
+  }
+  return changes;
 }
 
 bool RankTable::apply(const HostAddr& from, const wire::RankState& state, Time now) {
@@ -208,11 +232,11 @@ std::optional<RankTable::Time> RankTable::next_due(Time now) const {
   std::optional<Time> next;
   const auto consider = [&next](Time time) { next = next ? std::min(*next, time) : time; };
   for (const auto rank : untold_) consider(due_of(rank));
-  if (is_ended() && last_end_ && !is_complete(now)) consider(*last_end_ + certificate_limit);
+  if (is_ended() && last_end_ && !is_certified(now)) consider(*last_end_ + certificate_limit);
   return next;
 }
 
-bool RankTable::is_complete(Time now) const noexcept {
+bool RankTable::is_certified(Time now) const noexcept {
   if (!is_ended()) return false;
   return certificates_ == ranks_.size() || !last_end_ || now - *last_end_ >= certificate_limit;
 }

@@ -38,6 +38,21 @@ class RankTable {
     return rank.state == ProcState::stopped && rank.exit_code == 0 && rank.signal == 0 && rank.step == StopStep::none;
   }
 
+  /// What a host tells in one message; null is none.
+  struct News {
+    const flatbuffers::Vector<const wire::RankState*>* ranks = nullptr;
+    const flatbuffers::Vector<flatbuffers::Offset<wire::Certificate>>* certificates = nullptr;
+    const flatbuffers::Vector<const wire::LaunchTimes*>* launch = nullptr;
+  };
+  struct Changes {
+    bool is_news = false;
+    /// Ranks that have ended, each once.
+    std::vector<std::uint64_t> ended;
+    /// One for each change of a rank, in their order: the rank as it was then. An end has its certificate, if that came with it.
+    std::vector<RankReport> reports;
+  };
+  /// All of it. A message may tell several changes of one rank. `with_reports`: Changes::reports is wanted.
+  Changes apply(const HostAddr& from, const News& news, Time now, bool with_reports);
   /// True when it was news. Ranks that are not in the mesh, or not on that host, are ignored: peers may say anything.
   bool apply(const HostAddr& from, const wire::RankState& state, Time now);
   /// True when it was news.
@@ -67,7 +82,8 @@ class RankTable {
   /// Whether there are failures that take_failures() has not handed out.
   bool has_untold() const noexcept { return !untold_.empty(); }
 
-  /// Failures that are due, each once, the earlier end first (see first_failure in rank_report.h).
+  /// Failures that are due, each once, the earlier end first (see first_failure in rank_report.h). When the mesh has ended and all its
+  /// certificates are there, all are: nothing that is still to come could change their order.
   std::vector<RankReport> take_failures(Time now);
   /// When take_failures() or is_complete() should be asked again although no news came.
   std::optional<Time> next_due(Time now) const;
@@ -78,8 +94,10 @@ class RankTable {
   /// Whether take_failures() has handed out one.
   bool has_told_failure() const noexcept { return is_judged_ ? decided_.has_value() : told_ != 0; }
   bool is_ended() const noexcept { return ended_ == ranks_.size(); }
-  /// Every rank is terminal and its certificate has come, or is too late.
-  bool is_complete(Time now) const noexcept;
+  /// Every rank is terminal and its certificate has come, or is too late: no news are expected.
+  bool is_certified(Time now) const noexcept;
+  /// is_certified(), and take_failures() has handed out every failure.
+  bool is_complete(Time now) const noexcept { return is_certified(now) && untold_.empty(); }
   /// Whether a host has ranks that are not terminal.
   bool is_alive_on(std::uint64_t host_index) const noexcept { return alive_on_[host_index] != 0; }
   /// Whether a host has ranks whose certificate has not come.

@@ -98,10 +98,9 @@ Result<MeshOutcome> stop_ranks(ContextCore& core, Connection& connection, MeshMo
       detail += "; " + monitor.mesh().hosts()[host].to_string() + " did not take the order: " + problem;
     return fail(ErrorCode::stop_error, std::move(detail));
   }
-  // The certificates are a matter of milliseconds; without them it is an end all the same.
-  if (table.is_ended())
-    monitor.wait([](const RankTable& now) { return now.is_complete(Clock::now()); },
-                 std::min<std::chrono::milliseconds>(RankTable::certificate_limit, left_until(end)));
+  // Certificates, and handlers of ranks that have failed before the stop, are a matter of milliseconds; without them it is an end all the
+  // same.
+  if (table.is_ended()) monitor.wait_settled(std::min<std::chrono::milliseconds>(RankTable::certificate_limit, left_until(end)));
   return monitor.outcome();
 }
 

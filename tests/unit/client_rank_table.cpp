@@ -56,6 +56,27 @@ struct Certificate {
   flatbuffers::FlatBufferBuilder builder;
 };
 
+/// What a host tells in one message.
+struct Message {
+  Message(const std::vector<State>& states, const std::vector<wire::LaunchTimes>& launch, const std::string& reason_of_0) {
+    wire::StateChangedT native;
+    native.mesh = "m";
+    native.host = "unix:/a";
+    for (const auto& state : states) native.ranks.push_back(make(state));
+    native.launch = launch;
+    if (!reason_of_0.empty()) {
+      native.certificates.push_back(std::make_unique<wire::CertificateT>());
+      native.certificates.back()->reason = reason_of_0;
+    }
+    builder.Finish(wire::StateChanged::Pack(builder, &native));
+  }
+  RankTable::News news() const {
+    const auto* const message = flatbuffers::GetRoot<wire::StateChanged>(builder.GetBufferPointer());
+    return {.ranks = message->ranks(), .certificates = message->certificates(), .launch = message->launch()};
+  }
+  flatbuffers::FlatBufferBuilder builder;
+};
+
 /// All ranks are ready since kStart.
 RankTable ready_table(std::uint64_t per_host) {
   const auto mesh = mesh_of(per_host);
@@ -169,10 +190,47 @@ TEST_CASE("rank_table: a rank that was ordered to begin anew counts as starting,
   SUBCASE("its host is lost") {
     CHECK(table.lose(0, "gone", kLater + 1s, {}) == std::vector<std::uint64_t>{0});
     CHECK(table.rank(0).cause == Cause::host_lost);
+    CHECK(table.take_failures(kLater + 2s).size() == 1);
   }
   table.apply(kB, make({.rank = 1, .generation = 2, .state = wire::ProcState::stopped}), kLater + 3s);
   table.apply(kB, *Certificate(1, "exit 0"));
   CHECK(table.is_complete(kLater + 3s));
+}
+
+TEST_CASE("rank_table: a message that tells several changes of a rank gives a report for each, as the rank was then") {
+  RankTable table(mesh_of(1));
+  wire::LaunchTimes times;
+  times.mutate_ready_ns(7);
+  const Message message({{.rank = 0, .generation = 1, .state = wire::ProcState::starting},
+                         {.rank = 0, .generation = 2, .state = wire::ProcState::running},
+                         {.rank = 0, .generation = 3, .state = wire::ProcState::ready},
+                         {.rank = 0, .generation = 4, .state = wire::ProcState::killed, .ended_ms = 5, .signal = 9},
+                         {.rank = 0, .generation = 4, .state = wire::ProcState::killed, .ended_ms = 5, .signal = 9}},
+                        {times}, "killed by SIGKILL");
+  const auto changes = table.apply(kA, message.news(), kStart, true);
+  CHECK(changes.is_news);
+  CHECK(changes.ended == std::vector<std::uint64_t>{0});
+  REQUIRE(changes.reports.size() == 4);
+  const std::vector<ProcState> states{ProcState::starting, ProcState::running, ProcState::ready, ProcState::killed};
+  for (std::size_t i = 0; i < states.size(); ++i) {
+    const auto& report = changes.reports[i];
+    INFO("change ", i, ": ", report.words());
+    CHECK(report.state == states[i]);
+    CHECK(report.generation == i + 1);
+    CHECK(report.launch.ready.has_value() == (i >= 2));
+    CHECK(report.reason == (i == 3 ? "killed by SIGKILL" : ""));
+    CHECK(report.signal == (i == 3 ? 9 : 0));
+  }
+  // Told again it is no news; without reports it is applied all the same.
+  const auto again = table.apply(kA, message.news(), kStart, true);
+  CHECK_FALSE(again.is_news);
+  CHECK(again.reports.empty());
+  RankTable other(mesh_of(1));
+  const auto quiet = other.apply(kA, message.news(), kStart, false);
+  CHECK(quiet.is_news);
+  CHECK(quiet.reports.empty());
+  CHECK(quiet.ended == std::vector<std::uint64_t>{0});
+  CHECK(other.rank(0).reason == "killed by SIGKILL");
 }
 
 TEST_CASE("rank_table: what another host says about a rank, or about no rank at all, is ignored") {
@@ -226,6 +284,39 @@ TEST_CASE("rank_table: while the mesh starts, failures wait until every rank has
   CHECK(table.next_due(kStart + 20ms) == kStart + 20ms + RankTable::start_limit);
   CHECK(table.take_failures(kStart + 69ms).empty());
   CHECK(table.take_failures(kStart + 70ms).size() == 1);
+}
+
+TEST_CASE("rank_table: a mesh that ends while it starts is not complete before its failures were handed out") {
+  RankTable table(mesh_of(1));
+  table.apply(kB, make({.rank = 1, .state = wire::ProcState::stopped, .ended_ms = 20, .exit_code = 3}), kStart);
+  table.apply(kB, *Certificate(1, "exit 3"));
+  CHECK(table.take_failures(kStart).empty());
+  table.apply(kA, make({.rank = 0, .state = wire::ProcState::stopped, .ended_ms = 10, .exit_code = 2}), kStart + 1ms);
+  SUBCASE("all certificates have come: nothing is left that could change their order") {
+    table.apply(kA, *Certificate(0, "exit 2"));
+    CHECK_FALSE(table.is_complete(kStart + 1ms));
+    CHECK(table.next_due(kStart + 1ms) <= kStart + 1ms);
+    const auto failures = table.take_failures(kStart + 1ms);
+    REQUIRE(failures.size() == 2);
+    CHECK(failures[0].rank == 0);
+    CHECK(failures[1].rank == 1);
+    CHECK(table.is_complete(kStart + 1ms));
+    CHECK_FALSE(table.next_due(kStart + 1ms).has_value());
+  }
+  SUBCASE("a certificate is missing: the failures do not wait for it as long as the mesh does") {
+    CHECK(table.take_failures(kStart + 50ms).empty());
+    CHECK(table.take_failures(kStart + 51ms).size() == 1);
+    CHECK(table.next_due(kStart + 51ms) == kStart + 1ms + RankTable::failure_limit);
+    CHECK(table.take_failures(kStart + 1ms + RankTable::failure_limit).size() == 1);
+    CHECK_FALSE(table.is_complete(kStart + 1ms + RankTable::failure_limit));
+    CHECK(table.is_complete(kStart + 1ms + RankTable::certificate_limit));
+  }
+  SUBCASE("nobody has asked until no certificate is waited for any more") {
+    CHECK_FALSE(table.is_complete(kStart + 1ms + RankTable::certificate_limit));
+    CHECK(table.take_failures(kStart + 1ms + RankTable::certificate_limit).size() == 2);
+    CHECK(table.is_complete(kStart + 1ms + RankTable::certificate_limit));
+  }
+  CHECK(table.take_failures(kLater).empty());
 }
 
 TEST_CASE("rank_table: a rank that never starts does not hold the failures of others for long") {

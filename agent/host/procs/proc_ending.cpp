@@ -27,6 +27,13 @@ std::string name_of(const Proc& proc) {
   return "rank " + std::to_string(proc.rank()) + " of " + proc.mesh.name;
 }
 
+/// A mesh proc that has done nothing of what it was started for, and calls that a success. bootstrap() returns when the agent has
+/// acknowledged ProcReady, so the end of a mesh program that was up cannot overtake its hello.
+bool has_left_before_hello(const Proc& proc) {
+  return proc.mesh.spec.kind == wire::ProcKind::mesh && !proc.said_ready && proc.state.state() == wire::ProcState::running &&
+         !proc.state.is_stop_asked() && !proc.end->signaled && proc.end->code == 0;
+}
+
 EndFacts facts_of(const Proc& proc) {
   EndFacts facts;
   facts.sent_signals = proc.sent_signals;
@@ -192,6 +199,11 @@ void ProcEnding::on_exit(const keeper::Exit& exit) {
   if (proc->has_ended() && (proc->certified || proc->drain_timer != 0)) return;  // given up before
   proc->end = ProcEnd{.signaled = exit.signaled, .code = exit.code, .core_dumped = exit.core_dumped, .ended_ns = exit.ended_realtime_ns};
   if (proc->has_ended()) return await_output(*proc);  // another agent has told of it, but not yet how
+  if (!proc->failure && has_left_before_hello(*proc)) {
+    proc->failure = Failure{.code = wire::ErrorCode::proc_creation_error,
+                            .text = "ended with exit 0 before it said hello (is it a mesh program?)",
+                            .cause = wire::Cause::not_ready};
+  }
   if (proc->failure) {
     proc->state.on_failed(exit.ended_realtime_ns);
   } else {

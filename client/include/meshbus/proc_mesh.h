@@ -134,12 +134,12 @@ struct ActorSpawnOptions {
 /// What a launcher hears about its procs. All run on the Context's handler thread, one at a time, in order; they may call anything.
 struct Handlers {
   /// A rank ended in a way that nobody asked for, and does not begin a new life: called exactly once per failed rank, when its death
-  /// certificate has come (300 ms after its end at the latest). Without a handler: the certificate is printed to stderr, the mesh is
-  /// stopped, and this process exits with the mesh's exit code (spec 6.6).
+  /// certificate has come (300 ms after its end at the latest), and before on_end, however soon the whole mesh ends. Without a handler: the
+  /// certificate is printed to stderr, the mesh is stopped, and this process exits with the mesh's exit code (spec 6.6).
   std::function<void(const RankReport&)> on_failure = {};
   /// Bytes that a rank wrote (OutputMode::stream): whole lines, in order per rank. Valid during the call.
   std::function<void(std::uint64_t rank, Stream stream, std::string_view bytes)> on_output = {};
-  /// Every change of a rank, good ones too.
+  /// Every change of a rank, good ones too: each once, in order, with the report as it was then. The certificate of an end may come later.
   std::function<void(const RankReport&)> on_state = {};
   /// Once, when every rank is terminal, none of them begins a new life, and all output was handed to on_output.
   std::function<void(const MeshOutcome&)> on_end = {};
@@ -215,8 +215,9 @@ class ProcMesh {
   Result<MeshOutcome> wait_for_failure(std::chrono::milliseconds deadline);
 
   /// Ends ranks and waits. True to what happened: succeeds only when every one of them is terminal. Errors: stop_error naming the ranks
-  /// that are not, with their states and hosts. Stopping what has ended does nothing. What is stopped begins no new life. A mesh that holds
-  /// its hosts is at its end when all of them are: then stop_error may name hosts, as HostMesh::shutdown() does.
+  /// that are not, with their states and hosts. Stopping what has ended does nothing. What is stopped begins no new life. When every rank
+  /// has ended, on_failure of those that had failed before has run, unless it takes longer than 2 s or is the caller. A mesh that holds its
+  /// hosts is at its end when all of them are: then stop_error may name hosts, as HostMesh::shutdown() does.
   Result<MeshOutcome> stop(StopOptions options = {});
   /// The same without waiting: on_state and on_end tell the rest. `options.deadline` is not used.
   void request_stop(StopOptions options = {});

@@ -24,7 +24,7 @@ enum class ProcState : std::uint8_t {
   stopping = 4,  ///< A stop was asked for and is under way.
   stopped = 5,   ///< Exited, or ended by a stop that was asked for; see exit_code and signal.
   killed = 6,    ///< Ended by a signal that nobody asked for.
-  failed = 7,    ///< Never ran, was not ready in time, or its host is lost.
+  failed = 7,    ///< Never ran, was not ready in time, ended with exit 0 before its hello (mesh procs), or its host is lost.
 };
 
 /// How far the ending of a proc had to go when a stop was asked for (spec 4.6); none = nobody asked.
@@ -37,7 +37,7 @@ enum class Cause : std::uint8_t {
   signaled = 2,             ///< signal, core_dumped.
   exec_failed = 3,          ///< The command cannot be executed: os_error.
   spawn_failed = 4,         ///< The host could not start anything, or not with these settings: os_error.
-  not_ready = 5,            ///< Not ready in time.
+  not_ready = 5,            ///< Not ready in time; or a mesh proc that ended with exit 0 before it was.
   stopped = 6,              ///< On request: stopped_by, stop_reason, step.
   killed_after_grace = 7,   ///< On request, and it took SIGKILL when the grace was over.
   out_of_memory = 8,        ///< Killed by the kernel, as its memory cgroup counts.
