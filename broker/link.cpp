@@ -44,7 +44,7 @@ bool Link::push(const wire::Envelope& envelope, Bytes body, zmq::message_t* apar
     flush();
     is_queued = outbox_.push(envelope, body, apart);
   }
-  if (way_ == Way::none) give_up(not_dialled());
+  if (way_ == Way::none && !options_.is_dialled) give_up(not_dialled());
   touch();
   return is_queued;
 }

@@ -1,5 +1,6 @@
 // Unix sockets of other users, and brokers that are made to connect to them (spec 13.4): a host that listens there is not believed, and
 // nobody from elsewhere can have a broker look for one.
+#include <sys/prctl.h>
 #include <sys/socket.h>
 #include <sys/syscall.h>
 #include <unistd.h>
@@ -26,7 +27,11 @@ constexpr uid_t kThird = 65533;
 class AsUser {
  public:
   explicit AsUser(uid_t uid) { REQUIRE(::syscall(SYS_setresuid, -1L, static_cast<long>(uid), -1L) == 0); }
-  ~AsUser() { ::syscall(SYS_setresuid, -1L, 0L, -1L); }
+  ~AsUser() {
+    ::syscall(SYS_setresuid, -1L, 0L, -1L);
+    // A change of user forbids core files and tracing, which the search for leaks needs.
+    ::prctl(PR_SET_DUMPABLE, 1);
+  }
   AsUser(const AsUser&) = delete;
   AsUser& operator=(const AsUser&) = delete;
 };
