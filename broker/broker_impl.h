@@ -83,6 +83,8 @@ class Broker::Impl {
   void on_hello(const Request& request, const wire::Hello& hello);
   void on_bye(const Request& request, const wire::Bye& bye);
   void on_introduce(const Request& request, const wire::Introduce& introduce);
+  /// Answers with that error, and logs it once per peer.
+  void refuse_introduction(const Request& request, const HostAddr& other, const Error& error);
   void on_watch(const Request& request, const wire::Watch& watch);
 
   void register_peer(Identity identity);

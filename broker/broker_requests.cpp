@@ -1,5 +1,8 @@
 // What is said to the broker itself (bus.fbs).
+#include <utility>
+
 #include "broker/broker_impl.h"
+#include "broker/dial_policy.h"
 
 #include "wire/bus_generated.h"
 
@@ -36,7 +39,8 @@ void Broker::Impl::on_hello(const Request& request, const wire::Hello& hello) {
   }
   if (identity && identity->is_link()) {
     if (const auto other = HostAddr::parse(identity->text)) {
-      auto link = forwarder_->introduce(*other);
+      // A link that came over tcp does not make us connect to a socket of this machine, whatever address it claims.
+      auto link = forwarder_->introduce(*other, may_dial(*other, stranger_->credentials.uid.has_value()).has_value());
       const auto may = link ? (*link)->may_attach(identity->incarnation) : fail(link.error());
       if (!may) identity = fail(may.error());
     }
@@ -67,6 +71,11 @@ void Broker::Impl::on_introduce(const Request& request, const wire::Introduce& i
                                                        " to your own broker"));
       return;
     }
+    const bool is_local = speaker_ != nullptr && Listener::is_local(speaker_->connection);
+    if (const auto may = may_dial(*other, is_local); !may) {
+      refuse_introduction(request, *other, may.error());
+      return;
+    }
     if (auto link = forwarder_->introduce(*other); !link) {
       forwarder_->refuse_host(other->key(), link.error());
       refuse(request, link.error());
@@ -74,6 +83,16 @@ void Broker::Impl::on_introduce(const Request& request, const wire::Introduce& i
     }
   }
   answer(request, wire::AckT());
+}
+
+void Broker::Impl::refuse_introduction(const Request& request, const HostAddr& other, const Error& error) {
+  ++forwarder_->counters().refused_messages;
+  if (speaker_ != nullptr && !std::exchange(speaker_->is_introduction_told, true)) {
+    const Identity& asker = speaker_->identity;
+    log::warn(asker.text + (asker.user.empty() ? "" : " (" + asker.user + ")") + " is refused an introduction: " + error.detail());
+  }
+  forwarder_->refuse_host(other.key(), error);
+  refuse(request, error);
 }
 
 void Broker::Impl::on_watch(const Request& request, const wire::Watch& watch) {

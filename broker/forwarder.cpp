@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <utility>
 
+#include "broker/dial_policy.h"
 #include "broker/tap.h"
 #include "common/cast.h"
 #include "common/control.h"
@@ -93,8 +94,16 @@ bool Forwarder::deliver(const wire::Envelope& envelope, Bytes body, zmq::message
                                                                  hex(host) + ": nobody has introduced it"));
     return false;
   }
+  if (const auto may = may_use(*link->second, debtor); !may) {
+    give_back(envelope, may.error());
+    return false;
+  }
   if (!link->second->push(envelope, body, apart)) give_back(envelope, queue_is_full(*link->second));
   return false;
+}
+
+Result<void> Forwarder::may_use(const Link& link, std::uint64_t debtor) {
+  return may_dial(link.host(), debtor == Debts::kNobody || Listener::is_local(debtor));
 }
 
 bool Forwarder::deliver_local(const wire::Envelope& envelope, Bytes body, zmq::message_t* apart, std::uint64_t debtor) {

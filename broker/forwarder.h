@@ -97,8 +97,9 @@ class Forwarder {
   /// Tells the sender of a message that it was not delivered.
   void give_back(const wire::Envelope& envelope, const Error& error);
 
-  /// The link to that host, made if need be. Errors: unroutable (our own address, one that cannot be reached, too many), identity_mismatch.
-  Result<Link*> introduce(const HostAddr& host);
+  /// The link to that host, made if need be. Without `is_dialled` it takes connections of that host's broker, and makes none itself, unless
+  /// another introduction allows that. Errors: unroutable (our own address, one that cannot be reached, too many), identity_mismatch.
+  Result<Link*> introduce(const HostAddr& host, bool is_dialled = true);
   /// Or null.
   Link* find_link(std::uint64_t host);
   /// Remembers why that host was not introduced, for those who send to it all the same.
@@ -139,7 +140,10 @@ class Forwarder {
   bool cast_here(const wire::Envelope& envelope, const CastBody& cast, const wire::RegionT& view, Bytes body, zmq::message_t* apart,
                  std::uint64_t debtor);
   static Error queue_is_full(const Link& link);
-  void cast_on(const wire::Envelope& envelope, const CastBody& cast, const wire::RegionT& view, Bytes body, zmq::message_t* apart);
+  void cast_on(const wire::Envelope& envelope, const CastBody& cast, const wire::RegionT& view, Bytes body, zmq::message_t* apart,
+               std::uint64_t debtor);
+  /// Whether what came by that connection may go by that link (may_dial). What came by none is our own or a local peer's.
+  static Result<void> may_use(const Link& link, std::uint64_t debtor);
   /// Sends a large body on its way by a tree of those hosts that can do that. The number of the cast; 0 = it is to be sent to each.
   std::uint64_t relay(const std::vector<std::uint64_t>& hosts, zmq::message_t& body);
   /// What goes by the link in place of that body.

@@ -86,7 +86,7 @@ bool Forwarder::fan_out(const wire::Envelope& envelope, Bytes body, zmq::message
   ++counters_.handled;
   if (runs == nullptr) return false;
   const auto view = to_wire(*region);
-  if (envelope.source_host() == own_key_) cast_on(envelope, *cast, *view, body, apart);
+  if (envelope.source_host() == own_key_) cast_on(envelope, *cast, *view, body, apart, debtor);
   return cast_here(envelope, *cast, *view, body, apart, debtor);
 }
 
@@ -139,8 +139,8 @@ bool Forwarder::is_stuck(const Peer* peer) const {
   return peer != nullptr && peer->waits_since != Reactor::Time{} && reactor_.now() - peer->waits_since >= kPatience;
 }
 
-void Forwarder::cast_on(const wire::Envelope& envelope, const CastBody& cast, const wire::RegionT& view, Bytes body,
-                        zmq::message_t* apart) {
+void Forwarder::cast_on(const wire::Envelope& envelope, const CastBody& cast, const wire::RegionT& view, Bytes body, zmq::message_t* apart,
+                        std::uint64_t debtor) {
   std::vector<std::uint64_t> hosts;  // in the order of their first ranks
   std::unordered_map<std::uint64_t, std::vector<wire::CastRun>> runs;
   for (const auto* run : *cast.head().runs()) {
@@ -149,11 +149,20 @@ void Forwarder::cast_on(const wire::Envelope& envelope, const CastBody& cast, co
     if (of_host.empty()) hosts.push_back(run->host());
     of_host.push_back(*run);
   }
+  wire::Envelope copy = envelope;
+  std::erase_if(hosts, [&](std::uint64_t host) {
+    const Link* link = find_link(host);
+    const auto may = link == nullptr ? Result<void>() : may_use(*link, debtor);
+    if (may) return false;
+    ++counters_.originated;
+    copy.mutate_destination_host(host);
+    give_back(copy, may.error());
+    return true;
+  });
   if (hosts.empty()) return;
   const bool is_large = apart != nullptr && envelope.lane() == wire::Lane::data;
   const std::uint64_t number = is_large ? relay(hosts, *apart) : 0;
   const std::string instead = number == 0 ? std::string() : elsewhere(number, body);
-  wire::Envelope copy = envelope;
   zmq::message_t part;
   for (const std::uint64_t host : hosts) {
     ++counters_.originated;

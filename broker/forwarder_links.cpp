@@ -7,7 +7,7 @@
 
 namespace meshbus {
 
-Result<Link*> Forwarder::introduce(const HostAddr& host) {
+Result<Link*> Forwarder::introduce(const HostAddr& host, bool is_dialled) {
   const std::uint64_t key = host.key();
   const std::string text = host.to_string();
   if (key == own_key_) {
@@ -16,7 +16,10 @@ Result<Link*> Forwarder::introduce(const HostAddr& host) {
                 same ? text + " is this broker itself" : "the key of " + text + " is also that of " + options_.host.to_string());
   }
   if (const auto found = links_.find(key); found != links_.end()) {
-    if (found->second->host() == host) return found->second.get();
+    if (found->second->host() == host) {
+      if (is_dialled) found->second->allow_dialling();
+      return found->second.get();
+    }
     return fail(ErrorCode::identity_mismatch,
                 "the key of " + text + " is also that of " + found->second->host().to_string() + "; use another address for one of them");
   }
@@ -56,7 +59,8 @@ Result<Link*> Forwarder::introduce(const HostAddr& host) {
                                                    .delivery_limit = options_.delivery_limit,
                                                    .keys = keys,
                                                    .protocol = options_.protocol,
-                                                   .capabilities = options_.capabilities},
+                                                   .capabilities = options_.capabilities,
+                                                   .is_dialled = is_dialled},
                                      std::move(events), memory == nullptr ? LinkStream::Memory() : *memory);
   return links_.emplace(key, std::move(link)).first->second.get();
 }

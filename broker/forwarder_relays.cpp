@@ -3,6 +3,7 @@
 #include <utility>
 #include <vector>
 
+#include "broker/dial_policy.h"
 #include "broker/forwarder.h"
 #include "common/cast.h"
 #include "common/token.h"
@@ -35,8 +36,11 @@ std::optional<typename Table::NativeTableType> decode(Bytes body) {
   return native;
 }
 
-/// Hosts that `from` may have us send to. Nothing when there is one that is none of these.
-std::optional<std::vector<HostAddr>> parse_hosts(const std::vector<std::string>& texts, const HostAddr& from) {
+/// Hosts that the broker of that link may have us send to. Nothing when there is one that is none of these.
+std::optional<std::vector<HostAddr>> parse_hosts(const std::vector<std::string>& texts, const Link& link) {
+  const HostAddr& from = link.host();
+  // Its processes are of this machine, and of a user that both ends have checked.
+  const bool is_local = from.transport() == Transport::unix_socket && link.is_dialled();
   if (texts.size() > kMostPassedOn) return std::nullopt;
   std::vector<HostAddr> hosts;
   for (const std::string& text : texts) {
@@ -44,6 +48,7 @@ std::optional<std::vector<HostAddr>> parse_hosts(const std::vector<std::string>&
     if (!host) return std::nullopt;
     // Sockets of this machine are no business of another one.
     if (from.is_reachable_from_elsewhere() && !host->is_reachable_from_elsewhere()) return std::nullopt;
+    if (!may_dial(*host, is_local)) return std::nullopt;
     hosts.push_back(std::move(*host));
   }
   return hosts;
@@ -120,7 +125,7 @@ void Forwarder::on_relay(const wire::Envelope& envelope, Bytes body, zmq::messag
     case wire::RelayPort::pass_on: {
       const auto table = decode<wire::PassOn>(body);
       const Link* from = find_link(envelope.source_host());
-      auto hosts = table && from != nullptr ? parse_hosts(table->hosts, from->host()) : std::nullopt;
+      auto hosts = table && from != nullptr ? parse_hosts(table->hosts, *from) : std::nullopt;
       if (hosts) to_pass_on_.add(envelope.source_host(), {number, std::move(*hosts)});
       return;
     }

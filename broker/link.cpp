@@ -45,8 +45,14 @@ bool Link::push(const wire::Envelope& envelope, Bytes body, zmq::message_t* apar
     flush();
     is_queued = outbox_.push(envelope, body, apart);
   }
+  if (way_ == Way::none && !options_.is_dialled) give_up(not_dialled());
   touch();
   return is_queued;
+}
+
+Error Link::not_dialled() const {
+  return {ErrorCode::host_unreachable,
+          "the broker of " + host_.to_string() + " is not connected any more, and it came over tcp: nobody connects to that socket for it"};
 }
 
 void Link::touch() {
@@ -58,6 +64,7 @@ void Link::choose() {
     take_way(Way::inbound);
     return;
   }
+  if (!options_.is_dialled && !has_own()) return;
   way_ = Way::own;
   if (is_own_up()) {
     take_way(Way::own);
@@ -125,7 +132,9 @@ void Link::detach(const Peer& inbound, bool is_last) {
     lost_ = last_used_;
   }
   if (is_last && is_resuming_ && inbound.identity.incarnation == incarnation()) end_life("it has ended in order");
-  if (way_ == Way::none && held() > 0) choose();
+  if (way_ != Way::none || held() == 0) return;
+  choose();
+  if (way_ == Way::none) give_up(not_dialled());
 }
 
 void Link::give_up(const Error& error) {

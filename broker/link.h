@@ -53,6 +53,8 @@ class Link {
     Protocol protocol = {};
     /// See BrokerOptions.
     std::uint64_t capabilities = kCapabilities;
+    /// We may connect to the other broker ourselves, and do not only wait for it to connect.
+    bool is_dialled = true;
   };
   struct Events {
     /// From the other broker, over our own session. `body` is valid during the call.
@@ -88,6 +90,9 @@ class Link {
   /// Of the other broker, as far as we know; 0 before.
   std::uint64_t incarnation() const noexcept { return stream_.memory().life; }
 
+  bool is_dialled() const noexcept { return options_.is_dialled; }
+  /// A peer that may ask for it has introduced that host.
+  void allow_dialling() noexcept { options_.is_dialled = true; }
   /// Nothing is there that would be lost with it but memory(): no connection either way, none being made, no message.
   bool is_idle() const noexcept { return !has_own() && inbound_ == nullptr && held() == 0; }
   /// It is up, and the broker there takes part in casts by a tree of hosts.
@@ -125,6 +130,7 @@ class Link {
   bool has_own() const noexcept { return session_ != nullptr || limit_timer_ != 0; }
   bool is_own_up() const noexcept { return session_ != nullptr && session_->is_up(); }
   bool is_way_up() const noexcept { return way_ == Way::inbound || (way_ == Way::own && is_own_up()); }
+  /// Leaves way_ at none when the other broker is not connected and we may not connect.
   void choose();
   /// The way is there: what is kept goes by it, from the start.
   void take_way(Way way);
@@ -147,6 +153,7 @@ class Link {
   void give_up(const Error& error);
   /// Destroys the session in a later turn, because it may be calling us.
   void retire_session();
+  Error not_dialled() const;
   Listener::Sent send(Way way, Frame& frame, std::uint64_t number);
   void send_ack();
   void touch();

@@ -79,7 +79,13 @@ void Link::open_session(const std::string& endpoint) {
   events.on_lost = [this](const std::string& reason) { on_lost(reason); };
   events.on_refused = [this](const Error& error) { end_own(error.within("link to " + host_.to_string())); };
   events.on_trouble = [this](const std::string& reason) { trouble_ = reason; };
-  events.on_message = [this](const FrameReader::Message& message) { events_.on_message(*this, message); };
+  events.on_message = [this](const FrameReader::Message& message) {
+    if (is_own_up()) {
+      events_.on_message(*this, message);
+    } else if (session_ != nullptr) {
+      end_own(Error(ErrorCode::malformed_message, "the broker at " + host_.to_string() + " sent messages before its Welcome"));
+    }
+  };
   events.on_link_frame = [this](const FrameReader& frame) { return on_frame(frame, session_life_); };
   events.link_ack = [this] { return stream_.taken(); };
   session_ = std::make_unique<Session>(reactor_, context_, std::move(options), std::move(events));

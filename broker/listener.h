@@ -53,7 +53,7 @@ class Listener {
     /// Of the broker's end; -1 when unknown.
     int descriptor = -1;
     /// Over a unix socket: the process that connected.
-    std::optional<LocalRouter::Process> process = {};
+    std::optional<UnixPeer> process = {};
     /// Over tcp: its address.
     std::string address = {};
     /// Over tcp with keys, what Zap answered. Without keys the other end may have written it itself.

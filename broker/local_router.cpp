@@ -2,13 +2,13 @@
 
 #include <poll.h>
 #include <sys/socket.h>
+#include <unistd.h>
 
 #include <algorithm>
 #include <cerrno>
 #include <system_error>
 #include <utility>
 
-#include "common/log.h"
 #include "common/unix_address.h"
 
 namespace meshbus {
@@ -80,6 +80,12 @@ void LocalRouter::accept_all(int listener) {
       return;
     }
     is_any = true;
+    const auto peer = unix_peer_of(fd.get());
+    if (!peer || !may_connect(peer->uid, ::geteuid())) {
+      limited_log_.warn("a connection to a unix socket is refused: it comes from " +
+                        (peer ? "user " + std::to_string(peer->uid) + ", pid " + std::to_string(peer->pid) : "an unknown user"));
+      continue;
+    }
     const ConnectionId id = next_++;
     auto made = std::make_unique<Connection>(Connection{ZmtpStream(std::move(fd), "ROUTER", buffer_)});
     // A new socket has room for this, unless the other side is gone.
@@ -182,11 +188,8 @@ int LocalRouter::descriptor_of(ConnectionId id) const {
   return found == connections_.end() ? -1 : found->second->stream.descriptor();
 }
 
-std::optional<LocalRouter::Process> LocalRouter::process_of(ConnectionId id) const {
-  ucred who{};
-  socklen_t size = sizeof who;
-  if (::getsockopt(descriptor_of(id), SOL_SOCKET, SO_PEERCRED, &who, &size) != 0) return std::nullopt;
-  return Process{who.uid, who.pid};
+std::optional<UnixPeer> LocalRouter::process_of(ConnectionId id) const {
+  return unix_peer_of(descriptor_of(id));
 }
 
 }  // namespace meshbus

@@ -1,7 +1,5 @@
 #pragma once
 
-#include <sys/types.h>
-
 #include <chrono>
 #include <cstdint>
 #include <functional>
@@ -12,16 +10,18 @@
 #include <vector>
 
 #include "broker/peer.h"
+#include "common/log.h"
 #include "common/reactor.h"
 #include "common/unique_fd.h"
+#include "common/unix_peer.h"
 #include "common/zmtp_stream.h"
 #include "meshbus/result.h"
 
 namespace meshbus {
 
 /// What a ROUTER of ZeroMQ is to the DEALERs that connect to its unix sockets, on the reactor's own thread (docs/decisions/0027): takes
-/// connections, reads messages in bounded portions, each connection's in turn, writes frames, and tells when a connection ends. It knows
-/// nothing of who they are.
+/// connections of users that may connect (common/unix_peer.h), reads messages in bounded portions, each connection's in turn, writes
+/// frames, and tells when a connection ends. It knows nothing of who they are.
 class LocalRouter {
  public:
   struct Events {
@@ -34,12 +34,6 @@ class LocalRouter {
     std::function<void(ConnectionId)> on_writable;
   };
   enum class Sent { yes, full, gone };
-  /// The process that connected, when it did.
-  struct Process {
-    uid_t uid;
-    pid_t pid;
-  };
-
   LocalRouter(Reactor& reactor, Events events);
   /// Waits for what was sent to leave, for as long as set_linger() says.
   ~LocalRouter();
@@ -55,7 +49,8 @@ class LocalRouter {
   void send_behind(ConnectionId to, Frame& frame);
   /// -1 when there is no such connection.
   int descriptor_of(ConnectionId id) const;
-  std::optional<Process> process_of(ConnectionId id) const;
+  /// The process that connected, when it did.
+  std::optional<UnixPeer> process_of(ConnectionId id) const;
   void set_linger(std::chrono::milliseconds linger) noexcept { linger_ = linger; }
 
  private:
@@ -84,6 +79,7 @@ class LocalRouter {
   ZmtpStream::Buffer buffer_;
   std::vector<zmq::message_t> parts_;
   std::uint64_t turn_end_ = 0;
+  log::Limited limited_log_{10};
   /// Connections read from in this turn, and what it has read; what each may be read in it.
   std::size_t read_from_ = 0, read_ = 0;
   std::size_t share_;

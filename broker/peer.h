@@ -54,6 +54,8 @@ struct Peer {
   bool is_ended = false;
   /// That it was refused something has been said.
   bool is_refused_told = false;
+  /// The refusal of an introduction has been logged (once per peer).
+  bool is_introduction_told = false;
   /// Of who may not ask as often as he likes: see RateLimit.
   Reactor::Time requests_rested{};
   /// It is in the list of those that have something to send.

@@ -256,6 +256,7 @@ void Bus::send_answer(const Request& request, const std::string& bytes) {
 }
 
 void Bus::on_message(const FrameReader::Message& message) {
+  if (!session_->is_up()) return log::debug("bus: what a broker says before its Welcome is dropped");
   switch (message.envelope.kind()) {
     case wire::Kind::control: on_control(message); return;
     case wire::Kind::reply:

@@ -7,6 +7,7 @@
 #include <system_error>
 
 #include "common/unix_address.h"
+#include "common/unix_peer.h"
 #include "common/zmq_socket.h"
 
 namespace meshbus {
@@ -18,6 +19,7 @@ UniqueFd connect_to(std::string_view path) {
   UniqueFd fd(::socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
   const UnixAddress address(path);
   if (!fd || ::connect(fd.get(), address.get(), address.size()) != 0) throw std::system_error(errno, std::generic_category());
+  if (const auto trusted = check_unix_listener(fd.get()); !trusted) throw UntrustedListener(trusted.error().detail());
   return fd;
 }
 

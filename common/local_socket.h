@@ -9,7 +9,7 @@ namespace meshbus {
 /// own read and write, and wake this one: a message then costs three sleeps instead of one (docs/decisions/0023).
 class LocalSocket : public BrokerSocket {
  public:
-  /// Throws std::system_error when nobody listens there, or is not ready for more.
+  /// Throws std::system_error when nobody listens there, or is not ready for more; UntrustedListener when another user does.
   LocalSocket(Reactor& reactor, const std::string& endpoint, Events events);
   /// Blocks while it lingers and the other side does not take what is left.
   ~LocalSocket() override;

@@ -6,6 +6,7 @@
 
 #include "common/log.h"
 #include "common/protocol.h"
+#include "common/unix_peer.h"
 #include "wire/control_generated.h"
 
 namespace meshbus {
@@ -83,6 +84,15 @@ void Session::open() {
     socket_ = BrokerSocket::open(
         reactor_, context_, {.endpoint = options_.endpoint, .keys = keys ? &*keys : nullptr, .is_link = options_.link}, socket_events());
     limit_timer_ = reactor_.after(options_.connect_limit, [this] { drop("no answer from " + options_.endpoint + " in time"); });
+  } catch (const UntrustedListener& error) {
+    const std::string why = "the broker at " + options_.endpoint + " is not trusted: " + error.what();
+    // Not from within the constructor. A session that was up goes on trying: its own broker may come back.
+    if (was_ever_up_) {
+      limit_timer_ = reactor_.after(std::chrono::milliseconds(0), [this, why] { drop(why); });
+    } else {
+      state_ = State::idle;
+      retry_timer_ = reactor_.after(std::chrono::milliseconds(0), [this, why] { give_up(Error(ErrorCode::unauthorised, why)); });
+    }
   } catch (const std::exception& error) {
     // Not from within the constructor.
     limit_timer_ = reactor_.after(std::chrono::milliseconds(0),
@@ -321,7 +331,11 @@ bool Session::on_session_message(const FrameReader::Message& message) {
   const auto control = ControlMessage::decode(message.body);
   if (!control) return false;
   switch ((*control)->body_type()) {
-    case wire::Body::Welcome: on_welcome(*control->body_as<wire::Welcome>()); return true;
+    case wire::Body::Welcome:
+      // It answers our Hello; one that comes before answers nothing.
+      if (state_ == State::connecting) return false;
+      on_welcome(*control->body_as<wire::Welcome>());
+      return true;
     case wire::Body::Refusal: {
       if (state_ == State::up) return false;
       const auto* refusal = control->body_as<wire::Refusal>();

@@ -27,6 +27,7 @@
 #include "client/cli/rank_json.h"
 #include "client/cli/text_error.h"
 #include "common/unique_fd.h"
+#include "common/unix_peer.h"
 #include "meshbus/actor.h"
 #include "meshbus/address.h"
 #include "meshbus/client.h"
@@ -52,9 +53,8 @@ pid_t listener_of(const HostAddr& host) {
   if (is_abstract) address.sun_path[0] = '\0';
   const auto length = static_cast<socklen_t>(offsetof(sockaddr_un, sun_path) + path.size() + (is_abstract ? 0 : 1));
   if (::connect(fd.get(), reinterpret_cast<const sockaddr*>(&address), length) != 0) return 0;
-  ucred peer{};
-  socklen_t size = sizeof peer;
-  return ::getsockopt(fd.get(), SOL_SOCKET, SO_PEERCRED, &peer, &size) == 0 ? peer.pid : 0;
+  const auto peer = unix_peer_of(fd.get());
+  return peer ? peer->pid : 0;
 }
 
 /// What is measured: brokers of our own, or those of running hosts.

@@ -9,6 +9,7 @@
 
 #include "client/src/host_mesh_impl.h"
 #include "common/unique_fd.h"
+#include "common/unix_peer.h"
 
 namespace meshbus {
 namespace {
@@ -18,7 +19,7 @@ constexpr int kConnectMs = 1000;
 Result<void> try_connect(int family, const sockaddr* address, socklen_t length) {
   const UniqueFd fd(::socket(family, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0));
   if (!fd) return fail(ErrorCode::io_error, std::string("socket: ") + std::strerror(errno));
-  if (::connect(fd.get(), address, length) == 0) return {};
+  if (::connect(fd.get(), address, length) == 0) return family == AF_UNIX ? check_unix_listener(fd.get()) : Result<void>();
   int error = errno;
   // A full backlog of a unix socket: somebody listens.
   if (error == EAGAIN) return {};
