@@ -13,6 +13,7 @@
 #include "tests/integration/keys_fixture.h"
 #include "tests/integration/needs.h"
 #include "tests/integration/strangers_zmtp.h"
+#include "wire/lifecycle_generated.h"
 
 using namespace meshbus;
 using namespace meshbus::test;
