@@ -160,7 +160,7 @@ TEST_CASE("agent: thousands of spoilt, late and repeated messages do it no harm,
   CHECK(code_of(harness.ask<wire::SpawnAccepted>(harness.command({"/bin/true"}))) == ErrorCode::refused);
   CHECK_FALSE(harness.keeper_lost);
   REQUIRE(answer->has_value());
-  CHECK((**answer)->body_as<wire::ShutdownSummary>() != nullptr);
+  CHECK((*answer)->body_as<wire::ShutdownSummary>() != nullptr);
 }
 
 }  // namespace
