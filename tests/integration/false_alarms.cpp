@@ -60,7 +60,7 @@ class FreedCpu {
 
  private:
   cpu_set_t before_;
-  int cpu_ = 0;
+  std::size_t cpu_ = 0;
 };
 
 /// Takes a CPU away from all threads of a process as long as it lives. The kernel leaves 5 % of a CPU to ordinary programs, whatever has a
