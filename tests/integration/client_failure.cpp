@@ -332,7 +332,7 @@ TEST_CASE("client: spec 6.6: a mesh that fails at once and is stopped at once: s
     // Ranks that the stop was earlier for have not failed.
     const auto outcome = must(mesh.stop());
     std::size_t failed = 0;
-    for (const auto& rank : outcome.ranks) failed += rank.is_failure() ? 1 : 0;
+    for (const auto& rank : outcome.ranks) failed += static_cast<std::size_t>(rank.is_failure());
     INFO("round ", round, ": ", failed, " failed");
     REQUIRE(heard.failures().size() == failed);
   }
