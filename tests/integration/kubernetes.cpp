@@ -7,6 +7,7 @@
 #include <filesystem>
 
 #include "tests/integration/cli_harness.h"
+#include "tests/support/golden.h"
 
 using namespace std::chrono_literals;
 using namespace meshbus::test;
@@ -62,7 +63,7 @@ class Volume {
 
 TEST_CASE("kubernetes: hosts and launchers take keys from the volumes of a pod, and a key that leaves them is refused") {
   const TempDir site;
-  const auto made = run({std::string(MESHBUS_SOURCE_DIR) + "/docker/kubernetes/keys", site / "keys", "127.0.0.1", "127.0.0.2"}, in_time,
+  const auto made = run({source_dir() + "/docker/kubernetes/keys", site / "keys", "127.0.0.1", "127.0.0.2"}, in_time,
                         {.environment = {{"MESHBUS", bin("meshbus")}}});
   INFO(made.err);
   REQUIRE(made.status == ExitStatus::exited(0));

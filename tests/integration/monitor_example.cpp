@@ -4,13 +4,14 @@
 #include <csignal>
 
 #include "tests/integration/cli_harness.h"
+#include "tests/support/golden.h"
 
 using namespace meshbus::test;
 
 TEST_CASE("monitor: a program with nothing but ZeroMQ and the schema sees what happens in the broker of a host") {
   StandingHost host;
   const auto socket = host.ready().at("monitor").get<std::string>();
-  Process tool({"/usr/bin/python3", MESHBUS_SOURCE_DIR "/examples/monitor.py", socket, "peer.up", "counters"});
+  Process tool({"/usr/bin/python3", source_dir() + "/examples/monitor.py", socket, "peer.up", "counters"});
   // Its subscription has arrived when the first counters have.
   tool.wait_for_output("\"BrokerCounters\"", in_time);
   REQUIRE(run_cli({"run", "--hosts", host.address(), "--", "true"}).status == ExitStatus::exited(0));

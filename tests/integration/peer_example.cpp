@@ -6,6 +6,7 @@
 #include <string>
 
 #include "tests/integration/cli_harness.h"
+#include "tests/support/golden.h"
 
 using namespace meshbus::test;
 
@@ -13,7 +14,7 @@ TEST_CASE("protocol: a client with nothing but ZeroMQ and the schemas lists what
   StandingHost host;
   Process job({bin("meshbus"), "run", "--mesh", "--no-prefix", "--hosts", host.address(), "-n", "2", "--", bin("echo_proc")});
   const auto peer = [&](const Words& more) {
-    Words words{"/usr/bin/python3", MESHBUS_SOURCE_DIR "/examples/peer.py", host.address()};
+    Words words{"/usr/bin/python3", source_dir() + "/examples/peer.py", host.address()};
     words.insert(words.end(), more.begin(), more.end());
     auto process = std::make_unique<Process>(words);
     process->wait_exit(in_time);
