@@ -47,9 +47,10 @@ std::optional<ProcessEntry> parse_stat(std::string_view text) {
   entry.group = static_cast<pid_t>(group);
   entry.session = static_cast<pid_t>(session);
   // tty, tpgid, flags, 4 faults, 4 times, priority, nice, then threads; flags may not fit a long of 32 bits, which nobody has here.
-  long skipped = 0;
   for (int i = 0; i < 13; ++i) {
-    if (!take_number(text, skipped)) return std::nullopt;
+    long value = 0;
+    if (!take_number(text, value)) return std::nullopt;
+    if (i == 7 || i == 8) entry.cpu_ticks += value;  // user time, system time
   }
   if (!take_number(text, entry.threads)) return std::nullopt;
   return entry;

@@ -16,6 +16,7 @@ struct ProcessEntry {
   pid_t parent = 0;
   pid_t group = 0;
   pid_t session = 0;
+  long cpu_ticks = 0;  ///< That it ran, in user and kernel mode; sysconf(_SC_CLK_TCK) of them are a second.
   long threads = 0;
 };
 

@@ -1,9 +1,16 @@
 // Whether the roles of a host are alive: asked by their lifelines, and looked at before anything is done to them.
 #include "agent/warden/frozen.h"
 
+#include <unistd.h>
+
 #include <algorithm>
 #include <csignal>
+#include <filesystem>
 #include <fstream>
+#include <iterator>
+#include <optional>
+#include <string>
+#include <system_error>
 
 #include "agent/keeper/process_table.h"
 #include "agent/warden/host_process.h"
@@ -13,23 +20,37 @@ namespace meshbus::warden {
 namespace {
 
 using namespace std::chrono_literals;
+namespace fs = std::filesystem;
 
-/// How long a process has waited for a CPU in all, from /proc/PID/schedstat.
-std::chrono::nanoseconds run_delay(pid_t pid) {
-  std::ifstream file("/proc/" + std::to_string(pid) + "/schedstat");
+/// `directory`: /proc/PID/task/TID.
+std::optional<ThreadLook> look_at_thread(const fs::path& directory) {
+  std::ifstream stat(directory / "stat");
+  const auto entry = keeper::parse_stat(std::string(std::istreambuf_iterator<char>(stat), {}));
+  if (!entry) return std::nullopt;
+  ThreadLook look{.tid = entry->pid, .state = entry->state};
+  std::ifstream times(directory / "schedstat");
   long long ran = 0;
   long long waited = 0;
-  file >> ran >> waited;
-  return std::chrono::nanoseconds(waited);
+  times >> ran >> waited;
+  // A kernel that does not count these has no such file, or zeros in it.
+  look.ran = ran > 0 ? std::chrono::nanoseconds(ran) : std::chrono::nanoseconds(1s) * entry->cpu_ticks / ::sysconf(_SC_CLK_TCK);
+  look.waited = std::chrono::nanoseconds(waited);
+  return look;
 }
 
 }  // namespace
 
-Silence judge_silence(char state, std::chrono::nanoseconds silence, std::chrono::nanoseconds waited) {
-  if (state == 0 || state == 'Z' || state == 'X') return Silence::ended;
-  if (state == 'D') return Silence::waits_for_device;
-  if (waited > silence / 2) return Silence::waits_for_cpu;
-  return state == 'T' || state == 't' ? Silence::stopped : Silence::stuck;
+std::vector<ThreadLook> look_at_threads(pid_t pid) {
+  std::vector<ThreadLook> looks;
+  std::error_code error;
+  fs::directory_iterator next("/proc/" + std::to_string(pid) + "/task", error);
+  for (; !error && next != fs::directory_iterator(); next.increment(error)) {
+    if (const auto look = look_at_thread(next->path())) looks.push_back(*look);
+  }
+  const auto main_thread = std::find_if(looks.begin(), looks.end(), [pid](const ThreadLook& look) { return look.tid == pid; });
+  if (main_thread == looks.end()) return {};
+  std::rotate(looks.begin(), main_thread, main_thread + 1);
+  return looks;
 }
 
 bool was_away(std::chrono::steady_clock::time_point now, std::chrono::steady_clock::time_point due, std::chrono::nanoseconds interval) {
@@ -43,33 +64,28 @@ void HostProcess::look_for_frozen() {
   look_due_ = now + interval;
   for (Role* role : {&keeper_, &broker_, &agent_}) {
     if (!role->alive()) continue;
-    if (fresh_grace || !role->lifeline) role->heard = now;
-    if (now - role->heard >= options_.frozen_limit) fence_if_frozen(*role);
+    if (fresh_grace || !role->lifeline) role->silence.start_anew(now);
+    act_on(role->silence.on_look(now, look_at_threads(role->pid), options_.frozen_limit), *role);
     if (phase_ != Phase::running) return;
     role->lifeline.send("ping");
   }
 }
 
-void HostProcess::fence_if_frozen(Role& role) {
-  const auto entry = keeper::read_process(role.pid);
-  const auto silence = std::chrono::duration_cast<std::chrono::milliseconds>(Clock::now() - role.heard);
+void HostProcess::act_on(Silence silence, Role& role) {
+  if (silence == Silence::brief || silence == Silence::ended) return;
+  const auto length = std::chrono::duration_cast<std::chrono::milliseconds>(role.silence.length(Clock::now()));
   const std::string who =
-      "the " + role.name + " (pid " + std::to_string(role.pid) + ") gave no sign of life for " + std::to_string(silence.count()) + " ms";
-  const auto waited = run_delay(role.pid);
-  const auto found = judge_silence(entry ? entry->state : '\0', silence, waited - role.run_delay);
-  role.run_delay = waited;
-  if (found == Silence::ended) return;
-  if (found == Silence::waits_for_device || found == Silence::waits_for_cpu) {
-    say(who + ": it waits for " + (found == Silence::waits_for_device ? "a device" : "a CPU") + " and is left alone");
-    role.heard = Clock::now();
+      "the " + role.name + " (pid " + std::to_string(role.pid) + ") gave no sign of life for " + std::to_string(length.count()) + " ms";
+  if (silence == Silence::waits_for_device || silence == Silence::waits_for_cpu) {
+    say(who + ": it waits for " + (silence == Silence::waits_for_device ? "a device" : "a CPU") + " and is left alone");
     return;
   }
-  const std::string how = found == Silence::stopped ? "stopped" : "stuck";
+  const std::string how = silence == Silence::stopped ? "stopped" : "stuck";
   note(who + ": it is frozen (" + how + "); killing it");
   // In front of its end: for the certificates of what dies with it.
   if (&role == &keeper_) agent_.lifeline.send("frozen " + who + ": it was frozen (" + how + ") and was killed");
   ::kill(role.pid, SIGKILL);
-  role.heard = Clock::now();
+  role.silence.start_anew(Clock::now());
 }
 
 }  // namespace meshbus::warden

@@ -122,7 +122,7 @@ void HostProcess::on_lifeline(Role& role) {
 
 void HostProcess::on_message(Role& role, std::string_view text) {
   const auto message = keeper::parse_lifeline(text);
-  role.heard = Clock::now();
+  role.silence.start_anew(Clock::now());
   if (message.word == "ready") {
     role.ready = true;
     role.said = message.rest;
@@ -151,7 +151,8 @@ void HostProcess::on_ready() {
   if (!agent_.ready || !keeper_.ready) return;
   phase_ = Phase::running;
   deadline_.reset();
-  if (options_.frozen_limit.count() > 0) look_due_ = Clock::now() + options_.frozen_limit / 3;
+  // The first look is what the next ones compare with.
+  if (options_.frozen_limit.count() > 0) look_due_ = Clock::now();
   if (auto written = write_host_file(*directory_, host_address_file, address_ + "\n"); !written) say(written.error().detail());
   const ReadyReport ready{.host = address_,
                           .containment = containment(),

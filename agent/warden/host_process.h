@@ -68,7 +68,7 @@ class HostProcess {
   bool may_restart(const Role& role, RestartBudget& budget, bool is_wanted, const std::string& how) const;
   void on_deadline();
   void look_for_frozen();
-  void fence_if_frozen(Role& role);
+  void act_on(Silence silence, Role& role);
 
   void enter(Phase phase);
   void ask(Role& role, const std::string& message, std::chrono::milliseconds limit, Phase next);
@@ -102,9 +102,9 @@ class HostProcess {
   UniqueFd ready_fd_;
   UniqueFd launcher_;
   std::set<pid_t> strangers_;  // children that this process had before it became a warden
-  Role keeper_{"keeper", -1, {}, false, {}, {}, {}};
-  Role broker_{"broker", -1, {}, false, {}, {}, {}};
-  Role agent_{"agent", -1, {}, false, {}, {}, {}};
+  Role keeper_{"keeper", -1, {}, false, {}, {}};
+  Role broker_{"broker", -1, {}, false, {}, {}};
+  Role agent_{"agent", -1, {}, false, {}, {}};
   std::string local_;               // the broker's unix socket, for everybody on this machine
   std::vector<std::string> binds_;  // what the broker listens on besides
   std::string address_;

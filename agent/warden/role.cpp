@@ -57,8 +57,8 @@ Result<void> start_role(Role& role, const RoleStart& start, keeper::Spawner& spa
   role.pid = child->pid;
   role.ready = false;
   role.said.clear();
-  role.run_delay = {};
-  role.heard = std::chrono::steady_clock::now();
+  role.silence = {};
+  role.silence.start_anew(std::chrono::steady_clock::now());
   role.lifeline = keeper::Lifeline(std::move(pair->first));
   return {};
 }

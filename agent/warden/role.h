@@ -1,6 +1,5 @@
 #pragma once
 
-#include <chrono>
 #include <filesystem>
 #include <string>
 #include <vector>
@@ -9,6 +8,7 @@
 
 #include "agent/keeper/lifeline.h"
 #include "agent/keeper/spawner.h"
+#include "agent/warden/role_silence.h"
 #include "common/unique_fd.h"
 #include "meshbus/result.h"
 
@@ -16,13 +16,12 @@ namespace meshbus::warden {
 
 /// One process of a host as its warden sees it.
 struct Role {
-  std::string name;                               ///< "broker", for people.
-  pid_t pid = -1;                                 ///< -1: not running.
-  keeper::Lifeline lifeline;                      ///< Our end.
-  bool ready = false;                             ///< It said so.
-  std::string said;                               ///< The text of its last `ready` or `failed`.
-  std::chrono::nanoseconds run_delay{0};          ///< What it had waited for a CPU when it was last looked at.
-  std::chrono::steady_clock::time_point heard{};  ///< Its last sign of life.
+  std::string name;           ///< "broker", for people.
+  pid_t pid = -1;             ///< -1: not running.
+  keeper::Lifeline lifeline;  ///< Our end.
+  bool ready = false;         ///< It said so.
+  std::string said;           ///< The text of its last `ready` or `failed`.
+  RoleSilence silence;        ///< Since its last sign of life.
   bool alive() const noexcept { return pid > 0; }
 };
 

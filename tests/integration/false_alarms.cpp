@@ -2,6 +2,7 @@
 //   MESHBUS_TEST_STARVED_SECONDS=600   so long instead of 60
 //   MESHBUS_TEST_STARVED_SEED=4711     the same stops again
 #include <doctest/doctest.h>
+#include <sched.h>
 #include <unistd.h>
 
 #include <csignal>
@@ -10,6 +11,7 @@
 #include <thread>
 
 #include "tests/integration/cli_harness.h"
+#include "tests/integration/needs.h"
 
 using namespace std::chrono_literals;
 using namespace meshbus::test;
@@ -20,6 +22,78 @@ std::uint64_t number_from_environment(const char* name, std::uint64_t otherwise)
   const char* text = std::getenv(name);
   return text == nullptr ? otherwise : std::strtoull(text, nullptr, 10);
 }
+
+cpu_set_t affinity_of(pid_t tid) {
+  cpu_set_t cpus;
+  CPU_ZERO(&cpus);
+  REQUIRE(::sched_getaffinity(tid, sizeof cpus, &cpus) == 0);
+  return cpus;
+}
+
+void set_affinity(pid_t tid, const cpu_set_t& cpus) {
+  REQUIRE(::sched_setaffinity(tid, sizeof cpus, &cpus) == 0);
+}
+
+void set_policy(pid_t tid, int policy) {
+  const sched_param parameter{.sched_priority = policy == SCHED_FIFO ? 1 : 0};
+  REQUIRE(::sched_setscheduler(tid, policy, &parameter) == 0);
+}
+
+/// Keeps this thread, and what it starts, off one CPU as long as it lives.
+class FreedCpu {
+ public:
+  FreedCpu() : before_(affinity_of(0)) {
+    for (cpu_ = CPU_SETSIZE - 1; !CPU_ISSET(cpu_, &before_);) --cpu_;
+    cpu_set_t others = before_;
+    CPU_CLR(cpu_, &others);
+    set_affinity(0, others);
+  }
+  ~FreedCpu() { ::sched_setaffinity(0, sizeof before_, &before_); }
+  FreedCpu(const FreedCpu&) = delete;
+  FreedCpu& operator=(const FreedCpu&) = delete;
+  cpu_set_t only() const {
+    cpu_set_t cpus;
+    CPU_ZERO(&cpus);
+    CPU_SET(cpu_, &cpus);
+    return cpus;
+  }
+
+ private:
+  cpu_set_t before_;
+  std::size_t cpu_ = 0;
+};
+
+/// Takes a CPU away from all threads of a process as long as it lives. The kernel leaves 5 % of a CPU to ordinary programs, whatever has a
+/// higher priority: an ordinary loop uses that up, and the threads run only when nobody else wants to.
+class Starvation {
+ public:
+  Starvation(pid_t victim, const FreedCpu& cpu) : before_(affinity_of(victim)) {
+    for (const auto& entry : std::filesystem::directory_iterator("/proc/" + std::to_string(victim) + "/task")) {
+      threads_.push_back(std::stoi(entry.path().filename()));
+      set_affinity(threads_.back(), cpu.only());
+      set_policy(threads_.back(), SCHED_IDLE);
+    }
+    set_affinity(ordinary_.pid(), cpu.only());
+    set_affinity(favoured_.pid(), cpu.only());
+    set_policy(favoured_.pid(), SCHED_FIFO);
+  }
+  ~Starvation() {
+    const sched_param parameter{};
+    for (const pid_t thread : threads_) {
+      ::sched_setscheduler(thread, SCHED_OTHER, &parameter);
+      ::sched_setaffinity(thread, sizeof before_, &before_);
+    }
+  }
+  Starvation(const Starvation&) = delete;
+  Starvation& operator=(const Starvation&) = delete;
+
+ private:
+  cpu_set_t before_;
+  std::vector<pid_t> threads_;
+  // They end on their own before long, whatever becomes of the test.
+  Process ordinary_{{"perl", "-e", "alarm 20; 1 while 1"}};
+  Process favoured_{{"perl", "-e", "alarm 20; 1 while 1"}};
+};
 
 }  // namespace
 
@@ -160,4 +234,54 @@ TEST_CASE(
   }
   controller.send_signal(SIGTERM);
   controller.wait_exit(in_time);
+}
+
+TEST_CASE("false alarms: a role that waits for a CPU is not frozen, and is when it is stopped" * doctest::test_suite(need::real_time)) {
+  const FreedCpu cpu;
+  for (const std::string role : {"broker", "agent", "keeper"}) {
+    CAPTURE(role);
+    StandingHost host({"--set", "frozen.limit=600ms"});
+    const std::string sleep = own_sleep();
+    Process launcher(cli({"run", "--hosts", host.address(), "-n", "4", "--", "sh", "-c", "exec " + sleep}));
+    REQUIRE(wait_until([&] { return sleepers(sleep).size() == 4; }, in_time));
+    const auto roles = host.roles();
+    const pid_t victim = role == "broker" ? roles.broker : role == "agent" ? roles.agent : roles.keeper;
+    const auto times_told = [&] {
+      std::size_t count = 0;
+      for (const auto& line : lines_of(host.process().err()))
+        count += line.starts_with("meshbus host: the " + role) && line.ends_with("it waits for a CPU and is left alone");
+      return count;
+    };
+    const auto is_called_frozen = [&] { return host.process().err().find("it is frozen") != std::string::npos; };
+    {
+      const Starvation starvation(victim, cpu);
+      // About 600 ms each.
+      CHECK(wait_until([&] { return times_told() >= 4 || is_called_frozen(); }, 18s));
+    }
+    INFO(host.process().describe());
+    REQUIRE_FALSE(is_called_frozen());
+    CHECK(times_told() >= 4);
+    CHECK(find_roles(roles.warden)->all() == roles.all());
+    CHECK(sleepers(sleep).size() == 4);
+    CHECK(launcher.is_running());
+
+    REQUIRE(::kill(victim, SIGSTOP) == 0);
+    const auto is_found = [&] {
+      for (const auto& line : lines_of(host.process().err())) {
+        if (line.starts_with("meshbus host: the " + role) && line.ends_with("it is frozen (stopped); killing it")) return true;
+      }
+      return false;
+    };
+    CHECK(wait_until(is_found, 10s));
+    if (role == "keeper") {
+      CHECK(host.process().wait_exit(in_time) == ExitStatus::exited(70));
+      CHECK(sleepers(sleep).empty());
+    } else {
+      REQUIRE(wait_until([&] { return find_roles(roles.warden).has_value(); }, in_time));
+      CHECK(sleepers(sleep).size() == 4);
+      launcher.send_signal(SIGINT);
+    }
+    launcher.wait_exit(in_time);
+    CHECK(wait_until([&] { return sleepers(sleep).empty(); }, in_time));
+  }
 }

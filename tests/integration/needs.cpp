@@ -1,6 +1,7 @@
 #include "tests/integration/needs.h"
 
 #include <netinet/in.h>
+#include <sched.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
 #include <unistd.h>
@@ -34,6 +35,15 @@ std::string why_no_pid_namespace() {
 
 std::string why_not_root() {
   return ::geteuid() == 0 ? "" : "not root";
+}
+
+std::string why_no_real_time() {
+  cpu_set_t allowed;
+  CPU_ZERO(&allowed);
+  if (::sched_getaffinity(0, sizeof allowed, &allowed) != 0 || CPU_COUNT(&allowed) < 2) return "one CPU";
+  Process child({"sleep", "30"});
+  const sched_param least{.sched_priority = 1};
+  return ::sched_setscheduler(child.pid(), SCHED_FIFO, &least) == 0 ? "" : "no leave to use SCHED_FIFO";
 }
 
 std::string why_no_cgroup2() {
@@ -91,6 +101,7 @@ std::vector<std::pair<std::string, std::string>> unmet_needs() {
       {need::cpu_limit, why_no_limits({.cpu_milli = 200})},
       {need::all_limits, why_no_limits({.memory = 64 << 20, .pids = 64, .cpu_milli = 1000})},
       {need::ipv6, why_no_ipv6()},
+      {need::real_time, why_no_real_time()},
       {need::root, why_not_root()}};
   std::erase_if(unmet, [](const auto& one) { return one.second.empty(); });
   return unmet;

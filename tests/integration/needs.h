@@ -22,6 +22,7 @@ inline constexpr char pids_limit[] = "needs limits of processes";
 inline constexpr char cpu_limit[] = "needs limits of CPU time";
 inline constexpr char all_limits[] = "needs limits of memory and processes and CPU time";
 inline constexpr char ipv6[] = "needs IPv6";
+inline constexpr char real_time[] = "needs two CPUs and leave to hold one of them";
 inline constexpr char root[] = "needs root";
 }  // namespace need
 

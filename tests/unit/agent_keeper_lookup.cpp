@@ -60,6 +60,7 @@ TEST_CASE("keeper process table: a stat line is read whatever the command is cal
   CHECK(entry->parent == 5);
   CHECK(entry->group == 6);
   CHECK(entry->session == 7);
+  CHECK(entry->cpu_ticks == 5 + 6);
   CHECK(entry->threads == 3);
   CHECK_FALSE(parse_stat("").has_value());
   CHECK_FALSE(parse_stat("77 (x").has_value());
