@@ -70,7 +70,7 @@ TEST_CASE("client: spec 4.4, 6.5: a proc that is told to wait less for its agent
   const auto agent = standing.roles().agent;
   REQUIRE(::kill(agent, SIGSTOP) == 0);
   const auto pid = static_cast<pid_t>(mesh.known().ranks[0].pid);
-  CHECK(wait_until([&] { return ::kill(pid, 0) != 0; }, in_time));
+  CHECK(wait_until([&] { return is_gone(pid); }, in_time));
   REQUIRE(::kill(agent, SIGCONT) == 0);
   const auto failure = must(mesh.wait_for_failure(in_time)).first_failure.value();
   CHECK(failure.rank == 0);

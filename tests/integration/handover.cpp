@@ -53,11 +53,11 @@ std::vector<pid_t> pids_of(const json& spawned) {
 }
 
 bool all_live(const std::vector<pid_t>& pids) {
-  return std::all_of(pids.begin(), pids.end(), [](pid_t pid) { return ::kill(pid, 0) == 0; });
+  return std::none_of(pids.begin(), pids.end(), is_gone);
 }
 
 bool none_lives(const std::vector<pid_t>& pids) {
-  return std::none_of(pids.begin(), pids.end(), [](pid_t pid) { return ::kill(pid, 0) == 0; });
+  return std::all_of(pids.begin(), pids.end(), is_gone);
 }
 
 /// Of `meshbus ps --all --json`.

@@ -105,6 +105,22 @@ std::string RawConnection::read_some() {
   return bytes;
 }
 
+std::string RawConnection::read_to_end(std::chrono::steady_clock::time_point deadline) {
+  std::string heard;
+  for (auto now = std::chrono::steady_clock::now(); fd_ && now < deadline; now = std::chrono::steady_clock::now()) {
+    pollfd watched{fd_.get(), POLLIN, 0};
+    ::poll(&watched, 1, static_cast<int>(std::chrono::ceil<std::chrono::milliseconds>(deadline - now).count()));
+    std::array<char, 64 * 1024> buffer;
+    const ssize_t got = ::recv(fd_.get(), buffer.data(), buffer.size(), MSG_DONTWAIT);
+    if (got > 0) {
+      heard.append(buffer.data(), static_cast<std::size_t>(got));
+    } else if (got == 0 || (errno != EINTR && errno != EAGAIN)) {
+      close();
+    }
+  }
+  return heard;
+}
+
 bool RawConnection::is_ended() {
   std::array<char, 4096> buffer;
   while (fd_) {

@@ -26,6 +26,8 @@ class RawConnection {
   std::size_t write_some(std::string_view bytes);
   /// What has come.
   std::string read_some();
+  /// All that comes until the other side hangs up; what has come when that does not happen until then.
+  std::string read_to_end(std::chrono::steady_clock::time_point deadline);
   /// Whether the other side has hung up; what it sent is read and forgotten.
   bool is_ended();
   /// The greeting of ZMTP 3.0 with security NULL and the command READY of that socket type: afterwards it may send messages. False when the
