@@ -1,0 +1,27 @@
+# shellcheck shell=bash disable=SC2034
+# The Debian packages that each verb of ./dev installs. Meant to be sourced.
+
+# What the build needs. `check`, `fuzz` and clang have lists of their own: they bring several 100 MB
+# of LLVM with them.
+packages=(g++ cmake ninja-build ccache mold libzmq3-dev cppzmq-dev libflatbuffers-dev
+  flatbuffers-compiler libpoco-dev libspdlog-dev
+  libcli11-dev libexpected-dev nlohmann-json3-dev doctest-dev libbenchmark-dev)
+# What only tests need: examples/monitor.py is a ZeroMQ tool in Python.
+test_packages=(python3-zmq python3-flatbuffers openssh-client)
+# Servers that tests start for themselves, to launch hosts over a real sshd and in a real Slurm job.
+# Where systemd runs, installing one would make it serve this machine: they are installed only where
+# it does not (containers). Tests that miss one are skipped and counted.
+server_packages=(openssh-server munge slurm-client slurmctld slurmd)
+check_packages=(clang-format-19 clang-tidy-19 python3 python3-yaml python3-jsonschema)
+clang_packages=(clang-19 libclang-rt-19-dev)
+# What a lab of several hosts needs, on this machine alone and as root (tests/lab).
+lab_packages=(iproute2 nftables iputils-ping python3)
+# What some benchmarks compare with; only those install it, and do without what cannot be had.
+nats_packages=(nats-server libnats-dev)
+mpi_packages=(openmpi-bin)
+supervisor_packages=(supervisor)
+# For what others build against an installed meshbus.
+consumer_packages=(make pkgconf)
+# For compose-test, where there is no Docker engine: one to start, and what makes its base image
+# where none can be pulled.
+engine_packages=(docker.io iptables iproute2 debootstrap)

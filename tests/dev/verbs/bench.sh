@@ -1,0 +1,19 @@
+# shellcheck shell=bash disable=SC2154
+# ./dev bench: sourced by dev.
+bench_verb() {
+  local target=meshbus-bench peers
+  if [[ -z ${1:-} ]]; then exec tests/bench/run; fi
+  peers=$(tests/bench/run --peers "$1") || exit
+  setup "${packages[@]}"
+  if [[ -n $peers ]]; then
+    local -n wanted=${peers}_packages
+    if [[ -n $(missing_packages "${wanted[@]}") ]]; then
+      (setup "${wanted[@]}") || note "going on without what is missing of: ${wanted[*]}"
+      rm -f build/release/build.ninja # cmake has to look for it again
+    fi
+  fi
+  if [[ $1 == mesh ]]; then target=meshbus-bench-mesh; fi
+  build release ON "$target"
+  cd "$here"
+  step "bench $1" "$root/tests/bench/run" "$@"
+}
