@@ -406,6 +406,30 @@ TEST_CASE("mesh_controller: who is frozen or slow is told once, with its end, an
   CHECK(mesh.known({{0, 1}}).size() == 1);
 }
 
+TEST_CASE("watch_feed: two ends of one rank are heard each with its own report, and what is no end has none") {
+  std::vector<WatchEvent> events;
+  const auto add = [&](const wire::RankState& state, const std::string& reason) {
+    auto& event = events.emplace_back();
+    event.mesh = kControlled;
+    event.host = kA;
+    event.rank = state;
+    if (reason.empty()) return;
+    auto certificate = std::make_shared<wire::CertificateT>(*certificate_of(1));
+    certificate->reason = reason;
+    event.certificate = std::move(certificate);
+  };
+  add(rank_of(1, wire::ProcState::ready, 3), "");
+  add(rank_of(1, wire::ProcState::killed, 4), "first");
+  add(rank_of(1, wire::ProcState::starting, 1, 2), "");
+  add(rank_of(1, wire::ProcState::killed, 2, 2), "second");
+  WatchFeed feed;
+  std::vector<std::string> heard;
+  for (const auto& message : to_messages(events, 1, false)) {
+    for (const auto& event : feed.on_event(message, t0)) heard.push_back(event.certificate == nullptr ? "" : event.certificate->reason);
+  }
+  CHECK(heard == std::vector<std::string>{"", "first", "", "second"});
+}
+
 TEST_CASE("watch_feed: a trouble is told once, in order, and its end also when that message was lost") {
   using wire::Trouble;
   auto mesh = running();
