@@ -105,6 +105,27 @@ TEST_CASE("mesh_controller: all ends of one turn are told together, the earlier 
   CHECK(told.events[0].rank.rank() == 1);
 }
 
+TEST_CASE("mesh_controller: each change of a rank in one message is told once, in order, with its own report") {
+  using wire::ProcState;
+  auto mesh = make();
+  mesh.listed(kA, news_of({rank_of(0), rank_of(1, ProcState::starting)}), t0);
+  const auto second = std::make_shared<wire::CertificateT>(*certificate_of(1));
+  std::const_pointer_cast<wire::CertificateT>(second)->reason = "killed again";
+  const auto told = mesh.pushed(kA,
+                                {{rank_of(1, ProcState::running, 2), rank_of(1, ProcState::ready, 3), rank_of(1, ProcState::killed, 4),
+                                  rank_of(1, ProcState::starting, 1, 2), rank_of(1, ProcState::killed, 2, 2)},
+                                 {certificate_of(1), second}},
+                                t0);
+  REQUIRE(told.events.size() == 5);
+  const std::vector expected{ProcState::running, ProcState::ready, ProcState::killed, ProcState::starting, ProcState::killed};
+  for (std::size_t i = 0; i < expected.size(); ++i) {
+    CHECK(told.events[i].rank.state() == expected[i]);
+    CHECK((told.events[i].certificate != nullptr) == is_terminal(expected[i]));
+  }
+  CHECK(told.events[2].certificate->reason == "killed by SIGKILL");
+  CHECK(told.events[4].certificate->reason == "killed again");
+}
+
 TEST_CASE("mesh_controller: a certificate that does not come is asked for, and at last done without") {
   auto mesh = running();
   mesh.pushed(kA, {{rank_of(1, wire::ProcState::killed, 2)}, {}}, t0);
