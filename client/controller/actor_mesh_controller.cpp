@@ -5,6 +5,7 @@
 #include "client/src/wire_reports.h"
 #include "common/control.h"
 #include "wire/actors_generated.h"
+#include "wire/codes_generated.h"
 #include "wire/supervision_generated.h"
 
 namespace meshbus {
@@ -61,15 +62,18 @@ void ActorMeshController::note_standing(std::uint64_t number, Rank& rank) {
 }
 
 void ActorMeshController::set_state(std::uint64_t number, Rank& rank, const wire::RankState& state,
-                                    std::shared_ptr<const wire::CertificateT> certificate) {
+                                    std::shared_ptr<const wire::CertificateT> certificate, Time now) {
   rank.state = state;
   rank.certificate = std::move(certificate);
-  rank.is_told = false;
-  changed_.insert(number);
   note_standing(number, rank);
+  if (is_terminal(state.state())) {
+    reports_.add_end(make_event(rank), now);
+  } else {
+    reports_.add(make_event(rank));
+  }
 }
 
-void ActorMeshController::end_with_proc(std::uint64_t number, Rank& rank) {
+void ActorMeshController::end_with_proc(std::uint64_t number, Rank& rank, Time now) {
   auto state = rank.proc;
   state.mutate_generation(1 + (rank.state ? rank.state->generation() : 0));
   state.mutate_state(is_failure(rank.proc) ? wire::ProcState::failed : wire::ProcState::stopped);
@@ -78,10 +82,10 @@ void ActorMeshController::end_with_proc(std::uint64_t number, Rank& rank) {
   certificate->rank = number;
   certificate->reason = words_of(rank.proc, rank.proc_certificate.get());
   rank.actor = nullptr;
-  set_state(number, rank, state, std::move(certificate));
+  set_state(number, rank, state, std::move(certificate), now);
 }
 
-void ActorMeshController::take_proc(const WatchEvent& event) {
+void ActorMeshController::take_proc(const WatchEvent& event, Time now) {
   const auto number = event.rank.rank();
   if (event.region != nullptr) region_ = event.region;
   const auto [found, is_new] = ranks_.try_emplace(number);
@@ -92,7 +96,7 @@ void ActorMeshController::take_proc(const WatchEvent& event) {
     rank_of_.emplace(ProcId(event.host, proc_name(name_.mesh(), number)).key(), number);
   } else if (rank.proc.incarnation() != event.rank.incarnation()) {
     // Another life of the proc, which has nothing of the former one's.
-    if (changed_.erase(number) != 0 && is_terminal(rank.state->state())) owed_.push_back(make_event(rank));
+    reports_.release(number);
     Rank fresh;
     fresh.host = rank.host;
     fresh.standing = rank.standing;
@@ -101,7 +105,7 @@ void ActorMeshController::take_proc(const WatchEvent& event) {
   rank.proc = event.rank;
   if (is_terminal(event.rank.state())) {
     rank.proc_certificate = event.certificate;
-    if (rank.state && !is_terminal(rank.state->state())) end_with_proc(number, rank);
+    if (rank.state && !is_terminal(rank.state->state())) end_with_proc(number, rank, now);
   } else {
     have_procs_ended_ = false;
     to_ask_.insert(number);
@@ -109,7 +113,7 @@ void ActorMeshController::take_proc(const WatchEvent& event) {
   note_standing(number, rank);
 }
 
-void ActorMeshController::take_silence(const HostAddr& host, bool is_silent, const std::string& problem, Actions& actions) {
+void ActorMeshController::take_silence(const HostAddr& host, bool is_silent, const std::string& problem) {
   if (is_silent ? !silent_.emplace(host, problem).second : silent_.erase(host) == 0) return;
   bool is_here = false;
   for (auto& [number, rank] : ranks_) {
@@ -119,19 +123,19 @@ void ActorMeshController::take_silence(const HostAddr& host, bool is_silent, con
     if (rank.stream == Asked::done) rank.stream = Asked::no;
     if (!is_silent) to_ask_.insert(number);
   }
-  if (!is_here || is_ended_) return;
-  ++generation_;
-  actions.events.push_back(make_event(is_silent ? WatchEvent::Kind::host_unreachable : WatchEvent::Kind::host_back, host));
-  actions.events.back().problem = problem;
+  if (!is_here || !is_monitored()) return;
+  auto event = make_event(is_silent ? WatchEvent::Kind::host_unreachable : WatchEvent::Kind::host_back, host);
+  event.problem = problem;
+  reports_.add(std::move(event));
 }
 
 ActorMeshController::Actions ActorMeshController::procs_told(const std::vector<WatchEvent>& events, Time now) {
   Actions actions;
   for (const auto& event : events) {
     switch (event.kind) {
-      case WatchEvent::Kind::state: take_proc(event); break;
-      case WatchEvent::Kind::host_unreachable: take_silence(event.host, true, event.problem, actions); break;
-      case WatchEvent::Kind::host_back: take_silence(event.host, false, {}, actions); break;
+      case WatchEvent::Kind::state: take_proc(event, now); break;
+      case WatchEvent::Kind::host_unreachable: take_silence(event.host, true, event.problem); break;
+      case WatchEvent::Kind::host_back: take_silence(event.host, false, {}); break;
       case WatchEvent::Kind::ended: have_procs_ended_ = true; break;
       default: break;
     }
@@ -140,7 +144,7 @@ ActorMeshController::Actions ActorMeshController::procs_told(const std::vector<W
   return actions;
 }
 
-void ActorMeshController::take_actor(std::uint64_t number, Rank& rank, const std::shared_ptr<const wire::ActorStateT>& actor) {
+void ActorMeshController::take_actor(std::uint64_t number, Rank& rank, const std::shared_ptr<const wire::ActorStateT>& actor, Time now) {
   const auto status = state_of(actor->status);
   // Failures of children are their parents' business.
   if (!status || actor->pid != 0 || actor->name != name_.actor().to_string()) return;
@@ -163,15 +167,15 @@ void ActorMeshController::take_actor(std::uint64_t number, Rank& rank, const std
     certificate->reason = words_of(*actor);
     if (*status == wire::ProcState::stopped) certificate->cause = wire::Cause::stopped;
   }
-  set_state(number, rank, state, std::move(certificate));
+  set_state(number, rank, state, std::move(certificate), now);
   if (is_terminal(*status)) return;
   to_ask_.insert(number);
   // It was overtaken by the end of its proc.
-  if (is_terminal(rank.proc.state())) end_with_proc(number, rank);
+  if (is_terminal(rank.proc.state())) end_with_proc(number, rank, now);
 }
 
 void ActorMeshController::take_list(std::uint64_t number, Rank& rank, const ActorNews& news, Time now) {
-  for (const auto& actor : news.actors) take_actor(number, rank, actor);
+  for (const auto& actor : news.actors) take_actor(number, rank, actor, now);
   const bool has_it = std::any_of(news.actors.begin(), news.actors.end(), [](const auto& actor) { return actor->pid == 0; });
   if (has_it || is_terminal(rank.proc.state())) return;
   if (!rank.state) {
@@ -183,7 +187,7 @@ void ActorMeshController::take_list(std::uint64_t number, Rank& rank, const Acto
     gone->status = wire::StatusKind::failed;
     ++gone->generation;
     gone->reason = "its proc does not know it any more: it has ended, and nobody can say how";
-    take_actor(number, rank, gone);
+    take_actor(number, rank, gone, now);
   }
 }
 
@@ -194,7 +198,7 @@ ActorMeshController::Actions ActorMeshController::pushed(std::uint64_t proc_key,
   if (found == rank_of_.end()) return actions;
   auto& rank = ranks_.at(found->second);
   if (rank.host.key() != host_key || rank.proc.incarnation() != incarnation) return actions;
-  for (const auto& actor : news.actors) take_actor(found->second, rank, actor);
+  for (const auto& actor : news.actors) take_actor(found->second, rank, actor, now);
   settle(actions, now);
   return actions;
 }
@@ -216,13 +220,17 @@ ActorMeshController::Actions ActorMeshController::answered(const Order& order, c
       later_.emplace(now + MeshController::ask_again, order.rank);
     }
     if (!answer && !is_none && !is_silence(answer.error().code()) && !std::exchange(rank.has_failed, true)) {
-      ++generation_;
-      actions.events.push_back(make_event(WatchEvent::Kind::query_failed, rank.host));
-      actions.events.back().problem = "rank " + std::to_string(order.rank) + ": " + answer.error().to_string();
+      auto event = make_event(WatchEvent::Kind::query_failed, rank.host);
+      event.problem = "rank " + std::to_string(order.rank) + ": " + answer.error().to_string();
+      reports_.add(std::move(event));
     }
   }
   // Who cannot be asked at all says so before this returns: the next ones wait for their turn.
-  if (answer) settle(actions, now);
+  if (answer) {
+    settle(actions, now);
+  } else {
+    tell(actions, now);
+  }
   return actions;
 }
 
@@ -251,6 +259,137 @@ ActorMeshController::Actions ActorMeshController::turn(Time now) {
   Actions actions;
   settle(actions, now);
   return actions;
+}
+
+// --- What there is to say and to ask. ---
+
+WatchEvent ActorMeshController::make_event(WatchEvent::Kind kind, const HostAddr& host) const {
+  WatchEvent event;
+  event.kind = kind;
+  event.mesh = text_;
+  event.host = host;
+  event.region = region_;
+  event.generation = generation();
+  event.overall = overall();
+  return event;
+}
+
+WatchEvent ActorMeshController::make_event(const Rank& rank) const {
+  auto event = make_event(WatchEvent::Kind::state, rank.host);
+  event.rank = *rank.state;
+  event.certificate = rank.certificate;
+  event.actor = rank.actor;
+  return event;
+}
+
+void ActorMeshController::tell(Actions& actions, Time now) {
+  const auto as_of_now = overall();
+  for (auto& event : reports_.take(now).events) {
+    event.overall = as_of_now;
+    actions.events.push_back(std::move(event));
+  }
+}
+
+bool ActorMeshController::is_over(Time now) const {
+  if (ranks_.empty() || count(Standing::unknown) != 0 || live() != 0) return false;
+  if (have_procs_ended_) return true;
+  if (!has_seen_ || ranks_.size() < size()) return false;
+  // Those that are still to come.
+  return count(Standing::absent) == 0 || now - absent_since_ >= MeshController::absence_limit;
+}
+
+bool ActorMeshController::can_ask(const Rank& rank) const {
+  return rank.proc.state() == wire::ProcState::ready && !silent_.contains(rank.host) && (!rank.state || !is_terminal(rank.state->state()));
+}
+
+bool ActorMeshController::wants_stop(std::uint64_t number, const Rank& rank) const {
+  if (!stop_ || rank.stop != Asked::no || !rank.state) return false;
+  const auto& blocks = stop_->ranks;
+  return blocks.empty() || std::any_of(blocks.begin(), blocks.end(), [number](const wire::RankInterval& block) {
+           return block.begin() <= number && number < block.end();
+         });
+}
+
+void ActorMeshController::ask(std::uint64_t number, Rank& rank, Actions& actions) {
+  if (!can_ask(rank)) return;
+  if (wants_stop(number, rank)) {
+    rank.stop = Asked::waits;
+    actions.orders.push_back({Order::Kind::stop, number, rank.host, rank.proc.incarnation()});
+  }
+  if (rank.stream != Asked::no) return;
+  rank.stream = Asked::waits;
+  asked_.emplace(number, rank.proc.incarnation());
+  actions.orders.push_back({Order::Kind::stream, number, rank.host, rank.proc.incarnation()});
+}
+
+void ActorMeshController::settle(Actions& actions, Time now) {
+  settled_ = now;
+  // Their peers have it, so they had it.
+  if (has_seen_ && !is_slice_) {
+    for (const auto number : std::exchange(unasked_, {})) end_with_proc(number, ranks_.at(number), now);
+  }
+  tell(actions, now);
+  if (reports_.complete(is_over(now))) {
+    reports_.add(make_event(WatchEvent::Kind::ended, ranks_.begin()->second.host));
+    tell(actions, now);
+  }
+  for (; !later_.empty() && later_.begin()->first <= now; later_.erase(later_.begin())) to_ask_.insert(later_.begin()->second);
+  while (!to_ask_.empty() && asked_.size() < most_asked) {
+    const auto number = *to_ask_.begin();
+    to_ask_.erase(to_ask_.begin());
+    ask(number, ranks_.at(number), actions);
+  }
+}
+
+std::optional<ActorMeshController::Time> ActorMeshController::next_due() const {
+  std::optional<Time> next;
+  if (!later_.empty()) next = later_.begin()->first;
+  if (!to_ask_.empty() && asked_.size() < most_asked) next = settled_;
+  const auto over = absent_since_ + MeshController::absence_limit;
+  if (has_seen_ && is_monitored() && count(Standing::absent) != 0 && over > settled_) next = next ? std::min(*next, over) : over;
+  return next;
+}
+
+Status::Kind ActorMeshController::overall() const {
+  if (failed() != 0) return Status::Kind::failed;
+  if (count(Standing::live) != 0) return Status::Kind::running;
+  if (count(Standing::unheard) + count(Standing::unknown) + count(Standing::unasked) != 0 || ranks_.size() < size())
+    return Status::Kind::unknown;
+  return has_seen_ ? Status::Kind::stopped : Status::Kind::not_exist;
+}
+
+StatusOverlay ActorMeshController::statuses() const {
+  StatusOverlay statuses;
+  for (const auto& [number, rank] : ranks_) {
+    Status status;
+    if (rank.standing == Standing::absent || rank.standing == Standing::never) status = Status::Kind::not_exist;
+    if (rank.state && rank.standing != Standing::unheard) {
+      RankReport report;
+      copy_state(*rank.state, report);
+      if (rank.certificate != nullptr) report.reason = cut_text(rank.certificate->reason, 256);
+      status = report.status();
+    }
+    statuses.set(number, number + 1, status);
+  }
+  return statuses;
+}
+
+std::vector<WatchEvent> ActorMeshController::known(const RankSet& ranks) const {
+  std::vector<WatchEvent> events;
+  for (const auto& [number, rank] : ranks_) {
+    // What was not told yet will be, in its turn.
+    if (!rank.state || reports_.holds(number) || (!ranks.empty() && !contains(ranks, number))) continue;
+    events.push_back(make_event(rank));
+  }
+  ReportQueue::sort(events);
+  for (const auto& [host, problem] : silent_) {
+    const bool is_here = std::any_of(ranks_.begin(), ranks_.end(), [&](const auto& entry) { return entry.second.host == host; });
+    if (!is_here || !is_monitored()) continue;
+    events.push_back(make_event(WatchEvent::Kind::host_unreachable, host));
+    events.back().problem = problem;
+  }
+  if (!is_monitored()) events.push_back(make_event(WatchEvent::Kind::ended, ranks_.begin()->second.host));
+  return events;
 }
 
 }  // namespace meshbus

@@ -13,6 +13,7 @@
 
 #include "client/controller/actors_name.h"
 #include "client/controller/mesh_controller.h"
+#include "client/controller/report_queue.h"
 #include "wire/actors_generated.h"
 #include "wire/forward.h"
 #include "wire/supervision_generated.h"
@@ -69,8 +70,8 @@ class ActorMeshController {
   const std::string& mesh() const noexcept { return text_; }
   const std::shared_ptr<const Region>& region() const noexcept { return region_; }
   /// Whether more is expected: false when every actor has ended and was told, and no other will come.
-  bool is_monitored() const noexcept { return !is_ended_; }
-  std::uint64_t generation() const noexcept { return generation_; }
+  bool is_monitored() const noexcept { return !reports_.is_complete(); }
+  std::uint64_t generation() const noexcept { return reports_.generation(); }
   std::uint64_t live() const noexcept { return count(Standing::live) + count(Standing::unheard); }
   std::uint64_t failed() const noexcept { return count(Standing::failed); }
   std::uint64_t size() const noexcept { return region_ == nullptr ? ranks_.size() : region_->num_ranks(); }
@@ -103,7 +104,6 @@ class ActorMeshController {
     std::optional<wire::RankState> state;
     std::shared_ptr<const wire::CertificateT> certificate;
     std::shared_ptr<const wire::ActorStateT> actor;  ///< What it said itself.
-    bool is_told = false;                            ///< The state that stands.
     Standing standing = Standing::unknown;
     Asked stream = Asked::no;
     Asked stop = Asked::no;
@@ -111,12 +111,13 @@ class ActorMeshController {
   };
 
   std::uint64_t count(Standing standing) const noexcept { return counts_[static_cast<std::size_t>(standing)]; }
-  void take_proc(const WatchEvent& event);
-  void take_silence(const HostAddr& host, bool is_silent, const std::string& problem, Actions& actions);
-  void take_actor(std::uint64_t number, Rank& rank, const std::shared_ptr<const wire::ActorStateT>& actor);
+  void take_proc(const WatchEvent& event, Time now);
+  void take_silence(const HostAddr& host, bool is_silent, const std::string& problem);
+  void take_actor(std::uint64_t number, Rank& rank, const std::shared_ptr<const wire::ActorStateT>& actor, Time now);
   void take_list(std::uint64_t number, Rank& rank, const ActorNews& news, Time now);
-  void end_with_proc(std::uint64_t number, Rank& rank);
-  void set_state(std::uint64_t number, Rank& rank, const wire::RankState& state, std::shared_ptr<const wire::CertificateT> certificate);
+  void end_with_proc(std::uint64_t number, Rank& rank, Time now);
+  void set_state(std::uint64_t number, Rank& rank, const wire::RankState& state, std::shared_ptr<const wire::CertificateT> certificate,
+                 Time now);
   Standing find_standing(const Rank& rank) const;
   void note_standing(std::uint64_t number, Rank& rank);
   /// Whether its proc can be asked, and has more to say.
@@ -126,7 +127,7 @@ class ActorMeshController {
   WatchEvent make_event(WatchEvent::Kind kind, const HostAddr& host) const;
   WatchEvent make_event(const Rank& rank) const;
   void settle(Actions& actions, Time now);
-  void tell(Actions& actions);
+  void tell(Actions& actions, Time now);
   void ask(std::uint64_t number, Rank& rank, Actions& actions);
 
   ActorsName name_;
@@ -144,9 +145,8 @@ class ActorMeshController {
   bool is_slice_ = false;
   bool have_procs_ended_ = false;
   std::set<std::uint64_t> unasked_;
-  std::set<std::uint64_t> changed_;
-  /// Ends of lives that were not told when the next life was heard of.
-  std::vector<WatchEvent> owed_;
+  /// Its ends have their certificates from the beginning.
+  ReportQueue reports_;
   /// Of which something is to be asked, now or later.
   std::set<std::uint64_t> to_ask_;
   std::multimap<Time, std::uint64_t> later_;
@@ -154,8 +154,6 @@ class ActorMeshController {
   std::set<std::pair<std::uint64_t, std::uint64_t>> asked_;
   /// Since then no proc was found to have none.
   Time absent_since_{};
-  std::uint64_t generation_ = 0;
-  bool is_ended_ = false;
   Time settled_{};
   std::optional<wire::StopProcsT> stop_;
 };

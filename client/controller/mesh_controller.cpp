@@ -3,6 +3,8 @@
 #include <algorithm>
 
 #include "client/src/wire_reports.h"
+#include "common/control.h"
+#include "wire/ranks_generated.h"
 #include "wire/supervision_generated.h"
 
 namespace meshbus {
@@ -37,15 +39,12 @@ void MeshController::set_state(Rank& rank, const wire::RankState& state, Time no
   // It says itself what is wrong with it, or begins anew.
   if (state.state() != wire::ProcState::ready || state.incarnation() != rank.state.incarnation()) troubles_.erase(number);
   rank.state = state;
-  rank.is_told = false;
   if (is_live) {
-    changed_.insert(number);
+    reports_.add(make_event(rank));
     return;
   }
-  changed_.erase(number);
   if (is_failure(state)) ++failed_;
-  pending_.emplace(number, Pending{now, now + certificate_ask});
-  ++rank.part->untold;
+  reports_.add_end(make_event(rank), now);
 }
 
 bool MeshController::take(Part& part, const wire::RankState& state, Time now) {
@@ -66,10 +65,7 @@ bool MeshController::take(Part& part, const wire::RankState& state, Time now) {
   } else if (state.incarnation() != rank.state.incarnation()) {
     past_lives_[state.rank()].insert(rank.state.incarnation());
     if (is_failure(rank.state)) --failed_;
-    if (pending_.erase(state.rank()) != 0) {
-      --part.untold;
-      owed_.push_back(make_event(rank));
-    }
+    reports_.release(state.rank());
     rank.certificate.reset();
   } else if (state.generation() <= rank.state.generation() || !rank.is_live) {
     return false;
@@ -79,10 +75,13 @@ bool MeshController::take(Part& part, const wire::RankState& state, Time now) {
 }
 
 void MeshController::take_certificates(Part& part, const RankNews& news) {
-  for (const auto& certificate : news.certificates) {
+  for (auto entry = news.certificates.rbegin(); entry != news.certificates.rend(); ++entry) {
+    const auto& certificate = *entry;
     const auto found = ranks_.find(certificate->rank);
-    if (found == ranks_.end() || found->second.part != &part || !is_terminal(found->second.state.state())) continue;
-    if (found->second.certificate == nullptr) found->second.certificate = certificate;
+    if (found == ranks_.end() || found->second.part != &part) continue;
+    reports_.certify(certificate->rank, certificate);
+    auto& rank = found->second;
+    if (!rank.is_live && rank.certificate == nullptr) rank.certificate = certificate;
   }
 }
 
@@ -125,15 +124,15 @@ void MeshController::lose_all_but(const HostAddr& host, Part& part, const std::s
     auto state = rank.state;
     state.mutate_generation(state.generation() + 1);
     state.mutate_state(wire::ProcState::failed);
-    set_state(rank, state, now);
     rank.certificate = std::move(certificate);
+    set_state(rank, state, now);
   }
 }
 
 void MeshController::forget_all_but(Part& part, const std::set<std::uint64_t>& those) {
   std::erase_if(ranks_, [&](const auto& entry) {
     const auto& [number, rank] = entry;
-    if (rank.part != &part || those.contains(number) || rank.is_live || !rank.is_told) return false;
+    if (rank.part != &part || those.contains(number) || rank.is_live || reports_.holds(number)) return false;
     past_lives_[number].insert(rank.state.incarnation());
     return true;
   });
@@ -207,15 +206,14 @@ MeshController::Actions MeshController::pushed(const HostAddr& host, const RankN
   return actions;
 }
 
-void MeshController::on_error(const HostAddr& host, Part& part, const Error& error, Actions& actions, Time now) {
+void MeshController::on_error(const HostAddr& host, Part& part, const Error& error, Time now) {
   part.ask_after = now + ask_again;
   // Whether anybody is there is asked by others.
   if (is_silence(error.code())) return;
   if (std::exchange(part.has_failed, true)) return;
   auto event = make_event(WatchEvent::Kind::query_failed, host);
   event.problem = error.to_string();
-  event.generation = ++generation_;
-  actions.events.push_back(std::move(event));
+  reports_.add(std::move(event));
 }
 
 MeshController::Actions MeshController::answered(const Order& order, const HostAnswer& answer, Time now) {
@@ -243,7 +241,7 @@ MeshController::Actions MeshController::answered(const Order& order, const HostA
     if (!here->absent_since) here->absent_since = now;
     lose_all_but(order.host, *here, {}, now);
   } else if (!answer) {
-    on_error(order.host, *here, answer.error(), actions, now);
+    on_error(order.host, *here, answer.error(), now);
   }
   settle(actions, now);
   return actions;
@@ -256,11 +254,10 @@ MeshController::Actions MeshController::host_changed(const HostAddr& host, bool 
   here->is_silent = is_silent;
   here->problem = is_silent ? problem : std::string();
   here->stream = Asked::no;
-  if (!is_ended_) {
+  if (is_monitored()) {
     auto event = make_event(is_silent ? WatchEvent::Kind::host_unreachable : WatchEvent::Kind::host_back, host);
     event.problem = here->problem;
-    event.generation = ++generation_;
-    actions.events.push_back(std::move(event));
+    reports_.add(std::move(event));
   }
   settle(actions, now);
   return actions;
@@ -291,6 +288,181 @@ MeshController::Actions MeshController::turn(Time now) {
   Actions actions;
   settle(actions, now);
   return actions;
+}
+
+// --- What there is to say and to ask. ---
+
+WatchEvent MeshController::make_event(WatchEvent::Kind kind, const HostAddr& host) const {
+  WatchEvent event;
+  event.kind = kind;
+  event.mesh = mesh_;
+  event.host = host;
+  event.region = region_;
+  event.generation = generation();
+  event.overall = overall();
+  return event;
+}
+
+WatchEvent MeshController::make_event(const Rank& rank) const {
+  auto event = make_event(WatchEvent::Kind::state, *host_of_.at(rank.part));
+  event.rank = rank.state;
+  event.certificate = rank.certificate;
+  return event;
+}
+
+WatchEvent MeshController::make_event(const Rank& rank, const wire::RankTrouble& trouble) const {
+  auto event = make_event(rank);
+  event.kind = WatchEvent::Kind::trouble;
+  event.trouble = trouble;
+  return event;
+}
+
+void MeshController::tell(Actions& actions, Time now) {
+  for (auto& [number, troubled] : troubles_) {
+    if (troubled.told == troubled.known.trouble()) continue;
+    troubled.told = troubled.known.trouble();
+    reports_.add(make_event(ranks_.at(number), troubled.known));
+  }
+  auto reports = reports_.take(now);
+  for (const auto& host : reports.ask) parts_.at(host).wants_state = true;
+  const auto as_of_now = overall();
+  for (auto& event : reports.events) {
+    event.overall = as_of_now;
+    actions.events.push_back(std::move(event));
+  }
+}
+
+bool MeshController::is_over(Time now) const {
+  if (seen_ == 0 || live_ != 0 || !reports_.empty()) return false;
+  // Who would begin new lives.
+  const bool is_left =
+      std::any_of(parts_.begin(), parts_.end(), [](const auto& entry) { return entry.second.owner && entry.second.owner->is_gone; });
+  return std::all_of(parts_.begin(), parts_.end(), [&](const auto& entry) {
+    const auto& here = entry.second;
+    if (here.is_listed) return here.is_whole && (is_left || !here.owner || !here.owner->begins_anew);
+    return here.absent_since && (seen_ >= size() || now - *here.absent_since >= absence_limit);
+  });
+}
+
+bool MeshController::wants_stop(const Part& part) const {
+  return stop_.has_value() && part.stop == Asked::no && part.live != 0;
+}
+
+bool MeshController::wants_stream(const Part& part) const {
+  return part.stream == Asked::no && part.is_listed && (part.live != 0 || !part.is_whole || reports_.holds_any_of(*host_of_.at(&part)));
+}
+
+bool MeshController::wants_state(const Part& part) const {
+  return part.wants_state && !part.is_state_asked && part.stream != Asked::waits;
+}
+
+void MeshController::ask(const HostAddr& host, Part& part, Actions& actions, Time now) {
+  if (part.is_silent || now < part.ask_after) return;
+  if (wants_stop(part)) {
+    part.stop = Asked::waits;
+    actions.orders.push_back({Order::Kind::stop, host});
+  }
+  if (wants_stream(part)) {
+    part.stream = Asked::waits;
+    actions.orders.push_back({Order::Kind::stream, host});
+  }
+  if (wants_state(part)) {
+    part.is_state_asked = true;
+    actions.orders.push_back({Order::Kind::state, host});
+  }
+}
+
+void MeshController::settle(Actions& actions, Time now) {
+  settled_ = now;
+  tell(actions, now);
+  if (reports_.complete(is_over(now))) {
+    reports_.add(make_event(WatchEvent::Kind::ended, parts_.begin()->first));
+    tell(actions, now);
+  }
+  for (auto& [host, here] : parts_) ask(host, here, actions, now);
+}
+
+std::optional<MeshController::Time> MeshController::next_due() const {
+  auto next = reports_.next_due();
+  const auto consider = [&next](Time time) { next = next ? std::min(*next, time) : time; };
+  for (const auto& [host, here] : parts_) {
+    if (!here.is_silent && (wants_stop(here) || wants_stream(here) || wants_state(here))) consider(here.ask_after);
+    if (here.absent_since && *here.absent_since + absence_limit > settled_) consider(*here.absent_since + absence_limit);
+  }
+  return next;
+}
+
+bool MeshController::is_forgotten() const noexcept {
+  return ranks_.empty() && std::none_of(parts_.begin(), parts_.end(), [](const auto& entry) { return entry.second.is_listed; });
+}
+
+std::uint64_t MeshController::live_on(const HostAddr& host) const {
+  const auto found = parts_.find(host);
+  return found == parts_.end() ? 0 : found->second.live;
+}
+
+const OwnerNews* MeshController::owner() const {
+  for (const auto& [host, here] : parts_) {
+    if (here.owner) return &*here.owner;
+  }
+  return nullptr;
+}
+
+bool MeshController::is_owned_by(const std::set<std::string>& names) const {
+  bool is_owned = false;
+  for (const auto& [host, here] : parts_) {
+    if (!here.owner) continue;
+    if (here.owner->is_gone || !names.contains(here.owner->owner)) return false;
+    is_owned = true;
+  }
+  return is_owned;
+}
+
+std::chrono::milliseconds MeshController::lease_on(const HostAddr& host) const {
+  const auto found = parts_.find(host);
+  return found == parts_.end() || !found->second.owner ? std::chrono::milliseconds(0) : found->second.owner->lease;
+}
+
+Status::Kind MeshController::overall() const {
+  if (failed_ != 0) return Status::Kind::failed;
+  const bool is_heard =
+      std::any_of(parts_.begin(), parts_.end(), [](const auto& entry) { return entry.second.live != 0 && !entry.second.is_silent; });
+  if (is_heard) return Status::Kind::running;
+  const bool is_known = std::all_of(parts_.begin(), parts_.end(), [](const auto& entry) {
+    return entry.second.is_listed ? entry.second.is_whole : entry.second.absent_since.has_value();
+  });
+  if (seen_ == 0 || live_ != 0 || is_partial_ || !is_known) return Status::Kind::unknown;
+  return Status::Kind::stopped;
+}
+
+StatusOverlay MeshController::statuses() const {
+  StatusOverlay statuses;
+  for (const auto& [number, rank] : ranks_) {
+    RankReport report;
+    copy_state(rank.state, report);
+    if (rank.certificate != nullptr) report.reason = cut_text(rank.certificate->reason, 256);
+    statuses.set(number, number + 1, rank.is_live && rank.part->is_silent ? Status() : report.status());
+  }
+  return statuses;
+}
+
+std::vector<WatchEvent> MeshController::known(const RankSet& ranks) const {
+  std::vector<WatchEvent> events;
+  for (const auto& [number, rank] : ranks_) {
+    // What was not told yet will be, in its turn.
+    if (reports_.holds(number) || (!ranks.empty() && !contains(ranks, number))) continue;
+    events.push_back(make_event(rank));
+    // Also one that is over: who listens may have missed that.
+    if (const auto found = troubles_.find(number); found != troubles_.end()) events.push_back(make_event(rank, found->second.known));
+  }
+  ReportQueue::sort(events);
+  for (const auto& [host, here] : parts_) {
+    if (!here.is_silent || !is_monitored()) continue;
+    events.push_back(make_event(WatchEvent::Kind::host_unreachable, host));
+    events.back().problem = here.problem;
+  }
+  if (!is_monitored()) events.push_back(make_event(WatchEvent::Kind::ended, parts_.begin()->first));
+  return events;
 }
 
 }  // namespace meshbus

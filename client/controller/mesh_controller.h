@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "client/controller/host_news.h"
+#include "client/controller/report_queue.h"
 #include "client/controller/watch_event.h"
 #include "meshbus/rank_report.h"
 #include "meshbus/status_mesh.h"
@@ -27,11 +28,10 @@ namespace meshbus {
 class MeshController {
  public:
   using Time = std::chrono::steady_clock::time_point;
-  /// An end whose certificate has not come after so long is asked for; after the longer time it is told without.
-  static constexpr std::chrono::milliseconds certificate_ask{300};
-  static constexpr std::chrono::milliseconds certificate_limit{3000};
+  static constexpr auto certificate_ask = ReportQueue::kCertificateAsk;
+  static constexpr auto certificate_limit = ReportQueue::kCertificateLimit;
   /// What was asked in vain is asked again after so long.
-  static constexpr std::chrono::milliseconds ask_again{1000};
+  static constexpr auto ask_again = ReportQueue::kAskAgain;
   /// A host that has nothing of a mesh for so long will get nothing any more.
   static constexpr std::chrono::milliseconds absence_limit{30'000};
   /// What its host has forgotten is remembered for so long: a subscriber may have missed how it ended.
@@ -83,7 +83,7 @@ class MeshController {
   const std::string& mesh() const noexcept { return mesh_; }
   const std::shared_ptr<const Region>& region() const noexcept { return region_; }
   /// Whether more is expected: false when every rank has ended and was told.
-  bool is_monitored() const noexcept { return !is_ended_; }
+  bool is_monitored() const noexcept { return !reports_.is_complete(); }
   /// Nobody has anything of it any more.
   bool is_forgotten() const noexcept;
   bool is_on(const HostAddr& host) const { return parts_.contains(host); }
@@ -94,7 +94,7 @@ class MeshController {
   bool is_owned_by(const std::set<std::string>& names) const;
   /// As that host says; 0 = none.
   std::chrono::milliseconds lease_on(const HostAddr& host) const;
-  std::uint64_t generation() const noexcept { return generation_; }
+  std::uint64_t generation() const noexcept { return reports_.generation(); }
   std::uint64_t live() const noexcept { return live_; }
   std::uint64_t live_on(const HostAddr& host) const;
   std::uint64_t failed() const noexcept { return failed_; }
@@ -121,7 +121,6 @@ class MeshController {
     std::string problem;
     bool has_failed = false;  ///< query_failed was told.
     std::uint64_t live = 0;
-    std::uint64_t untold = 0;  ///< Ended, and not told.
     std::optional<OwnerNews> owner;
   };
   struct Rank {
@@ -129,15 +128,10 @@ class MeshController {
     std::shared_ptr<const wire::CertificateT> certificate;
     Part* part = nullptr;
     bool is_live = false;
-    bool is_told = false;  ///< The state that stands.
   };
   struct Troubled {
     wire::RankTrouble known;
     wire::Trouble told = wire::Trouble::none;
-  };
-  struct Pending {
-    Time noticed;
-    Time ask;
   };
   using Ranks = std::map<std::uint64_t, Rank>;
 
@@ -156,7 +150,7 @@ class MeshController {
   void forget_all_but(Part& part, const std::set<std::uint64_t>& those);
   void set_state(Rank& rank, const wire::RankState& state, Time now);
   void take_head(const MeshNews& news);
-  void on_error(const HostAddr& host, Part& part, const Error& error, Actions& actions, Time now);
+  void on_error(const HostAddr& host, Part& part, const Error& error, Time now);
   WatchEvent make_event(WatchEvent::Kind kind, const HostAddr& host) const;
   WatchEvent make_event(const Rank& rank) const;
   WatchEvent make_event(const Rank& rank, const wire::RankTrouble& trouble) const;
@@ -178,21 +172,14 @@ class MeshController {
   /// Some of its hosts are not watched.
   bool is_partial_ = false;
   Ranks ranks_;
-  /// Ends of lives that were not told when the next life was heard of.
-  std::vector<WatchEvent> owed_;
-  /// Live ranks that are in another state than was told.
-  std::set<std::uint64_t> changed_;
+  ReportQueue reports_;
   /// Ready ranks that are, or were, in trouble in this life.
   std::map<std::uint64_t, Troubled> troubles_;
-  /// Those that have ended and were not told.
-  std::map<std::uint64_t, Pending> pending_;
   /// Lives that are over for good: what is said of them comes late.
   std::map<std::uint64_t, std::set<std::uint64_t>> past_lives_;
   std::uint64_t seen_ = 0;
   std::uint64_t live_ = 0;
   std::uint64_t failed_ = 0;
-  std::uint64_t generation_ = 0;
-  bool is_ended_ = false;
   Time settled_{};
   std::optional<wire::StopProcsT> stop_;
 };

@@ -1,5 +1,7 @@
 #include "client/controller/watch_event.h"
 
+#include <set>
+
 #include "common/wire_region.h"
 #include "meshbus/point.h"
 #include "wire/supervision_generated.h"
@@ -70,11 +72,15 @@ std::string WatchEvent::point() const {
 std::vector<wire::MeshEventT> to_messages(const std::vector<WatchEvent>& events, std::uint64_t poll, bool is_snapshot) {
   std::vector<wire::MeshEventT> messages;
   std::size_t bytes = 0;
+  // A certificate names its rank only, so a message has at most one end of a rank.
+  std::set<std::uint64_t> ended;
   for (const auto& event : events) {
     if (event.kind == WatchEvent::Kind::late) continue;
+    const bool is_end = event.kind == WatchEvent::Kind::state && is_terminal(event.rank.state());
     const auto host = event.host.to_string();
     const auto size = sizeof(wire::RankState) + (event.certificate == nullptr ? 0 : size_of(*event.certificate));
-    if (messages.empty() || !is_same(messages.back(), event, host) || bytes + size > kMessageBytes) {
+    if (messages.empty() || !is_same(messages.back(), event, host) || bytes + size > kMessageBytes ||
+        (is_end && ended.contains(event.rank.rank()))) {
       auto& message = messages.emplace_back();
       message.mesh = event.mesh;
       message.host = host;
@@ -84,12 +90,14 @@ std::vector<wire::MeshEventT> to_messages(const std::vector<WatchEvent>& events,
       message.detail = event.problem;
       if (event.region != nullptr) message.region = meshbus::to_wire(*event.region);
       bytes = 0;
+      ended.clear();
     }
     auto& message = messages.back();
     message.generation = event.generation;
     message.overall = static_cast<wire::StatusKind>(event.overall);
     if (!event.is_of_rank()) continue;
     bytes += size;
+    if (is_end) ended.insert(event.rank.rank());
     if (event.kind == WatchEvent::Kind::trouble) {
       message.troubles.push_back(event.trouble);
       continue;

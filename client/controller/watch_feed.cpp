@@ -104,7 +104,8 @@ std::vector<WatchEvent> WatchFeed::on_event(const wire::MeshEventT& event, Time 
     one.rank = rank;
     one.certificate.reset();
     for (const auto& certificate : event.certificates) {
-      if (certificate->rank == rank.rank()) one.certificate = std::make_shared<const wire::CertificateT>(*certificate);
+      if (is_terminal(rank.state()) && certificate->rank == rank.rank())
+        one.certificate = std::make_shared<const wire::CertificateT>(*certificate);
     }
     events.push_back(one);
   }

@@ -105,6 +105,27 @@ TEST_CASE("mesh_controller: all ends of one turn are told together, the earlier 
   CHECK(told.events[0].rank.rank() == 1);
 }
 
+TEST_CASE("mesh_controller: each change of a rank in one message is told once, in order, with its own report") {
+  using wire::ProcState;
+  auto mesh = make();
+  mesh.listed(kA, news_of({rank_of(0), rank_of(1, ProcState::starting)}), t0);
+  const auto second = std::make_shared<wire::CertificateT>(*certificate_of(1));
+  std::const_pointer_cast<wire::CertificateT>(second)->reason = "killed again";
+  const auto told = mesh.pushed(kA,
+                                {{rank_of(1, ProcState::running, 2), rank_of(1, ProcState::ready, 3), rank_of(1, ProcState::killed, 4),
+                                  rank_of(1, ProcState::starting, 1, 2), rank_of(1, ProcState::killed, 2, 2)},
+                                 {certificate_of(1), second}},
+                                t0);
+  REQUIRE(told.events.size() == 5);
+  const std::vector expected{ProcState::running, ProcState::ready, ProcState::killed, ProcState::starting, ProcState::killed};
+  for (std::size_t i = 0; i < expected.size(); ++i) {
+    CHECK(told.events[i].rank.state() == expected[i]);
+    CHECK((told.events[i].certificate != nullptr) == is_terminal(expected[i]));
+  }
+  CHECK(told.events[2].certificate->reason == "killed by SIGKILL");
+  CHECK(told.events[4].certificate->reason == "killed again");
+}
+
 TEST_CASE("mesh_controller: a certificate that does not come is asked for, and at last done without") {
   auto mesh = running();
   mesh.pushed(kA, {{rank_of(1, wire::ProcState::killed, 2)}, {}}, t0);
@@ -404,6 +425,30 @@ TEST_CASE("mesh_controller: who is frozen or slow is told once, with its end, an
   CHECK(ended.events[0].kind == WatchEvent::Kind::state);
   CHECK(mesh.pushed(kA, troubles({trouble_of(0, Trouble::none)}), t0 + 5s).events.empty());
   CHECK(mesh.known({{0, 1}}).size() == 1);
+}
+
+TEST_CASE("watch_feed: two ends of one rank are heard each with its own report, and what is no end has none") {
+  std::vector<WatchEvent> events;
+  const auto add = [&](const wire::RankState& state, const std::string& reason) {
+    auto& event = events.emplace_back();
+    event.mesh = kControlled;
+    event.host = kA;
+    event.rank = state;
+    if (reason.empty()) return;
+    auto certificate = std::make_shared<wire::CertificateT>(*certificate_of(1));
+    certificate->reason = reason;
+    event.certificate = std::move(certificate);
+  };
+  add(rank_of(1, wire::ProcState::ready, 3), "");
+  add(rank_of(1, wire::ProcState::killed, 4), "first");
+  add(rank_of(1, wire::ProcState::starting, 1, 2), "");
+  add(rank_of(1, wire::ProcState::killed, 2, 2), "second");
+  WatchFeed feed;
+  std::vector<std::string> heard;
+  for (const auto& message : to_messages(events, 1, false)) {
+    for (const auto& event : feed.on_event(message, t0)) heard.push_back(event.certificate == nullptr ? "" : event.certificate->reason);
+  }
+  CHECK(heard == std::vector<std::string>{"", "first", "", "second"});
 }
 
 TEST_CASE("watch_feed: a trouble is told once, in order, and its end also when that message was lost") {
