@@ -5,7 +5,6 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
-#include <filesystem>
 #include <fstream>
 
 #include "common/unix_address.h"
@@ -127,10 +126,12 @@ wire::IntroduceT introduction(const HostAddr& host) {
   return introduce;
 }
 
-void let_everybody_reach(const std::filesystem::path& dir, const std::string& socket) {
-  std::filesystem::permissions(dir, std::filesystem::perms(0755));
-  std::filesystem::permissions(socket, std::filesystem::perms(0777));
-}
+/// A broker on an abstract socket, which a process of any user can reach.
+struct OpenBroker {
+  std::string name = "@meshbus-test-" + Name::make("open")->to_string();
+  Loop loop;
+  std::unique_ptr<Broker> broker = start_broker(loop, "unix:" + name);
+};
 
 }  // namespace
 
@@ -261,11 +262,10 @@ TEST_CASE("unix peers: a launcher does not speak to a broker of another user" * 
 TEST_CASE("unix peers: procs of another user reach the broker of root by their token; launchers and brokers do not" *
           doctest::test_suite(need::root)) {
   const LogLines log;
-  LocalBroker host;
-  let_everybody_reach(host.dir.path(), host.dir / "b");
+  OpenBroker host;
   const auto connect = [&](wire::HelloT hello) {
     const AsUser other(kOther);
-    return std::make_unique<TestPeer>(host.loop, host.endpoint(), std::move(hello));
+    return std::make_unique<TestPeer>(host.loop, endpoint_of(*host.broker), std::move(hello));
   };
   auto proc = connect(proc_hello(host.broker->address(), 1));
   proc->up();
@@ -281,11 +281,10 @@ TEST_CASE("unix peers: procs of another user reach the broker of root by their t
 
 TEST_CASE("unix peers: a broker of one user says nothing to another" * doctest::test_suite(need::root)) {
   const LogLines log;
-  LocalBroker host;
-  let_everybody_reach(host.dir.path(), host.dir / "b");
+  OpenBroker host;
   const auto connect = [&](uid_t uid) {
     const AsUser other(uid);
-    return RawConnection(host.dir / "b");
+    return RawConnection(host.name);
   };
   for (const uid_t uid : {kOther, kThird, uid_t{0}}) {
     RawConnection stranger = connect(uid);
