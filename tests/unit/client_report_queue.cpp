@@ -4,7 +4,7 @@
 #include "wire/supervision_generated.h"
 
 /// Its own namespace, because other files of this unity build use the same names.
-namespace meshbus::test::reports {
+namespace meshbus::test::report_queue {
 
 using namespace std::chrono_literals;
 
@@ -147,4 +147,4 @@ TEST_CASE("report_queue: a late listener hears ends last, the earliest first") {
   CHECK(texts(events) == Texts{"2 ready", "0 killed: a trouble is no end", "0 ready", "3 killed", "1 killed"});
 }
 
-}  // namespace meshbus::test::reports
+}  // namespace meshbus::test::report_queue
