@@ -199,7 +199,7 @@ MeshController::Actions MeshController::pushed(const HostAddr& host, const RankN
   Actions actions;
   auto* const here = find(host);
   if (here == nullptr) return actions;
-  // It tells unasked, because it is ours there: who else would renew its lease, of which a change says nothing?
+  // The host tells us unasked, because the mesh is ours there; but a change says nothing of its lease, and nobody else renews that.
   if (!here->is_listed) here->wants_state = true;
   take_all(*here, news, now);
   settle(actions, now);
@@ -334,7 +334,7 @@ void MeshController::tell(Actions& actions, Time now) {
 
 bool MeshController::is_over(Time now) const {
   if (seen_ == 0 || live_ != 0 || !reports_.empty()) return false;
-  // Who would begin new lives.
+  // Its owner would have started the ranks again.
   const bool is_left =
       std::any_of(parts_.begin(), parts_.end(), [](const auto& entry) { return entry.second.owner && entry.second.owner->is_gone; });
   return std::all_of(parts_.begin(), parts_.end(), [&](const auto& entry) {
@@ -452,7 +452,7 @@ std::vector<WatchEvent> MeshController::known(const RankSet& ranks) const {
     // What was not told yet will be, in its turn.
     if (reports_.holds(number) || (!ranks.empty() && !contains(ranks, number))) continue;
     events.push_back(make_event(rank));
-    // Also one that is over: who listens may have missed that.
+    // A mesh that is over is told too: a listener may have missed its end.
     if (const auto found = troubles_.find(number); found != troubles_.end()) events.push_back(make_event(rank, found->second.known));
   }
   ReportQueue::sort(events);
