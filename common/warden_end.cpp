@@ -42,6 +42,10 @@ void arm_warden_end(std::string cgroup) {
   ::sigaction(SIGCONT, &action, nullptr);
 }
 
+void kill_with_keeper() {
+  if (!armed.cgroup.empty()) kill_cgroup(armed.cgroup);
+}
+
 void end_with_warden() {
   if (!armed.cgroup.empty()) empty_cgroup(armed.cgroup, std::chrono::milliseconds(500));
 }

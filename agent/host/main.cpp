@@ -101,6 +101,7 @@ class Program {
       return keeper_frozen_;
     };
     events.on_keeper_lost = [this] {
+      kill_with_keeper();
       lifeline_.send("failed keeper lost");
       end(give_up(EX_SOFTWARE, "the keeper is gone, so this agent cannot go on"));
     };
