@@ -1,6 +1,7 @@
 #include "common/unix_peer.h"
 
 #include <doctest/doctest.h>
+#include <fcntl.h>
 #include <sys/socket.h>
 #include <unistd.h>
 
@@ -34,7 +35,7 @@ TEST_CASE("unix peer: what is no unix connection has no peer and is not trusted"
   CHECK(peer->pid == ::getpid());
   CHECK(check_unix_listener(one.get()).has_value());
 
-  REQUIRE(::pipe(ends) == 0);
+  REQUIRE(::pipe2(ends, O_CLOEXEC) == 0);
   const UniqueFd reader(ends[0]), writer(ends[1]);
   CHECK_FALSE(unix_peer_of(reader.get()).has_value());
   const auto refused = check_unix_listener(reader.get());
