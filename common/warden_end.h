@@ -12,8 +12,8 @@ namespace meshbus {
 /// kills, and ends a process that is too stuck to end itself a second later.
 void arm_warden_end(std::string cgroup);
 
-/// For an agent that leaves because the keeper is gone: kills the procs first, in case that the warden
-/// dies before it does so. Does not wait for their ends.
+/// For an agent that leaves because the keeper is gone: kills the procs first, in case the
+/// warden dies before it does so. Does not wait for their ends.
 void kill_with_keeper();
 
 /// For when the warden's lifeline ends: kills in the same way, and thoroughly. Takes a second at most.
