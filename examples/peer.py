@@ -22,7 +22,7 @@ import flatbuffers
 import zmq
 
 FRAME = struct.Struct("<HBBHHQ")         # FrameHeader: magic, version, lane, count, flags, credit
-ENVELOPE = struct.Struct("<6Q2I4BI")     # Envelope, in the order of bus.fbs
+ENVELOPE = struct.Struct("<6Q2I4BI")     # Envelope, in the order of frame.fbs
 CALL = struct.Struct("<QIHH")            # CallHeader: id, deadline_ms, code, reserved
 MAGIC, LAYOUT = 0x424D, 1
 CONTROL, DATA = 0, 1                     # Lane
