@@ -6,8 +6,8 @@
 #include <utility>
 
 #include "broker/broker_impl.h"
-#include "broker/host_address.h"
-#include "common/token.h"
+#include "broker/access/host_address.h"
+#include "common/security/token.h"
 #include "wire/bus_generated.h"
 
 namespace meshbus {

@@ -8,12 +8,12 @@
 #include <string>
 #include <vector>
 
-#include "broker/counters.h"
-#include "common/config.h"
-#include "common/keys.h"
-#include "common/protocol.h"
-#include "common/reactor.h"
-#include "common/token.h"
+#include "broker/observe/counters.h"
+#include "common/config/config.h"
+#include "common/security/keys.h"
+#include "common/wire/protocol.h"
+#include "common/loop/reactor.h"
+#include "common/security/token.h"
 #include "meshbus/address.h"
 #include "meshbus/result.h"
 

@@ -2,7 +2,7 @@
 #include <algorithm>
 
 #include "broker/broker_impl.h"
-#include "common/cast.h"
+#include "common/bus/cast.h"
 #include "wire/frame_generated.h"
 
 namespace meshbus {

@@ -2,7 +2,7 @@
 #include <utility>
 
 #include "broker/broker_impl.h"
-#include "broker/dial_policy.h"
+#include "broker/access/dial_policy.h"
 
 #include "wire/bus_generated.h"
 

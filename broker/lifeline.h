@@ -4,8 +4,8 @@
 #include <string>
 #include <string_view>
 
-#include "common/reactor.h"
-#include "common/unique_fd.h"
+#include "common/loop/reactor.h"
+#include "common/base/unique_fd.h"
 
 namespace meshbus {
 

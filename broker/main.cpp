@@ -16,17 +16,17 @@
 #include <CLI/CLI.hpp>
 #include <zmq.hpp>
 
-#include "broker/accept_gate.h"
+#include "broker/access/accept_gate.h"
 #include "broker/broker.h"
 #include "broker/lifeline.h"
-#include "common/config.h"
-#include "common/log.h"
-#include "common/logging.h"
-#include "common/reactor.h"
-#include "common/short_slices.h"
-#include "common/token.h"
-#include "common/unique_fd.h"
-#include "common/warden_end.h"
+#include "common/config/config.h"
+#include "common/base/log.h"
+#include "common/config/logging.h"
+#include "common/loop/reactor.h"
+#include "common/loop/short_slices.h"
+#include "common/security/token.h"
+#include "common/base/unique_fd.h"
+#include "agent/os/warden_end.h"
 
 namespace {
 

@@ -34,13 +34,13 @@ if(BUILD_SHARED_LIBS)
   meshbus_shared(proc PARTS mesh common proc LINKS cppzmq flatbuffers::flatbuffers_shared Threads::Threads)
   meshbus_shared(client PARTS mesh common config client
     LINKS cppzmq flatbuffers::flatbuffers_shared Poco::Util Poco::Foundation spdlog::spdlog Threads::Threads)
-  meshbus_shared(local PARTS mesh common config client proc keeper cgroup_end host_agent broker local
+  meshbus_shared(local PARTS mesh common config client proc keeper os host_agent broker local
     LINKS cppzmq flatbuffers::flatbuffers_shared Poco::Util Poco::Foundation spdlog::spdlog Threads::Threads)
   set(installed_libraries meshbus_client_shared meshbus_proc_shared meshbus_local_shared)
   set(used_libraries ${installed_libraries})
 else()
   set(installed_libraries meshbus_client meshbus_proc meshbus_local meshbus_config meshbus_common meshbus_mesh
-    meshbus_broker meshbus_host_agent meshbus_keeper meshbus_cgroup_end)
+    meshbus_broker meshbus_host_agent meshbus_keeper meshbus_os)
   set(used_libraries meshbus_client meshbus_proc meshbus_local)
 endif()
 foreach(library IN LISTS used_libraries)
@@ -78,4 +78,4 @@ meshbus_pkgconfig(client "Launches, addresses and supervises meshes of processes
   " -lmeshbus_config -lmeshbus_common -lmeshbus_mesh -lPocoUtil -lPocoFoundation -lspdlog -lfmt -lflatbuffers -lzmq -pthread")
 meshbus_pkgconfig(proc "For programs that are processes of a mesh" " -lmeshbus_common -lmeshbus_mesh -lflatbuffers -lzmq -pthread")
 meshbus_pkgconfig(local "Launchers with hosts and procs inside of their own process"
-  " -lmeshbus_client -lmeshbus_proc -lmeshbus_broker -lmeshbus_host_agent -lmeshbus_keeper -lmeshbus_cgroup_end -lmeshbus_config -lmeshbus_common -lmeshbus_mesh -lPocoUtil -lPocoFoundation -lspdlog -lfmt -lflatbuffers -lzmq -pthread")
+  " -lmeshbus_client -lmeshbus_proc -lmeshbus_broker -lmeshbus_host_agent -lmeshbus_keeper -lmeshbus_os -lmeshbus_config -lmeshbus_common -lmeshbus_mesh -lPocoUtil -lPocoFoundation -lspdlog -lfmt -lflatbuffers -lzmq -pthread")

@@ -1,5 +1,5 @@
 # meshbus_library(NAME SOURCES...): a static library meshbus_NAME with the alias meshbus::NAME.
-# Sources are included by their path from the top of the tree ("common/reactor.h"); public headers, in the folder include/ beside the
+# Sources are included by their path from the top of the tree ("common/loop/reactor.h"); public headers, in the folder include/ beside the
 # sources, as "meshbus/name.h". Only what these headers declare is visible outside of a shared library (cmake/Install.cmake).
 function(meshbus_library name)
   add_library(meshbus_${name} STATIC ${ARGN})

@@ -7,7 +7,7 @@
 #include <string_view>
 
 #include "agent/host/procs/lease.h"
-#include "common/reactor.h"
+#include "common/loop/reactor.h"
 #include "meshbus/result.h"
 
 namespace meshbus::host {

@@ -2,7 +2,7 @@
 
 #include <unistd.h>
 
-#include "common/log.h"
+#include "common/base/log.h"
 #include "wire/bootstrap_generated.h"
 #include "wire/bus_generated.h"
 #include "wire/logs_generated.h"
@@ -89,7 +89,7 @@ HostAgent::HostAgent(Reactor& reactor, zmq::context_t& context, Options options,
                                                                        }});
   actor_leases_ = std::make_unique<ActorLeases>(reactor_, std::bind_front(&HostAgent::on_actor_lease_lapsed, this));
   signs_ =
-      std::make_unique<SignsWatch>(*bus_, procs_->table(), options_.config, host_text_, [this](Mesh& mesh) { publisher_->mark(mesh); });
+      std::make_unique<LivenessMonitor>(*bus_, procs_->table(), options_.config, host_text_, [this](Mesh& mesh) { publisher_->mark(mesh); });
   procs_->take_over();
   signs_->add_live();
   // It is told to its owners anew.

@@ -13,11 +13,11 @@
 #include "agent/host/publisher.h"
 #include "agent/host/rank_waits.h"
 #include "agent/host/replies/collections.h"
-#include "agent/host/signs/signs_watch.h"
+#include "agent/host/signs/liveness_monitor.h"
 #include "agent/host/stdio/log_streams.h"
-#include "common/bus.h"
-#include "common/config.h"
-#include "common/token.h"
+#include "common/bus/bus.h"
+#include "common/config/config.h"
+#include "common/security/token.h"
 #include "wire/forward.h"
 
 namespace meshbus::host {
@@ -131,7 +131,7 @@ class HostAgent {
   std::unique_ptr<LogStreams> logs_;
   std::unique_ptr<PeerWatch> peers_;
   std::unique_ptr<RankWaits> waits_;
-  std::unique_ptr<SignsWatch> signs_;
+  std::unique_ptr<LivenessMonitor> signs_;
   bool was_up_ = false;
   bool keeper_lost_ = false;
   /// In this turn procs were asked for, and are about to be started.

@@ -14,11 +14,11 @@
 #include <zmq.hpp>
 
 #include "agent/host/host_agent.h"
-#include "agent/keeper/lifeline.h"
-#include "common/log.h"
-#include "common/logging.h"
-#include "common/short_slices.h"
-#include "common/warden_end.h"
+#include "agent/os/lifeline.h"
+#include "common/base/log.h"
+#include "common/config/logging.h"
+#include "common/loop/short_slices.h"
+#include "agent/os/warden_end.h"
 
 namespace {
 

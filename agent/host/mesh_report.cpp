@@ -2,7 +2,7 @@
 
 #include <utility>
 
-#include "common/wire_region.h"
+#include "common/wire/wire_region.h"
 #include "wire/supervision_generated.h"
 
 namespace meshbus::host {
@@ -17,9 +17,9 @@ bool is_in_trouble(const Proc& proc) {
   return proc.trouble.trouble() != wire::Trouble::none && proc.state.state() == wire::ProcState::ready;
 }
 
-std::size_t size_of(const wire::CertificateT& certificate, bool with_tail) {
-  return kTableBytes + certificate.reason.size() + certificate.stopped_by.size() + certificate.stop_reason.size() +
-         (with_tail ? certificate.stderr_tail.size() : 0);
+std::size_t size_of(const wire::ExitReportT& exit_report, bool with_tail) {
+  return kTableBytes + exit_report.reason.size() + exit_report.stopped_by.size() + exit_report.stop_reason.size() +
+         (with_tail ? exit_report.stderr_tail.size() : 0);
 }
 
 wire::MeshStateT make_head(const Mesh& mesh) {
@@ -86,9 +86,9 @@ wire::MeshStateT make_mesh_state(const Mesh& mesh, std::size_t bytes, std::vecto
   std::size_t used = size_of(state) + size_of_ranks(state);
   bool is_full = false;
   for (const auto& [rank, proc] : mesh.procs) {
-    if (!proc->certificate) continue;
-    const bool with_tail = used + size_of(*proc->certificate, true) <= bytes;
-    const auto size = size_of(*proc->certificate, with_tail);
+    if (!proc->exit_report) continue;
+    const bool with_tail = used + size_of(*proc->exit_report, true) <= bytes;
+    const auto size = size_of(*proc->exit_report, with_tail);
     is_full = is_full || used + size > bytes;
     if (!with_tail || is_full) {
       ++state.cut;
@@ -96,8 +96,8 @@ wire::MeshStateT make_mesh_state(const Mesh& mesh, std::size_t bytes, std::vecto
       if (is_full || later != nullptr) continue;
     }
     used += size;
-    state.certificates.push_back(std::make_unique<wire::CertificateT>(*proc->certificate));
-    if (!with_tail) state.certificates.back()->stderr_tail.clear();
+    state.exit_reports.push_back(std::make_unique<wire::ExitReportT>(*proc->exit_report));
+    if (!with_tail) state.exit_reports.back()->stderr_tail.clear();
   }
   if (used + mesh.procs.size() * sizeof(wire::LaunchTimes) <= bytes) {
     used += mesh.procs.size() * sizeof(wire::LaunchTimes);
@@ -138,7 +138,7 @@ wire::MeshListT make_mesh_list(const std::map<std::string, std::unique_ptr<Mesh>
 }
 
 std::vector<wire::StateChangedT> make_changes(const std::string& mesh, const std::string& host, std::vector<wire::RankState> ranks,
-                                              std::vector<std::unique_ptr<wire::CertificateT>> certificates,
+                                              std::vector<std::unique_ptr<wire::ExitReportT>> exit_reports,
                                               std::vector<wire::LaunchTimes> launch, std::vector<wire::RankTrouble> troubles,
                                               std::size_t bytes) {
   std::vector<wire::StateChangedT> messages;
@@ -164,25 +164,25 @@ std::vector<wire::StateChangedT> make_changes(const std::string& mesh, const std
     make_room(sizeof(wire::LaunchTimes));
     messages.back().launch.push_back(times);
   }
-  for (auto& certificate : certificates) {
-    make_room(size_of(*certificate, true));
-    messages.back().certificates.push_back(std::move(certificate));
+  for (auto& exit_report : exit_reports) {
+    make_room(size_of(*exit_report, true));
+    messages.back().exit_reports.push_back(std::move(exit_report));
   }
   return messages;
 }
 
 std::vector<wire::StateChangedT> make_snapshot(const Mesh& mesh, const std::string& host) {
   std::vector<wire::RankState> ranks;
-  std::vector<std::unique_ptr<wire::CertificateT>> certificates;
+  std::vector<std::unique_ptr<wire::ExitReportT>> exit_reports;
   std::vector<wire::LaunchTimes> launch;
   std::vector<wire::RankTrouble> troubles;
   for (const auto& [rank, proc] : mesh.procs) {
     ranks.push_back(proc->state.to_wire());
     if (is_in_trouble(*proc)) troubles.push_back(proc->trouble);
     if (proc->launch_told) launch.push_back(proc->launch);
-    if (proc->certificate) certificates.push_back(std::make_unique<wire::CertificateT>(*proc->certificate));
+    if (proc->exit_report) exit_reports.push_back(std::make_unique<wire::ExitReportT>(*proc->exit_report));
   }
-  auto messages = make_changes(mesh.name, host, std::move(ranks), std::move(certificates), std::move(launch), std::move(troubles));
+  auto messages = make_changes(mesh.name, host, std::move(ranks), std::move(exit_reports), std::move(launch), std::move(troubles));
   if (!messages.empty()) messages.front().ownership = make_ownership(mesh);
   return messages;
 }

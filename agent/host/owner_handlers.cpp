@@ -1,7 +1,7 @@
 // The handlers of HostAgent for those who answer for meshes.
 #include "agent/host/host_agent.h"
-#include "common/control.h"
-#include "common/log.h"
+#include "common/wire/control.h"
+#include "common/base/log.h"
 #include "wire/actors_generated.h"
 #include "wire/frame_generated.h"
 #include "wire/supervision_generated.h"

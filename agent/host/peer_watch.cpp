@@ -1,6 +1,6 @@
 #include "agent/host/peer_watch.h"
 
-#include "common/log.h"
+#include "common/base/log.h"
 #include "wire/bus_generated.h"
 
 namespace meshbus::host {

@@ -4,7 +4,7 @@
 #include <map>
 #include <string>
 
-#include "common/bus.h"
+#include "common/bus/bus.h"
 #include "wire/forward.h"
 
 namespace meshbus::host {

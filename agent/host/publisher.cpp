@@ -4,7 +4,7 @@
 #include <utility>
 
 #include "agent/host/mesh_report.h"
-#include "common/log.h"
+#include "common/base/log.h"
 #include "wire/frame_generated.h"
 #include "wire/supervision_generated.h"
 
@@ -22,7 +22,7 @@ void Publisher::flush() {
 }
 
 void Publisher::flush_changes(Mesh& mesh) {
-  if (mesh.changes.empty() && mesh.certificates.empty() && mesh.troubles.empty()) return;
+  if (mesh.changes.empty() && mesh.exit_reports.empty() && mesh.troubles.empty()) return;
   std::vector<wire::LaunchTimes> launch;
   for (const auto& change : mesh.changes) {
     // From Ready on the times do not change; neither do those of one who ended without ever being.
@@ -31,7 +31,7 @@ void Publisher::flush_changes(Mesh& mesh) {
     if (found == mesh.procs.end() || std::exchange(found->second->launch_told, true)) continue;
     launch.push_back(found->second->launch);
   }
-  const auto messages = make_changes(mesh.name, host_, std::exchange(mesh.changes, {}), std::exchange(mesh.certificates, {}),
+  const auto messages = make_changes(mesh.name, host_, std::exchange(mesh.changes, {}), std::exchange(mesh.exit_reports, {}),
                                      std::move(launch), std::exchange(mesh.troubles, {}));
   if (!bus_.is_up()) return;
   for (const auto& message : messages) {
@@ -85,10 +85,10 @@ void Publisher::tell_owner(Mesh& mesh) {
   if (!mesh.owner_gone && !send_snapshot(mesh, mesh.spec.owner)) retry_owner(mesh, false);
 }
 
-void Publisher::send_certificates(const Mesh& mesh, const std::vector<const Proc*>& procs, const ProcId& to) {
-  std::vector<std::unique_ptr<wire::CertificateT>> certificates;
-  for (const Proc* proc : procs) certificates.push_back(std::make_unique<wire::CertificateT>(*proc->certificate));
-  for (auto& message : make_changes(mesh.name, host_, {}, std::move(certificates))) bus_.tell(Destination::to(to), std::move(message));
+void Publisher::send_exit_reports(const Mesh& mesh, const std::vector<const Proc*>& procs, const ProcId& to) {
+  std::vector<std::unique_ptr<wire::ExitReportT>> exit_reports;
+  for (const Proc* proc : procs) exit_reports.push_back(std::make_unique<wire::ExitReportT>(*proc->exit_report));
+  for (auto& message : make_changes(mesh.name, host_, {}, std::move(exit_reports))) bus_.tell(Destination::to(to), std::move(message));
 }
 
 void Publisher::on_up(const std::map<std::string, std::unique_ptr<Mesh>, std::less<>>& meshes) {

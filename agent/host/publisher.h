@@ -5,7 +5,7 @@
 #include <string>
 
 #include "agent/host/procs/proc.h"
-#include "common/bus.h"
+#include "common/bus/bus.h"
 
 namespace meshbus::host {
 
@@ -27,8 +27,8 @@ class Publisher {
   void flush_changes(Mesh& mesh);
   /// Tells the owner all that stands, and everybody else who the owner is. Also what was not told yet.
   void tell_owner(Mesh& mesh);
-  /// The certificates of these procs of a mesh, for one whom an answer could not tell them.
-  void send_certificates(const Mesh& mesh, const std::vector<const Proc*>& procs, const ProcId& to);
+  /// The exit reports of these procs of a mesh, for one whom an answer could not tell them.
+  void send_exit_reports(const Mesh& mesh, const std::vector<const Proc*>& procs, const ProcId& to);
   /// There is a new session: what was told before may be lost, so everything is told again, and output that is not taken is sent again.
   void on_up(const std::map<std::string, std::unique_ptr<Mesh>, std::less<>>& meshes);
   /// Something for the owner came back, though it is there: the state is told again a moment later, and output is sent again.

@@ -3,9 +3,9 @@
 #include <algorithm>
 #include <utility>
 
-#include "agent/host/procs/certificate.h"
-#include "common/control.h"
-#include "common/wire_values.h"
+#include "agent/host/procs/exit_report.h"
+#include "common/wire/control.h"
+#include "common/wire/wire_values.h"
 #include "wire/lifecycle_generated.h"
 
 namespace meshbus::host {
@@ -25,7 +25,7 @@ const std::vector<KindRun>& kinds_of(Mesh& mesh) {
 }
 
 std::string words_of(const Proc& proc) {
-  if (proc.certificate) return proc.certificate->reason;
+  if (proc.exit_report) return proc.exit_report->reason;
   if (proc.failure) return proc.failure->text;
   return proc.end ? describe_end(*proc.end, {.sent_signals = proc.sent_signals}).text : std::string();
 }

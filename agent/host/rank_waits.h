@@ -8,7 +8,7 @@
 #include <vector>
 
 #include "agent/host/procs/proc_table.h"
-#include "common/bus.h"
+#include "common/bus/bus.h"
 #include "meshbus/status_mesh.h"
 #include "wire/forward.h"
 
@@ -16,7 +16,7 @@ namespace meshbus::host {
 
 /// What the status of a proc in that state is (spec 4.2); without its words.
 Status::Kind status_kind(wire::ProcState state);
-/// The same with its words, as far as they are known: why it failed is fully said only when its certificate is there.
+/// The same with its words, as far as they are known: why it failed is fully said only when its exit report is there.
 Status status_of(const Proc& proc);
 /// Of every one of these ranks (ascending); NotExist for those that are not there. `mesh` may be null. No more than `bytes` of words.
 StatusOverlay statuses_of(Mesh* mesh, const std::vector<RankBlock>& ranks, std::size_t bytes = std::size_t{256} * 1024);

@@ -33,7 +33,7 @@ void HostAgent::on_stream_state(const Request& request, const wire::StreamState&
   procs_->table().touch(*mesh);
   std::vector<const Proc*> later;
   bus_->answer(request, make_mesh_state(*mesh, report_bytes, &later));
-  publisher_->send_certificates(*mesh, later, *subscriber);
+  publisher_->send_exit_reports(*mesh, later, *subscriber);
   peers_->add(*subscriber);
 }
 

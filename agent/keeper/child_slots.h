@@ -3,7 +3,7 @@
 #include <array>
 #include <cstddef>
 
-#include "common/unique_fd.h"
+#include "common/base/unique_fd.h"
 #include "meshbus/result.h"
 
 namespace meshbus::keeper {

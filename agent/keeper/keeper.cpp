@@ -21,10 +21,11 @@
 #include <thread>
 #include <utility>
 
-#include "agent/keeper/host_place.h"
-#include "agent/keeper/pid_namespace.h"
-#include "agent/keeper/run_directory.h"
-#include "common/os_error.h"
+#include "agent/os/host_place.h"
+#include "agent/os/pid_namespace.h"
+#include "agent/os/run_directory.h"
+#include "common/base/clock_ns.h"
+#include "common/base/os_error.h"
 
 namespace meshbus::keeper {
 
@@ -41,12 +42,6 @@ constexpr Clock::duration chase_pause_last = 50ms;
 constexpr std::size_t ends_per_cpu = 8;  // more only wait for each other
 constexpr auto sysexit_os_error = 71;
 constexpr int agent_ends_within = 1000;  // milliseconds
-
-std::int64_t now_ns(clockid_t clock) {
-  timespec time{};
-  ::clock_gettime(clock, &time);
-  return std::int64_t{time.tv_sec} * 1'000'000'000 + time.tv_nsec;
-}
 
 std::int64_t microseconds(const timeval& time) {
   return std::int64_t{time.tv_sec} * 1'000'000 + time.tv_usec;
@@ -134,7 +129,7 @@ bool Keeper::watch(int fd, int operation, std::uint32_t events, std::uint64_t so
 
 int Keeper::wait_milliseconds() const {
   // Descriptors that were short, or the agent's socket that is full, say nothing when they are there again.
-  if (roster_.is_replaying() && !agent_wants_write_) return 10;
+  if (replay_registry_.is_replaying() && !agent_wants_write_) return 10;
   if (!queue_.empty() && outbox_.size() < outbox_limit) return 0;
   if (dead_.empty() && !has_dead_child_ && asked_signals_.empty()) return -1;
   auto next = Clock::time_point::max();
@@ -225,8 +220,8 @@ void Keeper::on_pidfd(pid_t pid) {
 // What a process of several procs says: which of them have ended.
 bool Keeper::hear_link(Proc& proc) {
   return proc.shared->hear([this](Exit exit) {
-    exit.ended_realtime_ns = now_ns(CLOCK_REALTIME);
-    exit.ended_monotonic_ns = now_ns(CLOCK_MONOTONIC);
+    exit.ended_realtime_ns = clock_ns(CLOCK_REALTIME);
+    exit.ended_monotonic_ns = clock_ns(CLOCK_MONOTONIC);
     report(exit);
     report(Gone{exit.id});  // what it has started belongs to the process
     pids_.erase(exit.id);
@@ -260,8 +255,8 @@ void Keeper::bury(pid_t pid, const siginfo_t& info, const rusage& usage) {
   exit.signaled = info.si_code == CLD_KILLED || info.si_code == CLD_DUMPED;
   exit.core_dumped = info.si_code == CLD_DUMPED;
   exit.code = info.si_status;
-  exit.ended_realtime_ns = now_ns(CLOCK_REALTIME);
-  exit.ended_monotonic_ns = now_ns(CLOCK_MONOTONIC);
+  exit.ended_realtime_ns = clock_ns(CLOCK_REALTIME);
+  exit.ended_monotonic_ns = clock_ns(CLOCK_MONOTONIC);
   exit.user_us = microseconds(usage.ru_utime);
   exit.system_us = microseconds(usage.ru_stime);
   exit.max_rss_kib = usage.ru_maxrss;

@@ -9,15 +9,15 @@
 #include <unordered_set>
 #include <vector>
 
-#include "agent/keeper/cgroup.h"
-#include "agent/keeper/lifeline.h"
-#include "agent/keeper/limit_groups.h"
+#include "agent/os/cgroup.h"
+#include "agent/os/lifeline.h"
+#include "agent/os/limit_groups.h"
 #include "agent/keeper/proc_starter.h"
 #include "agent/keeper/protocol.h"
-#include "agent/keeper/roster.h"
+#include "agent/keeper/replay_registry.h"
 #include "agent/keeper/shared_process.h"
-#include "agent/keeper/sweep.h"
-#include "common/unique_fd.h"
+#include "agent/os/sweep.h"
+#include "common/base/unique_fd.h"
 #include "meshbus/result.h"
 
 namespace meshbus::keeper {
@@ -126,7 +126,7 @@ class Keeper {
   static constexpr std::size_t outbox_limit = 64;  ///< Packets that the agent has not taken: spawning waits then.
   std::deque<Queued> queue_;
   std::unordered_set<std::uint64_t> queued_;  // the ids in it
-  Roster roster_;
+  ReplayRegistry replay_registry_;
   std::unordered_map<pid_t, Proc> procs_;  // by pid: not reaped, so nobody else has it
   std::unordered_map<std::uint64_t, pid_t> pids_;
   std::unordered_map<std::string, Mesh> meshes_;

@@ -40,8 +40,8 @@ bool Keeper::hear_agent() {
   const RequestHandlers handlers{.on_spawn = [this](SpawnBatch batch) { on_spawn(std::move(batch)); },
                                  .on_signal = [this](const Signal& signal) { on_signal(signal); },
                                  .on_kill_mesh = [this](const KillMesh& request) { on_kill_mesh(request); },
-                                 .on_forget = [this](const Forget& proc) { roster_.forget(proc.id); },
-                                 .on_close_input = [this](const CloseInput& proc) { roster_.close_input(proc.id); }};
+                                 .on_forget = [this](const Forget& proc) { replay_registry_.forget(proc.id); },
+                                 .on_close_input = [this](const CloseInput& proc) { replay_registry_.close_input(proc.id); }};
   Packet packet;
   const Transfer received = receive_packet(agent_.get(), packet);
   if (received == Transfer::would_block) return false;
@@ -74,8 +74,8 @@ void Keeper::adopt_agent(UniqueFd socket) {
     agent_.reset();  // it sees the end of the socket, and the warden its end
     return;
   }
-  roster_.start_replay();
-  if (!roster_.is_replaying()) report(Replayed{});
+  replay_registry_.start_replay();
+  if (!replay_registry_.is_replaying()) report(Replayed{});
 }
 
 void Keeper::replay() {
@@ -83,13 +83,13 @@ void Keeper::replay() {
     const auto known = procs_.find(pid);
     return known == procs_.end() ? -1 : known->second.pidfd.get();
   };
-  while (roster_.is_replaying() && outbox_.size() < replay_packets) {
+  while (replay_registry_.is_replaying() && outbox_.size() < replay_packets) {
     if (packer_.full()) {
       outbox_.push_back(packer_.take());
       continue;
     }
-    if (!roster_.pack_next(packer_, find_pidfd)) return;  // no descriptors now: those under way will be back
-    if (!roster_.is_replaying()) packer_.add(Replayed{});
+    if (!replay_registry_.pack_next(packer_, find_pidfd)) return;  // no descriptors now: those under way will be back
+    if (!replay_registry_.is_replaying()) packer_.add(Replayed{});
   }
 }
 
@@ -99,7 +99,7 @@ void Keeper::on_spawn(SpawnBatch batch) {
   for (ProcSpec& proc : batch.procs) {
     if (proc.place == 0) process = nullptr;
     // A new agent asks again for what it does not know to be born.
-    if (roster_.knows(proc.id) || !queued_.insert(proc.id).second) continue;
+    if (replay_registry_.knows(proc.id) || !queued_.insert(proc.id).second) continue;
     if (proc.place == 0) {
       process = &queue_.emplace_back(Queued{prepared, {}, false});
     } else if (process == nullptr) {
@@ -160,7 +160,7 @@ void Keeper::report_unborn(std::uint64_t id, SpawnFailure failure) {
   Birth birth;
   birth.id = id;
   birth.failure = std::move(failure);
-  roster_.add(birth);
+  replay_registry_.add(birth);
   report(std::move(birth));
 }
 
@@ -183,13 +183,13 @@ void Keeper::report(Birth birth) {
 }
 
 void Keeper::report(const Exit& exit) {
-  roster_.on_exit(exit);
-  if (!roster_.is_waiting(exit.id)) pack(exit);
+  replay_registry_.on_exit(exit);
+  if (!replay_registry_.is_waiting(exit.id)) pack(exit);
 }
 
 void Keeper::report(const Gone& gone) {
-  roster_.on_gone(gone);
-  if (!roster_.is_waiting(gone.id)) pack(gone);
+  replay_registry_.on_gone(gone);
+  if (!replay_registry_.is_waiting(gone.id)) pack(gone);
 }
 
 void Keeper::report(Replayed replayed) {

@@ -10,7 +10,7 @@
 #include <csignal>
 #include <utility>
 
-#include "agent/keeper/host_place.h"
+#include "agent/os/host_place.h"
 #include "agent/keeper/keeper.h"
 
 namespace meshbus::keeper {
@@ -58,7 +58,7 @@ void Keeper::start_one(Queued queued) {
   std::unique_ptr<SharedProcess> shared;
   std::vector<Birth> births = start_process(queued, pidfd, shared);
   const pid_t pid = births.front().pid;
-  const auto is_kept = [this](const Birth& birth) { return roster_.add(birth); };
+  const auto is_kept = [this](const Birth& birth) { return replay_registry_.add(birth); };
   if (!births.front().failure &&
       (!std::all_of(births.begin(), births.end(), is_kept) ||
        !watch(pidfd.get(), EPOLL_CTL_ADD, EPOLLIN, static_cast<std::uint64_t>(pid)) ||
@@ -71,7 +71,7 @@ void Keeper::start_one(Queued queued) {
   }
   if (births.front().failure) {
     limits_.remove(ids.front());
-    for (const Birth& birth : births) roster_.add(birth);
+    for (const Birth& birth : births) replay_registry_.add(birth);
     leave_mesh(mesh);
   } else {
     procs_.emplace(pid, Proc{ids.front(), std::move(pidfd), mesh, 0, std::move(shared)});

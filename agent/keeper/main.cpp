@@ -8,7 +8,7 @@
 #include <string_view>
 
 #include "agent/keeper/keeper.h"
-#include "common/quantity.h"
+#include "common/base/quantity.h"
 
 namespace {
 

@@ -13,6 +13,7 @@
 #include <optional>
 
 #include "agent/keeper/program_lookup.h"
+#include "common/base/clock_ns.h"
 
 namespace meshbus::keeper {
 
@@ -25,12 +26,6 @@ constexpr int least_target_with_link = 32;
 
 std::string_view key_of(std::string_view entry) {
   return entry.substr(0, entry.find('='));
-}
-
-std::int64_t now_ns(clockid_t clock) {
-  timespec time{};
-  ::clock_gettime(clock, &time);
-  return std::int64_t{time.tv_sec} * 1'000'000'000 + time.tv_nsec;
 }
 
 // The limits are set before the descriptor moves to its number: a proc with a small limit of open files gets a small number.
@@ -249,12 +244,12 @@ tl::expected<void, SpawnFailure> ProcStarter::start_into(Started& started, const
   for (const UniqueFd& join : joins) join_fds.push_back(join.get());
   plan.joins = join_fds.data();
   plan.join_count = join_fds.size();
-  birth.spawned_realtime_ns = now_ns(CLOCK_REALTIME);
+  birth.spawned_realtime_ns = clock_ns(CLOCK_REALTIME);
   auto child = spawner_.run(plan, cgroup);
   if (!child) return tl::unexpected(name_file(child.error(), spec, *program));
   birth.pid = child->pid;
-  birth.started_realtime_ns = now_ns(CLOCK_REALTIME);
-  birth.started_monotonic_ns = now_ns(CLOCK_MONOTONIC);
+  birth.started_realtime_ns = clock_ns(CLOCK_REALTIME);
+  birth.started_monotonic_ns = clock_ns(CLOCK_MONOTONIC);
   started.pidfd = std::move(child->pidfd);
   // Out of descriptors for the agent's copy: the proc lives all the same, and its exit comes from us.
   birth.pidfd = UniqueFd(::fcntl(started.pidfd.get(), F_DUPFD_CLOEXEC, 3));

@@ -11,9 +11,9 @@
 
 #include "agent/keeper/child_slots.h"
 #include "agent/keeper/protocol.h"
-#include "agent/keeper/spawner.h"
-#include "agent/keeper/spec.h"
-#include "common/unique_fd.h"
+#include "agent/os/spawner.h"
+#include "agent/os/spec.h"
+#include "common/base/unique_fd.h"
 #include "meshbus/result.h"
 
 namespace meshbus::keeper {
@@ -47,7 +47,7 @@ class ProcStarter {
     UniqueFd pidfd;  ///< The keeper's; empty when the birth failed.
   };
   /// Starts one proc; never fails otherwise than by birth.failure.
-  /// `cgroup`: v2, to be born in; -1: ours. `joins`: of v1, by join_file_v1(). `link`: see common/process_link.h; empty: none.
+  /// `cgroup`: v2, to be born in; -1: ours. `joins`: of v1, by join_file_v1(). `link`: see agent/os/process_link.h; empty: none.
   Started start(const PreparedSpec& prepared, ProcSpec proc, int cgroup, const std::vector<UniqueFd>& joins = {}, UniqueFd link = {});
 
  private:

@@ -10,7 +10,7 @@
 #include <climits>
 #include <cstring>
 
-#include "common/unique_fd.h"
+#include "common/base/unique_fd.h"
 #include "meshbus/result.h"
 
 namespace meshbus::keeper {

@@ -4,7 +4,7 @@
 #include <string>
 #include <string_view>
 
-#include "agent/keeper/spec.h"
+#include "agent/os/spec.h"
 #include "meshbus/result.h"
 
 namespace meshbus::keeper {

@@ -8,7 +8,7 @@
 #include <cstring>
 
 #include "agent/keeper/byte_stream.h"
-#include "common/os_error.h"
+#include "common/base/os_error.h"
 
 namespace meshbus::keeper {
 

@@ -10,9 +10,9 @@
 
 #include <sys/types.h>
 
-#include "agent/keeper/packet.h"
-#include "agent/keeper/spec.h"
-#include "common/unique_fd.h"
+#include "agent/os/packet.h"
+#include "agent/os/spec.h"
+#include "common/base/unique_fd.h"
 #include "meshbus/result.h"
 
 /// What keeper and agent say to each other: batches of records over a SOCK_SEQPACKET pair, descriptors by SCM_RIGHTS. Both ends are of

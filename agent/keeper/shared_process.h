@@ -5,8 +5,8 @@
 #include <vector>
 
 #include "agent/keeper/protocol.h"
-#include "common/process_link.h"
-#include "common/unique_fd.h"
+#include "agent/os/process_link.h"
+#include "common/base/unique_fd.h"
 #include "meshbus/result.h"
 
 namespace meshbus::keeper {

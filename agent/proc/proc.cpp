@@ -9,8 +9,8 @@
 #include <exception>
 #include <utility>
 
-#include "agent/proc/bootstrap.h"
-#include "agent/proc/runtime.h"
+#include "agent/proc/runtime/bootstrap.h"
+#include "agent/proc/runtime/runtime.h"
 #include "agent/proc/several_procs.h"
 
 namespace meshbus {

@@ -6,7 +6,7 @@
 #include <exception>
 #include <utility>
 
-#include "common/masked_thread.h"
+#include "common/base/masked_thread.h"
 
 namespace meshbus::mesh_proc {
 

@@ -12,9 +12,9 @@
 #include <thread>
 #include <vector>
 
-#include "agent/proc/bootstrap.h"
-#include "agent/proc/runtime.h"
-#include "common/reactor.h"
+#include "agent/proc/runtime/bootstrap.h"
+#include "agent/proc/runtime/runtime.h"
+#include "common/loop/reactor.h"
 #include "meshbus/proc.h"
 
 namespace meshbus::mesh_proc {

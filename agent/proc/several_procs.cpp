@@ -17,8 +17,8 @@
 #include <utility>
 #include <vector>
 
-#include "agent/proc/live_settings.h"
-#include "common/log.h"
+#include "agent/proc/runtime/live_settings.h"
+#include "common/base/log.h"
 
 namespace meshbus::mesh_proc {
 namespace {

@@ -9,17 +9,17 @@
 #include <optional>
 #include <string>
 
-#include "agent/proc/bootstrap.h"
+#include "agent/proc/runtime/bootstrap.h"
 #include "agent/proc/pseudo_proc.h"
-#include "agent/proc/stop_signals.h"
-#include "common/process_link.h"
-#include "common/reactor.h"
-#include "common/unique_fd.h"
+#include "agent/proc/runtime/stop_signals.h"
+#include "agent/os/process_link.h"
+#include "common/loop/reactor.h"
+#include "common/base/unique_fd.h"
 #include "meshbus/proc.h"
 
 namespace meshbus::mesh_proc {
 
-/// A process of several procs (spec 4.4): runs the program once for each on threads, as its keeper says (common/process_link.h), tells it
+/// A process of several procs (spec 4.4): runs the program once for each on threads, as its keeper says (agent/os/process_link.h), tells it
 /// of their ends, and ends with the last one. Lives on the thread that called bootstrap(), as long as the process.
 class SeveralProcs {
  public:

@@ -12,7 +12,7 @@
 #include <string>
 #include <system_error>
 
-#include "agent/keeper/process_table.h"
+#include "agent/os/process_table.h"
 #include "agent/warden/host_process.h"
 
 namespace meshbus::warden {
@@ -82,7 +82,7 @@ void HostProcess::act_on(Silence silence, Role& role) {
   }
   const std::string how = silence == Silence::stopped ? "stopped" : "stuck";
   note(who + ": it is frozen (" + how + "); killing it");
-  // In front of its end: for the certificates of what dies with it.
+  // In front of its end: for the exit reports of what dies with it.
   if (&role == &keeper_) agent_.lifeline.send("frozen " + who + ": it was frozen (" + how + ") and was killed");
   ::kill(role.pid, SIGKILL);
   role.silence.start_anew(Clock::now());

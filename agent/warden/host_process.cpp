@@ -14,10 +14,10 @@
 #include <cstring>
 #include <ctime>
 
-#include "agent/keeper/cgroup.h"
-#include "agent/keeper/host_place.h"
-#include "agent/keeper/run_directory.h"
-#include "agent/keeper/sweep.h"
+#include "agent/os/cgroup.h"
+#include "agent/os/host_place.h"
+#include "agent/os/run_directory.h"
+#include "agent/os/sweep.h"
 #include "agent/warden/exit_codes.h"
 #include "agent/warden/ready_report.h"
 

@@ -9,13 +9,13 @@
 
 #include <sys/types.h>
 
-#include "agent/keeper/limit_places.h"
-#include "agent/keeper/spawner.h"
+#include "agent/os/limit_places.h"
+#include "agent/os/spawner.h"
 #include "agent/warden/restart_budget.h"
 #include "agent/warden/role.h"
 #include "agent/warden/run_dir.h"
 #include "agent/warden/warden.h"
-#include "common/unique_fd.h"
+#include "common/base/unique_fd.h"
 #include "meshbus/result.h"
 
 namespace meshbus::warden {
@@ -51,7 +51,7 @@ class HostProcess {
   std::string events_path() const;
   void add_settings(RoleStart& start) const;
   void add_limits(RoleStart& start) const;
-  /// What becomes of a broker or an agent when we die: common/warden_end.h.
+  /// What becomes of a broker or an agent when we die: agent/os/warden_end.h.
   void end_with_us(RoleStart& start) const;
 
   void turn();

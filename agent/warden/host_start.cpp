@@ -10,14 +10,14 @@
 #include <cstdlib>
 #include <cstring>
 
-#include "agent/keeper/cgroup.h"
-#include "agent/keeper/packet.h"
-#include "agent/keeper/process_table.h"
-#include "agent/keeper/sweep.h"
+#include "agent/os/cgroup.h"
+#include "agent/os/packet.h"
+#include "agent/os/process_table.h"
+#include "agent/os/sweep.h"
 #include "agent/warden/exit_codes.h"
 #include "agent/warden/host_process.h"
-#include "common/os_error.h"
-#include "common/standard_streams.h"
+#include "common/base/os_error.h"
+#include "common/base/standard_streams.h"
 
 namespace meshbus::warden {
 

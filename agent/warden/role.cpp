@@ -12,8 +12,8 @@
 #include <cstring>
 #include <utility>
 
-#include "agent/keeper/packet.h"
-#include "common/os_error.h"
+#include "agent/os/packet.h"
+#include "common/base/os_error.h"
 
 namespace meshbus::warden {
 

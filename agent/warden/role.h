@@ -6,10 +6,10 @@
 
 #include <sys/types.h>
 
-#include "agent/keeper/lifeline.h"
-#include "agent/keeper/spawner.h"
+#include "agent/os/lifeline.h"
+#include "agent/os/spawner.h"
 #include "agent/warden/role_silence.h"
-#include "common/unique_fd.h"
+#include "common/base/unique_fd.h"
 #include "meshbus/result.h"
 
 namespace meshbus::warden {

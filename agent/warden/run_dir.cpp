@@ -18,11 +18,11 @@
 #include <sstream>
 #include <system_error>
 
-#include "agent/keeper/cgroup.h"
-#include "agent/keeper/host_place.h"
-#include "agent/keeper/run_directory.h"
-#include "agent/keeper/sweep.h"
-#include "common/os_error.h"
+#include "agent/os/cgroup.h"
+#include "agent/os/host_place.h"
+#include "agent/os/run_directory.h"
+#include "agent/os/sweep.h"
+#include "common/base/os_error.h"
 
 namespace meshbus::warden {
 

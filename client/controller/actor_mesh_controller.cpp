@@ -3,7 +3,7 @@
 #include <algorithm>
 
 #include "client/src/wire_reports.h"
-#include "common/control.h"
+#include "common/wire/control.h"
 #include "wire/actors_generated.h"
 #include "wire/codes_generated.h"
 #include "wire/supervision_generated.h"
@@ -30,10 +30,10 @@ std::string words_of(const wire::ActorStateT& actor) {
   return cut_text(std::move(text));
 }
 
-std::string words_of(const wire::RankState& proc, const wire::CertificateT* certificate) {
+std::string words_of(const wire::RankState& proc, const wire::ExitReportT* exit_report) {
   RankReport report;
   copy_state(proc, report);
-  if (certificate != nullptr) report.reason = certificate->reason;
+  if (exit_report != nullptr) report.reason = exit_report->reason;
   return cut_text("its proc has ended: " + report.words());
 }
 
@@ -62,9 +62,9 @@ void ActorMeshController::note_standing(std::uint64_t number, Rank& rank) {
 }
 
 void ActorMeshController::set_state(std::uint64_t number, Rank& rank, const wire::RankState& state,
-                                    std::shared_ptr<const wire::CertificateT> certificate, Time now) {
+                                    std::shared_ptr<const wire::ExitReportT> exit_report, Time now) {
   rank.state = state;
-  rank.certificate = std::move(certificate);
+  rank.exit_report = std::move(exit_report);
   note_standing(number, rank);
   if (is_terminal(state.state())) {
     reports_.add_end(make_event(rank), now);
@@ -77,12 +77,12 @@ void ActorMeshController::end_with_proc(std::uint64_t number, Rank& rank, Time n
   auto state = rank.proc;
   state.mutate_generation(1 + (rank.state ? rank.state->generation() : 0));
   state.mutate_state(is_failure(rank.proc) ? wire::ProcState::failed : wire::ProcState::stopped);
-  auto certificate = rank.proc_certificate != nullptr ? std::make_shared<wire::CertificateT>(*rank.proc_certificate)
-                                                      : std::make_shared<wire::CertificateT>();
-  certificate->rank = number;
-  certificate->reason = words_of(rank.proc, rank.proc_certificate.get());
+  auto exit_report = rank.proc_exit_report != nullptr ? std::make_shared<wire::ExitReportT>(*rank.proc_exit_report)
+                                                      : std::make_shared<wire::ExitReportT>();
+  exit_report->rank = number;
+  exit_report->reason = words_of(rank.proc, rank.proc_exit_report.get());
   rank.actor = nullptr;
-  set_state(number, rank, state, std::move(certificate), now);
+  set_state(number, rank, state, std::move(exit_report), now);
 }
 
 void ActorMeshController::take_proc(const WatchEvent& event, Time now) {
@@ -104,7 +104,7 @@ void ActorMeshController::take_proc(const WatchEvent& event, Time now) {
   }
   rank.proc = event.rank;
   if (is_terminal(event.rank.state())) {
-    rank.proc_certificate = event.certificate;
+    rank.proc_exit_report = event.exit_report;
     if (rank.state && !is_terminal(rank.state->state())) end_with_proc(number, rank, now);
   } else {
     have_procs_ended_ = false;
@@ -159,15 +159,15 @@ void ActorMeshController::take_actor(std::uint64_t number, Rank& rank, const std
   state.mutate_incarnation(rank.proc.incarnation());
   state.mutate_pid(rank.proc.pid());
   state.mutate_state(*status);
-  std::shared_ptr<wire::CertificateT> certificate;
+  std::shared_ptr<wire::ExitReportT> exit_report;
   if (is_terminal(*status)) {
     state.mutate_ended_ns(actor->changed_ns);
-    certificate = std::make_shared<wire::CertificateT>();
-    certificate->rank = number;
-    certificate->reason = words_of(*actor);
-    if (*status == wire::ProcState::stopped) certificate->cause = wire::Cause::stopped;
+    exit_report = std::make_shared<wire::ExitReportT>();
+    exit_report->rank = number;
+    exit_report->reason = words_of(*actor);
+    if (*status == wire::ProcState::stopped) exit_report->cause = wire::Cause::stopped;
   }
-  set_state(number, rank, state, std::move(certificate), now);
+  set_state(number, rank, state, std::move(exit_report), now);
   if (is_terminal(*status)) return;
   to_ask_.insert(number);
   // It was overtaken by the end of its proc.
@@ -277,7 +277,7 @@ WatchEvent ActorMeshController::make_event(WatchEvent::Kind kind, const HostAddr
 WatchEvent ActorMeshController::make_event(const Rank& rank) const {
   auto event = make_event(WatchEvent::Kind::state, rank.host);
   event.rank = *rank.state;
-  event.certificate = rank.certificate;
+  event.exit_report = rank.exit_report;
   event.actor = rank.actor;
   return event;
 }
@@ -366,7 +366,7 @@ StatusOverlay ActorMeshController::statuses() const {
     if (rank.state && rank.standing != Standing::unheard) {
       RankReport report;
       copy_state(*rank.state, report);
-      if (rank.certificate != nullptr) report.reason = cut_text(rank.certificate->reason, 256);
+      if (rank.exit_report != nullptr) report.reason = cut_text(rank.exit_report->reason, 256);
       status = report.status();
     }
     statuses.set(number, number + 1, status);

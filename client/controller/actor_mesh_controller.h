@@ -96,13 +96,13 @@ class ActorMeshController {
   };
   struct Rank {
     HostAddr host = HostAddr::local(0);
-    /// As told; with its certificate when it has ended.
+    /// As told; with its exit report when it has ended.
     wire::RankState proc;
-    std::shared_ptr<const wire::CertificateT> proc_certificate;
+    std::shared_ptr<const wire::ExitReportT> proc_exit_report;
     bool is_answered = false;  ///< Whether it has the actor is known.
     /// Of the actor, in the terms of procs; none = there is none.
     std::optional<wire::RankState> state;
-    std::shared_ptr<const wire::CertificateT> certificate;
+    std::shared_ptr<const wire::ExitReportT> exit_report;
     std::shared_ptr<const wire::ActorStateT> actor;  ///< What it said itself.
     Standing standing = Standing::unknown;
     Asked stream = Asked::no;
@@ -116,7 +116,7 @@ class ActorMeshController {
   void take_actor(std::uint64_t number, Rank& rank, const std::shared_ptr<const wire::ActorStateT>& actor, Time now);
   void take_list(std::uint64_t number, Rank& rank, const ActorNews& news, Time now);
   void end_with_proc(std::uint64_t number, Rank& rank, Time now);
-  void set_state(std::uint64_t number, Rank& rank, const wire::RankState& state, std::shared_ptr<const wire::CertificateT> certificate,
+  void set_state(std::uint64_t number, Rank& rank, const wire::RankState& state, std::shared_ptr<const wire::ExitReportT> exit_report,
                  Time now);
   Standing find_standing(const Rank& rank) const;
   void note_standing(std::uint64_t number, Rank& rank);
@@ -145,7 +145,7 @@ class ActorMeshController {
   bool is_slice_ = false;
   bool have_procs_ended_ = false;
   std::set<std::uint64_t> unasked_;
-  /// Its ends have their certificates from the beginning.
+  /// Its ends have their exit reports from the beginning.
   ReportQueue reports_;
   /// Of which something is to be asked, now or later.
   std::set<std::uint64_t> to_ask_;

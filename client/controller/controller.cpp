@@ -4,9 +4,9 @@
 
 #include <algorithm>
 
-#include "common/keys.h"
-#include "common/log.h"
-#include "common/token.h"
+#include "common/security/keys.h"
+#include "common/base/log.h"
+#include "common/security/token.h"
 #include "wire/actors_generated.h"
 #include "wire/bus_generated.h"
 #include "wire/supervision_generated.h"
@@ -18,7 +18,7 @@ namespace {
 constexpr std::chrono::milliseconds kSoon{1};
 /// Who was told that we would take a mesh, and has not given it to us after so long, does not want to any more.
 constexpr std::chrono::milliseconds kOfferLimit{3000};
-/// At its end a controller waits so long for what its hosts have to say of its meshes when all ranks have ended: certificates may take 3 s.
+/// At its end a controller waits so long for what its hosts have to say of its meshes when all ranks have ended: exit reports may take 3 s.
 constexpr std::chrono::milliseconds kLastWords{5000};
 
 Supervisor::Options supervisor_options(const Controller::Options& options) {
@@ -289,7 +289,7 @@ void Controller::say(const std::vector<WatchEvent>& events) {
 void Controller::on_state_changed(const Request& request, const wire::StateChanged& changed) {
   const auto found = agents_.find(request.envelope.source_proc());
   if (found == agents_.end() || found->second.key() != request.envelope.source_host()) return;
-  auto news = to_news(changed.ranks(), changed.certificates(), changed.troubles());
+  auto news = to_news(changed.ranks(), changed.exit_reports(), changed.troubles());
   news.owner = to_news(changed.ownership());
   act(supervisor_.pushed(found->second, changed.mesh()->str(), news, reactor_.now()));
 }

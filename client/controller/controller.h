@@ -12,9 +12,9 @@
 
 #include "client/controller/subscriptions.h"
 #include "client/controller/supervisor.h"
-#include "common/bus.h"
-#include "common/config.h"
-#include "common/reactor.h"
+#include "common/bus/bus.h"
+#include "common/config/config.h"
+#include "common/loop/reactor.h"
 #include "wire/forward.h"
 #include "wire/lifecycle_generated.h"
 

@@ -6,7 +6,7 @@
 
 #include "client/controller/supervision_event.h"
 #include "client/src/wire_reports.h"
-#include "common/token.h"
+#include "common/security/token.h"
 #include "wire/bus_generated.h"
 #include "wire/supervision_generated.h"
 

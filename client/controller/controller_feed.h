@@ -10,8 +10,8 @@
 #include <zmq.hpp>
 
 #include "client/controller/watch_feed.h"
-#include "common/bus.h"
-#include "common/reactor.h"
+#include "common/bus/bus.h"
+#include "common/loop/reactor.h"
 #include "meshbus/controller.h"
 
 namespace meshbus {

@@ -1,9 +1,9 @@
 #include <algorithm>
 
 #include "client/controller/controller.h"
-#include "common/log.h"
-#include "common/wire_region.h"
-#include "common/wire_values.h"
+#include "common/base/log.h"
+#include "common/wire/wire_region.h"
+#include "common/wire/wire_values.h"
 #include "wire/actors_generated.h"
 #include "wire/bus_generated.h"
 #include "wire/supervision_generated.h"

@@ -72,8 +72,8 @@ void add_actor_state(Json& json, const WatchEvent& event) {
   json["causes"] = actor != nullptr ? Json(actor->causes) : Json::array();
   json["exit_code"] = is_over && actor == nullptr && report.signal == 0 ? Json(report.exit_code) : Json(nullptr);
   json["signal"] = report.signal != 0 ? Json(report.signal) : Json(nullptr);
-  json["reason"] = actor != nullptr ? actor->reason : event.certificate != nullptr ? event.certificate->reason : std::string();
-  const auto* const tail = event.certificate != nullptr ? &event.certificate->stderr_tail : nullptr;
+  json["reason"] = actor != nullptr ? actor->reason : event.exit_report != nullptr ? event.exit_report->reason : std::string();
+  const auto* const tail = event.exit_report != nullptr ? &event.exit_report->stderr_tail : nullptr;
   json["stderr_tail"] = tail != nullptr ? lines_of(std::string(tail->begin(), tail->end())) : Json::array();
 }
 
@@ -120,9 +120,9 @@ std::string to_json_line(const WatchEvent& event, std::chrono::system_clock::tim
   }
   RankReport report;
   copy_state(event.rank, report);
-  if (event.certificate != nullptr) {
-    report.reason = event.certificate->reason;
-    report.stderr_tail.assign(event.certificate->stderr_tail.begin(), event.certificate->stderr_tail.end());
+  if (event.exit_report != nullptr) {
+    report.reason = event.exit_report->reason;
+    report.stderr_tail.assign(event.exit_report->stderr_tail.begin(), event.exit_report->stderr_tail.end());
   }
   json["mesh"] = event.mesh;
   json["host"] = event.host.to_string();

@@ -1,7 +1,7 @@
 #include "client/controller/host_news.h"
 
-#include "common/control.h"
-#include "common/wire_region.h"
+#include "common/wire/control.h"
+#include "common/wire/wire_region.h"
 #include "wire/actors_generated.h"
 #include "wire/supervision_generated.h"
 
@@ -23,16 +23,16 @@ bool is_silence(ErrorCode code) {
 }
 
 RankNews to_news(const flatbuffers::Vector<const wire::RankState*>* ranks,
-                 const flatbuffers::Vector<flatbuffers::Offset<wire::Certificate>>* certificates,
+                 const flatbuffers::Vector<flatbuffers::Offset<wire::ExitReport>>* exit_reports,
                  const flatbuffers::Vector<const wire::RankTrouble*>* troubles) {
   RankNews news;
   if (ranks != nullptr) {
     news.ranks.reserve(ranks->size());
     for (const auto* rank : *ranks) news.ranks.push_back(*rank);
   }
-  if (certificates != nullptr) {
-    for (const auto* certificate : *certificates)
-      news.certificates.push_back(std::shared_ptr<const wire::CertificateT>(certificate->UnPack()));
+  if (exit_reports != nullptr) {
+    for (const auto* exit_report : *exit_reports)
+      news.exit_reports.push_back(std::shared_ptr<const wire::ExitReportT>(exit_report->UnPack()));
   }
   for (flatbuffers::uoffset_t i = 0; troubles != nullptr && i < troubles->size(); ++i) news.troubles.push_back(*troubles->Get(i));
   return news;
@@ -56,7 +56,7 @@ Result<MeshNews> to_news(const wire::MeshState& state) {
     if (!host) return fail(host.error().within("mesh " + news.mesh));
     news.hosts.push_back(std::move(*host));
   }
-  news.news = to_news(state.ranks(), state.certificates(), state.troubles());
+  news.news = to_news(state.ranks(), state.exit_reports(), state.troubles());
   news.news.owner = to_news(state.ownership());
   return news;
 }

@@ -29,14 +29,14 @@ struct OwnerNews {
 /// What an agent says about ranks of a mesh.
 struct RankNews {
   std::vector<wire::RankState> ranks;
-  std::vector<std::shared_ptr<const wire::CertificateT>> certificates;
+  std::vector<std::shared_ptr<const wire::ExitReportT>> exit_reports;
   /// None: nothing new.
   std::optional<OwnerNews> owner = {};
   /// Those that have changed; where it is all that an agent has, those that stand.
   std::vector<wire::RankTrouble> troubles = {};
 };
 
-/// What an agent says about a mesh: as an answer to GetState and StreamState all of it, in a list without certificates.
+/// What an agent says about a mesh: as an answer to GetState and StreamState all of it, in a list without exit reports.
 struct MeshNews {
   std::string mesh;
   Region region;
@@ -69,7 +69,7 @@ using HostAnswer = Result<std::variant<std::monostate, HostNews, ListNews, MeshN
 bool is_silence(ErrorCode code);
 
 RankNews to_news(const flatbuffers::Vector<const wire::RankState*>* ranks,
-                 const flatbuffers::Vector<flatbuffers::Offset<wire::Certificate>>* certificates,
+                 const flatbuffers::Vector<flatbuffers::Offset<wire::ExitReport>>* exit_reports,
                  const flatbuffers::Vector<const wire::RankTrouble*>* troubles);
 std::optional<OwnerNews> to_news(const wire::Ownership* ownership);
 /// Errors: malformed_message.

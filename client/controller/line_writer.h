@@ -5,7 +5,7 @@
 #include <string>
 #include <string_view>
 
-#include "common/reactor.h"
+#include "common/loop/reactor.h"
 
 namespace meshbus {
 

@@ -15,8 +15,8 @@
 #include "client/controller/event_json.h"
 #include "client/controller/line_writer.h"
 #include "client/controller/supervision_event.h"
-#include "common/config.h"
-#include "common/logging.h"
+#include "common/config/config.h"
+#include "common/config/logging.h"
 
 namespace {
 

@@ -3,7 +3,7 @@
 #include <algorithm>
 
 #include "client/src/wire_reports.h"
-#include "common/control.h"
+#include "common/wire/control.h"
 #include "wire/ranks_generated.h"
 #include "wire/supervision_generated.h"
 
@@ -66,7 +66,7 @@ bool MeshController::take(Part& part, const wire::RankState& state, Time now) {
     past_lives_[state.rank()].insert(rank.state.incarnation());
     if (is_failure(rank.state)) --failed_;
     reports_.release(state.rank());
-    rank.certificate.reset();
+    rank.exit_report.reset();
   } else if (state.generation() <= rank.state.generation() || !rank.is_live) {
     return false;
   }
@@ -74,21 +74,21 @@ bool MeshController::take(Part& part, const wire::RankState& state, Time now) {
   return true;
 }
 
-void MeshController::take_certificates(Part& part, const RankNews& news) {
-  for (auto entry = news.certificates.rbegin(); entry != news.certificates.rend(); ++entry) {
-    const auto& certificate = *entry;
-    const auto found = ranks_.find(certificate->rank);
+void MeshController::take_exit_reports(Part& part, const RankNews& news) {
+  for (auto entry = news.exit_reports.rbegin(); entry != news.exit_reports.rend(); ++entry) {
+    const auto& exit_report = *entry;
+    const auto found = ranks_.find(exit_report->rank);
     if (found == ranks_.end() || found->second.part != &part) continue;
-    reports_.certify(certificate->rank, certificate);
+    reports_.report_exit(exit_report->rank, exit_report);
     auto& rank = found->second;
-    if (!rank.is_live && rank.certificate == nullptr) rank.certificate = certificate;
+    if (!rank.is_live && rank.exit_report == nullptr) rank.exit_report = exit_report;
   }
 }
 
 void MeshController::take_all(Part& part, const RankNews& news, Time now) {
   if (news.owner) part.owner = news.owner;
   for (const auto& state : news.ranks) take(part, state, now);
-  take_certificates(part, news);
+  take_exit_reports(part, news);
   for (const auto& trouble : news.troubles) take_trouble(part, trouble);
 }
 
@@ -115,16 +115,16 @@ void MeshController::lose_all_but(const HostAddr& host, Part& part, const std::s
   if (part.live == 0) return;
   for (auto& [number, rank] : ranks_) {
     if (rank.part != &part || !rank.is_live || those.contains(number)) continue;
-    auto certificate = std::make_shared<wire::CertificateT>();
-    certificate->rank = number;
-    certificate->reason = "host lost: " + host.to_string() + ": its agent does not know this rank any more: the host was started anew";
-    certificate->code = wire::ErrorCode::host_unreachable;
-    certificate->cause = wire::Cause::host_lost;
-    certificate->consequence = true;
+    auto exit_report = std::make_shared<wire::ExitReportT>();
+    exit_report->rank = number;
+    exit_report->reason = "host lost: " + host.to_string() + ": its agent does not know this rank any more: the host was started anew";
+    exit_report->code = wire::ErrorCode::host_unreachable;
+    exit_report->cause = wire::Cause::host_lost;
+    exit_report->consequence = true;
     auto state = rank.state;
     state.mutate_generation(state.generation() + 1);
     state.mutate_state(wire::ProcState::failed);
-    rank.certificate = std::move(certificate);
+    rank.exit_report = std::move(exit_report);
     set_state(rank, state, now);
   }
 }
@@ -306,7 +306,7 @@ WatchEvent MeshController::make_event(WatchEvent::Kind kind, const HostAddr& hos
 WatchEvent MeshController::make_event(const Rank& rank) const {
   auto event = make_event(WatchEvent::Kind::state, *host_of_.at(rank.part));
   event.rank = rank.state;
-  event.certificate = rank.certificate;
+  event.exit_report = rank.exit_report;
   return event;
 }
 
@@ -440,7 +440,7 @@ StatusOverlay MeshController::statuses() const {
   for (const auto& [number, rank] : ranks_) {
     RankReport report;
     copy_state(rank.state, report);
-    if (rank.certificate != nullptr) report.reason = cut_text(rank.certificate->reason, 256);
+    if (rank.exit_report != nullptr) report.reason = cut_text(rank.exit_report->reason, 256);
     statuses.set(number, number + 1, rank.is_live && rank.part->is_silent ? Status() : report.status());
   }
   return statuses;

@@ -28,8 +28,8 @@ namespace meshbus {
 class MeshController {
  public:
   using Time = std::chrono::steady_clock::time_point;
-  static constexpr auto certificate_ask = ReportQueue::kCertificateAsk;
-  static constexpr auto certificate_limit = ReportQueue::kCertificateLimit;
+  static constexpr auto exit_report_ask = ReportQueue::kExitReportAsk;
+  static constexpr auto exit_report_limit = ReportQueue::kExitReportLimit;
   /// What was asked in vain is asked again after so long.
   static constexpr auto ask_again = ReportQueue::kAskAgain;
   /// A host that has nothing of a mesh for so long will get nothing any more.
@@ -125,7 +125,7 @@ class MeshController {
   };
   struct Rank {
     wire::RankState state;
-    std::shared_ptr<const wire::CertificateT> certificate;
+    std::shared_ptr<const wire::ExitReportT> exit_report;
     Part* part = nullptr;
     bool is_live = false;
   };
@@ -139,7 +139,7 @@ class MeshController {
   Part* find(const HostAddr& host);
   bool take(Part& part, const wire::RankState& state, Time now);
   void take_all(Part& part, const RankNews& news, Time now);
-  void take_certificates(Part& part, const RankNews& news);
+  void take_exit_reports(Part& part, const RankNews& news);
   void take_trouble(const Part& part, const wire::RankTrouble& trouble);
   /// `troubles` are all that stand there.
   void take_standing(const Part& part, const std::vector<wire::RankTrouble>& troubles);

@@ -2,7 +2,7 @@
 #include <algorithm>
 
 #include "client/controller/controller.h"
-#include "common/control.h"
+#include "common/wire/control.h"
 #include "wire/bus_generated.h"
 #include "wire/lifecycle_generated.h"
 

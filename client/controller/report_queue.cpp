@@ -11,7 +11,7 @@ void ReportQueue::add_end(WatchEvent event, Time now) {
   const auto rank = event.rank.rank();
   release(rank);
   ++held_on_[event.host];
-  held_.emplace(rank, Held{std::move(event), now, now + kCertificateAsk});
+  held_.emplace(rank, Held{std::move(event), now, now + kExitReportAsk});
 }
 
 ReportQueue::HeldEnds::iterator ReportQueue::move_to(std::vector<WatchEvent>& events, HeldEnds::iterator entry) {
@@ -24,18 +24,18 @@ ReportQueue::HeldEnds::iterator ReportQueue::move_to(std::vector<WatchEvent>& ev
 void ReportQueue::release(std::uint64_t rank) {
   const auto found = held_.find(rank);
   if (found == held_.end()) return;
-  if (found->second.event.certificate == nullptr) released_[rank].push_back(changes_.size());
+  if (found->second.event.exit_report == nullptr) released_[rank].push_back(changes_.size());
   move_to(changes_, found);
 }
 
-void ReportQueue::certify(std::uint64_t rank, const std::shared_ptr<const wire::CertificateT>& certificate) {
-  if (const auto held = held_.find(rank); held != held_.end() && held->second.event.certificate == nullptr) {
-    held->second.event.certificate = certificate;
+void ReportQueue::report_exit(std::uint64_t rank, const std::shared_ptr<const wire::ExitReportT>& exit_report) {
+  if (const auto held = held_.find(rank); held != held_.end() && held->second.event.exit_report == nullptr) {
+    held->second.event.exit_report = exit_report;
     return;
   }
   const auto past = released_.find(rank);
   if (past == released_.end()) return;
-  changes_[past->second.back()].certificate = certificate;
+  changes_[past->second.back()].exit_report = exit_report;
   past->second.pop_back();
   if (past->second.empty()) released_.erase(past);
 }
@@ -47,7 +47,7 @@ ReportQueue::Reports ReportQueue::take(Time now) {
   const auto first_end = static_cast<std::ptrdiff_t>(reports.events.size());
   for (auto entry = held_.begin(); entry != held_.end();) {
     auto& held = entry->second;
-    if (held.event.certificate != nullptr || now >= held.noticed + kCertificateLimit) {
+    if (held.event.exit_report != nullptr || now >= held.noticed + kExitReportLimit) {
       entry = move_to(reports.events, entry);
       continue;
     }
@@ -65,7 +65,7 @@ ReportQueue::Reports ReportQueue::take(Time now) {
 std::optional<ReportQueue::Time> ReportQueue::next_due() const {
   std::optional<Time> next;
   for (const auto& [rank, held] : held_) {
-    const auto due = std::min(held.ask, held.noticed + kCertificateLimit);
+    const auto due = std::min(held.ask, held.noticed + kExitReportLimit);
     next = next ? std::min(*next, due) : due;
   }
   return next;

@@ -15,34 +15,34 @@ namespace meshbus {
 /// What a controller has found out about one mesh and has not told yet: each change of a rank once, in order, with the
 /// report of that change. Pure: it holds no clock, socket or thread.
 ///
-/// An end is held back until its certificate is known, because the certificate separates a cause from its consequences.
+/// An end is held back until its exit report is known, because the exit report separates a cause from its consequences.
 /// All ends that are ready at the same time are told together, the earliest first, behind everything else.
 class ReportQueue {
  public:
   using Time = std::chrono::steady_clock::time_point;
-  /// An end whose certificate has not come after this long is asked for.
-  static constexpr std::chrono::milliseconds kCertificateAsk{300};
+  /// An end whose exit report has not come after this long is asked for.
+  static constexpr std::chrono::milliseconds kExitReportAsk{300};
   /// It is asked for again at this interval.
   static constexpr std::chrono::milliseconds kAskAgain{1000};
-  /// After this long an end is told without its certificate.
-  static constexpr std::chrono::milliseconds kCertificateLimit{3000};
+  /// After this long an end is told without its exit report.
+  static constexpr std::chrono::milliseconds kExitReportLimit{3000};
 
   struct Reports {
     /// Numbered; WatchEvent::overall is left to the caller.
     std::vector<WatchEvent> events;
-    /// Hosts that have to be asked for certificates.
+    /// Hosts that have to be asked for exit reports.
     std::set<HostAddr> ask;
   };
 
   /// Queues anything but the end of a rank: take() hands it out in the order in which it came.
   void add(WatchEvent event) { changes_.push_back(std::move(event)); }
-  /// Queues the end of a rank: held until its certificate is known. One that is held already is released.
+  /// Queues the end of a rank: held until its exit report is known. One that is held already is released.
   void add_end(WatchEvent event, Time now);
-  /// The rank runs again: the end of its former life, if held, is told before what comes now, with or without certificate.
+  /// The rank runs again: the end of its former life, if held, is told before what comes now, with or without exit report.
   void release(std::uint64_t rank);
-  /// Gives a certificate to the latest untold end of that rank that has none. Those of one message go in from its back:
-  /// several lives of a rank may end in one message, and a certificate does not name its life.
-  void certify(std::uint64_t rank, const std::shared_ptr<const wire::CertificateT>& certificate);
+  /// Gives an exit report to the latest untold end of that rank that has none. Those of one message go in from its back:
+  /// several lives of a rank may end in one message, and an exit report does not name its life.
+  void report_exit(std::uint64_t rank, const std::shared_ptr<const wire::ExitReportT>& exit_report);
   /// Whether an end of that rank is held.
   bool holds(std::uint64_t rank) const { return held_.contains(rank); }
   /// Whether an end on that host is held.
@@ -75,7 +75,7 @@ class ReportQueue {
   HeldEnds::iterator move_to(std::vector<WatchEvent>& events, HeldEnds::iterator entry);
 
   std::vector<WatchEvent> changes_;
-  /// Rank -> places in changes_ of its ends that were released without certificate.
+  /// Rank -> places in changes_ of its ends that were released without exit report.
   std::map<std::uint64_t, std::vector<std::size_t>> released_;
   /// Rank -> its end.
   HeldEnds held_;

@@ -27,10 +27,10 @@ RankReport report_of(const WatchEvent& event) {
   report.point = event.point();
   copy_state(event.rank, report);
   if (event.kind == WatchEvent::Kind::trouble) copy_trouble(event.trouble, report);
-  if (event.certificate != nullptr) {
+  if (event.exit_report != nullptr) {
     flatbuffers::FlatBufferBuilder builder;
-    builder.Finish(wire::Certificate::Pack(builder, event.certificate.get()));
-    copy_certificate(*flatbuffers::GetRoot<wire::Certificate>(builder.GetBufferPointer()), report);
+    builder.Finish(wire::ExitReport::Pack(builder, event.exit_report.get()));
+    copy_exit_report(*flatbuffers::GetRoot<wire::ExitReport>(builder.GetBufferPointer()), report);
   }
   return report;
 }

@@ -91,7 +91,7 @@ class Supervisor {
   void let_go(const std::string& mesh);
   /// So many of our meshes have live ranks.
   std::size_t live_owned() const;
-  /// Whether all that there is to tell of our meshes has been told: the last ends, their certificates, and that they have ended.
+  /// Whether all that there is to tell of our meshes has been told: the last ends, their exit reports, and that they have ended.
   bool has_told_owned() const;
   /// Stops them. `order`: for each of them.
   Actions stop_owned(const wire::StopProcsT& order, Time now);

@@ -2,7 +2,7 @@
 
 #include <set>
 
-#include "common/wire_region.h"
+#include "common/wire/wire_region.h"
 #include "meshbus/point.h"
 #include "wire/supervision_generated.h"
 
@@ -11,8 +11,8 @@ namespace {
 
 constexpr std::size_t kMessageBytes = 512 * 1024;
 
-std::size_t size_of(const wire::CertificateT& certificate) {
-  return 200 + certificate.reason.size() + certificate.stderr_tail.size() + certificate.stopped_by.size() + certificate.stop_reason.size();
+std::size_t size_of(const wire::ExitReportT& exit_report) {
+  return 200 + exit_report.reason.size() + exit_report.stderr_tail.size() + exit_report.stopped_by.size() + exit_report.stop_reason.size();
 }
 
 wire::MeshEventKind to_wire(WatchEvent::Kind kind) {
@@ -72,13 +72,13 @@ std::string WatchEvent::point() const {
 std::vector<wire::MeshEventT> to_messages(const std::vector<WatchEvent>& events, std::uint64_t poll, bool is_snapshot) {
   std::vector<wire::MeshEventT> messages;
   std::size_t bytes = 0;
-  // A certificate names its rank only, so a message has at most one end of a rank.
+  // An exit report names its rank only, so a message has at most one end of a rank.
   std::set<std::uint64_t> ended;
   for (const auto& event : events) {
     if (event.kind == WatchEvent::Kind::late) continue;
     const bool is_end = event.kind == WatchEvent::Kind::state && is_terminal(event.rank.state());
     const auto host = event.host.to_string();
-    const auto size = sizeof(wire::RankState) + (event.certificate == nullptr ? 0 : size_of(*event.certificate));
+    const auto size = sizeof(wire::RankState) + (event.exit_report == nullptr ? 0 : size_of(*event.exit_report));
     if (messages.empty() || !is_same(messages.back(), event, host) || bytes + size > kMessageBytes ||
         (is_end && ended.contains(event.rank.rank()))) {
       auto& message = messages.emplace_back();
@@ -103,7 +103,7 @@ std::vector<wire::MeshEventT> to_messages(const std::vector<WatchEvent>& events,
       continue;
     }
     message.ranks.push_back(event.rank);
-    if (event.certificate != nullptr) message.certificates.push_back(std::make_unique<wire::CertificateT>(*event.certificate));
+    if (event.exit_report != nullptr) message.exit_reports.push_back(std::make_unique<wire::ExitReportT>(*event.exit_report));
   }
   return messages;
 }

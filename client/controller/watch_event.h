@@ -31,7 +31,7 @@ struct WatchEvent {
   std::string mesh;  ///< Empty: about a host as a whole, or the controller. Of actors: their ActorsName.
   HostAddr host = HostAddr::local(0);
   wire::RankState rank;
-  std::shared_ptr<const wire::CertificateT> certificate;
+  std::shared_ptr<const wire::ExitReportT> exit_report;
   std::shared_ptr<const wire::ActorStateT> actor;  ///< Of actors: what it said itself; null when its end is that of its proc.
   std::shared_ptr<const Region> region;            ///< Of the mesh.
   std::string problem;                             ///< Of a host, in words.

@@ -2,7 +2,7 @@
 
 #include <algorithm>
 
-#include "common/wire_region.h"
+#include "common/wire/wire_region.h"
 #include "wire/supervision_generated.h"
 
 namespace meshbus {
@@ -102,10 +102,10 @@ std::vector<WatchEvent> WatchFeed::on_event(const wire::MeshEventT& event, Time 
     if (found != told_.end() && found->second.incarnation == rank.incarnation() && rank.generation() <= found->second.generation) continue;
     told_[key] = {rank.incarnation(), rank.generation(), rank.state() == wire::ProcState::ready};
     one.rank = rank;
-    one.certificate.reset();
-    for (const auto& certificate : event.certificates) {
-      if (is_terminal(rank.state()) && certificate->rank == rank.rank())
-        one.certificate = std::make_shared<const wire::CertificateT>(*certificate);
+    one.exit_report.reset();
+    for (const auto& exit_report : event.exit_reports) {
+      if (is_terminal(rank.state()) && exit_report->rank == rank.rank())
+        one.exit_report = std::make_shared<const wire::ExitReportT>(*exit_report);
     }
     events.push_back(one);
   }
@@ -119,7 +119,7 @@ std::vector<WatchEvent> WatchFeed::on_event(const wire::MeshEventT& event, Time 
     if (!troubles_.empty()) touched.insert(rank.rank());
   }
   one.kind = WatchEvent::Kind::trouble;
-  one.certificate.reset();
+  one.exit_report.reset();
   for (const auto number : touched) {
     const auto* const trouble = take_trouble(event.mesh, number);
     if (trouble == nullptr) continue;

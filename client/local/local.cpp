@@ -8,7 +8,7 @@
 #include <mutex>
 #include <utility>
 
-#include "agent/proc/runtime.h"
+#include "agent/proc/runtime/runtime.h"
 #include "client/local/local_host.h"
 #include "client/src/context_core.h"
 #include "client/src/host_ends.h"

@@ -11,9 +11,9 @@
 
 #include "agent/host/host_agent.h"
 #include "broker/broker.h"
-#include "common/config_keys.h"
-#include "common/masked_thread.h"
-#include "common/token.h"
+#include "common/config/config_keys.h"
+#include "common/base/masked_thread.h"
+#include "common/security/token.h"
 
 namespace meshbus::local {
 namespace {

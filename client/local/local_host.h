@@ -11,8 +11,8 @@
 #include <thread>
 
 #include "client/local/thread_keeper.h"
-#include "common/config.h"
-#include "common/reactor.h"
+#include "common/config/config.h"
+#include "common/loop/reactor.h"
 #include "meshbus/address.h"
 #include "meshbus/result.h"
 

@@ -13,7 +13,8 @@
 #include <utility>
 
 #include "client/src/host_process.h"
-#include "common/log.h"
+#include "common/base/clock_ns.h"
+#include "common/base/log.h"
 
 namespace meshbus::local {
 namespace {
@@ -25,12 +26,6 @@ using keeper::SpawnStage;
 constexpr int kPacketsPerTurn = 4;
 /// What is left for all else.
 constexpr std::size_t kOtherDescriptors = 200;
-
-std::int64_t now_of(clockid_t clock) {
-  timespec time{};
-  ::clock_gettime(clock, &time);
-  return static_cast<std::int64_t>(time.tv_sec) * 1'000'000'000 + time.tv_nsec;
-}
 
 std::string names_of(const LocalPrograms& programs) {
   std::string names;
@@ -125,7 +120,7 @@ void ThreadKeeper::on_spawn(keeper::SpawnBatch batch) {
   for (auto& spec : batch.procs) {
     keeper::Birth birth;
     birth.id = spec.id;
-    birth.spawned_realtime_ns = now_of(CLOCK_REALTIME);
+    birth.spawned_realtime_ns = clock_ns(CLOCK_REALTIME);
     birth.failure = start(batch.shared, spec, birth);
     tell(std::move(birth));
   }
@@ -164,8 +159,8 @@ std::optional<SpawnFailure> ThreadKeeper::start(const keeper::SpawnSpec& shared,
   live_.emplace(spec.id, std::move(live));
   // Nobody sends a signal to it by this number: that is what Signal is for.
   birth.pid = ::getpid();
-  birth.started_realtime_ns = now_of(CLOCK_REALTIME);
-  birth.started_monotonic_ns = now_of(CLOCK_MONOTONIC);
+  birth.started_realtime_ns = clock_ns(CLOCK_REALTIME);
+  birth.started_monotonic_ns = clock_ns(CLOCK_MONOTONIC);
   return std::nullopt;
 }
 
@@ -193,8 +188,8 @@ void ThreadKeeper::on_ends() {
     exit.id = id;
     exit.signaled = end.signaled;
     exit.code = end.code;
-    exit.ended_realtime_ns = now_of(CLOCK_REALTIME);
-    exit.ended_monotonic_ns = now_of(CLOCK_MONOTONIC);
+    exit.ended_realtime_ns = clock_ns(CLOCK_REALTIME);
+    exit.ended_monotonic_ns = clock_ns(CLOCK_MONOTONIC);
     tell(exit);
     tell(keeper::Gone{id});
   }

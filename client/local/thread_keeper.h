@@ -9,8 +9,8 @@
 
 #include "agent/keeper/protocol.h"
 #include "agent/proc/pseudo_proc.h"
-#include "common/reactor.h"
-#include "common/unique_fd.h"
+#include "common/loop/reactor.h"
+#include "common/base/unique_fd.h"
 #include "meshbus/local.h"
 
 namespace meshbus::local {

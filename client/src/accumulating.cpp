@@ -3,8 +3,8 @@
 #include <algorithm>
 #include <utility>
 
-#include "common/log.h"
-#include "common/token.h"
+#include "common/base/log.h"
+#include "common/security/token.h"
 #include "wire/frame_generated.h"
 #include "wire/replies_generated.h"
 

@@ -10,9 +10,9 @@
 #include <string>
 #include <vector>
 
-#include "common/bus.h"
-#include "common/cast.h"
-#include "common/collecting.h"
+#include "common/bus/bus.h"
+#include "common/bus/cast.h"
+#include "common/wire/collecting.h"
 #include "meshbus/accumulation.h"
 #include "meshbus/address.h"
 #include "wire/forward.h"

@@ -10,7 +10,7 @@
 #include "client/src/actor_mesh_impl.h"
 #include "client/src/proc_mesh_impl.h"
 #include "client/src/time_left.h"
-#include "common/actor_body.h"
+#include "common/wire/actor_body.h"
 #include "meshbus/accumulator.h"
 #include "meshbus/point.h"
 #include "wire/actors_generated.h"

@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <utility>
 
-#include "common/control.h"
+#include "common/wire/control.h"
 #include "meshbus/point.h"
 #include "wire/actors_generated.h"
 #include "wire/frame_generated.h"

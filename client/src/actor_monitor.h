@@ -12,7 +12,7 @@
 
 #include "client/src/handler_gate.h"
 #include "client/src/handler_thread.h"
-#include "common/bus.h"
+#include "common/bus/bus.h"
 #include "meshbus/actor_mesh.h"
 #include "wire/actors_generated.h"
 #include "wire/forward.h"

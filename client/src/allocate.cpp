@@ -6,7 +6,7 @@
 #include "client/src/host_mesh_impl.h"
 #include "client/src/proc_mesh_impl.h"
 #include "client/src/time_left.h"
-#include "common/log.h"
+#include "common/base/log.h"
 
 namespace meshbus {
 namespace {

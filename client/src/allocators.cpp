@@ -4,7 +4,7 @@
 #include "client/src/context_core.h"
 #include "client/src/process_allocation.h"
 #include "client/src/remote_start.h"
-#include "common/keys.h"
+#include "common/security/keys.h"
 
 namespace meshbus {
 namespace {

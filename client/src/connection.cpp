@@ -11,9 +11,9 @@
 #include "client/src/context_core.h"
 #include "client/src/log_feed.h"
 #include "client/src/mesh_monitor.h"
-#include "common/keys.h"
-#include "common/log.h"
-#include "common/token.h"
+#include "common/security/keys.h"
+#include "common/base/log.h"
+#include "common/security/token.h"
 #include "wire/actors_generated.h"
 #include "wire/bus_generated.h"
 #include "wire/logs_generated.h"
@@ -116,7 +116,7 @@ void Connection::add_hosts(const std::vector<HostAddr>& hosts) {
 void Connection::add(std::shared_ptr<MeshMonitor> monitor) {
   add_hosts(monitor->mesh().hosts());
   auto name = monitor->name();
-  // Whoever waits for an answer of a proc that has ended is told so. (Failures are heard of here when their certificates have come.)
+  // Whoever waits for an answer of a proc that has ended is told so. (Failures are heard of here when their exit reports have come.)
   monitor->listen([this, alive = std::weak_ptr<void>(alive_), mesh = monitor->mesh(),
                    weak = std::weak_ptr(monitor)](const RankReport& rank) {
     if (alive.expired()) return false;
@@ -362,7 +362,7 @@ void Connection::on_state_changed(const Request& request, const wire::StateChang
   const auto* const host = agent_behind(request.envelope);
   const auto monitor = find(changed.mesh());
   if (host == nullptr || monitor == nullptr) return;
-  monitor->on_news(*host, changed.ranks(), changed.certificates(), changed.launch());
+  monitor->on_news(*host, changed.ranks(), changed.exit_reports(), changed.launch());
   monitor->on_troubles(*host, changed.troubles(), nullptr);
 }
 
@@ -479,7 +479,7 @@ void Connection::on_host_answer(const HostAddr& host, const Result<ControlMessag
 }
 
 void Connection::resync(Followed& mesh, const HostAddr& host) {
-  // A rank's end may have come, and its certificate, which follows, have been lost.
+  // A rank's end may have come, and its exit report, which follows, have been lost.
   if (bus_ == nullptr || !mesh.monitor->has_untold_on(host)) return;
   mesh.synced.erase(host);
   const auto on_answer = [this, alive = std::weak_ptr<void>(alive_), monitor = mesh.monitor, host,
@@ -491,7 +491,7 @@ void Connection::resync(Followed& mesh, const HostAddr& host) {
       return;
     }
     if (const auto* state = answer->body_as<wire::MeshState>()) {
-      monitor->on_news(host, state->ranks(), state->certificates(), state->launch());
+      monitor->on_news(host, state->ranks(), state->exit_reports(), state->launch());
       monitor->on_troubles(host, state->troubles(), state->ranks());
       if (alive.expired()) return;
       if (const auto followed = meshes_.find(monitor->name()); followed != meshes_.end()) followed->second.synced[host] = agent;

@@ -12,8 +12,8 @@
 #include <string>
 #include <vector>
 
-#include "common/bus.h"
-#include "common/cast.h"
+#include "common/bus/bus.h"
+#include "common/bus/cast.h"
 #include "meshbus/accumulation.h"
 #include "meshbus/address.h"
 #include "meshbus/rank_report.h"

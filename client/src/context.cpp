@@ -1,7 +1,7 @@
 #include "meshbus/context.h"
 
 #include "client/src/context_core.h"
-#include "common/settings_call.h"
+#include "common/wire/settings_call.h"
 
 namespace meshbus {
 

@@ -2,9 +2,9 @@
 
 #include <unistd.h>
 
-#include "common/keys.h"
-#include "common/masked_thread.h"
-#include "common/short_slices.h"
+#include "common/security/keys.h"
+#include "common/base/masked_thread.h"
+#include "common/loop/short_slices.h"
 
 namespace meshbus {
 

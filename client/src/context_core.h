@@ -17,9 +17,9 @@
 
 #include "client/src/connection.h"
 #include "client/src/handler_thread.h"
-#include "common/config.h"
-#include "common/reactor.h"
-#include "common/session.h"
+#include "common/config/config.h"
+#include "common/loop/reactor.h"
+#include "common/bus/session.h"
 #include "meshbus/context.h"
 
 namespace meshbus {

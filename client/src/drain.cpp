@@ -1,7 +1,7 @@
 #include <algorithm>
 
 #include "client/src/host_mesh_impl.h"
-#include "common/control.h"
+#include "common/wire/control.h"
 #include "wire/lifecycle_generated.h"
 
 namespace meshbus {

@@ -6,7 +6,7 @@
 
 #include "client/src/host_mesh_impl.h"
 #include "client/src/wire_reports.h"
-#include "common/control.h"
+#include "common/wire/control.h"
 #include "wire/supervision_generated.h"
 
 namespace meshbus {
@@ -34,13 +34,13 @@ HostEvent to_event(const HostAddr& host, const wire::Event& from) {
   event.by = text_of(from.by());
   event.text = text_of(from.text());
   event.because = from.because();
-  if (from.state() == nullptr || from.certificate() == nullptr) return event;
+  if (from.state() == nullptr || from.exit_report() == nullptr) return event;
   RankReport end;
   end.rank = from.state()->rank();
   end.host = host;
   end.point = text_of(from.point());
   copy_state(*from.state(), end);
-  copy_certificate(*from.certificate(), end);
+  copy_exit_report(*from.exit_report(), end);
   event.end = std::move(end);
   return event;
 }

@@ -1,6 +1,6 @@
 #include "client/src/handler_thread.h"
 
-#include "common/masked_thread.h"
+#include "common/base/masked_thread.h"
 
 namespace meshbus {
 

@@ -18,7 +18,7 @@
 #include <nlohmann/json.hpp>
 
 #include "client/src/lifelines.h"
-#include "common/masked_thread.h"
+#include "common/base/masked_thread.h"
 #include "meshbus/rank_report.h"
 
 namespace meshbus {

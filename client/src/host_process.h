@@ -11,8 +11,8 @@
 #include <string>
 #include <vector>
 
-#include "common/reactor.h"
-#include "common/unique_fd.h"
+#include "common/loop/reactor.h"
+#include "common/base/unique_fd.h"
 #include "meshbus/address.h"
 #include "meshbus/allocator.h"
 #include "meshbus/result.h"

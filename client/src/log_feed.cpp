@@ -3,8 +3,8 @@
 #include <algorithm>
 
 #include "client/src/connection.h"
-#include "common/log.h"
-#include "common/token.h"
+#include "common/base/log.h"
+#include "common/security/token.h"
 #include "wire/logs_generated.h"
 
 namespace meshbus {

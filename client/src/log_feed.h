@@ -11,7 +11,7 @@
 
 #include "client/src/handler_gate.h"
 #include "client/src/handler_thread.h"
-#include "common/bus.h"
+#include "common/bus/bus.h"
 #include "meshbus/logs.h"
 #include "wire/forward.h"
 

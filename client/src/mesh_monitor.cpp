@@ -2,7 +2,7 @@
 
 #include <algorithm>
 
-#include "common/log.h"
+#include "common/base/log.h"
 #include "wire/logs_generated.h"
 #include "wire/supervision_generated.h"
 
@@ -37,16 +37,16 @@ bool MeshMonitor::is_abandoned() const {
 }
 
 void MeshMonitor::on_news(const HostAddr& from, const flatbuffers::Vector<const wire::RankState*>* ranks,
-                          const flatbuffers::Vector<flatbuffers::Offset<wire::Certificate>>* certificates,
+                          const flatbuffers::Vector<flatbuffers::Offset<wire::ExitReport>>* exit_reports,
                           const flatbuffers::Vector<const wire::LaunchTimes*>* launch) {
   RankTable::Changes changes;
   std::vector<RankReport> ended;
   {
     const std::lock_guard lock(mutex_);
     const bool is_told = options_.handlers.on_state && !abandoned_;
-    changes = table_.apply(from, {.ranks = ranks, .certificates = certificates, .launch = launch}, reactor_.now(), is_told);
+    changes = table_.apply(from, {.ranks = ranks, .exit_reports = exit_reports, .launch = launch}, reactor_.now(), is_told);
     if (changes.is_news) ++version_;
-    // Failures are told with their certificates, by settle().
+    // Failures are told with their exit reports, by settle().
     for (const auto rank : changes.ended) {
       if (table_.rank(rank).is_failure()) continue;
       ended.push_back(table_.rank(rank));
@@ -221,7 +221,7 @@ bool MeshMonitor::is_output_over() const {
 
 bool MeshMonitor::is_over() const {
   const std::lock_guard lock(mutex_);
-  return table_.is_certified(reactor_.now());
+  return table_.has_exit_reports(reactor_.now());
 }
 
 void MeshMonitor::settle() {
@@ -363,7 +363,7 @@ bool MeshMonitor::wait_settled(std::chrono::milliseconds deadline) {
   const bool is_handler = handlers_.is_here();
   std::unique_lock lock(mutex_);
   return wait_for(changed_, lock, deadline, [&] {
-    if (!table_.is_certified(Clock::now())) return false;
+    if (!table_.has_exit_reports(Clock::now())) return false;
     // Before arm() nobody hears of failures, and a handler cannot wait for what comes after itself.
     if (!armed_ || abandoned_ || is_handler) return true;
     return !table_.has_untold() && given_up_.empty() && failures_told_ == failures_posted_;

@@ -16,7 +16,7 @@
 #include "client/src/handler_thread.h"
 #include "client/src/rank_table.h"
 #include "client/src/restarter.h"
-#include "common/reactor.h"
+#include "common/loop/reactor.h"
 #include "meshbus/proc_mesh.h"
 #include "wire/forward.h"
 #include "wire/supervision_generated.h"
@@ -60,7 +60,7 @@ class MeshMonitor : public std::enable_shared_from_this<MeshMonitor> {
   // News, on the reactor's thread.
 
   void on_news(const HostAddr& from, const flatbuffers::Vector<const wire::RankState*>* ranks,
-               const flatbuffers::Vector<flatbuffers::Offset<wire::Certificate>>* certificates,
+               const flatbuffers::Vector<flatbuffers::Offset<wire::ExitReport>>* exit_reports,
                const flatbuffers::Vector<const wire::LaunchTimes*>* launch = nullptr);
   /// Ranks that are in trouble, or not any more. `whole`: ranks of that host of which those are all that are in any; null: only changes.
   void on_troubles(const HostAddr& from, const flatbuffers::Vector<const wire::RankTrouble*>* troubles,
@@ -71,9 +71,9 @@ class MeshMonitor : public std::enable_shared_from_this<MeshMonitor> {
   void lose(const HostAddr& host, const std::string& reason);
   /// Whether a host has ranks that are not terminal.
   bool is_alive_on(const HostAddr& host) const;
-  /// Whether a host has ranks whose certificate has not come.
+  /// Whether a host has ranks whose exit report has not come.
   bool has_untold_on(const HostAddr& host) const;
-  /// Calls it for each rank that ends, and for those that have ended already: once, with its certificate when it failed. As long as it
+  /// Calls it for each rank that ends, and for those that have ended already: once, with its exit report when it failed. As long as it
   /// returns true.
   using EndListener = std::function<bool(const RankReport&)>;
   void listen(EndListener listener);

@@ -6,7 +6,7 @@
 namespace meshbus {
 namespace {
 
-/// From a certificate that has not come to the next look at how late it is.
+/// From an exit report that has not come to the next look at how late it is.
 constexpr std::chrono::seconds kLookAgain{1};
 
 }  // namespace
@@ -58,7 +58,7 @@ MeshMonitor::Judgement MeshMonitor::judge(const std::vector<RankReport>& failure
 std::optional<MeshMonitor::Clock::time_point> MeshMonitor::next_restart(Clock::time_point now) const {
   if (!restarter_) return std::nullopt;
   auto next = restarter_->next_due();
-  // A certificate that does not come is waited for no longer than that.
+  // An exit report that does not come is waited for no longer than that.
   if (restarter_->is_busy() && !not_over_.empty()) next = std::min(next.value_or(now + kLookAgain), now + kLookAgain);
   return next;
 }

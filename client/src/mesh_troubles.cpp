@@ -2,7 +2,7 @@
 #include <set>
 
 #include "client/src/mesh_monitor.h"
-#include "common/log.h"
+#include "common/base/log.h"
 #include "wire/ranks_generated.h"
 
 namespace meshbus {

@@ -8,8 +8,8 @@
 #include <cstring>
 
 #include "client/src/host_mesh_impl.h"
-#include "common/unique_fd.h"
-#include "common/unix_peer.h"
+#include "common/base/unique_fd.h"
+#include "common/base/unix_peer.h"
 
 namespace meshbus {
 namespace {

@@ -70,7 +70,7 @@ Result<std::vector<RankReport>> ProcMesh::status(std::chrono::milliseconds deadl
     const auto* const state = *answer ? (*answer)->body_as<wire::MeshState>() : nullptr;
     if (state != nullptr) {
       impl_->core().run([&, address = hosts[host]] {
-        monitor.on_news(address, state->ranks(), state->certificates(), state->launch());
+        monitor.on_news(address, state->ranks(), state->exit_reports(), state->launch());
         monitor.on_troubles(address, state->troubles(), state->ranks());
       });
       for (flatbuffers::uoffset_t i = 0; state->usage() != nullptr && i < state->usage()->size(); ++i)

@@ -18,7 +18,7 @@ bool ended_before(const RankReport& a, const RankReport& b) {
 
 }  // namespace
 
-RankTable::RankTable(const ProcMeshRef& mesh) : alive_on_(mesh.hosts().size()), uncertified_on_(mesh.hosts().size()) {
+RankTable::RankTable(const ProcMeshRef& mesh) : alive_on_(mesh.hosts().size()), unreported_on_(mesh.hosts().size()) {
   const auto extent = mesh.region().extent();
   ranks_.resize(mesh.root_ranks());
   extra_.resize(mesh.root_ranks());
@@ -31,7 +31,7 @@ RankTable::RankTable(const ProcMeshRef& mesh) : alive_on_(mesh.hosts().size()), 
       if (const auto point = extent.point_of(*ordinal)) report.point = point->to_string();
     }
     ++alive_on_[report.host_index];
-    ++uncertified_on_[report.host_index];
+    ++unreported_on_[report.host_index];
   }
 }
 
@@ -50,9 +50,9 @@ void RankTable::note_progress(std::uint64_t rank, Time now) {
 
 RankTable::Time RankTable::due_of(std::uint64_t rank) const {
   const auto& extra = extra_[rank];
-  if (is_ended() && certificates_ == ranks_.size()) return *extra.ended;
+  if (is_ended() && exit_reports_ == ranks_.size()) return *extra.ended;
   const auto latest = *extra.ended + failure_limit;
-  if (!extra.has_certificate || !all_started_) return latest;
+  if (!extra.has_exit_report || !all_started_) return latest;
   return std::min(latest, *all_started_ + start_limit);
 }
 
@@ -78,9 +78,9 @@ RankTable::Changes RankTable::apply(const HostAddr& from, const News& news, Time
     // The launch times are those of a later change in this message: a rank that is not up has none (see LaunchTimes).
     if (report.state == ProcState::starting || report.state == ProcState::running) changes.reports.back().launch = {};
   }
-  for (flatbuffers::uoffset_t i = 0; news.certificates != nullptr && i < news.certificates->size(); ++i)
-    changes.is_news = apply(from, *news.certificates->Get(i)) || changes.is_news;
-  // An end is the last change of its rank, so the table has it, and its certificate.
+  for (flatbuffers::uoffset_t i = 0; news.exit_reports != nullptr && i < news.exit_reports->size(); ++i)
+    changes.is_news = apply(from, *news.exit_reports->Get(i)) || changes.is_news;
+  // An end is the last change of its rank, so the table has it, and its exit report.
   for (auto& report : changes.reports) {
     if (report.is_terminal()) report = ranks_[report.rank];
   }
@@ -98,15 +98,15 @@ bool RankTable::apply(const HostAddr& from, const wire::RankState& state, Time n
   return true;
 }
 
-bool RankTable::apply(const HostAddr& from, const wire::Certificate& certificate) {
-  const auto rank = certificate.rank();
+bool RankTable::apply(const HostAddr& from, const wire::ExitReport& exit_report) {
+  const auto rank = exit_report.rank();
   if (rank >= ranks_.size() || ranks_[rank].host != from) return false;
   auto& extra = extra_[rank];
-  if (!ranks_[rank].is_terminal() || extra.has_certificate || extra.is_lost) return false;
-  copy_certificate(certificate, ranks_[rank]);
-  extra.has_certificate = true;
-  ++certificates_;
-  --uncertified_on_[ranks_[rank].host_index];
+  if (!ranks_[rank].is_terminal() || extra.has_exit_report || extra.is_lost) return false;
+  copy_exit_report(exit_report, ranks_[rank]);
+  extra.has_exit_report = true;
+  ++exit_reports_;
+  --unreported_on_[ranks_[rank].host_index];
   return true;
 }
 
@@ -141,9 +141,9 @@ std::vector<std::uint64_t> RankTable::lose(std::uint64_t host_index, const std::
     auto& extra = extra_[report.rank];
     extra.is_lost = true;
     // Nobody is left who could write a better one.
-    extra.has_certificate = true;
-    ++certificates_;
-    --uncertified_on_[host_index];
+    extra.has_exit_report = true;
+    ++exit_reports_;
+    --unreported_on_[host_index];
     changed.push_back(report.rank);
     note_progress(report.rank, now);
     on_end(report.rank, now);
@@ -157,7 +157,7 @@ void RankTable::decide(std::uint64_t rank) {
 
 bool RankTable::is_over(std::uint64_t rank, Time now) const {
   const auto& extra = extra_[rank];
-  return extra.ended && (extra.has_certificate || now - *extra.ended >= certificate_limit);
+  return extra.ended && (extra.has_exit_report || now - *extra.ended >= exit_report_limit);
 }
 
 void RankTable::begin_life(std::uint64_t rank) {
@@ -177,14 +177,14 @@ void RankTable::begin_life(std::uint64_t rank) {
   if (former_.size() > most_former) former_.pop_front();
   --ended_;
   ++alive_on_[report.host_index];
-  ++uncertified_on_[report.host_index];
-  if (extra.has_certificate) {
-    --certificates_;
+  ++unreported_on_[report.host_index];
+  if (extra.has_exit_report) {
+    --exit_reports_;
   } else {
-    --uncertified_on_[report.host_index];
+    --unreported_on_[report.host_index];
   }
   extra.ended.reset();
-  extra.has_certificate = extra.is_lost = false;
+  extra.has_exit_report = extra.is_lost = false;
   std::erase(untold_, rank);
 }
 
@@ -194,9 +194,9 @@ void RankTable::cancel_life(std::uint64_t rank, Time now) {
   ranks_[rank] = std::move(*former);
   former_.erase(std::next(former).base());
   ranks_[rank].is_restarting = false;
-  extra_[rank].has_certificate = true;
-  ++certificates_;
-  --uncertified_on_[ranks_[rank].host_index];
+  extra_[rank].has_exit_report = true;
+  ++exit_reports_;
+  --unreported_on_[ranks_[rank].host_index];
   on_end(rank, now);
 }
 
@@ -210,9 +210,9 @@ void RankTable::fail_life(std::uint64_t rank, const Error& error, Time now, std:
   report.reason = "cannot be started anew: " + error.to_string();
   report.ended = ended;
   auto& extra = extra_[rank];
-  extra.is_lost = extra.has_certificate = true;
-  ++certificates_;
-  --uncertified_on_[report.host_index];
+  extra.is_lost = extra.has_exit_report = true;
+  ++exit_reports_;
+  --unreported_on_[report.host_index];
   on_end(rank, now);
 }
 
@@ -232,13 +232,13 @@ std::optional<RankTable::Time> RankTable::next_due(Time now) const {
   std::optional<Time> next;
   const auto consider = [&next](Time time) { next = next ? std::min(*next, time) : time; };
   for (const auto rank : untold_) consider(due_of(rank));
-  if (is_ended() && last_end_ && !is_certified(now)) consider(*last_end_ + certificate_limit);
+  if (is_ended() && last_end_ && !has_exit_reports(now)) consider(*last_end_ + exit_report_limit);
   return next;
 }
 
-bool RankTable::is_certified(Time now) const noexcept {
+bool RankTable::has_exit_reports(Time now) const noexcept {
   if (!is_ended()) return false;
-  return certificates_ == ranks_.size() || !last_end_ || now - *last_end_ >= certificate_limit;
+  return exit_reports_ == ranks_.size() || !last_end_ || now - *last_end_ >= exit_report_limit;
 }
 
 std::vector<std::uint64_t> RankTable::not_ended(const RankSet& set) const {

@@ -21,15 +21,15 @@ namespace meshbus {
 class RankTable {
  public:
   using Time = std::chrono::steady_clock::time_point;
-  /// A failure is told when its certificate has come, or so long after the end.
+  /// A failure is told when its exit report has come, or so long after the end.
   static constexpr std::chrono::milliseconds failure_limit{300};
   /// While a mesh starts, ranks that fail by themselves at the same time look like a sequence. So a failure is told only when every rank
   /// has been up for so long (failure_limit after the end at the latest); in a mesh that is up, at once.
   static constexpr std::chrono::milliseconds start_limit{50};
   /// Ends so close together cannot be put in order: hosts have clocks of their own, and starts differ.
   static constexpr std::chrono::milliseconds same_time{50};
-  /// An ended mesh waits so long for the certificates that are still missing.
-  static constexpr std::chrono::milliseconds certificate_limit{2000};
+  /// An ended mesh waits so long for the exit reports that are still missing.
+  static constexpr std::chrono::milliseconds exit_report_limit{2000};
 
   explicit RankTable(const ProcMeshRef& mesh);
 
@@ -41,14 +41,14 @@ class RankTable {
   /// What a host tells in one message; null is none.
   struct News {
     const flatbuffers::Vector<const wire::RankState*>* ranks = nullptr;
-    const flatbuffers::Vector<flatbuffers::Offset<wire::Certificate>>* certificates = nullptr;
+    const flatbuffers::Vector<flatbuffers::Offset<wire::ExitReport>>* exit_reports = nullptr;
     const flatbuffers::Vector<const wire::LaunchTimes*>* launch = nullptr;
   };
   struct Changes {
     bool is_news = false;
     /// Ranks that have ended, each once.
     std::vector<std::uint64_t> ended;
-    /// One for each change of a rank, in their order: the rank as it was then. An end has its certificate, if that came with it.
+    /// One for each change of a rank, in their order: the rank as it was then. An end has its exit report, if that came with it.
     std::vector<RankReport> reports;
   };
   /// All of it. A message may tell several changes of one rank. `with_reports`: Changes::reports is wanted.
@@ -56,7 +56,7 @@ class RankTable {
   /// True when it was news. Ranks that are not in the mesh, or not on that host, are ignored: peers may say anything.
   bool apply(const HostAddr& from, const wire::RankState& state, Time now);
   /// True when it was news.
-  bool apply(const HostAddr& from, const wire::Certificate& certificate);
+  bool apply(const HostAddr& from, const wire::ExitReport& exit_report);
   /// The times of its start, as far as they are known.
   void apply(const HostAddr& from, const wire::LaunchTimes& times);
   /// True when it was news.
@@ -77,13 +77,13 @@ class RankTable {
   void cancel_life(std::uint64_t rank, Time now);
   /// It could not be: that is a failure.
   void fail_life(std::uint64_t rank, const Error& error, Time now, std::chrono::system_clock::time_point ended);
-  /// Terminal, and its certificate has come or is too late.
+  /// Terminal, and its exit report has come or is too late.
   bool is_over(std::uint64_t rank, Time now) const;
   /// Whether there are failures that take_failures() has not handed out.
   bool has_untold() const noexcept { return !untold_.empty(); }
 
   /// Failures that are due, each once, the earlier end first (see first_failure in rank_report.h). When the mesh has ended and all its
-  /// certificates are there, all are: nothing that is still to come could change their order.
+  /// exit reports are there, all are: nothing that is still to come could change their order.
   std::vector<RankReport> take_failures(Time now);
   /// When take_failures() or is_complete() should be asked again although no news came.
   std::optional<Time> next_due(Time now) const;
@@ -94,14 +94,14 @@ class RankTable {
   /// Whether take_failures() has handed out one.
   bool has_told_failure() const noexcept { return is_judged_ ? decided_.has_value() : told_ != 0; }
   bool is_ended() const noexcept { return ended_ == ranks_.size(); }
-  /// Every rank is terminal and its certificate has come, or is too late: no news are expected.
-  bool is_certified(Time now) const noexcept;
-  /// is_certified(), and take_failures() has handed out every failure.
-  bool is_complete(Time now) const noexcept { return is_certified(now) && untold_.empty(); }
+  /// Every rank is terminal and its exit report has come, or is too late: no news are expected.
+  bool has_exit_reports(Time now) const noexcept;
+  /// has_exit_reports(), and take_failures() has handed out every failure.
+  bool is_complete(Time now) const noexcept { return has_exit_reports(now) && untold_.empty(); }
   /// Whether a host has ranks that are not terminal.
   bool is_alive_on(std::uint64_t host_index) const noexcept { return alive_on_[host_index] != 0; }
-  /// Whether a host has ranks whose certificate has not come.
-  bool has_untold_on(std::uint64_t host_index) const noexcept { return uncertified_on_[host_index] != 0; }
+  /// Whether a host has ranks whose exit report has not come.
+  bool has_untold_on(std::uint64_t host_index) const noexcept { return unreported_on_[host_index] != 0; }
   /// Ranks of that set (empty = all) that are not terminal.
   std::vector<std::uint64_t> not_ended(const RankSet& set) const;
   /// Failures so far, told or not, the earlier end first.
@@ -115,7 +115,7 @@ class RankTable {
  private:
   struct Extra {
     std::optional<Time> ended;
-    bool has_certificate = false;
+    bool has_exit_report = false;
     bool is_started = false;
     bool is_created = false;
     bool is_lost = false;
@@ -132,7 +132,7 @@ class RankTable {
   bool is_judged_ = false;
   std::optional<std::uint64_t> decided_;
   std::vector<std::uint64_t> alive_on_;
-  std::vector<std::uint64_t> uncertified_on_;
+  std::vector<std::uint64_t> unreported_on_;
   /// Failed ranks that were not told yet.
   std::vector<std::uint64_t> untold_;
   std::uint64_t told_ = 0;
@@ -141,7 +141,7 @@ class RankTable {
   std::optional<Time> all_started_;
   std::uint64_t ended_ = 0;
   std::uint64_t created_ = 0;
-  std::uint64_t certificates_ = 0;
+  std::uint64_t exit_reports_ = 0;
   std::optional<Time> last_end_;
 };
 

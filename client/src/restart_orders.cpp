@@ -4,7 +4,7 @@
 #include <utility>
 
 #include "client/src/wire_reports.h"
-#include "common/log.h"
+#include "common/base/log.h"
 #include "wire/supervision_generated.h"
 
 namespace meshbus {
@@ -19,7 +19,7 @@ constexpr auto kLongestWait = 500ms;
 
 std::uint64_t restarts_of(const wire::MeshState& state, std::uint64_t rank) {
   for (flatbuffers::uoffset_t i = 0; state.ranks() != nullptr && i < state.ranks()->size(); ++i) {
-    if (state.ranks()->Get(i)->rank() == rank) return state.ranks()->Get(i)->reserved();
+    if (state.ranks()->Get(i)->rank() == rank) return state.ranks()->Get(i)->restarts();
   }
   return 0;
 }
@@ -135,7 +135,7 @@ void RestartOrders::on_state(Part part, const Result<ControlMessage>& answer) {
   if (state != nullptr) {
     const auto& host = monitor->mesh().hosts()[part.host];
     std::erase_if(part.ranks, [&](std::uint64_t rank) { return restarts_of(*state, rank) >= part.restarts; });
-    monitor->on_news(host, state->ranks(), state->certificates(), state->launch());
+    monitor->on_news(host, state->ranks(), state->exit_reports(), state->launch());
     part.is_unclear = false;
     prune(part, *monitor);
     if (core_.reactor().now() - part.since >= core_.config().duration(keys::spawn_idle)) {

@@ -10,9 +10,9 @@
 #include "client/src/proc_mesh_impl.h"
 #include "client/src/restart_orders.h"
 #include "client/src/wire_reports.h"
-#include "common/process_link.h"
-#include "common/token.h"
-#include "common/wire_region.h"
+#include "agent/os/process_link.h"
+#include "common/security/token.h"
+#include "common/wire/wire_region.h"
 #include "wire/lifecycle_generated.h"
 
 namespace meshbus {
@@ -181,7 +181,7 @@ class Spawn {
     const bool is_in_time = monitor_.wait_while_changing(is_decided, idle);
     auto table = monitor_.table();
     if (!spec_.partial && has_fallen(table)) {
-      // The words of the certificate are worth the little time that they take.
+      // The words of the exit report are worth the little time that they take.
       monitor_.wait(
           [](const RankTable& now) {
             return std::all_of(now.ranks().begin(), now.ranks().end(),

@@ -5,8 +5,8 @@
 #include "client/src/host_mesh_impl.h"
 #include "client/src/proc_mesh_impl.h"
 #include "client/src/wire_reports.h"
-#include "common/frame.h"
-#include "common/wire_values.h"
+#include "common/wire/frame.h"
+#include "common/wire/wire_values.h"
 #include "meshbus/status_wait.h"
 #include "wire/lifecycle_generated.h"
 

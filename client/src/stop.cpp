@@ -98,9 +98,9 @@ Result<MeshOutcome> stop_ranks(ContextCore& core, Connection& connection, MeshMo
       detail += "; " + monitor.mesh().hosts()[host].to_string() + " did not take the order: " + problem;
     return fail(ErrorCode::stop_error, std::move(detail));
   }
-  // Certificates, and handlers of ranks that have failed before the stop, are a matter of milliseconds; without them it is an end all the
+  // Exit reports, and handlers of ranks that have failed before the stop, are a matter of milliseconds; without them it is an end all the
   // same.
-  if (table.is_ended()) monitor.wait_settled(std::min<std::chrono::milliseconds>(RankTable::certificate_limit, left_until(end)));
+  if (table.is_ended()) monitor.wait_settled(std::min<std::chrono::milliseconds>(RankTable::exit_report_limit, left_until(end)));
   return monitor.outcome();
 }
 

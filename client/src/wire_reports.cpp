@@ -3,8 +3,8 @@
 #include <algorithm>
 #include <map>
 
-#include "common/control.h"
-#include "common/wire_region.h"
+#include "common/wire/control.h"
+#include "common/wire/wire_region.h"
 #include "meshbus/point.h"
 #include "wire/supervision_generated.h"
 
@@ -44,7 +44,7 @@ std::vector<wire::RankInterval> to_wire(const RankSet& ranks) {
 void copy_state(const wire::RankState& from, RankReport& to) {
   to.generation = from.generation();
   to.incarnation = from.incarnation();
-  to.restarts = from.reserved();
+  to.restarts = from.restarts();
   to.started = time_of(from.started_ns());
   to.ended = time_of(from.ended_ns());
   to.pid = from.pid();
@@ -81,7 +81,7 @@ ProcUsage to_report(const wire::RankUsage& usage) {
           .load = usage.load() / 1000.0};
 }
 
-void copy_certificate(const wire::Certificate& from, RankReport& to) {
+void copy_exit_report(const wire::ExitReport& from, RankReport& to) {
   to.reason = text_of(from.reason());
   to.code = from_wire(from.code());
   to.os_error = from.os_error();
@@ -151,9 +151,9 @@ Result<ProcMeshRef> MeshReport::ref() const {
 void merge_into(MeshReport& report, const wire::MeshState& state) {
   if (state.ranks() == nullptr) return;
   const auto extent = report.region.extent();
-  std::map<std::uint64_t, const wire::Certificate*> certificates;
-  if (state.certificates() != nullptr) {
-    for (const auto* certificate : *state.certificates()) certificates[certificate->rank()] = certificate;
+  std::map<std::uint64_t, const wire::ExitReport*> exit_reports;
+  if (state.exit_reports() != nullptr) {
+    for (const auto* exit_report : *state.exit_reports()) exit_reports[exit_report->rank()] = exit_report;
   }
   std::map<std::uint64_t, const wire::LaunchTimes*> launches;
   if (state.launch() != nullptr) {
@@ -178,7 +178,7 @@ void merge_into(MeshReport& report, const wire::MeshState& state) {
       if (auto point = extent.point_of(*ordinal)) one.point = point->to_string();
     }
     copy_state(*rank, one);
-    if (const auto found = certificates.find(one.rank); found != certificates.end()) copy_certificate(*found->second, one);
+    if (const auto found = exit_reports.find(one.rank); found != exit_reports.end()) copy_exit_report(*found->second, one);
     if (const auto found = launches.find(one.rank); found != launches.end()) one.launch = to_report(*found->second);
     if (const auto found = usages.find(one.rank); found != usages.end()) one.usage = to_report(*found->second);
     if (const auto found = troubles.find(one.rank); found != troubles.end()) copy_trouble(*found->second, one);

@@ -14,12 +14,12 @@ namespace meshbus {
 
 std::vector<wire::RankInterval> to_wire(const RankSet& ranks);
 
-/// Writes what the state says into the report; place and certificate stay.
+/// Writes what the state says into the report; place and exit report stay.
 void copy_state(const wire::RankState& from, RankReport& to);
 /// Nothing for one that this release does not know, or of another life than the report's; and while the rank is not ready.
 void copy_trouble(const wire::RankTrouble& from, RankReport& to);
 ProcUsage to_report(const wire::RankUsage& usage);
-void copy_certificate(const wire::Certificate& from, RankReport& to);
+void copy_exit_report(const wire::ExitReport& from, RankReport& to);
 LaunchTimes to_report(const wire::LaunchTimes& times);
 HostReport to_report(const HostAddr& host, const wire::HostState& state);
 /// Errors: malformed_message.

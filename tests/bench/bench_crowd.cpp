@@ -15,8 +15,8 @@
 #include <thread>
 #include <vector>
 
-#include "client/bench/child.h"
-#include "client/bench/measured.h"
+#include "bench/child.h"
+#include "bench/measured.h"
 #include "meshbus/client.h"
 #include "tests/bench/benches.h"
 

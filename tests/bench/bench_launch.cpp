@@ -7,7 +7,7 @@
 
 #include <nlohmann/json.hpp>
 
-#include "client/bench/child.h"
+#include "bench/child.h"
 #include "tests/bench/benches.h"
 #include "tests/bench/program.h"
 

@@ -11,8 +11,8 @@
 #include <thread>
 #include <vector>
 
-#include "client/bench/child.h"
-#include "client/bench/measured.h"
+#include "bench/child.h"
+#include "bench/measured.h"
 #include "meshbus/client.h"
 #include "tests/bench/benches.h"
 
@@ -78,7 +78,7 @@ Figures meshbus_notice(std::uint64_t host_count, std::size_t kills, std::size_t 
   }
   must(mesh.stop({.reason = "measured", .grace = std::chrono::milliseconds(0)}));
   must(hosts.shutdown());
-  if (to_agent.empty()) throw std::runtime_error("certificates do not say when");
+  if (to_agent.empty()) throw std::runtime_error("exit reports do not say when");
   return {{"p50_us", percentile(to_launcher, 50)},
           {"p99_us", percentile(to_launcher, 99)},
           {"host_p50_us", percentile(to_agent, 50)},
@@ -102,12 +102,12 @@ int run_notice(const Settings& settings, const Amounts& amounts) {
                         settings);
   const std::chrono::milliseconds pause(amounts.pause_ms);
   comparison.note(
-      "host_*: until the host knows, by the time that the certificate tells: its keeper reaped the proc. The bars (200 and 1000 us "
+      "host_*: until the host knows, by the time that the exit report tells: its keeper reaped the proc. The bars (200 and 1000 us "
       "there, 500 and 5000 at the launcher, 1000 and 10000 at the far one, on a machine where a pidfd takes 68 and 155) are ratios to the "
       "pidfd of the same run");
   // Measured beside 300 others: kills one right after the other cost 1.2 ms, with 20 ms between them 0.16 ms.
   comparison.note(
-      "the handler runs when the certificate has come, which waits for a look for orphans. A look costs with the number of procs, and "
+      "the handler runs when the exit report has come, which waits for a look for orphans. A look costs with the number of procs, and "
       "after each the keeper rests four times as long: of kills one right after the other each waits for that (--pause 20 does not)");
   for (const std::size_t size : amounts.sizes) {
     Case one{.size = static_cast<double>(size), .unit = "procs", .sides = {}, .bars = {}};

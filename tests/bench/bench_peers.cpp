@@ -5,11 +5,11 @@
 #include <span>
 #include <sstream>
 
-#include "client/bench/brokers.h"
-#include "client/bench/crowd.h"
-#include "client/bench/measured.h"
-#include "common/bus.h"
-#include "common/token.h"
+#include "bench/brokers.h"
+#include "bench/crowd.h"
+#include "bench/measured.h"
+#include "common/bus/bus.h"
+#include "common/security/token.h"
 #include "meshbus/name.h"
 #include "tests/bench/benches.h"
 #include "wire/bus_generated.h"

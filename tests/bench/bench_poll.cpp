@@ -12,8 +12,8 @@
 #include <stdexcept>
 #include <vector>
 
-#include "client/bench/child.h"
-#include "client/bench/measured.h"
+#include "bench/child.h"
+#include "bench/measured.h"
 #include "client/controller/mesh_controller.h"
 #include "meshbus/client.h"
 #include "meshbus/status_wait.h"
@@ -133,7 +133,7 @@ Figures merge(std::size_t ranks) {
   begin = Clock::now();
   auto told = listed;
   for (const auto rank : order)
-    told += controller.pushed(host, {.ranks = {state(rank, 2, wire::ProcState::ready)}, .certificates = {}}, begin).events.size();
+    told += controller.pushed(host, {.ranks = {state(rank, 2, wire::ProcState::ready)}, .exit_reports = {}}, begin).events.size();
   figures["pushed_ns"] = nanoseconds(begin);
   if (told != 2 * ranks) throw std::runtime_error("not all ranks were told");
   return figures;

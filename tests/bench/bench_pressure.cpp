@@ -6,12 +6,12 @@
 #include <string>
 #include <string_view>
 
-#include "client/bench/child.h"
-#include "client/bench/measured.h"
-#include "client/bench/traffic.h"
-#include "common/block_pool.h"
-#include "common/config.h"
-#include "common/frame.h"
+#include "bench/child.h"
+#include "bench/measured.h"
+#include "bench/traffic.h"
+#include "common/base/block_pool.h"
+#include "common/config/config.h"
+#include "common/wire/frame.h"
 #include "tests/bench/benches.h"
 #include "tests/bench/party.h"
 #include "tests/bench/traffic.h"

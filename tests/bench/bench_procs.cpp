@@ -4,9 +4,9 @@
 
 #include <stdexcept>
 
-#include "client/bench/casts.h"
-#include "client/bench/child.h"
-#include "client/bench/measured.h"
+#include "bench/casts.h"
+#include "bench/child.h"
+#include "bench/measured.h"
 #include "meshbus/client.h"
 #include "tests/bench/benches.h"
 

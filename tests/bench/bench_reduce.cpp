@@ -7,11 +7,11 @@
 #include <vector>
 
 #include "agent/host/replies/collection.h"
-#include "client/bench/brokers.h"
-#include "client/bench/measured.h"
-#include "common/bus.h"
-#include "common/collecting.h"
-#include "common/token.h"
+#include "bench/brokers.h"
+#include "bench/measured.h"
+#include "common/bus/bus.h"
+#include "common/wire/collecting.h"
+#include "common/security/token.h"
 #include "meshbus/name.h"
 #include "tests/bench/benches.h"
 #include "wire/frame_generated.h"

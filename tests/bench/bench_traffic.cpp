@@ -1,8 +1,8 @@
 // Benchmarks of messages: rtt, rtt2, rate, link, and all of the bus.
 #include <string_view>
 
-#include "client/bench/brokers.h"
-#include "client/bench/child.h"
+#include "bench/brokers.h"
+#include "bench/child.h"
 #include "tests/bench/benches.h"
 #include "tests/bench/program.h"
 #include "tests/bench/traffic.h"

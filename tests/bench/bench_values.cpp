@@ -10,7 +10,7 @@
 #include <string>
 #include <vector>
 
-#include "common/wire_values.h"
+#include "common/wire/wire_values.h"
 #include "meshbus/status_mesh.h"
 
 namespace {

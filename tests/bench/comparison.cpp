@@ -4,7 +4,7 @@
 #include <cstdio>
 #include <stdexcept>
 
-#include "client/bench/child.h"
+#include "bench/child.h"
 #include "tests/bench/machine.h"
 
 namespace meshbus::bench {

@@ -3,7 +3,7 @@
 #include <memory>
 #include <string_view>
 
-#include "client/bench/end.h"
+#include "bench/end.h"
 
 namespace meshbus::bench {
 
@@ -21,7 +21,7 @@ Transport transport_named(std::string_view name);
 
 std::unique_ptr<End> make_end(Transport transport, const EndOptions& options);
 
-// One for each file; ours is in client/bench.
+// One for each file; ours is in bench.
 std::unique_ptr<End> make_zmq_end(const EndOptions& options, bool is_packed);
 std::unique_ptr<End> make_nats_end(const EndOptions& options);
 std::unique_ptr<End> make_nats_library_end(const EndOptions& options);

@@ -11,7 +11,7 @@
 #include <cstring>
 #include <stdexcept>
 
-#include "common/unique_fd.h"
+#include "common/base/unique_fd.h"
 #include "tests/bench/end.h"
 
 namespace meshbus::bench {

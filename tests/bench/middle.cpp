@@ -3,7 +3,7 @@
 #include <fstream>
 #include <stdexcept>
 
-#include "common/keys.h"
+#include "common/security/keys.h"
 #include "meshbus/address.h"
 #include "tests/bench/program.h"
 

@@ -6,8 +6,8 @@
 #include <string>
 #include <vector>
 
-#include "client/bench/brokers.h"
-#include "client/bench/child.h"
+#include "bench/brokers.h"
+#include "bench/child.h"
 
 namespace meshbus::bench {
 

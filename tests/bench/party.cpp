@@ -8,9 +8,9 @@
 #include <utility>
 
 #include "broker/broker.h"
-#include "client/bench/child.h"
-#include "client/bench/measured.h"
-#include "common/token.h"
+#include "bench/child.h"
+#include "bench/measured.h"
+#include "common/security/token.h"
 #include "meshbus/name.h"
 #include "tests/bench/end.h"
 #include "wire/bus_generated.h"

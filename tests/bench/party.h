@@ -8,8 +8,8 @@
 #include <string>
 #include <vector>
 
-#include "common/bus.h"
-#include "common/reactor.h"
+#include "common/bus/bus.h"
+#include "common/loop/reactor.h"
 
 /// Peers of a broker that press on it, or take what presses.
 namespace meshbus::bench {

@@ -13,8 +13,8 @@
 #include <sstream>
 #include <stdexcept>
 
-#include "client/bench/child.h"
-#include "common/unique_fd.h"
+#include "bench/child.h"
+#include "common/base/unique_fd.h"
 
 extern char** environ;
 

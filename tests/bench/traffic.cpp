@@ -1,7 +1,7 @@
 #include "tests/bench/traffic.h"
 
-#include "client/bench/child.h"
-#include "client/bench/traffic.h"
+#include "bench/child.h"
+#include "bench/traffic.h"
 
 namespace meshbus::bench {
 

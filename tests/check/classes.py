@@ -10,7 +10,7 @@ import sys
 import ratchet
 import sources
 
-AREAS = ("mesh/", "common/", "broker/", "agent/", "client/")
+AREAS = ("mesh/", "common/", "broker/", "agent/", "client/", "bench/", "cli/")
 LIMITS = {"files": 2, "functions": 25, "data": 15}
 NOISE = re.compile(r"""//[^\n]*|/\*.*?\*/|R"(?P<mark>[^(\s]*)\(.*?\)(?P=mark)"|"(?:\\.|[^"\\\n])*"|\b\d[\w.']*|'(?:\\.|[^'\\\n])+'
                        |^[ \t]*\#(?:[^\n\\]|\\.)*""", re.S | re.M | re.X)

@@ -1,34 +1,47 @@
 #!/usr/bin/python3 -B
-"""Dependencies point one way (docs/architecture.md): who may include whom, checked from the sources.
+"""Dependencies point one way (docs/architecture.md): which area may include which, checked from the sources.
 
-    mesh <- common <- broker | agent | client        broker and agent do not know each other
-    agent: keeper <- warden, keeper <- host, proc apart        client sees warden, broker, host agent and the library
-    of mesh procs through one header each, client/local also what a keeper and a mesh proc are made of; tests/conformance sees the public
-    headers, as anybody
+No two areas include each other, directly or through others. `above(...)` builds such stairs: each area may include those below it.
+Headers in include/meshbus are public: every area that may include their library sees them. tests/conformance sees public headers only.
 """
 import re
 
 import sources
 
+COMMON = ["common/base", "common/loop", "common/wire", "common/address", "common/zmtp", "common/bus", "common/config", "common/security"]
+BROKER = ["broker/peers", "broker/access", "broker/transport", "broker/links", "broker/casts", "broker/observe", "broker/router", "broker"]
+
+
+def above(ground, *stairs):
+    """{area: what it may include}: `ground`, and every stair below."""
+    return {area: set(ground) | set(stairs[:step]) for step, area in enumerate(stairs)}
+
+
 # Area: the areas it may include. The area of a file is the longest of these that its path begins with. `wire` is what the schemas become.
 MAY = {
     "mesh": set(),
-    "common": {"mesh", "wire"},
-    "broker": {"common", "mesh", "wire"},
-    "agent/keeper": {"common", "mesh"},
-    "agent/warden": {"agent/keeper", "common", "mesh"},
-    "agent/host": {"agent/keeper", "common", "mesh", "wire"},
-    "agent/proc": {"common", "mesh", "wire"},
-    "client": {"common", "mesh", "wire"},
-    "client/local": {"agent/keeper", "agent/proc", "client", "common", "mesh"},
+    "common/include": {"mesh"},
+    **above({"mesh", "wire", "common/include"}, *COMMON),
+    **above({"mesh", "wire", "common/include", *COMMON}, *BROKER),
+    **above({"mesh", "common/include", "common/base", "common/loop"}, "agent/os", "agent/keeper"),
+    "agent/warden": {"agent/os", "common/base", "common/include", "mesh"},
+    "agent/host": {"agent/os", "agent/keeper", "mesh", "wire", "common/include", *COMMON},
+    **above({"mesh", "wire", "common/include", *COMMON}, "agent/proc/include", "agent/proc/loop", "agent/proc/actors", "agent/proc/runtime", "agent/proc"),
+    "client": {"mesh", "wire", "common/include", *COMMON},
+    "client/local": {"agent/os", "agent/keeper", "agent/proc/include", "agent/proc/runtime", "agent/proc", "client", "mesh", "common/include", *COMMON},
+    "bench": {"client", "mesh", "wire", "common/include", *COMMON},
+    "cli": {"bench", "agent/proc/include", "client", "mesh", "wire", "common/include", *COMMON},
     "examples": set(),
 }
 # The narrow headers: the only ones of these areas that the area on the left may include besides.
-NARROW = {"client": {"agent/warden/warden.h", "broker/broker.h", "agent/host/host_agent.h", "agent/proc/include/meshbus/actor.h", "agent/proc/include/meshbus/proc.h",
-                     "agent/keeper/host_place.h"},
+NARROW = {"agent/proc": {"agent/os/process_link.h"},
+          "agent/proc/runtime": {"agent/os/process_link.h"},
+          "broker": {"agent/os/warden_end.h"},
+          "client": {"agent/warden/warden.h", "agent/os/process_link.h"},
+          "cli": {"agent/warden/warden.h", "agent/os/host_place.h"},
           "client/local": {"broker/broker.h", "agent/host/host_agent.h"}}
 # Whose closure of includes stays free of every library: the processes that everything hangs on stay tiny, and mesh is pure algebra.
-BARE = ("mesh", "agent/keeper", "agent/warden")
+BARE = ("mesh", "agent/os", "agent/keeper", "agent/warden")
 LIBRARY = re.compile(r"^(zmq(_addon)?\.hp?p?$|wire/|flatbuffers/|Poco/|spdlog/|fmt/|CLI/|nlohmann/|prometheus/|pybind11/)")
 # Slow to compile: they stay in .cpp files.
 HEAVY = re.compile(r"^(CLI/|nlohmann/(?!json_fwd\.hpp$)|spdlog/|fmt/|Poco/|pybind11/)")

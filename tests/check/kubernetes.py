@@ -118,7 +118,7 @@ def printed_keys(problems):
 
 def flags_of(verb):
     """The options of a verb of `meshbus`, as its program declares them; all functions of command_line.cpp count, for some are shared."""
-    known = set(re.findall(r'"(?:-\w,)?(--[a-z-]+)[",]', sources.text("client/cli/command_line.cpp")))
+    known = set(re.findall(r'"(?:-\w,)?(--[a-z-]+)[",]', sources.text("cli/command_line.cpp")))
     return known if verb in ("host", "run", "ping") else set()
 
 
@@ -177,7 +177,7 @@ def main():
             paths = {item["path"] for item in volumes.get(mount.get("name"), {}).get("secret", {}).get("items", [])}
             wanted = [mount["subPathExpr"].replace("$(POD_NAME)", one.split(".")[0]) for one in names] if "subPathExpr" in mount else [os.path.basename(own)]
             expect(set(wanted) == paths, f"{where}: its own key is not among those mounted, or others are: {sorted(paths)}")
-            settings = {"MESHBUS_" + key.replace(".", "_").upper() for key in re.findall(r'^  \{"([a-z_.]+)", ValueKind', sources.text("common/config_keys.h"), re.M)}
+            settings = {"MESHBUS_" + key.replace(".", "_").upper() for key in re.findall(r'^  \{"([a-z_.]+)", ValueKind', sources.text("common/config/config_keys.h"), re.M)}
             for variable in variables:
                 expect(variable in settings | {"POD_NAME", "MESHBUS_HOSTS"}, f"{where}: {variable} is no setting")
             words = container.get("args", [])

@@ -1,5 +1,5 @@
 // What a mesh proc finds in its sealed memory, and the text that names it.
-#include "agent/proc/bootstrap.h"
+#include "agent/proc/runtime/bootstrap.h"
 
 #include "tests/fuzz/support.h"
 #include "wire/bootstrap_generated.h"

@@ -1,6 +1,6 @@
 // What a broker reads of a cast, and what a receiver does.
-#include "common/cast.h"
-#include "common/wire_region.h"
+#include "common/bus/cast.h"
+#include "common/wire/wire_region.h"
 #include "tests/fuzz/support.h"
 
 using namespace meshbus;

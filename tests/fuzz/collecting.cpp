@@ -1,5 +1,5 @@
 // What travels when answers are reduced at hosts, as strangers may send it: to an agent, and to who asks. The first byte says which.
-#include "common/collecting.h"
+#include "common/wire/collecting.h"
 
 #include "tests/fuzz/support.h"
 

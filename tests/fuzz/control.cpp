@@ -1,18 +1,18 @@
 // Every control message, as a receiver gets it: decoded, every field walked, dispatched to handlers that read it as the real ones do, and
 // packed again. Seeds: one message of each kind, with every field set.
-#include "common/control.h"
+#include "common/wire/control.h"
 
 #include <chrono>
 
 #include "agent/host/spawn/mesh_spec.h"
-#include "broker/admission.h"
+#include "broker/access/admission.h"
 #include "client/controller/supervisor.h"
 #include "client/controller/watch_feed.h"
 #include "client/src/rank_table.h"
 #include "client/src/wire_reports.h"
-#include "common/dispatcher.h"
-#include "common/frame.h"
-#include "common/wire_values.h"
+#include "common/wire/dispatcher.h"
+#include "common/wire/frame.h"
+#include "common/wire/wire_values.h"
 #include "tests/fuzz/support.h"
 #include "wire/control_generated.h"
 
@@ -99,7 +99,7 @@ void on_state(const Request&, const wire::MeshState& state) {
     MeshController mesh(news->mesh, std::make_shared<const std::set<HostAddr>>(std::set<HostAddr>{own_host()}));
     to_messages(mesh.listed(own_host(), *news, {}).events, 1, false);
     to_messages(mesh.answered({MeshController::Order::Kind::state, own_host()}, *news, {}).events, 1, false);
-    to_messages(mesh.turn(MeshController::Time(MeshController::certificate_limit)).events, 1, false);
+    to_messages(mesh.turn(MeshController::Time(MeshController::exit_report_limit)).events, 1, false);
   }
   if (auto report = to_report(state)) {
     merge_into(*report, state);
@@ -139,8 +139,8 @@ void on_news(const Request&, const wire::StateChanged& news) {
   if (news.ranks() != nullptr) {
     for (const auto* rank : *news.ranks()) table.apply(own_host(), *rank, now);
   }
-  if (news.certificates() != nullptr) {
-    for (const auto* certificate : *news.certificates()) table.apply(own_host(), *certificate);
+  if (news.exit_reports() != nullptr) {
+    for (const auto* exit_report : *news.exit_reports()) table.apply(own_host(), *exit_report);
   }
   table.next_due(now);
   const auto failures = table.take_failures(now + std::chrono::seconds(1));

@@ -1,6 +1,6 @@
 // Frames as a broker gets them from strangers: read, packed again and read again. The input is the parts of one message, each behind its
 // length.
-#include "common/frame.h"
+#include "common/wire/frame.h"
 
 #include <vector>
 

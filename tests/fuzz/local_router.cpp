@@ -1,7 +1,7 @@
 // What strangers may send to a broker over its unix socket: the messages that come out are those that a plain reading of ZMTP 3.0 finds,
 // however the bytes are cut, what is none of it ends the connection, and another connection is heard as if nothing were. The first byte
 // says how the others are cut.
-#include "broker/local_router.h"
+#include "broker/transport/local_router.h"
 
 #include <sys/socket.h>
 #include <unistd.h>
@@ -10,7 +10,7 @@
 #include <optional>
 #include <vector>
 
-#include "common/unix_address.h"
+#include "common/base/unix_address.h"
 #include "tests/fuzz/support.h"
 #include "tests/fuzz/zmtp.h"
 

@@ -1,7 +1,7 @@
 // What a broker, or whoever sits at its address, may send to a peer over a unix socket: the messages that come out are those that a
 // plain reading of ZMTP 3.0 finds, however the bytes are cut, and what is none of it ends the connection. The first byte says how the
 // others are cut.
-#include "common/local_socket.h"
+#include "common/zmtp/local_socket.h"
 
 #include <sys/socket.h>
 #include <sys/un.h>

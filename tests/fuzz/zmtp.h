@@ -6,7 +6,7 @@
 #include <utility>
 #include <vector>
 
-#include "common/frame.h"
+#include "common/wire/frame.h"
 
 namespace meshbus::fuzz {
 

@@ -4,7 +4,7 @@
 #include <csignal>
 #include <future>
 
-#include "common/collecting.h"
+#include "common/wire/collecting.h"
 #include "tests/integration/client_harness.h"
 
 using namespace std::chrono_literals;

@@ -299,7 +299,7 @@ TEST_CASE("actors: spec 7.3: one that is stuck in a handler past the grace has f
   CHECK(actors.says(0, "on_stop of 0 at 6: its proc stops: the end"));
 }
 
-TEST_CASE("actors: spec 7.2: a proc that dies while its actor is made is an error with its certificate; the others are stopped") {
+TEST_CASE("actors: spec 7.2: a proc that dies while its actor is made is an error with its exit report; the others are stopped") {
   Actors actors("host=1", "gpu=3");
   const auto broken = actors.procs->spawn_actors("dies", "dies", "");
   REQUIRE_FALSE(broken.has_value());
@@ -316,7 +316,7 @@ TEST_CASE("actors: spec 7.2: a proc that dies while its actor is made is an erro
   CHECK(where[1].value() == "1 " + must(actors.procs->ref().proc_at(2)).to_string() + ",two[0]");
 }
 
-TEST_CASE("actors: spec 7.4: when a whole proc dies its certificate is the cause, told once; slices beside it stay usable") {
+TEST_CASE("actors: spec 7.4: when a whole proc dies its exit report is the cause, told once; slices beside it stay usable") {
   Actors actors("host=2", "gpu=2");
   auto tally = actors.spawn("counter", "tally", "0");
   CHECK(must(tally.call("throw", "first", 0ms)).size() == 4);  // nobody waits: maybe nobody hears

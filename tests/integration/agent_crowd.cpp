@@ -109,11 +109,11 @@ TEST_CASE("agent: 10000 short-lived procs: every code is right, and one end of e
     std::uint64_t ended = 0;  // so many of the lowest ranks
     const auto have_ended = [&] {
       for (auto one = known.find(ended); one != known.end() && one->first == ended; ++one, ++ended) {
-        if (!one->second.has_ended() || !one->second.certificate) break;
+        if (!one->second.has_ended() || !one->second.exit_report) break;
       }
       return ended == at_once;
     };
-    harness.wait("all certificates", have_ended, 160s * slowness);
+    harness.wait("all exit reports", have_ended, 160s * slowness);
     // Answered after all that was told: what comes twice is here now.
     REQUIRE(harness.ask<wire::HostState>(wire::GetHostT{}).has_value());
     CHECK(known.size() == at_once);
@@ -121,13 +121,13 @@ TEST_CASE("agent: 10000 short-lived procs: every code is right, and one end of e
       const int code = rank % 2 == 0 ? 0 : static_cast<int>(rank % 251);
       const auto& last = one.states.back();
       const bool is_right = one.state() == wire::ProcState::stopped && last.signal() == 0 && last.exit_code() == code &&
-                            one.certificate->cause == wire::Cause::exited && one.certificate->reason == "exit " + std::to_string(code);
+                            one.exit_report->cause == wire::Cause::exited && one.exit_report->reason == "exit " + std::to_string(code);
       const bool is_once = std::count_if(one.states.begin(), one.states.end(),
                                          [](const wire::RankState& state) { return state.state() >= wire::ProcState::stopped; }) == 1;
       right += is_right ? 1U : 0U;
       told_once += is_once ? 1U : 0U;
       if ((!is_right || !is_once) && wrong.size() < 1000)
-        wrong += mesh + " rank " + std::to_string(rank) + ": " + one.certificate->reason + "\n";
+        wrong += mesh + " rank " + std::to_string(rank) + ": " + one.exit_report->reason + "\n";
     }
     CHECK(harness.agent().live() == 0);
   }

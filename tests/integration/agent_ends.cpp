@@ -23,7 +23,7 @@ using State = wire::ProcState;
 using Step = wire::StopStep;
 
 std::string tail_of(const TestLauncher::Rank& rank) {
-  const auto& tail = rank.certificate->stderr_tail;
+  const auto& tail = rank.exit_report->stderr_tail;
   return {tail.begin(), tail.end()};
 }
 
@@ -66,12 +66,12 @@ TEST_CASE("agent: every kind of end is told exactly") {
     CHECK(rank.states.back().signal() == signal);
     CHECK_FALSE(rank.states.back().core_dumped());
     CHECK(rank.states.back().step() == Step::none);
-    CHECK(rank.certificate->reason == reason);
-    CHECK(rank.certificate->cause == cause);
-    CHECK_FALSE(rank.certificate->consequence);
-    CHECK(rank.certificate->code == wire::ErrorCode::none);
-    CHECK(rank.certificate->stopped_by.empty());
-    CHECK(rank.certificate->max_rss_bytes > 0);
+    CHECK(rank.exit_report->reason == reason);
+    CHECK(rank.exit_report->cause == cause);
+    CHECK_FALSE(rank.exit_report->consequence);
+    CHECK(rank.exit_report->code == wire::ErrorCode::none);
+    CHECK(rank.exit_report->stopped_by.empty());
+    CHECK(rank.exit_report->max_rss_bytes > 0);
     CHECK(states_of(rank) == std::vector<State>{State::starting, State::running, State::ready, state});
     CHECK(rank.states.back().started_ns() > 1'700'000'000'000'000'000);
     CHECK(rank.states.back().ended_ns() >= rank.states.back().started_ns());
@@ -103,8 +103,8 @@ TEST_CASE("agent: every signal that ends a process is told by its name") {
     INFO(rows[i].name);
     CHECK(rank.state() == State::killed);
     CHECK(rank.states.back().signal() == rows[i].signal);
-    CHECK(rank.certificate->reason == "killed by " + rows[i].name);
-    CHECK(rank.certificate->cause == wire::Cause::signaled);
+    CHECK(rank.exit_report->reason == "killed by " + rows[i].name);
+    CHECK(rank.exit_report->cause == wire::Cause::signaled);
   }
 }
 
@@ -128,10 +128,10 @@ TEST_CASE("agent: the limit of CPU time is told, soft and hard, with what was us
   for (const auto& [mesh, row] : meshes) {
     harness.wait_ended(mesh);
     const auto& rank = harness.rank(mesh);
-    INFO(rank.certificate->reason);
+    INFO(rank.exit_report->reason);
     CHECK(rank.states.back().signal() == row.signal);
-    CHECK(rank.certificate->cause == wire::Cause::cpu_limit);
-    CHECK(rank.certificate->reason.ends_with(row.reason));
+    CHECK(rank.exit_report->cause == wire::Cause::cpu_limit);
+    CHECK(rank.exit_report->reason.ends_with(row.reason));
   }
 }
 
@@ -144,7 +144,7 @@ TEST_CASE("agent: a core dump is told" * doctest::test_suite(need::core_file)) {
   harness.wait_ended(mesh);
   CHECK(harness.rank(mesh).state() == State::killed);
   CHECK(harness.rank(mesh).states.back().core_dumped());
-  CHECK(harness.rank(mesh).certificate->reason == "killed by SIGABRT (core dumped)");
+  CHECK(harness.rank(mesh).exit_report->reason == "killed by SIGABRT (core dumped)");
 }
 
 TEST_CASE("agent: what cannot be executed is named, with file, step and host") {
@@ -185,17 +185,17 @@ TEST_CASE("agent: what cannot be executed is named, with file, step and host") {
       const auto& rank = harness.rank(mesh, number);
       CHECK(states_of(rank) == std::vector<State>{State::starting, State::failed});
       // Another code when it is not the file that cannot be executed.
-      CHECK(rank.certificate->code == (directory.empty() ? wire::ErrorCode::exec_failed : wire::ErrorCode::io_error));
-      CHECK(rank.certificate->cause == (directory.empty() ? wire::Cause::exec_failed : wire::Cause::spawn_failed));
-      CHECK(rank.certificate->os_error == os_error);
-      CHECK(rank.certificate->reason == reason);
+      CHECK(rank.exit_report->code == (directory.empty() ? wire::ErrorCode::exec_failed : wire::ErrorCode::io_error));
+      CHECK(rank.exit_report->cause == (directory.empty() ? wire::Cause::exec_failed : wire::Cause::spawn_failed));
+      CHECK(rank.exit_report->os_error == os_error);
+      CHECK(rank.exit_report->reason == reason);
       CHECK(rank.states.back().pid() == 0);
       CHECK(rank.states.back().ended_ns() > 0);
     }
   }
 }
 
-TEST_CASE("agent: the certificate has the last 100 lines of stderr, exact bytes") {
+TEST_CASE("agent: the exit report has the last 100 lines of stderr, exact bytes") {
   AgentHarness harness;
   const auto mesh = harness.run_shell(
       "i=0; while [ $i -lt 250 ]; do i=$((i+1)); echo \"line $i\" >&2; done; echo not this; printf 'no newline\\377' >&2; exit 1");
@@ -225,17 +225,17 @@ TEST_CASE("agent: a stop that was asked for is Stopped, with signal, step and re
   CHECK(states_of(rank) == std::vector<State>{State::starting, State::running, State::ready, State::stopping, State::stopped});
   CHECK(rank.states.back().signal() == SIGTERM);
   CHECK(rank.states.back().step() == Step::term);
-  CHECK(rank.certificate->reason == "killed by SIGTERM");
-  CHECK(rank.certificate->stopped_by == harness.launcher->id().to_string());
-  CHECK(rank.certificate->stop_reason == "the test is over");
-  CHECK(rank.certificate->cause == wire::Cause::stopped);
-  CHECK_FALSE(rank.certificate->consequence);
+  CHECK(rank.exit_report->reason == "killed by SIGTERM");
+  CHECK(rank.exit_report->stopped_by == harness.launcher->id().to_string());
+  CHECK(rank.exit_report->stop_reason == "the test is over");
+  CHECK(rank.exit_report->cause == wire::Cause::stopped);
+  CHECK_FALSE(rank.exit_report->consequence);
 }
 
 TEST_CASE("agent: a stop because of another rank is marked as its consequence, that rank is not") {
   AgentHarness harness;
   const auto mesh = harness.run_shell("[ $RANK = 1 ] && exit 4; exec sleep 300", 3);
-  harness.wait("the failure", [&] { return harness.rank(mesh, 1).certificate.has_value(); });
+  harness.wait("the failure", [&] { return harness.rank(mesh, 1).exit_report.has_value(); });
   wire::StopProcsT stop;
   stop.mesh = mesh;
   stop.requester = "me";
@@ -244,13 +244,13 @@ TEST_CASE("agent: a stop because of another rank is marked as its consequence, t
   stop.because = 1;
   CHECK(harness.ask<wire::Ack>(stop).has_value());
   harness.wait_ended(mesh, 3);
-  CHECK_FALSE(harness.rank(mesh, 1).certificate->consequence);
+  CHECK_FALSE(harness.rank(mesh, 1).exit_report->consequence);
   for (const std::uint64_t number : {0U, 2U}) {
-    const auto& certificate = *harness.rank(mesh, number).certificate;
-    CHECK(certificate.cause == wire::Cause::stopped);
-    CHECK(certificate.consequence);
-    REQUIRE(certificate.because.has_value());
-    CHECK(*certificate.because == 1);
+    const auto& exit_report = *harness.rank(mesh, number).exit_report;
+    CHECK(exit_report.cause == wire::Cause::stopped);
+    CHECK(exit_report.consequence);
+    REQUIRE(exit_report.because.has_value());
+    CHECK(*exit_report.because == 1);
   }
 }
 
@@ -271,8 +271,8 @@ TEST_CASE("agent: who ignores SIGTERM is killed after the grace; who stopped its
   CHECK(harness.rank(deaf).state() == State::stopped);
   CHECK(harness.rank(deaf).states.back().signal() == SIGKILL);
   CHECK(harness.rank(deaf).states.back().step() == Step::kill);
-  CHECK(harness.rank(deaf).certificate->reason == "killed by SIGKILL");
-  CHECK(harness.rank(deaf).certificate->cause == wire::Cause::killed_after_grace);
+  CHECK(harness.rank(deaf).exit_report->reason == "killed by SIGKILL");
+  CHECK(harness.rank(deaf).exit_report->cause == wire::Cause::killed_after_grace);
   CHECK(harness.rank(asleep).states.back().signal() == SIGTERM);
   CHECK(harness.rank(asleep).states.back().step() == Step::term);
 }
@@ -285,7 +285,7 @@ TEST_CASE("agent: no grace kills at once, and a second order hastens the first")
   harness.stop(second, 60s);
   harness.wait_ended(first);
   CHECK(harness.rank(first).states.back().step() == Step::kill);
-  CHECK(harness.rank(first).certificate->cause == wire::Cause::stopped);
+  CHECK(harness.rank(first).exit_report->cause == wire::Cause::stopped);
   CHECK(harness.rank(second).state() == State::stopping);
   harness.stop(second, 0ms);
   harness.wait_ended(second);
@@ -297,7 +297,7 @@ TEST_CASE("agent: a stop ends single ranks, and knows no unknown ones") {
   const auto mesh = harness.run_shell("exec sleep 300", 4);
   harness.wait_state(mesh, State::ready, 4);
   harness.stop(mesh, 5s, {wire::RankInterval(1, 3), wire::RankInterval(7, 9)});
-  harness.wait("two ends", [&] { return harness.rank(mesh, 1).certificate && harness.rank(mesh, 2).certificate; });
+  harness.wait("two ends", [&] { return harness.rank(mesh, 1).exit_report && harness.rank(mesh, 2).exit_report; });
   CHECK(harness.rank(mesh, 0).state() == State::ready);
   CHECK(harness.rank(mesh, 3).state() == State::ready);
   harness.stop("nobody-13Se1Maqzryj", 5s);
@@ -328,9 +328,9 @@ TEST_CASE("agent: a stop during the start ends everything, whatever had been rea
     for (const auto& [number, rank] : harness.launcher->mesh(mesh)) {
       CHECK(rank.state() == State::stopped);
       CHECK(rank.states.back().step() != Step::none);
-      CHECK(rank.certificate->stopped_by == "me");
+      CHECK(rank.exit_report->stopped_by == "me");
     }
-    CHECK(harness.rank(mesh, 29).certificate->reason == "stopped before it was started");
+    CHECK(harness.rank(mesh, 29).exit_report->reason == "stopped before it was started");
     CHECK(harness.rank(mesh, 29).states.back().pid() == 0);
   }
   CHECK(harness.agent().live() == 0);
@@ -354,7 +354,7 @@ TEST_CASE("agent: signals go to the group") {
   signal.ranks = {wire::RankInterval(1, 2)};
   signal.signal = SIGUSR1;
   CHECK(harness.ask<wire::Ack>(signal).has_value());
-  harness.wait("an end", [&] { return harness.rank(mesh, 1).certificate.has_value(); });
+  harness.wait("an end", [&] { return harness.rank(mesh, 1).exit_report.has_value(); });
   CHECK(harness.rank(mesh, 1).state() == State::stopped);
   CHECK(harness.rank(mesh, 0).state() == State::ready);
   signal.ranks = {wire::RankInterval(0, 5)};
@@ -364,7 +364,7 @@ TEST_CASE("agent: signals go to the group") {
   CHECK(harness.ask<wire::Ack>(signal).has_value());
   harness.wait_ended(mesh, 2);
   CHECK(harness.rank(mesh, 0).state() == State::killed);
-  CHECK(harness.rank(mesh, 0).certificate->reason == "killed by SIGKILL");
+  CHECK(harness.rank(mesh, 0).exit_report->reason == "killed by SIGKILL");
 }
 
 TEST_CASE("agent: 4 x 250 times true, three times: exact counts") {
@@ -373,15 +373,15 @@ TEST_CASE("agent: 4 x 250 times true, three times: exact counts") {
     std::vector<std::string> meshes;
     for (int i = 0; i < 4; ++i) meshes.push_back(harness.spawn(harness.command({"/bin/true"}, 250)));
     for (const auto& mesh : meshes) {
-      harness.wait("250 certificates", [&] {
+      harness.wait("250 exit reports", [&] {
         const auto& known = harness.launcher->mesh(mesh);
         return known.size() == 250 &&
-               std::all_of(known.begin(), known.end(), [](const auto& entry) { return entry.second.certificate.has_value(); });
+               std::all_of(known.begin(), known.end(), [](const auto& entry) { return entry.second.exit_report.has_value(); });
       });
       for (const auto& [number, rank] : harness.launcher->mesh(mesh)) {
         CHECK(rank.state() == State::stopped);
         CHECK(rank.states.back().exit_code() == 0);
-        CHECK(rank.certificate->reason == "exit 0");
+        CHECK(rank.exit_report->reason == "exit 0");
       }
     }
   }

@@ -55,7 +55,7 @@ TEST_CASE("agent: the owner hands its mesh over and goes: the procs live on, and
   CHECK(state->ownership->loss == wire::OwnerLoss::lapse);
   CHECK_FALSE(state->ownership->gone);
   harness.stop(mesh, 0ms);
-  harness.wait("the end at the new owner", [&] { return heir->mesh(mesh)[0].certificate && heir->mesh(mesh)[1].certificate; });
+  harness.wait("the end at the new owner", [&] { return heir->mesh(mesh)[0].exit_report && heir->mesh(mesh)[1].exit_report; });
   CHECK(heir->problems.empty());
   // What streams no more is in the tail still.
   CHECK(heir->mesh(mesh)[0].out.empty());
@@ -94,10 +94,10 @@ TEST_CASE("agent: a new owner that is gone, or never came, has until its lease l
   CHECK(harness.agent().live() == 1);
   harness.wait("the end", [&] { return harness.agent().live() == 0; });
   CHECK(std::chrono::steady_clock::now() - begin < 5s * slowness);
-  harness.wait("the certificate", [&] { return !harness.ask<wire::MeshState>(get_state(mesh))->certificates.empty(); });
+  harness.wait("the exit report", [&] { return !harness.ask<wire::MeshState>(get_state(mesh))->exit_reports.empty(); });
   const auto state = harness.ask<wire::MeshState>(get_state(mesh));
-  CHECK(state->certificates[0]->cause == wire::Cause::lease_lapsed);
-  CHECK(state->certificates[0]->stop_reason == "lease lapsed");
+  CHECK(state->exit_reports[0]->cause == wire::Cause::lease_lapsed);
+  CHECK(state->exit_reports[0]->stop_reason == "lease lapsed");
 }
 
 TEST_CASE("agent: a mesh that may live on without an owner does, and any operator may give it a new one") {
@@ -114,7 +114,7 @@ TEST_CASE("agent: a mesh that may live on without an owner does, and any operato
   CHECK(harness.ask<wire::Ack>(*finder, hand_over(mesh, finder->id(), wire::OwnerLoss::stop, 0)).has_value());
   CHECK_FALSE(harness.ask<wire::MeshState>(get_state(mesh))->ownership->gone);
   harness.stop(mesh, 0ms);
-  harness.wait("the end", [&] { return finder->mesh(mesh)[0].certificate.has_value(); });
+  harness.wait("the end", [&] { return finder->mesh(mesh)[0].exit_report.has_value(); });
 }
 
 }  // namespace

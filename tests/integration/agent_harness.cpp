@@ -5,8 +5,8 @@
 #include <stdexcept>
 
 #include "agent/host/spawn/mesh_spec.h"
-#include "agent/keeper/packet.h"
-#include "common/wire_region.h"
+#include "agent/os/packet.h"
+#include "common/wire/wire_region.h"
 #include "tests/support/environment.h"
 #include "wire/bus_generated.h"
 #include "wire/logs_generated.h"
@@ -56,16 +56,16 @@ void TestLauncher::on_state_changed(const wire::StateChanged& message) {
       rank.states.push_back(*state);
     }
   }
-  if (message.certificates() == nullptr) return;
-  for (const auto* certificate : *message.certificates()) {
-    Rank& rank = mesh[certificate->rank()];
-    if (rank.certificate && !message.snapshot())
-      problems.push_back("rank " + std::to_string(certificate->rank()) + ": a certificate that was told before");
+  if (message.exit_reports() == nullptr) return;
+  for (const auto* exit_report : *message.exit_reports()) {
+    Rank& rank = mesh[exit_report->rank()];
+    if (rank.exit_report && !message.snapshot())
+      problems.push_back("rank " + std::to_string(exit_report->rank()) + ": an exit report that was told before");
     // Whoever came after the end has not been told of it.
     if (!rank.states.empty() && !rank.has_ended())
-      problems.push_back("rank " + std::to_string(certificate->rank()) + ": a certificate before the end");
-    rank.certificate.emplace();
-    certificate->UnPackTo(&*rank.certificate);
+      problems.push_back("rank " + std::to_string(exit_report->rank()) + ": an exit report before the end");
+    rank.exit_report.emplace();
+    exit_report->UnPackTo(&*rank.exit_report);
   }
 }
 
@@ -179,7 +179,7 @@ void AgentHarness::wait(const std::string& what, const std::function<bool()>& pr
         for (const auto& [name, mesh] : launcher->meshes) {
           for (const auto& [rank, known] : mesh)
             text += "\n" + name + " rank " + std::to_string(rank) + ": " + wire::EnumNameProcState(known.state()) +
-                    (known.certificate ? " (" + known.certificate->reason + ")" : "");
+                    (known.exit_report ? " (" + known.exit_report->reason + ")" : "");
         }
       }
       throw std::runtime_error(text);
@@ -249,10 +249,10 @@ void AgentHarness::wait_state(const std::string& mesh, wire::ProcState state, st
 }
 
 void AgentHarness::wait_ended(const std::string& mesh, std::size_t ranks) {
-  wait("certificates", [&] {
+  wait("exit reports", [&] {
     const auto& known = launcher->mesh(mesh);
     return known.size() == ranks &&
-           std::all_of(known.begin(), known.end(), [&](const auto& entry) { return entry.second.has_ended() && entry.second.certificate; });
+           std::all_of(known.begin(), known.end(), [&](const auto& entry) { return entry.second.has_ended() && entry.second.exit_report; });
   });
 }
 

@@ -13,9 +13,9 @@
 #include <zmq.hpp>
 
 #include "agent/host/host_agent.h"
-#include "agent/keeper/lifeline.h"
+#include "agent/os/lifeline.h"
 #include "broker/broker.h"
-#include "common/bus.h"
+#include "common/bus/bus.h"
 #include "tests/support/process.h"
 #include "tests/support/temp_dir.h"
 #include "wire/logs_generated.h"
@@ -31,7 +31,7 @@ class TestLauncher {
   /// What is known of one rank.
   struct Rank {
     std::vector<wire::RankState> states;  ///< In the order of arrival.
-    std::optional<wire::CertificateT> certificate;
+    std::optional<wire::ExitReportT> exit_report;
     std::string out, err;
     bool output_ended = false;
 
@@ -45,7 +45,7 @@ class TestLauncher {
   Mesh& mesh(const std::string& name) { return meshes[name]; }
 
   std::map<std::string, Mesh> meshes;
-  std::vector<std::string> problems;  ///< Generations out of order, changes and certificates told twice.
+  std::vector<std::string> problems;  ///< Generations out of order, changes and exit reports told twice.
   bool takes_output = true;           ///< Says OutputTaken.
   std::uint64_t untaken = 0;          ///< Bytes of output for which it has not been said.
   std::size_t state_messages = 0;
@@ -108,7 +108,7 @@ class AgentHarness {
   void stop(const std::string& mesh, std::chrono::milliseconds grace, std::vector<wire::RankInterval> ranks = {});
   /// Until every rank of the mesh has that state or a later one.
   void wait_state(const std::string& mesh, wire::ProcState state, std::size_t ranks = 1);
-  /// Until every rank has ended and has its certificate.
+  /// Until every rank has ended and has its exit report.
   void wait_ended(const std::string& mesh, std::size_t ranks = 1);
   TestLauncher::Rank& rank(const std::string& mesh, std::uint64_t number = 0) { return launcher->mesh(mesh)[number]; }
 

@@ -3,7 +3,7 @@
 
 #include <random>
 
-#include "common/log.h"
+#include "common/base/log.h"
 #include "tests/integration/agent_harness.h"
 #include "wire/bootstrap_generated.h"
 #include "wire/bus_generated.h"

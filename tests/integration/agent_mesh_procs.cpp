@@ -84,10 +84,10 @@ TEST_CASE("agent: a mesh proc is Ready when it says so itself, and only itself")
   CHECK(zero.ask(wire::ProcHeartbeatT(beat)).has_value());
   harness.wait("ready", [&] { return harness.rank(mesh, 0).state() == State::ready; });
   // Rank 1 says nothing.
-  harness.wait("the limit", [&] { return harness.rank(mesh, 1).certificate.has_value(); });
+  harness.wait("the limit", [&] { return harness.rank(mesh, 1).exit_report.has_value(); });
   CHECK(harness.rank(mesh, 1).state() == State::failed);
-  CHECK(harness.rank(mesh, 1).certificate->code == wire::ErrorCode::timeout);
-  CHECK(harness.rank(mesh, 1).certificate->reason == "not ready within 1500 ms; stage: exec'd, no hello from it yet");
+  CHECK(harness.rank(mesh, 1).exit_report->code == wire::ErrorCode::timeout);
+  CHECK(harness.rank(mesh, 1).exit_report->reason == "not ready within 1500 ms; stage: exec'd, no hello from it yet");
   CHECK(harness.rank(mesh, 1).states.back().step() == wire::StopStep::none);
   CHECK(harness.rank(mesh, 0).state() == State::ready);
   // It is asked first, and has half of the grace.
@@ -138,7 +138,7 @@ TEST_CASE("agent: a real mesh proc: hello, ready, stop in order") {
     CHECK(rank.state() == State::stopped);
     CHECK(rank.states.back().exit_code() == 0);
     CHECK(rank.states.back().step() == wire::StopStep::asked);
-    CHECK(rank.certificate->reason == "exit 0");
+    CHECK(rank.exit_report->reason == "exit 0");
   }
 }
 

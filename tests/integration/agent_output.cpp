@@ -89,7 +89,7 @@ TEST_CASE("agent: a proc that ended while its owner was slow: its last output co
   harness.launcher->takes_output = false;
   // One rank fills what may be ahead; the other one's few bytes wait behind.
   const auto mesh = stream(harness, harness.shell("if [ $RANK = 0 ]; then yes | head -c 1000000; else sleep 0.5; echo done; fi", 2));
-  harness.wait("rank 1 to end", [&] { return harness.rank(mesh, 1).certificate.has_value(); });
+  harness.wait("rank 1 to end", [&] { return harness.rank(mesh, 1).exit_report.has_value(); });
   CHECK(harness.rank(mesh, 1).out.empty());
   CHECK_FALSE(harness.rank(mesh, 1).output_ended);
   harness.launcher->takes_output = true;
@@ -126,7 +126,7 @@ TEST_CASE("agent: captured only: a flood does not stop anybody, and the tail is 
   for (int i = 0; i < 99; ++i) expected += "flood\n";
   for (const auto& [number, rank] : harness.launcher->mesh(mesh)) {
     CHECK(rank.states.back().exit_code() == 5);
-    const std::string tail(rank.certificate->stderr_tail.begin(), rank.certificate->stderr_tail.end());
+    const std::string tail(rank.exit_report->stderr_tail.begin(), rank.exit_report->stderr_tail.end());
     CHECK(tail == "flood\nflood\n" + expected.substr(0, 6 * 96) + "flood\nend\n");
     CHECK(rank.out.empty());
   }

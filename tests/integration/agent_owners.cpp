@@ -40,8 +40,8 @@ TEST_CASE("agent: the owner is gone, its meshes end within two seconds, others l
     CHECK(rank.state() == State::stopped);
     CHECK(rank.step() == wire::StopStep::kill);
   }
-  harness.wait("certificates", [&] { return harness.ask<wire::MeshState>(get_state(mesh))->certificates.size() == 3; });
-  CHECK(harness.ask<wire::MeshState>(get_state(mesh))->certificates[0]->stop_reason == "launcher gone");
+  harness.wait("exit reports", [&] { return harness.ask<wire::MeshState>(get_state(mesh))->exit_reports.size() == 3; });
+  CHECK(harness.ask<wire::MeshState>(get_state(mesh))->exit_reports[0]->stop_reason == "launcher gone");
   CHECK(harness.rank(mine).state() == State::ready);
   harness.stop(mine, 0ms);
   harness.wait_ended(mine);
@@ -87,9 +87,9 @@ TEST_CASE("agent: an owner on another host hears everything, and its end is noti
   request.output = wire::OutputMode::stream;
   const auto mesh = other.spawn(std::move(request));
   auto& ranks = other.launcher->mesh(mesh);
-  harness.wait("a certificate", [&] { return ranks[1].certificate.has_value() && ranks[0].state() == State::ready; });
+  harness.wait("an exit report", [&] { return ranks[1].exit_report.has_value() && ranks[0].state() == State::ready; });
   harness.wait("output", [&] { return ranks[0].out == "0\n" && ranks[1].out == "1\n" && ranks[1].err == "no\n"; });
-  CHECK(ranks[1].certificate->reason == "exit 4");
+  CHECK(ranks[1].exit_report->reason == "exit 4");
   CHECK(other.launcher->problems.empty());
   harness.run_for(500ms);
   CHECK(harness.agent().live() == 1);
@@ -138,10 +138,10 @@ TEST_CASE("agent: a lease that nobody renews lapses; a renewed one does not") {
   }
   harness.wait_ended(left);
   CHECK(harness.rank(left).state() == State::stopped);
-  CHECK(harness.rank(left).certificate->stop_reason == "lease lapsed");
+  CHECK(harness.rank(left).exit_report->stop_reason == "lease lapsed");
   CHECK(harness.rank(renewed).state() == State::ready);
   harness.wait_ended(renewed);
-  CHECK(harness.rank(renewed).certificate->stop_reason == "lease lapsed");
+  CHECK(harness.rank(renewed).exit_report->stop_reason == "lease lapsed");
 }
 
 TEST_CASE("agent: spec 5.4: a host without room for one more lease of actors says so, and renews all else that the message names") {
@@ -187,8 +187,8 @@ TEST_CASE("agent: shutdown ends everything, so many at a time, then answers, to 
   for (const auto& mesh : {deaf, good}) {
     for (const std::uint64_t rank : {0U, 1U, 2U, 3U}) {
       CHECK(harness.rank(mesh, rank).state() == State::stopped);
-      REQUIRE(harness.rank(mesh, rank).certificate.has_value());
-      CHECK(harness.rank(mesh, rank).certificate->stop_reason == "evening");
+      REQUIRE(harness.rank(mesh, rank).exit_report.has_value());
+      CHECK(harness.rank(mesh, rank).exit_report->stop_reason == "evening");
     }
   }
   harness.wait("the other answer", [&] { return early.has_value(); });
@@ -275,8 +275,8 @@ TEST_CASE("agent: the keeper is lost: every proc is reported as failed") {
   harness.wait_ended(mesh, 3);
   for (const auto& [number, rank] : harness.launcher->mesh(mesh)) {
     CHECK(rank.state() == State::failed);
-    CHECK(rank.certificate->reason.starts_with("keeper lost"));
-    CHECK(std::string(rank.certificate->stderr_tail.begin(), rank.certificate->stderr_tail.end()) == "last words\n");
+    CHECK(rank.exit_report->reason.starts_with("keeper lost"));
+    CHECK(std::string(rank.exit_report->stderr_tail.begin(), rank.exit_report->stderr_tail.end()) == "last words\n");
   }
 }
 

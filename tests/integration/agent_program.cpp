@@ -6,8 +6,8 @@
 
 #include <csignal>
 
-#include "agent/keeper/packet.h"
-#include "common/wire_region.h"
+#include "agent/os/packet.h"
+#include "common/wire/wire_region.h"
 #include "tests/integration/agent_harness.h"
 #include "tests/support/environment.h"
 #include "tests/support/process_table.h"
@@ -116,7 +116,7 @@ TEST_CASE("meshbus-agent: ready when registered; stop ends its procs and itself;
   for (const int signal : {SIGINT, SIGHUP, SIGTSTP, SIGQUIT}) host.agent->send_signal(signal);
   host.lifeline.send("nonsense");
   host.lifeline.send("stop 200");
-  host.turn_until([&] { return launcher->mesh(host.mesh)[0].certificate.has_value(); });
+  host.turn_until([&] { return launcher->mesh(host.mesh)[0].exit_report.has_value(); });
   CHECK(launcher->mesh(host.mesh)[0].states.back().step() == wire::StopStep::kill);
   CHECK(host.wait_exit() == ExitStatus::exited(0));
 }
@@ -126,7 +126,7 @@ TEST_CASE("meshbus-agent: SIGTERM is a stop with the usual grace") {
   CHECK(host.hear() == "ready");
   auto launcher = host.spawn("trap '' TERM; echo up; while :; do sleep 1; done");
   host.agent->send_signal(SIGTERM);
-  host.turn_until([&] { return launcher->mesh(host.mesh)[0].certificate.has_value(); });
+  host.turn_until([&] { return launcher->mesh(host.mesh)[0].exit_report.has_value(); });
   CHECK(host.wait_exit() == ExitStatus::exited(0));
 }
 
@@ -160,7 +160,7 @@ TEST_CASE("meshbus-agent: without its keeper it reports and ends with 70") {
   CHECK(host.hear() == "ready");
   auto launcher = host.spawn("echo up; exec sleep 300");
   host.keeper_process->send_signal(SIGKILL);
-  host.turn_until([&] { return launcher->mesh(host.mesh)[0].certificate.has_value(); });
+  host.turn_until([&] { return launcher->mesh(host.mesh)[0].exit_report.has_value(); });
   CHECK(launcher->mesh(host.mesh)[0].state() == wire::ProcState::failed);
   CHECK(host.hear() == "failed keeper lost");
   CHECK(host.wait_exit() == ExitStatus::exited(70));

@@ -141,10 +141,10 @@ TEST_CASE("agent: GetHost, ListMeshes and GetState say what is") {
   CHECK(state->owner == harness.launcher->id().to_string());
   CHECK(state->region->sizes == std::vector<std::uint64_t>{3});
   REQUIRE(state->ranks.size() == 3);
-  REQUIRE(state->certificates.size() == 3);
+  REQUIRE(state->exit_reports.size() == 3);
   CHECK(state->ranks[2].exit_code() == 2);
-  CHECK(state->certificates[2]->reason == "exit 2");
-  CHECK(std::string(state->certificates[2]->stderr_tail.begin(), state->certificates[2]->stderr_tail.end()) == "oops\n");
+  CHECK(state->exit_reports[2]->reason == "exit 2");
+  CHECK(std::string(state->exit_reports[2]->stderr_tail.begin(), state->exit_reports[2]->stderr_tail.end()) == "oops\n");
   harness.stop(sleeper, 0ms);
   harness.wait_ended(sleeper, 2);
 }
@@ -225,7 +225,7 @@ TEST_CASE("agent: subscribers get the state, then every change, until they stop 
   CHECK(code_of(harness.ask<wire::Ack>(*other, not_its_own)) == ErrorCode::identity_mismatch);
   harness.stop(mesh, 5s, {wire::RankInterval(0, 1)});
   for (auto* each : {watcher.get(), other.get()}) {
-    harness.wait("the change", [&] { return each->mesh(mesh)[0].certificate.has_value(); });
+    harness.wait("the change", [&] { return each->mesh(mesh)[0].exit_report.has_value(); });
     CHECK(each->mesh(mesh)[0].state() == State::stopped);
     CHECK(each->problems.empty());
   }

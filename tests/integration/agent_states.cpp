@@ -1,8 +1,8 @@
 // Statuses by rank, waiting for them, streams without a gap, and draining: what spec 3.2, 4.1 and 5.3 promise of a host agent.
 #include <doctest/doctest.h>
 
-#include "common/frame.h"
-#include "common/wire_values.h"
+#include "common/wire/frame.h"
+#include "common/wire/wire_values.h"
 #include "tests/integration/agent_harness.h"
 #include "wire/bus_generated.h"
 #include "wire/supervision_generated.h"
@@ -75,12 +75,12 @@ wire::DrainHostT drain_of(const std::string& owner, const std::string& mesh) {
 TEST_CASE("agent: the status of ranks is told by rank, and absence is a status") {
   AgentHarness harness;
   const auto mesh = harness.run_until_up("echo up; [ $RANK = 1 ] && kill -SEGV $$; [ $RANK = 2 ] && exit 3; exec sleep 300", 4);
-  harness.wait("the ends", [&] { return harness.rank(mesh, 1).certificate && harness.rank(mesh, 2).certificate; });
+  harness.wait("the ends", [&] { return harness.rank(mesh, 1).exit_report && harness.rank(mesh, 2).exit_report; });
   const auto all = harness.ask<wire::RankStatuses>(get_status(mesh));
   REQUIRE(all.has_value());
   CHECK(all->mesh == mesh);
   CHECK(all->host == harness.host().to_string());
-  CHECK(statuses_in(*all) == "Running=0..1,3..4;Stopped=2..3;Failed(\"" + harness.rank(mesh, 1).certificate->reason + "\")=1..2");
+  CHECK(statuses_in(*all) == "Running=0..1,3..4;Stopped=2..3;Failed(\"" + harness.rank(mesh, 1).exit_report->reason + "\")=1..2");
   const auto some = harness.ask<wire::RankStatuses>(get_status(mesh, {{2, 3}, {3, 10}, {UINT64_MAX - 1, UINT64_MAX}}));
   REQUIRE(some.has_value());
   CHECK(statuses_in(*some) == "NotExist=4..10,18446744073709551614..18446744073709551615;Running=3..4;Stopped=2..3");
@@ -191,8 +191,8 @@ TEST_CASE("agent: whoever subscribes in the middle of it all hears each change o
     REQUIRE(answers[i]->answer->has_value());
     const auto& snapshot = **answers[i]->answer;
     REQUIRE(snapshot.ranks.size() == 200);
-    std::set<std::uint64_t> certified;
-    for (const auto& certificate : snapshot.certificates) certified.insert(certificate->rank);
+    std::set<std::uint64_t> exit_reported;
+    for (const auto& exit_report : snapshot.exit_reports) exit_reported.insert(exit_report->rank);
     CHECK(watchers[i]->problems.empty());
     for (const auto& known : snapshot.ranks) {
       auto generation = known.generation();
@@ -200,12 +200,12 @@ TEST_CASE("agent: whoever subscribes in the middle of it all hears each change o
       for (const auto& state : heard.states) CHECK(state.generation() == ++generation);
       const auto last = heard.states.empty() ? known.state() : heard.state();
       CHECK(last == State::stopped);
-      CHECK(certified.contains(known.rank()) != heard.certificate.has_value());
+      CHECK(exit_reported.contains(known.rank()) != heard.exit_report.has_value());
     }
   }
 }
 
-TEST_CASE("agent: a snapshot that has no room for all certificates is completed by what follows") {
+TEST_CASE("agent: a snapshot that has no room for all exit reports is completed by what follows") {
   AgentHarness harness;
   // Each leaves 8 KiB of last lines: more than fits into one answer.
   const auto mesh = harness.run_shell("i=0; while [ $i -lt 80 ]; do printf '%0100d\\n' $i >&2; i=$((i+1)); done; exit 1", 150);
@@ -214,7 +214,7 @@ TEST_CASE("agent: a snapshot that has no room for all certificates is completed 
   REQUIRE(state.has_value());
   CHECK(state->cut > 0);
   std::size_t whole = 0;
-  for (const auto& certificate : state->certificates) whole += certificate->stderr_tail.empty() ? 0U : 1U;
+  for (const auto& exit_report : state->exit_reports) whole += exit_report->stderr_tail.empty() ? 0U : 1U;
   CHECK(whole + state->cut == 150);
   auto watcher = harness.make_launcher("client");
   wire::StreamStateT stream;
@@ -222,14 +222,14 @@ TEST_CASE("agent: a snapshot that has no room for all certificates is completed 
   stream.subscriber = watcher->id().to_string();
   const auto snapshot = harness.ask<wire::MeshState>(*watcher, stream);
   REQUIRE(snapshot.has_value());
-  CHECK(snapshot->certificates.size() + snapshot->cut == 150);
+  CHECK(snapshot->exit_reports.size() + snapshot->cut == 150);
   harness.wait("the rest", [&] {
-    std::size_t told = snapshot->certificates.size();
-    for (const auto& [rank, known] : watcher->mesh(mesh)) told += known.certificate ? 1U : 0U;
+    std::size_t told = snapshot->exit_reports.size();
+    for (const auto& [rank, known] : watcher->mesh(mesh)) told += known.exit_report ? 1U : 0U;
     return told == 150;
   });
-  for (const auto& certificate : snapshot->certificates) CHECK(certificate->stderr_tail.size() == 8080);
-  for (const auto& [rank, known] : watcher->mesh(mesh)) CHECK(known.certificate->stderr_tail.size() == 8080);
+  for (const auto& exit_report : snapshot->exit_reports) CHECK(exit_report->stderr_tail.size() == 8080);
+  for (const auto& [rank, known] : watcher->mesh(mesh)) CHECK(known.exit_report->stderr_tail.size() == 8080);
 }
 
 TEST_CASE("agent: a list that does not fit into one answer goes on in the next") {
@@ -302,9 +302,9 @@ TEST_CASE("agent: a drain ends its scope and nothing else, refuses what would be
   // The ends were told before, with who and why.
   for (const std::uint64_t rank : {0U, 1U}) {
     CHECK(harness.rank(deaf, rank).state() == State::stopped);
-    REQUIRE(harness.rank(deaf, rank).certificate.has_value());
-    CHECK(harness.rank(deaf, rank).certificate->stopped_by == "the operator");
-    CHECK(harness.rank(deaf, rank).certificate->stop_reason == "maintenance");
+    REQUIRE(harness.rank(deaf, rank).exit_report.has_value());
+    CHECK(harness.rank(deaf, rank).exit_report->stopped_by == "the operator");
+    CHECK(harness.rank(deaf, rank).exit_report->stop_reason == "maintenance");
   }
   CHECK(harness.rank(good).state() == State::ready);
   CHECK(harness.agent().live() == 3);
@@ -389,7 +389,7 @@ TEST_CASE("agent: a drain in the middle of a shutdown, and after it, is answered
   harness.wait("the shutdown", [&] { return ending->answer.has_value(); });
   CHECK((**ending->answer).attempted == 2);
   CHECK((**ending->answer).ok == 2);
-  CHECK(harness.rank(mesh).certificate->stopped_by == "the operator");
+  CHECK(harness.rank(mesh).exit_report->stopped_by == "the operator");
   CHECK(harness.ask<wire::ShutdownSummary>(drain_of("", ""))->attempted == 0);
   CHECK(harness.ask<wire::RankStatuses>(get_status(mesh)).has_value());
   CHECK(code_of(harness.ask<wire::SpawnAccepted>(harness.shell("exit 0"))) == ErrorCode::refused);

@@ -13,10 +13,10 @@
 #include <zmq.hpp>
 
 #include "broker/broker.h"
-#include "common/bus.h"
-#include "common/protocol.h"
-#include "common/reactor.h"
-#include "common/token.h"
+#include "common/bus/bus.h"
+#include "common/wire/protocol.h"
+#include "common/loop/reactor.h"
+#include "common/security/token.h"
 #include "tests/support/temp_dir.h"
 #include "wire/bus_generated.h"
 

@@ -3,7 +3,7 @@
 
 #include <random>
 
-#include "common/log.h"
+#include "common/base/log.h"
 #include "tests/integration/broker_fixture.h"
 #include "tests/support/body_union.h"
 #include "wire/control_generated.h"

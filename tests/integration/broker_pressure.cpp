@@ -4,8 +4,8 @@
 #include <algorithm>
 #include <map>
 
-#include "common/unix_address.h"
-#include "common/zmtp_stream.h"
+#include "common/base/unix_address.h"
+#include "common/zmtp/zmtp_stream.h"
 #include "tests/integration/broker_fixture.h"
 #include "wire/bus_generated.h"
 #include "wire/lifecycle_generated.h"

@@ -9,7 +9,7 @@
 #include <csignal>
 #include <filesystem>
 
-#include "common/unique_fd.h"
+#include "common/base/unique_fd.h"
 #include "tests/integration/broker_fixture.h"
 #include "tests/support/environment.h"
 #include "tests/support/process.h"

@@ -7,8 +7,8 @@
 
 #include <cstring>
 
-#include "common/log.h"
-#include "common/unique_fd.h"
+#include "common/base/log.h"
+#include "common/base/unique_fd.h"
 #include "meshbus/key.h"
 #include "tests/integration/broker_fixture.h"
 #include "tests/support/sanitizer_scale.h"

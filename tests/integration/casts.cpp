@@ -5,8 +5,8 @@
 #include <map>
 #include <set>
 
-#include "common/cast.h"
-#include "common/wire_region.h"
+#include "common/bus/cast.h"
+#include "common/wire/wire_region.h"
 #include "tests/integration/casts_harness.h"
 #include "wire/bus_generated.h"
 

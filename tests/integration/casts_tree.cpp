@@ -5,8 +5,8 @@
 #include <filesystem>
 #include <set>
 
-#include "broker/cast_arrivals.h"
-#include "common/wire_region.h"
+#include "broker/casts/cast_arrivals.h"
+#include "common/wire/wire_region.h"
 #include "tests/integration/casts_harness.h"
 #include "wire/bus_generated.h"
 #include "wire/relay_generated.h"

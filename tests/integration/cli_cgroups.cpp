@@ -7,8 +7,8 @@
 
 #include <cstdlib>
 
-#include "agent/keeper/cgroup.h"
-#include "agent/keeper/host_place.h"
+#include "agent/os/cgroup.h"
+#include "agent/os/host_place.h"
 #include "tests/integration/cli_harness.h"
 #include "tests/integration/needs.h"
 

@@ -6,7 +6,7 @@
 
 #include <csignal>
 
-#include "common/unique_fd.h"
+#include "common/base/unique_fd.h"
 #include "tests/integration/cli_harness.h"
 #include "tests/integration/needs.h"
 

@@ -8,7 +8,7 @@
 #include <csignal>
 #include <set>
 
-#include "common/unique_fd.h"
+#include "common/base/unique_fd.h"
 #include "tests/integration/cli_harness.h"
 
 using namespace std::chrono_literals;

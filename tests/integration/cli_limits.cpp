@@ -43,7 +43,7 @@ double spent(const json& usage) {
 
 }  // namespace
 
-TEST_CASE("limits: who passes its limit of memory is killed, and the certificate says so, with the limit" *
+TEST_CASE("limits: who passes its limit of memory is killed, and the exit report says so, with the limit" *
           doctest::test_suite(need::memory_limit)) {
   for (const std::string containment : {"auto", "sweep"}) {
     CAPTURE(containment);
@@ -268,7 +268,7 @@ TEST_CASE("usage: ps --wide tells CPU time, memory, threads and descriptors, as 
   holder.wait_exit(in_time);
 }
 
-TEST_CASE("usage: hosts look by themselves, also when a new agent has taken over, and the certificate has what was seen last") {
+TEST_CASE("usage: hosts look by themselves, also when a new agent has taken over, and the exit report has what was seen last") {
   const TempDir dir;
   StandingHost host({"--set", "usage.period=50ms"});
   Words hold{"run", "--hosts", host.address(), "--json", dir / "report", "--"};

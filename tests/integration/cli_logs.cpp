@@ -11,7 +11,7 @@
 #include <fstream>
 #include <random>
 
-#include "common/unique_fd.h"
+#include "common/base/unique_fd.h"
 #include "tests/integration/cli_harness.h"
 #include "tests/support/sanitizer_scale.h"
 

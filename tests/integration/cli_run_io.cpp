@@ -10,7 +10,7 @@
 #include <memory>
 #include <random>
 
-#include "common/unique_fd.h"
+#include "common/base/unique_fd.h"
 #include "tests/integration/cli_harness.h"
 
 using namespace std::chrono_literals;

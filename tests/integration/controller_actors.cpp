@@ -2,7 +2,7 @@
 #include <algorithm>
 #include <csignal>
 
-#include "common/wire_values.h"
+#include "common/wire/wire_values.h"
 #include "tests/integration/controller_subscriber.h"
 #include "wire/supervision_generated.h"
 
@@ -165,7 +165,7 @@ TEST_CASE("controller: spec 8.1: actors that are made after the subscription are
   actors.kill(1);
   REQUIRE(subscriber.turn_until([&] { return subscriber.heard.back().state() == kFailed; }));
   CHECK(states_of(subscriber, 0).empty());
-  CHECK(subscriber.certificates == 1);
+  CHECK(subscriber.exit_reports == 1);
 }
 
 TEST_CASE("cli: watch and status show the actors of a mesh, and watch ends with them") {

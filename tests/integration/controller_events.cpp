@@ -3,7 +3,7 @@
 
 #include <csignal>
 
-#include "common/unique_fd.h"
+#include "common/base/unique_fd.h"
 #include "tests/integration/controller_subscriber.h"
 #include "wire/supervision_generated.h"
 
@@ -123,7 +123,7 @@ TEST_CASE("controller: subscribers hear what is known at once, then each change 
   REQUIRE(subscriber.turn_until([&] { return subscriber.heard.size() == 3; }));
   CHECK(subscriber.heard[2].rank() == 0);
   CHECK(subscriber.heard[2].state() == wire::ProcState::killed);
-  CHECK(subscriber.certificates == 1);
+  CHECK(subscriber.exit_reports == 1);
   CHECK(subscriber.ask<wire::UnsubscribeT>(self) == ErrorCode::none);
   CHECK(subscriber.ask<wire::UnsubscribeT>(self) == ErrorCode::none);
   subscriber.sequence = 0;
@@ -134,7 +134,7 @@ TEST_CASE("controller: subscribers hear what is known at once, then each change 
   // Late, and only one mesh: the ends are part of what is known.
   CHECK(subscriber.ask<wire::SubscribeT>(self, mesh.ref().mesh().to_string()) == ErrorCode::none);
   REQUIRE(subscriber.turn_until([&] { return subscriber.heard.size() == 5; }));
-  CHECK(subscriber.certificates == 3);
+  CHECK(subscriber.exit_reports == 3);
 }
 
 TEST_CASE("controller: a kill is told when it happens, not at the next poll; of a slice only its ranks") {
@@ -161,7 +161,7 @@ TEST_CASE("controller: a kill is told when it happens, not at the next poll; of 
   REQUIRE(subscriber.turn_until([&] { return subscriber.heard.size() == 2; }));
   CHECK(subscriber.heard[1].rank() == 1);
   CHECK(subscriber.heard[1].state() == wire::ProcState::killed);
-  CHECK(subscriber.certificates == 1);
+  CHECK(subscriber.exit_reports == 1);
   wire::GetStateT get;
   get.mesh = "nothing-11111111111b";
   CHECK(subscriber.ask(get).error().code() == ErrorCode::not_exist);

@@ -12,7 +12,7 @@
 #include <utility>
 #include <vector>
 
-#include "common/wire_values.h"
+#include "common/wire/wire_values.h"
 #include "tests/integration/controller_subscriber.h"
 #include "wire/supervision_generated.h"
 

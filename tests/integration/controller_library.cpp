@@ -90,7 +90,7 @@ struct Onlooker {
 }  // namespace
 
 TEST_CASE(
-    "controller: spec 8.2: Subscription: a program that owns nothing hears what stands, each end once with its certificate, and the end") {
+    "controller: spec 8.2: Subscription: a program that owns nothing hears what stands, each end once with its exit report, and the end") {
   Controlled watched(1, {"supervision.poll=500ms", "supervision.probe=100ms"});
   auto mesh = must(watched.hosts->spawn("m", extent("gpu=3"), shell("echo last words >&2; exec sleep 100"), watched.heard.handlers()));
   Onlooker onlooker, some;

@@ -45,7 +45,7 @@ TEST_CASE(
   for (const auto pid : {roles.broker, roles.agent}) ::kill(pid, SIGCONT);
   REQUIRE(subscriber.turn_until([&] { return subscriber.kinds.back() == wire::MeshEventKind::host_back; }));
   REQUIRE(subscriber.turn_until([&] { return statuses_in(subscriber, name) == "Running=0..2"; }));
-  CHECK(subscriber.certificates == 0);
+  CHECK(subscriber.exit_reports == 0);
   must(mesh.stop());
   REQUIRE(subscriber.turn_until([&] { return subscriber.kinds.back() == wire::MeshEventKind::ended; }));
   CHECK(statuses_in(subscriber, name) == "Stopped=0..2");
@@ -83,7 +83,7 @@ TEST_CASE("controller: spec 8.4: stop by the controller, twice, while ranks are 
   CHECK(processes_with(sleep).empty());
   CHECK(statuses_in(subscriber, name) == "Stopped=0..2");
   CHECK(heard_by(subscriber).size() == 2);
-  CHECK(subscriber.certificates == 2);
+  CHECK(subscriber.exit_reports == 2);
   // Of what has ended, and of what never was.
   CHECK(subscriber.ask(stop_of(name, "again")).has_value());
   CHECK(subscriber.ask(stop_of("nothing-11111111111b", "again")).has_value());

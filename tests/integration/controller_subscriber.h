@@ -11,8 +11,8 @@
 #include <zmq.hpp>
 
 #include "client/controller/watch_feed.h"
-#include "common/bus.h"
-#include "common/token.h"
+#include "common/bus/bus.h"
+#include "common/security/token.h"
 #include "tests/integration/client_harness.h"
 #include "wire/supervision_generated.h"
 
@@ -41,10 +41,10 @@ struct Subscriber {
                                  heard.push_back(*event.ranks()->Get(i));
                                if (event.kind() != wire::MeshEventKind::ranks) kinds.push_back(event.kind());
                                CHECK(event.sequence() == ++sequence);
-                               for (flatbuffers::uoffset_t i = 0; event.certificates() != nullptr && i < event.certificates()->size();
+                               for (flatbuffers::uoffset_t i = 0; event.exit_reports() != nullptr && i < event.exit_reports()->size();
                                     ++i) {
-                                 ++certificates;
-                                 reasons.emplace_back(event.certificates()->Get(i)->rank(), event.certificates()->Get(i)->reason()->str());
+                                 ++exit_reports;
+                                 reasons.emplace_back(event.exit_reports()->Get(i)->rank(), event.exit_reports()->Get(i)->reason()->str());
                                }
                              })
         .on<wire::MeshHeartbeat>(Role::observe, [this](const Request&, const wire::MeshHeartbeat& heartbeat) {
@@ -94,8 +94,8 @@ struct Subscriber {
   std::unique_ptr<Bus> bus;
   std::vector<wire::RankState> heard;
   std::vector<wire::MeshEventKind> kinds;
-  std::size_t certificates = 0;
-  std::vector<std::pair<std::uint64_t, std::string>> reasons;  ///< Rank, and what its certificate says.
+  std::size_t exit_reports = 0;
+  std::vector<std::pair<std::uint64_t, std::string>> reasons;  ///< Rank, and what its exit report says.
   std::size_t heartbeats = 0;
   std::uint64_t sequence = 0;
   std::uint64_t generation = 0;  ///< Of the last event.

@@ -34,7 +34,7 @@ TEST_CASE("controller: spec 8.2: who subscribes before a mesh is there, after a 
   subscribe_to(twice, name);
   REQUIRE(turn_all({&before, &twice}, [](const Subscriber& one) { return heard_by(one).size() >= 2; }));
   kill_rank(mesh, 1);
-  REQUIRE(turn_all({&before, &twice}, [](const Subscriber& one) { return one.certificates >= 1; }));
+  REQUIRE(turn_all({&before, &twice}, [](const Subscriber& one) { return one.exit_reports >= 1; }));
   subscribe_to(after, name);
   CHECK(count_of(after) == 3);
   REQUIRE(turn_all({&after}, [](const Subscriber& one) { return heard_by(one).size() >= 2; }));
@@ -49,13 +49,13 @@ TEST_CASE("controller: spec 8.2: who subscribes before a mesh is there, after a 
   for (const auto* one : {&before, &after}) {
     INFO(states_in(*one));
     CHECK(heard_by(*one).size() == (one == &after ? 3U : 4U));
-    CHECK(one->certificates == 2);
+    CHECK(one->exit_reports == 2);
   }
   CHECK(states_in(before) == "0 ready, 1 ready, 1 killed, 0 stopped");
   CHECK(states_in(after) == "0 ready, 1 killed, 0 stopped");
   // It subscribed to everything, and then to this mesh, which told it anew what stood then; never a change twice.
   INFO(states_in(twice));
-  CHECK(twice.certificates == 2);
+  CHECK(twice.exit_reports == 2);
   CHECK(told_to(twice).size() == 5);  // each rank ready, each end, and the end of the mesh
 }
 
@@ -67,7 +67,7 @@ TEST_CASE(
   auto mesh = watched.sleepers("gpu=2");
   REQUIRE(subscriber.turn_until([&] { return heard_by(subscriber).size() == 2; }));
   kill_rank(mesh, 0);
-  REQUIRE(subscriber.turn_until([&] { return subscriber.certificates == 1; }));
+  REQUIRE(subscriber.turn_until([&] { return subscriber.exit_reports == 1; }));
   for (const auto enough = subscriber.heartbeats + 4; subscriber.heartbeats < enough;) {
     const auto poll = subscriber.last_heartbeat.poll;
     const auto so_far = subscriber.heartbeats;
@@ -148,10 +148,10 @@ TEST_CASE(
   victim.process->send_signal(SIGKILL);
   CHECK(victim.process->wait_exit(in_time) == ExitStatus::killed_by(SIGKILL));
   kill_rank(mesh, 0);
-  REQUIRE(subscriber.turn_until([&] { return subscriber.certificates == 1; }));
+  REQUIRE(subscriber.turn_until([&] { return subscriber.exit_reports == 1; }));
   REQUIRE(subscriber.turn_until([&] { return count_of(subscriber) == 2; }));
   kill_rank(mesh, 1);
-  REQUIRE(subscriber.turn_until([&] { return subscriber.certificates == 2; }));
+  REQUIRE(subscriber.turn_until([&] { return subscriber.exit_reports == 2; }));
   // Who is stopped is not gone.
   CHECK(count_of(subscriber) == 2);
   CHECK(sleeper.process->out().find("killed") == std::string::npos);
@@ -202,7 +202,7 @@ TEST_CASE(
   REQUIRE(told_to(subscriber).size() == 4);
   CHECK(told_to(subscriber)[3].rank.rank() == 1);
   CHECK(told_to(subscriber)[3].rank.state() == wire::ProcState::killed);
-  CHECK(told_to(subscriber)[3].certificate != nullptr);
+  CHECK(told_to(subscriber)[3].exit_report != nullptr);
   must(mesh.stop());
   REQUIRE(subscriber.turn_until([&] { return told_to(subscriber).size() == 7; }));
   CHECK(told_to(subscriber).back().kind == WatchEvent::Kind::ended);

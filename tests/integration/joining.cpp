@@ -4,7 +4,7 @@
 
 #include <filesystem>
 
-#include "common/join_token.h"
+#include "common/security/join_token.h"
 #include "tests/integration/cli_harness.h"
 #include "tests/integration/keys_fixture.h"
 #include "wire/bus_generated.h"

@@ -7,7 +7,7 @@
 #include <filesystem>
 #include <functional>
 
-#include "agent/keeper/cgroup.h"
+#include "agent/os/cgroup.h"
 #include "tests/integration/keeper_harness.h"
 #include "tests/support/process_table.h"
 #include "tests/support/temp_dir.h"

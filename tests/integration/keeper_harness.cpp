@@ -11,9 +11,9 @@
 #include <stdexcept>
 #include <utility>
 
-#include "agent/keeper/cgroup.h"
-#include "agent/keeper/host_place.h"
-#include "agent/keeper/packet.h"
+#include "agent/os/cgroup.h"
+#include "agent/os/host_place.h"
+#include "agent/os/packet.h"
 #include "tests/support/environment.h"
 #include "tests/support/process_table.h"
 #include "tests/support/wait.h"

@@ -10,7 +10,7 @@
 #include <vector>
 
 #include "agent/keeper/keeper_client.h"
-#include "agent/keeper/lifeline.h"
+#include "agent/os/lifeline.h"
 #include "tests/support/process.h"
 #include "tests/support/temp_dir.h"
 

@@ -6,7 +6,7 @@
 
 #include <csignal>
 
-#include "agent/keeper/sweep.h"
+#include "agent/os/sweep.h"
 #include "tests/integration/keeper_harness.h"
 #include "tests/support/process_table.h"
 #include "tests/support/temp_dir.h"

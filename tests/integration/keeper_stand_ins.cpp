@@ -22,8 +22,8 @@
 #include <vector>
 
 #include "agent/keeper/keeper_client.h"
-#include "agent/keeper/lifeline.h"
-#include "agent/keeper/sweep.h"
+#include "agent/os/lifeline.h"
+#include "agent/os/sweep.h"
 #include "agent/warden/warden.h"
 #include "tests/integration/keeper_harness.h"
 

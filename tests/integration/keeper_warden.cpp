@@ -9,8 +9,8 @@
 #include <functional>
 #include <memory>
 
-#include "agent/keeper/cgroup.h"
-#include "agent/keeper/host_place.h"
+#include "agent/os/cgroup.h"
+#include "agent/os/host_place.h"
 #include "tests/integration/keeper_harness.h"
 #include "tests/support/environment.h"
 #include "tests/support/process_table.h"

@@ -6,7 +6,7 @@
 #include <netinet/in.h>
 #include <sys/socket.h>
 
-#include "common/unique_fd.h"
+#include "common/base/unique_fd.h"
 #include "meshbus/key.h"
 #include "wire/bus_generated.h"
 

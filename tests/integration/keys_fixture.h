@@ -9,7 +9,7 @@
 #include <utility>
 #include <vector>
 
-#include "common/log.h"
+#include "common/base/log.h"
 #include "tests/integration/broker_fixture.h"
 #include "tests/integration/links_proxy.h"
 #include "tests/support/temp_dir.h"

@@ -12,7 +12,7 @@
 #include <string>
 #include <vector>
 
-#include "common/conservation.h"
+#include "common/bus/conservation.h"
 #include "tests/integration/broker_fixture.h"
 #include "tests/integration/links_proxy.h"
 #include "wire/frame_generated.h"

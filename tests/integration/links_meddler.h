@@ -12,7 +12,7 @@
 #include <string_view>
 #include <utility>
 
-#include "common/frame.h"
+#include "common/wire/frame.h"
 #include "tests/integration/links_proxy.h"
 #include "wire/frame_generated.h"
 

@@ -15,7 +15,7 @@
 #include <tuple>
 #include <utility>
 
-#include "common/unique_fd.h"
+#include "common/base/unique_fd.h"
 #include "tests/integration/broker_fixture.h"
 
 namespace meshbus::test {

@@ -1,5 +1,5 @@
 // The broker's side of unix sockets, against libzmq's DEALER and against whatever else may connect there.
-#include "broker/local_router.h"
+#include "broker/transport/local_router.h"
 
 #include <doctest/doctest.h>
 #include <fcntl.h>
@@ -13,7 +13,7 @@
 #include <system_error>
 #include <thread>
 
-#include "common/socket_monitor.h"
+#include "common/zmtp/socket_monitor.h"
 #include "tests/integration/broker_fixture.h"
 #include "tests/integration/strangers_zmtp.h"
 

@@ -1,5 +1,5 @@
 // A connection to a unix socket that speaks ZMTP itself, against libzmq's ROUTER and against whatever else may sit there.
-#include "common/local_socket.h"
+#include "common/zmtp/local_socket.h"
 
 #include <doctest/doctest.h>
 #include <sys/socket.h>

@@ -10,12 +10,12 @@
 #include <filesystem>
 #include <fstream>
 
-#include "agent/keeper/cgroup.h"
-#include "agent/keeper/host_place.h"
-#include "agent/keeper/limit_places.h"
-#include "agent/keeper/spawner.h"
-#include "common/cgroup_end.h"
-#include "common/unique_fd.h"
+#include "agent/os/cgroup.h"
+#include "agent/os/host_place.h"
+#include "agent/os/limit_places.h"
+#include "agent/os/spawner.h"
+#include "agent/os/cgroup_end.h"
+#include "common/base/unique_fd.h"
 #include "tests/support/process.h"
 
 namespace meshbus::test {

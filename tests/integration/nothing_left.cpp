@@ -8,7 +8,7 @@
 #include <memory>
 #include <set>
 
-#include "agent/keeper/limit_places.h"
+#include "agent/os/limit_places.h"
 #include "tests/integration/cli_harness.h"
 #include "tests/integration/needs.h"
 

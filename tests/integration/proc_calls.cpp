@@ -4,7 +4,7 @@
 #include <csignal>
 #include <string>
 
-#include "common/frame.h"
+#include "common/wire/frame.h"
 #include "tests/integration/proc_harness.h"
 #include "tests/support/environment.h"
 #include "wire/actors_generated.h"
@@ -125,7 +125,7 @@ TEST_CASE("proc: messages that wait for a busy handler are not taken for lost, h
   ProcHarness harness;
   harness.start(0, {"serve"});
   harness.wait_ready(0);
-  harness.send(0, 12, "5000");  // asked after one to two seconds (common/bus_fates.cpp)
+  harness.send(0, 12, "5000");  // asked after one to two seconds (common/bus/bus_fates.cpp)
   for (int i = 0; i < 10; ++i) harness.send(0, 16, "x");
   harness.wait("the fates", [&] { return harness.launcher_traffic().outstanding == 0; });
   CHECK(harness.undelivered.empty());

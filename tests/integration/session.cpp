@@ -5,7 +5,7 @@
 
 #include <filesystem>
 
-#include "common/session.h"
+#include "common/bus/session.h"
 #include "tests/integration/broker_fixture.h"
 #include "tests/support/wait.h"
 #include "wire/bus_generated.h"

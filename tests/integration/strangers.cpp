@@ -6,7 +6,7 @@
 #include <deque>
 #include <sstream>
 
-#include "common/log.h"
+#include "common/base/log.h"
 #include "tests/integration/strangers_broker.h"
 #include "tests/integration/strangers_frames.h"
 #include "tests/integration/strangers_zmtp.h"

@@ -1,7 +1,7 @@
 // Who is not wanted does not stay, and does not come without end (spec 13.3).
 #include <doctest/doctest.h>
 
-#include "common/log.h"
+#include "common/base/log.h"
 #include "tests/integration/broker_fixture.h"
 #include "tests/integration/strangers_broker.h"
 #include "tests/integration/strangers_zmtp.h"

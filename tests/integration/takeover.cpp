@@ -9,7 +9,7 @@
 #include <fstream>
 #include <map>
 
-#include "common/unique_fd.h"
+#include "common/base/unique_fd.h"
 #include "tests/integration/cli_harness.h"
 
 using namespace std::chrono_literals;

@@ -7,7 +7,7 @@
 
 #include <fstream>
 
-#include "common/unix_address.h"
+#include "common/base/unix_address.h"
 #include "meshbus/key.h"
 #include "tests/integration/keys_fixture.h"
 #include "tests/integration/needs.h"

@@ -3,9 +3,9 @@
 #include <map>
 #include <optional>
 
-#include "common/dispatcher.h"
-#include "common/session.h"
-#include "common/token.h"
+#include "common/wire/dispatcher.h"
+#include "common/bus/session.h"
+#include "common/security/token.h"
 #include "tests/integration/client_harness.h"
 #include "tests/support/body_union.h"
 #include "tests/support/golden.h"

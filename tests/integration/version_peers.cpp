@@ -1,7 +1,7 @@
 // Peers of other releases: they work together, or say which one is too old.
 #include <doctest/doctest.h>
 
-#include "common/log.h"
+#include "common/base/log.h"
 #include "tests/integration/broker_fixture.h"
 #include "tests/integration/cli_harness.h"
 #include "tests/integration/proc_harness.h"

@@ -7,7 +7,7 @@
 #include <fstream>
 #include <set>
 
-#include "agent/keeper/cgroup.h"
+#include "agent/os/cgroup.h"
 #include "tests/integration/cli_harness.h"
 #include "tests/integration/needs.h"
 

@@ -2,7 +2,7 @@
 
 #include <string>
 
-#include "common/control.h"
+#include "common/wire/control.h"
 #include "wire/control_generated.h"
 
 namespace meshbus::test {

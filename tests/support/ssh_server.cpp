@@ -10,7 +10,7 @@
 #include <cstdlib>
 #include <stdexcept>
 
-#include "common/unique_fd.h"
+#include "common/base/unique_fd.h"
 #include "tests/support/process_table.h"
 
 namespace meshbus::test {

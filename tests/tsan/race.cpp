@@ -8,7 +8,7 @@
 
 #include <zmq.hpp>
 
-#include "common/reactor.h"
+#include "common/loop/reactor.h"
 
 namespace {
 

@@ -3,7 +3,7 @@
 #include <csignal>
 
 #include "agent/host/mesh_report.h"
-#include "agent/host/procs/certificate.h"
+#include "agent/host/procs/exit_report.h"
 #include "agent/host/procs/memory_kills.h"
 #include "agent/host/procs/proc_table.h"
 #include "agent/host/procs/record_book.h"
@@ -76,7 +76,7 @@ TEST_CASE("shutdown_queue: nothing to do is done") {
   CHECK(queue.is_done());
 }
 
-TEST_CASE("certificate: ends in words") {
+TEST_CASE("exit report: ends in words") {
   const auto exit = [](int code) { return ProcEnd{.code = code}; };
   const auto killed = [](int signal, bool core = false) { return ProcEnd{.signaled = true, .code = signal, .core_dumped = core}; };
   constexpr std::uint64_t none = RLIM_INFINITY;
@@ -164,7 +164,7 @@ TEST_CASE("memory_kills: each kill that is counted is told once, and none from b
   CHECK(blind.cgroup().empty());
 }
 
-TEST_CASE("certificate: why there is no process, in words") {
+TEST_CASE("exit report: why there is no process, in words") {
   using Stage = keeper::SpawnStage;
   const auto text = [](Stage stage, int error, const char* file) {
     return describe_spawn_failure({stage, error, file}, "prog", "unix:/h");
@@ -188,11 +188,11 @@ void end(ProcTable& table, Proc& proc, Reactor::Time now, std::size_t tail = 0) 
   proc.progress = SpawnProgress::none;
   proc.state.on_failed(1);
   table.on_ended(proc);
-  proc.certified = true;
-  proc.certificate = std::make_unique<wire::CertificateT>();
-  proc.certificate->rank = proc.rank();
-  proc.certificate->reason = "exit 1";
-  proc.certificate->stderr_tail.assign(tail, 'x');
+  proc.exit_reported = true;
+  proc.exit_report = std::make_unique<wire::ExitReportT>();
+  proc.exit_report->rank = proc.rank();
+  proc.exit_report->reason = "exit 1";
+  proc.exit_report->stderr_tail.assign(tail, 'x');
   table.remember(proc, now);
 }
 
@@ -250,10 +250,10 @@ TEST_CASE("proc_table: a new life takes the place of one that is over, and goes 
   // What was remembered of the former life does not make the new one be forgotten.
   end(table, *next, t0 + 1min);
   table.forget_old(t0 + 1h, [](Mesh&) {});
-  CHECK(next->certificate != nullptr);
+  CHECK(next->exit_report != nullptr);
 }
 
-TEST_CASE("proc_table: certificates are forgotten one by one, a mesh only as a whole") {
+TEST_CASE("proc_table: exit reports are forgotten one by one, a mesh only as a whole") {
   ProcTable table({.kept = 2, .age = 1h});
   const auto by = assignment();
   Mesh& mesh = table.add_mesh(by->spec, t0);
@@ -264,10 +264,10 @@ TEST_CASE("proc_table: certificates are forgotten one by one, a mesh only as a w
   for (Proc* proc : procs) end(table, *proc, t0);
   forget(t0);
   CHECK(forgotten.empty());
-  CHECK(procs[0]->certificate == nullptr);
-  CHECK(procs[1]->certificate != nullptr);
+  CHECK(procs[0]->exit_report == nullptr);
+  CHECK(procs[1]->exit_report != nullptr);
   CHECK(make_mesh_state(mesh).ranks.size() == 3);
-  CHECK(make_mesh_state(mesh).certificates.size() == 2);
+  CHECK(make_mesh_state(mesh).exit_reports.size() == 2);
   forget(t0 + 1h);
   CHECK(forgotten == test::mesh_name);
   CHECK(table.meshes().empty());
@@ -302,25 +302,25 @@ TEST_CASE("mesh_report: a state fits into one message, however long the tails ar
   CHECK(state.owner == "unix:/run/m/a,client-13Se1Maqzryj");
   CHECK(state.command == "echo hi");
   CHECK(state.host_index == 1);
-  CHECK(state.certificates.size() == 3);
-  CHECK(state.certificates[2]->stderr_tail.size() == 1000);
+  CHECK(state.exit_reports.size() == 3);
+  CHECK(state.exit_reports[2]->stderr_tail.size() == 1000);
   state = make_mesh_state(mesh, 2500);
   CHECK(state.ranks.size() == 3);
-  CHECK(state.certificates.size() == 3);
-  CHECK(state.certificates[0]->stderr_tail.size() == 1000);
-  CHECK(state.certificates[2]->stderr_tail.empty());
+  CHECK(state.exit_reports.size() == 3);
+  CHECK(state.exit_reports[0]->stderr_tail.size() == 1000);
+  CHECK(state.exit_reports[2]->stderr_tail.empty());
   CHECK(encode_control({}, std::move(state)).size() < 2500);
   state = make_mesh_state(mesh, 10);
   CHECK(state.ranks.size() == 3);
-  CHECK(state.certificates.empty());
+  CHECK(state.exit_reports.empty());
   CHECK(state.cut == 3);
-  // Who hears the rest later gets whole certificates only.
+  // Who hears the rest later gets whole exit reports only.
   std::vector<const Proc*> later;
   state = make_mesh_state(mesh, 2500, &later);
   CHECK(state.cut == later.size());
-  CHECK(state.certificates.size() + later.size() == 3);
+  CHECK(state.exit_reports.size() + later.size() == 3);
   CHECK_FALSE(later.empty());
-  for (const auto& certificate : state.certificates) CHECK(certificate->stderr_tail.size() == 1000);
+  for (const auto& exit_report : state.exit_reports) CHECK(exit_report->stderr_tail.size() == 1000);
 }
 
 TEST_CASE("mesh_report: a list has pages, and each mesh is on one of them") {
@@ -378,32 +378,32 @@ TEST_CASE("mesh_report: who is in trouble is in every answer and in what is told
   CHECK(make_mesh_state(mesh).troubles.empty());
 }
 
-TEST_CASE("mesh_report: changes are cut into messages, in order, states before certificates") {
+TEST_CASE("mesh_report: changes are cut into messages, in order, states before exit reports") {
   std::vector<wire::RankState> ranks;
   for (std::uint64_t rank = 0; rank < 100; ++rank) ranks.push_back(ProcState(rank, 1).to_wire());
-  std::vector<std::unique_ptr<wire::CertificateT>> certificates;
+  std::vector<std::unique_ptr<wire::ExitReportT>> exit_reports;
   for (std::uint64_t rank = 0; rank < 10; ++rank) {
-    certificates.push_back(std::make_unique<wire::CertificateT>());
-    certificates.back()->rank = rank;
-    certificates.back()->reason = "exit 1";
-    certificates.back()->stderr_tail.assign(rank == 5 ? 5000 : 10, 'x');
+    exit_reports.push_back(std::make_unique<wire::ExitReportT>());
+    exit_reports.back()->rank = rank;
+    exit_reports.back()->reason = "exit 1";
+    exit_reports.back()->stderr_tail.assign(rank == 5 ? 5000 : 10, 'x');
   }
-  const auto messages = make_changes("m", "h", ranks, std::move(certificates), {}, {}, 1000);
+  const auto messages = make_changes("m", "h", ranks, std::move(exit_reports), {}, {}, 1000);
   CHECK(messages.size() > 5);
   std::uint64_t next_rank = 0;
-  std::uint64_t next_certificate = 0;
+  std::uint64_t next_exit_report = 0;
   for (const auto& message : messages) {
     CHECK(message.mesh == "m");
     CHECK(message.host == "h");
     for (const auto& rank : message.ranks) {
-      CHECK(next_certificate == 0);
+      CHECK(next_exit_report == 0);
       CHECK(rank.rank() == next_rank++);
     }
-    for (const auto& certificate : message.certificates) CHECK(certificate->rank == next_certificate++);
+    for (const auto& exit_report : message.exit_reports) CHECK(exit_report->rank == next_exit_report++);
     CHECK(encode_control({}, wire::StateChangedT(message)).size() < 6000);
   }
   CHECK(next_rank == 100);
-  CHECK(next_certificate == 10);
+  CHECK(next_exit_report == 10);
   CHECK(make_changes("m", "h", {}, {}).empty());
 }
 

@@ -53,22 +53,22 @@ wire::EventT ended(std::uint64_t rank, const std::string& mesh = "m-13Se1Maqzryj
   event.point = "host=0/2,gpu=1/4";
   event.state = std::make_unique<wire::RankState>(rank, 5, 0xF122334455667788, 1'700'000'000'000'000'001, 1'700'000'000'000'000'002, 4711,
                                                   0, wire::ProcState::killed, 9, true, wire::StopStep::kill, 0);
-  event.certificate = std::make_unique<wire::CertificateT>();
-  auto& certificate = *event.certificate;
-  certificate.rank = rank;
-  certificate.reason = "killed by \"SIGKILL\"";
-  certificate.cause = wire::Cause::killed_after_grace;
-  certificate.code = wire::ErrorCode::timeout;
-  certificate.os_error = 2;
-  certificate.stopped_by = "me";
-  certificate.stop_reason = "because\nof it";
-  certificate.consequence = true;
-  certificate.because = 0;
-  certificate.max_rss_bytes = 12'345;
-  certificate.user_us = 17;
-  certificate.system_us = 18;
+  event.exit_report = std::make_unique<wire::ExitReportT>();
+  auto& exit_report = *event.exit_report;
+  exit_report.rank = rank;
+  exit_report.reason = "killed by \"SIGKILL\"";
+  exit_report.cause = wire::Cause::killed_after_grace;
+  exit_report.code = wire::ErrorCode::timeout;
+  exit_report.os_error = 2;
+  exit_report.stopped_by = "me";
+  exit_report.stop_reason = "because\nof it";
+  exit_report.consequence = true;
+  exit_report.because = 0;
+  exit_report.max_rss_bytes = 12'345;
+  exit_report.user_us = 17;
+  exit_report.system_us = 18;
   const std::string tail = "one\ntwo \xc3\xa4\n";
-  certificate.stderr_tail.assign(tail.begin(), tail.end());
+  exit_report.stderr_tail.assign(tail.begin(), tail.end());
   return event;
 }
 
@@ -177,10 +177,10 @@ TEST_CASE("event_text: an end comes back as it was, in one line for people") {
   CHECK(back->mesh == event.mesh);
   CHECK(back->point == event.point);
   REQUIRE(back->state != nullptr);
-  REQUIRE(back->certificate != nullptr);
+  REQUIRE(back->exit_report != nullptr);
   CHECK(std::memcmp(back->state.get(), event.state.get(), sizeof(wire::RankState)) == 0);
-  const auto& a = *back->certificate;
-  const auto& b = *event.certificate;
+  const auto& a = *back->exit_report;
+  const auto& b = *event.exit_report;
   CHECK(a.rank == b.rank);
   CHECK(a.reason == b.reason);
   CHECK(a.cause == b.cause);
@@ -216,20 +216,20 @@ TEST_CASE("event_text: an order comes back as it was") {
   CHECK(back->text == "enough");
   REQUIRE(back->because.has_value());
   CHECK(*back->because == UINT64_MAX);
-  CHECK(back->certificate == nullptr);
+  CHECK(back->exit_report == nullptr);
 }
 
 TEST_CASE("event_text: bytes that are no text, and too many of them, are kept as far as a line can") {
   auto event = ended(3);
-  event.certificate->stderr_tail.assign(100'000, 0xff);
-  event.certificate->stderr_tail[99'000] = '\n';
-  event.certificate->stop_reason = "\xff\xfe";
+  event.exit_report->stderr_tail.assign(100'000, 0xff);
+  event.exit_report->stderr_tail[99'000] = '\n';
+  event.exit_report->stop_reason = "\xff\xfe";
   const auto line = to_line(event);
   CHECK(line.size() < EventLog::longest_line);
   const auto back = parse_event(line);
   REQUIRE(back.has_value());
-  CHECK(back->certificate->stop_reason == "\xef\xbf\xbd\xef\xbf\xbd");
-  CHECK(back->certificate->stderr_tail.size() == 999 * 3);
+  CHECK(back->exit_report->stop_reason == "\xef\xbf\xbd\xef\xbf\xbd");
+  CHECK(back->exit_report->stderr_tail.size() == 999 * 3);
 }
 
 TEST_CASE("event_text: no line of whatever bytes does more than fail") {
@@ -281,7 +281,7 @@ TEST_CASE("event_book: finds a mesh, its base and what is about the host, page b
     const auto page = book.find("odd-13Se1Maqzryj", from, 4000);
     CHECK(page.events.size() <= 12);
     for (const auto& event : page.events) {
-      if (event->certificate) ranks.push_back(event->certificate->rank);
+      if (event->exit_report) ranks.push_back(event->exit_report->rank);
     }
     if (!page.more) break;
     REQUIRE(page.next > from);

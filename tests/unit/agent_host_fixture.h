@@ -5,8 +5,8 @@
 #include <vector>
 
 #include "agent/host/spawn/mesh_spec.h"
-#include "common/control.h"
-#include "common/wire_region.h"
+#include "common/wire/control.h"
+#include "common/wire/wire_region.h"
 #include "wire/lifecycle_generated.h"
 
 /// A SpawnProcs as a launcher would send it, for tests that spoil one thing of it.

@@ -6,7 +6,7 @@
 
 #include "agent/host/spawn/bootstrap_writer.h"
 #include "agent/host/spawn/environment.h"
-#include "common/frame.h"
+#include "common/wire/frame.h"
 #include "tests/unit/agent_host_fixture.h"
 #include "wire/bootstrap_generated.h"
 #include "wire/lifecycle_generated.h"

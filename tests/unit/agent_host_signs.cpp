@@ -1,4 +1,4 @@
-#include "agent/host/signs/signs_of_life.h"
+#include "agent/host/signs/failure_detector.h"
 
 #include <doctest/doctest.h>
 
@@ -10,7 +10,7 @@
 /// In a namespace of their own: what others call alike is compiled with them.
 namespace meshbus::test::signs {
 
-using host::SignsOfLife;
+using host::FailureDetector;
 using wire::Trouble;
 using namespace std::chrono_literals;
 
@@ -28,10 +28,10 @@ struct Row {
   std::vector<Step> steps;
 };
 
-const SignsOfLife::Time kStart{100s};
+const FailureDetector::Time kStart{100s};
 
-SignsOfLife::Time at(double seconds) {
-  return kStart + std::chrono::duration_cast<SignsOfLife::Duration>(std::chrono::duration<double>(seconds));
+FailureDetector::Time at(double seconds) {
+  return kStart + std::chrono::duration_cast<FailureDetector::Duration>(std::chrono::duration<double>(seconds));
 }
 
 const std::vector<Row> kRows = {
@@ -73,10 +73,10 @@ const std::vector<Row> kRows = {
 
 }  // namespace
 
-TEST_CASE("signs_of_life: well, slow and frozen are told apart, and what comes and goes does not flap") {
+TEST_CASE("failure_detector: well, slow and frozen are told apart, and what comes and goes does not flap") {
   for (const auto& row : kRows) {
     CAPTURE(row.promise);
-    SignsOfLife signs(SignsOfLife::limits_of(5s, 10s), kStart);
+    FailureDetector signs(FailureDetector::limits_of(5s, 10s), kStart);
     for (const auto& step : row.steps) {
       CAPTURE(step.at);
       switch (step.what) {
@@ -90,8 +90,8 @@ TEST_CASE("signs_of_life: well, slow and frozen are told apart, and what comes a
   }
 }
 
-TEST_CASE("signs_of_life: whether the way is clear is asked when it matters, and once for each limit") {
-  SignsOfLife signs(SignsOfLife::limits_of(5s, 10s), kStart);
+TEST_CASE("failure_detector: whether the way is clear is asked when it matters, and once for each limit") {
+  FailureDetector signs(FailureDetector::limits_of(5s, 10s), kStart);
   CHECK_FALSE(signs.is_doubtful(at(7.4)));
   CHECK(signs.is_doubtful(at(7.5)));
   signs.on_clear(at(7.5));
@@ -105,10 +105,10 @@ TEST_CASE("signs_of_life: whether the way is clear is asked when it matters, and
   CHECK(signs.silence() == 30s);
 }
 
-TEST_CASE("signs_of_life: half an interval late is late; who waits shorter than two intervals for its agent is waited for longer") {
-  CHECK(SignsOfLife::limits_of(2s, 10s).late == 3s);
-  CHECK(SignsOfLife::limits_of(2s, 10s).frozen == 10s);
-  CHECK(SignsOfLife::limits_of(5s, 6s).frozen == 10s);
+TEST_CASE("failure_detector: half an interval late is late; who waits shorter than two intervals for its agent is waited for longer") {
+  CHECK(FailureDetector::limits_of(2s, 10s).late == 3s);
+  CHECK(FailureDetector::limits_of(2s, 10s).frozen == 10s);
+  CHECK(FailureDetector::limits_of(5s, 6s).frozen == 10s);
 }
 
 }  // namespace meshbus::test::signs

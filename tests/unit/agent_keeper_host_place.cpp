@@ -3,8 +3,8 @@
 
 #include <filesystem>
 
-#include "agent/keeper/host_place.h"
-#include "agent/keeper/limit_places.h"
+#include "agent/os/host_place.h"
+#include "agent/os/limit_places.h"
 #include "tests/support/temp_dir.h"
 
 namespace meshbus::keeper {

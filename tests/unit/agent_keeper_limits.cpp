@@ -1,7 +1,7 @@
 #include <doctest/doctest.h>
 #include <unistd.h>
 
-#include "agent/keeper/limit_places.h"
+#include "agent/os/limit_places.h"
 #include "tests/support/temp_dir.h"
 
 namespace meshbus::keeper {

@@ -3,9 +3,9 @@
 
 #include <filesystem>
 
-#include "agent/keeper/cgroup.h"
-#include "agent/keeper/lifeline.h"
-#include "agent/keeper/process_table.h"
+#include "agent/os/cgroup.h"
+#include "agent/os/lifeline.h"
+#include "agent/os/process_table.h"
 #include "agent/keeper/program_lookup.h"
 #include "tests/support/temp_dir.h"
 

@@ -1,4 +1,4 @@
-#include "broker/admission.h"
+#include "broker/access/admission.h"
 
 #include <doctest/doctest.h>
 

@@ -1,4 +1,4 @@
-#include "broker/cast_arrivals.h"
+#include "broker/casts/cast_arrivals.h"
 
 #include <doctest/doctest.h>
 

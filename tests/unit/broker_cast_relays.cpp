@@ -1,4 +1,4 @@
-#include "broker/cast_relays.h"
+#include "broker/casts/cast_relays.h"
 
 #include <doctest/doctest.h>
 

@@ -1,4 +1,4 @@
-#include "broker/debts.h"
+#include "broker/peers/debts.h"
 
 #include <doctest/doctest.h>
 

@@ -1,4 +1,4 @@
-#include "broker/host_address.h"
+#include "broker/access/host_address.h"
 
 #include <doctest/doctest.h>
 

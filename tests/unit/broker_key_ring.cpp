@@ -1,11 +1,11 @@
-#include "broker/key_ring.h"
+#include "broker/access/key_ring.h"
 
 #include <doctest/doctest.h>
 #include <sys/stat.h>
 
 #include <filesystem>
 
-#include "common/log.h"
+#include "common/base/log.h"
 #include "tests/support/temp_dir.h"
 #include "wire/codes_generated.h"
 

@@ -1,4 +1,4 @@
-#include "broker/link_stream.h"
+#include "broker/links/link_stream.h"
 
 #include <doctest/doctest.h>
 

@@ -1,4 +1,4 @@
-#include "broker/route_table.h"
+#include "broker/router/route_table.h"
 
 #include <doctest/doctest.h>
 

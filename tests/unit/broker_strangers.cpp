@@ -2,8 +2,8 @@
 
 #include <algorithm>
 
-#include "broker/rate_limit.h"
-#include "broker/strangers.h"
+#include "broker/access/rate_limit.h"
+#include "broker/access/strangers.h"
 
 using namespace meshbus;
 using namespace std::chrono_literals;

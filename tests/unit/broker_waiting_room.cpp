@@ -1,4 +1,4 @@
-#include "broker/waiting_room.h"
+#include "broker/router/waiting_room.h"
 
 #include <doctest/doctest.h>
 

@@ -1,4 +1,4 @@
-#include "broker/watch_list.h"
+#include "broker/peers/watch_list.h"
 
 #include <doctest/doctest.h>
 

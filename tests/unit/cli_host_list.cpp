@@ -1,8 +1,8 @@
-#include "client/cli/host_list.h"
+#include "cli/host_list.h"
 
 #include <doctest/doctest.h>
 
-#include "client/cli/contexts.h"
+#include "cli/contexts.h"
 
 using namespace meshbus;
 using namespace meshbus::cli;

@@ -1,4 +1,4 @@
-#include "client/cli/launch_report.h"
+#include "cli/launch_report.h"
 
 #include <doctest/doctest.h>
 

@@ -1,6 +1,6 @@
 #include <doctest/doctest.h>
 
-#include "client/cli/selector.h"
+#include "cli/selector.h"
 
 using namespace meshbus;
 using namespace meshbus::cli;

@@ -3,10 +3,10 @@
 
 #include <fstream>
 
-#include "client/cli/tap_batch.h"
-#include "client/cli/tap_file.h"
-#include "client/cli/tap_printer.h"
-#include "common/tap_filter.h"
+#include "cli/tap_batch.h"
+#include "cli/tap_file.h"
+#include "cli/tap_printer.h"
+#include "common/wire/tap_filter.h"
 #include "meshbus/key.h"
 #include "tests/support/temp_dir.h"
 #include "wire/monitor_generated.h"

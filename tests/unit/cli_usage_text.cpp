@@ -1,4 +1,4 @@
-#include "client/cli/usage_text.h"
+#include "cli/usage_text.h"
 
 #include <doctest/doctest.h>
 

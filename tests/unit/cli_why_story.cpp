@@ -1,4 +1,4 @@
-#include "client/cli/why_story.h"
+#include "cli/why_story.h"
 
 #include <doctest/doctest.h>
 

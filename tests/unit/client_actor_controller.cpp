@@ -38,11 +38,11 @@ inline WatchEvent proc(std::uint64_t rank, wire::ProcState state = wire::ProcSta
   if (!is_terminal(state)) return event;
   event.rank.mutate_ended_ns(100 - static_cast<std::int64_t>(rank));
   event.rank.mutate_signal(static_cast<std::uint8_t>(state == wire::ProcState::killed ? 9 : 0));
-  auto certificate = std::make_shared<wire::CertificateT>();
-  certificate->rank = rank;
-  certificate->reason = state == wire::ProcState::killed ? "killed by SIGKILL" : "exit 0";
-  certificate->cause = state == wire::ProcState::killed ? wire::Cause::killed_from_outside : wire::Cause::exited;
-  event.certificate = std::move(certificate);
+  auto exit_report = std::make_shared<wire::ExitReportT>();
+  exit_report->rank = rank;
+  exit_report->reason = state == wire::ProcState::killed ? "killed by SIGKILL" : "exit 0";
+  exit_report->cause = state == wire::ProcState::killed ? wire::Cause::killed_from_outside : wire::Cause::exited;
+  event.exit_report = std::move(exit_report);
   return event;
 }
 
@@ -94,7 +94,7 @@ inline std::vector<std::string> reasons(const std::vector<WatchEvent>& events) {
   std::vector<std::string> texts;
   for (const auto& event : events)
     texts.push_back(std::to_string(event.rank.rank()) + " " + std::string(state_of_actor(event.rank)) + " " +
-                    (event.certificate == nullptr ? "" : event.certificate->reason));
+                    (event.exit_report == nullptr ? "" : event.exit_report->reason));
   return texts;
 }
 
@@ -147,14 +147,14 @@ TEST_CASE("actor_controller: spec 8.3: an actor's failure is told once, with its
 }
 
 TEST_CASE(
-    "actor_controller: spec 8.3: a proc's end is that of its actor, with the proc's certificate; all of one poll together, causes first") {
+    "actor_controller: spec 8.3: a proc's end is that of its actor, with the proc's exit report; all of one poll together, causes first") {
   auto actors = running();
   const auto ended =
       actors.procs_told({proc(0, wire::ProcState::killed), proc(2, wire::ProcState::stopped), proc(3, wire::ProcState::killed)}, t0);
   CHECK(reasons(ended.events) == Texts{"3 failed its proc has ended: killed by SIGKILL", "2 stopped its proc has ended: exit 0",
                                        "0 failed its proc has ended: killed by SIGKILL"});
   CHECK(ended.events[0].rank.signal() == 9);
-  CHECK(ended.events[0].certificate->cause == wire::Cause::killed_from_outside);
+  CHECK(ended.events[0].exit_report->cause == wire::Cause::killed_from_outside);
   CHECK(ended.events[0].actor == nullptr);
   // It comes late, and says what was so before.
   CHECK(push(actors, 0, {actor(0, wire::StatusKind::running, 7)}).events.empty());
@@ -174,7 +174,7 @@ TEST_CASE("actor_controller: spec 8.1: what push missed a poll repairs") {
   // A proc that knows nothing of an actor that lived has forgotten how it ended.
   const auto gone = answer(actors, 0, {});
   REQUIRE(gone.events.size() == 1);
-  CHECK(gone.events[0].certificate->reason.find("nobody can say how") != std::string::npos);
+  CHECK(gone.events[0].exit_report->reason.find("nobody can say how") != std::string::npos);
 }
 
 TEST_CASE("actor_controller: what is asked in vain is asked again; a refusal is told once, and about no rank's state") {

@@ -39,21 +39,21 @@ inline wire::RankState rank_of(std::uint64_t rank, wire::ProcState state = wire:
           0};
 }
 
-inline std::shared_ptr<const wire::CertificateT> certificate_of(std::uint64_t rank, const std::string& tail = "last \xff words\n") {
-  auto certificate = std::make_shared<wire::CertificateT>();
-  certificate->rank = rank;
-  certificate->reason = "killed by SIGKILL";
-  certificate->cause = wire::Cause::killed_from_outside;
-  certificate->stderr_tail.assign(tail.begin(), tail.end());
-  return certificate;
+inline std::shared_ptr<const wire::ExitReportT> exit_report_of(std::uint64_t rank, const std::string& tail = "last \xff words\n") {
+  auto exit_report = std::make_shared<wire::ExitReportT>();
+  exit_report->rank = rank;
+  exit_report->reason = "killed by SIGKILL";
+  exit_report->cause = wire::Cause::killed_from_outside;
+  exit_report->stderr_tail.assign(tail.begin(), tail.end());
+  return exit_report;
 }
 
 /// Two ranks on each of two hosts.
-inline MeshNews news_of(std::vector<wire::RankState> ranks, std::vector<std::shared_ptr<const wire::CertificateT>> certificates = {}) {
+inline MeshNews news_of(std::vector<wire::RankState> ranks, std::vector<std::shared_ptr<const wire::ExitReportT>> exit_reports = {}) {
   return {.mesh = kControlled,
           .region = Region(*Extent::parse("host=2,gpu=2")),
           .hosts = {kA, kB},
-          .news = {std::move(ranks), std::move(certificates)}};
+          .news = {std::move(ranks), std::move(exit_reports)}};
 }
 
 inline MeshController make(std::set<HostAddr> watched = {kA, kB}) {
@@ -83,24 +83,24 @@ TEST_CASE("mesh_controller: what is listed is told once, and its changes are ask
   CHECK(again.orders.empty());
 }
 
-TEST_CASE("mesh_controller: an end that is pushed is told once, with its certificate, however often it is polled") {
+TEST_CASE("mesh_controller: an end that is pushed is told once, with its exit report, however often it is polled") {
   auto mesh = running();
   const auto ended = rank_of(1, wire::ProcState::killed, 2);
   CHECK(mesh.pushed(kA, {{ended}, {}}, t0).events.empty());
-  const auto told = mesh.pushed(kA, {{}, {certificate_of(1)}}, t0 + 50ms);
+  const auto told = mesh.pushed(kA, {{}, {exit_report_of(1)}}, t0 + 50ms);
   REQUIRE(told.events.size() == 1);
   CHECK(told.events[0].rank.signal() == 9);
-  REQUIRE(told.events[0].certificate != nullptr);
+  REQUIRE(told.events[0].exit_report != nullptr);
   CHECK(told.events[0].overall == Status::Kind::failed);
   CHECK(mesh.listed(kA, news_of({rank_of(0), ended}), t0 + 1s).events.empty());
-  CHECK(mesh.answered({Order::state, kA}, news_of({rank_of(0), ended}, {certificate_of(1)}), t0 + 1s).events.empty());
+  CHECK(mesh.answered({Order::state, kA}, news_of({rank_of(0), ended}, {exit_report_of(1)}), t0 + 1s).events.empty());
 }
 
 TEST_CASE("mesh_controller: all ends of one turn are told together, the earlier first") {
   auto mesh = running();
   auto late = rank_of(0, wire::ProcState::killed, 2);
   late.mutate_ended_ns(9);
-  const auto told = mesh.pushed(kA, {{late, rank_of(1, wire::ProcState::killed, 2)}, {certificate_of(0), certificate_of(1)}}, t0);
+  const auto told = mesh.pushed(kA, {{late, rank_of(1, wire::ProcState::killed, 2)}, {exit_report_of(0), exit_report_of(1)}}, t0);
   REQUIRE(told.events.size() == 2);
   CHECK(told.events[0].rank.rank() == 1);
 }
@@ -109,35 +109,35 @@ TEST_CASE("mesh_controller: each change of a rank in one message is told once, i
   using wire::ProcState;
   auto mesh = make();
   mesh.listed(kA, news_of({rank_of(0), rank_of(1, ProcState::starting)}), t0);
-  const auto second = std::make_shared<wire::CertificateT>(*certificate_of(1));
-  std::const_pointer_cast<wire::CertificateT>(second)->reason = "killed again";
+  const auto second = std::make_shared<wire::ExitReportT>(*exit_report_of(1));
+  std::const_pointer_cast<wire::ExitReportT>(second)->reason = "killed again";
   const auto told = mesh.pushed(kA,
                                 {{rank_of(1, ProcState::running, 2), rank_of(1, ProcState::ready, 3), rank_of(1, ProcState::killed, 4),
                                   rank_of(1, ProcState::starting, 1, 2), rank_of(1, ProcState::killed, 2, 2)},
-                                 {certificate_of(1), second}},
+                                 {exit_report_of(1), second}},
                                 t0);
   REQUIRE(told.events.size() == 5);
   const std::vector expected{ProcState::running, ProcState::ready, ProcState::killed, ProcState::starting, ProcState::killed};
   for (std::size_t i = 0; i < expected.size(); ++i) {
     CHECK(told.events[i].rank.state() == expected[i]);
-    CHECK((told.events[i].certificate != nullptr) == is_terminal(expected[i]));
+    CHECK((told.events[i].exit_report != nullptr) == is_terminal(expected[i]));
   }
-  CHECK(told.events[2].certificate->reason == "killed by SIGKILL");
-  CHECK(told.events[4].certificate->reason == "killed again");
+  CHECK(told.events[2].exit_report->reason == "killed by SIGKILL");
+  CHECK(told.events[4].exit_report->reason == "killed again");
 }
 
-TEST_CASE("mesh_controller: a certificate that does not come is asked for, and at last done without") {
+TEST_CASE("mesh_controller: an exit report that does not come is asked for, and at last done without") {
   auto mesh = running();
   mesh.pushed(kA, {{rank_of(1, wire::ProcState::killed, 2)}, {}}, t0);
-  REQUIRE(mesh.next_due() == t0 + MeshController::certificate_ask);
-  const auto asked = mesh.turn(t0 + MeshController::certificate_ask);
+  REQUIRE(mesh.next_due() == t0 + MeshController::exit_report_ask);
+  const auto asked = mesh.turn(t0 + MeshController::exit_report_ask);
   CHECK(asked.events.empty());
   REQUIRE(asked.orders.size() == 1);
   CHECK(asked.orders[0].kind == Order::state);
-  const auto told = mesh.turn(t0 + MeshController::certificate_limit);
+  const auto told = mesh.turn(t0 + MeshController::exit_report_limit);
   REQUIRE(told.events.size() == 1);
-  CHECK(told.events[0].certificate == nullptr);
-  CHECK(mesh.pushed(kA, {{}, {certificate_of(1)}}, t0 + 4s).events.empty());
+  CHECK(told.events[0].exit_report == nullptr);
+  CHECK(mesh.pushed(kA, {{}, {exit_report_of(1)}}, t0 + 4s).events.empty());
 }
 
 TEST_CASE("mesh_controller: what a poll finds before a push, the push has missed: it is asked for anew") {
@@ -152,13 +152,13 @@ TEST_CASE("mesh_controller: what comes late does not turn time back, and nothing
   auto mesh = running();
   mesh.pushed(kA, {{rank_of(1, wire::ProcState::stopping, 3)}, {}}, t0);
   CHECK(mesh.pushed(kA, {{rank_of(1, wire::ProcState::ready, 2)}, {}}, t0).events.empty());
-  mesh.pushed(kA, {{rank_of(1, wire::ProcState::killed, 4)}, {certificate_of(1)}}, t0);
+  mesh.pushed(kA, {{rank_of(1, wire::ProcState::killed, 4)}, {exit_report_of(1)}}, t0);
   CHECK(mesh.pushed(kA, {{rank_of(1, wire::ProcState::ready, 5)}, {}}, t0).events.empty());
   // Another life is told; what is said of the life before comes late.
   CHECK(mesh.pushed(kA, {{rank_of(1, wire::ProcState::ready, 1, 2)}, {}}, t0).events.size() == 1);
   CHECK(mesh.pushed(kA, {{rank_of(1, wire::ProcState::failed, 9, 1)}, {}}, t0).events.empty());
   // Who has no such rank cannot say how it is.
-  CHECK(mesh.pushed(kB, {{rank_of(1, wire::ProcState::killed, 9, 2)}, {certificate_of(1)}}, t0).events.empty());
+  CHECK(mesh.pushed(kB, {{rank_of(1, wire::ProcState::killed, 9, 2)}, {exit_report_of(1)}}, t0).events.empty());
 }
 
 TEST_CASE("mesh_controller: silence is no end, and unknown is never stopped") {
@@ -170,7 +170,7 @@ TEST_CASE("mesh_controller: silence is no end, and unknown is never stopped") {
   CHECK(mesh.statuses().find(2)->kind() == Status::Kind::unknown);
   CHECK(mesh.overall() == Status::Kind::running);
   auto ended = std::vector{rank_of(0, wire::ProcState::stopped, 2), rank_of(1, wire::ProcState::stopped, 2)};
-  mesh.pushed(kA, {ended, {certificate_of(0), certificate_of(1)}}, t0);
+  mesh.pushed(kA, {ended, {exit_report_of(0), exit_report_of(1)}}, t0);
   CHECK(mesh.overall() == Status::Kind::unknown);
   CHECK(mesh.is_monitored());
   const auto back = mesh.host_changed(kB, false, {}, t0 + 1s);
@@ -182,10 +182,10 @@ TEST_CASE("mesh_controller: silence is no end, and unknown is never stopped") {
 TEST_CASE("mesh_controller: monitoring ends when every rank has ended and was told") {
   auto mesh = running();
   mesh.pushed(
-      kA, {{rank_of(0, wire::ProcState::stopped, 2), rank_of(1, wire::ProcState::stopped, 2)}, {certificate_of(0), certificate_of(1)}}, t0);
+      kA, {{rank_of(0, wire::ProcState::stopped, 2), rank_of(1, wire::ProcState::stopped, 2)}, {exit_report_of(0), exit_report_of(1)}}, t0);
   CHECK(mesh.is_monitored());
   const auto last = mesh.pushed(
-      kB, {{rank_of(2, wire::ProcState::stopped, 2), rank_of(3, wire::ProcState::stopped, 2)}, {certificate_of(2), certificate_of(3)}}, t0);
+      kB, {{rank_of(2, wire::ProcState::stopped, 2), rank_of(3, wire::ProcState::stopped, 2)}, {exit_report_of(2), exit_report_of(3)}}, t0);
   REQUIRE(last.events.size() == 3);
   CHECK(last.events[2].kind == WatchEvent::Kind::ended);
   CHECK_FALSE(mesh.is_monitored());
@@ -201,7 +201,7 @@ TEST_CASE("mesh_controller: a host that knows its live ranks no more was started
   REQUIRE(absent.orders.size() == 1);
   const auto lost = mesh.answered(absent.orders[0], fail(ErrorCode::not_exist, "no such mesh"), t0 + 10s);
   REQUIRE(lost.events.size() == 2);
-  CHECK(lost.events[0].certificate->cause == wire::Cause::host_lost);
+  CHECK(lost.events[0].exit_report->cause == wire::Cause::host_lost);
   CHECK(mesh.overall() == Status::Kind::failed);
   CHECK(mesh.absent(kA, t0 + 20s).events.empty());
 }
@@ -363,7 +363,7 @@ TEST_CASE("mesh_controller: between two lives of all its ranks a mesh has not en
     return mesh.pushed(
         kA,
         {{rank_of(0, wire::ProcState::killed, generation, incarnation), rank_of(1, wire::ProcState::killed, generation, incarnation)},
-         {certificate_of(0), certificate_of(1)}},
+         {exit_report_of(0), exit_report_of(1)}},
         now);
   };
   CHECK(end(2, 1, t0 + 1s).events.size() == 2);
@@ -384,7 +384,7 @@ inline wire::RankTrouble trouble_of(std::uint64_t rank, wire::Trouble trouble, s
 }
 
 inline RankNews troubles(std::vector<wire::RankTrouble> list) {
-  return {.ranks = {}, .certificates = {}, .owner = {}, .troubles = std::move(list)};
+  return {.ranks = {}, .exit_reports = {}, .owner = {}, .troubles = std::move(list)};
 }
 
 TEST_CASE("mesh_controller: who is frozen or slow is told once, with its end, and is no failure") {
@@ -420,7 +420,7 @@ TEST_CASE("mesh_controller: who is frozen or slow is told once, with its end, an
   news.news.troubles = {trouble_of(0, Trouble::frozen)};
   CHECK(mesh.listed(kA, news, t0 + 3s).events.size() == 1);
   // Its end is told as an end; nothing is told of a trouble that went with it.
-  const auto ended = mesh.pushed(kA, {{rank_of(0, wire::ProcState::killed, 2)}, {certificate_of(0)}}, t0 + 4s);
+  const auto ended = mesh.pushed(kA, {{rank_of(0, wire::ProcState::killed, 2)}, {exit_report_of(0)}}, t0 + 4s);
   REQUIRE(ended.events.size() == 1);
   CHECK(ended.events[0].kind == WatchEvent::Kind::state);
   CHECK(mesh.pushed(kA, troubles({trouble_of(0, Trouble::none)}), t0 + 5s).events.empty());
@@ -435,9 +435,9 @@ TEST_CASE("watch_feed: two ends of one rank are heard each with its own report, 
     event.host = kA;
     event.rank = state;
     if (reason.empty()) return;
-    auto certificate = std::make_shared<wire::CertificateT>(*certificate_of(1));
-    certificate->reason = reason;
-    event.certificate = std::move(certificate);
+    auto exit_report = std::make_shared<wire::ExitReportT>(*exit_report_of(1));
+    exit_report->reason = reason;
+    event.exit_report = std::move(exit_report);
   };
   add(rank_of(1, wire::ProcState::ready, 3), "");
   add(rank_of(1, wire::ProcState::killed, 4), "first");
@@ -446,7 +446,7 @@ TEST_CASE("watch_feed: two ends of one rank are heard each with its own report, 
   WatchFeed feed;
   std::vector<std::string> heard;
   for (const auto& message : to_messages(events, 1, false)) {
-    for (const auto& event : feed.on_event(message, t0)) heard.push_back(event.certificate == nullptr ? "" : event.certificate->reason);
+    for (const auto& event : feed.on_event(message, t0)) heard.push_back(event.exit_report == nullptr ? "" : event.exit_report->reason);
   }
   CHECK(heard == std::vector<std::string>{"", "first", "", "second"});
 }
@@ -505,20 +505,20 @@ TEST_CASE("watch_event: what is known travels in messages below the limit") {
   const std::string tail(300 * 1024, 'x');
   mesh.pushed(kA,
               {{rank_of(0, wire::ProcState::killed, 2), rank_of(1, wire::ProcState::killed, 2)},
-               {certificate_of(0, tail), certificate_of(1, tail)}},
+               {exit_report_of(0, tail), exit_report_of(1, tail)}},
               t0);
   const auto messages = to_messages(mesh.known({{0, 2}}), 7, true);
   REQUIRE(messages.size() == 2);
   CHECK(messages[0].poll == 7);
   CHECK(messages[0].snapshot);
   CHECK(messages[0].host == kA.to_string());
-  CHECK(messages[1].certificates.size() == 1);
+  CHECK(messages[1].exit_reports.size() == 1);
   CHECK(messages[1].region != nullptr);
 }
 
 TEST_CASE("event_json: one line, whatever bytes a proc wrote") {
   auto mesh = running();
-  const auto told = mesh.pushed(kB, {{rank_of(2, wire::ProcState::killed, 2)}, {certificate_of(2)}}, t0);
+  const auto told = mesh.pushed(kB, {{rank_of(2, wire::ProcState::killed, 2)}, {exit_report_of(2)}}, t0);
   REQUIRE(told.events.size() == 1);
   const auto now = std::chrono::system_clock::time_point(1'500ms);
   CHECK(to_json_line(told.events[0], now) == "{\"time\":\"1970-01-01T00:00:01.500Z\",\"event\":\"state\",\"mesh\":\"" + kControlled +

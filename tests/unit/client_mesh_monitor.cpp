@@ -5,7 +5,7 @@
 #include <thread>
 
 #include "client/src/mesh_monitor.h"
-#include "common/control.h"
+#include "common/wire/control.h"
 #include "wire/logs_generated.h"
 #include "wire/supervision_generated.h"
 

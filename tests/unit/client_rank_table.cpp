@@ -44,15 +44,15 @@ wire::RankState make(const State& state) {
           0};
 }
 
-struct Certificate {
-  explicit Certificate(std::uint64_t rank, const std::string& reason = "exit 3", const std::string& tail = "") {
-    wire::CertificateT native;
+struct ExitReport {
+  explicit ExitReport(std::uint64_t rank, const std::string& reason = "exit 3", const std::string& tail = "") {
+    wire::ExitReportT native;
     native.rank = rank;
     native.reason = reason;
     native.stderr_tail.assign(tail.begin(), tail.end());
-    builder.Finish(wire::Certificate::Pack(builder, &native));
+    builder.Finish(wire::ExitReport::Pack(builder, &native));
   }
-  const wire::Certificate& operator*() const { return *flatbuffers::GetRoot<wire::Certificate>(builder.GetBufferPointer()); }
+  const wire::ExitReport& operator*() const { return *flatbuffers::GetRoot<wire::ExitReport>(builder.GetBufferPointer()); }
   flatbuffers::FlatBufferBuilder builder;
 };
 
@@ -65,14 +65,14 @@ struct Message {
     for (const auto& state : states) native.ranks.push_back(make(state));
     native.launch = launch;
     if (!reason_of_0.empty()) {
-      native.certificates.push_back(std::make_unique<wire::CertificateT>());
-      native.certificates.back()->reason = reason_of_0;
+      native.exit_reports.push_back(std::make_unique<wire::ExitReportT>());
+      native.exit_reports.back()->reason = reason_of_0;
     }
     builder.Finish(wire::StateChanged::Pack(builder, &native));
   }
   RankTable::News news() const {
     const auto* const message = flatbuffers::GetRoot<wire::StateChanged>(builder.GetBufferPointer());
-    return {.ranks = message->ranks(), .certificates = message->certificates(), .launch = message->launch()};
+    return {.ranks = message->ranks(), .exit_reports = message->exit_reports(), .launch = message->launch()};
   }
   flatbuffers::FlatBufferBuilder builder;
 };
@@ -139,8 +139,8 @@ TEST_CASE("rank_table: a rank that was ordered to begin anew counts as starting,
   const auto end = make({.rank = 0, .generation = 2, .state = wire::ProcState::stopped, .ended_ms = 5, .exit_code = 3});
   table.apply(kA, end, kLater);
   CHECK_FALSE(table.is_over(0, kLater));
-  CHECK(table.is_over(0, kLater + RankTable::certificate_limit));
-  table.apply(kA, *Certificate(0, "exit 3"));
+  CHECK(table.is_over(0, kLater + RankTable::exit_report_limit));
+  table.apply(kA, *ExitReport(0, "exit 3"));
   CHECK(table.is_over(0, kLater));
   table.begin_life(0);
   CHECK(table.rank(0).state == ProcState::starting);
@@ -151,8 +151,8 @@ TEST_CASE("rank_table: a rank that was ordered to begin anew counts as starting,
   CHECK(table.has_untold_on(0));
   CHECK(table.take_failures(kLater + 10s).empty());
   CHECK_FALSE(table.apply(kA, end, kLater));
-  CHECK_FALSE(table.apply(kA, *Certificate(0, "exit 3")));
-  SUBCASE("it begins, and ends with another certificate") {
+  CHECK_FALSE(table.apply(kA, *ExitReport(0, "exit 3")));
+  SUBCASE("it begins, and ends with another exit report") {
     auto next = make({.rank = 0, .generation = 3, .state = wire::ProcState::ready});
     next.mutate_incarnation(2);
     next.mutate_reserved(1);
@@ -160,7 +160,7 @@ TEST_CASE("rank_table: a rank that was ordered to begin anew counts as starting,
     next.mutate_generation(4);
     next.mutate_state(wire::ProcState::stopped);
     CHECK(table.apply(kA, next, kLater));
-    CHECK(table.apply(kA, *Certificate(0, "exit 0")));
+    CHECK(table.apply(kA, *ExitReport(0, "exit 0")));
     const auto outcome = table.outcome();
     CHECK(outcome.ranks[0].incarnation == 2);
     CHECK(outcome.ranks[0].reason == "exit 0");
@@ -193,7 +193,7 @@ TEST_CASE("rank_table: a rank that was ordered to begin anew counts as starting,
     CHECK(table.take_failures(kLater + 2s).size() == 1);
   }
   table.apply(kB, make({.rank = 1, .generation = 2, .state = wire::ProcState::stopped}), kLater + 3s);
-  table.apply(kB, *Certificate(1, "exit 0"));
+  table.apply(kB, *ExitReport(1, "exit 0"));
   CHECK(table.is_complete(kLater + 3s));
 }
 
@@ -237,8 +237,8 @@ TEST_CASE("rank_table: what another host says about a rank, or about no rank at 
   RankTable table(mesh_of(1));
   CHECK_FALSE(table.apply(kB, make({.rank = 0}), kStart));
   CHECK_FALSE(table.apply(kA, make({.rank = 77}), kStart));
-  CHECK_FALSE(table.apply(kA, *Certificate(77)));
-  CHECK_FALSE(table.apply(kA, *Certificate(0)));
+  CHECK_FALSE(table.apply(kA, *ExitReport(77)));
+  CHECK_FALSE(table.apply(kA, *ExitReport(0)));
 }
 
 TEST_CASE("rank_table: a state that this version does not know is unknown") {
@@ -247,12 +247,12 @@ TEST_CASE("rank_table: a state that this version does not know is unknown") {
   CHECK(table.rank(0).state == ProcState::unknown);
 }
 
-TEST_CASE("rank_table: a failure is told once, with its certificate") {
+TEST_CASE("rank_table: a failure is told once, with its exit report") {
   auto table = ready_table(1);
   table.apply(kA, make({.rank = 0, .generation = 2, .state = wire::ProcState::stopped, .ended_ms = 5, .exit_code = 3}), kLater);
   CHECK(table.take_failures(kLater).empty());
   CHECK(table.next_due(kLater) == kLater + RankTable::failure_limit);
-  table.apply(kA, *Certificate(0, "exit 3", "oh no\n"));
+  table.apply(kA, *ExitReport(0, "exit 3", "oh no\n"));
   const auto failures = table.take_failures(kLater + 1ms);
   REQUIRE(failures.size() == 1);
   CHECK(failures[0].reason == "exit 3");
@@ -262,22 +262,22 @@ TEST_CASE("rank_table: a failure is told once, with its certificate") {
   CHECK(table.has_told_failure());
 }
 
-TEST_CASE("rank_table: a failure without a certificate is told after 300 ms") {
+TEST_CASE("rank_table: a failure without an exit report is told after 300 ms") {
   auto table = ready_table(1);
   table.apply(kA, make({.rank = 0, .generation = 2, .state = wire::ProcState::killed, .ended_ms = 5, .signal = 9}), kLater);
   CHECK(table.take_failures(kLater + 299ms).empty());
   const auto failures = table.take_failures(kLater + 300ms);
   REQUIRE(failures.size() == 1);
   CHECK(failures[0].words() == "killed by SIGKILL");
-  // The certificate still completes what is known, and is not told again.
-  CHECK(table.apply(kA, *Certificate(0, "killed by SIGKILL from outside")));
+  // The exit report still completes what is known, and is not told again.
+  CHECK(table.apply(kA, *ExitReport(0, "killed by SIGKILL from outside")));
   CHECK(table.take_failures(kLater + 10s).empty());
 }
 
 TEST_CASE("rank_table: while the mesh starts, failures wait until every rank has been up for a moment") {
   RankTable table(mesh_of(1));
   table.apply(kB, make({.rank = 1, .state = wire::ProcState::stopped, .ended_ms = 10, .exit_code = 2}), kStart);
-  table.apply(kB, *Certificate(1, "exit 2"));
+  table.apply(kB, *ExitReport(1, "exit 2"));
   CHECK(table.take_failures(kStart).empty());
   CHECK(table.next_due(kStart) == kStart + RankTable::failure_limit);
   table.apply(kA, make({.rank = 0}), kStart + 20ms);
@@ -289,11 +289,11 @@ TEST_CASE("rank_table: while the mesh starts, failures wait until every rank has
 TEST_CASE("rank_table: a mesh that ends while it starts is not complete before its failures were handed out") {
   RankTable table(mesh_of(1));
   table.apply(kB, make({.rank = 1, .state = wire::ProcState::stopped, .ended_ms = 20, .exit_code = 3}), kStart);
-  table.apply(kB, *Certificate(1, "exit 3"));
+  table.apply(kB, *ExitReport(1, "exit 3"));
   CHECK(table.take_failures(kStart).empty());
   table.apply(kA, make({.rank = 0, .state = wire::ProcState::stopped, .ended_ms = 10, .exit_code = 2}), kStart + 1ms);
-  SUBCASE("all certificates have come: nothing is left that could change their order") {
-    table.apply(kA, *Certificate(0, "exit 2"));
+  SUBCASE("all exit reports have come: nothing is left that could change their order") {
+    table.apply(kA, *ExitReport(0, "exit 2"));
     CHECK_FALSE(table.is_complete(kStart + 1ms));
     CHECK(table.next_due(kStart + 1ms) <= kStart + 1ms);
     const auto failures = table.take_failures(kStart + 1ms);
@@ -303,18 +303,18 @@ TEST_CASE("rank_table: a mesh that ends while it starts is not complete before i
     CHECK(table.is_complete(kStart + 1ms));
     CHECK_FALSE(table.next_due(kStart + 1ms).has_value());
   }
-  SUBCASE("a certificate is missing: the failures do not wait for it as long as the mesh does") {
+  SUBCASE("an exit report is missing: the failures do not wait for it as long as the mesh does") {
     CHECK(table.take_failures(kStart + 50ms).empty());
     CHECK(table.take_failures(kStart + 51ms).size() == 1);
     CHECK(table.next_due(kStart + 51ms) == kStart + 1ms + RankTable::failure_limit);
     CHECK(table.take_failures(kStart + 1ms + RankTable::failure_limit).size() == 1);
     CHECK_FALSE(table.is_complete(kStart + 1ms + RankTable::failure_limit));
-    CHECK(table.is_complete(kStart + 1ms + RankTable::certificate_limit));
+    CHECK(table.is_complete(kStart + 1ms + RankTable::exit_report_limit));
   }
-  SUBCASE("nobody has asked until no certificate is waited for any more") {
-    CHECK_FALSE(table.is_complete(kStart + 1ms + RankTable::certificate_limit));
-    CHECK(table.take_failures(kStart + 1ms + RankTable::certificate_limit).size() == 2);
-    CHECK(table.is_complete(kStart + 1ms + RankTable::certificate_limit));
+  SUBCASE("nobody has asked until no exit report is waited for any more") {
+    CHECK_FALSE(table.is_complete(kStart + 1ms + RankTable::exit_report_limit));
+    CHECK(table.take_failures(kStart + 1ms + RankTable::exit_report_limit).size() == 2);
+    CHECK(table.is_complete(kStart + 1ms + RankTable::exit_report_limit));
   }
   CHECK(table.take_failures(kLater).empty());
 }
@@ -322,7 +322,7 @@ TEST_CASE("rank_table: a mesh that ends while it starts is not complete before i
 TEST_CASE("rank_table: a rank that never starts does not hold the failures of others for long") {
   RankTable table(mesh_of(1));
   table.apply(kB, make({.rank = 1, .state = wire::ProcState::stopped, .ended_ms = 10, .exit_code = 2}), kStart);
-  table.apply(kB, *Certificate(1, "exit 2"));
+  table.apply(kB, *ExitReport(1, "exit 2"));
   CHECK(table.take_failures(kStart + RankTable::failure_limit).size() == 1);
 }
 
@@ -372,7 +372,7 @@ TEST_CASE("rank_table: a lost host fails the ranks that had not ended, and they 
   CHECK(table.rank(3).reason == "host lost: gone");
   CHECK(table.rank(3).shell_code() == 125);
   CHECK_FALSE(table.apply(kB, make({.rank = 3, .generation = 9, .state = wire::ProcState::stopped}), kLater));
-  CHECK_FALSE(table.apply(kB, *Certificate(3)));
+  CHECK_FALSE(table.apply(kB, *ExitReport(3)));
   const auto failures = table.take_failures(kLater);
   REQUIRE(failures.size() == 1);
   CHECK(failures[0].code == ErrorCode::host_unreachable);
@@ -380,17 +380,17 @@ TEST_CASE("rank_table: a lost host fails the ranks that had not ended, and they 
   CHECK_FALSE(table.is_alive_on(1));
 }
 
-TEST_CASE("rank_table: a mesh is complete with all certificates, or 2 s after the last end") {
+TEST_CASE("rank_table: a mesh is complete with all exit reports, or 2 s after the last end") {
   auto table = ready_table(1);
   table.apply(kA, make({.rank = 0, .generation = 2, .state = wire::ProcState::stopped}), kLater);
   table.apply(kB, make({.rank = 1, .generation = 2, .state = wire::ProcState::stopped}), kLater);
   CHECK(table.is_ended());
   CHECK_FALSE(table.is_complete(kLater));
-  CHECK(table.next_due(kLater) == kLater + RankTable::certificate_limit);
-  table.apply(kA, *Certificate(0, "exit 0"));
+  CHECK(table.next_due(kLater) == kLater + RankTable::exit_report_limit);
+  table.apply(kA, *ExitReport(0, "exit 0"));
   CHECK_FALSE(table.is_complete(kLater));
-  CHECK(table.is_complete(kLater + RankTable::certificate_limit));
-  table.apply(kB, *Certificate(1, "exit 0"));
+  CHECK(table.is_complete(kLater + RankTable::exit_report_limit));
+  table.apply(kB, *ExitReport(1, "exit 0"));
   CHECK(table.is_complete(kLater));
 }
 

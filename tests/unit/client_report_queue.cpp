@@ -12,8 +12,8 @@ inline const HostAddr kA = *HostAddr::parse("unix:/a");
 inline const HostAddr kB = *HostAddr::parse("unix:/b");
 inline const ReportQueue::Time t0{1h};
 
-inline std::shared_ptr<const wire::CertificateT> certificate(const std::string& reason) {
-  auto made = std::make_shared<wire::CertificateT>();
+inline std::shared_ptr<const wire::ExitReportT> exit_report(const std::string& reason) {
+  auto made = std::make_shared<wire::ExitReportT>();
   made->reason = reason;
   return made;
 }
@@ -30,7 +30,7 @@ inline WatchEvent event(std::uint64_t rank, wire::ProcState state = wire::ProcSt
 inline WatchEvent end(std::uint64_t rank, const std::string& reason = {}) {
   auto made = event(rank, wire::ProcState::killed);
   made.rank.mutate_ended_ns(10 - static_cast<std::int64_t>(rank));
-  if (!reason.empty()) made.certificate = certificate(reason);
+  if (!reason.empty()) made.exit_report = exit_report(reason);
   return made;
 }
 
@@ -39,7 +39,7 @@ inline std::vector<std::string> texts(const std::vector<WatchEvent>& events) {
   std::vector<std::string> lines;
   for (const auto& one : events)
     lines.push_back(std::to_string(one.rank.rank()) + " " + wire::EnumNameProcState(one.rank.state()) +
-                    (one.certificate == nullptr ? "" : ": " + one.certificate->reason));
+                    (one.exit_report == nullptr ? "" : ": " + one.exit_report->reason));
   return lines;
 }
 
@@ -70,7 +70,7 @@ TEST_CASE("report_queue: ends that are ready together come behind everything els
   CHECK(texts(queue.take(t0).events) == Texts{"2 ready", "3 killed: cause", "0 killed: consequence"});
 }
 
-TEST_CASE("report_queue: an end is held until its certificate comes") {
+TEST_CASE("report_queue: an end is held until its exit report comes") {
   ReportQueue queue;
   queue.add(event(1, wire::ProcState::stopping));
   queue.add_end(end(1), t0);
@@ -79,30 +79,30 @@ TEST_CASE("report_queue: an end is held until its certificate comes") {
   CHECK(queue.holds_any_of(kA));
   CHECK_FALSE(queue.holds_any_of(kB));
   CHECK_FALSE(queue.empty());
-  queue.certify(2, certificate("another rank"));
+  queue.report_exit(2, exit_report("another rank"));
   CHECK(queue.take(t0).events.empty());
-  queue.certify(1, certificate("why"));
-  queue.certify(1, certificate("again"));
+  queue.report_exit(1, exit_report("why"));
+  queue.report_exit(1, exit_report("again"));
   CHECK(texts(queue.take(t0).events) == Texts{"1 killed: why"});
   CHECK_FALSE(queue.holds(1));
   CHECK_FALSE(queue.holds_any_of(kA));
   CHECK(queue.empty());
 }
 
-TEST_CASE("report_queue: a certificate that does not come is asked for, again and again, and at last done without") {
+TEST_CASE("report_queue: an exit report that does not come is asked for, again and again, and at last done without") {
   ReportQueue queue;
   CHECK_FALSE(queue.next_due().has_value());
   queue.add_end(end(1), t0);
   queue.add_end(end(2), t0 + 1ms);
-  CHECK(queue.next_due() == t0 + ReportQueue::kCertificateAsk);
-  CHECK(queue.take(t0 + ReportQueue::kCertificateAsk - 1ms).ask.empty());
-  CHECK(queue.take(t0 + ReportQueue::kCertificateAsk).ask == std::set{kA});
-  CHECK(queue.take(t0 + ReportQueue::kCertificateAsk).ask.empty());
-  CHECK(queue.next_due() == t0 + ReportQueue::kCertificateAsk + 1ms);
-  CHECK(queue.take(t0 + ReportQueue::kCertificateAsk + ReportQueue::kAskAgain).ask == std::set{kA, kB});
-  CHECK(queue.take(t0 + ReportQueue::kCertificateLimit - 1ms).events.empty());
-  CHECK(texts(queue.take(t0 + ReportQueue::kCertificateLimit).events) == Texts{"1 killed"});
-  CHECK(queue.next_due() == t0 + ReportQueue::kCertificateLimit + 1ms);
+  CHECK(queue.next_due() == t0 + ReportQueue::kExitReportAsk);
+  CHECK(queue.take(t0 + ReportQueue::kExitReportAsk - 1ms).ask.empty());
+  CHECK(queue.take(t0 + ReportQueue::kExitReportAsk).ask == std::set{kA});
+  CHECK(queue.take(t0 + ReportQueue::kExitReportAsk).ask.empty());
+  CHECK(queue.next_due() == t0 + ReportQueue::kExitReportAsk + 1ms);
+  CHECK(queue.take(t0 + ReportQueue::kExitReportAsk + ReportQueue::kAskAgain).ask == std::set{kA, kB});
+  CHECK(queue.take(t0 + ReportQueue::kExitReportLimit - 1ms).events.empty());
+  CHECK(texts(queue.take(t0 + ReportQueue::kExitReportLimit).events) == Texts{"1 killed"});
+  CHECK(queue.next_due() == t0 + ReportQueue::kExitReportLimit + 1ms);
 }
 
 TEST_CASE("report_queue: the end of a former life comes before what the next life brings") {
@@ -113,18 +113,18 @@ TEST_CASE("report_queue: the end of a former life comes before what the next lif
   queue.add(event(1, wire::ProcState::starting));
   CHECK_FALSE(queue.holds(1));
   CHECK(texts(queue.take(t0).events) == Texts{"1 killed", "1 starting"});
-  // The end was told without its certificate, so a late one is dropped.
-  queue.certify(1, certificate("late"));
+  // The end was told without its exit report, so a late one is dropped.
+  queue.report_exit(1, exit_report("late"));
   CHECK(queue.empty());
 }
 
-TEST_CASE("report_queue: certificates of one message go in from its back, each to its own life") {
+TEST_CASE("report_queue: exit reports of one message go in from its back, each to its own life") {
   ReportQueue queue;
   for (int life = 0; life < 3; ++life) {
     queue.add_end(end(1), t0);
     queue.add(event(2));
   }
-  for (const auto* reason : {"third", "second", "first", "of none"}) queue.certify(1, certificate(reason));
+  for (const auto* reason : {"third", "second", "first", "of none"}) queue.report_exit(1, exit_report(reason));
   CHECK(texts(queue.take(t0).events) == Texts{"2 ready", "1 killed: first", "2 ready", "1 killed: second", "2 ready", "1 killed: third"});
 }
 

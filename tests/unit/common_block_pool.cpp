@@ -1,4 +1,4 @@
-#include "common/block_pool.h"
+#include "common/base/block_pool.h"
 
 #include <doctest/doctest.h>
 
@@ -8,7 +8,7 @@
 #include <string>
 #include <vector>
 
-#include "common/frame.h"
+#include "common/wire/frame.h"
 
 using namespace meshbus;
 

@@ -1,11 +1,11 @@
-#include "common/cast.h"
+#include "common/bus/cast.h"
 
 #include <doctest/doctest.h>
 
 #include <random>
 #include <set>
 
-#include "common/wire_region.h"
+#include "common/wire/wire_region.h"
 
 using namespace meshbus;
 

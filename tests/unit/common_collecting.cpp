@@ -1,10 +1,10 @@
-#include "common/collecting.h"
+#include "common/wire/collecting.h"
 
 #include <doctest/doctest.h>
 
 #include <string>
 
-#include "common/actor_body.h"
+#include "common/wire/actor_body.h"
 #include "wire/replies_generated.h"
 
 using namespace meshbus;

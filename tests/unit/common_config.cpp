@@ -1,11 +1,11 @@
-#include "common/config.h"
+#include "common/config/config.h"
 
 #include <doctest/doctest.h>
 
 #include <set>
 
-#include "common/did_you_mean.h"
-#include "common/quantity.h"
+#include "common/base/did_you_mean.h"
+#include "common/base/quantity.h"
 #include "tests/support/temp_dir.h"
 
 using namespace std::chrono_literals;

@@ -1,4 +1,4 @@
-#include "common/conservation.h"
+#include "common/bus/conservation.h"
 
 #include <doctest/doctest.h>
 

@@ -1,4 +1,4 @@
-#include "common/control.h"
+#include "common/wire/control.h"
 
 #include <doctest/doctest.h>
 
@@ -7,7 +7,7 @@
 #include <utility>
 #include <vector>
 
-#include "common/dispatcher.h"
+#include "common/wire/dispatcher.h"
 #include "wire/control_generated.h"
 
 using namespace meshbus;
@@ -76,9 +76,9 @@ std::string many_references(wire::Body type, const ManyReferences& make_body, st
   return {reinterpret_cast<const char*>(builder.GetBufferPointer()), builder.GetSize()};
 }
 
-auto certificates(Builder& builder, flatbuffers::Offset<flatbuffers::String> text, std::uint64_t count) {
-  std::vector<flatbuffers::Offset<wire::Certificate>> list;
-  for (std::uint64_t rank = 0; rank < count; ++rank) list.push_back(wire::CreateCertificate(builder, rank, text));
+auto exit_reports(Builder& builder, flatbuffers::Offset<flatbuffers::String> text, std::uint64_t count) {
+  std::vector<flatbuffers::Offset<wire::ExitReport>> list;
+  for (std::uint64_t rank = 0; rank < count; ++rank) list.push_back(wire::CreateExitReport(builder, rank, text));
   return builder.CreateVector(list);
 }
 
@@ -108,11 +108,11 @@ TEST_CASE("control: a message that refers to one long text thousands of times is
       {wire::Body::MeshList, list_of_one_mesh},
       {wire::Body::StateChanged,
        [](Builder& builder, auto text, auto count) {
-         return wire::CreateStateChanged(builder, text, text, 0, certificates(builder, text, count)).Union();
+         return wire::CreateStateChanged(builder, text, text, 0, exit_reports(builder, text, count)).Union();
        }},
       {wire::Body::MeshEvent,
        [](Builder& builder, auto text, auto count) {
-         return wire::CreateMeshEvent(builder, text, text, 1, 0, certificates(builder, text, count)).Union();
+         return wire::CreateMeshEvent(builder, text, text, 1, 0, exit_reports(builder, text, count)).Union();
        }},
       {wire::Body::ControllerState,
        [](Builder& builder, auto text, auto count) {

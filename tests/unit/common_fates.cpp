@@ -1,4 +1,4 @@
-#include "common/fates.h"
+#include "common/bus/fates.h"
 
 #include <doctest/doctest.h>
 
@@ -9,7 +9,7 @@
 #include <random>
 #include <vector>
 
-#include "common/frame.h"
+#include "common/wire/frame.h"
 #include "wire/frame_generated.h"
 
 using namespace meshbus;

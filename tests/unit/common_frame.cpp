@@ -1,11 +1,11 @@
-#include "common/frame.h"
+#include "common/wire/frame.h"
 
 #include <doctest/doctest.h>
 
 #include <algorithm>
 #include <random>
 
-#include "common/outbox.h"
+#include "common/wire/outbox.h"
 #include "wire/frame_generated.h"
 
 using namespace meshbus;

@@ -1,4 +1,4 @@
-#include "common/join_token.h"
+#include "common/security/join_token.h"
 
 #include <doctest/doctest.h>
 #include <sys/stat.h>

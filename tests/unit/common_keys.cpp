@@ -1,4 +1,4 @@
-#include "common/keys.h"
+#include "common/security/keys.h"
 
 #include <doctest/doctest.h>
 #include <sys/stat.h>

@@ -1,4 +1,4 @@
-#include "common/log.h"
+#include "common/base/log.h"
 
 #include <doctest/doctest.h>
 #include <fcntl.h>
@@ -11,7 +11,7 @@
 #include <thread>
 #include <vector>
 
-#include "common/logging.h"
+#include "common/config/logging.h"
 
 using namespace std::chrono_literals;
 namespace log_front = meshbus::log;

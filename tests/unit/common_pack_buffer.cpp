@@ -1,4 +1,4 @@
-#include "common/pack_buffer.h"
+#include "common/base/pack_buffer.h"
 
 #include <doctest/doctest.h>
 

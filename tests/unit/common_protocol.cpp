@@ -1,4 +1,4 @@
-#include "common/protocol.h"
+#include "common/wire/protocol.h"
 
 #include <doctest/doctest.h>
 

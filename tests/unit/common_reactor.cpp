@@ -1,4 +1,4 @@
-#include "common/reactor.h"
+#include "common/loop/reactor.h"
 
 #include <doctest/doctest.h>
 #include <sys/socket.h>

@@ -1,4 +1,4 @@
-#include "common/short_slices.h"
+#include "common/loop/short_slices.h"
 
 #include <doctest/doctest.h>
 #include <sys/syscall.h>

@@ -1,10 +1,10 @@
-#include "common/tap_filter.h"
+#include "common/wire/tap_filter.h"
 
 #include <doctest/doctest.h>
 
 #include <map>
 
-#include "common/frame.h"
+#include "common/wire/frame.h"
 #include "meshbus/address.h"
 #include "meshbus/key.h"
 #include "wire/frame_generated.h"

@@ -1,12 +1,12 @@
-#include "common/unix_peer.h"
+#include "common/base/unix_peer.h"
 
 #include <doctest/doctest.h>
 #include <fcntl.h>
 #include <sys/socket.h>
 #include <unistd.h>
 
-#include "broker/dial_policy.h"
-#include "common/unique_fd.h"
+#include "broker/access/dial_policy.h"
+#include "common/base/unique_fd.h"
 
 using namespace meshbus;
 

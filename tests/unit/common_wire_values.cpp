@@ -1,11 +1,11 @@
-#include "common/wire_values.h"
+#include "common/wire/wire_values.h"
 
 #include <doctest/doctest.h>
 
 #include <string>
 #include <vector>
 
-#include "common/wire_region.h"
+#include "common/wire/wire_region.h"
 #include "tests/unit/mesh_property.h"
 #include "tests/unit/mesh_random.h"
 #include "wire/values_generated.h"

@@ -12,7 +12,7 @@
 #include "agent/proc/actors/actor_life.h"
 #include "agent/proc/actors/actor_pool.h"
 #include "agent/proc/actors/mailbox.h"
-#include "common/actor_body.h"
+#include "common/wire/actor_body.h"
 #include "meshbus/actor_ref.h"
 
 using namespace std::chrono_literals;

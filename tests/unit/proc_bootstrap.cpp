@@ -1,4 +1,4 @@
-#include "agent/proc/bootstrap.h"
+#include "agent/proc/runtime/bootstrap.h"
 
 #include <doctest/doctest.h>
 #include <fcntl.h>

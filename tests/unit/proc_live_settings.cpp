@@ -5,7 +5,7 @@
 #include <map>
 #include <string>
 
-#include "agent/proc/live_settings.h"
+#include "agent/proc/runtime/live_settings.h"
 
 using namespace std::chrono_literals;
 using namespace meshbus;

@@ -1,4 +1,4 @@
-#include "agent/proc/work_queue.h"
+#include "agent/proc/loop/work_queue.h"
 
 #include <doctest/doctest.h>
 

@@ -2,8 +2,8 @@
 
 #include <memory>
 
-#include "common/control.h"
-#include "common/frame.h"
+#include "common/wire/control.h"
+#include "common/wire/frame.h"
 #include "wire/actors_generated.h"
 #include "wire/bootstrap_generated.h"
 #include "wire/ledger_generated.h"
@@ -56,19 +56,19 @@ wire::RankState rank_state(std::uint64_t rank) {
           0x01020304};
 }
 
-std::unique_ptr<wire::CertificateT> certificate() {
-  auto certificate = std::make_unique<wire::CertificateT>();
-  certificate->rank = 7;
-  certificate->reason = "killed by SIGSEGV";
-  certificate->code = wire::ErrorCode::exec_failed;
-  certificate->os_error = 2;
-  certificate->stderr_tail = {'o', 'h', '\n'};
-  certificate->stopped_by = kClient;
-  certificate->stop_reason = "seen enough";
-  certificate->max_rss_bytes = 1 << 20;
-  certificate->user_us = 1500;
-  certificate->system_us = 250;
-  return certificate;
+std::unique_ptr<wire::ExitReportT> exit_report() {
+  auto exit_report = std::make_unique<wire::ExitReportT>();
+  exit_report->rank = 7;
+  exit_report->reason = "killed by SIGSEGV";
+  exit_report->code = wire::ErrorCode::exec_failed;
+  exit_report->os_error = 2;
+  exit_report->stderr_tail = {'o', 'h', '\n'};
+  exit_report->stopped_by = kClient;
+  exit_report->stop_reason = "seen enough";
+  exit_report->max_rss_bytes = 1 << 20;
+  exit_report->user_us = 1500;
+  exit_report->system_us = 250;
+  return exit_report;
 }
 
 template <typename T>
@@ -268,7 +268,7 @@ wire::MeshStateT mesh_state() {
   state.kind = wire::ProcKind::mesh;
   state.command = "train --fast";
   state.ranks = {rank_state(4), rank_state(7)};
-  state.certificates = one(certificate());
+  state.exit_reports = one(exit_report());
   return state;
 }
 
@@ -352,7 +352,7 @@ void add_supervision(Samples& samples) {
   changed.mesh = kMesh;
   changed.host = kHost;
   changed.ranks = {rank_state(7)};
-  changed.certificates = one(certificate());
+  changed.exit_reports = one(exit_report());
   samples.message("StateChanged", std::move(changed));
   wire::SubscribeT subscribe;
   subscribe.subscriber = kClient;
@@ -367,7 +367,7 @@ void add_supervision(Samples& samples) {
   event.host = kHost;
   event.poll = 12;
   event.ranks = {rank_state(7)};
-  event.certificates = one(certificate());
+  event.exit_reports = one(exit_report());
   samples.message("MeshEvent", std::move(event));
   add_controller(samples);
 
@@ -505,8 +505,8 @@ std::unique_ptr<wire::LedgerProcT> ledger_proc() {
   proc->failure->code = wire::ErrorCode::exec_failed;
   proc->failure->os_error = 2;
   proc->failure->text = "no such program";
-  proc->certificate = certificate();
-  proc->certified = true;
+  proc->exit_report = exit_report();
+  proc->exit_reported = true;
   proc->input_closed = true;
   proc->out = std::make_unique<wire::LedgerStream>(5'000'000'002, 4'900'000'001);
   proc->err = std::make_unique<wire::LedgerStream>(17, 1);
@@ -530,8 +530,8 @@ void add_takeover(Samples& samples) {
   samples.table<wire::LedgerEntry>("LedgerEntry.2", "LedgerEntry", last);
 }
 
-std::unique_ptr<wire::CertificateT> certificate_of_a_consequence() {
-  auto full = certificate();
+std::unique_ptr<wire::ExitReportT> exit_report_of_a_consequence() {
+  auto full = exit_report();
   full->cause = wire::Cause::killed_after_grace;
   full->consequence = true;
   full->because = 3;
@@ -550,7 +550,7 @@ void add_events(Samples& samples) {
   wire::StateChangedT changed;
   changed.mesh = kMesh;
   changed.host = kHost;
-  changed.certificates = one(certificate_of_a_consequence());
+  changed.exit_reports = one(exit_report_of_a_consequence());
   samples.message("StateChanged.4", std::move(changed));
   wire::LedgerEntryT ledger;
   ledger.mesh = kMesh;
@@ -584,7 +584,7 @@ void add_events(Samples& samples) {
   ended->mesh = kMesh;
   ended->point = "host=1/2,gpu=3/4";
   ended->state = std::make_unique<wire::RankState>(rank_state(7));
-  ended->certificate = certificate_of_a_consequence();
+  ended->exit_report = exit_report_of_a_consequence();
   list.events.push_back(std::move(ended));
   list.next = 4'294'967'999;
   list.more = true;
@@ -679,7 +679,7 @@ void add_usage(Samples& samples) {
   samples.request("ListMeshes.3", list);
   auto state = mesh_state();
   state.usage = {rank_usage(4), rank_usage(7)};
-  state.certificates.front()->usage = std::make_unique<wire::RankUsage>(rank_usage(4));
+  state.exit_reports.front()->usage = std::make_unique<wire::RankUsage>(rank_usage(4));
   samples.answer("MeshState.4", std::move(state));
 }
 

@@ -57,7 +57,7 @@ void SupervisionWorld::make_mesh() {
     for (std::uint64_t i = 0; i < each; ++i) {
       const auto rank = index * each + i;
       Rank fresh{.state = {rank, 1, random_() | 1, 1, 0, 42, 0, wire::ProcState::starting, 0, false, wire::StopStep::none, 0},
-                 .certificate = nullptr};
+                 .exit_report = nullptr};
       agents_[host].meshes[name].emplace(rank, fresh);
       births.ranks.push_back(fresh.state);
       plan_rank(host, name, rank);
@@ -246,7 +246,7 @@ void SupervisionWorld::record(const WatchEvent& event) {
   if (event.kind != WatchEvent::Kind::state) return;
   known_.insert({event.mesh, event.rank.rank(), event.rank.incarnation()});
   if (!is_terminal(event.rank.state())) return;
-  reports_[{event.mesh, event.rank.rank(), event.rank.incarnation()}].push_back({now_, event.rank, event.certificate});
+  reports_[{event.mesh, event.rank.rank(), event.rank.incarnation()}].push_back({now_, event.rank, event.exit_report});
 }
 
 void SupervisionWorld::tell(const std::vector<WatchEvent>& events) {
@@ -264,7 +264,7 @@ void SupervisionWorld::tell_subscriber(const std::vector<WatchEvent>& events, bo
         if (event.kind != WatchEvent::Kind::state) continue;
         const LifeKey life{event.mesh, event.rank.rank(), event.rank.incarnation()};
         heard_of_.insert(life);
-        if (is_terminal(event.rank.state())) heard_[life].push_back({now_, event.rank, event.certificate});
+        if (is_terminal(event.rank.state())) heard_[life].push_back({now_, event.rank, event.exit_report});
       }
     });
   }

@@ -38,7 +38,7 @@ class SupervisionWorld {
   using Duration = std::chrono::milliseconds;
   struct Rank {
     wire::RankState state;
-    std::shared_ptr<wire::CertificateT> certificate;
+    std::shared_ptr<wire::ExitReportT> exit_report;
     wire::RankTrouble trouble = {};
     std::shared_ptr<const wire::ActorStateT> actor = {};  ///< Of a mesh with actors, once it is ready.
     bool is_streaming = false;                            ///< Its proc tells the controller of it.
@@ -64,7 +64,7 @@ class SupervisionWorld {
   struct Report {
     Time told;
     wire::RankState state;
-    std::shared_ptr<const wire::CertificateT> certificate;
+    std::shared_ptr<const wire::ExitReportT> exit_report;
   };
   /// One way of a connection.
   struct Link {
@@ -82,8 +82,8 @@ class SupervisionWorld {
   static const std::string kOwner;
   /// A new mesh is known within so long: a probe, one more when its count was the same by chance, and the lists.
   static constexpr std::chrono::seconds kKnown{3};
-  /// The certificate is behind the end, so long at most.
-  static constexpr int kCertificateMs = 100;
+  /// The exit report is behind the end, so long at most.
+  static constexpr int kExitReportMs = 100;
 
   // Time.
   void at(Time time, std::function<void()> task);
@@ -107,10 +107,10 @@ class SupervisionWorld {
   void end_rank(std::size_t host, const std::string& mesh, std::uint64_t rank, wire::ProcState state, wire::Cause cause, int code);
   /// A live rank falls into trouble, or out of it.
   void set_trouble(std::size_t host, const std::string& mesh, std::uint64_t rank, wire::Trouble trouble);
-  void certify(std::size_t host, const std::string& mesh, std::uint64_t rank, wire::Cause cause);
+  void report_exit(std::size_t host, const std::string& mesh, std::uint64_t rank, wire::Cause cause);
   void push(std::size_t host, const std::string& mesh, RankNews news);
   HostAnswer ask_agent(std::size_t host, const Supervisor::Question& question);
-  MeshNews describe(const Agent& agent, const std::string& mesh, bool with_certificates) const;
+  MeshNews describe(const Agent& agent, const std::string& mesh, bool with_exit_reports) const;
   void replace_agent(std::size_t host);
 
   // Procs with actors (supervision_world_actors.cpp).

@@ -79,7 +79,7 @@ void SupervisionWorld::record_actor(const WatchEvent& event) {
   if (event.kind != WatchEvent::Kind::state) return;
   const LifeKey life{event.mesh.substr(0, event.mesh.find(',')), event.rank.rank(), event.rank.incarnation()};
   known_actors_.insert(life);
-  if (is_terminal(event.rank.state())) actor_reports_[life].push_back({now_, event.rank, event.certificate});
+  if (is_terminal(event.rank.state())) actor_reports_[life].push_back({now_, event.rank, event.exit_report});
 }
 
 void SupervisionWorld::check_actors() {
@@ -100,9 +100,9 @@ void SupervisionWorld::check_actors() {
     const bool was_there = truth.ended > std::max(meshes_.at(std::get<0>(life)).made, *meshes_.at(std::get<0>(life)).watched) + 2s;
     if (!was_there || !is_fifo_) continue;
     if (is_failure(first.state) != truth.is_failure) complain(name(life) + "was reported with another end than it had");
-    const bool is_by_proc = first.certificate != nullptr && first.certificate->reason.find("its proc has ended") == 0;
+    const bool is_by_proc = first.exit_report != nullptr && first.exit_report->reason.find("its proc has ended") == 0;
     if (is_by_proc == truth.is_own) complain(name(life) + "was reported with another cause than it had");
-    if (first.told - truth.ended > std::chrono::milliseconds(kCertificateMs + 2 * delay_ + 10))
+    if (first.told - truth.ended > std::chrono::milliseconds(kExitReportMs + 2 * delay_ + 10))
       complain(name(life) + "was reported late, by a poll");
   }
   for (const auto& [life, truth] : actor_ends_) {

@@ -39,7 +39,7 @@ void SupervisionWorld::end_rank(std::size_t host, const std::string& mesh, std::
   note_proc_end(host, mesh, found->second.at(rank), is_failure(one));
   if (is_failure(one)) ++failures_;
   push(host, mesh, {{one}, {}});
-  after(any(0, kCertificateMs), [this, host, mesh, rank, cause] { certify(host, mesh, rank, cause); });
+  after(any(0, kExitReportMs), [this, host, mesh, rank, cause] { report_exit(host, mesh, rank, cause); });
 }
 
 void SupervisionWorld::set_trouble(std::size_t host, const std::string& mesh, std::uint64_t rank, wire::Trouble trouble) {
@@ -49,20 +49,20 @@ void SupervisionWorld::set_trouble(std::size_t host, const std::string& mesh, st
   auto& one = found->second.at(rank);
   if (one.state.state() != wire::ProcState::ready || one.trouble.trouble() == trouble) return;
   one.trouble = {rank, one.state.incarnation(), 1, 10'000, trouble, 'T'};
-  push(host, mesh, {.ranks = {}, .certificates = {}, .owner = {}, .troubles = {one.trouble}});
+  push(host, mesh, {.ranks = {}, .exit_reports = {}, .owner = {}, .troubles = {one.trouble}});
 }
 
-void SupervisionWorld::certify(std::size_t host, const std::string& mesh, std::uint64_t rank, wire::Cause cause) {
+void SupervisionWorld::report_exit(std::size_t host, const std::string& mesh, std::uint64_t rank, wire::Cause cause) {
   const auto found = agents_[host].meshes.find(mesh);
   if (agents_[host].is_dead || found == agents_[host].meshes.end()) return;
   auto& one = found->second.at(rank);
-  one.certificate = std::make_shared<wire::CertificateT>();
-  one.certificate->rank = rank;
-  one.certificate->cause = cause;
-  push(host, mesh, {{}, {one.certificate}});
+  one.exit_report = std::make_shared<wire::ExitReportT>();
+  one.exit_report->rank = rank;
+  one.exit_report->cause = cause;
+  push(host, mesh, {{}, {one.exit_report}});
 }
 
-MeshNews SupervisionWorld::describe(const Agent& agent, const std::string& mesh, bool with_certificates) const {
+MeshNews SupervisionWorld::describe(const Agent& agent, const std::string& mesh, bool with_exit_reports) const {
   const auto& made = meshes_.at(mesh);
   MeshNews news{.mesh = mesh, .region = made.region, .hosts = {}, .news = {}};
   for (const auto host : made.hosts) news.hosts.push_back(agents_[host].address);
@@ -70,7 +70,7 @@ MeshNews SupervisionWorld::describe(const Agent& agent, const std::string& mesh,
       OwnerNews{.owner = made.is_owned ? kOwner : "unix:/h0,client-11111111111c", .lease = kLease, .loss = wire::OwnerLoss::lapse};
   for (const auto& [rank, one] : agent.meshes.at(mesh)) {
     news.news.ranks.push_back(one.state);
-    if (with_certificates && one.certificate != nullptr) news.news.certificates.push_back(one.certificate);
+    if (with_exit_reports && one.exit_report != nullptr) news.news.exit_reports.push_back(one.exit_report);
     if (one.trouble.trouble() != wire::Trouble::none) news.news.troubles.push_back(one.trouble);
   }
   return news;

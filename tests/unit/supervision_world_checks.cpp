@@ -32,13 +32,13 @@ void SupervisionWorld::check_reports(const std::map<LifeKey, std::vector<Report>
     const auto& first = list.front();
     if (list.size() > 1) complain(name(life) + "was reported " + std::to_string(list.size()) + " times");
     if (first.told < truth.ended) complain(name(life) + "was reported before its end");
-    const bool is_lost = truth.is_record_lost && first.certificate != nullptr && first.certificate->cause == wire::Cause::host_lost;
+    const bool is_lost = truth.is_record_lost && first.exit_report != nullptr && first.exit_report->cause == wire::Cause::host_lost;
     if (first.state.state() != truth.state && !is_lost) complain(name(life) + "was reported with another end than it had");
-    if (first.certificate != nullptr && first.certificate->cause != truth.cause && !is_lost)
+    if (first.exit_report != nullptr && first.exit_report->cause != truth.cause && !is_lost)
       complain(name(life) + "was reported with another cause");
     if (has_faults_) continue;
-    if (first.certificate == nullptr) complain(name(life) + "was reported without its certificate");
-    const auto limit = std::chrono::milliseconds(kCertificateMs + 2 * delay_ + 10);
+    if (first.exit_report == nullptr) complain(name(life) + "was reported without its exit report");
+    const auto limit = std::chrono::milliseconds(kExitReportMs + 2 * delay_ + 10);
     const bool was_known = truth.ended > meshes_.at(std::get<0>(life)).made + 2s;
     if (is_controller && was_known && is_fifo_ && first.told - truth.ended > limit) complain(name(life) + "was reported late, by a poll");
   }
@@ -104,7 +104,7 @@ void SupervisionWorld::check_end() {
   if (feed_.is_silent(now_)) complain("the subscriber takes the controller for dead");
   if (!last_ || !is_fifo_) return;
   const auto told = reports_.find(*last_);
-  const auto limit = std::chrono::milliseconds(kCertificateMs + 2 * delay_ + 10);
+  const auto limit = std::chrono::milliseconds(kExitReportMs + 2 * delay_ + 10);
   if (told == reports_.end() || told->second.front().told - truth_.at(*last_).ended > limit)
     complain("when all was well again, an end was not told when it happened");
 }

@@ -44,13 +44,13 @@ void EventBook::add(wire::EventKind kind, std::string mesh, std::string by, std:
 }
 
 void EventBook::add_end(const Proc& proc) {
-  if (!log_ || !proc.certificate) return;
+  if (!log_ || !proc.exit_report) return;
   wire::EventT event;
   event.kind = wire::EventKind::proc_ended;
   event.mesh = proc.mesh.name;
   event.point = point_of(proc);
   event.state = std::make_unique<wire::RankState>(proc.state.to_wire());
-  event.certificate = std::make_unique<wire::CertificateT>(*proc.certificate);
+  event.exit_report = std::make_unique<wire::ExitReportT>(*proc.exit_report);
   add(std::move(event));
 }
 

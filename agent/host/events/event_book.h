@@ -7,7 +7,7 @@
 
 #include "agent/host/events/event_log.h"
 #include "agent/host/procs/proc.h"
-#include "common/log.h"
+#include "common/base/log.h"
 #include "wire/forward.h"
 
 namespace meshbus::host {
@@ -24,7 +24,7 @@ class EventBook {
   /// It happens now.
   void add(wire::EventT event);
   void add(wire::EventKind kind, std::string mesh, std::string by, std::string text);
-  /// That one has its certificate.
+  /// That one has its exit report.
   void add_end(const Proc& proc);
   /// The same for what whoever may connect can cause as often as he likes: ten a second are written down.
   void add_limited(wire::EventT event);

@@ -11,8 +11,8 @@
 #include <cstring>
 #include <filesystem>
 
-#include "common/log.h"
-#include "common/os_error.h"
+#include "common/base/log.h"
+#include "common/base/os_error.h"
 
 namespace meshbus::host {
 namespace {

@@ -5,7 +5,7 @@
 #include <string>
 #include <string_view>
 
-#include "common/unique_fd.h"
+#include "common/base/unique_fd.h"
 #include "meshbus/result.h"
 
 namespace meshbus::host {

@@ -40,31 +40,31 @@ std::string tail_of(const std::vector<std::uint8_t>& bytes) {
   return text.substr(line == std::string::npos || line + 1 == text.size() ? begin : line + 1);
 }
 
-void put_end(Json& json, const wire::RankState& state, const wire::CertificateT& certificate) {
-  json["rank"] = certificate.rank;
-  put(json, "restarts", state.reserved());
+void put_end(Json& json, const wire::RankState& state, const wire::ExitReportT& exit_report) {
+  json["rank"] = exit_report.rank;
+  put(json, "restarts", state.restarts());
   put(json, "state", std::string(wire::EnumNameProcState(state.state())));
-  put(json, "cause", std::string(wire::EnumNameCause(certificate.cause)));
-  json["reason"] = certificate.reason;
+  put(json, "cause", std::string(wire::EnumNameCause(exit_report.cause)));
+  json["reason"] = exit_report.reason;
   if (state.state() != wire::ProcState::failed && state.signal() == 0) json["exit_code"] = state.exit_code();
   put(json, "signal", static_cast<unsigned>(state.signal()));
   put(json, "core_dumped", state.core_dumped());
   if (state.step() != wire::StopStep::none) json["step"] = wire::EnumNameStopStep(state.step());
-  put(json, "stopped_by", certificate.stopped_by);
-  put(json, "stop_reason", certificate.stop_reason);
-  put(json, "consequence", certificate.consequence);
-  if (certificate.because) json["because"] = *certificate.because;
-  if (certificate.code != wire::ErrorCode::none) json["code"] = wire::EnumNameErrorCode(certificate.code);
-  put(json, "os_error", certificate.os_error);
+  put(json, "stopped_by", exit_report.stopped_by);
+  put(json, "stop_reason", exit_report.stop_reason);
+  put(json, "consequence", exit_report.consequence);
+  if (exit_report.because) json["because"] = *exit_report.because;
+  if (exit_report.code != wire::ErrorCode::none) json["code"] = wire::EnumNameErrorCode(exit_report.code);
+  put(json, "os_error", exit_report.os_error);
   put(json, "pid", state.pid());
   put(json, "started_ns", state.started_ns());
   put(json, "ended_ns", state.ended_ns());
-  put(json, "max_rss_bytes", certificate.max_rss_bytes);
-  put(json, "user_us", certificate.user_us);
-  put(json, "system_us", certificate.system_us);
+  put(json, "max_rss_bytes", exit_report.max_rss_bytes);
+  put(json, "user_us", exit_report.user_us);
+  put(json, "system_us", exit_report.system_us);
   put(json, "incarnation", state.incarnation());
   put(json, "generation", state.generation());
-  put(json, "stderr", tail_of(certificate.stderr_tail));
+  put(json, "stderr", tail_of(exit_report.stderr_tail));
 }
 
 /// A whole number. Throws when it is something else: nlohmann converts whatever number it finds, and what does not fit into T is undefined.
@@ -95,24 +95,24 @@ Enum find_word(const Enum (&values)[count], const char* (*name)(Enum), const std
 }
 
 void take_end(const Json& json, wire::EventT& event) {
-  event.certificate = std::make_unique<wire::CertificateT>();
-  auto& certificate = *event.certificate;
-  certificate.rank = whole(json, "rank", std::uint64_t{0});
-  certificate.reason = json.value("reason", std::string());
-  certificate.cause = find_word(wire::EnumValuesCause(), wire::EnumNameCause, json.value("cause", std::string()));
-  certificate.code = find_word(wire::EnumValuesErrorCode(), wire::EnumNameErrorCode, json.value("code", std::string()));
-  certificate.os_error = whole(json, "os_error", 0);
-  certificate.stopped_by = json.value("stopped_by", std::string());
-  certificate.stop_reason = json.value("stop_reason", std::string());
-  certificate.consequence = json.value("consequence", false);
-  if (json.contains("because")) certificate.because = whole<std::uint64_t>(json.at("because"), "because");
-  certificate.max_rss_bytes = whole(json, "max_rss_bytes", std::uint64_t{0});
-  certificate.user_us = whole(json, "user_us", std::uint64_t{0});
-  certificate.system_us = whole(json, "system_us", std::uint64_t{0});
+  event.exit_report = std::make_unique<wire::ExitReportT>();
+  auto& exit_report = *event.exit_report;
+  exit_report.rank = whole(json, "rank", std::uint64_t{0});
+  exit_report.reason = json.value("reason", std::string());
+  exit_report.cause = find_word(wire::EnumValuesCause(), wire::EnumNameCause, json.value("cause", std::string()));
+  exit_report.code = find_word(wire::EnumValuesErrorCode(), wire::EnumNameErrorCode, json.value("code", std::string()));
+  exit_report.os_error = whole(json, "os_error", 0);
+  exit_report.stopped_by = json.value("stopped_by", std::string());
+  exit_report.stop_reason = json.value("stop_reason", std::string());
+  exit_report.consequence = json.value("consequence", false);
+  if (json.contains("because")) exit_report.because = whole<std::uint64_t>(json.at("because"), "because");
+  exit_report.max_rss_bytes = whole(json, "max_rss_bytes", std::uint64_t{0});
+  exit_report.user_us = whole(json, "user_us", std::uint64_t{0});
+  exit_report.system_us = whole(json, "system_us", std::uint64_t{0});
   const auto tail = json.value("stderr", std::string());
-  certificate.stderr_tail.assign(tail.begin(), tail.end());
+  exit_report.stderr_tail.assign(tail.begin(), tail.end());
   event.state = std::make_unique<wire::RankState>(
-      certificate.rank, whole(json, "generation", std::uint64_t{0}), whole(json, "incarnation", std::uint64_t{0}),
+      exit_report.rank, whole(json, "generation", std::uint64_t{0}), whole(json, "incarnation", std::uint64_t{0}),
       whole(json, "started_ns", std::int64_t{0}), whole(json, "ended_ns", std::int64_t{0}), whole(json, "pid", std::uint32_t{0}),
       whole(json, "exit_code", 0), find_word(wire::EnumValuesProcState(), wire::EnumNameProcState, json.value("state", std::string())),
       whole(json, "signal", std::uint8_t{0}), json.value("core_dumped", false),
@@ -155,7 +155,7 @@ std::string to_line(const wire::EventT& event) {
   put(json, "by", event.by);
   put(json, "text", event.text);
   if (event.because) json["because"] = *event.because;
-  if (event.state && event.certificate) put_end(json, *event.state, *event.certificate);
+  if (event.state && event.exit_report) put_end(json, *event.state, *event.exit_report);
   return json.dump(-1, ' ', false, Json::error_handler_t::replace) + "\n";
 }
 

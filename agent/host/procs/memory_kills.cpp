@@ -3,7 +3,7 @@
 #include <ctime>
 #include <fstream>
 
-#include "agent/keeper/cgroup.h"
+#include "agent/os/cgroup.h"
 
 namespace meshbus::host {
 

@@ -4,7 +4,7 @@
 #include <optional>
 #include <string>
 
-#include "agent/host/procs/certificate.h"
+#include "agent/host/procs/exit_report.h"
 
 namespace meshbus::host {
 

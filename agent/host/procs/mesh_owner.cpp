@@ -2,7 +2,7 @@
 #include <algorithm>
 
 #include "agent/host/procs/mesh_procs.h"
-#include "common/log.h"
+#include "common/base/log.h"
 #include "wire/supervision_generated.h"
 
 namespace meshbus::host {

@@ -6,11 +6,11 @@
 #include <fstream>
 #include <string>
 
-#include "agent/host/procs/certificate.h"
-#include "agent/keeper/process_table.h"
-#include "common/control.h"
-#include "common/log.h"
-#include "common/token.h"
+#include "agent/host/procs/exit_report.h"
+#include "agent/os/process_table.h"
+#include "common/wire/control.h"
+#include "common/base/log.h"
+#include "common/security/token.h"
 #include "wire/logs_generated.h"
 #include "wire/supervision_generated.h"
 
@@ -112,7 +112,7 @@ ProcEnding::Events MeshProcs::ending_events() {
     drains_.on_gone(proc);
     if (shutdown_) shutdown_->on_gone(proc);
   };
-  events.on_certified = [this](Proc& proc) {
+  events.on_exit_report = [this](Proc& proc) {
     book_.add_end(proc);
     free_slot(proc);
   };
@@ -244,7 +244,7 @@ void MeshProcs::on_birth(keeper::Birth birth) {
   }
   proc->assignment.reset();
   const bool is_known = std::exchange(proc->progress, SpawnProgress::born) == SpawnProgress::born;
-  if (is_known && proc->certified) return;
+  if (is_known && proc->exit_reported) return;
   if (proc->has_ended() && !is_known) return ending_.kill_unwanted(*proc);
   outputs_.attach(*proc, std::move(birth.stdout_pipe), std::move(birth.stderr_pipe));
   inputs_.attach(*proc, std::move(birth.stdin_pipe));
@@ -341,7 +341,7 @@ void MeshProcs::on_output_taken(Mesh& mesh, const wire::OutputTaken& taken) {
     Proc& proc = *found->second;
     const OutputPipe& pipe = progress.stream == wire::Stream::err ? proc.err : proc.out;
     spool_.release(proc.slot, progress.stream, progress.taken - std::min(progress.taken, pipe.before.read));
-    if (proc.certified) free_slot(proc);
+    if (proc.exit_reported) free_slot(proc);
   }
 }
 

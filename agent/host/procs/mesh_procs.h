@@ -19,21 +19,21 @@
 #include "agent/host/takeover/output_spool.h"
 #include "agent/host/usage/usage_sampler.h"
 #include "agent/keeper/keeper_client.h"
-#include "agent/keeper/limit_places.h"
-#include "common/config.h"
-#include "common/reactor.h"
+#include "agent/os/limit_places.h"
+#include "common/config/config.h"
+#include "common/loop/reactor.h"
 #include "wire/forward.h"
 
 namespace meshbus::host {
 
 /// The procs of one host: starts, watches and stops them by way of the keeper. Knows nothing of the bus: what happens to a mesh collects in
-/// Mesh::changes, Mesh::certificates and Mesh::relay until the caller sends it.
+/// Mesh::changes, Mesh::exit reports and Mesh::relay until the caller sends it.
 ///
 /// Lives on the reactor's thread. Meshes and procs are valid until forget_old() says otherwise.
 class MeshProcs {
  public:
   struct Options {
-    std::string host;  ///< For people: in the texts of certificates.
+    std::string host;  ///< For people: in the texts of exit reports.
     Config config;
     Environment environment;          ///< What procs inherit.
     bool own_pid_namespace = false;   ///< The keeper's numbers of processes are not ours.

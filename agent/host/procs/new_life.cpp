@@ -4,7 +4,7 @@
 #include <utility>
 
 #include "agent/host/procs/mesh_procs.h"
-#include "common/token.h"
+#include "common/security/token.h"
 
 namespace meshbus::host {
 
@@ -15,8 +15,8 @@ Result<void> MeshProcs::check_over(const Proc& former) const {
     what = "it has not ended";
   } else if (former.progress == SpawnProgress::born && !former.gone) {
     what = "processes that it has left are still being ended";
-  } else if (!former.certified) {
-    what = "its certificate is not made yet";
+  } else if (!former.exit_reported) {
+    what = "its exit report is not made yet";
   } else if (former.mesh.relaying && former.mesh.relay.has(rank)) {
     what = "what it wrote is not taken yet";
   } else {

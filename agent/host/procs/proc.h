@@ -19,8 +19,8 @@
 #include "agent/host/stdio/output_relay.h"
 #include "agent/host/stdio/stream_offsets.h"
 #include "agent/keeper/protocol.h"
-#include "common/reactor.h"
-#include "common/unique_fd.h"
+#include "common/loop/reactor.h"
+#include "common/base/unique_fd.h"
 #include "meshbus/overlay.h"
 #include "meshbus/status.h"
 #include "wire/forward.h"
@@ -129,13 +129,13 @@ struct Proc {
   std::optional<ProcEnd> end;
   keeper::Exit usage;
   UsageSample sample;
-  /// Of a live mesh proc that is ready; see SignsWatch.
+  /// Of a live mesh proc that is ready; see LivenessMonitor.
   wire::RankTrouble trouble;
   Reactor::TimerId drain_timer = 0;
   bool gone = false;  // no descendant is left
-  /// Whether the certificate was made. It goes, and this stays, when the record is forgotten.
-  bool certified = false;
-  std::unique_ptr<wire::CertificateT> certificate;
+  /// Whether the exit report was made. It goes, and this stays, when the record is forgotten.
+  bool exit_reported = false;
+  std::unique_ptr<wire::ExitReportT> exit_report;
   /// It has changed since it was last written down.
   bool is_touched = false;
 
@@ -159,7 +159,7 @@ struct Mesh {
   /// How all of them stand, for those who ask often: put together when asked for. Nothing: something has changed since.
   std::optional<std::vector<RankRun<Status::Kind>>> statuses;
   std::size_t live = 0;
-  std::size_t remembered = 0;  // certificates that are still there
+  std::size_t remembered = 0;  // exit reports that are still there
 
   Lease lease;
   Reactor::TimerId lease_timer = 0;
@@ -188,7 +188,7 @@ struct Mesh {
 
   /// Not yet told.
   std::vector<wire::RankState> changes;
-  std::vector<std::unique_ptr<wire::CertificateT>> certificates;
+  std::vector<std::unique_ptr<wire::ExitReportT>> exit_reports;
   std::vector<wire::RankTrouble> troubles;
 };
 

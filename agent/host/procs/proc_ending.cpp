@@ -7,10 +7,11 @@
 #include <csignal>
 #include <ctime>
 
-#include "agent/host/procs/certificate.h"
+#include "agent/host/procs/exit_report.h"
 #include "agent/host/stdio/log_streams.h"
-#include "agent/keeper/limit_places.h"
-#include "common/log.h"
+#include "agent/os/limit_places.h"
+#include "common/base/clock_ns.h"
+#include "common/base/log.h"
 #include "wire/supervision_generated.h"
 
 namespace meshbus::host {
@@ -18,7 +19,7 @@ namespace {
 
 using namespace std::chrono_literals;
 
-/// From the exit of a process to its certificate, at most (spec 4.9).
+/// From the exit of a process to its exit report, at most (spec 4.9).
 constexpr auto kDrainLimit = 100ms;
 /// Ends of processes of several procs that are remembered: as many as can end within that time, or nearly.
 constexpr std::size_t kSharedEnds = 256;
@@ -56,11 +57,7 @@ EndFacts facts_of(const Proc& proc) {
 
 }  // namespace
 
-std::int64_t now_ns() {
-  timespec time{};
-  clock_gettime(CLOCK_REALTIME, &time);
-  return static_cast<std::int64_t>(time.tv_sec) * 1'000'000'000 + time.tv_nsec;
-}
+std::int64_t now_ns() { return clock_ns(CLOCK_REALTIME); }
 
 void ProcEnding::stop(Mesh& mesh, const StopOrder& order) {
   for (const auto& [rank, proc] : mesh.procs) stop(*proc, order);
@@ -196,7 +193,7 @@ void ProcEnding::on_exit(const keeper::Exit& exit) {
   if (proc == nullptr) return;
   proc->usage = exit;
   outputs_.drain(*proc);
-  if (proc->has_ended() && (proc->certified || proc->drain_timer != 0)) return;  // given up before
+  if (proc->has_ended() && (proc->exit_reported || proc->drain_timer != 0)) return;  // given up before
   proc->end = ProcEnd{.signaled = exit.signaled, .code = exit.code, .core_dumped = exit.core_dumped, .ended_ns = exit.ended_realtime_ns};
   if (proc->has_ended()) return await_output(*proc);  // another agent has told of it, but not yet how
   if (!proc->failure && has_left_before_hello(*proc)) {
@@ -225,7 +222,7 @@ void ProcEnding::on_gone(const keeper::Gone& gone) {
 
 // The keeper keeps what it knows of a proc until it is written down here; that happens before the keeper hears of this.
 void ProcEnding::let_forget(const Proc& proc) {
-  if (proc.certified && (proc.gone || proc.progress == SpawnProgress::none)) keeper_.forget({proc.id});
+  if (proc.exit_reported && (proc.gone || proc.progress == SpawnProgress::none)) keeper_.forget({proc.id});
 }
 
 void ProcEnding::after_end(Proc& proc) {
@@ -254,22 +251,22 @@ void ProcEnding::finish_output(Proc& proc) {
   reactor_.cancel(proc.drain_timer);
   proc.drain_timer = 0;
   outputs_.close(proc);
-  certify(proc);
+  report_exit(proc);
 }
 
-void ProcEnding::explain(const Proc& proc, wire::CertificateT& certificate) {
+void ProcEnding::explain(const Proc& proc, wire::ExitReportT& exit_report) {
   using wire::Cause;
   if (proc.failure) {
-    certificate.reason = proc.failure->text;
-    certificate.code = proc.failure->code;
-    certificate.os_error = proc.failure->os_error;
-    certificate.cause = proc.failure->cause;
-    certificate.consequence = proc.failure->consequence;
+    exit_report.reason = proc.failure->text;
+    exit_report.code = proc.failure->code;
+    exit_report.os_error = proc.failure->os_error;
+    exit_report.cause = proc.failure->cause;
+    exit_report.consequence = proc.failure->consequence;
     return;
   }
   if (!proc.end) {
-    certificate.reason = "stopped before it was started";
-    certificate.cause = proc.stop_cause;
+    exit_report.reason = "stopped before it was started";
+    exit_report.cause = proc.stop_cause;
   } else {
     EndFacts facts = facts_of(proc);
     // Procs of one process have one end.
@@ -285,34 +282,34 @@ void ProcEnding::explain(const Proc& proc, wire::CertificateT& certificate) {
       shared_ends_.emplace(process, facts.out_of_memory);
     }
     auto words = describe_end(*proc.end, facts);
-    certificate.reason = std::move(words.text);
-    certificate.cause = words.cause;
+    exit_report.reason = std::move(words.text);
+    exit_report.cause = words.cause;
     if (proc.state.is_stop_asked()) {
       const bool is_killed = proc.end->signaled && proc.end->code == SIGKILL && proc.state.to_wire().step() == wire::StopStep::kill;
       const bool had_grace = (proc.sent_signals >> SIGTERM & 1) != 0;
-      certificate.cause = is_killed && had_grace && proc.stop_cause == Cause::stopped ? Cause::killed_after_grace : proc.stop_cause;
+      exit_report.cause = is_killed && had_grace && proc.stop_cause == Cause::stopped ? Cause::killed_after_grace : proc.stop_cause;
     }
   }
   if (!proc.state.is_stop_asked()) return;
-  certificate.because = proc.because;
-  certificate.consequence = proc.because || proc.stop_cause != Cause::stopped;
+  exit_report.because = proc.because;
+  exit_report.consequence = proc.because || proc.stop_cause != Cause::stopped;
 }
 
-void ProcEnding::certify(Proc& proc) {
-  if (std::exchange(proc.certified, true)) return;
-  auto certificate = std::make_unique<wire::CertificateT>();
-  certificate->rank = proc.rank();
-  explain(proc, *certificate);
-  certificate->stderr_tail = to_vector(proc.err.tail.text());
-  certificate->stopped_by = proc.stopped_by;
-  certificate->stop_reason = proc.stop_reason;
+void ProcEnding::report_exit(Proc& proc) {
+  if (std::exchange(proc.exit_reported, true)) return;
+  auto exit_report = std::make_unique<wire::ExitReportT>();
+  exit_report->rank = proc.rank();
+  explain(proc, *exit_report);
+  exit_report->stderr_tail = to_vector(proc.err.tail.text());
+  exit_report->stopped_by = proc.stopped_by;
+  exit_report->stop_reason = proc.stop_reason;
   const auto count = [](std::int64_t value) { return static_cast<std::uint64_t>(std::max<std::int64_t>(value, 0)); };
-  certificate->max_rss_bytes = count(proc.usage.max_rss_kib) * 1024;
-  certificate->user_us = count(proc.usage.user_us);
-  certificate->system_us = count(proc.usage.system_us);
-  if (proc.sample.seen.sampled_ns() != 0) certificate->usage = std::make_unique<wire::RankUsage>(proc.sample.seen);
-  proc.mesh.certificates.push_back(std::make_unique<wire::CertificateT>(*certificate));
-  proc.certificate = std::move(certificate);
+  exit_report->max_rss_bytes = count(proc.usage.max_rss_kib) * 1024;
+  exit_report->user_us = count(proc.usage.user_us);
+  exit_report->system_us = count(proc.usage.system_us);
+  if (proc.sample.seen.sampled_ns() != 0) exit_report->usage = std::make_unique<wire::RankUsage>(proc.sample.seen);
+  proc.mesh.exit_reports.push_back(std::make_unique<wire::ExitReportT>(*exit_report));
+  proc.exit_report = std::move(exit_report);
   if (proc.mesh.log_readers == 0) {
     proc.out.tail.shrink(LogStreams::kept_after_end);
     proc.err.tail.shrink(LogStreams::kept_after_end);
@@ -320,7 +317,7 @@ void ProcEnding::certify(Proc& proc) {
   table_.remember(proc, reactor_.now());
   table_.touch(proc);
   let_forget(proc);
-  events_.on_certified(proc);
+  events_.on_exit_report(proc);
   events_.on_changed(proc.mesh);
 }
 

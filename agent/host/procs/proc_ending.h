@@ -13,7 +13,7 @@
 #include "agent/host/stdio/input_writer.h"
 #include "agent/host/stdio/output_reader.h"
 #include "agent/keeper/keeper_client.h"
-#include "common/reactor.h"
+#include "common/loop/reactor.h"
 #include "wire/forward.h"
 #include "wire/ranks_generated.h"
 
@@ -31,12 +31,12 @@ struct StopOrder {
 /// Nanoseconds since 1970 UTC.
 std::int64_t now_ns();
 
-/// Ends procs, and says how they ended: the steps of a stop, signals, exits, the last output, certificates (spec 4.6, 4.9). Lives on the
+/// Ends procs, and says how they ended: the steps of a stop, signals, exits, the last output, exit reports (spec 4.6, 4.9). Lives on the
 /// reactor's thread.
 class ProcEnding {
  public:
   struct Events {
-    /// Something of it is to be told: Mesh::changes or Mesh::certificates has grown.
+    /// Something of it is to be told: Mesh::changes or Mesh::exit reports has grown.
     std::function<void(Mesh&)> on_changed;
     /// Send StopAndExit; when that does not reach it, call skip_ask(id).
     std::function<void(Proc&, std::chrono::milliseconds grace, const std::string& reason)> ask;
@@ -44,8 +44,8 @@ class ProcEnding {
     std::function<void(Proc&, bool ok)> on_ended;
     /// No descendant of it is left.
     std::function<void(Proc&)> on_gone;
-    /// Its certificate was made: nothing more will be said of it.
-    std::function<void(Proc&)> on_certified;
+    /// Its exit report was made: nothing more will be said of it.
+    std::function<void(Proc&)> on_exit_report;
   };
   ProcEnding(Reactor& reactor, keeper::KeeperClient& keeper, ProcTable& table, OutputReader& outputs, InputWriter& inputs, Events events,
              MemoryKills memory)
@@ -94,9 +94,9 @@ class ProcEnding {
   void await_output(Proc& proc);
   void let_forget(const Proc& proc);
   void finish_output(Proc& proc);
-  void certify(Proc& proc);
+  void report_exit(Proc& proc);
   /// How it ended, by itself or by whom: the words, the cause, what it is a consequence of.
-  void explain(const Proc& proc, wire::CertificateT& certificate);
+  void explain(const Proc& proc, wire::ExitReportT& exit_report);
 
   Reactor& reactor_;
   keeper::KeeperClient& keeper_;

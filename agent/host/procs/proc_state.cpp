@@ -16,7 +16,7 @@ ProcState::ProcState(const ProcState& former, std::uint64_t incarnation, std::ui
   state_.mutate_rank(former.state_.rank());
   state_.mutate_incarnation(incarnation);
   state_.mutate_generation(former.state_.generation());
-  state_.mutate_reserved(restarts);
+  state_.mutate_restarts(restarts);
   change(State::starting);
 }
 

@@ -48,7 +48,7 @@ class ProcState {
   bool on_failed(std::int64_t ended_ns);
 
   /// How often the rank was started before this life.
-  std::uint32_t restarts() const noexcept { return state_.reserved(); }
+  std::uint32_t restarts() const noexcept { return state_.restarts(); }
   bool has_ended() const noexcept { return state_.state() >= wire::ProcState::stopped; }
   bool is_stop_asked() const noexcept { return state_.step() != wire::StopStep::none; }
   wire::ProcState state() const noexcept { return state_.state(); }

@@ -101,7 +101,7 @@ Proc* ProcTable::restore_proc(Mesh& mesh, const std::shared_ptr<const Assignment
     proc->progress = SpawnProgress::born;
   }
   if (known.input_closed && proc->input.state == InputPipe::State::open) proc->input.state = InputPipe::State::closed;
-  proc->certified = known.certified;
+  proc->exit_reported = known.exit_reported;
   if (known.out_before) proc->out.before = {.read = known.out_before->length(), .file = known.out_before->file()};
   if (known.err_before) proc->err.before = {.read = known.err_before->length(), .file = known.err_before->file()};
   proc->out.at = proc->out.before;
@@ -144,7 +144,7 @@ void ProcTable::forget_old(Reactor::Time now, const std::function<void(Mesh&)>& 
     if (mesh == nullptr) continue;
     if (const auto found = mesh->procs.find(record->rank); found != mesh->procs.end()) {
       Proc& proc = *found->second;
-      proc.certificate.reset();
+      proc.exit_report.reset();
       proc.out.tail.shrink(0);
       proc.err.tail.shrink(0);
     }
@@ -157,7 +157,7 @@ void ProcTable::forget_old(Reactor::Time now, const std::function<void(Mesh&)>& 
     Mesh& mesh = *entry.second;
     if (mesh.live > 0 || mesh.remembered > 0) return false;
     for (const auto& [rank, proc] : mesh.procs) {
-      if (proc->certified && (proc->gone || proc->progress != SpawnProgress::born)) continue;
+      if (proc->exit_reported && (proc->gone || proc->progress != SpawnProgress::born)) continue;
       may_forget_meshes_ = true;  // its descendants are still being ended: look again
       return false;
     }

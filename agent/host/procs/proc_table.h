@@ -52,9 +52,9 @@ class ProcTable {
   Touched take_touched();
   /// It has just ended: from now on it is not found by key.
   void on_ended(Proc& proc);
-  /// Its certificate is there: it is remembered from now on.
+  /// Its exit report is there: it is remembered from now on.
   void remember(Proc& proc, Reactor::Time now);
-  /// Forgets what is too old or too much. A certificate goes alone; the states of a mesh go together, when nothing of it is alive or
+  /// Forgets what is too old or too much. An exit report goes alone; the states of a mesh go together, when nothing of it is alive or
   /// remembered. `on_forgotten` is told each mesh that goes, before it goes.
   void forget_old(Reactor::Time now, const std::function<void(Mesh&)>& on_forgotten);
   std::optional<Reactor::Time> forget_due() const { return records_.due(); }

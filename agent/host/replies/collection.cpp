@@ -2,7 +2,7 @@
 
 #include <algorithm>
 
-#include "common/control.h"
+#include "common/wire/control.h"
 
 namespace meshbus::host {
 namespace {

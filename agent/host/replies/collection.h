@@ -7,7 +7,7 @@
 #include <utility>
 #include <vector>
 
-#include "common/collecting.h"
+#include "common/wire/collecting.h"
 #include "meshbus/accumulator.h"
 
 namespace meshbus::host {

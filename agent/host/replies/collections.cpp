@@ -4,8 +4,8 @@
 #include <utility>
 
 #include "agent/host/rank_waits.h"
-#include "common/control.h"
-#include "common/log.h"
+#include "common/wire/control.h"
+#include "common/base/log.h"
 #include "wire/frame_generated.h"
 #include "wire/replies_generated.h"
 

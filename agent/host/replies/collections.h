@@ -13,7 +13,7 @@
 
 #include "agent/host/procs/proc_table.h"
 #include "agent/host/replies/collection.h"
-#include "common/bus.h"
+#include "common/bus/bus.h"
 #include "wire/forward.h"
 #include "wire/frame_generated.h"
 

@@ -8,8 +8,8 @@
 #include <cerrno>
 #include <cstring>
 
-#include "common/protocol.h"
-#include "common/wire_region.h"
+#include "common/wire/protocol.h"
+#include "common/wire/wire_region.h"
 #include "wire/bootstrap_generated.h"
 
 namespace meshbus::host {

@@ -6,9 +6,9 @@
 #include <vector>
 
 #include "agent/host/spawn/mesh_spec.h"
-#include "common/config.h"
-#include "common/token.h"
-#include "common/unique_fd.h"
+#include "common/config/config.h"
+#include "common/security/token.h"
+#include "common/base/unique_fd.h"
 
 namespace meshbus::host {
 

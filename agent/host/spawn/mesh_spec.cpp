@@ -5,9 +5,9 @@
 
 #include <algorithm>
 
-#include "common/control.h"
-#include "common/process_link.h"
-#include "common/wire_region.h"
+#include "common/wire/control.h"
+#include "agent/os/process_link.h"
+#include "common/wire/wire_region.h"
 #include "wire/lifecycle_generated.h"
 
 namespace meshbus::host {

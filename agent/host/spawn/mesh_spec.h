@@ -9,7 +9,7 @@
 #include <utility>
 #include <vector>
 
-#include "agent/keeper/spec.h"
+#include "agent/os/spec.h"
 #include "meshbus/address.h"
 #include "meshbus/name.h"
 #include "meshbus/proc_mesh_ref.h"

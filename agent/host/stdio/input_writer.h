@@ -3,7 +3,7 @@
 #include <functional>
 
 #include "agent/host/procs/proc.h"
-#include "common/reactor.h"
+#include "common/loop/reactor.h"
 
 namespace meshbus::host {
 

@@ -4,7 +4,7 @@
 #include <cstdint>
 #include <string>
 
-#include "common/bytes.h"
+#include "common/base/bytes.h"
 
 namespace meshbus::host {
 

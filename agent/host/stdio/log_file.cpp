@@ -14,7 +14,7 @@
 #include <utility>
 
 #include "agent/host/stdio/line_tail.h"
-#include "common/log.h"
+#include "common/base/log.h"
 
 namespace meshbus::host {
 namespace {

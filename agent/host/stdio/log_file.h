@@ -8,8 +8,8 @@
 #include <map>
 #include <string>
 
-#include "common/bytes.h"
-#include "common/unique_fd.h"
+#include "common/base/bytes.h"
+#include "common/base/unique_fd.h"
 #include "meshbus/result.h"
 
 namespace meshbus::host {

@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <array>
 
-#include "common/log.h"
+#include "common/base/log.h"
 #include "wire/frame_generated.h"
 #include "wire/logs_generated.h"
 
@@ -171,7 +171,7 @@ void LogStreams::erase_if(Mesh& mesh, const std::function<bool(const Entry&)>& c
   readers_.erase(found);
   marked_.erase(&mesh);
   for (const auto& [rank, proc] : mesh.procs) {
-    if (!proc->certified) continue;
+    if (!proc->exit_reported) continue;
     proc->out.tail.shrink(kept_after_end);
     proc->err.tail.shrink(kept_after_end);
   }

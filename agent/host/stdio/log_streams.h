@@ -10,7 +10,7 @@
 
 #include "agent/host/procs/proc.h"
 #include "agent/host/stdio/log_reader.h"
-#include "common/bus.h"
+#include "common/bus/bus.h"
 #include "wire/forward.h"
 
 namespace meshbus::host {

@@ -50,12 +50,12 @@ void OutputReader::take_over(Proc& proc, const LogFile::Aside& aside) {
       proc.mesh.relay.restore(proc.rank(), pipe->stream, taken);
       proc.mesh.relay.add(proc.rank(), pipe->stream, Bytes(kept).substr(kept.size() - std::min<std::size_t>(kept.size(), at.read - taken)));
     }
-    if (!proc.certified) continue;
+    if (!proc.exit_reported) continue;
     at.ended = true;
     pipe->tail.shrink(LogStreams::kept_after_end);
     if (pipe->file) pipe->file->close();
   }
-  if (!proc.certified) return;
+  if (!proc.exit_reported) return;
   proc.output_ended = true;
   if (proc.mesh.relaying) proc.mesh.relay.end_rank(proc.rank());
 }

@@ -5,7 +5,7 @@
 
 #include "agent/host/procs/proc.h"
 #include "agent/host/takeover/output_spool.h"
-#include "common/reactor.h"
+#include "common/loop/reactor.h"
 
 namespace meshbus::host {
 

@@ -10,7 +10,7 @@
 #include <utility>
 #include <vector>
 
-#include "common/bytes.h"
+#include "common/base/bytes.h"
 #include "wire/forward.h"
 
 namespace meshbus::host {

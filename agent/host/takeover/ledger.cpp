@@ -10,7 +10,7 @@
 #include <cstring>
 #include <utility>
 
-#include "common/os_error.h"
+#include "common/base/os_error.h"
 #include "wire/ledger_generated.h"
 
 namespace meshbus::host {

@@ -3,7 +3,7 @@
 #include <map>
 #include <utility>
 
-#include "common/log.h"
+#include "common/base/log.h"
 #include "wire/ledger_generated.h"
 
 namespace meshbus::host {
@@ -33,9 +33,9 @@ std::unique_ptr<wire::LedgerProcT> make_entry(const Proc& proc) {
     entry->failure->text = proc.failure->text;
     entry->failure->cause = proc.failure->cause;
   }
-  if (proc.certificate) entry->certificate = std::make_unique<wire::CertificateT>(*proc.certificate);
-  entry->certified = proc.certified;
-  if (proc.certified) {
+  if (proc.exit_report) entry->exit_report = std::make_unique<wire::ExitReportT>(*proc.exit_report);
+  entry->exit_reported = proc.exit_reported;
+  if (proc.exit_reported) {
     entry->out = std::make_unique<wire::LedgerStream>(proc.out.at.read, proc.out.at.file);
     entry->err = std::make_unique<wire::LedgerStream>(proc.err.at.read, proc.err.at.file);
   }

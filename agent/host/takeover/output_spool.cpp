@@ -10,8 +10,8 @@
 #include <cstring>
 #include <utility>
 
-#include "common/log.h"
-#include "common/os_error.h"
+#include "common/base/log.h"
+#include "common/base/os_error.h"
 #include "wire/logs_generated.h"
 
 namespace meshbus::host {

@@ -8,7 +8,7 @@
 #include <string>
 #include <vector>
 
-#include "common/unique_fd.h"
+#include "common/base/unique_fd.h"
 #include "meshbus/result.h"
 #include "wire/forward.h"
 

@@ -4,7 +4,7 @@
 #include <csignal>
 
 #include "agent/host/procs/mesh_procs.h"
-#include "common/log.h"
+#include "common/base/log.h"
 #include "wire/ledger_generated.h"
 #include "wire/logs_generated.h"
 
@@ -77,8 +77,8 @@ void MeshProcs::take_over(const LeftMesh& left) {
         is_starting = is_starting || proc->state.state() < wire::ProcState::ready;
         if (!proc->has_ended()) continue;
         table_.on_ended(*proc);
-        if (!known->second.certificate) continue;
-        proc->certificate = std::make_unique<wire::CertificateT>(*known->second.certificate);
+        if (!known->second.exit_report) continue;
+        proc->exit_report = std::make_unique<wire::ExitReportT>(*known->second.exit_report);
         table_.remember(*proc, reactor_.now());
       }
     }
@@ -112,7 +112,7 @@ void MeshProcs::on_stray(const keeper::Birth& birth) {
 }
 
 void MeshProcs::free_slot(Proc& proc) {
-  if (proc.slot == 0 || !proc.certified) return;
+  if (proc.slot == 0 || !proc.exit_reported) return;
   for (const auto stream : {wire::Stream::out, wire::Stream::err}) {
     if (proc.mesh.relaying && spool_.released(proc.slot, stream) < spool_.written(proc.slot, stream)) return;
   }

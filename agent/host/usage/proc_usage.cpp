@@ -11,7 +11,7 @@
 #include <cstdio>
 #include <memory>
 
-#include "common/unique_fd.h"
+#include "common/base/unique_fd.h"
 
 namespace meshbus::host {
 namespace {

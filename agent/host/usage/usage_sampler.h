@@ -5,7 +5,7 @@
 #include <vector>
 
 #include "agent/host/procs/proc_table.h"
-#include "common/reactor.h"
+#include "common/loop/reactor.h"
 
 namespace meshbus::host {
 

@@ -5,7 +5,7 @@
 #include <utility>
 
 #include "agent/proc/actors/actor_system.h"
-#include "common/actor_body.h"
+#include "common/wire/actor_body.h"
 #include "wire/frame_generated.h"
 
 namespace meshbus {

@@ -14,8 +14,8 @@
 #include "agent/proc/actors/actor_life.h"
 #include "agent/proc/actors/actor_pool.h"
 #include "agent/proc/actors/mailbox.h"
-#include "common/bus.h"
-#include "common/reactor.h"
+#include "common/bus/bus.h"
+#include "common/loop/reactor.h"
 #include "meshbus/actor.h"
 
 namespace meshbus::mesh_proc {

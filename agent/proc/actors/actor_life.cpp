@@ -2,7 +2,7 @@
 
 #include <utility>
 
-#include "common/control.h"
+#include "common/wire/control.h"
 
 namespace meshbus::mesh_proc {
 namespace {

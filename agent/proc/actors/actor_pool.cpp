@@ -7,7 +7,7 @@
 #include <system_error>
 #include <utility>
 
-#include "common/log.h"
+#include "common/base/log.h"
 
 namespace meshbus::mesh_proc {
 namespace {

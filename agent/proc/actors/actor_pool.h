@@ -15,7 +15,7 @@
 #include <thread>
 #include <vector>
 
-#include "agent/proc/pastime.h"
+#include "agent/proc/loop/pastime.h"
 
 namespace meshbus::mesh_proc {
 

@@ -4,7 +4,7 @@
 #include <utility>
 
 #include "agent/proc/actors/actor_system.h"
-#include "common/control.h"
+#include "common/wire/control.h"
 #include "wire/actors_generated.h"
 #include "wire/bus_generated.h"
 

@@ -2,7 +2,7 @@
 #include <utility>
 
 #include "agent/proc/actors/actor_system.h"
-#include "common/log.h"
+#include "common/base/log.h"
 
 namespace meshbus::mesh_proc {
 

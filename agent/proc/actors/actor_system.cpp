@@ -3,9 +3,9 @@
 #include <algorithm>
 #include <utility>
 
-#include "common/actor_body.h"
-#include "common/collecting.h"
-#include "common/log.h"
+#include "common/wire/actor_body.h"
+#include "common/wire/collecting.h"
+#include "common/base/log.h"
 #include "wire/frame_generated.h"
 #include "wire/replies_generated.h"
 

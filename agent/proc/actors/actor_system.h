@@ -17,10 +17,10 @@
 
 #include "agent/proc/actors/actor_cell.h"
 #include "agent/proc/actors/actor_pool.h"
-#include "common/actor_body.h"
-#include "common/bus.h"
-#include "common/dispatcher.h"
-#include "common/reactor.h"
+#include "common/wire/actor_body.h"
+#include "common/bus/bus.h"
+#include "common/wire/dispatcher.h"
+#include "common/loop/reactor.h"
 #include "meshbus/actor.h"
 #include "wire/forward.h"
 

@@ -40,7 +40,7 @@ struct ActorReport {
   std::uint64_t generation = 0;      ///< Counts the changes; the larger one is the later one.
   std::uint64_t handled = 0;         ///< Messages and calls that it has handled.
   std::uint64_t dropped = 0;         ///< Messages that were in its mailbox at its end.
-  std::optional<RankReport> proc{};  ///< Its proc has ended, and it with it: the certificate.
+  std::optional<RankReport> proc{};  ///< Its proc has ended, and it with it: the exit report.
 
   /// "rank 1 (host=0/2,gpu=1/4): actor tally failed in message add: boom; because: ..."
   std::string describe() const;

@@ -25,7 +25,7 @@ namespace [[gnu::visibility("default")]] meshbus {
 struct SupervisionEvent {
   /// What it is about.
   enum class Kind : std::uint8_t {
-    rank,               ///< A rank is in another state than was told before: `rank`, with its certificate when it has ended.
+    rank,               ///< A rank is in another state than was told before: `rank`, with its exit report when it has ended.
     trouble,            ///< A live rank is slow or frozen, or well again: `rank`, RankReport::trouble.
     host_unreachable,   ///< A host does not answer. That is no death: its procs may be well.
     host_back,          ///< It answers again.

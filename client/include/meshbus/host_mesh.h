@@ -80,7 +80,7 @@ struct MeshListing {
 struct DrainOptions {
   std::string mesh = {};         ///< Only this one, by its whole name; empty = every mesh.
   std::string owner = {};        ///< Only procs that this launcher answers for, by its ProcId; empty = everybody's.
-  std::string reason = "drain";  ///< Certificates, and refusals, say it.
+  std::string reason = "drain";  ///< Exit reports, and refusals, say it.
   /// Nothing of that is started afterwards either, until HostMesh::resume().
   bool hold = false;
   /// Between SIGTERM and SIGKILL; 0 = SIGKILL at once. Default: key terminate.grace.

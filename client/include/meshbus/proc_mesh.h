@@ -104,7 +104,7 @@ struct ProcSpec {
   bool wait_ready = true;
   /// With wait_ready: a mesh in which some ranks failed is still a mesh; the failures go to Handlers::on_failure.
   bool partial = false;
-  /// What becomes of ranks that end once spawn() has returned. Each life has a pid, an incarnation and a certificate of its own; rank,
+  /// What becomes of ranks that end once spawn() has returned. Each life has a pid, an incarnation and an exit report of its own; rank,
   /// address and environment stay, but for MESHBUS_RESTARTS (0 in the first life). A new life begins only when its host says that the
   /// former one, its descendants included, is over, and what it wrote was handed to on_output. Actors are not made again. It is this
   /// launcher that decides, so what ends after its Context has gone is not started anew.
@@ -134,12 +134,12 @@ struct ActorSpawnOptions {
 /// What a launcher hears about its procs. All run on the Context's handler thread, one at a time, in order; they may call anything.
 struct Handlers {
   /// A rank ended in a way that nobody asked for, and does not begin a new life: called exactly once per failed rank, when its death
-  /// certificate has come (300 ms after its end at the latest), and before on_end, however soon the whole mesh ends. Without a handler: the
-  /// certificate is printed to stderr, the mesh is stopped, and this process exits with the mesh's exit code (spec 6.6).
+  /// exit report has come (300 ms after its end at the latest), and before on_end, however soon the whole mesh ends. Without a handler: the
+  /// exit report is printed to stderr, the mesh is stopped, and this process exits with the mesh's exit code (spec 6.6).
   std::function<void(const RankReport&)> on_failure = {};
   /// Bytes that a rank wrote (OutputMode::stream): whole lines, in order per rank. Valid during the call.
   std::function<void(std::uint64_t rank, Stream stream, std::string_view bytes)> on_output = {};
-  /// Every change of a rank, good ones too: each once, in order, with the report as it was then. The certificate of an end may come later.
+  /// Every change of a rank, good ones too: each once, in order, with the report as it was then. The exit report of an end may come later.
   std::function<void(const RankReport&)> on_state = {};
   /// Once, when every rank is terminal, none of them begins a new life, and all output was handed to on_output.
   std::function<void(const MeshOutcome&)> on_end = {};
@@ -149,14 +149,14 @@ struct Handlers {
 
 /// How ranks are stopped, which, and why.
 struct StopOptions {
-  std::string reason = "stop";  ///< Certificates say it.
+  std::string reason = "stop";  ///< Exit reports say it.
   /// Between SIGTERM and SIGKILL; 0 = SIGKILL at once. Default: that of the ProcSpec.
   std::optional<std::chrono::milliseconds> grace = {};
   /// For the whole stop. Default: grace + key stop.idle.
   std::optional<std::chrono::milliseconds> deadline = {};
   /// Empty = all ranks.
   RankSet ranks = {};
-  /// The rank whose end is the reason: the certificates say that these ends are its consequences.
+  /// The rank whose end is the reason: the exit reports say that these ends are its consequences.
   std::optional<std::uint64_t> because = {};
 };
 
@@ -206,7 +206,7 @@ class ProcMesh {
   /// would_block, refused (after fork).
   Result<StatusMesh> wait_status(Status::Kind minimum, WaitOptions options = {}) const;
 
-  /// Waits until every rank is terminal, none of them begins a new life, and certificates and output were handed out (output not when
+  /// Waits until every rank is terminal, none of them begins a new life, and exit reports and output were handed out (output not when
   /// called from a handler).
   /// Errors: timeout naming the ranks that are left and their states.
   Result<MeshOutcome> wait(std::chrono::milliseconds deadline);

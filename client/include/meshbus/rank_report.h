@@ -113,7 +113,7 @@ struct ProcUsage {
   double load = 0;                                ///< CPUs that it has kept busy since it was looked at before.
 };
 
-/// One rank: its place, its state, and when it has ended its death certificate (spec 4.9).
+/// One rank: its place, its state, and when it has ended its death exit report (spec 4.9).
 struct RankReport {
   std::uint64_t rank = 0;                ///< Create rank: the row-major position in the mesh as it was made.
   std::uint64_t host_index = 0;          ///< Which host of the mesh: NODE_RANK.
@@ -133,7 +133,7 @@ struct RankReport {
   bool is_restarting = false;      ///< Its mesh's RestartPolicy gives it a new life: this is, or will be, not its last end.
   LaunchTimes launch;              ///< When it came how far.
   std::optional<ProcUsage> usage;  ///< Of a live rank: where it was asked for. Of an ended one: what was seen last.
-  // From the certificate; empty until it has come.
+  // From the exit report; empty until it has come.
   std::string reason;  ///< In words: "exit 3", "killed by SIGSEGV", "cannot execute /no/such/file: execve: No such file or directory".
   ErrorCode code = ErrorCode::none;          ///< exec_failed; timeout = not ready in time; host_unreachable = its host is lost.
   int os_error = 0;                          ///< The errno of a failed start.
@@ -177,7 +177,7 @@ struct MeshOutcome {
   /// The failed rank that ended first by its agent's clock: the cause rather than its consequences. Of ends within 50 ms, which nobody can
   /// put in order, the one with the lowest rank. With a RestartPolicy: the first one that is not answered by a new life.
   std::optional<RankReport> first_failure;
-  std::vector<RankReport> former_lives = {};  ///< Those that were followed by another, with their certificates, by end; the last 1000.
+  std::vector<RankReport> former_lives = {};  ///< Those that were followed by another, with their exit reports, by end; the last 1000.
 
   /// Whether every rank is terminal.
   bool is_ended() const noexcept;

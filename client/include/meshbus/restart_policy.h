@@ -43,7 +43,7 @@ struct RestartPolicy {
 
 /// What was decided about an end. The new lives themselves are told as every change is: by Handlers::on_state.
 struct RestartReport {
-  RankReport cause;                          ///< The end that is the reason, with its certificate.
+  RankReport cause;                          ///< The end that is the reason, with its exit report.
   RankSet ranks;                             ///< That are to begin a new life; those that live are stopped first.
   std::uint64_t restart = 0;                 ///< Counts against the budget, from 1.
   std::optional<std::uint64_t> budget = {};  ///< That of the policy.

@@ -17,11 +17,11 @@
 #include <optional>
 #include <string>
 
-#include "agent/keeper/cgroup.h"
-#include "agent/keeper/child_plan.h"
-#include "agent/keeper/host_place.h"
-#include "agent/keeper/raw_syscall.h"
-#include "common/unique_fd.h"
+#include "agent/os/cgroup.h"
+#include "agent/os/child_plan.h"
+#include "agent/os/host_place.h"
+#include "agent/os/raw_syscall.h"
+#include "common/base/unique_fd.h"
 
 extern char** environ;
 

@@ -16,7 +16,7 @@
 
 #include <zmq.hpp>
 
-#include "common/bus.h"
+#include "common/bus/bus.h"
 #include "meshbus/address.h"
 #include "wire/frame_generated.h"
 #include "wire/logs_generated.h"

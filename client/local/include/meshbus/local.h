@@ -31,7 +31,7 @@
 ///       return hosts.shutdown() ? 0 : 1;
 ///     }
 ///
-/// A pseudo-proc is a ProcProgram with a connection, a reactor and threads of its own. It has rank, address, states, certificate and actors
+/// A pseudo-proc is a ProcProgram with a connection, a reactor and threads of its own. It has rank, address, states, exit report and actors
 /// as any proc. What it does not have is a process:
 ///
 /// - Nobody can end it against its will. A stop asks main() and handlers to return, as ProcProgram::on_stop says. Who does not return until
@@ -40,7 +40,7 @@
 ///   SIGKILL, is Failed with Cause::unkillable; stop() and shutdown() say so, and exit() waits for it for 3 s at most. Its threads have the
 ///   Proc, and their memory, until they return.
 /// - SIGTERM, SIGINT and SIGKILL can be sent to it; other signals are only logged. A crash, and exit(), are those of the launcher.
-/// - An exception that leaves main() ends it as SIGABRT does a process; the text is in the certificate (RankReport::stderr_tail).
+/// - An exception that leaves main() ends it as SIGABRT does a process; the text is in the exit report (RankReport::stderr_tail).
 /// - stdout, stderr, environment and working directory are those of the launcher; nothing is captured. Who it is, Proc says.
 ///   ProcSpec::environment, ::directory and ::output have no effect; what else a process would be needed for is refused: plain procs,
 ///   arguments, ProcSpec::settings, ProcSpec::input_ranks.

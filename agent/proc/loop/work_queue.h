@@ -1,0 +1,79 @@
+#pragma once
+
+#include <atomic>
+#include <condition_variable>
+#include <cstddef>
+#include <cstdint>
+#include <deque>
+#include <functional>
+#include <mutex>
+#include <thread>
+
+#include "agent/proc/loop/pastime.h"
+
+namespace meshbus::mesh_proc {
+
+/// The thread that the program's handlers run on, one at a time, and what waits for it. Every function may be called from any thread.
+class WorkQueue {
+ public:
+  using Task = std::function<void()>;
+  struct Limits {
+    std::size_t bytes;
+    std::size_t count;
+  };
+  explicit WorkQueue(Limits limits) : limits_(limits) {}
+
+  /// Makes the thread. It takes over the caller's signal mask, so that what handlers execute gets the program's own.
+  void start();
+  bool is_running() const noexcept { return thread_.joinable(); }
+  /// From now on the thread has something to do while nothing is queued. Once.
+  void set_pastime(Pastime::Run run, Pastime::Wake wake);
+
+  /// Queues work that holds so many bytes. False when the queue is full or finished.
+  bool push(std::size_t bytes, Task task);
+  /// Whether push() would take something small.
+  bool has_room();
+  /// Queues work of our own, which is never refused: before or behind everything else.
+  void push_first(Task task);
+  void push_last(Task task);
+
+  /// Runs what is queued, takes nothing more, and waits for the end. Called from a task: only takes nothing more.
+  void finish();
+  /// Whether the caller is a task, or the pastime.
+  bool is_here() const noexcept;
+  /// Whether the thread is to leave its pastime: there is work, or this is the end.
+  bool is_wanted();
+  /// Counts what was queued.
+  std::uint64_t pushes() const noexcept { return pushes_; }
+  /// The caller has the same pastime, so that a `wake` may reach it instead. It is to ask is_missed() all the time, and nobody is woken for
+  /// what it queues itself.
+  void share_pastime();
+  /// is_wanted(), and the thread has not noticed: the time for hand_over().
+  bool is_missed();
+  /// Wakes the thread from its pastime and waits until it is awake.
+  void hand_over();
+  /// From a task: whether nothing else is queued, so that the thread goes on with its pastime at once.
+  bool is_last();
+
+ private:
+  struct Item {
+    std::size_t bytes;
+    Task task;
+  };
+  void run();
+  bool has_reason() const noexcept { return finished_ || !items_.empty(); }
+  /// Something was added: the thread is to see it. Unlocks.
+  void call(std::unique_lock<std::mutex> lock);
+
+  const Limits limits_;
+  std::thread thread_;
+  std::mutex mutex_;
+  std::condition_variable changed_;
+  std::deque<Item> items_;  // guarded by mutex_, like what follows
+  std::size_t bytes_ = 0;
+  bool finished_ = false;
+  Pastime pastime_;
+  std::atomic<std::uint64_t> pushes_{0};
+};
+
+}  // namespace meshbus::mesh_proc

@@ -1,0 +1,62 @@
+#pragma once
+
+#include <chrono>
+#include <functional>
+#include <string>
+
+#include "agent/proc/runtime/agent_timeout.h"
+#include "agent/proc/runtime/bootstrap.h"
+#include "common/bus/bus.h"
+#include "common/loop/reactor.h"
+
+namespace meshbus::mesh_proc {
+
+/// What a proc and its host's agent have to say to each other all the time: ready, heartbeats, and that the agent stays away. Lives on the
+/// reactor's thread.
+class AgentLink {
+ public:
+  struct Events {
+    /// The agent knows that this proc is Ready. Comes again after each new session.
+    std::function<void()> on_ready;
+    /// The agent, or the broker on the way to it, stayed away too long; `line` says so to people. Nothing is said to it any
+    /// more.
+    std::function<void(const std::string& line)> on_away;
+  };
+  /// `bootstrap` must outlive this.
+  AgentLink(Reactor& reactor, const Bootstrap& bootstrap, Events events);
+  ~AgentLink();
+  AgentLink(const AgentLink&) = delete;
+  AgentLink& operator=(const AgentLink&) = delete;
+
+  /// Begins to watch; `bus` must outlive this.
+  void start(Bus& bus);
+  /// The bus has a session (again).
+  void on_up();
+  void on_down();
+
+  /// How long the agent may stay away, from now on. (At first: as the bootstrap says.)
+  void set_away_limit(std::chrono::milliseconds limit);
+
+  const ProcId& agent() const noexcept { return agent_; }
+
+ private:
+  void say_ready();
+  void ask();
+  void on_tick();
+  void arm_tick(Reactor::Duration delay);
+
+  Reactor& reactor_;
+  const Bootstrap& bootstrap_;
+  Events events_;
+  ProcId agent_;
+  std::chrono::milliseconds away_limit_;
+  AgentTimeout away_;
+  Bus* bus_ = nullptr;
+  bool is_ready_ = false;
+  std::chrono::system_clock::time_point hello_at_{};
+  Reactor::TimerId tick_timer_ = 0;
+  Reactor::Time tick_due_{};
+  Reactor::Time next_heartbeat_{};
+};
+
+}  // namespace meshbus::mesh_proc

@@ -1,0 +1,380 @@
+#include "agent/proc/runtime/runtime.h"
+
+#include <pthread.h>
+#include <sys/epoll.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <csignal>
+#include <cstdio>
+#include <cstdlib>
+#include <cstring>
+#include <iostream>
+#include <utility>
+
+#include "wire/bootstrap_generated.h"
+#include "wire/bus_generated.h"
+
+namespace meshbus::mesh_proc {
+namespace {
+
+/// What the bus takes; more than Runtime::kSendBytes, so that it never refuses what send() lets in.
+constexpr Outbox::Limits kOutboxLimits{.bytes = 64 * 1024 * 1024, .count = 1'000'000};
+/// Messages that wait for the handlers.
+constexpr WorkQueue::Limits kWorkLimits{.bytes = 64 * 1024 * 1024, .count = 262'144};
+/// For the end of a process that was not asked to stop: how long its last handlers and messages may take.
+constexpr std::chrono::seconds kEndLimit{10};
+/// How long messages may take to leave while the broker does not take them.
+constexpr std::chrono::seconds kFlushLimit{2};
+/// What of a grace is kept to find out which actors are stuck, and to say so.
+constexpr std::chrono::milliseconds kActorReserve{1000};
+constexpr int kExitAway = 75;     // EX_TEMPFAIL
+constexpr int kExitRefused = 77;  // EX_NOPERM
+
+Session::Options session_options(const Bootstrap& bootstrap, pid_t pid) {
+  Session::Options options;
+  options.endpoint = bootstrap.broker;
+  options.hello.peer = bootstrap.proc.to_string();
+  options.hello.kind = wire::PeerKind::proc;
+  options.hello.incarnation = bootstrap.incarnation;
+  options.hello.token = bootstrap.token;
+  options.hello.pid = static_cast<std::uint32_t>(pid);
+  options.limits = kOutboxLimits;
+  return options;
+}
+
+}  // namespace
+
+Runtime::Runtime(Bootstrap bootstrap, ProcProgram program, Kind kind, std::function<void()> on_cut)
+    : kind_(kind),
+      on_cut_(std::move(on_cut)),
+      bootstrap_(std::move(bootstrap)),
+      program_(std::move(program)),
+      pid_(::getpid()),
+      rank_(bootstrap_.mesh.ordinal_of(bootstrap_.rank).value_or(bootstrap_.rank)),
+      settings_(
+          bootstrap_, [](const char* name) -> const char* { return std::getenv(name); }, kind_ == Kind::process),
+      has_worker_(!program_.handlers_.empty() || program_.on_stop_ || program_.on_undelivered_ || !program_.main_),
+      proc_(*this),
+      agent_(reactor_, bootstrap_,
+             {.on_ready = [this] { on_ready(); }, .on_away = [this](const std::string& line) { end_now(kExitAway, line); }}),
+      work_(kWorkLimits),
+      actors_(reactor_, proc_, bootstrap_.proc, program_.actor_types_, program_.actor_threads_, make_outside()),
+      stop_is_watched_(program_.on_stop_ || !program_.main_) {
+  if (kind_ == Kind::process) signals_.emplace();
+  apply_settings();
+}
+
+void Runtime::apply_settings() {
+  agent_.set_away_limit(settings_.away());
+  if (const auto level = settings_.level()) log::set_least(*level);
+}
+
+Result<void> Runtime::check(const ProcProgram& program) {
+  if (program.mistake_.empty()) return {};
+  return fail(ErrorCode::configuration_error, program.mistake_);
+}
+
+int Runtime::run() {
+  if (has_worker_) work_.start();
+  actors_.start_threads();
+  // The hidden thread must not be the one that a signal of the program is delivered to.
+  sigset_t all, before;
+  ::sigfillset(&all);
+  ::pthread_sigmask(SIG_SETMASK, &all, &before);
+  thread_ = std::thread([this] { run_reactor(); });
+  ::pthread_sigmask(SIG_SETMASK, &before, nullptr);
+
+  std::unique_lock lock(mutex_);
+  changed_.wait(lock, [this] { return ready_ || stop_; });
+  if (!program_.main_) {
+    changed_.wait(lock, [this] { return undrained_ == 0 || is_cut_; });
+    exit_code_ = stop_->code;
+  } else if (!stop_) {
+    lock.unlock();
+    const int code = program_.main_(proc_);
+    lock.lock();
+    exit_code_ = stop_ ? stop_->code : code;
+  } else {
+    exit_code_ = stop_->code;
+  }
+  return exit_code_;
+}
+
+void Runtime::shutdown(int code) {
+  // A child of fork() that exits has no part in this; its parent goes on.
+  if (::getpid() != pid_ || is_reactor_thread_) return;
+  if (!thread_.joinable()) {
+    // run() could not make it, and has thrown.
+    if (kind_ == Kind::pseudo) work_.finish();
+    return;
+  }
+  reactor_.post([this] {
+    ending_ = true;
+    limit_life(reactor_.now() + kEndLimit);
+  });
+  if (has_worker_) work_.finish();
+  const bool is_actor = actors_.is_here();  // which cannot wait for its own end
+  if (!is_actor) {
+    std::promise<void> stopped;
+    reactor_.post([this, &stopped] { stop_actors("its proc ends", grace_end_, [&stopped] { stopped.set_value(); }); });
+    stopped.get_future().wait();
+  }
+  const bool is_quiet = is_actor || actors_.finish_threads();
+  reactor_.post([this] {
+    leave(reactor_.now() + kFlushLimit, [this] {
+      is_stopped_ = true;
+      reactor_.stop();
+    });
+  });
+  thread_.join();
+  if (is_quiet) return;
+  if (kind_ == Kind::pseudo) {
+    while (!actors_.finish_threads()) {
+    }
+    return;
+  }
+  // An actor that is stuck goes on using what exit() is about to destroy.
+  std::cout.flush();
+  std::fflush(nullptr);
+  ::_exit(code);
+}
+
+void Runtime::stop_actors(const std::string& reason, Reactor::Time end, std::function<void()> done) {
+  const auto left = std::max<Reactor::Duration>(end - reactor_.now(), Reactor::Duration::zero());
+  actors_.stop_all(reason, reactor_.now() + left - std::min<Reactor::Duration>(left, std::max<Reactor::Duration>(left / 4, kActorReserve)),
+                   std::move(done));
+}
+
+void Runtime::note_drained() {
+  const std::lock_guard lock(mutex_);
+  --undrained_;
+  changed_.notify_all();
+}
+
+ActorSystem::Outside Runtime::make_outside() {
+  return {.has_handler = [this](std::uint32_t port) { return program_.handlers_.contains(port); },
+          .send = [this](const ProcId& to, std::uint32_t port,
+                         std::string_view body) { return send(to, port, body, std::chrono::milliseconds(0)); },
+          .call = [this](const ProcId& to, std::uint32_t port, std::string body, std::chrono::milliseconds deadline,
+                         Bus::CallAnswer answer) { call(to, port, std::move(body), deadline, std::move(answer)); }};
+}
+
+void Runtime::run_reactor() {
+  is_reactor_thread_ = true;
+  ::pthread_setname_np(::pthread_self(), "meshbus");
+  bus_ = std::make_unique<Bus>(reactor_, context_, session_options(bootstrap_, pid_), make_handlers(), make_events());
+  reactor_.add_turn_end([this] { report_room(); });
+  if (signals_) {
+    reactor_.watch(signals_->fd(), EPOLLIN, [this](std::uint32_t) {
+      if (const auto number = signals_->take()) on_signal(*number);
+    });
+  }
+  actors_.attach(*bus_);
+  agent_.start(*bus_);
+  work_.share_pastime();
+  const auto wake = [this] { reactor_.wake(); };
+  const auto help_with_handlers = [this] {
+    turn_meanwhile([this, before = actors_.pool().batches()] { return work_.is_wanted() || actors_.pool().batches() != before; });
+  };
+  const auto help_with_actors = [this] {
+    turn_meanwhile([this, before = work_.pushes()] { return actors_.pool().is_wanted() || work_.pushes() != before; });
+  };
+  if (has_worker_) work_.set_pastime(help_with_handlers, wake);
+  actors_.pool().set_pastime(help_with_actors, wake);
+  while (!is_stopped_) {
+    reactor_.run_until([this] { return work_.is_missed() || actors_.pool().is_missed(); });
+    work_.hand_over();
+    actors_.pool().hand_over();
+  }
+  is_helped_.wait(true);
+  actors_.detach();
+  bus_.reset();
+  context_.close();  // waits for what still leaves, as long as the socket lingers
+}
+
+void Runtime::turn_meanwhile(const std::function<bool()>& is_enough) {
+  if (is_helped_.exchange(true)) return reactor_.wake();  // for what this one has posted
+  // A signal of the program must not interrupt what moves bytes.
+  sigset_t all, before;
+  ::sigfillset(&all);
+  ::pthread_sigmask(SIG_SETMASK, &all, &before);
+  is_reactor_thread_ = true;
+  if (!is_stopped_) reactor_.run_until(is_enough);
+  is_reactor_thread_ = false;
+  ::pthread_sigmask(SIG_SETMASK, &before, nullptr);
+  is_helped_ = false;
+  is_helped_.notify_all();
+}
+
+Dispatcher Runtime::make_handlers() {
+  Dispatcher handlers;
+  handlers
+      .on<wire::StopAndExit>(Role::host,
+                             [this](const Request& request, const wire::StopAndExit& message) { on_stop_and_exit(request, message); })
+      .on<wire::Exit>(Role::host, [this](const Request& request, const wire::Exit& message) {
+        if (is_from_agent(request)) quit(message.code(), "its host's agent wants it to");
+      });
+  actors_.add_handlers(handlers);
+  return handlers;
+}
+
+Bus::Events Runtime::make_events() {
+  Bus::Events events;
+  events.on_up = [this](const wire::Welcome&) { agent_.on_up(); };
+  events.on_down = [this](const std::string& reason) {
+    log::info("lost the broker: " + reason);
+    agent_.on_down();
+  };
+  events.on_refused = [this](const Error& error) { on_refused(error); };
+  events.on_data = [this](const wire::Envelope& envelope, const wire::CallHeader& header, Bytes body) {
+    on_data(envelope, header, body, std::nullopt);
+  };
+  events.on_cast = [this](const wire::Envelope& envelope, const wire::CallHeader& header, Bytes body, const CastBody& cast) {
+    on_data(envelope, header, body, point_of(cast));
+  };
+  events.on_undeliverable = [this](const wire::Envelope& envelope, const Error& error) { on_undelivered(envelope, error); };
+  events.when_taken = [this](std::function<void()> then) {
+    if (untaken_ == 0) return then();
+    // Behind what waits for the handlers, and on its way to the reactor behind mark_taken().
+    work_.push_last([this, then = std::move(then)] { reactor_.post(then); });
+  };
+  return events;
+}
+
+void Runtime::on_ready() {
+  const std::lock_guard lock(mutex_);
+  ready_ = true;
+  changed_.notify_all();
+}
+
+void Runtime::on_refused(const Error& error) {
+  end_now(kExitRefused, error.detail() + " (" + std::string(to_string(error.code())) + "); ending");
+}
+
+bool Runtime::is_from_agent(const Request& request) {
+  if (request.envelope.source_proc() == agent_.agent().key()) return true;
+  bus_->refuse(request, Error(ErrorCode::unauthorised, "only " + agent_.agent().to_string() + " may end " + bootstrap_.proc.to_string()));
+  return false;
+}
+
+void Runtime::on_stop_and_exit(const Request& request, const wire::StopAndExit& message) {
+  if (!is_from_agent(request)) return;
+  bus_->answer(request, wire::AckT());
+  begin_stop(message.code(), std::chrono::milliseconds(message.grace_ms()), text_of(message.reason()));
+}
+
+void Runtime::limit_life(Reactor::Time end) {
+  if (end >= grace_end_) return;
+  grace_end_ = end;
+  reactor_.cancel(grace_timer_);
+  grace_timer_ = reactor_.at(end, [this] { on_grace_over(); });
+}
+
+void Runtime::on_signal(int number) {
+  begin_stop(128 + number, std::min(settings_.grace(), kLongest), std::string("signal ") + ::strsignal(number));
+}
+
+void Runtime::begin_stop(int code, std::chrono::milliseconds grace, const std::string& reason) {
+  if (is_cut_) return;
+  const auto end = reactor_.now() + grace;
+  limit_life(end);
+  if (ending_ || stopping_) return;  // the first request decides; a later one can only make it sooner
+  {
+    const std::lock_guard lock(mutex_);
+    stop_ = Stop{code, reason};
+    exit_code_ = code;
+    stopping_ = true;
+    changed_.notify_all();
+  }
+  if (program_.on_stop_) {
+    work_.push_first([this, reason] {
+      if (is_cut_) return;
+      try {
+        program_.on_stop_(proc_, reason);
+      } catch (const std::exception& error) {
+        log::warn(std::string("on_stop: ") + error.what());
+      }
+    });
+  }
+  if (!program_.main_) {
+    work_.push_last([this] { note_drained(); });
+    stop_actors("its proc stops: " + reason, end, [this] { note_drained(); });
+  } else if (!stop_is_watched_) {
+    // main() will not notice; see ProcProgram::on_stop. What it has sent leaves first.
+    stop_actors("its proc stops: " + reason, end, [this, end] {
+      leave(std::min<Reactor::Time>(end, reactor_.now() + kFlushLimit), [this] {
+        if (kind_ == Kind::pseudo) return cut_off(exit_code_, "its main() does not ask whether it is to stop");
+        bus_.reset();
+        context_.close();
+        ::_exit(exit_code_);
+      });
+    });
+  }
+}
+
+void Runtime::on_grace_over() {
+  std::string why = "its last handlers or messages took longer than 10 s";
+  {
+    const std::lock_guard lock(mutex_);
+    if (stop_) why = "it was asked to stop (" + stop_->reason + ") and was still busy at the end of the grace";
+  }
+  end_now(exit_code_, why + "; ending");
+}
+
+void Runtime::leave(Reactor::Time give_up, std::function<void()> then) {
+  if (!is_cut_ && bus_->queued_bytes() > 0 && reactor_.now() < give_up) {
+    reactor_.after(std::chrono::milliseconds(1), [this, give_up, then = std::move(then)] { leave(give_up, then); });
+    return;
+  }
+  bus_->close("the process ends", kFlushLimit);
+  then();
+}
+
+void Runtime::quit(int code, const std::string& why) {
+  if (kind_ == Kind::process) ::_exit(code);
+  // Not from within what the bus has to say.
+  reactor_.post([this, code, why] { cut_off(code, why); });
+}
+
+void Runtime::end_now(int code, const std::string& line) {
+  if (is_cut_) return;
+  log::write_line(STDERR_FILENO, "meshbus: " + bootstrap_.proc.to_string() + ": " + line);
+  quit(code, line);
+}
+
+void Runtime::stop(int signal) {
+  reactor_.post([this, signal] { on_signal(signal); });
+}
+
+void Runtime::cut(const std::string& why) {
+  quit(128 + SIGKILL, why);
+}
+
+void Runtime::cut_off(int code, const std::string& why) {
+  if (is_cut_) return;
+  {
+    const std::lock_guard lock(mutex_);
+    is_cut_ = true;
+    stop_ = Stop{code, why};
+    exit_code_ = code;
+    stopping_ = true;
+    changed_.notify_all();
+  }
+  bus_->close(why, std::chrono::milliseconds(0));
+  stop_actors("its proc has ended: " + why, reactor_.now(), [] {});
+  if (on_cut_) on_cut_();
+}
+
+bool Runtime::stop_requested() noexcept {
+  stop_is_watched_ = true;
+  return stopping_;
+}
+
+bool Runtime::wait_for_stop(std::chrono::milliseconds at_most) {
+  stop_is_watched_ = true;
+  std::unique_lock lock(mutex_);
+  return changed_.wait_for(lock, std::min(at_most, kLongest), [this] { return stop_.has_value(); });
+}
+
+}  // namespace meshbus::mesh_proc

@@ -1,0 +1,109 @@
+#include "broker/access/key_ring.h"
+
+#include <sys/stat.h>
+
+#include <algorithm>
+#include <chrono>
+#include <filesystem>
+
+#include "common/base/log.h"
+#include "wire/codes_generated.h"
+
+namespace meshbus {
+namespace {
+
+constexpr std::size_t kMostFiles = 100'000;
+/// Kernels before 6.13 tell the time of a change by their ticks.
+constexpr std::int64_t kFreshNs = 100'000'000;
+
+std::int64_t wall_ns() {
+  return std::chrono::duration_cast<std::chrono::nanoseconds>(std::chrono::system_clock::now().time_since_epoch()).count();
+}
+
+}  // namespace
+
+std::string KeyHolder::to_string() const {
+  std::string text(word_of(role));
+  for (std::size_t i = 0; i < names.size() && i < 4; ++i) text += (i == 0 ? " " : ", ") + names[i];
+  return names.size() > 4 ? text + ", ..." : text;
+}
+
+bool KeyHolder::is_host(const HostAddr& host) const {
+  if (role != wire::Role::host || host.transport() != Transport::tcp) return false;
+  const std::string name(host.host());
+  return std::binary_search(names.begin(), names.end(), name) ||
+         std::binary_search(names.begin(), names.end(), name + ":" + std::to_string(host.port()));
+}
+
+Result<KeyRing> KeyRing::load(const KeyDirectory& directory) {
+  KeyRing ring(directory.path() + "/authorised");
+  if (auto trusted = check_trusted(directory.path()); !trusted) return fail(ErrorCode::configuration_error, trusted.error().detail());
+  if (auto checked = ring.check(); !checked) return fail(checked.error());
+  ring.refresh();
+  return ring;
+}
+
+Result<void> KeyRing::check() const {
+  std::vector<std::string> paths = {path_};
+  for (const auto role : kKeyRoles) paths.push_back(path_ + "/" + std::string(word_of(role)));
+  for (const auto& path : paths) {
+    if (auto trusted = check_trusted(path); !trusted && trusted.error().code() != ErrorCode::not_exist) return trusted;
+  }
+  return {};
+}
+
+const KeyHolder* KeyRing::find(std::string_view key) const {
+  const auto found = holders_.find(std::string(key));
+  return found == holders_.end() ? nullptr : &found->second;
+}
+
+bool KeyRing::refresh() {
+  const auto complain = [this](std::string complaint) {
+    if (complaint != complaint_) log::error("the keys that may connect stay what they were: " + complaint);
+    complaint_ = std::move(complaint);
+    return false;
+  };
+  if (auto checked = check(); !checked) return complain(checked.error().detail());
+  std::map<std::string, File> files;
+  for (const auto role : kKeyRoles) {
+    std::error_code error;
+    std::filesystem::directory_iterator at(path_ + "/" + std::string(word_of(role)), error);
+    for (const std::filesystem::directory_iterator end; !error && at != end && files.size() < kMostFiles; at.increment(error)) {
+      const std::string name = at->path().stem().string();
+      if (at->path().extension() != ".pub" || !is_holder_name(name)) continue;
+      struct stat status{};
+      if (::stat(at->path().c_str(), &status) != 0) continue;
+      // The time of change covers owner and mode too.
+      const Seen seen{status.st_ino, std::int64_t{status.st_ctim.tv_sec} * 1'000'000'000 + status.st_ctim.tv_nsec, status.st_size};
+      const auto known = files_.find(at->path().string());
+      if (known != files_.end() && known->second.seen == seen && !known->second.is_fresh) {
+        files.insert(*known);
+        continue;
+      }
+      auto keys = read_public_keys(at->path().string());
+      // Once, although it may be read again.
+      if (!keys && (known == files_.end() || known->second.seen != seen)) log::warn(keys.error().detail() + "; it lets nobody in");
+      const bool is_fresh = wall_ns() - seen.changed_ns < kFreshNs;
+      files.emplace(at->path().string(), File{seen, role, name, keys ? std::move(*keys) : std::vector<std::string>(), is_fresh});
+    }
+    if (error && error != std::errc::no_such_file_or_directory)
+      return complain(path_ + "/" + std::string(word_of(role)) + ": " + error.message());
+  }
+  complaint_.clear();
+  std::unordered_map<std::string, KeyHolder> holders;
+  for (const auto& [path, file] : files) {
+    for (const auto& key : file.keys) {
+      KeyHolder& holder = holders[key];
+      if (file.role < holder.role) continue;
+      if (file.role > holder.role) holder = {.role = file.role, .names = {}};
+      holder.names.push_back(file.name);
+    }
+  }
+  for (auto& [key, holder] : holders) std::sort(holder.names.begin(), holder.names.end());
+  files_ = std::move(files);
+  const bool is_changed = holders != holders_;
+  holders_ = std::move(holders);
+  return is_changed;
+}
+
+}  // namespace meshbus

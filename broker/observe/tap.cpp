@@ -1,0 +1,196 @@
+#include "broker/observe/tap.h"
+
+#include <algorithm>
+#include <unordered_set>
+#include <utility>
+
+#include "common/wire/control.h"
+#include "common/base/log.h"
+#include "wire/monitor_generated.h"
+
+namespace meshbus {
+namespace {
+
+/// Different ones at a time: each is asked about every message.
+constexpr std::size_t kMostStreams = 16;
+/// A batch is closed when it has so many bytes; one large body may come on top.
+constexpr std::size_t kBatchBytes = 64 * 1024;
+/// Batches that wait in libzmq for one subscriber; what comes then is lost to it. 4 MiB, or 70 MiB of the largest bodies.
+constexpr int kUnsentBatches = 64;
+/// A topic and the byte in front of it.
+constexpr std::size_t kSubscriptionLimit = kTapFilterLimit + 64;
+constexpr std::size_t kNamesRemembered = 4096;
+constexpr std::chrono::seconds kSilence{1};
+
+std::int64_t wall_clock_ns() {
+  return std::chrono::duration_cast<std::chrono::nanoseconds>(std::chrono::system_clock::now().time_since_epoch()).count();
+}
+
+}  // namespace
+
+Result<std::unique_ptr<Tap>> Tap::open(Reactor& reactor, zmq::context_t& context, const HostAddr& address, Monitor::Speaker speaker,
+                                       Events events) {
+  std::unique_ptr<Tap> tap(new Tap(reactor, context, std::move(speaker), std::move(events)));
+  auto file = listen_for_tools(tap->socket_, address, "the tap");
+  if (!file) return fail(file.error());
+  tap->file_.emplace(std::move(*file));
+  return tap;
+}
+
+Tap::Tap(Reactor& reactor, zmq::context_t& context, Monitor::Speaker speaker, Events events)
+    : reactor_(reactor),
+      speaker_(std::move(speaker)),
+      events_(std::move(events)),
+      own_key_(speaker_.host.key()),
+      socket_(context, zmq::socket_type::xpub) {
+  socket_.set(zmq::sockopt::linger, 0);
+  socket_.set(zmq::sockopt::sndhwm, kUnsentBatches);
+  socket_.set(zmq::sockopt::maxmsgsize, static_cast<std::int64_t>(kSubscriptionLimit));
+  // Also who subscribes to what another one has is told at once that it is heard.
+  socket_.set(zmq::sockopt::xpub_verbose, 1);
+  reactor_.watch_quiet_socket(socket_.handle(), [this] { return on_subscription(); });
+}
+
+Tap::~Tap() {
+  reactor_.cancel(timer_);
+  if (turn_end_ != 0) reactor_.forget_turn_end(turn_end_);
+  reactor_.forget_socket(socket_.handle());
+}
+
+bool Tap::on_subscription() {
+  constexpr int most_at_once = 256;
+  for (int i = 0; i < most_at_once; ++i) {
+    zmq::message_t message;
+    if (!socket_.recv(message, zmq::recv_flags::dontwait)) return false;
+    const std::string text = message.to_string();
+    if (text.size() < 2 || (text[0] != 0 && text[0] != 1)) continue;
+    if (text[0] == 1) {
+      subscribe(text.substr(1));
+    } else {
+      unsubscribe(text.substr(1));
+    }
+  }
+  return true;
+}
+
+void Tap::subscribe(const std::string& topic) {
+  auto found = streams_.find(topic);
+  if (found == streams_.end()) {
+    auto request = TapRequest::parse(topic);
+    if (!request) return refuse(topic, request.error());
+    if (streams_.size() >= kMostStreams)
+      return refuse(topic, Error(ErrorCode::queue_full, "this broker has " + std::to_string(kMostStreams) +
+                                                            " taps with different filters already; end one, or use the filter of one"));
+    found = streams_.emplace(topic, Stream{.request = std::move(*request), .id = next_stream_++}).first;
+  }
+  if (turn_end_ == 0) {
+    log::info("somebody taps the messages of this broker");
+    turn_end_ = reactor_.add_turn_end([this] { on_turn_end(); });
+    timer_ = reactor_.after(kSilence, [this] { on_second(); });
+    events_.on_wanted(true);
+  }
+  publish(topic, found->second);
+}
+
+void Tap::unsubscribe(const std::string& topic) {
+  if (streams_.erase(topic) == 0 || !streams_.empty()) return;
+  log::info("nobody taps the messages of this broker any more");
+  reactor_.forget_turn_end(std::exchange(turn_end_, 0));
+  reactor_.cancel(std::exchange(timer_, 0));
+  names_.clear();
+  events_.on_wanted(false);
+}
+
+void Tap::refuse(const std::string& topic, const Error& error) {
+  wire::TapBatchT batch;
+  batch.host = speaker_.host.to_string();
+  batch.incarnation = speaker_.incarnation;
+  batch.refusal = cut_text(error.detail());
+  flatbuffers::FlatBufferBuilder builder;
+  builder.Finish(wire::CreateTapBatch(builder, &batch), kTapIdentifier);
+  publish(topic, builder);
+}
+
+std::string_view Tap::name_of(std::uint64_t key) {
+  if (const auto found = names_.find(key); found != names_.end()) return found->second;
+  std::string name = events_.name_of(key);
+  if (name.empty()) return {};  // it may become known
+  if (names_.size() >= kNamesRemembered) names_.clear();
+  return names_.emplace(key, std::move(name)).first->second;
+}
+
+void Tap::copy(const wire::Envelope& envelope, Bytes body) {
+  // What a peer says to its own broker goes nowhere.
+  if (envelope.destination_proc() == 0 && (envelope.destination_host() == 0 || envelope.destination_host() == own_key_)) return;
+  wire::Envelope copied = envelope;
+  copied.mutate_length(static_cast<std::uint32_t>(body.size()));
+  std::int64_t time_ns = 0;
+  for (auto& [topic, stream] : streams_) {
+    if (!stream.request.filter.matches(copied, find_name_)) continue;
+    if (time_ns == 0) time_ns = wall_clock_ns();
+    const Bytes wanted = body.substr(0, stream.request.bodies);
+    stream.entries.emplace_back(copied, time_ns, static_cast<std::uint32_t>(wanted.size()), 0U);
+    stream.bodies += wanted;
+    if (stream.entries.size() * sizeof(wire::TapEntry) + stream.bodies.size() >= kBatchBytes) publish(topic, stream);
+  }
+}
+
+void Tap::publish(const std::string& topic, Stream& stream) {
+  flatbuffers::FlatBufferBuilder builder(stream.entries.size() * sizeof(wire::TapEntry) + stream.bodies.size() + 1024);
+  std::unordered_set<std::uint64_t> keys;
+  std::vector<flatbuffers::Offset<wire::TapName>> names;
+  const auto add_name = [&](std::uint64_t key) {
+    if (key == 0 || !keys.insert(key).second) return;
+    if (const auto text = name_of(key); !text.empty())
+      names.push_back(wire::CreateTapName(builder, key, builder.CreateString(text.data(), text.size())));
+  };
+  const wire::Envelope* last = nullptr;
+  for (const wire::TapEntry& entry : stream.entries) {
+    const wire::Envelope& envelope = entry.envelope();
+    // Messages of one pair come in rows.
+    if (last != nullptr && last->source_proc() == envelope.source_proc() && last->destination_proc() == envelope.destination_proc() &&
+        last->source_host() == envelope.source_host() && last->destination_host() == envelope.destination_host())
+      continue;
+    last = &envelope;
+    add_name(envelope.source_proc());
+    add_name(envelope.source_host());
+    add_name(envelope.destination_proc());
+    add_name(envelope.destination_host());
+  }
+  const auto all_names = builder.CreateVector(names);
+  const auto entries = builder.CreateVectorOfStructs(stream.entries);
+  const auto bodies = builder.CreateVector(reinterpret_cast<const std::uint8_t*>(stream.bodies.data()), stream.bodies.size());
+  const auto host = builder.CreateString(speaker_.host.to_string());
+  const auto filter = builder.CreateString(stream.request.text);
+  builder.Finish(wire::CreateTapBatch(builder, host, speaker_.incarnation, stream.id, stream.first, entries, bodies, all_names, filter,
+                                      stream.request.bodies),
+                 kTapIdentifier);
+  publish(topic, builder);
+  stream.first += stream.entries.size();
+  stream.entries.clear();
+  stream.bodies.clear();
+  stream.last_sent = reactor_.now();
+}
+
+void Tap::publish(const std::string& topic, const flatbuffers::FlatBufferBuilder& builder) {
+  // An XPUB socket does not wait: who does not read loses it.
+  if (socket_.send(zmq::buffer(topic), zmq::send_flags::sndmore | zmq::send_flags::dontwait))
+    socket_.send(zmq::buffer(builder.GetBufferPointer(), builder.GetSize()), zmq::send_flags::dontwait);
+  reactor_.call_again(socket_.handle());
+}
+
+void Tap::on_turn_end() {
+  for (auto& [topic, stream] : streams_) {
+    if (!stream.entries.empty()) publish(topic, stream);
+  }
+}
+
+void Tap::on_second() {
+  // Who lost the last batch hears of it, and who hears nothing knows that nothing is there.
+  for (auto& [topic, stream] : streams_) {
+    if (reactor_.now() - stream.last_sent >= kSilence) publish(topic, stream);
+  }
+  timer_ = reactor_.after(kSilence, [this] { on_second(); });
+}
+
+}  // namespace meshbus

@@ -1,0 +1,87 @@
+#pragma once
+
+#include <chrono>
+#include <cstdint>
+#include <functional>
+#include <map>
+#include <memory>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <unordered_map>
+#include <vector>
+
+#include <zmq.hpp>
+
+#include "broker/observe/monitor.h"
+#include "broker/transport/unix_socket.h"
+#include "common/base/bytes.h"
+#include "common/loop/reactor.h"
+#include "common/wire/tap_filter.h"
+#include "meshbus/address.h"
+#include "meshbus/result.h"
+#include "wire/forward.h"
+#include "wire/monitor_generated.h"
+
+namespace meshbus {
+
+/// Copies of the messages that the broker passes on, for whoever subscribes (schemas/monitor.fbs): an XPUB socket beside the monitor's,
+/// which loses what a slow subscriber does not take. Does nothing while nobody is subscribed. Lives on the reactor's thread.
+class Tap {
+ public:
+  struct Events {
+    /// The text of the key of a proc or host, or nothing.
+    std::function<std::string(std::uint64_t key)> name_of;
+    /// Somebody wants copies now, or nobody does any more.
+    std::function<void(bool)> on_wanted;
+  };
+
+  /// Listens at a unix address. Errors: configuration_error (another transport), io_error.
+  static Result<std::unique_ptr<Tap>> open(Reactor& reactor, zmq::context_t& context, const HostAddr& address, Monitor::Speaker speaker,
+                                           Events events);
+  ~Tap();
+  Tap(const Tap&) = delete;
+  Tap& operator=(const Tap&) = delete;
+
+  /// A message that is passed on. To be called only while somebody wants copies.
+  void copy(const wire::Envelope& envelope, Bytes body);
+
+ private:
+  /// One topic that somebody is subscribed to, and what its next batch has so far.
+  struct Stream {
+    TapRequest request;
+    std::uint64_t id = 0;
+    std::uint64_t first = 1;
+    std::vector<wire::TapEntry> entries = {};
+    std::string bodies = {};
+    Reactor::Time last_sent = {};
+  };
+
+  Tap(Reactor& reactor, zmq::context_t& context, Monitor::Speaker speaker, Events events);
+  bool on_subscription();
+  void subscribe(const std::string& topic);
+  void unsubscribe(const std::string& topic);
+  void refuse(const std::string& topic, const Error& error);
+  /// Sends what is there, be it nothing, and begins the next batch.
+  void publish(const std::string& topic, Stream& stream);
+  void publish(const std::string& topic, const flatbuffers::FlatBufferBuilder& builder);
+  void on_turn_end();
+  void on_second();
+  std::string_view name_of(std::uint64_t key);
+
+  Reactor& reactor_;
+  Monitor::Speaker speaker_;
+  Events events_;
+  std::uint64_t own_key_;
+  zmq::socket_t socket_;
+  std::optional<SocketFile> file_;
+  std::map<std::string, Stream> streams_;
+  std::uint64_t next_stream_ = 1;
+  /// Texts of keys that were looked up; a key has one text for ever.
+  std::unordered_map<std::uint64_t, std::string> names_;
+  const TapFilter::NameOf find_name_ = [this](std::uint64_t key) { return name_of(key); };
+  std::uint64_t turn_end_ = 0;
+  Reactor::TimerId timer_ = 0;
+};
+
+}  // namespace meshbus

@@ -1,0 +1,66 @@
+#pragma once
+
+#include <chrono>
+#include <cstddef>
+#include <cstdint>
+#include <deque>
+#include <functional>
+#include <optional>
+#include <unordered_map>
+
+#include <zmq.hpp>
+
+#include "common/base/bytes.h"
+#include "wire/forward.h"
+#include "wire/frame_generated.h"
+
+namespace meshbus {
+
+/// Messages for procs of this host that have not registered yet: they wait a while, in order, bounded. Pure: the time comes from the
+/// caller.
+class WaitingRoom {
+ public:
+  using Time = std::chrono::steady_clock::time_point;
+  using Taker = std::function<void(const wire::Envelope&, Bytes, zmq::message_t& body)>;
+  struct Limits {
+    /// How long each message waits.
+    std::chrono::milliseconds wait;
+    /// Of all messages together.
+    std::size_t bytes;
+    std::size_t count;
+  };
+  explicit WaitingRoom(Limits limits) : limits_(limits) {}
+
+  /// Keeps a message for its destination_proc. False when there is no room, or no wait is wanted; `apart` is moved from only when kept.
+  bool add(const wire::Envelope& envelope, Bytes body, zmq::message_t* apart, Time now);
+  /// Takes out what waits for that proc, in order.
+  void release(std::uint64_t proc, const Taker& take);
+  /// Takes out what has waited long enough.
+  void expire(Time now, const Taker& take);
+  /// When expire() has something to do next.
+  std::optional<Time> next_due() const;
+  std::size_t count() const noexcept { return count_; }
+  std::size_t bytes() const noexcept { return bytes_; }
+  std::chrono::milliseconds wait() const noexcept { return limits_.wait; }
+
+ private:
+  struct Waiting {
+    wire::Envelope envelope;
+    zmq::message_t body;
+    Time due;
+  };
+  void take_out(Waiting waiting, const Taker& take);
+
+  Limits limits_;
+  std::unordered_map<std::uint64_t, std::deque<Waiting>> procs_;
+  /// When the messages are due, in that order; an entry whose message was released is skipped.
+  struct Due {
+    Time time;
+    std::uint64_t proc;
+  };
+  std::deque<Due> dues_;
+  std::size_t bytes_ = 0;
+  std::size_t count_ = 0;
+};
+
+}  // namespace meshbus

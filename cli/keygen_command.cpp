@@ -1,0 +1,149 @@
+#include "cli/keygen_command.h"
+
+#include <filesystem>
+#include <iostream>
+#include <string>
+#include <vector>
+
+#include <nlohmann/json.hpp>
+
+#include "cli/join_token_command.h"
+#include "cli/key_folders.h"
+#include "cli/rank_json.h"
+#include "common/config/config.h"
+#include "common/security/keys.h"
+#include "wire/codes_generated.h"
+
+namespace meshbus::cli {
+namespace {
+
+namespace fs = std::filesystem;
+
+/// What was done for one name.
+struct Made {
+  std::string name;
+  std::string secret;
+  std::string known;
+  std::vector<std::string> public_keys;
+  bool is_new = false;
+};
+
+/// Where keys are to lie: --dir, keys.directory, else the place where they are looked for.
+Result<std::string> directory_of(const KeygenArguments& arguments) {
+  std::string path = arguments.directory;
+  if (path.empty()) {
+    const auto config = Config::load(ConfigSources::of_process());
+    if (!config) return fail(config.error());
+    path = config->path(keys::keys_directory);
+  }
+  if (path.empty()) path = KeyDirectory::default_path();
+  if (path.empty())
+    return fail(ErrorCode::configuration_error, "where shall the keys lie? There is no home directory (HOME); say --dir DIR");
+  return fs::absolute(path).lexically_normal().string();
+}
+
+/// The public keys that are known by now; none when there is no such file.
+Result<std::vector<std::string>> known_keys(const std::string& path) {
+  auto keys = read_public_keys(path);
+  if (!keys && keys.error().code() == ErrorCode::not_exist) return std::vector<std::string>();
+  return keys;
+}
+
+Result<Made> make_one(const KeygenArguments& arguments, const KeyDirectory& directory, wire::Role role, const std::string& name) {
+  Made made{
+      .name = name, .secret = directory.secret_path(name), .known = directory.public_path(role, name), .public_keys = {}, .is_new = false};
+  std::error_code ignored;
+  const bool is_there = fs::exists(fs::symlink_status(made.secret, ignored));
+  auto known = known_keys(made.known);
+  if (!known) return fail(known.error());
+  made.public_keys = std::move(*known);
+  if (is_there) {
+    const auto own = read_key_pair(made.secret);
+    if (!own) return fail(own.error());
+    if (arguments.retire || arguments.if_missing) {
+      // The public half may be missing where only the secret was copied to.
+      if (arguments.if_missing && !made.public_keys.empty()) return made;
+      made.public_keys = {own->public_key};
+      if (auto written = write_public_keys(made.known, made.public_keys, name); !written) return fail(written.error());
+      return made;
+    }
+    if (!arguments.rotate)
+      return fail(
+          ErrorCode::configuration_error,
+          made.secret + " is there already: --if-missing leaves it, --rotate makes a new key and lets the old one be known until --retire");
+    made.public_keys = {own->public_key};
+  } else if (arguments.retire || arguments.rotate) {
+    return fail(ErrorCode::configuration_error, "there is no key to replace: " + made.secret + " is not there");
+  } else if (!made.public_keys.empty()) {
+    return fail(ErrorCode::configuration_error,
+                made.known + " is there already, of a key that was made elsewhere; take another name, or remove it first");
+  }
+  auto pair = KeyPair::make();
+  if (!pair) return fail(pair.error());
+  made.is_new = true;
+  made.public_keys.insert(made.public_keys.begin(), pair->public_key);
+  // Known before it is used.
+  if (auto written = write_public_keys(made.known, made.public_keys, name); !written) return fail(written.error());
+  if (auto written = write_key_pair(made.secret, *pair, name); !written) return fail(written.error());
+  return made;
+}
+
+Result<std::vector<Made>> make_all(const KeygenArguments& arguments, wire::Role role) {
+  const auto path = directory_of(arguments);
+  if (!path) return fail(path.error());
+  const KeyDirectory directory(*path, {});
+  const std::string public_directory = fs::path(directory.public_path(role, "x")).parent_path().string();
+  if (auto done = make_key_directory(*path, 0700); !done) return fail(done.error());
+  if (auto done = make_key_directory(*path + "/authorised", 0755); !done) return fail(done.error());
+  if (auto done = make_key_directory(public_directory, 0755); !done) return fail(done.error());
+  const auto lock = lock_keys(*path);
+  if (!lock) return fail(lock.error());
+  std::vector<Made> all;
+  for (const auto& name : arguments.names) {
+    auto made = make_one(arguments, directory, role, name);
+    if (!made) return fail(made.error());
+    all.push_back(std::move(*made));
+  }
+  return all;
+}
+
+}  // namespace
+
+int keygen_command(const KeygenArguments& arguments) {
+  const auto role = role_of_key(arguments.role);
+  for (const auto& name : arguments.names) {
+    if (role && is_holder_name(name)) continue;
+    std::cerr << "meshbus: keygen: '" << name << "' cannot be the name of a key: letters, digits and -_.:%[]@+ only, 100 at most"
+              << (*role == wire::Role::host ? "; a host's is the HOST, or HOST:PORT, of its address" : "") << "\n";
+    return kUsage;
+  }
+  if (arguments.token) {
+    const auto directory = directory_of(arguments);
+    if (directory) return join_token_command(arguments, *directory);
+    std::cerr << "meshbus: keygen: " << directory.error().detail() << "\n";
+    return kOwnFailure;
+  }
+  const auto all = make_all(arguments, *role);
+  if (!all) {
+    std::cerr << "meshbus: keygen: " << all.error().detail() << "\n";
+    return kOwnFailure;
+  }
+  auto json = nlohmann::ordered_json::array();
+  for (const auto& made : *all) {
+    json.push_back({{"role", arguments.role},
+                    {"name", made.name},
+                    {"new", made.is_new},
+                    {"secret", made.secret},
+                    {"public", made.known},
+                    {"keys", made.public_keys}});
+    if (arguments.json) continue;
+    std::cout << arguments.role << " " << made.name << ": " << (made.is_new ? "new key " : "key ") << made.public_keys.front()
+              << (made.public_keys.size() > 1 ? " (the old one is known until --retire)" : "") << "\n  secret  " << made.secret
+              << "  (stays on the machine that it is for)\n  public  " << made.known << "  (to the same place on every host"
+              << (*role == wire::Role::host ? ", and on the machines of those who connect to it" : "") << ")\n";
+  }
+  if (arguments.json) std::cout << dump(json, 2) << "\n";
+  return 0;
+}
+
+}  // namespace meshbus::cli

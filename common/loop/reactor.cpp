@@ -1,0 +1,303 @@
+#include "common/loop/reactor.h"
+
+#include <sys/eventfd.h>
+#include <sys/timerfd.h>
+#include <unistd.h>
+#include <zmq.h>
+
+#include <algorithm>
+#include <array>
+#include <cerrno>
+#include <cstring>
+#include <system_error>
+
+#include "common/base/log.h"
+
+namespace meshbus {
+namespace {
+
+constexpr std::chrono::milliseconds kLongTurn{50};
+
+/// What epoll carries: the descriptor and the generation of its watch, so that an event for a watch that was replaced meanwhile is seen as
+/// old.
+std::uint64_t pack(int fd, std::uint64_t generation) {
+  return (generation << 32) | static_cast<std::uint32_t>(fd);
+}
+
+bool is_readable(void* socket) {
+  int events = 0;
+  std::size_t size = sizeof events;
+  return zmq_getsockopt(socket, ZMQ_EVENTS, &events, &size) == 0 && (events & ZMQ_POLLIN) != 0;
+}
+
+}  // namespace
+
+Reactor::Reactor(std::function<Time()> now)
+    : now_(std::move(now)), epoll_(epoll_create1(EPOLL_CLOEXEC)), wake_(eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK)) {
+  if (epoll_.get() < 0 || wake_.get() < 0) throw std::system_error(errno, std::generic_category(), "reactor: epoll_create1/eventfd");
+  // Edge-triggered: each write wakes one thread, once, and nobody has to read it.
+  watch(wake_.get(), EPOLLIN | EPOLLET, [](std::uint32_t) {});
+}
+
+Reactor::~Reactor() = default;
+
+void Reactor::watch(int fd, std::uint32_t events, FdHandler handler) {
+  const auto generation = next_generation_++ & 0xffffffffU;
+  epoll_event event{};
+  event.events = events;
+  event.data.u64 = pack(fd, generation);
+  const bool known = watches_.contains(fd);
+  if (epoll_ctl(epoll_.get(), known ? EPOLL_CTL_MOD : EPOLL_CTL_ADD, fd, &event) != 0) {
+    // A descriptor that was closed before forget() has left the set by itself: add it again.
+    if (!(known && errno == ENOENT && epoll_ctl(epoll_.get(), EPOLL_CTL_ADD, fd, &event) == 0))
+      throw std::system_error(errno, std::generic_category(), "reactor: cannot watch descriptor " + std::to_string(fd));
+  }
+  watches_[fd] = Watch{generation, std::make_shared<FdHandler>(std::move(handler))};
+}
+
+void Reactor::forget(int fd) {
+  if (watches_.erase(fd) > 0) epoll_ctl(epoll_.get(), EPOLL_CTL_DEL, fd, nullptr);
+}
+
+void Reactor::watch_socket(void* socket, SocketHandler handler) {
+  add_socket(socket, std::move(handler), /*is_quiet=*/false);
+}
+
+void Reactor::watch_quiet_socket(void* socket, SocketHandler handler) {
+  add_socket(socket, std::move(handler), /*is_quiet=*/true);
+}
+
+void Reactor::add_socket(void* socket, SocketHandler handler, bool is_quiet) {
+  int fd = -1;
+  std::size_t size = sizeof fd;
+  if (zmq_getsockopt(socket, ZMQ_FD, &fd, &size) != 0) throw std::system_error(zmq_errno(), std::generic_category(), "reactor: ZMQ_FD");
+  sockets_[socket] = Socket{fd, std::make_shared<SocketHandler>(std::move(handler)), is_quiet};
+  // ZMQ_FD only says that something may have changed: edge-triggered, because it may stay readable while there is nothing to receive. A
+  // send may swallow what it had to say, so wait_ms() asks ZMQ_EVENTS of every socket that is not quiet before the loop sleeps.
+  watch(fd, EPOLLIN | EPOLLET, [this, socket](std::uint32_t) { call_again(socket); });
+}
+
+void Reactor::watch_edges(void* key, int fd, std::uint32_t events, SocketHandler handler) {
+  sockets_[key] = Socket{fd, std::make_shared<SocketHandler>(std::move(handler)), /*is_quiet=*/true};
+  watch(fd, events | EPOLLET, [this, key](std::uint32_t) { call_again(key); });
+}
+
+void Reactor::call_again(void* socket) {
+  if (const auto found = sockets_.find(socket); found != sockets_.end()) found->second.is_ready = true;
+}
+
+void Reactor::forget_socket(void* socket) {
+  const auto found = sockets_.find(socket);
+  if (found == sockets_.end()) return;
+  forget(found->second.fd);
+  sockets_.erase(found);
+}
+
+Reactor::TimerId Reactor::at(Time when, Task task) {
+  const TimerId id = next_timer_++;
+  timers_.emplace(std::make_pair(when, id), std::move(task));
+  timer_times_.emplace(id, when);
+  return id;
+}
+
+void Reactor::cancel(TimerId id) {
+  const auto found = timer_times_.find(id);
+  if (found == timer_times_.end()) return;
+  timers_.erase({found->second, id});
+  timer_times_.erase(found);
+}
+
+std::uint64_t Reactor::add_turn_end(Task hook) {
+  turn_ends_.emplace(next_turn_end_, std::make_shared<Task>(std::move(hook)));
+  return next_turn_end_++;
+}
+
+void Reactor::forget_turn_end(std::uint64_t id) {
+  turn_ends_.erase(id);
+}
+
+void Reactor::post(Task task) {
+  {
+    const std::lock_guard lock(mutex_);
+    posted_.push_back(std::move(task));
+    if (posted_.size() > 1) return;  // whoever queued the first one has woken the loop
+  }
+  wake();
+}
+
+void Reactor::post_quietly(Task task) {
+  const std::lock_guard lock(mutex_);
+  posted_.push_back(std::move(task));
+}
+
+void Reactor::wake() {
+  const std::uint64_t one = 1;
+  [[maybe_unused]] auto n = ::write(wake_.get(), &one, sizeof one);
+}
+
+void Reactor::stop() {
+  {
+    const std::lock_guard lock(mutex_);
+    stopping_ = true;
+  }
+  wake();
+}
+
+void Reactor::run() {
+  for (;;) {
+    {
+      const std::lock_guard lock(mutex_);
+      if (stopping_) {
+        stopping_ = false;
+        return;
+      }
+    }
+    turn(std::chrono::hours(1));
+  }
+}
+
+bool Reactor::is_stopping() {
+  const std::lock_guard lock(mutex_);
+  return stopping_;
+}
+
+bool Reactor::has_posted() {
+  const std::lock_guard lock(mutex_);
+  return !posted_.empty();
+}
+
+void Reactor::run_until(const std::function<bool()>& is_enough) {
+  std::array<epoll_event, 64> events;
+  std::unique_lock lock(turns_);
+  while (!is_stopping() && !is_enough()) {
+    int count = 0;
+    if (!has_posted()) {
+      const int wait = look_at_sockets() ? 0 : -1;
+      arm_timers();
+      lock.unlock();
+      count = epoll_wait(epoll_.get(), events.data(), static_cast<int>(events.size()), wait);
+      lock.lock();
+    }
+    run_turn(events.data(), std::max(count, 0));
+  }
+  // For the others, which sleep on.
+  arm_timers();
+  if (is_stopping() || has_posted() || look_at_sockets()) wake();
+}
+
+void Reactor::arm_timers() {
+  if (timer_fd_.get() < 0) {
+    timer_fd_.reset(timerfd_create(CLOCK_MONOTONIC, TFD_CLOEXEC | TFD_NONBLOCK));
+    if (timer_fd_.get() < 0) throw std::system_error(errno, std::generic_category(), "reactor: timerfd_create");
+    watch(timer_fd_.get(), EPOLLIN | EPOLLET, [this](std::uint32_t) { armed_for_ = Time::max(); });
+  }
+  // One that goes off too early is cheaper than setting it whenever a timer is cancelled.
+  if (timers_.empty() || timers_.begin()->first.first >= armed_for_) return;
+  armed_for_ = timers_.begin()->first.first;
+  const auto at = std::max<Duration>(armed_for_.time_since_epoch(), std::chrono::nanoseconds(1));
+  const auto seconds = std::chrono::floor<std::chrono::seconds>(at);
+  itimerspec when{};
+  when.it_value.tv_sec = seconds.count();
+  when.it_value.tv_nsec = (at - seconds).count();
+  timerfd_settime(timer_fd_.get(), TFD_TIMER_ABSTIME, &when, nullptr);
+}
+
+bool Reactor::look_at_sockets() {
+  bool is_ready = false;
+  for (auto& [socket, entry] : sockets_) {
+    if (!entry.is_ready && !entry.is_quiet) entry.is_ready = is_readable(socket);
+    is_ready = is_ready || entry.is_ready;
+  }
+  return is_ready;
+}
+
+int Reactor::wait_ms(Duration max_wait) {
+  Duration wait = max_wait;
+  if (!timers_.empty()) wait = std::min(wait, timers_.begin()->first.first - now());
+  if (look_at_sockets() || wait <= Duration::zero()) return 0;
+  return static_cast<int>(std::min<std::int64_t>(std::chrono::ceil<std::chrono::milliseconds>(wait).count(), 3'600'000));
+}
+
+void Reactor::turn(Duration max_wait) {
+  std::array<epoll_event, 256> events;
+  const int count = epoll_wait(epoll_.get(), events.data(), static_cast<int>(events.size()), wait_ms(max_wait));
+  run_turn(events.data(), std::max(count, 0));
+}
+
+void Reactor::run_turn(const epoll_event* events, int count) {
+  thread_ = std::this_thread::get_id();
+  const auto begin = Clock::now();
+  run_fds(events, count);
+  // After the wait, which takes the wake-up: what is posted after that wakes again.
+  run_posted();
+  run_sockets();
+  run_timers();
+  run_turn_ends();
+  const auto took = Clock::now() - begin;
+  if (took > kLongTurn) {
+    ++long_turns_;
+    log::info("reactor: a turn took " + std::to_string(std::chrono::duration_cast<std::chrono::milliseconds>(took).count()) +
+              " ms (limit 50)");
+  }
+}
+
+void Reactor::run_posted() {
+  std::deque<Task> tasks;
+  {
+    const std::lock_guard lock(mutex_);
+    tasks.swap(posted_);
+  }
+  for (auto& task : tasks) task();
+}
+
+void Reactor::run_timers() {
+  const auto until = now();
+  // Only those that were due at the start: a timer that sets itself again for "now" waits for the next turn.
+  const TimerId last = next_timer_;
+  for (auto next = timers_.begin(); next != timers_.end() && next->first.first <= until;) {
+    if (next->first.second >= last) {
+      ++next;
+      continue;
+    }
+    const Task task = std::move(next->second);
+    timer_times_.erase(next->first.second);
+    timers_.erase(next);
+    task();
+    next = timers_.begin();
+  }
+}
+
+void Reactor::run_fds(const epoll_event* events, int count) {
+  for (int i = 0; i < count; ++i) {
+    const int fd = static_cast<int>(events[i].data.u64 & 0xffffffffU);
+    const auto found = watches_.find(fd);
+    if (found == watches_.end() || found->second.generation != events[i].data.u64 >> 32) continue;
+    const auto handler = found->second.handler;  // outlives a forget() from inside
+    (*handler)(events[i].events);
+  }
+}
+
+void Reactor::run_sockets() {
+  ready_.clear();
+  for (const auto& [socket, entry] : sockets_) {
+    if (entry.is_ready) ready_.push_back(socket);
+  }
+  for (void* socket : ready_) {
+    auto found = sockets_.find(socket);
+    if (found == sockets_.end()) continue;
+    const auto handler = found->second.handler;
+    found->second.is_ready = false;
+    if (!(*handler)()) continue;
+    found = sockets_.find(socket);
+    if (found != sockets_.end() && found->second.handler == handler) found->second.is_ready = true;
+  }
+}
+
+void Reactor::run_turn_ends() {
+  std::vector<std::shared_ptr<Task>> hooks;
+  hooks.reserve(turn_ends_.size());
+  for (const auto& [id, hook] : turn_ends_) hooks.push_back(hook);
+  for (const auto& hook : hooks) (*hook)();
+}
+
+}  // namespace meshbus

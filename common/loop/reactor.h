@@ -1,0 +1,148 @@
+#pragma once
+
+#include <sys/epoll.h>
+
+#include <chrono>
+#include <cstdint>
+#include <deque>
+#include <functional>
+#include <map>
+#include <memory>
+#include <mutex>
+#include <set>
+#include <thread>
+#include <unordered_map>
+#include <vector>
+
+#include "common/base/unique_fd.h"
+
+namespace meshbus {
+
+/// The one loop of a process: descriptors, ZeroMQ sockets, timers and posted work in one epoll set.
+///
+/// Everything runs on the thread that calls run() (or turn()); only post(), wake() and stop() may be called from elsewhere. Handlers must
+/// not block; a turn longer than 50 ms is logged and counted. Handlers may add and remove watches and timers, their own included, at any
+/// time. Threads that all call run_until() share the loop: one turn runs at a time, on one of them.
+///
+/// A turn is: wait, ready descriptors, posted work, ready ZeroMQ sockets, due timers, turn-end hooks. What has come is seen before what is
+/// late: a process that was stopped hears the answers that wait for it before it gives up on them. Hooks are where queues are flushed, so
+/// that all that one turn produced for a peer leaves in one piece.
+class Reactor {
+ public:
+  using Clock = std::chrono::steady_clock;
+  using Time = Clock::time_point;
+  using Duration = Clock::duration;
+  using TimerId = std::uint64_t;
+  using Task = std::function<void()>;
+  using FdHandler = std::function<void(std::uint32_t events)>;
+  /// Takes what is there, at most a bounded share of it. Returns true when it stopped early and wants to be called again next turn.
+  using SocketHandler = std::function<bool()>;
+
+  /// `now` is the clock for timers; tests pass their own and drive turn() by hand.
+  explicit Reactor(std::function<Time()> now = [] { return Clock::now(); });
+  ~Reactor();
+  Reactor(const Reactor&) = delete;
+  Reactor& operator=(const Reactor&) = delete;
+
+  /// Calls `handler` while `fd` is ready for `events` (EPOLLIN, EPOLLOUT; level-triggered). The caller keeps the descriptor open until
+  /// forget(): forget first, then close. Watching a descriptor again replaces what was there.
+  void watch(int fd, std::uint32_t events, FdHandler handler);
+  void forget(int fd);
+
+  /// Calls `handler` when the ZeroMQ socket has something to receive. The caller closes the socket after forget_socket().
+  void watch_socket(void* socket, SocketHandler handler);
+  /// The same for one that nobody sends on (a monitor's end), or only who calls call_again() afterwards: it is looked at only when its
+  /// descriptor says so, which saves two system calls a turn.
+  void watch_quiet_socket(void* socket, SocketHandler handler);
+  /// The same for any descriptor, edge-triggered: `handler` is called when one of `events` has come anew. `key` stands for the socket.
+  void watch_edges(void* key, int fd, std::uint32_t events, SocketHandler handler);
+  void forget_socket(void* socket);
+  /// Calls the handler of that socket in the next turn, as if it had asked for that.
+  void call_again(void* socket);
+
+  /// Runs `task` once, at the first turn at or after that time. Returns an id that is never reused.
+  TimerId at(Time when, Task task);
+  TimerId after(Duration delay, Task task) { return at(now() + delay, std::move(task)); }
+  /// Cancelling what has run or was cancelled is allowed and does nothing.
+  void cancel(TimerId id);
+
+  /// Runs at the end of every turn until forgotten; see the class comment.
+  std::uint64_t add_turn_end(Task hook);
+  void forget_turn_end(std::uint64_t id);
+
+  /// From any thread: run `task` on the reactor's thread, in order. Tasks that are still queued when the reactor is destroyed are
+  /// destroyed.
+  void post(Task task);
+  /// The same for a thread that goes on to run_until() at once, or else calls wake(): nobody is woken for it.
+  void post_quietly(Task task);
+  /// From any thread: one of the threads in run_until() asks again whether it is enough.
+  void wake();
+  /// From any thread or handler: run() returns after the turn, run_until() on every thread and for good.
+  void stop();
+
+  /// Turns until stop().
+  void run();
+  /// Turns until stop(), or until `is_enough`, which is asked between turns. Of the threads that wait here, the one that came last is
+  /// woken first; whoever leaves while there is something to do wakes another. With timers by the steady clock only.
+  void run_until(const std::function<bool()>& is_enough);
+  /// One turn that waits `max_wait` at most.
+  void turn(Duration max_wait);
+
+  Time now() const { return now_(); }
+  /// Whether the caller is on the thread that runs this reactor. True before the first turn.
+  bool is_here() const { return thread_ == std::thread::id() || thread_ == std::this_thread::get_id(); }
+  std::uint64_t long_turns() const noexcept { return long_turns_; }
+
+ private:
+  struct Watch {
+    std::uint64_t generation;
+    std::shared_ptr<FdHandler> handler;
+  };
+  struct Socket {
+    int fd;
+    std::shared_ptr<SocketHandler> handler;
+    bool is_quiet = false;
+    /// Its handler is to be called in this turn, or the next one.
+    bool is_ready = true;
+  };
+  void add_socket(void* socket, SocketHandler handler, bool is_quiet);
+
+  int wait_ms(Duration max_wait);
+  /// Whether a socket has something to receive, now or left over.
+  bool look_at_sockets();
+  /// Has the descriptor of timers become readable when the first of them is due.
+  void arm_timers();
+  bool is_stopping();
+  bool has_posted();
+  void run_turn(const epoll_event* events, int count);
+  void run_posted();
+  void run_timers();
+  void run_fds(const epoll_event* events, int count);
+  void run_sockets();
+  void run_turn_ends();
+
+  std::function<Time()> now_;
+  UniqueFd epoll_;
+  UniqueFd wake_;
+  /// Held during a turn of run_until(), and so by whoever uses what follows.
+  std::mutex turns_;
+  UniqueFd timer_fd_;
+  Time armed_for_ = Time::max();
+  std::thread::id thread_;
+  std::unordered_map<int, Watch> watches_;
+  std::uint64_t next_generation_ = 1;
+  std::map<void*, Socket> sockets_;
+  /// Of the turn that runs.
+  std::vector<void*> ready_;
+  std::map<std::pair<Time, TimerId>, Task> timers_;
+  std::unordered_map<TimerId, Time> timer_times_;
+  TimerId next_timer_ = 1;
+  std::map<std::uint64_t, std::shared_ptr<Task>> turn_ends_;
+  std::uint64_t next_turn_end_ = 1;
+  std::mutex mutex_;
+  std::deque<Task> posted_;  // guarded by mutex_
+  bool stopping_ = false;    // guarded by mutex_
+  std::uint64_t long_turns_ = 0;
+};
+
+}  // namespace meshbus
