@@ -16,7 +16,8 @@ void Broker::Impl::on_frame(ConnectionId from, std::vector<zmq::message_t>& part
   auto reader = FrameReader::open(parts);
   if (!reader) {
     ++forwarder_->counters().malformed_frames;
-    limited_log_.warn(found->second->identity.text + " sent a frame that is dropped: " + reader.error().detail());
+    limited_log_.warn(found->second->identity.text +
+                      " sent a frame that is dropped: " + reader.error().detail());
     return;
   }
   on_peer_frame(*found->second, *reader);
@@ -28,7 +29,8 @@ void Broker::Impl::on_stranger(ConnectionId from, std::vector<zmq::message_t>& p
     ++counters.ignored_frames;
     return;
   }
-  if (!Listener::is_local(from)) listener->drain_monitor();  // it has come, before anything is said of it
+  if (!Listener::is_local(from))
+    listener->drain_monitor();  // it has come, before anything is said of it
   auto reader = FrameReader::open(parts);
   if (!reader && reader.error().code() != ErrorCode::version_mismatch) {
     ++counters.malformed_frames;
@@ -56,13 +58,16 @@ void Broker::Impl::on_stranger(ConnectionId from, std::vector<zmq::message_t>& p
   }
   message.envelope.mutate_role(Role::none);
   stranger_ = &stranger;
-  const auto done =
-      handlers_.dispatch(Request{message.envelope, {.id = control->head().id, .deadline_ms = control->head().deadline_ms}}, **control);
+  const auto done = handlers_.dispatch(
+      Request{message.envelope,
+              {.id = control->head().id, .deadline_ms = control->head().deadline_ms}},
+      **control);
   stranger_ = nullptr;
   if (!done) {
     ++counters.ignored_frames;
     strangers_.refused(stranger.descriptor, reactor_.now());
-    limited_log_.info("a connection from " + stranger.credentials.address + " that is not registered: " + done.error().detail());
+    limited_log_.info("a connection from " + stranger.credentials.address +
+                      " that is not registered: " + done.error().detail());
     return;
   }
   if (stranger.registered != nullptr) on_peer_frame(*stranger.registered, *reader);
@@ -133,11 +138,16 @@ bool Broker::Impl::on_peer_message(Peer& peer, FrameReader::Message& message) {
 std::optional<Error> Broker::Impl::objection(Peer& peer, const wire::Envelope& envelope) {
   if (envelope.kind() != wire::Kind::control) {
     if (peer.identity.role >= Role::proc) return std::nullopt;
-    return Error(ErrorCode::unauthorised, "observers look at states and logs; messages and calls to procs take the key of a client");
+    return Error(
+        ErrorCode::unauthorised,
+        "observers look at states and logs; messages and calls to procs take the key of a client");
   }
   if (requests_.take(peer.requests_rested, reactor_.now())) return std::nullopt;
-  return Error(ErrorCode::queue_full, "whoever is no operator may ask hosts " + std::to_string(options.config.count(keys::requests_rate)) +
-                                          " times a second (requests.rate), and ten times as often at once after a pause: ask again later");
+  return Error(ErrorCode::queue_full,
+               "whoever is no operator may ask hosts " +
+                   std::to_string(options.config.count(keys::requests_rate)) +
+                   " times a second (requests.rate), and ten times as often at once after a pause: "
+                   "ask again later");
 }
 
 void Broker::Impl::give_back(Peer& peer, const wire::Envelope& envelope, const Error& error) {
@@ -157,7 +167,8 @@ void Broker::Impl::on_released(ConnectionId connection, std::size_t bytes) {
   if (peer.taken - peer.announced >= kCreditStep && !peer.is_ended) forwarder_->touch(peer);
 }
 
-void Broker::Impl::on_link_message(std::uint64_t host_key, std::uint64_t host_incarnation, FrameReader::Message message) {
+void Broker::Impl::on_link_message(std::uint64_t host_key, std::uint64_t host_incarnation,
+                                   FrameReader::Message message) {
   wire::Envelope& envelope = message.envelope;
   if (envelope.source_host() == 0 && envelope.source_proc() == 0) {
     // The other broker about the link itself; it leaves its own address out.
@@ -176,7 +187,8 @@ void Broker::Impl::on_link_message(std::uint64_t host_key, std::uint64_t host_in
     envelope.mutate_role(Role::broker);
   } else if (envelope.role() > Role::operate) {
     const Link* link = forwarder_->find_link(host_key);
-    const bool is_agent = link != nullptr && envelope.source_proc() == host_service(link->host()).key();
+    const bool is_agent =
+        link != nullptr && envelope.source_proc() == host_service(link->host()).key();
     envelope.mutate_role(is_agent ? Role::host : Role::operate);
   }
   forwarder_->forward(envelope, message.body, message.apart);
@@ -189,8 +201,10 @@ void Broker::Impl::on_own(const wire::Envelope& envelope, Bytes body) {
     return;
   }
   if (control->head().is_answer) return;
-  const Request request{envelope, {.id = control->head().id, .deadline_ms = control->head().deadline_ms}};
-  if (const auto done = handlers_.dispatch(request, **control); !done) refuse(request, done.error());
+  const Request request{envelope,
+                        {.id = control->head().id, .deadline_ms = control->head().deadline_ms}};
+  if (const auto done = handlers_.dispatch(request, **control); !done)
+    refuse(request, done.error());
 }
 
 }  // namespace meshbus

@@ -11,22 +11,22 @@
 #include <zmq.hpp>
 
 #include "broker/access/admission.h"
-#include "broker/broker.h"
-#include "broker/router/forwarder.h"
 #include "broker/access/key_ring.h"
-#include "broker/transport/listener.h"
-#include "broker/observe/monitor.h"
-#include "broker/peers/peer.h"
 #include "broker/access/rate_limit.h"
 #include "broker/access/recent_set.h"
-#include "broker/router/route_table.h"
 #include "broker/access/strangers.h"
-#include "broker/observe/tap.h"
-#include "broker/peers/watch_list.h"
 #include "broker/access/zap.h"
-#include "common/wire/dispatcher.h"
-#include "common/security/join_token.h"
+#include "broker/broker.h"
+#include "broker/observe/monitor.h"
+#include "broker/observe/tap.h"
+#include "broker/peers/peer.h"
+#include "broker/peers/watch_list.h"
+#include "broker/router/forwarder.h"
+#include "broker/router/route_table.h"
+#include "broker/transport/listener.h"
 #include "common/base/log.h"
+#include "common/security/join_token.h"
+#include "common/wire/dispatcher.h"
 #include "wire/forward.h"
 
 namespace meshbus {
@@ -37,7 +37,8 @@ inline constexpr std::size_t kRefusedRemembered = 32768;
 /// How much waits for one peer, or for one other host: a link carries what many peers send.
 Outbox::Limits queue_limits(const Config& config, bool is_link);
 
-/// Registers peers and answers what is for the broker itself; messages between peers are the Forwarder's.
+/// Registers peers and answers what is for the broker itself; messages between peers are the
+/// Forwarder's.
 class Broker::Impl {
  public:
   Impl(Reactor& reactor, BrokerOptions options);
@@ -73,11 +74,13 @@ class Broker::Impl {
   bool take_link_frame(Peer& peer, FrameReader& reader);
   /// True when the message is kept, on the peer's account.
   bool on_peer_message(Peer& peer, FrameReader::Message& message);
-  /// Why this may not be sent on: an observer's data, or more requests than somebody who is no operator may make.
+  /// Why this may not be sent on: an observer's data, or more requests than somebody who is no
+  /// operator may make.
   std::optional<Error> objection(Peer& peer, const wire::Envelope& envelope);
   void give_back(Peer& peer, const wire::Envelope& envelope, const Error& error);
   void on_released(ConnectionId connection, std::size_t bytes);
-  void on_link_message(std::uint64_t host_key, std::uint64_t host_incarnation, FrameReader::Message message);
+  void on_link_message(std::uint64_t host_key, std::uint64_t host_incarnation,
+                       FrameReader::Message message);
   void on_own(const wire::Envelope& envelope, Bytes body);
 
   void on_hello(const Request& request, const wire::Hello& hello);
@@ -97,20 +100,23 @@ class Broker::Impl {
   void on_disconnected(int descriptor);
   void on_ended(ConnectionId connection, int descriptor, const std::string& why);
   void on_hang_up_timer();
-  /// Stops sending to it and returns what waits for it. Its last messages are still taken for a while, and its watchers told after these.
-  /// `is_last`: a link's broker ends too.
+  /// Stops sending to it and returns what waits for it. Its last messages are still taken for a
+  /// while, and its watchers told after these. `is_last`: a link's broker ends too.
   void end_peer(Peer& peer, const std::string& reason, bool is_last = false);
-  void tell_watchers_later(const Identity& identity, Reactor::Time since, const std::string& reason);
+  void tell_watchers_later(const Identity& identity, Reactor::Time since,
+                           const std::string& reason);
   void tell_watchers(const Identity& identity, const std::string& reason);
   void destroy_later(ConnectionId connection);
-  void tell_gone(const WatchList::Watcher& watcher, const std::string& proc, std::uint64_t life, const std::string& reason);
+  void tell_gone(const WatchList::Watcher& watcher, const std::string& proc, std::uint64_t life,
+                 const std::string& reason);
   template <typename NativeBody>
   void answer(const Request& request, NativeBody body);
   void refuse(const Request& request, const Error& error);
   void on_heartbeat_timer();
   /// The address that names our own key.
   std::optional<HostAddr> own_tcp() const;
-  /// The key for connections over tcp; nothing when they are not to have any, or there will be none.
+  /// The key for connections over tcp; nothing when they are not to have any, or there will be
+  /// none.
   Result<std::optional<KeyPair>> open_keys(zmq::context_t& context);
   /// Whether the holder of that key may connect.
   std::optional<bool> judge(std::string_view key, std::string_view address, bool may_wait);
@@ -124,10 +130,12 @@ class Broker::Impl {
   const TokenRecord* token_of(const Credentials& credentials) const;
   /// The only thing that a token is good for.
   void on_joining(const TokenRecord& token, const wire::Hello& hello);
-  /// What the new host is to know. Errors: unauthorised (used, expired), identity_mismatch, configuration_error, io_error, ...
+  /// What the new host is to know. Errors: unauthorised (used, expired), identity_mismatch,
+  /// configuration_error, io_error, ...
   Result<std::string> take_token(const TokenRecord& token, const wire::Hello& hello);
   /// Uses the token up and lets its host be known; without a path it is already.
-  Result<void> let_host_in(const TokenRecord& token, const std::string& key, const std::string& path);
+  Result<void> let_host_in(const TokenRecord& token, const std::string& key,
+                           const std::string& path);
   Result<void> open_monitor(zmq::context_t& context);
   Result<void> open_tap(zmq::context_t& context);
   /// The text of the key of a peer or host, or nothing.
@@ -146,7 +154,8 @@ class Broker::Impl {
   std::unique_ptr<Forwarder> forwarder_;
   std::optional<Admission> admission_;
   std::unordered_map<int, ConnectionId> descriptors_;
-  /// Descriptors of connections that ended and were not registered. As few as there are descriptors.
+  /// Descriptors of connections that ended and were not registered. As few as there are
+  /// descriptors.
   std::unordered_set<int> unknown_ends_;
   RecentSet<ConnectionId, char> refused_{kRefusedRemembered};
   Strangers strangers_;

@@ -9,11 +9,13 @@ namespace meshbus {
 namespace {
 
 constexpr std::chrono::milliseconds kLookAgain{1000};
-/// A stranger makes us look for his key no more often than this, and never for more than a part of the time.
+/// A stranger makes us look for his key no more often than this, and never for more than a part of
+/// the time.
 constexpr std::chrono::milliseconds kLookForStranger{100};
 constexpr int kLookShare = 50;
 
-/// Whether that holder may be what it came in as. A key may be that of more hosts than one, and of more by and by.
+/// Whether that holder may be what it came in as. A key may be that of more hosts than one, and of
+/// more by and by.
 bool is_still(const KeyHolder& holder, const Identity& identity) {
   if (!identity.is_link()) return holder.to_string() == identity.user;
   const auto host = HostAddr::parse(identity.text);
@@ -23,7 +25,8 @@ bool is_still(const KeyHolder& holder, const Identity& identity) {
 }  // namespace
 
 std::optional<HostAddr> Broker::Impl::own_tcp() const {
-  if (options.advertise && options.advertise->transport() == Transport::tcp) return options.advertise;
+  if (options.advertise && options.advertise->transport() == Transport::tcp)
+    return options.advertise;
   const auto is_tcp = [](const HostAddr& address) { return address.transport() == Transport::tcp; };
   const auto found = std::find_if(options.binds.begin(), options.binds.end(), is_tcp);
   return found == options.binds.end() ? std::nullopt : std::optional(*found);
@@ -31,7 +34,9 @@ std::optional<HostAddr> Broker::Impl::own_tcp() const {
 
 Result<std::optional<KeyPair>> Broker::Impl::open_keys(zmq::context_t& context) {
   const auto is_tcp = [](const HostAddr& address) { return address.transport() == Transport::tcp; };
-  if (options.insecure || !options.keys || std::none_of(options.binds.begin(), options.binds.end(), is_tcp)) return std::nullopt;
+  if (options.insecure || !options.keys ||
+      std::none_of(options.binds.begin(), options.binds.end(), is_tcp))
+    return std::nullopt;
   const auto path = options.keys->own_path(own_tcp());
   if (!path) return fail(path.error());
   auto own = read_key_pair(*path);
@@ -44,16 +49,20 @@ Result<std::optional<KeyPair>> Broker::Impl::open_keys(zmq::context_t& context) 
               "/authorised/ROLE/ (roles: observer, client, operator, host; meshbus keygen)");
   own_key_ = own->public_key;
   auto opened = Zap::open(reactor_, context,
-                          [this](std::string_view key, std::string_view address, bool may_wait) { return judge(key, address, may_wait); });
+                          [this](std::string_view key, std::string_view address, bool may_wait) {
+                            return judge(key, address, may_wait);
+                          });
   if (!opened) return fail(opened.error());
   zap = std::move(*opened);
   keys_timer_ = reactor_.after(kLookAgain, [this] { on_keys_timer(); });
   return std::move(*own);
 }
 
-std::optional<bool> Broker::Impl::judge(std::string_view key, std::string_view address, bool may_wait) {
+std::optional<bool> Broker::Impl::judge(std::string_view key, std::string_view address,
+                                        bool may_wait) {
   const KeyHolder* holder = ring_->find(key);
-  if (holder == nullptr && tokens_.contains(std::string(key))) return true;  // to join, or to hear why not
+  if (holder == nullptr && tokens_.contains(std::string(key)))
+    return true;  // to join, or to hear why not
   if (holder == nullptr && may_wait) {
     // It may have come a moment ago.
     if (strangers_timer_ == 0) {
@@ -70,9 +79,11 @@ std::optional<bool> Broker::Impl::judge(std::string_view key, std::string_view a
   const std::string who = std::string(address) + " " + std::string(key);
   if (!refused_keys_.contains(who)) {
     refused_keys_.add(who, 0);
-    limited_log_.warn("a connection from " + std::string(address) + " is refused: its key " + std::string(key) + " is not in " +
-                      options.keys->path() + "/authorised/");
-    if (monitor_) monitor_->peer_refused(Error(ErrorCode::unauthorised, "key " + std::string(key) + " of " + std::string(address)));
+    limited_log_.warn("a connection from " + std::string(address) + " is refused: its key " +
+                      std::string(key) + " is not in " + options.keys->path() + "/authorised/");
+    if (monitor_)
+      monitor_->peer_refused(Error(ErrorCode::unauthorised,
+                                   "key " + std::string(key) + " of " + std::string(address)));
   }
   return false;
 }
@@ -90,7 +101,8 @@ Credentials Broker::Impl::credentials_of(const Listener::Origin& origin) const {
 void Broker::Impl::on_keys_timer() {
   look_for_keys();
   look_for_own_key();
-  keys_timer_ = reactor_.at(std::max(look_due_, reactor_.now() + kLookAgain), [this] { on_keys_timer(); });
+  keys_timer_ =
+      reactor_.at(std::max(look_due_, reactor_.now() + kLookAgain), [this] { on_keys_timer(); });
 }
 
 void Broker::Impl::look_for_keys() {
@@ -105,9 +117,10 @@ void Broker::Impl::look_for_keys() {
     if (peer->is_ended || peer->identity.key_text.empty()) continue;
     const KeyHolder* holder = ring_->find(peer->identity.key_text);
     if (holder != nullptr && is_still(*holder, peer->identity)) continue;
-    log::warn(peer->identity.text + " is cut off: its key is " +
-              (holder == nullptr ? "not authorised any more" : "now that of " + holder->to_string()) + " (it was that of " +
-              peer->identity.user + ")");
+    log::warn(
+        peer->identity.text + " is cut off: its key is " +
+        (holder == nullptr ? "not authorised any more" : "now that of " + holder->to_string()) +
+        " (it was that of " + peer->identity.user + ")");
     const int descriptor = peer->descriptor;
     // Who has ended on his own by now had the descriptor; nobody else must be cut off for that.
     listener->drain_monitor();

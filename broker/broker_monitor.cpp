@@ -15,8 +15,10 @@ constexpr std::chrono::milliseconds kSlow{1000};
 
 Result<void> Broker::Impl::open_monitor(zmq::context_t& context) {
   if (!options.monitor) return {};
-  Monitor::Sources sources{.counters = [this] { return counters_event(); }, .slow = [this] { return queues(kSlow); }};
-  auto opened = Monitor::open(reactor_, context, *options.monitor, {.host = *host, .incarnation = incarnation}, std::move(sources));
+  Monitor::Sources sources{.counters = [this] { return counters_event(); },
+                           .slow = [this] { return queues(kSlow); }};
+  auto opened = Monitor::open(reactor_, context, *options.monitor,
+                              {.host = *host, .incarnation = incarnation}, std::move(sources));
   if (!opened) return fail(opened.error());
   monitor_ = std::move(*opened);
   forwarder_->set_monitor(monitor_.get());
@@ -25,9 +27,12 @@ Result<void> Broker::Impl::open_monitor(zmq::context_t& context) {
 
 Result<void> Broker::Impl::open_tap(zmq::context_t& context) {
   if (!options.tap) return {};
-  Tap::Events events{.name_of = [this](std::uint64_t key) { return name_of(key); },
-                     .on_wanted = [this](bool is_wanted) { forwarder_->set_tap(is_wanted ? tap_.get() : nullptr); }};
-  auto opened = Tap::open(reactor_, context, *options.tap, {.host = *host, .incarnation = incarnation}, std::move(events));
+  Tap::Events events{
+      .name_of = [this](std::uint64_t key) { return name_of(key); },
+      .on_wanted =
+          [this](bool is_wanted) { forwarder_->set_tap(is_wanted ? tap_.get() : nullptr); }};
+  auto opened = Tap::open(reactor_, context, *options.tap,
+                          {.host = *host, .incarnation = incarnation}, std::move(events));
   if (!opened) return fail(opened.error());
   tap_ = std::move(*opened);
   return {};
@@ -66,7 +71,8 @@ wire::BrokerCountersT Broker::Impl::counters_event() const {
   event.peers = connections.size() - ended;
   auto waiting = queues(std::chrono::milliseconds(1));
   waiting.resize(std::min(waiting.size(), kMostQueues));
-  for (auto& queue : waiting) event.queues.push_back(std::make_unique<wire::QueueStateT>(std::move(queue)));
+  for (auto& queue : waiting)
+    event.queues.push_back(std::make_unique<wire::QueueStateT>(std::move(queue)));
   return event;
 }
 
@@ -74,7 +80,8 @@ std::vector<wire::QueueStateT> Broker::Impl::queues(std::chrono::milliseconds wa
   std::vector<wire::QueueStateT> found;
   for (const auto& [id, peer] : connections) {
     if (peer->is_ended || peer->outbox.empty() || peer->waits_since == Reactor::Time{}) continue;
-    const auto waited = std::chrono::duration_cast<std::chrono::milliseconds>(reactor_.now() - peer->waits_since);
+    const auto waited =
+        std::chrono::duration_cast<std::chrono::milliseconds>(reactor_.now() - peer->waits_since);
     if (waited < waits) continue;
     wire::QueueStateT& queue = found.emplace_back();
     queue.peer = peer->identity.text;
@@ -82,7 +89,8 @@ std::vector<wire::QueueStateT> Broker::Impl::queues(std::chrono::milliseconds wa
     queue.messages = peer->outbox.count();
     queue.waits_ms = static_cast<std::uint64_t>(waited.count());
   }
-  std::sort(found.begin(), found.end(), [](const auto& a, const auto& b) { return a.bytes > b.bytes; });
+  std::sort(found.begin(), found.end(),
+            [](const auto& a, const auto& b) { return a.bytes > b.bytes; });
   return found;
 }
 

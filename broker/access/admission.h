@@ -9,8 +9,8 @@
 
 #include "broker/access/key_ring.h"
 #include "broker/peers/peer.h"
-#include "common/wire/protocol.h"
 #include "common/security/token.h"
+#include "common/wire/protocol.h"
 #include "meshbus/address.h"
 #include "meshbus/result.h"
 #include "wire/forward.h"
@@ -32,8 +32,8 @@ struct Credentials {
   static Credentials of_address(std::string_view address);
 };
 
-/// Decides who a stranger that says Hello is, and what it may do. Pure: it holds no socket, and knows nothing of who is there already
-/// (RouteTable::may_add).
+/// Decides who a stranger that says Hello is, and what it may do. Pure: it holds no socket, and
+/// knows nothing of who is there already (RouteTable::may_add).
 class Admission {
  public:
   struct Options {
@@ -47,9 +47,11 @@ class Admission {
     Protocol protocol = {};
   };
   /// Without `tokens` no token is right.
-  Admission(Options options, std::optional<TokenMaker> tokens) : options_(std::move(options)), tokens_(std::move(tokens)) {}
+  Admission(Options options, std::optional<TokenMaker> tokens)
+      : options_(std::move(options)), tokens_(std::move(tokens)) {}
 
-  /// Errors: version_mismatch, unauthorised, identity_mismatch; the detail is for the peer's people and holds no secret.
+  /// Errors: version_mismatch, unauthorised, identity_mismatch; the detail is for the peer's people
+  /// and holds no secret.
   Result<Identity> admit(const wire::Hello& hello, const Credentials& credentials) const;
 
  private:

@@ -15,7 +15,8 @@ std::vector<int> Strangers::overdue(Time now) {
   std::vector<int> found;
   for (auto& [descriptor, stranger] : all_) {
     if (now < stranger.due) continue;
-    if (stranger.is_refused || std::exchange(stranger.is_noticed, true)) found.push_back(descriptor);
+    if (stranger.is_refused || std::exchange(stranger.is_noticed, true))
+      found.push_back(descriptor);
   }
   for (const int descriptor : found) all_.erase(descriptor);
   return found;

@@ -6,8 +6,9 @@
 
 namespace meshbus {
 
-/// Connections that nobody has registered by, by their descriptors, and when each is to be hung up on: who does not say Hello in time, and
-/// who was refused and stays. Pure: the time comes from the caller.
+/// Connections that nobody has registered by, by their descriptors, and when each is to be hung up
+/// on: who does not say Hello in time, and who was refused and stays. Pure: the time comes from the
+/// caller.
 class Strangers {
  public:
   using Time = std::chrono::steady_clock::time_point;
@@ -25,8 +26,9 @@ class Strangers {
   /// Whoever is not known here is somebody else by now.
   void refused(int descriptor, Time now);
   bool empty() const noexcept { return all_.empty(); }
-  /// Whose time is over; they are forgotten. Of those who have said nothing, only who was overdue the last time, too: what came in time
-  /// has been read by then, even if this process was stopped meanwhile.
+  /// Whose time is over; they are forgotten. Of those who have said nothing, only who was overdue
+  /// the last time, too: what came in time has been read by then, even if this process was stopped
+  /// meanwhile.
   std::vector<int> overdue(Time now);
 
  private:

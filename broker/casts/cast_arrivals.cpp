@@ -33,7 +33,8 @@ void CastArrivals::add_body(std::uint64_t number, zmq::message_t body, Time now)
   const auto awaited = awaited_.find(number);
   if (const auto other = bodies_.find(number); other != bodies_.end()) drop_body(other);
   // For one that is waited for now there is always room.
-  const bool is_next = awaited != awaited_.end() && senders_.at(awaited->second).front().number == number;
+  const bool is_next =
+      awaited != awaited_.end() && senders_.at(awaited->second).front().number == number;
   if (!is_next && early_bytes_ + body.size() > limits_.bytes) return;
   early_bytes_ += body.size();
   bodies_.insert_or_assign(number, Body{std::move(body), now + limits_.wait});

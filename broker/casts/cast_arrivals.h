@@ -22,8 +22,9 @@ namespace meshbus {
 /// SHA-512, 64 bytes.
 std::string digest_of(Bytes bytes);
 
-/// The receivers' side of casts by a tree of hosts (relay.fbs): casts whose bodies are still on their way, what came from the same senders
-/// behind them, and bodies that were faster than their casts. Bounded. Pure: the time comes from the caller.
+/// The receivers' side of casts by a tree of hosts (relay.fbs): casts whose bodies are still on
+/// their way, what came from the same senders behind them, and bodies that were faster than their
+/// casts. Bounded. Pure: the time comes from the caller.
 class CastArrivals {
  public:
   using Time = std::chrono::steady_clock::time_point;
@@ -49,7 +50,9 @@ class CastArrivals {
   explicit CastArrivals(Limits limits) : limits_(limits) {}
 
   /// Whether it must wait for the body of a cast of its sender.
-  bool is_held(const wire::Envelope& envelope) const { return senders_.contains(sender_of(envelope)); }
+  bool is_held(const wire::Envelope& envelope) const {
+    return senders_.contains(sender_of(envelope));
+  }
   /// A cast without its body, or a message that is_held. False when there is no room.
   bool add(Message message, Time now);
   /// A body, for whichever cast of that number.

@@ -21,20 +21,24 @@ bool CastRelays::is_reached(std::uint64_t host, Time now) const {
   return found == direct_until_.end() || found->second <= now;
 }
 
-void CastRelays::add(std::uint64_t number, zmq::message_t body, std::vector<std::uint64_t> hosts, Time now) {
+void CastRelays::add(std::uint64_t number, zmq::message_t body, std::vector<std::uint64_t> hosts,
+                     Time now) {
   bytes_ += body.size();
   casts_.push_back({number, std::move(body), std::move(hosts), now, now});
 }
 
 CastRelays::Cast* CastRelays::find(std::uint64_t number) {
-  const auto found = std::find_if(casts_.begin(), casts_.end(), [&](const Cast& cast) { return cast.number == number; });
+  const auto found = std::find_if(casts_.begin(), casts_.end(),
+                                  [&](const Cast& cast) { return cast.number == number; });
   return found == casts_.end() ? nullptr : &*found;
 }
 
 bool CastRelays::is_under_way(std::uint64_t number, std::uint64_t host) const {
   // Asked of the newest.
-  const auto found = std::find_if(casts_.rbegin(), casts_.rend(), [&](const Cast& cast) { return cast.number == number; });
-  return found != casts_.rend() && std::find(found->hosts.begin(), found->hosts.end(), host) != found->hosts.end();
+  const auto found = std::find_if(casts_.rbegin(), casts_.rend(),
+                                  [&](const Cast& cast) { return cast.number == number; });
+  return found != casts_.rend() &&
+         std::find(found->hosts.begin(), found->hosts.end(), host) != found->hosts.end();
 }
 
 void CastRelays::here(std::uint64_t number, std::uint64_t host, Time now) {

@@ -12,18 +12,20 @@
 
 namespace meshbus {
 
-/// A share of a list of hosts: the first of them gets what is cast, and the rest of the share to pass it on to.
+/// A share of a list of hosts: the first of them gets what is cast, and the rest of the share to
+/// pass it on to.
 struct CastBranch {
   std::size_t first;
   std::size_t count;
   bool operator==(const CastBranch&) const = default;
 };
-/// Shares a list of so many hosts out among `width` of them, as evenly as can be. Done again for the rest of each share, it makes a tree
-/// that has every host once. Pure.
+/// Shares a list of so many hosts out among `width` of them, as evenly as can be. Done again for
+/// the rest of each share, it makes a tree that has every host once. Pure.
 std::vector<CastBranch> cast_branches(std::size_t hosts, std::size_t width);
 
-/// The sender's side of casts by a tree of hosts (relay.fbs): the bodies on their way, and who has not said that it got them. Whoever the
-/// tree does not reach gets the body directly, and for a while what comes after it, too. Pure: the time comes from the caller.
+/// The sender's side of casts by a tree of hosts (relay.fbs): the bodies on their way, and who has
+/// not said that it got them. Whoever the tree does not reach gets the body directly, and for a
+/// while what comes after it, too. Pure: the time comes from the caller.
 class CastRelays {
  public:
   using Time = std::chrono::steady_clock::time_point;
@@ -42,7 +44,9 @@ class CastRelays {
 
   explicit CastRelays(Limits limits) : limits_(limits) {}
 
-  bool has_room(std::size_t bytes) const noexcept { return casts_.empty() || bytes_ + bytes <= limits_.bytes; }
+  bool has_room(std::size_t bytes) const noexcept {
+    return casts_.empty() || bytes_ + bytes <= limits_.bytes;
+  }
   /// Whether the tree reached that host lately, as far as is known.
   bool is_reached(std::uint64_t host, Time now) const;
   void add(std::uint64_t number, zmq::message_t body, std::vector<std::uint64_t> hosts, Time now);

@@ -8,8 +8,8 @@
 namespace meshbus {
 namespace {
 
-/// Bytes of data, and of control, that may be sent and not acknowledged: some 3 ms of 10 Gbit/s, and an acknowledgement is never later than
-/// kAckStep bytes or kAckDelay.
+/// Bytes of data, and of control, that may be sent and not acknowledged: some 3 ms of 10 Gbit/s,
+/// and an acknowledgement is never later than kAckStep bytes or kAckDelay.
 constexpr std::size_t kLinkWindow = 4 * 1024 * 1024;
 constexpr std::size_t kAckStep = 128 * 1024;
 constexpr std::chrono::milliseconds kAckDelay{20};
@@ -18,8 +18,8 @@ constexpr std::size_t kPastLives = 64;
 
 }  // namespace
 
-Link::Link(Reactor& reactor, zmq::context_t& context, Resolver& resolver, HostAddr host, Options options, Events events,
-           LinkStream::Memory memory)
+Link::Link(Reactor& reactor, zmq::context_t& context, Resolver& resolver, HostAddr host,
+           Options options, Events events, LinkStream::Memory memory)
     : reactor_(reactor),
       context_(context),
       resolver_(resolver),
@@ -32,7 +32,8 @@ Link::Link(Reactor& reactor, zmq::context_t& context, Resolver& resolver, HostAd
       last_used_(reactor.now()) {}
 
 Link::~Link() {
-  for (const auto timer : {limit_timer_, slice_timer_, retry_timer_, ack_timer_, progress_timer_}) reactor_.cancel(timer);
+  for (const auto timer : {limit_timer_, slice_timer_, retry_timer_, ack_timer_, progress_timer_})
+    reactor_.cancel(timer);
 }
 
 bool Link::push(const wire::Envelope& envelope, Bytes body, zmq::message_t* apart) {
@@ -51,8 +52,9 @@ bool Link::push(const wire::Envelope& envelope, Bytes body, zmq::message_t* apar
 }
 
 Error Link::not_dialled() const {
-  return {ErrorCode::host_unreachable,
-          "the broker of " + host_.to_string() + " is not connected any more, and it came over tcp: nobody connects to that socket for it"};
+  return {ErrorCode::host_unreachable, "the broker of " + host_.to_string() +
+                                           " is not connected any more, and it came over tcp: "
+                                           "nobody connects to that socket for it"};
 }
 
 void Link::touch() {
@@ -85,8 +87,9 @@ void Link::take_way(Way way) {
 
 Result<void> Link::may_attach(std::uint64_t life) const {
   if (std::find(past_lives_.begin(), past_lives_.end(), life) == past_lives_.end()) return {};
-  return fail(ErrorCode::identity_mismatch, "this life of the broker of " + host_.to_string() + " is over: " +
-                                                (incarnation() == 0 ? "it has said that it ends" : "a later one has been met"));
+  return fail(ErrorCode::identity_mismatch,
+              "this life of the broker of " + host_.to_string() + " is over: " +
+                  (incarnation() == 0 ? "it has said that it ends" : "a later one has been met"));
 }
 
 Result<void> Link::meet(std::uint64_t life, std::uint64_t capabilities) {
@@ -107,7 +110,9 @@ void Link::end_life(const std::string& why) {
   if (past_lives_.size() > kPastLives) past_lives_.pop_front();
   stream_.begin_life(0);
   log::info("link to " + host_.to_string() + ": " + why);
-  if (is_for_life_) give_up(Error(ErrorCode::link_lost, "the broker of " + host_.to_string() + " that this was for is gone: " + why));
+  if (is_for_life_)
+    give_up(Error(ErrorCode::link_lost,
+                  "the broker of " + host_.to_string() + " that this was for is gone: " + why));
   if (session_life_ == life) {
     retire_session();
     if (way_ == Way::own) way_ = Way::none;
@@ -131,7 +136,8 @@ void Link::detach(const Peer& inbound, bool is_last) {
     way_ = Way::none;
     lost_ = last_used_;
   }
-  if (is_last && is_resuming_ && inbound.identity.incarnation == incarnation()) end_life("it has ended in order");
+  if (is_last && is_resuming_ && inbound.identity.incarnation == incarnation())
+    end_life("it has ended in order");
   if (way_ != Way::none || held() == 0) return;
   choose();
   if (way_ == Way::none) give_up(not_dialled());
@@ -143,8 +149,10 @@ void Link::give_up(const Error& error) {
   // Emptied before anybody is told: a return may be pushed into this very link again.
   Outbox unsent = std::exchange(outbox_, outbox_.emptied());
   const Error unknown(ErrorCode::fate_unknown,
-                      "it was sent to " + host_.to_string() + ", which has not said that it took it: " + error.detail());
-  stream_.give_up([&](const wire::Envelope& envelope, Bytes) { events_.on_return(envelope, unknown); });
+                      "it was sent to " + host_.to_string() +
+                          ", which has not said that it took it: " + error.detail());
+  stream_.give_up(
+      [&](const wire::Envelope& envelope, Bytes) { events_.on_return(envelope, unknown); });
   unsent.drain([&](const wire::Envelope& envelope, Bytes) { events_.on_return(envelope, error); });
 }
 
@@ -194,7 +202,8 @@ void Link::flush() {
   if (is_way_up()) {
     while (Frame* kept = stream_.replay()) {
       Frame frame = kept->renewed();
-      if (const auto sent = send(way_, frame, stream_.replay_number()); sent != Listener::Sent::yes) {
+      if (const auto sent = send(way_, frame, stream_.replay_number());
+          sent != Listener::Sent::yes) {
         if (sent == Listener::Sent::full) retry_later();
         return;
       }
@@ -203,7 +212,7 @@ void Link::flush() {
     }
     while (Frame* frame = outbox_.front()) {
       if (is_resuming_ && !stream_.has_room(*frame)) break;  // an acknowledgement touches us
-      Frame copy = frame->shared();                          // a connection that ends may have taken parts of it
+      Frame copy = frame->shared();  // a connection that ends may have taken parts of it
       if (const auto sent = send(way_, copy, stream_.next_number()); sent != Listener::Sent::yes) {
         if (sent == Listener::Sent::full) retry_later();
         return;
@@ -224,7 +233,10 @@ void Link::flush() {
 
 void Link::send_ack() {
   // Without any connection: the next one begins with it.
-  const Way way = is_way_up() ? way_ : inbound_ != nullptr ? Way::inbound : is_own_up() ? Way::own : Way::none;
+  const Way way = is_way_up()           ? way_
+                  : inbound_ != nullptr ? Way::inbound
+                  : is_own_up()         ? Way::own
+                                        : Way::none;
   if (way == Way::none) return;
   Frame frame = FrameWriter(wire::Lane::control, /*link=*/true).finish();
   if (send(way, frame, 0) == Listener::Sent::full) retry_later();
@@ -246,7 +258,8 @@ void Link::watch_progress() {
     if (is_way_up() && reactor_.now() - progress_ >= options_.delivery_limit) {
       // Connected, and yet nothing is taken: the other broker hangs.
       const std::string why = "the broker of " + host_.to_string() + " has taken nothing for " +
-                              std::to_string(options_.delivery_limit.count()) + " ms (delivery.limit)";
+                              std::to_string(options_.delivery_limit.count()) +
+                              " ms (delivery.limit)";
       if (inbound_ != nullptr) events_.on_superseded(*inbound_);
       way_ = Way::own;
       end_own(Error(ErrorCode::link_lost, why));

@@ -12,29 +12,32 @@
 #include <zmq.hpp>
 
 #include "broker/links/link_stream.h"
-#include "broker/transport/listener.h"
 #include "broker/peers/peer.h"
+#include "broker/transport/listener.h"
 #include "broker/transport/resolver.h"
+#include "common/bus/session.h"
+#include "common/loop/reactor.h"
 #include "common/wire/outbox.h"
 #include "common/wire/protocol.h"
-#include "common/loop/reactor.h"
-#include "common/bus/session.h"
 #include "meshbus/address.h"
 #include "meshbus/result.h"
 #include "wire/forward.h"
 
 namespace meshbus {
 
-/// The way to one other host's broker. Opened when there is something to send, kept while it lasts, opened anew after a loss.
+/// The way to one other host's broker. Opened when there is something to send, kept while it lasts,
+/// opened anew after a loss.
 ///
-/// There are two ways to the same broker: our own session, and the one that the other broker opened to us, which is a Peer of ours. What is
-/// sent takes one of them until that one ends: the other's, when it is there at the time of choosing or comes while ours is still
-/// connecting (it may be the only one that can exist, behind an address translation); else ours. Neither is ever closed because the other
-/// exists: the other broker may have chosen it.
+/// There are two ways to the same broker: our own session, and the one that the other broker opened
+/// to us, which is a Peer of ours. What is sent takes one of them until that one ends: the other's,
+/// when it is there at the time of choosing or comes while ours is still connecting (it may be the
+/// only one that can exist, behind an address translation); else ours. Neither is ever closed
+/// because the other exists: the other broker may have chosen it.
 ///
-/// Frames are numbered across all of them (link_stream.h): what a broken connection held is sent again by the next one, within the delivery
-/// limit. After it, and when another life of the other broker answers, what was never sent is returned, and of what was sent the fate is
-/// unknown. A message that was pushed while one life of the other broker was known never reaches another one.
+/// Frames are numbered across all of them (link_stream.h): what a broken connection held is sent
+/// again by the next one, within the delivery limit. After it, and when another life of the other
+/// broker answers, what was never sent is returned, and of what was sent the fate is unknown. A
+/// message that was pushed while one life of the other broker was known never reaches another one.
 ///
 /// Lives on the reactor's thread.
 class Link {
@@ -59,8 +62,8 @@ class Link {
   struct Events {
     /// From the other broker, over our own session. `body` is valid during the call.
     std::function<void(Link&, const FrameReader::Message&)> on_message;
-    /// A message that was pushed ends here: fate_unknown when it may have arrived; otherwise it has not: host_unreachable, link_lost,
-    /// identity_mismatch, unauthorised, version_mismatch.
+    /// A message that was pushed ends here: fate_unknown when it may have arrived; otherwise it has
+    /// not: host_unreachable, link_lost, identity_mismatch, unauthorised, version_mismatch.
     std::function<void(const wire::Envelope&, const Error&)> on_return;
     /// Our own session is up; it is over, or could not be had.
     std::function<void(const Link&)> on_up;
@@ -79,8 +82,8 @@ class Link {
     std::uint64_t duplicate_frames = 0;  ///< Frames that came again.
   };
 
-  Link(Reactor& reactor, zmq::context_t& context, Resolver& resolver, HostAddr host, Options options, Events events,
-       LinkStream::Memory memory);
+  Link(Reactor& reactor, zmq::context_t& context, Resolver& resolver, HostAddr host,
+       Options options, Events events, LinkStream::Memory memory);
   ~Link();
   Link(const Link&) = delete;
   Link& operator=(const Link&) = delete;
@@ -93,7 +96,8 @@ class Link {
   bool is_dialled() const noexcept { return options_.is_dialled; }
   /// A peer that may ask for it has introduced that host.
   void allow_dialling() noexcept { options_.is_dialled = true; }
-  /// Nothing is there that would be lost with it but memory(): no connection either way, none being made, no message.
+  /// Nothing is there that would be lost with it but memory(): no connection either way, none being
+  /// made, no message.
   bool is_idle() const noexcept { return !has_own() && inbound_ == nullptr && held() == 0; }
   /// It is up, and the broker there takes part in casts by a tree of hosts.
   bool may_relay() const noexcept { return is_way_up() && (capabilities_ & kCapabilityRelay) != 0; }
@@ -101,27 +105,33 @@ class Link {
   /// When it last had something to do.
   Reactor::Time last_used() const noexcept { return last_used_; }
 
-  /// Queues a message; it leaves at the end of the turn, or once connected. False when the queue is full; `apart` is not moved from then.
+  /// Queues a message; it leaves at the end of the turn, or once connected. False when the queue is
+  /// full; `apart` is not moved from then.
   bool push(const wire::Envelope& envelope, Bytes body, zmq::message_t* apart);
   /// Sends what there is to send, as far as it goes.
   void flush();
-  /// Whether such a life may open a session to us. Errors: identity_mismatch (a later one has been here).
+  /// Whether such a life may open a session to us. Errors: identity_mismatch (a later one has been
+  /// here).
   Result<void> may_attach(std::uint64_t life) const;
   /// The other broker has opened a session to us.
   void attach(Peer& inbound);
-  /// Keys on disk have changed: a session with a broker whose key is not that of its host any more is made anew.
+  /// Keys on disk have changed: a session with a broker whose key is not that of its host any more
+  /// is made anew.
   void check_keys();
   /// That session is over. `is_last`: the other broker says that it ends.
   void detach(const Peer& inbound, bool is_last);
-  /// A frame has come from that life of the other broker. False when its messages must not be taken: they are there already, or that life
-  /// is over.
+  /// A frame has come from that life of the other broker. False when its messages must not be
+  /// taken: they are there already, or that life is over.
   bool on_frame(const FrameReader& frame, std::uint64_t life);
   /// For LinkHeader.ack of a frame that is not ours.
   std::uint64_t taken() const noexcept { return stream_.taken(); }
   const Totals& totals() const noexcept { return totals_; }
   /// Messages that the other broker has not taken.
-  std::size_t held() const noexcept { return outbox_.count() + static_cast<std::size_t>(stream_.kept()); }
-  /// Sends what it can and ends our own session in order. What could not be sent by then is returned.
+  std::size_t held() const noexcept {
+    return outbox_.count() + static_cast<std::size_t>(stream_.kept());
+  }
+  /// Sends what it can and ends our own session in order. What could not be sent by then is
+  /// returned.
   void close(const std::string& reason);
 
  private:
@@ -129,7 +139,9 @@ class Link {
   /// It is there, or being made.
   bool has_own() const noexcept { return session_ != nullptr || limit_timer_ != 0; }
   bool is_own_up() const noexcept { return session_ != nullptr && session_->is_up(); }
-  bool is_way_up() const noexcept { return way_ == Way::inbound || (way_ == Way::own && is_own_up()); }
+  bool is_way_up() const noexcept {
+    return way_ == Way::inbound || (way_ == Way::own && is_own_up());
+  }
   /// Leaves way_ at none when the other broker is not connected and we may not connect.
   void choose();
   /// The way is there: what is kept goes by it, from the start.
@@ -177,7 +189,8 @@ class Link {
   /// What has not been sent.
   Outbox outbox_;
   LinkStream stream_;
-  /// There has been a connection to the present life since we last gave up: what is held is meant for it and no other.
+  /// There has been a connection to the present life since we last gave up: what is held is meant
+  /// for it and no other.
   bool is_for_life_ = false;
   /// Whether the other broker acknowledges and knows duplicates.
   bool is_resuming_ = false;

@@ -25,8 +25,9 @@
 
 namespace meshbus {
 
-/// Copies of the messages that the broker passes on, for whoever subscribes (schemas/monitor.fbs): an XPUB socket beside the monitor's,
-/// which loses what a slow subscriber does not take. Does nothing while nobody is subscribed. Lives on the reactor's thread.
+/// Copies of the messages that the broker passes on, for whoever subscribes (schemas/monitor.fbs):
+/// an XPUB socket beside the monitor's, which loses what a slow subscriber does not take. Does
+/// nothing while nobody is subscribed. Lives on the reactor's thread.
 class Tap {
  public:
   struct Events {
@@ -37,7 +38,8 @@ class Tap {
   };
 
   /// Listens at a unix address. Errors: configuration_error (another transport), io_error.
-  static Result<std::unique_ptr<Tap>> open(Reactor& reactor, zmq::context_t& context, const HostAddr& address, Monitor::Speaker speaker,
+  static Result<std::unique_ptr<Tap>> open(Reactor& reactor, zmq::context_t& context,
+                                           const HostAddr& address, Monitor::Speaker speaker,
                                            Events events);
   ~Tap();
   Tap(const Tap&) = delete;

@@ -6,7 +6,8 @@
 
 namespace meshbus {
 
-/// Whose bytes wait in a queue of data, in the order in which they leave it: what leaves gives its sender credit. Pure.
+/// Whose bytes wait in a queue of data, in the order in which they leave it: what leaves gives its
+/// sender credit. Pure.
 class Debts {
  public:
   /// Bytes that no peer of ours answers for: what came by a link, or from the broker itself.
@@ -17,7 +18,8 @@ class Debts {
     if (runs_.empty() || runs_.back().debtor != debtor) runs_.push_back({debtor, 0});
     runs_.back().bytes += bytes;
   }
-  /// The next so many bytes have left: tells each(debtor, bytes), nobody's left out. There may be fewer.
+  /// The next so many bytes have left: tells each(debtor, bytes), nobody's left out. There may be
+  /// fewer.
   template <typename Each>
   void take(std::size_t bytes, Each&& each) {
     while (bytes > 0 && !runs_.empty()) {

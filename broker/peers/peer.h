@@ -4,8 +4,8 @@
 #include <string>
 
 #include "broker/peers/debts.h"
-#include "common/wire/outbox.h"
 #include "common/loop/reactor.h"
+#include "common/wire/outbox.h"
 #include "wire/codes_generated.h"
 #include "wire/forward.h"
 
@@ -37,20 +37,27 @@ struct Identity {
 
   bool is_link() const noexcept { return kind == wire::PeerKind::link; }
   /// Whether a token proved it, so that a new life may take the place of an old one.
-  bool has_token() const noexcept { return kind == wire::PeerKind::agent || kind == wire::PeerKind::proc; }
+  bool has_token() const noexcept {
+    return kind == wire::PeerKind::agent || kind == wire::PeerKind::proc;
+  }
 };
 
 /// A registered connection and what waits to leave for it.
 struct Peer {
   Peer(Identity who, ConnectionId id, int fd, Outbox::Limits limits)
-      : identity(std::move(who)), connection(id), descriptor(fd), outbox(limits, identity.is_link()) {}
+      : identity(std::move(who)),
+        connection(id),
+        descriptor(fd),
+        outbox(limits, identity.is_link()) {}
 
   Identity identity;
   ConnectionId connection;
-  /// Of the broker's end of the connection, to match the monitor's events and to hang up; only a number, it belongs to the listener.
+  /// Of the broker's end of the connection, to match the monitor's events and to hang up; only a
+  /// number, it belongs to the listener.
   int descriptor;
   Outbox outbox;
-  /// The connection is over, or another one took its place: nothing is sent any more, but what it had sent before is still taken.
+  /// The connection is over, or another one took its place: nothing is sent any more, but what it
+  /// had sent before is still taken.
   bool is_ended = false;
   /// That it was refused something has been said.
   bool is_refused_told = false;
@@ -69,7 +76,8 @@ struct Peer {
   Reactor::Time waits_since{};
   /// Whose bytes of data wait in the outbox.
   Debts debts;
-  /// Bytes of data-lane messages that came from it and have left this broker, and as much of it as it was told (FrameHeader.credit).
+  /// Bytes of data-lane messages that came from it and have left this broker, and as much of it as
+  /// it was told (FrameHeader.credit).
   std::uint64_t taken = 0;
   std::uint64_t announced = 0;
   /// Bytes of data-lane messages handed to its socket, and how many of them it says it has taken.

@@ -22,10 +22,11 @@ class WatchList {
     bool operator==(const Watcher&) const = default;
   };
   /// `limit`: of all watches; `watcher_limit`: of the procs that one proc watches.
-  explicit WatchList(std::size_t limit = 65536, std::size_t watcher_limit = 4096) : limit_(limit), watcher_limit_(watcher_limit) {}
+  explicit WatchList(std::size_t limit = 65536, std::size_t watcher_limit = 4096)
+      : limit_(limit), watcher_limit_(watcher_limit) {}
 
-  /// One life of a watcher has one watch of each life of a proc: asked again, the newest request replaces the one before. False when there
-  /// are too many, of all or of this watcher.
+  /// One life of a watcher has one watch of each life of a proc: asked again, the newest request
+  /// replaces the one before. False when there are too many, of all or of this watcher.
   bool add(std::uint64_t proc, const Watcher& watcher);
   /// Takes out all who watch that life of `proc`, in order.
   std::vector<Watcher> take(std::uint64_t proc, std::uint64_t life);

@@ -5,18 +5,20 @@
 
 #include "broker/access/dial_policy.h"
 #include "broker/observe/tap.h"
+#include "common/base/log.h"
 #include "common/bus/cast.h"
 #include "common/wire/control.h"
-#include "common/base/log.h"
 #include "wire/bus_generated.h"
 
 namespace meshbus {
 namespace {
 
-/// Bytes of control that a peer's socket is given while nothing is heard from it. One who reads speaks long before (common/bus/session.cpp).
+/// Bytes of control that a peer's socket is given while nothing is heard from it. One who reads
+/// speaks long before (common/bus/session.cpp).
 constexpr std::uint64_t kControlWindow = 4 * 1024 * 1024;
 constexpr std::chrono::milliseconds kRetry{1};
-/// Bodies of casts that go by other hosts and have not reached all; beyond that each host is sent its own.
+/// Bodies of casts that go by other hosts and have not reached all; beyond that each host is sent
+/// its own.
 constexpr std::size_t kRelayBytes = 32 * 1024 * 1024;
 /// What waits for such bodies, and bodies that wait for their casts.
 constexpr std::size_t kArrivalBytes = 64 * 1024 * 1024;
@@ -29,17 +31,19 @@ std::string hex(std::uint64_t key) {
   return text;
 }
 
-/// What a broker says itself is short: its texts are cut. One that is not would be a malformed frame to its receiver.
+/// What a broker says itself is short: its texts are cut. One that is not would be a malformed
+/// frame to its receiver.
 bool is_sendable(const std::string& body) {
   if (body.size() <= kBodyLimit) return true;
-  log::error("a message of the broker itself has " + std::to_string(body.size()) + " bytes, above the limit of " +
-             std::to_string(kBodyLimit) + ", and is dropped");
+  log::error("a message of the broker itself has " + std::to_string(body.size()) +
+             " bytes, above the limit of " + std::to_string(kBodyLimit) + ", and is dropped");
   return false;
 }
 
 }  // namespace
 
-Forwarder::Forwarder(Reactor& reactor, zmq::context_t& context, RouteTable& routes, Options options, Events events)
+Forwarder::Forwarder(Reactor& reactor, zmq::context_t& context, RouteTable& routes, Options options,
+                     Events events)
     : reactor_(reactor),
       context_(context),
       routes_(routes),
@@ -51,7 +55,8 @@ Forwarder::Forwarder(Reactor& reactor, zmq::context_t& context, RouteTable& rout
       waiting_(options_.waiting),
       link_memories_(4 * kMostLinks),
       relays_({.bytes = kRelayBytes, .limit = options_.delivery_limit}),
-      arrivals_({.bytes = kArrivalBytes, .count = kArrivalCount, .wait = options_.delivery_limit}) {}
+      arrivals_({.bytes = kArrivalBytes, .count = kArrivalCount, .wait = options_.delivery_limit}) {
+}
 
 Forwarder::~Forwarder() {
   reactor_.cancel(expiry_timer_);
@@ -60,38 +65,45 @@ Forwarder::~Forwarder() {
   reactor_.cancel(relay_timer_);
 }
 
-bool Forwarder::forward(wire::Envelope& envelope, Bytes body, zmq::message_t* apart, std::uint64_t debtor) {
+bool Forwarder::forward(wire::Envelope& envelope, Bytes body, zmq::message_t* apart,
+                        std::uint64_t debtor) {
   ++counters_.received;
   if (envelope.hop() >= options_.hop_limit) {
     give_back(envelope,
-              Error(ErrorCode::expired, "the message passed " + std::to_string(envelope.hop()) + " brokers, the limit (hop.limit)"));
+              Error(ErrorCode::expired, "the message passed " + std::to_string(envelope.hop()) +
+                                            " brokers, the limit (hop.limit)"));
     return false;
   }
   envelope.mutate_hop(static_cast<std::uint8_t>(envelope.hop() + 1));
   if (envelope.source_host() != own_key_ && envelope.lane() == wire::Lane::data &&
-      ((envelope.flags() & kFlagElsewhere) != 0 || !arrivals_.empty()) && hold(envelope, body, apart)) {
+      ((envelope.flags() & kFlagElsewhere) != 0 || !arrivals_.empty()) &&
+      hold(envelope, body, apart)) {
     return false;
   }
   return deliver(envelope, body, apart, debtor);
 }
 
-bool Forwarder::deliver(const wire::Envelope& envelope, Bytes body, zmq::message_t* apart, std::uint64_t debtor) {
+bool Forwarder::deliver(const wire::Envelope& envelope, Bytes body, zmq::message_t* apart,
+                        std::uint64_t debtor) {
   if (tap_ != nullptr) [[unlikely]]
     tap_->copy(envelope, body);
   const std::uint64_t host = envelope.destination_host();
   if (host == 0 || host == own_key_) return deliver_local(envelope, body, apart, debtor);
   if (envelope.source_host() != own_key_) {
-    give_back(envelope, Error(ErrorCode::no_such_host, "this is " + options_.host.to_string() +
-                                                           ", which passes nothing on between other hosts (key " + hex(host) + ")"));
+    give_back(envelope,
+              Error(ErrorCode::no_such_host,
+                    "this is " + options_.host.to_string() +
+                        ", which passes nothing on between other hosts (key " + hex(host) + ")"));
     return false;
   }
   const auto link = links_.find(host);
   if (link == links_.end()) {
     const Error* refused = refused_hosts_.find(host);
-    give_back(envelope, refused != nullptr
-                            ? *refused
-                            : Error(ErrorCode::no_such_host, "the broker of " + options_.host.to_string() + " knows no host of key " +
-                                                                 hex(host) + ": nobody has introduced it"));
+    give_back(envelope, refused != nullptr ? *refused
+                                           : Error(ErrorCode::no_such_host,
+                                                   "the broker of " + options_.host.to_string() +
+                                                       " knows no host of key " + hex(host) +
+                                                       ": nobody has introduced it"));
     return false;
   }
   if (const auto may = may_use(*link->second, debtor); !may) {
@@ -106,7 +118,8 @@ Result<void> Forwarder::may_use(const Link& link, std::uint64_t debtor) {
   return may_dial(link.host(), debtor == Debts::kNobody || Listener::is_local(debtor));
 }
 
-bool Forwarder::deliver_local(const wire::Envelope& envelope, Bytes body, zmq::message_t* apart, std::uint64_t debtor) {
+bool Forwarder::deliver_local(const wire::Envelope& envelope, Bytes body, zmq::message_t* apart,
+                              std::uint64_t debtor) {
   const bool is_cast = (envelope.flags() & kFlagCast) != 0;
   if (envelope.destination_proc() == 0) {
     if ((envelope.flags() & kFlagRelay) != 0) {
@@ -124,7 +137,9 @@ bool Forwarder::deliver_local(const wire::Envelope& envelope, Bytes body, zmq::m
   }
   if (Peer* peer = routes_.find(envelope.destination_proc())) {
     if (is_cast && (peer->identity.capabilities & kCapabilityCast) == 0) [[unlikely]] {
-      give_back(envelope, Error(ErrorCode::version_mismatch, peer->identity.text + " is of a release of meshbus that knows no casts"));
+      give_back(envelope,
+                Error(ErrorCode::version_mismatch,
+                      peer->identity.text + " is of a release of meshbus that knows no casts"));
       return false;
     }
     bool is_queued = peer->outbox.push(envelope, body, apart);
@@ -134,8 +149,11 @@ bool Forwarder::deliver_local(const wire::Envelope& envelope, Bytes body, zmq::m
       is_queued = !peer->is_ended && peer->outbox.push(envelope, body, apart);
     }
     if (!is_queued) {
-      give_back(envelope, Error(ErrorCode::queue_full, "the queue to " + peer->identity.text +
-                                                           " is full (queue.bytes, queue.count): it reads too slowly, or not at all"));
+      give_back(
+          envelope,
+          Error(ErrorCode::queue_full,
+                "the queue to " + peer->identity.text +
+                    " is full (queue.bytes, queue.count): it reads too slowly, or not at all"));
       if (debtor == Debts::kNobody || envelope.lane() != wire::Lane::data) return false;
       returned_.add(debtor, sizeof envelope + body.size());
       arm_patience();
@@ -152,9 +170,11 @@ bool Forwarder::deliver_local(const wire::Envelope& envelope, Bytes body, zmq::m
     give_back(envelope, Error(ErrorCode::no_such_proc, *gone + " has left"));
     return false;
   }
-  // Procs that are not there yet the host is starting. Controllers it does not start: whoever wants to wait for one asks again.
+  // Procs that are not there yet the host is starting. Controllers it does not start: whoever wants
+  // to wait for one asks again.
   if (envelope.destination_proc() == controller_key_) {
-    give_back(envelope, Error(ErrorCode::no_such_proc, "no controller has registered at " + options_.host.to_string()));
+    give_back(envelope, Error(ErrorCode::no_such_proc,
+                              "no controller has registered at " + options_.host.to_string()));
     return false;
   }
   if (envelope.source_proc() != 0 && waiting_.add(envelope, body, apart, reactor_.now())) {
@@ -162,9 +182,11 @@ bool Forwarder::deliver_local(const wire::Envelope& envelope, Bytes body, zmq::m
     return false;
   }
   const bool is_off = waiting_.wait().count() == 0;
-  give_back(envelope, Error(is_off ? ErrorCode::no_such_proc : ErrorCode::queue_full,
-                            undeliverable_detail(envelope.destination_proc()) + "; it was not kept waiting, because " +
-                                (is_off ? "delivery.starting is 0" : "too many messages wait already")));
+  give_back(envelope,
+            Error(is_off ? ErrorCode::no_such_proc : ErrorCode::queue_full,
+                  undeliverable_detail(envelope.destination_proc()) +
+                      "; it was not kept waiting, because " +
+                      (is_off ? "delivery.starting is 0" : "too many messages wait already")));
   return false;
 }
 
@@ -257,9 +279,10 @@ void Forwarder::unblock_all() {
 }
 
 void Forwarder::release_waiting(const Peer& peer) {
-  waiting_.release(peer.identity.key, [this](const wire::Envelope& envelope, Bytes body, zmq::message_t& part) {
-    deliver_local(envelope, body, body.size() > kInlineLimit ? &part : nullptr, Debts::kNobody);
-  });
+  waiting_.release(
+      peer.identity.key, [this](const wire::Envelope& envelope, Bytes body, zmq::message_t& part) {
+        deliver_local(envelope, body, body.size() > kInlineLimit ? &part : nullptr, Debts::kNobody);
+      });
 }
 
 void Forwarder::arm_expiry() {
@@ -269,8 +292,10 @@ void Forwarder::arm_expiry() {
   expiry_timer_ = reactor_.at(*due, [this] {
     expiry_timer_ = 0;
     waiting_.expire(reactor_.now(), [this](const wire::Envelope& envelope, Bytes, zmq::message_t&) {
-      give_back(envelope, Error(ErrorCode::no_such_proc, undeliverable_detail(envelope.destination_proc()) + " within " +
-                                                             std::to_string(waiting_.wait().count()) + " ms (delivery.starting)"));
+      give_back(envelope,
+                Error(ErrorCode::no_such_proc,
+                      undeliverable_detail(envelope.destination_proc()) + " within " +
+                          std::to_string(waiting_.wait().count()) + " ms (delivery.starting)"));
     });
     arm_expiry();
   });
@@ -282,7 +307,9 @@ void Forwarder::return_outbox(Peer& peer, const Error& error) {
 }
 
 void Forwarder::release(Peer& peer, std::size_t bytes) {
-  peer.debts.take(bytes, [this](std::uint64_t debtor, std::size_t released) { tell_released(debtor, released); });
+  peer.debts.take(bytes, [this](std::uint64_t debtor, std::size_t released) {
+    tell_released(debtor, released);
+  });
 }
 
 void Forwarder::arm_patience() {
@@ -291,7 +318,9 @@ void Forwarder::arm_patience() {
 
 void Forwarder::on_patience() {
   patience_timer_ = 0;
-  const auto tell = [this](std::uint64_t debtor, std::size_t bytes) { tell_released(debtor, bytes); };
+  const auto tell = [this](std::uint64_t debtor, std::size_t bytes) {
+    tell_released(debtor, bytes);
+  };
   returned_.take(SIZE_MAX, tell);
   const auto now = reactor_.now();
   std::erase_if(slow_, [](Peer* peer) {
@@ -308,14 +337,17 @@ void Forwarder::move_outbox(Peer& from, Peer& to) {
   from.outbox.drain([&](const wire::Envelope& envelope, Bytes body) {
     std::uint64_t debtor = Debts::kNobody;
     const std::size_t size = sizeof envelope + body.size();
-    if (envelope.lane() == wire::Lane::data) from.debts.take(size, [&](std::uint64_t whose, std::size_t) { debtor = whose; });
+    if (envelope.lane() == wire::Lane::data)
+      from.debts.take(size, [&](std::uint64_t whose, std::size_t) { debtor = whose; });
     // What the broker itself had to say was about the old session.
     if (envelope.destination_proc() == 0) {
       drop(envelope, Drop::not_needed);
     } else if (to.outbox.push(envelope, body)) {
-      if (envelope.lane() == wire::Lane::data) to.debts.add(std::exchange(debtor, Debts::kNobody), size);
+      if (envelope.lane() == wire::Lane::data)
+        to.debts.add(std::exchange(debtor, Debts::kNobody), size);
     } else {
-      give_back(envelope, Error(ErrorCode::queue_full, "the queue to " + to.identity.text + " is full (queue.bytes, queue.count)"));
+      give_back(envelope, Error(ErrorCode::queue_full, "the queue to " + to.identity.text +
+                                                           " is full (queue.bytes, queue.count)"));
     }
     if (debtor != Debts::kNobody) tell_released(debtor, size);
   });
@@ -349,7 +381,8 @@ void Forwarder::flush(Peer& peer) {
   while (Frame* frame = peer.outbox.front()) {
     const bool is_data = frame->lane == wire::Lane::data;
     // Credit comes with a frame of the peer, which touches it.
-    const bool may_leave = is_data ? is_within_window(peer.sent - peer.credit, frame->bytes) : peer.control_unheard < kControlWindow;
+    const bool may_leave = is_data ? is_within_window(peer.sent - peer.credit, frame->bytes)
+                                   : peer.control_unheard < kControlWindow;
     if (!may_leave || !hand_over(peer, *frame)) {
       if (!peer.is_ended && peer.waits_since == Reactor::Time{}) {
         peer.waits_since = reactor_.now();
@@ -366,7 +399,9 @@ void Forwarder::flush(Peer& peer) {
     if (is_data || peer.outbox.empty(wire::Lane::data)) peer.waits_since = {};
     if (is_data) release(peer, bytes);
   }
-  if (peer.is_ended || peer.is_blocked || peer.taken - peer.announced < kCreditStep || peer.identity.is_link()) return;
+  if (peer.is_ended || peer.is_blocked || peer.taken - peer.announced < kCreditStep ||
+      peer.identity.is_link())
+    return;
   Frame credit = FrameWriter(wire::Lane::control).finish();
   hand_over(peer, credit);
 }
@@ -383,7 +418,8 @@ bool Forwarder::hand_over(Peer& peer, Frame& frame) {
       peer.last_sent = reactor_.now();
       return true;
     case Listener::Sent::full:
-      if (!std::exchange(peer.is_blocked, true) && !Listener::is_local(peer.connection)) blocked_.push_back(&peer);
+      if (!std::exchange(peer.is_blocked, true) && !Listener::is_local(peer.connection))
+        blocked_.push_back(&peer);
       return false;
     case Listener::Sent::gone: events_.on_lost(peer); return false;
   }

@@ -11,19 +11,19 @@
 
 #include <zmq.hpp>
 
+#include "broker/access/recent_set.h"
 #include "broker/casts/cast_arrivals.h"
 #include "broker/casts/cast_relays.h"
-#include "broker/observe/counters.h"
 #include "broker/links/link.h"
-#include "broker/transport/listener.h"
+#include "broker/observe/counters.h"
 #include "broker/observe/monitor.h"
-#include "broker/access/recent_set.h"
-#include "broker/transport/resolver.h"
 #include "broker/router/route_table.h"
 #include "broker/router/waiting_room.h"
-#include "common/wire/frame.h"
-#include "common/security/keys.h"
+#include "broker/transport/listener.h"
+#include "broker/transport/resolver.h"
 #include "common/loop/reactor.h"
+#include "common/security/keys.h"
+#include "common/wire/frame.h"
 #include "meshbus/address.h"
 #include "meshbus/result.h"
 #include "wire/forward.h"
@@ -39,8 +39,9 @@ inline constexpr std::size_t kMostLinks = 16384;
 /// Senders wait so long for one that takes nothing.
 inline constexpr std::chrono::milliseconds kPatience{1000};
 
-/// Brings each message one step further: into the outbox of a local peer, into a link, to the broker itself, into the waiting room, or
-/// back to its sender. Sees to it that every message is counted once (counters.h). Reads envelopes only. Lives on the reactor's thread.
+/// Brings each message one step further: into the outbox of a local peer, into a link, to the
+/// broker itself, into the waiting room, or back to its sender. Sees to it that every message is
+/// counted once (counters.h). Reads envelopes only. Lives on the reactor's thread.
 class Forwarder {
  public:
   struct Options {
@@ -72,7 +73,8 @@ class Forwarder {
     std::function<void(ConnectionId, std::size_t bytes)> on_released;
   };
 
-  Forwarder(Reactor& reactor, zmq::context_t& context, RouteTable& routes, Options options, Events events);
+  Forwarder(Reactor& reactor, zmq::context_t& context, RouteTable& routes, Options options,
+            Events events);
   ~Forwarder();
   Forwarder(const Forwarder&) = delete;
   Forwarder& operator=(const Forwarder&) = delete;
@@ -85,10 +87,13 @@ class Forwarder {
   /// Gets a copy of every message that is passed on; null = nobody wants any.
   void set_tap(Tap* tap) { tap_ = tap; }
 
-  /// A message of a registered peer or link. Its source and role are written already; its hop is counted here. True when it is kept here
-  /// and `debtor`, the connection it came by, will be released of its bytes; never for control, nor for Debts::kNobody.
-  bool forward(wire::Envelope& envelope, Bytes body, zmq::message_t* apart, std::uint64_t debtor = Debts::kNobody);
-  /// A control message of the broker itself to a proc, here or elsewhere. Not returned when it cannot be delivered.
+  /// A message of a registered peer or link. Its source and role are written already; its hop is
+  /// counted here. True when it is kept here and `debtor`, the connection it came by, will be
+  /// released of its bytes; never for control, nor for Debts::kNobody.
+  bool forward(wire::Envelope& envelope, Bytes body, zmq::message_t* apart,
+               std::uint64_t debtor = Debts::kNobody);
+  /// A control message of the broker itself to a proc, here or elsewhere. Not returned when it
+  /// cannot be delivered.
   void originate(std::uint64_t proc, std::uint64_t host, const std::string& body);
   /// A control message about the session itself to a peer or an inbound link.
   void originate_to(Peer& peer, const std::string& body);
@@ -97,8 +102,9 @@ class Forwarder {
   /// Tells the sender of a message that it was not delivered.
   void give_back(const wire::Envelope& envelope, const Error& error);
 
-  /// The link to that host, made if need be. Without `is_dialled` it takes connections of that host's broker, and makes none itself, unless
-  /// another introduction allows that. Errors: unroutable (our own address, one that cannot be reached, too many), identity_mismatch.
+  /// The link to that host, made if need be. Without `is_dialled` it takes connections of that
+  /// host's broker, and makes none itself, unless another introduction allows that. Errors:
+  /// unroutable (our own address, one that cannot be reached, too many), identity_mismatch.
   Result<Link*> introduce(const HostAddr& host, bool is_dialled = true);
   /// Or null.
   Link* find_link(std::uint64_t host);
@@ -132,26 +138,32 @@ class Forwarder {
   std::string undeliverable_detail(std::uint64_t proc) const;
 
  private:
-  bool deliver(const wire::Envelope& envelope, Bytes body, zmq::message_t* apart, std::uint64_t debtor);
-  bool deliver_local(const wire::Envelope& envelope, Bytes body, zmq::message_t* apart, std::uint64_t debtor);
-  /// A message to the ranks of a mesh: a copy for each of them that lives here and, from a peer of ours, one for each other host. True as
-  /// deliver().
-  bool fan_out(const wire::Envelope& envelope, Bytes body, zmq::message_t* apart, std::uint64_t debtor);
-  bool cast_here(const wire::Envelope& envelope, const CastBody& cast, const wire::RegionT& view, Bytes body, zmq::message_t* apart,
-                 std::uint64_t debtor);
-  static Error queue_is_full(const Link& link);
-  void cast_on(const wire::Envelope& envelope, const CastBody& cast, const wire::RegionT& view, Bytes body, zmq::message_t* apart,
+  bool deliver(const wire::Envelope& envelope, Bytes body, zmq::message_t* apart,
                std::uint64_t debtor);
-  /// Whether what came by that connection may go by that link (may_dial). What came by none is our own or a local peer's.
+  bool deliver_local(const wire::Envelope& envelope, Bytes body, zmq::message_t* apart,
+                     std::uint64_t debtor);
+  /// A message to the ranks of a mesh: a copy for each of them that lives here and, from a peer of
+  /// ours, one for each other host. True as deliver().
+  bool fan_out(const wire::Envelope& envelope, Bytes body, zmq::message_t* apart,
+               std::uint64_t debtor);
+  bool cast_here(const wire::Envelope& envelope, const CastBody& cast, const wire::RegionT& view,
+                 Bytes body, zmq::message_t* apart, std::uint64_t debtor);
+  static Error queue_is_full(const Link& link);
+  void cast_on(const wire::Envelope& envelope, const CastBody& cast, const wire::RegionT& view,
+               Bytes body, zmq::message_t* apart, std::uint64_t debtor);
+  /// Whether what came by that connection may go by that link (may_dial). What came by none is our
+  /// own or a local peer's.
   static Result<void> may_use(const Link& link, std::uint64_t debtor);
-  /// Sends a large body on its way by a tree of those hosts that can do that. The number of the cast; 0 = it is to be sent to each.
+  /// Sends a large body on its way by a tree of those hosts that can do that. The number of the
+  /// cast; 0 = it is to be sent to each.
   std::uint64_t relay(const std::vector<std::uint64_t>& hosts, zmq::message_t& body);
   /// What goes by the link in place of that body.
   static std::string elsewhere(std::uint64_t number, Bytes body);
   /// Sends a body to these hosts, by at most cast_width of them.
   void pass_on(std::uint64_t number, const std::vector<HostAddr>& hosts, zmq::message_t& body);
   /// False when there is no room.
-  bool say_relay(Link& link, wire::RelayPort what, std::uint64_t number, Bytes body, zmq::message_t* apart);
+  bool say_relay(Link& link, wire::RelayPort what, std::uint64_t number, Bytes body,
+                 zmq::message_t* apart);
   /// From another host's broker.
   void on_relay(const wire::Envelope& envelope, Bytes body, zmq::message_t* apart);
   /// Whether this message of another host was kept here, until the body of a cast is there.
@@ -172,7 +184,8 @@ class Forwarder {
     if (debtor > kConnectionsEnd) return release_cast(debtor, bytes);
     events_.on_released(debtor, bytes);
   }
-  /// Whoever waits for one that takes nothing gets credit again after a while, and so can send to others.
+  /// Whoever waits for one that takes nothing gets credit again after a while, and so can send to
+  /// others.
   void arm_patience();
   void on_patience();
   void arm_expiry();
@@ -209,7 +222,8 @@ class Forwarder {
   Reactor::TimerId retry_timer_ = 0;
   /// Peers that had data and did not take it, when that was noticed.
   std::vector<Peer*> slow_;
-  /// What was returned because a queue was full: counts against its sender a while longer, so that nobody sends faster for that.
+  /// What was returned because a queue was full: counts against its sender a while longer, so that
+  /// nobody sends faster for that.
   Debts returned_;
   Reactor::TimerId patience_timer_ = 0;
   /// A cast whose copies have not all left: its sender gets credit for it when they have.

@@ -5,8 +5,8 @@
 #include <utility>
 #include <vector>
 
-#include "broker/router/forwarder.h"
 #include "broker/observe/tap.h"
+#include "broker/router/forwarder.h"
 #include "common/bus/cast.h"
 #include "common/wire/wire_region.h"
 #include "meshbus/key.h"
@@ -43,7 +43,8 @@ class ProcKeys {
 };
 
 /// Ranks of that host; more than kMostCopies when there are too many to count.
-std::uint64_t count_ranks(const flatbuffers::Vector<const wire::CastRun*>& runs, std::uint64_t host) {
+std::uint64_t count_ranks(const flatbuffers::Vector<const wire::CastRun*>& runs,
+                          std::uint64_t host) {
   std::uint64_t ranks = 0;
   for (const auto* run : runs) {
     if (run->host() == host) ranks += std::min(run->count(), kMostCopies + 1);
@@ -52,7 +53,8 @@ std::uint64_t count_ranks(const flatbuffers::Vector<const wire::CastRun*>& runs,
   return ranks;
 }
 
-std::string with_front(const CastBody& cast, std::string_view mesh, const std::vector<wire::CastRun>& runs, const wire::RegionT& view) {
+std::string with_front(const CastBody& cast, std::string_view mesh,
+                       const std::vector<wire::CastRun>& runs, const wire::RegionT& view) {
   std::string body = cast_front(mesh, runs, view);
   body.append(cast.rest());
   return body;
@@ -60,10 +62,13 @@ std::string with_front(const CastBody& cast, std::string_view mesh, const std::v
 
 }  // namespace
 
-bool Forwarder::fan_out(const wire::Envelope& envelope, Bytes body, zmq::message_t* apart, std::uint64_t debtor) {
+bool Forwarder::fan_out(const wire::Envelope& envelope, Bytes body, zmq::message_t* apart,
+                        std::uint64_t debtor) {
   const auto cast = CastBody::open(body);
   if (!cast || (envelope.kind() != wire::Kind::message && envelope.kind() != wire::Kind::call)) {
-    give_back(envelope, cast ? Error(ErrorCode::malformed_message, "only messages and calls are cast") : cast.error());
+    give_back(envelope,
+              cast ? Error(ErrorCode::malformed_message, "only messages and calls are cast")
+                   : cast.error());
     return false;
   }
   const auto* mesh = cast->head().mesh();
@@ -79,7 +84,8 @@ bool Forwarder::fan_out(const wire::Envelope& envelope, Bytes body, zmq::message
   const auto* runs = cast->head().runs();
   if (runs != nullptr && count_ranks(*runs, own_key_) > kMostCopies) {
     give_back(envelope,
-              Error(ErrorCode::too_large, "a cast to more than " + std::to_string(kMostCopies) + " procs of " + options_.host.to_string()));
+              Error(ErrorCode::too_large, "a cast to more than " + std::to_string(kMostCopies) +
+                                              " procs of " + options_.host.to_string()));
     return false;
   }
   // The copies are messages of their own, in every counter; this one has arrived.
@@ -90,8 +96,9 @@ bool Forwarder::fan_out(const wire::Envelope& envelope, Bytes body, zmq::message
   return cast_here(envelope, *cast, *view, body, apart, debtor);
 }
 
-bool Forwarder::cast_here(const wire::Envelope& envelope, const CastBody& cast, const wire::RegionT& view, Bytes body,
-                          zmq::message_t* apart, std::uint64_t debtor) {
+bool Forwarder::cast_here(const wire::Envelope& envelope, const CastBody& cast,
+                          const wire::RegionT& view, Bytes body, zmq::message_t* apart,
+                          std::uint64_t debtor) {
   const std::size_t size = sizeof envelope + body.size();
   std::string own;
   if (apart == nullptr) {
@@ -125,7 +132,8 @@ bool Forwarder::cast_here(const wire::Envelope& envelope, const CastBody& cast, 
       if (apart != nullptr) part.copy(*apart);
       const bool is_owed = owed != nullptr && !is_stuck(routes_.find(copy.destination_proc()));
       if (is_owed) owed->left += copy_size;
-      const bool is_kept = deliver_local(copy, body, apart == nullptr ? nullptr : &part, is_owed ? debt : Debts::kNobody);
+      const bool is_kept = deliver_local(copy, body, apart == nullptr ? nullptr : &part,
+                                         is_owed ? debt : Debts::kNobody);
       if (is_owed && !is_kept) owed->left -= copy_size;
     }
   }
@@ -136,10 +144,12 @@ bool Forwarder::cast_here(const wire::Envelope& envelope, const CastBody& cast, 
 }
 
 bool Forwarder::is_stuck(const Peer* peer) const {
-  return peer != nullptr && peer->waits_since != Reactor::Time{} && reactor_.now() - peer->waits_since >= kPatience;
+  return peer != nullptr && peer->waits_since != Reactor::Time{} &&
+         reactor_.now() - peer->waits_since >= kPatience;
 }
 
-void Forwarder::cast_on(const wire::Envelope& envelope, const CastBody& cast, const wire::RegionT& view, Bytes body, zmq::message_t* apart,
+void Forwarder::cast_on(const wire::Envelope& envelope, const CastBody& cast,
+                        const wire::RegionT& view, Bytes body, zmq::message_t* apart,
                         std::uint64_t debtor) {
   std::vector<std::uint64_t> hosts;  // in the order of their first ranks
   std::unordered_map<std::uint64_t, std::vector<wire::CastRun>> runs;
@@ -177,7 +187,8 @@ void Forwarder::cast_on(const wire::Envelope& envelope, const CastBody& cast, co
       relays_.here(number, host, reactor_.now());
       give_back(copy, queue_is_full(*link));
     } else if (apart == nullptr) {
-      deliver(copy, with_front(cast, cast.head().mesh()->string_view(), runs.at(host), view), nullptr, Debts::kNobody);
+      deliver(copy, with_front(cast, cast.head().mesh()->string_view(), runs.at(host), view),
+              nullptr, Debts::kNobody);
     } else {
       // As it is: a large body is not copied for the sake of a shorter list.
       part.copy(*apart);

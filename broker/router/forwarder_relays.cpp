@@ -1,4 +1,5 @@
-// Large casts to many hosts: the body goes by a tree of them, what it belongs to by the link to each (relay.fbs).
+// Large casts to many hosts: the body goes by a tree of them, what it belongs to by the link to
+// each (relay.fbs).
 #include <optional>
 #include <utility>
 #include <vector>
@@ -36,8 +37,10 @@ std::optional<typename Table::NativeTableType> decode(Bytes body) {
   return native;
 }
 
-/// Hosts that the broker of that link may have us send to. Nothing when there is one that is none of these.
-std::optional<std::vector<HostAddr>> parse_hosts(const std::vector<std::string>& texts, const Link& link) {
+/// Hosts that the broker of that link may have us send to. Nothing when there is one that is none
+/// of these.
+std::optional<std::vector<HostAddr>> parse_hosts(const std::vector<std::string>& texts,
+                                                 const Link& link) {
   const HostAddr& from = link.host();
   // Its processes are of this machine, and of a user that both ends have checked.
   const bool is_local = from.transport() == Transport::unix_socket && link.is_dialled();
@@ -47,7 +50,8 @@ std::optional<std::vector<HostAddr>> parse_hosts(const std::vector<std::string>&
     auto host = HostAddr::parse(text);
     if (!host) return std::nullopt;
     // Sockets of this machine are no business of another one.
-    if (from.is_reachable_from_elsewhere() && !host->is_reachable_from_elsewhere()) return std::nullopt;
+    if (from.is_reachable_from_elsewhere() && !host->is_reachable_from_elsewhere())
+      return std::nullopt;
     if (!may_dial(*host, is_local)) return std::nullopt;
     hosts.push_back(std::move(*host));
   }
@@ -62,7 +66,8 @@ std::uint64_t Forwarder::relay(const std::vector<std::uint64_t>& hosts, zmq::mes
   std::vector<HostAddr> addresses;
   for (const std::uint64_t host : hosts) {
     const Link* link = find_link(host);
-    if (link == nullptr || !link->may_relay() || !relays_.is_reached(host, reactor_.now())) continue;
+    if (link == nullptr || !link->may_relay() || !relays_.is_reached(host, reactor_.now()))
+      continue;
     able.push_back(host);
     addresses.push_back(link->host());
   }
@@ -85,14 +90,16 @@ std::string Forwarder::elsewhere(std::uint64_t number, Bytes body) {
   return encode<wire::CastElsewhere>(table);
 }
 
-void Forwarder::pass_on(std::uint64_t number, const std::vector<HostAddr>& hosts, zmq::message_t& body) {
+void Forwarder::pass_on(std::uint64_t number, const std::vector<HostAddr>& hosts,
+                        zmq::message_t& body) {
   for (const CastBranch& branch : cast_branches(hosts.size(), options_.cast_width)) {
     // Whom we do not reach gets it from the sender's broker.
     const auto link = introduce(hosts[branch.first]);
     if (!link) continue;
     if (branch.count > 1) {
       wire::PassOnT rest;
-      for (std::size_t i = branch.first + 1; i < branch.first + branch.count; ++i) rest.hosts.push_back(hosts[i].to_string());
+      for (std::size_t i = branch.first + 1; i < branch.first + branch.count; ++i)
+        rest.hosts.push_back(hosts[i].to_string());
       say_relay(**link, wire::RelayPort::pass_on, number, encode<wire::PassOn>(rest), nullptr);
     }
     zmq::message_t part;
@@ -101,7 +108,8 @@ void Forwarder::pass_on(std::uint64_t number, const std::vector<HostAddr>& hosts
   }
 }
 
-bool Forwarder::say_relay(Link& link, wire::RelayPort what, std::uint64_t number, Bytes body, zmq::message_t* apart) {
+bool Forwarder::say_relay(Link& link, wire::RelayPort what, std::uint64_t number, Bytes body,
+                          zmq::message_t* apart) {
   ++counters_.originated;
   wire::Envelope envelope = own_envelope();
   envelope.mutate_destination_host(link.key());
@@ -116,12 +124,15 @@ bool Forwarder::say_relay(Link& link, wire::RelayPort what, std::uint64_t number
 }
 
 void Forwarder::on_relay(const wire::Envelope& envelope, Bytes body, zmq::message_t* apart) {
-  if (envelope.source_proc() != 0 || envelope.source_host() == own_key_ || envelope.kind() != wire::Kind::message)
+  if (envelope.source_proc() != 0 || envelope.source_host() == own_key_ ||
+      envelope.kind() != wire::Kind::message)
     return give_back(envelope, Error(ErrorCode::malformed_message, "only brokers pass casts on"));
   ++counters_.handled;
   const std::uint64_t number = envelope.sequence();
   switch (static_cast<wire::RelayPort>(envelope.port())) {
-    case wire::RelayPort::here: relays_.here(number, envelope.source_host(), reactor_.now()); return;
+    case wire::RelayPort::here:
+      relays_.here(number, envelope.source_host(), reactor_.now());
+      return;
     case wire::RelayPort::pass_on: {
       const auto table = decode<wire::PassOn>(body);
       const Link* from = find_link(envelope.source_host());
@@ -132,7 +143,8 @@ void Forwarder::on_relay(const wire::Envelope& envelope, Bytes body, zmq::messag
     case wire::RelayPort::body: break;
     default: return;
   }
-  zmq::message_t bytes = apart != nullptr ? std::move(*apart) : zmq::message_t(body.data(), body.size());
+  zmq::message_t bytes =
+      apart != nullptr ? std::move(*apart) : zmq::message_t(body.data(), body.size());
   if (const ToPassOn* next = to_pass_on_.find(envelope.source_host()); next != nullptr) {
     const ToPassOn to = *next;
     to_pass_on_.add(envelope.source_host(), {});
@@ -150,9 +162,12 @@ bool Forwarder::hold(const wire::Envelope& envelope, Bytes body, zmq::message_t*
   message.envelope = envelope;
   if (is_cast) {
     auto table = decode<wire::CastElsewhere>(body);
-    const bool is_here = envelope.destination_proc() == 0 && (envelope.destination_host() == 0 || envelope.destination_host() == own_key_);
+    const bool is_here =
+        envelope.destination_proc() == 0 &&
+        (envelope.destination_host() == 0 || envelope.destination_host() == own_key_);
     if (!table || table->number == 0 || (envelope.flags() & kFlagCast) == 0 || !is_here) {
-      give_back(envelope, Error(ErrorCode::malformed_message, "a cast whose body is said to be elsewhere, but not which it is"));
+      give_back(envelope, Error(ErrorCode::malformed_message,
+                                "a cast whose body is said to be elsewhere, but not which it is"));
       return true;
     }
     message.number = table->number;
@@ -161,7 +176,9 @@ bool Forwarder::hold(const wire::Envelope& envelope, Bytes body, zmq::message_t*
     message.body = apart != nullptr ? std::move(*apart) : zmq::message_t(body.data(), body.size());
   }
   if (!arrivals_.add(std::move(message), reactor_.now())) {
-    give_back(envelope, Error(ErrorCode::queue_full, "too much waits at " + options_.host.to_string() + " for bodies of casts"));
+    give_back(envelope,
+              Error(ErrorCode::queue_full,
+                    "too much waits at " + options_.host.to_string() + " for bodies of casts"));
     return true;
   }
   if (is_cast) take_arrivals(arrivals_.take_ready());
@@ -173,13 +190,16 @@ void Forwarder::take_arrivals(std::vector<CastArrivals::Message> messages) {
   for (auto& message : messages) {
     wire::Envelope& envelope = message.envelope;
     if (message.is_late) {
-      give_back(envelope, Error(ErrorCode::link_lost, "the body of this cast, which was to come by other hosts, did not reach " +
-                                                          options_.host.to_string() + " in time"));
+      give_back(envelope,
+                Error(ErrorCode::link_lost,
+                      "the body of this cast, which was to come by other hosts, did not reach " +
+                          options_.host.to_string() + " in time"));
       continue;
     }
     if (message.number != 0) {
       envelope.mutate_flags(envelope.flags() & ~kFlagElsewhere);
-      if (Link* link = find_link(envelope.source_host())) say_relay(*link, wire::RelayPort::here, message.number, {}, nullptr);
+      if (Link* link = find_link(envelope.source_host()))
+        say_relay(*link, wire::RelayPort::here, message.number, {}, nullptr);
     }
     const Bytes body = bytes_of(message.body.data(), message.body.size());
     deliver(envelope, body, body.size() > kInlineLimit ? &message.body : nullptr, Debts::kNobody);
@@ -190,13 +210,15 @@ void Forwarder::arm_relays() {
   if (relay_timer_ != 0 || (relays_.empty() && arrivals_.empty())) return;
   relay_timer_ = reactor_.after(kRelayLook, [this] {
     relay_timer_ = 0;
-    relays_.look(reactor_.now(), [this](std::uint64_t host, std::uint64_t number, zmq::message_t& body) {
-      Link* link = find_link(host);
-      if (link == nullptr) return true;
-      zmq::message_t part;
-      part.copy(body);
-      return say_relay(*link, wire::RelayPort::body, number, bytes_of(body.data(), body.size()), &part);
-    });
+    relays_.look(reactor_.now(),
+                 [this](std::uint64_t host, std::uint64_t number, zmq::message_t& body) {
+                   Link* link = find_link(host);
+                   if (link == nullptr) return true;
+                   zmq::message_t part;
+                   part.copy(body);
+                   return say_relay(*link, wire::RelayPort::body, number,
+                                    bytes_of(body.data(), body.size()), &part);
+                 });
     take_arrivals(arrivals_.expire(reactor_.now()));
     arm_relays();
   });

@@ -16,8 +16,8 @@
 
 namespace meshbus {
 
-/// Messages for procs of this host that have not registered yet: they wait a while, in order, bounded. Pure: the time comes from the
-/// caller.
+/// Messages for procs of this host that have not registered yet: they wait a while, in order,
+/// bounded. Pure: the time comes from the caller.
 class WaitingRoom {
  public:
   using Time = std::chrono::steady_clock::time_point;
@@ -31,7 +31,8 @@ class WaitingRoom {
   };
   explicit WaitingRoom(Limits limits) : limits_(limits) {}
 
-  /// Keeps a message for its destination_proc. False when there is no room, or no wait is wanted; `apart` is moved from only when kept.
+  /// Keeps a message for its destination_proc. False when there is no room, or no wait is wanted;
+  /// `apart` is moved from only when kept.
   bool add(const wire::Envelope& envelope, Bytes body, zmq::message_t* apart, Time now);
   /// Takes out what waits for that proc, in order.
   void release(std::uint64_t proc, const Taker& take);
