@@ -46,7 +46,7 @@ struct BrokerOptions {
   std::uint64_t incarnation = 0;
   /// How long a message waits for the first connection to its host.
   std::chrono::milliseconds link_connect_limit{5000};
-  /// Who has connected and not said who he is after so long is hung up on.
+  /// A connection that has said no Hello after so long is closed.
   std::chrono::milliseconds hello_limit{10000};
   Config config;
   /// What it says that it speaks.

@@ -22,7 +22,7 @@ using meshbus::RateLimit;
 
 constexpr rlim_t kMostReserved = 256;
 constexpr std::uint64_t kSecondsAtOnce = 5;
-/// Who has more addresses than these is no single one any more.
+/// Beyond so many addresses nobody can tell a crowd from one that has many.
 constexpr std::size_t kAddressesRemembered = 4096;
 
 /// Where a connection over tcp comes from, without its port; of an IPv6 address the network.

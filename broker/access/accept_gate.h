@@ -8,11 +8,10 @@ namespace meshbus {
 /// meshbus-broker has an accept4() of its own, which libzmq and LocalRouter call, and which hangs
 /// up at once on
 ///  - newcomers that would take the last descriptors: a quarter of them, 256 at most, is kept for
-///  what is not accepted (links, files).
-///    libzmq 4.3 aborts when it cannot accept a connection on a unix socket for want of a
-///    descriptor, and spins on tcp;
+///    what is not accepted (links, files). libzmq 4.3 aborts when it cannot accept a connection on
+///    a unix socket for want of a descriptor, and spins on tcp;
 ///  - connections over tcp from an address that opens too many: with keys each costs us public-key
-///  operations, whoever it is.
+///    operations, even one that is refused.
 /// From any thread.
 
 /// So many connections over tcp each address may open a second, and five seconds' worth at once; 0

@@ -49,6 +49,11 @@ Credentials Credentials::of_address(std::string_view address) {
           .address = address.empty() ? "an unknown address" : std::string(address)};
 }
 
+std::string Credentials::principal(wire::Role role) const {
+  if (uid) return "uid " + std::to_string(*uid);
+  return key.empty() ? address : std::string(word_of(role)) + " " + key;
+}
+
 Result<Identity> Admission::admit(const wire::Hello& hello, const Credentials& credentials) const {
   const auto version =
       common_version(describe(hello), Protocol::of(hello),
@@ -62,6 +67,7 @@ Result<Identity> Admission::admit(const wire::Hello& hello, const Credentials& c
     identity->capabilities = hello.capabilities();
     if (credentials.holder) identity->user = credentials.holder->to_string();
     identity->key_text = credentials.key;
+    identity->principal = credentials.principal(identity->role);
   }
   return identity;
 }
@@ -111,8 +117,7 @@ Result<Role> Admission::check_user(const Credentials& credentials) const {
   // A host's broker vouches for operators too: its key may do what theirs may.
   if (credentials.holder) return std::min(credentials.holder->role, Role::operate);
   if (!credentials.key.empty())
-    return fail(ErrorCode::unauthorised,
-                "the key " + credentials.key + " is not authorised any more");
+    return fail(ErrorCode::unauthorised, "the key " + credentials.key + " is no longer authorised");
   return fail(ErrorCode::unauthorised,
               "a connection over tcp without a key proves nothing about its user");
 }
@@ -128,9 +133,10 @@ Result<void> Admission::check_token(const ProcId& proc, const wire::Hello& hello
   if (token == nullptr) return fail(ErrorCode::unauthorised, proc.to_string() + " brings no token");
   if (!tokens_ || !tokens_->verify(proc.to_string(), hello.incarnation(),
                                    to_vector(bytes_of(token->data(), token->size()))))
-    return fail(ErrorCode::unauthorised,
-                proc.to_string() +
-                    " brings a token that this host's agent did not make for that proc and life");
+    return fail(
+        ErrorCode::unauthorised,
+        proc.to_string() +
+            " brings a token that this host's agent did not make for that proc and incarnation");
   return {};
 }
 

@@ -15,7 +15,7 @@
 
 namespace meshbus {
 
-/// Who a key belongs to, and what it is for.
+/// The holder of a key, and what the key is for.
 struct KeyHolder {
   wire::Role role = wire::Role::none;
   /// More than one when hosts share a key. Sorted.

@@ -11,7 +11,7 @@ namespace {
 constexpr int kAtOnce = 64;
 constexpr std::size_t kMostWaiting = 1024;
 constexpr std::size_t kBinaryKey = 32;
-/// What libzmq sends: who asks, an empty part, and these.
+/// What libzmq sends: the asker, an empty part, and these.
 enum Part : std::size_t {
   kAsker,
   kEmpty,

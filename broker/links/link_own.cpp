@@ -1,4 +1,4 @@
-// Our own session to the other broker: making it, and making it again.
+// Our own session to the other broker: makes it, and makes it again after a loss.
 #include <unistd.h>
 
 #include <algorithm>
@@ -24,7 +24,8 @@ void Link::open() {
     try_next_endpoint();
     return;
   }
-  // What the name meant is tried while it is asked for again: the name server may be what is away.
+  // The addresses that the name had are tried while it is looked up again: the name server may be
+  // what is away.
   if (!endpoints_.empty()) try_next_endpoint();
   if (!is_resolving_) resolve();
 }
@@ -93,7 +94,7 @@ void Link::open_session(const std::string& endpoint) {
     }
   };
   events.on_link_frame = [this](const FrameReader& frame) {
-    return on_frame(frame, session_life_);
+    return on_frame(frame, session_incarnation_);
   };
   events.link_ack = [this] { return stream_.taken(); };
   session_ = std::make_unique<Session>(reactor_, context_, std::move(options), std::move(events));
@@ -106,7 +107,7 @@ void Link::check_keys() {
                   keys->servers.end())
     return;
   // It tries again with what is there now, and ends for good when that is nothing.
-  session_->reconnect("the key of that host was replaced, or is not known any more");
+  session_->reconnect("the key of that host was replaced or removed");
 }
 
 void Link::on_welcome(const wire::Welcome& welcome) {
@@ -120,7 +121,7 @@ void Link::on_welcome(const wire::Welcome& welcome) {
     end_own(met.error());
     return;
   }
-  session_life_ = welcome.incarnation();
+  session_incarnation_ = welcome.incarnation();
   trouble_.clear();
   reactor_.cancel(limit_timer_);
   reactor_.cancel(slice_timer_);
@@ -135,21 +136,21 @@ void Link::on_lost(const std::string& reason) {
                     "the link to " + host_.to_string() + " is lost: " + reason);
   log::info(error.detail());
   events_.on_down(*this, error);
-  last_used_ = reactor_.now();
-  // A broker that does not resume says it of the connection.
+  touch();
+  // A broker that does not resume means the connection alone by its Bye.
   if (session_->has_said_bye() && is_resuming_) {
-    end_life("it has ended in order");
+    end_incarnation("it has ended in order");
     retire_session();
     if (way_ == Way::own) way_ = Way::none;
     if (way_ == Way::none && held() > 0) choose();
     return;
   }
-  session_life_ = 0;
+  session_incarnation_ = 0;
   if (way_ == Way::inbound) {
     retire_session();
     return;
   }
-  lost_ = opened_ = last_used_;
+  lost_ = opened_ = reactor_.now();
   if (inbound_ != nullptr) {
     retire_session();
     take_way(Way::inbound);
@@ -189,6 +190,7 @@ void Link::end_own(const Error& error) {
   limit_timer_ = slice_timer_ = 0;
   log::info("link to " + host_.to_string() + ": " + error.to_string());
   events_.on_down(*this, error);
+  touch();
   retire_session();
   if (way_ != Way::own) return;
   way_ = Way::none;
@@ -200,7 +202,7 @@ void Link::end_own(const Error& error) {
 }
 
 void Link::retire_session() {
-  session_life_ = 0;
+  session_incarnation_ = 0;
   if (session_ == nullptr) return;
   session_->close({}, std::chrono::milliseconds(0));
   // A function must be copyable, so the session travels in a shared pointer.

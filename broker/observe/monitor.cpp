@@ -126,7 +126,7 @@ void Monitor::publish(Topic topic, T body) {
   event.body.Set(std::move(body));
   flatbuffers::FlatBufferBuilder builder;
   builder.Finish(wire::CreateMonitorEvent(builder, &event), "MBM1");
-  // A PUB socket does not wait: who does not read loses it.
+  // A PUB socket does not wait: a subscriber that does not read loses the event.
   const std::string_view name = kNames[static_cast<std::size_t>(topic)];
   if (socket_.send(zmq::buffer(name), zmq::send_flags::sndmore | zmq::send_flags::dontwait))
     socket_.send(zmq::buffer(builder.GetBufferPointer(), builder.GetSize()),

@@ -33,24 +33,24 @@ std::int64_t wall_clock_ns() {
 
 Result<std::unique_ptr<Tap>> Tap::open(Reactor& reactor, zmq::context_t& context,
                                        const HostAddr& address, Monitor::Speaker speaker,
-                                       Events events) {
-  std::unique_ptr<Tap> tap(new Tap(reactor, context, std::move(speaker), std::move(events)));
+                                       NameOf name_of) {
+  std::unique_ptr<Tap> tap(new Tap(reactor, context, std::move(speaker), std::move(name_of)));
   auto file = listen_for_tools(tap->socket_, address, "the tap");
   if (!file) return fail(file.error());
   tap->file_.emplace(std::move(*file));
   return tap;
 }
 
-Tap::Tap(Reactor& reactor, zmq::context_t& context, Monitor::Speaker speaker, Events events)
+Tap::Tap(Reactor& reactor, zmq::context_t& context, Monitor::Speaker speaker, NameOf name_of)
     : reactor_(reactor),
       speaker_(std::move(speaker)),
-      events_(std::move(events)),
+      find_text_(std::move(name_of)),
       own_key_(speaker_.host.key()),
       socket_(context, zmq::socket_type::xpub) {
   socket_.set(zmq::sockopt::linger, 0);
   socket_.set(zmq::sockopt::sndhwm, kUnsentBatches);
   socket_.set(zmq::sockopt::maxmsgsize, static_cast<std::int64_t>(kSubscriptionLimit));
-  // Also who subscribes to what another one has is told at once that it is heard.
+  // A second subscriber to the same topic is answered at once, too.
   socket_.set(zmq::sockopt::xpub_verbose, 1);
   reactor_.watch_quiet_socket(socket_.handle(), [this] { return on_subscription(); });
 }
@@ -92,21 +92,19 @@ void Tap::subscribe(const std::string& topic) {
         streams_.emplace(topic, Stream{.request = std::move(*request), .id = next_stream_++}).first;
   }
   if (turn_end_ == 0) {
-    log::info("somebody taps the messages of this broker");
+    log::info("the tap of this broker has a subscriber");
     turn_end_ = reactor_.add_turn_end([this] { on_turn_end(); });
     timer_ = reactor_.after(kSilence, [this] { on_second(); });
-    events_.on_wanted(true);
   }
   publish(topic, found->second);
 }
 
 void Tap::unsubscribe(const std::string& topic) {
   if (streams_.erase(topic) == 0 || !streams_.empty()) return;
-  log::info("nobody taps the messages of this broker any more");
+  log::info("the tap of this broker has no subscriber any more");
   reactor_.forget_turn_end(std::exchange(turn_end_, 0));
   reactor_.cancel(std::exchange(timer_, 0));
   names_.clear();
-  events_.on_wanted(false);
 }
 
 void Tap::refuse(const std::string& topic, const Error& error) {
@@ -121,7 +119,7 @@ void Tap::refuse(const std::string& topic, const Error& error) {
 
 std::string_view Tap::name_of(std::uint64_t key) {
   if (const auto found = names_.find(key); found != names_.end()) return found->second;
-  std::string name = events_.name_of(key);
+  std::string name = find_text_(key);
   if (name.empty()) return {};  // it may become known
   if (names_.size() >= kNamesRemembered) names_.clear();
   return names_.emplace(key, std::move(name)).first->second;
@@ -189,7 +187,7 @@ void Tap::publish(const std::string& topic, Stream& stream) {
 }
 
 void Tap::publish(const std::string& topic, const flatbuffers::FlatBufferBuilder& builder) {
-  // An XPUB socket does not wait: who does not read loses it.
+  // An XPUB socket does not wait: a subscriber that does not read loses the batch.
   if (socket_.send(zmq::buffer(topic), zmq::send_flags::sndmore | zmq::send_flags::dontwait))
     socket_.send(zmq::buffer(builder.GetBufferPointer(), builder.GetSize()),
                  zmq::send_flags::dontwait);
@@ -203,7 +201,7 @@ void Tap::on_turn_end() {
 }
 
 void Tap::on_second() {
-  // Who lost the last batch hears of it, and who hears nothing knows that nothing is there.
+  // An empty batch tells a subscriber that it has lost the last one, or that nothing came.
   for (auto& [topic, stream] : streams_) {
     if (reactor_.now() - stream.last_sent >= kSilence) publish(topic, stream);
   }

@@ -9,7 +9,7 @@ bool WatchList::add(std::uint64_t proc, const Watcher& watcher) {
     const auto same =
         std::find_if(found->second.begin(), found->second.end(), [&](const Watcher& one) {
           return one.proc == watcher.proc && one.host == watcher.host &&
-                 one.incarnation == watcher.incarnation && one.life == watcher.life;
+                 one.incarnation == watcher.incarnation && one.watched == watcher.watched;
         });
     if (same != found->second.end()) {
       same->request = watcher.request;
@@ -26,12 +26,12 @@ bool WatchList::add(std::uint64_t proc, const Watcher& watcher) {
   return true;
 }
 
-std::vector<WatchList::Watcher> WatchList::take(std::uint64_t proc, std::uint64_t life) {
+std::vector<WatchList::Watcher> WatchList::take(std::uint64_t proc, std::uint64_t incarnation) {
   const auto found = watched_.find(proc);
   if (found == watched_.end()) return {};
   auto& all = found->second;
-  const auto others = std::stable_partition(all.begin(), all.end(),
-                                            [&](const Watcher& one) { return one.life == life; });
+  const auto others = std::stable_partition(
+      all.begin(), all.end(), [&](const Watcher& one) { return one.watched == incarnation; });
   const std::vector<Watcher> watchers(all.begin(), others);
   all.erase(all.begin(), others);
   size_ -= watchers.size();
@@ -59,7 +59,7 @@ void WatchList::forget(std::uint64_t watcher_proc, std::uint64_t watcher_incarna
     size_ -= std::erase_if(found->second, [&](const Watcher& one) {
       return one.proc == watcher_proc && one.incarnation == watcher_incarnation;
     });
-    // Another life of the same watcher stays.
+    // Another incarnation of the same watcher stays.
     for (const Watcher& one : found->second) {
       if (one.proc == watcher_proc) watched_by_[watcher_proc].insert(proc);
     }

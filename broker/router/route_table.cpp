@@ -8,7 +8,7 @@
 namespace meshbus {
 namespace {
 
-/// "alice" of "operator alice": who has another role now is the same.
+/// "alice" of "operator alice": a user with another role is the same user.
 std::string_view holder_of(std::string_view user) {
   return user.substr(std::min(user.find(' '), user.size()));
 }
@@ -18,7 +18,7 @@ std::string_view holder_of(std::string_view user) {
 Result<void> RouteTable::may_add(const Identity& identity) const {
   if (superseded_.contains({identity.key, identity.incarnation}))
     return fail(ErrorCode::identity_mismatch,
-                "a later life of " + identity.text + " has registered; this one is over");
+                "a later incarnation of " + identity.text + " has registered; this one is over");
   const auto found = peers_.find(identity.key);
   if (found == peers_.end()) {
     const Gone* gone = gone_.find(identity.key);
@@ -38,7 +38,7 @@ Result<void> RouteTable::may_add(const Identity& identity) const {
     return fail(ErrorCode::identity_mismatch, "the key of " + identity.text + " is also that of " +
                                                   there.text +
                                                   ", which is registered; use another name");
-  // Who has heard a name and a life of another user's launcher is not that launcher.
+  // Knowing the name and incarnation of another user's launcher does not make one that launcher.
   if (holder_of(there.user) != holder_of(identity.user))
     return fail(ErrorCode::identity_mismatch,
                 "the name " + identity.text + " is in use by " +
