@@ -1,5 +1,5 @@
 // Spec 6.2: spawn() gives a mesh, or says what went wrong and leaves nothing. (That a command cannot be executed:
-// tests/integration/client_spawn.cpp.)
+// tests/integration/client/spawn.cpp.)
 #include <csignal>
 #include <future>
 
