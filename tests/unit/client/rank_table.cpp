@@ -155,7 +155,7 @@ TEST_CASE("rank_table: a rank that was ordered to begin anew counts as starting,
   SUBCASE("it begins, and ends with another exit report") {
     auto next = make({.rank = 0, .generation = 3, .state = wire::ProcState::ready});
     next.mutate_incarnation(2);
-    next.mutate_reserved(1);
+    next.mutate_restarts(1);
     CHECK(table.apply(kA, next, kLater));
     next.mutate_generation(4);
     next.mutate_state(wire::ProcState::stopped);
