@@ -21,7 +21,7 @@ struct Launcher {
 
 /// Processes of this program that run as procs with this argument.
 std::size_t procs_with(const std::string& argument) {
-  return processes_with("meshbus_conformance_tests " + argument).size();
+  return own_processes_with("meshbus_conformance_tests " + argument).size();
 }
 
 }  // namespace

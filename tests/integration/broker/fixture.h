@@ -14,9 +14,9 @@
 
 #include "broker/broker.h"
 #include "common/bus/bus.h"
-#include "common/wire/protocol.h"
 #include "common/loop/reactor.h"
 #include "common/security/token.h"
+#include "common/wire/protocol.h"
 #include "tests/support/temp_dir.h"
 #include "wire/bus_generated.h"
 

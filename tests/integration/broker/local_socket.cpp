@@ -100,7 +100,7 @@ class Server {
   UniqueFd listener_, peer_;
 };
 
-const std::string ready = zmtp_frame("\5READY", false, true);
+const std::string kReady = zmtp_frame("\5READY", false, true);
 
 }  // namespace
 
@@ -162,7 +162,7 @@ TEST_CASE("local socket: bytes that come one by one are the same messages, and a
   Client client(loop, dir / "b");
   server.accept();
   const std::string body(300, 'b');
-  for (const char byte : zmtp_greeting() + ready + zmtp_frame("a", true) + zmtp_frame(body, false) + zmtp_frame("\4PING", false, true)) {
+  for (const char byte : zmtp_greeting() + kReady + zmtp_frame("a", true) + zmtp_frame(body, false) + zmtp_frame("\4PING", false, true)) {
     server.say(std::string(1, byte));
     loop.reactor.turn(0ms);
   }
@@ -188,7 +188,7 @@ TEST_CASE("local socket: whatever it is not, is its end, and it says why") {
   curve.replace(12, 5, "CURVE");
   std::string old = zmtp_greeting();
   old[10] = 1;
-  const std::string good = zmtp_greeting() + ready;
+  const std::string good = zmtp_greeting() + kReady;
   std::string many;
   for (std::size_t i = 0; i <= kMostParts; ++i) many += zmtp_frame("p", true);
   struct Case {
@@ -262,7 +262,7 @@ TEST_CASE("local socket: any of its handlers may destroy it") {
     server.accept();
     std::string greeting = zmtp_greeting();
     if (at == At::failed) greeting.replace(12, 5, "CURVE");
-    server.say(greeting + ready);
+    server.say(greeting + kReady);
     if (at == At::writable) {
       Frame frame;
       frame.parts.emplace_back(4 << 20);
@@ -301,7 +301,7 @@ TEST_CASE("local socket: what it took leaves while it lingers, and no longer") {
     CAPTURE(is_read);
     Client client(loop, dir / "b");
     server.accept();
-    server.say(zmtp_greeting() + ready);
+    server.say(zmtp_greeting() + kReady);
     client.up();
     std::size_t taken = 0;
     std::thread reader;

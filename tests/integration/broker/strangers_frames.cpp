@@ -4,9 +4,9 @@
 #include <cstring>
 #include <limits>
 
+#include "common/security/token.h"
 #include "common/wire/control.h"
 #include "common/wire/frame.h"
-#include "common/security/token.h"
 #include "meshbus/name.h"
 #include "tests/support/body_union.h"
 #include "wire/control_generated.h"

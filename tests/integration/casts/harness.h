@@ -13,8 +13,8 @@
 #include <string>
 #include <vector>
 
-#include "common/bus/cast.h"
 #include "common/base/unique_fd.h"
+#include "common/bus/cast.h"
 #include "tests/integration/broker/fixture.h"
 #include "tests/support/environment.h"
 #include "tests/support/process.h"

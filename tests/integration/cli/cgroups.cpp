@@ -115,7 +115,7 @@ Words limited(const std::string& host, const Words& command, const Words& limits
 const Words show_limits{"sh", "-c",
                         "d=/sys/fs/cgroup$(sed -n s/^0:://p /proc/self/cgroup); echo $d $(cat $d/memory.max $d/pids.max $d/cpu.max)"};
 const std::string all_limits = " 67108864 30 50000 100000\n";
-const Words hog{"perl", "-e", "my $x = 'x' x (200 << 20)"};
+const Words kHog{"perl", "-e", "my $x = 'x' x (200 << 20)"};
 const std::string hogs_end = "killed by SIGKILL, out of memory: it has reached its limit of 64MiB of memory";
 
 }  // namespace
@@ -139,7 +139,7 @@ TEST_CASE("cgroups: a host alone in its cgroup steps aside, limits procs beside 
       INFO(shown.err);
       CHECK(shown.out.starts_with(scope.path() + "/" + host.name() + "/"));
       CHECK(shown.out.ends_with(all_limits));
-      const auto ended = scope.run(limited(host.address(), hog), "/meshbus-roles");
+      const auto ended = scope.run(limited(host.address(), kHog), "/meshbus-roles");
       CHECK(ended.status == ExitStatus::exited(128 + SIGKILL));
       CHECK(ended.err.find(hogs_end) != std::string::npos);
       // One without limits is in there, too, and its end is nobody else's.
@@ -170,7 +170,7 @@ TEST_CASE("cgroups: `meshbus run` with limits steps aside with its host, and com
     INFO(three.err);
     CHECK(three.status == ExitStatus::exited(0));
     CHECK(wait_until([&] { return scope.is_as_before(); }, cleaned_up));
-    CHECK(scope.run(limited("", hog)).err.find(hogs_end) != std::string::npos);
+    CHECK(scope.run(limited("", kHog)).err.find(hogs_end) != std::string::npos);
     CHECK(wait_until([&] { return scope.is_as_before() && scope.is_run_directory_empty(); }, cleaned_up));
   }
 }
@@ -267,7 +267,7 @@ TEST_CASE("cgroups: two hosts of one cgroup share the leaf; the last one leaves 
     CHECK(scope.run(limited(host->address(), show_limits), "/meshbus-roles").out.ends_with(all_limits));
   first.stop();
   CHECK(wait_until([&] { return scope.below() == sorted({second.name(), "meshbus-roles"}); }, cleaned_up));
-  CHECK(scope.run(limited(second.address(), hog), "/meshbus-roles").err.find(hogs_end) != std::string::npos);
+  CHECK(scope.run(limited(second.address(), kHog), "/meshbus-roles").err.find(hogs_end) != std::string::npos);
   second.stop();
   CHECK(wait_until([&] { return scope.is_as_before(); }, cleaned_up));
 

@@ -52,7 +52,8 @@ nlohmann::json parse_json(const std::string& text) {
 
 std::string own_sleep() {
   static int count = 0;
-  return "sleep 100." + std::to_string(::getpid()) + std::to_string(100 + ++count);
+  // Always as many digits: no other test program's is the beginning of it.
+  return "sleep 100." + std::to_string(10'000'000 + ::getpid()) + std::to_string(1000 + ++count);
 }
 
 std::vector<ProcessInfo> sleepers(const std::string& sleep) {

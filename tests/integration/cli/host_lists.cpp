@@ -18,7 +18,7 @@ using nlohmann::json;
 namespace {
 
 /// What starting a program may add on a busy machine.
-constexpr std::chrono::milliseconds busy(4000);
+constexpr std::chrono::milliseconds kBusy(4000);
 
 const Words kPlainTcp = {"--insecure", "--bind", "tcp:127.0.0.1:0"};
 
@@ -211,12 +211,12 @@ TEST_CASE("cli: a dead host costs ps and status no more than their --timeout") {
   REQUIRE(shown.at("hosts").size() == 2);
   CHECK(shown.at("hosts")[0].at("error") == nullptr);
   CHECK(shown.at("hosts")[1].at("error").is_string());
-  CHECK(finished.elapsed < 3s + busy);
+  CHECK(finished.elapsed < 3s + kBusy);
   // The dead one first: it is not the way to the other.
   const auto turned = run_cli({"ps", "--json", "--timeout", "4s", "--hosts", silent.address + "," + host.address()});
   INFO(turned.out << turned.err);
   CHECK(parse_json(turned.out).at("hosts")[1].at("error") == nullptr);
-  CHECK(turned.elapsed < 4s + busy);
+  CHECK(turned.elapsed < 4s + kBusy);
 }
 
 TEST_CASE("cli: hosts at IPv6 addresses" * doctest::test_suite(need::ipv6)) {

@@ -61,7 +61,7 @@ uid_t user_of(pid_t pid) {
   return ::stat(("/proc/" + std::to_string(pid)).c_str(), &status) == 0 ? status.st_uid : 0;
 }
 
-constexpr std::uint32_t nobody = 65534;
+constexpr std::uint32_t kNobody = 65534;
 
 }  // namespace
 
@@ -162,12 +162,12 @@ TEST_CASE("client: procs of another user and what they leave in sessions of thei
       const std::string sleep = own_sleep();
       // A child, one in a session of its own, a daemon, and the proc itself.
       auto spec = shell("trap '' HUP; " + sleep + " & setsid " + sleep + " & (setsid " + sleep + " &); exec " + sleep);
-      spec.settings.uid = nobody;
-      spec.settings.gid = nobody;
+      spec.settings.uid = kNobody;
+      spec.settings.gid = kNobody;
       spec.directory = "/";  // not everybody may enter ours
       auto mesh = host.start("theirs", spec);
       REQUIRE(wait_until([&] { return sleepers(sleep).size() == 4; }, in_time));
-      for (const auto& one : sleepers(sleep)) CHECK(user_of(one.pid) == nobody);
+      for (const auto& one : sleepers(sleep)) CHECK(user_of(one.pid) == kNobody);
       if (victim == "nobody") {
         CHECK(must(mesh.stop({.reason = "over", .grace = 10s})).ranks.at(0).cause == Cause::stopped);
       } else {

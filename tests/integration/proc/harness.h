@@ -12,10 +12,10 @@
 #include <zmq.hpp>
 
 #include "broker/broker.h"
-#include "common/bus/bus.h"
-#include "common/wire/protocol.h"
-#include "common/security/token.h"
 #include "common/base/unique_fd.h"
+#include "common/bus/bus.h"
+#include "common/security/token.h"
+#include "common/wire/protocol.h"
 #include "meshbus/proc_mesh_ref.h"
 #include "tests/support/process.h"
 #include "tests/support/temp_dir.h"

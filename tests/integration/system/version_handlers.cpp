@@ -3,9 +3,9 @@
 #include <map>
 #include <optional>
 
-#include "common/wire/dispatcher.h"
 #include "common/bus/session.h"
 #include "common/security/token.h"
+#include "common/wire/dispatcher.h"
 #include "tests/integration/client/harness.h"
 #include "tests/support/body_union.h"
 #include "tests/support/golden.h"

@@ -14,9 +14,9 @@
 
 #include "agent/warden/ready_report.h"
 #include "agent/warden/run_dir.h"
+#include "common/security/token.h"
 #include "common/wire/control.h"
 #include "common/wire/frame.h"
-#include "common/security/token.h"
 #include "meshbus/key.h"
 #include "tests/support/body_union.h"
 #include "tests/support/golden.h"

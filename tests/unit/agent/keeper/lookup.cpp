@@ -3,10 +3,10 @@
 
 #include <filesystem>
 
+#include "agent/keeper/program_lookup.h"
 #include "agent/os/cgroup.h"
 #include "agent/os/lifeline.h"
 #include "agent/os/process_table.h"
-#include "agent/keeper/program_lookup.h"
 #include "tests/support/temp_dir.h"
 
 using namespace meshbus::keeper;
