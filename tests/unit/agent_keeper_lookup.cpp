@@ -3,13 +3,14 @@
 
 #include <filesystem>
 
+#include "agent/keeper/program_lookup.h"
 #include "agent/os/cgroup.h"
 #include "agent/os/lifeline.h"
 #include "agent/os/process_table.h"
-#include "agent/keeper/program_lookup.h"
 #include "tests/support/temp_dir.h"
 
 using namespace meshbus::keeper;
+using namespace meshbus::os;
 using meshbus::test::TempDir;
 
 TEST_CASE("keeper lookup: PATH is searched as execvp does") {
