@@ -16,17 +16,17 @@
 #include <CLI/CLI.hpp>
 #include <zmq.hpp>
 
+#include "agent/os/warden_end.h"
 #include "broker/access/accept_gate.h"
 #include "broker/broker.h"
 #include "broker/lifeline.h"
-#include "common/config/config.h"
 #include "common/base/log.h"
+#include "common/base/unique_fd.h"
+#include "common/config/config.h"
 #include "common/config/logging.h"
 #include "common/loop/reactor.h"
 #include "common/loop/short_slices.h"
 #include "common/security/token.h"
-#include "common/base/unique_fd.h"
-#include "agent/os/warden_end.h"
 
 namespace {
 
@@ -166,7 +166,7 @@ void tell_turned_away(Reactor& reactor, const TurnedAway& told) {
 
 int serve(const Flags& flags) {
   const bool has_warden = flags.lifeline_fd >= 0;
-  if (has_warden) arm_warden_end(flags.cgroup);
+  if (has_warden) os::arm_warden_end(flags.cgroup);
   const UniqueFd signals = set_up_signals(has_warden);
   raise_descriptor_limit();
   Reactor reactor;
@@ -178,7 +178,7 @@ int serve(const Flags& flags) {
                      Lifeline::Events{[&] { reactor.stop(); },
                                       [&] {
                                         is_orderly = false;
-                                        end_with_warden();
+                                        os::end_with_warden();
                                         reactor.stop();
                                       }});
   }

@@ -38,7 +38,7 @@ class HostAgent {
     Ledger ledger = {};       ///< See MeshProcs::Options.
     OutputSpool spool = {};
     EventLog events = {};
-    keeper::LimitPlaces limits = {};
+    os::LimitPlaces limits = {};
   };
   struct Events {
     /// Registered with the broker; again after each loss.

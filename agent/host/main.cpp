@@ -15,10 +15,10 @@
 
 #include "agent/host/host_agent.h"
 #include "agent/os/lifeline.h"
+#include "agent/os/warden_end.h"
 #include "common/base/log.h"
 #include "common/config/logging.h"
 #include "common/loop/short_slices.h"
-#include "agent/os/warden_end.h"
 
 namespace {
 
@@ -58,7 +58,7 @@ Result<Config> load_config(const std::vector<std::string>& settings) {
 /// The agent as a process: its lifeline, its signals, its exit code.
 class Program {
  public:
-  Program(zmq::context_t& context, keeper::Lifeline lifeline, host::HostAgent::Options options)
+  Program(zmq::context_t& context, os::Lifeline lifeline, host::HostAgent::Options options)
       : lifeline_(std::move(lifeline)),
         grace_(options.config.duration(keys::terminate_grace)),
         agent_(reactor_, context, std::move(options), events()) {
@@ -101,7 +101,7 @@ class Program {
       return keeper_frozen_;
     };
     events.on_keeper_lost = [this] {
-      kill_with_keeper();
+      os::kill_with_keeper();
       lifeline_.send("failed keeper lost");
       end(give_up(EX_SOFTWARE, "the keeper is gone, so this agent cannot go on"));
     };
@@ -113,10 +113,10 @@ class Program {
       if (received.ended) {
         // Nobody is left to be in order for: the keeper ends the procs by itself, if it lives.
         log::warn("the warden is gone");
-        end_with_warden();
+        os::end_with_warden();
         std::_Exit(EX_OK);
       }
-      const auto message = keeper::parse_lifeline(*received.text);
+      const auto message = os::parse_lifeline(*received.text);
       if (message.word == "ping") {
         lifeline_.send("pong");
         continue;
@@ -149,7 +149,7 @@ class Program {
   }
 
   Reactor reactor_;
-  keeper::Lifeline lifeline_;
+  os::Lifeline lifeline_;
   std::chrono::milliseconds grace_;
   UniqueFd signals_;
   std::string keeper_frozen_;
@@ -159,7 +159,7 @@ class Program {
 };
 
 int run(const Arguments& arguments) {
-  arm_warden_end(arguments.cgroup);
+  os::arm_warden_end(arguments.cgroup);
   auto config = load_config(arguments.settings);
   if (!config) return give_up(EX_CONFIG, config.error().to_string());
   set_up_logging("agent", log::find_level(config->word(keys::log_level)).value_or(log::Level::warn));
@@ -192,13 +192,13 @@ int run(const Arguments& arguments) {
     }
   }
 
-  keeper::LimitPlaces limits;
+  os::LimitPlaces limits;
   for (const auto& text : arguments.limits) {
     if (!limits.read_text(text)) return give_up(EX_USAGE, "--limit " + text + ": expected CONTROLLER:VERSION:PATH");
   }
 
   zmq::context_t context(1);
-  Program program(context, keeper::Lifeline(UniqueFd(arguments.lifeline_fd)),
+  Program program(context, os::Lifeline(UniqueFd(arguments.lifeline_fd)),
                   {.host = *host_address,
                    .broker = *broker,
                    .containment = arguments.containment,

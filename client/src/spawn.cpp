@@ -5,12 +5,12 @@
 #include <map>
 #include <set>
 
+#include "agent/os/process_link.h"
 #include "client/src/host_mesh_impl.h"
 #include "client/src/host_process.h"
 #include "client/src/proc_mesh_impl.h"
 #include "client/src/restart_orders.h"
 #include "client/src/wire_reports.h"
-#include "agent/os/process_link.h"
 #include "common/security/token.h"
 #include "common/wire/wire_region.h"
 #include "wire/lifecycle_generated.h"
@@ -60,7 +60,7 @@ Result<void> complete(ProcSpec& spec) {
   if (restart.delay.count() < 0 || restart.max_delay.count() < 0 || restart.window.count() < 0 ||
       !(restart.jitter >= 0 && restart.jitter <= 1))
     return fail(ErrorCode::configuration_error, "restart: a time is negative, or jitter is not between 0 and 1");
-  using process_link::kMostProcsPerProcess;
+  using os::process_link::kMostProcsPerProcess;
   if (spec.procs_per_process < 1 || spec.procs_per_process > kMostProcsPerProcess)
     return fail(ErrorCode::configuration_error,
                 "procs_per_process: " + std::to_string(spec.procs_per_process) + "; 1 to " + std::to_string(kMostProcsPerProcess));

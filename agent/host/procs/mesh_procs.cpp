@@ -8,9 +8,9 @@
 
 #include "agent/host/procs/exit_report.h"
 #include "agent/os/process_table.h"
-#include "common/wire/control.h"
 #include "common/base/log.h"
 #include "common/security/token.h"
+#include "common/wire/control.h"
 #include "wire/logs_generated.h"
 #include "wire/supervision_generated.h"
 
@@ -30,14 +30,14 @@ std::size_t find_most_procs() {
 }
 
 /// Whether it is the command that cannot be executed, or this host that cannot start anything (spec 12.2 tells them apart).
-bool is_about_the_file(keeper::SpawnStage stage) {
-  return stage == keeper::SpawnStage::lookup || stage == keeper::SpawnStage::exec || stage == keeper::SpawnStage::interpreter;
+bool is_about_the_file(os::SpawnStage stage) {
+  return stage == os::SpawnStage::lookup || stage == os::SpawnStage::exec || stage == os::SpawnStage::interpreter;
 }
 
 /// Alive, and kept from running by SIGSTOP or a debugger.
 bool is_stopped(const Proc& proc) {
   const auto pid = static_cast<pid_t>(proc.state.to_wire().pid());
-  const auto process = pid > 0 ? keeper::read_process(pid) : std::nullopt;
+  const auto process = pid > 0 ? os::read_process(pid) : std::nullopt;
   return process && (process->state == 'T' || process->state == 't');
 }
 
@@ -234,7 +234,7 @@ void MeshProcs::on_birth(keeper::Birth birth) {
   if (proc == nullptr) return on_stray(birth);
   if (birth.failure && proc->has_ended()) return keeper_.forget({birth.id});
   if (birth.failure) {
-    const bool is_cancelled = birth.failure->stage == keeper::SpawnStage::cancelled && proc->state.is_stop_asked();
+    const bool is_cancelled = birth.failure->stage == os::SpawnStage::cancelled && proc->state.is_stop_asked();
     if (is_cancelled && !proc->failure) return ending_.cancel(*proc);
     const bool is_file = is_about_the_file(birth.failure->stage);
     return ending_.fail(*proc, {.code = is_file ? wire::ErrorCode::exec_failed : wire::ErrorCode::io_error,

@@ -35,13 +35,13 @@ class MeshProcs {
   struct Options {
     std::string host;  ///< For people: in the texts of exit reports.
     Config config;
-    Environment environment;          ///< What procs inherit.
-    bool own_pid_namespace = false;   ///< The keeper's numbers of processes are not ours.
-    HostAddr address;                 ///< Of this host: requests of another agent's time are checked again.
-    Ledger ledger;                    ///< With what another agent has left, which is taken over. May be none.
-    OutputSpool spool;                ///< Likewise.
-    EventLog events = {};             ///< May be none.
-    keeper::LimitPlaces limits = {};  ///< Where the keeper makes cgroups for procs with limits.
+    Environment environment;         ///< What procs inherit.
+    bool own_pid_namespace = false;  ///< The keeper's numbers of processes are not ours.
+    HostAddr address;                ///< Of this host: requests of another agent's time are checked again.
+    Ledger ledger;                   ///< With what another agent has left, which is taken over. May be none.
+    OutputSpool spool;               ///< Likewise.
+    EventLog events = {};            ///< May be none.
+    os::LimitPlaces limits = {};     ///< Where the keeper makes cgroups for procs with limits.
   };
   struct Events {
     /// Something of it is to be told: see above.

@@ -49,7 +49,7 @@ EndFacts facts_of(const Proc& proc) {
     facts.cpu_soft = limit.soft;
     facts.cpu_hard = limit.hard;
   }
-  facts.memory_limit = keeper::words_of(proc.mesh.spec.command.settings.group, keeper::Controller::memory);
+  facts.memory_limit = os::words_of(proc.mesh.spec.command.settings.group, os::Controller::memory);
   facts.memory_kills = proc.usage.memory_kills;
   facts.memory_limit_hit = proc.usage.memory_limit_hit;
   return facts;
@@ -57,7 +57,9 @@ EndFacts facts_of(const Proc& proc) {
 
 }  // namespace
 
-std::int64_t now_ns() { return clock_ns(CLOCK_REALTIME); }
+std::int64_t now_ns() {
+  return clock_ns(CLOCK_REALTIME);
+}
 
 void ProcEnding::stop(Mesh& mesh, const StopOrder& order) {
   for (const auto& [rank, proc] : mesh.procs) stop(*proc, order);

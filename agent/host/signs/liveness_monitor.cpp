@@ -125,7 +125,7 @@ void LivenessMonitor::judge(Proc& proc, const FailureDetector& signs) {
   const auto state = proc.state.to_wire();
   char letter = 0;
   if (trouble == wire::Trouble::frozen) {
-    const auto process = keeper::read_process(static_cast<pid_t>(state.pid()));
+    const auto process = os::read_process(static_cast<pid_t>(state.pid()));
     // Its end is under way to us.
     if (!process || process->state == 'Z' || process->state == 'X') return;
     letter = process->state;

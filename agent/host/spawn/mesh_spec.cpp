@@ -5,15 +5,15 @@
 
 #include <algorithm>
 
-#include "common/wire/control.h"
 #include "agent/os/process_link.h"
+#include "common/wire/control.h"
 #include "common/wire/wire_region.h"
 #include "wire/lifecycle_generated.h"
 
 namespace meshbus::host {
 namespace {
 
-using process_link::kMostProcsPerProcess;
+using os::process_link::kMostProcsPerProcess;
 constexpr std::uint64_t most_pids = 4'194'304;        // as many as Linux has numbers for
 constexpr std::uint32_t most_cpu_milli = 10'000'000;  // 10,000 CPUs
 
@@ -44,14 +44,14 @@ Result<std::vector<NamedValue>> parse_named_values(const Entries* entries, const
 }
 
 /// What a proc is to be set to; what can be known now to be impossible is refused now, by name.
-Result<keeper::ProcSettings> parse_settings(const wire::ProcSettings& request) {
-  keeper::ProcSettings settings;
+Result<os::ProcSettings> parse_settings(const wire::ProcSettings& request) {
+  os::ProcSettings settings;
   const auto refused = [](const std::string& field, const std::string& why) {
     return fail(ErrorCode::configuration_error, "SpawnProcs.command.settings." + field + ": " + why);
   };
   for (flatbuffers::uoffset_t i = 0; request.limits() != nullptr && i < request.limits()->size(); ++i) {
     const auto* limit = request.limits()->Get(i);
-    const std::string name = keeper::rlimit_name(limit->resource());
+    const std::string name = os::rlimit_name(limit->resource());
     rlimit own{};
     if (i >= RLIM_NLIMITS || limit->resource() >= RLIM_NLIMITS || limit->resource() == RLIMIT_RTTIME ||
         ::getrlimit(static_cast<__rlimit_resource_t>(limit->resource()), &own) != 0)
@@ -70,13 +70,13 @@ Result<keeper::ProcSettings> parse_settings(const wire::ProcSettings& request) {
     if (*request.umask() > 0777) return refused("umask", std::to_string(*request.umask()) + " is above 0777 (octal)");
     settings.umask = *request.umask();
   }
-  const long cpus = std::min<long>(::sysconf(_SC_NPROCESSORS_CONF), keeper::max_cpus);
+  const long cpus = std::min<long>(::sysconf(_SC_NPROCESSORS_CONF), os::max_cpus);
   for (flatbuffers::uoffset_t i = 0; request.cpus() != nullptr && i < request.cpus()->size(); ++i) {
     const auto cpu = request.cpus()->Get(i);
     if (cpu >= cpus) return refused("cpus", "there is no CPU " + std::to_string(cpu) + "; 0 to " + std::to_string(cpus - 1));
     settings.cpus.push_back(cpu);
   }
-  if (settings.cpus.size() > keeper::max_cpus) return refused("cpus", "some are named more than once");
+  if (settings.cpus.size() > os::max_cpus) return refused("cpus", "some are named more than once");
   settings.uid = request.uid();
   settings.gid = request.gid();
   if (request.groups() != nullptr) settings.groups.assign(request.groups()->begin(), request.groups()->end());
@@ -85,9 +85,9 @@ Result<keeper::ProcSettings> parse_settings(const wire::ProcSettings& request) {
   if (settings.groups.size() > 65536) return refused("groups", "there are more than 65536");
   if (request.memory_limit()) {
     settings.group.memory = *request.memory_limit();
-    if (settings.group.memory < keeper::least_memory_limit || settings.group.memory > INT64_MAX)
-      return refused("memory_limit", std::to_string(settings.group.memory) + " bytes; at least " +
-                                         std::to_string(keeper::least_memory_limit) + ", or no program gets through its own start");
+    if (settings.group.memory < os::least_memory_limit || settings.group.memory > INT64_MAX)
+      return refused("memory_limit", std::to_string(settings.group.memory) + " bytes; at least " + std::to_string(os::least_memory_limit) +
+                                         ", or no program gets through its own start");
   }
   if (request.pids_limit()) {
     settings.group.pids = *request.pids_limit();
@@ -96,9 +96,9 @@ Result<keeper::ProcSettings> parse_settings(const wire::ProcSettings& request) {
   }
   if (request.cpu_limit()) {
     settings.group.cpu_milli = *request.cpu_limit();
-    if (settings.group.cpu_milli < keeper::least_cpu_limit || settings.group.cpu_milli > most_cpu_milli)
+    if (settings.group.cpu_milli < os::least_cpu_limit || settings.group.cpu_milli > most_cpu_milli)
       return refused("cpu_limit", std::to_string(settings.group.cpu_milli) + " thousandths of a CPU; " +
-                                      std::to_string(keeper::least_cpu_limit) + " to " + std::to_string(most_cpu_milli));
+                                      std::to_string(os::least_cpu_limit) + " to " + std::to_string(most_cpu_milli));
   }
   settings.new_session = !request.same_session();
   settings.subreaper = !request.no_subreaper();

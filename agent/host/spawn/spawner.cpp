@@ -37,7 +37,7 @@ void Spawner::pump() {
     const std::shared_ptr<const Assignment> held = procs.front()->assignment;  // who fails lets go of it
     const Assignment& assignment = *held;
     const MeshSpec& spec = assignment.spec;
-    keeper::SpawnBatch batch;
+    os::SpawnBatch batch;
     batch.shared.program = spec.command.program;
     batch.shared.argv = spec.command.arguments;
     batch.shared.env = assignment.environment;
@@ -48,11 +48,11 @@ void Spawner::pump() {
     std::vector<Proc*> asked;
     for (std::size_t i = 0; i < procs.size(); ++i) {
       Proc* const proc = procs[i];
-      keeper::ProcSpec one;
+      os::ProcSpec one;
       if (i > 0 && share_process(spec, *procs[i - 1], *proc)) one.place = batch.procs.back().place + 1;
       one.id = proc->id;
       one.env = rank_environment(spec, proc->rank(), proc->state.restarts());
-      if (proc->input.state == InputPipe::State::open) one.stdin_choice = keeper::Stdio::pipe;
+      if (proc->input.state == InputPipe::State::open) one.stdin_choice = os::Stdio::pipe;
       if (spec.kind == wire::ProcKind::mesh && one.place == 0) {
         std::vector<BootstrapWriter::Life> lives;
         for (std::size_t other = i; other < procs.size() && (other == i || share_process(spec, *proc, *procs[other])); ++other)
