@@ -9,7 +9,7 @@ import re
 import sources
 
 COMMON = ["common/base", "common/loop", "common/wire", "common/address", "common/zmtp", "common/bus", "common/config", "common/security"]
-BROKER = ["broker/peers", "broker/access", "broker/transport", "broker/links", "broker/casts", "broker/observe", "broker/router", "broker"]
+BROKER = ["broker/peers", "broker/access", "broker/transport", "broker/observe", "broker/links", "broker/casts", "broker/router", "broker"]
 
 
 def above(ground, *stairs):
