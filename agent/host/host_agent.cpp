@@ -21,7 +21,8 @@ HostAgent::HostAgent(Reactor& reactor, zmq::context_t& context, Options options,
       events_(std::move(events)),
       host_text_(options_.host.to_string()),
       incarnation_(random_u64()) {
-  // Before the bus adds its own hook: what is said at the end of a turn leaves at the end of that turn.
+  // Before the bus adds its own hook: what is said at the end of a turn leaves at the end of that
+  // turn.
   turn_end_ = reactor_.add_turn_end([this] { on_turn_end(); });
 
   MeshProcs::Events proc_events;
@@ -35,27 +36,31 @@ HostAgent::HostAgent(Reactor& reactor, zmq::context_t& context, Options options,
     publisher_->tell_owner(mesh);
     logs_->mark(mesh);
   };
-  // Who asked for procs hears of it before the first one runs: if this agent is killed then, nobody waits for an answer that will not come.
+  // Who asked for procs hears of it before the first one runs: if this agent is killed then, nobody
+  // waits for an answer that will not come.
   proc_events.on_written = [this] {
     if (std::exchange(has_accepted_, false)) bus_->flush_early();
   };
-  proc_events.ask = [this](Proc& proc, std::chrono::milliseconds grace, const std::string& reason) { ask_to_stop(proc, grace, reason); };
+  proc_events.ask = [this](Proc& proc, std::chrono::milliseconds grace, const std::string& reason) {
+    ask_to_stop(proc, grace, reason);
+  };
   proc_events.on_keeper_lost = [this] { keeper_lost_ = true; };
   proc_events.why_keeper_lost = events_.why_keeper_lost;
   proc_events.output.flush = [this](Mesh& mesh) { logs_->flush(mesh); };
   proc_events.output.on_news = [this](Proc& proc, OutputPipe& pipe) { logs_->on_news(proc, pipe); };
-  procs_ = std::make_unique<MeshProcs>(reactor_, std::move(options_.keeper),
-                                       BootstrapWriter(options_.tokens, options_.broker.zmq_endpoint(), options_.config),
-                                       MeshProcs::Options{.host = host_text_,
-                                                          .config = options_.config,
-                                                          .environment = std::move(options_.environment),
-                                                          .own_pid_namespace = options_.containment == "pid namespace",
-                                                          .address = options_.host,
-                                                          .ledger = std::move(options_.ledger),
-                                                          .spool = std::move(options_.spool),
-                                                          .events = std::move(options_.events),
-                                                          .limits = std::move(options_.limits)},
-                                       std::move(proc_events));
+  procs_ = std::make_unique<MeshProcs>(
+      reactor_, std::move(options_.keeper),
+      BootstrapWriter(options_.tokens, options_.broker.zmq_endpoint(), options_.config),
+      MeshProcs::Options{.host = host_text_,
+                         .config = options_.config,
+                         .environment = std::move(options_.environment),
+                         .own_pid_namespace = options_.containment == "pid namespace",
+                         .address = options_.host,
+                         .ledger = std::move(options_.ledger),
+                         .spool = std::move(options_.spool),
+                         .events = std::move(options_.events),
+                         .limits = std::move(options_.limits)},
+      std::move(proc_events));
 
   Session::Options session;
   session.endpoint = options_.broker.zmq_endpoint();
@@ -66,30 +71,38 @@ HostAgent::HostAgent(Reactor& reactor, zmq::context_t& context, Options options,
   session.hello.pid = static_cast<std::uint32_t>(getpid());
   Bus::Events bus_events;
   bus_events.on_up = [this](const wire::Welcome&) { on_up(); };
-  bus_events.on_down = [](const std::string& reason) { log::warn("the broker is away: " + reason + "; the procs of this host live on"); };
-  bus_events.on_refused = [this](const Error& error) { events_.on_refused(error); };
-  bus_events.on_undeliverable = [this](const wire::Envelope& envelope, const Error& error) { on_undeliverable(envelope, error); };
-  bus_events.on_data = [this](const wire::Envelope& envelope, const wire::CallHeader& header, Bytes body) {
-    collections_->on_data(envelope, header, body);
+  bus_events.on_down = [](const std::string& reason) {
+    log::warn("the broker is away: " + reason + "; the procs of this host live on");
   };
+  bus_events.on_refused = [this](const Error& error) { events_.on_refused(error); };
+  bus_events.on_undeliverable = [this](const wire::Envelope& envelope, const Error& error) {
+    on_undeliverable(envelope, error);
+  };
+  bus_events.on_data = [this](const wire::Envelope& envelope, const wire::CallHeader& header,
+                              Bytes body) { collections_->on_data(envelope, header, body); };
   // What comes is of those who do not want to hear of it, or is given back.
   bus_events.when_taken = [](const std::function<void()>& then) { then(); };
-  bus_ = std::make_unique<Bus>(reactor_, context, std::move(session), make_handlers(), std::move(bus_events));
+  bus_ = std::make_unique<Bus>(reactor_, context, std::move(session), make_handlers(),
+                               std::move(bus_events));
   publisher_ = std::make_unique<Publisher>(*bus_, host_text_);
   logs_ = std::make_unique<LogStreams>(*bus_);
-  peers_ = std::make_unique<PeerWatch>(*bus_, [this](const std::string& peer) { on_peer_gone(peer); });
-  waits_ = std::make_unique<RankWaits>(*bus_, procs_->table(), host_text_, [this](const ProcId& asker) {
-    if (!is_watched_still(asker)) peers_->remove(asker);
-  });
-  collections_ = std::make_unique<Collections>(*bus_, procs_->table(), options_.host,
-                                               Collections::Events{.on_asker = [this](const ProcId& asker) { peers_->add(asker); },
-                                                                   .on_idle =
-                                                                       [this](const ProcId& asker) {
-                                                                         if (!is_watched_still(asker)) peers_->remove(asker);
-                                                                       }});
-  actor_leases_ = std::make_unique<ActorLeases>(reactor_, std::bind_front(&HostAgent::on_actor_lease_lapsed, this));
-  signs_ =
-      std::make_unique<LivenessMonitor>(*bus_, procs_->table(), options_.config, host_text_, [this](Mesh& mesh) { publisher_->mark(mesh); });
+  peers_ =
+      std::make_unique<PeerWatch>(*bus_, [this](const std::string& peer) { on_peer_gone(peer); });
+  waits_ =
+      std::make_unique<RankWaits>(*bus_, procs_->table(), host_text_, [this](const ProcId& asker) {
+        if (!is_watched_still(asker)) peers_->remove(asker);
+      });
+  collections_ = std::make_unique<Collections>(
+      *bus_, procs_->table(), options_.host,
+      Collections::Events{.on_asker = [this](const ProcId& asker) { peers_->add(asker); },
+                          .on_idle =
+                              [this](const ProcId& asker) {
+                                if (!is_watched_still(asker)) peers_->remove(asker);
+                              }});
+  actor_leases_ = std::make_unique<ActorLeases>(
+      reactor_, std::bind_front(&HostAgent::on_actor_lease_lapsed, this));
+  signs_ = std::make_unique<LivenessMonitor>(*bus_, procs_->table(), options_.config, host_text_,
+                                             [this](Mesh& mesh) { publisher_->mark(mesh); });
   procs_->take_over();
   signs_->add_live();
   // It is told to its owners anew.
@@ -135,8 +148,9 @@ Dispatcher HostAgent::make_handlers() {
       .on<wire::GetHost>(Role::observe, handler(&HostAgent::on_get_host))
       .on<wire::ProcReady>(Role::proc, handler(&HostAgent::on_proc_ready))
       .on<wire::ProcHeartbeat>(Role::proc, handler(&HostAgent::on_proc_heartbeat))
-      .on<wire::Gone>(Role::broker,
-                      [this](const Request& request, const wire::Gone& gone) { peers_->on_gone(request.envelope.source_host(), gone); });
+      .on<wire::Gone>(Role::broker, [this](const Request& request, const wire::Gone& gone) {
+        peers_->on_gone(request.envelope.source_host(), gone);
+      });
   return handlers;
 }
 
@@ -180,7 +194,8 @@ void HostAgent::on_undeliverable(const wire::Envelope& envelope, const Error& er
   for (const auto& [name, mesh] : procs_->table().meshes()) {
     std::erase_if(mesh->subscribers, [&, &one = *mesh](const auto& entry) {
       if (entry.second.key() != receiver) return false;
-      log::info("mesh " + one.name + ": subscriber " + entry.first + " is dropped: " + error.to_string());
+      log::info("mesh " + one.name + ": subscriber " + entry.first +
+                " is dropped: " + error.to_string());
       procs_->table().touch(one);
       return true;
     });
@@ -204,16 +219,19 @@ void HostAgent::on_peer_gone(const std::string& peer) {
 bool HostAgent::is_watched_still(const ProcId& peer) {
   const auto text = peer.to_string();
   for (const auto& [name, mesh] : procs_->table().meshes()) {
-    if (mesh->subscribers.contains(text) || (mesh->spec.owner == peer && !mesh->owner_gone)) return true;
+    if (mesh->subscribers.contains(text) || (mesh->spec.owner == peer && !mesh->owner_gone))
+      return true;
   }
   return logs_->has(peer) || waits_->has(text) || collections_->has(text);
 }
 
-void HostAgent::ask_to_stop(Proc& proc, std::chrono::milliseconds grace, const std::string& reason) {
+void HostAgent::ask_to_stop(Proc& proc, std::chrono::milliseconds grace,
+                            const std::string& reason) {
   wire::StopAndExitT stop;
   stop.grace_ms = static_cast<std::uint32_t>(grace.count());
   stop.reason = reason;
-  bus_->request(Destination::to(proc.address), std::move(stop), std::max(grace, std::chrono::milliseconds(1)),
+  bus_->request(Destination::to(proc.address), std::move(stop),
+                std::max(grace, std::chrono::milliseconds(1)),
                 [this, id = proc.id](const Result<ControlMessage>& answer) {
                   if (answer) return;
                   log::debug("StopAndExit: " + answer.error().to_string());
@@ -221,8 +239,12 @@ void HostAgent::ask_to_stop(Proc& proc, std::chrono::milliseconds grace, const s
                 });
 }
 
-void HostAgent::stop(std::chrono::milliseconds grace, const std::string& reason, std::function<void()> done) {
-  const StopOrder order{.reason = reason, .requester = "host " + host_text_, .grace = grace, .cause = wire::Cause::host_ended};
+void HostAgent::stop(std::chrono::milliseconds grace, const std::string& reason,
+                     std::function<void()> done) {
+  const StopOrder order{.reason = reason,
+                        .requester = "host " + host_text_,
+                        .grace = grace,
+                        .cause = wire::Cause::host_ended};
   // All at once: whoever ends this host has waited long enough.
   procs_->shut_down(order, SIZE_MAX, [this, done = std::move(done), reason](const DrainOutcome&) {
     publisher_->flush();

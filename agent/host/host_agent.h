@@ -7,14 +7,14 @@
 
 #include <zmq.hpp>
 
-#include "agent/host/actor_leases.h"
-#include "agent/host/peer_watch.h"
-#include "agent/host/procs/mesh_procs.h"
-#include "agent/host/publisher.h"
-#include "agent/host/rank_waits.h"
+#include "agent/host/lifecycle/mesh_procs.h"
+#include "agent/host/liveness/liveness_monitor.h"
+#include "agent/host/output/log_streams.h"
+#include "agent/host/ownership/actor_leases.h"
+#include "agent/host/ownership/peer_watch.h"
 #include "agent/host/replies/collections.h"
-#include "agent/host/signs/liveness_monitor.h"
-#include "agent/host/stdio/log_streams.h"
+#include "agent/host/updates/publisher.h"
+#include "agent/host/updates/rank_waits.h"
 #include "common/bus/bus.h"
 #include "common/config/config.h"
 #include "common/security/token.h"
@@ -22,8 +22,9 @@
 
 namespace meshbus::host {
 
-/// Starts, watches and stops the procs of one host for whoever may ask by message (schemas/lifecycle.fbs, supervision.fbs, logs.fbs,
-/// bootstrap.fbs; replies.fbs, which has no part in the table). Its table of handlers is that protocol. Lives on its reactor's thread. The
+/// Starts, watches and stops the procs of one host for whoever may ask by message
+/// (schemas/lifecycle.fbs, supervision.fbs, logs.fbs, bootstrap.fbs; replies.fbs, which has no part
+/// in the table). Its table of handlers is that protocol. Lives on its reactor's thread. The
 /// process must ignore SIGPIPE.
 class HostAgent {
  public:
@@ -58,8 +59,8 @@ class HostAgent {
   HostAgent(const HostAgent&) = delete;
   HostAgent& operator=(const HostAgent&) = delete;
 
-  /// The host is to end, for another reason than a ShutdownHost: stops every proc, tells their owners, leaves the bus, then calls `done`. A
-  /// second call only hastens.
+  /// The host is to end, for another reason than a ShutdownHost: stops every proc, tells their
+  /// owners, leaves the bus, then calls `done`. A second call only hastens.
   void stop(std::chrono::milliseconds grace, const std::string& reason, std::function<void()> done);
   /// Procs that have not ended.
   std::size_t live() { return procs_->table().live(); }
@@ -97,7 +98,8 @@ class HostAgent {
   void on_stop_logs(const Request& request, const wire::StopLogs& message);
   void on_get_events(const Request& request, const wire::GetEvents& message);
   /// What keeps the sender from handing that mesh over.
-  Result<void> check_may_hand_over(const wire::Envelope& envelope, const Mesh& mesh, const ProcId& owner) const;
+  Result<void> check_may_hand_over(const wire::Envelope& envelope, const Mesh& mesh,
+                                   const ProcId& owner) const;
   void refuse_spawn(const Request& request, const wire::SpawnProcs& message, const Error& error);
 
   /// The mesh of a request; otherwise the request is refused.
@@ -105,17 +107,21 @@ class HostAgent {
   /// The live proc that sent this and says that it is `claimed`; otherwise the request is refused.
   Proc* find_sender(const Request& request, const flatbuffers::String* claimed);
   /// Who sends this, when that is who it claims to be; otherwise the request is refused.
-  std::optional<ProcId> find_subscriber(const Request& request, const flatbuffers::String* claimed, std::string_view field);
+  std::optional<ProcId> find_subscriber(const Request& request, const flatbuffers::String* claimed,
+                                        std::string_view field);
   /// The ranks of a request; none = all that this host has. Otherwise the request is refused.
-  std::optional<std::vector<RankBlock>> find_ranks(const Request& request, const flatbuffers::String* mesh,
-                                                   const flatbuffers::Vector<const wire::RankInterval*>* ranks, std::string_view field);
+  std::optional<std::vector<RankBlock>> find_ranks(
+      const Request& request, const flatbuffers::String* mesh,
+      const flatbuffers::Vector<const wire::RankInterval*>* ranks, std::string_view field);
   /// The scope of a drain; otherwise the request is refused.
-  std::optional<DrainScope> find_scope(const Request& request, const flatbuffers::String* owner, const flatbuffers::String* mesh);
+  std::optional<DrainScope> find_scope(const Request& request, const flatbuffers::String* owner,
+                                       const flatbuffers::String* mesh);
   /// How many procs a request has ended at a time; otherwise it is refused.
   std::optional<std::size_t> find_in_flight(const Request& request, std::uint16_t in_flight);
   void ack(const Request& request) { bus_->answer(request, wire::AckT()); }
   /// The actors of that name in all procs here of that mesh are stopped.
-  void on_actor_lease_lapsed(const std::string& mesh, const std::string& actor, std::chrono::milliseconds length);
+  void on_actor_lease_lapsed(const std::string& mesh, const std::string& actor,
+                             std::chrono::milliseconds length);
   void ask_to_stop(Proc& proc, std::chrono::milliseconds grace, const std::string& reason);
   bool is_watched_still(const ProcId& peer);
 

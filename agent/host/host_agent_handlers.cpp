@@ -4,10 +4,10 @@
 #include <array>
 #include <csignal>
 
-#include "agent/host/free_port.h"
 #include "agent/host/host_agent.h"
-#include "agent/host/mesh_report.h"
-#include "agent/host/procs/exit_report.h"
+#include "agent/host/lifecycle/free_port.h"
+#include "agent/host/model/exit_report.h"
+#include "agent/host/updates/mesh_report.h"
 #include "common/base/log.h"
 #include "wire/bootstrap_generated.h"
 #include "wire/bus_generated.h"
@@ -39,7 +39,8 @@ std::chrono::milliseconds grace_of(std::uint32_t milliseconds) {
 
 /// Of a ShutdownHost or a DrainHost.
 template <typename Message>
-StopOrder make_order(const Message& message, const char* reason, const std::string& host, wire::Cause cause = wire::Cause::stopped) {
+StopOrder make_order(const Message& message, const char* reason, const std::string& host,
+                     wire::Cause cause = wire::Cause::stopped) {
   StopOrder order{.reason = short_text(message.reason()),
                   .requester = short_text(message.requester()),
                   .grace = grace_of(message.grace_ms()),
@@ -71,11 +72,13 @@ bool is_for_ending(int signal) {
 }
 
 void set_ranks(wire::EventT& event, const flatbuffers::Vector<const wire::RankInterval*>* ranks) {
-  for (flatbuffers::uoffset_t i = 0; ranks != nullptr && i < std::min<flatbuffers::uoffset_t>(ranks->size(), kMostBlocks); ++i)
+  for (flatbuffers::uoffset_t i = 0;
+       ranks != nullptr && i < std::min<flatbuffers::uoffset_t>(ranks->size(), kMostBlocks); ++i)
     event.ranks.push_back(*ranks->Get(i));
 }
 
-/// Calls `each` for the ranks of a mesh that are meant; none = all. Returns the first rank that is meant but not there.
+/// Calls `each` for the ranks of a mesh that are meant; none = all. Returns the first rank that is
+/// meant but not there.
 template <typename Each>
 std::optional<std::uint64_t> for_ranks(Mesh& mesh, const std::vector<RankBlock>& ranks, Each each) {
   if (ranks.empty()) {
@@ -85,7 +88,8 @@ std::optional<std::uint64_t> for_ranks(Mesh& mesh, const std::vector<RankBlock>&
   std::optional<std::uint64_t> missing;
   for (const RankBlock& block : ranks) {
     auto expected = block.begin;
-    for (auto entry = mesh.procs.lower_bound(block.begin); entry != mesh.procs.end() && entry->first < block.end; ++entry) {
+    for (auto entry = mesh.procs.lower_bound(block.begin);
+         entry != mesh.procs.end() && entry->first < block.end; ++entry) {
       if (entry->first != expected && !missing) missing = expected;
       expected = entry->first + 1;
       each(*entry->second);
@@ -99,11 +103,14 @@ std::optional<std::uint64_t> for_ranks(Mesh& mesh, const std::vector<RankBlock>&
 
 Mesh* HostAgent::find_mesh(const Request& request, const flatbuffers::String* name) {
   Mesh* mesh = procs_->table().find_mesh(name->string_view());
-  if (mesh == nullptr) bus_->refuse(request, Error(ErrorCode::not_exist, "host " + host_text_ + " has no mesh '" + name->str() + "'"));
+  if (mesh == nullptr)
+    bus_->refuse(request, Error(ErrorCode::not_exist,
+                                "host " + host_text_ + " has no mesh '" + name->str() + "'"));
   return mesh;
 }
 
-void HostAgent::refuse_spawn(const Request& request, const wire::SpawnProcs& message, const Error& error) {
+void HostAgent::refuse_spawn(const Request& request, const wire::SpawnProcs& message,
+                             const Error& error) {
   wire::EventT event;
   event.kind = wire::EventKind::spawn_refused;
   event.mesh = message.mesh()->str().substr(0, kLongestName);
@@ -124,7 +131,8 @@ void HostAgent::on_spawn_procs(const Request& request, const wire::SpawnProcs& m
   accepted.started = *started;
   bus_->answer(request, std::move(accepted));
   has_accepted_ = true;
-  if (const Mesh* mesh = procs_->table().find_mesh(name); mesh != nullptr && !mesh->owner_gone) peers_->add(owner);
+  if (const Mesh* mesh = procs_->table().find_mesh(name); mesh != nullptr && !mesh->owner_gone)
+    peers_->add(owner);
 }
 
 void HostAgent::on_stop_procs(const Request& request, const wire::StopProcs& message) {
@@ -149,7 +157,8 @@ void HostAgent::on_stop_procs(const Request& request, const wire::StopProcs& mes
   event.kind = wire::EventKind::stop_asked;
   event.mesh = mesh->name;
   event.by = order.requester;
-  event.text = (order.reason.empty() ? "a stop" : order.reason) + " (grace " + std::to_string(message.grace_ms()) + " ms)";
+  event.text = (order.reason.empty() ? "a stop" : order.reason) + " (grace " +
+               std::to_string(message.grace_ms()) + " ms)";
   event.because = message.because();
   set_ranks(event, message.ranks());
   procs_->events().add(std::move(event));
@@ -160,13 +169,15 @@ void HostAgent::on_signal_procs(const Request& request, const wire::SignalProcs&
   if (!ranks) return bus_->refuse(request, ranks.error());
   if (message.signal() < 1 || message.signal() > 64)
     return bus_->refuse(request, Error(ErrorCode::out_of_range,
-                                       "SignalProcs.signal: there is no signal " + std::to_string(message.signal()) + "; 1 to 64"));
+                                       "SignalProcs.signal: there is no signal " +
+                                           std::to_string(message.signal()) + "; 1 to 64"));
   Mesh* mesh = find_mesh(request, message.mesh());
   if (mesh == nullptr) return;
   const auto missing = for_ranks(*mesh, *ranks, [](Proc&) {});
   if (missing)
-    return bus_->refuse(
-        request, Error(ErrorCode::not_exist, "mesh " + mesh->name + " has no rank " + std::to_string(*missing) + " on host " + host_text_));
+    return bus_->refuse(request, Error(ErrorCode::not_exist,
+                                       "mesh " + mesh->name + " has no rank " +
+                                           std::to_string(*missing) + " on host " + host_text_));
   for_ranks(*mesh, *ranks, [&](Proc& proc) { procs_->signal(proc, message.signal()); });
   ack(request);
   if (!is_for_ending(message.signal())) return;
@@ -183,16 +194,21 @@ void HostAgent::on_write_input(const Request& request, const wire::WriteInput& m
   if (mesh == nullptr) return;
   const auto found = mesh->procs.find(message.rank());
   if (found == mesh->procs.end())
-    return bus_->refuse(request, Error(ErrorCode::not_exist,
-                                       "mesh " + mesh->name + " has no rank " + std::to_string(message.rank()) + " on host " + host_text_));
-  const Bytes data = message.data() == nullptr ? Bytes() : bytes_of(message.data()->data(), message.data()->size());
-  procs_->write_input(*found->second, data, message.end(), [this, request](const Result<void>& written) {
-    if (written) {
-      ack(request);
-    } else {
-      bus_->refuse(request, written.error());
-    }
-  });
+    return bus_->refuse(
+        request,
+        Error(ErrorCode::not_exist, "mesh " + mesh->name + " has no rank " +
+                                        std::to_string(message.rank()) + " on host " + host_text_));
+  const Bytes data = message.data() == nullptr
+                         ? Bytes()
+                         : bytes_of(message.data()->data(), message.data()->size());
+  procs_->write_input(*found->second, data, message.end(),
+                      [this, request](const Result<void>& written) {
+                        if (written) {
+                          ack(request);
+                        } else {
+                          bus_->refuse(request, written.error());
+                        }
+                      });
 }
 
 void HostAgent::on_get_free_port(const Request& request, const wire::GetFreePort&) {
@@ -203,11 +219,13 @@ void HostAgent::on_get_free_port(const Request& request, const wire::GetFreePort
   bus_->answer(request, std::move(answer));
 }
 
-std::optional<std::size_t> HostAgent::find_in_flight(const Request& request, std::uint16_t in_flight) {
+std::optional<std::size_t> HostAgent::find_in_flight(const Request& request,
+                                                     std::uint16_t in_flight) {
   if (in_flight > 0 && in_flight <= 256) return in_flight;
   if (in_flight == 0) return options_.config.count(keys::terminate_in_flight);
   bus_->refuse(request,
-               Error(ErrorCode::out_of_range, "in_flight: " + std::to_string(in_flight) + "; 1 to 256, or 0 for the host's own setting"));
+               Error(ErrorCode::out_of_range, "in_flight: " + std::to_string(in_flight) +
+                                                  "; 1 to 256, or 0 for the host's own setting"));
   return std::nullopt;
 }
 
@@ -222,11 +240,15 @@ void HostAgent::on_shutdown_host(const Request& request, const wire::ShutdownHos
     wire::IntroduceT last;
     last.host = host_text_;
     bus_->request(Destination::to_broker(), std::move(last), kFarewellLimit,
-                  [this, ok = outcome.failed == 0](const Result<ControlMessage>&) { events_.on_shutdown(ok); });
+                  [this, ok = outcome.failed == 0](const Result<ControlMessage>&) {
+                    events_.on_shutdown(ok);
+                  });
   });
 }
 
-std::optional<DrainScope> HostAgent::find_scope(const Request& request, const flatbuffers::String* owner, const flatbuffers::String* mesh) {
+std::optional<DrainScope> HostAgent::find_scope(const Request& request,
+                                                const flatbuffers::String* owner,
+                                                const flatbuffers::String* mesh) {
   DrainScope scope{.owner = text_of(owner), .mesh = text_of(mesh)};
   Result<void> fine;
   if (!scope.owner.empty()) {
@@ -235,7 +257,8 @@ std::optional<DrainScope> HostAgent::find_scope(const Request& request, const fl
     if (!parsed) fine = fail(parsed.error().within("owner"));
   }
   if (!scope.mesh.empty()) {
-    if (const auto parsed = Name::parse(scope.mesh); !parsed) fine = fail(parsed.error().within("mesh"));
+    if (const auto parsed = Name::parse(scope.mesh); !parsed)
+      fine = fail(parsed.error().within("mesh"));
   }
   if (fine) return scope;
   bus_->refuse(request, fine.error());
@@ -248,11 +271,12 @@ void HostAgent::on_drain_host(const Request& request, const wire::DrainHost& mes
   const auto in_flight = find_in_flight(request, message.in_flight());
   if (!in_flight) return;
   const auto order = make_order(message, "host drained", host_text_);
-  const auto started = procs_->drains().start({.scope = *scope, .stop = order, .in_flight = *in_flight, .hold = message.hold()},
-                                              [this, request](const DrainOutcome& outcome) {
-                                                publisher_->flush();  // the ends first
-                                                bus_->answer(request, to_summary(outcome));
-                                              });
+  const auto started = procs_->drains().start(
+      {.scope = *scope, .stop = order, .in_flight = *in_flight, .hold = message.hold()},
+      [this, request](const DrainOutcome& outcome) {
+        publisher_->flush();  // the ends first
+        bus_->answer(request, to_summary(outcome));
+      });
   if (!started) return bus_->refuse(request, started.error());
   wire::EventT event;
   event.kind = wire::EventKind::stop_asked;
@@ -269,9 +293,9 @@ void HostAgent::on_resume_host(const Request& request, const wire::ResumeHost& m
   ack(request);
 }
 
-std::optional<std::vector<RankBlock>> HostAgent::find_ranks(const Request& request, const flatbuffers::String* name,
-                                                            const flatbuffers::Vector<const wire::RankInterval*>* ranks,
-                                                            std::string_view field) {
+std::optional<std::vector<RankBlock>> HostAgent::find_ranks(
+    const Request& request, const flatbuffers::String* name,
+    const flatbuffers::Vector<const wire::RankInterval*>* ranks, std::string_view field) {
   auto blocks = parse_ranks(ranks, kAnyRank, field);
   if (!blocks) {
     bus_->refuse(request, blocks.error());
@@ -291,20 +315,24 @@ std::optional<std::vector<RankBlock>> HostAgent::find_ranks(const Request& reque
 }
 
 void HostAgent::on_get_rank_status(const Request& request, const wire::GetRankStatus& message) {
-  if (const auto ranks = find_ranks(request, message.mesh(), message.ranks(), "GetRankStatus.ranks"))
+  if (const auto ranks =
+          find_ranks(request, message.mesh(), message.ranks(), "GetRankStatus.ranks"))
     waits_->answer(request, message.mesh()->str(), *ranks);
 }
 
 void HostAgent::on_wait_rank_status(const Request& request, const wire::WaitRankStatus& message) {
   const auto asker = ProcId::parse(message.asker()->string_view());
   if (!asker) return bus_->refuse(request, asker.error().within("WaitRankStatus.asker"));
-  if (asker->key() != request.envelope.source_proc() || asker->host().key() != request.envelope.source_host())
+  if (asker->key() != request.envelope.source_proc() ||
+      asker->host().key() != request.envelope.source_host())
     return bus_->refuse(request, Error(ErrorCode::identity_mismatch,
-                                       "WaitRankStatus.asker: '" + asker->to_string() + "' is not who sends this; wait for yourself"));
+                                       "WaitRankStatus.asker: '" + asker->to_string() +
+                                           "' is not who sends this; wait for yourself"));
   if (message.minimum() == wire::StatusKind::unknown || message.minimum() > wire::StatusKind::MAX)
-    return bus_->refuse(request,
-                        Error(ErrorCode::out_of_range, "WaitRankStatus.minimum: " + std::to_string(static_cast<int>(message.minimum())) +
-                                                           " is no status that a rank can reach"));
+    return bus_->refuse(request, Error(ErrorCode::out_of_range,
+                                       "WaitRankStatus.minimum: " +
+                                           std::to_string(static_cast<int>(message.minimum())) +
+                                           " is no status that a rank can reach"));
   auto ranks = find_ranks(request, message.mesh(), message.ranks(), "WaitRankStatus.ranks");
   if (!ranks) return;
   const auto waits = waits_->add(request, {.mesh = message.mesh()->str(),
@@ -325,7 +353,8 @@ void HostAgent::on_get_state(const Request& request, const wire::GetState& messa
 
 void HostAgent::on_list_meshes(const Request& request, const wire::ListMeshes& message) {
   if (message.usage()) procs_->usage().refresh_all();
-  bus_->answer(request, make_mesh_list(procs_->table().meshes(), text_of(message.after()), host_text_, report_bytes, message.usage()));
+  bus_->answer(request, make_mesh_list(procs_->table().meshes(), text_of(message.after()),
+                                       host_text_, report_bytes, message.usage()));
 }
 
 void HostAgent::on_get_events(const Request& request, const wire::GetEvents& message) {
@@ -346,7 +375,8 @@ void HostAgent::on_get_host(const Request& request, const wire::GetHost&) {
   state.live = procs_->table().live();
   state.node = node.data();
   state.refused = bus_->refused();
-  for (auto& drain : procs_->drains().to_wire()) state.drains.push_back(std::make_unique<wire::DrainT>(std::move(drain)));
+  for (auto& drain : procs_->drains().to_wire())
+    state.drains.push_back(std::make_unique<wire::DrainT>(std::move(drain)));
   bus_->answer(request, std::move(state));
 }
 
@@ -356,9 +386,11 @@ Proc* HostAgent::find_sender(const Request& request, const flatbuffers::String* 
       request.envelope.source_incarnation() == proc->state.to_wire().incarnation())
     return proc;
   static log::Limited limited(10);
-  limited.warn("a message from proc '" + claimed->str() + "' is refused: it is not a live proc of this host, or not the one it says");
-  bus_->refuse(request, Error(ErrorCode::identity_mismatch, "host " + host_text_ + " has no live proc '" + claimed->str() +
-                                                                "' of that incarnation; only the proc itself may say this"));
+  limited.warn("a message from proc '" + claimed->str() +
+               "' is refused: it is not a live proc of this host, or not the one it says");
+  bus_->refuse(request, Error(ErrorCode::identity_mismatch,
+                              "host " + host_text_ + " has no live proc '" + claimed->str() +
+                                  "' of that incarnation; only the proc itself may say this"));
   return nullptr;
 }
 
@@ -366,8 +398,10 @@ void HostAgent::on_proc_ready(const Request& request, const wire::ProcReady& mes
   Proc* proc = find_sender(request, message.proc());
   if (proc == nullptr) return;
   if (message.incarnation() != proc->state.to_wire().incarnation())
-    return bus_->refuse(request, Error(ErrorCode::identity_mismatch,
-                                       "ProcReady.incarnation: it is not the one in the bootstrap of " + message.proc()->str()));
+    return bus_->refuse(request,
+                        Error(ErrorCode::identity_mismatch,
+                              "ProcReady.incarnation: it is not the one in the bootstrap of " +
+                                  message.proc()->str()));
   ack(request);
   procs_->on_ready(*proc, message.connected_ns(), message.hello_ns());
   signs_->on_sign(*proc);

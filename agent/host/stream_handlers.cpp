@@ -1,6 +1,6 @@
 // The handlers of streams: states and logs, for who asks for them.
 #include "agent/host/host_agent.h"
-#include "agent/host/mesh_report.h"
+#include "agent/host/updates/mesh_report.h"
 #include "wire/lifecycle_generated.h"
 #include "wire/logs_generated.h"
 
@@ -10,12 +10,18 @@ namespace {
 constexpr std::size_t kMostSubscribers = 1000;
 }
 
-std::optional<ProcId> HostAgent::find_subscriber(const Request& request, const flatbuffers::String* claimed, std::string_view field) {
+std::optional<ProcId> HostAgent::find_subscriber(const Request& request,
+                                                 const flatbuffers::String* claimed,
+                                                 std::string_view field) {
   auto subscriber = ProcId::parse(claimed->string_view());
-  if (!subscriber) return bus_->refuse(request, subscriber.error().within(std::string(field))), std::nullopt;
-  if (subscriber->key() == request.envelope.source_proc() && subscriber->host().key() == request.envelope.source_host()) return *subscriber;
-  bus_->refuse(request, Error(ErrorCode::identity_mismatch, std::string(field) + ": '" + subscriber->to_string() +
-                                                                "' is not who sends this; a stream goes to who asks for it"));
+  if (!subscriber)
+    return bus_->refuse(request, subscriber.error().within(std::string(field))), std::nullopt;
+  if (subscriber->key() == request.envelope.source_proc() &&
+      subscriber->host().key() == request.envelope.source_host())
+    return *subscriber;
+  bus_->refuse(request, Error(ErrorCode::identity_mismatch,
+                              std::string(field) + ": '" + subscriber->to_string() +
+                                  "' is not who sends this; a stream goes to who asks for it"));
   return std::nullopt;
 }
 
@@ -25,9 +31,11 @@ void HostAgent::on_stream_state(const Request& request, const wire::StreamState&
   Mesh* mesh = find_mesh(request, message.mesh());
   if (mesh == nullptr) return;
   if (mesh->subscribers.size() >= kMostSubscribers)
-    return bus_->refuse(
-        request, Error(ErrorCode::queue_full, "mesh " + mesh->name + " has " + std::to_string(kMostSubscribers) + " subscribers already"));
-  // What is not told yet goes to the others first: it is in the answer, and must not be told again behind it.
+    return bus_->refuse(request, Error(ErrorCode::queue_full, "mesh " + mesh->name + " has " +
+                                                                  std::to_string(kMostSubscribers) +
+                                                                  " subscribers already"));
+  // What is not told yet goes to the others first: it is in the answer, and must not be told again
+  // behind it.
   publisher_->flush_changes(*mesh);
   mesh->subscribers.insert_or_assign(subscriber->to_string(), *subscriber);
   procs_->table().touch(*mesh);

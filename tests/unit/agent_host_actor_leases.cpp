@@ -5,7 +5,7 @@
 #include <string>
 #include <vector>
 
-#include "agent/host/actor_leases.h"
+#include "agent/host/ownership/actor_leases.h"
 
 using namespace std::chrono_literals;
 using namespace meshbus;

@@ -2,12 +2,12 @@
 
 #include <csignal>
 
-#include "agent/host/mesh_report.h"
-#include "agent/host/procs/exit_report.h"
-#include "agent/host/procs/memory_kills.h"
-#include "agent/host/procs/proc_table.h"
-#include "agent/host/procs/record_book.h"
-#include "agent/host/procs/shutdown_queue.h"
+#include "agent/host/lifecycle/memory_kills.h"
+#include "agent/host/lifecycle/shutdown_queue.h"
+#include "agent/host/model/exit_report.h"
+#include "agent/host/model/proc_table.h"
+#include "agent/host/model/record_book.h"
+#include "agent/host/updates/mesh_report.h"
 #include "tests/support/temp_dir.h"
 #include "tests/unit/agent_host_fixture.h"
 #include "wire/supervision_generated.h"

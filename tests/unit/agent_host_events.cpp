@@ -5,9 +5,9 @@
 #include <fstream>
 #include <random>
 
-#include "agent/host/events/event_book.h"
-#include "agent/host/events/event_log.h"
-#include "agent/host/events/event_text.h"
+#include "agent/host/records/event_book.h"
+#include "agent/host/records/event_log.h"
+#include "agent/host/records/event_text.h"
 #include "tests/support/temp_dir.h"
 #include "wire/supervision_generated.h"
 

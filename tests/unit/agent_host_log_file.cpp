@@ -1,4 +1,4 @@
-#include "agent/host/stdio/log_file.h"
+#include "agent/host/streams/log_file.h"
 
 #include <doctest/doctest.h>
 #include <sys/stat.h>

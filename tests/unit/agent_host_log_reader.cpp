@@ -1,4 +1,4 @@
-#include "agent/host/stdio/log_reader.h"
+#include "agent/host/streams/log_reader.h"
 
 #include <doctest/doctest.h>
 

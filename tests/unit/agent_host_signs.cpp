@@ -1,4 +1,4 @@
-#include "agent/host/signs/failure_detector.h"
+#include "agent/host/liveness/failure_detector.h"
 
 #include <doctest/doctest.h>
 

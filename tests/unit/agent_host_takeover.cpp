@@ -6,10 +6,10 @@
 
 #include <random>
 
-#include "agent/host/procs/proc_table.h"
-#include "agent/host/takeover/ledger.h"
-#include "agent/host/takeover/ledger_writer.h"
-#include "agent/host/takeover/output_spool.h"
+#include "agent/host/model/proc_table.h"
+#include "agent/host/records/ledger.h"
+#include "agent/host/records/ledger_writer.h"
+#include "agent/host/streams/output_spool.h"
 #include "wire/ledger_generated.h"
 #include "wire/logs_generated.h"
 

@@ -1,4 +1,4 @@
-#include "agent/host/procs/termination.h"
+#include "agent/host/model/termination.h"
 
 #include <doctest/doctest.h>
 

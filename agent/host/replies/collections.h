@@ -11,7 +11,7 @@
 #include <unordered_map>
 #include <vector>
 
-#include "agent/host/procs/proc_table.h"
+#include "agent/host/model/proc_table.h"
 #include "agent/host/replies/collection.h"
 #include "common/bus/bus.h"
 #include "wire/forward.h"
@@ -19,8 +19,9 @@
 
 namespace meshbus::host {
 
-/// Collects what ranks of this host answer to those who asked many, and passes it on reduced (schemas/replies.fbs). A proc answers for
-/// itself alone, and only who was asked. Lives on the reactor's thread.
+/// Collects what ranks of this host answer to those who asked many, and passes it on reduced
+/// (schemas/replies.fbs). A proc answers for itself alone, and only who was asked. Lives on the
+/// reactor's thread.
 class Collections {
  public:
   /// Open ones, of one asker and of all.
@@ -68,7 +69,7 @@ class Collections {
     bool has_parts = false;
     std::vector<Member> members = {};
     std::unordered_map<std::uint64_t, std::uint64_t> index_of_proc = {};  // by key
-    std::set<std::uint64_t> ending = {};                                  // indices whose proc has ended
+    std::set<std::uint64_t> ending = {};  // indices whose proc has ended
     Reactor::TimerId limit = 0;
     Reactor::TimerId part = 0;
   };

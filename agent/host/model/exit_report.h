@@ -1,0 +1,60 @@
+#pragma once
+
+#include <chrono>
+#include <cstdint>
+#include <string>
+#include <string_view>
+
+#include <sys/resource.h>
+
+#include "agent/host/model/proc_state.h"
+#include "agent/os/spec.h"
+#include "wire/forward.h"
+
+namespace meshbus::host {
+
+/// "SIGSEGV", "SIGRTMIN+3", "signal 99"
+std::string signal_name(int signal);
+
+/// Whether the kernel killed somebody of this host for want of memory.
+enum class OutOfMemory : std::uint8_t {
+  unknown,  ///< Nothing counts that here.
+  no,       ///< The counter has not moved.
+  yes,
+};
+
+/// What is known about the end of a process besides how it ended.
+struct EndFacts {
+  std::uint64_t sent_signals = 0;          ///< Bit n: signal n was sent to it through us.
+  std::chrono::microseconds cpu_time{0};   ///< That it has used, waited-for children included.
+  std::uint64_t cpu_soft = RLIM_INFINITY;  ///< RLIMIT_CPU, seconds.
+  std::uint64_t cpu_hard = RLIM_INFINITY;
+  OutOfMemory out_of_memory = OutOfMemory::unknown;
+  std::string memory_cgroup = {};  ///< Which one counts.
+  std::string memory_limit = {};   ///< Its own, in words: "limit of 64MiB of memory"; empty: none,
+                                   ///< and what follows says nothing.
+  std::uint32_t memory_kills = 0;  ///< So many of its processes, itself perhaps among them, the
+                                   ///< kernel has killed for want of memory.
+  bool memory_limit_hit = false;   ///< Because of that limit; else because of one above it, or for
+                                   ///< want of memory of the whole machine.
+};
+
+struct EndWords {
+  wire::Cause cause;
+  std::string text;
+};
+
+/// A SIGKILL that nobody here sent: the only end for which EndFacts::out_of_memory matters.
+bool is_unexplained_kill(const ProcEnd& end, const EndFacts& facts);
+
+/// How a process ended: "exit 3", "killed by SIGSEGV (core dumped)", "killed by SIGXCPU: ...". A
+/// SIGKILL that nobody here sent is said to come from outside, possibly for want of memory when
+/// nothing can tell (spec 4.9).
+EndWords describe_end(const ProcEnd& end, const EndFacts& facts);
+
+/// Why there is no process, in words: "cannot execute '/no/such/file': No such file or directory
+/// (step: lookup) on host unix:/run/x".
+std::string describe_spawn_failure(const keeper::SpawnFailure& failure, std::string_view program,
+                                   std::string_view host);
+
+}  // namespace meshbus::host
