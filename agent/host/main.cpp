@@ -116,7 +116,7 @@ class Program {
     for (auto received = lifeline_.receive(); received.ended || received.text;
          received = lifeline_.receive()) {
       if (received.ended) {
-        // Nobody is left to be in order for: the keeper ends the procs by itself, if it lives.
+        // There is no use in leaving in order: the keeper ends the procs by itself, if it lives.
         log::warn("the warden is gone");
         end_with_warden();
         std::_Exit(EX_OK);

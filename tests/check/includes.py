@@ -10,7 +10,8 @@ import sources
 
 COMMON = ["common/base", "common/loop", "common/wire", "common/address", "common/zmtp", "common/bus", "common/config", "common/security"]
 HOST = ["agent/host/streams", "agent/host/model", "agent/host/records", "agent/host/output", "agent/host/lifecycle", "agent/host/liveness",
-        "agent/host/ownership", "agent/host/updates", "agent/host/replies", "agent/host/services", "agent/host"]
+        "agent/host/ownership", "agent/host/recovery", "agent/host/procs", "agent/host/updates", "agent/host/replies",
+        "agent/host/services", "agent/host"]
 BROKER = ["broker/peers", "broker/access", "broker/transport", "broker/links", "broker/casts", "broker/observe", "broker/router", "broker"]
 
 

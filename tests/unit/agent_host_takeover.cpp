@@ -227,7 +227,7 @@ TEST_CASE("output_spool: what is released is given back, but for the last bytes"
   }
   CHECK(spool.text(slot, out, spool.released(slot, out)) == all.substr(all.size() - 1000));
   const auto kept = spool.text(slot, out, 0);
-  CHECK(kept.size() >= OutputSpool::kept_bytes);
+  CHECK(kept.size() >= OutputSpool::kKeptBytes);
   CHECK(all.ends_with(kept));
   spool.release(slot, out, 1);  // never backwards
   CHECK(spool.released(slot, out) == all.size() - 1000);

@@ -29,15 +29,15 @@ std::chrono::milliseconds setting_for_proc(const Config& config, DurationKey key
 }
 
 std::vector<std::uint8_t> BootstrapWriter::encode(const MeshSpec& spec,
-                                                  const std::vector<Life>& lives) const {
+                                                  const std::vector<Rank>& ranks) const {
   const HostAddr& host = spec.hosts[spec.host_index];
   wire::BootstrapT bootstrap;
-  for (const Life& life : lives) {
+  for (const Rank& rank : ranks) {
     auto proc = std::make_unique<wire::BootstrapProcT>();
-    proc->proc = ProcId(host, proc_name(spec.mesh, life.rank)).to_string();
-    proc->incarnation = life.incarnation;
-    proc->token = tokens_.make(proc->proc, life.incarnation);
-    proc->rank = life.rank;
+    proc->proc = ProcId(host, proc_name(spec.mesh, rank.rank)).to_string();
+    proc->incarnation = rank.incarnation;
+    proc->token = tokens_.make(proc->proc, rank.incarnation);
+    proc->rank = rank.rank;
     bootstrap.procs.push_back(std::move(proc));
   }
   bootstrap.broker = broker_;
@@ -45,7 +45,7 @@ std::vector<std::uint8_t> BootstrapWriter::encode(const MeshSpec& spec,
   bootstrap.mesh = spec.mesh.to_string();
   bootstrap.region = to_wire(spec.region);
   for (const auto& each : spec.hosts) bootstrap.hosts.push_back(each.to_string());
-  bootstrap.rank = lives.front().rank;
+  bootstrap.rank = ranks.front().rank;
   for (const auto& [key, value] : spec.config) {
     auto entry = std::make_unique<wire::KeyValueT>();
     entry->key = key;
@@ -67,8 +67,8 @@ std::vector<std::uint8_t> BootstrapWriter::encode(const MeshSpec& spec,
 }
 
 Result<UniqueFd> BootstrapWriter::write(const MeshSpec& spec,
-                                        const std::vector<Life>& lives) const {
-  const auto bytes = encode(spec, lives);
+                                        const std::vector<Rank>& ranks) const {
+  const auto bytes = encode(spec, ranks);
   UniqueFd fd(memfd_create("meshbus-bootstrap", MFD_CLOEXEC | MFD_ALLOW_SEALING));
   const auto problem = [](const char* call) {
     return fail(ErrorCode::io_error,

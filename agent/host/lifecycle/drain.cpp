@@ -6,7 +6,7 @@
 namespace meshbus::host {
 namespace {
 
-/// What a drain waits for descendants after the last proc has ended.
+/// How long a drain waits for descendants after the last proc has ended.
 constexpr std::chrono::seconds kLingerLimit{2};
 
 std::vector<std::uint64_t> ids_of(const std::vector<Proc*>& procs) {
@@ -33,9 +33,9 @@ Drain::Drain(Reactor& reactor, ProcTable& table, ProcEnding& ending, DrainScope 
       queue_(ids_of(live_procs()), in_flight) {
   if (done) waiting_.push_back(std::move(done));
   for (const auto& [name, mesh] : table_.meshes()) {
-    if (!scope_.covers(name, mesh->spec.owner)) continue;
+    if (!scope_.covers(*mesh)) continue;
     for (const auto& [rank, proc] : mesh->procs) {
-      if (proc->end && !proc->gone) lingering_.insert(proc->id);
+      if (proc->exit.end() && !proc->exit.is_empty()) lingering_.insert(proc->id);
     }
   }
 }
@@ -46,9 +46,7 @@ Drain::~Drain() {
 
 std::vector<Proc*> Drain::live_procs() const {
   auto procs = table_.live_procs();
-  std::erase_if(procs, [this](const Proc* proc) {
-    return !scope_.covers(proc->mesh.name, proc->mesh.spec.owner);
-  });
+  std::erase_if(procs, [this](const Proc* proc) { return !scope_.covers(proc->mesh); });
   return procs;
 }
 
@@ -61,23 +59,23 @@ void Drain::join(const StopOrder& order, std::size_t in_flight, Done done) {
   order_.grace = std::min(order_.grace, order.grace);
   queue_.allow(in_flight);
   for (Proc* proc : live_procs()) {
-    if (proc->termination) ending_.stop(*proc, order);
+    if (proc->stop.termination() != nullptr) ending_.stop(*proc, order);
   }
 }
 
 void Drain::on_ended(const Proc& proc, bool ok) {
-  if (!scope_.covers(proc.mesh.name, proc.mesh.spec.owner)) return;
+  if (!scope_.covers(proc.mesh)) return;
   queue_.on_ended(proc.id, ok);
-  if (proc.end && !proc.gone) lingering_.insert(proc.id);
+  if (proc.exit.end() && !proc.exit.is_empty()) lingering_.insert(proc.id);
 }
 
 void Drain::pump() {
   if (outcome_) return;
   if (!queue_.is_done()) {
-    // Those that still wait for their start cost nothing to end; and none of them shall be born
+    // Procs that still wait for their start cost nothing to end, and none of them may be born
     // meanwhile.
     for (Proc* proc : live_procs()) {
-      if (proc->progress == SpawnProgress::queued) ending_.stop(*proc, order_);
+      if (proc->launch.is_queued()) ending_.stop(*proc, order_);
     }
     while (const auto id = queue_.next()) {
       if (Proc* proc = table_.find_id(*id)) ending_.stop(*proc, order_);

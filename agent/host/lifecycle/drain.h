@@ -11,16 +11,17 @@
 
 namespace meshbus::host {
 
-/// Which procs are meant: all of this host, or those of one owner, of one mesh, or of one mesh if
-/// it is that owner's.
+/// Which procs to end: all of this host, those of one owner, those of one mesh, or those of one
+/// mesh as long as it has that owner.
 struct DrainScope {
-  std::string owner;  ///< A ProcId; empty = of every owner.
-  std::string mesh;   ///< Empty = every mesh.
+  std::string owner;  ///< A ProcId; empty: every owner.
+  std::string mesh;   ///< Empty: every mesh.
 
   bool covers(std::string_view mesh_name, const ProcId& mesh_owner) const {
     return (mesh.empty() || mesh == mesh_name) &&
            (owner.empty() || owner == mesh_owner.to_string());
   }
+  bool covers(const Mesh& of) const { return covers(of.name, of.ownership.owner()); }
   /// "all meshes", "mesh m-13Se1Maqzryj", "the meshes of unix:/run/x,client-2bGqGa6bY7cP"
   std::string words() const;
   friend bool operator==(const DrainScope&, const DrainScope&) = default;
@@ -46,11 +47,11 @@ class Drain {
   Drain& operator=(const Drain&) = delete;
 
   const DrainScope& scope() const noexcept { return scope_; }
-  /// Somebody else wants it too: hastens it, and gets the same outcome.
+  /// A second request for the same scope: hastens the drain, and gets the same outcome.
   void join(const StopOrder& order, std::size_t in_flight, Done done);
   void on_ended(const Proc& proc, bool ok);
-  void on_gone(const Proc& proc) { lingering_.erase(proc.id); }
-  /// Goes on. Call it at the end of each turn.
+  void on_empty(const Proc& proc) { lingering_.erase(proc.id); }
+  /// Ends the next procs that there is room for. Call it at the end of each turn.
   void pump();
   bool is_done() const noexcept { return outcome_.has_value(); }
   /// Procs that have not ended yet.

@@ -15,8 +15,8 @@ Drains::Entry* Drains::find(const DrainScope& scope) {
 Result<void> Drains::start(DrainOrder order, Drain::Done done) {
   Entry* entry = find(order.scope);
   if (entry == nullptr) {
-    if (entries_.size() >= most)
-      return fail(ErrorCode::queue_full, "host " + host_ + " has " + std::to_string(most) +
+    if (entries_.size() >= kMost)
+      return fail(ErrorCode::queue_full, "host " + host_ + " has " + std::to_string(kMost) +
                                              " drains under way or held, that is its limit; drain "
                                              "the whole host, or end some (ResumeHost)");
     entry = &entries_.emplace_back(Entry{std::move(order), nullptr});
@@ -65,9 +65,9 @@ void Drains::on_ended(const Proc& proc, bool ok) {
   }
 }
 
-void Drains::on_gone(const Proc& proc) {
+void Drains::on_empty(const Proc& proc) {
   for (const auto& entry : entries_) {
-    if (entry.work) entry.work->on_gone(proc);
+    if (entry.work) entry.work->on_empty(proc);
   }
 }
 

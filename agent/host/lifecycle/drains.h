@@ -11,7 +11,7 @@
 
 namespace meshbus::host {
 
-/// Who wants a scope drained, and how.
+/// A request to drain a scope.
 struct DrainOrder {
   DrainScope scope;
   StopOrder stop;
@@ -23,25 +23,25 @@ struct DrainOrder {
 /// in schemas/lifecycle.fbs). Lives on the reactor's thread.
 class Drains {
  public:
-  /// For all scopes together; an operator who needs more can drain the host.
-  static constexpr std::size_t most = 256;
+  /// Drains under way or held on one host; an operator who needs more can drain the whole host.
+  static constexpr std::size_t kMost = 256;
 
   /// `host`: for people.
   Drains(Reactor& reactor, ProcTable& table, ProcEnding& ending, std::string host)
       : reactor_(reactor), table_(table), ending_(ending), host_(std::move(host)) {}
 
-  /// Begins, or joins the one of that scope. `done` (may be null) is told when it is over. Errors:
+  /// Begins a drain, or joins the one of that scope. `done` (may be null) gets the outcome. Errors:
   /// queue_full.
   Result<void> start(DrainOrder order, Drain::Done done);
   /// Ends the hold of exactly that scope.
   void resume(const DrainScope& scope);
-  /// Whether something of that mesh may be started. Errors: refused, saying who does not want it
-  /// and why.
+  /// Whether procs of that mesh may be started. Errors: refused, with the requester of the drain
+  /// and its reason.
   Result<void> check_start(std::string_view mesh, const ProcId& owner) const;
 
   void on_ended(const Proc& proc, bool ok);
-  void on_gone(const Proc& proc);
-  /// Goes on. Call it at the end of each turn.
+  void on_empty(const Proc& proc);
+  /// Ends the next procs that there is room for. Call it at the end of each turn.
   void pump();
 
   /// For GetHost.
@@ -52,7 +52,7 @@ class Drains {
  private:
   struct Entry {
     DrainOrder order;
-    std::unique_ptr<Drain> work;  // null: it is done, and held
+    std::unique_ptr<Drain> work;  ///< Null: it is done, and held.
   };
   Entry* find(const DrainScope& scope);
 

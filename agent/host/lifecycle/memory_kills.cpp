@@ -34,7 +34,7 @@ std::optional<std::uint64_t> MemoryKills::read() const {
 }
 
 OutOfMemory MemoryKills::take(std::int64_t ended_ns) {
-  // What was counted before our time may have been this one.
+  // A kill before our time is among those that were counted at the start.
   if (ended_ns < since_ns_) return OutOfMemory::unknown;
   const auto kills = read();
   if (!kills) return OutOfMemory::unknown;

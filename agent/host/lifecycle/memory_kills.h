@@ -15,19 +15,19 @@ class MemoryKills {
  public:
   /// Looks for the cgroup of this process, counts from now.
   MemoryKills() : MemoryKills(of_host({})) {}
-  /// The same. `cgroup`: the host's own of v2, if it has one: there are its procs then, and not its
-  /// roles.
+  /// The same. `cgroup`: the cgroup v2 of the host's procs, if there is one. The roles of the host
+  /// are not in it.
   static MemoryKills of_host(const std::string& cgroup);
   /// For tests: this file instead, with a line "oom_kill N".
   explicit MemoryKills(std::string file);
 
-  /// A process was killed from outside, at that time (nanoseconds since 1970 UTC): was it for want
-  /// of memory? Each kill is told once.
+  /// Whether a process that was killed from outside at that time (nanoseconds since 1970 UTC) was
+  /// killed for want of memory. Each kill that is counted answers for one process.
   OutOfMemory take(std::int64_t ended_ns);
-  /// So many were killed in a cgroup of a proc, which has told of it: where those below are counted
-  /// too (v2), they are no other's.
+  /// So many processes were killed in the cgroup of one proc, and its exit report says so. In v2
+  /// the counter of the host includes them: they explain no other end.
   void on_counted_elsewhere(std::uint64_t kills);
-  /// The cgroup that counts; empty: none.
+  /// The cgroup with the counter; empty: there is none.
   std::string cgroup() const;
 
  private:

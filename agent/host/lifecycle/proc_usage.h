@@ -12,7 +12,7 @@ namespace meshbus::host {
 struct ProcUsage {
   std::uint64_t start_ticks =
       0;  ///< When it began, in ticks since boot: another one under the same number began later.
-  std::uint64_t user_us = 0;  ///< Of all its threads, in steps of 10 ms.
+  std::uint64_t user_us = 0;  ///< CPU time of all threads, in steps of 10 ms.
   std::uint64_t system_us = 0;
   std::uint64_t rss_bytes = 0;
   std::uint64_t peak_rss_bytes = 0;

@@ -10,8 +10,8 @@
 
 namespace meshbus::host {
 
-/// Which procs are ended next when a host is drained or shuts down, so many at a time (spec 5.3).
-/// Pure: it knows ids only.
+/// Chooses which procs to end next when a host is drained or shut down, so many at a time
+/// (spec 5.3). Pure: it knows ids only.
 class ShutdownQueue {
  public:
   ShutdownQueue(const std::vector<std::uint64_t>& procs, std::size_t in_flight)
@@ -20,9 +20,9 @@ class ShutdownQueue {
         in_flight_(in_flight),
         attempted_(procs.size()) {}
 
-  /// Somebody is in more of a hurry.
+  /// A later request may have more at a time.
   void allow(std::size_t in_flight) { in_flight_ = std::max(in_flight_, in_flight); }
-  /// The next one whose ending is to begin; nothing: wait for on_ended().
+  /// The next proc to end; nothing: wait for on_ended().
   std::optional<std::uint64_t> next() {
     while (running_.size() < in_flight_ && !waiting_.empty()) {
       const auto proc = waiting_.front();
@@ -32,7 +32,7 @@ class ShutdownQueue {
     }
     return std::nullopt;
   }
-  /// `ok`: it is gone; otherwise it could not be ended.
+  /// `ok`: the proc has ended; otherwise it was given up.
   void on_ended(std::uint64_t proc, bool ok) {
     running_.erase(proc);
     if (open_.erase(proc) > 0 && !ok) ++failed_;
@@ -41,7 +41,7 @@ class ShutdownQueue {
   bool is_done() const noexcept { return open_.empty(); }
   std::size_t attempted() const noexcept { return attempted_; }
   std::size_t failed() const noexcept { return failed_; }
-  /// Not ended yet.
+  /// Procs that have not ended yet.
   std::size_t left() const noexcept { return open_.size(); }
 
  private:

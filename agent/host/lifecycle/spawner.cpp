@@ -7,7 +7,7 @@
 namespace meshbus::host {
 namespace {
 
-/// Of one assignment.
+/// Whether two procs of one assignment share a process.
 bool share_process(const MeshSpec& spec, const Proc& a, const Proc& b) {
   return spec.procs_per_process > 1 && spec.process_of(a.rank()) == spec.process_of(b.rank());
 }
@@ -18,11 +18,12 @@ std::vector<Proc*> Spawner::next_batch() {
   std::vector<Proc*> batch;
   while (!queue_.empty()) {
     Proc* proc = table_.find_id(queue_.front());
-    if (proc != nullptr && proc->progress == SpawnProgress::queued) {
-      if (!batch.empty() && batch.front()->assignment != proc->assignment) break;
-      // Those of one process go together, whatever room there is.
-      if (asked_.size() + batch.size() >= in_flight_ &&
-          (batch.empty() || !share_process(proc->assignment->spec, *batch.back(), *proc)))
+    if (proc != nullptr && proc->launch.is_queued()) {
+      const auto& assignment = proc->launch.assignment();
+      if (!batch.empty() && batch.front()->launch.assignment() != assignment) break;
+      // Procs of one process go together, whatever room there is.
+      const bool is_full = asked_.size() + batch.size() >= in_flight_;
+      if (is_full && (batch.empty() || !share_process(assignment->spec, *batch.back(), *proc)))
         break;
       batch.push_back(proc);
     }
@@ -31,55 +32,60 @@ std::vector<Proc*> Spawner::next_batch() {
   return batch;
 }
 
+keeper::SpawnBatch Spawner::make_batch(const Assignment& assignment,
+                                       const std::vector<Proc*>& procs, std::vector<Proc*>& asked) {
+  const MeshSpec& spec = assignment.spec;
+  keeper::SpawnBatch batch;
+  batch.shared.program = spec.command.program;
+  batch.shared.argv = spec.command.arguments;
+  batch.shared.env = assignment.environment;
+  batch.shared.cwd = spec.command.directory;
+  batch.shared.mesh = spec.mesh.to_string();
+  batch.shared.settings = spec.command.settings;
+  batch.shared.parent_death_signal = parent_death_signal_ ? SIGKILL : 0;
+  for (std::size_t i = 0; i < procs.size(); ++i) {
+    Proc* const proc = procs[i];
+    keeper::ProcSpec one;
+    if (i > 0 && share_process(spec, *procs[i - 1], *proc))
+      one.place = batch.procs.back().place + 1;
+    one.id = proc->id;
+    one.env = rank_environment(spec, proc->rank(), proc->state.restarts());
+    if (proc->input.state == InputPipe::State::open) one.stdin_choice = keeper::Stdio::pipe;
+    if (spec.kind == wire::ProcKind::mesh && one.place == 0) {
+      std::vector<BootstrapWriter::Rank> ranks;
+      for (std::size_t other = i; other < procs.size(); ++other) {
+        if (other != i && !share_process(spec, *proc, *procs[other])) break;
+        ranks.push_back({procs[other]->rank(), procs[other]->incarnation()});
+      }
+      auto bootstrap = bootstraps_.write(spec, ranks);
+      if (!bootstrap) {
+        for (std::size_t other = i; other < i + ranks.size(); ++other)
+          on_failed_(*procs[other], bootstrap.error());
+        i += ranks.size() - 1;
+        continue;
+      }
+      one.bootstrap = std::move(*bootstrap);
+    }
+    batch.procs.push_back(std::move(one));
+    asked.push_back(proc);
+  }
+  return batch;
+}
+
 void Spawner::pump() {
   // What all procs of a batch share (environment, program) is written, read and looked up once for
-  // each batch: not for one proc at a time.
+  // each batch: a batch of one proc at a time would repeat that.
   if (asked_.size() > in_flight_ / 2) return;
   for (auto procs = next_batch(); !procs.empty(); procs = next_batch()) {
-    const std::shared_ptr<const Assignment> held =
-        procs.front()->assignment;  // who fails lets go of it
-    const Assignment& assignment = *held;
-    const MeshSpec& spec = assignment.spec;
-    keeper::SpawnBatch batch;
-    batch.shared.program = spec.command.program;
-    batch.shared.argv = spec.command.arguments;
-    batch.shared.env = assignment.environment;
-    batch.shared.cwd = spec.command.directory;
-    batch.shared.mesh = spec.mesh.to_string();
-    batch.shared.settings = spec.command.settings;
-    batch.shared.parent_death_signal = parent_death_signal_ ? SIGKILL : 0;
+    // A proc that fails lets go of it.
+    const std::shared_ptr<const Assignment> assignment = procs.front()->launch.assignment();
     std::vector<Proc*> asked;
-    for (std::size_t i = 0; i < procs.size(); ++i) {
-      Proc* const proc = procs[i];
-      keeper::ProcSpec one;
-      if (i > 0 && share_process(spec, *procs[i - 1], *proc))
-        one.place = batch.procs.back().place + 1;
-      one.id = proc->id;
-      one.env = rank_environment(spec, proc->rank(), proc->state.restarts());
-      if (proc->input.state == InputPipe::State::open) one.stdin_choice = keeper::Stdio::pipe;
-      if (spec.kind == wire::ProcKind::mesh && one.place == 0) {
-        std::vector<BootstrapWriter::Life> lives;
-        for (std::size_t other = i;
-             other < procs.size() && (other == i || share_process(spec, *proc, *procs[other]));
-             ++other)
-          lives.push_back({procs[other]->rank(), procs[other]->state.to_wire().incarnation()});
-        auto bootstrap = bootstraps_.write(spec, lives);
-        if (!bootstrap) {
-          for (std::size_t other = i; other < i + lives.size(); ++other)
-            on_failed_(*procs[other], bootstrap.error());
-          i += lives.size() - 1;
-          continue;
-        }
-        one.bootstrap = std::move(*bootstrap);
-      }
-      batch.procs.push_back(std::move(one));
-      asked.push_back(proc);
-    }
+    auto batch = make_batch(*assignment, procs, asked);
     if (asked.empty()) continue;
     const auto sent = keeper_.spawn(std::move(batch));
     for (Proc* proc : asked) {
       if (sent) {
-        proc->progress = SpawnProgress::asked;
+        proc->launch.on_asked();
         asked_.insert(proc->id);
       } else {
         on_failed_(*proc, sent.error());

@@ -15,7 +15,7 @@ namespace meshbus::host {
 /// reactor's thread.
 class Spawner {
  public:
-  /// `on_failed`: this one could not even be handed over; says why.
+  /// `on_failed`: this proc could not even be handed over, and why.
   Spawner(ProcTable& table, keeper::KeeperClient& keeper, const BootstrapWriter& bootstraps,
           std::size_t in_flight, bool parent_death_signal,
           std::function<void(Proc&, const Error&)> on_failed)
@@ -30,13 +30,17 @@ class Spawner {
   /// Hands over what there is room for, once half of the room is free. Call it at the end of each
   /// turn.
   void pump();
-  /// The keeper has answered for one, asked by us or by another agent.
+  /// The keeper has answered for one proc that this agent, or another one, has asked for.
   void on_birth(std::uint64_t id) { asked_.erase(id); }
   std::size_t asked() const noexcept { return asked_.size(); }
 
  private:
   /// The next procs of the queue that belong to one assignment.
   std::vector<Proc*> next_batch();
+  /// One request to the keeper; procs whose bootstrap cannot be written fail and are not in
+  /// `asked`.
+  keeper::SpawnBatch make_batch(const Assignment& assignment, const std::vector<Proc*>& procs,
+                                std::vector<Proc*>& asked);
 
   ProcTable& table_;
   keeper::KeeperClient& keeper_;
@@ -44,7 +48,7 @@ class Spawner {
   std::size_t in_flight_;
   bool parent_death_signal_;
   std::function<void(Proc&, const Error&)> on_failed_;
-  std::deque<std::uint64_t> queue_;  // those that were cancelled meanwhile are passed over
+  std::deque<std::uint64_t> queue_;  ///< Procs that were cancelled meanwhile are passed over.
   std::unordered_set<std::uint64_t> asked_;
 };
 

@@ -12,10 +12,10 @@ namespace {
 
 using namespace std::chrono_literals;
 
-/// Of one CPU.
+/// The sampler uses at most one in so many parts of a CPU.
 constexpr int kMostShare = 100;
-/// Figures so young are as good as new ones; CPU time comes in steps of 10 ms, so that a load over
-/// less says little.
+/// Figures that are younger are not taken again: CPU time comes in steps of 10 ms, so a load over
+/// less time says little.
 constexpr Reactor::Duration kYoung = 250ms;
 
 std::chrono::nanoseconds own_cpu_time() {
@@ -33,7 +33,7 @@ std::uint32_t load_of(std::uint64_t cpu_us, std::chrono::nanoseconds time) {
 }
 
 bool can_be_seen(const Proc& proc) {
-  return proc.progress == SpawnProgress::born && !proc.has_ended();
+  return proc.launch.is_born() && !proc.has_ended();
 }
 
 }  // namespace
@@ -57,12 +57,12 @@ void UsageSampler::on_timer() {
     if (round_.empty()) return arm(period_);
   }
   const auto before = own_cpu_time();
-  const auto end = std::min(next_ + procs_per_slice, round_.size());
+  const auto end = std::min(next_ + kProcsPerSlice, round_.size());
   for (; next_ < end; ++next_) {
     if (Proc* proc = table_.find_id(round_[next_]); proc != nullptr && can_be_seen(*proc))
       look(*proc);
   }
-  const auto slices = (round_.size() + procs_per_slice - 1) / procs_per_slice;
+  const auto slices = (round_.size() + kProcsPerSlice - 1) / kProcsPerSlice;
   arm(std::max<std::chrono::nanoseconds>(period_ / static_cast<std::int64_t>(slices),
                                          (own_cpu_time() - before) * (kMostShare - 1)));
 }
@@ -81,13 +81,14 @@ std::size_t UsageSampler::refresh(const Mesh& mesh, std::size_t most) {
 }
 
 void UsageSampler::refresh_all() {
-  std::size_t left = fresh_at_once;
+  std::size_t left = kFreshAtOnce;
   for (const auto& [name, mesh] : table_.meshes()) left -= refresh(*mesh, left);
 }
 
 void UsageSampler::look(Proc& proc) {
   const auto usage = read_usage(static_cast<pid_t>(proc.state.to_wire().pid()));
-  // Ended, and perhaps another one has its number already: its exit is under way to us.
+  // The process has ended, and its number may belong to another one already: the keeper is about to
+  // tell of its exit.
   if (!usage || usage->rss_bytes == 0 ||
       (proc.sample.start_ticks != 0 && proc.sample.start_ticks != usage->start_ticks))
     return;

@@ -9,9 +9,9 @@
 
 namespace meshbus::host {
 
-/// Looks at what the live procs of this host use, at each once in a period, a few at a time so that
-/// nobody waits. It takes a hundredth of a CPU at most: with more procs than that is enough for,
-/// the figures become older. Lives on the reactor's thread.
+/// Samples what the live procs of this host use: each one once in a period, a few at a time, so
+/// that nothing else waits. It takes a hundredth of a CPU at most: with more procs the figures
+/// become older. Lives on the reactor's thread.
 class UsageSampler {
  public:
   /// `period` 0: only looks when it is asked to.
@@ -20,15 +20,14 @@ class UsageSampler {
   UsageSampler(const UsageSampler&) = delete;
   UsageSampler& operator=(const UsageSampler&) = delete;
 
-  /// Somebody asks: looks at procs of this mesh that have not been looked at for a moment; a few,
-  /// not all of many.
-  void refresh(const Mesh& mesh) { refresh(mesh, fresh_at_once); }
+  /// Samples procs of this mesh that were not sampled a moment ago; a few, not all of many.
+  void refresh(const Mesh& mesh) { refresh(mesh, kFreshAtOnce); }
   /// The same for all meshes together.
   void refresh_all();
 
  private:
-  static constexpr std::size_t procs_per_slice = 32;  ///< About a millisecond.
-  static constexpr std::size_t fresh_at_once = 64;
+  static constexpr std::size_t kProcsPerSlice = 32;  ///< About a millisecond.
+  static constexpr std::size_t kFreshAtOnce = 64;
 
   std::size_t refresh(const Mesh& mesh, std::size_t most);
   void arm(std::chrono::nanoseconds pause);
@@ -39,7 +38,7 @@ class UsageSampler {
   ProcTable& table_;
   std::chrono::nanoseconds period_;
   std::vector<std::uint64_t>
-      round_;  ///< Whom to look at, by id; those from `next_` on in this round still.
+      round_;  ///< Procs to sample, by id; those from `next_` on are still to come.
   std::size_t next_ = 0;
   Reactor::TimerId timer_ = 0;
 };

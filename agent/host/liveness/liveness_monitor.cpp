@@ -7,6 +7,7 @@
 #include "agent/host/model/real_time.h"
 #include "agent/os/process_table.h"
 #include "common/base/log.h"
+#include "common/base/own_pause.h"
 #include "wire/bus_generated.h"
 #include "wire/ranks_generated.h"
 
@@ -18,22 +19,23 @@ using namespace std::chrono_literals;
 constexpr Reactor::Duration kLongest = 1min;
 constexpr Reactor::Duration kShortest = 5ms;
 /// An answer that takes longer proves nothing.
-constexpr std::chrono::milliseconds kWayLimit{2000};
+constexpr std::chrono::milliseconds kProbeLimit{2000};
+/// A check that is later than a whole interval, and than this, was delayed by a pause of this
+/// process.
+constexpr Reactor::Duration kLeastPause = 500ms;
 
 bool is_watched(const Proc& proc) {
   return proc.mesh.spec.kind == wire::ProcKind::mesh &&
-         proc.state.state() == wire::ProcState::ready && !proc.termination;
+         proc.state.state() == wire::ProcState::ready && proc.stop.termination() == nullptr;
 }
 
 }  // namespace
 
-LivenessMonitor::LivenessMonitor(Bus& bus, ProcTable& table, Config config, std::string host,
-                                 std::function<void(Mesh&)> on_changed)
+LivenessMonitor::LivenessMonitor(Bus& bus, ProcTable& table, Config config, std::string host)
     : bus_(bus),
       table_(table),
       config_(std::move(config)),
       host_(std::move(host)),
-      on_changed_(std::move(on_changed)),
       interval_(kLongest) {}
 
 LivenessMonitor::~LivenessMonitor() {
@@ -61,11 +63,11 @@ FailureDetector& LivenessMonitor::find(const Proc& proc) {
       .first->second;
 }
 
-void LivenessMonitor::on_sign(Proc& proc) {
+void LivenessMonitor::on_heartbeat(Proc& proc) {
   if (!is_watched(proc)) return;
-  FailureDetector& signs = find(proc);
-  signs.on_sign(bus_.reactor().now());
-  judge(proc, signs);
+  FailureDetector& detector = find(proc);
+  detector.on_heartbeat(bus_.reactor().now());
+  judge(proc, detector);
 }
 
 void LivenessMonitor::arm() {
@@ -79,22 +81,23 @@ void LivenessMonitor::arm() {
 
 void LivenessMonitor::on_tick() {
   const auto now = bus_.reactor().now();
-  // We were stopped, or starved, or cut off: what they said meanwhile may still be under way.
-  const bool is_deaf = !bus_.is_up() || now - due_ > std::max<Reactor::Duration>(interval_, 500ms);
+  // We were away, or cut off: heartbeats that were sent meanwhile may still be under way.
+  const OwnPause pause(std::max(interval_, kLeastPause));
+  const bool is_deaf = !bus_.is_up() || pause.was_away(due_, now);
   bool is_doubtful = false;
   for (auto entry = watched_.begin(); entry != watched_.end();) {
-    auto& signs = entry->second;
+    auto& detector = entry->second;
     Proc* const proc = table_.find_id(entry->first);
     if (proc == nullptr || !is_watched(*proc)) {
       if (proc != nullptr) proc->trouble = {};
       entry = watched_.erase(entry);
       continue;
     }
-    if (is_deaf) signs.on_deaf(now);
-    is_doubtful = is_doubtful || signs.is_doubtful(now);
+    if (is_deaf) detector.on_deaf(now);
+    is_doubtful = is_doubtful || detector.is_doubtful(now);
     ++entry;
   }
-  if (is_doubtful) ask_way();
+  if (is_doubtful) probe_way();
   if (watched_.empty()) {
     interval_ = kLongest;
   } else {
@@ -102,52 +105,51 @@ void LivenessMonitor::on_tick() {
   }
 }
 
-void LivenessMonitor::ask_way() {
-  if (is_asking_) return;
-  is_asking_ = true;
+void LivenessMonitor::probe_way() {
+  if (is_probing_) return;
+  is_probing_ = true;
   wire::IntroduceT question;
   question.host = host_;
-  bus_.request(Destination::to_broker(), std::move(question), kWayLimit,
+  bus_.request(Destination::to_broker(), std::move(question), kProbeLimit,
                [this, asked = bus_.reactor().now(),
                 alive = std::weak_ptr<void>(alive_)](const Result<ControlMessage>& answer) {
                  if (alive.expired()) return;
-                 is_asking_ = false;
+                 is_probing_ = false;
                  if (answer) on_clear(asked);
                });
 }
 
 void LivenessMonitor::on_clear(Reactor::Time asked) {
-  for (auto& [id, signs] : watched_) {
-    signs.on_clear(asked);
-    signs.on_look(bus_.reactor().now());
+  for (auto& [id, detector] : watched_) {
+    detector.on_clear(asked);
+    detector.on_check(bus_.reactor().now());
     if (Proc* const proc = table_.find_id(id); proc != nullptr && is_watched(*proc))
-      judge(*proc, signs);
+      judge(*proc, detector);
   }
 }
 
-void LivenessMonitor::judge(Proc& proc, const FailureDetector& signs) {
-  const auto trouble = signs.trouble();
+void LivenessMonitor::judge(Proc& proc, const FailureDetector& detector) {
+  const auto trouble = detector.trouble();
   if (trouble == proc.trouble.trouble()) return;
   const auto state = proc.state.to_wire();
   char letter = 0;
   if (trouble == wire::Trouble::frozen) {
     const auto process = keeper::read_process(static_cast<pid_t>(state.pid()));
-    // Its end is under way to us.
+    // The keeper is about to tell of its end.
     if (!process || process->state == 'Z' || process->state == 'X') return;
     letter = process->state;
   }
   const auto silence =
-      std::chrono::duration_cast<std::chrono::milliseconds>(signs.silence()).count();
+      std::chrono::duration_cast<std::chrono::milliseconds>(detector.silence()).count();
   proc.trouble = wire::RankTrouble(proc.rank(), state.incarnation(), now_ns(),
                                    static_cast<std::uint32_t>(silence), trouble,
                                    static_cast<std::uint8_t>(letter));
-  proc.mesh.troubles.push_back(proc.trouble);
   log::info(proc.address.to_string() +
             (trouble == wire::Trouble::none ? " is well again"
              : trouble == wire::Trouble::slow
                  ? " is slow"
                  : " is frozen: nothing from it for " + std::to_string(silence) + " ms"));
-  on_changed_(proc.mesh);
+  table_.publish(proc, proc.trouble);
 }
 
 }  // namespace meshbus::host

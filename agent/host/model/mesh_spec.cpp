@@ -14,8 +14,8 @@ namespace meshbus::host {
 namespace {
 
 using process_link::kMostProcsPerProcess;
-constexpr std::uint64_t most_pids = 4'194'304;        // as many as Linux has numbers for
-constexpr std::uint32_t most_cpu_milli = 10'000'000;  // 10,000 CPUs
+constexpr std::uint64_t kMostPids = 4'194'304;       // as many as Linux has numbers for
+constexpr std::uint32_t kMostCpuMilli = 10'000'000;  // 10,000 CPUs
 
 /// Texts that end up in a new process must be C strings.
 Result<std::string> parse_text(const flatbuffers::String* text, const std::string& field) {
@@ -105,18 +105,18 @@ Result<keeper::ProcSettings> parse_settings(const wire::ProcSettings& request) {
   }
   if (request.pids_limit()) {
     settings.group.pids = *request.pids_limit();
-    if (settings.group.pids < 1 || settings.group.pids > most_pids)
+    if (settings.group.pids < 1 || settings.group.pids > kMostPids)
       return refused("pids_limit",
-                     std::to_string(settings.group.pids) + "; 1 to " + std::to_string(most_pids));
+                     std::to_string(settings.group.pids) + "; 1 to " + std::to_string(kMostPids));
   }
   if (request.cpu_limit()) {
     settings.group.cpu_milli = *request.cpu_limit();
     if (settings.group.cpu_milli < keeper::least_cpu_limit ||
-        settings.group.cpu_milli > most_cpu_milli)
+        settings.group.cpu_milli > kMostCpuMilli)
       return refused("cpu_limit", std::to_string(settings.group.cpu_milli) +
                                       " thousandths of a CPU; " +
                                       std::to_string(keeper::least_cpu_limit) + " to " +
-                                      std::to_string(most_cpu_milli));
+                                      std::to_string(kMostCpuMilli));
   }
   settings.new_session = !request.same_session();
   settings.subreaper = !request.no_subreaper();
@@ -197,10 +197,10 @@ Result<void> check_ranks(const MeshSpec& spec) {
                       std::to_string(spec.host_index) + "], which has " + to_text(spec.block));
     count += ranks.size();
   }
-  if (count > max_ranks_per_host)
+  if (count > kMostRanksPerHost)
     return fail(ErrorCode::too_large, "SpawnProcs.create_ranks: " + std::to_string(count) +
                                           " ranks for one host; the limit is " +
-                                          std::to_string(max_ranks_per_host));
+                                          std::to_string(kMostRanksPerHost));
   return {};
 }
 
@@ -296,7 +296,7 @@ Result<MeshSpec> parse_spawn(const wire::SpawnProcs& request, const HostAddr& ow
                 .create_ranks = std::move(*create_ranks),
                 .input_ranks = std::move(*input_ranks),
                 .restarts = request.restarts(),
-                .begins_anew = request.begins_anew()};
+                .may_restart = request.begins_anew()};
   if (auto checked = check_ranks(spec); !checked) return fail(checked.error());
   for (std::uint64_t rank = spec.block.begin; spec.procs_per_process > 1 && rank < spec.block.end;
        ++rank) {
@@ -308,19 +308,20 @@ Result<MeshSpec> parse_spawn(const wire::SpawnProcs& request, const HostAddr& ow
   return spec;
 }
 
-std::optional<std::string_view> find_difference(const MeshSpec& a, const MeshSpec& b) {
-  if (!(a.region == b.region)) return "region";
-  if (a.hosts != b.hosts) return "hosts";
-  if (!(a.owner == b.owner)) return "owner";
-  if (a.kind != b.kind) return "kind";
-  if (!(a.command == b.command)) return "command";
-  if (a.procs_per_process != b.procs_per_process) return "procs_per_process";
-  if (a.ready_limit != b.ready_limit) return "ready_limit_ms";
-  if (a.grace != b.grace) return "grace_ms";
-  if (a.output != b.output) return "output";
-  if (a.master_address != b.master_address) return "master_address";
-  if (a.master_port != b.master_port) return "master_port";
-  if (a.config != b.config) return "config";
+std::optional<std::string_view> find_difference(const MeshSpec& known, const MeshSpec& request,
+                                                const ProcId& owner) {
+  if (!(known.region == request.region)) return "region";
+  if (known.hosts != request.hosts) return "hosts";
+  if (!(owner == request.owner)) return "owner";
+  if (known.kind != request.kind) return "kind";
+  if (!(known.command == request.command)) return "command";
+  if (known.procs_per_process != request.procs_per_process) return "procs_per_process";
+  if (known.ready_limit != request.ready_limit) return "ready_limit_ms";
+  if (known.grace != request.grace) return "grace_ms";
+  if (known.output != request.output) return "output";
+  if (known.master_address != request.master_address) return "master_address";
+  if (known.master_port != request.master_port) return "master_port";
+  if (known.config != request.config) return "config";
   return std::nullopt;
 }
 

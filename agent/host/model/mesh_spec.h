@@ -42,7 +42,7 @@ struct MeshSpec {
   ProcId owner;
   wire::ProcKind kind = wire::ProcKind::plain;
   CommandSpec command;
-  /// Mesh procs that share a process.
+  /// How many mesh procs share a process.
   std::uint32_t procs_per_process = 1;
   std::chrono::milliseconds lease{0};
   std::chrono::milliseconds ready_limit{0};
@@ -52,18 +52,18 @@ struct MeshSpec {
   std::uint16_t master_port = 0;
   std::vector<NamedValue> config;
 
-  // Of this request: a host that stands in `hosts` twice gets two.
+  /// Which of `hosts` this is. A host that is in `hosts` twice gets two requests.
   std::uint32_t host_index = 0;
   /// All ranks that lie on hosts[host_index].
   RankBlock block;
   std::vector<RankBlock> create_ranks;
   std::vector<RankBlock> input_ranks;
-  /// How often its ranks were started before.
+  /// How often the ranks were started before.
   std::uint32_t restarts = 0;
-  /// Its owner may begin new lives, as long as it is there.
-  bool begins_anew = false;
+  /// The owner may restart ranks that have ended, as long as it is there.
+  bool may_restart = false;
 
-  /// Ranks of this host that start together and have the same one are in one process.
+  /// Ranks that are started together and have the same number here share a process.
   std::uint64_t process_of(std::uint64_t rank) const {
     return (rank - block.begin) / procs_per_process;
   }
@@ -74,7 +74,7 @@ struct MeshSpec {
 
 /// The most ranks that one request may start here: more than the kernel has process ids for in
 /// practice.
-inline constexpr std::uint64_t max_ranks_per_host = 16384;
+inline constexpr std::uint64_t kMostRanksPerHost = 16384;
 
 /// Checks every field of a request that came to `own`. Errors name the field and what it should be:
 /// parse_error, configuration_error, out_of_range, identity_mismatch (meant for another host),
@@ -83,10 +83,15 @@ Result<MeshSpec> parse_spawn(const wire::SpawnProcs& request, const HostAddr& ow
 
 /// The first field, by its name in the schema, in which two requests for the same mesh differ;
 /// nothing when they mean the same procs. Ranks, host index, lease and restarts may differ.
-std::optional<std::string_view> find_difference(const MeshSpec& a, const MeshSpec& b);
+/// `owner`: the one that answers for the known mesh now.
+std::optional<std::string_view> find_difference(const MeshSpec& known, const MeshSpec& request,
+                                                const ProcId& owner);
+inline std::optional<std::string_view> find_difference(const MeshSpec& a, const MeshSpec& b) {
+  return find_difference(a, b, a.owner);
+}
 
-/// The same intervals; they must be ascending, not empty, without overlap, below `end`. Errors:
-/// out_of_range, naming `field`.
+/// The intervals of a request. They must be ascending, not empty, without overlap, and below `end`.
+/// Errors: out_of_range, naming `field`.
 Result<std::vector<RankBlock>> parse_ranks(
     const flatbuffers::Vector<const wire::RankInterval*>* ranks, std::uint64_t end,
     std::string_view field);

@@ -6,18 +6,54 @@
 #include "wire/ledger_generated.h"
 
 namespace meshbus::host {
+namespace {
 
-Mesh* ProcTable::find_mesh(std::string_view name) {
+StreamOffsets to_offsets(const wire::LedgerStream& stream) {
+  return {.read = stream.length(), .file = stream.file()};
+}
+
+void restore_output(const wire::LedgerProcT& known, ProcOutput& output) {
+  output.slot = known.slot;
+  if (known.out_before) output.out.before = to_offsets(*known.out_before);
+  if (known.err_before) output.err.before = to_offsets(*known.err_before);
+  output.out.at = known.out ? to_offsets(*known.out) : output.out.before;
+  output.err.at = known.err ? to_offsets(*known.err) : output.err.before;
+}
+
+SpawnProgress progress_of(const wire::LedgerProcT& known) {
+  if (known.never_born) return SpawnProgress::none;
+  return known.state->pid() != 0 ? SpawnProgress::born : SpawnProgress::queued;
+}
+
+StopOrder order_of(const wire::LedgerProcT& known) {
+  StopOrder order{.reason = known.stop_reason, .requester = known.stopped_by};
+  // An older agent did not write the cause down.
+  if (known.stop_cause != wire::Cause::none) order.cause = known.stop_cause;
+  order.because = known.because;
+  return order;
+}
+
+std::optional<Failure> failure_of(const wire::LedgerProcT& known) {
+  if (!known.failure) return std::nullopt;
+  return Failure{.code = known.failure->code,
+                 .os_error = known.failure->os_error,
+                 .text = known.failure->text,
+                 .cause = known.failure->cause};
+}
+
+}  // namespace
+
+Mesh* ProcTable::find_mesh(std::string_view name) const {
   const auto found = meshes_.find(name);
   return found == meshes_.end() ? nullptr : found->second.get();
 }
 
-Proc* ProcTable::find_id(std::uint64_t id) {
+Proc* ProcTable::find_id(std::uint64_t id) const {
   const auto found = by_id_.find(id);
   return found == by_id_.end() ? nullptr : found->second;
 }
 
-Proc* ProcTable::find_key(std::uint64_t key) {
+Proc* ProcTable::find_key(std::uint64_t key) const {
   const auto found = by_key_.find(key);
   return found == by_key_.end() ? nullptr : found->second;
 }
@@ -44,18 +80,12 @@ Proc* ProcTable::add_proc(Mesh& mesh, const std::shared_ptr<const Assignment>& a
       std::make_unique<Proc>(mesh, assignment, ProcState(rank, incarnation), next_id_, tail));
 }
 
-Proc* ProcTable::add_life(Proc& former, const std::shared_ptr<const Assignment>& assignment,
-                          std::uint64_t incarnation, LineTail::Limits tail) {
+Proc* ProcTable::restart_proc(Proc& former, const std::shared_ptr<const Assignment>& assignment,
+                              std::uint64_t incarnation, LineTail::Limits tail) {
   if (by_key_.contains(former.key)) return nullptr;
   const ProcState state(former.state, incarnation, assignment->spec.restarts);
   auto next = std::make_unique<Proc>(former.mesh, assignment, state, next_id_, tail);
-  const std::pair<OutputPipe*, const OutputPipe*> streams[] = {{&next->out, &former.out},
-                                                               {&next->err, &former.err}};
-  for (const auto& [to, from] : streams) {
-    to->before = {.read = from->at.read, .file = from->at.file};
-    to->at = to->before;
-    to->tail.start_at(to->before.read);
-  }
+  next->output.continue_from(former.output);
   remove(former);
   return insert(std::move(next));
 }
@@ -84,39 +114,14 @@ Proc* ProcTable::restore_proc(Mesh& mesh, const std::shared_ptr<const Assignment
   Proc* proc =
       insert(std::make_unique<Proc>(mesh, assignment, ProcState(*known.state), known.id, tail));
   if (proc == nullptr) return nullptr;
-  proc->slot = known.slot;
-  if (known.launch) proc->launch = *known.launch;
-  proc->launch_told = known.launch_told;
-  proc->said_ready = known.said_ready;
-  proc->gone = known.gone;
-  proc->held_signals = known.held_signals;
-  proc->sent_signals = known.sent_signals;
-  proc->stopped_by = known.stopped_by;
-  proc->stop_reason = known.stop_reason;
-  // An older agent did not write it down.
-  if (known.stop_cause != wire::Cause::none) proc->stop_cause = known.stop_cause;
-  proc->because = known.because;
-  if (known.stop) proc->termination.emplace(*known.stop);
-  if (known.failure)
-    proc->failure = Failure{known.failure->code, known.failure->os_error, known.failure->text,
-                            known.failure->cause};
-  if (known.never_born) {
-    proc->progress = SpawnProgress::none;
-  } else if (known.state->pid() != 0) {
-    proc->progress = SpawnProgress::born;
-  }
+  proc->launch.restore(known.launch.get(), known.launch_told, known.said_ready, progress_of(known));
+  proc->stop.restore(order_of(known), known.held_signals, known.sent_signals);
+  if (known.stop) proc->stop.begin(Termination(*known.stop));
+  proc->exit.restore(failure_of(known), known.exit_reported, known.gone);
+  restore_output(known, proc->output);
   if (known.input_closed && proc->input.state == InputPipe::State::open)
     proc->input.state = InputPipe::State::closed;
-  proc->exit_reported = known.exit_reported;
-  if (known.out_before)
-    proc->out.before = {.read = known.out_before->length(), .file = known.out_before->file()};
-  if (known.err_before)
-    proc->err.before = {.read = known.err_before->length(), .file = known.err_before->file()};
-  proc->out.at = proc->out.before;
-  proc->err.at = proc->err.before;
-  if (known.out) proc->out.at = {.read = known.out->length(), .file = known.out->file()};
-  if (known.err) proc->err.at = {.read = known.err->length(), .file = known.err->file()};
-  if (proc->progress != SpawnProgress::queued || proc->has_ended()) proc->assignment.reset();
+  if (!proc->launch.is_queued() || proc->has_ended()) proc->launch.release_assignment();
   return proc;
 }
 
@@ -135,6 +140,29 @@ ProcTable::Touched ProcTable::take_touched() {
   return std::exchange(touched_, {});
 }
 
+void ProcTable::publish(Proc& proc) {
+  proc.mesh.updates.add(proc.state.to_wire());
+  const auto state = proc.state.state();
+  const bool are_times_final = state == wire::ProcState::ready || proc.has_ended();
+  if (are_times_final && proc.launch.mark_told()) proc.mesh.updates.add(proc.launch.times());
+  touch(proc);
+  mark_changed(proc.mesh);
+}
+
+void ProcTable::publish(Proc& proc, const wire::RankTrouble& trouble) {
+  proc.mesh.updates.add(trouble);
+  mark_changed(proc.mesh);
+}
+
+void ProcTable::publish(Proc& proc, std::unique_ptr<wire::ExitReportT> exit_report,
+                        Reactor::Time now) {
+  proc.mesh.updates.add(*exit_report);
+  proc.exit.set_report(std::move(exit_report));
+  remember(proc, now);
+  touch(proc);
+  mark_changed(proc.mesh);
+}
+
 void ProcTable::on_ended(Proc& proc) {
   by_key_.erase(proc.key);
   --proc.mesh.live;
@@ -150,11 +178,9 @@ void ProcTable::forget_old(Reactor::Time now, const std::function<void(Mesh&)>& 
   while (const auto record = records_.forget(now)) {
     Mesh* mesh = find_mesh(record->mesh);
     if (mesh == nullptr) continue;
-    if (const auto found = mesh->procs.find(record->rank); found != mesh->procs.end()) {
-      Proc& proc = *found->second;
-      proc.exit_report.reset();
-      proc.out.tail.shrink(0);
-      proc.err.tail.shrink(0);
+    if (Proc* proc = mesh->find(record->rank); proc != nullptr) {
+      proc->exit.forget_report();
+      proc->output.shrink(0);
     }
     --mesh->remembered;
     may_forget_meshes_ = true;
@@ -165,7 +191,7 @@ void ProcTable::forget_old(Reactor::Time now, const std::function<void(Mesh&)>& 
     Mesh& mesh = *entry.second;
     if (mesh.live > 0 || mesh.remembered > 0) return false;
     for (const auto& [rank, proc] : mesh.procs) {
-      if (proc->exit_reported && (proc->gone || proc->progress != SpawnProgress::born)) continue;
+      if (proc->is_over()) continue;
       may_forget_meshes_ = true;  // its descendants are still being ended: look again
       return false;
     }
@@ -173,6 +199,7 @@ void ProcTable::forget_old(Reactor::Time now, const std::function<void(Mesh&)>& 
     std::erase(touched_.meshes, &mesh);
     std::erase_if(touched_.procs, [&](const Proc* proc) { return &proc->mesh == &mesh; });
     touched_.forgotten.push_back(mesh.name);
+    changed_.erase(&mesh);
     for (const auto& [rank, proc] : mesh.procs) by_id_.erase(proc->id);
     return true;
   });

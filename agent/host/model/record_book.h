@@ -8,8 +8,8 @@
 
 namespace meshbus::host {
 
-/// Which ended procs can still be answered for: the last `kept`, none older than `age` (spec 4.9).
-/// Pure: it knows names only.
+/// Remembers which ended procs still have an exit report: the last `kept`, none older than `age`
+/// (spec 4.9). Pure: it knows names only.
 class RecordBook {
  public:
   using Time = std::chrono::steady_clock::time_point;
@@ -36,13 +36,13 @@ class RecordBook {
     records_.pop_front();
     return oldest;
   }
-  /// It is not remembered any more; false when it was not.
+  /// Removes a record; false when there was none.
   bool drop(const std::string& mesh, std::uint64_t rank) {
     return std::erase_if(records_, [&](const Record& record) {
              return record.rank == rank && record.mesh == mesh;
            }) > 0;
   }
-  /// When the oldest one will be too old; nothing = there is none.
+  /// When the oldest record will be too old; nothing: there is none.
   std::optional<Time> due() const {
     if (records_.empty()) return std::nullopt;
     return records_.front().ended + limits_.age;

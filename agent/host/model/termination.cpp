@@ -11,8 +11,8 @@ using Step = wire::StopStep;
 Termination::Termination(Time now, std::chrono::milliseconds grace, bool can_ask)
     : term_due_(can_ask ? now + grace / 2 : now), kill_due_(now + grace), ask_(can_ask) {}
 
-// A SIGKILL that was written down may not have been sent. A SIGTERM neither, but two of them mean
-// something else than one.
+// A SIGKILL that was written down may not have been sent, so it is repeated. A SIGTERM is not: to
+// many programs a second one means something else.
 Termination::Termination(const wire::LedgerStop& stop)
     : term_due_(std::chrono::nanoseconds(stop.term_due_ns())),
       kill_due_(std::chrono::nanoseconds(stop.kill_due_ns())),
@@ -27,7 +27,7 @@ wire::LedgerStop Termination::to_ledger() const {
 
 Termination::Action Termination::next(Time now) {
   if (step_ == Step::kill) {
-    if (given_up_ || now < kill_due_ + kill_limit) return Action::none;
+    if (given_up_ || now < kill_due_ + kKillLimit) return Action::none;
     given_up_ = true;
     return Action::give_up;
   }
@@ -50,7 +50,7 @@ Termination::Action Termination::next(Time now) {
 
 Termination::Time Termination::due() const {
   if (given_up_) return Time::max();
-  if (step_ == Step::kill) return kill_due_ + kill_limit;
+  if (step_ == Step::kill) return kill_due_ + kKillLimit;
   return step_ == Step::term ? kill_due_ : std::min(term_due_, kill_due_);
 }
 

@@ -8,18 +8,18 @@
 namespace meshbus::host {
 
 void InputWriter::write(Proc& proc, Bytes data, bool end, std::function<void(Result<void>)> done) {
-  const std::string who = "rank " + std::to_string(proc.rank()) + " of " + proc.mesh.name;
+  const std::string rank = "rank " + std::to_string(proc.rank()) + " of " + proc.mesh.name;
   InputPipe& input = proc.input;
   if (input.state == InputPipe::State::none)
     return done(fail(ErrorCode::refused,
-                     who + ": its stdin is not a pipe; name the rank in SpawnProcs.input_ranks"));
+                     rank + ": its stdin is not a pipe; name the rank in SpawnProcs.input_ranks"));
   if (input.state == InputPipe::State::closed || proc.has_ended())
-    return done(fail(ErrorCode::not_exist, who + ": its stdin is closed"));
+    return done(fail(ErrorCode::not_exist, rank + ": its stdin is closed"));
   if (input.done)
     return done(fail(ErrorCode::refused,
-                     who + ": another WriteInput is not answered yet; send one at a time"));
+                     rank + ": another WriteInput is not answered yet; send one at a time"));
   input.pending = std::string(data);
-  input.end_after = end;
+  input.is_end_after = end;
   input.done = std::move(done);
   if (input.fd) push(proc);
 }
@@ -51,7 +51,7 @@ void InputWriter::push(Proc& proc) {
     }
   }
   reactor_.forget(input.fd.get());
-  if (input.end_after) {
+  if (input.is_end_after) {
     input.fd.reset();
     input.state = InputPipe::State::closed;
     on_closed_(proc);

@@ -2,7 +2,7 @@
 
 #include <functional>
 
-#include "agent/host/model/proc.h"
+#include "agent/host/model/mesh.h"
 #include "common/loop/reactor.h"
 
 namespace meshbus::host {
@@ -12,13 +12,13 @@ namespace meshbus::host {
 /// SIGPIPE.
 class InputWriter {
  public:
-  /// `on_closed`: nothing more is written to that proc; somebody else may hold its pipe, too.
+  /// `on_closed`: nothing more is written to that proc; the keeper may hold its pipe, too.
   InputWriter(Reactor& reactor, std::function<void(Proc&)> on_closed)
       : reactor_(reactor), on_closed_(std::move(on_closed)) {}
 
-  /// Writes `data`, then closes when `end`; `done` is called once, maybe from inside: fine when the
-  /// pipe has taken all; refused: stdin is no pipe, or a piece is still under way; not_exist:
-  /// closed, or the proc has ended.
+  /// Writes `data`, then closes when `end`. `done` is called once, perhaps from inside: no error
+  /// when the pipe has taken all; refused: stdin is no pipe, or a piece is still under way;
+  /// not_exist: it is closed, or the proc has ended.
   void write(Proc& proc, Bytes data, bool end, std::function<void(Result<void>)> done);
   /// The proc is born.
   void attach(Proc& proc, UniqueFd fd);

@@ -13,19 +13,15 @@ namespace {
 constexpr std::size_t kLeastWindow = 4 * 1024;
 constexpr std::size_t kUsualWindow = 256 * 1024;
 constexpr std::size_t kMostWindow = 1024 * 1024;
-/// What one request makes us read of files to find where lines begin, and for each stream at least.
+/// How much of files one request may read to find where lines begin, and at least of each stream.
 constexpr std::size_t kAllLookBack = 64 * 1024 * 1024;
 constexpr std::size_t kLeastLookBack = 16 * 1024;
-/// Each has two offsets for every rank.
+/// Offsets of all readers of one mesh: each reader has two for every rank.
 constexpr std::size_t kMostOffsets = 1'000'000;
 /// From a message that came back to the next attempt.
 constexpr std::chrono::milliseconds kRetryAfter{300};
 
 const std::array kStreams = {wire::Stream::out, wire::Stream::err};
-
-OutputPipe& pipe_of(Proc& proc, wire::Stream stream) {
-  return stream == wire::Stream::out ? proc.out : proc.err;
-}
 
 bool is_wanted(std::uint8_t streams, wire::Stream stream) {
   return streams == 0 || (streams & (stream == wire::Stream::out ? 1 : 2)) != 0;
@@ -51,7 +47,7 @@ class MeshSource : public LogSource {
 
  private:
   OutputPipe& find(const StreamId& stream) {
-    return pipe_of(*mesh_.procs.at(stream.first), stream.second);
+    return mesh_.procs.at(stream.first)->output.pipe(stream.second);
   }
 
   Mesh& mesh_;
@@ -71,7 +67,7 @@ std::uint64_t first_offset(const OutputPipe& pipe, std::uint64_t lines, std::siz
 LogStreams::~LogStreams() {
   for (const auto& [mesh, entries] : readers_) {
     for (const auto& entry : entries) bus_.reactor().cancel(entry->retry);
-    mesh->log_readers = 0;
+    mesh->output.log_readers = 0;
   }
 }
 
@@ -92,9 +88,10 @@ Result<wire::LogStartedT> LogStreams::start(Mesh& mesh, const ProcId& subscriber
   erase_if(mesh, [&](const Entry& entry) {
     return entry.key == key && entry.stream == request.stream();
   });
-  if (mesh.log_readers >= most_readers || (mesh.log_readers + 1) * mesh.procs.size() > kMostOffsets)
+  if (mesh.output.log_readers >= kMostReaders ||
+      (mesh.output.log_readers + 1) * mesh.procs.size() > kMostOffsets)
     return fail(ErrorCode::queue_full, "mesh " + mesh.name + " has " +
-                                           std::to_string(mesh.log_readers) +
+                                           std::to_string(mesh.output.log_readers) +
                                            " readers of its output already");
 
   const std::size_t window =
@@ -117,7 +114,7 @@ Result<wire::LogStartedT> LogStreams::start(Mesh& mesh, const ProcId& subscriber
   // Files are read now, in this turn: for many ranks less of each.
   const std::size_t look_back =
       std::clamp(kAllLookBack / std::max<std::size_t>(2 * mesh.procs.size(), 1), kLeastLookBack,
-                 LogFile::look_back);
+                 LogFile::kLookBack);
   MeshSource source(mesh);
   wire::LogStartedT started;
   for (const auto& [rank, proc] : mesh.procs) {
@@ -129,7 +126,7 @@ Result<wire::LogStartedT> LogStreams::start(Mesh& mesh, const ProcId& subscriber
     }
     for (const auto stream : kStreams) {
       if (!is_wanted(entry->streams, stream)) continue;
-      const OutputPipe& pipe = pipe_of(*proc, stream);
+      const OutputPipe& pipe = proc->output.pipe(stream);
       const auto found = from.find({rank, stream});
       const auto offset = found == from.end() ? first_offset(pipe, entry->tail, look_back)
                                               : std::min(found->second, pipe.tail.end());
@@ -138,7 +135,7 @@ Result<wire::LogStartedT> LogStreams::start(Mesh& mesh, const ProcId& subscriber
     }
   }
   readers_[&mesh].push_back(std::move(entry));
-  ++mesh.log_readers;
+  ++mesh.output.log_readers;
   mark(mesh);
   return started;
 }
@@ -183,7 +180,7 @@ bool LogStreams::has(const ProcId& subscriber) const {
 void LogStreams::erase_if(Mesh& mesh, const std::function<bool(const Entry&)>& condition) {
   const auto found = readers_.find(&mesh);
   if (found == readers_.end()) return;
-  mesh.log_readers -= std::erase_if(found->second, [&](const auto& entry) {
+  mesh.output.log_readers -= std::erase_if(found->second, [&](const auto& entry) {
     if (!condition(*entry)) return false;
     bus_.reactor().cancel(entry->retry);
     return true;
@@ -192,9 +189,7 @@ void LogStreams::erase_if(Mesh& mesh, const std::function<bool(const Entry&)>& c
   readers_.erase(found);
   marked_.erase(&mesh);
   for (const auto& [rank, proc] : mesh.procs) {
-    if (!proc->exit_reported) continue;
-    proc->out.tail.shrink(kept_after_end);
-    proc->err.tail.shrink(kept_after_end);
+    if (proc->exit.is_reported()) proc->output.shrink(ProcOutput::kKeptAfterEnd);
   }
 }
 
@@ -203,15 +198,15 @@ void LogStreams::forget(Mesh& mesh) {
 }
 
 std::optional<ProcId> LogStreams::on_undeliverable(std::uint64_t subscriber) {
-  std::optional<ProcId> who;
+  std::optional<ProcId> reader;
   for (const auto& [mesh, entries] : readers_) {
     for (const auto& entry : entries) {
       if (entry->key != subscriber) continue;
-      who = entry->subscriber;
+      reader = entry->subscriber;
       rewind_later(*mesh, *entry);
     }
   }
-  return who;
+  return reader;
 }
 
 void LogStreams::rewind_later(Mesh& mesh, Entry& entry) {
@@ -230,16 +225,16 @@ void LogStreams::on_up() {
   }
 }
 
-void LogStreams::on_news(Proc& proc, OutputPipe& pipe) {
+void LogStreams::on_output(Proc& proc, OutputPipe& pipe) {
   const auto found = readers_.find(&proc.mesh);
   if (found == readers_.end()) return;
   const StreamId stream{proc.rank(), pipe.stream};
   for (const auto& entry : found->second) {
     if (entry->reader.has(stream)) {
-      entry->reader.on_news(stream);
+      entry->reader.on_output(stream);
     } else if (entry->reader.follows() && is_wanted(entry->streams, pipe.stream) &&
                entry->ranks.empty()) {
-      // A rank that was started after this reader came: all of it.
+      // The rank was started after this reader came: it reads all of it.
       MeshSource source(proc.mesh);
       entry->reader.add(stream, 0, source);
     }
@@ -253,7 +248,7 @@ void LogStreams::flush() {
 }
 
 void LogStreams::flush(Mesh& mesh) {
-  mesh.unflushed = 0;
+  mesh.output.unflushed = 0;
   const auto found = readers_.find(&mesh);
   if (found == readers_.end() || !bus_.is_up()) return;
   for (const auto& entry : found->second) send(mesh, *entry);
@@ -262,8 +257,8 @@ void LogStreams::flush(Mesh& mesh) {
 void LogStreams::send(Mesh& mesh, Entry& entry) {
   if (entry.retry != 0) return;
   MeshSource source(mesh);
-  const bool is_last =
-      !entry.reader.follows() || (!mesh.begins_anew() && (!entry.ranks.empty() || mesh.live == 0));
+  const bool is_last = !entry.reader.follows() ||
+                       (!mesh.ownership.may_restart() && (!entry.ranks.empty() || mesh.live == 0));
   while (auto log = entry.reader.next(source, is_last)) {
     log->mesh = mesh.name;
     if (bus_.tell(Destination::to(entry.subscriber), std::move(*log), wire::Lane::data)) continue;

@@ -8,27 +8,25 @@
 #include <string>
 #include <vector>
 
-#include "agent/host/model/proc.h"
+#include "agent/host/output/output_reader.h"
 #include "agent/host/streams/log_reader.h"
 #include "common/bus/bus.h"
 #include "wire/forward.h"
 
 namespace meshbus::host {
 
-/// The readers of what procs write (StreamLogs in schemas/logs.fbs), and what is sent to them.
+/// Sends readers what procs write (StreamLogs in schemas/logs.fbs), and what is sent to them.
 /// Lives on the reactor's thread.
-class LogStreams {
+class LogStreams : public OutputFollower {
  public:
-  static constexpr std::size_t most_readers = 1000;  ///< Of one mesh.
-  /// An ended proc keeps so many bytes of each stream, when nobody reads them.
-  static constexpr std::size_t kept_after_end = 16 * 1024;
+  static constexpr std::size_t kMostReaders = 1000;  ///< Readers of one mesh.
 
   explicit LogStreams(Bus& bus) : bus_(bus) {}
-  ~LogStreams();
+  ~LogStreams() override;
   LogStreams(const LogStreams&) = delete;
   LogStreams& operator=(const LogStreams&) = delete;
 
-  /// Begins a stream, or begins it anew. Errors: not_exist (a rank), queue_full, and those of its
+  /// Begins a stream, or begins it again. Errors: not_exist (a rank), queue_full, and those of its
   /// ranks.
   Result<wire::LogStartedT> start(Mesh& mesh, const ProcId& subscriber,
                                   const wire::StreamLogs& request);
@@ -39,19 +37,17 @@ class LogStreams {
   void drop(const ProcId& subscriber);
   bool has(const ProcId& subscriber) const;
   /// A message to the subscriber with that key came back: what is under way is sent again a moment
-  /// later. Who that is; nothing = no reader.
+  /// later. Returns that subscriber; nothing: it is no reader.
   std::optional<ProcId> on_undeliverable(std::uint64_t subscriber);
   /// There is a new session with the broker: what was under way may be lost.
   void on_up();
 
-  /// A stream has more, or has ended. Only needed while Mesh::log_readers is not 0.
-  void on_news(Proc& proc, OutputPipe& pipe);
-  /// Sends what it can of that mesh, now.
-  void flush(Mesh& mesh);
-  /// The same for all that have news: at the end of each turn.
+  void on_output(Proc& proc, OutputPipe& pipe) override;
+  void flush(Mesh& mesh) override;
+  /// Sends what it can of all meshes that were marked. Call it at the end of each turn.
   void flush();
   void mark(Mesh& mesh) {
-    if (mesh.log_readers != 0) marked_.insert(&mesh);
+    if (mesh.output.log_readers != 0) marked_.insert(&mesh);
   }
   void forget(Mesh& mesh);
 

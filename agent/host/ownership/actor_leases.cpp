@@ -12,12 +12,12 @@ Result<void> ActorLeases::renew(const std::string& name, std::chrono::millisecon
   if (found != leases_.end()) {
     found->second.renew(reactor_.now(), length);
   } else if (length.count() > 0) {
-    if (leases_.size() >= most)
-      return fail(ErrorCode::queue_full, "this host has the leases of " + std::to_string(most) +
+    if (leases_.size() >= kMost)
+      return fail(ErrorCode::queue_full, "this host has the leases of " + std::to_string(kMost) +
                                              " meshes of actors, and no room for that of " + name);
     leases_.emplace(name, Lease(reactor_.now(), length));
   }
-  // A look that comes too early arranges for the next one.
+  // A check that comes too early arms the next one.
   if (const auto at = leases_.find(name);
       at != leases_.end() && (timer_ == 0 || at->second.due() < next_look_))
     arm();

@@ -12,14 +12,14 @@
 
 namespace meshbus::host {
 
-/// The leases of actors (spec 5.4). Who has made actors in the procs of a mesh renews theirs as
-/// those of meshes, by RenewLease with the name MESH,ACTOR; the first one begins it. Nobody says
-/// when actors have ended: a lease that nobody renews any more lapses, and who is not there cannot
-/// be stopped. Lives on the reactor's thread.
+/// The leases of actors (spec 5.4). A launcher that has made actors in the procs of a mesh renews
+/// their lease like that of a mesh, by RenewLease with the name MESH,ACTOR; the first renewal
+/// begins it. The end of actors is not reported here: their lease is renewed no more and lapses,
+/// and then there is nothing to stop. Lives on the reactor's thread.
 class ActorLeases {
  public:
-  static constexpr std::size_t most = 10'000;
-  /// `on_lapsed`: nobody has renewed that of these actors for so long.
+  static constexpr std::size_t kMost = 10'000;
+  /// `on_lapsed`: the lease of these actors was not renewed for so long.
   using Lapsed = std::function<void(const std::string& mesh, const std::string& actor,
                                     std::chrono::milliseconds length)>;
   ActorLeases(Reactor& reactor, Lapsed on_lapsed)
@@ -28,7 +28,7 @@ class ActorLeases {
   ActorLeases(const ActorLeases&) = delete;
   ActorLeases& operator=(const ActorLeases&) = delete;
 
-  /// "MESH,ACTOR", or nothing of the kind. No name has a comma.
+  /// Whether it names actors: "MESH,ACTOR". No name of a mesh has a comma.
   static bool is_meant(std::string_view name) noexcept {
     return name.find(',') != std::string_view::npos;
   }

@@ -24,13 +24,13 @@ void PeerWatch::remove(const ProcId& peer) {
 void PeerWatch::check(const ProcId& peer) {
   const auto found = peers_.find(peer.to_string());
   if (found != peers_.end() && found->second.doubt == Doubt::none && found->second.timer == 0)
-    ask_later(found->second, return_limit);
+    ask_later(found->second, kReturnLimit);
 }
 
 void PeerWatch::on_up() {
   for (auto& [name, peer] : peers_) {
     peer.doubt = Doubt::none;
-    ask_later(peer, return_limit);
+    ask_later(peer, kReturnLimit);
   }
 }
 
@@ -56,7 +56,7 @@ void PeerWatch::ask(const std::string& name) {
                    // Whatever was in doubt would be said again together with this answer.
                    if (found->second.doubt == Doubt::asked) {
                      bus_.reactor().cancel(found->second.timer);
-                     found->second.timer = bus_.reactor().after(confirm_after, [this, name] {
+                     found->second.timer = bus_.reactor().after(kConfirmAfter, [this, name] {
                        if (const auto again = peers_.find(name); again != peers_.end())
                          again->second = Peer{.id = again->second.id};
                      });
@@ -65,7 +65,7 @@ void PeerWatch::ask(const std::string& name) {
                  }
                  log::debug("watch of " + name + ": " + answer.error().to_string());
                  // While our own broker is away, on_up() will ask.
-                 if (bus_.is_up()) ask_later(found->second, return_limit);
+                 if (bus_.is_up()) ask_later(found->second, kReturnLimit);
                });
 }
 
@@ -78,7 +78,7 @@ void PeerWatch::on_gone(std::uint64_t host, const wire::Gone& gone) {
   if (found->second.doubt == Doubt::waits) return;
   if (found->second.doubt == Doubt::none) {
     found->second.doubt = Doubt::waits;
-    return ask_later(found->second, confirm_after);
+    return ask_later(found->second, kConfirmAfter);
   }
   bus_.reactor().cancel(found->second.timer);
   peers_.erase(found);

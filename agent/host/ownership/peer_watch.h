@@ -9,16 +9,16 @@
 
 namespace meshbus::host {
 
-/// Notices when the connection of an owner or a subscriber ends, by asking the broker of its host
-/// (Watch, Gone in schemas/bus.fbs). Lives on the reactor's thread.
+/// Notices when the connection of an owner, a subscriber or an asker ends, by asking the broker of
+/// its host (Watch, Gone in schemas/bus.fbs). Lives on the reactor's thread.
 ///
-/// A connection that was cut and came back is no end: a Gone is believed when the broker says it
-/// again a moment later. When our own broker was away, the others get a second to come back to it,
-/// too. A broker that does not answer is asked again until it does.
+/// A connection that was cut and came back is no end: a Gone is believed when the broker repeats it
+/// a moment later. When our own broker was away, the peers get a second to come back to it, too. A
+/// broker that does not answer is asked again until it does.
 class PeerWatch {
  public:
-  static constexpr std::chrono::milliseconds confirm_after{250};
-  static constexpr std::chrono::milliseconds return_limit{1000};
+  static constexpr std::chrono::milliseconds kConfirmAfter{250};
+  static constexpr std::chrono::milliseconds kReturnLimit{1000};
 
   /// `on_gone`: the text of the ProcId; it is not watched any more.
   PeerWatch(Bus& bus, std::function<void(const std::string&)> on_gone)
@@ -27,10 +27,10 @@ class PeerWatch {
   PeerWatch(const PeerWatch&) = delete;
   PeerWatch& operator=(const PeerWatch&) = delete;
 
-  /// Adding what is watched changes nothing.
+  /// Adding a peer that is watched changes nothing.
   void add(const ProcId& peer);
   void remove(const ProcId& peer);
-  /// Something for it came back: asks again, in case its broker has forgotten us.
+  /// A message to it came back: asks again, in case its broker has forgotten us.
   void check(const ProcId& peer);
   bool contains(const ProcId& peer) const { return peers_.contains(peer.to_string()); }
   /// There is a new session with our broker.

@@ -8,7 +8,7 @@
 namespace meshbus::host {
 namespace {
 
-/// Of the log, for one answer: a few milliseconds.
+/// How much of the log one answer may read: a few milliseconds.
 constexpr std::uint64_t kMostLookedAt = 4 << 20;
 /// Files of the log are larger, so that they keep to their size.
 constexpr std::size_t kMostCollected = 64 * 1024;
@@ -45,13 +45,13 @@ void EventBook::add(wire::EventKind kind, std::string mesh, std::string by, std:
 }
 
 void EventBook::add_end(const Proc& proc) {
-  if (!log_ || !proc.exit_report) return;
+  if (!log_ || proc.exit.report() == nullptr) return;
   wire::EventT event;
   event.kind = wire::EventKind::proc_ended;
   event.mesh = proc.mesh.name;
   event.point = point_of(proc);
   event.state = std::make_unique<wire::RankState>(proc.state.to_wire());
-  event.exit_report = std::make_unique<wire::ExitReportT>(*proc.exit_report);
+  event.exit_report = std::make_unique<wire::ExitReportT>(*proc.exit.report());
   add(std::move(event));
 }
 

@@ -5,7 +5,7 @@
 #include <string_view>
 #include <vector>
 
-#include "agent/host/model/proc.h"
+#include "agent/host/model/mesh.h"
 #include "agent/host/records/event_log.h"
 #include "common/base/log.h"
 #include "wire/forward.h"
@@ -22,16 +22,16 @@ class EventBook {
   EventBook(const EventBook&) = delete;
   EventBook& operator=(const EventBook&) = delete;
 
-  /// It happens now.
+  /// An event that happens now.
   void add(wire::EventT event);
   void add(wire::EventKind kind, std::string mesh, std::string by, std::string text);
-  /// That one has its exit report.
+  /// The exit report of this proc is made.
   void add_end(const Proc& proc);
-  /// The same for what whoever may connect can cause as often as he likes: ten a second are written
+  /// The same for an event that any peer can cause as often as it likes: ten a second are written
   /// down.
   void add_limited(wire::EventT event);
 
-  /// At the end of each turn, before anybody hears of it.
+  /// Writes what was collected. Call it at the end of each turn, before anything is sent.
   void write();
 
   /// See wire::GetEvents. At most `bytes`, and a bounded share of the log is looked at.

@@ -103,7 +103,7 @@ void EventLog::append(std::string_view lines) {
   if (const auto size = size_of(fd_.get()); size > 0 && size + lines.size() > size_ / 2)
     set_aside();
   if (!fd_) return;
-  // Whoever wrote last may not have come to the end of his line.
+  // The last writer may have died in the middle of its line.
   std::string ended;
   const auto size = size_of(fd_.get());
   char last = '\n';
@@ -144,13 +144,13 @@ EventLog::Stop EventLog::read(std::uint64_t offset, std::uint64_t most,
       for (auto end = pending.find('\n'); end != std::string::npos;
            end = pending.find('\n', begin)) {
         const auto line = std::string_view(pending).substr(begin, end - begin);
-        if (line.size() <= longest_line && !each(line)) return {stop.next, false};
+        if (line.size() <= kLongestLine && !each(line)) return {stop.next, false};
         stop.next += end + 1 - begin;
         begin = end + 1;
       }
       pending.erase(0, begin);
       // What has no end is no line: it is skipped, whole.
-      if (pending.size() > longest_line) {
+      if (pending.size() > kLongestLine) {
         stop.next += pending.size();
         pending.clear();
       }

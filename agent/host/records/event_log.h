@@ -10,13 +10,13 @@
 
 namespace meshbus::host {
 
-/// Lines that outlive whoever wrote them, in at most two files: PATH.jsonl, which is appended to,
-/// and PATH.BEGIN.jsonl, which was set aside when the first had half of the size allowed. A line
-/// has an offset that stays the same: BEGIN is that of a file's first byte.
+/// Lines that outlive the process that wrote them, in at most two files: PATH.jsonl, which is
+/// appended to, and PATH.BEGIN.jsonl, which was set aside when the first had half of the size
+/// allowed. A line has an offset that stays the same: BEGIN is that of a file's first byte.
 ///
 /// What is written is one write(2) with O_APPEND, so others may append whole lines too (the warden
 /// does) and a line is there or not, however its writer dies. A machine that loses power may lose
-/// the last lines, nothing is synced to the disk; what is torn then is ended by the next writer,
+/// the last lines, nothing is synced to the disk; the next writer ends a line that is torn then,
 /// and readers skip it because it is no record.
 ///
 /// Lives on one thread.
@@ -28,8 +28,8 @@ class EventLog {
   static Result<EventLog> open(std::string path, std::uint64_t size);
 
   explicit operator bool() const noexcept { return static_cast<bool>(fd_); }
-  /// Appends whole lines, newlines included. What cannot be written is lost, and said in the log of
-  /// this process.
+  /// Appends whole lines, newlines included. What cannot be written is lost, which the log of this
+  /// process says.
   void append(std::string_view lines);
 
   /// Calls `each` with complete lines, without their newlines, from `offset` on (the oldest that is
@@ -41,8 +41,8 @@ class EventLog {
   Stop read(std::uint64_t offset, std::uint64_t most,
             const std::function<bool(std::string_view)>& each) const;
 
-  /// A line longer than that is none of ours.
-  static constexpr std::size_t longest_line = 256 * 1024;
+  /// A longer line is not written by meshbus.
+  static constexpr std::size_t kLongestLine = 256 * 1024;
 
  private:
   struct Part {
@@ -51,7 +51,7 @@ class EventLog {
   };
   std::string current_path() const { return path_ + ".jsonl"; }
   std::string aside_path(std::uint64_t begin) const;
-  /// Finds what was set aside; what else is there of that name is removed.
+  /// Finds the file that was set aside; older ones of that name are removed.
   Part find_aside() const;
   Result<void> open_current();
   void set_aside();

@@ -35,8 +35,8 @@ void put(Json& json, const char* key, const T& value) {
 /// Whole lines, as far as they fit.
 std::string tail_of(const std::vector<std::uint8_t>& bytes) {
   std::string text(bytes.begin(), bytes.end());
-  if (text.size() <= most_stderr) return text;
-  const auto begin = text.size() - most_stderr;
+  if (text.size() <= kMostStderr) return text;
+  const auto begin = text.size() - kMostStderr;
   const auto line = text.find('\n', begin - 1);
   return text.substr(line == std::string::npos || line + 1 == text.size() ? begin : line + 1);
 }

@@ -15,8 +15,8 @@
 
 namespace meshbus::host {
 
-/// The first page. What counts changes by one store of 8 bytes: a process that is killed leaves the
-/// old number or the new one.
+/// The first page. Each change is one store of 8 bytes: a process that is killed leaves the old
+/// number or the new one.
 struct Ledger::Header {
   std::uint64_t magic;
   std::atomic<std::uint64_t> active;   // which half counts
@@ -25,14 +25,14 @@ struct Ledger::Header {
 
 namespace {
 
-constexpr std::uint64_t magic = 0x31'5244'474c'424d;  // "MBLGDR1": version 1
+constexpr std::uint64_t kMagic = 0x31'5244'474c'424d;  // "MBLGDR1": version 1
 constexpr std::size_t kHeaderSize = 4096;
-constexpr std::uint64_t half_bytes = std::uint64_t{1}
+constexpr std::uint64_t kHalfBytes = std::uint64_t{1}
                                      << 40;  // of address space: only what is written takes memory
-constexpr std::uint64_t slack = 1u << 20;
+constexpr std::uint64_t kSlack = 1u << 20;
 
 std::uint64_t start_of(std::uint64_t half) {
-  return (1 + half) * half_bytes;
+  return (1 + half) * kHalfBytes;
 }
 
 std::size_t padded(std::size_t size) {
@@ -56,12 +56,13 @@ Result<Ledger> Ledger::open(UniqueFd memory) {
   Ledger ledger;
   ledger.memory_ = std::move(memory);
   ledger.header_ = static_cast<Header*>(mapped);
-  if (ledger.header_->magic != magic) {
-    // Empty, or of a release that cannot be understood: then its procs are nobody's.
+  if (ledger.header_->magic != kMagic) {
+    // It is empty, or of a release that this one does not understand: then its procs are not taken
+    // over.
     ledger.header_->active = 0;
     ledger.header_->size[0] = 0;
     ledger.header_->size[1] = 0;
-    ledger.header_->magic = magic;
+    ledger.header_->magic = kMagic;
   }
   return ledger;
 }
@@ -163,7 +164,7 @@ Result<void> Ledger::commit() {
 }
 
 bool Ledger::is_long() const noexcept {
-  return header_ != nullptr && header_->size[half()] > 2 * snapshot_bytes_ + slack;
+  return header_ != nullptr && header_->size[half()] > 2 * snapshot_bytes_ + kSlack;
 }
 
 void Ledger::begin_snapshot() {

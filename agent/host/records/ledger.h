@@ -10,10 +10,10 @@
 
 namespace meshbus::host {
 
-/// Memory that outlives this process, in which an agent writes down what the next one must know
+/// Memory that outlives this process, in which an agent writes down what the next agent must know
 /// (schemas/ledger.fbs). Entries are only added; when there are too many, a snapshot takes the
-/// place of all of them. Whenever the process is killed, what was committed is there, whole, and
-/// nothing else. One thread only.
+/// place of all of them. Whenever the process is killed, it holds exactly what was committed. One
+/// thread only.
 class Ledger {
  public:
   /// Keeps nothing.
@@ -25,11 +25,11 @@ class Ledger {
   ~Ledger();
 
   explicit operator bool() const noexcept { return header_ != nullptr; }
-  /// What is there, in order; what cannot be read, and all behind it, is left out. The texts are
+  /// The entries, in order, up to the first that cannot be read. The texts are
   /// FlatBuffers of LedgerEntry, aligned.
   std::vector<std::string> entries() const;
 
-  /// An entry as it stands in the ledger.
+  /// An entry as it is in the ledger.
   static std::string encode(const wire::LedgerEntryT& entry);
   /// Adds an encoded entry, in memory of this process.
   void add(std::string_view encoded);
@@ -38,7 +38,7 @@ class Ledger {
   Result<void> commit();
   /// Whether a snapshot would be much shorter than what is there.
   bool is_long() const noexcept;
-  /// From now until commit() what is added is the whole of what is to be known.
+  /// What is added from now until commit() replaces everything before it.
   void begin_snapshot();
 
  private:

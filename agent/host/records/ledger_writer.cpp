@@ -13,38 +13,42 @@ std::unique_ptr<wire::LedgerProcT> make_entry(const Proc& proc) {
   auto entry = std::make_unique<wire::LedgerProcT>();
   entry->state = std::make_unique<wire::RankState>(proc.state.to_wire());
   entry->id = proc.id;
-  entry->slot = proc.slot;
-  entry->said_ready = proc.said_ready;
-  entry->launch = std::make_unique<wire::LaunchTimes>(proc.launch);
-  entry->launch_told = proc.launch_told;
-  entry->never_born = proc.progress == SpawnProgress::none;
-  entry->gone = proc.gone;
-  entry->held_signals = proc.held_signals;
-  entry->sent_signals = proc.sent_signals;
-  if (proc.termination)
-    entry->stop = std::make_unique<wire::LedgerStop>(proc.termination->to_ledger());
-  entry->stopped_by = proc.stopped_by;
-  entry->stop_reason = proc.stop_reason;
-  entry->stop_cause = proc.stop_cause;
-  entry->because = proc.because;
-  if (proc.failure) {
+  entry->slot = proc.output.slot;
+  entry->said_ready = proc.launch.has_said_ready();
+  entry->launch = std::make_unique<wire::LaunchTimes>(proc.launch.times());
+  entry->launch_told = proc.launch.is_told();
+  entry->never_born = proc.launch.progress() == SpawnProgress::none;
+  entry->gone = proc.exit.is_empty();
+  entry->held_signals = proc.stop.held_signals();
+  entry->sent_signals = proc.stop.sent_signals();
+  if (const Termination* termination = proc.stop.termination())
+    entry->stop = std::make_unique<wire::LedgerStop>(termination->to_ledger());
+  const StopOrder& order = proc.stop.order();
+  entry->stopped_by = order.requester;
+  entry->stop_reason = order.reason;
+  entry->stop_cause = order.cause;
+  entry->because = order.because;
+  if (const auto& failure = proc.exit.failure()) {
     entry->failure = std::make_unique<wire::LedgerFailureT>();
-    entry->failure->code = proc.failure->code;
-    entry->failure->os_error = proc.failure->os_error;
-    entry->failure->text = proc.failure->text;
-    entry->failure->cause = proc.failure->cause;
+    entry->failure->code = failure->code;
+    entry->failure->os_error = failure->os_error;
+    entry->failure->text = failure->text;
+    entry->failure->cause = failure->cause;
   }
-  if (proc.exit_report) entry->exit_report = std::make_unique<wire::ExitReportT>(*proc.exit_report);
-  entry->exit_reported = proc.exit_reported;
-  if (proc.exit_reported) {
-    entry->out = std::make_unique<wire::LedgerStream>(proc.out.at.read, proc.out.at.file);
-    entry->err = std::make_unique<wire::LedgerStream>(proc.err.at.read, proc.err.at.file);
+  if (proc.exit.report() != nullptr)
+    entry->exit_report = std::make_unique<wire::ExitReportT>(*proc.exit.report());
+  entry->exit_reported = proc.exit.is_reported();
+  if (proc.exit.is_reported()) {
+    entry->out =
+        std::make_unique<wire::LedgerStream>(proc.output.out.at.read, proc.output.out.at.file);
+    entry->err =
+        std::make_unique<wire::LedgerStream>(proc.output.err.at.read, proc.output.err.at.file);
   }
   if (proc.state.restarts() != 0) {
-    entry->out_before =
-        std::make_unique<wire::LedgerStream>(proc.out.before.read, proc.out.before.file);
-    entry->err_before =
-        std::make_unique<wire::LedgerStream>(proc.err.before.read, proc.err.before.file);
+    entry->out_before = std::make_unique<wire::LedgerStream>(proc.output.out.before.read,
+                                                             proc.output.out.before.file);
+    entry->err_before = std::make_unique<wire::LedgerStream>(proc.output.err.before.read,
+                                                             proc.output.err.before.file);
   }
   entry->input_closed = proc.input.state == InputPipe::State::closed;
   return entry;
@@ -79,14 +83,15 @@ void LedgerWriter::add(const Mesh& mesh, bool with_state, const std::vector<Proc
   entry.mesh = mesh.name;
   if (with_state) {
     entry.state = std::make_unique<wire::LedgerMeshT>();
-    entry.state->owner_gone = mesh.owner_gone;
+    const MeshOwnership& ownership = mesh.ownership;
+    entry.state->owner_gone = ownership.is_gone();
     for (const auto& [name, subscriber] : mesh.subscribers)
       entry.state->subscribers.push_back(name);
-    entry.state->lease_ms = static_cast<std::uint32_t>(mesh.lease.length().count());
-    if (!mesh.handed_by.empty()) {
-      entry.state->owner = mesh.spec.owner.to_string();
-      entry.state->handed_by = mesh.handed_by;
-      entry.state->loss = mesh.loss;
+    entry.state->lease_ms = static_cast<std::uint32_t>(ownership.lease().length().count());
+    if (!ownership.handed_by().empty()) {
+      entry.state->owner = ownership.owner().to_string();
+      entry.state->handed_by = ownership.handed_by();
+      entry.state->loss = ownership.loss();
     }
   }
   for (const Proc* proc : procs) entry.procs.push_back(make_entry(*proc));
@@ -148,7 +153,7 @@ std::map<std::string, LeftMesh> read_ledger(const Ledger& ledger) {
   for (auto& bytes : ledger.entries()) {
     const auto* entry = flatbuffers::GetRoot<wire::LedgerEntry>(bytes.data());
     const auto name = entry->mesh()->str();
-    if (name.empty()) continue;  // of the host
+    if (name.empty()) continue;  // about the host
     if (entry->forgotten()) {
       meshes.erase(name);
       continue;

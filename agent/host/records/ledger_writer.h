@@ -20,14 +20,14 @@ class LedgerWriter {
   LedgerWriter(Ledger ledger, ProcTable& table) : ledger_(std::move(ledger)), table_(table) {}
 
   const Ledger& ledger() const noexcept { return ledger_; }
-  /// A request was taken; `entry` is what request_entry() made of it.
+  /// A request was accepted; `entry` is what request_entry() made of it.
   void add_request(Mesh& mesh, std::string entry);
   /// These are the drains from now on.
   void set_drains(std::vector<wire::LedgerDrainT> drains);
-  /// Writes down what was touched. Before anybody hears of it: the keeper, the owner.
+  /// Writes down what was touched, before the keeper or an owner is told.
   void write();
 
-  /// A request as it stands in the ledger.
+  /// A request as it is in the ledger.
   static std::string request_entry(const std::string& mesh, const wire::SpawnProcs& request);
 
  private:
@@ -37,7 +37,7 @@ class LedgerWriter {
   Ledger ledger_;
   ProcTable& table_;
   std::vector<std::string> requests_;
-  std::string host_entry_;  // empty: there is nothing to say of the host
+  std::string host_entry_;  ///< Empty: there is nothing to say about the host.
   bool is_host_touched_ = false;
 };
 
@@ -47,9 +47,9 @@ struct LeftMesh {
   std::map<std::uint64_t, wire::LedgerProcT> procs;
   std::optional<wire::LedgerMeshT> state;
 };
-/// The last that was said of drains.
+/// The drains that were noted last.
 std::vector<wire::LedgerDrainT> read_drains(const Ledger& ledger);
-/// By name.
+/// The meshes that an agent has left, by name.
 std::map<std::string, LeftMesh> read_ledger(const Ledger& ledger);
 
 }  // namespace meshbus::host

@@ -7,7 +7,7 @@
 namespace meshbus::host {
 namespace {
 
-/// Of all errors of one collection together. Beyond it they have no words.
+/// Bytes of words of all errors of one collection together. Further errors have no words.
 constexpr std::size_t kWordsLimit = std::size_t{256} * 1024;
 
 bool grows(const ReplyValue& value) {

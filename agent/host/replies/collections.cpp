@@ -66,13 +66,13 @@ Result<void> Collections::begin(const wire::Envelope& envelope, const wire::Call
     return fail(ErrorCode::not_exist, "host " + host_.to_string() + " has no mesh " +
                                           cut_text(order->mesh, kCollectedTextLimit));
   const auto known = askers_.find(asker->to_string());
-  if (known != askers_.end() && known->second >= most_of_asker)
-    return fail(too_many(host_.to_string(), most_of_asker, " questions of one asker"));
-  if (open_.size() >= most) return fail(too_many(host_.to_string(), most, " questions"));
+  if (known != askers_.end() && known->second >= kMostOfAsker)
+    return fail(too_many(host_.to_string(), kMostOfAsker, " questions of one asker"));
+  if (open_.size() >= kMost) return fail(too_many(host_.to_string(), kMost, " questions"));
   std::uint64_t count = 0;
   for (const RankBlock& block : order->ranks) count += block.size();
-  if (count > most_ranks - num_ranks_)
-    return fail(too_many(host_.to_string(), most_ranks, " ranks"));
+  if (count > kMostRanks - num_ranks_)
+    return fail(too_many(host_.to_string(), kMostRanks, " ranks"));
   if (open_.contains(order->ticket))
     return fail(ErrorCode::refused, "CollectAnswers.ticket: somebody has that one");
 
@@ -98,7 +98,7 @@ Result<void> Collections::begin(const wire::Envelope& envelope, const wire::Call
 }
 
 void Collections::fill(Open& open, const CollectOrder& order, const Mesh& mesh) const {
-  // One error for all of a kind, however many a stranger asks for.
+  // One error for all ranks of a kind, however many a request names.
   const auto no_such = [](std::string text) {
     return Result<Bytes>(fail(ErrorCode::no_such_proc, std::move(text)));
   };
@@ -129,7 +129,7 @@ void Collections::fill(Open& open, const CollectOrder& order, const Mesh& mesh) 
 void Collections::on_answer(const wire::Envelope& envelope, Bytes body) {
   const auto reply = decode_collected_answer(body);
   if (!reply) return log::debug("an answer is dropped: " + reply.error().to_string());
-  // Who has asked may have gone, or have waited long enough.
+  // The asker may have gone, or have waited long enough.
   const auto found = open_.find(reply->ticket);
   if (found == open_.end() || envelope.source_host() != host_.key()) return;
   Open& open = found->second;
@@ -171,7 +171,7 @@ void Collections::look(std::uint64_t ticket, Open& open) {
         proc->state.to_wire().incarnation() == member.incarnation)
       continue;
     if (!open.ending.insert(index).second) continue;
-    bus_.reactor().after(last_answer_limit,
+    bus_.reactor().after(kLastAnswerLimit,
                          [this, ticket, index, alive = std::weak_ptr<void>(alive_)] {
                            if (!alive.expired()) give_up(ticket, index);
                          });
@@ -206,7 +206,7 @@ void Collections::send_part(std::uint64_t ticket) {
   const auto bytes = with_header(wire::CollectedPart(ticket, part.parts + 1, 0), encode(part));
   const auto sent = bus_.send(Destination::back(open.envelope),
                               static_cast<std::uint32_t>(wire::CollectPort::part), bytes, true);
-  // Who asks counts the parts.
+  // The asker counts the parts.
   if (!sent)
     log::warn("a part of what host " + host_.to_string() +
               " reduces is lost: " + sent.error().to_string());

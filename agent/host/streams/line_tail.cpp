@@ -65,7 +65,7 @@ Bytes LineTail::from(std::uint64_t offset) const noexcept {
 std::uint64_t LineTail::offset_of_last(std::uint64_t lines, std::uint64_t* missing) const noexcept {
   std::uint64_t left = 0;
   const auto at = find_last_lines(data_, lines, left);
-  // Of the first line kept the beginning may be missing: then it is not all there.
+  // The beginning of the first line kept may be missing: then the line is not all there.
   if (at == 0 && lines > left && line_begin_ < begin_) ++left;
   if (missing != nullptr) *missing = left;
   return begin_ + at;

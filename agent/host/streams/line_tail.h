@@ -8,22 +8,22 @@
 
 namespace meshbus::host {
 
-/// The last bytes that came through a stream, exact, with their offsets, and the last lines of them
-/// for people. Pure.
+/// Keeps the last bytes of a stream, exact, with their offsets, and gives people the last lines.
+/// Pure.
 ///
-/// Bounded in bytes: max_bytes and a quarter more, however long the lines are.
+/// It keeps at most max_bytes and a quarter more, however long the lines are.
 class LineTail {
  public:
   struct Limits {
-    std::size_t lines = 100;  ///< Of text(); 0 = none.
+    std::size_t lines = 100;  ///< How many lines text() has; 0: none.
     std::size_t max_bytes = 64 * 1024;
   };
   explicit LineTail(Limits limits) : limits_(limits) {}
 
   void append(Bytes bytes);
-  /// An empty stream that goes on at that offset.
+  /// Begins with an empty stream at that offset.
   void start_at(std::uint64_t offset);
-  /// Keeps so many bytes at most, from now on.
+  /// From now on it keeps so many bytes at most.
   void shrink(std::size_t max_bytes);
 
   std::uint64_t begin() const noexcept { return begin_; }
@@ -35,8 +35,8 @@ class LineTail {
   /// `missing` is how many are not.
   std::uint64_t offset_of_last(std::uint64_t lines,
                                std::uint64_t* missing = nullptr) const noexcept;
-  /// The last lines, newlines included, the unfinished one too. One whose beginning is not kept is
-  /// marked: "[N bytes cut]" and the rest.
+  /// The last lines, newlines included, the unfinished one too. A line whose beginning is not kept
+  /// is marked: "[N bytes cut]" and the rest.
   std::string text() const;
 
  private:

@@ -52,8 +52,8 @@ std::string LogFile::path_of(const Part& part) const {
   return path_ + digits.data();
 }
 
-LogFile::Aside LogFile::find_aside(const std::string& directory) {
-  Aside found;
+LogFile::PartsByName LogFile::find_parts(const std::string& directory) {
+  PartsByName found;
   std::error_code error;
   for (const auto& entry : std::filesystem::directory_iterator(directory, error)) {
     const std::string name = entry.path().filename().string();
@@ -77,7 +77,7 @@ LogFile::Aside LogFile::find_aside(const std::string& directory) {
 void LogFile::resume(std::uint64_t begin, std::deque<Part> aside) {
   parts_ = std::move(aside);
   struct stat status{};
-  // An empty one was made in the last moment, perhaps before `begin` was told: it is begun again.
+  // An empty file was made in the last moment, perhaps before `begin` was noted: it is begun again.
   if (::lstat(path_.c_str(), &status) != 0 || !S_ISREG(status.st_mode) || status.st_size == 0)
     return;
   parts_.push_back({begin, begin + static_cast<std::uint64_t>(status.st_size)});
@@ -159,10 +159,10 @@ bool LogFile::write(std::uint64_t offset, Bytes bytes) {
 void LogFile::give_up(const char* step) {
   static log::Limited limited(10);
   limited.warn(path_ + ": cannot " + step + " it: " + std::strerror(errno) +
-               "; what comes in the next " + std::to_string(retry_after.count()) +
+               "; what comes in the next " + std::to_string(kRetryAfter.count()) +
                " s is in no file");
   close();
-  retry_at_ = std::chrono::steady_clock::now() + retry_after;
+  retry_at_ = std::chrono::steady_clock::now() + kRetryAfter;
 }
 
 void LogFile::set_aside() {
@@ -172,7 +172,7 @@ void LogFile::set_aside() {
   is_begun_ = false;
   const std::string aside = path_of(part);
   if (::rename(path_.c_str(), aside.c_str()) != 0) {
-    // Somebody took it away, or the directory: what it had is lost, what comes is not.
+    // The file or its directory was removed: what it had is lost, what comes is not.
     log::warn(path_ + ": cannot be set aside as " + aside + ": " + std::strerror(errno));
     parts_.pop_back();
   }

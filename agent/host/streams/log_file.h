@@ -27,10 +27,10 @@ class LogFile {
     std::uint64_t size = 16 * 1024 * 1024;
     std::size_t files = 5;
   };
-  static constexpr std::chrono::seconds retry_after{5};
+  static constexpr std::chrono::seconds kRetryAfter{5};
 
-  /// `on_begun`: PATH now begins at that offset of the stream. Told before anything is in it, so
-  /// who notes it can resume() whenever this process was killed.
+  /// `on_begun`: PATH now begins at that offset of the stream. It is called before anything is in
+  /// the file: an agent that notes the offset can resume() whenever this process was killed.
   LogFile(std::string path, Limits limits, std::function<void(std::uint64_t)> on_begun = nullptr)
       : path_(std::move(path)), limits_(limits), on_begun_(std::move(on_begun)) {}
   ~LogFile() { close(); }
@@ -42,12 +42,11 @@ class LogFile {
     std::uint64_t begin = 0;
     std::uint64_t end = 0;
   };
-  /// What another life of this agent has set aside in a directory, by the names of the streams'
-  /// files.
-  using Aside = std::map<std::string, std::deque<Part>>;
-  static Aside find_aside(const std::string& directory);
-  /// Goes on with the files that another life of this agent has left; `begin`: what on_begun was
-  /// told last. Not for a new stream.
+  /// The files that were set aside in a directory, by the names of the streams' files.
+  using PartsByName = std::map<std::string, std::deque<Part>>;
+  static PartsByName find_parts(const std::string& directory);
+  /// Goes on with the files that another agent has left; `begin`: the last argument of on_begun.
+  /// Not for a new stream.
   void resume(std::uint64_t begin, std::deque<Part> aside);
   /// The bytes of the stream at that offset, which grows. Files end at line ends where they can.
   void append(std::uint64_t offset, Bytes bytes);
@@ -65,10 +64,10 @@ class LogFile {
   /// At most so many bytes at that offset, or at the first one after it that is kept; none when
   /// there are none.
   Piece read(std::uint64_t offset, std::size_t most) const;
-  static constexpr std::size_t look_back = 1024 * 1024;
+  static constexpr std::size_t kLookBack = 1024 * 1024;
   /// Where the last `lines` lines in front of `end` begin, looking back so many bytes at most.
   std::uint64_t offset_of_last(std::uint64_t lines, std::uint64_t end,
-                               std::size_t most = look_back) const;
+                               std::size_t most = kLookBack) const;
 
  private:
   std::string path_of(const Part& part) const;

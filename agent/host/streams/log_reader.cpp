@@ -19,7 +19,7 @@ void LogReader::queue(const StreamId& stream, Cursor& cursor) {
   if (!std::exchange(cursor.is_queued, true)) ready_.push_back(stream);
 }
 
-void LogReader::on_news(const StreamId& stream) {
+void LogReader::on_output(const StreamId& stream) {
   const auto found = cursors_.find(stream);
   if (found != cursors_.end() && (!found->second.is_over || options_.follow))
     queue(stream, found->second);
@@ -31,8 +31,8 @@ std::optional<wire::LogT> LogReader::next(LogSource& source, bool is_last) {
   while (!ready_.empty()) {
     const auto used = under_way_cost_ + message.cost;
     const auto room = std::min(options_.window - std::min(options_.window, used),
-                               message_size - std::min(message_size, message.cost));
-    if (room <= chunk_cost) break;
+                               kMessageSize - std::min(kMessageSize, message.cost));
+    if (room <= kChunkCost) break;
     const StreamId stream = ready_.front();
     ready_.pop_front();
     Cursor& cursor = cursors_.at(stream);
@@ -40,12 +40,12 @@ std::optional<wire::LogT> LogReader::next(LogSource& source, bool is_last) {
     const auto end = std::min(cursor.limit, source.end(stream));
     if (cursor.is_over) {
       if (cursor.offset >= end) continue;
-      // Another life of that rank writes on.
+      // Another incarnation of that rank writes on.
       cursor.is_over = false;
       ++open_;
     }
     if (cursor.offset < end) {
-      const auto most = std::min<std::uint64_t>(room - chunk_cost, end - cursor.offset);
+      const auto most = std::min<std::uint64_t>(room - kChunkCost, end - cursor.offset);
       auto piece = source.read(stream, cursor.offset, static_cast<std::size_t>(most));
       // What is gone is gone, up to the end if need be: the next offset says so.
       message.from.push_back({stream, cursor.offset});
@@ -60,7 +60,7 @@ std::optional<wire::LogT> LogReader::next(LogSource& source, bool is_last) {
         chunk->stream = stream.second;
         chunk->offset = piece.offset;
         chunk->data.assign(piece.bytes.begin(), piece.bytes.end());
-        message.cost += chunk_cost + chunk->data.size();
+        message.cost += kChunkCost + chunk->data.size();
         log.chunks.push_back(std::move(chunk));
       }
     }
@@ -73,7 +73,7 @@ std::optional<wire::LogT> LogReader::next(LogSource& source, bool is_last) {
     log.ends.emplace_back(stream.first, cursor.offset, stream.second);
     if (message.from.empty() || message.from.back().stream != stream)
       message.from.push_back({stream, cursor.offset});
-    message.cost += chunk_cost;
+    message.cost += kChunkCost;
     cursor.is_over = true;
     --open_;
   }
@@ -82,7 +82,7 @@ std::optional<wire::LogT> LogReader::next(LogSource& source, bool is_last) {
   log.stream = options_.stream;
   log.since = since_;
   log.sequence = next_sequence_++;
-  message.cost = std::max(message.cost, chunk_cost);
+  message.cost = std::max(message.cost, kChunkCost);
   under_way_cost_ += message.cost;
   under_way_.push_back(std::move(message));
   return log;

@@ -15,8 +15,8 @@ namespace meshbus::host {
 /// An output stream of a mesh: rank, stdout or stderr.
 using StreamId = std::pair<std::uint64_t, wire::Stream>;
 
-/// Where a LogReader gets bytes from. Whoever implements it holds them, bounded: a reader that
-/// comes late finds them gone.
+/// Where a LogReader gets bytes from. They are kept within bounds: a reader that comes late finds
+/// them gone.
 class LogSource {
  public:
   virtual ~LogSource() = default;
@@ -44,8 +44,8 @@ class LogReader {
     std::size_t window = 256 * 1024;
   };
   /// Largest Log, and what each chunk counts beside its bytes.
-  static constexpr std::size_t message_size = 64 * 1024;
-  static constexpr std::size_t chunk_cost = 64;
+  static constexpr std::size_t kMessageSize = 64 * 1024;
+  static constexpr std::size_t kChunkCost = 64;
 
   explicit LogReader(Options options) : options_(options) {}
 
@@ -53,8 +53,8 @@ class LogReader {
   bool has(const StreamId& stream) const { return cursors_.contains(stream); }
   /// Reads that stream from `offset`; without follow no further than to where it is now.
   void add(const StreamId& stream, std::uint64_t offset, LogSource& source);
-  /// That stream has more, or has ended.
-  void on_news(const StreamId& stream);
+  /// The stream has more, or has ended.
+  void on_output(const StreamId& stream);
   /// The next message (without the mesh's name), or nothing: everything is sent, or the window is
   /// full. `is_last`: no stream will be added any more.
   std::optional<wire::LogT> next(LogSource& source, bool is_last);
@@ -69,9 +69,9 @@ class LogReader {
  private:
   struct Cursor {
     std::uint64_t offset = 0;
-    std::uint64_t limit = UINT64_MAX;  // without follow: where to end
+    std::uint64_t limit = UINT64_MAX;  ///< Without follow: where to end.
     bool is_queued = false;
-    bool is_over = false;  // nothing more is to be sent
+    bool is_over = false;  ///< Nothing more is to be sent.
   };
   struct Sent {
     StreamId stream;
@@ -86,7 +86,7 @@ class LogReader {
 
   Options options_;
   std::map<StreamId, Cursor> cursors_;
-  std::size_t open_ = 0;  // cursors that are not over
+  std::size_t open_ = 0;  ///< Cursors that are not over.
   std::deque<StreamId> ready_;
   std::deque<Message> under_way_;
   std::size_t under_way_cost_ = 0;

@@ -15,31 +15,31 @@
 
 namespace meshbus::host {
 
-/// What the procs of one mesh wrote and their owner has not taken yet (schemas/logs.fbs). Pure:
-/// bytes come in by add(), messages go out by next(), and are kept until taken(); resend() begins
-/// again with the first that is not.
+/// Holds what the procs of one mesh wrote and their owner has not taken yet (schemas/logs.fbs).
+/// Pure: add() takes bytes, next() gives messages, which are kept until taken(); resend() begins
+/// again with the first one that is not taken.
 ///
 /// Whole lines leave in the order in which they came; a line that is longer than max_chunk, and
 /// what is left at the end of a stream, leaves as it is. At most `ahead` bytes are under way:
-/// beyond that next() has nothing until taken(), and wants_more() is false so that nobody reads the
-/// pipes.
+/// beyond that next() has nothing until taken(), and wants_more() is false so that the pipes are
+/// not read.
 class OutputRelay {
  public:
   struct Limits {
     std::size_t ahead = 256 * 1024;
     std::size_t max_chunk = 64 * 1024;
-    /// Of one message: small enough that many ranks share a frame, large enough for a flood.
+    /// Bytes of one message: small enough that many ranks share a frame, large enough for a flood.
     std::size_t message = 128 * 1024;
   };
   explicit OutputRelay(Limits limits) : limits_(limits) {}
   OutputRelay() : OutputRelay(Limits{}) {}
 
   void add(std::uint64_t rank, wire::Stream stream, Bytes bytes);
-  /// That stream goes on at this offset; what is behind it is taken.
+  /// The stream goes on at this offset; what is before it is taken.
   void restore(std::uint64_t rank, wire::Stream stream, std::uint64_t offset);
-  /// That stream is at its end.
+  /// The stream is at its end.
   void end_stream(std::uint64_t rank, wire::Stream stream);
-  /// Nothing more will come from that rank. Once.
+  /// Nothing more will come from that rank. Call it once.
   void end_rank(std::uint64_t rank);
 
   /// Whether the pipes should be read.
@@ -50,8 +50,8 @@ class OutputRelay {
   bool has_items() const noexcept { return items_.size() > sent_; }
   /// The next message (without the mesh's name), or nothing.
   std::optional<wire::OutputT> next();
-  /// The owner has written so much more, of what was sent first. More than is under way counts as
-  /// all of it.
+  /// The owner has written so many more bytes of what was sent first. More than is under way counts
+  /// as all of it.
   void taken(std::uint64_t bytes);
   /// The owner has written that stream up to this offset.
   void taken(std::uint64_t rank, wire::Stream stream, std::uint64_t offset);
@@ -69,7 +69,7 @@ class OutputRelay {
   /// What is under way may be lost: next() begins again with it. Returns how many bytes that are.
   std::size_t resend();
   std::size_t under_way() const noexcept { return sent_bytes_ - credit_; }
-  /// Up to where the owner has taken that stream.
+  /// The offset up to which the owner has taken that stream.
   std::uint64_t taken_of(std::uint64_t rank, wire::Stream stream) const;
 
  private:

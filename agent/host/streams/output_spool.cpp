@@ -25,14 +25,14 @@ struct OutputSpool::Entry {
 
 namespace {
 
-constexpr unsigned range_bits =
+constexpr unsigned kRangeBits =
     42;  // 4 TiB for each stream; 2^21 of them fit into what a file can have
-constexpr std::uint32_t most_slots = (1u << 20) - 1;
-constexpr std::size_t entry_bytes = 24;
-constexpr std::size_t table_bytes = 2 * (most_slots + std::size_t{1}) * entry_bytes;
+constexpr std::uint32_t kMostSlots = (1u << 20) - 1;
+constexpr std::size_t kEntryBytes = 24;
+constexpr std::size_t kEntryTableBytes = 2 * (kMostSlots + std::size_t{1}) * kEntryBytes;
 constexpr std::uint64_t kPage = 4096;
 /// Given back in pieces, not byte by byte.
-constexpr std::uint64_t piece = 64 * 1024;
+constexpr std::uint64_t kPiece = 64 * 1024;
 
 std::size_t index_of(std::uint32_t slot, wire::Stream stream) {
   return 2 * (std::size_t{slot} - 1) + (stream == wire::Stream::err ? 1 : 0);
@@ -40,7 +40,7 @@ std::size_t index_of(std::uint32_t slot, wire::Stream stream) {
 
 /// Where that stream begins in the file; the table lies in the first range.
 loff_t start_of(std::uint32_t slot, wire::Stream stream) {
-  return static_cast<loff_t>((index_of(slot, stream) + 1) << range_bits);
+  return static_cast<loff_t>((index_of(slot, stream) + 1) << kRangeBits);
 }
 
 ssize_t plain_read(int pipe, char* buffer, std::size_t most) {
@@ -58,18 +58,18 @@ Error spool_failure(const char* call) {
 }  // namespace
 
 void OutputSpool::Unmap::operator()(Entry* table) const noexcept {
-  ::munmap(table, table_bytes);
+  ::munmap(table, kEntryTableBytes);
 }
 
 Result<OutputSpool> OutputSpool::open(UniqueFd memory) {
-  static_assert(sizeof(Entry) == entry_bytes);
+  static_assert(sizeof(Entry) == kEntryBytes);
   struct stat status{};
   if (::fstat(memory.get(), &status) != 0) return fail(spool_failure("fstat"));
-  if (status.st_size < static_cast<off_t>(table_bytes) &&
-      ::ftruncate(memory.get(), table_bytes) != 0)
+  if (status.st_size < static_cast<off_t>(kEntryTableBytes) &&
+      ::ftruncate(memory.get(), kEntryTableBytes) != 0)
     return fail(spool_failure("ftruncate"));
-  void* mapped = ::mmap(nullptr, table_bytes, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_NORESERVE,
-                        memory.get(), 0);
+  void* mapped = ::mmap(nullptr, kEntryTableBytes, PROT_READ | PROT_WRITE,
+                        MAP_SHARED | MAP_NORESERVE, memory.get(), 0);
   if (mapped == MAP_FAILED) return fail(spool_failure("mmap"));
   OutputSpool spool;
   spool.memory_ = std::move(memory);
@@ -87,13 +87,13 @@ std::uint32_t OutputSpool::take_slot() {
   if (!free_.empty()) {
     slot = free_.back();
     free_.pop_back();
-  } else if (next_ <= most_slots) {
+  } else if (next_ <= kMostSlots) {
     slot = next_++;
   } else {
     return 0;
   }
   for (const auto stream : {wire::Stream::out, wire::Stream::err}) {
-    // Whoever had it before may have been killed before it was written down.
+    // The agent that had it before may have been killed before it could note that.
     if (entry(slot, stream).at > start_of(slot, stream))
       give_back(static_cast<std::uint64_t>(start_of(slot, stream)),
                 static_cast<std::uint64_t>(entry(slot, stream).at) + kPage);
@@ -103,13 +103,13 @@ std::uint32_t OutputSpool::take_slot() {
 }
 
 void OutputSpool::keep_slot(std::uint32_t slot) {
-  if (!table_ || slot == 0 || slot > most_slots) return;
+  if (!table_ || slot == 0 || slot > kMostSlots) return;
   for (; next_ <= slot; ++next_) free_.push_back(next_);
   std::erase(free_, slot);
   for (const auto stream : {wire::Stream::out, wire::Stream::err}) {
     Entry& at = entry(slot, stream);
     const bool is_sound = at.at >= start_of(slot, stream) &&
-                          at.at <= start_of(slot, stream) + (loff_t{1} << range_bits) &&
+                          at.at <= start_of(slot, stream) + (loff_t{1} << kRangeBits) &&
                           at.released <= written(slot, stream) && at.file <= written(slot, stream);
     if (!is_sound)
       at = {start_of(slot, stream), 0, 0};  // not ours, then: nothing is known to be in it
@@ -135,7 +135,7 @@ ssize_t OutputSpool::read(std::uint32_t slot, wire::Stream stream, int pipe, cha
   ssize_t got = -1;
   errno = EFBIG;
   const bool has_room =
-      before + static_cast<loff_t>(most) <= start_of(slot, stream) + (loff_t{1} << range_bits);
+      before + static_cast<loff_t>(most) <= start_of(slot, stream) + (loff_t{1} << kRangeBits);
   do {
     if (has_room) got = ::splice(pipe, nullptr, memory_.get(), &at.at, most, SPLICE_F_NONBLOCK);
   } while (got < 0 && errno == EINTR);
@@ -186,7 +186,7 @@ void OutputSpool::release(std::uint32_t slot, wire::Stream stream, std::uint64_t
   const auto before = at.released;
   at.released = std::clamp(end, before, written(slot, stream));
   const auto given = [](std::uint64_t released) {
-    return (released - std::min(released, kept_bytes)) / piece * piece;
+    return (released - std::min(released, kKeptBytes)) / kPiece * kPiece;
   };
   if (given(at.released) <= given(before)) return;
   const auto start = static_cast<std::uint64_t>(start_of(slot, stream));
@@ -197,7 +197,7 @@ std::string OutputSpool::text(std::uint32_t slot, wire::Stream stream, std::uint
   std::string text;
   const auto end = written(slot, stream);
   if (slot == 0 || begin >= end) return text;
-  const auto kept = released(slot, stream) - std::min(released(slot, stream), kept_bytes);
+  const auto kept = released(slot, stream) - std::min(released(slot, stream), kKeptBytes);
   begin = std::max(begin, kept);
   text.resize(end - begin);
   for (std::size_t done = 0; done < text.size();) {

@@ -18,13 +18,12 @@ namespace meshbus::host {
 /// The kernel moves it there and counts it in one system call, which a signal cannot cut in two:
 /// whenever the process is killed, each byte is in its pipe or here. One thread only.
 ///
-/// Each proc has a slot, each of its two streams a range of its own in the one file, as large as
-/// will do for ever: what is released is given back to the system. Slots count from 1; slot 0 is a
-/// plain read without any of this.
+/// Each proc has a slot, and each of its two streams a range of the file that it cannot fill: what
+/// is released is given back to the system. Slots count from 1; slot 0 means a plain read.
 class OutputSpool {
  public:
-  /// So much of a stream is kept after it was released: for its last lines.
-  static constexpr std::uint64_t kept_bytes = 32 * 1024;
+  /// How much of a stream is kept after it was released: for its last lines.
+  static constexpr std::uint64_t kKeptBytes = 32 * 1024;
 
   /// Has no slots.
   OutputSpool() = default;
@@ -33,17 +32,17 @@ class OutputSpool {
 
   /// A free slot, empty; 0 when there is none.
   std::uint32_t take_slot();
-  /// One that another agent has taken.
+  /// Marks a slot as taken by another agent.
   void keep_slot(std::uint32_t slot);
-  /// Nobody needs what is in it any more.
+  /// The content of the slot is not needed any more.
   void free_slot(std::uint32_t slot);
 
-  /// As read(2) from a pipe.
+  /// Reads like read(2) from a pipe.
   ssize_t read(std::uint32_t slot, wire::Stream stream, int pipe, char* buffer, std::size_t most);
   /// How many bytes of the stream have come so far, and how many of them were released.
   std::uint64_t written(std::uint32_t slot, wire::Stream stream) const;
   std::uint64_t released(std::uint32_t slot, wire::Stream stream) const;
-  /// What comes before `end` is with whom it was meant for.
+  /// Its reader has everything before `end`.
   void release(std::uint32_t slot, wire::Stream stream, std::uint64_t end);
   void release_all(std::uint32_t slot, wire::Stream stream) {
     release(slot, stream, written(slot, stream));

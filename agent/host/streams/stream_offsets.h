@@ -4,8 +4,8 @@
 
 namespace meshbus::host {
 
-/// Where one output stream of a rank stands, in bytes since the birth of its first life. With what
-/// the OutputSpool keeps of it, another agent goes on from here: OutputReader::take_over.
+/// How far one output stream of a rank is, in bytes since the birth of its first incarnation. With
+/// what the OutputSpool keeps of it, another agent goes on from here: OutputReader::take_over.
 struct StreamOffsets {
   std::uint64_t read = 0;  ///< Taken out of the pipe.
   std::uint64_t file =

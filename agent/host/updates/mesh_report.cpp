@@ -8,9 +8,9 @@
 namespace meshbus::host {
 namespace {
 
-/// With its vector offsets and length fields, about.
+/// About the size of a table, with its vector offsets and length fields.
 constexpr std::size_t kTableBytes = 160;
-/// So much of a command is for people; a script that was given as an argument would crowd out other
+/// A command is cut for people: a script that was given as an argument would crowd out other
 /// meshes.
 constexpr std::size_t kCommandBytes = 512;
 
@@ -30,8 +30,8 @@ wire::MeshStateT make_head(const Mesh& mesh) {
   state.region = to_wire(mesh.spec.region);
   for (const auto& host : mesh.spec.hosts) state.hosts.push_back(host.to_string());
   state.host_index = mesh.spec.host_index;
-  state.owner = mesh.spec.owner.to_string();
-  state.ownership = make_ownership(mesh);
+  state.owner = mesh.ownership.owner().to_string();
+  state.ownership = make_ownership(mesh.ownership);
   state.kind = mesh.spec.kind;
   for (const auto& argument : mesh.spec.command.arguments) {
     if (state.command.size() > kCommandBytes) break;
@@ -63,7 +63,7 @@ void add_ranks(const Mesh& mesh, wire::MeshStateT& state) {
   }
 }
 
-/// Those of live ranks; as many as there is room for.
+/// The usage of live ranks; of as many as there is room for.
 void add_usage(const Mesh& mesh, wire::MeshStateT& state, std::size_t& used, std::size_t bytes) {
   for (const auto& [rank, proc] : mesh.procs) {
     if (proc->has_ended() || proc->sample.seen.sampled_ns() == 0) continue;
@@ -75,14 +75,14 @@ void add_usage(const Mesh& mesh, wire::MeshStateT& state, std::size_t& used, std
 
 }  // namespace
 
-std::unique_ptr<wire::OwnershipT> make_ownership(const Mesh& mesh) {
-  auto ownership = std::make_unique<wire::OwnershipT>();
-  ownership->owner = mesh.spec.owner.to_string();
-  ownership->lease_ms = static_cast<std::uint32_t>(mesh.lease.length().count());
-  ownership->loss = mesh.loss;
-  ownership->gone = mesh.owner_gone;
-  ownership->begins_anew = mesh.begins_anew();
-  return ownership;
+std::unique_ptr<wire::OwnershipT> make_ownership(const MeshOwnership& ownership) {
+  auto wire = std::make_unique<wire::OwnershipT>();
+  wire->owner = ownership.owner().to_string();
+  wire->lease_ms = static_cast<std::uint32_t>(ownership.lease().length().count());
+  wire->loss = ownership.loss();
+  wire->gone = ownership.is_gone();
+  wire->begins_anew = ownership.may_restart();
+  return wire;
 }
 
 wire::MeshStateT make_mesh_state(const Mesh& mesh, std::size_t bytes,
@@ -92,9 +92,10 @@ wire::MeshStateT make_mesh_state(const Mesh& mesh, std::size_t bytes,
   std::size_t used = size_of(state) + size_of_ranks(state);
   bool is_full = false;
   for (const auto& [rank, proc] : mesh.procs) {
-    if (!proc->exit_report) continue;
-    const bool with_tail = used + size_of(*proc->exit_report, true) <= bytes;
-    const auto size = size_of(*proc->exit_report, with_tail);
+    const auto* report = proc->exit.report();
+    if (report == nullptr) continue;
+    const bool with_tail = used + size_of(*report, true) <= bytes;
+    const auto size = size_of(*report, with_tail);
     is_full = is_full || used + size > bytes;
     if (!with_tail || is_full) {
       ++state.cut;
@@ -102,21 +103,20 @@ wire::MeshStateT make_mesh_state(const Mesh& mesh, std::size_t bytes,
       if (is_full || later != nullptr) continue;
     }
     used += size;
-    state.exit_reports.push_back(std::make_unique<wire::ExitReportT>(*proc->exit_report));
+    state.exit_reports.push_back(std::make_unique<wire::ExitReportT>(*report));
     if (!with_tail) state.exit_reports.back()->stderr_tail.clear();
   }
   if (used + mesh.procs.size() * sizeof(wire::LaunchTimes) <= bytes) {
     used += mesh.procs.size() * sizeof(wire::LaunchTimes);
     state.launch.reserve(mesh.procs.size());
-    for (const auto& [rank, proc] : mesh.procs) state.launch.push_back(proc->launch);
+    for (const auto& [rank, proc] : mesh.procs) state.launch.push_back(proc->launch.times());
   }
   if (with_usage) add_usage(mesh, state, used, bytes);
   return state;
 }
 
-wire::MeshListT make_mesh_list(
-    const std::map<std::string, std::unique_ptr<Mesh>, std::less<>>& meshes,
-    const std::string& after, const std::string& host, std::size_t bytes, bool with_usage) {
+wire::MeshListT make_mesh_list(const ProcTable::Meshes& meshes, const std::string& after,
+                               const std::string& host, std::size_t bytes, bool with_usage) {
   wire::MeshListT list;
   list.host = host;
   list.after = after;
@@ -144,11 +144,8 @@ wire::MeshListT make_mesh_list(
   return list;
 }
 
-std::vector<wire::StateChangedT> make_changes(
-    const std::string& mesh, const std::string& host, std::vector<wire::RankState> ranks,
-    std::vector<std::unique_ptr<wire::ExitReportT>> exit_reports,
-    std::vector<wire::LaunchTimes> launch, std::vector<wire::RankTrouble> troubles,
-    std::size_t bytes) {
+std::vector<wire::StateChangedT> make_changes(const std::string& mesh, const std::string& host,
+                                              HostUpdate update, std::size_t bytes) {
   std::vector<wire::StateChangedT> messages;
   std::size_t used = bytes;
   const auto make_room = [&](std::size_t size) {
@@ -160,19 +157,19 @@ std::vector<wire::StateChangedT> make_changes(
     }
     used += size;
   };
-  for (const auto& rank : ranks) {
+  for (const auto& rank : update.ranks) {
     make_room(sizeof(wire::RankState));
     messages.back().ranks.push_back(rank);
   }
-  for (const auto& trouble : troubles) {
+  for (const auto& trouble : update.troubles) {
     make_room(sizeof(wire::RankTrouble));
     messages.back().troubles.push_back(trouble);
   }
-  for (const auto& times : launch) {
+  for (const auto& times : update.launch) {
     make_room(sizeof(wire::LaunchTimes));
     messages.back().launch.push_back(times);
   }
-  for (auto& exit_report : exit_reports) {
+  for (auto& exit_report : update.exit_reports) {
     make_room(size_of(*exit_report, true));
     messages.back().exit_reports.push_back(std::move(exit_report));
   }
@@ -180,20 +177,16 @@ std::vector<wire::StateChangedT> make_changes(
 }
 
 std::vector<wire::StateChangedT> make_snapshot(const Mesh& mesh, const std::string& host) {
-  std::vector<wire::RankState> ranks;
-  std::vector<std::unique_ptr<wire::ExitReportT>> exit_reports;
-  std::vector<wire::LaunchTimes> launch;
-  std::vector<wire::RankTrouble> troubles;
+  HostUpdate all;
   for (const auto& [rank, proc] : mesh.procs) {
-    ranks.push_back(proc->state.to_wire());
-    if (is_in_trouble(*proc)) troubles.push_back(proc->trouble);
-    if (proc->launch_told) launch.push_back(proc->launch);
-    if (proc->exit_report)
-      exit_reports.push_back(std::make_unique<wire::ExitReportT>(*proc->exit_report));
+    all.ranks.push_back(proc->state.to_wire());
+    if (is_in_trouble(*proc)) all.troubles.push_back(proc->trouble);
+    if (proc->launch.is_told()) all.launch.push_back(proc->launch.times());
+    if (const auto* report = proc->exit.report())
+      all.exit_reports.push_back(std::make_unique<wire::ExitReportT>(*report));
   }
-  auto messages = make_changes(mesh.name, host, std::move(ranks), std::move(exit_reports),
-                               std::move(launch), std::move(troubles));
-  if (!messages.empty()) messages.front().ownership = make_ownership(mesh);
+  auto messages = make_changes(mesh.name, host, std::move(all));
+  if (!messages.empty()) messages.front().ownership = make_ownership(mesh.ownership);
   return messages;
 }
 

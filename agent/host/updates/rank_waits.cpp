@@ -11,8 +11,8 @@
 namespace meshbus::host {
 namespace {
 
-/// Of the words of one status: they are said once for each rank that has others.
-constexpr std::size_t kWordsLimit = 1024;
+/// The longest words of one status: they travel once for each rank that has others.
+constexpr std::size_t kStatusWords = 1024;
 
 using KindRun = RankRun<Status::Kind>;
 
@@ -26,10 +26,10 @@ const std::vector<KindRun>& kinds_of(Mesh& mesh) {
 }
 
 std::string words_of(const Proc& proc) {
-  if (proc.exit_report) return proc.exit_report->reason;
-  if (proc.failure) return proc.failure->text;
-  return proc.end ? describe_end(*proc.end, {.sent_signals = proc.sent_signals}).text
-                  : std::string();
+  if (const auto* report = proc.exit.report()) return report->reason;
+  if (const auto& failure = proc.exit.failure()) return failure->text;
+  if (!proc.exit.end()) return {};
+  return describe_end(*proc.exit.end(), {.sent_signals = proc.stop.sent_signals()}).text;
 }
 
 }  // namespace
@@ -50,7 +50,7 @@ Status::Kind status_kind(wire::ProcState state) {
 
 Status status_of(const Proc& proc) {
   const auto kind = status_kind(proc.state.state());
-  return kind == Status::Kind::failed ? Status::failed(cut_text(words_of(proc), kWordsLimit))
+  return kind == Status::Kind::failed ? Status::failed(cut_text(words_of(proc), kStatusWords))
                                       : Status(kind);
 }
 
@@ -118,12 +118,12 @@ Result<bool> RankWaits::add(const Request& request, Wanted wanted) {
     answer(request, wait.wanted.mesh, wait.wanted.ranks);
     return false;
   }
-  if (waits_.size() >= most || intervals_ + wait.wanted.ranks.size() > most_intervals)
+  if (waits_.size() >= kMost || intervals_ + wait.wanted.ranks.size() > kMostIntervals)
     return fail(ErrorCode::queue_full,
                 "host " + host_ + ": " + std::to_string(waits_.size()) +
                     " requests wait for ranks in " + std::to_string(intervals_) +
-                    " intervals already; the limits are " + std::to_string(most) + " and " +
-                    std::to_string(most_intervals) + "; ask with wait_ms 0");
+                    " intervals already; the limits are " + std::to_string(kMost) + " and " +
+                    std::to_string(kMostIntervals) + "; ask with wait_ms 0");
   ++askers_[wait.wanted.asker.to_string()];
   intervals_ += wait.wanted.ranks.size();
   const auto limit = wait.wanted.limit;

@@ -14,26 +14,27 @@
 
 namespace meshbus::host {
 
-/// What the status of a proc in that state is (spec 4.2); without its words.
+/// What the status of a proc in that state is (spec 4.2), without its words.
 Status::Kind status_kind(wire::ProcState state);
-/// The same with its words, as far as they are known: why it failed is fully said only when its
-/// exit report is there.
+/// The status with its words, as far as they are known: the full reason of a failure is known when
+/// the exit report is there.
 Status status_of(const Proc& proc);
-/// Of every one of these ranks (ascending); NotExist for those that are not there. `mesh` may be
-/// null. No more than `bytes` of words.
+/// The status of each of these ranks (ascending); NotExist for those that are not there. `mesh` may
+/// be null. No more than `bytes` of words.
 StatusOverlay statuses_of(Mesh* mesh, const std::vector<RankBlock>& ranks,
                           std::size_t bytes = std::size_t{256} * 1024);
 
-/// Those who wait until ranks have got somewhere (WaitRankStatus in schemas/lifecycle.fbs). Each of
-/// them looks at each rank once, however often the mesh changes. Lives on the reactor's thread.
+/// Requests that wait until ranks have reached a status (WaitRankStatus in schemas/lifecycle.fbs).
+/// Each request looks at each rank once, however often the mesh changes. Lives on the reactor's
+/// thread.
 class RankWaits {
  public:
-  /// Open ones on one host.
-  static constexpr std::size_t most = 4096;
+  /// Requests that may wait on one host.
+  static constexpr std::size_t kMost = 4096;
   /// Intervals of ranks of all of them together: 16 MiB.
-  static constexpr std::size_t most_intervals = 1u << 20;
+  static constexpr std::size_t kMostIntervals = 1u << 20;
 
-  /// `on_idle`: nobody of that name waits any more.
+  /// `on_idle`: no request of that asker waits any more.
   RankWaits(Bus& bus, ProcTable& table, std::string host,
             std::function<void(const ProcId&)> on_idle)
       : bus_(bus), table_(table), host_(std::move(host)), on_idle_(std::move(on_idle)) {}
@@ -51,15 +52,15 @@ class RankWaits {
   /// Answers now, or when it has come so far; true: the asker waits from now on. Errors:
   /// queue_full.
   Result<bool> add(const Request& request, Wanted wanted);
-  /// How they stand now.
+  /// Answers with the statuses as they are now.
   void answer(const Request& request, const std::string& mesh, const std::vector<RankBlock>& ranks);
 
-  /// Something of that mesh has changed: flush() looks.
+  /// Something of that mesh has changed: flush() checks what waits for it.
   void mark(const Mesh& mesh) {
     if (!waits_.empty()) marked_.insert(mesh.name);
   }
   void flush();
-  /// That asker is gone.
+  /// The connection of that asker has ended.
   void drop(const std::string& asker);
   bool has(const std::string& asker) const { return askers_.contains(asker); }
 
@@ -68,11 +69,11 @@ class RankWaits {
     Request request;
     Wanted wanted;
     Reactor::TimerId timer = 0;
-    // The first rank that has not got there yet.
+    /// The first rank that has not got there yet, and its block.
     std::size_t block = 0;
     std::uint64_t rank = 0;
   };
-  using Waits = std::multimap<std::string, Wait>;  // by mesh
+  using Waits = std::multimap<std::string, Wait>;  ///< By mesh.
 
   bool is_done(Wait& wait) const;
   Waits::iterator remove(Waits::iterator wait);
