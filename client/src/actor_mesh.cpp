@@ -232,7 +232,7 @@ Result<std::vector<ActorReport>> ActorMesh::stop(ActorStopOptions options) {
   for (auto& [rank, future] : answers) {
     auto answer = std::make_shared<Result<ControlMessage>>(future.get());
     const auto* const state = *answer ? (*answer)->body_as<wire::ActorState>() : nullptr;
-    if (state != nullptr) impl.core().run([&, rank = rank] { monitor.on_state(rank, *state); });
+    if (state != nullptr) impl.core().run([&] { monitor.on_state(rank, *state); });
     if (monitor.report(rank).status.is_terminated()) continue;
     // A proc that is not there any more has ended; that its host says so may be still to come.
     const auto code = *answer ? ErrorCode::none : answer->error().code();
@@ -345,7 +345,7 @@ Result<ActorMesh> ProcMesh::spawn_actors(const std::string& type, std::string_vi
       const auto answer = future.get();
       const auto* const state = answer ? answer->body_as<wire::ActorState>() : nullptr;
       if (state != nullptr) {
-        core.run([&, rank = rank] { monitor->on_state(rank, *state); });
+        core.run([&] { monitor->on_state(rank, *state); });
       } else {
         errors.emplace(rank, answer ? Error(ErrorCode::internal, "its proc answered " + answer->body_name()) : answer.error());
       }

@@ -8,23 +8,23 @@ namespace meshbus::bench {
 
 namespace {
 
-constexpr std::array<std::pair<Transport, std::string_view>, 6> names = {{{Transport::zmq, "zmq"},
-                                                                          {Transport::zmq_packed, "zmq-packed"},
-                                                                          {Transport::bus, "bus"},
-                                                                          {Transport::bus_calls, "bus-calls"},
-                                                                          {Transport::nats, "nats"},
-                                                                          {Transport::nats_library, "nats-library"}}};
+constexpr std::array<std::pair<Transport, std::string_view>, 6> kTransportNames = {{{Transport::zmq, "zmq"},
+                                                                                    {Transport::zmq_packed, "zmq-packed"},
+                                                                                    {Transport::bus, "bus"},
+                                                                                    {Transport::bus_calls, "bus-calls"},
+                                                                                    {Transport::nats, "nats"},
+                                                                                    {Transport::nats_library, "nats-library"}}};
 
 }  // namespace
 
 std::string_view to_string(Transport transport) noexcept {
-  for (const auto& [one, name] : names)
+  for (const auto& [one, name] : kTransportNames)
     if (one == transport) return name;
   return "?";
 }
 
 Transport transport_named(std::string_view name) {
-  for (const auto& [one, its] : names)
+  for (const auto& [one, its] : kTransportNames)
     if (its == name) return one;
   throw std::runtime_error("there is no transport \"" + std::string(name) + "\"");
 }
