@@ -96,7 +96,7 @@ class HostProcess {
   std::uint64_t mark_ = 0;
   UniqueFd secret_;
   UniqueFd agents_keeper_fd_;  // kept until the agent starts
-  UniqueFd ledger_;            // what one agent writes down for the next: see agent/host/takeover
+  UniqueFd ledger_;            // what one agent writes down for the next: see agent/host/records
   UniqueFd spool_;
   UniqueFd signals_;
   UniqueFd ready_fd_;

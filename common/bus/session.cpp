@@ -5,8 +5,8 @@
 #include <utility>
 
 #include "common/base/log.h"
-#include "common/wire/protocol.h"
 #include "common/base/unix_peer.h"
+#include "common/wire/protocol.h"
 #include "wire/control_generated.h"
 
 namespace meshbus {
@@ -366,8 +366,8 @@ void Session::on_welcome(const wire::Welcome& welcome) {
   silent_handshakes_ = 0;
   was_ever_up_ = true;
   heartbeat_ = std::chrono::milliseconds(std::max(welcome.heartbeat_ms(), 50U));
-  // Agents and controllers bound what each of their listeners has on the way (agent/host/stdio/log_streams.h). One of these that stops must
-  // not keep the others from hearing, as it would if all shared one window.
+  // Agents and controllers bound what each of their listeners has on the way (agent/host/output/log_streams.h). One of these that stops
+  // must not keep the others from hearing, as it would if all shared one window.
   const bool is_program = hello.kind == wire::PeerKind::proc || hello.kind == wire::PeerKind::launcher;
   is_credited_ = is_program && (welcome.capabilities() & kCapabilityCredit) != 0;
   last_heard_ = reactor_.now();

@@ -10,6 +10,9 @@ import sources
 
 COMMON = ["common/base", "common/loop", "common/wire", "common/address", "common/zmtp", "common/bus", "common/config", "common/security"]
 BROKER = ["broker/peers", "broker/access", "broker/transport", "broker/observe", "broker/links", "broker/casts", "broker/router", "broker"]
+HOST = ["agent/host/streams", "agent/host/model", "agent/host/records", "agent/host/output", "agent/host/lifecycle", "agent/host/liveness",
+        "agent/host/ownership", "agent/host/recovery", "agent/host/procs", "agent/host/updates", "agent/host/replies",
+        "agent/host/services", "agent/host"]
 
 
 def above(ground, *stairs):
@@ -25,7 +28,7 @@ MAY = {
     **above({"mesh", "wire", "common/include", *COMMON}, *BROKER),
     **above({"mesh", "common/include", "common/base", "common/loop"}, "agent/os", "agent/keeper"),
     "agent/warden": {"agent/os", "common/base", "common/include", "mesh"},
-    "agent/host": {"agent/os", "agent/keeper", "mesh", "wire", "common/include", *COMMON},
+    **above({"agent/os", "agent/keeper", "mesh", "wire", "common/include", *COMMON}, *HOST),
     **above({"mesh", "wire", "common/include", *COMMON}, "agent/proc/include", "agent/proc/loop", "agent/proc/actors", "agent/proc/runtime", "agent/proc"),
     "client": {"mesh", "wire", "common/include", *COMMON},
     "client/local": {"agent/os", "agent/keeper", "agent/proc/include", "agent/proc/runtime", "agent/proc", "client", "mesh", "common/include", *COMMON},
