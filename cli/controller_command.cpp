@@ -14,7 +14,7 @@
 #include "cli/text_error.h"
 #include "client/src/connection.h"
 #include "client/src/context_core.h"
-#include "client/src/proc_mesh_impl.h"
+#include "client/src/proc_mesh/proc_mesh_impl.h"
 #include "meshbus/status.h"
 #include "wire/supervision_generated.h"
 

@@ -18,7 +18,7 @@
 #include "client/controller/controller.h"
 #include "client/controller/event_json.h"
 #include "client/controller/line_writer.h"
-#include "client/src/wire_reports.h"
+#include "client/src/proc_mesh/wire_reports.h"
 #include "common/config/config.h"
 #include "common/base/unique_fd.h"
 
