@@ -7,7 +7,7 @@
 #include <memory>
 #include <sstream>
 
-#include "cli/tap_file.h"
+#include "cli/tap/tap_file.h"
 #include "tests/integration/broker_fixture.h"
 #include "tests/integration/cli_harness.h"
 #include "wire/frame_generated.h"
