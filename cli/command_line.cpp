@@ -20,8 +20,10 @@
 #include "cli/keys/keygen_command.h"
 #include "cli/mesh/controller_command.h"
 #include "cli/mesh/mesh_command.h"
+#include "cli/mesh/signal_command.h"
 #include "cli/mesh/stop_command.h"
 #include "cli/mesh/talk_command.h"
+#include "cli/run/foreign_flags.h"
 #include "cli/run/run_command.h"
 #include "cli/run/spawn_command.h"
 #include "cli/support/command.h"
@@ -64,6 +66,7 @@ void add_all(CLI::App& app, Commands& commands) {
   add_ps(app, commands);
   add_ping(app, commands);
   add_stop(app, commands);
+  add_signal(app, commands);
   add_shutdown(app, commands);
   add_drain(app, commands);
   add_status(app, commands);
@@ -86,6 +89,21 @@ std::vector<const CLI::App*> verbs_of(const CLI::App& app) {
   return app.get_subcommands([](const CLI::App*) { return true; });
 }
 
+/// A flag of mpirun, srun or torchrun among the words, and what to write instead; or nothing.
+std::string foreign_hint(const CLI::App& verb, int argc, char** argv) {
+  if (verb.get_name() != "run" && verb.get_name() != "spawn") return {};
+  for (int i = 2; i < argc && std::string_view(argv[i]) != "--"; ++i) {
+    const std::string word = std::string(argv[i]).substr(0, std::string(argv[i]).find('='));
+    const auto hint = hint_for(word);
+    if (hint.empty() || verb.get_option_no_throw(word) != nullptr) continue;
+    const std::string path = "meshbus " + verb.get_name();
+    return hint.starts_with("no such flag")
+               ? path + " has " + std::string(hint) + " (" + word + ")"
+               : path + " has no " + word + "; it takes " + std::string(hint);
+  }
+  return {};
+}
+
 /// The word that was not understood, and what it may have been meant to be.
 std::string suggestion(const CLI::App& app, int argc, char** argv,
                        const std::string& path = "meshbus") {
@@ -103,6 +121,7 @@ std::string suggestion(const CLI::App& app, int argc, char** argv,
                          : "; did you mean '" + std::string(near) + "'?");
   }
   const CLI::App* verb = app.get_subcommand(first);
+  if (const auto hint = foreign_hint(*verb, argc, argv); !hint.empty()) return hint;
   if (!verbs_of(*verb).empty()) return suggestion(*verb, argc - 1, argv + 1, path + " " + first);
   std::vector<std::string> flags;
   for (const auto* option : verb->get_options()) {

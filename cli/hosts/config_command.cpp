@@ -4,13 +4,13 @@
 
 #include <nlohmann/json.hpp>
 
-#include <iomanip>
 #include <iostream>
 
 #include "cli/hosts/proc_config_command.h"
 #include "cli/support/command.h"
 #include "cli/support/exit_codes.h"
 #include "cli/support/rank_json.h"
+#include "cli/support/table.h"
 #include "common/config/config.h"
 
 namespace meshbus::cli {
@@ -44,11 +44,10 @@ int config(const ConfigArguments& arguments) {
     std::cout << dump(json, 2) << "\n";
     return 0;
   }
-  std::cout << std::left << std::setw(22) << "KEY" << std::setw(10) << "VALUE" << std::setw(14)
-            << "FROM" << "MEANING\n";
+  Table table({{"KEY"}, {"VALUE"}, {"FROM"}, {"MEANING"}});
   for (const auto& one : config->show())
-    std::cout << std::left << std::setw(22) << one.key << std::setw(10) << one.value
-              << std::setw(14) << one.source << one.meaning << "\n";
+    table.add({std::string(one.key), one.value, one.source, std::string(one.meaning)});
+  std::cout << table.text();
   return 0;
 }
 

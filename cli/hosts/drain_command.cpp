@@ -12,12 +12,14 @@
 #include "cli/support/command.h"
 #include "cli/support/drain_text.h"
 #include "cli/support/exit_codes.h"
-#include "cli/support/find_hosts.h"
 #include "cli/support/rank_json.h"
+#include "cli/support/reach.h"
 #include "cli/support/text_error.h"
 
 namespace meshbus::cli {
 namespace {
+
+using Json = nlohmann::ordered_json;
 
 struct DrainArguments {
   HostChoice hosts;
@@ -31,79 +33,90 @@ struct DrainArguments {
   std::optional<std::chrono::milliseconds> grace;
 };
 
-/// The whole names of the meshes that are meant; one empty name = every mesh. None: it has been
-/// said.
-std::vector<std::string> scopes(const HostMesh& hosts, const DrainArguments& arguments) {
-  if (arguments.mesh.empty()) return {""};
-  const auto listing = hosts.meshes(arguments.hosts.timeout);
-  if (!listing) {
-    complain(listing.error().to_string());
-    return {};
-  }
-  std::vector<std::string> names;
-  for (const auto* mesh : matching(*listing, arguments.mesh)) names.push_back(mesh->name);
-  // One that is not there (any more) can be kept from being started, and what is held can be ended.
-  if (const auto name = Name::parse(arguments.mesh);
-      names.empty() && name && name->to_string() != name->base())
-    names.push_back(arguments.mesh);
-  if (names.empty())
-    complain("no mesh '" + arguments.mesh + "' on these hosts; meshbus ps -a lists what is there");
-  return names;
+/// The whole name of the mesh that is meant; empty = every mesh. Nothing: stderr says why.
+std::optional<std::string> scope_of(const ReachedHosts& hosts, const DrainArguments& arguments) {
+  if (arguments.mesh.empty()) return "";
+  // A mesh that is not there can be kept from being started, and what is held can be ended.
+  if (const auto name = Name::parse(arguments.mesh); name && name->to_string() != name->base())
+    return arguments.mesh;
+  const auto* const mesh = choose_mesh(hosts.listing, arguments.mesh, Among::all);
+  if (mesh == nullptr) return std::nullopt;
+  return mesh->name;
 }
 
-int drain(HostMesh& hosts, const DrainArguments& arguments) {
-  const auto names = scopes(hosts, arguments);
-  int code = names.empty() ? 1 : 0;
-  auto json = nlohmann::ordered_json::array();
-  for (const auto& name : names) {
-    const auto scope = drain_scope(name, arguments.owner);
-    if (arguments.resume) {
-      if (const auto resumed = hosts.resume(name, arguments.owner, arguments.hosts.timeout);
-          !resumed) {
-        complain(resumed.error().to_string());
-        code = 1;
-      } else if (!arguments.hosts.json) {
-        std::cout << scope << ": may be started again\n";
-      }
-      continue;
-    }
-    DrainOptions options{
-        .mesh = name, .owner = arguments.owner, .hold = arguments.hold, .grace = arguments.grace};
-    options.reason = arguments.reason.empty() ? "meshbus drain" : arguments.reason;
-    if (arguments.hosts.is_timeout_given) options.deadline = arguments.hosts.timeout;
-    const auto summary = hosts.drain(options);
-    if (!summary) {
-      complain(summary.error().to_string());
-      code = 1;
-      continue;
-    }
-    json.push_back(
-        {{"mesh", name.empty() ? nlohmann::ordered_json(nullptr) : nlohmann::ordered_json(name)},
-         {"owner", arguments.owner.empty() ? nlohmann::ordered_json(nullptr)
-                                           : nlohmann::ordered_json(arguments.owner)},
-         {"attempted", summary->attempted},
-         {"ok", summary->ok},
-         {"failed", summary->failed},
-         {"hold", arguments.hold}});
-    if (!arguments.hosts.json)
-      std::cout << "drained " << scope << ": " << summary->ok << " of " << summary->attempted
-                << " procs ended"
-                << (arguments.hold
-                        ? "; nothing of that is started here until meshbus drain --resume"
-                        : "")
-                << "\n";
+Json text_or_null(const std::string& text) {
+  return text.empty() ? Json(nullptr) : Json(text);
+}
+
+int resume(ReachedHosts& hosts, const std::string& mesh, const DrainArguments& arguments) {
+  const auto orders = act_on_all<bool>(hosts, [&](HostMesh& part) -> Result<bool> {
+    const auto resumed = part.resume(mesh, arguments.owner, hosts.left);
+    return resumed ? Result<bool>(true) : Result<bool>(fail(resumed.error()));
+  });
+  int code = 0;
+  for (const auto& order : orders) {
+    if (order.outcome) continue;
+    complain(order.was_silent
+                 ? "host " + order.hosts.front().to_string() + " not resumed: it does not answer"
+                 : order.outcome.error().to_string());
+    code = kFailed;
   }
-  if (arguments.hosts.json && !arguments.resume) std::cout << dump(json, 2) << "\n";
+  if (code == 0 && !arguments.hosts.json)
+    std::cout << drain_scope(mesh, arguments.owner) << ": may be started again\n";
   return code;
 }
 
-int run(DrainArguments arguments) {
-  auto attached = attach_hosts(arguments.hosts, Need::all);
-  if (const int* code = std::get_if<int>(&attached)) return *code;
-  auto& all = std::get<AttachedHosts>(attached);
-  // --timeout is for all of it.
-  arguments.hosts.timeout = std::max(arguments.hosts.timeout - all.took, least_time);
-  return drain(all.hosts, arguments);
+int drain(ReachedHosts& hosts, const std::string& mesh, const DrainArguments& arguments) {
+  DrainOptions options{
+      .mesh = mesh, .owner = arguments.owner, .hold = arguments.hold, .grace = arguments.grace};
+  options.reason = arguments.reason.empty() ? "meshbus drain" : arguments.reason;
+  if (arguments.hosts.is_timeout_given) options.deadline = hosts.left;
+  const auto orders =
+      act_on_all<DrainSummary>(hosts, [&](HostMesh& part) { return part.drain(options); });
+  DrainSummary all;
+  std::vector<std::string> problems;
+  std::size_t done = 0;
+  for (const auto& order : orders) {
+    if (order.outcome) {
+      ++done;
+      all.attempted += order.outcome->attempted;
+      all.ok += order.outcome->ok;
+      all.failed += order.outcome->failed;
+    } else {
+      problems.push_back(order.was_silent ? "host " + order.hosts.front().to_string() +
+                                                " not drained: it does not answer"
+                                          : order.outcome.error().to_string());
+    }
+  }
+  for (const auto& problem : problems) complain(problem);
+  if (arguments.hosts.json) {
+    Json list = Json::array();
+    if (done > 0)
+      list.push_back({{"mesh", text_or_null(mesh)},
+                      {"owner", text_or_null(arguments.owner)},
+                      {"attempted", all.attempted},
+                      {"ok", all.ok},
+                      {"failed", all.failed},
+                      {"hold", arguments.hold},
+                      {"not_done", problems}});
+    std::cout << dump(list, 2) << "\n";
+  } else if (done > 0) {
+    std::cout << "drained " << drain_scope(mesh, arguments.owner) << ": " << all.ok << " of "
+              << all.attempted << " procs ended"
+              << (arguments.hold ? "; nothing of that is started here until meshbus drain --resume"
+                                 : "")
+              << "\n";
+  }
+  return problems.empty() ? 0 : kFailed;
+}
+
+int run(const DrainArguments& arguments) {
+  auto reached = reach_hosts(arguments.hosts);
+  if (const int* code = std::get_if<int>(&reached)) return *code;
+  auto& hosts = std::get<ReachedHosts>(reached);
+  const auto mesh = scope_of(hosts, arguments);
+  if (!mesh) return kFailed;
+  return arguments.resume ? resume(hosts, *mesh, arguments) : drain(hosts, *mesh, arguments);
 }
 
 }  // namespace

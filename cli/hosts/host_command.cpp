@@ -1,6 +1,10 @@
 #include "cli/hosts/host_command.h"
 
+#include <unistd.h>
+
 #include <CLI/CLI.hpp>
+
+#include <nlohmann/json.hpp>
 
 #include <memory>
 
@@ -9,7 +13,10 @@
 #include "cli/keys/join_command.h"
 #include "cli/support/command.h"
 #include "cli/support/exit_codes.h"
+#include "cli/support/rank_json.h"
+#include "cli/support/text_error.h"
 #include "common/config/config.h"
+#include "meshbus/address.h"
 
 namespace meshbus::cli {
 namespace {
@@ -22,15 +29,17 @@ struct HostArguments {
   std::vector<std::string> joins;
 };
 
-/// The settings that are for the warden itself. Broker and agent read all of them, and report a
-/// wrong one.
-void apply_settings(WardenOptions& options) {
+/// Takes over the settings that are for the warden itself; broker and agent read theirs. Errors:
+/// configuration_error.
+Result<void> apply_settings(WardenOptions& options) {
   ConfigSources sources = ConfigSources::of_process();
   for (const auto& text : options.settings) {
-    if (auto setting = parse_setting(text)) sources.flags.push_back(std::move(*setting));
+    auto setting = parse_setting(text);
+    if (!setting) return fail(setting.error().within("--set"));
+    sources.flags.push_back(std::move(*setting));
   }
   const auto config = Config::load(std::move(sources));
-  if (!config) return;
+  if (!config) return fail(config.error());
   options.end_on_agent_loss = config->word(keys::agent_restart) == "end";
   options.pids_limit = config->count(keys::pids_limit);
   options.frozen_limit = config->duration(keys::frozen_limit);
@@ -39,6 +48,28 @@ void apply_settings(WardenOptions& options) {
     if (shown.key == keys::pids_limit.info().name)
       options.pids_limit_is_needed = shown.source != "default";
   }
+  return {};
+}
+
+Result<void> check_addresses(const WardenOptions& options) {
+  for (const auto& bind : options.binds) {
+    if (const auto address = HostAddr::parse(bind); !address)
+      return fail(address.error().within("--bind " + bind));
+  }
+  const auto& own = options.advertise;
+  if (const auto address = HostAddr::parse(own); !own.empty() && !address)
+    return fail(address.error().within("--advertise " + own));
+  return {};
+}
+
+/// Says what is wrong on stderr, and to the launcher that waits for this host.
+int refuse(const Error& error, const WardenOptions& options) {
+  complain(error.detail());
+  if (options.ready_fd >= 0) {
+    const auto line = dump({{"error", error.detail()}}) + "\n";
+    [[maybe_unused]] const auto n = ::write(options.ready_fd, line.data(), line.size());
+  }
+  return kUsage;
 }
 
 int run(HostArguments arguments) {
@@ -46,8 +77,9 @@ int run(HostArguments arguments) {
   if (arguments.is_remote) {
     if (const auto code = prepare_remote(options)) return *code;
   }
+  if (const auto fine = check_addresses(options); !fine) return refuse(fine.error(), options);
   if (const auto code = join_hosts(arguments.joins, options)) return *code;
-  apply_settings(options);
+  if (const auto fine = apply_settings(options); !fine) return refuse(fine.error(), options);
   return run_warden(options);
 }
 

@@ -3,7 +3,6 @@
 #include <nlohmann/json.hpp>
 
 #include <algorithm>
-#include <iomanip>
 #include <iostream>
 #include <map>
 
@@ -12,6 +11,7 @@
 #include "cli/support/exit_codes.h"
 #include "cli/support/output_writer.h"
 #include "cli/support/rank_json.h"
+#include "cli/support/table.h"
 #include "cli/support/text_error.h"
 #include "common/config/config.h"
 #include "meshbus/point.h"
@@ -53,9 +53,9 @@ void print_settings(const MeshReport& mesh, const SettingsByRank& answers) {
       complain(prefixes[rank] + answer.error().to_string());
       continue;
     }
-    for (const auto& setting : *answer)
-      std::cout << prefixes[rank] << std::left << std::setw(18) << setting.key << std::setw(10)
-                << setting.value << setting.source << "\n";
+    Table table({{""}, {""}, {""}});
+    for (const auto& setting : *answer) table.add({setting.key, setting.value, setting.source});
+    std::cout << table.text(prefixes[rank]);
   }
 }
 
@@ -71,10 +71,10 @@ int proc_config(const ConfigArguments& arguments) {
     }
     changes.push_back(std::move(*setting));
   }
-  auto found = choose_ranks(arguments.ranks, arguments.hosts);
+  auto found = choose_views(arguments.ranks, arguments.hosts);
   if (const int* code = std::get_if<int>(&found)) return *code;
   auto& chosen = std::get<ChosenRanks>(found);
-  auto& context = chosen.attached.context;
+  auto& context = chosen.hosts.context;
   const auto limit = arguments.hosts.timeout;
   SettingsByRank answers;
   for (const auto& view : chosen.views) {

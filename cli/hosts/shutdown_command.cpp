@@ -5,11 +5,12 @@
 #include <nlohmann/json.hpp>
 
 #include <iostream>
+#include <memory>
 
 #include "cli/support/command.h"
 #include "cli/support/exit_codes.h"
-#include "cli/support/find_hosts.h"
 #include "cli/support/rank_json.h"
+#include "cli/support/reach.h"
 #include "cli/support/text_error.h"
 #include "meshbus/client.h"
 
@@ -22,34 +23,28 @@ struct ShutdownArguments {
 };
 
 int shutdown(const ShutdownArguments& arguments) {
-  const auto found = find_hosts(arguments.hosts);
-  if (const int* code = std::get_if<int>(&found)) return *code;
-  if (std::get<FoundHosts>(found).addresses.empty()) return no_host();
-  auto context = std::get<FoundHosts>(found).make_context();
-  if (!context) {
-    complain(context.error().to_string());
-    return kUsage;
-  }
+  auto reached = reach_hosts(arguments.hosts);
+  if (const int* code = std::get_if<int>(&reached)) return *code;
+  auto& hosts = std::get<ReachedHosts>(reached);
+  const auto orders = act_on_all<ShutdownSummary>(hosts, [&](HostMesh& part) {
+    return part.shutdown(hosts.left, arguments.grace, "meshbus shutdown");
+  });
   int code = 0;
-  std::size_t count = 0;
   ShutdownSummary all;
-  for (const auto& part : std::get<FoundHosts>(found).parts()) {
-    auto mesh = attach(*context, part, arguments.hosts, Need::all);
-    auto summary =
-        mesh ? mesh->shutdown(arguments.hosts.timeout, arguments.grace, "meshbus shutdown")
-             : Result<ShutdownSummary>(fail(mesh.error()));
-    if (!summary) {
-      complain(summary.error().to_string());
-      code = 1;
+  for (const auto& order : orders) {
+    if (!order.outcome) {
+      complain(order.was_silent ? "host " + order.hosts.front().to_string() +
+                                      " not shut down: it does not answer"
+                                : order.outcome.error().to_string());
+      code = kFailed;
       continue;
     }
-    count += part.addresses.size();
-    all.hosts += summary->hosts;
-    all.attempted += summary->attempted;
-    all.ok += summary->ok;
-    all.failed += summary->failed;
+    all.hosts += order.outcome->hosts;
+    all.attempted += order.outcome->attempted;
+    all.ok += order.outcome->ok;
+    all.failed += order.outcome->failed;
   }
-  if (count == 0) return code;
+  if (all.hosts == 0) return code;
   if (arguments.hosts.json) {
     std::cout << dump({{"hosts", all.hosts},
                        {"attempted", all.attempted},
@@ -57,10 +52,10 @@ int shutdown(const ShutdownArguments& arguments) {
                        {"failed", all.failed}})
               << "\n";
   } else {
-    std::cout << count << (count == 1 ? " host is" : " hosts are") << " down; " << all.ok << " of "
-              << all.attempted << " procs ended\n";
+    std::cout << all.hosts << (all.hosts == 1 ? " host is" : " hosts are") << " down; " << all.ok
+              << " of " << all.attempted << " procs ended\n";
   }
-  return all.failed == 0 ? code : 1;
+  return all.failed == 0 ? code : kFailed;
 }
 
 }  // namespace

@@ -12,8 +12,8 @@
 #include "cli/support/command.h"
 #include "cli/support/exit_codes.h"
 #include "cli/support/find_controllers.h"
-#include "cli/support/find_hosts.h"
 #include "cli/support/rank_json.h"
+#include "cli/support/reach.h"
 #include "cli/support/text_error.h"
 #include "client/src/connection.h"
 #include "client/src/context_core.h"
@@ -99,9 +99,8 @@ void print_mesh(const wire::MeshOverviewT& mesh) {
 }
 
 /// list, show
-int look(Context& context, HostMesh& hosts, const ControllerArguments& arguments,
-         std::chrono::milliseconds limit) {
-  auto controllers = ask_controllers(context, hosts.hosts(), {}, limit);
+int look(ReachedHosts& hosts, const ControllerArguments& arguments) {
+  auto controllers = ask_controllers(hosts.context, hosts.answered(), {}, hosts.left);
   const auto& word = arguments.mesh;
   for (auto& controller : controllers) {
     std::erase_if(controller.meshes, [&](const auto& mesh) {
@@ -154,23 +153,21 @@ Result<void> give(Context& context, const MeshReport& mesh, const ProcId& to,
                    [](const HostAddr&) { return true; });
 }
 
-int hand_over_mesh(Context& context, HostMesh& hosts, const ControllerArguments& arguments,
-                   std::chrono::milliseconds limit) {
+int hand_over_mesh(ReachedHosts& hosts, const ControllerArguments& arguments) {
   const auto refuse = [](const Error& error) {
     complain(error.to_string());
     return 1;
   };
-  const auto listing = hosts.meshes(limit);
-  if (!listing) return refuse(listing.error());
-  const auto* const mesh = choose_mesh(*listing, arguments.mesh);
+  const auto* const mesh = choose_mesh(hosts.listing, arguments.mesh, Among::all);
   if (mesh == nullptr) return 1;
   const auto accepted =
-      choose_controller(context, mesh->hosts, mesh->name, arguments.to,
-                        arguments.to.empty() ? mesh->owner : "", arguments.waits, limit);
+      choose_controller(hosts.context, mesh->hosts, mesh->name, arguments.to,
+                        arguments.to.empty() ? mesh->owner : "", arguments.waits, hosts.left);
   if (!accepted) return refuse(accepted.error());
   const auto to = ProcId::parse(accepted->owner);
   if (!to) return refuse(to.error());
-  if (const auto done = give(context, *mesh, *to, *accepted, arguments.detach, limit); !done)
+  if (const auto done = give(hosts.context, *mesh, *to, *accepted, arguments.detach, hosts.left);
+      !done)
     return refuse(done.error());
   if (arguments.hosts.json) {
     std::cout << dump({{"mesh", mesh->name}, {"controller", accepted->owner}}) << "\n";
@@ -181,13 +178,11 @@ int hand_over_mesh(Context& context, HostMesh& hosts, const ControllerArguments&
 }
 
 int run(const ControllerArguments& arguments) {
-  auto attached = attach_hosts(arguments.hosts, Need::any);
-  if (const int* code = std::get_if<int>(&attached)) return *code;
-  auto& all = std::get<AttachedHosts>(attached);
-  const auto limit = std::max(arguments.hosts.timeout - all.took, least_time);
-  return arguments.verb == ControllerArguments::Verb::handover
-             ? hand_over_mesh(all.context, all.hosts, arguments, limit)
-             : look(all.context, all.hosts, arguments, limit);
+  auto reached = reach_hosts(arguments.hosts);
+  if (const int* code = std::get_if<int>(&reached)) return *code;
+  auto& hosts = std::get<ReachedHosts>(reached);
+  return arguments.verb == ControllerArguments::Verb::handover ? hand_over_mesh(hosts, arguments)
+                                                               : look(hosts, arguments);
 }
 
 }  // namespace

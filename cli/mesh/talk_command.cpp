@@ -275,18 +275,17 @@ int talk(const TalkArguments& arguments) {
   const auto reducer =
       Reducers::builtin().find(arguments.reduce.empty() ? "count" : arguments.reduce);
   if (!reducer) return complain_of(reducer.error().to_string(), kUsage);
-  auto found = choose_ranks(arguments.selector, arguments.hosts);
+  auto found = choose_views(arguments.selector, arguments.hosts);
   if (const int* code = std::get_if<int>(&found)) return *code;
-  auto& [attached, mesh, views] = std::get<ChosenRanks>(found);
+  auto& [hosts, mesh, views] = std::get<ChosenRanks>(found);
 
   if (!arguments.reduce.empty())
-    return reduce(attached.context, mesh, views, *message, *reducer, arguments);
+    return reduce(hosts.context, mesh, views, *message, *reducer, arguments);
   if (arguments.is_call)
-    return show(mesh, call_all(attached.context, views, *message, arguments.hosts.timeout),
-                arguments);
+    return show(mesh, call_all(hosts.context, views, *message, arguments.hosts.timeout), arguments);
   std::uint64_t ranks = 0;
   for (const auto& view : views) {
-    if (const auto sent = cast(attached.context, view, *message); !sent)
+    if (const auto sent = cast(hosts.context, view, *message); !sent)
       return complain_of(sent.error().to_string(), 1);
     ranks += view.num_ranks();
   }

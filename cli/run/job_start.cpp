@@ -110,6 +110,8 @@ Result<void> start_job(const RunArguments& arguments, News& news, JobParts& part
   const std::uint64_t on_hosts = arguments.from == From::here        ? arguments.hosts
                                  : arguments.from == From::addresses ? arguments.list.words.size()
                                                                      : remote->size();
+  if (auto problem = size_problem(arguments.ranks, on_hosts); !problem.empty())
+    return fail(ErrorCode::configuration_error, std::move(problem));
   const std::uint64_t size =
       arguments.ranks.total
           ? *arguments.ranks.total

@@ -2,6 +2,7 @@
 
 #include <CLI/CLI.hpp>
 
+#include <algorithm>
 #include <cstdlib>
 
 #include "cli/run/proc_settings.h"
@@ -11,6 +12,8 @@
 namespace meshbus::cli {
 namespace {
 
+/// What a host agent takes: max_ranks_per_host of agent/host.
+constexpr std::uint64_t kMostRanksPerHost = 16'384;
 constexpr const char* kRanks = "Ranks";
 constexpr const char* kLimits = "Limits of each rank";
 constexpr const char* kRestarts = "Restarts";
@@ -23,6 +26,22 @@ Result<void> store(Result<Value> parsed, Target& target) {
   return {};
 }
 
+Result<Extent> parse_per_host(const std::string& text) {
+  auto extent = Extent::parse(text);
+  if (!extent) return extent;
+  const auto& labels = extent->labels();
+  if (std::find(labels.begin(), labels.end(), "host") != labels.end())
+    return fail(
+        ErrorCode::configuration_error,
+        "the axis 'host' is that of the hosts, and --hosts says how many there are; name the "
+        "ranks on each host otherwise, like --per-host proc=2");
+  if (extent->num_ranks() > kMostRanksPerHost)
+    return fail(ErrorCode::configuration_error,
+                text + " is more than the " + std::to_string(kMostRanksPerHost) +
+                    " ranks that a host runs at most; spread them over more hosts (--hosts)");
+  return extent;
+}
+
 void add_size(CLI::App& verb, RankOptions& options) {
   auto* total = verb.add_option("-n,--procs", options.total,
                                 "Ranks in all, spread over the hosts in blocks; default 1 per host")
@@ -31,7 +50,7 @@ void add_size(CLI::App& verb, RankOptions& options) {
                     ->group(kRanks);
   add_text(
       verb, "--per-host",
-      [&options](const std::string& text) { return store(Extent::parse(text), options.per_host); },
+      [&options](const std::string& text) { return store(parse_per_host(text), options.per_host); },
       "Ranks on each host as labelled axes, like gpus=2 or numa=2,core=4", "AXIS=SIZE,...")
       ->excludes(total)
       ->group(kRanks);
@@ -125,6 +144,15 @@ void add_proc_settings(CLI::App& verb, ProcSettings& settings) {
 }
 
 }  // namespace
+
+std::string size_problem(const RankOptions& options, std::uint64_t hosts) {
+  if (!options.total || hosts == 0 || *options.total <= hosts * kMostRanksPerHost) return {};
+  const auto needed = (*options.total + kMostRanksPerHost - 1) / kMostRanksPerHost;
+  return "-n " + std::to_string(*options.total) + " on " + std::to_string(hosts) +
+         (hosts == 1 ? " host" : " hosts") + ": a host runs at most " +
+         std::to_string(kMostRanksPerHost) + " ranks; take at least " + std::to_string(needed) +
+         " hosts (--hosts)";
+}
 
 ProcSpec RankOptions::make_spec(const std::vector<std::string>& command) const {
   ProcSpec spec;

@@ -33,6 +33,9 @@ struct RankOptions {
   ProcSpec make_spec(const std::vector<std::string>& command) const;
 };
 
+/// Why this many ranks do not fit on this many hosts; empty when they do.
+std::string size_problem(const RankOptions& options, std::uint64_t hosts);
+
 void add_rank_options(CLI::App& verb, RankOptions& options);
 /// --restart and what belongs to it.
 void add_restart(CLI::App& verb, RestartPolicy& policy);

@@ -1,9 +1,13 @@
 #include "cli/run/run_command.h"
 
+#include <fcntl.h>
+
 #include <CLI/CLI.hpp>
 
 #include <algorithm>
 #include <cctype>
+#include <cerrno>
+#include <cstring>
 #include <memory>
 #include <optional>
 
@@ -13,6 +17,7 @@
 #include "cli/support/command.h"
 #include "cli/support/exit_codes.h"
 #include "cli/support/text_error.h"
+#include "common/base/unique_fd.h"
 
 namespace meshbus::cli {
 namespace {
@@ -33,15 +38,37 @@ const Help kHelp = {
         "they happen.",
     .exit_codes =
         "0; the exit code of the first rank that fails, or 128 + its signal; "
+        "123 a host was lost, and ranks of the job with it; "
         "124 --timeout ran out; 126 the command cannot be executed; 127 it was not found; "
         "130 Ctrl-C; 141 nobody reads the output; 143 SIGTERM, or another command stopped "
         "the ranks"};
+
+/// Why a file cannot be written at the end of the run; 0 = it can, or is none. Leaves what is in
+/// it.
+int write_problem(const std::string& path) {
+  if (path.empty() || path == "-") return 0;
+  const UniqueFd fd(
+      ::open(path.c_str(), O_WRONLY | O_CREAT | O_APPEND | O_NONBLOCK | O_CLOEXEC, 0666));
+  // A pipe whose reader comes later is fine.
+  return fd || errno == ENXIO ? 0 : errno;
+}
 
 int run(RunArguments& arguments, const std::vector<std::string>& command) {
   arguments.command = command;
   if (command.empty()) {
     complain("run what? Give a command: meshbus run -n 4 -- COMMAND ARGUMENTS...");
     return kUsage;
+  }
+  if (arguments.name && arguments.name->empty()) {
+    complain("--name is empty");
+    return kUsage;
+  }
+  for (const auto& [flag, path] :
+       {std::pair("--json", arguments.json), std::pair("--trace", arguments.trace)}) {
+    if (const int error = write_problem(path); error != 0) {
+      complain(std::string(flag) + " " + path + " cannot be written: " + std::strerror(error));
+      return kUsage;
+    }
   }
   if (const auto code = choose_run_hosts(arguments)) return *code;
   // cgroup v2 limits nothing beside us: a host that we start could not move us out of its way.

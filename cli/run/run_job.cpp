@@ -44,6 +44,12 @@ int end_code(int signal) {
   return signal == SIGINT ? 130 : 143;
 }
 
+/// The exit code of the first failure. A lost host has its own: the job did nothing wrong.
+int code_of(const MeshOutcome& outcome) {
+  const auto& failure = outcome.first_failure;
+  return failure && failure->cause == Cause::host_lost ? kHostLost : outcome.exit_code();
+}
+
 /// One run, from the start of its hosts to their end. Decides on the main thread; the library's
 /// threads only bring news.
 class Job {
@@ -282,7 +288,7 @@ bool Job::write_trace(const MeshOutcome& outcome) const {
 int Job::finish() {
   if (!is_up_) return code_.value_or(kOwnFailure);
   const MeshOutcome outcome = parts_.mesh->known();
-  int exit_code = code_.value_or(outcome.exit_code());
+  int exit_code = code_.value_or(code_of(outcome));
   // With --keep-going nothing was stopped by us: who did it is said, and a job that is half done is
   // no success.
   is_stopped_elsewhere_ = is_stopped_elsewhere_ || (news_.first_stopped() && stop_ == Stop::none);
@@ -305,11 +311,9 @@ int Job::finish() {
   if (!arguments_.json.empty() && !(is_stuck_ && arguments_.json == "-") &&
       !write_report(json_report(parts_.mesh->ref(), outcome, exit_code))) {
     say("cannot write the report to " + arguments_.json + ": " + std::strerror(errno));
-    if (exit_code == 0) exit_code = kOwnFailure;
   }
   if (!arguments_.trace.empty() && !write_trace(outcome)) {
     say("cannot write the trace to " + arguments_.trace + ": " + std::strerror(errno));
-    if (exit_code == 0) exit_code = kOwnFailure;
   }
   // All is done; only words are left, and who does not want to wait until they are read may
   // interrupt.

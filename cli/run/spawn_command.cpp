@@ -59,6 +59,10 @@ int spawn(const SpawnArguments& arguments, const std::vector<std::string>& comma
   auto attached = attach_hosts(arguments.hosts, Need::all);
   if (const int* code = std::get_if<int>(&attached)) return *code;
   auto& [context, hosts, took, settings] = std::get<AttachedHosts>(attached);
+  if (const auto problem = size_problem(arguments.ranks, hosts.hosts().size()); !problem.empty()) {
+    complain(problem);
+    return kUsage;
+  }
   const auto limit = std::max(arguments.hosts.timeout - took, least_time);
   const auto refuse = [](const Error& error) {
     complain(error.to_string());

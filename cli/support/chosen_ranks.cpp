@@ -6,27 +6,25 @@
 
 namespace meshbus::cli {
 
-std::variant<ChosenRanks, int> choose_ranks(const std::string& text, const HostChoice& hosts) {
+std::variant<ChosenRanks, int> choose_views(const std::string& text, const HostChoice& hosts) {
   const auto give_up = [](const std::string& why, int code) {
     complain(why);
     return code;
   };
   const auto selector = Selector::parse(text);
   if (!selector) return give_up(selector.error().detail(), kUsage);
-  auto attached = attach_hosts(hosts, Need::any);
-  if (const int* code = std::get_if<int>(&attached)) return *code;
-  auto& all = std::get<AttachedHosts>(attached);
-  auto listing = all.hosts.meshes(hosts.timeout);
-  if (!listing) return give_up(listing.error().to_string(), 1);
-  for (const auto& host : listing->unreachable)
-    complain("host " + host.host.to_string() + " does not answer: " + host.problem);
-  const MeshReport* const mesh = choose_mesh(*listing, selector->mesh);
-  if (mesh == nullptr) return 1;
+  auto reached = reach_hosts(hosts);
+  if (const int* code = std::get_if<int>(&reached)) return *code;
+  auto& all = std::get<ReachedHosts>(reached);
+  const MeshReport* const mesh = choose_mesh(all.listing, selector->mesh, Among::all);
+  if (mesh == nullptr) return kFailed;
   const auto whole = mesh->ref();
-  if (!whole) return give_up(whole.error().to_string(), 1);
+  if (!whole) return give_up(whole.error().to_string(), kFailed);
   auto views = selector->select(*whole);
-  if (!views) return give_up(views.error().to_string(), selector->slices.empty() ? 1 : kUsage);
-  return ChosenRanks{std::move(all), *mesh, std::move(*views)};
+  if (!views)
+    return give_up(views.error().to_string(), selector->slices.empty() ? kFailed : kUsage);
+  MeshReport chosen = *mesh;
+  return ChosenRanks{std::move(all), std::move(chosen), std::move(*views)};
 }
 
 }  // namespace meshbus::cli

@@ -140,6 +140,17 @@ Result<HostList> read_context(const std::string& name) {
   return list;
 }
 
+/// Whether a word looks like the name of a machine, with or without a port.
+bool is_machine(std::string_view word) {
+  const auto name = word.substr(0, word.find(':'));
+  return !name.empty() &&
+         name.find_first_not_of(
+             "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ"
+             "0123456789.-_") == std::string_view::npos &&
+         std::all_of(word.begin() + static_cast<std::ptrdiff_t>(name.size()), word.end(),
+                     [](char c) { return c == ':' || (c >= '0' && c <= '9'); });
+}
+
 }  // namespace
 
 Result<std::vector<std::string>> expand_hosts(std::string_view list) {
@@ -201,6 +212,13 @@ Result<std::vector<HostAddr>> parse_hosts(const HostList& list) {
   addresses.reserve(list.words.size());
   for (const auto& word : list.words) {
     auto address = HostAddr::parse(word.text);
+    if (!address && is_machine(word.text)) {
+      const auto name = word.text.substr(0, word.text.find(':'));
+      const auto port = name.size() == word.text.size() ? ":7420" : word.text.substr(name.size());
+      return fail(address.error().code(), word.source + ": " + word.text +
+                                              " is no address; did you mean tcp:" + name + port +
+                                              " or ssh:" + name + "?");
+    }
     if (!address) return fail(address.error().within(word.source + ": " + word.text));
     addresses.push_back(std::move(*address));
   }

@@ -17,6 +17,8 @@ using std::chrono::milliseconds;
 constexpr std::size_t kAtOnce = 64;
 /// A host that is slower than this, while others answer, counts as one that does not answer.
 constexpr milliseconds kPatience{1000};
+/// For a host that did not answer, while an order is carried out on the others.
+constexpr milliseconds kLastChance{4000};
 
 /// A host that was asked, and the connection to it.
 struct Reached {
@@ -98,10 +100,15 @@ Result<std::vector<HostMesh>> join(Context& context, const FoundHosts& found,
 
 }  // namespace
 
-std::vector<HostAddr> ReachedHosts::all_hosts() const {
+std::vector<HostAddr> ReachedHosts::answered() const {
   std::vector<HostAddr> hosts;
   for (const auto& part : parts)
     hosts.insert(hosts.end(), part.hosts().begin(), part.hosts().end());
+  return hosts;
+}
+
+std::vector<HostAddr> ReachedHosts::all_hosts() const {
+  auto hosts = answered();
   for (const auto& host : listing.unreachable) hosts.push_back(host.host);
   return hosts;
 }
@@ -121,7 +128,18 @@ std::vector<MeshReport> merged(std::vector<MeshReport> meshes) {
   return all;
 }
 
+Result<HostMesh> reach_again(ReachedHosts& hosts, const HostAddr& host) {
+  const auto limit = std::min(hosts.left, kLastChance);
+  return HostMesh::attach(hosts.context, "host", {host}, {.deadline = limit});
+}
+
 void complain_of(const HostReport& host, const std::string& consequence) {
+  // A host that refuses us has answered.
+  if (host.code == ErrorCode::unauthorised || host.code == ErrorCode::identity_mismatch ||
+      host.code == ErrorCode::version_mismatch || host.code == ErrorCode::configuration_error) {
+    complain("host " + host.host.to_string() + ": " + host.problem);
+    return;
+  }
   complain("host " + host.host.to_string() + " does not answer: " + host.problem +
            (consequence.empty() ? "" : "; " + consequence));
 }

@@ -40,6 +40,17 @@ void complain(const std::string& text) {
   std::cerr << "meshbus: " << text << "\n";
 }
 
+std::string shown(std::string_view line) {
+  std::string text;
+  for (;;) {
+    const auto tab = line.find('\t');
+    text += text::visible(line.substr(0, tab));
+    if (tab == std::string_view::npos) return text;
+    text += '\t';
+    line.remove_prefix(tab + 1);
+  }
+}
+
 std::string pointed_at(std::string_view text, const Error& error) {
   if (!error.position()) return {};
   const std::size_t position = std::min(*error.position(), text.size());

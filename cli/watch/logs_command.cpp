@@ -8,6 +8,7 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <array>
 #include <cerrno>
 #include <csignal>
 #include <cstring>
@@ -19,9 +20,9 @@
 #include "cli/support/choose_mesh.h"
 #include "cli/support/command.h"
 #include "cli/support/exit_codes.h"
-#include "cli/support/find_hosts.h"
 #include "cli/support/output_writer.h"
 #include "cli/support/rank_json.h"
+#include "cli/support/reach.h"
 #include "cli/support/text_error.h"
 #include "cli/watch/line_assembler.h"
 #include "cli/watch/line_folder.h"
@@ -74,6 +75,13 @@ class LogPrinter {
       prefixes_ = make_prefixes(base_of(mesh.name), mesh.region.extent());
   }
 
+  /// It is over when so many streams are.
+  void expect(std::size_t streams) {
+    const std::lock_guard lock(mutex_);
+    expected_ = streams;
+    if (streams == 0) how_ = Result<void>();
+    if (streams == 0) wake();
+  }
   /// Readable when all is over.
   int fd() const { return event_.get(); }
 
@@ -91,7 +99,9 @@ class LogPrinter {
   void on_end(const Result<void>& how) {
     {
       const std::lock_guard lock(mutex_);
-      how_ = how;
+      if (!how) how_ = how;
+      if (--expected_ > 0) return;
+      if (!how_) how_ = how;
       flush();
     }
     wake();
@@ -150,6 +160,10 @@ class LogPrinter {
     if (!text_[stream == Stream::err ? 0 : 1].empty()) write_out();
     text_[stream == Stream::err ? 1 : 0] += text;
   }
+  /// A terminal does what its bytes say, and other people's ranks wrote these.
+  std::string safe(Stream stream, const std::string& line) const {
+    return is_terminal_[stream == Stream::err ? 1 : 0] ? shown(line) : line;
+  }
   void on_line(ShownLine line) {
     if (arguments_.fold) {
       folder_.add(line.rank, line.stream, std::move(line.text), std::chrono::steady_clock::now());
@@ -162,7 +176,7 @@ class LogPrinter {
       json["line"] = line.text;
       put(Stream::out, dump(json) + "\n");
     } else {
-      put(line.stream, prefixes_[line.rank] + line.text + "\n");
+      put(line.stream, prefixes_[line.rank] + safe(line.stream, line.text) + "\n");
     }
   }
   void on_folded(Stream stream, const RankSet& ranks, const std::string& text) {
@@ -173,7 +187,7 @@ class LogPrinter {
                          {"line", text}};
       put(Stream::out, dump(json) + "\n");
     } else {
-      put(stream, "[" + to_string(ranks) + "] " + text + "\n");
+      put(stream, "[" + to_string(ranks) + "] " + safe(stream, text) + "\n");
     }
     if (text_[0].size() + text_[1].size() > kBatch) write_out();
   }
@@ -185,9 +199,11 @@ class LogPrinter {
   OutputWriter writer_;
   LineFolder folder_;
   LineAssembler lines_;
+  std::array<bool, 2> is_terminal_{::isatty(STDOUT_FILENO) == 1, ::isatty(STDERR_FILENO) == 1};
   std::string text_[2];  // to be written: stdout, stderr
   std::uint64_t missed_ = 0;
   std::optional<Result<void>> how_;
+  std::size_t expected_ = 0;  // streams that go on
   UniqueFd event_;
 };
 
@@ -205,6 +221,26 @@ std::optional<int> wait_end(LogPrinter& printer, int signals, bool folds) {
   }
 }
 
+/// What to ask each part for: the ranks that it has.
+std::vector<std::pair<const HostMesh*, LogOptions>> log_orders(const ReachedHosts& hosts,
+                                                               const MeshReport& mesh,
+                                                               LogOptions options) {
+  if (hosts.parts.size() == 1 && !hosts.has_silent()) return {{&hosts.parts.front(), options}};
+  std::vector<std::pair<const HostMesh*, LogOptions>> orders;
+  for (const auto& part : hosts.parts) {
+    std::vector<std::uint64_t> ranks;
+    for (const auto& rank : mesh.ranks) {
+      const bool is_here =
+          std::find(part.hosts().begin(), part.hosts().end(), rank.host) != part.hosts().end();
+      if (is_here && is_meant(options.ranks, rank.rank)) ranks.push_back(rank.rank);
+    }
+    if (ranks.empty()) continue;
+    orders.emplace_back(&part, options);
+    orders.back().second.ranks = to_rank_set(ranks);
+  }
+  return orders;
+}
+
 int logs(const LogsArguments& arguments) {
   // Before any thread exists: threads made later never see these.
   sigset_t taken;
@@ -215,33 +251,37 @@ int logs(const LogsArguments& arguments) {
   const UniqueFd signals(::signalfd(-1, &taken, SFD_CLOEXEC | SFD_NONBLOCK));
   if (!signals) throw std::system_error(errno, std::generic_category(), "signalfd");
 
-  auto attached = attach_hosts(arguments.hosts, Need::any);
-  if (const int* code = std::get_if<int>(&attached)) return *code;
-  const auto& hosts = std::get<AttachedHosts>(attached).hosts;
-  auto listing = hosts.meshes(arguments.hosts.timeout);
-  if (!listing) {
-    complain(listing.error().to_string());
-    return 1;
+  auto reached = reach_hosts(arguments.hosts);
+  if (const int* code = std::get_if<int>(&reached)) return *code;
+  const auto& hosts = std::get<ReachedHosts>(reached);
+  const auto meant = choose_ranks(hosts.listing, arguments.mesh, Among::all);
+  if (meant.mesh == nullptr) return meant.code;
+  const auto* const mesh = meant.mesh;
+  if (!meant.ranks.empty() && !arguments.ranks.empty()) {
+    complain("logs: ranks are named twice: by --rank, and in '" + arguments.mesh + "'");
+    return kUsage;
   }
-  for (const auto& host : listing->unreachable)
-    complain("host " + host.host.to_string() + " does not answer: " + host.problem);
-  const MeshReport* const mesh = choose_mesh(*listing, arguments.mesh);
-  if (mesh == nullptr) return 1;
 
   LogPrinter printer(arguments, *mesh);
   LogOptions options;
-  options.ranks = arguments.ranks;
+  options.ranks = meant.ranks.empty() ? arguments.ranks : meant.ranks;
   options.out = arguments.out || !arguments.err;
   options.err = arguments.err || !arguments.out;
   options.tail = arguments.tail.value_or(options.tail);
   options.follow = arguments.follow;
-  auto stream =
-      hosts.logs(*mesh, options,
-                 {.on_piece = [&printer](const LogPiece& piece) { printer.on_piece(piece); },
-                  .on_end = [&printer](const Result<void>& how) { printer.on_end(how); }});
-  if (!stream) {
-    complain(stream.error().detail());
-    return 1;
+  const auto orders = log_orders(hosts, *mesh, std::move(options));
+  printer.expect(orders.size());
+  std::vector<LogStream> streams;
+  for (const auto& [part, order] : orders) {
+    auto stream =
+        part->logs(*mesh, order,
+                   {.on_piece = [&printer](const LogPiece& piece) { printer.on_piece(piece); },
+                    .on_end = [&printer](const Result<void>& how) { printer.on_end(how); }});
+    if (!stream) {
+      complain(stream.error().detail());
+      return kFailed;
+    }
+    streams.push_back(std::move(*stream));
   }
   if (const auto signal = wait_end(printer, signals.get(), arguments.fold && arguments.follow)) {
     // A second signal does what it does to any program.
@@ -262,9 +302,9 @@ int logs(const LogsArguments& arguments) {
     complain(std::to_string(missed) +
              " bytes were missed: not kept any more, or written faster than they were read here");
   const auto how = printer.how();
-  if (how && *how) return listing->unreachable.empty() ? 0 : 1;
+  if (how && *how) return hosts.has_silent() ? kFailed : 0;
   complain(how->error().detail());
-  return 1;
+  return kFailed;
 }
 
 }  // namespace
@@ -279,7 +319,9 @@ void add_logs(CLI::App& app, Commands& commands) {
        .details =
            "Lines longer than 64 KiB are cut and marked [N bytes cut]. A slow reader slows no "
            "rank: "
-           "what it missed is marked [N bytes missed]. --raw shows exact bytes, without prefixes "
+           "what it missed is marked [N bytes missed]. On a terminal control characters are "
+           "escaped. "
+           "--raw shows exact bytes, without prefixes "
            "and marks.\n\n"
            "--fold shows a line that several ranks wrote once, as [0-5,7] text. The lines shown "
            "with a rank, read from top to bottom, are exactly the lines that this rank wrote to "

@@ -5,25 +5,25 @@
 #include <nlohmann/json.hpp>
 
 #include <algorithm>
-#include <future>
-#include <iomanip>
 #include <iostream>
 #include <map>
+#include <memory>
 #include <optional>
 
 #include "cli/support/command.h"
 #include "cli/support/drain_text.h"
 #include "cli/support/exit_codes.h"
-#include "cli/support/find_hosts.h"
 #include "cli/support/rank_json.h"
+#include "cli/support/reach.h"
+#include "cli/support/table.h"
 #include "cli/support/text_error.h"
 #include "cli/support/usage_text.h"
+#include "mesh/text.h"
 
 namespace meshbus::cli {
 namespace {
 
 using Json = nlohmann::ordered_json;
-using Clock = std::chrono::steady_clock;
 
 struct PsArguments {
   HostChoice hosts{.timeout = std::chrono::seconds(10)};
@@ -64,17 +64,47 @@ bool is_shown(const RankReport& rank, bool all) {
 }
 
 /// CPU, LOAD, RSS, PEAK, THR, FDS of a live rank.
-void print_usage(const std::optional<ProcUsage>& usage) {
-  const auto column = [](int width, const std::string& text) {
-    std::cout << std::right << std::setw(width) << text;
+std::vector<std::string> usage_cells(const std::optional<ProcUsage>& usage) {
+  if (!usage) return {"-", "-", "-", "-", "-", "-"};
+  return {cpu_time_text(usage->user_time + usage->system_time),
+          load_text(usage->load),
+          memory_text(usage->rss_bytes),
+          memory_text(usage->peak_rss_bytes),
+          std::to_string(usage->threads),
+          usage->descriptors != 0 ? std::to_string(usage->descriptors) : "-"};
+}
+
+/// How it ended, what is wrong with it, and how often it was restarted.
+std::string words_cell(const RankReport& rank) {
+  std::string words = rank.is_terminal() ? rank.words() : "";
+  const auto add = [&words](const std::string& more) {
+    words += (words.empty() ? "" : "; ") + more;
   };
-  column(12, usage ? cpu_time_text(usage->user_time + usage->system_time) : "-");
-  column(8, usage ? load_text(usage->load) : "-");
-  column(10, usage ? memory_text(usage->rss_bytes) : "-");
-  column(10, usage ? memory_text(usage->peak_rss_bytes) : "-");
-  column(6, usage ? std::to_string(usage->threads) : "-");
-  column(6, usage && usage->descriptors != 0 ? std::to_string(usage->descriptors) : "-");
-  std::cout << "  ";
+  if (rank.trouble != Trouble::none)
+    add(std::string(to_string(rank.trouble)) + ": " + rank.trouble_reason);
+  if (rank.restarts > 0) add("restart " + std::to_string(rank.restarts));
+  return words;
+}
+
+Table make_table(const MeshReport& mesh, const PsArguments& arguments) {
+  std::vector<Table::Column> columns = {{"RANK"}, {"POINT"}, {"PID"}, {"STATE"}};
+  if (arguments.wide) {
+    for (const auto* title : {"CPU", "LOAD", "RSS", "PEAK", "THR", "FDS"})
+      columns.push_back({title, Table::Side::right});
+  }
+  columns.push_back({"WORDS"});
+  Table table(std::move(columns));
+  for (const auto& rank : mesh.ranks) {
+    if (!is_shown(rank, arguments.all)) continue;
+    std::vector<std::string> cells = {std::to_string(rank.rank), rank.point,
+                                      std::to_string(rank.pid), std::string(to_string(rank.state))};
+    if (arguments.wide) {
+      for (auto& cell : usage_cells(rank.usage)) cells.push_back(std::move(cell));
+    }
+    cells.push_back(words_cell(rank));
+    table.add(std::move(cells));
+  }
+  return table;
 }
 
 void print_table(const Seen& seen, const PsArguments& arguments) {
@@ -82,75 +112,22 @@ void print_table(const Seen& seen, const PsArguments& arguments) {
   for (const auto& host : seen.hosts) {
     std::cout << "host " << host.host << "  ";
     if (host.code != ErrorCode::none) {
-      std::cout << "does not answer: " << host.problem << "\n";
+      std::cout << "does not answer: " << text::visible(host.problem) << "\n";
     } else {
-      std::cout << host.live << " live, agent " << host.pid << " on " << host.node << ", "
-                << host.containment << "\n";
+      std::cout << host.live << " live, agent " << host.pid << " on " << text::visible(host.node)
+                << ", " << host.containment << "\n";
       for (const auto& drain : host.drains)
-        std::cout << "  drained of " << drain_text(drain) << "\n";
+        std::cout << "  drained of " << text::visible(drain_text(drain)) << "\n";
     }
   }
   for (const auto& mesh : seen.meshes) {
     const auto shown = std::count_if(mesh.ranks.begin(), mesh.ranks.end(),
                                      [&](const auto& rank) { return is_shown(rank, all); });
     if (shown == 0) continue;
-    std::cout << "\nmesh " << mesh.name << "  " << mesh.region.extent() << "  " << mesh.command
-              << "\n";
-    std::cout << "  " << std::left << std::setw(8) << "RANK" << std::setw(24) << "POINT"
-              << std::setw(10) << "PID" << std::setw(10) << "STATE";
-    if (arguments.wide) {
-      std::cout << std::right << std::setw(12) << "CPU" << std::setw(8) << "LOAD" << std::setw(10)
-                << "RSS" << std::setw(10) << "PEAK" << std::setw(6) << "THR" << std::setw(6)
-                << "FDS"
-                << "  ";
-    }
-    std::cout << "WORDS\n";
-    for (const auto& rank : mesh.ranks) {
-      if (!is_shown(rank, all)) continue;
-      std::cout << "  " << std::left << std::setw(8) << rank.rank << std::setw(24) << rank.point
-                << std::setw(10) << rank.pid << std::setw(10) << to_string(rank.state);
-      if (arguments.wide) print_usage(rank.usage);
-      std::cout << (rank.is_terminal() ? rank.words() : "");
-      if (rank.trouble != Trouble::none)
-        std::cout << to_string(rank.trouble) << ": " << rank.trouble_reason
-                  << (rank.restarts > 0 ? "; " : "");
-      if (rank.restarts > 0)
-        std::cout << (rank.is_terminal() ? "; " : "") << "restart " << rank.restarts;
-      std::cout << "\n";
-    }
+    std::cout << "\nmesh " << mesh.name << "  " << mesh.region.extent() << "  "
+              << text::visible(mesh.command) << "\n"
+              << make_table(mesh, arguments).text("  ");
   }
-}
-
-Result<Seen> look(Context& context, const FoundHosts& part, const PsArguments& arguments) {
-  const auto end = Clock::now() + arguments.hosts.timeout;
-  const auto mesh = attach(context, part, arguments.hosts, Need::any);
-  if (!mesh) return fail(mesh.error());
-  const auto left =
-      std::max(std::chrono::ceil<std::chrono::milliseconds>(end - Clock::now()), least_time);
-  // At once, so that a host that is dead is waited for once.
-  auto asked = std::async(std::launch::async, [&] { return mesh->states(left); });
-  // In JSON all fields are there always.
-  auto listing = mesh->meshes(left, arguments.wide || arguments.hosts.json);
-  auto hosts = asked.get();
-  if (!hosts) return fail(hosts.error());
-  if (!listing) return fail(listing.error());
-  return Seen{std::move(*hosts), std::move(listing->meshes)};
-}
-
-/// A mesh may be on hosts of several parts.
-std::vector<MeshReport> merged(std::vector<MeshReport> meshes) {
-  std::map<std::string, MeshReport> by_name;
-  for (auto& mesh : meshes) {
-    const auto [at, is_new] = by_name.try_emplace(mesh.name, mesh);
-    if (is_new) continue;
-    auto& ranks = at->second.ranks;
-    ranks.insert(ranks.end(), mesh.ranks.begin(), mesh.ranks.end());
-    std::sort(ranks.begin(), ranks.end(),
-              [](const auto& a, const auto& b) { return a.rank < b.rank; });
-  }
-  std::vector<MeshReport> all;
-  for (auto& [name, mesh] : by_name) all.push_back(std::move(mesh));
-  return all;
 }
 
 void print_listing(const Seen& seen, bool all) {
@@ -189,23 +166,14 @@ int ps(const PsArguments& arguments) {
     complain(context.error().to_string());
     return kUsage;
   }
-  const auto parts = std::get<FoundHosts>(found).parts();
-  std::vector<std::future<Result<Seen>>> asked;
-  for (const auto& part : parts)
-    asked.push_back(
-        std::async(std::launch::async, [&] { return look(*context, part, arguments); }));
+  // In JSON all fields are there always.
+  const auto asked = ask_hosts(*context, std::get<FoundHosts>(found), arguments.hosts,
+                               arguments.wide || arguments.hosts.json);
   Seen all;
-  for (std::size_t i = 0; i < parts.size(); ++i) {
-    auto seen = asked[i].get();
-    if (seen) {
-      all.hosts.insert(all.hosts.end(), seen->hosts.begin(), seen->hosts.end());
-      all.meshes.insert(all.meshes.end(), seen->meshes.begin(), seen->meshes.end());
-    } else if (parts.size() > 1) {
-      all.hosts.push_back(silent_host(parts[i].addresses.front(), seen.error()));
-    } else {
-      complain(seen.error().to_string());
-      return 1;
-    }
+  for (const auto& host : asked) {
+    all.hosts.push_back(host.report);
+    const auto& meshes = host.listing.meshes;
+    all.meshes.insert(all.meshes.end(), meshes.begin(), meshes.end());
   }
   all.meshes = merged(std::move(all.meshes));
   if (arguments.hosts.json) {

@@ -12,8 +12,8 @@
 #include "cli/support/choose_mesh.h"
 #include "cli/support/command.h"
 #include "cli/support/exit_codes.h"
-#include "cli/support/find_hosts.h"
 #include "cli/support/rank_json.h"
+#include "cli/support/reach.h"
 #include "cli/support/text_error.h"
 
 namespace meshbus::cli {
@@ -68,14 +68,14 @@ void print(const Groups& groups) {
   }
 }
 
-Json to_json(const MeshReport& mesh, const StatusMesh& statuses) {
+Json to_json(const MeshReport& mesh, const Groups& groups) {
   Json troubles = Json::array();
   for (const auto& [trouble, ranks] : troubles_of(mesh))
     troubles.push_back(
         {{"trouble", std::string(to_string(trouble))}, {"ranks", to_string(to_rank_set(ranks))}});
   return {{"mesh", mesh.name},
           {"region", mesh.region.to_string()},
-          {"statuses", to_json(group(statuses))},
+          {"statuses", to_json(groups)},
           {"troubles", troubles}};
 }
 
@@ -144,65 +144,97 @@ int show_actors(Context& context, const std::vector<const MeshReport*>& meshes,
   return code;
 }
 
-int status(Context& context, const HostMesh& hosts, const StatusArguments& arguments) {
-  const auto listing = hosts.meshes(arguments.hosts.timeout);
-  if (!listing) {
-    complain(listing.error().to_string());
-    return 1;
+/// Statuses as the listing has them: nothing is waited for that a silent host would have to say.
+Result<StatusMesh> listed_statuses(const ReachedHosts& hosts, const MeshReport& mesh,
+                                   const ProcMeshRef& ref) {
+  std::map<std::uint64_t, Status> known;
+  for (const auto& host : hosts.answered()) {
+    for (const auto& block : ranks_on(mesh, host)) {
+      for (auto rank = block.begin; rank < block.end; ++rank)
+        known[rank] = Status(Status::Kind::not_exist);
+    }
   }
-  std::vector<const MeshReport*> meshes;
-  if (arguments.mesh.empty()) {
-    for (const auto& mesh : listing->meshes) meshes.push_back(&mesh);
+  for (const auto& rank : mesh.ranks) known[rank.rank] = rank.status();
+  std::vector<Status> statuses;
+  for (std::uint64_t rank = 0; rank < ref.num_ranks(); ++rank) {
+    const auto at = known.find(rank);
+    statuses.push_back(at == known.end() ? Status() : at->second);
+  }
+  return StatusMesh::make(Region(ref.region().extent()), std::move(statuses));
+}
+
+Result<StatusMesh> statuses_of(const ReachedHosts& hosts, const MeshReport& mesh,
+                               const StatusArguments& arguments) {
+  const auto ref = mesh.ref();
+  if (!ref) return fail(ref.error());
+  const auto& part = hosts.parts.front();
+  if (arguments.wait)
+    return part.wait_status(*ref, *arguments.wait, {.deadline = hosts.left, .idle = {}});
+  if (hosts.parts.size() > 1 || hosts.has_silent()) return listed_statuses(hosts, mesh, *ref);
+  return part.statuses(*ref, hosts.left);
+}
+
+/// The ranks of these groups that are meant.
+Groups cut(const Groups& groups, const RankSet& meant) {
+  Groups found;
+  for (const auto& [status, ranks] : groups) {
+    for (const auto rank : ranks) {
+      if (is_meant(meant, rank)) found[status].push_back(rank);
+    }
+  }
+  return found;
+}
+
+/// Returns the exit code.
+int show(const ReachedHosts& hosts, const MeshReport& mesh, const RankSet& meant,
+         const StatusArguments& arguments, Json& json) {
+  const auto statuses = statuses_of(hosts, mesh, arguments);
+  if (!statuses) {
+    complain(statuses.error().to_string());
+    return kFailed;
+  }
+  const auto groups = cut(group(*statuses), meant);
+  if (arguments.hosts.json) {
+    json.push_back(to_json(mesh, groups));
   } else {
-    meshes = matching(*listing, arguments.mesh);
-    if (meshes.empty())
-      complain("no mesh '" + arguments.mesh +
-               "' on these hosts; meshbus ps -a lists what is there");
-  }
-  int code = listing->unreachable.empty() && !(meshes.empty() && !arguments.mesh.empty()) ? 0 : 1;
-  for (const auto& host : listing->unreachable)
-    complain("host " + host.host.to_string() + " does not answer: " + host.problem);
-  if (!arguments.actor.empty()) return std::max(code, show_actors(context, meshes, arguments));
-  Json json = Json::array();
-  for (const auto* mesh : meshes) {
-    const auto ref = mesh->ref();
-    const auto statuses = !ref ? Result<StatusMesh>(fail(ref.error()))
-                          : arguments.wait
-                              ? hosts.wait_status(*ref, *arguments.wait,
-                                                  {.deadline = arguments.hosts.timeout, .idle = {}})
-                              : hosts.statuses(*ref, arguments.hosts.timeout);
-    if (!statuses) {
-      complain(statuses.error().to_string());
-      code = 1;
-      continue;
-    }
-    const auto groups = group(*statuses);
-    for (const auto& [status, ranks] : groups) {
-      // Whoever waits wants to know whether all went well.
-      if (status.kind() == Status::Kind::unknown || (arguments.wait && status.is_failure()))
-        code = 1;
-    }
-    if (arguments.hosts.json) {
-      json.push_back(to_json(*mesh, *statuses));
-      continue;
-    }
-    std::cout << mesh->name << "  ";
+    std::cout << mesh.name << "  ";
     print(groups);
-    for (const auto& [trouble, ranks] : troubles_of(*mesh))
+    for (const auto& [trouble, ranks] : troubles_of(mesh))
       std::cout << "; " << to_string(trouble) << ": " << to_string(to_rank_set(ranks));
     std::cout << "\n";
   }
-  if (arguments.hosts.json) std::cout << dump(json, 2) << "\n";
-  return code;
+  // A wait asks whether all went well.
+  return std::any_of(groups.begin(), groups.end(),
+                     [&](const auto& one) {
+                       return one.first.kind() == Status::Kind::unknown ||
+                              (arguments.wait && one.first.is_failure());
+                     })
+             ? kFailed
+             : 0;
 }
 
 int run(StatusArguments arguments) {
-  auto attached = attach_hosts(arguments.hosts, Need::any);
-  if (const int* code = std::get_if<int>(&attached)) return *code;
-  auto& all = std::get<AttachedHosts>(attached);
-  // --timeout is for all of it.
-  arguments.hosts.timeout = std::max(arguments.hosts.timeout - all.took, least_time);
-  return status(all.context, all.hosts, arguments);
+  auto reached = reach_hosts(arguments.hosts);
+  if (const int* code = std::get_if<int>(&reached)) return *code;
+  auto& hosts = std::get<ReachedHosts>(reached);
+  arguments.hosts.timeout = hosts.left;
+  std::vector<const MeshReport*> meshes;
+  RankSet meant;
+  if (arguments.mesh.empty()) {
+    for (const auto& mesh : hosts.listing.meshes) meshes.push_back(&mesh);
+  } else {
+    const auto chosen = choose_ranks(hosts.listing, arguments.mesh, Among::all);
+    if (chosen.mesh == nullptr) return chosen.code;
+    meshes.push_back(chosen.mesh);
+    meant = chosen.ranks;
+  }
+  int code = hosts.has_silent() ? kFailed : 0;
+  if (!arguments.actor.empty())
+    return std::max(code, show_actors(hosts.context, meshes, arguments));
+  Json json = Json::array();
+  for (const auto* mesh : meshes) code = std::max(code, show(hosts, *mesh, meant, arguments, json));
+  if (arguments.hosts.json) std::cout << dump(json, 2) << "\n";
+  return code;
 }
 
 Result<void> parse_wait(const std::string& word, std::optional<Status::Kind>& wait) {
@@ -229,8 +261,9 @@ void add_status(CLI::App& app, Commands& commands) {
                      "did not get there or failed"},
       [arguments] { return run(*arguments); });
   add_host_choice(verb, arguments->hosts);
-  verb.add_option("MESH", arguments->mesh,
-                  "Name of the mesh, with or without its uuid; default: every mesh");
+  verb.add_option(
+      "MESH", arguments->mesh,
+      "A mesh, with or without its uuid, or ranks of it: train[0-5,7]; default: every mesh");
   auto* const actor =
       verb.add_option("--actor", arguments->actor, "The status of the actors of this name")
           ->type_name("NAME");

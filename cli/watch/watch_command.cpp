@@ -16,8 +16,8 @@
 #include "cli/support/choose_mesh.h"
 #include "cli/support/command.h"
 #include "cli/support/exit_codes.h"
-#include "cli/support/find_hosts.h"
 #include "cli/support/rank_json.h"
+#include "cli/support/reach.h"
 #include "cli/support/text_error.h"
 #include "client/controller/controller.h"
 #include "client/controller/event_json.h"
@@ -200,25 +200,16 @@ class Watch {
 
 /// The hosts that are meant, and the mesh there.
 std::variant<Watched, int> find_watched(const WatchArguments& arguments) {
-  auto attached = attach_hosts(arguments.hosts, Need::any);
-  if (const int* code = std::get_if<int>(&attached)) return *code;
-  const auto& hosts = std::get<AttachedHosts>(attached).hosts;
-  Watched watched{hosts.hosts(),
-                  arguments.mesh,
-                  arguments.actor,
-                  {},
-                  std::get<AttachedHosts>(attached).settings};
+  auto reached = reach_hosts(arguments.hosts);
+  if (const int* code = std::get_if<int>(&reached)) return *code;
+  const auto& hosts = std::get<ReachedHosts>(reached);
+  Watched watched{hosts.all_hosts(), {}, arguments.actor, {}, hosts.settings};
   if (arguments.mesh.empty()) return watched;
-  const auto listing = hosts.meshes(arguments.hosts.timeout);
-  if (!listing) {
-    complain(listing.error().to_string());
-    return 1;
-  }
-  for (const auto* mesh : matching(*listing, arguments.mesh))
-    watched.open.insert(mesh->name + (arguments.actor.empty() ? "" : "," + arguments.actor));
-  if (!watched.open.empty()) return watched;
-  complain("no mesh '" + arguments.mesh + "' on these hosts; meshbus ps -a lists what is there");
-  return 1;
+  const auto* const mesh = choose_mesh(hosts.listing, arguments.mesh, Among::all);
+  if (mesh == nullptr) return kFailed;
+  watched.mesh = mesh->name;
+  watched.open.insert(mesh->name + (arguments.actor.empty() ? "" : "," + arguments.actor));
+  return watched;
 }
 
 int watch(const WatchArguments& arguments, int signals) {

@@ -5,14 +5,15 @@
 #include <algorithm>
 #include <array>
 #include <cstdio>
+#include <future>
 #include <iostream>
 #include <nlohmann/json.hpp>
 
-#include "cli/support/choose_mesh.h"
 #include "cli/support/command.h"
 #include "cli/support/exit_codes.h"
-#include "cli/support/find_hosts.h"
 #include "cli/support/rank_json.h"
+#include "cli/support/reach.h"
+#include "cli/support/selector.h"
 #include "cli/support/text_error.h"
 #include "cli/watch/why_story.h"
 #include "common/base/did_you_mean.h"
@@ -43,13 +44,47 @@ std::optional<std::uint64_t> parse_rank(const std::string& target) {
   return rank == UINT64_MAX ? std::nullopt : rank;
 }
 
-Wanted parse_wanted(const WhyArguments& arguments) {
-  Wanted wanted{arguments.target, arguments.ranks};
-  if (const auto rank = parse_rank(arguments.target)) return {{}, {{*rank, *rank + 1}}};
-  // A mesh may have a name that looks like one of a proc: that is for the hosts to know.
-  if (const auto proc = parse_proc(arguments.target); proc && arguments.ranks.empty())
-    return {proc->mesh, {{proc->rank, proc->rank + 1}}};
-  return wanted;
+/// Errors: parse_error.
+Result<Wanted> parse_wanted(const WhyArguments& arguments) {
+  const auto& target = arguments.target;
+  if (const auto rank = parse_rank(target)) return Wanted{{}, {{*rank, *rank + 1}}};
+  if (target.find('[') != std::string::npos) {
+    auto selector = Selector::parse(target);
+    if (!selector) return fail(selector.error());
+    if (!selector->slices.empty() || !arguments.ranks.empty())
+      return fail(ErrorCode::parse_error, "why takes ranks by their numbers, once: " +
+                                              selector->mesh + "[0-5,7], or --rank 0-5,7");
+    return Wanted{std::move(selector->mesh), std::move(selector->ranks)};
+  }
+  // A mesh may have a name that looks like one of a proc: the hosts know which it is.
+  if (const auto proc = parse_proc(target); proc && arguments.ranks.empty())
+    return Wanted{proc->mesh, {{proc->rank, proc->rank + 1}}};
+  return Wanted{target, arguments.ranks};
+}
+
+/// What the hosts have written down, and which of them did not say.
+EventListing events_of(ReachedHosts& hosts, const std::string& mesh) {
+  std::vector<std::future<Result<EventListing>>> asked;
+  for (const auto& part : hosts.parts)
+    asked.push_back(std::async(std::launch::async, [&part, &mesh, limit = hosts.left] {
+      return part.events(mesh, limit);
+    }));
+  EventListing all{{}, hosts.listing.unreachable};
+  for (auto& one : asked) {
+    auto listing = one.get();
+    if (!listing) {
+      complain(listing.error().to_string());
+      continue;
+    }
+    all.events.insert(all.events.end(), listing->events.begin(), listing->events.end());
+    for (const auto& host : listing->unreachable) {
+      complain_of(host);
+      all.unreachable.push_back(host);
+    }
+  }
+  std::stable_sort(all.events.begin(), all.events.end(),
+                   [](const HostEvent& a, const HostEvent& b) { return a.time < b.time; });
+  return all;
 }
 
 std::string milliseconds_text(std::chrono::system_clock::time_point time) {
@@ -139,21 +174,20 @@ void print_json(const Story& story, const EventListing& listing) {
 }
 
 /// Nothing was written down: because nothing has ended, or because there is no such mesh.
-int explain_nothing(const HostMesh& hosts, const WhyArguments& arguments, const Wanted& wanted) {
+int explain_nothing(const ReachedHosts& hosts, const WhyArguments& arguments,
+                    const Wanted& wanted) {
   std::vector<std::string> names;
-  if (const auto live = hosts.meshes(arguments.hosts.timeout)) {
-    for (const auto& mesh : live->meshes) {
-      if (wanted.mesh.empty() || !is_meant(wanted.mesh, mesh.name)) {
-        names.push_back(mesh.name.substr(0, mesh.name.rfind('-')));
-        continue;
-      }
-      if (arguments.hosts.json) {
-        print_json({mesh.name, {}}, {});
-      } else {
-        std::cout << "mesh " << mesh.name << ": nothing of it has ended\n";
-      }
-      return 0;
+  for (const auto& mesh : hosts.listing.meshes) {
+    if (wanted.mesh.empty() || !is_meant(wanted.mesh, mesh.name)) {
+      names.push_back(mesh.name.substr(0, mesh.name.rfind('-')));
+      continue;
     }
+    if (arguments.hosts.json) {
+      print_json({mesh.name, {}}, {});
+    } else {
+      std::cout << "mesh " << mesh.name << ": nothing of it has ended\n";
+    }
+    return 0;
   }
   if (wanted.mesh.empty()) {
     complain("nothing has ended on these hosts, as far as their event logs go back");
@@ -171,43 +205,41 @@ int why(const WhyArguments& arguments) {
     complain("why: " + arguments.target + " is a rank, and --rank names others: give one of them");
     return kUsage;
   }
-  auto attached = attach_hosts(arguments.hosts, Need::any);
-  if (const int* code = std::get_if<int>(&attached)) return *code;
-  const auto& hosts = std::get<AttachedHosts>(attached).hosts;
-  Wanted wanted = parse_wanted(arguments);
-  auto listing = hosts.events(wanted.mesh, arguments.hosts.timeout);
-  if (listing && wanted.mesh != arguments.target && meshes_in(listing->events).empty() &&
-      !wanted.mesh.empty()) {
+  auto reached = reach_hosts(arguments.hosts);
+  if (const int* code = std::get_if<int>(&reached)) return *code;
+  auto& hosts = std::get<ReachedHosts>(reached);
+  auto wanted = parse_wanted(arguments);
+  if (!wanted) {
+    complain(wanted.error().detail());
+    return kUsage;
+  }
+  auto listing = events_of(hosts, wanted->mesh);
+  if (wanted->mesh != arguments.target && meshes_in(listing.events).empty() &&
+      !wanted->mesh.empty() && arguments.target.find('[') == std::string::npos) {
     // It looked like the name of a proc.
-    wanted = {arguments.target, arguments.ranks};
-    listing = hosts.events(wanted.mesh, arguments.hosts.timeout);
+    wanted = Wanted{arguments.target, arguments.ranks};
+    listing = events_of(hosts, wanted->mesh);
   }
-  if (!listing) {
-    complain(listing.error().to_string());
-    return 1;
-  }
-  for (const auto& host : listing->unreachable)
-    complain("host " + host.host.to_string() + " does not answer: " + host.problem);
-  const int code = listing->unreachable.empty() ? 0 : 1;
-  const auto names = meshes_in(listing->events);
-  if (names.empty()) return std::max(code, explain_nothing(hosts, arguments, wanted));
-  if (names.size() > 1 && !arguments.target.empty() && !wanted.mesh.empty())
+  const int code = listing.unreachable.empty() ? 0 : kFailed;
+  const auto names = meshes_in(listing.events);
+  if (names.empty()) return std::max(code, explain_nothing(hosts, arguments, *wanted));
+  if (names.size() > 1 && !arguments.target.empty() && !wanted->mesh.empty())
     complain(
         std::to_string(names.size()) +
         " meshes of that name have events, this is the last one; give a whole name for another: " +
         names[1] + (names.size() > 2 ? " and others" : ""));
-  const Story story = tell(listing->events, names.front(), wanted.ranks);
+  const Story story = tell(listing.events, names.front(), wanted->ranks);
   const bool has_end =
       std::any_of(story.entries.begin(), story.entries.end(), [&](const StoryEntry& entry) {
         return entry.event.end &&
-               (wanted.ranks.empty() || contains(wanted.ranks, entry.event.end->rank));
+               (wanted->ranks.empty() || contains(wanted->ranks, entry.event.end->rank));
       });
-  if (!wanted.ranks.empty() && !has_end) {
-    complain("mesh " + story.mesh + ": of rank " + to_string(wanted.ranks) + " no end is known");
+  if (!wanted->ranks.empty() && !has_end) {
+    complain("mesh " + story.mesh + ": of rank " + to_string(wanted->ranks) + " no end is known");
     return 1;
   }
   if (arguments.hosts.json) {
-    print_json(story, *listing);
+    print_json(story, listing);
   } else {
     print(story);
   }
