@@ -137,10 +137,13 @@ UniqueFd set_up_signals(bool has_warden) {
   return UniqueFd(::signalfd(-1, &ending, SFD_CLOEXEC | SFD_NONBLOCK));
 }
 
+/// The command line or a setting is wrong: the same in all programs of meshbus.
+constexpr int kExitUsage = 2;
+
 int exit_code_of(const Error& error) {
   switch (error.code()) {
     case ErrorCode::configuration_error:
-    case ErrorCode::parse_error: return EX_CONFIG;
+    case ErrorCode::parse_error: return kExitUsage;
     case ErrorCode::io_error: return EX_UNAVAILABLE;
     default: return EX_SOFTWARE;
   }
@@ -240,7 +243,7 @@ int main(int argc, char** argv) {
   try {
     app.parse(argc, argv);
   } catch (const CLI::ParseError& error) {
-    return app.exit(error) == 0 ? EX_OK : EX_USAGE;
+    return app.exit(error) == 0 ? EX_OK : kExitUsage;
   }
   try {
     return serve(flags);

@@ -23,6 +23,9 @@
 
 namespace {
 
+/// The command line or a setting is wrong: the same in all programs of meshbus.
+constexpr int kExitUsage = 2;
+
 using namespace meshbus;
 
 struct Arguments {
@@ -167,13 +170,13 @@ class Program {
 int run(const Arguments& arguments) {
   os::arm_warden_end(arguments.cgroup);
   auto config = load_config(arguments.settings);
-  if (!config) return give_up(EX_CONFIG, config.error().to_string());
+  if (!config) return give_up(kExitUsage, config.error().to_string());
   set_up_logging("agent",
                  log::find_level(config->word(keys::log_level)).value_or(log::Level::warn));
   const auto host_address = HostAddr::parse(arguments.host);
-  if (!host_address) return give_up(EX_USAGE, host_address.error().within("--host").to_string());
+  if (!host_address) return give_up(kExitUsage, host_address.error().within("--host").to_string());
   const auto broker = HostAddr::parse(arguments.broker);
-  if (!broker) return give_up(EX_USAGE, broker.error().within("--broker").to_string());
+  if (!broker) return give_up(kExitUsage, broker.error().within("--broker").to_string());
   const UniqueFd secret(arguments.secret_fd);
   auto tokens = TokenMaker::from_descriptor(secret.get());
   if (!tokens) return give_up(EX_NOINPUT, tokens.error().within("--secret-fd").to_string());
@@ -203,7 +206,7 @@ int run(const Arguments& arguments) {
   os::LimitPlaces limits;
   for (const auto& text : arguments.limits) {
     if (!limits.read_text(text))
-      return give_up(EX_USAGE, "--limit " + text + ": expected CONTROLLER:VERSION:PATH");
+      return give_up(kExitUsage, "--limit " + text + ": expected CONTROLLER:VERSION:PATH");
   }
 
   zmq::context_t context(1);
@@ -274,7 +277,7 @@ int main(int argc, char** argv) {
   } catch (const CLI::CallForHelp& help) {
     return app.exit(help);
   } catch (const CLI::ParseError& error) {
-    return give_up(EX_USAGE, error.what());
+    return give_up(kExitUsage, error.what());
   } catch (const std::exception& error) {
     return give_up(EX_SOFTWARE, error.what());
   }
