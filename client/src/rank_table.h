@@ -10,6 +10,7 @@
 #include "meshbus/proc_mesh_ref.h"
 #include "meshbus/rank_report.h"
 #include "wire/forward.h"
+#include "wire/ranks_generated.h"
 
 namespace meshbus {
 

@@ -7,9 +7,9 @@
 #include <stdexcept>
 #include <utility>
 
-#include "broker/broker.h"
 #include "bench/child.h"
 #include "bench/measured.h"
+#include "broker/broker.h"
 #include "common/security/token.h"
 #include "meshbus/name.h"
 #include "tests/bench/end.h"

@@ -47,7 +47,7 @@ struct Mesh {
   void end() {
     must(procs.stop({.grace = 5s}));
     must(hosts.shutdown(in_time));
-    CHECK(processes_with("meshbus_conformance_tests several").empty());
+    CHECK(own_processes_with("meshbus_conformance_tests several").empty());
   }
 
   Heard heard;
@@ -57,7 +57,7 @@ struct Mesh {
 };
 
 std::size_t processes() {
-  return processes_with("meshbus_conformance_tests several").size();
+  return own_processes_with("meshbus_conformance_tests several").size();
 }
 
 }  // namespace

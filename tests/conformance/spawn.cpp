@@ -1,5 +1,5 @@
 // Spec 6.2: spawn() gives a mesh, or says what went wrong and leaves nothing. (That a command cannot be executed:
-// tests/integration/client_spawn.cpp.)
+// tests/integration/client/spawn.cpp.)
 #include <csignal>
 #include <future>
 
@@ -21,7 +21,7 @@ struct Launcher {
 
 /// Processes of this program that run as procs with this argument.
 std::size_t procs_with(const std::string& argument) {
-  return processes_with("meshbus_conformance_tests " + argument).size();
+  return own_processes_with("meshbus_conformance_tests " + argument).size();
 }
 
 }  // namespace

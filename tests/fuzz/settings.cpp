@@ -2,9 +2,9 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
-#include "common/config/config.h"
 #include "common/base/quantity.h"
 #include "common/base/unique_fd.h"
+#include "common/config/config.h"
 #include "tests/fuzz/support.h"
 
 using namespace meshbus;

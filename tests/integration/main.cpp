@@ -2,6 +2,7 @@
 #include <doctest/doctest.h>
 
 #include <cstdio>
+#include <cstdlib>
 #include <string>
 
 #include "tests/integration/needs.h"
@@ -15,9 +16,12 @@ int main(int argc, char** argv) {
   std::string reasons;
   const auto add = [&](const std::string& reason) { reasons += (reasons.empty() ? "" : "; ") + reason; };
   if (const auto& reason = meshbus::test::SshServer::why_not(); !reason.empty()) add("no sshd can be had: " + reason);
-  for (const auto& [need, reason] : meshbus::test::unmet_needs()) {
-    context.addFilter("test-suite-exclude", need.c_str());
-    add("what " + need + ": " + reason);
+  // tests/dev/deal has asked before, and chosen this case.
+  if (std::getenv("MESHBUS_TEST_CHOSEN") == nullptr) {
+    for (const auto& [need, reason] : meshbus::test::unmet_needs()) {
+      context.addFilter("test-suite-exclude", need.c_str());
+      add("what " + need + ": " + reason);
+    }
   }
   if (!reasons.empty()) std::printf("some integration tests are skipped: %s\n", reasons.c_str());
   meshbus::test::check_every_test_case(std::chrono::seconds(180));

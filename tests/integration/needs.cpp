@@ -11,10 +11,10 @@
 #include <fstream>
 
 #include "agent/os/cgroup.h"
+#include "agent/os/cgroup_end.h"
 #include "agent/os/host_place.h"
 #include "agent/os/limit_places.h"
 #include "agent/os/spawner.h"
-#include "agent/os/cgroup_end.h"
 #include "common/base/unique_fd.h"
 #include "tests/support/process.h"
 
@@ -86,30 +86,35 @@ std::string why_no_ipv6() {
   return fd && ::bind(fd.get(), reinterpret_cast<const sockaddr*>(&own), sizeof own) == 0 ? "" : "this machine has no ::1";
 }
 
+/// A need, and what says why it cannot be met here ("" when it can).
+using Need = std::pair<const char*, std::string (*)()>;
+const Need kNeeds[] = {{need::core_file, why_no_core_file},
+                       {need::pid_namespace, why_no_pid_namespace},
+                       {need::cgroup2, why_no_cgroup2},
+                       {need::own_cgroup, why_no_own_cgroup},
+                       {need::v1_memory, why_no_v1_memory},
+                       {need::read_only_cgroups, why_no_read_only_cgroups},
+                       {need::memory_limit, [] { return why_no_limits({.memory = 64 << 20}); }},
+                       {need::pids_limit, [] { return why_no_limits({.pids = 20}); }},
+                       {need::cpu_limit, [] { return why_no_limits({.cpu_milli = 200}); }},
+                       {need::all_limits, [] { return why_no_limits({.memory = 64 << 20, .pids = 64, .cpu_milli = 1000}); }},
+                       {need::ipv6, why_no_ipv6},
+                       {need::real_time, why_no_real_time},
+                       {need::root, why_not_root}};
+
 }  // namespace
 
 std::vector<std::pair<std::string, std::string>> unmet_needs() {
-  std::vector<std::pair<std::string, std::string>> unmet = {
-      {need::core_file, why_no_core_file()},
-      {need::pid_namespace, why_no_pid_namespace()},
-      {need::cgroup2, why_no_cgroup2()},
-      {need::own_cgroup, why_no_own_cgroup()},
-      {need::v1_memory, why_no_v1_memory()},
-      {need::read_only_cgroups, why_no_read_only_cgroups()},
-      {need::memory_limit, why_no_limits({.memory = 64 << 20})},
-      {need::pids_limit, why_no_limits({.pids = 20})},
-      {need::cpu_limit, why_no_limits({.cpu_milli = 200})},
-      {need::all_limits, why_no_limits({.memory = 64 << 20, .pids = 64, .cpu_milli = 1000})},
-      {need::ipv6, why_no_ipv6()},
-      {need::real_time, why_no_real_time()},
-      {need::root, why_not_root()}};
-  std::erase_if(unmet, [](const auto& one) { return one.second.empty(); });
+  std::vector<std::pair<std::string, std::string>> unmet;
+  for (const auto& [name, why_not] : kNeeds) {
+    if (auto reason = why_not(); !reason.empty()) unmet.emplace_back(name, std::move(reason));
+  }
   return unmet;
 }
 
 bool is_met(std::string_view need) {
-  const auto unmet = unmet_needs();
-  return std::none_of(unmet.begin(), unmet.end(), [&](const auto& one) { return one.first == need; });
+  const auto found = std::find_if(std::begin(kNeeds), std::end(kNeeds), [&](const Need& one) { return one.first == need; });
+  return found != std::end(kNeeds) && found->second().empty();
 }
 
 std::vector<std::string> containments() {

@@ -84,6 +84,16 @@ std::vector<ProcessInfo> processes_with(std::string_view text) {
   return all;
 }
 
+std::vector<ProcessInfo> own_processes_with(std::string_view text) {
+  const char* const own = std::getenv("TMPDIR");
+  const std::string variable = std::string("TMPDIR=") + (own == nullptr ? "" : own);
+  auto found = processes_with(text);
+  std::erase_if(found, [&](const ProcessInfo& one) {
+    return read_file("/proc/" + std::to_string(one.pid) + "/environ").find(variable) == std::string::npos;
+  });
+  return found;
+}
+
 bool is_gone(pid_t pid) {
   if (::kill(pid, 0) != 0 && errno == ESRCH) return true;
   const auto info = find_process(pid);

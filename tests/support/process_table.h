@@ -36,6 +36,8 @@ std::vector<ProcessInfo> children_of(pid_t parent);
 std::vector<ProcessInfo> descendants_of(pid_t ancestor);
 /// Live processes whose arguments contain a text, other than this one. Give the processes under test an argument that nobody else has.
 std::vector<ProcessInfo> processes_with(std::string_view text);
+/// Those of them that have the TMPDIR of this test program in their environment: other test programs run beside it.
+std::vector<ProcessInfo> own_processes_with(std::string_view text);
 
 /// Whether a process is over: there is no such pid, or it is a zombie without living threads (who reaps it may be late).
 bool is_gone(pid_t pid);
