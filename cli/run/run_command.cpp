@@ -73,7 +73,7 @@ int run(RunArguments& arguments, const std::vector<std::string>& command) {
   if (const auto code = choose_run_hosts(arguments)) return *code;
   // cgroup v2 limits nothing beside us: a host that we start could not move us out of its way.
   const auto& limits = arguments.ranks.settings;
-  std::optional<keeper::StepAside> aside;
+  std::optional<os::StepAside> aside;
   if (arguments.from == RunArguments::From::here)
     aside.emplace(limits.memory_limit || limits.pids_limit || limits.cpu_limit);
   return run_job(arguments);
