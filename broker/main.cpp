@@ -137,10 +137,13 @@ UniqueFd set_up_signals(bool has_warden) {
   return UniqueFd(::signalfd(-1, &ending, SFD_CLOEXEC | SFD_NONBLOCK));
 }
 
+/// The command line or a setting is wrong: the same in all programs of meshbus.
+constexpr int kExitUsage = 2;
+
 int exit_code_of(const Error& error) {
   switch (error.code()) {
     case ErrorCode::configuration_error:
-    case ErrorCode::parse_error: return EX_CONFIG;
+    case ErrorCode::parse_error: return kExitUsage;
     case ErrorCode::io_error: return EX_UNAVAILABLE;
     default: return EX_SOFTWARE;
   }
@@ -186,7 +189,7 @@ void log_turned_away(Reactor& reactor, const TurnedAway& told) {
 
 int serve(const Flags& flags) {
   const bool has_warden = flags.lifeline_fd >= 0;
-  if (has_warden) arm_warden_end(flags.cgroup);
+  if (has_warden) os::arm_warden_end(flags.cgroup);
   const UniqueFd signals = set_up_signals(has_warden);
   raise_descriptor_limit();
   Reactor reactor;
@@ -198,7 +201,7 @@ int serve(const Flags& flags) {
                      Lifeline::Events{[&] { reactor.stop(); },
                                       [&] {
                                         is_orderly = false;
-                                        end_with_warden();
+                                        os::end_with_warden();
                                         reactor.stop();
                                       }});
   }
@@ -240,7 +243,7 @@ int main(int argc, char** argv) {
   try {
     app.parse(argc, argv);
   } catch (const CLI::ParseError& error) {
-    return app.exit(error) == 0 ? EX_OK : EX_USAGE;
+    return app.exit(error) == 0 ? EX_OK : kExitUsage;
   }
   try {
     return serve(flags);
