@@ -174,7 +174,7 @@ TEST_CASE("actor_controller: spec 8.1: what push missed a poll repairs") {
   // A proc that knows nothing of an actor that lived has forgotten how it ended.
   const auto gone = answer(actors, 0, {});
   REQUIRE(gone.events.size() == 1);
-  CHECK(gone.events[0].exit_report->reason.find("nobody can say how") != std::string::npos);
+  CHECK(gone.events[0].exit_report->reason.find("how is not known") != std::string::npos);
 }
 
 TEST_CASE("actor_controller: what is asked in vain is asked again; a refusal is told once, and about no rank's state") {

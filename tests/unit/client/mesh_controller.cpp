@@ -548,7 +548,7 @@ TEST_CASE("event_json: one line, whatever bytes a proc wrote") {
             "\",\"host\":\"unix:/b\",\"rank\":2,\"point\":\"host=1/2,gpu=0/"
             "2\",\"state\":\"killed\",\"pid\":42,\"exit_code\":null,\"signal\":9,"
             "\"reason\":\"killed by SIGKILL\",\"stderr_tail\":[\"last \xef\xbf\xbd words\"],"
-            "\"restarts\":0,\"cause\":\"unknown\",\"consequence\":false,\"because\":null,\"stop\":null}");
+            "\"restarts\":0,\"cause\":\"killed_from_outside\",\"consequence\":false,\"because\":null,\"stop\":null}");
   const auto frozen = mesh.pushed(kA, troubles({trouble_of(1, wire::Trouble::frozen)}), t0);
   REQUIRE(frozen.events.size() == 1);
   CHECK(to_json_line(frozen.events[0], now) ==
