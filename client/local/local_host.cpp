@@ -56,7 +56,7 @@ class LocalHost::Roles {
     auto started = Broker::start(roles->reactor_, roles->context_, std::move(broker));
     if (!started) return fail(started.error());
     roles->broker_ = std::move(*started);
-    auto sockets = keeper::make_packet_pair();
+    auto sockets = os::make_packet_pair();
     if (!sockets) return fail(sockets.error());
     roles->keeper_ = std::make_unique<ThreadKeeper>(roles->reactor_, std::move(sockets->first),
                                                     std::move(options.keeper));

@@ -47,13 +47,13 @@ class ThreadKeeper {
   };
 
   void on_readable();
-  void on_spawn(keeper::SpawnBatch batch);
+  void on_spawn(os::SpawnBatch batch);
   void on_signal(const keeper::Signal& signal);
   void on_kill_mesh(const keeper::KillMesh& request);
   void on_ends();
   /// Makes it, or says why not.
-  std::optional<keeper::SpawnFailure> start(const keeper::SpawnSpec& shared, keeper::ProcSpec& spec,
-                                            keeper::Birth& birth);
+  std::optional<os::SpawnFailure> start(const os::SpawnSpec& shared, os::ProcSpec& spec,
+                                        keeper::Birth& birth);
   template <typename Event>
   void tell(Event event);
   void flush();
@@ -66,7 +66,7 @@ class ThreadKeeper {
   std::shared_ptr<EndNotices> notices_;
   std::map<std::uint64_t, Live> live_;
   keeper::EventPacker packer_;
-  std::deque<keeper::Packet> outbox_;
+  std::deque<os::Packet> outbox_;
   bool wants_write_ = false;
   std::uint64_t turn_end_ = 0;
 };

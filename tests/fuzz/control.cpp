@@ -4,7 +4,7 @@
 
 #include <chrono>
 
-#include "agent/host/spawn/mesh_spec.h"
+#include "agent/host/model/mesh_spec.h"
 #include "broker/access/admission.h"
 #include "client/controller/supervisor.h"
 #include "client/controller/watch_feed.h"

@@ -46,8 +46,8 @@ struct SupervisionEvent {
   Kind kind = Kind::rank;  ///< What happened.
   std::string mesh = {};   ///< With its uuid. Empty: about a host as a whole, or the controller.
   std::string actor = {};  ///< About the actors of that name in the procs of the mesh.
-  std::optional<HostAddr> host;  ///< For rank, trouble and host_…: which one; for controller_…:
-                                 ///< where the controller was at home.
+  std::optional<HostAddr> host;    ///< For rank, trouble and host_…: which one; for controller_…:
+                                   ///< where the controller was at home.
   std::optional<RankReport> rank;  ///< For an actor in the terms of procs: ready = running. Without
                                    ///< RankReport::host_index, which is not told.
   std::string problem = {};        ///< In words: why a host, a query or the controller failed.

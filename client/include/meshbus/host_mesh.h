@@ -114,7 +114,8 @@ struct ShutdownSummary {
   std::uint64_t hosts = 0;   ///< Hosts that are down now.
 };
 
-/// Owns a set of hosts. Move-only; once it was moved from, every call fails with refused; all may be called from any thread.
+/// Owns a set of hosts. Move-only; once it was moved from, every call fails with refused; all may
+/// be called from any thread.
 class HostMesh {
  public:
   /// One host for this launcher alone, axis `host`: a child of this process, with real processes as

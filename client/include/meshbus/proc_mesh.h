@@ -202,8 +202,8 @@ struct WaitOptions {
   std::optional<std::chrono::milliseconds> idle = {};
 };
 
-/// Owns a mesh of procs: when it goes, they are stopped. Move-only; once it was moved from, every call fails with refused. Made by HostMesh::spawn(), or
-/// with hosts of its own by allocate().
+/// Owns a mesh of procs: when it goes, they are stopped. Move-only; once it was moved from, every
+/// call fails with refused. Made by HostMesh::spawn(), or with hosts of its own by allocate().
 class ProcMesh {
  public:
   /// A mesh on hosts that are there for it alone: HostMesh::allocate() and HostMesh::spawn() in

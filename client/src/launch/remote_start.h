@@ -13,7 +13,7 @@
 namespace meshbus {
 
 /// What a host that is started from afar is told before it starts. `meshbus host --remote` reads it
-/// (cli/remote_host.cpp).
+/// (cli/hosts/remote_host.cpp).
 struct RemoteOrder {
   /// As --set takes them.
   std::vector<std::string> settings;

@@ -66,7 +66,7 @@ Result<void> complete(ProcSpec& spec) {
       !(restart.jitter >= 0 && restart.jitter <= 1))
     return fail(ErrorCode::configuration_error,
                 "restart: a time is negative, or jitter is not between 0 and 1");
-  using process_link::kMostProcsPerProcess;
+  using os::process_link::kMostProcsPerProcess;
   if (spec.procs_per_process < 1 || spec.procs_per_process > kMostProcsPerProcess)
     return fail(ErrorCode::configuration_error,
                 "procs_per_process: " + std::to_string(spec.procs_per_process) + "; 1 to " +

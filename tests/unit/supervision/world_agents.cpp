@@ -13,7 +13,7 @@ const std::string SupervisionWorld::kOwner = "unix:/host,controller";
 
 void SupervisionWorld::push(std::size_t host, const std::string& mesh, RankUpdate news) {
   auto& agent = agents_[host];
-  // The owner is told unasked, as by agent/host/publisher.cpp.
+  // The owner is told unasked, as by agent/host/updates/publisher.cpp.
   if (!agent.is_up || (!agent.streams.contains(mesh) && !meshes_.at(mesh).is_owned)) return;
   send(from_agent_[host], [this, host, mesh, news = std::move(news)] {
     if (!is_connected_) return;
