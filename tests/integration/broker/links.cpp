@@ -300,7 +300,11 @@ TEST_CASE("broker: a host that can only connect to us gets what waits for it ove
   // Our own attempt is given up meanwhile, and disturbs nobody.
   hosts.loop.run_for(connect_limit + 500ms);
   REQUIRE(sender.bus->send(to, 1, "d").has_value());
-  CHECK(link.next()->second == "d");
+  auto last = link.next();
+  // A broker asks a link that is silent for a while whether it is there.
+  while (last && last->first.kind() == wire::Kind::control) last = link.next();
+  REQUIRE(last.has_value());
+  CHECK(last->second == "d");
   CHECK(sender.returned.empty());
   check_conservation(hosts.loop, *hosts.a);
 }
