@@ -83,20 +83,20 @@ class HostProcess {
 
   const WardenOptions& options_;
   std::filesystem::path libexec_;
-  std::optional<keeper::Spawner> spawner_;
+  std::optional<os::Spawner> spawner_;
   std::optional<HostDir> directory_;
   std::string cgroup_;
   bool pid_namespace_ = false;
   std::string containment_reason_;  // of what automatic chose
-  keeper::HostPlace place_;
-  keeper::LimitPlaces limits_;
+  os::HostPlace place_;
+  os::LimitPlaces limits_;
   std::string pids_reason_;  // why there is no limit
   std::uint64_t pids_limit_ = 0;
   UniqueFd pids_join_;  // until the keeper is there
   std::uint64_t mark_ = 0;
   UniqueFd secret_;
   UniqueFd agents_keeper_fd_;  // kept until the agent starts
-  UniqueFd ledger_;            // what one agent writes down for the next: see agent/host/takeover
+  UniqueFd ledger_;            // what one agent writes down for the next: see agent/host/records
   UniqueFd spool_;
   UniqueFd signals_;
   UniqueFd ready_fd_;

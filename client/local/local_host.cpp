@@ -11,8 +11,8 @@
 
 #include "agent/host/host_agent.h"
 #include "broker/broker.h"
-#include "common/config/config_keys.h"
 #include "common/base/masked_thread.h"
+#include "common/config/config_keys.h"
 #include "common/security/token.h"
 
 namespace meshbus::local {
@@ -54,7 +54,7 @@ class LocalHost::Roles {
     auto started = Broker::start(roles->reactor_, roles->context_, std::move(broker));
     if (!started) return fail(started.error());
     roles->broker_ = std::move(*started);
-    auto sockets = keeper::make_packet_pair();
+    auto sockets = os::make_packet_pair();
     if (!sockets) return fail(sockets.error());
     roles->keeper_ = std::make_unique<ThreadKeeper>(roles->reactor_, std::move(sockets->first), std::move(options.keeper));
     const auto address = roles->broker_->address();

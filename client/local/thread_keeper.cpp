@@ -12,7 +12,7 @@
 #include <system_error>
 #include <utility>
 
-#include "client/src/host_process.h"
+#include "client/src/launch/launched_host.h"
 #include "common/base/clock_ns.h"
 #include "common/base/log.h"
 
@@ -20,8 +20,8 @@ namespace meshbus::local {
 namespace {
 
 using namespace std::chrono_literals;
-using keeper::SpawnFailure;
-using keeper::SpawnStage;
+using os::SpawnFailure;
+using os::SpawnStage;
 
 constexpr int kPacketsPerTurn = 4;
 /// What is left for all else.
@@ -41,16 +41,15 @@ SpawnFailure needs_process(const std::string& what) {
 }
 
 /// Whether it would have to be a process for that.
-std::optional<SpawnFailure> find_problem(const keeper::SpawnSpec& shared, const keeper::ProcSpec& spec) {
+std::optional<SpawnFailure> find_problem(const os::SpawnSpec& shared, const os::ProcSpec& spec) {
   if (spec.place != 0) return needs_process("procs of local mode share the process of their launcher anyway (ProcSpec::procs_per_process)");
   if (!spec.bootstrap)
     return needs_process(
         "the procs of this host are threads of its launcher (local mode): set ProcSpec::kind to mesh, or start plain procs "
         "on HostMesh::local()");
   if (shared.argv.size() > 1) return needs_process("a proc of local mode has no arguments: name programs in LocalPrograms instead");
-  if (spec.stdin_choice == keeper::Stdio::pipe)
-    return needs_process("a proc of local mode has no stdin of its own (ProcSpec::input_ranks)");
-  if (!(shared.settings == keeper::ProcSettings())) return needs_process("a proc of local mode has no ProcSpec::settings of its own");
+  if (spec.stdin_choice == os::Stdio::pipe) return needs_process("a proc of local mode has no stdin of its own (ProcSpec::input_ranks)");
+  if (!(shared.settings == os::ProcSettings())) return needs_process("a proc of local mode has no ProcSpec::settings of its own");
   return std::nullopt;
 }
 
@@ -99,16 +98,16 @@ void ThreadKeeper::drop_agent() {
 }
 
 void ThreadKeeper::on_readable() {
-  const keeper::RequestHandlers handlers{.on_spawn = [this](keeper::SpawnBatch batch) { on_spawn(std::move(batch)); },
+  const keeper::RequestHandlers handlers{.on_spawn = [this](os::SpawnBatch batch) { on_spawn(std::move(batch)); },
                                          .on_signal = [this](const keeper::Signal& signal) { on_signal(signal); },
                                          .on_kill_mesh = [this](const keeper::KillMesh& request) { on_kill_mesh(request); },
                                          .on_forget = [](const keeper::Forget&) {},
                                          .on_close_input = [](const keeper::CloseInput&) {}};
   for (int i = 0; i < kPacketsPerTurn; ++i) {
-    keeper::Packet packet;
-    const auto received = keeper::receive_packet(agent_.get(), packet);
-    if (received == keeper::Transfer::would_block) return;
-    if (received == keeper::Transfer::lost) return drop_agent();
+    os::Packet packet;
+    const auto received = os::receive_packet(agent_.get(), packet);
+    if (received == os::Transfer::would_block) return;
+    if (received == os::Transfer::lost) return drop_agent();
     if (const auto done = keeper::decode_requests(std::move(packet), handlers); !done) {
       log::error("local mode: " + done.error().to_string());
       return drop_agent();
@@ -116,7 +115,7 @@ void ThreadKeeper::on_readable() {
   }
 }
 
-void ThreadKeeper::on_spawn(keeper::SpawnBatch batch) {
+void ThreadKeeper::on_spawn(os::SpawnBatch batch) {
   for (auto& spec : batch.procs) {
     keeper::Birth birth;
     birth.id = spec.id;
@@ -126,7 +125,7 @@ void ThreadKeeper::on_spawn(keeper::SpawnBatch batch) {
   }
 }
 
-std::optional<SpawnFailure> ThreadKeeper::start(const keeper::SpawnSpec& shared, keeper::ProcSpec& spec, keeper::Birth& birth) {
+std::optional<SpawnFailure> ThreadKeeper::start(const os::SpawnSpec& shared, os::ProcSpec& spec, keeper::Birth& birth) {
   if (auto problem = find_problem(shared, spec)) return problem;
   if (const auto shortage = mesh_proc::PseudoProc::find_shortage(kOtherDescriptors))
     return SpawnFailure{SpawnStage::descriptors, EMFILE, *shortage};
@@ -205,9 +204,9 @@ void ThreadKeeper::flush() {
   if (!packer_.empty()) outbox_.push_back(packer_.take());
   bool is_blocked = false;
   while (agent_ && !outbox_.empty() && !is_blocked) {
-    const auto sent = keeper::send_packet(agent_.get(), outbox_.front());
-    if (sent == keeper::Transfer::lost) return drop_agent();
-    is_blocked = sent == keeper::Transfer::would_block;
+    const auto sent = os::send_packet(agent_.get(), outbox_.front());
+    if (sent == os::Transfer::lost) return drop_agent();
+    is_blocked = sent == os::Transfer::would_block;
     if (!is_blocked) outbox_.pop_front();
   }
   if (agent_ && is_blocked != wants_write_) {

@@ -9,8 +9,8 @@
 
 #include "agent/keeper/protocol.h"
 #include "agent/proc/pseudo_proc.h"
-#include "common/loop/reactor.h"
 #include "common/base/unique_fd.h"
+#include "common/loop/reactor.h"
 #include "meshbus/local.h"
 
 namespace meshbus::local {
@@ -47,12 +47,12 @@ class ThreadKeeper {
   };
 
   void on_readable();
-  void on_spawn(keeper::SpawnBatch batch);
+  void on_spawn(os::SpawnBatch batch);
   void on_signal(const keeper::Signal& signal);
   void on_kill_mesh(const keeper::KillMesh& request);
   void on_ends();
   /// Makes it, or says why not.
-  std::optional<keeper::SpawnFailure> start(const keeper::SpawnSpec& shared, keeper::ProcSpec& spec, keeper::Birth& birth);
+  std::optional<os::SpawnFailure> start(const os::SpawnSpec& shared, os::ProcSpec& spec, keeper::Birth& birth);
   template <typename Event>
   void tell(Event event);
   void flush();
@@ -65,7 +65,7 @@ class ThreadKeeper {
   std::shared_ptr<EndNotices> notices_;
   std::map<std::uint64_t, Live> live_;
   keeper::EventPacker packer_;
-  std::deque<keeper::Packet> outbox_;
+  std::deque<os::Packet> outbox_;
   bool wants_write_ = false;
   std::uint64_t turn_end_ = 0;
 };

@@ -424,11 +424,11 @@ namespace {
 class MemoryCgroup {
  public:
   explicit MemoryCgroup(std::uint64_t bytes) {
-    const auto own = meshbus::keeper::find_v1_cgroup("memory");
+    const auto own = meshbus::os::find_v1_cgroup("memory");
     REQUIRE(own);
     path_ = *own + "/meshbus-test-" + std::to_string(::getpid());
     REQUIRE(::mkdir(path_.c_str(), 0755) == 0);
-    REQUIRE(meshbus::keeper::write_file(path_ + "/memory.limit_in_bytes", std::to_string(bytes)) == 0);
+    REQUIRE(meshbus::os::write_file(path_ + "/memory.limit_in_bytes", std::to_string(bytes)) == 0);
   }
   ~MemoryCgroup() {
     CHECK(wait_until([this] { return ::rmdir(path_.c_str()) == 0; }, in_time));

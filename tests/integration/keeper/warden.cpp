@@ -77,9 +77,9 @@ class Host {
     broker = number("broker_pid");
     agent = number("agent_pid");
     host_dir = text("run_dir");
-    auto view = meshbus::keeper::view_cgroups();
+    auto view = meshbus::os::view_cgroups();
     if (view) view->self = warden->pid();  // to the warden we are a stranger
-    const auto base = view ? meshbus::keeper::plan_host_place(*view).base : std::string();
+    const auto base = view ? meshbus::os::plan_host_place(*view).base : std::string();
     if (!base.empty()) cgroup = base + "/meshbus-" + fs::path(host_dir).filename().string().substr(5);
     CHECK(fs::exists(host_dir));
   }

@@ -10,6 +10,7 @@
 #include "tests/support/temp_dir.h"
 
 using namespace meshbus::keeper;
+using namespace meshbus::os;
 using meshbus::test::TempDir;
 
 TEST_CASE("keeper lookup: PATH is searched as execvp does") {
