@@ -99,8 +99,10 @@ class Host {
   void check_nothing_left(std::chrono::milliseconds deadline) {
     std::string left;
     const bool has_ended = wait_until([&] { return (left = to_string(processes_with(marker))).empty(); }, deadline);
-    INFO(left);
-    CHECK(has_ended);
+    {
+      INFO(left);
+      CHECK(has_ended);
+    }
     const bool clean = wait_until(
         [&] {
           left = to_string(processes_with(marker));
