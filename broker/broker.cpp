@@ -121,9 +121,9 @@ class Broker::Impl {
   Result<void> start(zmq::context_t& context, const BrokerOptions& options);
   void stop(const std::string& reason);
 
-  const HostAddr& host() const noexcept { return router_->host(); }
+  const HostAddr& host() const noexcept { return router_->own().address(); }
   const std::vector<HostAddr>& binds() const noexcept { return listener_->addresses(); }
-  std::uint64_t incarnation() const noexcept { return router_->incarnation(); }
+  std::uint64_t incarnation() const noexcept { return router_->own().incarnation(); }
   std::size_t peers() const noexcept { return connections_.size(); }
   Counters counters() const { return report_->counters(); }
   std::size_t held() const { return report_->held(); }
@@ -261,8 +261,8 @@ void Broker::Impl::make_parts(zmq::context_t& context, const BrokerOptions& opti
   fanout_.emplace(*router_, *queues_, *links_, *relay_, counters_);
   casts_.emplace(reactor_, *router_, *fanout_, *relay_, counters_, delivery_limit);
   watchers_.emplace(reactor_, *listener_, *router_);
-  registry_.emplace(reactor_, *listener_, connections_, *router_, *links_, *watchers_, monitor,
-                    registry_options(host, options));
+  registry_.emplace(reactor_, *listener_, connections_, *queues_, *router_, *links_, *watchers_,
+                    monitor, registry_options(host, options));
   requests_.emplace(*router_, *links_, *registry_, *watchers_, counters_);
   intake_.emplace(reactor_, *router_, *queues_, *links_, *casts_, *requests_, counters_,
                   options.config.count(keys::requests_rate));

@@ -23,42 +23,39 @@ class context_t;
 
 namespace meshbus {
 
-/// What a broker is started with.
+/// How a broker is started.
 struct BrokerOptions {
-  /// Where it listens, at least one; port 0 and an empty path mean any.
+  /// The addresses to listen on, at least one; port 0 and an empty path mean any.
   std::vector<HostAddr> binds;
-  /// Under what name its host is known (spec 2.2); without it, the first of `binds`. With port 0:
+  /// The address of the host for others (spec 2.2); without it, the first of `binds`. Port 0 means
   /// the port of the first tcp bind.
   std::optional<HostAddr> advertise;
-  /// Where ZeroMQ tools may listen to it (schemas/monitor.fbs): a unix address.
+  /// The unix address where ZeroMQ tools may subscribe to events (schemas/monitor.fbs).
   std::optional<HostAddr> monitor;
-  /// Where copies of messages may be had (Tap): a unix address.
+  /// The unix address where tools may subscribe to copies of messages (Tap).
   std::optional<HostAddr> tap;
-  /// For tcp connections (spec 13.1). They are looked at again and again while the broker runs.
+  /// The keys for tcp connections (spec 13.1). The broker reads them again while it runs.
   std::optional<KeyDirectory> keys;
-  /// Take and make tcp connections that nothing protects, whether there are keys or not
-  /// (spec 13.1).
+  /// Accept and make unprotected tcp connections, whether there are keys or not (spec 13.1).
   bool insecure = false;
-  /// By the warden's secret. Without it agents and procs are refused: nobody can have made a token
-  /// for them.
+  /// Checks tokens by the warden's secret. Without it the broker refuses agents and procs.
   std::optional<TokenMaker> tokens;
-  /// 0: drawn.
+  /// 0 = a random one.
   std::uint64_t incarnation = 0;
   /// How long a message waits for the first connection to its host.
   std::chrono::milliseconds link_connect_limit{5000};
   /// A connection that has said no Hello after so long is closed.
   std::chrono::milliseconds hello_limit{10000};
   Config config;
-  /// What it says that it speaks.
+  /// The protocol that the broker announces.
   Protocol protocol = {};
-  /// And that it can do (Hello.capabilities, Welcome.capabilities); less than all: as an older
-  /// release.
+  /// The capabilities that the broker announces (Hello.capabilities, Welcome.capabilities); fewer
+  /// than all make it behave as an older release.
   std::uint64_t capabilities = kCapabilities;
 };
 
 /// One host's broker: registers peers, and brings messages from one to another and to other hosts'
-/// brokers. It reads envelopes, and the bodies of messages to itself (schemas/bus.fbs); nothing
-/// else.
+/// brokers. It reads only envelopes, and the bodies of messages to itself (schemas/bus.fbs).
 ///
 /// Lives on the reactor's thread: make it, use it and destroy it there. Set ZMQ_MAX_SOCKETS of
 /// `context` high enough for one socket per other host. Reactor and context must outlive it.
@@ -73,9 +70,9 @@ class Broker {
   Broker(const Broker&) = delete;
   Broker& operator=(const Broker&) = delete;
 
-  /// The address that its host is known by, concrete.
+  /// The address of its host for others, concrete.
   const HostAddr& address() const noexcept;
-  /// Where it listens, concrete, in the order of BrokerOptions::binds.
+  /// The addresses that it listens on, concrete, in the order of BrokerOptions::binds.
   const std::vector<HostAddr>& binds() const noexcept;
   std::uint64_t incarnation() const noexcept;
   /// Registered peers, inbound links included.

@@ -73,7 +73,7 @@ std::vector<wire::QueueStateT> BrokerReport::queues(std::chrono::milliseconds wa
 }
 
 std::string BrokerReport::name_of(std::uint64_t key) const {
-  if (key == router_.key()) return router_.host().to_string();
+  if (key == router_.own().key()) return router_.own().address().to_string();
   if (const Peer* peer = router_.routes().find(key)) return peer->identity.text;
   if (const Link* link = links_.find(key)) return link->host().to_string();
   const std::string* gone = router_.routes().find_gone(key);

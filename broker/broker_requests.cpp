@@ -14,6 +14,13 @@ namespace {
 /// Links that all connections of one observer or client may have introduced at a time.
 constexpr std::size_t kMostIntroduced = kMostLinks / 4;
 
+/// Procs and agents of this host, and operators, may introduce as many hosts as there is room for.
+LinkTable::Introducer introducer_of(const Identity& identity) {
+  const bool is_limited =
+      identity.kind == wire::PeerKind::launcher && identity.role < Role::operate;
+  return {identity.principal, is_limited ? kMostIntroduced : kMostLinks};
+}
+
 }  // namespace
 
 BrokerRequests::BrokerRequests(Router& router, LinkTable& links, PeerRegistry& registry,
@@ -73,7 +80,7 @@ void BrokerRequests::on_introduce(Peer* via, const Request& request,
                                   const wire::Introduce& introduce_request) {
   const auto other = HostAddr::parse(introduce_request.host()->string_view());
   if (!other) return refuse(request, other.error());
-  if (*other != router_.host()) {
+  if (*other != router_.own().address()) {
     if (auto introduced = introduce(via, request, *other); !introduced)
       return refuse(request, introduced.error());
   }
@@ -81,7 +88,7 @@ void BrokerRequests::on_introduce(Peer* via, const Request& request,
 }
 
 Result<void> BrokerRequests::introduce(Peer* via, const Request& request, const HostAddr& other) {
-  if (request.envelope.source_host() != router_.key())
+  if (request.envelope.source_host() != router_.own().key())
     return fail(ErrorCode::unroutable,
                 "a broker passes nothing on for procs of other hosts; introduce " +
                     other.to_string() + " to your own broker");
@@ -91,8 +98,7 @@ Result<void> BrokerRequests::introduce(Peer* via, const Request& request, const 
     links_.refuse(other.key(), may.error());
     return may;
   }
-  const std::size_t most = request.envelope.role() < Role::operate ? kMostIntroduced : kMostLinks;
-  const LinkTable::Introducer by{via == nullptr ? std::string() : via->identity.principal, most};
+  const auto by = via == nullptr ? LinkTable::Introducer() : introducer_of(via->identity);
   if (auto link = links_.introduce(other, /*is_dialled=*/true, &by); !link) {
     links_.refuse(other.key(), link.error());
     return fail(link.error());
@@ -111,10 +117,11 @@ void BrokerRequests::log_refusal(Peer* via, const Error& error) {
 void BrokerRequests::on_watch(Peer*, const Request& request, const wire::Watch& watch) {
   const auto proc = ProcId::parse(watch.proc()->string_view());
   if (!proc) return refuse(request, proc.error());
-  if (proc->host() != router_.host())
-    return refuse(request, Error(ErrorCode::unroutable,
-                                 proc->to_string() + " is not of this host, " +
-                                     router_.host().to_string() + "; ask the broker of its host"));
+  if (proc->host() != router_.own().address())
+    return refuse(request,
+                  Error(ErrorCode::unroutable, proc->to_string() + " is not of this host, " +
+                                                   router_.own().address().to_string() +
+                                                   "; ask the broker of its host"));
   if (request.head.id == 0) return;
   const auto incarnation = watchers_.add(*proc, request.envelope, request.head.id);
   if (!incarnation) return refuse(request, incarnation.error());

@@ -75,7 +75,7 @@ void FrameIntake::on_peer_message(Peer& peer, FrameReader::Message& message, Cha
   const Identity& identity = peer.identity;
   wire::Envelope& envelope = message.envelope;
   envelope.mutate_source_proc(identity.key);
-  envelope.mutate_source_host(router_.key());
+  envelope.mutate_source_host(router_.own().key());
   envelope.mutate_source_incarnation(identity.incarnation);
   envelope.mutate_role(identity.role);
   envelope.mutate_hop(0);
@@ -83,7 +83,7 @@ void FrameIntake::on_peer_message(Peer& peer, FrameReader::Message& message, Cha
   if (identity.role < Role::operate && identity.kind == wire::PeerKind::launcher) [[unlikely]] {
     if (const auto error = objection(peer, envelope)) return give_back(peer, envelope, *error);
   }
-  if (envelope.destination_host() == 0) envelope.mutate_destination_host(router_.key());
+  if (envelope.destination_host() == 0) envelope.mutate_destination_host(router_.own().key());
   pass_on(&peer, message, charge);
 }
 

@@ -32,7 +32,7 @@ Handshake::Handshake(Reactor& reactor, Listener& listener, ConnectionTable& conn
       timeouts_(options.limits),
       refused_(kRefusedRemembered) {
   if (keys_ != nullptr)
-    joining_.emplace(*keys_, router_.host(), std::move(options.admission.protocol));
+    joining_.emplace(*keys_, router_.own().address(), std::move(options.admission.protocol));
 }
 
 Handshake::~Handshake() {
@@ -134,7 +134,7 @@ void Handshake::join(const PendingConnection& connection, TokenRecord token,
   if (!answer)
     return refuse(connection,
                   answer.error().within("the token for host " + token.name + ", from " + address));
-  wire::Envelope envelope = router_.session_envelope();
+  wire::Envelope envelope = router_.own().session_envelope();
   envelope.mutate_kind(wire::Kind::message);
   FrameWriter writer(wire::Lane::control);
   writer.add(envelope, *answer);
@@ -154,7 +154,7 @@ void Handshake::refuse(const PendingConnection& connection, const Error& error) 
   refusal.code = to_wire(error.code());
   refusal.detail = cut_text(error.detail());
   FrameWriter writer(wire::Lane::control);
-  writer.add(router_.session_envelope(), encode_control({}, std::move(refusal)));
+  writer.add(router_.own().session_envelope(), encode_control({}, std::move(refusal)));
   Frame frame = writer.finish();
   listener_.send_behind(connection.id, frame);
 }

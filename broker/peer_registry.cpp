@@ -18,11 +18,12 @@ constexpr std::array<std::chrono::milliseconds, 2> kProbes{std::chrono::millisec
 }  // namespace
 
 PeerRegistry::PeerRegistry(Reactor& reactor, Listener& listener, ConnectionTable& connections,
-                           Router& router, LinkTable& links, Watchers& watchers, Monitor* monitor,
-                           Options options)
+                           PeerQueues& queues, Router& router, LinkTable& links, Watchers& watchers,
+                           Monitor* monitor, Options options)
     : reactor_(reactor),
       listener_(listener),
       connections_(connections),
+      queues_(queues),
       router_(router),
       links_(links),
       watchers_(watchers),
@@ -89,7 +90,7 @@ void PeerRegistry::add_proc(Peer& peer) {
       wire::ByeT bye;
       bye.reason = "another incarnation of " + peer.identity.text + " has registered";
       FrameWriter writer(wire::Lane::control);
-      writer.add(router_.session_envelope(), encode_control({}, std::move(bye)));
+      writer.add(router_.own().session_envelope(), encode_control({}, std::move(bye)));
       Frame frame = writer.finish();
       listener_.send_behind(replaced->connection, frame);
     }
@@ -137,7 +138,7 @@ void PeerRegistry::destroy_later(ConnectionId connection) {
     Peer* peer = connections_.find(connection);
     if (peer == nullptr) return;
     if (!listener_.is_drained()) return destroy_later(connection);
-    router_.forget(*peer);
+    queues_.forget(*peer);
     connections_.erase(*peer);
   });
 }

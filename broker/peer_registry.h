@@ -11,6 +11,7 @@
 #include "broker/observe/monitor.h"
 #include "broker/peers/connection_table.h"
 #include "broker/peers/peer.h"
+#include "broker/router/peer_queues.h"
 #include "broker/router/router.h"
 #include "broker/transport/listener.h"
 #include "broker/watchers.h"
@@ -32,8 +33,9 @@ class PeerRegistry {
     wire::WelcomeT welcome = {};
   };
   /// `monitor` may be null.
-  PeerRegistry(Reactor& reactor, Listener& listener, ConnectionTable& connections, Router& router,
-               LinkTable& links, Watchers& watchers, Monitor* monitor, Options options);
+  PeerRegistry(Reactor& reactor, Listener& listener, ConnectionTable& connections,
+               PeerQueues& queues, Router& router, LinkTable& links, Watchers& watchers,
+               Monitor* monitor, Options options);
   ~PeerRegistry();
   PeerRegistry(const PeerRegistry&) = delete;
   PeerRegistry& operator=(const PeerRegistry&) = delete;
@@ -58,6 +60,7 @@ class PeerRegistry {
   Reactor& reactor_;
   Listener& listener_;
   ConnectionTable& connections_;
+  PeerQueues& queues_;
   Router& router_;
   LinkTable& links_;
   Watchers& watchers_;

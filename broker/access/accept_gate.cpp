@@ -25,7 +25,7 @@ constexpr std::uint64_t kSecondsAtOnce = 5;
 /// Beyond so many addresses nobody can tell a crowd from one that has many.
 constexpr std::size_t kAddressesRemembered = 4096;
 
-/// Where a connection over tcp comes from, without its port; of an IPv6 address the network.
+/// The address of a connection over tcp, without its port; of an IPv6 address the network.
 struct Origin {
   int family = AF_UNSPEC;
   in6_addr address{};
@@ -100,8 +100,8 @@ Gate& gate() {
 }
 
 int refuse() noexcept {
-  errno = ECONNABORTED;  // "went away before it was accepted", which every caller of accept() must
-                         // live with
+  // The connection went away before it was accepted: every caller of accept() handles that.
+  errno = ECONNABORTED;
   return -1;
 }
 
@@ -119,7 +119,7 @@ TurnedAway turned_away() {
 
 }  // namespace meshbus
 
-/// Takes the place of the C library's in this program.
+/// Replaces the function of the C library in this program.
 extern "C" int accept4(int socket, sockaddr* address, socklen_t* size, int flags) {
   const auto fd = static_cast<int>(::syscall(SYS_accept4, socket, address, size, flags));
   if (fd < 0) {

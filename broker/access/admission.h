@@ -17,7 +17,7 @@
 
 namespace meshbus {
 
-/// What the kernel, or its key, says about the other end of a connection.
+/// What the kernel, or a key, proves about the other end of a connection.
 struct Credentials {
   /// The user of the connecting process, on unix sockets; nothing on tcp.
   std::optional<uid_t> uid;
@@ -48,12 +48,12 @@ class Admission {
     /// What this broker speaks.
     Protocol protocol = {};
   };
-  /// Without `tokens` no token is right.
+  /// Without `tokens` no token is accepted.
   Admission(Options options, std::optional<TokenMaker> tokens)
       : options_(std::move(options)), tokens_(std::move(tokens)) {}
 
-  /// Errors: version_mismatch, unauthorised, identity_mismatch; the detail is for the peer's people
-  /// and holds no secret.
+  /// Errors: version_mismatch, unauthorised, identity_mismatch; the detail is shown to the
+  /// peer's user and holds no secret.
   Result<Identity> admit(const wire::Hello& hello, const Credentials& credentials) const;
 
  private:

@@ -13,7 +13,7 @@ namespace meshbus {
 namespace {
 
 constexpr std::size_t kMostFiles = 100'000;
-/// Kernels before 6.13 tell the time of a change by their ticks.
+/// Kernels before 6.13 round the time of a change to their ticks.
 constexpr std::int64_t kFreshNs = 100'000'000;
 
 std::int64_t wall_ns() {
@@ -80,7 +80,7 @@ bool KeyRing::refresh() {
       if (at->path().extension() != ".pub" || !is_holder_name(name)) continue;
       struct stat status{};
       if (::stat(at->path().c_str(), &status) != 0) continue;
-      // The time of change covers owner and mode too.
+      // The time of change (ctime) covers owner and mode, too.
       const Seen seen{status.st_ino,
                       std::int64_t{status.st_ctim.tv_sec} * 1'000'000'000 + status.st_ctim.tv_nsec,
                       status.st_size};
@@ -90,7 +90,7 @@ bool KeyRing::refresh() {
         continue;
       }
       auto keys = read_public_keys(at->path().string());
-      // Once, although it may be read again.
+      // Logged once, although the file may be read again.
       if (!keys && (known == files_.end() || known->second.seen != seen))
         log::warn(keys.error().detail() + "; it lets nobody in");
       const bool is_fresh = wall_ns() - seen.changed_ns < kFreshNs;

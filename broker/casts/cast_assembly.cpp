@@ -32,7 +32,7 @@ void CastAssembly::add_body(std::uint64_t number, zmq::message_t body, Time now)
   if (done_.contains(number)) return;
   const auto awaited = awaited_.find(number);
   if (const auto other = bodies_.find(number); other != bodies_.end()) drop_body(other);
-  // For one that is waited for now there is always room.
+  // There is always room for a body that is waited for now.
   const bool is_next =
       awaited != awaited_.end() && senders_.at(awaited->second).front().number == number;
   if (!is_next && early_bytes_ + body.size() > limits_.bytes) return;
@@ -69,7 +69,7 @@ void CastAssembly::take_ready(std::deque<Message>& queue, std::vector<Message>& 
     zmq::message_t bytes = std::move(body->second.bytes);
     early_bytes_ -= bytes.size();
     bodies_.erase(body);
-    // Not what the sender sent: the right one is still to come.
+    // This is not what the sender sent: the right body is still to come.
     if (digest_of(bytes_of(bytes.data(), bytes.size())) != queue.front().digest) return;
     into.push_back(pop(queue));
     into.back().body = std::move(bytes);

@@ -22,9 +22,9 @@ namespace meshbus {
 /// SHA-512, 64 bytes.
 std::string digest_of(Bytes bytes);
 
-/// The receivers' side of casts by a tree of hosts (relay.fbs): casts whose bodies are still on
-/// their way, what came from the same senders behind them, and bodies that were faster than their
-/// casts. Bounded. Pure: the time comes from the caller.
+/// The receivers' side of casts with detached bodies (relay.fbs): casts whose bodies are still on
+/// their way, what came from the same senders behind them, and bodies that came before their casts.
+/// Bounded. Pure: the time comes from the caller.
 class CastAssembly {
  public:
   using Time = std::chrono::steady_clock::time_point;
@@ -32,7 +32,7 @@ class CastAssembly {
     /// What waits behind casts may have so many; so may the bodies that are too early.
     std::size_t bytes;
     std::size_t count;
-    /// For a body.
+    /// For the body of a cast.
     std::chrono::milliseconds wait;
   };
   struct Message {
@@ -49,27 +49,27 @@ class CastAssembly {
 
   explicit CastAssembly(Limits limits) : limits_(limits) {}
 
-  /// Whether it must wait for the body of a cast of its sender.
+  /// Whether that message must wait for the body of a cast of its sender.
   bool is_held(const wire::Envelope& envelope) const {
     return senders_.contains(sender_of(envelope));
   }
-  /// A cast without its body, or a message that is_held. False when there is no room.
+  /// Adds a cast without its body, or a message that is_held. False when there is no room.
   bool add(Message message, Time now);
-  /// A body, for whichever cast of that number.
+  /// Adds the body of the cast of that number.
   void add_body(std::uint64_t number, zmq::message_t body, Time now);
-  /// What need not wait any more, in order. To be called after each add() and add_body().
+  /// Takes out what is complete, in order. To be called after each add() and add_body().
   std::vector<Message> take_ready();
-  /// What has waited long enough, and what is free to go for that.
+  /// Takes out what has waited too long, and what waited behind that alone.
   std::vector<Message> expire(Time now);
 
   bool empty() const noexcept { return senders_.empty() && bodies_.empty(); }
-  /// Messages.
+  /// The number of messages.
   std::size_t count() const noexcept { return count_; }
   /// The bytes of messages and bodies.
   std::size_t bytes() const noexcept { return bytes_ + early_bytes_; }
 
  private:
-  /// Host, proc and life.
+  /// Host, proc and incarnation.
   using Sender = std::tuple<std::uint64_t, std::uint64_t, std::uint64_t>;
   struct Body {
     zmq::message_t bytes;
@@ -78,7 +78,7 @@ class CastAssembly {
   static Sender sender_of(const wire::Envelope& envelope) noexcept {
     return {envelope.source_host(), envelope.source_proc(), envelope.source_incarnation()};
   }
-  /// Takes out what is at the head of that queue and complete.
+  /// Takes out what is complete at the head of that queue.
   void take_ready(std::deque<Message>& queue, std::vector<Message>& into);
   Message pop(std::deque<Message>& queue);
   void drop_body(std::unordered_map<std::uint64_t, Body>::iterator body);
@@ -87,7 +87,7 @@ class CastAssembly {
   }
 
   Limits limits_;
-  /// None is empty, and the first message of each is a cast.
+  /// No queue is empty, and the first message of each is a cast.
   std::map<Sender, std::deque<Message>> senders_;
   /// Casts that wait for their bodies.
   std::unordered_map<std::uint64_t, Sender> awaited_;

@@ -63,7 +63,7 @@ void RelayedCasts::look(Time now, const Send& send) {
     progress = std::max(progress, cast.progress);
     if (now - cast.began >= limits_.limit) cast.hosts.clear();
     if (now - progress < kStalled) continue;
-    // What a link has taken arrives, or its host is lost.
+    // A body that a link has taken arrives, or its host is lost.
     std::erase_if(cast.hosts, [&](std::uint64_t host) {
       direct_until_[host] = now + kDirect;
       return send(host, cast.number, cast.body);

@@ -7,7 +7,7 @@
 
 namespace meshbus {
 
-/// Why a message ended without anybody being told (spec 9.1).
+/// Why a message was dropped without a report to anybody (spec 9.1).
 enum class Drop : std::uint8_t {
   no_return,   ///< It could not be delivered, and its sender did not want it back.
   not_needed,  ///< An answer or notice of the broker itself whose receiver is gone, or whose queue
@@ -32,12 +32,13 @@ struct Counters {
   std::array<std::uint64_t, kDropReasons> dropped{};
   std::uint64_t malformed_frames = 0;
   std::uint64_t ignored_frames =
-      0;  ///< From connections that are not registered, but for their Hello.
+      0;  ///< Frames from connections that have not registered, except their Hello.
   std::uint64_t refused_hellos = 0;
   std::uint64_t refused_keys = 0;  ///< Connections whose key is not authorised.
   std::uint64_t refused_handshakes =
       0;  ///< Connections without keys, with another one for us, or that left in their handshake.
-  std::uint64_t refused_messages = 0;  ///< Messages and calls of observers; they are returned.
+  std::uint64_t refused_messages =
+      0;  ///< Messages, calls and introductions that the sender's role or rate does not allow.
   std::uint64_t replayed_frames = 0;   ///< Frames of links sent again after a connection broke.
   std::uint64_t duplicate_frames = 0;  ///< Frames of links that came again and were dropped.
 

@@ -22,17 +22,18 @@ constexpr std::chrono::seconds kInterval{1};
 }  // namespace
 
 Result<SocketFile> listen_for_tools(zmq::socket_t& socket, const HostAddr& address,
-                                    const std::string& who) {
+                                    const std::string& speaker) {
   if (address.transport() != Transport::unix_socket || address.is_any())
-    return fail(ErrorCode::configuration_error,
-                who + " listens at a unix:/path or unix:@name only, not at " + address.to_string());
+    return fail(
+        ErrorCode::configuration_error,
+        speaker + " listens at a unix:/path or unix:@name only, not at " + address.to_string());
   if (auto cleared = clear_unix_path(address.path()); !cleared) return fail(cleared.error());
   try {
     const PrivateFiles private_files;
     socket.bind(address.zmq_endpoint());
   } catch (const zmq::error_t& error) {
     return fail(ErrorCode::io_error,
-                who + " cannot listen at " + address.to_string() + ": " + error.what());
+                speaker + " cannot listen at " + address.to_string() + ": " + error.what());
   }
   return SocketFile(address.path());
 }
@@ -55,7 +56,7 @@ Monitor::Monitor(Reactor& reactor, zmq::context_t& context, Speaker speaker, Sou
       socket_(context, zmq::socket_type::xpub) {
   socket_.set(zmq::sockopt::linger, 0);
   socket_.set(zmq::sockopt::sndhwm, kMostUnsent);
-  // A topic is short: nothing longer is a subscription to one.
+  // Topics are short, and so are subscriptions.
   socket_.set(zmq::sockopt::maxmsgsize, std::int64_t{64});
   reactor_.watch_quiet_socket(socket_.handle(), [this] { return on_subscription(); });
 }
@@ -74,7 +75,7 @@ bool Monitor::on_subscription() {
       is_drained = true;
       continue;
     }
-    // 1 or 0, and the beginning of a topic: the first one to want it, the last one to leave it.
+    // 1 or 0, and the beginning of a topic: its first subscription, and the end of its last one.
     const std::string_view text(message.data<char>(), message.size());
     if (text.empty() || (text[0] != 0 && text[0] != 1)) continue;
     const std::string_view beginning = text.substr(1);

@@ -11,7 +11,7 @@
 namespace meshbus {
 namespace {
 
-/// Different ones at a time: each is asked about every message.
+/// Different filters at a time: each message is compared with every one of them.
 constexpr std::size_t kMostStreams = 16;
 /// A batch is closed when it has so many bytes; one large body may come on top.
 constexpr std::size_t kBatchBytes = 64 * 1024;
@@ -126,7 +126,7 @@ std::string_view Tap::name_of(std::uint64_t key) {
 }
 
 void Tap::copy(const wire::Envelope& envelope, Bytes body) {
-  // What a peer says to its own broker goes nowhere.
+  // A message to this broker itself is not passed on.
   if (envelope.destination_proc() == 0 &&
       (envelope.destination_host() == 0 || envelope.destination_host() == own_key_))
     return;
@@ -158,7 +158,7 @@ void Tap::publish(const std::string& topic, Stream& stream) {
   const wire::Envelope* last = nullptr;
   for (const wire::TapEntry& entry : stream.entries) {
     const wire::Envelope& envelope = entry.envelope();
-    // Messages of one pair come in rows.
+    // Messages of one pair mostly come one after another.
     if (last != nullptr && last->source_proc() == envelope.source_proc() &&
         last->destination_proc() == envelope.destination_proc() &&
         last->source_host() == envelope.source_host() &&

@@ -41,13 +41,13 @@ class Tap {
   Tap(const Tap&) = delete;
   Tap& operator=(const Tap&) = delete;
 
-  /// Whether somebody is subscribed.
+  /// Whether there is a subscriber.
   bool is_wanted() const noexcept { return !streams_.empty(); }
   /// A message that is passed on. To be called only while is_wanted().
   void copy(const wire::Envelope& envelope, Bytes body);
 
  private:
-  /// One topic that somebody is subscribed to, and what its next batch has so far.
+  /// One topic with subscribers, and what its next batch has so far.
   struct Stream {
     TapRequest request;
     std::uint64_t id = 0;
@@ -62,7 +62,7 @@ class Tap {
   void subscribe(const std::string& topic);
   void unsubscribe(const std::string& topic);
   void refuse(const std::string& topic, const Error& error);
-  /// Sends what is there, be it nothing, and begins the next batch.
+  /// Sends the batch, even an empty one, and begins the next.
   void publish(const std::string& topic, Stream& stream);
   void publish(const std::string& topic, const flatbuffers::FlatBufferBuilder& builder);
   void on_turn_end();
@@ -77,7 +77,7 @@ class Tap {
   std::optional<SocketFile> file_;
   std::map<std::string, Stream> streams_;
   std::uint64_t next_stream_ = 1;
-  /// Texts of keys that were looked up; a key has one text for ever.
+  /// Texts of keys that were looked up; the text of a key never changes.
   std::unordered_map<std::uint64_t, std::string> names_;
   const TapFilter::NameOf find_name_ = [this](std::uint64_t key) { return name_of(key); };
   std::uint64_t turn_end_ = 0;

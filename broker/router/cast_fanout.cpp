@@ -80,9 +80,9 @@ Result<void> check(const wire::Envelope& envelope, const CastBody& cast, const R
   if (mesh == nullptr || !Name::parse(mesh->string_view()))
     return fail(ErrorCode::malformed_message, "a cast that names no mesh");
   const auto* runs = cast.head().runs();
-  if (runs != nullptr && count_ranks(*runs, router.key()) > kMostCopies)
+  if (runs != nullptr && count_ranks(*runs, router.own().key()) > kMostCopies)
     return fail(ErrorCode::too_large, "a cast to more than " + std::to_string(kMostCopies) +
-                                          " procs of " + router.host().to_string());
+                                          " procs of " + router.own().address().to_string());
   return {};
 }
 
@@ -95,7 +95,7 @@ struct CastFanout::Spread {
   Bytes body;
   zmq::message_t* detached;
   /// Runs of ranks on other hosts, by the keys of these.
-  std::unordered_map<std::uint64_t, std::vector<wire::CastRun>> elsewhere = {};
+  std::unordered_map<std::uint64_t, std::vector<wire::CastRun>> runs_by_host = {};
 };
 
 void CastFanout::spread(const wire::Envelope& envelope, Bytes body, zmq::message_t* detached,
@@ -111,9 +111,9 @@ void CastFanout::spread(const wire::Envelope& envelope, Bytes body, zmq::message
   if (cast->head().runs() == nullptr) return;
   const auto view = to_wire(*region);
   Spread spread{envelope, *cast, *view, body, detached};
-  if (envelope.source_host() == router_.key()) {
+  if (envelope.source_host() == router_.own().key()) {
     for (const auto* run : *cast->head().runs())
-      if (run->host() != router_.key()) spread.elsewhere[run->host()].push_back(*run);
+      if (run->host() != router_.own().key()) spread.runs_by_host[run->host()].push_back(*run);
     send_to_hosts(spread, charge);
   }
   send_here(spread, charge);
@@ -125,14 +125,14 @@ void CastFanout::send_here(const Spread& spread, Charge& charge) {
       is_detached ? std::string() : with_front(spread.cast, {}, {}, spread.view);
   const Bytes body = is_detached ? spread.body : Bytes(own);
   wire::Envelope copy = spread.envelope;
-  copy.mutate_destination_host(router_.key());
+  copy.mutate_destination_host(router_.own().key());
   CastCredits& credits = queues_.cast_credits();
   const bool is_charged = charge.is_due();
   const CastCredits::Account account = is_charged ? credits.open(charge) : 0;
-  ProcKeys keys(router_.host().to_string(), spread.cast.head().mesh()->string_view());
+  ProcKeys keys(router_.own().address().to_string(), spread.cast.head().mesh()->string_view());
   zmq::message_t part;
   for (const auto* run : *spread.cast.head().runs()) {
-    if (run->host() != router_.key()) continue;
+    if (run->host() != router_.own().key()) continue;
     std::uint64_t rank = run->first();
     for (std::uint64_t i = 0; i < run->count(); ++i, rank += run->step()) {
       ++counters_.originated;
@@ -160,7 +160,7 @@ std::vector<std::uint64_t> CastFanout::hosts_of(const Spread& spread, const Char
   wire::Envelope copy = spread.envelope;
   for (const auto* run : *spread.cast.head().runs()) {
     const std::uint64_t host = run->host();
-    if (host == router_.key() || !seen.insert(host).second) continue;
+    if (host == router_.own().key() || !seen.insert(host).second) continue;
     const Link* link = links_.find(host);
     const auto may = link == nullptr ? Result<void>() : Router::may_use(*link, charge);
     if (may) {
@@ -211,7 +211,7 @@ void CastFanout::send_to_host(const Spread& spread, std::uint64_t host) {
   } else {
     router_.deliver(copy,
                     with_front(spread.cast, spread.cast.head().mesh()->string_view(),
-                               spread.elsewhere.at(host), spread.view),
+                               spread.runs_by_host.at(host), spread.view),
                     nullptr, none);
   }
 }

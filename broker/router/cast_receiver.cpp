@@ -34,7 +34,8 @@ CastReceiver::~CastReceiver() {
 }
 
 bool CastReceiver::must_wait(const wire::Envelope& envelope) const {
-  if (envelope.source_host() == router_.key() || envelope.lane() != wire::Lane::data) return false;
+  if (envelope.source_host() == router_.own().key() || envelope.lane() != wire::Lane::data)
+    return false;
   return (envelope.flags() & kFlagElsewhere) != 0 || assembly_.is_held(envelope);
 }
 
@@ -58,9 +59,9 @@ bool CastReceiver::hold(const wire::Envelope& envelope, Bytes body, zmq::message
     message.body = part_of(body, detached);
   }
   if (!assembly_.add(std::move(message), reactor_.now())) {
-    router_.give_back(
-        envelope, Error(ErrorCode::queue_full, "too much waits at " + router_.host().to_string() +
-                                                   " for bodies of casts"));
+    router_.give_back(envelope, Error(ErrorCode::queue_full,
+                                      "too much waits at " + router_.own().address().to_string() +
+                                          " for bodies of casts"));
     return true;
   }
   if (is_cast) deliver(assembly_.take_ready());
@@ -82,7 +83,7 @@ bool CastReceiver::receive(const wire::Envelope& envelope, Bytes body, zmq::mess
 }
 
 void CastReceiver::on_relay(const wire::Envelope& envelope, Bytes body, zmq::message_t* detached) {
-  if (envelope.source_proc() != 0 || envelope.source_host() == router_.key() ||
+  if (envelope.source_proc() != 0 || envelope.source_host() == router_.own().key() ||
       envelope.kind() != wire::Kind::message)
     return router_.give_back(envelope,
                              Error(ErrorCode::malformed_message, "only brokers pass casts on"));
@@ -110,7 +111,7 @@ void CastReceiver::deliver(std::vector<CastAssembly::Message> messages) {
                         Error(ErrorCode::link_lost,
                               "the body of this cast, which was to come by other hosts, did "
                               "not reach " +
-                                  router_.host().to_string() + " in time"));
+                                  router_.own().address().to_string() + " in time"));
       continue;
     }
     if (message.number != 0) {

@@ -19,6 +19,10 @@ std::string hex(std::uint64_t key) {
   return text;
 }
 
+std::string undeliverable_detail(std::uint64_t proc, const OwnHost& own) {
+  return "no proc of key " + hex(proc) + " has registered at " + own.address().to_string();
+}
+
 /// Messages of the broker itself are short: their texts are cut. A longer one would be a malformed
 /// frame to its receiver.
 bool is_sendable(const std::string& body) {
@@ -38,11 +42,11 @@ Router::Router(Reactor& reactor, PeerQueues& queues, LinkTable& links, Counters&
       counters_(counters),
       monitor_(monitor),
       tap_(tap),
-      options_(std::move(options)),
-      own_key_(options_.host.key()),
-      agent_key_(host_service(options_.host).key()),
-      controller_key_(ProcId(options_.host, ProcName(Name::controller())).key()),
-      waiting_(options_.waiting) {}
+      own_(std::move(options.host), options.incarnation),
+      hop_limit_(options.hop_limit),
+      agent_key_(host_service(own_.address()).key()),
+      controller_key_(ProcId(own_.address(), ProcName(Name::controller())).key()),
+      waiting_(options.waiting) {}
 
 Router::~Router() {
   reactor_.cancel(expiry_timer_);
@@ -50,7 +54,7 @@ Router::~Router() {
 
 bool Router::admit(wire::Envelope& envelope) {
   ++counters_.received;
-  if (envelope.hop() >= options_.hop_limit) {
+  if (envelope.hop() >= hop_limit_) {
     give_back(envelope,
               Error(ErrorCode::expired, "the message passed " + std::to_string(envelope.hop()) +
                                             " brokers, the limit (hop.limit)"));
@@ -63,7 +67,7 @@ bool Router::admit(wire::Envelope& envelope) {
 void Router::deliver(const wire::Envelope& envelope, Bytes body, zmq::message_t* detached,
                      Charge& charge) {
   tap(envelope, body);
-  if (is_here(envelope.destination_host())) {
+  if (own_.is_here(envelope.destination_host())) {
     deliver_here(envelope, body, detached, charge);
   } else {
     deliver_by_link(envelope, body, detached, charge);
@@ -73,9 +77,9 @@ void Router::deliver(const wire::Envelope& envelope, Bytes body, zmq::message_t*
 void Router::deliver_by_link(const wire::Envelope& envelope, Bytes body, zmq::message_t* detached,
                              const Charge& charge) {
   const std::uint64_t host = envelope.destination_host();
-  if (envelope.source_host() != own_key_)
+  if (envelope.source_host() != own_.key())
     return give_back(envelope, Error(ErrorCode::no_such_host,
-                                     "this is " + options_.host.to_string() +
+                                     "this is " + own_.address().to_string() +
                                          ", which passes nothing on between other hosts (key " +
                                          hex(host) + ")"));
   Link* link = links_.find(host);
@@ -84,7 +88,7 @@ void Router::deliver_by_link(const wire::Envelope& envelope, Bytes body, zmq::me
     return give_back(envelope, refusal != nullptr
                                    ? *refusal
                                    : Error(ErrorCode::no_such_host,
-                                           "the broker of " + options_.host.to_string() +
+                                           "the broker of " + own_.address().to_string() +
                                                " knows no host of key " + hex(host) +
                                                ": nobody has introduced it"));
   }
@@ -137,7 +141,7 @@ void Router::wait_or_give_back(const wire::Envelope& envelope, Bytes body,
   // controllers: a sender that wants to wait for one asks again.
   if (proc == controller_key_)
     return give_back(envelope, Error(ErrorCode::no_such_proc, "no controller has registered at " +
-                                                                  options_.host.to_string()));
+                                                                  own_.address().to_string()));
   if (envelope.source_proc() != 0 && waiting_.add(envelope, body, detached, reactor_.now())) {
     arm_expiry();
     return;
@@ -145,27 +149,12 @@ void Router::wait_or_give_back(const wire::Envelope& envelope, Bytes body,
   const bool is_off = waiting_.wait().count() == 0;
   give_back(envelope,
             Error(is_off ? ErrorCode::no_such_proc : ErrorCode::queue_full,
-                  undeliverable_detail(proc) + "; it was not kept waiting, because " +
+                  undeliverable_detail(proc, own_) + "; it was not kept waiting, because " +
                       (is_off ? "delivery.starting is 0" : "too many messages wait already")));
 }
 
-std::string Router::undeliverable_detail(std::uint64_t proc) const {
-  return "no proc of key " + hex(proc) + " has registered at " + options_.host.to_string();
-}
-
-wire::Envelope Router::session_envelope() const noexcept {
-  wire::Envelope envelope;
-  envelope.mutate_source_host(own_key_);
-  envelope.mutate_source_incarnation(options_.incarnation);
-  envelope.mutate_kind(wire::Kind::control);
-  envelope.mutate_lane(wire::Lane::control);
-  envelope.mutate_role(wire::Role::broker);
-  envelope.mutate_flags(kFlagNoReturn);
-  return envelope;
-}
-
 wire::Envelope Router::own_envelope() noexcept {
-  wire::Envelope envelope = session_envelope();
+  wire::Envelope envelope = own_.session_envelope();
   envelope.mutate_sequence(next_sequence_++);
   return envelope;
 }
@@ -174,7 +163,7 @@ void Router::originate(std::uint64_t proc, std::uint64_t host, const std::string
   ++counters_.originated;
   wire::Envelope envelope = own_envelope();
   envelope.mutate_destination_proc(proc);
-  envelope.mutate_destination_host(host == 0 ? own_key_ : host);
+  envelope.mutate_destination_host(host == 0 ? own_.key() : host);
   Charge none;
   if (is_sendable(body)) {
     deliver(envelope, body, nullptr, none);
@@ -206,7 +195,7 @@ void Router::give_back(const wire::Envelope& envelope, const Error& error) {
   undeliverable.code = to_wire(error.code());
   undeliverable.detail = cut_text(error.detail());
   const std::string body = encode_control({}, std::move(undeliverable));
-  if (envelope.source_host() == own_key_) {
+  if (envelope.source_host() == own_.key()) {
     const Peer* source = routes_.find(envelope.source_proc());
     if (source == nullptr || source->identity.incarnation != envelope.source_incarnation()) {
       // Another incarnation of the sender must not take it for an answer to a message of its own.
@@ -233,7 +222,7 @@ void Router::arm_expiry() {
     waiting_.expire(reactor_.now(), [this](const wire::Envelope& envelope, Bytes, zmq::message_t&) {
       give_back(envelope,
                 Error(ErrorCode::no_such_proc,
-                      undeliverable_detail(envelope.destination_proc()) + " within " +
+                      undeliverable_detail(envelope.destination_proc(), own_) + " within " +
                           std::to_string(waiting_.wait().count()) + " ms (delivery.starting)"));
     });
     arm_expiry();

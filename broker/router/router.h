@@ -10,6 +10,7 @@
 #include "broker/observe/monitor.h"
 #include "broker/observe/tap.h"
 #include "broker/peers/peer.h"
+#include "broker/router/own_host.h"
 #include "broker/router/peer_queues.h"
 #include "broker/router/route_table.h"
 #include "broker/router/waiting_room.h"
@@ -44,7 +45,7 @@ class Router {
   bool admit(wire::Envelope& envelope);
   /// Whether the message is for this broker itself: a request, a cast or a body of one.
   bool is_own(const wire::Envelope& envelope) const noexcept {
-    return envelope.destination_proc() == 0 && is_here(envelope.destination_host());
+    return envelope.destination_proc() == 0 && own_.is_here(envelope.destination_host());
   }
   /// Delivers a message whose source and role are written already. Not for casts to this host.
   void deliver(const wire::Envelope& envelope, Bytes body, zmq::message_t* detached,
@@ -59,8 +60,6 @@ class Router {
   void originate_to(Peer& peer, const std::string& body);
   /// The envelope of such a message, without its destination. Uses up a number.
   wire::Envelope own_envelope() noexcept;
-  /// The envelope of what the broker says to one connection about its session. Has no number.
-  wire::Envelope session_envelope() const noexcept;
   /// Copies a message to the tap, if somebody listens there.
   void tap(const wire::Envelope& envelope, Bytes body) {
     if (tap_ != nullptr && tap_->is_wanted()) [[unlikely]]
@@ -82,28 +81,21 @@ class Router {
   void return_all(Peer& peer, const Error& error);
   /// Hands everything that waits to leave for `from` to `to`, its new connection.
   void move_all(Peer& from, Peer& to);
-  /// Drops every mention of a peer that is about to be destroyed.
-  void forget(Peer& peer) { queues_.forget(peer); }
   /// Gives back what links have given up.
   void return_given_up();
 
   RouteTable& routes() noexcept { return routes_; }
   const RouteTable& routes() const noexcept { return routes_; }
-  const HostAddr& host() const noexcept { return options_.host; }
-  /// key() of host()
-  std::uint64_t key() const noexcept { return own_key_; }
-  std::uint64_t incarnation() const noexcept { return options_.incarnation; }
+  const OwnHost& own() const noexcept { return own_; }
   /// Messages in the waiting room.
   std::size_t held() const noexcept { return waiting_.count(); }
 
  private:
-  bool is_here(std::uint64_t host) const noexcept { return host == 0 || host == own_key_; }
   void deliver_by_link(const wire::Envelope& envelope, Bytes body, zmq::message_t* detached,
                        const Charge& charge);
   /// Keeps a message for a proc that has not registered yet, or gives it back.
   void wait_or_give_back(const wire::Envelope& envelope, Bytes body, zmq::message_t* detached);
   void arm_expiry();
-  std::string undeliverable_detail(std::uint64_t proc) const;
 
   Reactor& reactor_;
   PeerQueues& queues_;
@@ -111,8 +103,8 @@ class Router {
   Counters& counters_;
   Monitor* monitor_;
   Tap* tap_;
-  Options options_;
-  std::uint64_t own_key_;
+  OwnHost own_;
+  std::uint8_t hop_limit_;
   /// The agent of this host.
   std::uint64_t agent_key_;
   /// The controller that may have registered here.

@@ -16,7 +16,7 @@
 
 namespace meshbus {
 
-/// Messages for procs of this host that have not registered yet: they wait a while, in order,
+/// Keeps messages for procs of this host that have not registered yet: for a while, in order,
 /// bounded. Pure: the time comes from the caller.
 class WaitingRoom {
  public:
@@ -54,7 +54,7 @@ class WaitingRoom {
 
   Limits limits_;
   std::unordered_map<std::uint64_t, std::deque<Waiting>> procs_;
-  /// When the messages are due, in that order; an entry whose message was released is skipped.
+  /// When the messages are due, in order; an entry whose message was released is skipped.
   struct Due {
     Time time;
     std::uint64_t proc;

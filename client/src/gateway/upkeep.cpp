@@ -91,9 +91,8 @@ void Upkeep::identify(const HostAddr& host) {
 
 void Upkeep::on_answer(const HostAddr& host, const Result<ControlMessage>& answer) {
   const auto incarnation = incarnation_in(answer);
-  const auto found =
-      hosts_.on_answer(host, incarnation, gateway_.is_up(), core_.reactor().now(),
-                       core_.config().duration(keys::delivery_limit));
+  const auto found = hosts_.on_answer(host, incarnation, gateway_.is_up(), core_.reactor().now(),
+                                      core_.config().duration(keys::delivery_limit));
   if (found.has_fallen_silent)
     log::warn("host " + host.to_string() + " does not answer: " + incarnation.error().to_string());
   if (found.answers_again) log::warn("host " + host.to_string() + " answers again");

@@ -40,13 +40,15 @@ CastAssembly::Message plain(std::uint64_t proc, const std::string& body) {
 Texts texts(const std::vector<CastAssembly::Message>& messages) {
   Texts texts;
   for (const auto& message : messages)
-    texts.push_back(std::to_string(message.envelope.source_proc()) + " " + (message.is_late ? "late" : message.body.to_string()));
+    texts.push_back(std::to_string(message.envelope.source_proc()) + " " +
+                    (message.is_late ? "late" : message.body.to_string()));
   return texts;
 }
 
 }  // namespace
 
-TEST_CASE("cast_assembly: a cast waits for its body, and what its sender sent behind it waits for both") {
+TEST_CASE(
+    "cast_assembly: a cast waits for its body, and what its sender sent behind it waits for both") {
   CastAssembly assembly({.bytes = 100000, .count = 100, .wait = 5s});
   CHECK(assembly.empty());
   CHECK_FALSE(assembly.is_held(from(1)));
@@ -71,7 +73,9 @@ TEST_CASE("cast_assembly: a cast waits for its body, and what its sender sent be
   CHECK(assembly.bytes() == 0);
 }
 
-TEST_CASE("cast_assembly: a body that is faster waits for its cast, and one that comes again is dropped") {
+TEST_CASE(
+    "cast_assembly: a body that is faster waits for its cast, and one that comes again is "
+    "dropped") {
   CastAssembly assembly({.bytes = 100000, .count = 100, .wait = 5s});
   assembly.add_body(10, bytes("a"), kStart);
   CHECK(assembly.take_ready().empty());
@@ -82,7 +86,9 @@ TEST_CASE("cast_assembly: a body that is faster waits for its cast, and one that
   CHECK(assembly.empty());
 }
 
-TEST_CASE("cast_assembly: a body that is not what the sender sent is dropped, and the right one still taken") {
+TEST_CASE(
+    "cast_assembly: a body that is not what the sender sent is dropped, and the right one still "
+    "taken") {
   CastAssembly assembly({.bytes = 100000, .count = 100, .wait = 5s});
   assembly.add_body(10, bytes("early and false"), kStart);
   REQUIRE(assembly.add(cast(1, 10, "a"), kStart));
@@ -119,7 +125,8 @@ TEST_CASE("cast_assembly: what waits is bounded, but the body that it waits for 
   CastAssembly full({.bytes = 400, .count = 3, .wait = 5s});
   REQUIRE(full.add(cast(1, 10, "a"), kStart));
   REQUIRE(full.add(cast(1, 11, "b"), kStart));
-  for (const std::uint64_t number : {11U, 20U}) full.add_body(number, bytes(std::string(1000, 'x')), kStart);
+  for (const std::uint64_t number : {11U, 20U})
+    full.add_body(number, bytes(std::string(1000, 'x')), kStart);
   CHECK(full.bytes() < 400);
   assembly.add_body(10, bytes(std::string(1000, 'a')), kStart);
   CHECK(assembly.take_ready().size() == 3);

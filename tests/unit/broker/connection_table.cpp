@@ -9,7 +9,8 @@ using namespace meshbus;
 namespace {
 
 std::unique_ptr<Peer> peer_of(ConnectionId connection, int descriptor) {
-  return std::make_unique<Peer>(Identity{}, connection, descriptor, Outbox::Limits{.bytes = 1000, .count = 10});
+  return std::make_unique<Peer>(Identity{}, connection, descriptor,
+                                Outbox::Limits{.bytes = 1000, .count = 10});
 }
 
 }  // namespace

@@ -31,7 +31,8 @@ wire::Envelope envelope_of(wire::Lane lane) {
 
 }  // namespace
 
-TEST_CASE("credit_ledger: what leaves is released to its senders, in order, and runs of one are one") {
+TEST_CASE(
+    "credit_ledger: what leaves is released to its senders, in order, and runs of one are one") {
   CreditLedger ledger;
   add(ledger, 1, 100);
   add(ledger, 1, 50);
@@ -39,7 +40,9 @@ TEST_CASE("credit_ledger: what leaves is released to its senders, in order, and 
   add(ledger, std::nullopt, 30);
   add(ledger, 1, 5);
   Released released;
-  const auto note = [&](ConnectionId sender, std::size_t bytes) { released.emplace_back(sender, bytes); };
+  const auto note = [&](ConnectionId sender, std::size_t bytes) {
+    released.emplace_back(sender, bytes);
+  };
   ledger.release(120, note);
   CHECK(released == Released{{1, 120}});
   released.clear();
@@ -58,7 +61,9 @@ TEST_CASE("credit_ledger: what is written off is released at once, and keeps its
   add(ledger, 1, 100);
   add(ledger, 2, 10);
   Released released;
-  const auto note = [&](ConnectionId sender, std::size_t bytes) { released.emplace_back(sender, bytes); };
+  const auto note = [&](ConnectionId sender, std::size_t bytes) {
+    released.emplace_back(sender, bytes);
+  };
   ledger.write_off(note);
   CHECK(released == Released{{1, 100}, {2, 10}});
   released.clear();
@@ -91,11 +96,15 @@ TEST_CASE("credit_ledger: nothing is released twice or forgotten") {
   for (const auto& [sender, bytes] : charged) CHECK(bytes == 0);
 }
 
-TEST_CASE("peer_outbox: data is charged until it leaves, control never, and what finds no room not at all") {
+TEST_CASE(
+    "peer_outbox: data is charged until it leaves, control never, and what finds no room not at "
+    "all") {
   PeerOutbox outbox({.bytes = 1000, .count = 2}, /*is_link=*/false);
   const std::size_t size = sizeof(wire::Envelope) + 3;
   Released released;
-  const auto note = [&](ConnectionId sender, std::size_t bytes) { released.emplace_back(sender, bytes); };
+  const auto note = [&](ConnectionId sender, std::size_t bytes) {
+    released.emplace_back(sender, bytes);
+  };
   Charge control{7, 0}, first{7, size}, second{8, size}, third{9, size};
   CHECK(outbox.push(envelope_of(wire::Lane::control), "abc", nullptr, control));
   CHECK(outbox.push(envelope_of(wire::Lane::data), "abc", nullptr, first));
@@ -125,11 +134,16 @@ TEST_CASE("peer_outbox: each message is taken out with its charge, unless that w
   push("c", 7);
   push("d", std::nullopt);
   std::vector<std::pair<std::string, std::size_t>> taken;
-  outbox.take_all([&](const wire::Envelope&, Bytes body, const Charge& charge) { taken.emplace_back(std::string(body), charge.bytes); });
-  CHECK(taken == std::vector<std::pair<std::string, std::size_t>>{{"a", 0}, {"b", size}, {"c", size}, {"d", 0}});
+  outbox.take_all([&](const wire::Envelope&, Bytes body, const Charge& charge) {
+    taken.emplace_back(std::string(body), charge.bytes);
+  });
+  CHECK(taken == std::vector<std::pair<std::string, std::size_t>>{
+                     {"a", 0}, {"b", size}, {"c", size}, {"d", 0}});
 }
 
-TEST_CASE("cast_credits: the sender gets credit when the last copy has left, and not before all are made") {
+TEST_CASE(
+    "cast_credits: the sender gets credit when the last copy has left, and not before all are "
+    "made") {
   CastCredits credits;
   Charge charge{5, 1000};
   const auto account = credits.open(charge);

@@ -43,7 +43,8 @@ TEST_CASE("rate_limit: 0 a second is no limit, and a billion a second is one") {
   CHECK(most.take(other, start + 1ns));
 }
 
-TEST_CASE("handshake_timeouts: each has its time, which its registration ends and a refusal shortens") {
+TEST_CASE(
+    "handshake_timeouts: each has its time, which its registration ends and a refusal shortens") {
   HandshakeTimeouts timeouts({.hello = 10s, .refused = 1s});
   const auto overdue = [&](RateLimit::Time now) {
     auto found = timeouts.take_overdue(now);
@@ -58,8 +59,8 @@ TEST_CASE("handshake_timeouts: each has its time, which its registration ends an
   timeouts.refused(7, start);  // not pending
   CHECK(overdue(start + 2999ms).empty());
   CHECK(overdue(start + 3s) == std::vector{5});
-  // A connection whose Hello may just not have been read yet is left alone once; a late refusal does
-  // not give more time than there was.
+  // A connection whose Hello may just not have been read yet is left alone once; a late refusal
+  // does not give more time than there was.
   timeouts.refused(6, start + 9500ms);
   CHECK(overdue(start + 10s) == std::vector{6});
   CHECK_FALSE(timeouts.empty());

@@ -4,7 +4,8 @@
 
 using namespace meshbus;
 
-TEST_CASE("idle_order: the one that has been idle longest comes first, and one that is used not at all") {
+TEST_CASE(
+    "idle_order: the one that has been idle longest comes first, and one that is used not at all") {
   IdleOrder order;
   CHECK_FALSE(order.take_oldest().has_value());
   for (const std::uint64_t key : {1U, 2U, 3U, 4U}) order.add(key);

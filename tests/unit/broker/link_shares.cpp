@@ -4,7 +4,8 @@
 
 using namespace meshbus;
 
-TEST_CASE("link_shares: each principal's links are counted, and its own oldest idle one makes room") {
+TEST_CASE(
+    "link_shares: each principal's links are counted, and its own oldest idle one makes room") {
   LinkShares shares;
   CHECK(shares.count("observer eve") == 0);
   CHECK_FALSE(shares.take_oldest("observer eve").has_value());

@@ -32,7 +32,8 @@ struct SentBodies {
   RelayedCasts::Send send() {
     return [this](std::uint64_t host, std::uint64_t number, zmq::message_t& body) {
       if (is_full) return false;
-      all.push_back(std::to_string(number) + " to " + std::to_string(host) + ": " + body.to_string());
+      all.push_back(std::to_string(number) + " to " + std::to_string(host) + ": " +
+                    body.to_string());
       return true;
     };
   }
@@ -52,8 +53,9 @@ TEST_CASE("relayed_casts: a list of hosts is shared out evenly") {
     std::size_t hosts, width;
     std::vector<CastBranch> branches;
   };
-  for (const Row& row : {Row{0, 16, {}}, Row{1, 16, {{0, 1}}}, Row{3, 16, {{0, 1}, {1, 1}, {2, 1}}}, Row{16, 2, {{0, 8}, {8, 8}}},
-                         Row{7, 3, {{0, 3}, {3, 2}, {5, 2}}}, Row{4, 3, {{0, 2}, {2, 1}, {3, 1}}}}) {
+  for (const Row& row : {Row{0, 16, {}}, Row{1, 16, {{0, 1}}}, Row{3, 16, {{0, 1}, {1, 1}, {2, 1}}},
+                         Row{16, 2, {{0, 8}, {8, 8}}}, Row{7, 3, {{0, 3}, {3, 2}, {5, 2}}},
+                         Row{4, 3, {{0, 2}, {2, 1}, {3, 1}}}}) {
     CAPTURE(row.hosts);
     CHECK(cast_branches(row.hosts, row.width) == row.branches);
   }
@@ -78,7 +80,9 @@ TEST_CASE("relayed_casts: the tree has every host once, and is as flat as it can
   }
 }
 
-TEST_CASE("relayed_casts: whom nothing reaches for a second is sent it, and is sent the next ones directly") {
+TEST_CASE(
+    "relayed_casts: whom nothing reaches for a second is sent it, and is sent the next ones "
+    "directly") {
   RelayedCasts relays({.bytes = 100, .limit = 30s});
   SentBodies sent;
   relays.add(7, body_of("a"), {1, 2, 3}, kCastBegin);

@@ -6,8 +6,10 @@ using namespace meshbus;
 
 namespace {
 
-constexpr WatchList::Watcher kFirst{.proc = 1, .host = 9, .incarnation = 11, .request = 5, .watched = 7};
-constexpr WatchList::Watcher kSecond{.proc = 2, .host = 9, .incarnation = 22, .request = 5, .watched = 7};
+constexpr WatchList::Watcher kFirst{
+    .proc = 1, .host = 9, .incarnation = 11, .request = 5, .watched = 7};
+constexpr WatchList::Watcher kSecond{
+    .proc = 2, .host = 9, .incarnation = 22, .request = 5, .watched = 7};
 
 }  // namespace
 

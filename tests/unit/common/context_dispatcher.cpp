@@ -9,15 +9,16 @@
 
 using namespace meshbus;
 
-TEST_CASE("context_dispatcher: a handler gets the context of its own message, and rows tell who may") {
+TEST_CASE("context_dispatcher: a handler gets the context of its message; each row has a role") {
   std::vector<std::string> heard;
+  const auto on_bye = [&](int context, const Request& request, const wire::Bye& bye) {
+    const std::string id = std::to_string(request.head.id);
+    heard.push_back(std::to_string(context) + " " + id + " " + bye.reason()->str());
+  };
+  const auto on_heartbeat = [&](int, const Request&, const wire::Heartbeat&) { heard.clear(); };
   ContextDispatcher<int> dispatcher;
-  dispatcher
-      .on<wire::Bye>(Role::observe,
-                     [&](int context, const Request& request, const wire::Bye& bye) {
-                       heard.push_back(std::to_string(context) + " " + std::to_string(request.head.id) + " " + bye.reason()->str());
-                     })
-      .on<wire::Heartbeat>(Role::operate, [&](int, const Request&, const wire::Heartbeat&) { heard.push_back("beat"); });
+  dispatcher.on<wire::Bye>(Role::observe, on_bye);
+  dispatcher.on<wire::Heartbeat>(Role::operate, on_heartbeat);
   const auto send = [&](int context, Role role, ControlBody body) {
     const auto message = ControlMessage::decode(encode_control({.id = 5}, body));
     REQUIRE(message.has_value());
