@@ -16,7 +16,7 @@ bool has(const std::string& text, std::string_view part) {
   return text.find(part) != std::string::npos;
 }
 
-void check_refused(const Words& words, std::string_view with) {
+void check_mistake(const Words& words, std::string_view with) {
   const auto begin = std::chrono::steady_clock::now();
   const auto finished = run_cli(words);
   std::string line;
@@ -60,29 +60,29 @@ struct Frozen {
 }  // namespace
 
 TEST_CASE("cli: flags of mpirun, srun and torchrun are answered by what meshbus run takes") {
-  check_refused({"run", "-np", "2", "true"}, "it takes -n N");
-  check_refused({"run", "--np", "2", "--", "true"}, "it takes -n N");
-  check_refused({"run", "--ntasks", "2", "--", "true"}, "it takes -n N");
-  check_refused({"run", "--nproc-per-node=2", "--", "true"}, "it takes --per-host proc=N");
-  check_refused({"run", "--nnodes", "2", "--", "true"}, "it takes --hosts N");
-  check_refused({"run", "--wdir", "/tmp", "--", "true"}, "cd DIR");
+  check_mistake({"run", "-np", "2", "true"}, "it takes -n N");
+  check_mistake({"run", "--np", "2", "--", "true"}, "it takes -n N");
+  check_mistake({"run", "--ntasks", "2", "--", "true"}, "it takes -n N");
+  check_mistake({"run", "--nproc-per-node=2", "--", "true"}, "it takes --per-host proc=N");
+  check_mistake({"run", "--nnodes", "2", "--", "true"}, "it takes --hosts N");
+  check_mistake({"run", "--wdir", "/tmp", "--", "true"}, "cd DIR");
 }
 
 TEST_CASE("cli: what cannot be is refused before anything is started, in the words that were typed") {
-  check_refused({"run", "--hosts", "h1", "--", "true"}, "did you mean tcp:h1:7420 or ssh:h1?");
-  check_refused({"run", "--per-host", "host=2", "--", "true"}, "--hosts says how many");
-  check_refused({"run", "--name", "", "--", "true"}, "--name is empty");
-  check_refused({"run", "--per-host", "gpu=4000000000", "--", "true"}, "16384");
-  check_refused({"run", "--per-host", "gpu=20000", "--", "true"}, "16384");
-  check_refused({"run", "-n", "100000", "--", "true"}, "at least 7 hosts");
-  check_refused({"run", "--trace", "/no/such/directory/trace", "--", "true"}, "/no/such/directory/trace cannot be written");
-  check_refused({"bench", "throughput", "--duration", "500"}, "has no unit");
+  check_mistake({"run", "--hosts", "h1", "--", "true"}, "did you mean tcp:h1:7420 or ssh:h1?");
+  check_mistake({"run", "--per-host", "host=2", "--", "true"}, "--hosts says how many");
+  check_mistake({"run", "--name", "", "--", "true"}, "--name is empty");
+  check_mistake({"run", "--per-host", "gpu=4000000000", "--", "true"}, "16384");
+  check_mistake({"run", "--per-host", "gpu=20000", "--", "true"}, "16384");
+  check_mistake({"run", "-n", "100000", "--", "true"}, "at least 7 hosts");
+  check_mistake({"run", "--trace", "/no/such/directory/trace", "--", "true"}, "/no/such/directory/trace cannot be written");
+  check_mistake({"bench", "throughput", "--duration", "500"}, "has no unit");
 }
 
 TEST_CASE("cli: the same mistake has the same exit code in all programs") {
-  check_refused({"host", "--bind", "nonsense"}, "--bind nonsense");
-  check_refused({"host", "--set", "nonsense=1"}, "nonsense");
-  check_refused({"host", "--nonsense"}, "--nonsense");
+  check_mistake({"host", "--bind", "nonsense"}, "--bind nonsense");
+  check_mistake({"host", "--set", "nonsense=1"}, "nonsense");
+  check_mistake({"host", "--nonsense"}, "--nonsense");
   for (const std::string program : {"meshbus-broker", "meshbus-agent", "meshbus-controller"}) {
     CAPTURE(program);
     CHECK(run({bin(program), "--nonsense"}, in_time).status == ExitStatus::exited(2));
