@@ -235,7 +235,7 @@ int why(const WhyArguments& arguments) {
                (wanted->ranks.empty() || contains(wanted->ranks, entry.event.end->rank));
       });
   if (!wanted->ranks.empty() && !has_end) {
-    complain("mesh " + story.mesh + ": of rank " + to_string(wanted->ranks) + " no end is known");
+    complain("mesh " + story.mesh + ": no end of rank " + to_string(wanted->ranks) + " is known");
     return 1;
   }
   if (arguments.hosts.json) {

@@ -16,7 +16,8 @@ struct DrainedMesh {
   std::string sleep = own_sleep();
   Process process;
   DrainedMesh(const std::string& host, const std::string& name, std::size_t ranks)
-      : process(cli({"run", "--hosts", host, "-n", std::to_string(ranks), "--name", name, "--", "sh", "-c", "exec " + sleep})) {
+      : process(cli({"run", "--hosts", host, "-n", std::to_string(ranks), "--name", name, "--",
+                     "sh", "-c", "exec " + sleep})) {
     wait_until([&] { return sleepers(sleep).size() == ranks || !process.is_running(); }, in_time);
     INFO(process.describe());
     REQUIRE(sleepers(sleep).size() == ranks);
@@ -33,16 +34,21 @@ TEST_CASE("cli: status shows where the ranks stand, and waits for them") {
   CHECK(status.status == ExitStatus::exited(0));
   CHECK(status.out.starts_with("napping-"));
   CHECK(status.out.ends_with("  Running: 0-2\n"));
-  const auto parsed = parse_json(run_cli({"status", "--json", "--wait", "running", "--hosts", host.address()}).out);
+  const auto parsed =
+      parse_json(run_cli({"status", "--json", "--wait", "running", "--hosts", host.address()}).out);
   REQUIRE(parsed.size() == 1);
   CHECK(parsed[0].at("region") == "host=1/3,proc=3/1");
   REQUIRE(parsed[0].at("statuses").size() == 1);
-  CHECK(parsed[0].at("statuses")[0] == json({{"status", "Running"}, {"reason", nullptr}, {"ranks", "0-2"}}));
-  status = run_cli({"status", "napping", "--wait", "stopped", "--timeout", "300ms", "--hosts", host.address()});
+  CHECK(parsed[0].at("statuses")[0] ==
+        json({{"status", "Running"}, {"reason", nullptr}, {"ranks", "0-2"}}));
+  status = run_cli(
+      {"status", "napping", "--wait", "stopped", "--timeout", "300ms", "--hosts", host.address()});
   CHECK(status.status == ExitStatus::exited(1));
-  CHECK(status.err.find("3 of 3 ranks have not reached Stopped: Running=0..3") != std::string::npos);
+  CHECK(status.err.find("3 of 3 ranks have not reached Stopped: Running=0..3") !=
+        std::string::npos);
   CHECK(run_cli({"status", "nobody", "--hosts", host.address()}).status == ExitStatus::exited(1));
-  CHECK(run_cli({"status", "--wait", "happy", "--hosts", host.address()}).status == ExitStatus::exited(2));
+  CHECK(run_cli({"status", "--wait", "happy", "--hosts", host.address()}).status ==
+        ExitStatus::exited(2));
   Process waiter(cli({"status", "napping", "--wait", "stopped", "--hosts", host.address()}));
   CHECK(run_cli({"stop", "napping", "--hosts", host.address()}).status == ExitStatus::exited(0));
   CHECK(waiter.wait_exit(in_time) == ExitStatus::exited(0));
@@ -50,11 +56,16 @@ TEST_CASE("cli: status shows where the ranks stand, and waits for them") {
   CHECK(mesh.process.wait_exit(in_time) == ExitStatus::exited(143));
 }
 
-TEST_CASE("cli: drain stops what is there and keeps others from starting until --resume, also when the agent was replaced") {
+TEST_CASE(
+    "cli: drain stops what is there and keeps others from starting until --resume, also when the "
+    "agent was replaced") {
   StandingHost host;
   DrainedMesh mesh(host.address(), "napping", 2);
-  const auto run = [&] { return run_cli({"run", "--hosts", host.address(), "-n", "1", "--", "true"}); };
-  auto drained = run_cli({"drain", "--hold", "--reason", "new kernel", "--json", "--hosts", host.address()});
+  const auto run = [&] {
+    return run_cli({"run", "--hosts", host.address(), "-n", "1", "--", "true"});
+  };
+  auto drained =
+      run_cli({"drain", "--hold", "--reason", "new kernel", "--json", "--hosts", host.address()});
   INFO(drained.out << drained.err);
   CHECK(drained.status == ExitStatus::exited(0));
   const auto parsed = parse_json(drained.out);
@@ -84,20 +95,27 @@ TEST_CASE("cli: drain stops what is there and keeps others from starting until -
         return now && now->agent != agent && now->agent != 0;
       },
       in_time));
-  REQUIRE(wait_until([&] { return run_cli({"ps", "--hosts", host.address()}).status == ExitStatus::exited(0); }, in_time));
+  REQUIRE(wait_until(
+      [&] { return run_cli({"ps", "--hosts", host.address()}).status == ExitStatus::exited(0); },
+      in_time));
   is_refused();
   const auto shown = parse_json(run_cli({"ps", "--json", "--hosts", host.address()}).out);
   REQUIRE(shown.at("hosts")[0].at("drains").size() == 1);
   CHECK(shown.at("hosts")[0].at("drains")[0].at("reason") == "new kernel");
   CHECK(shown.at("hosts")[0].at("drains")[0].at("hold") == true);
-  CHECK(run_cli({"ps", "--hosts", host.address()}).out.find("drained of all meshes, asked for by ") != std::string::npos);
+  CHECK(
+      run_cli({"ps", "--hosts", host.address()}).out.find("drained of all meshes, asked for by ") !=
+      std::string::npos);
 
   const auto resumed = run_cli({"drain", "--resume", "--hosts", host.address()});
   INFO(resumed.err);
   CHECK(resumed.status == ExitStatus::exited(0));
   CHECK(run().status == ExitStatus::exited(0));
-  CHECK(run_cli({"drain", "--hosts", host.address()}).out == "drained all meshes: 0 of 0 procs ended\n");
+  CHECK(run_cli({"drain", "--hosts", host.address()}).out ==
+        "drained all meshes: 0 of 0 procs ended\n");
   CHECK(run_cli({"drain", "nobody", "--hosts", host.address()}).status == ExitStatus::exited(1));
-  CHECK(run_cli({"drain", "--owner", "nobody", "--hosts", host.address()}).status == ExitStatus::exited(1));
-  CHECK(run_cli({"drain", "--hold", "--resume", "--hosts", host.address()}).status == ExitStatus::exited(2));
+  CHECK(run_cli({"drain", "--owner", "nobody", "--hosts", host.address()}).status ==
+        ExitStatus::exited(1));
+  CHECK(run_cli({"drain", "--hold", "--resume", "--hosts", host.address()}).status ==
+        ExitStatus::exited(2));
 }

@@ -17,7 +17,8 @@ Words troubles_of(const Process& watch, std::uint64_t rank) {
   Words troubles;
   for (const auto& line : lines_of(watch.out().substr(0, watch.out().rfind('\n') + 1))) {
     const json event = parse_json(line);
-    if (event.at("event") == "trouble" && event.at("rank") == rank) troubles.push_back(event.at("trouble"));
+    if (event.at("event") == "trouble" && event.at("rank") == rank)
+      troubles.push_back(event.at("trouble"));
   }
   return troubles;
 }
@@ -29,15 +30,19 @@ json listed_ranks(const StandingHost& host) {
 
 }  // namespace
 
-TEST_CASE("cli: a mesh proc that is stopped by a signal is frozen, not dead, and recovers when it goes on") {
+TEST_CASE(
+    "cli: a mesh proc that is stopped by a signal is frozen, not dead, and recovers when it goes "
+    "on") {
   StandingHost host({"--set", "heartbeat=500ms", "--set", "session.away=4s"});
   const TempDir dir;
-  Process run(cli({"run", "--hosts", host.address(), "--name", "work", "--mesh", "-n", "2", "--restart", "always", "--gang", "all", "--",
-                   bin("echo_proc"), dir.path().string()}));
+  Process run(
+      cli({"run", "--hosts", host.address(), "--name", "work", "--mesh", "-n", "2", "--restart",
+           "always", "--gang", "all", "--", bin("echo_proc"), dir.path().string()}));
   json before;
   const auto are_ready = [&] {
     before = listed_ranks(host);
-    return before.size() == 2 && before[0].at("status") == "ready" && before[1].at("status") == "ready";
+    return before.size() == 2 && before[0].at("status") == "ready" &&
+           before[1].at("status") == "ready";
   };
   {
     const bool is_up = wait_until(are_ready, in_time);
@@ -47,7 +52,9 @@ TEST_CASE("cli: a mesh proc that is stopped by a signal is frozen, not dead, and
   CHECK(before[1].at("trouble").is_null());
   Process lines(cli({"watch", "--json", "--hosts", host.address()}));
   Process text(cli({"watch", "work", "--hosts", host.address()}));
-  REQUIRE(wait_until([&] { return text.out().find("rank 1") != std::string::npos && !lines.out().empty(); }, in_time));
+  REQUIRE(wait_until(
+      [&] { return text.out().find("rank 1") != std::string::npos && !lines.out().empty(); },
+      in_time));
 
   const auto pid = before[1].at("pid").get<pid_t>();
   REQUIRE(::kill(pid, SIGSTOP) == 0);
@@ -56,20 +63,31 @@ TEST_CASE("cli: a mesh proc that is stopped by a signal is frozen, not dead, and
     return !told.empty() && told.back() == trouble;
   };
   REQUIRE(wait_until([&] { return has_told("frozen"); }, in_time));
-  CHECK(wait_until([&] { return text.out().find(": frozen: stopped by a signal, nothing from it for ") != std::string::npos; }, in_time));
+  CHECK(wait_until(
+      [&] {
+        return text.out().find(": frozen: stopped by a signal, nothing from it for ") !=
+               std::string::npos;
+      },
+      in_time));
   const json frozen = listed_ranks(host);
   REQUIRE(frozen.size() == 2);
   CHECK(frozen[1].at("status") == "ready");
   CHECK(frozen[1].at("trouble").at("trouble") == "frozen");
   CHECK(frozen[1].at("trouble").at("reason").get<std::string>().find("stopped by a signal") == 0);
-  CHECK(run_cli({"ps", "--hosts", host.address()}).out.find("frozen: stopped by a signal") != std::string::npos);
-  CHECK(run_cli({"status", "--hosts", host.address()}).out.find("; frozen: 1") != std::string::npos);
-  CHECK(wait_until([&] { return run.err().find("rank 1 is frozen: stopped by a signal") != std::string::npos; }, in_time));
+  CHECK(run_cli({"ps", "--hosts", host.address()}).out.find("frozen: stopped by a signal") !=
+        std::string::npos);
+  CHECK(run_cli({"status", "--hosts", host.address()}).out.find("; frozen: 1") !=
+        std::string::npos);
+  CHECK(wait_until(
+      [&] { return run.err().find("rank 1 is frozen: stopped by a signal") != std::string::npos; },
+      in_time));
 
   REQUIRE(::kill(pid, SIGCONT) == 0);
   REQUIRE(wait_until([&] { return has_told("none"); }, in_time));
-  CHECK(wait_until([&] { return text.out().find(": answers in time again") != std::string::npos; }, in_time));
-  CHECK(wait_until([&] { return run.err().find("rank 1 answers again") != std::string::npos; }, in_time));
+  CHECK(wait_until([&] { return text.out().find(": answers in time again") != std::string::npos; },
+                   in_time));
+  CHECK(wait_until([&] { return run.err().find("rank 1 answers again") != std::string::npos; },
+                   in_time));
   const auto told = troubles_of(lines, 1);
   CHECK(std::count(told.begin(), told.end(), "frozen") == 1);
   const auto of_other = troubles_of(lines, 0);

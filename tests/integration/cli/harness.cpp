@@ -87,7 +87,8 @@ std::optional<Roles> find_roles(pid_t warden) {
 std::vector<pid_t> wardens_of(pid_t launcher) {
   std::vector<pid_t> found;
   for (const ProcessInfo& child : children_of(launcher)) {
-    if (!child.is_dead() && child.command.find("meshbus host") != std::string::npos) found.push_back(child.pid);
+    if (!child.is_dead() && child.command.find("meshbus host") != std::string::npos)
+      found.push_back(child.pid);
   }
   return found;
 }
@@ -95,8 +96,8 @@ std::vector<pid_t> wardens_of(pid_t launcher) {
 std::vector<fs::path> host_directories() {
   std::vector<fs::path> found;
   std::error_code ignored;
-  for (auto at = fs::directory_iterator(environment_root() / "run" / "meshbus", ignored); at != fs::directory_iterator();
-       at.increment(ignored)) {
+  for (auto at = fs::directory_iterator(environment_root() / "run" / "meshbus", ignored);
+       at != fs::directory_iterator(); at.increment(ignored)) {
     if (at->path().filename().string().starts_with("host-")) found.push_back(at->path());
   }
   return found;
@@ -104,29 +105,35 @@ std::vector<fs::path> host_directories() {
 
 namespace {
 
-/// Where cgroup v2 is mounted, or the hierarchy of v1 that has this controller; empty when it is not.
+/// Where cgroup v2 is mounted, or the hierarchy of v1 that has this controller; empty when it is
+/// not.
 std::string cgroup_mount(const std::string& controller = {}) {
   for (const std::string& line : lines_of(read_file("/proc/self/mounts"))) {
     std::istringstream fields(line);
     std::string device, point, type, options;
     if (!(fields >> device >> point >> type >> options)) continue;
-    if (controller.empty() ? type == "cgroup2"
-                           : type == "cgroup" && ("," + options + ",").find("," + controller + ",") != std::string::npos)
+    if (controller.empty()
+            ? type == "cgroup2"
+            : type == "cgroup" &&
+                  ("," + options + ",").find("," + controller + ",") != std::string::npos)
       return point;
   }
   return {};
 }
 
-std::vector<fs::path> find_cgroups(const std::string& mount, const std::vector<fs::path>& host_directories) {
+std::vector<fs::path> find_cgroups(const std::string& mount,
+                                   const std::vector<fs::path>& host_directories) {
   std::vector<fs::path> found;
   if (mount.empty()) return found;
   std::error_code ignored;
-  for (auto at = fs::recursive_directory_iterator(mount, fs::directory_options::skip_permission_denied, ignored);
+  for (auto at = fs::recursive_directory_iterator(
+           mount, fs::directory_options::skip_permission_denied, ignored);
        at != fs::recursive_directory_iterator(); at.increment(ignored)) {
     std::error_code gone;
     if (!at->is_directory(gone)) continue;
     for (const fs::path& directory : host_directories) {
-      if (at->path().filename() == "meshbus-" + directory.filename().string().substr(5)) found.push_back(at->path());
+      if (at->path().filename() == "meshbus-" + directory.filename().string().substr(5))
+        found.push_back(at->path());
     }
   }
   return found;
@@ -148,7 +155,8 @@ std::vector<fs::path> group_directories_of(const std::vector<fs::path>& director
     for (const auto& top : find_cgroups(cgroup_mount(controller), directories)) {
       found.push_back(top);
       std::error_code ignored;
-      for (auto at = fs::recursive_directory_iterator(top, ignored); at != fs::recursive_directory_iterator(); at.increment(ignored)) {
+      for (auto at = fs::recursive_directory_iterator(top, ignored);
+           at != fs::recursive_directory_iterator(); at.increment(ignored)) {
         std::error_code gone;
         if (at->is_directory(gone)) found.push_back(at->path());
       }
@@ -167,10 +175,12 @@ fs::path mesh_folder_in(const fs::path& logs) {
   return folders.front();
 }
 
-std::optional<std::chrono::milliseconds> time_until(const std::function<bool()>& condition, std::chrono::milliseconds deadline) {
+std::optional<std::chrono::milliseconds> time_until(const std::function<bool()>& condition,
+                                                    std::chrono::milliseconds deadline) {
   const auto start = std::chrono::steady_clock::now();
   if (!wait_until(condition, deadline)) return std::nullopt;
-  return std::chrono::duration_cast<std::chrono::milliseconds>(std::chrono::steady_clock::now() - start);
+  return std::chrono::duration_cast<std::chrono::milliseconds>(std::chrono::steady_clock::now() -
+                                                               start);
 }
 
 namespace {
@@ -183,10 +193,14 @@ Words host_words(const Words& options) {
 
 }  // namespace
 
-StandingHost::StandingHost(const Words& options, ProcessOptions process) : process_(host_words(options), std::move(process)) {
+StandingHost::StandingHost(const Words& options, ProcessOptions process)
+    : process_(host_words(options), std::move(process)) {
   // On stdout: warnings come on stderr.
-  wait_until([this] { return process_.out().find('\n') != std::string::npos || !process_.is_running(); }, in_time);
-  if (process_.out().find('\n') == std::string::npos) throw std::runtime_error("the host did not become ready: " + process_.describe());
+  wait_until(
+      [this] { return process_.out().find('\n') != std::string::npos || !process_.is_running(); },
+      in_time);
+  if (process_.out().find('\n') == std::string::npos)
+    throw std::runtime_error("the host did not become ready: " + process_.describe());
   ready_ = parse_json(lines_of(process_.out()).front());
   address_ = ready_.at("host").get<std::string>();
 }
@@ -198,8 +212,8 @@ StandingHost::~StandingHost() {
 }
 
 Roles StandingHost::roles() const {
-  return {ready_.at("pid").get<pid_t>(), ready_.at("keeper_pid").get<pid_t>(), ready_.at("agent_pid").get<pid_t>(),
-          ready_.at("broker_pid").get<pid_t>()};
+  return {ready_.at("pid").get<pid_t>(), ready_.at("keeper_pid").get<pid_t>(),
+          ready_.at("agent_pid").get<pid_t>(), ready_.at("broker_pid").get<pid_t>()};
 }
 
 }  // namespace meshbus::test

@@ -21,7 +21,8 @@
 /// What the tests of the `meshbus` command line share.
 namespace meshbus::test {
 
-/// For what must come, on a busy machine with sanitizers. What must come *soon* is measured against a promise instead.
+/// For what must come, on a busy machine with sanitizers. What must come *soon* is measured against
+/// a promise instead.
 constexpr std::chrono::milliseconds in_time(60'000);
 /// Nothing is left so long after the end of a role (spec 4.7).
 constexpr std::chrono::milliseconds cleaned_up(2000);
@@ -63,18 +64,23 @@ std::vector<pid_t> wardens_of(pid_t launcher);
 /// The run directories of hosts of this test program, `.../host-XXXXXXXX`.
 std::vector<std::filesystem::path> host_directories();
 /// The directories of cgroup v2 that hosts with these run directories have made.
-std::vector<std::filesystem::path> cgroups_of(const std::vector<std::filesystem::path>& host_directories);
+std::vector<std::filesystem::path> cgroups_of(
+    const std::vector<std::filesystem::path>& host_directories);
 /// The directories of cgroup v1 that limit their number of processes.
-std::vector<std::filesystem::path> limits_of(const std::vector<std::filesystem::path>& host_directories);
+std::vector<std::filesystem::path> limits_of(
+    const std::vector<std::filesystem::path>& host_directories);
 
 /// All their directories of cgroup, in every hierarchy, and those of single procs below.
-std::vector<std::filesystem::path> group_directories_of(const std::vector<std::filesystem::path>& host_directories);
+std::vector<std::filesystem::path> group_directories_of(
+    const std::vector<std::filesystem::path>& host_directories);
 
-/// The folder of the one mesh that has written to this `logs.directory`; beside it lie the event logs of hosts.
+/// The folder of the one mesh that has written to this `logs.directory`; beside it lie the event
+/// logs of hosts.
 std::filesystem::path mesh_folder_in(const std::filesystem::path& logs);
 
 /// How long it took until the condition held, or nothing when it took longer than `deadline`.
-std::optional<std::chrono::milliseconds> time_until(const std::function<bool()>& condition, std::chrono::milliseconds deadline);
+std::optional<std::chrono::milliseconds> time_until(const std::function<bool()>& condition,
+                                                    std::chrono::milliseconds deadline);
 
 /// `meshbus host`, ready. It is stopped in order at the end of the scope.
 class StandingHost {

@@ -32,8 +32,11 @@ struct SleepingMesh {
   std::string sleep = own_sleep();
   Process process;
   SleepingMesh(const std::string& hosts, const std::string& name, int ranks)
-      : process(cli({"run", "--hosts", hosts, "-n", std::to_string(ranks), "--name", name, "--", "sh", "-c", "exec " + sleep})) {
-    const auto are_up = [&] { return sleepers(sleep).size() == static_cast<std::size_t>(ranks) || !process.is_running(); };
+      : process(cli({"run", "--hosts", hosts, "-n", std::to_string(ranks), "--name", name, "--",
+                     "sh", "-c", "exec " + sleep})) {
+    const auto are_up = [&] {
+      return sleepers(sleep).size() == static_cast<std::size_t>(ranks) || !process.is_running();
+    };
     wait_until(are_up, in_time);
     INFO(process.describe());
     REQUIRE(process.is_running());
@@ -44,7 +47,8 @@ struct SleepingMesh {
 
 }  // namespace
 
-TEST_CASE("cli: a host says in one line of JSON where it is, and its processes have telling names") {
+TEST_CASE(
+    "cli: a host says in one line of JSON where it is, and its processes have telling names") {
   StandingHost host;
   const json& ready = host.ready();
   INFO(ready.dump());
@@ -159,14 +163,16 @@ TEST_CASE("cli: ps shows hosts, meshes and procs, as text and as JSON") {
   REQUIRE(ended.at("meshes").size() == 1);
   CHECK(ended.at("meshes")[0].at("ranks")[0].at("status") == "stopped");
   CHECK(ended.at("meshes")[0].at("ranks")[0].at("signal") == SIGTERM);
-  CHECK(ended.at("meshes")[0].at("ranks")[0].at("reason").get<std::string>().find("SIGTERM") != std::string::npos);
+  CHECK(ended.at("meshes")[0].at("ranks")[0].at("reason").get<std::string>().find("SIGTERM") !=
+        std::string::npos);
   CHECK(ended.at("hosts")[0].at("live") == 0);
 }
 
 TEST_CASE("cli: ps names a host that does not answer, and shows the others") {
   StandingHost host;
   const std::string absent = "unix:" + (environment_root() / "run" / "no-such-socket").string();
-  const auto finished = run_cli({"ps", "--json", "--timeout", "2s", "--hosts", host.address() + "," + absent});
+  const auto finished =
+      run_cli({"ps", "--json", "--timeout", "2s", "--hosts", host.address() + "," + absent});
   INFO(finished.out << finished.err);
   CHECK(finished.status == ExitStatus::exited(1));
   const json shown = parse_json(finished.out);
@@ -179,7 +185,9 @@ TEST_CASE("cli: ps names a host that does not answer, and shows the others") {
   CHECK(run_there.err.find(absent) != std::string::npos);
 }
 
-TEST_CASE("cli: ping says how long each host takes, and fails when one of them does not answer, or there is none") {
+TEST_CASE(
+    "cli: ping says how long each host takes, and fails when one of them does not answer, or there "
+    "is none") {
   StandingHost host;
   const auto all_here = run_cli({"ping", "--hosts", host.address()});
   INFO(all_here.out << all_here.err);
@@ -215,7 +223,8 @@ TEST_CASE("cli: ping says how long each host takes, and fails when one of them d
   CHECK(host.process().wait_exit(in_time) == ExitStatus::exited(0));
   // Healthchecks ask so.
   const TempDir empty;
-  const auto none = run_cli({"ping"}, {.environment = {{"XDG_RUNTIME_DIR", empty.path().string()}}});
+  const auto none =
+      run_cli({"ping"}, {.environment = {{"XDG_RUNTIME_DIR", empty.path().string()}}});
   if (none.out.empty()) {  // else somebody else's host of this user lives in /tmp
     CHECK(none.status == ExitStatus::exited(1));
     CHECK(none.err.find("no host of yours") != std::string::npos);
@@ -252,7 +261,8 @@ TEST_CASE("cli: shutdown ends hosts and their procs, and the address can be boun
   const Words tcp_host = {"--insecure", "--bind", "tcp:127.0.0.1:0"};
   StandingHost one(tcp_host);
   {
-    StandingHost other({"--insecure", "--bind", "tcp:127.0.0.1:0", "--advertise", "tcp:127.0.0.1:0"});
+    StandingHost other(
+        {"--insecure", "--bind", "tcp:127.0.0.1:0", "--advertise", "tcp:127.0.0.1:0"});
     INFO(other.ready().dump());
     const std::string tcp = other.address();
     SleepingMesh mesh(one.address() + "," + tcp, "both", 2);
@@ -260,7 +270,8 @@ TEST_CASE("cli: shutdown ends hosts and their procs, and the address can be boun
     INFO(down.out << down.err);
     CHECK(down.status == ExitStatus::exited(0));
     // When one host has ended its rank, the launcher may stop the other one before its host does.
-    CHECK((down.out == "2 hosts are down; 2 of 2 procs ended\n" || down.out == "2 hosts are down; 1 of 1 procs ended\n"));
+    CHECK((down.out == "2 hosts are down; 2 of 2 procs ended\n" ||
+           down.out == "2 hosts are down; 1 of 1 procs ended\n"));
     CHECK(mesh.is_gone());
     StandingHost again({"--insecure", "--bind", tcp, "--advertise", tcp});
     CHECK(again.address() == tcp);
@@ -269,7 +280,8 @@ TEST_CASE("cli: shutdown ends hosts and their procs, and the address can be boun
     CHECK(mesh.process.wait_exit(in_time).code.has_value());
     const auto second = run_cli({"shutdown", "--json", "--hosts", tcp});
     CHECK(second.status == ExitStatus::exited(0));
-    CHECK(parse_json(second.out) == json({{"hosts", 1}, {"attempted", 0}, {"ok", 0}, {"failed", 0}}));
+    CHECK(parse_json(second.out) ==
+          json({{"hosts", 1}, {"attempted", 0}, {"ok", 0}, {"failed", 0}}));
     CHECK(again.process().wait_exit(in_time) == ExitStatus::exited(0));
   }
   CHECK(host_directories().empty());
@@ -278,7 +290,8 @@ TEST_CASE("cli: shutdown ends hosts and their procs, and the address can be boun
 TEST_CASE("cli: shutdown kills what ignores SIGTERM after the grace, and only then says so") {
   StandingHost host;
   const std::string sleep = own_sleep();
-  Process launcher(cli({"run", "--hosts", host.address(), "--no-prefix", "--", "sh", "-c", "trap '' TERM; echo up; exec " + sleep}));
+  Process launcher(cli({"run", "--hosts", host.address(), "--no-prefix", "--", "sh", "-c",
+                        "trap '' TERM; echo up; exec " + sleep}));
   launcher.wait_for_output("up\n", in_time);
   const auto down = run_cli({"shutdown", "--hosts", host.address(), "--grace", "300ms"});
   INFO(down.out << down.err);
@@ -296,26 +309,31 @@ TEST_CASE("cli: plain tcp is refused without --insecure, and warned of with it")
   CHECK(refused.err.find("--insecure") != std::string::npos);
   CHECK(refused.err.find("tcp:127.0.0.1:0") != std::string::npos);
 
-  StandingHost one({"--insecure", "--bind", "tcp:127.0.0.1:0"}), other({"--insecure", "--bind", "tcp:127.0.0.1:0"});
+  StandingHost one({"--insecure", "--bind", "tcp:127.0.0.1:0"}),
+      other({"--insecure", "--bind", "tcp:127.0.0.1:0"});
   INFO(one.ready().dump());
   for (StandingHost* host : {&one, &other}) {
     CHECK(host->address().starts_with("tcp:127.0.0.1:"));
     CHECK_FALSE(host->address().ends_with(":0"));
     CHECK(host->process().err().find("insecure") != std::string::npos);
   }
-  const auto finished = run_cli({"run", "--hosts", one.address() + "," + other.address(), "--per-host", "gpus=2", "--name", "t", "--", "sh",
-                                 "-c", "echo $RANK $MASTER_ADDR"});
+  const auto finished =
+      run_cli({"run", "--hosts", one.address() + "," + other.address(), "--per-host", "gpus=2",
+               "--name", "t", "--", "sh", "-c", "echo $RANK $MASTER_ADDR"});
   INFO(finished.err);
   CHECK(finished.status == ExitStatus::exited(0));
-  CHECK(sorted(lines_of(finished.out)) == Words{"[t/0 host=0,gpus=0] 0 127.0.0.1", "[t/1 host=0,gpus=1] 1 127.0.0.1",
-                                                "[t/2 host=1,gpus=0] 2 127.0.0.1", "[t/3 host=1,gpus=1] 3 127.0.0.1"});
+  CHECK(sorted(lines_of(finished.out)) ==
+        Words{"[t/0 host=0,gpus=0] 0 127.0.0.1", "[t/1 host=0,gpus=1] 1 127.0.0.1",
+              "[t/2 host=1,gpus=0] 2 127.0.0.1", "[t/3 host=1,gpus=1] 3 127.0.0.1"});
 }
 
 TEST_CASE("cli: two launchers on the same hosts do not meet") {
   StandingHost one, two;
   const std::string hosts = one.address() + "," + two.address();
-  const Words words = {"run", "--hosts", hosts, "-n", "20", "--no-prefix", "--name", "same", "--", "sh", "-c", "echo $WORD $RANK"};
-  Process first(cli(words), {.environment = {{"WORD", "first"}}}), second(cli(words), {.environment = {{"WORD", "second"}}});
+  const Words words = {"run",    "--hosts", hosts, "-n", "20", "--no-prefix",
+                       "--name", "same",    "--",  "sh", "-c", "echo $WORD $RANK"};
+  Process first(cli(words), {.environment = {{"WORD", "first"}}}),
+      second(cli(words), {.environment = {{"WORD", "second"}}});
   Words expected_first, expected_second;
   for (int rank = 0; rank < 20; ++rank) {
     expected_first.push_back("first " + std::to_string(rank));
@@ -337,7 +355,9 @@ TEST_CASE("cli: kill -9 of a launcher stops its mesh on hosts that stand, and no
     victim.process.send_signal(SIGKILL);
     const auto took = time_until([&] { return victim.is_gone(); }, cleaned_up);
     CHECK(took.has_value());
-    if (took) MESSAGE("launcher of attached hosts killed: its mesh was gone after " << took->count() << " ms");
+    if (took)
+      MESSAGE("launcher of attached hosts killed: its mesh was gone after " << took->count()
+                                                                            << " ms");
     CHECK_FALSE(other.is_gone());
     CHECK(wait_until([&] { return ps(hosts).at("meshes").size() == 1; }, in_time));
     other.process.send_signal(SIGINT);
@@ -346,19 +366,23 @@ TEST_CASE("cli: kill -9 of a launcher stops its mesh on hosts that stand, and no
   CHECK(run_cli({"run", "--hosts", hosts, "--", "true"}).status == ExitStatus::exited(0));
 }
 
-TEST_CASE("cli: a broker that is killed is started again: the procs live on, ps finds them, and their launcher hears their end") {
+TEST_CASE(
+    "cli: a broker that is killed is started again: the procs live on, ps finds them, and their "
+    "launcher hears their end") {
   StandingHost host;
   const TempDir dir;
-  Process launcher(cli({"run", "--hosts", host.address(), "--no-prefix", "-n", "2", "--", "sh", "-c",
-                        R"(echo up $$; until [ -e "$DIR/go" ]; do sleep 0.02; done; echo down)"}),
-                   {.environment = {{"DIR", dir.path().string()}}});
+  Process launcher(
+      cli({"run", "--hosts", host.address(), "--no-prefix", "-n", "2", "--", "sh", "-c",
+           R"(echo up $$; until [ -e "$DIR/go" ]; do sleep 0.02; done; echo down)"}),
+      {.environment = {{"DIR", dir.path().string()}}});
   REQUIRE(wait_until([&] { return lines_of(launcher.out()).size() == 2; }, in_time));
   std::set<pid_t> pids;
   for (const std::string& line : lines_of(launcher.out())) pids.insert(std::stoi(line.substr(3)));
 
   const Roles before = host.roles();
   ::kill(before.broker, SIGKILL);
-  REQUIRE(wait_until([&] { return is_gone(before.broker) && find_roles(before.warden).has_value(); }, in_time));
+  REQUIRE(wait_until(
+      [&] { return is_gone(before.broker) && find_roles(before.warden).has_value(); }, in_time));
   const Roles after = *find_roles(before.warden);
   CHECK(after.broker != before.broker);
   CHECK(after.agent == before.agent);
@@ -375,12 +399,14 @@ TEST_CASE("cli: a broker that is killed is started again: the procs live on, ps 
   };
   CHECK(wait_until(are_listed, in_time));
   std::set<pid_t> listed;
-  for (const auto& rank : shown.at("meshes").at(0).at("ranks")) listed.insert(rank.at("pid").get<pid_t>());
+  for (const auto& rank : shown.at("meshes").at(0).at("ranks"))
+    listed.insert(rank.at("pid").get<pid_t>());
   CHECK(listed == pids);
 
   dir.write("go", "");
   INFO(launcher.describe());
   CHECK(launcher.wait_exit(in_time) == ExitStatus::exited(0));
   CHECK(launcher.out().ends_with("down\ndown\n"));
-  CHECK(host.process().err().find("broker was killed by SIGKILL: restarting it") != std::string::npos);
+  CHECK(host.process().err().find("broker was killed by SIGKILL: restarting it") !=
+        std::string::npos);
 }

@@ -36,7 +36,8 @@ std::string secret_in(const std::string& path) {
 
 /// Run with these keys, as that holder.
 ProcessOptions as(const TempDir& dir, const std::string& name) {
-  return {.environment = {{"MESHBUS_KEYS_DIRECTORY", dir.path().string()}, {"MESHBUS_KEYS_OWN", dir / (name + ".key")}}};
+  return {.environment = {{"MESHBUS_KEYS_DIRECTORY", dir.path().string()},
+                          {"MESHBUS_KEYS_OWN", dir / (name + ".key")}}};
 }
 
 bool has(const std::string& text, std::string_view part) {
@@ -77,16 +78,21 @@ TEST_CASE("cli: keygen makes keys where hosts look for them, and shows no secret
   REQUIRE(one.size() == 2);
   CHECK(one[1] == both[1]);
 
-  for (const Words& wrong : {Words{"king", "alice"}, {"operator"}, {"operator", "../alice"}, {"--rotate", "--retire", "host", "h1"}})
+  for (const Words& wrong : {Words{"king", "alice"},
+                             {"operator"},
+                             {"operator", "../alice"},
+                             {"--rotate", "--retire", "host", "h1"}})
     CHECK(run_cli(keygen(dir, wrong)).status == ExitStatus::exited(2));
-  CHECK(has(run_cli(keygen(dir, {"--rotate", "operator", "alice"})).err, "there is no key to replace"));
+  CHECK(has(run_cli(keygen(dir, {"--rotate", "operator", "alice"})).err,
+            "there is no key to replace"));
   // A key of that name that was made elsewhere.
   make_keys(dir, {"operator", "zoe"});
   fs::remove(dir / "zoe.key");
   CHECK(has(run_cli(keygen(dir, {"operator", "zoe"})).err, "made elsewhere"));
 }
 
-TEST_CASE("cli: hosts with keys run jobs for operators; observers look; strangers are told why not") {
+TEST_CASE(
+    "cli: hosts with keys run jobs for operators; observers look; strangers are told why not") {
   TempDir dir, elsewhere;
   make_keys(dir, {"host", "127.0.0.1", "127.0.0.2"});
   make_keys(dir, {"operator", "alice"});
@@ -96,7 +102,9 @@ TEST_CASE("cli: hosts with keys run jobs for operators; observers look; stranger
   const std::string hosts = one.address() + "," + two.address();
   REQUIRE(one.address().starts_with("tcp:127.0.0.1:"));
 
-  const auto run = [&](const ProcessOptions& who) { return run_cli({"run", "--hosts", hosts, "-n", "4", "--", "echo", "done"}, who); };
+  const auto run = [&](const ProcessOptions& who) {
+    return run_cli({"run", "--hosts", hosts, "-n", "4", "--", "echo", "done"}, who);
+  };
   auto done = run(as(dir, "alice"));
   INFO(done.err);
   CHECK(done.status == ExitStatus::exited(0));
@@ -111,16 +119,21 @@ TEST_CASE("cli: hosts with keys run jobs for operators; observers look; stranger
   {
     // Nor may she end what others run.
     const auto sleep = own_sleep();
-    Process job(cli({"run", "--hosts", hosts, "--name", "work", "-n", "2", "--", "sh", "-c", "exec " + sleep}), as(dir, "alice"));
+    Process job(cli({"run", "--hosts", hosts, "--name", "work", "-n", "2", "--", "sh", "-c",
+                     "exec " + sleep}),
+                as(dir, "alice"));
     REQUIRE(time_until([&] { return sleepers(sleep).size() == 2 || !job.is_running(); }, in_time));
-    for (const Words& words : {Words{"stop", "work", "--hosts", hosts}, {"drain", "--hosts", hosts}, {"shutdown", "--hosts", hosts}}) {
+    for (const Words& words : {Words{"stop", "work", "--hosts", hosts},
+                               {"drain", "--hosts", hosts},
+                               {"shutdown", "--hosts", hosts}}) {
       const auto refused = run_cli(words, as(dir, "eve"));
       INFO(refused.out << refused.err);
       CHECK(refused.status == ExitStatus::exited(1));
       CHECK(has(refused.out + refused.err, "the sender has observe"));
     }
     CHECK(sleepers(sleep).size() == 2);
-    CHECK(has(run_cli({"logs", "work", "--hosts", hosts}, as(dir, "eve")).err, "unauthorised") == false);
+    CHECK(has(run_cli({"logs", "work", "--hosts", hosts}, as(dir, "eve")).err, "unauthorised") ==
+          false);
     job.send_signal(SIGINT);
     CHECK(job.wait_exit(in_time) == ExitStatus::exited(130));
   }
@@ -147,7 +160,8 @@ TEST_CASE("cli: hosts with keys run jobs for operators; observers look; stranger
   // Secrets are in files, and nowhere else.
   for (StandingHost* host : {&one, &two}) {
     for (const pid_t pid : host->roles().all()) {
-      const auto shown = read_file("/proc/" + std::to_string(pid) + "/cmdline") + read_file("/proc/" + std::to_string(pid) + "/environ");
+      const auto shown = read_file("/proc/" + std::to_string(pid) + "/cmdline") +
+                         read_file("/proc/" + std::to_string(pid) + "/environ");
       REQUIRE_FALSE(shown.empty());
       for (const char* name : {"127.0.0.1", "127.0.0.2", "alice", "eve"})
         CHECK_FALSE(has(shown, secret_in(dir / (std::string(name) + ".key"))));
@@ -158,7 +172,8 @@ TEST_CASE("cli: hosts with keys run jobs for operators; observers look; stranger
   }
 }
 
-TEST_CASE("cli: a host on tcp does not start without keys that can be trusted, and says what to do") {
+TEST_CASE(
+    "cli: a host on tcp does not start without keys that can be trusted, and says what to do") {
   TempDir dir;
   const auto refused = [&](const ProcessOptions& options) {
     const auto done = run_cli({"host", "--bind", "tcp:127.0.0.1:0"}, options);

@@ -1,5 +1,5 @@
-// What docker/kubernetes/keys makes, laid out as a kubelet does it, is what hosts and launchers take for keys; and it changes while they
-// run.
+// What docker/kubernetes/keys makes, laid out as a kubelet does it, is what hosts and launchers
+// take for keys; and it changes while they run.
 #include <doctest/doctest.h>
 #include <sys/stat.h>
 
@@ -17,7 +17,8 @@ namespace {
 namespace fs = std::filesystem;
 
 std::string from_base64(const std::string& text) {
-  constexpr std::string_view kDigits = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
+  constexpr std::string_view kDigits =
+      "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
   std::string bytes;
   unsigned bits = 0, count = 0;
   for (const char c : text) {
@@ -32,8 +33,9 @@ std::string from_base64(const std::string& text) {
   return bytes;
 }
 
-/// A volume of a ConfigMap or Secret: its directory is open to all (1777) and has links only; what there is lies in a directory of its own
-/// (0755), which ..data names. A new version is another such directory, and ..data is replaced in one step.
+/// A volume of a ConfigMap or Secret: its directory is open to all (1777) and has links only; what
+/// there is lies in a directory of its own (0755), which ..data names. A new version is another
+/// such directory, and ..data is replaced in one step.
 class Volume {
  public:
   Volume() { ::chmod(dir_.path().c_str(), 01777); }
@@ -61,10 +63,13 @@ class Volume {
 
 }  // namespace
 
-TEST_CASE("kubernetes: hosts and launchers take keys from the volumes of a pod, and a key that leaves them is refused") {
+TEST_CASE(
+    "kubernetes: hosts and launchers take keys from the volumes of a pod, and a key that leaves "
+    "them is refused") {
   const TempDir site;
-  const auto made = run({source_dir() + "/docker/kubernetes/keys", site / "keys", "127.0.0.1", "127.0.0.2"}, in_time,
-                        {.environment = {{"MESHBUS", bin("meshbus")}}});
+  const auto made =
+      run({source_dir() + "/docker/kubernetes/keys", site / "keys", "127.0.0.1", "127.0.0.2"},
+          in_time, {.environment = {{"MESHBUS", bin("meshbus")}}});
   INFO(made.err);
   REQUIRE(made.status == ExitStatus::exited(0));
   const auto items = parse_json(made.out).at("items");
@@ -72,30 +77,38 @@ TEST_CASE("kubernetes: hosts and launchers take keys from the volumes of a pod, 
   for (const auto& [name, text] : items.at(0).at("binaryData").items()) {
     // ROLE.HOST.pub
     const auto dot = name.find('.');
-    known.emplace_back("authorised/" + name.substr(0, dot) + "/" + name.substr(dot + 1), from_base64(text.get<std::string>()));
+    known.emplace_back("authorised/" + name.substr(0, dot) + "/" + name.substr(dot + 1),
+                       from_base64(text.get<std::string>()));
   }
-  for (const auto& [name, text] : items.at(1).at("data").items()) secrets.emplace_back(name, from_base64(text.get<std::string>()));
+  for (const auto& [name, text] : items.at(1).at("data").items())
+    secrets.emplace_back(name, from_base64(text.get<std::string>()));
   REQUIRE(known.size() == 3);
   REQUIRE(secrets.size() == 3);
   Volume authorised, keys;
   authorised.update(known, 0644);
-  // Hosts run as somebody else than root there and read it as its group (0440); a test may be anybody.
+  // Hosts run as somebody else than root there and read it as its group (0440); a test may be
+  // anybody.
   keys.update(secrets, 0400);
   const auto with = [&](const std::string& name) {
-    return ProcessOptions{
-        .environment = {{"MESHBUS_KEYS_DIRECTORY", authorised.data()}, {"MESHBUS_KEYS_OWN", keys.data() + "/" + name + ".key"}}};
+    return ProcessOptions{.environment = {{"MESHBUS_KEYS_DIRECTORY", authorised.data()},
+                                          {"MESHBUS_KEYS_OWN", keys.data() + "/" + name + ".key"}}};
   };
-  StandingHost one({"--bind", "tcp:127.0.0.1:0"}, with("127.0.0.1")), two({"--bind", "tcp:127.0.0.2:0"}, with("127.0.0.2"));
+  StandingHost one({"--bind", "tcp:127.0.0.1:0"}, with("127.0.0.1")),
+      two({"--bind", "tcp:127.0.0.2:0"}, with("127.0.0.2"));
   const auto job = [&] {
-    return run_cli({"run", "--hosts", one.address() + "," + two.address(), "-n", "2", "--", "echo", "done"}, with("launcher"));
+    return run_cli(
+        {"run", "--hosts", one.address() + "," + two.address(), "-n", "2", "--", "echo", "done"},
+        with("launcher"));
   };
   const auto done = job();
   INFO(done.err);
   CHECK(done.status == ExitStatus::exited(0));
   CHECK(lines_of(done.out).size() == 2);
 
-  std::erase_if(known, [](const auto& file) { return file.first == "authorised/operator/launcher.pub"; });
+  std::erase_if(known,
+                [](const auto& file) { return file.first == "authorised/operator/launcher.pub"; });
   REQUIRE(known.size() == 2);
   authorised.update(known, 0644);
-  CHECK(time_until([&] { return job().err.find("or not any more") != std::string::npos; }, in_time));
+  CHECK(
+      time_until([&] { return job().err.find("or not any more") != std::string::npos; }, in_time));
 }

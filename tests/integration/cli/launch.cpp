@@ -1,4 +1,5 @@
-// The stages of a launch: `run --report`, `run --trace`, and who is named when a launch misses its deadline.
+// The stages of a launch: `run --report`, `run --trace`, and who is named when a launch misses its
+// deadline.
 #include <doctest/doctest.h>
 
 #include <fstream>
@@ -28,7 +29,8 @@ TEST_CASE("cli: run --report and --trace tell the stages of the launch of every 
   INFO(run.err);
   CHECK(run.status == ExitStatus::exited(0));
   CHECK(run.err.find(": 6 of 6 ranks were ready\n") != std::string::npos);
-  for (const auto& stage : stages) CHECK(run.err.find("meshbus:   " + stage + " ") != std::string::npos);
+  for (const auto& stage : stages)
+    CHECK(run.err.find("meshbus:   " + stage + " ") != std::string::npos);
   CHECK(run.err.find("meshbus:   all ") != std::string::npos);
   CHECK(run.err.find("slowest:\nmeshbus:   rank ") != std::string::npos);
   std::ifstream stream(file);
@@ -55,11 +57,14 @@ TEST_CASE("cli: run --report and --trace tell the stages of the launch of every 
   for (const auto& [rank, names] : seen) CHECK(names == all);
 }
 
-TEST_CASE("cli: a launch that misses its deadline names the ranks that are stuck, by host and stage") {
+TEST_CASE(
+    "cli: a launch that misses its deadline names the ranks that are stuck, by host and stage") {
   const auto sleep = own_sleep();
   // Of mesh procs, those that never say hello are stuck behind exec; the others are up.
-  const auto run = run_cli({"run", "--hosts", "2", "-n", "6", "--mesh", "--set", "spawn.ready=8s", "--grace", "1s", "--", "sh", "-c",
-                            "case $RANK in 1|2|5) exec " + sleep + ";; esac; exec " + bin("meshbus_test_proc") + " serve"});
+  const auto run = run_cli({"run", "--hosts", "2", "-n", "6", "--mesh", "--set", "spawn.ready=8s",
+                            "--grace", "1s", "--", "sh", "-c",
+                            "case $RANK in 1|2|5) exec " + sleep + ";; esac; exec " +
+                                bin("meshbus_test_proc") + " serve"});
   INFO(run.err);
   CHECK(run.status == ExitStatus::exited(125));
   CHECK(run.err.find("not ready: on unix:") != std::string::npos);

@@ -17,7 +17,8 @@ namespace {
 /// "total: 8 files, 36 lines" of what count_lines has printed.
 std::string total_in(const std::string& out) {
   for (const std::string& line : lines_of(out)) {
-    if (const auto at = line.find("total: "); at != std::string::npos) return line.substr(at, line.find(" from ") - at);
+    if (const auto at = line.find("total: "); at != std::string::npos)
+      return line.substr(at, line.find(" from ") - at);
   }
   return {};
 }
@@ -34,15 +35,16 @@ TEST_CASE("cli: a job of mesh procs over two hosts gets the same result as one p
   }
   const auto alone = run({bin("count_lines"), "--alone", dir.path()}, in_time);
   CHECK(total_in(alone.out) == "total: 9 files, " + std::to_string(lines) + " lines");
-  const auto mesh = run_cli({"run", "--mesh", "--hosts", "2", "--per-host", "gpus=2", "--", bin("count_lines"), dir.path()});
+  const auto mesh = run_cli({"run", "--mesh", "--hosts", "2", "--per-host", "gpus=2", "--",
+                             bin("count_lines"), dir.path()});
   INFO(mesh.out << mesh.err);
   CHECK(mesh.status == ExitStatus::exited(0));
   CHECK(total_in(mesh.out) == total_in(alone.out));
   CHECK(mesh.out.find("[count_lines/0 host=0,gpus=0] total: ") != std::string::npos);
   CHECK(lines_of(mesh.out).size() == 5);
   // The same through a wrapper, which must hand on the bootstrap (spec 4.3).
-  const auto wrapped =
-      run_cli({"run", "--mesh", "-n", "3", "--", "bash", "-c", bin("count_lines") + " " + dir.path().string() + "; exit $?"});
+  const auto wrapped = run_cli({"run", "--mesh", "-n", "3", "--", "bash", "-c",
+                                bin("count_lines") + " " + dir.path().string() + "; exit $?"});
   INFO(wrapped.out << wrapped.err);
   CHECK(wrapped.status == ExitStatus::exited(0));
   CHECK(total_in(wrapped.out) == total_in(alone.out));
@@ -51,8 +53,8 @@ TEST_CASE("cli: a job of mesh procs over two hosts gets the same result as one p
 TEST_CASE("cli: a program that never says hello is ended at the ready limit, and told so") {
   const TempDir dir;
   const std::string sleep = own_sleep();
-  const auto finished =
-      run_cli({"run", "--mesh", "-n", "2", "--set", "spawn.ready=1s", "--json", dir / "report", "--", "sh", "-c", "exec " + sleep});
+  const auto finished = run_cli({"run", "--mesh", "-n", "2", "--set", "spawn.ready=1s", "--json",
+                                 dir / "report", "--", "sh", "-c", "exec " + sleep});
   INFO(finished.err);
   CHECK(finished.status == ExitStatus::exited(125));
   CHECK(last_line(finished.err).find("not ready") != std::string::npos);
@@ -72,14 +74,17 @@ TEST_CASE("cli: a mesh proc that ends before it said hello is reported with its 
 TEST_CASE("cli: a mesh proc that is killed is reported, and the others stop in order") {
   const TempDir dir;
   StandingHost host;
-  Process launcher(cli({"run", "--mesh", "--hosts", host.address(), "-n", "3", "--json", dir / "report", "--", bin("echo_proc")}));
+  Process launcher(cli({"run", "--mesh", "--hosts", host.address(), "-n", "3", "--json",
+                        dir / "report", "--", bin("echo_proc")}));
   json ranks;
   const auto are_ready = [&] {
     const auto finished = run_cli({"ps", "--json", "--hosts", host.address()});
     const json meshes = parse_json(finished.out).at("meshes");
     if (meshes.size() != 1) return false;
     ranks = meshes[0].at("ranks");
-    return ranks.size() == 3 && std::all_of(ranks.begin(), ranks.end(), [](const json& rank) { return rank.at("status") == "ready"; });
+    return ranks.size() == 3 && std::all_of(ranks.begin(), ranks.end(), [](const json& rank) {
+             return rank.at("status") == "ready";
+           });
   };
   REQUIRE(wait_until(are_ready, in_time));
   ::kill(ranks[1].at("pid").get<pid_t>(), SIGKILL);
@@ -99,7 +104,8 @@ TEST_CASE("cli: a mesh proc that is killed is reported, and the others stop in o
 
 TEST_CASE("cli: mesh procs outlive their broker and register with the next one") {
   StandingHost host;
-  Process launcher(cli({"run", "--mesh", "--hosts", host.address(), "-n", "2", "--", bin("echo_proc")}));
+  Process launcher(
+      cli({"run", "--mesh", "--hosts", host.address(), "-n", "2", "--", bin("echo_proc")}));
   const auto pids_when_ready = [&] {
     std::set<pid_t> pids;
     const auto look = [&] {
@@ -120,7 +126,8 @@ TEST_CASE("cli: mesh procs outlive their broker and register with the next one")
   const auto before = pids_when_ready();
   const Roles roles = host.roles();
   ::kill(roles.broker, SIGKILL);
-  REQUIRE(wait_until([&] { return is_gone(roles.broker) && find_roles(roles.warden).has_value(); }, in_time));
+  REQUIRE(wait_until([&] { return is_gone(roles.broker) && find_roles(roles.warden).has_value(); },
+                     in_time));
   CHECK(pids_when_ready() == before);
   // The order to stop travels by message, so it says whether they are reachable again.
   const auto stopped = run_cli({"stop", "echo_proc", "--hosts", host.address()});

@@ -33,25 +33,29 @@ std::map<int, std::map<std::string, std::string>> environments_of(const Words& o
 /// Since some day, of "2026-01-02T03:04:05.678Z".
 std::chrono::milliseconds milliseconds_of(const std::string& time) {
   int year = 0, month = 0, day = 0, hours = 0, minutes = 0, seconds = 0, milliseconds = 0;
-  REQUIRE(std::sscanf(time.c_str(), "%d-%d-%dT%d:%d:%d.%3dZ", &year, &month, &day, &hours, &minutes, &seconds, &milliseconds) == 7);
+  REQUIRE(std::sscanf(time.c_str(), "%d-%d-%dT%d:%d:%d.%3dZ", &year, &month, &day, &hours, &minutes,
+                      &seconds, &milliseconds) == 7);
   const std::chrono::sys_days date = std::chrono::year(year) / month / day;
-  return date.time_since_epoch() + std::chrono::hours(hours) + std::chrono::minutes(minutes) + std::chrono::seconds(seconds) +
-         std::chrono::milliseconds(milliseconds);
+  return date.time_since_epoch() + std::chrono::hours(hours) + std::chrono::minutes(minutes) +
+         std::chrono::seconds(seconds) + std::chrono::milliseconds(milliseconds);
 }
 
 }  // namespace
 
 TEST_CASE("cli: run on two hosts shows each rank's line with its place, and nothing else") {
-  const auto finished = run_cli({"run", "--hosts", "2", "--per-host", "gpus=2", "--", "sh", "-c", "echo $RANK/$WORLD_SIZE"});
+  const auto finished = run_cli(
+      {"run", "--hosts", "2", "--per-host", "gpus=2", "--", "sh", "-c", "echo $RANK/$WORLD_SIZE"});
   CHECK(finished.status == ExitStatus::exited(0));
   CHECK(sorted(lines_of(finished.out)) ==
-        Words{"[sh/0 host=0,gpus=0] 0/4", "[sh/1 host=0,gpus=1] 1/4", "[sh/2 host=1,gpus=0] 2/4", "[sh/3 host=1,gpus=1] 3/4"});
+        Words{"[sh/0 host=0,gpus=0] 0/4", "[sh/1 host=0,gpus=1] 1/4", "[sh/2 host=1,gpus=0] 2/4",
+              "[sh/3 host=1,gpus=1] 3/4"});
   CHECK(finished.err == "");
   CHECK(host_directories().empty());
 }
 
 TEST_CASE("cli: run tells every rank where it is") {
-  const auto ranks = environments_of({"--hosts", "2", "--per-host", "gpus=2,x=3", "--name", "train"});
+  const auto ranks =
+      environments_of({"--hosts", "2", "--per-host", "gpus=2,x=3", "--name", "train"});
   REQUIRE(ranks.size() == 12);
   const std::string mesh = ranks.at(0).at("MESHBUS_MESH");
   const std::string port = ranks.at(0).at("MASTER_PORT");
@@ -61,7 +65,9 @@ TEST_CASE("cli: run tells every rank where it is") {
   std::map<std::string, int> hosts;
   for (auto [rank, variables] : ranks) {
     CAPTURE(rank);
-    const auto is = [&](const char* name, int value) { return variables[name] == std::to_string(value); };
+    const auto is = [&](const char* name, int value) {
+      return variables[name] == std::to_string(value);
+    };
     CHECK(is("RANK", rank));
     CHECK(is("LOCAL_RANK", rank % 6));
     CHECK(is("WORLD_SIZE", 12));
@@ -106,21 +112,25 @@ TEST_CASE("cli: run -n spreads uneven blocks over the hosts") {
 TEST_CASE("cli: run gives ranks the launcher's environment and directory; -x wins over it") {
   const TempDir dir;
   const auto finished =
-      run_cli({"run", "--no-prefix", "-x", "A", "-x", "B=from -x=1", "-x", "RANK=77", "--", "sh", "-c", "echo \"$A|$B|$C|$RANK|$(pwd)\""},
+      run_cli({"run", "--no-prefix", "-x", "A", "-x", "B=from -x=1", "-x", "RANK=77", "--", "sh",
+               "-c", "echo \"$A|$B|$C|$RANK|$(pwd)\""},
               {.environment = {{"A", "a"}, {"B", "b"}, {"C", "c"}}, .directory = dir.path()});
   CHECK(finished.status == ExitStatus::exited(0));
   CHECK(finished.out == "a|from -x=1|c|0|" + dir.path().string() + "\n");
 }
 
-TEST_CASE("cli: a rank has nothing open but stdin, stdout and stderr, and no signal blocked or ignored") {
-  const auto finished = run_cli({"run", "--no-prefix", "--", "sh", "-c", "ls /proc/self/fd; grep -E 'Sig(Blk|Ign)' /proc/self/status"});
+TEST_CASE(
+    "cli: a rank has nothing open but stdin, stdout and stderr, and no signal blocked or ignored") {
+  const auto finished = run_cli({"run", "--no-prefix", "--", "sh", "-c",
+                                 "ls /proc/self/fd; grep -E 'Sig(Blk|Ign)' /proc/self/status"});
   CHECK(finished.status == ExitStatus::exited(0));
   // 3 is the directory that ls reads.
   CHECK(finished.out == "0\n1\n2\n3\nSigBlk:\t0000000000000000\nSigIgn:\t0000000000000000\n");
 }
 
 TEST_CASE("cli: the first failing rank gives the exit code and is named last") {
-  const auto finished = run_cli({"run", "--hosts", "2", "--per-host", "gpus=1", "--", "sh", "-c", "echo some words >&2; exit $RANK"});
+  const auto finished = run_cli({"run", "--hosts", "2", "--per-host", "gpus=1", "--", "sh", "-c",
+                                 "echo some words >&2; exit $RANK"});
   CHECK(finished.status == ExitStatus::exited(1));
   const std::string last = last_line(finished.err);
   INFO(finished.err);
@@ -130,16 +140,18 @@ TEST_CASE("cli: the first failing rank gives the exit code and is named last") {
 }
 
 TEST_CASE("cli: ranks that fail at the same time: the lowest is named, wherever it is") {
-  // Nobody can tell cause and consequence apart within 50 ms (RankTable::same_time). When they ended, and so which ones are meant, is in
-  // the report, by the millisecond.
+  // Nobody can tell cause and consequence apart within 50 ms (RankTable::same_time). When they
+  // ended, and so which ones are meant, is in the report, by the millisecond.
   for (int round = 0; round < 5; ++round) {
-    const auto finished = run_cli({"run", "--hosts", "2", "--per-host", "gpus=2", "--json", "-", "--", "sh", "-c", "exit $RANK"});
+    const auto finished = run_cli({"run", "--hosts", "2", "--per-host", "gpus=2", "--json", "-",
+                                   "--", "sh", "-c", "exit $RANK"});
     INFO(finished.err, finished.out);
     const auto report = parse_json(finished.out);
     std::map<std::uint64_t, std::chrono::milliseconds> ended;
     for (const auto& rank : report.at("ranks")) {
       if (rank.at("exit_code") != 0)
-        ended.emplace(rank.at("rank").get<std::uint64_t>(), milliseconds_of(rank.at("ended").get<std::string>()));
+        ended.emplace(rank.at("rank").get<std::uint64_t>(),
+                      milliseconds_of(rank.at("ended").get<std::string>()));
     }
     REQUIRE(ended.size() == 3);
     const auto first = report.at("first_failure").get<std::uint64_t>();
@@ -147,7 +159,8 @@ TEST_CASE("cli: ranks that fail at the same time: the lowest is named, wherever 
     CHECK(ended.at(first) - earliest <= 51ms);
     for (std::uint64_t lower = 1; lower < first; ++lower) CHECK(ended.at(lower) - earliest >= 49ms);
     CHECK(finished.status == ExitStatus::exited(static_cast<int>(first)));
-    CHECK(last_line(finished.err).starts_with("meshbus: first failure: rank " + std::to_string(first) + " ("));
+    CHECK(last_line(finished.err)
+              .starts_with("meshbus: first failure: rank " + std::to_string(first) + " ("));
   }
 }
 
@@ -159,7 +172,9 @@ TEST_CASE("cli: a rank that is killed: 128 + signal") {
   CHECK(run_cli({"run", "--", "sh", "-c", "kill -SEGV $$"}).status == ExitStatus::exited(139));
 }
 
-TEST_CASE("cli: a command that is not there: 127; one that cannot be executed: 126; both named with the host") {
+TEST_CASE(
+    "cli: a command that is not there: 127; one that cannot be executed: 126; both named with the "
+    "host") {
   const auto missing = run_cli({"run", "--hosts", "2", "--", "/no/such/file"});
   INFO(missing.err);
   CHECK(missing.status == ExitStatus::exited(127));
@@ -185,7 +200,8 @@ TEST_CASE("cli: a command that is not there: 127; one that cannot be executed: 1
   const auto interpreter = run_cli({"run", "--", script});
   INFO(interpreter.err);
   CHECK(interpreter.err.find("/no/such/interpreter") != std::string::npos);
-  CHECK((interpreter.status == ExitStatus::exited(127) || interpreter.status == ExitStatus::exited(126)));
+  CHECK((interpreter.status == ExitStatus::exited(127) ||
+         interpreter.status == ExitStatus::exited(126)));
 }
 
 TEST_CASE("cli: a failure stops the other ranks; with --keep-going they end on their own") {
@@ -206,11 +222,13 @@ TEST_CASE("cli: a failure stops the other ranks; with --keep-going they end on t
 
   for (const char* file : {"0", "1", "2"}) std::filesystem::remove(dir / file);
   Process keep(cli({"run", "-n", "3", "--keep-going", "--", "sh", "-c", script}), options);
-  for (const char* file : {"0", "1", "2"}) REQUIRE(wait_until([&] { return !read_file(dir / file).empty(); }, in_time));
+  for (const char* file : {"0", "1", "2"})
+    REQUIRE(wait_until([&] { return !read_file(dir / file).empty(); }, in_time));
   REQUIRE(wait_until([&] { return is_gone(std::stoi(read_file(dir / "1"))); }, in_time));
   dir.write("go", "");
   CHECK(keep.wait_exit(in_time) == ExitStatus::exited(3));
-  CHECK(sorted(lines_of(keep.out())) == Words{"[sh/0 host=0,proc=0] went on", "[sh/2 host=0,proc=2] went on"});
+  CHECK(sorted(lines_of(keep.out())) ==
+        Words{"[sh/0 host=0,proc=0] went on", "[sh/2 host=0,proc=2] went on"});
   INFO(keep.err());
   CHECK(keep.err().find("meshbus: after it failed 2 more ranks: ranks 0,2\n") != std::string::npos);
 }
@@ -224,8 +242,8 @@ TEST_CASE("cli: --timeout ends the run with 124; what ignores SIGTERM goes with 
 
   const std::string sleep = own_sleep();
   const TempDir dir;
-  const auto deaf =
-      run_cli({"run", "--timeout", "1s", "--grace", "500ms", "--json", dir / "report", "--", "sh", "-c", "trap '' TERM; exec " + sleep});
+  const auto deaf = run_cli({"run", "--timeout", "1s", "--grace", "500ms", "--json", dir / "report",
+                             "--", "sh", "-c", "trap '' TERM; exec " + sleep});
   INFO(deaf.err);
   CHECK(deaf.status == ExitStatus::exited(124));
   CHECK(deaf.elapsed >= 1500ms);
@@ -239,7 +257,8 @@ TEST_CASE("cli: --timeout ends the run with 124; what ignores SIGTERM goes with 
 TEST_CASE("cli: four hosts with 250 times /bin/true each, three times") {
   const TempDir dir;
   for (int round = 0; round < 3; ++round) {
-    const auto finished = run_cli({"run", "--hosts", "4", "-n", "1000", "--json", dir / "report", "--", "/bin/true"});
+    const auto finished =
+        run_cli({"run", "--hosts", "4", "-n", "1000", "--json", dir / "report", "--", "/bin/true"});
     INFO(finished.err);
     REQUIRE(finished.status == ExitStatus::exited(0));
     CHECK(finished.out == "");
@@ -249,7 +268,10 @@ TEST_CASE("cli: four hosts with 250 times /bin/true each, three times") {
     std::map<std::string, int> per_host;
     for (std::size_t rank = 0; rank < 1000; ++rank) {
       const json& one = report.at("ranks").at(rank);
-      good += one.at("rank") == rank && one.at("status") == "stopped" && one.at("exit_code") == 0 && one.at("pid").is_number() ? 1 : 0;
+      good += one.at("rank") == rank && one.at("status") == "stopped" && one.at("exit_code") == 0 &&
+                      one.at("pid").is_number()
+                  ? 1
+                  : 0;
       ++per_host[one.at("host").get<std::string>()];
     }
     CHECK(good == 1000);

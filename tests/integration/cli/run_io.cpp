@@ -30,8 +30,13 @@ std::string random_bytes(std::size_t count) {
 /// Whether two large texts are equal, without printing them.
 bool is_same(const std::string& one, const std::string& other) {
   if (one == other) return true;
-  const auto differ = std::mismatch(one.begin(), one.begin() + static_cast<long>(std::min(one.size(), other.size())), other.begin()).first;
-  MESSAGE("they have " << one.size() << " and " << other.size() << " bytes and differ first at " << differ - one.begin());
+  const auto differ =
+      std::mismatch(one.begin(),
+                    one.begin() + static_cast<long>(std::min(one.size(), other.size())),
+                    other.begin())
+          .first;
+  MESSAGE("they have " << one.size() << " and " << other.size() << " bytes and differ first at "
+                       << differ - one.begin());
   return false;
 }
 
@@ -49,8 +54,9 @@ TEST_CASE("cli: --stdin all, none, and a rank") {
   const TempDir dir;
   const std::string bytes = random_bytes(300'000);
   const auto read_by = [&](const std::string& who) {
-    const auto finished = run_cli({"run", "--hosts", "2", "-n", "3", "--stdin", who, "--", "sh", "-c", "cat >\"$DIR/$RANK\""},
-                                  {.environment = {{"DIR", dir.path().string()}}, .input = bytes});
+    const auto finished = run_cli(
+        {"run", "--hosts", "2", "-n", "3", "--stdin", who, "--", "sh", "-c", "cat >\"$DIR/$RANK\""},
+        {.environment = {{"DIR", dir.path().string()}}, .input = bytes});
     INFO(finished.err);
     CHECK(finished.status == ExitStatus::exited(0));
     std::string readers;
@@ -67,9 +73,9 @@ TEST_CASE("cli: --stdin all, none, and a rank") {
 }
 
 TEST_CASE("cli: a rank that reads nothing of its stdin, or a part, keeps nobody waiting") {
-  const auto finished =
-      run_cli({"run", "-n", "2", "--stdin", "all", "--no-prefix", "--", "sh", "-c", "[ $RANK = 0 ] && exit; head -c 100000 | wc -c"},
-              {.input = random_bytes(3 << 20)});
+  const auto finished = run_cli({"run", "-n", "2", "--stdin", "all", "--no-prefix", "--", "sh",
+                                 "-c", "[ $RANK = 0 ] && exit; head -c 100000 | wc -c"},
+                                {.input = random_bytes(3 << 20)});
   INFO(finished.err);
   CHECK(finished.status == ExitStatus::exited(0));
   CHECK(finished.out == "100000\n");
@@ -90,25 +96,29 @@ TEST_CASE("cli: stdin is handed on as it comes, not when it ends") {
 }
 
 TEST_CASE("cli: stdout and stderr stay apart, and a last line without newline is not lost") {
-  const auto raw = run_cli({"run", "--no-prefix", "--", "sh", "-c", R"(printf 'a\0b\n\nend'; printf 'e\377' >&2)"});
+  const auto raw = run_cli(
+      {"run", "--no-prefix", "--", "sh", "-c", R"(printf 'a\0b\n\nend'; printf 'e\377' >&2)"});
   CHECK(raw.status == ExitStatus::exited(0));
   CHECK(raw.out == std::string("a\0b\n\nend", 8));
   CHECK(raw.err == "e\377");
-  const auto prefixed = run_cli({"run", "--name", "p", "--", "sh", "-c", R"(printf 'a\n\nend'; printf 'e' >&2)"});
+  const auto prefixed =
+      run_cli({"run", "--name", "p", "--", "sh", "-c", R"(printf 'a\n\nend'; printf 'e' >&2)"});
   CHECK(prefixed.out == "[p/0 host=0,proc=0] a\n[p/0 host=0,proc=0] \n[p/0 host=0,proc=0] end\n");
   CHECK(prefixed.err == "[p/0 host=0,proc=0] e\n");
 }
 
 TEST_CASE("cli: lines of many ranks are never torn, and those of one stay in order") {
-  const auto finished = run_cli({"run", "--hosts", "2", "-n", "6", "--name", "p", "--", "sh", "-c",
-                                 R"(i=0; while [ $i -lt 500 ]; do echo "$RANK says $i"; i=$((i+1)); done)"});
+  const auto finished =
+      run_cli({"run", "--hosts", "2", "-n", "6", "--name", "p", "--", "sh", "-c",
+               R"(i=0; while [ $i -lt 500 ]; do echo "$RANK says $i"; i=$((i+1)); done)"});
   CHECK(finished.status == ExitStatus::exited(0));
   std::map<int, int> next;
   int wrong = 0;
   for (const std::string& line : lines_of(finished.out)) {
     int host = 0, proc = 0, rank = 0, number = 0;
-    if (std::sscanf(line.c_str(), "[p/%*d host=%d,proc=%d] %d says %d", &host, &proc, &rank, &number) != 4 || rank != host * 3 + proc ||
-        number != next[rank]++)
+    if (std::sscanf(line.c_str(), "[p/%*d host=%d,proc=%d] %d says %d", &host, &proc, &rank,
+                    &number) != 4 ||
+        rank != host * 3 + proc || number != next[rank]++)
       ++wrong;
   }
   CHECK(wrong == 0);
@@ -118,28 +128,31 @@ TEST_CASE("cli: lines of many ranks are never torn, and those of one stay in ord
 TEST_CASE("cli: a rank that floods loses no byte, and the failure of another is told") {
   constexpr std::size_t flood = 20 << 20;
   const auto kept = run_cli({"run", "-n", "2", "--keep-going", "--no-prefix", "--", "sh", "-c",
-                             "[ $RANK = 1 ] && exit 3; head -c " + std::to_string(flood) + " /dev/zero | tr '\\0' '0123456789abcde\\n'"});
+                             "[ $RANK = 1 ] && exit 3; head -c " + std::to_string(flood) +
+                                 " /dev/zero | tr '\\0' '0123456789abcde\\n'"});
   CHECK(kept.status == ExitStatus::exited(3));
   CHECK(is_same(kept.out, std::string(flood, '0')));
   CHECK(last_line(kept.err).find("first failure: rank 1 ") != std::string::npos);
 
   // Without end: only the failure of rank 1 stops it.
   const TempDir dir;
-  const auto endless = run_cli({"run", "-n", "2", "--", "sh", "-c", R"([ $RANK = 0 ] && exec yes; exit 3)"});
+  const auto endless =
+      run_cli({"run", "-n", "2", "--", "sh", "-c", R"([ $RANK = 0 ] && exec yes; exit 3)"});
   CHECK(endless.status == ExitStatus::exited(3));
   CHECK(last_line(endless.err).find("first failure: rank 1 ") != std::string::npos);
 }
 
 TEST_CASE("cli: what a rank wrote right before its end is there, however it ended") {
-  const auto finished = run_cli({"run", "-n", "8", "--keep-going", "--no-prefix", "--", "sh", "-c",
-                                 "head -c 60000 /dev/zero | tr '\\0' x; [ $((RANK % 2)) = 0 ] || kill -9 $$"});
+  const auto finished =
+      run_cli({"run", "-n", "8", "--keep-going", "--no-prefix", "--", "sh", "-c",
+               "head -c 60000 /dev/zero | tr '\\0' x; [ $((RANK % 2)) = 0 ] || kill -9 $$"});
   CHECK(finished.status == ExitStatus::exited(137));
   CHECK(is_same(finished.out, std::string(8 * 60000, 'x')));
 }
 
 TEST_CASE("cli: every argument arrives as it was, and -- is not needed") {
-  const auto exact =
-      run_cli({"run", "--no-prefix", "--", "printf", "%s|", "", "a b", "x\ny", "\u00fc", "\"", "'", "$RANK", "--hosts", "--"});
+  const auto exact = run_cli({"run", "--no-prefix", "--", "printf", "%s|", "", "a b", "x\ny",
+                              "\u00fc", "\"", "'", "$RANK", "--hosts", "--"});
   CHECK(exact.out == "|a b|x\ny|\u00fc|\"|'|$RANK|--hosts|--|");
   const auto without = run_cli({"run", "--no-prefix", "-n", "2", "echo", "-n", "hi"});
   CHECK(without.status == ExitStatus::exited(0));
@@ -154,20 +167,23 @@ TEST_CASE("cli: a launcher with closed stdin, stdout or stderr runs its ranks al
     std::filesystem::remove(dir / "seen");
     std::string line = "exec";
     for (const std::string& word :
-         cli({"run", "--no-prefix", "--", "sh", "-c", "echo out; echo err >&2; cat; ls -l /proc/self/fd/ >" + (dir / "seen") + "; exit 3"}))
+         cli({"run", "--no-prefix", "--", "sh", "-c",
+              "echo out; echo err >&2; cat; ls -l /proc/self/fd/ >" + (dir / "seen") + "; exit 3"}))
       line += " '" + word + "'";
     const auto finished = run({"sh", "-c", line + " " + closed}, in_time);
     INFO(closed << "\n" << finished.err);
     CHECK(finished.status == ExitStatus::exited(3));
     CHECK(finished.out == (closed.find(" >&-") == std::string::npos ? "out\n" : ""));
-    if (closed.find("2>&-") == std::string::npos) CHECK(finished.err.find("err\n") != std::string::npos);
+    if (closed.find("2>&-") == std::string::npos)
+      CHECK(finished.err.find("err\n") != std::string::npos);
     CHECK(std::filesystem::exists(dir / "seen"));
   };
   for (const char* closed : {"<&-", " >&-", "2>&-", "<&-  >&- 2>&-"}) run_with(closed);
 }
 
 TEST_CASE("cli: when nobody reads the output any more, the run ends") {
-  const auto finished = run({"bash", "-c", bin("meshbus") + " run -- yes | head -1; echo ${PIPESTATUS[0]}"}, in_time);
+  const auto finished =
+      run({"bash", "-c", bin("meshbus") + " run -- yes | head -1; echo ${PIPESTATUS[0]}"}, in_time);
   INFO(finished.err);
   CHECK(finished.out == "[yes/0 host=0,proc=0] y\n141\n");
 }
@@ -185,8 +201,9 @@ class UnreadRun {
     std::string line = "exec";
     for (const std::string& word : cli(words)) line += " '" + word + "'";
     const std::string number = std::to_string(writer_.get());
-    process_ = std::make_unique<Process>(Words{"sh", "-c", line + " >&" + number + " " + number + ">&-"},
-                                         ProcessOptions{.inherit = {writer_.get()}});
+    process_ =
+        std::make_unique<Process>(Words{"sh", "-c", line + " >&" + number + " " + number + ">&-"},
+                                  ProcessOptions{.inherit = {writer_.get()}});
   }
   void wait_until_full() {
     INFO(process_->describe());
@@ -240,11 +257,14 @@ TEST_CASE("cli: output that nobody reads does not keep a signal from ending the 
   CHECK(again.process().wait_exit(4s) == ExitStatus::exited(143));
 }
 
-TEST_CASE("cli: output that nobody reads does not hold up a failure, and is all there when somebody reads again") {
+TEST_CASE(
+    "cli: output that nobody reads does not hold up a failure, and is all there when somebody "
+    "reads again") {
   const std::string word = "cli-unread-failure-" + std::to_string(::getpid());
   const TempDir dir;
   UnreadRun run({"run", "-n", "2", "--no-prefix", "--", "sh", "-c",
-                 "[ $RANK = 0 ] && exec yes " + word + "; until [ -e " + (dir / "go") + " ]; do sleep 0.02; done; exit 3"});
+                 "[ $RANK = 0 ] && exec yes " + word + "; until [ -e " + (dir / "go") +
+                     " ]; do sleep 0.02; done; exit 3"});
   run.wait_until_full();
   CHECK(sleepers("yes " + word).size() == 1);
   dir.write("go", "");

@@ -18,7 +18,9 @@ bool is_time(const json& value) {
   const std::string form = "dddd-dd-ddTdd:dd:dd.ddddddZ";
   if (text.size() != form.size()) return false;
   for (std::size_t i = 0; i < form.size(); ++i) {
-    if (form[i] == 'd' ? std::isdigit(static_cast<unsigned char>(text[i])) == 0 : text[i] != form[i]) return false;
+    if (form[i] == 'd' ? std::isdigit(static_cast<unsigned char>(text[i])) == 0
+                       : text[i] != form[i])
+      return false;
   }
   return true;
 }
@@ -26,12 +28,14 @@ bool is_time(const json& value) {
 void check_fields(const json& report, std::size_t ranks) {
   std::set<std::string> names;
   for (const auto& [name, value] : report.items()) names.insert(name);
-  CHECK(names == std::set<std::string>{"mesh", "region", "ranks", "former_lives", "first_failure", "exit_code"});
+  CHECK(names == std::set<std::string>{"mesh", "region", "ranks", "former_lives", "first_failure",
+                                       "exit_code"});
   REQUIRE(report.at("ranks").size() == ranks);
   for (const json& rank : report.at("ranks")) {
     std::set<std::string> fields;
     for (const auto& [name, value] : rank.items()) fields.insert(name);
-    for (const char* field : {"rank", "host", "point", "pid", "status", "exit_code", "signal", "started", "ended", "stderr_tail"}) {
+    for (const char* field : {"rank", "host", "point", "pid", "status", "exit_code", "signal",
+                              "started", "ended", "stderr_tail"}) {
       CAPTURE(field);
       CHECK(fields.contains(field));
     }
@@ -51,15 +55,17 @@ TEST_CASE("cli: --json reports a success, a failure and a signal") {
       2) kill -USR1 $$;;
       3) exit 0;;
     esac)";
-  const auto finished = run_cli({"run", "--name", "mixed", "--hosts", "2", "--per-host", "gpus=2", "--keep-going", "--json", dir / "report",
-                                 "--", "sh", "-c", script});
+  const auto finished =
+      run_cli({"run", "--name", "mixed", "--hosts", "2", "--per-host", "gpus=2", "--keep-going",
+               "--json", dir / "report", "--", "sh", "-c", script});
   const json report = parse_json(read_file(dir / "report"));
   INFO(report.dump(2));
   check_fields(report, 4);
   CHECK(report.at("mesh").get<std::string>().starts_with("mixed-"));
   CHECK(report.at("region") == "host=2/2,gpus=2/1");
   const auto& ranks = report.at("ranks");
-  const Words points = {"host=0/2,gpus=0/2", "host=0/2,gpus=1/2", "host=1/2,gpus=0/2", "host=1/2,gpus=1/2"};
+  const Words points = {"host=0/2,gpus=0/2", "host=0/2,gpus=1/2", "host=1/2,gpus=0/2",
+                        "host=1/2,gpus=1/2"};
   std::set<long> pids;
   for (std::size_t rank = 0; rank < 4; ++rank) {
     CHECK(ranks[rank].at("rank") == rank);
@@ -68,7 +74,8 @@ TEST_CASE("cli: --json reports a success, a failure and a signal") {
     pids.insert(ranks[rank].at("pid").get<long>());
     CHECK(is_time(ranks[rank].at("started")));
     CHECK(is_time(ranks[rank].at("ended")));
-    CHECK(ranks[rank].at("started").get<std::string>() <= ranks[rank].at("ended").get<std::string>());
+    CHECK(ranks[rank].at("started").get<std::string>() <=
+          ranks[rank].at("ended").get<std::string>());
   }
   CHECK(pids.size() == 4);
   CHECK(ranks[0].at("host") == ranks[1].at("host"));
@@ -98,7 +105,8 @@ TEST_CASE("cli: --json reports a success, a failure and a signal") {
 TEST_CASE("cli: --json tells a rank that failed from those that were stopped because of it") {
   const TempDir dir;
   const std::string sleep = own_sleep();
-  const auto finished = run_cli({"run", "-n", "3", "--json", dir / "report", "--", "sh", "-c", "[ $RANK = 1 ] && exit 3; exec " + sleep});
+  const auto finished = run_cli({"run", "-n", "3", "--json", dir / "report", "--", "sh", "-c",
+                                 "[ $RANK = 1 ] && exit 3; exec " + sleep});
   CHECK(finished.status == ExitStatus::exited(3));
   const json report = parse_json(read_file(dir / "report"));
   INFO(report.dump(2));
@@ -124,7 +132,8 @@ TEST_CASE("cli: --json tells a rank that failed from those that were stopped bec
 
 TEST_CASE("cli: --json reports what could not be started") {
   const TempDir dir;
-  const auto finished = run_cli({"run", "-n", "2", "--json", dir / "report", "--", "/no/such/file"});
+  const auto finished =
+      run_cli({"run", "-n", "2", "--json", dir / "report", "--", "/no/such/file"});
   CHECK(finished.status == ExitStatus::exited(127));
   const json report = parse_json(read_file(dir / "report"));
   INFO(report.dump(2));
@@ -135,7 +144,8 @@ TEST_CASE("cli: --json reports what could not be started") {
   CHECK(report.at("ranks")[0].at("pid") == nullptr);
   CHECK(report.at("ranks")[0].at("exit_code") == nullptr);
   CHECK(report.at("ranks")[0].at("signal") == nullptr);
-  CHECK(report.at("ranks")[0].at("reason").get<std::string>().find("/no/such/file") != std::string::npos);
+  CHECK(report.at("ranks")[0].at("reason").get<std::string>().find("/no/such/file") !=
+        std::string::npos);
 }
 
 TEST_CASE("cli: --json - writes the report to stdout, and a file that cannot be written is said") {

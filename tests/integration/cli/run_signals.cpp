@@ -15,7 +15,8 @@ namespace {
 class SleepingRun {
  public:
   explicit SleepingRun(Words options = {}, const std::string& before = "")
-      : sleep_(own_sleep()), process_(cli(words(std::move(options), before + " echo up $$; exec " + sleep_))) {}
+      : sleep_(own_sleep()),
+        process_(cli(words(std::move(options), before + " echo up $$; exec " + sleep_))) {}
 
   /// The pids of the ranks, once there are so many.
   std::vector<pid_t> wait_for_ranks(std::size_t count) {
@@ -23,7 +24,8 @@ class SleepingRun {
     const auto are_up = [&] {
       pids.clear();
       for (const std::string& line : lines_of(process_.out())) {
-        if (const auto at = line.find(" up "); at != std::string::npos) pids.push_back(std::stoi(line.substr(at + 4)));
+        if (const auto at = line.find(" up "); at != std::string::npos)
+          pids.push_back(std::stoi(line.substr(at + 4)));
       }
       return pids.size() == count && process_.out().ends_with("\n");
     };
@@ -61,7 +63,8 @@ char state_of(pid_t pid) {
 }  // namespace
 
 TEST_CASE("cli: Ctrl-C ends the run in order, with 130; TERM and HUP with 143") {
-  for (const auto& [signal, code] : std::map<int, int>{{SIGINT, 130}, {SIGTERM, 143}, {SIGHUP, 143}}) {
+  for (const auto& [signal, code] :
+       std::map<int, int>{{SIGINT, 130}, {SIGTERM, 143}, {SIGHUP, 143}}) {
     CAPTURE(signal);
     SleepingRun run({"--hosts", "2", "-n", "4"});
     run.wait_for_ranks(4);
@@ -72,7 +75,8 @@ TEST_CASE("cli: Ctrl-C ends the run in order, with 130; TERM and HUP with 143") 
 
 TEST_CASE("cli: ranks get the time to end in order after Ctrl-C, and what they say then is shown") {
   Process process(
-      cli({"run", "-n", "2", "--no-prefix", "--", "sh", "-c", R"(trap 'echo saved; exit 0' TERM; echo up; while :; do sleep 0.05; done)"}));
+      cli({"run", "-n", "2", "--no-prefix", "--", "sh", "-c",
+           R"(trap 'echo saved; exit 0' TERM; echo up; while :; do sleep 0.05; done)"}));
   REQUIRE(wait_until([&] { return process.out() == "up\nup\n"; }, in_time));
   process.send_signal(SIGINT);
   CHECK(process.wait_exit(in_time) == ExitStatus::exited(130));
@@ -104,7 +108,8 @@ TEST_CASE("cli: two signals at the same moment") {
   run.process().send_signal(SIGTERM);
   // Whichever is taken first; the kernel hands out the lower number.
   CHECK(run.process().wait_exit(in_time) == ExitStatus::exited(130));
-  // Ranks may write before the launcher knows that all have started: then it does not wait, and the host ends behind it.
+  // Ranks may write before the launcher knows that all have started: then it does not wait, and the
+  // host ends behind it.
   CHECK(wait_until([&] { return run.ranks().empty() && host_directories().empty(); }, in_time));
 }
 
@@ -125,7 +130,8 @@ TEST_CASE("cli: Ctrl-C while the hosts are starting leaves nothing") {
     REQUIRE(wait_until([&] { return is_there() || !run.process().is_running(); }, in_time));
     run.process().send_signal(SIGINT);
     CHECK(run.process().wait_exit(in_time) == ExitStatus::exited(130));
-    CHECK(wait_until([&] { return run.ranks().empty() && host_directories().empty(); }, cleaned_up));
+    CHECK(
+        wait_until([&] { return run.ranks().empty() && host_directories().empty(); }, cleaned_up));
   }
 }
 
@@ -134,11 +140,19 @@ TEST_CASE("cli: Ctrl-Z stops the ranks with the launcher, and fg lets all go on"
   const auto ranks = run.wait_for_ranks(2);
   run.process().send_signal(SIGTSTP);
   INFO(run.process().describe());
-  CHECK(
-      wait_until([&] { return state_of(ranks[0]) == 'T' && state_of(ranks[1]) == 'T' && state_of(run.process().pid()) == 'T'; }, in_time));
+  CHECK(wait_until(
+      [&] {
+        return state_of(ranks[0]) == 'T' && state_of(ranks[1]) == 'T' &&
+               state_of(run.process().pid()) == 'T';
+      },
+      in_time));
   run.process().send_signal(SIGCONT);
-  CHECK(
-      wait_until([&] { return state_of(ranks[0]) == 'S' && state_of(ranks[1]) == 'S' && state_of(run.process().pid()) == 'S'; }, in_time));
+  CHECK(wait_until(
+      [&] {
+        return state_of(ranks[0]) == 'S' && state_of(ranks[1]) == 'S' &&
+               state_of(run.process().pid()) == 'S';
+      },
+      in_time));
   run.process().send_signal(SIGINT);
   check_ends(run, 130, 15s);
 }
@@ -157,8 +171,12 @@ TEST_CASE("cli: a stopped run that is told to end ends, ranks too") {
   SleepingRun run({"-n", "2", "--grace", "2s"});
   const auto ranks = run.wait_for_ranks(2);
   run.process().send_signal(SIGTSTP);
-  REQUIRE(
-      wait_until([&] { return state_of(ranks[0]) == 'T' && state_of(ranks[1]) == 'T' && state_of(run.process().pid()) == 'T'; }, in_time));
+  REQUIRE(wait_until(
+      [&] {
+        return state_of(ranks[0]) == 'T' && state_of(ranks[1]) == 'T' &&
+               state_of(run.process().pid()) == 'T';
+      },
+      in_time));
   // What a shell does when it exits with a stopped job.
   run.process().send_signal(SIGHUP);
   run.process().send_signal(SIGCONT);
@@ -166,8 +184,9 @@ TEST_CASE("cli: a stopped run that is told to end ends, ranks too") {
 }
 
 TEST_CASE("cli: USR1 and USR2 are forwarded to the ranks") {
-  Process process(cli({"run", "-n", "2", "--no-prefix", "--", "sh", "-c",
-                       R"(trap 'echo got USR1' USR1; trap 'echo got USR2; exit 0' USR2; echo up; while :; do sleep 100 & wait; done)"}));
+  Process process(cli(
+      {"run", "-n", "2", "--no-prefix", "--", "sh", "-c",
+       R"(trap 'echo got USR1' USR1; trap 'echo got USR2; exit 0' USR2; echo up; while :; do sleep 100 & wait; done)"}));
   REQUIRE(wait_until([&] { return process.out() == "up\nup\n"; }, in_time));
   process.send_signal(SIGUSR1);
   CHECK(wait_until([&] { return process.out() == "up\nup\ngot USR1\ngot USR1\n"; }, in_time));

@@ -6,10 +6,12 @@
 using namespace meshbus::test;
 
 TEST_CASE("cli: --nice, --umask, --cpu-set and --rlimit reach every rank") {
-  const auto finished = run_cli({"run", "-n", "2", "--no-prefix", "--nice", "3", "--umask", "077", "--cpu-set", "0", "--rlimit", "core=0",
-                                 "--rlimit", "nofile=64:1K", "--", "sh", "-c",
-                                 "echo $(nice) $(umask) $(grep Cpus_allowed_list /proc/self/status | cut -f2) $(ulimit -c) $(ulimit -n) "
-                                 "$(ulimit -H -n)"});
+  const auto finished =
+      run_cli({"run", "-n", "2", "--no-prefix", "--nice", "3", "--umask", "077", "--cpu-set", "0",
+               "--rlimit", "core=0", "--rlimit", "nofile=64:1K", "--", "sh", "-c",
+               "echo $(nice) $(umask) $(grep Cpus_allowed_list /proc/self/status | cut -f2) "
+               "$(ulimit -c) $(ulimit -n) "
+               "$(ulimit -H -n)"});
   INFO(finished.err);
   CHECK(finished.status == ExitStatus::exited(0));
   CHECK(finished.out == "3 0077 0 0 64 1024\n3 0077 0 0 64 1024\n");

@@ -7,13 +7,19 @@ using namespace std::chrono_literals;
 using namespace meshbus;
 using namespace meshbus::test;
 
-TEST_CASE("cli: call asks ranks of a running mesh by name, number and slice, and shows who answered what") {
+TEST_CASE(
+    "cli: call asks ranks of a running mesh by name, number and slice, and shows who answered "
+    "what") {
   const StandingHost first, second;
   const auto both = first.address() + "," + second.address();
   auto context = must(Context::create());
-  auto hosts = must(HostMesh::attach(context, "hosts", {must(HostAddr::parse(first.address())), must(HostAddr::parse(second.address()))}));
+  auto hosts = must(HostMesh::attach(
+      context, "hosts",
+      {must(HostAddr::parse(first.address())), must(HostAddr::parse(second.address()))}));
   Heard heard;
-  auto mesh = must(hosts.spawn("echo", extent("gpu=2"), {.kind = ProcKind::mesh, .command = {bin("echo_proc")}}, heard.handlers()));
+  auto mesh =
+      must(hosts.spawn("echo", extent("gpu=2"),
+                       {.kind = ProcKind::mesh, .command = {bin("echo_proc")}}, heard.handlers()));
   const auto call = [&](Words words) {
     words.insert(words.begin(), {"call", "--hosts", both});
     return run_cli(words);
@@ -21,11 +27,15 @@ TEST_CASE("cli: call asks ranks of a running mesh by name, number and slice, and
   auto done = call({"echo", "2"});
   CHECK(done.status == ExitStatus::exited(0));
   CHECK(done.out ==
-        "[echo/0 host=0,gpu=0] rank 0 of 4\n[echo/1 host=0,gpu=1] rank 1 of 4\n[echo/2 host=1,gpu=0] rank 2 of 4\n[echo/3 host=1,gpu=1] rank 3 of "
+        "[echo/0 host=0,gpu=0] rank 0 of 4\n[echo/1 host=0,gpu=1] rank 1 of 4\n[echo/2 "
+        "host=1,gpu=0] rank 2 of 4\n[echo/3 host=1,gpu=1] "
+        "rank 3 of "
         "4\n");
   CHECK(call({"echo[0,2-3]", "1", "hi", "--raw"}).out == "hihihi");
-  CHECK(call({"host=1,gpu=0:1", "1", "two\nlines\n"}).out == "[echo/2 host=1,gpu=0] two\n[echo/2 host=1,gpu=0] lines\n");
-  CHECK(call({mesh.ref().mesh().to_string() + "[gpu=1]", "2", "--raw"}).out == "rank 1 of 4rank 3 of 4");
+  CHECK(call({"host=1,gpu=0:1", "1", "two\nlines\n"}).out ==
+        "[echo/2 host=1,gpu=0] two\n[echo/2 host=1,gpu=0] lines\n");
+  CHECK(call({mesh.ref().mesh().to_string() + "[gpu=1]", "2", "--raw"}).out ==
+        "rank 1 of 4rank 3 of 4");
   CHECK(call({"ecko", "2"}).err.find("did you mean 'echo'?") != std::string::npos);
   CHECK(call({"echo[4]", "2"}).err.find("has no rank 4; its ranks are 0-3") != std::string::npos);
   CHECK(call({"echo[4]", "2"}).status == ExitStatus::exited(1));
@@ -57,8 +67,9 @@ TEST_CASE("cli: cast and call reach actors by name; what cast sends arrives") {
   auto context = must(Context::create());
   auto hosts = must(HostMesh::attach(context, "hosts", {must(HostAddr::parse(host.address()))}));
   Heard heard;
-  auto mesh =
-      must(hosts.spawn("actors", extent("gpu=3"), {.kind = ProcKind::mesh, .command = {bin("meshbus_test_actors")}}, heard.handlers()));
+  auto mesh = must(hosts.spawn("actors", extent("gpu=3"),
+                               {.kind = ProcKind::mesh, .command = {bin("meshbus_test_actors")}},
+                               heard.handlers()));
   auto tally = must(mesh.spawn_actors("counter", "tally", "10"));
   const Words on{"--hosts", host.address(), "--actor", "tally"};
   const auto talk = [&](Words words, ProcessOptions options = {}) {
@@ -70,7 +81,8 @@ TEST_CASE("cli: cast and call reach actors by name; what cast sends arrives") {
   CHECK(cast.status == ExitStatus::exited(0));
   CHECK(parse_json(cast.out)["ranks"] == 2);
   // Another launcher's messages: no order between the two, but they come.
-  CHECK(wait_until([&] { return talk({"call", "actors", "7", "--raw"}).out == "101515"; }, in_time));
+  CHECK(
+      wait_until([&] { return talk({"call", "actors", "7", "--raw"}).out == "101515"; }, in_time));
   CHECK(talk({"call", "actors[0]", "add", "-", "--raw"}, {.input = "32"}).out == "42");
   CHECK(talk({"call", "actors[0]", "nonsense"}).err.find("no_such_port") != std::string::npos);
 
@@ -83,17 +95,20 @@ TEST_CASE("cli: cast and call reach actors by name; what cast sends arrives") {
   CHECK(reduced["value"] == 57);
   CHECK(reduced["ranks"] == 2);
   CHECK(reduced["errors"].empty());
-  CHECK(parse_json(talk({"call", "actors", "answer", "true|false|no", "--reduce", "any", "--json"}).out)["value"] == true);
+  CHECK(parse_json(talk({"call", "actors", "answer", "true|false|no", "--reduce", "any", "--json"})
+                       .out)["value"] == true);
   CHECK(talk({"call", "actors", "7", "--reduce", "mean"}).status == ExitStatus::exited(2));
   CHECK(talk({"call", "actors", "7", "--reduce", "sum", "--raw"}).status == ExitStatus::exited(2));
   CHECK(talk({"cast", "actors", "7", "--reduce", "sum"}).status == ExitStatus::exited(2));
-  CHECK(run_cli({"call", "--hosts", host.address(), "actors", "7", "--reduce", "sum"}).status == ExitStatus::exited(2));
+  CHECK(run_cli({"call", "--hosts", host.address(), "actors", "7", "--reduce", "sum"}).status ==
+        ExitStatus::exited(2));
   // Who has no part says why.
   auto done = talk({"call", "actors", "answer", "1|fail|3", "--reduce", "sum"});
   CHECK(done.status == ExitStatus::exited(1));
   CHECK(done.out == "4\n");
   CHECK(done.err.find("meshbus: [actors/1 host=0,gpu=1] call_error: ") != std::string::npos);
-  reduced = parse_json(talk({"call", "actors[0,2]", "answer", "1|2|abc", "--reduce", "sum", "--json"}).out);
+  reduced = parse_json(
+      talk({"call", "actors[0,2]", "answer", "1|2|abc", "--reduce", "sum", "--json"}).out);
   CHECK(reduced["value"] == 1);
   REQUIRE(reduced["errors"].size() == 1);
   CHECK(reduced["errors"][0]["rank"] == 2);

@@ -34,7 +34,8 @@ TEST_CASE("cli: a mistake on the command line is explained and exits 2") {
   check_refused({"stop"}, "MESH");
 }
 
-TEST_CASE("cli: a bad value is refused with the form that was expected, before anything is started") {
+TEST_CASE(
+    "cli: a bad value is refused with the form that was expected, before anything is started") {
   check_refused({"run", "--timeout", "soon", "--", "true"}, "'soon' is not a duration");
   check_refused({"run", "-n", "0", "--", "true"}, "1000000");
   check_refused({"run", "-n", "many", "--", "true"}, "many");
@@ -56,14 +57,15 @@ TEST_CASE("cli: a bad value is refused with the form that was expected, before a
 TEST_CASE("cli: help and version") {
   const auto help = run_cli({"--help"});
   CHECK(help.status == ExitStatus::exited(0));
-  for (const char* word : {"run", "host", "ps", "stop", "shutdown", "version", "meshbus run -n 4"}) {
+  for (const char* word :
+       {"run", "host", "ps", "stop", "shutdown", "version", "meshbus run -n 4"}) {
     CAPTURE(word);
     CHECK(help.out.find(word) != std::string::npos);
   }
   const auto of_run = run_cli({"run", "--help"});
   CHECK(of_run.status == ExitStatus::exited(0));
-  for (const char* word : {"--hosts", "--per-host", "--mesh", "--name", "--timeout", "--grace", "--keep-going", "--no-prefix", "-x",
-                           "--stdin", "--json", "Exit code"}) {
+  for (const char* word : {"--hosts", "--per-host", "--mesh", "--name", "--timeout", "--grace",
+                           "--keep-going", "--no-prefix", "-x", "--stdin", "--json", "Exit code"}) {
     CAPTURE(word);
     CHECK(of_run.out.find(word) != std::string::npos);
   }

@@ -14,8 +14,8 @@ namespace {
 /// A mesh of two ranks that stand, each of which says something at first.
 struct StandingMesh {
   StandingHost host;
-  Process run{cli({"run", "--hosts", host.address(), "-n", "2", "--name", "work", "--no-prefix", "--", "sh", "-c",
-                   "echo says-$RANK >&2; exec sleep 120"})};
+  Process run{cli({"run", "--hosts", host.address(), "-n", "2", "--name", "work", "--no-prefix",
+                   "--", "sh", "-c", "echo says-$RANK >&2; exec sleep 120"})};
   std::string name;
   pid_t pid_of_second = 0;
   StandingMesh() {
@@ -25,7 +25,9 @@ struct StandingMesh {
       const auto& mesh = listing.at("meshes")[0];
       if (mesh.at("ranks").size() != 2) return false;
       name = mesh.at("mesh");
-      if (mesh.at("ranks")[0].at("status") != "ready" || mesh.at("ranks")[1].at("status") != "ready") return false;
+      if (mesh.at("ranks")[0].at("status") != "ready" ||
+          mesh.at("ranks")[1].at("status") != "ready")
+        return false;
       pid_of_second = mesh.at("ranks")[1].at("pid").get<pid_t>();
       return true;
     };
@@ -51,7 +53,9 @@ TEST_CASE("cli: watch shows what stands, then what changes, and ends with its me
   Process text(mesh.watch({"work"}));
   Process lines(mesh.watch({"--json"}));
   const auto rank = [&](int number) { return mesh.name + " rank " + std::to_string(number); };
-  REQUIRE(wait_until([&] { return has(text, rank(0)) && has(text, rank(1)) && has(lines, "\"rank\":1"); }, in_time));
+  REQUIRE(wait_until(
+      [&] { return has(text, rank(0)) && has(text, rank(1)) && has(lines, "\"rank\":1"); },
+      in_time));
   CHECK(has(text, ": ready, pid " + std::to_string(mesh.pid_of_second)));
 
   REQUIRE(::kill(mesh.pid_of_second, SIGKILL) == 0);
@@ -69,7 +73,8 @@ TEST_CASE("cli: watch shows what stands, then what changes, and ends with its me
   std::size_t ends = 0;
   for (const auto& line : lines_of(lines.out())) {
     const json event = parse_json(line);
-    if (event.at("event") != "state" || event.at("rank") != 1 || event.at("state") == "ready") continue;
+    if (event.at("event") != "state" || event.at("rank") != 1 || event.at("state") == "ready")
+      continue;
     ++ends;
     CHECK(event.at("signal") == SIGKILL);
     CHECK(event.at("stderr_tail") == json({"says-1"}));
@@ -89,7 +94,8 @@ TEST_CASE("cli: watch says that there is no such mesh, and that a host goes") {
   Process watch(cli({"watch", "--hosts", host.address() + "," + mesh.host.address()}));
   REQUIRE(wait_until([&] { return has(watch, mesh.name + " rank 1"); }, in_time));
   REQUIRE(run_cli({"shutdown", "--hosts", mesh.host.address()}).status == ExitStatus::exited(0));
-  CHECK(wait_until([&] { return has(watch, "host " + mesh.host.address() + " does not answer: "); }, in_time));
+  CHECK(wait_until([&] { return has(watch, "host " + mesh.host.address() + " does not answer: "); },
+                   in_time));
   watch.send_signal(SIGTERM);
   CHECK(watch.wait_exit(in_time) == ExitStatus::exited(143));
   (void)mesh.run.wait_exit(in_time);

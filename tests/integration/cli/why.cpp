@@ -1,4 +1,5 @@
-// `meshbus why` and the event log of a host (spec 4.9): what ended, and why, whoever asks and however late.
+// `meshbus why` and the event log of a host (spec 4.9): what ended, and why, whoever asks and
+// however late.
 #include <doctest/doctest.h>
 #include <sys/stat.h>
 #include <unistd.h>
@@ -70,13 +71,19 @@ std::filesystem::path log_of(const StandingHost& host) {
 struct Sleepers {
   std::string sleep = own_sleep();
   Process process;
-  Sleepers(const std::string& hosts, const Words& options, int ranks, const std::string& before = "")
+  Sleepers(const std::string& hosts, const Words& options, int ranks,
+           const std::string& before = "")
       : process(words(hosts, options, ranks, before)) {
-    wait_until([&] { return sleepers(sleep).size() == static_cast<std::size_t>(ranks) || !process.is_running(); }, in_time);
+    wait_until(
+        [&] {
+          return sleepers(sleep).size() == static_cast<std::size_t>(ranks) || !process.is_running();
+        },
+        in_time);
     INFO(process.describe());
     REQUIRE(sleepers(sleep).size() == static_cast<std::size_t>(ranks));
   }
-  Words words(const std::string& hosts, const Words& options, int ranks, const std::string& before) const {
+  Words words(const std::string& hosts, const Words& options, int ranks,
+              const std::string& before) const {
     Words all = {"run", "--hosts", hosts, "--stdin", "none", "-n", std::to_string(ranks)};
     all.insert(all.end(), options.begin(), options.end());
     all.insert(all.end(), {"--", "sh", "-c", before + "exec " + sleep});
@@ -90,7 +97,8 @@ TEST_CASE("why: the rank that failed first is told first, then what was stopped 
   StandingHost one;
   StandingHost other;
   const auto hosts = one.address() + "," + other.address();
-  const auto script = "if [ $RANK = 2 ]; then echo oh no >&2; sleep 0.2; exit 3; fi; exec " + own_sleep();
+  const auto script =
+      "if [ $RANK = 2 ]; then echo oh no >&2; sleep 0.2; exit 3; fi; exec " + own_sleep();
   CHECK(run_on(hosts, {"-n", "4", "--name", "train"}, script).status == ExitStatus::exited(3));
 
   const auto story = why(hosts, {"train"});
@@ -121,12 +129,14 @@ TEST_CASE("why: the rank that failed first is told first, then what was stopped 
   REQUIRE(lines.size() > 4);
   CHECK(lines[0] == "mesh " + story.at("mesh").get<std::string>());
   CHECK(lines[1] == "first:");
-  CHECK(lines[2].find("rank 2 (host=1/2,proc=0/2) on " + other.address() + ": exit 3") != std::string::npos);
+  CHECK(lines[2].find("rank 2 (host=1/2,proc=0/2) on " + other.address() + ": exit 3") !=
+        std::string::npos);
   CHECK(text.find("      | oh no\n") != std::string::npos);
   CHECK(text.find("because of it:\n") != std::string::npos);
   // One rank, by number, and by the name of its proc.
   const auto mesh = story.at("mesh").get<std::string>();
-  for (const auto& target : {Words{"3"}, Words{"train", "--rank", "3"}, Words{"train_3" + mesh.substr(mesh.rfind('-'))}}) {
+  for (const auto& target : {Words{"3"}, Words{"train", "--rank", "3"},
+                             Words{"train_3" + mesh.substr(mesh.rfind('-'))}}) {
     INFO(target.front());
     const auto part = why(hosts, target);
     CHECK(part.at("first").at("end").at("rank") == 2);
@@ -151,8 +161,10 @@ TEST_CASE("why: every way to end a rank has its own cause") {
   run_on(at, {"--name", "stuck", "--mesh", "--set", "spawn.ready=2s"}, "kill -STOP $$");
   run_cli({"run", "--hosts", at, "--name", "absent", "--", "/no/such/file"});
   run_cli({"run", "--hosts", at, "--name", "denied", "--", "/etc/passwd"});
-  run_cli({"run", "--hosts", at, "--name", "noformat", "--", dir.write("noformat", "just text\n", true)});
-  run_cli({"run", "--hosts", at, "--name", "script", "--", dir.write("script", "#!/no/such/interpreter\n", true)});
+  run_cli({"run", "--hosts", at, "--name", "noformat", "--",
+           dir.write("noformat", "just text\n", true)});
+  run_cli({"run", "--hosts", at, "--name", "script", "--",
+           dir.write("script", "#!/no/such/interpreter\n", true)});
   struct Row {
     std::string mesh, cause, reason;
     bool is_failure;
@@ -165,12 +177,15 @@ TEST_CASE("why: every way to end a rank has its own cause") {
            {"hard", "cpu_limit", "the hard RLIMIT_CPU is 2 s", true},
            {"deaf", "killed_after_grace", "killed by SIGKILL", false},
            {"timeout", "stopped", "killed by SIGTERM", false},
-           {"late", "not_ready", "not ready within 1000 ms; stage: exec'd, no hello from it yet", true},
+           {"late", "not_ready", "not ready within 1000 ms; stage: exec'd, no hello from it yet",
+            true},
            {"stuck", "frozen", "it is frozen: stopped by a signal", true},
-           {"absent", "exec_failed", "cannot execute '/no/such/file': No such file or directory", true},
+           {"absent", "exec_failed", "cannot execute '/no/such/file': No such file or directory",
+            true},
            {"denied", "exec_failed", "cannot execute '/etc/passwd': Permission denied", true},
            {"noformat", "exec_failed", "Exec format error", true},
-           {"script", "exec_failed", "interpreter /no/such/interpreter': No such file or directory", true},
+           {"script", "exec_failed", "interpreter /no/such/interpreter': No such file or directory",
+            true},
        }) {
     INFO(mesh);
     const auto story = why(at, {mesh});
@@ -184,7 +199,8 @@ TEST_CASE("why: every way to end a rank has its own cause") {
     if (mesh == "deaf" || mesh == "timeout") {
       CHECK(story.at("first").at("kind") == "stop_asked");
       CHECK(end.at("stop").at("step") == (mesh == "deaf" ? "kill" : "term"));
-      CHECK(end.at("stop").at("reason").get<std::string>().starts_with("the --timeout of 1000 ms is over"));
+      CHECK(end.at("stop").at("reason").get<std::string>().starts_with(
+          "the --timeout of 1000 ms is over"));
       CHECK(end.at("stop").at("by").get<std::string>().find(",client-") != std::string::npos);
     }
   }
@@ -226,7 +242,8 @@ TEST_CASE("why: knows what was before the agent was killed, and what it did not 
   for (const auto& event : story.at("events")) {
     kinds.insert(event.at("kind").get<std::string>());
     if (event.at("kind") == "role_ended")
-      CHECK(event.at("text").get<std::string>().starts_with("the agent was killed by SIGKILL: restarting it"));
+      CHECK(event.at("text").get<std::string>().starts_with(
+          "the agent was killed by SIGKILL: restarting it"));
   }
   CHECK(kinds.contains("role_ended"));
   CHECK(kinds.contains("agent_started"));
@@ -311,7 +328,8 @@ TEST_CASE("why: who dies with the keeper says so, and whether it was frozen") {
   for (const int signal : {SIGKILL, SIGSTOP}) {
     CAPTURE(signal);
     const TempDir logs;
-    StandingHost host({"--set", "frozen.limit=2s", "--set", "logs.directory=" + logs.path().string()});
+    StandingHost host(
+        {"--set", "frozen.limit=2s", "--set", "logs.directory=" + logs.path().string()});
     Sleepers mesh(host.address(), {"--name", "held", "--json", logs / "report"}, 2);
     REQUIRE(::kill(host.roles().keeper, signal) == 0);
     CHECK(mesh.process.wait_exit(in_time) == ExitStatus::exited(123));
@@ -325,7 +343,9 @@ TEST_CASE("why: who dies with the keeper says so, and whether it was frozen") {
         INFO(line);
         if (event.at("kind") == "role_ended")
           is_told = is_told || event.at("text").get<std::string>().find(
-                                   signal == SIGSTOP ? "it is frozen (stopped)" : "the keeper was killed by SIGKILL") != std::string::npos;
+                                   signal == SIGSTOP
+                                       ? "it is frozen (stopped)"
+                                       : "the keeper was killed by SIGKILL") != std::string::npos;
         if (event.at("kind") != "proc_ended") continue;
         ++ends;
         CHECK(event.at("cause") == (signal == SIGSTOP ? "frozen" : "keeper_lost"));
@@ -337,15 +357,17 @@ TEST_CASE("why: who dies with the keeper says so, and whether it was frozen") {
     CHECK(is_told);
     // The launcher has heard it too.
     const auto report = parse_json(read_file(logs / "report"));
-    for (const auto& rank : report.at("ranks")) CHECK(rank.at("cause") == (signal == SIGSTOP ? "frozen" : "keeper_lost"));
+    for (const auto& rank : report.at("ranks"))
+      CHECK(rank.at("cause") == (signal == SIGSTOP ? "frozen" : "keeper_lost"));
   }
 }
 
 TEST_CASE("why: an agent that is lost for good is what its launcher names") {
   const TempDir logs;
   const std::string sleep = own_sleep();
-  Process launcher(cli({"run", "-n", "2", "--stdin", "none", "--json", logs / "report", "--set", "agent.restart=end", "--set",
-                        "logs.directory=" + logs.path().string(), "--", "sh", "-c", "exec " + sleep}));
+  Process launcher(cli({"run", "-n", "2", "--stdin", "none", "--json", logs / "report", "--set",
+                        "agent.restart=end", "--set", "logs.directory=" + logs.path().string(),
+                        "--", "sh", "-c", "exec " + sleep}));
   REQUIRE(wait_until([&] { return sleepers(sleep).size() == 2; }, in_time));
   const auto wardens = wardens_of(launcher.pid());
   REQUIRE(wardens.size() == 1);
@@ -363,7 +385,8 @@ TEST_CASE("why: an agent that is lost for good is what its launcher names") {
   for (const auto& entry : std::filesystem::directory_iterator(logs.path())) {
     if (entry.path().filename().string().starts_with("events-")) text += read_file(entry.path());
   }
-  CHECK(text.find("the agent was killed by SIGKILL: ending the host, as configured") != std::string::npos);
+  CHECK(text.find("the agent was killed by SIGKILL: ending the host, as configured") !=
+        std::string::npos);
 }
 
 TEST_CASE("why: a torn record, and bytes that are none, cost nothing else") {
@@ -373,7 +396,8 @@ TEST_CASE("why: a torn record, and bytes that are none, cost nothing else") {
   {
     std::ofstream log(log_of(host), std::ios::app | std::ios::binary);
     log << "{\"time\":\"torn\n"
-        << std::string(300'000, 'x') << "\n{\"time_ns\":1,\"kind\":\"proc_ended\",\"rank\":\"no\"}\n\xff\xfe\n{\"time";
+        << std::string(300'000, 'x')
+        << "\n{\"time_ns\":1,\"kind\":\"proc_ended\",\"rank\":\"no\"}\n\xff\xfe\n{\"time";
   }
   run_on(at, {"--name", "two"}, "exit 5");
   CHECK(why(at, {"one"}).at("first").at("end").at("exit_code") == 4);
@@ -400,12 +424,13 @@ TEST_CASE("why: what nobody knows is said, with the exit codes of the command li
   CHECK(near.err.find("know no mesh 'trian'") != std::string::npos);
   const auto rank = run_cli({"why", "train", "--rank", "9", "--hosts", at});
   CHECK(rank.status == ExitStatus::exited(1));
-  CHECK(rank.err.find("of rank 9 no end is known") != std::string::npos);
+  CHECK(rank.err.find("no end of rank 9 is known") != std::string::npos);
   CHECK(run_cli({"why", "train", "--rank", "x", "--hosts", at}).status == ExitStatus::exited(2));
   CHECK(run_cli({"why", "--hosts", "nonsense"}).status == ExitStatus::exited(2));
   CHECK(run_cli({"why", "--wrong"}).status == ExitStatus::exited(2));
   CHECK(run_cli({"why", "3", "--rank", "4", "--hosts", at}).status == ExitStatus::exited(2));
-  const auto gone = run_cli({"why", "train", "--timeout", "2s", "--hosts", at + ",unix:/no/such/socket"});
+  const auto gone =
+      run_cli({"why", "train", "--timeout", "2s", "--hosts", at + ",unix:/no/such/socket"});
   CHECK(gone.status == ExitStatus::exited(1));
   CHECK(gone.out.find("exit 1") != std::string::npos);
   CHECK(gone.err.find("unix:/no/such/socket does not answer") != std::string::npos);
@@ -443,18 +468,21 @@ class MemoryCgroup {
 
 }  // namespace
 
-TEST_CASE("why: who was killed for want of memory is told apart from who was killed by somebody" * doctest::test_suite(need::v1_memory)) {
+TEST_CASE("why: who was killed for want of memory is told apart from who was killed by somebody" *
+          doctest::test_suite(need::v1_memory)) {
   constexpr std::uint64_t limit = 1 << 30;
   const MemoryCgroup memory(limit);
-  Process host({"sh", "-c", "echo $$ > \"$0\"/cgroup.procs && exec \"$@\"", memory.path(), bin("meshbus"), "host"});
+  Process host({"sh", "-c", "echo $$ > \"$0\"/cgroup.procs && exec \"$@\"", memory.path(),
+                bin("meshbus"), "host"});
   host.wait_for_output("\n", in_time);
   const auto at = parse_json(lines_of(host.out()).front()).at("host").get<std::string>();
   run_on(at, {"--name", "murdered"}, "kill -KILL $$");
   // It has no line that ends: all of it is kept.
-  const auto hog =
-      run_on(at, {"--name", "hungry", "-n", "2", "--rlimit", "as=4G"}, "[ $RANK = 0 ] && exec tail /dev/zero; exec " + own_sleep());
+  const auto hog = run_on(at, {"--name", "hungry", "-n", "2", "--rlimit", "as=4G"},
+                          "[ $RANK = 0 ] && exec tail /dev/zero; exec " + own_sleep());
   CHECK(hog.status == ExitStatus::exited(128 + SIGKILL));
-  CHECK(hog.err.find("out of memory: the kernel has killed for want of memory in " + memory.path()) != std::string::npos);
+  CHECK(hog.err.find("out of memory: the kernel has killed for want of memory in " +
+                     memory.path()) != std::string::npos);
   run_on(at, {"--name", "after"}, "kill -KILL $$");
   CHECK(ends_of(at, "murdered").at(0).at("cause") == "killed_from_outside");
   CHECK(ends_of(at, "hungry").at(0).at("cause") == "out_of_memory");

@@ -14,8 +14,8 @@ using nlohmann::json;
 
 const std::chrono::system_clock::time_point kStart{std::chrono::seconds(1'700'000'000)};
 
-/// 100 ranks on two hosts. Rank r of the first 98: spawned r, exec'd 1, connected 2, hello 3, ready 4 ms after the stage before. Rank 98
-/// never connected, rank 99 was never spawned.
+/// 100 ranks on two hosts. Rank r of the first 98: spawned r, exec'd 1, connected 2, hello 3, ready
+/// 4 ms after the stage before. Rank 98 never connected, rank 99 was never spawned.
 MeshOutcome outcome(const ProcMeshRef& mesh) {
   MeshOutcome outcome;
   for (std::uint64_t number = 0; number < 100; ++number) {
@@ -46,7 +46,8 @@ MeshOutcome outcome(const ProcMeshRef& mesh) {
 }
 
 ProcMeshRef mesh() {
-  return *ProcMeshRef::make(*Name::parse("trainers-13Se1Maqzryj"), {*HostAddr::parse("tcp:h1:1"), *HostAddr::parse("tcp:h2:1")},
+  return *ProcMeshRef::make(*Name::parse("trainers-13Se1Maqzryj"),
+                            {*HostAddr::parse("tcp:h1:1"), *HostAddr::parse("tcp:h2:1")},
                             *Extent::parse("x=100"));
 }
 
@@ -60,10 +61,12 @@ TEST_CASE("launch_report: percentiles by stage, the slowest ranks, and who was n
   CHECK(text.find("  hello           98       3.00       3.00       3.00\n") != std::string::npos);
   CHECK(text.find("  ready           98       4.00       4.00       4.00\n") != std::string::npos);
   CHECK(text.find("  all             98      58.00     107.00     107.00\n") != std::string::npos);
-  CHECK(
-      text.find("slowest:\nmeshbus:   rank 97 on tcp:h2:1, 107.00 ms: spawned 97.00, exec'd 1.00, connected 2.00, hello 3.00, ready 4.00\n"
-                "meshbus:   rank 96 ") != std::string::npos);
-  CHECK(text.find("never ready: on tcp:h2:1: rank 99 not spawned yet; rank 98 exec'd, no hello yet\n") != std::string::npos);
+  CHECK(text.find("slowest:\nmeshbus:   rank 97 on tcp:h2:1, 107.00 ms: spawned 97.00, exec'd "
+                  "1.00, connected 2.00, hello 3.00, ready 4.00\n"
+                  "meshbus:   rank 96 ") != std::string::npos);
+  CHECK(text.find(
+            "never ready: on tcp:h2:1: rank 99 not spawned yet; rank 98 exec'd, no hello yet\n") !=
+        std::string::npos);
 }
 
 TEST_CASE("launch_report: nobody was heard of, and clocks that go back") {
@@ -77,10 +80,14 @@ TEST_CASE("launch_report: nobody was heard of, and clocks that go back") {
   none.ranks[0].launch.spawned = kStart - 5ms;
   none.ranks[0].launch.exec = kStart + 1ms;
   none.ranks[0].launch.ready = kStart;
-  CHECK(launch_report(mesh(), none).find("rank 0 on local:0, 1.00 ms: spawned 0.00, exec'd 1.00, ready 0.00") != std::string::npos);
+  CHECK(launch_report(mesh(), none)
+            .find("rank 0 on local:0, 1.00 ms: spawned 0.00, exec'd 1.00, ready 0.00") !=
+        std::string::npos);
 }
 
-TEST_CASE("launch_report: the trace is what Chrome and Perfetto read: hosts are processes, ranks threads, stages slices") {
+TEST_CASE(
+    "launch_report: the trace is what Chrome and Perfetto read: hosts are processes, ranks "
+    "threads, stages slices") {
   const auto trace = json::parse(launch_trace(mesh(), outcome(mesh())));
   std::map<std::string, int> slices;
   std::map<int, std::string> hosts;
@@ -105,8 +112,12 @@ TEST_CASE("launch_report: the trace is what Chrome and Perfetto read: hosts are 
   CHECK(hosts == std::map<int, std::string>{{1, "host 0: tcp:h1:1"}, {2, "host 1: tcp:h2:1"}});
   CHECK(threads.size() == 100);
   CHECK(threads[8] == "rank 7 x=7/100");
-  CHECK(slices ==
-        std::map<std::string, int>{{"spawned", 99}, {"exec'd", 99}, {"connected", 98}, {"hello", 98}, {"ready", 98}, {"run", 98}});
+  CHECK(slices == std::map<std::string, int>{{"spawned", 99},
+                                             {"exec'd", 99},
+                                             {"connected", 98},
+                                             {"hello", 98},
+                                             {"ready", 98},
+                                             {"run", 98}});
 }
 
 }  // namespace

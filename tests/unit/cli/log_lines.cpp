@@ -15,12 +15,19 @@ using namespace std::chrono_literals;
 struct Lines {
   std::vector<ShownLine> seen;
   LineAssembler assembler{[this](ShownLine line) { seen.push_back(std::move(line)); }};
-  void add(std::uint64_t rank, std::uint64_t offset, std::string_view bytes, std::uint64_t missed = 0, bool is_last = false) {
-    assembler.add({.rank = rank, .stream = Stream::out, .offset = offset, .missed = missed, .bytes = bytes, .is_last = is_last});
+  void add(std::uint64_t rank, std::uint64_t offset, std::string_view bytes,
+           std::uint64_t missed = 0, bool is_last = false) {
+    assembler.add({.rank = rank,
+                   .stream = Stream::out,
+                   .offset = offset,
+                   .missed = missed,
+                   .bytes = bytes,
+                   .is_last = is_last});
   }
   std::string text() const {
     std::string text;
-    for (const auto& line : seen) text += std::to_string(line.rank) + "@" + std::to_string(line.offset) + ":" + line.text + "|";
+    for (const auto& line : seen)
+      text += std::to_string(line.rank) + "@" + std::to_string(line.offset) + ":" + line.text + "|";
     return text;
   }
 };
@@ -55,7 +62,8 @@ TEST_CASE("line_assembler: a line over 64 KiB is cut and marked, however it come
   for (const std::size_t piece : {1000UL, 65536UL, 65537UL, 1000000UL}) {
     Lines lines;
     const std::string all = std::string(65536, 'x') + "\n" + std::string(70000, 'y') + "\nz\n";
-    for (std::size_t at = 0; at < all.size(); at += piece) lines.add(0, at, std::string_view(all).substr(at, piece));
+    for (std::size_t at = 0; at < all.size(); at += piece)
+      lines.add(0, at, std::string_view(all).substr(at, piece));
     REQUIRE(lines.seen.size() == 3);
     CHECK((lines.seen[0].text == std::string(65536, 'x')));
     CHECK((lines.seen[1].text == std::string(65536, 'y') + "[4464 bytes cut]"));
@@ -70,14 +78,16 @@ struct Folded {
   LineFolder folder{[this](Stream stream, const RankSet& ranks, const std::string& text) {
     seen.push_back("[" + to_string(ranks) + "] " + text);
     for (const auto& block : ranks) {
-      for (auto rank = block.begin; rank < block.end; ++rank) by_rank[{rank, stream}].push_back(text);
+      for (auto rank = block.begin; rank < block.end; ++rank)
+        by_rank[{rank, stream}].push_back(text);
     }
   }};
 };
 
 TEST_CASE("line_folder: the same line of many ranks comes once, with its ranks") {
   Folded folded;
-  for (const std::uint64_t rank : {0UL, 1UL, 2UL, 3UL, 4UL, 5UL, 7UL}) folded.folder.add(rank, Stream::out, "text", {});
+  for (const std::uint64_t rank : {0UL, 1UL, 2UL, 3UL, 4UL, 5UL, 7UL})
+    folded.folder.add(rank, Stream::out, "text", {});
   folded.folder.add(6, Stream::out, "other", {});
   folded.folder.add(6, Stream::err, "text", {});
   folded.folder.flush();
@@ -86,7 +96,9 @@ TEST_CASE("line_folder: the same line of many ranks comes once, with its ranks")
 
 TEST_CASE("line_folder: a line joins only where that keeps the order of its rank") {
   Folded folded;
-  const auto add = [&](std::uint64_t rank, const char* text) { folded.folder.add(rank, Stream::out, text, {}); };
+  const auto add = [&](std::uint64_t rank, const char* text) {
+    folded.folder.add(rank, Stream::out, text, {});
+  };
   add(0, "a");
   add(0, "b");
   add(1, "b");
@@ -98,14 +110,18 @@ TEST_CASE("line_folder: a line joins only where that keeps the order of its rank
   CHECK(folded.seen == std::vector<std::string>{"[0,2] a", "[0-1] b", "[1-2] a", "[2] b"});
 }
 
-TEST_CASE("line_folder: lines of one rank only do not keep the others from meeting, though the ranks come one after the other") {
+TEST_CASE(
+    "line_folder: lines of one rank only do not keep the others from meeting, though the ranks "
+    "come one after the other") {
   Folded folded;
   for (std::uint64_t rank = 0; rank < 3; ++rank) {
-    for (const std::string& text : {std::string("start"), "rank " + std::to_string(rank), std::string("middle"), std::string("end")})
+    for (const std::string& text : {std::string("start"), "rank " + std::to_string(rank),
+                                    std::string("middle"), std::string("end")})
       folded.folder.add(rank, Stream::out, text, {});
   }
   folded.folder.flush();
-  CHECK(folded.seen == std::vector<std::string>{"[0-2] start", "[0] rank 0", "[1] rank 1", "[2] rank 2", "[0-2] middle", "[0-2] end"});
+  CHECK(folded.seen == std::vector<std::string>{"[0-2] start", "[0] rank 0", "[1] rank 1",
+                                                "[2] rank 2", "[0-2] middle", "[0-2] end"});
 }
 
 TEST_CASE("line_folder: what has waited long enough goes, and later ones begin anew") {
@@ -133,7 +149,8 @@ TEST_CASE("line_folder: every rank's lines are its own, in order, for random int
       const std::string text(1, static_cast<char>('a' + random() % 5));
       written[{rank, stream}].push_back(text);
       folded.folder.add(rank, stream, text, LineFolder::Time(std::chrono::milliseconds(i)));
-      if (random() % 20 == 0) folded.folder.flush(LineFolder::Time(std::chrono::milliseconds(i - 30)));
+      if (random() % 20 == 0)
+        folded.folder.flush(LineFolder::Time(std::chrono::milliseconds(i - 30)));
     }
     folded.folder.flush();
     REQUIRE(folded.by_rank == written);
@@ -143,7 +160,8 @@ TEST_CASE("line_folder: every rank's lines are its own, in order, for random int
 TEST_CASE("line_folder: bounded, however much waits") {
   Folded folded;
   const std::string large(100'000, 'x');
-  for (std::uint64_t i = 0; i < 100; ++i) folded.folder.add(0, Stream::out, large + std::to_string(i), {});
+  for (std::uint64_t i = 0; i < 100; ++i)
+    folded.folder.add(0, Stream::out, large + std::to_string(i), {});
   CHECK(folded.seen.size() > 50);
   folded.folder.flush();
   CHECK(folded.seen.size() == 100);

@@ -8,7 +8,8 @@ using namespace meshbus::cli;
 namespace {
 
 ProcMeshRef trainers() {
-  const auto mesh = ProcMeshRef::make(*Name::parse("trainers-13Se1Maqzryj"), {*HostAddr::parse("local:1"), *HostAddr::parse("local:2")},
+  const auto mesh = ProcMeshRef::make(*Name::parse("trainers-13Se1Maqzryj"),
+                                      {*HostAddr::parse("local:1"), *HostAddr::parse("local:2")},
                                       *Extent::parse("host=2,gpu=8"));
   REQUIRE(mesh.has_value());
   return *mesh;
@@ -22,7 +23,8 @@ std::string selected(const std::string& text) {
   if (!views) return views.error().detail();
   std::string ranks = selector->mesh + ":";
   for (const auto& view : *views) {
-    for (std::uint64_t i = 0; i < view.num_ranks(); ++i) ranks += " " + std::to_string(*view.create_rank(i));
+    for (std::uint64_t i = 0; i < view.num_ranks(); ++i)
+      ranks += " " + std::to_string(*view.create_rank(i));
     ranks += ";";
   }
   return ranks;
@@ -48,11 +50,14 @@ TEST_CASE("selector: what is not understood, or not there, is said with its plac
   CHECK(selected("trainers[") == "selector: at 9: expected ']'");
   CHECK(selected("trainers[]") == "selector: at 9: expected ranks");
   CHECK(selected("trainers[0-5") == "selector: at 12: expected ']'");
-  CHECK(selected("trainers[5-3]").find("expected a rank of at least 5, found 3") != std::string::npos);
+  CHECK(selected("trainers[5-3]").find("expected a rank of at least 5, found 3") !=
+        std::string::npos);
   CHECK(selected("trainers[x]").find("expected a rank") != std::string::npos);
   CHECK(selected("trainers[1,]").find("expected a rank") != std::string::npos);
-  CHECK(selected("trainers[14-16]") == "mesh trainers-13Se1Maqzryj has no rank 16; its ranks are 0-15");
-  CHECK(selected("trainers[20]") == "mesh trainers-13Se1Maqzryj has no rank 20; its ranks are 0-15");
+  CHECK(selected("trainers[14-16]") ==
+        "mesh trainers-13Se1Maqzryj has no rank 16; its ranks are 0-15");
+  CHECK(selected("trainers[20]") ==
+        "mesh trainers-13Se1Maqzryj has no rank 20; its ranks are 0-15");
   CHECK(selected("rack=1").find("rack") != std::string::npos);
   CHECK(selected("gpu=8").find("slice: at 4: ") == 0);
   CHECK(selected("gpu=").find("expected an index or BEGIN:END:STEP") != std::string::npos);

@@ -19,7 +19,8 @@ using test::TempDir;
 const std::string kBus = "unix:/run/m/bus";
 const std::string kProcOfBus = kBus + ",train_0-13Se1Maqzryj";
 
-std::string bytes_of_batch(std::uint64_t stream, std::uint64_t first, const std::vector<std::string>& bodies,
+std::string bytes_of_batch(std::uint64_t stream, std::uint64_t first,
+                           const std::vector<std::string>& bodies,
                            const std::function<void(wire::TapBatchT&)>& change = {}) {
   wire::TapBatchT batch;
   batch.host = kBus;
@@ -36,7 +37,8 @@ std::string bytes_of_batch(std::uint64_t stream, std::uint64_t first, const std:
     envelope.mutate_port(7);
     envelope.mutate_kind(wire::Kind::message);
     envelope.mutate_lane(wire::Lane::data);
-    batch.entries.emplace_back(envelope, 1'700'000'000'123'456'000, static_cast<std::uint32_t>(body.size()), 0U);
+    batch.entries.emplace_back(envelope, 1'700'000'000'123'456'000,
+                               static_cast<std::uint32_t>(body.size()), 0U);
     batch.bodies.insert(batch.bodies.end(), body.begin(), body.end());
   }
   for (const auto& text : {kBus, kProcOfBus}) {
@@ -51,7 +53,8 @@ std::string bytes_of_batch(std::uint64_t stream, std::uint64_t first, const std:
   return {reinterpret_cast<const char*>(builder.GetBufferPointer()), builder.GetSize()};
 }
 
-TapBatch batch_of(std::uint64_t stream, std::uint64_t first, const std::vector<std::string>& bodies) {
+TapBatch batch_of(std::uint64_t stream, std::uint64_t first,
+                  const std::vector<std::string>& bodies) {
   return *TapBatch::decode(bytes_of_batch(stream, first, bodies));
 }
 
@@ -91,7 +94,9 @@ TEST_CASE("tap_batch: bodies are cut at their lengths; what does not fit togethe
   using Change = std::function<void(wire::TapBatchT&)>;
   const std::vector<Change> changes = {
       [](wire::TapBatchT& one) { one.bodies.pop_back(); },
-      [](wire::TapBatchT& one) { one.entries[0] = wire::TapEntry(one.entries[0].envelope(), 0, UINT32_MAX, 0); },
+      [](wire::TapBatchT& one) {
+        one.entries[0] = wire::TapEntry(one.entries[0].envelope(), 0, UINT32_MAX, 0);
+      },
       [](wire::TapBatchT& one) { one.entries[0].mutable_envelope().mutate_length(2); },
       [](wire::TapBatchT& one) { one.entries[0].mutable_envelope().mutate_length(UINT32_MAX); },
       [](wire::TapBatchT& one) { one.host = "nonsense"; }};
@@ -101,7 +106,8 @@ TEST_CASE("tap_batch: bodies are cut at their lengths; what does not fit togethe
     CHECK(decoded.error().code() == ErrorCode::malformed_message);
   }
   const std::string whole = bytes_of_batch(1, 1, {"abc"});
-  for (std::size_t size = 0; size < whole.size() - 8; ++size) CHECK_FALSE(TapBatch::decode(whole.substr(0, size)).has_value());
+  for (std::size_t size = 0; size < whole.size() - 8; ++size)
+    CHECK_FALSE(TapBatch::decode(whole.substr(0, size)).has_value());
 }
 
 TEST_CASE("tap_batch: whatever bytes are changed, it is refused or can be shown") {
@@ -116,7 +122,8 @@ TEST_CASE("tap_batch: whatever bytes are changed, it is refused or can be shown"
       names.learn(*batch);
       TapCount().missed_before(*batch);
       for (TapPrinter printer : {TapPrinter(false), TapPrinter(true)}) {
-        for (const auto& message : batch->messages()) CHECK(printer.line(message, names, (*batch)->host()->string_view()).ends_with('\n'));
+        for (const auto& message : batch->messages())
+          CHECK(printer.line(message, names, (*batch)->host()->string_view()).ends_with('\n'));
       }
     }
   }
@@ -186,11 +193,13 @@ TEST_CASE("tap_file: cut anywhere, all whole batches are there, and writing goes
   CHECK(bodies_in(*reader) == std::vector<std::string>{"one", "again"});
 }
 
-TEST_CASE("tap_file: a file that is something else is refused and left as it is; damage has a place") {
+TEST_CASE(
+    "tap_file: a file that is something else is refused and left as it is; damage has a place") {
   const TempDir dir;
   const std::string path = dir / "other";
-  for (const std::string& bytes : {std::string("#!/bin/sh\necho hello, this is a script\n"), std::string("x"), std::string(4096, '\0'),
-                                   std::string("\x10\0\0\0abcdefghijklmnopqrst", 24)}) {
+  for (const std::string& bytes :
+       {std::string("#!/bin/sh\necho hello, this is a script\n"), std::string("x"),
+        std::string(4096, '\0'), std::string("\x10\0\0\0abcdefghijklmnopqrst", 24)}) {
     write_bytes(path, bytes);
     const auto writer = TapFileWriter::open(path);
     REQUIRE_FALSE(writer.has_value());
@@ -226,7 +235,8 @@ TEST_CASE("tap_printer: columns line up, and names stand for keys where they are
   const std::string header = printer.header(), line = printer.line(messages[0], names, kBus),
                     other = printer.line(messages[1], names, kBus);
   CHECK(line.starts_with("22:13:20.123456  train_0-13Se1Maqzryj"));
-  CHECK(line.find(key_text(key_of("tcp:h:1,other")) + "@" + key_text(key_of("tcp:h:1"))) != std::string::npos);
+  CHECK(line.find(key_text(key_of("tcp:h:1,other")) + "@" + key_text(key_of("tcp:h:1"))) !=
+        std::string::npos);
   CHECK(line.find("hello\\u{1}") != std::string::npos);
   CHECK(header.find("FROM") == line.find("train_0"));
   CHECK(line.find("message") == other.find("message"));

@@ -13,7 +13,8 @@ std::chrono::system_clock::time_point at(int seconds) {
   return std::chrono::system_clock::time_point(1'700'000'000s + std::chrono::seconds(seconds));
 }
 
-HostEvent happened(EventKind kind, int seconds, const std::string& text, const std::string& mesh = kMesh) {
+HostEvent happened(EventKind kind, int seconds, const std::string& text,
+                   const std::string& mesh = kMesh) {
   HostEvent event;
   event.kind = kind;
   event.host = *HostAddr::parse("tcp:h1:7420");
@@ -68,38 +69,48 @@ TEST_CASE("why_story: a failure that another life has mended is not what ended t
   CHECK(words_of(story.entries[2].event) == "exit 5");
 }
 
-TEST_CASE("why_story: the first failure by the time of its end, its consequences as one, then the others") {
+TEST_CASE(
+    "why_story: the first failure by the time of its end, its consequences as one, then the "
+    "others") {
   auto order = happened(EventKind::stop_asked, 11, "rank 2 failed");
   order.because = 2;
-  const auto story = tell({ended(4, 1, 0), order, stopped_because(0, 12, 2), stopped_because(1, 12, 2), stopped_because(3, 13, 2),
-                           ended(5, 11, 7), ended(2, 10, 3)},
-                          kMesh, {});
+  const auto story =
+      tell({ended(4, 1, 0), order, stopped_because(0, 12, 2), stopped_because(1, 12, 2),
+            stopped_because(3, 13, 2), ended(5, 11, 7), ended(2, 10, 3)},
+           kMesh, {});
   // The order is told by what it brought.
-  REQUIRE(roles(story) == std::vector{StoryRole::first, StoryRole::consequence, StoryRole::also, StoryRole::also});
+  REQUIRE(roles(story) ==
+          std::vector{StoryRole::first, StoryRole::consequence, StoryRole::also, StoryRole::also});
   CHECK(story.entries[0].event.end->rank == 2);
   CHECK(to_string(story.entries[1].ranks) == "0-1,3");
-  CHECK(words_of(story.entries[1].event) == "stopped: rank failed (by me); after SIGTERM: killed by SIGTERM");
+  CHECK(words_of(story.entries[1].event) ==
+        "stopped: rank failed (by me); after SIGTERM: killed by SIGTERM");
   CHECK(to_string(story.entries[2].ranks) == "4");
   CHECK(to_string(story.entries[3].ranks) == "5");
-  CHECK(roles(tell({ended(2, 10, 3), order}, kMesh, {})) == std::vector{StoryRole::first, StoryRole::consequence});
+  CHECK(roles(tell({ended(2, 10, 3), order}, kMesh, {})) ==
+        std::vector{StoryRole::first, StoryRole::consequence});
 }
 
 TEST_CASE("why_story: of single ranks the first cause is told all the same") {
-  const auto story = tell({ended(2, 10, 3), stopped_because(0, 12, 2), stopped_because(1, 12, 2)}, kMesh, {{1, 2}});
+  const auto story = tell({ended(2, 10, 3), stopped_because(0, 12, 2), stopped_because(1, 12, 2)},
+                          kMesh, {{1, 2}});
   REQUIRE(roles(story) == std::vector{StoryRole::first, StoryRole::consequence});
   CHECK(story.entries[0].event.end->rank == 2);
   CHECK(to_string(story.entries[1].ranks) == "1");
 }
 
 TEST_CASE("why_story: what is no end of a rank may be what all began with") {
-  for (const auto kind : {EventKind::owner_gone, EventKind::lease_lapsed, EventKind::stop_asked, EventKind::host_stopping}) {
+  for (const auto kind : {EventKind::owner_gone, EventKind::lease_lapsed, EventKind::stop_asked,
+                          EventKind::host_stopping}) {
     const auto story = tell({happened(kind, 9, "it"), stopped_because(0, 12, 2)}, kMesh, {});
     REQUIRE(roles(story) == std::vector{StoryRole::first, StoryRole::consequence});
     CHECK(story.entries[0].event.kind == kind);
   }
   const auto refused = tell({happened(EventKind::spawn_refused, 9, "no")}, kMesh, {});
   CHECK(roles(refused) == std::vector{StoryRole::first});
-  const auto well = tell({ended(0, 1, 0), ended(1, 2, 0), happened(EventKind::host_stopping, 3, "shut down", "")}, kMesh, {});
+  const auto well =
+      tell({ended(0, 1, 0), ended(1, 2, 0), happened(EventKind::host_stopping, 3, "shut down", "")},
+           kMesh, {});
   CHECK(roles(well) == std::vector{StoryRole::also, StoryRole::around});
 }
 
@@ -109,7 +120,8 @@ TEST_CASE("why_story: who dies with its keeper follows from that, whoever writes
   lost.end->cause = Cause::keeper_lost;
   lost.end->reason = "keeper lost";
   lost.end->consequence = true;
-  const auto told = tell({lost, happened(EventKind::role_ended, 11, "the keeper was killed", "")}, kMesh, {});
+  const auto told =
+      tell({lost, happened(EventKind::role_ended, 11, "the keeper was killed", "")}, kMesh, {});
   REQUIRE(roles(told) == std::vector{StoryRole::first, StoryRole::consequence});
   CHECK(told.entries[0].event.text == "the keeper was killed");
   const auto untold = tell({lost}, kMesh, {});
@@ -131,11 +143,13 @@ TEST_CASE("why_story: names of procs, and of meshes by the last event") {
   CHECK(parse_proc("train_3-13Se1Maqzryj")->mesh == kMesh);
   CHECK(parse_proc("train_3-13Se1Maqzryj")->rank == 3);
   CHECK(parse_proc("tcp:h1:7420,my_train_12-13Se1Maqzryj")->mesh == "my_train-13Se1Maqzryj");
-  for (const char* word : {"", "train", kMesh.c_str(), "_3-13Se1Maqzryj", "train_x-13Se1Maqzryj", "train_3-", "train_3", "3",
-                           "train_99999999999999999999-13Se1Maqzryj"})
+  for (const char* word : {"", "train", kMesh.c_str(), "_3-13Se1Maqzryj", "train_x-13Se1Maqzryj",
+                           "train_3-", "train_3", "3", "train_99999999999999999999-13Se1Maqzryj"})
     CHECK_FALSE(parse_proc(word).has_value());
-  CHECK(meshes_in({happened(EventKind::owner_gone, 1, "", "a-1"), happened(EventKind::owner_gone, 2, "", "b-1"),
-                   happened(EventKind::owner_gone, 3, "", "a-1"), happened(EventKind::role_ended, 4, "", "")}) ==
+  CHECK(meshes_in({happened(EventKind::owner_gone, 1, "", "a-1"),
+                   happened(EventKind::owner_gone, 2, "", "b-1"),
+                   happened(EventKind::owner_gone, 3, "", "a-1"),
+                   happened(EventKind::role_ended, 4, "", "")}) ==
         std::vector<std::string>{"a-1", "b-1"});
   CHECK(is_meant("train", kMesh));
   CHECK(is_meant(kMesh, kMesh));
@@ -149,7 +163,8 @@ TEST_CASE("why_story: a stop in words says by whom, why and how far it had to go
   event.end->reason = "killed by SIGKILL";
   CHECK(words_of(event) == "stopped: rank failed (by me); at once: killed by SIGKILL");
   event.end->cause = Cause::killed_after_grace;
-  CHECK(words_of(event) == "stopped: rank failed (by me); it outlived SIGTERM and was killed when its grace was over");
+  CHECK(words_of(event) ==
+        "stopped: rank failed (by me); it outlived SIGTERM and was killed when its grace was over");
   event.end->cause = Cause::stopped;
   event.end->step = StopStep::asked;
   event.end->reason = "exit 0";
