@@ -14,9 +14,9 @@ namespace {
 
 /// What a host agent takes: max_ranks_per_host of agent/host.
 constexpr std::uint64_t kMostRanksPerHost = 16'384;
-constexpr const char* kRanks = "Ranks";
-constexpr const char* kLimits = "Limits of each rank";
-constexpr const char* kRestarts = "Restarts";
+constexpr const char* kRankGroup = "Ranks";
+constexpr const char* kLimitGroup = "Limits of each rank";
+constexpr const char* kRestartGroup = "Restarts";
 
 /// Stores what a parser found.
 template <typename Value, typename Target>
@@ -47,13 +47,13 @@ void add_size(CLI::App& verb, RankOptions& options) {
                                 "Ranks in all, spread over the hosts in blocks; default 1 per host")
                     ->check(CLI::Range(1, 1'000'000))
                     ->type_name("N")
-                    ->group(kRanks);
+                    ->group(kRankGroup);
   add_text(
       verb, "--per-host",
       [&options](const std::string& text) { return store(parse_per_host(text), options.per_host); },
       "Ranks on each host as labelled axes, like gpus=2 or numa=2,core=4", "AXIS=SIZE,...")
       ->excludes(total)
-      ->group(kRanks);
+      ->group(kRankGroup);
 }
 
 void add_kind(CLI::App& verb, RankOptions& options) {
@@ -61,13 +61,13 @@ void add_kind(CLI::App& verb, RankOptions& options) {
       verb.add_flag("--mesh", options.mesh,
                     "The program uses the meshbus library: a rank is ready when it has said hello; "
                     "one that exits with 0 before that has failed")
-          ->group(kRanks);
+          ->group(kRankGroup);
   verb.add_option("--procs-per-process", options.procs_per_process,
                   "With --mesh: this many consecutive ranks of a host share a process; default 1")
       ->check(CLI::Range(1, 60))
       ->needs(flag)
       ->type_name("N")
-      ->group(kRanks);
+      ->group(kRankGroup);
 }
 
 void add_environment(CLI::App& verb, RankOptions& options) {
@@ -91,18 +91,18 @@ void add_environment(CLI::App& verb, RankOptions& options) {
       ->type_name("NAME[=VALUE]")
       ->expected(1)
       ->multi_option_policy(CLI::MultiOptionPolicy::TakeAll)
-      ->group(kRanks);
+      ->group(kRankGroup);
 }
 
 void add_proc_settings(CLI::App& verb, ProcSettings& settings) {
   const auto add = [&verb](const std::string& name, auto take, const std::string& meaning,
                            const std::string& type) {
-    add_text(verb, name, std::move(take), meaning, type)->group(kLimits);
+    add_text(verb, name, std::move(take), meaning, type)->group(kLimitGroup);
   };
   verb.add_option("--nice", settings.nice, "Nice value: -20 (first) to 19 (last)")
       ->check(CLI::Range(-20, 19))
       ->type_name("N")
-      ->group(kLimits);
+      ->group(kLimitGroup);
   add(
       "--umask",
       [&settings](const std::string& text) { return store(parse_umask(text), settings.umask); },
@@ -126,7 +126,7 @@ void add_proc_settings(CLI::App& verb, ProcSettings& settings) {
                   "Processes and threads of the rank and its descendants")
       ->check(CLI::Range(1, 4'194'304))
       ->type_name("N")
-      ->group(kLimits);
+      ->group(kLimitGroup);
   verb.add_option_function<std::vector<std::string>>(
           "--rlimit",
           [&settings](const std::vector<std::string>& texts) {
@@ -140,7 +140,7 @@ void add_proc_settings(CLI::App& verb, ProcSettings& settings) {
           "none; may be given again")
       ->type_name("NAME=VALUE")
       ->allow_extra_args(false)
-      ->group(kLimits);
+      ->group(kLimitGroup);
 }
 
 }  // namespace
@@ -176,7 +176,7 @@ void add_rank_options(CLI::App& verb, RankOptions& options) {
 void add_restart(CLI::App& verb, RestartPolicy& policy) {
   const auto add = [&verb](const std::string& name, auto take, const std::string& meaning,
                            const std::string& type) {
-    return add_text(verb, name, std::move(take), meaning, type)->group(kRestarts);
+    return add_text(verb, name, std::move(take), meaning, type)->group(kRestartGroup);
   };
   auto* restart = add(
       "--restart", [&policy](const std::string& text) { return parse_restart(text, policy); },
@@ -199,7 +199,7 @@ void add_restart(CLI::App& verb, RestartPolicy& policy) {
   add_duration(verb, "--restart-window", policy.window,
                "The N of --restart counts restarts within this time; default: the whole run")
       ->needs(restart)
-      ->group(kRestarts);
+      ->group(kRestartGroup);
   add(
       "--restart-codes",
       [&policy](const std::string& text) { return store(parse_codes(text), policy.codes); },

@@ -67,7 +67,8 @@ void ActorMeshController::take_proc(const WatchEvent& event, Time now) {
 
 void ActorMeshController::take_silence(const HostAddr& host, bool is_silent,
                                        const std::string& problem) {
-  const bool has_changed = is_silent ? silent_.emplace(host, problem).second : silent_.erase(host) != 0;
+  const bool has_changed =
+      is_silent ? silent_.emplace(host, problem).second : silent_.erase(host) != 0;
   if (!has_changed) return;
   bool is_here = false;
   for (auto& [number, rank] : ranks_) {
@@ -257,8 +258,7 @@ std::optional<ActorMeshController::Time> ActorMeshController::next_due() const {
 Status::Kind ActorMeshController::overall() const {
   if (failed() != 0) return Status::Kind::failed;
   if (count(Standing::live) != 0) return Status::Kind::running;
-  const auto open =
-      count(Standing::unheard) + count(Standing::unknown) + count(Standing::unasked);
+  const auto open = count(Standing::unheard) + count(Standing::unknown) + count(Standing::unasked);
   if (open != 0 || ranks_.size() < size()) return Status::Kind::unknown;
   return has_seen_ ? Status::Kind::stopped : Status::Kind::not_exist;
 }

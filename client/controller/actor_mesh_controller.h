@@ -27,12 +27,13 @@ namespace meshbus {
 /// these procs has told, and what the procs say of their actors, by push and by poll; says what is
 /// worth saying, each thing once, and what is to be asked. Pure, as the MeshController is.
 ///
-/// Ranks are those of the procs. A proc's end is the end of its actor, unless that had ended before.
-/// This holds for a proc that was never asked, too, when its peers have actors of that name. A proc
-/// that has none is no member, or not yet: it is asked again, and pushes when it gets one.
+/// Ranks are those of the procs. A proc's end is the end of its actor, unless that had ended
+/// before. This holds for a proc that was never asked, too, when its peers have actors of that
+/// name. A proc that has none is no member, or not yet: it is asked again, and pushes when it gets
+/// one.
 ///
-/// Large because: it is the one face of these actors to the Supervisor; what it knows is kept by the
-/// classes of its members.
+/// Large because: it is the one face of these actors to the Supervisor; what it knows is kept by
+/// the classes of its members.
 class ActorMeshController {
  public:
   using Time = MeshController::Time;
@@ -48,7 +49,7 @@ class ActorMeshController {
     Kind kind;
     std::uint64_t rank;
     HostAddr host;
-    std::uint64_t incarnation;  ///< Of the proc.
+    std::uint64_t incarnation;  ///< The incarnation of the proc.
   };
   struct Actions {
     std::vector<WatchEvent> events;
@@ -66,8 +67,8 @@ class ActorMeshController {
   Actions answered(const Order& order, const HostAnswer& answer, Time now);
   /// Every proc is to be asked again: pushes may have been lost.
   Actions poll(Time now);
-  /// Stops the actors of these ranks, also those that turn up later. Events tell what becomes of it.
-  /// A second order replaces the first.
+  /// Stops the actors of these ranks, also those that turn up later. Events tell what becomes of
+  /// it. A second order replaces the first.
   Actions stop(wire::StopProcsT order, Time now);
   const wire::StopProcsT& stop_order() const { return *stop_; }
   /// To be called at next_due(), although nothing has come.

@@ -2,8 +2,8 @@
 
 #include <algorithm>
 
-#include "common/security/keys.h"
 #include "common/base/log.h"
+#include "common/security/keys.h"
 #include "wire/actors_generated.h"
 #include "wire/bus_generated.h"
 #include "wire/supervision_generated.h"
@@ -37,13 +37,15 @@ HostAnswer to_answer(const Supervisor::Question& question, const Result<ControlM
   using Kind = Supervisor::Question::Kind;
   if (!answer) return fail(answer.error());
   if (question.kind == Kind::probe) {
-    if (const auto* const state = answer->body_as<wire::HostState>()) return HostUpdate{state->incarnation(), state->live()};
+    if (const auto* const state = answer->body_as<wire::HostState>())
+      return HostUpdate{state->incarnation(), state->live()};
   } else if (question.kind == Kind::list) {
     if (const auto* const list = answer->body_as<wire::MeshList>()) return to_update(*list);
   } else if (question.kind == Kind::stop || question.kind == Kind::renew) {
     return std::monostate();
   } else if (question.kind == Kind::stream_actors) {
-    if (const auto* const list = answer->body_as<wire::ActorList>()) return to_update(list->actors());
+    if (const auto* const list = answer->body_as<wire::ActorList>())
+      return to_update(list->actors());
   } else if (question.kind == Kind::stop_actor) {
     if (const auto* const state = answer->body_as<wire::ActorState>())
       return ActorUpdate{.actors = {std::shared_ptr<const wire::ActorStateT>(state->UnPack())}};
@@ -65,7 +67,8 @@ Controller::Options Controller::Options::from(const Config& config, std::vector<
   options.lease = config.duration(keys::lease);
   options.grace = config.duration(keys::terminate_grace);
   options.stop_limit = config.duration(keys::stop_idle);
-  options.reach = [keys = KeyDirectory::find(config)](const HostAddr& host, Session::Options& session) {
+  options.reach = [keys = KeyDirectory::find(config)](const HostAddr& host,
+                                                      Session::Options& session) {
     session.endpoint = host.zmq_endpoint();
     session.keys = keys_for(keys, host);
   };
@@ -120,8 +123,7 @@ Dispatcher Controller::make_handlers() {
       (subscribers_.*handler)(request, message);
     };
   };
-  handlers
-      .on<wire::StateChanged>(Role::host, std::bind_front(&Controller::on_state_changed, this))
+  handlers.on<wire::StateChanged>(Role::host, std::bind_front(&Controller::on_state_changed, this))
       .on<wire::ActorEvent>(Role::proc, std::bind_front(&Controller::on_actor_event, this))
       .on<wire::Subscribe>(Role::observe,
                            [this](const Request& request, const wire::Subscribe& message) {
@@ -162,7 +164,8 @@ void Controller::on_turn() {
 void Controller::arm() {
   if (is_closed_) return;
   reactor_.cancel(timer_);
-  timer_ = reactor_.at(std::max(supervisor_.next_due(), reactor_.now() + kSoon), [this] { on_turn(); });
+  timer_ =
+      reactor_.at(std::max(supervisor_.next_due(), reactor_.now() + kSoon), [this] { on_turn(); });
 }
 
 void Controller::check_gateway(Reactor::Time now) {
@@ -235,7 +238,8 @@ void Controller::ask(const Supervisor::Question& question) {
 void Controller::ask_actors(const Supervisor::Question& question, Bus::Answer on_answer) {
   const auto* const actors = supervisor_.find_actors(question.mesh);
   if (actors == nullptr) return;
-  const auto to = Destination::to(ProcId(question.host, proc_name(actors->name().mesh(), question.rank)));
+  const auto to =
+      Destination::to(ProcId(question.host, proc_name(actors->name().mesh(), question.rank)));
   const auto name = actors->name().actor().to_string();
   if (question.kind == Supervisor::Question::Kind::stream_actors) {
     wire::StreamActorsT stream;
@@ -249,14 +253,17 @@ void Controller::ask_actors(const Supervisor::Question& question, Bus::Answer on
   stop.reason = actors->stop_order().reason;
   stop.grace_ms = actors->stop_order().grace_ms;
   // It is answered when the actor has ended.
-  gateway_.bus()->request(to, std::move(stop), options_.answer_limit + std::chrono::milliseconds(actors->stop_order().grace_ms),
-                std::move(on_answer));
+  gateway_.bus()->request(
+      to, std::move(stop),
+      options_.answer_limit + std::chrono::milliseconds(actors->stop_order().grace_ms),
+      std::move(on_answer));
 }
 
 void Controller::say(const std::vector<WatchEvent>& events) {
   if (events.empty()) return;
   for (const auto& event : events) {
-    if (event.kind == WatchEvent::Kind::late) log::warn("this poll is " + std::to_string(event.lateness.count()) + " ms late");
+    if (event.kind == WatchEvent::Kind::late)
+      log::warn("this poll is " + std::to_string(event.lateness.count()) + " ms late");
   }
   if (events_.on_events) events_.on_events(events);
   subscribers_.tell(events);
@@ -272,8 +279,8 @@ void Controller::on_state_changed(const Request& request, const wire::StateChang
 
 void Controller::on_actor_event(const Request& request, const wire::ActorEvent& event) {
   const auto& from = request.envelope;
-  act(supervisor_.actors_pushed(from.source_proc(), from.source_host(), from.source_incarnation(), to_update(event.actors()),
-                                reactor_.now()));
+  act(supervisor_.actors_pushed(from.source_proc(), from.source_host(), from.source_incarnation(),
+                                to_update(event.actors()), reactor_.now()));
 }
 
 void Controller::on_stop_procs(const Request& request, const wire::StopProcs& message) {

@@ -22,8 +22,9 @@
 
 namespace meshbus {
 
-/// Watches the procs of a set of hosts, and says what changes: to whoever made it, and to subscribers on the bus (spec 8.1-8.4). What it
-/// says and asks is decided by a Supervisor; this carries it over the bus. Lives on the reactor's thread.
+/// Watches the procs of a set of hosts, and says what changes: to its owner, and to
+/// subscribers on the bus (spec 8.1-8.4). What it says and asks is decided by a Supervisor; this
+/// carries it over the bus. Lives on the reactor's thread.
 class Controller {
  public:
   struct Options {
@@ -34,8 +35,9 @@ class Controller {
     std::string mesh;  ///< Only that one; empty = all.
     /// In each of them also the actors of that name; empty = those that somebody subscribes to.
     std::string actors = {};
-    /// As the controller of its broker, of which there is one, and which needs the key of an operator. Else as one launcher among others,
-    /// who may look: nobody can know its address to subscribe.
+    /// As the controller of its broker, of which there is one, and which needs the key of an
+    /// operator. Else as one launcher among others, which may look: nobody can know its address to
+    /// subscribe.
     bool is_controller = true;
     std::chrono::milliseconds poll{10'000};
     std::chrono::milliseconds probe{1000};
@@ -43,9 +45,10 @@ class Controller {
     std::chrono::milliseconds answer_limit{3000};
     /// A broker that does not answer for so long is given up for that of the next host.
     std::chrono::milliseconds home_limit{3000};
-    /// Of meshes that are handed to this controller; 0 = it takes none.
+    /// The lease of meshes that are handed to this controller; 0 = it takes none.
     std::chrono::milliseconds lease{0};
-    /// What its meshes get to end by themselves when it ends in order, and what that may take beyond.
+    /// What its meshes get to end by themselves when it ends in order, and what that may take
+    /// beyond.
     std::chrono::milliseconds grace{10'000};
     std::chrono::milliseconds stop_limit{30'000};
     /// Writes into the options of a session how to come to the broker of a host.
@@ -65,10 +68,11 @@ class Controller {
   Controller(const Controller&) = delete;
   Controller& operator=(const Controller&) = delete;
 
-  /// Ends in order: stops the meshes that this controller answers for, then calls `done`; at the latest after grace and stop_limit. What is
-  /// left then ends with its lease. Once.
+  /// Ends in order: stops the meshes that this controller answers for, then calls `done`; at the
+  /// latest after grace and stop_limit. What is left then ends with its lease. Once.
   void end(const std::string& reason, std::function<void()> done);
-  /// Leaves the bus. The leases of its meshes lapse, unless another life of this controller renews them before.
+  /// Leaves the bus. The leases of its meshes lapse, unless another life of this controller renews
+  /// them before.
   void close(const std::string& reason);
   /// Meshes that it answers for, and that have not ended.
   std::size_t live_owned() const { return supervisor_.live_owned(); }

@@ -16,7 +16,8 @@ namespace {
 using Json = nlohmann::ordered_json;
 
 std::string time_text(std::chrono::system_clock::time_point time) {
-  const auto millis = std::chrono::duration_cast<std::chrono::milliseconds>(time.time_since_epoch()).count();
+  const auto millis =
+      std::chrono::duration_cast<std::chrono::milliseconds>(time.time_since_epoch()).count();
   const std::time_t seconds = millis / 1000;
   std::tm utc{};
   ::gmtime_r(&seconds, &utc);
@@ -83,13 +84,18 @@ void add_actor_state(Json& json, const WatchEvent& event) {
   const bool is_over = report.is_terminal();
   json["proc_ended"] = is_over && event.actor == nullptr;
   const auto* const actor = event.actor.get();
-  json["message"] = actor != nullptr && !actor->message.empty() ? Json(actor->message) : Json(nullptr);
+  json["message"] =
+      actor != nullptr && !actor->message.empty() ? Json(actor->message) : Json(nullptr);
   json["causes"] = actor != nullptr ? Json(actor->causes) : Json::array();
-  json["exit_code"] = is_over && actor == nullptr && report.signal == 0 ? Json(report.exit_code) : Json(nullptr);
+  json["exit_code"] =
+      is_over && actor == nullptr && report.signal == 0 ? Json(report.exit_code) : Json(nullptr);
   json["signal"] = report.signal != 0 ? Json(report.signal) : Json(nullptr);
-  json["reason"] = actor != nullptr ? actor->reason : event.exit_report != nullptr ? event.exit_report->reason : std::string();
+  json["reason"] = actor != nullptr               ? actor->reason
+                   : event.exit_report != nullptr ? event.exit_report->reason
+                                                  : std::string();
   const auto* const tail = event.exit_report != nullptr ? &event.exit_report->stderr_tail : nullptr;
-  json["stderr_tail"] = tail != nullptr ? lines_of(std::string(tail->begin(), tail->end())) : Json::array();
+  json["stderr_tail"] =
+      tail != nullptr ? lines_of(std::string(tail->begin(), tail->end())) : Json::array();
 }
 
 }  // namespace
@@ -140,7 +146,9 @@ std::string to_json_line(const WatchEvent& event, std::chrono::system_clock::tim
   json["point"] = event.point();
   json["state"] = std::string(to_string(report.state));
   json["pid"] = report.pid != 0 ? Json(report.pid) : Json(nullptr);
-  json["exit_code"] = report.state == ProcState::stopped && report.signal == 0 ? Json(report.exit_code) : Json(nullptr);
+  json["exit_code"] = report.state == ProcState::stopped && report.signal == 0
+                          ? Json(report.exit_code)
+                          : Json(nullptr);
   json["signal"] = report.signal != 0 ? Json(report.signal) : Json(nullptr);
   json["reason"] = report.words();
   json["stderr_tail"] = lines_of(report.stderr_tail);

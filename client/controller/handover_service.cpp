@@ -45,9 +45,8 @@ Supervisor::Actions HandoverService::note_offers() {
     const auto* const mesh = supervisor_.find(offer.first);
     return mesh != nullptr && supervisor_.is_owned(*mesh);
   });
-  std::erase_if(offered_, [this](const auto& offer) {
-    return reactor_.now() - offer.second > kOfferLimit;
-  });
+  std::erase_if(offered_,
+                [this](const auto& offer) { return reactor_.now() - offer.second > kOfferLimit; });
   return is_ending() && taken != 0 ? stop_all() : Supervisor::Actions();
 }
 
@@ -69,7 +68,9 @@ void HandoverService::close() {
 void HandoverService::on_offer_mesh(const Request& request, const wire::OfferMesh& message) {
   const auto mesh = message.mesh()->str();
   const auto refuse = [&](const std::string& why) {
-    gateway_.bus()->refuse(request, Error(ErrorCode::refused, "controller " + gateway_.self().to_string() + " does not answer for mesh " + mesh + ": " + why));
+    gateway_.bus()->refuse(
+        request, Error(ErrorCode::refused, "controller " + gateway_.self().to_string() +
+                                               " does not answer for mesh " + mesh + ": " + why));
   };
   if (options_.lease.count() == 0) return refuse("it only watches");
   if (when_ended_) return refuse("it is ending");
@@ -78,10 +79,14 @@ void HandoverService::on_offer_mesh(const Request& request, const wire::OfferMes
   for (const auto* text : *message.hosts()) {
     const auto host = HostAddr::parse(text->string_view());
     if (!host) return gateway_.bus()->refuse(request, host.error().within("OfferMesh.hosts"));
-    const bool is_watched = std::find(options_.hosts.begin(), options_.hosts.end(), *host) != options_.hosts.end();
-    if (!is_watched && missing.size() < kTextLimit) missing += (missing.empty() ? "" : ", ") + host->to_string();
+    const bool is_watched =
+        std::find(options_.hosts.begin(), options_.hosts.end(), *host) != options_.hosts.end();
+    if (!is_watched && missing.size() < kTextLimit)
+      missing += (missing.empty() ? "" : ", ") + host->to_string();
   }
-  if (!missing.empty()) return refuse("it does not watch " + missing + "; its --hosts has to name every host of the mesh");
+  if (!missing.empty())
+    return refuse("it does not watch " + missing +
+                  "; its --hosts has to name every host of the mesh");
   wire::OfferAcceptedT accepted;
   accepted.owner = gateway_.self().to_string();
   accepted.lease_ms = static_cast<std::uint32_t>(options_.lease.count());
@@ -94,8 +99,9 @@ void HandoverService::on_hand_over(const Request& request, const wire::HandOver&
   const auto name = message.mesh()->str();
   const auto* const mesh = supervisor_.find(name);
   if (mesh == nullptr || !supervisor_.is_owned(*mesh))
-    return gateway_.bus()->refuse(request,
-                        Error(ErrorCode::not_exist, "controller " + gateway_.self().to_string() + " does not answer for a mesh '" + name + "'"));
+    return gateway_.bus()->refuse(
+        request, Error(ErrorCode::not_exist, "controller " + gateway_.self().to_string() +
+                                                 " does not answer for a mesh '" + name + "'"));
   struct Asked {
     std::size_t open = 0;
     std::string problems;
@@ -107,19 +113,24 @@ void HandoverService::on_hand_over(const Request& request, const wire::HandOver&
     if (mesh->is_on(host)) hosts.push_back(host);
   }
   if (hosts.empty())
-    return gateway_.bus()->refuse(request, Error(ErrorCode::not_exist, "no host of controller " + gateway_.self().to_string() + " has '" + name + "'"));
+    return gateway_.bus()->refuse(
+        request,
+        Error(ErrorCode::not_exist,
+              "no host of controller " + gateway_.self().to_string() + " has '" + name + "'"));
   asked->open = hosts.size();
   // Done on some hosts only, it would have no owner: it stays ours until it is done on all of them.
   supervisor_.hold(name);
   for (const auto& host : hosts) {
     wire::HandOverT order;
     message.UnPackTo(&order);
-    const auto on_answer = [this, request, asked, host, name, on_done](const Result<ControlMessage>& answer) {
+    const auto on_answer = [this, request, asked, host, name,
+                            on_done](const Result<ControlMessage>& answer) {
       if (is_closed_) return;
       // A host that has forgotten the mesh needs no owner for it.
       if (!answer && answer.error().code() != ErrorCode::not_exist) {
         if (!asked->code) asked->code = answer.error().code();
-        asked->problems += (asked->problems.empty() ? "" : "; ") + ("not on " + host.to_string() + ": " + answer.error().to_string());
+        asked->problems += (asked->problems.empty() ? "" : "; ") +
+                           ("not on " + host.to_string() + ": " + answer.error().to_string());
       }
       if (--asked->open != 0) return;
       if (asked->code) return gateway_.bus()->refuse(request, Error(*asked->code, asked->problems));
@@ -127,7 +138,8 @@ void HandoverService::on_hand_over(const Request& request, const wire::HandOver&
       on_done();
       gateway_.bus()->answer(request, wire::AckT());
     };
-    gateway_.bus()->request(Destination::to_agent(host), std::move(order), options_.answer_limit, on_answer);
+    gateway_.bus()->request(Destination::to_agent(host), std::move(order), options_.answer_limit,
+                            on_answer);
   }
 }
 

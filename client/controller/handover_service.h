@@ -16,15 +16,15 @@
 
 namespace meshbus {
 
-/// Takes meshes for a controller, gives them to other owners, and ends them when the controller ends
-/// in order (docs/decisions/0020-handover.md). Lives on the reactor's thread.
+/// Takes meshes for a controller, gives them to other owners, and ends them when the controller
+/// ends in order (docs/decisions/0020-handover.md). Lives on the reactor's thread.
 class HandoverService {
  public:
   struct Options {
     std::vector<HostAddr> hosts;
     /// The only mesh that is watched; empty = all.
     std::string mesh;
-    /// Of meshes that are taken; 0 = none is taken.
+    /// The lease of meshes that are taken; 0 = none is taken.
     std::chrono::milliseconds lease{0};
     std::chrono::milliseconds grace{0};
     /// What an end in order may take beyond the grace.
@@ -33,7 +33,10 @@ class HandoverService {
   };
   HandoverService(Reactor& reactor, ControllerGateway& gateway, Supervisor& supervisor,
                   Options options)
-      : reactor_(reactor), gateway_(gateway), supervisor_(supervisor), options_(std::move(options)) {}
+      : reactor_(reactor),
+        gateway_(gateway),
+        supervisor_(supervisor),
+        options_(std::move(options)) {}
 
   void on_offer_mesh(const Request& request, const wire::OfferMesh& message);
   /// `on_done`: called when the mesh is no longer ours.

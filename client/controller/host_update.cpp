@@ -23,8 +23,8 @@ bool is_silence(ErrorCode code) {
 }
 
 RankUpdate to_update(const flatbuffers::Vector<const wire::RankState*>* ranks,
-                 const flatbuffers::Vector<flatbuffers::Offset<wire::ExitReport>>* exit_reports,
-                 const flatbuffers::Vector<const wire::RankTrouble*>* troubles) {
+                     const flatbuffers::Vector<flatbuffers::Offset<wire::ExitReport>>* exit_reports,
+                     const flatbuffers::Vector<const wire::RankTrouble*>* troubles) {
   RankUpdate update;
   if (ranks != nullptr) {
     update.ranks.reserve(ranks->size());
@@ -32,25 +32,28 @@ RankUpdate to_update(const flatbuffers::Vector<const wire::RankState*>* ranks,
   }
   if (exit_reports != nullptr) {
     for (const auto* exit_report : *exit_reports)
-      update.exit_reports.push_back(std::shared_ptr<const wire::ExitReportT>(exit_report->UnPack()));
+      update.exit_reports.push_back(
+          std::shared_ptr<const wire::ExitReportT>(exit_report->UnPack()));
   }
-  for (flatbuffers::uoffset_t i = 0; troubles != nullptr && i < troubles->size(); ++i) update.troubles.push_back(*troubles->Get(i));
+  for (flatbuffers::uoffset_t i = 0; troubles != nullptr && i < troubles->size(); ++i)
+    update.troubles.push_back(*troubles->Get(i));
   return update;
 }
 
 std::optional<OwnerUpdate> to_update(const wire::Ownership* ownership) {
   if (ownership == nullptr) return std::nullopt;
   return OwnerUpdate{.owner = ownership->owner()->str(),
-                   .lease = std::chrono::milliseconds(ownership->lease_ms()),
-                   .loss = ownership->loss(),
-                   .is_gone = ownership->gone(),
-                   .may_restart = ownership->begins_anew() && !ownership->gone()};
+                     .lease = std::chrono::milliseconds(ownership->lease_ms()),
+                     .loss = ownership->loss(),
+                     .is_gone = ownership->gone(),
+                     .may_restart = ownership->begins_anew() && !ownership->gone()};
 }
 
 Result<MeshUpdate> to_update(const wire::MeshState& state) {
   auto region = from_wire(state.region());
   if (!region) return fail(region.error().within("mesh " + state.mesh()->str()));
-  MeshUpdate update{.mesh = state.mesh()->str(), .region = std::move(*region), .hosts = {}, .ranks_update = {}};
+  MeshUpdate update{
+      .mesh = state.mesh()->str(), .region = std::move(*region), .hosts = {}, .ranks_update = {}};
   for (const auto* text : *state.hosts()) {
     auto host = HostAddr::parse(text->string_view());
     if (!host) return fail(host.error().within("mesh " + update.mesh));

@@ -17,7 +17,7 @@
 
 namespace meshbus {
 
-/// Who answers for a mesh, as an agent says.
+/// The owner of a mesh, as an agent says.
 struct OwnerUpdate {
   std::string owner;
   std::chrono::milliseconds lease{0};
@@ -36,7 +36,8 @@ struct RankUpdate {
   std::vector<wire::RankTrouble> troubles = {};
 };
 
-/// What an agent says about a mesh: as an answer to GetState and StreamState all of it, in a list without exit reports.
+/// What an agent says about a mesh: as an answer to GetState and StreamState all of it, in a list
+/// without exit reports.
 struct MeshUpdate {
   std::string mesh;
   Region region;
@@ -53,7 +54,7 @@ struct ListUpdate {
 
 /// A host says that it is there.
 struct HostUpdate {
-  std::uint64_t incarnation = 0;  ///< Of its agent.
+  std::uint64_t incarnation = 0;  ///< The incarnation of its agent.
   std::uint64_t live = 0;         ///< Procs that have not ended.
 };
 
@@ -63,14 +64,15 @@ struct ActorUpdate {
 };
 
 /// What became of a question; nothing = it was done.
-using HostAnswer = Result<std::variant<std::monostate, HostUpdate, ListUpdate, MeshUpdate, ActorUpdate>>;
+using HostAnswer =
+    Result<std::variant<std::monostate, HostUpdate, ListUpdate, MeshUpdate, ActorUpdate>>;
 
-/// Nobody has answered, so that nothing is known of who was asked.
+/// Whether nobody has answered, so that nothing is known of the host or proc that was asked.
 bool is_silence(ErrorCode code);
 
 RankUpdate to_update(const flatbuffers::Vector<const wire::RankState*>* ranks,
-                 const flatbuffers::Vector<flatbuffers::Offset<wire::ExitReport>>* exit_reports,
-                 const flatbuffers::Vector<const wire::RankTrouble*>* troubles);
+                     const flatbuffers::Vector<flatbuffers::Offset<wire::ExitReport>>* exit_reports,
+                     const flatbuffers::Vector<const wire::RankTrouble*>* troubles);
 std::optional<OwnerUpdate> to_update(const wire::Ownership* ownership);
 /// Errors: malformed_message.
 Result<MeshUpdate> to_update(const wire::MeshState& state);

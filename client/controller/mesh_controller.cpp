@@ -187,8 +187,8 @@ MeshController::Actions MeshController::answered(const Order& order, const HostA
     case Order::Kind::state: part.is_state_asked = false; break;
   }
   const auto* const state = answer ? std::get_if<MeshUpdate>(&*answer) : nullptr;
-  const bool is_unknown = !answer && answer.error().code() == ErrorCode::not_exist &&
-                          order.kind != Order::Kind::stop;
+  const bool is_unknown =
+      !answer && answer.error().code() == ErrorCode::not_exist && order.kind != Order::Kind::stop;
   if (state != nullptr || is_unknown) {
     part.has_failed = false;
     part.wants_state = false;

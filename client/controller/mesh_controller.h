@@ -80,7 +80,7 @@ class MeshController {
   Actions answered(const Order& order, const HostAnswer& answer, Time now);
   /// A host answers, or does not.
   Actions host_changed(const HostAddr& host, bool is_silent, const std::string& problem, Time now);
-  /// That host (or every one) may not push to us any more.
+  /// The agent of that host (or every one) may not push to us any more.
   Actions streams_lost(const std::optional<HostAddr>& host, Time now);
   /// Stops these ranks on every host, also where they turn up later. Events tell what becomes of
   /// it. A second order replaces the first.

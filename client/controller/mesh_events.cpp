@@ -55,8 +55,7 @@ std::set<HostAddr> MeshEvents::take(std::vector<WatchEvent>& events, Status::Kin
 
 std::vector<WatchEvent> MeshEvents::standing(std::vector<WatchEvent> ranks,
                                              const std::map<HostAddr, std::string>& silent,
-                                             const HostAddr& ended_on,
-                                             Status::Kind overall) const {
+                                             const HostAddr& ended_on, Status::Kind overall) const {
   auto events = std::move(ranks);
   ReportQueue::sort(events);
   if (queue_.is_complete()) {

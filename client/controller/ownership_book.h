@@ -11,7 +11,7 @@
 
 namespace meshbus {
 
-/// Who answers for one mesh, as each of its hosts says. Pure.
+/// The owner of one mesh, as each of its hosts says. Pure.
 class OwnershipBook {
  public:
   void take(const HostAddr& host, const OwnerUpdate& owner) { owners_[host] = owner; }

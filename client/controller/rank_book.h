@@ -20,7 +20,7 @@ class RankBook {
   struct Rank {
     wire::RankState state;
     std::shared_ptr<const wire::ExitReportT> exit_report;
-    /// Of the caller; stays where it is.
+    /// Belongs to the caller; stays where it is.
     const HostAddr* host = nullptr;
     bool is_live = false;
   };

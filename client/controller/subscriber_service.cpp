@@ -19,7 +19,7 @@ constexpr flatbuffers::uoffset_t kMostBlocks = 10'000;
 /// Meshes in one message: it stays well below the limit.
 constexpr std::size_t kMostMeshes = 1000;
 
-/// Of procs, or of actors.
+/// `mesh`: of procs, or of actors.
 template <typename Mesh>
 wire::MeshOverviewT overview_of(const Mesh& mesh) {
   wire::MeshOverviewT overview;
@@ -83,20 +83,25 @@ void SubscriberService::on_undeliverable(const wire::Envelope& envelope, const E
     log::info("a subscriber cannot be reached and is dropped: " + error.to_string());
 }
 
-void SubscriberService::send(const ProcId& subscriber, const std::vector<WatchEvent>& events, bool is_snapshot) {
+void SubscriberService::send(const ProcId& subscriber, const std::vector<WatchEvent>& events,
+                             bool is_snapshot) {
   for (auto& message : to_messages(events, supervisor_.polls(), is_snapshot)) {
     message.sequence = subscriptions_.next_sequence(subscriber);
-    if (gateway_.bus() != nullptr && gateway_.bus()->tell(Destination::to(subscriber), std::move(message))) continue;
+    if (gateway_.bus() != nullptr &&
+        gateway_.bus()->tell(Destination::to(subscriber), std::move(message)))
+      continue;
     // The next heartbeat says that something is missing.
     log::warn("the queue to the broker is full: " + subscriber.to_string() + " misses events");
   }
 }
 
-void SubscriberService::send_known(const ProcId& subscriber, const std::string& mesh, const RankSet& ranks) {
+void SubscriberService::send_known(const ProcId& subscriber, const std::string& mesh,
+                                   const RankSet& ranks) {
   for (const auto& [name, known] : supervisor_.meshes()) {
     if (mesh.empty() || mesh == name) send(subscriber, known.known(ranks), true);
   }
-  if (const auto* const actors = supervisor_.find_actors(mesh)) send(subscriber, actors->known(ranks), true);
+  if (const auto* const actors = supervisor_.find_actors(mesh))
+    send(subscriber, actors->known(ranks), true);
 }
 
 void SubscriberService::send_heartbeats() {
@@ -118,19 +123,23 @@ void SubscriberService::send_heartbeats() {
     };
     for (const auto& [name, mesh] : supervisor_.meshes()) add(mesh);
     for (const auto& [name, actors] : supervisor_.actors()) add(actors);
-    if (gateway_.bus() != nullptr) gateway_.bus()->tell(Destination::to(subscriber), std::move(heartbeat));
+    if (gateway_.bus() != nullptr)
+      gateway_.bus()->tell(Destination::to(subscriber), std::move(heartbeat));
   }
 }
 
-std::optional<ProcId> SubscriberService::check_subscriber(const Request& request, const flatbuffers::String* text) {
+std::optional<ProcId> SubscriberService::check_subscriber(const Request& request,
+                                                          const flatbuffers::String* text) {
   const auto subscriber = ProcId::parse(text->string_view());
   if (!subscriber) {
     gateway_.bus()->refuse(request, subscriber.error().within("subscriber"));
     return std::nullopt;
   }
-  if (subscriber->key() != request.envelope.source_proc() || subscriber->host().key() != request.envelope.source_host()) {
+  if (subscriber->key() != request.envelope.source_proc() ||
+      subscriber->host().key() != request.envelope.source_host()) {
     gateway_.bus()->refuse(request, Error(ErrorCode::unauthorised,
-                                "the subscriber is " + subscriber->to_string() + ", who did not send this: subscribe for yourself"));
+                                          "the subscriber is " + subscriber->to_string() +
+                                              ", who did not send this: subscribe for yourself"));
     return std::nullopt;
   }
   return *subscriber;
@@ -180,7 +189,8 @@ void SubscriberService::on_unsubscribe(const Request& request, const wire::Unsub
   gateway_.bus()->answer(request, wire::AckT());
 }
 
-void SubscriberService::on_get_subscriber_count(const Request& request, const wire::GetSubscriberCount& message) {
+void SubscriberService::on_get_subscriber_count(const Request& request,
+                                                const wire::GetSubscriberCount& message) {
   wire::SubscriberCountT count;
   count.count = subscriptions_.count(text_of(message.mesh()));
   gateway_.bus()->answer(request, count);
@@ -201,13 +211,16 @@ void SubscriberService::on_get_state(const Request& request, const wire::GetStat
   const auto* const mesh = supervisor_.find(message.mesh()->string_view());
   const auto* const actors = supervisor_.find_actors(message.mesh()->string_view());
   if (mesh == nullptr && actors == nullptr)
-    return gateway_.bus()->refuse(request,
-                        Error(ErrorCode::not_exist,
-                              "this controller knows no mesh '" + message.mesh()->str() + "'" +
-                                  (ActorsName::is_meant(message.mesh()->string_view()) ? " of actors that somebody subscribes to" : "")));
+    return gateway_.bus()->refuse(
+        request, Error(ErrorCode::not_exist,
+                       "this controller knows no mesh '" + message.mesh()->str() + "'" +
+                           (ActorsName::is_meant(message.mesh()->string_view())
+                                ? " of actors that somebody subscribes to"
+                                : "")));
   auto state = make_state();
   const auto describe = [&state](const auto& one) -> wire::MeshOverviewT& {
-    auto& overview = *state.meshes.emplace_back(std::make_unique<wire::MeshOverviewT>(overview_of(one)));
+    auto& overview =
+        *state.meshes.emplace_back(std::make_unique<wire::MeshOverviewT>(overview_of(one)));
     if (one.region() != nullptr) overview.region = to_wire(*one.region());
     overview.statuses = std::make_unique<wire::StatusOverlayT>(to_wire(one.statuses()));
     return overview;
@@ -229,7 +242,8 @@ void SubscriberService::on_list_meshes(const Request& request, const wire::ListM
       break;
     }
     state.meshes.push_back(std::make_unique<wire::MeshOverviewT>(overview_of(entry->second)));
-    if (entry->second.region() != nullptr) state.meshes.back()->region = to_wire(*entry->second.region());
+    if (entry->second.region() != nullptr)
+      state.meshes.back()->region = to_wire(*entry->second.region());
     add_owner(*state.meshes.back(), entry->second, supervisor_.is_owned(entry->second));
   }
   gateway_.bus()->answer(request, std::move(state));

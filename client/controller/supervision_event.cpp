@@ -20,7 +20,8 @@ SupervisionEvent::Kind kind_of(WatchEvent::Kind kind) {
   return Kind::rank;
 }
 
-/// What describe() adds to the words of an end: who asked for it, why, and what it follows from.
+/// What describe() adds to the words of an end: its requester, the reason, and what it follows
+/// from.
 std::string origin_of(const RankReport& rank) {
   if (!rank.is_terminal()) return {};
   std::string text;
@@ -46,7 +47,6 @@ std::string origin_of(const RankReport& rank) {
   if (rank.restarts != 0) text += "; after " + std::to_string(rank.restarts) + " restarts";
   return text;
 }
-
 
 std::string name_of(const SupervisionEvent& event) {
   return event.actor.empty() ? event.mesh : event.mesh + "," + event.actor;
@@ -79,7 +79,8 @@ SupervisionEvent to_supervision_event(const WatchEvent& event) {
   const auto comma = event.mesh.find(',');
   out.mesh = event.mesh.substr(0, comma);
   if (comma != std::string::npos) out.actor = event.mesh.substr(comma + 1);
-  if (event.kind != WatchEvent::Kind::ended && event.kind != WatchEvent::Kind::late) out.host = event.host;
+  if (event.kind != WatchEvent::Kind::ended && event.kind != WatchEvent::Kind::late)
+    out.host = event.host;
   if (event.is_of_rank()) out.rank = to_rank_report(event);
   out.problem = event.problem;
   out.generation = event.generation;
@@ -89,7 +90,9 @@ SupervisionEvent to_supervision_event(const WatchEvent& event) {
 }
 
 bool is_repeated_for_mesh(const WatchEvent& event) {
-  return (event.kind == WatchEvent::Kind::host_unreachable || event.kind == WatchEvent::Kind::host_back) && !event.mesh.empty();
+  return (event.kind == WatchEvent::Kind::host_unreachable ||
+          event.kind == WatchEvent::Kind::host_back) &&
+         !event.mesh.empty();
 }
 
 std::string SupervisionEvent::describe() const {
@@ -99,18 +102,22 @@ std::string SupervisionEvent::describe() const {
     case Kind::rank: return what + (rank ? rank->describe() + origin_of(*rank) : "?");
     case Kind::trouble: {
       if (!rank) return what + "?";
-      const auto place =
-          "rank " + std::to_string(rank->rank) + " (" + (rank->point.empty() ? "" : rank->point + " on ") + host_of(*this) + ")";
+      const auto place = "rank " + std::to_string(rank->rank) + " (" +
+                         (rank->point.empty() ? "" : rank->point + " on ") + host_of(*this) + ")";
       if (rank->trouble == Trouble::none) return what + place + " is well again";
-      return what + place + " is " + std::string(to_string(rank->trouble)) + ": " + rank->trouble_reason;
+      return what + place + " is " + std::string(to_string(rank->trouble)) + ": " +
+             rank->trouble_reason;
     }
     case Kind::host_unreachable: return what + "host " + host_of(*this) + " does not answer" + why;
     case Kind::host_back: return what + "host " + host_of(*this) + " answers again";
-    case Kind::query_failed: return what + "the agent of host " + host_of(*this) + " does not say what it was asked" + why;
+    case Kind::query_failed:
+      return what + "the agent of host " + host_of(*this) + " does not say what it was asked" + why;
     case Kind::ended: return what + "ended (" + Status(overall).to_string() + ")";
     case Kind::late: return "the controller was " + std::to_string(lateness.count()) + " ms late";
-    case Kind::controller_silent: return "nothing is heard of the controller at " + host_of(*this) + why;
-    case Kind::controller_lost: return "the controller at " + host_of(*this) + " is taken for lost" + why;
+    case Kind::controller_silent:
+      return "nothing is heard of the controller at " + host_of(*this) + why;
+    case Kind::controller_lost:
+      return "the controller at " + host_of(*this) + " is taken for lost" + why;
     case Kind::controller_back: return "the controller at " + host_of(*this) + " is there again";
   }
   return what;

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "common/base/own_pause.h"
 #include "meshbus/name.h"
 #include "wire/lifecycle_generated.h"
 #include "wire/ranks_generated.h"
@@ -16,15 +17,17 @@ constexpr std::uint64_t kMostProbes = 4;
 /// So many that came back in a row mean that nobody is there.
 constexpr std::uint64_t kMostRefusals = 2;
 
-/// Somebody on the way knows that nobody is there. An agent that is being replaced is not meant: it will be back.
+/// Somebody on the way knows that nobody is there. An agent that is being replaced is not meant: it
+/// will be back.
 bool is_refusal(ErrorCode code) {
-  return code == ErrorCode::no_such_host || code == ErrorCode::host_unreachable || code == ErrorCode::unroutable ||
-         code == ErrorCode::link_lost;
+  return code == ErrorCode::no_such_host || code == ErrorCode::host_unreachable ||
+         code == ErrorCode::unroutable || code == ErrorCode::link_lost;
 }
 
 std::uint64_t count_live(const MeshUpdate& update) {
   const auto is_live = [](const wire::RankState& rank) { return !is_terminal(rank.state()); };
-  return static_cast<std::uint64_t>(std::count_if(update.ranks_update.ranks.begin(), update.ranks_update.ranks.end(), is_live));
+  return static_cast<std::uint64_t>(
+      std::count_if(update.ranks_update.ranks.begin(), update.ranks_update.ranks.end(), is_live));
 }
 
 /// The answer of an agent, whatever it says; else nobody has answered.
@@ -44,7 +47,7 @@ bool is_answered(const HostAnswer& answer) {
 
 Supervisor::Supervisor(Options options, Time now)
     : options_(std::move(options)), actors_(options_.actors), poll_due_(now), probe_due_(now) {
-  // Whoever is asked seldom is heard of seldom.
+  // A host that is asked seldom is heard of seldom.
   options_.silence = std::max(options_.silence, 4 * options_.probe);
   auto watched = std::make_shared<std::set<HostAddr>>(options_.hosts.begin(), options_.hosts.end());
   for (const auto& host : *watched) hosts_[host].heard = now;
@@ -157,7 +160,8 @@ Supervisor::Actions Supervisor::actors_pushed(std::uint64_t proc_key, std::uint6
   return actions;
 }
 
-void Supervisor::ask_list(Actions& actions, const HostAddr& address, Host& host, const std::string& after) {
+void Supervisor::ask_list(Actions& actions, const HostAddr& address, Host& host,
+                          const std::string& after) {
   if (!is_up_) return;
   // The list that is under way may be older than what it is asked for.
   if (std::exchange(host.is_listing, true)) {
@@ -177,10 +181,12 @@ void Supervisor::hear(Actions& actions, const HostAddr& address, Host& host, Tim
   event.host = address;
   actions.events.push_back(std::move(event));
   ask_list(actions, address, host);
-  for (auto& [name, mesh] : meshes_) add(actions, mesh, mesh.host_changed(address, false, {}, now), now);
+  for (auto& [name, mesh] : meshes_)
+    add(actions, mesh, mesh.host_changed(address, false, {}, now), now);
 }
 
-void Supervisor::fall_silent(Actions& actions, const HostAddr& address, Host& host, const std::string& problem, Time now) {
+void Supervisor::fall_silent(Actions& actions, const HostAddr& address, Host& host,
+                             const std::string& problem, Time now) {
   if (std::exchange(host.is_silent, true)) return;
   host.problem = problem;
   WatchEvent event;
@@ -188,7 +194,8 @@ void Supervisor::fall_silent(Actions& actions, const HostAddr& address, Host& ho
   event.host = address;
   event.problem = problem;
   actions.events.push_back(std::move(event));
-  for (auto& [name, mesh] : meshes_) add(actions, mesh, mesh.host_changed(address, true, problem, now), now);
+  for (auto& [name, mesh] : meshes_)
+    add(actions, mesh, mesh.host_changed(address, true, problem, now), now);
 }
 
 Supervisor::Actions Supervisor::silent(const HostAddr& host, const std::string& problem, Time now) {
@@ -201,8 +208,10 @@ Supervisor::Actions Supervisor::silent(const HostAddr& host, const std::string& 
 void Supervisor::probe_all(Actions& actions, Time now) {
   for (auto& [address, host] : hosts_) {
     if (now - host.heard >= options_.silence) {
-      const auto seconds = std::chrono::duration_cast<std::chrono::milliseconds>(now - host.heard).count();
-      fall_silent(actions, address, host, "nothing was heard of it for " + std::to_string(seconds) + " ms", now);
+      const auto seconds =
+          std::chrono::duration_cast<std::chrono::milliseconds>(now - host.heard).count();
+      fall_silent(actions, address, host,
+                  "nothing was heard of it for " + std::to_string(seconds) + " ms", now);
     }
     if (host.probes >= kMostProbes) continue;
     ++host.probes;
@@ -231,8 +240,7 @@ void Supervisor::begin_poll(Actions& actions, Time now) {
 Supervisor::Actions Supervisor::turn(Time now) {
   Actions actions;
   if (now >= probe_due_) {
-    // A process that was stopped or starved knows nothing about the others' silence.
-    if (now - probe_due_ >= 2 * options_.probe) {
+    if (OwnPause(2 * options_.probe).was_away(probe_due_, now)) {
       for (auto& [address, host] : hosts_) host.heard = std::max(host.heard, now - options_.probe);
     }
     probe_due_ = now + options_.probe;
@@ -241,7 +249,8 @@ Supervisor::Actions Supervisor::turn(Time now) {
   if (now >= poll_due_) begin_poll(actions, now);
   if (is_up_) renew_all(actions, now);
   for (auto& [name, mesh] : meshes_) {
-    if (const auto due = mesh.next_due(); is_up_ && due && *due <= now) add(actions, mesh, mesh.turn(now), now);
+    if (const auto due = mesh.next_due(); is_up_ && due && *due <= now)
+      add(actions, mesh, mesh.turn(now), now);
   }
   if (is_up_) actors_.turn(actions, now);
   return actions;
@@ -286,12 +295,14 @@ Result<Supervisor::Actions> Supervisor::stop(wire::StopProcsT order, Time now) {
   Actions actions;
   if (actors_.stop(actions, order, now)) return actions;
   const auto found = meshes_.find(order.mesh);
-  if (found == meshes_.end()) return fail(ErrorCode::not_exist, "this controller knows no mesh '" + order.mesh + "'");
+  if (found == meshes_.end())
+    return fail(ErrorCode::not_exist, "this controller knows no mesh '" + order.mesh + "'");
   add(actions, found->second, found->second.stop(std::move(order), now), now);
   return actions;
 }
 
-Supervisor::Actions Supervisor::pushed(const HostAddr& host, const std::string& mesh, const RankUpdate& update, Time now) {
+Supervisor::Actions Supervisor::pushed(const HostAddr& host, const std::string& mesh,
+                                       const RankUpdate& update, Time now) {
   Actions actions;
   const auto from = hosts_.find(host);
   if (from == hosts_.end()) return actions;
@@ -300,7 +311,7 @@ Supervisor::Actions Supervisor::pushed(const HostAddr& host, const std::string& 
     add(actions, found->second, found->second.pushed(host, update, now), now);
     if (update.owner) note_leases();
   } else if (is_wanted(mesh)) {
-    // Agents tell of what they were not asked only who answers for it: it was handed to us.
+    // Unasked, agents tell only the owner: the mesh was handed to us.
     ask_list(actions, host, from->second);
   }
   return actions;
@@ -312,17 +323,21 @@ std::uint64_t Supervisor::live_on(const HostAddr& host) const {
   return live;
 }
 
-void Supervisor::on_probe(Actions& actions, const HostAddr& address, Host& host, const HostAnswer& answer, Time now) {
+void Supervisor::on_probe(Actions& actions, const HostAddr& address, Host& host,
+                          const HostAnswer& answer, Time now) {
   if (!answer) {
     if (!is_up_ || !is_refusal(answer.error().code())) return;
-    if (++host.refusals >= kMostRefusals) fall_silent(actions, address, host, answer.error().to_string(), now);
+    if (++host.refusals >= kMostRefusals)
+      fall_silent(actions, address, host, answer.error().to_string(), now);
     return;
   }
   const auto* const update = std::get_if<HostUpdate>(&*answer);
   if (update == nullptr) return;
-  // Something began or ended there of which nothing was heard: not known until the next poll otherwise.
+  // Something began or ended there of which nothing was heard: not known until the next poll
+  // otherwise.
   bool is_new = update->live != live_on(address) + host.others;
-  if (const auto before = std::exchange(host.incarnation, update->incarnation); before != 0 && before != update->incarnation) {
+  if (const auto before = std::exchange(host.incarnation, update->incarnation);
+      before != 0 && before != update->incarnation) {
     // What the agent before was asked and told, the new one may not know.
     is_new = true;
     for (auto& [name, mesh] : meshes_) add(actions, mesh, mesh.streams_lost(address, now), now);
@@ -330,12 +345,14 @@ void Supervisor::on_probe(Actions& actions, const HostAddr& address, Host& host,
   if (is_new) ask_list(actions, address, host);
 }
 
-void Supervisor::on_list(Actions& actions, const HostAddr& address, Host& host, const ListUpdate& list, Time now) {
+void Supervisor::on_list(Actions& actions, const HostAddr& address, Host& host,
+                         const ListUpdate& list, Time now) {
   std::set<std::string> listed;
   if (list.after.empty()) host.others_so_far = 0;
   for (const auto& update : list.meshes) {
     // It says itself that it lies elsewhere, perhaps at another address of this host.
-    const bool is_here = std::find(update.hosts.begin(), update.hosts.end(), address) != update.hosts.end();
+    const bool is_here =
+        std::find(update.hosts.begin(), update.hosts.end(), address) != update.hosts.end();
     if (!is_here || !is_wanted(update.mesh)) host.others_so_far += count_live(update);
     if (!is_wanted(update.mesh)) continue;
     listed.insert(update.mesh);
@@ -346,7 +363,8 @@ void Supervisor::on_list(Actions& actions, const HostAddr& address, Host& host, 
       auto& mesh = found->second;
       add(actions, mesh, mesh.listed(address, update, now), now);
       for (const auto& [other, state] : hosts_) {
-        if (state.is_silent) add(actions, mesh, mesh.host_changed(other, true, state.problem, now), now);
+        if (state.is_silent)
+          add(actions, mesh, mesh.host_changed(other, true, state.problem, now), now);
       }
       continue;
     }
@@ -356,7 +374,9 @@ void Supervisor::on_list(Actions& actions, const HostAddr& address, Host& host, 
   const bool is_page = list.more && !list.meshes.empty();
   const auto last = is_page ? list.meshes.back().mesh : std::string();
   for (auto& [name, mesh] : meshes_) {
-    if (listed.contains(name) || (!list.after.empty() && name <= list.after) || (is_page && name > last)) continue;
+    if (listed.contains(name) || (!list.after.empty() && name <= list.after) ||
+        (is_page && name > last))
+      continue;
     add(actions, mesh, mesh.absent(address, now), now);
   }
   std::erase_if(meshes_, [this](const auto& entry) {
@@ -370,7 +390,8 @@ void Supervisor::on_list(Actions& actions, const HostAddr& address, Host& host, 
   if (std::exchange(host.wants_list, false)) ask_list(actions, address, host);
 }
 
-void Supervisor::on_mesh_answer(Actions& actions, const Question& question, const HostAnswer& answer, Time now) {
+void Supervisor::on_mesh_answer(Actions& actions, const Question& question,
+                                const HostAnswer& answer, Time now) {
   const auto found = meshes_.find(question.mesh);
   if (found == meshes_.end()) return;
   auto kind = MeshController::Order::Kind::state;
@@ -379,7 +400,8 @@ void Supervisor::on_mesh_answer(Actions& actions, const Question& question, cons
   add(actions, found->second, found->second.answered({kind, question.host}, answer, now), now);
 }
 
-Supervisor::Actions Supervisor::answer(const Question& question, const HostAnswer& answer, Time now) {
+Supervisor::Actions Supervisor::answer(const Question& question, const HostAnswer& answer,
+                                       Time now) {
   Actions actions;
   if (question.kind == QuestionKind::stream_actors || question.kind == QuestionKind::stop_actor) {
     actors_.answered(actions, question, answer, now);

@@ -24,10 +24,10 @@ struct SupervisorQuestion {
   Kind kind;
   HostAddr host;
   std::string mesh;
-  std::string after;  ///< Of a list.
+  std::string after;  ///< Where a list goes on.
   std::vector<std::string> meshes = {};
   std::uint64_t rank = 0;
-  std::uint64_t incarnation = 0;  ///< Of the proc of that rank.
+  std::uint64_t incarnation = 0;  ///< The incarnation of the proc of that rank.
 };
 
 /// What a Supervisor wants to be done.

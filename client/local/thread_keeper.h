@@ -18,8 +18,8 @@ namespace meshbus::local {
 using mesh_proc::EndNotices;
 using mesh_proc::PseudoProc;
 
-/// What the keeper is to a host agent, by the same protocol (agent/keeper/protocol.h), for procs that are threads of this process. Lives on
-/// the reactor's thread.
+/// What the keeper is to a host agent, by the same protocol (agent/keeper/protocol.h), for procs
+/// that are threads of this process. Lives on the reactor's thread.
 class ThreadKeeper {
  public:
   /// Programs that its procs can be, and the signal mask of the threads that run them.
@@ -29,7 +29,7 @@ class ThreadKeeper {
   };
   /// `socket`: to the agent.
   ThreadKeeper(Reactor& reactor, UniqueFd socket, Options options);
-  /// Who has not ended is left to itself.
+  /// A thread that has not ended is left to itself.
   ~ThreadKeeper();
   ThreadKeeper(const ThreadKeeper&) = delete;
   ThreadKeeper& operator=(const ThreadKeeper&) = delete;
@@ -52,7 +52,8 @@ class ThreadKeeper {
   void on_kill_mesh(const keeper::KillMesh& request);
   void on_ends();
   /// Makes it, or says why not.
-  std::optional<os::SpawnFailure> start(const os::SpawnSpec& shared, os::ProcSpec& spec, keeper::Birth& birth);
+  std::optional<os::SpawnFailure> start(const os::SpawnSpec& shared, os::ProcSpec& spec,
+                                        keeper::Birth& birth);
   template <typename Event>
   void tell(Event event);
   void flush();

@@ -101,10 +101,12 @@ Connection::Answer Connection::ask_with(Asker asker) {
   return future;
 }
 
-Result<std::string> Connection::call(const ProcId& proc, std::uint32_t port, std::string_view body, std::chrono::milliseconds deadline) {
+Result<std::string> Connection::call(const ProcId& proc, std::uint32_t port, std::string_view body,
+                                     std::chrono::milliseconds deadline) {
   auto promise = std::make_shared<std::promise<Result<std::string>>>();
   auto future = promise->get_future();
-  core_.post([this, promise, host = proc.host(), to = Destination::to(proc), port, body = std::string(body), limit = clamp(deadline)] {
+  core_.post([this, promise, host = proc.host(), to = Destination::to(proc), port,
+              body = std::string(body), limit = clamp(deadline)] {
     auto* const bus = gateway_.bus();
     if (bus == nullptr) {
       promise->set_value(fail(gateway_.closed_error()));
@@ -120,25 +122,32 @@ Result<std::string> Connection::call(const ProcId& proc, std::uint32_t port, std
     });
   });
   auto answer = future.get();
-  if (!answer) return fail(answer.error().within("call to " + proc.to_string() + ", port " + std::to_string(port)));
+  if (!answer)
+    return fail(
+        answer.error().within("call to " + proc.to_string() + ", port " + std::to_string(port)));
   return answer;
 }
 
 Result<void> Connection::send(const ProcId& proc, std::uint32_t port, std::string_view body) {
-  return send_with(proc, port, [&](Bus& bus) { return bus.send(Destination::to(proc), port, body); });
+  return send_with(proc, port,
+                   [&](Bus& bus) { return bus.send(Destination::to(proc), port, body); });
 }
 
 Result<void> Connection::send(const ProcId& proc, std::uint32_t port, const SharedBody& body) {
-  return send_with(proc, port, [&](Bus& bus) { return bus.send(Destination::to(proc), port, body); });
+  return send_with(proc, port,
+                   [&](Bus& bus) { return bus.send(Destination::to(proc), port, body); });
 }
 
-Result<void> Connection::send_with(const ProcId& proc, std::uint32_t port, const std::function<Result<void>(Bus&)>& send) {
+Result<void> Connection::send_with(const ProcId& proc, std::uint32_t port,
+                                   const std::function<Result<void>(Bus&)>& send) {
   auto sent = core_.run([&]() -> Result<void> {
     auto* const bus = gateway_.bus();
     if (bus == nullptr) return fail(gateway_.closed_error());
     return send(*bus);
   });
-  if (!sent) return fail(sent.error().within("send to " + proc.to_string() + ", port " + std::to_string(port)));
+  if (!sent)
+    return fail(
+        sent.error().within("send to " + proc.to_string() + ", port " + std::to_string(port)));
   return sent;
 }
 
@@ -150,11 +159,14 @@ Result<void> Connection::cast(const ProcMeshRef& to, std::uint32_t port, std::st
     if (!plan) return fail(plan.error());
     return bus->cast(**plan, port, body);
   });
-  if (!sent) return fail(sent.error().within("cast to " + to.mesh().to_string() + ", port " + std::to_string(port)));
+  if (!sent)
+    return fail(
+        sent.error().within("cast to " + to.mesh().to_string() + ", port " + std::to_string(port)));
   return sent;
 }
 
-Result<CastAnswers::Answers> Connection::call_all(const ProcMeshRef& to, std::uint32_t port, std::string_view body,
+Result<CastAnswers::Answers> Connection::call_all(const ProcMeshRef& to, std::uint32_t port,
+                                                  std::string_view body,
                                                   std::chrono::milliseconds deadline) {
   auto answers = std::make_shared<CastAnswers>(to.num_ranks());
   auto future = answers->get_future();
@@ -169,18 +181,22 @@ Result<CastAnswers::Answers> Connection::call_all(const ProcMeshRef& to, std::ui
     if (std::any_of(to.hosts().begin(), to.hosts().end(), is_lost)) {
       for (std::uint64_t ordinal = 0; ordinal < to.num_ranks(); ++ordinal) {
         const auto proc = to.proc_at(ordinal);
-        if (auto loss = proc ? hosts_.loss_of(proc->host()) : std::nullopt) losses.emplace(ordinal, std::move(*loss));
+        if (auto loss = proc ? hosts_.loss_of(proc->host()) : std::nullopt)
+          losses.emplace(ordinal, std::move(*loss));
       }
     }
-    bus->cast_call(*plan, port, body, clamp(deadline), [this, answers, losses](std::uint64_t ordinal, Result<std::string> answer) {
-      if (losses.contains(ordinal)) return;
-      if (!answer) answer = fail(gateway_.status().explain(answer.error()));
-      answers->fill(ordinal, std::move(answer));
-    });
+    bus->cast_call(*plan, port, body, clamp(deadline),
+                   [this, answers, losses](std::uint64_t ordinal, Result<std::string> answer) {
+                     if (losses.contains(ordinal)) return;
+                     if (!answer) answer = fail(gateway_.status().explain(answer.error()));
+                     answers->fill(ordinal, std::move(answer));
+                   });
     for (auto& [ordinal, loss] : losses) answers->fill(ordinal, fail(std::move(loss)));
     return {};
   });
-  if (!asked) return fail(asked.error().within("call to " + to.mesh().to_string() + ", port " + std::to_string(port)));
+  if (!asked)
+    return fail(asked.error().within("call to " + to.mesh().to_string() + ", port " +
+                                     std::to_string(port)));
   return future.get();
 }
 

@@ -73,7 +73,7 @@ class Connection {
   UpdateRouter& updates() noexcept { return updates_; }
   Upkeep& upkeep() noexcept { return upkeep_; }
   HostMonitor& hosts() noexcept { return hosts_; }
-  /// That host has ended, by proof: its ranks are lost, and calls to it fail.
+  /// The host has ended, by proof: its ranks are lost, and calls to it fail.
   void on_host_ended(const HostAddr& host, const std::string& reason);
   /// Leaves the bus; all that waits fails.
   void close(const std::string& reason);
@@ -103,8 +103,10 @@ class Connection {
 class ConnectionUse {
  public:
   ConnectionUse() = default;
-  ConnectionUse(std::shared_ptr<ContextCore> core, Connection* connection) : core_(std::move(core)), connection_(connection) {}
-  ConnectionUse(ConnectionUse&& other) noexcept : core_(std::move(other.core_)), connection_(std::exchange(other.connection_, nullptr)) {}
+  ConnectionUse(std::shared_ptr<ContextCore> core, Connection* connection)
+      : core_(std::move(core)), connection_(connection) {}
+  ConnectionUse(ConnectionUse&& other) noexcept
+      : core_(std::move(other.core_)), connection_(std::exchange(other.connection_, nullptr)) {}
   ConnectionUse& operator=(ConnectionUse&& other) noexcept;
   ~ConnectionUse();
 

@@ -9,9 +9,10 @@
 
 namespace meshbus {
 
-Result<Accumulation> Connection::accumulate(const ProcMeshRef& to, std::uint32_t port, std::string_view body, Reducer reducer,
+Result<Accumulation> Connection::accumulate(const ProcMeshRef& to, std::uint32_t port,
+                                            std::string_view body, Reducer reducer,
                                             const AccumulateOptions& options) {
-  // Hosts are told who asks.
+  // Hosts are told the address of the asker.
   if (auto up = wait_up(options.deadline); !up) return fail(up.error());
   std::shared_ptr<Accumulating> running;
   const auto asked = core_.run([&]() -> Result<void> {
@@ -27,8 +28,9 @@ Result<Accumulation> Connection::accumulate(const ProcMeshRef& to, std::uint32_t
                                     .has_snapshots = options.on_snapshot != nullptr};
     // The incarnation tells an agent from its successor, which will not answer what it was asked.
     for (const auto& host : to.hosts()) upkeep_.identify(host);
-    running = std::make_shared<Accumulating>(*gateway_.bus(), std::move(question),
-                                             [this](const Error& error) { return gateway_.status().explain(error); });
+    running = std::make_shared<Accumulating>(
+        *gateway_.bus(), std::move(question),
+        [this](const Error& error) { return gateway_.status().explain(error); });
     if (auto begun = running->begin(); !begun) return begun;
     accumulating_.emplace(running->ticket(), running);
     return {};
@@ -42,14 +44,18 @@ Result<Accumulation> Connection::accumulate(const ProcMeshRef& to, std::uint32_t
   return running->result();
 }
 
-void Connection::on_data(const wire::Envelope& envelope, const wire::CallHeader& header, Bytes body) {
+void Connection::on_data(const wire::Envelope& envelope, const wire::CallHeader& header,
+                         Bytes body) {
   wire::CollectedPart part;
-  if (envelope.kind() == wire::Kind::message && envelope.port() == static_cast<std::uint32_t>(wire::CollectPort::part)) {
+  if (envelope.kind() == wire::Kind::message &&
+      envelope.port() == static_cast<std::uint32_t>(wire::CollectPort::part)) {
     if (!take_header(body, part)) return;
-    if (const auto found = accumulating_.find(part.ticket()); found != accumulating_.end()) found->second->on_part(envelope, part, body);
+    if (const auto found = accumulating_.find(part.ticket()); found != accumulating_.end())
+      found->second->on_part(envelope, part, body);
     return;
   }
-  const Error error(ErrorCode::no_such_port, "nothing here listens on port " + std::to_string(envelope.port()));
+  const Error error(ErrorCode::no_such_port,
+                    "nothing here listens on port " + std::to_string(envelope.port()));
   if (envelope.kind() == wire::Kind::call) {
     gateway_.bus()->fail_call(envelope, header, error);
   } else {

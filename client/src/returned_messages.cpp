@@ -18,8 +18,10 @@ ReturnedMessages::~ReturnedMessages() {
 }
 
 std::string ReturnedMessages::describe(std::uint64_t count, const ReturnedMessage& last) {
-  const auto to = last.to ? last.to->to_string() : std::string("a proc that this launcher did not start");
-  return std::to_string(count) + (count == 1 ? " message of this launcher has" : " messages of this launcher have") +
+  const auto to =
+      last.to ? last.to->to_string() : std::string("a proc that this launcher did not start");
+  return std::to_string(count) +
+         (count == 1 ? " message of this launcher has" : " messages of this launcher have") +
          " not arrived; the last one was for " + to + ", port " + std::to_string(last.port) + ": " +
          last.error.to_string();
 }

@@ -12,8 +12,8 @@
 
 namespace meshbus {
 
-/// The account of a Context's messages that have not arrived (spec 9.1): counts them, and hands them
-/// to the launcher's handler; without one it logs them, once a second at most. Lives on the
+/// The account of a Context's messages that have not arrived (spec 9.1): counts them, and hands
+/// them to the launcher's handler; without one it logs them, once a second at most. Lives on the
 /// reactor's thread; count() is for any thread.
 class ReturnedMessages {
  public:

@@ -13,7 +13,7 @@
 namespace meshbus::host {
 namespace {
 
-using process_link::kMostProcsPerProcess;
+using os::process_link::kMostProcsPerProcess;
 constexpr std::uint64_t kMostPids = 4'194'304;       // as many as Linux has numbers for
 constexpr std::uint32_t kMostCpuMilli = 10'000'000;  // 10,000 CPUs
 

@@ -22,7 +22,8 @@ namespace {
 
 using std::chrono::milliseconds;
 
-/// Requests that carry parameters are asked in rounds of so many bytes, so that they fit into the queue.
+/// Requests that carry parameters are asked in rounds of so many bytes, so that they fit into the
+/// queue.
 constexpr std::size_t kRoundBytes = std::size_t{4} * 1024 * 1024;
 
 std::string message_to(const ActorMeshRef& ref, const MessageType& type) {
@@ -41,17 +42,19 @@ std::string describe_by_rank(const std::map<std::uint64_t, Error>& errors) {
   std::string text;
   for (const auto& one : order) {
     const auto& ranks = ranks_of[one];
-    text += (text.empty() ? "" : "; ") + std::string(ranks.size() == 1 ? "rank " : "ranks ") + to_string(to_rank_set(ranks)) + ": " + one;
+    text += (text.empty() ? "" : "; ") + std::string(ranks.size() == 1 ? "rank " : "ranks ") +
+            to_string(to_rank_set(ranks)) + ": " + one;
   }
   return text;
 }
 
-Connection::Answer ask_stop(Connection& connection, const ActorMeshRef& ref, std::uint64_t rank, const std::string& reason,
-                            milliseconds grace, milliseconds deadline) {
+Connection::Answer ask_stop(Connection& connection, const ActorMeshRef& ref, std::uint64_t rank,
+                            const std::string& reason, milliseconds grace, milliseconds deadline) {
   wire::StopActorT stop;
   stop.name = ref.name().to_string();
   stop.reason = reason;
-  stop.grace_ms = static_cast<std::uint32_t>(std::clamp<std::int64_t>(grace.count(), 0, UINT32_MAX));
+  stop.grace_ms =
+      static_cast<std::uint32_t>(std::clamp<std::int64_t>(grace.count(), 0, UINT32_MAX));
   return connection.ask(Destination::to(ref.actor_at(rank)->proc()), std::move(stop), deadline);
 }
 
@@ -67,14 +70,14 @@ void ActorMeshImpl::let_go() {
     return;
   }
   for (const auto& report : monitor_->reports()) {
-    if (!is_detached_ && !report.status.is_terminated() && !proc_end(*monitor_->ref().procs().create_rank(report.rank)))
-      ask_stop(connection(), monitor_->ref(), report.rank, "the launcher let go of the actors", std::chrono::seconds(10),
-               std::chrono::seconds(15));
+    if (!is_detached_ && !report.status.is_terminated() &&
+        !proc_end(*monitor_->ref().procs().create_rank(report.rank)))
+      ask_stop(connection(), monitor_->ref(), report.rank, "the launcher let go of the actors",
+               std::chrono::seconds(10), std::chrono::seconds(15));
   }
   monitor_->abandon();
-  core().post([core = connection_.core().get(), connection = connection_.get(), monitor = std::weak_ptr(monitor_)] {
-    core->forget_actors(connection, monitor);
-  });
+  core().post([core = connection_.core().get(), connection = connection_.get(),
+               monitor = std::weak_ptr(monitor_)] { core->forget_actors(connection, monitor); });
 }
 
 std::optional<RankReport> ActorMeshImpl::proc_end(std::uint64_t create_rank) const {
@@ -84,8 +87,12 @@ std::optional<RankReport> ActorMeshImpl::proc_end(std::uint64_t create_rank) con
   return report;
 }
 
-std::optional<RankReport> ActorMeshImpl::wait_proc_end(std::uint64_t create_rank, milliseconds limit) const {
-  if (procs_ != nullptr) procs_->progress().wait([create_rank](const RankTable& table) { return table.rank(create_rank).is_terminal(); }, limit);
+std::optional<RankReport> ActorMeshImpl::wait_proc_end(std::uint64_t create_rank,
+                                                       milliseconds limit) const {
+  if (procs_ != nullptr)
+    procs_->progress().wait(
+        [create_rank](const RankTable& table) { return table.rank(create_rank).is_terminal(); },
+        limit);
   return proc_end(create_rank);
 }
 
@@ -97,11 +104,12 @@ Result<ActorView> ActorView::attach(Context& context, ActorMeshRef ref) {
   const auto& hosts = ref.procs().hosts();
   auto connection = core->find_connection(core, hosts.empty() ? HostAddr::local(0) : hosts.front());
   if (!connection) return fail(connection.error());
-  return ActorView(std::make_shared<ActorMeshImpl>(std::move(*connection), nullptr, nullptr), std::move(ref));
+  return ActorView(std::make_shared<ActorMeshImpl>(std::move(*connection), nullptr, nullptr),
+                   std::move(ref));
 }
 
-Result<ActorView> ActorView::range(std::string_view label, std::uint64_t begin, std::optional<std::uint64_t> end,
-                                   std::uint64_t step) const {
+Result<ActorView> ActorView::range(std::string_view label, std::uint64_t begin,
+                                   std::optional<std::uint64_t> end, std::uint64_t step) const {
   auto slice = ref_.range(label, begin, end, step);
   if (!slice) return fail(slice.error());
   return ActorView(impl_, std::move(*slice));
@@ -113,29 +121,34 @@ Result<ActorView> ActorView::at(std::string_view label, std::uint64_t index) con
   return ActorView(impl_, std::move(*slice));
 }
 
-Result<RankAnswers> ActorView::call(const MessageType& type, std::string_view body, milliseconds deadline) const {
+Result<RankAnswers> ActorView::call(const MessageType& type, std::string_view body,
+                                    milliseconds deadline) const {
   if (auto fine = check_owner(impl_); !fine) return fail(fine.error());
   if (size() == 0) return RankAnswers();
-  auto answers = impl_->connection().call_all(ref_.procs(), actor_port(ref_.name()), encode_actor_body(type, 0, body), deadline);
+  auto answers = impl_->connection().call_all(ref_.procs(), actor_port(ref_.name()),
+                                              encode_actor_body(type, 0, body), deadline);
   if (!answers) return fail(answers.error().within(message_to(ref_, type)));
   return answers;
 }
 
-Result<Accumulation> ActorView::accumulate(const MessageType& type, std::string_view body, std::string_view reducer,
+Result<Accumulation> ActorView::accumulate(const MessageType& type, std::string_view body,
+                                           std::string_view reducer,
                                            const AccumulateOptions& options) const {
   if (auto fine = check_owner(impl_); !fine) return fail(fine.error());
   auto by = (options.reducers == nullptr ? Reducers::builtin() : *options.reducers).find(reducer);
   if (!by) return fail(by.error());
   if (size() == 0) return Accumulation();
-  if (!Reducers::builtin().find(reducer)) return accumulate_here(type, body, std::move(*by), options.deadline);
+  if (!Reducers::builtin().find(reducer))
+    return accumulate_here(type, body, std::move(*by), options.deadline);
   auto reduced =
-      impl_->connection().accumulate(ref_.procs(), actor_port(ref_.name()), encode_actor_body(type, 0, body), std::move(*by), options);
+      impl_->connection().accumulate(ref_.procs(), actor_port(ref_.name()),
+                                     encode_actor_body(type, 0, body), std::move(*by), options);
   if (!reduced) return fail(reduced.error().within(message_to(ref_, type)));
   return reduced;
 }
 
-Result<Accumulation> ActorView::accumulate_here(const MessageType& type, std::string_view body, Reducer reducer,
-                                                milliseconds deadline) const {
+Result<Accumulation> ActorView::accumulate_here(const MessageType& type, std::string_view body,
+                                                Reducer reducer, milliseconds deadline) const {
   auto answers = call(type, body, deadline);
   if (!answers) return fail(answers.error());
   Accumulation reduced;
@@ -145,7 +158,8 @@ Result<Accumulation> ActorView::accumulate_here(const MessageType& type, std::st
   for (std::uint64_t ordinal = 0; ordinal < size(); ++ordinal) {
     auto& answer = (*answers)[ordinal];
     auto value = answer ? reducer.read(*answer) : Result<ReplyValue>(fail(answer.error()));
-    const auto added = value ? accumulator.add(ordinal, std::move(*value), now) : Result<void>(fail(value.error()));
+    const auto added = value ? accumulator.add(ordinal, std::move(*value), now)
+                             : Result<void>(fail(value.error()));
     if (!added) reduced.errors.emplace(ordinal, added.error());
   }
   if (auto all = accumulator.take(Accumulator::Time::max())) {
@@ -158,7 +172,8 @@ Result<Accumulation> ActorView::accumulate_here(const MessageType& type, std::st
 Result<void> ActorView::send(const MessageType& type, std::string_view body) const {
   if (auto fine = check_owner(impl_); !fine) return fine;
   if (size() == 0) return {};
-  const auto sent = impl_->connection().cast(ref_.procs(), actor_port(ref_.name()), encode_actor_body(type, 0, body));
+  const auto sent = impl_->connection().cast(ref_.procs(), actor_port(ref_.name()),
+                                             encode_actor_body(type, 0, body));
   if (!sent) return fail(sent.error().within(message_to(ref_, type)));
   return {};
 }
@@ -169,7 +184,8 @@ Result<std::vector<ActorReport>> ActorView::states(milliseconds deadline) const 
   for (std::uint64_t ordinal = 0; ordinal < size(); ++ordinal) {
     wire::GetActorStateT get;
     get.name = ref_.name().to_string();
-    answers.push_back(impl_->connection().ask(Destination::to(ref_.actor_at(ordinal)->proc()), std::move(get), deadline));
+    answers.push_back(impl_->connection().ask(Destination::to(ref_.actor_at(ordinal)->proc()),
+                                              std::move(get), deadline));
   }
   const auto extent = ref_.region().extent();
   std::vector<ActorReport> reports;
@@ -183,7 +199,8 @@ Result<std::vector<ActorReport>> ActorView::states(milliseconds deadline) const 
       report.status = Status::Kind::not_exist;
     } else if (const auto end = impl_->proc_end(*ref_.procs().create_rank(ordinal))) {
       report.reason = "its proc has ended: " + end->describe();
-      report.status = end->is_failure() ? Status::failed(report.reason) : Status(Status::Kind::stopped);
+      report.status =
+          end->is_failure() ? Status::failed(report.reason) : Status(Status::Kind::stopped);
       report.proc = end;
     } else {
       report.reason = answer ? "it answered nonsense" : answer.error().to_string();
@@ -214,20 +231,22 @@ std::vector<ActorReport> ActorMesh::known() const {
 Result<ActorReport> ActorMesh::wait_for_failure(milliseconds deadline) const {
   if (auto fine = check_owner(view_.impl_); !fine) return fail(fine.error());
   if (auto failure = view_.impl_->monitor()->wait_failure(deadline)) return std::move(*failure);
-  return fail(ErrorCode::timeout,
-              "actors " + ref().name().to_string() + ": none failed within " + std::to_string(deadline.count()) + " ms");
+  return fail(ErrorCode::timeout, "actors " + ref().name().to_string() + ": none failed within " +
+                                      std::to_string(deadline.count()) + " ms");
 }
 
 Result<std::vector<ActorReport>> ActorMesh::stop(ActorStopOptions options) {
   if (auto fine = check_owner(view_.impl_); !fine) return fail(fine.error());
   auto& impl = *view_.impl_;
   auto& monitor = *impl.monitor();
-  const auto limit = options.deadline.value_or(options.grace + impl.core().config().duration(keys::stop_idle));
+  const auto limit =
+      options.deadline.value_or(options.grace + impl.core().config().duration(keys::stop_idle));
   const auto give_up = std::chrono::steady_clock::now() + limit;
   std::vector<std::pair<std::uint64_t, Connection::Answer>> answers;
   for (const auto& report : monitor.reports()) {
     if (!report.status.is_terminated())
-      answers.emplace_back(report.rank, ask_stop(impl.connection(), ref(), report.rank, options.reason, options.grace, limit));
+      answers.emplace_back(report.rank, ask_stop(impl.connection(), ref(), report.rank,
+                                                 options.reason, options.grace, limit));
   }
   std::map<std::uint64_t, Error> left;
   for (auto& [rank, future] : answers) {
@@ -239,30 +258,37 @@ Result<std::vector<ActorReport>> ActorMesh::stop(ActorStopOptions options) {
     const auto code = *answer ? ErrorCode::none : answer->error().code();
     const bool is_gone = code == ErrorCode::no_such_proc || code == ErrorCode::fate_unknown;
     const auto create_rank = *ref().procs().create_rank(rank);
-    if (const auto end = is_gone ? impl.wait_proc_end(create_rank, left_until(give_up)) : impl.proc_end(create_rank)) {
+    if (const auto end = is_gone ? impl.wait_proc_end(create_rank, left_until(give_up))
+                                 : impl.proc_end(create_rank)) {
       impl.core().run([&] { monitor.on_proc_end(*end); });
       continue;
     }
     left.emplace(rank, *answer ? Error(ErrorCode::internal, "it has not ended") : answer->error());
   }
   if (left.empty()) return monitor.reports();
-  return fail(ErrorCode::stop_error, "actors " + ref().name().to_string() + ": " + std::to_string(left.size()) + " of " +
-                                         std::to_string(size()) + " have not ended: " + describe_by_rank(left));
+  return fail(ErrorCode::stop_error,
+              "actors " + ref().name().to_string() + ": " + std::to_string(left.size()) + " of " +
+                  std::to_string(size()) + " have not ended: " + describe_by_rank(left));
 }
 
 // --- Making them. ---
 
 namespace {
 
-/// Nobody asked to hear of failures: it is printed, the procs are stopped, and this launcher ends (spec 6.6).
-void handle_actor_failure_by_default(ContextCore& core, Connection& connection, const std::weak_ptr<MeshMonitor>& procs,
+/// Nobody asked to hear of failures: it is printed, the procs are stopped, and this launcher ends
+/// (spec 6.6).
+void handle_actor_failure_by_default(ContextCore& core, Connection& connection,
+                                     const std::weak_ptr<MeshMonitor>& procs,
                                      const ActorReport& failure) {
   if (failure.proc) return;  // it is told by the mesh of procs
   const auto mesh = procs.lock();
   if (mesh == nullptr) return;
   const bool is_ours = !mesh->progress().is_handed_over();
   std::string text = "meshbus: mesh " + mesh->name() + ": " + failure.describe() + "\n";
-  if (is_ours) text += "meshbus: nobody handles failures of these actors: their procs are stopped, and this launcher ends\n";
+  if (is_ours)
+    text +=
+        "meshbus: nobody handles failures of these actors: their procs are stopped, and this "
+        "launcher ends\n";
   std::fwrite(text.data(), 1, text.size(), stderr);
   if (!is_ours) return;
   const auto stopped = stop_ranks(core, connection, *mesh, {.reason = failure.describe()});
@@ -272,19 +298,22 @@ void handle_actor_failure_by_default(ContextCore& core, Connection& connection, 
   ::_exit(125);
 }
 
-/// A host that does not answer so long is not waited for: what is wrong with it, its procs will tell.
+/// A host that does not answer so long is not waited for: what is wrong with it, its procs will
+/// tell.
 constexpr milliseconds kLeaseLimit{3000};
 
 /// Before there are any: a launcher that is gone a moment later leaves none behind.
 Result<void> begin_leases(Connection& connection, const ActorMonitor& actors, milliseconds limit) {
   std::set<HostAddr> hosts;
-  for (std::uint64_t rank = 0; rank < actors.ref().num_ranks(); ++rank) hosts.insert(actors.ref().actor_at(rank)->proc().host());
+  for (std::uint64_t rank = 0; rank < actors.ref().num_ranks(); ++rank)
+    hosts.insert(actors.ref().actor_at(rank)->proc().host());
   std::vector<std::pair<HostAddr, Connection::Answer>> answers;
   for (const auto& host : hosts) {
     wire::RenewLeaseT renew;
     renew.meshes = {actors.lease_name()};
     renew.lease_ms = static_cast<std::uint32_t>(actors.lease().count());
-    answers.emplace_back(host, connection.ask(Destination::to_agent(host), std::move(renew), limit));
+    answers.emplace_back(host,
+                         connection.ask(Destination::to_agent(host), std::move(renew), limit));
   }
   for (auto& [host, future] : answers) {
     const auto answer = future.get();
@@ -296,8 +325,8 @@ Result<void> begin_leases(Connection& connection, const ActorMonitor& actors, mi
 
 }  // namespace
 
-Result<ActorMesh> ProcMesh::spawn_actors(const std::string& type, std::string_view name, std::string_view params,
-                                         ActorSpawnOptions options) {
+Result<ActorMesh> ProcMesh::spawn_actors(const std::string& type, std::string_view name,
+                                         std::string_view params, ActorSpawnOptions options) {
   if (auto fine = check_owner(impl_); !fine) return fail(fine.error());
   auto& core = impl_->core();
   const auto parsed = Name::parse(name);
@@ -309,18 +338,23 @@ Result<ActorMesh> ProcMesh::spawn_actors(const std::string& type, std::string_vi
   auto mesh_monitor = impl_->shared_monitor();
   auto failed = std::move(options.on_failure);
   if (!failed) {
-    failed = [core_pointer = &core, to = connection.get(), procs_monitor = std::weak_ptr(mesh_monitor)](const ActorReport& failure) {
+    failed = [core_pointer = &core, to = connection.get(),
+              procs_monitor = std::weak_ptr(mesh_monitor)](const ActorReport& failure) {
       handle_actor_failure_by_default(*core_pointer, *to, procs_monitor, failure);
     };
   }
   const auto lease = options.detach ? milliseconds(0) : mesh_monitor->options().lease;
-  auto monitor = std::make_shared<ActorMonitor>(core.handlers(), actors, type, std::move(failed), lease);
+  auto monitor =
+      std::make_shared<ActorMonitor>(core.handlers(), actors, type, std::move(failed), lease);
   auto impl = std::make_shared<ActorMeshImpl>(std::move(connection), monitor, mesh_monitor);
 
   const auto ready = core.config().duration(keys::spawn_ready);
-  const auto end = std::chrono::steady_clock::now() + options.deadline.value_or(ready.count() > 0 ? ready : std::chrono::seconds(30));
+  const auto end = std::chrono::steady_clock::now() +
+                   options.deadline.value_or(ready.count() > 0 ? ready : std::chrono::seconds(30));
   if (lease.count() > 0) {
-    if (auto leased = begin_leases(impl->connection(), *monitor, std::min(left_until(end), kLeaseLimit)); !leased)
+    if (auto leased =
+            begin_leases(impl->connection(), *monitor, std::min(left_until(end), kLeaseLimit));
+        !leased)
       return fail(leased.error());
   }
   core.run([&] { impl->connection().updates().add(monitor, mesh_monitor); });
@@ -328,10 +362,12 @@ Result<ActorMesh> ProcMesh::spawn_actors(const std::string& type, std::string_vi
   std::map<std::uint64_t, Error> errors;
   for (std::uint64_t begin = 0; begin < actors.num_ranks(); begin += round) {
     std::vector<std::pair<std::uint64_t, Connection::Answer>> answers;
-    const auto left = left_until(end);  // of all, so that those that do not answer say it in the same words
+    const auto left =
+        left_until(end);  // of all, so that those that do not answer say it in the same words
     for (std::uint64_t rank = begin; rank < std::min(begin + round, actors.num_ranks()); ++rank) {
       if (const auto proc = impl->proc_end(*actors.procs().create_rank(rank))) {
-        errors.emplace(rank, Error(ErrorCode::actor_spawn_error, "its proc has ended: " + proc->describe()));
+        errors.emplace(
+            rank, Error(ErrorCode::actor_spawn_error, "its proc has ended: " + proc->describe()));
         continue;
       }
       wire::SpawnActorT spawn;
@@ -340,7 +376,9 @@ Result<ActorMesh> ProcMesh::spawn_actors(const std::string& type, std::string_vi
       spawn.params.assign(params.begin(), params.end());
       spawn.create_rank = rank;
       spawn.owner = impl->connection().self();
-      answers.emplace_back(rank, impl->connection().ask(Destination::to(actors.actor_at(rank)->proc()), std::move(spawn), left));
+      answers.emplace_back(rank,
+                           impl->connection().ask(Destination::to(actors.actor_at(rank)->proc()),
+                                                  std::move(spawn), left));
     }
     for (auto& [rank, future] : answers) {
       const auto answer = future.get();
@@ -348,7 +386,9 @@ Result<ActorMesh> ProcMesh::spawn_actors(const std::string& type, std::string_vi
       if (state != nullptr) {
         core.run([&] { monitor->on_state(rank, *state); });
       } else {
-        errors.emplace(rank, answer ? Error(ErrorCode::internal, "its proc answered " + answer->body_name()) : answer.error());
+        errors.emplace(
+            rank, answer ? Error(ErrorCode::internal, "its proc answered " + answer->body_name())
+                         : answer.error());
       }
     }
   }
@@ -362,9 +402,12 @@ Result<ActorMesh> ProcMesh::spawn_actors(const std::string& type, std::string_vi
   for (const auto& [rank, error] : errors) {
     if (error.code() != code) code = ErrorCode::actor_spawn_error;
   }
-  if (code != ErrorCode::actor_type_not_registered && code != ErrorCode::refused) code = ErrorCode::actor_spawn_error;
-  return fail(code, "actors " + actors.name().to_string() + " of type " + type + ": " + std::to_string(errors.size()) + " of " +
-                        std::to_string(actors.num_ranks()) + " were not made: " + describe_by_rank(errors));
+  if (code != ErrorCode::actor_type_not_registered && code != ErrorCode::refused)
+    code = ErrorCode::actor_spawn_error;
+  return fail(code, "actors " + actors.name().to_string() + " of type " + type + ": " +
+                        std::to_string(errors.size()) + " of " +
+                        std::to_string(actors.num_ranks()) +
+                        " were not made: " + describe_by_rank(errors));
 }
 
 }  // namespace meshbus

@@ -17,9 +17,12 @@ namespace meshbus {
 /// What ActorMesh and its views share.
 class ActorMeshImpl {
  public:
-  /// `monitor`, `procs`: of who has made the actors; null for others.
-  ActorMeshImpl(ConnectionUse connection, std::shared_ptr<ActorMonitor> monitor, std::shared_ptr<MeshMonitor> procs)
-      : connection_(std::move(connection)), monitor_(std::move(monitor)), procs_(std::move(procs)) {}
+  /// `monitor`, `procs`: for the maker of the actors; null for others.
+  ActorMeshImpl(ConnectionUse connection, std::shared_ptr<ActorMonitor> monitor,
+                std::shared_ptr<MeshMonitor> procs)
+      : connection_(std::move(connection)),
+        monitor_(std::move(monitor)),
+        procs_(std::move(procs)) {}
   ~ActorMeshImpl() { let_go(); }
   ActorMeshImpl(const ActorMeshImpl&) = delete;
   ActorMeshImpl& operator=(const ActorMeshImpl&) = delete;
@@ -30,15 +33,19 @@ class ActorMeshImpl {
   /// The end of that proc, if it has ended and is ours.
   std::optional<RankReport> proc_end(std::uint64_t create_rank) const;
   /// The same, once it is told; nothing when it is not within that time.
-  std::optional<RankReport> wait_proc_end(std::uint64_t create_rank, std::chrono::milliseconds limit) const;
+  std::optional<RankReport> wait_proc_end(std::uint64_t create_rank,
+                                          std::chrono::milliseconds limit) const;
 
-  /// Their owner goes: asks them to stop, unless they are to live on, and does not wait. Nobody hears of them any more.
+  /// Their owner goes: asks them to stop, unless they are to live on, and does not wait. Nobody
+  /// hears of them any more.
   void let_go();
 
   /// They live on when their owner goes.
   void detach() { is_detached_ = true; }
 
-  static ActorMesh make(const std::shared_ptr<ActorMeshImpl>& impl, ActorMeshRef ref) { return ActorMesh(ActorView(impl, std::move(ref))); }
+  static ActorMesh make(const std::shared_ptr<ActorMeshImpl>& impl, ActorMeshRef ref) {
+    return ActorMesh(ActorView(impl, std::move(ref)));
+  }
 
  private:
   ConnectionUse connection_;

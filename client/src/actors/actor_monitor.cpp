@@ -18,7 +18,8 @@ ActorReport to_report(const wire::ActorState& state) {
   report.status = static_cast<Status::Kind>(state.status());
   report.message = text_of(state.message());
   if (report.status.kind() == Status::Kind::failed)
-    report.status = Status::failed((report.message.empty() ? "" : "in message " + report.message + ": ") + report.reason);
+    report.status = Status::failed(
+        (report.message.empty() ? "" : "in message " + report.message + ": ") + report.reason);
   for (flatbuffers::uoffset_t i = 0; state.causes() != nullptr && i < state.causes()->size(); ++i)
     report.causes.push_back(state.causes()->Get(i)->str());
   report.generation = state.generation();
@@ -28,9 +29,12 @@ ActorReport to_report(const wire::ActorState& state) {
 }
 
 std::string ActorReport::describe() const {
-  std::string text = "rank " + std::to_string(rank) + (point.empty() ? "" : " (" + point + ")") + ": actor " + actor + " ";
+  std::string text = "rank " + std::to_string(rank) + (point.empty() ? "" : " (" + point + ")") +
+                     ": actor " + actor + " ";
   switch (status.kind()) {
-    case Status::Kind::failed: text += "failed" + (message.empty() ? "" : " in message " + message) + ": " + reason; break;
+    case Status::Kind::failed:
+      text += "failed" + (message.empty() ? "" : " in message " + message) + ": " + reason;
+      break;
     case Status::Kind::stopped: text += "stopped: " + reason; break;
     case Status::Kind::stopping: text += "is stopping: " + reason; break;
     default: text += "is " + status.to_string() + (reason.empty() ? "" : ": " + reason);
@@ -40,8 +44,13 @@ std::string ActorReport::describe() const {
   return text;
 }
 
-ActorMonitor::ActorMonitor(HandlerThread& handlers, ActorMeshRef ref, std::string type, Failed on_failure, std::chrono::milliseconds lease)
-    : handlers_(handlers), ref_(std::move(ref)), on_failure_(std::move(on_failure)), lease_(lease), told_(ref_.num_ranks()) {
+ActorMonitor::ActorMonitor(HandlerThread& handlers, ActorMeshRef ref, std::string type,
+                           Failed on_failure, std::chrono::milliseconds lease)
+    : handlers_(handlers),
+      ref_(std::move(ref)),
+      on_failure_(std::move(on_failure)),
+      lease_(lease),
+      told_(ref_.num_ranks()) {
   const auto extent = ref_.region().extent();
   for (std::uint64_t rank = 0; rank < ref_.num_ranks(); ++rank) {
     ActorReport report;
@@ -58,7 +67,8 @@ ActorMonitor::ActorMonitor(HandlerThread& handlers, ActorMeshRef ref, std::strin
 
 bool ActorMonitor::apply(std::uint64_t rank, ActorReport report) {
   ActorReport& now = reports_[rank];
-  if (now.status.is_terminated() || (report.generation <= now.generation && !report.proc)) return false;
+  if (now.status.is_terminated() || (report.generation <= now.generation && !report.proc))
+    return false;
   report.rank = rank;
   report.actor = now.actor;
   report.point = now.point;
@@ -82,12 +92,16 @@ void ActorMonitor::tell(std::uint64_t rank) {
   });
 }
 
-void ActorMonitor::on_states(const wire::Envelope& from, const flatbuffers::Vector<flatbuffers::Offset<wire::ActorState>>* states) {
+void ActorMonitor::on_states(
+    const wire::Envelope& from,
+    const flatbuffers::Vector<flatbuffers::Offset<wire::ActorState>>* states) {
   const auto found = rank_of_.find(from.source_proc());
-  if (found == rank_of_.end() || found->second.second != from.source_host() || states == nullptr) return;
+  if (found == rank_of_.end() || found->second.second != from.source_host() || states == nullptr)
+    return;
   const auto name = ref_.name().to_string();
   for (const auto* state : *states) {
-    if (state->pid() == 0 && state->name()->string_view() == name) on_state(found->second.first, *state);
+    if (state->pid() == 0 && state->name()->string_view() == name)
+      on_state(found->second.first, *state);
   }
 }
 
@@ -108,7 +122,8 @@ void ActorMonitor::on_proc_end(const RankReport& proc) {
     ActorReport report = reports_[*ordinal];
     ++report.generation;
     report.reason = "its proc has ended: " + proc.describe();
-    report.status = proc.is_failure() ? Status::failed(report.reason) : Status(Status::Kind::stopped);
+    report.status =
+        proc.is_failure() ? Status::failed(report.reason) : Status(Status::Kind::stopped);
     report.proc = proc;
     if (!apply(*ordinal, std::move(report))) return;
     tell(*ordinal);
@@ -119,16 +134,21 @@ void ActorMonitor::on_proc_end(const RankReport& proc) {
 void ActorMonitor::resync(Bus& bus, const std::string& self, const std::optional<HostAddr>& host) {
   for (std::uint64_t rank = 0; rank < ref_.num_ranks(); ++rank) {
     const auto actor = ref_.actor_at(rank);
-    if (!actor || (host && actor->proc().host() != *host) || report(rank).status.is_terminated()) continue;
+    if (!actor || (host && actor->proc().host() != *host) || report(rank).status.is_terminated())
+      continue;
     wire::StreamActorsT stream;
     stream.name = ref_.name().to_string();
     stream.subscriber = self;
     bus.request(Destination::to(actor->proc()), std::move(stream), std::chrono::seconds(5),
                 [weak = weak_from_this(), rank](const Result<ControlMessage>& answer) {
                   const auto monitor = weak.lock();
-                  const auto* const list = monitor != nullptr && answer ? answer->body_as<wire::ActorList>() : nullptr;
-                  for (flatbuffers::uoffset_t i = 0; list != nullptr && list->actors() != nullptr && i < list->actors()->size(); ++i) {
-                    if (list->actors()->Get(i)->pid() == 0) monitor->on_state(rank, *list->actors()->Get(i));
+                  const auto* const list =
+                      monitor != nullptr && answer ? answer->body_as<wire::ActorList>() : nullptr;
+                  for (flatbuffers::uoffset_t i = 0;
+                       list != nullptr && list->actors() != nullptr && i < list->actors()->size();
+                       ++i) {
+                    if (list->actors()->Get(i)->pid() == 0)
+                      monitor->on_state(rank, *list->actors()->Get(i));
                   }
                 });
   }
@@ -177,7 +197,8 @@ std::optional<ActorReport> ActorMonitor::wait_failure(std::chrono::milliseconds 
   const bool is_handler = handlers_.is_here();
   std::unique_lock lock(mutex_);
   const auto limit = std::min<std::chrono::milliseconds>(deadline, std::chrono::hours(24 * 365));
-  changed_.wait_for(lock, limit, [&] { return is_handler ? first_failure_.has_value() : is_first_told_; });
+  changed_.wait_for(lock, limit,
+                    [&] { return is_handler ? first_failure_.has_value() : is_first_told_; });
   return first_failure_;
 }
 

@@ -22,37 +22,45 @@ namespace meshbus {
 /// What a proc says of an actor.
 ActorReport to_report(const wire::ActorState& state);
 
-/// Follows the actors of one mesh: what their procs tell of them, and the ends of these procs; and tells the launcher of each failure once.
+/// Follows the actors of one mesh: what their procs tell of them, and the ends of these procs; and
+/// tells the launcher of each failure once.
 ///
-/// News come in on the reactor's thread, handlers run on the handlers' thread, and whoever waits waits on its own.
+/// Updates come in on the reactor's thread, handlers run on the handlers' thread, and a caller that
+/// waits waits on its own.
 class ActorMonitor : public std::enable_shared_from_this<ActorMonitor> {
  public:
   using Failed = std::function<void(const ActorReport&)>;
   /// `lease`: of the actors, see ContextCore; 0 = none.
-  ActorMonitor(HandlerThread& handlers, ActorMeshRef ref, std::string type, Failed on_failure, std::chrono::milliseconds lease);
+  ActorMonitor(HandlerThread& handlers, ActorMeshRef ref, std::string type, Failed on_failure,
+               std::chrono::milliseconds lease);
 
   const ActorMeshRef& ref() const noexcept { return ref_; }
 
   // On the reactor's thread.
 
-  /// Of the lease, the name by which agents know it, and whether any actor there needs it.
+  /// The lease, the name by which agents know it, and whether any actor there needs it.
   std::chrono::milliseconds lease() const noexcept { return lease_; }
-  std::string lease_name() const { return ref_.procs().mesh().to_string() + "," + ref_.name().to_string(); }
+  std::string lease_name() const {
+    return ref_.procs().mesh().to_string() + "," + ref_.name().to_string();
+  }
   bool is_leased_on(const HostAddr& host) const;
 
   /// What the proc of that key says.
-  void on_states(const wire::Envelope& from, const flatbuffers::Vector<flatbuffers::Offset<wire::ActorState>>* states);
+  void on_states(const wire::Envelope& from,
+                 const flatbuffers::Vector<flatbuffers::Offset<wire::ActorState>>* states);
   void on_state(std::uint64_t rank, const wire::ActorState& state);
   /// A proc of the mesh has ended.
   void on_proc_end(const RankReport& proc);
-  /// Asks the procs how the actors stand, and to be told of changes under this name. `host`: only those there; none: all.
+  /// Asks the procs how the actors stand, and to be told of changes under this name. `host`: only
+  /// those there; none: all.
   void resync(Bus& bus, const std::string& self, const std::optional<HostAddr>& host);
 
   // From any thread.
 
-  /// From now on failures are told; before, whoever makes the actors looks at them itself.
+  /// From now on failures are told; before, the maker of the actors looks at them itself.
   void arm();
-  /// Nobody will hear of these actors any more. Waits for a handler that is running, unless it is called by one.
+  /// Nobody will hear of these actors any more. Waits for a handler that is running, unless it is
+  /// called by one.
   void abandon();
   bool is_abandoned() const;
   std::vector<ActorReport> reports() const;

@@ -44,11 +44,14 @@ std::optional<std::string> HostEnds::wait(std::uint64_t rank, std::chrono::milli
 }
 
 Allocation::Allocation(Extent extent, std::vector<HostAddr> hosts)
-    : extent_(std::move(extent)), hosts_(std::move(hosts)), ends_(std::make_shared<HostEnds>(hosts_.size())) {}
+    : extent_(std::move(extent)),
+      hosts_(std::move(hosts)),
+      ends_(std::make_shared<HostEnds>(hosts_.size())) {}
 
 Allocation::~Allocation() = default;
 
-std::optional<std::string> Allocation::wait_end(std::uint64_t rank, std::chrono::milliseconds deadline) const {
+std::optional<std::string> Allocation::wait_end(std::uint64_t rank,
+                                                std::chrono::milliseconds deadline) const {
   return ends_->wait(rank, deadline);
 }
 

@@ -11,7 +11,8 @@
 
 namespace meshbus {
 
-/// Hands events to whoever wants them, on the handlers' thread. The Context has to be there, or its reactor.
+/// Hands events to the handler that wants them, on the handlers' thread. The Context has to be
+/// there, or its reactor.
 LaunchedHost::Teller teller(ContextCore& core, const AllocationSpec& spec);
 
 /// Hosts behind processes of this one: wardens on this machine, or commands that reach another one.
@@ -20,7 +21,8 @@ class ProcessAllocation final : public Allocation {
   enum class Where : std::uint8_t { here, elsewhere };
 
   /// All of the processes are ready; from now on they are watched.
-  ProcessAllocation(std::shared_ptr<ContextCore> core, Extent extent, std::vector<std::shared_ptr<LaunchedHost>> processes, Where where,
+  ProcessAllocation(std::shared_ptr<ContextCore> core, Extent extent,
+                    std::vector<std::shared_ptr<LaunchedHost>> processes, Where where,
                     const LaunchedHost::Teller& tell);
   ~ProcessAllocation() override;
 

@@ -34,6 +34,8 @@ class FollowedMesh {
   /// changes from now on. `on_synced` follows when it has answered.
   void resync(Bus& bus, const std::string& self, const HostAddr& host,
               const std::function<void()>& on_synced);
+  /// Whether agents know this launcher under another address.
+  bool has_moved(const std::string& self) const { return self != owner_; }
   void note_synced(const HostAddr& host, std::uint64_t agent) { synced_[host] = agent; }
   /// The agents send again what of its output was not taken.
   void ask_for_output(Bus& bus) const;

@@ -63,9 +63,8 @@ void Gateway::on_up(const wire::Welcome& welcome) {
   const auto announced = text_of(welcome.host());
   const auto host = HostAddr::parse(announced);
   if (!host || *host != host_) {
-    on_refused(Error(ErrorCode::identity_mismatch, "at " + host_.to_string() +
-                                                       " answers a host that calls itself " +
-                                                       announced));
+    on_refused(Error(ErrorCode::identity_mismatch,
+                     "at " + host_.to_string() + " answers a host that calls itself " + announced));
     is_retired_ = true;
     core_.post([this, alive = std::weak_ptr<void>(alive_)] {
       if (!alive.expired()) events_.on_other_host();

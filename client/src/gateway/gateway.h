@@ -52,7 +52,8 @@ class Gateway {
   /// What a request gets when bus() is null.
   Error closed_error() const;
 
-  /// The reason why its hosts are lost to this launcher: the broker has been away for `limit`. Once.
+  /// The reason why its hosts are lost to this launcher: the broker has been away for `limit`.
+  /// Once.
   std::optional<std::string> give_up(Time now, std::chrono::milliseconds limit);
   bool is_away() const noexcept { return down_since_.has_value(); }
   /// Whether the broker is away for long enough to try that of another host.

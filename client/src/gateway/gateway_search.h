@@ -14,11 +14,12 @@ namespace meshbus {
 /// What came of trying to reach hosts directly.
 struct GatewaySearch {
   ConnectionUse connection;
-  /// Of hosts that cannot be reached.
+  /// Why hosts cannot be reached.
   std::map<HostAddr, Error> problems;
 };
 
 /// Connects to the first host that answers. Errors of all when none does.
-GatewaySearch find_gateway(const std::shared_ptr<ContextCore>& core, const std::vector<HostAddr>& hosts, std::chrono::milliseconds deadline);
+GatewaySearch find_gateway(const std::shared_ptr<ContextCore>& core,
+                           const std::vector<HostAddr>& hosts, std::chrono::milliseconds deadline);
 
 }  // namespace meshbus

@@ -6,7 +6,8 @@ namespace meshbus {
 
 Result<void> GatewayStatus::wait_up(std::chrono::milliseconds deadline) const {
   std::unique_lock lock(mutex_);
-  changed_.wait_for(lock, deadline, [this] { return is_up_ || is_closed_ || refusal_.has_value(); });
+  changed_.wait_for(lock, deadline,
+                    [this] { return is_up_ || is_closed_ || refusal_.has_value(); });
   if (refusal_) return fail(*refusal_);
   if (is_up_) return {};
   const auto problem = problem_.empty() ? std::string("no broker answers there") : problem_;
@@ -21,9 +22,9 @@ std::string GatewayStatus::self() const {
 Error GatewayStatus::explain(const Error& error) const {
   const std::lock_guard lock(mutex_);
   if (is_up_ || error.code() != ErrorCode::timeout) return error;
-  return {ErrorCode::host_unreachable, error.detail() + "; there is no connection to the broker at " +
-                                           host_.to_string() +
-                                           (problem_.empty() ? "" : ": " + problem_)};
+  return {ErrorCode::host_unreachable,
+          error.detail() + "; there is no connection to the broker at " + host_.to_string() +
+              (problem_.empty() ? "" : ": " + problem_)};
 }
 
 bool GatewayStatus::set_up(std::string self) {

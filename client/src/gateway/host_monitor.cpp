@@ -37,7 +37,8 @@ std::vector<HostAddr> HostMonitor::to_ask(const std::function<bool(const HostAdd
 
 bool HostMonitor::should_identify(const HostAddr& host) {
   const auto found = hosts_.find(host);
-  if (found == hosts_.end() || found->second.incarnation != 0 || found->second.has_ended) return false;
+  if (found == hosts_.end() || found->second.incarnation != 0 || found->second.has_ended)
+    return false;
   return !std::exchange(found->second.is_asked, true);
 }
 

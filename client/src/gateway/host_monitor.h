@@ -39,11 +39,11 @@ class HostMonitor {
   std::vector<HostAddr> to_ask(const std::function<bool(const HostAddr&)>& is_needed);
   /// Asks this one again even if nothing was learned about it yet. False: it is asked already.
   bool should_identify(const HostAddr& host);
-  /// `incarnation`: of the agent that answered, or why none did. `is_up`: the gateway is there; when
-  /// it is not, silence means nothing. A host that is silent for `limit` is lost.
+  /// `incarnation`: of the agent that answered, or why none did. `is_up`: the gateway is there;
+  /// when it is not, silence means nothing. A host that is silent for `limit` is lost.
   Finding on_answer(const HostAddr& host, const Result<std::uint64_t>& incarnation, bool is_up,
                     Time now, std::chrono::milliseconds limit);
-  /// That host has ended, by proof. False: it is not known.
+  /// The host has ended, by proof. False: it is not known.
   bool on_ended(const HostAddr& host, const std::string& reason);
   /// This process was stopped: silent hosts get a fresh grace.
   void extend(Time now);
@@ -51,7 +51,7 @@ class HostMonitor {
   bool has_ended(const HostAddr& host) const;
   /// What a call to that host gets at once, because the host is lost.
   std::optional<Error> loss_of(const HostAddr& host) const;
-  /// Of its agent; 0 = no answer yet.
+  /// The incarnation of its agent; 0 = no answer yet.
   std::uint64_t incarnation_of(const HostAddr& host) const;
   /// The next host, round and round, that has not ended; nothing when there is no other.
   std::optional<HostAddr> next_after(const HostAddr& host) const;

@@ -20,9 +20,10 @@ class LeaseRenewer {
     std::chrono::milliseconds shortest{0};
   };
 
-  /// Those of all leases that are to be renewed now; they count as renewed. New ones are due at once.
+  /// Those of all leases that are to be renewed now; they count as renewed. New ones are due at
+  /// once.
   std::vector<Lease> due(std::vector<Lease> all, Time now);
-  /// That one is due at once.
+  /// Makes that one due at once.
   void hurry(const std::string& name) { due_.erase(name); }
 
  private:

@@ -106,6 +106,7 @@ void UpdateRouter::resync(FollowedMesh& mesh, const HostAddr& host) {
 void UpdateRouter::resync_all() {
   const auto hosts = hosts_.all();
   for (auto& [name, mesh] : meshes_) {
+    if (mesh.has_moved(gateway_.status().self())) mesh.monitor().on_owner_moved();
     for (const auto& host : hosts) resync(mesh, host);
     if (gateway_.bus() != nullptr) mesh.ask_for_output(*gateway_.bus());
   }
@@ -178,7 +179,8 @@ std::vector<LeaseRenewer::Lease> UpdateRouter::leases() const {
   std::vector<LeaseRenewer::Lease> list;
   for (const auto& [name, mesh] : meshes_) list.push_back(mesh.lease());
   for (const auto& actors : actors_)
-    list.push_back({.name = actors->lease_name(), .length = actors->lease(), .shortest = actors->lease()});
+    list.push_back(
+        {.name = actors->lease_name(), .length = actors->lease(), .shortest = actors->lease()});
   return list;
 }
 

@@ -23,8 +23,10 @@ class Gateway;
 class HostMonitor;
 class LogFeed;
 
-/// Who of a launcher follows what: hands updates of agents and procs to the monitors of meshes and
+/// What a launcher follows: hands updates of agents and procs to the monitors of meshes and
 /// actors and to feeds of logs, and asks again for what was missed. Lives on the reactor's thread.
+///
+/// Large because: each kind of follower is added, removed and told by functions of its own.
 class UpdateRouter {
  public:
   UpdateRouter(Gateway& gateway, HostMonitor& hosts) : gateway_(gateway), hosts_(hosts) {}
@@ -65,7 +67,7 @@ class UpdateRouter {
   bool begin_handover(const std::string& mesh, std::chrono::milliseconds lease);
   /// The shortest lease that a handover under way has set; 0 = none.
   std::chrono::milliseconds shortest_given_lease() const;
-  /// Of meshes and actors.
+  /// The leases of meshes and actors.
   std::vector<LeaseRenewer::Lease> leases() const;
   /// Whether something under that lease lives on that host.
   bool is_leased_on(const std::string& lease, const HostAddr& host) const;

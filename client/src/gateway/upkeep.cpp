@@ -10,6 +10,7 @@
 #include "client/src/gateway/host_monitor.h"
 #include "client/src/gateway/update_router.h"
 #include "common/base/log.h"
+#include "common/base/own_pause.h"
 #include "common/security/keys.h"
 #include "wire/bus_generated.h"
 #include "wire/lifecycle_generated.h"
@@ -59,7 +60,7 @@ void Upkeep::turn() {
   auto& reactor = core_.reactor();
   const auto between = interval();
   const auto now = reactor.now();
-  if (timer_ != 0 && now > due_ + 2 * between) {
+  if (timer_ != 0 && OwnPause(2 * between).was_away(due_, now)) {
     // A turn this late means that this process was stopped: answers may still be unread.
     gateway_.extend(now);
     hosts_.extend(now);
@@ -91,9 +92,8 @@ void Upkeep::identify(const HostAddr& host) {
 
 void Upkeep::on_answer(const HostAddr& host, const Result<ControlMessage>& answer) {
   const auto incarnation = incarnation_in(answer);
-  const auto found =
-      hosts_.on_answer(host, incarnation, gateway_.is_up(), core_.reactor().now(),
-                       core_.config().duration(keys::delivery_limit));
+  const auto found = hosts_.on_answer(host, incarnation, gateway_.is_up(), core_.reactor().now(),
+                                      core_.config().duration(keys::delivery_limit));
   if (found.has_fallen_silent)
     log::warn("host " + host.to_string() + " does not answer: " + incarnation.error().to_string());
   if (found.answers_again) log::warn("host " + host.to_string() + " answers again");

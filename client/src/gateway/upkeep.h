@@ -30,7 +30,7 @@ class Upkeep {
   void stop();
   /// A mesh is being handed over: its lease is renewed now, and as often as that one wants it.
   void begin_handover(const std::string& mesh, std::chrono::milliseconds lease);
-  /// That host has ended, by proof: its ranks are lost now. False: it is not one of these hosts.
+  /// The host has ended, by proof: its ranks are lost now. False: it is not one of these hosts.
   bool on_host_ended(const HostAddr& host, const std::string& reason);
   /// Moves to the broker of the next host that has not ended, if `host` is the gateway.
   void leave(const HostAddr& host);

@@ -25,10 +25,12 @@ struct Pages {
 
 HostEvent to_event(const HostAddr& host, const wire::Event& from) {
   HostEvent event;
-  event.kind = from.kind() > wire::EventKind::MAX ? EventKind::unknown : static_cast<EventKind>(from.kind());
+  event.kind =
+      from.kind() > wire::EventKind::MAX ? EventKind::unknown : static_cast<EventKind>(from.kind());
   event.host = host;
   event.time = std::chrono::system_clock::time_point(
-      std::chrono::duration_cast<std::chrono::system_clock::duration>(std::chrono::nanoseconds(from.time_ns())));
+      std::chrono::duration_cast<std::chrono::system_clock::duration>(
+          std::chrono::nanoseconds(from.time_ns())));
   event.mesh = text_of(from.mesh());
   for (flatbuffers::uoffset_t i = 0; from.ranks() != nullptr && i < from.ranks()->size(); ++i)
     event.ranks.push_back({from.ranks()->Get(i)->begin(), from.ranks()->Get(i)->end()});
@@ -54,7 +56,8 @@ std::vector<HostEvent> take_answer(Pages& pages, const Result<ControlMessage>& a
     pages.is_over = true;
     pages.problem.host = pages.host;
     pages.problem.code = answer ? ErrorCode::malformed_message : answer.error().code();
-    pages.problem.problem = answer ? "it answered " + answer->body_name() + " to GetEvents" : answer.error().detail();
+    pages.problem.problem =
+        answer ? "it answered " + answer->body_name() + " to GetEvents" : answer.error().detail();
     return events;
   }
   for (flatbuffers::uoffset_t i = 0; list->events() != nullptr && i < list->events()->size(); ++i)
@@ -84,36 +87,44 @@ std::string_view to_string(EventKind kind) noexcept {
   return "unknown";
 }
 
-Result<EventListing> HostMesh::events(std::string_view mesh, std::chrono::milliseconds deadline) const {
+Result<EventListing> HostMesh::events(std::string_view mesh,
+                                      std::chrono::milliseconds deadline) const {
   if (auto fine = check_owner(impl_); !fine) return fail(fine.error());
   const auto until = Clock::now() + deadline;
   std::vector<Pages> hosts;
   for (const auto& host : impl_->distinct_hosts()) hosts.push_back({host});
   EventListing listing;
-  // An agent that died before it could say that it wrote something down has left it to the next one, which does it again.
+  // An agent that died before it could say that it wrote something down has left it to the next
+  // one, which does it again.
   std::set<std::tuple<HostAddr, std::string, std::uint64_t, std::uint64_t>> ends;
   for (;;) {
     std::vector<std::pair<Pages*, Connection::Answer>> answers;
-    const auto left = std::max(std::chrono::ceil<std::chrono::milliseconds>(until - Clock::now()), std::chrono::milliseconds(1));
+    const auto left = std::max(std::chrono::ceil<std::chrono::milliseconds>(until - Clock::now()),
+                               std::chrono::milliseconds(1));
     for (auto& pages : hosts) {
       if (pages.is_over) continue;
       wire::GetEventsT get;
       get.mesh = mesh;
       get.from = pages.from;
-      answers.emplace_back(&pages, impl_->connection().ask(Destination::to_agent(pages.host), std::move(get), left));
+      answers.emplace_back(
+          &pages, impl_->connection().ask(Destination::to_agent(pages.host), std::move(get), left));
     }
     if (answers.empty()) break;
     for (auto& [pages, future] : answers) {
       for (auto& event : take_answer(*pages, future.get())) {
-        if (event.end && !ends.emplace(event.host, event.mesh, event.end->rank, event.end->incarnation).second) continue;
+        if (event.end &&
+            !ends.emplace(event.host, event.mesh, event.end->rank, event.end->incarnation).second)
+          continue;
         listing.events.push_back(std::move(event));
       }
     }
   }
   for (auto& pages : hosts) {
-    if (pages.problem.code != ErrorCode::none) listing.unreachable.push_back(std::move(pages.problem));
+    if (pages.problem.code != ErrorCode::none)
+      listing.unreachable.push_back(std::move(pages.problem));
   }
-  std::stable_sort(listing.events.begin(), listing.events.end(), [](const HostEvent& a, const HostEvent& b) { return a.time < b.time; });
+  std::stable_sort(listing.events.begin(), listing.events.end(),
+                   [](const HostEvent& a, const HostEvent& b) { return a.time < b.time; });
   return listing;
 }
 

@@ -19,8 +19,9 @@ namespace meshbus {
 
 class Gateway;
 
-/// One reader of logs: asks the agents of a mesh, keeps what they send in order, asks again after a loss, and hands it on
-/// (schemas/logs.fbs: StreamLogs, Log). Lives on the reactor's thread; its handlers on theirs.
+/// One reader of logs: asks the agents of a mesh, keeps what they send in order, asks again after a
+/// loss, and hands it on (schemas/logs.fbs: StreamLogs, Log). Lives on the reactor's thread; its
+/// handlers on theirs.
 class LogFeed : public std::enable_shared_from_this<LogFeed> {
  public:
   /// The ranks to read on one host.
@@ -28,8 +29,8 @@ class LogFeed : public std::enable_shared_from_this<LogFeed> {
     HostAddr host;
     RankSet ranks;
   };
-  LogFeed(std::string mesh, std::vector<Place> places, LogOptions options, LogHandlers handlers, HandlerThread& thread,
-          std::chrono::milliseconds patience);
+  LogFeed(std::string mesh, std::vector<Place> places, LogOptions options, LogHandlers handlers,
+          HandlerThread& thread, std::chrono::milliseconds patience);
 
   std::uint64_t number() const noexcept { return number_; }
 
@@ -43,7 +44,8 @@ class LogFeed : public std::enable_shared_from_this<LogFeed> {
   /// Tells the agents.
   void stop();
 
-  /// No handler is called any more. Waits for one that is running, unless it is called by it. Any thread.
+  /// No handler is called any more. Waits for one that is running, unless it is called by it. Any
+  /// thread.
   void shut() { gate_.shut(); }
 
  private:

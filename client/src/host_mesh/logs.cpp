@@ -11,7 +11,8 @@ namespace meshbus {
 
 class LogStream::Impl {
  public:
-  Impl(ConnectionUse connection, std::shared_ptr<LogFeed> feed) : connection_(std::move(connection)), feed_(std::move(feed)) {}
+  Impl(ConnectionUse connection, std::shared_ptr<LogFeed> feed)
+      : connection_(std::move(connection)), feed_(std::move(feed)) {}
   ~Impl() {
     if (!connection_.core()->check_process()) return;  // a forked child
     feed_->shut();
@@ -33,9 +34,11 @@ LogStream::LogStream(LogStream&&) noexcept = default;
 LogStream& LogStream::operator=(LogStream&&) noexcept = default;
 LogStream::~LogStream() = default;
 
-Result<LogStream> HostMesh::logs(const MeshReport& mesh, LogOptions options, LogHandlers handlers) const {
+Result<LogStream> HostMesh::logs(const MeshReport& mesh, LogOptions options,
+                                 LogHandlers handlers) const {
   if (auto fine = check_owner(impl_); !fine) return fail(fine.error());
-  if (!options.out && !options.err) return fail(ErrorCode::configuration_error, "logs: neither stdout nor stderr is wanted");
+  if (!options.out && !options.err)
+    return fail(ErrorCode::configuration_error, "logs: neither stdout nor stderr is wanted");
   const auto name = Name::parse(mesh.name);
   if (!name) return fail(name.error().within("logs"));
   const auto ref = ProcMeshRef::make(*name, mesh.hosts, mesh.region.num_ranks(), mesh.region);
@@ -45,8 +48,11 @@ Result<LogStream> HostMesh::logs(const MeshReport& mesh, LogOptions options, Log
   for (const RankBlock& block : options.ranks) {
     if (block.end > ref->root_ranks() || block.begin >= block.end)
       return fail(ErrorCode::not_exist,
-                  "mesh " + mesh.name + " has no rank " + std::to_string(std::max(block.begin, ref->root_ranks())) +
-                      (ref->root_ranks() == 0 ? "; it has none" : "; its ranks are " + to_string(RankSet{{0, ref->root_ranks()}})));
+                  "mesh " + mesh.name + " has no rank " +
+                      std::to_string(std::max(block.begin, ref->root_ranks())) +
+                      (ref->root_ranks() == 0
+                           ? "; it has none"
+                           : "; its ranks are " + to_string(RankSet{{0, ref->root_ranks()}})));
   }
   // Each host is asked for its own ranks.
   std::map<HostAddr, RankSet> by_host;
@@ -61,12 +67,14 @@ Result<LogStream> HostMesh::logs(const MeshReport& mesh, LogOptions options, Log
   std::vector<LogFeed::Place> places;
   for (auto& [host, ranks] : by_host) {
     if (std::find(hosts().begin(), hosts().end(), host) == hosts().end())
-      return fail(ErrorCode::host_unreachable, "ranks " + to_string(ranks) + " of " + mesh.name + " are on host " + host.to_string() +
-                                                   ", which is not among the hosts that were named");
+      return fail(ErrorCode::host_unreachable,
+                  "ranks " + to_string(ranks) + " of " + mesh.name + " are on host " +
+                      host.to_string() + ", which is not among the hosts that were named");
     places.push_back({host, std::move(ranks)});
   }
   if (places.empty()) return fail(ErrorCode::not_exist, "mesh " + mesh.name + " has no ranks");
-  auto feed = std::make_shared<LogFeed>(mesh.name, std::move(places), std::move(options), std::move(handlers), impl_->core()->handlers(),
+  auto feed = std::make_shared<LogFeed>(mesh.name, std::move(places), std::move(options),
+                                        std::move(handlers), impl_->core()->handlers(),
                                         impl_->core()->config().duration(keys::delivery_limit));
   auto use = impl_->use();
   auto* const connection = use.get();

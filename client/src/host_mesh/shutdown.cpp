@@ -13,7 +13,8 @@ using Clock = std::chrono::steady_clock;
 constexpr std::chrono::milliseconds kLifelineLimit{2500};
 /// How often an attached host's address is tried while it leaves.
 constexpr std::chrono::milliseconds kProbeInterval{10};
-/// What of the time is kept for the host whose broker carries our orders, which is told after the others; a third when that is less.
+/// What of the time is kept for the host whose broker carries our orders, which is told after the
+/// others; a third when that is less.
 constexpr std::chrono::seconds kLastShare{5};
 /// A host process has ended, but its last answer may still be on its way to us.
 constexpr std::chrono::milliseconds kLastAnswerLimit{100};
@@ -34,12 +35,12 @@ bool wait_free(const HostAddr& host, Clock::time_point end) {
   }
 }
 
-/// The shutdown of a set of hosts. All at once, but for the one whose broker carries our orders: it ends its procs with the others, and
-/// itself after them.
+/// The shutdown of a set of hosts. All at once, but for the one whose broker carries our orders: it
+/// ends its procs with the others, and itself after them.
 class Shutdown {
  public:
-  Shutdown(const HostMesh::Impl& mesh, Allocation* allocation, std::chrono::milliseconds grace, std::string_view reason,
-           Clock::time_point end)
+  Shutdown(const HostMesh::Impl& mesh, Allocation* allocation, std::chrono::milliseconds grace,
+           std::string_view reason, Clock::time_point end)
       : mesh_(mesh),
         core_(*mesh.core()),
         connection_(mesh.connection()),
@@ -55,8 +56,10 @@ class Shutdown {
       connection_.gateway().retire();
       return connection_.gateway().host();
     });
-    // Somebody who does not answer must not take all the time of the one that goes last.
-    const auto others_end = hosts_.size() > 1 ? end_ - std::min<Clock::duration>(kLastShare, left_until(end_) / 3) : end_;
+    // One unresponsive host must not use up the deadline of the host that is shut down last.
+    const auto others_end = hosts_.size() > 1
+                                ? end_ - std::min<Clock::duration>(kLastShare, left_until(end_) / 3)
+                                : end_;
     std::vector<std::size_t> last;
     std::vector<std::pair<std::size_t, Connection::Answer>> answers;
     for (std::size_t i = 0; i < hosts_.size(); ++i) {
@@ -88,9 +91,10 @@ class Shutdown {
   }
 
  private:
-  /// Of a host of an allocation: waits until it has ended.
+  /// Waits until a host of an allocation has ended.
   bool has_ended(std::size_t i, std::chrono::milliseconds deadline = kNoTime) const {
-    return allocation_ != nullptr && allocation_->wait_end(mesh_.rank_of(hosts_[i]), deadline).has_value();
+    return allocation_ != nullptr &&
+           allocation_->wait_end(mesh_.rank_of(hosts_[i]), deadline).has_value();
   }
 
   Connection::Answer order(std::size_t i, Clock::time_point end) {
@@ -135,32 +139,38 @@ class Shutdown {
     summary_.ok += attempted - std::min(attempted, done->failed());
     has_left_over_[i] = done->failed() != 0;
     if (has_left_over_[i])
-      problems_[i] =
-          std::to_string(done->failed()) + " of " + std::to_string(attempted) + " procs are still there: " + text_of(done->detail());
+      problems_[i] = std::to_string(done->failed()) + " of " + std::to_string(attempted) +
+                     " procs are still there: " + text_of(done->detail());
   }
 
-  /// Waits until the hosts of an allocation are gone, and helps. What is to be said of those that needed it.
+  /// Waits until the hosts of an allocation are gone, and helps. What is to be said of those that
+  /// needed it.
   std::string end_allocation() {
     bool are_gone = true;
-    for (std::size_t i = 0; i < hosts_.size(); ++i) are_gone &= has_ended(i, problems_[i].empty() ? left_until(end_) : kNoTime);
+    for (std::size_t i = 0; i < hosts_.size(); ++i)
+      are_gone &= has_ended(i, problems_[i].empty() ? left_until(end_) : kNoTime);
     if (are_gone) return {};
     const auto stopped = allocation_->stop(kLifelineLimit);
     return stopped ? std::string() : stopped.error().detail();
   }
 
-  /// Waits until the host is gone. A host that goes has ended its procs first, whether its last answer reached us or not.
+  /// Waits until the host is gone. A host that goes has ended its procs first, whether its last
+  /// answer reached us or not.
   bool wait_gone(std::size_t i) {
     if (allocation_ != nullptr) {
       const bool is_gone = has_ended(i, kLastAnswerLimit);
       if (is_gone && !has_left_over_[i]) problems_[i].clear();
-      if (!is_gone && problems_[i].empty()) problems_[i] = "its procs are ended, but it is still there";
+      if (!is_gone && problems_[i].empty())
+        problems_[i] = "its procs are ended, but it is still there";
       return is_gone;
     }
     // One that did not take the order may be out of reach, which is no end.
     if (!problems_[i].empty() && !is_fate_unknown_[i]) return false;
-    const bool is_gone = wait_free(hosts_[i], problems_[i].empty() ? end_ : std::min(end_, Clock::now() + kLifelineLimit));
+    const bool is_gone = wait_free(
+        hosts_[i], problems_[i].empty() ? end_ : std::min(end_, Clock::now() + kLifelineLimit));
     if (is_gone) problems_[i].clear();
-    if (!is_gone && problems_[i].empty()) problems_[i] = "its procs are ended, but something still listens at its address";
+    if (!is_gone && problems_[i].empty())
+      problems_[i] = "its procs are ended, but something still listens at its address";
     return is_gone;
   }
 
@@ -181,7 +191,8 @@ class Shutdown {
 }  // namespace
 
 std::uint64_t HostMesh::Impl::rank_of(const HostAddr& host) const {
-  return static_cast<std::uint64_t>(std::find(ref_.hosts().begin(), ref_.hosts().end(), host) - ref_.hosts().begin());
+  return static_cast<std::uint64_t>(std::find(ref_.hosts().begin(), ref_.hosts().end(), host) -
+                                    ref_.hosts().begin());
 }
 
 std::string HostMesh::Impl::describe(const HostAddr& host) const {
@@ -190,7 +201,7 @@ std::string HostMesh::Impl::describe(const HostAddr& host) const {
 
 HostMesh::Impl::~Impl() {
   if (!core()->check_process()) {
-    // A forked child: the hosts are its parent's, who alone may end them.
+    // A forked child: the hosts are its parent's, and only that may end them.
     new std::unique_ptr<Allocation>(std::move(allocation_));
     return;
   }
@@ -198,12 +209,13 @@ HostMesh::Impl::~Impl() {
 }
 
 void HostMesh::Impl::order_shutdown() {
-  // It waits for the reactor; whoever lets go of a mesh there lets its hosts stand.
+  // It waits for the reactor: a mesh that is let go on that thread leaves its hosts running.
   if (!core()->check_may_wait()) return;
   auto hosts = distinct_hosts_;
   const auto gateway = core()->run([this] { return connection_->gateway().host(); });
   // The host that carries the orders last.
-  std::stable_partition(hosts.begin(), hosts.end(), [&](const HostAddr& host) { return host != gateway; });
+  std::stable_partition(hosts.begin(), hosts.end(),
+                        [&](const HostAddr& host) { return host != gateway; });
   for (const auto& host : hosts) {
     wire::ShutdownHostT order;
     order.grace_ms = wire_ms(core()->config().duration(keys::terminate_grace));
@@ -218,12 +230,15 @@ ConnectionUse HostMesh::Impl::use() const {
   return core()->use_again(core(), connection_.get());
 }
 
-Result<ShutdownSummary> HostMesh::Impl::shutdown(std::chrono::milliseconds deadline, std::optional<std::chrono::milliseconds> grace,
+Result<ShutdownSummary> HostMesh::Impl::shutdown(std::chrono::milliseconds deadline,
+                                                 std::optional<std::chrono::milliseconds> grace,
                                                  std::string_view reason) {
   const std::lock_guard lock(shutdown_mutex_);
   if (shutdown_) return *shutdown_;
-  const auto end = Clock::now() + std::min<std::chrono::milliseconds>(deadline, std::chrono::hours(24));
-  Shutdown work(*this, allocation_.get(), grace.value_or(core()->config().duration(keys::terminate_grace)), reason, end);
+  const auto end =
+      Clock::now() + std::min<std::chrono::milliseconds>(deadline, std::chrono::hours(24));
+  Shutdown work(*this, allocation_.get(),
+                grace.value_or(core()->config().duration(keys::terminate_grace)), reason, end);
   auto done = work.run();
   if (!done) done = fail(done.error().within("shutdown of " + ref_.name().to_string()));
   // Nobody is left to talk to.

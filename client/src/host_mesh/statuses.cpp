@@ -33,12 +33,14 @@ StatusWait::Limits limits_of(const WaitOptions& options) {
 Result<void> check_minimum(Status::Kind minimum) {
   if (minimum != Status::Kind::unknown) return {};
   return fail(ErrorCode::out_of_range,
-              "nothing reaches status Unknown; wait for one of NotExist, Initializing, Running, Stopping, Stopped");
+              "nothing reaches status Unknown; wait for one of NotExist, Initializing, Running, "
+              "Stopping, Stopped");
 }
 
 /// Whether nothing more is to be waited for.
 bool is_settled(const StatusWait& wait, Clock::time_point now) {
-  return wait.check(now) == StatusWait::State::complete || count_missing(wait.statuses(), Status::Kind::stopped) == 0;
+  return wait.check(now) == StatusWait::State::complete ||
+         count_missing(wait.statuses(), Status::Kind::stopped) == 0;
 }
 
 /// The ranks of a view that lie on one host of the mesh.
@@ -60,7 +62,8 @@ std::vector<Place> places_of(const ProcMeshRef& mesh) {
     for (std::uint64_t host = 0; host < mesh.hosts().size(); ++host) {
       const auto block = mesh.block_of(host);
       if (!block || block->begin >= std::min(block->end, mesh.num_ranks())) continue;
-      list.push_back(Place{mesh.hosts()[host], {{block->begin, std::min(block->end, mesh.num_ranks())}}});
+      list.push_back(
+          Place{mesh.hosts()[host], {{block->begin, std::min(block->end, mesh.num_ranks())}}});
     }
     return list;
   }
@@ -95,7 +98,8 @@ StatusOverlay cut(const StatusOverlay& said, const RankSet& ranks) {
 }
 
 /// Takes over what a host said of the ranks that it was asked for, or that it said nothing.
-void take_answer(StatusWait& wait, const ProcMeshRef& mesh, Place& place, const Result<ControlMessage>& answer, Status::Kind minimum) {
+void take_answer(StatusWait& wait, const ProcMeshRef& mesh, Place& place,
+                 const Result<ControlMessage>& answer, Status::Kind minimum) {
   const auto* const body = answer ? answer->body_as<wire::RankStatuses>() : nullptr;
   StatusOverlay statuses;
   place.problem.clear();
@@ -108,8 +112,11 @@ void take_answer(StatusWait& wait, const ProcMeshRef& mesh, Place& place, const 
   }
   const auto now = Clock::now();
   statuses = cut(statuses, place.ranks);
-  const auto has_settled = [minimum](const StatusOverlay::Run& run) { return run.value.has_reached(minimum) || run.value.is_terminated(); };
-  place.is_settled = place.problem.empty() && std::all_of(statuses.runs().begin(), statuses.runs().end(), has_settled);
+  const auto has_settled = [minimum](const StatusOverlay::Run& run) {
+    return run.value.has_reached(minimum) || run.value.is_terminated();
+  };
+  place.is_settled = place.problem.empty() &&
+                     std::all_of(statuses.runs().begin(), statuses.runs().end(), has_settled);
   if (is_whole(mesh)) {
     (void)wait.merge(statuses, now);
     return;
@@ -134,16 +141,19 @@ Result<StatusMesh> HostMesh::statuses(const ProcMeshRef& mesh, milliseconds dead
       wire::GetRankStatusT get;
       get.mesh = mesh.mesh().to_string();
       get.ranks = to_wire(place.ranks);
-      asked.push_back(impl_->connection().ask(Destination::to_agent(place.host), std::move(get), deadline));
+      asked.push_back(
+          impl_->connection().ask(Destination::to_agent(place.host), std::move(get), deadline));
     }
     return asked;
   });
-  // The last one first: who waits for it is seldom woken for another.
-  for (std::size_t i = places.size(); i-- > 0;) take_answer(now, mesh, places[i], answers[i].get(), Status::Kind::not_exist);
+  // The last one first: a thread that waits for it is seldom woken for another.
+  for (std::size_t i = places.size(); i-- > 0;)
+    take_answer(now, mesh, places[i], answers[i].get(), Status::Kind::not_exist);
   return now.statuses();
 }
 
-Result<StatusMesh> HostMesh::wait_status(const ProcMeshRef& mesh, Status::Kind minimum, WaitOptions options) const {
+Result<StatusMesh> HostMesh::wait_status(const ProcMeshRef& mesh, Status::Kind minimum,
+                                         WaitOptions options) const {
   if (auto fine = check_owner(impl_); !fine) return fail(fine.error());
   if (auto fine = check_minimum(minimum); !fine) return fail(fine.error());
   StatusWait wait(Region(mesh.region().extent()), minimum, limits_of(options), Clock::now());
@@ -152,7 +162,9 @@ Result<StatusMesh> HostMesh::wait_status(const ProcMeshRef& mesh, Status::Kind m
   while (std::any_of(places.begin(), places.end(), is_open)) {
     auto now = Clock::now();
     const auto due = wait.next_due();
-    const auto limit = due ? std::clamp(std::chrono::ceil<milliseconds>(*due - now), milliseconds(0), kStatusRound) : kStatusRound;
+    const auto limit =
+        due ? std::clamp(std::chrono::ceil<milliseconds>(*due - now), milliseconds(0), kStatusRound)
+            : kStatusRound;
     std::vector<std::pair<Place*, Connection::Answer>> answers;
     for (auto& place : places) {
       if (place.is_settled) continue;
@@ -162,8 +174,9 @@ Result<StatusMesh> HostMesh::wait_status(const ProcMeshRef& mesh, Status::Kind m
       question.minimum = static_cast<wire::StatusKind>(minimum);
       question.wait_ms = static_cast<std::uint32_t>(limit.count());
       question.asker = impl_->connection().self();
-      answers.emplace_back(&place,
-                           impl_->connection().ask(Destination::to_agent(place.host), std::move(question), limit + kStatusAnswerLimit));
+      answers.emplace_back(
+          &place, impl_->connection().ask(Destination::to_agent(place.host), std::move(question),
+                                          limit + kStatusAnswerLimit));
     }
     bool is_silent = false;
     for (auto& [place, answer] : answers) {
@@ -174,13 +187,16 @@ Result<StatusMesh> HostMesh::wait_status(const ProcMeshRef& mesh, Status::Kind m
     const auto state = wait.check(now);
     if (state == StatusWait::State::deadline || state == StatusWait::State::idle) break;
     if (is_silent)
-      std::this_thread::sleep_for(due ? std::clamp(*due - now, Clock::duration(0), Clock::duration(kSilentAgain)) : kSilentAgain);
+      std::this_thread::sleep_for(
+          due ? std::clamp(*due - now, Clock::duration(0), Clock::duration(kSilentAgain))
+              : kSilentAgain);
   }
   if (is_settled(wait, Clock::now())) return wait.statuses();
   auto error = wait.outcome(Clock::now()).error().within("mesh " + mesh.mesh().to_string());
   std::string problems;
   for (const auto& place : places) {
-    if (!place.problem.empty()) problems += "; host " + place.host.to_string() + ": " + place.problem;
+    if (!place.problem.empty())
+      problems += "; host " + place.host.to_string() + ": " + place.problem;
   }
   return fail(error.code(), error.detail() + problems);
 }
@@ -193,7 +209,8 @@ Result<StatusMesh> ProcMesh::wait_status(Status::Kind minimum, WaitOptions optio
   // What a table says has changed when this has.
   const auto sum_of = [](const RankTable& table) {
     std::uint64_t sum = 0;
-    for (const auto& rank : table.ranks()) sum += 8 * rank.generation + static_cast<std::uint64_t>(rank.state);
+    for (const auto& rank : table.ranks())
+      sum += 8 * rank.generation + static_cast<std::uint64_t>(rank.state);
     return sum;
   };
   for (;;) {
@@ -201,10 +218,12 @@ Result<StatusMesh> ProcMesh::wait_status(Status::Kind minimum, WaitOptions optio
     const auto now = Clock::now();
     for (const auto& rank : table.ranks()) (void)wait.set(rank.rank, rank.status(), now);
     if (is_settled(wait, now)) return wait.statuses();
-    if (wait.check(now) != StatusWait::State::waiting) return fail(wait.outcome(now).error().within("mesh " + monitor.name()));
+    if (wait.check(now) != StatusWait::State::waiting)
+      return fail(wait.outcome(now).error().within("mesh " + monitor.name()));
     const auto due = wait.next_due();
-    monitor.progress().wait([&, sum = sum_of(table)](const RankTable& later) { return sum_of(later) != sum; },
-                 due ? std::chrono::ceil<milliseconds>(*due - now) : forever);
+    monitor.progress().wait(
+        [&, sum = sum_of(table)](const RankTable& later) { return sum_of(later) != sum; },
+        due ? std::chrono::ceil<milliseconds>(*due - now) : forever);
   }
 }
 

@@ -8,12 +8,13 @@
 
 namespace meshbus {
 
-/// The lifelines of this process's hosts. A child made by fork() without exec must not hold them: the hosts are to end with this process,
-/// not with the last of its copies.
+/// The lifelines of this process's hosts. A child made by fork() without exec must not hold them:
+/// the hosts are to end with this process, not with the last of its copies.
 class HostLifelines {
  public:
   void add(int fd) {
-    static const int registered = ::pthread_atfork(nullptr, nullptr, [] { all().close_in_child(); });
+    static const int registered =
+        ::pthread_atfork(nullptr, nullptr, [] { all().close_in_child(); });
     (void)registered;
     for (auto& slot : slots_) {
       int empty = 0;

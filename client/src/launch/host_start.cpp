@@ -14,8 +14,8 @@ using Clock = std::chrono::steady_clock;
 using Kind = AllocationEvent::Kind;
 
 /// Ends those that are left of a start that failed.
-void end_all(const std::vector<std::shared_ptr<LaunchedHost>>& hosts, const std::string& reason, const std::set<std::size_t>& failed,
-             const LaunchedHost::Teller& tell) {
+void end_all(const std::vector<std::shared_ptr<LaunchedHost>>& hosts, const std::string& reason,
+             const std::set<std::size_t>& failed, const LaunchedHost::Teller& tell) {
   for (const auto& host : hosts) host->close_lifeline();
   const auto end = Clock::now() + LaunchedHost::end_limit;
   for (std::size_t i = 0; i < hosts.size(); ++i) {
@@ -26,9 +26,9 @@ void end_all(const std::vector<std::shared_ptr<LaunchedHost>>& hosts, const std:
 
 }  // namespace
 
-Result<std::vector<std::shared_ptr<LaunchedHost>>> LaunchedHost::start(const std::string& program, const std::vector<std::string>& arguments,
-                                                                     std::uint64_t count, std::chrono::milliseconds deadline,
-                                                                     const Teller& tell) {
+Result<std::vector<std::shared_ptr<LaunchedHost>>> LaunchedHost::start(
+    const std::string& program, const std::vector<std::string>& arguments, std::uint64_t count,
+    std::chrono::milliseconds deadline, const Teller& tell) {
   std::vector<std::shared_ptr<LaunchedHost>> hosts;
   for (std::uint64_t i = 0; i < count; ++i) {
     std::shared_ptr<LaunchedHost> host(new LaunchedHost());
@@ -41,10 +41,13 @@ Result<std::vector<std::shared_ptr<LaunchedHost>>> LaunchedHost::start(const std
     hosts.push_back(std::move(host));
   }
   const auto end = Clock::now() + deadline;
-  const auto is_open = [](const std::shared_ptr<LaunchedHost>& host) { return !host->announcement_ && host->problem_.empty(); };
+  const auto is_open = [](const std::shared_ptr<LaunchedHost>& host) {
+    return !host->announcement_ && host->problem_.empty();
+  };
   // One that fails ends the wait: the others would be ended anyway.
   while (std::any_of(hosts.begin(), hosts.end(), is_open) &&
-         std::all_of(hosts.begin(), hosts.end(), [](const auto& host) { return host->problem_.empty(); })) {
+         std::all_of(hosts.begin(), hosts.end(),
+                     [](const auto& host) { return host->problem_.empty(); })) {
     const auto left = left_until(end);
     if (left.count() <= 0) break;
     std::vector<pollfd> fds;
@@ -73,7 +76,8 @@ Result<std::vector<std::shared_ptr<LaunchedHost>>> LaunchedHost::start(const std
       is_timeout = true;
       host.problem_ = "not ready within " + std::to_string(deadline.count()) + " ms";
     } else {
-      // It said that it cannot, or closed its descriptor: it is about to end, and its last words matter.
+      // It said that it cannot, or closed its descriptor: it is about to end, and its last words
+      // matter.
       host.close_lifeline();
       pollfd ended{host.pidfd_.get(), POLLIN, 0};
       ::poll(&ended, 1, 2000);
@@ -84,8 +88,9 @@ Result<std::vector<std::shared_ptr<LaunchedHost>>> LaunchedHost::start(const std
     failed.insert(i);
     names += (names.empty() ? "host " : ", ") + std::to_string(i);
     problems += (problems.empty() ? "" : "; ") +
-                ("host " + std::to_string(i) + " (" + program + " host, pid " + std::to_string(host.pid_) + "): ") + host.problem_ +
-                host.quoted_last_words();
+                ("host " + std::to_string(i) + " (" + program + " host, pid " +
+                 std::to_string(host.pid_) + "): ") +
+                host.problem_ + host.quoted_last_words();
   }
   if (problems.empty()) return hosts;
   end_all(hosts, names + " failed", failed, tell);

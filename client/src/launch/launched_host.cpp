@@ -34,7 +34,8 @@ std::string why(const char* call) {
   return std::string(call) + ": " + std::strerror(errno);
 }
 
-/// Above the numbers that the child's own descriptors get, so that placing one never overwrites another.
+/// Above the numbers that the child's own descriptors get, so that placing one never overwrites
+/// another.
 UniqueFd move_up(UniqueFd fd) {
   return UniqueFd(::fcntl(fd.get(), F_DUPFD_CLOEXEC, 16));
 }
@@ -71,7 +72,8 @@ struct LaunchedHost::SpawnActions {
   SpawnActions& operator=(const SpawnActions&) = delete;
 };
 
-Result<void> LaunchedHost::spawn(const std::string& program, const std::vector<std::string>& arguments) {
+Result<void> LaunchedHost::spawn(const std::string& program,
+                                 const std::vector<std::string>& arguments) {
   int ready[2];
   int errors[2];
   int lifeline[2];
@@ -81,12 +83,14 @@ Result<void> LaunchedHost::spawn(const std::string& program, const std::vector<s
   if (::pipe2(errors, O_CLOEXEC) != 0) return fail(ErrorCode::io_error, why("pipe2"));
   stderr_.reset(errors[0]);
   const UniqueFd stderr_end = move_up(UniqueFd(errors[1]));
-  if (::socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, lifeline) != 0) return fail(ErrorCode::io_error, why("socketpair"));
+  if (::socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, lifeline) != 0)
+    return fail(ErrorCode::io_error, why("socketpair"));
   lifeline_ = move_up(UniqueFd(lifeline[0]));
   HostLifelines::all().add(lifeline_.get());
   const UniqueFd lifeline_end = move_up(UniqueFd(lifeline[1]));
   const UniqueFd null = move_up(UniqueFd(::open("/dev/null", O_RDWR | O_CLOEXEC)));
-  if (!ready_end || !stderr_end || !lifeline_end || !null) return fail(ErrorCode::io_error, why("fcntl"));
+  if (!ready_end || !stderr_end || !lifeline_end || !null)
+    return fail(ErrorCode::io_error, why("fcntl"));
   ::fcntl(ready_.get(), F_SETFL, O_NONBLOCK);
   ::fcntl(stderr_.get(), F_SETFL, O_NONBLOCK);
 
@@ -97,7 +101,9 @@ Result<void> LaunchedHost::spawn(const std::string& program, const std::vector<s
   posix_spawn_file_actions_adddup2(&actions.files, ready_end.get(), kReadyFd);
   posix_spawn_file_actions_adddup2(&actions.files, lifeline_end.get(), kLifelineFd);
   posix_spawn_file_actions_addclosefrom_np(&actions.files, kLifelineFd + 1);
-  std::vector<std::string> words{program,  "host", "--ready-fd", std::to_string(kReadyFd), "--lifeline-fd", std::to_string(kLifelineFd),
+  std::vector<std::string> words{program,         "host",
+                                 "--ready-fd",    std::to_string(kReadyFd),
+                                 "--lifeline-fd", std::to_string(kLifelineFd),
                                  "--quiet"};
   words.insert(words.end(), arguments.begin(), arguments.end());
   return spawn_with(actions, std::move(words));
@@ -114,7 +120,8 @@ Result<void> LaunchedHost::spawn_command(const std::vector<std::string>& command
   stderr_.reset(errors[0]);
   const UniqueFd stderr_end = move_up(UniqueFd(errors[1]));
   // No pipe: writing into one that nobody reads would be a signal.
-  if (::socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, in) != 0) return fail(ErrorCode::io_error, why("socketpair"));
+  if (::socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, in) != 0)
+    return fail(ErrorCode::io_error, why("socketpair"));
   lifeline_ = move_up(UniqueFd(in[0]));
   HostLifelines::all().add(lifeline_.get());
   const UniqueFd in_end = move_up(UniqueFd(in[1]));
@@ -136,13 +143,18 @@ Result<void> LaunchedHost::spawn_with(SpawnActions& actions, std::vector<std::st
   sigfillset(&all);
   posix_spawnattr_setsigmask(&actions.attributes, &none);
   posix_spawnattr_setsigdefault(&actions.attributes, &all);
-  // A session of its own: Ctrl-C at the launcher's terminal is for the launcher, which then ends its hosts in order.
-  posix_spawnattr_setflags(&actions.attributes, POSIX_SPAWN_SETSID | POSIX_SPAWN_SETSIGMASK | POSIX_SPAWN_SETSIGDEF);
+  // A session of its own: Ctrl-C at the launcher's terminal is for the launcher, which then ends
+  // its hosts in order.
+  posix_spawnattr_setflags(&actions.attributes,
+                           POSIX_SPAWN_SETSID | POSIX_SPAWN_SETSIGMASK | POSIX_SPAWN_SETSIGDEF);
   std::vector<char*> argv;
   for (auto& word : words) argv.push_back(word.data());
   argv.push_back(nullptr);
-  const int error = posix_spawnp(&pid_, words.front().c_str(), &actions.files, &actions.attributes, argv.data(), environ);
-  if (error != 0) return fail(ErrorCode::configuration_error, "cannot execute " + words.front() + ": " + std::strerror(error));
+  const int error = posix_spawnp(&pid_, words.front().c_str(), &actions.files, &actions.attributes,
+                                 argv.data(), environ);
+  if (error != 0)
+    return fail(ErrorCode::configuration_error,
+                "cannot execute " + words.front() + ": " + std::strerror(error));
   pidfd_.reset(static_cast<int>(::syscall(SYS_pidfd_open, pid_, 0)));
   if (!pidfd_) return fail(ErrorCode::io_error, why("pidfd_open"));
   return {};
@@ -155,7 +167,8 @@ LaunchedHost::~LaunchedHost() {
   // It ends within two seconds; nobody waits for it, but somebody has to reap it.
   start_masked_thread([pidfd = std::move(pidfd_)] {
     siginfo_t info;
-    while (::waitid(P_PIDFD, static_cast<id_t>(pidfd.get()), &info, WEXITED) != 0 && errno == EINTR) {
+    while (::waitid(P_PIDFD, static_cast<id_t>(pidfd.get()), &info, WEXITED) != 0 &&
+           errno == EINTR) {
     }
   }).detach();
 }
@@ -191,9 +204,11 @@ Result<void> LaunchedHost::take_announcement(const std::string& line) {
   const auto json = nlohmann::json::parse(line, nullptr, /*allow_exceptions=*/false);
   const auto text = [&json](const char* key) {
     const auto found = json.is_object() ? json.find(key) : json.end();
-    return json.is_object() && found != json.end() && found->is_string() ? found->get<std::string>() : std::string();
+    return json.is_object() && found != json.end() && found->is_string() ? found->get<std::string>()
+                                                                         : std::string();
   };
-  if (const auto error = text("error"); !error.empty()) return fail(ErrorCode::malformed_message, error);
+  if (const auto error = text("error"); !error.empty())
+    return fail(ErrorCode::malformed_message, error);
   const auto host = HostAddr::parse(text("host"));
   if (!host) return fail(ErrorCode::malformed_message, "its ready line is not understood: " + line);
   announcement_ = Announcement{*host, text("containment"), text("run_dir")};
@@ -209,7 +224,8 @@ bool LaunchedHost::read_stderr() {
 bool LaunchedHost::reap() {
   siginfo_t info{};
   if (::waitid(P_PIDFD, static_cast<id_t>(pidfd_.get()), &info, WEXITED | WNOHANG) != 0) {
-    // The launcher reaps children that it does not know: then only the pidfd says that it has ended.
+    // The launcher reaps children that it does not know: then only the pidfd says that it has
+    // ended.
     if (errno != ECHILD) return false;
     how_ = "ended";
   } else if (info.si_pid == 0) {
@@ -235,7 +251,8 @@ std::string LaunchedHost::quoted_last_words() const {
   return words.empty() ? "" : "; its last words: " + words;
 }
 
-Result<std::shared_ptr<LaunchedHost>> LaunchedHost::start_command(const std::vector<std::string>& command) {
+Result<std::shared_ptr<LaunchedHost>> LaunchedHost::start_command(
+    const std::vector<std::string>& command) {
   std::shared_ptr<LaunchedHost> host(new LaunchedHost());
   if (auto spawned = host->spawn_command(command); !spawned) return fail(spawned.error());
   return host;
@@ -244,7 +261,8 @@ Result<std::shared_ptr<LaunchedHost>> LaunchedHost::start_command(const std::vec
 Result<void> LaunchedHost::send(const std::string& text) {
   const std::lock_guard lock(mutex_);
   for (std::size_t sent = 0; sent < text.size();) {
-    const auto count = ::send(lifeline_.get(), text.data() + sent, text.size() - sent, MSG_NOSIGNAL);
+    const auto count =
+        ::send(lifeline_.get(), text.data() + sent, text.size() - sent, MSG_NOSIGNAL);
     if (count < 0 && errno == EINTR) continue;
     if (count <= 0) return fail(ErrorCode::io_error, why("send"));
     sent += static_cast<std::size_t>(count);
@@ -274,12 +292,15 @@ void LaunchedHost::watch(Reactor& reactor, std::function<void(const Exit&)> on_e
     });
   }
   reactor.watch(pidfd_.get(), EPOLLIN,
-                [self = shared_from_this(), &reactor, told = std::move(on_exit)](std::uint32_t) { self->on_exit(reactor, told); });
+                [self = shared_from_this(), &reactor, told = std::move(on_exit)](std::uint32_t) {
+                  self->on_exit(reactor, told);
+                });
 }
 
 void LaunchedHost::on_exit(Reactor& reactor, const std::function<void(const Exit&)>& told) {
   if (!reap()) return;
-  const auto self = shared_from_this();  // the watch, which is forgotten here, may be the last owner
+  const auto self =
+      shared_from_this();  // the watch, which is forgotten here, may be the last owner
   const auto tell = told;
   if (stderr_) {
     reactor.forget(stderr_.get());
@@ -287,7 +308,8 @@ void LaunchedHost::on_exit(Reactor& reactor, const std::function<void(const Exit
     stderr_.reset();
   }
   reactor.forget(pidfd_.get());
-  tell({"its process (pid " + std::to_string(pid_) + ") ended: " + how_ + quoted_last_words(), has_ended_in_order()});
+  tell({"its process (pid " + std::to_string(pid_) + ") ended: " + how_ + quoted_last_words(),
+        has_ended_in_order()});
 }
 
 bool LaunchedHost::has_ended_in_order() {

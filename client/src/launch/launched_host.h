@@ -11,16 +11,18 @@
 #include <string>
 #include <vector>
 
-#include "common/loop/reactor.h"
 #include "common/base/unique_fd.h"
+#include "common/loop/reactor.h"
 #include "meshbus/address.h"
 #include "meshbus/allocator.h"
 #include "meshbus/result.h"
 
 namespace meshbus {
 
-/// One `meshbus host` that this process has started, in a session of its own. It ends when its lifeline does, which the kernel closes with
-/// this process at the latest.
+/// One `meshbus host` that this process has started, in a session of its own. It ends when its
+/// lifeline does, which the kernel closes with this process at the latest.
+///
+/// Large because: one process is started, watched and ended through the same descriptors.
 class LaunchedHost : public std::enable_shared_from_this<LaunchedHost> {
  public:
   /// What the host said of itself when it was ready.
@@ -40,14 +42,17 @@ class LaunchedHost : public std::enable_shared_from_this<LaunchedHost> {
   /// Hears what happens to them while they start.
   using Teller = std::function<void(const AllocationEvent&)>;
 
-  /// Starts `count` of them in parallel and waits until all are ready. All or none: on error what did start is ended, and the error names
-  /// each host that failed by its rank, with its last words. Any thread but the reactor's.
-  static Result<std::vector<std::shared_ptr<LaunchedHost>>> start(const std::string& program, const std::vector<std::string>& arguments,
-                                                                 std::uint64_t count, std::chrono::milliseconds deadline,
-                                                                 const Teller& tell);
-  /// Starts one that is elsewhere, by a command that ends when its stdin does. `command[0]` is looked up in PATH. What is said on stdout is
-  /// for start_remote() to understand. Errors: configuration_error (cannot be executed), io_error.
-  static Result<std::shared_ptr<LaunchedHost>> start_command(const std::vector<std::string>& command);
+  /// Starts `count` of them in parallel and waits until all are ready. All or none: on error what
+  /// did start is ended, and the error names each host that failed by its rank, with its last
+  /// words. Any thread but the reactor's.
+  static Result<std::vector<std::shared_ptr<LaunchedHost>>> start(
+      const std::string& program, const std::vector<std::string>& arguments, std::uint64_t count,
+      std::chrono::milliseconds deadline, const Teller& tell);
+  /// Starts one that is elsewhere, by a command that ends when its stdin does. `command[0]` is
+  /// looked up in PATH. What is said on stdout is for start_remote() to understand. Errors:
+  /// configuration_error (cannot be executed), io_error.
+  static Result<std::shared_ptr<LaunchedHost>> start_command(
+      const std::vector<std::string>& command);
   /// What a host that is told to end may take for it (spec 4.7), and a bit.
   static constexpr std::chrono::milliseconds end_limit{2500};
   /// Best effort: the lifeline ends, and the process is reaped when it has gone.
@@ -57,7 +62,9 @@ class LaunchedHost : public std::enable_shared_from_this<LaunchedHost> {
 
   const Announcement& announcement() const { return *announcement_; }
   /// Nothing before it is ready.
-  std::optional<HostAddr> address() const { return announcement_ ? std::optional(announcement_->host) : std::nullopt; }
+  std::optional<HostAddr> address() const {
+    return announcement_ ? std::optional(announcement_->host) : std::nullopt;
+  }
   pid_t pid() const noexcept { return pid_; }
 
   // While it starts, for start_remote().
@@ -76,9 +83,10 @@ class LaunchedHost : public std::enable_shared_from_this<LaunchedHost> {
   Result<void> take_announcement(const std::string& line);
   /// Waits until it has ended: "exit 255". Empty when it has not.
   std::string end_within(std::chrono::milliseconds limit);
-  /// Waits until one that was told to end has, and ends it by force when that takes longer than a host may take.
+  /// Waits until one that was told to end has, and ends it by force when that takes longer than a
+  /// host may take.
   void end_by(std::chrono::steady_clock::time_point deadline);
-  /// Of its stderr, without "its last words".
+  /// The last lines of its stderr.
   std::string last_words() const;
 
   /// Reactor thread: watches it from now on; `on_exit` is told, once.
@@ -121,8 +129,9 @@ class LaunchedHost : public std::enable_shared_from_this<LaunchedHost> {
   bool is_told_ = false;    // guarded by mutex_: that it is to end
 };
 
-/// Where the `meshbus` program is: `wanted`, else MESHBUS_BIN (the program or its folder), else beside this executable, else in PATH.
-/// Errors: configuration_error naming the places that were looked at.
+/// Where the `meshbus` program is: `wanted`, else MESHBUS_BIN (the program or its folder), else
+/// beside this executable, else in PATH. Errors: configuration_error naming the places that were
+/// looked at.
 Result<std::string> find_meshbus_program(const std::string& wanted);
 /// The file that this process executes. Errors: io_error.
 Result<std::string> own_executable();

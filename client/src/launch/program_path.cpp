@@ -14,7 +14,9 @@ namespace meshbus {
 Result<std::string> own_executable() {
   std::string path(4096, '\0');
   const auto length = ::readlink("/proc/self/exe", path.data(), path.size());
-  if (length <= 0) return fail(ErrorCode::io_error, std::string("readlink /proc/self/exe: ") + std::strerror(errno));
+  if (length <= 0)
+    return fail(ErrorCode::io_error,
+                std::string("readlink /proc/self/exe: ") + std::strerror(errno));
   path.resize(static_cast<std::size_t>(length));
   return path;
 }
@@ -22,18 +24,21 @@ Result<std::string> own_executable() {
 Result<std::string> find_meshbus_program(const std::string& wanted) {
   const auto is_program = [](const std::string& path) {
     struct stat info;
-    return ::stat(path.c_str(), &info) == 0 && S_ISREG(info.st_mode) && ::access(path.c_str(), X_OK) == 0;
+    return ::stat(path.c_str(), &info) == 0 && S_ISREG(info.st_mode) &&
+           ::access(path.c_str(), X_OK) == 0;
   };
   if (!wanted.empty()) {
     if (is_program(wanted)) return wanted;
-    return fail(ErrorCode::configuration_error, "the meshbus program " + wanted + " is not there or cannot be executed");
+    return fail(ErrorCode::configuration_error,
+                "the meshbus program " + wanted + " is not there or cannot be executed");
   }
   if (const char* set = std::getenv("MESHBUS_BIN"); set != nullptr && *set != '\0') {
     const std::string path(set);
     if (is_program(path + "/meshbus")) return path + "/meshbus";
     if (is_program(path)) return path;
     return fail(ErrorCode::configuration_error,
-                "MESHBUS_BIN is " + path + ", which is neither the meshbus program nor the folder it is in");
+                "MESHBUS_BIN is " + path +
+                    ", which is neither the meshbus program nor the folder it is in");
   }
   std::string looked;
   if (const auto own = own_executable()) {
@@ -50,7 +55,8 @@ Result<std::string> find_meshbus_program(const std::string& wanted) {
     if (!folder.empty() && is_program(folder + "/meshbus")) return folder + "/meshbus";
   }
   return fail(ErrorCode::configuration_error,
-              "there is no meshbus program at " + looked + " nor in PATH; set MESHBUS_BIN to the program or its folder");
+              "there is no meshbus program at " + looked +
+                  " nor in PATH; set MESHBUS_BIN to the program or its folder");
 }
 
 }  // namespace meshbus

@@ -27,8 +27,7 @@ MeshMonitor::MeshMonitor(Reactor& reactor, HandlerThread& handlers, ProcMeshRef 
 }
 
 void MeshMonitor::call(std::function<void(const Handlers&)> handler, std::function<void()> then) {
-  handlers_.post([self = shared_from_this(), handler = std::move(handler),
-                  then = std::move(then)] {
+  handlers_.post([self = shared_from_this(), handler = std::move(handler), then = std::move(then)] {
     self->gate_.pass([&] { handler(self->options_.handlers); });
     if (then) then();
   });
@@ -50,9 +49,9 @@ void MeshMonitor::on_update(
     const flatbuffers::Vector<const wire::LaunchTimes*>* launch) {
   const auto changes = progress_.change([&](Facts& facts) {
     const bool is_told = options_.handlers.on_state && !facts.is_abandoned;
-    auto changed = facts.table.apply(
-        from, {.ranks = ranks, .exit_reports = exit_reports, .launch = launch}, reactor_.now(),
-        is_told);
+    auto changed =
+        facts.table.apply(from, {.ranks = ranks, .exit_reports = exit_reports, .launch = launch},
+                          reactor_.now(), is_told);
     if (changed.is_news) ++facts.version;
     // Failures are told with their exit reports, by settle().
     std::erase_if(changed.ended, [](const RankReport& rank) { return rank.is_failure(); });
@@ -90,9 +89,8 @@ void MeshMonitor::lose(const HostAddr& host, const std::string& reason) {
     std::vector<RankReport> reports;
     for (std::uint64_t index = 0; index < mesh_.hosts().size(); ++index) {
       if (mesh_.hosts()[index] != host) continue;
-      const auto lost =
-          facts.table.lose(index, "host lost: " + host.to_string() + ": " + reason, reactor_.now(),
-                           std::chrono::system_clock::now());
+      const auto lost = facts.table.lose(index, "host lost: " + host.to_string() + ": " + reason,
+                                         reactor_.now(), std::chrono::system_clock::now());
       reports.insert(reports.end(), lost.begin(), lost.end());
     }
     if (!reports.empty()) ++facts.version;
@@ -206,16 +204,14 @@ void MeshMonitor::settle() {
 void MeshMonitor::carry_out(RestartJudge::Judgement judgement) {
   for (auto& restart : judgement.restarts) {
     if (!options_.handlers.on_restart) break;
-    call([restart = std::move(restart)](const Handlers& handlers) {
-      handlers.on_restart(restart);
-    });
+    call(
+        [restart = std::move(restart)](const Handlers& handlers) { handlers.on_restart(restart); });
   }
   for (const auto rank : judgement.starts) output_.set_ended(rank, false);
   for (const auto& [ranks, cause] : judgement.stops) orders_.stop(ranks, cause);
   if (!judgement.starts.empty()) orders_.start(judgement.starts);
   for (auto& failure : judgement.failures) {
-    call([failure = std::move(failure)](
-             const Handlers& handlers) { handlers.on_failure(failure); },
+    call([failure = std::move(failure)](const Handlers& handlers) { handlers.on_failure(failure); },
          [this] { progress_.change([](Facts& facts) { ++facts.failures_told; }); });
   }
 }

@@ -25,6 +25,9 @@ namespace meshbus {
 /// handlers for what follows from them, each thing once.
 ///
 /// Updates come in on the reactor's thread; handlers run on the handlers' thread.
+///
+/// Large because: all updates and orders of a mesh come in here; what follows from them is decided
+/// by the classes of its members.
 class MeshMonitor : public std::enable_shared_from_this<MeshMonitor> {
  public:
   using Time = RankTable::Time;
@@ -70,6 +73,9 @@ class MeshMonitor : public std::enable_shared_from_this<MeshMonitor> {
                    const flatbuffers::Vector<const wire::RankTrouble*>* troubles,
                    const flatbuffers::Vector<const wire::RankState*>* whole);
   void on_output(const HostAddr& from, const wire::Output& output, OutputTaken taken);
+  /// The launcher has another address than the one that agents know as the owner's: output does not
+  /// come any more, and the end of the mesh does not wait for it.
+  void on_owner_moved() { output_.on_moved(); }
   /// Whether output may have been lost and has to be asked for. Not again for a while.
   bool should_ask_for_output();
   void lose(const HostAddr& host, const std::string& reason);

@@ -16,8 +16,8 @@
 
 namespace meshbus {
 
-/// How far one mesh has come: the table of its ranks and what was told of them. A MeshMonitor writes
-/// it; any thread reads it, and waits for it to change.
+/// How far one mesh has come: the table of its ranks and what was told of them. A MeshMonitor
+/// writes it; any thread reads it, and waits for it to change.
 class MeshProgress {
  public:
   using Time = RankTable::Time;

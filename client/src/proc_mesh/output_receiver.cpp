@@ -72,7 +72,7 @@ bool OutputReceiver::is_over(const RankTable& table) const {
 
 OutputReceiver::Time OutputReceiver::give_up_at(Time now) {
   if (!last_) last_ = now;
-  return *last_ + kSilenceLimit;
+  return *last_ + limit_;
 }
 
 }  // namespace meshbus

@@ -14,7 +14,8 @@
 namespace meshbus {
 
 /// Puts the output of one mesh together: what comes twice is dropped, a gap is asked for again, and
-/// the end of a rank's output is believed when all of it has come. Pure: no clock, socket or thread.
+/// the end of a rank's output is believed when all of it has come. Pure: no clock, socket or
+/// thread.
 class OutputReceiver {
  public:
   using Time = std::chrono::steady_clock::time_point;
@@ -24,6 +25,9 @@ class OutputReceiver {
   /// Living agents say when output has ended, and lost hosts are not waited for; so this is for an
   /// agent that is being replaced on an overloaded machine (more than 5 s were seen).
   static constexpr std::chrono::seconds kSilenceLimit{30};
+  /// The same when the agents send the output to an address that this launcher does not have any
+  /// more (spec 6.8).
+  static constexpr std::chrono::seconds kMovedLimit{2};
 
   struct Chunk {
     std::uint64_t rank;
@@ -54,6 +58,8 @@ class OutputReceiver {
   bool is_idle() const noexcept { return unhandled_ == 0; }
   /// Whether all output of the mesh has come and was handled.
   bool is_over(const RankTable& table) const;
+  /// The launcher has another address than the one to which the agents send.
+  void on_moved() { limit_ = kMovedLimit; }
   /// When the silence of an ended mesh has lasted too long. The first call starts it.
   Time give_up_at(Time now);
 
@@ -61,6 +67,7 @@ class OutputReceiver {
   std::vector<bool> is_ended_;
   /// By rank: bytes of stdout and of stderr that have come without a gap.
   std::vector<std::array<std::uint64_t, 2>> received_;
+  std::chrono::seconds limit_ = kSilenceLimit;
   /// Batches that wait for, or are in, the handler.
   std::uint64_t unhandled_ = 0;
   /// When output came last, or was handled last.

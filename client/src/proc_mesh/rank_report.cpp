@@ -119,7 +119,8 @@ const LaunchTimes::Time& LaunchTimes::at(LaunchStage stage) const noexcept {
 }
 
 LaunchStage LaunchTimes::stage() const noexcept {
-  for (auto stage = LaunchStage::ready; stage != LaunchStage::none; stage = static_cast<LaunchStage>(static_cast<int>(stage) - 1)) {
+  for (auto stage = LaunchStage::ready; stage != LaunchStage::none;
+       stage = static_cast<LaunchStage>(static_cast<int>(stage) - 1)) {
     if (at(stage)) return stage;
   }
   return LaunchStage::none;
@@ -153,7 +154,8 @@ std::string describe_stuck(const std::vector<RankReport>& ranks) {
   std::map<std::uint64_t, const RankReport*> any;
   for (const auto& rank : ranks) {
     // What is ready now was it before its times are known; a plain proc that is done too.
-    const bool is_done = rank.state == ProcState::stopped && rank.signal == 0 && rank.exit_code == 0;
+    const bool is_done =
+        rank.state == ProcState::stopped && rank.signal == 0 && rank.exit_code == 0;
     const bool is_ready = rank.state == ProcState::ready || rank.launch.ready || is_done;
     if (is_ready) continue;
     hosts[rank.host_index][stuck_at(rank)].push_back(rank.rank);
@@ -164,7 +166,8 @@ std::string describe_stuck(const std::vector<RankReport>& ranks) {
     text += (text.empty() ? "on " : "; on ") + any[host]->host.to_string() + ": ";
     bool is_first = true;
     for (const auto& [stage, stuck] : stages) {
-      text += (is_first ? "" : "; ") + std::string(stuck.size() == 1 ? "rank " : "ranks ") + to_string(to_rank_set(stuck)) + " ";
+      text += (is_first ? "" : "; ") + std::string(stuck.size() == 1 ? "rank " : "ranks ") +
+              to_string(to_rank_set(stuck)) + " ";
       text += words_of(stage);
       is_first = false;
     }
@@ -185,7 +188,9 @@ RankSet to_rank_set(const std::vector<std::uint64_t>& ranks) {
 }
 
 bool contains(const RankSet& set, std::uint64_t rank) noexcept {
-  return std::any_of(set.begin(), set.end(), [rank](const RankBlock& block) { return block.begin <= rank && rank < block.end; });
+  return std::any_of(set.begin(), set.end(), [rank](const RankBlock& block) {
+    return block.begin <= rank && rank < block.end;
+  });
 }
 
 std::string to_string(const RankSet& set) {
@@ -244,18 +249,21 @@ std::string RankReport::words() const {
       // What ends by a signal of a stop that was asked for is stopped, not killed (spec 4.2).
       if (signal != 0) return "stopped by " + signal_name(signal);
       return "exit " + std::to_string(exit_code);
-    case ProcState::killed: return "killed by " + signal_name(signal) + (core_dumped ? " (core dumped)" : "");
+    case ProcState::killed:
+      return "killed by " + signal_name(signal) + (core_dumped ? " (core dumped)" : "");
     default: return std::string(to_string(state));
   }
 }
 
 std::string RankReport::describe() const {
   const auto place = short_point(point);
-  return "rank " + std::to_string(rank) + " (" + place + (place.empty() ? "on " : " on ") + host.to_string() + "): " + words();
+  return "rank " + std::to_string(rank) + " (" + place + (place.empty() ? "on " : " on ") +
+         host.to_string() + "): " + words();
 }
 
 bool MeshOutcome::is_ended() const noexcept {
-  return std::all_of(ranks.begin(), ranks.end(), [](const RankReport& rank) { return rank.is_terminal(); });
+  return std::all_of(ranks.begin(), ranks.end(),
+                     [](const RankReport& rank) { return rank.is_terminal(); });
 }
 
 int MeshOutcome::exit_code() const noexcept {

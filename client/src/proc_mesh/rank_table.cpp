@@ -10,7 +10,8 @@ namespace meshbus {
 namespace {
 
 bool ended_before(const RankReport& a, const RankReport& b) {
-  // What has no time (never started, by an old agent) comes last: it cannot be shown to be the cause.
+  // What has no time (never started, by an old agent) comes last: it cannot be shown to be the
+  // cause.
   if (a.ended.has_value() != b.ended.has_value()) return a.ended.has_value();
   if (a.ended != b.ended) return a.ended < b.ended;
   return a.rank < b.rank;
@@ -18,7 +19,8 @@ bool ended_before(const RankReport& a, const RankReport& b) {
 
 }  // namespace
 
-RankTable::RankTable(const ProcMeshRef& mesh) : alive_on_(mesh.hosts().size()), unreported_on_(mesh.hosts().size()) {
+RankTable::RankTable(const ProcMeshRef& mesh)
+    : alive_on_(mesh.hosts().size()), unreported_on_(mesh.hosts().size()) {
   const auto extent = mesh.region().extent();
   ranks_.resize(mesh.root_ranks());
   extra_.resize(mesh.root_ranks());
@@ -38,7 +40,8 @@ RankTable::RankTable(const ProcMeshRef& mesh) : alive_on_(mesh.hosts().size()), 
 void RankTable::note_progress(std::uint64_t rank, Time now) {
   const auto& report = ranks_[rank];
   auto& extra = extra_[rank];
-  if (!extra.is_started && report.state != ProcState::unknown && report.state != ProcState::starting) {
+  if (!extra.is_started && report.state != ProcState::unknown &&
+      report.state != ProcState::starting) {
     extra.is_started = true;
     if (++started_ == ranks_.size()) all_started_ = now;
   }
@@ -129,8 +132,8 @@ bool RankTable::apply(const HostAddr& from, const wire::RankTrouble& trouble) {
   return ranks_[rank].trouble != before;
 }
 
-std::vector<RankReport> RankTable::lose(std::uint64_t host_index, const std::string& reason, Time now,
-                                           std::chrono::system_clock::time_point ended) {
+std::vector<RankReport> RankTable::lose(std::uint64_t host_index, const std::string& reason,
+                                        Time now, std::chrono::system_clock::time_point ended) {
   std::vector<RankReport> changed;
   if (host_index >= alive_on_.size() || alive_on_[host_index] == 0) return changed;
   for (auto& report : ranks_) {
@@ -146,7 +149,7 @@ std::vector<RankReport> RankTable::lose(std::uint64_t host_index, const std::str
     report.ended = ended;
     auto& extra = extra_[report.rank];
     extra.is_lost = true;
-    // Nobody is left who could write a better one.
+    // No agent is left that could write a better one.
     extra.has_exit_report = true;
     ++exit_reports_;
     --unreported_on_[host_index];
@@ -195,7 +198,8 @@ void RankTable::begin_incarnation(std::uint64_t rank) {
 }
 
 void RankTable::cancel_incarnation(std::uint64_t rank, Time now) {
-  const auto former = std::find_if(previous_.rbegin(), previous_.rend(), [rank](const RankReport& life) { return life.rank == rank; });
+  const auto former = std::find_if(previous_.rbegin(), previous_.rend(),
+                                   [rank](const RankReport& life) { return life.rank == rank; });
   if (former == previous_.rend() || ranks_[rank].is_terminal()) return;
   ranks_[rank] = std::move(*former);
   previous_.erase(std::next(former).base());
@@ -206,7 +210,8 @@ void RankTable::cancel_incarnation(std::uint64_t rank, Time now) {
   on_end(rank, now);
 }
 
-void RankTable::fail_incarnation(std::uint64_t rank, const Error& error, Time now, std::chrono::system_clock::time_point ended) {
+void RankTable::fail_incarnation(std::uint64_t rank, const Error& error, Time now,
+                                 std::chrono::system_clock::time_point ended) {
   auto& report = ranks_[rank];
   if (report.is_terminal()) return;
   report.state = ProcState::failed;
@@ -250,7 +255,8 @@ bool RankTable::has_exit_reports(Time now) const noexcept {
 std::vector<std::uint64_t> RankTable::not_ended(const RankSet& set) const {
   std::vector<std::uint64_t> list;
   for (const auto& report : ranks_) {
-    if (!report.is_terminal() && (set.empty() || contains(set, report.rank))) list.push_back(report.rank);
+    if (!report.is_terminal() && (set.empty() || contains(set, report.rank)))
+      list.push_back(report.rank);
   }
   return list;
 }
@@ -278,7 +284,8 @@ MeshOutcome RankTable::outcome() const {
     return !all.front().ended || (report.ended && *report.ended - *all.front().ended <= same_time);
   };
   for (const auto& report : all) {
-    if (is_at_once(report) && (!outcome.first_failure || report.rank < outcome.first_failure->rank)) outcome.first_failure = report;
+    if (is_at_once(report) && (!outcome.first_failure || report.rank < outcome.first_failure->rank))
+      outcome.first_failure = report;
   }
   return outcome;
 }
@@ -288,9 +295,11 @@ std::string RankTable::describe(const std::vector<std::uint64_t>& ranks) const {
   std::string text;
   for (std::size_t i = 0; i < ranks.size() && i < in_words; ++i) {
     if (i != 0) text += "; ";
-    // "unknown" is what a report says; here it means that no word has come since the order was sent.
+    // "unknown" is what a report says; here it means that no word has come since the order was
+    // sent.
     auto report = ranks_[ranks[i]];
-    if (report.state == ProcState::unknown && report.reason.empty()) report.reason = "not heard of yet";
+    if (report.state == ProcState::unknown && report.reason.empty())
+      report.reason = "not heard of yet";
     text += report.describe();
     if (report.pid != 0 && !report.is_terminal()) text += ", pid " + std::to_string(report.pid);
   }

@@ -16,20 +16,24 @@
 
 namespace meshbus {
 
-/// What is known about the ranks of one mesh, and which failures are still to be told. Pure: no clock, thread or socket; times come from
-/// the caller.
+/// What is known about the ranks of one mesh, and which failures are still to be told. Pure: no
+/// clock, thread or socket; times come from the caller.
 ///
-/// News may come late, twice and in any order (a stream, answers to questions, a lost host): the larger generation wins, and nothing leaves
-/// a terminal state but by begin_incarnation().
+/// News may come late, twice and in any order (a stream, answers to questions, a lost host): the
+/// larger generation wins, and nothing leaves a terminal state but by begin_incarnation().
+///
+/// Large because: what may follow on what for a rank is decided here alone.
 class RankTable {
  public:
   using Time = std::chrono::steady_clock::time_point;
   /// A failure is told when its exit report has come, or so long after the end.
   static constexpr std::chrono::milliseconds failure_limit{300};
-  /// While a mesh starts, ranks that fail by themselves at the same time look like a sequence. So a failure is told only when every rank
-  /// has been up for so long (failure_limit after the end at the latest); in a mesh that is up, at once.
+  /// While a mesh starts, ranks that fail by themselves at the same time look like a sequence. So a
+  /// failure is told only when every rank has been up for so long (failure_limit after the end at
+  /// the latest); in a mesh that is up, at once.
   static constexpr std::chrono::milliseconds start_limit{50};
-  /// Ends so close together cannot be put in order: hosts have clocks of their own, and starts differ.
+  /// Ends so close together cannot be put in order: hosts have clocks of their own, and starts
+  /// differ.
   static constexpr std::chrono::milliseconds same_time{50};
   /// An ended mesh waits so long for the exit reports that are still missing.
   static constexpr std::chrono::milliseconds exit_report_limit{2000};
@@ -38,7 +42,8 @@ class RankTable {
 
   /// Exited 0, and nobody had asked for that.
   static bool is_done(const RankReport& rank) noexcept {
-    return rank.state == ProcState::stopped && rank.exit_code == 0 && rank.signal == 0 && rank.step == StopStep::none;
+    return rank.state == ProcState::stopped && rank.exit_code == 0 && rank.signal == 0 &&
+           rank.step == StopStep::none;
   }
 
   /// What a host tells in one message; null is none.
@@ -51,12 +56,15 @@ class RankTable {
     bool is_news = false;
     /// Ranks that have ended, each once, with their exit reports if these came in the same message.
     std::vector<RankReport> ended;
-    /// One for each change of a rank, in their order: the rank as it was then. An end has its exit report, if that came with it.
+    /// One for each change of a rank, in their order: the rank as it was then. An end has its exit
+    /// report, if that came with it.
     std::vector<RankReport> reports;
   };
-  /// All of it. A message may tell several changes of one rank. `with_reports`: Changes::reports is wanted.
+  /// All of it. A message may tell several changes of one rank. `with_reports`: Changes::reports is
+  /// wanted.
   Changes apply(const HostAddr& from, const Update& update, Time now, bool with_reports);
-  /// True when it was news. Ranks that are not in the mesh, or not on that host, are ignored: peers may say anything.
+  /// True when it was news. Ranks that are not in the mesh, or not on that host, are ignored: peers
+  /// may say anything.
   bool apply(const HostAddr& from, const wire::RankState& state, Time now);
   /// True when it was news.
   bool apply(const HostAddr& from, const wire::ExitReport& exit_report);
@@ -64,29 +72,34 @@ class RankTable {
   void apply(const HostAddr& from, const wire::LaunchTimes& times);
   /// True when it was news.
   bool apply(const HostAddr& from, const wire::RankTrouble& trouble);
-  /// The host is lost, by proof: its ranks that are not terminal are failed. The ranks that changed.
+  /// The host is lost, by proof: its ranks that are not terminal are failed. The ranks that
+  /// changed.
   std::vector<RankReport> lose(std::uint64_t host_index, const std::string& reason, Time now,
                                std::chrono::system_clock::time_point ended);
 
   /// Somebody else judges failures: only what decide() was told is one for outcome().
   void set_judged() noexcept { is_judged_ = true; }
-  /// That failure is not answered by a new life. The first one stays.
+  /// The failure of that rank is final. The first one stays.
   void decide(std::uint64_t rank);
   /// It has ended, or is to end, and begins a new life after that.
-  void set_restarting(std::uint64_t rank, bool is_restarting) { ranks_[rank].is_restarting = is_restarting; }
+  void set_restarting(std::uint64_t rank, bool is_restarting) {
+    ranks_[rank].is_restarting = is_restarting;
+  }
   /// A rank that has ended is ordered to be started anew: from here on it counts as starting.
   void begin_incarnation(std::uint64_t rank);
   /// It was not started after all: its former life is its last one.
   void cancel_incarnation(std::uint64_t rank, Time now);
   /// It could not be: that is a failure.
-  void fail_incarnation(std::uint64_t rank, const Error& error, Time now, std::chrono::system_clock::time_point ended);
+  void fail_incarnation(std::uint64_t rank, const Error& error, Time now,
+                        std::chrono::system_clock::time_point ended);
   /// Terminal, and its exit report has come or is too late.
   bool is_over(std::uint64_t rank, Time now) const;
   /// Whether there are failures that take_failures() has not handed out.
   bool has_untold() const noexcept { return !untold_.empty(); }
 
-  /// Failures that are due, each once, the earlier end first (see first_failure in rank_report.h). When the mesh has ended and all its
-  /// exit reports are there, all are: nothing that is still to come could change their order.
+  /// Failures that are due, each once, the earlier end first (see first_failure in rank_report.h).
+  /// When the mesh has ended and all its exit reports are there, all are: nothing that is still to
+  /// come could change their order.
   std::vector<RankReport> take_failures(Time now);
   /// When take_failures() or is_complete() should be asked again although no news came.
   std::optional<Time> next_due(Time now) const;
@@ -104,7 +117,9 @@ class RankTable {
   /// Whether a host has ranks that are not terminal.
   bool is_alive_on(std::uint64_t host_index) const noexcept { return alive_on_[host_index] != 0; }
   /// Whether a host has ranks whose exit report has not come.
-  bool has_unreported_on(std::uint64_t host_index) const noexcept { return unreported_on_[host_index] != 0; }
+  bool has_unreported_on(std::uint64_t host_index) const noexcept {
+    return unreported_on_[host_index] != 0;
+  }
   /// Ranks of that set (empty = all) that are not terminal.
   std::vector<std::uint64_t> not_ended(const RankSet& set) const;
   /// Failures so far, told or not, the earlier end first.
@@ -112,7 +127,8 @@ class RankTable {
   /// Ranks that have been ready, or have exited 0 (a plain proc that was quick).
   std::uint64_t created() const noexcept { return created_; }
   MeshOutcome outcome() const;
-  /// "rank 3 (…) is starting, rank 7 (…) is running": ranks that are not there yet, at most eight of them in words. For errors.
+  /// "rank 3 (…) is starting, rank 7 (…) is running": ranks that are not there yet, at most eight
+  /// of them in words. For errors.
   std::string describe(const std::vector<std::uint64_t>& ranks) const;
 
  private:

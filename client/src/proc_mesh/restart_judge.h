@@ -32,7 +32,7 @@ class RestartJudge {
   RestartJudge(RestartPolicy policy, std::uint64_t ranks, std::uint64_t seed)
       : budget_(policy.budget), restarter_(policy, ranks, seed) {}
 
-  /// That rank has ended without a failure: judge() takes it into account.
+  /// The rank has ended without a failure: judge() takes it into account.
   void note_end(std::uint64_t rank) { unjudged_.insert(rank); }
   /// `failures`: those that the table has handed out since the last call.
   Judgement judge(RankTable& table, const std::vector<RankReport>& failures, Time now);

@@ -41,9 +41,14 @@ bool is_unclear(const Error& error) {
 
 }  // namespace
 
-RestartOrders::RestartOrders(ContextCore& core, Connection& connection, std::weak_ptr<MeshMonitor> monitor, Messages messages)
-    : core_(core), connection_(connection), monitor_(std::move(monitor)), messages_(std::move(messages)) {
-  // What is left of stdin is not for a new life, which begins from the beginning: it reads /dev/null.
+RestartOrders::RestartOrders(ContextCore& core, Connection& connection,
+                             std::weak_ptr<MeshMonitor> monitor, Messages messages)
+    : core_(core),
+      connection_(connection),
+      monitor_(std::move(monitor)),
+      messages_(std::move(messages)) {
+  // What is left of stdin is not for a new life, which begins from the beginning: it reads
+  // /dev/null.
   for (auto& [host, message] : messages_) message.input_ranks.clear();
 }
 
@@ -65,9 +70,14 @@ void RestartOrders::start(const std::vector<std::uint64_t>& ranks) {
   if (monitor == nullptr) return;
   const auto table = monitor->progress().table();
   std::map<std::pair<std::uint64_t, std::uint64_t>, std::vector<std::uint64_t>> parts;
-  for (const auto rank : ranks) parts[{table.rank(rank).host_index, table.rank(rank).restarts}].push_back(rank);
+  for (const auto rank : ranks)
+    parts[{table.rank(rank).host_index, table.rank(rank).restarts}].push_back(rank);
   for (auto& [key, of_part] : parts)
-    ask({.host = key.first, .restarts = key.second, .ranks = std::move(of_part), .since = core_.reactor().now(), .wait = kFirstWait});
+    ask({.host = key.first,
+         .restarts = key.second,
+         .ranks = std::move(of_part),
+         .since = core_.reactor().now(),
+         .wait = kFirstWait});
 }
 
 void RestartOrders::prune(Part& part, MeshMonitor& monitor) const {
@@ -89,10 +99,11 @@ void RestartOrders::ask(Part part) {
   if (part.is_unclear) {
     wire::GetStateT get;
     get.mesh = monitor->name();
-    connection_.gateway().bus()->request(to, std::move(get), kHostLimit,
-                               [weak = weak_from_this(), part = std::move(part)](const Result<ControlMessage>& answer) {
-                                 if (const auto self = weak.lock()) self->on_state(part, answer);
-                               });
+    connection_.gateway().bus()->request(
+        to, std::move(get), kHostLimit,
+        [weak = weak_from_this(), part = std::move(part)](const Result<ControlMessage>& answer) {
+          if (const auto self = weak.lock()) self->on_state(part, answer);
+        });
     return;
   }
   prune(part, *monitor);
@@ -100,10 +111,11 @@ void RestartOrders::ask(Part part) {
   wire::SpawnProcsT message = sent->second;
   message.create_ranks = to_wire(to_rank_set(part.ranks));
   message.restarts = static_cast<std::uint32_t>(part.restarts);
-  connection_.gateway().bus()->request(to, std::move(message), kHostLimit,
-                             [weak = weak_from_this(), part = std::move(part)](const Result<ControlMessage>& answer) {
-                               if (const auto self = weak.lock()) self->on_answer(part, answer);
-                             });
+  connection_.gateway().bus()->request(
+      to, std::move(message), kHostLimit,
+      [weak = weak_from_this(), part = std::move(part)](const Result<ControlMessage>& answer) {
+        if (const auto self = weak.lock()) self->on_answer(part, answer);
+      });
 }
 
 void RestartOrders::on_answer(Part part, const Result<ControlMessage>& answer) {
@@ -112,7 +124,8 @@ void RestartOrders::on_answer(Part part, const Result<ControlMessage>& answer) {
   if (answer) {
     const auto* const accepted = answer->body_as<wire::SpawnAccepted>();
     if (accepted != nullptr && accepted->started() == part.ranks.size()) return;
-    // Some were there already: by a question of ours whose answer was lost, or because that host does not know of lives.
+    // Some were there already: by a question of ours whose answer was lost, or because that host
+    // does not know of lives.
     part.is_unclear = true;
     return ask(std::move(part));
   }
@@ -134,12 +147,15 @@ void RestartOrders::on_state(Part part, const Result<ControlMessage>& answer) {
   const auto* const state = answer ? answer->body_as<wire::MeshState>() : nullptr;
   if (state != nullptr) {
     const auto& host = monitor->mesh().hosts()[part.host];
-    std::erase_if(part.ranks, [&](std::uint64_t rank) { return restarts_of(*state, rank) >= part.restarts; });
+    std::erase_if(part.ranks,
+                  [&](std::uint64_t rank) { return restarts_of(*state, rank) >= part.restarts; });
     monitor->on_update(host, state->ranks(), state->exit_reports(), state->launch());
     part.is_unclear = false;
     prune(part, *monitor);
     if (core_.reactor().now() - part.since >= core_.config().duration(keys::spawn_idle)) {
-      monitor->fail_incarnations(part.ranks, Error(ErrorCode::timeout, "host " + host.to_string() + " takes the order and does not follow it"));
+      monitor->fail_incarnations(
+          part.ranks, Error(ErrorCode::timeout, "host " + host.to_string() +
+                                                    " takes the order and does not follow it"));
       return;
     }
   } else if (!answer && !is_unclear(answer.error())) {
@@ -163,38 +179,51 @@ void RestartOrders::stop(const std::vector<std::uint64_t>& ranks, const RankRepo
   const auto table = monitor->progress().table();
   std::map<std::uint64_t, std::vector<std::uint64_t>> by_host;
   for (const auto rank : ranks) by_host[table.rank(rank).host_index].push_back(rank);
-  for (auto& [host, here] : by_host) order_stop({.host = host, .ranks = std::move(here), .cause = cause});
+  for (auto& [host, here] : by_host)
+    order_stop({.host = host, .ranks = std::move(here), .cause = cause});
 }
 
 void RestartOrders::order_stop(StopPart part) {
   const auto monitor = find_monitor();
   if (monitor == nullptr) return;
   const auto table = monitor->progress().table();
-  std::erase_if(part.ranks, [&](std::uint64_t rank) { return table.rank(rank).is_terminal() || !table.rank(rank).is_restarting; });
+  std::erase_if(part.ranks, [&](std::uint64_t rank) {
+    return table.rank(rank).is_terminal() || !table.rank(rank).is_restarting;
+  });
   if (part.ranks.empty()) return;
-  if (!connection_.gateway().is_up()) return after(kLongestWait, [part = std::move(part)](RestartOrders& self) { self.order_stop(part); });
+  if (!connection_.gateway().is_up())
+    return after(kLongestWait,
+                 [part = std::move(part)](RestartOrders& self) { self.order_stop(part); });
   wire::StopProcsT stop;
   stop.mesh = monitor->name();
   stop.ranks = to_wire(to_rank_set(part.ranks));
-  stop.reason = "to be started anew with rank " + std::to_string(part.cause.rank) + ": " + part.cause.words();
+  stop.reason =
+      "to be started anew with rank " + std::to_string(part.cause.rank) + ": " + part.cause.words();
   stop.requester = connection_.self();
   stop.because = part.cause.rank;
-  stop.grace_ms = static_cast<std::uint32_t>(std::clamp<std::int64_t>(monitor->options().grace.count(), 0, UINT32_MAX));
+  stop.grace_ms = static_cast<std::uint32_t>(
+      std::clamp<std::int64_t>(monitor->options().grace.count(), 0, UINT32_MAX));
   const auto to = Destination::to_agent(monitor->mesh().hosts()[part.host]);
-  connection_.gateway().bus()->request(to, std::move(stop), kHostLimit,
-                             [weak = weak_from_this(), part = std::move(part)](const Result<ControlMessage>& answer) {
-                               const auto self = weak.lock();
-                               if (answer || self == nullptr || self->find_monitor() == nullptr) return;
-                               log::warn("ranks that are to be started anew are not stopped yet: " + answer.error().to_string());
-                               self->after(kLongestWait, [part](RestartOrders& orders) { orders.order_stop(part); });
-                             });
+  connection_.gateway().bus()->request(
+      to, std::move(stop), kHostLimit,
+      [weak = weak_from_this(), part = std::move(part)](const Result<ControlMessage>& answer) {
+        const auto self = weak.lock();
+        if (answer || self == nullptr || self->find_monitor() == nullptr) return;
+        log::warn("ranks that are to be started anew are not stopped yet: " +
+                  answer.error().to_string());
+        self->after(kLongestWait, [part](RestartOrders& orders) { orders.order_stop(part); });
+      });
 }
 
-void follow_restarts(ContextCore& core, Connection& connection, const std::shared_ptr<MeshMonitor>& monitor,
+void follow_restarts(ContextCore& core, Connection& connection,
+                     const std::shared_ptr<MeshMonitor>& monitor,
                      RestartOrders::Messages messages) {
-  const auto orders = std::make_shared<RestartOrders>(core, connection, monitor, std::move(messages));
-  monitor->set_orders({.start = [orders](const std::vector<std::uint64_t>& ranks) { orders->start(ranks); },
-                       .stop = [orders](const std::vector<std::uint64_t>& ranks, const RankReport& cause) { orders->stop(ranks, cause); }});
+  const auto orders =
+      std::make_shared<RestartOrders>(core, connection, monitor, std::move(messages));
+  monitor->set_orders(
+      {.start = [orders](const std::vector<std::uint64_t>& ranks) { orders->start(ranks); },
+       .stop = [orders](const std::vector<std::uint64_t>& ranks,
+                        const RankReport& cause) { orders->stop(ranks, cause); }});
 }
 
 }  // namespace meshbus

@@ -13,14 +13,16 @@
 
 namespace meshbus {
 
-/// Carries out what the RestartPolicy of a mesh decides: stops the ranks of a gang, and has new lives begun, each once, however often that
-/// must be asked for. It is the host agents that know when a former life is over: until then they refuse. Lives on the reactor's thread.
+/// Carries out what the RestartPolicy of a mesh decides: stops the ranks of a gang, and has new
+/// lives begun, each once, however often that must be asked for. It is the host agents that know
+/// when a former life is over: until then they refuse. Lives on the reactor's thread.
 class RestartOrders : public std::enable_shared_from_this<RestartOrders> {
  public:
   /// By host index: what it was sent for the first lives.
   using Messages = std::map<std::uint64_t, wire::SpawnProcsT>;
 
-  RestartOrders(ContextCore& core, Connection& connection, std::weak_ptr<MeshMonitor> monitor, Messages messages);
+  RestartOrders(ContextCore& core, Connection& connection, std::weak_ptr<MeshMonitor> monitor,
+                Messages messages);
 
   void start(const std::vector<std::uint64_t>& ranks);
   void stop(const std::vector<std::uint64_t>& ranks, const RankReport& cause);
@@ -60,7 +62,7 @@ class RestartOrders : public std::enable_shared_from_this<RestartOrders> {
 };
 
 /// Has the restarts of that mesh carried out, from its arm() on. Any thread.
-void follow_restarts(ContextCore& core, Connection& connection, const std::shared_ptr<MeshMonitor>& monitor,
-                     RestartOrders::Messages messages);
+void follow_restarts(ContextCore& core, Connection& connection,
+                     const std::shared_ptr<MeshMonitor>& monitor, RestartOrders::Messages messages);
 
 }  // namespace meshbus

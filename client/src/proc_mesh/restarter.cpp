@@ -7,14 +7,16 @@
 namespace meshbus {
 
 Restarter::Restarter(RestartPolicy policy, std::uint64_t ranks, std::uint64_t seed)
-    : policy_(std::move(policy)), ranks_(ranks), random_(static_cast<std::minstd_rand::result_type>(seed ^ (seed >> 32))) {}
+    : policy_(std::move(policy)),
+      ranks_(ranks),
+      random_(static_cast<std::minstd_rand::result_type>(seed ^ (seed >> 32))) {}
 
 bool Restarter::is_hopeless(const RankReport& end) {
   switch (end.cause) {
     // It would only happen again.
     case Cause::exec_failed:
     case Cause::spawn_failed:
-    // Nobody knows that it is over; or there is nobody left who could begin another life.
+    // It is not known to be over, or no host is left that could restart it.
     case Cause::host_lost:
     case Cause::keeper_lost:
     case Cause::host_ended:
@@ -25,9 +27,11 @@ bool Restarter::is_hopeless(const RankReport& end) {
 }
 
 bool Restarter::counts(const RankReport& end) const {
-  if (policy_.on == RestartPolicy::On::never || end.step != StopStep::none || is_hopeless(end)) return false;
+  if (policy_.on == RestartPolicy::On::never || end.step != StopStep::none || is_hopeless(end))
+    return false;
   if (!end.is_failure() && policy_.on != RestartPolicy::On::always) return false;
-  return policy_.codes.empty() || std::find(policy_.codes.begin(), policy_.codes.end(), end.shell_code()) != policy_.codes.end();
+  return policy_.codes.empty() || std::find(policy_.codes.begin(), policy_.codes.end(),
+                                            end.shell_code()) != policy_.codes.end();
 }
 
 std::set<std::uint64_t> Restarter::gang_of(std::uint64_t rank) const {
@@ -40,12 +44,15 @@ std::set<std::uint64_t> Restarter::gang_of(std::uint64_t rank) const {
 }
 
 Restarter::Group* Restarter::find_group(std::uint64_t rank) {
-  const auto found = std::find_if(groups_.begin(), groups_.end(), [rank](const Group& group) { return group.ranks.contains(rank); });
+  const auto found = std::find_if(groups_.begin(), groups_.end(), [rank](const Group& group) {
+    return group.ranks.contains(rank);
+  });
   return found == groups_.end() ? nullptr : &*found;
 }
 
 bool Restarter::is_waiting(std::uint64_t rank) const {
-  return std::any_of(groups_.begin(), groups_.end(), [rank](const Group& group) { return group.ranks.contains(rank); });
+  return std::any_of(groups_.begin(), groups_.end(),
+                     [rank](const Group& group) { return group.ranks.contains(rank); });
 }
 
 void Restarter::give_up(std::uint64_t rank, Actions& actions) {
@@ -83,7 +90,7 @@ Restarter::Actions Restarter::on_end(const RankReport& end, Time now) {
     return actions;
   }
   if (rank.is_out || !counts(end)) {
-    // Who is done may still begin anew with its gang.
+    // A rank that is done may still be restarted with its gang.
     const bool is_done = !rank.has_failed && end.step == StopStep::none;
     if (!is_done) give_up(end.rank, actions);
     return actions;
@@ -98,7 +105,8 @@ std::chrono::milliseconds Restarter::next_delay(Account& account, const Rank& ra
   for (unsigned i = 0; i < account.in_a_row && delay < policy_.max_delay && delay.count() > 0; ++i)
     delay = std::min(2 * delay, policy_.max_delay);
   ++account.in_a_row;
-  const double part = std::uniform_real_distribution<double>(0, 1)(random_) * std::clamp(policy_.jitter, 0.0, 1.0);
+  const double part =
+      std::uniform_real_distribution<double>(0, 1)(random_) * std::clamp(policy_.jitter, 0.0, 1.0);
   return std::chrono::milliseconds(std::llround(static_cast<double>(delay.count()) * (1 - part)));
 }
 
@@ -107,9 +115,11 @@ void Restarter::decide(std::uint64_t cause, Time now, Actions& actions) {
   auto gang = gang_of(cause);
   std::set<std::uint64_t> known;
   Group next{.cause = cause, .ranks = {}, .restart = 0, .due = now};
-  // Those that wait already, and begin anew with it: one more that has failed meanwhile does not count twice.
+  // Those that wait already, and begin anew with it: one more that has failed meanwhile does not
+  // count twice.
   for (auto group = groups_.begin(); group != groups_.end();) {
-    const bool is_joined = std::any_of(group->ranks.begin(), group->ranks.end(), [&](const auto rank) { return gang.contains(rank); });
+    const bool is_joined = std::any_of(group->ranks.begin(), group->ranks.end(),
+                                       [&](const auto rank) { return gang.contains(rank); });
     if (!is_joined) {
       ++group;
       continue;
@@ -121,7 +131,9 @@ void Restarter::decide(std::uint64_t cause, Time now, Actions& actions) {
   }
   if (next.restart == 0) {
     auto& account = accounts_[policy_.gang == Gang::one ? cause : 0];
-    while (policy_.window.count() > 0 && !account.spent.empty() && now - account.spent.front() >= policy_.window) account.spent.pop_front();
+    while (policy_.window.count() > 0 && !account.spent.empty() &&
+           now - account.spent.front() >= policy_.window)
+      account.spent.pop_front();
     if (policy_.budget && account.spent.size() >= *policy_.budget) return give_up(cause, actions);
     if (policy_.budget) account.spent.push_back(now);
     ++account.all;
@@ -148,10 +160,13 @@ Restarter::Actions Restarter::turn(Time now) {
   Actions actions;
   std::erase_if(groups_, [&](const Group& group) {
     if (now < group.due) return false;
-    const auto may_begin = [this](std::uint64_t rank) { return ranks_[rank].has_ended && ranks_[rank].is_over; };
+    const auto may_begin = [this](std::uint64_t rank) {
+      return ranks_[rank].has_ended && ranks_[rank].is_over;
+    };
     if (!std::all_of(group.ranks.begin(), group.ranks.end(), may_begin)) return false;
     for (const auto rank : group.ranks) {
-      ranks_[rank] = Rank{.has_ended = false, .has_failed = false, .is_over = false, .is_out = false, .begun = now};
+      ranks_[rank] = Rank{
+          .has_ended = false, .has_failed = false, .is_over = false, .is_out = false, .begun = now};
       actions.starts.push_back(rank);
     }
     return true;
@@ -177,7 +192,9 @@ Restarter::Actions Restarter::stop(const RankSet& ranks) {
 std::optional<Restarter::Time> Restarter::next_due() const {
   std::optional<Time> next;
   for (const auto& group : groups_) {
-    const auto may_begin = [this](std::uint64_t rank) { return ranks_[rank].has_ended && ranks_[rank].is_over; };
+    const auto may_begin = [this](std::uint64_t rank) {
+      return ranks_[rank].has_ended && ranks_[rank].is_over;
+    };
     if (!std::all_of(group.ranks.begin(), group.ranks.end(), may_begin)) continue;
     next = next ? std::min(*next, group.due) : group.due;
   }

@@ -13,15 +13,15 @@
 
 namespace meshbus {
 
-/// Decides which ranks of one mesh begin a new life, and when (docs/decisions/0019-restarts.md). Pure: it holds no clock, thread or socket;
-/// ends and times come in, what is to be done comes out.
+/// Decides which ranks of one mesh begin a new life, and when (docs/decisions/0019-restarts.md).
+/// Pure: it holds no clock, thread or socket; ends and times come in, what is to be done comes out.
 class Restarter {
  public:
   using Time = std::chrono::steady_clock::time_point;
   struct Decision {
     std::uint64_t cause = 0;
     std::vector<std::uint64_t> ranks;  ///< Ascending.
-    std::uint64_t restart = 0;         ///< Of the budget, from 1.
+    std::uint64_t restart = 0;         ///< Counts those of the budget, from 1.
     std::chrono::milliseconds delay{0};
     std::vector<std::uint64_t> to_stop;  ///< Those of them that live.
   };
@@ -42,7 +42,8 @@ class Restarter {
   void on_over(std::uint64_t rank);
   /// Time has passed, or something was over.
   Actions turn(Time now);
-  /// Somebody wants these ranks (empty = all) to end: no new life of them begins. Failures that were to be mended are for good then.
+  /// Somebody wants these ranks (empty = all) to end: no new life of them begins. Failures that
+  /// were to be mended are for good then.
   Actions stop(const RankSet& ranks);
   bool is_stopped(std::uint64_t rank) const { return ranks_[rank].is_out; }
 
@@ -59,7 +60,7 @@ class Restarter {
     bool is_over = false;
     /// No life follows: stopped by somebody, given up, or wanted to end.
     bool is_out = false;
-    /// Of this life; nothing for the first one.
+    /// When this incarnation began; nothing for the first one.
     std::optional<Time> begun;
   };
   /// Ranks that begin their next life together.

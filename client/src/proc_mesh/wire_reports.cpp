@@ -14,7 +14,8 @@ namespace {
 std::optional<std::chrono::system_clock::time_point> time_of(std::int64_t nanoseconds) {
   if (nanoseconds <= 0) return std::nullopt;
   return std::chrono::system_clock::time_point(
-      std::chrono::duration_cast<std::chrono::system_clock::duration>(std::chrono::nanoseconds(nanoseconds)));
+      std::chrono::duration_cast<std::chrono::system_clock::duration>(
+          std::chrono::nanoseconds(nanoseconds)));
 }
 
 /// What the kernel says of a process that does not answer.
@@ -49,7 +50,8 @@ void copy_state(const wire::RankState& from, RankReport& to) {
   to.ended = time_of(from.ended_ns());
   to.pid = from.pid();
   to.exit_code = from.exit_code();
-  to.state = from.state() > wire::ProcState::MAX ? ProcState::unknown : static_cast<ProcState>(from.state());
+  to.state = from.state() > wire::ProcState::MAX ? ProcState::unknown
+                                                 : static_cast<ProcState>(from.state());
   to.signal = from.signal();
   to.core_dumped = from.core_dumped();
   to.step = from.step() > wire::StopStep::MAX ? StopStep::none : static_cast<StopStep>(from.step());
@@ -60,14 +62,18 @@ void copy_state(const wire::RankState& from, RankReport& to) {
 }
 
 void copy_trouble(const wire::RankTrouble& from, RankReport& to) {
-  if (from.trouble() > wire::Trouble::MAX || from.incarnation() != to.incarnation || to.state != ProcState::ready) return;
+  if (from.trouble() > wire::Trouble::MAX || from.incarnation() != to.incarnation ||
+      to.state != ProcState::ready)
+    return;
   to.trouble = static_cast<Trouble>(from.trouble());
   to.trouble_since = to.trouble == Trouble::none ? std::nullopt : time_of(from.since_ns());
   to.trouble_reason.clear();
   if (to.trouble == Trouble::none) return;
-  to.trouble_reason = to.trouble == Trouble::slow
-                          ? "it answers, but its last sign of life took " + in_seconds(from.silent_ms())
-                          : std::string(words_of_process(from.process())) + "nothing from it for " + in_seconds(from.silent_ms());
+  to.trouble_reason =
+      to.trouble == Trouble::slow
+          ? "it answers, but its last sign of life took " + in_seconds(from.silent_ms())
+          : std::string(words_of_process(from.process())) + "nothing from it for " +
+                in_seconds(from.silent_ms());
 }
 
 ProcUsage to_report(const wire::RankUsage& usage) {
@@ -118,21 +124,26 @@ HostReport to_report(const HostAddr& host, const wire::HostState& state) {
   report.refused = state.refused();
   for (flatbuffers::uoffset_t i = 0; state.drains() != nullptr && i < state.drains()->size(); ++i) {
     const auto* drain = state.drains()->Get(i);
-    report.drains.push_back({text_of(drain->owner()), text_of(drain->mesh()), text_of(drain->reason()), text_of(drain->requester()),
-                             drain->hold(), drain->left()});
+    report.drains.push_back({text_of(drain->owner()), text_of(drain->mesh()),
+                             text_of(drain->reason()), text_of(drain->requester()), drain->hold(),
+                             drain->left()});
   }
   return report;
 }
 
 Result<MeshReport> to_report(const wire::MeshState& state) {
   auto region = from_wire(state.region());
-  if (!region) return fail(ErrorCode::malformed_message, "mesh " + state.mesh()->str() + ": " + region.error().detail());
+  if (!region)
+    return fail(ErrorCode::malformed_message,
+                "mesh " + state.mesh()->str() + ": " + region.error().detail());
   MeshReport report;
   report.name = state.mesh()->str();
   report.region = std::move(*region);
   for (const auto* text : *state.hosts()) {
     auto host = HostAddr::parse(text->string_view());
-    if (!host) return fail(ErrorCode::malformed_message, "mesh " + report.name + ": " + host.error().detail());
+    if (!host)
+      return fail(ErrorCode::malformed_message,
+                  "mesh " + report.name + ": " + host.error().detail());
     report.hosts.push_back(std::move(*host));
   }
   report.owner = text_of(state.owner());
@@ -153,7 +164,8 @@ void merge_into(MeshReport& report, const wire::MeshState& state) {
   const auto extent = report.region.extent();
   std::map<std::uint64_t, const wire::ExitReport*> exit_reports;
   if (state.exit_reports() != nullptr) {
-    for (const auto* exit_report : *state.exit_reports()) exit_reports[exit_report->rank()] = exit_report;
+    for (const auto* exit_report : *state.exit_reports())
+      exit_reports[exit_report->rank()] = exit_report;
   }
   std::map<std::uint64_t, const wire::LaunchTimes*> launches;
   if (state.launch() != nullptr) {
@@ -172,16 +184,21 @@ void merge_into(MeshReport& report, const wire::MeshState& state) {
     RankReport one;
     one.rank = rank->rank();
     // The same host may stand in a mesh several times.
-    one.host_index = mesh ? mesh->host_index_of(one.rank).value_or(state.host_index()) : state.host_index();
+    one.host_index =
+        mesh ? mesh->host_index_of(one.rank).value_or(state.host_index()) : state.host_index();
     if (one.host_index < report.hosts.size()) one.host = report.hosts[one.host_index];
     if (const auto ordinal = report.region.ordinal_of(one.rank)) {
       if (auto point = extent.point_of(*ordinal)) one.point = point->to_string();
     }
     copy_state(*rank, one);
-    if (const auto found = exit_reports.find(one.rank); found != exit_reports.end()) copy_exit_report(*found->second, one);
-    if (const auto found = launches.find(one.rank); found != launches.end()) one.launch = to_report(*found->second);
-    if (const auto found = usages.find(one.rank); found != usages.end()) one.usage = to_report(*found->second);
-    if (const auto found = troubles.find(one.rank); found != troubles.end()) copy_trouble(*found->second, one);
+    if (const auto found = exit_reports.find(one.rank); found != exit_reports.end())
+      copy_exit_report(*found->second, one);
+    if (const auto found = launches.find(one.rank); found != launches.end())
+      one.launch = to_report(*found->second);
+    if (const auto found = usages.find(one.rank); found != usages.end())
+      one.usage = to_report(*found->second);
+    if (const auto found = troubles.find(one.rank); found != troubles.end())
+      copy_trouble(*found->second, one);
     report.ranks.push_back(std::move(one));
   }
   // Hosts tell theirs in order, and most often after those of others: then nothing has to move.

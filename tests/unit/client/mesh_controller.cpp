@@ -3,9 +3,9 @@
 #include <doctest/doctest.h>
 
 #include "client/controller/event_json.h"
-#include "client/controller/supervision_event.h"
 #include "client/controller/mesh_controller.h"
 #include "client/controller/subscriptions.h"
+#include "client/controller/supervision_event.h"
 #include "client/controller/supervisor.h"
 #include "client/controller/watch_feed.h"
 #include "wire/supervision_generated.h"
@@ -543,11 +543,12 @@ TEST_CASE("event_json: one line, whatever bytes a proc wrote") {
   const auto told = mesh.pushed(kB, {{rank_of(2, wire::ProcState::killed, 2)}, {exit_report_of(2)}}, t0);
   REQUIRE(told.events.size() == 1);
   const auto now = std::chrono::system_clock::time_point(1'500ms);
-  CHECK(to_json_line(told.events[0], now) == "{\"time\":\"1970-01-01T00:00:01.500Z\",\"event\":\"state\",\"mesh\":\"" + kControlled +
-                                                 "\",\"host\":\"unix:/b\",\"rank\":2,\"point\":\"host=1/2,gpu=0/"
-                                                 "2\",\"state\":\"killed\",\"pid\":42,\"exit_code\":null,\"signal\":9,"
-                                                 "\"reason\":\"killed by SIGKILL\",\"stderr_tail\":[\"last \xef\xbf\xbd words\"],"
-                                                 "\"restarts\":0,\"cause\":\"unknown\",\"consequence\":false,\"because\":null,\"stop\":null}");
+  CHECK(to_json_line(told.events[0], now) ==
+        "{\"time\":\"1970-01-01T00:00:01.500Z\",\"event\":\"state\",\"mesh\":\"" + kControlled +
+            "\",\"host\":\"unix:/b\",\"rank\":2,\"point\":\"host=1/2,gpu=0/"
+            "2\",\"state\":\"killed\",\"pid\":42,\"exit_code\":null,\"signal\":9,"
+            "\"reason\":\"killed by SIGKILL\",\"stderr_tail\":[\"last \xef\xbf\xbd words\"],"
+            "\"restarts\":0,\"cause\":\"killed_from_outside\",\"consequence\":false,\"because\":null,\"stop\":null}");
   const auto frozen = mesh.pushed(kA, troubles({trouble_of(1, wire::Trouble::frozen)}), t0);
   REQUIRE(frozen.events.size() == 1);
   CHECK(to_json_line(frozen.events[0], now) ==

@@ -141,3 +141,13 @@ TEST_CASE("mesh_monitor: after a silence the agents are asked again, not too oft
   CHECK(owner.monitor->should_ask_for_output());
   CHECK_FALSE(owner.monitor->should_ask_for_output());
 }
+
+TEST_CASE("output_receiver: an ended mesh waits 30 s for silent output, and 2 s when the launcher has moved") {
+  constexpr OutputReceiver::Time kEnd{1000s};
+  OutputReceiver still(1);
+  CHECK(still.give_up_at(kEnd) == kEnd + 30s);
+  CHECK(still.give_up_at(kEnd + 10s) == kEnd + 30s);
+  OutputReceiver moved(1);
+  moved.on_moved();
+  CHECK(moved.give_up_at(kEnd) == kEnd + 2s);
+}
