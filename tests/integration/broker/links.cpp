@@ -137,7 +137,7 @@ TEST_CASE("broker: addresses that make no host are refused at Introduce") {
   CHECK(refusal(hosts.b->address().to_string()) == ErrorCode::none);
 }
 
-TEST_CASE("broker: when the other broker dies, its link is lost, and its next life is found again") {
+TEST_CASE("broker: when another broker dies, its link is lost, and its next incarnation found") {
   Hosts hosts;
   TestPeer launcher(hosts.loop, endpoint_of(*hosts.a), launcher_hello());
   const auto hello = proc_hello(hosts.b->address(), 0);
@@ -365,7 +365,7 @@ TEST_CASE("broker: a host without an address for others does not pretend to have
   REQUIRE_FALSE(refused.has_value());
   CHECK(refused.error().code() == ErrorCode::unroutable);
   CHECK(refused.error().detail().find("--advertise") != std::string::npos);
-  // Who sends there all the same is told why.
+  // A message there is returned with the reason.
   const auto lost = launcher.call(Destination::to(*ProcId::parse("tcp:10.1.2.3:7420,service")), "x");
   REQUIRE_FALSE(lost.has_value());
   CHECK(lost.error().code() == ErrorCode::unroutable);
