@@ -14,8 +14,9 @@ namespace meshbus::bench {
 /// How long an end waits for a message before it gives up.
 inline constexpr std::chrono::seconds kPatience{20};
 
-/// One end of a pair of processes that send each other messages, over whatever there is in between. Both ends are programs of this build;
-/// on every transport they do the same. Throws std::runtime_error when nothing comes for kPatience or what is in between fails.
+/// One end of a pair of processes that send each other messages, over whatever there is in between.
+/// Both ends are programs of this build; on every transport they do the same. Throws
+/// std::runtime_error when nothing comes for kPatience or what is in between fails.
 class End {
  public:
   struct Program {
@@ -27,7 +28,7 @@ class End {
   virtual ~End() = default;
   /// Queues a message for the other end; only from within run().
   virtual void send(std::string_view body) = 0;
-  /// The same; who can sends a large one without a copy.
+  /// The same; an end that can sends a large body without a copy.
   virtual void send(const SharedBody& body) { send(body.bytes()); }
   /// Produces as long as it can, consumes what comes, and so on until the last message.
   virtual void run(const Program& program) = 0;
@@ -36,9 +37,10 @@ class End {
 };
 
 struct EndOptions {
-  /// Of what is in between: a ZeroMQ endpoint, or a port of NATS.
+  /// The address of the broker or server in between: a ZeroMQ endpoint, or a port of NATS.
   std::string address;
-  /// What End::name() of the other one said; empty: this is the one that answers, and it waits for ever.
+  /// What End::name() of the other one said; empty: this is the one that answers, and it waits for
+  /// ever.
   std::string other = {};
   /// Every message leaves before the next one is made, instead of packed with others.
   bool flush_each = false;

@@ -38,7 +38,7 @@ class HostAgent {
     Ledger ledger = {};               ///< What another agent has left, to go on with. May be none.
     OutputSpool spool = {};           ///< Likewise.
     EventLog events = {};             ///< May be none.
-    keeper::LimitPlaces limits = {};  ///< Where the keeper makes cgroups for procs with limits.
+    os::LimitPlaces limits = {};  ///< Where the keeper makes cgroups for procs with limits.
   };
   struct Events {
     /// Registered with the broker; again after each loss.

@@ -23,6 +23,9 @@
 
 namespace {
 
+/// The command line or a setting is wrong: the same in all programs of meshbus.
+constexpr int kExitUsage = 2;
+
 using namespace meshbus;
 
 struct Arguments {
@@ -59,7 +62,7 @@ Result<Config> load_config(const std::vector<std::string>& settings) {
 /// The agent as a process: its lifeline, its signals, its exit code.
 class Program {
  public:
-  Program(zmq::context_t& context, keeper::Lifeline lifeline, host::HostAgent::Options options)
+  Program(zmq::context_t& context, os::Lifeline lifeline, host::HostAgent::Options options)
       : lifeline_(std::move(lifeline)),
         grace_(options.config.duration(keys::terminate_grace)),
         agent_(reactor_, context, std::move(options), events()) {
@@ -105,7 +108,7 @@ class Program {
       return keeper_frozen_;
     };
     events.on_keeper_lost = [this] {
-      kill_with_keeper();
+      os::kill_with_keeper();
       lifeline_.send("failed keeper lost");
       end(give_up(EX_SOFTWARE, "the keeper is gone, so this agent cannot go on"));
     };
@@ -118,10 +121,10 @@ class Program {
       if (received.ended) {
         // There is no use in leaving in order: the keeper ends the procs by itself, if it lives.
         log::warn("the warden is gone");
-        end_with_warden();
+        os::end_with_warden();
         std::_Exit(EX_OK);
       }
-      const auto message = keeper::parse_lifeline(*received.text);
+      const auto message = os::parse_lifeline(*received.text);
       if (message.word == "ping") {
         lifeline_.send("pong");
         continue;
@@ -155,7 +158,7 @@ class Program {
   }
 
   Reactor reactor_;
-  keeper::Lifeline lifeline_;
+  os::Lifeline lifeline_;
   std::chrono::milliseconds grace_;
   UniqueFd signals_;
   std::string keeper_frozen_;
@@ -165,15 +168,15 @@ class Program {
 };
 
 int run(const Arguments& arguments) {
-  arm_warden_end(arguments.cgroup);
+  os::arm_warden_end(arguments.cgroup);
   auto config = load_config(arguments.settings);
-  if (!config) return give_up(EX_CONFIG, config.error().to_string());
+  if (!config) return give_up(kExitUsage, config.error().to_string());
   set_up_logging("agent",
                  log::find_level(config->word(keys::log_level)).value_or(log::Level::warn));
   const auto host_address = HostAddr::parse(arguments.host);
-  if (!host_address) return give_up(EX_USAGE, host_address.error().within("--host").to_string());
+  if (!host_address) return give_up(kExitUsage, host_address.error().within("--host").to_string());
   const auto broker = HostAddr::parse(arguments.broker);
-  if (!broker) return give_up(EX_USAGE, broker.error().within("--broker").to_string());
+  if (!broker) return give_up(kExitUsage, broker.error().within("--broker").to_string());
   const UniqueFd secret(arguments.secret_fd);
   auto tokens = TokenMaker::from_descriptor(secret.get());
   if (!tokens) return give_up(EX_NOINPUT, tokens.error().within("--secret-fd").to_string());
@@ -200,14 +203,14 @@ int run(const Arguments& arguments) {
     }
   }
 
-  keeper::LimitPlaces limits;
+  os::LimitPlaces limits;
   for (const auto& text : arguments.limits) {
     if (!limits.read_text(text))
-      return give_up(EX_USAGE, "--limit " + text + ": expected CONTROLLER:VERSION:PATH");
+      return give_up(kExitUsage, "--limit " + text + ": expected CONTROLLER:VERSION:PATH");
   }
 
   zmq::context_t context(1);
-  Program program(context, keeper::Lifeline(UniqueFd(arguments.lifeline_fd)),
+  Program program(context, os::Lifeline(UniqueFd(arguments.lifeline_fd)),
                   {.host = *host_address,
                    .broker = *broker,
                    .containment = arguments.containment,
@@ -274,7 +277,7 @@ int main(int argc, char** argv) {
   } catch (const CLI::CallForHelp& help) {
     return app.exit(help);
   } catch (const CLI::ParseError& error) {
-    return give_up(EX_USAGE, error.what());
+    return give_up(kExitUsage, error.what());
   } catch (const std::exception& error) {
     return give_up(EX_SOFTWARE, error.what());
   }

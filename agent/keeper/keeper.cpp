@@ -76,7 +76,7 @@ Keeper::Keeper(KeeperOptions options)
 
 Result<void> Keeper::set_up() {
   if (pid_namespace_) {
-    if (auto settled = settle_in_pid_namespace(); !settled) return settled;
+    if (auto settled = os::settle_in_pid_namespace(); !settled) return settled;
   }
   if (::prctl(PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0) != 0) return fail(failure("prctl(PR_SET_CHILD_SUBREAPER)"));
   ::signal(SIGPIPE, SIG_IGN);  // a dead launcher's stderr must not take us along
@@ -97,9 +97,9 @@ Result<void> Keeper::set_up() {
   starter_ = std::make_unique<ProcStarter>(std::move(*starter));
   // So that what is counted and limited for the whole host is right in every containment.
   if (const std::string host = limits_.places().v2_path(); cgroup_.empty() && !host.empty()) {
-    auto made = Cgroup::make(host, "unlimited");
+    auto made = os::Cgroup::make(host, "unlimited");
     if (!made) return fail(made.error());
-    birthplace_ = std::make_unique<Cgroup>(std::move(*made));
+    birthplace_ = std::make_unique<os::Cgroup>(std::move(*made));
   }
   if (!watch(lifeline_.fd(), EPOLL_CTL_ADD, EPOLLIN, lifeline_source) || !watch(agent_.get(), EPOLL_CTL_ADD, EPOLLIN, agent_source) ||
       !watch(signals_.get(), EPOLL_CTL_ADD, EPOLLIN, signal_source)) {
@@ -173,7 +173,7 @@ void Keeper::on_lifeline() {
       return;
     }
     if (!received.text) return;
-    const std::string_view word = parse_lifeline(*received.text).word;
+    const std::string_view word = os::parse_lifeline(*received.text).word;
     if (word == "sweep" || word == "stop") end_ = End::told;
     if (word == "ping") lifeline_.send("pong");
     if (word == "agent" && received.fd) adopt_agent(std::move(received.fd));
@@ -260,7 +260,7 @@ void Keeper::bury(pid_t pid, const siginfo_t& info, const rusage& usage) {
   exit.user_us = microseconds(usage.ru_utime);
   exit.system_us = microseconds(usage.ru_stime);
   exit.max_rss_kib = usage.ru_maxrss;
-  const MemoryVerdict memory = limits_.memory_verdict(proc.id);
+  const os::MemoryVerdict memory = limits_.memory_verdict(proc.id);
   exit.memory_kills = memory.kills;
   exit.memory_limit_hit = memory.by_own_limit;
   for (const auto id : dead.procs) {
@@ -295,7 +295,7 @@ void Keeper::reap_orphans() {
 // of our time; with orphans it follows their ends at once, and otherwise ever more slowly (state D).
 void Keeper::chase_orphans() {
   const auto begin = Clock::now();
-  const Sweeper::Round round = orphans_.round();
+  const os::Sweeper::Round round = orphans_.round();
   const auto end = Clock::now();
   chase_pause_ = round.clean || round.reaped != 0 ? chase_pause_first : std::min<Clock::duration>(2 * chase_pause_, chase_pause_last);
   const auto rest = std::max<Clock::duration>(4 * (end - begin), queue_.empty() ? 0ms : busy_chase_pause);
@@ -317,16 +317,16 @@ int Keeper::sweep_and_end() {
   queued_.clear();
   // That all are killed now is nobody's news: whoever started the host hears that its warden is gone.
   UniqueFd unheard = end_ == End::warden_gone ? std::move(agent_) : UniqueFd();
-  if (!cgroup_.empty()) kill_cgroup(cgroup_);
+  if (!cgroup_.empty()) os::kill_cgroup(cgroup_);
   if (pid_namespace_) ::kill(-1, SIGKILL);  // everything but us
-  Sweeper everything({}, [this](const siginfo_t& info, const rusage& usage) { bury(info.si_pid, info, usage); });
+  os::Sweeper everything({}, [this](const siginfo_t& info, const rusage& usage) { bury(info.si_pid, info, usage); });
   while (!everything.run(100ms)) {
     if (end_ == End::told && lifeline_.receive().ended) end_ = End::warden_gone;
   }
   limits_.remove_all();
   if (!cgroup_.empty()) {
-    empty_cgroup(cgroup_, 500ms);
-    remove_cgroup_tree(cgroup_);
+    os::empty_cgroup(cgroup_, 500ms);
+    os::remove_cgroup_tree(cgroup_);
   }
   for (const Dead& dead : dead_) {
     for (const auto id : dead.procs) report(Gone{id});
@@ -338,10 +338,10 @@ int Keeper::sweep_and_end() {
   if (pollfd agent{unheard.get(), 0, 0}; unheard) ::poll(&agent, 1, agent_ends_within);
   if (end_ == End::warden_gone && !run_dir_.empty()) {
     // Nobody else is left to remove them.
-    leave_pids_cgroup(limits_.places().at(Controller::pids).path);
-    for (const std::string& directory : limits_.places().directories()) clear_cgroup_tree(directory, 500ms);
-    come_back(500ms);
-    remove_run_directory(run_dir_, 1000ms);
+    os::leave_pids_cgroup(limits_.places().at(os::Controller::pids).path);
+    for (const std::string& directory : limits_.places().directories()) os::clear_cgroup_tree(directory, 500ms);
+    os::come_back(500ms);
+    os::remove_run_directory(run_dir_, 1000ms);
   }
   return 0;
 }

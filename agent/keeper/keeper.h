@@ -9,13 +9,13 @@
 #include <unordered_set>
 #include <vector>
 
-#include "agent/os/cgroup.h"
-#include "agent/os/lifeline.h"
-#include "agent/os/limit_groups.h"
 #include "agent/keeper/proc_starter.h"
 #include "agent/keeper/protocol.h"
 #include "agent/keeper/replay_registry.h"
 #include "agent/keeper/shared_process.h"
+#include "agent/os/cgroup.h"
+#include "agent/os/lifeline.h"
+#include "agent/os/limit_groups.h"
 #include "agent/os/sweep.h"
 #include "common/base/unique_fd.h"
 #include "meshbus/result.h"
@@ -28,7 +28,7 @@ struct KeeperOptions {
   UniqueFd lock;               ///< The lock of the run directory: held as long as we live, also after the warden. May be empty.
   std::string run_dir;         ///< Removed at the end when the warden is dead. May be empty.
   std::string cgroup;          ///< The host's cgroup v2 directory, for containment by it; else empty.
-  LimitPlaces limits;          ///< Where procs with limits get cgroups of their own.
+  os::LimitPlaces limits;      ///< Where procs with limits get cgroups of their own.
   bool pid_namespace = false;  ///< We are process 1 of one of our own.
   std::uint64_t mark = 0;      ///< Hard RLIMIT_RTTIME of all procs; 0: none.
 };
@@ -56,12 +56,12 @@ class Keeper {
   /// What is to become a process.
   struct Queued {
     std::shared_ptr<const PreparedSpec> prepared;
-    std::vector<ProcSpec> procs;  // the first one has the bootstrap
-    bool shares = false;          // its bootstrap names several
+    std::vector<os::ProcSpec> procs;  // the first one has the bootstrap
+    bool shares = false;              // its bootstrap names several
   };
   struct Mesh {
     std::size_t procs = 0;  // alive, or dead and not gone
-    std::unique_ptr<Cgroup> cgroup;
+    std::unique_ptr<os::Cgroup> cgroup;
   };
   enum class End { none, told, warden_gone };
   /// What epoll tells us: small numbers for our own descriptors, a pid otherwise (pid 1 and 2 are never our children).
@@ -78,7 +78,7 @@ class Keeper {
   void adopt_agent(UniqueFd socket);
   void replay();
   void on_signals();
-  void on_spawn(SpawnBatch batch);
+  void on_spawn(os::SpawnBatch batch);
   void on_signal(const Signal& signal);
   void on_kill_mesh(const KillMesh& request);
 
@@ -86,8 +86,8 @@ class Keeper {
   void spawn_some();
   void start_one(Queued queued);
   std::vector<Birth> start_process(Queued& queued, UniqueFd& pidfd, std::unique_ptr<SharedProcess>& shared);
-  Result<const Cgroup*> cgroup_of(const std::string& mesh);
-  ProcStarter::Started start(const PreparedSpec& prepared, ProcSpec proc, UniqueFd link, const Cgroup* mesh_cgroup);
+  Result<const os::Cgroup*> cgroup_of(const std::string& mesh);
+  ProcStarter::Started start(const PreparedSpec& prepared, os::ProcSpec proc, UniqueFd link, const os::Cgroup* mesh_cgroup);
   void leave_mesh(const std::string& mesh);
 
   void on_pidfd(pid_t pid);
@@ -102,14 +102,14 @@ class Keeper {
   void report(const Gone& gone);
   void report(Replayed replayed);
   void report_cancelled(std::uint64_t id);
-  void report_unborn(std::uint64_t id, SpawnFailure failure);
+  void report_unborn(std::uint64_t id, os::SpawnFailure failure);
   template <typename Event>
   void pack(Event event);
   void flush();
   void drop_agent();
   int sweep_and_end();
 
-  Lifeline lifeline_;
+  os::Lifeline lifeline_;
   UniqueFd agent_;
   UniqueFd lock_;
   std::string run_dir_;
@@ -120,9 +120,9 @@ class Keeper {
   UniqueFd epoll_;
   UniqueFd signals_;
   std::unique_ptr<ProcStarter> starter_;
-  LimitGroups limits_;
-  std::unique_ptr<Cgroup> birthplace_;  // of procs without a cgroup of their own; empty: ours
-  Sweeper orphans_;
+  os::LimitGroups limits_;
+  std::unique_ptr<os::Cgroup> birthplace_;  // of procs without a cgroup of their own; empty: ours
+  os::Sweeper orphans_;
   static constexpr std::size_t outbox_limit = 64;  ///< Packets that the agent has not taken: spawning waits then.
   std::deque<Queued> queue_;
   std::unordered_set<std::uint64_t> queued_;  // the ids in it
@@ -143,7 +143,7 @@ class Keeper {
   std::vector<Dead> dead_;  // reaped, their descendants perhaps not
   EventPacker packer_;
   std::chrono::steady_clock::time_point packing_since_{};
-  std::deque<Packet> outbox_;
+  std::deque<os::Packet> outbox_;
   std::chrono::steady_clock::time_point next_chase_{};  // while somebody is dead and not gone
   std::chrono::steady_clock::time_point chase_not_before_{};
   std::chrono::steady_clock::duration chase_pause_{};

@@ -37,15 +37,15 @@ void Keeper::on_agent() {
 
 // One packet. False: nothing is there now, or the agent is gone.
 bool Keeper::hear_agent() {
-  const RequestHandlers handlers{.on_spawn = [this](SpawnBatch batch) { on_spawn(std::move(batch)); },
+  const RequestHandlers handlers{.on_spawn = [this](os::SpawnBatch batch) { on_spawn(std::move(batch)); },
                                  .on_signal = [this](const Signal& signal) { on_signal(signal); },
                                  .on_kill_mesh = [this](const KillMesh& request) { on_kill_mesh(request); },
                                  .on_forget = [this](const Forget& proc) { replay_registry_.forget(proc.id); },
                                  .on_close_input = [this](const CloseInput& proc) { replay_registry_.close_input(proc.id); }};
-  Packet packet;
-  const Transfer received = receive_packet(agent_.get(), packet);
-  if (received == Transfer::would_block) return false;
-  if (received == Transfer::lost) return drop_agent(), false;
+  os::Packet packet;
+  const os::Transfer received = os::receive_packet(agent_.get(), packet);
+  if (received == os::Transfer::would_block) return false;
+  if (received == os::Transfer::lost) return drop_agent(), false;
   if (auto done = decode_requests(std::move(packet), handlers); !done) {
     // An agent of another build, or memory gone bad: not somebody to take orders from. It sees the end of the socket.
     std::fprintf(stderr, "meshbus-keeper: %s: no longer listening to this agent\n", done.error().to_string().c_str());
@@ -93,10 +93,10 @@ void Keeper::replay() {
   }
 }
 
-void Keeper::on_spawn(SpawnBatch batch) {
+void Keeper::on_spawn(os::SpawnBatch batch) {
   const auto prepared = std::make_shared<const PreparedSpec>(std::move(batch.shared));
   Queued* process = nullptr;  // that of the proc before, when it is a new one
-  for (ProcSpec& proc : batch.procs) {
+  for (os::ProcSpec& proc : batch.procs) {
     if (proc.place == 0) process = nullptr;
     // A new agent asks again for what it does not know to be born.
     if (replay_registry_.knows(proc.id) || !queued_.insert(proc.id).second) continue;
@@ -104,7 +104,7 @@ void Keeper::on_spawn(SpawnBatch batch) {
       process = &queue_.emplace_back(Queued{prepared, {}, false});
     } else if (process == nullptr) {
       queued_.erase(proc.id);
-      report_unborn(proc.id, {SpawnStage::spec, EINVAL, "the process that it was to share was started before"});
+      report_unborn(proc.id, {os::SpawnStage::spec, EINVAL, "the process that it was to share was started before"});
       continue;
     } else {
       process->shares = true;
@@ -119,7 +119,7 @@ void Keeper::on_signal(const Signal& signal) {
   if (!ends_a_process(signal.signal) || queued_.erase(signal.id) == 0) return;
   for (auto queued = queue_.begin(); queued != queue_.end(); ++queued) {
     auto& procs = queued->procs;
-    const auto found = std::find_if(procs.begin(), procs.end(), [&](const ProcSpec& each) { return each.id == signal.id; });
+    const auto found = std::find_if(procs.begin(), procs.end(), [&](const os::ProcSpec& each) { return each.id == signal.id; });
     if (found == procs.end()) continue;
     if (found == procs.begin() && procs.size() > 1) procs[1].bootstrap = std::move(found->bootstrap);
     procs.erase(found);
@@ -153,10 +153,10 @@ void Keeper::signal_some() {
 
 void Keeper::report_cancelled(std::uint64_t id) {
   queued_.erase(id);
-  report_unborn(id, {SpawnStage::cancelled, ECANCELED, {}});
+  report_unborn(id, {os::SpawnStage::cancelled, ECANCELED, {}});
 }
 
-void Keeper::report_unborn(std::uint64_t id, SpawnFailure failure) {
+void Keeper::report_unborn(std::uint64_t id, os::SpawnFailure failure) {
   Birth birth;
   birth.id = id;
   birth.failure = std::move(failure);
@@ -168,11 +168,11 @@ void Keeper::on_kill_mesh(const KillMesh& request) {
   const auto is_of_mesh = [&](const Queued& queued) { return queued.prepared->spec().mesh == request.mesh; };
   for (const Queued& queued : queue_) {
     if (!is_of_mesh(queued)) continue;
-    for (const ProcSpec& proc : queued.procs) report_cancelled(proc.id);
+    for (const os::ProcSpec& proc : queued.procs) report_cancelled(proc.id);
   }
   std::erase_if(queue_, is_of_mesh);
   const auto mesh = meshes_.find(request.mesh);
-  if (mesh != meshes_.end() && mesh->second.cgroup) kill_cgroup(mesh->second.cgroup->path());
+  if (mesh != meshes_.end() && mesh->second.cgroup) os::kill_cgroup(mesh->second.cgroup->path());
   for (const auto& [pid, proc] : procs_) {
     if (proc.mesh == request.mesh) ::kill(-pid, SIGKILL);
   }
@@ -213,9 +213,9 @@ void Keeper::flush() {
     const bool hold = (!queue_.empty() || !asked_signals_.empty()) && Clock::now() - packing_since_ < hold_limit;
     if (!packer_.empty() && !hold && outbox_.size() < outbox_limit) outbox_.push_back(packer_.take());
     if (outbox_.empty()) break;
-    const Transfer sent = send_packet(agent_.get(), outbox_.front());
-    if (sent == Transfer::lost) return drop_agent();
-    blocked = sent == Transfer::would_block;
+    const os::Transfer sent = os::send_packet(agent_.get(), outbox_.front());
+    if (sent == os::Transfer::lost) return drop_agent();
+    blocked = sent == os::Transfer::would_block;
     if (blocked) break;
     outbox_.pop_front();
   }

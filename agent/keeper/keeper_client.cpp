@@ -17,7 +17,7 @@ Error refused() {
 }
 
 template <typename Record, typename Maker>
-void queue_in_pieces(std::deque<Packet>& queue, std::vector<Record>& records, Maker make) {
+void queue_in_pieces(std::deque<os::Packet>& queue, std::vector<Record>& records, Maker make) {
   const std::span<const Record> all(records);
   for (std::size_t first = 0; first < all.size(); first += records_per_packet)
     queue.push_back(make(all.subspan(first, std::min(records_per_packet, all.size() - first))));
@@ -32,11 +32,11 @@ KeeperClient::KeeperClient(UniqueFd socket, Events events) : socket_(std::move(s
                .on_replayed = [this] { events_.on_replayed(); }};
 }
 
-Result<void> KeeperClient::spawn(SpawnBatch batch) {
+Result<void> KeeperClient::spawn(os::SpawnBatch batch) {
   if (lost_) return fail(refused());
   queue_collected();  // what was asked for first goes first
-  std::vector<Packet> packets;
-  const std::span<ProcSpec> procs(batch.procs);
+  std::vector<os::Packet> packets;
+  const std::span<os::ProcSpec> procs(batch.procs);
   for (std::size_t first = 0; first < procs.size();) {
     std::size_t end = std::min(first + max_procs_per_batch, procs.size());
     while (end < procs.size() && end > first + 1 && procs[end].place != 0) --end;  // those of one process stay together
@@ -45,7 +45,7 @@ Result<void> KeeperClient::spawn(SpawnBatch batch) {
     packets.push_back(std::move(*packet));
     first = end;
   }
-  for (Packet& packet : packets) queue_.push_back(std::move(packet));
+  for (os::Packet& packet : packets) queue_.push_back(std::move(packet));
   return {};
 }
 
@@ -80,20 +80,20 @@ void KeeperClient::flush() {
   if (lost_) return;
   queue_collected();
   while (!queue_.empty()) {
-    const Transfer sent = send_packet(socket_.get(), queue_.front());
-    if (sent == Transfer::would_block) return;
+    const os::Transfer sent = os::send_packet(socket_.get(), queue_.front());
+    if (sent == os::Transfer::would_block) return;
     // The keeper's last words may still be waiting to be read: the end is noticed by the reading side.
-    if (sent == Transfer::lost) return queue_.clear();
+    if (sent == os::Transfer::lost) return queue_.clear();
     queue_.pop_front();
   }
 }
 
 void KeeperClient::on_ready() {
   for (int i = 0; i < packets_per_call && !lost_; ++i) {
-    Packet packet;
-    const Transfer received = receive_packet(socket_.get(), packet);
-    if (received == Transfer::would_block) break;
-    if (received == Transfer::lost || !decode_events(std::move(packet), handlers_)) return lose();
+    os::Packet packet;
+    const os::Transfer received = os::receive_packet(socket_.get(), packet);
+    if (received == os::Transfer::would_block) break;
+    if (received == os::Transfer::lost || !decode_events(std::move(packet), handlers_)) return lose();
   }
 }
 

@@ -25,7 +25,7 @@ class KeeperClient {
   int fd() const noexcept { return socket_.get(); }
   /// Queues the batch, cut into packets; sent by flush(). Takes the bootstrap descriptors over. Errors: too_large, configuration_error,
   /// io_error (no memfd); then nothing of the batch is queued. The answers are Births. After on_lost: refused.
-  Result<void> spawn(SpawnBatch batch);
+  Result<void> spawn(os::SpawnBatch batch);
   /// Queues a signal; no answer but the Exit. Signals for procs that are reaped, or unknown, are ignored. Errors: refused after on_lost.
   Result<void> signal(const Signal& signal);
   Result<void> kill_mesh(const KillMesh& request);
@@ -48,7 +48,7 @@ class KeeperClient {
   UniqueFd socket_;
   Events events_;
   EventHandlers handlers_;
-  std::deque<Packet> queue_;
+  std::deque<os::Packet> queue_;
   std::vector<Signal> signals_;  // collected, so that stopping 1000 procs is a few packets
   std::vector<Forget> forgets_;
   std::vector<CloseInput> closes_;

@@ -10,8 +10,8 @@
 #include <csignal>
 #include <utility>
 
-#include "agent/os/host_place.h"
 #include "agent/keeper/keeper.h"
+#include "agent/os/host_place.h"
 
 namespace meshbus::keeper {
 
@@ -19,7 +19,7 @@ namespace {
 
 using namespace std::chrono_literals;
 
-std::vector<Birth> failed_births(const std::vector<std::uint64_t>& ids, const SpawnFailure& failure) {
+std::vector<Birth> failed_births(const std::vector<std::uint64_t>& ids, const os::SpawnFailure& failure) {
   std::vector<Birth> births(ids.size());
   for (std::size_t i = 0; i < ids.size(); ++i) {
     births[i].id = ids[i];
@@ -52,7 +52,7 @@ bool make_streams(Birth& birth, SharedProcess::Member& member) {
 void Keeper::start_one(Queued queued) {
   const std::string& mesh = queued.prepared->spec().mesh;
   std::vector<std::uint64_t> ids;
-  for (const ProcSpec& proc : queued.procs) ids.push_back(proc.id);
+  for (const os::ProcSpec& proc : queued.procs) ids.push_back(proc.id);
   for (const auto id : ids) queued_.erase(id);
   UniqueFd pidfd;
   std::unique_ptr<SharedProcess> shared;
@@ -67,7 +67,7 @@ void Keeper::start_one(Queued queued) {
     // limit of epoll watches.
     const int error = errno;
     end_unheard(pid);
-    births = failed_births(ids, {SpawnStage::descriptors, error, "watching the process"});
+    births = failed_births(ids, {os::SpawnStage::descriptors, error, "watching the process"});
   }
   if (births.front().failure) {
     limits_.remove(ids.front());
@@ -83,21 +83,21 @@ void Keeper::start_one(Queued queued) {
 // One birth for each of its procs: all of them, or no process and failures.
 std::vector<Birth> Keeper::start_process(Queued& queued, UniqueFd& pidfd, std::unique_ptr<SharedProcess>& shared) {
   std::vector<std::uint64_t> ids;
-  for (const ProcSpec& proc : queued.procs) ids.push_back(proc.id);
+  for (const os::ProcSpec& proc : queued.procs) ids.push_back(proc.id);
   const auto cgroup = cgroup_of(queued.prepared->spec().mesh);
-  if (!cgroup) return failed_births(ids, {SpawnStage::cgroup, 0, cgroup.error().detail()});
+  if (!cgroup) return failed_births(ids, {os::SpawnStage::cgroup, 0, cgroup.error().detail()});
   std::vector<Birth> births(queued.procs.size());
   std::vector<SharedProcess::Member> members(queued.shares ? queued.procs.size() : 0);
   for (std::size_t i = 0; i < members.size(); ++i) {
-    const ProcSpec& proc = queued.procs[i];
+    const os::ProcSpec& proc = queued.procs[i];
     members[i].id = births[i].id = proc.id;
     members[i].place = proc.place;
-    if (i > 0 && !make_streams(births[i], members[i])) return failed_births(ids, {SpawnStage::descriptors, errno, "pipe"});
+    if (i > 0 && !make_streams(births[i], members[i])) return failed_births(ids, {os::SpawnStage::descriptors, errno, "pipe"});
   }
   UniqueFd link;
   if (queued.shares) {
     auto made = SharedProcess::make();
-    if (!made) return failed_births(ids, {SpawnStage::descriptors, errno, "socketpair"});
+    if (!made) return failed_births(ids, {os::SpawnStage::descriptors, errno, "socketpair"});
     shared = std::make_unique<SharedProcess>(std::move(made->first));
     link = std::move(made->second);
   }
@@ -115,14 +115,14 @@ std::vector<Birth> Keeper::start_process(Queued& queued, UniqueFd& pidfd, std::u
   if (shared && !shared->start(std::move(members))) {
     const int error = errno;
     end_unheard(births.front().pid);
-    return failed_births(ids, {SpawnStage::descriptors, error, "telling the process its procs"});
+    return failed_births(ids, {os::SpawnStage::descriptors, error, "telling the process its procs"});
   }
   return births;
 }
 
-ProcStarter::Started Keeper::start(const PreparedSpec& prepared, ProcSpec proc, UniqueFd link, const Cgroup* mesh_cgroup) {
-  const GroupLimits& limits = prepared.spec().settings.group;
-  const Cgroup* const home = mesh_cgroup != nullptr ? mesh_cgroup : birthplace_.get();
+ProcStarter::Started Keeper::start(const PreparedSpec& prepared, os::ProcSpec proc, UniqueFd link, const os::Cgroup* mesh_cgroup) {
+  const os::GroupLimits& limits = prepared.spec().settings.group;
+  const os::Cgroup* const home = mesh_cgroup != nullptr ? mesh_cgroup : birthplace_.get();
   const int cgroup = home == nullptr ? -1 : home->fd();
   if (!limits.any()) return starter_->start(prepared, std::move(proc), cgroup, {}, std::move(link));
   const auto groups = limits_.make(proc.id, limits, mesh_cgroup == nullptr ? std::string() : mesh_cgroup->path());
@@ -135,14 +135,14 @@ ProcStarter::Started Keeper::start(const PreparedSpec& prepared, ProcSpec proc, 
   return failed;
 }
 
-Result<const Cgroup*> Keeper::cgroup_of(const std::string& mesh) {
+Result<const os::Cgroup*> Keeper::cgroup_of(const std::string& mesh) {
   Mesh& known = meshes_[mesh];
   ++known.procs;
   if (cgroup_.empty()) return nullptr;
   if (!known.cgroup) {
-    auto made = Cgroup::make(cgroup_, cgroup_name_of_mesh(mesh));
+    auto made = os::Cgroup::make(cgroup_, os::cgroup_name_of_mesh(mesh));
     if (!made) return fail(made.error());
-    known.cgroup = std::make_unique<Cgroup>(std::move(*made));
+    known.cgroup = std::make_unique<os::Cgroup>(std::move(*made));
   }
   return known.cgroup.get();
 }
@@ -153,10 +153,10 @@ void Keeper::leave_mesh(const std::string& mesh) {
   if (known->second.cgroup) {
     const std::string path = known->second.cgroup->path();
     // Everybody in it was a descendant and is dead; whoever was moved in from elsewhere goes too.
-    if (!remove_cgroup_tree(path)) {
-      kill_cgroup(path);
-      empty_cgroup(path, 20ms);
-      remove_cgroup_tree(path);
+    if (!os::remove_cgroup_tree(path)) {
+      os::kill_cgroup(path);
+      os::empty_cgroup(path, 20ms);
+      os::remove_cgroup_tree(path);
     }
   }
   meshes_.erase(known);

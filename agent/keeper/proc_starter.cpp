@@ -29,9 +29,9 @@ std::string_view key_of(std::string_view entry) {
 }
 
 // The limits are set before the descriptor moves to its number: a proc with a small limit of open files gets a small number.
-int find_bootstrap_target(const std::vector<ChildPlan::Limit>& limits) {
+int find_bootstrap_target(const std::vector<os::ChildPlan::Limit>& limits) {
   int target = preferred_bootstrap_target;
-  for (const ChildPlan::Limit& limit : limits) {
+  for (const os::ChildPlan::Limit& limit : limits) {
     if (limit.resource != RLIMIT_NOFILE) continue;
     target = limit.soft > preferred_bootstrap_target ? preferred_bootstrap_target : static_cast<int>(limit.soft) - 1;
   }
@@ -39,21 +39,21 @@ int find_bootstrap_target(const std::vector<ChildPlan::Limit>& limits) {
 }
 
 // Which file a failed step was about.
-SpawnFailure name_file(SpawnFailure failure, const SpawnSpec& spec, const std::string& program) {
-  if (failure.stage == SpawnStage::working_directory) failure.file = spec.cwd;
-  if (failure.stage == SpawnStage::credentials) {
+os::SpawnFailure name_file(os::SpawnFailure failure, const os::SpawnSpec& spec, const std::string& program) {
+  if (failure.stage == os::SpawnStage::working_directory) failure.file = spec.cwd;
+  if (failure.stage == os::SpawnStage::credentials) {
     const auto name = [](const char* what, const std::optional<std::uint32_t>& id) {
       return id ? std::string(what) + " " + std::to_string(*id) + " " : std::string();
     };
     failure.file = name("user", spec.settings.uid) + name("group", spec.settings.gid) + "with " +
                    std::to_string(spec.settings.groups.size()) + " further groups";
   }
-  if (failure.stage == SpawnStage::cgroup && spec.settings.group.any()) failure.file = "joining the cgroups of its limits";
-  if (failure.stage == SpawnStage::nice) failure.file = "nice " + std::to_string(spec.settings.nice.value_or(0));
-  if (failure.stage != SpawnStage::exec) return failure;
+  if (failure.stage == os::SpawnStage::cgroup && spec.settings.group.any()) failure.file = "joining the cgroups of its limits";
+  if (failure.stage == os::SpawnStage::nice) failure.file = "nice " + std::to_string(spec.settings.nice.value_or(0));
+  if (failure.stage != os::SpawnStage::exec) return failure;
   failure.file = program;
   if (const auto interpreter = find_bad_interpreter(program, spec.cwd, failure.error)) {
-    failure.stage = SpawnStage::interpreter;
+    failure.stage = os::SpawnStage::interpreter;
     failure.file = program + ": interpreter " + *interpreter;
   }
   return failure;
@@ -61,7 +61,7 @@ SpawnFailure name_file(SpawnFailure failure, const SpawnSpec& spec, const std::s
 
 }  // namespace
 
-PreparedSpec::PreparedSpec(SpawnSpec spec) : spec_(std::move(spec)) {
+PreparedSpec::PreparedSpec(os::SpawnSpec spec) : spec_(std::move(spec)) {
   if (spec_.argv.empty()) spec_.argv.push_back(spec_.program);
   for (const std::string& text : spec_.argv) argv_.push_back(text.c_str());
   argv_.push_back(nullptr);
@@ -78,7 +78,7 @@ PreparedSpec::PreparedSpec(SpawnSpec spec) : spec_(std::move(spec)) {
 }
 
 Result<ProcStarter> ProcStarter::make(std::uint64_t mark, std::uint64_t nofile) {
-  auto spawner = Spawner::make();
+  auto spawner = os::Spawner::make();
   if (!spawner) return fail(spawner.error());
   // Everything opened later gets a number of 3 or more: the recipe counts on it.
   UniqueFd null;
@@ -91,7 +91,7 @@ Result<ProcStarter> ProcStarter::make(std::uint64_t mark, std::uint64_t nofile) 
   return ProcStarter(std::move(*spawner), std::move(null), std::move(*slots), mark, nofile);
 }
 
-ProcStarter::Started ProcStarter::start(const PreparedSpec& prepared, ProcSpec proc, int cgroup, const std::vector<UniqueFd>& joins,
+ProcStarter::Started ProcStarter::start(const PreparedSpec& prepared, os::ProcSpec proc, int cgroup, const std::vector<UniqueFd>& joins,
                                         UniqueFd link) {
   Started started;
   started.birth.id = proc.id;
@@ -105,20 +105,20 @@ ProcStarter::Started ProcStarter::start(const PreparedSpec& prepared, ProcSpec p
   return started;
 }
 
-std::vector<ChildPlan::Limit> ProcStarter::limits_of(const SpawnSpec& spec) const {
-  std::vector<ChildPlan::Limit> limits;
+std::vector<os::ChildPlan::Limit> ProcStarter::limits_of(const os::SpawnSpec& spec) const {
+  std::vector<os::ChildPlan::Limit> limits;
   if (mark_ != 0) limits.push_back({RLIMIT_RTTIME, mark_, mark_});
   rlimit own{};
   if (nofile_ != 0 && ::getrlimit(RLIMIT_NOFILE, &own) == 0) {
     limits.push_back({RLIMIT_NOFILE, nofile_ < own.rlim_max ? nofile_ : own.rlim_max, own.rlim_max});
   }
-  for (const ResourceLimit& limit : spec.settings.limits) limits.push_back({limit.resource, limit.soft, limit.hard});
+  for (const os::ResourceLimit& limit : spec.settings.limits) limits.push_back({limit.resource, limit.soft, limit.hard});
   return limits;
 }
 
 // The shared entries, each replaced by the proc's own of the same key, and what the proc has beyond them. `path` is PATH as the
 // command sees it; returns whether that is the shared one.
-bool ProcStarter::merge_environment(const PreparedSpec& prepared, const ProcSpec& proc, std::vector<const char*>& env,
+bool ProcStarter::merge_environment(const PreparedSpec& prepared, const os::ProcSpec& proc, std::vector<const char*>& env,
                                     std::optional<std::string_view>& path) const {
   constexpr std::string_view path_key = "PATH";
   env = prepared.env_;
@@ -142,8 +142,8 @@ bool ProcStarter::merge_environment(const PreparedSpec& prepared, const ProcSpec
   return path_is_shared;
 }
 
-tl::expected<std::string, SpawnFailure> ProcStarter::find_program_of(const PreparedSpec& prepared, std::optional<std::string_view> path,
-                                                                     bool path_is_shared) const {
+tl::expected<std::string, os::SpawnFailure> ProcStarter::find_program_of(const PreparedSpec& prepared, std::optional<std::string_view> path,
+                                                                         bool path_is_shared) const {
   if (path_is_shared && prepared.found_program_) return *prepared.found_program_;
   auto found = find_program(prepared.spec_.program, path, prepared.spec_.cwd);
   if (found && path_is_shared) prepared.found_program_ = *found;
@@ -151,12 +151,12 @@ tl::expected<std::string, SpawnFailure> ProcStarter::find_program_of(const Prepa
 }
 
 // What 0, 1 and 2 become in the child, and our ends of the pipes. Returns 0 or an errno.
-int ProcStarter::make_streams(const ProcSpec& proc, ChildPlan& plan, Birth& birth) {
-  const Stdio choices[3] = {proc.stdin_choice, proc.stdout_choice, proc.stderr_choice};
+int ProcStarter::make_streams(const os::ProcSpec& proc, os::ChildPlan& plan, Birth& birth) {
+  const os::Stdio choices[3] = {proc.stdin_choice, proc.stdout_choice, proc.stderr_choice};
   UniqueFd* const ours[3] = {&birth.stdin_pipe, &birth.stdout_pipe, &birth.stderr_pipe};
   for (std::size_t i = 0; i < 3; ++i) {
-    if (choices[i] == Stdio::inherit) continue;
-    if (choices[i] == Stdio::null) {
+    if (choices[i] == os::Stdio::inherit) continue;
+    if (choices[i] == os::Stdio::null) {
       plan.stdio[i] = slots_.null_slot(i);
       continue;
     }
@@ -172,43 +172,43 @@ int ProcStarter::make_streams(const ProcSpec& proc, ChildPlan& plan, Birth& birt
   return 0;
 }
 
-tl::expected<void, SpawnFailure> ProcStarter::start_into(Started& started, const PreparedSpec& prepared, ProcSpec& proc, int cgroup,
-                                                         const std::vector<UniqueFd>& joins, UniqueFd link) {
-  const auto failed = [](SpawnStage stage, int error, std::string file) {
-    return tl::unexpected(SpawnFailure{stage, error, std::move(file)});
+tl::expected<void, os::SpawnFailure> ProcStarter::start_into(Started& started, const PreparedSpec& prepared, os::ProcSpec& proc, int cgroup,
+                                                             const std::vector<UniqueFd>& joins, UniqueFd link) {
+  const auto failed = [](os::SpawnStage stage, int error, std::string file) {
+    return tl::unexpected(os::SpawnFailure{stage, error, std::move(file)});
   };
-  const SpawnSpec& spec = prepared.spec_;
+  const os::SpawnSpec& spec = prepared.spec_;
   Birth& birth = started.birth;
-  ChildPlan plan;
+  os::ChildPlan plan;
   const auto limits = limits_of(spec);
   std::vector<const char*> env;
   std::optional<std::string_view> path;
   const bool path_is_shared = merge_environment(prepared, proc, env, path);
   const auto program = find_program_of(prepared, path, path_is_shared);
   if (!program) return tl::unexpected(program.error());
-  if (const int error = make_streams(proc, plan, birth); error != 0) return failed(SpawnStage::descriptors, error, "pipe");
+  if (const int error = make_streams(proc, plan, birth); error != 0) return failed(os::SpawnStage::descriptors, error, "pipe");
 
   std::string bootstrap_entry;
   std::string bootstrap_suffix;
   if (proc.bootstrap) {
     struct stat status{};
-    if (::fstat(proc.bootstrap.get(), &status) != 0) return failed(SpawnStage::descriptors, errno, "bootstrap descriptor");
+    if (::fstat(proc.bootstrap.get(), &status) != 0) return failed(os::SpawnStage::descriptors, errno, "bootstrap descriptor");
     plan.bootstrap_target = find_bootstrap_target(limits);
     bootstrap_entry = std::string(bootstrap_key) + "=" + std::to_string(plan.bootstrap_target) + ":";
     bootstrap_suffix = ":" + std::to_string(status.st_ino);
     if (link) {
       // Below that it could be a number that is still in use here, and no process of several procs gets far.
       if (plan.bootstrap_target < least_target_with_link)
-        return failed(SpawnStage::descriptors, EMFILE, "its limit of open files, for a process of several procs");
+        return failed(os::SpawnStage::descriptors, EMFILE, "its limit of open files, for a process of several procs");
       plan.link_target = plan.bootstrap_target - 1;
       bootstrap_suffix += ":" + std::to_string(plan.link_target);
       plan.link = slots_.lend(ChildSlots::link, std::move(link));
-      if (plan.link < 0) return failed(SpawnStage::descriptors, errno, "socket of several procs");
+      if (plan.link < 0) return failed(os::SpawnStage::descriptors, errno, "socket of several procs");
     }
     const std::size_t text_at = bootstrap_entry.size();
     bootstrap_entry.resize(text_at + 11 + bootstrap_suffix.size());
     plan.bootstrap = slots_.lend(ChildSlots::bootstrap, std::move(proc.bootstrap));
-    if (plan.bootstrap < 0) return failed(SpawnStage::descriptors, errno, "bootstrap descriptor");
+    if (plan.bootstrap < 0) return failed(os::SpawnStage::descriptors, errno, "bootstrap descriptor");
     plan.bootstrap_text = bootstrap_entry.data() + text_at;
     plan.bootstrap_suffix = bootstrap_suffix.c_str();
     env.push_back(bootstrap_entry.c_str());
@@ -219,13 +219,13 @@ tl::expected<void, SpawnFailure> ProcStarter::start_into(Started& started, const
   plan.argv = prepared.argv_.data();
   plan.envp = env.data();
   plan.cwd = spec.cwd.empty() ? nullptr : spec.cwd.c_str();
-  const ProcSettings& settings = spec.settings;
+  const os::ProcSettings& settings = spec.settings;
   plan.new_session = settings.new_session;
   plan.subreaper = settings.subreaper;
   plan.has_nice = settings.nice.has_value();
   plan.nice = settings.nice.value_or(0);
   plan.umask = settings.umask ? static_cast<int>(*settings.umask) : -1;
-  std::array<unsigned long, max_cpus / (8 * sizeof(unsigned long))> cpu_mask{};
+  std::array<unsigned long, os::max_cpus / (8 * sizeof(unsigned long))> cpu_mask{};
   for (const std::uint32_t cpu : settings.cpus) cpu_mask[cpu / (8 * sizeof(unsigned long))] |= 1ul << cpu % (8 * sizeof(unsigned long));
   if (!settings.cpus.empty()) {
     plan.cpu_mask = cpu_mask.data();

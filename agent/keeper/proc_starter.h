@@ -21,14 +21,14 @@ namespace meshbus::keeper {
 /// A spec made ready for many starts: environment indexed, program found once. Owns its strings.
 class PreparedSpec {
  public:
-  explicit PreparedSpec(SpawnSpec spec);
+  explicit PreparedSpec(os::SpawnSpec spec);
   PreparedSpec(const PreparedSpec&) = delete;  // it points into itself
   PreparedSpec& operator=(const PreparedSpec&) = delete;
-  const SpawnSpec& spec() const noexcept { return spec_; }
+  const os::SpawnSpec& spec() const noexcept { return spec_; }
 
  private:
   friend class ProcStarter;
-  SpawnSpec spec_;
+  os::SpawnSpec spec_;
   std::vector<const char*> argv_;
   std::vector<const char*> env_;
   std::unordered_map<std::string_view, std::size_t> env_index_;  // key → position in env_
@@ -48,21 +48,21 @@ class ProcStarter {
   };
   /// Starts one proc; never fails otherwise than by birth.failure.
   /// `cgroup`: v2, to be born in; -1: ours. `joins`: of v1, by join_file_v1(). `link`: see agent/os/process_link.h; empty: none.
-  Started start(const PreparedSpec& prepared, ProcSpec proc, int cgroup, const std::vector<UniqueFd>& joins = {}, UniqueFd link = {});
+  Started start(const PreparedSpec& prepared, os::ProcSpec proc, int cgroup, const std::vector<UniqueFd>& joins = {}, UniqueFd link = {});
 
  private:
-  ProcStarter(Spawner spawner, UniqueFd null, ChildSlots slots, std::uint64_t mark, std::uint64_t nofile)
+  ProcStarter(os::Spawner spawner, UniqueFd null, ChildSlots slots, std::uint64_t mark, std::uint64_t nofile)
       : spawner_(std::move(spawner)), null_(std::move(null)), slots_(std::move(slots)), mark_(mark), nofile_(nofile) {}
-  std::vector<ChildPlan::Limit> limits_of(const SpawnSpec& spec) const;
-  bool merge_environment(const PreparedSpec& prepared, const ProcSpec& proc, std::vector<const char*>& env,
+  std::vector<os::ChildPlan::Limit> limits_of(const os::SpawnSpec& spec) const;
+  bool merge_environment(const PreparedSpec& prepared, const os::ProcSpec& proc, std::vector<const char*>& env,
                          std::optional<std::string_view>& path) const;
-  tl::expected<std::string, SpawnFailure> find_program_of(const PreparedSpec& prepared, std::optional<std::string_view> path,
-                                                          bool path_is_shared) const;
-  int make_streams(const ProcSpec& proc, ChildPlan& plan, Birth& birth);
-  tl::expected<void, SpawnFailure> start_into(Started& started, const PreparedSpec& prepared, ProcSpec& proc, int cgroup,
-                                              const std::vector<UniqueFd>& joins, UniqueFd link);
+  tl::expected<std::string, os::SpawnFailure> find_program_of(const PreparedSpec& prepared, std::optional<std::string_view> path,
+                                                              bool path_is_shared) const;
+  int make_streams(const os::ProcSpec& proc, os::ChildPlan& plan, Birth& birth);
+  tl::expected<void, os::SpawnFailure> start_into(Started& started, const PreparedSpec& prepared, os::ProcSpec& proc, int cgroup,
+                                                  const std::vector<UniqueFd>& joins, UniqueFd link);
 
-  Spawner spawner_;
+  os::Spawner spawner_;
   UniqueFd null_;
   ChildSlots slots_;
   std::uint64_t mark_;

@@ -61,10 +61,10 @@ std::optional<std::string> elf_interpreter(int file, std::string_view head) {
 
 }  // namespace
 
-tl::expected<std::string, SpawnFailure> find_program(const std::string& program, std::optional<std::string_view> path,
-                                                     const std::string& cwd) {
+tl::expected<std::string, os::SpawnFailure> find_program(const std::string& program, std::optional<std::string_view> path,
+                                                         const std::string& cwd) {
   if (program.find('/') != std::string::npos) return program;
-  if (program.empty()) return tl::unexpected(SpawnFailure{SpawnStage::lookup, ENOENT, program});
+  if (program.empty()) return tl::unexpected(os::SpawnFailure{os::SpawnStage::lookup, ENOENT, program});
   const UniqueFd directory = open_directory(cwd);
   const int base = directory ? directory.get() : AT_FDCWD;
   std::string_view rest = path.value_or("/bin:/usr/bin");
@@ -81,10 +81,10 @@ tl::expected<std::string, SpawnFailure> find_program(const std::string& program,
     if (error == EACCES) {
       denied = true;
     } else if (!is_absence(error)) {
-      return tl::unexpected(SpawnFailure{SpawnStage::lookup, error, candidate});
+      return tl::unexpected(os::SpawnFailure{os::SpawnStage::lookup, error, candidate});
     }
   }
-  return tl::unexpected(SpawnFailure{SpawnStage::lookup, denied ? EACCES : ENOENT, program});
+  return tl::unexpected(os::SpawnFailure{os::SpawnStage::lookup, denied ? EACCES : ENOENT, program});
 }
 
 std::optional<std::string> find_bad_interpreter(const std::string& file, const std::string& cwd, int error) {

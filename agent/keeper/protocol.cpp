@@ -67,8 +67,8 @@ bool read_birth(ByteReader& reader, std::vector<UniqueFd>& fds, std::size_t& nex
   birth.started_monotonic_ns = reader.get<std::int64_t>();
   const auto bits = reader.get<std::uint8_t>();
   std::string file = reader.get_string();
-  if (!reader.ok() || stage > static_cast<std::uint8_t>(SpawnStage::credentials)) return false;
-  if (stage != 0) birth.failure = SpawnFailure{static_cast<SpawnStage>(stage), error, std::move(file)};
+  if (!reader.ok() || stage > static_cast<std::uint8_t>(os::SpawnStage::credentials)) return false;
+  if (stage != 0) birth.failure = os::SpawnFailure{static_cast<os::SpawnStage>(stage), error, std::move(file)};
   return take_fd(fds, next_fd, (bits & pidfd_bit) != 0, birth.pidfd) && take_fd(fds, next_fd, (bits & stdin_bit) != 0, birth.stdin_pipe) &&
          take_fd(fds, next_fd, (bits & stdout_bit) != 0, birth.stdout_pipe) &&
          take_fd(fds, next_fd, (bits & stderr_bit) != 0, birth.stderr_pipe);
@@ -99,8 +99,8 @@ Signal read_signal(ByteReader& reader) {
 }
 
 template <typename WithId>
-Packet make_id_packet(Tag tag, std::span<const WithId> records) {
-  Packet packet;
+os::Packet make_id_packet(Tag tag, std::span<const WithId> records) {
+  os::Packet packet;
   begin(packet.bytes, requests_magic);
   set_count(packet.bytes, static_cast<std::uint32_t>(records.size()));
   ByteWriter writer(packet.bytes);
@@ -197,17 +197,17 @@ void EventPacker::add(Replayed) {
 }
 
 bool EventPacker::full() const noexcept {
-  return count_ >= max_records_per_packet || packet_.fds.size() + fds_per_birth > max_packet_fds ||
-         packet_.bytes.size() + longest_record > max_packet_bytes;
+  return count_ >= max_records_per_packet || packet_.fds.size() + fds_per_birth > os::max_packet_fds ||
+         packet_.bytes.size() + longest_record > os::max_packet_bytes;
 }
 
-Packet EventPacker::take() {
+os::Packet EventPacker::take() {
   if (count_ != 0) set_count(packet_.bytes, count_);
   count_ = 0;
-  return std::exchange(packet_, Packet{});
+  return std::exchange(packet_, os::Packet{});
 }
 
-Result<void> decode_events(Packet packet, const EventHandlers& handlers) {
+Result<void> decode_events(os::Packet packet, const EventHandlers& handlers) {
   ByteReader reader(packet.bytes);
   if (reader.get<std::uint32_t>() != events_magic) return fail(malformed("bad magic or version from the keeper"));
   const auto count = reader.get<std::uint32_t>();
@@ -236,24 +236,24 @@ Result<void> decode_events(Packet packet, const EventHandlers& handlers) {
   return {};
 }
 
-Result<Packet> make_spawn_packet(const SpawnSpec& shared, std::span<ProcSpec> procs) {
+Result<os::Packet> make_spawn_packet(const os::SpawnSpec& shared, std::span<os::ProcSpec> procs) {
   auto bytes = encode_batch(shared, procs);
   if (!bytes) return fail(bytes.error());
   auto file = make_memory_file(*bytes);
   if (!file) return fail(file.error());
-  Packet packet;
+  os::Packet packet;
   begin(packet.bytes, requests_magic);
   set_count(packet.bytes, 1);
   ByteWriter(packet.bytes).put(static_cast<std::uint8_t>(Tag::spawn));
   packet.fds.push_back(std::move(*file));
-  for (ProcSpec& proc : procs) {
+  for (os::ProcSpec& proc : procs) {
     if (proc.bootstrap) packet.fds.push_back(std::move(proc.bootstrap));
   }
   return packet;
 }
 
-Packet make_signal_packet(std::span<const Signal> signals) {
-  Packet packet;
+os::Packet make_signal_packet(std::span<const Signal> signals) {
+  os::Packet packet;
   begin(packet.bytes, requests_magic);
   set_count(packet.bytes, static_cast<std::uint32_t>(signals.size()));
   ByteWriter writer(packet.bytes);
@@ -266,8 +266,8 @@ Packet make_signal_packet(std::span<const Signal> signals) {
   return packet;
 }
 
-Packet make_kill_mesh_packet(const KillMesh& request) {
-  Packet packet;
+os::Packet make_kill_mesh_packet(const KillMesh& request) {
+  os::Packet packet;
   begin(packet.bytes, requests_magic);
   set_count(packet.bytes, 1);
   ByteWriter writer(packet.bytes);
@@ -276,15 +276,15 @@ Packet make_kill_mesh_packet(const KillMesh& request) {
   return packet;
 }
 
-Packet make_forget_packet(std::span<const Forget> ids) {
+os::Packet make_forget_packet(std::span<const Forget> ids) {
   return make_id_packet(Tag::forget, ids);
 }
 
-Packet make_close_input_packet(std::span<const CloseInput> ids) {
+os::Packet make_close_input_packet(std::span<const CloseInput> ids) {
   return make_id_packet(Tag::close_input, ids);
 }
 
-Result<void> decode_requests(Packet packet, const RequestHandlers& handlers) {
+Result<void> decode_requests(os::Packet packet, const RequestHandlers& handlers) {
   ByteReader reader(packet.bytes);
   if (reader.get<std::uint32_t>() != requests_magic) return fail(malformed("bad magic or version from the agent"));
   const auto count = reader.get<std::uint32_t>();

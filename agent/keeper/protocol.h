@@ -27,7 +27,7 @@ inline constexpr std::size_t max_strings_per_spec = 1u << 16;  ///< argv or env 
 /// Keeper → agent: a proc was started, or could not be. One per ProcSpec, and again for each new agent. Owns its descriptors.
 struct Birth {
   std::uint64_t id = 0;
-  std::optional<SpawnFailure> failure;  ///< Set: nothing below is.
+  std::optional<os::SpawnFailure> failure;  ///< Set: nothing below is.
   pid_t pid = -1;
   UniqueFd pidfd;
   UniqueFd stdin_pipe;   ///< Write end, when asked for.
@@ -95,10 +95,10 @@ class EventPacker {
   /// No room for one more Birth with all its descriptors: take() first.
   bool full() const noexcept;
   /// The packet; the packer is empty again.
-  Packet take();
+  os::Packet take();
 
  private:
-  Packet packet_;
+  os::Packet packet_;
   std::uint32_t count_ = 0;
 };
 
@@ -111,24 +111,24 @@ struct EventHandlers {
 };
 
 /// Checks a packet from the keeper and hands out what is in it. Errors: malformed_message (records before the bad one were handed out).
-Result<void> decode_events(Packet packet, const EventHandlers& handlers);
+Result<void> decode_events(os::Packet packet, const EventHandlers& handlers);
 
 /// Encodes a batch for its memfd. Errors: too_large, naming the limit; configuration_error for strings with a NUL inside.
-Result<std::vector<std::byte>> encode_batch(const SpawnSpec& shared, std::span<const ProcSpec> procs);
+Result<std::vector<std::byte>> encode_batch(const os::SpawnSpec& shared, std::span<const os::ProcSpec> procs);
 
 /// The opposite; `bootstraps` are the descriptors that came along, one per proc that announced one. Errors: malformed_message.
-Result<SpawnBatch> decode_batch(std::span<const std::byte> bytes, std::vector<UniqueFd> bootstraps);
+Result<os::SpawnBatch> decode_batch(std::span<const std::byte> bytes, std::vector<UniqueFd> bootstraps);
 
 /// A packet that carries the batch: memfd, then the bootstrap descriptors, which it takes over. Errors: as encode_batch, io_error.
-Result<Packet> make_spawn_packet(const SpawnSpec& shared, std::span<ProcSpec> procs);
-Packet make_signal_packet(std::span<const Signal> signals);
-Packet make_kill_mesh_packet(const KillMesh& request);
-Packet make_forget_packet(std::span<const Forget> ids);
-Packet make_close_input_packet(std::span<const CloseInput> ids);
+Result<os::Packet> make_spawn_packet(const os::SpawnSpec& shared, std::span<os::ProcSpec> procs);
+os::Packet make_signal_packet(std::span<const Signal> signals);
+os::Packet make_kill_mesh_packet(const KillMesh& request);
+os::Packet make_forget_packet(std::span<const Forget> ids);
+os::Packet make_close_input_packet(std::span<const CloseInput> ids);
 
 /// Receivers of decoded requests; each must be set.
 struct RequestHandlers {
-  std::function<void(SpawnBatch)> on_spawn;
+  std::function<void(os::SpawnBatch)> on_spawn;
   std::function<void(const Signal&)> on_signal;
   std::function<void(const KillMesh&)> on_kill_mesh;
   std::function<void(const Forget&)> on_forget;
@@ -136,6 +136,6 @@ struct RequestHandlers {
 };
 
 /// Checks a packet from the agent and hands out what is in it. Errors: malformed_message, io_error.
-Result<void> decode_requests(Packet packet, const RequestHandlers& handlers);
+Result<void> decode_requests(os::Packet packet, const RequestHandlers& handlers);
 
 }  // namespace meshbus::keeper

@@ -13,10 +13,10 @@ namespace {
 constexpr int most_records = 2 * max_procs_per_batch;
 }
 
-static_assert(process_link::kMostProcsPerProcess <= max_procs_per_batch);
+static_assert(os::process_link::kMostProcsPerProcess <= max_procs_per_batch);
 
 Result<std::pair<SharedProcess, UniqueFd>> SharedProcess::make() {
-  auto sockets = make_packet_pair();
+  auto sockets = os::make_packet_pair();
   if (!sockets) return fail(sockets.error());
   return std::pair{SharedProcess(std::move(sockets->first)), std::move(sockets->second)};
 }
@@ -27,8 +27,8 @@ bool SharedProcess::start(std::vector<Member> members) {
   for (Member& member : living_) {
     const std::array fds{member.out.get(), member.err.get()};
     const auto streams = member.out ? std::span<const int>(fds) : std::span<const int>();
-    const process_link::Record record{process_link::What::start, member.place, static_cast<std::int32_t>(living_.size())};
-    if (error == 0 && !process_link::send(link_.get(), record, streams)) error = errno;
+    const os::process_link::Record record{os::process_link::What::start, member.place, static_cast<std::int32_t>(living_.size())};
+    if (error == 0 && !os::process_link::send(link_.get(), record, streams)) error = errno;
     // The process has them now, or nobody, and their pipes end with its copies.
     member.out.reset();
     member.err.reset();
@@ -49,7 +49,7 @@ SharedProcess::Aim SharedProcess::aim(const Signal& signal) {
   }
   // A process that reads nothing has hundreds of these before it; what follows a signal that was not heeded is SIGKILL, and in the end
   // that of all.
-  if (!process_link::send(link_.get(), {process_link::What::signal, member->place, signal.signal}))
+  if (!os::process_link::send(link_.get(), {os::process_link::What::signal, member->place, signal.signal}))
     std::fprintf(stderr, "meshbus-keeper: signal %d for one of %zu procs of a process did not reach it (errno %d)\n", signal.signal,
                  living_.size(), errno);
   return Aim::none;
@@ -57,12 +57,12 @@ SharedProcess::Aim SharedProcess::aim(const Signal& signal) {
 
 bool SharedProcess::hear(const std::function<void(Exit)>& on_end) {
   for (int i = 0; link_ && i < most_records; ++i) {
-    const auto message = process_link::receive(link_.get());
+    const auto message = os::process_link::receive(link_.get());
     if (!message) return errno == EAGAIN || errno == EWOULDBLOCK;
     const auto& record = message->record;
-    const bool is_killed = record.what == process_link::What::killed;
+    const bool is_killed = record.what == os::process_link::What::killed;
     const bool is_possible = is_killed ? record.number > 0 && record.number <= 64
-                                       : record.what == process_link::What::ended && record.number >= 0 && record.number <= 255;
+                                       : record.what == os::process_link::What::ended && record.number >= 0 && record.number <= 255;
     const auto member = std::find_if(living_.begin(), living_.end(), [&](const Member& each) { return each.place == record.proc; });
     if (!is_possible || member == living_.end() || living_.size() == 1) return false;  // no process of ours
     Exit exit;

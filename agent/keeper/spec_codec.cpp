@@ -26,16 +26,17 @@ Result<void> check_strings(const std::vector<std::string>& strings, const char* 
               std::string(what) + " entry " + std::to_string(bad - strings.begin()) + " contains a NUL byte");
 }
 
-Result<void> check_spec(const SpawnSpec& spec) {
+Result<void> check_spec(const os::SpawnSpec& spec) {
   if (spec.program.empty()) return fail(ErrorCode::configuration_error, "spawn without a program");
   if (has_nul(spec.program) || has_nul(spec.cwd) || has_nul(spec.mesh)) {
     return fail(ErrorCode::configuration_error, "program, working directory or mesh name contains a NUL byte");
   }
-  const ProcSettings& settings = spec.settings;
+  const os::ProcSettings& settings = spec.settings;
   if (settings.limits.size() > 32) return fail(ErrorCode::too_large, "more than 32 resource limits");
-  if (settings.groups.size() > max_groups || settings.cpus.size() > max_cpus) return fail(ErrorCode::too_large, "too many groups or CPUs");
-  if (std::any_of(settings.cpus.begin(), settings.cpus.end(), [](std::uint32_t cpu) { return cpu >= max_cpus; }))
-    return fail(ErrorCode::configuration_error, "a CPU with a number of " + std::to_string(max_cpus) + " or more");
+  if (settings.groups.size() > max_groups || settings.cpus.size() > os::max_cpus)
+    return fail(ErrorCode::too_large, "too many groups or CPUs");
+  if (std::any_of(settings.cpus.begin(), settings.cpus.end(), [](std::uint32_t cpu) { return cpu >= os::max_cpus; }))
+    return fail(ErrorCode::configuration_error, "a CPU with a number of " + std::to_string(os::max_cpus) + " or more");
   if (auto checked = check_strings(spec.argv, "argv"); !checked) return checked;
   return check_strings(spec.env, "the environment");
 }
@@ -50,7 +51,7 @@ void put_numbers(ByteWriter& writer, const std::vector<std::uint32_t>& numbers) 
   for (const std::uint32_t number : numbers) writer.put(number);
 }
 
-void put_settings(ByteWriter& writer, const ProcSettings& settings) {
+void put_settings(ByteWriter& writer, const os::ProcSettings& settings) {
   writer.put(static_cast<std::uint8_t>(settings.new_session));
   writer.put(static_cast<std::uint8_t>(settings.subreaper));
   put_optional(writer, settings.nice ? std::optional(static_cast<std::uint32_t>(*settings.nice)) : std::nullopt);
@@ -63,7 +64,7 @@ void put_settings(ByteWriter& writer, const ProcSettings& settings) {
   writer.put(settings.group.pids);
   writer.put(settings.group.cpu_milli);
   writer.put(static_cast<std::uint32_t>(settings.limits.size()));
-  for (const ResourceLimit& limit : settings.limits) {
+  for (const os::ResourceLimit& limit : settings.limits) {
     writer.put(limit.resource);
     writer.put(limit.soft);
     writer.put(limit.hard);
@@ -83,7 +84,7 @@ bool get_numbers(ByteReader& reader, std::vector<std::uint32_t>& numbers) {
   return reader.ok();
 }
 
-bool get_settings(ByteReader& reader, ProcSettings& settings) {
+bool get_settings(ByteReader& reader, os::ProcSettings& settings) {
   settings.new_session = reader.get<std::uint8_t>() != 0;
   settings.subreaper = reader.get<std::uint8_t>() != 0;
   if (const auto nice = get_optional(reader)) settings.nice = static_cast<int>(*nice);
@@ -97,7 +98,7 @@ bool get_settings(ByteReader& reader, ProcSettings& settings) {
   const auto count = reader.get<std::uint32_t>();
   if (!reader.ok() || count > 32) return false;
   for (std::uint32_t i = 0; i < count; ++i) {
-    ResourceLimit& limit = settings.limits.emplace_back();
+    os::ResourceLimit& limit = settings.limits.emplace_back();
     limit.resource = reader.get<std::uint32_t>();
     limit.soft = reader.get<std::uint64_t>();
     limit.hard = reader.get<std::uint64_t>();
@@ -117,14 +118,14 @@ bool get_strings(ByteReader& reader, std::vector<std::string>& strings) {
   return reader.ok();
 }
 
-bool get_stdio(ByteReader& reader, Stdio& choice) {
+bool get_stdio(ByteReader& reader, os::Stdio& choice) {
   const auto number = reader.get<std::uint8_t>();
-  if (number > static_cast<std::uint8_t>(Stdio::inherit)) return false;
-  choice = static_cast<Stdio>(number);
+  if (number > static_cast<std::uint8_t>(os::Stdio::inherit)) return false;
+  choice = static_cast<os::Stdio>(number);
   return reader.ok();
 }
 
-bool get_shared(ByteReader& reader, SpawnSpec& spec) {
+bool get_shared(ByteReader& reader, os::SpawnSpec& spec) {
   spec.program = reader.get_string();
   spec.cwd = reader.get_string();
   spec.mesh = reader.get_string();
@@ -136,7 +137,7 @@ bool get_shared(ByteReader& reader, SpawnSpec& spec) {
 
 }  // namespace
 
-Result<std::vector<std::byte>> encode_batch(const SpawnSpec& shared, std::span<const ProcSpec> procs) {
+Result<std::vector<std::byte>> encode_batch(const os::SpawnSpec& shared, std::span<const os::ProcSpec> procs) {
   if (auto checked = check_spec(shared); !checked) return fail(checked.error());
   std::vector<std::byte> bytes;
   ByteWriter writer(bytes);
@@ -149,7 +150,7 @@ Result<std::vector<std::byte>> encode_batch(const SpawnSpec& shared, std::span<c
   put_strings(writer, shared.argv);
   put_strings(writer, shared.env);
   writer.put(static_cast<std::uint32_t>(procs.size()));
-  for (const ProcSpec& proc : procs) {
+  for (const os::ProcSpec& proc : procs) {
     if (auto checked = check_strings(proc.env, "the environment of one proc"); !checked) return fail(checked.error());
     writer.put(proc.id);
     writer.put(static_cast<std::uint8_t>(proc.stdin_choice));
@@ -166,18 +167,18 @@ Result<std::vector<std::byte>> encode_batch(const SpawnSpec& shared, std::span<c
   return bytes;
 }
 
-Result<SpawnBatch> decode_batch(std::span<const std::byte> bytes, std::vector<UniqueFd> bootstraps) {
+Result<os::SpawnBatch> decode_batch(std::span<const std::byte> bytes, std::vector<UniqueFd> bootstraps) {
   const auto malformed = [](const char* what) { return fail(ErrorCode::malformed_message, std::string("spawn request: ") + what); };
   ByteReader reader(bytes);
   if (reader.get<std::uint32_t>() != spec_magic) return malformed("bad magic or version");
-  SpawnBatch batch;
+  os::SpawnBatch batch;
   if (!get_shared(reader, batch.shared)) return malformed("the shared part is broken");
   if (auto checked = check_spec(batch.shared); !checked) return malformed("the shared part has impossible values");
   const auto count = reader.get<std::uint32_t>();
   if (!reader.ok() || count > max_procs_per_batch) return malformed("too many procs");
   auto next_bootstrap = bootstraps.begin();
   for (std::uint32_t i = 0; i < count; ++i) {
-    ProcSpec& proc = batch.procs.emplace_back();
+    os::ProcSpec& proc = batch.procs.emplace_back();
     proc.id = reader.get<std::uint64_t>();
     const bool stdio_ok =
         get_stdio(reader, proc.stdin_choice) && get_stdio(reader, proc.stdout_choice) && get_stdio(reader, proc.stderr_choice);

@@ -14,7 +14,7 @@
 #include "agent/os/spawner.h"
 #include "common/base/os_error.h"
 
-namespace meshbus::keeper {
+namespace meshbus::os {
 
 namespace {
 
@@ -206,4 +206,4 @@ std::string cgroup_name_of_mesh(std::string_view mesh) {
   return name + "." + std::to_string(hash);
 }
 
-}  // namespace meshbus::keeper
+}  // namespace meshbus::os

@@ -11,7 +11,7 @@
 #include "common/base/unique_fd.h"
 #include "meshbus/result.h"
 
-namespace meshbus::keeper {
+namespace meshbus::os {
 
 /// One cgroup v2 directory, opened for clone3 and for killing. Does not remove itself: remove_cgroup_tree() does.
 class Cgroup {
@@ -65,4 +65,4 @@ void leave_pids_cgroup(const std::string& path);
 /// A directory name for a mesh: "mesh-" and the name with everything but [A-Za-z0-9_-] replaced; changed names get a hash.
 std::string cgroup_name_of_mesh(std::string_view mesh);
 
-}  // namespace meshbus::keeper
+}  // namespace meshbus::os

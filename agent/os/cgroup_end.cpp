@@ -15,7 +15,7 @@
 
 #include "common/base/unique_fd.h"
 
-namespace meshbus {
+namespace meshbus::os {
 
 namespace {
 
@@ -114,4 +114,4 @@ bool clear_cgroup_tree(const std::string& path, std::chrono::milliseconds deadli
   }
 }
 
-}  // namespace meshbus
+}  // namespace meshbus::os

@@ -5,7 +5,7 @@
 #include <string>
 
 /// How what is in a cgroup ends: shared by all roles of a host, and plain POSIX as the keeper is.
-namespace meshbus {
+namespace meshbus::os {
 
 /// All of a file, as those of cgroups and of /proc are. Nothing: it cannot be read.
 std::optional<std::string> read_cgroup_file(const std::string& path);
@@ -29,4 +29,4 @@ bool remove_cgroup_tree(const std::string& path);
 /// too, which knows no cgroup.kill. True: it is gone.
 bool clear_cgroup_tree(const std::string& path, std::chrono::milliseconds deadline);
 
-}  // namespace meshbus
+}  // namespace meshbus::os

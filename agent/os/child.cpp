@@ -12,7 +12,7 @@
 #include "agent/os/raw_syscall.h"
 #include "agent/os/spec.h"
 
-namespace meshbus::keeper {
+namespace meshbus::os {
 
 namespace {
 
@@ -162,4 +162,4 @@ void end_at_once(void*) {
   for (;;) raw_syscall(SYS_exit_group, 0);
 }
 
-}  // namespace meshbus::keeper
+}  // namespace meshbus::os

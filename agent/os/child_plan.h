@@ -5,7 +5,7 @@
 
 #include <sys/types.h>
 
-namespace meshbus::keeper {
+namespace meshbus::os {
 
 /// Everything that a new child does between clone and exec, worked out beforehand: the child shares our memory and may only make raw
 /// system calls. All pointers are borrowed for the time of the spawn.
@@ -83,4 +83,4 @@ struct CloneRequest {
 long clone_with_clone3(const CloneRequest& request, int& pidfd);
 long clone_with_clone(const CloneRequest& request, int& pidfd);
 
-}  // namespace meshbus::keeper
+}  // namespace meshbus::os

@@ -9,7 +9,7 @@
 #include "agent/os/child_plan.h"
 #include "agent/os/raw_syscall.h"
 
-namespace meshbus::keeper {
+namespace meshbus::os {
 
 namespace {
 
@@ -124,4 +124,4 @@ std::uint64_t flags_of(const CloneRequest& request) {
 
 #endif
 
-}  // namespace meshbus::keeper
+}  // namespace meshbus::os

@@ -18,7 +18,7 @@
 #include "common/base/os_error.h"
 #include "common/base/unique_fd.h"
 
-namespace meshbus::keeper {
+namespace meshbus::os {
 
 namespace {
 
@@ -249,4 +249,4 @@ StepAside::StepAside(bool is_wanted) {
     const auto done = step_aside(plan_host_place());
 }
 
-}  // namespace meshbus::keeper
+}  // namespace meshbus::os

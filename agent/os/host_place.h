@@ -8,7 +8,7 @@
 
 #include "meshbus/result.h"
 
-namespace meshbus::keeper {
+namespace meshbus::os {
 
 /// What must be known of cgroup v2 to decide where a host makes its cgroup.
 struct CgroupView {
@@ -64,4 +64,4 @@ class StepAside {
   StepAside& operator=(const StepAside&) = delete;
 };
 
-}  // namespace meshbus::keeper
+}  // namespace meshbus::os

@@ -9,7 +9,7 @@
 
 #include "agent/os/packet.h"
 
-namespace meshbus::keeper {
+namespace meshbus::os {
 
 namespace {
 constexpr std::size_t longest_message = 4096;
@@ -43,4 +43,4 @@ LifelineMessage parse_lifeline(std::string_view text) noexcept {
   return {text.substr(0, blank), text.substr(blank + 1)};
 }
 
-}  // namespace meshbus::keeper
+}  // namespace meshbus::os

@@ -7,7 +7,7 @@
 #include "common/base/unique_fd.h"
 #include "meshbus/result.h"
 
-namespace meshbus::keeper {
+namespace meshbus::os {
 
 /// One end of a lifeline: a SEQPACKET socket with small text messages between the warden and a role. The end of it means that the other
 /// side is dead.
@@ -43,4 +43,4 @@ struct LifelineMessage {
 };
 LifelineMessage parse_lifeline(std::string_view text) noexcept;
 
-}  // namespace meshbus::keeper
+}  // namespace meshbus::os

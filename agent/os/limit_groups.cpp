@@ -13,7 +13,7 @@
 
 #include "agent/os/cgroup.h"
 
-namespace meshbus::keeper {
+namespace meshbus::os {
 
 namespace {
 
@@ -174,4 +174,4 @@ void LimitGroups::remove_all() {
   while (!groups_.empty()) remove(groups_.begin()->first);
 }
 
-}  // namespace meshbus::keeper
+}  // namespace meshbus::os

@@ -12,7 +12,7 @@
 #include "agent/os/spec.h"
 #include "common/base/unique_fd.h"
 
-namespace meshbus::keeper {
+namespace meshbus::os {
 
 /// The cgroups in which a limited proc is started.
 struct ProcGroups {
@@ -58,4 +58,4 @@ class LimitGroups {
   std::vector<std::string> made_;                                 // directories of the host that were not there before
 };
 
-}  // namespace meshbus::keeper
+}  // namespace meshbus::os

@@ -10,7 +10,7 @@
 #include "agent/os/cgroup.h"
 #include "agent/os/host_place.h"
 
-namespace meshbus::keeper {
+namespace meshbus::os {
 
 namespace {
 
@@ -135,4 +135,4 @@ Result<void> LimitPlaces::check(const GroupLimits& limits) const {
   return {};
 }
 
-}  // namespace meshbus::keeper
+}  // namespace meshbus::os

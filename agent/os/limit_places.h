@@ -10,7 +10,7 @@
 #include "agent/os/spec.h"
 #include "meshbus/result.h"
 
-namespace meshbus::keeper {
+namespace meshbus::os {
 
 /// What a cgroup can limit.
 enum class Controller : std::uint8_t { memory, pids, cpu };
@@ -61,4 +61,4 @@ class LimitPlaces {
       {{0, "nobody has looked for cgroups"}, {0, "nobody has looked for cgroups"}, {0, "nobody has looked for cgroups"}}};
 };
 
-}  // namespace meshbus::keeper
+}  // namespace meshbus::os

@@ -13,7 +13,7 @@
 #include "agent/os/sweep.h"
 #include "common/base/unique_fd.h"
 
-namespace meshbus::keeper {
+namespace meshbus::os {
 
 namespace {
 
@@ -60,4 +60,4 @@ bool sweep_marked(std::uint64_t mark, std::chrono::milliseconds deadline) {
   return true;
 }
 
-}  // namespace meshbus::keeper
+}  // namespace meshbus::os

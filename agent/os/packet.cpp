@@ -7,7 +7,7 @@
 #include <cstring>
 #include <string>
 
-namespace meshbus::keeper {
+namespace meshbus::os {
 
 namespace {
 
@@ -97,4 +97,4 @@ Transfer receive_packet(int socket, Packet& packet) {
   return Transfer::done;
 }
 
-}  // namespace meshbus::keeper
+}  // namespace meshbus::os

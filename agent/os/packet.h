@@ -7,7 +7,7 @@
 #include "common/base/unique_fd.h"
 #include "meshbus/result.h"
 
-namespace meshbus::keeper {
+namespace meshbus::os {
 
 inline constexpr std::size_t max_packet_bytes = 64u << 10;  ///< One datagram; far below the kernel's default send buffer.
 inline constexpr std::size_t max_packet_fds = 250;          ///< SCM_MAX_FD is 253.
@@ -33,4 +33,4 @@ Transfer send_packet(int socket, const Packet& packet);
 /// Receives without blocking. A truncated packet (larger than we allow) counts as lost: the peer is not one of ours.
 Transfer receive_packet(int socket, Packet& packet);
 
-}  // namespace meshbus::keeper
+}  // namespace meshbus::os

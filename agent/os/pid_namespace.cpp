@@ -8,7 +8,7 @@
 #include <cstring>
 #include <string>
 
-namespace meshbus::keeper {
+namespace meshbus::os {
 
 Result<void> settle_in_pid_namespace() {
   const auto failed = [](const char* what) {
@@ -24,4 +24,4 @@ Result<void> settle_in_pid_namespace() {
   return {};
 }
 
-}  // namespace meshbus::keeper
+}  // namespace meshbus::os

@@ -13,7 +13,7 @@
 #include "common/base/quantity.h"
 #include "common/base/unique_fd.h"
 
-namespace meshbus::keeper {
+namespace meshbus::os {
 
 namespace {
 
@@ -103,4 +103,4 @@ bool is_alive(pid_t pid) {
   return (entry->state != 'Z' && entry->state != 'X') || entry->threads > 1;
 }
 
-}  // namespace meshbus::keeper
+}  // namespace meshbus::os

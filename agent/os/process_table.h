@@ -7,7 +7,7 @@
 
 #include <sys/types.h>
 
-namespace meshbus::keeper {
+namespace meshbus::os {
 
 /// One line of the kernel's process table: what /proc/PID/stat says.
 struct ProcessEntry {
@@ -36,4 +36,4 @@ std::optional<std::vector<pid_t>> list_children();
 /// Alive: there, and not a zombie that has lost its last thread.
 bool is_alive(pid_t pid);
 
-}  // namespace meshbus::keeper
+}  // namespace meshbus::os

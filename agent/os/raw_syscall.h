@@ -6,7 +6,7 @@
 #error "code of the child between clone and exec must be compiled without sanitizers"
 #endif
 
-namespace meshbus::keeper {
+namespace meshbus::os {
 
 /// A system call without libc: no errno, no interceptors. Returns what the kernel returned: -errno on failure.
 #if defined(__x86_64__)
@@ -32,4 +32,4 @@ namespace meshbus::keeper {
 #error "meshbus-keeper: the spawn recipe is written for x86_64 and aarch64; add this processor to raw_syscall.h and clone.cpp"
 #endif
 
-}  // namespace meshbus::keeper
+}  // namespace meshbus::os

@@ -6,7 +6,7 @@
 #include <system_error>
 #include <vector>
 
-namespace meshbus::keeper {
+namespace meshbus::os {
 namespace {
 
 namespace fs = std::filesystem;
@@ -31,4 +31,4 @@ void remove_run_directory(const std::string& path, std::chrono::milliseconds pat
   while (!try_to_remove(path) && std::chrono::steady_clock::now() < until) ::poll(nullptr, 0, 1);
 }
 
-}  // namespace meshbus::keeper
+}  // namespace meshbus::os

@@ -3,7 +3,7 @@
 #include <chrono>
 #include <string>
 
-namespace meshbus::keeper {
+namespace meshbus::os {
 
 /// In the run directory of a host: locked as long as its warden or keeper lives (warden/run_dir.h).
 inline constexpr char lock_file[] = "lock";
@@ -12,4 +12,4 @@ inline constexpr char lock_file[] = "lock";
 /// Broker and agent may not be dead yet and still make a file: it is tried again for so long. What is gone already is fine.
 void remove_run_directory(const std::string& path, std::chrono::milliseconds patience);
 
-}  // namespace meshbus::keeper
+}  // namespace meshbus::os

@@ -12,7 +12,7 @@
 #include <cstring>
 #include <utility>
 
-namespace meshbus::keeper {
+namespace meshbus::os {
 
 namespace {
 
@@ -141,4 +141,4 @@ int Spawner::probe(ChildPlan plan, int cgroup) {
   return 0;
 }
 
-}  // namespace meshbus::keeper
+}  // namespace meshbus::os

@@ -11,7 +11,7 @@
 #include "common/base/unique_fd.h"
 #include "meshbus/result.h"
 
-namespace meshbus::keeper {
+namespace meshbus::os {
 
 /// A child that executed its program.
 struct Child {
@@ -49,4 +49,4 @@ class Spawner {
   bool close_range_works_ = true;
 };
 
-}  // namespace meshbus::keeper
+}  // namespace meshbus::os

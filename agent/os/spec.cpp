@@ -3,7 +3,7 @@
 #include <array>
 #include <cstring>
 
-namespace meshbus::keeper {
+namespace meshbus::os {
 
 std::string_view to_string(SpawnStage stage) noexcept {
   switch (stage) {
@@ -46,4 +46,4 @@ std::string describe(const SpawnFailure& failure) {
   return text + ")";
 }
 
-}  // namespace meshbus::keeper
+}  // namespace meshbus::os

@@ -9,7 +9,7 @@
 
 #include "common/base/unique_fd.h"
 
-namespace meshbus::keeper {
+namespace meshbus::os {
 
 /// Where a standard stream of a proc goes.
 enum class Stdio : std::uint8_t {
@@ -125,4 +125,4 @@ struct SpawnFailure {
 /// One line for people: "/no/such/file: No such file or directory (step: exec)".
 std::string describe(const SpawnFailure& failure);
 
-}  // namespace meshbus::keeper
+}  // namespace meshbus::os

@@ -11,7 +11,7 @@
 
 #include "agent/os/process_table.h"
 
-namespace meshbus::keeper {
+namespace meshbus::os {
 
 namespace {
 
@@ -153,4 +153,4 @@ bool Sweeper::reap_one(pid_t pid) {
   return true;
 }
 
-}  // namespace meshbus::keeper
+}  // namespace meshbus::os

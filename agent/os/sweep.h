@@ -10,7 +10,7 @@
 #include <sys/types.h>
 #include <sys/wait.h>
 
-namespace meshbus::keeper {
+namespace meshbus::os {
 
 /// Kills descendants of this process, which must be a subreaper with one thread: whatever a descendant does, its orphans become our
 /// children, so "no child left" (ECHILD) proves that nothing is left. Rounds may be run one by one beside other work (orphans of a
@@ -69,4 +69,4 @@ bool sweep_marked(std::uint64_t mark, std::chrono::milliseconds deadline);
 /// lowered, and the outer host's mark must stay.
 std::uint64_t make_mark();
 
-}  // namespace meshbus::keeper
+}  // namespace meshbus::os

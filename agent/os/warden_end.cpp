@@ -10,7 +10,7 @@
 
 #include "agent/os/cgroup_end.h"
 
-namespace meshbus {
+namespace meshbus::os {
 
 namespace {
 
@@ -50,4 +50,4 @@ void end_with_warden() {
   if (!armed.cgroup.empty()) empty_cgroup(armed.cgroup, std::chrono::milliseconds(500));
 }
 
-}  // namespace meshbus
+}  // namespace meshbus::os

@@ -2,7 +2,7 @@
 
 #include <string>
 
-namespace meshbus {
+namespace meshbus::os {
 
 /// What broker and agent do when their warden is gone, with containment by cgroup v2: kill all that is in the host's cgroup, so that
 /// nothing is left behind while one role lives (spec 4.7), whoever else died. The warden has the kernel send them SIGCONT at its death,
@@ -19,4 +19,4 @@ void kill_with_keeper();
 /// For when the warden's lifeline ends: kills in the same way, and thoroughly. Takes a second at most.
 void end_with_warden();
 
-}  // namespace meshbus
+}  // namespace meshbus::os

@@ -73,9 +73,9 @@ void SeveralProcs::on_exit(int code) const {
 }
 
 void SeveralProcs::on_link() {
-  while (auto message = process_link::receive(link_.get())) {
+  while (auto message = os::process_link::receive(link_.get())) {
     const auto record = message->record;
-    if (record.what == process_link::What::start) {
+    if (record.what == os::process_link::What::start) {
       announced_ = static_cast<std::size_t>(record.number);
       start(record.proc, std::move(*message));
     } else {
@@ -91,7 +91,7 @@ void SeveralProcs::on_link() {
   ::_exit(error == EMFILE ? EX_OSERR : EX_TEMPFAIL);
 }
 
-void SeveralProcs::start(std::uint32_t place, process_link::Message message) {
+void SeveralProcs::start(std::uint32_t place, os::process_link::Message message) {
   Live live{.proc = {}, .out = std::move(message.out), .err = std::move(message.err), .is_leaving = false};
   ++named_;
   try {
@@ -109,7 +109,7 @@ void SeveralProcs::start(std::uint32_t place, process_link::Message message) {
   if (named_ == announced_) pass_streams();
 }
 
-void SeveralProcs::on_signal(const process_link::Record& record) {
+void SeveralProcs::on_signal(const os::process_link::Record& record) {
   const auto found = live_.find(record.proc);
   if (found == live_.end()) return;
   found->second.proc->signal(record.number);
@@ -146,8 +146,8 @@ void SeveralProcs::tell(std::uint32_t place, Live live, const PseudoProc::End& e
   if (holder_ == place) holder_.reset();
   pass_streams();
   live = {};  // its pipes end before its end is told
-  const auto what = end.signaled ? process_link::What::killed : process_link::What::ended;
-  if (!process_link::send(link_.get(), {what, place, end.code}))
+  const auto what = end.signaled ? os::process_link::What::killed : os::process_link::What::ended;
+  if (!os::process_link::send(link_.get(), {what, place, end.code}))
     log::write_line(STDERR_FILENO, "meshbus: the end of a proc of process " + std::to_string(pid_) + " could not be told");
 }
 

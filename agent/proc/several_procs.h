@@ -9,12 +9,12 @@
 #include <optional>
 #include <string>
 
-#include "agent/proc/runtime/bootstrap.h"
-#include "agent/proc/pseudo_proc.h"
-#include "agent/proc/runtime/stop_signals.h"
 #include "agent/os/process_link.h"
-#include "common/loop/reactor.h"
+#include "agent/proc/pseudo_proc.h"
+#include "agent/proc/runtime/bootstrap.h"
+#include "agent/proc/runtime/stop_signals.h"
 #include "common/base/unique_fd.h"
+#include "common/loop/reactor.h"
 #include "meshbus/proc.h"
 
 namespace meshbus::mesh_proc {
@@ -49,8 +49,8 @@ class SeveralProcs {
   };
 
   void on_link();
-  void start(std::uint32_t place, process_link::Message message);
-  void on_signal(const process_link::Record& record);
+  void start(std::uint32_t place, os::process_link::Message message);
+  void on_signal(const os::process_link::Record& record);
   void on_news();
   /// It has ended and is not counted any more.
   void tell(std::uint32_t place, Live live, const PseudoProc::End& end);

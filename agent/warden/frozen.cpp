@@ -25,7 +25,7 @@ namespace fs = std::filesystem;
 /// `directory`: /proc/PID/task/TID.
 std::optional<ThreadLook> look_at_thread(const fs::path& directory) {
   std::ifstream stat(directory / "stat");
-  const auto entry = keeper::parse_stat(std::string(std::istreambuf_iterator<char>(stat), {}));
+  const auto entry = os::parse_stat(std::string(std::istreambuf_iterator<char>(stat), {}));
   if (!entry) return std::nullopt;
   ThreadLook look{.tid = entry->pid, .state = entry->state};
   std::ifstream times(directory / "schedstat");

@@ -121,7 +121,7 @@ void HostProcess::on_lifeline(Role& role) {
 }
 
 void HostProcess::on_message(Role& role, std::string_view text) {
-  const auto message = keeper::parse_lifeline(text);
+  const auto message = os::parse_lifeline(text);
   role.silence.start_anew(Clock::now());
   if (message.word == "ready") {
     role.ready = true;
@@ -306,8 +306,8 @@ void HostProcess::fail_start(int exit_code, const std::string& why) {
 
 // The keeper is dead: its procs got the kernel's parent-death signal, and everything below them is now ours.
 void HostProcess::sweep_ourselves() {
-  if (!cgroup_.empty()) kill_cgroup(cgroup_);
-  keeper::Sweeper sweeper([this](pid_t pid) { return pid == broker_.pid || pid == agent_.pid || strangers_.contains(pid); });
+  if (!cgroup_.empty()) os::kill_cgroup(cgroup_);
+  os::Sweeper sweeper([this](pid_t pid) { return pid == broker_.pid || pid == agent_.pid || strangers_.contains(pid); });
   if (sweeper.run(own_sweep_limit)) return;
   std::string left;
   for (const pid_t pid : sweeper.survivors()) left += " " + std::to_string(pid);
@@ -321,15 +321,15 @@ int HostProcess::finish() {
   }
   sweep_ourselves();  // normally finds nothing, and that is the proof
   if (!cgroup_.empty()) {
-    empty_cgroup(cgroup_, 500ms);
-    if (!remove_cgroup_tree(cgroup_)) say("cannot remove " + cgroup_ + ": " + std::strerror(errno));
+    os::empty_cgroup(cgroup_, 500ms);
+    if (!os::remove_cgroup_tree(cgroup_)) say("cannot remove " + cgroup_ + ": " + std::strerror(errno));
   }
   for (const std::string& directory : limit_directories()) {
-    if (!clear_cgroup_tree(directory, 500ms)) say("cannot remove " + directory + ": " + std::strerror(errno));
+    if (!os::clear_cgroup_tree(directory, 500ms)) say("cannot remove " + directory + ": " + std::strerror(errno));
   }
-  keeper::come_back(50ms);
-  if (!place_.base.empty()) keeper::clear_roles_leaf(place_.base);
-  if (directory_) keeper::remove_run_directory(directory_->path, 100ms);
+  os::come_back(50ms);
+  if (!place_.base.empty()) os::clear_roles_leaf(place_.base);
+  if (directory_) os::remove_run_directory(directory_->path, 100ms);
   return exit_code_;
 }
 

@@ -83,13 +83,13 @@ class HostProcess {
 
   const WardenOptions& options_;
   std::filesystem::path libexec_;
-  std::optional<keeper::Spawner> spawner_;
+  std::optional<os::Spawner> spawner_;
   std::optional<HostDir> directory_;
   std::string cgroup_;
   bool pid_namespace_ = false;
   std::string containment_reason_;  // of what automatic chose
-  keeper::HostPlace place_;
-  keeper::LimitPlaces limits_;
+  os::HostPlace place_;
+  os::LimitPlaces limits_;
   std::string pids_reason_;  // why there is no limit
   std::uint64_t pids_limit_ = 0;
   UniqueFd pids_join_;  // until the keeper is there

@@ -39,12 +39,12 @@ std::optional<Containment> containment_from_environment(std::string& bad) {
 
 // Children that this process had before it became a host, when it was exec'ed by a shell with jobs, say: not ours to end.
 void HostProcess::note_strangers() {
-  if (const auto children = keeper::list_children()) {
+  if (const auto children = os::list_children()) {
     strangers_.insert(children->begin(), children->end());
     return;
   }
-  for (const pid_t pid : keeper::list_pids()) {
-    const auto entry = keeper::read_process(pid);
+  for (const pid_t pid : os::list_pids()) {
+    const auto entry = os::read_process(pid);
     if (entry && entry->parent == ::getpid()) strangers_.insert(pid);
   }
 }
@@ -77,7 +77,7 @@ tl::expected<void, HostProcess::StartFailure> HostProcess::set_up() {
     libexec_ = std::filesystem::read_symlink("/proc/self/exe", error).parent_path();
     if (error) return failed(exit_os_error, "cannot find our own directory: /proc/self/exe: " + error.message());
   }
-  auto spawner = keeper::Spawner::make();
+  auto spawner = os::Spawner::make();
   if (!spawner) return failed(exit_os_error, spawner.error().detail());
   spawner_.emplace(std::move(*spawner));
   auto secret = make_secret();
@@ -104,9 +104,9 @@ tl::expected<void, HostProcess::StartFailure> HostProcess::set_up() {
   local_ = *socket;
   binds_ = options_.binds;
   address_ = !options_.advertise.empty() ? options_.advertise : binds_.empty() ? local_ : binds_.front();
-  mark_ = keeper::make_mark();
-  place_ = keeper::plan_host_place();
-  limits_ = keeper::LimitPlaces::find(directory_->name, place_);
+  mark_ = os::make_mark();
+  place_ = os::plan_host_place();
+  limits_ = os::LimitPlaces::find(directory_->name, place_);
   // Before any of them is made.
   const std::string cgroup = place_.base.empty() ? "" : place_.base + "/meshbus-" + directory_->name;
   if (auto recorded = record_host(*directory_, cgroup, mark_, limits_.directories(), place_.base); !recorded)
@@ -133,7 +133,7 @@ tl::expected<void, HostProcess::StartFailure> HostProcess::choose_containment() 
     pid_namespace_ = true;
     return {};
   }
-  auto made = place_.base.empty() ? fail(ErrorCode::not_exist, place_.problem) : keeper::make_host_cgroup(place_.base, directory_->name);
+  auto made = place_.base.empty() ? fail(ErrorCode::not_exist, place_.problem) : os::make_host_cgroup(place_.base, directory_->name);
   if (made) {
     cgroup_ = std::move(*made);
     return {};
@@ -158,18 +158,18 @@ std::string HostProcess::events_path() const {
 // v1: the keeper itself is put under the limit, so everything below it is, too. v2: all procs are born in the host's cgroup.
 Result<void> HostProcess::limit_pids() {
   if (options_.pids_limit == 0) return {};
-  const keeper::LimitPlace& place = limits_.at(keeper::Controller::pids);
+  const os::LimitPlace& place = limits_.at(os::Controller::pids);
   Result<void> limited;
   if (place.version == 0) limited = fail(ErrorCode::not_exist, place.path);
   if (place.version == 1) {
-    auto made = keeper::make_pids_cgroup(place.path, options_.pids_limit);
+    auto made = os::make_pids_cgroup(place.path, options_.pids_limit);
     if (made) {
       pids_join_ = std::move(*made);
     } else {
       limited = fail(made.error());
     }
   }
-  if (place.version == 2) limited = keeper::limit_pids(place.path, options_.pids_limit);
+  if (place.version == 2) limited = os::limit_pids(place.path, options_.pids_limit);
   if (limited) {
     pids_limit_ = options_.pids_limit;
     return {};
@@ -187,7 +187,7 @@ std::vector<std::string> HostProcess::limit_directories() const {
 }
 
 void HostProcess::add_limits(RoleStart& start) const {
-  for (const keeper::Controller controller : keeper::controllers)
+  for (const os::Controller controller : os::controllers)
     start.arguments.insert(start.arguments.end(), {"--limit", limits_.to_text(controller)});
 }
 
@@ -202,7 +202,7 @@ void HostProcess::add_settings(RoleStart& start) const {
 }
 
 Result<void> HostProcess::start_keeper() {
-  auto pair = keeper::make_packet_pair();
+  auto pair = os::make_packet_pair();
   if (!pair) return fail(pair.error());
   agents_keeper_fd_ = std::move(pair->first);
   RoleStart start;
@@ -266,7 +266,7 @@ Result<void> HostProcess::start_agent() {
 }
 
 Result<void> HostProcess::restart_agent() {
-  auto pair = keeper::make_packet_pair();
+  auto pair = os::make_packet_pair();
   if (!pair) return fail(pair.error());
   if (!keeper_.lifeline.send("agent", pair->second.get())) return fail(ErrorCode::io_error, "the keeper takes no new agent");
   agents_keeper_fd_ = std::move(pair->first);

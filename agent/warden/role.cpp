@@ -17,8 +17,8 @@
 
 namespace meshbus::warden {
 
-Result<void> start_role(Role& role, const RoleStart& start, keeper::Spawner& spawner) {
-  auto pair = keeper::make_packet_pair();
+Result<void> start_role(Role& role, const RoleStart& start, os::Spawner& spawner) {
+  auto pair = os::make_packet_pair();
   if (!pair) return fail(pair.error());
   const UniqueFd null(::open("/dev/null", O_RDWR | O_CLOEXEC));
   // Numbers of 3 or more, as the recipe wants.
@@ -34,7 +34,7 @@ Result<void> start_role(Role& role, const RoleStart& start, keeper::Spawner& spa
   std::vector<int> inherit = start.inherit;
   inherit.push_back(pair->second.get());
 
-  keeper::ChildPlan plan;
+  os::ChildPlan plan;
   plan.path = texts.front().c_str();
   plan.argv = argv.data();
   plan.envp = environ;
@@ -50,16 +50,16 @@ Result<void> start_role(Role& role, const RoleStart& start, keeper::Spawner& spa
   plan.inherit_count = inherit.size();
   auto child = spawner.run(plan);
   if (!child) {
-    keeper::SpawnFailure failure = child.error();
-    if (failure.stage == keeper::SpawnStage::exec) failure.file = start.program.string();
-    return fail(ErrorCode::exec_failed, "cannot start the " + role.name + ": " + keeper::describe(failure));
+    os::SpawnFailure failure = child.error();
+    if (failure.stage == os::SpawnStage::exec) failure.file = start.program.string();
+    return fail(ErrorCode::exec_failed, "cannot start the " + role.name + ": " + os::describe(failure));
   }
   role.pid = child->pid;
   role.ready = false;
   role.said.clear();
   role.silence = {};
   role.silence.start_anew(std::chrono::steady_clock::now());
-  role.lifeline = keeper::Lifeline(std::move(pair->first));
+  role.lifeline = os::Lifeline(std::move(pair->first));
   return {};
 }
 

@@ -74,17 +74,17 @@ void clean_one(const std::string& path, const std::string& name, int lock) {
     if (blank == std::string::npos) continue;
     const std::string key = line.substr(0, blank);
     const std::string value = line.substr(blank + 1);
-    if (key == "mark" && value != "0") keeper::sweep_marked(std::strtoull(value.c_str(), nullptr, 10), 1000ms);
+    if (key == "mark" && value != "0") os::sweep_marked(std::strtoull(value.c_str(), nullptr, 10), 1000ms);
     const std::string tail = "/meshbus-" + name;
     // Who is dying by now is in it for a moment still; and it must not stay, because nobody will know of it any more.
-    if (key == "limits" && value.ends_with(tail)) clear_cgroup_tree(value, 1000ms);
+    if (key == "limits" && value.ends_with(tail)) os::clear_cgroup_tree(value, 1000ms);
     if (key == "cgroup" && value.size() > tail.size() && value.compare(value.size() - tail.size(), tail.size(), tail) == 0) {
-      empty_cgroup(value, 500ms);
-      remove_cgroup_tree(value);
+      os::empty_cgroup(value, 500ms);
+      os::remove_cgroup_tree(value);
     }
-    if (key == "aside") keeper::clear_roles_leaf(value);
+    if (key == "aside") os::clear_roles_leaf(value);
   }
-  keeper::remove_run_directory(path, 100ms);
+  os::remove_run_directory(path, 100ms);
 }
 
 }  // namespace
@@ -111,11 +111,11 @@ Result<HostDir> make_host_dir(const std::string& base) {
       if (errno == EEXIST) continue;
       return fail(ErrorCode::io_error, os_error("mkdir " + directory.path));
     }
-    const std::string lock = directory.path + "/" + keeper::lock_file;
+    const std::string lock = directory.path + "/" + os::lock_file;
     directory.lock = UniqueFd(::open(lock.c_str(), O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC, 0600));
     if (!directory.lock || ::flock(directory.lock.get(), LOCK_EX | LOCK_NB) != 0) {
       auto failure = fail(ErrorCode::io_error, os_error("lock " + lock));
-      keeper::remove_run_directory(directory.path, 0ms);
+      os::remove_run_directory(directory.path, 0ms);
       return failure;
     }
     return directory;
@@ -130,7 +130,7 @@ Result<void> record_host(const HostDir& directory, const std::string& cgroup, st
   for (const std::string& one : limits) text += "limits " + one + "\n";
   if (!aside.empty()) text += "aside " + aside + "\n";
   if (::pwrite(directory.lock.get(), text.data(), text.size(), 0) != static_cast<ssize_t>(text.size())) {
-    return fail(ErrorCode::io_error, os_error("write " + directory.path + "/" + keeper::lock_file));
+    return fail(ErrorCode::io_error, os_error("write " + directory.path + "/" + os::lock_file));
   }
   return {};
 }
@@ -154,7 +154,7 @@ int clean_stale_hosts(const std::string& base) {
     const std::string path = entry->path().string();
     const std::string file_name = entry->path().filename().string();
     if (file_name.rfind(host_prefix, 0) != 0) continue;
-    const UniqueFd lock(::open((path + "/" + keeper::lock_file).c_str(), O_RDWR | O_CLOEXEC | O_NOFOLLOW));
+    const UniqueFd lock(::open((path + "/" + os::lock_file).c_str(), O_RDWR | O_CLOEXEC | O_NOFOLLOW));
     // Any other reason than "there is none" says nothing about whether that host lives.
     if (!lock && errno != ENOENT) continue;
     struct stat status{};

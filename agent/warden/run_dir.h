@@ -11,7 +11,7 @@ namespace meshbus::warden {
 
 /// The private directory of one host, `BASE/host-XXXXXXXX`. It is locked as long as the warden or its keeper lives, so that the next
 /// warden can tell what a crash of both has left. Not removed by its destructor: whoever is last out calls
-/// keeper::remove_run_directory().
+/// os::remove_run_directory().
 struct HostDir {
   std::string path;
   std::string name;  ///< The eight hex digits; the cgroup has them too.
@@ -28,7 +28,7 @@ Result<HostDir> make_host_dir(const std::string& base);
 
 /// Writes down what a later warden needs to clean up after us, should both we and the keeper be killed. Errors: io_error.
 /// `cgroup` is that of v2, `limits` are directories of limits: whether they are there or not. `aside`: below it its roles may be in
-/// keeper::roles_leaf(); may be empty.
+/// os::roles_leaf(); may be empty.
 Result<void> record_host(const HostDir& directory, const std::string& cgroup, std::uint64_t mark,
                          const std::vector<std::string>& limits = {}, const std::string& aside = {});
 

@@ -12,7 +12,7 @@ class RecentSet {
  public:
   explicit RecentSet(std::size_t limit) : limit_(limit) {}
 
-  /// Puts it in or replaces the value; the oldest key goes when there are too many.
+  /// Adds the key or replaces its value; the oldest key is forgotten when there are too many.
   void add(const Key& key, Value value) {
     const auto [at, is_new] = entries_.insert_or_assign(key, std::move(value));
     if (is_new) order_.push_back(key);

@@ -23,28 +23,31 @@
 
 namespace meshbus {
 
-/// Binds a socket for tools of this user alone, and for nobody else. `who` leads errors: configuration_error (no concrete unix address),
-/// io_error.
-Result<SocketFile> listen_for_tools(zmq::socket_t& socket, const HostAddr& address, const std::string& who);
+/// Binds a socket that only this user's tools can reach. `speaker` begins the text of errors:
+/// configuration_error (no concrete unix address), io_error.
+Result<SocketFile> listen_for_tools(zmq::socket_t& socket, const HostAddr& address,
+                                    const std::string& speaker);
 
-/// Tells ZeroMQ tools what happens in the broker (schemas/monitor.fbs): an XPUB socket that builds only what somebody subscribed to, and
-/// loses what a slow subscriber does not take. Lives on the reactor's thread.
+/// Tells ZeroMQ tools what happens in the broker (schemas/monitor.fbs): an XPUB socket that builds
+/// only what somebody subscribed to, and loses what a slow subscriber does not take. Lives on the
+/// reactor's thread.
 class Monitor {
  public:
-  /// What is asked for once a second while somebody subscribes to it.
+  /// What the monitor asks for once a second while a tool subscribes to it.
   struct Sources {
     std::function<wire::BrokerCountersT()> counters;
     /// Peers that have taken nothing for a second of what waits for them.
     std::function<std::vector<wire::QueueStateT>()> slow;
   };
 
-  /// The broker that all this is about.
+  /// The broker that the events are about.
   struct Speaker {
     HostAddr host;
     std::uint64_t incarnation = 0;
   };
   /// Listens at a unix address. Errors: configuration_error (another transport), io_error.
-  static Result<std::unique_ptr<Monitor>> open(Reactor& reactor, zmq::context_t& context, const HostAddr& address, Speaker speaker,
+  static Result<std::unique_ptr<Monitor>> open(Reactor& reactor, zmq::context_t& context,
+                                               const HostAddr& address, Speaker speaker,
                                                Sources sources);
   ~Monitor();
   Monitor(const Monitor&) = delete;
@@ -59,11 +62,21 @@ class Monitor {
   void dropped(const wire::Envelope& envelope, Drop reason);
 
  private:
-  enum class Topic : std::uint8_t { peer_up, peer_down, peer_refused, link_up, link_down, undeliverable, dropped, slow, counters };
+  enum class Topic : std::uint8_t {
+    peer_up,
+    peer_down,
+    peer_refused,
+    link_up,
+    link_down,
+    undeliverable,
+    dropped,
+    slow,
+    counters
+  };
   static constexpr std::size_t kTopics = 9;
 
   Monitor(Reactor& reactor, zmq::context_t& context, Speaker speaker, Sources sources);
-  /// Counts the event; true when somebody is to hear of it.
+  /// Counts the event. True when a tool subscribes to it.
   bool begin(Topic topic) noexcept;
   template <typename T>
   void publish(Topic topic, T body);
@@ -76,7 +89,7 @@ class Monitor {
   Sources sources_;
   zmq::socket_t socket_;
   std::optional<SocketFile> file_;
-  /// What is subscribed to: beginnings of topics.
+  /// The subscriptions: beginnings of topics.
   std::set<std::string> subscriptions_;
   std::array<bool, kTopics> wanted_{};
   std::array<std::uint64_t, kTopics> sequences_{};

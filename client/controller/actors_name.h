@@ -9,8 +9,9 @@
 
 namespace meshbus {
 
-/// The actors of one name in the procs of a mesh: "trainers-13Se1Maqzryj,tally", as the ActorIds of its procs have it. Where messages of a
-/// controller name a mesh (Subscribe, MeshEvent, GetState, ...) this names its actors. A plain value.
+/// The actors of one name in the procs of a mesh: "trainers-13Se1Maqzryj,tally", as the ActorIds of
+/// its procs have it. Where messages of a controller name a mesh (Subscribe, MeshEvent, GetState,
+/// ...) this names its actors. A plain value.
 class ActorsName {
  public:
   ActorsName(Name mesh, Name actor) : mesh_(std::move(mesh)), actor_(std::move(actor)) {}
@@ -18,7 +19,8 @@ class ActorsName {
   static Result<ActorsName> parse(std::string_view text) {
     const auto comma = text.find(',');
     if (comma == std::string_view::npos)
-      return fail(ErrorCode::parse_error, "actors are named MESH,NAME, and not '" + std::string(text) + "'");
+      return fail(ErrorCode::parse_error,
+                  "actors are named MESH,NAME, and not '" + std::string(text) + "'");
     auto mesh = Name::parse(text.substr(0, comma));
     if (!mesh) return fail(mesh.error());
     auto actor = Name::parse(text.substr(comma + 1));
@@ -26,7 +28,9 @@ class ActorsName {
     return ActorsName(std::move(*mesh), std::move(*actor));
   }
   /// Whether that is not the name of a mesh of procs. No name has a comma.
-  static bool is_meant(std::string_view text) noexcept { return text.find(',') != std::string_view::npos; }
+  static bool is_meant(std::string_view text) noexcept {
+    return text.find(',') != std::string_view::npos;
+  }
   /// What all names of actors of that mesh begin with.
   static std::string prefix_of(std::string_view mesh) { return std::string(mesh) + ","; }
 

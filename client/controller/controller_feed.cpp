@@ -5,7 +5,8 @@
 #include <algorithm>
 
 #include "client/controller/supervision_event.h"
-#include "client/src/wire_reports.h"
+#include "client/src/proc_mesh/wire_reports.h"
+#include "common/base/own_pause.h"
 #include "common/security/token.h"
 #include "wire/bus_generated.h"
 #include "wire/supervision_generated.h"
@@ -14,7 +15,8 @@ namespace meshbus {
 namespace {
 
 constexpr std::chrono::milliseconds kAnswerLimit{3000};
-/// Nothing heard for so long is told: with the second between two questions within the 5 s of spec 8.7.
+/// Nothing heard for so long is told: with the second between two questions within the 5 s of
+/// spec 8.7.
 constexpr std::chrono::milliseconds kSilence{4000};
 /// A broker that is away so long is given up when there are other hosts.
 constexpr std::chrono::milliseconds kFeedHomeLimit{2000};
@@ -25,14 +27,14 @@ ProcId controller_at(const HostAddr& host) {
 
 }  // namespace
 
-ControllerFeed::ControllerFeed(Reactor& reactor, zmq::context_t& context, Options options, Events events)
+ControllerFeed::ControllerFeed(Reactor& reactor, zmq::context_t& context, Options options,
+                               Events events)
     : reactor_(reactor),
       context_(context),
       options_(std::move(options)),
       events_(std::move(events)),
       name_(*Name::make("client")),
-      incarnation_(random_u64()),
-      heard_(reactor.now()) {
+      incarnation_(random_u64()) {
   open();
   on_tick();
 }
@@ -44,8 +46,9 @@ ControllerFeed::~ControllerFeed() {
     wire::UnsubscribeT goodbye;
     goodbye.subscriber = bus_->self()->to_string();
     goodbye.mesh = options_.mesh;
-    // Not answered to: who is gone is forgotten anyway.
-    bus_->request(Destination::to(controller_at(options_.hosts[at_])), std::move(goodbye), kAnswerLimit, [](const auto&) {});
+    // The answer does not matter: a subscriber that is gone is forgotten anyway.
+    bus_->request(Destination::to(controller_at(options_.hosts[at_])), std::move(goodbye),
+                  kAnswerLimit, [](const auto&) {});
   }
   bus_->close("the subscriber ends");
 }
@@ -65,15 +68,17 @@ void ControllerFeed::open() {
                              on_heard(request);
                              wire::MeshEventT event;
                              message.UnPackTo(&event);
-                             for (const auto& one : feed_.on_event(event, reactor_.now())) events_.on_event(to_supervision_event(one));
+                             for (const auto& one : feed_.on_event(event, reactor_.now()))
+                               events_.on_event(to_supervision_event(one));
                            })
-      .on<wire::MeshHeartbeat>(Role::operate, [this](const Request& request, const wire::MeshHeartbeat& message) {
-        if (!is_from_controller(request)) return;
-        on_heard(request);
-        wire::MeshHeartbeatT heartbeat;
-        message.UnPackTo(&heartbeat);
-        feed_.on_heartbeat(heartbeat, reactor_.now());
-      });
+      .on<wire::MeshHeartbeat>(Role::operate,
+                               [this](const Request& request, const wire::MeshHeartbeat& message) {
+                                 if (!is_from_controller(request)) return;
+                                 on_heard(request);
+                                 wire::MeshHeartbeatT heartbeat;
+                                 message.UnPackTo(&heartbeat);
+                                 feed_.on_heartbeat(heartbeat, reactor_.now());
+                               });
   Bus::Events events;
   events.on_up = [this](const wire::Welcome&) {
     down_since_.reset();
@@ -84,7 +89,9 @@ void ControllerFeed::open() {
     down_since_ = reactor_.now();
     on_problem(Error(ErrorCode::host_unreachable, reason));
   };
-  events.on_trouble = [this](const std::string& reason) { on_problem(Error(ErrorCode::host_unreachable, reason)); };
+  events.on_trouble = [this](const std::string& reason) {
+    on_problem(Error(ErrorCode::host_unreachable, reason));
+  };
   events.on_refused = [this](const Error& error) {
     on_problem(error);
     should_move_ = true;
@@ -92,7 +99,8 @@ void ControllerFeed::open() {
   down_since_ = reactor_.now();
   begins_ = true;
   is_asked_ = false;
-  bus_ = std::make_unique<Bus>(reactor_, context_, std::move(session), std::move(handlers), std::move(events));
+  bus_ = std::make_unique<Bus>(reactor_, context_, std::move(session), std::move(handlers),
+                               std::move(events));
 }
 
 void ControllerFeed::move_on() {
@@ -106,7 +114,8 @@ void ControllerFeed::move_on() {
 
 bool ControllerFeed::is_from_controller(const Request& request) const {
   const auto id = controller_at(options_.hosts[at_]);
-  return request.envelope.source_proc() == id.key() && request.envelope.source_host() == id.host().key();
+  return request.envelope.source_proc() == id.key() &&
+         request.envelope.source_host() == id.host().key();
 }
 
 void ControllerFeed::ask() {
@@ -119,8 +128,10 @@ void ControllerFeed::ask() {
   subscribe.again = again || begins_;
   if (std::exchange(begins_, false)) feed_.restart();
   is_asked_ = true;
-  bus_->request(Destination::to(controller_at(options_.hosts[at_])), std::move(subscribe), kAnswerLimit,
-                [this, alive = std::weak_ptr<void>(alive_), again, bus = bus_.get()](const Result<ControlMessage>& answer) {
+  bus_->request(Destination::to(controller_at(options_.hosts[at_])), std::move(subscribe),
+                kAnswerLimit,
+                [this, alive = std::weak_ptr<void>(alive_), again,
+                 bus = bus_.get()](const Result<ControlMessage>& answer) {
                   if (alive.expired() || bus != bus_.get()) return;
                   is_asked_ = false;
                   if (answer && again) feed_.on_subscribed();
@@ -130,7 +141,7 @@ void ControllerFeed::ask() {
 
 void ControllerFeed::on_answer(const Result<ControlMessage>& answer) {
   if (!answer) {
-    // Whoever is there next may know nothing of us.
+    // The next controller there may know nothing of us.
     begins_ = true;
     on_problem(answer.error());
     should_move_ = should_move_ || options_.hosts.size() > 1;
@@ -155,39 +166,42 @@ void ControllerFeed::on_heard(const Request& request) {
 
 void ControllerFeed::hear() {
   heard_ = reactor_.now();
-  was_heard_ = true;
+  heard_at_ = options_.hosts[at_];
   is_lost_ = false;
-  if (std::exchange(is_silent_, false)) tell(SupervisionEvent::Kind::controller_back, {});
+  if (std::exchange(is_silent_, false))
+    tell(SupervisionEvent::Kind::controller_back, heard_at_, {});
 }
 
-void ControllerFeed::tell(SupervisionEvent::Kind kind, std::string problem) {
+void ControllerFeed::tell(SupervisionEvent::Kind kind, const HostAddr& host, std::string problem) {
   SupervisionEvent event;
   event.kind = kind;
   event.mesh = options_.mesh.substr(0, options_.mesh.find(','));
-  event.host = options_.hosts[at_];
+  event.host = host;
   event.problem = std::move(problem);
   events_.on_event(std::move(event));
 }
 
 void ControllerFeed::on_tick() {
   const auto now = reactor_.now();
-  // It is this process that was away (stopped, starved): what was said meanwhile may lie unread.
-  if (timer_ != 0 && now > due_ + 2 * options_.probe) {
-    heard_ = std::max(heard_, now - std::chrono::milliseconds(options_.probe));
+  // This process was stopped: messages of the controller may still be unread.
+  if (timer_ != 0 && OwnPause(2 * options_.probe).was_away(due_, now)) {
+    if (heard_) heard_ = std::max(*heard_, now - options_.probe);
     if (down_since_) down_since_ = now;
   }
   due_ = now + options_.probe;
   timer_ = reactor_.at(due_, [this] { on_tick(); });
-  if (was_heard_ && !is_silent_ && now - heard_ >= kSilence) {
+  if (heard_ && !is_silent_ && now - *heard_ >= kSilence) {
     is_silent_ = true;
     begins_ = true;
-    tell(SupervisionEvent::Kind::controller_silent, problem_);
+    tell(SupervisionEvent::Kind::controller_silent, heard_at_, problem_);
   }
-  if (is_silent_ && !is_lost_ && options_.watchdog.count() != 0 && now - heard_ >= options_.watchdog) {
+  if (is_silent_ && !is_lost_ && options_.watchdog.count() != 0 &&
+      now - *heard_ >= options_.watchdog) {
     is_lost_ = true;
-    tell(SupervisionEvent::Kind::controller_lost, problem_);
+    tell(SupervisionEvent::Kind::controller_lost, heard_at_, problem_);
   }
-  if (down_since_ && options_.hosts.size() > 1 && now - *down_since_ >= kFeedHomeLimit) should_move_ = true;
+  if (down_since_ && options_.hosts.size() > 1 && now - *down_since_ >= kFeedHomeLimit)
+    should_move_ = true;
   if (should_move_) {
     move_on();
   } else {

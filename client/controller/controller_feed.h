@@ -16,9 +16,10 @@
 
 namespace meshbus {
 
-/// Listens to the controller of one of some hosts: subscribes, asks it every second whether it is there and still knows us, and looks for
-/// it, or another one, when it is not. A connection of its own, because a controller tells each listener on the bus everything once. Lives
-/// on the reactor's thread.
+/// Listens to the controller of one of some hosts: subscribes, asks it every second whether it is
+/// there and still knows us, and looks for it, or another one, when it is not. A connection of its
+/// own, because a controller tells each listener on the bus everything once. Lives on the reactor's
+/// thread.
 class ControllerFeed {
  public:
   struct Options {
@@ -52,7 +53,7 @@ class ControllerFeed {
   void on_heard(const Request& request);
   void on_tick();
   void hear();
-  void tell(SupervisionEvent::Kind kind, std::string problem);
+  void tell(SupervisionEvent::Kind kind, const HostAddr& host, std::string problem);
   bool is_from_controller(const Request& request) const;
 
   Reactor& reactor_;
@@ -69,16 +70,19 @@ class ControllerFeed {
   /// Since when our connection is away.
   std::optional<Reactor::Time> down_since_;
   bool is_asked_ = false;
-  /// It has to be subscribed as if for the first time: the controller may have forgotten us, or be another one.
+  /// It has to be subscribed as if for the first time: the controller may have forgotten us, or be
+  /// another one.
   bool begins_ = true;
   bool should_move_ = false;
-  /// Of the life of the controller that is heard.
+  /// The incarnation of the controller that is heard.
   std::uint64_t life_ = 0;
-  Reactor::Time heard_;
-  bool was_heard_ = false;
+  /// When the controller was heard last.
+  std::optional<Reactor::Time> heard_;
   bool is_silent_ = false;
   bool is_lost_ = false;
   std::string problem_;
+  /// Where the controller was heard last.
+  HostAddr heard_at_ = HostAddr::local(0);
   /// Lets a callback see that this object is gone.
   std::shared_ptr<void> alive_ = std::make_shared<char>();
 };

@@ -6,6 +6,7 @@
 
 #include "client/controller/controller.h"
 #include "client/controller/supervision_event.h"
+#include "client/src/check_owner.h"
 #include "client/src/context_core.h"
 #include "client/src/handler_gate.h"
 #include "meshbus/controller.h"
@@ -31,12 +32,15 @@ class ControllerPlace {
   }
   Result<void> wait(const std::vector<HostAddr>& hosts, std::chrono::milliseconds deadline) {
     std::unique_lock lock(mutex_);
-    changed_.wait_for(lock, std::clamp<std::chrono::milliseconds>(deadline, std::chrono::milliseconds(1), std::chrono::hours(24 * 20)),
+    changed_.wait_for(lock,
+                      std::clamp<std::chrono::milliseconds>(deadline, std::chrono::milliseconds(1),
+                                                            std::chrono::hours(24 * 20)),
                       [&] { return id_.has_value() || refusal_.has_value(); });
     if (id_) return {};
     if (refusal_) return fail(refusal_->within("controller"));
     return fail(ErrorCode::host_unreachable,
-                "controller: no broker answers at " + hosts.front().to_string() + (hosts.size() == 1 ? "" : ", nor at the other hosts"));
+                "controller: no broker answers at " + hosts.front().to_string() +
+                    (hosts.size() == 1 ? "" : ", nor at the other hosts"));
   }
   ProcId id() const {
     const std::lock_guard lock(mutex_);
@@ -52,7 +56,8 @@ class ControllerPlace {
 
 class EmbeddedController::Impl {
  public:
-  Impl(std::shared_ptr<ContextCore> core, Controller::Options options, std::function<void(const SupervisionEvent&)> on_event);
+  Impl(std::shared_ptr<ContextCore> core, Controller::Options options,
+       std::function<void(const SupervisionEvent&)> on_event);
   ~Impl();
   Impl(const Impl&) = delete;
   Impl& operator=(const Impl&) = delete;
@@ -69,7 +74,8 @@ class EmbeddedController::Impl {
   std::shared_ptr<ControllerPlace> place_ = std::make_shared<ControllerPlace>();
   std::mutex end_mutex_;
   bool has_ended_ = false;  // guarded by end_mutex_
-  /// Not that of the other connections: a name that cannot be found stalls the thread of the one that looks for it.
+  /// Not that of the other connections: a name that cannot be found stalls the thread of the one
+  /// that looks for it.
   std::unique_ptr<zmq::context_t> zmq_context_ = std::make_unique<zmq::context_t>(1);
   std::unique_ptr<Controller> controller_;
 };
@@ -80,8 +86,12 @@ EmbeddedController::Impl::Impl(std::shared_ptr<ContextCore> core, Controller::Op
     : core_(std::move(core)), hosts_(options.hosts) {
   core_->run([&] {
     const auto tell = [&handlers = core_->handlers(), gate = gate_,
-                       on_event = std::make_shared<decltype(on_event)>(std::move(on_event))](SupervisionEvent event) {
-      if (*on_event) handlers.post([gate, on_event, event = std::move(event)] { gate->pass([&] { (*on_event)(event); }); });
+                       on_event = std::make_shared<decltype(on_event)>(std::move(on_event))](
+                          SupervisionEvent event) {
+      if (*on_event)
+        handlers.post([gate, on_event, event = std::move(event)] {
+          gate->pass([&] { (*on_event)(event); });
+        });
     };
     Controller::Events events;
     events.on_up = [place = place_](const ProcId& id) { place->on_up(id); };
@@ -98,7 +108,8 @@ EmbeddedController::Impl::Impl(std::shared_ptr<ContextCore> core, Controller::Op
       event.problem = error.to_string();
       tell(std::move(event));
     };
-    controller_ = std::make_unique<Controller>(core_->reactor(), *zmq_context_, std::move(options), std::move(events));
+    controller_ = std::make_unique<Controller>(core_->reactor(), *zmq_context_, std::move(options),
+                                               std::move(events));
   });
 }
 
@@ -119,12 +130,14 @@ Result<void> EmbeddedController::Impl::end(const std::string& reason) {
   if (has_ended_) return {};
   has_ended_ = true;
   std::promise<std::size_t> left;
-  core_->post([&] { controller_->end(reason, [&] { left.set_value(controller_->live_owned()); }); });
+  core_->post(
+      [&] { controller_->end(reason, [&] { left.set_value(controller_->live_owned()); }); });
   const auto still = left.get_future().get();
   core_->run([this, &reason] { controller_->close(reason); });
   if (still == 0) return {};
-  return fail(ErrorCode::stop_error, std::to_string(still) + " meshes of controller " + id().to_string() +
-                                         " have not ended in time; they do when their leases lapse");
+  return fail(ErrorCode::stop_error,
+              std::to_string(still) + " meshes of controller " + id().to_string() +
+                  " have not ended in time; they do when their leases lapse");
 }
 
 EmbeddedController::EmbeddedController(std::unique_ptr<Impl> impl) : impl_(std::move(impl)) {}
@@ -132,24 +145,28 @@ EmbeddedController::EmbeddedController(EmbeddedController&&) noexcept = default;
 EmbeddedController& EmbeddedController::operator=(EmbeddedController&&) noexcept = default;
 EmbeddedController::~EmbeddedController() = default;
 
-Result<EmbeddedController> EmbeddedController::start(Context& context, EmbeddedControllerOptions options) {
+Result<EmbeddedController> EmbeddedController::start(Context& context,
+                                                     EmbeddedControllerOptions options) {
   const auto& core = context.core();
-  if (auto fine = core->check_may_wait(); !fine) return fail(fine.error());
-  if (options.hosts.empty()) return fail(ErrorCode::configuration_error, "controller: no host is named");
+  if (auto fine = check_owner(core); !fine) return fail(fine.error());
+  if (options.hosts.empty())
+    return fail(ErrorCode::configuration_error, "controller: no host is named");
   auto made = Controller::Options::from(core->config(), std::move(options.hosts));
   made.mesh = std::move(options.mesh);
-  made.reach = [&core = *core](const HostAddr& host, Session::Options& session) { core.reach(host, session); };
+  made.reach = [&core = *core](const HostAddr& host, Session::Options& session) {
+    core.reach(host, session);
+  };
   auto impl = std::make_unique<Impl>(core, std::move(made), std::move(options.on_event));
   if (auto up = impl->wait(options.deadline); !up) return fail(up.error());
   return EmbeddedController(std::move(impl));
 }
 
 ProcId EmbeddedController::id() const {
-  return impl_->id();
+  return impl_ == nullptr ? ProcId(HostAddr::local(0), ProcName(Name::controller())) : impl_->id();
 }
 
 Result<void> EmbeddedController::end(const std::string& reason) {
-  return impl_->end(reason);
+  return impl_ == nullptr ? fail(moved_from_error()) : impl_->end(reason);
 }
 
 }  // namespace meshbus

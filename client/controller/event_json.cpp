@@ -7,7 +7,8 @@
 #include <nlohmann/json.hpp>
 
 #include "client/controller/actors_name.h"
-#include "client/src/wire_reports.h"
+#include "client/controller/supervision_event.h"
+#include "client/src/proc_mesh/wire_reports.h"
 
 namespace meshbus {
 namespace {
@@ -15,7 +16,8 @@ namespace {
 using Json = nlohmann::ordered_json;
 
 std::string time_text(std::chrono::system_clock::time_point time) {
-  const auto millis = std::chrono::duration_cast<std::chrono::milliseconds>(time.time_since_epoch()).count();
+  const auto millis =
+      std::chrono::duration_cast<std::chrono::milliseconds>(time.time_since_epoch()).count();
   const std::time_t seconds = millis / 1000;
   std::tm utc{};
   ::gmtime_r(&seconds, &utc);
@@ -60,6 +62,20 @@ void add_mesh(Json& json, const std::string& mesh) {
   if (comma != std::string::npos) json["actor"] = mesh.substr(comma + 1);
 }
 
+/// How an end came about, in the words of `run --json`.
+void add_origin(Json& json, const RankReport& rank) {
+  json["restarts"] = rank.restarts;
+  const bool is_over = rank.is_terminal();
+  json["cause"] = is_over ? Json(std::string(to_string(rank.cause))) : Json(nullptr);
+  json["consequence"] = rank.consequence;
+  json["because"] = rank.because ? Json(*rank.because) : Json(nullptr);
+  json["stop"] = nullptr;
+  if (rank.step == StopStep::none) return;
+  json["stop"] = {{"step", std::string(to_string(rank.step))},
+                  {"by", rank.stopped_by},
+                  {"reason", rank.stop_reason}};
+}
+
 void add_actor_state(Json& json, const WatchEvent& event) {
   RankReport report;
   copy_state(event.rank, report);
@@ -68,13 +84,18 @@ void add_actor_state(Json& json, const WatchEvent& event) {
   const bool is_over = report.is_terminal();
   json["proc_ended"] = is_over && event.actor == nullptr;
   const auto* const actor = event.actor.get();
-  json["message"] = actor != nullptr && !actor->message.empty() ? Json(actor->message) : Json(nullptr);
+  json["message"] =
+      actor != nullptr && !actor->message.empty() ? Json(actor->message) : Json(nullptr);
   json["causes"] = actor != nullptr ? Json(actor->causes) : Json::array();
-  json["exit_code"] = is_over && actor == nullptr && report.signal == 0 ? Json(report.exit_code) : Json(nullptr);
+  json["exit_code"] =
+      is_over && actor == nullptr && report.signal == 0 ? Json(report.exit_code) : Json(nullptr);
   json["signal"] = report.signal != 0 ? Json(report.signal) : Json(nullptr);
-  json["reason"] = actor != nullptr ? actor->reason : event.exit_report != nullptr ? event.exit_report->reason : std::string();
+  json["reason"] = actor != nullptr               ? actor->reason
+                   : event.exit_report != nullptr ? event.exit_report->reason
+                                                  : std::string();
   const auto* const tail = event.exit_report != nullptr ? &event.exit_report->stderr_tail : nullptr;
-  json["stderr_tail"] = tail != nullptr ? lines_of(std::string(tail->begin(), tail->end())) : Json::array();
+  json["stderr_tail"] =
+      tail != nullptr ? lines_of(std::string(tail->begin(), tail->end())) : Json::array();
 }
 
 }  // namespace
@@ -118,22 +139,20 @@ std::string to_json_line(const WatchEvent& event, std::chrono::system_clock::tim
     add_actor_state(json, event);
     return dump(json);
   }
-  RankReport report;
-  copy_state(event.rank, report);
-  if (event.exit_report != nullptr) {
-    report.reason = event.exit_report->reason;
-    report.stderr_tail.assign(event.exit_report->stderr_tail.begin(), event.exit_report->stderr_tail.end());
-  }
+  const auto report = to_rank_report(event);
   json["mesh"] = event.mesh;
   json["host"] = event.host.to_string();
   json["rank"] = event.rank.rank();
   json["point"] = event.point();
   json["state"] = std::string(to_string(report.state));
   json["pid"] = report.pid != 0 ? Json(report.pid) : Json(nullptr);
-  json["exit_code"] = report.state == ProcState::stopped && report.signal == 0 ? Json(report.exit_code) : Json(nullptr);
+  json["exit_code"] = report.state == ProcState::stopped && report.signal == 0
+                          ? Json(report.exit_code)
+                          : Json(nullptr);
   json["signal"] = report.signal != 0 ? Json(report.signal) : Json(nullptr);
   json["reason"] = report.words();
   json["stderr_tail"] = lines_of(report.stderr_tail);
+  add_origin(json, report);
   return dump(json);
 }
 

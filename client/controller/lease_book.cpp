@@ -34,7 +34,8 @@ void LeaseBook::failed(const std::vector<std::string>& meshes, Time now) {
   auto again = ask_again;
   for (const auto& [mesh, lease] : leases_) again = std::min(again, lease.length / 6);
   for (const auto& mesh : meshes) {
-    if (const auto found = leases_.find(mesh); found != leases_.end()) found->second.due = std::min(found->second.due, now + again);
+    if (const auto found = leases_.find(mesh); found != leases_.end())
+      found->second.due = std::min(found->second.due, now + again);
   }
   find_due();
 }

@@ -8,15 +8,17 @@
 
 namespace meshbus {
 
-/// When a controller has to renew the leases of its meshes on one host: all of them in one message, when the first of them is a third of
-/// its length old. Pure.
+/// When a controller has to renew the leases of its meshes on one host: all of them in one message,
+/// when the first of them is a third of its length old. Pure.
 class LeaseBook {
  public:
   using Time = std::chrono::steady_clock::time_point;
-  /// What was asked in vain is asked again after so long, or after a sixth of the shortest lease if that is less.
+  /// What was asked in vain is asked again after so long, or after a sixth of the shortest lease if
+  /// that is less.
   static constexpr std::chrono::milliseconds ask_again{500};
 
-  /// These are the meshes and the lengths of their leases from now on; those that are new are due at once.
+  /// These are the meshes and the lengths of their leases from now on; those that are new are due
+  /// at once.
   void set(const std::map<std::string, std::chrono::milliseconds>& leases);
   /// Nothing = there are none.
   std::optional<Time> due() const noexcept { return due_; }

@@ -9,9 +9,14 @@
 
 namespace meshbus {
 
-LineWriter::LineWriter(Reactor& reactor, int fd, std::size_t limit, std::function<std::string(std::uint64_t)> on_lost,
+LineWriter::LineWriter(Reactor& reactor, int fd, std::size_t limit,
+                       std::function<std::string(std::uint64_t)> on_lost,
                        std::function<void()> on_closed)
-    : reactor_(reactor), fd_(fd), limit_(limit), on_lost_(std::move(on_lost)), on_closed_(std::move(on_closed)) {}
+    : reactor_(reactor),
+      fd_(fd),
+      limit_(limit),
+      on_lost_(std::move(on_lost)),
+      on_closed_(std::move(on_closed)) {}
 
 void LineWriter::write(std::string_view line) {
   if (is_closed_) return;
@@ -30,11 +35,12 @@ void LineWriter::write(std::string_view line) {
 void LineWriter::flush() {
   std::size_t done = 0;
   while (!is_closed_ && done < waiting_.size()) {
-    // The descriptor is shared with others, so its flags are left alone: a pipe that poll calls writable takes PIPE_BUF bytes without
-    // blocking.
+    // The descriptor is shared with others, so its flags are left alone: a pipe that poll calls
+    // writable takes PIPE_BUF bytes without blocking.
     pollfd ready{fd_, POLLOUT, 0};
     if (::poll(&ready, 1, 0) <= 0) break;
-    const auto count = ::write(fd_, waiting_.data() + done, std::min<std::size_t>(waiting_.size() - done, PIPE_BUF));
+    const auto count = ::write(fd_, waiting_.data() + done,
+                               std::min<std::size_t>(waiting_.size() - done, PIPE_BUF));
     if (count > 0) {
       done += static_cast<std::size_t>(count);
     } else if (errno != EINTR && errno != EAGAIN) {

@@ -9,13 +9,15 @@
 
 namespace meshbus {
 
-/// Writes lines to a descriptor that may be a pipe with a slow reader, without ever blocking the reactor: what cannot be written now waits,
-/// at most `limit` bytes of it; beyond that whole lines are left out and counted. Lives on the reactor's thread.
+/// Writes lines to a descriptor that may be a pipe with a slow reader, without ever blocking the
+/// reactor: what cannot be written now waits, at most `limit` bytes of it; beyond that whole lines
+/// are left out and counted. Lives on the reactor's thread.
 class LineWriter {
  public:
-  /// `on_lost` gives the line that stands for those which were left out; `on_closed` says that nobody reads any more.
-  LineWriter(Reactor& reactor, int fd, std::size_t limit, std::function<std::string(std::uint64_t)> on_lost,
-             std::function<void()> on_closed);
+  /// `on_lost` gives the line that stands for those which were left out; `on_closed` says that
+  /// nobody reads any more.
+  LineWriter(Reactor& reactor, int fd, std::size_t limit,
+             std::function<std::string(std::uint64_t)> on_lost, std::function<void()> on_closed);
   ~LineWriter() { reactor_.cancel(timer_); }
   LineWriter(const LineWriter&) = delete;
   LineWriter& operator=(const LineWriter&) = delete;

@@ -1,4 +1,5 @@
-// meshbus-controller: watches the procs of a set of hosts and prints what changes, one JSON line each.
+// meshbus-controller: watches the procs of a set of hosts and prints what changes, one JSON line
+// each.
 #include <signal.h>
 #include <sys/signalfd.h>
 #include <sysexits.h>
@@ -19,6 +20,9 @@
 #include "common/config/logging.h"
 
 namespace {
+
+/// The command line or a setting is wrong: the same in all programs of meshbus.
+constexpr int kExitUsage = 2;
 
 using namespace meshbus;
 
@@ -52,7 +56,9 @@ class Program {
   Program(zmq::context_t& context, Controller::Options options, int lifeline)
       : writer_(
             reactor_, STDOUT_FILENO, kOutputLimit,
-            [](std::uint64_t lines) { return lost_json_line(lines, std::chrono::system_clock::now()); },
+            [](std::uint64_t lines) {
+              return lost_json_line(lines, std::chrono::system_clock::now());
+            },
             [this] { end("nobody reads what the controller says"); }),
         controller_(reactor_, context, std::move(options), events()),
         lifeline_(lifeline) {
@@ -91,7 +97,7 @@ class Program {
   void on_signal() {
     signalfd_siginfo info{};
     if (::read(signals_.get(), &info, sizeof info) != static_cast<ssize_t>(sizeof info)) return;
-    // Who says it twice does not want to wait for its meshes.
+    // A second signal means: do not wait for the meshes.
     if (is_ending_) return reactor_.stop();
     end("the controller ends: " + signal_name(static_cast<int>(info.ssi_signo)));
   }
@@ -103,11 +109,13 @@ class Program {
     Controller::Events events;
     events.on_events = [this](const std::vector<WatchEvent>& list) {
       for (const auto& event : list) {
-        if (!is_repeated_for_mesh(event)) writer_.write(to_json_line(event, std::chrono::system_clock::now()));
+        if (!is_repeated_for_mesh(event))
+          writer_.write(to_json_line(event, std::chrono::system_clock::now()));
       }
     };
     events.on_refused = [this](const Error& error) {
-      exit_code_ = give_up(error.code() == ErrorCode::unauthorised ? EX_NOPERM : EX_UNAVAILABLE, error.to_string());
+      exit_code_ = give_up(error.code() == ErrorCode::unauthorised ? EX_NOPERM : EX_UNAVAILABLE,
+                           error.to_string());
       reactor_.stop();
     };
     return events;
@@ -128,7 +136,8 @@ Result<Controller::Options> make_options(const Arguments& arguments, const Confi
     auto host = HostAddr::parse(text);
     if (!host) return fail(host.error().within("--hosts: '" + text + "'"));
     if (host->is_any() || host->is_wildcard())
-      return fail(ErrorCode::configuration_error, "--hosts: " + text + " is no address to connect to");
+      return fail(ErrorCode::configuration_error,
+                  "--hosts: " + text + " is no address to connect to");
     hosts.push_back(std::move(*host));
   }
   auto options = Controller::Options::from(config, std::move(hosts));
@@ -138,22 +147,29 @@ Result<Controller::Options> make_options(const Arguments& arguments, const Confi
 
 int run(int argc, char** argv) {
   Arguments arguments;
-  CLI::App app("Watches the procs of hosts and prints each change as one JSON line. Ends at SIGTERM, or when its lifeline does.",
-               "meshbus-controller");
-  app.add_option("--hosts", arguments.hosts, "Addresses of the hosts: ADDR,ADDR…")->required()->delimiter(',');
+  CLI::App app(
+      "Watches the procs of hosts and prints each change as one JSON line. Ends at SIGTERM, or "
+      "when its lifeline does.",
+      "meshbus-controller");
+  app.add_option("--hosts", arguments.hosts, "Addresses of the hosts: ADDR,ADDR…")
+      ->required()
+      ->delimiter(',');
   app.add_option("--mesh", arguments.mesh, "Only this mesh: its name, or the part before the uuid");
-  app.add_option("--lifeline-fd", arguments.lifeline_fd, "Descriptor whose end means that whoever started this is gone");
-  app.add_option("--set", arguments.settings, "A setting: KEY=VALUE, as in supervision.poll=10s")->type_name("KEY=VALUE");
+  app.add_option("--lifeline-fd", arguments.lifeline_fd,
+                 "Descriptor whose end means that whoever started this is gone");
+  app.add_option("--set", arguments.settings, "A setting: KEY=VALUE, as in supervision.poll=10s")
+      ->type_name("KEY=VALUE");
   try {
     app.parse(argc, argv);
   } catch (const CLI::ParseError& error) {
-    return app.exit(error) == 0 ? EX_OK : EX_USAGE;
+    return app.exit(error) == 0 ? EX_OK : kExitUsage;
   }
   const auto config = load_config(arguments.settings);
-  if (!config) return give_up(EX_CONFIG, config.error().to_string());
-  set_up_logging("controller", log::find_level(config->word(keys::log_level)).value_or(log::Level::warn));
+  if (!config) return give_up(kExitUsage, config.error().to_string());
+  set_up_logging("controller",
+                 log::find_level(config->word(keys::log_level)).value_or(log::Level::warn));
   auto options = make_options(arguments, *config);
-  if (!options) return give_up(EX_USAGE, options.error().to_string());
+  if (!options) return give_up(kExitUsage, options.error().to_string());
 
   // Before any thread is made: libzmq's are to take none of them.
   sigset_t ends;

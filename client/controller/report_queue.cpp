@@ -14,7 +14,8 @@ void ReportQueue::add_end(WatchEvent event, Time now) {
   held_.emplace(rank, Held{std::move(event), now, now + kExitReportAsk});
 }
 
-ReportQueue::HeldEnds::iterator ReportQueue::move_to(std::vector<WatchEvent>& events, HeldEnds::iterator entry) {
+ReportQueue::HeldEnds::iterator ReportQueue::move_to(std::vector<WatchEvent>& events,
+                                                     HeldEnds::iterator entry) {
   const auto count = held_on_.find(entry->second.event.host);
   if (--count->second == 0) held_on_.erase(count);
   events.push_back(std::move(entry->second.event));
@@ -28,8 +29,10 @@ void ReportQueue::release(std::uint64_t rank) {
   move_to(changes_, found);
 }
 
-void ReportQueue::report_exit(std::uint64_t rank, const std::shared_ptr<const wire::ExitReportT>& exit_report) {
-  if (const auto held = held_.find(rank); held != held_.end() && held->second.event.exit_report == nullptr) {
+void ReportQueue::report_exit(std::uint64_t rank,
+                              const std::shared_ptr<const wire::ExitReportT>& exit_report) {
+  if (const auto held = held_.find(rank);
+      held != held_.end() && held->second.event.exit_report == nullptr) {
     held->second.event.exit_report = exit_report;
     return;
   }
@@ -76,9 +79,10 @@ bool ReportQueue::complete(bool is_complete) noexcept {
 }
 
 void ReportQueue::sort(std::vector<WatchEvent>& events) {
-  const auto ends = std::stable_partition(events.begin(), events.end(), [](const WatchEvent& event) {
-    return event.kind != WatchEvent::Kind::state || !is_terminal(event.rank.state());
-  });
+  const auto ends =
+      std::stable_partition(events.begin(), events.end(), [](const WatchEvent& event) {
+        return event.kind != WatchEvent::Kind::state || !is_terminal(event.rank.state());
+      });
   std::stable_sort(ends, events.end(), is_earlier_end);
 }
 

@@ -12,11 +12,12 @@
 
 namespace meshbus {
 
-/// What a controller has found out about one mesh and has not told yet: each change of a rank once, in order, with the
-/// report of that change. Pure: it holds no clock, socket or thread.
+/// What a controller has found out about one mesh and has not told yet: each change of a rank once,
+/// in order, with the report of that change. Pure: it holds no clock, socket or thread.
 ///
-/// An end is held back until its exit report is known, because the exit report separates a cause from its consequences.
-/// All ends that are ready at the same time are told together, the earliest first, behind everything else.
+/// An end is held back until its exit report is known, because the exit report separates a cause
+/// from its consequences. All ends that are ready at the same time are told together, the earliest
+/// first, behind everything else.
 class ReportQueue {
  public:
   using Time = std::chrono::steady_clock::time_point;
@@ -36,12 +37,15 @@ class ReportQueue {
 
   /// Queues anything but the end of a rank: take() hands it out in the order in which it came.
   void add(WatchEvent event) { changes_.push_back(std::move(event)); }
-  /// Queues the end of a rank: held until its exit report is known. One that is held already is released.
+  /// Queues the end of a rank: held until its exit report is known. One that is held already is
+  /// released.
   void add_end(WatchEvent event, Time now);
-  /// The rank runs again: the end of its former life, if held, is told before what comes now, with or without exit report.
+  /// The rank runs again: the end of its former life, if held, is told before what comes now, with
+  /// or without exit report.
   void release(std::uint64_t rank);
-  /// Gives an exit report to the latest untold end of that rank that has none. Those of one message go in from its back:
-  /// several lives of a rank may end in one message, and an exit report does not name its life.
+  /// Gives an exit report to the latest untold end of that rank that has none. Those of one message
+  /// go in from its back: several lives of a rank may end in one message, and an exit report does
+  /// not name its life.
   void report_exit(std::uint64_t rank, const std::shared_ptr<const wire::ExitReportT>& exit_report);
   /// Whether an end of that rank is held.
   bool holds(std::uint64_t rank) const { return held_.contains(rank); }
@@ -54,13 +58,15 @@ class ReportQueue {
   /// When take() has something to do although nothing was added.
   std::optional<Time> next_due() const;
 
-  /// Notes whether the mesh is complete: every rank has ended and was told. True when it has just become so.
+  /// Notes whether the mesh is complete: every rank has ended and was told. True when it has just
+  /// become so.
   bool complete(bool is_complete) noexcept;
   bool is_complete() const noexcept { return is_complete_; }
   /// The number of the latest report.
   std::uint64_t generation() const noexcept { return generation_; }
 
-  /// What is told already, in the order of take() for a late listener: ends behind everything else, the earliest first.
+  /// What is told already, in the order of take() for a late listener: ends behind everything else,
+  /// the earliest first.
   static void sort(std::vector<WatchEvent>& events);
 
  private:

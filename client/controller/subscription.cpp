@@ -6,6 +6,7 @@
 
 #include "client/controller/actors_name.h"
 #include "client/controller/controller_feed.h"
+#include "client/src/check_owner.h"
 #include "client/src/context_core.h"
 #include "client/src/handler_gate.h"
 #include "meshbus/controller.h"
@@ -17,7 +18,8 @@ namespace {
 Result<std::string> name_of(const SubscribeOptions& options) {
   if (options.mesh.empty()) {
     if (options.actor.empty() && options.ranks.empty()) return std::string();
-    return fail(ErrorCode::configuration_error, "subscribe: actors and ranks are those of a mesh, and none is named");
+    return fail(ErrorCode::configuration_error,
+                "subscribe: actors and ranks are those of a mesh, and none is named");
   }
   const auto mesh = Name::parse(options.mesh);
   if (!mesh) return fail(mesh.error().within("subscribe"));
@@ -49,15 +51,18 @@ class SubscriptionState {
   }
   Result<void> wait(std::size_t hosts, std::chrono::milliseconds deadline) {
     std::unique_lock lock(mutex_);
-    // Who says no at all hosts will not say yes a moment later; who is not there may come.
+    // A refusal at every host is final; a controller that is not there may come.
     const auto is_final = [&] {
-      return problems_.size() == hosts && std::all_of(problems_.begin(), problems_.end(), [](const auto& problem) {
+      return problems_.size() == hosts &&
+             std::all_of(problems_.begin(), problems_.end(), [](const auto& problem) {
                const auto code = problem.second.code();
-               return code == ErrorCode::unauthorised || code == ErrorCode::refused || code == ErrorCode::version_mismatch ||
-                      code == ErrorCode::identity_mismatch;
+               return code == ErrorCode::unauthorised || code == ErrorCode::refused ||
+                      code == ErrorCode::version_mismatch || code == ErrorCode::identity_mismatch;
              });
     };
-    changed_.wait_for(lock, std::clamp<std::chrono::milliseconds>(deadline, std::chrono::milliseconds(1), std::chrono::hours(24 * 20)),
+    changed_.wait_for(lock,
+                      std::clamp<std::chrono::milliseconds>(deadline, std::chrono::milliseconds(1),
+                                                            std::chrono::hours(24 * 20)),
                       [&] { return controller_.has_value() || is_final(); });
     if (controller_) return {};
     std::string detail = "subscribe: no controller has answered";
@@ -82,12 +87,15 @@ class SubscriptionState {
 
 class Subscription::Impl {
  public:
-  Impl(std::shared_ptr<ContextCore> core, ControllerFeed::Options options, std::function<void(const SupervisionEvent&)> on_event);
+  Impl(std::shared_ptr<ContextCore> core, ControllerFeed::Options options,
+       std::function<void(const SupervisionEvent&)> on_event);
   ~Impl();
   Impl(const Impl&) = delete;
   Impl& operator=(const Impl&) = delete;
 
-  Result<void> wait(std::chrono::milliseconds deadline) { return standing_->wait(hosts_, deadline); }
+  Result<void> wait(std::chrono::milliseconds deadline) {
+    return standing_->wait(hosts_, deadline);
+  }
   ProcId controller() const { return *standing_->controller(); }
 
  private:
@@ -95,7 +103,8 @@ class Subscription::Impl {
   std::size_t hosts_ = 0;
   std::shared_ptr<HandlerGate> gate_ = std::make_shared<HandlerGate>();
   std::shared_ptr<SubscriptionState> standing_ = std::make_shared<SubscriptionState>();
-  /// Not that of the other connections: a name that cannot be found stalls the thread of the one that looks for it.
+  /// Not that of the other connections: a name that cannot be found stalls the thread of the one
+  /// that looks for it.
   std::unique_ptr<zmq::context_t> zmq_context_ = std::make_unique<zmq::context_t>(1);
   std::unique_ptr<ControllerFeed> feed_;
 };
@@ -109,12 +118,19 @@ Subscription::Impl::Impl(std::shared_ptr<ContextCore> core, ControllerFeed::Opti
   core_->run([&] {
     ControllerFeed::Events events;
     events.on_event = [&handlers = core_->handlers(), gate = gate_,
-                       on_event = std::make_shared<decltype(on_event)>(std::move(on_event))](SupervisionEvent event) {
-      handlers.post([gate, on_event, event = std::move(event)] { gate->pass([&] { (*on_event)(event); }); });
+                       on_event = std::make_shared<decltype(on_event)>(std::move(on_event))](
+                          SupervisionEvent event) {
+      handlers.post(
+          [gate, on_event, event = std::move(event)] { gate->pass([&] { (*on_event)(event); }); });
     };
-    events.on_subscribed = [standing = standing_](const ProcId& controller) { standing->on_subscribed(controller); };
-    events.on_trouble = [standing = standing_](const HostAddr& host, const Error& error) { standing->on_trouble(host, error); };
-    feed_ = std::make_unique<ControllerFeed>(core_->reactor(), *zmq_context_, std::move(options), std::move(events));
+    events.on_subscribed = [standing = standing_](const ProcId& controller) {
+      standing->on_subscribed(controller);
+    };
+    events.on_trouble = [standing = standing_](const HostAddr& host, const Error& error) {
+      standing->on_trouble(host, error);
+    };
+    feed_ = std::make_unique<ControllerFeed>(core_->reactor(), *zmq_context_, std::move(options),
+                                             std::move(events));
   });
 }
 
@@ -134,11 +150,13 @@ Subscription::Subscription(Subscription&&) noexcept = default;
 Subscription& Subscription::operator=(Subscription&&) noexcept = default;
 Subscription::~Subscription() = default;
 
-Result<Subscription> Subscription::open(Context& context, std::vector<HostAddr> hosts, SubscribeOptions options,
+Result<Subscription> Subscription::open(Context& context, std::vector<HostAddr> hosts,
+                                        SubscribeOptions options,
                                         std::function<void(const SupervisionEvent&)> on_event) {
   const auto& core = context.core();
-  if (auto fine = core->check_may_wait(); !fine) return fail(fine.error());
-  if (hosts.empty()) return fail(ErrorCode::configuration_error, "subscribe: no host of a controller is named");
+  if (auto fine = check_owner(core); !fine) return fail(fine.error());
+  if (hosts.empty())
+    return fail(ErrorCode::configuration_error, "subscribe: no host of a controller is named");
   auto name = name_of(options);
   if (!name) return fail(name.error());
   ControllerFeed::Options feed;
@@ -147,14 +165,17 @@ Result<Subscription> Subscription::open(Context& context, std::vector<HostAddr> 
   feed.ranks = std::move(options.ranks);
   feed.probe = core->config().duration(keys::supervision_probe);
   feed.watchdog = core->config().duration(keys::watchdog);
-  feed.reach = [&core = *core](const HostAddr& host, Session::Options& session) { core.reach(host, session); };
+  feed.reach = [&core = *core](const HostAddr& host, Session::Options& session) {
+    core.reach(host, session);
+  };
   auto impl = std::make_unique<Impl>(core, std::move(feed), std::move(on_event));
   if (auto subscribed = impl->wait(options.deadline); !subscribed) return fail(subscribed.error());
   return Subscription(std::move(impl));
 }
 
 ProcId Subscription::controller() const {
-  return impl_->controller();
+  return impl_ == nullptr ? ProcId(HostAddr::local(0), ProcName(Name::controller()))
+                          : impl_->controller();
 }
 
 }  // namespace meshbus

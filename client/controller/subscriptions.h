@@ -13,10 +13,12 @@
 
 namespace meshbus {
 
-/// Who wants to hear of which mesh, and of which ranks of it. A set: subscribing twice changes nothing. Pure.
+/// Which subscriber hears of which mesh, and of which ranks of it. A set: subscribing twice changes
+/// nothing. Pure.
 class Subscriptions {
  public:
-  /// An empty mesh stands for all; no ranks for all. False when it was there already, with the same ranks.
+  /// An empty mesh stands for all; no ranks for all. False when it was there already, with the same
+  /// ranks.
   bool add(const ProcId& subscriber, const std::string& mesh, const RankSet& ranks = {}) {
     auto& meshes = subscribers_[subscriber].meshes;
     const auto [found, is_new] = meshes.try_emplace(mesh, ranks);
@@ -39,12 +41,13 @@ class Subscriptions {
            }) != 0;
   }
   std::size_t size() const noexcept { return size_; }
-  /// Who hears of that mesh (empty = of anything).
+  /// How many subscribers hear of that mesh (empty = of anything).
   std::uint64_t count(const std::string& mesh) const {
     return static_cast<std::uint64_t>(std::count_if(
-        subscribers_.begin(), subscribers_.end(), [&](const auto& entry) { return mesh.empty() || hears_of(entry.second.meshes, mesh); }));
+        subscribers_.begin(), subscribers_.end(),
+        [&](const auto& entry) { return mesh.empty() || hears_of(entry.second.meshes, mesh); }));
   }
-  /// Everyone who hears something.
+  /// All subscribers.
   std::vector<ProcId> subscribers() const {
     std::vector<ProcId> all;
     for (const auto& [subscriber, state] : subscribers_) all.push_back(subscriber);
@@ -55,7 +58,8 @@ class Subscriptions {
     return found != subscribers_.end() && hears_of(found->second.meshes, mesh);
   }
   /// Those of the events that a subscriber is to hear, each once however often it subscribed.
-  std::vector<WatchEvent> for_subscriber(const ProcId& subscriber, const std::vector<WatchEvent>& events) const {
+  std::vector<WatchEvent> for_subscriber(const ProcId& subscriber,
+                                         const std::vector<WatchEvent>& events) const {
     const auto found = subscribers_.find(subscriber);
     std::vector<WatchEvent> chosen;
     if (found == subscribers_.end()) return chosen;
@@ -65,8 +69,12 @@ class Subscriptions {
     return chosen;
   }
   /// Numbers what is sent to a subscriber.
-  std::uint64_t next_sequence(const ProcId& subscriber) { return ++subscribers_.at(subscriber).sequence; }
-  std::uint64_t sequence(const ProcId& subscriber) const { return subscribers_.at(subscriber).sequence; }
+  std::uint64_t next_sequence(const ProcId& subscriber) {
+    return ++subscribers_.at(subscriber).sequence;
+  }
+  std::uint64_t sequence(const ProcId& subscriber) const {
+    return subscribers_.at(subscriber).sequence;
+  }
 
  private:
   using Meshes = std::map<std::string, RankSet>;
@@ -74,19 +82,22 @@ class Subscriptions {
     std::uint64_t sequence = 0;
     Meshes meshes;
   };
-  /// Every mesh is every mesh of procs: actors are watched for who names them.
+  /// "Every mesh" means every mesh of procs: actors are watched for subscribers that name them.
   static bool hears_of(const Meshes& meshes, const std::string& mesh) {
     return meshes.contains(mesh) || (meshes.contains(std::string()) && !ActorsName::is_meant(mesh));
   }
   static bool is_for(const Meshes& meshes, const WatchEvent& event) {
     const bool hears_all = meshes.contains(std::string()) && !ActorsName::is_meant(event.mesh);
-    const bool is_of_host = event.kind == WatchEvent::Kind::host_unreachable || event.kind == WatchEvent::Kind::host_back;
-    // What is about a host is told once to who hears of every mesh, and for each of its meshes to the others.
+    const bool is_of_host = event.kind == WatchEvent::Kind::host_unreachable ||
+                            event.kind == WatchEvent::Kind::host_back;
+    // A subscriber to every mesh hears about a host once; for each of its meshes it is told to
+    // the others.
     if (event.mesh.empty() || (hears_all && is_of_host)) return hears_all && event.mesh.empty();
     const auto found = meshes.find(event.mesh);
     if (hears_all) return true;
     if (found == meshes.end()) return false;
-    return !event.is_of_rank() || found->second.empty() || contains(found->second, event.rank.rank());
+    return !event.is_of_rank() || found->second.empty() ||
+           contains(found->second, event.rank.rank());
   }
 
   std::map<ProcId, State> subscribers_;

@@ -12,7 +12,8 @@ namespace {
 constexpr std::size_t kMessageBytes = 512 * 1024;
 
 std::size_t size_of(const wire::ExitReportT& exit_report) {
-  return 200 + exit_report.reason.size() + exit_report.stderr_tail.size() + exit_report.stopped_by.size() + exit_report.stop_reason.size();
+  return 200 + exit_report.reason.size() + exit_report.stderr_tail.size() +
+         exit_report.stopped_by.size() + exit_report.stop_reason.size();
 }
 
 wire::MeshEventKind to_wire(WatchEvent::Kind kind) {
@@ -26,18 +27,21 @@ wire::MeshEventKind to_wire(WatchEvent::Kind kind) {
 }
 
 bool is_same(const wire::MeshEventT& message, const WatchEvent& event, const std::string& host) {
-  return event.is_of_rank() && message.kind == wire::MeshEventKind::ranks && message.mesh == event.mesh && message.host == host;
+  return event.is_of_rank() && message.kind == wire::MeshEventKind::ranks &&
+         message.mesh == event.mesh && message.host == host;
 }
 
 }  // namespace
 
 bool is_terminal(wire::ProcState state) {
-  return state == wire::ProcState::stopped || state == wire::ProcState::killed || state == wire::ProcState::failed;
+  return state == wire::ProcState::stopped || state == wire::ProcState::killed ||
+         state == wire::ProcState::failed;
 }
 
 bool is_failure(const wire::RankState& state) {
   switch (state.state()) {
-    case wire::ProcState::stopped: return state.exit_code() != 0 && state.step() == wire::StopStep::none;
+    case wire::ProcState::stopped:
+      return state.exit_code() != 0 && state.step() == wire::StopStep::none;
     case wire::ProcState::killed: return state.step() == wire::StopStep::none;
     case wire::ProcState::failed: return true;
     default: return false;
@@ -69,7 +73,8 @@ std::string WatchEvent::point() const {
   return point ? point->to_string() : std::string();
 }
 
-std::vector<wire::MeshEventT> to_messages(const std::vector<WatchEvent>& events, std::uint64_t poll, bool is_snapshot) {
+std::vector<wire::MeshEventT> to_messages(const std::vector<WatchEvent>& events, std::uint64_t poll,
+                                          bool is_snapshot) {
   std::vector<wire::MeshEventT> messages;
   std::size_t bytes = 0;
   // An exit report names its rank only, so a message has at most one end of a rank.
@@ -78,9 +83,10 @@ std::vector<wire::MeshEventT> to_messages(const std::vector<WatchEvent>& events,
     if (event.kind == WatchEvent::Kind::late) continue;
     const bool is_end = event.kind == WatchEvent::Kind::state && is_terminal(event.rank.state());
     const auto host = event.host.to_string();
-    const auto size = sizeof(wire::RankState) + (event.exit_report == nullptr ? 0 : size_of(*event.exit_report));
-    if (messages.empty() || !is_same(messages.back(), event, host) || bytes + size > kMessageBytes ||
-        (is_end && ended.contains(event.rank.rank()))) {
+    const auto size =
+        sizeof(wire::RankState) + (event.exit_report == nullptr ? 0 : size_of(*event.exit_report));
+    if (messages.empty() || !is_same(messages.back(), event, host) ||
+        bytes + size > kMessageBytes || (is_end && ended.contains(event.rank.rank()))) {
       auto& message = messages.emplace_back();
       message.mesh = event.mesh;
       message.host = host;
@@ -103,7 +109,8 @@ std::vector<wire::MeshEventT> to_messages(const std::vector<WatchEvent>& events,
       continue;
     }
     message.ranks.push_back(event.rank);
-    if (event.exit_report != nullptr) message.exit_reports.push_back(std::make_unique<wire::ExitReportT>(*event.exit_report));
+    if (event.exit_report != nullptr)
+      message.exit_reports.push_back(std::make_unique<wire::ExitReportT>(*event.exit_report));
   }
   return messages;
 }

@@ -22,21 +22,24 @@ struct WatchEvent {
     state,             ///< A rank is in another state than was said before.
     host_unreachable,  ///< A host does not answer. That is no death: its procs may be well.
     host_back,         ///< It answers again.
-    query_failed,      ///< The agent of a host answers, but not what it was asked: about the agent, not about a rank.
-    ended,             ///< Every rank of a mesh has ended and was told: it is watched no longer.
-    trouble,           ///< A live rank is slow or frozen, or is not any more: `trouble`.
-    late,              ///< The controller itself was late: what it was to notice meanwhile it has noticed late.
+    query_failed,  ///< The agent of a host answers, but not what it was asked: about the agent, not
+                   ///< about a rank.
+    ended,         ///< Every rank of a mesh has ended and was told: it is watched no longer.
+    trouble,       ///< A live rank is slow or frozen, or is not any more: `trouble`.
+    late,  ///< The controller itself was late: what it was to notice meanwhile it has noticed late.
   };
   Kind kind = Kind::state;
-  std::string mesh;  ///< Empty: about a host as a whole, or the controller. Of actors: their ActorsName.
+  std::string
+      mesh;  ///< Empty: about a host as a whole, or the controller. Of actors: their ActorsName.
   HostAddr host = HostAddr::local(0);
   wire::RankState rank;
   std::shared_ptr<const wire::ExitReportT> exit_report;
-  std::shared_ptr<const wire::ActorStateT> actor;  ///< Of actors: what it said itself; null when its end is that of its proc.
-  std::shared_ptr<const Region> region;            ///< Of the mesh.
-  std::string problem;                             ///< Of a host, in words.
+  std::shared_ptr<const wire::ActorStateT>
+      actor;  ///< What an actor said itself; null when its end is that of its proc.
+  std::shared_ptr<const Region> region;  ///< The region of the mesh.
+  std::string problem;                   ///< What is wrong with a host, in words.
   wire::RankTrouble trouble;
-  std::uint64_t generation = 0;  ///< Of the mesh: counts what there was to tell of it.
+  std::uint64_t generation = 0;  ///< Counts what there was to tell of the mesh.
   Status::Kind overall = Status::Kind::unknown;
   std::chrono::milliseconds lateness{0};
 
@@ -51,13 +54,16 @@ bool is_terminal(wire::ProcState state);
 /// An end that nobody asked for (spec 4.2).
 bool is_failure(const wire::RankState& state);
 
-/// The same for an actor, whose state is written in the terms of procs: initializing, running, stopping, stopped, failed.
+/// The same for an actor, whose state is written in the terms of procs: initializing, running,
+/// stopping, stopped, failed.
 std::string_view state_of_actor(const wire::RankState& state);
 
 /// The earlier end first: the cause before its consequences. What has no time comes last.
 bool is_earlier_end(const WatchEvent& a, const WatchEvent& b);
 
-/// Events as messages to a subscriber, one mesh, host and kind each, each well below the limit of a message. `late` travels in heartbeats.
-std::vector<wire::MeshEventT> to_messages(const std::vector<WatchEvent>& events, std::uint64_t poll, bool is_snapshot);
+/// Events as messages to a subscriber, one mesh, host and kind each, each well below the limit of a
+/// message. `late` travels in heartbeats.
+std::vector<wire::MeshEventT> to_messages(const std::vector<WatchEvent>& events, std::uint64_t poll,
+                                          bool is_snapshot);
 
 }  // namespace meshbus

@@ -22,7 +22,8 @@ WatchEvent::Kind from_wire(wire::MeshEventKind kind) {
 
 std::shared_ptr<const Region> region_of(const wire::MeshEventT& event) {
   if (event.region == nullptr) return nullptr;
-  auto region = Region::make(event.region->labels, event.region->offset, event.region->sizes, event.region->strides);
+  auto region = Region::make(event.region->labels, event.region->offset, event.region->sizes,
+                             event.region->strides);
   return region ? std::make_shared<const Region>(std::move(*region)) : nullptr;
 }
 
@@ -41,7 +42,9 @@ void WatchFeed::on_subscribed() {
 
 void WatchFeed::miss(std::uint64_t first, std::uint64_t last) {
   // One of them is as good as all.
-  for (auto number = std::max(first, last > kMostMissing ? last - kMostMissing : 0); number <= last; ++number) missing_.insert(number);
+  for (auto number = std::max(first, last > kMostMissing ? last - kMostMissing : 0); number <= last;
+       ++number)
+    missing_.insert(number);
 }
 
 bool WatchFeed::note(std::uint64_t sequence) {
@@ -54,7 +57,8 @@ bool WatchFeed::note(std::uint64_t sequence) {
 
 std::vector<WatchEvent> WatchFeed::on_other(const wire::MeshEventT& event, WatchEvent one) {
   if (event.kind == wire::MeshEventKind::query_failed) return {std::move(one)};
-  const std::pair key(event.mesh, event.kind == wire::MeshEventKind::ended ? std::string() : event.host);
+  const std::pair key(event.mesh,
+                      event.kind == wire::MeshEventKind::ended ? std::string() : event.host);
   const auto found = standing_.find(key);
   if (found != standing_.end() && event.sequence < found->second.sequence) return {};  // overtaken
   const bool is_told = found != standing_.end() && found->second.kind == event.kind;
@@ -78,7 +82,9 @@ const wire::RankTrouble* WatchFeed::take_trouble(const std::string& mesh, std::u
   const auto found = troubles_.find(key);
   if (state == told_.end() || found == troubles_.end() || !state->second.is_ready) return nullptr;
   auto& troubled = found->second;
-  if (troubled.known.incarnation() != state->second.incarnation || troubled.told == troubled.known.trouble()) return nullptr;
+  if (troubled.known.incarnation() != state->second.incarnation ||
+      troubled.told == troubled.known.trouble())
+    return nullptr;
   troubled.told = troubled.known.trouble();
   return &troubled.known;
 }
@@ -99,7 +105,9 @@ std::vector<WatchEvent> WatchFeed::on_event(const wire::MeshEventT& event, Time 
   for (const auto& rank : event.ranks) {
     const std::pair key(event.mesh, rank.rank());
     const auto found = told_.find(key);
-    if (found != told_.end() && found->second.incarnation == rank.incarnation() && rank.generation() <= found->second.generation) continue;
+    if (found != told_.end() && found->second.incarnation == rank.incarnation() &&
+        rank.generation() <= found->second.generation)
+      continue;
     told_[key] = {rank.incarnation(), rank.generation(), rank.state() == wire::ProcState::ready};
     one.rank = rank;
     one.exit_report.reset();

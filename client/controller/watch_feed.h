@@ -15,8 +15,8 @@
 
 namespace meshbus {
 
-/// What a subscriber makes of the messages of a controller: each thing once, whatever was told again, lost or came twice. Pure: messages
-/// and times come in, events go out.
+/// What a subscriber makes of the messages of a controller: each thing once, whatever was told
+/// again, lost or came twice. Pure: messages and times come in, events go out.
 class WatchFeed {
  public:
   using Time = std::chrono::steady_clock::time_point;
@@ -54,7 +54,8 @@ class WatchFeed {
   bool note(std::uint64_t sequence);
   void miss(std::uint64_t first, std::uint64_t last);
   void note_trouble(const wire::MeshEventT& event, const wire::RankTrouble& trouble);
-  /// What there is to tell of the troubles of that rank: nothing before it is ready, and nothing after that.
+  /// What there is to tell of the troubles of that rank: nothing before it is ready, and nothing
+  /// after that.
   const wire::RankTrouble* take_trouble(const std::string& mesh, std::uint64_t rank);
   std::vector<WatchEvent> on_other(const wire::MeshEventT& event, WatchEvent one);
 

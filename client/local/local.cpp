@@ -10,9 +10,9 @@
 
 #include "agent/proc/runtime/runtime.h"
 #include "client/local/local_host.h"
+#include "client/src/allocate/host_ends.h"
+#include "client/src/allocate/process_allocation.h"
 #include "client/src/context_core.h"
-#include "client/src/host_ends.h"
-#include "client/src/process_allocation.h"
 
 namespace meshbus {
 namespace {
@@ -24,7 +24,8 @@ using Hosts = std::vector<std::shared_ptr<LocalHost>>;
 /// What a host that is ended by force may take: its procs get a second of it.
 constexpr std::chrono::seconds kForceLimit{3};
 
-/// All local hosts of this process, so that their threads are gone before it exits, whoever has or had them.
+/// All local hosts of this process, so that their threads are gone before it exits, whatever has or
+/// had them.
 class HostThreads {
  public:
   static HostThreads& all() {
@@ -43,7 +44,9 @@ class HostThreads {
   /// Lets go of those that have ended and that nobody else has.
   void sweep() {
     const std::lock_guard lock(mutex_);
-    std::erase_if(hosts_, [](const auto& host) { return host.use_count() == 1 && host->wait_end(Clock::now()); });
+    std::erase_if(hosts_, [](const auto& host) {
+      return host.use_count() == 1 && host->wait_end(Clock::now());
+    });
   }
 
  private:
@@ -66,13 +69,17 @@ class HostThreads {
 
 class LocalAllocation final : public Allocation {
  public:
-  LocalAllocation(std::shared_ptr<ContextCore> core, Extent extent, std::vector<HostAddr> addresses, Hosts hosts,
-                  const HostProcess::Teller& tell)
-      : Allocation(std::move(extent), std::move(addresses)), core_(std::move(core)), hosts_(std::move(hosts)) {
+  LocalAllocation(std::shared_ptr<ContextCore> core, Extent extent, std::vector<HostAddr> addresses,
+                  Hosts hosts, const LaunchedHost::Teller& tell)
+      : Allocation(std::move(extent), std::move(addresses)),
+        core_(std::move(core)),
+        hosts_(std::move(hosts)) {
     for (std::uint64_t rank = 0; rank < hosts_.size(); ++rank) {
-      hosts_[rank]->when_ended([rank, tell, ends = ends(), weak = std::weak_ptr(core_), address = this->hosts()[rank]](const auto& ended) {
+      hosts_[rank]->when_ended([rank, tell, ends = ends(), weak = std::weak_ptr(core_),
+                                address = this->hosts()[rank]](const auto& ended) {
         ends->note(rank, {.how = ended.how});
-        const auto kind = ended.is_in_order ? AllocationEvent::Kind::stopped : AllocationEvent::Kind::failed;
+        const auto kind =
+            ended.is_in_order ? AllocationEvent::Kind::stopped : AllocationEvent::Kind::failed;
         if (const auto there = weak.lock()) tell({kind, rank, address, ended.how});
       });
     }
@@ -90,7 +97,8 @@ class LocalAllocation final : public Allocation {
 
   Result<void> stop(std::chrono::milliseconds deadline) override {
     if (auto fine = core_->check_may_wait(); !fine) return fine;
-    const auto end = Clock::now() + std::min<std::chrono::milliseconds>(deadline, std::chrono::hours(24));
+    const auto end =
+        Clock::now() + std::min<std::chrono::milliseconds>(deadline, std::chrono::hours(24));
     for (const auto& host : hosts_) host->stop("it was stopped");
     std::string problems;
     for (std::size_t rank = 0; rank < hosts_.size(); ++rank) {
@@ -102,9 +110,12 @@ class LocalAllocation final : public Allocation {
         problem = ended ? "it did not end by itself and was ended by force" : "it is still there";
       }
       if (ended && ended->left > 0)
-        problem = std::to_string(ended->left) + " of its procs have not ended: their threads do not return, and are left to themselves";
+        problem =
+            std::to_string(ended->left) +
+            " of its procs have not ended: their threads do not return, and are left to themselves";
       if (problem.empty()) continue;
-      problems += (problems.empty() ? "host " : "; host ") + std::to_string(rank) + " (" + hosts()[rank].to_string() + "): " + problem;
+      problems += (problems.empty() ? "host " : "; host ") + std::to_string(rank) + " (" +
+                  hosts()[rank].to_string() + "): " + problem;
     }
     if (!problems.empty()) return fail(ErrorCode::stop_error, std::move(problems));
     return {};
@@ -118,14 +129,16 @@ class LocalAllocation final : public Allocation {
 
 class LocalAllocator final : public Allocator {
  public:
-  LocalAllocator(LocalPrograms programs, LocalOptions options) : programs_(std::move(programs)), options_(std::move(options)) {}
+  LocalAllocator(LocalPrograms programs, LocalOptions options)
+      : programs_(std::move(programs)), options_(std::move(options)) {}
 
   Result<std::unique_ptr<Allocation>> allocate(Context& context, AllocationSpec spec) override {
     using Kind = AllocationEvent::Kind;
     const auto& core = context.core();
     if (auto fine = core->check_may_wait(); !fine) return fail(fine.error());
     for (const auto& [name, program] : programs_) {
-      if (auto fine = mesh_proc::Runtime::check(program); !fine) return fail(fine.error().within("program \"" + name + "\""));
+      if (auto fine = mesh_proc::Runtime::check(program); !fine)
+        return fail(fine.error().within("program \"" + name + "\""));
     }
     auto sources = ConfigSources::of_process();
     sources.flags.assign(core->options().settings.begin(), core->options().settings.end());
@@ -136,7 +149,8 @@ class LocalAllocator final : public Allocator {
     ::pthread_sigmask(SIG_SETMASK, nullptr, &each.keeper.mask);
 
     const auto tell = teller(*core, spec);
-    const auto end = Clock::now() + std::min<std::chrono::milliseconds>(options_.ready_limit, std::chrono::hours(24));
+    const auto end = Clock::now() + std::min<std::chrono::milliseconds>(options_.ready_limit,
+                                                                        std::chrono::hours(24));
     const auto count = spec.extent.num_ranks();
     Hosts hosts;
     try {
@@ -145,7 +159,8 @@ class LocalAllocator final : public Allocator {
         hosts.push_back(std::make_shared<LocalHost>(each));
       }
     } catch (const std::system_error& error) {
-      return fail(ErrorCode::io_error, "cannot start a thread for host " + std::to_string(hosts.size()) + ": " + error.what());
+      return fail(ErrorCode::io_error, "cannot start a thread for host " +
+                                           std::to_string(hosts.size()) + ": " + error.what());
     }
     std::vector<HostAddr> addresses;
     std::string problems;
@@ -158,12 +173,14 @@ class LocalAllocator final : public Allocator {
         continue;
       }
       tell({Kind::failed, rank, {}, ready.error().to_string()});
-      problems += (problems.empty() ? "host " : "; host ") + std::to_string(rank) + ": " + ready.error().detail();
+      problems += (problems.empty() ? "host " : "; host ") + std::to_string(rank) + ": " +
+                  ready.error().detail();
       code = ready.error().code();
     }
     if (!problems.empty()) return fail(code, std::move(problems));
     for (const auto& host : hosts) HostThreads::all().add(host);
-    return std::make_unique<LocalAllocation>(core, std::move(spec.extent), std::move(addresses), std::move(hosts), tell);
+    return std::make_unique<LocalAllocation>(core, std::move(spec.extent), std::move(addresses),
+                                             std::move(hosts), tell);
   }
 
  private:
@@ -185,8 +202,10 @@ Result<HostMesh> local_procs(Context& context, ProcProgram program, LocalOptions
   return local_procs(context, std::move(programs), *extent, std::move(options));
 }
 
-Result<HostMesh> local_procs(Context& context, LocalPrograms programs, const Extent& hosts, LocalOptions options) {
-  auto made = local_procs_allocator(std::move(programs), std::move(options))->allocate(context, {.extent = hosts, .on_event = {}});
+Result<HostMesh> local_procs(Context& context, LocalPrograms programs, const Extent& hosts,
+                             LocalOptions options) {
+  auto made = local_procs_allocator(std::move(programs), std::move(options))
+                  ->allocate(context, {.extent = hosts, .on_event = {}});
   if (!made) return fail(made.error());
   return HostMesh::allocate(context, "hosts", std::move(*made));
 }

@@ -11,8 +11,8 @@
 
 #include "agent/host/host_agent.h"
 #include "broker/broker.h"
-#include "common/config/config_keys.h"
 #include "common/base/masked_thread.h"
+#include "common/config/config_keys.h"
 #include "common/security/token.h"
 
 namespace meshbus::local {
@@ -33,7 +33,8 @@ TokenMaker make_tokens() {
 
 /// An abstract name: there is no file to clean up, and the broker lets nobody in but this user.
 Result<HostAddr> make_address() {
-  return HostAddr::unix_socket("@meshbus-local-" + std::to_string(::getpid()) + "-" + std::to_string(random_u64()));
+  return HostAddr::unix_socket("@meshbus-local-" + std::to_string(::getpid()) + "-" +
+                               std::to_string(random_u64()));
 }
 
 }  // namespace
@@ -41,7 +42,8 @@ Result<HostAddr> make_address() {
 /// What runs on the thread.
 class LocalHost::Roles {
  public:
-  static Result<std::unique_ptr<Roles>> start(Options& options, std::function<void(const HostAddr&)> on_up,
+  static Result<std::unique_ptr<Roles>> start(Options& options,
+                                              std::function<void(const HostAddr&)> on_up,
                                               std::function<void(const Error&)> on_refused) {
     std::unique_ptr<Roles> roles(new Roles(options.config));
     const auto tokens = make_tokens();
@@ -54,29 +56,37 @@ class LocalHost::Roles {
     auto started = Broker::start(roles->reactor_, roles->context_, std::move(broker));
     if (!started) return fail(started.error());
     roles->broker_ = std::move(*started);
-    auto sockets = keeper::make_packet_pair();
+    auto sockets = os::make_packet_pair();
     if (!sockets) return fail(sockets.error());
-    roles->keeper_ = std::make_unique<ThreadKeeper>(roles->reactor_, std::move(sockets->first), std::move(options.keeper));
+    roles->keeper_ = std::make_unique<ThreadKeeper>(roles->reactor_, std::move(sockets->first),
+                                                    std::move(options.keeper));
     const auto address = roles->broker_->address();
     host::HostAgent::Events events;
     events.on_up = [address, on_up = std::move(on_up)] { on_up(address); };
-    events.on_refused = [roles = roles.get(), on_refused = std::move(on_refused)](const Error& error) {
+    events.on_refused = [roles = roles.get(),
+                         on_refused = std::move(on_refused)](const Error& error) {
       on_refused(error);
-      roles->end({.how = "its broker does not have its agent: " + error.to_string(), .is_in_order = false});
+      roles->end({.how = "its broker does not have its agent: " + error.to_string(),
+                  .is_in_order = false});
     };
     events.on_shutdown = [roles = roles.get()](bool ok) {
-      roles->end({.how = ok ? "it was shut down" : "it was shut down, and not all of its procs have ended", .is_in_order = ok});
+      roles->end(
+          {.how = ok ? "it was shut down" : "it was shut down, and not all of its procs have ended",
+           .is_in_order = ok});
     };
-    events.on_keeper_lost = [roles = roles.get()] { roles->end({.how = "it has lost its keeper", .is_in_order = false}); };
-    roles->agent_ = std::make_unique<host::HostAgent>(roles->reactor_, roles->context_,
-                                                      host::HostAgent::Options{.host = address,
-                                                                               .broker = address,
-                                                                               .containment = "none: threads of its launcher",
-                                                                               .tokens = tokens,
-                                                                               .config = options.config,
-                                                                               .environment = {},
-                                                                               .keeper = std::move(sockets->second)},
-                                                      std::move(events));
+    events.on_keeper_lost = [roles = roles.get()] {
+      roles->end({.how = "it has lost its keeper", .is_in_order = false});
+    };
+    roles->agent_ = std::make_unique<host::HostAgent>(
+        roles->reactor_, roles->context_,
+        host::HostAgent::Options{.host = address,
+                                 .broker = address,
+                                 .containment = "none: threads of its launcher",
+                                 .tokens = tokens,
+                                 .config = options.config,
+                                 .environment = {},
+                                 .keeper = std::move(sockets->second)},
+        std::move(events));
     return roles;
   }
 
@@ -89,7 +99,10 @@ class LocalHost::Roles {
     auto left = keeper_->wait(kEndLimit);
     while (left > 0 && !is_hasty) left = keeper_->wait(kLookInterval);
     keeper_.reset();
-    if (left > 0) ended_ = {ended_.how + "; threads of " + std::to_string(left) + " of its procs have not returned", false, left};
+    if (left > 0)
+      ended_ = {
+          ended_.how + "; threads of " + std::to_string(left) + " of its procs have not returned",
+          false, left};
     return ended_;
   }
   void stop(const std::string& reason) {
@@ -118,7 +131,8 @@ class LocalHost::Roles {
 };
 
 LocalHost::LocalHost(Options options) {
-  thread_ = start_masked_thread([this, options = std::move(options)]() mutable { run(std::move(options)); });
+  thread_ = start_masked_thread(
+      [this, options = std::move(options)]() mutable { run(std::move(options)); });
 }
 
 LocalHost::~LocalHost() {
@@ -182,13 +196,15 @@ void LocalHost::fail_start(const Error& error) {
 
 Result<HostAddr> LocalHost::wait_ready(std::chrono::steady_clock::time_point end) {
   std::unique_lock lock(mutex_);
-  if (!changed_.wait_until(lock, end, [this] { return ready_.has_value(); })) return fail(ErrorCode::timeout, "it was not ready in time");
+  if (!changed_.wait_until(lock, end, [this] { return ready_.has_value(); }))
+    return fail(ErrorCode::timeout, "it was not ready in time");
   return *ready_;
 }
 
 void LocalHost::post(std::function<void(Roles&)> task) {
   const std::lock_guard lock(mutex_);
-  if (roles_ != nullptr) roles_->reactor().post([roles = roles_, task = std::move(task)] { task(*roles); });
+  if (roles_ != nullptr)
+    roles_->reactor().post([roles = roles_, task = std::move(task)] { task(*roles); });
 }
 
 void LocalHost::stop(const std::string& reason) {

@@ -18,8 +18,8 @@
 
 namespace meshbus::local {
 
-/// A host inside of this process: the broker, the agent and a ThreadKeeper, on one reactor in a thread of its own. It has ended when its
-/// procs have, or were given up by kill(). Any thread.
+/// A host inside of this process: the broker, the agent and a ThreadKeeper, on one reactor in a
+/// thread of its own. It has ended when its procs have, or were given up by kill(). Any thread.
 class LocalHost {
  public:
   struct Ended {
@@ -45,7 +45,8 @@ class LocalHost {
   Result<HostAddr> wait_ready(std::chrono::steady_clock::time_point end);
   /// Stops its procs, then ends; without waiting.
   void stop(const std::string& reason);
-  /// Ends without a word to its procs, which are killed, and does not wait for those that do not end in a second; without waiting.
+  /// Ends without a word to its procs, which are killed, and does not wait for those that do not
+  /// end in a second; without waiting.
   void kill(const std::string& reason);
   /// Calls that when it has ended, on its thread, or now. Once.
   void when_ended(EndListener listener);

@@ -12,7 +12,7 @@
 #include <system_error>
 #include <utility>
 
-#include "client/src/host_process.h"
+#include "client/src/launch/launched_host.h"
 #include "common/base/clock_ns.h"
 #include "common/base/log.h"
 
@@ -20,8 +20,8 @@ namespace meshbus::local {
 namespace {
 
 using namespace std::chrono_literals;
-using keeper::SpawnFailure;
-using keeper::SpawnStage;
+using os::SpawnFailure;
+using os::SpawnStage;
 
 constexpr int kPacketsPerTurn = 4;
 /// What is left for all else.
@@ -35,22 +35,29 @@ std::string names_of(const LocalPrograms& programs) {
   return names.empty() ? "that of an empty command alone" : names;
 }
 
-/// Of the reasons of SpawnStage::spec: a proc that only a process could be.
+/// A reason of SpawnStage::spec: only a process could be that proc.
 SpawnFailure needs_process(const std::string& what) {
   return {SpawnStage::spec, ENOTSUP, what};
 }
 
 /// Whether it would have to be a process for that.
-std::optional<SpawnFailure> find_problem(const keeper::SpawnSpec& shared, const keeper::ProcSpec& spec) {
-  if (spec.place != 0) return needs_process("procs of local mode share the process of their launcher anyway (ProcSpec::procs_per_process)");
+std::optional<SpawnFailure> find_problem(const os::SpawnSpec& shared, const os::ProcSpec& spec) {
+  if (spec.place != 0)
+    return needs_process(
+        "procs of local mode share the process of their launcher anyway "
+        "(ProcSpec::procs_per_process)");
   if (!spec.bootstrap)
     return needs_process(
-        "the procs of this host are threads of its launcher (local mode): set ProcSpec::kind to mesh, or start plain procs "
+        "the procs of this host are threads of its launcher (local mode): set ProcSpec::kind to "
+        "mesh, or start plain procs "
         "on HostMesh::local()");
-  if (shared.argv.size() > 1) return needs_process("a proc of local mode has no arguments: name programs in LocalPrograms instead");
-  if (spec.stdin_choice == keeper::Stdio::pipe)
+  if (shared.argv.size() > 1)
+    return needs_process(
+        "a proc of local mode has no arguments: name programs in LocalPrograms instead");
+  if (spec.stdin_choice == os::Stdio::pipe)
     return needs_process("a proc of local mode has no stdin of its own (ProcSpec::input_ranks)");
-  if (!(shared.settings == keeper::ProcSettings())) return needs_process("a proc of local mode has no ProcSpec::settings of its own");
+  if (!(shared.settings == os::ProcSettings()))
+    return needs_process("a proc of local mode has no ProcSpec::settings of its own");
   return std::nullopt;
 }
 
@@ -89,7 +96,8 @@ std::size_t ThreadKeeper::wait(std::chrono::milliseconds limit) {
 }
 
 void ThreadKeeper::watch() {
-  reactor_.watch(agent_.get(), EPOLLIN | (wants_write_ ? EPOLLOUT : 0U), [this](std::uint32_t) { on_readable(); });
+  reactor_.watch(agent_.get(), EPOLLIN | (wants_write_ ? EPOLLOUT : 0U),
+                 [this](std::uint32_t) { on_readable(); });
 }
 
 void ThreadKeeper::drop_agent() {
@@ -99,16 +107,17 @@ void ThreadKeeper::drop_agent() {
 }
 
 void ThreadKeeper::on_readable() {
-  const keeper::RequestHandlers handlers{.on_spawn = [this](keeper::SpawnBatch batch) { on_spawn(std::move(batch)); },
-                                         .on_signal = [this](const keeper::Signal& signal) { on_signal(signal); },
-                                         .on_kill_mesh = [this](const keeper::KillMesh& request) { on_kill_mesh(request); },
-                                         .on_forget = [](const keeper::Forget&) {},
-                                         .on_close_input = [](const keeper::CloseInput&) {}};
+  const keeper::RequestHandlers handlers{
+      .on_spawn = [this](os::SpawnBatch batch) { on_spawn(std::move(batch)); },
+      .on_signal = [this](const keeper::Signal& signal) { on_signal(signal); },
+      .on_kill_mesh = [this](const keeper::KillMesh& request) { on_kill_mesh(request); },
+      .on_forget = [](const keeper::Forget&) {},
+      .on_close_input = [](const keeper::CloseInput&) {}};
   for (int i = 0; i < kPacketsPerTurn; ++i) {
-    keeper::Packet packet;
-    const auto received = keeper::receive_packet(agent_.get(), packet);
-    if (received == keeper::Transfer::would_block) return;
-    if (received == keeper::Transfer::lost) return drop_agent();
+    os::Packet packet;
+    const auto received = os::receive_packet(agent_.get(), packet);
+    if (received == os::Transfer::would_block) return;
+    if (received == os::Transfer::lost) return drop_agent();
     if (const auto done = keeper::decode_requests(std::move(packet), handlers); !done) {
       log::error("local mode: " + done.error().to_string());
       return drop_agent();
@@ -116,7 +125,7 @@ void ThreadKeeper::on_readable() {
   }
 }
 
-void ThreadKeeper::on_spawn(keeper::SpawnBatch batch) {
+void ThreadKeeper::on_spawn(os::SpawnBatch batch) {
   for (auto& spec : batch.procs) {
     keeper::Birth birth;
     birth.id = spec.id;
@@ -126,29 +135,34 @@ void ThreadKeeper::on_spawn(keeper::SpawnBatch batch) {
   }
 }
 
-std::optional<SpawnFailure> ThreadKeeper::start(const keeper::SpawnSpec& shared, keeper::ProcSpec& spec, keeper::Birth& birth) {
+std::optional<SpawnFailure> ThreadKeeper::start(const os::SpawnSpec& shared, os::ProcSpec& spec,
+                                                keeper::Birth& birth) {
   if (auto problem = find_problem(shared, spec)) return problem;
   if (const auto shortage = mesh_proc::PseudoProc::find_shortage(kOtherDescriptors))
     return SpawnFailure{SpawnStage::descriptors, EMFILE, *shortage};
   auto program = options_.programs.find(shared.program);
   if (program == options_.programs.end()) {
     // An empty command has become this very executable.
-    if (const auto own = own_executable(); own && *own == shared.program) program = options_.programs.find("");
+    if (const auto own = own_executable(); own && *own == shared.program)
+      program = options_.programs.find("");
   }
   if (program == options_.programs.end())
-    return SpawnFailure{SpawnStage::lookup, ENOENT,
-                        shared.program + " (of the programs of local mode: " + names_of(options_.programs) + ")"};
+    return SpawnFailure{
+        SpawnStage::lookup, ENOENT,
+        shared.program + " (of the programs of local mode: " + names_of(options_.programs) + ")"};
   const auto bytes = mesh_proc::read_bootstrap(spec.bootstrap.get());
   if (!bytes) return SpawnFailure{SpawnStage::spec, EINVAL, bytes.error().to_string()};
   auto bootstrap = mesh_proc::decode_bootstrap(*bytes);
   if (!bootstrap) return SpawnFailure{SpawnStage::spec, EINVAL, bootstrap.error().to_string()};
   // What it has to say at its end is its stderr.
   int ends[2] = {-1, -1};
-  if (::pipe2(ends, O_CLOEXEC | O_NONBLOCK) != 0) return SpawnFailure{SpawnStage::descriptors, errno, {}};
+  if (::pipe2(ends, O_CLOEXEC | O_NONBLOCK) != 0)
+    return SpawnFailure{SpawnStage::descriptors, errno, {}};
   birth.stderr_pipe.reset(ends[0]);
   Live live{.proc = {}, .mesh = shared.mesh, .last_words = UniqueFd(ends[1])};
   try {
-    live.proc = PseudoProc::start(spec.id, std::move(*bootstrap), program->second, options_.mask, notices_);
+    live.proc =
+        PseudoProc::start(spec.id, std::move(*bootstrap), program->second, options_.mask, notices_);
   } catch (const std::system_error& error) {
     birth.stderr_pipe.reset();
     return SpawnFailure{SpawnStage::clone, error.code().value(), error.what()};
@@ -167,8 +181,10 @@ std::optional<SpawnFailure> ThreadKeeper::start(const keeper::SpawnSpec& shared,
 void ThreadKeeper::on_signal(const keeper::Signal& signal) {
   const auto found = live_.find(signal.id);
   if (found == live_.end() || signal.signal == SIGCONT) return;
-  if (signal.signal == SIGTERM || signal.signal == SIGINT || signal.signal == SIGKILL) return found->second.proc->signal(signal.signal);
-  log::warn(found->second.proc->id().to_string() + " is a thread of its launcher (local mode): it cannot get signal " +
+  if (signal.signal == SIGTERM || signal.signal == SIGINT || signal.signal == SIGKILL)
+    return found->second.proc->signal(signal.signal);
+  log::warn(found->second.proc->id().to_string() +
+            " is a thread of its launcher (local mode): it cannot get signal " +
             std::to_string(signal.signal));
 }
 
@@ -205,9 +221,9 @@ void ThreadKeeper::flush() {
   if (!packer_.empty()) outbox_.push_back(packer_.take());
   bool is_blocked = false;
   while (agent_ && !outbox_.empty() && !is_blocked) {
-    const auto sent = keeper::send_packet(agent_.get(), outbox_.front());
-    if (sent == keeper::Transfer::lost) return drop_agent();
-    is_blocked = sent == keeper::Transfer::would_block;
+    const auto sent = os::send_packet(agent_.get(), outbox_.front());
+    if (sent == os::Transfer::lost) return drop_agent();
+    is_blocked = sent == os::Transfer::would_block;
     if (!is_blocked) outbox_.pop_front();
   }
   if (agent_ && is_blocked != wants_write_) {

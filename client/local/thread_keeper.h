@@ -9,8 +9,8 @@
 
 #include "agent/keeper/protocol.h"
 #include "agent/proc/pseudo_proc.h"
-#include "common/loop/reactor.h"
 #include "common/base/unique_fd.h"
+#include "common/loop/reactor.h"
 #include "meshbus/local.h"
 
 namespace meshbus::local {
@@ -18,8 +18,8 @@ namespace meshbus::local {
 using mesh_proc::EndNotices;
 using mesh_proc::PseudoProc;
 
-/// What the keeper is to a host agent, by the same protocol (agent/keeper/protocol.h), for procs that are threads of this process. Lives on
-/// the reactor's thread.
+/// What the keeper is to a host agent, by the same protocol (agent/keeper/protocol.h), for procs
+/// that are threads of this process. Lives on the reactor's thread.
 class ThreadKeeper {
  public:
   /// Programs that its procs can be, and the signal mask of the threads that run them.
@@ -29,7 +29,7 @@ class ThreadKeeper {
   };
   /// `socket`: to the agent.
   ThreadKeeper(Reactor& reactor, UniqueFd socket, Options options);
-  /// Who has not ended is left to itself.
+  /// A thread that has not ended is left to itself.
   ~ThreadKeeper();
   ThreadKeeper(const ThreadKeeper&) = delete;
   ThreadKeeper& operator=(const ThreadKeeper&) = delete;
@@ -47,12 +47,13 @@ class ThreadKeeper {
   };
 
   void on_readable();
-  void on_spawn(keeper::SpawnBatch batch);
+  void on_spawn(os::SpawnBatch batch);
   void on_signal(const keeper::Signal& signal);
   void on_kill_mesh(const keeper::KillMesh& request);
   void on_ends();
   /// Makes it, or says why not.
-  std::optional<keeper::SpawnFailure> start(const keeper::SpawnSpec& shared, keeper::ProcSpec& spec, keeper::Birth& birth);
+  std::optional<os::SpawnFailure> start(const os::SpawnSpec& shared, os::ProcSpec& spec,
+                                        keeper::Birth& birth);
   template <typename Event>
   void tell(Event event);
   void flush();
@@ -65,7 +66,7 @@ class ThreadKeeper {
   std::shared_ptr<EndNotices> notices_;
   std::map<std::uint64_t, Live> live_;
   keeper::EventPacker packer_;
-  std::deque<keeper::Packet> outbox_;
+  std::deque<os::Packet> outbox_;
   bool wants_write_ = false;
   std::uint64_t turn_end_ = 0;
 };

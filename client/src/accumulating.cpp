@@ -11,7 +11,8 @@
 namespace meshbus {
 namespace {
 
-/// Longer than the hosts wait for their ranks, so that they are the ones that say who is missing.
+/// Longer than the hosts wait for their ranks, so that they are the ones that say which rank is
+/// missing.
 constexpr std::chrono::milliseconds kHostGrace{1000};
 
 }  // namespace
@@ -22,14 +23,16 @@ Accumulating::Accumulating(Bus& bus, Question question, Explain explain)
       question_(std::move(question)),
       explain_(std::move(explain)),
       ticket_(random_u64()),
-      accumulator_(question_.reducer, question_.to->targets.size(), Accumulator::Deliver::snapshots),
+      accumulator_(question_.reducer, question_.to->targets.size(),
+                   Accumulator::Deliver::snapshots),
       is_settled_(question_.to->targets.size()) {
   current_.num_ranks = question_.to->targets.size();
 }
 
 void Accumulating::find_hosts() {
   const auto& view = question_.to->view;
-  std::map<std::uint64_t, std::vector<std::pair<std::uint64_t, std::uint64_t>>> of_host;  // create rank, ordinal
+  std::map<std::uint64_t, std::vector<std::pair<std::uint64_t, std::uint64_t>>>
+      of_host;  // create rank, ordinal
   for (std::uint64_t ordinal = 0; ordinal < current_.num_ranks; ++ordinal)
     of_host[question_.to->targets[ordinal].host].emplace_back(*view.create_rank(ordinal), ordinal);
   std::map<std::uint64_t, HostAddr> addresses;
@@ -61,12 +64,17 @@ Result<void> Accumulating::begin() {
                              .asker = question_.asker,
                              .limit = question_.deadline,
                              .has_parts = question_.has_snapshots};
-    bus_->call(Destination::to_agent(hosts_[i].address), static_cast<std::uint32_t>(wire::CollectPort::collect), encode(order),
+    bus_->call(Destination::to_agent(hosts_[i].address),
+               static_cast<std::uint32_t>(wire::CollectPort::collect), encode(order),
                question_.deadline + kHostGrace,
-               [self = shared_from_this(), i](const Result<std::string>& answer) { self->on_final(i, answer); });
+               [self = shared_from_this(), i](const Result<std::string>& answer) {
+                 self->on_final(i, answer);
+               });
   }
-  // Behind the calls on every way: a host knows what it is to collect before the first answer comes.
-  auto sent = bus_->cast(*question_.to, question_.port, encode_collected_call(ticket_, question_.deadline, question_.body), true);
+  // Behind the calls on every way: a host knows what it is to collect before the first answer
+  // comes.
+  auto sent = bus_->cast(*question_.to, question_.port,
+                         encode_collected_call(ticket_, question_.deadline, question_.body), true);
   if (!sent) end();
   question_.body.clear();
   return sent;
@@ -76,7 +84,8 @@ void Accumulating::end() {
   if (bus_ == nullptr) return;
   for (const Host& host : hosts_) {
     if (!host.is_open) continue;
-    const auto told = bus_->send(Destination::to_agent(host.address), static_cast<std::uint32_t>(wire::CollectPort::end),
+    const auto told = bus_->send(Destination::to_agent(host.address),
+                                 static_cast<std::uint32_t>(wire::CollectPort::end),
                                  with_header(wire::CollectedHeader(ticket_, 0, 0), {}), true);
     if (!told) log::debug("accumulate: " + told.error().to_string());
   }
@@ -98,13 +107,18 @@ void Accumulating::finish() {
   changed_.notify_all();
 }
 
-void Accumulating::on_part(const wire::Envelope& from, const wire::CollectedPart& header, Bytes body) {
-  const auto host = std::find_if(hosts_.begin(), hosts_.end(),
-                                 [&](const Host& one) { return one.key == from.source_proc() && one.address.key() == from.source_host(); });
+void Accumulating::on_part(const wire::Envelope& from, const wire::CollectedPart& header,
+                           Bytes body) {
+  const auto host = std::find_if(hosts_.begin(), hosts_.end(), [&](const Host& one) {
+    return one.key == from.source_proc() && one.address.key() == from.source_host();
+  });
   if (bus_ == nullptr || host == hosts_.end() || !host->is_open) return;
   const auto collected = decode_collected(body);
-  if (!collected) return log::warn("accumulate: from host " + host->address.to_string() + ": " + collected.error().to_string());
-  if (header.number() != host->parts + 1) return log::warn("accumulate: a part of host " + host->address.to_string() + " is missing");
+  if (!collected)
+    return log::warn("accumulate: from host " + host->address.to_string() + ": " +
+                     collected.error().to_string());
+  if (header.number() != host->parts + 1)
+    return log::warn("accumulate: a part of host " + host->address.to_string() + " is missing");
   ++host->parts;
   ++current_.num_messages;
   take(*host, *collected);
@@ -117,13 +131,15 @@ void Accumulating::on_final(std::size_t index, const Result<std::string>& answer
   ++current_.num_messages;
   const std::string name = "host " + host.address.to_string();
   if (!answer) {
-    fail_rest(host, explain_(answer.error()).within(name + " has not said what it has of its ranks"));
+    fail_rest(host,
+              explain_(answer.error()).within(name + " has not said what it has of its ranks"));
   } else if (const auto collected = decode_collected(*answer); !collected) {
     fail_rest(host, collected.error().within(name));
   } else {
     take(host, *collected);
-    fail_rest(host, collected->parts == host.parts ? Error(ErrorCode::malformed_message, name + " says nothing of it")
-                                                   : Error(ErrorCode::link_lost, "what " + name + " has reduced was lost"));
+    fail_rest(host, collected->parts == host.parts
+                        ? Error(ErrorCode::malformed_message, name + " says nothing of it")
+                        : Error(ErrorCode::link_lost, "what " + name + " has reduced was lost"));
   }
   if (--num_open_ == 0) return finish();
   publish();
@@ -135,14 +151,16 @@ void Accumulating::take(const Host& host, const Collected& collected) {
     if (!added) {
       const auto error = added.error().within("host " + host.address.to_string());
       for (const auto& run : collected.reduced->ranks.runs()) {
-        for (auto rank = run.begin; rank < std::min<std::uint64_t>(run.end, host.ordinals.size()); ++rank)
+        for (auto rank = run.begin; rank < std::min<std::uint64_t>(run.end, host.ordinals.size());
+             ++rank)
           fail_rank(host.ordinals[rank], error);
       }
     }
   }
   for (const auto& problem : collected.problems) {
     for (const RankBlock& block : problem.ranks) {
-      for (auto rank = block.begin; rank < std::min<std::uint64_t>(block.end, host.ordinals.size()); ++rank)
+      for (auto rank = block.begin; rank < std::min<std::uint64_t>(block.end, host.ordinals.size());
+           ++rank)
         fail_rank(host.ordinals[rank], problem.error);
     }
   }
@@ -152,10 +170,12 @@ Result<void> Accumulating::add(const Host& host, const Partial& part) {
   Partial mine{part.value, {}, false};
   std::vector<Overlay<bool>::Run> runs;
   for (const auto& run : part.ranks.runs()) {
-    if (run.end > host.ordinals.size()) return fail(ErrorCode::out_of_range, "it tells of ranks that are not there");
+    if (run.end > host.ordinals.size())
+      return fail(ErrorCode::out_of_range, "it tells of ranks that are not there");
     for (auto rank = run.begin; rank < run.end; ++rank) {
       const auto ordinal = host.ordinals[rank];
-      if (is_settled_[ordinal]) return fail(ErrorCode::malformed_message, "it tells of a rank twice");
+      if (is_settled_[ordinal])
+        return fail(ErrorCode::malformed_message, "it tells of a rank twice");
       runs.push_back({ordinal, ordinal + 1, true});
     }
   }
@@ -198,7 +218,7 @@ void Accumulating::publish() {
   });
 }
 
-void Accumulating::on_host_dead(const HostAddr& host, const std::string& reason) {
+void Accumulating::on_host_ended(const HostAddr& host, const std::string& reason) {
   for (std::size_t i = 0; i < hosts_.size(); ++i) {
     if (hosts_[i].address == host) on_final(i, fail(ErrorCode::fate_unknown, reason));
   }

@@ -19,8 +19,9 @@
 
 namespace meshbus {
 
-/// One question to all ranks of a view whose answers come reduced by their hosts (schemas/replies.fbs), on the side of who asks. Lives on
-/// the reactor's thread, but for what says otherwise. Kept by what it has asked for, until that is answered.
+/// One question to all ranks of a view whose answers come reduced by their hosts
+/// (schemas/replies.fbs), on the side of the asker. Lives on the reactor's thread, but for what
+/// says otherwise. Kept by what it has asked for, until that is answered.
 class Accumulating : public std::enable_shared_from_this<Accumulating> {
  public:
   struct Question {
@@ -47,8 +48,8 @@ class Accumulating : public std::enable_shared_from_this<Accumulating> {
   /// Nobody waits any more: hosts are told so.
   void end();
 
-  /// That host is gone for ever.
-  void on_host_dead(const HostAddr& host, const std::string& reason);
+  /// The host is gone for ever.
+  void on_host_ended(const HostAddr& host, const std::string& reason);
 
   /// Another thread: waits until all is in, calling on_snapshot. False: it is to end earlier.
   bool wait(const AccumulateOptions& options);

@@ -16,7 +16,8 @@ Result<Context> Context::create(ContextOptions options) {
   return Context(std::move(*core));
 }
 
-Result<std::string> Context::call(const ProcId& proc, std::uint32_t port, std::string_view body, std::chrono::milliseconds deadline) {
+Result<std::string> Context::call(const ProcId& proc, std::uint32_t port, std::string_view body,
+                                  std::chrono::milliseconds deadline) {
   if (auto fine = core_->check_may_wait(); !fine) return fail(fine.error());
   const auto connection = core_->find_connection(core_, proc.host());
   if (!connection) return fail(connection.error());
@@ -45,7 +46,8 @@ Result<void> Context::cast(const ProcMeshRef& to, std::uint32_t port, std::strin
   return (*connection)->cast(to, port, body);
 }
 
-Result<std::vector<Result<std::string>>> Context::call(const ProcMeshRef& to, std::uint32_t port, std::string_view body,
+Result<std::vector<Result<std::string>>> Context::call(const ProcMeshRef& to, std::uint32_t port,
+                                                       std::string_view body,
                                                        std::chrono::milliseconds deadline) {
   if (auto fine = core_->check_may_wait(); !fine) return fail(fine.error());
   if (to.num_ranks() == 0) return std::vector<Result<std::string>>();
@@ -54,8 +56,8 @@ Result<std::vector<Result<std::string>>> Context::call(const ProcMeshRef& to, st
   return (*connection)->call_all(to, port, body, deadline);
 }
 
-Result<std::vector<Result<std::vector<ProcSetting>>>> Context::ask_settings(const ProcMeshRef& of, const std::string& body,
-                                                                            std::chrono::milliseconds deadline) {
+Result<std::vector<Result<std::vector<ProcSetting>>>> Context::ask_settings(
+    const ProcMeshRef& of, const std::string& body, std::chrono::milliseconds deadline) {
   auto answers = call(of, kSettingsPort, body, deadline);
   if (!answers) return fail(answers.error());
   std::vector<Result<std::vector<ProcSetting>>> settings;
@@ -70,13 +72,14 @@ Result<std::vector<Result<std::vector<ProcSetting>>>> Context::ask_settings(cons
   return settings;
 }
 
-Result<std::vector<Result<std::vector<ProcSetting>>>> Context::settings(const ProcMeshRef& of, std::chrono::milliseconds deadline) {
+Result<std::vector<Result<std::vector<ProcSetting>>>> Context::settings(
+    const ProcMeshRef& of, std::chrono::milliseconds deadline) {
   return ask_settings(of, encode_settings_call({}), deadline);
 }
 
-Result<std::vector<Result<std::vector<ProcSetting>>>> Context::change_settings(const ProcMeshRef& of,
-                                                                               std::vector<std::pair<std::string, std::string>> changes,
-                                                                               std::chrono::milliseconds deadline) {
+Result<std::vector<Result<std::vector<ProcSetting>>>> Context::change_settings(
+    const ProcMeshRef& of, std::vector<std::pair<std::string, std::string>> changes,
+    std::chrono::milliseconds deadline) {
   return ask_settings(of, encode_settings_call(changes), deadline);
 }
 
@@ -84,7 +87,12 @@ Result<std::string> Context::setting(std::string_view key) const {
   for (const auto& shown : core_->config().show()) {
     if (shown.key == key) return shown.value;
   }
-  return fail(ErrorCode::configuration_error, "there is no setting " + std::string(key) + "; `meshbus config` lists them");
+  return fail(ErrorCode::configuration_error,
+              "there is no setting " + std::string(key) + "; `meshbus config` lists them");
+}
+
+std::uint64_t Context::num_returned() const noexcept {
+  return core_ == nullptr ? 0 : core_->returned().count();
 }
 
 std::vector<std::string> Context::warnings() const {

@@ -2,9 +2,9 @@
 
 #include <unistd.h>
 
-#include "common/security/keys.h"
 #include "common/base/masked_thread.h"
 #include "common/loop/short_slices.h"
+#include "common/security/keys.h"
 
 namespace meshbus {
 
@@ -25,9 +25,11 @@ Result<std::shared_ptr<ContextCore>> ContextCore::create(ContextOptions options)
   sources.snapshot.assign(options.inherited.begin(), options.inherited.end());
   auto config = Config::load(std::move(sources));
   if (!config) return fail(config.error());
-  // The last owner may be a handler, or something that the reactor let go: these cannot wait for their own threads to end.
+  // The last owner may be a handler, or something that the reactor let go: these cannot wait for
+  // their own threads to end.
   const auto end = [](ContextCore* core) {
-    if (core->pid_ != ::getpid()) return;  // A forked child: its threads are not here; whatever they held stays untouched.
+    if (core->pid_ != ::getpid())
+      return;  // A forked child: its threads are not here; whatever they held stays untouched.
     if (core->is_reactor_thread() || core->handlers_.is_here()) {
       start_masked_thread([core] { delete core; }).detach();
     } else {
@@ -35,9 +37,11 @@ Result<std::shared_ptr<ContextCore>> ContextCore::create(ContextOptions options)
     }
   };
   try {
-    return std::shared_ptr<ContextCore>(new ContextCore(std::move(options), std::move(*config)), end);
+    return std::shared_ptr<ContextCore>(new ContextCore(std::move(options), std::move(*config)),
+                                        end);
   } catch (const std::exception& error) {
-    return fail(ErrorCode::io_error, std::string("cannot start the threads of a context: ") + error.what());
+    return fail(ErrorCode::io_error,
+                std::string("cannot start the threads of a context: ") + error.what());
   }
 }
 
@@ -55,14 +59,15 @@ ContextCore::~ContextCore() {
 
 Result<void> ContextCore::check_process() const {
   if (pid_ == ::getpid()) return {};
-  return fail(ErrorCode::refused,
-              "a Context cannot be used after fork(): it belongs to process " + std::to_string(pid_) + "; make a new one in the child");
+  return fail(ErrorCode::refused, "a Context cannot be used after fork(): it belongs to process " +
+                                      std::to_string(pid_) + "; make a new one in the child");
 }
 
 Result<void> ContextCore::check_may_wait() const {
   if (auto fine = check_process(); !fine) return fine;
   if (!is_reactor_thread()) return {};
-  return fail(ErrorCode::would_block, "this call waits for the Context's own thread, and came from it");
+  return fail(ErrorCode::would_block,
+              "this call waits for the Context's own thread, and came from it");
 }
 
 void ContextCore::set_way(const HostAddr& host, Way way) {
@@ -84,15 +89,16 @@ void ContextCore::reach(const HostAddr& host, Session::Options& session) const {
   if (way.keys) session.keys = [keys = *way.keys] { return Result<CurveKeys>(keys); };
 }
 
-ConnectionUse ContextCore::connect(const std::shared_ptr<ContextCore>& self, const HostAddr& home) {
-  return {self, run([this, home] {
+ConnectionUse ContextCore::connect(const std::shared_ptr<ContextCore>& self,
+                                   const HostAddr& gateway) {
+  return {self, run([this, gateway] {
             for (auto& [connection, owned] : connections_) {
-              if (connection->is_open() && connection->home() == home) {
+              if (connection->gateway().is_open() && connection->gateway().host() == gateway) {
                 ++owned.uses;
                 return connection;
               }
             }
-            auto made = std::make_unique<Connection>(*this, home);
+            auto made = std::make_unique<Connection>(*this, gateway);
             auto* const connection = made.get();
             if (closing_) connection->close("the launcher ends");
             connections_.emplace(connection, Owned{std::move(made), 1});
@@ -109,13 +115,16 @@ ConnectionUse ContextCore::connect_to_nobody(const std::shared_ptr<ContextCore>&
           })};
 }
 
-Result<ConnectionUse> ContextCore::find_connection(const std::shared_ptr<ContextCore>& self, const HostAddr& host) {
+Result<ConnectionUse> ContextCore::find_connection(const std::shared_ptr<ContextCore>& self,
+                                                   const HostAddr& host) {
   auto* const found = run([this, host]() -> Connection* {
     Owned* best = nullptr;
     int best_score = -1;
     for (auto& [connection, owned] : connections_) {
-      if (!connection->is_open()) continue;
-      const int score = connection->home() == host ? 2 : connection->knows(host) ? 1 : 0;
+      if (!connection->gateway().is_open()) continue;
+      const int score = connection->gateway().host() == host ? 2
+                        : connection->hosts().knows(host)    ? 1
+                                                             : 0;
       if (score <= best_score) continue;
       best = &owned;
       best_score = score;
@@ -126,11 +135,13 @@ Result<ConnectionUse> ContextCore::find_connection(const std::shared_ptr<Context
   });
   if (found == nullptr)
     return fail(ErrorCode::unroutable,
-                "no way to " + host.to_string() + ": this Context has no host mesh; attach to one or start one first");
+                "no way to " + host.to_string() +
+                    ": this Context has no host mesh; attach to one or start one first");
   return ConnectionUse(self, found);
 }
 
-ConnectionUse ContextCore::use_again(const std::shared_ptr<ContextCore>& self, Connection* connection) {
+ConnectionUse ContextCore::use_again(const std::shared_ptr<ContextCore>& self,
+                                     Connection* connection) {
   run([&] { ++connections_.at(connection).uses; });
   return {self, connection};
 }
@@ -144,14 +155,15 @@ void ContextCore::release(Connection* connection) {
   });
 }
 
-void ContextCore::on_host_dead(const HostAddr& host, const std::string& reason) {
-  for (auto& [connection, owned] : connections_) connection->on_host_dead(host, reason);
+void ContextCore::on_host_ended(const HostAddr& host, const std::string& reason) {
+  for (auto& [connection, owned] : connections_) connection->on_host_ended(host, reason);
 }
 
 void ContextCore::forget_actors(Connection* connection, const std::weak_ptr<ActorMonitor>& actors) {
   const auto found = connections_.find(connection);
   const auto monitor = actors.lock();
-  if (found != connections_.end() && monitor != nullptr) found->second.connection->remove(*monitor);
+  if (found != connections_.end() && monitor != nullptr)
+    found->second.connection->updates().remove(*monitor);
 }
 
 ConnectionUse::~ConnectionUse() {

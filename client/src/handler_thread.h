@@ -8,7 +8,8 @@
 
 namespace meshbus {
 
-/// The thread on which a launcher's handlers run, one at a time, in the order in which they were posted. It starts with the first of them.
+/// The thread on which a launcher's handlers run, one at a time, in the order in which they were
+/// posted. It starts with the first of them.
 class HandlerThread {
  public:
   HandlerThread() = default;

@@ -9,6 +9,7 @@
 #include "tests/fuzz/support.h"
 
 using namespace meshbus::keeper;
+using namespace meshbus::os;
 using meshbus::UniqueFd;
 
 FUZZ_MUTATE_IN_PLACE

@@ -29,7 +29,7 @@ std::string why_no_core_file() {
 }
 
 std::string why_no_pid_namespace() {
-  auto spawner = keeper::Spawner::make();
+  auto spawner = os::Spawner::make();
   return spawner && spawner->probe_pid_namespace() == 0 ? "" : "no pid namespace can be made";
 }
 
@@ -48,21 +48,21 @@ std::string why_no_real_time() {
 
 std::string why_no_cgroup2() {
   if (auto reason = why_not_root(); !reason.empty()) return reason;
-  const auto view = keeper::view_cgroups();
-  const bool has = view && keeper::has_word(std::filesystem::path(view->own).parent_path() / "cgroup.subtree_control", "memory");
+  const auto view = os::view_cgroups();
+  const bool has = view && os::has_word(std::filesystem::path(view->own).parent_path() / "cgroup.subtree_control", "memory");
   return has ? "" : "no controllers in cgroup v2 (./dev soak cgroup2 has them)";
 }
 
 std::string why_no_own_cgroup() {
-  const auto place = keeper::plan_host_place();
+  const auto place = os::plan_host_place();
   if (place.base.empty()) return place.problem;
-  const auto made = keeper::make_host_cgroup(place.base, "needs-" + std::to_string(::getpid()));
+  const auto made = os::make_host_cgroup(place.base, "needs-" + std::to_string(::getpid()));
   if (!made) return made.error().detail();
-  return remove_cgroup_tree(*made) ? "" : "cannot remove " + *made;
+  return os::remove_cgroup_tree(*made) ? "" : "cannot remove " + *made;
 }
 
 std::string why_no_v1_memory() {
-  const auto own = keeper::find_v1_cgroup("memory");
+  const auto own = os::find_v1_cgroup("memory");
   if (!own) return "none is mounted";
   const std::string path = *own + "/meshbus-needs-" + std::to_string(::getpid());
   return ::mkdir(path.c_str(), 0755) == 0 && ::rmdir(path.c_str()) == 0 ? "" : path + " cannot be made";
@@ -73,8 +73,8 @@ std::string why_no_read_only_cgroups() {
   return tried.status == ExitStatus::exited(0) ? "" : "unshare -m and remounting them do not work: " + tried.err;
 }
 
-std::string why_no_limits(const keeper::GroupLimits& limits) {
-  const auto checked = keeper::LimitPlaces::find("test", keeper::plan_host_place()).check(limits);
+std::string why_no_limits(const os::GroupLimits& limits) {
+  const auto checked = os::LimitPlaces::find("test", os::plan_host_place()).check(limits);
   return checked ? "" : checked.error().detail();
 }
 

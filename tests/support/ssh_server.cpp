@@ -18,8 +18,9 @@ namespace {
 
 using namespace std::chrono_literals;
 
-// sshd itself demands it where root runs it.
-constexpr const char* privilege_directory = "/run/sshd";
+// sshd demands it where root runs it, whenever somebody connects. It stays: other test programs run
+// an sshd at the same time.
+constexpr const char* kPrivilegeDirectory = "/run/sshd";
 
 std::string find_program(const char* name) {
   for (const char* folder : {"/usr/sbin/", "/usr/bin/", "/usr/local/sbin/", "/usr/local/bin/"}) {
@@ -66,7 +67,7 @@ SshServer::SshServer(const std::vector<std::pair<std::string, std::string>>& env
   if (!why_not().empty()) throw std::runtime_error(why_not());
   for (const char* name : {"host_key", "user_key", "strange_key"}) make_key(dir_ / name);
   dir_.write("authorized_keys", read_file(dir_ / "user_key.pub"));
-  if (::geteuid() == 0) has_made_directory_ = ::mkdir(privilege_directory, 0755) == 0;
+  if (::geteuid() == 0) ::mkdir(kPrivilegeDirectory, 0755);
   std::string set;
   for (const auto& [name, value] : environment) set += " \"" + name + "=" + value + "\"";
   for (int attempt = 0; attempt < 5; ++attempt) {
@@ -96,11 +97,6 @@ SshServer::SshServer(const std::vector<std::pair<std::string, std::string>>& env
   std::filesystem::create_directory(dir_ / "bin");
   // ssh finds its configuration by the user's entry in the password file, not by HOME.
   dir_.write("bin/ssh", "#!/bin/sh\nexec " + find_program("ssh") + " -F " + ssh_config + " \"$@\"\n", /*executable=*/true);
-}
-
-SshServer::~SshServer() {
-  process_.reset();
-  if (has_made_directory_) ::rmdir(privilege_directory);
 }
 
 bool SshServer::start(const std::string& config) {

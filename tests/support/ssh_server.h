@@ -22,7 +22,6 @@ class SshServer {
 
   /// `environment`: for what is run there.
   explicit SshServer(const std::vector<std::pair<std::string, std::string>>& environment);
-  ~SshServer();
   SshServer(const SshServer&) = delete;
   SshServer& operator=(const SshServer&) = delete;
 
@@ -37,7 +36,6 @@ class SshServer {
 
   TempDir dir_;
   std::uint16_t port_ = 0;
-  bool has_made_directory_ = false;
   std::unique_ptr<Process> process_;
 };
 

@@ -26,13 +26,13 @@ EndFacts facts_of(const Proc& proc) {
     facts.cpu_soft = inherited.rlim_cur;
     facts.cpu_hard = inherited.rlim_max;
   }
-  const keeper::ProcSettings& settings = proc.mesh.spec.command.settings;
+  const os::ProcSettings& settings = proc.mesh.spec.command.settings;
   for (const auto& limit : settings.limits) {
     if (limit.resource != RLIMIT_CPU) continue;
     facts.cpu_soft = limit.soft;
     facts.cpu_hard = limit.hard;
   }
-  facts.memory_limit = keeper::words_of(settings.group, keeper::Controller::memory);
+  facts.memory_limit = os::words_of(settings.group, os::Controller::memory);
   facts.memory_kills = usage.memory_kills;
   facts.memory_limit_hit = usage.memory_limit_hit;
   return facts;

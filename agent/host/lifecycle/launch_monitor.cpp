@@ -15,15 +15,15 @@ namespace {
 
 /// Whether the command cannot be executed, or this host cannot start anything (spec 12.2 tells them
 /// apart).
-bool is_about_the_file(keeper::SpawnStage stage) {
-  using Stage = keeper::SpawnStage;
+bool is_about_the_file(os::SpawnStage stage) {
+  using Stage = os::SpawnStage;
   return stage == Stage::lookup || stage == Stage::exec || stage == Stage::interpreter;
 }
 
 /// Alive, and kept from running by SIGSTOP or a debugger.
 bool is_stopped(const Proc& proc) {
   const auto pid = static_cast<pid_t>(proc.state.to_wire().pid());
-  const auto process = pid > 0 ? keeper::read_process(pid) : std::nullopt;
+  const auto process = pid > 0 ? os::read_process(pid) : std::nullopt;
   return process && (process->state == 'T' || process->state == 't');
 }
 
@@ -80,10 +80,10 @@ void LaunchMonitor::on_birth(keeper::Birth birth) {
   if (ending_.on_born(*proc) && is_up) become_ready(*proc);
 }
 
-void LaunchMonitor::on_failed_birth(Proc& proc, const keeper::SpawnFailure& failure) {
+void LaunchMonitor::on_failed_birth(Proc& proc, const os::SpawnFailure& failure) {
   if (proc.has_ended()) return keeper_.forget({proc.id});
   const bool is_cancelled =
-      failure.stage == keeper::SpawnStage::cancelled && proc.state.is_stop_asked();
+      failure.stage == os::SpawnStage::cancelled && proc.state.is_stop_asked();
   if (is_cancelled && !proc.exit.failure()) return ending_.cancel(proc);
   const bool is_file = is_about_the_file(failure.stage);
   const auto& program = proc.mesh.spec.command.program;

@@ -39,7 +39,7 @@ class LaunchMonitor {
   void on_said_ready(Proc& proc, std::int64_t connected_ns, std::int64_t hello_ns);
 
  private:
-  void on_failed_birth(Proc& proc, const keeper::SpawnFailure& failure);
+  void on_failed_birth(Proc& proc, const os::SpawnFailure& failure);
   /// A process that is in no ledger.
   void on_stray(const keeper::Birth& birth);
   void become_ready(Proc& proc);

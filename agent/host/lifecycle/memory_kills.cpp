@@ -8,7 +8,7 @@
 namespace meshbus::host {
 
 MemoryKills MemoryKills::of_host(const std::string& cgroup) {
-  return MemoryKills(keeper::find_memory_counter(cgroup).value_or(std::string()));
+  return MemoryKills(os::find_memory_counter(cgroup).value_or(std::string()));
 }
 
 MemoryKills::MemoryKills(std::string file) : file_(std::move(file)) {

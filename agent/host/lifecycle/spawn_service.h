@@ -22,7 +22,7 @@ class SpawnService {
     std::string host;  ///< For people.
     Config config;
     Environment environment;  ///< What procs inherit.
-    keeper::LimitPlaces limits;
+    os::LimitPlaces limits;
   };
   /// What it works with; all of it outlives it.
   struct Parts {

@@ -32,10 +32,10 @@ std::vector<Proc*> Spawner::next_batch() {
   return batch;
 }
 
-keeper::SpawnBatch Spawner::make_batch(const Assignment& assignment,
+os::SpawnBatch Spawner::make_batch(const Assignment& assignment,
                                        const std::vector<Proc*>& procs, std::vector<Proc*>& asked) {
   const MeshSpec& spec = assignment.spec;
-  keeper::SpawnBatch batch;
+  os::SpawnBatch batch;
   batch.shared.program = spec.command.program;
   batch.shared.argv = spec.command.arguments;
   batch.shared.env = assignment.environment;
@@ -45,12 +45,12 @@ keeper::SpawnBatch Spawner::make_batch(const Assignment& assignment,
   batch.shared.parent_death_signal = parent_death_signal_ ? SIGKILL : 0;
   for (std::size_t i = 0; i < procs.size(); ++i) {
     Proc* const proc = procs[i];
-    keeper::ProcSpec one;
+    os::ProcSpec one;
     if (i > 0 && share_process(spec, *procs[i - 1], *proc))
       one.place = batch.procs.back().place + 1;
     one.id = proc->id;
     one.env = rank_environment(spec, proc->rank(), proc->state.restarts());
-    if (proc->input.state == InputPipe::State::open) one.stdin_choice = keeper::Stdio::pipe;
+    if (proc->input.state == InputPipe::State::open) one.stdin_choice = os::Stdio::pipe;
     if (spec.kind == wire::ProcKind::mesh && one.place == 0) {
       std::vector<BootstrapWriter::Rank> ranks;
       for (std::size_t other = i; other < procs.size(); ++other) {

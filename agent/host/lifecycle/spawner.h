@@ -39,7 +39,7 @@ class Spawner {
   std::vector<Proc*> next_batch();
   /// One request to the keeper; procs whose bootstrap cannot be written fail and are not in
   /// `asked`.
-  keeper::SpawnBatch make_batch(const Assignment& assignment, const std::vector<Proc*>& procs,
+  os::SpawnBatch make_batch(const Assignment& assignment, const std::vector<Proc*>& procs,
                                 std::vector<Proc*>& asked);
 
   ProcTable& table_;

@@ -134,7 +134,7 @@ void LivenessMonitor::judge(Proc& proc, const FailureDetector& detector) {
   const auto state = proc.state.to_wire();
   char letter = 0;
   if (trouble == wire::Trouble::frozen) {
-    const auto process = keeper::read_process(static_cast<pid_t>(state.pid()));
+    const auto process = os::read_process(static_cast<pid_t>(state.pid()));
     // The keeper is about to tell of its end.
     if (!process || process->state == 'Z' || process->state == 'X') return;
     letter = process->state;

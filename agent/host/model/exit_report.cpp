@@ -86,9 +86,9 @@ EndWords describe_end(const ProcEnd& end, const EndFacts& facts) {
   return {Cause::killed_from_outside, text + " from outside, possibly out of memory"};
 }
 
-std::string describe_spawn_failure(const keeper::SpawnFailure& failure, std::string_view program,
+std::string describe_spawn_failure(const os::SpawnFailure& failure, std::string_view program,
                                    std::string_view host) {
-  using Stage = keeper::SpawnStage;
+  using Stage = os::SpawnStage;
   const bool is_exec = failure.stage == Stage::lookup || failure.stage == Stage::exec ||
                        failure.stage == Stage::interpreter;
   std::string text = is_exec ? "cannot execute '" : "cannot start '";
@@ -101,7 +101,7 @@ std::string describe_spawn_failure(const keeper::SpawnFailure& failure, std::str
   }
   text += failure.error != 0 ? std::strerror(failure.error) : "not possible";
   text += " (step: ";
-  text += keeper::to_string(failure.stage);
+  text += os::to_string(failure.stage);
   text += ") on host ";
   return text.append(host);
 }

@@ -55,7 +55,7 @@ EndWords describe_end(const ProcEnd& end, const EndFacts& facts);
 
 /// Why there is no process, in words: "cannot execute '/no/such/file': No such file or directory
 /// (step: lookup) on host unix:/run/x".
-std::string describe_spawn_failure(const keeper::SpawnFailure& failure, std::string_view program,
+std::string describe_spawn_failure(const os::SpawnFailure& failure, std::string_view program,
                                    std::string_view host);
 
 }  // namespace meshbus::host

@@ -13,7 +13,7 @@
 namespace meshbus::host {
 namespace {
 
-using process_link::kMostProcsPerProcess;
+using os::process_link::kMostProcsPerProcess;
 constexpr std::uint64_t kMostPids = 4'194'304;       // as many as Linux has numbers for
 constexpr std::uint32_t kMostCpuMilli = 10'000'000;  // 10,000 CPUs
 
@@ -47,8 +47,8 @@ Result<std::vector<NamedValue>> parse_named_values(const Entries* entries,
 }
 
 /// What a proc is to be set to; what can be known now to be impossible is refused now, by name.
-Result<keeper::ProcSettings> parse_settings(const wire::ProcSettings& request) {
-  keeper::ProcSettings settings;
+Result<os::ProcSettings> parse_settings(const wire::ProcSettings& request) {
+  os::ProcSettings settings;
   const auto refused = [](const std::string& field, const std::string& why) {
     return fail(ErrorCode::configuration_error,
                 "SpawnProcs.command.settings." + field + ": " + why);
@@ -56,7 +56,7 @@ Result<keeper::ProcSettings> parse_settings(const wire::ProcSettings& request) {
   for (flatbuffers::uoffset_t i = 0; request.limits() != nullptr && i < request.limits()->size();
        ++i) {
     const auto* limit = request.limits()->Get(i);
-    const std::string name = keeper::rlimit_name(limit->resource());
+    const std::string name = os::rlimit_name(limit->resource());
     rlimit own{};
     if (i >= RLIM_NLIMITS || limit->resource() >= RLIM_NLIMITS ||
         limit->resource() == RLIMIT_RTTIME ||
@@ -79,7 +79,7 @@ Result<keeper::ProcSettings> parse_settings(const wire::ProcSettings& request) {
       return refused("umask", std::to_string(*request.umask()) + " is above 0777 (octal)");
     settings.umask = *request.umask();
   }
-  const long cpus = std::min<long>(::sysconf(_SC_NPROCESSORS_CONF), keeper::max_cpus);
+  const long cpus = std::min<long>(::sysconf(_SC_NPROCESSORS_CONF), os::max_cpus);
   for (flatbuffers::uoffset_t i = 0; request.cpus() != nullptr && i < request.cpus()->size(); ++i) {
     const auto cpu = request.cpus()->Get(i);
     if (cpu >= cpus)
@@ -87,7 +87,7 @@ Result<keeper::ProcSettings> parse_settings(const wire::ProcSettings& request) {
           "cpus", "there is no CPU " + std::to_string(cpu) + "; 0 to " + std::to_string(cpus - 1));
     settings.cpus.push_back(cpu);
   }
-  if (settings.cpus.size() > keeper::max_cpus)
+  if (settings.cpus.size() > os::max_cpus)
     return refused("cpus", "some are named more than once");
   settings.uid = request.uid();
   settings.gid = request.gid();
@@ -98,9 +98,9 @@ Result<keeper::ProcSettings> parse_settings(const wire::ProcSettings& request) {
   if (settings.groups.size() > 65536) return refused("groups", "there are more than 65536");
   if (request.memory_limit()) {
     settings.group.memory = *request.memory_limit();
-    if (settings.group.memory < keeper::least_memory_limit || settings.group.memory > INT64_MAX)
+    if (settings.group.memory < os::least_memory_limit || settings.group.memory > INT64_MAX)
       return refused("memory_limit", std::to_string(settings.group.memory) + " bytes; at least " +
-                                         std::to_string(keeper::least_memory_limit) +
+                                         std::to_string(os::least_memory_limit) +
                                          ", or no program gets through its own start");
   }
   if (request.pids_limit()) {
@@ -111,11 +111,11 @@ Result<keeper::ProcSettings> parse_settings(const wire::ProcSettings& request) {
   }
   if (request.cpu_limit()) {
     settings.group.cpu_milli = *request.cpu_limit();
-    if (settings.group.cpu_milli < keeper::least_cpu_limit ||
+    if (settings.group.cpu_milli < os::least_cpu_limit ||
         settings.group.cpu_milli > kMostCpuMilli)
       return refused("cpu_limit", std::to_string(settings.group.cpu_milli) +
                                       " thousandths of a CPU; " +
-                                      std::to_string(keeper::least_cpu_limit) + " to " +
+                                      std::to_string(os::least_cpu_limit) + " to " +
                                       std::to_string(kMostCpuMilli));
   }
   settings.new_session = !request.same_session();

@@ -29,7 +29,7 @@ struct CommandSpec {
   std::vector<NamedValue> environment;
   bool clean_environment = false;
   std::string directory;
-  keeper::ProcSettings settings;
+  os::ProcSettings settings;
 
   friend bool operator==(const CommandSpec&, const CommandSpec&) = default;
 };

@@ -32,7 +32,7 @@ class MeshProcs : private EndObserver {
     Ledger ledger;                    ///< What another agent has left, to go on with. May be none.
     OutputSpool spool;                ///< Likewise.
     EventLog events = {};             ///< May be none.
-    keeper::LimitPlaces limits = {};  ///< Where the keeper makes cgroups for procs with limits.
+    os::LimitPlaces limits = {};  ///< Where the keeper makes cgroups for procs with limits.
     /// Why the keeper is dead, if that is known: "it was frozen". May be empty.
     std::function<std::string()> why_keeper_lost = {};
   };

@@ -186,7 +186,7 @@ Result<Bootstrap> decode_bootstrap(Bytes bytes) {
   const auto& wire = *flatbuffers::GetRoot<wire::Bootstrap>(aligned.get());
   if (auto version = common_version("this program", Protocol(), "its host", Protocol::of(wire)); !version) return fail(version.error());
   if (wire.procs()->size() == 0) return fail(ErrorCode::malformed_message, "no proc in it");
-  if (wire.procs()->size() > process_link::kMostProcsPerProcess)
+  if (wire.procs()->size() > os::process_link::kMostProcsPerProcess)
     return fail(ErrorCode::malformed_message, std::to_string(wire.procs()->size()) + " procs in it");
   auto host = HostAddr::parse(wire.host()->string_view());
   if (!host) return fail(std::move(host).error());

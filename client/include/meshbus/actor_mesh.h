@@ -17,25 +17,28 @@
 #include "meshbus/result.h"
 #include "meshbus/status.h"
 
-/// Actors in the procs of a mesh, as a launcher has them (spec 7). How they are written: meshbus/actor.h.
+/// Actors in the procs of a mesh, as a launcher has them (spec 7). How they are written:
+/// meshbus/actor.h.
 ///
-///     auto procs = *hosts.spawn("trainers", *Extent::parse("gpu=4"), {.kind = ProcKind::mesh, .command = {"./counters"}});
-///     auto tally = *procs.spawn_actors("counter", "tally", "40");       // one in every proc, or an error that names the ranks
-///     auto sums = *tally.call("add", "2", 10s);                         // sums[3]: "42", or what went wrong there
-///     auto sum = *tally.accumulate("add", "2", "sum");                  // added up at each host: to_text(*sum.value) is "168"
-///     tally.range("gpu", 0, 2)->send("reset", "");                      // a slice, also when other ranks are dead
-///     tally.stop();
+///     auto procs = *hosts.spawn("trainers", *Extent::parse("gpu=4"), {.kind = ProcKind::mesh,
+///     .command = {"./counters"}}); auto tally = *procs.spawn_actors("counter", "tally", "40"); //
+///     one in every proc, or an error that names the ranks auto sums = *tally.call("add", "2",
+///     10s);                         // sums[3]: "42", or what went wrong there auto sum =
+///     *tally.accumulate("add", "2", "sum");                  // added up at each host:
+///     to_text(*sum.value) is "168" tally.range("gpu", 0, 2)->send("reset", ""); // a slice, also
+///     when other ranks are dead tally.stop();
 namespace [[gnu::visibility("default")]] meshbus {
 
 /// One actor of a mesh, as its proc, or the end of its proc, tells.
 struct ActorReport {
-  std::uint64_t rank = 0;            ///< Its rank in the actor mesh as that was made.
-  std::string actor;                 ///< ActorId: `tcp:h1:7420,trainers_3-13Se1Maqzryj,tally[0]`.
-  std::string point;                 ///< Where in the mesh: "host=0/2,gpu=1/4".
-  std::string type;                  ///< As its program has registered it.
-  Status status;                     ///< Unknown: its proc did not answer; `reason` says why.
-  std::string reason;                ///< Of a stop: why. Of a failure: what went wrong.
-  std::string message;               ///< Failed: in the handler of which message. Empty: elsewhere, as `reason` tells.
+  std::uint64_t rank = 0;  ///< Its rank in the actor mesh as that was made.
+  std::string actor;       ///< ActorId: `tcp:h1:7420,trainers_3-13Se1Maqzryj,tally[0]`.
+  std::string point;       ///< Where in the mesh: "host=0/2,gpu=1/4".
+  std::string type;        ///< As its program has registered it.
+  Status status;           ///< Unknown: its proc did not answer; `reason` says why.
+  std::string reason;      ///< Why it was stopped, or what went wrong.
+  std::string
+      message;  ///< Failed: in the handler of which message. Empty: elsewhere, as `reason` tells.
   std::vector<std::string> causes;   ///< Failed: what was behind it, the nearest first.
   std::uint64_t generation = 0;      ///< Counts the changes; the larger one is the later one.
   std::uint64_t handled = 0;         ///< Messages and calls that it has handled.
@@ -51,8 +54,8 @@ using RankAnswers = std::vector<Result<std::string>>;
 
 class ActorMeshImpl;
 
-/// Actors that can be talked to: a mesh or a slice of it. Copies are cheap. It keeps the launcher's connection, but no actor alive. All may
-/// be called from any thread.
+/// Actors that can be talked to: a mesh or a slice of it. Copies are cheap. It keeps the launcher's
+/// connection, but no actor alive. All may be called from any thread.
 class ActorView {
  public:
   /// Actors that somebody else has made. Errors: unroutable when this Context has no host mesh.
@@ -62,36 +65,46 @@ class ActorView {
   std::uint64_t size() const noexcept { return ref_.num_ranks(); }  ///< How many.
 
   /// Slices. Errors: those of Region::range and Region::at.
-  Result<ActorView> range(std::string_view label, std::uint64_t begin, std::optional<std::uint64_t> end = std::nullopt,
+  Result<ActorView> range(std::string_view label, std::uint64_t begin,
+                          std::optional<std::uint64_t> end = std::nullopt,
                           std::uint64_t step = 1) const;
   Result<ActorView> at(std::string_view label, std::uint64_t index) const;
 
-  /// Asks all of them by one cast (Context::cast) and waits for the answers: of each rank its own, or why there is none: call_error (its
-  /// handler failed, or refused), no_such_port (no such actor, it has ended, or has no such handler), no_such_proc, fate_unknown (its proc
-  /// died meanwhile), queue_full, timeout, too_large, ... Errors of all: would_block, refused (after fork), host_unreachable.
+  /// Asks all of them by one cast (Context::cast) and waits for the answers: of each rank its own,
+  /// or why there is none: call_error (its handler failed, or refused), no_such_port (no such
+  /// actor, it has ended, or has no such handler), no_such_proc, fate_unknown (its proc died
+  /// meanwhile), queue_full, timeout, too_large, ... Errors of all: would_block, refused (after
+  /// fork), host_unreachable.
   Result<RankAnswers> call(const MessageType& type, std::string_view body,
                            std::chrono::milliseconds deadline = std::chrono::seconds(30)) const;
-  /// Asks all of them by one cast, like call(); but each host reduces the answers of its ranks, and tells once (or, with on_snapshot, now
-  /// and then) what has come of it: what reaches this launcher does not grow with the number of ranks. `reducer`: one of
-  /// Reducers::builtin(), or of AccumulateOptions::reducers. Handlers answer text, as to_text() writes it (meshbus/reducer.h), 256 KiB at
-  /// most, and for overlays all of one host together. Errors by rank: as call(), but fate_unknown also when its host, or the agent there,
-  /// has died meanwhile; and what the reducer says to an answer that it cannot take: configuration_error, too_large. Errors of all: as
-  /// call(), not_exist (no such reducer), too_large. When it was ended early, who was still out has neither a part nor an error.
-  Result<Accumulation> accumulate(const MessageType& type, std::string_view body, std::string_view reducer,
+  /// Asks all of them by one cast, like call(); but each host reduces the answers of its ranks, and
+  /// tells once (or, with on_snapshot, now and then) what has come of it: what reaches this
+  /// launcher does not grow with the number of ranks. `reducer`: one of Reducers::builtin(), or of
+  /// AccumulateOptions::reducers. Handlers answer text, as to_text() writes it (meshbus/reducer.h),
+  /// 256 KiB at most, and for overlays all of one host together. Errors by rank: as call(), but
+  /// fate_unknown also when its host, or the agent there, has died meanwhile; and what the reducer
+  /// says to an answer that it cannot take: configuration_error, too_large. Errors of all: as
+  /// call(), not_exist (no such reducer), too_large. When it was ended early, a rank that was still
+  /// out has neither a part nor an error.
+  Result<Accumulation> accumulate(const MessageType& type, std::string_view body,
+                                  std::string_view reducer,
                                   const AccumulateOptions& options = {}) const;
-  /// Casts them a message that nobody answers; returns when it is on its way. Errors: as those of Context::cast, too_large among them:
-  /// above 960 KiB.
+  /// Casts them a message that nobody answers; returns when it is on its way. Errors: as those of
+  /// Context::cast, too_large among them: above 960 KiB.
   Result<void> send(const MessageType& type, std::string_view body) const;
-  /// Asks their procs now. By ordinal; Unknown is who did not answer, NotExist who never was. Errors: would_block, refused.
-  Result<std::vector<ActorReport>> states(std::chrono::milliseconds deadline = std::chrono::seconds(10)) const;
+  /// Asks their procs now. By ordinal; Unknown did not answer, NotExist never was.
+  /// Errors: would_block, refused.
+  Result<std::vector<ActorReport>> states(
+      std::chrono::milliseconds deadline = std::chrono::seconds(10)) const;
 
  private:
   friend class ActorMesh;
   friend class ActorMeshImpl;
-  ActorView(std::shared_ptr<ActorMeshImpl> impl, ActorMeshRef ref) : impl_(std::move(impl)), ref_(std::move(ref)) {}
+  ActorView(std::shared_ptr<ActorMeshImpl> impl, ActorMeshRef ref)
+      : impl_(std::move(impl)), ref_(std::move(ref)) {}
   /// By a reducer that hosts do not know.
-  Result<Accumulation> accumulate_here(const MessageType& type, std::string_view body, Reducer reducer,
-                                       std::chrono::milliseconds deadline) const;
+  Result<Accumulation> accumulate_here(const MessageType& type, std::string_view body,
+                                       Reducer reducer, std::chrono::milliseconds deadline) const;
 
   std::shared_ptr<ActorMeshImpl> impl_;
   ActorMeshRef ref_;
@@ -106,8 +119,9 @@ struct ActorStopOptions {
   std::optional<std::chrono::milliseconds> deadline = {};
 };
 
-/// Owns the actors of one name in a mesh of procs: when it goes, they are stopped (unless ActorSpawnOptions::detach). Move-only. Made by
-/// ProcMesh::spawn_actors(). All may be called from any thread.
+/// Owns the actors of one name in a mesh of procs: when it goes, they are stopped (unless
+/// ActorSpawnOptions::detach). Move-only. Made by ProcMesh::spawn_actors(). All may be called from
+/// any thread.
 class ActorMesh {
  public:
   ActorMesh(ActorMesh&&) noexcept;
@@ -121,34 +135,42 @@ class ActorMesh {
   std::uint64_t size() const noexcept { return view_.size(); }
 
   /// As those of ActorView.
-  Result<ActorView> range(std::string_view label, std::uint64_t begin, std::optional<std::uint64_t> end = std::nullopt,
+  Result<ActorView> range(std::string_view label, std::uint64_t begin,
+                          std::optional<std::uint64_t> end = std::nullopt,
                           std::uint64_t step = 1) const {
     return view_.range(label, begin, end, step);
   }
-  Result<ActorView> at(std::string_view label, std::uint64_t index) const { return view_.at(label, index); }
+  Result<ActorView> at(std::string_view label, std::uint64_t index) const {
+    return view_.at(label, index);
+  }
   Result<RankAnswers> call(const MessageType& type, std::string_view body,
                            std::chrono::milliseconds deadline = std::chrono::seconds(30)) const {
     return view_.call(type, body, deadline);
   }
-  Result<Accumulation> accumulate(const MessageType& type, std::string_view body, std::string_view reducer,
+  Result<Accumulation> accumulate(const MessageType& type, std::string_view body,
+                                  std::string_view reducer,
                                   const AccumulateOptions& options = {}) const {
     return view_.accumulate(type, body, reducer, options);
   }
-  Result<void> send(const MessageType& type, std::string_view body) const { return view_.send(type, body); }
-  Result<std::vector<ActorReport>> states(std::chrono::milliseconds deadline = std::chrono::seconds(10)) const {
+  Result<void> send(const MessageType& type, std::string_view body) const {
+    return view_.send(type, body);
+  }
+  Result<std::vector<ActorReport>> states(
+      std::chrono::milliseconds deadline = std::chrono::seconds(10)) const {
     return view_.states(deadline);
   }
 
   /// What has been heard so far, by rank; does not wait.
   std::vector<ActorReport> known() const;
-  /// Waits until an actor has failed and its on_failure has run (that not when called from a handler). Errors: timeout; would_block,
-  /// refused.
+  /// Waits until an actor has failed and its on_failure has run (that not when called from a
+  /// handler). Errors: timeout; would_block, refused.
   Result<ActorReport> wait_for_failure(std::chrono::milliseconds deadline) const;
 
-  /// Ends them all and waits; what is in their mailboxes is handled first. (A stop overtakes messages that are under way: whoever wants to
-  /// be sure of these makes a call first.) Stopped, or Failed when one was stuck, or had failed before, or its proc had. True to what
-  /// happened: succeeds only when every one of them has ended. Errors: stop_error naming the ranks that have not. Stopping what has ended
-  /// does nothing.
+  /// Ends them all and waits; what is in their mailboxes is handled first. (A stop overtakes
+  /// messages that are under way: a call made first waits for these.) Stopped,
+  /// or Failed when one was stuck, or had failed before, or its proc had. True to what happened:
+  /// succeeds only when every one of them has ended. Errors: stop_error naming the ranks that have
+  /// not. Stopping what has ended does nothing.
   Result<std::vector<ActorReport>> stop(ActorStopOptions options = {});
 
  private:

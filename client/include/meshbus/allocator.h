@@ -15,23 +15,28 @@
 #include "meshbus/remote_hosts.h"
 #include "meshbus/result.h"
 
-/// Where hosts come from (spec 6.1). An allocator makes hosts; what it has made is an allocation; a host mesh, or a mesh of procs, takes it
-/// over and ends it.
+/// Where hosts come from (spec 6.1). An allocator makes hosts; what it has made is an allocation; a
+/// host mesh, or a mesh of procs, takes it over and ends it.
 ///
-///     auto allocator = meshbus::process_allocator();  // or remote_allocator(*meshbus::ssh_hosts({"h1", "h2"}))
-///     auto made = *allocator->allocate(context, {.extent = *meshbus::Extent::parse("host=2"),
-///                                                .on_event = [](const meshbus::AllocationEvent& event) {
-///                                                  std::cout << event.describe() << "\n";  // "host 1 (unix:/...) runs"
+///     auto allocator = meshbus::process_allocator();  // or
+///     remote_allocator(*meshbus::ssh_hosts({"h1", "h2"})) auto made =
+///     *allocator->allocate(context, {.extent = *meshbus::Extent::parse("host=2"),
+///                                                .on_event = [](const meshbus::AllocationEvent&
+///                                                event) {
+///                                                  std::cout << event.describe() << "\n";  //
+///                                                  "host 1 (unix:/...) runs"
 ///                                                }});
 ///     auto hosts = *meshbus::HostMesh::allocate(context, "hosts", std::move(made));
-///     auto other = *meshbus::ProcMesh::allocate(context, "work", *allocator->allocate(context, {}), {}, {.command = {"true"}});
+///     auto other = *meshbus::ProcMesh::allocate(context, "work", *allocator->allocate(context,
+///     {}), {}, {.command = {"true"}});
 namespace [[gnu::visibility("default")]] meshbus {
 
 class HostEnds;
 
 /// How hosts are started.
 struct HostOptions {
-  /// The `meshbus` program. Empty: MESHBUS_BIN (the program, or the folder it is in), else beside this executable, else PATH.
+  /// The `meshbus` program. Empty: MESHBUS_BIN (the program, or the folder it is in), else beside
+  /// this executable, else PATH.
   std::string program = {};
   /// How procs are kept together: "auto", "cgroup", "sweep". Empty: the host decides.
   std::string containment = {};
@@ -47,30 +52,34 @@ struct HostOptions {
 
 /// What has happened to one host of an allocation.
 struct AllocationEvent {
-  /// How far its life has come. Each at most once, in this order; after stopped or failed comes nothing.
+  /// How far its life has come. Each at most once, in this order; after stopped or failed comes
+  /// nothing.
   enum class Kind : std::uint8_t {
     created,  ///< It is being started.
     running,  ///< It is ready, and has an address.
     stopped,  ///< It has ended in order: it was told to, or had nothing to complain about.
     failed,   ///< It did not become ready, or has ended though nobody had told it to.
   };
-  Kind kind = Kind::created;          ///< What happened.
-  std::uint64_t rank = 0;             ///< Which host: its rank in the allocation, and in the host mesh that is made of it.
+  Kind kind = Kind::created;  ///< What happened.
+  std::uint64_t rank =
+      0;  ///< Which host: its rank in the allocation, and in the host mesh that is made of it.
   std::optional<HostAddr> host = {};  ///< Its address, from `running` on.
-  std::string reason = {};            ///< Of stopped and failed: why, in words, with its last ones.
-  std::string describe() const;       ///< "host 1 (unix:/run/...) failed: its process (pid 12) ended: killed by SIGKILL"
+  std::string reason = {};            ///< Why it stopped or failed, in words, with its last lines.
+  std::string describe()
+      const;  ///< "host 1 (unix:/run/...) failed: its process (pid 12) ended: killed by SIGKILL"
 };
 
 /// What is to be made.
 struct AllocationSpec {
-  Extent extent = {};  ///< How the hosts are arranged; one for each rank. With no rank at all, none is made and nothing can fail.
-  /// Told what happens to them, as it happens, as long as the Context is there. The allocators of this library do so on the thread of its
-  /// handlers.
+  Extent extent = {};  ///< How the hosts are arranged; one for each rank. With no rank at all, none
+                       ///< is made and nothing can fail.
+  /// Told what happens to them, as it happens, as long as the Context is there. The allocators of
+  /// this library do so on the thread of its handlers.
   std::function<void(const AllocationEvent&)> on_event = {};
 };
 
-/// Hosts that an allocator has made for somebody: all of them ran when it was given out. It owns them, they end with it. May be used from
-/// any thread.
+/// Hosts that an allocator has made for somebody: all of them ran when it was given out. It owns
+/// them, they end with it. May be used from any thread.
 class Allocation {
  public:
   Allocation(const Allocation&) = delete;
@@ -81,13 +90,16 @@ class Allocation {
   const Extent& extent() const noexcept { return extent_; }  ///< How they are arranged.
   /// By rank.
   const std::vector<HostAddr>& hosts() const noexcept { return hosts_; }
-  /// Waits until the host of that rank has ended. How it did; nothing when it has not by then, or there is no such rank.
+  /// Waits until the host of that rank has ended. How it did; nothing when it has not by then, or
+  /// there is no such rank.
   std::optional<std::string> wait_end(std::uint64_t rank, std::chrono::milliseconds deadline) const;
 
-  /// Ends them without a word to what runs on them (for that there is HostMesh::shutdown), and waits. Who has not ended by the deadline is
-  /// ended by force. Errors: stop_error naming each host that is still there, or had to be forced, so that something of it may be.
+  /// Ends them without a word to what runs on them (for that there is HostMesh::shutdown), and
+  /// waits. A host that has not ended by the deadline is ended by force. Errors: stop_error naming
+  /// each host that is still there, or had to be forced, so that something of it may be.
   virtual Result<void> stop(std::chrono::milliseconds deadline) = 0;
-  /// Whether they end with this process, however it ends, and notice that at once: then procs there need no lease.
+  /// Whether they end with this process, however it ends, and notice that at once: then procs there
+  /// need no lease.
   virtual bool ends_with_launcher() const { return false; }
 
   /// For the library.
@@ -96,7 +108,8 @@ class Allocation {
  protected:
   /// `hosts`: the address of each rank of the extent.
   Allocation(Extent extent, std::vector<HostAddr> hosts);
-  /// To be said of each host when it is gone for ever, by proof, whoever has ended it: shutdown() waits for that. From any thread; once.
+  /// To be said of each host when it is gone for ever, by proof, whatever has ended it: shutdown()
+  /// waits for that. From any thread; once.
   void note_end(std::uint64_t rank, const std::string& how);
 
  private:
@@ -105,14 +118,15 @@ class Allocation {
   std::shared_ptr<HostEnds> ends_;
 };
 
-/// Makes hosts. Write another one to get them from elsewhere: start them, wait until each has said its address, and return an Allocation of
-/// your own that knows how to end them.
+/// Makes hosts. Write another one to get them from elsewhere: start them, wait until each has said
+/// its address, and return an Allocation of your own that knows how to end them.
 class Allocator {
  public:
   virtual ~Allocator() = default;
-  /// Makes the hosts, all at once, and waits until they run. All or none: on error what was started has been ended, and the error names
-  /// each host that failed, by its rank, and why. Errors: configuration_error (no such program, more ranks than there is room for),
-  /// io_error, host_unreachable, timeout; would_block, refused (after fork).
+  /// Makes the hosts, all at once, and waits until they run. All or none: on error what was started
+  /// has been ended, and the error names each host that failed, by its rank, and why. Errors:
+  /// configuration_error (no such program, more ranks than there is room for), io_error,
+  /// host_unreachable, timeout; would_block, refused (after fork).
   virtual Result<std::unique_ptr<Allocation>> allocate(Context& context, AllocationSpec spec) = 0;
 };
 
@@ -120,8 +134,9 @@ class Allocator {
 std::unique_ptr<Allocator> process_allocator(HostOptions options = {});
 /// One host, a child of this process; an extent with more ranks is a configuration_error.
 std::unique_ptr<Allocator> local_allocator(HostOptions options = {});
-/// A host on each of these machines, the first ones when the extent has fewer ranks: what ssh_hosts() and slurm_hosts() name, and whatever
-/// else a command reaches. See HostMesh::remote().
-std::unique_ptr<Allocator> remote_allocator(std::vector<RemoteHost> machines, HostOptions options = {});
+/// A host on each of these machines, the first ones when the extent has fewer ranks: what
+/// ssh_hosts() and slurm_hosts() name, and whatever else a command reaches. See HostMesh::remote().
+std::unique_ptr<Allocator> remote_allocator(std::vector<RemoteHost> machines,
+                                            HostOptions options = {});
 
 }  // namespace meshbus

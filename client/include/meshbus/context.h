@@ -2,7 +2,9 @@
 
 #include <chrono>
 #include <cstdint>
+#include <functional>
 #include <memory>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <utility>
@@ -18,24 +20,44 @@ namespace [[gnu::visibility("default")]] meshbus {
 
 class ContextCore;
 
-/// For deadlines: as long as it takes. What waits still ends when its host is lost or its Context goes.
+/// For deadlines: as long as it takes. What waits still ends when its host is lost or its Context
+/// goes.
 inline constexpr std::chrono::milliseconds forever = std::chrono::milliseconds::max();
+
+/// A message of Context::send(), cast() or ActorView::send() that had left and has not arrived.
+struct ReturnedMessage {
+  /// The receiver; nothing when it is not a rank of a mesh that this launcher has started.
+  std::optional<ProcId> to = {};
+  std::uint32_t port = 0;  ///< The port there.
+  bool is_cast = false;    ///< It was one copy of a cast.
+  /// no_such_proc, no_such_port, no_such_host, queue_full, expired, link_lost, refused;
+  /// fate_unknown: it may have arrived, and the proc that would know is gone.
+  Error error = {ErrorCode::none, {}};
+};
 
 /// What a launcher sets.
 struct ContextOptions {
-  /// Settings as `--set` would give them, stronger than environment and file: {{"lease", "10s"}}. `meshbus config` lists the keys.
+  /// Settings as `--set` would give them, stronger than environment and file: {{"lease", "10s"}}.
+  /// `meshbus config` lists the keys.
   std::vector<std::pair<std::string, std::string>> settings = {};
-  /// For a launcher that is itself a proc of a mesh: Proc::launcher_settings(), what its own launcher had set. Weaker than all that is set
-  /// here, in the environment or in a file; only the defaults are weaker still.
+  /// For a launcher that is itself a proc of a mesh: Proc::launcher_settings(), what its own
+  /// launcher had set. Weaker than all that is set here, in the environment or in a file; only the
+  /// defaults are weaker still.
   std::vector<std::pair<std::string, std::string>> inherited = {};
+  /// Called for each message that comes back, on the handlers' thread. Without it they are counted
+  /// (Context::num_returned) and logged, in one line a second at most.
+  std::function<void(const ReturnedMessage&)> on_returned = {};
 };
 
-/// A launcher's place on the bus. It hides a thread that owns all sockets, and a second one on which your handlers run, in order.
+/// A launcher's place on the bus. It hides a thread that owns all sockets, and a second one on
+/// which your handlers run, in order.
 ///
-/// Everything may be called from any thread, handlers included. Calls that wait take a deadline and block the caller; from the hidden
-/// socket thread they fail with would_block. After a fork the child's copy refuses everything (refused); only destroying it is allowed.
+/// Everything may be called from any thread, handlers included. Calls that wait take a deadline and
+/// block the caller; from the hidden socket thread they fail with would_block. After a fork the
+/// child's copy refuses everything (refused); only destroying it is allowed.
 ///
-/// It connects to a broker when the first host mesh is made. Meshes keep the threads alive, so they may outlive their Context.
+/// It connects to a broker when the first host mesh is made. Meshes keep the threads alive, so they
+/// may outlive their Context.
 class Context {
  public:
   /// Errors: configuration_error naming key, value and source; io_error.
@@ -45,47 +67,60 @@ class Context {
   /// Leaves the bus in order. From then on no handler runs, when no mesh of this Context is left.
   ~Context();
 
-  /// Bytes for a port of a proc, and its answer. Errors: call_error (the handler there failed), no_such_proc, no_such_port, no_such_host,
-  /// timeout, fate_unknown, queue_full, too_large, would_block, refused (after fork).
-  Result<std::string> call(const ProcId& proc, std::uint32_t port, std::string_view body, std::chrono::milliseconds deadline);
-  /// Bytes for a port of a proc, without an answer. Returns when they are on their way. Errors: queue_full, too_large, unroutable, refused.
+  /// Bytes for a port of a proc, and its answer. Errors: call_error (the handler there failed),
+  /// no_such_proc, no_such_port, no_such_host, timeout, fate_unknown, queue_full, too_large,
+  /// would_block, refused (after fork).
+  Result<std::string> call(const ProcId& proc, std::uint32_t port, std::string_view body,
+                           std::chrono::milliseconds deadline);
+  /// Bytes for a port of a proc, without an answer. Returns when they are on their way. Errors:
+  /// queue_full, too_large, unroutable, refused.
   Result<void> send(const ProcId& proc, std::uint32_t port, std::string_view body);
   /// The same without a copy of the body.
   Result<void> send(const ProcId& proc, std::uint32_t port, const SharedBody& body);
 
-  /// Bytes for a port of every rank of a mesh or of a slice of it: `context.cast(*mesh.ref().at("host", 0), 1, "hello")`. One message
-  /// leaves here; brokers make the copies, one for each host and there one for each rank. A cast and a message of send() arrive in the
-  /// order in which they were sent; each rank learns its place in the view (Incoming::point in meshbus/proc.h). Returns when it is on its
-  /// way; with no rank at all it succeeds at once. Errors: as send(), for all of it; too_large above 960 KiB.
+  /// Bytes for a port of every rank of a mesh or of a slice of it:
+  /// `context.cast(*mesh.ref().at("host", 0), 1, "hello")`. One message leaves here; brokers make
+  /// the copies, one for each host and there one for each rank. A cast and a message of send()
+  /// arrive in the order in which they were sent; each rank learns its place in the view
+  /// (Incoming::point in meshbus/proc.h). Returns when it is on its way; with no rank at all it
+  /// succeeds at once. Errors: as send(), for all of it; too_large above 960 KiB.
   Result<void> cast(const ProcMeshRef& to, std::uint32_t port, std::string_view body);
-  /// The same with an answer from each rank, by ordinal: an answer or an error of its own, as of call() for one proc; a rank that is dead
-  /// takes nothing from the others. Errors of the whole: too_large, would_block, refused (after fork), unroutable.
-  Result<std::vector<Result<std::string>>> call(const ProcMeshRef& to, std::uint32_t port, std::string_view body,
+  /// The same with an answer from each rank, by ordinal: an answer or an error of its own, as of
+  /// call() for one proc; a rank that is dead takes nothing from the others. Errors of the whole:
+  /// too_large, would_block, refused (after fork), unroutable.
+  Result<std::vector<Result<std::string>>> call(const ProcMeshRef& to, std::uint32_t port,
+                                                std::string_view body,
                                                 std::chrono::milliseconds deadline);
 
-  /// What the procs of a mesh, or of a slice of it, go by while they run, by ordinal (spec 6.5): terminate.grace, session.away, log.level.
-  /// They answer at once, also while the program computes. Errors by rank: as those of call(); no_such_port (a proc of an older release).
+  /// What the procs of a mesh, or of a slice of it, go by while they run, by ordinal (spec 6.5):
+  /// terminate.grace, session.away, log.level. They answer at once, also while the program
+  /// computes. Errors by rank: as those of call(); no_such_port (a proc of an older release).
   /// Errors of the whole: as call().
-  Result<std::vector<Result<std::vector<ProcSetting>>>> settings(const ProcMeshRef& of,
-                                                                 std::chrono::milliseconds deadline = std::chrono::seconds(10));
-  /// Changes some of them, from now on, in each proc all or none; what each goes by then. Weaker than the environment of a proc. Errors by
-  /// rank, besides those of settings(): configuration_error (a key that procs do not go by while they run, a value that it cannot have, one
-  /// that the environment decides), unauthorised (for that it takes an operator's key).
-  Result<std::vector<Result<std::vector<ProcSetting>>>> change_settings(const ProcMeshRef& of,
-                                                                        std::vector<std::pair<std::string, std::string>> changes,
-                                                                        std::chrono::milliseconds deadline = std::chrono::seconds(10));
+  Result<std::vector<Result<std::vector<ProcSetting>>>> settings(
+      const ProcMeshRef& of, std::chrono::milliseconds deadline = std::chrono::seconds(10));
+  /// Changes some of them, from now on, in each proc all or none; what each goes by then. Weaker
+  /// than the environment of a proc. Errors by rank, besides those of settings():
+  /// configuration_error (a key that procs do not go by while they run, a value that it cannot
+  /// have, one that the environment decides), unauthorised (for that it takes an operator's key).
+  Result<std::vector<Result<std::vector<ProcSetting>>>> change_settings(
+      const ProcMeshRef& of, std::vector<std::pair<std::string, std::string>> changes,
+      std::chrono::milliseconds deadline = std::chrono::seconds(10));
 
-  /// A setting as text: `setting("terminate.grace")` is "10s". Errors: configuration_error when there is no such key.
+  /// A setting as text: `setting("terminate.grace")` is "10s". Errors: configuration_error when
+  /// there is no such key.
   Result<std::string> setting(std::string_view key) const;
   /// What is suspicious about the settings but no error, one line each, for people.
   std::vector<std::string> warnings() const;
+
+  /// How many messages of send() and cast() have come back, or are of unknown fate, so far.
+  std::uint64_t num_returned() const noexcept;
 
   /// For the other classes of this library.
   const std::shared_ptr<ContextCore>& core() const noexcept { return core_; }
 
  private:
-  Result<std::vector<Result<std::vector<ProcSetting>>>> ask_settings(const ProcMeshRef& of, const std::string& body,
-                                                                     std::chrono::milliseconds deadline);
+  Result<std::vector<Result<std::vector<ProcSetting>>>> ask_settings(
+      const ProcMeshRef& of, const std::string& body, std::chrono::milliseconds deadline);
   explicit Context(std::shared_ptr<ContextCore> core);
   std::shared_ptr<ContextCore> core_;
 };

@@ -37,11 +37,12 @@ struct HostEvent {
   HostAddr host = HostAddr::local(0);          ///< Which host wrote it down.
   std::chrono::system_clock::time_point time;  ///< When it was written down.
   std::string mesh;                            ///< With its uuid; empty: it is about the host.
-  RankSet ranks;                               ///< Empty: all ranks of the mesh on that host, or that of `end`.
-  std::string by;                              ///< Who asked for it.
-  std::string text;                            ///< In words.
-  std::optional<std::uint64_t> because;        ///< stop_asked: the rank whose end is the reason.
-  std::optional<RankReport> end;               ///< proc_ended. (The last lines of stderr may be fewer than they were.)
+  RankSet ranks;     ///< Empty: all ranks of the mesh on that host, or that of `end`.
+  std::string by;    ///< The requester.
+  std::string text;  ///< In words.
+  std::optional<std::uint64_t> because;  ///< stop_asked: the rank whose end is the reason.
+  std::optional<RankReport>
+      end;  ///< proc_ended. (The last lines of stderr may be fewer than they were.)
 };
 
 }  // namespace meshbus

@@ -25,17 +25,17 @@ namespace [[gnu::visibility("default")]] meshbus {
 struct AttachOptions {
   /// For finding the hosts.
   std::chrono::milliseconds deadline = std::chrono::seconds(5);
-  /// Without: as soon as one host's broker lets us in, all are part of the mesh, and nothing is known of the others. For looking, not for
-  /// spawning.
+  /// Without: as soon as one host's broker lets us in, all are part of the mesh, and nothing is
+  /// known of the others. For looking, not for spawning.
   bool require_all = true;
 };
 
 /// A drain that a host is at, or holds.
 struct DrainReport {
   std::string owner;       ///< Whose procs; empty = everybody's.
-  std::string mesh;        ///< Of which mesh; empty = of every mesh.
+  std::string mesh;        ///< The mesh that is drained; empty = every mesh.
   std::string reason;      ///< As given.
-  std::string requester;   ///< ProcId of who asked for it.
+  std::string requester;   ///< The ProcId of the requester.
   bool hold = false;       ///< It goes on when all have ended, until HostMesh::resume().
   std::uint64_t left = 0;  ///< Procs that have not ended.
 };
@@ -45,14 +45,15 @@ struct HostReport {
   HostAddr host = HostAddr::local(0);  ///< Its address.
   /// Not `none`: it did not answer, for the reason in `problem`; the rest is empty then.
   ErrorCode code = ErrorCode::none;
-  std::string problem;                   ///< In words.
-  std::string version;                   ///< Of its meshbus.
-  std::uint64_t incarnation = 0;         ///< Of this life of its agent.
-  std::int64_t pid = 0;                  ///< Of its agent.
-  std::string containment;               ///< "cgroup v2", "sweep"
-  std::uint64_t live = 0;                ///< Procs that are not ended.
-  std::string node;                      ///< The machine's name, for people.
-  std::uint64_t refused = 0;             ///< Requests that were refused because their sender's role was too low.
+  std::string problem;            ///< In words.
+  std::string version;            ///< The version of its meshbus.
+  std::uint64_t incarnation = 0;  ///< The incarnation of its agent.
+  std::int64_t pid = 0;           ///< The pid of its agent.
+  std::string containment;        ///< "cgroup v2", "sweep"
+  std::uint64_t live = 0;         ///< Procs that are not ended.
+  std::string node;               ///< The machine's name, for people.
+  std::uint64_t refused =
+      0;  ///< Requests that were refused because their sender's role was too low.
   std::vector<DrainReport> drains = {};  ///< Those that are under way or held.
 };
 
@@ -78,22 +79,24 @@ struct MeshListing {
 
 /// What is to be drained, and how.
 struct DrainOptions {
-  std::string mesh = {};         ///< Only this one, by its whole name; empty = every mesh.
-  std::string owner = {};        ///< Only procs that this launcher answers for, by its ProcId; empty = everybody's.
+  std::string mesh = {};  ///< Only this one, by its whole name; empty = every mesh.
+  std::string owner =
+      {};  ///< Only procs that this launcher answers for, by its ProcId; empty = everybody's.
   std::string reason = "drain";  ///< Exit reports, and refusals, say it.
   /// Nothing of that is started afterwards either, until HostMesh::resume().
   bool hold = false;
   /// Between SIGTERM and SIGKILL; 0 = SIGKILL at once. Default: key terminate.grace.
   std::optional<std::chrono::milliseconds> grace = {};
-  /// For all of it. Default: as long as it may take: the grace, once for each terminate.in_flight (key) procs, and key stop.idle.
+  /// For all of it. Default: as long as it may take: the grace, once for each terminate.in_flight
+  /// (key) procs, and key stop.idle.
   std::optional<std::chrono::milliseconds> deadline = {};
 };
 
 /// What a drain did.
 struct DrainSummary {
   std::uint64_t attempted = 0;  ///< Procs that were alive.
-  std::uint64_t ok = 0;         ///< Of those: ended.
-  std::uint64_t failed = 0;     ///< Of those: still there.
+  std::uint64_t ok = 0;         ///< Attempted ones that have ended.
+  std::uint64_t failed = 0;     ///< Attempted ones that are still there.
 };
 
 /// What hosts have written down.
@@ -104,98 +107,128 @@ struct EventListing {
 
 /// What a shutdown did.
 struct ShutdownSummary {
-  std::uint64_t attempted = 0;  ///< Procs that were alive. (Those of a host whose last answer was lost are not counted.)
-  std::uint64_t ok = 0;         ///< Of those: ended.
-  std::uint64_t failed = 0;     ///< Of those: still there.
-  std::uint64_t hosts = 0;      ///< Hosts that are down now.
+  std::uint64_t attempted =
+      0;  ///< Procs that were alive. (Those of a host whose last answer was lost are not counted.)
+  std::uint64_t ok = 0;      ///< Attempted ones that have ended.
+  std::uint64_t failed = 0;  ///< Attempted ones that are still there.
+  std::uint64_t hosts = 0;   ///< Hosts that are down now.
 };
 
-/// Owns a set of hosts. Move-only; all may be called from any thread.
+/// Owns a set of hosts. Move-only; once it was moved from, every call fails with refused; all may
+/// be called from any thread.
 class HostMesh {
  public:
-  /// One host for this launcher alone, axis `host`: a child of this process, with real processes as procs. It ends with this process,
-  /// however that ends. Errors: as process().
+  /// One host for this launcher alone, axis `host`: a child of this process, with real processes as
+  /// procs. It ends with this process, however that ends. Errors: as process().
   static Result<HostMesh> local(Context& context, HostOptions options = {});
-  /// Starts one host process per rank on this machine, in parallel: `meshbus host`, each in a session of its own. They end with this
-  /// process, however it ends. With no rank at all it succeeds at once. Errors: configuration_error (no such program, bad options),
-  /// io_error, timeout; naming the host's rank and its last words.
+  /// Starts one host process per rank on this machine, in parallel: `meshbus host`, each in a
+  /// session of its own. They end with this process, however it ends. With no rank at all it
+  /// succeeds at once. Errors: configuration_error (no such program, bad options), io_error,
+  /// timeout; naming the host's rank and its last words.
   static Result<HostMesh> process(Context& context, const Extent& hosts, HostOptions options = {});
-  /// Starts a host on each of these machines, in parallel, axis `host` in that order. They are reached over tcp, with keys that are made
-  /// for them, pass through the commands' stdin, and are written into files only where the hosts run; no host but these knows them. They
-  /// end when their commands' stdin does, so with this process, however it ends. Of the options, `containment`, `end_on_broker_loss`,
-  /// `settings` and `ready_limit` count. Errors: as process(), naming the machine, and what to do where that is known.
-  static Result<HostMesh> remote(Context& context, std::vector<RemoteHost> hosts, HostOptions options = {});
-  /// The hosts of an allocation (meshbus/allocator.h), each under its rank there. The mesh owns them from now on: they end with it. Its
-  /// name is `base` and a fresh uuid. With no rank at all it succeeds at once. Errors, after which the allocation has been let go: as
-  /// attach(), for the host of each rank; would_block, refused (after fork).
-  static Result<HostMesh> allocate(Context& context, std::string_view base, std::unique_ptr<Allocation> allocation,
+  /// Starts a host on each of these machines, in parallel, axis `host` in that order. They are
+  /// reached over tcp, with keys that are made for them, pass through the commands' stdin, and are
+  /// written into files only where the hosts run; no host but these knows them. They end when their
+  /// commands' stdin does, so with this process, however it ends. Of the options, `containment`,
+  /// `end_on_broker_loss`, `settings` and `ready_limit` count. Errors: as process(), naming the
+  /// machine, and what to do where that is known.
+  static Result<HostMesh> remote(Context& context, std::vector<RemoteHost> hosts,
+                                 HostOptions options = {});
+  /// The hosts of an allocation (meshbus/allocator.h), each under its rank there. The mesh owns
+  /// them from now on: they end with it. Its name is `base` and a fresh uuid. With no rank at all
+  /// it succeeds at once. Errors, after which the allocation has been let go: as attach(), for the
+  /// host of each rank; would_block, refused (after fork).
+  static Result<HostMesh> allocate(Context& context, std::string_view base,
+                                   std::unique_ptr<Allocation> allocation,
                                    std::chrono::milliseconds deadline = std::chrono::seconds(30));
-  /// Running hosts, axis `host` in that order. Fails closed: errors host_unreachable naming each host that does not answer and why;
-  /// identity_mismatch when somebody else answers at an address; configuration_error when there is no address.
-  static Result<HostMesh> attach(Context& context, std::string_view name, std::vector<HostAddr> hosts, AttachOptions options = {});
+  /// Running hosts, axis `host` in that order. Fails closed: errors host_unreachable naming each
+  /// host that does not answer and why; identity_mismatch when somebody else answers at an address;
+  /// configuration_error when there is no address.
+  static Result<HostMesh> attach(Context& context, std::string_view name,
+                                 std::vector<HostAddr> hosts, AttachOptions options = {});
   /// Running hosts with the axes of a reference.
-  static Result<HostMesh> attach(Context& context, const HostMeshRef& ref, AttachOptions options = {});
-  /// The same hosts, owned: they are told to end when this mesh goes, and shutdown() ends them as any. (A launcher that is killed tells
-  /// nobody: they stay then.) Errors: as attach(); all hosts have to answer, whatever the options say.
-  static Result<HostMesh> take(Context& context, const HostMeshRef& ref, AttachOptions options = {});
+  static Result<HostMesh> attach(Context& context, const HostMeshRef& ref,
+                                 AttachOptions options = {});
+  /// The same hosts, owned: they are told to end when this mesh goes, and shutdown() ends them as
+  /// any. (A launcher that is killed tells nobody: they stay then.) Errors: as attach(); all hosts
+  /// have to answer, whatever the options say.
+  static Result<HostMesh> take(Context& context, const HostMeshRef& ref,
+                               AttachOptions options = {});
 
   HostMesh(HostMesh&&) noexcept;
   HostMesh& operator=(HostMesh&&) noexcept;
-  /// Attached hosts are left running. All others are told to end (best effort, without waiting): call shutdown() to know the outcome.
+  /// Attached hosts are left running. All others are told to end (best effort, without waiting):
+  /// call shutdown() to know the outcome.
   ~HostMesh();
 
   const HostMeshRef& ref() const noexcept;  ///< Name, region and addresses: a plain value.
   /// Hosts in rank order.
   const std::vector<HostAddr>& hosts() const noexcept;
 
-  /// Starts procs: the extent of the mesh is that of the hosts followed by `per_host`; one message per host. The mesh's name is `base` and
-  /// a fresh uuid. With no rank at all it succeeds at once. Errors: configuration_error (a label that hosts and per_host both have, no
-  /// command), proc_creation_error (a rank ended before all were ready: rank, place, how, stderr tail), proc_spawn_error (not ready in
-  /// time: ranks and the stage each is stuck in), and what a host refused with. On error what did start is stopped (unless
-  /// ProcSpec::partial).
-  Result<ProcMesh> spawn(std::string_view base, const Extent& per_host, ProcSpec spec, Handlers handlers = {});
-  /// The same with `ranks` ranks in all, in blocks over the hosts: axes of the hosts and `proc` when they divide evenly, else one axis
-  /// `proc` (the first hosts have one more).
-  Result<ProcMesh> spawn_n(std::string_view base, std::uint64_t ranks, ProcSpec spec, Handlers handlers = {});
+  /// Starts procs: the extent of the mesh is that of the hosts followed by `per_host`; one message
+  /// per host. The mesh's name is `base` and a fresh uuid. With no rank at all it succeeds at once.
+  /// Errors: configuration_error (a label that hosts and per_host both have, no command),
+  /// proc_creation_error (a rank ended before all were ready: rank, place, how, stderr tail),
+  /// proc_spawn_error (not ready in time: ranks and the stage each is stuck in), and what a host
+  /// refused with. On error what did start is stopped (unless ProcSpec::partial).
+  Result<ProcMesh> spawn(std::string_view base, const Extent& per_host, ProcSpec spec,
+                         Handlers handlers = {});
+  /// The same with `ranks` ranks in all, in blocks over the hosts: axes of the hosts and `proc`
+  /// when they divide evenly, else one axis `proc` (the first hosts have one more).
+  Result<ProcMesh> spawn_n(std::string_view base, std::uint64_t ranks, ProcSpec spec,
+                           Handlers handlers = {});
 
-  /// Asks every host now. By rank; hosts that do not answer are there with their problem. Errors: would_block, refused (after fork).
-  Result<std::vector<HostReport>> states(std::chrono::milliseconds deadline = std::chrono::seconds(10)) const;
-  /// What meshes are on these hosts, whoever made them; with what their live ranks use, when that is wanted (RankReport::usage). Errors:
+  /// Asks every host now. By rank; hosts that do not answer are there with their problem. Errors:
   /// would_block, refused (after fork).
-  Result<MeshListing> meshes(std::chrono::milliseconds deadline = std::chrono::seconds(10), bool with_usage = false) const;
-  /// What the event logs of these hosts have about a mesh (its name, or its base: all of that base; empty: all of them) and about the hosts
-  /// themselves, however long ago the mesh has ended, as far as the logs go back. Errors: would_block, refused (after fork).
-  Result<EventListing> events(std::string_view mesh, std::chrono::milliseconds deadline = std::chrono::seconds(10)) const;
-  /// Stops a mesh on these hosts, whoever made it, and waits. Its ranks here, all terminal. Errors: not_exist; stop_error naming ranks or
-  /// hosts; host_unreachable.
+  Result<std::vector<HostReport>> states(
+      std::chrono::milliseconds deadline = std::chrono::seconds(10)) const;
+  /// What meshes are on these hosts, of any launcher; with what their live ranks use, when that
+  /// is wanted (RankReport::usage). Errors: would_block, refused (after fork).
+  Result<MeshListing> meshes(std::chrono::milliseconds deadline = std::chrono::seconds(10),
+                             bool with_usage = false) const;
+  /// What the event logs of these hosts have about a mesh (its name, or its base: all of that base;
+  /// empty: all of them) and about the hosts themselves, however long ago the mesh has ended, as
+  /// far as the logs go back. Errors: would_block, refused (after fork).
+  Result<EventListing> events(std::string_view mesh,
+                              std::chrono::milliseconds deadline = std::chrono::seconds(10)) const;
+  /// Stops a mesh of any launcher on these hosts, and waits. Its ranks here, all terminal. Errors:
+  /// not_exist; stop_error naming ranks or hosts; host_unreachable.
   Result<std::vector<RankReport>> stop_mesh(std::string_view mesh, StopOptions options = {});
 
-  /// How the ranks of a mesh or of a slice of it stand, whoever made it, asked of their hosts now; by their ordinals in that view. NotExist
-  /// is who is not there (any more); Unknown who is on a host that does not answer. Errors: would_block, refused (after fork).
-  Result<StatusMesh> statuses(const ProcMeshRef& mesh, std::chrono::milliseconds deadline = std::chrono::seconds(10)) const;
-  /// Waits until each of them has reached at least that status, or has ended; also for a mesh that does not exist yet. A rank that fails
-  /// has got there too: look at the statuses. Errors: timeout naming the ranks that are missing and where they stand, and hosts that do not
-  /// answer; out_of_range for unknown, which satisfies no wait; would_block, refused (after fork).
-  Result<StatusMesh> wait_status(const ProcMeshRef& mesh, Status::Kind minimum, WaitOptions options = {}) const;
+  /// The statuses of the ranks of a mesh, or of a slice of it, of any launcher, asked of their
+  /// hosts now; by their ordinals in that view. NotExist is not there (any more); Unknown is on a
+  /// host that does not answer. Errors: would_block, refused (after fork).
+  Result<StatusMesh> statuses(const ProcMeshRef& mesh,
+                              std::chrono::milliseconds deadline = std::chrono::seconds(10)) const;
+  /// Waits until each of them has reached at least that status, or has ended; also for a mesh that
+  /// does not exist yet. A rank that fails has got there too: look at the statuses. Errors: timeout
+  /// naming the ranks that are missing and where they stand, and hosts that do not answer;
+  /// out_of_range for unknown, which satisfies no wait; would_block, refused (after fork).
+  Result<StatusMesh> wait_status(const ProcMeshRef& mesh, Status::Kind minimum,
+                                 WaitOptions options = {}) const;
 
-  /// Stops the procs of a scope on these hosts, whoever made them, and waits until they are gone. Meanwhile, and with `hold` until
-  /// resume(), nothing of that scope is started here: a spawn is refused and says why. The hosts stay. Errors: stop_error naming each host
-  /// that failed, and how; parse_error; would_block, refused (after fork).
+  /// Stops the procs of a scope on these hosts, of any launcher, and waits until they are gone.
+  /// Meanwhile, and with `hold` until resume(), nothing of that scope is started here: a spawn is
+  /// refused and says why. The hosts stay. Errors: stop_error naming each host that failed, and
+  /// how; parse_error; would_block, refused (after fork).
   Result<DrainSummary> drain(DrainOptions options = {});
-  /// Ends the hold of exactly that scope; none is no error. Errors: host_unreachable naming the hosts that did not hear of it.
+  /// Ends the hold of exactly that scope; none is no error. Errors: host_unreachable naming the
+  /// hosts that did not hear of it.
   Result<void> resume(std::string_view mesh = {}, std::string_view owner = {},
                       std::chrono::milliseconds deadline = std::chrono::seconds(10));
 
-  /// Reads what ranks of a mesh wrote, whoever made it; of those that have ended as long as their records are kept. `mesh`: see meshes().
-  /// What goes wrong later is for LogHandlers::on_end. Errors: not_exist (a rank), host_unreachable (ranks on a host that is not one of
-  /// these), configuration_error, would_block, refused (after fork).
+  /// Reads what ranks of a mesh of any launcher wrote; of those that have ended as long as their
+  /// records are kept. `mesh`: see meshes(). What goes wrong later is for LogHandlers::on_end.
+  /// Errors: not_exist (a rank), host_unreachable (ranks on a host that is not one of these),
+  /// configuration_error, would_block, refused (after fork).
   Result<LogStream> logs(const MeshReport& mesh, LogOptions options, LogHandlers handlers) const;
 
-  /// Stops all procs and ends the hosts, all at once; when it succeeds their addresses can be bound again. `grace`: between SIGTERM and
-  /// SIGKILL; default key terminate.grace. Errors: stop_error naming each host that failed, and how. A second call returns the first one's
-  /// outcome.
+  /// Stops all procs and ends the hosts, all at once; when it succeeds their addresses can be bound
+  /// again. `grace`: between SIGTERM and SIGKILL; default key terminate.grace. Errors: stop_error
+  /// naming each host that failed, and how. A second call returns the first one's outcome.
   Result<ShutdownSummary> shutdown(std::chrono::milliseconds deadline = std::chrono::seconds(30),
-                                   std::optional<std::chrono::milliseconds> grace = {}, std::string_view reason = "shutdown");
+                                   std::optional<std::chrono::milliseconds> grace = {},
+                                   std::string_view reason = "shutdown");
 
   class Impl;
   explicit HostMesh(std::unique_ptr<Impl> impl);  ///< For the library.

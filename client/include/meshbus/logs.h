@@ -17,8 +17,8 @@ struct LogOptions {
   RankSet ranks = {};
   bool out = true;  ///< Standard output.
   bool err = true;  ///< Standard error.
-  /// Last lines of each stream to begin with, as far as the hosts keep them: in memory (keys tail.lines, 64 KiB), and in log files where a
-  /// host writes them (key logs.directory).
+  /// Last lines of each stream to begin with, as far as the hosts keep them: in memory (keys
+  /// tail.lines, 64 KiB), and in log files where a host writes them (key logs.directory).
   std::uint64_t tail = 100;
   /// All that is kept.
   static constexpr std::uint64_t everything = UINT64_MAX;
@@ -28,27 +28,29 @@ struct LogOptions {
 
 /// Bytes that a rank wrote, exact, broken anywhere.
 struct LogPiece {
-  std::uint64_t rank = 0;       ///< Who wrote it.
+  std::uint64_t rank = 0;       ///< The rank that wrote it.
   Stream stream = Stream::out;  ///< Where to.
-  /// Of the first byte, counted from the birth of the proc.
+  /// Where the first byte is, counted from the birth of the proc.
   std::uint64_t offset = 0;
-  /// Bytes right in front of these that this reader will not get: it was too slow, or they are not kept any more.
+  /// Bytes right in front of these that this reader will not get: it was too slow, or they are not
+  /// kept any more.
   std::uint64_t missed = 0;
   std::string_view bytes;  ///< Valid during the call.
   /// Nothing more comes from this stream.
   bool is_last = false;
 };
 
-/// What a reader of logs hears. All run on the Context's handler thread, one at a time. One that is slow loses bytes (LogPiece::missed) and
-/// slows nobody.
+/// What a reader of logs hears. All run on the Context's handler thread, one at a time. One that is
+/// slow loses bytes (LogPiece::missed) and slows nobody.
 struct LogHandlers {
   std::function<void(const LogPiece&)> on_piece;  ///< Each piece, in order per rank and stream.
-  /// Once: all that was asked for has come, or could not: not_exist, host_unreachable, ..., naming the host.
+  /// Once: all that was asked for has come, or could not: not_exist, host_unreachable, ..., naming
+  /// the host.
   std::function<void(const Result<void>&)> on_end;
 };
 
-/// Reads on until it goes. Move-only; made by HostMesh::logs(). When its destructor has returned no handler runs any more, unless it is
-/// called by one.
+/// Reads on until it goes. Move-only; made by HostMesh::logs(). When its destructor has returned no
+/// handler runs any more, unless it is called by one.
 class LogStream {
  public:
   LogStream(LogStream&&) noexcept;

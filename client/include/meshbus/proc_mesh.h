@@ -32,7 +32,8 @@ enum class ProcKind : std::uint8_t {
 /// What happens to stdout and stderr, besides the tail that the host keeps.
 enum class OutputMode : std::uint8_t {
   capture,  ///< Only the tail.
-  stream,   ///< To Handlers::on_output, every byte; a slow handler slows the procs and loses nothing.
+  stream,   ///< To Handlers::on_output, every byte; a slow handler slows the procs and loses
+            ///< nothing.
 };
 
 enum class Stream : std::uint8_t { out = 1, err = 2 };  ///< Standard output and standard error.
@@ -45,69 +46,85 @@ struct ResourceLimit {
   std::uint64_t hard = none;                         ///< What the proc may raise it to.
 };
 
-/// What a proc is set to before it executes its command; whatever is not there stays as the host has it. What cannot be had is an error of
-/// the spawn that names it.
+/// What a proc is set to before it executes its command; whatever is not there stays as the host
+/// has it. What cannot be had is an error of the spawn that names it.
 struct ProcSettings {
   std::vector<ResourceLimit> limits = {};  ///< Each resource once.
   std::optional<int> nice = {};            ///< -20 (first) to 19 (last).
   std::optional<unsigned> umask = {};      ///< 0 to 0777.
   std::vector<std::uint32_t> cpus = {};    ///< The CPUs that it may run on, by number.
-  /// Limits of the proc and its descendants together, kept by a cgroup of its own. A host that cannot keep one refuses the spawn.
-  std::optional<std::uint64_t> memory_limit = {};  ///< Bytes, swap included, from 1 MiB: who passes it is killed (Cause::out_of_memory).
-  std::optional<std::uint64_t> pids_limit = {};    ///< Processes and threads, the proc itself included; more cannot be made.
-  std::optional<double> cpu_limit = {};            ///< CPUs, from 0.01: 1.5 = 150 ms of CPU time in each 100 ms.
-  std::optional<std::uint32_t> uid = {};           ///< Needs a host that runs as root. Only plain procs can do without our user's sockets.
-  std::optional<std::uint32_t> gid = {};           ///< As uid.
-  std::vector<std::uint32_t> groups = {};          ///< These supplementary groups and no others; with uid or gid and without this: none.
-  bool same_session = false;                       ///< A process group of its own, but no session.
-  bool no_subreaper = false;  ///< Orphans of its descendants are not its children; they are ended when any proc of the host ends.
+  /// Limits of the proc and its descendants together, kept by a cgroup of its own. A host that
+  /// cannot keep one refuses the spawn.
+  std::optional<std::uint64_t> memory_limit =
+      {};  ///< Bytes, swap included, from 1 MiB: a proc that passes it is killed
+           ///< (Cause::out_of_memory).
+  std::optional<std::uint64_t> pids_limit =
+      {};  ///< Processes and threads, the proc itself included; more cannot be made.
+  std::optional<double> cpu_limit =
+      {};  ///< CPUs, from 0.01: 1.5 = 150 ms of CPU time in each 100 ms.
+  std::optional<std::uint32_t> uid =
+      {};  ///< Needs a host that runs as root. Only plain procs can do without our user's sockets.
+  std::optional<std::uint32_t> gid = {};  ///< As uid.
+  std::vector<std::uint32_t> groups =
+      {};  ///< These supplementary groups and no others; with uid or gid and without this: none.
+  bool same_session = false;  ///< A process group of its own, but no session.
+  bool no_subreaper = false;  ///< Orphans of its descendants are not its children; they are ended
+                              ///< when any proc of the host ends.
 };
 
 /// What to start, and how.
 struct ProcSpec {
   ProcKind kind = ProcKind::plain;  ///< How it becomes ready.
-  /// argv. The first word is looked up in PATH on the host. Empty, for mesh procs only: this very executable, without arguments.
+  /// argv. The first word is looked up in PATH on the host. Empty, for mesh procs only: this very
+  /// executable, without arguments.
   std::vector<std::string> command = {};
   /// What to execute when that is not command[0].
   std::string program = {};
-  /// Mesh procs only: so many consecutive ranks of a host share a process; the last one of a host may have fewer. 1 to 60. Each is a proc
-  /// of its own all the same: with its address, its Ready, its actors, its exit code, and it can be stopped alone. What belongs to a
-  /// process they share: environment (RANK and its like are those of the lowest rank; Proc::rank() is right in each), `settings`, pid,
-  /// descendants, and stdout and stderr, which are told as those of the lowest rank that lives. bootstrap() calls main() of its program
-  /// once for each, on threads. A process that ends by itself (exit(), a crash, a signal) ends all of its procs, with its exit code or
-  /// signal. Killing one of them cuts it off; should its main() or a handler then not return, it counts as ended after 5 s
-  /// (Cause::unkillable), and its thread ends with the process. A new life (`restart`) has a process of its own unless those that shared it
-  /// begin anew at once.
+  /// Mesh procs only: so many consecutive ranks of a host share a process; the last one of a host
+  /// may have fewer. 1 to 60. Each is a proc of its own all the same: with its address, its Ready,
+  /// its actors, its exit code, and it can be stopped alone. What belongs to a process they share:
+  /// environment (RANK and its like are those of the lowest rank; Proc::rank() is right in each),
+  /// `settings`, pid, descendants, and stdout and stderr, which are told as those of the lowest
+  /// rank that lives. bootstrap() calls main() of its program once for each, on threads. A process
+  /// that ends by itself (exit(), a crash, a signal) ends all of its procs, with its exit code or
+  /// signal. Killing one of them cuts it off; should its main() or a handler then not return, it
+  /// counts as ended after 5 s (Cause::unkillable), and its thread ends with the process. A new
+  /// life (`restart`) has a process of its own unless those that shared it begin anew at once.
   std::uint32_t procs_per_process = 1;
   /// Wins over everything that the proc would inherit.
   std::vector<std::pair<std::string, std::string>> environment = {};
   /// Nothing inherited: `environment` and the variables of spec 4.5 only.
   bool clean_environment = false;
-  /// On hosts of this machine (unix addresses), what is not said otherwise follows this launcher as it is at the spawn: working directory
-  /// and environment. On other hosts the host agent's own apply.
+  /// On hosts of this machine (unix addresses), what is not said otherwise follows this launcher as
+  /// it is at the spawn: working directory and environment. On other hosts the host agent's own
+  /// apply.
   bool follow_launcher = true;
   /// Working directory; empty: see follow_launcher.
   std::string directory = {};
-  ProcSettings settings = {};               ///< What each proc is set to before it executes its command.
+  ProcSettings settings = {};  ///< What each proc is set to before it executes its command.
   OutputMode output = OutputMode::capture;  ///< What becomes of what it writes.
-  /// Ranks whose stdin is a pipe for ProcMesh::write_input(); the others read /dev/null. (An empty set means none here.)
+  /// Ranks whose stdin is a pipe for ProcMesh::write_input(); the others read /dev/null. (An empty
+  /// set means none here.)
   RankSet input_ranks = {};
   /// Between SIGTERM and SIGKILL. Default: key terminate.grace.
   std::optional<std::chrono::milliseconds> grace = {};
   /// A rank that is not ready by then is killed and failed; 0 = no limit. Default: key spawn.ready.
   std::optional<std::chrono::milliseconds> ready_limit = {};
-  /// The procs end when this launcher was not heard of for so long; 0 = no lease. Default: key lease on attached hosts; 0 on process hosts,
-  /// which end with the launcher anyway.
+  /// The procs end when this launcher was not heard of for so long; 0 = no lease. Default: key
+  /// lease on attached hosts; 0 on process hosts, which end with the launcher anyway.
   std::optional<std::chrono::milliseconds> lease = {};
-  /// Whether spawn() waits until every rank is ready, and fails when one ends before. Without: it returns when the hosts have taken the
-  /// order, and every end is for the handlers.
+  /// Whether spawn() waits until every rank is ready, and fails when one ends before. Without: it
+  /// returns when the hosts have taken the order, and every end is for the handlers.
   bool wait_ready = true;
-  /// With wait_ready: a mesh in which some ranks failed is still a mesh; the failures go to Handlers::on_failure.
+  /// With wait_ready: a mesh in which some ranks failed is still a mesh; the failures go to
+  /// Handlers::on_failure.
   bool partial = false;
-  /// What becomes of ranks that end once spawn() has returned. Each life has a pid, an incarnation and an exit report of its own; rank,
-  /// address and environment stay, but for MESHBUS_RESTARTS (0 in the first life). A new life begins only when its host says that the
-  /// former one, its descendants included, is over, and what it wrote was handed to on_output. Actors are not made again. It is this
-  /// launcher that decides, so what ends after its Context has gone is not started anew.
+  /// What becomes of ranks that end once spawn() has returned. Each life has a pid, an incarnation
+  /// and an exit report of its own; rank, address and environment stay, but for MESHBUS_RESTARTS (0
+  /// in the first life). A new life begins only when its host says that the former one, its
+  /// descendants included, is over, and what it wrote was handed to on_output. Actors are not made
+  /// again. It is this launcher that decides, so what ends after its Context has gone is not
+  /// started anew.
   RestartPolicy restart = {};
 };
 
@@ -121,27 +138,33 @@ struct ActorSpawnOptions {
   std::optional<Region> region = {};
   /// For all constructors to return. Default: key spawn.ready, or 30 s when that is none.
   std::optional<std::chrono::milliseconds> deadline = {};
-  /// An actor has failed, or its proc has: called exactly once per rank, on the Context's handler thread. Without a handler the failure of
-  /// an actor is printed to stderr, the mesh of procs is stopped, and this process exits with 125; that of a proc is for
-  /// Handlers::on_failure.
+  /// An actor has failed, or its proc has: called exactly once per rank, on the Context's handler
+  /// thread. Without a handler the failure of an actor is printed to stderr, the mesh of procs is
+  /// stopped, and this process exits with 125; that of a proc is for Handlers::on_failure.
   std::function<void(const ActorReport&)> on_failure = {};
-  /// They live on when this launcher goes, for as long as their procs do. Otherwise they are stopped: by their ActorMesh, or, when the
-  /// launcher is gone without a word, by the hosts when the lease of the actors has lapsed (key lease; none where hosts end with the
-  /// launcher).
+  /// They live on when this launcher goes, for as long as their procs do. Otherwise they are
+  /// stopped: by their ActorMesh, or, when the launcher is gone without a word, by the hosts when
+  /// the lease of the actors has lapsed (key lease; none where hosts end with the launcher).
   bool detach = false;
 };
 
-/// What a launcher hears about its procs. All run on the Context's handler thread, one at a time, in order; they may call anything.
+/// What a launcher hears about its procs. All run on the Context's handler thread, one at a time,
+/// in order; they may call anything.
 struct Handlers {
-  /// A rank ended in a way that nobody asked for, and does not begin a new life: called exactly once per failed rank, when its death
-  /// exit report has come (300 ms after its end at the latest), and before on_end, however soon the whole mesh ends. Without a handler: the
-  /// exit report is printed to stderr, the mesh is stopped, and this process exits with the mesh's exit code (spec 6.6).
+  /// A rank ended in a way that nobody asked for, and does not begin a new life: called exactly
+  /// once per failed rank, when its death exit report has come (300 ms after its end at the
+  /// latest), and before on_end, however soon the whole mesh ends. Without a handler: the exit
+  /// report is printed to stderr, the mesh is stopped, and this process exits with the mesh's exit
+  /// code (spec 6.6).
   std::function<void(const RankReport&)> on_failure = {};
-  /// Bytes that a rank wrote (OutputMode::stream): whole lines, in order per rank. Valid during the call.
+  /// Bytes that a rank wrote (OutputMode::stream): whole lines, in order per rank. Valid during the
+  /// call.
   std::function<void(std::uint64_t rank, Stream stream, std::string_view bytes)> on_output = {};
-  /// Every change of a rank, good ones too: each once, in order, with the report as it was then. The exit report of an end may come later.
+  /// Every change of a rank, good ones too: each once, in order, with the report as it was then.
+  /// The exit report of an end may come later.
   std::function<void(const RankReport&)> on_state = {};
-  /// Once, when every rank is terminal, none of them begins a new life, and all output was handed to on_output.
+  /// Once, when every rank is terminal, none of them begins a new life, and all output was handed
+  /// to on_output.
   std::function<void(const MeshOutcome&)> on_end = {};
   /// An end is answered by a new life (ProcSpec::restart), so it is nothing for on_failure.
   std::function<void(const RestartReport&)> on_restart = {};
@@ -162,7 +185,8 @@ struct StopOptions {
 
 /// How a mesh is handed over.
 struct HandoverOptions {
-  /// The procs live on when nobody answers for them any more. Otherwise they are stopped when the lease of the new owner lapses.
+  /// The procs live on when nobody answers for them any more. Otherwise they are stopped when the
+  /// lease of the new owner lapses.
   bool detach = false;
   /// Default: what the controller says, its key lease.
   std::optional<std::chrono::milliseconds> lease = {};
@@ -178,12 +202,15 @@ struct WaitOptions {
   std::optional<std::chrono::milliseconds> idle = {};
 };
 
-/// Owns a mesh of procs: when it goes, they are stopped. Move-only. Made by HostMesh::spawn(), or with hosts of its own by allocate().
+/// Owns a mesh of procs: when it goes, they are stopped. Move-only; once it was moved from, every
+/// call fails with refused. Made by HostMesh::spawn(), or with hosts of its own by allocate().
 class ProcMesh {
  public:
-  /// A mesh on hosts that are there for it alone: HostMesh::allocate() and HostMesh::spawn() in one. It holds the allocation: a stop() of
-  /// all ranks ends the hosts too, and so does the end of this object. Errors, after which the hosts have been let go: as those two.
-  static Result<ProcMesh> allocate(Context& context, std::string_view base, std::unique_ptr<Allocation> hosts, const Extent& per_host,
+  /// A mesh on hosts that are there for it alone: HostMesh::allocate() and HostMesh::spawn() in
+  /// one. It holds the allocation: a stop() of all ranks ends the hosts too, and so does the end of
+  /// this object. Errors, after which the hosts have been let go: as those two.
+  static Result<ProcMesh> allocate(Context& context, std::string_view base,
+                                   std::unique_ptr<Allocation> hosts, const Extent& per_host,
                                    ProcSpec spec, Handlers handlers = {});
   ProcMesh(ProcMesh&&) noexcept;
   ProcMesh& operator=(ProcMesh&&) noexcept;
@@ -195,65 +222,81 @@ class ProcMesh {
   /// The number of ranks.
   std::uint64_t size() const noexcept;
 
-  /// Asks the host agents now. All ranks, by rank; those of a host that did not answer are ProcState::unknown, with the reason in words.
-  /// Errors: would_block, refused (after fork).
-  Result<std::vector<RankReport>> status(std::chrono::milliseconds deadline = std::chrono::seconds(10)) const;
+  /// Asks the host agents now. All ranks, by rank; those of a host that did not answer are
+  /// ProcState::unknown, with the reason in words. Errors: would_block, refused (after fork).
+  Result<std::vector<RankReport>> status(
+      std::chrono::milliseconds deadline = std::chrono::seconds(10)) const;
   /// What has been heard so far; does not wait.
   MeshOutcome known() const;
 
-  /// Waits until every rank has reached at least that status, or has ended. That may have been by failing: look at the statuses, by rank.
-  /// Errors: timeout naming the ranks that are missing and where they stand; out_of_range for unknown, which satisfies no wait;
-  /// would_block, refused (after fork).
+  /// Waits until every rank has reached at least that status, or has ended. That may have been by
+  /// failing: look at the statuses, by rank. Errors: timeout naming the ranks that are missing and
+  /// where they stand; out_of_range for unknown, which satisfies no wait; would_block, refused
+  /// (after fork).
   Result<StatusMesh> wait_status(Status::Kind minimum, WaitOptions options = {}) const;
 
-  /// Waits until every rank is terminal, none of them begins a new life, and exit reports and output were handed out (output not when
-  /// called from a handler).
-  /// Errors: timeout naming the ranks that are left and their states.
+  /// Waits until every rank is terminal, none of them begins a new life, and exit reports and
+  /// output were handed out (output not when called from a handler). Errors: timeout naming the
+  /// ranks that are left and their states.
   Result<MeshOutcome> wait(std::chrono::milliseconds deadline);
-  /// Waits until a rank has failed and its on_failure has run (that not when called from a handler), or all are terminal. Errors: as
-  /// wait().
+  /// Waits until a rank has failed and its on_failure has run (that not when called from a
+  /// handler), or all are terminal. Errors: as wait().
   Result<MeshOutcome> wait_for_failure(std::chrono::milliseconds deadline);
 
-  /// Ends ranks and waits. True to what happened: succeeds only when every one of them is terminal. Errors: stop_error naming the ranks
-  /// that are not, with their states and hosts. Stopping what has ended does nothing. What is stopped begins no new life. When every rank
-  /// has ended, on_failure of those that had failed before has run, unless it takes longer than 2 s or is the caller. A mesh that holds its
-  /// hosts is at its end when all of them are: then stop_error may name hosts, as HostMesh::shutdown() does.
+  /// Ends ranks and waits. True to what happened: succeeds only when every one of them is terminal.
+  /// Errors: stop_error naming the ranks that are not, with their states and hosts. Stopping what
+  /// has ended does nothing. What is stopped begins no new life. When every rank has ended,
+  /// on_failure of those that had failed before has run, unless it takes longer than 2 s or is the
+  /// caller. A mesh that holds its hosts is at its end when all of them are: then stop_error may
+  /// name hosts, as HostMesh::shutdown() does.
   Result<MeshOutcome> stop(StopOptions options = {});
   /// The same without waiting: on_state and on_end tell the rest. `options.deadline` is not used.
   void request_stop(StopOptions options = {});
 
-  /// Gives the mesh to a controller (`HOST,controller`), for hosts that do not end with this launcher: from then on the controller keeps it
-  /// alive, whether this launcher is there or not, and this object, or the end of the Context, does not stop it. Returns when every host of
-  /// the mesh has confirmed it. Handlers go on hearing of the ranks as long as this object is there; of failures the default handler only
-  /// prints; output that was streamed ends with what was handed out, and the rest is in the logs (HostMesh::logs). Done again, it changes
-  /// nothing. Errors: refused (the mesh has a RestartPolicy, or holds its hosts; or by the controller: it does not watch all these);
-  /// otherwise the hosts that have not confirmed, by name. Then the mesh is still this launcher's as a whole, also on the hosts that have:
-  /// it renews the leases there, if ProcSpec::lease is not 0, and may try again.
+  /// Gives the mesh to a controller (`HOST,controller`), for hosts that do not end with this
+  /// launcher: from then on the controller keeps it alive, whether this launcher is there or not,
+  /// and this object, or the end of the Context, does not stop it. Returns when every host of the
+  /// mesh has confirmed it. Handlers go on hearing of the ranks as long as this object is there; of
+  /// failures the default handler only prints; output that was streamed ends with what was handed
+  /// out, and the rest is in the logs (HostMesh::logs). Done again, it changes nothing. Errors:
+  /// refused (the mesh has a RestartPolicy, or holds its hosts; or by the controller: it does not
+  /// watch all these); otherwise the hosts that have not confirmed, by name. Then the mesh is still
+  /// this launcher's as a whole, also on the hosts that have: it renews the leases there, if
+  /// ProcSpec::lease is not 0, and may try again.
   Result<void> handover(const ProcId& controller, HandoverOptions options = {});
   /// Whether that was done.
   bool is_handed_over() const;
 
-  /// Sends a signal to the process groups of ranks (empty = all that are alive). Errors: not_exist, timeout, ...: the first one, after all
-  /// hosts were asked.
-  Result<void> signal(const RankSet& ranks, int signal, std::chrono::milliseconds deadline = std::chrono::seconds(10));
+  /// Sends a signal to the process groups of ranks (empty = all that are alive). Returns when every
+  /// host has taken the order. The keeper there delivers the signal a moment later, so a rank may
+  /// still run undisturbed when this returns, and what it does about the signal is not waited for.
+  /// Errors: not_exist, timeout, ...: the first one, after all hosts were asked.
+  Result<void> signal(const RankSet& ranks, int signal,
+                      std::chrono::milliseconds deadline = std::chrono::seconds(10));
 
-  /// Writes to the stdin of a rank of ProcSpec::input_ranks; returns when its pipe has taken all. One writer at a time per rank, at most
-  /// 512 KiB a call. Errors: not_exist when it closed its stdin or ended; too_large; timeout.
-  Result<void> write_input(std::uint64_t rank, std::string_view bytes, std::chrono::milliseconds deadline = forever);
+  /// Writes to the stdin of a rank of ProcSpec::input_ranks; returns when its pipe has taken all.
+  /// One writer at a time per rank, at most 512 KiB a call. Errors: not_exist when it closed its
+  /// stdin or ended; too_large; timeout.
+  Result<void> write_input(std::uint64_t rank, std::string_view bytes,
+                           std::chrono::milliseconds deadline = forever);
   /// End of file for the stdin of a rank.
-  Result<void> close_input(std::uint64_t rank, std::chrono::milliseconds deadline = std::chrono::seconds(10));
+  Result<void> close_input(std::uint64_t rank,
+                           std::chrono::milliseconds deadline = std::chrono::seconds(10));
 
   /// The proc of a rank, alive or not. Errors: out_of_range.
   Result<ProcRef> proc(std::uint64_t rank) const;
-  /// The proc at a point, every axis given: `at({{"host", 0}, {"gpu", 1}})`. Errors: out_of_range, configuration_error for an unknown or
-  /// missing axis.
+  /// The proc at a point, every axis given: `at({{"host", 0}, {"gpu", 1}})`. Errors: out_of_range,
+  /// configuration_error for an unknown or missing axis.
   Result<ProcRef> at(const std::vector<std::pair<std::string, std::uint64_t>>& coordinates) const;
 
-  /// Makes an actor of a type that the program of these procs has registered in each of them. `name`: a Name, of which each proc has one
-  /// actor in its life, so a second call with the same type and params gets the same actors. `params` are for the constructors. Errors:
-  /// actor_type_not_registered, actor_spawn_error with the ranks where it failed and why; those that were made are stopped then;
-  /// parse_error (no name); refused (the name is taken); would_block, refused (after fork).
-  Result<ActorMesh> spawn_actors(const std::string& type, std::string_view name, std::string_view params, ActorSpawnOptions options = {});
+  /// Makes an actor of a type that the program of these procs has registered in each of them.
+  /// `name`: a Name, of which each proc has one actor in its life, so a second call with the same
+  /// type and params gets the same actors. `params` are for the constructors. Errors:
+  /// actor_type_not_registered, actor_spawn_error with the ranks where it failed and why; those
+  /// that were made are stopped then; parse_error (no name); refused (the name is taken);
+  /// would_block, refused (after fork).
+  Result<ActorMesh> spawn_actors(const std::string& type, std::string_view name,
+                                 std::string_view params, ActorSpawnOptions options = {});
 
   class Impl;
   explicit ProcMesh(std::unique_ptr<Impl> impl);  ///< For the library.

@@ -14,7 +14,8 @@
 
 namespace [[gnu::visibility("default")]] meshbus {
 
-/// Names one proc. A plain value: copy it, print its id, send it to another process. Keeps nothing alive.
+/// Names one proc. A plain value: copy it, print its id, send it to another process. Keeps nothing
+/// alive.
 class ProcRef {
  public:
   explicit ProcRef(ProcId id) : id_(std::move(id)) {}  ///< Any proc, whether it is there or not.
@@ -26,8 +27,12 @@ class ProcRef {
                            std::chrono::milliseconds deadline = std::chrono::seconds(30)) const {
     return context.call(id_, port, body, deadline);
   }
-  Result<void> send(Context& context, std::uint32_t port, std::string_view body) const { return context.send(id_, port, body); }
-  Result<void> send(Context& context, std::uint32_t port, const SharedBody& body) const { return context.send(id_, port, body); }
+  Result<void> send(Context& context, std::uint32_t port, std::string_view body) const {
+    return context.send(id_, port, body);
+  }
+  Result<void> send(Context& context, std::uint32_t port, const SharedBody& body) const {
+    return context.send(id_, port, body);
+  }
 
   friend auto operator<=>(const ProcRef&, const ProcRef&) = default;
   friend bool operator==(const ProcRef&, const ProcRef&) = default;

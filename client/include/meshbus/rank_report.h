@@ -12,7 +12,8 @@
 #include "meshbus/result.h"
 #include "meshbus/status.h"
 
-/// What is known about the ranks of a mesh, and how a mesh ended (spec 3.1, 4.1, 4.9). Plain values.
+/// What is known about the ranks of a mesh, and how a mesh ended (spec 3.1, 4.1, 4.9). Plain
+/// values.
 namespace [[gnu::visibility("default")]] meshbus {
 
 /// The life of one proc (spec 4.1). Nothing leaves a terminal state: stopped, killed, failed.
@@ -24,21 +25,23 @@ enum class ProcState : std::uint8_t {
   stopping = 4,  ///< A stop was asked for and is under way.
   stopped = 5,   ///< Exited, or ended by a stop that was asked for; see exit_code and signal.
   killed = 6,    ///< Ended by a signal that nobody asked for.
-  failed = 7,    ///< Never ran, was not ready in time, ended with exit 0 before its hello (mesh procs), or its host is lost.
+  failed = 7,    ///< Never ran, was not ready in time, ended with exit 0 before its hello (mesh
+                 ///< procs), or its host is lost.
 };
 
-/// How far the ending of a proc had to go when a stop was asked for (spec 4.6); none = nobody asked.
+/// How far the ending of a proc had to go when a stop was asked for (spec 4.6); none = nobody
+/// asked.
 enum class StopStep : std::uint8_t { none = 0, asked = 1, term = 2, kill = 3 };
 
 /// What ended a rank (spec 4.9), for programs; RankReport::reason says it in words.
 enum class Cause : std::uint8_t {
-  unknown = 0,              ///< It has not ended, or its host does not say.
-  exited = 1,               ///< By itself: exit_code.
-  signaled = 2,             ///< signal, core_dumped.
-  exec_failed = 3,          ///< The command cannot be executed: os_error.
-  spawn_failed = 4,         ///< The host could not start anything, or not with these settings: os_error.
-  not_ready = 5,            ///< Not ready in time; or a mesh proc that ended with exit 0 before it was.
-  stopped = 6,              ///< On request: stopped_by, stop_reason, step.
+  unknown = 0,       ///< It has not ended, or its host does not say.
+  exited = 1,        ///< By itself: exit_code.
+  signaled = 2,      ///< signal, core_dumped.
+  exec_failed = 3,   ///< The command cannot be executed: os_error.
+  spawn_failed = 4,  ///< The host could not start anything, or not with these settings: os_error.
+  not_ready = 5,     ///< Not ready in time; or a mesh proc that ended with exit 0 before it was.
+  stopped = 6,       ///< On request: stopped_by, stop_reason, step.
   killed_after_grace = 7,   ///< On request, and it took SIGKILL when the grace was over.
   out_of_memory = 8,        ///< Killed by the kernel, as its memory cgroup counts.
   killed_from_outside = 9,  ///< SIGKILL by somebody else.
@@ -53,7 +56,8 @@ enum class Cause : std::uint8_t {
   host_lost = 18,           ///< Its host, or the agent there, is gone for good.
 };
 
-/// What is wrong with a rank that lives (spec 8.7). Only of mesh procs: plain ones have nothing to answer with.
+/// What is wrong with a rank that lives (spec 8.7). Only of mesh procs: plain ones have nothing to
+/// answer with.
 enum class Trouble : std::uint8_t {
   none = 0,    ///< Nothing is known to be.
   slow = 1,    ///< It answers, but late.
@@ -69,9 +73,10 @@ std::string_view to_string(Cause cause) noexcept;
 /// "SIGKILL", or "signal 77".
 std::string signal_name(int signal);
 
-/// A set of ranks: disjoint blocks, ascending. Where one is asked for, an empty one means all ranks.
+/// A set of ranks: disjoint blocks, ascending. Where one is asked for, an empty one means all
+/// ranks.
 using RankSet = std::vector<RankBlock>;
-/// Of ascending ranks.
+/// Made of ascending ranks.
 RankSet to_rank_set(const std::vector<std::uint64_t>& ranks);
 bool contains(const RankSet& set, std::uint64_t rank) noexcept;
 /// "0-5,7"; "none" when empty.
@@ -90,9 +95,11 @@ enum class LaunchStage : std::uint8_t {
 /// "exec'd". Never null.
 std::string_view to_string(LaunchStage stage) noexcept;
 
-/// When a rank came how far, by the clock of its host; known when it is ready, or has ended without ever being.
+/// When a rank came how far, by the clock of its host; known when it is ready, or has ended without
+/// ever being.
 struct LaunchTimes {
-  using Time = std::optional<std::chrono::system_clock::time_point>;  ///< Of the host's clock; nothing = never.
+  using Time = std::optional<std::chrono::system_clock::time_point>;  ///< By the host's clock;
+                                                                      ///< nothing = never.
   Time asked, spawned, exec, connected, hello, ready;                 ///< One for each LaunchStage.
 
   /// Nothing: it did not come so far, or its kind has no such stage.
@@ -108,58 +115,66 @@ struct ProcUsage {
   std::chrono::microseconds system_time{0};       ///< CPU time in the kernel for it.
   std::uint64_t rss_bytes = 0;                    ///< Resident memory.
   std::uint64_t peak_rss_bytes = 0;               ///< The most that it ever was.
-  std::uint32_t threads = 0;                      ///< That are alive.
+  std::uint32_t threads = 0;                      ///< Threads that are alive.
   std::uint32_t descriptors = 0;                  ///< Open ones; 0 = its host cannot see.
-  double load = 0;                                ///< CPUs that it has kept busy since it was looked at before.
+  double load = 0;  ///< CPUs that it has kept busy since it was looked at before.
 };
 
 /// One rank: its place, its state, and when it has ended its death exit report (spec 4.9).
 struct RankReport {
-  std::uint64_t rank = 0;                ///< Create rank: the row-major position in the mesh as it was made.
-  std::uint64_t host_index = 0;          ///< Which host of the mesh: NODE_RANK.
-  HostAddr host = HostAddr::local(0);    ///< The address of its host.
-  std::string point;                     ///< Where in the mesh: "host=0/2,gpu=1/4". Empty for a mesh without dimensions.
+  std::uint64_t rank = 0;  ///< Create rank: the row-major position in the mesh as it was made.
+  std::uint64_t host_index = 0;        ///< Which host of the mesh: NODE_RANK.
+  HostAddr host = HostAddr::local(0);  ///< The address of its host.
+  std::string
+      point;  ///< Where in the mesh: "host=0/2,gpu=1/4". Empty for a mesh without dimensions.
   ProcState state = ProcState::unknown;  ///< How far its life has come.
   std::int64_t pid = 0;                  ///< 0 = never had one. On its host.
   int exit_code = 0;                     ///< When it exited.
   int signal = 0;                        ///< Not 0: it did not exit, but was ended by this signal.
   bool core_dumped = false;              ///< With `signal`: it left a core.
   StopStep step = StopStep::none;        ///< Not none: it was asked to stop.
-  std::optional<std::chrono::system_clock::time_point> started;  ///< When it got its pid, by the clock of its host.
-  std::optional<std::chrono::system_clock::time_point> ended;    ///< When it ended, by that clock.
-  std::uint64_t generation = 0;                                  ///< Counts the changes of this rank; the larger one is the later one.
-  std::uint64_t incarnation = 0;                                 ///< Of this life of the rank.
-  std::uint64_t restarts = 0;                                    ///< How often it was started before this life.
-  bool is_restarting = false;      ///< Its mesh's RestartPolicy gives it a new life: this is, or will be, not its last end.
-  LaunchTimes launch;              ///< When it came how far.
-  std::optional<ProcUsage> usage;  ///< Of a live rank: where it was asked for. Of an ended one: what was seen last.
+  std::optional<std::chrono::system_clock::time_point>
+      started;  ///< When it got its pid, by the clock of its host.
+  std::optional<std::chrono::system_clock::time_point> ended;  ///< When it ended, by that clock.
+  std::uint64_t generation =
+      0;  ///< Counts the changes of this rank; the larger one is the later one.
+  std::uint64_t incarnation = 0;  ///< Tells one attempt of the rank from the next.
+  std::uint64_t restarts = 0;     ///< How often it was started before this life.
+  bool is_restarting = false;  ///< Its mesh's RestartPolicy gives it a new life: this is, or will
+                               ///< be, not its last end.
+  LaunchTimes launch;          ///< When it came how far.
+  std::optional<ProcUsage>
+      usage;  ///< For a live rank: where it was asked for. For an ended one: what was seen last.
   // From the exit report; empty until it has come.
-  std::string reason;  ///< In words: "exit 3", "killed by SIGSEGV", "cannot execute /no/such/file: execve: No such file or directory".
-  ErrorCode code = ErrorCode::none;          ///< exec_failed; timeout = not ready in time; host_unreachable = its host is lost.
-  int os_error = 0;                          ///< The errno of a failed start.
-  Cause cause = Cause::unknown;              ///< The reason, for programs.
-  bool consequence = false;                  ///< It ended because something else had ended or gone before.
-  std::optional<std::uint64_t> because;      ///< The rank whose end was the reason.
-  std::string stderr_tail;                   ///< The last lines, exact bytes, newlines included.
-  std::string stopped_by;                    ///< The ProcId of whoever asked for its end, or the role that did.
-  std::string stop_reason;                   ///< As given by them.
+  std::string reason;  ///< In words: "exit 3", "killed by SIGSEGV", "cannot execute /no/such/file:
+                       ///< execve: No such file or directory".
+  ErrorCode code = ErrorCode::none;  ///< exec_failed; timeout = not ready in time; host_unreachable
+                                     ///< = its host is lost.
+  int os_error = 0;                  ///< The errno of a failed start.
+  Cause cause = Cause::unknown;      ///< The reason, for programs.
+  bool consequence = false;          ///< It ended because something else had ended or gone before.
+  std::optional<std::uint64_t> because;  ///< The rank whose end was the reason.
+  std::string stderr_tail;               ///< The last lines, exact bytes, newlines included.
+  std::string stopped_by;   ///< The ProcId of the requester of its end, or the role that asked.
+  std::string stop_reason;  ///< As given by them.
   std::uint64_t max_rss_bytes = 0;           ///< The most memory that it had resident.
   std::chrono::microseconds user_time{0};    ///< CPU time of its own code.
   std::chrono::microseconds system_time{0};  ///< CPU time in the kernel for it.
-  Trouble trouble = Trouble::none;           ///< What its host finds wrong with it while it is ready.
-  std::string trouble_reason;                ///< In words: "stopped by a signal, nothing from it for 12.3 s".
-  std::optional<std::chrono::system_clock::time_point> trouble_since;  ///< When that was found, by the clock of its host.
+  Trouble trouble = Trouble::none;  ///< What its host finds wrong with it while it is ready.
+  std::string trouble_reason;  ///< In words: "stopped by a signal, nothing from it for 12.3 s".
+  std::optional<std::chrono::system_clock::time_point>
+      trouble_since;  ///< When that was found, by the clock of its host.
 
   /// Stopped, killed or failed.
   bool is_terminal() const noexcept;
-  /// Ended in a way that nobody asked for: a non-zero exit, a signal, a failure. An end after a stop that was asked for is none,
-  /// whatever code or signal it took (spec 4.2).
+  /// Ended in a way that nobody asked for: a non-zero exit, a signal, a failure. An end after a
+  /// stop that was asked for is none, whatever code or signal it took (spec 4.2).
   bool is_failure() const noexcept;
-  /// The same among the statuses of whatever is in meshes (spec 4.2): killed and failed are Failed, with the reason in words; whoever
-  /// exited is Stopped, whatever its code.
+  /// The same among the statuses of whatever is in meshes (spec 4.2): killed and failed are Failed,
+  /// with the reason in words; a rank that exited is Stopped, whatever its code.
   Status status() const;
-  /// How a shell would say it: the exit code; 128 + signal; 127 no such file, 126 cannot execute; 125 for what was not the proc's own
-  /// doing.
+  /// How a shell would say it: the exit code; 128 + signal; 127 no such file, 126 cannot execute;
+  /// 125 for what was not the proc's own doing.
   int shell_code() const noexcept;
   /// Its end or state in words: "exit 3", "killed by SIGKILL (core dumped)", "running".
   std::string words() const;
@@ -167,17 +182,20 @@ struct RankReport {
   std::string describe() const;
 };
 
-/// Which of these ranks are not ready, as ranges per host and stage: "on unix:/run/m/broker: ranks 0-3,7 exec'd, no hello yet; rank 5 not
-/// spawned yet; on tcp:h2:7420: ...". Ranks that have been ready are left out; empty when all have.
+/// Which of these ranks are not ready, as ranges per host and stage: "on unix:/run/m/broker: ranks
+/// 0-3,7 exec'd, no hello yet; rank 5 not spawned yet; on tcp:h2:7420: ...". Ranks that have been
+/// ready are left out; empty when all have.
 std::string describe_stuck(const std::vector<RankReport>& ranks);
 
 /// How a mesh ended, or stands.
 struct MeshOutcome {
   std::vector<RankReport> ranks;  ///< All of them, by rank; of each its last life.
-  /// The failed rank that ended first by its agent's clock: the cause rather than its consequences. Of ends within 50 ms, which nobody can
-  /// put in order, the one with the lowest rank. With a RestartPolicy: the first one that is not answered by a new life.
+  /// The failed rank that ended first by its agent's clock: the cause rather than its consequences.
+  /// Of ends within 50 ms, which nobody can put in order, the one with the lowest rank. With a
+  /// RestartPolicy: the first one that is not answered by a new life.
   std::optional<RankReport> first_failure;
-  std::vector<RankReport> former_lives = {};  ///< Those that were followed by another, with their exit reports, by end; the last 1000.
+  std::vector<RankReport> former_lives =
+      {};  ///< Those that were followed by another, with their exit reports, by end; the last 1000.
 
   /// Whether every rank is terminal.
   bool is_ended() const noexcept;

@@ -28,7 +28,7 @@ extern char** environ;
 namespace {
 
 using namespace meshbus;
-using namespace meshbus::keeper;
+using namespace meshbus::os;
 
 constexpr int kMostInFlight = 64;
 constexpr std::size_t kStackBytes = 64 * 1024;
@@ -85,7 +85,7 @@ int main(int argc, char** argv) {
   }
   std::optional<Cgroup> cgroup;
   if (argc > 2) {
-    auto made = make_host_cgroup(meshbus::keeper::plan_host_place().base, "floor-" + std::to_string(::getpid()));
+    auto made = make_host_cgroup(meshbus::os::plan_host_place().base, "floor-" + std::to_string(::getpid()));
     if (!made) give_up(made.error().to_string());
     folder = *made;
     auto opened = Cgroup::make(folder, "procs");

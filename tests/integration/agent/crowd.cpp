@@ -23,7 +23,7 @@ class KeeperTap {
  public:
   UniqueFd put_between(Reactor& reactor, UniqueFd keeper) {
     reactor_ = &reactor;
-    auto pair = keeper::make_packet_pair().value();
+    auto pair = os::make_packet_pair().value();
     keeper_.socket = std::move(keeper);
     agent_.socket = std::move(pair.first);
     pump();
@@ -40,23 +40,23 @@ class KeeperTap {
  private:
   struct End {
     UniqueFd socket;
-    std::deque<keeper::Packet> waiting = {};  ///< What it is to get.
+    std::deque<os::Packet> waiting = {};  ///< What it is to get.
     bool is_lost = false;
   };
 
   void pump() {
     for (End* from : {&keeper_, &agent_}) {
-      keeper::Packet packet;
-      auto received = keeper::Transfer::lost;
-      while (!from->is_lost && (received = keeper::receive_packet(from->socket.get(), packet)) == keeper::Transfer::done) {
+      os::Packet packet;
+      auto received = os::Transfer::lost;
+      while (!from->is_lost && (received = os::receive_packet(from->socket.get(), packet)) == os::Transfer::done) {
         from == &keeper_ ? count_from_keeper(copy_of(packet)) : count_from_agent(copy_of(packet));
         (from == &keeper_ ? agent_ : keeper_).waiting.push_back(std::exchange(packet, {}));
       }
-      from->is_lost = received == keeper::Transfer::lost;
+      from->is_lost = received == os::Transfer::lost;
     }
     for (End* to : {&keeper_, &agent_}) {
       auto& waiting = to->waiting;
-      while (!waiting.empty() && keeper::send_packet(to->socket.get(), waiting.front()) == keeper::Transfer::done) waiting.pop_front();
+      while (!waiting.empty() && os::send_packet(to->socket.get(), waiting.front()) == os::Transfer::done) waiting.pop_front();
       if (to->is_lost) {
         reactor_->forget(to->socket.get());
       } else {
@@ -64,15 +64,15 @@ class KeeperTap {
       }
     }
   }
-  static keeper::Packet copy_of(const keeper::Packet& packet) {
-    keeper::Packet copy{packet.bytes, {}};
+  static os::Packet copy_of(const os::Packet& packet) {
+    os::Packet copy{packet.bytes, {}};
     for (const UniqueFd& fd : packet.fds) copy.fds.emplace_back(::fcntl(fd.get(), F_DUPFD_CLOEXEC, 0));
     return copy;
   }
 
-  void count_from_agent(keeper::Packet packet) {
+  void count_from_agent(os::Packet packet) {
     CHECK(keeper::decode_requests(std::move(packet), {.on_spawn =
-                                                          [this](const keeper::SpawnBatch& batch) {
+                                                          [this](const os::SpawnBatch& batch) {
                                                             ++ask_packets;
                                                             asked += batch.procs.size();
                                                             largest_ask = std::max(largest_ask, batch.procs.size());
@@ -83,7 +83,7 @@ class KeeperTap {
                                                       .on_forget = [](const keeper::Forget&) {},
                                                       .on_close_input = [](const keeper::CloseInput&) {}}));
   }
-  void count_from_keeper(keeper::Packet packet) {
+  void count_from_keeper(os::Packet packet) {
     const std::size_t before = born;
     CHECK(keeper::decode_events(std::move(packet), {.on_birth = [this](const keeper::Birth&) { ++born; },
                                                     .on_exit = [](const keeper::Exit&) {},

@@ -107,15 +107,15 @@ wire::GetStateT get_state(const std::string& mesh) {
   return request;
 }
 
-std::unique_ptr<Process> start_keeper(UniqueFd& agent, keeper::Lifeline& lifeline) {
-  auto line = keeper::make_packet_pair().value();
-  auto socket = keeper::make_packet_pair().value();
+std::unique_ptr<Process> start_keeper(UniqueFd& agent, os::Lifeline& lifeline) {
+  auto line = os::make_packet_pair().value();
+  auto socket = os::make_packet_pair().value();
   auto process =
       std::make_unique<Process>(std::vector<std::string>{bin("meshbus-keeper"), "--lifeline-fd", std::to_string(line.second.get()),
                                                          "--agent-fd", std::to_string(socket.second.get())},
                                 ProcessOptions{.inherit = {line.second.get(), socket.second.get()}});
   agent = std::move(socket.first);
-  lifeline = keeper::Lifeline(std::move(line.first));
+  lifeline = os::Lifeline(std::move(line.first));
   return process;
 }
 

@@ -136,7 +136,7 @@ class AgentHarness {
   Reactor reactor_;
   TokenMaker tokens_;
   std::optional<HostAddr> host_;
-  keeper::Lifeline lifeline_;
+  os::Lifeline lifeline_;
   std::unique_ptr<Process> keeper_;
   std::unique_ptr<Broker> broker_;
   std::unique_ptr<host::HostAgent> agent_;
@@ -149,6 +149,6 @@ ErrorCode code_of(const auto& result) {
 wire::GetStateT get_state(const std::string& mesh);
 
 /// A real meshbus-keeper; `agent` and `lifeline` are our ends of its sockets.
-std::unique_ptr<Process> start_keeper(UniqueFd& agent, keeper::Lifeline& lifeline);
+std::unique_ptr<Process> start_keeper(UniqueFd& agent, os::Lifeline& lifeline);
 
 }  // namespace meshbus::test

@@ -28,7 +28,7 @@ struct Host {
     broker = std::move(Broker::start(reactor, context, std::move(options)).value());
     UniqueFd keeper_socket;
     keeper_process = start_keeper(keeper_socket, keeper_lifeline);
-    auto line = keeper::make_packet_pair().value();
+    auto line = os::make_packet_pair().value();
     const UniqueFd secret(::memfd_create("secret", 0));  // NOLINT(android-cloexec-memfd-create): the agent inherits it
     const std::string bytes(TokenMaker::secret_size, 's');
     if (::write(secret.get(), bytes.data(), bytes.size()) != static_cast<ssize_t>(bytes.size())) throw std::runtime_error("no secret");
@@ -48,7 +48,7 @@ struct Host {
                                   "sweep"};
     argv.insert(argv.end(), more.begin(), more.end());
     agent = std::make_unique<Process>(argv, ProcessOptions{.inherit = {line.second.get(), secret.get(), keeper_socket.get()}});
-    lifeline = keeper::Lifeline(std::move(line.first));
+    lifeline = os::Lifeline(std::move(line.first));
   }
   ~Host() {
     agent.reset();
@@ -102,9 +102,9 @@ struct Host {
   zmq::context_t context;
   Reactor reactor;
   std::unique_ptr<Broker> broker;
-  keeper::Lifeline keeper_lifeline;
+  os::Lifeline keeper_lifeline;
   std::unique_ptr<Process> keeper_process;
-  keeper::Lifeline lifeline;
+  os::Lifeline lifeline;
   std::unique_ptr<Process> agent;
   std::string mesh;
 };

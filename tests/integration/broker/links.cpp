@@ -300,7 +300,11 @@ TEST_CASE("broker: a host that can only connect to us gets what waits for it ove
   // Our own attempt is given up meanwhile, and disturbs nobody.
   hosts.loop.run_for(connect_limit + 500ms);
   REQUIRE(sender.bus->send(to, 1, "d").has_value());
-  CHECK(link.next()->second == "d");
+  auto next = link.next();
+  // The sender may have asked what became of the others by now.
+  while (next && next->first.kind() == wire::Kind::control) next = link.next();
+  REQUIRE(next.has_value());
+  CHECK(next->second == "d");
   CHECK(sender.returned.empty());
   check_conservation(hosts.loop, *hosts.a);
 }

@@ -327,6 +327,9 @@ TEST_CASE("local router: one that sends without end does not keep the others fro
 TEST_CASE("local router: when there is no descriptor for who comes, he waits until there is") {
   TempDir dir;
   Router at(dir / "b");
+  // UBSan opens a pipe when it sees a type for the first time. Let it see all that it will see.
+  const RawConnection first(dir / "b");
+  REQUIRE(at.loop.until([&] { return at.accepted.size() == 1; }));
   std::deque<RawConnection> crowd;
   for (int i = 0; i < 10; ++i) crowd.emplace_back(dir / "b");
   rlimit old{};
@@ -341,12 +344,12 @@ TEST_CASE("local router: when there is no descriptor for who comes, he waits unt
         return false;
       },
       50ms);
-  const std::size_t let_in = at.accepted.size();
+  const std::size_t let_in = at.accepted.size() - 1;
   REQUIRE(::setrlimit(RLIMIT_NOFILE, &old) == 0);
   CHECK(turns < 200);  // it does not ask again and again
   CHECK(let_in >= 1);
   CHECK(let_in < 10);
-  REQUIRE(at.loop.until([&] { return at.accepted.size() == 10; }));
+  REQUIRE(at.loop.until([&] { return at.accepted.size() == 11; }));
 }
 
 TEST_CASE("local router: what it took leaves while it lingers, and no longer") {

@@ -27,7 +27,7 @@ class Scope {
   explicit Scope(uid_t user = 0) : user_(user) {
     static int count = 0;
     // Beside the test program's own, which is a leaf: see tests/support/own_cgroups.h.
-    const auto parent = fs::path(meshbus::keeper::view_cgroups().value().own).parent_path();
+    const auto parent = fs::path(meshbus::os::view_cgroups().value().own).parent_path();
     path_ = parent / ("scope-" + std::to_string(++count));
     REQUIRE(::mkdir(path_.c_str(), 0755) == 0);
     for (const std::string file : {"", "/cgroup.procs", "/cgroup.subtree_control", "/cgroup.threads"})
@@ -38,7 +38,7 @@ class Scope {
     run_ = run;
   }
   ~Scope() {
-    meshbus::clear_cgroup_tree(path_, 2s);
+    meshbus::os::clear_cgroup_tree(path_, 2s);
     std::error_code ignored;
     fs::remove_all(run_, ignored);
   }
@@ -275,7 +275,7 @@ TEST_CASE("cgroups: two hosts of one cgroup share the leaf; the last one leaves 
   HostIn third(scope);
   const fs::path foreign = scope.path() + "/somebodys";
   REQUIRE(::mkdir(foreign.c_str(), 0755) == 0);
-  REQUIRE(meshbus::keeper::write_file(foreign / "memory.max", "33554432") == 0);
+  REQUIRE(meshbus::os::write_file(foreign / "memory.max", "33554432") == 0);
   third.stop();
   CHECK(wait_until([&] { return scope.below() == sorted({"meshbus-roles", "somebodys"}); }, cleaned_up));
   CHECK(read_file(foreign / "memory.max") == "33554432\n");

@@ -314,7 +314,7 @@ TEST_CASE("why: who dies with the keeper says so, and whether it was frozen") {
     StandingHost host({"--set", "frozen.limit=2s", "--set", "logs.directory=" + logs.path().string()});
     Sleepers mesh(host.address(), {"--name", "held", "--json", logs / "report"}, 2);
     REQUIRE(::kill(host.roles().keeper, signal) == 0);
-    CHECK(mesh.process.wait_exit(in_time) == ExitStatus::exited(125));
+    CHECK(mesh.process.wait_exit(in_time) == ExitStatus::exited(123));
     host.process().wait_exit(in_time);
     int ends = 0;
     bool is_told = false;
@@ -352,7 +352,7 @@ TEST_CASE("why: an agent that is lost for good is what its launcher names") {
   const auto roles = find_roles(wardens.front());
   REQUIRE(roles);
   REQUIRE(::kill(roles->agent, SIGKILL) == 0);
-  CHECK(launcher.wait_exit(in_time) == ExitStatus::exited(125));
+  CHECK(launcher.wait_exit(in_time) == ExitStatus::exited(123));
   const auto report = parse_json(read_file(logs / "report"));
   INFO(report.dump(2));
   for (const auto& rank : report.at("ranks")) {
@@ -424,11 +424,11 @@ namespace {
 class MemoryCgroup {
  public:
   explicit MemoryCgroup(std::uint64_t bytes) {
-    const auto own = meshbus::keeper::find_v1_cgroup("memory");
+    const auto own = meshbus::os::find_v1_cgroup("memory");
     REQUIRE(own);
     path_ = *own + "/meshbus-test-" + std::to_string(::getpid());
     REQUIRE(::mkdir(path_.c_str(), 0755) == 0);
-    REQUIRE(meshbus::keeper::write_file(path_ + "/memory.limit_in_bytes", std::to_string(bytes)) == 0);
+    REQUIRE(meshbus::os::write_file(path_ + "/memory.limit_in_bytes", std::to_string(bytes)) == 0);
   }
   ~MemoryCgroup() {
     CHECK(wait_until([this] { return ::rmdir(path_.c_str()) == 0; }, in_time));

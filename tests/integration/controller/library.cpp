@@ -190,6 +190,18 @@ TEST_CASE(
   CHECK(onlooker.told.count(Kind::controller_silent) == 1);
 }
 
+TEST_CASE("controller: Subscription: with several hosts, silence is told at the host where the controller was") {
+  Controlled watched(2, {"supervision.poll=500ms", "supervision.probe=100ms"});
+  Onlooker onlooker({{"supervision.probe", "100ms"}, {"supervision.poll", "500ms"}});
+  const auto subscription = onlooker.listen(watched.hosts->hosts());
+  CHECK(subscription.controller().host() == watched.home());
+  watched.kill();
+  REQUIRE(onlooker.told.wait(Kind::controller_silent));
+  for (const auto& event : onlooker.told.events()) {
+    if (event.kind == Kind::controller_silent) CHECK(event.host == watched.home());
+  }
+}
+
 TEST_CASE("controller: spec 8.2: Subscription: a launcher whose broker is killed hears once what happened while it was cut off") {
   Controlled watched(1, {"supervision.poll=500ms", "supervision.probe=100ms"});
   auto mesh = watched.sleepers("gpu=2");
@@ -315,6 +327,20 @@ TEST_CASE(
   controller.reset();
   REQUIRE(wait_until([&] { return must(hosts.meshes()).meshes[0].ranks[0].is_terminal(); }, in_time));
   CHECK(must(hosts.meshes()).meshes[0].ranks[0].state == ProcState::stopped);
+}
+
+TEST_CASE("controller: EmbeddedController: a second one goes to the next host, and says of none that it does not answer") {
+  std::vector<StandingHost> standing(2);
+  std::vector<HostAddr> hosts;
+  for (const auto& host : standing) hosts.push_back(must(HostAddr::parse(host.address())));
+  Onlooker first;
+  Onlooker second({{"supervision.poll", "300ms"}, {"supervision.probe", "100ms"}});
+  const auto at_first = must(EmbeddedController::start(first.context, {.hosts = {hosts[0]}, .deadline = in_time}));
+  const auto at_second =
+      must(EmbeddedController::start(second.context, {.hosts = hosts, .on_event = second.told.handler(), .deadline = in_time}));
+  CHECK(at_second.id().host() == hosts[1]);
+  INFO(second.told.text());
+  CHECK(second.told.count(Kind::host_unreachable) == 0);
 }
 
 TEST_CASE("controller: EmbeddedController: where it cannot be is said") {

@@ -14,9 +14,9 @@
 #include "tests/support/wait.h"
 
 using namespace meshbus::test;
-using meshbus::keeper::ProcSpec;
-using meshbus::keeper::SpawnSpec;
-using meshbus::keeper::Stdio;
+using meshbus::os::ProcSpec;
+using meshbus::os::SpawnSpec;
+using meshbus::os::Stdio;
 
 namespace {
 
@@ -32,7 +32,7 @@ void in_each_containment(const std::function<void(KeeperUnderTest&)>& test) {
     if (cgroup) {
       // The mesh's own cgroup goes with its last proc.
       CHECK(wait_until(
-          [&] { return keeper.pump(), !std::filesystem::exists(keeper.cgroup() + "/" + meshbus::keeper::cgroup_name_of_mesh("shells")); },
+          [&] { return keeper.pump(), !std::filesystem::exists(keeper.cgroup() + "/" + meshbus::os::cgroup_name_of_mesh("shells")); },
           long_enough));
       keeper.lifeline().send("sweep");
       CHECK(keeper.process().wait_exit(long_enough) == ExitStatus::exited(0));
@@ -158,7 +158,7 @@ TEST_CASE("keeper: several procs of one process live and end with it; one that w
   const auto alone = keeper.spawn(command({"sleep", "60"}), std::vector<ProcSpec>(1));
   REQUIRE(keeper.wait_births(64));
   REQUIRE(keeper.births.at(first).failure.has_value());
-  CHECK(keeper.births.at(first).failure->stage == meshbus::keeper::SpawnStage::cancelled);
+  CHECK(keeper.births.at(first).failure->stage == meshbus::os::SpawnStage::cancelled);
   const auto pid = keeper.births.at(first + 1).pid;
   REQUIRE_FALSE(keeper.births.at(first + 1).failure.has_value());
   CHECK(keeper.births.at(first + 2).pid == pid);

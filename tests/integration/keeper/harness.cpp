@@ -27,18 +27,18 @@ void must(const Result<void>& done) {
 }  // namespace
 
 KeeperUnderTest::KeeperUnderTest(const Options& options) {
-  auto lifeline = keeper::make_packet_pair().value();
-  auto agent = keeper::make_packet_pair().value();
+  auto lifeline = os::make_packet_pair().value();
+  auto agent = os::make_packet_pair().value();
   std::vector<std::string> argv = options.wrapper;
   argv.insert(argv.end(), {bin("meshbus-keeper"), "--lifeline-fd", std::to_string(lifeline.second.get()), "--agent-fd",
                            std::to_string(agent.second.get())});
   argv.insert(argv.end(), options.arguments.begin(), options.arguments.end());
   if (options.cgroup) {
-    cgroup_ = keeper::make_host_cgroup(keeper::plan_host_place().base, "test" + make_marker()).value();
+    cgroup_ = os::make_host_cgroup(os::plan_host_place().base, "test" + make_marker()).value();
     argv.insert(argv.end(), {"--containment", "cgroup", "--cgroup", cgroup_});
   }
   process_ = std::make_unique<Process>(argv, ProcessOptions{.inherit = {lifeline.second.get(), agent.second.get()}});
-  lifeline_ = keeper::Lifeline(std::move(lifeline.first));
+  lifeline_ = os::Lifeline(std::move(lifeline.first));
   make_client(std::move(agent.first));
 }
 
@@ -68,7 +68,7 @@ void KeeperUnderTest::replace_agent() {
   exits.clear();
   gone.clear();
   replayed = false;
-  auto agent = keeper::make_packet_pair().value();
+  auto agent = os::make_packet_pair().value();
   if (!lifeline_.send("agent", agent.second.get())) throw std::runtime_error("the keeper takes no new agent");
   make_client(std::move(agent.first));
 }
@@ -79,9 +79,9 @@ KeeperUnderTest::~KeeperUnderTest() {
   wait_until([&] { return !process_->is_running(); }, long_enough);
 }
 
-std::uint64_t KeeperUnderTest::spawn(keeper::SpawnSpec shared, std::vector<keeper::ProcSpec> procs) {
+std::uint64_t KeeperUnderTest::spawn(os::SpawnSpec shared, std::vector<os::ProcSpec> procs) {
   const std::uint64_t first = next_id_;
-  for (keeper::ProcSpec& proc : procs) proc.id = next_id_++;
+  for (os::ProcSpec& proc : procs) proc.id = next_id_++;
   if (shared.env.empty()) shared.env = own_environment();
   must(client_->spawn({std::move(shared), std::move(procs)}));
   client_->flush();
@@ -89,11 +89,11 @@ std::uint64_t KeeperUnderTest::spawn(keeper::SpawnSpec shared, std::vector<keepe
 }
 
 std::uint64_t KeeperUnderTest::spawn_shell(const std::string& script, std::size_t count) {
-  keeper::SpawnSpec spec;
+  os::SpawnSpec spec;
   spec.program = "sh";
   spec.argv = {"sh", "-c", script};
   spec.mesh = "shells";
-  return spawn(std::move(spec), std::vector<keeper::ProcSpec>(count));
+  return spawn(std::move(spec), std::vector<os::ProcSpec>(count));
 }
 
 void KeeperUnderTest::signal(std::uint64_t id, int signal, bool group) {
@@ -126,7 +126,7 @@ std::string KeeperUnderTest::describe() const {
   std::string text = std::to_string(births.size()) + " births, " + std::to_string(exits.size()) + " exits, " + std::to_string(gone.size()) +
                      " gone" + (lost ? ", lost" : "");
   for (const auto& [id, birth] : births) {
-    if (birth.failure) text += "\nnot born: " + std::to_string(id) + ": " + keeper::describe(*birth.failure);
+    if (birth.failure) text += "\nnot born: " + std::to_string(id) + ": " + os::describe(*birth.failure);
   }
   const auto of_process = std::filesystem::path("/proc") / std::to_string(process_->pid());
   text += "\nwaits in " + read_file(of_process / "wchan") + ", system call " + read_file(of_process / "syscall");
@@ -158,12 +158,12 @@ std::vector<std::string> own_environment() {
 }
 
 bool cgroup_is_usable() {
-  const auto made = keeper::make_host_cgroup(keeper::plan_host_place().base, "probe" + make_marker());
-  return made && remove_cgroup_tree(*made);
+  const auto made = os::make_host_cgroup(os::plan_host_place().base, "probe" + make_marker());
+  return made && os::remove_cgroup_tree(*made);
 }
 
-keeper::SpawnSpec command(std::vector<std::string> argv) {
-  keeper::SpawnSpec spec;
+os::SpawnSpec command(std::vector<std::string> argv) {
+  os::SpawnSpec spec;
   spec.program = argv.front();
   spec.argv = std::move(argv);
   spec.mesh = "a mesh/with a strange name";

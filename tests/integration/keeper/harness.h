@@ -29,7 +29,7 @@ class KeeperUnderTest {
   ~KeeperUnderTest();
 
   /// Starts one proc per entry of `procs` (ids are given out here, in order). Returns the first id.
-  std::uint64_t spawn(keeper::SpawnSpec shared, std::vector<keeper::ProcSpec> procs);
+  std::uint64_t spawn(os::SpawnSpec shared, std::vector<os::ProcSpec> procs);
   /// `sh -c SCRIPT`, `count` times, with stdout and stderr in pipes.
   std::uint64_t spawn_shell(const std::string& script, std::size_t count = 1);
   void signal(std::uint64_t id, int signal, bool group = false);
@@ -50,7 +50,7 @@ class KeeperUnderTest {
 
   keeper::KeeperClient& client() { return *client_; }
   Process& process() { return *process_; }
-  const keeper::Lifeline& lifeline() const { return lifeline_; }
+  const os::Lifeline& lifeline() const { return lifeline_; }
   const std::string& cgroup() const { return cgroup_; }
   /// Our end of the lifeline and of the agent's socket.
   void drop_lifeline() { lifeline_.close(); }
@@ -68,7 +68,7 @@ class KeeperUnderTest {
 
   std::string cgroup_;
   std::unique_ptr<Process> process_;
-  keeper::Lifeline lifeline_;
+  os::Lifeline lifeline_;
   std::unique_ptr<keeper::KeeperClient> client_;
   std::uint64_t next_id_ = 1;
 };
@@ -79,7 +79,7 @@ std::vector<std::string> own_environment();
 bool cgroup_is_usable();
 
 /// What starts that command. The mesh has a name that is none for a directory.
-keeper::SpawnSpec command(std::vector<std::string> argv);
+os::SpawnSpec command(std::vector<std::string> argv);
 
 /// This test program under another name, in `directory`: see keeper_stand_ins.cpp.
 std::string stand_in(const TempDir& directory, const std::string& name);

@@ -14,11 +14,11 @@
 
 using namespace meshbus::test;
 using meshbus::UniqueFd;
-using meshbus::keeper::ProcSpec;
-using meshbus::keeper::SpawnFailure;
-using meshbus::keeper::SpawnSpec;
-using meshbus::keeper::SpawnStage;
-using meshbus::keeper::Stdio;
+using meshbus::os::ProcSpec;
+using meshbus::os::SpawnFailure;
+using meshbus::os::SpawnSpec;
+using meshbus::os::SpawnStage;
+using meshbus::os::Stdio;
 
 namespace {
 
@@ -163,9 +163,9 @@ TEST_CASE("keeper: a proc is a session leader with default signals, no foreign d
   REQUIRE(::prlimit(birth.pid, RLIMIT_RTTIME, nullptr, &limit) == 0);
   CHECK(limit.rlim_max == mark);
   // The way to what has no living subreaper: found by its mark alone.
-  CHECK(meshbus::keeper::sweep_marked(mark + 1, std::chrono::milliseconds(100)));
+  CHECK(meshbus::os::sweep_marked(mark + 1, std::chrono::milliseconds(100)));
   CHECK_FALSE(is_gone(birth.pid));
-  CHECK(meshbus::keeper::sweep_marked(mark, long_enough));
+  CHECK(meshbus::os::sweep_marked(mark, long_enough));
   REQUIRE(keeper.wait_exits(1));
   CHECK(keeper.exits.at(id).signaled);
   CHECK(keeper.exits.at(id).code == SIGKILL);
@@ -230,9 +230,9 @@ TEST_CASE("keeper: garbage from the agent's side ends that connection and nothin
   const auto marker = make_marker();
   keeper.spawn(command({"sleep", marker}), procs());
   REQUIRE(keeper.wait_births(1));
-  meshbus::keeper::Packet garbage;
+  meshbus::os::Packet garbage;
   garbage.bytes.assign(100, std::byte{0x5a});
-  REQUIRE(send_packet(keeper.client().fd(), garbage) == meshbus::keeper::Transfer::done);
+  REQUIRE(send_packet(keeper.client().fd(), garbage) == meshbus::os::Transfer::done);
   CHECK(wait_until([&] { return keeper.pump(), keeper.lost; }, long_enough));
   CHECK(keeper.process().is_running());
   CHECK(processes_with(marker).size() == 1);
@@ -292,18 +292,18 @@ TEST_CASE("keeper: a setting that cannot be had is a failure that names it, and 
   spec.program = "true";
   spec.mesh = "settings";
   std::uint64_t count = 0;
-  const auto failure_of = [&](const meshbus::keeper::ProcSettings& settings) {
+  const auto failure_of = [&](const meshbus::os::ProcSettings& settings) {
     spec.settings = settings;
     const auto id = keeper.spawn(spec, std::vector<ProcSpec>(1));
     REQUIRE(keeper.wait_births(++count));
     const auto& birth = keeper.births.at(id);
     REQUIRE(birth.failure.has_value());
-    return meshbus::keeper::describe(*birth.failure);
+    return meshbus::os::describe(*birth.failure);
   };
   CHECK(failure_of({.limits = {{RLIMIT_CORE, 0, 0}, {99, 0, 0}}}) == "RLIMIT 99: Invalid argument (step: limits)");
-  CHECK(failure_of({.cpus = {meshbus::keeper::max_cpus - 1}}) == "Invalid argument (step: affinity)");
+  CHECK(failure_of({.cpus = {meshbus::os::max_cpus - 1}}) == "Invalid argument (step: affinity)");
   if (::geteuid() != 0) CHECK(failure_of({.uid = 0}).find("Operation not permitted (step: credentials)") != std::string::npos);
-  spec.settings = {.cpus = {meshbus::keeper::max_cpus}};
+  spec.settings = {.cpus = {meshbus::os::max_cpus}};
   CHECK(keeper.client().spawn({spec, {}}).has_value());  // nobody to start
 }
 

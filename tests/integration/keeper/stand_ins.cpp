@@ -31,7 +31,7 @@ namespace {
 
 using meshbus::UniqueFd;
 using meshbus::keeper::KeeperClient;
-using meshbus::keeper::Lifeline;
+using meshbus::os::Lifeline;
 using Clock = std::chrono::steady_clock;
 
 using Arguments = std::vector<std::string>;
@@ -72,7 +72,7 @@ int run_broker(const Arguments& arguments) {
     ::poll(&watched, 1, -1);
     const auto received = lifeline.receive();
     if (received.ended) return 0;
-    if (received.text && meshbus::keeper::parse_lifeline(*received.text).word == "stop") return 0;
+    if (received.text && meshbus::os::parse_lifeline(*received.text).word == "stop") return 0;
   }
 }
 
@@ -89,7 +89,7 @@ class Agent {
                  .on_lost = [this] { keeper_lost_ = true; }}) {}
 
   int run() {
-    meshbus::keeper::SpawnBatch batch;
+    meshbus::os::SpawnBatch batch;
     batch.shared.program = "sh";
     const std::string first = environment("MBTEST_DEAF").empty() ? "" : "trap '' TERM\n";
     batch.shared.argv = {"sh", "-c", first + meshbus::test::zoo_script(environment("MBTEST_MARKER"))};
@@ -140,7 +140,7 @@ class Agent {
     const auto received = lifeline_.receive();
     if (received.ended) done_ = true;
     if (!received.text) return;
-    const auto message = meshbus::keeper::parse_lifeline(*received.text);
+    const auto message = meshbus::os::parse_lifeline(*received.text);
     if (message.word != "stop") return;
     if (!stopping_) signal_all(SIGTERM);
     stopping_ = true;
@@ -192,7 +192,7 @@ int run_without_clone3(const Arguments& arguments) {
 
 // Makes zoos below itself, waits for a line on stdin, and sweeps them. 0: proven clean.
 int run_sweeper(const Arguments& arguments) {
-  using meshbus::keeper::Sweeper;
+  using meshbus::os::Sweeper;
   if (::prctl(PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0) != 0) return 71;
   for (int i = 0; i < 4; ++i) {
     if (std::system((meshbus::test::zoo_script(arguments.at(2)) + "\n").insert(0, "(").append(") &").c_str()) != 0) return 71;

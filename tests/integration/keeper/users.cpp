@@ -12,12 +12,12 @@ using namespace meshbus::test;
 namespace {
 
 /// Kills a keeper above a proc with these settings. By sweep, and without a warden: nobody but the kernel ends the proc.
-void check_death_of_keeper(const meshbus::keeper::ProcSettings& settings) {
+void check_death_of_keeper(const meshbus::os::ProcSettings& settings) {
   KeeperUnderTest keeper;
   auto spec = command({"sleep", "300"});
   spec.cwd = "/";
   spec.settings = settings;
-  const auto id = keeper.spawn(spec, std::vector<meshbus::keeper::ProcSpec>(1));
+  const auto id = keeper.spawn(spec, std::vector<meshbus::os::ProcSpec>(1));
   REQUIRE(keeper.wait_births(1));
   REQUIRE_FALSE(keeper.births.at(id).failure.has_value());
   const pid_t pid = keeper.births.at(id).pid;

@@ -123,15 +123,15 @@ TEST_CASE("containment: a role that is frozen is looked at, ended, and replaced 
 }
 
 TEST_CASE("containment: a role that is there and says nothing is frozen, too" * doctest::test_suite(need::own_cgroup)) {
-  const auto own = meshbus::keeper::find_own_cgroup();
+  const auto own = meshbus::os::find_own_cgroup();
   REQUIRE(own);
   const std::string frozen = own->path + "/mbtest-" + std::to_string(::getpid());
   REQUIRE(::mkdir(frozen.c_str(), 0755) == 0);
   {
     StandingHost host({"--set", "frozen.limit=1500ms"});
     const auto before = host.roles();
-    REQUIRE(meshbus::keeper::write_file(frozen + "/cgroup.freeze", "1") == 0);
-    REQUIRE(meshbus::keeper::write_file(frozen + "/cgroup.procs", std::to_string(before.broker)) == 0);
+    REQUIRE(meshbus::os::write_file(frozen + "/cgroup.freeze", "1") == 0);
+    REQUIRE(meshbus::os::write_file(frozen + "/cgroup.procs", std::to_string(before.broker)) == 0);
     CHECK(wait_until([&] { return host.process().err().find("it is frozen (stuck); killing it") != std::string::npos; }, in_time));
     CHECK(wait_until([&] { return find_roles(before.warden).has_value(); }, in_time));
     CHECK(run_cli({"run", "--hosts", host.address(), "--", "true"}).status == ExitStatus::exited(0));

@@ -32,14 +32,17 @@ wire::HelloT with_token(wire::HelloT hello) {
   return hello;
 }
 
-Result<Identity> admit(const wire::HelloT& native, const Credentials& credentials, bool insecure = false) {
+Result<Identity> admit(const wire::HelloT& native, const Credentials& credentials,
+                       bool insecure = false) {
   flatbuffers::FlatBufferBuilder builder;
   builder.Finish(wire::Hello::Pack(builder, &native));
   const Admission admission({.host = kHost, .uid = kUser, .insecure = insecure}, kTokens);
-  return admission.admit(*flatbuffers::GetRoot<wire::Hello>(builder.GetBufferPointer()), credentials);
+  return admission.admit(*flatbuffers::GetRoot<wire::Hello>(builder.GetBufferPointer()),
+                         credentials);
 }
 
-ErrorCode refusal(const wire::HelloT& native, const Credentials& credentials, bool insecure = false) {
+ErrorCode refusal(const wire::HelloT& native, const Credentials& credentials,
+                  bool insecure = false) {
   const auto admitted = admit(native, credentials, insecure);
   REQUIRE_FALSE(admitted.has_value());
   CHECK_FALSE(admitted.error().detail().empty());
@@ -87,16 +90,20 @@ TEST_CASE("admission: by key, as much as the key is for") {
     REQUIRE(admitted.has_value());
     CHECK(admitted->role == role);
     CHECK(admitted->key_text == "K");
-    CHECK(refusal(hello(link, "tcp:10.0.0.2:7420"), by(role, {"10.0.0.2"})) == ErrorCode::unauthorised);
+    CHECK(refusal(hello(link, "tcp:10.0.0.2:7420"), by(role, {"10.0.0.2"})) ==
+          ErrorCode::unauthorised);
   }
   const auto host = by(wire::Role::host, {"10.0.0.2", "10.0.0.3:7420", "h4"});
   CHECK(admit(hello(launcher, kClient), host)->role == wire::Role::operate);
   CHECK(admit(hello(launcher, kClient), host)->user == "host 10.0.0.2, 10.0.0.3:7420, h4");
-  for (const std::string own : {"tcp:10.0.0.2:7420", "tcp:10.0.0.2:1", "tcp:10.0.0.3:7420", "tcp:h4:1"})
+  for (const std::string own :
+       {"tcp:10.0.0.2:7420", "tcp:10.0.0.2:1", "tcp:10.0.0.3:7420", "tcp:h4:1"})
     CHECK(admit(hello(link, own), host).has_value());
-  for (const std::string other : {"tcp:10.0.0.3:7421", "tcp:10.0.0.4:7420", "unix:/run/h4", "local:1"})
+  for (const std::string other :
+       {"tcp:10.0.0.3:7421", "tcp:10.0.0.4:7420", "unix:/run/h4", "local:1"})
     CHECK(refusal(hello(link, other), host) == ErrorCode::unauthorised);
-  CHECK(refusal(hello(controller, "controller"), by(wire::Role::proc, {"carl"})) == ErrorCode::unauthorised);
+  CHECK(refusal(hello(controller, "controller"), by(wire::Role::proc, {"carl"})) ==
+        ErrorCode::unauthorised);
   // What ZAP let in and was revoked before the Hello.
   Credentials revoked{.uid = std::nullopt, .address = "10.0.0.2", .key = "K"};
   CHECK(refusal(hello(launcher, kClient), revoked) == ErrorCode::unauthorised);
@@ -108,16 +115,19 @@ TEST_CASE("admission: by key, as much as the key is for") {
 TEST_CASE("admission: names belong to kinds of peers") {
   using enum wire::PeerKind;
   CHECK(admit(hello(launcher, kHost.to_string() + "," + kClient), kOwnUser).has_value());
-  for (const std::string name : {"client", "controller", "service", "trainers-13Se1Maqzryj", "client_3-13Se1Maqzryj"})
+  for (const std::string name :
+       {"client", "controller", "service", "trainers-13Se1Maqzryj", "client_3-13Se1Maqzryj"})
     CHECK(refusal(hello(launcher, name), kOwnUser) == ErrorCode::unauthorised);
   CHECK(admit(hello(controller, "controller"), kOwnUser)->role == wire::Role::operate);
   CHECK(refusal(hello(controller, kClient), kOwnUser) == ErrorCode::unauthorised);
   CHECK(refusal(with_token(hello(agent, kProc)), kOwnUser) == ErrorCode::unauthorised);
   for (const std::string name : {"service", "controller", "agent", "local", kClient.c_str()})
-    CHECK(refusal(with_token(hello(proc, kHost.to_string() + "," + name)), kOwnUser) == ErrorCode::unauthorised);
+    CHECK(refusal(with_token(hello(proc, kHost.to_string() + "," + name)), kOwnUser) ==
+          ErrorCode::unauthorised);
   CHECK(refusal(hello(launcher, ""), kOwnUser) == ErrorCode::unauthorised);
   CHECK(refusal(hello(launcher, "\xff,\n"), kOwnUser) == ErrorCode::unauthorised);
-  CHECK(refusal(hello(static_cast<wire::PeerKind>(99), kClient), kOwnUser) == ErrorCode::unauthorised);
+  CHECK(refusal(hello(static_cast<wire::PeerKind>(99), kClient), kOwnUser) ==
+        ErrorCode::unauthorised);
 }
 
 TEST_CASE("admission: agents and procs need the token of that proc and life") {
@@ -148,10 +158,13 @@ TEST_CASE("admission: agents and procs need the token of that proc and life") {
 }
 
 TEST_CASE("admission: only procs of this host") {
-  CHECK(refusal(with_token(hello(wire::PeerKind::proc, kOther.to_string() + ",trainers_3-13Se1Maqzryj")), kOwnUser) ==
+  CHECK(refusal(with_token(
+                    hello(wire::PeerKind::proc, kOther.to_string() + ",trainers_3-13Se1Maqzryj")),
+                kOwnUser) == ErrorCode::identity_mismatch);
+  CHECK(refusal(with_token(hello(wire::PeerKind::agent, kOther.to_string() + ",service")),
+                kOwnUser) == ErrorCode::identity_mismatch);
+  CHECK(refusal(hello(wire::PeerKind::launcher, kOther.to_string() + "," + kClient), kOwnUser) ==
         ErrorCode::identity_mismatch);
-  CHECK(refusal(with_token(hello(wire::PeerKind::agent, kOther.to_string() + ",service")), kOwnUser) == ErrorCode::identity_mismatch);
-  CHECK(refusal(hello(wire::PeerKind::launcher, kOther.to_string() + "," + kClient), kOwnUser) == ErrorCode::identity_mismatch);
 }
 
 TEST_CASE("admission: a link is another host's broker") {
@@ -160,10 +173,12 @@ TEST_CASE("admission: a link is another host's broker") {
   CHECK(admitted->text == kOther.to_string());
   CHECK(admitted->key == kOther.key());
   CHECK(admitted->role == wire::Role::broker);
-  CHECK(refusal(hello(wire::PeerKind::link, kHost.to_string()), kOwnUser) == ErrorCode::identity_mismatch);
+  CHECK(refusal(hello(wire::PeerKind::link, kHost.to_string()), kOwnUser) ==
+        ErrorCode::identity_mismatch);
   CHECK(refusal(hello(wire::PeerKind::link, "tcp:*:7420"), kOwnUser) == ErrorCode::unauthorised);
   CHECK(refusal(hello(wire::PeerKind::link, "nonsense"), kOwnUser) == ErrorCode::unauthorised);
-  CHECK(refusal(hello(wire::PeerKind::link, kOther.to_string()), kStranger) == ErrorCode::unauthorised);
+  CHECK(refusal(hello(wire::PeerKind::link, kOther.to_string()), kStranger) ==
+        ErrorCode::unauthorised);
 }
 
 TEST_CASE("admission: version and incarnation") {

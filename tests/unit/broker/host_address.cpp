@@ -54,7 +54,8 @@ TEST_CASE("host_address: never an address that others cannot use") {
   CHECK_FALSE(is_fine({"unix:/run/b", "tcp:*:7420"}, "tcp:*:7420", true));
   CHECK_FALSE(is_fine({"unix:/run/b"}, "tcp:h1:7420", true));
   CHECK_FALSE(is_fine({"unix:/run/b"}, "unix:/run/c", false));
-  for (const auto& told : {std::optional(*HostAddr::parse("tcp:*:7420")), std::optional<HostAddr>()}) {
+  for (const auto& told :
+       {std::optional(*HostAddr::parse("tcp:*:7420")), std::optional<HostAddr>()}) {
     const auto checked = check_addresses(addresses({"tcp:*:7420"}), told, true);
     REQUIRE_FALSE(checked.has_value());
     CHECK(checked.error().detail().find("--advertise tcp:NAME:") != std::string::npos);

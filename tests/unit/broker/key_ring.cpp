@@ -35,7 +35,8 @@ struct Folder {
 
 TEST_CASE("key_ring: who holds a key, by the folder and the name of its file") {
   Folder folder;
-  const auto a = KeyPair::make()->public_key, b = KeyPair::make()->public_key, old = KeyPair::make()->public_key;
+  const auto a = KeyPair::make()->public_key, b = KeyPair::make()->public_key,
+             old = KeyPair::make()->public_key;
   auto ring = KeyRing::load(folder.directory);
   REQUIRE(ring.has_value());
   CHECK(ring->size() == 0);
@@ -73,8 +74,9 @@ TEST_CASE("key_ring: files that change, go, or are no keys") {
   CHECK(ring->refresh());
   CHECK(ring->find(a) == nullptr);
   CHECK(ring->find(b) != nullptr);
-  // Of the same length, in place.
-  folder.dir.write("authorised/operator/alice.pub", "# meshbus: the public key of alice\npublic-key " + a + "\n");
+  // Another key of the same length, in place.
+  folder.dir.write("authorised/operator/alice.pub",
+                   "# meshbus: the public key of alice\npublic-key " + a + "\n");
   CHECK(ring->refresh());
   CHECK(ring->find(a) != nullptr);
   REQUIRE(::chmod(path.c_str(), 0666) == 0);

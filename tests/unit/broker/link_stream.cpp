@@ -13,7 +13,8 @@ using namespace meshbus;
 
 namespace {
 
-Frame frame_of(std::vector<std::uint64_t> messages, wire::Lane lane = wire::Lane::data, std::size_t size = 8) {
+Frame frame_of(std::vector<std::uint64_t> messages, wire::Lane lane = wire::Lane::data,
+               std::size_t size = 8) {
   FrameWriter writer(lane, /*link=*/true);
   for (const auto message : messages) {
     wire::Envelope envelope;
@@ -34,7 +35,8 @@ std::vector<std::uint64_t> messages_of(Frame& frame) {
 
 std::vector<std::uint64_t> given_up(LinkStream& stream) {
   std::vector<std::uint64_t> messages;
-  stream.give_up([&](const wire::Envelope& envelope, Bytes) { messages.push_back(envelope.sequence()); });
+  stream.give_up(
+      [&](const wire::Envelope& envelope, Bytes) { messages.push_back(envelope.sequence()); });
   return messages;
 }
 
@@ -42,7 +44,9 @@ using Messages = std::vector<std::uint64_t>;
 
 }  // namespace
 
-TEST_CASE("link_stream: what is acknowledged is forgotten, the rest is sent again by the next connection, in order") {
+TEST_CASE(
+    "link_stream: what is acknowledged is forgotten, the rest is sent again by the next "
+    "connection, in order") {
   LinkStream stream(1 << 20, {});
   for (std::uint64_t i = 1; i <= 4; ++i) {
     CHECK(stream.next_number() == i);
@@ -81,7 +85,8 @@ TEST_CASE("link_stream: an acknowledgement of what was never sent does nothing")
 
 TEST_CASE("link_stream: the window bounds the bytes of each lane; one frame always fits") {
   LinkStream stream(1000, {});
-  const Frame large = frame_of({1}, wire::Lane::data, 5000), small = frame_of({1}, wire::Lane::data, 100);
+  const Frame large = frame_of({1}, wire::Lane::data, 5000),
+              small = frame_of({1}, wire::Lane::data, 100);
   CHECK(stream.has_room(large));
   stream.keep(frame_of({1}, wire::Lane::data, 600));
   CHECK_FALSE(stream.has_room(large));
@@ -113,9 +118,11 @@ TEST_CASE("link_stream: giving up names every message once, and numbers are not 
   CHECK(later.next_number() == 4);
 }
 
-TEST_CASE("link_stream: a number is taken once; what a sender gave up leaves a gap; a new life begins anew") {
+TEST_CASE(
+    "link_stream: a number is taken once; what a sender gave up leaves a gap; a new life begins "
+    "anew") {
   LinkStream stream(1 << 20, {});
-  stream.begin_life(77);
+  stream.begin_incarnation(77);
   CHECK(stream.take(1));
   CHECK(stream.take(2));
   CHECK_FALSE(stream.take(1));
@@ -125,15 +132,16 @@ TEST_CASE("link_stream: a number is taken once; what a sender gave up leaves a g
   CHECK(stream.taken() == 5);
   LinkStream later(1 << 20, stream.memory());
   CHECK_FALSE(later.take(5));
-  CHECK(later.memory().life == 77);
-  later.begin_life(78);
+  CHECK(later.memory().incarnation == 77);
+  later.begin_incarnation(78);
   CHECK(later.take(1));
 }
 
 namespace {
 
-/// Two brokers and the connections between them, in one direction: each connection keeps its order, is cut at any moment with what is in it
-/// either lost or still delivered later, and several exist at a time.
+/// Two brokers and the connections between them, in one direction: each connection keeps its order,
+/// is cut at any moment with what is in it either lost or still delivered later, and several exist
+/// at a time.
 struct World {
   explicit World(std::uint64_t seed) : random(seed) {}
 
@@ -147,7 +155,9 @@ struct World {
     bool is_cut = false;
   };
 
-  std::size_t pick(std::size_t count) { return std::uniform_int_distribution<std::size_t>(0, count - 1)(random); }
+  std::size_t pick(std::size_t count) {
+    return std::uniform_int_distribution<std::size_t>(0, count - 1)(random);
+  }
   Connection& now() { return connections.back(); }
 
   void connect() {
@@ -183,7 +193,8 @@ struct World {
     if (connection.on_way.empty()) return;
     const Sent sent = connection.on_way.front();
     connection.on_way.pop_front();
-    if (receiver.take(sent.number)) taken.insert(taken.end(), sent.messages.begin(), sent.messages.end());
+    if (receiver.take(sent.number))
+      taken.insert(taken.end(), sent.messages.begin(), sent.messages.end());
     if (!connection.is_cut) connection.acks.push_back(receiver.taken());
   }
   void acknowledge(Connection& connection) {
@@ -247,7 +258,9 @@ TEST_CASE("link_stream: cuts at random moments lose nothing, double nothing and 
   }
 }
 
-TEST_CASE("link_stream: a sender that gives up at random moments has told of every message that is not taken, once") {
+TEST_CASE(
+    "link_stream: a sender that gives up at random moments has told of every message that is not "
+    "taken, once") {
   for (std::uint64_t seed = 1; seed <= 200; ++seed) {
     CAPTURE(seed);
     World world(seed);

@@ -9,8 +9,14 @@ using namespace meshbus;
 
 namespace {
 
-Identity identity(std::string text, std::uint64_t key, std::uint64_t incarnation, wire::PeerKind kind = wire::PeerKind::proc) {
-  return {.text = std::move(text), .key = key, .kind = kind, .role = wire::Role::proc, .incarnation = incarnation, .pid = 1};
+Identity identity(std::string text, std::uint64_t key, std::uint64_t incarnation,
+                  wire::PeerKind kind = wire::PeerKind::proc) {
+  return {.text = std::move(text),
+          .key = key,
+          .kind = kind,
+          .role = wire::Role::proc,
+          .incarnation = incarnation,
+          .pid = 1};
 }
 
 Peer peer(Identity who, ConnectionId connection) {
@@ -48,7 +54,9 @@ TEST_CASE("route_table: two texts of one key do not meet") {
   CHECK(table.may_add(identity("h,a", 1, 12)).has_value());
 }
 
-TEST_CASE("route_table: two real names of one host that share a key: the second is refused, the first stays") {
+TEST_CASE(
+    "route_table: two real names of one host that share a key: the second is refused, the first "
+    "stays") {
   // Found by search, 6 * 10^9 keys long; nobody meets such a pair by chance.
   const ProcId first = ProcId::parse("unix:@h,rank_zn5qjwezae4wg").value();
   const ProcId second = ProcId::parse("unix:@h,rank_dyw7oofvj6xbc").value();
@@ -61,11 +69,14 @@ TEST_CASE("route_table: two real names of one host that share a key: the second 
   REQUIRE_FALSE(refused.has_value());
   CHECK(refused.error().code() == ErrorCode::identity_mismatch);
   CHECK(refused.error().detail() ==
-        "the key of unix:@h,rank_dyw7oofvj6xbc is also that of unix:@h,rank_zn5qjwezae4wg, which is registered; use another name");
+        "the key of unix:@h,rank_dyw7oofvj6xbc is also that of unix:@h,rank_zn5qjwezae4wg, which "
+        "is registered; use another name");
   CHECK(table.find(second.key()) == &a);
 }
 
-TEST_CASE("route_table: the same life may come again on a new connection, and the old one's end changes nothing") {
+TEST_CASE(
+    "route_table: the same life may come again on a new connection, and the old one's end changes "
+    "nothing") {
   RouteTable table;
   Peer old_connection = peer(identity("h,a", 1, 11), 1);
   table.add(old_connection);
@@ -77,7 +88,8 @@ TEST_CASE("route_table: the same life may come again on a new connection, and th
   CHECK(table.may_add(identity("h,a", 1, 11)).has_value());
 }
 
-TEST_CASE("route_table: another life with a token takes the place, and the one before is over for good") {
+TEST_CASE(
+    "route_table: another life with a token takes the place, and the one before is over for good") {
   RouteTable table;
   Peer first = peer(identity("h,a", 1, 11), 1);
   Peer second = peer(identity("h,a", 1, 12), 2);
@@ -105,7 +117,8 @@ TEST_CASE("route_table: the memory of those who left is bounded") {
   RouteTable table(/*gone_limit=*/3);
   std::vector<std::unique_ptr<Peer>> peers;
   for (std::uint64_t key = 1; key <= 5; ++key) {
-    peers.push_back(std::make_unique<Peer>(peer(identity("h,p" + std::to_string(key), key, 1), static_cast<ConnectionId>(key))));
+    peers.push_back(std::make_unique<Peer>(
+        peer(identity("h,p" + std::to_string(key), key, 1), static_cast<ConnectionId>(key))));
     table.add(*peers.back());
     table.remove(*peers.back());
   }
@@ -142,7 +155,8 @@ TEST_CASE("route_table: a name and a life belong to one user, also when they hav
   CHECK(table.may_add(of("observer alice")).has_value());
   for (const char* other : {"client bob", ""}) {
     REQUIRE_FALSE(table.may_add(of(other)).has_value());
-    CHECK(table.may_add(of(other)).error().detail() == "the name h,client is in use by operator alice");
+    CHECK(table.may_add(of(other)).error().detail() ==
+          "the name h,client is in use by operator alice");
   }
   table.remove(alice);
   CHECK(table.may_add(of("operator alice")).has_value());

@@ -165,7 +165,7 @@ TEST_CASE("memory_kills: each kill that is counted is told once, and none from b
 }
 
 TEST_CASE("exit report: why there is no process, in words") {
-  using Stage = keeper::SpawnStage;
+  using Stage = os::SpawnStage;
   const auto text = [](Stage stage, int error, const char* file) {
     return describe_spawn_failure({stage, error, file}, "prog", "unix:/h");
   };

@@ -7,7 +7,7 @@
 #include "agent/os/limit_places.h"
 #include "tests/support/temp_dir.h"
 
-namespace meshbus::keeper {
+namespace meshbus::os {
 namespace {
 
 namespace fs = std::filesystem;
@@ -148,4 +148,4 @@ TEST_CASE("host_place: what cannot be made is a reason in each place, and nothin
 }
 
 }  // namespace
-}  // namespace meshbus::keeper
+}  // namespace meshbus::os

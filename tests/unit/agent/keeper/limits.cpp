@@ -4,7 +4,7 @@
 #include "agent/os/limit_places.h"
 #include "tests/support/temp_dir.h"
 
-namespace meshbus::keeper {
+namespace meshbus::os {
 namespace {
 
 TEST_CASE("limit_places: what the warden tells its roles is what they read") {
@@ -53,4 +53,4 @@ TEST_CASE("limit_places: limits in words") {
 }
 
 }  // namespace
-}  // namespace meshbus::keeper
+}  // namespace meshbus::os

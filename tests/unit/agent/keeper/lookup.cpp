@@ -10,6 +10,7 @@
 #include "tests/support/temp_dir.h"
 
 using namespace meshbus::keeper;
+using namespace meshbus::os;
 using meshbus::test::TempDir;
 
 TEST_CASE("keeper lookup: PATH is searched as execvp does") {
@@ -66,10 +67,10 @@ TEST_CASE("keeper process table: a stat line is read whatever the command is cal
   CHECK_FALSE(parse_stat("77 (x").has_value());
   CHECK_FALSE(parse_stat("77 (x)").has_value());
   CHECK_FALSE(parse_stat("77 (x) S 1").has_value());
-  const auto self = read_process(::getpid());
-  REQUIRE(self.has_value());
-  CHECK(self->parent == ::getppid());
-  CHECK(self->session == ::getsid(0));
+  const auto own = read_process(::getpid());
+  REQUIRE(own.has_value());
+  CHECK(own->parent == ::getppid());
+  CHECK(own->session == ::getsid(0));
   CHECK(is_alive(::getpid()));
 }
 

@@ -8,6 +8,7 @@
 #include "agent/keeper/protocol.h"
 
 using namespace meshbus::keeper;
+using namespace meshbus::os;
 using meshbus::ErrorCode;
 using meshbus::UniqueFd;
 

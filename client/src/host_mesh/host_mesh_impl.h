@@ -1,0 +1,92 @@
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <mutex>
+#include <optional>
+#include <set>
+#include <string>
+#include <vector>
+
+#include "client/src/connection.h"
+#include "client/src/context_core.h"
+#include "meshbus/allocator.h"
+#include "meshbus/host_mesh.h"
+
+namespace meshbus {
+
+class HostMesh::Impl {
+ public:
+  /// What becomes of the hosts when the mesh goes, if they are of no allocation.
+  enum class Ownership : std::uint8_t { attached, taken };
+
+  /// `allocation`: that they come from; null: they ran already.
+  Impl(ConnectionUse connection, HostMeshRef ref, std::unique_ptr<Allocation> allocation = nullptr,
+       Ownership ownership = Ownership::attached)
+      : connection_(std::move(connection)),
+        ref_(std::move(ref)),
+        allocation_(std::move(allocation)),
+        ownership_(ownership) {
+    std::set<HostAddr> seen;
+    for (const auto& host : ref_.hosts()) {
+      if (seen.insert(host).second) distinct_hosts_.push_back(host);
+    }
+  }
+  ~Impl();
+  Impl(const Impl&) = delete;
+  Impl& operator=(const Impl&) = delete;
+
+  const std::shared_ptr<ContextCore>& core() const noexcept { return connection_.core(); }
+  Connection& connection() const noexcept { return *connection_.get(); }
+  const HostMeshRef& ref() const noexcept { return ref_; }
+  /// Its procs need no lease: their hosts end with this process, by whatever way it goes.
+  bool ends_with_us() const { return allocation_ != nullptr && allocation_->ends_with_launcher(); }
+  /// Those to be asked about what is on them: a host that stands in the mesh several times is there
+  /// once.
+  const std::vector<HostAddr>& distinct_hosts() const noexcept { return distinct_hosts_; }
+  /// The first rank of that host.
+  std::uint64_t rank_of(const HostAddr& host) const;
+  /// "host 0 (tcp:h1:7420)"
+  std::string describe(const HostAddr& host) const;
+  /// Another use of the connection, for a mesh of procs.
+  ConnectionUse use() const;
+
+  Result<ShutdownSummary> shutdown(std::chrono::milliseconds deadline,
+                                   std::optional<std::chrono::milliseconds> grace,
+                                   std::string_view reason);
+
+ private:
+  /// Tells all hosts to end, and does not wait.
+  void order_shutdown();
+
+  ConnectionUse connection_;
+  HostMeshRef ref_;
+  std::vector<HostAddr> distinct_hosts_;
+  std::unique_ptr<Allocation> allocation_;
+  Ownership ownership_;
+  std::mutex shutdown_mutex_;
+  std::optional<Result<ShutdownSummary>> shutdown_;  // guarded by shutdown_mutex_
+};
+
+/// Starts procs of a mesh of that extent on these hosts (HostMesh::spawn).
+Result<ProcMesh> spawn_procs(const std::shared_ptr<ContextCore>& core, ConnectionUse connection,
+                             const std::vector<HostAddr>& hosts, bool end_with_us,
+                             std::string_view base, const Extent& extent, ProcSpec spec,
+                             Handlers handlers);
+
+/// Connects to all hosts of a mesh, through the first one that answers. Errors: as
+/// HostMesh::attach().
+Result<ConnectionUse> reach_hosts(const std::shared_ptr<ContextCore>& core, const HostMeshRef& ref,
+                                  const AttachOptions& options);
+
+/// GetHost to each of these hosts, by rank. An answer under another name is identity_mismatch.
+std::vector<HostReport> ask_hosts(Connection& connection, const std::vector<HostAddr>& hosts,
+                                  std::chrono::milliseconds deadline);
+
+/// Whether something listens there: a plain connect, without a word. Names are resolved; blocks as
+/// long as that takes. Only for tcp and unix sockets; other addresses are taken to listen. Errors:
+/// not_exist when the system there says that nobody listens, host_unreachable when nothing was
+/// heard.
+Result<void> probe(const HostAddr& host);
+
+}  // namespace meshbus
