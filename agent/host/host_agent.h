@@ -33,11 +33,11 @@ class HostAgent {
     std::string containment;  ///< For GetHost: "cgroup v2", "sweep".
     TokenMaker tokens;
     Config config;
-    Environment environment;          ///< What procs inherit; see own_environment().
-    UniqueFd keeper;                  ///< Socket to the keeper.
-    Ledger ledger = {};               ///< What another agent has left, to go on with. May be none.
-    OutputSpool spool = {};           ///< Likewise.
-    EventLog events = {};             ///< May be none.
+    Environment environment;      ///< What procs inherit; see own_environment().
+    UniqueFd keeper;              ///< Socket to the keeper.
+    Ledger ledger = {};           ///< What another agent has left, to go on with. May be none.
+    OutputSpool spool = {};       ///< Likewise.
+    EventLog events = {};         ///< May be none.
     os::LimitPlaces limits = {};  ///< Where the keeper makes cgroups for procs with limits.
   };
   struct Events {

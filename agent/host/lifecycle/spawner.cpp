@@ -32,8 +32,8 @@ std::vector<Proc*> Spawner::next_batch() {
   return batch;
 }
 
-os::SpawnBatch Spawner::make_batch(const Assignment& assignment,
-                                       const std::vector<Proc*>& procs, std::vector<Proc*>& asked) {
+os::SpawnBatch Spawner::make_batch(const Assignment& assignment, const std::vector<Proc*>& procs,
+                                   std::vector<Proc*>& asked) {
   const MeshSpec& spec = assignment.spec;
   os::SpawnBatch batch;
   batch.shared.program = spec.command.program;

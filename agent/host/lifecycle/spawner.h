@@ -40,7 +40,7 @@ class Spawner {
   /// One request to the keeper; procs whose bootstrap cannot be written fail and are not in
   /// `asked`.
   os::SpawnBatch make_batch(const Assignment& assignment, const std::vector<Proc*>& procs,
-                                std::vector<Proc*>& asked);
+                            std::vector<Proc*>& asked);
 
   ProcTable& table_;
   keeper::KeeperClient& keeper_;

@@ -87,8 +87,7 @@ Result<os::ProcSettings> parse_settings(const wire::ProcSettings& request) {
           "cpus", "there is no CPU " + std::to_string(cpu) + "; 0 to " + std::to_string(cpus - 1));
     settings.cpus.push_back(cpu);
   }
-  if (settings.cpus.size() > os::max_cpus)
-    return refused("cpus", "some are named more than once");
+  if (settings.cpus.size() > os::max_cpus) return refused("cpus", "some are named more than once");
   settings.uid = request.uid();
   settings.gid = request.gid();
   if (request.groups() != nullptr)
@@ -111,8 +110,7 @@ Result<os::ProcSettings> parse_settings(const wire::ProcSettings& request) {
   }
   if (request.cpu_limit()) {
     settings.group.cpu_milli = *request.cpu_limit();
-    if (settings.group.cpu_milli < os::least_cpu_limit ||
-        settings.group.cpu_milli > kMostCpuMilli)
+    if (settings.group.cpu_milli < os::least_cpu_limit || settings.group.cpu_milli > kMostCpuMilli)
       return refused("cpu_limit", std::to_string(settings.group.cpu_milli) +
                                       " thousandths of a CPU; " +
                                       std::to_string(os::least_cpu_limit) + " to " +

@@ -27,12 +27,12 @@ class MeshProcs : private EndObserver {
   struct Options {
     HostAddr address;  ///< The address of this host.
     Config config;
-    Environment environment;          ///< What procs inherit.
-    bool own_pid_namespace = false;   ///< The keeper's numbers of processes are not ours.
-    Ledger ledger;                    ///< What another agent has left, to go on with. May be none.
-    OutputSpool spool;                ///< Likewise.
-    EventLog events = {};             ///< May be none.
-    os::LimitPlaces limits = {};  ///< Where the keeper makes cgroups for procs with limits.
+    Environment environment;         ///< What procs inherit.
+    bool own_pid_namespace = false;  ///< The keeper's numbers of processes are not ours.
+    Ledger ledger;                   ///< What another agent has left, to go on with. May be none.
+    OutputSpool spool;               ///< Likewise.
+    EventLog events = {};            ///< May be none.
+    os::LimitPlaces limits = {};     ///< Where the keeper makes cgroups for procs with limits.
     /// Why the keeper is dead, if that is known: "it was frozen". May be empty.
     std::function<std::string()> why_keeper_lost = {};
   };
