@@ -28,7 +28,7 @@ namespace {
 using Clock = std::chrono::steady_clock;
 using Microseconds = std::chrono::duration<double, std::micro>;
 
-/// Of a process that has none of our sockets.
+/// Descriptors of a process before it has any of our sockets.
 constexpr std::size_t kOtherDescriptors = 64;
 constexpr std::size_t kDescriptorsPerPeer = 2;
 /// More would make registering wait for one process instead of the broker.
@@ -137,7 +137,7 @@ class BarePeer {
   std::uint64_t announced_ = 0;
 };
 
-/// Whoever sends to all of a crowd.
+/// Sends to all peers of a crowd.
 class FanOut {
  public:
   FanOut(const Crowd& crowd, const std::string& endpoint) : waits_for_(crowd.processes()) {

@@ -28,7 +28,7 @@ class End {
   virtual ~End() = default;
   /// Queues a message for the other end; only from within run().
   virtual void send(std::string_view body) = 0;
-  /// The same; who can sends a large one without a copy.
+  /// The same; an end that can sends a large body without a copy.
   virtual void send(const SharedBody& body) { send(body.bytes()); }
   /// Produces as long as it can, consumes what comes, and so on until the last message.
   virtual void run(const Program& program) = 0;
@@ -37,7 +37,7 @@ class End {
 };
 
 struct EndOptions {
-  /// Of what is in between: a ZeroMQ endpoint, or a port of NATS.
+  /// The address of the broker or server in between: a ZeroMQ endpoint, or a port of NATS.
   std::string address;
   /// What End::name() of the other one said; empty: this is the one that answers, and it waits for
   /// ever.

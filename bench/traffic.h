@@ -18,7 +18,7 @@ struct RoundTripFigures {
   double p99_us = 0;
   /// Messages, both ways.
   double per_s = 0;
-  /// Of what is in between, per message.
+  /// CPU time of the broker or server in between, per message.
   std::optional<double> cpu_us = {};
 };
 /// `count` messages there and back, one after the other, and more until that time is over; the
@@ -30,7 +30,7 @@ struct ThroughputFigures {
   double per_s = 0;
   std::optional<double> cpu_us = {};
 };
-/// Of messages of that size, how many the other end takes before it acknowledges them with an empty
+/// How many messages of that size the other end takes before it acknowledges them with an empty
 /// one.
 std::size_t quarter_of(std::size_t size);
 /// Messages in one direction for so long, a window of them on the way; the other end runs

@@ -55,9 +55,9 @@ struct BenchArguments {
   std::chrono::milliseconds duration{1000};
   std::size_t peers = 0;
   bool flush = false;
-  /// Of own brokers: linked by unix sockets, not by tcp.
+  /// Own brokers are linked by unix sockets, not by tcp.
   bool is_unix = false;
-  /// Of own brokers: linked by tcp with keys.
+  /// Own brokers are linked by tcp with keys.
   bool is_curve = false;
   std::optional<int> cpu;
   bool json = false;

@@ -53,7 +53,7 @@ Result<std::vector<Setting>> parse_settings(const std::vector<std::string>& text
   return settings;
 }
 
-/// What is given now is checked now: whoever uses it later may be a script.
+/// Checks now what is given now: a script may be the one that uses it later.
 int add(const ContextStore& store, const ContextArguments& arguments) {
   if (arguments.said.is_empty()) {
     complain("which hosts? Say --hosts ADDRESS,... or --hostfile FILE");
@@ -71,7 +71,7 @@ int add(const ContextStore& store, const ContextArguments& arguments) {
   }
   HostContext context{arguments.said.list, list->settings};
   for (auto& setting : *settings) context.settings.push_back(std::move(setting));
-  // A file may change, or lie elsewhere for who uses the context.
+  // A file may change, or lie elsewhere when the context is used.
   if (context.hosts.empty()) {
     for (const auto& word : list->words)
       context.hosts += (context.hosts.empty() ? "" : ",") + word.text;

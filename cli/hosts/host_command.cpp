@@ -108,7 +108,7 @@ void add_host(CLI::App& app, Commands& commands) {
       ->type_name("ADDRESS");
   auto* insecure =
       verb.add_flag("--insecure", options.insecure,
-                    "Plain tcp, without keys: whoever can connect can run commands as you");
+                    "Plain tcp, without keys: everyone who can connect can run commands as you");
   auto* join =
       verb.add_option("--join", arguments->joins,
                       "Make keys for this host and be known to the host at ADDRESS and know whom "

@@ -117,7 +117,7 @@ Result<KeyDirectory> choose_directory(const WardenOptions& options, std::string&
   if (path.empty()) path = KeyDirectory::default_path();
   if (path.empty() || path == "/dev/null")
     return fail(ErrorCode::configuration_error,
-                "where shall the keys lie? Say so by --set keys.directory=DIR");
+                "there is no directory for keys: use --set keys.directory=DIR");
   own_path = config->path(keys::keys_own);
   KeyDirectory directory(path, own_path);
   if (own_path.empty()) own_path = directory.secret_path(name);
@@ -151,7 +151,7 @@ Result<std::vector<KnownKeys>> ask_to_join(const Invitation& invitation, const H
         token.keys.public_key, token.keys.secret_key, {token.server_key}, "of this token"};
   };
   Session::Events events;
-  // Nobody registers who comes by a token.
+  // A host that knows tokens answers with keys, not with a welcome.
   events.on_welcome = [&](const wire::Welcome&) {
     end(fail(ErrorCode::malformed_message,
              "it does not know what a token is; which release is it?"));
@@ -243,7 +243,7 @@ Result<void> join_one(const Invitation& invitation, const HostAddr& own,
   if (has_joined(invitation, directory, pair)) return {};
   auto known = ask_to_join(invitation, own, pair.public_key);
   if (!known) return fail(known.error());
-  // One who does not know himself by that name is reached by it all the same.
+  // A host that calls itself otherwise is reached by this name all the same.
   const bool has_taker = std::any_of(known->begin(), known->end(), [&](const KnownKeys& one) {
     return one.role == wire::Role::host && have_common_key(one.keys, {invitation.token.server_key});
   });

@@ -43,7 +43,7 @@ Result<std::string> directory_of(const KeygenArguments& arguments) {
   if (path.empty()) path = KeyDirectory::default_path();
   if (path.empty())
     return fail(ErrorCode::configuration_error,
-                "where shall the keys lie? There is no home directory (HOME); say --dir DIR");
+                "there is no home directory (HOME) to keep keys in: use --dir DIR");
   return fs::absolute(path).lexically_normal().string();
 }
 

@@ -53,9 +53,9 @@ struct TalkArguments {
 
 /// Where in procs a message goes, and what it is.
 struct Message {
-  /// Of the procs themselves.
+  /// A port of the procs themselves.
   std::uint32_t port = 0;
-  /// Of actors of that name.
+  /// The actors that it is for.
   std::optional<Name> actor = {};
   MessageType type = 0;
   std::string body = {};
@@ -295,7 +295,7 @@ int talk(const TalkArguments& arguments) {
   return 0;
 }
 
-constexpr const char* kRanks =
+constexpr const char* kRanksHelp =
     "RANKS are those of a mesh, with or without its uuid, or of the only one that there is:\n"
     "  trainers                   all\n"
     "  trainers[0-5,7]            by number\n"
@@ -324,7 +324,7 @@ void add_call(CLI::App& app, Commands& commands) {
       add_talk(app, commands, "call",
                {.meaning = "Ask ranks of a running mesh, all at once, and show what each answers",
                 .examples = {"call 'train[0-3]' 7 status", "call train --actor counter get"},
-                .details = kRanks,
+                .details = kRanksHelp,
                 .exit_codes = "0; 1 no such mesh or rank, or a host or a rank does not answer"},
                arguments);
   auto* raw =
@@ -344,7 +344,7 @@ void add_cast(CLI::App& app, Commands& commands) {
   add_talk(app, commands, "cast",
            {.meaning = "Send ranks of a running mesh a message that needs no answer",
             .examples = {"cast train 7 reload", "cast 'train[host=1]' --actor counter reset"},
-            .details = kRanks,
+            .details = kRanksHelp,
             .exit_codes = "0 the message is on its way (ranks that have ended by then are not "
                           "reported); 1 no such mesh or rank, or a host does not answer"},
            arguments);

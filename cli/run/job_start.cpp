@@ -56,7 +56,7 @@ Result<ProcSpec> make_spec(const RunArguments& arguments, const Context& context
   return spec;
 }
 
-/// Of the mesh that spawn() or spawn_n() will make.
+/// The extent of the mesh that spawn() or spawn_n() will make.
 Result<Extent> mesh_extent(const RunArguments& arguments, const HostMeshRef& on,
                            std::uint64_t size) {
   const Extent hosts = on.region().extent();
@@ -133,7 +133,7 @@ Result<void> start_job(const RunArguments& arguments, News& news, JobParts& part
     auto addresses = parse_hosts(arguments.list);
     if (!addresses) return fail(addresses.error());
     hosts = HostMesh::attach(*parts.context, "hosts", std::move(*addresses));
-    // Who has typed --hosts knows where the hosts come from.
+    // After --hosts the user knows where the hosts are named.
     if (!hosts && arguments.said.list.empty())
       hosts = fail(hosts.error().within(arguments.list.source));
   }

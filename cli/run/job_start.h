@@ -22,7 +22,7 @@ struct JobParts {
   std::unique_ptr<InputPump> pump;
   /// From SIGTERM to SIGKILL, as asked for or configured.
   std::chrono::milliseconds grace{10'000};
-  /// The hosts could not be started or reached: no mistake of who typed the command.
+  /// The hosts could not be started or reached: the command line is not wrong.
   bool is_hosts_fault = false;
   /// From here on there may be ranks. To be read on any thread.
   std::atomic<bool> is_spawning = false;
@@ -33,8 +33,8 @@ struct JobParts {
 /// wrong with the arguments (unless is_hosts_fault), and those of HostMesh.
 Result<void> start_job(const RunArguments& arguments, News& news, JobParts& parts);
 
-/// Our own words on stderr must not keep us from acting: who does not read them within 200 ms
-/// misses them.
+/// Our own words on stderr must not keep us from acting: a reader that takes more than
+/// 200 ms misses them.
 void say(const std::string& text);
 
 }  // namespace meshbus::cli

@@ -19,7 +19,7 @@ using std::chrono::nanoseconds;
 constexpr std::size_t kSlowest = 5;
 
 struct Slice {
-  LaunchStage stage;  ///< That it ended with.
+  LaunchStage stage;  ///< The stage that it ended with.
   Time begin;
   Time end;
 };

@@ -22,8 +22,8 @@
 namespace meshbus::cli {
 namespace {
 
-constexpr const char* kOutput = "Input and output";
-constexpr const char* kHosts = "Hosts";
+constexpr const char* kOutputGroup = "Input and output";
+constexpr const char* kHostGroup = "Hosts";
 
 const Help kHelp = {
     .meaning = "Run a command as a mesh of procs, show its output, and say how it ended",
@@ -90,10 +90,10 @@ std::string input_problem(const std::string& word) {
 }
 
 void add_output(CLI::App& verb, RunArguments& run) {
-  const auto grouped = [](CLI::Option* option) { option->group(kOutput); };
-  grouped(
-      verb.add_flag("--no-prefix", run.no_prefix,
-                    "Show output as it is, without [NAME/host=0,proc=1] in front of each line"));
+  const auto grouped = [](CLI::Option* option) { option->group(kOutputGroup); };
+  grouped(verb.add_flag(
+      "--no-prefix", run.no_prefix,
+      "Show output as it is, without [NAME/RANK host=0,proc=1] in front of each line"));
   grouped(verb.add_option("--stdin", run.input, "Who reads stdin: a rank (default 0), all, or none")
               ->check(input_problem)
               ->type_name("RANK|all|none"));
@@ -124,12 +124,12 @@ void add_run(CLI::App& app, Commands& commands) {
   verb.add_option("--remote-program", arguments->remote_program,
                   "Where meshbus is on other machines; default: found in PATH there")
       ->type_name("PATH")
-      ->group(kHosts);
+      ->group(kHostGroup);
   verb.add_option("--containment", arguments->containment,
                   "For hosts started here: auto, cgroup (v2), pidns (a pid namespace), sweep")
       ->check(CLI::IsMember({"auto", "cgroup", "pidns", "sweep"}))
       ->type_name("HOW")
-      ->group(kHosts);
+      ->group(kHostGroup);
   add_rank_options(verb, arguments->ranks);
   verb.add_option("--name", arguments->name, "Name of the mesh; default: that of the program");
   add_duration(verb, "--timeout", arguments->timeout,

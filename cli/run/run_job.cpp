@@ -44,10 +44,16 @@ int end_code(int signal) {
   return signal == SIGINT ? 130 : 143;
 }
 
+/// Whether the rank ended because its host did, or the process there that held it.
+bool is_host_lost(const RankReport& rank) {
+  return rank.cause == Cause::host_lost || rank.cause == Cause::keeper_lost ||
+         rank.cause == Cause::frozen;
+}
+
 /// The exit code of the first failure. A lost host has its own: the job did nothing wrong.
 int code_of(const MeshOutcome& outcome) {
   const auto& failure = outcome.first_failure;
-  return failure && failure->cause == Cause::host_lost ? kHostLost : outcome.exit_code();
+  return failure && is_host_lost(*failure) ? kHostLost : outcome.exit_code();
 }
 
 /// One run, from the start of its hosts to their end. Decides on the main thread; the library's
@@ -239,8 +245,8 @@ void Job::on_time() {
   if (escalate_at_ && now >= *escalate_at_) {
     escalate_at_.reset();
     if (parts_.mesh->known().is_ended()) {
-      // Somebody who pages through the output of a run that failed may take his time. Who said stop
-      // is not kept waiting.
+      // A user who pages through the output of a failed run has all the time. A user who
+      // stopped the run does not wait.
       if (code_) drop_output();
     } else if (stop_ == Stop::gracefully) {
       begin_stop(code_.value_or(kOwnFailure), "the grace is over", /*at_once=*/true);
@@ -289,8 +295,8 @@ int Job::finish() {
   if (!is_up_) return code_.value_or(kOwnFailure);
   const MeshOutcome outcome = parts_.mesh->known();
   int exit_code = code_.value_or(code_of(outcome));
-  // With --keep-going nothing was stopped by us: who did it is said, and a job that is half done is
-  // no success.
+  // With --keep-going we stop nothing: the report names the command that did, and a job that is
+  // half done is no success.
   is_stopped_elsewhere_ = is_stopped_elsewhere_ || (news_.first_stopped() && stop_ == Stop::none);
   if (is_stopped_elsewhere_ && exit_code == 0) exit_code = kStopped;
   if (!outcome.is_ended()) {
@@ -315,8 +321,7 @@ int Job::finish() {
   if (!arguments_.trace.empty() && !write_trace(outcome)) {
     say("cannot write the trace to " + arguments_.trace + ": " + std::strerror(errno));
   }
-  // All is done; only words are left, and who does not want to wait until they are read may
-  // interrupt.
+  // All is done, only words are left: a signal may interrupt the wait until they are read.
   signals_.release();
   if (outcome.first_failure && is_stuck_)
     say("first failure: " + outcome.first_failure->describe());

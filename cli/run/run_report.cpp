@@ -49,7 +49,7 @@ std::string last_words(const MeshOutcome& outcome) {
             named(failed) + "\n";
   if (!stopped.empty()) text += "meshbus: stopped because of it: " + named(stopped) + "\n";
   if (!left.empty()) text += "meshbus: not ended, or nobody can say: " + named(left) + "\n";
-  // Who misses a deadline of its launch is seldom alone.
+  // A rank that misses a deadline of its launch is seldom alone.
   if (first.code == ErrorCode::timeout)
     text += "meshbus: not ready: " + describe_stuck(outcome.ranks) + "\n";
   if (first.restarts > 0)
@@ -69,7 +69,7 @@ std::string words_of_a_stop(const MeshOutcome& outcome) {
   }
   if (first == nullptr) return {};
   return "meshbus: " + named(stopped) + (stopped.size() == 1 ? " was" : " were") + " stopped by " +
-         (first->stopped_by.empty() ? "somebody else" : first->stopped_by) +
+         (first->stopped_by.empty() ? "another program" : first->stopped_by) +
          (first->stop_reason.empty() ? "" : ": " + first->stop_reason) + "\n";
 }
 

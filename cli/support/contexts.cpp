@@ -28,8 +28,8 @@ tl::unexpected<Error> mistake(std::string why) {
   return fail(ErrorCode::configuration_error, std::move(why));
 }
 
-/// Who may write there says where we connect to, and with which key. Errors: configuration_error:
-/// that is not us alone.
+/// A user that may write there decides where we connect to, and with which key. Errors:
+/// configuration_error: others than us may.
 Result<void> check_ours(const std::string& path) {
   struct stat status{};
   if (::stat(path.c_str(), &status) != 0) return mistake(path + ": " + os_error("stat"));
@@ -129,8 +129,7 @@ Result<HostContext> ContextStore::read(const std::string& name) const {
 }
 
 Result<void> ContextStore::make_directory() const {
-  if (directory_.empty())
-    return mistake("where shall contexts lie? There is no home directory (HOME)");
+  if (directory_.empty()) return mistake("there is no home directory (HOME) to keep contexts in");
   std::error_code error;
   fs::create_directories(fs::path(directory_).parent_path(), error);
   if (error)

@@ -56,8 +56,8 @@ struct Offered {
 Result<Offered> offer_to(Context& context, const std::vector<ProcId>& asked,
                          const wire::OfferMeshT& offer, std::chrono::milliseconds limit) {
   const auto& core = context.core();
-  // At once: a host that does not answer takes its time. Who has said yes and is not chosen has
-  // taken nothing.
+  // At once: a host that does not answer takes its time. A controller
+  // that says yes and is not chosen has taken nothing.
   std::vector<ConnectionUse> ways;
   std::vector<Connection::Answer> answers;
   for (const auto& id : asked) {

@@ -109,7 +109,7 @@ Result<HostMesh> attach(Context& context, const FoundHosts& hosts, const HostCho
   options.require_all = need == Need::all;
   options.deadline = std::min<std::chrono::milliseconds>(choice.timeout, std::chrono::seconds(5));
   auto mesh = HostMesh::attach(context, "hosts", hosts.addresses, options);
-  // Who has typed --hosts knows where they come from.
+  // After --hosts the user knows where they are named.
   if (!mesh && !hosts.source.empty() && choice.said.list.empty())
     return fail(mesh.error().within(hosts.source));
   return mesh;

@@ -29,7 +29,7 @@ struct FoundHosts {
   std::vector<HostAddr> addresses;
   /// Where they were named; empty: nowhere, these are the hosts of this machine.
   std::string source;
-  /// Of the context that names them.
+  /// The settings of the context that names them.
   std::vector<std::pair<std::string, std::string>> settings;
   std::vector<LocalHost> local;
 
@@ -51,14 +51,14 @@ enum class Need { all, any };
 /// Attached to, together. Errors: those of HostMesh::attach(), with where the hosts were named.
 Result<HostMesh> attach(Context& context, const FoundHosts& hosts, const HostChoice& choice,
                         Need need);
-/// Of a host that cannot be attached to, and why.
+/// The report of a host that cannot be attached to, and why.
 HostReport silent_host(const HostAddr& host, const Error& error);
 
 struct AttachedHosts {
   Context context;
   HostMesh hosts;
   std::chrono::milliseconds took;
-  /// Of the context that names them.
+  /// The settings of the context that names them.
   std::vector<std::pair<std::string, std::string>> settings;
 };
 /// The hosts that are meant, attached to; they have to be of one part. Or the exit code, as with

@@ -32,7 +32,7 @@ struct HostList {
   std::vector<HostWord> words;
   /// "--hosts", "hostfile FILE", "MESHBUS_HOSTS", "context NAME".
   std::string source;
-  /// Of the context, as --set would give them.
+  /// The settings of the context, as --set would give them.
   std::vector<std::pair<std::string, std::string>> settings;
 };
 

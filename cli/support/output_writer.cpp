@@ -71,10 +71,10 @@ std::vector<std::string> make_prefixes(std::string_view name, const Extent& exte
   std::vector<std::string> prefixes;
   prefixes.reserve(extent.num_ranks());
   for (std::uint64_t rank = 0; rank < extent.num_ranks(); ++rank) {
-    std::string prefix = "[" + std::string(name);
+    std::string prefix = "[" + std::string(name) + "/" + std::to_string(rank);
     const auto coordinates = extent.coordinates_of(rank);
     for (std::size_t axis = 0; coordinates && axis < coordinates->size(); ++axis)
-      prefix += (axis == 0 ? "/" : ",") + extent.labels()[axis] + "=" +
+      prefix += (axis == 0 ? " " : ",") + extent.labels()[axis] + "=" +
                 std::to_string((*coordinates)[axis]);
     prefixes.push_back(prefix + "] ");
   }

@@ -16,7 +16,7 @@ namespace meshbus::cli {
 /// thread at a time.
 class OutputWriter {
  public:
-  /// `prefixes`: by rank, like "[train/host=0,gpu=1] "; empty = output as it is. `on_blocked`: true
+  /// `prefixes`: by rank, like "[train/1 host=0,gpu=1] "; empty = output as it is. `on_blocked`: true
   /// when nobody has read our output for a while, false when it goes on.
   explicit OutputWriter(std::vector<std::string> prefixes,
                         std::function<void(bool)> on_blocked = {});
@@ -35,7 +35,7 @@ class OutputWriter {
   int error_ = 0;
 };
 
-/// "[train/host=0,gpu=1] " for every rank of a mesh of that extent.
+/// "[train/1 host=0,gpu=1] " for every rank of a mesh of that extent.
 std::vector<std::string> make_prefixes(std::string_view name, const Extent& extent);
 
 }  // namespace meshbus::cli

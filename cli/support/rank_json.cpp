@@ -15,7 +15,7 @@ Json time_json(const std::optional<std::chrono::system_clock::time_point>& time)
   return time ? Json(time_text(*time)) : Json(nullptr);
 }
 
-/// Of the whole life where it has ended, as far as its host saw it where it has not.
+/// What the rank used: in its whole life when it has ended, else as its host saw it last.
 Json usage_json(const RankReport& rank) {
   const auto seconds = [](std::chrono::microseconds time) {
     return static_cast<double>(time.count()) / 1e6;
@@ -77,7 +77,7 @@ Json rank_json(const RankReport& rank) {
   json["cause"] = rank.is_terminal() ? Json(std::string(to_string(rank.cause))) : Json(nullptr);
   json["consequence"] = rank.consequence;
   json["because"] = rank.because ? Json(*rank.because) : Json(nullptr);
-  // Who ended it, when somebody did.
+  // The command or launcher that ended it, if any.
   json["stop"] = rank.step == StopStep::none ? Json(nullptr)
                                              : Json({{"step", std::string(to_string(rank.step))},
                                                      {"by", rank.stopped_by},

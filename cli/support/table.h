@@ -7,7 +7,7 @@
 
 namespace meshbus::cli {
 
-/// Rows in columns that are as wide as what stands in them, two blanks apart. Control characters
+/// Rows in columns that are as wide as their cells, two blanks apart. Control characters
 /// are escaped: the cells may hold what programs and peers wrote. Pure.
 class Table {
  public:

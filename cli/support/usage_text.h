@@ -11,7 +11,7 @@ namespace meshbus::cli {
 std::string cpu_time_text(std::chrono::microseconds time);
 /// "812K", "64.2M", "1.50G": three digits or so, in units of 1024.
 std::string memory_text(std::uint64_t bytes);
-/// Of one CPU: "0.02", "3.98"
+/// In CPUs: "0.02", "3.98"
 std::string load_text(double cpus);
 
 }  // namespace meshbus::cli

@@ -77,7 +77,7 @@ std::uint64_t TapCount::missed_before(const TapBatch& batch) {
   const std::size_t count = batch->entries() == nullptr ? 0 : batch->entries()->size();
   is_interrupted_ = stream_.has_value() && stream_ != stream;
   std::uint64_t missed = 0;
-  // Of a stream that is new to us, what came before us was not ours.
+  // What a stream that is new to us sent before was not for us.
   if (stream_ == stream && batch->first() > next_) missed = batch->first() - next_;
   stream_ = stream;
   next_ = batch->first() + count;

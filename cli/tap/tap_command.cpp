@@ -92,8 +92,8 @@ class Subscriber {
   zmq::socket_t socket_;
 };
 
-/// The tap of the host of that address: a unix socket says where, for others the hosts of this user
-/// here are asked who they are.
+/// The tap of the host of that address: a unix socket says where, for other
+/// addresses the hosts of this user here are asked for theirs.
 Result<std::string> find_socket(const std::string& word) {
   if (word.empty()) {
     const auto hosts = local_hosts();
@@ -197,7 +197,7 @@ class Sink {
   bool is_pipe_broken_ = false;
 };
 
-/// Copies from a broker until somebody ends it.
+/// Copies from a broker until a signal ends it.
 class LiveTap {
  public:
   LiveTap(const TapArguments& arguments, std::string path, Sink sink)

@@ -22,7 +22,7 @@ class TapPrinter {
  private:
   std::string text_line(const TapMessage& message, const TapNames& names, std::string_view host);
   bool json_;
-  /// Of the columns of procs: they grow with what is shown.
+  /// The widths of the columns of procs: they grow with what is shown.
   std::size_t from_width_ = 26;
   std::size_t to_width_ = 26;
 };

@@ -31,14 +31,14 @@ namespace {
 using Json = nlohmann::ordered_json;
 
 constexpr std::chrono::seconds kConnectLimit{5};
-/// Of the questions to the broker, and of the last message on its way through it to ourselves.
+/// For the questions to the broker, and for the last message through it to ourselves.
 constexpr std::chrono::seconds kAnswerLimit{30};
 /// As much waits here, below what a session holds.
 constexpr std::size_t kMostQueued = 4 * 1024 * 1024;
 constexpr std::chrono::milliseconds kQueueWait{1};
 /// A call of an old recording may have asked for hours.
 constexpr std::chrono::milliseconds kCallLimit{10'000};
-/// Of the message to ourselves; nobody else sends to this launcher.
+/// The port of the message to ourselves; no other program sends to this launcher.
 constexpr std::uint32_t kEchoPort = 1;
 
 /// What became of what was recorded: each message is in one of these, and `returned` are among
@@ -275,7 +275,7 @@ class Replay {
   const TapFilter& filter_;
   HostAddr into_;
   TapNames names_;
-  /// By key in the recording: who that is there, if its name is known.
+  /// The proc of each key in the recording, if its name is known.
   std::map<std::uint64_t, std::optional<ProcId>> receivers_;
   std::set<std::string> absent_;
   Tally tally_;

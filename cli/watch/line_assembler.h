@@ -14,7 +14,7 @@ namespace meshbus::cli {
 struct ShownLine {
   std::uint64_t rank = 0;
   Stream stream = Stream::out;
-  std::uint64_t offset = 0;  ///< Of its first byte.
+  std::uint64_t offset = 0;  ///< The offset of its first byte.
   std::uint64_t missed = 0;  ///< Bytes of it, or in front of it, that never came.
   /// Without its newline; with "[N bytes cut]" at its end when it was longer than max_line, and "[N
   /// bytes missed]" where some are missing.

@@ -13,7 +13,7 @@ namespace meshbus::cli {
 /// What an event is in the story of how a mesh ended.
 enum class StoryRole {
   first,        ///< What all began with.
-  consequence,  ///< Of that, as the host says.
+  consequence,  ///< A consequence of it, as the host says.
   also,         ///< Another end, order or refusal that follows from nothing that is known.
   around,       ///< What happened to the host meanwhile.
 };
@@ -44,14 +44,14 @@ struct NamedRank {
 };
 std::optional<NamedRank> parse_proc(std::string_view word);
 
-/// Whether somebody who types `word` means that mesh: its name, or its base.
+/// Whether `word` names that mesh: its name, or its base.
 bool is_meant(std::string_view word, std::string_view mesh);
 
 /// The names of the meshes in these events, the one that something happened to last in front.
 std::vector<std::string> meshes_in(const std::vector<HostEvent>& events);
 
-/// Of these events, by time, those of `mesh` and of its hosts while it lived. `ranks`: ends of
-/// others are left out, but for the first cause; empty: all.
+/// Takes from these events, by time, those of `mesh` and of its hosts while it lived. `ranks`: the
+/// ends of other ranks are left out, but for the first cause; empty: all.
 Story tell(const std::vector<HostEvent>& events, const std::string& mesh, const RankSet& ranks);
 
 /// One event in words, without time and place: "exit 3", "stopped (rank 2 failed: exit 3) by tcp:…:

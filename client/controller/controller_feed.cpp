@@ -6,6 +6,7 @@
 
 #include "client/controller/supervision_event.h"
 #include "client/src/proc_mesh/wire_reports.h"
+#include "common/base/own_pause.h"
 #include "common/security/token.h"
 #include "wire/bus_generated.h"
 #include "wire/supervision_generated.h"
@@ -182,8 +183,8 @@ void ControllerFeed::tell(SupervisionEvent::Kind kind, const HostAddr& host, std
 
 void ControllerFeed::on_tick() {
   const auto now = reactor_.now();
-  // It is this process that was away (stopped, starved): what was said meanwhile may lie unread.
-  if (timer_ != 0 && now > due_ + 2 * options_.probe) {
+  // This process was stopped: messages of the controller may still be unread.
+  if (timer_ != 0 && OwnPause(2 * options_.probe).was_away(due_, now)) {
     if (heard_) heard_ = std::max(*heard_, now - options_.probe);
     if (down_since_) down_since_ = now;
   }

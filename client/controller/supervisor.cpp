@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "common/base/own_pause.h"
 #include "meshbus/name.h"
 #include "wire/lifecycle_generated.h"
 #include "wire/ranks_generated.h"
@@ -239,8 +240,7 @@ void Supervisor::begin_poll(Actions& actions, Time now) {
 Supervisor::Actions Supervisor::turn(Time now) {
   Actions actions;
   if (now >= probe_due_) {
-    // A process that was stopped or starved knows nothing about the others' silence.
-    if (now - probe_due_ >= 2 * options_.probe) {
+    if (OwnPause(2 * options_.probe).was_away(probe_due_, now)) {
       for (auto& [address, host] : hosts_) host.heard = std::max(host.heard, now - options_.probe);
     }
     probe_due_ = now + options_.probe;

@@ -74,7 +74,7 @@ void check_lost(StandingJob& job, Site& site, std::size_t lost, std::chrono::mil
   }();
   MESSAGE("it ended " << took.count() << " ms later and said:\n" << job.process().err());
   INFO(job.process().err());
-  CHECK(status == ExitStatus::exited(125));
+  CHECK(status == ExitStatus::exited(123));
   CHECK(job.process().err().find("host lost: " + site.address(lost)) != std::string::npos);
   REQUIRE_FALSE(words.empty());
   CHECK(words.back().starts_with("meshbus: first failure: rank " + std::to_string(2 * lost)));

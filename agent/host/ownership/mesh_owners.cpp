@@ -50,7 +50,7 @@ void MeshOwners::on_lapsed(Mesh& mesh, Fate fate) {
   const auto length = std::to_string(mesh.ownership.lease().length().count());
   const std::string why = "its owner did not renew its lease of " + length + " ms";
   const std::string then =
-      fate == Fate::detached ? "it lives on without an owner" : "it is stopped";
+      fate == Fate::detached ? "it lives on, and nobody answers for it" : "it is stopped";
   log::warn("mesh " + mesh.name + ": " + why + ": " + then);
   events_.add(wire::EventKind::lease_lapsed, mesh.name, mesh.ownership.owner().to_string(),
               why + ": " + then);

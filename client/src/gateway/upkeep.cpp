@@ -10,6 +10,7 @@
 #include "client/src/gateway/host_monitor.h"
 #include "client/src/gateway/update_router.h"
 #include "common/base/log.h"
+#include "common/base/own_pause.h"
 #include "common/security/keys.h"
 #include "wire/bus_generated.h"
 #include "wire/lifecycle_generated.h"
@@ -59,7 +60,7 @@ void Upkeep::turn() {
   auto& reactor = core_.reactor();
   const auto between = interval();
   const auto now = reactor.now();
-  if (timer_ != 0 && now > due_ + 2 * between) {
+  if (timer_ != 0 && OwnPause(2 * between).was_away(due_, now)) {
     // A turn this late means that this process was stopped: answers may still be unread.
     gateway_.extend(now);
     hosts_.extend(now);

@@ -3,6 +3,7 @@
 
 #include <csignal>
 
+#include "agent/host/ownership/actor_leases.h"
 #include "tests/integration/agent/harness.h"
 #include "tests/support/environment.h"
 #include "tests/support/sanitizer_scale.h"

@@ -1,6 +1,8 @@
 // Statuses by rank, waiting for them, streams without a gap, and draining: what spec 3.2, 4.1 and 5.3 promise of a host agent.
 #include <doctest/doctest.h>
 
+#include "agent/host/lifecycle/drains.h"
+#include "agent/host/updates/rank_waits.h"
 #include "common/wire/frame.h"
 #include "common/wire/wire_values.h"
 #include "tests/integration/agent/harness.h"

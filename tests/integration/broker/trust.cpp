@@ -13,6 +13,7 @@
 #include "tests/integration/broker/fixture.h"
 #include "tests/support/sanitizer_scale.h"
 #include "wire/bus_generated.h"
+#include "wire/control_generated.h"
 
 using namespace meshbus;
 using namespace meshbus::test;

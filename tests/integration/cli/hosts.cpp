@@ -307,8 +307,8 @@ TEST_CASE("cli: plain tcp is refused without --insecure, and warned of with it")
                                  "-c", "echo $RANK $MASTER_ADDR"});
   INFO(finished.err);
   CHECK(finished.status == ExitStatus::exited(0));
-  CHECK(sorted(lines_of(finished.out)) == Words{"[t/host=0,gpus=0] 0 127.0.0.1", "[t/host=0,gpus=1] 1 127.0.0.1",
-                                                "[t/host=1,gpus=0] 2 127.0.0.1", "[t/host=1,gpus=1] 3 127.0.0.1"});
+  CHECK(sorted(lines_of(finished.out)) == Words{"[t/0 host=0,gpus=0] 0 127.0.0.1", "[t/1 host=0,gpus=1] 1 127.0.0.1",
+                                                "[t/2 host=1,gpus=0] 2 127.0.0.1", "[t/3 host=1,gpus=1] 3 127.0.0.1"});
 }
 
 TEST_CASE("cli: two launchers on the same hosts do not meet") {

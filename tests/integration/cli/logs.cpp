@@ -86,7 +86,7 @@ TEST_CASE("cli: logs shows what ranks wrote, while they live and when they have 
   const std::string sleep = own_sleep();
   Process launcher = run_on(host, "train", 2, "echo hello $RANK; echo oops >&2; printf 'not yet'; exec " + sleep);
   const std::string expected =
-      "[train/host=0,proc=0] hello 0\n[train/host=0,proc=0] not yet\n[train/host=0,proc=1] hello 1\n[train/host=0,proc=1] not yet\n";
+      "[train/0 host=0,proc=0] hello 0\n[train/0 host=0,proc=0] not yet\n[train/1 host=0,proc=1] hello 1\n[train/1 host=0,proc=1] not yet\n";
   const auto shown = [&](const Words& words) {
     const auto finished = logs(host, words);
     INFO(finished.err);
@@ -95,10 +95,10 @@ TEST_CASE("cli: logs shows what ranks wrote, while they live and when they have 
   };
   CHECK(wait_until([&] { return sorted(lines_of(logs(host, {"train", "--stdout"}).out)) == lines_of(expected); }, in_time));
   const auto both = shown({"train"});
-  CHECK(both.err == "[train/host=0,proc=0] oops\n[train/host=0,proc=1] oops\n");
-  CHECK(shown({"--stderr", "--rank", "1"}).err == "[train/host=0,proc=1] oops\n");
+  CHECK(both.err == "[train/0 host=0,proc=0] oops\n[train/1 host=0,proc=1] oops\n");
+  CHECK(shown({"--stderr", "--rank", "1"}).err == "[train/1 host=0,proc=1] oops\n");
   CHECK(shown({"--stderr", "--rank", "1"}).out == "");
-  CHECK(shown({"train", "--tail", "1", "--stdout", "--rank", "0"}).out == "[train/host=0,proc=0] not yet\n");
+  CHECK(shown({"train", "--tail", "1", "--stdout", "--rank", "0"}).out == "[train/0 host=0,proc=0] not yet\n");
   CHECK(shown({"train", "--tail", "0"}).out == "");
   CHECK(shown({"train", "--raw", "--rank", "1"}).out == "hello 1\nnot yet");
   CHECK(shown({"train", "--fold"}).out.find("[0-1] not yet\n") != std::string::npos);
@@ -174,7 +174,7 @@ TEST_CASE("cli: logs -f goes on until the ranks have ended; a long line is cut a
   CHECK(lines.wait_exit(in_time) == ExitStatus::exited(0));
   CHECK(raw.wait_exit(in_time) == ExitStatus::exited(0));
   CHECK(folded.wait_exit(in_time) == ExitStatus::exited(0));
-  const std::string prefix = "[long/host=0,proc=0] ";
+  const std::string prefix = "[long/0 host=0,proc=0] ";
   CHECK((lines.out() ==
          prefix + "begin\n" + prefix + std::string(65536, 'x') + "[4464 bytes cut]\n" + prefix + std::string("last\0\xff\n", 7)));
   CHECK((raw.out() == "begin\n" + std::string(70000, 'x') + "\n" + std::string("last\0\xff", 6)));
@@ -309,7 +309,7 @@ TEST_CASE("cli: a run loses no output when its broker is killed, again and again
   std::array<std::string, 3> by_rank;
   for (const std::string& text : lines_of(written())) {
     int rank = 0, number = 0;
-    REQUIRE(std::sscanf(text.c_str(), "[p/host=0,proc=%d] %d", &rank, &number) == 2);
+    REQUIRE(std::sscanf(text.c_str(), "[p/%*d host=0,proc=%d] %d", &rank, &number) == 2);
     by_rank.at(static_cast<std::size_t>(rank)) += std::to_string(number) + "\n";
   }
   for (const auto& text : by_rank) CHECK((text == numbers(0, 4000)));

@@ -38,7 +38,7 @@ TEST_CASE("cli: a job of mesh procs over two hosts gets the same result as one p
   INFO(mesh.out << mesh.err);
   CHECK(mesh.status == ExitStatus::exited(0));
   CHECK(total_in(mesh.out) == total_in(alone.out));
-  CHECK(mesh.out.find("[count_lines/host=0,gpus=0] total: ") != std::string::npos);
+  CHECK(mesh.out.find("[count_lines/0 host=0,gpus=0] total: ") != std::string::npos);
   CHECK(lines_of(mesh.out).size() == 5);
   // The same through a wrapper, which must hand on the bootstrap (spec 4.3).
   const auto wrapped =

@@ -45,7 +45,7 @@ TEST_CASE("cli: run on two hosts shows each rank's line with its place, and noth
   const auto finished = run_cli({"run", "--hosts", "2", "--per-host", "gpus=2", "--", "sh", "-c", "echo $RANK/$WORLD_SIZE"});
   CHECK(finished.status == ExitStatus::exited(0));
   CHECK(sorted(lines_of(finished.out)) ==
-        Words{"[sh/host=0,gpus=0] 0/4", "[sh/host=0,gpus=1] 1/4", "[sh/host=1,gpus=0] 2/4", "[sh/host=1,gpus=1] 3/4"});
+        Words{"[sh/0 host=0,gpus=0] 0/4", "[sh/1 host=0,gpus=1] 1/4", "[sh/2 host=1,gpus=0] 2/4", "[sh/3 host=1,gpus=1] 3/4"});
   CHECK(finished.err == "");
   CHECK(host_directories().empty());
 }
@@ -210,7 +210,7 @@ TEST_CASE("cli: a failure stops the other ranks; with --keep-going they end on t
   REQUIRE(wait_until([&] { return is_gone(std::stoi(read_file(dir / "1"))); }, in_time));
   dir.write("go", "");
   CHECK(keep.wait_exit(in_time) == ExitStatus::exited(3));
-  CHECK(sorted(lines_of(keep.out())) == Words{"[sh/host=0,proc=0] went on", "[sh/host=0,proc=2] went on"});
+  CHECK(sorted(lines_of(keep.out())) == Words{"[sh/0 host=0,proc=0] went on", "[sh/2 host=0,proc=2] went on"});
   INFO(keep.err());
   CHECK(keep.err().find("meshbus: after it failed 2 more ranks: ranks 0,2\n") != std::string::npos);
 }

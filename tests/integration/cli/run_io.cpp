@@ -95,8 +95,8 @@ TEST_CASE("cli: stdout and stderr stay apart, and a last line without newline is
   CHECK(raw.out == std::string("a\0b\n\nend", 8));
   CHECK(raw.err == "e\377");
   const auto prefixed = run_cli({"run", "--name", "p", "--", "sh", "-c", R"(printf 'a\n\nend'; printf 'e' >&2)"});
-  CHECK(prefixed.out == "[p/host=0,proc=0] a\n[p/host=0,proc=0] \n[p/host=0,proc=0] end\n");
-  CHECK(prefixed.err == "[p/host=0,proc=0] e\n");
+  CHECK(prefixed.out == "[p/0 host=0,proc=0] a\n[p/0 host=0,proc=0] \n[p/0 host=0,proc=0] end\n");
+  CHECK(prefixed.err == "[p/0 host=0,proc=0] e\n");
 }
 
 TEST_CASE("cli: lines of many ranks are never torn, and those of one stay in order") {
@@ -107,7 +107,7 @@ TEST_CASE("cli: lines of many ranks are never torn, and those of one stay in ord
   int wrong = 0;
   for (const std::string& line : lines_of(finished.out)) {
     int host = 0, proc = 0, rank = 0, number = 0;
-    if (std::sscanf(line.c_str(), "[p/host=%d,proc=%d] %d says %d", &host, &proc, &rank, &number) != 4 || rank != host * 3 + proc ||
+    if (std::sscanf(line.c_str(), "[p/%*d host=%d,proc=%d] %d says %d", &host, &proc, &rank, &number) != 4 || rank != host * 3 + proc ||
         number != next[rank]++)
       ++wrong;
   }
@@ -169,7 +169,7 @@ TEST_CASE("cli: a launcher with closed stdin, stdout or stderr runs its ranks al
 TEST_CASE("cli: when nobody reads the output any more, the run ends") {
   const auto finished = run({"bash", "-c", bin("meshbus") + " run -- yes | head -1; echo ${PIPESTATUS[0]}"}, in_time);
   INFO(finished.err);
-  CHECK(finished.out == "[yes/host=0,proc=0] y\n141\n");
+  CHECK(finished.out == "[yes/0 host=0,proc=0] y\n141\n");
 }
 
 namespace {

@@ -143,6 +143,6 @@ TEST_CASE("cli: --json - writes the report to stdout, and a file that cannot be 
   CHECK(finished.status == ExitStatus::exited(0));
   CHECK(parse_json(finished.out).at("exit_code") == 0);
   const auto failed = run_cli({"run", "--json", "/no/such/directory/report", "--", "true"});
-  CHECK(failed.status == ExitStatus::exited(125));
+  CHECK(failed.status == ExitStatus::exited(2));
   CHECK(failed.err.find("/no/such/directory/report") != std::string::npos);
 }

@@ -59,7 +59,7 @@ TEST_CASE("cli: run starts hosts over ssh, runs there, and leaves nothing" * doc
   REQUIRE(lines.size() == 4);
   std::set<std::string> hosts;
   for (std::size_t rank = 0; rank < 4; ++rank) {
-    const auto prefix = "[far/host=" + std::to_string(rank / 2) + ",gpus=" + std::to_string(rank % 2) + "] " + std::to_string(rank) + " ";
+    const auto prefix = "[far/" + std::to_string(rank) + " host=" + std::to_string(rank / 2) + ",gpus=" + std::to_string(rank % 2) + "] " + std::to_string(rank) + " ";
     CHECK(lines[rank].starts_with(prefix + "tcp:127.0.0.1:"));
     hosts.insert(lines[rank].substr(prefix.size(), lines[rank].find(',', prefix.size()) - prefix.size()));
   }

@@ -21,10 +21,10 @@ TEST_CASE("cli: call asks ranks of a running mesh by name, number and slice, and
   auto done = call({"echo", "2"});
   CHECK(done.status == ExitStatus::exited(0));
   CHECK(done.out ==
-        "[echo/host=0,gpu=0] rank 0 of 4\n[echo/host=0,gpu=1] rank 1 of 4\n[echo/host=1,gpu=0] rank 2 of 4\n[echo/host=1,gpu=1] rank 3 of "
+        "[echo/0 host=0,gpu=0] rank 0 of 4\n[echo/1 host=0,gpu=1] rank 1 of 4\n[echo/2 host=1,gpu=0] rank 2 of 4\n[echo/3 host=1,gpu=1] rank 3 of "
         "4\n");
   CHECK(call({"echo[0,2-3]", "1", "hi", "--raw"}).out == "hihihi");
-  CHECK(call({"host=1,gpu=0:1", "1", "two\nlines\n"}).out == "[echo/host=1,gpu=0] two\n[echo/host=1,gpu=0] lines\n");
+  CHECK(call({"host=1,gpu=0:1", "1", "two\nlines\n"}).out == "[echo/2 host=1,gpu=0] two\n[echo/2 host=1,gpu=0] lines\n");
   CHECK(call({mesh.ref().mesh().to_string() + "[gpu=1]", "2", "--raw"}).out == "rank 1 of 4rank 3 of 4");
   CHECK(call({"ecko", "2"}).err.find("did you mean 'echo'?") != std::string::npos);
   CHECK(call({"echo[4]", "2"}).err.find("has no rank 4; its ranks are 0-3") != std::string::npos);
@@ -38,8 +38,8 @@ TEST_CASE("cli: call asks ranks of a running mesh by name, number and slice, and
   must(mesh.wait_for_failure(in_time));
   done = call({"echo[host=0]", "2"});
   CHECK(done.status == ExitStatus::exited(1));
-  CHECK(done.out == "[echo/host=0,gpu=0] rank 0 of 4\n");
-  CHECK(done.err.find("meshbus: [echo/host=0,gpu=1] no_such_proc: ") != std::string::npos);
+  CHECK(done.out == "[echo/0 host=0,gpu=0] rank 0 of 4\n");
+  CHECK(done.err.find("meshbus: [echo/1 host=0,gpu=1] no_such_proc: ") != std::string::npos);
   const auto told = parse_json(call({"echo[0-1]", "1", "hello", "--json"}).out);
   CHECK(told["mesh"] == mesh.ref().mesh().to_string());
   REQUIRE(told["answers"].size() == 2);
@@ -92,7 +92,7 @@ TEST_CASE("cli: cast and call reach actors by name; what cast sends arrives") {
   auto done = talk({"call", "actors", "answer", "1|fail|3", "--reduce", "sum"});
   CHECK(done.status == ExitStatus::exited(1));
   CHECK(done.out == "4\n");
-  CHECK(done.err.find("meshbus: [actors/host=0,gpu=1] call_error: ") != std::string::npos);
+  CHECK(done.err.find("meshbus: [actors/1 host=0,gpu=1] call_error: ") != std::string::npos);
   reduced = parse_json(talk({"call", "actors[0,2]", "answer", "1|2|abc", "--reduce", "sum", "--json"}).out);
   CHECK(reduced["value"] == 1);
   REQUIRE(reduced["errors"].size() == 1);

@@ -314,7 +314,7 @@ TEST_CASE("why: who dies with the keeper says so, and whether it was frozen") {
     StandingHost host({"--set", "frozen.limit=2s", "--set", "logs.directory=" + logs.path().string()});
     Sleepers mesh(host.address(), {"--name", "held", "--json", logs / "report"}, 2);
     REQUIRE(::kill(host.roles().keeper, signal) == 0);
-    CHECK(mesh.process.wait_exit(in_time) == ExitStatus::exited(125));
+    CHECK(mesh.process.wait_exit(in_time) == ExitStatus::exited(123));
     host.process().wait_exit(in_time);
     int ends = 0;
     bool is_told = false;
@@ -352,7 +352,7 @@ TEST_CASE("why: an agent that is lost for good is what its launcher names") {
   const auto roles = find_roles(wardens.front());
   REQUIRE(roles);
   REQUIRE(::kill(roles->agent, SIGKILL) == 0);
-  CHECK(launcher.wait_exit(in_time) == ExitStatus::exited(125));
+  CHECK(launcher.wait_exit(in_time) == ExitStatus::exited(123));
   const auto report = parse_json(read_file(logs / "report"));
   INFO(report.dump(2));
   for (const auto& rank : report.at("ranks")) {

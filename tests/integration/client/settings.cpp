@@ -94,9 +94,9 @@ TEST_CASE("cli: spec 11.2: config RANKS shows what live procs go by, and --chang
   auto done = config({"echo[1]", "--change", "terminate.grace=3s"});
   CHECK(done.status == ExitStatus::exited(0));
   CHECK(done.out ==
-        "[echo/host=0,gpu=1] terminate.grace   3s        runtime\n"
-        "[echo/host=0,gpu=1] session.away      10s       default\n"
-        "[echo/host=0,gpu=1] log.level         error     environment\n");
+        "[echo/1 host=0,gpu=1] terminate.grace   3s        runtime\n"
+        "[echo/1 host=0,gpu=1] session.away      10s       default\n"
+        "[echo/1 host=0,gpu=1] log.level         error     environment\n");
   const auto told = parse_json(config({"echo", "--json"}).out);
   CHECK(told["mesh"] == mesh.ref().mesh().to_string());
   CHECK(told["ranks"][0]["settings"][0] == nlohmann::json({{"key", "terminate.grace"}, {"value", "10s"}, {"source", "default"}}));
@@ -104,7 +104,7 @@ TEST_CASE("cli: spec 11.2: config RANKS shows what live procs go by, and --chang
   CHECK(told["ranks"][1]["point"] == "host=0/1,gpu=1/2");
   done = config({"echo", "--change", "log.level=debug"});
   CHECK(done.status == ExitStatus::exited(1));
-  CHECK(done.err.find("[echo/host=0,gpu=0] configuration_error: log.level is decided by MESHBUS_LOG_LEVEL") != std::string::npos);
+  CHECK(done.err.find("[echo/0 host=0,gpu=0] configuration_error: log.level is decided by MESHBUS_LOG_LEVEL") != std::string::npos);
   CHECK(config({"echo", "--change", "log.level"}).status == ExitStatus::exited(2));
   CHECK(config({"--change", "log.level=debug"}).status == ExitStatus::exited(2));
   CHECK(config({"echo", "--set", "lease=5s"}).status == ExitStatus::exited(2));

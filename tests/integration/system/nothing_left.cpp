@@ -149,7 +149,7 @@ void kill_one(Victim victim, const std::string& containment) {
                             << (took && host_took ? std::to_string((*took + *host_took).count()) : "too many") << " ms");
   if (victim == Victim::launcher) return;
   // The launcher says what became of its host, and leaves.
-  CHECK(zoo.launcher().wait_exit(in_time) == ExitStatus::exited(125));
+  CHECK(zoo.launcher().wait_exit(in_time) == ExitStatus::exited(123));
   INFO(zoo.launcher().err());
   if (victim != Victim::keeper) CHECK(zoo.launcher().err().find("SIGKILL") != std::string::npos);
   if (victim != Victim::warden) CHECK(zoo.launcher().err().find(victim_names[static_cast<std::size_t>(victim)]) != std::string::npos);
@@ -234,7 +234,7 @@ TEST_CASE("nothing left: a host that stands and loses its keeper or agent ends, 
     INFO(zoo.launcher().describe());
     REQUIRE(took);
     MESSAGE("the launcher of a host that was lost ended after " << took->count() << " ms");
-    CHECK(zoo.launcher().wait_exit(in_time) == ExitStatus::exited(125));
+    CHECK(zoo.launcher().wait_exit(in_time) == ExitStatus::exited(123));
     CHECK(host_directories().empty());
   }
 }
@@ -308,7 +308,7 @@ TEST_CASE("nothing left: in a pid namespace all roles may die at once" * doctest
     CHECK(took.has_value());
     if (took) MESSAGE("kill -9 of all four roles, pidns: 0 of " << ranks * kinds.size() << " left after " << took->count() << " ms");
     CHECK(to_string(zoo.relatives()) == "");
-    CHECK(zoo.launcher().wait_exit(in_time) == ExitStatus::exited(125));
+    CHECK(zoo.launcher().wait_exit(in_time) == ExitStatus::exited(123));
     StandingHost next;  // removes the run directory
   }
   CHECK(host_directories().empty());
@@ -335,7 +335,7 @@ TEST_CASE("nothing left: with cgroup v2, all roles but one may die at once" * do
     CHECK(took.has_value());
     if (took)
       MESSAGE("kill -9 of all roles but the " << survivor << ": 0 of " << ranks * kinds.size() << " left after " << took->count() << " ms");
-    CHECK(zoo.launcher().wait_exit(in_time) == ExitStatus::exited(125));
+    CHECK(zoo.launcher().wait_exit(in_time) == ExitStatus::exited(123));
     for (const auto& [name, pid] : all) CHECK(wait_until([&, one = pid] { return is_gone(one); }, cleaned_up));
     StandingHost next;  // removes the run directory and the cgroup
     CHECK(to_string(zoo.relatives()) == "");
@@ -370,7 +370,7 @@ TEST_CASE("nothing left: kill -9 of a whole host's roles is cleaned up by the ne
   REQUIRE(roles);
   const auto directories = host_directories();
   for (const pid_t pid : {roles->warden, roles->keeper, roles->agent, roles->broker}) ::kill(pid, SIGKILL);
-  CHECK(zoo.launcher().wait_exit(in_time) == ExitStatus::exited(125));
+  CHECK(zoo.launcher().wait_exit(in_time) == ExitStatus::exited(123));
   {
     StandingHost next;
     CHECK(to_string(zoo.relatives()) == "");

@@ -78,7 +78,7 @@ void check_all_there(const std::string& out, const json& report) {
     const auto end = std::min(out.find('\n', at), out.size());
     std::string line = out.substr(at, end - at);
     at = end + 1;
-    // "[procs/proc=3] 3 1234 17"
+    // "[procs/3 proc=3] 3 1234 17"
     const auto prefix = line.find("] ");
     REQUIRE(prefix != std::string::npos);
     const int rank = std::stoi(line.substr(line.rfind('=', prefix) + 1));

@@ -1,0 +1,178 @@
+// What the command line says is true: mistakes are found at once, in the words that were typed, and one dead host keeps no command from
+// the others (spec 12.2, 12.5, 12.6, 12.9).
+#include <doctest/doctest.h>
+
+#include <chrono>
+#include <csignal>
+
+#include "tests/integration/cli/harness.h"
+
+using namespace std::chrono_literals;
+using namespace meshbus::test;
+
+namespace {
+
+bool has(const std::string& text, std::string_view part) {
+  return text.find(part) != std::string::npos;
+}
+
+void check_mistake(const Words& words, std::string_view with) {
+  const auto begin = std::chrono::steady_clock::now();
+  const auto finished = run_cli(words);
+  std::string line;
+  for (const std::string& word : words) line += " " + word;
+  INFO("meshbus" << line << "\n" << finished.err);
+  CHECK(finished.status == ExitStatus::exited(2));
+  CHECK(finished.out.empty());
+  CHECK(has(finished.err, with));
+  // Nothing was started: on a busy machine with sanitizers a host alone takes longer.
+  CHECK(std::chrono::steady_clock::now() - begin < 5s);
+}
+
+/// Ranks that sleep on standing hosts until they are stopped.
+struct Sleepers {
+  std::string sleep = own_sleep();
+  Process process;
+  std::size_t ranks;
+  Sleepers(const std::string& hosts, const std::string& name, std::size_t count)
+      : process(cli({"run", "--hosts", hosts, "-n", std::to_string(count), "--name", name, "--", "sh", "-c", "exec " + sleep})), ranks(count) {
+    const auto are_up = [&] { return sleepers(sleep).size() == ranks || !process.is_running(); };
+    REQUIRE(wait_until(are_up, in_time));
+    INFO(process.describe());
+    REQUIRE(process.is_running());
+  }
+  std::size_t left() const { return sleepers(sleep).size(); }
+};
+
+/// A host whose broker and agent say nothing for a while.
+struct Frozen {
+  Roles roles;
+  explicit Frozen(const Roles& of) : roles(of) {
+    for (const pid_t pid : {roles.broker, roles.agent}) ::kill(pid, SIGSTOP);
+  }
+  ~Frozen() {
+    for (const pid_t pid : {roles.broker, roles.agent}) ::kill(pid, SIGCONT);
+  }
+  Frozen(const Frozen&) = delete;
+  Frozen& operator=(const Frozen&) = delete;
+};
+
+}  // namespace
+
+TEST_CASE("cli: flags of mpirun, srun and torchrun are answered by what meshbus run takes") {
+  check_mistake({"run", "-np", "2", "true"}, "it takes -n N");
+  check_mistake({"run", "--np", "2", "--", "true"}, "it takes -n N");
+  check_mistake({"run", "--ntasks", "2", "--", "true"}, "it takes -n N");
+  check_mistake({"run", "--nproc-per-node=2", "--", "true"}, "it takes --per-host proc=N");
+  check_mistake({"run", "--nnodes", "2", "--", "true"}, "it takes --hosts N");
+  check_mistake({"run", "--wdir", "/tmp", "--", "true"}, "cd DIR");
+}
+
+TEST_CASE("cli: what cannot be is refused before anything is started, in the words that were typed") {
+  check_mistake({"run", "--hosts", "h1", "--", "true"}, "did you mean tcp:h1:7420 or ssh:h1?");
+  check_mistake({"run", "--per-host", "host=2", "--", "true"}, "--hosts says how many");
+  check_mistake({"run", "--name", "", "--", "true"}, "--name is empty");
+  check_mistake({"run", "--per-host", "gpu=4000000000", "--", "true"}, "16384");
+  check_mistake({"run", "--per-host", "gpu=20000", "--", "true"}, "16384");
+  check_mistake({"run", "-n", "100000", "--", "true"}, "at least 7 hosts");
+  check_mistake({"run", "--trace", "/no/such/directory/trace", "--", "true"}, "/no/such/directory/trace cannot be written");
+  check_mistake({"bench", "throughput", "--duration", "500"}, "has no unit");
+}
+
+TEST_CASE("cli: the same mistake has the same exit code in all programs") {
+  check_mistake({"host", "--bind", "nonsense"}, "--bind nonsense");
+  check_mistake({"host", "--set", "nonsense=1"}, "nonsense");
+  check_mistake({"host", "--nonsense"}, "--nonsense");
+  for (const std::string program : {"meshbus-broker", "meshbus-agent", "meshbus-controller"}) {
+    CAPTURE(program);
+    CHECK(run({bin(program), "--nonsense"}, in_time).status == ExitStatus::exited(2));
+  }
+}
+
+TEST_CASE("cli: a file that cannot be written at the end does not replace the exit code of the job") {
+  const auto finished = run_cli({"run", "--json", "/dev/full", "--", "sh", "-c", "exit 0"});
+  CHECK(finished.status == ExitStatus::exited(0));
+  CHECK(has(finished.err, "cannot write the report to /dev/full"));
+}
+
+TEST_CASE("cli: a base that means two live meshes is an error that lists them, also for stop") {
+  StandingHost host;
+  Sleepers one(host.address(), "work", 1), two(host.address(), "work", 1);
+  for (const Words& words : {Words{"stop", "work"}, {"status", "work"}, {"logs", "work"}, {"signal", "USR1", "work"}}) {
+    auto command = words;
+    command.insert(command.end(), {"--hosts", host.address()});
+    const auto finished = run_cli(command);
+    INFO(words.front() << ": " << finished.out << finished.err);
+    CHECK(finished.status == ExitStatus::exited(1));
+    CHECK(has(finished.err, "2 meshes are meant by 'work': work-"));
+  }
+  CHECK(one.left() == 1);
+  CHECK(two.left() == 1);
+}
+
+TEST_CASE("cli: ranks are chosen the same way in status, signal and stop") {
+  StandingHost host;
+  Sleepers mesh(host.address(), "work", 4);
+  const auto status = run_cli({"status", "work[1-2]", "--hosts", host.address()});
+  CHECK(status.status == ExitStatus::exited(0));
+  CHECK(has(status.out, ": 1-2\n"));
+  CHECK(run_cli({"signal", "0", "work", "--hosts", host.address()}).status == ExitStatus::exited(2));
+  const auto stopped = run_cli({"stop", "work[0]", "--hosts", host.address()});
+  INFO(stopped.out << stopped.err);
+  CHECK(stopped.status == ExitStatus::exited(0));
+  CHECK(has(stopped.out, ": 1 rank ended"));
+}
+
+TEST_CASE("cli: signal reaches the process groups of ranks") {
+  StandingHost host;
+  Process job(cli({"run", "--hosts", host.address(), "--name", "trap", "-n", "2", "--", "perl", "-e",
+                   "$| = 1; $SIG{USR1} = sub { print qq(heard\\n); exit 0 }; print qq(up\\n); sleep 60 while 1"}));
+  REQUIRE(wait_until([&] { return has(job.out(), "proc=0] up\n") && has(job.out(), "proc=1] up\n"); }, in_time));
+  const auto sent = run_cli({"signal", "USR1", "trap[1]", "--hosts", host.address()});
+  INFO(sent.err);
+  CHECK(sent.status == ExitStatus::exited(0));
+  CHECK(wait_until([&] { return has(job.out(), "proc=1] heard\n"); }, in_time));
+  CHECK_FALSE(has(job.out(), "proc=0] heard\n"));
+  CHECK(run_cli({"signal", "SIGUSR1", "trap", "--hosts", host.address()}).status == ExitStatus::exited(0));
+  CHECK(job.wait_exit(in_time) == ExitStatus::exited(0));
+}
+
+TEST_CASE("cli: a host that does not answer keeps status, ps, why and logs from nothing that the others know") {
+  StandingHost one, two;
+  const auto hosts = one.address() + "," + two.address();
+  Sleepers mesh(hosts, "work", 2);
+  const Frozen frozen(two.roles());
+  for (const Words& words : {Words{"status", "work"}, {"ps"}, {"why", "work"}, {"logs", "work"}}) {
+    auto command = words;
+    command.insert(command.end(), {"--hosts", hosts});
+    const auto begin = std::chrono::steady_clock::now();
+    const auto finished = run_cli(command);
+    const auto took = std::chrono::steady_clock::now() - begin;
+    INFO(words.front() << ": " << finished.out << finished.err);
+    CHECK(finished.status == ExitStatus::exited(1));
+    CHECK(has(finished.out + finished.err, "does not answer"));
+    // 1.5 s is the promise; sanitizers and other tests slow the start of the program.
+    CHECK(took < 4s);
+  }
+  CHECK(has(run_cli({"status", "work", "--hosts", hosts}).out, "Running: 0; Unknown: 1"));
+}
+
+TEST_CASE("cli: stop and drain act on every host that answers, and say what was not done") {
+  StandingHost one, two;
+  const auto hosts = one.address() + "," + two.address();
+  Sleepers mesh(hosts, "work", 2);
+  {
+    const Frozen frozen(two.roles());
+    const auto stopped = run_cli({"stop", "work", "--hosts", hosts});
+    INFO(stopped.out << stopped.err);
+    CHECK(stopped.status == ExitStatus::exited(1));
+    CHECK(has(stopped.out, ": 1 rank ended"));
+    CHECK(has(stopped.err, "rank 1 on host " + two.address() + " not stopped: the host does not answer"));
+    CHECK(mesh.left() == 1);
+    const auto drained = run_cli({"drain", "--hosts", hosts});
+    INFO(drained.out << drained.err);
+    CHECK(drained.status == ExitStatus::exited(1));
+    CHECK(has(drained.out, "drained all meshes"));
+    CHECK(has(drained.err, "host " + two.address() + " not drained: it does not answer"));
+  }
+}
