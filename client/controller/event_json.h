@@ -11,8 +11,9 @@ namespace meshbus {
 /// (shown on several lines here):
 ///
 ///     {"time":"2026-01-02T03:04:05.678Z","event":"state","mesh":"trainers-13Se1Maqzryj",
-///      "host":"unix:/run/m/broker","rank":3,"point":"host=1/2,gpu=1/2","state":"killed","pid":4711,
-///      "exit_code":null,"signal":15,"reason":"killed by SIGTERM","stderr_tail":["last words"],
+///      "host":"unix:/run/m/broker","rank":3,"point":"host=1/2,gpu=1/2","state":"killed",
+///      "pid":4711,"exit_code":null,"signal":15,"reason":"killed by SIGTERM",
+///      "stderr_tail":["last words"],
 ///      "restarts":0,"cause":"lease_lapsed","consequence":true,"because":null,
 ///      "stop":{"step":"term","by":"host","reason":"its lease has lapsed"}}
 ///

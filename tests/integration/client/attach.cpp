@@ -20,7 +20,8 @@ TEST_CASE("client: spec 6.1: attaching fails closed and names each host that doe
   auto context = must(Context::create());
   const auto nobody = must(HostAddr::parse("unix:/nobody/here"));
   const auto other = must(HostAddr::parse("unix:@nobody.there"));
-  for (const auto& hosts : std::vector<std::vector<HostAddr>>{{address(host), nobody, other}, {nobody, address(host), other}}) {
+  for (const auto& hosts : std::vector<std::vector<HostAddr>>{{address(host), nobody, other},
+                                                              {nobody, address(host), other}}) {
     const auto mesh = HostMesh::attach(context, "hosts", hosts, {.deadline = 2s});
     REQUIRE_FALSE(mesh.has_value());
     INFO(mesh.error().to_string());
@@ -30,8 +31,9 @@ TEST_CASE("client: spec 6.1: attaching fails closed and names each host that doe
     CHECK(mesh.error().detail().find(host.address()) == std::string::npos);
   }
   CHECK(HostMesh::attach(context, "hosts", {}).error().code() == ErrorCode::configuration_error);
-  CHECK(HostMesh::attach(context, "hosts", {must(HostAddr::parse("tcp:*:0"))}, {.deadline = 1s}).error().code() ==
-        ErrorCode::configuration_error);
+  CHECK(HostMesh::attach(context, "hosts", {must(HostAddr::parse("tcp:*:0"))}, {.deadline = 1s})
+            .error()
+            .code() == ErrorCode::configuration_error);
 }
 
 TEST_CASE("client: tcp hosts that are not there are named at once, with the system's words") {
@@ -41,12 +43,15 @@ TEST_CASE("client: tcp hosts that are not there are named at once, with the syst
   REQUIRE(here.transport() == Transport::tcp);
   const auto refused = must(HostAddr::tcp("127.0.0.1", 1));
   const auto nameless = must(HostAddr::tcp("no-such-host.invalid", 7420));
-  const auto mesh = HostMesh::attach(context, "hosts", {refused, nameless, here}, {.deadline = 10s});
+  const auto mesh =
+      HostMesh::attach(context, "hosts", {refused, nameless, here}, {.deadline = 10s});
   REQUIRE_FALSE(mesh.has_value());
   INFO(mesh.error().to_string());
-  CHECK(mesh.error().detail().find("host 0 (tcp:127.0.0.1:1): nothing listens there (connect: Connection refused)") != std::string::npos);
-  CHECK(mesh.error().detail().find("host 1 (tcp:no-such-host.invalid:7420): nothing listens there (cannot find no-such-host.invalid") !=
+  CHECK(mesh.error().detail().find(
+            "host 0 (tcp:127.0.0.1:1): nothing listens there (connect: Connection refused)") !=
         std::string::npos);
+  CHECK(mesh.error().detail().find("host 1 (tcp:no-such-host.invalid:7420): nothing listens there "
+                                   "(cannot find no-such-host.invalid") != std::string::npos);
   CHECK(mesh.error().detail().find("host 2") == std::string::npos);
   auto hosts = must(HostMesh::attach(context, "hosts", {here}));
   auto run = must(hosts.spawn("m", extent("gpu=2"), shell("exit 0")));
@@ -57,7 +62,8 @@ TEST_CASE("client: for looking, some hosts are enough") {
   const StandingHost host;
   auto context = must(Context::create());
   const auto nobody = must(HostAddr::parse("unix:/nobody/here"));
-  const auto hosts = must(HostMesh::attach(context, "hosts", {nobody, address(host)}, {.deadline = 2s, .require_all = false}));
+  const auto hosts = must(HostMesh::attach(context, "hosts", {nobody, address(host)},
+                                           {.deadline = 2s, .require_all = false}));
   const auto states = must(hosts.states(2s));
   REQUIRE(states.size() == 2);
   CHECK(states[0].code != ErrorCode::none);
@@ -73,7 +79,8 @@ TEST_CASE("client: spec 6.1: a host that calls itself otherwise is refused") {
   const auto alias = dir / "alias";
   std::filesystem::create_symlink(must(HostAddr::parse(host.address())).path(), alias);
   auto context = must(Context::create());
-  const auto mesh = HostMesh::attach(context, "hosts", {must(HostAddr::unix_socket(alias))}, {.deadline = 5s});
+  const auto mesh =
+      HostMesh::attach(context, "hosts", {must(HostAddr::unix_socket(alias))}, {.deadline = 5s});
   REQUIRE_FALSE(mesh.has_value());
   INFO(mesh.error().to_string());
   CHECK(mesh.error().code() == ErrorCode::identity_mismatch);
@@ -86,7 +93,8 @@ TEST_CASE("client: two launchers share hosts; each one's procs end with it, the 
   const auto mine = own_sleep();
   const auto theirs = own_sleep();
   auto other_context = must(Context::create());
-  auto other_hosts = must(HostMesh::attach(other_context, "theirs", {address(first), address(second)}));
+  auto other_hosts =
+      must(HostMesh::attach(other_context, "theirs", {address(first), address(second)}));
   auto other = must(other_hosts.spawn("theirs", extent("gpu=1"), shell("exec " + theirs)));
   {
     auto context = must(Context::create());
@@ -98,7 +106,8 @@ TEST_CASE("client: two launchers share hosts; each one's procs end with it, the 
   CHECK(wait_until([&] { return processes_with(mine).empty(); }, in_time));
   CHECK(processes_with(theirs).size() == 2);
   for (const auto& rank : must(other.status())) CHECK(rank.state == ProcState::ready);
-  CHECK(must(other_hosts.stop_mesh(other.ref().mesh().to_string(), {.reason = "by name"})).size() == 2);
+  CHECK(must(other_hosts.stop_mesh(other.ref().mesh().to_string(), {.reason = "by name"})).size() ==
+        2);
   CHECK(must(other.wait(in_time)).is_ended());
   CHECK(other_hosts.stop_mesh("nothing-13Se1Maqzryj").error().code() == ErrorCode::not_exist);
   for (const auto& host : must(other_hosts.states())) CHECK(host.code == ErrorCode::none);
@@ -122,21 +131,25 @@ TEST_CASE("client: mesh procs answer calls by address, and what cannot be delive
   const StandingHost second;
   auto context = must(Context::create());
   auto hosts = must(HostMesh::attach(context, "hosts", {address(first), address(second)}));
-  auto mesh = must(hosts.spawn("echo", extent("gpu=2"), {.kind = ProcKind::mesh, .command = {bin("echo_proc")}}));
+  auto mesh = must(hosts.spawn("echo", extent("gpu=2"),
+                               {.kind = ProcKind::mesh, .command = {bin("echo_proc")}}));
   for (std::uint64_t rank = 0; rank < 4; ++rank)
-    CHECK(must(must(mesh.proc(rank)).call(context, 2, "")) == "rank " + std::to_string(rank) + " of 4");
+    CHECK(must(must(mesh.proc(rank)).call(context, 2, "")) ==
+          "rank " + std::to_string(rank) + " of 4");
   const auto proc = must(mesh.at({{"gpu", 0}, {"host", 1}}));
   CHECK(must(proc.call(context, 1, "hello")) == "hello");
   const std::string large(900 * 1024, 'x');
   CHECK(must(proc.call(context, 1, large, in_time)) == large);
-  CHECK(proc.call(context, 1, std::string(2 * 1024 * 1024, 'x')).error().code() == ErrorCode::too_large);
+  CHECK(proc.call(context, 1, std::string(2 * 1024 * 1024, 'x')).error().code() ==
+        ErrorCode::too_large);
   CHECK(proc.call(context, 77, "x").error().code() == ErrorCode::no_such_port);
   CHECK(proc.call(context, 3, "nonsense").error().code() == ErrorCode::call_error);
   CHECK(must(proc.call(context, 3, "0 across")) == "across");
   CHECK(proc.send(context, 1, "nobody answers").has_value());
   CHECK(mesh.at({{"host", 1}}).error().code() == ErrorCode::configuration_error);
   CHECK(mesh.at({{"host", 1}, {"gpu", 9}}).error().code() == ErrorCode::out_of_range);
-  CHECK(mesh.at({{"host", 1}, {"gpu", 1}, {"x", 0}}).error().code() == ErrorCode::configuration_error);
+  CHECK(mesh.at({{"host", 1}, {"gpu", 1}, {"x", 0}}).error().code() ==
+        ErrorCode::configuration_error);
   CHECK(must(mesh.stop()).is_ended());
   const auto late = proc.call(context, 1, "anyone?", in_time);
   REQUIRE_FALSE(late.has_value());
@@ -173,11 +186,13 @@ TEST_CASE("client: shutting attached hosts down frees their addresses") {
 TEST_CASE("examples: a launcher attaches to two hosts, calls a proc, hears a kill, and stops") {
   const StandingHost first;
   const StandingHost second;
-  const auto finished = run({bin("launcher"), first.address(), second.address(), bin("echo_proc")}, in_time);
+  const auto finished =
+      run({bin("launcher"), first.address(), second.address(), bin("echo_proc")}, in_time);
   INFO(finished.out, finished.err);
   CHECK(finished.status == ExitStatus::exited(0));
   CHECK(finished.out.find(" answers hello\n") != std::string::npos);
-  CHECK(finished.out.find("heard: rank 3 (host=1,gpu=1 on " + second.address() + "): killed by SIGKILL") != std::string::npos);
+  CHECK(finished.out.find("heard: rank 3 (host=1,gpu=1 on " + second.address() +
+                          "): killed by SIGKILL") != std::string::npos);
   CHECK(lines_of(finished.out).size() == 6);
   CHECK(run({bin("launcher")}, in_time).status == ExitStatus::exited(2));
 }
@@ -187,5 +202,6 @@ TEST_CASE("examples: one executable is launcher and proc") {
   INFO(finished.err);
   CHECK(finished.status == ExitStatus::exited(0));
   CHECK(lines_of(finished.out) ==
-        Words{"rank 0 got \"good morning\"", "rank 1 got \"good morning\"", "rank 2 got \"good morning\"", "rank 3 got \"good morning\""});
+        Words{"rank 0 got \"good morning\"", "rank 1 got \"good morning\"",
+              "rank 2 got \"good morning\"", "rank 3 got \"good morning\""});
 }

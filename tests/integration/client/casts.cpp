@@ -10,11 +10,16 @@ using namespace meshbus::test;
 namespace {
 
 struct Ranks {
-  Ranks() : context(must(Context::create())), hosts(must(HostMesh::process(context, extent("host=2"), of_this_build()))) {
-    mesh.emplace(must(
-        hosts.spawn("ranks", extent("gpu=3"), {.kind = ProcKind::mesh, .command = {bin("meshbus_test_proc"), "serve"}}, heard.handlers())));
+  Ranks()
+      : context(must(Context::create())),
+        hosts(must(HostMesh::process(context, extent("host=2"), of_this_build()))) {
+    mesh.emplace(
+        must(hosts.spawn("ranks", extent("gpu=3"),
+                         {.kind = ProcKind::mesh, .command = {bin("meshbus_test_proc"), "serve"}},
+                         heard.handlers())));
   }
-  std::vector<Result<std::string>> ask(const ProcMeshRef& view, std::uint32_t port, std::string_view body = {}) {
+  std::vector<Result<std::string>> ask(const ProcMeshRef& view, std::uint32_t port,
+                                       std::string_view body = {}) {
     return must(context.call(view, port, body, in_time));
   }
   Context context;
@@ -25,7 +30,9 @@ struct Ranks {
 
 }  // namespace
 
-TEST_CASE("client: spec 7.6: a call to a view of a mesh is answered by each of its ranks, which know their places in it") {
+TEST_CASE(
+    "client: spec 7.6: a call to a view of a mesh is answered by each of its ranks, which know "
+    "their places in it") {
   Ranks ranks;
   const auto ref = ranks.mesh->ref();
   auto answers = ranks.ask(ref, 13);
@@ -42,8 +49,10 @@ TEST_CASE("client: spec 7.6: a call to a view of a mesh is answered by each of i
   const auto refused = ranks.context.call(ref, 1, std::string(1024 * 1024, 'x'), in_time);
   REQUIRE(refused.has_value());
   for (const auto& answer : *refused) CHECK(answer.error().code() == ErrorCode::too_large);
-  for (const auto& answer : ranks.ask(ref, 99)) CHECK(answer.error().code() == ErrorCode::no_such_port);
-  for (const auto& answer : ranks.ask(ref, 3, "thrown")) CHECK(answer.error().to_string().find("thrown") != std::string::npos);
+  for (const auto& answer : ranks.ask(ref, 99))
+    CHECK(answer.error().code() == ErrorCode::no_such_port);
+  for (const auto& answer : ranks.ask(ref, 3, "thrown"))
+    CHECK(answer.error().to_string().find("thrown") != std::string::npos);
 
   // A dead rank is an error of its own, and slices beside it go on.
   REQUIRE(ranks.mesh->signal({RankBlock{4, 5}}, SIGKILL).has_value());
@@ -52,7 +61,8 @@ TEST_CASE("client: spec 7.6: a call to a view of a mesh is answered by each of i
   for (std::size_t rank = 0; rank < 6; ++rank) CHECK(answers[rank].has_value() == (rank != 4));
   CHECK(answers[4].error().code() == ErrorCode::no_such_proc);
   must(ranks.mesh->stop({.grace = 5s}));
-  for (const auto& answer : ranks.ask(ref, 1)) CHECK(answer.error().code() == ErrorCode::no_such_proc);
+  for (const auto& answer : ranks.ask(ref, 1))
+    CHECK(answer.error().code() == ErrorCode::no_such_proc);
   must(ranks.hosts.shutdown(in_time));
 }
 
@@ -69,11 +79,13 @@ TEST_CASE("client: spec 7.5: procs cast too, in order with their other messages"
   do {
     REQUIRE(std::chrono::steady_clock::now() < end);
     heard = ranks.ask(ref, 16);
-  } while (std::any_of(heard.begin(), heard.end(), [&](const auto& one) { return must(one).size() < letters.size(); }));
+  } while (std::any_of(heard.begin(), heard.end(),
+                       [&](const auto& one) { return must(one).size() < letters.size(); }));
   for (const auto& one : heard) CHECK(must(one) == letters);
   REQUIRE(ranks.context.cast(must(ref.at("host", 1)), 16, "!").has_value());
   heard = ranks.ask(ref, 16);
-  for (std::size_t rank = 0; rank < 6; ++rank) CHECK(must(heard[rank]) == letters + (rank < 3 ? "" : "!"));
+  for (std::size_t rank = 0; rank < 6; ++rank)
+    CHECK(must(heard[rank]) == letters + (rank < 3 ? "" : "!"));
   must(ranks.mesh->stop({.grace = 5s}));
   must(ranks.hosts.shutdown(in_time));
 }

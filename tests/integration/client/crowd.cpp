@@ -1,5 +1,6 @@
-// Thousands of procs on one host: they come up, are listed and stopped, and whoever asks meanwhile, about them or about others there, is
-// answered every time. How long that may take is for `./dev bench crowd`: here other things run, and sanitizers.
+// Thousands of procs on one host: they come up, are listed and stopped, and whoever asks meanwhile,
+// about them or about others there, is answered every time. How long that may take is for `./dev
+// bench crowd`: here other things run, and sanitizers.
 #include <algorithm>
 #include <array>
 #include <atomic>
@@ -27,7 +28,8 @@ constexpr std::size_t index_of(Phase phase) {
 /// Asks for the states of a mesh again and again, on a thread of its own, until it goes.
 class Asker {
  public:
-  Asker(const ProcMesh& mesh, const std::atomic<Phase>& phase) : mesh_(mesh), phase_(phase), thread_([this] { ask(); }) {}
+  Asker(const ProcMesh& mesh, const std::atomic<Phase>& phase)
+      : mesh_(mesh), phase_(phase), thread_([this] { ask(); }) {}
   ~Asker() { end(); }
   Asker(const Asker&) = delete;
   Asker& operator=(const Asker&) = delete;
@@ -46,8 +48,10 @@ class Asker {
       auto times = times_[phase];
       std::sort(times.begin(), times.end());
       if (times.empty()) times.emplace_back(0);
-      text += std::string(phase == 0 ? "" : "; ") + phase_names.at(phase) + ": " + std::to_string(times_[phase].size()) + " answers, p99 " +
-              std::to_string(times[times.size() * 99 / 100].count()) + " ms, worst " + std::to_string(times.back().count()) + " ms";
+      text += std::string(phase == 0 ? "" : "; ") + phase_names.at(phase) + ": " +
+              std::to_string(times_[phase].size()) + " answers, p99 " +
+              std::to_string(times[times.size() * 99 / 100].count()) + " ms, worst " +
+              std::to_string(times.back().count()) + " ms";
     }
     return text;
   }
@@ -58,16 +62,19 @@ class Asker {
       const auto begin = std::chrono::steady_clock::now();
       const Phase phase = phase_;
       const auto ranks = mesh_.status(in_time);
-      times_[index_of(phase)].push_back(std::chrono::duration_cast<std::chrono::milliseconds>(std::chrono::steady_clock::now() - begin));
+      times_[index_of(phase)].push_back(std::chrono::duration_cast<std::chrono::milliseconds>(
+          std::chrono::steady_clock::now() - begin));
       if (!ranks) {
         problem_ = ranks.error().to_string();
       } else {
         for (const auto& rank : *ranks) {
           if (rank.state == ProcState::unknown) problem_ = rank.describe();
         }
-        if (ranks->size() != mesh_.size()) problem_ = std::to_string(ranks->size()) + " ranks in an answer";
+        if (ranks->size() != mesh_.size())
+          problem_ = std::to_string(ranks->size()) + " ranks in an answer";
       }
-      std::this_thread::sleep_for(5ms);  // sleep-ok: questions at a pace, since each that is answered makes room for the next
+      std::this_thread::sleep_for(5ms);  // sleep-ok: questions at a pace, since each that is
+                                         // answered makes room for the next
     }
   }
 
@@ -81,22 +88,30 @@ class Asker {
 
 }  // namespace
 
-TEST_CASE("client: 3000 sleeping procs on one host are up, listed and stopped, and every question meanwhile is answered") {
-  const std::string time = "600." + std::to_string(::getpid()) + "3000";  // nobody else sleeps so long
-  const ProcSpec sleeping{.command = {"sleep", time}, .ready_limit = crowd_time, .wait_ready = false};
+TEST_CASE(
+    "client: 3000 sleeping procs on one host are up, listed and stopped, and every question "
+    "meanwhile is answered") {
+  const std::string time =
+      "600." + std::to_string(::getpid()) + "3000";  // nobody else sleeps so long
+  const ProcSpec sleeping{
+      .command = {"sleep", time}, .ready_limit = crowd_time, .wait_ready = false};
   const auto count_sleepers = [&] { return sleepers("sleep " + time).size(); };
   auto context = must(Context::create());
   auto hosts = must(HostMesh::process(context, extent("host=1"), of_this_build()));
   auto other_context = must(Context::create());
   auto same_hosts = must(HostMesh::attach(other_context, "asker", hosts.hosts()));
   Heard small_heard, heard;
-  auto small = must(same_hosts.spawn_n("small", 4, {.command = {"sleep", time + "1"}, .ready_limit = in_time}, small_heard.handlers()));
+  auto small = must(same_hosts.spawn_n("small", 4,
+                                       {.command = {"sleep", time + "1"}, .ready_limit = in_time},
+                                       small_heard.handlers()));
 
   std::atomic<Phase> phase = Phase::birth;
   std::optional<Asker> about_small(std::in_place, small, phase);
   const auto started = std::chrono::steady_clock::now();
   const auto milliseconds = [&] {
-    return std::chrono::duration_cast<std::chrono::milliseconds>(std::chrono::steady_clock::now() - started).count();
+    return std::chrono::duration_cast<std::chrono::milliseconds>(std::chrono::steady_clock::now() -
+                                                                 started)
+        .count();
   };
   auto mesh = must(hosts.spawn_n("crowd", crowd_size, sleeping, heard.handlers()));
   std::optional<Asker> about_crowd(std::in_place, mesh, phase);
@@ -115,8 +130,9 @@ TEST_CASE("client: 3000 sleeping procs on one host are up, listed and stopped, a
   const auto listing_began = milliseconds();
   for (int i = 0; i < 5; ++i) {
     const auto listed = must(hosts.meshes(in_time)).meshes;
-    const auto found =
-        std::find_if(listed.begin(), listed.end(), [&](const MeshReport& one) { return one.name == mesh.ref().mesh().to_string(); });
+    const auto found = std::find_if(listed.begin(), listed.end(), [&](const MeshReport& one) {
+      return one.name == mesh.ref().mesh().to_string();
+    });
     REQUIRE(found != listed.end());
     CHECK(found->ranks.size() == crowd_size);
     CHECK(std::all_of(found->ranks.begin(), found->ranks.end(), is_ready));
@@ -130,17 +146,20 @@ TEST_CASE("client: 3000 sleeping procs on one host are up, listed and stopped, a
   CHECK(count_sleepers() == 0);
   CHECK(outcome.ranks.size() == crowd_size);
   CHECK(std::all_of(outcome.ranks.begin(), outcome.ranks.end(), [](const RankReport& rank) {
-    return rank.state == ProcState::stopped && rank.cause == Cause::stopped && rank.stop_reason == "seen enough";
+    return rank.state == ProcState::stopped && rank.cause == Cause::stopped &&
+           rank.stop_reason == "seen enough";
   }));
   CHECK(heard.failures().empty());
 
   for (auto* asker : {&about_small, &about_crowd}) {
     (*asker)->end();
     CHECK((*asker)->problem() == "");
-    for (const Phase one : {Phase::birth, Phase::listing, Phase::stop}) CHECK((*asker)->answers(one) > 0);
+    for (const Phase one : {Phase::birth, Phase::listing, Phase::stop})
+      CHECK((*asker)->answers(one) > 0);
   }
   MESSAGE("3000 procs up in ", up, " ms, listed in ", listing_took, " ms, stopped in ", stop_took,
-          " ms\n  questions about 4 others: ", about_small->describe(), "\n  about the 3000: ", about_crowd->describe());
+          " ms\n  questions about 4 others: ", about_small->describe(),
+          "\n  about the 3000: ", about_crowd->describe());
   about_small.reset();
   about_crowd.reset();
   CHECK(must(small.stop({.grace = 0ms})).is_ended());

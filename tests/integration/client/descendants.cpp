@@ -1,5 +1,5 @@
-// What descends from procs that are no subreapers, open no session, or run as another user: who its parents are, and that nothing of it is
-// left, in each containment (spec 4.7, 5.1).
+// What descends from procs that are no subreapers, open no session, or run as another user: who its
+// parents are, and that nothing of it is left, in each containment (spec 4.7, 5.1).
 #include <sys/stat.h>
 
 #include <csignal>
@@ -17,8 +17,9 @@ namespace {
 struct OneHost {
   explicit OneHost(const std::string& containment)
       : context(must(Context::create())),
-        hosts(must(HostMesh::process(context, extent("host=1"),
-                                     {.program = bin("meshbus"), .containment = containment, .ready_limit = in_time}))) {
+        hosts(must(HostMesh::process(
+            context, extent("host=1"),
+            {.program = bin("meshbus"), .containment = containment, .ready_limit = in_time}))) {
     const auto wardens = wardens_of(::getpid());
     REQUIRE(wardens.size() == 1);
     REQUIRE(wait_until([&] { return find_roles(wardens.front()).has_value(); }, in_time));
@@ -65,7 +66,9 @@ constexpr std::uint32_t kNobody = 65534;
 
 }  // namespace
 
-TEST_CASE("client: orphans of procs that are no subreapers go to the keeper, which ends them with any proc of the host") {
+TEST_CASE(
+    "client: orphans of procs that are no subreapers go to the keeper, which ends them with any "
+    "proc of the host") {
   for (const std::string& containment : containments()) {
     CAPTURE(containment);
     OneHost host(containment);
@@ -83,7 +86,8 @@ TEST_CASE("client: orphans of procs that are no subreapers go to the keeper, whi
     auto third = host.start("third", with_daemon(orphan, true));
     CHECK(wait_until([&] { return has_parent(orphan, host.roles.keeper); }, in_time));
     CHECK(must(reaper.stop({.grace = 0ms})).is_ended());
-    CHECK(wait_until([&] { return sleepers(orphan).empty() && sleepers(kept).empty(); }, cleaned_up));
+    CHECK(
+        wait_until([&] { return sleepers(orphan).empty() && sleepers(kept).empty(); }, cleaned_up));
     CHECK(third.known().ranks.at(0).state == ProcState::ready);
     CHECK_FALSE(is_gone(pid_of(third)));
     must(host.hosts.shutdown(in_time));
@@ -94,10 +98,15 @@ TEST_CASE("client: orphans that end on their own are reaped while their proc liv
   for (const std::string& containment : containments()) {
     CAPTURE(containment);
     OneHost host(containment);
-    auto spec = shell("i=0; while [ $i -lt 200 ]; do (setsid true &); i=$((i+1)); done; exec sleep 100");
+    auto spec =
+        shell("i=0; while [ $i -lt 200 ]; do (setsid true &); i=$((i+1)); done; exec sleep 100");
     spec.settings.no_subreaper = true;
     auto mesh = host.start("daemons", spec);
-    CHECK(wait_until([&] { return find_process(pid_of(mesh)) && find_process(pid_of(mesh))->command == "sleep 100"; }, in_time));
+    CHECK(wait_until(
+        [&] {
+          return find_process(pid_of(mesh)) && find_process(pid_of(mesh))->command == "sleep 100";
+        },
+        in_time));
     CHECK(wait_until([&] { return children_of(host.roles.keeper).size() == 1; }, in_time));
     CHECK(children_of(host.roles.keeper).front().pid == pid_of(mesh));
     CHECK(must(mesh.stop({.grace = 0ms})).is_ended());
@@ -105,7 +114,8 @@ TEST_CASE("client: orphans that end on their own are reaped while their proc liv
   }
 }
 
-TEST_CASE("client: no orphan outlives its host, whether procs are subreapers or not, whoever ends it") {
+TEST_CASE(
+    "client: no orphan outlives its host, whether procs are subreapers or not, whoever ends it") {
   for (const std::string& containment : containments()) {
     for (const std::string victim : {"nobody", "keeper", "warden"}) {
       CAPTURE(containment);
@@ -121,10 +131,13 @@ TEST_CASE("client: no orphan outlives its host, whether procs are subreapers or 
       } else {
         ::kill(victim == "keeper" ? host.roles.keeper : host.roles.warden, SIGKILL);
       }
-      CHECK(wait_until([&] { return sleepers(sleep).empty() && is_gone(procs[0]) && is_gone(procs[1]); }, cleaned_up));
+      CHECK(wait_until(
+          [&] { return sleepers(sleep).empty() && is_gone(procs[0]) && is_gone(procs[1]); },
+          cleaned_up));
       (void)host.hosts.shutdown(in_time);  // where it is still there
     }
-    if (containment == "pidns") StandingHost next;  // removes what the one whose warden was killed has left
+    if (containment == "pidns")
+      StandingHost next;  // removes what the one whose warden was killed has left
   }
 }
 
@@ -146,14 +159,17 @@ TEST_CASE("client: a proc opens a session of its own, or only a group") {
       CHECK(proc.session == (same_session ? keeper->session : proc.pid));
       REQUIRE(wait_until([&] { return sleepers(away).size() == 2; }, in_time));
       CHECK(must(mesh.stop({.reason = "over", .grace = 10s})).ranks.at(0).cause == Cause::stopped);
-      CHECK(wait_until([&] { return sleepers(away).empty() && sleepers(sleep).empty(); }, cleaned_up));
+      CHECK(wait_until([&] { return sleepers(away).empty() && sleepers(sleep).empty(); },
+                       cleaned_up));
     }
     must(host.hosts.shutdown(in_time));
   }
 }
 
-TEST_CASE("client: procs of another user and what they leave in sessions of their own end with them, and with their host" *
-          doctest::test_suite(need::root)) {
+TEST_CASE(
+    "client: procs of another user and what they leave in sessions of their own end with them, and "
+    "with their host" *
+    doctest::test_suite(need::root)) {
   for (const std::string& containment : containments()) {
     for (const std::string victim : {"nobody", "the proc", "keeper", "warden"}) {
       CAPTURE(containment);
@@ -161,7 +177,8 @@ TEST_CASE("client: procs of another user and what they leave in sessions of thei
       OneHost host(containment);
       const std::string sleep = own_sleep();
       // A child, one in a session of its own, a daemon, and the proc itself.
-      auto spec = shell("trap '' HUP; " + sleep + " & setsid " + sleep + " & (setsid " + sleep + " &); exec " + sleep);
+      auto spec = shell("trap '' HUP; " + sleep + " & setsid " + sleep + " & (setsid " + sleep +
+                        " &); exec " + sleep);
       spec.settings.uid = kNobody;
       spec.settings.gid = kNobody;
       spec.directory = "/";  // not everybody may enter ours
@@ -169,9 +186,12 @@ TEST_CASE("client: procs of another user and what they leave in sessions of thei
       REQUIRE(wait_until([&] { return sleepers(sleep).size() == 4; }, in_time));
       for (const auto& one : sleepers(sleep)) CHECK(user_of(one.pid) == kNobody);
       if (victim == "nobody") {
-        CHECK(must(mesh.stop({.reason = "over", .grace = 10s})).ranks.at(0).cause == Cause::stopped);
+        CHECK(must(mesh.stop({.reason = "over", .grace = 10s})).ranks.at(0).cause ==
+              Cause::stopped);
       } else {
-        const pid_t pid = victim == "keeper" ? host.roles.keeper : victim == "warden" ? host.roles.warden : pid_of(mesh);
+        const pid_t pid = victim == "keeper"   ? host.roles.keeper
+                          : victim == "warden" ? host.roles.warden
+                                               : pid_of(mesh);
         REQUIRE(::kill(pid, SIGKILL) == 0);
       }
       const auto took = time_until([&] { return sleepers(sleep).empty(); }, cleaned_up);
@@ -179,6 +199,7 @@ TEST_CASE("client: procs of another user and what they leave in sessions of thei
       CHECK(took.has_value());
       (void)host.hosts.shutdown(in_time);  // where it is still there
     }
-    if (containment == "pidns") StandingHost next;  // removes what the one whose warden was killed has left
+    if (containment == "pidns")
+      StandingHost next;  // removes what the one whose warden was killed has left
   }
 }

@@ -17,17 +17,20 @@ namespace {
 
 /// Sleeping ranks on host processes.
 struct Sleepers {
-  explicit Sleepers(std::string_view host_extent, std::string_view per_host, std::vector<std::pair<std::string, std::string>> settings = {},
+  explicit Sleepers(std::string_view host_extent, std::string_view per_host,
+                    std::vector<std::pair<std::string, std::string>> settings = {},
                     ProcSpec spec = {})
       : context(must(Context::create(quick(std::move(settings))))),
         hosts(must(HostMesh::process(context, extent(host_extent), of_this_build()))) {
     if (spec.command.empty()) spec.command = {"sh", "-c", "echo alive >&2; exec " + sleep};
-    mesh.emplace(must(hosts.spawn("sleepers", extent(per_host), std::move(spec), heard.handlers())));
+    mesh.emplace(
+        must(hosts.spawn("sleepers", extent(per_host), std::move(spec), heard.handlers())));
   }
   pid_t pid(std::uint64_t rank) const { return static_cast<pid_t>(mesh->known().ranks[rank].pid); }
   std::string describe() const {
     std::string text;
-    for (const auto& rank : mesh->known().ranks) text += rank.describe() + ", wrote \"" + heard.output(rank.rank) + "\"\n";
+    for (const auto& rank : mesh->known().ranks)
+      text += rank.describe() + ", wrote \"" + heard.output(rank.rank) + "\"\n";
     return text;
   }
   Roles roles(std::size_t host) const {
@@ -50,13 +53,17 @@ struct Sleepers {
 
 }  // namespace
 
-TEST_CASE("client: spec 6.6: a killed rank is reported once, with place, signal and last words, soon") {
+TEST_CASE(
+    "client: spec 6.6: a killed rank is reported once, with place, signal and last words, soon") {
   Sleepers sleepers("host=2", "gpu=2");
   REQUIRE(wait_until([&] { return processes_with(sleepers.sleep).size() == 4; }, in_time));
   const auto begin = std::chrono::steady_clock::now();
   ::kill(sleepers.pid(3), SIGKILL);
   const auto outcome = must(sleepers.mesh->wait_for_failure(in_time));
-  MESSAGE("kill to handler: ", std::chrono::duration_cast<std::chrono::milliseconds>(std::chrono::steady_clock::now() - begin).count(),
+  MESSAGE("kill to handler: ",
+          std::chrono::duration_cast<std::chrono::milliseconds>(std::chrono::steady_clock::now() -
+                                                                begin)
+              .count(),
           " ms");
   const auto failures = sleepers.heard.failures();
   REQUIRE(failures.size() == 1);
@@ -77,11 +84,15 @@ TEST_CASE("client: spec 6.6: a killed rank is reported once, with place, signal 
 TEST_CASE("client: spec 6.4: a stop ends everything and says how far it had to go") {
   ProcSpec spec;
   const auto sleep = own_sleep();
-  spec.command = {"sh", "-c", "if [ $RANK = 1 ]; then trap '' TERM; fi; echo up; while :; do " + sleep + "; done"};
+  spec.command = {
+      "sh", "-c",
+      "if [ $RANK = 1 ]; then trap '' TERM; fi; echo up; while :; do " + sleep + "; done"};
   spec.grace = 300ms;
   spec.output = OutputMode::stream;
   Sleepers sleepers("host=1", "gpu=2", {}, spec);
-  const bool are_up = wait_until([&] { return sleepers.heard.output(0) == "up\n" && sleepers.heard.output(1) == "up\n"; }, in_time);
+  const bool are_up = wait_until(
+      [&] { return sleepers.heard.output(0) == "up\n" && sleepers.heard.output(1) == "up\n"; },
+      in_time);
   INFO(sleepers.describe());
   REQUIRE(are_up);
   const auto outcome = must(sleepers.mesh->stop({.reason = "enough"}));
@@ -121,14 +132,17 @@ TEST_CASE("client: spec 6.4: a stop that reaches nobody says so and names the ra
   REQUIRE_FALSE(stopped.has_value());
   INFO(stopped.error().to_string());
   CHECK(stopped.error().code() == ErrorCode::stop_error);
-  CHECK(stopped.error().detail().find("2 of 2 ranks are not ended: rank 0 (host=0,gpu=0 on ") != std::string::npos);
+  CHECK(stopped.error().detail().find("2 of 2 ranks are not ended: rank 0 (host=0,gpu=0 on ") !=
+        std::string::npos);
   CHECK(stopped.error().detail().find("did not take the order") != std::string::npos);
   for (const auto& rank : status) CHECK(rank.state == ProcState::unknown);
   CHECK(must(sleepers.mesh->stop()).is_ended());
   must(sleepers.hosts.shutdown(in_time));
 }
 
-TEST_CASE("client: when a host process dies its ranks are lost, at once and in words, and the others go on") {
+TEST_CASE(
+    "client: when a host process dies its ranks are lost, at once and in words, and the others go "
+    "on") {
   Sleepers sleepers("host=2", "gpu=2");
   std::size_t victim = 0;
   SUBCASE("the host to which the launcher is connected") {
@@ -146,17 +160,23 @@ TEST_CASE("client: when a host process dies its ranks are lost, at once and in w
   }
   // Nothing will ever answer there: calls say so, and do not wait.
   const auto lost = must(sleepers.mesh->proc(2 * victim));
-  const auto is_unreachable = [](const auto& answer) { return !answer && answer.error().code() == ErrorCode::host_unreachable; };
-  REQUIRE(wait_until([&] { return is_unreachable(lost.call(sleepers.context, 1, "", 200ms)); }, in_time));
+  const auto is_unreachable = [](const auto& answer) {
+    return !answer && answer.error().code() == ErrorCode::host_unreachable;
+  };
+  REQUIRE(wait_until([&] { return is_unreachable(lost.call(sleepers.context, 1, "", 200ms)); },
+                     in_time));
   const auto begin = std::chrono::steady_clock::now();
   const auto called = lost.call(sleepers.context, 1, "", in_time);
   CHECK(is_unreachable(called));
-  CHECK(called.error().detail().find(sleepers.hosts.hosts()[victim].to_string() + " is lost: ") != std::string::npos);
-  const auto all = must(sleepers.context.call(must(sleepers.mesh->ref().at("host", victim)), 1, "", in_time));
+  CHECK(called.error().detail().find(sleepers.hosts.hosts()[victim].to_string() + " is lost: ") !=
+        std::string::npos);
+  const auto all =
+      must(sleepers.context.call(must(sleepers.mesh->ref().at("host", victim)), 1, "", in_time));
   REQUIRE(all.size() == 2);
   for (const auto& answer : all) CHECK(is_unreachable(answer));
   CHECK(std::chrono::steady_clock::now() - begin < in_time / 2);
-  REQUIRE(wait_until([&] { return sleepers.mesh->stop({.grace = 100ms, .deadline = 10s}).has_value(); }, in_time));
+  REQUIRE(wait_until(
+      [&] { return sleepers.mesh->stop({.grace = 100ms, .deadline = 10s}).has_value(); }, in_time));
   CHECK(sleepers.heard.failures().size() == 2);
   const auto summary = sleepers.hosts.shutdown(in_time);
   INFO((summary ? std::string() : summary.error().to_string()));
@@ -177,7 +197,8 @@ TEST_CASE("client: a new broker is found again, and nothing that happened meanwh
 }
 
 TEST_CASE(
-    "client: an agent is replaced before it was ever asked who it is, while the launcher moves: the next one is asked for everything") {
+    "client: an agent is replaced before it was ever asked who it is, while the launcher moves: "
+    "the next one is asked for everything") {
   Sleepers sleepers("host=2", "gpu=1", {{"supervision.probe", "5s"}});
   const auto first = sleepers.roles(0);
   const auto second = sleepers.roles(1);
@@ -198,7 +219,9 @@ TEST_CASE(
   CHECK(sleepers.hosts.shutdown(in_time).has_value());
 }
 
-TEST_CASE("client: spec 6.6: nobody listens to failures: the launcher says what died, stops the mesh and exits with its code") {
+TEST_CASE(
+    "client: spec 6.6: nobody listens to failures: the launcher says what died, stops the mesh and "
+    "exits with its code") {
   int err[2];
   REQUIRE(::pipe2(err, O_CLOEXEC) == 0);
   const auto sleep = own_sleep();
@@ -224,7 +247,8 @@ TEST_CASE("client: spec 6.6: nobody listens to failures: the launcher says what 
   ::close(err[1]);
   std::string text;
   char buffer[4096];
-  for (ssize_t count; (count = ::read(err[0], buffer, sizeof buffer)) > 0;) text.append(buffer, static_cast<std::size_t>(count));
+  for (ssize_t count; (count = ::read(err[0], buffer, sizeof buffer)) > 0;)
+    text.append(buffer, static_cast<std::size_t>(count));
   ::close(err[0]);
   int status = 0;
   REQUIRE(::waitpid(launcher, &status, 0) == launcher);
@@ -237,11 +261,14 @@ TEST_CASE("client: spec 6.6: nobody listens to failures: the launcher says what 
   CHECK(wait_until([&] { return processes_with(sleep).empty(); }, cleaned_up));
 }
 
-TEST_CASE("client: spec 6.6: when all ranks of a mesh fail at once, on_failure is called for each of them, once, before on_end") {
+TEST_CASE(
+    "client: spec 6.6: when all ranks of a mesh fail at once, on_failure is called for each of "
+    "them, once, before on_end") {
   auto context = must(Context::create(quick()));
   auto hosts = must(HostMesh::process(context, extent("host=2"), of_this_build()));
   constexpr int kRounds = 10;
-  for (const std::string command : {"exec false", "exit 3", "sleep 0.01; exit 3", "kill -9 $$", "echo why >&2; exit $((RANK + 1))"}) {
+  for (const std::string command : {"exec false", "exit 3", "sleep 0.01; exit 3", "kill -9 $$",
+                                    "echo why >&2; exit $((RANK + 1))"}) {
     for (int round = 0; round < kRounds; ++round) {
       std::vector<std::uint64_t> told;
       std::vector<std::uint64_t> told_at_end;
@@ -264,7 +291,9 @@ TEST_CASE("client: spec 6.6: when all ranks of a mesh fail at once, on_failure i
   must(hosts.shutdown(in_time));
 }
 
-TEST_CASE("client: spec 4.3: a mesh proc that ends with exit 0 before its hello has failed, and is asked whether it is one") {
+TEST_CASE(
+    "client: spec 4.3: a mesh proc that ends with exit 0 before its hello has failed, and is asked "
+    "whether it is one") {
   const std::string words = "ended with exit 0 before it said hello (is it a mesh program?)";
   auto context = must(Context::create(quick()));
   auto hosts = must(HostMesh::process(context, extent("host=1"), of_this_build()));
@@ -287,14 +316,18 @@ TEST_CASE("client: spec 4.3: a mesh proc that ends with exit 0 before its hello 
     CHECK(rank.reason == words);
   }
   // Plain procs have nothing to say.
-  CHECK(must(must(hosts.spawn("yes", extent("gpu=2"), {.command = {"true"}}, heard.handlers())).wait(in_time)).exit_code() == 0);
+  CHECK(must(must(hosts.spawn("yes", extent("gpu=2"), {.command = {"true"}}, heard.handlers()))
+                 .wait(in_time))
+            .exit_code() == 0);
   must(hosts.shutdown(in_time));
   const auto run = run_cli({"run", "--mesh", "-n", "2", "--", "true"});
   CHECK(run.status == ExitStatus::exited(125));
   CHECK(run.err.find(words) != std::string::npos);
 }
 
-TEST_CASE("client: on_state tells each change of each rank once, in order, also when they come together") {
+TEST_CASE(
+    "client: on_state tells each change of each rank once, in order, also when they come "
+    "together") {
   auto context = must(Context::create(quick()));
   auto hosts = must(HostMesh::process(context, extent("host=1"), of_this_build()));
   constexpr int kRounds = 10;
@@ -320,7 +353,9 @@ TEST_CASE("client: on_state tells each change of each rank once, in order, also 
   must(hosts.shutdown(in_time));
 }
 
-TEST_CASE("client: spec 6.6: a mesh that fails at once and is stopped at once: stop() returns when its failures are told") {
+TEST_CASE(
+    "client: spec 6.6: a mesh that fails at once and is stopped at once: stop() returns when its "
+    "failures are told") {
   auto context = must(Context::create(quick()));
   auto hosts = must(HostMesh::process(context, extent("host=1"), of_this_build()));
   constexpr int kRounds = 20;
@@ -339,7 +374,9 @@ TEST_CASE("client: spec 6.6: a mesh that fails at once and is stopped at once: s
   must(hosts.shutdown(in_time));
 }
 
-TEST_CASE("client: spec 8.9: a gang that fails at once is told for good once per rank when its budget is spent") {
+TEST_CASE(
+    "client: spec 8.9: a gang that fails at once is told for good once per rank when its budget is "
+    "spent") {
   auto context = must(Context::create(quick()));
   auto hosts = must(HostMesh::process(context, extent("host=1"), of_this_build()));
   constexpr int kRounds = 5;
@@ -350,7 +387,8 @@ TEST_CASE("client: spec 8.9: a gang that fails at once is told for good once per
     handlers.on_restart = [&](const RestartReport&) { ++restarts; };
     auto spec = shell("exit 3");
     spec.wait_ready = false;
-    spec.restart = {.on = RestartPolicy::On::failure, .budget = 1, .gang = Gang::all, .delay = 10ms};
+    spec.restart = {
+        .on = RestartPolicy::On::failure, .budget = 1, .gang = Gang::all, .delay = 10ms};
     auto mesh = must(hosts.spawn("brief", extent("gpu=3"), spec, std::move(handlers)));
     const auto outcome = must(mesh.wait(in_time));
     INFO("round ", round);
@@ -368,7 +406,9 @@ TEST_CASE("client: spec 8.9: a gang that fails at once is told for good once per
   must(hosts.shutdown(in_time));
 }
 
-TEST_CASE("client: spec 4.7: a killed launcher takes its hosts with it, though a copy of it made by fork lives on") {
+TEST_CASE(
+    "client: spec 4.7: a killed launcher takes its hosts with it, though a copy of it made by fork "
+    "lives on") {
   int ready[2];
   REQUIRE(::pipe2(ready, O_CLOEXEC) == 0);
   const auto sleep = own_sleep();
@@ -412,7 +452,9 @@ TEST_CASE("client: handlers may call the library, and may let go of the mesh") {
   handlers.on_failure = [&](const RankReport& rank) {
     const std::lock_guard wait_until_made(made);
     const auto outcome = mesh->stop({.reason = "in a handler", .grace = 100ms});
-    auto text = rank.words() + "; " + (outcome ? (outcome->is_ended() ? "ended" : "not ended") : outcome.error().to_string());
+    auto text =
+        rank.words() + "; " +
+        (outcome ? (outcome->is_ended() ? "ended" : "not ended") : outcome.error().to_string());
     mesh.reset();
     stopped.set_value(std::move(text));
   };

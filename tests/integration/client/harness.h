@@ -42,7 +42,8 @@ class Heard {
  public:
   Handlers handlers() {
     return {.on_failure = [this](const RankReport& rank) { add(failures_, rank); },
-            .on_output = [this](std::uint64_t rank, Stream stream, std::string_view bytes) { add_output(rank, stream, bytes); },
+            .on_output = [this](std::uint64_t rank, Stream stream,
+                                std::string_view bytes) { add_output(rank, stream, bytes); },
             .on_state = [this](const RankReport& rank) { add(states_, rank); },
             .on_end =
                 [this](const MeshOutcome&) {

@@ -9,7 +9,9 @@ using namespace std::chrono_literals;
 using namespace meshbus;
 using namespace meshbus::test;
 
-TEST_CASE("client: spec 6.7: an exception of a handler ends nothing, and the handlers after it are called") {
+TEST_CASE(
+    "client: spec 6.7: an exception of a handler ends nothing, and the handlers after it are "
+    "called") {
   auto context = must(Context::create(quick()));
   auto hosts = must(HostMesh::process(context, extent("host=1"), of_this_build()));
   std::atomic<int> states{0};
@@ -36,7 +38,9 @@ TEST_CASE("client: spec 6.7: an exception of a handler ends nothing, and the han
   CHECK(ends == 1);
 }
 
-TEST_CASE("client: spec 9.1: a message that comes back is told with its receiver, port and reason, and counted") {
+TEST_CASE(
+    "client: spec 9.1: a message that comes back is told with its receiver, port and reason, and "
+    "counted") {
   std::promise<ReturnedMessage> told;
   std::atomic<int> calls{0};
   auto options = quick();
@@ -47,7 +51,8 @@ TEST_CASE("client: spec 9.1: a message that comes back is told with its receiver
   auto hosts = must(HostMesh::process(context, extent("host=1"), of_this_build()));
   // A plain proc is no peer of the bus: nothing can be delivered to it.
   Heard heard;
-  auto mesh = must(hosts.spawn("deaf", extent("gpu=1"), shell("exec " + own_sleep()), heard.handlers()));
+  auto mesh =
+      must(hosts.spawn("deaf", extent("gpu=1"), shell("exec " + own_sleep()), heard.handlers()));
   const auto proc = must(mesh.ref().proc_of(0));
   CHECK(context.num_returned() == 0);
   REQUIRE(context.send(proc, 7, "to nobody"));
@@ -67,10 +72,13 @@ TEST_CASE("client: an object that was moved from answers with an error") {
   auto context = must(Context::create(quick()));
   auto hosts = must(HostMesh::process(context, extent("host=1"), of_this_build()));
   Heard heard;
-  auto mesh = must(hosts.spawn("moved", extent("gpu=1"), shell("exec " + own_sleep()), heard.handlers()));
+  auto mesh =
+      must(hosts.spawn("moved", extent("gpu=1"), shell("exec " + own_sleep()), heard.handlers()));
   auto mesh_now = std::move(mesh);
   auto hosts_now = std::move(hosts);
-  const auto code_of = [](const auto& result) { return result ? ErrorCode::none : result.error().code(); };
+  const auto code_of = [](const auto& result) {
+    return result ? ErrorCode::none : result.error().code();
+  };
   // NOLINTBEGIN(bugprone-use-after-move): that is what this is about.
   CHECK(code_of(mesh.stop()) == ErrorCode::refused);
   CHECK(code_of(mesh.wait(1ms)) == ErrorCode::refused);

@@ -36,20 +36,28 @@ struct Restarts {
 
 }  // namespace
 
-TEST_CASE("client: spec 8.9: a mesh proc that dies is there again under its address, with another incarnation") {
+TEST_CASE(
+    "client: spec 8.9: a mesh proc that dies is there again under its address, with another "
+    "incarnation") {
   auto context = must(Context::create(quick()));
   auto hosts = must(HostMesh::process(context, extent("host=2"), of_this_build()));
   Restarts restarts;
-  auto mesh = must(
-      hosts.spawn("ranks", extent("gpu=2"),
-                  {.kind = ProcKind::mesh, .command = {bin("meshbus_test_proc"), "serve"}, .restart = quickly(RestartPolicy::On::failure)},
-                  restarts.handlers()));
+  auto mesh = must(hosts.spawn("ranks", extent("gpu=2"),
+                               {.kind = ProcKind::mesh,
+                                .command = {bin("meshbus_test_proc"), "serve"},
+                                .restart = quickly(RestartPolicy::On::failure)},
+                               restarts.handlers()));
   const auto before = mesh.known().ranks[2];
   const auto proc = must(mesh.proc(2));
   CHECK(must(proc.call(context, 1, "first life", in_time)) == "first life");
   // Port 5 ends the proc with exit 41.
   CHECK_FALSE(proc.call(context, 5, "", in_time).has_value());
-  REQUIRE(wait_until([&] { return mesh.known().ranks[2].restarts == 1 && mesh.known().ranks[2].state == ProcState::ready; }, in_time));
+  REQUIRE(wait_until(
+      [&] {
+        return mesh.known().ranks[2].restarts == 1 &&
+               mesh.known().ranks[2].state == ProcState::ready;
+      },
+      in_time));
   const auto after = mesh.known().ranks[2];
   CHECK(after.incarnation != before.incarnation);
   CHECK(after.pid != before.pid);
@@ -74,7 +82,9 @@ TEST_CASE("client: spec 8.9: a mesh proc that dies is there again under its addr
   must(hosts.shutdown(in_time));
 }
 
-TEST_CASE("client: spec 8.9: wait() goes on through all lives, and a failure is told once, when it is for good") {
+TEST_CASE(
+    "client: spec 8.9: wait() goes on through all lives, and a failure is told once, when it is "
+    "for good") {
   auto context = must(Context::create(quick()));
   auto hosts = must(HostMesh::process(context, extent("host=1"), of_this_build()));
   Restarts restarts;
@@ -96,7 +106,8 @@ TEST_CASE("client: spec 8.9: wait() goes on through all lives, and a failure is 
   must(hosts.shutdown(in_time));
 }
 
-TEST_CASE("client: spec 8.9: a stop between two lives is the end, and the failure that waited is told") {
+TEST_CASE(
+    "client: spec 8.9: a stop between two lives is the end, and the failure that waited is told") {
   auto context = must(Context::create(quick()));
   auto hosts = must(HostMesh::process(context, extent("host=1"), of_this_build()));
   Restarts restarts;
@@ -138,13 +149,16 @@ TEST_CASE("client: spec 8.9: ranks on a host that is lost are not started anew")
   CHECK(wait_until([&] { return sleepers(sleep).empty(); }, in_time));
 }
 
-TEST_CASE("client: spec 8.9: another agent goes on in the middle of a second life, and begins the third") {
+TEST_CASE(
+    "client: spec 8.9: another agent goes on in the middle of a second life, and begins the "
+    "third") {
   const TempDir dir;
   auto context = must(Context::create(quick()));
   auto hosts = must(HostMesh::process(context, extent("host=1"), of_this_build()));
   Restarts restarts;
-  auto spec = shell("echo life $MESHBUS_RESTARTS; if [ $MESHBUS_RESTARTS = 2 ]; then exit 0; fi; until [ -e " +
-                    (dir / "go.$MESHBUS_RESTARTS") + " ]; do sleep 0.05; done; echo bye; exit 3");
+  auto spec = shell(
+      "echo life $MESHBUS_RESTARTS; if [ $MESHBUS_RESTARTS = 2 ]; then exit 0; fi; until [ -e " +
+      (dir / "go.$MESHBUS_RESTARTS") + " ]; do sleep 0.05; done; echo bye; exit 3");
   spec.output = OutputMode::stream;
   spec.restart = quickly(RestartPolicy::On::failure);
   auto mesh = must(hosts.spawn("lives", extent("gpu=1"), spec, restarts.handlers()));

@@ -21,7 +21,8 @@ std::string setting_of(const Result<std::vector<ProcSetting>>& settings, std::st
 }  // namespace
 
 TEST_CASE(
-    "client: spec 6.5, 11.2: what live procs go by is read and changed by message, while their programs compute, and counts at once") {
+    "client: spec 6.5, 11.2: what live procs go by is read and changed by message, while their "
+    "programs compute, and counts at once") {
   auto context = must(Context::create(quick({{"terminate.grace", "1h"}})));
   auto hosts = must(HostMesh::process(context, extent("host=2"), of_this_build()));
   Heard heard;
@@ -36,7 +37,8 @@ TEST_CASE(
     CHECK(setting_of(one, "log.level") == "warn default");
   }
   const auto half = must(mesh.ref().at("host", 1));
-  const auto changed = must(context.change_settings(half, {{"terminate.grace", "100ms"}, {"log.level", "debug"}}, in_time));
+  const auto changed = must(context.change_settings(
+      half, {{"terminate.grace", "100ms"}, {"log.level", "debug"}}, in_time));
   REQUIRE(changed.size() == 2);
   CHECK(setting_of(changed[1], "terminate.grace") == "100ms runtime");
   const auto now = must(context.settings(mesh.ref(), in_time));
@@ -48,9 +50,11 @@ TEST_CASE(
   CHECK(failure.rank == 2);
   CHECK(failure.exit_code == 143);
 
-  const auto refused = must(context.change_settings(mesh.ref(), {{"log.level", "info"}, {"lease", "1s"}}, in_time));
+  const auto refused =
+      must(context.change_settings(mesh.ref(), {{"log.level", "info"}, {"lease", "1s"}}, in_time));
   CHECK(setting_of(refused[3], "")
-            .find("configuration_error: a proc goes by terminate.grace, session.away, log.level while it runs, and "
+            .find("configuration_error: a proc goes by terminate.grace, session.away, log.level "
+                  "while it runs, and "
                   "not by 'lease'") != std::string::npos);
   CHECK(refused[2].error().code() == ErrorCode::no_such_proc);
   CHECK(setting_of(must(context.settings(mesh.ref(), in_time))[3], "log.level") == "debug runtime");
@@ -58,15 +62,22 @@ TEST_CASE(
   must(hosts.shutdown(in_time));
 }
 
-TEST_CASE("client: spec 4.4, 6.5: a proc that is told to wait less for its agent ends sooner without it") {
+TEST_CASE(
+    "client: spec 4.4, 6.5: a proc that is told to wait less for its agent ends sooner without "
+    "it") {
   auto context = must(Context::create(quick({{"heartbeat", "200ms"}, {"session.away", "1h"}})));
   StandingHost standing;
-  auto hosts = must(HostMesh::attach(context, "hosts", {must(HostAddr::parse(standing.address()))}));
+  auto hosts =
+      must(HostMesh::attach(context, "hosts", {must(HostAddr::parse(standing.address()))}));
   Heard heard;
-  auto mesh = must(hosts.spawn("m", extent("gpu=2"), {.kind = ProcKind::mesh, .command = {bin("echo_proc")}}, heard.handlers()));
-  CHECK(setting_of(must(context.settings(mesh.ref(), in_time))[0], "session.away") == "1h launcher");
+  auto mesh =
+      must(hosts.spawn("m", extent("gpu=2"),
+                       {.kind = ProcKind::mesh, .command = {bin("echo_proc")}}, heard.handlers()));
+  CHECK(setting_of(must(context.settings(mesh.ref(), in_time))[0], "session.away") ==
+        "1h launcher");
   const auto first = must(mesh.ref().at("gpu", 0));
-  CHECK(setting_of(must(context.change_settings(first, {{"session.away", "300ms"}}, in_time))[0], "session.away") == "300ms runtime");
+  CHECK(setting_of(must(context.change_settings(first, {{"session.away", "300ms"}}, in_time))[0],
+                   "session.away") == "300ms runtime");
   const auto agent = standing.roles().agent;
   REQUIRE(::kill(agent, SIGSTOP) == 0);
   const auto pid = static_cast<pid_t>(mesh.known().ranks[0].pid);
@@ -82,7 +93,8 @@ TEST_CASE("client: spec 4.4, 6.5: a proc that is told to wait less for its agent
 TEST_CASE("cli: spec 11.2: config RANKS shows what live procs go by, and --change changes it") {
   const StandingHost standing;
   auto context = must(Context::create());
-  auto hosts = must(HostMesh::attach(context, "hosts", {must(HostAddr::parse(standing.address()))}));
+  auto hosts =
+      must(HostMesh::attach(context, "hosts", {must(HostAddr::parse(standing.address()))}));
   Heard heard;
   ProcSpec spec{.kind = ProcKind::mesh, .command = {bin("echo_proc")}};
   spec.environment = {{"MESHBUS_LOG_LEVEL", "error"}};
@@ -99,17 +111,22 @@ TEST_CASE("cli: spec 11.2: config RANKS shows what live procs go by, and --chang
         "[echo/1 host=0,gpu=1] log.level         error     environment\n");
   const auto told = parse_json(config({"echo", "--json"}).out);
   CHECK(told["mesh"] == mesh.ref().mesh().to_string());
-  CHECK(told["ranks"][0]["settings"][0] == nlohmann::json({{"key", "terminate.grace"}, {"value", "10s"}, {"source", "default"}}));
+  CHECK(told["ranks"][0]["settings"][0] ==
+        nlohmann::json({{"key", "terminate.grace"}, {"value", "10s"}, {"source", "default"}}));
   CHECK(told["ranks"][1]["settings"][0]["source"] == "runtime");
   CHECK(told["ranks"][1]["point"] == "host=0/1,gpu=1/2");
   done = config({"echo", "--change", "log.level=debug"});
   CHECK(done.status == ExitStatus::exited(1));
-  CHECK(done.err.find("[echo/0 host=0,gpu=0] configuration_error: log.level is decided by MESHBUS_LOG_LEVEL") != std::string::npos);
+  CHECK(
+      done.err.find(
+          "[echo/0 host=0,gpu=0] configuration_error: log.level is decided by MESHBUS_LOG_LEVEL") !=
+      std::string::npos);
   CHECK(config({"echo", "--change", "log.level"}).status == ExitStatus::exited(2));
   CHECK(config({"--change", "log.level=debug"}).status == ExitStatus::exited(2));
   CHECK(config({"echo", "--set", "lease=5s"}).status == ExitStatus::exited(2));
   // Plain procs have nothing to answer with.
-  auto plain = must(hosts.spawn("plain", extent("gpu=1"), shell("exec sleep 100"), heard.handlers()));
+  auto plain =
+      must(hosts.spawn("plain", extent("gpu=1"), shell("exec sleep 100"), heard.handlers()));
   CHECK(config({"plain"}).status == ExitStatus::exited(1));
   must(plain.stop());
   must(mesh.stop());

@@ -16,7 +16,8 @@ TEST_CASE("client: spec 6.2: plain procs on two host processes run, and every en
     CHECK_FALSE(host.containment.empty());
   }
   Heard heard;
-  auto spec = shell("echo $RANK of $WORLD_SIZE on node $NODE_RANK at $MESHBUS_RANK_GPU; echo to stderr >&2");
+  auto spec = shell(
+      "echo $RANK of $WORLD_SIZE on node $NODE_RANK at $MESHBUS_RANK_GPU; echo to stderr >&2");
   spec.output = OutputMode::stream;
   auto mesh = must(hosts.spawn("hello", extent("gpu=2"), spec, heard.handlers()));
   CHECK(mesh.size() == 4);
@@ -34,8 +35,9 @@ TEST_CASE("client: spec 6.2: plain procs on two host processes run, and every en
     CHECK(rank.started.has_value());
     CHECK(rank.ended.has_value());
     CHECK(rank.stderr_tail == "to stderr\n");
-    CHECK(heard.output(rank.rank) ==
-          std::to_string(rank.rank) + " of 4 on node " + std::to_string(rank.rank / 2) + " at " + std::to_string(rank.rank % 2) + "\n");
+    CHECK(heard.output(rank.rank) == std::to_string(rank.rank) + " of 4 on node " +
+                                         std::to_string(rank.rank / 2) + " at " +
+                                         std::to_string(rank.rank % 2) + "\n");
     CHECK(heard.output(rank.rank, Stream::err) == "to stderr\n");
   }
   CHECK(heard.ends() == 1);
@@ -49,7 +51,9 @@ TEST_CASE("client: spec 6.2: plain procs on two host processes run, and every en
   CHECK(must(hosts.shutdown(in_time)).hosts == 2);
 }
 
-TEST_CASE("client: spec 6.2: a command that cannot be executed is an error of the spawn that names file, rank and host") {
+TEST_CASE(
+    "client: spec 6.2: a command that cannot be executed is an error of the spawn that names file, "
+    "rank and host") {
   auto context = must(Context::create());
   auto hosts = must(HostMesh::process(context, extent("host=1"), of_this_build()));
   const auto mesh = hosts.spawn("broken", extent("gpu=2"), {.command = {"/no/such/file"}});
@@ -57,11 +61,14 @@ TEST_CASE("client: spec 6.2: a command that cannot be executed is an error of th
   INFO(mesh.error().to_string());
   CHECK(mesh.error().code() == ErrorCode::proc_creation_error);
   CHECK(mesh.error().detail().find("/no/such/file") != std::string::npos);
-  CHECK(mesh.error().detail().find("rank 0 (host=0,gpu=0 on " + hosts.hosts()[0].to_string() + ")") != std::string::npos);
+  CHECK(mesh.error().detail().find("rank 0 (host=0,gpu=0 on " + hosts.hosts()[0].to_string() +
+                                   ")") != std::string::npos);
   must(hosts.shutdown(in_time));
 }
 
-TEST_CASE("client: spec 6.2: when a rank ends before all are ready, the ones that did start are stopped") {
+TEST_CASE(
+    "client: spec 6.2: when a rank ends before all are ready, the ones that did start are "
+    "stopped") {
   auto context = must(Context::create());
   auto hosts = must(HostMesh::process(context, extent("host=2"), of_this_build()));
   const auto sleep = own_sleep();
@@ -80,7 +87,9 @@ TEST_CASE("client: spec 6.2: when a rank ends before all are ready, the ones tha
   must(hosts.shutdown(in_time));
 }
 
-TEST_CASE("client: spec 6.2: ranks that are never ready are named with the stage in which they are stuck") {
+TEST_CASE(
+    "client: spec 6.2: ranks that are never ready are named with the stage in which they are "
+    "stuck") {
   auto context = must(Context::create(quick({{"spawn.idle", "1s"}, {"spawn.ready", "1s"}})));
   auto hosts = must(HostMesh::process(context, extent("host=1"), of_this_build()));
   const auto sleep = own_sleep();
@@ -109,11 +118,14 @@ TEST_CASE("client: spec 6.2: ranks that are never ready are named with the stage
 TEST_CASE("client: what cannot work is refused before anything starts") {
   auto context = must(Context::create());
   auto hosts = must(HostMesh::process(context, extent("host=1"), of_this_build()));
-  CHECK(hosts.spawn("m", extent("host=2"), shell("true")).error().code() == ErrorCode::configuration_error);
-  CHECK(hosts.spawn("m", extent("gpu=1"), {}).error().code() == ErrorCode::configuration_error);
-  CHECK(hosts.spawn("9 lives", extent("gpu=1"), shell("true")).error().code() == ErrorCode::parse_error);
-  CHECK(hosts.spawn("m", extent("gpu=1"), {.command = {"true"}, .environment = {{"A=B", "c"}}}).error().code() ==
+  CHECK(hosts.spawn("m", extent("host=2"), shell("true")).error().code() ==
         ErrorCode::configuration_error);
+  CHECK(hosts.spawn("m", extent("gpu=1"), {}).error().code() == ErrorCode::configuration_error);
+  CHECK(hosts.spawn("9 lives", extent("gpu=1"), shell("true")).error().code() ==
+        ErrorCode::parse_error);
+  CHECK(hosts.spawn("m", extent("gpu=1"), {.command = {"true"}, .environment = {{"A=B", "c"}}})
+            .error()
+            .code() == ErrorCode::configuration_error);
   CHECK(must(hosts.meshes()).meshes.empty());
   must(hosts.shutdown(in_time));
 }
@@ -132,7 +144,8 @@ TEST_CASE("client: ranks in all are spread in blocks, with one axis when they do
   must(hosts.shutdown(in_time));
 }
 
-TEST_CASE("client: procs follow the launcher's environment and folder, and what the spec says wins") {
+TEST_CASE(
+    "client: procs follow the launcher's environment and folder, and what the spec says wins") {
   auto context = must(Context::create());
   auto hosts = must(HostMesh::process(context, extent("host=1"), of_this_build()));
   // Set after the host has started: its own environment does not have it.
@@ -164,7 +177,9 @@ TEST_CASE("client: every byte of output comes, in order, and before the end") {
   std::size_t at_end = 0;
   Handlers handlers;
   handlers.on_failure = [](const RankReport&) {};
-  handlers.on_output = [&](std::uint64_t rank, Stream, std::string_view bytes) { written[rank].append(bytes); };
+  handlers.on_output = [&](std::uint64_t rank, Stream, std::string_view bytes) {
+    written[rank].append(bytes);
+  };
   handlers.on_end = [&](const MeshOutcome&) {
     for (const auto& text : written) at_end += text.size();
   };

@@ -7,7 +7,9 @@ using namespace std::chrono_literals;
 using namespace meshbus;
 using namespace meshbus::test;
 
-TEST_CASE("client: spec 3.2: whoever is attached sees the statuses of a mesh and of its slices, and can wait for them") {
+TEST_CASE(
+    "client: spec 3.2: whoever is attached sees the statuses of a mesh and of its slices, and can "
+    "wait for them") {
   auto context = must(Context::create());
   auto hosts = must(HostMesh::process(context, extent("host=2"), of_this_build()));
   const auto sleep = own_sleep();
@@ -23,49 +25,65 @@ TEST_CASE("client: spec 3.2: whoever is attached sees the statuses of a mesh and
   REQUIRE(listing.meshes.size() == 1);
   const auto ref = must(listing.meshes[0].ref());
   CHECK(ref == mesh.ref());
-  CHECK(to_string(must(other.wait_status(must(must(ref.at("host", 1)).at("gpu", 1)), Status::Kind::stopped,
+  CHECK(to_string(must(other.wait_status(must(must(ref.at("host", 1)).at("gpu", 1)),
+                                         Status::Kind::stopped,
                                          {.deadline = in_time, .idle = {}}))) == "Stopped=0..1");
   CHECK(to_string(must(other.statuses(ref))) == "Running=0..3;Stopped=3..4");
   // By ordinal in the slice.
   CHECK(to_string(must(other.statuses(must(ref.at("gpu", 1))))) == "Running=0..1;Stopped=1..2");
-  CHECK(to_string(must(other.wait_status(ref, Status::Kind::running, {.deadline = in_time, .idle = {}}))) == "Running=0..3;Stopped=3..4");
-  const auto nobody = must(ProcMeshRef::make(must(Name::make("nobody")), hosts.hosts(), extent("x=2")));
+  CHECK(to_string(must(
+            other.wait_status(ref, Status::Kind::running, {.deadline = in_time, .idle = {}}))) ==
+        "Running=0..3;Stopped=3..4");
+  const auto nobody =
+      must(ProcMeshRef::make(must(Name::make("nobody")), hosts.hosts(), extent("x=2")));
   CHECK(to_string(must(other.statuses(nobody))) == "NotExist=0..2");
 
   auto late = other.wait_status(ref, Status::Kind::stopped, {.deadline = 300ms, .idle = {}});
   REQUIRE_FALSE(late.has_value());
   INFO(late.error().to_string());
   CHECK(late.error().code() == ErrorCode::timeout);
-  CHECK(late.error().detail().find("not within 300ms: 3 of 4 ranks have not reached Stopped: Running=0..3") != std::string::npos);
+  CHECK(late.error().detail().find(
+            "not within 300ms: 3 of 4 ranks have not reached Stopped: Running=0..3") !=
+        std::string::npos);
   late = other.wait_status(ref, Status::Kind::stopped, {.deadline = forever, .idle = 300ms});
   REQUIRE_FALSE(late.has_value());
   CHECK(late.error().detail().find("no change for 300ms") != std::string::npos);
   CHECK(other.wait_status(ref, Status::Kind::unknown).error().code() == ErrorCode::out_of_range);
 
   // The maker hears of changes and need not ask.
-  CHECK(to_string(must(mesh.wait_status(Status::Kind::running, {.deadline = in_time, .idle = {}}))) == "Running=0..3;Stopped=3..4");
+  CHECK(
+      to_string(must(mesh.wait_status(Status::Kind::running, {.deadline = in_time, .idle = {}}))) ==
+      "Running=0..3;Stopped=3..4");
   late = mesh.wait_status(Status::Kind::stopped, {.deadline = 200ms, .idle = {}});
   REQUIRE_FALSE(late.has_value());
-  CHECK(late.error().detail().find("3 of 4 ranks have not reached Stopped: Running=0..3") != std::string::npos);
+  CHECK(late.error().detail().find("3 of 4 ranks have not reached Stopped: Running=0..3") !=
+        std::string::npos);
   Result<StatusMesh> theirs = fail(ErrorCode::internal, "");
-  std::thread waiter([&] { theirs = other.wait_status(ref, Status::Kind::stopped, {.deadline = in_time, .idle = {}}); });
+  std::thread waiter([&] {
+    theirs = other.wait_status(ref, Status::Kind::stopped, {.deadline = in_time, .idle = {}});
+  });
   must(mesh.stop({.grace = 5s}));
-  CHECK(to_string(must(mesh.wait_status(Status::Kind::stopped, {.deadline = in_time, .idle = {}}))) == "Stopped=0..4");
+  CHECK(to_string(must(mesh.wait_status(Status::Kind::stopped,
+                                        {.deadline = in_time, .idle = {}}))) == "Stopped=0..4");
   waiter.join();
   CHECK(to_string(must(theirs)) == "Stopped=0..4");
   must(hosts.shutdown(in_time));
 }
 
-TEST_CASE("client: spec 3.7: ranks on a host that does not answer are unknown, and a wait for them names it") {
+TEST_CASE(
+    "client: spec 3.7: ranks on a host that does not answer are unknown, and a wait for them names "
+    "it") {
   auto context = must(Context::create());
   auto hosts = must(HostMesh::process(context, extent("host=1"), of_this_build()));
   const auto gone = must(HostAddr::parse("unix:" + (environment_root() / "nobody").string()));
-  const auto ref = must(ProcMeshRef::make(must(Name::make("half")), {hosts.hosts()[0], gone}, extent("x=4")));
+  const auto ref =
+      must(ProcMeshRef::make(must(Name::make("half")), {hosts.hosts()[0], gone}, extent("x=4")));
   CHECK(to_string(must(hosts.statuses(ref, 2s))) == "Unknown=2..4;NotExist=0..2");
   const auto late = hosts.wait_status(ref, Status::Kind::not_exist, {.deadline = 1s, .idle = {}});
   REQUIRE_FALSE(late.has_value());
   INFO(late.error().to_string());
-  CHECK(late.error().detail().find("2 of 4 ranks have not reached NotExist: Unknown=2..4") != std::string::npos);
+  CHECK(late.error().detail().find("2 of 4 ranks have not reached NotExist: Unknown=2..4") !=
+        std::string::npos);
   CHECK(late.error().detail().find("host " + gone.to_string()) != std::string::npos);
   must(hosts.shutdown(in_time));
 }

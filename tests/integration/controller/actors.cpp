@@ -1,4 +1,5 @@
-// meshbus-controller and meshes of actors (spec 8.1-8.4): real hosts, real procs that are killed, and who subscribes.
+// meshbus-controller and meshes of actors (spec 8.1-8.4): real hosts, real procs that are killed,
+// and who subscribes.
 #include <algorithm>
 #include <csignal>
 
@@ -13,23 +14,32 @@ using nlohmann::json;
 
 namespace {
 
-/// Four procs of two hosts with an actor each, a controller that hears by push alone, and a launcher.
+/// Four procs of two hosts with an actor each, a controller that hears by push alone, and a
+/// launcher.
 struct WatchedActors {
   explicit WatchedActors(const std::string& poll = "1h")
-      : controller({bin("meshbus-controller"), "--hosts", first.address() + "," + second.address(), "--set", "supervision.poll=" + poll,
-                    "--set", "supervision.probe=200ms", "--set", "watchdog=3h"}),
+      : controller({bin("meshbus-controller"), "--hosts", first.address() + "," + second.address(),
+                    "--set", "supervision.poll=" + poll, "--set", "supervision.probe=200ms",
+                    "--set", "watchdog=3h"}),
         context(must(Context::create())),
         hosts(must(HostMesh::attach(context, "hosts", {address(first), address(second)}))),
-        procs(must(
-            hosts.spawn("work", extent("gpu=2"), {.kind = ProcKind::mesh, .command = {bin("meshbus_test_actors")}}, heard.handlers()))),
-        tally(must(procs.spawn_actors("counter", "tally", "0", {.on_failure = [](const ActorReport&) {}}))),
+        procs(must(hosts.spawn("work", extent("gpu=2"),
+                               {.kind = ProcKind::mesh, .command = {bin("meshbus_test_actors")}},
+                               heard.handlers()))),
+        tally(must(procs.spawn_actors("counter", "tally", "0",
+                                      {.on_failure = [](const ActorReport&) {}}))),
         name(procs.ref().mesh().to_string() + ",tally") {}
-  static HostAddr address(const StandingHost& host) { return must(HostAddr::parse(host.address())); }
-  void kill(std::uint64_t rank) { ::kill(static_cast<pid_t>(procs.known().ranks[rank].pid), SIGKILL); }
+  static HostAddr address(const StandingHost& host) {
+    return must(HostAddr::parse(host.address()));
+  }
+  void kill(std::uint64_t rank) {
+    ::kill(static_cast<pid_t>(procs.known().ranks[rank].pid), SIGKILL);
+  }
   /// The handler of that message throws, and two exceptions were behind it.
   void fail_actor(std::uint64_t rank) {
     const auto one = must(must(tally.at("gpu", rank % 2)).at("host", rank / 2));
-    CHECK(must(one.call("throw", "no checkpoint", in_time))[0].error().code() == ErrorCode::call_error);
+    CHECK(must(one.call("throw", "no checkpoint", in_time))[0].error().code() ==
+          ErrorCode::call_error);
   }
 
   StandingHost first;
@@ -62,7 +72,8 @@ std::string reason_of(const Subscriber& subscriber, std::uint64_t rank) {
 
 void subscribe(Subscriber& subscriber, const std::string& name, std::size_t ranks) {
   const auto self = subscriber.self();
-  REQUIRE(subscriber.turn_until([&] { return subscriber.ask<wire::SubscribeT>(self, name) == ErrorCode::none; }));
+  REQUIRE(subscriber.turn_until(
+      [&] { return subscriber.ask<wire::SubscribeT>(self, name) == ErrorCode::none; }));
   REQUIRE(subscriber.turn_until([&] { return subscriber.heard.size() >= ranks; }));
 }
 
@@ -70,12 +81,14 @@ using States = std::vector<wire::ProcState>;
 constexpr auto kRunning = wire::ProcState::ready;
 constexpr auto kStopped = wire::ProcState::stopped;
 constexpr auto kFailed = wire::ProcState::failed;
-const std::string kCauses = "in message throw: no checkpoint; because: cannot write; because: disk full";
+const std::string kCauses =
+    "in message throw: no checkpoint; because: cannot write; because: disk full";
 
 }  // namespace
 
 TEST_CASE(
-    "controller: spec 8.3: an actor's failure is told once, with its causes, by push; its proc's death neither hides nor repeats it") {
+    "controller: spec 8.3: an actor's failure is told once, with its causes, by push; its proc's "
+    "death neither hides nor repeats it") {
   WatchedActors actors;
   Subscriber subscriber(WatchedActors::address(actors.first));
   subscribe(subscriber, actors.name, 4);
@@ -110,7 +123,9 @@ TEST_CASE(
   CHECK(subscriber.ask(get).error().code() == ErrorCode::not_exist);
 }
 
-TEST_CASE("controller: spec 8.2, 8.4: late ones are told what stands, failed and stopped included; a stop by the controller; the end") {
+TEST_CASE(
+    "controller: spec 8.2, 8.4: late ones are told what stands, failed and stopped included; a "
+    "stop by the controller; the end") {
   WatchedActors actors;
   // Before anybody wants to hear of them: one fails, and the proc of another is killed.
   actors.fail_actor(1);
@@ -147,19 +162,24 @@ TEST_CASE("controller: spec 8.2, 8.4: late ones are told what stands, failed and
   CHECK_FALSE(must(late.ask(get)).body_as<wire::ControllerState>()->meshes()->Get(0)->monitored());
 }
 
-TEST_CASE("controller: spec 8.1: actors that are made after the subscription are heard of; heartbeats name them; names are checked") {
+TEST_CASE(
+    "controller: spec 8.1: actors that are made after the subscription are heard of; heartbeats "
+    "name them; names are checked") {
   WatchedActors actors("300ms");
   Subscriber subscriber(WatchedActors::address(actors.first));
   const auto self = subscriber.self();
   const auto mesh = actors.procs.ref().mesh().to_string();
-  REQUIRE(subscriber.turn_until([&] { return subscriber.ask<wire::SubscribeT>(self, mesh + ",late") == ErrorCode::none; }));
+  REQUIRE(subscriber.turn_until(
+      [&] { return subscriber.ask<wire::SubscribeT>(self, mesh + ",late") == ErrorCode::none; }));
   CHECK(subscriber.ask<wire::SubscribeT>(self, mesh + ",9 lives") == ErrorCode::parse_error);
   CHECK(subscriber.ask<wire::SubscribeT>(self, mesh + ",late", {{1, 2}}) == ErrorCode::none);
   REQUIRE(subscriber.turn_until([&] { return subscriber.heartbeats >= 3; }));
   CHECK(subscriber.heard.empty());
-  const auto late = must(actors.procs.spawn_actors("counter", "late", "0", {.on_failure = [](const ActorReport&) {}}));
+  const auto late = must(
+      actors.procs.spawn_actors("counter", "late", "0", {.on_failure = [](const ActorReport&) {}}));
   // Of a slice only its ranks.
-  REQUIRE(subscriber.turn_until([&] { return !subscriber.heard.empty() && subscriber.heard.back().state() == kRunning; }));
+  REQUIRE(subscriber.turn_until(
+      [&] { return !subscriber.heard.empty() && subscriber.heard.back().state() == kRunning; }));
   actors.kill(0);
   REQUIRE(wait_until([&] { return actors.procs.known().ranks[0].is_terminal(); }, in_time));
   actors.kill(1);
@@ -174,9 +194,11 @@ TEST_CASE("cli: watch and status show the actors of a mesh, and watch ends with 
   const auto mesh = actors.procs.ref().mesh().to_string();
   Process text(cli({"watch", "work", "--actor", "tally", "--hosts", hosts}));
   Process lines(cli({"watch", "work", "--actor", "tally", "--json", "--hosts", hosts}));
-  REQUIRE(wait_until([&] { return lines_of(text.out()).size() >= 4 && lines_of(lines.out()).size() >= 4; }, in_time));
-  CHECK(text.out().find(mesh + " rank 3 (host=1/2,gpu=1/2) on " + actors.second.address() + ": actor tally running\n") !=
-        std::string::npos);
+  REQUIRE(wait_until(
+      [&] { return lines_of(text.out()).size() >= 4 && lines_of(lines.out()).size() >= 4; },
+      in_time));
+  CHECK(text.out().find(mesh + " rank 3 (host=1/2,gpu=1/2) on " + actors.second.address() +
+                        ": actor tally running\n") != std::string::npos);
   actors.fail_actor(3);
   actors.kill(0);
   REQUIRE(wait_until([&] { return actors.procs.known().ranks[0].is_terminal(); }, in_time));
@@ -195,7 +217,8 @@ TEST_CASE("cli: watch and status show the actors of a mesh, and watch ends with 
   CHECK(lines.wait_exit(in_time) == ExitStatus::exited(1));
   INFO(text.out());
   CHECK(text.out().find(": actor tally failed, " + kCauses + "\n") != std::string::npos);
-  CHECK(text.out().find(": actor tally failed, its proc has ended: killed by SIGKILL") != std::string::npos);
+  CHECK(text.out().find(": actor tally failed, its proc has ended: killed by SIGKILL") !=
+        std::string::npos);
   CHECK(text.out().find(": actor tally stopped, seen enough\n") != std::string::npos);
   CHECK(text.out().find("actors tally of " + mesh + " have ended: Failed\n") != std::string::npos);
   std::size_t failures = 0;

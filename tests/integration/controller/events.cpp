@@ -28,11 +28,15 @@ std::size_t count(const Process& controller, const std::function<bool(const json
 }
 
 std::function<bool(const json&)> state(std::uint64_t rank, const std::string& state) {
-  return [=](const json& event) { return event.at("event") == "state" && event.at("rank") == rank && event.at("state") == state; };
+  return [=](const json& event) {
+    return event.at("event") == "state" && event.at("rank") == rank && event.at("state") == state;
+  };
 }
 
 Words controller(const std::string& hosts, const Words& more = {}) {
-  Words words{bin("meshbus-controller"), "--hosts", hosts, "--set", "supervision.probe=100ms", "--set", "supervision.poll=1s"};
+  Words words{
+      bin("meshbus-controller"), "--hosts", hosts, "--set", "supervision.probe=100ms", "--set",
+      "supervision.poll=1s"};
   words.insert(words.end(), more.begin(), more.end());
   return words;
 }
@@ -44,10 +48,13 @@ TEST_CASE("controller: a killed proc is reported exactly once, with place, signa
   const StandingHost second;
   Process process(controller(first.address() + "," + second.address()));
   auto context = must(Context::create());
-  auto hosts = must(HostMesh::attach(context, "hosts", {must(HostAddr::parse(first.address())), must(HostAddr::parse(second.address()))}));
+  auto hosts = must(HostMesh::attach(
+      context, "hosts",
+      {must(HostAddr::parse(first.address())), must(HostAddr::parse(second.address()))}));
   const auto sleep = own_sleep();
   Heard heard;
-  auto mesh = must(hosts.spawn("watched", extent("gpu=2"), shell("echo last words >&2; exec " + sleep), heard.handlers()));
+  auto mesh = must(hosts.spawn("watched", extent("gpu=2"),
+                               shell("echo last words >&2; exec " + sleep), heard.handlers()));
   REQUIRE(wait_until([&] { return count(process, state(3, "ready")) == 1; }, in_time));
   REQUIRE(wait_until([&] { return processes_with(sleep).size() == 4; }, in_time));
   ::kill(static_cast<pid_t>(mesh.known().ranks[3].pid), SIGKILL);
@@ -56,12 +63,13 @@ TEST_CASE("controller: a killed proc is reported exactly once, with place, signa
   // The ends of the others are told after it: by then a second report of the first would have come.
   REQUIRE(wait_until(
       [&] {
-        return count(process, state(0, "stopped")) == 1 && count(process, state(1, "stopped")) == 1 &&
-               count(process, state(2, "stopped")) == 1;
+        return count(process, state(0, "stopped")) == 1 &&
+               count(process, state(1, "stopped")) == 1 && count(process, state(2, "stopped")) == 1;
       },
       in_time));
   for (const auto& event : events(process)) {
-    if (event.at("event") != "state" || event.at("rank") != 3 || event.at("state") != "killed") continue;
+    if (event.at("event") != "state" || event.at("rank") != 3 || event.at("state") != "killed")
+      continue;
     INFO(event.dump());
     CHECK(event.at("mesh") == mesh.ref().mesh().to_string());
     CHECK(event.at("host") == second.address());
@@ -84,14 +92,17 @@ TEST_CASE("controller: a host that goes is unreachable, once; it ends with its l
   REQUIRE(::socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, lifeline) == 0);
   UniqueFd mine(lifeline[0]);
   UniqueFd its(lifeline[1]);
-  Process process(controller(first.address() + "," + second.address(), {"--lifeline-fd", std::to_string(its.get())}),
+  Process process(controller(first.address() + "," + second.address(),
+                             {"--lifeline-fd", std::to_string(its.get())}),
                   {.inherit = {its.get()}});
   its.reset();
   auto context = must(Context::create());
   auto hosts = must(HostMesh::attach(context, "hosts", {must(HostAddr::parse(first.address()))}));
   auto mesh = must(hosts.spawn("m", extent("gpu=1"), shell("exec sleep 100")));
   REQUIRE(wait_until([&] { return count(process, state(0, "ready")) == 1; }, in_time));
-  const auto is_lost = [&](const json& event) { return event.at("event") == "host_unreachable" && event.at("host") == second.address(); };
+  const auto is_lost = [&](const json& event) {
+    return event.at("event") == "host_unreachable" && event.at("host") == second.address();
+  };
   second.process().send_signal(SIGTERM);
   CHECK(second.process().wait_exit(in_time) == ExitStatus::exited(0));
   REQUIRE(wait_until([&] { return count(process, is_lost) == 1; }, in_time));
@@ -102,7 +113,8 @@ TEST_CASE("controller: a host that goes is unreachable, once; it ends with its l
   CHECK(process.wait_exit(in_time) == ExitStatus::exited(0));
 }
 
-TEST_CASE("controller: subscribers hear what is known at once, then each change once, until they leave") {
+TEST_CASE(
+    "controller: subscribers hear what is known at once, then each change once, until they leave") {
   const StandingHost host;
   const auto address = must(HostAddr::parse(host.address()));
   Process process(controller(host.address()));
@@ -114,7 +126,8 @@ TEST_CASE("controller: subscribers hear what is known at once, then each change 
 
   Subscriber subscriber(address);
   const auto self = subscriber.self();
-  CHECK(subscriber.ask<wire::SubscribeT>("unix:/somebody,else-11111111111b") == ErrorCode::unauthorised);
+  CHECK(subscriber.ask<wire::SubscribeT>("unix:/somebody,else-11111111111b") ==
+        ErrorCode::unauthorised);
   CHECK(subscriber.ask<wire::SubscribeT>("nonsense ,") == ErrorCode::parse_error);
   CHECK(subscriber.ask<wire::SubscribeT>(self) == ErrorCode::none);
   CHECK(subscriber.ask<wire::SubscribeT>(self) == ErrorCode::none);
@@ -137,11 +150,12 @@ TEST_CASE("controller: subscribers hear what is known at once, then each change 
   CHECK(subscriber.exit_reports == 3);
 }
 
-TEST_CASE("controller: a kill is told when it happens, not at the next poll; of a slice only its ranks") {
+TEST_CASE(
+    "controller: a kill is told when it happens, not at the next poll; of a slice only its ranks") {
   const StandingHost host;
   const auto address = must(HostAddr::parse(host.address()));
-  Process process({bin("meshbus-controller"), "--hosts", host.address(), "--set", "supervision.poll=1h", "--set", "supervision.probe=1m",
-                   "--set", "watchdog=3h"});
+  Process process({bin("meshbus-controller"), "--hosts", host.address(), "--set",
+                   "supervision.poll=1h", "--set", "supervision.probe=1m", "--set", "watchdog=3h"});
   auto context = must(Context::create());
   auto hosts = must(HostMesh::attach(context, "hosts", {address}));
   Heard ignored;
@@ -149,7 +163,8 @@ TEST_CASE("controller: a kill is told when it happens, not at the next poll; of 
   const auto name = mesh.ref().mesh().to_string();
   Subscriber subscriber(address);
   const auto self = subscriber.self();
-  REQUIRE(subscriber.turn_until([&] { return subscriber.ask<wire::SubscribeT>(self, name, {{1, 2}}) == ErrorCode::none; }));
+  REQUIRE(subscriber.turn_until(
+      [&] { return subscriber.ask<wire::SubscribeT>(self, name, {{1, 2}}) == ErrorCode::none; }));
   CHECK(subscriber.ask<wire::SubscribeT>(self, {}, {{1, 2}}) == ErrorCode::out_of_range);
   REQUIRE(subscriber.turn_until([&] { return subscriber.heard.size() == 1; }));
   wire::GetSubscriberCountT count;
@@ -180,7 +195,8 @@ TEST_CASE("controller: a kill is told when it happens, not at the next poll; of 
   stop.requester = self;
   stop.grace_ms = 5000;
   CHECK(subscriber.ask(stop).has_value());
-  REQUIRE(subscriber.turn_until([&] { return subscriber.kinds == std::vector{wire::MeshEventKind::ended}; }));
+  REQUIRE(subscriber.turn_until(
+      [&] { return subscriber.kinds == std::vector{wire::MeshEventKind::ended}; }));
   CHECK(subscriber.ask(get)->body_as<wire::ControllerState>()->meshes()->Get(0)->live() == 0);
 }
 
@@ -193,16 +209,22 @@ TEST_CASE("controller: heartbeats come at each poll, and a subscriber that is go
   auto mesh = must(hosts.spawn("m", extent("gpu=1"), shell("exec sleep 100")));
   Subscriber subscriber(address);
   const auto self = subscriber.self();
-  REQUIRE(subscriber.turn_until([&] { return subscriber.ask<wire::SubscribeT>(self) == ErrorCode::none; }));
+  REQUIRE(subscriber.turn_until(
+      [&] { return subscriber.ask<wire::SubscribeT>(self) == ErrorCode::none; }));
   {
     Subscriber other(address);
     const auto name = other.self();
     CHECK(other.ask<wire::SubscribeT>(name) == ErrorCode::none);
-    CHECK(must(subscriber.ask(wire::GetSubscriberCountT())).body_as<wire::SubscriberCount>()->count() == 2);
+    CHECK(must(subscriber.ask(wire::GetSubscriberCountT()))
+              .body_as<wire::SubscriberCount>()
+              ->count() == 2);
   }
   REQUIRE(subscriber.turn_until([&] { return subscriber.heartbeats >= 3; }));
-  REQUIRE(subscriber.turn_until(
-      [&] { return must(subscriber.ask(wire::GetSubscriberCountT())).body_as<wire::SubscriberCount>()->count() == 1; }));
+  REQUIRE(subscriber.turn_until([&] {
+    return must(subscriber.ask(wire::GetSubscriberCountT()))
+               .body_as<wire::SubscriberCount>()
+               ->count() == 1;
+  }));
   must(mesh.stop());
 }
 
@@ -211,7 +233,8 @@ TEST_CASE("controller: says what is wrong with its command line") {
   const auto bad = run({bin("meshbus-controller"), "--hosts", "nowhere"}, in_time);
   CHECK(bad.status == ExitStatus::exited(2));
   CHECK(bad.err.find("nowhere") != std::string::npos);
-  const auto setting = run({bin("meshbus-controller"), "--hosts", "unix:/x", "--set", "supervision.pol=1s"}, in_time);
+  const auto setting = run(
+      {bin("meshbus-controller"), "--hosts", "unix:/x", "--set", "supervision.pol=1s"}, in_time);
   CHECK(setting.status == ExitStatus::exited(2));
   CHECK(setting.err.find("supervision.poll") != std::string::npos);
 }

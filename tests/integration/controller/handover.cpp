@@ -1,4 +1,5 @@
-// Meshes that are left to a controller (spec 8.5): real hosts, real controllers, real procs, and everybody killed in turn.
+// Meshes that are left to a controller (spec 8.5): real hosts, real controllers, real procs, and
+// everybody killed in turn.
 #include <csignal>
 
 #include "tests/integration/client/harness.h"
@@ -13,9 +14,15 @@ namespace {
 
 /// A controller of these hosts, which answers.
 struct TestController {
-  explicit TestController(const Words& hosts, const std::string& lease = "4s", const Words& more = {})
+  explicit TestController(const Words& hosts, const std::string& lease = "4s",
+                          const Words& more = {})
       : process(words(hosts, lease, more)) {
-    REQUIRE(wait_until([&] { return run_cli({"controller", "list", "--hosts", joined(hosts)}).status == ExitStatus::exited(0); }, in_time));
+    REQUIRE(wait_until(
+        [&] {
+          return run_cli({"controller", "list", "--hosts", joined(hosts)}).status ==
+                 ExitStatus::exited(0);
+        },
+        in_time));
   }
   static std::string joined(const Words& hosts) {
     std::string list;
@@ -23,8 +30,9 @@ struct TestController {
     return list;
   }
   static Words words(const Words& hosts, const std::string& lease, const Words& more) {
-    Words all{bin("meshbus-controller"), "--hosts", joined(hosts),       "--set", "supervision.probe=200ms", "--set",
-              "lease=" + lease,          "--set",   "terminate.grace=2s"};
+    Words all{bin("meshbus-controller"), "--hosts", joined(hosts),    "--set",
+              "supervision.probe=200ms", "--set",   "lease=" + lease, "--set",
+              "terminate.grace=2s"};
     all.insert(all.end(), more.begin(), more.end());
     return all;
   }
@@ -36,7 +44,8 @@ struct TestController {
 };
 
 /// What `meshbus spawn --json` says, done.
-json spawn(const Words& hosts, const std::string& name, const Words& more, const std::string& script) {
+json spawn(const Words& hosts, const std::string& name, const Words& more,
+           const std::string& script) {
   Words words{"spawn", name, "--hosts", TestController::joined(hosts), "--json"};
   words.insert(words.end(), more.begin(), more.end());
   words.insert(words.end(), {"--", "sh", "-c", script});
@@ -62,21 +71,28 @@ bool none_lives(const std::vector<pid_t>& pids) {
 
 /// Of `meshbus ps --all --json`.
 json mesh_in_ps(const std::string& hosts) {
-  const auto meshes = parse_json(run_cli({"ps", "--all", "--json", "--hosts", hosts}).out).at("meshes");
+  const auto meshes =
+      parse_json(run_cli({"ps", "--all", "--json", "--hosts", hosts}).out).at("meshes");
   REQUIRE(meshes.size() == 1);
   return meshes[0];
 }
 
 /// They live at the end of it as they did at its beginning; if not, their hosts say why.
-void check_live_for(const std::vector<pid_t>& pids, std::chrono::milliseconds time, const Words& hosts) {
+void check_live_for(const std::vector<pid_t>& pids, std::chrono::milliseconds time,
+                    const Words& hosts) {
   const bool all_lived = !wait_until([&] { return !all_live(pids); }, time);
-  INFO((all_lived ? std::string() : run_cli({"why", "left", "--rank", "0-3", "--hosts", TestController::joined(hosts)}).out));
+  INFO((all_lived
+            ? std::string()
+            : run_cli({"why", "left", "--rank", "0-3", "--hosts", TestController::joined(hosts)})
+                  .out));
   CHECK(all_lived);
 }
 
 }  // namespace
 
-TEST_CASE("handover: spawn leaves a mesh to the controller and goes; the controller stops it when it ends, and says why") {
+TEST_CASE(
+    "handover: spawn leaves a mesh to the controller and goes; the controller stops it when it "
+    "ends, and says why") {
   const StandingHost first;
   const StandingHost second;
   const Words hosts{first.address(), second.address()};
@@ -87,7 +103,8 @@ TEST_CASE("handover: spawn leaves a mesh to the controller and goes; the control
   CHECK(spawned.at("controller") == first.address() + ",controller");
   // Two leases and more without any launcher.
   check_live_for(pids, 9s, hosts);
-  const auto shown = parse_json(run_cli({"controller", "show", "left", "--json", "--hosts", first.address()}).out);
+  const auto shown =
+      parse_json(run_cli({"controller", "show", "left", "--json", "--hosts", first.address()}).out);
   REQUIRE(shown.size() == 1);
   REQUIRE(shown[0].at("meshes").size() == 1);
   const auto& mesh = shown[0].at("meshes")[0];
@@ -100,7 +117,8 @@ TEST_CASE("handover: spawn leaves a mesh to the controller and goes; the control
   controller.process.send_signal(SIGTERM);
   CHECK(controller.process.wait_exit(in_time) == ExitStatus::exited(0));
   CHECK(none_lives(pids));
-  const auto why = run_cli({"why", "left", "--rank", "0-3", "--hosts", TestController::joined(hosts)});
+  const auto why =
+      run_cli({"why", "left", "--rank", "0-3", "--hosts", TestController::joined(hosts)});
   INFO(why.out << why.err);
   for (std::size_t at = 0, ranks = 0; ranks < 4; ++ranks, ++at) {
     at = why.out.find("the controller ends: SIGTERM", at);
@@ -110,10 +128,12 @@ TEST_CASE("handover: spawn leaves a mesh to the controller and goes; the control
 }
 
 TEST_CASE(
-    "handover: a launcher that is killed as soon as it is done leaves its procs to the controller, which may be killed and come back") {
+    "handover: a launcher that is killed as soon as it is done leaves its procs to the controller, "
+    "which may be killed and come back") {
   const StandingHost host;
   TestController controller({host.address()});
-  Process launcher(cli({"spawn", "left", "--hosts", host.address(), "-n", "2", "--json", "--", "sh", "-c", "exec sleep 300"}));
+  Process launcher(cli({"spawn", "left", "--hosts", host.address(), "-n", "2", "--json", "--", "sh",
+                        "-c", "exec sleep 300"}));
   launcher.wait_for_output("}", in_time);
   launcher.send_signal(SIGKILL);
   launcher.wait_exit(in_time);
@@ -124,7 +144,9 @@ TEST_CASE(
     TestController again({host.address()});
     check_live_for(pids, 9s, {host.address()});
     CHECK(pids_of(mesh_in_ps(host.address())) == pids);
-    CHECK(parse_json(run_cli({"controller", "show", "--json", "--hosts", host.address()}).out)[0].at("owned") == 1);
+    CHECK(
+        parse_json(run_cli({"controller", "show", "--json", "--hosts", host.address()}).out)[0].at(
+            "owned") == 1);
     // Now for good.
     again.kill();
   }
@@ -135,7 +157,9 @@ TEST_CASE(
   CHECK(why.out.find("did not renew its lease of 4000 ms") != std::string::npos);
 }
 
-TEST_CASE("handover: an agent that is killed right after it is followed by one that knows the new owner") {
+TEST_CASE(
+    "handover: an agent that is killed right after it is followed by one that knows the new "
+    "owner") {
   const StandingHost host;
   TestController controller({host.address()});
   const auto before = find_roles(host.roles().warden);
@@ -148,7 +172,8 @@ TEST_CASE("handover: an agent that is killed right after it is followed by one t
   };
   REQUIRE(wait_until(is_replaced, in_time));
   check_live_for(pids, 9s, {host.address()});
-  const auto shown = parse_json(run_cli({"controller", "show", "--json", "--hosts", host.address()}).out);
+  const auto shown =
+      parse_json(run_cli({"controller", "show", "--json", "--hosts", host.address()}).out);
   CHECK(shown[0].at("owned") == 1);
   CHECK(pids_of(mesh_in_ps(host.address())) == pids);
   CHECK(run_cli({"stop", "left", "--hosts", host.address()}).status == ExitStatus::exited(0));
@@ -157,10 +182,13 @@ TEST_CASE("handover: an agent that is killed right after it is followed by one t
 TEST_CASE("handover: without a controller that takes it nothing is started") {
   const StandingHost first;
   const StandingHost second;
-  const auto spawn_on = [&](const std::string& hosts) { return run_cli({"spawn", "left", "--hosts", hosts, "--", "sleep", "300"}); };
+  const auto spawn_on = [&](const std::string& hosts) {
+    return run_cli({"spawn", "left", "--hosts", hosts, "--", "sleep", "300"});
+  };
   const auto begin = std::chrono::steady_clock::now();
   const auto none = spawn_on(first.address());
-  // It says so at once, and does not wait as for a proc that is being started (delivery.starting, 5 s).
+  // It says so at once, and does not wait as for a proc that is being started (delivery.starting, 5
+  // s).
   CHECK(std::chrono::steady_clock::now() - begin < 4s * slowness);
   CHECK(none.status == ExitStatus::exited(1));
   CHECK(none.err.find("no controller has registered at " + first.address()) != std::string::npos);
@@ -171,13 +199,16 @@ TEST_CASE("handover: without a controller that takes it nothing is started") {
   const auto half = spawn_on(first.address() + "," + second.address());
   CHECK(half.status == ExitStatus::exited(1));
   CHECK(half.err.find("does not watch " + second.address()) != std::string::npos);
-  CHECK(parse_json(run_cli({"ps", "--all", "--json", "--hosts", first.address()}).out).at("meshes").empty());
+  CHECK(parse_json(run_cli({"ps", "--all", "--json", "--hosts", first.address()}).out)
+            .at("meshes")
+            .empty());
 }
 
 TEST_CASE("handover: who says so waits for a controller that is to come, or to come back") {
   const StandingHost host;
   const auto spawn_on_host = [&](const std::string& name) {
-    return cli({"spawn", name, "--hosts", host.address(), "--wait-for-controller", "--timeout", "60s", "--", "sleep", "300"});
+    return cli({"spawn", name, "--hosts", host.address(), "--wait-for-controller", "--timeout",
+                "60s", "--", "sleep", "300"});
   };
   Process early(spawn_on_host("early"));
   {
@@ -188,12 +219,14 @@ TEST_CASE("handover: who says so waits for a controller that is to come, or to c
   Process between(spawn_on_host("between"));
   TestController again({host.address()});
   CHECK(between.wait_exit(in_time) == ExitStatus::exited(0));
-  const auto late = run_cli({"spawn", "late", "--hosts", host.address(), "--controller", "unix:/nowhere/at/all", "--wait-for-controller",
-                             "--timeout", "1s", "--", "sleep", "300"});
+  const auto late =
+      run_cli({"spawn", "late", "--hosts", host.address(), "--controller", "unix:/nowhere/at/all",
+               "--wait-for-controller", "--timeout", "1s", "--", "sleep", "300"});
   CHECK(late.status == ExitStatus::exited(1));
 }
 
-TEST_CASE("handover: a mesh that is detached outlives its controller, and is given to the next one") {
+TEST_CASE(
+    "handover: a mesh that is detached outlives its controller, and is given to the next one") {
   const StandingHost host;
   std::vector<pid_t> pids;
   {
@@ -202,12 +235,17 @@ TEST_CASE("handover: a mesh that is detached outlives its controller, and is giv
     controller.kill();
   }
   REQUIRE(wait_until(
-      [&] { return run_cli({"why", "left", "--hosts", host.address()}).out.find("nobody answers for it") != std::string::npos; }, in_time));
+      [&] {
+        return run_cli({"why", "left", "--hosts", host.address()})
+                   .out.find("nobody answers for it") != std::string::npos;
+      },
+      in_time));
   TestController next({host.address()});
   const auto& address = host.address();
   const auto shown = parse_json(run_cli({"controller", "show", "--json", "--hosts", address}).out);
   CHECK(shown[0].at("meshes")[0].at("owner").is_null());
-  const auto given = run_cli({"controller", "handover", "left", "--to", address, "--hosts", address});
+  const auto given =
+      run_cli({"controller", "handover", "left", "--to", address, "--hosts", address});
   INFO(given.err);
   CHECK(given.status == ExitStatus::exited(0));
   CHECK(all_live(pids));
@@ -222,8 +260,10 @@ TEST_CASE("handover: a controller gives a mesh to another one") {
   TestController a({first.address(), second.address()});
   TestController b({second.address(), first.address()});
   const Words both{first.address(), second.address()};
-  const auto pids = pids_of(spawn(both, "left", {"--controller", first.address()}, "exec sleep 300"));
-  const auto given = run_cli({"controller", "handover", "left", "--to", second.address(), "--hosts", TestController::joined(both)});
+  const auto pids =
+      pids_of(spawn(both, "left", {"--controller", first.address()}, "exec sleep 300"));
+  const auto given = run_cli({"controller", "handover", "left", "--to", second.address(), "--hosts",
+                              TestController::joined(both)});
   INFO(given.err);
   REQUIRE(given.status == ExitStatus::exited(0));
   a.process.send_signal(SIGTERM);
@@ -234,7 +274,9 @@ TEST_CASE("handover: a controller gives a mesh to another one") {
   CHECK(none_lives(pids));
 }
 
-TEST_CASE("handover: the library's mesh is let go of; it says where it could not be done, and does it again") {
+TEST_CASE(
+    "handover: the library's mesh is let go of; it says where it could not be done, and does it "
+    "again") {
   const StandingHost first;
   const StandingHost second;
   TestController controller({first.address(), second.address()});
@@ -243,8 +285,9 @@ TEST_CASE("handover: the library's mesh is let go of; it says where it could not
   Heard heard;
   {
     auto context = must(Context::create());
-    auto hosts =
-        must(HostMesh::attach(context, "hosts", {must(HostAddr::parse(first.address())), must(HostAddr::parse(second.address()))}));
+    auto hosts = must(HostMesh::attach(
+        context, "hosts",
+        {must(HostAddr::parse(first.address())), must(HostAddr::parse(second.address()))}));
     {
       ProcSpec anew = shell("exec sleep 300");
       anew.restart.on = RestartPolicy::On::failure;
@@ -256,7 +299,8 @@ TEST_CASE("handover: the library's mesh is let go of; it says where it could not
     spec.output = OutputMode::stream;
     auto mesh = must(hosts.spawn("left", extent("gpu=1"), std::move(spec), heard.handlers()));
     for (const auto& rank : mesh.known().ranks) pids.push_back(static_cast<pid_t>(rank.pid));
-    REQUIRE(wait_until([&] { return heard.output(0) == "up\n" && heard.output(1) == "up\n"; }, in_time));
+    REQUIRE(wait_until([&] { return heard.output(0) == "up\n" && heard.output(1) == "up\n"; },
+                       in_time));
     // A host that does not answer.
     const auto agent = find_roles(second.roles().warden)->agent;
     REQUIRE(::kill(agent, SIGSTOP) == 0);
@@ -272,5 +316,6 @@ TEST_CASE("handover: the library's mesh is let go of; it says where it could not
   check_live_for(pids, 6s, {first.address(), second.address()});
   const auto logs = run_cli({"logs", "left", "--hosts", first.address() + "," + second.address()});
   CHECK(lines_of(logs.out).size() == 2);
-  CHECK(run_cli({"stop", "left", "--hosts", first.address() + "," + second.address()}).status == ExitStatus::exited(0));
+  CHECK(run_cli({"stop", "left", "--hosts", first.address() + "," + second.address()}).status ==
+        ExitStatus::exited(0));
 }

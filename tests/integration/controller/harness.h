@@ -21,7 +21,8 @@ namespace meshbus::test {
 
 /// Hosts that stand, a controller of them, and a launcher.
 struct Controlled {
-  explicit Controlled(std::size_t count, Words settings) : standing(count), more(std::move(settings)) {
+  explicit Controlled(std::size_t count, Words settings)
+      : standing(count), more(std::move(settings)) {
     std::vector<HostAddr> addresses;
     for (const auto& host : standing) addresses.push_back(must(HostAddr::parse(host.address())));
     hosts.emplace(must(HostMesh::attach(context, "hosts", addresses)));
@@ -54,13 +55,16 @@ struct Controlled {
 /// Until the controller is there.
 inline void subscribe_to(Subscriber& subscriber, const std::string& mesh = {}) {
   const auto self = subscriber.self();
-  REQUIRE(subscriber.turn_until([&] { return subscriber.ask<wire::SubscribeT>(self, mesh) == ErrorCode::none; }));
+  REQUIRE(subscriber.turn_until(
+      [&] { return subscriber.ask<wire::SubscribeT>(self, mesh) == ErrorCode::none; }));
 }
 
-inline bool turn_all(std::initializer_list<Subscriber*> all, const std::function<bool(const Subscriber&)>& holds) {
+inline bool turn_all(std::initializer_list<Subscriber*> all,
+                     const std::function<bool(const Subscriber&)>& holds) {
   const auto end = std::chrono::steady_clock::now() + in_time;
   for (;;) {
-    if (std::all_of(all.begin(), all.end(), [&](const Subscriber* one) { return holds(*one); })) return true;
+    if (std::all_of(all.begin(), all.end(), [&](const Subscriber* one) { return holds(*one); }))
+      return true;
     if (std::chrono::steady_clock::now() > end) return false;
     for (auto* one : all) one->reactor.turn(5ms);
   }
@@ -70,7 +74,8 @@ inline bool is_standing(wire::ProcState state) {
   return state == wire::ProcState::ready || is_terminal(state);
 }
 
-/// What was heard of ranks that are ready or have ended, in order. What lies between is told, too, when it lasts.
+/// What was heard of ranks that are ready or have ended, in order. What lies between is told, too,
+/// when it lasts.
 inline std::vector<wire::RankState> heard_by(const Subscriber& subscriber) {
   std::vector<wire::RankState> states;
   std::copy_if(subscriber.heard.begin(), subscriber.heard.end(), std::back_inserter(states),
@@ -82,7 +87,9 @@ inline std::vector<wire::RankState> heard_by(const Subscriber& subscriber) {
 inline std::vector<WatchEvent> told_to(const Subscriber& subscriber) {
   std::vector<WatchEvent> events;
   std::copy_if(subscriber.told.begin(), subscriber.told.end(), std::back_inserter(events),
-               [](const auto& event) { return event.kind != WatchEvent::Kind::state || is_standing(event.rank.state()); });
+               [](const auto& event) {
+                 return event.kind != WatchEvent::Kind::state || is_standing(event.rank.state());
+               });
   return events;
 }
 
@@ -90,12 +97,15 @@ inline std::vector<WatchEvent> told_to(const Subscriber& subscriber) {
 inline std::string states_in(const Subscriber& subscriber) {
   std::string text;
   for (const auto& state : heard_by(subscriber))
-    text += (text.empty() ? "" : ", ") + std::to_string(state.rank()) + " " + wire::EnumNameProcState(state.state());
+    text += (text.empty() ? "" : ", ") + std::to_string(state.rank()) + " " +
+            wire::EnumNameProcState(state.state());
   return text;
 }
 
 inline std::uint64_t count_of(Subscriber& subscriber) {
-  return must(subscriber.ask(wire::GetSubscriberCountT())).body_as<wire::SubscriberCount>()->count();
+  return must(subscriber.ask(wire::GetSubscriberCountT()))
+      .body_as<wire::SubscriberCount>()
+      ->count();
 }
 
 inline void kill_rank(const ProcMesh& mesh, std::uint64_t rank) {
@@ -116,10 +126,12 @@ inline std::string statuses_in(Subscriber& subscriber, const std::string& mesh) 
   wire::GetStateT get;
   get.mesh = mesh;
   const auto answer = must(subscriber.ask(get));
-  const auto statuses = must(from_wire(*answer.body_as<wire::ControllerState>()->meshes()->Get(0)->statuses(), 1 << 20));
+  const auto statuses = must(
+      from_wire(*answer.body_as<wire::ControllerState>()->meshes()->Get(0)->statuses(), 1 << 20));
   std::string text;
   for (const auto& run : statuses.runs())
-    text += (text.empty() ? "" : ";") + run.value.to_string() + "=" + std::to_string(run.begin) + ".." + std::to_string(run.end);
+    text += (text.empty() ? "" : ";") + run.value.to_string() + "=" + std::to_string(run.begin) +
+            ".." + std::to_string(run.end);
   return text;
 }
 

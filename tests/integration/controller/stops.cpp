@@ -1,4 +1,5 @@
-// What a controller says of ranks that it stops, or cannot reach (spec 3.1, 8.4, 8.7): the truth, and no more.
+// What a controller says of ranks that it stops, or cannot reach (spec 3.1, 8.4, 8.7): the truth,
+// and no more.
 #include <algorithm>
 #include <csignal>
 #include <future>
@@ -12,13 +13,15 @@ using namespace meshbus;
 using namespace meshbus::test;
 
 TEST_CASE(
-    "controller: spec 3.1, 8.7: what is on a host that does not answer is unknown, never stopped, and nothing has ended; then it is as it "
+    "controller: spec 3.1, 8.7: what is on a host that does not answer is unknown, never stopped, "
+    "and nothing has ended; then it is as it "
     "was") {
   Controlled watched(2, {"supervision.poll=500ms", "supervision.probe=100ms"});
   Subscriber subscriber(watched.home());
   subscribe_to(subscriber);
   auto hosts = must(HostMesh::attach(watched.context, "other", {watched.hosts->hosts()[1]}));
-  auto mesh = must(hosts.spawn("far", extent("gpu=2"), shell("exec sleep 100"), watched.heard.handlers()));
+  auto mesh =
+      must(hosts.spawn("far", extent("gpu=2"), shell("exec sleep 100"), watched.heard.handlers()));
   const auto name = mesh.ref().mesh().to_string();
   REQUIRE(subscriber.turn_until([&] { return heard_by(subscriber).size() == 2; }));
   CHECK(statuses_in(subscriber, name) == "Running=0..2");
@@ -38,21 +41,26 @@ TEST_CASE(
   REQUIRE(heartbeat.meshes.size() == 1);
   CHECK(heartbeat.meshes[0]->overall == wire::StatusKind::unknown);
   // Nor does it satisfy anybody who waits for the end.
-  const auto waited = run_cli({"status", name, "--wait", "stopped", "--timeout", "1s", "--hosts", watched.standing[1].address()});
+  const auto waited = run_cli({"status", name, "--wait", "stopped", "--timeout", "1s", "--hosts",
+                               watched.standing[1].address()});
   INFO(waited.out << waited.err);
   CHECK(waited.status != ExitStatus::exited(0));
   CHECK((waited.out + waited.err).find("Stopped") == std::string::npos);
   for (const auto pid : {roles.broker, roles.agent}) ::kill(pid, SIGCONT);
-  REQUIRE(subscriber.turn_until([&] { return subscriber.kinds.back() == wire::MeshEventKind::host_back; }));
+  REQUIRE(subscriber.turn_until(
+      [&] { return subscriber.kinds.back() == wire::MeshEventKind::host_back; }));
   REQUIRE(subscriber.turn_until([&] { return statuses_in(subscriber, name) == "Running=0..2"; }));
   CHECK(subscriber.exit_reports == 0);
   must(mesh.stop());
-  REQUIRE(subscriber.turn_until([&] { return subscriber.kinds.back() == wire::MeshEventKind::ended; }));
+  REQUIRE(
+      subscriber.turn_until([&] { return subscriber.kinds.back() == wire::MeshEventKind::ended; }));
   CHECK(statuses_in(subscriber, name) == "Stopped=0..2");
   CHECK(watched.heard.failures().empty());
 }
 
-TEST_CASE("controller: spec 8.4: stop by the controller, twice, while ranks are being started, and after the end") {
+TEST_CASE(
+    "controller: spec 8.4: stop by the controller, twice, while ranks are being started, and after "
+    "the end") {
   Controlled watched(1, {"supervision.poll=300ms", "supervision.probe=100ms"});
   Subscriber subscriber(watched.home());
   subscribe_to(subscriber);
@@ -75,7 +83,8 @@ TEST_CASE("controller: spec 8.4: stop by the controller, twice, while ranks are 
   }));
   CHECK(subscriber.ask(stop_of(name, "not today")).has_value());
   CHECK(subscriber.ask(stop_of(name, "not today")).has_value());
-  REQUIRE(subscriber.turn_until([&] { return subscriber.kinds == std::vector{wire::MeshEventKind::ended}; }));
+  REQUIRE(subscriber.turn_until(
+      [&] { return subscriber.kinds == std::vector{wire::MeshEventKind::ended}; }));
   const auto error = spawned.get();
   INFO(error.to_string());
   CHECK(error.code() == ErrorCode::proc_creation_error);
@@ -94,12 +103,15 @@ TEST_CASE("controller: spec 8.4: stop by the controller, twice, while ranks are 
   CHECK(watched.heard.failures().empty());
 }
 
-TEST_CASE("controller: spec 8.4: a stop that a host does not take, and ranks that do not mind it, are not called stopped before they are") {
+TEST_CASE(
+    "controller: spec 8.4: a stop that a host does not take, and ranks that do not mind it, are "
+    "not called stopped before they are") {
   Controlled watched(2, {"supervision.poll=500ms", "supervision.probe=100ms"});
   Subscriber subscriber(watched.home());
   subscribe_to(subscriber);
-  auto mesh = must(watched.hosts->spawn("deaf", extent("gpu=1"), shell("trap '' TERM; echo up >&2; while :; do sleep 1; done"),
-                                        watched.heard.handlers()));
+  auto mesh = must(watched.hosts->spawn(
+      "deaf", extent("gpu=1"), shell("trap '' TERM; echo up >&2; while :; do sleep 1; done"),
+      watched.heard.handlers()));
   const auto name = mesh.ref().mesh().to_string();
   REQUIRE(subscriber.turn_until([&] { return heard_by(subscriber).size() == 2; }));
   const auto agent = watched.standing[1].roles().agent;
@@ -116,9 +128,12 @@ TEST_CASE("controller: spec 8.4: a stop that a host does not take, and ranks tha
   CHECK(overview_of(subscriber, name).monitored);
   CHECK(statuses_in(subscriber, name).find("Stopped=0..1") != std::string::npos);
   CHECK(statuses_in(subscriber, name).find("Stopped=0..2") == std::string::npos);
-  CHECK(std::find(subscriber.kinds.begin(), subscriber.kinds.end(), wire::MeshEventKind::ended) == subscriber.kinds.end());
+  CHECK(std::find(subscriber.kinds.begin(), subscriber.kinds.end(), wire::MeshEventKind::ended) ==
+        subscriber.kinds.end());
   ::kill(agent, SIGCONT);
-  REQUIRE(subscriber.turn_until([&] { return !subscriber.kinds.empty() && subscriber.kinds.back() == wire::MeshEventKind::ended; }));
+  REQUIRE(subscriber.turn_until([&] {
+    return !subscriber.kinds.empty() && subscriber.kinds.back() == wire::MeshEventKind::ended;
+  }));
   CHECK(heard_by(subscriber).size() == 4);
   CHECK(statuses_in(subscriber, name) == "Stopped=0..2");
   CHECK(must(mesh.wait(in_time)).is_ended());

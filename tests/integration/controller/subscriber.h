@@ -31,32 +31,39 @@ struct Subscriber {
     options.hello.incarnation = random_u64();
     Dispatcher handlers;
     handlers
-        .on<wire::MeshEvent>(Role::observe,
-                             [this](const Request&, const wire::MeshEvent& event) {
-                               wire::MeshEventT whole;
-                               event.UnPackTo(&whole);
-                               for (auto& one : feed.on_event(whole, std::chrono::steady_clock::now())) told.push_back(std::move(one));
-                               generation = event.generation();
-                               for (flatbuffers::uoffset_t i = 0; event.ranks() != nullptr && i < event.ranks()->size(); ++i)
-                                 heard.push_back(*event.ranks()->Get(i));
-                               if (event.kind() != wire::MeshEventKind::ranks) kinds.push_back(event.kind());
-                               CHECK(event.sequence() == ++sequence);
-                               for (flatbuffers::uoffset_t i = 0; event.exit_reports() != nullptr && i < event.exit_reports()->size();
-                                    ++i) {
-                                 ++exit_reports;
-                                 reasons.emplace_back(event.exit_reports()->Get(i)->rank(), event.exit_reports()->Get(i)->reason()->str());
-                               }
-                             })
-        .on<wire::MeshHeartbeat>(Role::observe, [this](const Request&, const wire::MeshHeartbeat& heartbeat) {
-          ++heartbeats;
-          last_heartbeat = wire::MeshHeartbeatT();
-          heartbeat.UnPackTo(&last_heartbeat);
-          feed.on_heartbeat(last_heartbeat, std::chrono::steady_clock::now());
-          CHECK(heartbeat.sequence() == sequence);
-        });
-    bus = std::make_unique<Bus>(reactor, context, std::move(options), std::move(handlers), Bus::Events());
+        .on<wire::MeshEvent>(
+            Role::observe,
+            [this](const Request&, const wire::MeshEvent& event) {
+              wire::MeshEventT whole;
+              event.UnPackTo(&whole);
+              for (auto& one : feed.on_event(whole, std::chrono::steady_clock::now()))
+                told.push_back(std::move(one));
+              generation = event.generation();
+              for (flatbuffers::uoffset_t i = 0;
+                   event.ranks() != nullptr && i < event.ranks()->size(); ++i)
+                heard.push_back(*event.ranks()->Get(i));
+              if (event.kind() != wire::MeshEventKind::ranks) kinds.push_back(event.kind());
+              CHECK(event.sequence() == ++sequence);
+              for (flatbuffers::uoffset_t i = 0;
+                   event.exit_reports() != nullptr && i < event.exit_reports()->size(); ++i) {
+                ++exit_reports;
+                reasons.emplace_back(event.exit_reports()->Get(i)->rank(),
+                                     event.exit_reports()->Get(i)->reason()->str());
+              }
+            })
+        .on<wire::MeshHeartbeat>(
+            Role::observe, [this](const Request&, const wire::MeshHeartbeat& heartbeat) {
+              ++heartbeats;
+              last_heartbeat = wire::MeshHeartbeatT();
+              heartbeat.UnPackTo(&last_heartbeat);
+              feed.on_heartbeat(last_heartbeat, std::chrono::steady_clock::now());
+              CHECK(heartbeat.sequence() == sequence);
+            });
+    bus = std::make_unique<Bus>(reactor, context, std::move(options), std::move(handlers),
+                                Bus::Events());
   }
-  bool turn_until(const std::function<bool()>& predicate, std::chrono::milliseconds deadline = in_time) {
+  bool turn_until(const std::function<bool()>& predicate,
+                  std::chrono::milliseconds deadline = in_time) {
     const auto end = std::chrono::steady_clock::now() + deadline;
     while (!predicate()) {
       if (std::chrono::steady_clock::now() > end) return false;
@@ -73,7 +80,8 @@ struct Subscriber {
     return std::move(*heard_answer);
   }
   template <typename Message>
-  ErrorCode ask(const std::string& subscriber, const std::string& mesh = {}, std::vector<wire::RankInterval> ranks = {}) {
+  ErrorCode ask(const std::string& subscriber, const std::string& mesh = {},
+                std::vector<wire::RankInterval> ranks = {}) {
     Message message;
     message.subscriber = subscriber;
     message.mesh = mesh;
@@ -95,7 +103,8 @@ struct Subscriber {
   std::vector<wire::RankState> heard;
   std::vector<wire::MeshEventKind> kinds;
   std::size_t exit_reports = 0;
-  std::vector<std::pair<std::uint64_t, std::string>> reasons;  ///< Rank, and what its exit report says.
+  std::vector<std::pair<std::uint64_t, std::string>>
+      reasons;  ///< Rank, and what its exit report says.
   std::size_t heartbeats = 0;
   std::uint64_t sequence = 0;
   std::uint64_t generation = 0;  ///< Of the last event.

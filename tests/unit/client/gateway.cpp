@@ -41,7 +41,8 @@ std::vector<std::string> names(const std::vector<LeaseRenewer::Lease>& leases) {
 
 }  // namespace
 
-TEST_CASE("host_monitor: a host that is silent for the limit is lost, and calls to it fail at once") {
+TEST_CASE(
+    "host_monitor: a host that is silent for the limit is lost, and calls to it fail at once") {
   auto monitor = monitor_of({kHostA});
   CHECK(monitor.to_ask(always) == std::vector{kHostA});
   CHECK(monitor.to_ask(always).empty());  // it is asked already
@@ -72,7 +73,9 @@ TEST_CASE("host_monitor: a host lost by silence is asked on, and an answer bring
   CHECK(monitor.to_ask(never).empty());
 }
 
-TEST_CASE("host_monitor: without a gateway, silence means nothing; after a stop of this process, a fresh grace begins") {
+TEST_CASE(
+    "host_monitor: without a gateway, silence means nothing; after a stop of this process, a fresh "
+    "grace begins") {
   auto monitor = monitor_of({kHostA});
   CHECK_FALSE(monitor.on_answer(kHostA, silence(), false, kBegin, kLimit).has_fallen_silent);
   monitor.on_answer(kHostA, silence(), true, kBegin, kLimit);
@@ -114,9 +117,11 @@ TEST_CASE("host_monitor: an agent is known by both of its keys") {
   CHECK(monitor.agent_behind(host_service(kHostB).key(), kHostB.key()) == nullptr);
 }
 
-TEST_CASE("lease_renewer: a lease is due at once, then when a third of the shortest length has passed") {
+TEST_CASE(
+    "lease_renewer: a lease is due at once, then when a third of the shortest length has passed") {
   LeaseRenewer renewer;
-  const std::vector<LeaseRenewer::Lease> all{{"long", 60s, 60s}, {"none", 0s, 0s}, {"given", 0s, 3s}};
+  const std::vector<LeaseRenewer::Lease> all{
+      {"long", 60s, 60s}, {"none", 0s, 0s}, {"given", 0s, 3s}};
   CHECK(names(renewer.due(all, kBegin)) == std::vector<std::string>{"long", "given"});
   CHECK(renewer.due(all, kBegin).empty());
   CHECK(names(renewer.due(all, kBegin + 1s)) == std::vector<std::string>{"given"});

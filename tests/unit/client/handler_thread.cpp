@@ -27,10 +27,12 @@ TEST_CASE("handler_thread: runs in order, on one thread that knows itself") {
   CHECK(was_here);
 }
 
-TEST_CASE("handler_thread: a handler may post, and what it held is let go while it may post again") {
+TEST_CASE(
+    "handler_thread: a handler may post, and what it held is let go while it may post again") {
   HandlerThread handlers;
   std::promise<void> done;
-  const std::shared_ptr<void> last(nullptr, [&](void*) { handlers.post([&] { done.set_value(); }); });
+  const std::shared_ptr<void> last(nullptr,
+                                   [&](void*) { handlers.post([&] { done.set_value(); }); });
   handlers.post([&handlers, last] { handlers.post([last] {}); });
   const_cast<std::shared_ptr<void>&>(last).reset();
   CHECK(done.get_future().wait_for(std::chrono::seconds(10)) == std::future_status::ready);

@@ -21,11 +21,17 @@ inline const std::string kUs = "unix:/a,controller";
 inline const Supervisor::Time t0{1h};
 
 /// One live rank on each of two hosts, as one of them says it.
-inline MeshUpdate news_of(std::uint64_t rank, const std::string& owner, std::chrono::milliseconds lease = 30s, bool is_gone = false) {
-  const wire::RankState state(rank, 1, 1, 1, 0, 42, 0, wire::ProcState::ready, 0, false, wire::StopStep::none, 0);
-  MeshUpdate news{.mesh = kMesh, .region = Region(*Extent::parse("host=2")), .hosts = {kA, kB}, .ranks_update = {}};
+inline MeshUpdate news_of(std::uint64_t rank, const std::string& owner,
+                          std::chrono::milliseconds lease = 30s, bool is_gone = false) {
+  const wire::RankState state(rank, 1, 1, 1, 0, 42, 0, wire::ProcState::ready, 0, false,
+                              wire::StopStep::none, 0);
+  MeshUpdate news{.mesh = kMesh,
+                  .region = Region(*Extent::parse("host=2")),
+                  .hosts = {kA, kB},
+                  .ranks_update = {}};
   news.ranks_update.ranks = {state};
-  news.ranks_update.owner = OwnerUpdate{.owner = owner, .lease = lease, .loss = wire::OwnerLoss::lapse, .is_gone = is_gone};
+  news.ranks_update.owner = OwnerUpdate{
+      .owner = owner, .lease = lease, .loss = wire::OwnerLoss::lapse, .is_gone = is_gone};
   return news;
 }
 
@@ -38,7 +44,8 @@ struct Two {
     supervisor.add_name(kUs, t0);
   }
   void lists(const HostAddr& host, std::vector<MeshUpdate> meshes, Supervisor::Time now) {
-    supervisor.answer({Kind::list, host, {}, {}}, ListUpdate{.meshes = std::move(meshes), .after = {}, .more = false}, now);
+    supervisor.answer({Kind::list, host, {}, {}},
+                      ListUpdate{.meshes = std::move(meshes), .after = {}, .more = false}, now);
   }
   std::vector<Supervisor::Question> renewals(Supervisor::Time now) {
     std::vector<Supervisor::Question> found;
@@ -47,12 +54,15 @@ struct Two {
     }
     return found;
   }
-  void answer(const std::vector<Supervisor::Question>& questions, const HostAnswer& answer, Supervisor::Time now) {
+  void answer(const std::vector<Supervisor::Question>& questions, const HostAnswer& answer,
+              Supervisor::Time now) {
     for (const auto& question : questions) supervisor.answer(question, answer, now);
   }
 };
 
-TEST_CASE("lease_book: all at once when the first is a third of its length old, new ones now, and again soon what was not done") {
+TEST_CASE(
+    "lease_book: all at once when the first is a third of its length old, new ones now, and again "
+    "soon what was not done") {
   LeaseBook book;
   CHECK_FALSE(book.due().has_value());
   book.set({{"a", 30s}, {"b", 60s}});
@@ -73,7 +83,8 @@ TEST_CASE("lease_book: all at once when the first is a third of its length old, 
   CHECK_FALSE(book.due().has_value());
 }
 
-TEST_CASE("supervisor: meshes of ours are renewed on each host in one message, at a third of the lease") {
+TEST_CASE(
+    "supervisor: meshes of ours are renewed on each host in one message, at a third of the lease") {
   Two two;
   two.lists(kA, {news_of(0, kUs)}, t0);
   two.lists(kB, {news_of(1, kUs)}, t0);
@@ -95,7 +106,8 @@ TEST_CASE("supervisor: meshes of ours are renewed on each host in one message, a
   CHECK(two.renewals(t0 + 27s).size() == 2);
 }
 
-TEST_CASE("supervisor: what others answer for, what nobody does, and half of a mesh is not renewed") {
+TEST_CASE(
+    "supervisor: what others answer for, what nobody does, and half of a mesh is not renewed") {
   Two two;
   SUBCASE("another one's") {
     two.lists(kA, {news_of(0, "unix:/a,client-11111111111b")}, t0);
@@ -126,7 +138,9 @@ TEST_CASE("supervisor: what others answer for, what nobody does, and half of a m
   CHECK(two.supervisor.live_owned() == 0);
 }
 
-TEST_CASE("supervisor: a mesh that is pushed and not known was handed to us: its host is asked at once, also while a list is under way") {
+TEST_CASE(
+    "supervisor: a mesh that is pushed and not known was handed to us: its host is asked at once, "
+    "also while a list is under way") {
   Two two;
   RankUpdate news;
   news.owner = OwnerUpdate{.owner = kUs, .lease = 30s};
@@ -141,11 +155,17 @@ TEST_CASE("supervisor: a mesh that is pushed and not known was handed to us: its
 
 /// The probe of kA is answered: whether it is asked then what it has.
 inline bool is_list_asked(Two& two, std::uint64_t live, Supervisor::Time now) {
-  const auto questions = two.supervisor.answer({Kind::probe, kA, {}, {}}, HostUpdate{.incarnation = 7, .live = live}, now).questions;
-  return std::any_of(questions.begin(), questions.end(), [](const auto& one) { return one.kind == Kind::list; });
+  const auto questions =
+      two.supervisor
+          .answer({Kind::probe, kA, {}, {}}, HostUpdate{.incarnation = 7, .live = live}, now)
+          .questions;
+  return std::any_of(questions.begin(), questions.end(),
+                     [](const auto& one) { return one.kind == Kind::list; });
 }
 
-TEST_CASE("supervisor: a host that counts more live procs than we do is asked again when a list is here that may be older") {
+TEST_CASE(
+    "supervisor: a host that counts more live procs than we do is asked again when a list is here "
+    "that may be older") {
   Two two;
   // The first lists are under way.
   CHECK_FALSE(is_list_asked(two, 1, t0));
@@ -156,14 +176,17 @@ TEST_CASE("supervisor: a host that counts more live procs than we do is asked ag
   CHECK(two.renewals(t0).size() == 1);
 }
 
-TEST_CASE("supervisor: the same difference again is asked about again, unless it is of procs that are none of ours") {
+TEST_CASE(
+    "supervisor: the same difference again is asked about again, unless it is of procs that are "
+    "none of ours") {
   Two two;
   two.lists(kA, {}, t0);
   CHECK(is_list_asked(two, 1, t0 + 1s));
   two.lists(kA, {news_of(0, kUs)}, t0 + 1s);
   // It ends, and something new is there.
   RankUpdate end;
-  end.ranks = {wire::RankState(0, 2, 1, 1, 5, 42, 0, wire::ProcState::killed, 9, false, wire::StopStep::none, 0)};
+  end.ranks = {wire::RankState(0, 2, 1, 1, 5, 42, 0, wire::ProcState::killed, 9, false,
+                               wire::StopStep::none, 0)};
   two.supervisor.pushed(kA, kMesh, end, t0 + 1s);
   CHECK(is_list_asked(two, 1, t0 + 2s));
   auto elsewhere = news_of(0, kUs);
@@ -173,7 +196,9 @@ TEST_CASE("supervisor: the same difference again is asked about again, unless it
   CHECK_FALSE(is_list_asked(two, 1, t0 + 3s));
 }
 
-TEST_CASE("supervisor: a host that tells of its part of a mesh before it has listed it is asked for that: it is ours, and has a lease") {
+TEST_CASE(
+    "supervisor: a host that tells of its part of a mesh before it has listed it is asked for "
+    "that: it is ours, and has a lease") {
   Two two;
   two.lists(kA, {news_of(0, kUs)}, t0);
   two.lists(kB, {}, t0);
@@ -187,7 +212,9 @@ TEST_CASE("supervisor: a host that tells of its part of a mesh before it has lis
   CHECK(two.renewals(t0).size() == 2);
 }
 
-TEST_CASE("supervisor: a host that does not answer is renewed when it is back, and all of ours is stopped when we end") {
+TEST_CASE(
+    "supervisor: a host that does not answer is renewed when it is back, and all of ours is "
+    "stopped when we end") {
   Two two;
   two.lists(kA, {news_of(0, kUs)}, t0);
   two.lists(kB, {news_of(1, kUs)}, t0);
@@ -202,7 +229,8 @@ TEST_CASE("supervisor: a host that does not answer is renewed when it is back, a
   wire::StopProcsT order;
   order.reason = "the controller ends";
   const auto actions = two.supervisor.stop_owned(order, t0 + 22s);
-  CHECK(std::count_if(actions.questions.begin(), actions.questions.end(), [](const auto& one) { return one.kind == Kind::stop; }) == 2);
+  CHECK(std::count_if(actions.questions.begin(), actions.questions.end(),
+                      [](const auto& one) { return one.kind == Kind::stop; }) == 2);
   CHECK(two.supervisor.find(kMesh)->stop_order().mesh == kMesh);
   CHECK(two.supervisor.find(kMesh)->stop_order().reason == "the controller ends");
 }

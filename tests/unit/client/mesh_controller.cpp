@@ -23,8 +23,8 @@ inline const HostAddr kB = *HostAddr::parse("unix:/b");
 inline const std::string kControlled = Name::make("m", 1)->to_string();
 inline const MeshController::Time t0{1h};
 
-inline wire::RankState rank_of(std::uint64_t rank, wire::ProcState state = wire::ProcState::ready, std::uint64_t generation = 1,
-                               std::uint64_t incarnation = 1) {
+inline wire::RankState rank_of(std::uint64_t rank, wire::ProcState state = wire::ProcState::ready,
+                               std::uint64_t generation = 1, std::uint64_t incarnation = 1) {
   const bool is_over = is_terminal(state);
   return {rank,
           generation,
@@ -40,7 +40,8 @@ inline wire::RankState rank_of(std::uint64_t rank, wire::ProcState state = wire:
           0};
 }
 
-inline std::shared_ptr<const wire::ExitReportT> exit_report_of(std::uint64_t rank, const std::string& tail = "last \xff words\n") {
+inline std::shared_ptr<const wire::ExitReportT> exit_report_of(
+    std::uint64_t rank, const std::string& tail = "last \xff words\n") {
   auto exit_report = std::make_shared<wire::ExitReportT>();
   exit_report->rank = rank;
   exit_report->reason = "killed by SIGKILL";
@@ -50,7 +51,8 @@ inline std::shared_ptr<const wire::ExitReportT> exit_report_of(std::uint64_t ran
 }
 
 /// Two ranks on each of two hosts.
-inline MeshUpdate news_of(std::vector<wire::RankState> ranks, std::vector<std::shared_ptr<const wire::ExitReportT>> exit_reports = {}) {
+inline MeshUpdate news_of(std::vector<wire::RankState> ranks,
+                          std::vector<std::shared_ptr<const wire::ExitReportT>> exit_reports = {}) {
   return {.mesh = kControlled,
           .region = Region(*Extent::parse("host=2,gpu=2")),
           .hosts = {kA, kB},
@@ -84,7 +86,9 @@ TEST_CASE("mesh_controller: what is listed is told once, and its changes are ask
   CHECK(again.orders.empty());
 }
 
-TEST_CASE("mesh_controller: an end that is pushed is told once, with its exit report, however often it is polled") {
+TEST_CASE(
+    "mesh_controller: an end that is pushed is told once, with its exit report, however often it "
+    "is polled") {
   auto mesh = running();
   const auto ended = rank_of(1, wire::ProcState::killed, 2);
   CHECK(mesh.pushed(kA, {{ended}, {}}, t0).events.empty());
@@ -94,31 +98,40 @@ TEST_CASE("mesh_controller: an end that is pushed is told once, with its exit re
   REQUIRE(told.events[0].exit_report != nullptr);
   CHECK(told.events[0].overall == Status::Kind::failed);
   CHECK(mesh.listed(kA, news_of({rank_of(0), ended}), t0 + 1s).events.empty());
-  CHECK(mesh.answered({Order::state, kA}, news_of({rank_of(0), ended}, {exit_report_of(1)}), t0 + 1s).events.empty());
+  CHECK(
+      mesh.answered({Order::state, kA}, news_of({rank_of(0), ended}, {exit_report_of(1)}), t0 + 1s)
+          .events.empty());
 }
 
 TEST_CASE("mesh_controller: all ends of one turn are told together, the earlier first") {
   auto mesh = running();
   auto late = rank_of(0, wire::ProcState::killed, 2);
   late.mutate_ended_ns(9);
-  const auto told = mesh.pushed(kA, {{late, rank_of(1, wire::ProcState::killed, 2)}, {exit_report_of(0), exit_report_of(1)}}, t0);
+  const auto told = mesh.pushed(
+      kA, {{late, rank_of(1, wire::ProcState::killed, 2)}, {exit_report_of(0), exit_report_of(1)}},
+      t0);
   REQUIRE(told.events.size() == 2);
   CHECK(told.events[0].rank.rank() == 1);
 }
 
-TEST_CASE("mesh_controller: each change of a rank in one message is told once, in order, with its own report") {
+TEST_CASE(
+    "mesh_controller: each change of a rank in one message is told once, in order, with its own "
+    "report") {
   using wire::ProcState;
   auto mesh = make();
   mesh.listed(kA, news_of({rank_of(0), rank_of(1, ProcState::starting)}), t0);
   const auto second = std::make_shared<wire::ExitReportT>(*exit_report_of(1));
   std::const_pointer_cast<wire::ExitReportT>(second)->reason = "killed again";
-  const auto told = mesh.pushed(kA,
-                                {{rank_of(1, ProcState::running, 2), rank_of(1, ProcState::ready, 3), rank_of(1, ProcState::killed, 4),
-                                  rank_of(1, ProcState::starting, 1, 2), rank_of(1, ProcState::killed, 2, 2)},
-                                 {exit_report_of(1), second}},
-                                t0);
+  const auto told =
+      mesh.pushed(kA,
+                  {{rank_of(1, ProcState::running, 2), rank_of(1, ProcState::ready, 3),
+                    rank_of(1, ProcState::killed, 4), rank_of(1, ProcState::starting, 1, 2),
+                    rank_of(1, ProcState::killed, 2, 2)},
+                   {exit_report_of(1), second}},
+                  t0);
   REQUIRE(told.events.size() == 5);
-  const std::vector expected{ProcState::running, ProcState::ready, ProcState::killed, ProcState::starting, ProcState::killed};
+  const std::vector expected{ProcState::running, ProcState::ready, ProcState::killed,
+                             ProcState::starting, ProcState::killed};
   for (std::size_t i = 0; i < expected.size(); ++i) {
     CHECK(told.events[i].rank.state() == expected[i]);
     CHECK((told.events[i].exit_report != nullptr) == is_terminal(expected[i]));
@@ -127,7 +140,8 @@ TEST_CASE("mesh_controller: each change of a rank in one message is told once, i
   CHECK(told.events[4].exit_report->reason == "killed again");
 }
 
-TEST_CASE("mesh_controller: an exit report that does not come is asked for, and at last done without") {
+TEST_CASE(
+    "mesh_controller: an exit report that does not come is asked for, and at last done without") {
   auto mesh = running();
   mesh.pushed(kA, {{rank_of(1, wire::ProcState::killed, 2)}, {}}, t0);
   REQUIRE(mesh.next_due() == t0 + MeshController::exit_report_ask);
@@ -141,9 +155,11 @@ TEST_CASE("mesh_controller: an exit report that does not come is asked for, and 
   CHECK(mesh.pushed(kA, {{}, {exit_report_of(1)}}, t0 + 4s).events.empty());
 }
 
-TEST_CASE("mesh_controller: what a poll finds before a push, the push has missed: it is asked for anew") {
+TEST_CASE(
+    "mesh_controller: what a poll finds before a push, the push has missed: it is asked for anew") {
   auto mesh = running();
-  const auto found = mesh.listed(kA, news_of({rank_of(0), rank_of(1, wire::ProcState::stopping, 2)}), t0 + 10s);
+  const auto found =
+      mesh.listed(kA, news_of({rank_of(0), rank_of(1, wire::ProcState::stopping, 2)}), t0 + 10s);
   CHECK(found.events.size() == 1);
   REQUIRE(found.orders.size() == 1);
   CHECK(found.orders[0].kind == Order::stream);
@@ -159,7 +175,8 @@ TEST_CASE("mesh_controller: what comes late does not turn time back, and nothing
   CHECK(mesh.pushed(kA, {{rank_of(1, wire::ProcState::ready, 1, 2)}, {}}, t0).events.size() == 1);
   CHECK(mesh.pushed(kA, {{rank_of(1, wire::ProcState::failed, 9, 1)}, {}}, t0).events.empty());
   // Who has no such rank cannot say how it is.
-  CHECK(mesh.pushed(kB, {{rank_of(1, wire::ProcState::killed, 9, 2)}, {exit_report_of(1)}}, t0).events.empty());
+  CHECK(mesh.pushed(kB, {{rank_of(1, wire::ProcState::killed, 9, 2)}, {exit_report_of(1)}}, t0)
+            .events.empty());
 }
 
 TEST_CASE("mesh_controller: silence is no end, and unknown is never stopped") {
@@ -170,7 +187,8 @@ TEST_CASE("mesh_controller: silence is no end, and unknown is never stopped") {
   CHECK(mesh.host_changed(kB, true, "again", t0).events.empty());
   CHECK(mesh.statuses().find(2)->kind() == Status::Kind::unknown);
   CHECK(mesh.overall() == Status::Kind::running);
-  auto ended = std::vector{rank_of(0, wire::ProcState::stopped, 2), rank_of(1, wire::ProcState::stopped, 2)};
+  auto ended =
+      std::vector{rank_of(0, wire::ProcState::stopped, 2), rank_of(1, wire::ProcState::stopped, 2)};
   mesh.pushed(kA, {ended, {exit_report_of(0), exit_report_of(1)}}, t0);
   CHECK(mesh.overall() == Status::Kind::unknown);
   CHECK(mesh.is_monitored());
@@ -182,11 +200,16 @@ TEST_CASE("mesh_controller: silence is no end, and unknown is never stopped") {
 
 TEST_CASE("mesh_controller: monitoring ends when every rank has ended and was told") {
   auto mesh = running();
-  mesh.pushed(
-      kA, {{rank_of(0, wire::ProcState::stopped, 2), rank_of(1, wire::ProcState::stopped, 2)}, {exit_report_of(0), exit_report_of(1)}}, t0);
+  mesh.pushed(kA,
+              {{rank_of(0, wire::ProcState::stopped, 2), rank_of(1, wire::ProcState::stopped, 2)},
+               {exit_report_of(0), exit_report_of(1)}},
+              t0);
   CHECK(mesh.is_monitored());
   const auto last = mesh.pushed(
-      kB, {{rank_of(2, wire::ProcState::stopped, 2), rank_of(3, wire::ProcState::stopped, 2)}, {exit_report_of(2), exit_report_of(3)}}, t0);
+      kB,
+      {{rank_of(2, wire::ProcState::stopped, 2), rank_of(3, wire::ProcState::stopped, 2)},
+       {exit_report_of(2), exit_report_of(3)}},
+      t0);
   REQUIRE(last.events.size() == 3);
   CHECK(last.events[2].kind == WatchEvent::Kind::ended);
   CHECK_FALSE(mesh.is_monitored());
@@ -195,12 +218,15 @@ TEST_CASE("mesh_controller: monitoring ends when every rank has ended and was to
   CHECK(mesh.known({{1, 2}}).size() == 2);
 }
 
-TEST_CASE("mesh_controller: a host that knows its live ranks no more was started anew: they are lost, each once") {
+TEST_CASE(
+    "mesh_controller: a host that knows its live ranks no more was started anew: they are lost, "
+    "each once") {
   auto mesh = running();
   const auto absent = mesh.absent(kA, t0 + 10s);
   CHECK(absent.events.empty());
   REQUIRE(absent.orders.size() == 1);
-  const auto lost = mesh.answered(absent.orders[0], fail(ErrorCode::not_exist, "no such mesh"), t0 + 10s);
+  const auto lost =
+      mesh.answered(absent.orders[0], fail(ErrorCode::not_exist, "no such mesh"), t0 + 10s);
   REQUIRE(lost.events.size() == 2);
   CHECK(lost.events[0].exit_report->cause == wire::Cause::host_lost);
   CHECK(mesh.overall() == Status::Kind::failed);
@@ -210,18 +236,22 @@ TEST_CASE("mesh_controller: a host that knows its live ranks no more was started
 TEST_CASE("mesh_controller: a query that fails is told once, and says nothing about ranks") {
   auto mesh = make();
   mesh.listed(kA, news_of({rank_of(0), rank_of(1)}), t0);
-  const auto failed = mesh.answered({Order::stream, kA}, fail(ErrorCode::queue_full, "1000 subscribers"), t0);
+  const auto failed =
+      mesh.answered({Order::stream, kA}, fail(ErrorCode::queue_full, "1000 subscribers"), t0);
   REQUIRE(failed.events.size() == 1);
   CHECK(failed.events[0].kind == WatchEvent::Kind::query_failed);
   CHECK(failed.orders.empty());
   REQUIRE(mesh.next_due().has_value());
   const auto again = mesh.turn(*mesh.next_due());
   REQUIRE(again.orders.size() == 1);
-  CHECK(mesh.answered(again.orders[0], fail(ErrorCode::queue_full, "1000 subscribers"), t0 + 2s).events.empty());
+  CHECK(mesh.answered(again.orders[0], fail(ErrorCode::queue_full, "1000 subscribers"), t0 + 2s)
+            .events.empty());
   CHECK(mesh.statuses().find(0)->kind() == Status::Kind::running);
 }
 
-TEST_CASE("mesh_controller: a stop goes to every host until each has taken it, also to ranks that turn up later") {
+TEST_CASE(
+    "mesh_controller: a stop goes to every host until each has taken it, also to ranks that turn "
+    "up later") {
   auto mesh = make();
   mesh.listed(kA, news_of({rank_of(0), rank_of(1)}), t0);
   wire::StopProcsT order;
@@ -229,7 +259,8 @@ TEST_CASE("mesh_controller: a stop goes to every host until each has taken it, a
   auto stopping = mesh.stop(order, t0);
   REQUIRE(stopping.orders.size() == 1);
   CHECK(stopping.orders[0].kind == Order::stop);
-  CHECK(mesh.answered(stopping.orders[0], fail(ErrorCode::timeout, "no answer"), t0).orders.empty());
+  CHECK(
+      mesh.answered(stopping.orders[0], fail(ErrorCode::timeout, "no answer"), t0).orders.empty());
   CHECK(mesh.turn(t0 + 2s).orders.size() == 1);
   mesh.answered(stopping.orders[0], std::monostate(), t0 + 2s);
   CHECK(mesh.turn(t0 + 5s).orders.empty());
@@ -238,9 +269,13 @@ TEST_CASE("mesh_controller: a stop goes to every host until each has taken it, a
   CHECK(later.orders[0].kind == Order::stop);
 }
 
-TEST_CASE("mesh_controller: hosts that are not watched are left alone, and what is there stays unknown") {
+TEST_CASE(
+    "mesh_controller: hosts that are not watched are left alone, and what is there stays unknown") {
   auto mesh = make({kA});
-  mesh.listed(kA, news_of({rank_of(0, wire::ProcState::stopped, 2), rank_of(1, wire::ProcState::stopped, 2)}), t0);
+  mesh.listed(
+      kA,
+      news_of({rank_of(0, wire::ProcState::stopped, 2), rank_of(1, wire::ProcState::stopped, 2)}),
+      t0);
   CHECK(mesh.answered({Order::state, kB}, std::monostate(), t0).events.empty());
   CHECK(mesh.overall() == Status::Kind::unknown);
 }
@@ -257,7 +292,9 @@ TEST_CASE("supervisor: a poll that comes late is counted and told, and nobody is
   CHECK(supervisor.unreachable().empty());
 }
 
-TEST_CASE("supervisor: a host that says nothing is unreachable within 5 s, told once, and so is its return") {
+TEST_CASE(
+    "supervisor: a host that says nothing is unreachable within 5 s, told once, and so is its "
+    "return") {
   Supervisor supervisor({.hosts = {kA}, .mesh = {}}, t0);
   supervisor.connected(true, t0);
   std::vector<WatchEvent> events;
@@ -275,7 +312,8 @@ TEST_CASE("supervisor: a host that says nothing is unreachable within 5 s, told 
 TEST_CASE("supervisor: pages of a list, what they do not speak of is not taken for gone") {
   Supervisor supervisor({.hosts = {kA}, .mesh = {}}, t0);
   supervisor.connected(true, t0);
-  const auto page = [&](const std::string& after, const std::vector<std::string>& names, bool more) {
+  const auto page = [&](const std::string& after, const std::vector<std::string>& names,
+                        bool more) {
     ListUpdate list{.meshes = {}, .after = after, .more = more};
     for (const auto& name : names) {
       list.meshes.push_back(news_of({rank_of(0)}));
@@ -283,7 +321,9 @@ TEST_CASE("supervisor: pages of a list, what they do not speak of is not taken f
     }
     return supervisor.answer({Question::list, kA, {}, after}, list, t0);
   };
-  const auto is_list = [](const Supervisor::Question& question) { return question.kind == Question::list; };
+  const auto is_list = [](const Supervisor::Question& question) {
+    return question.kind == Question::list;
+  };
   const auto first = page("", {"a", "b"}, true);
   const auto next = std::find_if(first.questions.begin(), first.questions.end(), is_list);
   REQUIRE(next != first.questions.end());
@@ -295,7 +335,9 @@ TEST_CASE("supervisor: pages of a list, what they do not speak of is not taken f
   CHECK(std::none_of(same.questions.begin(), same.questions.end(), is_list));
 }
 
-TEST_CASE("subscriptions: a set, of meshes and of ranks, whose events come once however often somebody subscribed") {
+TEST_CASE(
+    "subscriptions: a set, of meshes and of ranks, whose events come once however often somebody "
+    "subscribed") {
   Subscriptions set;
   const ProcId me = *ProcId::parse("unix:/a,client-11111111111b");
   CHECK(set.add(me, kControlled, {{1, 2}}));
@@ -326,7 +368,9 @@ TEST_CASE("subscriptions: a set, of meshes and of ranks, whose events come once 
   CHECK(set.size() == 0);
 }
 
-TEST_CASE("watch_feed: a gap is noticed, by the next event or by the heartbeat, and what comes again is told once") {
+TEST_CASE(
+    "watch_feed: a gap is noticed, by the next event or by the heartbeat, and what comes again is "
+    "told once") {
   auto mesh = running();
   WatchFeed feed;
   auto messages = to_messages(mesh.known(), 1, true);
@@ -352,25 +396,32 @@ TEST_CASE("watch_feed: a gap is noticed, by the next event or by the heartbeat, 
   CHECK(feed.is_silent(t0 + 7s));
 }
 
-TEST_CASE("mesh_controller: between two lives of all its ranks a mesh has not ended, as long as somebody is there to begin them") {
+TEST_CASE(
+    "mesh_controller: between two lives of all its ranks a mesh has not ended, as long as somebody "
+    "is there to begin them") {
   auto mesh = make({kA});
   auto news = news_of({rank_of(0), rank_of(1)});
   news.region = Region(*Extent::parse("host=1,gpu=2"));
   news.hosts = {kA};
-  news.ranks_update.owner = OwnerUpdate{.owner = "unix:/a,client-11111111111b", .may_restart = true};
+  news.ranks_update.owner =
+      OwnerUpdate{.owner = "unix:/a,client-11111111111b", .may_restart = true};
   mesh.listed(kA, news, t0);
   mesh.answered({Order::stream, kA}, news, t0);
-  const auto end = [&](std::uint64_t generation, std::uint64_t incarnation, MeshController::Time now) {
-    return mesh.pushed(
-        kA,
-        {{rank_of(0, wire::ProcState::killed, generation, incarnation), rank_of(1, wire::ProcState::killed, generation, incarnation)},
-         {exit_report_of(0), exit_report_of(1)}},
-        now);
+  const auto end = [&](std::uint64_t generation, std::uint64_t incarnation,
+                       MeshController::Time now) {
+    return mesh.pushed(kA,
+                       {{rank_of(0, wire::ProcState::killed, generation, incarnation),
+                         rank_of(1, wire::ProcState::killed, generation, incarnation)},
+                        {exit_report_of(0), exit_report_of(1)}},
+                       now);
   };
   CHECK(end(2, 1, t0 + 1s).events.size() == 2);
   CHECK(mesh.is_monitored());
   CHECK(mesh.turn(t0 + 60s).events.empty());
-  mesh.pushed(kA, {{rank_of(0, wire::ProcState::ready, 3, 2), rank_of(1, wire::ProcState::ready, 3, 2)}, {}}, t0 + 61s);
+  mesh.pushed(
+      kA,
+      {{rank_of(0, wire::ProcState::ready, 3, 2), rank_of(1, wire::ProcState::ready, 3, 2)}, {}},
+      t0 + 61s);
   CHECK(end(4, 2, t0 + 62s).events.size() == 2);
   RankUpdate gone;
   gone.owner = OwnerUpdate{.owner = "unix:/a,client-11111111111b", .is_gone = true};
@@ -380,7 +431,8 @@ TEST_CASE("mesh_controller: between two lives of all its ranks a mesh has not en
   CHECK(mesh.turn(t0 + 64s).events.empty());
 }
 
-inline wire::RankTrouble trouble_of(std::uint64_t rank, wire::Trouble trouble, std::uint64_t incarnation = 1) {
+inline wire::RankTrouble trouble_of(std::uint64_t rank, wire::Trouble trouble,
+                                    std::uint64_t incarnation = 1) {
   return {rank, incarnation, 1, 12'345, trouble, 'T'};
 }
 
@@ -421,14 +473,17 @@ TEST_CASE("mesh_controller: who is frozen or slow is told once, with its end, an
   news.ranks_update.troubles = {trouble_of(0, Trouble::frozen)};
   CHECK(mesh.listed(kA, news, t0 + 3s).events.size() == 1);
   // Its end is told as an end; nothing is told of a trouble that went with it.
-  const auto ended = mesh.pushed(kA, {{rank_of(0, wire::ProcState::killed, 2)}, {exit_report_of(0)}}, t0 + 4s);
+  const auto ended =
+      mesh.pushed(kA, {{rank_of(0, wire::ProcState::killed, 2)}, {exit_report_of(0)}}, t0 + 4s);
   REQUIRE(ended.events.size() == 1);
   CHECK(ended.events[0].kind == WatchEvent::Kind::state);
   CHECK(mesh.pushed(kA, troubles({trouble_of(0, Trouble::none)}), t0 + 5s).events.empty());
   CHECK(mesh.known({{0, 1}}).size() == 1);
 }
 
-TEST_CASE("watch_feed: two ends of one rank are heard each with its own report, and what is no end has none") {
+TEST_CASE(
+    "watch_feed: two ends of one rank are heard each with its own report, and what is no end has "
+    "none") {
   std::vector<WatchEvent> events;
   const auto add = [&](const wire::RankState& state, const std::string& reason) {
     auto& event = events.emplace_back();
@@ -447,17 +502,20 @@ TEST_CASE("watch_feed: two ends of one rank are heard each with its own report, 
   WatchFeed feed;
   std::vector<std::string> heard;
   for (const auto& message : to_messages(events, 1, false)) {
-    for (const auto& event : feed.on_event(message, t0)) heard.push_back(event.exit_report == nullptr ? "" : event.exit_report->reason);
+    for (const auto& event : feed.on_event(message, t0))
+      heard.push_back(event.exit_report == nullptr ? "" : event.exit_report->reason);
   }
   CHECK(heard == std::vector<std::string>{"", "first", "", "second"});
 }
 
-TEST_CASE("watch_feed: a trouble is told once, in order, and its end also when that message was lost") {
+TEST_CASE(
+    "watch_feed: a trouble is told once, in order, and its end also when that message was lost") {
   using wire::Trouble;
   auto mesh = running();
   WatchFeed feed;
   std::uint64_t sequence = 0;
-  const auto hear = [&](const std::vector<WatchEvent>& events, bool is_snapshot, std::uint64_t number) {
+  const auto hear = [&](const std::vector<WatchEvent>& events, bool is_snapshot,
+                        std::uint64_t number) {
     std::vector<WatchEvent> heard;
     for (auto& message : to_messages(events, 1, is_snapshot)) {
       message.sequence = number == 0 ? ++sequence : number;
@@ -481,9 +539,11 @@ TEST_CASE("watch_feed: a trouble is told once, in order, and its end also when t
   // What was overtaken on its way comes too late.
   CHECK(hear(frozen, false, sequence + 2).size() == 1);
   CHECK(hear(mesh.known({{1, 2}}), true, sequence + 1).empty());
-  // What is wrong with a rank overtakes that it is ready, or is overtaken by that it is not any more.
+  // What is wrong with a rank overtakes that it is ready, or is overtaken by that it is not any
+  // more.
   WatchFeed other;
-  const auto message = [](std::uint64_t number, std::vector<wire::RankState> ranks, std::vector<wire::RankTrouble> list) {
+  const auto message = [](std::uint64_t number, std::vector<wire::RankState> ranks,
+                          std::vector<wire::RankTrouble> list) {
     wire::MeshEventT event;
     event.mesh = kControlled;
     event.host = kA.to_string();
@@ -517,7 +577,9 @@ TEST_CASE("watch_event: what is known travels in messages below the limit") {
   CHECK(messages[1].region != nullptr);
 }
 
-TEST_CASE("event_json, SupervisionEvent: an end says its cause, who asked for it and why, and what it follows from") {
+TEST_CASE(
+    "event_json, SupervisionEvent: an end says its cause, who asked for it and why, and what it "
+    "follows from") {
   auto mesh = running();
   auto state = rank_of(2, wire::ProcState::killed, 2);
   state.mutate_step(wire::StopStep::term);
@@ -532,15 +594,20 @@ TEST_CASE("event_json, SupervisionEvent: an end says its cause, who asked for it
   const auto told = mesh.pushed(kB, {{state}, {exit_report}}, t0);
   REQUIRE(told.events.size() == 1);
   const auto json = to_json_line(told.events[0], {});
-  CHECK(json.find("\"restarts\":3,\"cause\":\"lease_lapsed\",\"consequence\":true,\"because\":null,"
-                  "\"stop\":{\"step\":\"term\",\"by\":\"host\",\"reason\":\"its lease has lapsed\"}") != std::string::npos);
+  CHECK(json.find(
+            "\"restarts\":3,\"cause\":\"lease_lapsed\",\"consequence\":true,\"because\":null,"
+            "\"stop\":{\"step\":\"term\",\"by\":\"host\",\"reason\":\"its lease has lapsed\"}") !=
+        std::string::npos);
   const auto text = to_supervision_event(told.events[0]).describe();
-  CHECK(text.ends_with(": killed by SIGTERM; cause: lease_lapsed; stopped by host: its lease has lapsed; a consequence; after 3 restarts"));
+  CHECK(
+      text.ends_with(": killed by SIGTERM; cause: lease_lapsed; stopped by host: its lease has "
+                     "lapsed; a consequence; after 3 restarts"));
 }
 
 TEST_CASE("event_json: one line, whatever bytes a proc wrote") {
   auto mesh = running();
-  const auto told = mesh.pushed(kB, {{rank_of(2, wire::ProcState::killed, 2)}, {exit_report_of(2)}}, t0);
+  const auto told =
+      mesh.pushed(kB, {{rank_of(2, wire::ProcState::killed, 2)}, {exit_report_of(2)}}, t0);
   REQUIRE(told.events.size() == 1);
   const auto now = std::chrono::system_clock::time_point(1'500ms);
   CHECK(to_json_line(told.events[0], now) ==
@@ -548,17 +615,20 @@ TEST_CASE("event_json: one line, whatever bytes a proc wrote") {
             "\",\"host\":\"unix:/b\",\"rank\":2,\"point\":\"host=1/2,gpu=0/"
             "2\",\"state\":\"killed\",\"pid\":42,\"exit_code\":null,\"signal\":9,"
             "\"reason\":\"killed by SIGKILL\",\"stderr_tail\":[\"last \xef\xbf\xbd words\"],"
-            "\"restarts\":0,\"cause\":\"killed_from_outside\",\"consequence\":false,\"because\":null,\"stop\":null}");
+            "\"restarts\":0,\"cause\":\"killed_from_outside\",\"consequence\":false,\"because\":"
+            "null,\"stop\":null}");
   const auto frozen = mesh.pushed(kA, troubles({trouble_of(1, wire::Trouble::frozen)}), t0);
   REQUIRE(frozen.events.size() == 1);
   CHECK(to_json_line(frozen.events[0], now) ==
         "{\"time\":\"1970-01-01T00:00:01.500Z\",\"event\":\"trouble\",\"mesh\":\"" + kControlled +
-            "\",\"host\":\"unix:/a\",\"rank\":1,\"point\":\"host=0/2,gpu=1/2\",\"trouble\":\"frozen\","
+            "\",\"host\":\"unix:/a\",\"rank\":1,\"point\":\"host=0/2,gpu=1/"
+            "2\",\"trouble\":\"frozen\","
             "\"reason\":\"stopped by a signal, nothing from it for 12.3 s\"}");
   WatchEvent late;
   late.kind = WatchEvent::Kind::late;
   late.lateness = 21s;
-  CHECK(to_json_line(late, now) == "{\"time\":\"1970-01-01T00:00:01.500Z\",\"event\":\"late\",\"ms\":21000}");
+  CHECK(to_json_line(late, now) ==
+        "{\"time\":\"1970-01-01T00:00:01.500Z\",\"event\":\"late\",\"ms\":21000}");
 }
 
 }  // namespace meshbus::test::controlled

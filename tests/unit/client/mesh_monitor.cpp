@@ -31,10 +31,13 @@ struct Owner {
     MeshMonitor::Options options;
     options.has_output = true;
     options.handlers.on_output = [this](std::uint64_t rank, Stream stream, std::string_view bytes) {
-      written += std::to_string(rank) + (stream == Stream::out ? "o:" : "e:") + std::string(bytes) + "|";
+      written +=
+          std::to_string(rank) + (stream == Stream::out ? "o:" : "e:") + std::string(bytes) + "|";
     };
     monitor = std::make_shared<MeshMonitor>(
-        reactor, handlers, *ProcMeshRef::make(*Name::make("m", 1), {host_a, host_b}, *Extent::make({{"host", 2}})), std::move(options));
+        reactor, handlers,
+        *ProcMeshRef::make(*Name::make("m", 1), {host_a, host_b}, *Extent::make({{"host", 2}})),
+        std::move(options));
   }
   ~Owner() {
     handlers.finish();
@@ -46,7 +49,8 @@ struct Owner {
     output.mesh = "m";
     const auto message = ControlMessage::decode(encode_control({}, std::move(output)));
     REQUIRE(message.has_value());
-    monitor->on_output(from, *message->body_as<wire::Output>(), [this](wire::OutputTakenT one) { taken.push_back(std::move(one)); });
+    monitor->on_output(from, *message->body_as<wire::Output>(),
+                       [this](wire::OutputTakenT one) { taken.push_back(std::move(one)); });
     const int before = handled;
     handlers.post([this] { ++handled; });
     while (handled == before) std::this_thread::yield();
@@ -54,7 +58,8 @@ struct Owner {
   }
 };
 
-wire::OutputT chunk(std::uint64_t rank, std::uint64_t offset, const std::string& bytes, wire::Stream stream = wire::Stream::out) {
+wire::OutputT chunk(std::uint64_t rank, std::uint64_t offset, const std::string& bytes,
+                    wire::Stream stream = wire::Stream::out) {
   auto one = std::make_unique<wire::OutputChunkT>();
   one->rank = rank;
   one->stream = stream;
@@ -81,7 +86,8 @@ TEST_CASE("mesh_monitor: output that comes twice is handed out once, and taken b
   CHECK_FALSE(owner.taken[2].resend);
 }
 
-TEST_CASE("mesh_monitor: what comes behind a gap waits for what is missing, which is asked for once") {
+TEST_CASE(
+    "mesh_monitor: what comes behind a gap waits for what is missing, which is asked for once") {
   Owner owner;
   owner.give(host_a, chunk(0, 0, "one\n"));
   owner.give(host_a, chunk(0, 8, "three\n"));
@@ -130,7 +136,8 @@ TEST_CASE("mesh_monitor: after a silence the agents are asked again, not too oft
   wire::StateChangedT news;
   news.mesh = "m";
   news.host = host_a.to_string();
-  news.ranks.emplace_back(0, 1, 1, 1'000'000, 0, 100, 0, wire::ProcState::ready, 0, false, wire::StopStep::none, 0);
+  news.ranks.emplace_back(0, 1, 1, 1'000'000, 0, 100, 0, wire::ProcState::ready, 0, false,
+                          wire::StopStep::none, 0);
   const auto message = ControlMessage::decode(encode_control({}, std::move(news)));
   REQUIRE(message.has_value());
   const auto* const changed = message->body_as<wire::StateChanged>();
@@ -142,7 +149,9 @@ TEST_CASE("mesh_monitor: after a silence the agents are asked again, not too oft
   CHECK_FALSE(owner.monitor->should_ask_for_output());
 }
 
-TEST_CASE("output_receiver: an ended mesh waits 30 s for silent output, and 2 s when the launcher has moved") {
+TEST_CASE(
+    "output_receiver: an ended mesh waits 30 s for silent output, and 2 s when the launcher has "
+    "moved") {
   constexpr OutputReceiver::Time kEnd{1000s};
   OutputReceiver still(1);
   CHECK(still.give_up_at(kEnd) == kEnd + 30s);

@@ -16,7 +16,8 @@ constexpr RankTable::Time kStart{1000s};
 constexpr RankTable::Time kLater = kStart + 10s;
 
 ProcMeshRef mesh_of(std::uint64_t per_host) {
-  return *ProcMeshRef::make(*Name::make("m", 1), {kA, kB}, *Extent::make({{"host", 2}, {"gpu", per_host}}));
+  return *ProcMeshRef::make(*Name::make("m", 1), {kA, kB},
+                            *Extent::make({{"host", 2}, {"gpu", per_host}}));
 }
 
 struct State {
@@ -45,20 +46,24 @@ wire::RankState make(const State& state) {
 }
 
 struct ExitReport {
-  explicit ExitReport(std::uint64_t rank, const std::string& reason = "exit 3", const std::string& tail = "") {
+  explicit ExitReport(std::uint64_t rank, const std::string& reason = "exit 3",
+                      const std::string& tail = "") {
     wire::ExitReportT native;
     native.rank = rank;
     native.reason = reason;
     native.stderr_tail.assign(tail.begin(), tail.end());
     builder.Finish(wire::ExitReport::Pack(builder, &native));
   }
-  const wire::ExitReport& operator*() const { return *flatbuffers::GetRoot<wire::ExitReport>(builder.GetBufferPointer()); }
+  const wire::ExitReport& operator*() const {
+    return *flatbuffers::GetRoot<wire::ExitReport>(builder.GetBufferPointer());
+  }
   flatbuffers::FlatBufferBuilder builder;
 };
 
 /// What a host tells in one message.
 struct Message {
-  Message(const std::vector<State>& states, const std::vector<wire::LaunchTimes>& launch, const std::string& reason_of_0) {
+  Message(const std::vector<State>& states, const std::vector<wire::LaunchTimes>& launch,
+          const std::string& reason_of_0) {
     wire::StateChangedT native;
     native.mesh = "m";
     native.host = "unix:/a";
@@ -71,8 +76,11 @@ struct Message {
     builder.Finish(wire::StateChanged::Pack(builder, &native));
   }
   RankTable::Update news() const {
-    const auto* const message = flatbuffers::GetRoot<wire::StateChanged>(builder.GetBufferPointer());
-    return {.ranks = message->ranks(), .exit_reports = message->exit_reports(), .launch = message->launch()};
+    const auto* const message =
+        flatbuffers::GetRoot<wire::StateChanged>(builder.GetBufferPointer());
+    return {.ranks = message->ranks(),
+            .exit_reports = message->exit_reports(),
+            .launch = message->launch()};
   }
   flatbuffers::FlatBufferBuilder builder;
 };
@@ -81,15 +89,19 @@ struct Message {
 RankTable ready_table(std::uint64_t per_host) {
   const auto mesh = mesh_of(per_host);
   RankTable table(mesh);
-  for (std::uint64_t rank = 0; rank < 2 * per_host; ++rank) table.apply(rank < per_host ? kA : kB, make({.rank = rank}), kStart);
+  for (std::uint64_t rank = 0; rank < 2 * per_host; ++rank)
+    table.apply(rank < per_host ? kA : kB, make({.rank = rank}), kStart);
   return table;
 }
 
 }  // namespace
 
-TEST_CASE("rank_table: a trouble stands until it is over or the rank is not ready any more, and is no end") {
+TEST_CASE(
+    "rank_table: a trouble stands until it is over or the rank is not ready any more, and is no "
+    "end") {
   auto table = ready_table(1);
-  const auto trouble = [](wire::Trouble which, std::uint8_t process = 'T', std::uint64_t incarnation = 1) {
+  const auto trouble = [](wire::Trouble which, std::uint8_t process = 'T',
+                          std::uint64_t incarnation = 1) {
     return wire::RankTrouble(0, incarnation, 1'000'000'000, 12'345, which, process);
   };
   CHECK_FALSE(table.apply(kB, trouble(wire::Trouble::frozen)));
@@ -108,7 +120,8 @@ TEST_CASE("rank_table: a trouble stands until it is over or the rank is not read
   CHECK_FALSE(table.rank(0).trouble_since.has_value());
   CHECK(table.apply(kA, trouble(wire::Trouble::frozen, 'S')));
   CHECK(table.rank(0).trouble_reason == "nothing from it for 12.3 s");
-  CHECK(table.apply(kA, make({.rank = 0, .generation = 2, .state = wire::ProcState::stopping}), kLater));
+  CHECK(table.apply(kA, make({.rank = 0, .generation = 2, .state = wire::ProcState::stopping}),
+                    kLater));
   CHECK(table.rank(0).trouble == Trouble::none);
   CHECK_FALSE(table.apply(kA, trouble(wire::Trouble::frozen)));
 }
@@ -126,17 +139,25 @@ TEST_CASE("rank_table: knows the place of each rank before anything is heard") {
 TEST_CASE("rank_table: the larger generation wins, and nothing leaves a terminal state") {
   RankTable table(mesh_of(1));
   CHECK(table.apply(kA, make({.rank = 0, .generation = 2}), kStart));
-  CHECK_FALSE(table.apply(kA, make({.rank = 0, .generation = 1, .state = wire::ProcState::starting}), kStart));
+  CHECK_FALSE(table.apply(
+      kA, make({.rank = 0, .generation = 1, .state = wire::ProcState::starting}), kStart));
   CHECK(table.rank(0).state == ProcState::ready);
-  CHECK(table.apply(kA, make({.rank = 0, .generation = 3, .state = wire::ProcState::stopped}), kStart));
+  CHECK(table.apply(kA, make({.rank = 0, .generation = 3, .state = wire::ProcState::stopped}),
+                    kStart));
   CHECK_FALSE(table.apply(kA, make({.rank = 0, .generation = 4}), kStart));
   CHECK(table.rank(0).state == ProcState::stopped);
 }
 
-TEST_CASE("rank_table: a rank that was ordered to begin anew counts as starting, and late news of its former life change nothing") {
+TEST_CASE(
+    "rank_table: a rank that was ordered to begin anew counts as starting, and late news of its "
+    "former life change nothing") {
   auto table = ready_table(1);
   table.set_judged();
-  const auto end = make({.rank = 0, .generation = 2, .state = wire::ProcState::stopped, .ended_ms = 5, .exit_code = 3});
+  const auto end = make({.rank = 0,
+                         .generation = 2,
+                         .state = wire::ProcState::stopped,
+                         .ended_ms = 5,
+                         .exit_code = 3});
   table.apply(kA, end, kLater);
   CHECK_FALSE(table.is_over(0, kLater));
   CHECK(table.is_over(0, kLater + RankTable::exit_report_limit));
@@ -194,28 +215,33 @@ TEST_CASE("rank_table: a rank that was ordered to begin anew counts as starting,
     CHECK(table.rank(0).cause == Cause::host_lost);
     CHECK(table.take_failures(kLater + 2s).size() == 1);
   }
-  table.apply(kB, make({.rank = 1, .generation = 2, .state = wire::ProcState::stopped}), kLater + 3s);
+  table.apply(kB, make({.rank = 1, .generation = 2, .state = wire::ProcState::stopped}),
+              kLater + 3s);
   table.apply(kB, *ExitReport(1, "exit 0"));
   CHECK(table.is_complete(kLater + 3s));
 }
 
-TEST_CASE("rank_table: a message that tells several changes of a rank gives a report for each, as the rank was then") {
+TEST_CASE(
+    "rank_table: a message that tells several changes of a rank gives a report for each, as the "
+    "rank was then") {
   RankTable table(mesh_of(1));
   wire::LaunchTimes times;
   times.mutate_ready_ns(7);
-  const Message message({{.rank = 0, .generation = 1, .state = wire::ProcState::starting},
-                         {.rank = 0, .generation = 2, .state = wire::ProcState::running},
-                         {.rank = 0, .generation = 3, .state = wire::ProcState::ready},
-                         {.rank = 0, .generation = 4, .state = wire::ProcState::killed, .ended_ms = 5, .signal = 9},
-                         {.rank = 0, .generation = 4, .state = wire::ProcState::killed, .ended_ms = 5, .signal = 9}},
-                        {times}, "killed by SIGKILL");
+  const Message message(
+      {{.rank = 0, .generation = 1, .state = wire::ProcState::starting},
+       {.rank = 0, .generation = 2, .state = wire::ProcState::running},
+       {.rank = 0, .generation = 3, .state = wire::ProcState::ready},
+       {.rank = 0, .generation = 4, .state = wire::ProcState::killed, .ended_ms = 5, .signal = 9},
+       {.rank = 0, .generation = 4, .state = wire::ProcState::killed, .ended_ms = 5, .signal = 9}},
+      {times}, "killed by SIGKILL");
   const auto changes = table.apply(kA, message.news(), kStart, true);
   CHECK(changes.is_news);
   REQUIRE(changes.ended.size() == 1);
   CHECK(changes.ended[0].rank == 0);
   CHECK(changes.ended[0].reason == "killed by SIGKILL");
   REQUIRE(changes.reports.size() == 4);
-  const std::vector<ProcState> states{ProcState::starting, ProcState::running, ProcState::ready, ProcState::killed};
+  const std::vector<ProcState> states{ProcState::starting, ProcState::running, ProcState::ready,
+                                      ProcState::killed};
   for (std::size_t i = 0; i < states.size(); ++i) {
     const auto& report = changes.reports[i];
     INFO("change ", i, ": ", report.words());
@@ -254,7 +280,13 @@ TEST_CASE("rank_table: a state that this version does not know is unknown") {
 
 TEST_CASE("rank_table: a failure is told once, with its exit report") {
   auto table = ready_table(1);
-  table.apply(kA, make({.rank = 0, .generation = 2, .state = wire::ProcState::stopped, .ended_ms = 5, .exit_code = 3}), kLater);
+  table.apply(kA,
+              make({.rank = 0,
+                    .generation = 2,
+                    .state = wire::ProcState::stopped,
+                    .ended_ms = 5,
+                    .exit_code = 3}),
+              kLater);
   CHECK(table.take_failures(kLater).empty());
   CHECK(table.next_due(kLater) == kLater + RankTable::failure_limit);
   table.apply(kA, *ExitReport(0, "exit 3", "oh no\n"));
@@ -269,7 +301,13 @@ TEST_CASE("rank_table: a failure is told once, with its exit report") {
 
 TEST_CASE("rank_table: a failure without an exit report is told after 300 ms") {
   auto table = ready_table(1);
-  table.apply(kA, make({.rank = 0, .generation = 2, .state = wire::ProcState::killed, .ended_ms = 5, .signal = 9}), kLater);
+  table.apply(kA,
+              make({.rank = 0,
+                    .generation = 2,
+                    .state = wire::ProcState::killed,
+                    .ended_ms = 5,
+                    .signal = 9}),
+              kLater);
   CHECK(table.take_failures(kLater + 299ms).empty());
   const auto failures = table.take_failures(kLater + 300ms);
   REQUIRE(failures.size() == 1);
@@ -279,9 +317,12 @@ TEST_CASE("rank_table: a failure without an exit report is told after 300 ms") {
   CHECK(table.take_failures(kLater + 10s).empty());
 }
 
-TEST_CASE("rank_table: while the mesh starts, failures wait until every rank has been up for a moment") {
+TEST_CASE(
+    "rank_table: while the mesh starts, failures wait until every rank has been up for a moment") {
   RankTable table(mesh_of(1));
-  table.apply(kB, make({.rank = 1, .state = wire::ProcState::stopped, .ended_ms = 10, .exit_code = 2}), kStart);
+  table.apply(kB,
+              make({.rank = 1, .state = wire::ProcState::stopped, .ended_ms = 10, .exit_code = 2}),
+              kStart);
   table.apply(kB, *ExitReport(1, "exit 2"));
   CHECK(table.take_failures(kStart).empty());
   CHECK(table.next_due(kStart) == kStart + RankTable::failure_limit);
@@ -291,12 +332,18 @@ TEST_CASE("rank_table: while the mesh starts, failures wait until every rank has
   CHECK(table.take_failures(kStart + 70ms).size() == 1);
 }
 
-TEST_CASE("rank_table: a mesh that ends while it starts is not complete before its failures were handed out") {
+TEST_CASE(
+    "rank_table: a mesh that ends while it starts is not complete before its failures were handed "
+    "out") {
   RankTable table(mesh_of(1));
-  table.apply(kB, make({.rank = 1, .state = wire::ProcState::stopped, .ended_ms = 20, .exit_code = 3}), kStart);
+  table.apply(kB,
+              make({.rank = 1, .state = wire::ProcState::stopped, .ended_ms = 20, .exit_code = 3}),
+              kStart);
   table.apply(kB, *ExitReport(1, "exit 3"));
   CHECK(table.take_failures(kStart).empty());
-  table.apply(kA, make({.rank = 0, .state = wire::ProcState::stopped, .ended_ms = 10, .exit_code = 2}), kStart + 1ms);
+  table.apply(kA,
+              make({.rank = 0, .state = wire::ProcState::stopped, .ended_ms = 10, .exit_code = 2}),
+              kStart + 1ms);
   SUBCASE("all exit reports have come: nothing is left that could change their order") {
     table.apply(kA, *ExitReport(0, "exit 2"));
     CHECK_FALSE(table.is_complete(kStart + 1ms));
@@ -326,20 +373,31 @@ TEST_CASE("rank_table: a mesh that ends while it starts is not complete before i
 
 TEST_CASE("rank_table: a rank that never starts does not hold the failures of others for long") {
   RankTable table(mesh_of(1));
-  table.apply(kB, make({.rank = 1, .state = wire::ProcState::stopped, .ended_ms = 10, .exit_code = 2}), kStart);
+  table.apply(kB,
+              make({.rank = 1, .state = wire::ProcState::stopped, .ended_ms = 10, .exit_code = 2}),
+              kStart);
   table.apply(kB, *ExitReport(1, "exit 2"));
   CHECK(table.take_failures(kStart + RankTable::failure_limit).size() == 1);
 }
 
 TEST_CASE("rank_table: what was stopped on request is no failure, whatever signal it took") {
   auto table = ready_table(1);
-  table.apply(
-      kA, make({.rank = 0, .generation = 2, .state = wire::ProcState::killed, .ended_ms = 5, .signal = 9, .step = wire::StopStep::kill}),
-      kLater);
-  table.apply(
-      kB,
-      make({.rank = 1, .generation = 2, .state = wire::ProcState::stopped, .ended_ms = 5, .exit_code = 1, .step = wire::StopStep::term}),
-      kLater);
+  table.apply(kA,
+              make({.rank = 0,
+                    .generation = 2,
+                    .state = wire::ProcState::killed,
+                    .ended_ms = 5,
+                    .signal = 9,
+                    .step = wire::StopStep::kill}),
+              kLater);
+  table.apply(kB,
+              make({.rank = 1,
+                    .generation = 2,
+                    .state = wire::ProcState::stopped,
+                    .ended_ms = 5,
+                    .exit_code = 1,
+                    .step = wire::StopStep::term}),
+              kLater);
   CHECK(table.is_ended());
   CHECK(table.take_failures(kLater + 10s).empty());
   CHECK_FALSE(table.outcome().first_failure.has_value());
@@ -348,8 +406,20 @@ TEST_CASE("rank_table: what was stopped on request is no failure, whatever signa
 
 TEST_CASE("rank_table: the first failure is the earliest end, not the first that was heard of") {
   auto table = ready_table(2);
-  table.apply(kA, make({.rank = 0, .generation = 2, .state = wire::ProcState::stopped, .ended_ms = 900, .exit_code = 4}), kLater);
-  table.apply(kB, make({.rank = 3, .generation = 2, .state = wire::ProcState::killed, .ended_ms = 700, .signal = 11}), kLater + 1ms);
+  table.apply(kA,
+              make({.rank = 0,
+                    .generation = 2,
+                    .state = wire::ProcState::stopped,
+                    .ended_ms = 900,
+                    .exit_code = 4}),
+              kLater);
+  table.apply(kB,
+              make({.rank = 3,
+                    .generation = 2,
+                    .state = wire::ProcState::killed,
+                    .ended_ms = 700,
+                    .signal = 11}),
+              kLater + 1ms);
   const auto outcome = table.outcome();
   REQUIRE(outcome.first_failure.has_value());
   CHECK(outcome.first_failure->rank == 3);
@@ -361,9 +431,27 @@ TEST_CASE("rank_table: the first failure is the earliest end, not the first that
 
 TEST_CASE("rank_table: of ends at the same time the lowest rank is the first") {
   auto table = ready_table(2);
-  table.apply(kB, make({.rank = 2, .generation = 2, .state = wire::ProcState::stopped, .ended_ms = 700, .exit_code = 2}), kLater);
-  table.apply(kA, make({.rank = 1, .generation = 2, .state = wire::ProcState::stopped, .ended_ms = 740, .exit_code = 1}), kLater);
-  table.apply(kA, make({.rank = 0, .generation = 2, .state = wire::ProcState::stopped, .ended_ms = 760, .exit_code = 9}), kLater);
+  table.apply(kB,
+              make({.rank = 2,
+                    .generation = 2,
+                    .state = wire::ProcState::stopped,
+                    .ended_ms = 700,
+                    .exit_code = 2}),
+              kLater);
+  table.apply(kA,
+              make({.rank = 1,
+                    .generation = 2,
+                    .state = wire::ProcState::stopped,
+                    .ended_ms = 740,
+                    .exit_code = 1}),
+              kLater);
+  table.apply(kA,
+              make({.rank = 0,
+                    .generation = 2,
+                    .state = wire::ProcState::stopped,
+                    .ended_ms = 760,
+                    .exit_code = 9}),
+              kLater);
   CHECK(table.outcome().first_failure->rank == 1);
 }
 
@@ -378,7 +466,8 @@ TEST_CASE("rank_table: a lost host fails the ranks that had not ended, and they 
   CHECK(table.rank(2).state == ProcState::stopped);
   CHECK(table.rank(3).reason == "host lost: gone");
   CHECK(table.rank(3).shell_code() == 125);
-  CHECK_FALSE(table.apply(kB, make({.rank = 3, .generation = 9, .state = wire::ProcState::stopped}), kLater));
+  CHECK_FALSE(table.apply(kB, make({.rank = 3, .generation = 9, .state = wire::ProcState::stopped}),
+                          kLater));
   CHECK_FALSE(table.apply(kB, *ExitReport(3)));
   const auto failures = table.take_failures(kLater);
   REQUIRE(failures.size() == 1);
@@ -402,7 +491,8 @@ TEST_CASE("rank_table: a mesh is complete with all exit reports, or 2 s after th
 }
 
 TEST_CASE("rank_table: a mesh without ranks is complete at once") {
-  const RankTable table(*ProcMeshRef::make(*Name::make("m", 1), {kA}, *Extent::make({{"host", 1}, {"gpu", 0}})));
+  const RankTable table(
+      *ProcMeshRef::make(*Name::make("m", 1), {kA}, *Extent::make({{"host", 1}, {"gpu", 0}})));
   CHECK(table.size() == 0);
   CHECK(table.is_complete(kStart));
   CHECK_FALSE(table.next_due(kStart).has_value());
@@ -413,14 +503,23 @@ TEST_CASE("rank_table: a quick exit 0 counts as created, other ends do not") {
   table.apply(kA, make({.rank = 0, .state = wire::ProcState::stopped}), kStart);
   table.apply(kA, make({.rank = 1, .state = wire::ProcState::stopped, .exit_code = 1}), kStart);
   table.apply(kB, make({.rank = 2}), kStart);
-  table.apply(kB, make({.rank = 2, .generation = 2, .state = wire::ProcState::stopped, .exit_code = 1}), kStart);
+  table.apply(kB,
+              make({.rank = 2, .generation = 2, .state = wire::ProcState::stopped, .exit_code = 1}),
+              kStart);
   table.apply(kB, make({.rank = 3, .state = wire::ProcState::running}), kStart);
   CHECK(table.created() == 2);
   // Who is stopped on request, by a signal or by exiting, has not come to where it was to go.
-  table.apply(kB, make({.rank = 3, .generation = 2, .state = wire::ProcState::stopped, .signal = 15, .step = wire::StopStep::term}),
+  table.apply(kB,
+              make({.rank = 3,
+                    .generation = 2,
+                    .state = wire::ProcState::stopped,
+                    .signal = 15,
+                    .step = wire::StopStep::term}),
               kStart);
   RankTable asked(mesh_of(1));
-  asked.apply(kA, make({.rank = 0, .state = wire::ProcState::stopped, .step = wire::StopStep::asked}), kStart);
+  asked.apply(kA,
+              make({.rank = 0, .state = wire::ProcState::stopped, .step = wire::StopStep::asked}),
+              kStart);
   CHECK(table.created() == 2);
   CHECK(asked.created() == 0);
 }
@@ -434,5 +533,6 @@ TEST_CASE("rank_table: what is missing is named, with stage and pid, and long li
   CHECK(text.find("rank 7 (") != std::string::npos);
   CHECK(text.find("rank 8 (") == std::string::npos);
   CHECK(text.ends_with("and 8 more: ranks 8-15"));
-  CHECK(RankTable(mesh_of(1)).describe({0}) == "rank 0 (host=0,gpu=0 on unix:/a): not heard of yet");
+  CHECK(RankTable(mesh_of(1)).describe({0}) ==
+        "rank 0 (host=0,gpu=0 on unix:/a): not heard of yet");
 }

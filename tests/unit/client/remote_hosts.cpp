@@ -32,20 +32,22 @@ Words ssh_words(const std::string& destination, const std::string& program = {})
 TEST_CASE("remote_hosts: a destination of ssh is [USER@]HOST[:PORT]") {
   const std::string plain = "exec meshbus host --remote";
   CHECK(ssh_words("h1") == Words{"--", "h1", plain});
-  CHECK(ssh_words("alice@h1.example:2222") == Words{"-p", "2222", "-l", "alice", "--", "h1.example", plain});
+  CHECK(ssh_words("alice@h1.example:2222") ==
+        Words{"-p", "2222", "-l", "alice", "--", "h1.example", plain});
   CHECK(ssh_words("[2001:db8::1]:22") == Words{"-p", "22", "--", "2001:db8::1", plain});
   CHECK(ssh_words("[::1]") == Words{"--", "::1", plain});
   CHECK(ssh_words("a@b@h1") == Words{"-l", "a@b", "--", "h1", plain});
 }
 
 TEST_CASE("remote_hosts: the program there is quoted for its shell") {
-  CHECK(ssh_words("h1", "/opt/mesh bus/meshbus").back() == "exec '/opt/mesh bus/meshbus' host --remote");
+  CHECK(ssh_words("h1", "/opt/mesh bus/meshbus").back() ==
+        "exec '/opt/mesh bus/meshbus' host --remote");
   CHECK(ssh_words("h1", "a'b").back() == "exec 'a'\\''b' host --remote");
 }
 
 TEST_CASE("remote_hosts: what ssh would take for something else is refused") {
-  for (const char* destination :
-       {"", "-oProxyCommand=x", "-l@h1", "@h1", "h1:", "h1:x", "h1:123456", "::1", "[::1", "[::1]x", "[::1]:", "a@-x"}) {
+  for (const char* destination : {"", "-oProxyCommand=x", "-l@h1", "@h1", "h1:", "h1:x",
+                                  "h1:123456", "::1", "[::1", "[::1]x", "[::1]:", "a@-x"}) {
     INFO(destination);
     const auto hosts = ssh_hosts({destination});
     REQUIRE_FALSE(hosts.has_value());
@@ -55,10 +57,14 @@ TEST_CASE("remote_hosts: what ssh would take for something else is refused") {
 }
 
 TEST_CASE("remote_hosts: advice") {
-  CHECK(advice("exit 255", "ssh: Could not resolve hostname x: Name or service not known").starts_with("check the name"));
-  CHECK(advice("exit 255", "a@b: Permission denied (publickey).").find("authorized_keys") != std::string::npos);
-  CHECK(advice("exit 127", "bash: line 1: exec: meshbus: not found").find("--remote-program") != std::string::npos);
-  CHECK(advice("exit 2", "meshbus: meshbus host has no --remote").find("the same version") != std::string::npos);
+  CHECK(advice("exit 255", "ssh: Could not resolve hostname x: Name or service not known")
+            .starts_with("check the name"));
+  CHECK(advice("exit 255", "a@b: Permission denied (publickey).").find("authorized_keys") !=
+        std::string::npos);
+  CHECK(advice("exit 127", "bash: line 1: exec: meshbus: not found").find("--remote-program") !=
+        std::string::npos);
+  CHECK(advice("exit 2", "meshbus: meshbus host has no --remote").find("the same version") !=
+        std::string::npos);
   CHECK(advice("exit 1", "the disk is full").empty());
 }
 

@@ -38,7 +38,8 @@ inline WatchEvent end(std::uint64_t rank, const std::string& reason = {}) {
 inline std::vector<std::string> texts(const std::vector<WatchEvent>& events) {
   std::vector<std::string> lines;
   for (const auto& one : events)
-    lines.push_back(std::to_string(one.rank.rank()) + " " + wire::EnumNameProcState(one.rank.state()) +
+    lines.push_back(std::to_string(one.rank.rank()) + " " +
+                    wire::EnumNameProcState(one.rank.state()) +
                     (one.exit_report == nullptr ? "" : ": " + one.exit_report->reason));
   return lines;
 }
@@ -62,12 +63,14 @@ TEST_CASE("report_queue: changes are handed out once, in order, numbered") {
   CHECK(queue.generation() == 3);
 }
 
-TEST_CASE("report_queue: ends that are ready together come behind everything else, the earliest first") {
+TEST_CASE(
+    "report_queue: ends that are ready together come behind everything else, the earliest first") {
   ReportQueue queue;
   queue.add_end(end(0, "consequence"), t0);
   queue.add_end(end(3, "cause"), t0);
   queue.add(event(2));
-  CHECK(texts(queue.take(t0).events) == Texts{"2 ready", "3 killed: cause", "0 killed: consequence"});
+  CHECK(texts(queue.take(t0).events) ==
+        Texts{"2 ready", "3 killed: cause", "0 killed: consequence"});
 }
 
 TEST_CASE("report_queue: an end is held until its exit report comes") {
@@ -89,7 +92,9 @@ TEST_CASE("report_queue: an end is held until its exit report comes") {
   CHECK(queue.empty());
 }
 
-TEST_CASE("report_queue: an exit report that does not come is asked for, again and again, and at last done without") {
+TEST_CASE(
+    "report_queue: an exit report that does not come is asked for, again and again, and at last "
+    "done without") {
   ReportQueue queue;
   CHECK_FALSE(queue.next_due().has_value());
   queue.add_end(end(1), t0);
@@ -99,7 +104,8 @@ TEST_CASE("report_queue: an exit report that does not come is asked for, again a
   CHECK(queue.take(t0 + ReportQueue::kExitReportAsk).ask == std::set{kA});
   CHECK(queue.take(t0 + ReportQueue::kExitReportAsk).ask.empty());
   CHECK(queue.next_due() == t0 + ReportQueue::kExitReportAsk + 1ms);
-  CHECK(queue.take(t0 + ReportQueue::kExitReportAsk + ReportQueue::kAskAgain).ask == std::set{kA, kB});
+  CHECK(queue.take(t0 + ReportQueue::kExitReportAsk + ReportQueue::kAskAgain).ask ==
+        std::set{kA, kB});
   CHECK(queue.take(t0 + ReportQueue::kExitReportLimit - 1ms).events.empty());
   CHECK(texts(queue.take(t0 + ReportQueue::kExitReportLimit).events) == Texts{"1 killed"});
   CHECK(queue.next_due() == t0 + ReportQueue::kExitReportLimit + 1ms);
@@ -124,8 +130,10 @@ TEST_CASE("report_queue: exit reports of one message go in from its back, each t
     queue.add_end(end(1), t0);
     queue.add(event(2));
   }
-  for (const auto* reason : {"third", "second", "first", "of none"}) queue.report_exit(1, exit_report(reason));
-  CHECK(texts(queue.take(t0).events) == Texts{"2 ready", "1 killed: first", "2 ready", "1 killed: second", "2 ready", "1 killed: third"});
+  for (const auto* reason : {"third", "second", "first", "of none"})
+    queue.report_exit(1, exit_report(reason));
+  CHECK(texts(queue.take(t0).events) == Texts{"2 ready", "1 killed: first", "2 ready",
+                                              "1 killed: second", "2 ready", "1 killed: third"});
 }
 
 TEST_CASE("report_queue: a mesh becomes complete once, and again when it had more to tell") {
@@ -144,7 +152,8 @@ TEST_CASE("report_queue: a late listener hears ends last, the earliest first") {
   trouble.kind = WatchEvent::Kind::trouble;
   std::vector<WatchEvent> events{end(1), event(2), end(3), trouble, event(0)};
   ReportQueue::sort(events);
-  CHECK(texts(events) == Texts{"2 ready", "0 killed: a trouble is no end", "0 ready", "3 killed", "1 killed"});
+  CHECK(texts(events) ==
+        Texts{"2 ready", "0 killed: a trouble is no end", "0 ready", "3 killed", "1 killed"});
 }
 
 }  // namespace meshbus::test::report_queue

@@ -50,7 +50,8 @@ RestartPolicy policy(On on, std::optional<std::uint64_t> budget = {}, Gang gang 
 
 /// A mesh of which one rank ends after the other.
 struct World {
-  explicit World(RestartPolicy with, std::uint64_t ranks = 4) : restarter(std::move(with), ranks, 1) {}
+  explicit World(RestartPolicy with, std::uint64_t ranks = 4)
+      : restarter(std::move(with), ranks, 1) {}
 
   Restarter::Actions end(const RankReport& report) {
     auto actions = restarter.on_end(report, now);
@@ -104,7 +105,8 @@ TEST_CASE("restarter: which ends are answered by a new life") {
     for (const auto on : {On::never, On::failure, On::always}) {
       World world(policy(on));
       const auto actions = world.end(row.end);
-      const bool is_answered = (on == On::failure && row.on_failure) || (on == On::always && row.always);
+      const bool is_answered =
+          (on == On::failure && row.on_failure) || (on == On::always && row.always);
       CHECK(actions.decided.size() == (is_answered ? 1 : 0));
       // Each failure is either answered, or for good.
       CHECK(actions.given_up == (!is_answered && row.end.is_failure() ? Ranks{1} : Ranks{}));
@@ -139,7 +141,9 @@ TEST_CASE("restarter: delays double up to the longest one, and begin again after
   CHECK(world.end(exited(2, 1)).decided.at(0).delay == 1s);
 }
 
-TEST_CASE("restarter: jitter takes a part of the delay away, differently for each, and the same for the same seed") {
+TEST_CASE(
+    "restarter: jitter takes a part of the delay away, differently for each, and the same for the "
+    "same seed") {
   auto with = policy(On::failure);
   with.jitter = 0.5;
   const auto delays = [&](std::uint64_t seed) {
@@ -158,7 +162,8 @@ TEST_CASE("restarter: jitter takes a part of the delay away, differently for eac
   CHECK(delays(7) != delays(8));
 }
 
-TEST_CASE("restarter: the budget is of each rank with gang one, and what comes after it is for good") {
+TEST_CASE(
+    "restarter: the budget is of each rank with gang one, and what comes after it is for good") {
   World world(policy(On::failure, 2));
   for (std::uint64_t restart = 1; restart <= 2; ++restart) {
     const auto actions = world.end(exited(1, 3));
@@ -205,7 +210,8 @@ TEST_CASE("restarter: a gang is stopped, and begins anew when all of it is over"
     Ranks ranks;
     Ranks to_stop;
   };
-  for (const auto& row : {Row{Gang::one, {1}, {}}, Row{Gang::all, {0, 1, 2, 3}, {0, 2}}, Row{Gang::rest, {1, 2, 3}, {2}}}) {
+  for (const auto& row : {Row{Gang::one, {1}, {}}, Row{Gang::all, {0, 1, 2, 3}, {0, 2}},
+                          Row{Gang::rest, {1, 2, 3}, {2}}}) {
     World world(policy(On::failure, 1, row.gang));
     CHECK(world.end(exited(3, 0)).given_up.empty());  // done, but one of the gang
     const auto actions = world.restarter.on_end(exited(1, 3), world.now);
@@ -222,7 +228,9 @@ TEST_CASE("restarter: a gang is stopped, and begins anew when all of it is over"
     CHECK(world.after(0s) == row.ranks);
     // The budget of a gang is that of the mesh.
     const auto again = world.end(exited(0, 3));
-    CHECK(again.given_up == (row.gang == Gang::all ? Ranks{0} : row.gang == Gang::rest ? Ranks{0} : Ranks{}));
+    CHECK(again.given_up == (row.gang == Gang::all    ? Ranks{0}
+                             : row.gang == Gang::rest ? Ranks{0}
+                                                      : Ranks{}));
   }
 }
 

@@ -31,6 +31,7 @@ TEST_CASE("returned_messages: the handler hears of each, and all are counted") {
 TEST_CASE("returned_messages: the line says how many, for whom and why") {
   const ReturnedMessage last{.port = 7, .error = Error(ErrorCode::no_such_port, "none")};
   CHECK(ReturnedMessages::describe(12, last) ==
-        "12 messages of this launcher have not arrived; the last one was for a proc that this launcher did not start, "
+        "12 messages of this launcher have not arrived; the last one was for a proc that this "
+        "launcher did not start, "
         "port 7: no_such_port: none");
 }

@@ -6,7 +6,10 @@ namespace meshbus::test {
 using namespace std::chrono_literals;
 
 SupervisionWorld::SupervisionWorld(std::uint64_t seed)
-    : random_(seed), has_faults_(seed % 5 != 0), is_fifo_(seed % 3 != 0), subscriber_(*ProcId::parse("unix:/h0,client-11111111111b")) {
+    : random_(seed),
+      has_faults_(seed % 5 != 0),
+      is_fifo_(seed % 3 != 0),
+      subscriber_(*ProcId::parse("unix:/h0,client-11111111111b")) {
   delay_ = chance(0.5) ? 5 : 60;
   quiet_ = now_ + kFaults;
   end_ = quiet_ + kQuiet;
@@ -42,9 +45,11 @@ void SupervisionWorld::send(Link& link, std::function<void()> deliver) {
 
 void SupervisionWorld::make_mesh() {
   const auto name = Name::make("m", random_())->to_string();
-  Mesh mesh{.region = {}, .hosts = {}, .made = now_, .is_owned = chance(0.5), .has_actors = chance(0.6)};
+  Mesh mesh{
+      .region = {}, .hosts = {}, .made = now_, .is_owned = chance(0.5), .has_actors = chance(0.6)};
   for (std::size_t host = 0; host < agents_.size(); ++host) {
-    if (!agents_[host].is_dead && agents_[host].is_up && (chance(0.7) || host == 0)) mesh.hosts.push_back(host);
+    if (!agents_[host].is_dead && agents_[host].is_up && (chance(0.7) || host == 0))
+      mesh.hosts.push_back(host);
   }
   if (mesh.hosts.empty()) return;
   const std::uint64_t each = 1 + random_() % 3;
@@ -56,7 +61,8 @@ void SupervisionWorld::make_mesh() {
     RankUpdate births;
     for (std::uint64_t i = 0; i < each; ++i) {
       const auto rank = index * each + i;
-      Rank fresh{.state = {rank, 1, random_() | 1, 1, 0, 42, 0, wire::ProcState::starting, 0, false, wire::StopStep::none, 0},
+      Rank fresh{.state = {rank, 1, random_() | 1, 1, 0, 42, 0, wire::ProcState::starting, 0, false,
+                           wire::StopStep::none, 0},
                  .exit_report = nullptr};
       agents_[host].meshes[name].emplace(rank, fresh);
       births.ranks.push_back(fresh.state);
@@ -80,9 +86,13 @@ void SupervisionWorld::plan_rank(std::size_t host, const std::string& mesh, std:
   });
   if (chance(0.4)) {
     const auto first = any(500, 20'000);
-    after(first, [this, host, mesh, rank] { set_trouble(host, mesh, rank, wire::Trouble::frozen); });
-    after(first + any(100, 4000), [this, host, mesh, rank] { set_trouble(host, mesh, rank, wire::Trouble::slow); });
-    if (chance(0.5)) after(first + any(4000, 8000), [this, host, mesh, rank] { set_trouble(host, mesh, rank, wire::Trouble::none); });
+    after(first,
+          [this, host, mesh, rank] { set_trouble(host, mesh, rank, wire::Trouble::frozen); });
+    after(first + any(100, 4000),
+          [this, host, mesh, rank] { set_trouble(host, mesh, rank, wire::Trouble::slow); });
+    if (chance(0.5))
+      after(first + any(4000, 8000),
+            [this, host, mesh, rank] { set_trouble(host, mesh, rank, wire::Trouble::none); });
   }
   if (chance(0.4)) return;
   after(any(1, 24'000), [this, host, mesh, rank] {
@@ -90,7 +100,9 @@ void SupervisionWorld::plan_rank(std::size_t host, const std::string& mesh, std:
       case 0: return end_rank(host, mesh, rank, wire::ProcState::stopped, wire::Cause::exited, 0);
       case 1: return end_rank(host, mesh, rank, wire::ProcState::stopped, wire::Cause::exited, 3);
       case 2: return end_rank(host, mesh, rank, wire::ProcState::failed, wire::Cause::not_ready, 0);
-      default: return end_rank(host, mesh, rank, wire::ProcState::killed, wire::Cause::killed_from_outside, 0);
+      default:
+        return end_rank(host, mesh, rank, wire::ProcState::killed, wire::Cause::killed_from_outside,
+                        0);
     }
   });
 }
@@ -114,7 +126,8 @@ void SupervisionWorld::plan_fault() {
   switch (random_() % 8) {
     case 0: {  // a link is cut
       to_agent_[host].is_cut = from_agent_[host].is_cut = true;
-      return after(length, [this, host] { to_agent_[host].is_cut = from_agent_[host].is_cut = false; });
+      return after(length,
+                   [this, host] { to_agent_[host].is_cut = from_agent_[host].is_cut = false; });
     }
     case 1: {  // one way of it
       from_agent_[host].is_cut = true;
@@ -131,7 +144,10 @@ void SupervisionWorld::plan_fault() {
     case 4: return replace_agent(host);
     case 5: return kill_host(host, chance(0.6));
     case 6: return chance(0.5) ? stall(length) : lose_session(any(100, 4000));
-    default: agents_[host].clock_offset_ns += (static_cast<std::int64_t>(random_() % 7200) - 3600) * 1'000'000'000; return;
+    default:
+      agents_[host].clock_offset_ns +=
+          (static_cast<std::int64_t>(random_() % 7200) - 3600) * 1'000'000'000;
+      return;
   }
 }
 
@@ -198,7 +214,9 @@ void SupervisionWorld::answer(std::uint64_t id, const HostAnswer& answer) {
 void SupervisionWorld::ask(const Supervisor::Question& question) {
   const auto id = next_question_++;
   open_.emplace(id, question);
-  after(kAnswerLimit, [this, id] { at_controller([this, id] { answer(id, fail(ErrorCode::timeout, "no answer")); }); });
+  after(kAnswerLimit, [this, id] {
+    at_controller([this, id] { answer(id, fail(ErrorCode::timeout, "no answer")); });
+  });
   if (!is_connected_) return;
   const auto host = static_cast<std::size_t>(std::stoul(question.host.to_string().substr(7)));
   const auto reply = [this, host, id](const HostAnswer& said) {
@@ -211,7 +229,8 @@ void SupervisionWorld::ask(const Supervisor::Question& question) {
       if (chance(0.5)) reply(fail(ErrorCode::no_such_host, "nobody there"));
       return;
     }
-    if (question.kind == Supervisor::Question::Kind::stream_actors) return reply(ask_proc(host, question));
+    if (question.kind == Supervisor::Question::Kind::stream_actors)
+      return reply(ask_proc(host, question));
     if (!agents_[host].is_up) {
       if (chance(0.5)) reply(fail(ErrorCode::no_such_proc, "no agent"));
       return;
@@ -231,7 +250,8 @@ void SupervisionWorld::note_trouble(Troubles& troubles, const WatchEvent& event)
   const LifeKey life{event.mesh, event.rank.rank(), event.rank.incarnation()};
   if (event.kind == WatchEvent::Kind::trouble && event.trouble.trouble() != wire::Trouble::none) {
     troubles[life] = event.trouble.trouble();
-  } else if (event.kind == WatchEvent::Kind::trouble || (event.is_of_rank() && event.rank.state() != wire::ProcState::ready)) {
+  } else if (event.kind == WatchEvent::Kind::trouble ||
+             (event.is_of_rank() && event.rank.state() != wire::ProcState::ready)) {
     troubles.erase(life);
   }
 }
@@ -241,12 +261,14 @@ void SupervisionWorld::record(const WatchEvent& event) {
   note_trouble(troubles_, event);
   if (event.kind == WatchEvent::Kind::host_unreachable && event.mesh.empty()) {
     const auto host = static_cast<std::size_t>(std::stoul(event.host.to_string().substr(7)));
-    if (now_ > trouble_[host] + 6s) complain("a host was said to be unreachable, and nothing was wrong with it");
+    if (now_ > trouble_[host] + 6s)
+      complain("a host was said to be unreachable, and nothing was wrong with it");
   }
   if (event.kind != WatchEvent::Kind::state) return;
   known_.insert({event.mesh, event.rank.rank(), event.rank.incarnation()});
   if (!is_terminal(event.rank.state())) return;
-  reports_[{event.mesh, event.rank.rank(), event.rank.incarnation()}].push_back({now_, event.rank, event.exit_report});
+  reports_[{event.mesh, event.rank.rank(), event.rank.incarnation()}].push_back(
+      {now_, event.rank, event.exit_report});
 }
 
 void SupervisionWorld::tell(const std::vector<WatchEvent>& events) {
@@ -255,7 +277,8 @@ void SupervisionWorld::tell(const std::vector<WatchEvent>& events) {
 }
 
 void SupervisionWorld::tell_subscriber(const std::vector<WatchEvent>& events, bool is_snapshot) {
-  for (const auto& native : to_messages(subscriptions_.for_subscriber(subscriber_, events), supervisor_->polls(), is_snapshot)) {
+  for (const auto& native : to_messages(subscriptions_.for_subscriber(subscriber_, events),
+                                        supervisor_->polls(), is_snapshot)) {
     auto message = std::make_shared<wire::MeshEventT>(native);
     message->sequence = subscriptions_.next_sequence(subscriber_);
     send(to_subscriber_, [this, message] {
@@ -264,7 +287,8 @@ void SupervisionWorld::tell_subscriber(const std::vector<WatchEvent>& events, bo
         if (event.kind != WatchEvent::Kind::state) continue;
         const LifeKey life{event.mesh, event.rank.rank(), event.rank.incarnation()};
         heard_of_.insert(life);
-        if (is_terminal(event.rank.state())) heard_[life].push_back({now_, event.rank, event.exit_report});
+        if (is_terminal(event.rank.state()))
+          heard_[life].push_back({now_, event.rank, event.exit_report});
       }
     });
   }
@@ -308,7 +332,8 @@ std::vector<std::string> SupervisionWorld::run() {
   for (std::uint64_t n = 1 + random_() % 2; n > 0; --n) make_mesh();
   if (chance(0.5)) after(any(1000, 15'000), [this] { make_mesh(); });
   if (has_faults_) {
-    for (std::uint64_t n = 1 + random_() % 6; n > 0; --n) after(any(0, 12'000), [this] { plan_fault(); });
+    for (std::uint64_t n = 1 + random_() % 6; n > 0; --n)
+      after(any(0, 12'000), [this] { plan_fault(); });
   }
   after(any(0, 20'000), [this] { subscriber_turn(); });
   at(quiet_ + 15s, [this] { kill_last(); });

@@ -19,10 +19,11 @@
 
 namespace meshbus::test {
 
-/// A controller, a subscriber, hosts and the links between them under virtual time, with faults that a seed chooses: messages that are
-/// late, lost or overtaken, links that are cut, agents that are replaced, hosts that die or come back empty, a controller that is stopped
-/// for a while, wall clocks that step. Some meshes have an actor in each proc. Everything happens in one thread; the same seed does the
-/// same again.
+/// A controller, a subscriber, hosts and the links between them under virtual time, with faults
+/// that a seed chooses: messages that are late, lost or overtaken, links that are cut, agents that
+/// are replaced, hosts that die or come back empty, a controller that is stopped for a while, wall
+/// clocks that step. Some meshes have an actor in each proc. Everything happens in one thread; the
+/// same seed does the same again.
 ///
 /// run() returns what is wrong, in words; nothing when all promises were kept.
 class SupervisionWorld {
@@ -40,8 +41,9 @@ class SupervisionWorld {
     wire::RankState state;
     std::shared_ptr<wire::ExitReportT> exit_report;
     wire::RankTrouble trouble = {};
-    std::shared_ptr<const wire::ActorStateT> actor = {};  ///< Of a mesh with actors, once it is ready.
-    bool is_streaming = false;                            ///< Its proc tells the controller of it.
+    std::shared_ptr<const wire::ActorStateT> actor =
+        {};                     ///< Of a mesh with actors, once it is ready.
+    bool is_streaming = false;  ///< Its proc tells the controller of it.
   };
   struct Agent {
     HostAddr address = HostAddr::local(0);
@@ -80,7 +82,8 @@ class SupervisionWorld {
   static constexpr Duration kAnswerLimit{3000};
   static constexpr Duration kLease{6000};
   static const std::string kOwner;
-  /// A new mesh is known within so long: a probe, one more when its count was the same by chance, and the lists.
+  /// A new mesh is known within so long: a probe, one more when its count was the same by chance,
+  /// and the lists.
   static constexpr std::chrono::seconds kKnown{3};
   /// The exit report is behind the end, so long at most.
   static constexpr int kExitReportMs = 100;
@@ -88,8 +91,12 @@ class SupervisionWorld {
   // Time.
   void at(Time time, std::function<void()> task);
   void after(Duration delay, std::function<void()> task) { at(now_ + delay, std::move(task)); }
-  Duration any(int from, int to) { return Duration(std::uniform_int_distribution<int>(from, to)(random_)); }
-  bool chance(double probability) { return std::uniform_real_distribution<double>(0, 1)(random_) < probability; }
+  Duration any(int from, int to) {
+    return Duration(std::uniform_int_distribution<int>(from, to)(random_));
+  }
+  bool chance(double probability) {
+    return std::uniform_real_distribution<double>(0, 1)(random_) < probability;
+  }
   void send(Link& link, std::function<void()> deliver);
 
   // What there is.
@@ -104,10 +111,13 @@ class SupervisionWorld {
   void stop_mesh(const std::string& mesh);
 
   // Agents.
-  void end_rank(std::size_t host, const std::string& mesh, std::uint64_t rank, wire::ProcState state, wire::Cause cause, int code);
+  void end_rank(std::size_t host, const std::string& mesh, std::uint64_t rank,
+                wire::ProcState state, wire::Cause cause, int code);
   /// A live rank falls into trouble, or out of it.
-  void set_trouble(std::size_t host, const std::string& mesh, std::uint64_t rank, wire::Trouble trouble);
-  void report_exit(std::size_t host, const std::string& mesh, std::uint64_t rank, wire::Cause cause);
+  void set_trouble(std::size_t host, const std::string& mesh, std::uint64_t rank,
+                   wire::Trouble trouble);
+  void report_exit(std::size_t host, const std::string& mesh, std::uint64_t rank,
+                   wire::Cause cause);
   void push(std::size_t host, const std::string& mesh, RankUpdate news);
   HostAnswer ask_agent(std::size_t host, const Supervisor::Question& question);
   MeshUpdate describe(const Agent& agent, const std::string& mesh, bool with_exit_reports) const;
@@ -115,7 +125,8 @@ class SupervisionWorld {
 
   // Procs with actors (supervision_world_actors.cpp).
   void make_actor(std::size_t host, const std::string& mesh, std::uint64_t rank);
-  void end_actor(std::size_t host, const std::string& mesh, std::uint64_t rank, wire::StatusKind status);
+  void end_actor(std::size_t host, const std::string& mesh, std::uint64_t rank,
+                 wire::StatusKind status);
   /// What becomes of the actor of a proc that has ended.
   void note_proc_end(std::size_t host, const std::string& mesh, const Rank& one, bool is_failure);
   void push_actor(std::size_t host, const std::string& mesh, const Rank& one);
@@ -146,14 +157,17 @@ class SupervisionWorld {
   void subscriber_turn();
 
   // What must be so.
-  void check_reports(const std::map<LifeKey, std::vector<Report>>& reports, const std::set<LifeKey>& known, const std::string& who,
-                     bool is_controller);
+  void check_reports(const std::map<LifeKey, std::vector<Report>>& reports,
+                     const std::set<LifeKey>& known, const std::string& who, bool is_controller);
   void check_end();
   /// Who is in trouble is known, and nobody else is said to be.
-  void check_troubles(const Troubles& troubles, const std::set<LifeKey>& known, const std::string& who);
-  /// What lives, and has for a while, is known: nobody has to wait for a poll (docs/decisions/0017).
+  void check_troubles(const Troubles& troubles, const std::set<LifeKey>& known,
+                      const std::string& who);
+  /// What lives, and has for a while, is known: nobody has to wait for a poll
+  /// (docs/decisions/0017).
   void check_known();
-  /// All that is the controller's and lives on hosts that can be reached has been renewed within its lease.
+  /// All that is the controller's and lives on hosts that can be reached has been renewed within
+  /// its lease.
   void check_leases();
   void complain(const std::string& what) { wrong_.push_back(what); }
 

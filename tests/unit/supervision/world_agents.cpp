@@ -17,32 +17,39 @@ void SupervisionWorld::push(std::size_t host, const std::string& mesh, RankUpdat
   if (!agent.is_up || (!agent.streams.contains(mesh) && !meshes_.at(mesh).is_owned)) return;
   send(from_agent_[host], [this, host, mesh, news = std::move(news)] {
     if (!is_connected_) return;
-    at_controller([this, host, mesh, news] { act(supervisor_->pushed(agents_[host].address, mesh, news, now_)); });
+    at_controller([this, host, mesh, news] {
+      act(supervisor_->pushed(agents_[host].address, mesh, news, now_));
+    });
   });
 }
 
-void SupervisionWorld::end_rank(std::size_t host, const std::string& mesh, std::uint64_t rank, wire::ProcState state, wire::Cause cause,
-                                int code) {
+void SupervisionWorld::end_rank(std::size_t host, const std::string& mesh, std::uint64_t rank,
+                                wire::ProcState state, wire::Cause cause, int code) {
   auto& agent = agents_[host];
   const auto found = agent.meshes.find(mesh);
-  if (agent.is_dead || found == agent.meshes.end() || (cause != wire::Cause::stopped && now_ >= quiet_ && !is_last_)) return;
+  if (agent.is_dead || found == agent.meshes.end() ||
+      (cause != wire::Cause::stopped && now_ >= quiet_ && !is_last_))
+    return;
   auto& one = found->second.at(rank).state;
   if (is_terminal(one.state())) return;
   one.mutate_generation(one.generation() + 1);
   one.mutate_state(state);
   one.mutate_exit_code(code);
   one.mutate_signal(state == wire::ProcState::killed ? 9 : 0);
-  one.mutate_ended_ns(1 + agent.clock_offset_ns + std::chrono::nanoseconds(now_.time_since_epoch()).count());
+  one.mutate_ended_ns(1 + agent.clock_offset_ns +
+                      std::chrono::nanoseconds(now_.time_since_epoch()).count());
   if (cause == wire::Cause::stopped) one.mutate_step(wire::StopStep::term);
   found->second.at(rank).trouble = {};
   truth_[{mesh, rank, one.incarnation()}] = {now_, state, cause, host, false};
   note_proc_end(host, mesh, found->second.at(rank), is_failure(one));
   if (is_failure(one)) ++failures_;
   push(host, mesh, {{one}, {}});
-  after(any(0, kExitReportMs), [this, host, mesh, rank, cause] { report_exit(host, mesh, rank, cause); });
+  after(any(0, kExitReportMs),
+        [this, host, mesh, rank, cause] { report_exit(host, mesh, rank, cause); });
 }
 
-void SupervisionWorld::set_trouble(std::size_t host, const std::string& mesh, std::uint64_t rank, wire::Trouble trouble) {
+void SupervisionWorld::set_trouble(std::size_t host, const std::string& mesh, std::uint64_t rank,
+                                   wire::Trouble trouble) {
   auto& agent = agents_[host];
   const auto found = agent.meshes.find(mesh);
   if (agent.is_dead || !agent.is_up || found == agent.meshes.end() || now_ >= quiet_) return;
@@ -52,7 +59,8 @@ void SupervisionWorld::set_trouble(std::size_t host, const std::string& mesh, st
   push(host, mesh, {.ranks = {}, .exit_reports = {}, .owner = {}, .troubles = {one.trouble}});
 }
 
-void SupervisionWorld::report_exit(std::size_t host, const std::string& mesh, std::uint64_t rank, wire::Cause cause) {
+void SupervisionWorld::report_exit(std::size_t host, const std::string& mesh, std::uint64_t rank,
+                                   wire::Cause cause) {
   const auto found = agents_[host].meshes.find(mesh);
   if (agents_[host].is_dead || found == agents_[host].meshes.end()) return;
   auto& one = found->second.at(rank);
@@ -62,16 +70,21 @@ void SupervisionWorld::report_exit(std::size_t host, const std::string& mesh, st
   push(host, mesh, {{}, {one.exit_report}});
 }
 
-MeshUpdate SupervisionWorld::describe(const Agent& agent, const std::string& mesh, bool with_exit_reports) const {
+MeshUpdate SupervisionWorld::describe(const Agent& agent, const std::string& mesh,
+                                      bool with_exit_reports) const {
   const auto& made = meshes_.at(mesh);
   MeshUpdate news{.mesh = mesh, .region = made.region, .hosts = {}, .ranks_update = {}};
   for (const auto host : made.hosts) news.hosts.push_back(agents_[host].address);
   news.ranks_update.owner =
-      OwnerUpdate{.owner = made.is_owned ? kOwner : "unix:/h0,client-11111111111c", .lease = kLease, .loss = wire::OwnerLoss::lapse};
+      OwnerUpdate{.owner = made.is_owned ? kOwner : "unix:/h0,client-11111111111c",
+                  .lease = kLease,
+                  .loss = wire::OwnerLoss::lapse};
   for (const auto& [rank, one] : agent.meshes.at(mesh)) {
     news.ranks_update.ranks.push_back(one.state);
-    if (with_exit_reports && one.exit_report != nullptr) news.ranks_update.exit_reports.push_back(one.exit_report);
-    if (one.trouble.trouble() != wire::Trouble::none) news.ranks_update.troubles.push_back(one.trouble);
+    if (with_exit_reports && one.exit_report != nullptr)
+      news.ranks_update.exit_reports.push_back(one.exit_report);
+    if (one.trouble.trouble() != wire::Trouble::none)
+      news.ranks_update.troubles.push_back(one.trouble);
   }
   return news;
 }
@@ -82,13 +95,15 @@ HostAnswer SupervisionWorld::ask_agent(std::size_t host, const Supervisor::Quest
   if (question.kind == Kind::probe) {
     HostUpdate news{.incarnation = agent.incarnation, .live = 0};
     for (const auto& [name, ranks] : agent.meshes)
-      news.live += static_cast<std::uint64_t>(
-          std::count_if(ranks.begin(), ranks.end(), [](const auto& entry) { return !is_terminal(entry.second.state.state()); }));
+      news.live += static_cast<std::uint64_t>(std::count_if(
+          ranks.begin(), ranks.end(),
+          [](const auto& entry) { return !is_terminal(entry.second.state.state()); }));
     return news;
   }
   if (question.kind == Kind::list) {
     ListUpdate list{.meshes = {}, .after = question.after, .more = false};
-    for (auto entry = agent.meshes.upper_bound(question.after); entry != agent.meshes.end(); ++entry) {
+    for (auto entry = agent.meshes.upper_bound(question.after); entry != agent.meshes.end();
+         ++entry) {
       // Pages of one, to have pages.
       if (!list.meshes.empty()) {
         list.more = true;
@@ -106,7 +121,8 @@ HostAnswer SupervisionWorld::ask_agent(std::size_t host, const Supervisor::Quest
   if (question.kind == Kind::stop) {
     if (found == agent.meshes.end()) return std::monostate();
     for (auto& [rank, one] : found->second) {
-      if (is_terminal(one.state.state()) || one.state.state() == wire::ProcState::stopping) continue;
+      if (is_terminal(one.state.state()) || one.state.state() == wire::ProcState::stopping)
+        continue;
       one.state.mutate_generation(one.state.generation() + 1);
       one.state.mutate_state(wire::ProcState::stopping);
       one.trouble = {};
@@ -158,9 +174,12 @@ void SupervisionWorld::kill_host(std::size_t host, bool comes_back) {
   }
   after(5s + Duration(2 * delay_), [this, host, died = now_, incarnation = agent.incarnation] {
     // Who cannot see cannot say.
-    if (agents_[host].incarnation != incarnation || blind_until_ >= died || is_stalled_ || !is_connected_) return;
+    if (agents_[host].incarnation != incarnation || blind_until_ >= died || is_stalled_ ||
+        !is_connected_)
+      return;
     const auto silent = supervisor_->unreachable();
-    if (std::find(silent.begin(), silent.end(), agents_[host].address) == silent.end()) complain("a dead host was not noticed within 5 s");
+    if (std::find(silent.begin(), silent.end(), agents_[host].address) == silent.end())
+      complain("a dead host was not noticed within 5 s");
   });
   if (!comes_back) return;
   after(any(300, 9000), [this, host] {

@@ -12,13 +12,15 @@ using namespace std::chrono_literals;
 namespace {
 
 bool has_live_rank(const auto& ranks) {
-  return std::any_of(ranks.begin(), ranks.end(), [](const auto& entry) { return !is_terminal(entry.second.state.state()); });
+  return std::any_of(ranks.begin(), ranks.end(),
+                     [](const auto& entry) { return !is_terminal(entry.second.state.state()); });
 }
 
 }  // namespace
 
-void SupervisionWorld::check_reports(const std::map<LifeKey, std::vector<Report>>& reports, const std::set<LifeKey>& known,
-                                     const std::string& who, bool is_controller) {
+void SupervisionWorld::check_reports(const std::map<LifeKey, std::vector<Report>>& reports,
+                                     const std::set<LifeKey>& known, const std::string& who,
+                                     bool is_controller) {
   const auto name = [&](const LifeKey& life) {
     return who + ": rank " + std::to_string(std::get<1>(life)) + " of " + std::get<0>(life) + ": ";
   };
@@ -30,17 +32,21 @@ void SupervisionWorld::check_reports(const std::map<LifeKey, std::vector<Report>
     }
     const auto& truth = found->second;
     const auto& first = list.front();
-    if (list.size() > 1) complain(name(life) + "was reported " + std::to_string(list.size()) + " times");
+    if (list.size() > 1)
+      complain(name(life) + "was reported " + std::to_string(list.size()) + " times");
     if (first.told < truth.ended) complain(name(life) + "was reported before its end");
-    const bool is_lost = truth.is_record_lost && first.exit_report != nullptr && first.exit_report->cause == wire::Cause::host_lost;
-    if (first.state.state() != truth.state && !is_lost) complain(name(life) + "was reported with another end than it had");
+    const bool is_lost = truth.is_record_lost && first.exit_report != nullptr &&
+                         first.exit_report->cause == wire::Cause::host_lost;
+    if (first.state.state() != truth.state && !is_lost)
+      complain(name(life) + "was reported with another end than it had");
     if (first.exit_report != nullptr && first.exit_report->cause != truth.cause && !is_lost)
       complain(name(life) + "was reported with another cause");
     if (has_faults_) continue;
     if (first.exit_report == nullptr) complain(name(life) + "was reported without its exit report");
     const auto limit = std::chrono::milliseconds(kExitReportMs + 2 * delay_ + 10);
     const bool was_known = truth.ended > meshes_.at(std::get<0>(life)).made + 2s;
-    if (is_controller && was_known && is_fifo_ && first.told - truth.ended > limit) complain(name(life) + "was reported late, by a poll");
+    if (is_controller && was_known && is_fifo_ && first.told - truth.ended > limit)
+      complain(name(life) + "was reported late, by a poll");
   }
   for (const auto& [life, truth] : truth_) {
     if (reports.contains(life) || agents_[truth.host].is_dead) continue;
@@ -76,23 +82,28 @@ void SupervisionWorld::check_end() {
         const auto overlay = known == nullptr ? StatusOverlay() : known->statuses();
         const auto* const status = overlay.find(rank);
         const auto kind = status == nullptr ? Status::Kind::unknown : status->kind();
-        const auto expected = is_live                                         ? Status::Kind::running
-                              : one.state.state() == wire::ProcState::stopped ? Status::Kind::stopped
-                                                                              : Status::Kind::failed;
+        const auto expected = is_live ? Status::Kind::running
+                              : one.state.state() == wire::ProcState::stopped
+                                  ? Status::Kind::stopped
+                                  : Status::Kind::failed;
         if (kind != expected)
-          complain(name + ": rank " + std::to_string(rank) + " is " + Status(expected).to_string() + ", and said to be " +
-                   Status(kind).to_string());
-        if (is_live && stopped_.contains(name)) complain(name + ": rank " + std::to_string(rank) + " lives, though the mesh was stopped");
+          complain(name + ": rank " + std::to_string(rank) + " is " + Status(expected).to_string() +
+                   ", and said to be " + Status(kind).to_string());
+        if (is_live && stopped_.contains(name))
+          complain(name + ": rank " + std::to_string(rank) + " lives, though the mesh was stopped");
       }
     }
     if (known == nullptr) continue;
     const auto overall = known->overall();
     if (has_failed && overall != Status::Kind::failed)
       complain(name + " has failed ranks, and is said to be " + Status(overall).to_string());
-    if ((has_live || has_lost) && overall == Status::Kind::stopped) complain(name + " is said to be stopped, and is not");
+    if ((has_live || has_lost) && overall == Status::Kind::stopped)
+      complain(name + " is said to be stopped, and is not");
     if (is_whole && known->live() != live)
-      complain(name + " has " + std::to_string(live) + " live ranks, and is said to have " + std::to_string(known->live()));
-    if (is_whole && live == 0 && known->is_monitored()) complain(name + " has ended and is watched on");
+      complain(name + " has " + std::to_string(live) + " live ranks, and is said to have " +
+               std::to_string(known->live()));
+    if (is_whole && live == 0 && known->is_monitored())
+      complain(name + " has ended and is watched on");
     if (has_live && !known->is_monitored()) complain(name + " lives and is not watched any more");
   }
   check_leases();
@@ -109,7 +120,8 @@ void SupervisionWorld::check_end() {
     complain("when all was well again, an end was not told when it happened");
 }
 
-void SupervisionWorld::check_troubles(const Troubles& troubles, const std::set<LifeKey>& known, const std::string& who) {
+void SupervisionWorld::check_troubles(const Troubles& troubles, const std::set<LifeKey>& known,
+                                      const std::string& who) {
   for (const auto& agent : agents_) {
     if (agent.is_dead || !agent.is_up) continue;
     for (const auto& [name, ranks] : agent.meshes) {
@@ -119,7 +131,8 @@ void SupervisionWorld::check_troubles(const Troubles& troubles, const std::set<L
         const auto told = found == troubles.end() ? wire::Trouble::none : found->second;
         if (known.contains(life) && told != one.trouble.trouble())
           complain(who + ": rank " + std::to_string(rank) + " of " + name + ": its trouble is " +
-                   wire::EnumNameTrouble(one.trouble.trouble()) + ", and was last told as " + wire::EnumNameTrouble(told));
+                   wire::EnumNameTrouble(one.trouble.trouble()) + ", and was last told as " +
+                   wire::EnumNameTrouble(told));
       }
     }
   }
@@ -133,7 +146,8 @@ void SupervisionWorld::check_leases() {
       const auto renewed = agent.renewed.find(name);
       const auto since = renewed == agent.renewed.end() ? meshes_.at(name).made : renewed->second;
       if (has_live_rank(ranks) && now_ - since > kLease)
-        complain(name + " lives on " + agent.address.to_string() + ", and its lease was not renewed");
+        complain(name + " lives on " + agent.address.to_string() +
+                 ", and its lease was not renewed");
     }
   }
 }
@@ -144,7 +158,8 @@ void SupervisionWorld::check_known() {
       if (!has_live_rank(ranks) || now_ - meshes_.at(name).made < kKnown) continue;
       const auto* const known = supervisor_->find(name);
       if (known == nullptr || known->live_on(agent.address) == 0)
-        complain(name + " lives on " + agent.address.to_string() + ", and the controller does not know that");
+        complain(name + " lives on " + agent.address.to_string() +
+                 ", and the controller does not know that");
     }
   }
 }
