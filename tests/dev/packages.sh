@@ -6,7 +6,7 @@
 packages=(g++ cmake ninja-build ccache mold libzmq3-dev cppzmq-dev libflatbuffers-dev
   flatbuffers-compiler libpoco-dev libspdlog-dev
   libcli11-dev libexpected-dev nlohmann-json3-dev doctest-dev libbenchmark-dev)
-# What only tests need: tests/dev/deal runs them, and examples/monitor.py is a ZeroMQ tool in Python.
+# What only tests need: tests/dev/deal is Python, and examples/monitor.py a ZeroMQ tool in it.
 test_packages=(python3 python3-zmq python3-flatbuffers openssh-client)
 # Servers that tests start for themselves, to launch hosts over a real sshd and in a real Slurm job.
 # Where systemd runs, installing one would make it serve this machine: they are installed only where
