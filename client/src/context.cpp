@@ -1,5 +1,6 @@
 #include "meshbus/context.h"
 
+#include "client/src/check_owner.h"
 #include "client/src/context_core.h"
 #include "common/wire/settings_call.h"
 
@@ -18,28 +19,28 @@ Result<Context> Context::create(ContextOptions options) {
 
 Result<std::string> Context::call(const ProcId& proc, std::uint32_t port, std::string_view body,
                                   std::chrono::milliseconds deadline) {
-  if (auto fine = core_->check_may_wait(); !fine) return fail(fine.error());
+  if (auto fine = check_owner(core_); !fine) return fail(fine.error());
   const auto connection = core_->find_connection(core_, proc.host());
   if (!connection) return fail(connection.error());
   return (*connection)->call(proc, port, body, deadline);
 }
 
 Result<void> Context::send(const ProcId& proc, std::uint32_t port, std::string_view body) {
-  if (auto fine = core_->check_may_wait(); !fine) return fine;
+  if (auto fine = check_owner(core_); !fine) return fine;
   const auto connection = core_->find_connection(core_, proc.host());
   if (!connection) return fail(connection.error());
   return (*connection)->send(proc, port, body);
 }
 
 Result<void> Context::send(const ProcId& proc, std::uint32_t port, const SharedBody& body) {
-  if (auto fine = core_->check_may_wait(); !fine) return fine;
+  if (auto fine = check_owner(core_); !fine) return fine;
   const auto connection = core_->find_connection(core_, proc.host());
   if (!connection) return fail(connection.error());
   return (*connection)->send(proc, port, body);
 }
 
 Result<void> Context::cast(const ProcMeshRef& to, std::uint32_t port, std::string_view body) {
-  if (auto fine = core_->check_may_wait(); !fine) return fine;
+  if (auto fine = check_owner(core_); !fine) return fine;
   if (to.num_ranks() == 0) return {};
   const auto connection = core_->find_connection(core_, to.proc_at(0)->host());
   if (!connection) return fail(connection.error());
@@ -49,7 +50,7 @@ Result<void> Context::cast(const ProcMeshRef& to, std::uint32_t port, std::strin
 Result<std::vector<Result<std::string>>> Context::call(const ProcMeshRef& to, std::uint32_t port,
                                                        std::string_view body,
                                                        std::chrono::milliseconds deadline) {
-  if (auto fine = core_->check_may_wait(); !fine) return fail(fine.error());
+  if (auto fine = check_owner(core_); !fine) return fail(fine.error());
   if (to.num_ranks() == 0) return std::vector<Result<std::string>>();
   const auto connection = core_->find_connection(core_, to.proc_at(0)->host());
   if (!connection) return fail(connection.error());
@@ -84,6 +85,7 @@ Result<std::vector<Result<std::vector<ProcSetting>>>> Context::change_settings(
 }
 
 Result<std::string> Context::setting(std::string_view key) const {
+  if (core_ == nullptr) return fail(moved_from_error());
   for (const auto& shown : core_->config().show()) {
     if (shown.key == key) return shown.value;
   }
@@ -96,7 +98,7 @@ std::uint64_t Context::num_returned() const noexcept {
 }
 
 std::vector<std::string> Context::warnings() const {
-  return core_->config().warnings();
+  return core_ == nullptr ? std::vector<std::string>() : core_->config().warnings();
 }
 
 }  // namespace meshbus

@@ -74,6 +74,7 @@ TEST_CASE("client: an object that was moved from answers with an error") {
   Heard heard;
   auto mesh =
       must(hosts.spawn("moved", extent("gpu=1"), shell("exec " + own_sleep()), heard.handlers()));
+  const auto proc = must(mesh.ref().proc_of(0));
   auto mesh_now = std::move(mesh);
   auto hosts_now = std::move(hosts);
   const auto code_of = [](const auto& result) {
@@ -92,6 +93,9 @@ TEST_CASE("client: an object that was moved from answers with an error") {
   CHECK(code_of(hosts.shutdown()) == ErrorCode::refused);
   CHECK(code_of(hosts.spawn("none", extent("gpu=1"), shell("true"))) == ErrorCode::refused);
   CHECK(hosts.hosts().empty());
+  const auto context_now = std::move(context);
+  CHECK(code_of(context.send(proc, 1, "x")) == ErrorCode::refused);
+  CHECK(code_of(context.setting("lease")) == ErrorCode::refused);
   // NOLINTEND(bugprone-use-after-move)
   CHECK(must(mesh_now.stop()).is_ended());
 }
