@@ -3,7 +3,7 @@
 #include <optional>
 #include <string>
 
-#include "agent/os/host_place.h"
+#include "agent/os/cgroup_placement.h"
 #include "agent/warden/warden.h"
 #include "cli/bench_command.h"
 #include "cli/command_line.h"
@@ -47,7 +47,7 @@ struct Verbs {
     if (const auto code = cli::choose_run_hosts(arguments)) return *code;
     // cgroup v2 limits nothing beside us: a host that we start could not move us out of its way.
     const auto& limits = arguments.proc_settings;
-    std::optional<os::StepAside> aside;
+    std::optional<os::RolesLeafScope> aside;
     if (arguments.from == cli::RunArguments::From::here) aside.emplace(limits.memory_limit || limits.pids_limit || limits.cpu_limit);
     return cli::run_job(arguments);
   }

@@ -14,6 +14,7 @@
 #include <zmq.hpp>
 
 #include "agent/host/host_agent.h"
+#include "agent/os/daemon_protection.h"
 #include "agent/os/lifeline.h"
 #include "agent/os/warden_end.h"
 #include "common/base/log.h"
@@ -159,6 +160,7 @@ class Program {
 };
 
 int run(const Arguments& arguments) {
+  os::forbid_dumps();
   os::arm_warden_end(arguments.cgroup);
   auto config = load_config(arguments.settings);
   if (!config) return give_up(EX_CONFIG, config.error().to_string());

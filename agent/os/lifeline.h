@@ -9,8 +9,8 @@
 
 namespace meshbus::os {
 
-/// One end of a lifeline: a SEQPACKET socket with small text messages between the warden and a role. The end of it means that the other
-/// side is dead.
+/// One end of a lifeline: a SEQPACKET socket with small text messages between the warden and a
+/// role. The end of it means that the other side is dead.
 class Lifeline {
  public:
   Lifeline() = default;
@@ -20,7 +20,8 @@ class Lifeline {
   explicit operator bool() const noexcept { return static_cast<bool>(socket_); }
   /// Never blocks. A dead or stuck other side is not an error here: its end is noticed by reading.
   void send(std::string_view text) const;
-  /// The same with a descriptor that travels along; it stays open here. False: it did not leave (the other side is dead or stuck).
+  /// The same with a descriptor that travels along; it stays open here. False: it did not leave
+  /// (the other side is dead or stuck).
   bool send(std::string_view text, int fd) const;
 
   struct Received {

@@ -38,7 +38,7 @@ NARROW = {"agent/proc": {"agent/os/process_link.h"},
           "agent/proc/runtime": {"agent/os/process_link.h"},
           "broker": {"agent/os/warden_end.h"},
           "client": {"agent/warden/warden.h", "agent/os/process_link.h"},
-          "cli": {"agent/warden/warden.h", "agent/os/host_place.h"},
+          "cli": {"agent/warden/warden.h", "agent/os/cgroup_placement.h"},
           "client/local": {"broker/broker.h", "agent/host/host_agent.h"}}
 # Whose closure of includes stays free of every library: the processes that everything hangs on stay tiny, and mesh is pure algebra.
 BARE = ("mesh", "agent/os", "agent/keeper", "agent/warden")

@@ -3,7 +3,7 @@
 
 #include <filesystem>
 
-#include "agent/os/host_place.h"
+#include "agent/os/cgroup_placement.h"
 #include "agent/os/limit_places.h"
 #include "tests/support/temp_dir.h"
 
@@ -30,7 +30,7 @@ class Tree {
     if (!group.is_real_root) dir_.write(name + "/cgroup.type", "domain\n");
   }
   std::string operator/(const std::string& name) const { return dir_ / name; }
-  HostPlace plan(const std::string& own, bool is_root = false) const { return plan_host_place({dir_ / own, dir_ / "top", self, is_root}); }
+  CgroupPlacement plan(const std::string& own, bool is_root = false) const { return plan_cgroup_placement({dir_ / own, dir_ / "top", self, is_root}); }
 
  private:
   test::TempDir dir_;
@@ -43,7 +43,7 @@ TEST_CASE("host_place: alone in a cgroup it steps aside below it, whoever it is"
   for (const bool is_root : {false, true}) {
     const auto place = tree.plan("top/scope", is_root);
     CHECK(place.base == tree / "top/scope");
-    CHECK(place.step_aside);
+    CHECK(place.enters_roles_leaf);
     CHECK(place.problem.empty());
     const auto places = LimitPlaces::find("1f00c2ab", place);
     for (const Controller controller : controllers) CHECK(places.at(controller) == LimitPlace{2, tree / "top/scope/meshbus-1f00c2ab"});
@@ -56,7 +56,7 @@ TEST_CASE("host_place: processes in the real root are nobody's concern") {
   tree.add("top", {.members = "1\n2\n4711\n", .is_real_root = true});
   const auto place = tree.plan("top");
   CHECK(place.base == tree / "top");
-  CHECK_FALSE(place.step_aside);
+  CHECK_FALSE(place.enters_roles_leaf);
   CHECK(place.problem.empty());
 }
 
@@ -64,7 +64,7 @@ TEST_CASE("host_place: without a controller that could limit something it stays 
   Tree tree;
   tree.add("top", {.controllers = "hugetlb", .is_real_root = true});
   tree.add("top/scope", {.controllers = "hugetlb", .members = "4711\n"});
-  CHECK_FALSE(tree.plan("top/scope").step_aside);
+  CHECK_FALSE(tree.plan("top/scope").enters_roles_leaf);
   tree.add("top/scope", {.controllers = "", .members = "1\n4711\n"});
   // It serves to hold processes together all the same.
   CHECK(tree.plan("top/scope", true).base == tree / "top/scope");
@@ -77,7 +77,7 @@ TEST_CASE("host_place: other processes in its cgroup are not moved, but named") 
   tree.add("top/session", {.members = "0\n99999991\n99999992\n4711\n99999993\n"});
   const auto place = tree.plan("top/session");
   CHECK(place.base == tree / "top/session");
-  CHECK_FALSE(place.step_aside);
+  CHECK_FALSE(place.enters_roles_leaf);
   CHECK(place.problem.find(tree / "top/session has other processes than this host's") == 0);
   CHECK(place.problem.find("one outside of our pid namespace, 99999991, 99999992, and 1 more") != std::string::npos);
   CHECK(place.problem.find("4711") == std::string::npos);
@@ -92,7 +92,7 @@ TEST_CASE("host_place: root leaves a shared cgroup for the nearest above that ha
   const std::string session = "top/slice/inner/session";
   CHECK(tree.plan(session, true).base == tree / "top/slice");
   CHECK(tree.plan(session, true).problem.empty());
-  CHECK_FALSE(tree.plan(session, true).step_aside);
+  CHECK_FALSE(tree.plan(session, true).enters_roles_leaf);
   CHECK(tree.plan(session, false).base == tree / session);
   CHECK_FALSE(tree.plan(session, false).problem.empty());
   // The real root may be told to hand on; nothing else is.
@@ -126,7 +126,7 @@ TEST_CASE("host_place: who is among the roles of a host makes its own beside tha
   tree.add("top/scope/meshbus-roles", {.members = "1\n2\n4711\n"});
   const auto place = tree.plan("top/scope/meshbus-roles");
   CHECK(place.base == tree / "top/scope");
-  CHECK_FALSE(place.step_aside);
+  CHECK_FALSE(place.enters_roles_leaf);
   CHECK(place.problem.empty());
   CHECK(roles_leaf(place.base) == tree / "top/scope/meshbus-roles");
 }
