@@ -14,7 +14,8 @@ Brokers::Brokers(std::size_t count, BrokerLink link) {
     const std::string path = folder_.path() + "/broker" + std::to_string(i);
     std::vector<std::string> argv = {own_folder() + "meshbus-broker"};
     // The first address is the one that it is known by.
-    if (count > 1 && link != BrokerLink::unix_socket) argv.insert(argv.end(), {"--bind", "tcp:127.0.0.1:0"});
+    if (count > 1 && link != BrokerLink::unix_socket)
+      argv.insert(argv.end(), {"--bind", "tcp:127.0.0.1:0"});
     if (count > 1 && link == BrokerLink::tcp) argv.emplace_back("--insecure");
     argv.insert(argv.end(), {"--set", "keys.directory=" + keys});
     argv.insert(argv.end(), {"--bind", "unix:" + path});
@@ -30,8 +31,10 @@ std::string Brokers::make_keys() {
   std::filesystem::create_directories(std::filesystem::path(known).parent_path());
   const auto pair = KeyPair::make();
   if (!pair) throw std::runtime_error(pair.error().detail());
-  if (auto written = write_public_keys(known, {pair->public_key}, host); !written) throw std::runtime_error(written.error().detail());
-  if (auto written = write_key_pair(directory.secret_path(host), *pair, host); !written) throw std::runtime_error(written.error().detail());
+  if (auto written = write_public_keys(known, {pair->public_key}, host); !written)
+    throw std::runtime_error(written.error().detail());
+  if (auto written = write_key_pair(directory.secret_path(host), *pair, host); !written)
+    throw std::runtime_error(written.error().detail());
   return directory.path();
 }
 

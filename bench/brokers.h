@@ -17,7 +17,8 @@ enum class BrokerLink { tcp, tcp_with_keys, unix_socket };
 /// Brokers of our own, for one measurement; peers connect to their unix sockets.
 class Brokers {
  public:
-  /// With a link by tcp (on the loopback interface) more than one is known by its tcp address, else by its unix socket.
+  /// With a link by tcp (on the loopback interface) more than one is known by its tcp address, else
+  /// by its unix socket.
   Brokers(std::size_t count, BrokerLink link);
   /// As ZeroMQ writes it.
   const std::string& endpoint(std::size_t index) const { return endpoints_.at(index); }

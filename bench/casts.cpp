@@ -31,20 +31,25 @@ CastFigures timed(std::size_t ranks, std::size_t count, const Once& once) {
     if (i >= warm_up) times.push_back(took.count());
   }
   const Microseconds all = Clock::now() - begin;
-  return {
-      .p50_us = percentile(times, 50), .p99_us = percentile(times, 99), .per_s = static_cast<double>(count * ranks) / all.count() * 1e6};
+  return {.p50_us = percentile(times, 50),
+          .p99_us = percentile(times, 99),
+          .per_s = static_cast<double>(count * ranks) / all.count() * 1e6};
 }
 
 }  // namespace
 
-CastFigures cast_to(Context& context, const ProcMeshRef& view, std::size_t size, std::size_t count) {
+CastFigures cast_to(Context& context, const ProcMeshRef& view, std::size_t size,
+                    std::size_t count) {
   const std::string body(size, 'x');
   return timed(view.num_ranks(), count, [&] {
     const auto answers = must(context.call(view, kCastPort, body, kPatience));
     for (std::size_t rank = 0; rank < answers.size(); ++rank) {
       const auto& answer = answers[rank];
-      if (!answer) throw std::runtime_error("rank " + std::to_string(rank) + ": " + answer.error().to_string());
-      if (answer->size() != size) throw std::runtime_error("rank " + std::to_string(rank) + " answers something else");
+      if (!answer)
+        throw std::runtime_error("rank " + std::to_string(rank) + ": " +
+                                 answer.error().to_string());
+      if (answer->size() != size)
+        throw std::runtime_error("rank " + std::to_string(rank) + " answers something else");
     }
   });
 }
@@ -54,8 +59,10 @@ CastFigures cast_and_reduce(const ActorView& view, std::size_t size, std::size_t
   return timed(view.size(), count, [&] {
     const auto sum = must(view.accumulate("one", body, "sum", {.deadline = kPatience}));
     if (!sum.errors.empty())
-      throw std::runtime_error("rank " + std::to_string(sum.errors.begin()->first) + ": " + sum.errors.begin()->second.to_string());
-    if (!sum.value || to_text(*sum.value) != std::to_string(view.size())) throw std::runtime_error("not every rank has answered once");
+      throw std::runtime_error("rank " + std::to_string(sum.errors.begin()->first) + ": " +
+                               sum.errors.begin()->second.to_string());
+    if (!sum.value || to_text(*sum.value) != std::to_string(view.size()))
+      throw std::runtime_error("not every rank has answered once");
   });
 }
 

@@ -21,8 +21,8 @@ struct CastFigures {
   /// Messages that ranks got, and answered.
   double per_s = 0;
 };
-/// One message to every rank of the view, `count` times, each time until all have answered with as many bytes. Throws std::runtime_error
-/// when one does not.
+/// One message to every rank of the view, `count` times, each time until all have answered with as
+/// many bytes. Throws std::runtime_error when one does not.
 CastFigures cast_to(Context& context, const ProcMeshRef& view, std::size_t size, std::size_t count);
 /// The same to such actors, whose answers are added up at each host.
 CastFigures cast_and_reduce(const ActorView& view, std::size_t size, std::size_t count);

@@ -51,10 +51,12 @@ void throw_if_interrupted() {
 
 Child::Child(std::vector<std::string> argv) : name_(argv.at(0)) {
   std::array<int, 2> in{}, out{};
-  if (::pipe2(in.data(), O_CLOEXEC) != 0 || ::pipe2(out.data(), O_CLOEXEC) != 0) fail("pipe2", errno);
+  if (::pipe2(in.data(), O_CLOEXEC) != 0 || ::pipe2(out.data(), O_CLOEXEC) != 0)
+    fail("pipe2", errno);
   const UniqueFd its_in(in[0]), its_out(out[1]);
   UniqueFd our_in(in[1]), our_out(out[0]);
-  if (::access(name_.c_str(), X_OK) != 0) fail("cannot start " + name_ + ", which belongs to this program", errno);
+  if (::access(name_.c_str(), X_OK) != 0)
+    fail("cannot start " + name_ + ", which belongs to this program", errno);
   std::vector<char*> arguments;
   for (auto& one : argv) arguments.push_back(one.data());
   arguments.push_back(nullptr);
@@ -92,12 +94,14 @@ std::string Child::read_line() {
 
 void Child::write_line(const std::string& text) {
   const std::string line = text + "\n";
-  if (::write(in_, line.data(), line.size()) != static_cast<ssize_t>(line.size())) throw std::runtime_error(name_ + " has ended");
+  if (::write(in_, line.data(), line.size()) != static_cast<ssize_t>(line.size()))
+    throw std::runtime_error(name_ + " has ended");
 }
 
 bool Child::has_ended() const {
   siginfo_t info{};
-  return ::waitid(P_PID, static_cast<id_t>(pid_), &info, WEXITED | WNOHANG | WNOWAIT) != 0 || info.si_pid == pid_;
+  return ::waitid(P_PID, static_cast<id_t>(pid_), &info, WEXITED | WNOHANG | WNOWAIT) != 0 ||
+         info.si_pid == pid_;
 }
 
 std::chrono::nanoseconds Child::cpu() const {
@@ -132,7 +136,8 @@ void pin_to_cpu(int cpu) {
   cpu_set_t set;
   CPU_ZERO(&set);
   CPU_SET(static_cast<std::size_t>(cpu), &set);
-  if (::sched_setaffinity(0, sizeof set, &set) != 0) fail("cannot keep to CPU " + std::to_string(cpu), errno);
+  if (::sched_setaffinity(0, sizeof set, &set) != 0)
+    fail("cannot keep to CPU " + std::to_string(cpu), errno);
 }
 
 }  // namespace meshbus::bench

@@ -7,12 +7,14 @@
 #include <string>
 #include <vector>
 
-/// What `meshbus bench` and the benchmarks of the project (tests/bench) share. What fails here ends a benchmark as it ends a program at its
-/// start: it throws std::runtime_error, which is caught once, where the verb was called.
+/// What `meshbus bench` and the benchmarks of the project (tests/bench) share. What fails here ends
+/// a benchmark as it ends a program at its start: it throws std::runtime_error, which is caught
+/// once, where the verb was called.
 namespace meshbus::bench {
 
-/// A process of a benchmark: started with pipes at stdin and stdout, told to end by the end of stdin or SIGTERM, killed and reaped at the
-/// end of the scope, or when this process ends in any other way. Throws std::runtime_error when it cannot be started or ends too early.
+/// A process of a benchmark: started with pipes at stdin and stdout, told to end by the end of
+/// stdin or SIGTERM, killed and reaped at the end of the scope, or when this process ends in any
+/// other way. Throws std::runtime_error when it cannot be started or ends too early.
 class Child {
  public:
   explicit Child(std::vector<std::string> argv);
@@ -38,8 +40,8 @@ class Child {
 
 /// CPU time of a process of ours, children not counted.
 std::chrono::nanoseconds cpu_of(pid_t pid);
-/// From now on SIGINT and SIGTERM interrupt what waits, so that everything is cleaned up on the way out; throw_if_interrupted() then
-/// throws.
+/// From now on SIGINT and SIGTERM interrupt what waits, so that everything is cleaned up on the way
+/// out; throw_if_interrupted() then throws.
 void catch_signals();
 void throw_if_interrupted();
 struct Interrupted : std::runtime_error {
@@ -62,7 +64,8 @@ class SocketFolder {
 
 /// The folder of this program, with a slash at its end: the other programs of the build are there.
 std::string own_folder();
-/// Keeps this process and all that it starts on one CPU: figures of programs that move between CPUs vary by a factor of 2.
+/// Keeps this process and all that it starts on one CPU: figures of programs that move between CPUs
+/// vary by a factor of 2.
 void pin_to_cpu(int cpu);
 
 }  // namespace meshbus::bench

@@ -13,12 +13,12 @@
 
 #include "bench/end.h"
 #include "bench/measured.h"
+#include "common/base/unique_fd.h"
 #include "common/bus/bus.h"
-#include "common/wire/control.h"
-#include "common/wire/frame.h"
 #include "common/loop/reactor.h"
 #include "common/security/token.h"
-#include "common/base/unique_fd.h"
+#include "common/wire/control.h"
+#include "common/wire/frame.h"
 #include "meshbus/name.h"
 #include "wire/bus_generated.h"
 
@@ -55,7 +55,8 @@ std::size_t peers_per_process() {
 /// One peer: says Hello, and takes what comes.
 class BarePeer {
  public:
-  BarePeer(zmq::context_t& context, const std::string& endpoint, std::uint64_t seed, std::size_t index)
+  BarePeer(zmq::context_t& context, const std::string& endpoint, std::uint64_t seed,
+           std::size_t index)
       : socket_(context, zmq::socket_type::dealer) {
     socket_.set(zmq::sockopt::linger, 0);
     socket_.connect(endpoint);
@@ -71,7 +72,8 @@ class BarePeer {
 
   /// The host's address, when the broker has registered this peer.
   std::string wait_welcome() {
-    socket_.set(zmq::sockopt::rcvtimeo, static_cast<int>(std::chrono::milliseconds(kPatience).count()));
+    socket_.set(zmq::sockopt::rcvtimeo,
+                static_cast<int>(std::chrono::milliseconds(kPatience).count()));
     auto parts = receive(zmq::recv_flags::none);
     socket_.set(zmq::sockopt::rcvtimeo, -1);
     if (parts.empty()) throw std::runtime_error("the broker does not answer a peer's Hello");
@@ -82,14 +84,16 @@ class BarePeer {
     if (const auto* refusal = control.body_as<wire::Refusal>())
       throw std::runtime_error("the broker refuses a peer: " + text_of(refusal->detail()));
     const auto* welcome = control.body_as<wire::Welcome>();
-    if (welcome == nullptr) throw std::runtime_error("the broker answers a Hello with " + control.body_name());
+    if (welcome == nullptr)
+      throw std::runtime_error("the broker answers a Hello with " + control.body_name());
     return welcome->host()->str();
   }
 
   /// Takes all there is; how many messages of data that were, and the envelope of the last one.
   std::size_t drain(wire::Envelope& last) {
     std::size_t count = 0;
-    for (auto parts = receive(zmq::recv_flags::dontwait); !parts.empty(); parts = receive(zmq::recv_flags::dontwait)) {
+    for (auto parts = receive(zmq::recv_flags::dontwait); !parts.empty();
+         parts = receive(zmq::recv_flags::dontwait)) {
       auto reader = must(FrameReader::open(parts));
       FrameReader::Message message;
       while (reader.next(message)) {
@@ -115,7 +119,8 @@ class BarePeer {
     frame.set_credit(taken_);
     announced_ = taken_;
     for (std::size_t i = 0; i < frame.parts.size(); ++i)
-      socket_.send(frame.parts[i], i + 1 < frame.parts.size() ? zmq::send_flags::sndmore : zmq::send_flags::none);
+      socket_.send(frame.parts[i],
+                   i + 1 < frame.parts.size() ? zmq::send_flags::sndmore : zmq::send_flags::none);
   }
   std::vector<zmq::message_t> receive(zmq::recv_flags how) {
     std::vector<zmq::message_t> parts;
@@ -144,7 +149,9 @@ class FanOut {
     session.hello.incarnation = random_u64();
     Bus::Events events;
     events.on_refused = [](const Error& error) { throw std::runtime_error(error.to_string()); };
-    events.on_undeliverable = [](const wire::Envelope&, const Error& error) { throw std::runtime_error(error.to_string()); };
+    events.on_undeliverable = [](const wire::Envelope&, const Error& error) {
+      throw std::runtime_error(error.to_string());
+    };
     events.on_data = [this](const wire::Envelope&, const wire::CallHeader&, Bytes) { ++answers_; };
     bus_.emplace(reactor_, context_, std::move(session), Dispatcher(), std::move(events));
     turn_until([this] { return bus_->is_up(); });
@@ -162,7 +169,8 @@ class FanOut {
 
  private:
   void must_send(const Destination& to, const std::string& body) {
-    if (const auto sent = bus_->send(to, kPort, body); !sent) throw std::runtime_error(sent.error().to_string());
+    if (const auto sent = bus_->send(to, kPort, body); !sent)
+      throw std::runtime_error(sent.error().to_string());
   }
   template <typename Predicate>
   void turn_until(const Predicate& predicate) {
@@ -192,15 +200,18 @@ void check_descriptors(std::size_t peers, pid_t broker) {
   peers_per_process();
   if (broker == 0) return;
   rlimit limit{};
-  if (::prlimit(broker, RLIMIT_NOFILE, nullptr, &limit) != 0) return;  // another user's: the broker will say so itself
+  if (::prlimit(broker, RLIMIT_NOFILE, nullptr, &limit) != 0)
+    return;  // another user's: the broker will say so itself
   const std::size_t needed = peers + 4 * kOtherDescriptors;
   if (limit.rlim_max >= needed) return;
   throw std::runtime_error(std::to_string(peers) + " peers need about " + std::to_string(needed) +
-                           " descriptors in the broker, which may have " + std::to_string(limit.rlim_max) +
+                           " descriptors in the broker, which may have " +
+                           std::to_string(limit.rlim_max) +
                            " (ulimit -Hn); raise that, or take fewer peers");
 }
 
-int run_crowd_process(const std::string& endpoint, std::uint64_t seed, std::size_t begin, std::size_t count) {
+int run_crowd_process(const std::string& endpoint, std::uint64_t seed, std::size_t begin,
+                      std::size_t count) {
   raised_descriptor_limit();
   zmq::context_t context(1);
   context.set(zmq::ctxopt::max_sockets, static_cast<int>(count + 16));
@@ -211,7 +222,8 @@ int run_crowd_process(const std::string& endpoint, std::uint64_t seed, std::size
   }
   std::vector<std::unique_ptr<BarePeer>> peers;
   peers.reserve(count);
-  for (std::size_t i = 0; i < count; ++i) peers.push_back(std::make_unique<BarePeer>(context, endpoint, seed, begin + i));
+  for (std::size_t i = 0; i < count; ++i)
+    peers.push_back(std::make_unique<BarePeer>(context, endpoint, seed, begin + i));
   std::string host;
   for (auto& peer : peers) host = peer->wait_welcome();
   std::printf("up %s\n", host.c_str());
@@ -222,7 +234,8 @@ int run_crowd_process(const std::string& endpoint, std::uint64_t seed, std::size
     epoll_event event{};
     event.events = events;
     event.data.u64 = index;
-    if (::epoll_ctl(epoll.get(), EPOLL_CTL_ADD, fd, &event) != 0) throw std::runtime_error("epoll_ctl failed");
+    if (::epoll_ctl(epoll.get(), EPOLL_CTL_ADD, fd, &event) != 0)
+      throw std::runtime_error("epoll_ctl failed");
   };
   for (std::size_t i = 0; i < count; ++i) watch(peers[i]->fd(), EPOLLIN | EPOLLET, i);
   watch(0, EPOLLIN, count);
@@ -253,12 +266,14 @@ int run_crowd_process(const std::string& endpoint, std::uint64_t seed, std::size
   }
 }
 
-Crowd::Crowd(std::vector<std::string> program, const std::string& endpoint, std::size_t peers) : seed_(random_u64() / 2), count_(peers) {
+Crowd::Crowd(std::vector<std::string> program, const std::string& endpoint, std::size_t peers)
+    : seed_(random_u64() / 2), count_(peers) {
   program.front() = own_folder() + program.front();
   const std::size_t most = peers_per_process();
   for (std::size_t begin = 0; begin < peers; begin += most) {
     auto argv = program;
-    argv.insert(argv.end(), {endpoint, std::to_string(seed_), std::to_string(begin), std::to_string(std::min(most, peers - begin))});
+    argv.insert(argv.end(), {endpoint, std::to_string(seed_), std::to_string(begin),
+                             std::to_string(std::min(most, peers - begin))});
     processes_.push_back(std::make_unique<Child>(std::move(argv)));
   }
   for (auto& process : processes_) process->read_line();
@@ -287,7 +302,8 @@ std::vector<ProcId> Crowd::peers() const {
   return peers;
 }
 
-FanOutFigures fan_out(const Crowd& crowd, const std::string& endpoint, const CpuMeter& cpu, std::size_t size, std::size_t count) {
+FanOutFigures fan_out(const Crowd& crowd, const std::string& endpoint, const CpuMeter& cpu,
+                      std::size_t size, std::size_t count) {
   constexpr std::size_t warm_up = 3;
   FanOut sender(crowd, endpoint);
   const std::string body(size, 'x');
@@ -308,7 +324,8 @@ FanOutFigures fan_out(const Crowd& crowd, const std::string& endpoint, const Cpu
 std::size_t memory_of(pid_t pid) {
   std::ifstream file("/proc/" + std::to_string(pid) + "/statm");
   std::size_t total = 0, resident = 0;
-  if (!(file >> total >> resident)) throw std::runtime_error("cannot read the memory of process " + std::to_string(pid));
+  if (!(file >> total >> resident))
+    throw std::runtime_error("cannot read the memory of process " + std::to_string(pid));
   return resident * static_cast<std::size_t>(::sysconf(_SC_PAGESIZE));
 }
 

@@ -14,8 +14,9 @@ namespace meshbus::bench {
 /// How long an end waits for a message before it gives up.
 inline constexpr std::chrono::seconds kPatience{20};
 
-/// One end of a pair of processes that send each other messages, over whatever there is in between. Both ends are programs of this build;
-/// on every transport they do the same. Throws std::runtime_error when nothing comes for kPatience or what is in between fails.
+/// One end of a pair of processes that send each other messages, over whatever there is in between.
+/// Both ends are programs of this build; on every transport they do the same. Throws
+/// std::runtime_error when nothing comes for kPatience or what is in between fails.
 class End {
  public:
   struct Program {
@@ -38,7 +39,8 @@ class End {
 struct EndOptions {
   /// Of what is in between: a ZeroMQ endpoint, or a port of NATS.
   std::string address;
-  /// What End::name() of the other one said; empty: this is the one that answers, and it waits for ever.
+  /// What End::name() of the other one said; empty: this is the one that answers, and it waits for
+  /// ever.
   std::string other = {};
   /// Every message leaves before the next one is made, instead of packed with others.
   bool flush_each = false;

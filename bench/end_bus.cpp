@@ -40,7 +40,8 @@ class BusEnd : public End {
     Bus::Events events;
     events.on_refused = give_up;
     events.on_undeliverable = [](const wire::Envelope&, const Error& error) { give_up(error); };
-    events.on_data = [this](const wire::Envelope& envelope, const wire::CallHeader& header, Bytes body) {
+    events.on_data = [this](const wire::Envelope& envelope, const wire::CallHeader& header,
+                            Bytes body) {
       call_ = {&envelope, &header};
       if (!options_.is_asker()) to_ = Destination::back(envelope);
       on_message(body);
@@ -70,7 +71,8 @@ class BusEnd : public End {
     if (const auto sent = bus_->send(to_, 1, body); !sent) give_up(sent.error());
   }
 
-  // All happens inside of handlers, as programs do it: what a handler says leaves at the end of its turn, or at once when it says so.
+  // All happens inside of handlers, as programs do it: what a handler says leaves at the end of its
+  // turn, or at once when it says so.
   void run(const Program& program) override {
     program_ = &program;
     is_done_ = false;
@@ -93,7 +95,8 @@ class BusEnd : public End {
       // Once a turn, not once a message: other ends read no clock there either.
       const auto now = Reactor::Clock::now();
       if (std::exchange(has_heard_, false)) heard = now;
-      if (options_.is_asker() && heard + kPatience < now) throw std::runtime_error("no message through the broker");
+      if (options_.is_asker() && heard + kPatience < now)
+        throw std::runtime_error("no message through the broker");
     }
   }
   void on_message(Bytes body) {
@@ -104,7 +107,8 @@ class BusEnd : public End {
   }
   void produce() {
     if (program_ == nullptr || is_done_ || !program_->produce) return;
-    // No more is made than the bus takes soon, as a program does that waits for room: what lies about gets cold.
+    // No more is made than the bus takes soon, as a program does that waits for room: what lies
+    // about gets cold.
     while (bus_->queued_bytes() < kQueued) {
       if (!program_->produce()) return;
       if (options_.flush_each || bus_->queued_bytes() >= kQueued) bus_->flush_early();

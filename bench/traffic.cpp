@@ -16,7 +16,8 @@ using Microseconds = std::chrono::duration<double, std::micro>;
 
 constexpr std::size_t kWarmUp = 500;
 constexpr std::chrono::milliseconds kWarmUpTime{200};
-/// Bytes on the way in one direction: enough that nobody waits for the acknowledgement, and bounded, because relays bound nothing.
+/// Bytes on the way in one direction: enough that nobody waits for the acknowledgement, and
+/// bounded, because relays bound nothing.
 constexpr std::size_t kWindowBytes = 4 * 1024 * 1024;
 constexpr std::size_t kLeastWindow = 8;
 constexpr std::size_t kMostWindow = 32 * 1024;
@@ -25,7 +26,8 @@ std::chrono::nanoseconds read(const CpuMeter& cpu) {
   return cpu ? cpu() : std::chrono::nanoseconds(0);
 }
 
-std::optional<double> per_message(const CpuMeter& cpu, std::chrono::nanoseconds before, double count) {
+std::optional<double> per_message(const CpuMeter& cpu, std::chrono::nanoseconds before,
+                                  double count) {
   if (!cpu || count <= 0) return std::nullopt;
   return Microseconds(cpu() - before).count() / count;
 }
@@ -36,7 +38,8 @@ std::size_t quarter_of(std::size_t size) {
   return std::clamp(kWindowBytes / std::max<std::size_t>(size, 1), kLeastWindow, kMostWindow) / 4;
 }
 
-RoundTripFigures round_trips(End& end, const CpuMeter& cpu, std::size_t size, std::size_t count, std::chrono::milliseconds duration) {
+RoundTripFigures round_trips(End& end, const CpuMeter& cpu, std::size_t size, std::size_t count,
+                             std::chrono::milliseconds duration) {
   const auto body = SharedBody::of(std::string(size, 'x'));
   std::vector<double> times;
   times.reserve(count);
@@ -70,13 +73,15 @@ RoundTripFigures round_trips(End& end, const CpuMeter& cpu, std::size_t size, st
                }});
   const Microseconds took = Clock::now() - start;
   const auto messages = static_cast<double>(2 * times.size());
-  RoundTripFigures figures{.per_s = messages / took.count() * 1e6, .cpu_us = per_message(cpu, before, messages)};
+  RoundTripFigures figures{.per_s = messages / took.count() * 1e6,
+                           .cpu_us = per_message(cpu, before, messages)};
   figures.p50_us = percentile(times, 50);
   figures.p99_us = percentile(times, 99);
   return figures;
 }
 
-ThroughputFigures throughput(End& end, const CpuMeter& cpu, std::size_t size, std::chrono::milliseconds duration) {
+ThroughputFigures throughput(End& end, const CpuMeter& cpu, std::size_t size,
+                             std::chrono::milliseconds duration) {
   const std::size_t quarter = quarter_of(size), window = 4 * quarter;
   const auto body = SharedBody::of(std::string(size, 'x'));
   std::size_t sent = 0, received = 0, at_start = 0;

@@ -1,13 +1,32 @@
 #include "broker/broker.h"
 
+#include <sys/socket.h>
 #include <unistd.h>
 
 #include <algorithm>
 #include <utility>
 
-#include "broker/broker_impl.h"
 #include "broker/access/host_address.h"
+#include "broker/access/key_service.h"
+#include "broker/broker_report.h"
+#include "broker/broker_requests.h"
+#include "broker/frame_intake.h"
+#include "broker/handshake.h"
+#include "broker/links/link_table.h"
+#include "broker/observe/monitor.h"
+#include "broker/observe/tap.h"
+#include "broker/peer_registry.h"
+#include "broker/peers/connection_table.h"
+#include "broker/router/cast_fanout.h"
+#include "broker/router/cast_receiver.h"
+#include "broker/router/cast_relay.h"
+#include "broker/router/peer_queues.h"
+#include "broker/router/router.h"
+#include "broker/transport/listener.h"
+#include "broker/watchers.h"
+#include "common/base/log.h"
 #include "common/security/token.h"
+#include "common/wire/control.h"
 #include "wire/bus_generated.h"
 
 namespace meshbus {
@@ -19,100 +38,307 @@ constexpr std::size_t kWaitingCount = 65536;
 /// A link carries what many peers send: it has room for so many times as much as one peer.
 constexpr std::size_t kLinkQueues = 4;
 constexpr std::chrono::milliseconds kFarewell{200};
-/// However short the heartbeat: so long a connection over tcp may give no answer.
+/// However short the heartbeat: a connection over tcp may give no answer for so long.
 constexpr std::chrono::milliseconds kLeastSilence{1500};
-/// For reading why one was refused.
+/// For reading why a connection was refused.
 constexpr std::chrono::milliseconds kRefusedStays{1000};
-/// What may be asked at once after a pause, in seconds' worth.
-constexpr std::uint64_t kRequestsAtOnce = 10;
+/// The monitor names peers that have taken nothing for so long.
+constexpr std::chrono::milliseconds kSlow{1000};
 
-Forwarder::Options forwarder_options(const HostAddr& host, const BrokerOptions& options, std::uint64_t incarnation) {
-  const Config& config = options.config;
+/// How much waits for one peer, or for one other host.
+Outbox::Limits queue_limits(const Config& config, std::size_t queues) {
+  return {.bytes = config.bytes(keys::queue_bytes) * queues,
+          .count = config.count(keys::queue_count) * queues};
+}
+
+bool is_tcp(const HostAddr& address) {
+  return address.transport() == Transport::tcp;
+}
+
+/// The tcp address that this host is known by, or listens on.
+std::optional<HostAddr> own_tcp(const BrokerOptions& options) {
+  if (options.advertise && is_tcp(*options.advertise)) return options.advertise;
+  const auto found = std::find_if(options.binds.begin(), options.binds.end(), is_tcp);
+  return found == options.binds.end() ? std::nullopt : std::optional(*found);
+}
+
+LinkTable::Options link_options(const HostAddr& host, const BrokerOptions& options) {
   return {.host = host,
-          .incarnation = incarnation,
+          .incarnation = options.incarnation,
           .insecure = options.insecure,
           .keys = options.keys,
-          .hop_limit = static_cast<std::uint8_t>(std::min<std::uint64_t>(config.count(keys::hop_limit), 255)),
-          .cast_width = config.count(keys::cast_width),
-          .link_queue = queue_limits(config, /*is_link=*/true),
-          .waiting = {.wait = config.duration(keys::delivery_starting), .bytes = kWaitingBytes, .count = kWaitingCount},
-          .link_connect_limit = options.link_connect_limit,
-          .delivery_limit = config.duration(keys::delivery_limit),
+          .queue = queue_limits(options.config, kLinkQueues),
+          .connect_limit = options.link_connect_limit,
+          .delivery_limit = options.config.duration(keys::delivery_limit),
           .protocol = options.protocol,
           .capabilities = options.capabilities};
 }
 
+Router::Options router_options(const HostAddr& host, const BrokerOptions& options) {
+  const auto hop_limit = std::min<std::uint64_t>(options.config.count(keys::hop_limit), 255);
+  return {.host = host,
+          .incarnation = options.incarnation,
+          .hop_limit = static_cast<std::uint8_t>(hop_limit),
+          .waiting = {.wait = options.config.duration(keys::delivery_starting),
+                      .bytes = kWaitingBytes,
+                      .count = kWaitingCount}};
+}
+
+Handshake::Options handshake_options(const HostAddr& host, const BrokerOptions& options) {
+  return {.admission = {.host = host,
+                        .uid = ::geteuid(),
+                        .insecure = options.insecure,
+                        .protocol = options.protocol},
+          .tokens = options.tokens,
+          .limits = {.hello = options.hello_limit, .refused = kRefusedStays}};
+}
+
+PeerRegistry::Options registry_options(const HostAddr& host, const BrokerOptions& options) {
+  PeerRegistry::Options made;
+  made.peer_queue = queue_limits(options.config, 1);
+  made.link_queue = queue_limits(options.config, kLinkQueues);
+  made.heartbeat = options.config.duration(keys::heartbeat);
+  made.welcome.capabilities = options.capabilities;
+  made.welcome.release = options.protocol.release;
+  made.welcome.host = host.to_string();
+  made.welcome.incarnation = options.incarnation;
+  made.welcome.heartbeat_ms = static_cast<std::uint32_t>(made.heartbeat.count());
+  return made;
+}
+
 }  // namespace
 
-Outbox::Limits queue_limits(const Config& config, bool is_link) {
-  const std::size_t queues = is_link ? kLinkQueues : 1;
-  return {.bytes = config.bytes(keys::queue_bytes) * queues, .count = config.count(keys::queue_count) * queues};
-}
+/// Makes the parts of a broker and connects them.
+/// Large because: it has one member for each part, in the order in which they use each other.
+class Broker::Impl {
+ public:
+  explicit Impl(Reactor& reactor) : reactor_(reactor) {}
+  ~Impl() {
+    if (turn_end_ != 0) reactor_.forget_turn_end(turn_end_);
+  }
+  Impl(const Impl&) = delete;
+  Impl& operator=(const Impl&) = delete;
+  Result<void> start(zmq::context_t& context, const BrokerOptions& options);
+  void stop(const std::string& reason);
 
-Broker::Impl::Impl(Reactor& reactor, BrokerOptions given)
-    : options(std::move(given)),
-      incarnation(options.incarnation != 0 ? options.incarnation : random_u64()),
-      reactor_(reactor),
-      strangers_({.hello = options.hello_limit, .refused = kRefusedStays}),
-      requests_(options.config.count(keys::requests_rate), options.config.count(keys::requests_rate) * kRequestsAtOnce),
-      heartbeat_(options.config.duration(keys::heartbeat)) {
-  handlers_.on<wire::Hello>(Role::none, std::bind_front(&Impl::on_hello, this))
-      .on<wire::Heartbeat>(Role::observe, [](const Request&, const wire::Heartbeat&) {})
-      .on<wire::Bye>(Role::observe, std::bind_front(&Impl::on_bye, this))
-      .on<wire::Introduce>(Role::observe, std::bind_front(&Impl::on_introduce, this))
-      .on<wire::Watch>(Role::observe, std::bind_front(&Impl::on_watch, this));
-}
+  const HostAddr& host() const noexcept { return router_->host(); }
+  const std::vector<HostAddr>& binds() const noexcept { return listener_->addresses(); }
+  std::uint64_t incarnation() const noexcept { return router_->incarnation(); }
+  std::size_t peers() const noexcept { return connections_.size(); }
+  Counters counters() const { return report_->counters(); }
+  std::size_t held() const { return report_->held(); }
 
-Broker::Impl::~Impl() {
-  reactor_.cancel(heartbeat_timer_);
-  reactor_.cancel(keys_timer_);
-  reactor_.cancel(strangers_timer_);
-  reactor_.cancel(hang_up_timer_);
-  if (turn_end_ != 0) reactor_.forget_turn_end(turn_end_);
-}
+ private:
+  Result<void> open_keys(zmq::context_t& context, const BrokerOptions& options);
+  Result<void> open_listener(zmq::context_t& context, const BrokerOptions& options);
+  Listener::Events listener_events();
+  Result<void> open_observers(zmq::context_t& context, const BrokerOptions& options,
+                              const HostAddr& host);
+  void make_parts(zmq::context_t& context, const BrokerOptions& options, const HostAddr& host);
+  LinkTable::Events link_events();
+  void on_frame(ConnectionId from, std::vector<zmq::message_t>& parts);
+  void on_bad_handshake(const std::string& what);
+  void on_key_refused(std::string_view key, std::string_view address, bool is_new);
+  /// Sends what there is to send, and ends the peers that turn out to be lost. At the end of each
+  /// turn.
+  void flush();
+  void apply_key_changes();
+  void cut_off(Peer& peer, const KeyHolder* holder);
 
-Result<void> Broker::Impl::start(zmq::context_t& context) {
-  if (auto checked = check_addresses(options.binds, options.advertise, options.insecure || options.keys.has_value()); !checked)
+  Reactor& reactor_;
+  Counters counters_;
+  ConnectionTable connections_;
+  /// Null without keys.
+  std::unique_ptr<KeyService> keys_;
+  std::unique_ptr<Listener> listener_;
+  /// Null unless asked for.
+  std::unique_ptr<Monitor> monitor_;
+  std::unique_ptr<Tap> tap_;
+  std::optional<LinkTable> links_;
+  std::optional<PeerQueues> queues_;
+  std::optional<Router> router_;
+  std::optional<CastRelay> relay_;
+  std::optional<CastFanout> fanout_;
+  std::optional<CastReceiver> casts_;
+  std::optional<Watchers> watchers_;
+  std::optional<PeerRegistry> registry_;
+  std::optional<BrokerRequests> requests_;
+  std::optional<FrameIntake> intake_;
+  std::optional<Handshake> handshake_;
+  std::optional<BrokerReport> report_;
+  std::uint64_t turn_end_ = 0;
+  log::Limited limited_log_{10};
+};
+
+Result<void> Broker::Impl::start(zmq::context_t& context, const BrokerOptions& options) {
+  const bool may_tcp = options.insecure || options.keys.has_value();
+  if (auto checked = check_addresses(options.binds, options.advertise, may_tcp); !checked)
     return checked;
-  Listener::Events events;
-  events.on_frame = [this](ConnectionId from, std::vector<zmq::message_t>& parts) { on_frame(from, parts); };
-  events.on_accepted = [this](int descriptor) { on_accepted(descriptor); };
-  events.on_disconnected = [this](int descriptor) { on_disconnected(descriptor); };
-  events.on_ended = [this](ConnectionId connection, int descriptor, const std::string& why) { on_ended(connection, descriptor, why); };
-  events.on_writable = [this](ConnectionId connection) {
-    if (const auto peer = connections.find(connection); peer != connections.end()) forwarder_->unblock(*peer->second);
-  };
-  events.on_bad_handshake = [this](const std::string& what) {
-    ++bad_handshakes;
-    limited_log_.info(what);
-  };
-  auto own = open_keys(context);
-  if (!own) return fail(own.error());
-  auto opened =
-      Listener::open(reactor_, context, options.binds,
-                     {.silence = std::max(3 * heartbeat_, kLeastSilence), .handshake = options.hello_limit}, *own, std::move(events));
-  if (!opened) return fail(opened.error());
-  listener = std::move(*opened);
-  host = advertised_address(listener->addresses(), options.advertise);
-
-  admission_.emplace(Admission::Options{.host = *host, .uid = ::geteuid(), .insecure = options.insecure, .protocol = options.protocol},
-                     options.tokens);
-
-  Forwarder::Events forwarding;
-  forwarding.on_own = [this](const wire::Envelope& envelope, Bytes body) { on_own(envelope, body); };
-  forwarding.on_link_message = [this](Link& link, const FrameReader::Message& message) {
-    on_link_message(link.key(), link.incarnation(), message);
-  };
-  forwarding.on_lost = [this](Peer& peer) { end_peer(peer, "its connection ended"); };
-  forwarding.on_released = [this](ConnectionId connection, std::size_t bytes) { on_released(connection, bytes); };
-  forwarder_ =
-      std::make_unique<Forwarder>(reactor_, context, routes_, forwarder_options(*host, options, incarnation), std::move(forwarding));
-  forwarder_->set_listener(*listener);
-  if (auto monitored = open_monitor(context); !monitored) return monitored;
-  if (auto tapped = open_tap(context); !tapped) return tapped;
-  turn_end_ = reactor_.add_turn_end([this] { forwarder_->flush(); });
-  heartbeat_timer_ = reactor_.after(heartbeat_ / 4, [this] { on_heartbeat_timer(); });
+  if (auto opened = open_keys(context, options); !opened) return opened;
+  if (auto opened = open_listener(context, options); !opened) return opened;
+  const HostAddr host = advertised_address(listener_->addresses(), options.advertise);
+  if (auto opened = open_observers(context, options, host); !opened) return opened;
+  make_parts(context, options, host);
+  turn_end_ = reactor_.add_turn_end([this] { flush(); });
   return {};
+}
+
+Result<void> Broker::Impl::open_keys(zmq::context_t& context, const BrokerOptions& options) {
+  const bool has_tcp = std::any_of(options.binds.begin(), options.binds.end(), is_tcp);
+  if (options.insecure || !options.keys || !has_tcp) return {};
+  auto opened =
+      KeyService::open(reactor_, context, {.directory = *options.keys, .own_tcp = own_tcp(options)},
+                       [this](std::string_view key, std::string_view address, bool is_new) {
+                         on_key_refused(key, address, is_new);
+                       });
+  if (!opened) return fail(opened.error());
+  keys_ = std::move(*opened);
+  return {};
+}
+
+Result<void> Broker::Impl::open_listener(zmq::context_t& context, const BrokerOptions& options) {
+  const std::chrono::milliseconds heartbeat = options.config.duration(keys::heartbeat);
+  auto opened = Listener::open(
+      reactor_, context, options.binds,
+      {.silence = std::max(3 * heartbeat, kLeastSilence), .handshake = options.hello_limit},
+      keys_ ? std::optional(keys_->own()) : std::nullopt, listener_events());
+  if (!opened) return fail(opened.error());
+  listener_ = std::move(*opened);
+  return {};
+}
+
+Listener::Events Broker::Impl::listener_events() {
+  Listener::Events events;
+  events.on_frame = [this](ConnectionId from, std::vector<zmq::message_t>& parts) {
+    on_frame(from, parts);
+  };
+  events.on_accepted = [this](int descriptor) { handshake_->on_opened(descriptor); };
+  events.on_disconnected = [this](int descriptor) {
+    handshake_->on_done(descriptor);
+    registry_->on_disconnected(descriptor);
+  };
+  events.on_ended = [this](ConnectionId connection, int descriptor, const std::string& why) {
+    handshake_->on_done(descriptor);
+    if (Peer* peer = connections_.find(connection)) registry_->end(*peer, why);
+  };
+  events.on_writable = [this](ConnectionId connection) {
+    if (Peer* peer = connections_.find(connection)) queues_->unblock(*peer);
+  };
+  events.on_bad_handshake = [this](const std::string& what) { on_bad_handshake(what); };
+  return events;
+}
+
+Result<void> Broker::Impl::open_observers(zmq::context_t& context, const BrokerOptions& options,
+                                          const HostAddr& host) {
+  const Monitor::Speaker speaker{.host = host, .incarnation = options.incarnation};
+  if (options.monitor) {
+    auto opened = Monitor::open(reactor_, context, *options.monitor, speaker,
+                                {.counters = [this] { return report_->counters_event(); },
+                                 .slow = [this] { return report_->queues(kSlow); }});
+    if (!opened) return fail(opened.error());
+    monitor_ = std::move(*opened);
+  }
+  if (options.tap) {
+    auto opened = Tap::open(reactor_, context, *options.tap, speaker,
+                            [this](std::uint64_t key) { return report_->name_of(key); });
+    if (!opened) return fail(opened.error());
+    tap_ = std::move(*opened);
+  }
+  return {};
+}
+
+void Broker::Impl::make_parts(zmq::context_t& context, const BrokerOptions& options,
+                              const HostAddr& host) {
+  Monitor* monitor = monitor_.get();
+  const std::chrono::milliseconds delivery_limit = options.config.duration(keys::delivery_limit);
+  links_.emplace(reactor_, context, counters_, monitor, link_options(host, options), link_events());
+  queues_.emplace(reactor_, *listener_, connections_, *links_, counters_);
+  router_.emplace(reactor_, *queues_, *links_, counters_, monitor, tap_.get(),
+                  router_options(host, options));
+  relay_.emplace(reactor_, *router_, *links_, counters_,
+                 CastRelay::Options{.width = options.config.count(keys::cast_width),
+                                    .delivery_limit = delivery_limit});
+  fanout_.emplace(*router_, *queues_, *links_, *relay_, counters_);
+  casts_.emplace(reactor_, *router_, *fanout_, *relay_, counters_, delivery_limit);
+  watchers_.emplace(reactor_, *listener_, *router_);
+  registry_.emplace(reactor_, *listener_, connections_, *router_, *links_, *watchers_, monitor,
+                    registry_options(host, options));
+  requests_.emplace(*router_, *links_, *registry_, *watchers_, counters_);
+  intake_.emplace(reactor_, *router_, *queues_, *links_, *casts_, *requests_, counters_,
+                  options.config.count(keys::requests_rate));
+  handshake_.emplace(reactor_, *listener_, connections_, *router_, *links_, counters_, keys_.get(),
+                     monitor, handshake_options(host, options));
+  report_.emplace(reactor_, *listener_, connections_, *router_, *links_, *casts_, counters_);
+}
+
+LinkTable::Events Broker::Impl::link_events() {
+  return {.on_message =
+              [this](Link& link, const FrameReader::Message& message) {
+                intake_->on_link_message(link, message);
+              },
+          .send = [this](Peer& peer, Frame& frame) { return queues_->send(peer, frame); },
+          .on_superseded = [this](Peer& peer) { queues_->lose(peer); }};
+}
+
+void Broker::Impl::on_frame(ConnectionId from, std::vector<zmq::message_t>& parts) {
+  if (Peer* peer = connections_.find(from)) return intake_->on_frame(*peer, parts);
+  auto admitted = handshake_->on_frame(from, parts);
+  if (!admitted) return;
+  handshake_->on_done(admitted->connection.descriptor);
+  Peer& peer = registry_->add(*admitted);
+  intake_->read(peer, admitted->rest);
+}
+
+void Broker::Impl::on_bad_handshake(const std::string& what) {
+  ++counters_.refused_handshakes;
+  limited_log_.info(what);
+}
+
+void Broker::Impl::on_key_refused(std::string_view key, std::string_view address, bool is_new) {
+  ++counters_.refused_keys;
+  if (!is_new) return;
+  limited_log_.warn("a connection from " + std::string(address) + " is refused: its key " +
+                    std::string(key) + " is not in " + keys_->directory().path() + "/authorised/");
+  if (monitor_ == nullptr) return;
+  monitor_->peer_refused(
+      Error(ErrorCode::unauthorised, "key " + std::string(key) + " of " + std::string(address)));
+}
+
+void Broker::Impl::flush() {
+  apply_key_changes();
+  // A peer that turns out to be lost has its messages returned, which makes more to send.
+  do {
+    for (Peer* lost : queues_->flush()) registry_->end(*lost, "its connection ended");
+    links_->flush();
+    router_->return_given_up();
+  } while (queues_->has_work() || links_->has_work());
+}
+
+void Broker::Impl::apply_key_changes() {
+  if (keys_ == nullptr) return;
+  const KeyService::Changes changes = keys_->take_changes();
+  if (changes.own) listener_->change_keys(*changes.own);
+  if (!changes.has_ring_changed) return;
+  for (const auto& [id, peer] : connections_.all()) {
+    if (peer->is_ended || peer->identity.key_text.empty()) continue;
+    const KeyHolder* holder = keys_->find(peer->identity.key_text);
+    if (holder == nullptr || !is_still(*holder, peer->identity)) cut_off(*peer, holder);
+  }
+  links_->check_keys();
+}
+
+void Broker::Impl::cut_off(Peer& peer, const KeyHolder* holder) {
+  log::warn(peer.identity.text + " is cut off: its key is " +
+            (holder == nullptr ? "no longer authorised" : "now that of " + holder->to_string()) +
+            " (it was that of " + peer.identity.user + ")");
+  const int descriptor = peer.descriptor;
+  // The descriptor may already belong to a new connection: handle disconnects first, so that we do
+  // not shut that one down.
+  listener_->drain_monitor();
+  if (peer.is_ended) return;
+  registry_->end(peer, "its key was revoked");
+  // It comes back with another key, or hears in its handshake that this one is not taken.
+  if (descriptor >= 0) ::shutdown(descriptor, SHUT_RDWR);
 }
 
 void Broker::Impl::stop(const std::string& reason) {
@@ -120,33 +346,22 @@ void Broker::Impl::stop(const std::string& reason) {
   bye.reason = cut_text(reason);
   const std::string body = encode_control({}, std::move(bye));
   // From here on nothing is full.
-  listener->set_linger(kFarewell);
-  for (auto& [id, peer] : connections) {
+  listener_->set_linger(kFarewell);
+  for (const auto& [id, peer] : connections_.all()) {
     if (peer->is_ended) continue;
-    forwarder_->unblock(*peer);
-    forwarder_->originate_to(*peer, body);
+    queues_->unblock(*peer);
+    router_->originate_to(*peer, body);
   }
-  forwarder_->close_links(reason);
-  forwarder_->flush();
+  links_->close(reason);
+  flush();
   log::debug("messages: " + counters().to_string());
 }
 
-std::size_t Broker::Impl::held() const {
-  std::size_t held = forwarder_->held();
-  for (const auto& [id, peer] : connections) held += peer->outbox.count();
-  return held;
-}
-
-Counters Broker::Impl::counters() const {
-  Counters counters = forwarder_->all_counters();
-  counters.ignored_frames += listener->unusable();
-  counters.refused_handshakes = bad_handshakes;
-  return counters;
-}
-
-Result<std::unique_ptr<Broker>> Broker::start(Reactor& reactor, zmq::context_t& context, BrokerOptions options) {
-  auto impl = std::make_unique<Impl>(reactor, std::move(options));
-  if (auto started = impl->start(context); !started) return fail(started.error());
+Result<std::unique_ptr<Broker>> Broker::start(Reactor& reactor, zmq::context_t& context,
+                                              BrokerOptions options) {
+  if (options.incarnation == 0) options.incarnation = random_u64();
+  auto impl = std::make_unique<Impl>(reactor);
+  if (auto started = impl->start(context, options); !started) return fail(started.error());
   return std::unique_ptr<Broker>(new Broker(std::move(impl)));
 }
 
@@ -154,16 +369,16 @@ Broker::Broker(std::unique_ptr<Impl> impl) : impl_(std::move(impl)) {}
 Broker::~Broker() = default;
 
 const HostAddr& Broker::address() const noexcept {
-  return *impl_->host;
+  return impl_->host();
 }
 const std::vector<HostAddr>& Broker::binds() const noexcept {
-  return impl_->listener->addresses();
+  return impl_->binds();
 }
 std::uint64_t Broker::incarnation() const noexcept {
-  return impl_->incarnation;
+  return impl_->incarnation();
 }
 std::size_t Broker::peers() const noexcept {
-  return impl_->connections.size() - impl_->ended;
+  return impl_->peers();
 }
 Counters Broker::counters() const {
   return impl_->counters();

@@ -10,10 +10,10 @@
 
 #include "broker/observe/counters.h"
 #include "common/config/config.h"
-#include "common/security/keys.h"
-#include "common/wire/protocol.h"
 #include "common/loop/reactor.h"
+#include "common/security/keys.h"
 #include "common/security/token.h"
+#include "common/wire/protocol.h"
 #include "meshbus/address.h"
 #include "meshbus/result.h"
 
@@ -27,7 +27,8 @@ namespace meshbus {
 struct BrokerOptions {
   /// Where it listens, at least one; port 0 and an empty path mean any.
   std::vector<HostAddr> binds;
-  /// Under what name its host is known (spec 2.2); without it, the first of `binds`. With port 0: the port of the first tcp bind.
+  /// Under what name its host is known (spec 2.2); without it, the first of `binds`. With port 0:
+  /// the port of the first tcp bind.
   std::optional<HostAddr> advertise;
   /// Where ZeroMQ tools may listen to it (schemas/monitor.fbs): a unix address.
   std::optional<HostAddr> monitor;
@@ -35,33 +36,38 @@ struct BrokerOptions {
   std::optional<HostAddr> tap;
   /// For tcp connections (spec 13.1). They are looked at again and again while the broker runs.
   std::optional<KeyDirectory> keys;
-  /// Take and make tcp connections that nothing protects, whether there are keys or not (spec 13.1).
+  /// Take and make tcp connections that nothing protects, whether there are keys or not
+  /// (spec 13.1).
   bool insecure = false;
-  /// By the warden's secret. Without it agents and procs are refused: nobody can have made a token for them.
+  /// By the warden's secret. Without it agents and procs are refused: nobody can have made a token
+  /// for them.
   std::optional<TokenMaker> tokens;
   /// 0: drawn.
   std::uint64_t incarnation = 0;
   /// How long a message waits for the first connection to its host.
   std::chrono::milliseconds link_connect_limit{5000};
-  /// Who has connected and not said who he is after so long is hung up on.
+  /// A connection that has said no Hello after so long is closed.
   std::chrono::milliseconds hello_limit{10000};
   Config config;
   /// What it says that it speaks.
   Protocol protocol = {};
-  /// And that it can do (Hello.capabilities, Welcome.capabilities); less than all: as an older release.
+  /// And that it can do (Hello.capabilities, Welcome.capabilities); less than all: as an older
+  /// release.
   std::uint64_t capabilities = kCapabilities;
 };
 
-/// One host's broker: registers peers, and brings messages from one to another and to other hosts' brokers. It reads envelopes, and
-/// the bodies of messages to itself (schemas/bus.fbs); nothing else.
+/// One host's broker: registers peers, and brings messages from one to another and to other hosts'
+/// brokers. It reads envelopes, and the bodies of messages to itself (schemas/bus.fbs); nothing
+/// else.
 ///
-/// Lives on the reactor's thread: make it, use it and destroy it there. Set ZMQ_MAX_SOCKETS of `context` high enough for one socket per
-/// other host. Reactor and context must outlive it.
+/// Lives on the reactor's thread: make it, use it and destroy it there. Set ZMQ_MAX_SOCKETS of
+/// `context` high enough for one socket per other host. Reactor and context must outlive it.
 class Broker {
  public:
-  /// Errors: configuration_error (binds and advertised address do not fit, tcp without `insecure` or keys, keys that cannot be used),
-  /// io_error (an address is in use).
-  static Result<std::unique_ptr<Broker>> start(Reactor& reactor, zmq::context_t& context, BrokerOptions options);
+  /// Errors: configuration_error (binds and advertised address do not fit, tcp without `insecure`
+  /// or keys, keys that cannot be used), io_error (an address is in use).
+  static Result<std::unique_ptr<Broker>> start(Reactor& reactor, zmq::context_t& context,
+                                               BrokerOptions options);
   /// Drops all connections at once; what is queued is lost. See stop().
   ~Broker();
   Broker(const Broker&) = delete;
@@ -78,7 +84,8 @@ class Broker {
   /// Messages that are queued here at this moment.
   std::size_t held() const;
 
-  /// Says Bye to all peers and sends what is queued as far as it goes at once. Destroying it afterwards lets that leave, in 200 ms at most.
+  /// Says Bye to all peers and sends what is queued as far as it goes at once. Destroying it
+  /// afterwards lets that leave, in 200 ms at most.
   void stop(const std::string& reason);
 
  private:

@@ -1,123 +1,125 @@
-// What is said to the broker itself (bus.fbs).
+#include "broker/broker_requests.h"
+
+#include <functional>
+#include <string>
 #include <utility>
 
-#include "broker/broker_impl.h"
 #include "broker/access/dial_policy.h"
-
+#include "broker/transport/listener.h"
 #include "wire/bus_generated.h"
 
 namespace meshbus {
+namespace {
 
-template <typename NativeBody>
-void Broker::Impl::answer(const Request& request, NativeBody body) {
-  if (request.head.id == 0 || request.envelope.source_proc() == 0) return;
-  forwarder_->originate(request.envelope.source_proc(), request.envelope.source_host(),
-                        encode_control({.id = request.head.id, .is_answer = true}, std::move(body)));
+/// Links that all connections of one observer or client may have introduced at a time.
+constexpr std::size_t kMostIntroduced = kMostLinks / 4;
+
+}  // namespace
+
+BrokerRequests::BrokerRequests(Router& router, LinkTable& links, PeerRegistry& registry,
+                               Watchers& watchers, Counters& counters)
+    : router_(router),
+      links_(links),
+      registry_(registry),
+      watchers_(watchers),
+      counters_(counters) {
+  handlers_.on<wire::Hello>(Role::none, std::bind_front(&BrokerRequests::on_hello, this))
+      .on<wire::Heartbeat>(Role::observe, [](Peer*, const Request&, const wire::Heartbeat&) {})
+      .on<wire::Bye>(Role::observe, std::bind_front(&BrokerRequests::on_bye, this))
+      .on<wire::Introduce>(Role::observe, std::bind_front(&BrokerRequests::on_introduce, this))
+      .on<wire::Watch>(Role::observe, std::bind_front(&BrokerRequests::on_watch, this));
 }
 
-void Broker::Impl::refuse(const Request& request, const Error& error) {
+void BrokerRequests::handle(Peer* via, const wire::Envelope& envelope, Bytes body) {
+  ++counters_.handled;
+  const auto control = ControlMessage::decode(body);
+  if (!control) {
+    limited_log_.warn("a message to this broker: " + control.error().detail());
+    return;
+  }
+  if (control->head().is_answer) return;
+  const Request request{envelope, control->head()};
+  if (const auto done = handlers_.dispatch(via, request, *control); !done)
+    refuse(request, done.error());
+}
+
+void BrokerRequests::answer(const Request& request, const ControlBody& body) {
+  if (request.head.id == 0 || request.envelope.source_proc() == 0) return;
+  router_.originate(request.envelope.source_proc(), request.envelope.source_host(),
+                    encode_control({.id = request.head.id, .is_answer = true}, body));
+}
+
+void BrokerRequests::refuse(const Request& request, const Error& error) {
   wire::RefusalT refusal;
   refusal.code = to_wire(error.code());
   refusal.detail = cut_text(error.detail());
   answer(request, std::move(refusal));
 }
 
-void Broker::Impl::on_hello(const Request& request, const wire::Hello& hello) {
-  if (stranger_ == nullptr) {
-    refuse(request, Error(ErrorCode::unauthorised, "this connection is registered already"));
-    return;
-  }
-  if (const TokenRecord* token = token_of(stranger_->credentials)) {
-    on_joining(*token, hello);
-    return;
-  }
-  auto identity = admission_->admit(hello, stranger_->credentials);
-  // Whose place it would take may have ended just now, and its descriptor may be this one's.
-  listener->drain_monitor();
-  if (identity && !identity->is_link()) {
-    if (auto allowed = routes_.may_add(*identity); !allowed) identity = fail(allowed.error());
-  }
-  if (identity && identity->is_link()) {
-    if (const auto other = HostAddr::parse(identity->text)) {
-      // A link that came over tcp does not make us connect to a socket of this machine, whatever address it claims.
-      auto link = forwarder_->introduce(*other, may_dial(*other, stranger_->credentials.uid.has_value()).has_value());
-      const auto may = link ? (*link)->may_attach(identity->incarnation) : fail(link.error());
-      if (!may) identity = fail(may.error());
-    }
-  }
-  if (!identity) {
-    refuse_stranger(*stranger_, identity.error());
-    return;
-  }
-  register_peer(std::move(*identity));
+void BrokerRequests::on_hello(Peer*, const Request& request, const wire::Hello&) {
+  refuse(request, Error(ErrorCode::unauthorised, "this connection is registered already"));
 }
 
-void Broker::Impl::on_bye(const Request& request, const wire::Bye& bye) {
-  // It ends the connection that it came by: another life of the same proc, or a newer link of the same broker, may be there already. What
-  // procs of another host say does not end the link that brought it.
-  if (speaker_ == nullptr || (speaker_->identity.is_link() && request.envelope.role() != Role::broker)) return;
-  end_peer(*speaker_, "it said: " + cut_text(text_of(bye.reason())), /*is_last=*/true);
+void BrokerRequests::on_bye(Peer* via, const Request& request, const wire::Bye& bye) {
+  // It ends the connection that it came by: another incarnation of the same proc, or a newer link
+  // of the same broker, may be there already. What procs of another host say does not end the link
+  // that brought it.
+  if (via == nullptr) return;
+  if (via->identity.is_link() && request.envelope.role() != Role::broker) return;
+  registry_.end(*via, "it said: " + cut_text(text_of(bye.reason())), /*is_last=*/true);
 }
 
-void Broker::Impl::on_introduce(const Request& request, const wire::Introduce& introduce) {
-  auto other = HostAddr::parse(introduce.host()->string_view());
-  if (!other) {
-    refuse(request, other.error());
-    return;
-  }
-  if (*other != *host) {
-    if (request.envelope.source_host() != forwarder_->own_key()) {
-      refuse(request, Error(ErrorCode::unroutable, "a broker passes nothing on for procs of other hosts; introduce " + other->to_string() +
-                                                       " to your own broker"));
-      return;
-    }
-    const bool is_local = speaker_ != nullptr && Listener::is_local(speaker_->connection);
-    if (const auto may = may_dial(*other, is_local); !may) {
-      refuse_introduction(request, *other, may.error());
-      return;
-    }
-    if (auto link = forwarder_->introduce(*other); !link) {
-      forwarder_->refuse_host(other->key(), link.error());
-      refuse(request, link.error());
-      return;
-    }
+void BrokerRequests::on_introduce(Peer* via, const Request& request,
+                                  const wire::Introduce& introduce_request) {
+  const auto other = HostAddr::parse(introduce_request.host()->string_view());
+  if (!other) return refuse(request, other.error());
+  if (*other != router_.host()) {
+    if (auto introduced = introduce(via, request, *other); !introduced)
+      return refuse(request, introduced.error());
   }
   answer(request, wire::AckT());
 }
 
-void Broker::Impl::refuse_introduction(const Request& request, const HostAddr& other, const Error& error) {
-  ++forwarder_->counters().refused_messages;
-  if (speaker_ != nullptr && !std::exchange(speaker_->is_introduction_told, true)) {
-    const Identity& asker = speaker_->identity;
-    log::warn(asker.text + (asker.user.empty() ? "" : " (" + asker.user + ")") + " is refused an introduction: " + error.detail());
+Result<void> BrokerRequests::introduce(Peer* via, const Request& request, const HostAddr& other) {
+  if (request.envelope.source_host() != router_.key())
+    return fail(ErrorCode::unroutable,
+                "a broker passes nothing on for procs of other hosts; introduce " +
+                    other.to_string() + " to your own broker");
+  const bool is_local = via != nullptr && Listener::is_local(via->connection);
+  if (auto may = may_dial(other, is_local); !may) {
+    log_refusal(via, may.error());
+    links_.refuse(other.key(), may.error());
+    return may;
   }
-  forwarder_->refuse_host(other.key(), error);
-  refuse(request, error);
+  const std::size_t most = request.envelope.role() < Role::operate ? kMostIntroduced : kMostLinks;
+  const LinkTable::Introducer by{via == nullptr ? std::string() : via->identity.principal, most};
+  if (auto link = links_.introduce(other, /*is_dialled=*/true, &by); !link) {
+    links_.refuse(other.key(), link.error());
+    return fail(link.error());
+  }
+  return {};
 }
 
-void Broker::Impl::on_watch(const Request& request, const wire::Watch& watch) {
+void BrokerRequests::log_refusal(Peer* via, const Error& error) {
+  ++counters_.refused_messages;
+  if (via == nullptr || std::exchange(via->is_introduction_logged, true)) return;
+  const Identity& asker = via->identity;
+  log::warn(asker.text + (asker.user.empty() ? "" : " (" + asker.user + ")") +
+            " is refused an introduction: " + error.detail());
+}
+
+void BrokerRequests::on_watch(Peer*, const Request& request, const wire::Watch& watch) {
   const auto proc = ProcId::parse(watch.proc()->string_view());
-  if (!proc) {
-    refuse(request, proc.error());
-    return;
-  }
-  if (proc->host() != *host) {
-    refuse(request,
-           Error(ErrorCode::unroutable, proc->to_string() + " is not of this host, " + host->to_string() + "; ask the broker of its host"));
-    return;
-  }
+  if (!proc) return refuse(request, proc.error());
+  if (proc->host() != router_.host())
+    return refuse(request, Error(ErrorCode::unroutable,
+                                 proc->to_string() + " is not of this host, " +
+                                     router_.host().to_string() + "; ask the broker of its host"));
   if (request.head.id == 0) return;
-  const wire::Envelope& from = request.envelope;
-  const Peer* peer = routes_.find(proc->key());
-  const std::uint64_t life = peer == nullptr ? 0 : peer->identity.incarnation;
-  const WatchList::Watcher watcher{from.source_proc(), from.source_host(), from.source_incarnation(), request.head.id, life};
-  if (peer != nullptr && !watches_.add(proc->key(), watcher)) {
-    refuse(request, Error(ErrorCode::queue_full, "too many watches: this broker has " + std::to_string(watches_.size()) +
-                                                     " of all its watchers already, or too many of this one"));
-    return;
-  }
+  const auto incarnation = watchers_.add(*proc, request.envelope, request.head.id);
+  if (!incarnation) return refuse(request, incarnation.error());
   answer(request, wire::AckT());
-  if (peer == nullptr) tell_gone(watcher, proc->to_string(), 0, "it is not registered");
+  if (*incarnation == 0) watchers_.tell_gone(*proc, request.envelope, request.head.id);
 }
 
 }  // namespace meshbus

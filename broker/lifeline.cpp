@@ -8,7 +8,8 @@
 
 namespace meshbus {
 
-Lifeline::Lifeline(Reactor& reactor, UniqueFd fd, Events events) : reactor_(reactor), fd_(std::move(fd)), events_(std::move(events)) {
+Lifeline::Lifeline(Reactor& reactor, UniqueFd fd, Events events)
+    : reactor_(reactor), fd_(std::move(fd)), events_(std::move(events)) {
   reactor_.watch(fd_.get(), EPOLLIN, [this](std::uint32_t) { on_readable(); });
 }
 
@@ -17,7 +18,8 @@ Lifeline::~Lifeline() {
 }
 
 void Lifeline::say(const std::string& text) {
-  [[maybe_unused]] const auto sent = ::send(fd_.get(), text.data(), text.size(), MSG_DONTWAIT | MSG_NOSIGNAL);
+  [[maybe_unused]] const auto sent =
+      ::send(fd_.get(), text.data(), text.size(), MSG_DONTWAIT | MSG_NOSIGNAL);
 }
 
 void Lifeline::on_readable() {

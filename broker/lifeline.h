@@ -4,13 +4,13 @@
 #include <string>
 #include <string_view>
 
-#include "common/loop/reactor.h"
 #include "common/base/unique_fd.h"
+#include "common/loop/reactor.h"
 
 namespace meshbus {
 
-/// The broker's end of the socket pair to its parent, the warden: texts both ways, and its end says that the other is gone. Lives on the
-/// reactor's thread.
+/// The broker's end of the socket pair to its parent, the warden: texts both ways, and its end says
+/// that the other is gone. Lives on the reactor's thread.
 class Lifeline {
  public:
   struct Events {
@@ -24,7 +24,8 @@ class Lifeline {
   Lifeline(const Lifeline&) = delete;
   Lifeline& operator=(const Lifeline&) = delete;
 
-  /// Sends one text without blocking. What cannot be sent is of no use any more: the warden is gone or does not read.
+  /// Sends one text without blocking. What cannot be sent is of no use any more: the warden is gone
+  /// or does not read.
   void say(const std::string& text);
 
  private:

@@ -1,4 +1,5 @@
-// meshbus-broker: the broker of one host, as a process of its own. Started by the warden (meshbus host); by hand it serves until Ctrl-C.
+// meshbus-broker: the broker of one host, as a process of its own. Started by the warden (meshbus
+// host); by hand it serves until Ctrl-C.
 #include <fcntl.h>
 #include <sys/prctl.h>
 #include <sys/resource.h>
@@ -48,15 +49,26 @@ struct Flags {
 };
 
 void declare(CLI::App& app, Flags& flags) {
-  app.add_option("--bind", flags.binds, "address to listen on: unix:/path, unix:@name or tcp:HOST:PORT; may be given again")->required();
-  app.add_option("--advertise", flags.advertise, "address that this host is known by (default: the first --bind)");
-  app.add_option("--monitor", flags.monitor, "unix address where ZeroMQ SUB sockets may listen to what happens here (schemas/monitor.fbs)");
-  app.add_option("--tap", flags.tap, "unix address where copies of messages may be had (meshbus tap; schemas/monitor.fbs)");
-  app.add_flag("--insecure", flags.insecure, "take and make tcp connections without encryption and without checking who it is");
+  app.add_option(
+         "--bind", flags.binds,
+         "address to listen on: unix:/path, unix:@name or tcp:HOST:PORT; may be given again")
+      ->required();
+  app.add_option("--advertise", flags.advertise,
+                 "address of this host for others (default: the first --bind)");
+  app.add_option("--monitor", flags.monitor,
+                 "unix address where ZeroMQ SUB sockets may subscribe to events of the broker "
+                 "(schemas/monitor.fbs)");
+  app.add_option("--tap", flags.tap,
+                 "unix address where tools may subscribe to copies of messages (meshbus tap; "
+                 "schemas/monitor.fbs)");
+  app.add_flag("--insecure", flags.insecure,
+               "accept and make tcp connections without encryption and without authentication");
   app.add_option("--set", flags.settings, "setting KEY=VALUE; may be given again");
   app.add_option("--lifeline-fd", flags.lifeline_fd, "socket to the warden");
-  app.add_option("--cgroup", flags.cgroup, "cgroup v2 of all procs of the host, which is killed when the warden dies");
-  app.add_option("--secret-fd", flags.secret_fd, "the warden's secret, for the tokens of agents and procs");
+  app.add_option("--cgroup", flags.cgroup,
+                 "cgroup v2 of all procs of the host, which is killed when the warden dies");
+  app.add_option("--secret-fd", flags.secret_fd,
+                 "the warden's secret, for the tokens of agents and procs");
 }
 
 Result<BrokerOptions> read_options(const Flags& flags) {
@@ -72,7 +84,8 @@ Result<BrokerOptions> read_options(const Flags& flags) {
     options.advertise = *address;
   }
   for (const auto& [flag, text, option] :
-       {std::tuple("--monitor ", &flags.monitor, &options.monitor), {"--tap ", &flags.tap, &options.tap}}) {
+       {std::tuple("--monitor ", &flags.monitor, &options.monitor),
+        {"--tap ", &flags.tap, &options.tap}}) {
     if (text->empty()) continue;
     auto address = HostAddr::parse(*text);
     if (!address) return fail(address.error().within(flag + *text));
@@ -106,8 +119,9 @@ void raise_descriptor_limit() {
   ::setrlimit(RLIMIT_NOFILE, &limit);
 }
 
-/// What a terminal sends to the whole group must not end the broker before the warden has stopped the host in order; without a warden,
-/// Ctrl-C is the way to stop it. Call it before any thread is made.
+/// A signal that the terminal sends to the whole process group must not end the broker before the
+/// warden has stopped the host in order. Without a warden, Ctrl-C is the way to stop it. Call this
+/// before any thread is made.
 UniqueFd set_up_signals(bool has_warden) {
   for (const int one : {SIGPIPE, SIGHUP, SIGTSTP, SIGTTIN, SIGTTOU}) ::signal(one, SIG_IGN);
   sigset_t ending;
@@ -124,10 +138,13 @@ UniqueFd set_up_signals(bool has_warden) {
   return UniqueFd(::signalfd(-1, &ending, SFD_CLOEXEC | SFD_NONBLOCK));
 }
 
+/// The command line or a setting is wrong: the same in all programs of meshbus.
+constexpr int kExitUsage = 2;
+
 int exit_code_of(const Error& error) {
   switch (error.code()) {
     case ErrorCode::configuration_error:
-    case ErrorCode::parse_error: return EX_CONFIG;
+    case ErrorCode::parse_error: return kExitUsage;
     case ErrorCode::io_error: return EX_UNAVAILABLE;
     default: return EX_SOFTWARE;
   }
@@ -144,25 +161,31 @@ void warn_of_insecurity(const Broker& broker, bool is_insecure) {
   for (const HostAddr& address : broker.binds()) {
     if (address.transport() != Transport::tcp) continue;
     std::fprintf(stderr,
-                 "meshbus-broker: WARNING: --insecure: everybody who reaches %s can read all messages and start processes as this user\n",
+                 "meshbus-broker: WARNING: --insecure: everybody who reaches %s can read all "
+                 "messages and start processes as this user\n",
                  address.to_string().c_str());
   }
 }
 
-/// Says, once a second, when newcomers had to be turned away.
-void tell_turned_away(Reactor& reactor, const TurnedAway& told) {
+/// Logs, once a second, how many new connections had to be closed.
+void log_turned_away(Reactor& reactor, const TurnedAway& told) {
   const TurnedAway now = turned_away();
   if (now.for_descriptors != told.for_descriptors) {
     rlimit limit{};
     ::getrlimit(RLIMIT_NOFILE, &limit);
-    log::warn(std::to_string(now.for_descriptors - told.for_descriptors) +
-              " connections were closed as soon as they came: only few of this broker's " + std::to_string(limit.rlim_cur) +
-              " descriptors are left. Does somebody connect without end? Else raise the limit (ulimit -n)");
+    log::warn(
+        std::to_string(now.for_descriptors - told.for_descriptors) +
+        " connections were closed as soon as they came: only few of this broker's " +
+        std::to_string(limit.rlim_cur) +
+        " descriptors are left. Find the program that connects without end, or raise the limit "
+        "(ulimit -n)");
   }
   if (now.for_rate != told.for_rate)
-    log::warn(std::to_string(now.for_rate - told.for_rate) + " connections were closed as soon as they came: " + now.last +
-              " opens more than connections.rate a second. Does somebody there connect without end? Else set connections.rate higher");
-  reactor.after(std::chrono::seconds(1), [&reactor, now] { tell_turned_away(reactor, now); });
+    log::warn(std::to_string(now.for_rate - told.for_rate) +
+              " connections were closed as soon as they came: " + now.last +
+              " opens more than connections.rate a second. Find the program that connects without "
+              "end, or set connections.rate higher");
+  reactor.after(std::chrono::seconds(1), [&reactor, now] { log_turned_away(reactor, now); });
 }
 
 int serve(const Flags& flags) {
@@ -186,7 +209,8 @@ int serve(const Flags& flags) {
   }
   auto options = read_options(flags);
   if (!options) return fail_start(lifeline ? &*lifeline : nullptr, options.error());
-  set_up_logging("broker", log::find_level(options->config.word(keys::log_level)).value_or(log::Level::warn));
+  set_up_logging("broker",
+                 log::find_level(options->config.word(keys::log_level)).value_or(log::Level::warn));
   limit_connections(options->config.count(keys::connections_rate));
   reactor.watch(signals.get(), EPOLLIN, [&](std::uint32_t) { reactor.stop(); });
 
@@ -195,7 +219,7 @@ int serve(const Flags& flags) {
   auto broker = Broker::start(reactor, context, std::move(*options));
   if (!broker) return fail_start(lifeline ? &*lifeline : nullptr, broker.error());
   warn_of_insecurity(**broker, flags.insecure);
-  tell_turned_away(reactor, {});
+  log_turned_away(reactor, {});
   const std::string ready = "ready " + (*broker)->address().to_string();
   if (lifeline) {
     lifeline->say(ready);
@@ -214,13 +238,14 @@ int serve(const Flags& flags) {
 int main(int argc, char** argv) {
   ::prctl(PR_SET_NAME, "meshbus-broker");
   ask_for_short_slices();
-  CLI::App app("The message broker of one meshbus host; `meshbus host` starts it.", "meshbus-broker");
+  CLI::App app("The message broker of one meshbus host; `meshbus host` starts it.",
+               "meshbus-broker");
   Flags flags;
   declare(app, flags);
   try {
     app.parse(argc, argv);
   } catch (const CLI::ParseError& error) {
-    return app.exit(error) == 0 ? EX_OK : EX_USAGE;
+    return app.exit(error) == 0 ? EX_OK : kExitUsage;
   }
   try {
     return serve(flags);

@@ -1,10 +1,13 @@
 #pragma once
 
-#include "cli/command_line.h"
+namespace CLI {
+class App;
+}  // namespace CLI
 
 namespace meshbus::cli {
 
-/// `meshbus bench VERB`. Returns the exit code: 0; 1 when it cannot be measured (it has been said why); 130 and 143 after a signal.
-int bench_command(const BenchArguments& arguments);
+class Commands;
+/// `meshbus bench`
+void add_bench(CLI::App& app, Commands& commands);
 
 }  // namespace meshbus::cli

@@ -1,4 +1,5 @@
-// meshbus-agent: starts, watches and stops the procs of one host. Started by the warden, not by people.
+// meshbus-agent: starts, watches and stops the procs of one host. Started by the warden, not by
+// people.
 #include <signal.h>
 #include <sys/resource.h>
 #include <sys/signalfd.h>
@@ -22,6 +23,9 @@
 #include "common/loop/short_slices.h"
 
 namespace {
+
+/// The command line or a setting is wrong: the same in all programs of meshbus.
+constexpr int kExitUsage = 2;
 
 using namespace meshbus;
 
@@ -70,7 +74,8 @@ class Program {
     signals_.reset(signalfd(-1, &term, SFD_CLOEXEC | SFD_NONBLOCK));
     reactor_.watch(signals_.get(), EPOLLIN, [this](std::uint32_t) {
       signalfd_siginfo info{};
-      while (read(signals_.get(), &info, sizeof info) == sizeof info) stop(grace_, "the host agent got SIGTERM");
+      while (read(signals_.get(), &info, sizeof info) == sizeof info)
+        stop(grace_, "the host agent got SIGTERM");
     });
   }
   ~Program() {
@@ -95,7 +100,9 @@ class Program {
       lifeline_.send("failed " + error.to_string());
       end(give_up(EX_NOPERM, error.to_string()));
     };
-    events.on_shutdown = [this](bool ok) { lifeline_.send("shutdown " + std::to_string(ok ? EX_OK : EX_SOFTWARE)); };
+    events.on_shutdown = [this](bool ok) {
+      lifeline_.send("shutdown " + std::to_string(ok ? EX_OK : EX_SOFTWARE));
+    };
     events.why_keeper_lost = [this] {
       // The warden says so before it ends a keeper that is frozen.
       on_lifeline();
@@ -110,9 +117,10 @@ class Program {
   }
 
   void on_lifeline() {
-    for (auto received = lifeline_.receive(); received.ended || received.text; received = lifeline_.receive()) {
+    for (auto received = lifeline_.receive(); received.ended || received.text;
+         received = lifeline_.receive()) {
       if (received.ended) {
-        // Nobody is left to be in order for: the keeper ends the procs by itself, if it lives.
+        // There is no use in leaving in order: the keeper ends the procs by itself, if it lives.
         log::warn("the warden is gone");
         os::end_with_warden();
         std::_Exit(EX_OK);
@@ -133,7 +141,8 @@ class Program {
       auto grace = grace_;
       std::int64_t number = 0;
       const auto* end = message.rest.data() + message.rest.size();
-      if (!message.rest.empty() && std::from_chars(message.rest.data(), end, number).ptr == end && number >= 0)
+      if (!message.rest.empty() && std::from_chars(message.rest.data(), end, number).ptr == end &&
+          number >= 0)
         grace = std::chrono::milliseconds(number);
       // Not from within the end of the keeper: see why_keeper_lost.
       reactor_.post([this, grace] { stop(grace, "the host is being stopped"); });
@@ -163,12 +172,13 @@ int run(const Arguments& arguments) {
   os::forbid_dumps();
   os::arm_warden_end(arguments.cgroup);
   auto config = load_config(arguments.settings);
-  if (!config) return give_up(EX_CONFIG, config.error().to_string());
-  set_up_logging("agent", log::find_level(config->word(keys::log_level)).value_or(log::Level::warn));
+  if (!config) return give_up(kExitUsage, config.error().to_string());
+  set_up_logging("agent",
+                 log::find_level(config->word(keys::log_level)).value_or(log::Level::warn));
   const auto host_address = HostAddr::parse(arguments.host);
-  if (!host_address) return give_up(EX_USAGE, host_address.error().within("--host").to_string());
+  if (!host_address) return give_up(kExitUsage, host_address.error().within("--host").to_string());
   const auto broker = HostAddr::parse(arguments.broker);
-  if (!broker) return give_up(EX_USAGE, broker.error().within("--broker").to_string());
+  if (!broker) return give_up(kExitUsage, broker.error().within("--broker").to_string());
   const UniqueFd secret(arguments.secret_fd);
   auto tokens = TokenMaker::from_descriptor(secret.get());
   if (!tokens) return give_up(EX_NOINPUT, tokens.error().within("--secret-fd").to_string());
@@ -190,13 +200,15 @@ int run(const Arguments& arguments) {
     if (opened) {
       events = std::move(*opened);
     } else {
-      log::warn(opened.error().detail() + "; what ends on this host is not written down, and `meshbus why` does not know it");
+      log::warn(opened.error().detail() +
+                "; what ends on this host is not written down, and `meshbus why` does not know it");
     }
   }
 
   os::LimitPlaces limits;
   for (const auto& text : arguments.limits) {
-    if (!limits.read_text(text)) return give_up(EX_USAGE, "--limit " + text + ": expected CONTROLLER:VERSION:PATH");
+    if (!limits.read_text(text))
+      return give_up(kExitUsage, "--limit " + text + ": expected CONTROLLER:VERSION:PATH");
   }
 
   zmq::context_t context(1);
@@ -229,33 +241,45 @@ int main(int argc, char** argv) {
   raise_descriptor_limit();
   ask_for_short_slices();
   // The terminal's signals are for the launcher; this process ends when its warden says so.
-  for (const int ignored : {SIGINT, SIGQUIT, SIGTSTP, SIGHUP, SIGPIPE, SIGXFSZ}) signal(ignored, SIG_IGN);
+  for (const int ignored : {SIGINT, SIGQUIT, SIGTSTP, SIGHUP, SIGPIPE, SIGXFSZ})
+    signal(ignored, SIG_IGN);
   sigset_t term;
   sigemptyset(&term);
   sigaddset(&term, SIGTERM);
-  sigprocmask(SIG_BLOCK, &term, nullptr);  // before there is any thread: SIGTERM comes by a descriptor
+  sigprocmask(SIG_BLOCK, &term,
+              nullptr);  // before there is any thread: SIGTERM comes by a descriptor
 
   Arguments arguments;
-  CLI::App app("The host agent of meshbus. It is started by `meshbus host`, which gives it its descriptors.", "meshbus-agent");
+  CLI::App app(
+      "The host agent of meshbus. It is started by `meshbus host`, which gives it its descriptors.",
+      "meshbus-agent");
   app.add_option("--lifeline-fd", arguments.lifeline_fd, "socket to the warden")->required();
   app.add_option("--secret-fd", arguments.secret_fd, "the host's secret, 32 bytes")->required();
   app.add_option("--keeper-fd", arguments.keeper_fd, "socket to the keeper")->required();
-  app.add_option("--ledger-fd", arguments.ledger_fd, "memory with what an earlier agent left, to go on with");
+  app.add_option("--ledger-fd", arguments.ledger_fd,
+                 "memory with what an earlier agent left, to go on with");
   app.add_option("--spool-fd", arguments.spool_fd, "memory with output that an earlier agent left");
-  app.add_option("--events", arguments.events, "event log: PATH.jsonl is appended to, PATH.OFFSET.jsonl was set aside");
+  app.add_option("--events", arguments.events,
+                 "event log: PATH.jsonl is appended to, PATH.OFFSET.jsonl was set aside");
   app.add_option("--host", arguments.host, "address that the broker advertises")->required();
-  app.add_option("--broker", arguments.broker, "address at which the broker listens for procs of this host")->required();
-  app.add_option("--containment", arguments.containment, "how descendants are kept together, for people to read");
-  app.add_option("--cgroup", arguments.cgroup, "cgroup v2 of all procs, which is killed when the warden dies");
-  app.add_option("--limit", arguments.limits, "where procs can be limited: CONTROLLER:VERSION:PATH")->allow_extra_args(false);
-  app.add_option("--set", arguments.settings, "KEY=VALUE, as in the configuration file")->allow_extra_args(false);
+  app.add_option("--broker", arguments.broker,
+                 "address at which the broker listens for procs of this host")
+      ->required();
+  app.add_option("--containment", arguments.containment,
+                 "how descendants are kept together, for people to read");
+  app.add_option("--cgroup", arguments.cgroup,
+                 "cgroup v2 of all procs, which is killed when the warden dies");
+  app.add_option("--limit", arguments.limits, "where procs can be limited: CONTROLLER:VERSION:PATH")
+      ->allow_extra_args(false);
+  app.add_option("--set", arguments.settings, "KEY=VALUE, as in the configuration file")
+      ->allow_extra_args(false);
   try {
     app.parse(argc, argv);
     return run(arguments);
   } catch (const CLI::CallForHelp& help) {
     return app.exit(help);
   } catch (const CLI::ParseError& error) {
-    return give_up(EX_USAGE, error.what());
+    return give_up(kExitUsage, error.what());
   } catch (const std::exception& error) {
     return give_up(EX_SOFTWARE, error.what());
   }

@@ -142,7 +142,9 @@ Result<std::string> Proc::call(std::uint64_t rank, std::uint32_t port, std::stri
 
 Result<std::string> Proc::call(const ProcId& to, std::uint32_t port, std::string_view body, std::chrono::milliseconds deadline) {
   if (auto allowed = runtime_.check_caller(to); !allowed) return fail(allowed.error().within(call_context(to, port)));
-  return with_context(call_async(to, port, body, deadline).get(), call_context(to, port));
+  auto answer = call_async(to, port, body, deadline);
+  runtime_.flush();
+  return with_context(answer.get(), call_context(to, port));
 }
 
 std::future<Result<std::string>> Proc::call_async(std::uint64_t rank, std::uint32_t port, std::string_view body,
@@ -159,23 +161,19 @@ std::future<Result<std::string>> Proc::call_async(const ProcId& to, std::uint32_
 }
 
 Result<void> Proc::send(std::uint64_t rank, std::uint32_t port, std::string_view body, std::chrono::milliseconds patience) {
-  const auto to = mesh().proc_at(rank);
-  if (!to) return fail(to.error());
-  return send(*to, port, body, patience);
+  return runtime_.send(rank, port, body, nullptr, patience);
 }
 
 Result<void> Proc::send(const ProcId& to, std::uint32_t port, std::string_view body, std::chrono::milliseconds patience) {
-  return runtime_.send(to, port, body, patience);
+  return runtime_.send(to, port, body, nullptr, patience);
 }
 
 Result<void> Proc::send(std::uint64_t rank, std::uint32_t port, const SharedBody& body, std::chrono::milliseconds patience) {
-  const auto to = mesh().proc_at(rank);
-  if (!to) return fail(to.error());
-  return send(*to, port, body, patience);
+  return runtime_.send(rank, port, body.bytes(), &body, patience);
 }
 
 Result<void> Proc::send(const ProcId& to, std::uint32_t port, const SharedBody& body, std::chrono::milliseconds patience) {
-  return runtime_.send(to, port, body, patience);
+  return runtime_.send(to, port, body.bytes(), &body, patience);
 }
 
 Result<void> Proc::cast(const ProcMeshRef& to, std::uint32_t port, std::string_view body, std::chrono::milliseconds patience) {

@@ -28,7 +28,7 @@ std::string to_json_line(const ReadyReport& report);
 /// {"error":"…"} and a newline.
 std::string error_json_line(std::string_view error);
 
-/// One entry of the event log, as agent/host/events reads it:
+/// One entry of the event log, as agent/host/records reads it:
 /// {"time":"…","time_ns":1,"kind":"role_ended","text":"…"} and a newline.
 std::string role_event_line(std::int64_t time_ns, std::string_view text);
 

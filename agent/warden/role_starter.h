@@ -52,7 +52,7 @@ class RoleStarter {
   std::optional<os::Spawner> spawner_;
   UniqueFd secret_;
   UniqueFd agents_keeper_fd_;  // until the agent has started
-  UniqueFd ledger_;            // what one agent writes down for the next: agent/host/takeover
+  UniqueFd ledger_;            // what one agent writes down for the next: agent/host/records
   UniqueFd spool_;
   std::vector<std::string> binds_;  // what the broker listens on besides the local socket
   std::string address_;

@@ -22,7 +22,7 @@ using meshbus::RateLimit;
 
 constexpr rlim_t kMostReserved = 256;
 constexpr std::uint64_t kSecondsAtOnce = 5;
-/// Who has more addresses than these is no single one any more.
+/// Beyond so many addresses nobody can tell a crowd from one that has many.
 constexpr std::size_t kAddressesRemembered = 4096;
 
 /// Where a connection over tcp comes from, without its port; of an IPv6 address the network.
@@ -42,8 +42,10 @@ struct Origin {
       sockaddr_in6 in{};
       std::memcpy(&in, address, sizeof in);
       origin.family = AF_INET6;
-      // A listener for both kinds writes IPv4 addresses at the end of an IPv6 one: these are not of one network.
-      std::memcpy(&origin.address, &in.sin6_addr, IN6_IS_ADDR_V4MAPPED(&in.sin6_addr) ? sizeof in.sin6_addr : 8);
+      // A listener for both kinds writes IPv4 addresses at the end of an IPv6 one: these are not of
+      // one network.
+      std::memcpy(&origin.address, &in.sin6_addr,
+                  IN6_IS_ADDR_V4MAPPED(&in.sin6_addr) ? sizeof in.sin6_addr : 8);
     }
     return origin;
   }
@@ -52,7 +54,9 @@ struct Origin {
     ::inet_ntop(family, &address, text.data(), text.size());
     return text.data();
   }
-  std::string key() const { return std::string(reinterpret_cast<const char*>(&address), sizeof address); }
+  std::string key() const {
+    return std::string(reinterpret_cast<const char*>(&address), sizeof address);
+  }
 };
 
 class Gate {
@@ -96,7 +100,8 @@ Gate& gate() {
 }
 
 int refuse() noexcept {
-  errno = ECONNABORTED;  // "went away before it was accepted", which every caller of accept() must live with
+  errno = ECONNABORTED;  // "went away before it was accepted", which every caller of accept() must
+                         // live with
   return -1;
 }
 
@@ -119,16 +124,19 @@ extern "C" int accept4(int socket, sockaddr* address, socklen_t* size, int flags
   const auto fd = static_cast<int>(::syscall(SYS_accept4, socket, address, size, flags));
   if (fd < 0) {
     if (errno != EMFILE && errno != ENFILE) return fd;
-    // The connection stays in the backlog then, and accept is tried again and again: the last resort, not the rule.
+    // The connection stays in the backlog then, and accept is tried again and again: the last
+    // resort, not the rule.
     gate().no_descriptor();
     return refuse();
   }
   rlimit limit{};
   // The kernel gives out the lowest number that is free.
   const bool is_last =
-      ::getrlimit(RLIMIT_NOFILE, &limit) == 0 && static_cast<rlim_t>(fd) >= limit.rlim_cur - std::min(kMostReserved, limit.rlim_cur / 4);
+      ::getrlimit(RLIMIT_NOFILE, &limit) == 0 &&
+      static_cast<rlim_t>(fd) >= limit.rlim_cur - std::min(kMostReserved, limit.rlim_cur / 4);
   if (is_last) gate().no_descriptor();
-  if (!is_last && gate().lets_in(Origin::of(size == nullptr || *size == 0 ? nullptr : address))) return fd;
+  if (!is_last && gate().lets_in(Origin::of(size == nullptr || *size == 0 ? nullptr : address)))
+    return fd;
   ::close(fd);
   return refuse();
 }

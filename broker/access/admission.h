@@ -9,8 +9,8 @@
 
 #include "broker/access/key_ring.h"
 #include "broker/peers/peer.h"
-#include "common/wire/protocol.h"
 #include "common/security/token.h"
+#include "common/wire/protocol.h"
 #include "meshbus/address.h"
 #include "meshbus/result.h"
 #include "wire/forward.h"
@@ -19,27 +19,29 @@ namespace meshbus {
 
 /// What the kernel, or its key, says about the other end of a connection.
 struct Credentials {
-  /// Of the connecting process, on unix sockets; nothing on tcp.
+  /// The user of the connecting process, on unix sockets; nothing on tcp.
   std::optional<uid_t> uid;
   /// For people: "uid 1000, pid 4711" or "10.0.0.2".
   std::string address;
-  /// Of a connection with keys: the key as Z85, and whose it is.
+  /// The key of the connection as Z85, and its holder; empty without keys.
   std::string key = {};
   std::optional<KeyHolder> holder = {};
 
   static Credentials of_process(uid_t uid, pid_t pid);
-  /// Of a connection over tcp; empty when it is not known.
+  /// For a connection over tcp; an empty address is one that is not known.
   static Credentials of_address(std::string_view address);
+  /// Identity::principal of a peer that has that role.
+  std::string principal(wire::Role role) const;
 };
 
-/// Decides who a stranger that says Hello is, and what it may do. Pure: it holds no socket, and knows nothing of who is there already
-/// (RouteTable::may_add).
+/// Decides what a connection that says Hello may register as. Pure: it holds no socket, and does
+/// not know which names are in use (RouteTable::may_add).
 class Admission {
  public:
   struct Options {
     /// What this broker advertises: all its peers are procs of this host.
     HostAddr host;
-    /// Who may connect over a unix socket, besides root.
+    /// The user that may connect over a unix socket, besides root.
     uid_t uid;
     /// Peers on tcp are let in without a key (spec 13.1).
     bool insecure;
@@ -47,9 +49,11 @@ class Admission {
     Protocol protocol = {};
   };
   /// Without `tokens` no token is right.
-  Admission(Options options, std::optional<TokenMaker> tokens) : options_(std::move(options)), tokens_(std::move(tokens)) {}
+  Admission(Options options, std::optional<TokenMaker> tokens)
+      : options_(std::move(options)), tokens_(std::move(tokens)) {}
 
-  /// Errors: version_mismatch, unauthorised, identity_mismatch; the detail is for the peer's people and holds no secret.
+  /// Errors: version_mismatch, unauthorised, identity_mismatch; the detail is for the peer's people
+  /// and holds no secret.
   Result<Identity> admit(const wire::Hello& hello, const Credentials& credentials) const;
 
  private:
@@ -61,7 +65,7 @@ class Admission {
   Result<Identity> admit_link(const wire::Hello& hello, const Credentials& credentials) const;
   /// The ProcId that the peer claims, completed with this host when it gave the name alone.
   Result<ProcId> claimed_proc(const wire::Hello& hello) const;
-  /// What whoever is at the other end may ask for, as far as we know without a token.
+  /// The role that the other end may have, as far as its user or key tells.
   Result<wire::Role> check_user(const Credentials& credentials) const;
   /// Agents and procs live on the machine of their broker.
   Result<void> check_is_here(const Credentials& credentials) const;

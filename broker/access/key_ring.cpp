@@ -17,7 +17,9 @@ constexpr std::size_t kMostFiles = 100'000;
 constexpr std::int64_t kFreshNs = 100'000'000;
 
 std::int64_t wall_ns() {
-  return std::chrono::duration_cast<std::chrono::nanoseconds>(std::chrono::system_clock::now().time_since_epoch()).count();
+  return std::chrono::duration_cast<std::chrono::nanoseconds>(
+             std::chrono::system_clock::now().time_since_epoch())
+      .count();
 }
 
 }  // namespace
@@ -37,7 +39,8 @@ bool KeyHolder::is_host(const HostAddr& host) const {
 
 Result<KeyRing> KeyRing::load(const KeyDirectory& directory) {
   KeyRing ring(directory.path() + "/authorised");
-  if (auto trusted = check_trusted(directory.path()); !trusted) return fail(ErrorCode::configuration_error, trusted.error().detail());
+  if (auto trusted = check_trusted(directory.path()); !trusted)
+    return fail(ErrorCode::configuration_error, trusted.error().detail());
   if (auto checked = ring.check(); !checked) return fail(checked.error());
   ring.refresh();
   return ring;
@@ -47,7 +50,9 @@ Result<void> KeyRing::check() const {
   std::vector<std::string> paths = {path_};
   for (const auto role : kKeyRoles) paths.push_back(path_ + "/" + std::string(word_of(role)));
   for (const auto& path : paths) {
-    if (auto trusted = check_trusted(path); !trusted && trusted.error().code() != ErrorCode::not_exist) return trusted;
+    if (auto trusted = check_trusted(path);
+        !trusted && trusted.error().code() != ErrorCode::not_exist)
+      return trusted;
   }
   return {};
 }
@@ -59,7 +64,8 @@ const KeyHolder* KeyRing::find(std::string_view key) const {
 
 bool KeyRing::refresh() {
   const auto complain = [this](std::string complaint) {
-    if (complaint != complaint_) log::error("the keys that may connect stay what they were: " + complaint);
+    if (complaint != complaint_)
+      log::error("the keys that may connect stay what they were: " + complaint);
     complaint_ = std::move(complaint);
     return false;
   };
@@ -68,13 +74,16 @@ bool KeyRing::refresh() {
   for (const auto role : kKeyRoles) {
     std::error_code error;
     std::filesystem::directory_iterator at(path_ + "/" + std::string(word_of(role)), error);
-    for (const std::filesystem::directory_iterator end; !error && at != end && files.size() < kMostFiles; at.increment(error)) {
+    for (const std::filesystem::directory_iterator end;
+         !error && at != end && files.size() < kMostFiles; at.increment(error)) {
       const std::string name = at->path().stem().string();
       if (at->path().extension() != ".pub" || !is_holder_name(name)) continue;
       struct stat status{};
       if (::stat(at->path().c_str(), &status) != 0) continue;
       // The time of change covers owner and mode too.
-      const Seen seen{status.st_ino, std::int64_t{status.st_ctim.tv_sec} * 1'000'000'000 + status.st_ctim.tv_nsec, status.st_size};
+      const Seen seen{status.st_ino,
+                      std::int64_t{status.st_ctim.tv_sec} * 1'000'000'000 + status.st_ctim.tv_nsec,
+                      status.st_size};
       const auto known = files_.find(at->path().string());
       if (known != files_.end() && known->second.seen == seen && !known->second.is_fresh) {
         files.insert(*known);
@@ -82,9 +91,12 @@ bool KeyRing::refresh() {
       }
       auto keys = read_public_keys(at->path().string());
       // Once, although it may be read again.
-      if (!keys && (known == files_.end() || known->second.seen != seen)) log::warn(keys.error().detail() + "; it lets nobody in");
+      if (!keys && (known == files_.end() || known->second.seen != seen))
+        log::warn(keys.error().detail() + "; it lets nobody in");
       const bool is_fresh = wall_ns() - seen.changed_ns < kFreshNs;
-      files.emplace(at->path().string(), File{seen, role, name, keys ? std::move(*keys) : std::vector<std::string>(), is_fresh});
+      files.emplace(
+          at->path().string(),
+          File{seen, role, name, keys ? std::move(*keys) : std::vector<std::string>(), is_fresh});
     }
     if (error && error != std::errc::no_such_file_or_directory)
       return complain(path_ + "/" + std::string(word_of(role)) + ": " + error.message());

@@ -15,7 +15,7 @@
 
 namespace meshbus {
 
-/// Who a key belongs to, and what it is for.
+/// The holder of a key, and what the key is for.
 struct KeyHolder {
   wire::Role role = wire::Role::none;
   /// More than one when hosts share a key. Sorted.
@@ -28,8 +28,9 @@ struct KeyHolder {
   bool is_host(const HostAddr& host) const;
 };
 
-/// The keys that may connect: what lies in DIR/authorised/ROLE/NAME.pub. A key in several roles has the highest. A file that cannot be
-/// used lets nobody in, and is complained of once. Lives on the broker's thread.
+/// The keys that may connect: what lies in DIR/authorised/ROLE/NAME.pub. A key in several roles has
+/// the highest. A file that cannot be used lets nobody in, and is complained of once. Lives on the
+/// broker's thread.
 class KeyRing {
  public:
   /// Errors: configuration_error (others may write there).
@@ -38,8 +39,8 @@ class KeyRing {
   /// The holder of a key (Z85), or null.
   const KeyHolder* find(std::string_view key) const;
   std::size_t size() const noexcept { return holders_.size(); }
-  /// Looks whether files have come, gone or changed, and reads these. True when any key has. What cannot be read or trusted changes
-  /// nothing: nobody comes in by it, and nobody is cut off.
+  /// Looks whether files have come, gone or changed, and reads these. True when any key has. What
+  /// cannot be read or trusted changes nothing: nobody comes in by it, and nobody is cut off.
   bool refresh();
 
  private:

@@ -11,8 +11,19 @@ namespace {
 constexpr int kAtOnce = 64;
 constexpr std::size_t kMostWaiting = 1024;
 constexpr std::size_t kBinaryKey = 32;
-/// What libzmq sends: who asks, an empty part, and these.
-enum Part : std::size_t { kAsker, kEmpty, kVersion, kRequest, kDomainPart, kAddress, kIdentity, kMechanism, kCredentials, kParts };
+/// What libzmq sends: the asker, an empty part, and these.
+enum Part : std::size_t {
+  kAsker,
+  kEmpty,
+  kVersion,
+  kRequest,
+  kDomainPart,
+  kAddress,
+  kIdentity,
+  kMechanism,
+  kCredentials,
+  kParts
+};
 
 std::string z85_of(const zmq::message_t& binary) {
   std::array<char, kKeySize + 1> text{};
@@ -26,7 +37,8 @@ Result<std::unique_ptr<Zap>> Zap::open(Reactor& reactor, zmq::context_t& context
   try {
     return std::unique_ptr<Zap>(new Zap(reactor, context, std::move(judge)));
   } catch (const zmq::error_t& error) {
-    return fail(ErrorCode::io_error, std::string("keys cannot be checked: inproc://zeromq.zap.01: ") + error.what());
+    return fail(ErrorCode::io_error,
+                std::string("keys cannot be checked: inproc://zeromq.zap.01: ") + error.what());
   }
 }
 
@@ -59,10 +71,13 @@ void Zap::ask_again() {
 }
 
 void Zap::answer(Question& question, bool may_wait) {
-  const bool is_curve = question.size() == kParts && question[kMechanism].to_string_view() == "CURVE" &&
-                        question[kCredentials].size() == kBinaryKey && question[kDomainPart].to_string_view() == kDomain;
+  const bool is_curve = question.size() == kParts &&
+                        question[kMechanism].to_string_view() == "CURVE" &&
+                        question[kCredentials].size() == kBinaryKey &&
+                        question[kDomainPart].to_string_view() == kDomain;
   const std::string key = is_curve ? z85_of(question[kCredentials]) : std::string();
-  const auto is_taken = is_curve ? judge_(key, question[kAddress].to_string_view(), may_wait) : false;
+  const auto is_taken =
+      is_curve ? judge_(key, question[kAddress].to_string_view(), may_wait) : false;
   if (!is_taken) {
     waiting_.push_back(std::move(question));
     return;

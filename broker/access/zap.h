@@ -14,15 +14,18 @@
 
 namespace meshbus {
 
-/// Answers libzmq's question whether a connection with that key may go on (ZAP, RFC 27). libzmq lets everybody in while nobody answers, so
-/// it is there before the first socket with keys is bound and goes after the last; and Admission takes nobody without its word.
-/// One for each zmq context. Lives on the reactor's thread.
+/// Answers libzmq's question whether a connection with that key may go on (ZAP, RFC 27). libzmq
+/// lets everybody in while nobody answers, so this is there before the first socket with keys is
+/// bound and goes after the last; and Admission takes nobody without its word. One for each zmq
+/// context. Lives on the reactor's thread.
 class Zap {
  public:
-  /// Of sockets that ask here. Without a domain libzmq would not ask.
+  /// The domain of sockets that ask here. Without one libzmq would not ask.
   static constexpr const char* kDomain = "meshbus";
-  /// Whether the holder of that key (Z85) may come in; `address` is where he is. Nothing, if `may_wait`: he waits for ask_again().
-  using Judge = std::function<std::optional<bool>(std::string_view key, std::string_view address, bool may_wait)>;
+  /// Whether a connection with that key (Z85) from that address may come in. Nothing, if
+  /// `may_wait`: the connection waits for ask_again().
+  using Judge = std::function<std::optional<bool>(std::string_view key, std::string_view address,
+                                                  bool may_wait)>;
 
   /// Errors: io_error (this zmq context has one already).
   static Result<std::unique_ptr<Zap>> open(Reactor& reactor, zmq::context_t& context, Judge judge);
@@ -30,7 +33,7 @@ class Zap {
   Zap(const Zap&) = delete;
   Zap& operator=(const Zap&) = delete;
 
-  /// Judges those who wait.
+  /// Judges the connections that wait.
   void ask_again();
 
  private:

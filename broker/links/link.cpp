@@ -8,42 +8,42 @@
 namespace meshbus {
 namespace {
 
-/// Bytes of data, and of control, that may be sent and not acknowledged: some 3 ms of 10 Gbit/s, and an acknowledgement is never later than
-/// kAckStep bytes or kAckDelay.
+/// Bytes of data, and of control, that may be sent and not acknowledged: some 3 ms of 10 Gbit/s,
+/// and an acknowledgement is never later than kAckStep bytes or kAckDelay.
 constexpr std::size_t kLinkWindow = 4 * 1024 * 1024;
 constexpr std::size_t kAckStep = 128 * 1024;
 constexpr std::chrono::milliseconds kAckDelay{20};
 constexpr std::chrono::milliseconds kLinkRetry{1};
-constexpr std::size_t kPastLives = 64;
+constexpr std::size_t kPastIncarnations = 64;
 
 }  // namespace
 
-Link::Link(Reactor& reactor, zmq::context_t& context, Resolver& resolver, HostAddr host, Options options, Events events,
-           LinkStream::Memory memory)
+Link::Link(Reactor& reactor, zmq::context_t& context, Resolver& resolver, Counters& counters,
+           HostAddr host, Options options, Events events, LinkStream::Memory memory)
     : reactor_(reactor),
       context_(context),
       resolver_(resolver),
+      counters_(counters),
       host_(std::move(host)),
       key_(host_.key()),
       options_(std::move(options)),
       events_(std::move(events)),
       outbox_(options_.limits, /*link=*/true),
-      stream_(kLinkWindow, memory),
-      last_used_(reactor.now()) {}
+      stream_(kLinkWindow, memory) {}
 
 Link::~Link() {
-  for (const auto timer : {limit_timer_, slice_timer_, retry_timer_, ack_timer_, progress_timer_}) reactor_.cancel(timer);
+  for (const auto timer : {limit_timer_, slice_timer_, retry_timer_, ack_timer_, progress_timer_})
+    reactor_.cancel(timer);
 }
 
-bool Link::push(const wire::Envelope& envelope, Bytes body, zmq::message_t* apart) {
-  last_used_ = reactor_.now();
+bool Link::push(const wire::Envelope& envelope, Bytes body, zmq::message_t* detached) {
   if (way_ == Way::none) choose();
-  if (held() == 0) progress_ = last_used_;
-  bool is_queued = outbox_.push(envelope, body, apart);
+  if (held() == 0) progress_ = reactor_.now();
+  bool is_queued = outbox_.push(envelope, body, detached);
   if (!is_queued) {
     // One turn may bring more than a queue holds.
     flush();
-    is_queued = outbox_.push(envelope, body, apart);
+    is_queued = outbox_.push(envelope, body, detached);
   }
   if (way_ == Way::none && !options_.is_dialled) give_up(not_dialled());
   touch();
@@ -51,8 +51,9 @@ bool Link::push(const wire::Envelope& envelope, Bytes body, zmq::message_t* apar
 }
 
 Error Link::not_dialled() const {
-  return {ErrorCode::host_unreachable,
-          "the broker of " + host_.to_string() + " is not connected any more, and it came over tcp: nobody connects to that socket for it"};
+  return {ErrorCode::host_unreachable, "the broker of " + host_.to_string() +
+                                           " is no longer connected, and it came over tcp: "
+                                           "nobody connects to that socket for it"};
 }
 
 void Link::touch() {
@@ -76,47 +77,53 @@ void Link::choose() {
 
 void Link::take_way(Way way) {
   way_ = way;
-  is_for_life_ = true;
+  is_for_incarnation_ = true;
   lost_.reset();
   progress_ = reactor_.now();
   stream_.rewind();
   touch();
 }
 
-Result<void> Link::may_attach(std::uint64_t life) const {
-  if (std::find(past_lives_.begin(), past_lives_.end(), life) == past_lives_.end()) return {};
-  return fail(ErrorCode::identity_mismatch, "this life of the broker of " + host_.to_string() + " is over: " +
-                                                (incarnation() == 0 ? "it has said that it ends" : "a later one has been met"));
+Result<void> Link::may_attach(std::uint64_t theirs) const {
+  if (std::find(past_incarnations_.begin(), past_incarnations_.end(), theirs) ==
+      past_incarnations_.end())
+    return {};
+  return fail(ErrorCode::identity_mismatch,
+              "this incarnation of the broker of " + host_.to_string() + " is over: " +
+                  (incarnation() == 0 ? "it has said that it ends" : "a later one has been met"));
 }
 
-Result<void> Link::meet(std::uint64_t life, std::uint64_t capabilities) {
-  if (auto may = may_attach(life); !may) return may;
-  if (stream_.memory().life != life) {
-    if (stream_.memory().life != 0) end_life("another life of that broker answers");
-    stream_.begin_life(life);
+Result<void> Link::meet(std::uint64_t theirs, std::uint64_t capabilities) {
+  if (auto may = may_attach(theirs); !may) return may;
+  if (stream_.memory().incarnation != theirs) {
+    if (stream_.memory().incarnation != 0)
+      end_incarnation("another incarnation of that broker answers");
+    stream_.begin_incarnation(theirs);
   }
   capabilities_ = capabilities;
   is_resuming_ = (capabilities & kCapabilityResume) != 0;
   return {};
 }
 
-void Link::end_life(const std::string& why) {
-  const auto life = incarnation();
-  if (life == 0) return;
-  past_lives_.push_back(life);
-  if (past_lives_.size() > kPastLives) past_lives_.pop_front();
-  stream_.begin_life(0);
+void Link::end_incarnation(const std::string& why) {
+  const auto over = incarnation();
+  if (over == 0) return;
+  past_incarnations_.push_back(over);
+  if (past_incarnations_.size() > kPastIncarnations) past_incarnations_.pop_front();
+  stream_.begin_incarnation(0);
   log::info("link to " + host_.to_string() + ": " + why);
-  if (is_for_life_) give_up(Error(ErrorCode::link_lost, "the broker of " + host_.to_string() + " that this was for is gone: " + why));
-  if (session_life_ == life) {
+  if (is_for_incarnation_)
+    give_up(Error(ErrorCode::link_lost,
+                  "the broker of " + host_.to_string() + " that this was for is gone: " + why));
+  if (session_incarnation_ == over) {
     retire_session();
     if (way_ == Way::own) way_ = Way::none;
   }
-  if (inbound_ != nullptr) events_.on_superseded(*inbound_);
+  drop_inbound();
 }
 
 void Link::attach(Peer& inbound) {
-  // Ends what there is of an earlier life.
+  // Ends what there is of an earlier incarnation.
   if (auto met = meet(inbound.identity.incarnation, inbound.identity.capabilities); !met) return;
   inbound_ = &inbound;
   if (way_ == Way::own && is_own_up()) return;
@@ -125,41 +132,52 @@ void Link::attach(Peer& inbound) {
 
 void Link::detach(const Peer& inbound, bool is_last) {
   if (inbound_ != &inbound) return;
-  last_used_ = reactor_.now();
+
   inbound_ = nullptr;
+  touch();
   if (way_ == Way::inbound) {
     way_ = Way::none;
-    lost_ = last_used_;
+    lost_ = reactor_.now();
   }
-  if (is_last && is_resuming_ && inbound.identity.incarnation == incarnation()) end_life("it has ended in order");
+  if (is_last && is_resuming_ && inbound.identity.incarnation == incarnation())
+    end_incarnation("it has ended in order");
   if (way_ != Way::none || held() == 0) return;
   choose();
   if (way_ == Way::none) give_up(not_dialled());
 }
 
+void Link::drop_inbound() {
+  if (inbound_ == nullptr) return;
+  Peer& superseded = *inbound_;
+  detach(superseded, /*is_last=*/false);
+  events_.on_superseded(superseded);
+}
+
 void Link::give_up(const Error& error) {
   lost_.reset();
-  is_for_life_ = false;
-  // Emptied before anybody is told: a return may be pushed into this very link again.
+  is_for_incarnation_ = false;
+  // Emptied first: on_return may push into this very link again.
   Outbox unsent = std::exchange(outbox_, outbox_.emptied());
   const Error unknown(ErrorCode::fate_unknown,
-                      "it was sent to " + host_.to_string() + ", which has not said that it took it: " + error.detail());
-  stream_.give_up([&](const wire::Envelope& envelope, Bytes) { events_.on_return(envelope, unknown); });
+                      "it was sent to " + host_.to_string() +
+                          ", which has not said that it took it: " + error.detail());
+  stream_.give_up(
+      [&](const wire::Envelope& envelope, Bytes) { events_.on_return(envelope, unknown); });
   unsent.drain([&](const wire::Envelope& envelope, Bytes) { events_.on_return(envelope, error); });
 }
 
-bool Link::on_frame(const FrameReader& frame, std::uint64_t life) {
-  if (life != incarnation()) return false;
+bool Link::on_frame(const FrameReader& frame, std::uint64_t theirs) {
+  if (theirs != incarnation()) return false;
   if (!is_resuming_) return true;
   if (const auto done = stream_.acknowledge(frame.link().ack()); done > 0) {
-    totals_.delivered += done;
+    counters_.delivered += done;
     progress_ = reactor_.now();
     if (!outbox_.empty()) touch();
   }
   const auto number = frame.link().sequence();
   if (number == 0) return true;
   const bool is_new = stream_.take(number);
-  if (!is_new) ++totals_.duplicate_frames;
+  if (!is_new) ++counters_.duplicate_frames;
   if (ack_owed_ == 0 && ack_timer_ == 0) {
     ack_timer_ = reactor_.after(kAckDelay, [this] {
       ack_timer_ = 0;
@@ -194,16 +212,17 @@ void Link::flush() {
   if (is_way_up()) {
     while (Frame* kept = stream_.replay()) {
       Frame frame = kept->renewed();
-      if (const auto sent = send(way_, frame, stream_.replay_number()); sent != Listener::Sent::yes) {
+      if (const auto sent = send(way_, frame, stream_.replay_number());
+          sent != Listener::Sent::yes) {
         if (sent == Listener::Sent::full) retry_later();
         return;
       }
-      ++totals_.replayed_frames;
+      ++counters_.replayed_frames;
       stream_.replayed();
     }
     while (Frame* frame = outbox_.front()) {
       if (is_resuming_ && !stream_.has_room(*frame)) break;  // an acknowledgement touches us
-      Frame copy = frame->shared();                          // a connection that ends may have taken parts of it
+      Frame copy = frame->shared();  // a connection that ends may have taken parts of it
       if (const auto sent = send(way_, copy, stream_.next_number()); sent != Listener::Sent::yes) {
         if (sent == Listener::Sent::full) retry_later();
         return;
@@ -213,7 +232,7 @@ void Link::flush() {
       } else {
         stream_.pass();
         progress_ = reactor_.now();
-        totals_.delivered += frame->count;
+        counters_.delivered += frame->count;
       }
       outbox_.pop();
     }
@@ -223,8 +242,11 @@ void Link::flush() {
 }
 
 void Link::send_ack() {
-  // Without any connection: the next one begins with it.
-  const Way way = is_way_up() ? way_ : inbound_ != nullptr ? Way::inbound : is_own_up() ? Way::own : Way::none;
+  // Without any connection there is nothing to do: the next one begins with it.
+  const Way way = is_way_up()           ? way_
+                  : inbound_ != nullptr ? Way::inbound
+                  : is_own_up()         ? Way::own
+                                        : Way::none;
   if (way == Way::none) return;
   Frame frame = FrameWriter(wire::Lane::control, /*link=*/true).finish();
   if (send(way, frame, 0) == Listener::Sent::full) retry_later();
@@ -246,8 +268,9 @@ void Link::watch_progress() {
     if (is_way_up() && reactor_.now() - progress_ >= options_.delivery_limit) {
       // Connected, and yet nothing is taken: the other broker hangs.
       const std::string why = "the broker of " + host_.to_string() + " has taken nothing for " +
-                              std::to_string(options_.delivery_limit.count()) + " ms (delivery.limit)";
-      if (inbound_ != nullptr) events_.on_superseded(*inbound_);
+                              std::to_string(options_.delivery_limit.count()) +
+                              " ms (delivery.limit)";
+      drop_inbound();
       way_ = Way::own;
       end_own(Error(ErrorCode::link_lost, why));
       return;

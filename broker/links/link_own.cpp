@@ -1,4 +1,4 @@
-// Our own session to the other broker: making it, and making it again.
+// Our own session to the other broker: makes it, and makes it again after a loss.
 #include <unistd.h>
 
 #include <algorithm>
@@ -15,7 +15,8 @@ constexpr std::chrono::milliseconds kLeastSlice{1000};
 }  // namespace
 
 void Link::open() {
-  const auto limit = std::min<Reactor::Duration>(options_.connect_limit, deadline() - reactor_.now());
+  const auto limit =
+      std::min<Reactor::Duration>(options_.connect_limit, deadline() - reactor_.now());
   limit_timer_ = reactor_.after(limit, [this] { on_connect_limit(); });
   if (Resolver::is_literal(host_)) {
     endpoints_ = {host_.zmq_endpoint()};
@@ -23,14 +24,16 @@ void Link::open() {
     try_next_endpoint();
     return;
   }
-  // What the name meant is tried while it is asked for again: the name server may be what is away.
+  // The addresses that the name had are tried while it is looked up again: the name server may be
+  // what is away.
   if (!endpoints_.empty()) try_next_endpoint();
   if (!is_resolving_) resolve();
 }
 
 void Link::resolve() {
   is_resolving_ = true;
-  resolver_.resolve(host_, [this, alive = std::weak_ptr<void>(alive_)](Result<std::vector<std::string>> endpoints) {
+  resolver_.resolve(host_, [this, alive = std::weak_ptr<void>(alive_)](
+                               Result<std::vector<std::string>> endpoints) {
     if (alive.expired()) return;
     is_resolving_ = false;
     const bool is_opening = limit_timer_ != 0 && !is_own_up();
@@ -54,7 +57,8 @@ void Link::try_next_endpoint() {
   open_session(endpoints_[next_endpoint_++]);
   if (endpoints_.size() == 1) return;
   // The addresses of a name take turns until one answers.
-  const auto slice = std::max(kLeastSlice, options_.connect_limit / static_cast<int>(endpoints_.size()));
+  const auto slice =
+      std::max(kLeastSlice, options_.connect_limit / static_cast<int>(endpoints_.size()));
   slice_timer_ = reactor_.after(slice, [this] {
     slice_timer_ = 0;
     if (session_ != nullptr && !is_own_up()) try_next_endpoint();
@@ -77,16 +81,21 @@ void Link::open_session(const std::string& endpoint) {
   Session::Events events;
   events.on_welcome = [this](const wire::Welcome& welcome) { on_welcome(welcome); };
   events.on_lost = [this](const std::string& reason) { on_lost(reason); };
-  events.on_refused = [this](const Error& error) { end_own(error.within("link to " + host_.to_string())); };
+  events.on_refused = [this](const Error& error) {
+    end_own(error.within("link to " + host_.to_string()));
+  };
   events.on_trouble = [this](const std::string& reason) { trouble_ = reason; };
   events.on_message = [this](const FrameReader::Message& message) {
     if (is_own_up()) {
       events_.on_message(*this, message);
     } else if (session_ != nullptr) {
-      end_own(Error(ErrorCode::malformed_message, "the broker at " + host_.to_string() + " sent messages before its Welcome"));
+      end_own(Error(ErrorCode::malformed_message,
+                    "the broker at " + host_.to_string() + " sent messages before its Welcome"));
     }
   };
-  events.on_link_frame = [this](const FrameReader& frame) { return on_frame(frame, session_life_); };
+  events.on_link_frame = [this](const FrameReader& frame) {
+    return on_frame(frame, session_incarnation_);
+  };
   events.link_ack = [this] { return stream_.taken(); };
   session_ = std::make_unique<Session>(reactor_, context_, std::move(options), std::move(events));
 }
@@ -94,22 +103,25 @@ void Link::open_session(const std::string& endpoint) {
 void Link::check_keys() {
   if (!options_.keys || !is_own_up()) return;
   const auto keys = options_.keys();
-  if (keys && std::find(keys->servers.begin(), keys->servers.end(), session_->server_key()) != keys->servers.end()) return;
+  if (keys && std::find(keys->servers.begin(), keys->servers.end(), session_->server_key()) !=
+                  keys->servers.end())
+    return;
   // It tries again with what is there now, and ends for good when that is nothing.
-  session_->reconnect("the key of that host was replaced, or is not known any more");
+  session_->reconnect("the key of that host was replaced or removed");
 }
 
 void Link::on_welcome(const wire::Welcome& welcome) {
   const std::string there = welcome.host()->str();
   if (there != host_.to_string()) {
-    end_own(Error(ErrorCode::identity_mismatch, "the broker that answers at " + host_.to_string() + " serves " + there));
+    end_own(Error(ErrorCode::identity_mismatch,
+                  "the broker that answers at " + host_.to_string() + " serves " + there));
     return;
   }
   if (auto met = meet(welcome.incarnation(), welcome.capabilities()); !met) {
     end_own(met.error());
     return;
   }
-  session_life_ = welcome.incarnation();
+  session_incarnation_ = welcome.incarnation();
   trouble_.clear();
   reactor_.cancel(limit_timer_);
   reactor_.cancel(slice_timer_);
@@ -120,36 +132,40 @@ void Link::on_welcome(const wire::Welcome& welcome) {
 }
 
 void Link::on_lost(const std::string& reason) {
-  const Error error(ErrorCode::link_lost, "the link to " + host_.to_string() + " is lost: " + reason);
+  const Error error(ErrorCode::link_lost,
+                    "the link to " + host_.to_string() + " is lost: " + reason);
   log::info(error.detail());
   events_.on_down(*this, error);
-  last_used_ = reactor_.now();
-  // A broker that does not resume says it of the connection.
+  touch();
+  // A broker that does not resume means the connection alone by its Bye.
   if (session_->has_said_bye() && is_resuming_) {
-    end_life("it has ended in order");
+    end_incarnation("it has ended in order");
     retire_session();
     if (way_ == Way::own) way_ = Way::none;
     if (way_ == Way::none && held() > 0) choose();
     return;
   }
-  session_life_ = 0;
+  session_incarnation_ = 0;
   if (way_ == Way::inbound) {
     retire_session();
     return;
   }
-  lost_ = opened_ = last_used_;
+  lost_ = opened_ = reactor_.now();
   if (inbound_ != nullptr) {
     retire_session();
     take_way(Way::inbound);
     return;
   }
-  // The session tries again by itself. Even with nothing to send: the other broker may not be able to reach us.
-  limit_timer_ = reactor_.after(std::min(options_.connect_limit, options_.delivery_limit), [this] { on_connect_limit(); });
+  // The session tries again by itself. Even with nothing to send: the other broker may not be able
+  // to reach us.
+  limit_timer_ = reactor_.after(std::min(options_.connect_limit, options_.delivery_limit),
+                                [this] { on_connect_limit(); });
 }
 
 Reactor::Time Link::deadline() const {
   if (!lost_) return opened_ + options_.connect_limit;
-  return std::max(opened_ + std::min(options_.connect_limit, options_.delivery_limit), *lost_ + options_.delivery_limit);
+  return std::max(opened_ + std::min(options_.connect_limit, options_.delivery_limit),
+                  *lost_ + options_.delivery_limit);
 }
 
 void Link::on_connect_limit() {
@@ -163,8 +179,9 @@ void Link::on_connect_limit() {
   const std::string why = is_resolving_ && endpoints_.empty() ? "its name is not resolved yet"
                           : trouble_.empty()                  ? "nobody answers there"
                                                               : trouble_;
-  end_own(Error(ErrorCode::host_unreachable, "no link to " + host_.to_string() + " within " + std::to_string(waited.count()) +
-                                                 " ms: " + why + "; is the host up, and its address right?"));
+  end_own(Error(ErrorCode::host_unreachable, "no link to " + host_.to_string() + " within " +
+                                                 std::to_string(waited.count()) + " ms: " + why +
+                                                 "; is the host up, and its address right?"));
 }
 
 void Link::end_own(const Error& error) {
@@ -173,6 +190,7 @@ void Link::end_own(const Error& error) {
   limit_timer_ = slice_timer_ = 0;
   log::info("link to " + host_.to_string() + ": " + error.to_string());
   events_.on_down(*this, error);
+  touch();
   retire_session();
   if (way_ != Way::own) return;
   way_ = Way::none;
@@ -184,11 +202,12 @@ void Link::end_own(const Error& error) {
 }
 
 void Link::retire_session() {
-  session_life_ = 0;
+  session_incarnation_ = 0;
   if (session_ == nullptr) return;
   session_->close({}, std::chrono::milliseconds(0));
   // A function must be copyable, so the session travels in a shared pointer.
-  reactor_.post([session = std::shared_ptr<Session>(std::move(session_))]() mutable { session.reset(); });
+  reactor_.post(
+      [session = std::shared_ptr<Session>(std::move(session_))]() mutable { session.reset(); });
 }
 
 }  // namespace meshbus

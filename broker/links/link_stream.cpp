@@ -4,8 +4,8 @@
 
 namespace meshbus {
 
-void LinkStream::begin_life(std::uint64_t life) {
-  memory_.life = life;
+void LinkStream::begin_incarnation(std::uint64_t incarnation) {
+  memory_.incarnation = incarnation;
   memory_.taken = 0;
 }
 
@@ -43,7 +43,7 @@ void LinkStream::pop() {
 }
 
 void LinkStream::give_up(const std::function<void(const wire::Envelope&, Bytes)>& each) {
-  // Whoever is told may send something by this very link.
+  // `each` may send something by this very link.
   std::deque<Frame> frames = std::exchange(kept_, {});
   replay_ = 0;
   bytes_[0] = bytes_[1] = 0;

@@ -9,31 +9,37 @@ namespace meshbus {
 
 /// Why a message ended without anybody being told (spec 9.1).
 enum class Drop : std::uint8_t {
-  no_return,     ///< It could not be delivered, and its sender did not want it back.
-  not_needed,    ///< An answer or notice of the broker itself whose receiver is gone, or whose queue is full.
+  no_return,   ///< It could not be delivered, and its sender did not want it back.
+  not_needed,  ///< An answer or notice of the broker itself whose receiver is gone, or whose queue
+               ///< is full.
   false_source,  ///< A link claimed a source that is not of its host.
-  old_life,      ///< It came from a life of another host's broker that is over.
+  old_life,      ///< It came from an incarnation of another host's broker that is over.
 };
 inline constexpr std::size_t kDropReasons = 4;
 
-/// What became of every message that a broker took from a peer or link (`received`) or made itself (`originated`). At any time
-/// received + originated = delivered + handled + returned + fate_unknown + all dropped + what is held in queues; see Broker::held().
+/// What became of every message that a broker took from a peer or link (`received`) or made itself
+/// (`originated`). At any time received + originated = delivered + handled + returned +
+/// fate_unknown + all dropped + what is held in queues; see Broker::held().
 struct Counters {
   std::uint64_t received = 0;
   std::uint64_t originated = 0;
-  std::uint64_t delivered = 0;     ///< Handed to the socket of the receiver, or taken by the broker of its host.
+  std::uint64_t delivered =
+      0;  ///< Handed to the socket of the receiver, or taken by the broker of its host.
   std::uint64_t handled = 0;       ///< Was for the broker itself.
   std::uint64_t returned = 0;      ///< Could not be delivered; an Undeliverable was originated.
-  std::uint64_t fate_unknown = 0;  ///< Sent to one who has ended, and may have been taken; an Undeliverable was originated.
+  std::uint64_t fate_unknown = 0;  ///< Sent to a peer that has ended, and may have been taken; an
+                                   ///< Undeliverable was originated.
   std::array<std::uint64_t, kDropReasons> dropped{};
   std::uint64_t malformed_frames = 0;
-  std::uint64_t ignored_frames = 0;  ///< From connections that are not registered, but for their Hello.
+  std::uint64_t ignored_frames =
+      0;  ///< From connections that are not registered, but for their Hello.
   std::uint64_t refused_hellos = 0;
-  std::uint64_t refused_keys = 0;        ///< Connections whose key is not authorised.
-  std::uint64_t refused_handshakes = 0;  ///< Connections without keys, with another one for us, or that left in their handshake.
-  std::uint64_t refused_messages = 0;    ///< Messages and calls of observers; they are returned.
-  std::uint64_t replayed_frames = 0;     ///< Of links, sent again after a connection broke.
-  std::uint64_t duplicate_frames = 0;    ///< Of links, came again and were dropped.
+  std::uint64_t refused_keys = 0;  ///< Connections whose key is not authorised.
+  std::uint64_t refused_handshakes =
+      0;  ///< Connections without keys, with another one for us, or that left in their handshake.
+  std::uint64_t refused_messages = 0;  ///< Messages and calls of observers; they are returned.
+  std::uint64_t replayed_frames = 0;   ///< Frames of links sent again after a connection broke.
+  std::uint64_t duplicate_frames = 0;  ///< Frames of links that came again and were dropped.
 
   void drop(Drop reason) noexcept { ++dropped[static_cast<std::size_t>(reason)]; }
   std::uint64_t all_dropped() const noexcept;

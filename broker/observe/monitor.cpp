@@ -12,30 +12,36 @@ namespace meshbus {
 namespace {
 
 /// In the order of Monitor::Topic.
-constexpr std::array<std::string_view, 9> kNames{"peer.up",       "peer.down", "peer.refused", "link.up", "link.down",
-                                                 "undeliverable", "dropped",   "slow",         "counters"};
+constexpr std::array<std::string_view, 9> kNames{"peer.up", "peer.down", "peer.refused",
+                                                 "link.up", "link.down", "undeliverable",
+                                                 "dropped", "slow",      "counters"};
 /// Events that wait for one subscriber; what comes then is lost to it.
 constexpr int kMostUnsent = 10000;
 constexpr std::chrono::seconds kInterval{1};
 
 }  // namespace
 
-Result<SocketFile> listen_for_tools(zmq::socket_t& socket, const HostAddr& address, const std::string& who) {
+Result<SocketFile> listen_for_tools(zmq::socket_t& socket, const HostAddr& address,
+                                    const std::string& who) {
   if (address.transport() != Transport::unix_socket || address.is_any())
-    return fail(ErrorCode::configuration_error, who + " listens at a unix:/path or unix:@name only, not at " + address.to_string());
+    return fail(ErrorCode::configuration_error,
+                who + " listens at a unix:/path or unix:@name only, not at " + address.to_string());
   if (auto cleared = clear_unix_path(address.path()); !cleared) return fail(cleared.error());
   try {
     const PrivateFiles private_files;
     socket.bind(address.zmq_endpoint());
   } catch (const zmq::error_t& error) {
-    return fail(ErrorCode::io_error, who + " cannot listen at " + address.to_string() + ": " + error.what());
+    return fail(ErrorCode::io_error,
+                who + " cannot listen at " + address.to_string() + ": " + error.what());
   }
   return SocketFile(address.path());
 }
 
-Result<std::unique_ptr<Monitor>> Monitor::open(Reactor& reactor, zmq::context_t& context, const HostAddr& address, Speaker speaker,
+Result<std::unique_ptr<Monitor>> Monitor::open(Reactor& reactor, zmq::context_t& context,
+                                               const HostAddr& address, Speaker speaker,
                                                Sources sources) {
-  std::unique_ptr<Monitor> monitor(new Monitor(reactor, context, std::move(speaker), std::move(sources)));
+  std::unique_ptr<Monitor> monitor(
+      new Monitor(reactor, context, std::move(speaker), std::move(sources)));
   auto file = listen_for_tools(monitor->socket_, address, "the monitor");
   if (!file) return fail(file.error());
   monitor->file_.emplace(std::move(*file));
@@ -43,7 +49,10 @@ Result<std::unique_ptr<Monitor>> Monitor::open(Reactor& reactor, zmq::context_t&
 }
 
 Monitor::Monitor(Reactor& reactor, zmq::context_t& context, Speaker speaker, Sources sources)
-    : reactor_(reactor), speaker_(std::move(speaker)), sources_(std::move(sources)), socket_(context, zmq::socket_type::xpub) {
+    : reactor_(reactor),
+      speaker_(std::move(speaker)),
+      sources_(std::move(sources)),
+      socket_(context, zmq::socket_type::xpub) {
   socket_.set(zmq::sockopt::linger, 0);
   socket_.set(zmq::sockopt::sndhwm, kMostUnsent);
   // A topic is short: nothing longer is a subscription to one.
@@ -77,8 +86,9 @@ bool Monitor::on_subscription() {
     }
   }
   for (std::size_t topic = 0; topic < kTopics; ++topic) {
-    wanted_[topic] = std::any_of(subscriptions_.begin(), subscriptions_.end(),
-                                 [topic](const std::string& beginning) { return kNames[topic].starts_with(beginning); });
+    wanted_[topic] = std::any_of(
+        subscriptions_.begin(), subscriptions_.end(),
+        [topic](const std::string& beginning) { return kNames[topic].starts_with(beginning); });
   }
   const bool is_timed = is_wanted(Topic::counters) || is_wanted(Topic::slow);
   if (is_timed && timer_ == 0) timer_ = reactor_.after(kInterval, [this] { on_second(); });
@@ -97,7 +107,8 @@ void Monitor::on_second() {
       publish(Topic::slow, std::move(queue));
     }
   }
-  if (is_wanted(Topic::counters) || is_wanted(Topic::slow)) timer_ = reactor_.after(kInterval, [this] { on_second(); });
+  if (is_wanted(Topic::counters) || is_wanted(Topic::slow))
+    timer_ = reactor_.after(kInterval, [this] { on_second(); });
 }
 
 bool Monitor::begin(Topic topic) noexcept {
@@ -115,10 +126,11 @@ void Monitor::publish(Topic topic, T body) {
   event.body.Set(std::move(body));
   flatbuffers::FlatBufferBuilder builder;
   builder.Finish(wire::CreateMonitorEvent(builder, &event), "MBM1");
-  // A PUB socket does not wait: who does not read loses it.
+  // A PUB socket does not wait: a subscriber that does not read loses the event.
   const std::string_view name = kNames[static_cast<std::size_t>(topic)];
   if (socket_.send(zmq::buffer(name), zmq::send_flags::sndmore | zmq::send_flags::dontwait))
-    socket_.send(zmq::buffer(builder.GetBufferPointer(), builder.GetSize()), zmq::send_flags::dontwait);
+    socket_.send(zmq::buffer(builder.GetBufferPointer(), builder.GetSize()),
+                 zmq::send_flags::dontwait);
   reactor_.call_again(socket_.handle());
 }
 

@@ -23,12 +23,14 @@
 
 namespace meshbus {
 
-/// Binds a socket for tools of this user alone, and for nobody else. `who` leads errors: configuration_error (no concrete unix address),
-/// io_error.
-Result<SocketFile> listen_for_tools(zmq::socket_t& socket, const HostAddr& address, const std::string& who);
+/// Binds a socket for tools of this user alone, and for nobody else. `who` leads errors:
+/// configuration_error (no concrete unix address), io_error.
+Result<SocketFile> listen_for_tools(zmq::socket_t& socket, const HostAddr& address,
+                                    const std::string& who);
 
-/// Tells ZeroMQ tools what happens in the broker (schemas/monitor.fbs): an XPUB socket that builds only what somebody subscribed to, and
-/// loses what a slow subscriber does not take. Lives on the reactor's thread.
+/// Tells ZeroMQ tools what happens in the broker (schemas/monitor.fbs): an XPUB socket that builds
+/// only what somebody subscribed to, and loses what a slow subscriber does not take. Lives on the
+/// reactor's thread.
 class Monitor {
  public:
   /// What is asked for once a second while somebody subscribes to it.
@@ -44,7 +46,8 @@ class Monitor {
     std::uint64_t incarnation = 0;
   };
   /// Listens at a unix address. Errors: configuration_error (another transport), io_error.
-  static Result<std::unique_ptr<Monitor>> open(Reactor& reactor, zmq::context_t& context, const HostAddr& address, Speaker speaker,
+  static Result<std::unique_ptr<Monitor>> open(Reactor& reactor, zmq::context_t& context,
+                                               const HostAddr& address, Speaker speaker,
                                                Sources sources);
   ~Monitor();
   Monitor(const Monitor&) = delete;
@@ -59,7 +62,17 @@ class Monitor {
   void dropped(const wire::Envelope& envelope, Drop reason);
 
  private:
-  enum class Topic : std::uint8_t { peer_up, peer_down, peer_refused, link_up, link_down, undeliverable, dropped, slow, counters };
+  enum class Topic : std::uint8_t {
+    peer_up,
+    peer_down,
+    peer_refused,
+    link_up,
+    link_down,
+    undeliverable,
+    dropped,
+    slow,
+    counters
+  };
   static constexpr std::size_t kTopics = 9;
 
   Monitor(Reactor& reactor, zmq::context_t& context, Speaker speaker, Sources sources);

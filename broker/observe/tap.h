@@ -25,25 +25,25 @@
 
 namespace meshbus {
 
-/// Copies of the messages that the broker passes on, for whoever subscribes (schemas/monitor.fbs): an XPUB socket beside the monitor's,
-/// which loses what a slow subscriber does not take. Does nothing while nobody is subscribed. Lives on the reactor's thread.
+/// Copies of the messages that the broker passes on, for subscribers (schemas/monitor.fbs):
+/// an XPUB socket beside the monitor's, which loses what a slow subscriber does not take. Does
+/// nothing while nobody is subscribed. Lives on the reactor's thread.
 class Tap {
  public:
-  struct Events {
-    /// The text of the key of a proc or host, or nothing.
-    std::function<std::string(std::uint64_t key)> name_of;
-    /// Somebody wants copies now, or nobody does any more.
-    std::function<void(bool)> on_wanted;
-  };
+  /// The text of the key of a proc or host, or nothing.
+  using NameOf = std::function<std::string(std::uint64_t key)>;
 
   /// Listens at a unix address. Errors: configuration_error (another transport), io_error.
-  static Result<std::unique_ptr<Tap>> open(Reactor& reactor, zmq::context_t& context, const HostAddr& address, Monitor::Speaker speaker,
-                                           Events events);
+  static Result<std::unique_ptr<Tap>> open(Reactor& reactor, zmq::context_t& context,
+                                           const HostAddr& address, Monitor::Speaker speaker,
+                                           NameOf name_of);
   ~Tap();
   Tap(const Tap&) = delete;
   Tap& operator=(const Tap&) = delete;
 
-  /// A message that is passed on. To be called only while somebody wants copies.
+  /// Whether somebody is subscribed.
+  bool is_wanted() const noexcept { return !streams_.empty(); }
+  /// A message that is passed on. To be called only while is_wanted().
   void copy(const wire::Envelope& envelope, Bytes body);
 
  private:
@@ -57,7 +57,7 @@ class Tap {
     Reactor::Time last_sent = {};
   };
 
-  Tap(Reactor& reactor, zmq::context_t& context, Monitor::Speaker speaker, Events events);
+  Tap(Reactor& reactor, zmq::context_t& context, Monitor::Speaker speaker, NameOf name_of);
   bool on_subscription();
   void subscribe(const std::string& topic);
   void unsubscribe(const std::string& topic);
@@ -71,7 +71,7 @@ class Tap {
 
   Reactor& reactor_;
   Monitor::Speaker speaker_;
-  Events events_;
+  NameOf find_text_;
   std::uint64_t own_key_;
   zmq::socket_t socket_;
   std::optional<SocketFile> file_;

@@ -8,7 +8,8 @@
 
 namespace meshbus {
 
-/// Who wants to know when which proc's connection ends (Watch, Gone in bus.fbs). Pure.
+/// The procs that want to know when the connection of another one ends (Watch, Gone in bus.fbs).
+/// Pure.
 class WatchList {
  public:
   struct Watcher {
@@ -18,18 +19,20 @@ class WatchList {
     /// Id of the Watch request.
     std::uint64_t request;
     /// Incarnation of the proc that is watched.
-    std::uint64_t life;
+    std::uint64_t watched;
     bool operator==(const Watcher&) const = default;
   };
-  /// `limit`: of all watches; `watcher_limit`: of the procs that one proc watches.
-  explicit WatchList(std::size_t limit = 65536, std::size_t watcher_limit = 4096) : limit_(limit), watcher_limit_(watcher_limit) {}
+  /// At most `limit` watches altogether, and `watcher_limit` procs that one proc watches.
+  explicit WatchList(std::size_t limit = 65536, std::size_t watcher_limit = 4096)
+      : limit_(limit), watcher_limit_(watcher_limit) {}
 
-  /// One life of a watcher has one watch of each life of a proc: asked again, the newest request replaces the one before. False when there
-  /// are too many, of all or of this watcher.
+  /// One incarnation of a watcher has one watch of each incarnation of a proc: when it asks again,
+  /// the newest request replaces the one before. False when there are too many watches, altogether
+  /// or of this watcher.
   bool add(std::uint64_t proc, const Watcher& watcher);
-  /// Takes out all who watch that life of `proc`, in order.
-  std::vector<Watcher> take(std::uint64_t proc, std::uint64_t life);
-  /// That life of a watcher is over.
+  /// Takes out the watchers of that incarnation of `proc`, in order.
+  std::vector<Watcher> take(std::uint64_t proc, std::uint64_t incarnation);
+  /// An incarnation of a watcher is over.
   void forget(std::uint64_t watcher_proc, std::uint64_t watcher_incarnation);
   std::size_t size() const noexcept { return size_; }
 

@@ -8,7 +8,7 @@
 namespace meshbus {
 namespace {
 
-/// "alice" of "operator alice": who has another role now is the same.
+/// "alice" of "operator alice": a user with another role is the same user.
 std::string_view holder_of(std::string_view user) {
   return user.substr(std::min(user.find(' '), user.size()));
 }
@@ -17,26 +17,36 @@ std::string_view holder_of(std::string_view user) {
 
 Result<void> RouteTable::may_add(const Identity& identity) const {
   if (superseded_.contains({identity.key, identity.incarnation}))
-    return fail(ErrorCode::identity_mismatch, "a later life of " + identity.text + " has registered; this one is over");
+    return fail(ErrorCode::identity_mismatch,
+                "a later incarnation of " + identity.text + " has registered; this one is over");
   const auto found = peers_.find(identity.key);
   if (found == peers_.end()) {
     const Gone* gone = gone_.find(identity.key);
     if (gone != nullptr && gone->text != identity.text)
-      return fail(ErrorCode::identity_mismatch, "the key of " + identity.text + " is also that of " + gone->text + "; use another name");
-    if (gone != nullptr && identity.kind == wire::PeerKind::launcher && holder_of(gone->user) != holder_of(identity.user))
-      return fail(ErrorCode::identity_mismatch, "the name " + identity.text + " was that of another user not long ago; use another one");
+      return fail(
+          ErrorCode::identity_mismatch,
+          "the key of " + identity.text + " is also that of " + gone->text + "; use another name");
+    if (gone != nullptr && identity.kind == wire::PeerKind::launcher &&
+        holder_of(gone->user) != holder_of(identity.user))
+      return fail(
+          ErrorCode::identity_mismatch,
+          "the name " + identity.text + " was that of another user not long ago; use another one");
     return {};
   }
   const Identity& there = found->second->identity;
   if (there.text != identity.text)
-    return fail(ErrorCode::identity_mismatch,
-                "the key of " + identity.text + " is also that of " + there.text + ", which is registered; use another name");
-  // Who has heard a name and a life of another user's launcher is not that launcher.
+    return fail(ErrorCode::identity_mismatch, "the key of " + identity.text + " is also that of " +
+                                                  there.text +
+                                                  ", which is registered; use another name");
+  // Knowing the name and incarnation of another user's launcher does not make one that launcher.
   if (holder_of(there.user) != holder_of(identity.user))
     return fail(ErrorCode::identity_mismatch,
-                "the name " + identity.text + " is in use by " + (there.user.empty() ? "somebody on that machine" : there.user));
-  if (there.incarnation == identity.incarnation || (there.has_token() && identity.has_token())) return {};
-  return fail(ErrorCode::identity_mismatch, "the name " + identity.text + " is in use by process " + std::to_string(there.pid));
+                "the name " + identity.text + " is in use by " +
+                    (there.user.empty() ? "somebody on that machine" : there.user));
+  if (there.incarnation == identity.incarnation || (there.has_token() && identity.has_token()))
+    return {};
+  return fail(ErrorCode::identity_mismatch,
+              "the name " + identity.text + " is in use by process " + std::to_string(there.pid));
 }
 
 Peer* RouteTable::add(Peer& peer) {

@@ -7,25 +7,29 @@
 #include <unordered_map>
 #include <utility>
 
-#include "broker/peers/peer.h"
 #include "broker/access/recent_set.h"
+#include "broker/peers/peer.h"
 #include "meshbus/result.h"
 
 namespace meshbus {
 
-/// Which proc of this host is reached through which peer, and what is remembered of those that left. Pure: it holds no socket, and
-/// does not own the peers.
+/// Which proc of this host is reached through which peer, and what is remembered of those that
+/// left. Pure: it holds no socket, and does not own the peers.
 class RouteTable {
  public:
-  /// `gone_limit`: how many procs that left are remembered, and how many lives that were superseded.
-  explicit RouteTable(std::size_t gone_limit = 16384) : gone_(gone_limit), superseded_(gone_limit) {}
+  /// `gone_limit`: how many procs that left are remembered, and how many incarnations that
+  /// were superseded.
+  explicit RouteTable(std::size_t gone_limit = 16384)
+      : gone_(gone_limit), superseded_(gone_limit) {}
 
-  /// Whether such a peer may come in, next to or instead of the one that is there. Errors: identity_mismatch (its key belongs to
-  /// another text, the name is in use, or a later life of that proc has registered).
+  /// Whether such a peer may come in, next to or instead of the one that is there. Errors:
+  /// identity_mismatch (its key belongs to another text, the name is in use, or a later incarnation
+  /// of that proc has registered).
   Result<void> may_add(const Identity& identity) const;
   /// Routes to `peer` from now on. The peer whose place it took, if any: no longer routed to.
   Peer* add(Peer& peer);
-  /// Stops routing to `peer`; its proc counts as gone. Nothing happens when another peer has taken its place.
+  /// Stops routing to `peer`; its proc counts as gone. Nothing happens when another peer has taken
+  /// its place.
   void remove(const Peer& peer);
 
   /// The peer of that proc, or null.
@@ -49,14 +53,14 @@ class RouteTable {
     std::string text;
     std::string user;
   };
-  struct Life {
+  struct Incarnation {
     std::uint64_t proc;
-    std::uint64_t incarnation;
-    bool operator==(const Life&) const = default;
+    std::uint64_t number;
+    bool operator==(const Incarnation&) const = default;
   };
-  struct LifeHash {
-    std::size_t operator()(const Life& life) const noexcept {
-      return static_cast<std::size_t>(life.proc ^ (life.incarnation * 0x9e3779b97f4a7c15U));
+  struct IncarnationHash {
+    std::size_t operator()(const Incarnation& one) const noexcept {
+      return static_cast<std::size_t>(one.proc ^ (one.number * 0x9e3779b97f4a7c15U));
     }
   };
 
@@ -65,8 +69,8 @@ class RouteTable {
   mutable std::uint64_t last_proc_ = 0;
   mutable Peer* last_ = nullptr;
   RecentSet<std::uint64_t, Gone> gone_;
-  /// Lives that a later one of the same proc replaced: they must not come back.
-  RecentSet<Life, char, LifeHash> superseded_;
+  /// Incarnations that a later one of the same proc replaced: they must not come back.
+  RecentSet<Incarnation, char, IncarnationHash> superseded_;
 };
 
 }  // namespace meshbus

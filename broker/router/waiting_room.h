@@ -16,8 +16,8 @@
 
 namespace meshbus {
 
-/// Messages for procs of this host that have not registered yet: they wait a while, in order, bounded. Pure: the time comes from the
-/// caller.
+/// Messages for procs of this host that have not registered yet: they wait a while, in order,
+/// bounded. Pure: the time comes from the caller.
 class WaitingRoom {
  public:
   using Time = std::chrono::steady_clock::time_point;
@@ -25,14 +25,15 @@ class WaitingRoom {
   struct Limits {
     /// How long each message waits.
     std::chrono::milliseconds wait;
-    /// Of all messages together.
+    /// All messages together may have so many.
     std::size_t bytes;
     std::size_t count;
   };
   explicit WaitingRoom(Limits limits) : limits_(limits) {}
 
-  /// Keeps a message for its destination_proc. False when there is no room, or no wait is wanted; `apart` is moved from only when kept.
-  bool add(const wire::Envelope& envelope, Bytes body, zmq::message_t* apart, Time now);
+  /// Keeps a message for its destination_proc. False when there is no room, or no wait is wanted;
+  /// `detached` is moved from only when kept.
+  bool add(const wire::Envelope& envelope, Bytes body, zmq::message_t* detached, Time now);
   /// Takes out what waits for that proc, in order.
   void release(std::uint64_t proc, const Taker& take);
   /// Takes out what has waited long enough.

@@ -1,12 +1,9 @@
 #include "client/controller/controller.h"
 
-#include <unistd.h>
-
 #include <algorithm>
 
 #include "common/security/keys.h"
 #include "common/base/log.h"
-#include "common/security/token.h"
 #include "wire/actors_generated.h"
 #include "wire/bus_generated.h"
 #include "wire/supervision_generated.h"
@@ -16,11 +13,6 @@ namespace {
 
 /// What a list of hosts that never answer would cost otherwise.
 constexpr std::chrono::milliseconds kSoon{1};
-/// Who was told that we would take a mesh, and has not given it to us after so long, does not want to any more.
-constexpr std::chrono::milliseconds kOfferLimit{3000};
-/// At its end a controller waits so long for what its hosts have to say of its meshes when all ranks have ended: exit reports may take 3 s.
-constexpr std::chrono::milliseconds kLastWords{5000};
-
 Supervisor::Options supervisor_options(const Controller::Options& options) {
   Supervisor::Options out;
   out.hosts = options.hosts;
@@ -31,24 +23,34 @@ Supervisor::Options supervisor_options(const Controller::Options& options) {
   return out;
 }
 
+HandoverService::Options handover_options(const Controller::Options& options) {
+  const auto lease = options.is_controller ? options.lease : std::chrono::milliseconds(0);
+  return {.hosts = options.hosts,
+          .mesh = options.mesh,
+          .lease = lease,
+          .grace = options.grace,
+          .stop_limit = options.stop_limit,
+          .answer_limit = options.answer_limit};
+}
+
 HostAnswer to_answer(const Supervisor::Question& question, const Result<ControlMessage>& answer) {
   using Kind = Supervisor::Question::Kind;
   if (!answer) return fail(answer.error());
   if (question.kind == Kind::probe) {
-    if (const auto* const state = answer->body_as<wire::HostState>()) return HostNews{state->incarnation(), state->live()};
+    if (const auto* const state = answer->body_as<wire::HostState>()) return HostUpdate{state->incarnation(), state->live()};
   } else if (question.kind == Kind::list) {
-    if (const auto* const list = answer->body_as<wire::MeshList>()) return to_news(*list);
+    if (const auto* const list = answer->body_as<wire::MeshList>()) return to_update(*list);
   } else if (question.kind == Kind::stop || question.kind == Kind::renew) {
     return std::monostate();
   } else if (question.kind == Kind::stream_actors) {
-    if (const auto* const list = answer->body_as<wire::ActorList>()) return to_news(list->actors());
+    if (const auto* const list = answer->body_as<wire::ActorList>()) return to_update(list->actors());
   } else if (question.kind == Kind::stop_actor) {
     if (const auto* const state = answer->body_as<wire::ActorState>())
-      return ActorNews{.actors = {std::shared_ptr<const wire::ActorStateT>(state->UnPack())}};
+      return ActorUpdate{.actors = {std::shared_ptr<const wire::ActorStateT>(state->UnPack())}};
   } else if (const auto* const state = answer->body_as<wire::MeshState>()) {
-    auto news = to_news(*state);
-    if (!news) return fail(news.error());
-    return std::move(*news);
+    auto update = to_update(*state);
+    if (!update) return fail(update.error());
+    return std::move(*update);
   }
   return fail(ErrorCode::malformed_message, "it answered " + answer->body_name());
 }
@@ -72,14 +74,19 @@ Controller::Options Controller::Options::from(const Config& config, std::vector<
 
 Controller::Controller(Reactor& reactor, zmq::context_t& context, Options options, Events events)
     : reactor_(reactor),
-      context_(context),
       options_(std::move(options)),
       events_(std::move(events)),
       supervisor_(supervisor_options(options_), reactor_.now()),
-      name_(options_.is_controller ? Name::controller() : *Name::make("client")),
-      incarnation_(random_u64()) {
+      gateway_(reactor, context,
+               {.hosts = options_.hosts,
+                .is_controller = options_.is_controller,
+                .limit = options_.home_limit,
+                .reach = options_.reach},
+               gateway_events()),
+      subscribers_(reactor, gateway_, supervisor_, options_.poll),
+      handovers_(reactor, gateway_, supervisor_, handover_options(options_)) {
   for (const auto& host : options_.hosts) agents_.emplace(host_service(host).key(), host);
-  open();
+  gateway_.open();
   arm();
 }
 
@@ -87,99 +94,68 @@ Controller::~Controller() {
   close("the controller ends");
 }
 
+ControllerGateway::Events Controller::gateway_events() {
+  ControllerGateway::Events events;
+  events.make_handlers = [this] { return make_handlers(); };
+  events.on_up = [this] {
+    act(supervisor_.connected(true, reactor_.now()));
+    // A host whose broker was ours before may come back, with meshes that know us by that name.
+    const auto self = gateway_.confirmed_self();
+    if (options_.is_controller && self)
+      act(supervisor_.add_name(self->to_string(), reactor_.now()));
+    if (events_.on_up) events_.on_up(gateway_.self());
+  };
+  events.on_down = [this] { act(supervisor_.connected(false, reactor_.now())); };
+  events.on_refused = events_.on_refused;
+  events.on_undeliverable = [this](const wire::Envelope& envelope, const Error& error) {
+    subscribers_.on_undeliverable(envelope, error);
+  };
+  return events;
+}
+
+Dispatcher Controller::make_handlers() {
+  Dispatcher handlers;
+  const auto at_subscribers = [this](auto handler) {
+    return [this, handler](const Request& request, const auto& message) {
+      (subscribers_.*handler)(request, message);
+    };
+  };
+  handlers
+      .on<wire::StateChanged>(Role::host, std::bind_front(&Controller::on_state_changed, this))
+      .on<wire::ActorEvent>(Role::proc, std::bind_front(&Controller::on_actor_event, this))
+      .on<wire::Subscribe>(Role::observe,
+                           [this](const Request& request, const wire::Subscribe& message) {
+                             act(subscribers_.on_subscribe(request, message));
+                           })
+      .on<wire::Unsubscribe>(Role::observe, at_subscribers(&SubscriberService::on_unsubscribe))
+      .on<wire::GetSubscriberCount>(Role::observe,
+                                    at_subscribers(&SubscriberService::on_get_subscriber_count))
+      .on<wire::GetState>(Role::observe, at_subscribers(&SubscriberService::on_get_state))
+      .on<wire::ListMeshes>(Role::observe, at_subscribers(&SubscriberService::on_list_meshes))
+      .on<wire::StopProcs>(Role::operate, std::bind_front(&Controller::on_stop_procs, this))
+      .on<wire::OfferMesh>(Role::operate,
+                           std::bind_front(&HandoverService::on_offer_mesh, &handovers_))
+      .on<wire::HandOver>(Role::operate,
+                          [this](const Request& request, const wire::HandOver& message) {
+                            handovers_.on_hand_over(request, message, [this] { arm(); });
+                          });
+  return handlers;
+}
+
 void Controller::close(const std::string& reason) {
   if (std::exchange(is_closed_, true)) return;
   reactor_.cancel(timer_);
-  reactor_.cancel(end_timer_);
-  if (bus_ != nullptr) bus_->close(reason);
+  handovers_.close();
+  gateway_.close(reason);
 }
 
 void Controller::end(const std::string& reason, std::function<void()> done) {
-  if (when_ended_) return;
-  when_ended_ = std::move(done);
-  end_timer_ = reactor_.after(options_.grace + options_.stop_limit, [this] {
-    log::warn(std::to_string(supervisor_.live_owned()) + " meshes of this controller have not ended; they do when their leases lapse");
-    end_timer_ = 0;
-    std::exchange(when_ended_, [] {})();
-  });
-  wire::StopProcsT order;
-  order.reason = reason;
-  order.requester = self().to_string();
-  order.grace_ms = static_cast<std::uint32_t>(options_.grace.count());
-  last_order_ = order;
-  act(supervisor_.stop_owned(order, reactor_.now()));
-}
-
-void Controller::note_offers() {
-  const bool is_ending = end_timer_ != 0;
-  const auto taken = std::erase_if(offered_, [this](const auto& offer) {
-    const auto* const mesh = supervisor_.find(offer.first);
-    return mesh != nullptr && supervisor_.is_owned(*mesh);
-  });
-  std::erase_if(offered_, [this](const auto& offer) { return reactor_.now() - offer.second > kOfferLimit; });
-  if (is_ending && taken != 0) act(supervisor_.stop_owned(last_order_, reactor_.now()));
-}
-
-void Controller::check_end() {
-  if (end_timer_ == 0 || supervisor_.live_owned() != 0 || !offered_.empty()) return;
-  // Who subscribes is to hear how they ended, if that can be known at all.
-  if (!all_ended_) all_ended_ = reactor_.now();
-  if (!supervisor_.has_told_owned() && reactor_.now() - *all_ended_ < kLastWords) return;
-  reactor_.cancel(std::exchange(end_timer_, 0));
-  // Not from inside of what it may end.
-  reactor_.post([done = std::exchange(when_ended_, [] {})] { done(); });
-}
-
-void Controller::open() {
-  Session::Options options;
-  options_.reach(options_.hosts[home_], options);
-  options.hello.peer = name_.to_string();
-  options.hello.kind = options_.is_controller ? wire::PeerKind::controller : wire::PeerKind::launcher;
-  options.hello.incarnation = incarnation_;
-  options.hello.pid = static_cast<std::uint32_t>(::getpid());
-  Bus::Events events;
-  events.on_up = [this](const wire::Welcome&) {
-    down_since_.reset();
-    refusals_ = 0;
-    act(supervisor_.connected(true, reactor_.now()));
-    // A host that was home before may come back, with meshes that know us by that name.
-    if (options_.is_controller && bus_->self()) act(supervisor_.add_name(bus_->self()->to_string(), reactor_.now()));
-    if (events_.on_up) events_.on_up(self());
-  };
-  events.on_down = [this](const std::string& reason) {
-    down_since_ = reactor_.now();
-    act(supervisor_.connected(false, reactor_.now()));
-    log::warn("the broker at " + options_.hosts[home_].to_string() + " is away: " + reason);
-  };
-  events.on_refused = [this](const Error& error) { on_refused(error); };
-  events.on_undeliverable = [this](const wire::Envelope& envelope, const Error& error) { on_undeliverable(envelope, error); };
-  down_since_ = reactor_.now();
-  bus_ = std::make_unique<Bus>(reactor_, context_, std::move(options), make_handlers(), std::move(events));
-}
-
-void Controller::on_refused(const Error& error) {
-  // The others may think otherwise.
-  if (++refusals_ >= options_.hosts.size()) {
-    if (events_.on_refused) events_.on_refused(error);
-    return;
-  }
-  log::warn(error.to_string());
-  down_since_ = Reactor::Time{};
-}
-
-void Controller::on_undeliverable(const wire::Envelope& envelope, const Error& error) {
-  // What was lost on its way its receiver misses, and asks for; only who is gone is forgotten.
-  if (error.code() == ErrorCode::queue_full || error.code() == ErrorCode::fate_unknown) return;
-  if (subscriptions_.drop(envelope.destination_proc())) log::info("a subscriber cannot be reached and is dropped: " + error.to_string());
-}
-
-ProcId Controller::self() const {
-  return bus_ != nullptr && bus_->self() ? *bus_->self() : ProcId(options_.hosts[home_], ProcName(name_));
+  if (handovers_.begin_end(reason, std::move(done))) act(handovers_.stop_all());
 }
 
 void Controller::on_turn() {
   const auto now = reactor_.now();
-  check_home(now);
+  check_gateway(now);
   act(supervisor_.turn(now));
 }
 
@@ -189,26 +165,26 @@ void Controller::arm() {
   timer_ = reactor_.at(std::max(supervisor_.next_due(), reactor_.now() + kSoon), [this] { on_turn(); });
 }
 
-void Controller::check_home(Reactor::Time now) {
-  if (!down_since_ || now - *down_since_ < options_.home_limit) return;
-  act(supervisor_.silent(options_.hosts[home_], "its broker does not answer", now));
-  if (options_.hosts.size() == 1) return;
-  bus_->close("going to another host");
-  bus_.reset();
-  home_ = (home_ + 1) % options_.hosts.size();
-  open();
+void Controller::check_gateway(Reactor::Time now) {
+  if (!gateway_.should_move(now)) return;
+  // A refusal is an answer: the host is there.
+  if (!gateway_.is_refused())
+    act(supervisor_.silent(gateway_.host(), "its broker does not answer", now));
+  gateway_.move();
 }
 
 void Controller::act(Supervisor::Actions actions) {
   for (const auto& question : actions.questions) ask(question);
   say(actions.events);
   if (actions.is_heartbeat) {
-    send_heartbeats();
-    supervisor_.forget_actors([this](const std::string& name) { return subscriptions_.count(name) != 0; }, reactor_.now());
+    subscribers_.send_heartbeats();
+    const auto is_wanted = [this](const std::string& name) { return subscribers_.is_wanted(name); };
+    supervisor_.forget_actors(is_wanted, reactor_.now());
   }
   arm();
-  note_offers();
-  check_end();
+  auto more = handovers_.note_offers();
+  if (!more.questions.empty() || !more.events.empty()) act(std::move(more));
+  handovers_.check_end();
 }
 
 void Controller::ask(const Supervisor::Question& question) {
@@ -217,38 +193,38 @@ void Controller::ask(const Supervisor::Question& question) {
   const auto on_answer = [this, question](const Result<ControlMessage>& answer) {
     if (!is_closed_) act(supervisor_.answer(question, to_answer(question, answer), reactor_.now()));
   };
-  // Between two brokers.
-  if (bus_ == nullptr) return on_answer(fail(ErrorCode::fate_unknown, "not connected"));
+  auto* const bus = gateway_.bus();
+  if (bus == nullptr) return on_answer(fail(ErrorCode::fate_unknown, "not connected"));
   switch (question.kind) {
-    case Kind::probe: bus_->request(to, wire::GetHostT(), options_.answer_limit, on_answer); break;
+    case Kind::probe: bus->request(to, wire::GetHostT(), options_.answer_limit, on_answer); break;
     case Kind::list: {
       wire::ListMeshesT list;
       list.after = question.after;
-      bus_->request(to, std::move(list), options_.answer_limit, on_answer);
+      bus->request(to, std::move(list), options_.answer_limit, on_answer);
       break;
     }
     case Kind::stream: {
       wire::StreamStateT stream;
       stream.mesh = question.mesh;
-      stream.subscriber = self().to_string();
-      bus_->request(to, std::move(stream), options_.answer_limit, on_answer);
+      stream.subscriber = gateway_.self().to_string();
+      bus->request(to, std::move(stream), options_.answer_limit, on_answer);
       break;
     }
     case Kind::state: {
       wire::GetStateT get;
       get.mesh = question.mesh;
-      bus_->request(to, std::move(get), options_.answer_limit, on_answer);
+      bus->request(to, std::move(get), options_.answer_limit, on_answer);
       break;
     }
     case Kind::renew: {
       wire::RenewLeaseT renew;
       renew.meshes = question.meshes;
-      bus_->request(to, std::move(renew), options_.answer_limit, on_answer);
+      bus->request(to, std::move(renew), options_.answer_limit, on_answer);
       break;
     }
     case Kind::stop: {
       const auto* const mesh = supervisor_.find(question.mesh);
-      if (mesh != nullptr) bus_->request(to, mesh->stop_order(), options_.answer_limit, on_answer);
+      if (mesh != nullptr) bus->request(to, mesh->stop_order(), options_.answer_limit, on_answer);
       break;
     }
     case Kind::stream_actors:
@@ -264,8 +240,8 @@ void Controller::ask_actors(const Supervisor::Question& question, Bus::Answer on
   if (question.kind == Supervisor::Question::Kind::stream_actors) {
     wire::StreamActorsT stream;
     stream.name = name;
-    stream.subscriber = self().to_string();
-    bus_->request(to, std::move(stream), options_.answer_limit, std::move(on_answer));
+    stream.subscriber = gateway_.self().to_string();
+    gateway_.bus()->request(to, std::move(stream), options_.answer_limit, std::move(on_answer));
     return;
   }
   wire::StopActorT stop;
@@ -273,7 +249,7 @@ void Controller::ask_actors(const Supervisor::Question& question, Bus::Answer on
   stop.reason = actors->stop_order().reason;
   stop.grace_ms = actors->stop_order().grace_ms;
   // It is answered when the actor has ended.
-  bus_->request(to, std::move(stop), options_.answer_limit + std::chrono::milliseconds(actors->stop_order().grace_ms),
+  gateway_.bus()->request(to, std::move(stop), options_.answer_limit + std::chrono::milliseconds(actors->stop_order().grace_ms),
                 std::move(on_answer));
 }
 
@@ -283,21 +259,32 @@ void Controller::say(const std::vector<WatchEvent>& events) {
     if (event.kind == WatchEvent::Kind::late) log::warn("this poll is " + std::to_string(event.lateness.count()) + " ms late");
   }
   if (events_.on_events) events_.on_events(events);
-  for (const auto& subscriber : subscriptions_.subscribers()) send(subscriber, subscriptions_.for_subscriber(subscriber, events), false);
+  subscribers_.tell(events);
 }
 
 void Controller::on_state_changed(const Request& request, const wire::StateChanged& changed) {
   const auto found = agents_.find(request.envelope.source_proc());
   if (found == agents_.end() || found->second.key() != request.envelope.source_host()) return;
-  auto news = to_news(changed.ranks(), changed.exit_reports(), changed.troubles());
-  news.owner = to_news(changed.ownership());
-  act(supervisor_.pushed(found->second, changed.mesh()->str(), news, reactor_.now()));
+  auto update = to_update(changed.ranks(), changed.exit_reports(), changed.troubles());
+  update.owner = to_update(changed.ownership());
+  act(supervisor_.pushed(found->second, changed.mesh()->str(), update, reactor_.now()));
 }
 
 void Controller::on_actor_event(const Request& request, const wire::ActorEvent& event) {
   const auto& from = request.envelope;
-  act(supervisor_.actors_pushed(from.source_proc(), from.source_host(), from.source_incarnation(), to_news(event.actors()),
+  act(supervisor_.actors_pushed(from.source_proc(), from.source_host(), from.source_incarnation(), to_update(event.actors()),
                                 reactor_.now()));
+}
+
+void Controller::on_stop_procs(const Request& request, const wire::StopProcs& message) {
+  wire::StopProcsT order;
+  message.UnPackTo(&order);
+  if (order.reason.size() > kTextLimit) order.reason.resize(kTextLimit);
+  if (order.requester.size() > kTextLimit) order.requester.resize(kTextLimit);
+  auto actions = supervisor_.stop(std::move(order), reactor_.now());
+  // A mesh that is not there counts as stopped, as at a host.
+  gateway_.bus()->answer(request, wire::AckT());
+  if (actions) act(std::move(*actions));
 }
 
 }  // namespace meshbus

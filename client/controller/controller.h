@@ -10,7 +10,9 @@
 
 #include <zmq.hpp>
 
-#include "client/controller/subscriptions.h"
+#include "client/controller/controller_gateway.h"
+#include "client/controller/handover_service.h"
+#include "client/controller/subscriber_service.h"
 #include "client/controller/supervisor.h"
 #include "common/bus/bus.h"
 #include "common/config/config.h"
@@ -72,66 +74,33 @@ class Controller {
   std::size_t live_owned() const { return supervisor_.live_owned(); }
 
  private:
+  ControllerGateway::Events gateway_events();
   Dispatcher make_handlers();
-  void open();
-  void on_refused(const Error& error);
-  void on_undeliverable(const wire::Envelope& envelope, const Error& error);
   void on_turn();
   void arm();
-  /// Our broker is away for too long: that is said, and another host's is tried.
-  void check_home(Reactor::Time now);
+  /// Tells that our broker is away for too long, and tries that of another host.
+  void check_gateway(Reactor::Time now);
   void act(Supervisor::Actions actions);
   void ask(const Supervisor::Question& question);
-  /// Of a proc.
+  /// Asks a proc.
   void ask_actors(const Supervisor::Question& question, Bus::Answer on_answer);
   void say(const std::vector<WatchEvent>& events);
-  void send(const ProcId& subscriber, const std::vector<WatchEvent>& events, bool is_snapshot);
-  void send_heartbeats();
-  void send_known(const ProcId& subscriber, const std::string& mesh, const RankSet& ranks);
 
   void on_state_changed(const Request& request, const wire::StateChanged& changed);
   void on_actor_event(const Request& request, const wire::ActorEvent& event);
-  void on_subscribe(const Request& request, const wire::Subscribe& message);
-  void on_unsubscribe(const Request& request, const wire::Unsubscribe& message);
-  void on_get_subscriber_count(const Request& request, const wire::GetSubscriberCount& message);
-  void on_get_state(const Request& request, const wire::GetState& message);
-  void on_list_meshes(const Request& request, const wire::ListMeshes& message);
   void on_stop_procs(const Request& request, const wire::StopProcs& message);
-  void on_offer_mesh(const Request& request, const wire::OfferMesh& message);
-  void on_hand_over(const Request& request, const wire::HandOver& message);
-  /// Whether all that was to be stopped has ended.
-  void check_end();
-  /// Who was told that we would take a mesh may be giving it to us just now.
-  void note_offers();
-  wire::ControllerStateT make_state() const;
-  /// Where we are, or shall be.
-  ProcId self() const;
-  /// The ProcId that a request is about, if it is its sender's own; otherwise it is refused.
-  std::optional<ProcId> check_subscriber(const Request& request, const flatbuffers::String* text);
 
   Reactor& reactor_;
-  zmq::context_t& context_;
   Options options_;
   Events events_;
   Supervisor supervisor_;
-  Subscriptions subscriptions_;
-  std::size_t home_ = 0;
-  std::unique_ptr<Bus> bus_;
-  Name name_;
-  std::uint64_t incarnation_;
+  ControllerGateway gateway_;
+  SubscriberService subscribers_;
+  HandoverService handovers_;
   /// Key of a host's agent -> the host.
   std::map<std::uint64_t, HostAddr> agents_;
   Reactor::TimerId timer_ = 0;
-  std::optional<Reactor::Time> down_since_;
-  std::size_t refusals_ = 0;
   bool is_closed_ = false;
-  /// Of end(): it is under way.
-  std::function<void()> when_ended_;
-  wire::StopProcsT last_order_;
-  std::optional<Reactor::Time> all_ended_;
-  Reactor::TimerId end_timer_ = 0;
-  /// Meshes that we have said we would take, and when; until we answer for them.
-  std::map<std::string, Reactor::Time> offered_;
 };
 
 }  // namespace meshbus

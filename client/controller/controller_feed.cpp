@@ -5,7 +5,7 @@
 #include <algorithm>
 
 #include "client/controller/supervision_event.h"
-#include "client/src/wire_reports.h"
+#include "client/src/proc_mesh/wire_reports.h"
 #include "common/security/token.h"
 #include "wire/bus_generated.h"
 #include "wire/supervision_generated.h"
@@ -156,15 +156,16 @@ void ControllerFeed::on_heard(const Request& request) {
 void ControllerFeed::hear() {
   heard_ = reactor_.now();
   was_heard_ = true;
+  heard_at_ = options_.hosts[at_];
   is_lost_ = false;
-  if (std::exchange(is_silent_, false)) tell(SupervisionEvent::Kind::controller_back, {});
+  if (std::exchange(is_silent_, false)) tell(SupervisionEvent::Kind::controller_back, heard_at_, {});
 }
 
-void ControllerFeed::tell(SupervisionEvent::Kind kind, std::string problem) {
+void ControllerFeed::tell(SupervisionEvent::Kind kind, const HostAddr& host, std::string problem) {
   SupervisionEvent event;
   event.kind = kind;
   event.mesh = options_.mesh.substr(0, options_.mesh.find(','));
-  event.host = options_.hosts[at_];
+  event.host = host;
   event.problem = std::move(problem);
   events_.on_event(std::move(event));
 }
@@ -181,11 +182,11 @@ void ControllerFeed::on_tick() {
   if (was_heard_ && !is_silent_ && now - heard_ >= kSilence) {
     is_silent_ = true;
     begins_ = true;
-    tell(SupervisionEvent::Kind::controller_silent, problem_);
+    tell(SupervisionEvent::Kind::controller_silent, heard_at_, problem_);
   }
   if (is_silent_ && !is_lost_ && options_.watchdog.count() != 0 && now - heard_ >= options_.watchdog) {
     is_lost_ = true;
-    tell(SupervisionEvent::Kind::controller_lost, problem_);
+    tell(SupervisionEvent::Kind::controller_lost, heard_at_, problem_);
   }
   if (down_since_ && options_.hosts.size() > 1 && now - *down_since_ >= kFeedHomeLimit) should_move_ = true;
   if (should_move_) {

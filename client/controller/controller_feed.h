@@ -52,7 +52,7 @@ class ControllerFeed {
   void on_heard(const Request& request);
   void on_tick();
   void hear();
-  void tell(SupervisionEvent::Kind kind, std::string problem);
+  void tell(SupervisionEvent::Kind kind, const HostAddr& host, std::string problem);
   bool is_from_controller(const Request& request) const;
 
   Reactor& reactor_;
@@ -79,6 +79,8 @@ class ControllerFeed {
   bool is_silent_ = false;
   bool is_lost_ = false;
   std::string problem_;
+  /// Where the controller was heard last.
+  HostAddr heard_at_ = HostAddr::local(0);
   /// Lets a callback see that this object is gone.
   std::shared_ptr<void> alive_ = std::make_shared<char>();
 };

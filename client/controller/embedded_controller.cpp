@@ -6,6 +6,7 @@
 
 #include "client/controller/controller.h"
 #include "client/controller/supervision_event.h"
+#include "client/src/check_owner.h"
 #include "client/src/context_core.h"
 #include "client/src/handler_gate.h"
 #include "meshbus/controller.h"
@@ -134,7 +135,7 @@ EmbeddedController::~EmbeddedController() = default;
 
 Result<EmbeddedController> EmbeddedController::start(Context& context, EmbeddedControllerOptions options) {
   const auto& core = context.core();
-  if (auto fine = core->check_may_wait(); !fine) return fail(fine.error());
+  if (auto fine = check_owner(core); !fine) return fail(fine.error());
   if (options.hosts.empty()) return fail(ErrorCode::configuration_error, "controller: no host is named");
   auto made = Controller::Options::from(core->config(), std::move(options.hosts));
   made.mesh = std::move(options.mesh);
@@ -145,11 +146,11 @@ Result<EmbeddedController> EmbeddedController::start(Context& context, EmbeddedC
 }
 
 ProcId EmbeddedController::id() const {
-  return impl_->id();
+  return impl_ == nullptr ? ProcId(HostAddr::local(0), ProcName(Name::controller())) : impl_->id();
 }
 
 Result<void> EmbeddedController::end(const std::string& reason) {
-  return impl_->end(reason);
+  return impl_ == nullptr ? fail(moved_from_error()) : impl_->end(reason);
 }
 
 }  // namespace meshbus

@@ -7,7 +7,8 @@
 #include <nlohmann/json.hpp>
 
 #include "client/controller/actors_name.h"
-#include "client/src/wire_reports.h"
+#include "client/controller/supervision_event.h"
+#include "client/src/proc_mesh/wire_reports.h"
 
 namespace meshbus {
 namespace {
@@ -58,6 +59,20 @@ void add_mesh(Json& json, const std::string& mesh) {
   const auto comma = mesh.find(',');
   json["mesh"] = mesh.substr(0, comma);
   if (comma != std::string::npos) json["actor"] = mesh.substr(comma + 1);
+}
+
+/// How an end came about, in the words of `run --json`.
+void add_origin(Json& json, const RankReport& rank) {
+  json["restarts"] = rank.restarts;
+  const bool is_over = rank.is_terminal();
+  json["cause"] = is_over ? Json(std::string(to_string(rank.cause))) : Json(nullptr);
+  json["consequence"] = rank.consequence;
+  json["because"] = rank.because ? Json(*rank.because) : Json(nullptr);
+  json["stop"] = nullptr;
+  if (rank.step == StopStep::none) return;
+  json["stop"] = {{"step", std::string(to_string(rank.step))},
+                  {"by", rank.stopped_by},
+                  {"reason", rank.stop_reason}};
 }
 
 void add_actor_state(Json& json, const WatchEvent& event) {
@@ -118,12 +133,7 @@ std::string to_json_line(const WatchEvent& event, std::chrono::system_clock::tim
     add_actor_state(json, event);
     return dump(json);
   }
-  RankReport report;
-  copy_state(event.rank, report);
-  if (event.exit_report != nullptr) {
-    report.reason = event.exit_report->reason;
-    report.stderr_tail.assign(event.exit_report->stderr_tail.begin(), event.exit_report->stderr_tail.end());
-  }
+  const auto report = to_rank_report(event);
   json["mesh"] = event.mesh;
   json["host"] = event.host.to_string();
   json["rank"] = event.rank.rank();
@@ -134,6 +144,7 @@ std::string to_json_line(const WatchEvent& event, std::chrono::system_clock::tim
   json["signal"] = report.signal != 0 ? Json(report.signal) : Json(nullptr);
   json["reason"] = report.words();
   json["stderr_tail"] = lines_of(report.stderr_tail);
+  add_origin(json, report);
   return dump(json);
 }
 

@@ -20,6 +20,9 @@
 
 namespace {
 
+/// The command line or a setting is wrong: the same in all programs of meshbus.
+constexpr int kExitUsage = 2;
+
 using namespace meshbus;
 
 constexpr std::size_t kOutputLimit = 16 * 1024 * 1024;
@@ -147,13 +150,13 @@ int run(int argc, char** argv) {
   try {
     app.parse(argc, argv);
   } catch (const CLI::ParseError& error) {
-    return app.exit(error) == 0 ? EX_OK : EX_USAGE;
+    return app.exit(error) == 0 ? EX_OK : kExitUsage;
   }
   const auto config = load_config(arguments.settings);
-  if (!config) return give_up(EX_CONFIG, config.error().to_string());
+  if (!config) return give_up(kExitUsage, config.error().to_string());
   set_up_logging("controller", log::find_level(config->word(keys::log_level)).value_or(log::Level::warn));
   auto options = make_options(arguments, *config);
-  if (!options) return give_up(EX_USAGE, options.error().to_string());
+  if (!options) return give_up(kExitUsage, options.error().to_string());
 
   // Before any thread is made: libzmq's are to take none of them.
   sigset_t ends;

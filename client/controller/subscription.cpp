@@ -6,6 +6,7 @@
 
 #include "client/controller/actors_name.h"
 #include "client/controller/controller_feed.h"
+#include "client/src/check_owner.h"
 #include "client/src/context_core.h"
 #include "client/src/handler_gate.h"
 #include "meshbus/controller.h"
@@ -137,7 +138,7 @@ Subscription::~Subscription() = default;
 Result<Subscription> Subscription::open(Context& context, std::vector<HostAddr> hosts, SubscribeOptions options,
                                         std::function<void(const SupervisionEvent&)> on_event) {
   const auto& core = context.core();
-  if (auto fine = core->check_may_wait(); !fine) return fail(fine.error());
+  if (auto fine = check_owner(core); !fine) return fail(fine.error());
   if (hosts.empty()) return fail(ErrorCode::configuration_error, "subscribe: no host of a controller is named");
   auto name = name_of(options);
   if (!name) return fail(name.error());
@@ -154,7 +155,8 @@ Result<Subscription> Subscription::open(Context& context, std::vector<HostAddr> 
 }
 
 ProcId Subscription::controller() const {
-  return impl_->controller();
+  return impl_ == nullptr ? ProcId(HostAddr::local(0), ProcName(Name::controller()))
+                          : impl_->controller();
 }
 
 }  // namespace meshbus

@@ -1,6 +1,6 @@
 #include "client/controller/supervision_event.h"
 
-#include "client/src/wire_reports.h"
+#include "client/src/proc_mesh/wire_reports.h"
 #include "wire/supervision_generated.h"
 
 namespace meshbus {
@@ -20,7 +20,45 @@ SupervisionEvent::Kind kind_of(WatchEvent::Kind kind) {
   return Kind::rank;
 }
 
-RankReport report_of(const WatchEvent& event) {
+/// What describe() adds to the words of an end: who asked for it, why, and what it follows from.
+std::string origin_of(const RankReport& rank) {
+  if (!rank.is_terminal()) return {};
+  std::string text;
+  switch (rank.cause) {
+    case Cause::unknown:
+    case Cause::exited:
+    case Cause::signaled:
+    case Cause::stopped:
+    case Cause::exec_failed:
+    case Cause::spawn_failed:
+    case Cause::killed_from_outside: break;
+    default: text += "; cause: " + std::string(to_string(rank.cause));
+  }
+  if (rank.step != StopStep::none && !(rank.stopped_by.empty() && rank.stop_reason.empty())) {
+    text += "; stopped by " + (rank.stopped_by.empty() ? "its host" : rank.stopped_by);
+    if (!rank.stop_reason.empty()) text += ": " + rank.stop_reason;
+  }
+  if (rank.because) {
+    text += "; a consequence of the end of rank " + std::to_string(*rank.because);
+  } else if (rank.consequence) {
+    text += "; a consequence";
+  }
+  if (rank.restarts != 0) text += "; after " + std::to_string(rank.restarts) + " restarts";
+  return text;
+}
+
+
+std::string name_of(const SupervisionEvent& event) {
+  return event.actor.empty() ? event.mesh : event.mesh + "," + event.actor;
+}
+
+std::string host_of(const SupervisionEvent& event) {
+  return event.host ? event.host->to_string() : "?";
+}
+
+}  // namespace
+
+RankReport to_rank_report(const WatchEvent& event) {
   RankReport report;
   report.rank = event.rank.rank();
   report.host = event.host;
@@ -35,16 +73,6 @@ RankReport report_of(const WatchEvent& event) {
   return report;
 }
 
-std::string name_of(const SupervisionEvent& event) {
-  return event.actor.empty() ? event.mesh : event.mesh + "," + event.actor;
-}
-
-std::string host_of(const SupervisionEvent& event) {
-  return event.host ? event.host->to_string() : "?";
-}
-
-}  // namespace
-
 SupervisionEvent to_supervision_event(const WatchEvent& event) {
   SupervisionEvent out;
   out.kind = kind_of(event.kind);
@@ -52,7 +80,7 @@ SupervisionEvent to_supervision_event(const WatchEvent& event) {
   out.mesh = event.mesh.substr(0, comma);
   if (comma != std::string::npos) out.actor = event.mesh.substr(comma + 1);
   if (event.kind != WatchEvent::Kind::ended && event.kind != WatchEvent::Kind::late) out.host = event.host;
-  if (event.is_of_rank()) out.rank = report_of(event);
+  if (event.is_of_rank()) out.rank = to_rank_report(event);
   out.problem = event.problem;
   out.generation = event.generation;
   out.overall = event.overall;
@@ -68,7 +96,7 @@ std::string SupervisionEvent::describe() const {
   const auto why = problem.empty() ? std::string() : ": " + problem;
   const auto what = mesh.empty() ? std::string() : name_of(*this) + ": ";
   switch (kind) {
-    case Kind::rank: return what + (rank ? rank->describe() : "?");
+    case Kind::rank: return what + (rank ? rank->describe() + origin_of(*rank) : "?");
     case Kind::trouble: {
       if (!rank) return what + "?";
       const auto place =

@@ -5,6 +5,9 @@
 
 namespace meshbus {
 
+/// The rank that an event is about, with its exit report when it has ended.
+RankReport to_rank_report(const WatchEvent& event);
+
 /// As the public header shows it.
 SupervisionEvent to_supervision_event(const WatchEvent& event);
 

@@ -22,9 +22,9 @@ bool is_refusal(ErrorCode code) {
          code == ErrorCode::link_lost;
 }
 
-std::uint64_t count_live(const MeshNews& news) {
+std::uint64_t count_live(const MeshUpdate& update) {
   const auto is_live = [](const wire::RankState& rank) { return !is_terminal(rank.state()); };
-  return static_cast<std::uint64_t>(std::count_if(news.news.ranks.begin(), news.news.ranks.end(), is_live));
+  return static_cast<std::uint64_t>(std::count_if(update.ranks_update.ranks.begin(), update.ranks_update.ranks.end(), is_live));
 }
 
 /// The answer of an agent, whatever it says; else nobody has answered.
@@ -42,7 +42,8 @@ bool is_answered(const HostAnswer& answer) {
 
 }  // namespace
 
-Supervisor::Supervisor(Options options, Time now) : options_(std::move(options)), poll_due_(now), probe_due_(now) {
+Supervisor::Supervisor(Options options, Time now)
+    : options_(std::move(options)), actors_(options_.actors), poll_due_(now), probe_due_(now) {
   // Whoever is asked seldom is heard of seldom.
   options_.silence = std::max(options_.silence, 4 * options_.probe);
   auto watched = std::make_shared<std::set<HostAddr>>(options_.hosts.begin(), options_.hosts.end());
@@ -69,11 +70,9 @@ std::vector<HostAddr> Supervisor::unreachable() const {
   return list;
 }
 
-void Supervisor::add(Actions& actions, const MeshController& mesh, MeshController::Actions&& more, Time now) {
-  const auto prefix = ActorsName::prefix_of(mesh.mesh());
-  std::vector<std::pair<const ActorMeshController*, ActorMeshController::Actions>> of_actors;
-  for (auto entry = actors_.lower_bound(prefix); entry != actors_.end() && entry->first.starts_with(prefix); ++entry)
-    of_actors.emplace_back(&entry->second, entry->second.procs_told(more.events, now));
+void Supervisor::add(Actions& actions, const MeshController& mesh, MeshController::Actions&& more,
+                     Time now) {
+  auto of_actors = actors_.procs_told(mesh.mesh(), more.events, now);
   std::move(more.events.begin(), more.events.end(), std::back_inserter(actions.events));
   for (auto& order : more.orders) {
     auto kind = QuestionKind::state;
@@ -82,7 +81,80 @@ void Supervisor::add(Actions& actions, const MeshController& mesh, MeshControlle
     actions.questions.push_back({kind, std::move(order.host), mesh.mesh(), {}});
   }
   // Procs first: what becomes of their actors follows from it.
-  for (auto& [actors, told] : of_actors) add(actions, *actors, std::move(told));
+  for (auto& one : of_actors) {
+    std::move(one.events.begin(), one.events.end(), std::back_inserter(actions.events));
+    std::move(one.questions.begin(), one.questions.end(), std::back_inserter(actions.questions));
+  }
+}
+
+void Supervisor::note_leases() {
+  std::vector<HostAddr> hosts;
+  for (const auto& [address, host] : hosts_) hosts.push_back(address);
+  owned_.note_leases(meshes_, hosts);
+}
+
+void Supervisor::renew_all(Actions& actions, Time now) {
+  for (const auto& [address, host] : hosts_) {
+    if (!may_renew(host)) continue;
+    auto due = owned_.renew(address, now);
+    if (!due.empty())
+      actions.questions.push_back({QuestionKind::renew, address, {}, {}, std::move(due)});
+  }
+}
+
+Supervisor::Actions Supervisor::add_name(const std::string& name, Time now) {
+  Actions actions;
+  if (!owned_.add_name(name)) return actions;
+  note_leases();
+  if (is_up_) renew_all(actions, now);
+  return actions;
+}
+
+void Supervisor::let_go(const std::string& mesh) {
+  owned_.let_go(mesh);
+  note_leases();
+}
+
+std::size_t Supervisor::live_owned() const {
+  std::size_t count = 0;
+  for (const auto& [name, mesh] : meshes_) count += mesh.live() != 0 && is_owned(mesh) ? 1U : 0U;
+  return count;
+}
+
+bool Supervisor::has_told_owned() const {
+  return std::none_of(meshes_.begin(), meshes_.end(), [this](const auto& entry) {
+    return entry.second.is_monitored() && is_owned(entry.second);
+  });
+}
+
+Supervisor::Actions Supervisor::stop_owned(const wire::StopProcsT& order, Time now) {
+  Actions actions;
+  for (auto& [name, mesh] : meshes_) {
+    if (mesh.live() == 0 || !is_owned(mesh)) continue;
+    auto one = order;
+    one.mesh = name;
+    add(actions, mesh, mesh.stop(std::move(one), now), now);
+  }
+  return actions;
+}
+
+Result<Supervisor::Actions> Supervisor::watch_actors(const ActorsName& name, Time now) {
+  const auto mesh = name.mesh().to_string();
+  if (!is_wanted(mesh))
+    return fail(ErrorCode::refused, "this controller watches " + options_.mesh + " alone");
+  return actors_.add(name, find(mesh), now);
+}
+
+void Supervisor::forget_actors(const std::function<bool(const std::string&)>& is_wanted, Time now) {
+  actors_.forget(is_wanted, now);
+}
+
+Supervisor::Actions Supervisor::actors_pushed(std::uint64_t proc_key, std::uint64_t host_key,
+                                              std::uint64_t incarnation, const ActorUpdate& update,
+                                              Time now) {
+  Actions actions;
+  actors_.pushed(actions, proc_key, host_key, incarnation, update, now);
+  return actions;
 }
 
 void Supervisor::ask_list(Actions& actions, const HostAddr& address, Host& host, const std::string& after) {
@@ -153,7 +225,7 @@ void Supervisor::begin_poll(Actions& actions, Time now) {
   for (auto& [address, host] : hosts_) {
     if (!host.is_listing) ask_list(actions, address, host);
   }
-  if (is_up_) poll_actors(actions, now);
+  if (is_up_) actors_.poll(actions, now);
 }
 
 Supervisor::Actions Supervisor::turn(Time now) {
@@ -171,7 +243,7 @@ Supervisor::Actions Supervisor::turn(Time now) {
   for (auto& [name, mesh] : meshes_) {
     if (const auto due = mesh.next_due(); is_up_ && due && *due <= now) add(actions, mesh, mesh.turn(now), now);
   }
-  if (is_up_) turn_actors(actions, now);
+  if (is_up_) actors_.turn(actions, now);
   return actions;
 }
 
@@ -180,11 +252,10 @@ Supervisor::Time Supervisor::next_due() const {
   for (const auto& [name, mesh] : meshes_) {
     if (const auto due = mesh.next_due(); is_up_ && due) next = std::min(next, *due);
   }
-  for (const auto& [name, actors] : actors_) {
-    if (const auto due = actors.next_due(); is_up_ && due) next = std::min(next, *due);
-  }
+  if (const auto due = actors_.next_due(); is_up_ && due) next = std::min(next, *due);
   for (const auto& [address, host] : hosts_) {
-    if (const auto due = host.leases.due(); may_renew(host) && due) next = std::min(next, *due);
+    const auto due = may_renew(host) ? owned_.next_due(address) : std::nullopt;
+    if (due) next = std::min(next, *due);
   }
   return next;
 }
@@ -196,12 +267,12 @@ Supervisor::Actions Supervisor::connected(bool is_up, Time now) {
     host.heard = std::max(host.heard, now);
     host.refusals = 0;
     host.is_listing = host.is_listing && !is_up;
-    host.is_renewing = host.is_renewing && !is_up;
     if (is_up) ask_list(actions, address, host);
   }
   if (!is_up) return actions;
+  owned_.on_connected();
   for (auto& [name, mesh] : meshes_) add(actions, mesh, mesh.streams_lost(std::nullopt, now), now);
-  poll_actors(actions, now);
+  actors_.poll(actions, now);
   return actions;
 }
 
@@ -212,26 +283,22 @@ Supervisor::Actions Supervisor::poll_now(Time) {
 }
 
 Result<Supervisor::Actions> Supervisor::stop(wire::StopProcsT order, Time now) {
-  if (const auto actors = actors_.find(order.mesh); actors != actors_.end()) {
-    Actions actions;
-    add(actions, actors->second, actors->second.stop(std::move(order), now));
-    return actions;
-  }
+  Actions actions;
+  if (actors_.stop(actions, order, now)) return actions;
   const auto found = meshes_.find(order.mesh);
   if (found == meshes_.end()) return fail(ErrorCode::not_exist, "this controller knows no mesh '" + order.mesh + "'");
-  Actions actions;
   add(actions, found->second, found->second.stop(std::move(order), now), now);
   return actions;
 }
 
-Supervisor::Actions Supervisor::pushed(const HostAddr& host, const std::string& mesh, const RankNews& news, Time now) {
+Supervisor::Actions Supervisor::pushed(const HostAddr& host, const std::string& mesh, const RankUpdate& update, Time now) {
   Actions actions;
   const auto from = hosts_.find(host);
   if (from == hosts_.end()) return actions;
   hear(actions, host, from->second, now);
   if (const auto found = meshes_.find(mesh); found != meshes_.end()) {
-    add(actions, found->second, found->second.pushed(host, news, now), now);
-    if (news.owner) note_leases();
+    add(actions, found->second, found->second.pushed(host, update, now), now);
+    if (update.owner) note_leases();
   } else if (is_wanted(mesh)) {
     // Agents tell of what they were not asked only who answers for it: it was handed to us.
     ask_list(actions, host, from->second);
@@ -251,39 +318,39 @@ void Supervisor::on_probe(Actions& actions, const HostAddr& address, Host& host,
     if (++host.refusals >= kMostRefusals) fall_silent(actions, address, host, answer.error().to_string(), now);
     return;
   }
-  const auto* const news = std::get_if<HostNews>(&*answer);
-  if (news == nullptr) return;
+  const auto* const update = std::get_if<HostUpdate>(&*answer);
+  if (update == nullptr) return;
   // Something began or ended there of which nothing was heard: not known until the next poll otherwise.
-  bool is_news = news->live != live_on(address) + host.others;
-  if (const auto before = std::exchange(host.incarnation, news->incarnation); before != 0 && before != news->incarnation) {
+  bool is_new = update->live != live_on(address) + host.others;
+  if (const auto before = std::exchange(host.incarnation, update->incarnation); before != 0 && before != update->incarnation) {
     // What the agent before was asked and told, the new one may not know.
-    is_news = true;
+    is_new = true;
     for (auto& [name, mesh] : meshes_) add(actions, mesh, mesh.streams_lost(address, now), now);
   }
-  if (is_news) ask_list(actions, address, host);
+  if (is_new) ask_list(actions, address, host);
 }
 
-void Supervisor::on_list(Actions& actions, const HostAddr& address, Host& host, const ListNews& list, Time now) {
+void Supervisor::on_list(Actions& actions, const HostAddr& address, Host& host, const ListUpdate& list, Time now) {
   std::set<std::string> listed;
   if (list.after.empty()) host.others_so_far = 0;
-  for (const auto& news : list.meshes) {
+  for (const auto& update : list.meshes) {
     // It says itself that it lies elsewhere, perhaps at another address of this host.
-    const bool is_here = std::find(news.hosts.begin(), news.hosts.end(), address) != news.hosts.end();
-    if (!is_here || !is_wanted(news.mesh)) host.others_so_far += count_live(news);
-    if (!is_wanted(news.mesh)) continue;
-    listed.insert(news.mesh);
-    auto found = meshes_.find(news.mesh);
+    const bool is_here = std::find(update.hosts.begin(), update.hosts.end(), address) != update.hosts.end();
+    if (!is_here || !is_wanted(update.mesh)) host.others_so_far += count_live(update);
+    if (!is_wanted(update.mesh)) continue;
+    listed.insert(update.mesh);
+    auto found = meshes_.find(update.mesh);
     if (found == meshes_.end()) {
-      found = meshes_.try_emplace(news.mesh, news.mesh, watched_).first;
-      watch_actors_of(actions, news.mesh, now);
+      found = meshes_.try_emplace(update.mesh, update.mesh, watched_).first;
+      actors_.add_mesh(actions, found->second, now);
       auto& mesh = found->second;
-      add(actions, mesh, mesh.listed(address, news, now), now);
+      add(actions, mesh, mesh.listed(address, update, now), now);
       for (const auto& [other, state] : hosts_) {
         if (state.is_silent) add(actions, mesh, mesh.host_changed(other, true, state.problem, now), now);
       }
       continue;
     }
-    add(actions, found->second, found->second.listed(address, news, now), now);
+    add(actions, found->second, found->second.listed(address, update, now), now);
   }
   // What a page does not speak of may be on another one.
   const bool is_page = list.more && !list.meshes.empty();
@@ -294,7 +361,7 @@ void Supervisor::on_list(Actions& actions, const HostAddr& address, Host& host, 
   }
   std::erase_if(meshes_, [this](const auto& entry) {
     if (!entry.second.is_forgotten()) return false;
-    drop_actors(entry.first);
+    actors_.drop_mesh(entry.first);
     return true;
   });
   note_leases();
@@ -315,7 +382,7 @@ void Supervisor::on_mesh_answer(Actions& actions, const Question& question, cons
 Supervisor::Actions Supervisor::answer(const Question& question, const HostAnswer& answer, Time now) {
   Actions actions;
   if (question.kind == QuestionKind::stream_actors || question.kind == QuestionKind::stop_actor) {
-    on_actors_answer(actions, question, answer, now);
+    actors_.answered(actions, question, answer, now);
     return actions;
   }
   const auto found = hosts_.find(question.host);
@@ -323,12 +390,11 @@ Supervisor::Actions Supervisor::answer(const Question& question, const HostAnswe
   auto& host = found->second;
   if (question.kind == QuestionKind::probe) host.probes -= std::min<std::uint64_t>(host.probes, 1);
   if (question.kind == QuestionKind::list) host.is_listing = false;
-  if (question.kind == QuestionKind::renew) host.is_renewing = false;
   if (is_answered(answer)) hear(actions, question.host, host, now);
   switch (question.kind) {
     case QuestionKind::probe: on_probe(actions, question.host, host, answer, now); break;
     case QuestionKind::list:
-      if (const auto* const list = answer ? std::get_if<ListNews>(&*answer) : nullptr) {
+      if (const auto* const list = answer ? std::get_if<ListUpdate>(&*answer) : nullptr) {
         host.has_failed = false;
         on_list(actions, question.host, host, *list, now);
       } else if (!answer && is_answered(answer) && !std::exchange(host.has_failed, true)) {
@@ -339,7 +405,12 @@ Supervisor::Actions Supervisor::answer(const Question& question, const HostAnswe
         actions.events.push_back(std::move(event));
       }
       break;
-    case QuestionKind::renew: on_renewed(question, host, answer, now); break;
+    case QuestionKind::renew: {
+      // A host that does not know some of them has renewed the others.
+      const bool is_done = answer || answer.error().code() == ErrorCode::not_exist;
+      owned_.on_renewed(question.host, question.meshes, is_done, now);
+      break;
+    }
     default:
       on_mesh_answer(actions, question, answer, now);
       note_leases();

@@ -10,9 +10,10 @@
 #include <string>
 #include <vector>
 
-#include "client/controller/actor_mesh_controller.h"
-#include "client/controller/lease_book.h"
+#include "client/controller/actor_watch.h"
 #include "client/controller/mesh_controller.h"
+#include "client/controller/owned_meshes.h"
+#include "client/controller/supervisor_actions.h"
 #include "wire/forward.h"
 
 namespace meshbus {
@@ -32,32 +33,8 @@ class Supervisor {
     /// A host of which nothing was heard for so long is unreachable. With the time between two probes within the 5 s of spec 8.7.
     std::chrono::milliseconds silence{4000};
   };
-  struct Question {
-    enum class Kind {
-      probe,          ///< GetHost
-      list,           ///< ListMeshes
-      stream,         ///< StreamState
-      state,          ///< GetState
-      stop,           ///< StopProcs, as in find(mesh)->stop_order()
-      renew,          ///< RenewLease of `meshes`, as long as before.
-      stream_actors,  ///< StreamActors, of the proc of `rank`; `mesh` is an ActorsName.
-      stop_actor,     ///< StopActor there, as in find_actors(mesh)->stop_order().
-    };
-    Kind kind;
-    HostAddr host;
-    std::string mesh;
-    std::string after;  ///< Of a list.
-    std::vector<std::string> meshes = {};
-    std::uint64_t rank = 0;
-    std::uint64_t incarnation = 0;  ///< Of the proc of that rank.
-  };
-  struct Actions {
-    std::vector<WatchEvent> events;
-    /// Each gets one answer(), an Error if need be.
-    std::vector<Question> questions;
-    /// A poll has begun: subscribers are to hear that.
-    bool is_heartbeat = false;
-  };
+  using Question = SupervisorQuestion;
+  using Actions = SupervisorActions;
 
   Supervisor(Options options, Time now);
 
@@ -66,7 +43,7 @@ class Supervisor {
   Time next_due() const;
   Actions answer(const Question& question, const HostAnswer& answer, Time now);
   /// The agent of that host says that ranks of a mesh have changed.
-  Actions pushed(const HostAddr& host, const std::string& mesh, const RankNews& news, Time now);
+  Actions pushed(const HostAddr& host, const std::string& mesh, const RankUpdate& update, Time now);
   /// Our own connection is there again (and agents may know us by another name), or is gone: then nothing can be asked, and silence means
   /// nothing.
   Actions connected(bool is_up, Time now);
@@ -78,16 +55,16 @@ class Supervisor {
   /// Those that nobody wants are forgotten when that has been so for MeshController::memory.
   void forget_actors(const std::function<bool(const std::string&)>& is_wanted, Time now);
   /// The proc of that key says that actors of it have changed.
-  Actions actors_pushed(std::uint64_t proc_key, std::uint64_t host_key, std::uint64_t incarnation, const ActorNews& news, Time now);
+  Actions actors_pushed(std::uint64_t proc_key, std::uint64_t host_key, std::uint64_t incarnation, const ActorUpdate& update, Time now);
   /// Of a mesh of procs, or of actors. Errors: not_exist.
   Result<Actions> stop(wire::StopProcsT order, Time now);
   /// Asks all hosts now what they have.
   Actions poll_now(Time now);
   /// We are known by this name (a ProcId), from now on also: meshes whose owner it is are ours, and their leases are renewed.
   Actions add_name(const std::string& name, Time now);
-  bool is_owned(const MeshController& mesh) const { return held_.contains(mesh.mesh()) || mesh.is_owned_by(names_); }
+  bool is_owned(const MeshController& mesh) const { return owned_.contains(mesh); }
   /// It is being handed over to somebody else: it stays ours, whatever its hosts say, until that is done on all of them.
-  void hold(const std::string& mesh) { held_.insert(mesh); }
+  void hold(const std::string& mesh) { owned_.hold(mesh); }
   void let_go(const std::string& mesh);
   /// So many of our meshes have live ranks.
   std::size_t live_owned() const;
@@ -98,8 +75,8 @@ class Supervisor {
 
   const std::map<std::string, MeshController, std::less<>>& meshes() const noexcept { return meshes_; }
   const MeshController* find(std::string_view mesh) const;
-  const std::map<std::string, ActorMeshController, std::less<>>& actors() const noexcept { return actors_; }
-  const ActorMeshController* find_actors(std::string_view name) const;
+  const ActorWatch::Actors& actors() const noexcept { return actors_.all(); }
+  const ActorMeshController* find_actors(std::string_view name) const { return actors_.find(name); }
   std::vector<HostAddr> unreachable() const;
   std::uint64_t polls() const noexcept { return polls_; }
   std::uint64_t late_polls() const noexcept { return late_polls_; }
@@ -118,8 +95,6 @@ class Supervisor {
     /// Live procs there of meshes that are none of ours: of those of its last list, and of the one under way.
     std::uint64_t others = 0;
     std::uint64_t others_so_far = 0;
-    LeaseBook leases;
-    bool is_renewing = false;
     /// Asked for while a list was under way.
     bool wants_list = false;
   };
@@ -127,21 +102,10 @@ class Supervisor {
   bool is_wanted(std::string_view mesh) const;
   /// What is ours has changed, or where it lives.
   void note_leases();
-  bool may_renew(const Host& host) const;
+  /// Whether leases can be renewed there now; a silent host gets them as soon as it answers.
+  bool may_renew(const Host& host) const { return is_up_ && !host.is_silent; }
   void renew_all(Actions& actions, Time now);
-  void on_renewed(const Question& question, Host& host, const HostAnswer& answer, Time now);
   void add(Actions& actions, const MeshController& mesh, MeshController::Actions&& more, Time now);
-  void add(Actions& actions, const ActorMeshController& actors, ActorMeshController::Actions&& more);
-  ActorMeshController& add_actors(Actions& actions, const ActorsName& name, Time now);
-  /// Takes what was asked of a proc.
-  void on_actors_answer(Actions& actions, const Question& question, const HostAnswer& answer, Time now);
-  void poll_actors(Actions& actions, Time now);
-  /// Those whose time has come.
-  void turn_actors(Actions& actions, Time now);
-  /// Their meshes are not there any more.
-  void drop_actors(const std::string& mesh);
-  /// A mesh is new: Options.actors.
-  void watch_actors_of(Actions& actions, const std::string& mesh, Time now);
   /// Live procs there of the meshes that we watch.
   std::uint64_t live_on(const HostAddr& host) const;
   /// While a list is under way: when that is here.
@@ -151,19 +115,15 @@ class Supervisor {
   void probe_all(Actions& actions, Time now);
   void begin_poll(Actions& actions, Time now);
   void on_probe(Actions& actions, const HostAddr& address, Host& host, const HostAnswer& answer, Time now);
-  void on_list(Actions& actions, const HostAddr& address, Host& host, const ListNews& list, Time now);
+  void on_list(Actions& actions, const HostAddr& address, Host& host, const ListUpdate& list, Time now);
   void on_mesh_answer(Actions& actions, const Question& question, const HostAnswer& answer, Time now);
 
   Options options_;
   std::shared_ptr<const std::set<HostAddr>> watched_;
   std::map<HostAddr, Host> hosts_;
-  std::set<std::string> names_;
-  std::set<std::string, std::less<>> held_;
   std::map<std::string, MeshController, std::less<>> meshes_;
-  /// By ActorsName.
-  std::map<std::string, ActorMeshController, std::less<>> actors_;
-  /// Since when nobody wants them.
-  std::map<std::string, Time> unwanted_;
+  OwnedMeshes owned_;
+  ActorWatch actors_;
   bool is_up_ = false;
   std::uint64_t polls_ = 0;
   std::uint64_t late_polls_ = 0;

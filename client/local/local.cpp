@@ -11,8 +11,8 @@
 #include "agent/proc/runtime/runtime.h"
 #include "client/local/local_host.h"
 #include "client/src/context_core.h"
-#include "client/src/host_ends.h"
-#include "client/src/process_allocation.h"
+#include "client/src/allocate/host_ends.h"
+#include "client/src/allocate/process_allocation.h"
 
 namespace meshbus {
 namespace {
@@ -67,7 +67,7 @@ class HostThreads {
 class LocalAllocation final : public Allocation {
  public:
   LocalAllocation(std::shared_ptr<ContextCore> core, Extent extent, std::vector<HostAddr> addresses, Hosts hosts,
-                  const HostProcess::Teller& tell)
+                  const LaunchedHost::Teller& tell)
       : Allocation(std::move(extent), std::move(addresses)), core_(std::move(core)), hosts_(std::move(hosts)) {
     for (std::uint64_t rank = 0; rank < hosts_.size(); ++rank) {
       hosts_[rank]->when_ended([rank, tell, ends = ends(), weak = std::weak_ptr(core_), address = this->hosts()[rank]](const auto& ended) {

@@ -12,7 +12,7 @@
 #include <system_error>
 #include <utility>
 
-#include "client/src/host_process.h"
+#include "client/src/launch/launched_host.h"
 #include "common/base/clock_ns.h"
 #include "common/base/log.h"
 

@@ -198,7 +198,7 @@ void Accumulating::publish() {
   });
 }
 
-void Accumulating::on_host_dead(const HostAddr& host, const std::string& reason) {
+void Accumulating::on_host_ended(const HostAddr& host, const std::string& reason) {
   for (std::size_t i = 0; i < hosts_.size(); ++i) {
     if (hosts_[i].address == host) on_final(i, fail(ErrorCode::fate_unknown, reason));
   }

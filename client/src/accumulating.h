@@ -48,7 +48,7 @@ class Accumulating : public std::enable_shared_from_this<Accumulating> {
   void end();
 
   /// That host is gone for ever.
-  void on_host_dead(const HostAddr& host, const std::string& reason);
+  void on_host_ended(const HostAddr& host, const std::string& reason);
 
   /// Another thread: waits until all is in, calling on_snapshot. False: it is to end earlier.
   bool wait(const AccumulateOptions& options);

@@ -15,7 +15,7 @@ Result<Accumulation> Connection::accumulate(const ProcMeshRef& to, std::uint32_t
   if (auto up = wait_up(options.deadline); !up) return fail(up.error());
   std::shared_ptr<Accumulating> running;
   const auto asked = core_.run([&]() -> Result<void> {
-    if (bus_ == nullptr) return fail(ErrorCode::host_unreachable, "the connection to " + home_.to_string() + " is closed");
+    if (gateway_.bus() == nullptr) return fail(gateway_.closed_error());
     auto plan = plans_.get(to);
     if (!plan) return fail(plan.error());
     Accumulating::Question question{.to = std::move(*plan),
@@ -25,11 +25,10 @@ Result<Accumulation> Connection::accumulate(const ProcMeshRef& to, std::uint32_t
                                     .reducer = std::move(reducer),
                                     .deadline = clamp(options.deadline),
                                     .has_snapshots = options.on_snapshot != nullptr};
-    // One agent is told from the next that takes its place: what that one was asked nobody will answer.
-    for (const auto& host : to.hosts()) {
-      if (const auto found = hosts_.find(host); found != hosts_.end() && found->second.incarnation == 0) check_host(host, found->second);
-    }
-    running = std::make_shared<Accumulating>(*bus_, std::move(question), [this](const Error& error) { return explain(error); });
+    // The incarnation tells an agent from its successor, which will not answer what it was asked.
+    for (const auto& host : to.hosts()) upkeep_.identify(host);
+    running = std::make_shared<Accumulating>(*gateway_.bus(), std::move(question),
+                                             [this](const Error& error) { return gateway_.status().explain(error); });
     if (auto begun = running->begin(); !begun) return begun;
     accumulating_.emplace(running->ticket(), running);
     return {};
@@ -51,7 +50,11 @@ void Connection::on_data(const wire::Envelope& envelope, const wire::CallHeader&
     return;
   }
   const Error error(ErrorCode::no_such_port, "nothing here listens on port " + std::to_string(envelope.port()));
-  envelope.kind() == wire::Kind::call ? bus_->fail_call(envelope, header, error) : bus_->give_back(envelope, error);
+  if (envelope.kind() == wire::Kind::call) {
+    gateway_.bus()->fail_call(envelope, header, error);
+  } else {
+    gateway_.bus()->give_back(envelope, error);
+  }
 }
 
 }  // namespace meshbus

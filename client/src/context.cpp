@@ -87,6 +87,10 @@ Result<std::string> Context::setting(std::string_view key) const {
   return fail(ErrorCode::configuration_error, "there is no setting " + std::string(key) + "; `meshbus config` lists them");
 }
 
+std::uint64_t Context::num_returned() const noexcept {
+  return core_ == nullptr ? 0 : core_->returned().count();
+}
+
 std::vector<std::string> Context::warnings() const {
   return core_->config().warnings();
 }

@@ -84,15 +84,15 @@ void ContextCore::reach(const HostAddr& host, Session::Options& session) const {
   if (way.keys) session.keys = [keys = *way.keys] { return Result<CurveKeys>(keys); };
 }
 
-ConnectionUse ContextCore::connect(const std::shared_ptr<ContextCore>& self, const HostAddr& home) {
-  return {self, run([this, home] {
+ConnectionUse ContextCore::connect(const std::shared_ptr<ContextCore>& self, const HostAddr& gateway) {
+  return {self, run([this, gateway] {
             for (auto& [connection, owned] : connections_) {
-              if (connection->is_open() && connection->home() == home) {
+              if (connection->gateway().is_open() && connection->gateway().host() == gateway) {
                 ++owned.uses;
                 return connection;
               }
             }
-            auto made = std::make_unique<Connection>(*this, home);
+            auto made = std::make_unique<Connection>(*this, gateway);
             auto* const connection = made.get();
             if (closing_) connection->close("the launcher ends");
             connections_.emplace(connection, Owned{std::move(made), 1});
@@ -114,8 +114,8 @@ Result<ConnectionUse> ContextCore::find_connection(const std::shared_ptr<Context
     Owned* best = nullptr;
     int best_score = -1;
     for (auto& [connection, owned] : connections_) {
-      if (!connection->is_open()) continue;
-      const int score = connection->home() == host ? 2 : connection->knows(host) ? 1 : 0;
+      if (!connection->gateway().is_open()) continue;
+      const int score = connection->gateway().host() == host ? 2 : connection->hosts().knows(host) ? 1 : 0;
       if (score <= best_score) continue;
       best = &owned;
       best_score = score;
@@ -144,14 +144,14 @@ void ContextCore::release(Connection* connection) {
   });
 }
 
-void ContextCore::on_host_dead(const HostAddr& host, const std::string& reason) {
-  for (auto& [connection, owned] : connections_) connection->on_host_dead(host, reason);
+void ContextCore::on_host_ended(const HostAddr& host, const std::string& reason) {
+  for (auto& [connection, owned] : connections_) connection->on_host_ended(host, reason);
 }
 
 void ContextCore::forget_actors(Connection* connection, const std::weak_ptr<ActorMonitor>& actors) {
   const auto found = connections_.find(connection);
   const auto monitor = actors.lock();
-  if (found != connections_.end() && monitor != nullptr) found->second.connection->remove(*monitor);
+  if (found != connections_.end() && monitor != nullptr) found->second.connection->updates().remove(*monitor);
 }
 
 ConnectionUse::~ConnectionUse() {

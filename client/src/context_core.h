@@ -17,6 +17,7 @@
 
 #include "client/src/connection.h"
 #include "client/src/handler_thread.h"
+#include "client/src/returned_messages.h"
 #include "common/config/config.h"
 #include "common/loop/reactor.h"
 #include "common/bus/session.h"
@@ -38,6 +39,8 @@ class ContextCore {
   Reactor& reactor() noexcept { return reactor_; }
   zmq::context_t& zmq_context() noexcept { return zmq_context_; }
   HandlerThread& handlers() noexcept { return handlers_; }
+  /// Messages of this launcher that have not arrived.
+  ReturnedMessages& returned() noexcept { return returned_; }
 
   bool is_reactor_thread() const { return thread_.get_id() == std::this_thread::get_id(); }
   /// Errors: refused after a fork.
@@ -71,8 +74,8 @@ class ContextCore {
   /// Any thread. Writes into the options of a session how to come to the broker of that host.
   void reach(const HostAddr& host, Session::Options& session) const;
 
-  /// A connection whose home is that host, shared with whoever uses it already. It is closed when its last use goes.
-  ConnectionUse connect(const std::shared_ptr<ContextCore>& self, const HostAddr& home);
+  /// A connection whose gateway is that host, shared with whoever uses it already. It is closed when its last use goes.
+  ConnectionUse connect(const std::shared_ptr<ContextCore>& self, const HostAddr& gateway);
   /// A connection that was never open: for meshes without a host.
   ConnectionUse connect_to_nobody(const std::shared_ptr<ContextCore>& self);
   /// A connection through which that host can be asked. Errors: unroutable when this Context has no host mesh.
@@ -84,7 +87,7 @@ class ContextCore {
   /// Reactor thread: these actors are nobody's any more.
   void forget_actors(Connection* connection, const std::weak_ptr<ActorMonitor>& actors);
   /// Reactor thread: that host is gone for ever, by proof.
-  void on_host_dead(const HostAddr& host, const std::string& reason);
+  void on_host_ended(const HostAddr& host, const std::string& reason);
 
  private:
   ContextCore(ContextOptions options, Config config);
@@ -104,6 +107,7 @@ class ContextCore {
   mutable std::mutex ways_mutex_;
   std::map<HostAddr, Way> ways_;  // guarded by ways_mutex_
   HandlerThread handlers_;
+  ReturnedMessages returned_{handlers_, options_.on_returned};
   std::thread thread_;
 };
 

@@ -12,7 +12,8 @@
 /// What the texts of references to meshes share: `ADDR{,ADDR}@REGION`. Not a public header.
 namespace meshbus::address_list {
 
-/// The byte of the last '@' outside quotes, or npos. Addresses hold no quotes, so the first one opens a label of the region.
+/// The byte of the last '@' outside quotes, or npos. Addresses hold no quotes, so the first one
+/// opens a label of the region.
 std::size_t find_region(std::string_view text) noexcept;
 
 /// Reads a whole part of addresses with commas between; none at all is fine, an empty one is not.

@@ -33,7 +33,8 @@ std::string lower(std::string_view text) {
   return out;
 }
 
-/// Whether the resolver would take the name for an IPv4 address, in one of inet_aton's strange spellings too: its last label is a number.
+/// Whether the resolver would take the name for an IPv4 address, in one of inet_aton's strange
+/// spellings too: its last label is a number.
 bool ends_in_number(std::string_view host) noexcept {
   if (host.ends_with('.')) host.remove_suffix(1);
   std::string_view last = host.substr(host.rfind('.') + 1);  // npos + 1 is 0
@@ -126,7 +127,8 @@ Result<std::string> parse_path(text::Scanner part) {
   if (path.front() != '/' && path.front() != '@') return part.unexpected("'/' or '@' (an absolute path or an abstract name)");
   if (path.size() == 1) return part.unexpected_at(part.end(), path == "/" ? "the path of a socket" : "an abstract name");
   if (!text::is_utf8(path)) {
-    // Find the first bad byte: the longest good prefix is at most 3 bytes short of a full character.
+    // Find the first bad byte: the longest good prefix is at most 3 bytes short of a full
+    // character.
     std::size_t good = 0;
     for (std::size_t i = 1; i <= std::min(path.size(), max_path + 4); ++i) {
       if (text::is_utf8(path.substr(0, i))) good = i;

@@ -70,7 +70,8 @@ Result<HostMeshRef> HostMeshRef::at(std::string_view label, std::uint64_t index)
 
 Result<HostMeshRef> HostMeshRef::sliced(const Region& region) const {
   std::vector<HostAddr> hosts;
-  // A region that is larger than ours runs into a rank that is not here before it has taken more than we have.
+  // A region that is larger than ours runs into a rank that is not here before it has taken more
+  // than we have.
   if (region.num_ranks() <= num_ranks()) hosts.reserve(static_cast<std::size_t>(region.num_ranks()));
   for (const std::uint64_t rank : region.ranks()) {
     const HostAddr* host = find(rank);

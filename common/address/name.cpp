@@ -100,7 +100,8 @@ std::size_t find_rank(std::string_view base) {
 
 Result<Name> Name::make(std::string_view base) {
   std::uint64_t uuid = 0;
-  // 8 bytes come whole or not at all; EINTR can only happen while the kernel's pool is not ready yet.
+  // 8 bytes come whole or not at all; EINTR can only happen while the kernel's pool is not ready
+  // yet.
   while (::getrandom(&uuid, sizeof uuid, 0) != sizeof uuid) {
     if (errno != EINTR) return fail(ErrorCode::io_error, "name: getrandom: " + std::generic_category().message(errno));
   }

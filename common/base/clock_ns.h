@@ -6,7 +6,8 @@
 
 namespace meshbus {
 
-/// The time of a POSIX clock (CLOCK_REALTIME, CLOCK_MONOTONIC) in nanoseconds. Safe between fork and exec.
+/// The time of a POSIX clock (CLOCK_REALTIME, CLOCK_MONOTONIC) in nanoseconds. Safe between fork
+/// and exec.
 inline std::int64_t clock_ns(clockid_t clock) {
   timespec time{};
   ::clock_gettime(clock, &time);

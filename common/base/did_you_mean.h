@@ -7,7 +7,8 @@
 
 namespace meshbus {
 
-/// How many letters must be inserted, left out, replaced or swapped with their neighbour to make one word of the other.
+/// How many letters must be inserted, left out, replaced or swapped with their neighbour to make
+/// one word of the other.
 inline std::size_t edit_distance(std::string_view from, std::string_view to) {
   std::vector<std::size_t> before(to.size() + 1);
   std::vector<std::size_t> last(to.size() + 1);
@@ -25,8 +26,9 @@ inline std::size_t edit_distance(std::string_view from, std::string_view to) {
   return row.back();
 }
 
-/// The candidate that somebody who typed `word` most likely meant; empty when none is near (more than a third of the letters differ).
-/// `candidates` is any range of things that convert to std::string_view and that outlive the answer.
+/// The candidate that a user most likely meant by typing `word`; empty when none is near (more than
+/// a third of the letters differ). `candidates` is any range of things that convert to
+/// std::string_view and that outlive the answer.
 template <typename Candidates>
 std::string_view did_you_mean(std::string_view word, const Candidates& candidates) {
   std::string_view best;

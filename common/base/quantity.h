@@ -12,7 +12,8 @@
 
 #include "meshbus/result.h"
 
-/// Durations and sizes as people write them: `250ms`, `30s`, `64KiB`. For settings, flags and reports.
+/// Durations and sizes as people write them: `250ms`, `30s`, `64KiB`. For settings, flags and
+/// reports.
 namespace meshbus {
 
 /// How many of the smallest unit (milliseconds, bytes) one of this unit is.
@@ -37,8 +38,8 @@ std::optional<Number> parse_whole(std::string_view text, int base = 10) {
   return value;
 }
 
-/// `NUMBER[UNIT]` in the smallest unit; a number without a unit is in `plain` (one of the names). Up to three decimal places are fine when
-/// the result is whole: `1.5s` is 1500 ms.
+/// `NUMBER[UNIT]` in the smallest unit; a number without a unit is in `plain` (one of the names).
+/// Up to three decimal places are fine when the result is whole: `1.5s` is 1500 ms.
 inline std::optional<std::uint64_t> parse_quantity(std::string_view text, const Units& units, std::string_view plain) {
   const std::size_t digits = std::min(text.find_first_not_of("0123456789."), text.size());
   const std::string_view number = text.substr(0, digits), name = digits == text.size() ? plain : text.substr(digits);
@@ -46,7 +47,8 @@ inline std::optional<std::uint64_t> parse_quantity(std::string_view text, const 
   if (unit == units.end()) return std::nullopt;
   const std::size_t dot = number.find('.');
   const auto whole = parse_whole(number.substr(0, dot));
-  // One less than what fits, so that adding the fraction cannot overflow; signed, because chrono is.
+  // One less than what fits, so that adding the fraction cannot overflow; signed, because chrono
+  // is.
   if (!whole || *whole >= static_cast<std::uint64_t>(std::numeric_limits<std::int64_t>::max()) / unit->size) return std::nullopt;
   const std::uint64_t value = *whole * unit->size;
   if (dot == std::string_view::npos) return value;
@@ -64,7 +66,8 @@ inline std::string quantity_to_text(std::uint64_t value, const Units& units) {
   return std::to_string(value / unit->size) + std::string(unit->name);
 }
 
-/// `250ms`, `30s`, `1.5m`, `1h`; a plain number is in `plain` ("ms", "s", "m" or "h"). Errors: parse_error, saying what is expected.
+/// `250ms`, `30s`, `1.5m`, `1h`; a plain number is in `plain` ("ms", "s", "m" or "h"). Errors:
+/// parse_error, saying what is expected.
 inline Result<std::chrono::milliseconds> parse_duration(std::string_view text, std::string_view plain = "s") {
   if (const auto value = parse_quantity(text, duration_units, plain)) return std::chrono::milliseconds(*value);
   return fail(ErrorCode::parse_error, "\"" + std::string(text) + "\" is not a duration; expected something like " +

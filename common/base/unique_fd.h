@@ -6,7 +6,8 @@
 
 namespace meshbus {
 
-/// Owns one file descriptor and closes it. Move-only; empty is -1. Header-only, so that roles that link nothing else may use it.
+/// Owns one file descriptor and closes it. Move-only; empty is -1. Header-only, so that roles that
+/// link nothing else may use it.
 class UniqueFd {
  public:
   UniqueFd() noexcept = default;

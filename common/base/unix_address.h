@@ -11,7 +11,8 @@
 
 namespace meshbus {
 
-/// The address of a unix socket as the kernel takes it: of a path, or of an abstract name (`@name`).
+/// The address of a unix socket as the kernel takes it: of a path, or of an abstract name
+/// (`@name`).
 class UnixAddress {
  public:
   /// Throws std::system_error when the path is empty or too long.

@@ -9,7 +9,8 @@
 
 namespace meshbus {
 
-/// The process at the other end of a unix connection. The kernel noted it when that process connected, or when it began to listen.
+/// The process at the other end of a unix connection. The kernel noted it when that process
+/// connected, or when it began to listen.
 struct UnixPeer {
   uid_t uid;
   pid_t pid;
@@ -23,8 +24,8 @@ constexpr bool is_trusted_uid(uid_t uid, uid_t own) noexcept {
   return uid == own || uid == 0;
 }
 
-/// Whether the listening end takes a connection at all. The broker of root takes those of other users too: its procs may run as another
-/// user, and a token proves what they are (Admission).
+/// Whether the listening end takes a connection at all. The broker of root takes those of other
+/// users too: its procs may run as another user, and a token proves what they are (Admission).
 constexpr bool may_connect(uid_t uid, uid_t own) noexcept {
   return own == 0 || is_trusted_uid(uid, own);
 }
@@ -35,7 +36,8 @@ class UntrustedListener : public std::runtime_error {
   using std::runtime_error::runtime_error;
 };
 
-/// For the connecting end, before it writes or believes a byte. Errors: unauthorised (another user listens there, or nobody can tell).
+/// For the connecting end, before it writes or believes a byte. Errors: unauthorised (another user
+/// listens there, or nobody can tell).
 Result<void> check_unix_listener(int descriptor);
 
 }  // namespace meshbus

@@ -15,8 +15,9 @@ namespace {
 
 constexpr std::size_t kMostRefusedSenders = 4096;
 
-/// A part that has a share of that body.
-zmq::message_t share(const SharedBody& body) {
+}  // namespace
+
+zmq::message_t Bus::share(const SharedBody& body) {
   using Owner = std::shared_ptr<const void>;
   auto owner = std::make_unique<Owner>(body.owner());
   // libzmq's messages know no const; nobody writes into the part.
@@ -26,8 +27,6 @@ zmq::message_t share(const SharedBody& body) {
   owner.release();  // NOLINT(bugprone-unused-return-value): the part has it
   return part;
 }
-
-}  // namespace
 
 Destination Destination::to(const ProcId& proc) {
   return {proc.key(), proc.host().key(), proc.host().to_string()};
@@ -55,7 +54,12 @@ Bus::Bus(Reactor& reactor, zmq::context_t& context, Session::Options options, Di
     if (events_.on_refused) events_.on_refused(error);
   };
   session_events.on_trouble = events_.on_trouble;
-  session_events.on_message = [this](const FrameReader::Message& message) { on_message(message); };
+  session_events.on_message = [this](const FrameReader::Message& message) { on_message(message, nullptr); };
+  if (events_.on_delivery) {
+    session_events.on_data = [this](const FrameReader::Message& message, const std::shared_ptr<const void>& frame) {
+      on_message(message, frame);
+    };
+  }
   // Its own name is known before the first Welcome when the peer gave it whole.
   if (auto self = ProcId::parse(options.hello.peer)) {
     self_ = *self;
@@ -63,33 +67,47 @@ Bus::Bus(Reactor& reactor, zmq::context_t& context, Session::Options options, Di
     own_name_ = *name;
   }
   session_ = std::make_unique<Session>(reactor, context, std::move(options), std::move(session_events));
+  turn_end_ = reactor_.add_turn_end([this] { watch_fates(); });
 }
 
 Bus::~Bus() {
+  reactor_.forget_turn_end(turn_end_);
   reactor_.cancel(fates_timer_);
   reactor_.cancel(taken_timer_);
   for (const auto& [id, pending] : pending_) reactor_.cancel(pending.timer);
   for (const auto& [id, cast] : casts_) reactor_.cancel(cast.timer);
 }
 
+void Bus::set_packable(bool is_packable) {
+  const auto lock = session_->lock();
+  is_packable_ = is_packable;
+}
+
 void Bus::on_welcome(const wire::Welcome& welcome) {
+  // What is queued for other hosts must not come before the broker knows them, and nothing new before what is queued.
+  auto lock = session_->lock();
+  is_packable_ = false;
+  Outbox& outbox = session_->outbox();
+  Outbox queued = std::exchange(outbox, outbox.emptied());
+  const auto owing = fates_.owing();
   if (auto host = HostAddr::parse(welcome.host()->string_view())) {
     own_host_ = host->key();
     if (own_name_) self_ = ProcId(*host, *own_name_);
   }
+  lock.unlock();
   is_castless_ = (welcome.capabilities() & kCapabilityCast) == 0;
-  // What is queued for other hosts must not come before the broker knows them.
-  Outbox& outbox = session_->outbox();
-  Outbox queued = std::exchange(outbox, outbox.emptied());
   for (const auto& [key, host] : introduced_) say_introduce(key, host);
   // What the last session had sent may be lost with it, what is queued is not.
-  for (const auto& receiver : fates_.owing()) ask_taken(receiver);
+  for (const auto& receiver : owing) ask_taken(receiver);
   std::uint64_t first_queued = 0;
   queued.drain([&](const wire::Envelope& envelope, Bytes body) {
     if (first_queued == 0 && has_fate(envelope)) first_queued = envelope.sequence();
     if (!session_->push(envelope, body)) fail_queued(envelope);
   });
+  lock.lock();
   if (first_queued != 0) fates_.lower_asked(first_queued);
+  is_packable_ = true;
+  lock.unlock();
   taken_.restart();
   if (taken_.has_unsaid()) say_taken();
   if (events_.on_up) events_.on_up(welcome);
@@ -101,6 +119,7 @@ void Bus::on_lost(const std::string& reason) {
 }
 
 void Bus::close(const std::string& reason, std::chrono::milliseconds linger) {
+  set_packable(false);
   if (is_up()) say_taken();
   session_->close(reason, linger);
   fail_all(Error(ErrorCode::fate_unknown, "this side left the bus: " + reason));
@@ -113,24 +132,70 @@ std::uint64_t Bus::post(const Destination& to, std::uint32_t port, wire::Kind ki
   envelope.mutate_flags(flags);
   envelope.mutate_destination_proc(to.proc);
   envelope.mutate_destination_host(to.host);
-  envelope.mutate_sequence(next_sequence_);
   envelope.mutate_port(port);
   envelope.mutate_kind(kind);
   envelope.mutate_lane(lane);
+  const auto lock = session_->lock();
+  return post_locked(envelope, body, apart);
+}
+
+std::uint64_t Bus::post_locked(const wire::Envelope& unnumbered, Bytes body, zmq::message_t* part) {
+  wire::Envelope envelope = unnumbered;
+  envelope.mutate_sequence(next_sequence_);
+  const std::size_t length = body.size();
   const bool is_counted = has_fate(envelope);
-  if ((is_counted && !fates_.has_room()) || !session_->push(envelope, body, apart)) return 0;
+  if ((is_counted && !fates_.has_room()) || !session_->push_locked(envelope, body, part)) return 0;
   if (is_counted) {
-    envelope.mutate_length(static_cast<std::uint32_t>(body.size()));
-    fates_.add(receiver_of(to.proc, to.host), envelope);
-    if (fates_timer_ == 0) arm_fates();
-  } else if (flags != 0) {
+    remember(receiver_of(envelope.destination_proc(), envelope.destination_host()), envelope, length);
+  } else if (envelope.flags() != 0) {
     ++no_return_;
   }
   return next_sequence_++;
 }
 
+void Bus::remember(const SentFates::Receiver& to, wire::Envelope envelope, std::size_t length) {
+  envelope.mutate_length(static_cast<std::uint32_t>(length));
+  fates_.add(to, envelope);
+}
+
+Bus::Packed Bus::pack(std::uint64_t proc, std::uint64_t host, std::uint32_t port, Bytes body, zmq::message_t* part,
+                      std::size_t most_bytes) {
+  wire::Envelope envelope;
+  envelope.mutate_destination_proc(proc);
+  envelope.mutate_destination_host(host);
+  envelope.mutate_port(port);
+  envelope.mutate_kind(wire::Kind::message);
+  envelope.mutate_lane(wire::Lane::data);
+  const auto lock = session_->lock();
+  if (!is_packable_ || (host != 0 && host != own_host_ && !introduced_.contains(host))) return {Packed::Outcome::not_now};
+  const Outbox& outbox = session_->outbox();
+  const bool is_first = outbox.empty();
+  if (outbox.bytes() + sizeof envelope + body.size() > most_bytes || post_locked(envelope, body, part) == 0)
+    return {Packed::Outcome::no_room};
+  return {Packed::Outcome::packed, is_first, outbox.is_full(wire::Lane::data)};
+}
+
+Bus::Load Bus::load() const {
+  const auto lock = session_->lock();
+  return {session_->outbox().bytes(), fates_.count()};
+}
+
+void Bus::flush() {
+  session_->flush();
+  watch_fates();
+}
+
+void Bus::forget_introduced(std::uint64_t host) {
+  const auto lock = session_->lock();
+  introduced_.erase(host);
+}
+
 void Bus::introduce(const Destination& to) {
-  if (to.host == 0 || to.host_text.empty() || to.host == own_host_ || !introduced_.emplace(to.host, to.host_text).second) return;
+  if (to.host == 0 || to.host_text.empty() || to.host == own_host_ || introduced_.contains(to.host)) return;
+  {
+    const auto lock = session_->lock();
+    introduced_.emplace(to.host, to.host_text);
+  }
   say_introduce(to.host, to.host_text);
 }
 
@@ -139,7 +204,7 @@ void Bus::say_introduce(std::uint64_t key, const std::string& host) {
   introduce.host = host;
   request(Destination::to_broker(), std::move(introduce), std::chrono::seconds(10), [this, key](const Result<ControlMessage>& answer) {
     if (answer || answer.error().code() == ErrorCode::fate_unknown) return;  // the next session is told again
-    introduced_.erase(key);
+    forget_introduced(key);
     log::debug("bus: introduce: " + answer.error().to_string());
   });
 }
@@ -255,7 +320,7 @@ void Bus::send_answer(const Request& request, const std::string& bytes) {
   }
 }
 
-void Bus::on_message(const FrameReader::Message& message) {
+void Bus::on_message(const FrameReader::Message& message, const std::shared_ptr<const void>& frame) {
   if (!session_->is_up()) return log::debug("bus: what a broker says before its Welcome is dropped");
   switch (message.envelope.kind()) {
     case wire::Kind::control: on_control(message); return;
@@ -278,8 +343,10 @@ void Bus::on_message(const FrameReader::Message& message) {
     std::memcpy(&header, body.data(), sizeof header);
     body.remove_prefix(sizeof header);
   }
-  if (events_.on_data) {
-    if (cast && events_.on_cast) {
+  if (events_.on_data || events_.on_delivery) {
+    if (events_.on_delivery) {
+      events_.on_delivery({message.envelope, header, body, cast ? &*cast : nullptr, frame});
+    } else if (cast && events_.on_cast) {
       events_.on_cast(message.envelope, header, body, *cast);
     } else {
       events_.on_data(message.envelope, header, body);

@@ -44,7 +44,7 @@ struct Destination {
 
 /// What every role but the broker has: its view of the bus. Requests with their answers, calls, handlers, and one Session below.
 ///
-/// Lives on the reactor's thread. Control messages that are requests are checked against the table given at the start and refused in words
+/// Lives on the reactor's thread, but for pack() and load(), which any thread may call. Control messages that are requests are checked against the table given at the start and refused in words
 /// when they do not fit; answers find their request by id.
 class Bus {
  public:
@@ -54,6 +54,14 @@ class Bus {
   using CallAnswer = std::function<void(Result<std::string>)>;
   /// The answer of one rank, by its ordinal in the view.
   using CastAnswer = std::function<void(std::uint64_t ordinal, Result<std::string>)>;
+  /// A message or call for a port.
+  struct Delivery {
+    const wire::Envelope& envelope;
+    const wire::CallHeader& header;
+    Bytes body;
+    const CastBody* cast;
+    const std::shared_ptr<const void>& frame;
+  };
   struct Events {
     /// Registered (again, after a loss): `welcome` says where and as what.
     std::function<void(const wire::Welcome&)> on_up;
@@ -67,6 +75,8 @@ class Bus {
     std::function<void(const wire::Envelope&, const wire::CallHeader&, Bytes)> on_data;
     /// The same for one that was cast to a view of a mesh; without it these come to on_data.
     std::function<void(const wire::Envelope&, const wire::CallHeader&, Bytes, const CastBody&)> on_cast;
+    /// The same for both, in their place: the body may be kept, as long as `frame` is. `cast`: null when it is none.
+    std::function<void(const Delivery&)> on_delivery;
     /// A message that was not a request or call of ours came back, or, with fate_unknown, may have been taken or not: whoever knew is dead.
     /// Once for each message.
     std::function<void(const wire::Envelope&, const Error&)> on_undeliverable;
@@ -119,6 +129,37 @@ class Bus {
   Result<void> send(const Destination& to, std::uint32_t port, Bytes body, bool no_return = false);
   /// The same without a copy of a body above kInlineLimit.
   Result<void> send(const Destination& to, std::uint32_t port, const SharedBody& body, bool no_return = false);
+  /// What waits to leave or to be taken.
+  struct Load {
+    std::size_t bytes = 0;        ///< Given to us and not yet to the socket.
+    std::size_t outstanding = 0;  ///< Messages that are not known to be taken.
+  };
+  /// What became of a message that was to be packed.
+  struct Packed {
+    enum class Outcome : std::uint8_t {
+      packed,
+      /// It does not fit now; see Load.
+      no_room,
+      /// It has to be sent by send(): its host is not known to our broker, or a session begins.
+      not_now,
+    } outcome;
+    /// Nothing was waiting before it, so nobody is about to flush.
+    bool is_first = false;
+    /// A pack is full with it.
+    bool is_full = false;
+  };
+  /// send() on any thread, beside the reactor's (decision 30). The message leaves with the next flush(), which the caller has to see to. Only
+  /// when no more than `most_bytes` wait then. `part`: what the body is, moved from; null: it is copied.
+  Packed pack(std::uint64_t proc, std::uint64_t host, std::uint32_t port, Bytes body, zmq::message_t* part, std::size_t most_bytes);
+  /// Any thread.
+  Load load() const;
+  /// See Session; any thread.
+  Reactor::Time sent_at() const noexcept { return session_->sent_at(); }
+  /// Sends what waits, as far as it goes now, as a turn does at its end.
+  void flush();
+  /// A message part that has a share of that body.
+  static zmq::message_t share(const SharedBody& body);
+
   /// The same message to every rank of a view, in order with what else is sent to each of them; each one is delivered, returned or of
   /// unknown fate by itself. With no rank it succeeds. Errors: too_large, queue_full, version_mismatch (an
   /// older broker); nothing was sent then.
@@ -138,7 +179,7 @@ class Bus {
   void hold_data(bool held) { session_->hold_data(held); }
   std::size_t inbox_bytes() const noexcept { return session_->inbox_bytes(); }
   /// Bytes that were given to us and not yet to the socket.
-  std::size_t queued_bytes() const noexcept { return session_->outbox().bytes(); }
+  std::size_t queued_bytes() const { return load().bytes; }
 
   /// Leaves in order. Open requests fail with fate_unknown. `linger`: see Session::close.
   void close(const std::string& reason, std::chrono::milliseconds linger = std::chrono::milliseconds(200));
@@ -181,6 +222,14 @@ class Bus {
   void fail_cast(const wire::Envelope& envelope, const Error& error);
   void fail_cast_call(std::uint64_t id, const Error& error);
   void finish_cast(std::uint64_t id, std::uint64_t ordinal, Result<std::string> answer);
+  /// post() with the session's lock held, to a host that is known.
+  std::uint64_t post_locked(const wire::Envelope& envelope, Bytes body, zmq::message_t* part);
+  /// Remembers a message that was pushed; with the session's lock held.
+  void remember(const SentFates::Receiver& to, wire::Envelope envelope, std::size_t length);
+  void watch_fates();
+  void on_message(const FrameReader::Message& message, const std::shared_ptr<const void>& frame);
+  void set_packable(bool is_packable);
+  void forget_introduced(std::uint64_t host);
   void introduce(const Destination& to);
   void say_introduce(std::uint64_t key, const std::string& host);
   void on_welcome(const wire::Welcome& welcome);
@@ -191,11 +240,13 @@ class Bus {
   void ask_taken(const SentFates::Receiver& receiver);
   void on_asked(const SentFates::Receiver& receiver, const Result<ControlMessage>& answer);
   void tell_unknown(const wire::Envelope& envelope);
-  void arm_fates();
+  /// SentFates::remove().
+  bool forget_fate(const SentFates::Receiver& to, const wire::Envelope& envelope, bool is_unknown = false);
+  /// SentFates::settle(), and what is of unknown fate then is told.
+  void settle(const SentFates::Receiver& receiver, std::uint64_t end);
   /// Of a message that no longer fits in the queue.
   void fail_queued(const wire::Envelope& envelope);
   void on_lost(const std::string& reason);
-  void on_message(const FrameReader::Message& message);
   void on_control(const FrameReader::Message& message);
   void log_refusal(const wire::Envelope& from, const Error& error);
   void on_call_answer(const FrameReader::Message& message);
@@ -217,11 +268,11 @@ class Bus {
   std::optional<ProcId> self_;
   /// When the peer gave only its name.
   std::optional<ProcName> own_name_;
-  std::uint64_t own_host_ = 0;
+  std::uint64_t own_host_ = 0;  // written with the session's lock held
   std::uint64_t incarnation_ = 0;
   /// Above those of whoever had our name before us: an answer to him must not be taken for one to us. By the clock, 256 ns a number: that
   /// is below 2^53, which JSON keeps exactly, until 2043.
-  std::uint64_t next_sequence_ =
+  std::uint64_t next_sequence_ =  // guarded by the session's lock
       static_cast<std::uint64_t>(std::chrono::nanoseconds(std::chrono::system_clock::now().time_since_epoch()).count()) >> 8;
   std::uint64_t next_id_ = next_sequence_;
   std::map<std::uint64_t, Pending> pending_;
@@ -231,16 +282,19 @@ class Bus {
   std::unordered_map<std::uint64_t, std::uint64_t> cast_of_sequence_;
   /// Our broker is of a release that knows no casts.
   bool is_castless_ = false;
-  SentFates fates_;
+  SentFates fates_;  // guarded by the session's lock
   TakenCounts taken_;
-  std::uint64_t no_return_ = 0;
+  std::uint64_t no_return_ = 0;  // guarded by the session's lock
+  /// Whether pack() may be used: not while a new session puts what waits in order.
+  bool is_packable_ = false;  // guarded by the session's lock
+  std::uint64_t turn_end_ = 0;
   /// Who was told that its role is too low.
   std::unordered_set<std::uint64_t> refused_senders_;
   std::uint64_t refused_ = 0;
   Reactor::TimerId fates_timer_ = 0;
   Reactor::TimerId taken_timer_ = 0;
   /// Other hosts, by key, that this session's broker was told of; a new session is told of them again, before what is queued leaves.
-  std::unordered_map<std::uint64_t, std::string> introduced_;
+  std::unordered_map<std::uint64_t, std::string> introduced_;  // written with the session's lock held
   std::unique_ptr<Session> session_;
   /// Lets posted work see that this object is gone.
   std::shared_ptr<void> alive_ = std::make_shared<char>();

@@ -23,6 +23,7 @@ Result<void> Bus::check_cast(const CastPlan& to, std::size_t bytes, bool is_coun
       return fail(ErrorCode::too_large, "a cast of " + std::to_string(bytes) + " bytes; the limit for this view is " +
                                             std::to_string(kBodyLimit - piece.front.size()));
   }
+  const auto lock = session_->lock();
   if (is_counted && !fates_.has_room(to.targets.size()))
     return fail(ErrorCode::queue_full,
                 std::to_string(fates_.count()) + " messages are on their way to receivers that have not said that they took them");
@@ -34,7 +35,6 @@ std::uint64_t Bus::post_cast(const CastPlan& to, std::size_t piece, std::uint32_
   for (const auto& host : to.hosts) introduce(host);
   wire::Envelope envelope;
   envelope.mutate_flags(kFlagCast | flags);
-  envelope.mutate_sequence(next_sequence_);
   envelope.mutate_port(port);
   envelope.mutate_kind(kind);
   envelope.mutate_lane(wire::Lane::data);
@@ -46,15 +46,15 @@ std::uint64_t Bus::post_cast(const CastPlan& to, std::size_t piece, std::uint32_
     at += part.size();
   }
   const Bytes all = bytes_of(bytes.data(), bytes.size());
-  if (!session_->push(envelope, all, all.size() > kInlineLimit ? &bytes : nullptr)) return 0;
-  envelope.mutate_length(static_cast<std::uint32_t>(body.size()));
+  const auto lock = session_->lock();
+  envelope.mutate_sequence(next_sequence_);
+  if (!session_->push_locked(envelope, all, all.size() > kInlineLimit ? &bytes : nullptr)) return 0;
   const auto& ordinals = to.pieces[piece].ordinals;
   if (has_fate(envelope)) {
     for (const auto ordinal : ordinals) {
       const auto& target = to.targets[ordinal];
-      fates_.add(receiver_of(target.proc, target.host), envelope);
+      remember(receiver_of(target.proc, target.host), envelope, body.size());
     }
-    if (fates_timer_ == 0) arm_fates();
   } else if ((flags & kFlagNoReturn) != 0) {
     no_return_ += ordinals.size();
   }
@@ -181,11 +181,14 @@ void Bus::fail_cast(const wire::Envelope& envelope, const Error& error) {
     copy.mutate_destination_proc(proc);
     copy.mutate_destination_host(of_host == 0 ? own_host_ : of_host);
     // What is known to be taken, or was told already, is not told again.
-    if (has_fate(envelope) && !fates_.remove(receiver_of(proc, of_host), envelope, error.code() == ErrorCode::fate_unknown)) return;
+    if (has_fate(envelope) && !forget_fate(receiver_of(proc, of_host), envelope, error.code() == ErrorCode::fate_unknown)) return;
     if (events_.on_undeliverable) events_.on_undeliverable(copy, error);
   };
   if (envelope.destination_proc() != 0) return one(envelope.destination_proc(), host);
-  for (const auto& receiver : fates_.holders(envelope.sequence())) {
+  auto lock = session_->lock();
+  const auto holders = fates_.holders(envelope.sequence());
+  lock.unlock();
+  for (const auto& receiver : holders) {
     if (is_all || receiver.host == host) one(receiver.proc, receiver.host);
   }
 }

@@ -55,7 +55,26 @@ void Bus::on_taken(const SentFates::Receiver& from, const wire::Taken& taken) {
   if (taken.incarnation() != incarnation_ || taken.runs() == nullptr) return;
   std::vector<wire::TakenRun> runs;
   for (const auto* run : *taken.runs()) runs.push_back(*run);
-  fates_.on_taken(from, runs, [this](const wire::Envelope& envelope) { tell_unknown(envelope); });
+  std::vector<wire::Envelope> unknown;
+  {
+    const auto lock = session_->lock();
+    fates_.on_taken(from, runs, [&](const wire::Envelope& envelope) { unknown.push_back(envelope); });
+  }
+  for (const auto& envelope : unknown) tell_unknown(envelope);
+}
+
+bool Bus::forget_fate(const SentFates::Receiver& to, const wire::Envelope& envelope, bool is_unknown) {
+  const auto lock = session_->lock();
+  return fates_.remove(to, envelope, is_unknown);
+}
+
+void Bus::settle(const SentFates::Receiver& receiver, std::uint64_t end) {
+  std::vector<wire::Envelope> unknown;
+  {
+    const auto lock = session_->lock();
+    fates_.settle(receiver, end, [&](const wire::Envelope& envelope) { unknown.push_back(envelope); });
+  }
+  for (const auto& envelope : unknown) tell_unknown(envelope);
 }
 
 void Bus::on_undeliverable(const wire::Envelope& from, const wire::Undeliverable& undeliverable) {
@@ -72,18 +91,18 @@ void Bus::on_undeliverable(const wire::Envelope& from, const wire::Undeliverable
   }
   const Error error(from_wire(undeliverable.code()), text_of(undeliverable.detail()));
   if ((envelope.flags() & kFlagCast) != 0) {
-    if (is_own && error.code() == ErrorCode::no_such_host) introduced_.erase(envelope.destination_host());
+    if (is_own && error.code() == ErrorCode::no_such_host) forget_introduced(envelope.destination_host());
     return fail_cast(envelope, error);
   }
   // Our broker has forgotten that host: it is introduced again with the next message.
-  if (is_own && error.code() == ErrorCode::no_such_host) introduced_.erase(envelope.destination_host());
+  if (is_own && error.code() == ErrorCode::no_such_host) forget_introduced(envelope.destination_host());
   if (found != id_of_sequence_.end()) {
     fail_pending(found->second, error);
     return;
   }
   // What is known to be taken, or was told already, is not told again.
-  if (has_fate(envelope) && !fates_.remove(receiver_of(envelope.destination_proc(), envelope.destination_host()), envelope,
-                                           error.code() == ErrorCode::fate_unknown))
+  if (has_fate(envelope) && !forget_fate(receiver_of(envelope.destination_proc(), envelope.destination_host()), envelope,
+                                         error.code() == ErrorCode::fate_unknown))
     return;
   if (events_.on_undeliverable) {
     events_.on_undeliverable(*undeliverable.envelope(), error);
@@ -108,7 +127,7 @@ void Bus::fail_queued(const wire::Envelope& envelope) {
     });
     return;
   }
-  if (has_fate(envelope)) fates_.remove(receiver_of(envelope.destination_proc(), envelope.destination_host()), envelope);
+  if (has_fate(envelope)) forget_fate(receiver_of(envelope.destination_proc(), envelope.destination_host()), envelope);
   if (const auto found = id_of_sequence_.find(envelope.sequence()); found != id_of_sequence_.end()) {
     fail_later(found->second, error);
   } else if (events_.on_undeliverable) {
@@ -125,13 +144,19 @@ void Bus::tell_unknown(const wire::Envelope& envelope) {
                       "its receiver has not said that it took it, and never will: a broker, or the receiver, has died on the way"));
 }
 
-void Bus::arm_fates() {
+void Bus::watch_fates() {
+  if (fates_timer_ != 0) return;
+  {
+    const auto lock = session_->lock();
+    if (fates_.empty()) return;
+  }
   fates_timer_ = reactor_.after(kSilentInterval, [this] {
     fates_timer_ = 0;
-    if (is_up()) {
-      for (const auto& receiver : fates_.silent()) ask_taken(receiver);
-    }
-    if (!fates_.empty()) arm_fates();
+    if (!is_up()) return;  // the end of this turn begins again
+    auto lock = session_->lock();
+    const auto silent = fates_.silent();
+    lock.unlock();
+    for (const auto& receiver : silent) ask_taken(receiver);
   });
 }
 
@@ -143,8 +168,11 @@ void Bus::ask_taken(const SentFates::Receiver& receiver) {
   const auto limit = static_cast<std::uint32_t>(std::chrono::milliseconds(kAskLimit).count());
   const auto sequence = post({receiver.proc, receiver.host, {}}, 0, wire::Kind::control, wire::Lane::data,
                              encode_control({.id = id, .deadline_ms = limit}, wire::AskTakenT()));
-  // Whatever is sent from now on has a higher number.
-  fates_.on_asked(receiver, next_sequence_);
+  {
+    // Whatever is sent from now on has a higher number.
+    const auto lock = session_->lock();
+    fates_.on_asked(receiver, sequence == 0 ? next_sequence_ : sequence + 1);
+  }
   if (sequence == 0) {
     fail_later(id, Error(ErrorCode::queue_full, "the queue to the broker is full"));
     return;
@@ -154,19 +182,25 @@ void Bus::ask_taken(const SentFates::Receiver& receiver) {
 }
 
 void Bus::on_asked(const SentFates::Receiver& receiver, const Result<ControlMessage>& answer) {
-  const auto end = fates_.take_asked(receiver);
-  const auto tell = [this](const wire::Envelope& envelope) { tell_unknown(envelope); };
+  std::uint64_t end = 0;
+  {
+    const auto lock = session_->lock();
+    end = fates_.take_asked(receiver);
+  }
   if (answer) {
     if (const auto* taken = answer->body_as<wire::Taken>()) {
       on_taken(receiver, *taken);
-      fates_.settle(receiver, end, tell);
+      settle(receiver, end);
     }
     return;
   }
   switch (answer.error().code()) {
     // An older release, which does not know the question.
     case ErrorCode::no_such_port:
-    case ErrorCode::unauthorised: fates_.ignore(receiver); return;
+    case ErrorCode::unauthorised: {
+      const auto lock = session_->lock();
+      return fates_.ignore(receiver);
+    }
     // Nobody will ever answer for it.
     case ErrorCode::no_such_proc:
     case ErrorCode::no_such_host:
@@ -174,13 +208,14 @@ void Bus::on_asked(const SentFates::Receiver& receiver, const Result<ControlMess
     case ErrorCode::identity_mismatch:
     case ErrorCode::version_mismatch:
     case ErrorCode::unroutable:
-    case ErrorCode::expired: fates_.settle(receiver, end, tell); return;
+    case ErrorCode::expired: return settle(receiver, end);
     // Asked again: the question itself was lost, or waits.
     default: log::debug("bus: what was taken: " + answer.error().to_string()); return;
   }
 }
 
 Bus::Traffic Bus::traffic() const {
+  const auto lock = session_->lock();
   return {.sent = fates_.totals(), .outstanding = fates_.count(), .no_return = no_return_, .taken = taken_.taken()};
 }
 

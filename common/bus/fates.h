@@ -40,7 +40,7 @@ class SentFates {
   /// `limit`: how many messages may be outstanding.
   explicit SentFates(std::size_t limit);
 
-  bool has_room(std::size_t count = 1) const noexcept { return count <= limit_ - count_; }
+  bool has_room(std::size_t count = 1) const noexcept { return count_ <= limit_ && count <= limit_ - count_; }
   bool empty() const noexcept { return count_ == 0; }
   std::size_t count() const noexcept { return count_; }
   const Totals& totals() const noexcept { return totals_; }

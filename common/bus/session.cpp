@@ -5,8 +5,8 @@
 #include <utility>
 
 #include "common/base/log.h"
-#include "common/wire/protocol.h"
 #include "common/base/unix_peer.h"
+#include "common/wire/protocol.h"
 #include "wire/control_generated.h"
 
 namespace meshbus {
@@ -68,6 +68,7 @@ Session::~Session() {
 }
 
 bool Session::push(const wire::Envelope& envelope, Bytes body, zmq::message_t* apart) {
+  const Lock held = lock();
   return outbox_.push(envelope, body, apart);
 }
 
@@ -205,7 +206,7 @@ void Session::close(const std::string& reason, std::chrono::milliseconds linger)
   if (state_ == State::up && !reason.empty()) {
     wire::ByeT bye;
     bye.reason = cut_text(reason);
-    outbox_.push(to_broker(), encode_control({}, std::move(bye)));
+    push(to_broker(), encode_control({}, std::move(bye)));
     flush();
   }
   state_ = State::closed;
@@ -264,7 +265,7 @@ void Session::on_frame(std::vector<zmq::message_t> parts) {
   if (is_data && !options_.link) {
     std::size_t bytes = 0;
     for (const auto& part : parts) bytes += part.size();
-    inbox_.push_back({std::move(parts), *reader, bytes});
+    inbox_.push_back(std::make_shared<Received>(std::move(parts), *reader, bytes));
     inbox_bytes_ += bytes;
     return;
   }
@@ -290,12 +291,16 @@ bool Session::hand_out(bool all) {
   int stride = 1, left = 1;
   while (!inbox_.empty()) {
     // Out of the queue meanwhile: a handler may end the session.
-    Received frame = std::move(inbox_.front());
+    const std::shared_ptr<Received> frame = std::move(inbox_.front());
     inbox_.pop_front();
     FrameReader::Message message;
-    while (frame.reader.next(message)) {
+    while (frame->reader.next(message)) {
       taken_ += sizeof message.envelope + message.body.size();
-      if (events_.on_message) events_.on_message(message);
+      if (events_.on_data) {
+        events_.on_data(message, frame);
+      } else if (events_.on_message) {
+        events_.on_message(message);
+      }
       if (generation != generation_) return false;
       bool is_late = false;
       if (--left == 0) {
@@ -305,12 +310,12 @@ bool Session::hand_out(bool all) {
         left = stride;
       }
       if (!all && (is_held_ || is_late)) {
-        inbox_.push_front(std::move(frame));
+        inbox_.push_front(frame);
         return !is_held_;
       }
     }
-    inbox_bytes_ -= frame.bytes;
-    if (frame.reader.is_malformed() && !all) {
+    inbox_bytes_ -= frame->bytes;
+    if (frame->reader.is_malformed() && !all) {
       drop("the broker at " + options_.endpoint + " sent a malformed frame");
       return false;
     }
@@ -366,8 +371,8 @@ void Session::on_welcome(const wire::Welcome& welcome) {
   silent_handshakes_ = 0;
   was_ever_up_ = true;
   heartbeat_ = std::chrono::milliseconds(std::max(welcome.heartbeat_ms(), 50U));
-  // Agents and controllers bound what each of their listeners has on the way (agent/host/stdio/log_streams.h). One of these that stops must
-  // not keep the others from hearing, as it would if all shared one window.
+  // Agents and controllers bound what each of their listeners has on the way (agent/host/output/log_streams.h). One of these that stops
+  // must not keep the others from hearing, as it would if all shared one window.
   const bool is_program = hello.kind == wire::PeerKind::proc || hello.kind == wire::PeerKind::launcher;
   is_credited_ = is_program && (welcome.capabilities() & kCapabilityCredit) != 0;
   last_heard_ = reactor_.now();
@@ -384,8 +389,10 @@ void Session::on_heartbeat_timer() {
     return;
   }
   // Data that waits for credit is no sign of life.
-  if (!std::exchange(has_sent_, false) && outbox_.empty(wire::Lane::control))
-    outbox_.push(to_broker(), encode_control({}, wire::HeartbeatT()));
+  if (!std::exchange(has_sent_, false)) {
+    const Lock held = lock();
+    if (outbox_.empty(wire::Lane::control)) outbox_.push(to_broker(), encode_control({}, wire::HeartbeatT()));
+  }
   arm_heartbeat();
 }
 
@@ -394,19 +401,28 @@ void Session::arm_heartbeat() {
   heartbeat_timer_ = reactor_.at(heartbeat_due_, [this] { on_heartbeat_timer(); });
 }
 
+Frame* Session::next_frame() {
+  const Lock held = lock();
+  return outbox_.front();
+}
+
 void Session::flush_early() {
   if (sent_ - credit_ < kEarly) flush();
 }
 
 void Session::flush() {
   if (state_ != State::up) return;
-  while (Frame* frame = outbox_.front()) {
+  for (;;) {
+    // Other threads may add frames meanwhile, but only this one takes them out.
+    Frame* const frame = next_frame();
+    if (frame == nullptr) break;
     const bool is_data = frame->lane == wire::Lane::data;
     // The broker's credit comes in a frame, and at the end of that turn this is called again.
     if (is_data && is_credited_ && !is_within_window(sent_ - credit_, frame->bytes)) break;
     // Once it takes more, this is called again.
     if (!send(*frame, 0)) return;
     if (is_data) sent_ += frame->bytes;
+    const Lock held = lock();
     outbox_.pop();
   }
   if (taken_ - announced_ < kCreditStep && control_unsaid_ < kControlStep) {
@@ -428,6 +444,7 @@ bool Session::send(Frame& frame, std::uint64_t number) {
   untold_since_ = {};
   control_unsaid_ = 0;
   has_sent_ = true;
+  sent_at_.store(Reactor::Clock::now(), std::memory_order_relaxed);
   return true;
 }
 

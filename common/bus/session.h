@@ -1,14 +1,17 @@
 #pragma once
 
+#include <atomic>
 #include <chrono>
 #include <cstdint>
 #include <deque>
 #include <functional>
 #include <memory>
+#include <mutex>
 #include <optional>
 #include <string>
 #include <vector>
 
+#include "common/base/adaptive_mutex.h"
 #include "common/zmtp/broker_socket.h"
 #include "common/wire/control.h"
 #include "common/wire/outbox.h"
@@ -57,6 +60,8 @@ class Session {
     std::function<void(const std::string& reason)> on_trouble;
     /// A message that is not about the session itself. `body` is valid during the call.
     std::function<void(const FrameReader::Message&)> on_message;
+    /// Of anything but a link: the same for data. The body lives as long as `frame` is kept.
+    std::function<void(const FrameReader::Message&, const std::shared_ptr<const void>& frame)> on_data;
     /// Of a link: a frame came whose LinkHeader is to be looked at. False when its messages are there already.
     std::function<bool(const FrameReader&)> on_link_frame;
     /// Of a link: what LinkHeader.ack is to say.
@@ -70,6 +75,13 @@ class Session {
 
   /// Queues a message; it leaves at the end of the turn, or once the broker gives credit. False when the queue is full.
   bool push(const wire::Envelope& envelope, Bytes body, zmq::message_t* apart = nullptr);
+  /// Guards the outbox: threads beside the reactor's push data into it while they hold this (decision 30).
+  using Lock = std::unique_lock<AdaptiveMutex>;
+  Lock lock() const { return Lock(mutex_); }
+  /// push() for a caller that holds the lock.
+  bool push_locked(const wire::Envelope& envelope, Bytes body, zmq::message_t* apart = nullptr) {
+    return outbox_.push(envelope, body, apart);
+  }
   /// Sends what is queued, as far as it goes now.
   void flush();
   /// The same, for those who do not wait for the end of the turn; unless the broker has enough to read from us already: what comes then is
@@ -87,11 +99,13 @@ class Session {
   const std::string& server_key() const noexcept { return server_key_; }
   /// Ends the present session, if any, as if its connection had broken; another one is tried.
   void reconnect(const std::string& why) { drop(why); }
+  /// When something was written to the connection last. Any thread.
+  Reactor::Time sent_at() const noexcept { return sent_at_.load(std::memory_order_relaxed); }
   /// Whether the last session ended because the broker said that it ends.
   bool has_said_bye() const noexcept { return has_said_bye_; }
   /// When the connection of the present session was there; what came before Hello is not in it.
   std::chrono::system_clock::time_point connected_at() const noexcept { return connected_at_; }
-  /// Takes out what has not left yet.
+  /// What has not left yet. Where other threads push, only with the lock held.
   Outbox& outbox() noexcept { return outbox_; }
   const Outbox& outbox() const noexcept { return outbox_; }
   /// Says Bye, sends what is queued as far as the connection takes it, and closes. No more events. What it took still leaves, within
@@ -101,6 +115,8 @@ class Session {
 
  private:
   enum class State { idle, connecting, greeting, up, closed };
+  /// The frame to send next, or null.
+  Frame* next_frame();
   void open();
   void drop(const std::string& reason);
   /// The other side will not have us, or cannot: for good.
@@ -130,7 +146,8 @@ class Session {
   Events events_;
   State state_ = State::idle;
   std::unique_ptr<BrokerSocket> socket_;
-  Outbox outbox_;
+  mutable AdaptiveMutex mutex_;
+  Outbox outbox_;  // guarded by mutex_
   /// Of the frame that is being received.
   std::vector<zmq::message_t> parts_;
   /// Frames of data whose messages were not handed out yet. What they hold is bounded by what the broker sends without credit.
@@ -139,7 +156,7 @@ class Session {
     FrameReader reader;
     std::size_t bytes;
   };
-  std::deque<Received> inbox_;
+  std::deque<std::shared_ptr<Received>> inbox_;
   std::size_t inbox_bytes_ = 0;
   bool is_held_ = false;
   std::uint64_t turn_end_ = 0;
@@ -158,6 +175,7 @@ class Session {
   Reactor::Time heartbeat_due_{};
   Reactor::Time last_heard_{};
   bool has_sent_ = false;
+  std::atomic<Reactor::Time> sent_at_{Reactor::Time{}};
   /// Whether the broker gives credit; bytes of data sent, and how many of them it has taken.
   bool is_credited_ = false;
   std::uint64_t sent_ = 0;

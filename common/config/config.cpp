@@ -31,7 +31,8 @@ using Poco::Util::MapConfiguration;
 constexpr std::string_view prefix = "MESHBUS_";
 constexpr std::size_t largest_file = 1 << 20;
 
-/// Variables of ours that are no settings: they tell a proc who it is (spec 4.4, 4.5), or are read before the settings are.
+/// Variables of meshbus that are not settings: they give a proc its identity (spec 4.4, 4.5), or
+/// are read before the settings.
 bool is_bootstrapping(std::string_view variable) {
   static constexpr std::array<std::string_view, 7> names = {"MESHBUS_BOOTSTRAP", "MESHBUS_CONFIG",      "MESHBUS_ADDR", "MESHBUS_MESH",
                                                             "MESHBUS_RESTARTS",  "MESHBUS_CONTAINMENT", "MESHBUS_HOSTS"};

@@ -17,10 +17,12 @@ namespace meshbus {
 /// Key and value as texts: `{"spawn.ready", "30s"}`.
 using Setting = std::pair<std::string, std::string>;
 
-/// `spawn.ready=30s`, as given to `--set`. Errors: configuration_error when there is no key or no equals sign.
+/// `spawn.ready=30s`, as given to `--set`. Errors: configuration_error when there is no key or no
+/// equals sign.
 Result<Setting> parse_setting(std::string_view text);
 
-/// Where settings come from; the file is found by way of the environment (Config::load). Within one list the last one wins.
+/// Where settings come from; the file is found by way of the environment (Config::load). Within one
+/// list the last one wins.
 struct ConfigSources {
   std::vector<Setting> test = {};                       ///< Overrides everything; for tests.
   std::vector<Setting> flags = {};                      ///< `--set key=value`, and flags that stand for a key.
@@ -32,19 +34,22 @@ struct ConfigSources {
   static ConfigSources of_process();
 };
 
-/// The settings of this process: the layers of spec 11.2, put together and checked once, so that look-ups cannot fail. A plain value: copy
-/// it freely. A Config has no lock: whoever calls set() is the only thread that uses that copy.
+/// The settings of this process: the layers of spec 11.2, put together and checked once, so that
+/// look-ups cannot fail. A plain value: copy it freely. A Config has no lock: only the thread that
+/// calls set() may use that copy.
 class Config {
  public:
   /// All defaults.
   Config();
 
-  /// Puts the layers together, strongest first: test, flags, environment, runtime, file, launcher's snapshot, default.
-  /// The file is $MESHBUS_CONFIG, else $XDG_CONFIG_HOME/meshbus/config, else ~/.config/meshbus/config; only the first must exist. It holds
-  /// lines `spawn.ready = 30s`, or `ready = 30s` below `[spawn]`; `#` and `;` start a comment. Errors: configuration_error naming key,
-  /// value, where it was set, and what is expected. Values that another layer covers are checked too. Unknown keys are errors as well, but
-  /// for MESHBUS_* variables and the launcher's snapshot, which another version of this software may have written: those are ignored, with
-  /// a line in warnings().
+  /// Puts the layers together, strongest first: test, flags, environment, runtime, file, launcher's
+  /// snapshot, default. The file is $MESHBUS_CONFIG, else $XDG_CONFIG_HOME/meshbus/config, else
+  /// ~/.config/meshbus/config; only the first must exist. It holds lines `spawn.ready = 30s`, or
+  /// `ready = 30s` below `[spawn]`; `#` and `;` start a comment. Errors: configuration_error naming
+  /// key, value, where it was set, and what is expected. Values that another layer covers are
+  /// checked too. Unknown keys are errors as well, but for MESHBUS_* variables and the launcher's
+  /// snapshot, which another version of this software may have written: those are ignored, with a
+  /// line in warnings().
   static Result<Config> load(ConfigSources sources);
 
   std::chrono::milliseconds duration(DurationKey key) const { return std::chrono::milliseconds(values_[key.index].number); }
@@ -71,7 +76,8 @@ class Config {
   /// Every key, in the order of key_table: what `meshbus config show` prints.
   std::vector<Shown> show() const;
 
-  /// What is suspicious but no error, one line each. The process that people talk to prints them; the others need not.
+  /// What is suspicious but no error, one line each. The process that people talk to prints them;
+  /// the others need not.
   const std::vector<std::string>& warnings() const { return warnings_; }
 
  private:

@@ -8,12 +8,14 @@
 
 #include "meshbus/result.h"
 
-/// Which settings there are and how their values are written (spec 11.1, 11.3). The table is the only place where a key is declared:
-/// its default, the file, the environment variable, `--set`, `meshbus config` and the documentation all come from it.
+/// Which settings there are and how their values are written (spec 11.1, 11.3). The table is the
+/// only place where a key is declared: its default, the file, the environment variable, `--set`,
+/// `meshbus config` and the documentation all come from it.
 namespace meshbus {
 
-/// What a value is, and with that how it is written: `250ms`, `30s`, `2m`, `1h` (a plain number is in the key's unit); `64`; `64KiB`,
-/// `1MiB`, `1GiB` (or plain bytes); `true` or `false`; one of the words in `unit`; an absolute path, or nothing.
+/// What a value is, and with that how it is written: `250ms`, `30s`, `2m`, `1h` (a plain number is
+/// in the key's unit); `64`; `64KiB`, `1MiB`, `1GiB` (or plain bytes); `true` or `false`; one of
+/// the words in `unit`; an absolute path, or nothing.
 enum class ValueKind : std::uint8_t { duration, count, bytes, boolean, word, path };
 
 /// One setting. All texts are written as a user would write them.
@@ -69,7 +71,8 @@ inline constexpr std::array key_table = std::to_array<KeyInfo>({
 });
 // clang-format on
 
-/// A key whose kind the compiler knows; a typo, or asking for a duration as a count, does not compile.
+/// A key whose kind the compiler knows; a typo, or asking for a duration as a count, does not
+/// compile.
 template <ValueKind kind>
 struct Key {
   std::size_t index;  ///< Into key_table.
@@ -129,12 +132,14 @@ inline constexpr PathKey keys_own("keys.own");
 inline constexpr WordKey log_level("log.level");
 }  // namespace keys
 
-/// The number behind a value: milliseconds, a count, bytes, 0 or 1, which of the words it is; 0 for a path. Checks the key's bounds.
-/// Errors: parse_error, whose detail is the expected form ("expected a duration from 0s to 24h, like 250ms, 30s, 2m or 1h").
+/// The number behind a value: milliseconds, a count, bytes, 0 or 1, which of the words it is; 0 for
+/// a path. Checks the key's bounds. Errors: parse_error, whose detail is the expected form
+/// ("expected a duration from 0s to 24h, like 250ms, 30s, 2m or 1h").
 Result<std::uint64_t> parse_value(const KeyInfo& key, std::string_view text);
 /// The text of such a number, as short as can be. Not for paths.
 std::string value_to_text(const KeyInfo& key, std::uint64_t value);
-/// How the values of a key are written, for people: "a duration from 0s to 24h, like 250ms, 30s, 2m or 1h".
+/// How the values of a key are written, for people: "a duration from 0s to 24h, like 250ms, 30s, 2m
+/// or 1h".
 std::string expected_form(const KeyInfo& key);
 
 /// The name of a key's environment variable: MESHBUS_SPAWN_READY.

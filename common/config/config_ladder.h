@@ -4,8 +4,9 @@
 
 namespace meshbus {
 
-/// Whoever is nearer to a cause is to say what happened, so it has to give up first (spec 8.8). Errors: configuration_error that names both
-/// settings, where they come from, what would go wrong and which to change.
+/// The part that is nearer to a cause must give up first, because it can report what happened (spec
+/// 8.8). Errors: configuration_error that names both settings, where they come from, what would go
+/// wrong and which to change.
 Result<void> check_ladder(const Config& config);
 
 }  // namespace meshbus

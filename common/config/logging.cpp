@@ -13,7 +13,8 @@
 namespace meshbus {
 namespace {
 
-/// Writes whole lines to a descriptor without ever waiting for its reader. spdlog's own stderr sink blocks on a full pipe.
+/// Writes whole lines to a descriptor without ever waiting for its reader. spdlog's own stderr sink
+/// blocks on a full pipe.
 class NonBlockingSink : public spdlog::sinks::base_sink<std::mutex> {
  public:
   explicit NonBlockingSink(int fd) : fd_(fd) {}
@@ -59,13 +60,15 @@ std::string escaped(std::string_view text) {
 
 void set_up_logging(std::string_view role, log::Level level) {
   auto logger = std::make_shared<spdlog::logger>("meshbus", std::make_shared<NonBlockingSink>(STDERR_FILENO));
-  // No %l: spdlog says "warning" and "critical" where we say "warn" and "error". No line end: write_line() adds it.
+  // No %l: spdlog says "warning" and "critical" where we say "warn" and "error". No line end:
+  // write_line() adds it.
   logger->set_formatter(std::make_unique<spdlog::pattern_formatter>("%Y-%m-%dT%H:%M:%S.%eZ " + escaped(role) + "[%P] %v",
                                                                     spdlog::pattern_time_type::utc, ""));
   logger->set_level(to_spdlog(level));
   log::set_sink(
       [logger](log::Level at, std::string_view text) {
-        // The pattern's fields are ours, the text is data: it is passed as an argument and never read as a format.
+        // The pattern's fields are ours, the text is data: it is passed as an argument and never
+        // read as a format.
         logger->log(to_spdlog(at), "{}: {}", log::to_string(at), text);
       },
       level);

@@ -185,6 +185,24 @@ void Reactor::run_until(const std::function<bool()>& is_enough) {
   if (is_stopping() || has_posted() || look_at_sockets()) wake();
 }
 
+Reactor::Visit::Visit(Reactor* reactor, std::unique_lock<std::mutex> lock) : reactor_(reactor), lock_(std::move(lock)) {
+  if (reactor_ != nullptr) reactor_->thread_ = std::this_thread::get_id();
+}
+
+Reactor::Visit::~Visit() {
+  if (reactor_ == nullptr) return;
+  reactor_->arm_timers();
+  const bool is_wanted = reactor_->look_at_sockets() || reactor_->has_posted();
+  lock_.unlock();
+  if (is_wanted) reactor_->wake();
+}
+
+Reactor::Visit Reactor::try_visit() {
+  std::unique_lock lock(turns_, std::try_to_lock);
+  Reactor* const visited = lock.owns_lock() ? this : nullptr;
+  return {visited, std::move(lock)};
+}
+
 void Reactor::arm_timers() {
   if (timer_fd_.get() < 0) {
     timer_fd_.reset(timerfd_create(CLOCK_MONOTONIC, TFD_CLOEXEC | TFD_NONBLOCK));
@@ -226,6 +244,12 @@ void Reactor::turn(Duration max_wait) {
 
 void Reactor::run_turn(const epoll_event* events, int count) {
   thread_ = std::this_thread::get_id();
+  // Handlers of tests and programs may throw through this.
+  const struct Mark {
+    explicit Mark(const Reactor* here) : outer(std::exchange(in_turn_, here)) {}
+    ~Mark() { in_turn_ = outer; }
+    const Reactor* outer;
+  } mark(this);
   const auto begin = Clock::now();
   run_fds(events, count);
   // After the wait, which takes the wake-up: what is posted after that wakes again.

@@ -12,6 +12,7 @@
 #include <set>
 #include <thread>
 #include <unordered_map>
+#include <utility>
 #include <vector>
 
 #include "common/base/unique_fd.h"
@@ -88,7 +89,32 @@ class Reactor {
   /// One turn that waits `max_wait` at most.
   void turn(Duration max_wait);
 
+  /// While it lasts its thread is between two turns and may use all that lives on the reactor's thread. It
+  /// sends nothing by itself: hooks at turn ends do not run.
+  class Visit {
+   public:
+    Visit(Visit&& other) noexcept : reactor_(std::exchange(other.reactor_, nullptr)), lock_(std::move(other.lock_)) {}
+    Visit& operator=(Visit&&) = delete;
+    /// Has the reactor notice timers and posted work of the visitor.
+    ~Visit();
+    /// False when a turn was running: this is no visit.
+    explicit operator bool() const noexcept { return reactor_ != nullptr; }
+
+   private:
+    friend class Reactor;
+    Visit(Reactor* reactor, std::unique_lock<std::mutex> lock);
+    Reactor* reactor_;
+    std::unique_lock<std::mutex> lock_;
+  };
+  /// For any thread that is not in a turn, of a reactor whose threads are in run_until(). Waits for the end of
+  /// the turn that runs.
+  Visit visit() { return {this, std::unique_lock(turns_)}; }
+  /// The same; does not wait.
+  Visit try_visit();
+
   Time now() const { return now_(); }
+  /// Whether the caller is in a turn of this reactor.
+  bool is_in_turn() const noexcept { return in_turn_ == this; }
   /// Whether the caller is on the thread that runs this reactor. True before the first turn.
   bool is_here() const { return thread_ == std::thread::id() || thread_ == std::this_thread::get_id(); }
   std::uint64_t long_turns() const noexcept { return long_turns_; }
@@ -106,6 +132,9 @@ class Reactor {
     bool is_ready = true;
   };
   void add_socket(void* socket, SocketHandler handler, bool is_quiet);
+
+  /// The reactor that this thread is in a turn of.
+  static inline thread_local const Reactor* in_turn_ = nullptr;
 
   int wait_ms(Duration max_wait);
   /// Whether a socket has something to receive, now or left over.

@@ -10,14 +10,15 @@
 #include "wire/codes_generated.h"
 #include "wire/forward.h"
 
-/// One-time tokens by which a new host joins the others (spec 13.2; docs/decisions/0021-a-new-host-joins.md). A token has the secret half
-/// of a key pair that is good for this alone, and the public key of the one broker that takes it: whoever knows it proves that in CURVE's
-/// own handshake, without telling it to anybody.
+/// One-time tokens by which a new host joins the others (spec 13.2;
+/// docs/decisions/0021-a-new-host-joins.md). A token has the secret half of a key pair that is good
+/// for this alone, and the public key of the one broker that accepts it. A host that has the token
+/// proves that in CURVE's own handshake, without telling it to anybody.
 namespace meshbus {
 
 /// What its holder knows. As text: NAME-HEX, with 128 hexadecimal digits.
 struct JoinToken {
-  /// Who joins: HOST, or HOST:PORT, of the address that the new host will be known by.
+  /// The address of the new host: HOST, or HOST:PORT.
   std::string name;
   /// The public key of the broker that it is for, Z85.
   std::string server_key;
@@ -43,20 +44,22 @@ struct TokenRecord {
   std::int64_t used_at = 0;
 };
 
-/// The tokens of a directory of keys: DIR/joining/NAME.UNTIL.ID.token is the public half of each, where ID is the beginning of it in
-/// hexadecimal digits; .used that of one that has been used. No secrets are there.
+/// The tokens of a directory of keys: DIR/joining/NAME.UNTIL.ID.token is the public half of each,
+/// where ID is the beginning of it in hexadecimal digits; .used that of one that has been used. No
+/// secrets are there.
 class TokenFolder {
  public:
   explicit TokenFolder(const KeyDirectory& keys) : path_(keys.path() + "/joining") {}
   const std::string& path() const noexcept { return path_; }
 
-  /// All that can be read and trusted. What expired long ago is left out. Empty when there is no such folder.
+  /// All that can be read and trusted. What expired long ago is left out. Empty when there is no
+  /// such folder.
   std::vector<TokenRecord> read() const;
-  /// Lets a token be known from now on, in place of all of the same name; removes those that expired long ago. Errors: io_error,
-  /// configuration_error (others may write there).
+  /// Lets a token be known from now on, in place of all of the same name; removes those that
+  /// expired long ago. Errors: io_error, configuration_error (others may write there).
   Result<void> add(const TokenRecord& record) const;
-  /// Makes it a used one. Of several who do that, in one process or on several hosts that share the folder, one succeeds. Errors: not_exist
-  /// (somebody else has), io_error.
+  /// Marks the token as used. If several processes try at once, even on several hosts that share
+  /// the folder, exactly one succeeds. Errors: not_exist (somebody else has), io_error.
   Result<void> use(const TokenRecord& record) const;
   /// As if it had not been used.
   void give_back(const TokenRecord& record) const;
@@ -67,7 +70,7 @@ class TokenFolder {
   std::string path_;
 };
 
-/// A public key file: who may connect, and as what.
+/// A public key file: a key that may connect, and its role.
 struct KnownKeys {
   wire::Role role = wire::Role::none;
   std::string name;

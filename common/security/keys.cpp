@@ -62,7 +62,8 @@ Result<std::string> read_all(const UniqueFd& fd, const std::string& path) {
   return text;
 }
 
-/// The keys of the lines that begin so. Errors: configuration_error (anything else that is no comment).
+/// The keys of the lines that begin so. Errors: configuration_error (anything else that is no
+/// comment).
 Result<void> parse_keys(const std::string& path, std::string_view text, std::vector<std::string>& public_keys,
                         std::vector<std::string>& secret_keys) {
   std::size_t number = 0;

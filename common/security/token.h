@@ -9,12 +9,14 @@
 
 namespace meshbus {
 
-/// Proof of who a proc is: a MAC by the secret of its host's warden over the proc's id and incarnation (spec 13.3). Broker and agent share
-/// the secret, so that a restarted broker needs no memory of who was announced.
+/// Proof of a proc's identity: a MAC with the secret of its host's warden over the proc's id and
+/// incarnation (spec 13.3). Broker and agent share the secret, so that a restarted broker needs no
+/// memory of announced procs.
 class TokenMaker {
  public:
   static constexpr std::size_t secret_size = 32;
-  /// Reads the secret from the start of a descriptor (the warden's sealed memory). Errors: io_error.
+  /// Reads the secret from the start of a descriptor (the warden's sealed memory). Errors:
+  /// io_error.
   static Result<TokenMaker> from_descriptor(int fd);
   explicit TokenMaker(std::string secret) : secret_(std::move(secret)) {}
 

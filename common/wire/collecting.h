@@ -12,13 +12,15 @@
 #include "meshbus/proc_mesh_ref.h"
 #include "meshbus/result.h"
 
-/// Answers that are reduced at each host, as they travel (schemas/replies.fbs). What is read comes from strangers: errors are
-/// malformed_message, and say what is wrong.
+/// Answers that are reduced at each host, as they travel (schemas/replies.fbs). What is read comes
+/// from strangers: errors are malformed_message, and say what is wrong.
 namespace meshbus {
 
-/// ActorHeader.message of what is asked that way. No MessageType has that key: numbers are below it, keys of names above 2^63.
+/// ActorHeader.message of what is asked that way. No MessageType has that key: numbers are below
+/// it, keys of names above 2^63.
 inline constexpr std::uint64_t kCollectMessage = std::uint64_t{1} << 32;
-/// What an answer may have, and what those that become longer by reducing, overlays, may have together on one host.
+/// What an answer may have, and what those that become longer by reducing, overlays, may have
+/// together on one host.
 inline constexpr std::size_t kCollectedAnswerLimit = std::size_t{256} * 1024;
 inline constexpr std::size_t kCollectedTextLimit = std::size_t{1024};
 /// As many as a cast may have on one host.

@@ -21,11 +21,13 @@ struct ControlHead {
   bool is_answer = false;
 };
 
-/// A well-formed control message that owns its bytes. Only decode() makes one, so code that holds one need not check again.
+/// A well-formed control message that owns its bytes. Only decode() makes one, so code that holds
+/// one need not check again.
 class ControlMessage {
  public:
-  /// Copies, because libzmq hands out TCP frames at any address and FlatBuffers needs alignment. Errors: malformed_message; too_large when
-  /// its lists, unpacked, exceed what a message may have (message_size.h), so that who copies what it is told needs no limit of its own.
+  /// Copies, because libzmq hands out TCP frames at any address and FlatBuffers needs alignment.
+  /// Errors: malformed_message; too_large when its lists, unpacked, exceed what a message may have
+  /// (message_size.h), so that code that copies them needs no limit of its own.
   static Result<ControlMessage> decode(Bytes received);
   /// The table itself; needs wire/control_generated.h.
   const wire::Control* operator->() const noexcept;
@@ -47,8 +49,8 @@ class ControlMessage {
   std::unique_ptr<std::uint64_t[]> bytes_;
 };
 
-/// A body to be sent, of any type of control message. It forgets the type, so that only the code that makes one needs
-/// the header of its schema.
+/// A body to be sent, of any type of control message. It forgets the type, so that only the code
+/// that makes one needs the header of its schema.
 class ControlBody {
  public:
   /// `body` is one of the generated native types (wire::HelloT, wire::AckT, ...).
@@ -75,8 +77,8 @@ std::string encode_control(const ControlHead& head, const ControlBody& body);
 
 /// The longest text for people that a message carries: a detail, a reason, what a peer said.
 inline constexpr std::size_t kTextLimit = 4096;
-/// The text, or as much of its beginning as fits, marked as cut; UTF-8 stays whole. A message that quotes what it answers must not grow
-/// beyond what a frame takes.
+/// The text, or as much of its beginning as fits, marked as cut; UTF-8 stays whole. A message that
+/// quotes what it answers must not grow beyond what a frame takes.
 std::string cut_text(std::string text, std::size_t limit = kTextLimit);
 
 inline wire::ErrorCode to_wire(ErrorCode code) {

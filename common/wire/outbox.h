@@ -29,6 +29,8 @@ class Outbox {
   Outbox emptied() const { return Outbox(limits_, link_); }
   bool empty() const noexcept { return lanes_[0].count == 0 && lanes_[1].count == 0; }
   bool empty(wire::Lane lane) const noexcept { return lanes_[static_cast<std::size_t>(lane)].count == 0; }
+  /// Whether the pack that grows in that lane is full.
+  bool is_full(wire::Lane lane) const noexcept { return lanes_[static_cast<std::size_t>(lane)].open.is_full(); }
   std::size_t bytes() const noexcept { return lanes_[0].bytes + lanes_[1].bytes; }
   std::size_t count() const noexcept { return lanes_[0].count + lanes_[1].count; }
 

@@ -9,7 +9,8 @@
 
 namespace meshbus {
 
-/// Versions of the control protocol that this build speaks. When to raise them: docs/decisions/0008-versions-of-the-protocol.md.
+/// Versions of the control protocol that this build speaks. When to raise them:
+/// docs/decisions/0008-versions-of-the-protocol.md.
 inline constexpr std::uint16_t kProtocolVersion = 1;
 inline constexpr std::uint16_t kOldestProtocolVersion = 1;
 /// Optional features (Hello.capabilities, Welcome.capabilities; schemas/bus.fbs).
@@ -27,7 +28,7 @@ std::string_view this_release() noexcept;
 struct Protocol {
   std::uint16_t newest = kProtocolVersion;
   std::uint16_t oldest = kOldestProtocolVersion;
-  /// Of meshbus, for people; empty when it did not say.
+  /// The release of meshbus, for people; empty if the peer did not name it.
   std::string release = std::string(this_release());
 
   static Protocol of(const wire::Hello& hello);
@@ -37,8 +38,8 @@ struct Protocol {
   std::string to_string() const;
 };
 
-/// The newest version that both speak. Errors: version_mismatch, with what each of them speaks and which one to update; the names are for
-/// people ("the broker of tcp:h1:7420").
+/// The newest version that both speak. Errors: version_mismatch, with what each of them speaks and
+/// which one to update; the names are for people ("the broker of tcp:h1:7420").
 Result<std::uint16_t> common_version(std::string_view name, const Protocol& protocol, std::string_view other_name, const Protocol& other);
 
 /// Writes into a Hello what its sender speaks.

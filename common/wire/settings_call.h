@@ -10,8 +10,8 @@
 #include "meshbus/proc_setting.h"
 #include "meshbus/result.h"
 
-/// The call by which the settings of a live proc are read and changed, as it travels (schemas/settings.fbs). What is read comes from
-/// strangers: errors are malformed_message.
+/// The call by which the settings of a live proc are read and changed, as it travels
+/// (schemas/settings.fbs). What is read comes from strangers: errors are malformed_message.
 namespace meshbus {
 
 inline constexpr std::uint32_t kSettingsPort = 0;

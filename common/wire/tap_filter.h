@@ -11,7 +11,8 @@
 
 namespace meshbus {
 
-/// Which messages somebody wants to see copies of: terms with spaces between them, all of which must hold. Empty takes everything.
+/// Which messages somebody wants to see copies of: terms with spaces between them, all of which
+/// must hold. Empty takes everything.
 ///
 ///     from=trainers_* kind=call|message size>=64KiB port!=0
 ///
@@ -23,7 +24,8 @@ namespace meshbus {
 ///     lane                        control data
 ///     port size                   numbers; of bytes with units: 64KiB
 ///
-/// FIELD=VALUE or FIELD!=VALUE, with several values VALUE|VALUE: any, none of them. Numbers also with < <= > >=.
+/// FIELD=VALUE or FIELD!=VALUE, with several values VALUE|VALUE: any, none of them. Numbers also
+/// with < <= > >=.
 class TapFilter {
  public:
   /// The text behind the key of a proc or host; empty when it is not known.
@@ -38,9 +40,10 @@ class TapFilter {
   enum class Field : std::uint8_t { from, to, proc, from_host, to_host, host, kind, lane, port, size };
   enum class Operator : std::uint8_t { is, is_not, less, at_most, more, at_least };
   struct Value {
-    /// Of a proc or host.
+    /// A pattern for a proc or host.
     std::string pattern;
-    /// Of a proc or host without *: its key, 0 when it has to be computed for each host; else the number.
+    /// For a proc or host without *: its key, or 0 if it must be computed for each host; otherwise
+    /// the number.
     std::uint64_t number = 0;
     bool is_key = false;
   };
@@ -70,7 +73,7 @@ struct TapRequest {
   static Result<TapRequest> parse(std::string_view topic);
 };
 inline constexpr std::string_view kTapTopic = "tap/";
-/// Of a TapBatch.
+/// The file identifier of a TapBatch.
 inline constexpr const char* kTapIdentifier = "MBT1";
 /// The longest filter: a topic, too, is bounded.
 inline constexpr std::size_t kTapFilterLimit = 1000;

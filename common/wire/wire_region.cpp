@@ -9,7 +9,8 @@
 namespace meshbus {
 namespace {
 
-/// Texts of a message may overlap: many long labels fit into few bytes, and would grow when they are copied.
+/// Texts of a message may overlap: many long labels fit into few bytes, and would grow when they
+/// are copied.
 constexpr std::size_t kLabelBytes = 64 * 1024;
 
 }  // namespace

@@ -12,10 +12,12 @@
 #include "meshbus/status_mesh.h"
 #include "wire/forward.h"
 
-/// The one way in which statuses and values by rank travel (schemas/values.fbs): as part of other messages, or alone as bytes.
+/// The one way in which statuses and values by rank travel (schemas/values.fbs): as part of other
+/// messages, or alone as bytes.
 ///
-/// Reading: bytes come from strangers. What is wrong is malformed_message and says what. Memory is O(`message_size`), the size of the whole
-/// verified message that the table is in: texts of a message may overlap, so their sum is what counts.
+/// Reading: bytes come from strangers. What is wrong is malformed_message and says what. Memory is
+/// O(`message_size`), the size of the whole verified message that the table is in: texts of a
+/// message may overlap, so their sum is what counts.
 namespace meshbus {
 
 wire::StatusT to_wire(const Status& status);
@@ -32,7 +34,7 @@ wire::BlobOverlayT to_wire(const TextOverlay& overlay);
 Result<TextOverlay> from_wire(const wire::BlobOverlay& overlay, std::size_t message_size);
 
 wire::PartialReplyT to_wire(const Partial& partial);
-/// `is_complete` stays false: who adds it up knows how many ranks there are.
+/// `is_complete` stays false: the caller that adds the parts up knows how many ranks there are.
 Result<Partial> from_wire(const wire::PartialReply& partial, std::size_t message_size);
 
 /// Alone, as bytes.

@@ -123,7 +123,7 @@ Figures merge(std::size_t ranks) {
   const auto state = [](std::uint64_t rank, std::uint64_t generation, wire::ProcState to) {
     return wire::RankState(rank, generation, 1, 1, 0, 42, 0, to, 0, false, wire::StopStep::none, 0);
   };
-  MeshNews news{.mesh = must(Name::make("sleepers")).to_string(), .region = region, .hosts = {host}, .news = {}};
+  MeshUpdate news{.mesh = must(Name::make("sleepers")).to_string(), .region = region, .hosts = {host}, .news = {}};
   for (std::size_t rank = 0; rank < ranks; ++rank) news.news.ranks.push_back(state(rank, 1, wire::ProcState::running));
   MeshController controller(news.mesh, std::make_shared<const std::set<HostAddr>>(std::set<HostAddr>{host}));
   begin = Clock::now();

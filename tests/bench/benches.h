@@ -29,6 +29,8 @@ struct Amounts {
 int run_rtt(const Settings& settings, const Amounts& amounts, bool is_two);
 /// Messages in one direction through one broker.
 int run_rate(const Settings& settings, const Amounts& amounts);
+/// What programs get that are written with the public libraries.
+int run_public(const Settings& settings, const Amounts& amounts);
 /// The same, and round trips, over a link that resumes, beside one that keeps nothing.
 int run_link(const Settings& settings, const Amounts& amounts);
 /// All of these, and many peers of one broker; or a link with keys beside one without.

@@ -9,7 +9,12 @@ import re
 import sources
 
 COMMON = ["common/base", "common/loop", "common/wire", "common/address", "common/zmtp", "common/bus", "common/config", "common/security"]
-BROKER = ["broker/peers", "broker/access", "broker/transport", "broker/links", "broker/casts", "broker/observe", "broker/router", "broker"]
+BROKER = ["broker/peers", "broker/access", "broker/transport", "broker/observe", "broker/links", "broker/casts", "broker/router", "broker"]
+HOST = ["agent/host/streams", "agent/host/model", "agent/host/records", "agent/host/output", "agent/host/lifecycle", "agent/host/liveness",
+        "agent/host/ownership", "agent/host/recovery", "agent/host/procs", "agent/host/updates", "agent/host/replies",
+        "agent/host/services", "agent/host"]
+
+CLI = ["cli/support", "cli/keys", "cli/tap", "cli/mesh", "cli/watch", "cli/hosts", "cli/run", "cli"]
 
 
 def above(ground, *stairs):
@@ -25,20 +30,23 @@ MAY = {
     **above({"mesh", "wire", "common/include", *COMMON}, *BROKER),
     **above({"mesh", "common/include", "common/base", "common/loop"}, "agent/os", "agent/keeper"),
     "agent/warden": {"agent/os", "common/base", "common/include", "mesh"},
-    "agent/host": {"agent/os", "agent/keeper", "mesh", "wire", "common/include", *COMMON},
+    **above({"agent/os", "agent/keeper", "mesh", "wire", "common/include", *COMMON}, *HOST),
     **above({"mesh", "wire", "common/include", *COMMON}, "agent/proc/include", "agent/proc/loop", "agent/proc/actors", "agent/proc/runtime", "agent/proc"),
     "client": {"mesh", "wire", "common/include", *COMMON},
     "client/local": {"agent/os", "agent/keeper", "agent/proc/include", "agent/proc/runtime", "agent/proc", "client", "mesh", "common/include", *COMMON},
     "bench": {"client", "mesh", "wire", "common/include", *COMMON},
-    "cli": {"bench", "agent/proc/include", "client", "mesh", "wire", "common/include", *COMMON},
+    **above({"bench", "agent/proc/include", "client", "mesh", "wire", "common/include", *COMMON}, *CLI),
     "examples": set(),
 }
 # The narrow headers: the only ones of these areas that the area on the left may include besides.
 NARROW = {"agent/proc": {"agent/os/process_link.h"},
           "agent/proc/runtime": {"agent/os/process_link.h"},
-          "broker": {"agent/os/warden_end.h"},
+          "broker": {"agent/os/daemon_protection.h", "agent/os/warden_end.h"},
           "client": {"agent/warden/warden.h", "agent/os/process_link.h"},
-          "cli": {"agent/warden/warden.h", "agent/os/cgroup_placement.h"},
+          "cli/support": {"agent/warden/warden.h"},
+          "cli/keys": {"agent/warden/warden.h"},
+          "cli/hosts": {"agent/warden/warden.h"},
+          "cli/run": {"agent/os/cgroup_placement.h"},
           "client/local": {"broker/broker.h", "agent/host/host_agent.h"}}
 # Whose closure of includes stays free of every library: the processes that everything hangs on stay tiny, and mesh is pure algebra.
 BARE = ("mesh", "agent/os", "agent/keeper", "agent/warden")

@@ -117,8 +117,9 @@ def printed_keys(problems):
 
 
 def flags_of(verb):
-    """The options of a verb of `meshbus`, as its program declares them; all functions of command_line.cpp count, for some are shared."""
-    known = set(re.findall(r'"(?:-\w,)?(--[a-z-]+)[",]', sources.text("cli/command_line.cpp")))
+    """The options of a verb of `meshbus`, as its program declares them; all sources of cli/ count, for some are shared."""
+    text = "".join(sources.text(path) for path in sources.cpp_files() if path.startswith("cli/"))
+    known = set(re.findall(r'"(?:-\w,)?(--[a-z-]+)[",]', text))
     return known if verb in ("host", "run", "ping") else set()
 
 

@@ -4,12 +4,12 @@
 
 #include <chrono>
 
-#include "agent/host/spawn/mesh_spec.h"
+#include "agent/host/model/mesh_spec.h"
 #include "broker/access/admission.h"
 #include "client/controller/supervisor.h"
 #include "client/controller/watch_feed.h"
-#include "client/src/rank_table.h"
-#include "client/src/wire_reports.h"
+#include "client/src/proc_mesh/rank_table.h"
+#include "client/src/proc_mesh/wire_reports.h"
 #include "common/wire/dispatcher.h"
 #include "common/wire/frame.h"
 #include "common/wire/wire_values.h"
@@ -79,9 +79,9 @@ Supervisor make_supervisor() {
 void on_list(const Request&, const wire::MeshList& list) {
   auto supervisor = make_supervisor();
   const Supervisor::Question question{Supervisor::Question::Kind::list, own_host(), {}, {}};
-  const auto first = supervisor.answer(question, to_news(list), Supervisor::Time());
+  const auto first = supervisor.answer(question, to_update(list), Supervisor::Time());
   // The same answer again brings no news.
-  for (const auto& event : supervisor.answer(question, to_news(list), Supervisor::Time()).events)
+  for (const auto& event : supervisor.answer(question, to_update(list), Supervisor::Time()).events)
     FUZZ_CHECK(event.kind != WatchEvent::Kind::host_back, "it was not away");
   supervisor.silent(own_host(), "no answer", Supervisor::Time());
   FUZZ_CHECK(!to_messages(first.events, 1, false).empty() || first.events.empty(), "an event is lost");
@@ -95,7 +95,7 @@ void on_list(const Request&, const wire::MeshList& list) {
 }
 
 void on_state(const Request&, const wire::MeshState& state) {
-  if (const auto news = to_news(state)) {
+  if (const auto news = to_update(state)) {
     MeshController mesh(news->mesh, std::make_shared<const std::set<HostAddr>>(std::set<HostAddr>{own_host()}));
     to_messages(mesh.listed(own_host(), *news, {}).events, 1, false);
     to_messages(mesh.answered({MeshController::Order::Kind::state, own_host()}, *news, {}).events, 1, false);
@@ -121,8 +121,8 @@ void on_actor_list(const Request&, const wire::ActorList& list) {
   proc.host = own_host();
   proc.rank.mutate_state(wire::ProcState::ready);
   for (const auto& order : actors.procs_told({proc}, {}).orders) {
-    to_messages(actors.answered(order, to_news(list.actors()), {}).events, 1, false);
-    for (const auto& event : actors.answered(order, to_news(list.actors()), {}).events)
+    to_messages(actors.answered(order, to_update(list.actors()), {}).events, 1, false);
+    for (const auto& event : actors.answered(order, to_update(list.actors()), {}).events)
       FUZZ_CHECK(event.kind != WatchEvent::Kind::state, "the same again is told again");
   }
   actors.statuses();

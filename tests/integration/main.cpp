@@ -17,7 +17,7 @@ int main(int argc, char** argv) {
   const auto add = [&](const std::string& reason) { reasons += (reasons.empty() ? "" : "; ") + reason; };
   if (const auto& reason = meshbus::test::SshServer::why_not(); !reason.empty()) add("no sshd can be had: " + reason);
   // tests/dev/deal has asked before, and chosen this case.
-  if (std::getenv("MESHBUS_TEST_CHOSEN") == nullptr) {
+  if (std::getenv("TEST_CHOSEN") == nullptr) {
     for (const auto& [need, reason] : meshbus::test::unmet_needs()) {
       context.addFilter("test-suite-exclude", need.c_str());
       add("what " + need + ": " + reason);

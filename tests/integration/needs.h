@@ -1,5 +1,7 @@
 #pragma once
 
+#include <cstdint>
+#include <cstdlib>
 #include <string>
 #include <string_view>
 #include <utility>
@@ -36,5 +38,11 @@ std::vector<std::pair<std::string, std::string>> unmet_needs();
 bool is_met(std::string_view need);
 /// The containments that can be had here, for tests that try them all: "auto", "sweep" and, where there are pid namespaces, "pidns".
 std::vector<std::string> containments();
+
+/// A number by which tests/soak makes a test longer.
+inline std::uint64_t number_from_environment(const char* name, std::uint64_t otherwise) {
+  const char* text = std::getenv(name);
+  return text == nullptr ? otherwise : std::strtoull(text, nullptr, 10);
+}
 
 }  // namespace meshbus::test

@@ -7,12 +7,12 @@
 namespace meshbus::host {
 namespace {
 
-/// Of all errors of one collection together. Beyond it they have no words.
+/// Bytes of words of all errors of one collection together. Further errors have no words.
 constexpr std::size_t kWordsLimit = std::size_t{256} * 1024;
 
 bool grows(const ReplyValue& value) {
-  return std::holds_alternative<TextOverlay>(value) || std::holds_alternative<StatusOverlay>(value) ||
-         std::holds_alternative<std::string>(value);
+  return std::holds_alternative<TextOverlay>(value) ||
+         std::holds_alternative<StatusOverlay>(value) || std::holds_alternative<std::string>(value);
 }
 
 }  // namespace
@@ -24,13 +24,15 @@ Collection::Collection(Reducer reducer, std::uint64_t num_ranks)
       num_open_(num_ranks) {}
 
 Result<void> Collection::add(std::uint64_t rank, Bytes answer, Time now) {
-  if (answer.size() > kCollectedAnswerLimit) return fail(ErrorCode::too_large, "an answer of " + std::to_string(answer.size()) + " bytes");
+  if (answer.size() > kCollectedAnswerLimit)
+    return fail(ErrorCode::too_large, "an answer of " + std::to_string(answer.size()) + " bytes");
   auto value = reducer_.read(answer);
   if (!value) return fail(value.error());
   const std::size_t growth = grows(*value) && reducer_.name != "count" ? answer.size() : 0;
   if (growth > kCollectedAnswerLimit - growth_) {
-    return fail(ErrorCode::too_large,
-                "reducer " + reducer_.name + ": the answers of one host have " + std::to_string(kCollectedAnswerLimit) + " bytes at most");
+    return fail(ErrorCode::too_large, "reducer " + reducer_.name +
+                                          ": the answers of one host have " +
+                                          std::to_string(kCollectedAnswerLimit) + " bytes at most");
   }
   auto added = accumulator_.add(rank, std::move(*value), now);
   if (added) growth_ += growth;
@@ -61,7 +63,8 @@ void Collection::note(std::uint64_t rank, const Error& error) {
   }
   auto& ranks = found->second;
   const auto after =
-      std::upper_bound(ranks.begin(), ranks.end(), rank, [](std::uint64_t at, const RankBlock& block) { return at < block.begin; });
+      std::upper_bound(ranks.begin(), ranks.end(), rank,
+                       [](std::uint64_t at, const RankBlock& block) { return at < block.begin; });
   if (after != ranks.begin() && std::prev(after)->end == rank) {
     ++std::prev(after)->end;
     if (after != ranks.end() && after->begin == rank + 1) {
@@ -81,8 +84,10 @@ std::optional<Collection::Time> Collection::next_due() const noexcept {
 
 Collected Collection::take(Time now) {
   Collected out{.reduced = {}, .problems = {}, .parts = num_parts_++};
-  if (const auto due = accumulator_.next_due()) out.reduced = accumulator_.take(std::max(now, *due));
-  for (auto& [words, ranks] : problems_) out.problems.push_back({Error(words.first, words.second), std::move(ranks)});
+  if (const auto due = accumulator_.next_due())
+    out.reduced = accumulator_.take(std::max(now, *due));
+  for (auto& [words, ranks] : problems_)
+    out.problems.push_back({Error(words.first, words.second), std::move(ranks)});
   problems_.clear();
   return out;
 }

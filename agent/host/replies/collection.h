@@ -12,26 +12,30 @@
 
 namespace meshbus::host {
 
-/// What ranks of this host answer to one question: reduced, and of each of the others why it has no part. Each rank counts once, whatever
-/// comes of it. Ranks are counted from 0. Pure: holds no clock, socket or thread.
+/// The answers of ranks of this host to one question: reduced, and for each rank that has no part
+/// in it the error. Each rank counts once. Ranks are counted from 0. Pure: holds no clock, socket
+/// or thread.
 class Collection {
  public:
   using Time = Accumulator::Time;
 
   Collection(Reducer reducer, std::uint64_t num_ranks);
 
-  /// What that rank has answered, or why there is nothing. One that is settled already, or is not there, changes nothing.
+  /// The answer of that rank, or its error. A rank that is settled already, or is not there,
+  /// changes nothing.
   void settle(std::uint64_t rank, const Result<Bytes>& answer, Time now);
-  /// The same for all that are open.
+  /// Settles all ranks that are open.
   void settle_rest(const Error& error);
 
-  bool is_open(std::uint64_t rank) const noexcept { return rank < is_open_.size() && is_open_[rank]; }
+  bool is_open(std::uint64_t rank) const noexcept {
+    return rank < is_open_.size() && is_open_[rank];
+  }
   std::uint64_t num_ranks() const noexcept { return is_open_.size(); }
   /// Whether all ranks are settled.
   bool is_complete() const noexcept { return num_open_ == 0; }
   /// When a part is due, while it is not complete; see Accumulator::Pace.
   std::optional<Time> next_due() const noexcept;
-  /// What has come since the last time.
+  /// What has come since the last call.
   Collected take(Time now);
 
  private:

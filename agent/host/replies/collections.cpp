@@ -3,9 +3,9 @@
 #include <algorithm>
 #include <utility>
 
-#include "agent/host/rank_waits.h"
-#include "common/wire/control.h"
+#include "agent/host/updates/rank_waits.h"
 #include "common/base/log.h"
+#include "common/wire/control.h"
 #include "wire/frame_generated.h"
 #include "wire/replies_generated.h"
 
@@ -13,7 +13,8 @@ namespace meshbus::host {
 namespace {
 
 Error too_many(const std::string& host, std::uint64_t most, const std::string& what) {
-  return {ErrorCode::queue_full, "host " + host + " reduces the answers of no more than " + std::to_string(most) + what + " at a time"};
+  return {ErrorCode::queue_full, "host " + host + " reduces the answers of no more than " +
+                                     std::to_string(most) + what + " at a time"};
 }
 
 }  // namespace
@@ -28,46 +29,57 @@ Collections::~Collections() {
   }
 }
 
-void Collections::on_data(const wire::Envelope& envelope, const wire::CallHeader& header, Bytes body) {
+void Collections::on_data(const wire::Envelope& envelope, const wire::CallHeader& header,
+                          Bytes body) {
   const bool is_call = envelope.kind() == wire::Kind::call;
   const auto port = static_cast<wire::CollectPort>(envelope.port());
   if (is_call && port == wire::CollectPort::collect) {
-    if (const auto begun = begin(envelope, header, body); !begun) bus_.fail_call(envelope, header, begun.error());
+    if (const auto begun = begin(envelope, header, body); !begun)
+      bus_.fail_call(envelope, header, begun.error());
   } else if (!is_call && port == wire::CollectPort::answer) {
     on_answer(envelope, body);
   } else if (!is_call && port == wire::CollectPort::end) {
     on_end(envelope, body);
   } else {
-    const Error error(ErrorCode::no_such_port,
-                      "the agent of host " + host_.to_string() + " does not listen on port " + std::to_string(envelope.port()));
+    const Error error(ErrorCode::no_such_port, "the agent of host " + host_.to_string() +
+                                                   " does not listen on port " +
+                                                   std::to_string(envelope.port()));
     is_call ? bus_.fail_call(envelope, header, error) : bus_.give_back(envelope, error);
   }
 }
 
-Result<void> Collections::begin(const wire::Envelope& envelope, const wire::CallHeader& header, Bytes body) {
-  if (envelope.role() < Role::proc) return fail(ErrorCode::unauthorised, "only who may call procs may have their answers reduced");
+Result<void> Collections::begin(const wire::Envelope& envelope, const wire::CallHeader& header,
+                                Bytes body) {
+  if (envelope.role() < Role::proc)
+    return fail(ErrorCode::unauthorised, "only who may call procs may have their answers reduced");
   const auto order = decode_collect_order(body);
   if (!order) return fail(order.error());
   const auto asker = ProcId::parse(order->asker);
   if (!asker) return fail(asker.error().within("CollectAnswers.asker"));
   if (asker->key() != envelope.source_proc() || asker->host().key() != envelope.source_host())
-    return fail(ErrorCode::identity_mismatch, "CollectAnswers.asker: '" + asker->to_string() + "' is not who asks");
+    return fail(ErrorCode::identity_mismatch,
+                "CollectAnswers.asker: '" + asker->to_string() + "' is not who asks");
   auto reducer = Reducers::builtin().find(order->reducer);
   if (!reducer) return fail(reducer.error());
   const Mesh* mesh = table_.find_mesh(order->mesh);
   if (mesh == nullptr)
-    return fail(ErrorCode::not_exist, "host " + host_.to_string() + " has no mesh " + cut_text(order->mesh, kCollectedTextLimit));
+    return fail(ErrorCode::not_exist, "host " + host_.to_string() + " has no mesh " +
+                                          cut_text(order->mesh, kCollectedTextLimit));
   const auto known = askers_.find(asker->to_string());
-  if (known != askers_.end() && known->second >= most_of_asker)
-    return fail(too_many(host_.to_string(), most_of_asker, " questions of one asker"));
-  if (open_.size() >= most) return fail(too_many(host_.to_string(), most, " questions"));
+  if (known != askers_.end() && known->second >= kMostOfAsker)
+    return fail(too_many(host_.to_string(), kMostOfAsker, " questions of one asker"));
+  if (open_.size() >= kMost) return fail(too_many(host_.to_string(), kMost, " questions"));
   std::uint64_t count = 0;
   for (const RankBlock& block : order->ranks) count += block.size();
-  if (count > most_ranks - num_ranks_) return fail(too_many(host_.to_string(), most_ranks, " ranks"));
-  if (open_.contains(order->ticket)) return fail(ErrorCode::refused, "CollectAnswers.ticket: somebody has that one");
+  if (count > kMostRanks - num_ranks_)
+    return fail(too_many(host_.to_string(), kMostRanks, " ranks"));
+  if (open_.contains(order->ticket))
+    return fail(ErrorCode::refused, "CollectAnswers.ticket: somebody has that one");
 
   const auto ticket = order->ticket;
-  auto& open = open_.try_emplace(ticket, Collection(std::move(*reducer), count), *asker, envelope, header).first->second;
+  auto& open =
+      open_.try_emplace(ticket, Collection(std::move(*reducer), count), *asker, envelope, header)
+          .first->second;
   open.mesh = order->mesh;
   open.has_parts = order->has_parts;
   fill(open, *order, *mesh);
@@ -77,7 +89,8 @@ Result<void> Collections::begin(const wire::Envelope& envelope, const wire::Call
   open.limit = bus_.reactor().after(order->limit, [this, ticket, limit = order->limit] {
     auto& late = open_.at(ticket);
     late.limit = 0;
-    late.collection.settle_rest(Error(ErrorCode::timeout, "no answer within " + std::to_string(limit.count()) + " ms"));
+    late.collection.settle_rest(
+        Error(ErrorCode::timeout, "no answer within " + std::to_string(limit.count()) + " ms"));
     finish(ticket);
   });
   go_on(ticket);
@@ -85,9 +98,12 @@ Result<void> Collections::begin(const wire::Envelope& envelope, const wire::Call
 }
 
 void Collections::fill(Open& open, const CollectOrder& order, const Mesh& mesh) const {
-  // One error for all of a kind, however many a stranger asks for.
-  const auto no_such = [](std::string text) { return Result<Bytes>(fail(ErrorCode::no_such_proc, std::move(text))); };
-  const auto missing = no_such("host " + host_.to_string() + " has no such rank of mesh " + mesh.name);
+  // One error for all ranks of a kind, however many a request names.
+  const auto no_such = [](std::string text) {
+    return Result<Bytes>(fail(ErrorCode::no_such_proc, std::move(text)));
+  };
+  const auto missing =
+      no_such("host " + host_.to_string() + " has no such rank of mesh " + mesh.name);
   const auto ended = no_such("its proc has ended");
   const auto plain = no_such("it is a plain proc, which answers nobody");
   const auto now = bus_.reactor().now();
@@ -97,7 +113,11 @@ void Collections::fill(Open& open, const CollectOrder& order, const Mesh& mesh) 
       const Proc* proc = mesh.find(rank);
       if (proc == nullptr || proc->has_ended() || mesh.spec.kind != wire::ProcKind::mesh) {
         open.members.push_back({rank, 0});
-        open.collection.settle(index, proc == nullptr ? missing : proc->has_ended() ? ended : plain, now);
+        open.collection.settle(index,
+                               proc == nullptr     ? missing
+                               : proc->has_ended() ? ended
+                                                   : plain,
+                               now);
         continue;
       }
       open.members.push_back({rank, proc->state.to_wire().incarnation()});
@@ -109,12 +129,13 @@ void Collections::fill(Open& open, const CollectOrder& order, const Mesh& mesh) 
 void Collections::on_answer(const wire::Envelope& envelope, Bytes body) {
   const auto reply = decode_collected_answer(body);
   if (!reply) return log::debug("an answer is dropped: " + reply.error().to_string());
-  // Who has asked may have gone, or have waited long enough.
+  // The asker may have gone, or have waited long enough.
   const auto found = open_.find(reply->ticket);
   if (found == open_.end() || envelope.source_host() != host_.key()) return;
   Open& open = found->second;
   const auto index = open.index_of_proc.find(envelope.source_proc());
-  if (index == open.index_of_proc.end() || open.members[index->second].incarnation != envelope.source_incarnation())
+  if (index == open.index_of_proc.end() ||
+      open.members[index->second].incarnation != envelope.source_incarnation())
     return log::warn("an answer is dropped: it does not come from one that was asked");
   open.collection.settle(index->second, reply->answer, bus_.reactor().now());
   go_on(found->first);
@@ -127,7 +148,8 @@ void Collections::on_end(const wire::Envelope& envelope, Bytes body) {
   if (found == open_.end() || found->second.envelope.source_proc() != envelope.source_proc() ||
       found->second.envelope.source_host() != envelope.source_host())
     return;
-  bus_.fail_call(found->second.envelope, found->second.header, Error(ErrorCode::refused, "who asked wants no more of it"));
+  bus_.fail_call(found->second.envelope, found->second.header,
+                 Error(ErrorCode::refused, "who asked wants no more of it"));
   remove(header.ticket());
 }
 
@@ -145,11 +167,14 @@ void Collections::look(std::uint64_t ticket, Open& open) {
     if (!open.collection.is_open(index)) continue;
     const Member& member = open.members[index];
     const Proc* proc = mesh == nullptr ? nullptr : mesh->find(member.rank);
-    if (proc != nullptr && !proc->has_ended() && proc->state.to_wire().incarnation() == member.incarnation) continue;
+    if (proc != nullptr && !proc->has_ended() &&
+        proc->state.to_wire().incarnation() == member.incarnation)
+      continue;
     if (!open.ending.insert(index).second) continue;
-    bus_.reactor().after(last_answer_limit, [this, ticket, index, alive = std::weak_ptr<void>(alive_)] {
-      if (!alive.expired()) give_up(ticket, index);
-    });
+    bus_.reactor().after(kLastAnswerLimit,
+                         [this, ticket, index, alive = std::weak_ptr<void>(alive_)] {
+                           if (!alive.expired()) give_up(ticket, index);
+                         });
   }
 }
 
@@ -170,7 +195,8 @@ void Collections::go_on(std::uint64_t ticket) {
   Open& open = open_.at(ticket);
   if (open.collection.is_complete()) return finish(ticket);
   if (!open.has_parts || open.part != 0) return;
-  if (const auto due = open.collection.next_due()) open.part = bus_.reactor().at(*due, [this, ticket] { send_part(ticket); });
+  if (const auto due = open.collection.next_due())
+    open.part = bus_.reactor().at(*due, [this, ticket] { send_part(ticket); });
 }
 
 void Collections::send_part(std::uint64_t ticket) {
@@ -178,9 +204,12 @@ void Collections::send_part(std::uint64_t ticket) {
   open.part = 0;
   const auto part = open.collection.take(bus_.reactor().now());
   const auto bytes = with_header(wire::CollectedPart(ticket, part.parts + 1, 0), encode(part));
-  const auto sent = bus_.send(Destination::back(open.envelope), static_cast<std::uint32_t>(wire::CollectPort::part), bytes, true);
-  // Who asks counts the parts.
-  if (!sent) log::warn("a part of what host " + host_.to_string() + " reduces is lost: " + sent.error().to_string());
+  const auto sent = bus_.send(Destination::back(open.envelope),
+                              static_cast<std::uint32_t>(wire::CollectPort::part), bytes, true);
+  // The asker counts the parts.
+  if (!sent)
+    log::warn("a part of what host " + host_.to_string() +
+              " reduces is lost: " + sent.error().to_string());
 }
 
 void Collections::finish(std::uint64_t ticket) {

@@ -11,7 +11,7 @@
 #include <unordered_map>
 #include <vector>
 
-#include "agent/host/procs/proc_table.h"
+#include "agent/host/model/proc_table.h"
 #include "agent/host/replies/collection.h"
 #include "common/bus/bus.h"
 #include "wire/forward.h"
@@ -19,35 +19,36 @@
 
 namespace meshbus::host {
 
-/// Collects what ranks of this host answer to those who asked many, and passes it on reduced (schemas/replies.fbs). A proc answers for
-/// itself alone, and only who was asked. Lives on the reactor's thread.
+/// Collects the answers of the ranks of this host to one question, and passes them on reduced
+/// (schemas/replies.fbs). A proc answers for itself alone, and only when it was asked. Lives on the
+/// reactor's thread.
 class Collections {
  public:
-  /// Open ones, of one asker and of all.
-  static constexpr std::size_t most_of_asker = 256;
-  static constexpr std::size_t most = 1024;
+  /// Open questions, of one asker and of all.
+  static constexpr std::size_t kMostOfAsker = 256;
+  static constexpr std::size_t kMost = 1024;
   /// Ranks of all of them together.
-  static constexpr std::uint64_t most_ranks = std::uint64_t{1} << 20;
-  /// The last answer of a proc that ends may come after the word of its end.
-  static constexpr std::chrono::milliseconds last_answer_limit{250};
+  static constexpr std::uint64_t kMostRanks = std::uint64_t{1} << 20;
+  /// The last answer of a proc may come so long after its end is known.
+  static constexpr std::chrono::milliseconds kLastAnswerLimit{250};
 
   struct Events {
-    std::function<void(const ProcId&)> on_asker;  ///< Somebody asks.
-    std::function<void(const ProcId&)> on_idle;   ///< He waits for nothing here any more.
+    std::function<void(const ProcId&)> on_asker;  ///< A question of that asker is open.
+    std::function<void(const ProcId&)> on_idle;   ///< No question of that asker is open any more.
   };
   Collections(Bus& bus, ProcTable& table, HostAddr host, Events events);
   ~Collections();
   Collections(const Collections&) = delete;
   Collections& operator=(const Collections&) = delete;
 
-  /// What comes for a port of the agent.
+  /// A message for a port of the agent.
   void on_data(const wire::Envelope& envelope, const wire::CallHeader& header, Bytes body);
-  /// Something of that mesh has changed: flush() looks.
+  /// Something of that mesh has changed: flush() checks which procs have ended.
   void mark(const Mesh& mesh) {
     if (!open_.empty()) marked_.insert(mesh.name);
   }
   void flush();
-  /// That asker is gone.
+  /// The connection of that asker has ended.
   void drop(const std::string& asker);
   bool has(const std::string& asker) const { return askers_.contains(asker); }
 
@@ -68,7 +69,7 @@ class Collections {
     bool has_parts = false;
     std::vector<Member> members = {};
     std::unordered_map<std::uint64_t, std::uint64_t> index_of_proc = {};  // by key
-    std::set<std::uint64_t> ending = {};                                  // indices whose proc has ended
+    std::set<std::uint64_t> ending = {};  // indices whose proc has ended
     Reactor::TimerId limit = 0;
     Reactor::TimerId part = 0;
   };

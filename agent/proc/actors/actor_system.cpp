@@ -105,8 +105,11 @@ ActorSystem::Delivery ActorSystem::on_data(const wire::Envelope& from, const wir
   wire::Envelope envelope = from;
   wire::CallHeader header = call;
   header.mutate_reserved(0);
+  // Without types there are no actors.
+  if (types_.empty() && body.size() < sizeof(wire::ActorHeader)) return Delivery::not_mine;
   auto decoded = decode_actor_body(body);
   const bool is_collected = decoded && decoded->message == kCollectMessage && envelope.kind() == wire::Kind::message;
+  if (types_.empty() && !is_collected) return Delivery::not_mine;
   if (is_collected) {
     const auto collected = decode_collected_call(decoded->bytes);
     if (!collected) {

@@ -37,7 +37,8 @@ class ActorSystem {
   struct Outside {
     std::function<bool(std::uint32_t port)> has_handler;
     std::function<Result<void>(const ProcId& to, std::uint32_t port, std::string_view body)> send;
-    std::function<void(const ProcId& to, std::uint32_t port, std::string body, std::chrono::milliseconds deadline, Bus::CallAnswer answer)>
+    std::function<void(const ProcId& to, std::uint32_t port, std::string_view body, std::chrono::milliseconds deadline,
+                       Bus::CallAnswer answer)>
         call;
   };
 

@@ -23,29 +23,25 @@ void WorkQueue::set_pastime(Pastime::Run run, Pastime::Wake wake) {
   changed_.notify_one();
 }
 
-bool WorkQueue::push(std::size_t bytes, Task task) {
+bool WorkQueue::push(std::size_t bytes, std::size_t count, Task task) {
   std::unique_lock lock(mutex_);
-  if (finished_ || items_.size() >= limits_.count || (bytes_ > 0 && bytes_ + bytes > limits_.bytes)) return false;
+  if (finished_ || (count_ > 0 && count_ + count > limits_.count) || (bytes_ > 0 && bytes_ + bytes > limits_.bytes)) return false;
   bytes_ += bytes;
-  items_.push_back({bytes, std::move(task)});
+  count_ += count;
+  items_.push_back({bytes, count, std::move(task)});
   call(std::move(lock));
   return true;
 }
 
-bool WorkQueue::has_room() {
-  const std::lock_guard lock(mutex_);
-  return !finished_ && items_.size() < limits_.count && bytes_ < limits_.bytes;
-}
-
 void WorkQueue::push_first(Task task) {
   std::unique_lock lock(mutex_);
-  items_.push_front({0, std::move(task)});
+  items_.push_front({0, 0, std::move(task)});
   call(std::move(lock));
 }
 
 void WorkQueue::push_last(Task task) {
   std::unique_lock lock(mutex_);
-  items_.push_back({0, std::move(task)});
+  items_.push_back({0, 0, std::move(task)});
   call(std::move(lock));
 }
 
@@ -115,6 +111,7 @@ void WorkQueue::run() {
     }
     Item item = std::move(items_.front());
     items_.pop_front();
+    count_ -= item.count;
     lock.unlock();
     item.task();
     // What it holds goes while nothing is locked.

@@ -8,6 +8,7 @@
 #include <functional>
 #include <mutex>
 #include <thread>
+#include <utility>
 
 #include "agent/proc/loop/pastime.h"
 
@@ -30,9 +31,13 @@ class WorkQueue {
   void set_pastime(Pastime::Run run, Pastime::Wake wake);
 
   /// Queues work that holds so many bytes. False when the queue is full or finished.
-  bool push(std::size_t bytes, Task task);
-  /// Whether push() would take something small.
-  bool has_room();
+  bool push(std::size_t bytes, Task task) { return push(bytes, 1, std::move(task)); }
+  /// The same; it counts as so many pieces of work.
+  bool push(std::size_t bytes, std::size_t count, Task task);
+  /// Whether push() would take one piece more behind so many bytes and pieces that are still to be pushed.
+  bool has_room(std::size_t bytes = 0, std::size_t count = 0) const noexcept {
+    return !finished_ && count_ + count < limits_.count && bytes_ + bytes < limits_.bytes;
+  }
   /// Queues work of our own, which is never refused: before or behind everything else.
   void push_first(Task task);
   void push_last(Task task);
@@ -58,6 +63,7 @@ class WorkQueue {
  private:
   struct Item {
     std::size_t bytes;
+    std::size_t count;
     Task task;
   };
   void run();
@@ -70,8 +76,10 @@ class WorkQueue {
   std::mutex mutex_;
   std::condition_variable changed_;
   std::deque<Item> items_;  // guarded by mutex_, like what follows
-  std::size_t bytes_ = 0;
-  bool finished_ = false;
+  // Written with the mutex held, read without.
+  std::atomic<std::size_t> bytes_{0};
+  std::atomic<std::size_t> count_{0};
+  std::atomic<bool> finished_{false};
   Pastime pastime_;
   std::atomic<std::uint64_t> pushes_{0};
 };

@@ -31,14 +31,14 @@ constexpr std::chrono::milliseconds kActorReserve{1000};
 constexpr int kExitAway = 75;     // EX_TEMPFAIL
 constexpr int kExitRefused = 77;  // EX_NOPERM
 
-Session::Options session_options(const Bootstrap& bootstrap, pid_t pid) {
+Session::Options session_options(const Bootstrap& bootstrap) {
   Session::Options options;
   options.endpoint = bootstrap.broker;
   options.hello.peer = bootstrap.proc.to_string();
   options.hello.kind = wire::PeerKind::proc;
   options.hello.incarnation = bootstrap.incarnation;
   options.hello.token = bootstrap.token;
-  options.hello.pid = static_cast<std::uint32_t>(pid);
+  options.hello.pid = static_cast<std::uint32_t>(::getpid());
   options.limits = kOutboxLimits;
   return options;
 }
@@ -50,12 +50,12 @@ Runtime::Runtime(Bootstrap bootstrap, ProcProgram program, Kind kind, std::funct
       on_cut_(std::move(on_cut)),
       bootstrap_(std::move(bootstrap)),
       program_(std::move(program)),
-      pid_(::getpid()),
       rank_(bootstrap_.mesh.ordinal_of(bootstrap_.rank).value_or(bootstrap_.rank)),
       settings_(
           bootstrap_, [](const char* name) -> const char* { return std::getenv(name); }, kind_ == Kind::process),
       has_worker_(!program_.handlers_.empty() || program_.on_stop_ || program_.on_undelivered_ || !program_.main_),
       proc_(*this),
+      outgoing_(reactor_, kSendBytes),
       agent_(reactor_, bootstrap_,
              {.on_ready = [this] { on_ready(); }, .on_away = [this](const std::string& line) { end_now(kExitAway, line); }}),
       work_(kWorkLimits),
@@ -103,7 +103,7 @@ int Runtime::run() {
 
 void Runtime::shutdown(int code) {
   // A child of fork() that exits has no part in this; its parent goes on.
-  if (::getpid() != pid_ || is_reactor_thread_) return;
+  if (is_forked() || is_reactor_thread_) return;
   if (!thread_.joinable()) {
     // run() could not make it, and has thrown.
     if (kind_ == Kind::pseudo) work_.finish();
@@ -128,6 +128,7 @@ void Runtime::shutdown(int code) {
     });
   });
   thread_.join();
+  outgoing_.stop();
   if (is_quiet) return;
   if (kind_ == Kind::pseudo) {
     while (!actors_.finish_threads()) {
@@ -155,16 +156,17 @@ void Runtime::note_drained() {
 ActorSystem::Outside Runtime::make_outside() {
   return {.has_handler = [this](std::uint32_t port) { return program_.handlers_.contains(port); },
           .send = [this](const ProcId& to, std::uint32_t port,
-                         std::string_view body) { return send(to, port, body, std::chrono::milliseconds(0)); },
-          .call = [this](const ProcId& to, std::uint32_t port, std::string body, std::chrono::milliseconds deadline,
-                         Bus::CallAnswer answer) { call(to, port, std::move(body), deadline, std::move(answer)); }};
+                         std::string_view body) { return send(to, port, body, nullptr, std::chrono::milliseconds(0)); },
+          .call = [this](const ProcId& to, std::uint32_t port, std::string_view body, std::chrono::milliseconds deadline,
+                         Bus::CallAnswer answer) { call(to, port, body, deadline, std::move(answer)); }};
 }
 
 void Runtime::run_reactor() {
   is_reactor_thread_ = true;
   ::pthread_setname_np(::pthread_self(), "meshbus");
-  bus_ = std::make_unique<Bus>(reactor_, context_, session_options(bootstrap_, pid_), make_handlers(), make_events());
-  reactor_.add_turn_end([this] { report_room(); });
+  bus_ = std::make_unique<Bus>(reactor_, context_, session_options(bootstrap_), make_handlers(), make_events());
+  reactor_.add_turn_end([this] { close_run(); });
+  outgoing_.attach(*bus_);
   if (signals_) {
     reactor_.watch(signals_->fd(), EPOLLIN, [this](std::uint32_t) {
       if (const auto number = signals_->take()) on_signal(*number);
@@ -189,7 +191,7 @@ void Runtime::run_reactor() {
   }
   is_helped_.wait(true);
   actors_.detach();
-  bus_.reset();
+  // The bus is closed, and stays: threads that still run may send.
   context_.close();  // waits for what still leaves, as long as the socket lingers
 }
 
@@ -227,17 +229,19 @@ Bus::Events Runtime::make_events() {
     agent_.on_down();
   };
   events.on_refused = [this](const Error& error) { on_refused(error); };
-  events.on_data = [this](const wire::Envelope& envelope, const wire::CallHeader& header, Bytes body) {
-    on_data(envelope, header, body, std::nullopt);
-  };
-  events.on_cast = [this](const wire::Envelope& envelope, const wire::CallHeader& header, Bytes body, const CastBody& cast) {
-    on_data(envelope, header, body, point_of(cast));
-  };
+  events.on_delivery = [this](const Bus::Delivery& delivery) { on_delivery(delivery); };
   events.on_undeliverable = [this](const wire::Envelope& envelope, const Error& error) { on_undelivered(envelope, error); };
   events.when_taken = [this](std::function<void()> then) {
-    if (untaken_ == 0) return then();
-    // Behind what waits for the handlers, and on its way to the reactor behind mark_taken().
-    work_.push_last([this, then = std::move(then)] { reactor_.post(then); });
+    tell_taken();
+    if (runs_.untaken() == 0) return then();
+    // Behind what waits for the handlers.
+    close_run();
+    work_.push_last([this, then = std::move(then)] {
+      reactor_.post([this, then] {
+        tell_taken();
+        then();
+      });
+    });
   };
   return events;
 }
@@ -287,6 +291,7 @@ void Runtime::begin_stop(int code, std::chrono::milliseconds grace, const std::s
     stopping_ = true;
     changed_.notify_all();
   }
+  close_run();
   if (program_.on_stop_) {
     work_.push_first([this, reason] {
       if (is_cut_) return;
@@ -305,7 +310,6 @@ void Runtime::begin_stop(int code, std::chrono::milliseconds grace, const std::s
     stop_actors("its proc stops: " + reason, end, [this, end] {
       leave(std::min<Reactor::Time>(end, reactor_.now() + kFlushLimit), [this] {
         if (kind_ == Kind::pseudo) return cut_off(exit_code_, "its main() does not ask whether it is to stop");
-        bus_.reset();
         context_.close();
         ::_exit(exit_code_);
       });
@@ -327,6 +331,7 @@ void Runtime::leave(Reactor::Time give_up, std::function<void()> then) {
     reactor_.after(std::chrono::milliseconds(1), [this, give_up, then = std::move(then)] { leave(give_up, then); });
     return;
   }
+  if (!is_cut_) tell_taken();
   bus_->close("the process ends", kFlushLimit);
   then();
 }

@@ -20,10 +20,13 @@
 #include "agent/proc/runtime/agent_link.h"
 #include "agent/proc/runtime/bootstrap.h"
 #include "agent/proc/runtime/live_settings.h"
+#include "agent/proc/runtime/message_run.h"
 #include "agent/proc/runtime/stop_signals.h"
 #include "agent/proc/loop/work_queue.h"
 #include "common/bus/bus.h"
 #include "common/bus/cast.h"
+#include "common/bus/outgoing.h"
+#include "common/base/forks.h"
 #include "common/base/log.h"
 #include "common/loop/reactor.h"
 #include "meshbus/proc.h"
@@ -75,13 +78,18 @@ class Runtime {
   std::optional<std::uint64_t> rank_of(std::uint64_t proc_key);
   std::future<Result<std::string>> call(const ProcId& to, std::uint32_t port, std::string_view body, std::chrono::milliseconds deadline);
   /// The same for who does not wait: `answer` is called on the reactor's thread, once, unless the process ends first.
-  void call(const ProcId& to, std::uint32_t port, std::string body, std::chrono::milliseconds deadline, Bus::CallAnswer answer);
-  Result<void> send(const ProcId& to, std::uint32_t port, std::string_view body, std::chrono::milliseconds patience);
-  Result<void> send(const ProcId& to, std::uint32_t port, const SharedBody& body, std::chrono::milliseconds patience);
+  void call(const ProcId& to, std::uint32_t port, std::string_view body, std::chrono::milliseconds deadline, Bus::CallAnswer answer);
+  /// `shared`: null, or what the body is a view of.
+  Result<void> send(const ProcId& to, std::uint32_t port, std::string_view body, const SharedBody* shared,
+                    std::chrono::milliseconds patience);
+  Result<void> send(std::uint64_t rank, std::uint32_t port, std::string_view body, const SharedBody* shared,
+                    std::chrono::milliseconds patience);
   Result<void> cast(const ProcMeshRef& to, std::uint32_t port, std::string_view body, std::chrono::milliseconds patience);
   /// Waits.
   Result<CastAnswers::Answers> call_all(const ProcMeshRef& to, std::uint32_t port, std::string_view body,
                                         std::chrono::milliseconds deadline);
+  /// What was asked leaves now: the caller is about to wait for the answer.
+  void flush() { outgoing_.flush_now(); }
   /// Whether the caller may wait for an answer: would_block on the reactor's thread and for a handler that waits for its own proc; refused
   /// in a child of fork().
   Result<void> check_caller(const ProcId& to) const;
@@ -114,32 +122,25 @@ class Runtime {
   void on_refused(const Error& error);
 
   ActorSystem::Outside make_outside();
-  /// A message is taken here and now. What came before it may still wait for the handlers' thread, so it may have to wait too.
-  void take_in_turn(const wire::Envelope& envelope);
-  void on_data(const wire::Envelope& envelope, const wire::CallHeader& header, Bytes body, std::optional<Point> point);
+  void on_delivery(const Bus::Delivery& delivery);
+  /// A message for a handler; null: for an actor, which has it already.
+  void add_message(const ProcProgram::Handler* handler, const Bus::Delivery& delivery, std::optional<Point> point);
+  void add_call(const ProcProgram::Handler& handler, const Bus::Delivery& delivery, std::optional<Point> point);
+  /// What was added until now is the handlers' thread's. Before anything else is queued for it.
+  void close_run();
+  /// Handlers' thread.
+  void handle_message(const MessageRun::Message& message);
+  Error is_behind() const;
   /// Of a cast: where this rank is in its view.
   std::optional<Point> point_of(const CastBody& cast);
-  /// `make_body`: what the bus is to send, a copy or a share of `body`; called when there is room for it.
-  template <typename MakeBody>
-  Result<void> send_when_room(const ProcId& to, std::uint32_t port, std::string_view body, std::chrono::milliseconds patience,
-                              MakeBody make_body);
-  /// What of messages waits to leave: their bytes, and for how many receivers they are.
-  struct Room {
-    std::size_t bytes = 0;
-    std::size_t copies = 0;
-  };
-  /// Waits until that much may be sent, or says why not; it counts as waiting then.
-  Result<void> make_room(Room size, std::chrono::milliseconds patience);
-  /// What waited is the bus's now.
-  void queued(Room size);
-  /// The bus did not take a message for that proc after all: the program is told.
-  void not_sent(const Destination& to, std::uint32_t port, const Error& error);
+  /// Errors: refused (after fork), too_large.
+  Result<void> check_send(std::size_t bytes) const;
   /// Errors: refused (after fork), too_large.
   Result<std::shared_ptr<const CastPlan>> plan_cast(const ProcMeshRef& to, std::size_t bytes);
   void on_undelivered(const wire::Envelope& envelope, const Error& error);
-  /// On the handlers' thread: that message is the program's now, and its sender is to hear so.
-  void mark_taken(const wire::Envelope& envelope);
-  /// On the handlers' thread.
+  /// Tells of the messages that the handlers' thread has taken, and looks again soon if it is not done.
+  void tell_taken();
+  /// On the handlers' thread: a call.
   void handle(const ProcProgram::Handler& handler, const wire::Envelope& envelope, const wire::CallHeader& header,
               const Incoming& incoming);
 
@@ -159,20 +160,24 @@ class Runtime {
   void end_now(int code, const std::string& line);
   /// Of a pseudo-proc: it leaves the bus, and everything that still runs is to notice.
   void cut_off(int code, const std::string& why);
-  void report_room();
   /// Stops the actors, so that those that are stuck are known before `end`.
   void stop_actors(const std::string& reason, Reactor::Time end, std::function<void()> done);
   /// A part of what a stop waits for is done.
   void note_drained();
 
+  bool is_forked() const noexcept { return count_forks() != forks_; }
+
   /// Whether this thread is in a turn of the reactor.
   static inline thread_local bool is_reactor_thread_ = false;
+  static inline std::atomic<std::uint64_t> next_number_{1};
 
   const Kind kind_;
   const std::function<void()> on_cut_;
   Bootstrap bootstrap_;
   ProcProgram program_;
-  const pid_t pid_;
+  const unsigned forks_ = count_forks();
+  /// Of all runtimes that this process has had.
+  const std::uint64_t number_ = next_number_++;
   std::uint64_t rank_;
   LiveSettings settings_;
   bool has_worker_;
@@ -183,6 +188,7 @@ class Runtime {
   Reactor reactor_;
   std::optional<StopSignals> signals_;
   std::unique_ptr<Bus> bus_;
+  Outgoing outgoing_;
   AgentLink agent_;
   Reactor::TimerId grace_timer_ = 0;
   Reactor::Time grace_end_ = Reactor::Time::max();
@@ -196,8 +202,9 @@ class Runtime {
   log::Limited lost_log_{1};
 
   WorkQueue work_;
-  /// Messages that the handlers' thread has, or will have, to say when they are taken. Reactor's thread.
-  std::size_t untaken_ = 0;
+  /// Messages that the handlers' thread has, or will have. Reactor's thread, like what follows.
+  MessageRuns runs_;
+  Reactor::TimerId taken_timer_ = 0;
   /// Messages that came back and wait for the handlers' thread.
   std::atomic<std::size_t> returns_{0};
   ActorSystem actors_;
@@ -211,9 +218,6 @@ class Runtime {
   bool ready_ = false;      // guarded by mutex_, like what follows
   unsigned undrained_ = 2;  // the handlers that were queued when a stop came, and the actors
   std::optional<Stop> stop_;
-  std::vector<wire::Envelope> taken_;  // by the handlers, not yet said
-  Room waiting_;                       // on its way to the bus
-  Room sent_;                          // as of the last turn: bytes that the bus has, and copies that are not known to be taken
 
   std::mutex plans_mutex_;
   CastPlans plans_;

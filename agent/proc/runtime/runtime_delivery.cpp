@@ -14,6 +14,14 @@ namespace {
 
 /// Messages that came back and wait for on_undelivered.
 constexpr std::size_t kMostReturns = 65'536;
+/// A message that the handlers' thread has taken is told of after this time at the latest, however long its
+/// handler runs.
+constexpr std::chrono::milliseconds kTakenInterval{50};
+constexpr const char* kNoException = "an exception that is no std::exception";
+
+void log_thrown(std::uint32_t port, const char* what) {
+  log::warn("handler of port " + std::to_string(port) + ": " + Error(ErrorCode::call_error, what).to_string());
+}
 
 }  // namespace
 
@@ -27,20 +35,27 @@ std::optional<Point> Runtime::point_of(const CastBody& cast) {
   return cast_point_;
 }
 
-void Runtime::on_data(const wire::Envelope& envelope, const wire::CallHeader& header, Bytes body, std::optional<Point> point) {
+Error Runtime::is_behind() const {
+  return {ErrorCode::queue_full, bootstrap_.proc.to_string() + " is behind: its queue for handlers is full"};
+}
+
+void Runtime::on_delivery(const Bus::Delivery& delivery) {
+  const wire::Envelope& envelope = delivery.envelope;
+  const wire::CallHeader& header = delivery.header;
   const bool is_call = envelope.kind() == wire::Kind::call;
-  if (is_call && envelope.port() == kSettingsPort) return on_settings(envelope, header, body);
-  const auto is_behind = [&] {
-    return Error(ErrorCode::queue_full, bootstrap_.proc.to_string() + " is behind: its queue for handlers is full");
-  };
+  if (is_call && envelope.port() == kSettingsPort) return on_settings(envelope, header, delivery.body);
+  std::optional<Point> point;
+  if (delivery.cast != nullptr) point = point_of(*delivery.cast);
   // What an actor takes is told in the order in which it came, behind what waits for the handlers.
-  if (has_fate(envelope) && untaken_ > 0 && !work_.has_room()) return bus_->give_back(envelope, is_behind());
-  switch (actors_.on_data(envelope, header, body, point)) {
+  if (has_fate(envelope) && runs_.untaken() > 0 && !work_.has_room(runs_.open_bytes(), runs_.open_size()))
+    return bus_->give_back(envelope, is_behind());
+  switch (actors_.on_data(envelope, header, delivery.body, point)) {
     case ActorSystem::Delivery::not_mine: break;
     case ActorSystem::Delivery::returned: return;
     case ActorSystem::Delivery::taken:
-      if (has_fate(envelope)) take_in_turn(envelope);
-      return;
+      if (!has_fate(envelope)) return;
+      if (runs_.untaken() == 0) return bus_->taken(envelope);
+      return add_message(nullptr, delivery, std::nullopt);
   }
   const auto found = program_.handlers_.find(envelope.port());
   if (found == program_.handlers_.end()) {
@@ -50,24 +65,65 @@ void Runtime::on_data(const wire::Envelope& envelope, const wire::CallHeader& he
                                                    std::to_string(envelope.port()));
     return is_call ? bus_->fail_call(envelope, header, error) : bus_->give_back(envelope, error);
   }
-  Incoming incoming;
-  incoming.port = envelope.port();
-  incoming.is_call = is_call;
-  incoming.point = std::move(point);
-  incoming.source_proc = envelope.source_proc();
-  incoming.source_host = envelope.source_host();
-  if (is_call && header.deadline_ms() > 0) incoming.deadline = reactor_.now() + std::chrono::milliseconds(header.deadline_ms());
-  const bool taken = work_.push(sizeof incoming + body.size(),
-                                [this, &handler = found->second, envelope, header, incoming, copy = std::string(body)]() mutable {
-                                  incoming.body = copy;
-                                  if (!incoming.is_call) mark_taken(envelope);
-                                  handle(handler, envelope, header, incoming);
-                                });
-  if (taken) {
-    if (!is_call) ++untaken_;
-    return;
+  if (is_call) return add_call(found->second, delivery, std::move(point));
+  if (!work_.has_room(runs_.open_bytes() + sizeof(MessageRun::Message) + delivery.body.size(), runs_.open_size()))
+    return bus_->give_back(envelope, is_behind());
+  add_message(&found->second, delivery, std::move(point));
+}
+
+void Runtime::add_message(const ProcProgram::Handler* handler, const Bus::Delivery& delivery, std::optional<Point> point) {
+  MessageRun& run = runs_.open();
+  const Point* const kept = point ? run.keep(std::move(*point)) : nullptr;
+  // What is not for a handler keeps no frame.
+  run.add({handler, delivery.envelope, handler == nullptr ? Bytes() : delivery.body, kept}, handler == nullptr ? nullptr : delivery.frame);
+  if (run.is_full()) close_run();
+}
+
+void Runtime::close_run() {
+  if (!runs_.is_open()) return;
+  const auto run = runs_.close();
+  const bool is_taken = work_.push(run->bytes(), run->size(), [this, run] {
+    run->run([this](const MessageRun::Message& message) { handle_message(message); });
+    // If this is the last work, this very thread turns the reactor next, and tells.
+    if (work_.is_last()) reactor_.post_quietly([this] { tell_taken(); });
+  });
+  if (!is_taken) {
+    runs_.drop_last();
+    for (const auto& message : run->messages()) bus_->give_back(message.envelope, is_behind());
+  } else if (taken_timer_ == 0) {
+    taken_timer_ = reactor_.after(kTakenInterval, [this] {
+      taken_timer_ = 0;
+      tell_taken();
+    });
   }
-  is_call ? bus_->fail_call(envelope, header, is_behind()) : bus_->give_back(envelope, is_behind());
+}
+
+void Runtime::tell_taken() {
+  runs_.tell_taken([this](const wire::Envelope& envelope) { bus_->taken(envelope); });
+  if (runs_.untaken() == runs_.open_size()) {
+    reactor_.cancel(std::exchange(taken_timer_, 0));
+  } else if (taken_timer_ == 0) {
+    taken_timer_ = reactor_.after(kTakenInterval, [this] {
+      taken_timer_ = 0;
+      tell_taken();
+    });
+  }
+}
+
+void Runtime::add_call(const ProcProgram::Handler& handler, const Bus::Delivery& delivery, std::optional<Point> point) {
+  close_run();
+  Incoming incoming;
+  incoming.port = delivery.envelope.port();
+  incoming.is_call = true;
+  incoming.point = std::move(point);
+  incoming.source_proc = delivery.envelope.source_proc();
+  incoming.source_host = delivery.envelope.source_host();
+  incoming.body = delivery.body;
+  if (delivery.header.deadline_ms() > 0) incoming.deadline = reactor_.now() + std::chrono::milliseconds(delivery.header.deadline_ms());
+  const bool is_taken = work_.push(sizeof incoming + delivery.body.size(), 1,
+                                   [this, &handler, envelope = delivery.envelope, header = delivery.header, incoming = std::move(incoming),
+                                    frame = delivery.frame] { handle(handler, envelope, header, incoming); });
+  if (!is_taken) bus_->fail_call(delivery.envelope, delivery.header, is_behind());
 }
 
 void Runtime::on_settings(const wire::Envelope& envelope, const wire::CallHeader& header, Bytes body) {
@@ -83,27 +139,22 @@ void Runtime::on_settings(const wire::Envelope& envelope, const wire::CallHeader
   bus_->answer_call(envelope, header, encode_settings(settings_.list()));
 }
 
-void Runtime::take_in_turn(const wire::Envelope& envelope) {
-  if (untaken_ == 0) return bus_->taken(envelope);
-  work_.push_last([this, envelope] { mark_taken(envelope); });
-  ++untaken_;
-}
-
-void Runtime::mark_taken(const wire::Envelope& envelope) {
-  {
-    const std::lock_guard lock(mutex_);
-    taken_.push_back(envelope);
-    if (taken_.size() > 1) return;  // is on its way
+void Runtime::handle_message(const MessageRun::Message& message) {
+  if (is_cut_) return;
+  Incoming incoming;
+  incoming.body = message.body;
+  incoming.port = message.envelope.port();
+  incoming.source_proc = message.envelope.source_proc();
+  incoming.source_host = message.envelope.source_host();
+  if (message.point != nullptr) incoming.point = *message.point;
+  try {
+    const auto answer = (*message.handler)(proc_, incoming);
+    if (!answer) log::warn("handler of port " + std::to_string(incoming.port) + ": " + answer.error().to_string());
+  } catch (const std::exception& error) {
+    log_thrown(incoming.port, error.what());
+  } catch (...) {
+    log_thrown(incoming.port, kNoException);
   }
-  reactor_.post([this] {
-    std::vector<wire::Envelope> taken;
-    {
-      const std::lock_guard lock(mutex_);
-      taken.swap(taken_);
-    }
-    untaken_ -= taken.size();
-    for (const auto& one : taken) bus_->taken(one);
-  });
 }
 
 void Runtime::handle(const ProcProgram::Handler& handler, const wire::Envelope& envelope, const wire::CallHeader& header,
@@ -116,11 +167,7 @@ void Runtime::handle(const ProcProgram::Handler& handler, const wire::Envelope& 
   } catch (const std::exception& error) {
     answer = fail(ErrorCode::call_error, error.what());
   } catch (...) {
-    answer = fail(ErrorCode::call_error, "an exception that is no std::exception");
-  }
-  if (!incoming.is_call) {
-    if (!answer) log::warn("handler of port " + std::to_string(incoming.port) + ": " + answer.error().to_string());
-    return;
+    answer = fail(ErrorCode::call_error, kNoException);
   }
   if (!answer && answer.error().code() != ErrorCode::call_error) answer = fail(ErrorCode::call_error, answer.error().to_string());
   reactor_.post_quietly([this, envelope, header, answer = std::move(answer)] {
@@ -146,6 +193,7 @@ void Runtime::on_undelivered(const wire::Envelope& envelope, const Error& error)
     return lost_log_.warn("a message for port " + std::to_string(envelope.port()) + " came back, and is not told of, because " +
                           std::to_string(kMostReturns) + " others wait for on_undelivered: " + error.to_string());
   ++returns_;
+  close_run();
   work_.push_last([this, envelope, error] {
     --returns_;
     if (is_cut_) return;

@@ -2,7 +2,9 @@
 
 #include <chrono>
 #include <cstdint>
+#include <functional>
 #include <memory>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <utility>
@@ -21,6 +23,17 @@ class ContextCore;
 /// For deadlines: as long as it takes. What waits still ends when its host is lost or its Context goes.
 inline constexpr std::chrono::milliseconds forever = std::chrono::milliseconds::max();
 
+/// A message of Context::send(), cast() or ActorView::send() that had left and has not arrived.
+struct ReturnedMessage {
+  /// The receiver; nothing when it is not a rank of a mesh that this launcher has started.
+  std::optional<ProcId> to = {};
+  std::uint32_t port = 0;  ///< The port there.
+  bool is_cast = false;    ///< It was one copy of a cast.
+  /// no_such_proc, no_such_port, no_such_host, queue_full, expired, link_lost, refused;
+  /// fate_unknown: it may have arrived, and the one who would know is gone.
+  Error error = {ErrorCode::none, {}};
+};
+
 /// What a launcher sets.
 struct ContextOptions {
   /// Settings as `--set` would give them, stronger than environment and file: {{"lease", "10s"}}. `meshbus config` lists the keys.
@@ -28,6 +41,9 @@ struct ContextOptions {
   /// For a launcher that is itself a proc of a mesh: Proc::launcher_settings(), what its own launcher had set. Weaker than all that is set
   /// here, in the environment or in a file; only the defaults are weaker still.
   std::vector<std::pair<std::string, std::string>> inherited = {};
+  /// Called for each message that comes back, on the handlers' thread. Without it they are counted
+  /// (Context::num_returned) and logged, in one line a second at most.
+  std::function<void(const ReturnedMessage&)> on_returned = {};
 };
 
 /// A launcher's place on the bus. It hides a thread that owns all sockets, and a second one on which your handlers run, in order.
@@ -79,6 +95,9 @@ class Context {
   Result<std::string> setting(std::string_view key) const;
   /// What is suspicious about the settings but no error, one line each, for people.
   std::vector<std::string> warnings() const;
+
+  /// How many messages of send() and cast() have come back, or are of unknown fate, so far.
+  std::uint64_t num_returned() const noexcept;
 
   /// For the other classes of this library.
   const std::shared_ptr<ContextCore>& core() const noexcept { return core_; }

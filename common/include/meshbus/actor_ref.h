@@ -13,7 +13,7 @@
 #include "meshbus/proc_mesh_ref.h"
 #include "meshbus/result.h"
 
-/// How actors, and the messages for them, are named: for whoever sends to them, in launchers and procs alike.
+/// Names of actors and of their messages, for senders in launchers and procs alike.
 ///
 ///     using namespace meshbus;
 ///     ActorMeshRef counters(proc_mesh, *Name::plain("counter"));    // of each proc of that mesh the actor `counter`
@@ -22,8 +22,8 @@
 ///     MessageType("add") != MessageType(7);                         // messages have a name or a number
 namespace [[gnu::visibility("default")]] meshbus {
 
-/// What a message to an actor is: a short name, or a number. On the wire both are 8 bytes; a name is known only to who has it too. A plain
-/// value.
+/// Identifies a message to an actor: a short name, or a number. On the wire both are 8 bytes; only
+/// a program that knows the name can turn it back into text. A plain value.
 class MessageType {
  public:
   /// A number. Implicit on purpose: `call(actor, 7, ...)`.
@@ -33,7 +33,8 @@ class MessageType {
   }
   /// Below zero is another number, as conversions have it.
   MessageType(int number) noexcept : key_(static_cast<std::uint32_t>(number)) {}  // NOLINT(google-explicit-constructor)
-  /// A name. Two names share a key with a probability of 2^-63; an actor that would have both refuses to be made.
+  /// A name. Two names share a key with a probability of 2^-63; an actor that would have both
+  /// refuses to be made.
   MessageType(std::string_view name) : key_(key_of(name) | name_bit), name_(name) {}  // NOLINT(google-explicit-constructor)
   MessageType(const char* name) : MessageType(std::string_view(name)) {}              // NOLINT(google-explicit-constructor)
   MessageType(const std::string& name) : MessageType(std::string_view(name)) {}       // NOLINT(google-explicit-constructor)
@@ -58,12 +59,14 @@ class MessageType {
   std::string name_;
 };
 
-/// The port of the actor `NAME[pid]` in its proc: the lower 31 bits of key_of("NAME[pid]"), and bit 31. Part of the protocol.
+/// The port of the actor `NAME[pid]` in its proc: the lower 31 bits of key_of("NAME[pid]"), and bit
+/// 31. Part of the protocol.
 std::uint32_t actor_port(const Name& name, std::uint64_t pid = 0);
 std::uint32_t actor_port(const ActorId& actor);
 
-/// Names the actors of one name in the procs of a mesh, or of a slice of it. A plain value: copy it, print it, send it to another process,
-/// use it on any thread. Keeps nothing alive, and needs nobody to answer: every address is computed.
+/// Names the actors of one name in the procs of a mesh, or of a slice of it. A plain value: copy
+/// it, print it, send it to another process, use it on any thread. Keeps nothing alive, and needs
+/// nobody to answer: every address is computed.
 class ActorMeshRef {
  public:
   ActorMeshRef(ProcMeshRef procs, Name name) : procs_(std::move(procs)), name_(std::move(name)) {}  ///< Whether they are there or not.
@@ -79,7 +82,8 @@ class ActorMeshRef {
 
   /// The actor at that ordinal of this view. Errors: out_of_range.
   Result<ActorId> actor_at(std::uint64_t ordinal) const;
-  /// The same, under the name that View and other code for whatever is ranked know (meshbus/view.h).
+  /// The same, under the name that View and other code for whatever is ranked know
+  /// (meshbus/view.h).
   Result<ActorId> get(std::uint64_t ordinal) const { return actor_at(ordinal); }
 
   /// Slices, as those of ProcMeshRef, and with their errors.

@@ -23,8 +23,9 @@
 ///     std::uint64_t key = proc.key();                                      // what envelopes carry
 ///     HostAddr::parse("tcp:h1:99999").error();                             // parse_error: host address: at 7: expected a port ...
 ///
-/// All of these are plain values: copy, compare, hash and print them on any thread. Every parse() reads the whole text, answers errors as
-/// parse_error with the position as a byte offset from 0, and for every value v: T::parse(v.to_string()) == v.
+/// All of these are plain values: copy, compare, hash and print them on any thread. Every parse()
+/// reads the whole text, answers errors as parse_error with the position as a byte offset from 0,
+/// and for every value v: T::parse(v.to_string()) == v.
 namespace [[gnu::visibility("default")]] meshbus {
 
 namespace text {
@@ -38,35 +39,37 @@ enum class Transport : std::uint8_t {
   local,        ///< `local:N`, inside one process
 };
 
-/// Where a host's broker listens: `tcp:h1:7420`, `tcp:10.0.0.1:7420`, `tcp:[::1]:7420`, `tcp:*:0`, `unix:/run/m/broker`, `unix:@name`,
-/// `local:7`.
+/// Where a host's broker listens: `tcp:h1:7420`, `tcp:10.0.0.1:7420`, `tcp:[::1]:7420`, `tcp:*:0`,
+/// `unix:/run/m/broker`, `unix:@name`, `local:7`.
 ///
-/// Kept in one canonical form, so that equal hosts have equal texts and keys: DNS names in lower case, IPv6 as RFC 5952 writes it, numbers
-/// without leading zeros. Socket paths and abstract names have no commas, double quotes or control characters (the texts that addresses are
-/// written into use these), are UTF-8 and have at most 107 bytes (sockaddr_un).
+/// Kept in one canonical form, so that equal hosts have equal texts and keys: DNS names in lower
+/// case, IPv6 as RFC 5952 writes it, numbers without leading zeros. Socket paths and abstract names
+/// have no commas, double quotes or control characters (the texts that addresses are written into
+/// use these), are UTF-8 and have at most 107 bytes (sockaddr_un).
 class HostAddr {
  public:
-  /// `host`: a DNS name, an IPv4 or IPv6 address (with or without brackets, with a zone or not), or `*` for all interfaces.
-  /// Port 0 means any. Errors: parse_error.
+  /// `host`: a DNS name, an IPv4 or IPv6 address (with or without brackets, with a zone or not), or
+  /// `*` for all interfaces. Port 0 means any. Errors: parse_error.
   static Result<HostAddr> tcp(std::string_view host, std::uint16_t port);
   /// `path`: absolute, or `@` + an abstract name, or empty for any. Errors: parse_error.
   static Result<HostAddr> unix_socket(std::string_view path);
   /// An address inside this process; 0 means any.
   static HostAddr local(std::uint64_t number);
 
-  /// Reads `tcp:…`, `unix:…`, `local:…` and ZeroMQ's `tcp://…`, `ipc://…`, `inproc://…` (of which `*` as port or path means any).
+  /// Reads `tcp:…`, `unix:…`, `local:…` and ZeroMQ's `tcp://…`, `ipc://…`, `inproc://…` (of which
+  /// `*` as port or path means any).
   static Result<HostAddr> parse(std::string_view text);
   /// For parsers of longer texts inside meshbus: reads a whole part.
   static Result<HostAddr> parse(text::Scanner part);
 
   Transport transport() const noexcept { return transport_; }  ///< Which kind of address it is.
-  /// Of tcp: the host without brackets; otherwise empty.
+  /// tcp: the host without brackets; otherwise empty.
   std::string_view host() const noexcept { return transport_ == Transport::tcp ? std::string_view(name_) : std::string_view(); }
-  /// Of tcp: the port; otherwise 0.
+  /// tcp: the port; otherwise 0.
   std::uint16_t port() const noexcept { return transport_ == Transport::tcp ? static_cast<std::uint16_t>(number_) : std::uint16_t{0}; }
-  /// Of a unix socket: the path, or `@` + the abstract name; otherwise empty.
+  /// unix socket: the path, or `@` + the abstract name; otherwise empty.
   std::string_view path() const noexcept { return transport_ == Transport::unix_socket ? std::string_view(name_) : std::string_view(); }
-  /// Of local: the number; otherwise 0.
+  /// local: the number; otherwise 0.
   std::uint64_t number() const noexcept { return transport_ == Transport::local ? number_ : 0; }
 
   /// Port 0, `unix:` and `local:0`: serving it gives a concrete address. Nobody can connect to it.
@@ -84,8 +87,8 @@ class HostAddr {
 
   /// `tcp:h1:7420`
   std::string to_string() const;
-  /// As ZeroMQ writes it: `tcp://h1:7420`, `ipc:///run/m/broker`, `ipc://@name`, `inproc://7`; any as `*`: `tcp://*:*`, `ipc://*`. parse()
-  /// reads it back.
+  /// As ZeroMQ writes it: `tcp://h1:7420`, `ipc:///run/m/broker`, `ipc://@name`, `inproc://7`; any
+  /// as `*`: `tcp://*:*`, `ipc://*`. parse() reads it back.
   std::string zmq_endpoint() const;
   /// key_of(to_string()): never 0.
   std::uint64_t key() const noexcept;
@@ -109,12 +112,12 @@ class PortId;
 /// A proc: `tcp:h1:7420,trainers_3-13Se1Maqzryj`.
 class ProcId {
  public:
-  ProcId(HostAddr host, ProcName name) : host_(std::move(host)), name_(std::move(name)) {}  ///< Of its parts.
+  ProcId(HostAddr host, ProcName name) : host_(std::move(host)), name_(std::move(name)) {}  ///< Makes it of its parts.
   static Result<ProcId> parse(std::string_view text);  ///< Reads what to_string() printed. Errors: parse_error.
   static Result<ProcId> parse(text::Scanner part);
 
   const HostAddr& host() const noexcept { return host_; }  ///< Where it is.
-  const ProcName& name() const noexcept { return name_; }  ///< Who it is there.
+  const ProcName& name() const noexcept { return name_; }  ///< The name of the proc on its host.
   /// `PROC,NAME[pid]`
   ActorId actor(Name name, std::uint64_t pid = 0) const;
   /// The proc's agent: always `PROC,agent[0]`.
@@ -134,10 +137,11 @@ class ProcId {
   ProcName name_;
 };
 
-/// An actor: `tcp:h1:7420,trainers_3-13Se1Maqzryj,counter[0]`. When parsed, `[0]` may be left out; it is always printed.
+/// An actor: `tcp:h1:7420,trainers_3-13Se1Maqzryj,counter[0]`. When parsed, `[0]` may be left out;
+/// it is always printed.
 class ActorId {
  public:
-  ActorId(ProcId proc, Name name, std::uint64_t pid = 0) : proc_(std::move(proc)), name_(std::move(name)), pid_(pid) {}  ///< Of its parts.
+  ActorId(ProcId proc, Name name, std::uint64_t pid = 0) : proc_(std::move(proc)), name_(std::move(name)), pid_(pid) {}  ///< Makes it of its parts.
   static Result<ActorId> parse(std::string_view text);  ///< Reads what to_string() printed. Errors: parse_error.
   static Result<ActorId> parse(text::Scanner part);
 
@@ -161,10 +165,11 @@ class ActorId {
   std::uint64_t pid_;
 };
 
-/// A port of an actor: `tcp:h1:7420,trainers_3-13Se1Maqzryj,counter[0][2]`. Both brackets are needed.
+/// A port of an actor: `tcp:h1:7420,trainers_3-13Se1Maqzryj,counter[0][2]`. Both brackets are
+/// needed.
 class PortId {
  public:
-  PortId(ActorId actor, std::uint32_t number) : actor_(std::move(actor)), number_(number) {}  ///< Of its parts.
+  PortId(ActorId actor, std::uint32_t number) : actor_(std::move(actor)), number_(number) {}  ///< Makes it of its parts.
   static Result<PortId> parse(std::string_view text);  ///< Reads what to_string() printed. Errors: parse_error.
   static Result<PortId> parse(text::Scanner part);
 

@@ -28,16 +28,18 @@
 ///     HostMeshRef::parse("test:local:1@x=2/1").error();  // invalid_rank_cardinality: ... expected 2, found 1
 namespace [[gnu::visibility("default")]] meshbus {
 
-/// Names a set of hosts: a name, a region, and the host of each of its ranks, in its order; a host may occur several times. A plain value:
-/// copy it, print it, send it to another process. Keeps nothing alive.
+/// Names a set of hosts: a name, a region, and the host of each of its ranks, in its order; a host
+/// may occur several times. A plain value: copy it, print it, send it to another process. Keeps
+/// nothing alive.
 ///
-/// Text: `NAME:ADDR{,ADDR}@REGION`. The name ends at the first ':', the region starts after the last '@' outside quotes. No hosts:
-/// `NAME:@x=0/1`.
+/// Text: `NAME:ADDR{,ADDR}@REGION`. The name ends at the first ':', the region starts after the
+/// last '@' outside quotes. No hosts: `NAME:@x=0/1`.
 class HostMeshRef {
  public:
   /// Errors: invalid_rank_cardinality when there is not one host per rank.
   static Result<HostMeshRef> make(Name name, Region region, std::vector<HostAddr> hosts);
-  /// Reads what to_string() printed. Errors: parse_error with the position as a byte offset from 0; invalid_rank_cardinality.
+  /// Reads what to_string() printed. Errors: parse_error with the position as a byte offset from 0;
+  /// invalid_rank_cardinality.
   static Result<HostMeshRef> parse(std::string_view text);
   static Result<HostMeshRef> parse(text::Scanner part);
 
@@ -53,11 +55,13 @@ class HostMeshRef {
   /// The host of a base rank; null when it is not in the region. Valid while this reference is.
   const HostAddr* find(std::uint64_t base_rank) const noexcept;
 
-  /// A slice, as Region::range() and Region::at(), with their errors: the hosts that are left, under the same name.
+  /// A slice, as Region::range() and Region::at(), with their errors: the hosts that are left,
+  /// under the same name.
   Result<HostMeshRef> range(std::string_view label, std::uint64_t begin, std::optional<std::uint64_t> end = std::nullopt,
                             std::uint64_t step = 1) const;
   Result<HostMeshRef> at(std::string_view label, std::uint64_t index) const;
-  /// The hosts of the base ranks of another region, in its order. Errors: out_of_range, naming a rank that is not here.
+  /// The hosts of the base ranks of another region, in its order. Errors: out_of_range, naming a
+  /// rank that is not here.
   Result<HostMeshRef> sliced(const Region& region) const;
 
   /// `test:local:3,local:4@2+replica=1/2,host=2/1`

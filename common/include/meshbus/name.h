@@ -28,20 +28,23 @@ namespace text {
 class Scanner;
 }
 
-/// A name: a base that people choose, and a uuid that makes it unique: `trainers-13Se1Maqzryj`. Without a uuid it is plain.
+/// A name: a base that people choose, and a uuid that makes it unique: `trainers-13Se1Maqzryj`.
+/// Without a uuid it is plain.
 ///
-/// The base has 1 to 63 characters, [A-Za-z_][A-Za-z0-9_]*. The uuid is a u64 in base 58, always 12 characters. System names
-/// (`service`, `local`, `agent`, `controller`) are reserved: they carry no uuid and no mesh of a user can take them.
+/// The base has 1 to 63 characters, [A-Za-z_][A-Za-z0-9_]*. The uuid is a u64 in base 58, always 12
+/// characters. System names (`service`, `local`, `agent`, `controller`) are reserved: they carry no
+/// uuid and no mesh of a user can take them.
 ///
-/// Errors of everything that makes a Name are parse_error; the detail has one of MissingName, MissingUuid, InvalidUuid, InvalidName, and
-/// the position as a byte offset from 0.
+/// Errors of everything that makes a Name are parse_error; the detail has one of MissingName,
+/// MissingUuid, InvalidUuid, InvalidName, and the position as a byte offset from 0.
 class Name {
  public:
   static constexpr std::size_t max_base = 63;     ///< Characters of a base, at most.
   static constexpr std::size_t uuid_length = 12;  ///< Characters of a uuid.
 
   /// A new name that no other name ever equals: the uuid is drawn from the kernel (getrandom).
-  /// Errors: parse_error when `base` is no base or is reserved; io_error when the kernel has no randomness to give.
+  /// Errors: parse_error when `base` is no base or is reserved; io_error when the kernel has no
+  /// randomness to give.
   static Result<Name> make(std::string_view base);
   /// The name of that base and uuid.
   static Result<Name> make(std::string_view base, std::uint64_t uuid);
@@ -78,8 +81,9 @@ class Name {
   std::optional<std::uint64_t> uuid_;
 };
 
-/// The name of a proc within its host: a Name (`service`, `client-13Se1Maqzryj`), or that of a mesh's proc, `trainers_3-13Se1Maqzryj`,
-/// whose create rank does not count towards the 63 characters.
+/// The name of a proc within its host: a Name (`service`, `client-13Se1Maqzryj`), or that of a
+/// mesh's proc, `trainers_3-13Se1Maqzryj`, whose create rank does not count towards the 63
+/// characters.
 class ProcName {
  public:
   /// Any Name can name a proc: a launcher's, or `service`. Implicit on purpose.
@@ -111,13 +115,13 @@ struct MeshProc {
   friend bool operator==(const MeshProc&, const MeshProc&) = default;
 };
 
-/// The name of a mesh's proc: base + `_` + create rank + `-` + uuid (spec 2.3), so a mesh reference gives every proc's address. Different
-/// (mesh, rank) give different names.
+/// The name of a mesh's proc: base + `_` + create rank + `-` + uuid (spec 2.3), so a mesh reference
+/// gives every proc's address. Different (mesh, rank) give different names.
 ProcName proc_name(const Name& mesh, std::uint64_t create_rank);
 
-/// The reverse of proc_name(). Errors: parse_error (InvalidName) when it cannot be the name of a mesh's proc: `service`,
-/// `client-13Se1Maqzryj`. A launcher that calls itself `client_3` cannot be told from rank 3 of a mesh `client`: ask only for procs that
-/// meshes made.
+/// The reverse of proc_name(). Errors: parse_error (InvalidName) when it cannot be the name of a
+/// mesh's proc: `service`, `client-13Se1Maqzryj`. A launcher that calls itself `client_3` cannot be
+/// told from rank 3 of a mesh `client`: ask only for procs that meshes made.
 Result<MeshProc> parse_proc_name(const ProcName& name);
 Result<MeshProc> parse_proc_name(std::string_view text);
 

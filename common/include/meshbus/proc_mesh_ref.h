@@ -28,8 +28,9 @@ struct RankBlock {
   friend bool operator==(const RankBlock&, const RankBlock&) = default;
 };
 
-/// Names the procs of a mesh, or of a slice of it. A plain value: copy it, print it, send it to another process, use it on any thread.
-/// Keeps nothing alive, and needs nobody to answer: every proc's address is computed.
+/// Names the procs of a mesh, or of a slice of it. A plain value: copy it, print it, send it to
+/// another process, use it on any thread. Keeps nothing alive, and needs nobody to answer: every
+/// proc's address is computed.
 ///
 ///     Result<ProcMeshRef> mesh = ProcMeshRef::make(*Name::make("trainers"), {h1, h2}, *Extent::parse("{host: 2, gpu: 4}"));
 ///     mesh->num_ranks();                      // 8
@@ -39,16 +40,18 @@ struct RankBlock {
 ///     mesh->at("host", 1)->num_ranks();       // 4: gpu=4 of the second host
 ///     mesh->to_string();                      // "trainers-13Se1Maqzryj[8]:tcp:h1:7420,tcp:h2:7420@host=2/4,gpu=4/1"
 ///
-/// Two numbers name a proc. Its *create rank* is its position in the mesh as it was made; it stands in the proc's name and never changes.
-/// Its *ordinal* is its position in this view, 0..num_ranks()-1; slicing changes it. In a mesh that was not sliced both are the same.
+/// Two numbers name a proc. Its *create rank* is its position in the mesh as it was made; it stands
+/// in the proc's name and never changes. Its *ordinal* is its position in this view,
+/// 0..num_ranks()-1; slicing changes it. In a mesh that was not sliced both are the same.
 ///
-/// Where the ranks lie. The mesh as made has N ranks on H hosts, in blocks, in rank order: with q = N / H and r = N % H the first r hosts
-/// have q+1 ranks, the others q. For extents made of host axes and per-host axes (spec 6.2) H divides N, and host h has the ranks
-/// h*q .. (h+1)*q-1.
+/// Where the ranks lie. The mesh as made has N ranks on H hosts, in blocks, in rank order: with q =
+/// N / H and r = N % H the first r hosts have q+1 ranks, the others q. For extents made of host
+/// axes and per-host axes (spec 6.2) H divides N, and host h has the ranks h*q .. (h+1)*q-1.
 class ProcMeshRef {
  public:
-  /// Of that mesh as made, which has `root_ranks` ranks on `hosts`, the ranks in `region`. `hosts` is the list of the mesh as made, also
-  /// for a slice; a host may stand in it more than once. Errors: configuration_error when there are ranks but no hosts, or more than 63
+  /// Makes a view of the mesh as made, which has `root_ranks` ranks on `hosts`, the ranks in
+  /// `region`. `hosts` is the list of the mesh as made, also for a slice; a host may stand in it
+  /// more than once. Errors: configuration_error when there are ranks but no hosts, or more than 63
   /// bits of ranks; out_of_range when `region` has a rank that is not below root_ranks.
   static Result<ProcMeshRef> make(Name mesh, std::vector<HostAddr> hosts, std::uint64_t root_ranks, Region region);
   /// The whole mesh of that extent. Errors: configuration_error as above.
@@ -67,24 +70,26 @@ class ProcMeshRef {
   /// Ranks in this view.
   std::uint64_t num_ranks() const noexcept { return region_.num_ranks(); }
 
-  /// Of the mesh as made: which of hosts() has that rank. Errors: out_of_range.
+  /// In the mesh as made: the index in hosts() of the host of that rank. Errors: out_of_range.
   Result<std::uint64_t> host_index_of(std::uint64_t create_rank) const;
-  /// Of the mesh as made: the ranks that lie on hosts()[host_index]; may be empty. Errors: out_of_range.
+  /// In the mesh as made: the ranks on hosts()[host_index]; may be empty. Errors: out_of_range.
   Result<RankBlock> block_of(std::uint64_t host_index) const;
-  /// Of the mesh as made: the address of that rank, also when it is not in this view. Errors: out_of_range.
+  /// In the mesh as made: the address of that rank, even if it is not in this view. Errors:
+  /// out_of_range.
   Result<ProcId> proc_of(std::uint64_t create_rank) const;
 
-  /// Of this view: the create rank at that ordinal. Errors: out_of_range.
+  /// In this view: the create rank at that ordinal. Errors: out_of_range.
   Result<std::uint64_t> create_rank(std::uint64_t ordinal) const;
-  /// Of this view: the ordinal of that create rank. Errors: not_exist when it is not in this view.
+  /// In this view: the ordinal of that create rank. Errors: not_exist when it is not in this view.
   Result<std::uint64_t> ordinal_of(std::uint64_t create_rank) const;
-  /// Of this view: the address of the proc at that ordinal. Errors: out_of_range.
+  /// In this view: the address of the proc at that ordinal. Errors: out_of_range.
   Result<ProcId> proc_at(std::uint64_t ordinal) const;
-  /// The same, under the name that View and other code for whatever is ranked know (meshbus/view.h).
+  /// The same, under the name that View and other code for whatever is ranked know
+  /// (meshbus/view.h).
   Result<ProcId> get(std::uint64_t ordinal) const { return proc_at(ordinal); }
 
-  /// The slice begin, begin+step, ... below `end` (clamped to the axis' size; none = all) of one axis; keeps the axis. Errors: those of
-  /// Region::range.
+  /// The slice begin, begin+step, ... below `end` (clamped to the axis' size; none = all) of one
+  /// axis; keeps the axis. Errors: those of Region::range.
   Result<ProcMeshRef> range(std::string_view label, std::uint64_t begin, std::optional<std::uint64_t> end = std::nullopt,
                             std::uint64_t step = 1) const;
   /// The slice at one index of an axis; drops the axis. Errors: those of Region::at.

@@ -8,8 +8,9 @@ namespace [[gnu::visibility("default")]] meshbus {
 struct ProcSetting {
   std::string key;    ///< As `meshbus config` names it: terminate.grace, session.away, log.level.
   std::string value;  ///< "10s"
-  /// Who has said so, the strongest first: "environment" (of the proc), "runtime" (Context::change_settings()), "host" (its agent),
-  /// "launcher" (settings of whoever made its mesh), "default".
+  /// The source of the value, the strongest first: "environment" (of the proc), "runtime"
+  /// (Context::change_settings()), "host" (its agent), "launcher" (settings of the launcher that
+  /// made its mesh), "default".
   std::string source;
 };
 

@@ -5,7 +5,7 @@
 
 #include <csignal>
 
-#include "agent/host/procs/memory_kills.h"
+#include "agent/host/lifecycle/memory_kills.h"
 #include "tests/integration/agent/harness.h"
 #include "tests/integration/needs.h"
 #include "tests/support/process_table.h"

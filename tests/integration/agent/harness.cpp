@@ -4,7 +4,7 @@
 
 #include <stdexcept>
 
-#include "agent/host/spawn/mesh_spec.h"
+#include "agent/host/model/mesh_spec.h"
 #include "agent/os/packet.h"
 #include "common/wire/wire_region.h"
 #include "tests/support/environment.h"

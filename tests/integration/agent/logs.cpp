@@ -49,7 +49,7 @@ class TestReader {
     taken.sequence = sequence;
     launcher_->bus().tell(Destination::to_agent(harness_.host()), taken);
   }
-  /// As a client does (client/src/log_feed.cpp): a message may get lost with a broker, and who was away for long is taken for gone.
+  /// As a client does (client/src/host_mesh/log_feed.cpp): a message may get lost with a broker, and who was away for long is taken for gone.
   void ask_when_silent(const std::string& mesh) {
     const auto now = std::chrono::steady_clock::now();
     if (done || now - heard_ < 1s) return;

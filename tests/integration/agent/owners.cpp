@@ -147,7 +147,7 @@ TEST_CASE("agent: spec 5.4: a host without room for one more lease of actors say
   const auto mesh = harness.run_shell("exec sleep 300");
   wire::RenewLeaseT renew;
   renew.lease_ms = 3'600'000;
-  for (std::size_t i = 0; i < host::ActorLeases::most; ++i) renew.meshes.push_back(mesh + "," + std::to_string(i));
+  for (std::size_t i = 0; i < host::ActorLeases::kMost; ++i) renew.meshes.push_back(mesh + "," + std::to_string(i));
   CHECK(harness.ask<wire::Ack>(renew).has_value());
   renew.lease_ms = 7'200'000;
   renew.meshes = {mesh + ",more", mesh};

@@ -146,7 +146,7 @@ TEST_CASE("agent: a wait ends with its asker, and there are only so many") {
   harness.wait_state(mesh, State::ready);
   auto asker = harness.make_launcher("client");
   const auto fill = [&](TestLauncher& from) {
-    for (std::size_t i = 0; i < host::RankWaits::most; ++i) {
+    for (std::size_t i = 0; i < host::RankWaits::kMost; ++i) {
       Later<wire::RankStatuses>::ask(harness, from, wait_rank_status(from, mesh, wire::StatusKind::stopped, 1h));
       // The queue of a launcher has its limit too; and at the end all of them are there.
       if (i % 64 == 63) CHECK(harness.ask<wire::HostState>(from, wire::GetHostT{}).has_value());
@@ -367,11 +367,11 @@ TEST_CASE("agent: what is no scope is refused, and drains have a limit") {
   resume.mesh = "not a name";
   CHECK(code_of(harness.ask<wire::Ack>(wire::ResumeHostT(resume))) == ErrorCode::parse_error);
   ErrorCode last = ErrorCode::none;
-  for (std::size_t i = 0; i <= host::Drains::most; ++i) {
+  for (std::size_t i = 0; i <= host::Drains::kMost; ++i) {
     auto held = drain_of("", Name::make("m")->to_string());
     held.hold = true;
     last = code_of(harness.ask<wire::ShutdownSummary>(held));
-    if (i < host::Drains::most) REQUIRE(last == ErrorCode::none);
+    if (i < host::Drains::kMost) REQUIRE(last == ErrorCode::none);
   }
   CHECK(last == ErrorCode::queue_full);
   const auto fine = harness.run_shell("exit 0");

@@ -5,7 +5,7 @@
 #include <filesystem>
 #include <set>
 
-#include "broker/casts/cast_arrivals.h"
+#include "broker/casts/cast_assembly.h"
 #include "common/wire/wire_region.h"
 #include "tests/integration/casts/harness.h"
 #include "wire/bus_generated.h"

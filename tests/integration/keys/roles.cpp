@@ -252,7 +252,7 @@ TEST_CASE("keys: a revoked key's connections end, a new key works at once, a mov
   CHECK(peer->refused->code() == ErrorCode::unauthorised);
   CHECK(peer->refused->detail().find("or not any more") != std::string::npos);
   CHECK(host.broker->peers() == 1);
-  CHECK(log.count("is cut off: its key is not authorised any more") == 1);
+  CHECK(log.count("is cut off: its key is no longer authorised") == 1);
   CHECK(refusal_of(host, keys_for(alice, host.address())).has_value());
 
   const Stopwatch since;

@@ -22,14 +22,10 @@ using nlohmann::json;
 namespace {
 
 // Read before main(), which removes all our variables from the environment.
-std::uint64_t number_from_environment(const char* name, std::uint64_t otherwise) {
-  const char* text = std::getenv(name);
-  return text == nullptr ? otherwise : std::strtoull(text, nullptr, 10);
-}
 const std::uint64_t all_kills = number_from_environment("MESHBUS_TEST_CHAOS_KILLS", 50);
 const std::uint64_t chosen_seed = number_from_environment("MESHBUS_TEST_CHAOS_SEED", std::random_device{}());
 
-constexpr std::size_t hosts = 2;
+constexpr std::size_t kHosts = 2;
 constexpr std::size_t wild_per_host = 6;
 constexpr std::size_t mesh_per_host = 2;
 
@@ -58,7 +54,7 @@ class World {
     const std::string sleep = own_sleep();
     sleeps_ = sleep;
     // A folder for each host: in pid namespaces they have the same pids.
-    for (std::size_t host = 0; host < hosts; ++host) std::filesystem::create_directory(dir_ / std::to_string(host));
+    for (std::size_t host = 0; host < kHosts; ++host) std::filesystem::create_directory(dir_ / std::to_string(host));
     const std::string wild = "exec " + bin("test_zoo") + " --wild " + dir_.path().string() + "/$NODE_RANK";
     wild_.emplace(start("wild", wild_per_host, {.command = {"sh", "-c", wild}, .output = OutputMode::stream}));
     const std::string script =
@@ -67,7 +63,7 @@ class World {
     for (const pid_t warden : wardens_of(::getpid())) wardens_.push_back(warden);
     // Wild ranks: the rank, a session and a bare one each, and the runners'. The mesh's: the proc itself and two sleeps each.
     const bool are_up = wait_until(
-        [&] { return animals() >= hosts * (3 * wild_per_host + 1) && sleepers(sleep).size() == 2 * mesh_per_host * hosts; }, in_time);
+        [&] { return animals() >= kHosts * (3 * wild_per_host + 1) && sleepers(sleep).size() == 2 * mesh_per_host * kHosts; }, in_time);
     INFO(to_string(relatives()));
     REQUIRE(are_up);
   }
@@ -164,7 +160,7 @@ struct Deeds {
 
 /// A signal that ends that rank, whatever it does against it.
 int pick_signal(Random& random, std::size_t index) {
-  const bool is_wild = index < hosts * wild_per_host;
+  const bool is_wild = index < kHosts * wild_per_host;
   if (is_wild && index % 6 == 2) return SIGKILL;  // stopped: all others wait
   // Mesh procs may have a sanitizer that makes an exit of the others.
   const std::vector<int> signals =
@@ -175,7 +171,7 @@ int pick_signal(Random& random, std::size_t index) {
 void kill_something(Random& random, World& world, Deeds& deeds) {
   const auto note = [&](const std::string& what) { deeds.log += what + "\n"; };
   const auto ranks = world.ranks();
-  const std::size_t host = pick(random, hosts);
+  const std::size_t host = pick(random, kHosts);
   switch (const auto dice = pick(random, 20); dice) {
     case 0:
     case 1:

@@ -18,11 +18,6 @@ using namespace meshbus::test;
 
 namespace {
 
-std::uint64_t number_from_environment(const char* name, std::uint64_t otherwise) {
-  const char* text = std::getenv(name);
-  return text == nullptr ? otherwise : std::strtoull(text, nullptr, 10);
-}
-
 cpu_set_t affinity_of(pid_t tid) {
   cpu_set_t cpus;
   CPU_ZERO(&cpus);

@@ -1,7 +1,7 @@
 // Copies of messages, as any SUB socket gets them.
 #include <doctest/doctest.h>
 
-#include "cli/tap_batch.h"
+#include "cli/tap/tap_batch.h"
 #include "common/wire/tap_filter.h"
 #include "tests/integration/broker/fixture.h"
 #include "wire/frame_generated.h"

@@ -7,7 +7,7 @@
 #include <memory>
 #include <sstream>
 
-#include "cli/tap_file.h"
+#include "cli/tap/tap_file.h"
 #include "tests/integration/broker/fixture.h"
 #include "tests/integration/cli/harness.h"
 #include "wire/frame_generated.h"

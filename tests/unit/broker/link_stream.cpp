@@ -115,7 +115,7 @@ TEST_CASE("link_stream: giving up names every message once, and numbers are not 
 
 TEST_CASE("link_stream: a number is taken once; what a sender gave up leaves a gap; a new life begins anew") {
   LinkStream stream(1 << 20, {});
-  stream.begin_life(77);
+  stream.begin_incarnation(77);
   CHECK(stream.take(1));
   CHECK(stream.take(2));
   CHECK_FALSE(stream.take(1));
@@ -125,8 +125,8 @@ TEST_CASE("link_stream: a number is taken once; what a sender gave up leaves a g
   CHECK(stream.taken() == 5);
   LinkStream later(1 << 20, stream.memory());
   CHECK_FALSE(later.take(5));
-  CHECK(later.memory().life == 77);
-  later.begin_life(78);
+  CHECK(later.memory().incarnation == 77);
+  later.begin_incarnation(78);
   CHECK(later.take(1));
 }
 

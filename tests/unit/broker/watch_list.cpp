@@ -6,8 +6,8 @@ using namespace meshbus;
 
 namespace {
 
-constexpr WatchList::Watcher kFirst{.proc = 1, .host = 9, .incarnation = 11, .request = 5, .life = 7};
-constexpr WatchList::Watcher kSecond{.proc = 2, .host = 9, .incarnation = 22, .request = 5, .life = 7};
+constexpr WatchList::Watcher kFirst{.proc = 1, .host = 9, .incarnation = 11, .request = 5, .watched = 7};
+constexpr WatchList::Watcher kSecond{.proc = 2, .host = 9, .incarnation = 22, .request = 5, .watched = 7};
 
 }  // namespace
 
@@ -35,17 +35,17 @@ TEST_CASE("watch_list: the same watch twice is one, answered to the newest reque
   CHECK(list.size() == 0);
 }
 
-TEST_CASE("watch_list: forgets a watcher that ended, but not its next life") {
+TEST_CASE("watch_list: forgets a watcher that ended, but not its next incarnation") {
   WatchList list;
-  auto next_life = kFirst;
-  next_life.incarnation = 12;
+  auto next = kFirst;
+  next.incarnation = 12;
   CHECK(list.add(100, kFirst));
-  CHECK(list.add(100, next_life));
+  CHECK(list.add(100, next));
   CHECK(list.add(101, kFirst));
   CHECK(list.add(101, kSecond));
   list.forget(1, 11);
   CHECK(list.size() == 2);
-  CHECK(list.take(100, 7) == std::vector{next_life});
+  CHECK(list.take(100, 7) == std::vector{next});
   CHECK(list.take(101, 7) == std::vector{kSecond});
   list.forget(1, 12);
   CHECK(list.size() == 0);
@@ -67,17 +67,17 @@ TEST_CASE("watch_list: one watcher does not take everybody's place") {
   CHECK(list.add(101, kFirst));
   CHECK_FALSE(list.add(102, kFirst));
   CHECK(list.add(102, kSecond));
-  auto next_life = kFirst;
-  next_life.life = 8;
-  CHECK(list.add(101, next_life));
+  auto next = kFirst;
+  next.watched = 8;
+  CHECK(list.add(101, next));
   list.forget(1, 11);
   CHECK(list.add(102, kFirst));
 }
 
-TEST_CASE("watch_list: a life's end is no other life's") {
+TEST_CASE("watch_list: an incarnation's end is no other one's") {
   WatchList list;
   auto of_next = kFirst;
-  of_next.life = 8;
+  of_next.watched = 8;
   CHECK(list.add(100, kFirst));
   CHECK(list.add(100, of_next));
   CHECK(list.take(100, 7) == std::vector{kFirst});

@@ -1,8 +1,8 @@
-#include "cli/host_list.h"
+#include "cli/support/host_list.h"
 
 #include <doctest/doctest.h>
 
-#include "cli/contexts.h"
+#include "cli/support/contexts.h"
 
 using namespace meshbus;
 using namespace meshbus::cli;

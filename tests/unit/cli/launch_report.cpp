@@ -1,4 +1,4 @@
-#include "cli/launch_report.h"
+#include "cli/run/launch_report.h"
 
 #include <doctest/doctest.h>
 

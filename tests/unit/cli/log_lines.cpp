@@ -4,8 +4,8 @@
 #include <random>
 #include <vector>
 
-#include "cli/line_assembler.h"
-#include "cli/line_folder.h"
+#include "cli/watch/line_assembler.h"
+#include "cli/watch/line_folder.h"
 
 namespace meshbus::cli {
 namespace {

@@ -1,6 +1,6 @@
 #include <doctest/doctest.h>
 
-#include "cli/selector.h"
+#include "cli/support/selector.h"
 
 using namespace meshbus;
 using namespace meshbus::cli;

@@ -3,9 +3,9 @@
 
 #include <fstream>
 
-#include "cli/tap_batch.h"
-#include "cli/tap_file.h"
-#include "cli/tap_printer.h"
+#include "cli/tap/tap_batch.h"
+#include "cli/tap/tap_file.h"
+#include "cli/tap/tap_printer.h"
 #include "common/wire/tap_filter.h"
 #include "meshbus/key.h"
 #include "tests/support/temp_dir.h"

@@ -1,4 +1,4 @@
-#include "cli/usage_text.h"
+#include "cli/support/usage_text.h"
 
 #include <doctest/doctest.h>
 

@@ -1,4 +1,4 @@
-#include "cli/why_story.h"
+#include "cli/watch/why_story.h"
 
 #include <doctest/doctest.h>
 

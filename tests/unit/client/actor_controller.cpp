@@ -79,7 +79,7 @@ inline ActorMeshController::Actions push(ActorMeshController& actors, std::uint6
 
 inline ActorMeshController::Actions answer(ActorMeshController& actors, std::uint64_t rank, Actors list,
                                            Order::Kind kind = Order::Kind::stream, ActorMeshController::Time now = t0) {
-  return actors.answered({kind, rank, rank < 2 ? kA : kB, 1}, ActorNews{std::move(list)}, now);
+  return actors.answered({kind, rank, rank < 2 ? kA : kB, 1}, ActorUpdate{std::move(list)}, now);
 }
 
 /// One that knows of four running actors.
@@ -191,7 +191,7 @@ TEST_CASE("actor_controller: what is asked in vain is asked again; a refusal is 
   CHECK(actors.answered({Order::Kind::stream, 0, kA, 1}, fail(ErrorCode::no_such_port, "what is that"), t0).events.empty());
   // Of a rank, or a life, that is not known.
   CHECK(actors.answered({Order::Kind::stream, 7, kA, 1}, fail(ErrorCode::timeout, "no answer"), t0).events.empty());
-  CHECK(actors.answered({Order::Kind::stream, 0, kA, 5}, ActorNews{{actor(0)}}, t0).events.empty());
+  CHECK(actors.answered({Order::Kind::stream, 0, kA, 5}, ActorUpdate{{actor(0)}}, t0).events.empty());
 }
 
 TEST_CASE("actor_controller: spec 8.2: who comes late is told what stands, ends included") {
@@ -244,7 +244,7 @@ TEST_CASE("actor_controller: spec 8.4: monitoring ends when all have ended and w
   CHECK(actors.is_monitored());
   // A new life has actors of its own, which are numbered anew.
   CHECK(answer(actors, 3, {actor(3, wire::StatusKind::failed, 9)}).events.empty());
-  CHECK(reasons(actors.answered({Order::Kind::stream, 3, kB, 2}, ActorNews{{actor(3, wire::StatusKind::running, 1)}}, t0).events).size() ==
+  CHECK(reasons(actors.answered({Order::Kind::stream, 3, kB, 2}, ActorUpdate{{actor(3, wire::StatusKind::running, 1)}}, t0).events).size() ==
         1);
 }
 
@@ -323,7 +323,7 @@ TEST_CASE("actor_controller: so many procs are asked at a time, and no more") {
   while (!open.empty()) {
     const auto one = open.back();
     open.pop_back();
-    for (const auto& more : actors.answered(one, ActorNews{{actor(one.rank)}}, t0).orders) {
+    for (const auto& more : actors.answered(one, ActorUpdate{{actor(one.rank)}}, t0).orders) {
       open.push_back(more);
       ++asked;
     }

@@ -2,10 +2,13 @@
 
 #include <future>
 #include <memory>
+#include <stdexcept>
 #include <vector>
 
+#include "client/src/handler_gate.h"
 #include "client/src/handler_thread.h"
 
+using meshbus::HandlerGate;
 using meshbus::HandlerThread;
 
 TEST_CASE("handler_thread: runs in order, on one thread that knows itself") {
@@ -39,4 +42,16 @@ TEST_CASE("handler_thread: after the end nothing runs") {
   bool ran = false;
   handlers.post([&] { ran = true; });
   CHECK_FALSE(ran);
+}
+
+TEST_CASE("handler_gate: what a handler throws ends nothing, and the next handler is called") {
+  HandlerGate gate;
+  int calls = 0;
+  gate.pass([] { throw std::runtime_error("the user's mistake"); });
+  gate.pass([] { throw 7; });
+  gate.pass([&] { ++calls; });
+  CHECK(calls == 1);
+  gate.shut();
+  gate.pass([&] { ++calls; });
+  CHECK(calls == 1);
 }

@@ -21,11 +21,11 @@ inline const std::string kUs = "unix:/a,controller";
 inline const Supervisor::Time t0{1h};
 
 /// One live rank on each of two hosts, as one of them says it.
-inline MeshNews news_of(std::uint64_t rank, const std::string& owner, std::chrono::milliseconds lease = 30s, bool is_gone = false) {
+inline MeshUpdate news_of(std::uint64_t rank, const std::string& owner, std::chrono::milliseconds lease = 30s, bool is_gone = false) {
   const wire::RankState state(rank, 1, 1, 1, 0, 42, 0, wire::ProcState::ready, 0, false, wire::StopStep::none, 0);
-  MeshNews news{.mesh = kMesh, .region = Region(*Extent::parse("host=2")), .hosts = {kA, kB}, .news = {}};
-  news.news.ranks = {state};
-  news.news.owner = OwnerNews{.owner = owner, .lease = lease, .loss = wire::OwnerLoss::lapse, .is_gone = is_gone};
+  MeshUpdate news{.mesh = kMesh, .region = Region(*Extent::parse("host=2")), .hosts = {kA, kB}, .ranks_update = {}};
+  news.ranks_update.ranks = {state};
+  news.ranks_update.owner = OwnerUpdate{.owner = owner, .lease = lease, .loss = wire::OwnerLoss::lapse, .is_gone = is_gone};
   return news;
 }
 
@@ -37,8 +37,8 @@ struct Two {
     supervisor.turn(t0);
     supervisor.add_name(kUs, t0);
   }
-  void lists(const HostAddr& host, std::vector<MeshNews> meshes, Supervisor::Time now) {
-    supervisor.answer({Kind::list, host, {}, {}}, ListNews{.meshes = std::move(meshes), .after = {}, .more = false}, now);
+  void lists(const HostAddr& host, std::vector<MeshUpdate> meshes, Supervisor::Time now) {
+    supervisor.answer({Kind::list, host, {}, {}}, ListUpdate{.meshes = std::move(meshes), .after = {}, .more = false}, now);
   }
   std::vector<Supervisor::Question> renewals(Supervisor::Time now) {
     std::vector<Supervisor::Question> found;
@@ -116,8 +116,8 @@ TEST_CASE("supervisor: what others answer for, what nobody does, and half of a m
     two.supervisor.let_go(kMesh);
     CHECK(two.supervisor.live_owned() == 0);
     // The rest follows.
-    RankNews rest;
-    rest.owner = OwnerNews{.owner = kUs, .lease = 30s};
+    RankUpdate rest;
+    rest.owner = OwnerUpdate{.owner = kUs, .lease = 30s};
     two.supervisor.pushed(kB, kMesh, rest, t0 + 1s);
     CHECK(two.renewals(t0 + 1s).size() == 2);
     return;
@@ -128,11 +128,11 @@ TEST_CASE("supervisor: what others answer for, what nobody does, and half of a m
 
 TEST_CASE("supervisor: a mesh that is pushed and not known was handed to us: its host is asked at once, also while a list is under way") {
   Two two;
-  RankNews news;
-  news.owner = OwnerNews{.owner = kUs, .lease = 30s};
+  RankUpdate news;
+  news.owner = OwnerUpdate{.owner = kUs, .lease = 30s};
   // The first lists are under way.
   CHECK(two.supervisor.pushed(kA, kMesh, news, t0).questions.empty());
-  const auto next = two.supervisor.answer({Kind::list, kA, {}, {}}, ListNews{}, t0);
+  const auto next = two.supervisor.answer({Kind::list, kA, {}, {}}, ListUpdate{}, t0);
   REQUIRE(next.questions.size() == 1);
   CHECK(next.questions[0].kind == Kind::list);
   two.lists(kA, {news_of(0, kUs)}, t0);
@@ -141,7 +141,7 @@ TEST_CASE("supervisor: a mesh that is pushed and not known was handed to us: its
 
 /// The probe of kA is answered: whether it is asked then what it has.
 inline bool is_list_asked(Two& two, std::uint64_t live, Supervisor::Time now) {
-  const auto questions = two.supervisor.answer({Kind::probe, kA, {}, {}}, HostNews{.incarnation = 7, .live = live}, now).questions;
+  const auto questions = two.supervisor.answer({Kind::probe, kA, {}, {}}, HostUpdate{.incarnation = 7, .live = live}, now).questions;
   return std::any_of(questions.begin(), questions.end(), [](const auto& one) { return one.kind == Kind::list; });
 }
 
@@ -149,7 +149,7 @@ TEST_CASE("supervisor: a host that counts more live procs than we do is asked ag
   Two two;
   // The first lists are under way.
   CHECK_FALSE(is_list_asked(two, 1, t0));
-  const auto next = two.supervisor.answer({Kind::list, kA, {}, {}}, ListNews{}, t0);
+  const auto next = two.supervisor.answer({Kind::list, kA, {}, {}}, ListUpdate{}, t0);
   REQUIRE(next.questions.size() == 1);
   CHECK(next.questions[0].kind == Kind::list);
   two.lists(kA, {news_of(0, kUs)}, t0);
@@ -162,7 +162,7 @@ TEST_CASE("supervisor: the same difference again is asked about again, unless it
   CHECK(is_list_asked(two, 1, t0 + 1s));
   two.lists(kA, {news_of(0, kUs)}, t0 + 1s);
   // It ends, and something new is there.
-  RankNews end;
+  RankUpdate end;
   end.ranks = {wire::RankState(0, 2, 1, 1, 5, 42, 0, wire::ProcState::killed, 9, false, wire::StopStep::none, 0)};
   two.supervisor.pushed(kA, kMesh, end, t0 + 1s);
   CHECK(is_list_asked(two, 1, t0 + 2s));
@@ -177,8 +177,8 @@ TEST_CASE("supervisor: a host that tells of its part of a mesh before it has lis
   Two two;
   two.lists(kA, {news_of(0, kUs)}, t0);
   two.lists(kB, {}, t0);
-  RankNews birth;
-  birth.ranks = news_of(1, kUs).news.ranks;
+  RankUpdate birth;
+  birth.ranks = news_of(1, kUs).ranks_update.ranks;
   const auto questions = two.supervisor.pushed(kB, kMesh, birth, t0).questions;
   REQUIRE(questions.size() == 1);
   CHECK(questions[0].kind == Kind::state);
@@ -194,7 +194,7 @@ TEST_CASE("supervisor: a host that does not answer is renewed when it is back, a
   two.answer(two.renewals(t0), std::monostate(), t0);
   two.supervisor.silent(kB, "cut off", t0 + 1s);
   CHECK(two.renewals(t0 + 20s).size() == 1);
-  RankNews nothing;
+  RankUpdate nothing;
   two.supervisor.pushed(kB, kMesh, nothing, t0 + 21s);
   const auto back = two.renewals(t0 + 21s);
   REQUIRE(back.size() == 1);

@@ -3,6 +3,7 @@
 #include <doctest/doctest.h>
 
 #include "client/controller/event_json.h"
+#include "client/controller/supervision_event.h"
 #include "client/controller/mesh_controller.h"
 #include "client/controller/subscriptions.h"
 #include "client/controller/supervisor.h"
@@ -49,11 +50,11 @@ inline std::shared_ptr<const wire::ExitReportT> exit_report_of(std::uint64_t ran
 }
 
 /// Two ranks on each of two hosts.
-inline MeshNews news_of(std::vector<wire::RankState> ranks, std::vector<std::shared_ptr<const wire::ExitReportT>> exit_reports = {}) {
+inline MeshUpdate news_of(std::vector<wire::RankState> ranks, std::vector<std::shared_ptr<const wire::ExitReportT>> exit_reports = {}) {
   return {.mesh = kControlled,
           .region = Region(*Extent::parse("host=2,gpu=2")),
           .hosts = {kA, kB},
-          .news = {std::move(ranks), std::move(exit_reports)}};
+          .ranks_update = {std::move(ranks), std::move(exit_reports)}};
 }
 
 inline MeshController make(std::set<HostAddr> watched = {kA, kB}) {
@@ -266,7 +267,7 @@ TEST_CASE("supervisor: a host that says nothing is unreachable within 5 s, told 
   }
   REQUIRE(events.size() == 1);
   CHECK(events[0].kind == WatchEvent::Kind::host_unreachable);
-  const auto back = supervisor.answer({Question::probe, kA, {}, {}}, HostNews{1, 0}, now);
+  const auto back = supervisor.answer({Question::probe, kA, {}, {}}, HostUpdate{1, 0}, now);
   REQUIRE(back.events.size() == 1);
   CHECK(back.events[0].kind == WatchEvent::Kind::host_back);
 }
@@ -275,7 +276,7 @@ TEST_CASE("supervisor: pages of a list, what they do not speak of is not taken f
   Supervisor supervisor({.hosts = {kA}, .mesh = {}}, t0);
   supervisor.connected(true, t0);
   const auto page = [&](const std::string& after, const std::vector<std::string>& names, bool more) {
-    ListNews list{.meshes = {}, .after = after, .more = more};
+    ListUpdate list{.meshes = {}, .after = after, .more = more};
     for (const auto& name : names) {
       list.meshes.push_back(news_of({rank_of(0)}));
       list.meshes.back().mesh = name;
@@ -356,7 +357,7 @@ TEST_CASE("mesh_controller: between two lives of all its ranks a mesh has not en
   auto news = news_of({rank_of(0), rank_of(1)});
   news.region = Region(*Extent::parse("host=1,gpu=2"));
   news.hosts = {kA};
-  news.news.owner = OwnerNews{.owner = "unix:/a,client-11111111111b", .begins_anew = true};
+  news.ranks_update.owner = OwnerUpdate{.owner = "unix:/a,client-11111111111b", .may_restart = true};
   mesh.listed(kA, news, t0);
   mesh.answered({Order::stream, kA}, news, t0);
   const auto end = [&](std::uint64_t generation, std::uint64_t incarnation, MeshController::Time now) {
@@ -371,8 +372,8 @@ TEST_CASE("mesh_controller: between two lives of all its ranks a mesh has not en
   CHECK(mesh.turn(t0 + 60s).events.empty());
   mesh.pushed(kA, {{rank_of(0, wire::ProcState::ready, 3, 2), rank_of(1, wire::ProcState::ready, 3, 2)}, {}}, t0 + 61s);
   CHECK(end(4, 2, t0 + 62s).events.size() == 2);
-  RankNews gone;
-  gone.owner = OwnerNews{.owner = "unix:/a,client-11111111111b", .is_gone = true};
+  RankUpdate gone;
+  gone.owner = OwnerUpdate{.owner = "unix:/a,client-11111111111b", .is_gone = true};
   const auto over = mesh.pushed(kA, gone, t0 + 63s);
   REQUIRE(over.events.size() == 1);
   CHECK(over.events[0].kind == WatchEvent::Kind::ended);
@@ -383,7 +384,7 @@ inline wire::RankTrouble trouble_of(std::uint64_t rank, wire::Trouble trouble, s
   return {rank, incarnation, 1, 12'345, trouble, 'T'};
 }
 
-inline RankNews troubles(std::vector<wire::RankTrouble> list) {
+inline RankUpdate troubles(std::vector<wire::RankTrouble> list) {
   return {.ranks = {}, .exit_reports = {}, .owner = {}, .troubles = std::move(list)};
 }
 
@@ -417,7 +418,7 @@ TEST_CASE("mesh_controller: who is frozen or slow is told once, with its end, an
   CHECK(mesh.listed(kA, news_of({rank_of(0), rank_of(1)}), t0 + 2s).events.empty());
   // A list may also be the first to tell.
   auto news = news_of({rank_of(0), rank_of(1)});
-  news.news.troubles = {trouble_of(0, Trouble::frozen)};
+  news.ranks_update.troubles = {trouble_of(0, Trouble::frozen)};
   CHECK(mesh.listed(kA, news, t0 + 3s).events.size() == 1);
   // Its end is told as an end; nothing is told of a trouble that went with it.
   const auto ended = mesh.pushed(kA, {{rank_of(0, wire::ProcState::killed, 2)}, {exit_report_of(0)}}, t0 + 4s);
@@ -516,6 +517,27 @@ TEST_CASE("watch_event: what is known travels in messages below the limit") {
   CHECK(messages[1].region != nullptr);
 }
 
+TEST_CASE("event_json, SupervisionEvent: an end says its cause, who asked for it and why, and what it follows from") {
+  auto mesh = running();
+  auto state = rank_of(2, wire::ProcState::killed, 2);
+  state.mutate_step(wire::StopStep::term);
+  state.mutate_restarts(3);
+  auto exit_report = std::make_shared<wire::ExitReportT>();
+  exit_report->rank = 2;
+  exit_report->reason = "killed by SIGTERM";
+  exit_report->cause = wire::Cause::lease_lapsed;
+  exit_report->consequence = true;
+  exit_report->stopped_by = "host";
+  exit_report->stop_reason = "its lease has lapsed";
+  const auto told = mesh.pushed(kB, {{state}, {exit_report}}, t0);
+  REQUIRE(told.events.size() == 1);
+  const auto json = to_json_line(told.events[0], {});
+  CHECK(json.find("\"restarts\":3,\"cause\":\"lease_lapsed\",\"consequence\":true,\"because\":null,"
+                  "\"stop\":{\"step\":\"term\",\"by\":\"host\",\"reason\":\"its lease has lapsed\"}") != std::string::npos);
+  const auto text = to_supervision_event(told.events[0]).describe();
+  CHECK(text.ends_with(": killed by SIGTERM; cause: lease_lapsed; stopped by host: its lease has lapsed; a consequence; after 3 restarts"));
+}
+
 TEST_CASE("event_json: one line, whatever bytes a proc wrote") {
   auto mesh = running();
   const auto told = mesh.pushed(kB, {{rank_of(2, wire::ProcState::killed, 2)}, {exit_report_of(2)}}, t0);
@@ -524,7 +546,8 @@ TEST_CASE("event_json: one line, whatever bytes a proc wrote") {
   CHECK(to_json_line(told.events[0], now) == "{\"time\":\"1970-01-01T00:00:01.500Z\",\"event\":\"state\",\"mesh\":\"" + kControlled +
                                                  "\",\"host\":\"unix:/b\",\"rank\":2,\"point\":\"host=1/2,gpu=0/"
                                                  "2\",\"state\":\"killed\",\"pid\":42,\"exit_code\":null,\"signal\":9,"
-                                                 "\"reason\":\"killed by SIGKILL\",\"stderr_tail\":[\"last \xef\xbf\xbd words\"]}");
+                                                 "\"reason\":\"killed by SIGKILL\",\"stderr_tail\":[\"last \xef\xbf\xbd words\"],"
+                                                 "\"restarts\":0,\"cause\":\"unknown\",\"consequence\":false,\"because\":null,\"stop\":null}");
   const auto frozen = mesh.pushed(kA, troubles({trouble_of(1, wire::Trouble::frozen)}), t0);
   REQUIRE(frozen.events.size() == 1);
   CHECK(to_json_line(frozen.events[0], now) ==

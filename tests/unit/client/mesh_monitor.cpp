@@ -4,7 +4,7 @@
 #include <atomic>
 #include <thread>
 
-#include "client/src/mesh_monitor.h"
+#include "client/src/proc_mesh/mesh_monitor.h"
 #include "common/wire/control.h"
 #include "wire/logs_generated.h"
 #include "wire/supervision_generated.h"
@@ -126,7 +126,7 @@ TEST_CASE("mesh_monitor: output of a rank from another host than its own is nobo
 TEST_CASE("mesh_monitor: after a silence the agents are asked again, not too often") {
   Owner owner;
   owner.now += 1100ms;
-  CHECK_FALSE(owner.monitor->should_ask_again());  // nothing runs yet
+  CHECK_FALSE(owner.monitor->should_ask_for_output());  // nothing runs yet
   wire::StateChangedT news;
   news.mesh = "m";
   news.host = host_a.to_string();
@@ -134,10 +134,10 @@ TEST_CASE("mesh_monitor: after a silence the agents are asked again, not too oft
   const auto message = ControlMessage::decode(encode_control({}, std::move(news)));
   REQUIRE(message.has_value());
   const auto* const changed = message->body_as<wire::StateChanged>();
-  owner.monitor->on_news(host_a, changed->ranks(), nullptr);
+  owner.monitor->on_update(host_a, changed->ranks(), nullptr);
   owner.give(host_a, chunk(0, 0, "one\n"));
-  CHECK_FALSE(owner.monitor->should_ask_again());
+  CHECK_FALSE(owner.monitor->should_ask_for_output());
   owner.now += 1100ms;
-  CHECK(owner.monitor->should_ask_again());
-  CHECK_FALSE(owner.monitor->should_ask_again());
+  CHECK(owner.monitor->should_ask_for_output());
+  CHECK_FALSE(owner.monitor->should_ask_for_output());
 }

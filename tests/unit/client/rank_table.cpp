@@ -1,6 +1,6 @@
 #include <doctest/doctest.h>
 
-#include "client/src/rank_table.h"
+#include "client/src/proc_mesh/rank_table.h"
 
 #include "wire/supervision_generated.h"
 
@@ -70,7 +70,7 @@ struct Message {
     }
     builder.Finish(wire::StateChanged::Pack(builder, &native));
   }
-  RankTable::News news() const {
+  RankTable::Update news() const {
     const auto* const message = flatbuffers::GetRoot<wire::StateChanged>(builder.GetBufferPointer());
     return {.ranks = message->ranks(), .exit_reports = message->exit_reports(), .launch = message->launch()};
   }
@@ -142,13 +142,13 @@ TEST_CASE("rank_table: a rank that was ordered to begin anew counts as starting,
   CHECK(table.is_over(0, kLater + RankTable::exit_report_limit));
   table.apply(kA, *ExitReport(0, "exit 3"));
   CHECK(table.is_over(0, kLater));
-  table.begin_life(0);
+  table.begin_incarnation(0);
   CHECK(table.rank(0).state == ProcState::starting);
   CHECK(table.rank(0).restarts == 1);
   CHECK(table.rank(0).point == "host=0/2,gpu=0/1");
   CHECK(table.not_ended({}) == std::vector<std::uint64_t>{0, 1});
   CHECK(table.is_alive_on(0));
-  CHECK(table.has_untold_on(0));
+  CHECK(table.has_unreported_on(0));
   CHECK(table.take_failures(kLater + 10s).empty());
   CHECK_FALSE(table.apply(kA, end, kLater));
   CHECK_FALSE(table.apply(kA, *ExitReport(0, "exit 3")));
@@ -170,7 +170,7 @@ TEST_CASE("rank_table: a rank that was ordered to begin anew counts as starting,
     CHECK(outcome.former_lives[0].is_restarting);
   }
   SUBCASE("nobody wants it any more: the former life was the last one") {
-    table.cancel_life(0, kLater + 1s);
+    table.cancel_incarnation(0, kLater + 1s);
     CHECK(table.rank(0).exit_code == 3);
     CHECK(table.rank(0).restarts == 0);
     CHECK(table.outcome().former_lives.empty());
@@ -179,7 +179,7 @@ TEST_CASE("rank_table: a rank that was ordered to begin anew counts as starting,
     CHECK(table.outcome().exit_code() == 3);
   }
   SUBCASE("it is not to be had") {
-    table.fail_life(0, Error(ErrorCode::refused, "drained"), kLater + 1s, {});
+    table.fail_incarnation(0, Error(ErrorCode::refused, "drained"), kLater + 1s, {});
     const auto failures = table.take_failures(kLater + 2s);
     REQUIRE(failures.size() == 1);
     CHECK(failures[0].state == ProcState::failed);
@@ -188,7 +188,9 @@ TEST_CASE("rank_table: a rank that was ordered to begin anew counts as starting,
     CHECK(failures[0].restarts == 1);
   }
   SUBCASE("its host is lost") {
-    CHECK(table.lose(0, "gone", kLater + 1s, {}) == std::vector<std::uint64_t>{0});
+    const auto lost = table.lose(0, "gone", kLater + 1s, {});
+    REQUIRE(lost.size() == 1);
+    CHECK(lost[0].cause == Cause::host_lost);
     CHECK(table.rank(0).cause == Cause::host_lost);
     CHECK(table.take_failures(kLater + 2s).size() == 1);
   }
@@ -209,7 +211,9 @@ TEST_CASE("rank_table: a message that tells several changes of a rank gives a re
                         {times}, "killed by SIGKILL");
   const auto changes = table.apply(kA, message.news(), kStart, true);
   CHECK(changes.is_news);
-  CHECK(changes.ended == std::vector<std::uint64_t>{0});
+  REQUIRE(changes.ended.size() == 1);
+  CHECK(changes.ended[0].rank == 0);
+  CHECK(changes.ended[0].reason == "killed by SIGKILL");
   REQUIRE(changes.reports.size() == 4);
   const std::vector<ProcState> states{ProcState::starting, ProcState::running, ProcState::ready, ProcState::killed};
   for (std::size_t i = 0; i < states.size(); ++i) {
@@ -229,7 +233,8 @@ TEST_CASE("rank_table: a message that tells several changes of a rank gives a re
   const auto quiet = other.apply(kA, message.news(), kStart, false);
   CHECK(quiet.is_news);
   CHECK(quiet.reports.empty());
-  CHECK(quiet.ended == std::vector<std::uint64_t>{0});
+  REQUIRE(quiet.ended.size() == 1);
+  CHECK(quiet.ended[0].rank == 0);
   CHECK(other.rank(0).reason == "killed by SIGKILL");
 }
 
@@ -366,7 +371,9 @@ TEST_CASE("rank_table: a lost host fails the ranks that had not ended, and they 
   auto table = ready_table(2);
   table.apply(kB, make({.rank = 2, .generation = 2, .state = wire::ProcState::stopped}), kLater);
   const auto now = std::chrono::system_clock::now();
-  CHECK(table.lose(1, "host lost: gone", kLater, now) == std::vector<std::uint64_t>{3});
+  const auto lost = table.lose(1, "host lost: gone", kLater, now);
+  REQUIRE(lost.size() == 1);
+  CHECK(lost[0].rank == 3);
   CHECK(table.lose(1, "host lost: again", kLater, now).empty());
   CHECK(table.rank(2).state == ProcState::stopped);
   CHECK(table.rank(3).reason == "host lost: gone");

@@ -4,7 +4,7 @@
 
 #include <algorithm>
 
-#include "client/src/remote_start.h"
+#include "client/src/launch/remote_start.h"
 
 using namespace meshbus;
 

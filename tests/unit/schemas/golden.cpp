@@ -7,6 +7,7 @@
 #include <cstring>
 #include <filesystem>
 #include <map>
+#include <regex>
 #include <set>
 #include <sstream>
 
@@ -199,6 +200,15 @@ void note_fields(const flatbuffers::StructDef& definition, const flatbuffers::Ta
   }
 }
 
+/// What `golden` means, with the names that today's schemas have for the fields of its release
+/// (schemas/released/0.1/renamed.sed; the text form of a struct needs a rule of its own).
+std::string meaning_today(const Golden& golden) {
+  if (golden.release != "0.1") return golden.meaning;
+  static const std::regex kReports("\"certificates\":");
+  static const std::regex kRestarts("(\"step\": [^,]*,\\s*)\"reserved\":");
+  return std::regex_replace(std::regex_replace(golden.meaning, kReports, "\"exit_reports\":"), kRestarts, "$1\"restarts\":");
+}
+
 }  // namespace
 
 TEST_CASE("schema: this build writes and reads the bytes that releases wrote, and they mean the same") {
@@ -217,11 +227,12 @@ TEST_CASE("schema: this build writes and reads the bytes that releases wrote, an
       }
       continue;
     }
+    const auto expected = meaning_today(found->second);
     INFO("what a release has written never changes: schemas/released/README.md");
-    CHECK(meaning(schemas(), sample, found->second.bytes) == found->second.meaning);
-    CHECK(meaning(schemas(), sample, sample.bytes) == found->second.meaning);
+    CHECK(meaning(schemas(), sample, found->second.bytes) == expected);
+    CHECK(meaning(schemas(), sample, sample.bytes) == expected);
     const auto again = read_and_write(sample, found->second.bytes);
-    CHECK(meaning(schemas(), sample, again) == found->second.meaning);
+    CHECK(meaning(schemas(), sample, again) == expected);
     // Another FlatBuffers may arrange the same contents in another order.
     if (FLATBUFFERS_VERSION_MAJOR != 2 && sample.form != Form::frame) continue;
     CHECK((sample.bytes == found->second.bytes));

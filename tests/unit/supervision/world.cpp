@@ -53,7 +53,7 @@ void SupervisionWorld::make_mesh() {
   if (mesh.has_actors) after(any(0, 15'000), [this, name] { watch_actors(name); });
   for (std::size_t index = 0; index < mesh.hosts.size(); ++index) {
     const auto host = mesh.hosts[index];
-    RankNews births;
+    RankUpdate births;
     for (std::uint64_t i = 0; i < each; ++i) {
       const auto rank = index * each + i;
       Rank fresh{.state = {rank, 1, random_() | 1, 1, 0, 42, 0, wire::ProcState::starting, 0, false, wire::StopStep::none, 0},

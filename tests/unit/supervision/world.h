@@ -108,9 +108,9 @@ class SupervisionWorld {
   /// A live rank falls into trouble, or out of it.
   void set_trouble(std::size_t host, const std::string& mesh, std::uint64_t rank, wire::Trouble trouble);
   void report_exit(std::size_t host, const std::string& mesh, std::uint64_t rank, wire::Cause cause);
-  void push(std::size_t host, const std::string& mesh, RankNews news);
+  void push(std::size_t host, const std::string& mesh, RankUpdate news);
   HostAnswer ask_agent(std::size_t host, const Supervisor::Question& question);
-  MeshNews describe(const Agent& agent, const std::string& mesh, bool with_exit_reports) const;
+  MeshUpdate describe(const Agent& agent, const std::string& mesh, bool with_exit_reports) const;
   void replace_agent(std::size_t host);
 
   // Procs with actors (supervision_world_actors.cpp).

@@ -63,7 +63,7 @@ HostAnswer SupervisionWorld::ask_proc(std::size_t host, const Supervisor::Questi
   auto& one = found->second.at(question.rank);
   if (one.actor == nullptr || is_terminal(one.state.state())) return fail(ErrorCode::no_such_proc, "nobody there");
   one.is_streaming = !is_over(*one.actor);
-  return ActorNews{{one.actor}};
+  return ActorUpdate{{one.actor}};
 }
 
 void SupervisionWorld::watch_actors(const std::string& mesh) {

@@ -11,9 +11,9 @@ using namespace std::chrono_literals;
 
 const std::string SupervisionWorld::kOwner = "unix:/host,controller";
 
-void SupervisionWorld::push(std::size_t host, const std::string& mesh, RankNews news) {
+void SupervisionWorld::push(std::size_t host, const std::string& mesh, RankUpdate news) {
   auto& agent = agents_[host];
-  // The owner is told unasked, as by agent/host/publisher.cpp.
+  // The owner is told unasked, as by agent/host/updates/publisher.cpp.
   if (!agent.is_up || (!agent.streams.contains(mesh) && !meshes_.at(mesh).is_owned)) return;
   send(from_agent_[host], [this, host, mesh, news = std::move(news)] {
     if (!is_connected_) return;
@@ -62,16 +62,16 @@ void SupervisionWorld::report_exit(std::size_t host, const std::string& mesh, st
   push(host, mesh, {{}, {one.exit_report}});
 }
 
-MeshNews SupervisionWorld::describe(const Agent& agent, const std::string& mesh, bool with_exit_reports) const {
+MeshUpdate SupervisionWorld::describe(const Agent& agent, const std::string& mesh, bool with_exit_reports) const {
   const auto& made = meshes_.at(mesh);
-  MeshNews news{.mesh = mesh, .region = made.region, .hosts = {}, .news = {}};
+  MeshUpdate news{.mesh = mesh, .region = made.region, .hosts = {}, .ranks_update = {}};
   for (const auto host : made.hosts) news.hosts.push_back(agents_[host].address);
-  news.news.owner =
-      OwnerNews{.owner = made.is_owned ? kOwner : "unix:/h0,client-11111111111c", .lease = kLease, .loss = wire::OwnerLoss::lapse};
+  news.ranks_update.owner =
+      OwnerUpdate{.owner = made.is_owned ? kOwner : "unix:/h0,client-11111111111c", .lease = kLease, .loss = wire::OwnerLoss::lapse};
   for (const auto& [rank, one] : agent.meshes.at(mesh)) {
-    news.news.ranks.push_back(one.state);
-    if (with_exit_reports && one.exit_report != nullptr) news.news.exit_reports.push_back(one.exit_report);
-    if (one.trouble.trouble() != wire::Trouble::none) news.news.troubles.push_back(one.trouble);
+    news.ranks_update.ranks.push_back(one.state);
+    if (with_exit_reports && one.exit_report != nullptr) news.ranks_update.exit_reports.push_back(one.exit_report);
+    if (one.trouble.trouble() != wire::Trouble::none) news.ranks_update.troubles.push_back(one.trouble);
   }
   return news;
 }
@@ -80,14 +80,14 @@ HostAnswer SupervisionWorld::ask_agent(std::size_t host, const Supervisor::Quest
   using Kind = Supervisor::Question::Kind;
   auto& agent = agents_[host];
   if (question.kind == Kind::probe) {
-    HostNews news{.incarnation = agent.incarnation, .live = 0};
+    HostUpdate news{.incarnation = agent.incarnation, .live = 0};
     for (const auto& [name, ranks] : agent.meshes)
       news.live += static_cast<std::uint64_t>(
           std::count_if(ranks.begin(), ranks.end(), [](const auto& entry) { return !is_terminal(entry.second.state.state()); }));
     return news;
   }
   if (question.kind == Kind::list) {
-    ListNews list{.meshes = {}, .after = question.after, .more = false};
+    ListUpdate list{.meshes = {}, .after = question.after, .more = false};
     for (auto entry = agent.meshes.upper_bound(question.after); entry != agent.meshes.end(); ++entry) {
       // Pages of one, to have pages.
       if (!list.meshes.empty()) {

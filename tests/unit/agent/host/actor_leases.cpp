@@ -5,7 +5,7 @@
 #include <string>
 #include <vector>
 
-#include "agent/host/actor_leases.h"
+#include "agent/host/ownership/actor_leases.h"
 
 using namespace std::chrono_literals;
 using namespace meshbus;
@@ -37,7 +37,7 @@ TEST_CASE("host: leases of actors: what nobody renews lapses once, what is renew
 TEST_CASE("host: leases of actors: there is an end to how many a host has") {
   Reactor reactor;
   ActorLeases leases(reactor, [](const std::string&, const std::string&, std::chrono::milliseconds) {});
-  for (std::size_t i = 0; i < ActorLeases::most; ++i) REQUIRE(leases.renew("work," + std::to_string(i), 1h).has_value());
+  for (std::size_t i = 0; i < ActorLeases::kMost; ++i) REQUIRE(leases.renew("work," + std::to_string(i), 1h).has_value());
   CHECK(leases.renew("work,other", 1h).error().code() == ErrorCode::queue_full);
   CHECK(leases.renew("work,0", 1h).has_value());
 }

@@ -2,12 +2,12 @@
 
 #include <csignal>
 
-#include "agent/host/mesh_report.h"
-#include "agent/host/procs/exit_report.h"
-#include "agent/host/procs/memory_kills.h"
-#include "agent/host/procs/proc_table.h"
-#include "agent/host/procs/record_book.h"
-#include "agent/host/procs/shutdown_queue.h"
+#include "agent/host/lifecycle/memory_kills.h"
+#include "agent/host/lifecycle/shutdown_queue.h"
+#include "agent/host/model/exit_report.h"
+#include "agent/host/model/proc_table.h"
+#include "agent/host/model/record_book.h"
+#include "agent/host/updates/mesh_report.h"
 #include "tests/support/temp_dir.h"
 #include "tests/unit/agent/host/fixture.h"
 #include "wire/supervision_generated.h"
@@ -183,17 +183,16 @@ std::shared_ptr<const Assignment> assignment() {
   return std::make_shared<const Assignment>(Assignment{*test::parse(test::good_request()), {}});
 }
 
-/// As MeshProcs does it when a proc has ended and its output is read.
+/// As ProcEnding does it when a proc has ended and its output is read.
 void end(ProcTable& table, Proc& proc, Reactor::Time now, std::size_t tail = 0) {
-  proc.progress = SpawnProgress::none;
+  proc.launch.abandon();
   proc.state.on_failed(1);
   table.on_ended(proc);
-  proc.exit_reported = true;
-  proc.exit_report = std::make_unique<wire::ExitReportT>();
-  proc.exit_report->rank = proc.rank();
-  proc.exit_report->reason = "exit 1";
-  proc.exit_report->stderr_tail.assign(tail, 'x');
-  table.remember(proc, now);
+  auto report = std::make_unique<wire::ExitReportT>();
+  report->rank = proc.rank();
+  report->reason = "exit 1";
+  report->stderr_tail.assign(tail, 'x');
+  table.publish(proc, std::move(report), now);
 }
 
 TEST_CASE("proc_table: finds by mesh, number and key; ended ones not by key") {
@@ -217,7 +216,7 @@ TEST_CASE("proc_table: finds by mesh, number and key; ended ones not by key") {
   CHECK(table.live_procs() == std::vector<Proc*>{four});
 }
 
-TEST_CASE("proc_table: a new life takes the place of one that is over, and goes on where its streams ended") {
+TEST_CASE("proc_table: a restarted rank takes the place of one that is over, and goes on where its streams ended") {
   ProcTable table({.kept = 10, .age = 1h});
   const auto by = assignment();
   auto again = by->spec;
@@ -225,12 +224,12 @@ TEST_CASE("proc_table: a new life takes the place of one that is over, and goes 
   const auto anew = std::make_shared<const Assignment>(Assignment{again, {}});
   Mesh& mesh = table.add_mesh(by->spec, t0);
   Proc* former = table.add_proc(mesh, by, 3, 11, {});
-  CHECK(table.add_life(*former, anew, 12, {}) == nullptr);  // it lives
-  former->out.at = {.read = 500, .file = 401};
+  CHECK(table.restart_proc(*former, anew, 12, {}) == nullptr);  // it lives
+  former->output.out.at = {.read = 500, .file = 401};
   end(table, *former, t0);
   const auto id = former->id;
   const auto generation = former->state.to_wire().generation();
-  Proc* next = table.add_life(*former, anew, 12, {});
+  Proc* next = table.restart_proc(*former, anew, 12, {});
   REQUIRE(next != nullptr);
   CHECK(table.find_id(id) == nullptr);
   CHECK(mesh.find(3) == next);
@@ -241,16 +240,16 @@ TEST_CASE("proc_table: a new life takes the place of one that is over, and goes 
   CHECK(next->state.restarts() == 1);
   CHECK(next->state.to_wire().incarnation() == 12);
   CHECK(next->state.to_wire().generation() == generation + 1);
-  CHECK(next->out.before.read == 500);
-  CHECK(next->out.at.read == 500);
-  CHECK(next->out.at.file == 401);
-  CHECK(next->out.tail.begin() == 500);
-  CHECK(next->err.at.read == 0);
+  CHECK(next->output.out.before.read == 500);
+  CHECK(next->output.out.at.read == 500);
+  CHECK(next->output.out.at.file == 401);
+  CHECK(next->output.out.tail.begin() == 500);
+  CHECK(next->output.err.at.read == 0);
   CHECK(table.find_key(next->key) == next);
-  // What was remembered of the former life does not make the new one be forgotten.
+  // The record of the former incarnation does not make the new one be forgotten.
   end(table, *next, t0 + 1min);
   table.forget_old(t0 + 1h, [](Mesh&) {});
-  CHECK(next->exit_report != nullptr);
+  CHECK(next->exit.report() != nullptr);
 }
 
 TEST_CASE("proc_table: exit reports are forgotten one by one, a mesh only as a whole") {
@@ -264,8 +263,8 @@ TEST_CASE("proc_table: exit reports are forgotten one by one, a mesh only as a w
   for (Proc* proc : procs) end(table, *proc, t0);
   forget(t0);
   CHECK(forgotten.empty());
-  CHECK(procs[0]->exit_report == nullptr);
-  CHECK(procs[1]->exit_report != nullptr);
+  CHECK(procs[0]->exit.report() == nullptr);
+  CHECK(procs[1]->exit.report() != nullptr);
   CHECK(make_mesh_state(mesh).ranks.size() == 3);
   CHECK(make_mesh_state(mesh).exit_reports.size() == 2);
   forget(t0 + 1h);
@@ -284,11 +283,11 @@ TEST_CASE("proc_table: a mesh stays while a proc of it lives or has descendants"
   end(table, *three, t0);
   forget();
   CHECK(table.find_mesh(test::mesh_name) == &mesh);
+  four->launch.on_born();  // it was there, and something of it still is
   end(table, *four, t0);
-  four->progress = SpawnProgress::born;  // was there, and something of it still is
   forget();
   CHECK(table.find_mesh(test::mesh_name) == &mesh);
-  four->gone = true;
+  four->exit.set_empty();
   forget();
   CHECK(table.find_mesh(test::mesh_name) == nullptr);
 }
@@ -371,7 +370,7 @@ TEST_CASE("mesh_report: who is in trouble is in every answer and in what is told
   std::size_t told = 0;
   for (const auto& message : make_snapshot(mesh, "h")) told += message.troubles.size();
   CHECK(told == 1);
-  const auto changes = make_changes("m", "h", {}, {}, {}, {frozen.trouble});
+  const auto changes = make_changes("m", "h", {.troubles = {frozen.trouble}});
   REQUIRE(changes.size() == 1);
   CHECK(changes[0].troubles.size() == 1);
   frozen.state = ProcState(wire::RankState(4, 4, 4, 1, 0, 42, 0, wire::ProcState::stopping, 0, false, wire::StopStep::term, 0));
@@ -379,16 +378,16 @@ TEST_CASE("mesh_report: who is in trouble is in every answer and in what is told
 }
 
 TEST_CASE("mesh_report: changes are cut into messages, in order, states before exit reports") {
-  std::vector<wire::RankState> ranks;
-  for (std::uint64_t rank = 0; rank < 100; ++rank) ranks.push_back(ProcState(rank, 1).to_wire());
-  std::vector<std::unique_ptr<wire::ExitReportT>> exit_reports;
+  HostUpdate update;
+  for (std::uint64_t rank = 0; rank < 100; ++rank) update.ranks.push_back(ProcState(rank, 1).to_wire());
+  auto& exit_reports = update.exit_reports;
   for (std::uint64_t rank = 0; rank < 10; ++rank) {
     exit_reports.push_back(std::make_unique<wire::ExitReportT>());
     exit_reports.back()->rank = rank;
     exit_reports.back()->reason = "exit 1";
     exit_reports.back()->stderr_tail.assign(rank == 5 ? 5000 : 10, 'x');
   }
-  const auto messages = make_changes("m", "h", ranks, std::move(exit_reports), {}, {}, 1000);
+  const auto messages = make_changes("m", "h", std::move(update), 1000);
   CHECK(messages.size() > 5);
   std::uint64_t next_rank = 0;
   std::uint64_t next_exit_report = 0;
@@ -404,7 +403,7 @@ TEST_CASE("mesh_report: changes are cut into messages, in order, states before e
   }
   CHECK(next_rank == 100);
   CHECK(next_exit_report == 10);
-  CHECK(make_changes("m", "h", {}, {}).empty());
+  CHECK(make_changes("m", "h", {}).empty());
 }
 
 }  // namespace

@@ -5,9 +5,9 @@
 #include <fstream>
 #include <random>
 
-#include "agent/host/events/event_book.h"
-#include "agent/host/events/event_log.h"
-#include "agent/host/events/event_text.h"
+#include "agent/host/records/event_book.h"
+#include "agent/host/records/event_log.h"
+#include "agent/host/records/event_text.h"
 #include "tests/support/temp_dir.h"
 #include "wire/supervision_generated.h"
 
@@ -225,7 +225,7 @@ TEST_CASE("event_text: bytes that are no text, and too many of them, are kept as
   event.exit_report->stderr_tail[99'000] = '\n';
   event.exit_report->stop_reason = "\xff\xfe";
   const auto line = to_line(event);
-  CHECK(line.size() < EventLog::longest_line);
+  CHECK(line.size() < EventLog::kLongestLine);
   const auto back = parse_event(line);
   REQUIRE(back.has_value());
   CHECK(back->exit_report->stop_reason == "\xef\xbf\xbd\xef\xbf\xbd");

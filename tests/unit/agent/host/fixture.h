@@ -4,7 +4,7 @@
 #include <utility>
 #include <vector>
 
-#include "agent/host/spawn/mesh_spec.h"
+#include "agent/host/model/mesh_spec.h"
 #include "common/wire/control.h"
 #include "common/wire/wire_region.h"
 #include "wire/lifecycle_generated.h"

@@ -1,4 +1,4 @@
-#include "agent/host/procs/lease.h"
+#include "agent/host/model/lease.h"
 
 #include <doctest/doctest.h>
 

@@ -1,4 +1,4 @@
-#include "agent/host/stdio/line_tail.h"
+#include "agent/host/streams/line_tail.h"
 
 #include <doctest/doctest.h>
 

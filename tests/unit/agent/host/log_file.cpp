@@ -1,4 +1,4 @@
-#include "agent/host/stdio/log_file.h"
+#include "agent/host/streams/log_file.h"
 
 #include <doctest/doctest.h>
 #include <sys/stat.h>
@@ -109,7 +109,7 @@ TEST_CASE("log_file: another agent goes on where the first one was killed, witho
       file.append(0, first);
     }
     LogFile file(path, {.size = 10, .files = kept}, note);
-    file.resume(begun, LogFile::find_aside(dir.path().string())["7.out"]);
+    file.resume(begun, LogFile::find_parts(dir.path().string())["7.out"]);
     CHECK(file.end() == first.size());
     file.append(20, first.substr(20) + second);
     std::string joined;
@@ -132,7 +132,7 @@ TEST_CASE("log_file: an agent that was killed before the first byte of a file wa
   fs::rename(path, path + ".000000000000000");
   std::ofstream(path).close();
   LogFile file(path, {.size = 10, .files = 5});
-  file.resume(0, LogFile::find_aside(dir.path().string())["7.out"]);  // it was not told of the second
+  file.resume(0, LogFile::find_parts(dir.path().string())["7.out"]);  // it was not told of the second
   CHECK(file.end() == 8);
   file.append(4, "two\nthree\n");
   CHECK(file.read(8, 100).bytes == "three\n");

@@ -1,4 +1,4 @@
-#include "agent/host/stdio/log_reader.h"
+#include "agent/host/streams/log_reader.h"
 
 #include <doctest/doctest.h>
 
@@ -46,10 +46,10 @@ TEST_CASE("log_reader: what is there, then what comes, then the end") {
   CHECK(text_of(reader.next(source, true)) == "nothing");
   source.all[{0, out}] += "new";
   CHECK(text_of(reader.next(source, true)) == "nothing");  // nobody has said so
-  reader.on_news({0, out});
+  reader.on_output({0, out});
   CHECK(text_of(reader.next(source, true)) == "2: 0@4=new");
   source.ended[{0, out}] = true;
-  reader.on_news({0, out});
+  reader.on_output({0, out});
   CHECK(text_of(reader.next(source, true)) == "3: 0.7 done");
   CHECK_FALSE(reader.is_done());
   reader.taken(3);
@@ -65,14 +65,14 @@ TEST_CASE("log_reader: what another life of a rank writes comes after the end of
     LogReader reader({.stream = 1, .follow = follow});
     reader.add({0, out}, 0, source);
     CHECK(text_of(reader.next(source, false)) == "1: 0@0=one\n 0.4");
-    reader.on_news({0, out});
+    reader.on_output({0, out});
     CHECK(text_of(reader.next(source, false)) == "nothing");
     source.all[{0, out}] += "two\n";
     source.ended[{0, out}] = false;
-    reader.on_news({0, out});
+    reader.on_output({0, out});
     CHECK(text_of(reader.next(source, false)) == (follow ? "2: 0@4=two\n" : "nothing"));
     source.ended[{0, out}] = true;
-    reader.on_news({0, out});
+    reader.on_output({0, out});
     CHECK(text_of(reader.next(source, true)) == (follow ? "3: 0.8 done" : "2: done"));
   }
 }
@@ -86,7 +86,7 @@ TEST_CASE("log_reader: without follow, up to where the streams were at the start
   reader.add({1, out}, 0, source);
   source.all[{0, out}] += "later";
   source.all[{1, out}] += "later";
-  reader.on_news({1, out});
+  reader.on_output({1, out});
   CHECK(text_of(reader.next(source, true)) == "1: 0@1=bc 0.3 1.0 done");
 }
 
@@ -101,7 +101,7 @@ TEST_CASE("log_reader: what is gone when its turn comes shows in the offsets") {
   source.all[{0, out}] += "abcdef";
   source.kept = 0;
   source.ended[{0, out}] = true;
-  reader.on_news({0, out});
+  reader.on_output({0, out});
   CHECK(text_of(reader.next(source, true)) == "2: 0.15 done");
 }
 
@@ -169,12 +169,12 @@ TEST_CASE("log_reader: exact bytes through losses and repetitions, and every mis
     for (int i = 0; i < 200; ++i) {
       const std::uint64_t rank = random() % 3;
       source.all[{rank, out}] += std::string(random() % 150, static_cast<char>('a' + random() % 26));
-      reader.on_news({rank, out});
+      reader.on_output({rank, out});
       if (random() % 2 == 0) pump();
     }
     for (std::uint64_t rank = 0; rank < 3; ++rank) {
       source.ended[{rank, out}] = true;
-      reader.on_news({rank, out});
+      reader.on_output({rank, out});
     }
     for (int i = 0; i < 10'000 && !reader.is_done(); ++i) {
       pump();

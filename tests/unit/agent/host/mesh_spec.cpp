@@ -1,11 +1,11 @@
-#include "agent/host/spawn/mesh_spec.h"
+#include "agent/host/model/mesh_spec.h"
 
 #include <doctest/doctest.h>
 
 #include <functional>
 
-#include "agent/host/spawn/bootstrap_writer.h"
-#include "agent/host/spawn/environment.h"
+#include "agent/host/lifecycle/bootstrap_writer.h"
+#include "agent/host/model/environment.h"
 #include "common/wire/frame.h"
 #include "tests/unit/agent/host/fixture.h"
 #include "wire/bootstrap_generated.h"

@@ -1,4 +1,4 @@
-#include "agent/host/stdio/output_relay.h"
+#include "agent/host/streams/output_relay.h"
 
 #include <doctest/doctest.h>
 

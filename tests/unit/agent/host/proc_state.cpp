@@ -1,4 +1,4 @@
-#include "agent/host/procs/proc_state.h"
+#include "agent/host/model/proc_state.h"
 
 #include <doctest/doctest.h>
 

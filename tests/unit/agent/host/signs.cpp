@@ -1,4 +1,4 @@
-#include "agent/host/signs/failure_detector.h"
+#include "agent/host/liveness/failure_detector.h"
 
 #include <doctest/doctest.h>
 
@@ -80,9 +80,9 @@ TEST_CASE("failure_detector: well, slow and frozen are told apart, and what come
     for (const auto& step : row.steps) {
       CAPTURE(step.at);
       switch (step.what) {
-        case Step::sign: signs.on_sign(at(step.at)); break;
+        case Step::sign: signs.on_heartbeat(at(step.at)); break;
         case Step::clear: signs.on_clear(at(step.at)); break;
-        case Step::look: signs.on_look(at(step.at)); break;
+        case Step::look: signs.on_check(at(step.at)); break;
         case Step::deaf: signs.on_deaf(at(step.at)); break;
       }
       CHECK(signs.trouble() == step.then);
@@ -98,10 +98,10 @@ TEST_CASE("failure_detector: whether the way is clear is asked when it matters, 
   CHECK_FALSE(signs.is_doubtful(at(9.9)));
   CHECK(signs.is_doubtful(at(10)));
   signs.on_clear(at(10));
-  signs.on_look(at(10.1));
+  signs.on_check(at(10.1));
   CHECK_FALSE(signs.is_doubtful(at(11)));
   CHECK(signs.silence() == 10'100ms);
-  signs.on_sign(at(30));
+  signs.on_heartbeat(at(30));
   CHECK(signs.silence() == 30s);
 }
 

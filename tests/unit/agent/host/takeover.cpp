@@ -6,10 +6,10 @@
 
 #include <random>
 
-#include "agent/host/procs/proc_table.h"
-#include "agent/host/takeover/ledger.h"
-#include "agent/host/takeover/ledger_writer.h"
-#include "agent/host/takeover/output_spool.h"
+#include "agent/host/model/proc_table.h"
+#include "agent/host/records/ledger.h"
+#include "agent/host/records/ledger_writer.h"
+#include "agent/host/streams/output_spool.h"
 #include "wire/ledger_generated.h"
 #include "wire/logs_generated.h"
 
@@ -227,7 +227,7 @@ TEST_CASE("output_spool: what is released is given back, but for the last bytes"
   }
   CHECK(spool.text(slot, out, spool.released(slot, out)) == all.substr(all.size() - 1000));
   const auto kept = spool.text(slot, out, 0);
-  CHECK(kept.size() >= OutputSpool::kept_bytes);
+  CHECK(kept.size() >= OutputSpool::kKeptBytes);
   CHECK(all.ends_with(kept));
   spool.release(slot, out, 1);  // never backwards
   CHECK(spool.released(slot, out) == all.size() - 1000);

@@ -1,4 +1,4 @@
-#include "agent/host/procs/termination.h"
+#include "agent/host/model/termination.h"
 
 #include <doctest/doctest.h>
 
@@ -26,7 +26,7 @@ TEST_CASE("termination: a mesh proc is asked, then terminated, then killed, then
   CHECK(end.next(kOrder + 9999ms) == Action::none);
   CHECK(end.next(kOrder + 10s) == Action::kill);
   CHECK(end.step() == Step::kill);
-  CHECK(end.due() == kOrder + 10s + Termination::kill_limit);
+  CHECK(end.due() == kOrder + 10s + Termination::kKillLimit);
   CHECK(end.next(kOrder + 11s) == Action::none);
   CHECK(end.next(end.due()) == Action::give_up);
   CHECK(end.next(kOrder + 1h) == Action::none);
@@ -47,7 +47,7 @@ TEST_CASE("termination: no grace kills at once, asked or not") {
     Termination end(kOrder, 0ms, can_ask);
     CHECK(end.next(kOrder) == Action::kill);
     CHECK(end.next(kOrder) == Action::none);
-    CHECK(end.due() == kOrder + Termination::kill_limit);
+    CHECK(end.due() == kOrder + Termination::kKillLimit);
   }
 }
 
@@ -56,7 +56,7 @@ TEST_CASE("termination: a step that time has overtaken is left out") {
   CHECK(end.next(kOrder) == Action::ask);
   CHECK(end.next(kOrder + 20s) == Action::kill);
   // The kill limit counts from when the signal was sent.
-  CHECK(end.due() == kOrder + 20s + Termination::kill_limit);
+  CHECK(end.due() == kOrder + 20s + Termination::kKillLimit);
 }
 
 TEST_CASE("termination: a question that does not arrive is followed by SIGTERM at once") {

@@ -4,7 +4,7 @@
 
 #include <string>
 
-#include "agent/host/usage/proc_usage.h"
+#include "agent/host/lifecycle/proc_usage.h"
 
 namespace meshbus::host {
 namespace {

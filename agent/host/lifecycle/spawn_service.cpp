@@ -1,0 +1,182 @@
+#include "agent/host/lifecycle/spawn_service.h"
+
+#include <sys/resource.h>
+
+#include <algorithm>
+#include <string>
+#include <utility>
+
+#include "agent/host/model/real_time.h"
+#include "common/security/token.h"
+#include "common/wire/control.h"
+
+namespace meshbus::host {
+namespace {
+
+/// Each proc takes up to three pipes, more while it is born, and a descriptor that does not fit any
+/// more would cost us the connection to the keeper, and with it all procs.
+std::size_t find_most_procs() {
+  constexpr rlim_t kOthers = 1024;
+  rlimit limit{};
+  if (::getrlimit(RLIMIT_NOFILE, &limit) != 0) return kMostRanksPerHost;
+  const rlim_t free = limit.rlim_cur - std::min(limit.rlim_cur, kOthers);
+  return static_cast<std::size_t>(std::clamp<rlim_t>(free / 3, 100, kMostRanksPerHost));
+}
+
+}  // namespace
+
+SpawnService::SpawnService(const Parts& parts, BootstrapWriter bootstraps, Options options)
+    : parts_(parts),
+      options_(std::move(options)),
+      tail_{.lines = options_.config.count(keys::tail_lines)},
+      most_procs_(find_most_procs()),
+      bootstraps_(std::move(bootstraps)),
+      spawner_(
+          parts.table, parts.keeper, bootstraps_, options_.config.count(keys::spawn_in_flight),
+          options_.config.flag(keys::parent_death_signal), [this](Proc& proc, const Error& error) {
+            const auto& program = proc.mesh.spec.command.program;
+            parts_.ending.fail(proc, {.code = meshbus::to_wire(error.code()),
+                                      .text = "cannot start '" + program + "': " + error.detail() +
+                                              " (step: request) on host " + options_.host,
+                                      .cause = wire::Cause::spawn_failed});
+          }) {}
+
+Result<std::uint64_t> SpawnService::spawn(MeshSpec spec, std::string entry) {
+  const std::string name = spec.mesh.to_string();
+  Mesh* mesh = parts_.table.find_mesh(name);
+  if (mesh != nullptr) {
+    if (const auto known = check_known(*mesh, spec); !known) return fail(known.error());
+  }
+  const auto fresh = find_fresh_ranks(spec, mesh);
+  if (!fresh) return fail(fresh.error());
+  if (fresh->empty()) return 0;
+  const auto allowed = parts_.drains.check_start(name, spec.owner);
+  if (!allowed) return fail(allowed.error());
+  const auto kept = options_.limits.check(spec.command.settings.group);
+  if (!kept) return fail(kept.error());
+
+  const auto assignment = make_assignment(spec);
+  if (mesh == nullptr) {
+    auto added = add_mesh(std::move(spec));
+    if (!added) return fail(added.error());
+    mesh = *added;
+  }
+  // A restart asks for nothing that the first request did not: the ledger has that one already.
+  if (assignment->spec.restarts == 0) parts_.ledger.add_request(*mesh, std::move(entry));
+  const auto asked_ns = now_ns();
+  for (const auto rank : *fresh) {
+    if (const auto started = start(*mesh, rank, assignment, asked_ns); !started)
+      return fail(started.error());
+  }
+  parts_.launches.limit(assignment);
+  return fresh->size();
+}
+
+std::shared_ptr<const Assignment> SpawnService::make_assignment(const MeshSpec& spec) const {
+  return std::make_shared<const Assignment>(
+      Assignment{spec, shared_environment(spec, options_.environment)});
+}
+
+Result<Mesh*> SpawnService::add_mesh(MeshSpec spec) {
+  auto log_directory = find_log_directory(spec.mesh.to_string());
+  if (!log_directory) return fail(log_directory.error());
+  Mesh& mesh = parts_.table.add_mesh(std::move(spec), parts_.reactor.now());
+  mesh.output.log_directory = std::move(*log_directory);
+  if (mesh.spec.output == wire::OutputMode::stream) parts_.outputs.start_relaying(mesh);
+  return &mesh;
+}
+
+Result<std::string> SpawnService::find_log_directory(const std::string& mesh) const {
+  const auto& directory = options_.config.path(keys::logs_directory);
+  if (directory.empty()) return std::string();
+  return make_log_directory(directory, mesh);
+}
+
+Result<void> SpawnService::check_known(const Mesh& mesh, const MeshSpec& spec) const {
+  if (const auto field = find_difference(mesh.spec, spec, mesh.ownership.owner()))
+    return fail(ErrorCode::refused, "mesh " + mesh.name + " exists with another " +
+                                        std::string(*field) + "; use another name, or the same " +
+                                        std::string(*field));
+  if (mesh.ownership.is_gone())
+    return fail(ErrorCode::refused, "mesh " + mesh.name + " is being stopped: its owner is gone");
+  return {};
+}
+
+Result<void> SpawnService::start(Mesh& mesh, std::uint64_t rank,
+                                 const std::shared_ptr<const Assignment>& assignment,
+                                 std::int64_t asked_ns) {
+  Proc* const former = mesh.find(rank);
+  Proc* proc = former == nullptr
+                   ? parts_.table.add_proc(mesh, assignment, rank, random_u64(), tail_)
+                   : restart(*former, assignment);
+  if (proc == nullptr)
+    return fail(ErrorCode::refused, "rank " + std::to_string(rank) + " of " + mesh.name +
+                                        " has the same address key as another proc here; use "
+                                        "another name");
+  parts_.slots.take(*proc);
+  proc->launch.on_requested(parts_.reactor.now(), asked_ns);
+  parts_.table.publish(*proc);
+  spawner_.add(*proc);
+  return {};
+}
+
+Proc* SpawnService::restart(Proc& former, const std::shared_ptr<const Assignment>& assignment) {
+  parts_.slots.release(former);
+  Proc* proc = parts_.table.restart_proc(former, assignment, random_u64(), tail_);
+  if (proc != nullptr) parts_.outputs.continue_relay(*proc);
+  return proc;
+}
+
+Result<void> SpawnService::check_over(const Proc& former) const {
+  const auto rank = former.rank();
+  std::string what;
+  if (!former.has_ended()) {
+    what = "it has not ended";
+  } else if (former.launch.is_born() && !former.exit.is_empty()) {
+    what = "processes that it has left are still being ended";
+  } else if (!former.exit.is_reported()) {
+    what = "its exit report is not made yet";
+  } else if (former.mesh.output.is_relaying && former.mesh.output.relay.has(rank)) {
+    what = "what it wrote is not taken yet";
+  } else {
+    return {};
+  }
+  return fail(ErrorCode::would_block,
+              "rank " + std::to_string(rank) + " of " + former.mesh.name +
+                  " cannot be restarted yet: its former incarnation is not over: " + what);
+}
+
+Result<std::vector<std::uint64_t>> SpawnService::find_fresh_ranks(const MeshSpec& spec,
+                                                                  const Mesh* mesh) const {
+  std::vector<std::uint64_t> fresh;
+  for (const RankBlock& block : spec.create_ranks) {
+    for (std::uint64_t rank = block.begin; rank < block.end; ++rank) {
+      const Proc* known = mesh == nullptr ? nullptr : mesh->find(rank);
+      if (known == nullptr && spec.restarts > 0)
+        return fail(ErrorCode::not_exist,
+                    "host " + options_.host + " knows nothing of rank " + std::to_string(rank) +
+                        " of " + spec.mesh.to_string() +
+                        " any more, so it cannot know that its former incarnation is over");
+      if (known != nullptr && known->host_index != spec.host_index)
+        return fail(ErrorCode::refused, "rank " + std::to_string(rank) + " of " + mesh->name +
+                                            " exists with another host_index");
+      if (known != nullptr && known->state.restarts() >= spec.restarts) continue;
+      if (known != nullptr) {
+        if (auto over = check_over(*known); !over) return fail(over.error());
+      }
+      fresh.push_back(rank);
+    }
+  }
+  const auto live = parts_.table.live();
+  if (live + fresh.size() > most_procs_)
+    return fail(ErrorCode::too_large, "host " + options_.host + " has " + std::to_string(live) +
+                                          " procs; " + std::to_string(fresh.size()) +
+                                          " more would pass its limit of " +
+                                          std::to_string(most_procs_) +
+                                          " (a third of the open files it may have, at most " +
+                                          std::to_string(kMostRanksPerHost) +
+                                          "); use more hosts, or raise the limit (ulimit -n)");
+  return fresh;
+}
+
+}  // namespace meshbus::host

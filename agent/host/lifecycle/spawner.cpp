@@ -1,0 +1,97 @@
+#include "agent/host/lifecycle/spawner.h"
+
+#include <csignal>
+
+#include "wire/codes_generated.h"
+
+namespace meshbus::host {
+namespace {
+
+/// Whether two procs of one assignment share a process.
+bool share_process(const MeshSpec& spec, const Proc& a, const Proc& b) {
+  return spec.procs_per_process > 1 && spec.process_of(a.rank()) == spec.process_of(b.rank());
+}
+
+}  // namespace
+
+std::vector<Proc*> Spawner::next_batch() {
+  std::vector<Proc*> batch;
+  while (!queue_.empty()) {
+    Proc* proc = table_.find_id(queue_.front());
+    if (proc != nullptr && proc->launch.is_queued()) {
+      const auto& assignment = proc->launch.assignment();
+      if (!batch.empty() && batch.front()->launch.assignment() != assignment) break;
+      // Procs of one process go together, whatever room there is.
+      const bool is_full = asked_.size() + batch.size() >= in_flight_;
+      if (is_full && (batch.empty() || !share_process(assignment->spec, *batch.back(), *proc)))
+        break;
+      batch.push_back(proc);
+    }
+    queue_.pop_front();
+  }
+  return batch;
+}
+
+os::SpawnBatch Spawner::make_batch(const Assignment& assignment,
+                                       const std::vector<Proc*>& procs, std::vector<Proc*>& asked) {
+  const MeshSpec& spec = assignment.spec;
+  os::SpawnBatch batch;
+  batch.shared.program = spec.command.program;
+  batch.shared.argv = spec.command.arguments;
+  batch.shared.env = assignment.environment;
+  batch.shared.cwd = spec.command.directory;
+  batch.shared.mesh = spec.mesh.to_string();
+  batch.shared.settings = spec.command.settings;
+  batch.shared.parent_death_signal = parent_death_signal_ ? SIGKILL : 0;
+  for (std::size_t i = 0; i < procs.size(); ++i) {
+    Proc* const proc = procs[i];
+    os::ProcSpec one;
+    if (i > 0 && share_process(spec, *procs[i - 1], *proc))
+      one.place = batch.procs.back().place + 1;
+    one.id = proc->id;
+    one.env = rank_environment(spec, proc->rank(), proc->state.restarts());
+    if (proc->input.state == InputPipe::State::open) one.stdin_choice = os::Stdio::pipe;
+    if (spec.kind == wire::ProcKind::mesh && one.place == 0) {
+      std::vector<BootstrapWriter::Rank> ranks;
+      for (std::size_t other = i; other < procs.size(); ++other) {
+        if (other != i && !share_process(spec, *proc, *procs[other])) break;
+        ranks.push_back({procs[other]->rank(), procs[other]->incarnation()});
+      }
+      auto bootstrap = bootstraps_.write(spec, ranks);
+      if (!bootstrap) {
+        for (std::size_t other = i; other < i + ranks.size(); ++other)
+          on_failed_(*procs[other], bootstrap.error());
+        i += ranks.size() - 1;
+        continue;
+      }
+      one.bootstrap = std::move(*bootstrap);
+    }
+    batch.procs.push_back(std::move(one));
+    asked.push_back(proc);
+  }
+  return batch;
+}
+
+void Spawner::pump() {
+  // What all procs of a batch share (environment, program) is written, read and looked up once for
+  // each batch: a batch of one proc at a time would repeat that.
+  if (asked_.size() > in_flight_ / 2) return;
+  for (auto procs = next_batch(); !procs.empty(); procs = next_batch()) {
+    // A proc that fails lets go of it.
+    const std::shared_ptr<const Assignment> assignment = procs.front()->launch.assignment();
+    std::vector<Proc*> asked;
+    auto batch = make_batch(*assignment, procs, asked);
+    if (asked.empty()) continue;
+    const auto sent = keeper_.spawn(std::move(batch));
+    for (Proc* proc : asked) {
+      if (sent) {
+        proc->launch.on_asked();
+        asked_.insert(proc->id);
+      } else {
+        on_failed_(*proc, sent.error());
+      }
+    }
+  }
+}
+
+}  // namespace meshbus::host

@@ -1,0 +1,65 @@
+#include "agent/host/model/mesh_ownership.h"
+
+#include <utility>
+
+namespace meshbus::host {
+
+MeshOwnership::MeshOwnership(ProcId owner, std::chrono::milliseconds lease, bool may_restart,
+                             Time now)
+    : owner_(std::move(owner)), key_(owner_.key()), lease_(now, lease), may_restart_(may_restart) {}
+
+bool MeshOwnership::renew(Time now, std::chrono::milliseconds length) {
+  const bool is_changed = length.count() > 0 && length != lease_.length();
+  lease_.renew(now, length);
+  return is_changed;
+}
+
+MeshOwnership::Fate MeshOwnership::check_lease(Time now) {
+  if (!lease_.has_lapsed(now)) return Fate::lives;
+  if (loss_ != wire::OwnerLoss::detach) return Fate::stops;
+  is_gone_ = true;
+  return Fate::detached;
+}
+
+MeshOwnership::Fate MeshOwnership::on_owner_gone() {
+  if (loss_ != wire::OwnerLoss::stop && lease_.due()) {
+    is_away_ = true;
+    return Fate::lives;
+  }
+  is_gone_ = true;
+  return Fate::stops;
+}
+
+bool MeshOwnership::on_owner_back() noexcept {
+  return std::exchange(is_away_, false);
+}
+
+Result<bool> MeshOwnership::hand_over(const std::string& mesh, const ProcId& owner,
+                                      std::chrono::milliseconds lease, wire::OwnerLoss loss,
+                                      Time now) {
+  if (is_gone_ && !is_detached())
+    return fail(ErrorCode::refused, "mesh " + mesh +
+                                        " is being stopped: its owner is gone; it is too late to "
+                                        "hand it over");
+  const bool is_other = is_detached() || owner != owner_;
+  if (is_other) {
+    handed_by_ = owner_.to_string();
+    owner_ = owner;
+    key_ = owner.key();
+    is_gone_ = false;
+    is_away_ = false;
+  }
+  loss_ = loss;
+  lease_ = Lease(now, lease);
+  return is_other;
+}
+
+void MeshOwnership::restore_handover(const ProcId& owner, std::string handed_by,
+                                     wire::OwnerLoss loss) {
+  owner_ = owner;
+  key_ = owner.key();
+  handed_by_ = std::move(handed_by);
+  loss_ = loss;
+}
+
+}  // namespace meshbus::host

@@ -1,0 +1,75 @@
+#pragma once
+
+#include <chrono>
+#include <cstdint>
+#include <string>
+
+#include "agent/host/model/lease.h"
+#include "meshbus/address.h"
+#include "meshbus/result.h"
+#include "wire/forward.h"
+#include "wire/lifecycle_generated.h"
+
+namespace meshbus::host {
+
+/// The owner of a mesh and its lease (spec 5.4, docs/decisions/0020-handover.md). Pure: the
+/// time is an argument.
+class MeshOwnership {
+ public:
+  using Time = Lease::Time;
+
+  /// `may_restart`: the owner may restart ranks that have ended, as long as it is the first owner.
+  MeshOwnership(ProcId owner, std::chrono::milliseconds lease, bool may_restart, Time now);
+
+  const ProcId& owner() const noexcept { return owner_; }
+  std::uint64_t key() const noexcept { return key_; }
+  /// No owner answers for the mesh any more.
+  bool is_gone() const noexcept { return is_gone_; }
+  /// The owner is gone, and the mesh lives on without one: any operator may hand it to a new owner.
+  bool is_detached() const noexcept { return is_gone_ && loss_ == wire::OwnerLoss::detach; }
+  bool has_owner(const ProcId& peer) const { return !is_gone_ && owner_ == peer; }
+  /// Whether ranks that have ended may still be restarted.
+  bool may_restart() const noexcept { return may_restart_ && !is_gone_ && handed_by_.empty(); }
+  wire::OwnerLoss loss() const noexcept { return loss_; }
+  const Lease& lease() const noexcept { return lease_; }
+  /// The owner before this one; empty: the owner is the one of the request.
+  const std::string& handed_by() const noexcept { return handed_by_; }
+
+  /// Length 0: as long as before. Returns whether the length has changed.
+  bool renew(Time now, std::chrono::milliseconds length);
+
+  /// What the end of the owner's connection, or of its lease, means for the mesh.
+  enum class Fate {
+    lives,     ///< Nothing: the lease holds.
+    detached,  ///< It lives on without an owner.
+    stops,     ///< It is stopped.
+  };
+  /// Looks at the lease, at the time that its due() asked for.
+  Fate check_lease(Time now);
+  /// The owner's connection has ended. `lives`: the lease decides, and the owner is away.
+  Fate on_owner_gone();
+  /// The owner was heard of. Returns whether it had been away.
+  bool on_owner_back() noexcept;
+
+  /// Another owner, or another lease. Returns whether the owner is another one. Errors: refused
+  /// (the mesh is being stopped because its owner is gone); `mesh` is for its words.
+  Result<bool> hand_over(const std::string& mesh, const ProcId& owner,
+                         std::chrono::milliseconds lease, wire::OwnerLoss loss, Time now);
+
+  /// Takes over what another agent has written down.
+  void restore_gone() noexcept { is_gone_ = true; }
+  void restore_handover(const ProcId& owner, std::string handed_by, wire::OwnerLoss loss);
+
+ private:
+  ProcId owner_;
+  std::uint64_t key_;
+  Lease lease_;
+  wire::OwnerLoss loss_ = wire::OwnerLoss::stop;
+  std::string handed_by_;
+  bool may_restart_;
+  bool is_gone_ = false;
+  /// The owner's connection has ended, and the owner was not heard of since: the lease counts.
+  bool is_away_ = false;
+};
+
+}  // namespace meshbus::host

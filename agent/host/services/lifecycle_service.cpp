@@ -1,0 +1,223 @@
+#include "agent/host/services/lifecycle_service.h"
+
+#include <algorithm>
+#include <csignal>
+#include <utility>
+
+#include "agent/host/lifecycle/free_port.h"
+#include "agent/host/model/exit_report.h"
+#include "common/base/log.h"
+#include "common/wire/control.h"
+#include "wire/bootstrap_generated.h"
+#include "wire/supervision_generated.h"
+
+namespace meshbus::host {
+namespace {
+
+// What the event log takes of a request that was refused.
+constexpr std::size_t kLongestName = 200;
+constexpr std::size_t kLongestText = 4096;
+constexpr flatbuffers::uoffset_t kMostBlocks = 1000;
+
+bool is_for_ending(int signal) {
+  switch (signal) {
+    case SIGHUP:
+    case SIGINT:
+    case SIGQUIT:
+    case SIGABRT:
+    case SIGKILL:
+    case SIGTERM: return true;
+    default: return false;
+  }
+}
+
+void set_ranks(wire::EventT& event, const flatbuffers::Vector<const wire::RankInterval*>* ranks) {
+  const auto count = ranks == nullptr ? 0 : std::min(ranks->size(), kMostBlocks);
+  for (flatbuffers::uoffset_t i = 0; i < count; ++i) event.ranks.push_back(*ranks->Get(i));
+}
+
+/// Calls `each` for the ranks of a request; none: all. Returns the first rank that is not there.
+template <typename Each>
+std::optional<std::uint64_t> for_ranks(Mesh& mesh, const std::vector<RankBlock>& ranks, Each each) {
+  if (ranks.empty()) {
+    for (const auto& [rank, proc] : mesh.procs) each(*proc);
+    return std::nullopt;
+  }
+  std::optional<std::uint64_t> missing;
+  for (const RankBlock& block : ranks) {
+    auto expected = block.begin;
+    for (auto entry = mesh.procs.lower_bound(block.begin);
+         entry != mesh.procs.end() && entry->first < block.end; ++entry) {
+      if (entry->first != expected && !missing) missing = expected;
+      expected = entry->first + 1;
+      each(*entry->second);
+    }
+    if (expected != block.end && !missing) missing = expected;
+  }
+  return missing;
+}
+
+Error no_such_rank(const Mesh& mesh, std::uint64_t rank, const std::string& host) {
+  return {ErrorCode::not_exist,
+          "mesh " + mesh.name + " has no rank " + std::to_string(rank) + " on host " + host};
+}
+
+}  // namespace
+
+void LifecycleService::add_rows(Dispatcher& handlers,
+                                const std::unique_ptr<LifecycleService>& service) {
+  using Self = LifecycleService;
+  handlers.on<wire::SpawnProcs>(Role::operate, row(service, &Self::on_spawn_procs))
+      .on<wire::StopProcs>(Role::operate, row(service, &Self::on_stop_procs))
+      .on<wire::SignalProcs>(Role::operate, row(service, &Self::on_signal_procs))
+      .on<wire::WriteInput>(Role::operate, row(service, &Self::on_write_input))
+      .on<wire::GetFreePort>(Role::operate, row(service, &Self::on_get_free_port))
+      .on<wire::ProcReady>(Role::proc, row(service, &Self::on_proc_ready))
+      .on<wire::ProcHeartbeat>(Role::proc, row(service, &Self::on_proc_heartbeat));
+}
+
+void LifecycleService::answer_spawns() {
+  if (std::exchange(has_accepted_, false)) parts_.bus.flush_early();
+}
+
+void LifecycleService::send_questions() {
+  for (auto& question : parts_.procs.ending().take_questions()) {
+    wire::StopAndExitT stop;
+    stop.grace_ms = static_cast<std::uint32_t>(question.grace.count());
+    stop.reason = std::move(question.reason);
+    const auto limit = std::max(question.grace, std::chrono::milliseconds(1));
+    parts_.bus.request(Destination::to(question.proc), std::move(stop), limit,
+                       [this, id = question.id](const Result<ControlMessage>& answer) {
+                         if (answer) return;
+                         log::debug("StopAndExit: " + answer.error().to_string());
+                         parts_.procs.ending().skip_ask(id);
+                       });
+  }
+}
+
+void LifecycleService::refuse_spawn(const Request& request, const wire::SpawnProcs& message,
+                                    const Error& error) {
+  wire::EventT event;
+  event.kind = wire::EventKind::spawn_refused;
+  event.mesh = message.mesh()->str().substr(0, kLongestName);
+  event.by = short_text(message.owner());
+  event.text = error.to_string().substr(0, kLongestText);
+  parts_.procs.events().add_limited(std::move(event));
+  parts_.checks.refuse(request, error);
+}
+
+void LifecycleService::on_spawn_procs(const Request& request, const wire::SpawnProcs& message) {
+  auto spec = parse_spawn(message, address_);
+  if (!spec) return refuse_spawn(request, message, spec.error());
+  const ProcId owner = spec->owner;
+  const std::string name = spec->mesh.to_string();
+  const auto started =
+      parts_.procs.spawn(std::move(*spec), LedgerWriter::request_entry(name, message));
+  if (!started) return refuse_spawn(request, message, started.error());
+  wire::SpawnAcceptedT accepted;
+  accepted.started = *started;
+  parts_.bus.answer(request, std::move(accepted));
+  has_accepted_ = true;
+  const Mesh* mesh = parts_.procs.table().find_mesh(name);
+  if (mesh != nullptr && !mesh->ownership.is_gone()) parts_.ownership.watch(owner);
+}
+
+void LifecycleService::on_stop_procs(const Request& request, const wire::StopProcs& message) {
+  if (const auto name = Name::parse(message.mesh()->string_view()); !name)
+    return parts_.checks.refuse(request, name.error().within("StopProcs.mesh"));
+  const auto ranks = parse_ranks(message.ranks(), kAnyRank, "StopProcs.ranks");
+  if (!ranks) return parts_.checks.refuse(request, ranks.error());
+  parts_.checks.ack(request);
+  Mesh* mesh = parts_.procs.table().find_mesh(message.mesh()->string_view());
+  if (mesh == nullptr) return;
+  const StopOrder order{.reason = short_text(message.reason()),
+                        .requester = short_text(message.requester()),
+                        .grace = std::chrono::milliseconds(message.grace_ms()),
+                        .because = message.because()};
+  bool is_new = false;
+  for_ranks(*mesh, *ranks, [&](Proc& proc) {
+    is_new = is_new || (!proc.has_ended() && proc.stop.termination() == nullptr);
+    parts_.procs.ending().stop(proc, order);
+  });
+  if (!is_new) return;
+  wire::EventT event;
+  event.kind = wire::EventKind::stop_asked;
+  event.mesh = mesh->name;
+  event.by = order.requester;
+  event.text = (order.reason.empty() ? "a stop" : order.reason) + " (grace " +
+               std::to_string(message.grace_ms()) + " ms)";
+  event.because = message.because();
+  set_ranks(event, message.ranks());
+  parts_.procs.events().add(std::move(event));
+}
+
+void LifecycleService::on_signal_procs(const Request& request, const wire::SignalProcs& message) {
+  const int signal = message.signal();
+  const auto ranks = parse_ranks(message.ranks(), kAnyRank, "SignalProcs.ranks");
+  if (!ranks) return parts_.checks.refuse(request, ranks.error());
+  if (signal < 1 || signal > 64)
+    return parts_.checks.refuse(
+        request, Error(ErrorCode::out_of_range, "SignalProcs.signal: there is no signal " +
+                                                    std::to_string(signal) + "; 1 to 64"));
+  Mesh* mesh = parts_.checks.find_mesh(request, message.mesh());
+  if (mesh == nullptr) return;
+  const auto missing = for_ranks(*mesh, *ranks, [](Proc&) {});
+  if (missing)
+    return parts_.checks.refuse(request, no_such_rank(*mesh, *missing, parts_.checks.host()));
+  for_ranks(*mesh, *ranks, [&](Proc& proc) { parts_.procs.ending().signal(proc, signal); });
+  parts_.checks.ack(request);
+  if (!is_for_ending(signal)) return;
+  wire::EventT event;
+  event.kind = wire::EventKind::signal_asked;
+  event.mesh = mesh->name;
+  event.text = signal_name(signal) + " was asked for";
+  set_ranks(event, message.ranks());
+  parts_.procs.events().add_limited(std::move(event));
+}
+
+void LifecycleService::on_write_input(const Request& request, const wire::WriteInput& message) {
+  Mesh* mesh = parts_.checks.find_mesh(request, message.mesh());
+  if (mesh == nullptr) return;
+  Proc* proc = mesh->find(message.rank());
+  if (proc == nullptr)
+    return parts_.checks.refuse(request, no_such_rank(*mesh, message.rank(), parts_.checks.host()));
+  const auto* bytes = message.data();
+  const Bytes data = bytes == nullptr ? Bytes() : bytes_of(bytes->data(), bytes->size());
+  parts_.procs.inputs().write(*proc, data, message.end(),
+                              [this, request](const Result<void>& written) {
+                                if (written) return parts_.checks.ack(request);
+                                parts_.checks.refuse(request, written.error());
+                              });
+}
+
+void LifecycleService::on_get_free_port(const Request& request, const wire::GetFreePort&) {
+  const auto port = find_free_port();
+  if (!port)
+    return parts_.checks.refuse(request, port.error().within("host " + parts_.checks.host()));
+  wire::FreePortT answer;
+  answer.port = *port;
+  parts_.bus.answer(request, std::move(answer));
+}
+
+void LifecycleService::on_proc_ready(const Request& request, const wire::ProcReady& message) {
+  Proc* proc = parts_.checks.find_proc(request, message.proc());
+  if (proc == nullptr) return;
+  if (message.incarnation() != proc->incarnation())
+    return parts_.checks.refuse(
+        request, Error(ErrorCode::identity_mismatch,
+                       "ProcReady.incarnation: it is not the one in the bootstrap of " +
+                           message.proc()->str()));
+  parts_.checks.ack(request);
+  parts_.procs.launches().on_said_ready(*proc, message.connected_ns(), message.hello_ns());
+  parts_.liveness.on_heartbeat(*proc);
+}
+
+void LifecycleService::on_proc_heartbeat(const Request& request,
+                                         const wire::ProcHeartbeat& message) {
+  Proc* proc = parts_.checks.find_proc(request, message.proc());
+  if (proc == nullptr) return;
+  parts_.checks.ack(request);
+  parts_.liveness.on_heartbeat(*proc);
+}
+
+}  // namespace meshbus::host

@@ -1,0 +1,52 @@
+#pragma once
+
+#include <memory>
+
+#include "agent/host/liveness/liveness_monitor.h"
+#include "agent/host/procs/mesh_procs.h"
+#include "agent/host/services/ownership_service.h"
+#include "agent/host/services/request_checks.h"
+
+namespace meshbus::host {
+
+/// Answers requests to start, stop, signal and feed procs, and what procs say about themselves
+/// (schemas/lifecycle.fbs). Lives on the reactor's thread.
+class LifecycleService {
+ public:
+  /// What it works with; all of it outlives it.
+  struct Parts {
+    Bus& bus;
+    MeshProcs& procs;
+    RequestChecks& checks;
+    OwnershipService& ownership;
+    LivenessMonitor& liveness;
+  };
+  /// `address`: of this host.
+  LifecycleService(const Parts& parts, HostAddr address)
+      : parts_(parts), address_(std::move(address)) {}
+
+  static void add_rows(Dispatcher& handlers, const std::unique_ptr<LifecycleService>& service);
+
+  /// Sends the answers to spawns that were accepted in this turn. Call it when the ledger is
+  /// written and the keeper knows nothing yet: if this agent is killed then, no requester waits for
+  /// an answer that will not come.
+  void answer_spawns();
+  /// Sends StopAndExit to the procs that are to be asked. Call it at the end of each turn.
+  void send_questions();
+
+ private:
+  void on_spawn_procs(const Request& request, const wire::SpawnProcs& message);
+  void on_stop_procs(const Request& request, const wire::StopProcs& message);
+  void on_signal_procs(const Request& request, const wire::SignalProcs& message);
+  void on_write_input(const Request& request, const wire::WriteInput& message);
+  void on_get_free_port(const Request& request, const wire::GetFreePort& message);
+  void on_proc_ready(const Request& request, const wire::ProcReady& message);
+  void on_proc_heartbeat(const Request& request, const wire::ProcHeartbeat& message);
+  void refuse_spawn(const Request& request, const wire::SpawnProcs& message, const Error& error);
+
+  Parts parts_;
+  HostAddr address_;
+  bool has_accepted_ = false;
+};
+
+}  // namespace meshbus::host

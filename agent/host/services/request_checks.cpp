@@ -1,0 +1,57 @@
+#include "agent/host/services/request_checks.h"
+
+#include "common/base/log.h"
+#include "common/wire/control.h"
+#include "wire/bus_generated.h"
+#include "wire/types_generated.h"
+
+namespace meshbus::host {
+
+Mesh* RequestChecks::find_mesh(const Request& request, const flatbuffers::String* name) {
+  Mesh* mesh = table_.find_mesh(name->string_view());
+  if (mesh == nullptr)
+    bus_.refuse(request, Error(ErrorCode::not_exist,
+                               "host " + host_ + " has no mesh '" + name->str() + "'"));
+  return mesh;
+}
+
+std::optional<ProcId> RequestChecks::find_sender(const Request& request,
+                                                 const flatbuffers::String* claimed,
+                                                 std::string_view field) {
+  auto peer = ProcId::parse(claimed->string_view());
+  if (!peer) {
+    bus_.refuse(request, peer.error().within(std::string(field)));
+    return std::nullopt;
+  }
+  const bool is_sender = peer->key() == request.envelope.source_proc() &&
+                         peer->host().key() == request.envelope.source_host();
+  if (is_sender) return *peer;
+  bus_.refuse(request, Error(ErrorCode::identity_mismatch,
+                             std::string(field) + ": '" + peer->to_string() +
+                                 "' is not the sender of this request; name the sender"));
+  return std::nullopt;
+}
+
+Proc* RequestChecks::find_proc(const Request& request, const flatbuffers::String* claimed) {
+  Proc* proc = table_.find_key(request.envelope.source_proc());
+  const bool is_sender = proc != nullptr && proc->address.to_string() == claimed->string_view() &&
+                         request.envelope.source_incarnation() == proc->incarnation();
+  if (is_sender) return proc;
+  static log::Limited limited(10);
+  limited.warn("a message from proc '" + claimed->str() +
+               "' is refused: it is not a live proc of this host, or not the one it says");
+  bus_.refuse(request, Error(ErrorCode::identity_mismatch,
+                             "host " + host_ + " has no live proc '" + claimed->str() +
+                                 "' of that incarnation; only the proc itself may say this"));
+  return nullptr;
+}
+
+void RequestChecks::ack(const Request& request) {
+  bus_.answer(request, wire::AckT());
+}
+
+std::string short_text(const flatbuffers::String* text) {
+  return text_of(text).substr(0, 4096);
+}
+
+}  // namespace meshbus::host

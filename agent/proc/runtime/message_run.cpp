@@ -1,0 +1,39 @@
+#include "agent/proc/runtime/message_run.h"
+
+namespace meshbus::mesh_proc {
+
+void MessageRun::reset() {
+  messages_.clear();
+  frames_.clear();
+  points_.clear();
+  bytes_ = told_ = 0;
+  taken_ = 0;
+  is_over_ = false;
+}
+
+MessageRun& MessageRuns::open() {
+  if (open_ == nullptr) open_ = spare_ == nullptr ? std::make_shared<MessageRun>() : std::exchange(spare_, nullptr);
+  return *open_;
+}
+
+std::shared_ptr<MessageRun> MessageRuns::close() {
+  untaken_ += open_->size();
+  runs_.push_back(std::exchange(open_, nullptr));
+  return runs_.back();
+}
+
+void MessageRuns::drop_last() {
+  untaken_ -= runs_.back()->size();
+  runs_.pop_back();
+}
+
+void MessageRuns::recycle() {
+  auto over = std::move(runs_.front());
+  runs_.pop_front();
+  // The task that ran it may still hold it for a moment.
+  if (spare_ != nullptr || over.use_count() > 1) return;
+  over->reset();
+  spare_ = std::move(over);
+}
+
+}  // namespace meshbus::mesh_proc

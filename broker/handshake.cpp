@@ -1,0 +1,192 @@
+#include "broker/handshake.h"
+
+#include <sys/socket.h>
+
+#include <utility>
+
+#include "broker/access/dial_policy.h"
+#include "common/bus/cast.h"
+#include "common/wire/control.h"
+#include "wire/bus_generated.h"
+
+namespace meshbus {
+namespace {
+
+constexpr std::size_t kRefusedRemembered = 32768;
+constexpr std::chrono::milliseconds kTimeoutsLook{250};
+
+}  // namespace
+
+Handshake::Handshake(Reactor& reactor, Listener& listener, ConnectionTable& connections,
+                     Router& router, LinkTable& links, Counters& counters, KeyService* keys,
+                     Monitor* monitor, Options options)
+    : reactor_(reactor),
+      listener_(listener),
+      connections_(connections),
+      router_(router),
+      links_(links),
+      counters_(counters),
+      keys_(keys),
+      monitor_(monitor),
+      admission_(options.admission, std::move(options.tokens)),
+      timeouts_(options.limits),
+      refused_(kRefusedRemembered) {
+  if (keys_ != nullptr)
+    joining_.emplace(*keys_, router_.host(), std::move(options.admission.protocol));
+}
+
+Handshake::~Handshake() {
+  reactor_.cancel(timer_);
+}
+
+std::optional<Admitted> Handshake::on_frame(ConnectionId from, std::vector<zmq::message_t>& parts) {
+  if (refused_.contains(from)) {
+    ++counters_.ignored_frames;
+    return std::nullopt;
+  }
+  // The listener tells of the connection before anything is decided about it.
+  if (!Listener::is_local(from)) listener_.drain_monitor();
+  auto reader = FrameReader::open(parts);
+  if (!reader && reader.error().code() != ErrorCode::version_mismatch) {
+    give_up_on(listener_.descriptor_of(from, parts.front()), counters_.malformed_frames);
+    return std::nullopt;
+  }
+  const Listener::Origin origin = listener_.origin_of(from, parts.front());
+  PendingConnection connection{from, origin.descriptor, credentials_of(origin)};
+  if (!reader) {
+    ++counters_.malformed_frames;
+    refuse(connection, reader.error());
+    return std::nullopt;
+  }
+  const auto message = read_hello(connection, *reader);
+  if (!message) return std::nullopt;
+  const auto& hello = *message->body_as<wire::Hello>();
+  if (const TokenRecord* token = token_of(connection.credentials)) {
+    join(connection, *token, hello);
+    return std::nullopt;
+  }
+  auto identity = identify(connection, hello);
+  if (!identity) {
+    refuse(connection, identity.error());
+    return std::nullopt;
+  }
+  return Admitted{std::move(connection), std::move(*identity), std::move(*reader)};
+}
+
+std::optional<ControlMessage> Handshake::read_hello(PendingConnection& connection,
+                                                    FrameReader& reader) {
+  FrameReader::Message message;
+  if (!reader.next(message) || message.envelope.kind() != wire::Kind::control) {
+    give_up_on(connection.descriptor, counters_.ignored_frames);
+    return std::nullopt;
+  }
+  auto control = ControlMessage::decode(message.body);
+  if (!control) {
+    give_up_on(connection.descriptor, counters_.malformed_frames);
+    return std::nullopt;
+  }
+  if (control->body_as<wire::Hello>() == nullptr) {
+    give_up_on(connection.descriptor, counters_.ignored_frames);
+    limited_log_.info("a connection from " + connection.credentials.address +
+                      " that has not registered sent " + control->body_name());
+    return std::nullopt;
+  }
+  return std::move(*control);
+}
+
+void Handshake::give_up_on(int descriptor, std::uint64_t& counter) {
+  ++counter;
+  timeouts_.refused(descriptor, reactor_.now());
+}
+
+Result<Identity> Handshake::identify(const PendingConnection& connection,
+                                     const wire::Hello& hello) {
+  auto identity = admission_.admit(hello, connection.credentials);
+  // The peer whose place it would take may have ended just now, and its descriptor may be this
+  // one's.
+  listener_.drain_monitor();
+  if (!identity) return identity;
+  const auto may =
+      identity->is_link() ? may_link(connection, *identity) : router_.routes().may_add(*identity);
+  if (!may) return fail(may.error());
+  return identity;
+}
+
+Result<void> Handshake::may_link(const PendingConnection& connection, const Identity& identity) {
+  const auto other = HostAddr::parse(identity.text);
+  if (!other) return {};
+  // A link that came over tcp does not make us connect to a socket of this machine, whatever
+  // address it claims.
+  const bool is_dialled = may_dial(*other, connection.credentials.uid.has_value()).has_value();
+  auto link = links_.introduce(*other, is_dialled);
+  return link ? (*link)->may_attach(identity.incarnation) : fail(link.error());
+}
+
+const TokenRecord* Handshake::token_of(const Credentials& credentials) const {
+  if (keys_ == nullptr || credentials.key.empty() || credentials.holder) return nullptr;
+  return keys_->find_token(credentials.key);
+}
+
+void Handshake::join(const PendingConnection& connection, TokenRecord token,
+                     const wire::Hello& hello) {
+  const std::string& address = connection.credentials.address;
+  const auto answer = joining_->take(token, hello, address);
+  if (!answer)
+    return refuse(connection,
+                  answer.error().within("the token for host " + token.name + ", from " + address));
+  wire::Envelope envelope = router_.session_envelope();
+  envelope.mutate_kind(wire::Kind::message);
+  FrameWriter writer(wire::Lane::control);
+  writer.add(envelope, *answer);
+  Frame frame = writer.finish();
+  listener_.send(connection.id, frame);
+  // It is no peer, and has nothing more to say.
+  refused_.add(connection.id, 0);
+}
+
+void Handshake::refuse(const PendingConnection& connection, const Error& error) {
+  ++counters_.refused_hellos;
+  limited_log_.warn("a peer is refused: " + cut_text(error.to_string()));
+  if (monitor_ != nullptr) monitor_->peer_refused(error);
+  refused_.add(connection.id, 0);
+  timeouts_.refused(connection.descriptor, reactor_.now());
+  wire::RefusalT refusal;
+  refusal.code = to_wire(error.code());
+  refusal.detail = cut_text(error.detail());
+  FrameWriter writer(wire::Lane::control);
+  writer.add(router_.session_envelope(), encode_control({}, std::move(refusal)));
+  Frame frame = writer.finish();
+  listener_.send_behind(connection.id, frame);
+}
+
+Credentials Handshake::credentials_of(const Listener::Origin& origin) const {
+  if (origin.process) return Credentials::of_process(origin.process->uid, origin.process->pid);
+  auto credentials = Credentials::of_address(origin.address);
+  if (keys_ == nullptr) return credentials;
+  // All connections over tcp have keys then, so that the word is Zap's, and not the other end's.
+  credentials.key = origin.user;
+  if (const KeyHolder* holder = keys_->find(credentials.key)) credentials.holder = *holder;
+  return credentials;
+}
+
+void Handshake::on_opened(int descriptor) {
+  timeouts_.opened(descriptor, reactor_.now());
+  arm_timer();
+}
+
+void Handshake::arm_timer() {
+  if (timer_ == 0) timer_ = reactor_.after(kTimeoutsLook, [this] { on_timer(); });
+}
+
+void Handshake::on_timer() {
+  timer_ = 0;
+  // The descriptor may already belong to a new connection: handle disconnects first, so that we do
+  // not shut that one down.
+  listener_.drain_monitor();
+  for (const int descriptor : timeouts_.take_overdue(reactor_.now())) {
+    if (connections_.find_descriptor(descriptor) == nullptr) ::shutdown(descriptor, SHUT_RDWR);
+  }
+  if (!timeouts_.empty()) arm_timer();
+}
+
+}  // namespace meshbus

@@ -1,0 +1,156 @@
+#include "broker/peer_registry.h"
+
+#include <array>
+#include <utility>
+
+#include "common/base/log.h"
+#include "common/wire/control.h"
+
+namespace meshbus {
+namespace {
+
+/// Messages are taken for so long from a connection that has ended: libzmq tells of the end before
+/// it hands out the last ones.
+constexpr std::chrono::milliseconds kDeadIdValid{100};
+constexpr std::array<std::chrono::milliseconds, 2> kProbes{std::chrono::milliseconds(5),
+                                                           std::chrono::milliseconds(50)};
+
+}  // namespace
+
+PeerRegistry::PeerRegistry(Reactor& reactor, Listener& listener, ConnectionTable& connections,
+                           Router& router, LinkTable& links, Watchers& watchers, Monitor* monitor,
+                           Options options)
+    : reactor_(reactor),
+      listener_(listener),
+      connections_(connections),
+      router_(router),
+      links_(links),
+      watchers_(watchers),
+      monitor_(monitor),
+      options_(std::move(options)),
+      heartbeat_body_(encode_control({}, wire::HeartbeatT())) {
+  heartbeat_timer_ = reactor_.after(options_.heartbeat / 4, [this] { on_heartbeat_timer(); });
+}
+
+PeerRegistry::~PeerRegistry() {
+  reactor_.cancel(heartbeat_timer_);
+}
+
+Peer& PeerRegistry::add(const Admitted& admitted) {
+  const PendingConnection& pending = admitted.connection;
+  const bool is_link = admitted.identity.is_link();
+  Peer& peer =
+      connections_.add(std::make_unique<Peer>(admitted.identity, pending.id, pending.descriptor,
+                                              is_link ? options_.link_queue : options_.peer_queue));
+  // Did this very connection end, between its Hello and now, or one that had the descriptor before?
+  // A send will tell.
+  if (unknown_ends_.erase(peer.descriptor) > 0) probe(peer.connection);
+  peer.sending.last_sent = reactor_.now();
+  log::debug("registered " + peer.identity.text + " (" +
+             wire::EnumNamePeerKind(peer.identity.kind) + ", " + pending.credentials.address + ")");
+  if (monitor_ != nullptr) monitor_->peer_up(peer.identity);
+  if (is_link) {
+    add_link(peer);
+  } else {
+    add_proc(peer);
+  }
+  return peer;
+}
+
+void PeerRegistry::probe(ConnectionId connection) {
+  for (const auto delay : kProbes) {
+    reactor_.after(delay, [this, connection, alive = std::weak_ptr<void>(alive_)] {
+      if (alive.expired()) return;
+      Peer* peer = connections_.find(connection);
+      if (peer != nullptr && !peer->is_ended) router_.originate_to(*peer, heartbeat_body_);
+    });
+  }
+}
+
+void PeerRegistry::add_link(Peer& peer) {
+  welcome(peer);
+  Link& link = *links_.find(peer.identity.key);
+  Peer* before = link.inbound();
+  link.attach(peer);
+  // Another session of the same broker ends: there is one inbound link per host.
+  if (before != nullptr) end(*before, "its broker opened another link");
+}
+
+void PeerRegistry::add_proc(Peer& peer) {
+  Peer* replaced = router_.routes().add(peer);
+  welcome(peer);
+  if (replaced != nullptr) {
+    if (replaced->identity.incarnation == peer.identity.incarnation) {
+      router_.move_all(*replaced, peer);
+    } else {
+      router_.return_all(
+          *replaced, Error(ErrorCode::no_such_proc, "this incarnation of " + peer.identity.text +
+                                                        " is over; another one has registered"));
+      wire::ByeT bye;
+      bye.reason = "another incarnation of " + peer.identity.text + " has registered";
+      FrameWriter writer(wire::Lane::control);
+      writer.add(router_.session_envelope(), encode_control({}, std::move(bye)));
+      Frame frame = writer.finish();
+      listener_.send_behind(replaced->connection, frame);
+    }
+    end(*replaced, "another connection took its place");
+  }
+  router_.release_waiting(peer.identity.key);
+}
+
+void PeerRegistry::welcome(Peer& peer) {
+  wire::WelcomeT welcome = options_.welcome;
+  welcome.version = peer.identity.version;
+  welcome.role = peer.identity.role;
+  router_.originate_to(peer, encode_control({}, std::move(welcome)));
+}
+
+void PeerRegistry::end(Peer& peer, const std::string& reason, bool is_last) {
+  if (!connections_.end(peer)) return;
+  const Identity& identity = peer.identity;
+  log::debug(identity.text + " has left: " + reason);
+  if (monitor_ != nullptr) monitor_->peer_down(identity, reason);
+  if (identity.is_link()) {
+    if (Link* link = links_.find(identity.key)) link->detach(peer, is_last);
+    router_.return_all(
+        peer, Error(ErrorCode::link_lost, "the link to " + identity.text + " is lost: " + reason));
+  } else {
+    router_.routes().remove(peer);
+    router_.return_all(peer,
+                       Error(ErrorCode::no_such_proc, identity.text + " has left: " + reason));
+    watchers_.on_end(identity, reason);
+  }
+  destroy_later(peer.connection);
+}
+
+void PeerRegistry::on_disconnected(int descriptor) {
+  if (Peer* peer = connections_.find_descriptor(descriptor)) {
+    end(*peer, "its connection ended");
+  } else {
+    unknown_ends_.insert(descriptor);
+  }
+}
+
+void PeerRegistry::destroy_later(ConnectionId connection) {
+  reactor_.after(kDeadIdValid, [this, connection, alive = std::weak_ptr<void>(alive_)] {
+    if (alive.expired()) return;
+    Peer* peer = connections_.find(connection);
+    if (peer == nullptr) return;
+    if (!listener_.is_drained()) return destroy_later(connection);
+    router_.forget(*peer);
+    connections_.erase(*peer);
+  });
+}
+
+void PeerRegistry::on_heartbeat_timer() {
+  const auto now = reactor_.now();
+  for (const auto& [id, peer] : connections_.all()) {
+    // Data that waits for credit keeps nothing alive.
+    if (!peer->is_ended && peer->outbox.empty(wire::Lane::control) &&
+        now - peer->sending.last_sent >= options_.heartbeat / 2)
+      router_.originate_to(*peer, heartbeat_body_);
+  }
+  heartbeat_timer_ = reactor_.after(options_.heartbeat / 4, [this] { on_heartbeat_timer(); });
+}
+
+}  // namespace meshbus

@@ -1,0 +1,75 @@
+#pragma once
+
+#include <chrono>
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <unordered_set>
+
+#include "broker/handshake.h"
+#include "broker/links/link_table.h"
+#include "broker/observe/monitor.h"
+#include "broker/peers/connection_table.h"
+#include "broker/peers/peer.h"
+#include "broker/router/router.h"
+#include "broker/transport/listener.h"
+#include "broker/watchers.h"
+#include "common/loop/reactor.h"
+#include "common/wire/outbox.h"
+#include "wire/bus_generated.h"
+
+namespace meshbus {
+
+/// Registers peers and links, keeps idle connections alive, and ends what has gone. Lives on the
+/// reactor's thread.
+class PeerRegistry {
+ public:
+  struct Options {
+    Outbox::Limits peer_queue{.bytes = 0, .count = 0};
+    Outbox::Limits link_queue{.bytes = 0, .count = 0};
+    std::chrono::milliseconds heartbeat{1000};
+    /// What a Welcome says of this broker; version and role are each peer's.
+    wire::WelcomeT welcome = {};
+  };
+  /// `monitor` may be null.
+  PeerRegistry(Reactor& reactor, Listener& listener, ConnectionTable& connections, Router& router,
+               LinkTable& links, Watchers& watchers, Monitor* monitor, Options options);
+  ~PeerRegistry();
+  PeerRegistry(const PeerRegistry&) = delete;
+  PeerRegistry& operator=(const PeerRegistry&) = delete;
+
+  /// Registers an admitted connection, in place of an older one of the same proc or host.
+  Peer& add(const Admitted& admitted);
+  /// Stops sending to that peer and returns what waits for it. Its last messages are still taken
+  /// for a while, and its watchers told after these. `is_last`: a link's broker ends, too.
+  void end(Peer& peer, const std::string& reason, bool is_last = false);
+  /// A connection over tcp has ended that had this descriptor.
+  void on_disconnected(int descriptor);
+
+ private:
+  void add_link(Peer& peer);
+  void add_proc(Peer& peer);
+  void welcome(Peer& peer);
+  /// Asks with heartbeats whether the connection is still there: the next send tells.
+  void probe(ConnectionId connection);
+  void destroy_later(ConnectionId connection);
+  void on_heartbeat_timer();
+
+  Reactor& reactor_;
+  Listener& listener_;
+  ConnectionTable& connections_;
+  Router& router_;
+  LinkTable& links_;
+  Watchers& watchers_;
+  Monitor* monitor_;
+  Options options_;
+  /// Descriptors of connections that ended and were not registered. As few as there are
+  /// descriptors.
+  std::unordered_set<int> unknown_ends_;
+  Reactor::TimerId heartbeat_timer_ = 0;
+  const std::string heartbeat_body_;
+  /// Lets a timer see that this object is gone.
+  std::shared_ptr<void> alive_ = std::make_shared<char>();
+};
+
+}  // namespace meshbus

@@ -1,0 +1,13 @@
+#pragma once
+
+namespace CLI {
+class App;
+}  // namespace CLI
+
+namespace meshbus::cli {
+
+class Commands;
+/// `meshbus config`: settings of this command, or of live procs.
+void add_config(CLI::App& app, Commands& commands);
+
+}  // namespace meshbus::cli

@@ -1,0 +1,227 @@
+#include "cli/keys/keygen_command.h"
+
+#include <CLI/CLI.hpp>
+
+#include <filesystem>
+#include <iostream>
+#include <string>
+#include <vector>
+
+#include <nlohmann/json.hpp>
+
+#include "cli/keys/join_token_command.h"
+#include "cli/keys/key_folders.h"
+#include "cli/support/command.h"
+#include "cli/support/exit_codes.h"
+#include "cli/support/rank_json.h"
+#include "common/config/config.h"
+#include "common/security/keys.h"
+#include "wire/codes_generated.h"
+
+namespace meshbus::cli {
+namespace {
+
+namespace fs = std::filesystem;
+
+/// What was done for one name.
+struct Made {
+  std::string name;
+  std::string secret;
+  std::string known;
+  std::vector<std::string> public_keys;
+  bool is_new = false;
+};
+
+/// Where keys are to lie: --dir, keys.directory, else the place where they are looked for.
+Result<std::string> directory_of(const KeygenArguments& arguments) {
+  std::string path = arguments.directory;
+  if (path.empty()) {
+    const auto config = Config::load(ConfigSources::of_process());
+    if (!config) return fail(config.error());
+    path = config->path(keys::keys_directory);
+  }
+  if (path.empty()) path = KeyDirectory::default_path();
+  if (path.empty())
+    return fail(ErrorCode::configuration_error,
+                "where shall the keys lie? There is no home directory (HOME); say --dir DIR");
+  return fs::absolute(path).lexically_normal().string();
+}
+
+/// The public keys that are known by now; none when there is no such file.
+Result<std::vector<std::string>> known_keys(const std::string& path) {
+  auto keys = read_public_keys(path);
+  if (!keys && keys.error().code() == ErrorCode::not_exist) return std::vector<std::string>();
+  return keys;
+}
+
+Result<Made> make_one(const KeygenArguments& arguments, const KeyDirectory& directory,
+                      wire::Role role, const std::string& name) {
+  Made made{.name = name,
+            .secret = directory.secret_path(name),
+            .known = directory.public_path(role, name),
+            .public_keys = {},
+            .is_new = false};
+  std::error_code ignored;
+  const bool is_there = fs::exists(fs::symlink_status(made.secret, ignored));
+  auto known = known_keys(made.known);
+  if (!known) return fail(known.error());
+  made.public_keys = std::move(*known);
+  if (is_there) {
+    const auto own = read_key_pair(made.secret);
+    if (!own) return fail(own.error());
+    if (arguments.retire || arguments.if_missing) {
+      // The public half may be missing where only the secret was copied to.
+      if (arguments.if_missing && !made.public_keys.empty()) return made;
+      made.public_keys = {own->public_key};
+      if (auto written = write_public_keys(made.known, made.public_keys, name); !written)
+        return fail(written.error());
+      return made;
+    }
+    if (!arguments.rotate)
+      return fail(ErrorCode::configuration_error,
+                  made.secret +
+                      " is there already: --if-missing leaves it, --rotate makes a new key and "
+                      "lets the old one be known until --retire");
+    made.public_keys = {own->public_key};
+  } else if (arguments.retire || arguments.rotate) {
+    return fail(ErrorCode::configuration_error,
+                "there is no key to replace: " + made.secret + " is not there");
+  } else if (!made.public_keys.empty()) {
+    return fail(ErrorCode::configuration_error,
+                made.known +
+                    " is there already, of a key that was made elsewhere; take another name, or "
+                    "remove it first");
+  }
+  auto pair = KeyPair::make();
+  if (!pair) return fail(pair.error());
+  made.is_new = true;
+  made.public_keys.insert(made.public_keys.begin(), pair->public_key);
+  // Known before it is used.
+  if (auto written = write_public_keys(made.known, made.public_keys, name); !written)
+    return fail(written.error());
+  if (auto written = write_key_pair(made.secret, *pair, name); !written)
+    return fail(written.error());
+  return made;
+}
+
+Result<std::vector<Made>> make_all(const KeygenArguments& arguments, wire::Role role) {
+  const auto path = directory_of(arguments);
+  if (!path) return fail(path.error());
+  const KeyDirectory directory(*path, {});
+  const std::string public_directory =
+      fs::path(directory.public_path(role, "x")).parent_path().string();
+  if (auto done = make_key_directory(*path, 0700); !done) return fail(done.error());
+  if (auto done = make_key_directory(*path + "/authorised", 0755); !done) return fail(done.error());
+  if (auto done = make_key_directory(public_directory, 0755); !done) return fail(done.error());
+  const auto lock = lock_keys(*path);
+  if (!lock) return fail(lock.error());
+  std::vector<Made> all;
+  for (const auto& name : arguments.names) {
+    auto made = make_one(arguments, directory, role, name);
+    if (!made) return fail(made.error());
+    all.push_back(std::move(*made));
+  }
+  return all;
+}
+
+int keygen(const KeygenArguments& arguments) {
+  const auto role = role_of_key(arguments.role);
+  for (const auto& name : arguments.names) {
+    if (role && is_holder_name(name)) continue;
+    std::cerr << "meshbus: keygen: '" << name
+              << "' cannot be the name of a key: letters, digits and -_.:%[]@+ only, 100 at most"
+              << (*role == wire::Role::host ? "; a host's is the HOST, or HOST:PORT, of its address"
+                                            : "")
+              << "\n";
+    return kUsage;
+  }
+  if (arguments.token) {
+    const auto directory = directory_of(arguments);
+    if (directory) return join_token_command(arguments, *directory);
+    std::cerr << "meshbus: keygen: " << directory.error().detail() << "\n";
+    return kOwnFailure;
+  }
+  const auto all = make_all(arguments, *role);
+  if (!all) {
+    std::cerr << "meshbus: keygen: " << all.error().detail() << "\n";
+    return kOwnFailure;
+  }
+  auto json = nlohmann::ordered_json::array();
+  for (const auto& made : *all) {
+    json.push_back({{"role", arguments.role},
+                    {"name", made.name},
+                    {"new", made.is_new},
+                    {"secret", made.secret},
+                    {"public", made.known},
+                    {"keys", made.public_keys}});
+    if (arguments.json) continue;
+    std::cout << arguments.role << " " << made.name << ": " << (made.is_new ? "new key " : "key ")
+              << made.public_keys.front()
+              << (made.public_keys.size() > 1 ? " (the old one is known until --retire)" : "")
+              << "\n  secret  " << made.secret
+              << "  (stays on the machine that it is for)\n  public  " << made.known
+              << "  (to the same place on every host"
+              << (*role == wire::Role::host ? ", and on the machines of those who connect to it"
+                                            : "")
+              << ")\n";
+  }
+  if (arguments.json) std::cout << dump(json, 2) << "\n";
+  return 0;
+}
+
+}  // namespace
+
+void add_keygen(CLI::App& app, Commands& commands) {
+  const auto arguments = std::make_shared<KeygenArguments>();
+  auto& keygen_arguments = *arguments;
+  auto& verb = commands.add(
+      app, "keygen",
+      {.meaning = "Make keys for connections over tcp",
+       .examples = {"keygen operator alice", "keygen host node1 node2",
+                    "keygen --token host node3 --for 1h"},
+       .details =
+           "ROLE is what the key allows: observer (look), client (also call and send to procs), "
+           "operator (also spawn, stop, shut down), host (a broker's own). The NAME of a host's "
+           "key "
+           "is the HOST, or HOST:PORT, of the address that it is known by.\n\n"
+           "Makes DIR/NAME.key, the secret (0600), and DIR/authorised/ROLE/NAME.pub. Copy the .pub "
+           "file to the same place on every host that the key opens; that of a host goes also to "
+           "the "
+           "machines that connect to it. Hosts notice new and removed files within a second.\n\n"
+           "--token prints TOKEN@ADDRESS instead, for `meshbus host --join` on a new host: it "
+           "makes "
+           "its own key there, and gets all that lies in authorised/. Run it as the user, and with "
+           "the keys, of the host that takes it in.",
+       .exit_codes = "0"},
+      [arguments] { return keygen(*arguments); });
+  verb.add_option("ROLE", arguments->role, "observer, client, operator or host")
+      ->required()
+      ->check(CLI::IsMember({"observer", "client", "operator", "host"}))
+      ->type_name("");
+  verb.add_option("NAME", arguments->names, "Who the key is for; several = a key for each")
+      ->required();
+  verb.add_option("--dir", arguments->directory,
+                  "Where keys lie; default: keys.directory, or ~/.config/meshbus/keys")
+      ->type_name("DIR");
+  auto* if_missing =
+      verb.add_flag("--if-missing", arguments->if_missing, "Leave existing keys alone");
+  auto* rotate = verb.add_flag("--rotate", arguments->rotate,
+                               "Make a new key; the old one stays known until --retire");
+  auto* retire =
+      verb.add_flag("--retire", arguments->retire, "From now on only the present key is known");
+  if_missing->excludes(rotate)->excludes(retire);
+  rotate->excludes(retire);
+  auto* token = verb.add_flag("--token", arguments->token,
+                              "Print a token with which one new host of that name may join, once");
+  token->excludes(if_missing)->excludes(rotate)->excludes(retire);
+  verb.add_option("--at", arguments->at,
+                  "The host that takes the token; default: your only one on this machine")
+      ->type_name("ADDRESS")
+      ->needs(token);
+  add_duration(verb, "--for", keygen_arguments.valid_for,
+               "How long the token is valid, 1s to 24h; default 10m")
+      ->needs(token);
+  verb.add_flag("--json", arguments->json, "Print JSON");
+}
+
+}  // namespace meshbus::cli

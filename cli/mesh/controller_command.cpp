@@ -1,0 +1,232 @@
+#include "cli/mesh/controller_command.h"
+
+#include <CLI/CLI.hpp>
+
+#include <nlohmann/json.hpp>
+
+#include <algorithm>
+#include <iomanip>
+#include <iostream>
+
+#include "cli/support/choose_mesh.h"
+#include "cli/support/command.h"
+#include "cli/support/exit_codes.h"
+#include "cli/support/find_controllers.h"
+#include "cli/support/rank_json.h"
+#include "cli/support/reach.h"
+#include "cli/support/text_error.h"
+#include "client/src/connection.h"
+#include "client/src/context_core.h"
+#include "client/src/proc_mesh/proc_mesh_impl.h"
+#include "meshbus/status.h"
+#include "wire/supervision_generated.h"
+
+namespace meshbus::cli {
+namespace {
+
+using Json = nlohmann::ordered_json;
+struct ControllerArguments {
+  enum class Verb { list, show, handover };
+  Verb verb = Verb::list;
+  HostChoice hosts{.timeout = std::chrono::seconds(10)};
+  /// show: empty = every mesh.
+  std::string mesh;
+  /// handover: a host, or the ProcId of a controller. Empty: the first one that takes the mesh.
+  std::string to;
+  bool waits = false;
+  bool detach = false;
+};
+
+using Controllers = std::vector<wire::ControllerStateT>;
+
+std::size_t owned(const wire::ControllerStateT& controller) {
+  return static_cast<std::size_t>(std::count_if(controller.meshes.begin(), controller.meshes.end(),
+                                                [](const auto& mesh) { return mesh->owned; }));
+}
+
+std::string overall_of(const wire::MeshOverviewT& mesh) {
+  return Status(static_cast<Status::Kind>(mesh.overall)).to_string();
+}
+
+Json mesh_json(const wire::MeshOverviewT& mesh) {
+  Json json = {{"mesh", mesh.mesh},  {"overall", overall_of(mesh)}, {"ranks", mesh.ranks},
+               {"live", mesh.live},  {"failed", mesh.failed},       {"monitored", mesh.monitored},
+               {"owned", mesh.owned}};
+  const auto* const owner = mesh.ownership.get();
+  json["owner"] = owner == nullptr || owner->gone ? Json(nullptr) : Json(owner->owner);
+  json["lease_ms"] =
+      owner == nullptr || owner->lease_ms == 0 ? Json(nullptr) : Json(owner->lease_ms);
+  json["detach"] = owner != nullptr && owner->loss == wire::OwnerLoss::detach;
+  return json;
+}
+
+void print_json(const Controllers& controllers, bool with_meshes) {
+  Json list = Json::array();
+  for (const auto& controller : controllers) {
+    Json json = {{"controller", controller.controller},   {"polls", controller.poll},
+                 {"late_polls", controller.late_polls},   {"subscribers", controller.subscribers},
+                 {"unreachable", controller.unreachable}, {"owned", owned(controller)}};
+    json["meshes"] = with_meshes ? Json::array() : Json(controller.meshes.size());
+    for (const auto& mesh : controller.meshes) {
+      if (with_meshes) json["meshes"].push_back(mesh_json(*mesh));
+    }
+    list.push_back(std::move(json));
+  }
+  std::cout << dump(list, 2) << "\n";
+}
+
+void print_controller(const wire::ControllerStateT& controller) {
+  std::cout << "controller " << controller.controller << "  watches " << controller.meshes.size()
+            << (controller.more ? "+" : "") << " meshes, answers for " << owned(controller) << "; "
+            << controller.subscribers << " subscribers, " << controller.poll << " polls";
+  if (controller.late_polls != 0) std::cout << ", " << controller.late_polls << " late";
+  for (const auto& host : controller.unreachable) std::cout << "; " << host << " does not answer";
+  std::cout << "\n";
+}
+
+void print_mesh(const wire::MeshOverviewT& mesh) {
+  std::cout << "  " << std::left << std::setw(32) << mesh.mesh << " " << std::setw(10)
+            << overall_of(mesh) << " " << mesh.live << " of " << mesh.ranks << " live, "
+            << mesh.failed << " failed; ";
+  const auto* const owner = mesh.ownership.get();
+  if (owner == nullptr || owner->gone) {
+    std::cout << "nobody answers for it";
+  } else {
+    std::cout << (mesh.owned ? "its own" : "of " + owner->owner);
+    if (owner->lease_ms != 0) std::cout << ", lease " << owner->lease_ms << " ms";
+  }
+  std::cout << "\n";
+}
+
+/// list, show
+int look(ReachedHosts& hosts, const ControllerArguments& arguments) {
+  auto controllers = ask_controllers(hosts.context, hosts.answered(), {}, hosts.left);
+  const auto& word = arguments.mesh;
+  for (auto& controller : controllers) {
+    std::erase_if(controller.meshes, [&](const auto& mesh) {
+      return !word.empty() && mesh->mesh != word && base_of(mesh->mesh) != word;
+    });
+  }
+  if (!word.empty())
+    std::erase_if(controllers, [](const auto& controller) { return controller.meshes.empty(); });
+  const bool with_meshes = arguments.verb == ControllerArguments::Verb::show;
+  if (arguments.hosts.json) {
+    print_json(controllers, with_meshes);
+  } else {
+    for (const auto& controller : controllers) {
+      print_controller(controller);
+      for (const auto& mesh : controller.meshes) {
+        if (with_meshes) print_mesh(*mesh);
+      }
+    }
+  }
+  if (!controllers.empty()) return 0;
+  complain(word.empty() ? "no controller answers at these hosts"
+                        : "no controller of these hosts knows a mesh '" + word + "'");
+  return 1;
+}
+
+/// By the one that answers for it; or, when nobody does, by ourselves.
+Result<void> give(Context& context, const MeshReport& mesh, const ProcId& to,
+                  const wire::OfferAcceptedT& accepted, bool detach,
+                  std::chrono::milliseconds limit) {
+  const auto owner = ProcId::parse(mesh.owner);
+  auto way = context.core()->find_connection(context.core(), to.host());
+  if (!way) return fail(way.error());
+  if (owner && *owner == controller_of(owner->host())) {
+    wire::HandOverT order;
+    order.mesh = mesh.name;
+    order.owner = accepted.owner;
+    order.lease_ms = accepted.lease_ms;
+    order.loss = detach ? wire::OwnerLoss::detach : wire::OwnerLoss::lapse;
+    const auto answer = (*way)->ask(Destination::to(*owner), std::move(order), limit).get();
+    if (answer) return {};
+    // It is gone, or does not answer for the mesh any more, and perhaps nobody does: the hosts
+    // know.
+    const auto code = answer.error().code();
+    if (code != ErrorCode::not_exist && code != ErrorCode::no_such_proc &&
+        code != ErrorCode::no_such_host)
+      return fail(answer.error().within("controller " + mesh.owner));
+  }
+  const HandoverOptions options{.detach = detach, .lease = {}, .deadline = limit};
+  return hand_over(*context.core(), *way->get(), mesh.name, mesh.hosts, to, options,
+                   [](const HostAddr&) { return true; });
+}
+
+int hand_over_mesh(ReachedHosts& hosts, const ControllerArguments& arguments) {
+  const auto refuse = [](const Error& error) {
+    complain(error.to_string());
+    return 1;
+  };
+  const auto* const mesh = choose_mesh(hosts.listing, arguments.mesh, Among::all);
+  if (mesh == nullptr) return 1;
+  const auto accepted =
+      choose_controller(hosts.context, mesh->hosts, mesh->name, arguments.to,
+                        arguments.to.empty() ? mesh->owner : "", arguments.waits, hosts.left);
+  if (!accepted) return refuse(accepted.error());
+  const auto to = ProcId::parse(accepted->owner);
+  if (!to) return refuse(to.error());
+  if (const auto done = give(hosts.context, *mesh, *to, *accepted, arguments.detach, hosts.left);
+      !done)
+    return refuse(done.error());
+  if (arguments.hosts.json) {
+    std::cout << dump({{"mesh", mesh->name}, {"controller", accepted->owner}}) << "\n";
+  } else {
+    std::cout << mesh->name << ": " << accepted->owner << " answers for it\n";
+  }
+  return 0;
+}
+
+int run(const ControllerArguments& arguments) {
+  auto reached = reach_hosts(arguments.hosts);
+  if (const int* code = std::get_if<int>(&reached)) return *code;
+  auto& hosts = std::get<ReachedHosts>(reached);
+  return arguments.verb == ControllerArguments::Verb::handover ? hand_over_mesh(hosts, arguments)
+                                                               : look(hosts, arguments);
+}
+
+}  // namespace
+
+void add_controller(CLI::App& app, Commands& commands) {
+  using Verb = ControllerArguments::Verb;
+  auto& verbs = commands.add_group(
+      app, "controller",
+      {.meaning = "Show the controllers of hosts and their meshes; give a mesh to another one",
+       .examples = {"controller list", "controller handover train --to tcp:node2:7420"}});
+  const auto add_verb = [&](Verb verb, const std::string& name, const Help& help) {
+    const auto arguments = std::make_shared<ControllerArguments>();
+    arguments->verb = verb;
+    auto& one = commands.add(verbs, name, help, [arguments] { return run(*arguments); });
+    add_host_choice(one, arguments->hosts);
+    return std::pair<CLI::App&, ControllerArguments&>(one, *arguments);
+  };
+  const std::string codes = "0; 1 no controller, no such mesh, or it was not done";
+  add_verb(Verb::list, "list",
+           {.meaning = "List the controllers of these hosts",
+            .examples = {"controller list"},
+            .exit_codes = codes});
+  auto [show, shown] =
+      add_verb(Verb::show, "show",
+               {.meaning = "Show the meshes that they watch, and which controller answers for each",
+                .examples = {"controller show train"},
+                .exit_codes = codes});
+  show.add_option("MESH", shown.mesh, "Only this mesh, with or without its uuid");
+  auto [handover, given] = add_verb(
+      Verb::handover, "handover",
+      {.meaning = "Give a mesh to another controller, also one that no controller answers for",
+       .examples = {"controller handover train --to tcp:node2:7420"},
+       .exit_codes = codes});
+  handover.add_option("MESH", given.mesh, "Name of the mesh, with or without its uuid")->required();
+  handover
+      .add_option("--to", given.to,
+                  "Host of the other controller; default: the first of the hosts whose controller "
+                  "takes it")
+      ->type_name("ADDRESS");
+  handover.add_flag(
+      "--wait-for-controller", given.waits,
+      "Wait, at most for --timeout, for a controller that is not there yet or restarts");
+  handover.add_flag("--detach", given.detach,
+                    "Let the ranks live on when that controller is gone for good");
+}
+
+}  // namespace meshbus::cli

@@ -1,0 +1,353 @@
+#include "cli/mesh/talk_command.h"
+
+#include <CLI/CLI.hpp>
+
+#include <algorithm>
+#include <chrono>
+#include <cmath>
+#include <functional>
+#include <future>
+#include <iostream>
+#include <iterator>
+#include <map>
+#include <nlohmann/json.hpp>
+#include <optional>
+#include <string>
+#include <type_traits>
+#include <variant>
+#include <vector>
+
+#include "cli/support/choose_mesh.h"
+#include "cli/support/chosen_ranks.h"
+#include "cli/support/command.h"
+#include "cli/support/exit_codes.h"
+#include "cli/support/output_writer.h"
+#include "cli/support/rank_json.h"
+#include "cli/support/text_error.h"
+#include "common/base/quantity.h"
+#include "meshbus/client.h"
+#include "meshbus/point.h"
+
+namespace meshbus::cli {
+namespace {
+
+using Json = nlohmann::ordered_json;
+
+/// Ranks that are no slice are called block by block, so many blocks at a time.
+constexpr std::size_t kCallsAtOnce = 64;
+
+struct TalkArguments {
+  HostChoice hosts;
+  bool is_call = true;
+  /// See selector.h.
+  std::string selector;
+  /// A port; for actors, a message.
+  std::string to;
+  std::string actor;
+  /// "-": stdin.
+  std::string body;
+  bool raw = false;
+  /// A reducer; empty: every answer by itself.
+  std::string reduce;
+};
+
+/// Where in procs a message goes, and what it is.
+struct Message {
+  /// Of the procs themselves.
+  std::uint32_t port = 0;
+  /// Of actors of that name.
+  std::optional<Name> actor = {};
+  MessageType type = 0;
+  std::string body = {};
+};
+
+Result<Message> make_message(const TalkArguments& arguments) {
+  Message message;
+  const auto number = parse_whole<std::uint32_t>(arguments.to);
+  if (arguments.actor.empty()) {
+    if (!number || *number == 0)
+      return fail(ErrorCode::parse_error, "'" + arguments.to +
+                                              "' is no port: ports are numbers from 1; messages "
+                                              "with names are those of actors (--actor)");
+    message.port = *number;
+  } else {
+    auto name = Name::parse(arguments.actor);
+    if (!name) return fail(name.error());
+    message.actor = std::move(*name);
+    message.type = number ? MessageType(*number) : MessageType(arguments.to);
+  }
+  message.body = arguments.body;
+  if (arguments.body == "-") message.body.assign(std::istreambuf_iterator<char>(std::cin), {});
+  return message;
+}
+
+Result<RankAnswers> call(Context& context, const ProcMeshRef& view, const Message& message,
+                         std::chrono::milliseconds limit) {
+  if (!message.actor) return context.call(view, message.port, message.body, limit);
+  const auto actors = ActorView::attach(context, ActorMeshRef(view, *message.actor));
+  if (!actors) return fail(actors.error());
+  return actors->call(message.type, message.body, limit);
+}
+
+Result<void> cast(Context& context, const ProcMeshRef& view, const Message& message) {
+  if (!message.actor) return context.cast(view, message.port, message.body);
+  const auto actors = ActorView::attach(context, ActorMeshRef(view, *message.actor));
+  if (!actors) return fail(actors.error());
+  return actors->send(message.type, message.body);
+}
+
+/// `ask(view, time)` for each of them, many at once; `take(view, what came of it)`.
+template <typename Ask, typename Take>
+void ask_all(const std::vector<ProcMeshRef>& views, std::chrono::milliseconds limit, const Ask& ask,
+             const Take& take) {
+  const auto end = std::chrono::steady_clock::now() + limit;
+  for (std::size_t begin = 0; begin < views.size(); begin += kCallsAtOnce) {
+    const auto last = std::min(views.size(), begin + kCallsAtOnce);
+    const auto left = std::max(
+        std::chrono::ceil<std::chrono::milliseconds>(end - std::chrono::steady_clock::now()),
+        least_time);
+    std::vector<
+        std::future<std::invoke_result_t<Ask, const ProcMeshRef&, std::chrono::milliseconds>>>
+        calls;
+    for (auto i = begin; i < last; ++i)
+      calls.push_back(std::async(std::launch::async, ask, std::cref(views[i]), left));
+    for (auto i = begin; i < last; ++i) take(views[i], calls[i - begin].get());
+  }
+}
+
+/// What came of it, by create rank.
+using Answers = std::map<std::uint64_t, Result<std::string>>;
+
+Answers call_all(Context& context, const std::vector<ProcMeshRef>& views, const Message& message,
+                 std::chrono::milliseconds limit) {
+  Answers all;
+  ask_all(
+      views, limit,
+      [&](const ProcMeshRef& view, std::chrono::milliseconds left) {
+        return call(context, view, message, left);
+      },
+      [&](const ProcMeshRef& view, Result<RankAnswers> answers) {
+        for (std::uint64_t ordinal = 0; ordinal < view.num_ranks(); ++ordinal) {
+          if (const auto rank = view.create_rank(ordinal))
+            all.emplace(*rank, answers ? std::move((*answers)[ordinal])
+                                       : Result<std::string>(fail(answers.error())));
+        }
+      });
+  return all;
+}
+
+/// What ranks have answered, as one value, and why others have no part in it, by create rank.
+struct Reduced {
+  std::optional<ReplyValue> value = {};
+  std::uint64_t ranks = 0;
+  std::map<std::uint64_t, Error> errors = {};
+};
+
+/// Those of several views as those of one.
+void merge_into(Reduced& all, const Reducer& reducer, const ProcMeshRef& view,
+                const Result<Accumulation>& part) {
+  Result<void> merged;
+  if (!part) {
+    merged = fail(part.error());
+  } else if (part->value && all.value) {
+    merged = reducer.combine(*all.value, *part->value);
+  } else if (part->value) {
+    all.value = part->value;
+  }
+  if (merged) all.ranks += part->ranks.num_ranks();
+  for (std::uint64_t ordinal = 0; ordinal < view.num_ranks(); ++ordinal) {
+    const auto rank = view.create_rank(ordinal);
+    if (!rank) continue;
+    if (part && part->errors.contains(ordinal)) {
+      all.errors.emplace(*rank, part->errors.at(ordinal));
+    } else if (!merged) {
+      all.errors.emplace(*rank, merged.error());
+    }
+  }
+}
+
+Json error_json(const Error& error) {
+  return {{"code", std::string(to_string(error.code()))}, {"text", error.detail()}};
+}
+
+/// A rank of that mesh, to add to.
+Json at_rank(const Extent& extent, std::uint64_t rank) {
+  const auto point = extent.point_of(rank);
+  return {{"rank", rank}, {"point", point ? Json(point->to_string()) : Json(nullptr)}};
+}
+
+void print_answers(const MeshReport& mesh, const Answers& answers) {
+  Json list = Json::array();
+  for (const auto& [rank, answer] : answers) {
+    Json one = at_rank(mesh.region.extent(), rank);
+    one["answer"] = answer ? Json(*answer) : Json(nullptr);
+    one["error"] = answer ? Json(nullptr) : error_json(answer.error());
+    list.push_back(std::move(one));
+  }
+  std::cout << dump({{"mesh", mesh.name}, {"answers", list}}, 2) << "\n";
+}
+
+Json value_json(const std::optional<ReplyValue>& value) {
+  if (!value) return nullptr;
+  if (const auto* truth = std::get_if<bool>(&*value)) return *truth;
+  if (const auto* whole = std::get_if<std::int64_t>(&*value)) return *whole;
+  if (const auto* number = std::get_if<double>(&*value);
+      number != nullptr && std::isfinite(*number))
+    return *number;
+  return to_text(*value);
+}
+
+int show_reduced(const MeshReport& mesh, const Reduced& reduced, const TalkArguments& arguments) {
+  if (arguments.hosts.json) {
+    Json errors = Json::array();
+    for (const auto& [rank, error] : reduced.errors) {
+      errors.push_back(at_rank(mesh.region.extent(), rank));
+      errors.back()["error"] = error_json(error);
+    }
+    std::cout << dump({{"mesh", mesh.name},
+                       {"reduce", arguments.reduce},
+                       {"value", value_json(reduced.value)},
+                       {"ranks", reduced.ranks},
+                       {"errors", errors}},
+                      2)
+              << "\n";
+  } else {
+    const auto prefixes = make_prefixes(base_of(mesh.name), mesh.region.extent());
+    for (const auto& [rank, error] : reduced.errors) complain(prefixes[rank] + error.to_string());
+    if (reduced.value) std::cout << to_text(*reduced.value) << "\n";
+  }
+  return reduced.errors.empty() ? 0 : 1;
+}
+
+int reduce(Context& context, const MeshReport& mesh, const std::vector<ProcMeshRef>& views,
+           const Message& message, const Reducer& reducer, const TalkArguments& arguments) {
+  Reduced all;
+  ask_all(
+      views, arguments.hosts.timeout,
+      [&](const ProcMeshRef& view, std::chrono::milliseconds left) -> Result<Accumulation> {
+        const auto actors = ActorView::attach(context, ActorMeshRef(view, *message.actor));
+        if (!actors) return fail(actors.error());
+        return actors->accumulate(message.type, message.body, reducer.name, {.deadline = left});
+      },
+      [&](const ProcMeshRef& view, const Result<Accumulation>& part) {
+        merge_into(all, reducer, view, part);
+      });
+  return show_reduced(mesh, all, arguments);
+}
+
+/// Each line of an answer with its rank in front.
+void print_lines(const std::string& prefix, std::string_view text) {
+  do {
+    const auto end = text.find('\n');
+    std::cout << prefix << text.substr(0, end) << "\n";
+    text.remove_prefix(end == std::string_view::npos ? text.size() : end + 1);
+  } while (!text.empty());
+}
+
+int show(const MeshReport& mesh, const Answers& answers, const TalkArguments& arguments) {
+  int code = 0;
+  const auto prefixes = make_prefixes(base_of(mesh.name), mesh.region.extent());
+  for (const auto& [rank, answer] : answers) {
+    if (!answer) code = 1;
+    if (arguments.hosts.json) continue;
+    if (!answer) {
+      complain(prefixes[rank] + answer.error().to_string());
+    } else if (arguments.raw) {
+      std::cout << *answer;
+    } else {
+      print_lines(prefixes[rank], *answer);
+    }
+  }
+  if (arguments.hosts.json) print_answers(mesh, answers);
+  return code;
+}
+
+int complain_of(const std::string& why, int code) {
+  complain(why);
+  return code;
+}
+
+int talk(const TalkArguments& arguments) {
+  if (const auto selector = Selector::parse(arguments.selector); !selector)
+    return complain_of(selector.error().detail(), kUsage);
+  const auto message = make_message(arguments);
+  if (!message) return complain_of(message.error().to_string(), kUsage);
+  const auto reducer =
+      Reducers::builtin().find(arguments.reduce.empty() ? "count" : arguments.reduce);
+  if (!reducer) return complain_of(reducer.error().to_string(), kUsage);
+  auto found = choose_views(arguments.selector, arguments.hosts);
+  if (const int* code = std::get_if<int>(&found)) return *code;
+  auto& [hosts, mesh, views] = std::get<ChosenRanks>(found);
+
+  if (!arguments.reduce.empty())
+    return reduce(hosts.context, mesh, views, *message, *reducer, arguments);
+  if (arguments.is_call)
+    return show(mesh, call_all(hosts.context, views, *message, arguments.hosts.timeout), arguments);
+  std::uint64_t ranks = 0;
+  for (const auto& view : views) {
+    if (const auto sent = cast(hosts.context, view, *message); !sent)
+      return complain_of(sent.error().to_string(), 1);
+    ranks += view.num_ranks();
+  }
+  if (arguments.hosts.json)
+    std::cout << dump({{"mesh", mesh.name}, {"ranks", ranks}, {"bytes", message->body.size()}}, 2)
+              << "\n";
+  return 0;
+}
+
+constexpr const char* kRanks =
+    "RANKS are those of a mesh, with or without its uuid, or of the only one that there is:\n"
+    "  trainers                   all\n"
+    "  trainers[0-5,7]            by number\n"
+    "  trainers[host=1,gpu=0:4]   a slice: LABEL=INDEX or LABEL=[BEGIN]:[END][:STEP]\n"
+    "  [0-5,7]   host=1,gpu=0:4   the same of the only mesh\n"
+    "TO is a port of their programs; with --actor NAME a message, by name or number, for the "
+    "actors "
+    "of that name.";
+
+CLI::App& add_talk(CLI::App& app, Commands& commands, const std::string& name, const Help& help,
+                   const std::shared_ptr<TalkArguments>& arguments) {
+  auto& verb = commands.add(app, name, help, [arguments] { return talk(*arguments); });
+  add_host_choice(verb, arguments->hosts);
+  verb.add_option("RANKS", arguments->selector, "Which ranks of which mesh; see below")->required();
+  verb.add_option("TO", arguments->to, "A port, or with --actor a message")->required();
+  verb.add_option("BODY", arguments->body, "What to send; - reads it from stdin; default: nothing");
+  verb.add_option("--actor", arguments->actor, "For the actors of this name")->type_name("NAME");
+  return verb;
+}
+
+}  // namespace
+
+void add_call(CLI::App& app, Commands& commands) {
+  const auto arguments = std::make_shared<TalkArguments>();
+  auto& verb =
+      add_talk(app, commands, "call",
+               {.meaning = "Ask ranks of a running mesh, all at once, and show what each answers",
+                .examples = {"call 'train[0-3]' 7 status", "call train --actor counter get"},
+                .details = kRanks,
+                .exit_codes = "0; 1 no such mesh or rank, or a host or a rank does not answer"},
+               arguments);
+  auto* raw =
+      verb.add_flag("--raw", arguments->raw, "Answers as they are, by rank, without prefixes")
+          ->excludes(verb.get_option("--json"));
+  verb.add_option(
+          "--reduce", arguments->reduce,
+          "One value instead of the answers of actors; each host reduces those of its ranks")
+      ->type_name("sum|min|max|count|any|all|overlay")
+      ->needs(verb.get_option("--actor"))
+      ->excludes(raw);
+}
+
+void add_cast(CLI::App& app, Commands& commands) {
+  const auto arguments = std::make_shared<TalkArguments>();
+  arguments->is_call = false;
+  add_talk(app, commands, "cast",
+           {.meaning = "Send ranks of a running mesh a message that needs no answer",
+            .examples = {"cast train 7 reload", "cast 'train[host=1]' --actor counter reset"},
+            .details = kRanks,
+            .exit_codes = "0 the message is on its way (ranks that have ended by then are not "
+                          "reported); 1 no such mesh or rank, or a host does not answer"},
+           arguments);
+}
+
+}  // namespace meshbus::cli

@@ -1,0 +1,105 @@
+#pragma once
+
+#include <sys/eventfd.h>
+#include <unistd.h>
+
+#include <cstdint>
+#include <mutex>
+#include <optional>
+#include <string>
+#include <utility>
+
+#include "common/base/unique_fd.h"
+#include "meshbus/rank_report.h"
+
+namespace meshbus::cli {
+
+/// What the library's threads tell the main thread of a run. Any thread may tell; the descriptor is
+/// readable when there is something new.
+class News {
+ public:
+  News() : fd_(eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK)) {}
+  int fd() const noexcept { return fd_.get(); }
+  /// A rank failed; the first one that is told stays.
+  void failed(const RankReport& rank) {
+    tell([&] {
+      if (!failure_) failure_ = rank;
+    });
+  }
+  /// All ranks have ended and their output is written.
+  void ended() {
+    tell([&] { ended_ = true; });
+  }
+  /// A rank is being stopped, or was; by whom, the main thread knows.
+  void stopped(std::uint64_t rank) {
+    tell([&] {
+      if (!stopped_) stopped_ = rank;
+    });
+  }
+  /// Our output cannot be written any more, for that errno.
+  void unwritable(int error) {
+    tell([&] { output_error_ = error; });
+  }
+  /// Our stdin cannot be carried on to a rank that still reads.
+  void input_lost(std::string why) {
+    tell([&] { input_error_ = std::move(why); });
+  }
+  /// Our output has a reader, but it does not read, or reads again.
+  void blocked(bool is_blocked) {
+    tell([&] { blocked_ = is_blocked; });
+  }
+  void wake() {
+    tell([] {});
+  }
+  void clear() {
+    std::uint64_t count = 0;
+    [[maybe_unused]] const auto n = ::read(fd_.get(), &count, sizeof count);
+  }
+  std::optional<RankReport> failure() const {
+    const std::lock_guard lock(mutex_);
+    return failure_;
+  }
+  bool is_ended() const {
+    const std::lock_guard lock(mutex_);
+    return ended_;
+  }
+  bool is_blocked() const {
+    const std::lock_guard lock(mutex_);
+    return blocked_;
+  }
+  std::optional<std::uint64_t> first_stopped() const {
+    const std::lock_guard lock(mutex_);
+    return stopped_;
+  }
+  /// 0 = none.
+  int output_error() const {
+    const std::lock_guard lock(mutex_);
+    return output_error_;
+  }
+  /// Empty = none.
+  std::string input_error() const {
+    const std::lock_guard lock(mutex_);
+    return input_error_;
+  }
+
+ private:
+  template <typename Change>
+  void tell(Change change) {
+    {
+      const std::lock_guard lock(mutex_);
+      change();
+    }
+    const std::uint64_t one = 1;
+    [[maybe_unused]] const auto n = ::write(fd_.get(), &one, sizeof one);
+  }
+  UniqueFd fd_;
+  mutable std::mutex mutex_;
+  std::optional<RankReport> failure_;
+  bool ended_ = false;
+  std::optional<std::uint64_t> stopped_;
+  int output_error_ = 0;
+  std::string input_error_;
+  bool blocked_ = false;
+};
+
+}  // namespace meshbus::cli

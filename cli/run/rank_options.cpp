@@ -1,0 +1,210 @@
+#include "cli/run/rank_options.h"
+
+#include <CLI/CLI.hpp>
+
+#include <algorithm>
+#include <cstdlib>
+
+#include "cli/run/proc_settings.h"
+#include "cli/run/restart_settings.h"
+#include "cli/support/command.h"
+
+namespace meshbus::cli {
+namespace {
+
+/// What a host agent takes: max_ranks_per_host of agent/host.
+constexpr std::uint64_t kMostRanksPerHost = 16'384;
+constexpr const char* kRanks = "Ranks";
+constexpr const char* kLimits = "Limits of each rank";
+constexpr const char* kRestarts = "Restarts";
+
+/// Stores what a parser found.
+template <typename Value, typename Target>
+Result<void> store(Result<Value> parsed, Target& target) {
+  if (!parsed) return fail(parsed.error());
+  target = std::move(*parsed);
+  return {};
+}
+
+Result<Extent> parse_per_host(const std::string& text) {
+  auto extent = Extent::parse(text);
+  if (!extent) return extent;
+  const auto& labels = extent->labels();
+  if (std::find(labels.begin(), labels.end(), "host") != labels.end())
+    return fail(
+        ErrorCode::configuration_error,
+        "the axis 'host' is that of the hosts, and --hosts says how many there are; name the "
+        "ranks on each host otherwise, like --per-host proc=2");
+  if (extent->num_ranks() > kMostRanksPerHost)
+    return fail(ErrorCode::configuration_error,
+                text + " is more than the " + std::to_string(kMostRanksPerHost) +
+                    " ranks that a host runs at most; spread them over more hosts (--hosts)");
+  return extent;
+}
+
+void add_size(CLI::App& verb, RankOptions& options) {
+  auto* total = verb.add_option("-n,--procs", options.total,
+                                "Ranks in all, spread over the hosts in blocks; default 1 per host")
+                    ->check(CLI::Range(1, 1'000'000))
+                    ->type_name("N")
+                    ->group(kRanks);
+  add_text(
+      verb, "--per-host",
+      [&options](const std::string& text) { return store(parse_per_host(text), options.per_host); },
+      "Ranks on each host as labelled axes, like gpus=2 or numa=2,core=4", "AXIS=SIZE,...")
+      ->excludes(total)
+      ->group(kRanks);
+}
+
+void add_kind(CLI::App& verb, RankOptions& options) {
+  auto* flag =
+      verb.add_flag("--mesh", options.mesh,
+                    "The program uses the meshbus library: a rank is ready when it has said hello; "
+                    "one that exits with 0 before that has failed")
+          ->group(kRanks);
+  verb.add_option("--procs-per-process", options.procs_per_process,
+                  "With --mesh: this many consecutive ranks of a host share a process; default 1")
+      ->check(CLI::Range(1, 60))
+      ->needs(flag)
+      ->type_name("N")
+      ->group(kRanks);
+}
+
+void add_environment(CLI::App& verb, RankOptions& options) {
+  verb.add_option_function<std::vector<std::string>>(
+          "-x",
+          [&options](const std::vector<std::string>& words) {
+            for (const auto& word : words) {
+              const auto equals = word.find('=');
+              const auto name = word.substr(0, equals);
+              if (name.empty())
+                throw CLI::ValidationError("-x", "takes NAME or NAME=VALUE, not '" + word + "'");
+              const char* own = std::getenv(name.c_str());
+              if (equals == std::string::npos && own == nullptr)
+                throw CLI::ValidationError(
+                    "-x", name + " is not set here: give it a value, -x " + name + "=VALUE");
+              options.environment.emplace_back(
+                  name, equals == std::string::npos ? own : word.substr(equals + 1));
+            }
+          },
+          "An environment variable for the ranks: NAME (with the value it has here) or NAME=VALUE")
+      ->type_name("NAME[=VALUE]")
+      ->expected(1)
+      ->multi_option_policy(CLI::MultiOptionPolicy::TakeAll)
+      ->group(kRanks);
+}
+
+void add_proc_settings(CLI::App& verb, ProcSettings& settings) {
+  const auto add = [&verb](const std::string& name, auto take, const std::string& meaning,
+                           const std::string& type) {
+    add_text(verb, name, std::move(take), meaning, type)->group(kLimits);
+  };
+  verb.add_option("--nice", settings.nice, "Nice value: -20 (first) to 19 (last)")
+      ->check(CLI::Range(-20, 19))
+      ->type_name("N")
+      ->group(kLimits);
+  add(
+      "--umask",
+      [&settings](const std::string& text) { return store(parse_umask(text), settings.umask); },
+      "File mode creation mask, octal", "OCTAL");
+  add(
+      "--cpu-set",
+      [&settings](const std::string& text) { return store(parse_cpu_set(text), settings.cpus); },
+      "CPUs that it may run on: 0-3,8", "LIST");
+  add(
+      "--memory",
+      [&settings](const std::string& text) {
+        return store(parse_memory(text), settings.memory_limit);
+      },
+      "Memory and swap of the rank and its descendants, like 512MiB; above it they are killed",
+      "BYTES");
+  add(
+      "--cpus",
+      [&settings](const std::string& text) { return store(parse_cpus(text), settings.cpu_limit); },
+      "CPU time of the rank and its descendants, in CPUs: 1.5", "NUMBER");
+  verb.add_option("--pids", settings.pids_limit,
+                  "Processes and threads of the rank and its descendants")
+      ->check(CLI::Range(1, 4'194'304))
+      ->type_name("N")
+      ->group(kLimits);
+  verb.add_option_function<std::vector<std::string>>(
+          "--rlimit",
+          [&settings](const std::vector<std::string>& texts) {
+            for (const auto& text : texts) {
+              auto limit = parse_rlimit(text);
+              if (!limit) throw CLI::ValidationError("--rlimit", limit.error().detail());
+              settings.limits.push_back(*limit);
+            }
+          },
+          "A resource limit: core=0, nofile=1024, as=2G, cpu=60, or SOFT:HARD; `unlimited` for "
+          "none; may be given again")
+      ->type_name("NAME=VALUE")
+      ->allow_extra_args(false)
+      ->group(kLimits);
+}
+
+}  // namespace
+
+std::string size_problem(const RankOptions& options, std::uint64_t hosts) {
+  if (!options.total || hosts == 0 || *options.total <= hosts * kMostRanksPerHost) return {};
+  const auto needed = (*options.total + kMostRanksPerHost - 1) / kMostRanksPerHost;
+  return "-n " + std::to_string(*options.total) + " on " + std::to_string(hosts) +
+         (hosts == 1 ? " host" : " hosts") + ": a host runs at most " +
+         std::to_string(kMostRanksPerHost) + " ranks; take at least " + std::to_string(needed) +
+         " hosts (--hosts)";
+}
+
+ProcSpec RankOptions::make_spec(const std::vector<std::string>& command) const {
+  ProcSpec spec;
+  spec.kind = mesh ? ProcKind::mesh : ProcKind::plain;
+  spec.procs_per_process = procs_per_process;
+  spec.command = command;
+  spec.environment = environment;
+  spec.settings = settings;
+  spec.grace = grace;
+  return spec;
+}
+
+void add_rank_options(CLI::App& verb, RankOptions& options) {
+  add_size(verb, options);
+  add_kind(verb, options);
+  add_environment(verb, options);
+  add_grace(verb, options.grace);
+  add_proc_settings(verb, options.settings);
+}
+
+void add_restart(CLI::App& verb, RestartPolicy& policy) {
+  const auto add = [&verb](const std::string& name, auto take, const std::string& meaning,
+                           const std::string& type) {
+    return add_text(verb, name, std::move(take), meaning, type)->group(kRestarts);
+  };
+  auto* restart = add(
+      "--restart", [&policy](const std::string& text) { return parse_restart(text, policy); },
+      "Start a rank again when it fails, or ends at all: never (default), on-failure, always; "
+      ":N = at most N times",
+      "never|on-failure[:N]|always[:N]");
+  add(
+      "--gang", [&policy](const std::string& text) { return store(parse_gang(text), policy.gang); },
+      "Which ranks start again with it: one = that rank, all, rest = it and all after it; "
+      "default one",
+      "one|all|rest")
+      ->needs(restart);
+  add(
+      "--restart-delay",
+      [&policy](const std::string& text) { return parse_restart_delay(text, policy); },
+      "Time from an end to the next start, doubled each time up to MAX, and shortened by up to a "
+      "quarter at random; default 1s:30s",
+      "TIME[:MAX]")
+      ->needs(restart);
+  add_duration(verb, "--restart-window", policy.window,
+               "The N of --restart counts restarts within this time; default: the whole run")
+      ->needs(restart)
+      ->group(kRestarts);
+  add(
+      "--restart-codes",
+      [&policy](const std::string& text) { return store(parse_codes(text), policy.codes); },
+      "Restart only after these exit codes (128 + signal)", "CODE,...")
+      ->needs(restart);
+}
+
+}  // namespace meshbus::cli

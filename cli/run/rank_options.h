@@ -1,0 +1,43 @@
+#pragma once
+
+#include <chrono>
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "meshbus/extent.h"
+#include "meshbus/proc_mesh.h"
+#include "meshbus/restart_policy.h"
+
+namespace CLI {
+class App;
+}  // namespace CLI
+
+namespace meshbus::cli {
+
+/// The ranks to start: what `run` and `spawn` have in common.
+struct RankOptions {
+  /// -n: ranks in all, spread in blocks.
+  std::optional<std::uint64_t> total = {};
+  std::optional<Extent> per_host = {};
+  bool mesh = false;
+  std::uint32_t procs_per_process = 1;
+  /// -x NAME (with our value) or NAME=VALUE.
+  std::vector<std::pair<std::string, std::string>> environment = {};
+  /// --nice, --umask, --cpu-set, --memory, --cpus, --pids, --rlimit
+  ProcSettings settings = {};
+  std::optional<std::chrono::milliseconds> grace = {};
+
+  ProcSpec make_spec(const std::vector<std::string>& command) const;
+};
+
+/// Why this many ranks do not fit on this many hosts; empty when they do.
+std::string size_problem(const RankOptions& options, std::uint64_t hosts);
+
+void add_rank_options(CLI::App& verb, RankOptions& options);
+/// --restart and what belongs to it.
+void add_restart(CLI::App& verb, RestartPolicy& policy);
+
+}  // namespace meshbus::cli

@@ -1,0 +1,346 @@
+#include "cli/run/run_job.h"
+
+#include <fcntl.h>
+#include <poll.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <atomic>
+#include <cerrno>
+#include <cstring>
+#include <fstream>
+#include <future>
+#include <iostream>
+#include <memory>
+#include <mutex>
+#include <utility>
+#include <vector>
+
+#include "cli/run/job_signals.h"
+#include "cli/run/job_start.h"
+#include "cli/run/launch_report.h"
+#include "cli/run/run_report.h"
+#include "cli/support/exit_codes.h"
+
+namespace meshbus::cli {
+namespace {
+
+using Clock = std::chrono::steady_clock;
+using std::chrono::milliseconds;
+
+/// How long stdin may still be on its way to a rank when all have ended.
+constexpr milliseconds kPumpLimit{500};
+/// What a stop may take beyond its grace before SIGKILL is ordered, and what that may take before
+/// we give up and say so.
+constexpr milliseconds kStopSlack{5000};
+/// So often, in milliseconds, we look at the ranks ourselves while nobody reads our output.
+constexpr int kLookAgain = 250;
+
+bool is_end_signal(int signal) {
+  return signal == SIGINT || signal == SIGTERM || signal == SIGHUP;
+}
+
+int end_code(int signal) {
+  return signal == SIGINT ? 130 : 143;
+}
+
+/// The exit code of the first failure. A lost host has its own: the job did nothing wrong.
+int code_of(const MeshOutcome& outcome) {
+  const auto& failure = outcome.first_failure;
+  return failure && failure->cause == Cause::host_lost ? kHostLost : outcome.exit_code();
+}
+
+/// One run, from the start of its hosts to their end. Decides on the main thread; the library's
+/// threads only bring news.
+class Job {
+ public:
+  explicit Job(const RunArguments& arguments) : arguments_(arguments) {}
+  int run();
+
+ private:
+  void loop();
+  void on_signal(int signal);
+  void on_news();
+  void on_time();
+  void on_blocked();
+  void begin_stop(int code, const std::string& reason, bool at_once);
+  void drop_output();
+  int finish();
+  void on_start_failed(const Error& error);
+  bool write_report(const std::string& report) const;
+  bool write_trace(const MeshOutcome& outcome) const;
+
+  const RunArguments& arguments_;
+  JobSignals signals_;
+  News news_;
+  std::future<Result<void>> starting_;
+  /// start_job() is over.
+  std::atomic<bool> is_started_ = false;
+  /// Signals that came in between: they are for the ranks.
+  std::vector<int> early_signals_;
+  JobParts parts_;
+  bool is_up_ = false;
+  bool is_over_ = false;
+  bool is_stopped_elsewhere_ = false;
+  /// A thread waits for a reader of our output that does not come: it cannot be joined.
+  bool is_stuck_ = false;
+  /// Set by the first reason to stop that is not a rank's own failure.
+  std::optional<int> code_;
+  enum class Stop { none, gracefully, at_once } stop_ = Stop::none;
+  std::optional<Clock::time_point> timeout_at_;
+  std::optional<Clock::time_point> escalate_at_;
+};
+
+int Job::run() {
+  // Hosts may take a while to start; signals must work meanwhile.
+  starting_ = std::async(std::launch::async, [this] {
+    // Told also when start_job() throws: the exception comes out on the main thread.
+    struct Told {
+      Job& job;
+      ~Told() {
+        job.is_started_ = true;
+        job.news_.wake();
+      }
+    } told{*this};
+    return start_job(arguments_, news_, parts_);
+  });
+  loop();
+  return finish();
+}
+
+void Job::loop() {
+  while (!is_over_) {
+    int wait = -1;
+    for (const auto& when : {timeout_at_, escalate_at_}) {
+      if (!when) continue;
+      const auto left = static_cast<int>(std::clamp<std::int64_t>(
+          std::chrono::ceil<milliseconds>(*when - Clock::now()).count(), 0, 3'600'000));
+      wait = wait < 0 ? left : std::min(wait, left);
+    }
+    const bool is_blocked = is_up_ && stop_ != Stop::gracefully && news_.is_blocked();
+    if (is_blocked) wait = wait < 0 ? kLookAgain : std::min(wait, kLookAgain);
+    pollfd fds[2] = {{signals_.fd(), POLLIN, 0}, {news_.fd(), POLLIN, 0}};
+    ::poll(fds, 2, wait);
+    if (fds[0].revents != 0) {
+      while (const auto signal = signals_.next()) on_signal(*signal);
+    }
+    if (fds[1].revents != 0) {
+      news_.clear();
+      on_news();
+    }
+    if (is_blocked) on_blocked();
+    on_time();
+  }
+}
+
+void Job::on_blocked() {
+  // Handlers run one after the other: all news waits behind the output that nobody reads.
+  const auto outcome = parts_.mesh->known();
+  if (stop_ == Stop::at_once) {
+    if (outcome.is_ended()) drop_output();
+  } else if (outcome.first_failure) {
+    news_.failed(*outcome.first_failure);
+    on_news();
+  }
+}
+
+void Job::on_signal(int signal) {
+  const bool is_end = is_end_signal(signal);
+  const int code = end_code(signal);
+  const std::string name = signal == SIGINT ? "Ctrl-C" : signal == SIGTERM ? "SIGTERM" : "hang-up";
+  const auto first_end = std::find_if(early_signals_.begin(), early_signals_.end(), is_end_signal);
+  const bool is_second_end = is_end && first_end != early_signals_.end();
+  if (!is_up_ && parts_.is_spawning && !is_second_end) {
+    early_signals_.push_back(signal);
+    if (is_end)
+      say(name + " while the ranks are being started: they are stopped as soon as that is over");
+  } else if (!is_up_ && is_end) {
+    // No mesh that could be stopped in order. The hosts hold a lifeline of this process: they end
+    // with it.
+    say(name + " while starting");
+    ::_exit(is_second_end ? end_code(*first_end) : code);
+  } else if (is_end) {
+    begin_stop(code, name, /*at_once=*/stop_ != Stop::none);
+  } else {
+    const int forwarded = signal == SIGTSTP ? SIGSTOP : signal;
+    if (is_up_) {
+      if (auto sent = parts_.mesh->signal({}, forwarded, std::chrono::seconds(2));
+          !sent && sent.error().code() != ErrorCode::not_exist)
+        say("cannot forward " + signal_name(signal) + ": " + sent.error().to_string());
+    }
+    if (signal == SIGTSTP) JobSignals::stop_self();
+  }
+}
+
+void Job::on_news() {
+  if (!is_up_) {
+    if (!is_started_) return;
+    if (auto started = starting_.get(); !started) {
+      on_start_failed(started.error());
+      return;
+    }
+    is_up_ = true;
+    // The time of the ranks: how long hosts may take to start has its own limit.
+    if (arguments_.timeout) timeout_at_ = Clock::now() + *arguments_.timeout;
+    for (const int signal : std::exchange(early_signals_, {})) on_signal(signal);
+  }
+  if (const auto failure = news_.failure();
+      failure && !arguments_.keep_going && stop_ == Stop::none) {
+    // The code is that of the failure itself: see finish().
+    stop_ = Stop::gracefully;
+    escalate_at_ = Clock::now() + parts_.grace + kStopSlack;
+    parts_.mesh->request_stop(
+        {.reason = "rank " + std::to_string(failure->rank) + " failed: " + failure->words(),
+         .grace = parts_.grace,
+         .deadline = {},
+         .ranks = {},
+         .because = failure->rank});
+  }
+  if (const int error = news_.output_error(); error != 0 && stop_ == Stop::none) {
+    begin_stop(error == EPIPE ? kBrokenPipe : kOwnFailure,
+               error == EPIPE
+                   ? "nobody reads the output"
+                   : std::string("the output cannot be written: ") + std::strerror(error),
+               /*at_once=*/false);
+  }
+  if (const auto lost = news_.input_error(); !lost.empty() && stop_ == Stop::none)
+    begin_stop(kOwnFailure, lost, /*at_once=*/false);
+  if (const auto rank = news_.first_stopped();
+      rank && stop_ == Stop::none && !arguments_.keep_going) {
+    is_stopped_elsewhere_ = true;
+    begin_stop(kStopped, "rank " + std::to_string(*rank) + " was stopped, not by this run",
+               /*at_once=*/false);
+  }
+  if (news_.is_ended()) is_over_ = true;
+}
+
+void Job::on_start_failed(const Error& error) {
+  say(error.to_string());
+  const bool is_mistake =
+      !parts_.is_hosts_fault &&
+      (error.code() == ErrorCode::configuration_error || error.code() == ErrorCode::parse_error);
+  code_ = is_mistake ? kUsage : kOwnFailure;
+  if (const auto end = std::find_if(early_signals_.begin(), early_signals_.end(), is_end_signal);
+      end != early_signals_.end())
+    code_ = end_code(*end);
+  is_over_ = true;
+  if (!arguments_.json.empty() && !write_report(json_report(error, *code_)))
+    say("cannot write the report to " + arguments_.json + ": " + std::strerror(errno));
+}
+
+void Job::on_time() {
+  const auto now = Clock::now();
+  if (timeout_at_ && now >= *timeout_at_) {
+    timeout_at_.reset();
+    begin_stop(kTimedOut,
+               "the --timeout of " + std::to_string(arguments_.timeout->count()) + " ms is over",
+               /*at_once=*/false);
+  }
+  if (escalate_at_ && now >= *escalate_at_) {
+    escalate_at_.reset();
+    if (parts_.mesh->known().is_ended()) {
+      // Somebody who pages through the output of a run that failed may take his time. Who said stop
+      // is not kept waiting.
+      if (code_) drop_output();
+    } else if (stop_ == Stop::gracefully) {
+      begin_stop(code_.value_or(kOwnFailure), "the grace is over", /*at_once=*/true);
+    } else {
+      say("ranks are still there after SIGKILL was ordered; giving up on them");
+      code_ = kOwnFailure;
+      is_over_ = true;
+    }
+  }
+}
+
+void Job::begin_stop(int code, const std::string& reason, bool at_once) {
+  // The first reason to stop decides the exit code, a rank's own failure included.
+  if (!code_ && stop_ == Stop::none) {
+    code_ = code;
+    say(reason + ": stopping the mesh");
+  }
+  if (stop_ == Stop::at_once) return;
+  stop_ = at_once ? Stop::at_once : Stop::gracefully;
+  escalate_at_ = Clock::now() + (at_once ? milliseconds(0) : parts_.grace) + kStopSlack;
+  parts_.mesh->request_stop({.reason = reason,
+                             .grace = at_once ? milliseconds(0) : parts_.grace,
+                             .deadline = {},
+                             .ranks = {},
+                             .because = {}});
+}
+
+void Job::drop_output() {
+  say("all ranks have ended, but nobody reads their last output: it is dropped");
+  is_stuck_ = true;
+  is_over_ = true;
+}
+
+bool Job::write_report(const std::string& report) const {
+  if (arguments_.json == "-") return static_cast<bool>(std::cout << report << std::flush);
+  std::ofstream file(arguments_.json);
+  return static_cast<bool>(file << report << std::flush);
+}
+
+bool Job::write_trace(const MeshOutcome& outcome) const {
+  std::ofstream file(arguments_.trace);
+  return static_cast<bool>(file << launch_trace(parts_.mesh->ref(), outcome) << std::flush);
+}
+
+int Job::finish() {
+  if (!is_up_) return code_.value_or(kOwnFailure);
+  const MeshOutcome outcome = parts_.mesh->known();
+  int exit_code = code_.value_or(code_of(outcome));
+  // With --keep-going nothing was stopped by us: who did it is said, and a job that is half done is
+  // no success.
+  is_stopped_elsewhere_ = is_stopped_elsewhere_ || (news_.first_stopped() && stop_ == Stop::none);
+  if (is_stopped_elsewhere_ && exit_code == 0) exit_code = kStopped;
+  if (!outcome.is_ended()) {
+    std::vector<std::uint64_t> left;
+    for (const auto& rank : outcome.ranks) {
+      if (!rank.is_terminal()) left.push_back(rank.rank);
+    }
+    say("not ended, or nobody can say: ranks " + to_string(to_rank_set(left)));
+  }
+  if (outcome.is_ended() && arguments_.from != RunArguments::From::addresses) {
+    if (auto down =
+            parts_.hosts->shutdown(std::chrono::seconds(10), milliseconds(0), "the run is over");
+        !down) {
+      say("the hosts of this run did not end in order: " + down.error().to_string());
+      if (exit_code == 0) exit_code = kOwnFailure;
+    }
+  }
+  if (!arguments_.json.empty() && !(is_stuck_ && arguments_.json == "-") &&
+      !write_report(json_report(parts_.mesh->ref(), outcome, exit_code))) {
+    say("cannot write the report to " + arguments_.json + ": " + std::strerror(errno));
+  }
+  if (!arguments_.trace.empty() && !write_trace(outcome)) {
+    say("cannot write the trace to " + arguments_.trace + ": " + std::strerror(errno));
+  }
+  // All is done; only words are left, and who does not want to wait until they are read may
+  // interrupt.
+  signals_.release();
+  if (outcome.first_failure && is_stuck_)
+    say("first failure: " + outcome.first_failure->describe());
+  if (!is_stuck_) {
+    const auto words =
+        (arguments_.report ? launch_report(parts_.mesh->ref(), outcome) : std::string()) +
+        (is_stopped_elsewhere_ ? words_of_a_stop(outcome) : std::string()) + last_words(outcome);
+    [[maybe_unused]] const auto n = ::write(STDERR_FILENO, words.data(), words.size());
+  }
+  // What waits for a rank or a reader that does not come cannot be joined; hosts that are left see
+  // our lifeline end.
+  if (!outcome.is_ended() || is_stuck_ || (parts_.pump && !parts_.pump->stop_within(kPumpLimit))) {
+    std::cout.flush();
+    ::_exit(exit_code);
+  }
+  parts_.pump.reset();
+  parts_.mesh.reset();
+  return exit_code;
+}
+
+}  // namespace
+
+int run_job(const RunArguments& arguments) {
+  return Job(arguments).run();
+}
+
+}  // namespace meshbus::cli

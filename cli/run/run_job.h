@@ -1,0 +1,46 @@
+#pragma once
+
+#include <chrono>
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "cli/run/rank_options.h"
+#include "cli/support/host_list.h"
+#include "meshbus/restart_policy.h"
+
+namespace meshbus::cli {
+
+/// `meshbus run`
+struct RunArguments {
+  HostsSaid said;
+  /// What `said` means (choose_run_hosts): hosts to start on this machine, running hosts, or one
+  /// host to start on each machine of a list.
+  enum class From { here, addresses, ssh, slurm } from = From::here;
+  std::uint64_t hosts = 1;
+  HostList list;
+  RankOptions ranks;
+  std::optional<std::string> name;
+  std::optional<std::chrono::milliseconds> timeout;
+  bool keep_going = false;
+  RestartPolicy restart;
+  bool no_prefix = false;
+  /// none, all, or a rank.
+  std::string input = "0";
+  std::string json;
+  bool report = false;
+  std::string trace;
+  std::string containment;
+  /// Where `meshbus` is on other machines.
+  std::string remote_program;
+  std::vector<std::string> settings;
+  std::vector<std::string> command;
+};
+
+/// Starts the mesh, shows its output, and says how it ended. It ends the mesh in bounded time when
+/// a rank fails, the time is up or a signal says so. Returns the exit code of spec 12.2. Call it on
+/// the main thread before any other thread exists: it takes over signals.
+int run_job(const RunArguments& arguments);
+
+}  // namespace meshbus::cli

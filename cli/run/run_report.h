@@ -1,0 +1,23 @@
+#pragma once
+
+#include <string>
+
+#include "meshbus/proc_mesh.h"
+
+namespace meshbus::cli {
+
+/// The last words of a run on stderr: which rank failed first, where, how, its last lines; and how
+/// many others did what. Empty when none failed.
+std::string last_words(const MeshOutcome& outcome);
+
+/// The report of `run --json`: {mesh, region, ranks: [{rank, host, point, pid, status, exit_code,
+/// signal, started, ended, reason, cause, consequence, because, stop, stderr_tail}], first_failure,
+/// exit_code}. Times are RFC 3339, UTC; what is not there is null.
+std::string json_report(const ProcMeshRef& mesh, const MeshOutcome& outcome, int exit_code);
+/// The same for a run that did not come to have ranks, with `error` in words.
+std::string json_report(const Error& error, int exit_code);
+
+/// Which ranks were stopped, by whom and why; empty when none was.
+std::string words_of_a_stop(const MeshOutcome& outcome);
+
+}  // namespace meshbus::cli

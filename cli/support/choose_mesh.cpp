@@ -1,0 +1,118 @@
+#include "cli/support/choose_mesh.h"
+
+#include <algorithm>
+#include <vector>
+
+#include "cli/support/exit_codes.h"
+#include "cli/support/selector.h"
+#include "cli/support/text_error.h"
+#include "common/base/did_you_mean.h"
+
+namespace meshbus::cli {
+namespace {
+
+using Meshes = std::vector<const MeshReport*>;
+
+bool is_live(const MeshReport* mesh) {
+  return std::any_of(mesh->ranks.begin(), mesh->ranks.end(),
+                     [](const RankReport& rank) { return !rank.is_terminal(); });
+}
+
+/// "train-13Se1Maqzryj (live), ..."
+std::string listed(const Meshes& meshes) {
+  constexpr std::size_t most = 8;
+  std::string text;
+  for (std::size_t i = 0; i < meshes.size() && i < most; ++i)
+    text += (i == 0 ? "" : ", ") + meshes[i]->name + (is_live(meshes[i]) ? " (live)" : " (ended)");
+  return meshes.size() > most ? text + " and " + std::to_string(meshes.size() - most) + " more"
+                              : text;
+}
+
+Meshes matching(const MeshListing& listing, const std::string& word) {
+  Meshes found;
+  for (const auto& mesh : listing.meshes) {
+    if (mesh.name == word) return {&mesh};
+    if (word.empty() || base_of(mesh.name) == word) found.push_back(&mesh);
+  }
+  return found;
+}
+
+void complain_of_none(const MeshListing& listing, const std::string& word) {
+  std::vector<std::string> names;
+  for (const auto& mesh : listing.meshes) names.push_back(base_of(mesh.name));
+  const auto near = word.empty() ? std::string_view() : did_you_mean(word, names);
+  complain((word.empty() ? "no mesh on these hosts" : "no mesh '" + word + "' on these hosts") +
+           (near.empty() ? "; meshbus ps --all lists what is there"
+                         : "; did you mean '" + std::string(near) + "'?") +
+           (listing.unreachable.empty() ? "" : "; the hosts that do not answer may have it"));
+}
+
+}  // namespace
+
+std::string base_of(const std::string& mesh) {
+  return mesh.substr(0, mesh.rfind('-'));
+}
+
+const MeshReport* choose_mesh(const MeshListing& listing, const std::string& word, Among among) {
+  const auto found = matching(listing, word);
+  Meshes live;
+  std::copy_if(found.begin(), found.end(), std::back_inserter(live), is_live);
+  if (live.size() == 1) return live.front();
+  if (live.empty() && found.size() == 1 && among == Among::all) return found.front();
+  if (found.empty()) {
+    complain_of_none(listing, word);
+  } else if (live.empty() && among == Among::live) {
+    complain((word.empty() ? "every mesh on these hosts" : "mesh '" + word + "'") +
+             " has ended already: " + listed(found));
+  } else {
+    const auto& meant = live.empty() ? found : live;
+    complain(std::to_string(meant.size()) + " meshes are meant by '" + word +
+             "': " + listed(meant) + "; give the whole name of one");
+  }
+  return nullptr;
+}
+
+MeantRanks choose_ranks(const MeshListing& listing, const std::string& selector, Among among) {
+  const auto give_up = [](const Error& error, int code) {
+    complain(error.detail());
+    return MeantRanks{.code = code};
+  };
+  const auto parsed = Selector::parse(selector);
+  if (!parsed) return give_up(parsed.error(), kUsage);
+  const auto* const mesh = choose_mesh(listing, parsed->mesh, among);
+  if (mesh == nullptr) return {.code = kFailed};
+  if (parsed->ranks.empty() && parsed->slices.empty()) return {.mesh = mesh};
+  const auto whole = mesh->ref();
+  if (!whole) return give_up(whole.error(), kFailed);
+  const auto views = parsed->select(*whole);
+  if (!views) return give_up(views.error(), parsed->slices.empty() ? kFailed : kUsage);
+  std::vector<std::uint64_t> ranks;
+  for (const auto& view : *views) {
+    for (std::uint64_t ordinal = 0; ordinal < view.num_ranks(); ++ordinal) {
+      if (const auto rank = view.create_rank(ordinal)) ranks.push_back(*rank);
+    }
+  }
+  std::sort(ranks.begin(), ranks.end());
+  return {.mesh = mesh, .ranks = to_rank_set(ranks)};
+}
+
+RankSet ranks_on(const MeshReport& mesh, const HostAddr& host) {
+  const auto ref = mesh.ref();
+  std::vector<std::uint64_t> ranks;
+  for (std::uint64_t index = 0; ref && index < ref->hosts().size(); ++index) {
+    const Result<RankBlock> block = ref->hosts()[index] == host
+                                        ? ref->block_of(index)
+                                        : Result<RankBlock>(fail(ErrorCode::not_exist, ""));
+    if (!block) continue;
+    for (auto rank = block->begin; rank < std::min(block->end, ref->num_ranks()); ++rank)
+      ranks.push_back(rank);
+  }
+  std::sort(ranks.begin(), ranks.end());
+  return to_rank_set(ranks);
+}
+
+bool is_meant(const RankSet& ranks, std::uint64_t rank) {
+  return ranks.empty() || contains(ranks, rank);
+}
+
+}  // namespace meshbus::cli

@@ -1,0 +1,228 @@
+#include "cli/support/host_list.h"
+
+#include <algorithm>
+#include <cctype>
+#include <cerrno>
+#include <charconv>
+#include <cstdlib>
+#include <cstring>
+#include <fstream>
+#include <optional>
+#include <sstream>
+
+#include "cli/support/contexts.h"
+
+namespace meshbus::cli {
+namespace {
+
+constexpr std::size_t kMostHosts = 65'536;
+constexpr std::size_t kLargestFile = 4 << 20;
+
+bool is_blank(char c) {
+  return std::isspace(static_cast<unsigned char>(c)) != 0;
+}
+
+tl::unexpected<Error> refuse(std::string why) {
+  return fail(ErrorCode::configuration_error, std::move(why));
+}
+
+/// The parts between commas and blanks, but for those in brackets.
+std::vector<std::string> split_list(std::string_view list) {
+  std::vector<std::string> parts(1);
+  int depth = 0;
+  for (const char c : list) {
+    if (c == '[') ++depth;
+    if (c == ']') depth = std::max(depth - 1, 0);
+    if (is_blank(c) || (c == ',' && depth == 0)) {
+      if (!parts.back().empty()) parts.emplace_back();
+      if (is_blank(c))
+        depth =
+            0;  // a bracket that was never closed is no reason to take all else for its contents
+    } else {
+      parts.back() += c;
+    }
+  }
+  if (parts.back().empty()) parts.pop_back();
+  return parts;
+}
+
+/// The texts that "0-2,7" stands for. Nothing when that is no such thing.
+Result<std::optional<std::vector<std::string>>> parse_range(std::string_view text) {
+  std::vector<std::string> values;
+  for (std::size_t begin = 0; begin <= text.size();) {
+    const auto end = std::min(text.find(',', begin), text.size());
+    const auto part = text.substr(begin, end - begin);
+    const auto dash = std::min(part.find('-'), part.size());
+    const auto first_text = part.substr(0, dash);
+    const auto last_text = dash == part.size() ? first_text : part.substr(dash + 1);
+    std::uint64_t first = 0;
+    std::uint64_t last = 0;
+    const auto parse = [](std::string_view digits, std::uint64_t& to) {
+      const auto [at, error] = std::from_chars(digits.data(), digits.data() + digits.size(), to);
+      return error == std::errc() && at == digits.data() + digits.size() && digits.size() < 10;
+    };
+    if (!parse(first_text, first) || !parse(last_text, last))
+      return std::optional<std::vector<std::string>>();
+    if (last < first) return refuse("the range " + std::string(part) + " goes backwards");
+    if (last - first >= kMostHosts)
+      return refuse("the range " + std::string(part) + " is longer than " +
+                    std::to_string(kMostHosts));
+    for (auto value = first; value <= last; ++value) {
+      auto digits = std::to_string(value);
+      if (digits.size() < first_text.size())
+        digits.insert(0, first_text.size() - digits.size(), '0');
+      values.push_back(std::move(digits));
+    }
+    begin = end + 1;
+  }
+  return std::optional(std::move(values));
+}
+
+Result<std::vector<std::string>> expand(const std::string& word) {
+  std::vector<std::string> texts{""};
+  for (std::size_t at = 0; at < word.size();) {
+    const auto close = word[at] == '[' ? word.find(']', at) : std::string::npos;
+    std::optional<std::vector<std::string>> values;
+    if (close != std::string::npos) {
+      auto range = parse_range(std::string_view(word).substr(at + 1, close - at - 1));
+      if (!range) return fail(range.error().within(word));
+      values = std::move(*range);
+    }
+    if (!values) {
+      for (auto& text : texts) text += word[at];
+      ++at;
+      continue;
+    }
+    if (texts.size() * values->size() > kMostHosts)
+      return refuse(word + ": more than " + std::to_string(kMostHosts) + " hosts");
+    std::vector<std::string> longer;
+    for (const auto& text : texts) {
+      for (const auto& value : *values) longer.push_back(text + value);
+    }
+    texts = std::move(longer);
+    at = close + 1;
+  }
+  return texts;
+}
+
+Result<std::vector<HostWord>> to_words(std::string_view list, const std::string& source) {
+  const auto expanded = expand_hosts(list);
+  if (!expanded) return fail(expanded.error().within(source));
+  std::vector<HostWord> words;
+  for (const auto& text : *expanded) words.push_back({text, source});
+  return words;
+}
+
+Result<std::vector<HostWord>> read_hostfile(const std::string& path) {
+  std::ifstream file(path, std::ios::binary);
+  std::ostringstream text;
+  if (file) text << file.rdbuf();
+  // A directory can be opened, and not read.
+  if (!file || (text.str().empty() && file.peek() != std::ifstream::traits_type::eof()))
+    return refuse("hostfile " + path + ": " +
+                  (errno != 0 ? std::strerror(errno) : "it cannot be read"));
+  if (text.str().size() > kLargestFile)
+    return refuse("hostfile " + path + " is larger than 4 MiB: is it a list of hosts?");
+  return parse_hostfile(text.str(), path);
+}
+
+Result<HostList> make_list(Result<std::vector<HostWord>> words, std::string source) {
+  if (!words) return fail(words.error());
+  if (words->empty()) return refuse(source + " names no host");
+  return HostList{std::move(*words), std::move(source), {}};
+}
+
+Result<HostList> read_context(const std::string& name) {
+  auto context = ContextStore::of_user().read(name);
+  if (!context) return fail(context.error());
+  auto list = make_list(to_words(context->hosts, "context " + name), "context " + name);
+  if (list) list->settings = std::move(context->settings);
+  return list;
+}
+
+/// Whether a word looks like the name of a machine, with or without a port.
+bool is_machine(std::string_view word) {
+  const auto name = word.substr(0, word.find(':'));
+  return !name.empty() &&
+         name.find_first_not_of(
+             "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ"
+             "0123456789.-_") == std::string_view::npos &&
+         std::all_of(word.begin() + static_cast<std::ptrdiff_t>(name.size()), word.end(),
+                     [](char c) { return c == ':' || (c >= '0' && c <= '9'); });
+}
+
+}  // namespace
+
+Result<std::vector<std::string>> expand_hosts(std::string_view list) {
+  std::vector<std::string> hosts;
+  for (const auto& part : split_list(list)) {
+    auto texts = expand(part);
+    if (!texts) return texts;
+    if (hosts.size() + texts->size() > kMostHosts)
+      return refuse("more than " + std::to_string(kMostHosts) + " hosts");
+    hosts.insert(hosts.end(), texts->begin(), texts->end());
+  }
+  return hosts;
+}
+
+Result<std::vector<HostWord>> parse_hostfile(std::string_view text, const std::string& path) {
+  std::vector<HostWord> words;
+  std::size_t number = 0;
+  while (!text.empty()) {
+    ++number;
+    const auto end = std::min(text.find('\n'), text.size());
+    auto line = text.substr(0, end);
+    text.remove_prefix(std::min(end + 1, text.size()));
+    line = line.substr(0, line.find('#'));
+    auto more = to_words(line, "hostfile " + path + ", line " + std::to_string(number));
+    if (!more) return more;
+    words.insert(words.end(), more->begin(), more->end());
+    if (words.size() > kMostHosts)
+      return refuse("hostfile " + path + ": more than " + std::to_string(kMostHosts) + " hosts");
+  }
+  return words;
+}
+
+Result<HostList> hosts_said(const HostsSaid& said) {
+  if (!said.list.empty()) return make_list(to_words(said.list, "--hosts"), "--hosts");
+  if (!said.file.empty()) return make_list(read_hostfile(said.file), "hostfile " + said.file);
+  if (!said.context.empty()) return read_context(said.context);
+  if (const char* hosts = std::getenv("MESHBUS_HOSTS"); hosts != nullptr && *hosts != '\0')
+    return make_list(to_words(hosts, "MESHBUS_HOSTS"), "MESHBUS_HOSTS");
+  return HostList();
+}
+
+Result<HostList> hosts_in_use() {
+  const auto name = ContextStore::of_user().in_use();
+  if (!name) return fail(name.error());
+  return name->empty() ? HostList() : read_context(*name);
+}
+
+Result<HostList> choose_hosts(const HostsSaid& said) {
+  auto list = hosts_said(said);
+  return !list || !list->words.empty() ? list : hosts_in_use();
+}
+
+bool is_ssh(const HostList& list) {
+  return !list.words.empty() && list.words.front().text.starts_with("ssh:");
+}
+
+Result<std::vector<HostAddr>> parse_hosts(const HostList& list) {
+  std::vector<HostAddr> addresses;
+  addresses.reserve(list.words.size());
+  for (const auto& word : list.words) {
+    auto address = HostAddr::parse(word.text);
+    if (!address && is_machine(word.text)) {
+      const auto name = word.text.substr(0, word.text.find(':'));
+      const auto port = name.size() == word.text.size() ? ":7420" : word.text.substr(name.size());
+      return fail(address.error().code(), word.source + ": " + word.text +
+                                              " is no address; did you mean tcp:" + name + port +
+                                              " or ssh:" + name + "?");
+    }
+    if (!address) return fail(address.error().within(word.source + ": " + word.text));
+    addresses.push_back(std::move(*address));
+  }
+  return addresses;
+}
+
+}  // namespace meshbus::cli

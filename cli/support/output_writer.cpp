@@ -1,0 +1,84 @@
+#include "cli/support/output_writer.h"
+
+#include <poll.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <climits>
+
+namespace meshbus::cli {
+namespace {
+
+/// How long a reader may let us wait before we say that we are blocked, in milliseconds.
+constexpr int kPatience = 100;
+
+}  // namespace
+
+OutputWriter::OutputWriter(std::vector<std::string> prefixes, std::function<void(bool)> on_blocked)
+    : prefixes_(std::move(prefixes)), on_blocked_(std::move(on_blocked)) {
+  for (const int fd : {STDOUT_FILENO, STDERR_FILENO}) {
+    struct stat status{};
+    is_file_[static_cast<std::size_t>(fd)] = ::fstat(fd, &status) == 0 && S_ISREG(status.st_mode);
+  }
+}
+
+bool OutputWriter::write(std::uint64_t rank, Stream stream, std::string_view bytes) {
+  if (error_ != 0) return false;
+  const int fd = stream == Stream::err ? STDERR_FILENO : STDOUT_FILENO;
+  if (rank >= prefixes_.size()) return write_all(fd, bytes);
+  std::string prefixed;
+  prefixed.reserve(bytes.size() + 64);
+  while (!bytes.empty()) {
+    const auto end = bytes.find('\n');
+    prefixed += prefixes_[rank];
+    prefixed += bytes.substr(0, end);
+    prefixed += '\n';
+    bytes.remove_prefix(end == std::string_view::npos ? bytes.size() : end + 1);
+  }
+  return write_all(fd, prefixed);
+}
+
+bool OutputWriter::write_all(int fd, std::string_view bytes) {
+  while (!bytes.empty()) {
+    wait_for_reader(fd);
+    // A pipe that is ready takes so much without blocking.
+    const auto n = ::write(fd, bytes.data(),
+                           is_file_[static_cast<std::size_t>(fd)]
+                               ? bytes.size()
+                               : std::min<std::size_t>(bytes.size(), PIPE_BUF));
+    if (n >= 0) {
+      bytes.remove_prefix(static_cast<std::size_t>(n));
+    } else if (errno != EINTR && errno != EAGAIN) {
+      error_ = errno;
+      return false;
+    }
+  }
+  return true;
+}
+
+void OutputWriter::wait_for_reader(int fd) {
+  pollfd ready{fd, POLLOUT, 0};
+  if (is_file_[static_cast<std::size_t>(fd)] || ::poll(&ready, 1, kPatience) != 0) return;
+  if (on_blocked_) on_blocked_(true);
+  while (::poll(&ready, 1, -1) < 0 && errno == EINTR) {
+  }
+  if (on_blocked_) on_blocked_(false);
+}
+
+std::vector<std::string> make_prefixes(std::string_view name, const Extent& extent) {
+  std::vector<std::string> prefixes;
+  prefixes.reserve(extent.num_ranks());
+  for (std::uint64_t rank = 0; rank < extent.num_ranks(); ++rank) {
+    std::string prefix = "[" + std::string(name);
+    const auto coordinates = extent.coordinates_of(rank);
+    for (std::size_t axis = 0; coordinates && axis < coordinates->size(); ++axis)
+      prefix += (axis == 0 ? "/" : ",") + extent.labels()[axis] + "=" +
+                std::to_string((*coordinates)[axis]);
+    prefixes.push_back(prefix + "] ");
+  }
+  return prefixes;
+}
+
+}  // namespace meshbus::cli

@@ -1,0 +1,41 @@
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <functional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "meshbus/extent.h"
+#include "meshbus/proc_mesh.h"
+
+namespace meshbus::cli {
+
+/// Writes what ranks print to our own stdout and stderr, each line with its rank's prefix. One
+/// thread at a time.
+class OutputWriter {
+ public:
+  /// `prefixes`: by rank, like "[train/host=0,gpu=1] "; empty = output as it is. `on_blocked`: true
+  /// when nobody has read our output for a while, false when it goes on.
+  explicit OutputWriter(std::vector<std::string> prefixes,
+                        std::function<void(bool)> on_blocked = {});
+  /// False when our output cannot be written (see error()): then nothing more is.
+  bool write(std::uint64_t rank, Stream stream, std::string_view bytes);
+
+  /// The errno that ended writing: EPIPE = nobody reads any more; 0 = none.
+  int error() const noexcept { return error_; }
+
+ private:
+  bool write_all(int fd, std::string_view bytes);
+  void wait_for_reader(int fd);
+  std::vector<std::string> prefixes_;
+  std::function<void(bool)> on_blocked_;
+  std::array<bool, 3> is_file_{};  // by descriptor
+  int error_ = 0;
+};
+
+/// "[train/host=0,gpu=1] " for every rank of a mesh of that extent.
+std::vector<std::string> make_prefixes(std::string_view name, const Extent& extent);
+
+}  // namespace meshbus::cli

@@ -1,0 +1,192 @@
+#include "cli/support/reach.h"
+
+#include <algorithm>
+#include <future>
+#include <optional>
+#include <set>
+
+#include "cli/support/exit_codes.h"
+#include "cli/support/text_error.h"
+
+namespace meshbus::cli {
+namespace {
+
+using Clock = std::chrono::steady_clock;
+using std::chrono::milliseconds;
+
+constexpr std::size_t kAtOnce = 64;
+/// A host that is slower than this, while others answer, counts as one that does not answer.
+constexpr milliseconds kPatience{1000};
+/// For a host that did not answer, while an order is carried out on the others.
+constexpr milliseconds kLastChance{4000};
+
+/// A host that was asked, and the connection to it.
+struct Reached {
+  AskedHost asked;
+  std::optional<HostMesh> mesh = {};
+};
+
+milliseconds left_of(Clock::time_point end) {
+  return std::max(std::chrono::ceil<milliseconds>(end - Clock::now()), milliseconds(50));
+}
+
+Reached reach_one(Context& context, const HostAddr& host, milliseconds limit, bool with_usage) {
+  const auto end = Clock::now() + limit;
+  auto mesh = HostMesh::attach(context, "host", {host}, {.deadline = limit, .require_all = false});
+  if (!mesh) return {{silent_host(host, mesh.error())}};
+  Reached reached{{}, std::move(*mesh)};
+  auto states = std::async(std::launch::async, [&] { return reached.mesh->states(left_of(end)); });
+  auto listing = reached.mesh->meshes(left_of(end), with_usage);
+  const auto state = states.get();
+  if (!state || !listing) return {{silent_host(host, state ? listing.error() : state.error())}};
+  reached.asked.report = state->front();
+  // The host may have gone between its two answers.
+  if (!listing->unreachable.empty() && reached.asked.report.code == ErrorCode::none)
+    reached.asked.report = listing->unreachable.front();
+  reached.asked.listing = std::move(*listing);
+  return reached;
+}
+
+std::map<HostAddr, Reached> reach_all(Context& context, const std::set<HostAddr>& hosts,
+                                      milliseconds limit, bool with_usage) {
+  std::map<HostAddr, Reached> all;
+  for (auto next = hosts.begin(); next != hosts.end();) {
+    std::vector<std::pair<HostAddr, std::future<Reached>>> asked;
+    for (; next != hosts.end() && asked.size() < kAtOnce; ++next)
+      asked.emplace_back(
+          *next, std::async(std::launch::async, [&context, host = *next, limit, with_usage] {
+            return reach_one(context, host, limit, with_usage);
+          }));
+    for (auto& [host, reached] : asked) all.emplace(host, reached.get());
+  }
+  return all;
+}
+
+bool has_answered(const std::pair<const HostAddr, Reached>& one) {
+  return one.second.asked.report.code == ErrorCode::none;
+}
+
+std::map<HostAddr, Reached> reach(Context& context, const FoundHosts& hosts,
+                                  const HostChoice& choice, bool with_usage) {
+  const std::set<HostAddr> distinct(hosts.addresses.begin(), hosts.addresses.end());
+  const auto end = Clock::now() + choice.timeout;
+  const bool is_patient = choice.is_timeout_given || distinct.size() == 1;
+  auto all =
+      reach_all(context, distinct,
+                is_patient ? choice.timeout : std::min(kPatience, choice.timeout), with_usage);
+  if (is_patient || std::any_of(all.begin(), all.end(), has_answered)) return all;
+  // None is there to compare with: perhaps this machine is slow.
+  return reach_all(context, distinct, left_of(end), with_usage);
+}
+
+/// The connections in groups that can be asked together.
+Result<std::vector<HostMesh>> join(Context& context, const FoundHosts& found,
+                                   std::map<HostAddr, Reached>& all, const HostChoice& choice) {
+  std::vector<HostMesh> parts;
+  for (auto part : found.parts()) {
+    std::erase_if(part.addresses,
+                  [&](const HostAddr& host) { return !has_answered(*all.find(host)); });
+    if (part.addresses.empty()) continue;
+    if (part.addresses.size() == 1) {
+      parts.push_back(std::move(*all.at(part.addresses.front()).mesh));
+      continue;
+    }
+    auto mesh = attach(context, part, choice, Need::any);
+    if (!mesh) return fail(mesh.error());
+    parts.push_back(std::move(*mesh));
+  }
+  return parts;
+}
+
+}  // namespace
+
+std::vector<HostAddr> ReachedHosts::answered() const {
+  std::vector<HostAddr> hosts;
+  for (const auto& part : parts)
+    hosts.insert(hosts.end(), part.hosts().begin(), part.hosts().end());
+  return hosts;
+}
+
+std::vector<HostAddr> ReachedHosts::all_hosts() const {
+  auto hosts = answered();
+  for (const auto& host : listing.unreachable) hosts.push_back(host.host);
+  return hosts;
+}
+
+std::vector<MeshReport> merged(std::vector<MeshReport> meshes) {
+  std::map<std::string, MeshReport> by_name;
+  for (auto& mesh : meshes) {
+    const auto [at, is_new] = by_name.try_emplace(mesh.name, mesh);
+    if (is_new) continue;
+    auto& ranks = at->second.ranks;
+    ranks.insert(ranks.end(), mesh.ranks.begin(), mesh.ranks.end());
+    std::sort(ranks.begin(), ranks.end(),
+              [](const auto& a, const auto& b) { return a.rank < b.rank; });
+  }
+  std::vector<MeshReport> all;
+  for (auto& [name, mesh] : by_name) all.push_back(std::move(mesh));
+  return all;
+}
+
+Result<HostMesh> reach_again(ReachedHosts& hosts, const HostAddr& host) {
+  const auto limit = std::min(hosts.left, kLastChance);
+  return HostMesh::attach(hosts.context, "host", {host}, {.deadline = limit});
+}
+
+void complain_of(const HostReport& host, const std::string& consequence) {
+  // A host that refuses us has answered.
+  if (host.code == ErrorCode::unauthorised || host.code == ErrorCode::identity_mismatch ||
+      host.code == ErrorCode::version_mismatch || host.code == ErrorCode::configuration_error) {
+    complain("host " + host.host.to_string() + ": " + host.problem);
+    return;
+  }
+  complain("host " + host.host.to_string() + " does not answer: " + host.problem +
+           (consequence.empty() ? "" : "; " + consequence));
+}
+
+std::vector<AskedHost> ask_hosts(Context& context, const FoundHosts& hosts,
+                                 const HostChoice& choice, bool with_usage) {
+  auto all = reach(context, hosts, choice, with_usage);
+  std::vector<AskedHost> asked;
+  std::set<HostAddr> seen;
+  for (const auto& host : hosts.addresses) {
+    if (seen.insert(host).second) asked.push_back(std::move(all.at(host).asked));
+  }
+  return asked;
+}
+
+std::variant<ReachedHosts, int> reach_hosts(const HostChoice& choice) {
+  const auto end = Clock::now() + choice.timeout;
+  auto found = find_hosts(choice);
+  if (const int* code = std::get_if<int>(&found)) return *code;
+  auto& hosts = std::get<FoundHosts>(found);
+  if (hosts.addresses.empty()) return no_host();
+  auto context = hosts.make_context();
+  if (!context) {
+    complain(context.error().to_string());
+    return kUsage;
+  }
+  auto all = reach(*context, hosts, choice, /*with_usage=*/false);
+  MeshListing listing;
+  for (auto& [host, reached] : all) {
+    auto& meshes = reached.asked.listing.meshes;
+    listing.meshes.insert(listing.meshes.end(), meshes.begin(), meshes.end());
+    if (reached.asked.report.code == ErrorCode::none) continue;
+    // --hosts was just typed; any other source is worth a word.
+    auto& report = listing.unreachable.emplace_back(reached.asked.report);
+    if (!hosts.source.empty() && choice.said.list.empty())
+      report.problem += " (it is named in " + hosts.source + ")";
+    complain_of(report);
+  }
+  listing.meshes = merged(std::move(listing.meshes));
+  auto parts = join(*context, hosts, all, choice);
+  if (!parts) {
+    complain(parts.error().to_string());
+    return kFailed;
+  }
+  if (parts->empty()) return kFailed;
+  return ReachedHosts{std::move(*context), std::move(*parts), std::move(listing),
+                      std::max(left_of(end), least_time), hosts.settings};
+}
+
+}  // namespace meshbus::cli

@@ -1,0 +1,20 @@
+#pragma once
+
+#include <string>
+#include <string_view>
+
+#include "meshbus/result.h"
+
+namespace meshbus::cli {
+
+/// One line on stderr: "meshbus: TEXT".
+void complain(const std::string& text);
+
+/// What a rank wrote, for a terminal: control characters other than the tab are escaped.
+std::string shown(std::string_view line);
+
+/// Two lines: the text as far as it fits on a terminal, and below it a caret under the character at
+/// the error's position. Nothing for an error without one.
+std::string pointed_at(std::string_view text, const Error& error);
+
+}  // namespace meshbus::cli

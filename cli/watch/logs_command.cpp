@@ -1,0 +1,361 @@
+#include "cli/watch/logs_command.h"
+
+#include <CLI/CLI.hpp>
+
+#include <poll.h>
+#include <sys/eventfd.h>
+#include <sys/signalfd.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <array>
+#include <cerrno>
+#include <csignal>
+#include <cstring>
+#include <iostream>
+#include <mutex>
+#include <nlohmann/json.hpp>
+#include <system_error>
+
+#include "cli/support/choose_mesh.h"
+#include "cli/support/command.h"
+#include "cli/support/exit_codes.h"
+#include "cli/support/output_writer.h"
+#include "cli/support/rank_json.h"
+#include "cli/support/reach.h"
+#include "cli/support/text_error.h"
+#include "cli/watch/line_assembler.h"
+#include "cli/watch/line_folder.h"
+#include "common/base/quantity.h"
+#include "common/base/unique_fd.h"
+
+namespace meshbus::cli {
+namespace {
+
+using Json = nlohmann::ordered_json;
+
+struct LogsArguments {
+  HostChoice hosts;
+  /// Empty: the only one there is.
+  std::string mesh;
+  RankSet ranks;
+  /// None: as many as hosts keep in memory.
+  std::optional<std::uint64_t> tail;
+  bool follow = false;
+  bool fold = false;
+  bool out = false;
+  bool err = false;
+  bool raw = false;
+};
+
+/// With -f, a line waits so long for the same line of other ranks.
+constexpr std::chrono::milliseconds kFoldWait{200};
+/// What is left to print after a signal gets so long.
+constexpr std::chrono::milliseconds kLastWords{200};
+
+const char* stream_name(Stream stream) {
+  return stream == Stream::err ? "stderr" : "stdout";
+}
+
+/// Shows pieces as they come. Its handlers run on the library's thread; the main thread looks after
+/// signals and time.
+class LogPrinter {
+ public:
+  LogPrinter(const LogsArguments& arguments, const MeshReport& mesh)
+      : arguments_(arguments),
+        mesh_(mesh),
+        writer_({}),
+        folder_([this](Stream stream, const RankSet& ranks, const std::string& text) {
+          on_folded(stream, ranks, text);
+        }),
+        lines_([this](ShownLine line) { on_line(std::move(line)); }),
+        event_(::eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK)) {
+    if (!event_) throw std::system_error(errno, std::generic_category(), "eventfd");
+    if (!arguments.raw && !arguments.hosts.json)
+      prefixes_ = make_prefixes(base_of(mesh.name), mesh.region.extent());
+  }
+
+  /// It is over when so many streams are.
+  void expect(std::size_t streams) {
+    const std::lock_guard lock(mutex_);
+    expected_ = streams;
+    if (streams == 0) how_ = Result<void>();
+    if (streams == 0) wake();
+  }
+  /// Readable when all is over.
+  int fd() const { return event_.get(); }
+
+  void on_piece(const LogPiece& piece) {
+    const std::lock_guard lock(mutex_);
+    missed_ += piece.missed;
+    if (arguments_.raw) {
+      write(piece.stream, piece.bytes);
+    } else {
+      lines_.add(piece);
+      if (arguments_.follow || text_[0].size() + text_[1].size() > kBatch) write_out();
+    }
+    if (writer_.error() != 0) wake();
+  }
+  void on_end(const Result<void>& how) {
+    {
+      const std::lock_guard lock(mutex_);
+      if (!how) how_ = how;
+      if (--expected_ > 0) return;
+      if (!how_) how_ = how;
+      flush();
+    }
+    wake();
+  }
+  /// Lets go of folded lines that have waited long enough; false: the printer is at work, try
+  /// again.
+  bool flush_old() {
+    const std::unique_lock lock(mutex_, std::try_to_lock);
+    if (!lock) return false;
+    folder_.flush(std::chrono::steady_clock::now() - kFoldWait);
+    write_out();
+    return true;
+  }
+  /// The same for all that is begun.
+  bool flush_all() {
+    const std::unique_lock lock(mutex_, std::try_to_lock);
+    if (lock) flush();
+    return lock.owns_lock();
+  }
+  std::optional<Result<void>> how() const {
+    const std::lock_guard lock(mutex_);
+    return how_;
+  }
+  int error() const {
+    const std::lock_guard lock(mutex_);
+    return writer_.error();
+  }
+  std::uint64_t missed() const {
+    const std::lock_guard lock(mutex_);
+    return missed_;
+  }
+
+ private:
+  static constexpr std::size_t kBatch = 64 * 1024;
+
+  void wake() const {
+    const std::uint64_t one = 1;
+    [[maybe_unused]] const auto n = ::write(event_.get(), &one, sizeof one);
+  }
+  void flush() {
+    lines_.finish();
+    folder_.flush();
+    write_out();
+  }
+  void write(Stream stream, std::string_view bytes) { writer_.write(0, stream, bytes); }
+  void write_out() {
+    for (const Stream stream : {Stream::out, Stream::err}) {
+      auto& text = text_[stream == Stream::err ? 1 : 0];
+      if (!text.empty()) write(stream, text);
+      text.clear();
+    }
+    if (writer_.error() != 0) wake();
+  }
+  /// What goes to stderr follows what went to stdout before, and the other way round.
+  void put(Stream stream, std::string_view text) {
+    if (!text_[stream == Stream::err ? 0 : 1].empty()) write_out();
+    text_[stream == Stream::err ? 1 : 0] += text;
+  }
+  /// A terminal does what its bytes say, and other people's ranks wrote these.
+  std::string safe(Stream stream, const std::string& line) const {
+    return is_terminal_[stream == Stream::err ? 1 : 0] ? shown(line) : line;
+  }
+  void on_line(ShownLine line) {
+    if (arguments_.fold) {
+      folder_.add(line.rank, line.stream, std::move(line.text), std::chrono::steady_clock::now());
+    } else if (arguments_.hosts.json) {
+      Json json = {{"mesh", mesh_.name},
+                   {"rank", line.rank},
+                   {"stream", stream_name(line.stream)},
+                   {"offset", line.offset}};
+      json["missed"] = line.missed;
+      json["line"] = line.text;
+      put(Stream::out, dump(json) + "\n");
+    } else {
+      put(line.stream, prefixes_[line.rank] + safe(line.stream, line.text) + "\n");
+    }
+  }
+  void on_folded(Stream stream, const RankSet& ranks, const std::string& text) {
+    if (arguments_.hosts.json) {
+      const Json json = {{"mesh", mesh_.name},
+                         {"ranks", to_string(ranks)},
+                         {"stream", stream_name(stream)},
+                         {"line", text}};
+      put(Stream::out, dump(json) + "\n");
+    } else {
+      put(stream, "[" + to_string(ranks) + "] " + safe(stream, text) + "\n");
+    }
+    if (text_[0].size() + text_[1].size() > kBatch) write_out();
+  }
+
+  const LogsArguments& arguments_;
+  const MeshReport& mesh_;
+  std::vector<std::string> prefixes_;
+  mutable std::mutex mutex_;
+  OutputWriter writer_;
+  LineFolder folder_;
+  LineAssembler lines_;
+  std::array<bool, 2> is_terminal_{::isatty(STDOUT_FILENO) == 1, ::isatty(STDERR_FILENO) == 1};
+  std::string text_[2];  // to be written: stdout, stderr
+  std::uint64_t missed_ = 0;
+  std::optional<Result<void>> how_;
+  std::size_t expected_ = 0;  // streams that go on
+  UniqueFd event_;
+};
+
+/// Waits for the end, or for a signal: that one is returned.
+std::optional<int> wait_end(LogPrinter& printer, int signals, bool folds) {
+  for (;;) {
+    pollfd fds[2] = {{signals, POLLIN, 0}, {printer.fd(), POLLIN, 0}};
+    ::poll(fds, 2, folds ? static_cast<int>(kFoldWait.count()) / 2 : -1);
+    signalfd_siginfo info{};
+    if (fds[0].revents != 0 &&
+        ::read(signals, &info, sizeof info) == static_cast<ssize_t>(sizeof info))
+      return static_cast<int>(info.ssi_signo);
+    if (fds[1].revents != 0) return std::nullopt;
+    if (folds) printer.flush_old();
+  }
+}
+
+/// What to ask each part for: the ranks that it has.
+std::vector<std::pair<const HostMesh*, LogOptions>> log_orders(const ReachedHosts& hosts,
+                                                               const MeshReport& mesh,
+                                                               LogOptions options) {
+  if (hosts.parts.size() == 1 && !hosts.has_silent()) return {{&hosts.parts.front(), options}};
+  std::vector<std::pair<const HostMesh*, LogOptions>> orders;
+  for (const auto& part : hosts.parts) {
+    std::vector<std::uint64_t> ranks;
+    for (const auto& rank : mesh.ranks) {
+      const bool is_here =
+          std::find(part.hosts().begin(), part.hosts().end(), rank.host) != part.hosts().end();
+      if (is_here && is_meant(options.ranks, rank.rank)) ranks.push_back(rank.rank);
+    }
+    if (ranks.empty()) continue;
+    orders.emplace_back(&part, options);
+    orders.back().second.ranks = to_rank_set(ranks);
+  }
+  return orders;
+}
+
+int logs(const LogsArguments& arguments) {
+  // Before any thread exists: threads made later never see these.
+  sigset_t taken;
+  sigemptyset(&taken);
+  for (const int one : {SIGINT, SIGTERM, SIGHUP}) sigaddset(&taken, one);
+  ::sigprocmask(SIG_BLOCK, &taken, nullptr);
+  ::signal(SIGPIPE, SIG_IGN);
+  const UniqueFd signals(::signalfd(-1, &taken, SFD_CLOEXEC | SFD_NONBLOCK));
+  if (!signals) throw std::system_error(errno, std::generic_category(), "signalfd");
+
+  auto reached = reach_hosts(arguments.hosts);
+  if (const int* code = std::get_if<int>(&reached)) return *code;
+  const auto& hosts = std::get<ReachedHosts>(reached);
+  const auto meant = choose_ranks(hosts.listing, arguments.mesh, Among::all);
+  if (meant.mesh == nullptr) return meant.code;
+  const auto* const mesh = meant.mesh;
+  if (!meant.ranks.empty() && !arguments.ranks.empty()) {
+    complain("logs: ranks are named twice: by --rank, and in '" + arguments.mesh + "'");
+    return kUsage;
+  }
+
+  LogPrinter printer(arguments, *mesh);
+  LogOptions options;
+  options.ranks = meant.ranks.empty() ? arguments.ranks : meant.ranks;
+  options.out = arguments.out || !arguments.err;
+  options.err = arguments.err || !arguments.out;
+  options.tail = arguments.tail.value_or(options.tail);
+  options.follow = arguments.follow;
+  const auto orders = log_orders(hosts, *mesh, std::move(options));
+  printer.expect(orders.size());
+  std::vector<LogStream> streams;
+  for (const auto& [part, order] : orders) {
+    auto stream =
+        part->logs(*mesh, order,
+                   {.on_piece = [&printer](const LogPiece& piece) { printer.on_piece(piece); },
+                    .on_end = [&printer](const Result<void>& how) { printer.on_end(how); }});
+    if (!stream) {
+      complain(stream.error().detail());
+      return kFailed;
+    }
+    streams.push_back(std::move(*stream));
+  }
+  if (const auto signal = wait_end(printer, signals.get(), arguments.fold && arguments.follow)) {
+    // A second signal does what it does to any program.
+    ::sigprocmask(SIG_UNBLOCK, &taken, nullptr);
+    // What has come is shown, unless nobody reads it: then the library's thread waits in its write
+    // and cannot be joined.
+    const auto give_up = std::chrono::steady_clock::now() + kLastWords;
+    while (!printer.flush_all() && std::chrono::steady_clock::now() < give_up)
+      ::poll(nullptr, 0, 5);
+    ::_exit(128 + *signal);
+  }
+  if (const int error = printer.error(); error != 0) {
+    if (error != EPIPE)
+      complain(std::string("the output cannot be written: ") + std::strerror(error));
+    ::_exit(error == EPIPE ? kBrokenPipe : 1);
+  }
+  if (const auto missed = printer.missed(); missed > 0)
+    complain(std::to_string(missed) +
+             " bytes were missed: not kept any more, or written faster than they were read here");
+  const auto how = printer.how();
+  if (how && *how) return hosts.has_silent() ? kFailed : 0;
+  complain(how->error().detail());
+  return kFailed;
+}
+
+}  // namespace
+
+void add_logs(CLI::App& app, Commands& commands) {
+  const auto arguments = std::make_shared<LogsArguments>();
+  auto& verb = commands.add(
+      app, "logs",
+      {.meaning = "Show what the ranks of a mesh wrote, also after they have ended",
+       .examples = {"logs train", "logs train --rank 0-3 --stderr --tail 20",
+                    "logs -f --fold train"},
+       .details =
+           "Lines longer than 64 KiB are cut and marked [N bytes cut]. A slow reader slows no "
+           "rank: "
+           "what it missed is marked [N bytes missed]. On a terminal control characters are "
+           "escaped. "
+           "--raw shows exact bytes, without prefixes "
+           "and marks.\n\n"
+           "--fold shows a line that several ranks wrote once, as [0-5,7] text. The lines shown "
+           "with a rank, read from top to bottom, are exactly the lines that this rank wrote to "
+           "that "
+           "stream, in order: lines are only brought together where that keeps the order of every "
+           "rank. Of the lines that may come next, one that no other rank writes later goes first, "
+           "else the oldest. With -f a line waits 200 ms for the same line of other ranks; without "
+           "-f, until the end. At most 4 MiB wait.",
+       .exit_codes = "0; 1 no such mesh or rank, or a host that does not answer; 130 Ctrl-C; 141 "
+                     "nobody reads the output"},
+      [arguments] { return logs(*arguments); });
+  add_host_choice(verb, arguments->hosts);
+  verb.add_option("MESH", arguments->mesh,
+                  "Name of the mesh, with or without its uuid; default: the only one there is");
+  verb.add_flag("-f,--follow", arguments->follow,
+                "Go on with what they write from now on, until they have ended");
+  add_text(
+      verb, "--tail",
+      [arguments = arguments.get()](const std::string& text) -> Result<void> {
+        const auto lines = parse_whole(text);
+        if (!lines && text != "all")
+          return fail(ErrorCode::parse_error, "takes a number of lines or all, not '" + text + "'");
+        arguments->tail = lines.value_or(UINT64_MAX);
+        return {};
+      },
+      "Last lines of each stream; all = all that is kept, in files too; default 100", "N|all");
+  add_ranks(verb, arguments->ranks);
+  verb.add_flag("--stdout", arguments->out, "Only stdout");
+  verb.add_flag("--stderr", arguments->err, "Only stderr");
+  auto* fold = verb.add_flag("--fold", arguments->fold,
+                             "Show a line that several ranks wrote once, with the ranks in front");
+  verb.add_flag("--raw", arguments->raw, "Exact bytes")
+      ->excludes(fold)
+      ->excludes(verb.get_option("--json"));
+}
+
+}  // namespace meshbus::cli

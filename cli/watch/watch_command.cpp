@@ -1,0 +1,275 @@
+#include "cli/watch/watch_command.h"
+
+#include <CLI/CLI.hpp>
+
+#include <sys/signalfd.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <csignal>
+#include <iostream>
+#include <set>
+#include <system_error>
+
+#include <zmq.hpp>
+
+#include "cli/support/choose_mesh.h"
+#include "cli/support/command.h"
+#include "cli/support/exit_codes.h"
+#include "cli/support/rank_json.h"
+#include "cli/support/reach.h"
+#include "cli/support/text_error.h"
+#include "client/controller/controller.h"
+#include "client/controller/event_json.h"
+#include "client/controller/line_writer.h"
+#include "client/src/proc_mesh/wire_reports.h"
+#include "common/base/unique_fd.h"
+#include "common/config/config.h"
+
+namespace meshbus::cli {
+namespace {
+
+/// What may wait for a reader who is slow.
+constexpr std::size_t kOutputLimit = 16 * 1024 * 1024;
+
+struct WatchArguments {
+  HostChoice hosts;
+  std::string mesh;
+  std::string actor;
+};
+
+/// What is watched, and from where.
+struct Watched {
+  std::vector<HostAddr> hosts;
+  std::string mesh;
+  /// Only the actors of that name; empty: the procs.
+  std::string actor;
+  /// Named, and not over yet.
+  std::set<std::string> open;
+  std::vector<std::pair<std::string, std::string>> settings;
+};
+
+/// "work-11111111111b rank 3 (host=1/2,gpu=1/2) on unix:/run/m: ". Of actors the mesh is that of
+/// their procs.
+std::string place_of(const WatchEvent& event) {
+  std::string text =
+      event.mesh.substr(0, event.mesh.find(',')) + " rank " + std::to_string(event.rank.rank());
+  if (const auto point = event.point(); !point.empty()) text += " (" + point + ")";
+  return text + " on " + event.host.to_string() + ": ";
+}
+
+std::string sentence_of_actors(const WatchEvent& event, const ActorsName& name) {
+  using Kind = WatchEvent::Kind;
+  const auto actor = name.actor().to_string();
+  if (event.kind == Kind::query_failed)
+    return name.mesh().to_string() + " does not say how its actors " + actor +
+           " are: " + event.problem;
+  if (event.kind == Kind::ended)
+    return (event.overall == Status::Kind::not_exist
+                ? "there were no actors " + actor + " in " + name.mesh().to_string()
+                : "actors " + actor + " of " + name.mesh().to_string() + " have ended: ") +
+           (event.overall == Status::Kind::not_exist ? "" : Status(event.overall).to_string());
+  std::string text =
+      place_of(event) + "actor " + actor + " " + std::string(state_of_actor(event.rank));
+  if (event.exit_report != nullptr && !event.exit_report->reason.empty())
+    text += ", " + event.exit_report->reason;
+  return text;
+}
+
+std::string sentence_of(const WatchEvent& event) {
+  using Kind = WatchEvent::Kind;
+  if (const auto name = ActorsName::parse(event.mesh)) return sentence_of_actors(event, *name);
+  switch (event.kind) {
+    case Kind::host_unreachable:
+      return "host " + event.host.to_string() + " does not answer: " + event.problem;
+    case Kind::host_back: return "host " + event.host.to_string() + " answers again";
+    case Kind::query_failed:
+      return "host " + event.host.to_string() + " does not say how " + event.mesh +
+             " is: " + event.problem;
+    case Kind::ended: return event.mesh + " has ended: " + Status(event.overall).to_string();
+    case Kind::late:
+      return "this watch was late by " + std::to_string(event.lateness.count()) + " ms";
+    case Kind::state:
+    case Kind::trouble: break;
+  }
+  RankReport report;
+  copy_state(event.rank, report);
+  if (event.kind == Kind::trouble) copy_trouble(event.trouble, report);
+  if (event.exit_report != nullptr) report.reason = event.exit_report->reason;
+  std::string text = place_of(event);
+  if (event.kind == Kind::trouble)
+    return text + (report.trouble == Trouble::none
+                       ? "answers in time again"
+                       : std::string(to_string(report.trouble)) + ": " + report.trouble_reason);
+  text += to_string(report.state);
+  if (report.pid != 0 && !report.is_terminal()) text += ", pid " + std::to_string(report.pid);
+  if (const auto words = report.words(); report.is_terminal() && !words.empty())
+    text += ", " + words;
+  return text;
+}
+
+class Watch {
+ public:
+  Watch(zmq::context_t& context, Controller::Options options, Watched watched, bool is_json,
+        int signals)
+      : watched_(std::move(watched)),
+        is_json_(is_json),
+        signals_(signals),
+        writer_(
+            reactor_, STDOUT_FILENO, kOutputLimit,
+            [this](std::uint64_t lines) { return lost_line(lines); }, [this] { end(kBrokenPipe); }),
+        controller_(reactor_, context, std::move(options), events()) {
+    reactor_.watch(signals_, EPOLLIN, [this](std::uint32_t) {
+      signalfd_siginfo info{};
+      if (::read(signals_, &info, sizeof info) == static_cast<ssize_t>(sizeof info))
+        end(128 + static_cast<int>(info.ssi_signo));
+    });
+  }
+  ~Watch() { reactor_.forget(signals_); }
+  Watch(const Watch&) = delete;
+  Watch& operator=(const Watch&) = delete;
+
+  int run() {
+    reactor_.run();
+    controller_.close("nobody watches any more");
+    writer_.flush();
+    return code_;
+  }
+
+ private:
+  void end(int code) {
+    code_ = code;
+    reactor_.stop();
+  }
+  std::string lost_line(std::uint64_t lines) const {
+    const auto now = std::chrono::system_clock::now();
+    return is_json_
+               ? lost_json_line(lines, now)
+               : time_text(now) + "  " + std::to_string(lines) + " lines were not read in time";
+  }
+  Controller::Events events() {
+    Controller::Events events;
+    events.on_events = [this](const std::vector<WatchEvent>& list) {
+      for (const auto& event : list) take(event);
+    };
+    events.on_refused = [this](const Error& error) {
+      complain(error.to_string());
+      end(1);
+    };
+    return events;
+  }
+  void take(const WatchEvent& event) {
+    using Kind = WatchEvent::Kind;
+    // A host that goes is said once, not again for each of its meshes.
+    if ((event.kind == Kind::host_unreachable || event.kind == Kind::host_back) &&
+        !event.mesh.empty())
+      return;
+    if (!watched_.actor.empty() && !event.mesh.empty() && !ActorsName::is_meant(event.mesh)) return;
+    const auto now = std::chrono::system_clock::now();
+    if (is_json_) {
+      writer_.write(to_json_line(event, now));
+    } else {
+      writer_.write(time_text(now) + "  " + sentence_of(event));
+      if (event.kind == Kind::state && event.exit_report != nullptr)
+        write_last_words(event.exit_report->stderr_tail);
+    }
+    if (event.kind != Kind::ended) return;
+    const bool is_of_actors = ActorsName::is_meant(event.mesh);
+    if (event.overall == Status::Kind::failed ||
+        (is_of_actors && event.overall != Status::Kind::stopped))
+      code_ = 1;
+    if (watched_.open.erase(event.mesh) > 0 && watched_.open.empty()) end(code_);
+  }
+  void write_last_words(const std::vector<std::uint8_t>& tail) {
+    std::string_view text(reinterpret_cast<const char*>(tail.data()), tail.size());
+    while (!text.empty()) {
+      const auto end = text.find('\n');
+      writer_.write("  | " + std::string(text.substr(0, end)));
+      text.remove_prefix(end == std::string_view::npos ? text.size() : end + 1);
+    }
+  }
+
+  Reactor reactor_;
+  Watched watched_;
+  bool is_json_;
+  int signals_;
+  int code_ = 0;
+  LineWriter writer_;
+  Controller controller_;
+};
+
+/// The hosts that are meant, and the mesh there.
+std::variant<Watched, int> find_watched(const WatchArguments& arguments) {
+  auto reached = reach_hosts(arguments.hosts);
+  if (const int* code = std::get_if<int>(&reached)) return *code;
+  const auto& hosts = std::get<ReachedHosts>(reached);
+  Watched watched{hosts.all_hosts(), {}, arguments.actor, {}, hosts.settings};
+  if (arguments.mesh.empty()) return watched;
+  const auto* const mesh = choose_mesh(hosts.listing, arguments.mesh, Among::all);
+  if (mesh == nullptr) return kFailed;
+  watched.mesh = mesh->name;
+  watched.open.insert(mesh->name + (arguments.actor.empty() ? "" : "," + arguments.actor));
+  return watched;
+}
+
+int watch(const WatchArguments& arguments, int signals) {
+  if (const auto name = Name::parse(arguments.actor); !arguments.actor.empty() && !name) {
+    complain(name.error().within("--actor").to_string());
+    return kUsage;
+  }
+  auto found = find_watched(arguments);
+  if (const int* code = std::get_if<int>(&found)) return *code;
+  auto& watched = std::get<Watched>(found);
+  ConfigSources sources = ConfigSources::of_process();
+  for (const auto& [key, value] : watched.settings) sources.flags.push_back({key, value});
+  const auto config = Config::load(std::move(sources));
+  if (!config) {
+    complain(config.error().to_string());
+    return kUsage;
+  }
+  auto options = Controller::Options::from(*config, watched.hosts);
+  options.mesh = watched.mesh;
+  options.actors = watched.actor;
+  options.is_controller = false;
+  options.lease = std::chrono::milliseconds(0);
+  zmq::context_t context(1);
+  return Watch(context, std::move(options), std::move(watched), arguments.hosts.json, signals)
+      .run();
+}
+
+int run(const WatchArguments& arguments) {
+  ::signal(SIGPIPE, SIG_IGN);
+  // Before any thread exists: threads made later never see these.
+  sigset_t taken;
+  sigemptyset(&taken);
+  for (const int one : {SIGINT, SIGTERM, SIGHUP}) sigaddset(&taken, one);
+  ::sigprocmask(SIG_BLOCK, &taken, nullptr);
+  const UniqueFd signals(::signalfd(-1, &taken, SFD_CLOEXEC | SFD_NONBLOCK));
+  if (!signals) throw std::system_error(errno, std::generic_category(), "signalfd");
+  return watch(arguments, signals.get());
+}
+
+}  // namespace
+
+void add_watch(CLI::App& app, Commands& commands) {
+  const auto arguments = std::make_shared<WatchArguments>();
+  auto& verb = commands.add(
+      app, "watch",
+      {.meaning = "Show changes as they happen: ranks that start, end and fail, hosts that go and "
+                  "come back",
+       .examples = {"watch", "watch train --json"},
+       .details = "The present state comes first. --timeout limits only how long finding the hosts "
+                  "and the mesh may take.",
+       .exit_codes = "0 MESH has ended; 1 it has failed, there is none, or a host does not answer; "
+                     "130 Ctrl-C; 141 nobody reads the output"},
+      [arguments] { return run(*arguments); });
+  add_host_choice(verb, arguments->hosts);
+  verb.add_option("MESH", arguments->mesh,
+                  "Only this mesh, with or without its uuid, until it has ended; default: all, "
+                  "until Ctrl-C");
+  verb.add_option("--actor", arguments->actor,
+                  "Only the actors of this name, until all of them have ended")
+      ->type_name("NAME");
+}
+
+}  // namespace meshbus::cli

@@ -1,0 +1,272 @@
+#include "cli/watch/why_command.h"
+
+#include <CLI/CLI.hpp>
+
+#include <algorithm>
+#include <array>
+#include <cstdio>
+#include <future>
+#include <iostream>
+#include <nlohmann/json.hpp>
+
+#include "cli/support/command.h"
+#include "cli/support/exit_codes.h"
+#include "cli/support/rank_json.h"
+#include "cli/support/reach.h"
+#include "cli/support/selector.h"
+#include "cli/support/text_error.h"
+#include "cli/watch/why_story.h"
+#include "common/base/did_you_mean.h"
+#include "common/base/quantity.h"
+#include "mesh/text.h"
+
+namespace meshbus::cli {
+namespace {
+
+using Json = nlohmann::ordered_json;
+
+struct WhyArguments {
+  HostChoice hosts;
+  /// A mesh, a rank, or a proc. Empty: the mesh that something happened to last.
+  std::string target;
+  RankSet ranks;
+};
+
+/// What was typed: which meshes, which ranks.
+struct Wanted {
+  std::string mesh;  // empty: all
+  RankSet ranks;     // empty: all
+};
+
+/// A rank of the last mesh.
+std::optional<std::uint64_t> parse_rank(const std::string& target) {
+  const auto rank = parse_whole(target);
+  return rank == UINT64_MAX ? std::nullopt : rank;
+}
+
+/// Errors: parse_error.
+Result<Wanted> parse_wanted(const WhyArguments& arguments) {
+  const auto& target = arguments.target;
+  if (const auto rank = parse_rank(target)) return Wanted{{}, {{*rank, *rank + 1}}};
+  if (target.find('[') != std::string::npos) {
+    auto selector = Selector::parse(target);
+    if (!selector) return fail(selector.error());
+    if (!selector->slices.empty() || !arguments.ranks.empty())
+      return fail(ErrorCode::parse_error, "why takes ranks by their numbers, once: " +
+                                              selector->mesh + "[0-5,7], or --rank 0-5,7");
+    return Wanted{std::move(selector->mesh), std::move(selector->ranks)};
+  }
+  // A mesh may have a name that looks like one of a proc: the hosts know which it is.
+  if (const auto proc = parse_proc(target); proc && arguments.ranks.empty())
+    return Wanted{proc->mesh, {{proc->rank, proc->rank + 1}}};
+  return Wanted{target, arguments.ranks};
+}
+
+/// What the hosts have written down, and which of them did not say.
+EventListing events_of(ReachedHosts& hosts, const std::string& mesh) {
+  std::vector<std::future<Result<EventListing>>> asked;
+  for (const auto& part : hosts.parts)
+    asked.push_back(std::async(std::launch::async, [&part, &mesh, limit = hosts.left] {
+      return part.events(mesh, limit);
+    }));
+  EventListing all{{}, hosts.listing.unreachable};
+  for (auto& one : asked) {
+    auto listing = one.get();
+    if (!listing) {
+      complain(listing.error().to_string());
+      continue;
+    }
+    all.events.insert(all.events.end(), listing->events.begin(), listing->events.end());
+    for (const auto& host : listing->unreachable) {
+      complain_of(host);
+      all.unreachable.push_back(host);
+    }
+  }
+  std::stable_sort(all.events.begin(), all.events.end(),
+                   [](const HostEvent& a, const HostEvent& b) { return a.time < b.time; });
+  return all;
+}
+
+std::string milliseconds_text(std::chrono::system_clock::time_point time) {
+  auto text = time_text(time);
+  return text.substr(0, text.size() - 4) + "Z";
+}
+
+std::string seconds_text(std::chrono::duration<double> time) {
+  std::array<char, 48> text{};
+  std::snprintf(text.data(), text.size(), "%.3f s", time.count());
+  return text.data();
+}
+
+/// "ranks 0-1,3 on unix:/…", "rank 2 (gpu=2/4) on …", "host unix:/…"
+std::string place_of(const StoryEntry& entry) {
+  const auto host = entry.event.host.to_string();
+  if (entry.ranks.empty()) return (entry.event.mesh.empty() ? "host " : "on ") + host;
+  const bool is_one = entry.ranks.size() == 1 && entry.ranks.front().size() == 1;
+  const auto point = is_one && entry.event.end ? entry.event.end->point : std::string();
+  return (is_one ? "rank " : "ranks ") + to_string(entry.ranks) +
+         (point.empty() ? "" : " (" + text::visible(point) + ")") + " on " + host;
+}
+
+void print_entry(const StoryEntry& entry) {
+  std::cout << "  " << milliseconds_text(entry.time) << "  " << place_of(entry) << ": "
+            << text::visible(words_of(entry.event)) << "\n";
+  if (!entry.event.end) return;
+  const auto& end = *entry.event.end;
+  const bool is_one = entry.ranks.size() == 1 && entry.ranks.front().size() == 1;
+  if (is_one && end.pid > 0) {
+    std::cout << "      pid " << end.pid;
+    if (end.started && end.ended) std::cout << ", ran " << seconds_text(*end.ended - *end.started);
+    std::cout << ", CPU "
+              << seconds_text(std::chrono::duration<double>(end.user_time) +
+                              std::chrono::duration<double>(end.system_time))
+              << ", peak " << end.max_rss_bytes / 1024 << " KiB\n";
+  }
+  std::string_view tail = end.stderr_tail;
+  while (!tail.empty()) {
+    const auto stop = tail.find('\n');
+    std::cout << "      | " << text::visible(tail.substr(0, stop)) << "\n";
+    tail.remove_prefix(stop == std::string_view::npos ? tail.size() : stop + 1);
+  }
+}
+
+void print(const Story& story) {
+  std::cout << "mesh " << text::visible(story.mesh) << "\n";
+  std::optional<StoryRole> role;
+  for (const auto& entry : story.entries) {
+    if (role != entry.role) {
+      constexpr std::array titles = {"first", "because of it", "also", "meanwhile on its hosts"};
+      std::cout << titles[static_cast<std::size_t>(entry.role)] << ":\n";
+    }
+    role = entry.role;
+    print_entry(entry);
+  }
+}
+
+Json entry_json(const StoryEntry& entry) {
+  const auto& event = entry.event;
+  Json json;
+  json["role"] = std::string(to_string(entry.role));
+  json["kind"] = std::string(to_string(event.kind));
+  json["time"] = time_text(entry.time);
+  json["host"] = event.host.to_string();
+  json["ranks"] = entry.ranks.empty() ? Json(nullptr) : Json(to_string(entry.ranks));
+  json["text"] = words_of(event);
+  json["by"] = event.by.empty() ? Json(nullptr) : Json(event.by);
+  json["because"] = event.because ? Json(*event.because) : Json(nullptr);
+  json["end"] = event.end ? rank_json(*event.end) : Json(nullptr);
+  return json;
+}
+
+void print_json(const Story& story, const EventListing& listing) {
+  Json json;
+  json["mesh"] = story.mesh;
+  json["first"] = nullptr;
+  json["events"] = Json::array();
+  for (const auto& entry : story.entries) {
+    json["events"].push_back(entry_json(entry));
+    if (entry.role == StoryRole::first) json["first"] = json["events"].back();
+  }
+  json["unreachable"] = Json::array();
+  for (const auto& host : listing.unreachable)
+    json["unreachable"].push_back({{"host", host.host.to_string()}, {"error", host.problem}});
+  std::cout << dump(json, 2) << "\n";
+}
+
+/// Nothing was written down: because nothing has ended, or because there is no such mesh.
+int explain_nothing(const ReachedHosts& hosts, const WhyArguments& arguments,
+                    const Wanted& wanted) {
+  std::vector<std::string> names;
+  for (const auto& mesh : hosts.listing.meshes) {
+    if (wanted.mesh.empty() || !is_meant(wanted.mesh, mesh.name)) {
+      names.push_back(mesh.name.substr(0, mesh.name.rfind('-')));
+      continue;
+    }
+    if (arguments.hosts.json) {
+      print_json({mesh.name, {}}, {});
+    } else {
+      std::cout << "mesh " << mesh.name << ": nothing of it has ended\n";
+    }
+    return 0;
+  }
+  if (wanted.mesh.empty()) {
+    complain("nothing has ended on these hosts, as far as their event logs go back");
+    return 1;
+  }
+  const auto near = did_you_mean(wanted.mesh, names);
+  complain("the event logs of these hosts know no mesh '" + wanted.mesh + "'" +
+           (near.empty() ? "; meshbus ps --all lists what is there"
+                         : "; did you mean '" + std::string(near) + "'?"));
+  return 1;
+}
+
+int why(const WhyArguments& arguments) {
+  if (parse_rank(arguments.target) && !arguments.ranks.empty()) {
+    complain("why: " + arguments.target + " is a rank, and --rank names others: give one of them");
+    return kUsage;
+  }
+  auto reached = reach_hosts(arguments.hosts);
+  if (const int* code = std::get_if<int>(&reached)) return *code;
+  auto& hosts = std::get<ReachedHosts>(reached);
+  auto wanted = parse_wanted(arguments);
+  if (!wanted) {
+    complain(wanted.error().detail());
+    return kUsage;
+  }
+  auto listing = events_of(hosts, wanted->mesh);
+  if (wanted->mesh != arguments.target && meshes_in(listing.events).empty() &&
+      !wanted->mesh.empty() && arguments.target.find('[') == std::string::npos) {
+    // It looked like the name of a proc.
+    wanted = Wanted{arguments.target, arguments.ranks};
+    listing = events_of(hosts, wanted->mesh);
+  }
+  const int code = listing.unreachable.empty() ? 0 : kFailed;
+  const auto names = meshes_in(listing.events);
+  if (names.empty()) return std::max(code, explain_nothing(hosts, arguments, *wanted));
+  if (names.size() > 1 && !arguments.target.empty() && !wanted->mesh.empty())
+    complain(
+        std::to_string(names.size()) +
+        " meshes of that name have events, this is the last one; give a whole name for another: " +
+        names[1] + (names.size() > 2 ? " and others" : ""));
+  const Story story = tell(listing.events, names.front(), wanted->ranks);
+  const bool has_end =
+      std::any_of(story.entries.begin(), story.entries.end(), [&](const StoryEntry& entry) {
+        return entry.event.end &&
+               (wanted->ranks.empty() || contains(wanted->ranks, entry.event.end->rank));
+      });
+  if (!wanted->ranks.empty() && !has_end) {
+    complain("mesh " + story.mesh + ": of rank " + to_string(wanted->ranks) + " no end is known");
+    return 1;
+  }
+  if (arguments.hosts.json) {
+    print_json(story, listing);
+  } else {
+    print(story);
+  }
+  std::cout.flush();
+  if (std::cout) return code;
+  complain("why: not all of the output could be written: is the disk full?");
+  return kOwnFailure;
+}
+
+}  // namespace
+
+void add_why(CLI::App& app, Commands& commands) {
+  const auto arguments = std::make_shared<WhyArguments>();
+  auto& verb = commands.add(
+      app, "why",
+      {.meaning = "Say why ranks have ended: the first cause, then what followed from it",
+       .examples = {"why", "why train", "why train --rank 0-3"},
+       .details =
+           "TARGET is a mesh (train, train-13Se1Maqzryj), a rank of the last mesh (3), or a proc "
+           "(train_3-13Se1Maqzryj); default: the mesh that something happened to last. The first "
+           "cause comes first, then what followed from it. Hosts remember as much as events.size "
+           "allows, in their run directory, or in logs.directory when that is set.",
+       .exit_codes = "0; 1 no such mesh or rank, or a host that does not answer"},
+      [arguments] { return why(*arguments); });
+  add_host_choice(verb, arguments->hosts);
+  verb.add_option("TARGET", arguments->target, "A mesh, a rank, or a proc");
+  add_ranks(verb, arguments->ranks);
+}
+
+}  // namespace meshbus::cli

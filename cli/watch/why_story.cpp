@@ -1,0 +1,218 @@
+#include "cli/watch/why_story.h"
+
+#include <algorithm>
+#include <charconv>
+#include <map>
+#include <set>
+
+#include "meshbus/name.h"
+
+namespace meshbus::cli {
+namespace {
+
+using Time = std::chrono::system_clock::time_point;
+
+/// A host writes down how its mesh ended within that time.
+constexpr std::chrono::seconds kAround{2};
+
+Time time_of(const HostEvent& event) {
+  return event.end && event.end->ended ? *event.end->ended : event.time;
+}
+
+/// Whether everything may have begun with it.
+bool may_be_first(const HostEvent& event) {
+  switch (event.kind) {
+    case EventKind::proc_ended:
+      return event.end && event.end->is_failure() && !event.end->consequence;
+    case EventKind::stop_asked:
+    case EventKind::spawn_refused: return !event.because;
+    case EventKind::owner_gone:
+    case EventKind::lease_lapsed:
+    case EventKind::host_stopping: return true;
+    // What ends a host with its procs is told by their ends: see is_origin_of_loss.
+    case EventKind::role_ended:
+    case EventKind::signal_asked:
+    case EventKind::agent_started:
+    // What came of it is told by what follows.
+    case EventKind::handed_over:
+    case EventKind::owner_away:
+    case EventKind::unknown: break;
+  }
+  return false;
+}
+
+StoryRole role_of(const HostEvent& event) {
+  switch (event.kind) {
+    case EventKind::proc_ended:
+      return event.end && event.end->consequence ? StoryRole::consequence : StoryRole::also;
+    case EventKind::stop_asked: return event.because ? StoryRole::consequence : StoryRole::also;
+    case EventKind::role_ended:
+    case EventKind::agent_started:
+    case EventKind::handed_over:
+    case EventKind::owner_away:
+    case EventKind::host_stopping: return StoryRole::around;
+    default: return StoryRole::also;
+  }
+}
+
+bool died_with_keeper(const HostEvent& event) {
+  return event.end && event.end->consequence &&
+         (event.end->cause == Cause::keeper_lost || event.end->cause == Cause::frozen);
+}
+
+bool is_shown(const HostEvent& event, const RankSet& ranks,
+              const std::set<std::uint64_t>& reasons) {
+  if (event.kind == EventKind::unknown) return false;
+  // The ends that it brought say the same.
+  if (event.kind == EventKind::stop_asked && event.because && reasons.contains(*event.because))
+    return false;
+  return !event.end || ranks.empty() || contains(ranks, event.end->rank);
+}
+
+/// What ends of several ranks must have in common to be told as one.
+std::string key_of(const StoryEntry& entry) {
+  const auto& end = *entry.event.end;
+  return std::to_string(static_cast<int>(entry.role)) + entry.event.host.to_string() + '\n' +
+         words_of(entry.event) + '\n' + end.stderr_tail;
+}
+
+void join(std::vector<StoryEntry>& entries) {
+  std::map<std::string, std::size_t> known;
+  std::map<std::size_t, std::vector<std::uint64_t>> ranks;
+  std::vector<StoryEntry> joined;
+  for (auto& entry : entries) {
+    if (!entry.event.end) {
+      entry.ranks = entry.event.ranks;
+      joined.push_back(std::move(entry));
+      continue;
+    }
+    const auto [at, is_new] = known.emplace(key_of(entry), joined.size());
+    ranks[at->second].push_back(entry.event.end->rank);
+    if (is_new) joined.push_back(std::move(entry));
+  }
+  for (auto& [index, list] : ranks) {
+    // A rank may have ended like that in several lives.
+    std::sort(list.begin(), list.end());
+    list.erase(std::unique(list.begin(), list.end()), list.end());
+    joined[index].ranks = to_rank_set(list);
+  }
+  entries = std::move(joined);
+}
+
+}  // namespace
+
+std::string_view to_string(StoryRole role) noexcept {
+  switch (role) {
+    case StoryRole::first: return "first";
+    case StoryRole::consequence: return "consequence";
+    case StoryRole::also: return "also";
+    case StoryRole::around: return "around";
+  }
+  return "also";
+}
+
+std::optional<NamedRank> parse_proc(std::string_view word) {
+  if (const auto comma = word.rfind(','); comma != std::string_view::npos)
+    word.remove_prefix(comma + 1);
+  const auto dash = word.rfind('-');
+  const auto underscore = word.substr(0, dash).rfind('_');
+  if (dash == std::string_view::npos || underscore == std::string_view::npos) return std::nullopt;
+  NamedRank found;
+  const auto* const last = word.data() + dash;
+  const auto number = std::from_chars(word.data() + underscore + 1, last, found.rank);
+  if (number.ec != std::errc() || number.ptr != last) return std::nullopt;
+  found.mesh = std::string(word.substr(0, underscore)) + std::string(word.substr(dash));
+  if (!Name::parse(found.mesh)) return std::nullopt;
+  return found;
+}
+
+bool is_meant(std::string_view word, std::string_view mesh) {
+  return word.empty() || mesh == word || mesh.substr(0, mesh.rfind('-')) == word;
+}
+
+std::vector<std::string> meshes_in(const std::vector<HostEvent>& events) {
+  std::vector<std::string> names;
+  for (auto event = events.rbegin(); event != events.rend(); ++event) {
+    if (!event->mesh.empty() && std::find(names.begin(), names.end(), event->mesh) == names.end())
+      names.push_back(event->mesh);
+  }
+  return names;
+}
+
+Story tell(const std::vector<HostEvent>& events, const std::string& mesh, const RankSet& ranks) {
+  Story story{mesh, {}};
+  std::optional<Time> begin;
+  std::optional<Time> end;
+  bool has_lost_keeper = false;
+  std::set<std::uint64_t> reasons;
+  std::map<std::uint64_t, std::uint64_t> last_lives;
+  for (const auto& event : events) {
+    if (event.mesh != mesh) continue;
+    if (event.end)
+      last_lives[event.end->rank] = std::max(last_lives[event.end->rank], event.end->restarts);
+    const auto time = event.end && event.end->started ? *event.end->started : time_of(event);
+    begin = begin ? std::min(*begin, time) : time;
+    end = end ? std::max(*end, time_of(event)) : time_of(event);
+    has_lost_keeper = has_lost_keeper || died_with_keeper(event);
+    if (event.end && event.end->because) reasons.insert(*event.end->because);
+  }
+  if (!begin) return story;
+  for (const auto& event : events) {
+    const auto time = time_of(event);
+    if (event.mesh != mesh && (!event.mesh.empty() || time < *begin || time - *end > kAround))
+      continue;
+    story.entries.push_back({role_of(event), event, {}, time});
+  }
+  std::stable_sort(story.entries.begin(), story.entries.end(),
+                   [](const auto& a, const auto& b) { return a.time < b.time; });
+  // What another life has mended is not what ended the mesh.
+  const auto is_mended = [&](const HostEvent& event) {
+    return event.end && event.end->restarts < last_lives[event.end->rank];
+  };
+  auto first = std::find_if(story.entries.begin(), story.entries.end(), [&](const auto& entry) {
+    return entry.time <= *end && may_be_first(entry.event) && !is_mended(entry.event);
+  });
+  if (first == story.entries.end() && has_lost_keeper) {
+    // The warden's words about the keeper; without them, the first rank that died with it.
+    first = std::find_if(story.entries.begin(), story.entries.end(), [](const auto& entry) {
+      return entry.event.kind == EventKind::role_ended && entry.event.text.find("the keeper") == 0;
+    });
+    if (first == story.entries.end())
+      first = std::find_if(story.entries.begin(), story.entries.end(),
+                           [](const auto& entry) { return died_with_keeper(entry.event); });
+  }
+  if (first != story.entries.end()) first->role = StoryRole::first;
+  std::erase_if(story.entries, [&](const auto& entry) {
+    return entry.role != StoryRole::first && !is_shown(entry.event, ranks, reasons);
+  });
+  std::stable_sort(story.entries.begin(), story.entries.end(),
+                   [](const auto& a, const auto& b) { return a.role < b.role; });
+  join(story.entries);
+  return story;
+}
+
+std::string words_of(const HostEvent& event) {
+  if (!event.end) {
+    std::string text = event.text;
+    if (event.kind == EventKind::stop_asked) text = "a stop was asked for: " + text;
+    if (event.kind == EventKind::spawn_refused) text = "a spawn was refused: " + text;
+    if (!event.by.empty()) text += " (by " + event.by + ")";
+    return text;
+  }
+  const auto& end = *event.end;
+  if (end.step == StopStep::none) return end.words();
+  std::string text = "stopped";
+  if (!end.stop_reason.empty()) text += ": " + end.stop_reason;
+  if (!end.stopped_by.empty()) text += " (by " + end.stopped_by + ")";
+  text += "; ";
+  if (end.cause == Cause::killed_after_grace) {
+    text += "it outlived SIGTERM and was killed when its grace was over";
+  } else if (end.step == StopStep::asked) {
+    text += "asked to end: " + end.words();
+  } else {
+    text += (end.step == StopStep::term ? "after SIGTERM: " : "at once: ") + end.words();
+  }
+  return text;
+}
+
+}  // namespace meshbus::cli

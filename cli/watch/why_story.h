@@ -1,0 +1,61 @@
+#pragma once
+
+#include <chrono>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "meshbus/events.h"
+
+namespace meshbus::cli {
+
+/// What an event is in the story of how a mesh ended.
+enum class StoryRole {
+  first,        ///< What all began with.
+  consequence,  ///< Of that, as the host says.
+  also,         ///< Another end, order or refusal that follows from nothing that is known.
+  around,       ///< What happened to the host meanwhile.
+};
+/// "first". Never null.
+std::string_view to_string(StoryRole role) noexcept;
+
+struct StoryEntry {
+  StoryRole role = StoryRole::also;
+  HostEvent event;
+  /// The same happened to all of these; its own rank among them. Empty: to the mesh, or the host.
+  RankSet ranks;
+  /// When: a rank's end, else when it was written down.
+  std::chrono::system_clock::time_point time;
+};
+
+/// How one mesh ended, out of the event logs of its hosts. Pure.
+struct Story {
+  std::string mesh;
+  /// The first one, its consequences, then the others; each by time.
+  std::vector<StoryEntry> entries;
+};
+
+/// Splits what was asked for, "trainers_3-13Se1Maqzryj" or a ProcId, into mesh and rank; nothing
+/// when it is no name of a proc.
+struct NamedRank {
+  std::string mesh;
+  std::uint64_t rank;
+};
+std::optional<NamedRank> parse_proc(std::string_view word);
+
+/// Whether somebody who types `word` means that mesh: its name, or its base.
+bool is_meant(std::string_view word, std::string_view mesh);
+
+/// The names of the meshes in these events, the one that something happened to last in front.
+std::vector<std::string> meshes_in(const std::vector<HostEvent>& events);
+
+/// Of these events, by time, those of `mesh` and of its hosts while it lived. `ranks`: ends of
+/// others are left out, but for the first cause; empty: all.
+Story tell(const std::vector<HostEvent>& events, const std::string& mesh, const RankSet& ranks);
+
+/// One event in words, without time and place: "exit 3", "stopped (rank 2 failed: exit 3) by tcp:…:
+/// killed by SIGTERM".
+std::string words_of(const HostEvent& event);
+
+}  // namespace meshbus::cli

@@ -1,0 +1,134 @@
+#include "client/controller/handover_service.h"
+
+#include <algorithm>
+#include <memory>
+#include <utility>
+
+#include "common/base/log.h"
+#include "common/wire/control.h"
+#include "wire/bus_generated.h"
+#include "wire/lifecycle_generated.h"
+
+namespace meshbus {
+namespace {
+
+/// An owner that was told that we would take a mesh, and has not given it to us after this long,
+/// does not want to any more.
+constexpr std::chrono::milliseconds kOfferLimit{3000};
+/// At its end a controller waits this long for what its hosts have to say of its meshes when all
+/// ranks have ended: exit reports may take 3 s.
+constexpr std::chrono::milliseconds kLastReports{5000};
+
+}  // namespace
+
+bool HandoverService::begin_end(const std::string& reason, std::function<void()> done) {
+  if (when_ended_) return false;
+  when_ended_ = std::move(done);
+  end_timer_ = reactor_.after(options_.grace + options_.stop_limit, [this] {
+    log::warn(std::to_string(supervisor_.live_owned()) +
+              " meshes of this controller have not ended; they do when their leases lapse");
+    end_timer_ = 0;
+    std::exchange(when_ended_, [] {})();
+  });
+  last_order_.reason = reason;
+  last_order_.requester = gateway_.self().to_string();
+  last_order_.grace_ms = static_cast<std::uint32_t>(options_.grace.count());
+  return true;
+}
+
+Supervisor::Actions HandoverService::stop_all() {
+  return supervisor_.stop_owned(last_order_, reactor_.now());
+}
+
+Supervisor::Actions HandoverService::note_offers() {
+  const auto taken = std::erase_if(offered_, [this](const auto& offer) {
+    const auto* const mesh = supervisor_.find(offer.first);
+    return mesh != nullptr && supervisor_.is_owned(*mesh);
+  });
+  std::erase_if(offered_, [this](const auto& offer) {
+    return reactor_.now() - offer.second > kOfferLimit;
+  });
+  return is_ending() && taken != 0 ? stop_all() : Supervisor::Actions();
+}
+
+void HandoverService::check_end() {
+  if (!is_ending() || supervisor_.live_owned() != 0 || !offered_.empty()) return;
+  // Subscribers are to hear how the ranks ended, if that can be known at all.
+  if (!all_ended_) all_ended_ = reactor_.now();
+  if (!supervisor_.has_told_owned() && reactor_.now() - *all_ended_ < kLastReports) return;
+  reactor_.cancel(std::exchange(end_timer_, 0));
+  // Posted, because it may destroy the caller.
+  reactor_.post([done = std::exchange(when_ended_, [] {})] { done(); });
+}
+
+void HandoverService::close() {
+  is_closed_ = true;
+  reactor_.cancel(end_timer_);
+}
+
+void HandoverService::on_offer_mesh(const Request& request, const wire::OfferMesh& message) {
+  const auto mesh = message.mesh()->str();
+  const auto refuse = [&](const std::string& why) {
+    gateway_.bus()->refuse(request, Error(ErrorCode::refused, "controller " + gateway_.self().to_string() + " does not answer for mesh " + mesh + ": " + why));
+  };
+  if (options_.lease.count() == 0) return refuse("it only watches");
+  if (when_ended_) return refuse("it is ending");
+  if (!options_.mesh.empty()) return refuse("it watches " + options_.mesh + " alone");
+  std::string missing;
+  for (const auto* text : *message.hosts()) {
+    const auto host = HostAddr::parse(text->string_view());
+    if (!host) return gateway_.bus()->refuse(request, host.error().within("OfferMesh.hosts"));
+    const bool is_watched = std::find(options_.hosts.begin(), options_.hosts.end(), *host) != options_.hosts.end();
+    if (!is_watched && missing.size() < kTextLimit) missing += (missing.empty() ? "" : ", ") + host->to_string();
+  }
+  if (!missing.empty()) return refuse("it does not watch " + missing + "; its --hosts has to name every host of the mesh");
+  wire::OfferAcceptedT accepted;
+  accepted.owner = gateway_.self().to_string();
+  accepted.lease_ms = static_cast<std::uint32_t>(options_.lease.count());
+  gateway_.bus()->answer(request, std::move(accepted));
+  offered_[mesh] = reactor_.now();
+}
+
+void HandoverService::on_hand_over(const Request& request, const wire::HandOver& message,
+                                   std::function<void()> on_done) {
+  const auto name = message.mesh()->str();
+  const auto* const mesh = supervisor_.find(name);
+  if (mesh == nullptr || !supervisor_.is_owned(*mesh))
+    return gateway_.bus()->refuse(request,
+                        Error(ErrorCode::not_exist, "controller " + gateway_.self().to_string() + " does not answer for a mesh '" + name + "'"));
+  struct Asked {
+    std::size_t open = 0;
+    std::string problems;
+    std::optional<ErrorCode> code;
+  };
+  const auto asked = std::make_shared<Asked>();
+  std::vector<HostAddr> hosts;
+  for (const auto& host : options_.hosts) {
+    if (mesh->is_on(host)) hosts.push_back(host);
+  }
+  if (hosts.empty())
+    return gateway_.bus()->refuse(request, Error(ErrorCode::not_exist, "no host of controller " + gateway_.self().to_string() + " has '" + name + "'"));
+  asked->open = hosts.size();
+  // Done on some hosts only, it would have no owner: it stays ours until it is done on all of them.
+  supervisor_.hold(name);
+  for (const auto& host : hosts) {
+    wire::HandOverT order;
+    message.UnPackTo(&order);
+    const auto on_answer = [this, request, asked, host, name, on_done](const Result<ControlMessage>& answer) {
+      if (is_closed_) return;
+      // A host that has forgotten the mesh needs no owner for it.
+      if (!answer && answer.error().code() != ErrorCode::not_exist) {
+        if (!asked->code) asked->code = answer.error().code();
+        asked->problems += (asked->problems.empty() ? "" : "; ") + ("not on " + host.to_string() + ": " + answer.error().to_string());
+      }
+      if (--asked->open != 0) return;
+      if (asked->code) return gateway_.bus()->refuse(request, Error(*asked->code, asked->problems));
+      supervisor_.let_go(name);
+      on_done();
+      gateway_.bus()->answer(request, wire::AckT());
+    };
+    gateway_.bus()->request(Destination::to_agent(host), std::move(order), options_.answer_limit, on_answer);
+  }
+}
+
+}  // namespace meshbus

@@ -1,0 +1,57 @@
+#pragma once
+
+#include <chrono>
+#include <map>
+#include <optional>
+#include <set>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "client/controller/lease_book.h"
+#include "client/controller/mesh_controller.h"
+#include "meshbus/address.h"
+
+namespace meshbus {
+
+/// Which meshes a controller answers for, and the leases that it renews for them
+/// (docs/decisions/0020-handover.md). Pure.
+class OwnedMeshes {
+ public:
+  using Time = MeshController::Time;
+  using Meshes = std::map<std::string, MeshController, std::less<>>;
+
+  /// The controller is known by this name (a ProcId), from now on also. False: it was already.
+  bool add_name(const std::string& name) { return names_.insert(name).second; }
+  /// The mesh is being handed over to another owner: it stays ours, whatever its hosts say, until
+  /// that is done on all of them.
+  void hold(const std::string& mesh) { held_.insert(mesh); }
+  void let_go(const std::string& mesh) { held_.erase(mesh); }
+  bool contains(const MeshController& mesh) const {
+    return held_.contains(mesh.mesh()) || mesh.owners().is_owned_by(names_);
+  }
+
+  /// Takes the leases of our meshes from what their hosts say.
+  void note_leases(const Meshes& meshes, const std::vector<HostAddr>& hosts);
+  /// The meshes whose leases are to be renewed now on that host; they count as asked. Empty: none,
+  /// or the former question is not answered yet.
+  std::vector<std::string> renew(const HostAddr& host, Time now);
+  /// `is_done`: they were renewed as far as they exist.
+  void on_renewed(const HostAddr& host, const std::vector<std::string>& meshes, bool is_done,
+                  Time now);
+  /// The connection is new: what was asked before is not answered any more.
+  void on_connected();
+  /// When renew() has something for that host.
+  std::optional<Time> next_due(const HostAddr& host) const;
+
+ private:
+  struct Host {
+    LeaseBook leases;
+    bool is_renewing = false;
+  };
+  std::set<std::string> names_;
+  std::set<std::string, std::less<>> held_;
+  std::map<HostAddr, Host> hosts_;
+};
+
+}  // namespace meshbus

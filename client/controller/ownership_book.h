@@ -1,0 +1,48 @@
+#pragma once
+
+#include <algorithm>
+#include <chrono>
+#include <map>
+#include <set>
+#include <string>
+
+#include "client/controller/host_update.h"
+#include "meshbus/address.h"
+
+namespace meshbus {
+
+/// Who answers for one mesh, as each of its hosts says. Pure.
+class OwnershipBook {
+ public:
+  void take(const HostAddr& host, const OwnerUpdate& owner) { owners_[host] = owner; }
+
+  /// As the first host says that does; null: none has said.
+  const OwnerUpdate* first() const { return owners_.empty() ? nullptr : &owners_.begin()->second; }
+  /// Whether one of these names answers for it: some of its hosts say so, and none says anything
+  /// else. A mesh that was handed over on some of its hosts only is still its former owner's.
+  bool is_owned_by(const std::set<std::string>& names) const {
+    return !owners_.empty() && std::all_of(owners_.begin(), owners_.end(), [&](const auto& entry) {
+      return !entry.second.is_gone && names.contains(entry.second.owner);
+    });
+  }
+  /// Whether some host says that nobody answers for it any more.
+  bool is_abandoned() const {
+    return std::any_of(owners_.begin(), owners_.end(),
+                       [](const auto& entry) { return entry.second.is_gone; });
+  }
+  /// Whether its owner may restart ranks there.
+  bool may_restart_on(const HostAddr& host) const {
+    const auto found = owners_.find(host);
+    return found != owners_.end() && found->second.may_restart;
+  }
+  /// As that host says; 0 = none.
+  std::chrono::milliseconds lease_on(const HostAddr& host) const {
+    const auto found = owners_.find(host);
+    return found == owners_.end() ? std::chrono::milliseconds(0) : found->second.lease;
+  }
+
+ private:
+  std::map<HostAddr, OwnerUpdate> owners_;
+};
+
+}  // namespace meshbus

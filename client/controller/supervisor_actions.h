@@ -1,0 +1,42 @@
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "client/controller/watch_event.h"
+#include "meshbus/address.h"
+
+namespace meshbus {
+
+/// A question of a Supervisor to a host or a proc.
+struct SupervisorQuestion {
+  enum class Kind {
+    probe,          ///< GetHost
+    list,           ///< ListMeshes
+    stream,         ///< StreamState
+    state,          ///< GetState
+    stop,           ///< StopProcs, as in find(mesh)->stop_order()
+    renew,          ///< RenewLease of `meshes`, as long as before.
+    stream_actors,  ///< StreamActors, to the proc of `rank`; `mesh` is an ActorsName.
+    stop_actor,     ///< StopActor there, as in find_actors(mesh)->stop_order().
+  };
+  Kind kind;
+  HostAddr host;
+  std::string mesh;
+  std::string after;  ///< Of a list.
+  std::vector<std::string> meshes = {};
+  std::uint64_t rank = 0;
+  std::uint64_t incarnation = 0;  ///< Of the proc of that rank.
+};
+
+/// What a Supervisor wants to be done.
+struct SupervisorActions {
+  std::vector<WatchEvent> events;
+  /// Each gets one answer(), an Error if need be.
+  std::vector<SupervisorQuestion> questions;
+  /// A poll has begun: subscribers are to hear that.
+  bool is_heartbeat = false;
+};
+
+}  // namespace meshbus

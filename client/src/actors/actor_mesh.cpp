@@ -1,0 +1,370 @@
+#include "meshbus/actor_mesh.h"
+
+#include <unistd.h>
+
+#include <algorithm>
+#include <cstdio>
+#include <map>
+#include <set>
+
+#include "client/src/actors/actor_mesh_impl.h"
+#include "client/src/check_owner.h"
+#include "client/src/proc_mesh/proc_mesh_impl.h"
+#include "client/src/time_left.h"
+#include "common/wire/actor_body.h"
+#include "meshbus/accumulator.h"
+#include "meshbus/point.h"
+#include "wire/actors_generated.h"
+#include "wire/lifecycle_generated.h"
+
+namespace meshbus {
+namespace {
+
+using std::chrono::milliseconds;
+
+/// Requests that carry parameters are asked in rounds of so many bytes, so that they fit into the queue.
+constexpr std::size_t kRoundBytes = std::size_t{4} * 1024 * 1024;
+
+std::string message_to(const ActorMeshRef& ref, const MessageType& type) {
+  return "message " + type.to_string() + " to actors " + ref.name().to_string();
+}
+
+/// "ranks 0-2,5: timeout: ...; rank 7: ..."
+std::string describe_by_rank(const std::map<std::uint64_t, Error>& errors) {
+  std::map<std::string, std::vector<std::uint64_t>> ranks_of;
+  std::vector<std::string> order;
+  for (const auto& [rank, error] : errors) {
+    auto& ranks = ranks_of[error.to_string()];
+    if (ranks.empty()) order.push_back(error.to_string());
+    ranks.push_back(rank);
+  }
+  std::string text;
+  for (const auto& one : order) {
+    const auto& ranks = ranks_of[one];
+    text += (text.empty() ? "" : "; ") + std::string(ranks.size() == 1 ? "rank " : "ranks ") + to_string(to_rank_set(ranks)) + ": " + one;
+  }
+  return text;
+}
+
+Connection::Answer ask_stop(Connection& connection, const ActorMeshRef& ref, std::uint64_t rank, const std::string& reason,
+                            milliseconds grace, milliseconds deadline) {
+  wire::StopActorT stop;
+  stop.name = ref.name().to_string();
+  stop.reason = reason;
+  stop.grace_ms = static_cast<std::uint32_t>(std::clamp<std::int64_t>(grace.count(), 0, UINT32_MAX));
+  return connection.ask(Destination::to(ref.actor_at(rank)->proc()), std::move(stop), deadline);
+}
+
+}  // namespace
+
+// --- What they share. ---
+
+void ActorMeshImpl::let_go() {
+  if (monitor_ == nullptr || has_let_go_.exchange(true)) return;
+  if (!core().check_process()) {
+    // A forked child: the actors are its parent's.
+    new std::shared_ptr<ActorMonitor>(monitor_);
+    return;
+  }
+  for (const auto& report : monitor_->reports()) {
+    if (!is_detached_ && !report.status.is_terminated() && !proc_end(*monitor_->ref().procs().create_rank(report.rank)))
+      ask_stop(connection(), monitor_->ref(), report.rank, "the launcher let go of the actors", std::chrono::seconds(10),
+               std::chrono::seconds(15));
+  }
+  monitor_->abandon();
+  core().post([core = connection_.core().get(), connection = connection_.get(), monitor = std::weak_ptr(monitor_)] {
+    core->forget_actors(connection, monitor);
+  });
+}
+
+std::optional<RankReport> ActorMeshImpl::proc_end(std::uint64_t create_rank) const {
+  if (procs_ == nullptr) return std::nullopt;
+  auto report = procs_->progress().table().rank(create_rank);
+  if (!report.is_terminal()) return std::nullopt;
+  return report;
+}
+
+std::optional<RankReport> ActorMeshImpl::wait_proc_end(std::uint64_t create_rank, milliseconds limit) const {
+  if (procs_ != nullptr) procs_->progress().wait([create_rank](const RankTable& table) { return table.rank(create_rank).is_terminal(); }, limit);
+  return proc_end(create_rank);
+}
+
+// --- Views. ---
+
+Result<ActorView> ActorView::attach(Context& context, ActorMeshRef ref) {
+  const auto& core = context.core();
+  if (auto fine = check_owner(core); !fine) return fail(fine.error());
+  const auto& hosts = ref.procs().hosts();
+  auto connection = core->find_connection(core, hosts.empty() ? HostAddr::local(0) : hosts.front());
+  if (!connection) return fail(connection.error());
+  return ActorView(std::make_shared<ActorMeshImpl>(std::move(*connection), nullptr, nullptr), std::move(ref));
+}
+
+Result<ActorView> ActorView::range(std::string_view label, std::uint64_t begin, std::optional<std::uint64_t> end,
+                                   std::uint64_t step) const {
+  auto slice = ref_.range(label, begin, end, step);
+  if (!slice) return fail(slice.error());
+  return ActorView(impl_, std::move(*slice));
+}
+
+Result<ActorView> ActorView::at(std::string_view label, std::uint64_t index) const {
+  auto slice = ref_.at(label, index);
+  if (!slice) return fail(slice.error());
+  return ActorView(impl_, std::move(*slice));
+}
+
+Result<RankAnswers> ActorView::call(const MessageType& type, std::string_view body, milliseconds deadline) const {
+  if (auto fine = check_owner(impl_); !fine) return fail(fine.error());
+  if (size() == 0) return RankAnswers();
+  auto answers = impl_->connection().call_all(ref_.procs(), actor_port(ref_.name()), encode_actor_body(type, 0, body), deadline);
+  if (!answers) return fail(answers.error().within(message_to(ref_, type)));
+  return answers;
+}
+
+Result<Accumulation> ActorView::accumulate(const MessageType& type, std::string_view body, std::string_view reducer,
+                                           const AccumulateOptions& options) const {
+  if (auto fine = check_owner(impl_); !fine) return fail(fine.error());
+  auto by = (options.reducers == nullptr ? Reducers::builtin() : *options.reducers).find(reducer);
+  if (!by) return fail(by.error());
+  if (size() == 0) return Accumulation();
+  if (!Reducers::builtin().find(reducer)) return accumulate_here(type, body, std::move(*by), options.deadline);
+  auto reduced =
+      impl_->connection().accumulate(ref_.procs(), actor_port(ref_.name()), encode_actor_body(type, 0, body), std::move(*by), options);
+  if (!reduced) return fail(reduced.error().within(message_to(ref_, type)));
+  return reduced;
+}
+
+Result<Accumulation> ActorView::accumulate_here(const MessageType& type, std::string_view body, Reducer reducer,
+                                                milliseconds deadline) const {
+  auto answers = call(type, body, deadline);
+  if (!answers) return fail(answers.error());
+  Accumulation reduced;
+  reduced.num_ranks = reduced.num_messages = size();
+  Accumulator accumulator(reducer, size(), Accumulator::Deliver::snapshots);
+  const Accumulator::Time now{};
+  for (std::uint64_t ordinal = 0; ordinal < size(); ++ordinal) {
+    auto& answer = (*answers)[ordinal];
+    auto value = answer ? reducer.read(*answer) : Result<ReplyValue>(fail(answer.error()));
+    const auto added = value ? accumulator.add(ordinal, std::move(*value), now) : Result<void>(fail(value.error()));
+    if (!added) reduced.errors.emplace(ordinal, added.error());
+  }
+  if (auto all = accumulator.take(Accumulator::Time::max())) {
+    reduced.value = std::move(all->value);
+    reduced.ranks = std::move(all->ranks);
+  }
+  return reduced;
+}
+
+Result<void> ActorView::send(const MessageType& type, std::string_view body) const {
+  if (auto fine = check_owner(impl_); !fine) return fine;
+  if (size() == 0) return {};
+  const auto sent = impl_->connection().cast(ref_.procs(), actor_port(ref_.name()), encode_actor_body(type, 0, body));
+  if (!sent) return fail(sent.error().within(message_to(ref_, type)));
+  return {};
+}
+
+Result<std::vector<ActorReport>> ActorView::states(milliseconds deadline) const {
+  if (auto fine = check_owner(impl_); !fine) return fail(fine.error());
+  std::vector<Connection::Answer> answers;
+  for (std::uint64_t ordinal = 0; ordinal < size(); ++ordinal) {
+    wire::GetActorStateT get;
+    get.name = ref_.name().to_string();
+    answers.push_back(impl_->connection().ask(Destination::to(ref_.actor_at(ordinal)->proc()), std::move(get), deadline));
+  }
+  const auto extent = ref_.region().extent();
+  std::vector<ActorReport> reports;
+  for (std::uint64_t ordinal = 0; ordinal < size(); ++ordinal) {
+    const auto answer = answers[ordinal].get();
+    const auto* const state = answer ? answer->body_as<wire::ActorState>() : nullptr;
+    ActorReport report;
+    if (state != nullptr) {
+      report = to_report(*state);
+    } else if (!answer && answer.error().code() == ErrorCode::not_exist) {
+      report.status = Status::Kind::not_exist;
+    } else if (const auto end = impl_->proc_end(*ref_.procs().create_rank(ordinal))) {
+      report.reason = "its proc has ended: " + end->describe();
+      report.status = end->is_failure() ? Status::failed(report.reason) : Status(Status::Kind::stopped);
+      report.proc = end;
+    } else {
+      report.reason = answer ? "it answered nonsense" : answer.error().to_string();
+    }
+    report.rank = ordinal;
+    report.actor = ref_.actor_at(ordinal)->to_string();
+    if (const auto point = extent.point_of(ordinal)) report.point = point->to_string();
+    reports.push_back(std::move(report));
+  }
+  return reports;
+}
+
+// --- Owners. ---
+
+ActorMesh::ActorMesh(ActorMesh&&) noexcept = default;
+ActorMesh& ActorMesh::operator=(ActorMesh&& other) noexcept {
+  std::swap(view_, other.view_);
+  return *this;
+}
+ActorMesh::~ActorMesh() {
+  if (view_.impl_ != nullptr) view_.impl_->let_go();
+}
+
+std::vector<ActorReport> ActorMesh::known() const {
+  return view_.impl_ == nullptr ? std::vector<ActorReport>() : view_.impl_->monitor()->reports();
+}
+
+Result<ActorReport> ActorMesh::wait_for_failure(milliseconds deadline) const {
+  if (auto fine = check_owner(view_.impl_); !fine) return fail(fine.error());
+  if (auto failure = view_.impl_->monitor()->wait_failure(deadline)) return std::move(*failure);
+  return fail(ErrorCode::timeout,
+              "actors " + ref().name().to_string() + ": none failed within " + std::to_string(deadline.count()) + " ms");
+}
+
+Result<std::vector<ActorReport>> ActorMesh::stop(ActorStopOptions options) {
+  if (auto fine = check_owner(view_.impl_); !fine) return fail(fine.error());
+  auto& impl = *view_.impl_;
+  auto& monitor = *impl.monitor();
+  const auto limit = options.deadline.value_or(options.grace + impl.core().config().duration(keys::stop_idle));
+  const auto give_up = std::chrono::steady_clock::now() + limit;
+  std::vector<std::pair<std::uint64_t, Connection::Answer>> answers;
+  for (const auto& report : monitor.reports()) {
+    if (!report.status.is_terminated())
+      answers.emplace_back(report.rank, ask_stop(impl.connection(), ref(), report.rank, options.reason, options.grace, limit));
+  }
+  std::map<std::uint64_t, Error> left;
+  for (auto& [rank, future] : answers) {
+    auto answer = std::make_shared<Result<ControlMessage>>(future.get());
+    const auto* const state = *answer ? (*answer)->body_as<wire::ActorState>() : nullptr;
+    if (state != nullptr) impl.core().run([&] { monitor.on_state(rank, *state); });
+    if (monitor.report(rank).status.is_terminated()) continue;
+    // A proc that is not there any more has ended; that its host says so may be still to come.
+    const auto code = *answer ? ErrorCode::none : answer->error().code();
+    const bool is_gone = code == ErrorCode::no_such_proc || code == ErrorCode::fate_unknown;
+    const auto create_rank = *ref().procs().create_rank(rank);
+    if (const auto end = is_gone ? impl.wait_proc_end(create_rank, left_until(give_up)) : impl.proc_end(create_rank)) {
+      impl.core().run([&] { monitor.on_proc_end(*end); });
+      continue;
+    }
+    left.emplace(rank, *answer ? Error(ErrorCode::internal, "it has not ended") : answer->error());
+  }
+  if (left.empty()) return monitor.reports();
+  return fail(ErrorCode::stop_error, "actors " + ref().name().to_string() + ": " + std::to_string(left.size()) + " of " +
+                                         std::to_string(size()) + " have not ended: " + describe_by_rank(left));
+}
+
+// --- Making them. ---
+
+namespace {
+
+/// Nobody asked to hear of failures: it is printed, the procs are stopped, and this launcher ends (spec 6.6).
+void handle_actor_failure_by_default(ContextCore& core, Connection& connection, const std::weak_ptr<MeshMonitor>& procs,
+                                     const ActorReport& failure) {
+  if (failure.proc) return;  // it is told by the mesh of procs
+  const auto mesh = procs.lock();
+  if (mesh == nullptr) return;
+  const bool is_ours = !mesh->progress().is_handed_over();
+  std::string text = "meshbus: mesh " + mesh->name() + ": " + failure.describe() + "\n";
+  if (is_ours) text += "meshbus: nobody handles failures of these actors: their procs are stopped, and this launcher ends\n";
+  std::fwrite(text.data(), 1, text.size(), stderr);
+  if (!is_ours) return;
+  const auto stopped = stop_ranks(core, connection, *mesh, {.reason = failure.describe()});
+  if (!stopped) std::fprintf(stderr, "meshbus: %s\n", stopped.error().to_string().c_str());
+  std::fflush(nullptr);
+  // Not exit(): static objects would be destroyed under the feet of the other threads.
+  ::_exit(125);
+}
+
+/// A host that does not answer so long is not waited for: what is wrong with it, its procs will tell.
+constexpr milliseconds kLeaseLimit{3000};
+
+/// Before there are any: a launcher that is gone a moment later leaves none behind.
+Result<void> begin_leases(Connection& connection, const ActorMonitor& actors, milliseconds limit) {
+  std::set<HostAddr> hosts;
+  for (std::uint64_t rank = 0; rank < actors.ref().num_ranks(); ++rank) hosts.insert(actors.ref().actor_at(rank)->proc().host());
+  std::vector<std::pair<HostAddr, Connection::Answer>> answers;
+  for (const auto& host : hosts) {
+    wire::RenewLeaseT renew;
+    renew.meshes = {actors.lease_name()};
+    renew.lease_ms = static_cast<std::uint32_t>(actors.lease().count());
+    answers.emplace_back(host, connection.ask(Destination::to_agent(host), std::move(renew), limit));
+  }
+  for (auto& [host, future] : answers) {
+    const auto answer = future.get();
+    // An agent of an older release knows no actors; what else there is, their procs will tell.
+    if (!answer && answer.error().code() == ErrorCode::queue_full) return fail(answer.error());
+  }
+  return {};
+}
+
+}  // namespace
+
+Result<ActorMesh> ProcMesh::spawn_actors(const std::string& type, std::string_view name, std::string_view params,
+                                         ActorSpawnOptions options) {
+  if (auto fine = check_owner(impl_); !fine) return fail(fine.error());
+  auto& core = impl_->core();
+  const auto parsed = Name::parse(name);
+  if (!parsed) return fail(parsed.error());
+  auto procs = options.region ? ref().sliced(*options.region) : Result<ProcMeshRef>(ref());
+  if (!procs) return fail(procs.error());
+  const ActorMeshRef actors(std::move(*procs), *parsed);
+  auto connection = core.use_again(impl_->connection_use().core(), &impl_->connection());
+  auto mesh_monitor = impl_->shared_monitor();
+  auto failed = std::move(options.on_failure);
+  if (!failed) {
+    failed = [core_pointer = &core, to = connection.get(), procs_monitor = std::weak_ptr(mesh_monitor)](const ActorReport& failure) {
+      handle_actor_failure_by_default(*core_pointer, *to, procs_monitor, failure);
+    };
+  }
+  const auto lease = options.detach ? milliseconds(0) : mesh_monitor->options().lease;
+  auto monitor = std::make_shared<ActorMonitor>(core.handlers(), actors, type, std::move(failed), lease);
+  auto impl = std::make_shared<ActorMeshImpl>(std::move(connection), monitor, mesh_monitor);
+
+  const auto ready = core.config().duration(keys::spawn_ready);
+  const auto end = std::chrono::steady_clock::now() + options.deadline.value_or(ready.count() > 0 ? ready : std::chrono::seconds(30));
+  if (lease.count() > 0) {
+    if (auto leased = begin_leases(impl->connection(), *monitor, std::min(left_until(end), kLeaseLimit)); !leased)
+      return fail(leased.error());
+  }
+  core.run([&] { impl->connection().updates().add(monitor, mesh_monitor); });
+  const std::uint64_t round = std::max<std::uint64_t>(1, kRoundBytes / (params.size() + 1024));
+  std::map<std::uint64_t, Error> errors;
+  for (std::uint64_t begin = 0; begin < actors.num_ranks(); begin += round) {
+    std::vector<std::pair<std::uint64_t, Connection::Answer>> answers;
+    const auto left = left_until(end);  // of all, so that those that do not answer say it in the same words
+    for (std::uint64_t rank = begin; rank < std::min(begin + round, actors.num_ranks()); ++rank) {
+      if (const auto proc = impl->proc_end(*actors.procs().create_rank(rank))) {
+        errors.emplace(rank, Error(ErrorCode::actor_spawn_error, "its proc has ended: " + proc->describe()));
+        continue;
+      }
+      wire::SpawnActorT spawn;
+      spawn.type = type;
+      spawn.name = parsed->to_string();
+      spawn.params.assign(params.begin(), params.end());
+      spawn.create_rank = rank;
+      spawn.owner = impl->connection().self();
+      answers.emplace_back(rank, impl->connection().ask(Destination::to(actors.actor_at(rank)->proc()), std::move(spawn), left));
+    }
+    for (auto& [rank, future] : answers) {
+      const auto answer = future.get();
+      const auto* const state = answer ? answer->body_as<wire::ActorState>() : nullptr;
+      if (state != nullptr) {
+        core.run([&] { monitor->on_state(rank, *state); });
+      } else {
+        errors.emplace(rank, answer ? Error(ErrorCode::internal, "its proc answered " + answer->body_name()) : answer.error());
+      }
+    }
+  }
+  if (errors.empty()) {
+    monitor->arm();
+    if (options.detach) impl->detach();
+    return ActorMeshImpl::make(impl, actors);
+  }
+  // One code when all agree on it.
+  auto code = errors.begin()->second.code();
+  for (const auto& [rank, error] : errors) {
+    if (error.code() != code) code = ErrorCode::actor_spawn_error;
+  }
+  if (code != ErrorCode::actor_type_not_registered && code != ErrorCode::refused) code = ErrorCode::actor_spawn_error;
+  return fail(code, "actors " + actors.name().to_string() + " of type " + type + ": " + std::to_string(errors.size()) + " of " +
+                        std::to_string(actors.num_ranks()) + " were not made: " + describe_by_rank(errors));
+}
+
+}  // namespace meshbus

@@ -1,0 +1,51 @@
+#pragma once
+
+#include <atomic>
+#include <memory>
+#include <optional>
+#include <utility>
+#include <vector>
+
+#include "client/src/actors/actor_monitor.h"
+#include "client/src/connection.h"
+#include "client/src/context_core.h"
+#include "client/src/proc_mesh/mesh_monitor.h"
+#include "meshbus/actor_mesh.h"
+
+namespace meshbus {
+
+/// What ActorMesh and its views share.
+class ActorMeshImpl {
+ public:
+  /// `monitor`, `procs`: of who has made the actors; null for others.
+  ActorMeshImpl(ConnectionUse connection, std::shared_ptr<ActorMonitor> monitor, std::shared_ptr<MeshMonitor> procs)
+      : connection_(std::move(connection)), monitor_(std::move(monitor)), procs_(std::move(procs)) {}
+  ~ActorMeshImpl() { let_go(); }
+  ActorMeshImpl(const ActorMeshImpl&) = delete;
+  ActorMeshImpl& operator=(const ActorMeshImpl&) = delete;
+
+  ContextCore& core() const noexcept { return *connection_.core(); }
+  Connection& connection() const noexcept { return *connection_.get(); }
+  ActorMonitor* monitor() const noexcept { return monitor_.get(); }
+  /// The end of that proc, if it has ended and is ours.
+  std::optional<RankReport> proc_end(std::uint64_t create_rank) const;
+  /// The same, once it is told; nothing when it is not within that time.
+  std::optional<RankReport> wait_proc_end(std::uint64_t create_rank, std::chrono::milliseconds limit) const;
+
+  /// Their owner goes: asks them to stop, unless they are to live on, and does not wait. Nobody hears of them any more.
+  void let_go();
+
+  /// They live on when their owner goes.
+  void detach() { is_detached_ = true; }
+
+  static ActorMesh make(const std::shared_ptr<ActorMeshImpl>& impl, ActorMeshRef ref) { return ActorMesh(ActorView(impl, std::move(ref))); }
+
+ private:
+  ConnectionUse connection_;
+  std::shared_ptr<ActorMonitor> monitor_;
+  std::shared_ptr<MeshMonitor> procs_;
+  std::atomic<bool> is_detached_{false};
+  std::atomic<bool> has_let_go_{false};
+};
+
+}  // namespace meshbus

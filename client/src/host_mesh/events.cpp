@@ -1,0 +1,120 @@
+#include "meshbus/events.h"
+
+#include <algorithm>
+#include <set>
+#include <tuple>
+
+#include "client/src/check_owner.h"
+#include "client/src/host_mesh/host_mesh_impl.h"
+#include "client/src/proc_mesh/wire_reports.h"
+#include "common/wire/control.h"
+#include "wire/supervision_generated.h"
+
+namespace meshbus {
+namespace {
+
+using Clock = std::chrono::steady_clock;
+
+/// One host's log, page by page.
+struct Pages {
+  HostAddr host;
+  std::uint64_t from = 0;
+  bool is_over = false;
+  HostReport problem = {};
+};
+
+HostEvent to_event(const HostAddr& host, const wire::Event& from) {
+  HostEvent event;
+  event.kind = from.kind() > wire::EventKind::MAX ? EventKind::unknown : static_cast<EventKind>(from.kind());
+  event.host = host;
+  event.time = std::chrono::system_clock::time_point(
+      std::chrono::duration_cast<std::chrono::system_clock::duration>(std::chrono::nanoseconds(from.time_ns())));
+  event.mesh = text_of(from.mesh());
+  for (flatbuffers::uoffset_t i = 0; from.ranks() != nullptr && i < from.ranks()->size(); ++i)
+    event.ranks.push_back({from.ranks()->Get(i)->begin(), from.ranks()->Get(i)->end()});
+  event.by = text_of(from.by());
+  event.text = text_of(from.text());
+  event.because = from.because();
+  if (from.state() == nullptr || from.exit_report() == nullptr) return event;
+  RankReport end;
+  end.rank = from.state()->rank();
+  end.host = host;
+  end.point = text_of(from.point());
+  copy_state(*from.state(), end);
+  copy_exit_report(*from.exit_report(), end);
+  event.end = std::move(end);
+  return event;
+}
+
+/// Takes one answer; returns what is in it.
+std::vector<HostEvent> take_answer(Pages& pages, const Result<ControlMessage>& answer) {
+  std::vector<HostEvent> events;
+  const auto* const list = answer ? answer->body_as<wire::EventList>() : nullptr;
+  if (list == nullptr) {
+    pages.is_over = true;
+    pages.problem.host = pages.host;
+    pages.problem.code = answer ? ErrorCode::malformed_message : answer.error().code();
+    pages.problem.problem = answer ? "it answered " + answer->body_name() + " to GetEvents" : answer.error().detail();
+    return events;
+  }
+  for (flatbuffers::uoffset_t i = 0; list->events() != nullptr && i < list->events()->size(); ++i)
+    events.push_back(to_event(pages.host, *list->events()->Get(i)));
+  pages.is_over = !list->more() || list->next() <= pages.from;
+  pages.from = list->next();
+  return events;
+}
+
+}  // namespace
+
+std::string_view to_string(EventKind kind) noexcept {
+  switch (kind) {
+    case EventKind::unknown: return "unknown";
+    case EventKind::agent_started: return "agent_started";
+    case EventKind::role_ended: return "role_ended";
+    case EventKind::spawn_refused: return "spawn_refused";
+    case EventKind::stop_asked: return "stop_asked";
+    case EventKind::signal_asked: return "signal_asked";
+    case EventKind::owner_gone: return "owner_gone";
+    case EventKind::lease_lapsed: return "lease_lapsed";
+    case EventKind::host_stopping: return "host_stopping";
+    case EventKind::proc_ended: return "proc_ended";
+    case EventKind::handed_over: return "handed_over";
+    case EventKind::owner_away: return "owner_away";
+  }
+  return "unknown";
+}
+
+Result<EventListing> HostMesh::events(std::string_view mesh, std::chrono::milliseconds deadline) const {
+  if (auto fine = check_owner(impl_); !fine) return fail(fine.error());
+  const auto until = Clock::now() + deadline;
+  std::vector<Pages> hosts;
+  for (const auto& host : impl_->distinct_hosts()) hosts.push_back({host});
+  EventListing listing;
+  // An agent that died before it could say that it wrote something down has left it to the next one, which does it again.
+  std::set<std::tuple<HostAddr, std::string, std::uint64_t, std::uint64_t>> ends;
+  for (;;) {
+    std::vector<std::pair<Pages*, Connection::Answer>> answers;
+    const auto left = std::max(std::chrono::ceil<std::chrono::milliseconds>(until - Clock::now()), std::chrono::milliseconds(1));
+    for (auto& pages : hosts) {
+      if (pages.is_over) continue;
+      wire::GetEventsT get;
+      get.mesh = mesh;
+      get.from = pages.from;
+      answers.emplace_back(&pages, impl_->connection().ask(Destination::to_agent(pages.host), std::move(get), left));
+    }
+    if (answers.empty()) break;
+    for (auto& [pages, future] : answers) {
+      for (auto& event : take_answer(*pages, future.get())) {
+        if (event.end && !ends.emplace(event.host, event.mesh, event.end->rank, event.end->incarnation).second) continue;
+        listing.events.push_back(std::move(event));
+      }
+    }
+  }
+  for (auto& pages : hosts) {
+    if (pages.problem.code != ErrorCode::none) listing.unreachable.push_back(std::move(pages.problem));
+  }
+  std::stable_sort(listing.events.begin(), listing.events.end(), [](const HostEvent& a, const HostEvent& b) { return a.time < b.time; });
+  return listing;
+}
+
+}  // namespace meshbus

@@ -1,0 +1,307 @@
+#include "meshbus/host_mesh.h"
+
+#include <algorithm>
+#include <deque>
+#include <future>
+#include <map>
+#include <set>
+
+#include "client/src/check_owner.h"
+#include "client/src/gateway/gateway_search.h"
+#include "client/src/host_mesh/host_mesh_impl.h"
+#include "client/src/time_left.h"
+#include "client/src/proc_mesh/wire_reports.h"
+#include "meshbus/point.h"
+#include "wire/supervision_generated.h"
+
+namespace meshbus {
+namespace {
+
+using Clock = std::chrono::steady_clock;
+
+Result<void> check_complete(const std::vector<HostReport>& reports) {
+  std::string problems;
+  auto code = ErrorCode::host_unreachable;
+  for (std::size_t rank = 0; rank < reports.size(); ++rank) {
+    const auto& report = reports[rank];
+    if (report.code == ErrorCode::none) continue;
+    // What will not mend by trying again comes first.
+    const bool is_lasting = report.code == ErrorCode::configuration_error || report.code == ErrorCode::version_mismatch;
+    if (report.code == ErrorCode::identity_mismatch || (is_lasting && code == ErrorCode::host_unreachable)) code = report.code;
+    problems += (problems.empty() ? "" : "; ") + ("host " + std::to_string(rank) + " (" + report.host.to_string() + "): ") + report.problem;
+  }
+  if (problems.empty()) return {};
+  return fail(code, std::move(problems));
+}
+
+}  // namespace
+
+std::vector<HostReport> ask_hosts(Connection& connection, const std::vector<HostAddr>& hosts, std::chrono::milliseconds deadline) {
+  const auto end = Clock::now() + deadline;
+  std::vector<Connection::Answer> answers;
+  answers.reserve(hosts.size());
+  for (const auto& host : hosts) answers.push_back(connection.ask(Destination::to_agent(host), wire::GetHostT(), deadline));
+  std::vector<HostReport> reports;
+  for (std::size_t i = 0; i < hosts.size(); ++i) {
+    auto answer = answers[i].get();
+    // Our broker thought of an earlier life of that host, and has met the present one now. To ask is harmless, so it is asked again.
+    if (!answer && answer.error().code() == ErrorCode::link_lost)
+      answer = connection.ask(Destination::to_agent(hosts[i]), wire::GetHostT(), left_until(end)).get();
+    HostReport report;
+    report.host = hosts[i];
+    if (!answer) {
+      report.code = answer.error().code();
+      report.problem = answer.error().detail();
+    } else if (const auto* const state = answer->body_as<wire::HostState>(); state == nullptr) {
+      report.code = ErrorCode::malformed_message;
+      report.problem = "it answered " + answer->body_name() + " to GetHost";
+    } else if (text_of(state->host()) != hosts[i].to_string()) {
+      report.code = ErrorCode::identity_mismatch;
+      report.problem = "a host that calls itself " + text_of(state->host()) + " answers there";
+    } else {
+      report = to_report(hosts[i], *state);
+    }
+    reports.push_back(std::move(report));
+  }
+  return reports;
+}
+
+Result<ConnectionUse> reach_hosts(const std::shared_ptr<ContextCore>& core, const HostMeshRef& ref, const AttachOptions& options) {
+  const auto& hosts = ref.hosts();
+  auto search = find_gateway(core, hosts, options.deadline);
+  std::vector<HostReport> reports;
+  if (search.connection.get() != nullptr) {
+    core->run([&] { search.connection->hosts().add(hosts); });
+    // Who only looks asks them all anyway, and shall not wait twice for one that is dead.
+    if (!options.require_all) return std::move(search.connection);
+    // Those that could not be reached directly are not asked again: the gateway stands in no better place.
+    std::vector<HostAddr> to_ask;
+    for (const auto& host : hosts) {
+      if (!search.problems.contains(host)) to_ask.push_back(host);
+    }
+    reports = ask_hosts(*search.connection.get(), to_ask, options.deadline);
+  }
+  std::vector<HostReport> all;
+  auto asked = reports.begin();
+  for (const auto& host : hosts) {
+    const auto problem = search.problems.find(host);
+    if (problem == search.problems.end() && asked != reports.end()) {
+      all.push_back(std::move(*asked++));
+      continue;
+    }
+    HostReport report;
+    report.host = host;
+    report.code = problem == search.problems.end() ? ErrorCode::host_unreachable : problem->second.code();
+    report.problem = problem == search.problems.end() ? "not tried: no other host of the mesh could be reached" : problem->second.detail();
+    all.push_back(std::move(report));
+  }
+  if (auto complete = check_complete(all); !complete) return fail(complete.error());
+  return std::move(search.connection);
+}
+
+HostMesh::HostMesh(std::unique_ptr<Impl> impl) : impl_(std::move(impl)) {}
+HostMesh::HostMesh(HostMesh&&) noexcept = default;
+HostMesh& HostMesh::operator=(HostMesh&&) noexcept = default;
+HostMesh::~HostMesh() = default;
+
+Result<HostMesh> HostMesh::attach(Context& context, std::string_view name, std::vector<HostAddr> hosts, AttachOptions options) {
+  auto parsed = Name::parse(name);
+  if (!parsed) return fail(parsed.error());
+  auto extent = Extent::make({{"host", hosts.size()}});
+  if (!extent) return fail(extent.error());
+  auto ref = HostMeshRef::make(std::move(*parsed), Region(*extent), std::move(hosts));
+  if (!ref) return fail(ref.error());
+  return attach(context, *ref, options);
+}
+
+Result<HostMesh> HostMesh::attach(Context& context, const HostMeshRef& ref, AttachOptions options) {
+  const auto& core = context.core();
+  if (auto fine = check_owner(core); !fine) return fail(fine.error());
+  if (ref.hosts().empty()) return fail(ErrorCode::configuration_error, "host mesh " + ref.name().to_string() + " has no host to attach to");
+  auto connection = reach_hosts(core, ref, options);
+  if (!connection) return fail(connection.error().within("attaching to " + ref.name().to_string()));
+  return HostMesh(std::make_unique<Impl>(std::move(*connection), ref));
+}
+
+const HostMeshRef& HostMesh::ref() const noexcept {
+  // A mesh without hosts stands for that of an object that was moved from.
+  static const auto none = *HostMeshRef::make(*Name::make("moved"), Region(*Extent::make({{"host", 0}})), {});
+  return impl_ == nullptr ? none : impl_->ref();
+}
+const std::vector<HostAddr>& HostMesh::hosts() const noexcept {
+  return ref().hosts();
+}
+
+Result<ProcMesh> HostMesh::spawn(std::string_view base, const Extent& per_host, ProcSpec spec, Handlers handlers) {
+  if (auto fine = check_owner(impl_); !fine) return fail(fine.error());
+  auto extent = concat(ref().region().extent(), per_host);
+  if (!extent) return fail(extent.error().within("spawn of " + std::string(base)));
+  return spawn_procs(impl_->core(), impl_->use(), hosts(), impl_->ends_with_us(), base, *extent, std::move(spec), std::move(handlers));
+}
+
+Result<ProcMesh> HostMesh::spawn_n(std::string_view base, std::uint64_t ranks, ProcSpec spec, Handlers handlers) {
+  if (hosts().empty()) {
+    if (ranks != 0) return fail(ErrorCode::configuration_error, "there is no host for " + std::to_string(ranks) + " ranks");
+    return spawn(base, {}, std::move(spec), std::move(handlers));
+  }
+  if (ranks % hosts().size() == 0 && !ref().region().find("proc")) {
+    auto per_host = Extent::make({{"proc", ranks / hosts().size()}});
+    if (!per_host) return fail(per_host.error());
+    return spawn(base, *per_host, std::move(spec), std::move(handlers));
+  }
+  if (auto fine = check_owner(impl_); !fine) return fail(fine.error());
+  auto extent = Extent::make({{"proc", ranks}});
+  if (!extent) return fail(extent.error());
+  return spawn_procs(impl_->core(), impl_->use(), hosts(), impl_->ends_with_us(), base, *extent, std::move(spec), std::move(handlers));
+}
+
+Result<std::vector<HostReport>> HostMesh::states(std::chrono::milliseconds deadline) const {
+  if (auto fine = check_owner(impl_); !fine) return fail(fine.error());
+  return ask_hosts(impl_->connection(), hosts(), deadline);
+}
+
+Result<MeshListing> HostMesh::meshes(std::chrono::milliseconds deadline, bool with_usage) const {
+  if (auto fine = check_owner(impl_); !fine) return fail(fine.error());
+  const auto end = Clock::now() + std::min<std::chrono::milliseconds>(deadline, std::chrono::hours(24));
+  struct Page {
+    HostAddr host;
+    std::string after;
+    Connection::Answer answer = {};
+  };
+  const auto ask = [&](Page page) {
+    wire::ListMeshesT list;
+    list.after = page.after;
+    list.usage = with_usage;
+    page.answer = impl_->connection().ask(Destination::to_agent(page.host), std::move(list), left_until(end));
+    return page;
+  };
+  std::deque<Page> pages;
+  for (const auto& host : impl_->distinct_hosts()) pages.push_back(ask({host, {}}));
+  MeshListing listing;
+  std::map<std::string, MeshReport> meshes;
+  for (; !pages.empty(); pages.pop_front()) {
+    HostReport problem;
+    problem.host = pages.front().host;
+    const auto answer = pages.front().answer.get();
+    const auto* const list = answer ? answer->body_as<wire::MeshList>() : nullptr;
+    if (list == nullptr) {
+      problem.code = answer ? ErrorCode::malformed_message : answer.error().code();
+      problem.problem = answer ? "it answered " + answer->body_name() + " to ListMeshes" : answer.error().detail();
+      listing.unreachable.push_back(std::move(problem));
+      continue;
+    }
+    if (list->meshes() == nullptr) continue;
+    if (list->more() && list->meshes()->size() > 0) {
+      const auto last = list->meshes()->Get(list->meshes()->size() - 1)->mesh()->str();
+      if (last > pages.front().after) pages.push_back(ask({problem.host, last}));
+    }
+    for (const auto* mesh : *list->meshes()) {
+      const auto known = meshes.find(mesh->mesh()->str());
+      if (known != meshes.end()) {
+        merge_into(known->second, *mesh);
+        continue;
+      }
+      auto report = to_report(*mesh);
+      if (report) {
+        meshes.emplace(report->name, std::move(*report));
+        continue;
+      }
+      problem.code = report.error().code();
+      problem.problem = report.error().detail();
+      listing.unreachable.push_back(problem);
+    }
+  }
+  for (auto& [name, mesh] : meshes) listing.meshes.push_back(std::move(mesh));
+  return listing;
+}
+
+Result<std::vector<RankReport>> HostMesh::stop_mesh(std::string_view mesh, StopOptions options) {
+  if (auto fine = check_owner(impl_); !fine) return fail(fine.error());
+  const auto grace = options.grace.value_or(impl_->core()->config().duration(keys::terminate_grace));
+  const auto end = Clock::now() + options.deadline.value_or(grace + impl_->core()->config().duration(keys::stop_idle));
+  constexpr std::chrono::seconds ask_limit{5};
+  auto& connection = impl_->connection();
+  struct Place {
+    HostAddr host;
+    std::optional<MeshReport> report;
+    std::string problem;
+    bool is_absent = false;
+    bool is_ordered = false;
+  };
+  std::vector<Place> places;
+  for (const auto& host : impl_->distinct_hosts()) places.push_back({host, {}, {}, false, false});
+  const auto is_left = [&options](const RankReport& rank) {
+    return !rank.is_terminal() && (options.ranks.empty() || contains(options.ranks, rank.rank));
+  };
+  const auto is_open = [&](const Place& place) {
+    return !place.is_absent && (!place.report || std::any_of(place.report->ranks.begin(), place.report->ranks.end(), is_left));
+  };
+  // Whoever made the mesh hears of its changes; we are somebody else, and ask until it is done.
+  for (bool is_first = true; is_first || std::any_of(places.begin(), places.end(), is_open); is_first = false) {
+    if (!is_first) {
+      if (Clock::now() >= end) break;
+      std::this_thread::sleep_for(std::min(std::chrono::milliseconds(25), left_until(end)));
+    }
+    std::vector<std::pair<Place*, Connection::Answer>> orders;
+    std::vector<std::pair<Place*, Connection::Answer>> states;
+    for (auto& place : places) {
+      if (!is_open(place)) continue;
+      const auto limit = std::min<std::chrono::milliseconds>(ask_limit, left_until(end));
+      if (!place.is_ordered) {
+        wire::StopProcsT stop;
+        stop.mesh = mesh;
+        stop.ranks = to_wire(options.ranks);
+        stop.reason = options.reason;
+        stop.requester = connection.self();
+        stop.grace_ms = static_cast<std::uint32_t>(std::clamp<std::int64_t>(grace.count(), 0, UINT32_MAX));
+        orders.emplace_back(&place, connection.ask(Destination::to_agent(place.host), std::move(stop), limit));
+      }
+      wire::GetStateT get;
+      get.mesh = mesh;
+      states.emplace_back(&place, connection.ask(Destination::to_agent(place.host), std::move(get), limit));
+    }
+    for (auto& [place, future] : orders) {
+      const auto answer = future.get();
+      place->is_ordered = answer.has_value();
+      // Asking again makes no operator of us.
+      if (!answer && answer.error().code() == ErrorCode::unauthorised)
+        return fail(answer.error().within("stop " + std::string(mesh) + ": host " + place->host.to_string()));
+    }
+    for (auto& [place, future] : states) {
+      const auto answer = future.get();
+      place->problem.clear();
+      if (!answer) {
+        place->is_absent = answer.error().code() == ErrorCode::not_exist;
+        place->problem = answer.error().to_string();
+      } else if (const auto* const state = answer->body_as<wire::MeshState>()) {
+        if (auto report = to_report(*state)) place->report = std::move(*report);
+      }
+    }
+  }
+  std::vector<RankReport> ranks;
+  std::string problems;
+  for (const auto& place : places) {
+    if (place.report) ranks.insert(ranks.end(), place.report->ranks.begin(), place.report->ranks.end());
+    if (!is_open(place)) continue;
+    problems += problems.empty() ? "" : "; ";
+    if (!place.problem.empty()) problems += "host " + place.host.to_string() + ": " + place.problem;
+    if (!place.report) continue;
+    for (const auto& rank : place.report->ranks) {
+      if (is_left(rank)) problems += (problems.empty() || problems.ends_with("; ") ? "" : ", ") + rank.describe();
+    }
+  }
+  if (!problems.empty()) return fail(ErrorCode::stop_error, "mesh " + std::string(mesh) + ": not ended: " + problems);
+  if (ranks.empty())
+    return fail(ErrorCode::not_exist,
+                "no mesh " + std::string(mesh) + " on " + std::to_string(hosts().size()) + (hosts().size() == 1 ? " host" : " hosts"));
+  std::sort(ranks.begin(), ranks.end(), [](const RankReport& a, const RankReport& b) { return a.rank < b.rank; });
+  return ranks;
+}
+
+Result<ShutdownSummary> HostMesh::shutdown(std::chrono::milliseconds deadline, std::optional<std::chrono::milliseconds> grace,
+                                           std::string_view reason) {
+  if (auto fine = check_owner(impl_); !fine) return fail(fine.error());
+  return impl_->shutdown(deadline, grace, reason);
+}
+
+}  // namespace meshbus

@@ -1,0 +1,59 @@
+#pragma once
+
+#include <chrono>
+#include <functional>
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "client/src/connection.h"
+#include "client/src/context_core.h"
+#include "client/src/proc_mesh/mesh_monitor.h"
+#include "meshbus/host_mesh.h"
+#include "meshbus/proc_mesh.h"
+
+namespace meshbus {
+
+class ProcMesh::Impl {
+ public:
+  Impl(ConnectionUse connection, std::shared_ptr<MeshMonitor> monitor) : connection_(std::move(connection)), monitor_(std::move(monitor)) {}
+  ~Impl();
+  Impl(const Impl&) = delete;
+  Impl& operator=(const Impl&) = delete;
+
+  ContextCore& core() const noexcept { return *connection_.core(); }
+  Connection& connection() const noexcept { return *connection_.get(); }
+  MeshMonitor& monitor() const noexcept { return *monitor_; }
+  const ConnectionUse& connection_use() const noexcept { return connection_; }
+  const std::shared_ptr<MeshMonitor>& shared_monitor() const noexcept { return monitor_; }
+  /// Hosts that are there for this mesh alone, and end with it. Null: others look after them.
+  HostMesh* held_hosts() noexcept { return hosts_ ? &*hosts_ : nullptr; }
+  void hold(HostMesh hosts) { hosts_ = std::move(hosts); }
+
+ private:
+  /// Goes last.
+  std::optional<HostMesh> hosts_;
+  ConnectionUse connection_;
+  std::shared_ptr<MeshMonitor> monitor_;
+};
+
+/// Those of the set (empty = all of them) that lie on a host of the mesh.
+RankSet ranks_on(const ProcMeshRef& mesh, std::uint64_t host_index, const RankSet& ranks);
+
+/// Orders the ranks of a mesh to be stopped and waits. Errors: stop_error naming the ranks that are left.
+Result<MeshOutcome> stop_ranks(ContextCore& core, Connection& connection, MeshMonitor& monitor, const StopOptions& options);
+/// Orders it and does not wait.
+void order_stop(ContextCore& core, Connection& connection, MeshMonitor& monitor, const StopOptions& options);
+
+/// Hands a mesh over to a controller, as ProcMesh::handover() says. `is_over(host)`: nothing of it lives there, so that nobody needs to
+/// answer for it. Waits.
+Result<void> hand_over(ContextCore& core, Connection& connection, const std::string& mesh, const std::vector<HostAddr>& hosts,
+                       const ProcId& controller, const HandoverOptions& options, const std::function<bool(const HostAddr&)>& is_over);
+
+/// What happens to a failure that the launcher did not ask to hear of (spec 6.6): it is printed, the mesh is stopped, and this process
+/// exits with the mesh's exit code. Handlers' thread; returns only when the mesh is gone already, or handed over.
+void handle_failure_by_default(ContextCore& core, Connection& connection, const std::weak_ptr<MeshMonitor>& monitor,
+                               const RankReport& failure);
+
+}  // namespace meshbus

@@ -1,0 +1,200 @@
+#include "client/src/proc_mesh/restart_orders.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "client/src/proc_mesh/wire_reports.h"
+#include "common/base/log.h"
+#include "wire/supervision_generated.h"
+
+namespace meshbus {
+namespace {
+
+using namespace std::chrono_literals;
+
+constexpr auto kHostLimit = 5s;
+/// From a refusal (the former life is not over yet) to the next question: doubled each time.
+constexpr auto kFirstWait = 20ms;
+constexpr auto kLongestWait = 500ms;
+
+std::uint64_t restarts_of(const wire::MeshState& state, std::uint64_t rank) {
+  for (flatbuffers::uoffset_t i = 0; state.ranks() != nullptr && i < state.ranks()->size(); ++i) {
+    if (state.ranks()->Get(i)->rank() == rank) return state.ranks()->Get(i)->restarts();
+  }
+  return 0;
+}
+
+/// Whether an answer leaves open what became of the question.
+bool is_unclear(const Error& error) {
+  switch (error.code()) {
+    case ErrorCode::timeout:
+    case ErrorCode::fate_unknown:
+    case ErrorCode::undeliverable:
+    case ErrorCode::host_unreachable:
+    case ErrorCode::link_lost:
+    case ErrorCode::queue_full:
+    case ErrorCode::no_such_proc:
+    case ErrorCode::expired: return true;
+    default: return false;
+  }
+}
+
+}  // namespace
+
+RestartOrders::RestartOrders(ContextCore& core, Connection& connection, std::weak_ptr<MeshMonitor> monitor, Messages messages)
+    : core_(core), connection_(connection), monitor_(std::move(monitor)), messages_(std::move(messages)) {
+  // What is left of stdin is not for a new life, which begins from the beginning: it reads /dev/null.
+  for (auto& [host, message] : messages_) message.input_ranks.clear();
+}
+
+std::shared_ptr<MeshMonitor> RestartOrders::find_monitor() const {
+  auto monitor = monitor_.lock();
+  return monitor == nullptr || monitor->progress().is_abandoned() ? nullptr : monitor;
+}
+
+template <typename Function>
+void RestartOrders::after(std::chrono::milliseconds delay, Function function) {
+  core_.reactor().after(delay, [weak = weak_from_this(), function = std::move(function)] {
+    const auto self = weak.lock();
+    if (self != nullptr && self->find_monitor() != nullptr) function(*self);
+  });
+}
+
+void RestartOrders::start(const std::vector<std::uint64_t>& ranks) {
+  const auto monitor = find_monitor();
+  if (monitor == nullptr) return;
+  const auto table = monitor->progress().table();
+  std::map<std::pair<std::uint64_t, std::uint64_t>, std::vector<std::uint64_t>> parts;
+  for (const auto rank : ranks) parts[{table.rank(rank).host_index, table.rank(rank).restarts}].push_back(rank);
+  for (auto& [key, of_part] : parts)
+    ask({.host = key.first, .restarts = key.second, .ranks = std::move(of_part), .since = core_.reactor().now(), .wait = kFirstWait});
+}
+
+void RestartOrders::prune(Part& part, MeshMonitor& monitor) const {
+  std::vector<std::uint64_t> unwanted;
+  std::erase_if(part.ranks, [&](std::uint64_t rank) {
+    const auto start = monitor.progress().start_of(rank, part.restarts);
+    if (start == MeshProgress::Start::unwanted) unwanted.push_back(rank);
+    return start != MeshProgress::Start::wanted;
+  });
+  monitor.cancel_incarnations(unwanted);
+}
+
+void RestartOrders::ask(Part part) {
+  const auto monitor = find_monitor();
+  const auto sent = messages_.find(part.host);
+  if (monitor == nullptr || sent == messages_.end()) return;
+  if (!connection_.gateway().is_up()) return ask_again(std::move(part));
+  const auto to = Destination::to_agent(monitor->mesh().hosts()[part.host]);
+  if (part.is_unclear) {
+    wire::GetStateT get;
+    get.mesh = monitor->name();
+    connection_.gateway().bus()->request(to, std::move(get), kHostLimit,
+                               [weak = weak_from_this(), part = std::move(part)](const Result<ControlMessage>& answer) {
+                                 if (const auto self = weak.lock()) self->on_state(part, answer);
+                               });
+    return;
+  }
+  prune(part, *monitor);
+  if (part.ranks.empty()) return;
+  wire::SpawnProcsT message = sent->second;
+  message.create_ranks = to_wire(to_rank_set(part.ranks));
+  message.restarts = static_cast<std::uint32_t>(part.restarts);
+  connection_.gateway().bus()->request(to, std::move(message), kHostLimit,
+                             [weak = weak_from_this(), part = std::move(part)](const Result<ControlMessage>& answer) {
+                               if (const auto self = weak.lock()) self->on_answer(part, answer);
+                             });
+}
+
+void RestartOrders::on_answer(Part part, const Result<ControlMessage>& answer) {
+  const auto monitor = find_monitor();
+  if (monitor == nullptr) return;
+  if (answer) {
+    const auto* const accepted = answer->body_as<wire::SpawnAccepted>();
+    if (accepted != nullptr && accepted->started() == part.ranks.size()) return;
+    // Some were there already: by a question of ours whose answer was lost, or because that host does not know of lives.
+    part.is_unclear = true;
+    return ask(std::move(part));
+  }
+  if (answer.error().code() == ErrorCode::would_block) {
+    part.since = core_.reactor().now();
+    return ask_again(std::move(part));
+  }
+  if (is_unclear(answer.error())) {
+    part.is_unclear = true;
+    return ask_again(std::move(part));
+  }
+  prune(part, *monitor);
+  monitor->fail_incarnations(part.ranks, answer.error());
+}
+
+void RestartOrders::on_state(Part part, const Result<ControlMessage>& answer) {
+  const auto monitor = find_monitor();
+  if (monitor == nullptr) return;
+  const auto* const state = answer ? answer->body_as<wire::MeshState>() : nullptr;
+  if (state != nullptr) {
+    const auto& host = monitor->mesh().hosts()[part.host];
+    std::erase_if(part.ranks, [&](std::uint64_t rank) { return restarts_of(*state, rank) >= part.restarts; });
+    monitor->on_update(host, state->ranks(), state->exit_reports(), state->launch());
+    part.is_unclear = false;
+    prune(part, *monitor);
+    if (core_.reactor().now() - part.since >= core_.config().duration(keys::spawn_idle)) {
+      monitor->fail_incarnations(part.ranks, Error(ErrorCode::timeout, "host " + host.to_string() + " takes the order and does not follow it"));
+      return;
+    }
+  } else if (!answer && !is_unclear(answer.error())) {
+    prune(part, *monitor);
+    monitor->fail_incarnations(part.ranks, answer.error());
+    return;
+  }
+  // A host that is silent is lost in the end; then prune() finds these ranks ended.
+  if (!part.ranks.empty()) ask_again(std::move(part));
+}
+
+void RestartOrders::ask_again(Part part) {
+  const auto wait = part.wait;
+  part.wait = std::min<std::chrono::milliseconds>(2 * wait, kLongestWait);
+  after(wait, [part = std::move(part)](RestartOrders& self) { self.ask(part); });
+}
+
+void RestartOrders::stop(const std::vector<std::uint64_t>& ranks, const RankReport& cause) {
+  const auto monitor = find_monitor();
+  if (monitor == nullptr) return;
+  const auto table = monitor->progress().table();
+  std::map<std::uint64_t, std::vector<std::uint64_t>> by_host;
+  for (const auto rank : ranks) by_host[table.rank(rank).host_index].push_back(rank);
+  for (auto& [host, here] : by_host) order_stop({.host = host, .ranks = std::move(here), .cause = cause});
+}
+
+void RestartOrders::order_stop(StopPart part) {
+  const auto monitor = find_monitor();
+  if (monitor == nullptr) return;
+  const auto table = monitor->progress().table();
+  std::erase_if(part.ranks, [&](std::uint64_t rank) { return table.rank(rank).is_terminal() || !table.rank(rank).is_restarting; });
+  if (part.ranks.empty()) return;
+  if (!connection_.gateway().is_up()) return after(kLongestWait, [part = std::move(part)](RestartOrders& self) { self.order_stop(part); });
+  wire::StopProcsT stop;
+  stop.mesh = monitor->name();
+  stop.ranks = to_wire(to_rank_set(part.ranks));
+  stop.reason = "to be started anew with rank " + std::to_string(part.cause.rank) + ": " + part.cause.words();
+  stop.requester = connection_.self();
+  stop.because = part.cause.rank;
+  stop.grace_ms = static_cast<std::uint32_t>(std::clamp<std::int64_t>(monitor->options().grace.count(), 0, UINT32_MAX));
+  const auto to = Destination::to_agent(monitor->mesh().hosts()[part.host]);
+  connection_.gateway().bus()->request(to, std::move(stop), kHostLimit,
+                             [weak = weak_from_this(), part = std::move(part)](const Result<ControlMessage>& answer) {
+                               const auto self = weak.lock();
+                               if (answer || self == nullptr || self->find_monitor() == nullptr) return;
+                               log::warn("ranks that are to be started anew are not stopped yet: " + answer.error().to_string());
+                               self->after(kLongestWait, [part](RestartOrders& orders) { orders.order_stop(part); });
+                             });
+}
+
+void follow_restarts(ContextCore& core, Connection& connection, const std::shared_ptr<MeshMonitor>& monitor,
+                     RestartOrders::Messages messages) {
+  const auto orders = std::make_shared<RestartOrders>(core, connection, monitor, std::move(messages));
+  monitor->set_orders({.start = [orders](const std::vector<std::uint64_t>& ranks) { orders->start(ranks); },
+                       .stop = [orders](const std::vector<std::uint64_t>& ranks, const RankReport& cause) { orders->stop(ranks, cause); }});
+}
+
+}  // namespace meshbus

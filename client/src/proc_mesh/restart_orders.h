@@ -1,0 +1,66 @@
+#pragma once
+
+#include <chrono>
+#include <cstdint>
+#include <map>
+#include <memory>
+#include <vector>
+
+#include "client/src/connection.h"
+#include "client/src/context_core.h"
+#include "client/src/proc_mesh/mesh_monitor.h"
+#include "wire/lifecycle_generated.h"
+
+namespace meshbus {
+
+/// Carries out what the RestartPolicy of a mesh decides: stops the ranks of a gang, and has new lives begun, each once, however often that
+/// must be asked for. It is the host agents that know when a former life is over: until then they refuse. Lives on the reactor's thread.
+class RestartOrders : public std::enable_shared_from_this<RestartOrders> {
+ public:
+  /// By host index: what it was sent for the first lives.
+  using Messages = std::map<std::uint64_t, wire::SpawnProcsT>;
+
+  RestartOrders(ContextCore& core, Connection& connection, std::weak_ptr<MeshMonitor> monitor, Messages messages);
+
+  void start(const std::vector<std::uint64_t>& ranks);
+  void stop(const std::vector<std::uint64_t>& ranks, const RankReport& cause);
+
+ private:
+  /// Ranks of one host that are started for the same time.
+  struct Part {
+    std::uint64_t host = 0;
+    std::uint64_t restarts = 0;
+    std::vector<std::uint64_t> ranks;
+    /// It may have been done, and we do not know.
+    bool is_unclear = false;
+    Reactor::Time since{};
+    std::chrono::milliseconds wait{0};
+  };
+  struct StopPart {
+    std::uint64_t host = 0;
+    std::vector<std::uint64_t> ranks;
+    RankReport cause;
+  };
+  /// Drops what was begun meanwhile, or is not wanted any more.
+  void prune(Part& part, MeshMonitor& monitor) const;
+  void ask(Part part);
+  void on_answer(Part part, const Result<ControlMessage>& answer);
+  void on_state(Part part, const Result<ControlMessage>& answer);
+  void ask_again(Part part);
+  void order_stop(StopPart part);
+  /// Null when nobody is interested any more; then the connection may be gone too.
+  std::shared_ptr<MeshMonitor> find_monitor() const;
+  template <typename Function>
+  void after(std::chrono::milliseconds delay, Function function);
+
+  ContextCore& core_;
+  Connection& connection_;
+  std::weak_ptr<MeshMonitor> monitor_;
+  Messages messages_;
+};
+
+/// Has the restarts of that mesh carried out, from its arm() on. Any thread.
+void follow_restarts(ContextCore& core, Connection& connection, const std::shared_ptr<MeshMonitor>& monitor,
+                     RestartOrders::Messages messages);
+
+}  // namespace meshbus

@@ -1,0 +1,107 @@
+#include <algorithm>
+#include <map>
+
+#include "client/src/proc_mesh/proc_mesh_impl.h"
+#include "client/src/time_left.h"
+#include "client/src/proc_mesh/wire_reports.h"
+#include "wire/lifecycle_generated.h"
+
+namespace meshbus {
+namespace {
+
+using Clock = std::chrono::steady_clock;
+/// A host that did not take the order is asked again so often.
+constexpr std::chrono::milliseconds kAgain{250};
+/// For one answer: an agent acknowledges at once.
+constexpr std::chrono::seconds kAskLimit{5};
+
+/// Hosts that still have ranks of the set.
+std::vector<std::uint64_t> hosts_with(const RankTable& table, const std::vector<std::uint64_t>& ranks) {
+  std::vector<std::uint64_t> hosts;
+  for (const auto rank : ranks) {
+    const auto host = table.rank(rank).host_index;
+    if (hosts.empty() || hosts.back() != host) hosts.push_back(host);
+  }
+  return hosts;
+}
+
+Connection::Answer order(Connection& connection, const MeshMonitor& monitor, const StopOptions& options, std::uint64_t host,
+                         std::chrono::milliseconds deadline) {
+  wire::StopProcsT stop;
+  stop.mesh = monitor.name();
+  stop.ranks = to_wire(ranks_on(monitor.mesh(), host, options.ranks));
+  stop.reason = options.reason;
+  stop.requester = connection.self();
+  stop.because = options.because;
+  stop.grace_ms =
+      static_cast<std::uint32_t>(std::clamp<std::int64_t>(options.grace.value_or(monitor.options().grace).count(), 0, UINT32_MAX));
+  return connection.ask(Destination::to_agent(monitor.mesh().hosts()[host]), std::move(stop), deadline);
+}
+
+}  // namespace
+
+RankSet ranks_on(const ProcMeshRef& mesh, std::uint64_t host_index, const RankSet& ranks) {
+  const auto block = mesh.block_of(host_index).value_or(RankBlock{});
+  if (ranks.empty()) return {block};
+  RankSet here;
+  for (const auto& one : ranks) {
+    const RankBlock common{std::max(one.begin, block.begin), std::min(one.end, block.end)};
+    if (common.begin < common.end) here.push_back(common);
+  }
+  return here;
+}
+
+void order_stop(ContextCore& core, Connection& connection, MeshMonitor& monitor, const StopOptions& options) {
+  if (!core.check_process()) return;
+  monitor.stop_restarts(options.ranks);
+  const auto table = monitor.progress().table();
+  for (const auto host : hosts_with(table, table.not_ended(options.ranks))) order(connection, monitor, options, host, kAskLimit);
+}
+
+Result<MeshOutcome> stop_ranks(ContextCore& core, Connection& connection, MeshMonitor& monitor, const StopOptions& options) {
+  if (auto fine = core.check_may_wait(); !fine) return fail(fine.error());
+  monitor.stop_restarts(options.ranks);
+  const auto grace = options.grace.value_or(monitor.options().grace);
+  const auto end = Clock::now() + options.deadline.value_or(grace + core.config().duration(keys::stop_idle));
+  const auto is_done = [&options](const RankTable& table) { return table.not_ended(options.ranks).empty(); };
+  std::map<std::uint64_t, std::string> problems;
+  std::vector<std::uint64_t> to_ask;
+  {
+    const auto table = monitor.progress().table();
+    to_ask = hosts_with(table, table.not_ended(options.ranks));
+  }
+  while (!to_ask.empty()) {
+    std::vector<Connection::Answer> answers;
+    const auto limit = std::min<std::chrono::milliseconds>(kAskLimit, left_until(end));
+    for (const auto host : to_ask) answers.push_back(order(connection, monitor, options, host, limit));
+    std::vector<std::uint64_t> failed;
+    for (std::size_t i = 0; i < to_ask.size(); ++i) {
+      const auto answer = answers[i].get();
+      problems.erase(to_ask[i]);
+      if (answer) continue;
+      // Asking again makes no operator of us.
+      if (answer.error().code() == ErrorCode::unauthorised)
+        return fail(answer.error().within("stop: host " + monitor.mesh().hosts()[to_ask[i]].to_string()));
+      failed.push_back(to_ask[i]);
+      problems[to_ask[i]] = answer.error().to_string();
+    }
+    to_ask = std::move(failed);
+    if (monitor.progress().wait(is_done, to_ask.empty() ? left_until(end) : std::min(kAgain, left_until(end)))) break;
+    if (Clock::now() >= end) break;
+  }
+  const auto table = monitor.progress().table();
+  const auto left = table.not_ended(options.ranks);
+  if (!left.empty()) {
+    std::string detail = "mesh " + monitor.name() + ": " + std::to_string(left.size()) + " of " + std::to_string(table.size()) +
+                         " ranks are not ended: " + table.describe(left);
+    for (const auto& [host, problem] : problems)
+      detail += "; " + monitor.mesh().hosts()[host].to_string() + " did not take the order: " + problem;
+    return fail(ErrorCode::stop_error, std::move(detail));
+  }
+  // Exit reports, and handlers of ranks that have failed before the stop, are a matter of milliseconds; without them it is an end all the
+  // same.
+  if (table.is_ended()) monitor.progress().wait_settled(std::min<std::chrono::milliseconds>(RankTable::exit_report_limit, left_until(end)));
+  return monitor.progress().outcome();
+}
+
+}  // namespace meshbus

@@ -1,0 +1,119 @@
+#include "common/bus/outgoing.h"
+
+#include <algorithm>
+#include <string>
+#include <utility>
+
+namespace meshbus {
+
+void OutgoingRoom::report(const Bus::Load& now) {
+  const std::lock_guard lock(mutex_);
+  last_ = now;
+  if (waiting_ > 0) changed_.notify_all();
+}
+
+bool OutgoingRoom::wait(const Bus::Load& size, Time until) {
+  std::unique_lock lock(mutex_);
+  ++waiting_;
+  const bool has_come = changed_.wait_until(lock, until, [&] { return has_room(last_, size); });
+  --waiting_;
+  return has_come;
+}
+
+Error OutgoingRoom::is_full(const Bus::Load& now) const {
+  return {ErrorCode::queue_full, std::to_string(now.bytes) + " bytes wait to leave; the limit is " + std::to_string(most_bytes_) + "; " +
+                                     std::to_string(now.outstanding) + " messages are not known to be taken; the limit is " +
+                                     std::to_string(Bus::kMostOutstanding)};
+}
+
+Outgoing::Outgoing(Reactor& reactor, std::size_t most_bytes)
+    : reactor_(reactor), room_(most_bytes), flusher_([this] {
+        const auto visit = reactor_.visit();
+        bus_.load()->flush();
+        report();
+      }) {}
+
+Outgoing::~Outgoing() {
+  stop();
+}
+
+void Outgoing::attach(Bus& bus) {
+  bus_ = &bus;
+  reactor_.add_turn_end([this] { report(); });
+}
+
+Result<void> Outgoing::wait_for_room(const Bus::Load& size, std::chrono::milliseconds patience, OutgoingRoom::Time& until) {
+  const Bus& bus = *bus_.load();
+  if (patience <= std::chrono::milliseconds(0) || reactor_.is_in_turn()) return fail(room_.is_full(bus.load()));
+  if (until == OutgoingRoom::Time{}) until = std::chrono::steady_clock::now() + std::min(patience, kLongest);
+  flush_now();
+  report();
+  if (!room_.wait(size, until)) return fail(room_.is_full(bus.load()));
+  return {};
+}
+
+void Outgoing::see_off(bool is_first, bool is_full) {
+  if (!is_first && !is_full) return;      // somebody has been asked to flush
+  if (reactor_.is_in_turn()) return;      // it ends with a flush
+  if ((is_full || is_quiet()) && flush_here()) return;
+  if (!flusher_.ask()) reactor_.wake();
+}
+
+bool Outgoing::is_quiet() const noexcept {
+  return bus_.load(std::memory_order_relaxed)->sent_at() + kPause < Reactor::Clock::now();
+}
+
+bool Outgoing::flush_here() {
+  const auto visit = reactor_.try_visit();
+  if (!visit) return false;
+  bus_.load(std::memory_order_relaxed)->flush();
+  report();
+  return true;
+}
+
+void Outgoing::flush_now() {
+  if (!reactor_.is_in_turn() && !flush_here() && !flusher_.ask()) reactor_.wake();
+}
+
+void Outgoing::report() {
+  room_.report(bus_.load(std::memory_order_relaxed)->load());
+}
+
+void Outgoing::see_off_visit() {
+  if (is_quiet()) {
+    bus_.load()->flush();
+    report();
+  } else if (!flusher_.ask()) {
+    reactor_.wake();
+  }
+}
+
+Result<void> Outgoing::use(const Use& use) {
+  if (reactor_.is_in_turn()) return use(*bus_.load());
+  const auto visit = reactor_.visit();
+  auto done = use(*bus_.load());
+  see_off_visit();
+  return done;
+}
+
+Result<void> Outgoing::use_when_room(const Bus::Load& size, std::chrono::milliseconds patience, const Use& use) {
+  Bus& bus = *bus_.load();
+  if (reactor_.is_in_turn()) {
+    if (!room_.has_room(bus.load(), size)) return fail(room_.is_full(bus.load()));
+    return use(bus);
+  }
+  OutgoingRoom::Time until{};
+  for (;;) {
+    {
+      const auto visit = reactor_.visit();
+      if (room_.has_room(bus.load(), size)) {
+        auto done = use(bus);
+        see_off_visit();
+        return done;
+      }
+    }
+    if (auto room = wait_for_room(size, patience, until); !room) return room;
+  }
+}
+
+}  // namespace meshbus

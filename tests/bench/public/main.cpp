@@ -1,0 +1,173 @@
+// meshbus-bench-public: what a program gets that is written with the public libraries and nothing else. It is launcher and procs in one.
+//     meshbus-bench-public WHAT SIZE AMOUNT
+// WHAT is one of the ways below, AMOUNT round trips or milliseconds. Prints its figures, one a line: NAME VALUE.
+#include <meshbus/client.h>
+#include <meshbus/proc.h>
+#include <sys/resource.h>
+
+#include <algorithm>
+#include <atomic>
+#include <chrono>
+#include <cstdio>
+#include <cstdlib>
+#include <filesystem>
+#include <fstream>
+#include <functional>
+#include <future>
+#include <iostream>
+#include <map>
+#include <stdexcept>
+#include <string>
+#include <string_view>
+#include <vector>
+
+namespace {
+
+using namespace meshbus;
+using Clock = std::chrono::steady_clock;
+using Figures = std::map<std::string, double>;
+using Microseconds = std::chrono::duration<double, std::micro>;
+
+constexpr std::uint32_t kEcho = 1;   // answers a call with its body
+constexpr std::uint32_t kCount = 2;  // counts messages
+constexpr std::uint32_t kAsk = 3;    // says how many there were
+constexpr std::uint32_t kEnd = 4;    // ends the proc
+constexpr std::chrono::seconds kPatience{60};
+
+template <typename T>
+T must(Result<T> result) {
+  if (!result) throw std::runtime_error(result.error().to_string());
+  if constexpr (!std::is_void_v<T>) return std::move(*result);
+}
+
+double since(Clock::time_point start) {
+  return Microseconds(Clock::now() - start).count();
+}
+
+/// Calls one after the other.
+Figures round_trips(std::size_t count, const std::function<void()>& call) {
+  for (std::size_t i = 0; i < count / 10; ++i) call();
+  std::vector<double> took;
+  took.reserve(count);
+  for (std::size_t i = 0; i < count; ++i) {
+    const auto start = Clock::now();
+    call();
+    took.push_back(since(start));
+  }
+  std::sort(took.begin(), took.end());
+  const double p50 = took[count / 2], p99 = took[count * 99 / 100];
+  return {{"p50_us", p50}, {"p99_us", p99}, {"p99_over_p50", p99 / p50}};
+}
+
+/// Sends for so many milliseconds, then asks how many the receiver's handler has counted: all of them, or this fails.
+Figures rate(std::size_t size, std::size_t milliseconds, const std::function<void()>& send, const std::function<std::string()>& ask) {
+  const std::size_t stride = size < 16 * 1024 ? 64 : 1;
+  for (std::size_t i = 0; i < stride; ++i) send();
+  const auto before = std::stoull(ask());
+  std::uint64_t sent = 0;
+  const auto start = Clock::now();
+  const auto end = start + std::chrono::milliseconds(milliseconds);
+  while (Clock::now() < end) {
+    for (std::size_t i = 0; i < stride; ++i) send();
+    sent += stride;
+  }
+  const auto counted = std::stoull(ask()) - before;
+  const double took = since(start);
+  if (counted != sent) throw std::runtime_error(std::to_string(sent) + " messages were sent, " + std::to_string(counted) + " counted");
+  const double per_s = static_cast<double>(counted) / took * 1e6;
+  return {{"per_s", per_s}, {"mb_per_s", per_s * static_cast<double>(size) / 1e6}, {"us", 1e6 / per_s}};
+}
+
+struct Task {
+  std::string what;
+  std::size_t size;
+  std::size_t amount;
+  std::string figures;  ///< Where rank 0 writes what it measured; empty: the launcher measures.
+};
+
+/// What rank 0 measures.
+Figures measure(Proc& proc, const Task& task) {
+  const std::string body(task.size, 'x');
+  if (task.what == "proc-call") return round_trips(task.amount, [&] { must(proc.call(1, kEcho, body, kPatience)); });
+  if (task.what != "proc-send") throw std::runtime_error("there is no way " + task.what);
+  return rate(
+      task.size, task.amount, [&] { must(proc.send(1, kCount, body, kPatience)); }, [&] { return must(proc.call(1, kAsk, "", kPatience)); });
+}
+
+void print(std::ostream& out, const Figures& figures) {
+  for (const auto& [name, value] : figures) out << name << ' ' << value << '\n';
+}
+
+ProcProgram proc_program(const Task& task) {
+  static std::atomic<std::uint64_t> counted{0};
+  static std::promise<void> ended;
+  ProcProgram program;
+  program.on(kEcho, [](Proc&, const Incoming& call) { return std::string(call.body); });
+  program.on(kCount, [](Proc&, const Incoming&) {
+    counted.fetch_add(1, std::memory_order_relaxed);
+    return std::string();
+  });
+  program.on(kAsk, [](Proc&, const Incoming&) { return std::to_string(counted.load()); });
+  program.on(kEnd, [](Proc&, const Incoming&) {
+    ended.set_value();
+    return std::string();
+  });
+  program.main([task](Proc& proc) {
+    if (proc.rank() == 0 && !task.figures.empty()) {
+      std::ofstream out(task.figures);
+      print(out, measure(proc, task));
+      must(proc.send(1, kEnd, ""));
+    } else {
+      ended.get_future().wait();
+    }
+    return 0;
+  });
+  return program;
+}
+
+/// What the launcher measures, of rank 0.
+Figures measure(Context& context, ProcMesh& mesh, const Task& task) {
+  const std::string body(task.size, 'x');
+  const ProcId to = must(mesh.ref().proc_at(0));
+  const auto ask = [&] { return must(context.call(to, kAsk, "", kPatience)); };
+  auto figures = task.what == "context-call" ? round_trips(task.amount, [&] { must(context.call(to, kEcho, body, kPatience)); })
+                                             : rate(task.size, task.amount, [&] { must(context.send(to, kCount, body)); }, ask);
+  must(context.send(to, kEnd, ""));
+  return figures;
+}
+
+/// A host on this machine, and one proc or two on it.
+void launch(Task task) {
+  const bool is_launchers = task.what.starts_with("context-");
+  auto folder = (std::filesystem::temp_directory_path() / "meshbus-bench-XXXXXX").string();
+  if (::mkdtemp(folder.data()) == nullptr) throw std::runtime_error("no temporary folder");
+  ::setenv("XDG_RUNTIME_DIR", folder.c_str(), 1);
+  if (!is_launchers) task.figures = folder + "/figures";
+  const auto own = std::filesystem::read_symlink("/proc/self/exe");
+  {
+    auto context = must(Context::create());
+    auto hosts = must(HostMesh::process(context, must(Extent::parse("host=1")), {.program = (own.parent_path() / "meshbus").string()}));
+    auto mesh = must(hosts.spawn_n("bench", is_launchers ? 1 : 2,
+                                   {.kind = ProcKind::mesh,
+                                    .command = {own.string(), task.what, std::to_string(task.size), std::to_string(task.amount), task.figures}}));
+    if (is_launchers) print(std::cout, measure(context, mesh, task));
+    must(mesh.wait(kPatience));
+    must(hosts.shutdown(kPatience));
+  }
+  if (!is_launchers) std::cout << std::ifstream(task.figures).rdbuf();
+  std::filesystem::remove_all(folder);
+}
+
+}  // namespace
+
+int main(int argc, char** argv) try {
+  if (argc < 4) throw std::runtime_error("proc-call|proc-send|context-call|context-send SIZE AMOUNT");
+  const Task task{argv[1], std::stoul(argv[2]), std::stoul(argv[3]), argc > 4 ? argv[4] : ""};
+  const auto as_proc = bootstrap(proc_program(task));
+  if (as_proc.error().code() != ErrorCode::not_exist) must(as_proc);
+  launch(task);
+  return 0;
+} catch (const std::exception& error) {
+  std::cerr << "meshbus-bench-public: " << error.what() << std::endl;
+  return 1;
+}

@@ -1,0 +1,102 @@
+#include "agent/host/model/mesh_ownership.h"
+
+#include <doctest/doctest.h>
+
+#include "agent/host/model/proc_table.h"
+#include "tests/unit/agent/host/fixture.h"
+
+namespace meshbus::host {
+namespace {
+
+using namespace std::chrono_literals;
+using Fate = MeshOwnership::Fate;
+
+const MeshOwnership::Time begun{100s};
+
+ProcId peer(const std::string& name) {
+  return *ProcId::parse("unix:/run/m/a," + name + "-13Se1Maqzryj");
+}
+
+/// Checks the lease until it has lapsed: the first check in time asks for a second one.
+Fate lapse(MeshOwnership& ownership) {
+  while (true) {
+    const auto due = ownership.lease().due().value();
+    if (const auto fate = ownership.check_lease(due); fate != Fate::lives) return fate;
+  }
+}
+
+TEST_CASE("mesh_ownership: an owner that goes stops its mesh, or leaves that to the lease") {
+  MeshOwnership strict(peer("one"), 60s, true, begun);
+  CHECK(strict.may_restart());
+  CHECK(strict.on_owner_gone() == Fate::stops);
+  CHECK(strict.is_gone());
+  CHECK_FALSE(strict.is_detached());
+  CHECK_FALSE(strict.may_restart());
+
+  MeshOwnership lenient(peer("one"), 60s, false, begun);
+  REQUIRE(lenient.hand_over("m", peer("two"), 5s, wire::OwnerLoss::lapse, begun) == true);
+  CHECK(lenient.on_owner_gone() == Fate::lives);
+  CHECK_FALSE(lenient.is_gone());
+  CHECK(lenient.on_owner_back());
+  CHECK_FALSE(lenient.on_owner_back());
+  CHECK(lapse(lenient) == Fate::stops);
+}
+
+TEST_CASE("mesh_ownership: a detached mesh has no owner until it is handed over") {
+  MeshOwnership ownership(peer("one"), 60s, true, begun);
+  CHECK(ownership.hand_over("m", peer("one"), 5s, wire::OwnerLoss::detach, begun) == false);
+  CHECK(ownership.may_restart());
+  CHECK(lapse(ownership) == Fate::detached);
+  CHECK(ownership.is_detached());
+  CHECK_FALSE(ownership.has_owner(peer("one")));
+  // The same peer once more is another owner than none.
+  CHECK(ownership.hand_over("m", peer("one"), 5s, wire::OwnerLoss::stop, begun) == true);
+  CHECK(ownership.has_owner(peer("one")));
+  CHECK(ownership.handed_by() == peer("one").to_string());
+  CHECK_FALSE(ownership.may_restart());
+}
+
+TEST_CASE("mesh_ownership: it is too late to hand over a mesh that is being stopped") {
+  MeshOwnership ownership(peer("one"), 60s, false, begun);
+  CHECK(ownership.on_owner_gone() == Fate::stops);
+  const auto done = ownership.hand_over("m", peer("two"), 5s, wire::OwnerLoss::stop, begun);
+  REQUIRE_FALSE(done.has_value());
+  CHECK(done.error().code() == ErrorCode::refused);
+  CHECK(ownership.owner() == peer("one"));
+}
+
+TEST_CASE("proc_table: what happens to procs is taken as values, each once, with its mesh") {
+  ProcTable table({});
+  const auto by =
+      std::make_shared<const Assignment>(Assignment{*test::parse(test::good_request()), {}});
+  Mesh& mesh = table.add_mesh(by->spec, begun);
+  Proc& proc = *table.add_proc(mesh, by, 3, 11, {});
+  table.publish(proc);
+  proc.state.on_started(42, 1);
+  table.publish(proc);
+  proc.launch.on_born();
+  proc.state.on_failed(2);
+  table.publish(proc);
+  table.on_ended(proc);
+  auto report = std::make_unique<wire::ExitReportT>();
+  report->rank = 3;
+  table.publish(proc, std::move(report), begun);
+  CHECK(table.take_changed() == std::set<Mesh*>{&mesh});
+  CHECK(table.take_changed().empty());
+  // The proc may go on changing, and even be forgotten: the update does not.
+  proc.exit.forget_report();
+  const auto update = mesh.updates.take();
+  REQUIRE(update.ranks.size() == 3);
+  CHECK(update.ranks[0].state() == wire::ProcState::starting);
+  CHECK(update.ranks[1].state() == wire::ProcState::running);
+  CHECK(update.ranks[2].state() == wire::ProcState::failed);
+  CHECK(update.exit_reports.size() == 1);
+  CHECK(update.launch.size() == 1);  // its times do not change any more
+  CHECK(mesh.updates.is_empty());
+  CHECK_FALSE(proc.is_over());
+  proc.exit.set_empty();
+  CHECK(proc.is_over());
+}
+
+}  // namespace
+}  // namespace meshbus::host

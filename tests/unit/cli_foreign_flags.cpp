@@ -1,0 +1,24 @@
+// Flags of mpirun, srun and torchrun are answered by what meshbus run takes instead.
+#include "cli/run/foreign_flags.h"
+
+#include <doctest/doctest.h>
+
+using meshbus::cli::hint_for;
+
+TEST_CASE("foreign_flags: a flag of another launcher has a hint, however it is written") {
+  CHECK(hint_for("-np") == "-n N, the ranks in all");
+  CHECK(hint_for("--np") == "-n N, the ranks in all");
+  CHECK(hint_for("--ntasks=4") == "-n N, the ranks in all");
+  CHECK(hint_for("--nproc_per_node=2") == "--per-host proc=N, the ranks on each host");
+  CHECK(hint_for("--nproc-per-node") == "--per-host proc=N, the ranks on each host");
+  CHECK(hint_for("--nnodes").starts_with("--hosts N"));
+  CHECK(hint_for("-N").starts_with("--hosts N"));
+  CHECK(hint_for("--wdir").find("cd DIR") != std::string_view::npos);
+}
+
+TEST_CASE("foreign_flags: other words have none") {
+  for (const auto* word : {"", "-", "--", "np", "--nonsense", "-z", "--n"}) {
+    CAPTURE(word);
+    CHECK(hint_for(word).empty());
+  }
+}
