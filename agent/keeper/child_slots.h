@@ -14,8 +14,9 @@ namespace meshbus::keeper {
 /// (ChildPlan::first_foreign_fd), instead of copying a table with a pidfd for every proc. Between
 /// children they hold /dev/null.
 class ChildSlots {
+  /// 0, 1, 2: standard streams.
  public:
-  static constexpr std::size_t bootstrap = 3;  ///< 0, 1, 2: standard streams.
+  static constexpr std::size_t bootstrap = 3;
   static constexpr std::size_t link = 4;
 
   /// `null` is /dev/null, borrowed, and must live as long. Make it early: numbers are taken as low

@@ -34,19 +34,21 @@ struct KeeperOptions {
   os::LimitPlaces limits;         ///< Where procs with limits get cgroups of their own.
   bool pid_namespace = false;     ///< We are process 1 of one of our own.
   std::uint64_t process_tag = 0;  ///< Hard RLIMIT_RTTIME of all procs; 0: none.
-  std::optional<int> oom_score;   ///< Of procs, when it is not to be ours.
+  std::optional<int> oom_score;   ///< The score of procs, when it is not to be ours.
 };
 
 /// Spawns and reaps the procs of one host. One thread, one epoll set; decides nothing. What happens
 /// to a proc in which state: ProcTable. The keeper itself:
 ///
-/// | event                     | running                          | ending |
-/// |---------------------------|----------------------------------|--------------------------------|
-/// | agent lost                | keep procs, do what it asked for | – | | warden: agent SOCKET |
-/// replay everything to it          | –                              | | warden: ping | pong | – |
-/// | warden: sweep or stop     | ending                           | – | | SIGTERM, SIGINT | ending
-/// | –                              | | warden's lifeline ends    | ending, without a word to
-/// agents | remove the run directory, too  | | no child left             | – | "swept", exit |
+/// | event                  | running                          | ending                        |
+/// |------------------------|----------------------------------|-------------------------------|
+/// | agent lost             | keep procs, do what it asked for | -                             |
+/// | warden: agent SOCKET   | replay everything to it          | -                             |
+/// | warden: ping           | pong                             | -                             |
+/// | warden: sweep or stop  | ending                           | -                             |
+/// | SIGTERM, SIGINT        | ending                           | -                             |
+/// | warden's lifeline ends | ending, the agent hears nothing  | remove the run directory, too |
+/// | no child left          | -                                | "swept", exit                 |
 ///
 /// Whatever ends the keeper, it kills everything below it first. After SIGKILL the kernel kills its
 /// procs, and the warden the rest.

@@ -13,9 +13,9 @@ namespace meshbus::keeper {
 /// but must not destroy the client.
 class KeeperClient {
  public:
+  /// Once per ProcSpec, failures included; and at first for what there is already.
   struct Events {
-    std::function<void(Birth)> on_birth;  ///< Once per ProcSpec, failures included; and at first
-                                          ///< for what there is already.
+    std::function<void(Birth)> on_birth;
     std::function<void(const Exit&)> on_exit;  ///< Once per proc that was born, after its Birth.
     std::function<void(const Gone&)> on_gone;  ///< Once per proc that was born, after its Exit.
     std::function<void()> on_replayed = [] {

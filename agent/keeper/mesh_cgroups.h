@@ -58,7 +58,7 @@ class MeshCgroups {
 
   std::string host_;
   os::LimitGroups limits_;
-  std::unique_ptr<os::Cgroup> default_cgroup_;  // of procs without one of their own; null: ours
+  std::unique_ptr<os::Cgroup> default_cgroup_;  // for procs without one of their own; null: ours
   std::unordered_map<std::string, Mesh> meshes_;
 };
 

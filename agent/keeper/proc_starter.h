@@ -41,17 +41,19 @@ class PreparedSpec {
 class ProcStarter {
  public:
   /// What every proc gets from its keeper, besides what its spec says.
+  /// The hard RLIMIT_RTTIME of procs and descendants; 0: none.
   struct Inheritance {
-    std::uint64_t process_tag = 0;  ///< The hard RLIMIT_RTTIME of procs and descendants; 0: none.
-    std::uint64_t nofile =
-        0;  ///< Soft limit of open files, as ours may have been raised; 0: as ours.
+    std::uint64_t process_tag = 0;
+    /// Soft limit of open files, as ours may have been raised; 0: as ours.
+    std::uint64_t nofile = 0;
     std::optional<int> oom_score;  ///< When it is not to be that of the keeper.
   };
   /// Errors: io_error.
   static Result<ProcStarter> make(Inheritance inheritance);
 
+  /// Its pidfd is the agent's own copy.
   struct Started {
-    Birth birth;     ///< Its pidfd is the agent's own copy.
+    Birth birth;
     UniqueFd pidfd;  ///< The keeper's; empty when the birth failed.
   };
   /// Starts one proc; never fails otherwise than by birth.failure.

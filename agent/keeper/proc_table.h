@@ -18,25 +18,24 @@ namespace meshbus::keeper {
 /// The processes of the keeper and the procs in them. Pure bookkeeping. What may happen to a proc,
 /// and what the keeper does then:
 ///
-/// | state   | kept in        | signal     | kill mesh | pidfd readable            | look finds no
-/// orphan | Forget  |
-/// |---------|----------------|------------|-----------|---------------------------|----------------------|---------|
-/// | unknown | –              | ignore     | –         | –                         | – | ignore  |
-/// | queued  | SpawnQueue     | cancel (1) | cancel    | –                         | – | –       |
-/// | running | ProcTable      | send (2)   | SIGKILL   | kill group, reap: exited  | – | (3)     |
-/// | exited  | ProcTable dead | ignore     | –         | –                         | report: empty
-/// | (3)     | | empty   | ReplayRegistry | ignore     | –         | –                         | –
-/// | unknown |
+/// | state   | kept in        | signal     | kill mesh | pidfd readable   | no orphan left |
+/// |---------|----------------|------------|-----------|------------------|----------------|
+/// | unknown | -              | ignore     | -         | -                | -              |
+/// | queued  | SpawnQueue     | cancel (1) | cancel    | -                | -              |
+/// | running | ProcTable      | send (2)   | SIGKILL   | kill group, reap | -              |
+/// | exited  | ProcTable dead | ignore     | -         | -                | report: empty  |
+/// | empty   | ReplayRegistry | ignore     | -         | -                | -              |
 ///
-/// (1) By signals that end a process; the proc gets a Birth that says so. (2) Through SignalWaves.
-/// (3) The agent says Forget when it has written the end down. A new agent is told of every proc
-/// that is running, exited or empty, in ReplayRegistry's order. exited is reported by Exit, empty
-/// (no descendant lives, so the pipes end) by Gone. When the keeper sweeps, running procs become
-/// exited, and exited ones empty, before it ends.
+/// (1) Only signals that end a process cancel; the Birth says so. (2) Through SignalWaves.
+/// A proc is reported exited by Exit at the reaping, and empty (no descendant lives, so its pipes
+/// end) by Gone. A new agent is told of all that are running, exited or empty, until an agent says
+/// Forget. When the keeper sweeps, running procs become exited, and exited ones empty, before it
+/// ends.
 class ProcTable {
  public:
+  /// The proc whose limits are those of the process.
   struct Process {
-    std::uint64_t first = 0;  ///< The proc whose limits are those of the process.
+    std::uint64_t first = 0;
     UniqueFd pidfd;
     std::string mesh;
     std::uint64_t wave = 0;                 ///< See SignalWaves::count.

@@ -39,7 +39,7 @@ class ProcessStarter {
 std::vector<Birth> failed_births(const std::vector<std::uint64_t>& ids,
                                  const os::SpawnFailure& failure);
 
-/// Kills a process that nobody has heard of, and reaps it.
+/// Kills a process that was not reported, and reaps it.
 void end_unreported(pid_t pid);
 
 }  // namespace meshbus::keeper

@@ -32,7 +32,7 @@ enum class Tag : std::uint8_t {
 // Which descriptors of a Birth follow, in this order.
 enum FdBit : std::uint8_t { pidfd_bit = 1, stdin_bit = 2, stdout_bit = 4, stderr_bit = 8 };
 constexpr std::size_t fds_per_birth = 4;
-// An agent works some 100 µs on each, and hears nobody else before it has done a packet.
+// An agent works some 100 µs on each, and handles nothing else before it has done a packet.
 constexpr std::uint32_t max_records_per_packet = 64;
 constexpr std::size_t longest_file = 4096;  // PATH_MAX; what is longer is cut
 constexpr std::size_t longest_record = longest_file + 128;

@@ -30,7 +30,7 @@ bool SharedProcess::start(std::vector<Member> members) {
     const os::process_link::Record record{os::process_link::What::start, member.place,
                                           static_cast<std::int32_t>(living_.size())};
     if (error == 0 && !os::process_link::send(link_.get(), record, streams)) error = errno;
-    // The process has them now, or nobody, and their pipes end with its copies.
+    // The process holds the only copies now, if it got them: the pipes end with those.
     member.out.reset();
     member.err.reset();
   }

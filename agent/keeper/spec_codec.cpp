@@ -206,7 +206,7 @@ Result<os::SpawnBatch> decode_batch(std::span<const std::byte> bytes,
     if (!stdio_ok || !get_strings(reader, proc.env) || !check_strings(proc.env, "env"))
       return malformed("a proc's part is broken");
     if (proc.place != 0 && (i == 0 || has_bootstrap || proc.place != batch.procs[i - 1].place + 1))
-      return malformed("a proc shares the process of nobody");
+      return malformed("a proc shares a process that is not in the batch");
     if (!has_bootstrap) continue;
     if (next_bootstrap == bootstraps.end())
       return malformed("fewer bootstrap descriptors than announced");

@@ -46,7 +46,7 @@ bool has_word(const std::string& path, std::string_view word);
 /// Writes all of it at once. Returns 0 or an errno.
 int write_file(const std::string& path, std::string_view value);
 
-/// The file whose line "oom_kill N" counts whom the kernel has killed for want of memory in the
+/// The file whose line "oom_kill N" counts the out-of-memory kills in the
 /// memory cgroup of this process, v1 or v2. `host`: the host's own cgroup v2, in which its procs
 /// are, not this process; may be empty. Nothing: there is none that we may read.
 std::optional<std::string> find_memory_counter(const std::string& host);
@@ -65,7 +65,7 @@ Result<UniqueFd> make_pids_cgroup(const std::string& path, std::uint64_t limit);
 /// cgroup.procs: the kernel then stops the forks of the whole machine, and waits for that 6 to 17
 /// ms; here it knows that there is nothing to wait for.
 std::string join_file_v1(const std::string& path);
-/// Moves this process out of that one into the one above, if it is in it: who is in it cannot
+/// Moves this process out of that one into the one above, if it is in it: a process in it cannot
 /// remove it.
 void leave_pids_cgroup(const std::string& path);
 

@@ -112,7 +112,7 @@ bool clear_cgroup_tree(const std::string& path, std::chrono::milliseconds deadli
   const auto until = std::chrono::steady_clock::now() + deadline;
   for (;;) {
     if (remove_cgroup_tree(path)) return true;
-    // Nobody is in what is not there, where nothing can be made or removed.
+    // What is not there is empty, also where nothing can be made or removed.
     if (::access(path.c_str(), F_OK) != 0) return true;
     if (std::chrono::steady_clock::now() >= until) return false;
     kill_listed(path);

@@ -27,7 +27,7 @@ bool empty_cgroup(const std::string& path, std::chrono::milliseconds deadline);
 /// Removes the directory and those below, deepest first. True: it is gone.
 bool remove_cgroup_tree(const std::string& path);
 
-/// The same for one in which somebody may still be: kills who is there, again and again, until it
+/// The same for one that may have processes: kills them, again and again, until it
 /// is gone or the deadline. For cgroup v1, too, which knows no cgroup.kill. True: it is gone.
 bool clear_cgroup_tree(const std::string& path, std::chrono::milliseconds deadline);
 

@@ -61,7 +61,7 @@ bool hands_on(const std::string& directory, const std::vector<std::string>& want
   });
 }
 
-// Numbers of those in it; 0 is somebody whom our pid namespace does not show.
+// The pids in it; 0 is a process that our pid namespace does not show.
 std::vector<pid_t> members_of(const std::string& directory) {
   std::vector<pid_t> found;
   std::ifstream file(directory + "/cgroup.procs");
@@ -91,7 +91,7 @@ std::string crowded(const std::string& base, const std::vector<pid_t>& others) {
          "), and cgroup v2 hands no controllers on below a cgroup that has processes itself";
 }
 
-// Root, in somebody else's cgroup: the nearest one above that hands on all there is, so that what
+// For root in a foreign cgroup: the nearest one above that hands on all there is, so that what
 // holds for us up there holds for procs, too; nothing is changed in it. The real root may hand on
 // what it does not yet: processes in it do not matter.
 std::string find_elsewhere(const CgroupView& view) {
@@ -105,7 +105,7 @@ std::string find_elsewhere(const CgroupView& view) {
   return {};
 }
 
-// So that one does not take away what the other is about to use. Whoever holds it for long is not
+// Keeps a host from taking away what another is about to use. A lock that is held for long is not
 // waited for.
 UniqueFd lock_base(const std::string& base) {
   UniqueFd directory(::open(base.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC));
@@ -137,7 +137,7 @@ bool lets_use_one(const std::string& directory, const std::vector<std::string>& 
   });
 }
 
-// False: somebody still needs one of them, another host or who has made a cgroup of his own there.
+// False: one of them is still needed, by another host or by a foreign cgroup in there.
 bool take_back(const std::string& base) {
   std::error_code error;
   for (std::filesystem::directory_iterator entry(base, error), end; !error && entry != end;
@@ -175,7 +175,7 @@ Result<CgroupView> view_cgroups() {
 CgroupPlacement plan_cgroup_placement(const CgroupView& view) {
   CgroupPlacement place;
   place.base = view.own;
-  // Started by somebody who is aside already: a launcher, or a shell that came in by `docker exec`.
+  // The parent is in the leaf already: a launcher, or a shell that came in by `docker exec`.
   if (view.own.ends_with(roles_name)) {
     place.base = parent_of(view.own);
     return place;
@@ -254,7 +254,7 @@ void clear_roles_leaf(const std::string& base) {
   const std::string leaf = roles_leaf(base);
   if (::access(leaf.c_str(), F_OK) != 0) return;
   const UniqueFd lock = lock_base(base);
-  // Who lives in it needs the controllers, or will need them.
+  // A host that has its roles in it needs the controllers, or will need them.
   if (members_of(leaf).empty() && take_back(base)) remove_leaf(leaf, 50ms);
 }
 

@@ -17,23 +17,26 @@ struct ChildPlan {
     std::uint64_t hard = 0;
   };
   /// What is executed.
+  /// As execve takes it; a relative one counts from `cwd`.
   struct Command {
-    const char* path = nullptr;         ///< As execve takes it; a relative one counts from `cwd`.
+    const char* path = nullptr;
     const char* const* argv = nullptr;  ///< Ends with null.
     const char* const* envp = nullptr;  ///< Ends with null.
     const char* cwd = nullptr;          ///< Null: as ours.
     int umask = -1;                     ///< -1: as ours.
   };
   /// How the child hangs together with us and with its descendants.
+  /// setsid; else setpgid(0, 0).
   struct Ties {
-    bool new_session = true;         ///< setsid; else setpgid(0, 0).
+    bool new_session = true;
     bool new_pid_namespace = false;  ///< The child becomes process 1 of one.
     bool subreaper = true;           ///< The child adopts orphans of its descendants.
     int parent_death_signal = 0;     ///< 0: none.
     pid_t parent = 0;                ///< Our pid: compared with getppid once the signal is armed.
   };
+  /// cgroup.procs to join by writing, where clone3 cannot; -1: none.
   struct Cgroups {
-    int cgroup_procs = -1;  ///< cgroup.procs to join by writing, where clone3 cannot; -1: none.
+    int cgroup_procs = -1;
     const int* joins = nullptr;  ///< Further ones, of cgroup v1: see join_file_v1().
     std::size_t join_count = 0;
   };
@@ -53,8 +56,8 @@ struct ChildPlan {
     std::size_t group_count = 0;
     std::int64_t gid = -1;  ///< -1: as ours; likewise the uid.
     std::int64_t uid = -1;
-    bool no_new_privs =
-        false;  ///< No program that it executes gains privileges (setuid, file caps).
+    /// No program that it executes gains privileges (setuid, file caps).
+    bool no_new_privs = false;
   };
   struct Descriptors {
     /// Descriptors from this number on do not exist for the child: it shares our table until it
@@ -67,8 +70,9 @@ struct ChildPlan {
     std::size_t inherit_count = 0;
   };
   /// The bootstrap of a mesh proc, and the socket of a process of several procs.
+  /// Becomes `target`; -1: none.
   struct Bootstrap {
-    int fd = -1;  ///< Becomes `target`; -1: none.
+    int fd = -1;
     int target = -1;
     char* text = nullptr;          ///< Where the child writes its pid and the suffix.
     const char* suffix = nullptr;  ///< ":INODE", which makes "PID:INODE" in the environment.
@@ -76,13 +80,14 @@ struct ChildPlan {
     int link_target = -1;
   };
   struct Signals {
-    std::uint64_t ignored =
-        0;                   ///< Bit n-1: signal n is ignored here and goes back to default there.
+    /// Bit n-1: signal n is ignored here and goes back to default there.
+    std::uint64_t ignored = 0;
     bool reset_all = false;  ///< Set by the clone step when the kernel kept our handlers.
   };
   /// Written by the child. Final when the clone returns, because it returns after exec or exit.
+  /// A SpawnStage; 0: execve succeeded.
   struct Outcome {
-    int failed_stage = 0;  ///< A SpawnStage; 0: execve succeeded.
+    int failed_stage = 0;
     int error = 0;
     std::size_t failed_limit = 0;  ///< Which limit, at stage limits.
   };

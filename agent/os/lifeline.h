@@ -24,8 +24,9 @@ class Lifeline {
   /// (the other side is dead or stuck).
   bool send(std::string_view text, int fd) const;
 
+  /// The other side is gone; nothing more will come.
   struct Received {
-    bool ended = false;               ///< The other side is gone; nothing more will come.
+    bool ended = false;
     std::optional<std::string> text;  ///< A message, if one was there.
     UniqueFd fd;                      ///< What came along with it; close-on-exec.
   };

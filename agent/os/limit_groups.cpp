@@ -19,7 +19,7 @@ namespace {
 
 constexpr std::uint64_t period_us = 100'000;  // the kernel's own
 constexpr std::uint64_t limit_slack =
-    128 << 10;  // who wants more pages at once than are left does not get any of them
+    128 << 10;  // a request for more pages than are left gets none of them
 
 struct Setting {
   std::string file;
@@ -27,7 +27,7 @@ struct Setting {
   bool is_optional = false;  // not everywhere: without accounting of swap
 };
 
-// The limit is of memory and swap together: who reaches it is ended and does not go on slowly.
+// The limit is of memory and swap together: a proc that reaches it ends instead of going on slowly.
 std::vector<Setting> settings_for(const GroupLimits& limits, Controller controller, int version) {
   const std::string memory = std::to_string(limits.memory);
   const std::string quota = std::to_string(limits.cpu_milli * period_us / 1000);
@@ -173,7 +173,7 @@ void LimitGroups::remove(std::uint64_t id) {
   if (known == groups_.end()) return;
   for (const Group& group : known->second) {
     if (remove_cgroup_tree(group.path)) continue;
-    // Somebody was moved in from elsewhere.
+    // A process was moved in from elsewhere.
     kill_listed(group.path);
     remove_cgroup_tree(group.path);
   }

@@ -17,13 +17,13 @@ namespace meshbus::os {
 /// The cgroups in which a limited proc is started.
 struct ProcGroups {
   UniqueFd cgroup;              ///< A cgroup v2 directory to be born in; empty: none of its own.
-  std::vector<UniqueFd> joins;  ///< Of v1 hierarchies: join_file_v1(), to write oneself into.
+  std::vector<UniqueFd> joins;  ///< Files of v1 to join by: join_file_v1().
 };
 
 /// How often the kernel has killed in the cgroup of a proc for want of memory.
 struct MemoryVerdict {
   std::uint32_t kills = 0;
-  bool by_own_limit = false;  ///< The limit of the proc was reached; else that of somebody above,
+  bool by_own_limit = false;  ///< The limit of the proc was reached; else that of a cgroup above,
                               ///< or the machine's memory.
 };
 
@@ -39,7 +39,7 @@ class LimitGroups {
                                               const std::string& parent);
   /// What has happened to that proc so far.
   MemoryVerdict memory_verdict(std::uint64_t id) const;
-  /// Nobody is in them any more, or they are killed now.
+  /// Removes the cgroups of that proc; kills what is still in them.
   void remove(std::uint64_t id);
   /// All of them, and what was made for them.
   void remove_all();

@@ -24,7 +24,7 @@ std::string words_of(const GroupLimits& limits, Controller controller);
 
 /// Where a host makes the cgroups of its limited procs for one controller. A plain value.
 struct LimitPlace {
-  int version = 0;   ///< Of the hierarchy, 1 or 2; 0: it cannot be had.
+  int version = 0;   ///< 1 or 2, the hierarchy's; 0: it cannot be had.
   std::string path;  ///< The host's own directory, `…/meshbus-1f00c2ab`: made when it is first
                      ///< needed. Version 0: why there is none.
 
@@ -62,9 +62,8 @@ class LimitPlaces {
   Result<void> check(const GroupLimits& limits) const;
 
  private:
-  std::array<LimitPlace, controllers.size()> places_{{{0, "nobody has looked for cgroups"},
-                                                      {0, "nobody has looked for cgroups"},
-                                                      {0, "nobody has looked for cgroups"}}};
+  std::array<LimitPlace, controllers.size()> places_{
+      {{0, "not looked for yet"}, {0, "not looked for yet"}, {0, "not looked for yet"}}};
 };
 
 }  // namespace meshbus::os

@@ -13,8 +13,8 @@
 
 /// What the keeper and a process of several procs say to each other (spec 4.4), over a
 /// SOCK_SEQPACKET pair of their own. A proc is named by its place in Bootstrap.procs. Both ends are
-/// on one machine and have the layout of this header; who gets something else drops the socket.
-/// Header-only: roles that link nothing else use it, too.
+/// on one machine and have the layout of this header; an end that gets something else drops the
+/// socket. Header-only: roles that link nothing else use it, too.
 namespace meshbus::os::process_link {
 
 inline constexpr std::uint32_t kMostProcsPerProcess = 60;

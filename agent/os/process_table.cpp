@@ -48,7 +48,7 @@ std::optional<ProcessEntry> parse_stat(std::string_view text) {
   entry.group = static_cast<pid_t>(group);
   entry.session = static_cast<pid_t>(session);
   // tty, tpgid, flags, 4 faults, 4 times, priority, nice, then threads; flags may not fit a long of
-  // 32 bits, which nobody has here.
+  // 32 bits, which no process has here.
   for (int i = 0; i < 13; ++i) {
     long value = 0;
     if (!take_number(text, value)) return std::nullopt;

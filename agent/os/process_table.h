@@ -17,8 +17,8 @@ struct ProcessEntry {
   pid_t parent = 0;
   pid_t group = 0;
   pid_t session = 0;
-  long cpu_ticks =
-      0;  ///< That it ran, in user and kernel mode; sysconf(_SC_CLK_TCK) of them are a second.
+  /// CPU time in user and kernel mode; sysconf(_SC_CLK_TCK) of them are a second.
+  long cpu_ticks = 0;
   long threads = 0;
 };
 
@@ -33,7 +33,7 @@ std::optional<ProcessEntry> read_process(pid_t pid);
 std::vector<pid_t> list_pids();
 
 /// Our own children, dead ones included, from /proc/thread-self/children; nothing where the kernel
-/// has no such file. One-threaded callers get a complete answer, because nobody else reaps.
+/// has no such file. One-threaded callers get a complete answer, because no other thread reaps.
 std::optional<std::vector<pid_t>> list_children();
 
 /// Alive: there, and not a zombie that has lost its last thread.

@@ -1,4 +1,4 @@
-// The process_tag: a hard limit that means nothing, is inherited by everything and survives every
+// The process tag: a hard limit that means nothing, is inherited by everything and survives every
 // exec.
 #include <sys/random.h>
 #include <sys/resource.h>
@@ -33,7 +33,7 @@ std::uint64_t make_process_tag() {
 
 std::size_t kill_tagged(std::uint64_t process_tag) {
   std::size_t found = 0;
-  // Anything else is no mark of ours; RLIM_INFINITY, say, is everybody's.
+  // Anything else is no tag; RLIM_INFINITY, say, is what untagged processes have.
   if (process_tag < kTagBase || process_tag >= 2 * kTagBase) return found;
   const pid_t self = ::getpid();
   for (const pid_t pid : list_pids()) {
@@ -41,7 +41,7 @@ std::size_t kill_tagged(std::uint64_t process_tag) {
     if (pid == self || ::prlimit(pid, RLIMIT_RTTIME, nullptr, &limit) != 0 ||
         limit.rlim_max != process_tag)
       continue;
-    // Held by a descriptor and looked at again: the number alone may be somebody else's by now.
+    // Held by a descriptor and looked at again: the pid alone may belong to another process by now.
     const UniqueFd held(static_cast<int>(::syscall(SYS_pidfd_open, pid, 0)));
     if (!held || ::prlimit(pid, RLIMIT_RTTIME, nullptr, &limit) != 0 ||
         limit.rlim_max != process_tag)

@@ -50,10 +50,10 @@ struct ProcSettings {
   std::vector<std::uint32_t> cpus = {};     ///< By number, below max_cpus; empty: any.
   std::optional<std::uint32_t> uid = {};
   std::optional<std::uint32_t> gid = {};
-  std::vector<std::uint32_t> groups =
-      {};  ///< With uid or gid, or not empty: these supplementary groups and no others.
-  bool new_session =
-      true;  ///< setsid; false: only a process group of its own in the keeper's session.
+  /// With uid or gid, or not empty: these supplementary groups and no others.
+  std::vector<std::uint32_t> groups = {};
+  /// setsid; false: only a process group of its own in the keeper's session.
+  bool new_session = true;
   GroupLimits group = {};
   /// Orphans of its descendants come to it. Else to the keeper, which ends them when any proc ends.
   bool subreaper = true;
@@ -63,16 +63,16 @@ struct ProcSettings {
 };
 inline constexpr std::uint32_t max_cpus = 1024;
 
-/// "RLIMIT_CORE"; "RLIMIT 99" for a number that nobody knows.
+/// "RLIMIT_CORE"; "RLIMIT 99" for an unknown number.
 std::string rlimit_name(std::uint32_t resource);
 
 /// What the procs of one batch have in common. A plain value.
 struct SpawnSpec {
-  std::string
-      program;  ///< A path when it has a '/', else looked up in PATH of the proc's own environment.
+  /// A path when it has a '/', else looked up in PATH of the proc's own environment.
+  std::string program;
   std::vector<std::string> argv;  ///< argv[0] included; empty means {program}.
-  std::vector<std::string>
-      env;           ///< The whole environment, KEY=VALUE; nothing is inherited from the keeper.
+  /// The whole environment, KEY=VALUE; nothing is inherited from the keeper.
+  std::vector<std::string> env;
   std::string cwd;   ///< Empty: the keeper's. A relative program is found from here.
   std::string mesh;  ///< The mesh's name: procs of one mesh share a cgroup.
   int parent_death_signal = SIGKILL;  ///< 0: none.

@@ -127,7 +127,8 @@ std::size_t Sweeper::scan_process_table() {
     ++found;
     seen.push_back(pid);
     ::kill(pid, SIGKILL);
-    // A session that is not ours was opened by a descendant: everybody in its groups is one.
+    // A session that is not ours was opened by a descendant: all processes in its groups are
+    // descendants.
     if (entry->session != session_ && entry->group > 1 && !(keep_ && keep_(entry->group)))
       ::kill(-entry->group, SIGKILL);
   }

@@ -29,8 +29,9 @@ class Sweeper {
 
   explicit Sweeper(Keep keep = {}, OnReaped on_reaped = {}, Source source = Source::automatic);
 
+  /// No child but kept ones; without `keep` this is ECHILD, the proof.
   struct Round {
-    bool clean = false;  ///< No child but kept ones; without `keep` this is ECHILD, the proof.
+    bool clean = false;
     std::size_t reaped = 0;
     std::size_t found = 0;  ///< Children to kill that were seen.
   };
@@ -68,8 +69,8 @@ std::size_t kill_tagged(std::uint64_t process_tag);
 /// Passes 1 ms apart until `quiet` passes in a row found nothing, or the deadline. True: quiet.
 bool sweep_tagged(std::uint64_t process_tag, std::chrono::milliseconds deadline);
 
-/// A new process_tag: 2^62 + random. 0 when this process carries one already (a host inside a proc
-/// of another host): a limit can only be lowered, and the outer host's process_tag must stay.
+/// A new process tag: 2^62 + random. 0 when this process carries one already (a host inside a proc
+/// of another host): a limit can only be lowered, and the outer tag must stay.
 std::uint64_t make_process_tag();
 
 }  // namespace meshbus::os

@@ -14,16 +14,15 @@ inline constexpr std::size_t kRoleCount = 3;
 
 /// The steps of a host's life. From `stopping_agent` on they only go down:
 ///
-/// | phase          | asked  | message  | limit              | the role's exit, or none there,
-/// leads to |
-/// |----------------|--------|----------|--------------------|------------------------------------------|
-/// | starting       | –      | –        | 20 s               | (the start has failed: sweeping) |
-/// | running        | –      | –        | –                  | (restart, or one of the phases
-/// below)    | | stopping_agent | agent  | stop MS  | grace + slack      | sweeping | | sweeping |
-/// keeper | sweep    | 2 s                | ending_agent                             | |
-/// ending_agent   | agent  | stop 0   | 0.5 s              | ending_broker | | ending_broker  |
-/// broker | stop 0   | 0.5 s              | ended                                    | | ended | –
-/// | –        | –                  | –                                        |
+/// | phase          | asked  | message | limit         | its exit, or absence, leads to        |
+/// |----------------|--------|---------|---------------|---------------------------------------|
+/// | starting       | -      | -       | 20 s          | (the start has failed) sweeping       |
+/// | running        | -      | -       | -             | (a restart, or one of the next four)  |
+/// | stopping_agent | agent  | stop MS | grace + slack | sweeping                              |
+/// | sweeping       | keeper | sweep   | 2 s           | ending_agent                          |
+/// | ending_agent   | agent  | stop 0  | 0.5 s         | ending_broker                         |
+/// | ending_broker  | broker | stop 0  | 0.5 s         | ended                                 |
+/// | ended          | -      | -       | -             | -                                     |
 ///
 /// A role that misses its limit gets SIGKILL; one that is still there a second later is given up.
 enum class Phase {
@@ -44,7 +43,7 @@ class EndSequence {
   using Alive = std::array<bool, kRoleCount>;  ///< By RoleName.
 
   static constexpr std::chrono::seconds kStartLimit{20};
-  /// Of a host without launcher: all of its end takes less than 2 s.
+  /// The grace when the launcher is gone: all of the end takes less than 2 s.
   static constexpr std::chrono::milliseconds kLostLauncherGrace{800};
 
   /// What a role is sent.
@@ -62,11 +61,15 @@ class EndSequence {
   };
 
   Phase phase() const noexcept { return phase_; }
+  /// When on_deadline() is due.
   std::optional<Time> deadline() const noexcept { return deadline_; }
+  /// The role that the deadline is about, on the way down.
   RoleName waited_for() const noexcept { return waited_for_; }
   std::chrono::milliseconds grace() const noexcept { return grace_; }
 
+  /// The roles are being started.
   void start(Time now) { deadline_ = now + kStartLimit; }
+  /// All roles are ready.
   void run();
   /// Begins the way down; `grace` is what the procs get between SIGTERM and SIGKILL.
   std::optional<Request> stop(std::chrono::milliseconds grace, Time now, const Alive& alive);

@@ -32,7 +32,7 @@ class HostSite {
   const HostDir& directory() const noexcept { return directory_; }
   /// The event log, without the endings of its files.
   const std::string& events_path() const noexcept { return events_path_; }
-  /// "unix:…/bus": the broker's socket for everybody on this machine.
+  /// "unix:…/bus": the broker's socket for this machine.
   const std::string& socket() const noexcept { return socket_; }
   /// The host's cgroup v2 for containment; empty: it has none.
   const std::string& cgroup() const noexcept { return cgroup_; }

@@ -68,7 +68,7 @@ class Warden {
   std::array<Role, kRoleCount> roles_;  // by RoleName
   UniqueFd signals_;
   UniqueFd launcher_;
-  std::set<pid_t> earlier_children_;  // that this process had before it became a warden
+  std::set<pid_t> earlier_children_;  // those from before this process became a warden
   EndSequence sequence_;
   FrozenRoles frozen_;
   RestartPolicy broker_restarts_;

@@ -12,7 +12,7 @@ namespace meshbus::warden {
 struct ReadyReport {
   std::string host;                ///< The address that the broker serves.
   std::string containment;         ///< "cgroup v2", "pid namespace" or "sweep".
-  std::string containment_reason;  ///< Why it is not a better one, when nobody asked for that; may
+  std::string containment_reason;  ///< Why `automatic` chose no better one; may
                                    ///< be empty.
   std::uint64_t pids_limit = 0;    ///< 0: none.
   std::string pids_reason;         ///< Why there is none although there should be; may be empty.

@@ -30,7 +30,7 @@ struct RoleStart {
   std::filesystem::path program;
   std::vector<std::string> arguments;  ///< Behind the program name and --lifeline-fd N.
   std::vector<int> inherit;            ///< Descriptors that keep their number in it.
-  std::vector<int> joins;              ///< Of cgroups v1 that it joins first: os::join_file_v1().
+  std::vector<int> joins;              ///< Cgroups v1 that it joins first: os::join_file_v1().
   int death_signal = 0;                ///< Sent to it when we die; 0: none.
   bool new_pid_namespace = false;      ///< It becomes process 1 of one.
 

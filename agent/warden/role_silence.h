@@ -13,8 +13,8 @@ struct ThreadLook {
   pid_t tid = 0;
   char state = '?';                 ///< The letter of /proc/PID/stat.
   std::chrono::nanoseconds ran{0};  ///< On a CPU, since its start.
-  std::chrono::nanoseconds waited{
-      0};  ///< For a CPU, since its start. A wait counts when it is over.
+  /// For a CPU, since its start. A wait counts when it is over.
+  std::chrono::nanoseconds waited{0};
 };
 
 /// What a look at a role says of its silence (spec 4.7): only what is frozen is killed.

@@ -79,7 +79,7 @@ void clean_one(const std::string& path, const std::string& name, int lock) {
     if (key == "mark" && value != "0")
       os::sweep_tagged(std::strtoull(value.c_str(), nullptr, 10), 1000ms);
     const std::string tail = "/meshbus-" + name;
-    // Who is dying by now is in it for a moment still; and it must not stay, because nobody will
+    // A dying process is in it for a moment still; and it must not stay, because no host will
     // know of it any more.
     if (key == "limits" && value.ends_with(tail)) os::clear_cgroup_tree(value, 1000ms);
     if (key == "cgroup" && value.size() > tail.size() &&
@@ -131,9 +131,11 @@ Result<HostDir> make_host_dir(const std::string& base) {
   return fail(ErrorCode::io_error, "no free name for a host directory in " + base);
 }
 
-Result<void> record_host(const HostDir& directory, const std::string& cgroup, std::uint64_t mark,
-                         const std::vector<std::string>& limits, const std::string& aside) {
-  std::string text = "pid " + std::to_string(::getpid()) + "\nmark " + std::to_string(mark) + "\n";
+Result<void> record_host(const HostDir& directory, const std::string& cgroup,
+                         std::uint64_t process_tag, const std::vector<std::string>& limits,
+                         const std::string& aside) {
+  std::string text =
+      "pid " + std::to_string(::getpid()) + "\nmark " + std::to_string(process_tag) + "\n";
   if (!cgroup.empty()) text += "cgroup " + cgroup + "\n";
   for (const std::string& one : limits) text += "limits " + one + "\n";
   if (!aside.empty()) text += "aside " + aside + "\n";

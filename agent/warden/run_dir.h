@@ -11,7 +11,7 @@ namespace meshbus::warden {
 
 /// The private directory of one host, `BASE/host-XXXXXXXX`. It is locked as long as the warden or
 /// its keeper lives, so that the next warden can tell what a crash of both has left. Not removed by
-/// its destructor: whoever is last out calls os::remove_run_directory().
+/// its destructor: the role that ends last calls os::remove_run_directory().
 struct HostDir {
   std::string path;
   std::string name;  ///< The eight hex digits; the cgroup has them too.
@@ -20,7 +20,7 @@ struct HostDir {
 
 /// The directory that holds the hosts' directories of this user: `wanted`, or
 /// $XDG_RUNTIME_DIR/meshbus when that is ours, or /tmp/meshbus-UID. Made with mode 0700 when
-/// absent; refused when it is a link, somebody else's, or open to others. Errors:
+/// absent; refused when it is a link, another user's, or open to others. Errors:
 /// configuration_error saying what to do.
 Result<std::string> prepare_base_dir(const std::string& wanted);
 

@@ -8,7 +8,7 @@ namespace meshbus::warden {
 
 /// Why a host could not start.
 struct StartFailure {
-  int exit_code;    ///< Of the warden: agent/warden/exit_codes.h.
+  int exit_code;    ///< The warden's: agent/warden/exit_codes.h.
   std::string why;  ///< For people.
 };
 

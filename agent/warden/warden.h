@@ -26,25 +26,25 @@ inline constexpr const char* host_address_file = "address";
 /// What a host is started with.
 struct WardenOptions {
   std::string advertise;  ///< HostAddr as text; empty: `unix:` + a socket in the run directory.
-  std::vector<std::string>
-      binds;              ///< Further addresses for the broker; empty: it binds what it advertises.
+  /// Further addresses for the broker; empty: it binds what it advertises.
+  std::vector<std::string> binds;
   bool insecure = false;  ///< Passed to the broker: plain tcp without CURVE.
-  int ready_fd =
-      -1;  ///< One JSON line is written here (ready or error), then it is closed. -1: none.
-  int lifeline_fd =
-      -1;  ///< The launcher's lifeline; its end = the launcher is gone: stop within 2 s. -1: none.
-  std::chrono::milliseconds grace{
-      10'000};          ///< From `stop` to SIGKILL of the procs on an orderly end.
+  /// One JSON line is written here (ready or error), then it is closed. -1: none.
+  int ready_fd = -1;
+  /// The launcher's lifeline; its end = the launcher is gone: stop within 2 s. -1: none.
+  int lifeline_fd = -1;
+  /// From `stop` to SIGKILL of the procs on an orderly end.
+  std::chrono::milliseconds grace{10'000};
   std::string run_dir;  ///< Where per-host directories are made; empty: $XDG_RUNTIME_DIR/meshbus or
                         ///< /tmp/meshbus-UID.
   Containment containment = Containment::automatic;
-  bool end_on_broker_loss = false;  ///< Else the broker is restarted, 5 times within 60 s.
-  bool end_on_agent_loss =
-      false;  ///< Else the agent is restarted, 5 times within 60 s, and its procs do not notice.
-  std::uint64_t pids_limit =
-      0;  ///< Processes that procs and their descendants may be; 0: no limit.
-  bool pids_limit_is_needed =
-      false;  ///< When it cannot be had the host does not start; else it says so.
+  bool end_on_broker_loss = false;  ///< Else the broker is restarted without end.
+  /// Else the agent is restarted, 5 times within 60 s, and its procs do not notice.
+  bool end_on_agent_loss = false;
+  /// Processes that procs and their descendants may be; 0: no limit.
+  std::uint64_t pids_limit = 0;
+  /// When it cannot be had the host does not start; else it says so.
+  bool pids_limit_is_needed = false;
   std::chrono::milliseconds frozen_limit{30'000};  ///< A role without a sign of life for so long is
                                                    ///< looked at, and ended when frozen. 0: never.
   std::string events_directory;  ///< Where the event log stays when the host is gone; empty: in its
@@ -54,8 +54,8 @@ struct WardenOptions {
   /// and gone with it. own.key is its own.
   std::vector<std::pair<std::string, std::string>> key_files;
   bool print_ready = false;  ///< Write the ready line to stdout too.
-  std::filesystem::path
-      libexec;  ///< Where meshbus-keeper, -broker and -agent are; empty: beside /proc/self/exe.
+  /// Where meshbus-keeper, -broker and -agent are; empty: beside /proc/self/exe.
+  std::filesystem::path libexec;
 };
 
 /// Runs a host: parent of keeper, broker and agent until it ends. Call it on the main thread of a

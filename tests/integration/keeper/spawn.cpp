@@ -140,7 +140,7 @@ TEST_CASE("keeper: a program is found by PATH of its own environment, relative t
   CHECK(keeper.read_stdout(second) == "found\n");
 }
 
-TEST_CASE("keeper: a proc is a session leader with default signals, no foreign descriptors, a process_tag and a parent-death signal") {
+TEST_CASE("keeper: a proc is a session leader with default signals, no foreign descriptors, a tag and a parent-death signal") {
   const std::uint64_t process_tag = (std::uint64_t{1} << 62) + 4711;
   KeeperUnderTest keeper({.arguments = {"--process-tag", std::to_string(process_tag)}});
   const auto id =
@@ -163,7 +163,7 @@ TEST_CASE("keeper: a proc is a session leader with default signals, no foreign d
   rlimit limit{};
   REQUIRE(::prlimit(birth.pid, RLIMIT_RTTIME, nullptr, &limit) == 0);
   CHECK(limit.rlim_max == process_tag);
-  // The way to what has no living subreaper: found by its process_tag alone.
+  // The way to what has no living subreaper: found by its tag alone.
   CHECK(meshbus::os::sweep_tagged(process_tag + 1, std::chrono::milliseconds(100)));
   CHECK_FALSE(is_gone(birth.pid));
   CHECK(meshbus::os::sweep_tagged(process_tag, long_enough));

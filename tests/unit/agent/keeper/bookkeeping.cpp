@@ -63,7 +63,8 @@ TEST_CASE("agent_keeper: what is queued or known is not queued again") {
 
 TEST_CASE("agent_keeper: a proc cannot join a process that was started before") {
   SpawnQueue queue;
-  const auto late = queue.add(batch("a", {{1, 0}, {2, 1}}), [](std::uint64_t id) { return id == 1; });
+  const auto late =
+      queue.add(batch("a", {{1, 0}, {2, 1}}), [](std::uint64_t id) { return id == 1; });
   CHECK(late == std::vector<std::uint64_t>{2});
   CHECK(queue.empty());
   CHECK_FALSE(queue.cancel(2));
