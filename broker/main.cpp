@@ -17,6 +17,7 @@
 #include <CLI/CLI.hpp>
 #include <zmq.hpp>
 
+#include "agent/os/daemon_protection.h"
 #include "agent/os/warden_end.h"
 #include "broker/access/accept_gate.h"
 #include "broker/broker.h"
@@ -189,6 +190,7 @@ void log_turned_away(Reactor& reactor, const TurnedAway& told) {
 
 int serve(const Flags& flags) {
   const bool has_warden = flags.lifeline_fd >= 0;
+  os::forbid_dumps();
   if (has_warden) os::arm_warden_end(flags.cgroup);
   const UniqueFd signals = set_up_signals(has_warden);
   raise_descriptor_limit();

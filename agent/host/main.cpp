@@ -15,6 +15,7 @@
 #include <zmq.hpp>
 
 #include "agent/host/host_agent.h"
+#include "agent/os/daemon_protection.h"
 #include "agent/os/lifeline.h"
 #include "agent/os/warden_end.h"
 #include "common/base/log.h"
@@ -168,6 +169,7 @@ class Program {
 };
 
 int run(const Arguments& arguments) {
+  os::forbid_dumps();
   os::arm_warden_end(arguments.cgroup);
   auto config = load_config(arguments.settings);
   if (!config) return give_up(kExitUsage, config.error().to_string());

@@ -33,7 +33,8 @@ class ByteWriter {
   std::vector<std::byte>& bytes_;
 };
 
-/// Reads them back. After a read past the end everything reads as zero and ok() is false: check once, at the end or before using a count.
+/// Reads them back. After a read past the end everything reads as zero and ok() is false: check
+/// once, at the end or before using a count.
 class ByteReader {
  public:
   explicit ByteReader(std::span<const std::byte> bytes) : rest_(bytes) {}

@@ -15,7 +15,9 @@ Result<ChildSlots> ChildSlots::make(int null) {
   made.null_ = null;
   for (UniqueFd& slot : made.slots_) {
     slot = UniqueFd(::fcntl(null, F_DUPFD_CLOEXEC, 3));
-    if (!slot) return fail(ErrorCode::io_error, std::string("descriptors for children: ") + std::strerror(errno));
+    if (!slot)
+      return fail(ErrorCode::io_error,
+                  std::string("descriptors for children: ") + std::strerror(errno));
     made.first_foreign_ = std::max(made.first_foreign_, static_cast<unsigned>(slot.get()) + 1);
   }
   return made;

@@ -8,22 +8,27 @@
 
 namespace meshbus::keeper {
 
-/// Five low descriptor numbers that are lent to one child after the other: its standard streams, its bootstrap descriptor, and the socket
-/// of a process of several procs. A child shares our descriptor table and drops all of it above these numbers in one go
-/// (ChildPlan::first_foreign_fd), instead of copying a table with a pidfd for every proc. Between children they hold /dev/null.
+/// Five low descriptor numbers that are lent to one child after the other: its standard streams,
+/// its bootstrap descriptor, and the socket of a process of several procs. A child shares our
+/// descriptor table and drops all of it above these numbers in one go
+/// (ChildPlan::first_foreign_fd), instead of copying a table with a pidfd for every proc. Between
+/// children they hold /dev/null.
 class ChildSlots {
+  /// 0, 1, 2: standard streams.
  public:
-  static constexpr std::size_t bootstrap = 3;  ///< 0, 1, 2: standard streams.
+  static constexpr std::size_t bootstrap = 3;
   static constexpr std::size_t link = 4;
 
-  /// `null` is /dev/null, borrowed, and must live as long. Make it early: numbers are taken as low as they are free. Errors: io_error.
+  /// `null` is /dev/null, borrowed, and must live as long. Make it early: numbers are taken as low
+  /// as they are free. Errors: io_error.
   static Result<ChildSlots> make(int null);
 
   /// Moves `fd` to the slot and returns its number there; -1 with errno when that fails.
   int lend(std::size_t slot, UniqueFd fd);
   /// The slot's number while it holds /dev/null.
   int null_slot(std::size_t slot) const noexcept { return slots_[slot].get(); }
-  /// Ends what was lent since the last call: a pipe's end kept here would keep the pipe from ending.
+  /// Ends what was lent since the last call: a pipe's end kept here would keep the pipe from
+  /// ending.
   void take_back();
   /// The number above all slots.
   unsigned first_foreign_fd() const noexcept { return first_foreign_; }

@@ -1,13 +1,10 @@
 #include "agent/keeper/keeper.h"
 
-#include <fcntl.h>
 #include <poll.h>
 #include <sys/epoll.h>
 #include <sys/prctl.h>
-#include <sys/resource.h>
 #include <sys/signalfd.h>
 #include <sys/syscall.h>
-#include <sys/wait.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -16,12 +13,10 @@
 #include <chrono>
 #include <csignal>
 #include <cstdio>
-#include <cstring>
-#include <ctime>
 #include <thread>
 #include <utility>
 
-#include "agent/os/host_place.h"
+#include "agent/os/cgroup_placement.h"
 #include "agent/os/pid_namespace.h"
 #include "agent/os/run_directory.h"
 #include "common/base/clock_ns.h"
@@ -34,14 +29,12 @@ namespace {
 using Clock = std::chrono::steady_clock;
 using namespace std::chrono_literals;
 
-constexpr auto spawn_slice = 1ms;  // exits are looked at in between; a spawn takes about 0.3 ms
-constexpr Clock::duration reap_pause = 50ms;
-constexpr Clock::duration busy_chase_pause = 5ms;  // with births to come: several dead for one look
-constexpr Clock::duration chase_pause_first = 200us;
-constexpr Clock::duration chase_pause_last = 50ms;
-constexpr std::size_t ends_per_cpu = 8;  // more only wait for each other
-constexpr auto sysexit_os_error = 71;
-constexpr int agent_ends_within = 1000;  // milliseconds
+constexpr auto kSpawnSlice = 1ms;       // exits are handled in between; a spawn takes about 0.3 ms
+constexpr std::size_t kEndsPerCpu = 8;  // more only wait for each other
+constexpr int kSysexitOsError = 71;
+constexpr int kAgentEndsWithin = 1000;  // milliseconds
+constexpr int kAgentPacketsPerTurn = 4;
+constexpr int kOrphansPerReap = 64;
 
 std::int64_t microseconds(const timeval& time) {
   return std::int64_t{time.tv_sec} * 1'000'000 + time.tv_usec;
@@ -60,25 +53,8 @@ std::uint64_t raise_descriptor_limit() {
   return ::setrlimit(RLIMIT_NOFILE, &limit) == 0 ? before : 0;
 }
 
-}  // namespace
-
-Keeper::Keeper(KeeperOptions options)
-    : lifeline_(std::move(options.lifeline)),
-      agent_(std::move(options.agent)),
-      lock_(std::move(options.lock)),
-      run_dir_(std::move(options.run_dir)),
-      cgroup_(std::move(options.cgroup)),
-      pid_namespace_(options.pid_namespace),
-      mark_(options.mark),
-      limits_(std::move(options.limits)),
-      orphans_([this](pid_t pid) { return procs_.contains(pid); }),
-      procs_per_wave_(ends_per_cpu * std::max<std::size_t>(std::thread::hardware_concurrency(), 1)) {}
-
-Result<void> Keeper::set_up() {
-  if (pid_namespace_) {
-    if (auto settled = os::settle_in_pid_namespace(); !settled) return settled;
-  }
-  if (::prctl(PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0) != 0) return fail(failure("prctl(PR_SET_CHILD_SUBREAPER)"));
+// Blocks the signals that the keeper handles. Returns their descriptor; empty with errno.
+UniqueFd take_signals() {
   ::signal(SIGPIPE, SIG_IGN);  // a dead launcher's stderr must not take us along
   struct sigaction by_default{};
   by_default.sa_handler = SIG_DFL;
@@ -87,61 +63,76 @@ Result<void> Keeper::set_up() {
   sigset_t handled;
   sigemptyset(&handled);
   for (const int signal : {SIGCHLD, SIGTERM, SIGINT, SIGHUP, SIGQUIT}) sigaddset(&handled, signal);
-  if (::sigprocmask(SIG_SETMASK, &handled, nullptr) != 0) return fail(failure("sigprocmask"));
-  signals_ = UniqueFd(::signalfd(-1, &handled, SFD_CLOEXEC | SFD_NONBLOCK));
-  if (!signals_) return fail(failure("signalfd"));
-  epoll_ = UniqueFd(::epoll_create1(EPOLL_CLOEXEC));
-  if (!epoll_) return fail(failure("epoll_create1"));
-  auto starter = ProcStarter::make(mark_, raise_descriptor_limit());
-  if (!starter) return fail(starter.error());
-  starter_ = std::make_unique<ProcStarter>(std::move(*starter));
-  // So that what is counted and limited for the whole host is right in every containment.
-  if (const std::string host = limits_.places().v2_path(); cgroup_.empty() && !host.empty()) {
-    auto made = os::Cgroup::make(host, "unlimited");
-    if (!made) return fail(made.error());
-    birthplace_ = std::make_unique<os::Cgroup>(std::move(*made));
+  if (::sigprocmask(SIG_SETMASK, &handled, nullptr) != 0) return {};
+  return UniqueFd(::signalfd(-1, &handled, SFD_CLOEXEC | SFD_NONBLOCK));
+}
+
+}  // namespace
+
+Keeper::Keeper(KeeperOptions options)
+    : options_(std::move(options)),
+      lifeline_(std::move(options_.lifeline)),
+      cgroups_(options_.cgroup, options_.limits),
+      agent_(events_, agent_source,
+             [this](pid_t pid) {
+               const auto* const process = table_.find(pid);
+               return process == nullptr ? -1 : process->pidfd.get();
+             }),
+      waves_(kEndsPerCpu * std::max<std::size_t>(std::thread::hardware_concurrency(), 1)),
+      orphans_([this](pid_t pid) { return table_.contains(pid); }) {}
+
+Result<void> Keeper::prepare() {
+  if (options_.pid_namespace) {
+    if (auto settled = os::settle_in_pid_namespace(); !settled) return settled;
   }
-  if (!watch(lifeline_.fd(), EPOLL_CTL_ADD, EPOLLIN, lifeline_source) || !watch(agent_.get(), EPOLL_CTL_ADD, EPOLLIN, agent_source) ||
-      !watch(signals_.get(), EPOLL_CTL_ADD, EPOLLIN, signal_source)) {
+  if (::prctl(PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0) != 0)
+    return fail(failure("prctl(PR_SET_CHILD_SUBREAPER)"));
+  signals_ = take_signals();
+  if (!signals_) return fail(failure("signalfd"));
+  if (!events_.open()) return fail(failure("epoll_create1"));
+  auto starter = ProcStarter::make({.process_tag = options_.process_tag,
+                                    .nofile = raise_descriptor_limit(),
+                                    .oom_score = options_.oom_score});
+  if (!starter) return fail(starter.error());
+  starter_.emplace(std::move(*starter), cgroups_);
+  if (auto prepared = cgroups_.prepare(); !prepared) return prepared;
+  if (!events_.add(lifeline_.fd(), lifeline_source) || !agent_.connect(std::move(options_.agent)) ||
+      !events_.add(signals_.get(), signal_source)) {
     return fail(failure("epoll_ctl"));
   }
   return {};
 }
 
 int Keeper::run() {
-  if (auto done = set_up(); !done) {
+  if (auto done = prepare(); !done) {
     std::fprintf(stderr, "meshbus-keeper: %s\n", done.error().detail().c_str());
     lifeline_.send("failed " + done.error().detail());
-    return sysexit_os_error;
+    return kSysexitOsError;
   }
   lifeline_.send("ready keeper");
-  report(Replayed{});
+  agent_.report_replayed();
   while (end_ == End::none) turn();
   return sweep_and_end();
 }
 
-bool Keeper::watch(int fd, int operation, std::uint32_t events, std::uint64_t source) {
-  epoll_event event{};
-  event.events = events;
-  event.data.u64 = source;
-  return ::epoll_ctl(epoll_.get(), operation, fd, &event) == 0;
-}
-
 int Keeper::wait_milliseconds() const {
-  // Descriptors that were short, or the agent's socket that is full, say nothing when they are there again.
-  if (replay_registry_.is_replaying() && !agent_wants_write_) return 10;
-  if (!queue_.empty() && outbox_.size() < outbox_limit) return 0;
-  if (dead_.empty() && !has_dead_child_ && asked_signals_.empty()) return -1;
+  if (agent_.is_short_of_descriptors()) return 10;
+  if (!queue_.empty() && agent_.has_room()) return 0;
   auto next = Clock::time_point::max();
-  if (!dead_.empty() || has_dead_child_) next = dead_.empty() ? next_reap_ : next_chase_;
-  if (!asked_signals_.empty()) next = std::min(next, next_wave_);
+  if (table_.has_dead())
+    next = pace_.next_look();
+  else if (pace_.has_dead_child())
+    next = pace_.next_reap();
+  if (!waves_.empty()) next = std::min(next, waves_.due());
+  if (next == Clock::time_point::max()) return -1;
   const auto left = std::chrono::ceil<std::chrono::milliseconds>(next - Clock::now()).count();
   return static_cast<int>(std::clamp<long>(static_cast<long>(left), 0, 100));
 }
 
 void Keeper::turn() {
   std::array<epoll_event, 128> events;
-  const int ready = ::epoll_wait(epoll_.get(), events.data(), static_cast<int>(events.size()), wait_milliseconds());
+  const int ready = ::epoll_wait(events_.fd(), events.data(), static_cast<int>(events.size()),
+                                 wait_milliseconds());
   for (int i = 0; i < ready; ++i) {
     const std::uint64_t source = events[static_cast<std::size_t>(i)].data.u64;
     if (source == lifeline_source) {
@@ -160,8 +151,9 @@ void Keeper::turn() {
   signal_some();
   flush();  // exits first: what follows takes longer
   spawn_some();
-  if (!dead_.empty() && Clock::now() >= next_chase_) chase_orphans();
-  if (dead_.empty() && has_dead_child_ && Clock::now() >= next_reap_) reap_orphans();
+  if (table_.has_dead() && Clock::now() >= pace_.next_look()) chase_orphans();
+  if (!table_.has_dead() && pace_.has_dead_child() && Clock::now() >= pace_.next_reap())
+    reap_orphans();
   flush();
 }
 
@@ -176,40 +168,117 @@ void Keeper::on_lifeline() {
     const std::string_view word = os::parse_lifeline(*received.text).word;
     if (word == "sweep" || word == "stop") end_ = End::told;
     if (word == "ping") lifeline_.send("pong");
-    if (word == "agent" && received.fd) adopt_agent(std::move(received.fd));
+    if (word != "agent" || !received.fd) continue;
+    // The last messages of the agent before count. It is dead, so they end.
+    while (agent_.receive(handlers())) {
+    }
+    agent_.drop();
+    agent_.adopt(std::move(received.fd));
   }
 }
 
 void Keeper::on_signals() {
   std::array<signalfd_siginfo, 8> received;
   const ssize_t got = ::read(signals_.get(), received.data(), sizeof received);
-  for (std::size_t i = 0; got > 0 && i < static_cast<std::size_t>(got) / sizeof received[0]; ++i) {
+  const std::size_t count = got > 0 ? static_cast<std::size_t>(got) / sizeof received[0] : 0;
+  for (std::size_t i = 0; i < count; ++i) {
     if (received[i].ssi_signo == SIGTERM || received[i].ssi_signo == SIGINT) end_ = End::told;
-    if (received[i].ssi_signo != SIGCHLD) continue;
-    next_chase_ = std::min(next_chase_, chase_not_before_);
-    has_dead_child_ = true;
+    if (received[i].ssi_signo == SIGCHLD) pace_.on_child_ended();
   }
 }
 
-// A slice of time, not a number: spawning must not delay exits, whatever a spawn costs here.
+RequestHandlers Keeper::handlers() {
+  return {.on_spawn = [this](os::SpawnBatch batch) { on_spawn(std::move(batch)); },
+          .on_signal = [this](const Signal& signal) { on_signal(signal); },
+          .on_kill_mesh = [this](const KillMesh& request) { on_kill_mesh(request); },
+          .on_forget = [this](const Forget& proc) { agent_.forget(proc.id); },
+          .on_close_input = [this](const CloseInput& proc) { agent_.close_input(proc.id); }};
+}
+
+void Keeper::on_agent() {
+  for (int i = 0; i < kAgentPacketsPerTurn && agent_.receive(handlers()); ++i) {
+  }
+}
+
+void Keeper::on_spawn(os::SpawnBatch batch) {
+  const auto is_known = [this](std::uint64_t id) { return agent_.knows(id); };
+  for (const auto id : queue_.add(std::move(batch), is_known)) {
+    report_unborn(
+        id, {os::SpawnStage::spec, EINVAL, "the process that it was to share was started before"});
+  }
+}
+
+void Keeper::on_signal(const Signal& signal) {
+  if (table_.find_pid(signal.id) > 0) return waves_.add(signal);
+  if (ends_a_process(signal.signal) && queue_.cancel(signal.id))
+    report_unborn(signal.id, {os::SpawnStage::cancelled, ECANCELED, {}});
+}
+
+void Keeper::on_kill_mesh(const KillMesh& request) {
+  for (const auto id : queue_.cancel_mesh(request.mesh))
+    report_unborn(id, {os::SpawnStage::cancelled, ECANCELED, {}});
+  cgroups_.kill(request.mesh);
+  table_.for_each_of_mesh(request.mesh, [](pid_t pid) { ::kill(-pid, SIGKILL); });
+}
+
+void Keeper::signal_some() {
+  if (!waves_.begin(Clock::now())) return;
+  while (const auto signal = waves_.next()) {
+    const pid_t pid = table_.find_pid(signal->id);
+    auto* const process = table_.find(pid);
+    if (process == nullptr) continue;  // the proc has ended
+    if (process->shared && process->shared->aim(*signal) == SharedProcess::Aim::none) continue;
+    ::kill(signal->group ? -pid : pid, signal->signal);  // not reaped: the number is its own
+    if (ends_a_process(signal->signal)) waves_.count(process->wave);
+  }
+}
+
+// A slice of time, not a number: spawning must not delay exits, however long a spawn takes here.
 void Keeper::spawn_some() {
-  const auto until = Clock::now() + spawn_slice;
-  while (!queue_.empty() && outbox_.size() < outbox_limit) {
-    Queued queued = std::move(queue_.front());
-    queue_.pop_front();
-    start_one(std::move(queued));
+  const auto until = Clock::now() + kSpawnSlice;
+  while (!queue_.empty() && agent_.has_room()) {
+    start_one(queue_.take());
     if (Clock::now() >= until) return;
   }
 }
 
+void Keeper::start_one(QueuedProcess queued) {
+  const std::string& mesh = queued.prepared->spec().mesh;
+  std::vector<std::uint64_t> ids;
+  for (const os::ProcSpec& proc : queued.procs) ids.push_back(proc.id);
+  auto [births, pidfd, shared] = starter_->start(queued);
+  const pid_t pid = births.front().pid;
+  const auto source = static_cast<std::uint64_t>(pid);
+  const auto keep = [this](const Birth& birth) { return agent_.keep(birth); };
+  if (!births.front().failure &&
+      (!std::all_of(births.begin(), births.end(), keep) || !events_.add(pidfd.get(), source) ||
+       (shared && !events_.add(shared->fd(), link_sources + source)))) {
+    // No descriptors for the pipes that the next agent would need, or an exit that we would not
+    // notice: out of memory, or at the user's limit of epoll watches.
+    const int error = errno;
+    end_unreported(pid);
+    births = failed_births(ids, {os::SpawnStage::descriptors, error, "watching the process"});
+  }
+  if (births.front().failure) {
+    cgroups_.remove_groups(ids.front());
+    for (const Birth& birth : births) agent_.keep(birth);
+    cgroups_.leave(mesh);
+  } else {
+    table_.add(pid, {ids.front(), std::move(pidfd), mesh, 0, std::move(shared)}, ids);
+  }
+  for (Birth& birth : births) agent_.report(std::move(birth));
+}
+
 void Keeper::on_pidfd(pid_t pid) {
-  const auto known = procs_.find(pid);
-  if (known == procs_.end()) return;
+  const auto* const process = table_.find(pid);
+  if (process == nullptr) return;
   siginfo_t info{};
   const auto wait = [&](int options, rusage* usage) {
-    return ::syscall(SYS_waitid, P_PIDFD, known->second.pidfd.get(), &info, options | WEXITED | WNOHANG | __WALL, usage);
+    return ::syscall(SYS_waitid, P_PIDFD, process->pidfd.get(), &info,
+                     options | WEXITED | WNOHANG | __WALL, usage);
   };
-  // A pidfd may say so too early: when the main thread has ended alone, or another thread executes a program (before Linux 6.15).
+  // A pidfd may be readable too early: when the main thread has ended alone, or another thread
+  // executes a program (before Linux 6.15).
   if (wait(WNOWAIT, nullptr) != 0 || info.si_pid == 0) return;
   // Dead but not reaped: pid and group are still its own.
   ::kill(-pid, SIGKILL);
@@ -217,40 +286,38 @@ void Keeper::on_pidfd(pid_t pid) {
   if (wait(0, &usage) == 0 && info.si_pid != 0) bury(pid, info, usage);
 }
 
-// What a process of several procs says: which of them have ended.
-bool Keeper::hear_link(Proc& proc) {
-  return proc.shared->hear([this](Exit exit) {
+// What a process of several procs tells: which of them have ended. False: it tells no more.
+bool Keeper::receive_ends(ProcTable::Process& process) {
+  return process.shared->hear([this](Exit exit) {
     exit.ended_realtime_ns = clock_ns(CLOCK_REALTIME);
     exit.ended_monotonic_ns = clock_ns(CLOCK_MONOTONIC);
-    report(exit);
-    report(Gone{exit.id});  // what it has started belongs to the process
-    pids_.erase(exit.id);
+    agent_.report(exit);
+    agent_.report(Gone{exit.id});  // what it has started belongs to the process
+    table_.end_proc(exit.id);
   });
 }
 
 void Keeper::on_link(pid_t pid) {
-  const auto known = procs_.find(pid);
-  if (known == procs_.end()) return;
-  const bool goes_on = hear_link(known->second);
-  if (known->second.shared->are_all_killed()) ::kill(-pid, SIGKILL);  // who is left was to be killed, and does not return
+  auto* const process = table_.find(pid);
+  if (process == nullptr) return;
+  const bool goes_on = receive_ends(*process);
+  // The procs that are left were to be killed, and do not return.
+  if (process->shared->are_all_killed()) ::kill(-pid, SIGKILL);
   if (goes_on) return;
-  ::epoll_ctl(epoll_.get(), EPOLL_CTL_DEL, known->second.shared->fd(), nullptr);
-  known->second.shared->close();
+  events_.remove(process->shared->fd());
+  process->shared->close();
 }
 
 void Keeper::bury(pid_t pid, const siginfo_t& info, const rusage& usage) {
-  const auto known = procs_.find(pid);
-  if (known == procs_.end()) return;
-  Proc& proc = known->second;
-  Dead dead{proc.id, {}, {}};
-  if (proc.shared) {
-    hear_link(proc);
-    for (const auto& member : proc.shared->living()) dead.procs.push_back(member.id);
-    if (proc.shared->fd() >= 0) ::epoll_ctl(epoll_.get(), EPOLL_CTL_DEL, proc.shared->fd(), nullptr);
-  } else {
-    dead.procs.push_back(proc.id);
+  auto* const process = table_.find(pid);
+  if (process == nullptr) return;
+  if (process->shared) {
+    receive_ends(*process);
+    if (process->shared->fd() >= 0) events_.remove(process->shared->fd());
   }
-  if (proc.wave == wave_ && wave_left_ > 0) --wave_left_;
+  // The agent holds a copy of the descriptor: a close alone would leave it in the epoll set.
+  events_.remove(process->pidfd.get());
+  waves_.on_end(process->wave);
   Exit exit;
   exit.signaled = info.si_code == CLD_KILLED || info.si_code == CLD_DUMPED;
   exit.core_dumped = info.si_code == CLD_DUMPED;
@@ -260,90 +327,92 @@ void Keeper::bury(pid_t pid, const siginfo_t& info, const rusage& usage) {
   exit.user_us = microseconds(usage.ru_utime);
   exit.system_us = microseconds(usage.ru_stime);
   exit.max_rss_kib = usage.ru_maxrss;
-  const os::MemoryVerdict memory = limits_.memory_verdict(proc.id);
+  const os::MemoryVerdict memory = cgroups_.memory_verdict(process->first);
   exit.memory_kills = memory.kills;
   exit.memory_limit_hit = memory.by_own_limit;
-  for (const auto id : dead.procs) {
+  for (const auto id : table_.bury(pid).procs) {
     exit.id = id;
-    report(exit);
-    pids_.erase(id);
+    agent_.report(exit);
   }
-  // The agent holds a copy of the descriptor: closing ours would not take it out of the epoll set.
-  ::epoll_ctl(epoll_.get(), EPOLL_CTL_DEL, proc.pidfd.get(), nullptr);
-  dead.mesh = std::move(proc.mesh);
-  dead_.push_back(std::move(dead));
-  procs_.erase(known);
 }
 
-// Orphans of a proc that lives and is no subreaper: they may end on their own. Those of dead procs are chased. Nobody waits for them, and a
-// look goes through all children: a few in a second.
+// Orphans of a living proc that is no subreaper: they may end on their own. Those of dead procs are
+// chased. Reaping them is not urgent, and a look goes through all children: a few in a second.
 void Keeper::reap_orphans() {
-  constexpr int most = 64;
-  next_reap_ = Clock::now() + reap_pause;
-  for (int i = 0; i < most; ++i) {
+  const auto now = Clock::now();
+  for (int i = 0; i < kOrphansPerReap; ++i) {
     siginfo_t info{};
-    has_dead_child_ = ::waitid(P_ALL, 0, &info, WEXITED | WNOHANG | WNOWAIT | __WALL) == 0 && info.si_pid != 0;
-    // A proc: its pidfd says so before long.
-    if (!has_dead_child_ || procs_.contains(info.si_pid)) return;
+    const bool has_dead =
+        ::waitid(P_ALL, 0, &info, WEXITED | WNOHANG | WNOWAIT | __WALL) == 0 && info.si_pid != 0;
+    // A proc's pidfd is readable before long.
+    if (!has_dead || table_.contains(info.si_pid)) return pace_.after_reap(now, has_dead, false);
     ::waitid(P_PID, static_cast<id_t>(info.si_pid), &info, WEXITED | WNOHANG | __WALL);
   }
-  next_reap_ = Clock::now();  // there are more
+  pace_.after_reap(Clock::now(), true, true);
 }
 
-// A child of ours that is not a proc is an orphan, of a dead proc where procs are subreapers. Which one's cannot be told, so the dead
-// are gone together, when a look finds no orphan. A look costs with the number of children: with nothing found it takes at most a fifth
-// of our time; with orphans it follows their ends at once, and otherwise ever more slowly (state D).
+// A child of ours that is not a proc is an orphan, of a dead proc where procs are subreapers. Which
+// proc's cannot be told, so all dead procs are reported empty when a look finds no orphan.
 void Keeper::chase_orphans() {
   const auto begin = Clock::now();
   const os::Sweeper::Round round = orphans_.round();
-  const auto end = Clock::now();
-  chase_pause_ = round.clean || round.reaped != 0 ? chase_pause_first : std::min<Clock::duration>(2 * chase_pause_, chase_pause_last);
-  const auto rest = std::max<Clock::duration>(4 * (end - begin), queue_.empty() ? 0ms : busy_chase_pause);
-  chase_not_before_ = round.clean ? end + rest : end;
-  next_chase_ = round.clean ? chase_not_before_ : round.reaped != 0 ? end : end + chase_pause_;  // or earlier, by SIGCHLD
+  pace_.after_look(begin, Clock::now(), round.clean, round.reaped != 0, !queue_.empty());
   if (!round.clean) return;
-  for (const Dead& dead : dead_) {
-    limits_.remove(dead.first);
-    for (const auto id : dead.procs) report(Gone{id});
-    leave_mesh(dead.mesh);
+  for (const ProcTable::Dead& dead : table_.take_dead()) {
+    cgroups_.remove_groups(dead.first);
+    for (const auto id : dead.procs) agent_.report(Gone{id});
+    cgroups_.leave(dead.mesh);
   }
-  dead_.clear();
 }
 
-// Kills everything and proves it by ECHILD. No deadline of its own: what is in state D dies when it wakes, and the warden, or whoever
-// started us, decides how long that may take.
+void Keeper::report_unborn(std::uint64_t id, os::SpawnFailure failure) {
+  Birth birth;
+  birth.id = id;
+  birth.failure = std::move(failure);
+  agent_.keep(birth);
+  agent_.report(std::move(birth));
+}
+
+void Keeper::flush() {
+  agent_.flush(!queue_.empty() || !waves_.empty());
+}
+
+// Kills everything and proves it by ECHILD. There is no deadline here: a process in state D dies
+// when it wakes, and the warden decides how long that may take.
 int Keeper::sweep_and_end() {
   queue_.clear();
-  queued_.clear();
-  // That all are killed now is nobody's news: whoever started the host hears that its warden is gone.
-  UniqueFd unheard = end_ == End::warden_gone ? std::move(agent_) : UniqueFd();
-  if (!cgroup_.empty()) os::kill_cgroup(cgroup_);
-  if (pid_namespace_) ::kill(-1, SIGKILL);  // everything but us
-  os::Sweeper everything({}, [this](const siginfo_t& info, const rusage& usage) { bury(info.si_pid, info, usage); });
+  // Without a warden the launcher learns that the warden is gone, not that all procs were killed.
+  const UniqueFd unheard = end_ == End::warden_gone ? agent_.release() : UniqueFd();
+  cgroups_.kill_all();
+  if (options_.pid_namespace) ::kill(-1, SIGKILL);  // everything but us
+  const auto on_reaped = [this](const siginfo_t& info, const rusage& usage) {
+    bury(info.si_pid, info, usage);
+  };
+  os::Sweeper everything({}, on_reaped);
   while (!everything.run(100ms)) {
     if (end_ == End::told && lifeline_.receive().ended) end_ = End::warden_gone;
   }
-  limits_.remove_all();
-  if (!cgroup_.empty()) {
-    os::empty_cgroup(cgroup_, 500ms);
-    os::remove_cgroup_tree(cgroup_);
+  cgroups_.remove_all();
+  for (const ProcTable::Dead& dead : table_.take_dead()) {
+    for (const auto id : dead.procs) agent_.report(Gone{id});
   }
-  for (const Dead& dead : dead_) {
-    for (const auto id : dead.procs) report(Gone{id});
-  }
-  flush();
+  agent_.flush(false);
   lifeline_.send("swept");
   if (end_ == End::told && lifeline_.receive().ended) end_ = End::warden_gone;
-  // The agent ends with the warden, too. It goes first: it may write in the run directory, and would take us for lost.
-  if (pollfd agent{unheard.get(), 0, 0}; unheard) ::poll(&agent, 1, agent_ends_within);
-  if (end_ == End::warden_gone && !run_dir_.empty()) {
-    // Nobody else is left to remove them.
-    os::leave_pids_cgroup(limits_.places().at(os::Controller::pids).path);
-    for (const std::string& directory : limits_.places().directories()) os::clear_cgroup_tree(directory, 500ms);
-    os::come_back(500ms);
-    os::remove_run_directory(run_dir_, 1000ms);
-  }
+  // The agent ends with the warden, too. It goes first: it may write in the run directory, and
+  // would take us for lost.
+  if (pollfd agent{unheard.get(), 0, 0}; unheard) ::poll(&agent, 1, kAgentEndsWithin);
+  if (end_ == End::warden_gone && !options_.run_dir.empty()) remove_host();
   return 0;
+}
+
+// For when the warden is dead: no other process is left to remove these.
+void Keeper::remove_host() {
+  const os::LimitPlaces& places = cgroups_.limit_places();
+  os::leave_pids_cgroup(places.at(os::Controller::pids).path);
+  for (const std::string& directory : places.directories()) os::clear_cgroup_tree(directory, 500ms);
+  os::leave_roles_leaf(500ms);
+  os::remove_run_directory(options_.run_dir, 1000ms);
 }
 
 }  // namespace meshbus::keeper

@@ -25,7 +25,8 @@ void queue_in_pieces(std::deque<os::Packet>& queue, std::vector<Record>& records
 }
 }  // namespace
 
-KeeperClient::KeeperClient(UniqueFd socket, Events events) : socket_(std::move(socket)), events_(std::move(events)) {
+KeeperClient::KeeperClient(UniqueFd socket, Events events)
+    : socket_(std::move(socket)), events_(std::move(events)) {
   handlers_ = {.on_birth = [this](Birth birth) { events_.on_birth(std::move(birth)); },
                .on_exit = [this](const Exit& exit) { events_.on_exit(exit); },
                .on_gone = [this](const Gone& gone) { events_.on_gone(gone); },
@@ -39,7 +40,8 @@ Result<void> KeeperClient::spawn(os::SpawnBatch batch) {
   const std::span<os::ProcSpec> procs(batch.procs);
   for (std::size_t first = 0; first < procs.size();) {
     std::size_t end = std::min(first + max_procs_per_batch, procs.size());
-    while (end < procs.size() && end > first + 1 && procs[end].place != 0) --end;  // those of one process stay together
+    while (end < procs.size() && end > first + 1 && procs[end].place != 0)
+      --end;  // those of one process stay together
     auto packet = make_spawn_packet(batch.shared, procs.subspan(first, end - first));
     if (!packet) return fail(packet.error());
     packets.push_back(std::move(*packet));
@@ -82,7 +84,8 @@ void KeeperClient::flush() {
   while (!queue_.empty()) {
     const os::Transfer sent = os::send_packet(socket_.get(), queue_.front());
     if (sent == os::Transfer::would_block) return;
-    // The keeper's last words may still be waiting to be read: the end is noticed by the reading side.
+    // The keeper's last words may still be waiting to be read: the end is noticed by the reading
+    // side.
     if (sent == os::Transfer::lost) return queue_.clear();
     queue_.pop_front();
   }
@@ -93,7 +96,8 @@ void KeeperClient::on_ready() {
     os::Packet packet;
     const os::Transfer received = os::receive_packet(socket_.get(), packet);
     if (received == os::Transfer::would_block) break;
-    if (received == os::Transfer::lost || !decode_events(std::move(packet), handlers_)) return lose();
+    if (received == os::Transfer::lost || !decode_events(std::move(packet), handlers_))
+      return lose();
   }
 }
 

@@ -8,25 +8,32 @@
 
 namespace meshbus::keeper {
 
-/// The agent's end of the socket to the keeper. Never blocks, has no thread: the agent watches fd() on its reactor. Handlers run inside
-/// on_ready(); they may call spawn(), signal() and kill_mesh(), but must not destroy the client.
+/// The agent's end of the socket to the keeper. Never blocks, has no thread: the agent watches fd()
+/// on its reactor. Handlers run inside on_ready(); they may call spawn(), signal() and kill_mesh(),
+/// but must not destroy the client.
 class KeeperClient {
  public:
+  /// Once per ProcSpec, failures included; and at first for what there is already.
   struct Events {
-    std::function<void(Birth)> on_birth;        ///< Once per ProcSpec, failures included; and at first for what there is already.
-    std::function<void(const Exit&)> on_exit;   ///< Once per proc that was born, after its Birth.
-    std::function<void(const Gone&)> on_gone;   ///< Once per proc that was born, after its Exit.
-    std::function<void()> on_replayed = [] {};  ///< Once: what was before this agent's time has been told.
-    std::function<void()> on_lost;              ///< Once: the keeper is dead or spoke nonsense; nothing comes after.
+    std::function<void(Birth)> on_birth;
+    std::function<void(const Exit&)> on_exit;  ///< Once per proc that was born, after its Birth.
+    std::function<void(const Gone&)> on_gone;  ///< Once per proc that was born, after its Exit.
+    std::function<void()> on_replayed = [] {
+    };  ///< Once: what was before this agent's time has been told.
+    std::function<void()>
+        on_lost;  ///< Once: the keeper is dead or spoke nonsense; nothing comes after.
   };
   KeeperClient(UniqueFd socket, Events events);
 
-  /// For EPOLLIN, and EPOLLOUT while wants_write(). Stays open, readable, until the client goes; unwatch it at on_lost.
+  /// For EPOLLIN, and EPOLLOUT while wants_write(). Stays open, readable, until the client goes;
+  /// unwatch it at on_lost.
   int fd() const noexcept { return socket_.get(); }
-  /// Queues the batch, cut into packets; sent by flush(). Takes the bootstrap descriptors over. Errors: too_large, configuration_error,
-  /// io_error (no memfd); then nothing of the batch is queued. The answers are Births. After on_lost: refused.
+  /// Queues the batch, cut into packets; sent by flush(). Takes the bootstrap descriptors over.
+  /// Errors: too_large, configuration_error, io_error (no memfd); then nothing of the batch is
+  /// queued. The answers are Births. After on_lost: refused.
   Result<void> spawn(os::SpawnBatch batch);
-  /// Queues a signal; no answer but the Exit. Signals for procs that are reaped, or unknown, are ignored. Errors: refused after on_lost.
+  /// Queues a signal; no answer but the Exit. Signals for procs that are reaped, or unknown, are
+  /// ignored. Errors: refused after on_lost.
   Result<void> signal(const Signal& signal);
   Result<void> kill_mesh(const KillMesh& request);
   /// See the records of these names. After on_lost: nothing.
@@ -35,9 +42,11 @@ class KeeperClient {
 
   /// Sends what is queued as far as the socket takes it: call at the end of each turn.
   void flush();
-  bool wants_write() const noexcept { return !lost_ && !(queue_.empty() && signals_.empty() && forgets_.empty() && closes_.empty()); }
-  /// Call when fd() is readable: receives (bounded: at most 16 packets a call; the fd stays ready). Sends nothing: what the keeper is told
-  /// must be written down first.
+  bool wants_write() const noexcept {
+    return !lost_ && !(queue_.empty() && signals_.empty() && forgets_.empty() && closes_.empty());
+  }
+  /// Call when fd() is readable: receives (bounded: at most 16 packets a call; the fd stays ready).
+  /// Sends nothing: what the keeper is told must be written down first.
   void on_ready();
   bool lost() const noexcept { return lost_; }
 

@@ -20,7 +20,8 @@ namespace meshbus::keeper {
 namespace {
 
 constexpr std::string_view bootstrap_key = "MESHBUS_BOOTSTRAP";
-// The number under which a proc finds its bootstrap descriptor: out of the way of what shells use (3..20, 255).
+// The number under which a proc finds its bootstrap descriptor: out of the way of what shells use
+// (3..20, 255).
 constexpr int preferred_bootstrap_target = 100;
 constexpr int least_target_with_link = 32;
 
@@ -28,18 +29,21 @@ std::string_view key_of(std::string_view entry) {
   return entry.substr(0, entry.find('='));
 }
 
-// The limits are set before the descriptor moves to its number: a proc with a small limit of open files gets a small number.
+// The limits are set before the descriptor moves to its number: a proc with a small limit of open
+// files gets a small number.
 int find_bootstrap_target(const std::vector<os::ChildPlan::Limit>& limits) {
   int target = preferred_bootstrap_target;
   for (const os::ChildPlan::Limit& limit : limits) {
     if (limit.resource != RLIMIT_NOFILE) continue;
-    target = limit.soft > preferred_bootstrap_target ? preferred_bootstrap_target : static_cast<int>(limit.soft) - 1;
+    target = limit.soft > preferred_bootstrap_target ? preferred_bootstrap_target
+                                                     : static_cast<int>(limit.soft) - 1;
   }
   return target > 3 ? target : 3;
 }
 
 // Which file a failed step was about.
-os::SpawnFailure name_file(os::SpawnFailure failure, const os::SpawnSpec& spec, const std::string& program) {
+os::SpawnFailure name_file(os::SpawnFailure failure, const os::SpawnSpec& spec,
+                           const std::string& program) {
   if (failure.stage == os::SpawnStage::working_directory) failure.file = spec.cwd;
   if (failure.stage == os::SpawnStage::credentials) {
     const auto name = [](const char* what, const std::optional<std::uint32_t>& id) {
@@ -48,8 +52,10 @@ os::SpawnFailure name_file(os::SpawnFailure failure, const os::SpawnSpec& spec, 
     failure.file = name("user", spec.settings.uid) + name("group", spec.settings.gid) + "with " +
                    std::to_string(spec.settings.groups.size()) + " further groups";
   }
-  if (failure.stage == os::SpawnStage::cgroup && spec.settings.group.any()) failure.file = "joining the cgroups of its limits";
-  if (failure.stage == os::SpawnStage::nice) failure.file = "nice " + std::to_string(spec.settings.nice.value_or(0));
+  if (failure.stage == os::SpawnStage::cgroup && spec.settings.group.any())
+    failure.file = "joining the cgroups of its limits";
+  if (failure.stage == os::SpawnStage::nice)
+    failure.file = "nice " + std::to_string(spec.settings.nice.value_or(0));
   if (failure.stage != os::SpawnStage::exec) return failure;
   failure.file = program;
   if (const auto interpreter = find_bad_interpreter(program, spec.cwd, failure.error)) {
@@ -77,22 +83,23 @@ PreparedSpec::PreparedSpec(os::SpawnSpec spec) : spec_(std::move(spec)) {
   }
 }
 
-Result<ProcStarter> ProcStarter::make(std::uint64_t mark, std::uint64_t nofile) {
+Result<ProcStarter> ProcStarter::make(Inheritance inheritance) {
   auto spawner = os::Spawner::make();
   if (!spawner) return fail(spawner.error());
   // Everything opened later gets a number of 3 or more: the recipe counts on it.
   UniqueFd null;
   do {
     null = UniqueFd(::open("/dev/null", O_RDWR | O_CLOEXEC));
-    if (!null) return fail(ErrorCode::io_error, std::string("open /dev/null: ") + std::strerror(errno));
+    if (!null)
+      return fail(ErrorCode::io_error, std::string("open /dev/null: ") + std::strerror(errno));
   } while (null.get() < 3 && null.release() >= 0);
   auto slots = ChildSlots::make(null.get());
   if (!slots) return fail(slots.error());
-  return ProcStarter(std::move(*spawner), std::move(null), std::move(*slots), mark, nofile);
+  return ProcStarter(std::move(*spawner), std::move(null), std::move(*slots), inheritance);
 }
 
-ProcStarter::Started ProcStarter::start(const PreparedSpec& prepared, os::ProcSpec proc, int cgroup, const std::vector<UniqueFd>& joins,
-                                        UniqueFd link) {
+ProcStarter::Started ProcStarter::start(const PreparedSpec& prepared, os::ProcSpec proc, int cgroup,
+                                        const std::vector<UniqueFd>& joins, UniqueFd link) {
   Started started;
   started.birth.id = proc.id;
   auto done = start_into(started, prepared, proc, cgroup, joins, std::move(link));
@@ -107,23 +114,28 @@ ProcStarter::Started ProcStarter::start(const PreparedSpec& prepared, os::ProcSp
 
 std::vector<os::ChildPlan::Limit> ProcStarter::limits_of(const os::SpawnSpec& spec) const {
   std::vector<os::ChildPlan::Limit> limits;
-  if (mark_ != 0) limits.push_back({RLIMIT_RTTIME, mark_, mark_});
+  const std::uint64_t tag = inheritance_.process_tag;
+  const std::uint64_t nofile = inheritance_.nofile;
+  if (tag != 0) limits.push_back({RLIMIT_RTTIME, tag, tag});
   rlimit own{};
-  if (nofile_ != 0 && ::getrlimit(RLIMIT_NOFILE, &own) == 0) {
-    limits.push_back({RLIMIT_NOFILE, nofile_ < own.rlim_max ? nofile_ : own.rlim_max, own.rlim_max});
+  if (nofile != 0 && ::getrlimit(RLIMIT_NOFILE, &own) == 0) {
+    limits.push_back({RLIMIT_NOFILE, nofile < own.rlim_max ? nofile : own.rlim_max, own.rlim_max});
   }
-  for (const os::ResourceLimit& limit : spec.settings.limits) limits.push_back({limit.resource, limit.soft, limit.hard});
+  for (const os::ResourceLimit& limit : spec.settings.limits)
+    limits.push_back({limit.resource, limit.soft, limit.hard});
   return limits;
 }
 
-// The shared entries, each replaced by the proc's own of the same key, and what the proc has beyond them. `path` is PATH as the
-// command sees it; returns whether that is the shared one.
-bool ProcStarter::merge_environment(const PreparedSpec& prepared, const os::ProcSpec& proc, std::vector<const char*>& env,
+// The shared entries, each replaced by the proc's own of the same key, and what the proc has beyond
+// them. `path` is PATH as the command sees it; returns whether that is the shared one.
+bool ProcStarter::merge_environment(const PreparedSpec& prepared, const os::ProcSpec& proc,
+                                    std::vector<const char*>& env,
                                     std::optional<std::string_view>& path) const {
   constexpr std::string_view path_key = "PATH";
   env = prepared.env_;
   bool path_is_shared = true;
-  if (const auto known = prepared.env_index_.find(path_key); known != prepared.env_index_.end()) path = env[known->second];
+  if (const auto known = prepared.env_index_.find(path_key); known != prepared.env_index_.end())
+    path = env[known->second];
   for (const std::string& text : proc.env) {
     const std::string_view key = key_of(text);
     if (key == bootstrap_key) continue;
@@ -142,8 +154,8 @@ bool ProcStarter::merge_environment(const PreparedSpec& prepared, const os::Proc
   return path_is_shared;
 }
 
-tl::expected<std::string, os::SpawnFailure> ProcStarter::find_program_of(const PreparedSpec& prepared, std::optional<std::string_view> path,
-                                                                         bool path_is_shared) const {
+tl::expected<std::string, os::SpawnFailure> ProcStarter::find_program_of(
+    const PreparedSpec& prepared, std::optional<std::string_view> path, bool path_is_shared) const {
   if (path_is_shared && prepared.found_program_) return *prepared.found_program_;
   auto found = find_program(prepared.spec_.program, path, prepared.spec_.cwd);
   if (found && path_is_shared) prepared.found_program_ = *found;
@@ -157,7 +169,7 @@ int ProcStarter::make_streams(const os::ProcSpec& proc, os::ChildPlan& plan, Bir
   for (std::size_t i = 0; i < 3; ++i) {
     if (choices[i] == os::Stdio::inherit) continue;
     if (choices[i] == os::Stdio::null) {
-      plan.stdio[i] = slots_.null_slot(i);
+      plan.descriptors.stdio[i] = slots_.null_slot(i);
       continue;
     }
     int ends[2] = {-1, -1};
@@ -166,14 +178,17 @@ int ProcStarter::make_streams(const os::ProcSpec& proc, os::ChildPlan& plan, Bir
     *ours[i] = UniqueFd(i == 0 ? ends[1] : ends[0]);
     // The flag belongs to this end's open file alone: the child's end keeps blocking.
     if (::fcntl(ours[i]->get(), F_SETFL, O_NONBLOCK) != 0) return errno;
-    plan.stdio[i] = slots_.lend(i, std::move(child));
-    if (plan.stdio[i] < 0) return errno;
+    plan.descriptors.stdio[i] = slots_.lend(i, std::move(child));
+    if (plan.descriptors.stdio[i] < 0) return errno;
   }
   return 0;
 }
 
-tl::expected<void, os::SpawnFailure> ProcStarter::start_into(Started& started, const PreparedSpec& prepared, os::ProcSpec& proc, int cgroup,
-                                                             const std::vector<UniqueFd>& joins, UniqueFd link) {
+tl::expected<void, os::SpawnFailure> ProcStarter::start_into(Started& started,
+                                                             const PreparedSpec& prepared,
+                                                             os::ProcSpec& proc, int cgroup,
+                                                             const std::vector<UniqueFd>& joins,
+                                                             UniqueFd link) {
   const auto failed = [](os::SpawnStage stage, int error, std::string file) {
     return tl::unexpected(os::SpawnFailure{stage, error, std::move(file)});
   };
@@ -186,64 +201,77 @@ tl::expected<void, os::SpawnFailure> ProcStarter::start_into(Started& started, c
   const bool path_is_shared = merge_environment(prepared, proc, env, path);
   const auto program = find_program_of(prepared, path, path_is_shared);
   if (!program) return tl::unexpected(program.error());
-  if (const int error = make_streams(proc, plan, birth); error != 0) return failed(os::SpawnStage::descriptors, error, "pipe");
+  if (const int error = make_streams(proc, plan, birth); error != 0)
+    return failed(os::SpawnStage::descriptors, error, "pipe");
 
   std::string bootstrap_entry;
   std::string bootstrap_suffix;
   if (proc.bootstrap) {
     struct stat status{};
-    if (::fstat(proc.bootstrap.get(), &status) != 0) return failed(os::SpawnStage::descriptors, errno, "bootstrap descriptor");
-    plan.bootstrap_target = find_bootstrap_target(limits);
-    bootstrap_entry = std::string(bootstrap_key) + "=" + std::to_string(plan.bootstrap_target) + ":";
+    if (::fstat(proc.bootstrap.get(), &status) != 0)
+      return failed(os::SpawnStage::descriptors, errno, "bootstrap descriptor");
+    plan.bootstrap.target = find_bootstrap_target(limits);
+    bootstrap_entry =
+        std::string(bootstrap_key) + "=" + std::to_string(plan.bootstrap.target) + ":";
     bootstrap_suffix = ":" + std::to_string(status.st_ino);
     if (link) {
-      // Below that it could be a number that is still in use here, and no process of several procs gets far.
-      if (plan.bootstrap_target < least_target_with_link)
-        return failed(os::SpawnStage::descriptors, EMFILE, "its limit of open files, for a process of several procs");
-      plan.link_target = plan.bootstrap_target - 1;
-      bootstrap_suffix += ":" + std::to_string(plan.link_target);
-      plan.link = slots_.lend(ChildSlots::link, std::move(link));
-      if (plan.link < 0) return failed(os::SpawnStage::descriptors, errno, "socket of several procs");
+      // Below that it could be a number that is still in use here, and no process of several procs
+      // gets far.
+      if (plan.bootstrap.target < least_target_with_link)
+        return failed(os::SpawnStage::descriptors, EMFILE,
+                      "its limit of open files, for a process of several procs");
+      plan.bootstrap.link_target = plan.bootstrap.target - 1;
+      bootstrap_suffix += ":" + std::to_string(plan.bootstrap.link_target);
+      plan.bootstrap.link = slots_.lend(ChildSlots::link, std::move(link));
+      if (plan.bootstrap.link < 0)
+        return failed(os::SpawnStage::descriptors, errno, "socket of several procs");
     }
     const std::size_t text_at = bootstrap_entry.size();
     bootstrap_entry.resize(text_at + 11 + bootstrap_suffix.size());
-    plan.bootstrap = slots_.lend(ChildSlots::bootstrap, std::move(proc.bootstrap));
-    if (plan.bootstrap < 0) return failed(os::SpawnStage::descriptors, errno, "bootstrap descriptor");
-    plan.bootstrap_text = bootstrap_entry.data() + text_at;
-    plan.bootstrap_suffix = bootstrap_suffix.c_str();
+    plan.bootstrap.fd = slots_.lend(ChildSlots::bootstrap, std::move(proc.bootstrap));
+    if (plan.bootstrap.fd < 0)
+      return failed(os::SpawnStage::descriptors, errno, "bootstrap descriptor");
+    plan.bootstrap.text = bootstrap_entry.data() + text_at;
+    plan.bootstrap.suffix = bootstrap_suffix.c_str();
     env.push_back(bootstrap_entry.c_str());
   }
   env.push_back(nullptr);
 
-  plan.path = program->c_str();
-  plan.argv = prepared.argv_.data();
-  plan.envp = env.data();
-  plan.cwd = spec.cwd.empty() ? nullptr : spec.cwd.c_str();
+  plan.command.path = program->c_str();
+  plan.command.argv = prepared.argv_.data();
+  plan.command.envp = env.data();
+  plan.command.cwd = spec.cwd.empty() ? nullptr : spec.cwd.c_str();
   const os::ProcSettings& settings = spec.settings;
-  plan.new_session = settings.new_session;
-  plan.subreaper = settings.subreaper;
-  plan.has_nice = settings.nice.has_value();
-  plan.nice = settings.nice.value_or(0);
-  plan.umask = settings.umask ? static_cast<int>(*settings.umask) : -1;
+  plan.ties.new_session = settings.new_session;
+  plan.ties.subreaper = settings.subreaper;
+  plan.limits.has_nice = settings.nice.has_value();
+  plan.limits.nice = settings.nice.value_or(0);
+  plan.command.umask = settings.umask ? static_cast<int>(*settings.umask) : -1;
   std::array<unsigned long, os::max_cpus / (8 * sizeof(unsigned long))> cpu_mask{};
-  for (const std::uint32_t cpu : settings.cpus) cpu_mask[cpu / (8 * sizeof(unsigned long))] |= 1ul << cpu % (8 * sizeof(unsigned long));
+  for (const std::uint32_t cpu : settings.cpus)
+    cpu_mask[cpu / (8 * sizeof(unsigned long))] |= 1ul << cpu % (8 * sizeof(unsigned long));
   if (!settings.cpus.empty()) {
-    plan.cpu_mask = cpu_mask.data();
-    plan.cpu_mask_bytes = sizeof cpu_mask;
+    plan.limits.cpu_mask = cpu_mask.data();
+    plan.limits.cpu_mask_bytes = sizeof cpu_mask;
   }
-  plan.uid = settings.uid ? std::int64_t{*settings.uid} : -1;
-  plan.gid = settings.gid ? std::int64_t{*settings.gid} : -1;
-  plan.has_groups = settings.uid || settings.gid || !settings.groups.empty();
-  plan.groups = settings.groups.data();
-  plan.group_count = settings.groups.size();
-  plan.parent_death_signal = spec.parent_death_signal;
-  plan.limits = limits.data();
-  plan.limit_count = limits.size();
-  plan.first_foreign_fd = slots_.first_foreign_fd();
+  plan.credentials.uid = settings.uid ? std::int64_t{*settings.uid} : -1;
+  plan.credentials.gid = settings.gid ? std::int64_t{*settings.gid} : -1;
+  plan.credentials.has_groups = settings.uid || settings.gid || !settings.groups.empty();
+  plan.credentials.groups = settings.groups.data();
+  plan.credentials.group_count = settings.groups.size();
+  plan.ties.parent_death_signal = spec.parent_death_signal;
+  plan.credentials.no_new_privs = settings.no_new_privs;
+  if (!oom_score_.empty()) {
+    plan.limits.oom_score = oom_score_.data();
+    plan.limits.oom_score_bytes = oom_score_.size();
+  }
+  plan.limits.each = limits.data();
+  plan.limits.count = limits.size();
+  plan.descriptors.first_foreign_fd = slots_.first_foreign_fd();
   std::vector<int> join_fds;
   for (const UniqueFd& join : joins) join_fds.push_back(join.get());
-  plan.joins = join_fds.data();
-  plan.join_count = join_fds.size();
+  plan.cgroups.joins = join_fds.data();
+  plan.cgroups.join_count = join_fds.size();
   birth.spawned_realtime_ns = clock_ns(CLOCK_REALTIME);
   auto child = spawner_.run(plan, cgroup);
   if (!child) return tl::unexpected(name_file(child.error(), spec, *program));
@@ -251,7 +279,8 @@ tl::expected<void, os::SpawnFailure> ProcStarter::start_into(Started& started, c
   birth.started_realtime_ns = clock_ns(CLOCK_REALTIME);
   birth.started_monotonic_ns = clock_ns(CLOCK_MONOTONIC);
   started.pidfd = std::move(child->pidfd);
-  // Out of descriptors for the agent's copy: the proc lives all the same, and its exit comes from us.
+  // Out of descriptors for the agent's copy: the proc lives all the same, and its exit comes from
+  // us.
   birth.pidfd = UniqueFd(::fcntl(started.pidfd.get(), F_DUPFD_CLOEXEC, 3));
   return {};
 }

@@ -32,41 +32,62 @@ class PreparedSpec {
   std::vector<const char*> argv_;
   std::vector<const char*> env_;
   std::unordered_map<std::string_view, std::size_t> env_index_;  // key → position in env_
-  mutable std::optional<std::string> found_program_;             // by the shared PATH, once one proc was started with it
+  mutable std::optional<std::string>
+      found_program_;  // by the shared PATH, once one proc was started with it
 };
 
-/// Turns specs into running procs: pipes, environment, bootstrap variable, the recipe. One thread only.
+/// Turns specs into running procs: pipes, environment, bootstrap variable, the recipe. One thread
+/// only.
 class ProcStarter {
  public:
-  /// `mark` is the hard RLIMIT_RTTIME that every proc and its descendants carry, 0 for none. `nofile` is the soft limit of open
-  /// files that procs get (ours may have been raised), 0 = as ours. Errors: io_error.
-  static Result<ProcStarter> make(std::uint64_t mark, std::uint64_t nofile);
+  /// What every proc gets from its keeper, besides what its spec says.
+  /// The hard RLIMIT_RTTIME of procs and descendants; 0: none.
+  struct Inheritance {
+    std::uint64_t process_tag = 0;
+    /// Soft limit of open files, as ours may have been raised; 0: as ours.
+    std::uint64_t nofile = 0;
+    std::optional<int> oom_score;  ///< When it is not to be that of the keeper.
+  };
+  /// Errors: io_error.
+  static Result<ProcStarter> make(Inheritance inheritance);
 
+  /// Its pidfd is the agent's own copy.
   struct Started {
-    Birth birth;     ///< Its pidfd is the agent's own copy.
+    Birth birth;
     UniqueFd pidfd;  ///< The keeper's; empty when the birth failed.
   };
   /// Starts one proc; never fails otherwise than by birth.failure.
-  /// `cgroup`: v2, to be born in; -1: ours. `joins`: of v1, by join_file_v1(). `link`: see agent/os/process_link.h; empty: none.
-  Started start(const PreparedSpec& prepared, os::ProcSpec proc, int cgroup, const std::vector<UniqueFd>& joins = {}, UniqueFd link = {});
+  /// `cgroup`: v2, to be born in; -1: ours. `joins`: of v1, by join_file_v1(). `link`: see
+  /// agent/os/process_link.h; empty: none.
+  Started start(const PreparedSpec& prepared, os::ProcSpec proc, int cgroup,
+                const std::vector<UniqueFd>& joins = {}, UniqueFd link = {});
 
  private:
-  ProcStarter(os::Spawner spawner, UniqueFd null, ChildSlots slots, std::uint64_t mark, std::uint64_t nofile)
-      : spawner_(std::move(spawner)), null_(std::move(null)), slots_(std::move(slots)), mark_(mark), nofile_(nofile) {}
+  ProcStarter(os::Spawner spawner, UniqueFd null, ChildSlots slots, Inheritance inheritance)
+      : spawner_(std::move(spawner)),
+        null_(std::move(null)),
+        slots_(std::move(slots)),
+        inheritance_(inheritance),
+        oom_score_(inheritance.oom_score ? std::to_string(*inheritance.oom_score) : std::string()) {
+  }
   std::vector<os::ChildPlan::Limit> limits_of(const os::SpawnSpec& spec) const;
-  bool merge_environment(const PreparedSpec& prepared, const os::ProcSpec& proc, std::vector<const char*>& env,
+  bool merge_environment(const PreparedSpec& prepared, const os::ProcSpec& proc,
+                         std::vector<const char*>& env,
                          std::optional<std::string_view>& path) const;
-  tl::expected<std::string, os::SpawnFailure> find_program_of(const PreparedSpec& prepared, std::optional<std::string_view> path,
+  tl::expected<std::string, os::SpawnFailure> find_program_of(const PreparedSpec& prepared,
+                                                              std::optional<std::string_view> path,
                                                               bool path_is_shared) const;
   int make_streams(const os::ProcSpec& proc, os::ChildPlan& plan, Birth& birth);
-  tl::expected<void, os::SpawnFailure> start_into(Started& started, const PreparedSpec& prepared, os::ProcSpec& proc, int cgroup,
-                                                  const std::vector<UniqueFd>& joins, UniqueFd link);
+  tl::expected<void, os::SpawnFailure> start_into(Started& started, const PreparedSpec& prepared,
+                                                  os::ProcSpec& proc, int cgroup,
+                                                  const std::vector<UniqueFd>& joins,
+                                                  UniqueFd link);
 
   os::Spawner spawner_;
   UniqueFd null_;
   ChildSlots slots_;
-  std::uint64_t mark_;
-  std::uint64_t nofile_;
+  Inheritance inheritance_;
+  std::string oom_score_;  // as the kernel reads it; empty: that of the keeper
 };
 
 }  // namespace meshbus::keeper

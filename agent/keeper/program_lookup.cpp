@@ -27,7 +27,8 @@ int check_executable(int directory, const char* path) {
 
 // Errors after which execvp goes on to the next directory.
 bool is_absence(int error) {
-  return error == ENOENT || error == ENOTDIR || error == ESTALE || error == ENODEV || error == ETIMEDOUT;
+  return error == ENOENT || error == ENOTDIR || error == ESTALE || error == ENODEV ||
+         error == ETIMEDOUT;
 }
 
 UniqueFd open_directory(const std::string& cwd) {
@@ -35,7 +36,8 @@ UniqueFd open_directory(const std::string& cwd) {
 }
 
 std::optional<std::string> script_interpreter(std::string_view head) {
-  std::string_view line = head.substr(2, head.find('\n') == std::string_view::npos ? std::string_view::npos : head.find('\n') - 2);
+  std::string_view line = head.substr(
+      2, head.find('\n') == std::string_view::npos ? std::string_view::npos : head.find('\n') - 2);
   const auto first = line.find_first_not_of(" \t");
   if (first == std::string_view::npos) return std::nullopt;
   line.remove_prefix(first);
@@ -48,12 +50,16 @@ std::optional<std::string> elf_interpreter(int file, std::string_view head) {
   std::memcpy(&header, head.data(), sizeof header);
   for (int i = 0; i < header.e_phnum && i < 64; ++i) {
     Elf64_Phdr segment;
-    const auto offset = static_cast<off_t>(header.e_phoff + static_cast<std::uint64_t>(i) * sizeof segment);
-    if (::pread(file, &segment, sizeof segment, offset) != static_cast<ssize_t>(sizeof segment)) return std::nullopt;
+    const auto offset =
+        static_cast<off_t>(header.e_phoff + static_cast<std::uint64_t>(i) * sizeof segment);
+    if (::pread(file, &segment, sizeof segment, offset) != static_cast<ssize_t>(sizeof segment))
+      return std::nullopt;
     if (segment.p_type != PT_INTERP) continue;
     std::array<char, PATH_MAX> name{};
-    const std::size_t wanted = segment.p_filesz < name.size() - 1 ? segment.p_filesz : name.size() - 1;
-    if (::pread(file, name.data(), wanted, static_cast<off_t>(segment.p_offset)) <= 0) return std::nullopt;
+    const std::size_t wanted =
+        segment.p_filesz < name.size() - 1 ? segment.p_filesz : name.size() - 1;
+    if (::pread(file, name.data(), wanted, static_cast<off_t>(segment.p_offset)) <= 0)
+      return std::nullopt;
     return std::string(name.data());
   }
   return std::nullopt;
@@ -61,10 +67,12 @@ std::optional<std::string> elf_interpreter(int file, std::string_view head) {
 
 }  // namespace
 
-tl::expected<std::string, os::SpawnFailure> find_program(const std::string& program, std::optional<std::string_view> path,
+tl::expected<std::string, os::SpawnFailure> find_program(const std::string& program,
+                                                         std::optional<std::string_view> path,
                                                          const std::string& cwd) {
   if (program.find('/') != std::string::npos) return program;
-  if (program.empty()) return tl::unexpected(os::SpawnFailure{os::SpawnStage::lookup, ENOENT, program});
+  if (program.empty())
+    return tl::unexpected(os::SpawnFailure{os::SpawnStage::lookup, ENOENT, program});
   const UniqueFd directory = open_directory(cwd);
   const int base = directory ? directory.get() : AT_FDCWD;
   std::string_view rest = path.value_or("/bin:/usr/bin");
@@ -75,7 +83,8 @@ tl::expected<std::string, os::SpawnFailure> find_program(const std::string& prog
     const std::string_view entry = rest.substr(0, colon);
     if (!last) rest.remove_prefix(colon + 1);
     // An empty entry is the working directory.
-    const std::string candidate = entry.empty() ? "./" + program : std::string(entry) + "/" + program;
+    const std::string candidate =
+        entry.empty() ? "./" + program : std::string(entry) + "/" + program;
     const int error = check_executable(base, candidate.c_str());
     if (error == 0) return candidate;
     if (error == EACCES) {
@@ -84,11 +93,14 @@ tl::expected<std::string, os::SpawnFailure> find_program(const std::string& prog
       return tl::unexpected(os::SpawnFailure{os::SpawnStage::lookup, error, candidate});
     }
   }
-  return tl::unexpected(os::SpawnFailure{os::SpawnStage::lookup, denied ? EACCES : ENOENT, program});
+  return tl::unexpected(
+      os::SpawnFailure{os::SpawnStage::lookup, denied ? EACCES : ENOENT, program});
 }
 
-std::optional<std::string> find_bad_interpreter(const std::string& file, const std::string& cwd, int error) {
-  if (error != ENOENT && error != EACCES && error != ENOEXEC && error != ELIBBAD) return std::nullopt;
+std::optional<std::string> find_bad_interpreter(const std::string& file, const std::string& cwd,
+                                                int error) {
+  if (error != ENOENT && error != EACCES && error != ENOEXEC && error != ELIBBAD)
+    return std::nullopt;
   const UniqueFd directory = open_directory(cwd);
   const int base = directory ? directory.get() : AT_FDCWD;
   if (check_executable(base, file.c_str()) != 0) return std::nullopt;

@@ -14,7 +14,8 @@ namespace meshbus::keeper {
 
 namespace {
 
-// Every packet: magic (u32), number of records (u32), records; each record starts with its tag (u8).
+// Every packet: magic (u32), number of records (u32), records; each record starts with its tag
+// (u8).
 constexpr std::uint32_t events_magic = 0x4545'4d03;
 constexpr std::uint32_t requests_magic = 0x5145'4d01;
 enum class Tag : std::uint8_t {
@@ -31,7 +32,7 @@ enum class Tag : std::uint8_t {
 // Which descriptors of a Birth follow, in this order.
 enum FdBit : std::uint8_t { pidfd_bit = 1, stdin_bit = 2, stdout_bit = 4, stderr_bit = 8 };
 constexpr std::size_t fds_per_birth = 4;
-// An agent works some 100 µs on each, and hears nobody else before it has done a packet.
+// An agent works some 100 µs on each, and handles nothing else before it has done a packet.
 constexpr std::uint32_t max_records_per_packet = 64;
 constexpr std::size_t longest_file = 4096;  // PATH_MAX; what is longer is cut
 constexpr std::size_t longest_record = longest_file + 128;
@@ -57,7 +58,8 @@ bool take_fd(std::vector<UniqueFd>& fds, std::size_t& next, bool wanted, UniqueF
   return true;
 }
 
-bool read_birth(ByteReader& reader, std::vector<UniqueFd>& fds, std::size_t& next_fd, Birth& birth) {
+bool read_birth(ByteReader& reader, std::vector<UniqueFd>& fds, std::size_t& next_fd,
+                Birth& birth) {
   birth.id = reader.get<std::uint64_t>();
   const auto stage = reader.get<std::uint8_t>();
   const auto error = reader.get<std::int32_t>();
@@ -67,9 +69,11 @@ bool read_birth(ByteReader& reader, std::vector<UniqueFd>& fds, std::size_t& nex
   birth.started_monotonic_ns = reader.get<std::int64_t>();
   const auto bits = reader.get<std::uint8_t>();
   std::string file = reader.get_string();
-  if (!reader.ok() || stage > static_cast<std::uint8_t>(os::SpawnStage::credentials)) return false;
-  if (stage != 0) birth.failure = os::SpawnFailure{static_cast<os::SpawnStage>(stage), error, std::move(file)};
-  return take_fd(fds, next_fd, (bits & pidfd_bit) != 0, birth.pidfd) && take_fd(fds, next_fd, (bits & stdin_bit) != 0, birth.stdin_pipe) &&
+  if (!reader.ok() || stage > static_cast<std::uint8_t>(os::SpawnStage::oom_score)) return false;
+  if (stage != 0)
+    birth.failure = os::SpawnFailure{static_cast<os::SpawnStage>(stage), error, std::move(file)};
+  return take_fd(fds, next_fd, (bits & pidfd_bit) != 0, birth.pidfd) &&
+         take_fd(fds, next_fd, (bits & stdin_bit) != 0, birth.stdin_pipe) &&
          take_fd(fds, next_fd, (bits & stdout_bit) != 0, birth.stdout_pipe) &&
          take_fd(fds, next_fd, (bits & stderr_bit) != 0, birth.stderr_pipe);
 }
@@ -117,7 +121,8 @@ Result<UniqueFd> make_memory_file(std::span<const std::byte> bytes) {
   for (std::size_t done = 0; done < bytes.size();) {
     const ssize_t written = ::write(file.get(), bytes.data() + done, bytes.size() - done);
     if (written < 0 && errno == EINTR) continue;
-    if (written <= 0) return fail(ErrorCode::io_error, os_error("write of a spawn request to its memfd"));
+    if (written <= 0)
+      return fail(ErrorCode::io_error, os_error("write of a spawn request to its memfd"));
     done += static_cast<std::size_t>(written);
   }
   return file;
@@ -126,13 +131,16 @@ Result<UniqueFd> make_memory_file(std::span<const std::byte> bytes) {
 // Copies: a mapping could be cut short under our feet.
 Result<std::vector<std::byte>> read_memory_file(int file) {
   struct stat status{};
-  if (::fstat(file, &status) != 0) return fail(ErrorCode::io_error, os_error("fstat of a spawn request"));
-  if (!S_ISREG(status.st_mode) || status.st_size < 0 || static_cast<std::uint64_t>(status.st_size) > max_spec_bytes) {
+  if (::fstat(file, &status) != 0)
+    return fail(ErrorCode::io_error, os_error("fstat of a spawn request"));
+  if (!S_ISREG(status.st_mode) || status.st_size < 0 ||
+      static_cast<std::uint64_t>(status.st_size) > max_spec_bytes) {
     return fail(malformed("a spawn request of impossible size"));
   }
   std::vector<std::byte> bytes(static_cast<std::size_t>(status.st_size));
   for (std::size_t done = 0; done < bytes.size();) {
-    const ssize_t got = ::pread(file, bytes.data() + done, bytes.size() - done, static_cast<off_t>(done));
+    const ssize_t got =
+        ::pread(file, bytes.data() + done, bytes.size() - done, static_cast<off_t>(done));
     if (got < 0 && errno == EINTR) continue;
     if (got <= 0) return fail(ErrorCode::io_error, os_error("pread of a spawn request"));
     done += static_cast<std::size_t>(got);
@@ -164,7 +172,8 @@ void EventPacker::add(Birth birth) {
   attach(birth.stdout_pipe, stdout_bit);
   attach(birth.stderr_pipe, stderr_bit);
   writer.put(bits);
-  writer.put(birth.failure ? std::string_view(birth.failure->file).substr(0, longest_file) : std::string_view());
+  writer.put(birth.failure ? std::string_view(birth.failure->file).substr(0, longest_file)
+                           : std::string_view());
 }
 
 void EventPacker::add(const Exit& exit) {
@@ -197,7 +206,8 @@ void EventPacker::add(Replayed) {
 }
 
 bool EventPacker::full() const noexcept {
-  return count_ >= max_records_per_packet || packet_.fds.size() + fds_per_birth > os::max_packet_fds ||
+  return count_ >= max_records_per_packet ||
+         packet_.fds.size() + fds_per_birth > os::max_packet_fds ||
          packet_.bytes.size() + longest_record > os::max_packet_bytes;
 }
 
@@ -209,7 +219,8 @@ os::Packet EventPacker::take() {
 
 Result<void> decode_events(os::Packet packet, const EventHandlers& handlers) {
   ByteReader reader(packet.bytes);
-  if (reader.get<std::uint32_t>() != events_magic) return fail(malformed("bad magic or version from the keeper"));
+  if (reader.get<std::uint32_t>() != events_magic)
+    return fail(malformed("bad magic or version from the keeper"));
   const auto count = reader.get<std::uint32_t>();
   std::size_t next_fd = 0;
   for (std::uint32_t i = 0; i < count; ++i) {
@@ -286,7 +297,8 @@ os::Packet make_close_input_packet(std::span<const CloseInput> ids) {
 
 Result<void> decode_requests(os::Packet packet, const RequestHandlers& handlers) {
   ByteReader reader(packet.bytes);
-  if (reader.get<std::uint32_t>() != requests_magic) return fail(malformed("bad magic or version from the agent"));
+  if (reader.get<std::uint32_t>() != requests_magic)
+    return fail(malformed("bad magic or version from the agent"));
   const auto count = reader.get<std::uint32_t>();
   for (std::uint32_t i = 0; i < count; ++i) {
     const auto tag = static_cast<Tag>(reader.get<std::uint8_t>());

@@ -15,16 +15,21 @@
 #include "common/base/unique_fd.h"
 #include "meshbus/result.h"
 
-/// What keeper and agent say to each other: batches of records over a SOCK_SEQPACKET pair, descriptors by SCM_RIGHTS. Both ends are of
-/// one build on one machine, so numbers travel in native layout behind a magic and a version. Spawn requests travel in a memfd because an
-/// environment may be larger than any datagram. The keeper trusts the agent, but garbage must not crash it: every length is checked.
+/// What keeper and agent say to each other: batches of records over a SOCK_SEQPACKET pair,
+/// descriptors by SCM_RIGHTS. Both ends are of one build on one machine, so numbers travel in
+/// native layout behind a magic and a version. Spawn requests travel in a memfd because an
+/// environment may be larger than any datagram. The keeper trusts the agent, but garbage must not
+/// crash it: every length is checked.
 namespace meshbus::keeper {
 
-inline constexpr std::size_t max_procs_per_batch = 60;         ///< One memfd + 60 bootstraps, or 60 births × 4 descriptors, < SCM_MAX_FD.
-inline constexpr std::size_t max_spec_bytes = 16u << 20;       ///< Of one encoded batch; Linux takes 6 MiB of argv + env at most.
+inline constexpr std::size_t max_procs_per_batch =
+    60;  ///< One memfd + 60 bootstraps, or 60 births × 4 descriptors, < SCM_MAX_FD.
+inline constexpr std::size_t max_spec_bytes =
+    16u << 20;  ///< Of one encoded batch; Linux takes 6 MiB of argv + env at most.
 inline constexpr std::size_t max_strings_per_spec = 1u << 16;  ///< argv or env entries.
 
-/// Keeper → agent: a proc was started, or could not be. One per ProcSpec, and again for each new agent. Owns its descriptors.
+/// Keeper → agent: a proc was started, or could not be. One per ProcSpec, and again for each new
+/// agent. Owns its descriptors.
 struct Birth {
   std::uint64_t id = 0;
   std::optional<os::SpawnFailure> failure;  ///< Set: nothing below is.
@@ -38,7 +43,8 @@ struct Birth {
   std::int64_t started_monotonic_ns = 0;  ///< CLOCK_MONOTONIC.
 };
 
-/// Keeper → agent: a proc ended. Sent in the turn its pidfd became readable, after its Birth, before its Gone.
+/// Keeper → agent: a proc ended. Sent in the turn its pidfd became readable, after its Birth,
+/// before its Gone.
 struct Exit {
   std::uint64_t id = 0;
   bool signaled = false;  ///< true: `code` is a signal number; false: an exit code.
@@ -49,7 +55,8 @@ struct Exit {
   std::int64_t user_us = 0;    ///< CPU time in user mode, µs, waited-for children included.
   std::int64_t system_us = 0;  ///< CPU time in the kernel, µs.
   std::int64_t max_rss_kib = 0;
-  std::uint32_t memory_kills = 0;  ///< Processes that the kernel has killed for want of memory in the cgroup of its memory limit.
+  std::uint32_t memory_kills = 0;  ///< Processes that the kernel has killed for want of memory in
+                                   ///< the cgroup of its memory limit.
   bool memory_limit_hit = false;   ///< That limit was reached.
 };
 
@@ -58,30 +65,35 @@ struct Gone {
   std::uint64_t id = 0;
 };
 
-/// Agent → keeper: kill(2) a proc, or its whole process group. A proc that is reaped is never signalled; a queued one is cancelled by any
-/// signal that ends a process (Birth with stage cancelled).
+/// Agent → keeper: kill(2) a proc, or its whole process group. A proc that is reaped is never
+/// signalled; a queued one is cancelled by any signal that ends a process (Birth with stage
+/// cancelled).
 struct Signal {
   std::uint64_t id = 0;
   int signal = 0;
   bool group = false;
 };
 
-/// Agent → keeper: SIGKILL for every proc of a mesh, by cgroup where there is one; queued spawns of it are cancelled.
+/// Agent → keeper: SIGKILL for every proc of a mesh, by cgroup where there is one; queued spawns of
+/// it are cancelled.
 struct KillMesh {
   std::string mesh;
 };
 
-/// Agent → keeper: what became of that proc is written down: forget it. Until then everything about it is told to each new agent.
+/// Agent → keeper: what became of that proc is written down: forget it. Until then everything about
+/// it is told to each new agent.
 struct Forget {
   std::uint64_t id = 0;
 };
 
-/// Agent → keeper: nothing more is written to that proc's stdin. Its end is seen when both have closed theirs.
+/// Agent → keeper: nothing more is written to that proc's stdin. Its end is seen when both have
+/// closed theirs.
 struct CloseInput {
   std::uint64_t id = 0;
 };
 
-/// Keeper → agent: all that is known from before this agent's time has been told. Every agent hears it once.
+/// Keeper → agent: all that is known from before this agent's time has been told. Every agent hears
+/// it once.
 struct Replayed {};
 
 /// Packs keeper → agent records, in order, into one packet.
@@ -110,16 +122,22 @@ struct EventHandlers {
   std::function<void()> on_replayed;
 };
 
-/// Checks a packet from the keeper and hands out what is in it. Errors: malformed_message (records before the bad one were handed out).
+/// Checks a packet from the keeper and hands out what is in it. Errors: malformed_message (records
+/// before the bad one were handed out).
 Result<void> decode_events(os::Packet packet, const EventHandlers& handlers);
 
-/// Encodes a batch for its memfd. Errors: too_large, naming the limit; configuration_error for strings with a NUL inside.
-Result<std::vector<std::byte>> encode_batch(const os::SpawnSpec& shared, std::span<const os::ProcSpec> procs);
+/// Encodes a batch for its memfd. Errors: too_large, naming the limit; configuration_error for
+/// strings with a NUL inside.
+Result<std::vector<std::byte>> encode_batch(const os::SpawnSpec& shared,
+                                            std::span<const os::ProcSpec> procs);
 
-/// The opposite; `bootstraps` are the descriptors that came along, one per proc that announced one. Errors: malformed_message.
-Result<os::SpawnBatch> decode_batch(std::span<const std::byte> bytes, std::vector<UniqueFd> bootstraps);
+/// The opposite; `bootstraps` are the descriptors that came along, one per proc that announced one.
+/// Errors: malformed_message.
+Result<os::SpawnBatch> decode_batch(std::span<const std::byte> bytes,
+                                    std::vector<UniqueFd> bootstraps);
 
-/// A packet that carries the batch: memfd, then the bootstrap descriptors, which it takes over. Errors: as encode_batch, io_error.
+/// A packet that carries the batch: memfd, then the bootstrap descriptors, which it takes over.
+/// Errors: as encode_batch, io_error.
 Result<os::Packet> make_spawn_packet(const os::SpawnSpec& shared, std::span<os::ProcSpec> procs);
 os::Packet make_signal_packet(std::span<const Signal> signals);
 os::Packet make_kill_mesh_packet(const KillMesh& request);

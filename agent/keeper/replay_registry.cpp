@@ -22,7 +22,8 @@ std::optional<Birth> copy_of(const Birth& birth) {
     if (from) to = UniqueFd(::fcntl(from.get(), F_DUPFD_CLOEXEC, 3));
     return !from || to;
   };
-  if (!duplicate(birth.stdin_pipe, copy.stdin_pipe) || !duplicate(birth.stdout_pipe, copy.stdout_pipe) ||
+  if (!duplicate(birth.stdin_pipe, copy.stdin_pipe) ||
+      !duplicate(birth.stdout_pipe, copy.stdout_pipe) ||
       !duplicate(birth.stderr_pipe, copy.stderr_pipe))
     return std::nullopt;
   return copy;
@@ -50,7 +51,8 @@ void ReplayRegistry::on_gone(const Gone& gone) {
 }
 
 void ReplayRegistry::close_input(std::uint64_t id) {
-  if (const auto known = records_.find(id); known != records_.end()) known->second.birth.stdin_pipe.reset();
+  if (const auto known = records_.find(id); known != records_.end())
+    known->second.birth.stdin_pipe.reset();
 }
 
 void ReplayRegistry::start_replay() {

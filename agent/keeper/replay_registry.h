@@ -10,11 +10,12 @@
 
 namespace meshbus::keeper {
 
-/// What a new agent must be told: every proc that the last one has not said Forget about, with descriptors of ours for its pipes, so that
-/// they stay open when an agent dies. Pure bookkeeping.
+/// What a new agent must be told: every proc that the last one has not said Forget about, with
+/// descriptors of ours for its pipes, so that they stay open when an agent dies. Pure bookkeeping.
 class ReplayRegistry {
  public:
-  /// A proc was started, or could not be. Keeps copies of its pipes. False with errno: there are no descriptors for that.
+  /// A proc was started, or could not be. Keeps copies of its pipes. False with errno: there are no
+  /// descriptors for that.
   bool add(const Birth& birth);
   /// Each of these does nothing when the proc is unknown.
   void on_exit(const Exit& exit);
@@ -28,8 +29,8 @@ class ReplayRegistry {
   bool is_replaying() const noexcept { return !replay_.empty(); }
   /// What happens to this one now is told by the replay, when its turn comes.
   bool is_waiting(std::uint64_t id) const;
-  /// Packs what is known of the next one; `find_pidfd` says the pidfd of a living one, or -1. False: its descriptors could not be copied
-  /// now; try again later.
+  /// Packs what is known of the next one; `find_pidfd` says the pidfd of a living one, or -1.
+  /// False: its descriptors could not be copied now; try again later.
   bool pack_next(EventPacker& packer, const std::function<int(pid_t)>& find_pidfd);
 
  private:

@@ -27,31 +27,38 @@ bool SharedProcess::start(std::vector<Member> members) {
   for (Member& member : living_) {
     const std::array fds{member.out.get(), member.err.get()};
     const auto streams = member.out ? std::span<const int>(fds) : std::span<const int>();
-    const os::process_link::Record record{os::process_link::What::start, member.place, static_cast<std::int32_t>(living_.size())};
+    const os::process_link::Record record{os::process_link::What::start, member.place,
+                                          static_cast<std::int32_t>(living_.size())};
     if (error == 0 && !os::process_link::send(link_.get(), record, streams)) error = errno;
-    // The process has them now, or nobody, and their pipes end with its copies.
+    // The process holds the only copies now, if it got them: the pipes end with those.
     member.out.reset();
     member.err.reset();
   }
   errno = error;
-  // It may have ended already, or it runs something that has no use for this: its end tells the rest.
+  // It may have ended already, or it runs something that has no use for this: its end tells the
+  // rest.
   return error == 0 || error == EPIPE || error == ECONNRESET;
 }
 
 SharedProcess::Aim SharedProcess::aim(const Signal& signal) {
-  const auto member = std::find_if(living_.begin(), living_.end(), [&](const Member& each) { return each.id == signal.id; });
+  const auto member = std::find_if(living_.begin(), living_.end(),
+                                   [&](const Member& each) { return each.id == signal.id; });
   if (member == living_.end()) return Aim::none;
-  const bool is_for_one = signal.signal == SIGKILL || signal.signal == SIGTERM || signal.signal == SIGINT;
+  const bool is_for_one =
+      signal.signal == SIGKILL || signal.signal == SIGTERM || signal.signal == SIGINT;
   if (!is_for_one || living_.size() == 1) return Aim::process;
   if (signal.signal == SIGKILL) {
     member->is_killed = true;
     if (are_all_killed()) return Aim::process;
   }
-  // A process that reads nothing has hundreds of these before it; what follows a signal that was not heeded is SIGKILL, and in the end
-  // that of all.
-  if (!os::process_link::send(link_.get(), {os::process_link::What::signal, member->place, signal.signal}))
-    std::fprintf(stderr, "meshbus-keeper: signal %d for one of %zu procs of a process did not reach it (errno %d)\n", signal.signal,
-                 living_.size(), errno);
+  // A process that reads nothing has hundreds of these before it; what follows a signal that was
+  // not heeded is SIGKILL, and in the end that of all.
+  if (!os::process_link::send(link_.get(),
+                              {os::process_link::What::signal, member->place, signal.signal}))
+    std::fprintf(
+        stderr,
+        "meshbus-keeper: signal %d for one of %zu procs of a process did not reach it (errno %d)\n",
+        signal.signal, living_.size(), errno);
   return Aim::none;
 }
 
@@ -62,9 +69,12 @@ bool SharedProcess::hear(const std::function<void(Exit)>& on_end) {
     const auto& record = message->record;
     const bool is_killed = record.what == os::process_link::What::killed;
     const bool is_possible = is_killed ? record.number > 0 && record.number <= 64
-                                       : record.what == os::process_link::What::ended && record.number >= 0 && record.number <= 255;
-    const auto member = std::find_if(living_.begin(), living_.end(), [&](const Member& each) { return each.place == record.proc; });
-    if (!is_possible || member == living_.end() || living_.size() == 1) return false;  // no process of ours
+                                       : record.what == os::process_link::What::ended &&
+                                             record.number >= 0 && record.number <= 255;
+    const auto member = std::find_if(living_.begin(), living_.end(),
+                                     [&](const Member& each) { return each.place == record.proc; });
+    if (!is_possible || member == living_.end() || living_.size() == 1)
+      return false;  // no process of ours
     Exit exit;
     exit.id = member->id;
     exit.signaled = is_killed;
@@ -76,7 +86,8 @@ bool SharedProcess::hear(const std::function<void(Exit)>& on_end) {
 }
 
 bool SharedProcess::are_all_killed() const {
-  return std::all_of(living_.begin(), living_.end(), [](const Member& each) { return each.is_killed; });
+  return std::all_of(living_.begin(), living_.end(),
+                     [](const Member& each) { return each.is_killed; });
 }
 
 }  // namespace meshbus::keeper

@@ -11,8 +11,9 @@
 
 namespace meshbus::keeper {
 
-/// A process of several procs, as its keeper sees it: which of them live, and the socket on which the process hears of signals for one of
-/// them and tells their ends. The last one that lives is the process: its end is told by nobody but the kernel.
+/// A process of several procs, as its keeper sees it: which of them live, and the socket on which
+/// the process hears of signals for one of them and tells their ends. The last one that lives is
+/// the process: its end is told by the kernel alone.
 class SharedProcess {
  public:
   /// A proc that is to be in it, and its streams.
@@ -35,11 +36,13 @@ class SharedProcess {
   int fd() const noexcept { return link_.get(); }
   const std::vector<Member>& living() const noexcept { return living_; }
 
-  /// The process is there, or was: tells it whom to run. False with errno: that is not possible.
+  /// The process is there, or was: tells it which procs to run. False with errno: that is not
+  /// possible.
   bool start(std::vector<Member> members);
   Aim aim(const Signal& signal);
-  /// Tells `on_end` of each whose end the process has told; Exit::id, signaled and code are set. A bounded share of what is there: more
-  /// than an honest process says in its life. False: it will not tell any more.
+  /// Tells `on_end` of each whose end the process has told; Exit::id, signaled and code are set. A
+  /// bounded share of what is there: more than an honest process says in its life. False: it will
+  /// not tell any more.
   bool hear(const std::function<void(Exit)>& on_end);
   /// Each of those that live was sent SIGKILL.
   bool are_all_killed() const;

@@ -17,26 +17,32 @@ bool has_nul(const std::string& text) {
 
 Result<void> check_strings(const std::vector<std::string>& strings, const char* what) {
   if (strings.size() > max_strings_per_spec) {
-    return fail(ErrorCode::too_large, std::string(what) + " has " + std::to_string(strings.size()) + " entries; at most " +
+    return fail(ErrorCode::too_large, std::string(what) + " has " + std::to_string(strings.size()) +
+                                          " entries; at most " +
                                           std::to_string(max_strings_per_spec) + " are possible");
   }
   const auto bad = std::find_if(strings.begin(), strings.end(), has_nul);
   if (bad == strings.end()) return {};
-  return fail(ErrorCode::configuration_error,
-              std::string(what) + " entry " + std::to_string(bad - strings.begin()) + " contains a NUL byte");
+  return fail(ErrorCode::configuration_error, std::string(what) + " entry " +
+                                                  std::to_string(bad - strings.begin()) +
+                                                  " contains a NUL byte");
 }
 
 Result<void> check_spec(const os::SpawnSpec& spec) {
   if (spec.program.empty()) return fail(ErrorCode::configuration_error, "spawn without a program");
   if (has_nul(spec.program) || has_nul(spec.cwd) || has_nul(spec.mesh)) {
-    return fail(ErrorCode::configuration_error, "program, working directory or mesh name contains a NUL byte");
+    return fail(ErrorCode::configuration_error,
+                "program, working directory or mesh name contains a NUL byte");
   }
   const os::ProcSettings& settings = spec.settings;
-  if (settings.limits.size() > 32) return fail(ErrorCode::too_large, "more than 32 resource limits");
+  if (settings.limits.size() > 32)
+    return fail(ErrorCode::too_large, "more than 32 resource limits");
   if (settings.groups.size() > max_groups || settings.cpus.size() > os::max_cpus)
     return fail(ErrorCode::too_large, "too many groups or CPUs");
-  if (std::any_of(settings.cpus.begin(), settings.cpus.end(), [](std::uint32_t cpu) { return cpu >= os::max_cpus; }))
-    return fail(ErrorCode::configuration_error, "a CPU with a number of " + std::to_string(os::max_cpus) + " or more");
+  if (std::any_of(settings.cpus.begin(), settings.cpus.end(),
+                  [](std::uint32_t cpu) { return cpu >= os::max_cpus; }))
+    return fail(ErrorCode::configuration_error,
+                "a CPU with a number of " + std::to_string(os::max_cpus) + " or more");
   if (auto checked = check_strings(spec.argv, "argv"); !checked) return checked;
   return check_strings(spec.env, "the environment");
 }
@@ -54,7 +60,9 @@ void put_numbers(ByteWriter& writer, const std::vector<std::uint32_t>& numbers) 
 void put_settings(ByteWriter& writer, const os::ProcSettings& settings) {
   writer.put(static_cast<std::uint8_t>(settings.new_session));
   writer.put(static_cast<std::uint8_t>(settings.subreaper));
-  put_optional(writer, settings.nice ? std::optional(static_cast<std::uint32_t>(*settings.nice)) : std::nullopt);
+  writer.put(static_cast<std::uint8_t>(settings.no_new_privs));
+  put_optional(writer, settings.nice ? std::optional(static_cast<std::uint32_t>(*settings.nice))
+                                     : std::nullopt);
   put_optional(writer, settings.umask);
   put_optional(writer, settings.uid);
   put_optional(writer, settings.gid);
@@ -80,13 +88,15 @@ std::optional<std::uint32_t> get_optional(ByteReader& reader) {
 bool get_numbers(ByteReader& reader, std::vector<std::uint32_t>& numbers) {
   const auto count = reader.get<std::uint32_t>();
   if (count > max_groups) return false;
-  for (std::uint32_t i = 0; i < count && reader.ok(); ++i) numbers.push_back(reader.get<std::uint32_t>());
+  for (std::uint32_t i = 0; i < count && reader.ok(); ++i)
+    numbers.push_back(reader.get<std::uint32_t>());
   return reader.ok();
 }
 
 bool get_settings(ByteReader& reader, os::ProcSettings& settings) {
   settings.new_session = reader.get<std::uint8_t>() != 0;
   settings.subreaper = reader.get<std::uint8_t>() != 0;
+  settings.no_new_privs = reader.get<std::uint8_t>() != 0;
   if (const auto nice = get_optional(reader)) settings.nice = static_cast<int>(*nice);
   settings.umask = get_optional(reader);
   settings.uid = get_optional(reader);
@@ -137,7 +147,8 @@ bool get_shared(ByteReader& reader, os::SpawnSpec& spec) {
 
 }  // namespace
 
-Result<std::vector<std::byte>> encode_batch(const os::SpawnSpec& shared, std::span<const os::ProcSpec> procs) {
+Result<std::vector<std::byte>> encode_batch(const os::SpawnSpec& shared,
+                                            std::span<const os::ProcSpec> procs) {
   if (auto checked = check_spec(shared); !checked) return fail(checked.error());
   std::vector<std::byte> bytes;
   ByteWriter writer(bytes);
@@ -151,7 +162,8 @@ Result<std::vector<std::byte>> encode_batch(const os::SpawnSpec& shared, std::sp
   put_strings(writer, shared.env);
   writer.put(static_cast<std::uint32_t>(procs.size()));
   for (const os::ProcSpec& proc : procs) {
-    if (auto checked = check_strings(proc.env, "the environment of one proc"); !checked) return fail(checked.error());
+    if (auto checked = check_strings(proc.env, "the environment of one proc"); !checked)
+      return fail(checked.error());
     writer.put(proc.id);
     writer.put(static_cast<std::uint8_t>(proc.stdin_choice));
     writer.put(static_cast<std::uint8_t>(proc.stdout_choice));
@@ -161,37 +173,47 @@ Result<std::vector<std::byte>> encode_batch(const os::SpawnSpec& shared, std::sp
     put_strings(writer, proc.env);
   }
   if (bytes.size() > max_spec_bytes) {
-    return fail(ErrorCode::too_large, "a spawn request of " + std::to_string(bytes.size()) + " bytes (command and environments of " +
-                                          std::to_string(procs.size()) + " procs); at most " + std::to_string(max_spec_bytes));
+    return fail(ErrorCode::too_large, "a spawn request of " + std::to_string(bytes.size()) +
+                                          " bytes (command and environments of " +
+                                          std::to_string(procs.size()) + " procs); at most " +
+                                          std::to_string(max_spec_bytes));
   }
   return bytes;
 }
 
-Result<os::SpawnBatch> decode_batch(std::span<const std::byte> bytes, std::vector<UniqueFd> bootstraps) {
-  const auto malformed = [](const char* what) { return fail(ErrorCode::malformed_message, std::string("spawn request: ") + what); };
+Result<os::SpawnBatch> decode_batch(std::span<const std::byte> bytes,
+                                    std::vector<UniqueFd> bootstraps) {
+  const auto malformed = [](const char* what) {
+    return fail(ErrorCode::malformed_message, std::string("spawn request: ") + what);
+  };
   ByteReader reader(bytes);
   if (reader.get<std::uint32_t>() != spec_magic) return malformed("bad magic or version");
   os::SpawnBatch batch;
   if (!get_shared(reader, batch.shared)) return malformed("the shared part is broken");
-  if (auto checked = check_spec(batch.shared); !checked) return malformed("the shared part has impossible values");
+  if (auto checked = check_spec(batch.shared); !checked)
+    return malformed("the shared part has impossible values");
   const auto count = reader.get<std::uint32_t>();
   if (!reader.ok() || count > max_procs_per_batch) return malformed("too many procs");
   auto next_bootstrap = bootstraps.begin();
   for (std::uint32_t i = 0; i < count; ++i) {
     os::ProcSpec& proc = batch.procs.emplace_back();
     proc.id = reader.get<std::uint64_t>();
-    const bool stdio_ok =
-        get_stdio(reader, proc.stdin_choice) && get_stdio(reader, proc.stdout_choice) && get_stdio(reader, proc.stderr_choice);
+    const bool stdio_ok = get_stdio(reader, proc.stdin_choice) &&
+                          get_stdio(reader, proc.stdout_choice) &&
+                          get_stdio(reader, proc.stderr_choice);
     const bool has_bootstrap = reader.get<std::uint8_t>() != 0;
     proc.place = reader.get<std::uint32_t>();
-    if (!stdio_ok || !get_strings(reader, proc.env) || !check_strings(proc.env, "env")) return malformed("a proc's part is broken");
+    if (!stdio_ok || !get_strings(reader, proc.env) || !check_strings(proc.env, "env"))
+      return malformed("a proc's part is broken");
     if (proc.place != 0 && (i == 0 || has_bootstrap || proc.place != batch.procs[i - 1].place + 1))
-      return malformed("a proc shares the process of nobody");
+      return malformed("a proc shares a process that is not in the batch");
     if (!has_bootstrap) continue;
-    if (next_bootstrap == bootstraps.end()) return malformed("fewer bootstrap descriptors than announced");
+    if (next_bootstrap == bootstraps.end())
+      return malformed("fewer bootstrap descriptors than announced");
     proc.bootstrap = std::move(*next_bootstrap++);
   }
-  if (!reader.ok() || !reader.at_end() || next_bootstrap != bootstraps.end()) return malformed("its length does not fit its contents");
+  if (!reader.ok() || !reader.at_end() || next_bootstrap != bootstraps.end())
+    return malformed("its length does not fit its contents");
   return batch;
 }
 

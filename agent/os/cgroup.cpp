@@ -23,7 +23,8 @@ std::string unescape(const std::string& text) {
   std::string out;
   for (std::size_t i = 0; i < text.size(); ++i) {
     if (text[i] == '\\' && i + 3 < text.size()) {
-      out += static_cast<char>((text[i + 1] - '0') * 64 + (text[i + 2] - '0') * 8 + (text[i + 3] - '0'));
+      out += static_cast<char>((text[i + 1] - '0') * 64 + (text[i + 2] - '0') * 8 +
+                               (text[i + 3] - '0'));
       i += 3;
     } else {
       out += text[i];
@@ -45,7 +46,8 @@ std::vector<Mount> find_cgroup2_mounts() {
     if (separator == std::string::npos) continue;
     std::istringstream fields(line.substr(0, separator));
     std::string id, parent, device, root, point;
-    if (fields >> id >> parent >> device >> root >> point) found.push_back({unescape(root), unescape(point)});
+    if (fields >> id >> parent >> device >> root >> point)
+      found.push_back({unescape(root), unescape(point)});
   }
   return found;
 }
@@ -54,7 +56,8 @@ std::vector<Mount> find_cgroup2_mounts() {
 std::optional<std::string> directory_of(const std::string& cgroup, const Mount& mount) {
   const std::string root = mount.root == "/" ? "" : mount.root;
   const std::string own = cgroup == "/" ? "" : cgroup;
-  if (!own.starts_with(root) || (own.size() > root.size() && own[root.size()] != '/')) return std::nullopt;
+  if (!own.starts_with(root) || (own.size() > root.size() && own[root.size()] != '/'))
+    return std::nullopt;
   return mount.point + own.substr(root.size());
 }
 
@@ -67,7 +70,8 @@ bool is_listed(std::string_view word, std::string_view list) {
 
 Result<Cgroup> Cgroup::make(const std::string& parent, const std::string& name) {
   std::string path = parent + "/" + name;
-  if (::mkdir(path.c_str(), 0755) != 0 && errno != EEXIST) return fail(ErrorCode::io_error, os_error("mkdir " + path));
+  if (::mkdir(path.c_str(), 0755) != 0 && errno != EEXIST)
+    return fail(ErrorCode::io_error, os_error("mkdir " + path));
   UniqueFd directory(::open(path.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC));
   if (!directory) return fail(ErrorCode::io_error, os_error("open " + path));
   return Cgroup(std::move(path), std::move(directory));
@@ -81,12 +85,15 @@ Result<OwnCgroup> find_own_cgroup() {
   for (std::string line; std::getline(lines, line);) {
     if (line.rfind("0::", 0) != 0) continue;
     const std::string own = line.substr(3);
-    if (own.starts_with("/..")) return fail(ErrorCode::not_exist, "our cgroup " + own + " is outside of this cgroup namespace");
+    if (own.starts_with("/.."))
+      return fail(ErrorCode::not_exist,
+                  "our cgroup " + own + " is outside of this cgroup namespace");
     // The last one covers those that were mounted at the same place before.
     for (auto mount = mounts.rbegin(); mount != mounts.rend(); ++mount) {
       if (auto path = directory_of(own, *mount)) return OwnCgroup{std::move(*path), mount->point};
     }
-    return fail(ErrorCode::not_exist, "our cgroup " + own + " is not below the mounted " + mounts.back().root);
+    return fail(ErrorCode::not_exist,
+                "our cgroup " + own + " is not below the mounted " + mounts.back().root);
   }
   return fail(ErrorCode::not_exist, "/proc/self/cgroup names no cgroup v2");
 }
@@ -95,7 +102,8 @@ std::optional<std::string> find_v1_cgroup(std::string_view controller) {
   std::istringstream mounts(read_cgroup_file("/proc/self/mountinfo").value_or(""));
   for (std::string line; std::getline(mounts, line);) {
     const auto separator = line.find(" - cgroup ");
-    if (separator == std::string::npos || !is_listed(controller, line.substr(line.rfind(' ') + 1))) continue;
+    if (separator == std::string::npos || !is_listed(controller, line.substr(line.rfind(' ') + 1)))
+      continue;
     std::istringstream fields(line.substr(0, separator));
     std::string id, parent, device, root, point;
     if (!(fields >> id >> parent >> device >> root >> point)) continue;
@@ -104,7 +112,9 @@ std::optional<std::string> find_v1_cgroup(std::string_view controller) {
       // "9:pids:/some/where"
       const auto controllers = group.find(':');
       const auto path = group.find(":/");
-      if (path == std::string::npos || !is_listed(controller, group.substr(controllers + 1, path - controllers - 1))) continue;
+      if (path == std::string::npos ||
+          !is_listed(controller, group.substr(controllers + 1, path - controllers - 1)))
+        continue;
       std::string own = group.substr(path + 1);
       if (const std::string above = unescape(root); above != "/") {
         if (own.rfind(above, 0) != 0) continue;
@@ -134,7 +144,8 @@ int write_file(const std::string& path, std::string_view value) {
 std::optional<std::string> find_memory_counter(const std::string& host) {
   const auto own_v1 = find_v1_cgroup("memory");
   const auto own_v2 = find_own_cgroup();
-  for (const std::string& file : {own_v1 ? *own_v1 + "/memory.oom_control" : std::string(), host.empty() ? host : host + "/memory.events",
+  for (const std::string& file : {own_v1 ? *own_v1 + "/memory.oom_control" : std::string(),
+                                  host.empty() ? host : host + "/memory.events",
                                   own_v2 ? own_v2->path + "/memory.events" : std::string()}) {
     if (!file.empty() && ::access(file.c_str(), R_OK) == 0) return file;
   }
@@ -150,7 +161,8 @@ Result<std::string> make_host_cgroup(const std::string& base, const std::string&
     if (!was_there) remove_cgroup_tree(made->path());
     return fail(ErrorCode::io_error, std::move(why));
   };
-  if (::faccessat(made->fd(), "cgroup.kill", W_OK, 0) != 0) return give_up(os_error(made->path() + "/cgroup.kill"));
+  if (::faccessat(made->fd(), "cgroup.kill", W_OK, 0) != 0)
+    return give_up(os_error(made->path() + "/cgroup.kill"));
   auto spawner = Spawner::make();
   if (!spawner) return give_up(spawner.error().detail());
   // As the keeper will use it: one level further down.
@@ -176,11 +188,13 @@ std::string join_file_v1(const std::string& path) {
 }
 
 Result<UniqueFd> make_pids_cgroup(const std::string& path, std::uint64_t limit) {
-  if (::mkdir(path.c_str(), 0755) != 0) return fail(ErrorCode::not_exist, os_error("mkdir " + path));
+  if (::mkdir(path.c_str(), 0755) != 0)
+    return fail(ErrorCode::not_exist, os_error("mkdir " + path));
   auto limited = limit_pids(path, limit);
   UniqueFd join(::open(join_file_v1(path).c_str(), O_WRONLY | O_CLOEXEC));
   if (limited && join) return join;
-  auto failure = limited ? fail(ErrorCode::not_exist, os_error("open " + join_file_v1(path))) : fail(limited.error());
+  auto failure = limited ? fail(ErrorCode::not_exist, os_error("open " + join_file_v1(path)))
+                         : fail(limited.error());
   ::rmdir(path.c_str());
   return failure;
 }
@@ -195,14 +209,16 @@ std::string cgroup_name_of_mesh(std::string_view mesh) {
   std::string name = "mesh-";
   bool changed = mesh.size() > longest;
   for (const char letter : mesh.substr(0, longest)) {
-    const bool plain = (letter >= 'a' && letter <= 'z') || (letter >= 'A' && letter <= 'Z') || (letter >= '0' && letter <= '9') ||
-                       letter == '_' || letter == '-';
+    const bool plain = (letter >= 'a' && letter <= 'z') || (letter >= 'A' && letter <= 'Z') ||
+                       (letter >= '0' && letter <= '9') || letter == '_' || letter == '-';
     name += plain ? letter : '.';
     changed = changed || !plain;
   }
   if (!changed) return name;
-  std::uint64_t hash = 14695981039346656037ull;  // FNV-1a: two names must not share a cgroup because they look alike
-  for (const char letter : mesh) hash = (hash ^ static_cast<unsigned char>(letter)) * 1099511628211ull;
+  std::uint64_t hash =
+      14695981039346656037ull;  // FNV-1a: two names must not share a cgroup because they look alike
+  for (const char letter : mesh)
+    hash = (hash ^ static_cast<unsigned char>(letter)) * 1099511628211ull;
   return name + "." + std::to_string(hash);
 }
 

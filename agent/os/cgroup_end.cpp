@@ -24,9 +24,11 @@ namespace fs = std::filesystem;
 std::vector<std::string> child_directories(const std::string& path) {
   std::vector<std::string> found;
   std::error_code error;
-  for (fs::directory_iterator entry(path, error), end; !error && entry != end; entry.increment(error)) {
+  for (fs::directory_iterator entry(path, error), end; !error && entry != end;
+       entry.increment(error)) {
     std::error_code ignored;
-    if (entry->is_directory(ignored) && !entry->is_symlink(ignored)) found.push_back(entry->path().string());
+    if (entry->is_directory(ignored) && !entry->is_symlink(ignored))
+      found.push_back(entry->path().string());
   }
   return found;
 }
@@ -36,7 +38,8 @@ void kill_member(pid_t pid, const std::string& cgroup) {
   const UniqueFd process(static_cast<int>(::syscall(SYS_pidfd_open, pid, 0)));
   if (!process) return;
   const auto listed = read_cgroup_file(cgroup + "/cgroup.procs");
-  if (!listed || ("\n" + *listed).find("\n" + std::to_string(pid) + "\n") == std::string::npos) return;
+  if (!listed || ("\n" + *listed).find("\n" + std::to_string(pid) + "\n") == std::string::npos)
+    return;
   ::syscall(SYS_pidfd_send_signal, process.get(), SIGKILL, nullptr, 0);
 }
 
@@ -83,12 +86,15 @@ bool empty_cgroup(const std::string& path, std::chrono::milliseconds deadline) {
   const auto populated = [&] {
     std::array<char, 256> buffer;
     const ssize_t got = ::pread(events.get(), buffer.data(), buffer.size(), 0);
-    return got > 0 && std::string_view(buffer.data(), static_cast<std::size_t>(got)).find("populated 1") != std::string_view::npos;
+    return got > 0 &&
+           std::string_view(buffer.data(), static_cast<std::size_t>(got)).find("populated 1") !=
+               std::string_view::npos;
   };
   while (populated()) {
     if (Clock::now() >= until) return false;
     pollfd changed{events.get(), POLLPRI, 0};
-    // Normally the event comes within a millisecond; when it does not, someone is left that must be named.
+    // Normally the event comes within a millisecond; when it does not, someone is left that must be
+    // named.
     if (::poll(&changed, 1, 10) == 0) {
       kill_listed(path);
       kill_cgroup(path);
@@ -106,7 +112,7 @@ bool clear_cgroup_tree(const std::string& path, std::chrono::milliseconds deadli
   const auto until = std::chrono::steady_clock::now() + deadline;
   for (;;) {
     if (remove_cgroup_tree(path)) return true;
-    // Nobody is in what is not there, where nothing can be made or removed.
+    // What is not there is empty, also where nothing can be made or removed.
     if (::access(path.c_str(), F_OK) != 0) return true;
     if (std::chrono::steady_clock::now() >= until) return false;
     kill_listed(path);

@@ -1,5 +1,6 @@
-// What the child does between clone and exec. It runs in our memory on a stack of its own: raw system calls only, no libc, no
-// allocation, no instrumentation. The order matters and is architecture.md's.
+// What the child does between clone and exec. It runs in our memory on a stack of its own: raw
+// system calls only, no libc, no allocation, no instrumentation. The order matters and is
+// architecture.md's.
 #include <fcntl.h>
 #include <linux/close_range.h>
 #include <sys/prctl.h>
@@ -35,9 +36,10 @@ template <typename T>
   return reinterpret_cast<long>(pointer);
 }
 
-[[noreturn]] [[gnu::always_inline]] inline void give_up(ChildPlan& plan, SpawnStage stage, long result) {
-  plan.failed_stage = static_cast<int>(stage);
-  plan.error = static_cast<int>(-result);
+[[noreturn]] [[gnu::always_inline]] inline void give_up(ChildPlan& plan, SpawnStage stage,
+                                                        long result) {
+  plan.outcome.failed_stage = static_cast<int>(stage);
+  plan.outcome.error = static_cast<int>(-result);
   for (;;) raw_syscall(SYS_exit_group, 127);
 }
 
@@ -45,10 +47,11 @@ template <typename T>
 [[gnu::always_inline]] inline void write_bootstrap_text(const ChildPlan& plan) {
   char digits[12];
   int count = 0;
-  for (long pid = raw_syscall(SYS_getpid); pid > 0; pid /= 10) digits[count++] = static_cast<char>('0' + pid % 10);
-  volatile char* out = plan.bootstrap_text;
+  for (long pid = raw_syscall(SYS_getpid); pid > 0; pid /= 10)
+    digits[count++] = static_cast<char>('0' + pid % 10);
+  volatile char* out = plan.bootstrap.text;
   while (count > 0) *out++ = digits[--count];
-  for (const char* suffix = plan.bootstrap_suffix; *suffix != '\0'; ++suffix) *out++ = *suffix;
+  for (const char* suffix = plan.bootstrap.suffix; *suffix != '\0'; ++suffix) *out++ = *suffix;
   *out = '\0';
 }
 
@@ -56,8 +59,9 @@ template <typename T>
   const KernelSigaction by_default{};
   for (int signal = 1; signal <= last_signal; ++signal) {
     if (signal == SIGKILL || signal == SIGSTOP) continue;
-    if (!plan.reset_all_signals && (plan.ignored_signals >> (signal - 1) & 1) == 0) continue;
-    const long result = raw_syscall(SYS_rt_sigaction, signal, as_long(&by_default), 0, kernel_sigset_bytes);
+    if (!plan.signals.reset_all && (plan.signals.ignored >> (signal - 1) & 1) == 0) continue;
+    const long result =
+        raw_syscall(SYS_rt_sigaction, signal, as_long(&by_default), 0, kernel_sigset_bytes);
     if (result < 0) give_up(plan, SpawnStage::signals, result);
   }
 }
@@ -66,95 +70,119 @@ template <typename T>
 
 void run_child(void* argument) {
   ChildPlan& plan = *static_cast<ChildPlan*>(argument);
-  long result = plan.new_session ? raw_syscall(SYS_setsid) : raw_syscall(SYS_setpgid, 0, 0);
+  long result = plan.ties.new_session ? raw_syscall(SYS_setsid) : raw_syscall(SYS_setpgid, 0, 0);
   if (result < 0) give_up(plan, SpawnStage::session, result);
 
-  if (plan.cgroup_procs >= 0) {
+  if (plan.cgroups.cgroup_procs >= 0) {
     const char self = '0';
-    result = raw_syscall(SYS_write, plan.cgroup_procs, as_long(&self), 1);
+    result = raw_syscall(SYS_write, plan.cgroups.cgroup_procs, as_long(&self), 1);
     if (result < 0) give_up(plan, SpawnStage::cgroup, result);
   }
-  for (std::size_t i = 0; i < plan.join_count; ++i) {
+  for (std::size_t i = 0; i < plan.cgroups.join_count; ++i) {
     const char self = '0';
-    result = raw_syscall(SYS_write, plan.joins[i], as_long(&self), 1);
+    result = raw_syscall(SYS_write, plan.cgroups.joins[i], as_long(&self), 1);
     if (result < 0) give_up(plan, SpawnStage::cgroup, result);
   }
-  for (std::size_t i = 0; i < plan.limit_count; ++i) {
-    const KernelLimit limit{plan.limits[i].soft, plan.limits[i].hard};
-    result = raw_syscall(SYS_prlimit64, 0, static_cast<long>(plan.limits[i].resource), as_long(&limit), 0);
-    plan.failed_limit = i;
+  for (std::size_t i = 0; i < plan.limits.count; ++i) {
+    const KernelLimit limit{plan.limits.each[i].soft, plan.limits.each[i].hard};
+    result = raw_syscall(SYS_prlimit64, 0, static_cast<long>(plan.limits.each[i].resource),
+                         as_long(&limit), 0);
+    plan.outcome.failed_limit = i;
     if (result < 0) give_up(plan, SpawnStage::limits, result);
   }
-  if (plan.has_nice) {
-    result = raw_syscall(SYS_setpriority, PRIO_PROCESS, 0, plan.nice);
+  if (plan.limits.oom_score != nullptr) {
+    static const char file[] = {'/', 'p', 'r', 'o', 'c', '/', 's', 'e', 'l', 'f', '/', 'o', 'o',
+                                'm', '_', 's', 'c', 'o', 'r', 'e', '_', 'a', 'd', 'j', '\0'};
+    const long score = raw_syscall(SYS_openat, AT_FDCWD, as_long(file), O_WRONLY | O_CLOEXEC);
+    if (score < 0) give_up(plan, SpawnStage::oom_score, score);
+    result = raw_syscall(SYS_write, score, as_long(plan.limits.oom_score),
+                         static_cast<long>(plan.limits.oom_score_bytes));
+    if (result < 0) give_up(plan, SpawnStage::oom_score, result);
+    raw_syscall(SYS_close, score);
+  }
+  if (plan.limits.has_nice) {
+    result = raw_syscall(SYS_setpriority, PRIO_PROCESS, 0, plan.limits.nice);
     if (result < 0) give_up(plan, SpawnStage::nice, result);
   }
-  if (plan.cpu_mask != nullptr) {
-    result = raw_syscall(SYS_sched_setaffinity, 0, static_cast<long>(plan.cpu_mask_bytes), as_long(plan.cpu_mask));
+  if (plan.limits.cpu_mask != nullptr) {
+    result = raw_syscall(SYS_sched_setaffinity, 0, static_cast<long>(plan.limits.cpu_mask_bytes),
+                         as_long(plan.limits.cpu_mask));
     if (result < 0) give_up(plan, SpawnStage::affinity, result);
   }
-  if (plan.umask >= 0) raw_syscall(SYS_umask, plan.umask);
-  if (plan.has_groups) {
-    result = raw_syscall(SYS_setgroups, static_cast<long>(plan.group_count), as_long(plan.groups));
+  if (plan.command.umask >= 0) raw_syscall(SYS_umask, plan.command.umask);
+  if (plan.credentials.has_groups) {
+    result = raw_syscall(SYS_setgroups, static_cast<long>(plan.credentials.group_count),
+                         as_long(plan.credentials.groups));
     if (result < 0) give_up(plan, SpawnStage::credentials, result);
   }
-  if (plan.gid >= 0) {
-    result = raw_syscall(SYS_setresgid, plan.gid, plan.gid, plan.gid);
+  if (plan.credentials.gid >= 0) {
+    result = raw_syscall(SYS_setresgid, plan.credentials.gid, plan.credentials.gid,
+                         plan.credentials.gid);
     if (result < 0) give_up(plan, SpawnStage::credentials, result);
   }
-  if (plan.uid >= 0) {
-    result = raw_syscall(SYS_setresuid, plan.uid, plan.uid, plan.uid);
+  if (plan.credentials.uid >= 0) {
+    result = raw_syscall(SYS_setresuid, plan.credentials.uid, plan.credentials.uid,
+                         plan.credentials.uid);
     if (result < 0) give_up(plan, SpawnStage::credentials, result);
   }
   // Before the parent-death signal, which a change of credentials clears.
-  if (plan.parent_death_signal != 0) {
-    result = raw_syscall(SYS_prctl, PR_SET_PDEATHSIG, plan.parent_death_signal);
+  if (plan.ties.parent_death_signal != 0) {
+    result = raw_syscall(SYS_prctl, PR_SET_PDEATHSIG, plan.ties.parent_death_signal);
     if (result < 0) give_up(plan, SpawnStage::parent_death, result);
-    // Who died before the signal was armed will not send it.
-    if (raw_syscall(SYS_getppid) != plan.parent) give_up(plan, SpawnStage::parent_death, 0);
+    // A parent that died before the signal was armed does not send it.
+    if (raw_syscall(SYS_getppid) != plan.ties.parent) give_up(plan, SpawnStage::parent_death, 0);
   }
-  if (plan.subreaper) {
+  if (plan.ties.subreaper) {
     result = raw_syscall(SYS_prctl, PR_SET_CHILD_SUBREAPER, 1);
     if (result < 0) give_up(plan, SpawnStage::subreaper, result);
   }
-  if (plan.cwd != nullptr) {
-    result = raw_syscall(SYS_chdir, as_long(plan.cwd));
+  if (plan.credentials.no_new_privs) {
+    result = raw_syscall(SYS_prctl, PR_SET_NO_NEW_PRIVS, 1);
+    if (result < 0) give_up(plan, SpawnStage::credentials, result);
+  }
+  if (plan.command.cwd != nullptr) {
+    result = raw_syscall(SYS_chdir, as_long(plan.command.cwd));
     if (result < 0) give_up(plan, SpawnStage::working_directory, result);
   }
-  if (plan.first_foreign_fd != 0) {
-    result = raw_syscall(SYS_close_range, plan.first_foreign_fd, ~0u, CLOSE_RANGE_UNSHARE);
+  if (plan.descriptors.first_foreign_fd != 0) {
+    result =
+        raw_syscall(SYS_close_range, plan.descriptors.first_foreign_fd, ~0u, CLOSE_RANGE_UNSHARE);
     if (result < 0) give_up(plan, SpawnStage::stdio, result);
   }
   for (int i = 0; i < 3; ++i) {
-    if (plan.stdio[i] < 0) continue;
-    result = raw_syscall(SYS_dup3, plan.stdio[i], i, 0);
+    if (plan.descriptors.stdio[i] < 0) continue;
+    result = raw_syscall(SYS_dup3, plan.descriptors.stdio[i], i, 0);
     if (result < 0) give_up(plan, SpawnStage::stdio, result);
   }
-  if (plan.has_close_range) {
+  if (plan.descriptors.has_close_range) {
     result = raw_syscall(SYS_close_range, 3, ~0u, CLOSE_RANGE_CLOEXEC);
     if (result < 0) give_up(plan, SpawnStage::stdio, result);
   }
-  if (plan.bootstrap >= 0) {
+  if (plan.bootstrap.fd >= 0) {
     // Behind the standard streams, whose sources may have had the target's number.
-    result = plan.bootstrap == plan.bootstrap_target ? raw_syscall(SYS_fcntl, plan.bootstrap, F_SETFD, 0)
-                                                     : raw_syscall(SYS_dup3, plan.bootstrap, plan.bootstrap_target, 0);
+    result = plan.bootstrap.fd == plan.bootstrap.target
+                 ? raw_syscall(SYS_fcntl, plan.bootstrap.fd, F_SETFD, 0)
+                 : raw_syscall(SYS_dup3, plan.bootstrap.fd, plan.bootstrap.target, 0);
     if (result < 0) give_up(plan, SpawnStage::stdio, result);
     write_bootstrap_text(plan);
   }
-  if (plan.link >= 0) {
-    result = plan.link == plan.link_target ? raw_syscall(SYS_fcntl, plan.link, F_SETFD, 0)
-                                           : raw_syscall(SYS_dup3, plan.link, plan.link_target, 0);
+  if (plan.bootstrap.link >= 0) {
+    result = plan.bootstrap.link == plan.bootstrap.link_target
+                 ? raw_syscall(SYS_fcntl, plan.bootstrap.link, F_SETFD, 0)
+                 : raw_syscall(SYS_dup3, plan.bootstrap.link, plan.bootstrap.link_target, 0);
     if (result < 0) give_up(plan, SpawnStage::stdio, result);
   }
-  for (std::size_t i = 0; i < plan.inherit_count; ++i) {
-    result = raw_syscall(SYS_fcntl, plan.inherit[i], F_SETFD, 0);
+  for (std::size_t i = 0; i < plan.descriptors.inherit_count; ++i) {
+    result = raw_syscall(SYS_fcntl, plan.descriptors.inherit[i], F_SETFD, 0);
     if (result < 0) give_up(plan, SpawnStage::stdio, result);
   }
   reset_signals(plan);
   const std::uint64_t empty_mask = 0;
-  result = raw_syscall(SYS_rt_sigprocmask, SIG_SETMASK, as_long(&empty_mask), 0, kernel_sigset_bytes);
+  result =
+      raw_syscall(SYS_rt_sigprocmask, SIG_SETMASK, as_long(&empty_mask), 0, kernel_sigset_bytes);
   if (result < 0) give_up(plan, SpawnStage::signals, result);
-  result = raw_syscall(SYS_execve, as_long(plan.path), as_long(plan.argv), as_long(plan.envp));
+  result = raw_syscall(SYS_execve, as_long(plan.command.path), as_long(plan.command.argv),
+                       as_long(plan.command.envp));
   give_up(plan, SpawnStage::exec, result);
 }
 

@@ -1,5 +1,5 @@
-// The two ways into a child that shares our memory. In assembly, because the child wakes up on an empty stack: it cannot return from a
-// libc wrapper.
+// The two ways into a child that shares our memory. In assembly, because the child wakes up on an
+// empty stack: it cannot return from a libc wrapper.
 #include <linux/sched.h>
 #include <sys/syscall.h>
 
@@ -14,7 +14,8 @@ namespace meshbus::os {
 namespace {
 
 std::uint64_t flags_of(const CloneRequest& request) {
-  return CLONE_VM | CLONE_VFORK | CLONE_PIDFD | (request.share_files ? CLONE_FILES : 0) | (request.new_pid_namespace ? CLONE_NEWPID : 0);
+  return CLONE_VM | CLONE_VFORK | CLONE_PIDFD | (request.share_files ? CLONE_FILES : 0) |
+         (request.new_pid_namespace ? CLONE_NEWPID : 0);
 }
 
 }  // namespace
@@ -23,7 +24,8 @@ std::uint64_t flags_of(const CloneRequest& request) {
 
 [[gnu::noinline]] long clone_with_clone3(const CloneRequest& request, int& pidfd) {
   clone_args args{};
-  args.flags = flags_of(request) | CLONE_CLEAR_SIGHAND | (request.cgroup >= 0 ? CLONE_INTO_CGROUP : 0ull);
+  args.flags =
+      flags_of(request) | CLONE_CLEAR_SIGHAND | (request.cgroup >= 0 ? CLONE_INTO_CGROUP : 0ull);
   args.pidfd = reinterpret_cast<std::uint64_t>(&pidfd);
   args.exit_signal = SIGCHLD;
   args.stack = reinterpret_cast<std::uint64_t>(request.stack);
@@ -64,8 +66,8 @@ std::uint64_t flags_of(const CloneRequest& request) {
       "hlt\n"
       "1:"
       : "=a"(result)
-      : "a"(static_cast<long>(SYS_clone)), "D"(flags_of(request) | SIGCHLD), "S"(top), "d"(&pidfd), "r"(child_tid), "r"(tls), "r"(entry),
-        "r"(argument)
+      : "a"(static_cast<long>(SYS_clone)), "D"(flags_of(request) | SIGCHLD), "S"(top), "d"(&pidfd),
+        "r"(child_tid), "r"(tls), "r"(entry), "r"(argument)
       : "rcx", "r11", "memory");
   return result;
 }
@@ -74,7 +76,8 @@ std::uint64_t flags_of(const CloneRequest& request) {
 
 [[gnu::noinline]] long clone_with_clone3(const CloneRequest& request, int& pidfd) {
   clone_args args{};
-  args.flags = flags_of(request) | CLONE_CLEAR_SIGHAND | (request.cgroup >= 0 ? CLONE_INTO_CGROUP : 0ull);
+  args.flags =
+      flags_of(request) | CLONE_CLEAR_SIGHAND | (request.cgroup >= 0 ? CLONE_INTO_CGROUP : 0ull);
   args.pidfd = reinterpret_cast<std::uint64_t>(&pidfd);
   args.exit_signal = SIGCHLD;
   args.stack = reinterpret_cast<std::uint64_t>(request.stack);

@@ -16,7 +16,9 @@ constexpr std::size_t longest_message = 4096;
 }
 
 void Lifeline::send(std::string_view text) const {
-  while (::send(socket_.get(), text.data(), std::min(text.size(), longest_message), MSG_DONTWAIT | MSG_NOSIGNAL) < 0 && errno == EINTR) {
+  while (::send(socket_.get(), text.data(), std::min(text.size(), longest_message),
+                MSG_DONTWAIT | MSG_NOSIGNAL) < 0 &&
+         errno == EINTR) {
   }
 }
 

@@ -9,8 +9,8 @@
 
 namespace meshbus::os {
 
-/// One end of a lifeline: a SEQPACKET socket with small text messages between the warden and a role. The end of it means that the other
-/// side is dead.
+/// One end of a lifeline: a SEQPACKET socket with small text messages between the warden and a
+/// role. The end of it means that the other side is dead.
 class Lifeline {
  public:
   Lifeline() = default;
@@ -20,11 +20,13 @@ class Lifeline {
   explicit operator bool() const noexcept { return static_cast<bool>(socket_); }
   /// Never blocks. A dead or stuck other side is not an error here: its end is noticed by reading.
   void send(std::string_view text) const;
-  /// The same with a descriptor that travels along; it stays open here. False: it did not leave (the other side is dead or stuck).
+  /// The same with a descriptor that travels along; it stays open here. False: it did not leave
+  /// (the other side is dead or stuck).
   bool send(std::string_view text, int fd) const;
 
+  /// The other side is gone; nothing more will come.
   struct Received {
-    bool ended = false;               ///< The other side is gone; nothing more will come.
+    bool ended = false;
     std::optional<std::string> text;  ///< A message, if one was there.
     UniqueFd fd;                      ///< What came along with it; close-on-exec.
   };

@@ -17,8 +17,9 @@ namespace meshbus::os {
 
 namespace {
 
-constexpr std::uint64_t period_us = 100'000;      // the kernel's own
-constexpr std::uint64_t limit_slack = 128 << 10;  // who wants more pages at once than are left does not get any of them
+constexpr std::uint64_t period_us = 100'000;  // the kernel's own
+constexpr std::uint64_t limit_slack =
+    128 << 10;  // a request for more pages than are left gets none of them
 
 struct Setting {
   std::string file;
@@ -26,17 +27,20 @@ struct Setting {
   bool is_optional = false;  // not everywhere: without accounting of swap
 };
 
-// The limit is of memory and swap together: who reaches it is ended and does not go on slowly.
+// The limit is of memory and swap together: a proc that reaches it ends instead of going on slowly.
 std::vector<Setting> settings_for(const GroupLimits& limits, Controller controller, int version) {
   const std::string memory = std::to_string(limits.memory);
   const std::string quota = std::to_string(limits.cpu_milli * period_us / 1000);
   switch (controller) {
     case Controller::memory:
-      if (version == 1) return {{"memory.limit_in_bytes", memory}, {"memory.memsw.limit_in_bytes", memory, true}};
-      return {{"memory.max", memory}, {"memory.swap.max", "0", true}, {"memory.oom.group", "1", true}};
+      if (version == 1)
+        return {{"memory.limit_in_bytes", memory}, {"memory.memsw.limit_in_bytes", memory, true}};
+      return {
+          {"memory.max", memory}, {"memory.swap.max", "0", true}, {"memory.oom.group", "1", true}};
     case Controller::pids: return {{"pids.max", std::to_string(limits.pids)}};
     case Controller::cpu:
-      if (version == 1) return {{"cpu.cfs_period_us", std::to_string(period_us)}, {"cpu.cfs_quota_us", quota}};
+      if (version == 1)
+        return {{"cpu.cfs_period_us", std::to_string(period_us)}, {"cpu.cfs_quota_us", quota}};
       return {{"cpu.max", quota + " " + std::to_string(period_us)}};
   }
   return {};
@@ -79,18 +83,22 @@ bool LimitGroups::make_directory(const std::string& path) {
   return true;
 }
 
-tl::expected<std::string, SpawnFailure> LimitGroups::make_group(std::uint64_t id, const GroupLimits& limits, Controller controller,
+tl::expected<std::string, SpawnFailure> LimitGroups::make_group(std::uint64_t id,
+                                                                const GroupLimits& limits,
+                                                                Controller controller,
                                                                 const std::string& parent) {
   const LimitPlace& place = places_.at(controller);
   const auto failed = [&](int error, const std::string& file) {
-    return tl::unexpected(SpawnFailure{SpawnStage::cgroup, error, words_of(limits, controller) + ": " + file});
+    return tl::unexpected(
+        SpawnFailure{SpawnStage::cgroup, error, words_of(limits, controller) + ": " + file});
   };
   if (place.version == 0) return failed(0, place.path);
   if (!make_directory(place.path)) return failed(errno, place.path);
   const std::string& above = place.version == 2 && !parent.empty() ? parent : place.path;
   if (place.version == 2) {
     for (const std::string& directory : {place.path, above}) {
-      if (const int error = let_control(directory, controller); error != 0) return failed(error, directory + "/cgroup.subtree_control");
+      if (const int error = let_control(directory, controller); error != 0)
+        return failed(error, directory + "/cgroup.subtree_control");
     }
   }
   std::string path = above + group_name(id);
@@ -104,7 +112,9 @@ tl::expected<std::string, SpawnFailure> LimitGroups::make_group(std::uint64_t id
   return path;
 }
 
-tl::expected<ProcGroups, SpawnFailure> LimitGroups::make(std::uint64_t id, const GroupLimits& limits, const std::string& parent) {
+tl::expected<ProcGroups, SpawnFailure> LimitGroups::make(std::uint64_t id,
+                                                         const GroupLimits& limits,
+                                                         const std::string& parent) {
   ProcGroups made;
   for (const Controller controller : controllers) {
     if (words_of(limits, controller).empty()) continue;
@@ -116,16 +126,18 @@ tl::expected<ProcGroups, SpawnFailure> LimitGroups::make(std::uint64_t id, const
     const int version = places_.at(controller).version;
     groups_[id].push_back({controller, version, *path});
     // All that v2 limits is in one directory.
-    if (version == 2 && made.birthplace) continue;
+    if (version == 2 && made.cgroup) continue;
     const std::string file = version == 2 ? *path : join_file_v1(*path);
-    UniqueFd opened(::open(file.c_str(), (version == 2 ? O_RDONLY | O_DIRECTORY : O_WRONLY) | O_CLOEXEC));
+    UniqueFd opened(
+        ::open(file.c_str(), (version == 2 ? O_RDONLY | O_DIRECTORY : O_WRONLY) | O_CLOEXEC));
     if (!opened) {
       const int error = errno;
       remove(id);
-      return tl::unexpected(SpawnFailure{SpawnStage::cgroup, error, words_of(limits, controller) + ": " + file});
+      return tl::unexpected(
+          SpawnFailure{SpawnStage::cgroup, error, words_of(limits, controller) + ": " + file});
     }
     if (version == 2) {
-      made.birthplace = std::move(opened);
+      made.cgroup = std::move(opened);
     } else {
       made.joins.push_back(std::move(opened));
     }
@@ -138,9 +150,11 @@ MemoryVerdict LimitGroups::memory_verdict(std::uint64_t id) const {
   if (known == groups_.end()) return {};
   for (const Group& group : known->second) {
     if (group.controller != Controller::memory) continue;
-    const std::string events = group.path + (group.version == 1 ? "/memory.oom_control" : "/memory.events");
+    const std::string events =
+        group.path + (group.version == 1 ? "/memory.oom_control" : "/memory.events");
     MemoryVerdict verdict;
-    verdict.kills = static_cast<std::uint32_t>(std::min<std::uint64_t>(read_number(events, "oom_kill").value_or(0), UINT32_MAX));
+    verdict.kills = static_cast<std::uint32_t>(
+        std::min<std::uint64_t>(read_number(events, "oom_kill").value_or(0), UINT32_MAX));
     if (group.version == 2) {
       verdict.by_own_limit = read_number(events, "oom").value_or(0) != 0;
     } else {
@@ -159,7 +173,7 @@ void LimitGroups::remove(std::uint64_t id) {
   if (known == groups_.end()) return;
   for (const Group& group : known->second) {
     if (remove_cgroup_tree(group.path)) continue;
-    // Somebody was moved in from elsewhere.
+    // A process was moved in from elsewhere.
     kill_listed(group.path);
     remove_cgroup_tree(group.path);
   }

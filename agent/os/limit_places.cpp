@@ -8,7 +8,7 @@
 #include <fstream>
 
 #include "agent/os/cgroup.h"
-#include "agent/os/host_place.h"
+#include "agent/os/cgroup_placement.h"
 
 namespace meshbus::os {
 
@@ -17,14 +17,18 @@ namespace {
 using namespace std::chrono_literals;
 
 constexpr const char* advice =
-    "; start the host in a cgroup of its own that is delegated with the controllers memory, pids and cpu (`systemd-run --user --scope -p "
-    "Delegate=yes meshbus ...`; a service with Delegate=yes; the first process of a container with a cgroup namespace and a writable "
+    "; start the host in a cgroup of its own that is delegated with the controllers memory, pids "
+    "and cpu (`systemd-run --user --scope -p "
+    "Delegate=yes meshbus ...`; a service with Delegate=yes; the first process of a container with "
+    "a cgroup namespace and a writable "
     "/sys/fs/cgroup), or as root, or do without this limit";
 
 std::string bytes_text(std::uint64_t bytes) {
-  constexpr std::array<std::pair<unsigned, const char*>, 3> units{{{30, "GiB"}, {20, "MiB"}, {10, "KiB"}}};
+  constexpr std::array<std::pair<unsigned, const char*>, 3> units{
+      {{30, "GiB"}, {20, "MiB"}, {10, "KiB"}}};
   for (const auto& [shift, name] : units) {
-    if (bytes >> shift != 0 && (bytes >> shift) << shift == bytes) return std::to_string(bytes >> shift) + name;
+    if (bytes >> shift != 0 && (bytes >> shift) << shift == bytes)
+      return std::to_string(bytes >> shift) + name;
   }
   return std::to_string(bytes) + " bytes";
 }
@@ -49,14 +53,17 @@ std::string_view to_string(Controller controller) noexcept {
 
 std::string words_of(const GroupLimits& limits, Controller controller) {
   switch (controller) {
-    case Controller::memory: return limits.memory == 0 ? "" : "limit of " + bytes_text(limits.memory) + " of memory";
-    case Controller::pids: return limits.pids == 0 ? "" : "limit of " + std::to_string(limits.pids) + " processes";
-    case Controller::cpu: return limits.cpu_milli == 0 ? "" : "limit of " + cpus_text(limits.cpu_milli) + " CPUs";
+    case Controller::memory:
+      return limits.memory == 0 ? "" : "limit of " + bytes_text(limits.memory) + " of memory";
+    case Controller::pids:
+      return limits.pids == 0 ? "" : "limit of " + std::to_string(limits.pids) + " processes";
+    case Controller::cpu:
+      return limits.cpu_milli == 0 ? "" : "limit of " + cpus_text(limits.cpu_milli) + " CPUs";
   }
   return {};
 }
 
-LimitPlaces LimitPlaces::find(const std::string& name, const HostPlace& host) {
+LimitPlaces LimitPlaces::find(const std::string& name, const CgroupPlacement& host) {
   LimitPlaces places;
   for (const Controller controller : controllers) {
     const std::string word(to_string(controller));
@@ -70,50 +77,58 @@ LimitPlaces LimitPlaces::find(const std::string& name, const HostPlace& host) {
       place = {0, host.problem};
     } else {
       place = {0, "no hierarchy of cgroup v1 with the controller `" + word + "` is mounted, and " +
-                      (host.base.empty() ? host.problem : "`" + word + "` is not in " + host.base + "/cgroup.controllers")};
+                      (host.base.empty()
+                           ? host.problem
+                           : "`" + word + "` is not in " + host.base + "/cgroup.controllers")};
     }
   }
   return places;
 }
 
 std::string LimitPlaces::v2_path() const {
-  const auto* const found = std::find_if(places_.begin(), places_.end(), [](const LimitPlace& place) { return place.version == 2; });
+  const auto* const found = std::find_if(
+      places_.begin(), places_.end(), [](const LimitPlace& place) { return place.version == 2; });
   return found == places_.end() ? std::string() : found->path;
 }
 
-void LimitPlaces::claim_v2(const HostPlace& host) {
+void LimitPlaces::claim_v2(const CgroupPlacement& host) {
   const std::string path = v2_path();
   if (path.empty()) return;
-  auto made = step_aside(host);
+  auto made = enter_roles_leaf(host);
   if (made) made = make_limiting_cgroup(host, path);
-  if (!made) come_back(0ms);
+  if (!made) leave_roles_leaf(0ms);
   for (const Controller controller : controllers) {
     LimitPlace& place = at(controller);
     const std::string word(to_string(controller));
     if (place.version != 2 || (made && has_word(path + "/cgroup.subtree_control", word))) continue;
-    place = {0, made ? "the kernel does not let `" + word + "` be used below " + path : made.error().detail()};
+    place = {0, made ? "the kernel does not let `" + word + "` be used below " + path
+                     : made.error().detail()};
   }
 }
 
 std::vector<std::string> LimitPlaces::directories() const {
   std::vector<std::string> found;
   for (const LimitPlace& place : places_) {
-    if (place.version != 0 && std::find(found.begin(), found.end(), place.path) == found.end()) found.push_back(place.path);
+    if (place.version != 0 && std::find(found.begin(), found.end(), place.path) == found.end())
+      found.push_back(place.path);
   }
   return found;
 }
 
 std::string LimitPlaces::to_text(Controller controller) const {
   const LimitPlace& place = at(controller);
-  return std::string(to_string(controller)) + ":" + std::to_string(place.version) + ":" + place.path;
+  return std::string(to_string(controller)) + ":" + std::to_string(place.version) + ":" +
+         place.path;
 }
 
 bool LimitPlaces::read_text(std::string_view text) {
   const auto colon = text.find(':');
-  if (colon == std::string_view::npos || text.size() < colon + 4 || text[colon + 2] != ':') return false;
+  if (colon == std::string_view::npos || text.size() < colon + 4 || text[colon + 2] != ':')
+    return false;
   const char version = text[colon + 1];
   const auto* const known =
-      std::find_if(controllers.begin(), controllers.end(), [&](Controller one) { return to_string(one) == text.substr(0, colon); });
+      std::find_if(controllers.begin(), controllers.end(),
+                   [&](Controller one) { return to_string(one) == text.substr(0, colon); });
   if (known == controllers.end() || version < '0' || version > '2') return false;
   at(*known) = {version - '0', std::string(text.substr(colon + 3))};
   return true;
@@ -130,7 +145,8 @@ Result<void> LimitPlaces::check(const GroupLimits& limits) const {
       if (::access(parent.c_str(), W_OK) == 0) continue;
       why = "cannot make a cgroup in " + parent + ": " + std::strerror(errno);
     }
-    return fail(ErrorCode::configuration_error, "a " + wanted + " cannot be kept here: " + why + advice);
+    return fail(ErrorCode::configuration_error,
+                "a " + wanted + " cannot be kept here: " + why + advice);
   }
   return {};
 }

@@ -19,7 +19,8 @@ union ControlBuffer {
 
 bool adopt_descriptors(msghdr& message, Packet& packet) {
   bool sound = (message.msg_flags & MSG_CTRUNC) == 0;
-  for (cmsghdr* header = CMSG_FIRSTHDR(&message); header != nullptr; header = CMSG_NXTHDR(&message, header)) {
+  for (cmsghdr* header = CMSG_FIRSTHDR(&message); header != nullptr;
+       header = CMSG_NXTHDR(&message, header)) {
     if (header->cmsg_level != SOL_SOCKET || header->cmsg_type != SCM_RIGHTS) continue;
     const std::size_t count = (header->cmsg_len - CMSG_LEN(0)) / sizeof(int);
     for (std::size_t i = 0; i < count; ++i) {
@@ -36,7 +37,8 @@ bool adopt_descriptors(msghdr& message, Packet& packet) {
 Result<std::pair<UniqueFd, UniqueFd>> make_packet_pair() {
   int ends[2] = {-1, -1};
   if (::socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC | SOCK_NONBLOCK, 0, ends) != 0) {
-    return fail(ErrorCode::io_error, std::string("socketpair(AF_UNIX, SOCK_SEQPACKET): ") + std::strerror(errno));
+    return fail(ErrorCode::io_error,
+                std::string("socketpair(AF_UNIX, SOCK_SEQPACKET): ") + std::strerror(errno));
   }
   return std::pair{UniqueFd(ends[0]), UniqueFd(ends[1])};
 }
@@ -64,9 +66,10 @@ Transfer send_packet(int socket, const Packet& packet) {
   for (;;) {
     if (::sendmsg(socket, &message, MSG_DONTWAIT | MSG_NOSIGNAL) >= 0) return Transfer::done;
     if (errno == EINTR) continue;
-    // ENOBUFS, ENOMEM and ETOOMANYREFS (descriptors in flight) pass when the peer has read; EPOLLOUT comes back at once, which is
-    // a slow poll rather than a lost proc.
-    if (errno == EAGAIN || errno == ENOBUFS || errno == ENOMEM || errno == ETOOMANYREFS) return Transfer::would_block;
+    // ENOBUFS, ENOMEM and ETOOMANYREFS (descriptors in flight) pass when the peer has read;
+    // EPOLLOUT comes back at once, which is a slow poll rather than a lost proc.
+    if (errno == EAGAIN || errno == ENOBUFS || errno == ENOMEM || errno == ETOOMANYREFS)
+      return Transfer::would_block;
     return Transfer::lost;
   }
 }

@@ -9,10 +9,12 @@
 
 namespace meshbus::os {
 
-inline constexpr std::size_t max_packet_bytes = 64u << 10;  ///< One datagram; far below the kernel's default send buffer.
-inline constexpr std::size_t max_packet_fds = 250;          ///< SCM_MAX_FD is 253.
+inline constexpr std::size_t max_packet_bytes =
+    64u << 10;  ///< One datagram; far below the kernel's default send buffer.
+inline constexpr std::size_t max_packet_fds = 250;  ///< SCM_MAX_FD is 253.
 
-/// One datagram of a SOCK_SEQPACKET socket with the descriptors that travel along, owned until it was sent.
+/// One datagram of a SOCK_SEQPACKET socket with the descriptors that travel along, owned until it
+/// was sent.
 struct Packet {
   std::vector<std::byte> bytes;
   std::vector<UniqueFd> fds;
@@ -30,7 +32,8 @@ Result<std::pair<UniqueFd, UniqueFd>> make_packet_pair();
 /// Sends without blocking. A packet that the kernel can never take (too large) counts as lost.
 Transfer send_packet(int socket, const Packet& packet);
 
-/// Receives without blocking. A truncated packet (larger than we allow) counts as lost: the peer is not one of ours.
+/// Receives without blocking. A truncated packet (larger than we allow) counts as lost: the peer is
+/// not one of ours.
 Transfer receive_packet(int socket, Packet& packet);
 
 }  // namespace meshbus::os

@@ -11,15 +11,17 @@
 
 #include "common/base/unique_fd.h"
 
-/// What the keeper and a process of several procs say to each other (spec 4.4), over a SOCK_SEQPACKET pair of their own. A proc is named by
-/// its place in Bootstrap.procs. Both ends are on one machine and have the layout of this header; who gets something else drops the socket.
-/// Header-only: roles that link nothing else use it, too.
+/// What the keeper and a process of several procs say to each other (spec 4.4), over a
+/// SOCK_SEQPACKET pair of their own. A proc is named by its place in Bootstrap.procs. Both ends are
+/// on one machine and have the layout of this header; an end that gets something else drops the
+/// socket. Header-only: roles that link nothing else use it, too.
 namespace meshbus::os::process_link {
 
 inline constexpr std::uint32_t kMostProcsPerProcess = 60;
 
 enum class What : std::uint32_t {
-  start = 1,   ///< Keeper → process: run that proc, one of `number`. With two descriptors, its stdout and stderr; none: the process's are.
+  start = 1,   ///< Keeper → process: run that proc, one of `number`. With two descriptors, its
+               ///< stdout and stderr; none: the process's are.
   signal = 2,  ///< Keeper → process: SIGTERM, SIGINT or SIGKILL for that proc (`number`).
   ended = 3,   ///< Process → keeper: with exit code `number`.
   killed = 4,  ///< Process → keeper: as if by signal `number`.
@@ -60,7 +62,8 @@ inline bool send(int socket, const Record& record, std::span<const int> fds = {}
   return sent == static_cast<ssize_t>(sizeof record);
 }
 
-/// Nothing: with errno EAGAIN there is none now, with EMFILE its descriptors did not fit in here, else the other end is gone.
+/// Nothing: with errno EAGAIN there is none now, with EMFILE its descriptors did not fit in here,
+/// else the other end is gone.
 inline std::optional<Message> receive(int socket) {
   Message got;
   iovec body{&got.record, sizeof got.record};
@@ -77,7 +80,8 @@ inline std::optional<Message> receive(int socket) {
   } while (size < 0 && (errno == EINTR || errno == ECONNRESET));
   if (size < 0) return std::nullopt;
   UniqueFd* next = &got.out;
-  for (cmsghdr* header = CMSG_FIRSTHDR(&message); header != nullptr; header = CMSG_NXTHDR(&message, header)) {
+  for (cmsghdr* header = CMSG_FIRSTHDR(&message); header != nullptr;
+       header = CMSG_NXTHDR(&message, header)) {
     if (header->cmsg_level != SOL_SOCKET || header->cmsg_type != SCM_RIGHTS) continue;
     for (std::size_t at = 0; CMSG_LEN(at + sizeof(int)) <= header->cmsg_len; at += sizeof(int)) {
       int fd = -1;
@@ -86,7 +90,8 @@ inline std::optional<Message> receive(int socket) {
       next = &got.err;
     }
   }
-  if (size != static_cast<ssize_t>(sizeof got.record) || (message.msg_flags & (MSG_TRUNC | MSG_CTRUNC)) != 0) {
+  if (size != static_cast<ssize_t>(sizeof got.record) ||
+      (message.msg_flags & (MSG_TRUNC | MSG_CTRUNC)) != 0) {
     errno = (message.msg_flags & MSG_CTRUNC) != 0 ? EMFILE : EPROTO;
     return std::nullopt;
   }

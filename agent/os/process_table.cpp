@@ -42,11 +42,13 @@ std::optional<ProcessEntry> parse_stat(std::string_view text) {
   long parent = 0;
   long group = 0;
   long session = 0;
-  if (!take_number(text, parent) || !take_number(text, group) || !take_number(text, session)) return std::nullopt;
+  if (!take_number(text, parent) || !take_number(text, group) || !take_number(text, session))
+    return std::nullopt;
   entry.parent = static_cast<pid_t>(parent);
   entry.group = static_cast<pid_t>(group);
   entry.session = static_cast<pid_t>(session);
-  // tty, tpgid, flags, 4 faults, 4 times, priority, nice, then threads; flags may not fit a long of 32 bits, which nobody has here.
+  // tty, tpgid, flags, 4 faults, 4 times, priority, nice, then threads; flags may not fit a long of
+  // 32 bits, which no process has here.
   for (int i = 0; i < 13; ++i) {
     long value = 0;
     if (!take_number(text, value)) return std::nullopt;

@@ -15,7 +15,8 @@ namespace fs = std::filesystem;
 bool try_to_remove(const fs::path& path) {
   std::error_code error;
   std::vector<fs::path> entries;
-  for (fs::directory_iterator entry(path, error), end; !error && entry != end; entry.increment(error)) {
+  for (fs::directory_iterator entry(path, error), end; !error && entry != end;
+       entry.increment(error)) {
     if (entry->path().filename() != lock_file) entries.push_back(entry->path());
   }
   for (const auto& entry : entries) fs::remove_all(entry, error);
@@ -26,8 +27,8 @@ bool try_to_remove(const fs::path& path) {
 
 }  // namespace
 
-void remove_run_directory(const std::string& path, std::chrono::milliseconds patience) {
-  const auto until = std::chrono::steady_clock::now() + patience;
+void remove_run_directory(const std::string& path, std::chrono::milliseconds limit) {
+  const auto until = std::chrono::steady_clock::now() + limit;
   while (!try_to_remove(path) && std::chrono::steady_clock::now() < until) ::poll(nullptr, 0, 1);
 }
 

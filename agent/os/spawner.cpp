@@ -22,13 +22,16 @@ constexpr std::size_t stack_bytes = 64u << 10;  // run_child needs well under 1 
 std::uint64_t find_ignored_signals() {
   std::uint64_t ignored = 0;
   for (int signal = 1; signal <= 64; ++signal) {
-    // By system call: the C library denies that its own two signals (32 and 33) exist, and its posix_spawn leaves them ignored.
+    // By system call: the C library denies that its own two signals (32 and 33) exist, and its
+    // posix_spawn leaves them ignored.
     struct {
       std::uintptr_t handler;
       unsigned long flags, restorer, mask;
     } action{};
-    const bool asked = ::syscall(SYS_rt_sigaction, signal, nullptr, &action, sizeof action.mask) == 0;
-    if (asked && action.handler == reinterpret_cast<std::uintptr_t>(SIG_IGN)) ignored |= std::uint64_t{1} << (signal - 1);
+    const bool asked =
+        ::syscall(SYS_rt_sigaction, signal, nullptr, &action, sizeof action.mask) == 0;
+    if (asked && action.handler == reinterpret_cast<std::uintptr_t>(SIG_IGN))
+      ignored |= std::uint64_t{1} << (signal - 1);
   }
   return ignored;
 }
@@ -47,15 +50,20 @@ UniqueFd open_cgroup_procs(int cgroup) {
 }  // namespace
 
 Result<Spawner> Spawner::make() {
-  void* mapping = ::mmap(nullptr, guard_bytes + stack_bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_STACK, -1, 0);
-  if (mapping == MAP_FAILED) return fail(ErrorCode::io_error, std::string("mmap of the spawn stack: ") + std::strerror(errno));
+  void* mapping = ::mmap(nullptr, guard_bytes + stack_bytes, PROT_READ | PROT_WRITE,
+                         MAP_PRIVATE | MAP_ANONYMOUS | MAP_STACK, -1, 0);
+  if (mapping == MAP_FAILED)
+    return fail(ErrorCode::io_error,
+                std::string("mmap of the spawn stack: ") + std::strerror(errno));
   if (::mprotect(mapping, guard_bytes, PROT_NONE) != 0) {
     const int error = errno;
     ::munmap(mapping, guard_bytes + stack_bytes);
-    return fail(ErrorCode::io_error, std::string("mprotect of the spawn stack's guard: ") + std::strerror(error));
+    return fail(ErrorCode::io_error,
+                std::string("mprotect of the spawn stack's guard: ") + std::strerror(error));
   }
   Spawner spawner(mapping, find_ignored_signals());
-  // Without it (old kernels, strict seccomp profiles) only descriptors that are close-on-exec stay out of the child; all of ours are.
+  // Without it (old kernels, strict seccomp profiles) only descriptors that are close-on-exec stay
+  // out of the child; all of ours are.
   spawner.close_range_works_ = ::syscall(SYS_close_range, ~0u, ~0u, CLOSE_RANGE_CLOEXEC) == 0;
   return spawner;
 }
@@ -72,8 +80,13 @@ Spawner::~Spawner() {
 
 // All signals blocked: a handler of ours must not run in the child, on our memory.
 long Spawner::clone_child(void (*entry)(void*), ChildPlan& plan, int cgroup, int& pidfd) {
-  CloneRequest request{
-      entry, &plan, static_cast<char*>(mapping_) + guard_bytes, stack_bytes, cgroup, plan.first_foreign_fd != 0, plan.new_pid_namespace};
+  CloneRequest request{entry,
+                       &plan,
+                       static_cast<char*>(mapping_) + guard_bytes,
+                       stack_bytes,
+                       cgroup,
+                       plan.descriptors.first_foreign_fd != 0,
+                       plan.ties.new_pid_namespace};
   sigset_t all;
   sigset_t before;
   sigfillset(&all);
@@ -91,8 +104,8 @@ long Spawner::clone_child(void (*entry)(void*), ChildPlan& plan, int cgroup, int
       if (!procs) pid = -errno;
     }
     if (cgroup < 0 || procs) {
-      plan.reset_all_signals = true;
-      plan.cgroup_procs = procs.get();
+      plan.signals.reset_all = true;
+      plan.cgroups.cgroup_procs = procs.get();
       pid = clone_with_clone(request, pidfd);
     }
   }
@@ -101,24 +114,29 @@ long Spawner::clone_child(void (*entry)(void*), ChildPlan& plan, int cgroup, int
 }
 
 tl::expected<Child, SpawnFailure> Spawner::run(ChildPlan plan, int cgroup) {
-  plan.parent = plan.new_pid_namespace ? 0 : ::getpid();  // as the child sees us
-  plan.ignored_signals = ignored_signals_;
-  plan.has_close_range = close_range_works_;
-  if (!close_range_works_) plan.first_foreign_fd = 0;
+  plan.ties.parent = plan.ties.new_pid_namespace ? 0 : ::getpid();  // as the child sees us
+  plan.signals.ignored = ignored_signals_;
+  plan.descriptors.has_close_range = close_range_works_;
+  if (!close_range_works_) plan.descriptors.first_foreign_fd = 0;
   int pidfd = -1;
   const long pid = clone_child(run_child, plan, cgroup, pidfd);
   if (pid < 0) {
     const int error = static_cast<int>(-pid);
-    const bool by_cgroup = cgroup >= 0 && (error == EACCES || error == ENODEV || error == EOPNOTSUPP || error == EBUSY || error == EPERM);
+    const bool by_cgroup = cgroup >= 0 && (error == EACCES || error == ENODEV ||
+                                           error == EOPNOTSUPP || error == EBUSY || error == EPERM);
     const bool by_descriptors = error == EMFILE || error == ENFILE;
-    const SpawnStage stage = by_cgroup ? SpawnStage::cgroup : by_descriptors ? SpawnStage::descriptors : SpawnStage::clone;
+    const SpawnStage stage = by_cgroup        ? SpawnStage::cgroup
+                             : by_descriptors ? SpawnStage::descriptors
+                                              : SpawnStage::clone;
     return tl::unexpected(SpawnFailure{stage, error, {}});
   }
   Child child{static_cast<pid_t>(pid), UniqueFd(pidfd)};
-  if (plan.failed_stage == 0) return child;
+  if (plan.outcome.failed_stage == 0) return child;
   reap(child.pid);
-  SpawnFailure failure{static_cast<SpawnStage>(plan.failed_stage), plan.error, {}};
-  if (failure.stage == SpawnStage::limits) failure.file = rlimit_name(plan.limits[plan.failed_limit].resource);
+  SpawnFailure failure{static_cast<SpawnStage>(plan.outcome.failed_stage), plan.outcome.error, {}};
+  if (failure.stage == SpawnStage::oom_score) failure.file = "/proc/self/oom_score_adj";
+  if (failure.stage == SpawnStage::limits)
+    failure.file = rlimit_name(plan.limits.each[plan.outcome.failed_limit].resource);
   return tl::unexpected(std::move(failure));
 }
 
@@ -128,7 +146,7 @@ int Spawner::probe_cgroup(int cgroup) {
 
 int Spawner::probe_pid_namespace() {
   ChildPlan plan;
-  plan.new_pid_namespace = true;
+  plan.ties.new_pid_namespace = true;
   return probe(plan, -1);
 }
 

@@ -26,13 +26,15 @@ std::string_view to_string(SpawnStage stage) noexcept {
     case SpawnStage::nice: return "nice";
     case SpawnStage::affinity: return "affinity";
     case SpawnStage::credentials: return "credentials";
+    case SpawnStage::oom_score: return "oom_score";
   }
   return "unknown";
 }
 
 std::string rlimit_name(std::uint32_t resource) {
-  static constexpr std::array names{"CPU",     "FSIZE", "DATA",  "STACK",      "CORE",     "RSS",  "NPROC",  "NOFILE",
-                                    "MEMLOCK", "AS",    "LOCKS", "SIGPENDING", "MSGQUEUE", "NICE", "RTPRIO", "RTTIME"};
+  static constexpr std::array names{"CPU",      "FSIZE",  "DATA",    "STACK", "CORE",  "RSS",
+                                    "NPROC",    "NOFILE", "MEMLOCK", "AS",    "LOCKS", "SIGPENDING",
+                                    "MSGQUEUE", "NICE",   "RTPRIO",  "RTTIME"};
   if (resource >= names.size()) return "RLIMIT " + std::to_string(resource);
   return std::string("RLIMIT_") + names[resource];
 }

@@ -41,7 +41,8 @@ inline constexpr std::uint64_t least_memory_limit = 1u << 20;
 /// What the kernel takes.
 inline constexpr std::uint32_t least_cpu_limit = 10;
 
-/// What a proc is set to before it executes its command. Whatever is not there stays as the keeper has it.
+/// What a proc is set to before it executes its command. Whatever is not there stays as the keeper
+/// has it.
 struct ProcSettings {
   std::vector<ResourceLimit> limits = {};
   std::optional<int> nice = {};             ///< -20 to 19.
@@ -49,25 +50,31 @@ struct ProcSettings {
   std::vector<std::uint32_t> cpus = {};     ///< By number, below max_cpus; empty: any.
   std::optional<std::uint32_t> uid = {};
   std::optional<std::uint32_t> gid = {};
-  std::vector<std::uint32_t> groups = {};  ///< With uid or gid, or not empty: these supplementary groups and no others.
-  bool new_session = true;                 ///< setsid; false: only a process group of its own in the keeper's session.
+  /// With uid or gid, or not empty: these supplementary groups and no others.
+  std::vector<std::uint32_t> groups = {};
+  /// setsid; false: only a process group of its own in the keeper's session.
+  bool new_session = true;
   GroupLimits group = {};
-  bool subreaper = true;  ///< Orphans of its descendants come to it. Else to the keeper, which ends them when any proc ends.
+  /// Orphans of its descendants come to it. Else to the keeper, which ends them when any proc ends.
+  bool subreaper = true;
+  bool no_new_privs = false;  ///< prctl(PR_SET_NO_NEW_PRIVS): setuid programs gain nothing.
 
   friend bool operator==(const ProcSettings&, const ProcSettings&) = default;
 };
 inline constexpr std::uint32_t max_cpus = 1024;
 
-/// "RLIMIT_CORE"; "RLIMIT 99" for a number that nobody knows.
+/// "RLIMIT_CORE"; "RLIMIT 99" for an unknown number.
 std::string rlimit_name(std::uint32_t resource);
 
 /// What the procs of one batch have in common. A plain value.
 struct SpawnSpec {
-  std::string program;                ///< A path when it has a '/', else looked up in PATH of the proc's own environment.
-  std::vector<std::string> argv;      ///< argv[0] included; empty means {program}.
-  std::vector<std::string> env;       ///< The whole environment, KEY=VALUE; nothing is inherited from the keeper.
-  std::string cwd;                    ///< Empty: the keeper's. A relative program is found from here.
-  std::string mesh;                   ///< The mesh's name: procs of one mesh share a cgroup.
+  /// A path when it has a '/', else looked up in PATH of the proc's own environment.
+  std::string program;
+  std::vector<std::string> argv;  ///< argv[0] included; empty means {program}.
+  /// The whole environment, KEY=VALUE; nothing is inherited from the keeper.
+  std::vector<std::string> env;
+  std::string cwd;   ///< Empty: the keeper's. A relative program is found from here.
+  std::string mesh;  ///< The mesh's name: procs of one mesh share a cgroup.
   int parent_death_signal = SIGKILL;  ///< 0: none.
   ProcSettings settings;
 };
@@ -76,8 +83,10 @@ struct SpawnSpec {
 struct ProcSpec {
   std::uint64_t id = 0;          ///< Chosen by the agent, never used twice in its life.
   std::vector<std::string> env;  ///< KEY=VALUE, each overriding the shared entry of that key.
-  UniqueFd bootstrap;            ///< Sealed memfd or empty. The proc finds it by MESHBUS_BOOTSTRAP="fd:pid:inode" (spec 4.4).
-  std::uint32_t place = 0;       ///< Above 0: in the process of the one before it in the batch, whose bootstrap names all of them in order.
+  UniqueFd bootstrap;            ///< Sealed memfd or empty. The proc finds it by
+                                 ///< MESHBUS_BOOTSTRAP="fd:pid:inode" (spec 4.4).
+  std::uint32_t place = 0;  ///< Above 0: in the process of the one before it in the batch, whose
+                            ///< bootstrap names all of them in order.
   Stdio stdin_choice = Stdio::null;
   Stdio stdout_choice = Stdio::pipe;
   Stdio stderr_choice = Stdio::pipe;
@@ -92,13 +101,14 @@ struct SpawnBatch {
 /// The step at which a spawn failed. Travels between keeper and agent; append only.
 enum class SpawnStage : std::uint8_t {
   none = 0,
-  spec,               ///< The request itself is unusable (too long, a NUL inside, no program).
-  lookup,             ///< Not found, or not executable, in PATH.
-  descriptors,        ///< Pipes or pidfd: the keeper is out of descriptors, usually.
-  cgroup,             ///< The mesh's cgroup, or that of its limits, could not be made or joined; `file` may say which.
-  clone,              ///< No process could be made (limits on processes or memory).
-  session,            ///< setsid or setpgid.
-  limits,             ///< setrlimit.
+  spec,         ///< The request itself is unusable (too long, a NUL inside, no program).
+  lookup,       ///< Not found, or not executable, in PATH.
+  descriptors,  ///< Pipes or pidfd: the keeper is out of descriptors, usually.
+  cgroup,   ///< The mesh's cgroup, or that of its limits, could not be made or joined; `file` may
+            ///< say which.
+  clone,    ///< No process could be made (limits on processes or memory).
+  session,  ///< setsid or setpgid.
+  limits,   ///< setrlimit.
   parent_death,       ///< prctl(PR_SET_PDEATHSIG), or the keeper died meanwhile.
   subreaper,          ///< prctl(PR_SET_CHILD_SUBREAPER).
   working_directory,  ///< chdir; `file` is the directory.
@@ -110,6 +120,7 @@ enum class SpawnStage : std::uint8_t {
   nice,               ///< setpriority.
   affinity,           ///< sched_setaffinity: none of the CPUs is there, or may be used.
   credentials,        ///< setgroups, setresgid or setresuid; `file` names what was wanted.
+  oom_score,          ///< /proc/self/oom_score_adj, which is not to be that of the keeper.
 };
 
 /// "exec", "lookup", ... Never null.

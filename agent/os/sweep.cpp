@@ -31,7 +31,11 @@ bool contains(const std::vector<pid_t>& sorted, pid_t pid) {
 }  // namespace
 
 Sweeper::Sweeper(Keep keep, OnReaped on_reaped, Source source)
-    : keep_(std::move(keep)), on_reaped_(std::move(on_reaped)), source_(source), self_(::getpid()), session_(::getsid(0)) {}
+    : keep_(std::move(keep)),
+      on_reaped_(std::move(on_reaped)),
+      source_(source),
+      self_(::getpid()),
+      session_(::getsid(0)) {}
 
 std::optional<std::vector<pid_t>> Sweeper::children() const {
   if (source_ == Source::table) return std::nullopt;
@@ -44,7 +48,8 @@ Sweeper::Round Sweeper::round() {
   if (listed) result.found = kill_children(*listed);
   // Children alone can be outrun by a chain of forks whose links exit; the whole table cannot.
   if (listed && result.found == 0) {
-    // What was seen in an earlier chase has no meaning in the next one: numbers are given out again.
+    // What was seen in an earlier chase has no meaning in the next one: numbers are given out
+    // again.
     rounds_ = 0;
     seen_last_pass_.clear();
   } else if (!listed || ++rounds_ % full_pass_every == 0) {
@@ -107,8 +112,8 @@ std::size_t Sweeper::kill_children(const std::vector<pid_t>& children) {
   return found;
 }
 
-// One look at each process in ascending order, killing at once: a child usually has a higher number than its parent, and where the
-// numbers wrapped round the parents of the last pass help.
+// One look at each process in ascending order, killing at once: a child usually has a higher number
+// than its parent, and where the numbers wrapped round the parents of the last pass help.
 std::size_t Sweeper::scan_process_table() {
   std::vector<pid_t> seen;
   std::size_t found = 0;
@@ -117,12 +122,15 @@ std::size_t Sweeper::scan_process_table() {
     if (!entry || pid == self_) continue;
     const bool is_child = entry->parent == self_;
     if (is_child && keep_ && keep_(pid)) continue;
-    if (!is_child && !contains(seen, entry->parent) && !contains(seen_last_pass_, entry->parent)) continue;
+    if (!is_child && !contains(seen, entry->parent) && !contains(seen_last_pass_, entry->parent))
+      continue;
     ++found;
     seen.push_back(pid);
     ::kill(pid, SIGKILL);
-    // A session that is not ours was opened by a descendant: everybody in its groups is one.
-    if (entry->session != session_ && entry->group > 1 && !(keep_ && keep_(entry->group))) ::kill(-entry->group, SIGKILL);
+    // A session that is not ours was opened by a descendant: all processes in its groups are
+    // descendants.
+    if (entry->session != session_ && entry->group > 1 && !(keep_ && keep_(entry->group)))
+      ::kill(-entry->group, SIGKILL);
   }
   seen_last_pass_ = std::move(seen);
   return found;

@@ -22,7 +22,7 @@ struct {
 } armed;
 
 void on_parent_death(int) {
-  if (::getppid() == armed.warden) return;  // somebody else's SIGCONT
+  if (::getppid() == armed.warden) return;  // a SIGCONT from elsewhere
   const int saved = errno;
   [[maybe_unused]] const auto written = ::write(armed.kill_fd, "1", 1);
   ::alarm(1);

@@ -19,7 +19,8 @@ std::string quote(std::string_view text) {
       out += letter;
     } else if (static_cast<unsigned char>(letter) < 0x20) {
       std::array<char, 8> escape{};
-      std::snprintf(escape.data(), escape.size(), "\\u%04x", static_cast<unsigned>(static_cast<unsigned char>(letter)));
+      std::snprintf(escape.data(), escape.size(), "\\u%04x",
+                    static_cast<unsigned>(static_cast<unsigned char>(letter)));
       out += escape.data();
     } else {
       out += letter;
@@ -31,12 +32,17 @@ std::string quote(std::string_view text) {
 }  // namespace
 
 std::string to_json_line(const ReadyReport& report) {
-  return "{\"host\":" + quote(report.host) + ",\"pid\":" + std::to_string(report.pid) + ",\"containment\":" + quote(report.containment) +
-         (report.containment_reason.empty() ? "" : ",\"containment_reason\":" + quote(report.containment_reason)) +
+  return "{\"host\":" + quote(report.host) + ",\"pid\":" + std::to_string(report.pid) +
+         ",\"containment\":" + quote(report.containment) +
+         (report.containment_reason.empty()
+              ? ""
+              : ",\"containment_reason\":" + quote(report.containment_reason)) +
          ",\"pids_limit\":" + std::to_string(report.pids_limit) +
          (report.pids_reason.empty() ? "" : ",\"pids_limit_reason\":" + quote(report.pids_reason)) +
-         ",\"run_dir\":" + quote(report.run_dir) + ",\"monitor\":" + quote("unix:" + report.run_dir + "/monitor") +
-         ",\"broker_pid\":" + std::to_string(report.broker_pid) + ",\"agent_pid\":" + std::to_string(report.agent_pid) +
+         ",\"run_dir\":" + quote(report.run_dir) +
+         ",\"monitor\":" + quote("unix:" + report.run_dir + "/monitor") +
+         ",\"broker_pid\":" + std::to_string(report.broker_pid) +
+         ",\"agent_pid\":" + std::to_string(report.agent_pid) +
          ",\"keeper_pid\":" + std::to_string(report.keeper_pid) + "}\n";
 }
 
@@ -51,8 +57,10 @@ std::string role_event_line(std::int64_t time_ns, std::string_view text) {
   std::array<char, 64> time{};
   std::strftime(time.data(), time.size(), "%Y-%m-%dT%H:%M:%S", &utc);
   std::array<char, 16> fraction{};
-  std::snprintf(fraction.data(), fraction.size(), ".%06dZ", static_cast<int>(time_ns % 1'000'000'000 / 1000));
-  return "{\"time\":\"" + std::string(time.data()) + fraction.data() + "\",\"time_ns\":" + std::to_string(time_ns) +
+  std::snprintf(fraction.data(), fraction.size(), ".%06dZ",
+                static_cast<int>(time_ns % 1'000'000'000 / 1000));
+  return "{\"time\":\"" + std::string(time.data()) + fraction.data() +
+         "\",\"time_ns\":" + std::to_string(time_ns) +
          ",\"kind\":\"role_ended\",\"text\":" + quote(text) + "}\n";
 }
 

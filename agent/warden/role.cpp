@@ -24,9 +24,11 @@ Result<void> start_role(Role& role, const RoleStart& start, os::Spawner& spawner
   // Numbers of 3 or more, as the recipe wants.
   const UniqueFd input(::fcntl(null.get(), F_DUPFD_CLOEXEC, 3));
   const UniqueFd output(::fcntl(STDERR_FILENO, F_DUPFD_CLOEXEC, 3));
-  if (!input || !output) return fail(ErrorCode::io_error, os_error("descriptors for a new process"));
+  if (!input || !output)
+    return fail(ErrorCode::io_error, os_error("descriptors for a new process"));
 
-  std::vector<std::string> texts{start.program.string(), "--lifeline-fd", std::to_string(pair->second.get())};
+  std::vector<std::string> texts{start.program.string(), "--lifeline-fd",
+                                 std::to_string(pair->second.get())};
   texts.insert(texts.end(), start.arguments.begin(), start.arguments.end());
   std::vector<const char*> argv;
   for (const std::string& text : texts) argv.push_back(text.c_str());
@@ -35,24 +37,25 @@ Result<void> start_role(Role& role, const RoleStart& start, os::Spawner& spawner
   inherit.push_back(pair->second.get());
 
   os::ChildPlan plan;
-  plan.path = texts.front().c_str();
-  plan.argv = argv.data();
-  plan.envp = environ;
-  plan.subreaper = false;
-  plan.parent_death_signal = start.death_signal;
-  plan.new_pid_namespace = start.new_pid_namespace;
-  plan.stdio[0] = input.get();
-  plan.stdio[1] = output.get();
-  plan.stdio[2] = output.get();
-  plan.joins = start.joins.data();
-  plan.join_count = start.joins.size();
-  plan.inherit = inherit.data();
-  plan.inherit_count = inherit.size();
+  plan.command.path = texts.front().c_str();
+  plan.command.argv = argv.data();
+  plan.command.envp = environ;
+  plan.ties.subreaper = false;
+  plan.ties.parent_death_signal = start.death_signal;
+  plan.ties.new_pid_namespace = start.new_pid_namespace;
+  plan.descriptors.stdio[0] = input.get();
+  plan.descriptors.stdio[1] = output.get();
+  plan.descriptors.stdio[2] = output.get();
+  plan.cgroups.joins = start.joins.data();
+  plan.cgroups.join_count = start.joins.size();
+  plan.descriptors.inherit = inherit.data();
+  plan.descriptors.inherit_count = inherit.size();
   auto child = spawner.run(plan);
   if (!child) {
     os::SpawnFailure failure = child.error();
     if (failure.stage == os::SpawnStage::exec) failure.file = start.program.string();
-    return fail(ErrorCode::exec_failed, "cannot start the " + role.name + ": " + os::describe(failure));
+    return fail(ErrorCode::exec_failed,
+                "cannot start the " + role.name + ": " + os::describe(failure));
   }
   role.pid = child->pid;
   role.ready = false;
@@ -66,7 +69,8 @@ Result<void> start_role(Role& role, const RoleStart& start, os::Spawner& spawner
 std::string describe_exit(int code, int status) {
   if (code == CLD_EXITED) return "exited with code " + std::to_string(status);
   const char* name = ::sigabbrev_np(status);
-  return "was killed by " + (name != nullptr ? "SIG" + std::string(name) : "signal " + std::to_string(status)) +
+  return "was killed by " +
+         (name != nullptr ? "SIG" + std::string(name) : "signal " + std::to_string(status)) +
          (code == CLD_DUMPED ? " (core dumped)" : "");
 }
 
@@ -78,7 +82,8 @@ Result<UniqueFd> make_secret() {
   if (!file) return fail(ErrorCode::io_error, os_error("memfd_create for the secret"));
   if (::write(file.get(), bytes.data(), bytes.size()) != static_cast<ssize_t>(bytes.size()))
     return fail(ErrorCode::io_error, os_error("write of the secret"));
-  if (::fcntl(file.get(), F_ADD_SEALS, F_SEAL_SEAL | F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_WRITE) != 0) {
+  if (::fcntl(file.get(), F_ADD_SEALS, F_SEAL_SEAL | F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_WRITE) !=
+      0) {
     return fail(ErrorCode::io_error, os_error("sealing the secret"));
   }
   ::explicit_bzero(bytes.data(), bytes.size());

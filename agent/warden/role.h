@@ -30,13 +30,18 @@ struct RoleStart {
   std::filesystem::path program;
   std::vector<std::string> arguments;  ///< Behind the program name and --lifeline-fd N.
   std::vector<int> inherit;            ///< Descriptors that keep their number in it.
-  std::vector<int> joins;              ///< Of cgroups v1 that it joins first: os::join_file_v1().
+  std::vector<int> joins;              ///< Cgroups v1 that it joins first: os::join_file_v1().
   int death_signal = 0;                ///< Sent to it when we die; 0: none.
   bool new_pid_namespace = false;      ///< It becomes process 1 of one.
+
+  void add(std::vector<std::string> more) {
+    arguments.insert(arguments.end(), more.begin(), more.end());
+  }
 };
 
-/// Starts a role: own session (so that a terminal's Ctrl-C reaches only the warden), stdin from /dev/null, stdout and stderr to our
-/// stderr, our environment, a fresh lifeline. Errors: exec_failed, io_error.
+/// Starts a role: own session (so that a terminal's Ctrl-C reaches only the warden), stdin from
+/// /dev/null, stdout and stderr to our stderr, our environment, a fresh lifeline. Errors:
+/// exec_failed, io_error.
 Result<void> start_role(Role& role, const RoleStart& start, os::Spawner& spawner);
 
 /// "was killed by SIGKILL", "exited with code 3", from what waitid said.

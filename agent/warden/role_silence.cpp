@@ -45,7 +45,8 @@ RoleSilence::Share RoleSilence::share_of(const ThreadLook& thread, nanoseconds s
   const ThreadLook before = found != before_.end() ? *found : ThreadLook{};
   if (thread.state == 'D') return {nanoseconds(0), Silence::waits_for_device};
   // A runnable thread had what it ran: the wait that goes on is not in `waited`.
-  const auto had = thread.state == 'R' ? thread.ran - before.ran : span - (thread.waited - before.waited);
+  const auto had =
+      thread.state == 'R' ? thread.ran - before.ran : span - (thread.waited - before.waited);
   return {std::clamp(had, nanoseconds(0), span), Silence::waits_for_cpu};
 }
 

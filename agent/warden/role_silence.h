@@ -11,9 +11,10 @@ namespace meshbus::warden {
 /// What a look found of one thread.
 struct ThreadLook {
   pid_t tid = 0;
-  char state = '?';                    ///< The letter of /proc/PID/stat.
-  std::chrono::nanoseconds ran{0};     ///< On a CPU, since its start.
-  std::chrono::nanoseconds waited{0};  ///< For a CPU, since its start. A wait counts when it is over.
+  char state = '?';                 ///< The letter of /proc/PID/stat.
+  std::chrono::nanoseconds ran{0};  ///< On a CPU, since its start.
+  /// For a CPU, since its start. A wait counts when it is over.
+  std::chrono::nanoseconds waited{0};
 };
 
 /// What a look at a role says of its silence (spec 4.7): only what is frozen is killed.
@@ -26,17 +27,18 @@ enum class Silence {
   stuck,             ///< Frozen: it could have answered.
 };
 
-/// How long a role has been silent although it could have spoken. Waits for a CPU and for devices do not count. A wait that goes on is in
-/// none of the kernel's sums: a thread that is runnable (R) and has not run since the last look is one that waits.
-/// Pure: it holds no clock and no process.
+/// How long a role has been silent although it could have spoken. Waits for a CPU and for devices
+/// do not count. A wait that goes on is in none of the kernel's sums: a thread that is runnable (R)
+/// and has not run since the last look is one that waits. Pure: it holds no clock and no process.
 class RoleSilence {
  public:
   using Time = std::chrono::steady_clock::time_point;
 
   /// The role has spoken, or gets a fresh grace.
   void start_anew(Time now);
-  /// Judges a look. `threads`: its main thread first, which is the one that answers; empty when there is no such process. The first look
-  /// of all counts for nothing, because it has none to compare with. `limit`: of the silence that counts.
+  /// Judges a look. `threads`: its main thread first, which is the one that answers; empty when
+  /// there is no such process. The first look of all counts for nothing, because it has none to
+  /// compare with. `limit`: of the silence that counts.
   Silence on_look(Time now, std::vector<ThreadLook> threads, std::chrono::nanoseconds limit);
   /// Since it last spoke, waits included.
   std::chrono::nanoseconds length(Time now) const { return now - began_; }

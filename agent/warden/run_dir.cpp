@@ -19,7 +19,7 @@
 #include <system_error>
 
 #include "agent/os/cgroup.h"
-#include "agent/os/host_place.h"
+#include "agent/os/cgroup_placement.h"
 #include "agent/os/run_directory.h"
 #include "agent/os/sweep.h"
 #include "common/base/os_error.h"
@@ -32,7 +32,8 @@ namespace fs = std::filesystem;
 using namespace std::chrono_literals;
 
 constexpr std::string_view host_prefix = "host-";
-constexpr std::time_t newborn_seconds = 10;  // a directory this young without a lock is being made right now
+constexpr std::time_t newborn_seconds =
+    10;  // a directory this young without a lock is being made right now
 
 bool is_own_directory(const char* path) {
   struct stat status{};
@@ -41,7 +42,8 @@ bool is_own_directory(const char* path) {
 
 std::string default_base() {
   const char* runtime = std::getenv("XDG_RUNTIME_DIR");
-  if (runtime != nullptr && runtime[0] == '/' && is_own_directory(runtime)) return std::string(runtime) + "/meshbus";
+  if (runtime != nullptr && runtime[0] == '/' && is_own_directory(runtime))
+    return std::string(runtime) + "/meshbus";
   return "/tmp/meshbus-" + std::to_string(::geteuid());
 }
 
@@ -74,11 +76,14 @@ void clean_one(const std::string& path, const std::string& name, int lock) {
     if (blank == std::string::npos) continue;
     const std::string key = line.substr(0, blank);
     const std::string value = line.substr(blank + 1);
-    if (key == "mark" && value != "0") os::sweep_marked(std::strtoull(value.c_str(), nullptr, 10), 1000ms);
+    if (key == "mark" && value != "0")
+      os::sweep_tagged(std::strtoull(value.c_str(), nullptr, 10), 1000ms);
     const std::string tail = "/meshbus-" + name;
-    // Who is dying by now is in it for a moment still; and it must not stay, because nobody will know of it any more.
+    // A dying process is in it for a moment still; and it must not stay, because no host will
+    // know of it any more.
     if (key == "limits" && value.ends_with(tail)) os::clear_cgroup_tree(value, 1000ms);
-    if (key == "cgroup" && value.size() > tail.size() && value.compare(value.size() - tail.size(), tail.size(), tail) == 0) {
+    if (key == "cgroup" && value.size() > tail.size() &&
+        value.compare(value.size() - tail.size(), tail.size(), tail) == 0) {
       os::empty_cgroup(value, 500ms);
       os::remove_cgroup_tree(value);
     }
@@ -91,13 +96,16 @@ void clean_one(const std::string& path, const std::string& name, int lock) {
 
 Result<std::string> prepare_base_dir(const std::string& wanted) {
   const std::string base = wanted.empty() ? default_base() : wanted;
-  if (base.front() != '/') return fail(ErrorCode::configuration_error, "run directory '" + base + "' must be an absolute path");
+  if (base.front() != '/')
+    return fail(ErrorCode::configuration_error,
+                "run directory '" + base + "' must be an absolute path");
   if (::mkdir(base.c_str(), 0700) != 0 && errno != EEXIST) {
     return fail(ErrorCode::configuration_error, os_error("cannot make the run directory " + base));
   }
   if (const std::string fault = find_fault(base); !fault.empty()) {
     return fail(ErrorCode::configuration_error,
-                "the run directory " + base + " cannot be trusted: " + fault + "; remove it, correct it, or choose another one");
+                "the run directory " + base + " cannot be trusted: " + fault +
+                    "; remove it, correct it, or choose another one");
   }
   return base;
 }
@@ -123,25 +131,31 @@ Result<HostDir> make_host_dir(const std::string& base) {
   return fail(ErrorCode::io_error, "no free name for a host directory in " + base);
 }
 
-Result<void> record_host(const HostDir& directory, const std::string& cgroup, std::uint64_t mark, const std::vector<std::string>& limits,
+Result<void> record_host(const HostDir& directory, const std::string& cgroup,
+                         std::uint64_t process_tag, const std::vector<std::string>& limits,
                          const std::string& aside) {
-  std::string text = "pid " + std::to_string(::getpid()) + "\nmark " + std::to_string(mark) + "\n";
+  std::string text =
+      "pid " + std::to_string(::getpid()) + "\nmark " + std::to_string(process_tag) + "\n";
   if (!cgroup.empty()) text += "cgroup " + cgroup + "\n";
   for (const std::string& one : limits) text += "limits " + one + "\n";
   if (!aside.empty()) text += "aside " + aside + "\n";
-  if (::pwrite(directory.lock.get(), text.data(), text.size(), 0) != static_cast<ssize_t>(text.size())) {
+  if (::pwrite(directory.lock.get(), text.data(), text.size(), 0) !=
+      static_cast<ssize_t>(text.size())) {
     return fail(ErrorCode::io_error, os_error("write " + directory.path + "/" + os::lock_file));
   }
   return {};
 }
 
-Result<void> write_host_file(const HostDir& directory, const std::string& path, const std::string& text) {
+Result<void> write_host_file(const HostDir& directory, const std::string& path,
+                             const std::string& text) {
   const std::string whole = directory.path + "/" + path;
   for (auto slash = path.find('/'); slash != std::string::npos; slash = path.find('/', slash + 1)) {
     const std::string folder = directory.path + "/" + path.substr(0, slash);
-    if (::mkdir(folder.c_str(), 0700) != 0 && errno != EEXIST) return fail(ErrorCode::io_error, os_error("mkdir " + folder));
+    if (::mkdir(folder.c_str(), 0700) != 0 && errno != EEXIST)
+      return fail(ErrorCode::io_error, os_error("mkdir " + folder));
   }
-  const UniqueFd file(::open(whole.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC | O_NOFOLLOW, 0600));
+  const UniqueFd file(
+      ::open(whole.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC | O_NOFOLLOW, 0600));
   if (!file || ::write(file.get(), text.data(), text.size()) != static_cast<ssize_t>(text.size()))
     return fail(ErrorCode::io_error, os_error("write " + whole));
   return {};
@@ -150,19 +164,23 @@ Result<void> write_host_file(const HostDir& directory, const std::string& path, 
 int clean_stale_hosts(const std::string& base) {
   int cleaned = 0;
   std::error_code error;
-  for (fs::directory_iterator entry(base, error), end; !error && entry != end; entry.increment(error)) {
+  for (fs::directory_iterator entry(base, error), end; !error && entry != end;
+       entry.increment(error)) {
     const std::string path = entry->path().string();
     const std::string file_name = entry->path().filename().string();
     if (file_name.rfind(host_prefix, 0) != 0) continue;
-    const UniqueFd lock(::open((path + "/" + os::lock_file).c_str(), O_RDWR | O_CLOEXEC | O_NOFOLLOW));
+    const UniqueFd lock(
+        ::open((path + "/" + os::lock_file).c_str(), O_RDWR | O_CLOEXEC | O_NOFOLLOW));
     // Any other reason than "there is none" says nothing about whether that host lives.
     if (!lock && errno != ENOENT) continue;
     struct stat status{};
     if (::lstat(path.c_str(), &status) != 0 || !S_ISDIR(status.st_mode)) continue;
     if (std::time(nullptr) - status.st_mtime < newborn_seconds && !lock) continue;
     if (lock && ::flock(lock.get(), LOCK_EX | LOCK_NB) != 0) continue;
-    // A lock without text belongs to a warden that is just being born, or that died then and has nothing to kill.
-    if (lock && ::fstat(lock.get(), &status) == 0 && status.st_size == 0 && std::time(nullptr) - status.st_mtime < newborn_seconds)
+    // A lock without text belongs to a warden that is just being born, or that died then and has
+    // nothing to kill.
+    if (lock && ::fstat(lock.get(), &status) == 0 && status.st_size == 0 &&
+        std::time(nullptr) - status.st_mtime < newborn_seconds)
       continue;
     clean_one(path, file_name.substr(host_prefix.size()), lock.get());
     ++cleaned;
@@ -172,12 +190,14 @@ int clean_stale_hosts(const std::string& base) {
 
 Result<std::string> socket_address(const HostDir& directory) {
   const std::string path = directory.path + "/bus";
-  const std::size_t room = directory.path.size() + std::string_view("/monitor").size();  // the longest socket in it
+  const std::size_t room =
+      directory.path.size() + std::string_view("/monitor").size();  // the longest socket in it
   constexpr std::size_t longest = sizeof(sockaddr_un::sun_path) - 1;
   if (room > longest) {
-    return fail(ErrorCode::configuration_error, "the socket path " + directory.path + "/monitor has " + std::to_string(room) +
-                                                    " bytes, a socket address takes " + std::to_string(longest) +
-                                                    ": choose a shorter run directory");
+    return fail(ErrorCode::configuration_error,
+                "the socket path " + directory.path + "/monitor has " + std::to_string(room) +
+                    " bytes, a socket address takes " + std::to_string(longest) +
+                    ": choose a shorter run directory");
   }
   return "unix:" + path;
 }

@@ -11,43 +11,58 @@ namespace meshbus {
 
 /// How the descendants of procs are kept together so that none outlives its proc (spec 4.7).
 enum class Containment {
-  automatic,      ///< cgroup where it works, else sweep. MESHBUS_CONTAINMENT=auto|cgroup|pidns|sweep overrides.
-  cgroup,         ///< cgroup v2, or an error.
-  pid_namespace,  ///< The keeper is process 1 of a pid namespace, or an error. Needs CAP_SYS_ADMIN. All dies with it, whatever else dies.
+  automatic,  ///< cgroup where it works, else sweep. MESHBUS_CONTAINMENT=auto|cgroup|pidns|sweep
+              ///< overrides.
+  cgroup,     ///< cgroup v2, or an error.
+  pid_namespace,  ///< The keeper is process 1 of a pid namespace, or an error. Needs CAP_SYS_ADMIN.
+                  ///< All dies with it, whatever else dies.
   sweep,          ///< Subreapers and the process table only.
 };
 
-/// The file in a host's run directory that says, in a line, by which address it is known; the broker's socket is beside it.
+/// The file in a host's run directory that says, in a line, by which address it is known; the
+/// broker's socket is beside it.
 inline constexpr const char* host_address_file = "address";
 
 /// What a host is started with.
 struct WardenOptions {
-  std::string advertise;                    ///< HostAddr as text; empty: `unix:` + a socket in the run directory.
-  std::vector<std::string> binds;           ///< Further addresses for the broker; empty: it binds what it advertises.
-  bool insecure = false;                    ///< Passed to the broker: plain tcp without CURVE.
-  int ready_fd = -1;                        ///< One JSON line is written here (ready or error), then it is closed. -1: none.
-  int lifeline_fd = -1;                     ///< The launcher's lifeline; its end = the launcher is gone: stop within 2 s. -1: none.
-  std::chrono::milliseconds grace{10'000};  ///< From `stop` to SIGKILL of the procs on an orderly end.
-  std::string run_dir;                      ///< Where per-host directories are made; empty: $XDG_RUNTIME_DIR/meshbus or /tmp/meshbus-UID.
+  std::string advertise;  ///< HostAddr as text; empty: `unix:` + a socket in the run directory.
+  /// Further addresses for the broker; empty: it binds what it advertises.
+  std::vector<std::string> binds;
+  bool insecure = false;  ///< Passed to the broker: plain tcp without CURVE.
+  /// One JSON line is written here (ready or error), then it is closed. -1: none.
+  int ready_fd = -1;
+  /// The launcher's lifeline; its end = the launcher is gone: stop within 2 s. -1: none.
+  int lifeline_fd = -1;
+  /// From `stop` to SIGKILL of the procs on an orderly end.
+  std::chrono::milliseconds grace{10'000};
+  std::string run_dir;  ///< Where per-host directories are made; empty: $XDG_RUNTIME_DIR/meshbus or
+                        ///< /tmp/meshbus-UID.
   Containment containment = Containment::automatic;
-  bool end_on_broker_loss = false;    ///< Else the broker is restarted, 5 times within 60 s.
-  bool end_on_agent_loss = false;     ///< Else the agent is restarted, 5 times within 60 s, and its procs do not notice.
-  std::uint64_t pids_limit = 0;       ///< Processes that procs and their descendants may be; 0: no limit.
-  bool pids_limit_is_needed = false;  ///< When it cannot be had the host does not start; else it says so.
-  std::chrono::milliseconds frozen_limit{
-      30'000};                   ///< A role without a sign of life for so long is looked at, and ended when frozen. 0: never.
-  std::string events_directory;  ///< Where the event log stays when the host is gone; empty: in its run directory, and it goes with it.
+  bool end_on_broker_loss = false;  ///< Else the broker is restarted without end.
+  /// Else the agent is restarted, 5 times within 60 s, and its procs do not notice.
+  bool end_on_agent_loss = false;
+  /// Processes that procs and their descendants may be; 0: no limit.
+  std::uint64_t pids_limit = 0;
+  /// When it cannot be had the host does not start; else it says so.
+  bool pids_limit_is_needed = false;
+  std::chrono::milliseconds frozen_limit{30'000};  ///< A role without a sign of life for so long is
+                                                   ///< looked at, and ended when frozen. 0: never.
+  std::string events_directory;  ///< Where the event log stays when the host is gone; empty: in its
+                                 ///< run directory, and it goes with it.
   std::vector<std::string> settings;  ///< KEY=VALUE, forwarded to broker and agent as --set.
-  /// Contents by path: written below keys/ in the run directory, as keys.directory of this host, and gone with it. own.key is its own.
+  /// Contents by path: written below keys/ in the run directory, as keys.directory of this host,
+  /// and gone with it. own.key is its own.
   std::vector<std::pair<std::string, std::string>> key_files;
-  bool print_ready = false;       ///< Write the ready line to stdout too.
-  std::filesystem::path libexec;  ///< Where meshbus-keeper, -broker and -agent are; empty: beside /proc/self/exe.
+  bool print_ready = false;  ///< Write the ready line to stdout too.
+  /// Where meshbus-keeper, -broker and -agent are; empty: beside /proc/self/exe.
+  std::filesystem::path libexec;
 };
 
-/// Runs a host: parent of keeper, broker and agent until it ends. Call it on the main thread of a single-threaded process that exists
-/// for this: it takes over signals, becomes a subreaper, and ends every child that it did not have before.
-/// Returns the process exit code: 0 after an orderly end, the code that the agent gave with `shutdown`, 70 when a role was lost, or
-/// another sysexits code when the host could not start (one line on stderr and {"error": ...} on ready_fd say why).
+/// Runs a host: parent of keeper, broker and agent until it ends. Call it on the main thread of a
+/// single-threaded process that exists for this: it takes over signals, becomes a subreaper, and
+/// ends every child that it did not have before. Returns the process exit code: 0 after an orderly
+/// end, the code that the agent gave with `shutdown`, 70 when a role was lost, or another sysexits
+/// code when the host could not start (one line on stderr and {"error": ...} on ready_fd say why).
 int run_warden(const WardenOptions& options);
 
 }  // namespace meshbus

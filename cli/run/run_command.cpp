@@ -11,7 +11,7 @@
 #include <memory>
 #include <optional>
 
-#include "agent/os/host_place.h"
+#include "agent/os/cgroup_placement.h"
 #include "cli/run/run_hosts.h"
 #include "cli/run/run_job.h"
 #include "cli/support/command.h"
@@ -73,7 +73,7 @@ int run(RunArguments& arguments, const std::vector<std::string>& command) {
   if (const auto code = choose_run_hosts(arguments)) return *code;
   // cgroup v2 limits nothing beside us: a host that we start could not move us out of its way.
   const auto& limits = arguments.ranks.settings;
-  std::optional<os::StepAside> aside;
+  std::optional<os::RolesLeafScope> aside;
   if (arguments.from == RunArguments::From::here)
     aside.emplace(limits.memory_limit || limits.pids_limit || limits.cpu_limit);
   return run_job(arguments);

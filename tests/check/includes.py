@@ -41,12 +41,12 @@ MAY = {
 # The narrow headers: the only ones of these areas that the area on the left may include besides.
 NARROW = {"agent/proc": {"agent/os/process_link.h"},
           "agent/proc/runtime": {"agent/os/process_link.h"},
-          "broker": {"agent/os/warden_end.h"},
+          "broker": {"agent/os/daemon_protection.h", "agent/os/warden_end.h"},
           "client": {"agent/warden/warden.h", "agent/os/process_link.h"},
           "cli/support": {"agent/warden/warden.h"},
           "cli/keys": {"agent/warden/warden.h"},
           "cli/hosts": {"agent/warden/warden.h"},
-          "cli/run": {"agent/os/host_place.h"},
+          "cli/run": {"agent/os/cgroup_placement.h"},
           "client/local": {"broker/broker.h", "agent/host/host_agent.h"}}
 # Whose closure of includes stays free of every library: the processes that everything hangs on stay tiny, and mesh is pure algebra.
 BARE = ("mesh", "agent/os", "agent/keeper", "agent/warden")

@@ -12,7 +12,7 @@
 
 #include "agent/os/cgroup.h"
 #include "agent/os/cgroup_end.h"
-#include "agent/os/host_place.h"
+#include "agent/os/cgroup_placement.h"
 #include "agent/os/limit_places.h"
 #include "agent/os/spawner.h"
 #include "common/base/unique_fd.h"
@@ -54,7 +54,7 @@ std::string why_no_cgroup2() {
 }
 
 std::string why_no_own_cgroup() {
-  const auto place = os::plan_host_place();
+  const auto place = os::plan_cgroup_placement();
   if (place.base.empty()) return place.problem;
   const auto made = os::make_host_cgroup(place.base, "needs-" + std::to_string(::getpid()));
   if (!made) return made.error().detail();
@@ -74,7 +74,7 @@ std::string why_no_read_only_cgroups() {
 }
 
 std::string why_no_limits(const os::GroupLimits& limits) {
-  const auto checked = os::LimitPlaces::find("test", os::plan_host_place()).check(limits);
+  const auto checked = os::LimitPlaces::find("test", os::plan_cgroup_placement()).check(limits);
   return checked ? "" : checked.error().detail();
 }
 

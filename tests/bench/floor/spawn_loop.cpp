@@ -19,7 +19,7 @@
 
 #include "agent/os/cgroup.h"
 #include "agent/os/child_plan.h"
-#include "agent/os/host_place.h"
+#include "agent/os/cgroup_placement.h"
 #include "agent/os/raw_syscall.h"
 #include "common/base/unique_fd.h"
 
@@ -85,7 +85,7 @@ int main(int argc, char** argv) {
   }
   std::optional<Cgroup> cgroup;
   if (argc > 2) {
-    auto made = make_host_cgroup(meshbus::os::plan_host_place().base, "floor-" + std::to_string(::getpid()));
+    auto made = make_host_cgroup(meshbus::os::plan_cgroup_placement().base, "floor-" + std::to_string(::getpid()));
     if (!made) give_up(made.error().to_string());
     folder = *made;
     auto opened = Cgroup::make(folder, "procs");

@@ -8,7 +8,7 @@
 #include <cstdlib>
 
 #include "agent/os/cgroup.h"
-#include "agent/os/host_place.h"
+#include "agent/os/cgroup_placement.h"
 #include "tests/integration/cli/harness.h"
 #include "tests/integration/needs.h"
 

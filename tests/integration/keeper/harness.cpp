@@ -12,7 +12,7 @@
 #include <utility>
 
 #include "agent/os/cgroup.h"
-#include "agent/os/host_place.h"
+#include "agent/os/cgroup_placement.h"
 #include "agent/os/packet.h"
 #include "tests/support/environment.h"
 #include "tests/support/process_table.h"
@@ -34,7 +34,7 @@ KeeperUnderTest::KeeperUnderTest(const Options& options) {
                            std::to_string(agent.second.get())});
   argv.insert(argv.end(), options.arguments.begin(), options.arguments.end());
   if (options.cgroup) {
-    cgroup_ = os::make_host_cgroup(os::plan_host_place().base, "test" + make_marker()).value();
+    cgroup_ = os::make_host_cgroup(os::plan_cgroup_placement().base, "test" + make_marker()).value();
     argv.insert(argv.end(), {"--containment", "cgroup", "--cgroup", cgroup_});
   }
   process_ = std::make_unique<Process>(argv, ProcessOptions{.inherit = {lifeline.second.get(), agent.second.get()}});
@@ -158,7 +158,7 @@ std::vector<std::string> own_environment() {
 }
 
 bool cgroup_is_usable() {
-  const auto made = os::make_host_cgroup(os::plan_host_place().base, "probe" + make_marker());
+  const auto made = os::make_host_cgroup(os::plan_cgroup_placement().base, "probe" + make_marker());
   return made && os::remove_cgroup_tree(*made);
 }
 

@@ -5,6 +5,7 @@
 #include <unistd.h>
 
 #include <csignal>
+#include <fstream>
 
 #include "agent/os/sweep.h"
 #include "tests/integration/keeper/harness.h"
@@ -139,9 +140,9 @@ TEST_CASE("keeper: a program is found by PATH of its own environment, relative t
   CHECK(keeper.read_stdout(second) == "found\n");
 }
 
-TEST_CASE("keeper: a proc is a session leader with default signals, no foreign descriptors, a mark and a parent-death signal") {
-  const std::uint64_t mark = (std::uint64_t{1} << 62) + 4711;
-  KeeperUnderTest keeper({.arguments = {"--mark", std::to_string(mark)}});
+TEST_CASE("keeper: a proc is a session leader with default signals, no foreign descriptors, a tag and a parent-death signal") {
+  const std::uint64_t process_tag = (std::uint64_t{1} << 62) + 4711;
+  KeeperUnderTest keeper({.arguments = {"--process-tag", std::to_string(process_tag)}});
   const auto id =
       keeper.spawn_shell("ls /proc/self/fd | tr '\\n' ' '; grep -E '^Sig(Blk|Ign)' /proc/self/status; ulimit -n; exec sleep 60");
   REQUIRE(keeper.wait_births(1));
@@ -161,11 +162,11 @@ TEST_CASE("keeper: a proc is a session leader with default signals, no foreign d
   CHECK(text.find("\n" + std::to_string(own.rlim_cur) + "\n") != std::string::npos);
   rlimit limit{};
   REQUIRE(::prlimit(birth.pid, RLIMIT_RTTIME, nullptr, &limit) == 0);
-  CHECK(limit.rlim_max == mark);
-  // The way to what has no living subreaper: found by its mark alone.
-  CHECK(meshbus::os::sweep_marked(mark + 1, std::chrono::milliseconds(100)));
+  CHECK(limit.rlim_max == process_tag);
+  // The way to what has no living subreaper: found by its tag alone.
+  CHECK(meshbus::os::sweep_tagged(process_tag + 1, std::chrono::milliseconds(100)));
   CHECK_FALSE(is_gone(birth.pid));
-  CHECK(meshbus::os::sweep_marked(mark, long_enough));
+  CHECK(meshbus::os::sweep_tagged(process_tag, long_enough));
   REQUIRE(keeper.wait_exits(1));
   CHECK(keeper.exits.at(id).signaled);
   CHECK(keeper.exits.at(id).code == SIGKILL);
@@ -284,6 +285,35 @@ TEST_CASE("keeper: a proc has the settings that were asked for when it executes 
   const auto id = keeper.spawn(spec, std::vector<ProcSpec>(1));
   REQUIRE(keeper.wait_gone(1));
   CHECK(keeper.read_stdout(id).starts_with(expected));
+}
+
+TEST_CASE("keeper: a proc gains no privileges if that was asked for, and else may") {
+  KeeperUnderTest keeper;
+  SpawnSpec spec;
+  spec.program = "grep";
+  spec.argv = {"grep", "NoNewPrivs", "/proc/self/status"};
+  spec.mesh = "privileges";
+  const auto free = keeper.spawn(spec, std::vector<ProcSpec>(1));
+  spec.settings.no_new_privs = true;
+  const auto bound = keeper.spawn(spec, std::vector<ProcSpec>(1));
+  REQUIRE(keeper.wait_gone(2));
+  std::ifstream own("/proc/self/status");
+  std::string line;
+  while (std::getline(own, line) && !line.starts_with("NoNewPrivs")) {
+  }
+  CHECK(keeper.read_stdout(free) == line + "\n");
+  CHECK(keeper.read_stdout(bound) == "NoNewPrivs:\t1\n");
+}
+
+TEST_CASE("keeper: a proc has the OOM score that the keeper was told, not that of the keeper") {
+  KeeperUnderTest keeper({.arguments = {"--oom-score", "123"}});
+  SpawnSpec spec;
+  spec.program = "cat";
+  spec.argv = {"cat", "/proc/self/oom_score_adj"};
+  spec.mesh = "score";
+  const auto id = keeper.spawn(spec, std::vector<ProcSpec>(1));
+  REQUIRE(keeper.wait_gone(1));
+  CHECK(keeper.read_stdout(id) == "123\n");
 }
 
 TEST_CASE("keeper: a setting that cannot be had is a failure that names it, and nothing is executed") {

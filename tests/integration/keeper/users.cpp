@@ -1,7 +1,11 @@
 // The parent-death signal of procs whose user or group is another one: what changes these clears it, so it must be asked for afterwards.
 #include <doctest/doctest.h>
 
+#include <sys/stat.h>
+
 #include <csignal>
+#include <optional>
+#include <string>
 
 #include "tests/integration/keeper/harness.h"
 #include "tests/integration/needs.h"
@@ -39,4 +43,28 @@ TEST_CASE("keeper: its death is also the death of procs of another user or group
   check_death_of_keeper({.uid = 65534});
   check_death_of_keeper({.gid = 65534});
   check_death_of_keeper({.uid = 65534, .gid = 65534, .groups = {65533}, .new_session = false});
+}
+
+namespace {
+
+/// The user to whom a file below /proc/PID belongs: the process's own, or root for a process that
+/// cannot be dumped.
+std::optional<uid_t> owner_in_proc(pid_t pid) {
+  struct stat status{};
+  if (::stat(("/proc/" + std::to_string(pid) + "/environ").c_str(), &status) != 0)
+    return std::nullopt;
+  return status.st_uid;
+}
+
+}  // namespace
+
+TEST_CASE("keeper: its user can neither dump nor read it, and can do so with procs" * doctest::test_suite(need::root)) {
+  KeeperUnderTest keeper({.wrapper = {"setpriv", "--reuid=65534", "--regid=65534", "--clear-groups", "--"}});
+  auto spec = command({"sleep", "300"});
+  spec.cwd = "/";
+  const auto id = keeper.spawn(spec, std::vector<meshbus::os::ProcSpec>(1));
+  REQUIRE(keeper.wait_births(1));
+  REQUIRE_FALSE(keeper.births.at(id).failure.has_value());
+  CHECK(owner_in_proc(keeper.process().pid()) == 0);
+  CHECK(owner_in_proc(keeper.births.at(id).pid) == 65534);
 }

@@ -110,7 +110,7 @@ void kill_one(Victim victim, const std::string& containment) {
   REQUIRE(directories.size() == 1);
   const auto cgroups = cgroups_of(directories);
   // Where v2 has the controllers they are for what limits the whole host.
-  const bool may_limit = !meshbus::os::LimitPlaces::find("test", meshbus::os::plan_host_place()).v2_path().empty();
+  const bool may_limit = !meshbus::os::LimitPlaces::find("test", meshbus::os::plan_cgroup_placement()).v2_path().empty();
   if (containment != "auto" && !may_limit) CHECK(cgroups.empty());
 
   const pid_t target =

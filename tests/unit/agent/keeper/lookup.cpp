@@ -22,7 +22,8 @@ TEST_CASE("keeper lookup: PATH is searched as execvp does") {
   directory.write("b/isdir", "", true);
   directory.write("a/denied", "");
   directory.write("here", "", true);
-  const std::string path = directory / "a" + ":/no/such:" + (directory / "here") + ":" + (directory / "b");
+  const std::string path =
+      directory / "a" + ":/no/such:" + (directory / "here") + ":" + (directory / "b");
   // Not executable, a directory, and an entry that is a file are all passed over.
   CHECK(find_program("plain", path, "").value() == directory / "b/plain");
   CHECK(find_program("isdir", path, "").value() == directory / "b/isdir");
@@ -30,7 +31,8 @@ TEST_CASE("keeper lookup: PATH is searched as execvp does") {
   CHECK(find_program("absent", path, "").error().error == ENOENT);
   CHECK(find_program("absent", path, "").error().stage == SpawnStage::lookup);
   CHECK(find_program("", path, "").error().error == ENOENT);
-  // With a slash execve judges; without PATH there is the system's; an empty entry is the working directory.
+  // With a slash execve judges; without PATH there is the system's; an empty entry is the working
+  // directory.
   CHECK(find_program("./absent", path, "").value() == "./absent");
   CHECK(find_program("sh", std::nullopt, "").value() == "/bin/sh");
   CHECK(find_program("here", "/no/such:", directory.path().string()).value() == "./here");
@@ -54,7 +56,8 @@ TEST_CASE("keeper lookup: a missing interpreter is told from a missing file") {
 }
 
 TEST_CASE("keeper process table: a stat line is read whatever the command is called") {
-  const auto entry = parse_stat("77 (a) Z 1 (b) S 5 6 7 0 -1 4194560 1 2 3 4 5 6 7 8 20 0 3 0 100 0 0\n");
+  const auto entry =
+      parse_stat("77 (a) Z 1 (b) S 5 6 7 0 -1 4194560 1 2 3 4 5 6 7 8 20 0 3 0 100 0 0\n");
   REQUIRE(entry.has_value());
   CHECK(entry->pid == 77);
   CHECK(entry->state == 'S');

@@ -48,7 +48,10 @@ RequestHandlers ignore_requests() {
           .on_close_input = [](const CloseInput&) {}};
 }
 EventHandlers ignore_events() {
-  return {.on_birth = [](Birth) {}, .on_exit = [](const Exit&) {}, .on_gone = [](const Gone&) {}, .on_replayed = [] {}};
+  return {.on_birth = [](Birth) {},
+          .on_exit = [](const Exit&) {},
+          .on_gone = [](const Gone&) {},
+          .on_replayed = [] {}};
 }
 
 }  // namespace
@@ -69,7 +72,8 @@ TEST_CASE("keeper protocol: a spawn request arrives as it was sent, with its des
     CHECK(got.shared.mesh == "m");
     CHECK_FALSE(got.shared.settings.new_session);
     CHECK(got.shared.parent_death_signal == 15);
-    CHECK(got.shared.settings.group == GroupLimits{.memory = 1ull << 40, .pids = 64, .cpu_milli = 1500});
+    CHECK(got.shared.settings.group ==
+          GroupLimits{.memory = 1ull << 40, .pids = 64, .cpu_milli = 1500});
     REQUIRE(got.shared.settings.limits.size() == 1);
     CHECK(got.shared.settings.limits[0].hard == 20);
     REQUIRE(got.procs.size() == 3);
@@ -85,7 +89,9 @@ TEST_CASE("keeper protocol: a spawn request arrives as it was sent, with its des
   CHECK(calls == 1);
 }
 
-TEST_CASE("keeper protocol: who shares the process of whom arrives as it was sent; with nobody to share it with it is refused") {
+TEST_CASE(
+    "keeper protocol: who shares the process of whom arrives as it was sent; with nobody to share "
+    "it with it is refused") {
   const auto send = [](const std::vector<std::uint32_t>& places) {
     auto batch = some_batch(0);
     for (const auto place : places) {
@@ -98,21 +104,25 @@ TEST_CASE("keeper protocol: who shares the process of whom arrives as it was sen
     handlers.on_spawn = [&](SpawnBatch arrived) {
       for (const auto& proc : arrived.procs) got.push_back(proc.place);
     };
-    const auto done = decode_requests(std::move(*make_spawn_packet(batch.shared, batch.procs)), handlers);
+    const auto done =
+        decode_requests(std::move(*make_spawn_packet(batch.shared, batch.procs)), handlers);
     return done ? std::optional(got) : std::nullopt;
   };
   CHECK(send({0, 1, 2, 0, 0, 1}) == std::vector<std::uint32_t>{0, 1, 2, 0, 0, 1});
-  for (const auto& places : std::vector<std::vector<std::uint32_t>>{{1}, {0, 2}, {0, 1, 1}, {0, 1, 3}})
+  for (const auto& places :
+       std::vector<std::vector<std::uint32_t>>{{1}, {0, 2}, {0, 1, 1}, {0, 1, 3}})
     CHECK_FALSE(send(places).has_value());
 }
 
 TEST_CASE("keeper protocol: what cannot be a command is refused before it is sent") {
   auto batch = some_batch(1);
   batch.shared.argv.push_back(std::string("a\0b", 3));
-  CHECK(make_spawn_packet(batch.shared, batch.procs).error().code() == ErrorCode::configuration_error);
+  CHECK(make_spawn_packet(batch.shared, batch.procs).error().code() ==
+        ErrorCode::configuration_error);
   batch = some_batch(1);
   batch.shared.program.clear();
-  CHECK(make_spawn_packet(batch.shared, batch.procs).error().code() == ErrorCode::configuration_error);
+  CHECK(make_spawn_packet(batch.shared, batch.procs).error().code() ==
+        ErrorCode::configuration_error);
   batch = some_batch(1);
   batch.shared.env.assign(9, std::string(2u << 20, 'x'));
   CHECK(make_spawn_packet(batch.shared, batch.procs).error().code() == ErrorCode::too_large);
@@ -131,8 +141,13 @@ TEST_CASE("keeper protocol: events arrive in order, each with its own descriptor
   failed.id = 2;
   failed.failure = SpawnFailure{SpawnStage::exec, 2, "/no/such/file"};
   packer.add(std::move(failed));
-  packer.add(
-      Exit{.id = 1, .signaled = true, .code = 9, .core_dumped = true, .max_rss_kib = 77, .memory_kills = 3, .memory_limit_hit = true});
+  packer.add(Exit{.id = 1,
+                  .signaled = true,
+                  .code = 9,
+                  .core_dumped = true,
+                  .max_rss_kib = 77,
+                  .memory_kills = 3,
+                  .memory_limit_hit = true});
   packer.add(Gone{1});
   packer.add(Replayed{});
   std::string order;
@@ -171,7 +186,9 @@ TEST_CASE("keeper protocol: events arrive in order, each with its own descriptor
   CHECK(packer.empty());
 }
 
-TEST_CASE("keeper protocol: a packet never takes more descriptors or bytes than one datagram has room for") {
+TEST_CASE(
+    "keeper protocol: a packet never takes more descriptors or bytes than one datagram has room "
+    "for") {
   EventPacker packer;
   std::size_t births = 0;
   while (!packer.full()) {
@@ -208,7 +225,8 @@ TEST_CASE("keeper protocol: damaged packets are refused and never crash") {
   const auto spec = encode_batch(batch.shared, batch.procs).value();
   const auto damaged = [&](std::vector<std::byte> bytes) {
     if (random() % 3 == 0) bytes.resize(random() % (bytes.size() + 1));
-    for (unsigned i = random() % 4; i > 0 && !bytes.empty(); --i) bytes[random() % bytes.size()] = static_cast<std::byte>(random());
+    for (unsigned i = random() % 4; i > 0 && !bytes.empty(); --i)
+      bytes[random() % bytes.size()] = static_cast<std::byte>(random());
     if (random() % 8 == 0) bytes.push_back(std::byte{1});
     return bytes;
   };
@@ -217,10 +235,12 @@ TEST_CASE("keeper protocol: damaged packets are refused and never crash") {
     (void)decode_requests({damaged(requests), {}}, ignore_requests());
     (void)decode_batch(damaged(spec), {});
   }
-  CHECK(decode_batch(spec, {}).error().code() == ErrorCode::malformed_message);  // a bootstrap was announced and did not come
+  CHECK(decode_batch(spec, {}).error().code() ==
+        ErrorCode::malformed_message);  // a bootstrap was announced and did not come
   CHECK(decode_events({{}, {}}, ignore_events()).error().code() == ErrorCode::malformed_message);
   CHECK(decode_requests({requests, {}}, ignore_requests()).has_value());
   auto longer = requests;
   longer.push_back(std::byte{0});
-  CHECK(decode_requests({longer, {}}, ignore_requests()).error().code() == ErrorCode::malformed_message);
+  CHECK(decode_requests({longer, {}}, ignore_requests()).error().code() ==
+        ErrorCode::malformed_message);
 }

@@ -17,12 +17,14 @@ struct Looks {
   std::vector<ThreadLook> threads{{.tid = 7, .state = 'S'}};
 
   explicit Looks(std::size_t count = 1) {
-    while (threads.size() < count) threads.push_back({.tid = static_cast<pid_t>(7 + threads.size()), .state = 'S'});
+    while (threads.size() < count)
+      threads.push_back({.tid = static_cast<pid_t>(7 + threads.size()), .state = 'S'});
     silence.start_anew(now);
     CHECK(silence.on_look(now, threads, kLimit) == Silence::brief);
   }
   /// Thread `index` did so within the next 10 s, and is in that state at their end.
-  Silence next(char state, std::chrono::nanoseconds ran = 0s, std::chrono::nanoseconds waited = 0s, std::size_t index = 0) {
+  Silence next(char state, std::chrono::nanoseconds ran = 0s, std::chrono::nanoseconds waited = 0s,
+               std::size_t index = 0) {
     threads[index].state = state;
     threads[index].ran += ran;
     threads[index].waited += waited;
@@ -32,7 +34,8 @@ struct Looks {
 };
 
 TEST_CASE("role_silence: what sleeps, or is stopped, is frozen when the limit is reached") {
-  for (const auto& [state, expected] : {std::pair('S', Silence::stuck), {'T', Silence::stopped}, {'t', Silence::stopped}}) {
+  for (const auto& [state, expected] :
+       {std::pair('S', Silence::stuck), {'T', Silence::stopped}, {'t', Silence::stopped}}) {
     CAPTURE(state);
     Looks looks;
     CHECK(looks.next(state) == Silence::brief);
@@ -100,7 +103,8 @@ TEST_CASE("role_silence: half of the time is enough to say something") {
   }
 }
 
-TEST_CASE("role_silence: an endless loop is stuck, on a busy machine as well, where that takes longer") {
+TEST_CASE(
+    "role_silence: an endless loop is stuck, on a busy machine as well, where that takes longer") {
   Looks alone;
   alone.next('R', 10s);
   alone.next('R', 10s);

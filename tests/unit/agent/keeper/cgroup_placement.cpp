@@ -1,9 +1,10 @@
-// Where a host makes its cgroup v2, decided from files as the kernel has them, in plain directories.
+// Where a host makes its cgroup v2, decided from files as the kernel has them, in plain
+// directories.
 #include <doctest/doctest.h>
 
 #include <filesystem>
 
-#include "agent/os/host_place.h"
+#include "agent/os/cgroup_placement.h"
 #include "agent/os/limit_places.h"
 #include "tests/support/temp_dir.h"
 
@@ -11,7 +12,7 @@ namespace meshbus::os {
 namespace {
 
 namespace fs = std::filesystem;
-constexpr pid_t self = 4711;
+constexpr pid_t kSelf = 4711;
 
 /// A hierarchy of cgroup v2 in a directory.
 class Tree {
@@ -30,7 +31,9 @@ class Tree {
     if (!group.is_real_root) dir_.write(name + "/cgroup.type", "domain\n");
   }
   std::string operator/(const std::string& name) const { return dir_ / name; }
-  HostPlace plan(const std::string& own, bool is_root = false) const { return plan_host_place({dir_ / own, dir_ / "top", self, is_root}); }
+  CgroupPlacement plan(const std::string& own, bool is_root = false) const {
+    return plan_cgroup_placement({dir_ / own, dir_ / "top", kSelf, is_root});
+  }
 
  private:
   test::TempDir dir_;
@@ -43,10 +46,11 @@ TEST_CASE("host_place: alone in a cgroup it steps aside below it, whoever it is"
   for (const bool is_root : {false, true}) {
     const auto place = tree.plan("top/scope", is_root);
     CHECK(place.base == tree / "top/scope");
-    CHECK(place.step_aside);
+    CHECK(place.enters_roles_leaf);
     CHECK(place.problem.empty());
     const auto places = LimitPlaces::find("1f00c2ab", place);
-    for (const Controller controller : controllers) CHECK(places.at(controller) == LimitPlace{2, tree / "top/scope/meshbus-1f00c2ab"});
+    for (const Controller controller : controllers)
+      CHECK(places.at(controller) == LimitPlace{2, tree / "top/scope/meshbus-1f00c2ab"});
     CHECK(places.v2_path() == tree / "top/scope/meshbus-1f00c2ab");
   }
 }
@@ -56,7 +60,7 @@ TEST_CASE("host_place: processes in the real root are nobody's concern") {
   tree.add("top", {.members = "1\n2\n4711\n", .is_real_root = true});
   const auto place = tree.plan("top");
   CHECK(place.base == tree / "top");
-  CHECK_FALSE(place.step_aside);
+  CHECK_FALSE(place.enters_roles_leaf);
   CHECK(place.problem.empty());
 }
 
@@ -64,11 +68,13 @@ TEST_CASE("host_place: without a controller that could limit something it stays 
   Tree tree;
   tree.add("top", {.controllers = "hugetlb", .is_real_root = true});
   tree.add("top/scope", {.controllers = "hugetlb", .members = "4711\n"});
-  CHECK_FALSE(tree.plan("top/scope").step_aside);
+  CHECK_FALSE(tree.plan("top/scope").enters_roles_leaf);
   tree.add("top/scope", {.controllers = "", .members = "1\n4711\n"});
   // It serves to hold processes together all the same.
   CHECK(tree.plan("top/scope", true).base == tree / "top/scope");
-  CHECK(LimitPlaces::find("1f00c2ab", tree.plan("top/scope", true)).at(Controller::memory).version != 2);
+  CHECK(
+      LimitPlaces::find("1f00c2ab", tree.plan("top/scope", true)).at(Controller::memory).version !=
+      2);
 }
 
 TEST_CASE("host_place: other processes in its cgroup are not moved, but named") {
@@ -77,13 +83,16 @@ TEST_CASE("host_place: other processes in its cgroup are not moved, but named") 
   tree.add("top/session", {.members = "0\n99999991\n99999992\n4711\n99999993\n"});
   const auto place = tree.plan("top/session");
   CHECK(place.base == tree / "top/session");
-  CHECK_FALSE(place.step_aside);
+  CHECK_FALSE(place.enters_roles_leaf);
   CHECK(place.problem.find(tree / "top/session has other processes than this host's") == 0);
-  CHECK(place.problem.find("one outside of our pid namespace, 99999991, 99999992, and 1 more") != std::string::npos);
+  CHECK(place.problem.find("one outside of our pid namespace, 99999991, 99999992, and 1 more") !=
+        std::string::npos);
   CHECK(place.problem.find("4711") == std::string::npos);
 }
 
-TEST_CASE("host_place: root leaves a shared cgroup for the nearest above that hands on all there is, and changes none but the real root") {
+TEST_CASE(
+    "host_place: root leaves a shared cgroup for the nearest above that hands on all there is, and "
+    "changes none but the real root") {
   Tree tree;
   tree.add("top", {.handed_on = "memory pids cpu cpuset", .is_real_root = true});
   tree.add("top/slice", {.handed_on = "memory pids cpu"});
@@ -92,7 +101,7 @@ TEST_CASE("host_place: root leaves a shared cgroup for the nearest above that ha
   const std::string session = "top/slice/inner/session";
   CHECK(tree.plan(session, true).base == tree / "top/slice");
   CHECK(tree.plan(session, true).problem.empty());
-  CHECK_FALSE(tree.plan(session, true).step_aside);
+  CHECK_FALSE(tree.plan(session, true).enters_roles_leaf);
   CHECK(tree.plan(session, false).base == tree / session);
   CHECK_FALSE(tree.plan(session, false).problem.empty());
   // The real root may be told to hand on; nothing else is.
@@ -108,7 +117,8 @@ TEST_CASE("host_place: root leaves a shared cgroup for the nearest above that ha
 TEST_CASE("host_place: nobody leaves what another host contains") {
   Tree tree;
   tree.add("top", {.handed_on = "memory pids cpu", .is_real_root = true});
-  for (const std::string& hosts : {std::string("top/meshbus-1f00c2ab"), std::string("top/scope/meshbus-1f00c2ab")}) {
+  for (const std::string& hosts :
+       {std::string("top/meshbus-1f00c2ab"), std::string("top/scope/meshbus-1f00c2ab")}) {
     tree.add(hosts, {.handed_on = ""});
     tree.add(hosts + "/mesh-a", {.members = "1\n4711\n"});
     CHECK(tree.plan(hosts + "/mesh-a", true).base == tree / (hosts + "/mesh-a"));
@@ -126,12 +136,14 @@ TEST_CASE("host_place: who is among the roles of a host makes its own beside tha
   tree.add("top/scope/meshbus-roles", {.members = "1\n2\n4711\n"});
   const auto place = tree.plan("top/scope/meshbus-roles");
   CHECK(place.base == tree / "top/scope");
-  CHECK_FALSE(place.step_aside);
+  CHECK_FALSE(place.enters_roles_leaf);
   CHECK(place.problem.empty());
   CHECK(roles_leaf(place.base) == tree / "top/scope/meshbus-roles");
 }
 
-TEST_CASE("host_place: what cannot be made is a reason in each place, and nothing is left of the attempt") {
+TEST_CASE(
+    "host_place: what cannot be made is a reason in each place, and nothing is left of the "
+    "attempt") {
   Tree tree;
   tree.add("top", {.handed_on = "memory", .is_real_root = true});
   tree.add("top/scope", {.members = "4711\n"});
@@ -141,7 +153,9 @@ TEST_CASE("host_place: what cannot be made is a reason in each place, and nothin
   places.claim_v2(place);
   for (const Controller controller : controllers) {
     CHECK(places.at(controller).version == 0);
-    CHECK(places.at(controller).path.find("moving into " + (tree / "top/scope/meshbus-roles") + ": No such file") != std::string::npos);
+    CHECK(places.at(controller)
+              .path.find("moving into " + (tree / "top/scope/meshbus-roles") + ": No such file") !=
+          std::string::npos);
   }
   CHECK_FALSE(fs::exists(tree / "top/scope/meshbus-roles"));
   CHECK_FALSE(fs::exists(tree / "top/scope/meshbus-1f00c2ab"));

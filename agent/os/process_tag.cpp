@@ -1,4 +1,5 @@
-// The mark: a hard limit that means nothing, is inherited by everything and survives every exec.
+// The process tag: a hard limit that means nothing, is inherited by everything and survives every
+// exec.
 #include <sys/random.h>
 #include <sys/resource.h>
 #include <sys/syscall.h>
@@ -17,30 +18,34 @@ namespace meshbus::os {
 
 namespace {
 
-constexpr std::uint64_t mark_base = std::uint64_t{1} << 62;
+constexpr std::uint64_t kTagBase = std::uint64_t{1} << 62;
 constexpr int quiet_passes = 3;
 
 }  // namespace
 
-std::uint64_t make_mark() {
+std::uint64_t make_process_tag() {
   rlimit own{};
   if (::getrlimit(RLIMIT_RTTIME, &own) != 0 || own.rlim_max != RLIM_INFINITY) return 0;
   std::uint64_t random = 0;
   if (::getrandom(&random, sizeof random, 0) != static_cast<ssize_t>(sizeof random)) return 0;
-  return mark_base + (random & (mark_base - 1));
+  return kTagBase + (random & (kTagBase - 1));
 }
 
-std::size_t kill_marked(std::uint64_t mark) {
+std::size_t kill_tagged(std::uint64_t process_tag) {
   std::size_t found = 0;
-  // Anything else is no mark of ours; RLIM_INFINITY, say, is everybody's.
-  if (mark < mark_base || mark >= 2 * mark_base) return found;
+  // Anything else is no tag; RLIM_INFINITY, say, is what untagged processes have.
+  if (process_tag < kTagBase || process_tag >= 2 * kTagBase) return found;
   const pid_t self = ::getpid();
   for (const pid_t pid : list_pids()) {
     rlimit limit{};
-    if (pid == self || ::prlimit(pid, RLIMIT_RTTIME, nullptr, &limit) != 0 || limit.rlim_max != mark) continue;
-    // Held by a descriptor and looked at again: the number alone may be somebody else's by now.
+    if (pid == self || ::prlimit(pid, RLIMIT_RTTIME, nullptr, &limit) != 0 ||
+        limit.rlim_max != process_tag)
+      continue;
+    // Held by a descriptor and looked at again: the pid alone may belong to another process by now.
     const UniqueFd held(static_cast<int>(::syscall(SYS_pidfd_open, pid, 0)));
-    if (!held || ::prlimit(pid, RLIMIT_RTTIME, nullptr, &limit) != 0 || limit.rlim_max != mark) continue;
+    if (!held || ::prlimit(pid, RLIMIT_RTTIME, nullptr, &limit) != 0 ||
+        limit.rlim_max != process_tag)
+      continue;
     // A zombie keeps its limits until it is reaped, which is not up to us.
     if (!is_alive(pid)) continue;
     ++found;
@@ -49,10 +54,10 @@ std::size_t kill_marked(std::uint64_t mark) {
   return found;
 }
 
-bool sweep_marked(std::uint64_t mark, std::chrono::milliseconds deadline) {
+bool sweep_tagged(std::uint64_t process_tag, std::chrono::milliseconds deadline) {
   const auto until = std::chrono::steady_clock::now() + deadline;
   for (int quiet = 0; quiet < quiet_passes;) {
-    quiet = kill_marked(mark) == 0 ? quiet + 1 : 0;
+    quiet = kill_tagged(process_tag) == 0 ? quiet + 1 : 0;
     if (std::chrono::steady_clock::now() >= until) return quiet != 0;
     const timespec pause{0, 1'000'000};
     ::nanosleep(&pause, nullptr);

@@ -1,4 +1,4 @@
-#include "agent/os/host_place.h"
+#include "agent/os/cgroup_placement.h"
 
 #include <fcntl.h>
 #include <poll.h>
@@ -26,8 +26,8 @@ using namespace std::chrono_literals;
 using Clock = std::chrono::steady_clock;
 
 constexpr std::string_view roles_name = "/meshbus-roles";
-constexpr auto lock_patience = 1s;
-constexpr auto neighbour_patience = 500ms;  // a host that ends beside us is in `base` for a moment
+constexpr auto kLockLimit = 1s;
+constexpr auto kNeighbourLimit = 500ms;  // a host that ends beside us is in `base` for a moment
 
 std::string parent_of(const std::string& path) {
   return path.substr(0, path.rfind('/'));
@@ -41,7 +41,8 @@ bool is_real_root(const std::string& directory) {
 bool is_hosts_own(const std::string& path) {
   constexpr std::string_view prefix = "/meshbus-";
   const auto at = path.rfind('/');
-  return at != std::string::npos && path.compare(at, prefix.size(), prefix) == 0 && path.size() == at + prefix.size() + 8 &&
+  return at != std::string::npos && path.compare(at, prefix.size(), prefix) == 0 &&
+         path.size() == at + prefix.size() + 8 &&
          path.find_first_not_of("0123456789abcdef", at + prefix.size()) == std::string::npos;
 }
 
@@ -55,11 +56,12 @@ std::vector<std::string> available_in(const std::string& directory) {
 }
 
 bool hands_on(const std::string& directory, const std::vector<std::string>& wanted) {
-  return std::all_of(wanted.begin(), wanted.end(),
-                     [&](const std::string& word) { return has_word(directory + "/cgroup.subtree_control", word); });
+  return std::all_of(wanted.begin(), wanted.end(), [&](const std::string& word) {
+    return has_word(directory + "/cgroup.subtree_control", word);
+  });
 }
 
-// Numbers of those in it; 0 is somebody whom our pid namespace does not show.
+// The pids in it; 0 is a process that our pid namespace does not show.
 std::vector<pid_t> members_of(const std::string& directory) {
   std::vector<pid_t> found;
   std::ifstream file(directory + "/cgroup.procs");
@@ -71,23 +73,27 @@ std::string name_some(const std::vector<pid_t>& pids) {
   constexpr std::size_t most = 3;
   std::string text;
   for (std::size_t i = 0; i < pids.size() && i < most; ++i) {
-    const std::string who = pids[i] == 0 ? "one outside of our pid namespace" : std::to_string(pids[i]);
+    const std::string who =
+        pids[i] == 0 ? "one outside of our pid namespace" : std::to_string(pids[i]);
     std::string name;
     std::getline(std::ifstream("/proc/" + std::to_string(pids[i]) + "/comm"), name);
     // A process calls itself what it likes.
-    std::replace_if(name.begin(), name.end(), [](char letter) { return letter < ' ' || letter > '~'; }, '?');
+    std::replace_if(
+        name.begin(), name.end(), [](char letter) { return letter < ' ' || letter > '~'; }, '?');
     text += (i == 0 ? "" : ", ") + who + (name.empty() ? "" : " " + name);
   }
   return text + (pids.size() > most ? ", and " + std::to_string(pids.size() - most) + " more" : "");
 }
 
 std::string crowded(const std::string& base, const std::vector<pid_t>& others) {
-  return base + " has other processes than this host's, which are not ours to move (" + name_some(others) +
+  return base + " has other processes than this host's, which are not ours to move (" +
+         name_some(others) +
          "), and cgroup v2 hands no controllers on below a cgroup that has processes itself";
 }
 
-// Root, in somebody else's cgroup: the nearest one above that hands on all there is, so that what holds for us up there holds for procs,
-// too; nothing is changed in it. The real root may hand on what it does not yet: processes in it do not matter.
+// For root in a foreign cgroup: the nearest one above that hands on all there is, so that what
+// holds for us up there holds for procs, too; nothing is changed in it. The real root may hand on
+// what it does not yet: processes in it do not matter.
 std::string find_elsewhere(const CgroupView& view) {
   const auto wanted = available_in(view.top);
   if (!view.may_leave || wanted.empty()) return {};
@@ -99,11 +105,13 @@ std::string find_elsewhere(const CgroupView& view) {
   return {};
 }
 
-// So that one does not take away what the other is about to use. Whoever holds it for long is not waited for.
+// Keeps a host from taking away what another is about to use. A lock that is held for long is not
+// waited for.
 UniqueFd lock_base(const std::string& base) {
   UniqueFd directory(::open(base.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC));
-  const auto until = Clock::now() + lock_patience;
-  while (directory && ::flock(directory.get(), LOCK_EX | LOCK_NB) != 0 && Clock::now() < until) ::poll(nullptr, 0, 1);
+  const auto until = Clock::now() + kLockLimit;
+  while (directory && ::flock(directory.get(), LOCK_EX | LOCK_NB) != 0 && Clock::now() < until)
+    ::poll(nullptr, 0, 1);
   return directory;
 }
 
@@ -111,7 +119,8 @@ int enter(const std::string& cgroup) {
   return write_file(cgroup + "/cgroup.procs", "0");
 }
 
-// What is below may be limited by these, as far as that can be. Returns 0 or the errno of the first that could not.
+// What is below may be limited by these, as far as that can be. Returns 0 or the errno of the first
+// that could not.
 int let_use(const std::string& directory, const std::vector<std::string>& wanted) {
   int first = 0;
   for (const std::string& word : wanted) {
@@ -123,14 +132,16 @@ int let_use(const std::string& directory, const std::vector<std::string>& wanted
 }
 
 bool lets_use_one(const std::string& directory, const std::vector<std::string>& wanted) {
-  return std::any_of(wanted.begin(), wanted.end(),
-                     [&](const std::string& word) { return has_word(directory + "/cgroup.subtree_control", word); });
+  return std::any_of(wanted.begin(), wanted.end(), [&](const std::string& word) {
+    return has_word(directory + "/cgroup.subtree_control", word);
+  });
 }
 
-// False: somebody still needs one of them, another host or who has made a cgroup of his own there.
+// False: one of them is still needed, by another host or by a foreign cgroup in there.
 bool take_back(const std::string& base) {
   std::error_code error;
-  for (std::filesystem::directory_iterator entry(base, error), end; !error && entry != end; entry.increment(error)) {
+  for (std::filesystem::directory_iterator entry(base, error), end; !error && entry != end;
+       entry.increment(error)) {
     std::error_code ignored;
     if (entry->is_directory(ignored) && entry->path() != roles_leaf(base)) return false;
   }
@@ -138,13 +149,15 @@ bool take_back(const std::string& base) {
   std::ifstream file(base + "/cgroup.subtree_control");
   for (std::string word; file >> word;) enabled.push_back(word);
   bool all = true;
-  for (const std::string& word : enabled) all = write_file(base + "/cgroup.subtree_control", "-" + word) == 0 && all;
+  for (const std::string& word : enabled)
+    all = write_file(base + "/cgroup.subtree_control", "-" + word) == 0 && all;
   return all;
 }
 
-void remove_leaf(const std::string& leaf, std::chrono::milliseconds patience) {
-  const auto until = Clock::now() + patience;
-  while (::rmdir(leaf.c_str()) != 0 && errno == EBUSY && Clock::now() < until) ::poll(nullptr, 0, 1);
+void remove_leaf(const std::string& leaf, std::chrono::milliseconds limit) {
+  const auto until = Clock::now() + limit;
+  while (::rmdir(leaf.c_str()) != 0 && errno == EBUSY && Clock::now() < until)
+    ::poll(nullptr, 0, 1);
 }
 
 }  // namespace
@@ -159,10 +172,10 @@ Result<CgroupView> view_cgroups() {
   return CgroupView{own->path, own->top, ::getpid(), ::geteuid() == 0};
 }
 
-HostPlace plan_host_place(const CgroupView& view) {
-  HostPlace place;
+CgroupPlacement plan_cgroup_placement(const CgroupView& view) {
+  CgroupPlacement place;
   place.base = view.own;
-  // Started by somebody who is aside already: a launcher, or a shell that came in by `docker exec`.
+  // The parent is in the leaf already: a launcher, or a shell that came in by `docker exec`.
   if (view.own.ends_with(roles_name)) {
     place.base = parent_of(view.own);
     return place;
@@ -173,7 +186,7 @@ HostPlace plan_host_place(const CgroupView& view) {
   } else {
     auto others = members_of(place.base);
     std::erase(others, view.self);
-    place.step_aside = others.empty() && !available_in(place.base).empty();
+    place.enters_roles_leaf = others.empty() && !available_in(place.base).empty();
     if (others.empty()) return place;
     place.problem = crowded(place.base, others);
   }
@@ -183,17 +196,18 @@ HostPlace plan_host_place(const CgroupView& view) {
   return place;
 }
 
-HostPlace plan_host_place() {
+CgroupPlacement plan_cgroup_placement() {
   const auto view = view_cgroups();
   if (!view) return {{}, view.error().detail(), false};
-  return plan_host_place(*view);
+  return plan_cgroup_placement(*view);
 }
 
-Result<void> step_aside(const HostPlace& place) {
-  if (!place.step_aside) return {};
+Result<void> enter_roles_leaf(const CgroupPlacement& place) {
+  if (!place.enters_roles_leaf) return {};
   const std::string leaf = roles_leaf(place.base);
   const UniqueFd lock = lock_base(place.base);
-  if (::mkdir(leaf.c_str(), 0755) != 0 && errno != EEXIST) return fail(ErrorCode::io_error, os_error("mkdir " + leaf));
+  if (::mkdir(leaf.c_str(), 0755) != 0 && errno != EEXIST)
+    return fail(ErrorCode::io_error, os_error("mkdir " + leaf));
   const int error = enter(leaf);
   if (error == 0) return {};
   ::rmdir(leaf.c_str());
@@ -201,7 +215,7 @@ Result<void> step_aside(const HostPlace& place) {
   return fail(ErrorCode::io_error, os_error("moving into " + leaf));
 }
 
-Result<void> make_limiting_cgroup(const HostPlace& place, const std::string& path) {
+Result<void> make_limiting_cgroup(const CgroupPlacement& place, const std::string& path) {
   const auto wanted = available_in(place.base);
   const auto failed = [](int error, const std::string& what) {
     errno = error;
@@ -209,14 +223,15 @@ Result<void> make_limiting_cgroup(const HostPlace& place, const std::string& pat
   };
   UniqueFd lock = lock_base(place.base);
   int error = let_use(place.base, wanted);
-  for (const auto until = Clock::now() + neighbour_patience; error == EBUSY && Clock::now() < until;) {
+  for (const auto until = Clock::now() + kNeighbourLimit; error == EBUSY && Clock::now() < until;) {
     lock.reset();
     ::poll(nullptr, 0, 5);
     lock = lock_base(place.base);
     error = let_use(place.base, wanted);
   }
   if (error == EBUSY) return fail(ErrorCode::io_error, crowded(place.base, members_of(place.base)));
-  if (!lets_use_one(place.base, wanted)) return failed(error, "writing to " + place.base + "/cgroup.subtree_control");
+  if (!lets_use_one(place.base, wanted))
+    return failed(error, "writing to " + place.base + "/cgroup.subtree_control");
   if (::mkdir(path.c_str(), 0755) != 0 && errno != EEXIST) return failed(errno, "mkdir " + path);
   error = let_use(path, wanted);
   if (lets_use_one(path, wanted)) return {};
@@ -224,7 +239,7 @@ Result<void> make_limiting_cgroup(const HostPlace& place, const std::string& pat
   return failed(error, "writing to " + path + "/cgroup.subtree_control");
 }
 
-void come_back(std::chrono::milliseconds patience) {
+void leave_roles_leaf(std::chrono::milliseconds limit) {
   const auto own = find_own_cgroup();
   if (!own || !own->path.ends_with(roles_name)) return;
   const std::string base = parent_of(own->path);
@@ -232,21 +247,21 @@ void come_back(std::chrono::milliseconds patience) {
     const UniqueFd lock = lock_base(base);
     if (!take_back(base) || enter(base) != 0) return;
   }
-  remove_leaf(own->path, patience);
+  remove_leaf(own->path, limit);
 }
 
 void clear_roles_leaf(const std::string& base) {
   const std::string leaf = roles_leaf(base);
   if (::access(leaf.c_str(), F_OK) != 0) return;
   const UniqueFd lock = lock_base(base);
-  // Who lives in it needs the controllers, or will need them.
+  // A host that has its roles in it needs the controllers, or will need them.
   if (members_of(leaf).empty() && take_back(base)) remove_leaf(leaf, 50ms);
 }
 
-StepAside::StepAside(bool is_wanted) {
+RolesLeafScope::RolesLeafScope(bool is_wanted) {
   // What goes wrong here the host says better, when it is asked for limits.
   if (is_wanted) [[maybe_unused]]
-    const auto done = step_aside(plan_host_place());
+    const auto done = enter_roles_leaf(plan_cgroup_placement());
 }
 
 }  // namespace meshbus::os

@@ -1,0 +1,45 @@
+#pragma once
+
+#include <memory>
+#include <vector>
+
+#include "agent/keeper/mesh_cgroups.h"
+#include "agent/keeper/proc_starter.h"
+#include "agent/keeper/protocol.h"
+#include "agent/keeper/shared_process.h"
+#include "agent/keeper/spawn_queue.h"
+#include "common/base/unique_fd.h"
+
+namespace meshbus::keeper {
+
+/// Starts a process for one proc or for several, in the cgroups where it belongs. One thread.
+class ProcessStarter {
+ public:
+  ProcessStarter(ProcStarter starter, MeshCgroups& cgroups)
+      : starter_(std::move(starter)), cgroups_(cgroups) {}
+
+  /// One birth for each proc of the process. Either all are born, or none is and there is no
+  /// process.
+  struct Outcome {
+    std::vector<Birth> births;
+    UniqueFd pidfd;
+    std::unique_ptr<SharedProcess> shared;  ///< Set: a process of several procs.
+  };
+  /// Never fails otherwise than by the births' failure. The mesh's cgroup is joined either way.
+  Outcome start(QueuedProcess& queued);
+
+ private:
+  ProcStarter::Started start_first(const PreparedSpec& prepared, os::ProcSpec proc, UniqueFd link);
+
+  ProcStarter starter_;
+  MeshCgroups& cgroups_;
+};
+
+/// Births that say why these procs were not started.
+std::vector<Birth> failed_births(const std::vector<std::uint64_t>& ids,
+                                 const os::SpawnFailure& failure);
+
+/// Kills a process that was not reported, and reaps it.
+void end_unreported(pid_t pid);
+
+}  // namespace meshbus::keeper

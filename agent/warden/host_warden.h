@@ -1,0 +1,81 @@
+#pragma once
+
+#include <array>
+#include <chrono>
+#include <optional>
+#include <set>
+#include <string>
+#include <string_view>
+
+#include <sys/types.h>
+
+#include "agent/warden/end_sequence.h"
+#include "agent/warden/frozen_roles.h"
+#include "agent/warden/host_site.h"
+#include "agent/warden/restart_policy.h"
+#include "agent/warden/role.h"
+#include "agent/warden/role_starter.h"
+#include "agent/warden/start_failure.h"
+#include "agent/warden/warden.h"
+#include "agent/warden/warden_log.h"
+#include "common/base/unique_fd.h"
+#include "meshbus/result.h"
+
+namespace meshbus::warden {
+
+/// The warden at work: turns the loop, hears of every end of a role, and has the host restarted or
+/// ended as EndSequence and RestartPolicy decide. One thread; every wait has a deadline.
+class Warden {
+ public:
+  explicit Warden(const WardenOptions& options);
+  /// Runs until the host has ended. Returns the process exit code.
+  int run();
+
+ private:
+  using Clock = std::chrono::steady_clock;
+
+  Started prepare();
+  Started prepare_process();
+  void start();
+  void turn();
+  int wait_milliseconds() const;
+
+  void on_signals();
+  void on_launcher();
+  void on_lifeline(Role& role);
+  void on_message(Role& role, std::string_view text);
+  void on_ready();
+  void reap_children();
+  void on_exit(RoleName name, const std::string& how);
+  void on_broker_lost(const std::string& how);
+  void on_agent_lost(const std::string& how);
+  void restart_broker();
+  void on_deadline();
+  void look_for_frozen();
+
+  Role& role(RoleName name) { return roles_[static_cast<std::size_t>(name)]; }
+  EndSequence::Alive alive() const;
+  void enter(Phase phase);
+  void end(int exit_code, std::chrono::milliseconds grace);
+  void fail_start(int exit_code, const std::string& why);
+  void sweep();
+  int finish();
+
+  const WardenOptions& options_;
+  WardenLog log_;
+  HostSite site_;
+  RoleStarter starter_;
+  std::array<Role, kRoleCount> roles_;  // by RoleName
+  UniqueFd signals_;
+  UniqueFd launcher_;
+  std::set<pid_t> earlier_children_;  // those from before this process became a warden
+  EndSequence sequence_;
+  FrozenRoles frozen_;
+  RestartPolicy broker_restarts_;
+  RestartPolicy agent_restarts_;
+  std::optional<Clock::time_point> broker_due_;  // when the dead broker is started again
+  bool has_swept_ = false;                       // the keeper said so
+  int exit_code_ = 0;
+};
+
+}  // namespace meshbus::warden

@@ -1,0 +1,83 @@
+// A broker that crashes ends no job, however often it does: procs live without one, and the warden
+// restarts it without end.
+#include <doctest/doctest.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <csignal>
+#include <fstream>
+
+#include "tests/integration/cli/harness.h"
+
+using namespace std::chrono_literals;
+using namespace meshbus::test;
+
+namespace {
+
+/// The broker of that host that is not `before`.
+pid_t wait_for_broker(pid_t warden, pid_t before) {
+  std::optional<Roles> roles;
+  REQUIRE(wait_until(
+      [&] {
+        roles = find_roles(warden);
+        return roles && roles->broker != before;
+      },
+      in_time));
+  return roles->broker;
+}
+
+}  // namespace
+
+TEST_CASE("chaos: a broker that is killed ten times within a minute ends no job") {
+  StandingHost host;
+  const TempDir dir;
+  const std::string go = dir / "go";
+  Process launcher(cli({"run", "--hosts", host.address(), "--", "sh", "-c",
+                        "echo up; until [ -e " + go + " ]; do sleep 0.05; done; echo done"}));
+  launcher.wait_for_output("up\n", in_time);
+  const auto begin = std::chrono::steady_clock::now();
+  const pid_t warden = host.roles().warden;
+  pid_t broker = host.roles().broker;
+  for (int i = 0; i < 10; ++i) {
+    REQUIRE(::kill(broker, SIGKILL) == 0);
+    broker = wait_for_broker(warden, broker);
+  }
+  MESSAGE("ten brokers within "
+          << std::chrono::duration_cast<std::chrono::milliseconds>(
+                 std::chrono::steady_clock::now() - begin)
+                 .count()
+          << " ms");
+  CHECK(host.process().is_running());
+  CHECK(host.process().err().find("the broker was killed by SIGKILL: restarting it") !=
+        std::string::npos);
+  CHECK(host.process().err().find("ending the host") == std::string::npos);
+  std::ofstream(go) << "go\n";
+  CHECK(launcher.wait_exit(in_time) == ExitStatus::exited(0));
+  CHECK(launcher.out().find("done\n") != std::string::npos);
+  // The host works as before.
+  CHECK(run_cli({"run", "--hosts", host.address(), "--", "true"}).status == ExitStatus::exited(0));
+}
+
+TEST_CASE("chaos: the user of a host can neither dump nor read its roles") {
+  if (::geteuid() != 0) {
+    MESSAGE("not root: files in /proc of a host of ours would not tell the difference");
+    return;
+  }
+  const TempDir dir;
+  REQUIRE(::chown(dir.path().c_str(), 65534, 65534) == 0);
+  Process host({"setpriv", "--reuid=65534", "--regid=65534", "--clear-groups", "--", bin("meshbus"),
+                "host"},
+               {.environment = {{"XDG_RUNTIME_DIR", dir.path()}}});
+  host.wait_for_output("\"keeper_pid\":", in_time);
+  const auto roles = find_roles(host.pid());
+  REQUIRE(roles.has_value());
+  for (const pid_t role : roles->all()) {
+    CAPTURE(roles->to_string());
+    CAPTURE(role);
+    struct stat status{};
+    REQUIRE(::stat(("/proc/" + std::to_string(role) + "/environ").c_str(), &status) == 0);
+    CHECK(status.st_uid == 0);
+  }
+  host.send_signal(SIGTERM);
+  CHECK(host.wait_exit(in_time) == ExitStatus::exited(0));
+}
