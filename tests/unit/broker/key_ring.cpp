@@ -106,9 +106,9 @@ TEST_CASE("key_ring: a folder that others may write to changes nothing, and is n
     CHECK_FALSE(ring->refresh());
     CHECK(ring->find(b) == nullptr);
     CHECK(ring->find(a) != nullptr);
-    const auto start = KeyRing::load(folder.directory);
-    REQUIRE_FALSE(start.has_value());
-    CHECK(start.error().detail().find("chmod go-w " + path) != std::string::npos);
+    const auto loaded = KeyRing::load(folder.directory);
+    REQUIRE_FALSE(loaded.has_value());
+    CHECK(loaded.error().detail().find("chmod go-w " + path) != std::string::npos);
     fs::remove(folder.directory.public_path(wire::Role::operate, "mallory"));
     REQUIRE(::chmod(path.c_str(), 0755) == 0);
   }
