@@ -1,10 +1,12 @@
-// Ring all-reduce: every rank has a vector of numbers, and in the end every rank has the sum of all of them. Each rank only ever talks to
-// its right neighbour, and each number goes round twice, whatever the number of ranks:
+// Ring all-reduce: every rank has a vector of numbers, and in the end every rank has the sum of all
+// of them. Each rank only ever talks to its right neighbour, and each number goes round twice,
+// whatever the number of ranks:
 //
 //     meshbus run --mesh --hosts 2 --per-host gpus=4 -- ring_allreduce 100000
 //
-// The vector is cut into one part per rank. In the first round parts travel to the right and are added to on their way, so that each rank
-// ends with one part that is complete; in the second round the complete parts travel on until everybody has all.
+// The vector is cut into one part per rank. In the first round parts travel to the right and are
+// added to on their way, so that each rank ends with one part that is complete; in the second round
+// the complete parts travel on until everybody has all.
 #include <meshbus/proc.h>
 
 #include <condition_variable>
@@ -25,7 +27,8 @@ namespace {
 
 using Vector = std::vector<std::uint64_t>;
 
-/// What the left neighbour has sent and main() has not taken yet. Messages of one sender come in the order in which they were sent.
+/// What the left neighbour has sent and main() has not taken yet. Messages of one sender come in
+/// the order in which they were sent.
 class Inbox {
  public:
   void put(std::string part) {
@@ -35,7 +38,8 @@ class Inbox {
   }
   std::string take() {
     std::unique_lock lock(mutex_);
-    if (!changed_.wait_for(lock, 60s, [this] { return !parts_.empty(); })) throw std::runtime_error("nothing comes from the left");
+    if (!changed_.wait_for(lock, 60s, [this] { return !parts_.empty(); }))
+      throw std::runtime_error("nothing comes from the left");
     auto part = std::move(parts_.front());
     parts_.pop_front();
     return part;
@@ -56,16 +60,19 @@ void all_reduce(Proc& proc, Inbox& inbox, Vector& values) {
   const auto ranks = proc.world_size();
   const auto right = (proc.rank() + 1) % ranks;
   const auto bytes_of = [&](std::size_t part) {
-    const auto begin = begin_of(values.size(), part, ranks), end = begin_of(values.size(), part + 1, ranks);
+    const auto begin = begin_of(values.size(), part, ranks),
+               end = begin_of(values.size(), part + 1, ranks);
     return std::pair(values.data() + begin, (end - begin) * sizeof(values[0]));
   };
   for (std::uint64_t step = 0; step < 2 * (ranks - 1); ++step) {
     const auto [out, out_size] = bytes_of((proc.rank() + 2 * ranks - step) % ranks);
-    const auto sent = proc.send(right, 1, std::string_view(reinterpret_cast<const char*>(out), out_size));
+    const auto sent =
+        proc.send(right, 1, std::string_view(reinterpret_cast<const char*>(out), out_size));
     if (!sent) throw std::runtime_error(sent.error().to_string());
     const auto [in, in_size] = bytes_of((proc.rank() + 2 * ranks - step - 1) % ranks);
     const auto part = inbox.take();
-    if (part.size() != in_size) throw std::runtime_error("a part of " + std::to_string(part.size()) + " bytes");
+    if (part.size() != in_size)
+      throw std::runtime_error("a part of " + std::to_string(part.size()) + " bytes");
     if (step < ranks - 1) {
       for (std::size_t i = 0; i < in_size / sizeof(values[0]); ++i) {
         std::uint64_t number = 0;
@@ -82,7 +89,9 @@ void all_reduce(Proc& proc, Inbox& inbox, Vector& values) {
 
 int main(int argc, char** argv) {
   const std::size_t size = argc == 2 ? std::strtoul(argv[1], nullptr, 10) : 0;
-  if (size == 0) return std::fprintf(stderr, "usage: meshbus run --mesh -n RANKS -- ring_allreduce NUMBERS\n"), 2;
+  if (size == 0)
+    return std::fprintf(stderr, "usage: meshbus run --mesh -n RANKS -- ring_allreduce NUMBERS\n"),
+           2;
 
   Inbox inbox;
   meshbus::ProcProgram program;
@@ -102,10 +111,13 @@ int main(int argc, char** argv) {
     const auto ranks = proc.world_size();
     for (std::size_t i = 0; i < size; ++i) {
       const auto expected = ranks * (ranks + 1) / 2 * (i + 1);
-      if (values[i] != expected) return std::fprintf(stderr, "number %zu is %lu and should be %lu\n", i, values[i], expected), 1;
+      if (values[i] != expected)
+        return std::fprintf(stderr, "number %zu is %lu and should be %lu\n", i, values[i],
+                            expected),
+               1;
     }
-    std::printf("rank %lu has the sums of %lu ranks: 1 became %lu, %zu became %lu\n", proc.rank(), ranks, values.front(), size,
-                values.back());
+    std::printf("rank %lu has the sums of %lu ranks: 1 became %lu, %zu became %lu\n", proc.rank(),
+                ranks, values.front(), size, values.back());
     return 0;
   });
   meshbus::bootstrap_or_die(program);

@@ -1,4 +1,5 @@
-// Launcher and proc in one executable: run without arguments it starts two hosts on this machine and four copies of itself on them.
+// Launcher and proc in one executable: run without arguments it starts two hosts on this machine
+// and four copies of itself on them.
 #include <meshbus/client.h>
 #include <meshbus/proc.h>
 
@@ -21,7 +22,8 @@ Result<void> launch() {
   if (!context) return fail(context.error());
   auto hosts = HostMesh::process(*context, *Extent::parse("host=2"));
   if (!hosts) return fail(hosts.error());
-  auto mesh = hosts->spawn("twin", *Extent::parse("gpu=2"), {.kind = ProcKind::mesh});  // no command: this very program
+  auto mesh = hosts->spawn("twin", *Extent::parse("gpu=2"),
+                           {.kind = ProcKind::mesh});  // no command: this very program
   if (!mesh) return fail(mesh.error());
   for (std::uint64_t rank = 0; rank < mesh->size(); ++rank) {
     const auto answer = mesh->proc(rank)->call(*context, 1, "good morning");

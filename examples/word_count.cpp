@@ -1,5 +1,5 @@
-// Word count: an actor in each of four procs on two hosts counts the words of its share of the files below a folder; the launcher adds up.
-// One executable is both launcher and proc:
+// Word count: an actor in each of four procs on two hosts counts the words of its share of the
+// files below a folder; the launcher adds up. One executable is both launcher and proc:
 //
 //     word_count DIR
 #include <meshbus/actor.h>
@@ -32,7 +32,9 @@ class WordCounter : public Actor {
     }
     std::sort(files_.begin(), files_.end());
     const auto ranks = context.proc().world_size();
-    std::erase_if(files_, [&, index = std::uint64_t{0}](const auto&) mutable { return index++ % ranks != context.rank(); });
+    std::erase_if(files_, [&, index = std::uint64_t{0}](const auto&) mutable {
+      return index++ % ranks != context.rank();
+    });
     on("count", &WordCounter::count);
   }
 
@@ -65,7 +67,8 @@ Result<void> launch(const std::string& folder) {
   if (!context) return fail(context.error());
   auto hosts = HostMesh::process(*context, *Extent::parse("host=2"));
   if (!hosts) return fail(hosts.error());
-  auto procs = hosts->spawn("counters", *Extent::parse("proc=2"), {.kind = ProcKind::mesh});  // no command: this very program
+  auto procs = hosts->spawn("counters", *Extent::parse("proc=2"),
+                            {.kind = ProcKind::mesh});  // no command: this very program
   if (!procs) return fail(procs.error());
   auto counters = procs->spawn_actors("word_counter", "words", folder);
   if (!counters) return fail(counters.error());
@@ -80,8 +83,10 @@ Result<void> launch(const std::string& folder) {
     for (std::string word; lines >> word >> times;) total[word] += times;
   }
   std::vector<std::pair<std::string, std::uint64_t>> ranked(total.begin(), total.end());
-  std::stable_sort(ranked.begin(), ranked.end(), [](const auto& a, const auto& b) { return a.second > b.second; });
-  for (std::size_t i = 0; i < std::min<std::size_t>(5, ranked.size()); ++i) std::cout << ranked[i].second << " " << ranked[i].first << "\n";
+  std::stable_sort(ranked.begin(), ranked.end(),
+                   [](const auto& a, const auto& b) { return a.second > b.second; });
+  for (std::size_t i = 0; i < std::min<std::size_t>(5, ranked.size()); ++i)
+    std::cout << ranked[i].second << " " << ranked[i].first << "\n";
 
   if (auto stopped = counters->stop(); !stopped) return fail(stopped.error());
   if (auto stopped = procs->stop(); !stopped) return fail(stopped.error());
@@ -92,7 +97,8 @@ Result<void> launch(const std::string& folder) {
 }  // namespace
 
 int main(int argc, char** argv) {
-  const auto as_proc = bootstrap(ProcProgram().actor<WordCounter>("word_counter"));  // never returns in a proc
+  const auto as_proc =
+      bootstrap(ProcProgram().actor<WordCounter>("word_counter"));  // never returns in a proc
   if (argc != 2) return std::cerr << "usage: word_count DIR\n", 2;
   const auto done = as_proc.error().code() == ErrorCode::not_exist ? launch(argv[1]) : as_proc;
   if (done) return 0;

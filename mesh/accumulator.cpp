@@ -17,8 +17,8 @@ Overlay<bool> ranks_that(const RankValues<bool>& ranks, bool meant) {
 }
 
 Error unknown_rank(std::uint64_t rank, std::uint64_t num_ranks) {
-  return {ErrorCode::out_of_range,
-          "replies: expected ranks below " + std::to_string(num_ranks) + ", found one of rank " + std::to_string(rank)};
+  return {ErrorCode::out_of_range, "replies: expected ranks below " + std::to_string(num_ranks) +
+                                       ", found one of rank " + std::to_string(rank)};
 }
 
 }  // namespace
@@ -51,7 +51,8 @@ Result<void> Accumulator::add(std::uint64_t rank, ReplyValue reply, Time now) {
   if (rank >= num_ranks_) return fail(unknown_rank(rank, num_ranks_));
   const Result<ReplyValue> lifted = reducer_.lift(std::move(reply));
   if (!lifted) return fail(lifted.error().within("reply of rank " + std::to_string(rank)));
-  if (Result<void> done = combine(*lifted); !done) return fail(done.error().within("reply of rank " + std::to_string(rank)));
+  if (Result<void> done = combine(*lifted); !done)
+    return fail(done.error().within("reply of rank " + std::to_string(rank)));
   note(rank, rank + 1);
   on_news(now);
   return {};

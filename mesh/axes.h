@@ -11,7 +11,8 @@
 #include "mesh/text.h"
 #include "meshbus/result.h"
 
-/// The rules that labelled axes obey, and the parts of texts that are lists of axes. Not a public header.
+/// The rules that labelled axes obey, and the parts of texts that are lists of axes. Not a public
+/// header.
 namespace meshbus::axes {
 
 /// Ranks and their counts fit in 63 bits: everybody's signed integers hold them.
@@ -26,15 +27,21 @@ struct Problem {
 /// Labels must be unique, non-empty UTF-8. O(n log n).
 std::optional<Problem> find_label_problem(std::span<const std::string> labels);
 
-/// The product of the sizes must fit in 63 bits, those of 0 left out: else there are no strides for the others.
-std::optional<Problem> find_size_problem(std::span<const std::string> labels, std::span<const std::uint64_t> sizes);
+/// The product of the sizes must fit in 63 bits, those of 0 left out: else there are no strides for
+/// the others.
+std::optional<Problem> find_size_problem(std::span<const std::string> labels,
+                                         std::span<const std::uint64_t> sizes);
 
-/// No stride is 0; axes do not overlap; the highest base rank, at most max_num_ranks - 1, is there (spec 1.3). O(n log n).
-std::optional<Problem> find_stride_problem(std::span<const std::string> labels, std::uint64_t offset, std::span<const std::uint64_t> sizes,
+/// No stride is 0; axes do not overlap; the highest base rank, at most max_num_ranks - 1, is there
+/// (spec 1.3). O(n log n).
+std::optional<Problem> find_stride_problem(std::span<const std::string> labels,
+                                           std::uint64_t offset,
+                                           std::span<const std::uint64_t> sizes,
                                            std::span<const std::uint64_t> strides);
 
 /// A hash of what labelled axes are made of.
-std::size_t hash(std::span<const std::string> labels, std::initializer_list<std::span<const std::uint64_t>> numbers) noexcept;
+std::size_t hash(std::span<const std::string> labels,
+                 std::initializer_list<std::span<const std::uint64_t>> numbers) noexcept;
 
 /// A label for messages: as in region texts.
 std::string show(std::string_view label);
@@ -56,7 +63,8 @@ struct ListForm {
   char close = '\0';             ///< the list ends before this character, else with the text
 };
 
-/// Reads axes up to the end or `close`, with spaces before and after. An empty list is fine, an empty axis is not.
+/// Reads axes up to the end or `close`, with spaces before and after. An empty list is fine, an
+/// empty axis is not.
 Result<List> parse_list(text::Scanner& scanner, ListForm form);
 
 }  // namespace meshbus::axes

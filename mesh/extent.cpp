@@ -9,7 +9,8 @@
 namespace meshbus {
 namespace {
 
-std::optional<axes::Problem> find_problem(const std::vector<std::string>& labels, const std::vector<std::uint64_t>& sizes) {
+std::optional<axes::Problem> find_problem(const std::vector<std::string>& labels,
+                                          const std::vector<std::uint64_t>& sizes) {
   if (std::optional<axes::Problem> problem = axes::find_label_problem(labels)) return problem;
   return axes::find_size_problem(labels, sizes);
 }
@@ -29,8 +30,10 @@ std::string print(const Extent& extent, std::string_view separator, std::string_
 
 Result<Extent> Extent::make(std::vector<std::string> labels, std::vector<std::uint64_t> sizes) {
   if (labels.size() != sizes.size()) {
-    return fail(ErrorCode::configuration_error, "extent: InvalidDims: expected a size for each of " + std::to_string(labels.size()) +
-                                                    " labels, found " + std::to_string(sizes.size()));
+    return fail(ErrorCode::configuration_error,
+                "extent: InvalidDims: expected a size for each of " +
+                    std::to_string(labels.size()) + " labels, found " +
+                    std::to_string(sizes.size()));
   }
   if (const std::optional<axes::Problem> problem = find_problem(labels, sizes)) {
     return fail(ErrorCode::configuration_error, "extent: " + problem->text);
@@ -45,7 +48,8 @@ Result<Extent> Extent::make(std::vector<std::string> labels, std::vector<std::ui
   return extent;
 }
 
-Result<Extent> Extent::make(std::initializer_list<std::pair<std::string_view, std::uint64_t>> axes) {
+Result<Extent> Extent::make(
+    std::initializer_list<std::pair<std::string_view, std::uint64_t>> axes) {
   std::vector<std::string> labels;
   std::vector<std::uint64_t> sizes;
   for (const auto& [label, size] : axes) {
@@ -62,7 +66,8 @@ Result<Extent> Extent::parse(std::string_view text) {
 Result<Extent> Extent::parse(text::Scanner part) {
   part.skip_spaces();
   const bool braces = part.accept('{');
-  Result<axes::List> list = axes::parse_list(part, {.first = "a size", .colon = braces, .close = braces ? '}' : '\0'});
+  Result<axes::List> list =
+      axes::parse_list(part, {.first = "a size", .colon = braces, .close = braces ? '}' : '\0'});
   if (!list) return fail(std::move(list).error());
   if (braces) {
     if (Result<void> close = part.expect('}'); !close) return fail(std::move(close).error());
@@ -103,16 +108,21 @@ std::optional<std::uint64_t> Extent::size_of(std::string_view label) const noexc
 
 Result<std::uint64_t> Extent::rank_of(std::span<const std::uint64_t> coordinates) const {
   if (coordinates.size() != num_dims()) {
-    return fail(ErrorCode::configuration_error, "extent: InvalidDims: expected a coordinate for each of " + std::to_string(num_dims()) +
-                                                    " axes of " + to_string() + ", found " + std::to_string(coordinates.size()));
+    return fail(ErrorCode::configuration_error,
+                "extent: InvalidDims: expected a coordinate for each of " +
+                    std::to_string(num_dims()) + " axes of " + to_string() + ", found " +
+                    std::to_string(coordinates.size()));
   }
   std::uint64_t rank = 0;
   for (std::size_t i = 0; i < coordinates.size(); ++i) {
     if (coordinates[i] >= sizes()[i]) {
-      return fail(ErrorCode::out_of_range, "extent: OutOfRangeIndex: expected a coordinate below " + std::to_string(sizes()[i]) +
-                                               " for axis " + axes::show(labels()[i]) + ", found " + std::to_string(coordinates[i]));
+      return fail(ErrorCode::out_of_range, "extent: OutOfRangeIndex: expected a coordinate below " +
+                                               std::to_string(sizes()[i]) + " for axis " +
+                                               axes::show(labels()[i]) + ", found " +
+                                               std::to_string(coordinates[i]));
     }
-    // Cannot overflow: a size of 0 was an error above, or will be below; until then the product without zeros bounds it.
+    // Cannot overflow: a size of 0 was an error above, or will be below; until then the product
+    // without zeros bounds it.
     rank = rank * sizes()[i] + coordinates[i];
   }
   return rank;
@@ -120,8 +130,9 @@ Result<std::uint64_t> Extent::rank_of(std::span<const std::uint64_t> coordinates
 
 Result<std::vector<std::uint64_t>> Extent::coordinates_of(std::uint64_t rank) const {
   if (rank >= num_ranks()) {
-    return fail(ErrorCode::out_of_range, "extent: OutOfRangeRank: expected a rank below " + std::to_string(num_ranks()) + " in " +
-                                             to_string() + ", found " + std::to_string(rank));
+    return fail(ErrorCode::out_of_range, "extent: OutOfRangeRank: expected a rank below " +
+                                             std::to_string(num_ranks()) + " in " + to_string() +
+                                             ", found " + std::to_string(rank));
   }
   std::vector<std::uint64_t> coordinates(num_dims());
   for (std::size_t i = num_dims(); i-- > 0; rank /= sizes()[i]) coordinates[i] = rank % sizes()[i];

@@ -17,8 +17,10 @@ Result<std::string> parse_word(text::Scanner& scanner) {
   if (scanner.accept("\"\"")) return std::string();
   if (scanner.peek() == '"') return scanner.label();
   std::string word;
-  for (; !scanner.at_end() && is_word_part(scanner.peek()); scanner.advance(1)) word += scanner.peek();
-  if (word.empty()) return scanner.unexpected("a value (letters, digits, '_', '-', '.', or a quoted text)");
+  for (; !scanner.at_end() && is_word_part(scanner.peek()); scanner.advance(1))
+    word += scanner.peek();
+  if (word.empty())
+    return scanner.unexpected("a value (letters, digits, '_', '-', '.', or a quoted text)");
   return word;
 }
 
@@ -36,7 +38,8 @@ Result<Placed<char>> parse_interval(text::Scanner& scanner) {
   scanner.skip_spaces();
   const Result<std::uint64_t> end = scanner.number("the rank after the last one");
   if (!end) return fail(end.error());
-  if (*begin >= *end) return scanner.problem_at(position, "expected ranks, found none in " + interval(*begin, *end));
+  if (*begin >= *end)
+    return scanner.problem_at(position, "expected ranks, found none in " + interval(*begin, *end));
   scanner.skip_spaces();
   return Placed<char>{{*begin, *end, 0}, position};
 }
@@ -64,10 +67,12 @@ Result<TextOverlay> parse_overlay(std::string_view text) {
     scanner.skip_spaces();
     Result<std::string> value = parse_word(scanner);
     if (!value) return fail(std::move(value).error());
-    placed.push_back({{interval->run.begin, interval->run.end, std::move(*value)}, interval->position});
+    placed.push_back(
+        {{interval->run.begin, interval->run.end, std::move(*value)}, interval->position});
     scanner.skip_spaces();
   } while (scanner.accept(','));
-  if (Result<void> end = scanner.expect_end("',' or the end"); !end) return fail(std::move(end).error());
+  if (Result<void> end = scanner.expect_end("',' or the end"); !end)
+    return fail(std::move(end).error());
   return run_text::collect(scanner, std::move(placed));
 }
 

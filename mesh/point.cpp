@@ -24,8 +24,10 @@ Result<Point> Point::parse(text::Scanner part) {
   if (problem) return part.problem_at(list->label_at[problem->axis], problem->text);
   for (std::size_t i = 0; i < list->labels.size(); ++i) {
     if (list->first[i] < list->second[i]) continue;
-    return part.problem_at(list->first_at[i], "OutOfRangeIndex: expected a coordinate below its size " + std::to_string(list->second[i]) +
-                                                  ", found " + std::to_string(list->first[i]));
+    return part.problem_at(list->first_at[i],
+                           "OutOfRangeIndex: expected a coordinate below its size " +
+                               std::to_string(list->second[i]) + ", found " +
+                               std::to_string(list->first[i]));
   }
   Result<Extent> extent = Extent::make(std::move(list->labels), std::move(list->second));
   if (!extent) return fail(std::move(extent).error());
@@ -40,7 +42,8 @@ std::optional<std::uint64_t> Point::coordinate(std::string_view label) const noe
 
 std::uint64_t Point::rank() const noexcept {
   std::uint64_t rank = 0;
-  for (std::size_t i = 0; i < coordinates_.size(); ++i) rank = rank * extent_.sizes()[i] + coordinates_[i];
+  for (std::size_t i = 0; i < coordinates_.size(); ++i)
+    rank = rank * extent_.sizes()[i] + coordinates_[i];
   return rank;
 }
 
@@ -60,12 +63,14 @@ std::ostream& operator<<(std::ostream& out, const Point& point) {
 
 Point Points::operator[](std::uint64_t rank) const {
   std::vector<std::uint64_t> coordinates(extent_.num_dims());
-  for (std::size_t i = coordinates.size(); i-- > 0; rank /= extent_.sizes()[i]) coordinates[i] = rank % extent_.sizes()[i];
+  for (std::size_t i = coordinates.size(); i-- > 0; rank /= extent_.sizes()[i])
+    coordinates[i] = rank % extent_.sizes()[i];
   return Point(extent_, std::move(coordinates));
 }
 
 }  // namespace meshbus
 
 std::size_t std::hash<meshbus::Point>::operator()(const meshbus::Point& point) const noexcept {
-  return meshbus::axes::hash(point.extent().labels(), {point.extent().sizes(), point.coordinates()});
+  return meshbus::axes::hash(point.extent().labels(),
+                             {point.extent().sizes(), point.coordinates()});
 }

@@ -15,8 +15,9 @@ namespace {
 constexpr std::size_t kQuoted = 40;
 
 Error unreadable(const std::string& name, std::string_view expected, std::string_view answer) {
-  return {ErrorCode::configuration_error, "reducer " + name + ": expected " + std::string(expected) + ", found " +
-                                              text::quoted(answer.substr(0, kQuoted)) + (answer.size() > kQuoted ? "..." : "")};
+  return {ErrorCode::configuration_error,
+          "reducer " + name + ": expected " + std::string(expected) + ", found " +
+              text::quoted(answer.substr(0, kQuoted)) + (answer.size() > kQuoted ? "..." : "")};
 }
 
 /// A number that is the whole text.
@@ -31,7 +32,8 @@ std::optional<T> whole_number(std::string_view text) {
 Result<ReplyValue> read_number(const std::string& name, std::string_view answer) {
   if (const auto integer = whole_number<std::int64_t>(answer)) return *integer;
   // A whole number that does not fit must not lose its last digits silently.
-  const bool is_integer = !answer.empty() && answer.find_first_not_of("-0123456789") == std::string_view::npos;
+  const bool is_integer =
+      !answer.empty() && answer.find_first_not_of("-0123456789") == std::string_view::npos;
   if (const auto number = whole_number<double>(answer); number && !is_integer) return *number;
   return fail(unreadable(name, is_integer ? "a number of 64 bits" : "a number", answer));
 }
@@ -44,7 +46,9 @@ Result<ReplyValue> read_bool(const std::string& name, std::string_view answer) {
 
 Result<ReplyValue> read_overlay(const std::string& name, std::string_view answer) {
   auto overlay = parse_overlay(answer);
-  if (!overlay) return fail(ErrorCode::configuration_error, "reducer " + name + ": " + overlay.error().detail());
+  if (!overlay)
+    return fail(ErrorCode::configuration_error,
+                "reducer " + name + ": " + overlay.error().detail());
   return std::move(*overlay);
 }
 
@@ -54,8 +58,8 @@ Result<ReplyValue> read_bytes(const std::string&, std::string_view answer) {
 
 using Read = Result<ReplyValue> (*)(const std::string& name, std::string_view answer);
 
-/// Makes a reducer of a function over pairs of one type each; `combine(into, update)` returns whether it could. Values of other types are
-/// errors that name the types it takes.
+/// Makes a reducer of a function over pairs of one type each; `combine(into, update)` returns
+/// whether it could. Values of other types are errors that name the types it takes.
 template <typename... Taken, typename Combine>
 Reducer reducer_of(std::string name, Read read, std::string takes, Combine combine) {
   Reducer reducer;
@@ -63,27 +67,32 @@ Reducer reducer_of(std::string name, Read read, std::string takes, Combine combi
   reducer.read = [name, read](std::string_view answer) { return read(name, answer); };
   reducer.check = [name, takes](const ReplyValue& value) -> Result<void> {
     if ((std::holds_alternative<Taken>(value) || ...)) return {};
-    return fail(ErrorCode::configuration_error, "reducer " + name + ": expected " + takes + ", found " + std::string(kind_of(value)));
+    return fail(ErrorCode::configuration_error, "reducer " + name + ": expected " + takes +
+                                                    ", found " + std::string(kind_of(value)));
   };
   reducer.lift = [check = reducer.check](ReplyValue reply) -> Result<ReplyValue> {
     if (Result<void> fine = check(reply); !fine) return fail(std::move(fine).error());
     return reply;
   };
-  reducer.combine = [name, check = reducer.check, combine](ReplyValue& into, const ReplyValue& update) -> Result<void> {
+  reducer.combine = [name, check = reducer.check, combine](
+                        ReplyValue& into, const ReplyValue& update) -> Result<void> {
     for (const ReplyValue* value : {&std::as_const(into), &update}) {
       if (Result<void> fine = check(*value); !fine) return fine;
     }
     if (into.index() != update.index())
       return fail(ErrorCode::configuration_error,
-                  "reducer " + name + ": " + std::string(kind_of(into)) + " and " + std::string(kind_of(update)) + " do not go together");
+                  "reducer " + name + ": " + std::string(kind_of(into)) + " and " +
+                      std::string(kind_of(update)) + " do not go together");
     bool fits = true;
     std::visit(
         [&](auto& mine) {
           using T = std::decay_t<decltype(mine)>;
-          if constexpr ((std::is_same_v<T, Taken> || ...)) fits = combine(mine, *std::get_if<T>(&update));
+          if constexpr ((std::is_same_v<T, Taken> || ...))
+            fits = combine(mine, *std::get_if<T>(&update));
         },
         into);
-    if (!fits) return fail(ErrorCode::too_large, "reducer " + name + ": the result does not fit in 64 bits");
+    if (!fits)
+      return fail(ErrorCode::too_large, "reducer " + name + ": the result does not fit in 64 bits");
     return {};
   };
   return reducer;
@@ -105,7 +114,8 @@ constexpr auto sum_up = [](auto& into, const auto& update) {
   }
 };
 
-/// Whether a number should take the place of another one: NaN never does, and gives way to anything.
+/// Whether a number should take the place of another one: NaN never does, and gives way to
+/// anything.
 template <typename T, typename Less>
 bool wins(T update, T into, Less less) {
   if constexpr (std::is_floating_point_v<T>) {
@@ -117,7 +127,8 @@ bool wins(T update, T into, Less less) {
 }  // namespace
 
 std::string_view kind_of(const ReplyValue& value) noexcept {
-  constexpr std::array<std::string_view, 6> names = {"bool", "int64", "double", "bytes", "statuses", "overlay"};
+  constexpr std::array<std::string_view, 6> names = {"bool",  "int64",    "double",
+                                                     "bytes", "statuses", "overlay"};
   static_assert(names.size() == std::variant_size_v<ReplyValue>);
   return names[value.index()];
 }
@@ -146,19 +157,23 @@ std::string to_text(const ReplyValue& value) {
 const Reducers& Reducers::builtin() {
   static const Reducers reducers = [] {
     Reducers all;
-    all.put(reducer_of<StatusOverlay, TextOverlay>("overlay", read_overlay, "statuses or an overlay", [](auto& into, const auto& update) {
-      into.merge(update);
-      return true;
-    }));
+    all.put(reducer_of<StatusOverlay, TextOverlay>(
+        "overlay", read_overlay, "statuses or an overlay", [](auto& into, const auto& update) {
+          into.merge(update);
+          return true;
+        }));
     all.put(reducer_of<std::int64_t, double>("sum", read_number, "numbers", sum_up));
-    all.put(reducer_of<std::int64_t, double>("min", read_number, "numbers", [](auto& into, const auto& update) {
-      if (wins(update, into, std::less<>())) into = update;
-      return true;
-    }));
-    all.put(reducer_of<std::int64_t, double>("max", read_number, "numbers", [](auto& into, const auto& update) {
-      if (wins(update, into, std::greater<>())) into = update;
-      return true;
-    }));
+    all.put(reducer_of<std::int64_t, double>("min", read_number, "numbers",
+                                             [](auto& into, const auto& update) {
+                                               if (wins(update, into, std::less<>())) into = update;
+                                               return true;
+                                             }));
+    all.put(reducer_of<std::int64_t, double>("max", read_number, "numbers",
+                                             [](auto& into, const auto& update) {
+                                               if (wins(update, into, std::greater<>()))
+                                                 into = update;
+                                               return true;
+                                             }));
     all.put(reducer_of<bool>("any", read_bool, "bools", [](bool& into, bool update) {
       into = into || update;
       return true;
@@ -180,27 +195,35 @@ void Reducers::put(Reducer reducer) {
   by_name_.emplace(std::move(name), std::move(reducer));
 }
 
-Result<void> Reducers::add(std::string name, std::function<std::string(std::string into, const std::string& update)> combine) {
+Result<void> Reducers::add(
+    std::string name,
+    std::function<std::string(std::string into, const std::string& update)> combine) {
   if (!text::is_identifier(name))
-    return fail(ErrorCode::configuration_error, "reducer " + text::quoted(name) + ": a name is made of letters, digits and '_'");
+    return fail(ErrorCode::configuration_error,
+                "reducer " + text::quoted(name) + ": a name is made of letters, digits and '_'");
   if (by_name_.contains(name) || builtin().by_name_.contains(name))
-    return fail(ErrorCode::configuration_error, "reducer " + name + ": there is one of that name already");
-  put(reducer_of<std::string>(name, read_bytes, "bytes", [combine = std::move(combine)](std::string& into, const std::string& update) {
-    into = combine(std::move(into), update);
-    return true;
-  }));
+    return fail(ErrorCode::configuration_error,
+                "reducer " + name + ": there is one of that name already");
+  put(reducer_of<std::string>(
+      name, read_bytes, "bytes",
+      [combine = std::move(combine)](std::string& into, const std::string& update) {
+        into = combine(std::move(into), update);
+        return true;
+      }));
   return {};
 }
 
 Result<Reducer> Reducers::find(std::string_view name) const {
   if (const auto found = by_name_.find(name); found != by_name_.end()) return found->second;
   if (this != &builtin()) {
-    if (const auto found = builtin().by_name_.find(name); found != builtin().by_name_.end()) return found->second;
+    if (const auto found = builtin().by_name_.find(name); found != builtin().by_name_.end())
+      return found->second;
   }
   std::string known;
   for (const Reducers* reducers : {&builtin(), this}) {
     if (reducers == &builtin() && !known.empty()) break;
-    for (const auto& [other, reducer] : reducers->by_name_) known += (known.empty() ? "" : ", ") + other;
+    for (const auto& [other, reducer] : reducers->by_name_)
+      known += (known.empty() ? "" : ", ") + other;
   }
   return fail(ErrorCode::not_exist, "reducer " + text::quoted(name) + ": there are " + known);
 }

@@ -8,8 +8,10 @@
 namespace meshbus {
 namespace {
 
-std::optional<axes::Problem> find_problem(const std::vector<std::string>& labels, std::uint64_t offset,
-                                          const std::vector<std::uint64_t>& sizes, const std::vector<std::uint64_t>& strides) {
+std::optional<axes::Problem> find_problem(const std::vector<std::string>& labels,
+                                          std::uint64_t offset,
+                                          const std::vector<std::uint64_t>& sizes,
+                                          const std::vector<std::uint64_t>& strides) {
   if (std::optional<axes::Problem> problem = axes::find_label_problem(labels)) return problem;
   return axes::find_stride_problem(labels, offset, sizes, strides);
 }
@@ -25,16 +27,22 @@ std::vector<std::uint64_t> row_major(const std::vector<std::uint64_t>& sizes) {
 }
 
 Error out_of_range_index(std::string_view label, std::uint64_t size, std::uint64_t index) {
-  return Error(ErrorCode::out_of_range, "region: OutOfRangeIndex: expected an index below " + std::to_string(size) + " of axis " +
-                                            axes::show(label) + ", found " + std::to_string(index));
+  return Error(ErrorCode::out_of_range, "region: OutOfRangeIndex: expected an index below " +
+                                            std::to_string(size) + " of axis " + axes::show(label) +
+                                            ", found " + std::to_string(index));
 }
 
 }  // namespace
 
-Region::Region(const Extent& extent) : Region(extent.labels(), 0, extent.sizes(), row_major(extent.sizes())) {}
+Region::Region(const Extent& extent)
+    : Region(extent.labels(), 0, extent.sizes(), row_major(extent.sizes())) {}
 
-Region::Region(std::vector<std::string> labels, std::uint64_t offset, std::vector<std::uint64_t> sizes, std::vector<std::uint64_t> strides)
-    : labels_(std::move(labels)), offset_(offset), sizes_(std::move(sizes)), strides_(std::move(strides)) {
+Region::Region(std::vector<std::string> labels, std::uint64_t offset,
+               std::vector<std::uint64_t> sizes, std::vector<std::uint64_t> strides)
+    : labels_(std::move(labels)),
+      offset_(offset),
+      sizes_(std::move(sizes)),
+      strides_(std::move(strides)) {
   std::uint64_t weight = 1;
   for (std::size_t i = sizes_.size(); i-- > 0;) {
     num_ranks_ *= sizes_[i];
@@ -42,15 +50,17 @@ Region::Region(std::vector<std::string> labels, std::uint64_t offset, std::vecto
     steps_.push_back({strides_[i], sizes_[i], weight});
     weight *= sizes_[i];  // cannot overflow: distinct base ranks below 2^63
   }
-  std::sort(steps_.begin(), steps_.end(), [](const Step& a, const Step& b) { return a.stride > b.stride; });
+  std::sort(steps_.begin(), steps_.end(),
+            [](const Step& a, const Step& b) { return a.stride > b.stride; });
 }
 
-Result<Region> Region::make(std::vector<std::string> labels, std::uint64_t offset, std::vector<std::uint64_t> sizes,
-                            std::vector<std::uint64_t> strides) {
+Result<Region> Region::make(std::vector<std::string> labels, std::uint64_t offset,
+                            std::vector<std::uint64_t> sizes, std::vector<std::uint64_t> strides) {
   if (labels.size() != sizes.size() || labels.size() != strides.size()) {
-    return fail(ErrorCode::configuration_error, "region: InvalidDims: expected a size and a stride for each of " +
-                                                    std::to_string(labels.size()) + " labels, found " + std::to_string(sizes.size()) +
-                                                    " and " + std::to_string(strides.size()));
+    return fail(ErrorCode::configuration_error,
+                "region: InvalidDims: expected a size and a stride for each of " +
+                    std::to_string(labels.size()) + " labels, found " +
+                    std::to_string(sizes.size()) + " and " + std::to_string(strides.size()));
   }
   if (const std::optional<axes::Problem> problem = find_problem(labels, offset, sizes, strides)) {
     return fail(ErrorCode::configuration_error, "region: " + problem->text);
@@ -75,8 +85,10 @@ Result<Region> Region::parse(text::Scanner part) {
   }
   Result<axes::List> list = axes::parse_list(part, {.first = "a size", .second = "a stride"});
   if (!list) return fail(std::move(list).error());
-  if (const std::optional<axes::Problem> problem = find_problem(list->labels, offset, list->first, list->second)) {
-    return part.problem_at(list->labels.empty() ? begin : list->label_at[problem->axis], problem->text);
+  if (const std::optional<axes::Problem> problem =
+          find_problem(list->labels, offset, list->first, list->second)) {
+    return part.problem_at(list->labels.empty() ? begin : list->label_at[problem->axis],
+                           problem->text);
   }
   return Region(std::move(list->labels), offset, std::move(list->first), std::move(list->second));
 }
@@ -94,29 +106,34 @@ Extent Region::extent() const {
 
 Result<std::uint64_t> Region::base_rank(std::uint64_t ordinal) const {
   if (ordinal >= num_ranks_) {
-    return fail(ErrorCode::out_of_range, "region: OutOfRangeRank: expected an ordinal below " + std::to_string(num_ranks_) + " in " +
-                                             to_string() + ", found " + std::to_string(ordinal));
+    return fail(ErrorCode::out_of_range, "region: OutOfRangeRank: expected an ordinal below " +
+                                             std::to_string(num_ranks_) + " in " + to_string() +
+                                             ", found " + std::to_string(ordinal));
   }
   return rank_at(ordinal);
 }
 
 std::uint64_t Region::rank_at(std::uint64_t ordinal) const noexcept {
   std::uint64_t rank = offset_;
-  for (std::size_t i = sizes_.size(); i-- > 0; ordinal /= sizes_[i]) rank += ordinal % sizes_[i] * strides_[i];
+  for (std::size_t i = sizes_.size(); i-- > 0; ordinal /= sizes_[i])
+    rank += ordinal % sizes_[i] * strides_[i];
   return rank;
 }
 
 Result<std::uint64_t> Region::base_rank(const Point& point) const {
   const std::vector<std::string>& labels = point.extent().labels();
   if (labels.size() != num_dims()) {
-    return fail(ErrorCode::configuration_error, "region: InvalidDims: expected a point with the " + std::to_string(num_dims()) +
-                                                    " axes of " + text::quoted(to_string()) + ", found " + std::to_string(labels.size()));
+    return fail(ErrorCode::configuration_error, "region: InvalidDims: expected a point with the " +
+                                                    std::to_string(num_dims()) + " axes of " +
+                                                    text::quoted(to_string()) + ", found " +
+                                                    std::to_string(labels.size()));
   }
   std::uint64_t rank = offset_;
   for (std::size_t i = 0; i < labels.size(); ++i) {
     if (labels[i] != labels_[i]) {
-      return fail(ErrorCode::configuration_error, "region: InvalidDim: expected a point whose axis " + std::to_string(i) + " is " +
-                                                      axes::show(labels_[i]) + ", found " + axes::show(labels[i]));
+      return fail(ErrorCode::configuration_error,
+                  "region: InvalidDim: expected a point whose axis " + std::to_string(i) + " is " +
+                      axes::show(labels_[i]) + ", found " + axes::show(labels[i]));
     }
     const std::uint64_t coordinate = point.coordinates()[i];
     if (coordinate >= sizes_[i]) return fail(out_of_range_index(labels_[i], sizes_[i], coordinate));
@@ -128,8 +145,9 @@ Result<std::uint64_t> Region::base_rank(const Point& point) const {
 Result<Point> Region::point(std::uint64_t base_rank) const {
   const std::optional<std::uint64_t> ordinal = ordinal_of(base_rank);
   if (!ordinal) {
-    return fail(ErrorCode::out_of_range,
-                "region: OutOfRangeRank: expected a rank of " + text::quoted(to_string()) + ", found " + std::to_string(base_rank));
+    return fail(ErrorCode::out_of_range, "region: OutOfRangeRank: expected a rank of " +
+                                             text::quoted(to_string()) + ", found " +
+                                             std::to_string(base_rank));
   }
   return points()[*ordinal];
 }
@@ -138,7 +156,8 @@ std::optional<std::uint64_t> Region::ordinal_of(std::uint64_t base_rank) const n
   if (base_rank < offset_ || is_empty()) return std::nullopt;
   std::uint64_t rest = base_rank - offset_;
   std::uint64_t ordinal = 0;
-  // Each stride exceeds all that smaller ones can add up to, so its coordinate can only be the quotient.
+  // Each stride exceeds all that smaller ones can add up to, so its coordinate can only be the
+  // quotient.
   for (const Step& step : steps_) {
     const std::uint64_t coordinate = rest / step.stride;
     if (coordinate >= step.size) return std::nullopt;
@@ -157,29 +176,34 @@ Result<std::size_t> Region::axis(std::string_view label) const {
   if (const std::optional<std::size_t> found = find(label)) return *found;
   std::string known;
   for (const std::string& other : labels_) known += (known.empty() ? "" : ", ") + axes::show(other);
-  return fail(ErrorCode::configuration_error, "region: InvalidDim: no axis " + axes::show(label) + ": " +
-                                                  (known.empty() ? "the region has no axes" : "the axes are " + known));
+  return fail(ErrorCode::configuration_error,
+              "region: InvalidDim: no axis " + axes::show(label) + ": " +
+                  (known.empty() ? "the region has no axes" : "the axes are " + known));
 }
 
-Result<Region> Region::range(std::string_view label, std::uint64_t begin, std::optional<std::uint64_t> end, std::uint64_t step) const {
+Result<Region> Region::range(std::string_view label, std::uint64_t begin,
+                             std::optional<std::uint64_t> end, std::uint64_t step) const {
   const Result<std::size_t> found = axis(label);
   if (!found) return fail(found.error());
   const std::size_t i = *found;
-  const std::string shown =
-      std::to_string(begin) + ".." + (end ? std::to_string(*end) : "") + (step == 1 ? "" : " by " + std::to_string(step));
+  const std::string shown = std::to_string(begin) + ".." + (end ? std::to_string(*end) : "") +
+                            (step == 1 ? "" : " by " + std::to_string(step));
   if (step == 0)
-    return fail(ErrorCode::configuration_error,
-                "region: range " + shown + " of axis " + axes::show(label) + ": expected a step of at least 1");
+    return fail(ErrorCode::configuration_error, "region: range " + shown + " of axis " +
+                                                    axes::show(label) +
+                                                    ": expected a step of at least 1");
   const std::uint64_t stop = std::min(end.value_or(sizes_[i]), sizes_[i]);
   if (begin >= stop) {
-    return fail(ErrorCode::out_of_range, "region: EmptyRange: range " + shown + " of axis " + axes::show(label) + ", which has size " +
+    return fail(ErrorCode::out_of_range, "region: EmptyRange: range " + shown + " of axis " +
+                                             axes::show(label) + ", which has size " +
                                              std::to_string(sizes_[i]) + ", has no index");
   }
   std::vector<std::uint64_t> sizes = sizes_;
   std::vector<std::uint64_t> strides = strides_;
   sizes[i] = (stop - begin - 1) / step + 1;
   // With one index left the stride means nothing; it may be as long as a number gets.
-  if (__builtin_mul_overflow(strides_[i], step, &strides[i])) strides[i] = std::numeric_limits<std::uint64_t>::max();
+  if (__builtin_mul_overflow(strides_[i], step, &strides[i]))
+    strides[i] = std::numeric_limits<std::uint64_t>::max();
   return Region(labels_, offset_ + begin * strides_[i], std::move(sizes), std::move(strides));
 }
 
@@ -195,15 +219,20 @@ Result<Region> Region::at(std::string_view label, std::uint64_t index) const {
   labels.erase(labels.begin() + position);
   sizes.erase(sizes.begin() + position);
   strides.erase(strides.begin() + position);
-  return Region(std::move(labels), offset_ + index * strides_[i], std::move(sizes), std::move(strides));
+  return Region(std::move(labels), offset_ + index * strides_[i], std::move(sizes),
+                std::move(strides));
 }
 
 Result<RegionGroups> Region::group_by(std::string_view label) const {
   const Result<std::size_t> found = axis(label);
   if (!found) return fail(found.error());
   const auto at = static_cast<std::ptrdiff_t>(*found);
-  const auto front = [&](const auto& all) { return std::remove_cvref_t<decltype(all)>(all.begin(), all.begin() + at); };
-  const auto back = [&](const auto& all) { return std::remove_cvref_t<decltype(all)>(all.begin() + at, all.end()); };
+  const auto front = [&](const auto& all) {
+    return std::remove_cvref_t<decltype(all)>(all.begin(), all.begin() + at);
+  };
+  const auto back = [&](const auto& all) {
+    return std::remove_cvref_t<decltype(all)>(all.begin() + at, all.end());
+  };
   return RegionGroups(Region(front(labels_), offset_, front(sizes_), front(strides_)),
                       Region(back(labels_), offset_, back(sizes_), back(strides_)));
 }
@@ -220,7 +249,8 @@ std::string Region::to_string() const {
 }
 
 bool operator==(const Region& a, const Region& b) noexcept {
-  return a.offset_ == b.offset_ && a.sizes_ == b.sizes_ && a.strides_ == b.strides_ && a.labels_ == b.labels_;
+  return a.offset_ == b.offset_ && a.sizes_ == b.sizes_ && a.strides_ == b.strides_ &&
+         a.labels_ == b.labels_;
 }
 
 std::strong_ordering operator<=>(const Region& a, const Region& b) noexcept {
@@ -234,7 +264,8 @@ std::ostream& operator<<(std::ostream& out, const Region& region) {
   return out << region.to_string();
 }
 
-RankRange::iterator::iterator(const Region& region, std::uint64_t left) : left_(left), rank_(region.offset()) {
+RankRange::iterator::iterator(const Region& region, std::uint64_t left)
+    : left_(left), rank_(region.offset()) {
   if (left == 0) return;
   for (std::size_t i = 0; i < region.num_dims(); ++i) {
     if (region.sizes()[i] > 1) wheels_.push_back({region.sizes()[i], region.strides()[i], 0});

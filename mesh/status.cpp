@@ -12,8 +12,8 @@ namespace meshbus {
 namespace {
 
 // In the order of their numbers.
-constexpr std::array<std::string_view, 8> names = {"Unknown",  "NotExist", "Initializing", "Running",
-                                                   "Stopping", "Stopped",  "Failed",       "Timeout"};
+constexpr std::array<std::string_view, 8> names = {
+    "Unknown", "NotExist", "Initializing", "Running", "Stopping", "Stopped", "Failed", "Timeout"};
 
 Result<Status> read_reason(text::Scanner& scanner) {
   if (scanner.accept("\"\"")) return Status(Status::Kind::failed);
@@ -29,7 +29,8 @@ Result<Status> read_duration(text::Scanner& scanner) {
   if (!number) return fail(number.error());
   if (scanner.accept("ms")) return Status::timeout(std::chrono::milliseconds(*number));
   if (!scanner.accept('s')) return scanner.unexpected("'ms' or 's'");
-  if (*number > limit / 1000) return scanner.problem_at(begin, "expected a duration of at most 2^63 ms, found a longer one");
+  if (*number > limit / 1000)
+    return scanner.problem_at(begin, "expected a duration of at most 2^63 ms, found a longer one");
   return Status::timeout(std::chrono::milliseconds(*number * 1000));
 }
 
@@ -82,10 +83,12 @@ Result<Status> Status::parse(std::string_view text) {
 Result<Status> Status::read(text::Scanner& scanner) {
   const std::size_t begin = scanner.position();
   std::size_t length = 0;
-  while (length < scanner.rest().size() && text::is_identifier_part(scanner.rest()[length])) ++length;
+  while (length < scanner.rest().size() && text::is_identifier_part(scanner.rest()[length]))
+    ++length;
   const auto name = std::find(names.begin(), names.end(), scanner.rest().substr(0, length));
   if (name == names.end())
-    return scanner.unexpected_at(begin, "Unknown, NotExist, Initializing, Running, Stopping, Stopped, Failed or Timeout");
+    return scanner.unexpected_at(
+        begin, "Unknown, NotExist, Initializing, Running, Stopping, Stopped, Failed or Timeout");
   scanner.advance(length);
   const auto kind = static_cast<Kind>(name - names.begin());
   if (kind < Kind::failed || !scanner.accept('(')) return Status(kind);

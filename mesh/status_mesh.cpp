@@ -31,7 +31,8 @@ std::string to_string(const StatusOverlay& statuses) {
     ranks += (ranks.empty() ? "" : ",") + run_text::interval(begin, end);
   }
   std::string out;
-  for (const auto& [status, ranks] : groups) out += (out.empty() ? "" : ";") + status.to_string() + "=" + ranks;
+  for (const auto& [status, ranks] : groups)
+    out += (out.empty() ? "" : ";") + status.to_string() + "=" + ranks;
   return out;
 }
 
@@ -45,9 +46,11 @@ Result<StatusOverlay> parse_statuses(std::string_view text) {
   scanner.skip_spaces();
   if (scanner.at_end()) return StatusOverlay();
   do {
-    if (Result<void> group = parse_group(scanner, placed); !group) return fail(std::move(group).error());
+    if (Result<void> group = parse_group(scanner, placed); !group)
+      return fail(std::move(group).error());
   } while (scanner.accept(';'));
-  if (Result<void> end = scanner.expect_end("',', ';' or the end"); !end) return fail(std::move(end).error());
+  if (Result<void> end = scanner.expect_end("',', ';' or the end"); !end)
+    return fail(std::move(end).error());
   return run_text::collect(scanner, std::move(placed));
 }
 

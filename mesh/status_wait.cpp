@@ -22,8 +22,8 @@ std::string describe(const StatusOverlay& statuses) {
   const auto& runs = statuses.runs();
   if (runs.size() <= most) return to_string(statuses);
   const auto shown = StatusOverlay::of({runs.begin(), runs.begin() + most});
-  return to_string(shown) + "; and " + std::to_string(statuses.num_ranks() - shown.num_ranks()) + " more ranks, up to rank " +
-         std::to_string(runs.back().end - 1);
+  return to_string(shown) + "; and " + std::to_string(statuses.num_ranks() - shown.num_ranks()) +
+         " more ranks, up to rank " + std::to_string(runs.back().end - 1);
 }
 
 }  // namespace
@@ -60,7 +60,8 @@ std::optional<StatusWait::Time> StatusWait::next_due() const noexcept {
   if (count_missing(statuses_, minimum_) == 0) return std::nullopt;
   std::optional<Time> due;
   if (limits_.deadline) due = begin_ + *limits_.deadline;
-  if (limits_.idle) due = due ? std::min(*due, last_change_ + *limits_.idle) : last_change_ + *limits_.idle;
+  if (limits_.idle)
+    due = due ? std::min(*due, last_change_ + *limits_.idle) : last_change_ + *limits_.idle;
   return due;
 }
 
@@ -73,9 +74,10 @@ Result<void> StatusWait::outcome(Time now) const {
     case State::idle: text = "no change for " + duration_text(*limits_.idle); break;
     default: text = "not yet"; break;
   }
-  return fail(ErrorCode::timeout, text + ": " + std::to_string(count_missing(statuses_, minimum_)) + " of " +
-                                      std::to_string(statuses_.num_ranks()) + " ranks have not reached " +
-                                      std::string(to_string(minimum_)) + ": " + describe(missing(statuses_, minimum_)));
+  return fail(ErrorCode::timeout,
+              text + ": " + std::to_string(count_missing(statuses_, minimum_)) + " of " +
+                  std::to_string(statuses_.num_ranks()) + " ranks have not reached " +
+                  std::string(to_string(minimum_)) + ": " + describe(missing(statuses_, minimum_)));
 }
 
 }  // namespace meshbus

@@ -40,15 +40,19 @@ Decoded decode(std::string_view bytes) noexcept {
 }
 
 void append_utf8(std::string& out, std::uint32_t character) {
-  const auto put = [&](std::uint32_t byte) { out += static_cast<char>(static_cast<std::uint8_t>(byte)); };
+  const auto put = [&](std::uint32_t byte) {
+    out += static_cast<char>(static_cast<std::uint8_t>(byte));
+  };
   if (character < 0x80) {
     put(character);
   } else if (character < 0x800) {
     put(0xC0 | character >> 6), put(0x80 | (character & 0x3F));
   } else if (character < 0x10000) {
-    put(0xE0 | character >> 12), put(0x80 | (character >> 6 & 0x3F)), put(0x80 | (character & 0x3F));
+    put(0xE0 | character >> 12), put(0x80 | (character >> 6 & 0x3F)),
+        put(0x80 | (character & 0x3F));
   } else {
-    put(0xF0 | character >> 18), put(0x80 | (character >> 12 & 0x3F)), put(0x80 | (character >> 6 & 0x3F)), put(0x80 | (character & 0x3F));
+    put(0xF0 | character >> 18), put(0x80 | (character >> 12 & 0x3F)),
+        put(0x80 | (character >> 6 & 0x3F)), put(0x80 | (character & 0x3F));
   }
 }
 
@@ -62,14 +66,19 @@ std::string hex(std::uint32_t number) {
   return out;
 }
 
-/// One character of a text; a `quote` and a backslash in it are escaped, without a quote they stand as they are.
+/// One character of a text; a `quote` and a backslash in it are escaped, without a quote they stand
+/// as they are.
 void append_escaped(std::string& out, std::string_view bytes, std::uint32_t character, char quote) {
-  // C0 and C1 controls, and what reorders a line on a terminal, would make an error or a log line lie.
-  const bool hidden = character < 0x20 || (character >= 0x7F && character < 0xA0) || (character >= 0x200E && character <= 0x200F) ||
-                      (character >= 0x2028 && character <= 0x202E) || (character >= 0x2066 && character <= 0x2069) || character == 0xFEFF;
+  // C0 and C1 controls, and what reorders a line on a terminal, would make an error or a log line
+  // lie.
+  const bool hidden = character < 0x20 || (character >= 0x7F && character < 0xA0) ||
+                      (character >= 0x200E && character <= 0x200F) ||
+                      (character >= 0x2028 && character <= 0x202E) ||
+                      (character >= 0x2066 && character <= 0x2069) || character == 0xFEFF;
   if (character == no_character) {
     out += "\xEF\xBF\xBD";
-  } else if (quote != '\0' && (character == static_cast<std::uint8_t>(quote) || character == '\\')) {
+  } else if (quote != '\0' &&
+             (character == static_cast<std::uint8_t>(quote) || character == '\\')) {
     out += '\\', out += static_cast<char>(character);
   } else if (character == '\n') {
     out += "\\n";
@@ -204,7 +213,8 @@ Result<std::uint64_t> Scanner::number(std::string_view expected, std::uint64_t m
     std::string digits(text_.substr(begin, position_ - begin));
     if (digits.size() > 40) digits = digits.substr(0, 40) + "...";
     position_ = begin;
-    return problem_at(begin, "expected " + std::string(expected) + " of at most " + std::to_string(maximum) + ", found " + digits);
+    return problem_at(begin, "expected " + std::string(expected) + " of at most " +
+                                 std::to_string(maximum) + ", found " + digits);
   }
   return value;
 }
@@ -216,7 +226,8 @@ Result<std::string> Scanner::label() {
     if (label && label->empty()) return problem_at(begin, "expected a label, found an empty one");
     return label;
   }
-  if (at_end() || !is_identifier_start(peek())) return unexpected("a label (a letter, '_' or a quoted text)");
+  if (at_end() || !is_identifier_start(peek()))
+    return unexpected("a label (a letter, '_' or a quoted text)");
   while (!at_end() && is_identifier_part(peek())) ++position_;
   return std::string(text_.substr(begin, position_ - begin));
 }
@@ -240,7 +251,8 @@ Result<std::string> Scanner::quoted_label() {
 }
 
 Result<void> Scanner::escape(std::string& out) {
-  constexpr std::array<std::pair<char, char>, 5> simple = {{{'"', '"'}, {'\\', '\\'}, {'n', '\n'}, {'r', '\r'}, {'t', '\t'}}};
+  constexpr std::array<std::pair<char, char>, 5> simple = {
+      {{'"', '"'}, {'\\', '\\'}, {'n', '\n'}, {'r', '\r'}, {'t', '\t'}}};
   for (const auto& [letter, character] : simple) {
     if (accept(letter)) {
       out += character;
@@ -266,7 +278,8 @@ Result<void> Scanner::escape(std::string& out) {
 
 std::string Scanner::found_at(std::size_t position) const {
   if (position >= text_.size()) return "the end";
-  const std::string_view rest = text_.substr(position);  // a part that ends too early: what people see there is what follows it
+  const std::string_view rest = text_.substr(
+      position);  // a part that ends too early: what people see there is what follows it
   const Decoded next = decode(rest);
   if (next.character == no_character) return "byte 0x" + hex(static_cast<std::uint8_t>(rest[0]));
   std::string out = "'";
@@ -274,16 +287,21 @@ std::string Scanner::found_at(std::size_t position) const {
   return out + "'";
 }
 
-tl::unexpected<Error> Scanner::unexpected_at(std::size_t position, std::string_view expected) const {
-  return problem_at(position, "expected " + std::string(expected) + ", found " + found_at(position));
+tl::unexpected<Error> Scanner::unexpected_at(std::size_t position,
+                                             std::string_view expected) const {
+  return problem_at(position,
+                    "expected " + std::string(expected) + ", found " + found_at(position));
 }
 
-tl::unexpected<Error> Scanner::unexpected_as(std::string_view variant, std::string_view expected) const {
-  return problem_at(position_, std::string(variant) + ": expected " + std::string(expected) + ", found " + found_at(position_));
+tl::unexpected<Error> Scanner::unexpected_as(std::string_view variant,
+                                             std::string_view expected) const {
+  return problem_at(position_, std::string(variant) + ": expected " + std::string(expected) +
+                                   ", found " + found_at(position_));
 }
 
 tl::unexpected<Error> Scanner::problem_at(std::size_t position, std::string_view problem) const {
-  const std::string detail = std::string(kind_) + ": at " + std::to_string(position) + ": " + std::string(problem);
+  const std::string detail =
+      std::string(kind_) + ": at " + std::to_string(position) + ": " + std::string(problem);
   return fail(Error(ErrorCode::parse_error, detail).at(position));
 }
 

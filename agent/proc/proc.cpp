@@ -36,7 +36,8 @@ Result<std::string> with_context(Result<std::string> answer, const std::string& 
 
 ProcProgram& ProcProgram::on(std::uint32_t port, Handler handler) {
   if (port == 0) mistake_ = "ProcProgram::on: port 0 is the library's own; use 1 or above";
-  if (!handlers_.emplace(port, std::move(handler)).second) mistake_ = "ProcProgram::on: port " + std::to_string(port) + " has two handlers";
+  if (!handlers_.emplace(port, std::move(handler)).second)
+    mistake_ = "ProcProgram::on: port " + std::to_string(port) + " has two handlers";
   return *this;
 }
 
@@ -55,19 +56,25 @@ ProcProgram& ProcProgram::on_undelivered(std::function<void(Proc&, const Undeliv
   return *this;
 }
 
-ProcProgram& ProcProgram::actor_type(const std::string& name, ActorFactory factory, const ActorOptions& options) {
+ProcProgram& ProcProgram::actor_type(const std::string& name, ActorFactory factory,
+                                     const ActorOptions& options) {
   const auto is_fine = [](char c) {
-    return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') || c == '_' || c == '.' || c == ':' || c == '-';
+    return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') || c == '_' ||
+           c == '.' || c == ':' || c == '-';
   };
   if (name.empty() || name.size() > 63 || !std::all_of(name.begin(), name.end(), is_fine))
-    mistake_ = "ProcProgram::actor: a type is named by 1 to 63 letters, digits, '_', '.', ':' and '-', not by \"" + name + "\"";
+    mistake_ =
+        "ProcProgram::actor: a type is named by 1 to 63 letters, digits, '_', '.', ':' and '-', "
+        "not by \"" +
+        name + "\"";
   if (!actor_types_.emplace(name, ActorType{std::move(factory), options}).second)
     mistake_ = "ProcProgram::actor: there are two types of the name " + name;
   return *this;
 }
 
 ProcProgram& ProcProgram::actor_threads(unsigned threads) {
-  if (threads < 1 || threads > 64) mistake_ = "ProcProgram::actor_threads: 1 to 64, not " + std::to_string(threads);
+  if (threads < 1 || threads > 64)
+    mistake_ = "ProcProgram::actor_threads: 1 to 64, not " + std::to_string(threads);
   actor_threads_ = threads;
   return *this;
 }
@@ -78,12 +85,14 @@ bool is_mesh_proc() noexcept {
 
 Result<void> bootstrap(const ProcProgram& program) {
   if (auto fine = Runtime::check(program); !fine) return fine;
-  if (the_runtime != nullptr || the_process != nullptr) return fail(ErrorCode::refused, "bootstrap() was called twice in one process");
+  if (the_runtime != nullptr || the_process != nullptr)
+    return fail(ErrorCode::refused, "bootstrap() was called twice in one process");
   const char* value = std::getenv(mesh_proc::kBootstrapVariable);
   if (value == nullptr) {
     return fail(ErrorCode::not_exist,
                 "not a mesh proc: " + std::string(mesh_proc::kBootstrapVariable) +
-                    " is not set; start this program with `meshbus run --mesh -- PROGRAM`, or spawn it from a launcher");
+                    " is not set; start this program with `meshbus run --mesh -- PROGRAM`, or "
+                    "spawn it from a launcher");
   }
   const std::string variable = value;
   // Whatever comes of it, descendants must not take it for theirs.
@@ -108,7 +117,8 @@ Result<void> bootstrap(const ProcProgram& program) {
 
 void bootstrap_or_die(const ProcProgram& program) {
   const auto failed = bootstrap(program);
-  std::fprintf(stderr, "%s: %s\n", ::program_invocation_short_name, failed.error().detail().c_str());
+  std::fprintf(stderr, "%s: %s\n", ::program_invocation_short_name,
+               failed.error().detail().c_str());
   std::exit(EX_CONFIG);
 }
 
@@ -134,20 +144,24 @@ std::optional<std::uint64_t> Proc::rank_of(const Incoming& incoming) const {
   return runtime_.rank_of(incoming.source_proc);
 }
 
-Result<std::string> Proc::call(std::uint64_t rank, std::uint32_t port, std::string_view body, std::chrono::milliseconds deadline) {
+Result<std::string> Proc::call(std::uint64_t rank, std::uint32_t port, std::string_view body,
+                               std::chrono::milliseconds deadline) {
   const auto to = mesh().proc_at(rank);
   if (!to) return fail(to.error());
   return call(*to, port, body, deadline);
 }
 
-Result<std::string> Proc::call(const ProcId& to, std::uint32_t port, std::string_view body, std::chrono::milliseconds deadline) {
-  if (auto allowed = runtime_.check_caller(to); !allowed) return fail(allowed.error().within(call_context(to, port)));
+Result<std::string> Proc::call(const ProcId& to, std::uint32_t port, std::string_view body,
+                               std::chrono::milliseconds deadline) {
+  if (auto allowed = runtime_.check_caller(to); !allowed)
+    return fail(allowed.error().within(call_context(to, port)));
   auto answer = call_async(to, port, body, deadline);
   runtime_.flush();
   return with_context(answer.get(), call_context(to, port));
 }
 
-std::future<Result<std::string>> Proc::call_async(std::uint64_t rank, std::uint32_t port, std::string_view body,
+std::future<Result<std::string>> Proc::call_async(std::uint64_t rank, std::uint32_t port,
+                                                  std::string_view body,
                                                   std::chrono::milliseconds deadline) {
   if (const auto to = mesh().proc_at(rank)) return call_async(*to, port, body, deadline);
   std::promise<Result<std::string>> promise;
@@ -155,32 +169,39 @@ std::future<Result<std::string>> Proc::call_async(std::uint64_t rank, std::uint3
   return promise.get_future();
 }
 
-std::future<Result<std::string>> Proc::call_async(const ProcId& to, std::uint32_t port, std::string_view body,
+std::future<Result<std::string>> Proc::call_async(const ProcId& to, std::uint32_t port,
+                                                  std::string_view body,
                                                   std::chrono::milliseconds deadline) {
   return runtime_.call(to, port, body, deadline);
 }
 
-Result<void> Proc::send(std::uint64_t rank, std::uint32_t port, std::string_view body, std::chrono::milliseconds patience) {
+Result<void> Proc::send(std::uint64_t rank, std::uint32_t port, std::string_view body,
+                        std::chrono::milliseconds patience) {
   return runtime_.send(rank, port, body, nullptr, patience);
 }
 
-Result<void> Proc::send(const ProcId& to, std::uint32_t port, std::string_view body, std::chrono::milliseconds patience) {
+Result<void> Proc::send(const ProcId& to, std::uint32_t port, std::string_view body,
+                        std::chrono::milliseconds patience) {
   return runtime_.send(to, port, body, nullptr, patience);
 }
 
-Result<void> Proc::send(std::uint64_t rank, std::uint32_t port, const SharedBody& body, std::chrono::milliseconds patience) {
+Result<void> Proc::send(std::uint64_t rank, std::uint32_t port, const SharedBody& body,
+                        std::chrono::milliseconds patience) {
   return runtime_.send(rank, port, body.bytes(), &body, patience);
 }
 
-Result<void> Proc::send(const ProcId& to, std::uint32_t port, const SharedBody& body, std::chrono::milliseconds patience) {
+Result<void> Proc::send(const ProcId& to, std::uint32_t port, const SharedBody& body,
+                        std::chrono::milliseconds patience) {
   return runtime_.send(to, port, body.bytes(), &body, patience);
 }
 
-Result<void> Proc::cast(const ProcMeshRef& to, std::uint32_t port, std::string_view body, std::chrono::milliseconds patience) {
+Result<void> Proc::cast(const ProcMeshRef& to, std::uint32_t port, std::string_view body,
+                        std::chrono::milliseconds patience) {
   return runtime_.cast(to, port, body, patience);
 }
 
-Result<std::vector<Result<std::string>>> Proc::call(const ProcMeshRef& to, std::uint32_t port, std::string_view body,
+Result<std::vector<Result<std::string>>> Proc::call(const ProcMeshRef& to, std::uint32_t port,
+                                                    std::string_view body,
                                                     std::chrono::milliseconds deadline) {
   return runtime_.call_all(to, port, body, deadline);
 }

@@ -38,14 +38,19 @@ bool EndNotices::wait(std::size_t count, std::chrono::milliseconds deadline) {
   return changed_.wait_for(lock, deadline, [&] { return ended_.size() >= count; });
 }
 
-PseudoProc::PseudoProc(Bootstrap bootstrap, const ProcProgram& program, std::function<void()> on_cut)
-    : proc_(bootstrap.proc), runtime_(std::make_unique<Runtime>(std::move(bootstrap), program, Runtime::Kind::pseudo, std::move(on_cut))) {
+PseudoProc::PseudoProc(Bootstrap bootstrap, const ProcProgram& program,
+                       std::function<void()> on_cut)
+    : proc_(bootstrap.proc),
+      runtime_(std::make_unique<Runtime>(std::move(bootstrap), program, Runtime::Kind::pseudo,
+                                         std::move(on_cut))) {
   ++count_;
 }
 
-std::shared_ptr<PseudoProc> PseudoProc::start(std::uint64_t id, Bootstrap bootstrap, const ProcProgram& program, const sigset_t& mask,
+std::shared_ptr<PseudoProc> PseudoProc::start(std::uint64_t id, Bootstrap bootstrap,
+                                              const ProcProgram& program, const sigset_t& mask,
                                               std::shared_ptr<EndNotices> notices) {
-  std::shared_ptr<PseudoProc> proc(new PseudoProc(std::move(bootstrap), program, [notices] { notices->nudge(); }));
+  std::shared_ptr<PseudoProc> proc(
+      new PseudoProc(std::move(bootstrap), program, [notices] { notices->nudge(); }));
   proc->thread_ = start_masked_thread([proc, id, mask, notices = std::move(notices)] {
     ::pthread_sigmask(SIG_SETMASK, &mask, nullptr);
     proc->run();
@@ -59,9 +64,13 @@ void PseudoProc::run() {
   try {
     end.code = runtime_->run();
   } catch (const std::exception& error) {
-    end = {.signaled = true, .code = SIGABRT, .last_words = std::string("main() ended with an exception: ") + error.what()};
+    end = {.signaled = true,
+           .code = SIGABRT,
+           .last_words = std::string("main() ended with an exception: ") + error.what()};
   } catch (...) {
-    end = {.signaled = true, .code = SIGABRT, .last_words = "main() ended with an exception that is no std::exception"};
+    end = {.signaled = true,
+           .code = SIGABRT,
+           .last_words = "main() ended with an exception that is no std::exception"};
   }
   runtime_->shutdown(end.code);
   std::unique_ptr<Runtime> over;
@@ -78,9 +87,11 @@ std::optional<std::string> PseudoProc::find_shortage(std::size_t others) {
   // Eight were counted, of which one or two are for its connection and for what it says at its end.
   constexpr rlim_t each = 9;
   rlimit limit{};
-  if (::getrlimit(RLIMIT_NOFILE, &limit) != 0 || (count_ + 1) * each + others <= limit.rlim_cur) return std::nullopt;
-  return std::to_string(count_) + " procs share this process, and each takes " + std::to_string(each) + " of " +
-         std::to_string(limit.rlim_cur) + " descriptors (ulimit -n)";
+  if (::getrlimit(RLIMIT_NOFILE, &limit) != 0 || (count_ + 1) * each + others <= limit.rlim_cur)
+    return std::nullopt;
+  return std::to_string(count_) + " procs share this process, and each takes " +
+         std::to_string(each) + " of " + std::to_string(limit.rlim_cur) +
+         " descriptors (ulimit -n)";
 }
 
 std::optional<int> PseudoProc::cut_code() {

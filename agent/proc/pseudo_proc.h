@@ -23,7 +23,8 @@ namespace meshbus::mesh_proc {
 class EndNotices {
  public:
   /// `on_news` is called on the reactor's thread, until close().
-  EndNotices(Reactor& reactor, std::function<void()> on_news) : reactor_(&reactor), on_news_(std::move(on_news)) {}
+  EndNotices(Reactor& reactor, std::function<void()> on_news)
+      : reactor_(&reactor), on_news_(std::move(on_news)) {}
 
   /// Any thread.
   void add(std::uint64_t id);
@@ -44,8 +45,8 @@ class EndNotices {
   std::vector<std::uint64_t> ended_;
 };
 
-/// A proc without a process: what bootstrap() makes of a program in a process of its own, on threads of this one. Its threads hold it until
-/// they have returned. Any thread.
+/// A proc without a process: what bootstrap() makes of a program in a process of its own, on
+/// threads of this one. Its threads hold it until they have returned. Any thread.
 class PseudoProc {
  public:
   struct End {
@@ -54,11 +55,14 @@ class PseudoProc {
     std::string last_words = {};
   };
 
-  /// Why there is no room for another one beside `others` descriptors: without any left libzmq and reactors abort.
+  /// Why there is no room for another one beside `others` descriptors: without any left libzmq and
+  /// reactors abort.
   static std::optional<std::string> find_shortage(std::size_t others);
 
-  /// `mask`: of the threads that run the program. Throws what Runtime throws, and std::system_error when there is no thread to be had.
-  static std::shared_ptr<PseudoProc> start(std::uint64_t id, Bootstrap bootstrap, const ProcProgram& program, const sigset_t& mask,
+  /// `mask`: of the threads that run the program. Throws what Runtime throws, and std::system_error
+  /// when there is no thread to be had.
+  static std::shared_ptr<PseudoProc> start(std::uint64_t id, Bootstrap bootstrap,
+                                           const ProcProgram& program, const sigset_t& mask,
                                            std::shared_ptr<EndNotices> notices);
   ~PseudoProc() { --count_; }
   PseudoProc(const PseudoProc&) = delete;

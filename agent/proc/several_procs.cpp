@@ -28,11 +28,12 @@ constexpr std::chrono::seconds kCutLimit{1};
 /// Of the process, besides those of its procs.
 constexpr std::size_t kOtherDescriptors = 32;
 
-/// What lies in stdio's buffer, unless somebody is writing, or nobody reads: this thread must not wait for either. What does not leave now
-/// leaves later, as what the process says then.
+/// What lies in stdio's buffer, unless somebody is writing, or nobody reads: this thread must not
+/// wait for either. What does not leave now leaves later, as what the process says then.
 void flush_stdout() {
   pollfd room{STDOUT_FILENO, POLLOUT, 0};
-  if (::poll(&room, 1, 0) != 1 || (room.revents & POLLOUT) == 0 || ::ftrylockfile(stdout) != 0) return;
+  if (::poll(&room, 1, 0) != 1 || (room.revents & POLLOUT) == 0 || ::ftrylockfile(stdout) != 0)
+    return;
   ::fflush_unlocked(stdout);
   ::funlockfile(stdout);
 }
@@ -46,12 +47,14 @@ SeveralProcs::SeveralProcs(Bootstrap bootstrap, UniqueFd link, ProcProgram progr
       pid_(::getpid()),
       notices_(std::make_shared<EndNotices>(reactor_, [this] { on_news(); })) {
   ::pthread_sigmask(SIG_SETMASK, nullptr, &mask_);
-  for (const auto& [stream, file] : {std::pair(STDOUT_FILENO, &out_), std::pair(STDERR_FILENO, &err_)}) {
+  for (const auto& [stream, file] :
+       {std::pair(STDOUT_FILENO, &out_), std::pair(STDERR_FILENO, &err_)}) {
     struct stat status{};
     if (::fstat(stream, &status) == 0) *file = {status.st_dev, status.st_ino};
   }
   // What is written down is the process's business, not that of one of its procs.
-  const LiveSettings settings(bootstrap_, [](const char* name) -> const char* { return std::getenv(name); });
+  const LiveSettings settings(bootstrap_,
+                              [](const char* name) -> const char* { return std::getenv(name); });
   if (const auto level = settings.level()) log::set_least(*level);
 }
 
@@ -84,24 +87,35 @@ void SeveralProcs::on_link() {
   }
   const int error = errno;
   if (error == EAGAIN || error == EWOULDBLOCK) return;
-  // Without its keeper nobody would hear of an end; the kernel ends us with it, unless that was not wanted.
+  // Without its keeper nobody would hear of an end; the kernel ends us with it, unless that was not
+  // wanted.
   log::write_line(STDERR_FILENO,
-                  "meshbus: process " + std::to_string(pid_) + " of " + std::to_string(live_.size()) + " procs " +
-                      (error == EMFILE ? "has no descriptors left for all of its procs (ulimit -n)" : "has lost its keeper") + "; ending");
+                  "meshbus: process " + std::to_string(pid_) + " of " +
+                      std::to_string(live_.size()) + " procs " +
+                      (error == EMFILE ? "has no descriptors left for all of its procs (ulimit -n)"
+                                       : "has lost its keeper") +
+                      "; ending");
   ::_exit(error == EMFILE ? EX_OSERR : EX_TEMPFAIL);
 }
 
 void SeveralProcs::start(std::uint32_t place, os::process_link::Message message) {
-  Live live{.proc = {}, .out = std::move(message.out), .err = std::move(message.err), .is_leaving = false};
+  Live live{.proc = {},
+            .out = std::move(message.out),
+            .err = std::move(message.err),
+            .is_leaving = false};
   ++named_;
   try {
     auto bootstrap = bootstrap_.at(place);
     if (!bootstrap) throw std::runtime_error(bootstrap.error().to_string());
-    if (const auto shortage = PseudoProc::find_shortage(kOtherDescriptors)) throw std::runtime_error(*shortage);
+    if (const auto shortage = PseudoProc::find_shortage(kOtherDescriptors))
+      throw std::runtime_error(*shortage);
     live.proc = PseudoProc::start(place, std::move(*bootstrap), program_, mask_, notices_);
   } catch (const std::exception& error) {
-    return tell(place, std::move(live),
-                {.signaled = false, .code = EX_OSERR, .last_words = std::string("meshbus: cannot start as a mesh proc: ") + error.what()});
+    return tell(
+        place, std::move(live),
+        {.signaled = false,
+         .code = EX_OSERR,
+         .last_words = std::string("meshbus: cannot start as a mesh proc: ") + error.what()});
   }
   if (!live.out) holder_ = place;
   if (early_signal_) live.proc->signal(*early_signal_);
@@ -131,7 +145,8 @@ void SeveralProcs::on_news() {
 
 void SeveralProcs::limit_end() {
   const auto is_cut = [](const auto& one) { return one.second.proc->cut_code().has_value(); };
-  if (end_timer_ != 0 || named_ != announced_ || !std::all_of(live_.begin(), live_.end(), is_cut)) return;
+  if (end_timer_ != 0 || named_ != announced_ || !std::all_of(live_.begin(), live_.end(), is_cut))
+    return;
   end_timer_ = reactor_.after(kCutLimit, [this] {
     const auto code = live_.begin()->second.proc->cut_code();
     flush_stdout();
@@ -140,7 +155,8 @@ void SeveralProcs::limit_end() {
 }
 
 void SeveralProcs::tell(std::uint32_t place, Live live, const PseudoProc::End& end) {
-  if (!end.last_words.empty()) log::write_line(live.err ? live.err.get() : STDERR_FILENO, end.last_words);
+  if (!end.last_words.empty())
+    log::write_line(live.err ? live.err.get() : STDERR_FILENO, end.last_words);
   if (live_.empty() && named_ == announced_) end_with(end);
   flush_stdout();
   if (holder_ == place) holder_.reset();
@@ -148,13 +164,18 @@ void SeveralProcs::tell(std::uint32_t place, Live live, const PseudoProc::End& e
   live = {};  // its pipes end before its end is told
   const auto what = end.signaled ? os::process_link::What::killed : os::process_link::What::ended;
   if (!os::process_link::send(link_.get(), {what, place, end.code}))
-    log::write_line(STDERR_FILENO, "meshbus: the end of a proc of process " + std::to_string(pid_) + " could not be told");
+    log::write_line(STDERR_FILENO, "meshbus: the end of a proc of process " + std::to_string(pid_) +
+                                       " could not be told");
 }
 
 void SeveralProcs::pass_streams() {
   if (named_ != announced_) return;
-  if (const auto holder = holder_ ? live_.find(*holder_) : live_.end(); holder != live_.end() && !holder->second.is_leaving) return;
-  const auto next = std::find_if(live_.begin(), live_.end(), [](const auto& one) { return one.second.out && !one.second.is_leaving; });
+  if (const auto holder = holder_ ? live_.find(*holder_) : live_.end();
+      holder != live_.end() && !holder->second.is_leaving)
+    return;
+  const auto next = std::find_if(live_.begin(), live_.end(), [](const auto& one) {
+    return one.second.out && !one.second.is_leaving;
+  });
   if (next == live_.end()) return;
   replace(STDOUT_FILENO, next->second.out, out_);
   replace(STDERR_FILENO, next->second.err, err_);

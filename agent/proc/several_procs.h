@@ -19,8 +19,9 @@
 
 namespace meshbus::mesh_proc {
 
-/// A process of several procs (spec 4.4): runs the program once for each on threads, as its keeper says (agent/os/process_link.h), tells it
-/// of their ends, and ends with the last one. Lives on the thread that called bootstrap(), as long as the process.
+/// A process of several procs (spec 4.4): runs the program once for each on threads, as its keeper
+/// says (agent/os/process_link.h), tells it of their ends, and ends with the last one. Lives on the
+/// thread that called bootstrap(), as long as the process.
 class SeveralProcs {
  public:
   /// Throws std::system_error when there are no descriptors left.
@@ -29,7 +30,8 @@ class SeveralProcs {
   SeveralProcs& operator=(const SeveralProcs&) = delete;
 
   [[noreturn]] void run();
-  /// Somebody has called exit(): the others' threads go on using what that is about to destroy, so the process ends here.
+  /// Somebody has called exit(): the others' threads go on using what that is about to destroy, so
+  /// the process ends here.
   void on_exit(int code) const;
 
  private:
@@ -58,7 +60,8 @@ class SeveralProcs {
   [[noreturn]] void end_with(const PseudoProc::End& end);
   /// Those that are left are cut off, and do not return: the process waits no longer for them.
   void limit_end();
-  /// stdout and stderr of the process become those of the lowest rank that stays, when they are nobody's.
+  /// stdout and stderr of the process become those of the lowest rank that stays, when they are
+  /// nobody's.
   void pass_streams();
   void replace(int stream, UniqueFd& by, File& known);
 

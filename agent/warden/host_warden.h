@@ -25,6 +25,7 @@ namespace meshbus::warden {
 
 /// The warden at work: turns the loop, hears of every end of a role, and has the host restarted or
 /// ended as EndSequence and RestartPolicy decide. One thread; every wait has a deadline.
+/// Large because: it has one small function for each event of the loop.
 class Warden {
  public:
   explicit Warden(const WardenOptions& options);

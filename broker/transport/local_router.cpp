@@ -17,8 +17,9 @@ namespace {
 constexpr int kBacklog = 4096;
 /// Connections that are taken in one turn.
 constexpr int kMostAccepted = 256;
-/// What is read in one turn, shared by those that have something; each gets the least at any rate. And no more than the most, which is less
-/// than a socket takes at once: one who sends is not read faster than one who reads can be sent to.
+/// What is read in one turn, shared by those that have something; each gets the least at any rate.
+/// And no more than the most, which is less than a socket takes at once: one who sends is not read
+/// faster than one who reads can be sent to.
 constexpr std::size_t kTurnBytes = 1024 * 1024;
 constexpr std::size_t kLeastShare = 32 * 1024;
 constexpr std::size_t kMostShare = 128 * 1024;
@@ -29,9 +30,11 @@ constexpr std::chrono::milliseconds kAcceptAgain{100};
 
 }  // namespace
 
-LocalRouter::LocalRouter(Reactor& reactor, Events events) : reactor_(reactor), events_(std::move(events)), share_(kMostShare) {
+LocalRouter::LocalRouter(Reactor& reactor, Events events)
+    : reactor_(reactor), events_(std::move(events)), share_(kMostShare) {
   turn_end_ = reactor_.add_turn_end([this] {
-    share_ = std::clamp(kTurnBytes / std::max<std::size_t>(std::exchange(read_from_, 0), 1), kLeastShare, kMostShare);
+    share_ = std::clamp(kTurnBytes / std::max<std::size_t>(std::exchange(read_from_, 0), 1),
+                        kLeastShare, kMostShare);
     read_ = 0;
   });
 }
@@ -39,7 +42,8 @@ LocalRouter::LocalRouter(Reactor& reactor, Events events) : reactor_(reactor), e
 LocalRouter::~LocalRouter() {
   reactor_.forget_turn_end(turn_end_);
   for (const UniqueFd& listener : listeners_) reactor_.forget(listener.get());
-  for (const auto& [id, connection] : connections_) reactor_.forget(connection->stream.descriptor());
+  for (const auto& [id, connection] : connections_)
+    reactor_.forget(connection->stream.descriptor());
   linger();
 }
 
@@ -48,7 +52,8 @@ void LocalRouter::linger() {
   for (;;) {
     std::vector<pollfd> full;
     for (const auto& [id, connection] : connections_) {
-      if (!connection->stream.write_on()) full.push_back({connection->stream.descriptor(), POLLOUT, 0});
+      if (!connection->stream.write_on())
+        full.push_back({connection->stream.descriptor(), POLLOUT, 0});
     }
     const auto left = std::chrono::ceil<std::chrono::milliseconds>(until - Reactor::Clock::now());
     if (full.empty() || left.count() <= 0) return;
@@ -59,7 +64,8 @@ void LocalRouter::linger() {
 void LocalRouter::listen(const std::string& path) {
   const UnixAddress address(path);
   UniqueFd listener(::socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
-  if (!listener || ::bind(listener.get(), address.get(), address.size()) != 0 || ::listen(listener.get(), kBacklog) != 0)
+  if (!listener || ::bind(listener.get(), address.get(), address.size()) != 0 ||
+      ::listen(listener.get(), kBacklog) != 0)
     throw std::system_error(errno, std::generic_category());
   watch_listener(listener.get());
   listeners_.push_back(std::move(listener));
@@ -82,12 +88,15 @@ void LocalRouter::accept_all(int listener) {
     is_any = true;
     const auto peer = unix_peer_of(fd.get());
     if (!peer || !may_connect(peer->uid, ::geteuid())) {
-      limited_log_.warn("a connection to a unix socket is refused: it comes from " +
-                        (peer ? "user " + std::to_string(peer->uid) + ", pid " + std::to_string(peer->pid) : "an unknown user"));
+      limited_log_.warn(
+          "a connection to a unix socket is refused: it comes from " +
+          (peer ? "user " + std::to_string(peer->uid) + ", pid " + std::to_string(peer->pid)
+                : "an unknown user"));
       continue;
     }
     const ConnectionId id = next_++;
-    auto made = std::make_unique<Connection>(Connection{ZmtpStream(std::move(fd), "ROUTER", buffer_)});
+    auto made =
+        std::make_unique<Connection>(Connection{ZmtpStream(std::move(fd), "ROUTER", buffer_)});
     // A new socket has room for this, unless the other side is gone.
     if (!made->stream.greet()) continue;
     try {
@@ -136,7 +145,8 @@ void LocalRouter::read(ConnectionId id, Connection& connection) {
     const std::size_t asked = std::min(buffer_.size(), share - used);
     const std::size_t count = stream.fill(share - used);
     used += count;
-    for (auto next = stream.next(parts_); next != ZmtpStream::Next::none; next = stream.next(parts_)) {
+    for (auto next = stream.next(parts_); next != ZmtpStream::Next::none;
+         next = stream.next(parts_)) {
       if (next == ZmtpStream::Next::message) {
         used += kMessageBytes;
         events_.on_message(id, parts_);
@@ -149,7 +159,8 @@ void LocalRouter::read(ConnectionId id, Connection& connection) {
       return;
     }
     // The answer to a heartbeat may wait for room.
-    if (stream.has_left_over() && !connection.watches_writing) watch(id, connection, /*for_writing=*/true);
+    if (stream.has_left_over() && !connection.watches_writing)
+      watch(id, connection, /*for_writing=*/true);
     // Should there be more after all, we are called again.
     if (count < asked) return;
   }
@@ -171,7 +182,8 @@ LocalRouter::Sent LocalRouter::send(ConnectionId to, Frame& frame) {
   } else if (!connection.stream.send(frame)) {
     return Sent::full;
   }
-  if (connection.stream.has_left_over() && !connection.watches_writing) watch(to, connection, /*for_writing=*/true);
+  if (connection.stream.has_left_over() && !connection.watches_writing)
+    watch(to, connection, /*for_writing=*/true);
   return Sent::yes;
 }
 
@@ -180,7 +192,8 @@ void LocalRouter::send_behind(ConnectionId to, Frame& frame) {
   if (found == connections_.end()) return;
   Connection& connection = *found->second;
   connection.stream.send_behind(frame);
-  if (connection.stream.has_left_over() && !connection.watches_writing) watch(to, connection, /*for_writing=*/true);
+  if (connection.stream.has_left_over() && !connection.watches_writing)
+    watch(to, connection, /*for_writing=*/true);
 }
 
 int LocalRouter::descriptor_of(ConnectionId id) const {

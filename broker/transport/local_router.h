@@ -11,16 +11,17 @@
 
 #include "broker/peers/peer.h"
 #include "common/base/log.h"
-#include "common/loop/reactor.h"
 #include "common/base/unique_fd.h"
 #include "common/base/unix_peer.h"
+#include "common/loop/reactor.h"
 #include "common/zmtp/zmtp_stream.h"
 #include "meshbus/result.h"
 
 namespace meshbus {
 
-/// What a ROUTER of ZeroMQ is to the DEALERs that connect to its unix sockets, on the reactor's own thread (docs/decisions/0027): takes
-/// connections of users that may connect (common/base/unix_peer.h), reads messages in bounded portions, each connection's in turn, writes
+/// What a ROUTER of ZeroMQ is to the DEALERs that connect to its unix sockets, on the reactor's own
+/// thread (docs/decisions/0027): takes connections of users that may connect
+/// (common/base/unix_peer.h), reads messages in bounded portions, each connection's in turn, writes
 /// frames, and tells when a connection ends. It knows nothing of who they are.
 class LocalRouter {
  public:
@@ -40,7 +41,8 @@ class LocalRouter {
   LocalRouter(const LocalRouter&) = delete;
   LocalRouter& operator=(const LocalRouter&) = delete;
 
-  /// Listens at that path, or abstract name; the file gets the mask of the process. Throws std::system_error.
+  /// Listens at that path, or abstract name; the file gets the mask of the process. Throws
+  /// std::system_error.
   void listen(const std::string& path);
   static bool is_local(ConnectionId id) noexcept { return id >= kFirst; }
   /// `full`: something is left of an earlier one. Not once it lingers.

@@ -39,18 +39,24 @@ Result<std::vector<std::string>> resolve_now(const HostAddr& address) {
   hints.ai_flags = AI_ADDRCONFIG;
   addrinfo* found = nullptr;
   const int error = ::getaddrinfo(host.c_str(), nullptr, &hints, &found);
-  if (error != 0) return fail(ErrorCode::host_unreachable, "the name " + host + " cannot be resolved: " + ::gai_strerror(error));
+  if (error != 0)
+    return fail(ErrorCode::host_unreachable,
+                "the name " + host + " cannot be resolved: " + ::gai_strerror(error));
   std::vector<std::string> endpoints;
   for (const addrinfo* one = found; one != nullptr; one = one->ai_next) {
     std::array<char, NI_MAXHOST> text{};
-    if (::getnameinfo(one->ai_addr, one->ai_addrlen, text.data(), text.size(), nullptr, 0, NI_NUMERICHOST) != 0) continue;
+    if (::getnameinfo(one->ai_addr, one->ai_addrlen, text.data(), text.size(), nullptr, 0,
+                      NI_NUMERICHOST) != 0)
+      continue;
     const auto literal = HostAddr::tcp(text.data(), address.port());
     if (!literal) continue;
     const std::string endpoint = literal->zmq_endpoint();
-    if (std::find(endpoints.begin(), endpoints.end(), endpoint) == endpoints.end()) endpoints.push_back(endpoint);
+    if (std::find(endpoints.begin(), endpoints.end(), endpoint) == endpoints.end())
+      endpoints.push_back(endpoint);
   }
   ::freeaddrinfo(found);
-  if (endpoints.empty()) return fail(ErrorCode::host_unreachable, "the name " + host + " has no address");
+  if (endpoints.empty())
+    return fail(ErrorCode::host_unreachable, "the name " + host + " has no address");
   return endpoints;
 }
 
@@ -81,22 +87,25 @@ void Resolver::start_next() {
     auto result = resolve_now(address);
     const std::lock_guard lock(shared->mutex);
     if (shared->reactor == nullptr) return;
-    // Runs on the thread that destroys this object too, so it is enough to look whether that has happened.
-    shared->reactor->post([this, shared, answer = std::move(answer), result = std::move(result)]() mutable {
-      {
-        const std::lock_guard inner(shared->mutex);
-        if (shared->reactor == nullptr) return;
-      }
-      --running_;
-      answer(std::move(result));
-      start_next();
-    });
+    // Runs on the thread that destroys this object too, so it is enough to look whether that has
+    // happened.
+    shared->reactor->post(
+        [this, shared, answer = std::move(answer), result = std::move(result)]() mutable {
+          {
+            const std::lock_guard inner(shared->mutex);
+            if (shared->reactor == nullptr) return;
+          }
+          --running_;
+          answer(std::move(result));
+          start_next();
+        });
   };
   try {
     std::thread(std::move(run)).detach();
   } catch (const std::system_error& error) {
     --running_;
-    refuse_later(std::move(next.answer), std::string("no thread to look a name up: ") + error.what());
+    refuse_later(std::move(next.answer),
+                 std::string("no thread to look a name up: ") + error.what());
   }
 }
 

@@ -13,12 +13,13 @@
 
 namespace meshbus {
 
-/// The ZeroMQ endpoints, all literal, of an address: more than one when a host name has several. Blocks for host names.
-/// Errors: host_unreachable.
+/// The ZeroMQ endpoints, all literal, of an address: more than one when a host name has several.
+/// Blocks for host names. Errors: host_unreachable.
 Result<std::vector<std::string>> resolve_now(const HostAddr& address);
 
-/// Looks host names up without blocking the reactor, and without letting libzmq do it, whose I/O thread a silent name server would stop for
-/// all connections. A lookup cannot be cancelled, so each has a thread of its own, a few at a time; they are left alone when this ends.
+/// Looks host names up without blocking the reactor, and without letting libzmq do it, whose I/O
+/// thread a silent name server would stop for all connections. A lookup cannot be cancelled, so
+/// each has a thread of its own, a few at a time; they are left alone when this ends.
 class Resolver {
  public:
   using Answer = std::function<void(Result<std::vector<std::string>>)>;
@@ -27,8 +28,8 @@ class Resolver {
   Resolver(const Resolver&) = delete;
   Resolver& operator=(const Resolver&) = delete;
 
-  /// Calls `answer` on the reactor's thread in a later turn, unless this object is gone by then. Never for an address whose host is
-  /// literal: see is_literal().
+  /// Calls `answer` on the reactor's thread in a later turn, unless this object is gone by then.
+  /// Never for an address whose host is literal: see is_literal().
   void resolve(const HostAddr& address, Answer answer);
   /// Whether resolve_now() would not ask anybody.
   static bool is_literal(const HostAddr& address);

@@ -37,23 +37,31 @@ Result<void> clear_unix_path(std::string_view text) {
   const std::string folder = path.substr(0, std::max<std::size_t>(path.rfind('/'), 1));
   struct stat info{};
   if (::stat(folder.c_str(), &info) != 0)
-    return refuse(path, "folder " + folder + ": " + std::strerror(errno) + "; make it first, for this user alone");
+    return refuse(path, "folder " + folder + ": " + std::strerror(errno) +
+                            "; make it first, for this user alone");
   const bool is_open_to_all = (info.st_mode & S_IWOTH) != 0 && (info.st_mode & S_ISVTX) == 0;
-  if (is_open_to_all) return refuse(path, "everybody may replace files in " + folder + "; use a folder of this user alone (mode 0700)");
+  if (is_open_to_all)
+    return refuse(path, "everybody may replace files in " + folder +
+                            "; use a folder of this user alone (mode 0700)");
 
   if (::lstat(path.c_str(), &info) != 0) {
     if (errno == ENOENT) return {};
     return refuse(path, std::strerror(errno));
   }
-  if (!S_ISSOCK(info.st_mode)) return refuse(path, "there is a file that is no socket; remove it or choose another path");
+  if (!S_ISSOCK(info.st_mode))
+    return refuse(path, "there is a file that is no socket; remove it or choose another path");
   if (info.st_uid != ::geteuid() && ::geteuid() != 0)
     return refuse(path, "the socket there belongs to user " + std::to_string(info.st_uid));
   const int error = try_connect(path);
   // A full backlog (EAGAIN) is somebody alive as well.
-  if (error == 0 || error == EAGAIN) return refuse(path, "another process serves it; stop that one or choose another path");
-  if (error != ECONNREFUSED) return refuse(path, std::string("cannot find out whether somebody serves it: ") + std::strerror(error));
+  if (error == 0 || error == EAGAIN)
+    return refuse(path, "another process serves it; stop that one or choose another path");
+  if (error != ECONNREFUSED)
+    return refuse(
+        path, std::string("cannot find out whether somebody serves it: ") + std::strerror(error));
   if (::unlink(path.c_str()) != 0 && errno != ENOENT)
-    return refuse(path, std::string("cannot remove the socket of a process that ended: ") + std::strerror(errno));
+    return refuse(path, std::string("cannot remove the socket of a process that ended: ") +
+                            std::strerror(errno));
   return {};
 }
 
@@ -67,15 +75,17 @@ SocketFile::SocketFile(std::string_view path) {
 
 SocketFile::~SocketFile() {
   struct stat info{};
-  if (!path_.empty() && ::lstat(path_.c_str(), &info) == 0 && info.st_dev == device_ && info.st_ino == inode_) ::unlink(path_.c_str());
+  if (!path_.empty() && ::lstat(path_.c_str(), &info) == 0 && info.st_dev == device_ &&
+      info.st_ino == inode_)
+    ::unlink(path_.c_str());
 }
 
 Result<PrivateFolder> PrivateFolder::make() {
   std::error_code error;
   std::string path = (std::filesystem::temp_directory_path(error) / "meshbus-XXXXXX").string();
   if (error || ::mkdtemp(path.data()) == nullptr)
-    return fail(ErrorCode::io_error,
-                "cannot make a folder for a unix socket, " + path + ": " + (error ? error.message() : std::strerror(errno)));
+    return fail(ErrorCode::io_error, "cannot make a folder for a unix socket, " + path + ": " +
+                                         (error ? error.message() : std::strerror(errno)));
   return PrivateFolder(std::move(path));
 }
 

@@ -10,18 +10,20 @@
 
 namespace meshbus {
 
-/// Makes way for a listener at `path`. A socket file that nobody listens on any more is removed. Abstract names (`@...`) need nothing.
-/// Errors: io_error (somebody listens there, the file is no socket or is another user's, the folder is missing or everybody may replace
-/// files in it).
+/// Makes way for a listener at `path`. A socket file that nobody listens on any more is removed.
+/// Abstract names (`@...`) need nothing. Errors: io_error (somebody listens there, the file is no
+/// socket or is another user's, the folder is missing or everybody may replace files in it).
 Result<void> clear_unix_path(std::string_view path);
 
-/// The socket file of a listener, removed at the end of the scope unless another one has taken its path. Empty for abstract names.
+/// The socket file of a listener, removed at the end of the scope unless another one has taken its
+/// path. Empty for abstract names.
 class SocketFile {
  public:
   SocketFile() = default;
   /// Call it right after binding.
   explicit SocketFile(std::string_view path);
-  SocketFile(SocketFile&& other) noexcept : path_(std::exchange(other.path_, {})), device_(other.device_), inode_(other.inode_) {}
+  SocketFile(SocketFile&& other) noexcept
+      : path_(std::exchange(other.path_, {})), device_(other.device_), inode_(other.inode_) {}
   SocketFile& operator=(SocketFile&&) = delete;
   ~SocketFile();
 
@@ -31,7 +33,8 @@ class SocketFile {
   ino_t inode_ = 0;
 };
 
-/// A new folder of this user alone among the temporary files, removed at the end of the scope if it is empty.
+/// A new folder of this user alone among the temporary files, removed at the end of the scope if it
+/// is empty.
 class PrivateFolder {
  public:
   /// Errors: io_error.
@@ -46,8 +49,8 @@ class PrivateFolder {
   std::string path_;
 };
 
-/// While it lives, files of this process are made for its user alone: umask 0077. For the moment of binding only, as the mask is the
-/// process's.
+/// While it lives, files of this process are made for its user alone: umask 0077. For the moment of
+/// binding only, as the mask is the process's.
 class PrivateFiles {
  public:
   PrivateFiles();

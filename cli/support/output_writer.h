@@ -16,8 +16,8 @@ namespace meshbus::cli {
 /// thread at a time.
 class OutputWriter {
  public:
-  /// `prefixes`: by rank, like "[train/1 host=0,gpu=1] "; empty = output as it is. `on_blocked`: true
-  /// when nobody has read our output for a while, false when it goes on.
+  /// `prefixes`: by rank, like "[train/1 host=0,gpu=1] "; empty = output as it is. `on_blocked`:
+  /// true when nobody has read our output for a while, false when it goes on.
   explicit OutputWriter(std::vector<std::string> prefixes,
                         std::function<void(bool)> on_blocked = {});
   /// False when our output cannot be written (see error()): then nothing more is.

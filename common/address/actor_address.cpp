@@ -24,7 +24,8 @@ std::string MessageType::to_string() const {
 
 std::uint32_t actor_port(const Name& name, std::uint64_t pid) {
   constexpr std::uint32_t actor_bit = std::uint32_t{1} << 31;
-  return static_cast<std::uint32_t>(key_of(name.to_string() + "[" + std::to_string(pid) + "]")) | actor_bit;
+  return static_cast<std::uint32_t>(key_of(name.to_string() + "[" + std::to_string(pid) + "]")) |
+         actor_bit;
 }
 
 std::uint32_t actor_port(const ActorId& actor) {
@@ -52,7 +53,8 @@ Result<ActorId> ActorMeshRef::actor_at(std::uint64_t ordinal) const {
   return ActorId(std::move(*proc), name_);
 }
 
-Result<ActorMeshRef> ActorMeshRef::range(std::string_view label, std::uint64_t begin, std::optional<std::uint64_t> end,
+Result<ActorMeshRef> ActorMeshRef::range(std::string_view label, std::uint64_t begin,
+                                         std::optional<std::uint64_t> end,
                                          std::uint64_t step) const {
   auto procs = procs_.range(label, begin, end, step);
   if (!procs) return fail(std::move(procs).error());

@@ -47,7 +47,8 @@ bool HostAddr::is_wildcard() const noexcept {
   const Literal address = literal(name_);
   const std::size_t size = address.v4 ? 4 : 16;
   return (address.v4 || address.v6) &&
-         std::all_of(address.bytes.begin(), address.bytes.begin() + size, [](std::uint8_t byte) { return byte == 0; });
+         std::all_of(address.bytes.begin(), address.bytes.begin() + size,
+                     [](std::uint8_t byte) { return byte == 0; });
 }
 
 bool HostAddr::is_loopback() const noexcept {
@@ -69,7 +70,8 @@ bool HostAddr::is_link_local() const noexcept {
 }
 
 bool HostAddr::is_reachable_from_elsewhere() const noexcept {
-  return transport_ == Transport::tcp && !is_any() && !is_wildcard() && !is_loopback() && !is_link_local();
+  return transport_ == Transport::tcp && !is_any() && !is_wildcard() && !is_loopback() &&
+         !is_link_local();
 }
 
 bool HostAddr::is_ipv6() const noexcept {
@@ -78,7 +80,8 @@ bool HostAddr::is_ipv6() const noexcept {
 
 std::string HostAddr::to_string() const {
   switch (transport_) {
-    case Transport::tcp: return "tcp:" + (is_ipv6() ? "[" + name_ + "]" : name_) + ":" + std::to_string(number_);
+    case Transport::tcp:
+      return "tcp:" + (is_ipv6() ? "[" + name_ + "]" : name_) + ":" + std::to_string(number_);
     case Transport::unix_socket: return "unix:" + name_;
     case Transport::local: break;
   }
@@ -87,7 +90,9 @@ std::string HostAddr::to_string() const {
 
 std::string HostAddr::zmq_endpoint() const {
   switch (transport_) {
-    case Transport::tcp: return "tcp://" + (is_ipv6() ? "[" + name_ + "]" : name_) + ":" + (number_ == 0 ? "*" : std::to_string(number_));
+    case Transport::tcp:
+      return "tcp://" + (is_ipv6() ? "[" + name_ + "]" : name_) + ":" +
+             (number_ == 0 ? "*" : std::to_string(number_));
     case Transport::unix_socket: return "ipc://" + (name_.empty() ? "*" : name_);
     case Transport::local: break;
   }
@@ -104,6 +109,7 @@ std::ostream& operator<<(std::ostream& out, const HostAddr& address) {
 
 }  // namespace meshbus
 
-std::size_t std::hash<meshbus::HostAddr>::operator()(const meshbus::HostAddr& address) const noexcept {
+std::size_t std::hash<meshbus::HostAddr>::operator()(
+    const meshbus::HostAddr& address) const noexcept {
   return static_cast<std::size_t>(address.key());
 }

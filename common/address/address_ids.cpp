@@ -18,7 +18,8 @@ Result<std::size_t> find_comma(const text::Scanner& part, std::string_view expec
   return part.position() + comma;
 }
 
-Result<std::uint64_t> parse_index(text::Scanner& part, std::string_view expected, std::uint64_t maximum) {
+Result<std::uint64_t> parse_index(text::Scanner& part, std::string_view expected,
+                                  std::uint64_t maximum) {
   if (Result<void> open = part.expect('['); !open) return fail(std::move(open).error());
   Result<std::uint64_t> number = part.number(expected, maximum);
   if (!number) return number;
@@ -27,7 +28,8 @@ Result<std::uint64_t> parse_index(text::Scanner& part, std::string_view expected
 }
 
 /// `PROC,NAME` up to the first '[' after the last comma; `brackets` is left standing there.
-Result<std::pair<ProcId, Name>> parse_proc_and_name(const text::Scanner& part, text::Scanner& brackets) {
+Result<std::pair<ProcId, Name>> parse_proc_and_name(const text::Scanner& part,
+                                                    text::Scanner& brackets) {
   const Result<std::size_t> comma = find_comma(part, "',' and the name of an actor");
   if (!comma) return fail(comma.error());
   Result<ProcId> proc = ProcId::parse(part.part("proc id", part.position(), *comma));
@@ -86,11 +88,13 @@ Result<ActorId> ActorId::parse(text::Scanner part) {
   if (!parsed) return fail(std::move(parsed).error());
   std::uint64_t pid = 0;
   if (!brackets.at_end()) {
-    const Result<std::uint64_t> index = parse_index(brackets, "a pid", std::numeric_limits<std::uint64_t>::max());
+    const Result<std::uint64_t> index =
+        parse_index(brackets, "a pid", std::numeric_limits<std::uint64_t>::max());
     if (!index) return fail(index.error());
     pid = *index;
   }
-  if (Result<void> end = brackets.expect_end("the end of the actor id"); !end) return fail(std::move(end).error());
+  if (Result<void> end = brackets.expect_end("the end of the actor id"); !end)
+    return fail(std::move(end).error());
   return ActorId(std::move(parsed->first), std::move(parsed->second), pid);
 }
 
@@ -114,12 +118,16 @@ Result<PortId> PortId::parse(text::Scanner part) {
   text::Scanner brackets = part;
   Result<std::pair<ProcId, Name>> parsed = parse_proc_and_name(part, brackets);
   if (!parsed) return fail(std::move(parsed).error());
-  const Result<std::uint64_t> pid = parse_index(brackets, "a pid", std::numeric_limits<std::uint64_t>::max());
+  const Result<std::uint64_t> pid =
+      parse_index(brackets, "a pid", std::numeric_limits<std::uint64_t>::max());
   if (!pid) return fail(pid.error());
-  const Result<std::uint64_t> port = parse_index(brackets, "a port number", std::numeric_limits<std::uint32_t>::max());
+  const Result<std::uint64_t> port =
+      parse_index(brackets, "a port number", std::numeric_limits<std::uint32_t>::max());
   if (!port) return fail(port.error());
-  if (Result<void> end = brackets.expect_end("the end of the port id"); !end) return fail(std::move(end).error());
-  return PortId(ActorId(std::move(parsed->first), std::move(parsed->second), *pid), static_cast<std::uint32_t>(*port));
+  if (Result<void> end = brackets.expect_end("the end of the port id"); !end)
+    return fail(std::move(end).error());
+  return PortId(ActorId(std::move(parsed->first), std::move(parsed->second), *pid),
+                static_cast<std::uint32_t>(*port));
 }
 
 std::string PortId::to_string() const {

@@ -41,15 +41,18 @@ bool ends_in_number(std::string_view host) noexcept {
   const bool hexadecimal = last.starts_with("0x") || last.starts_with("0X");
   if (hexadecimal) last.remove_prefix(2);
   if (last.empty()) return hexadecimal;
-  return std::all_of(last.begin(), last.end(),
-                     [&](char c) { return is_digit(c) || (hexadecimal && ((c >= 'a' && c <= 'f') || (c >= 'A' && c <= 'F'))); });
+  return std::all_of(last.begin(), last.end(), [&](char c) {
+    return is_digit(c) || (hexadecimal && ((c >= 'a' && c <= 'f') || (c >= 'A' && c <= 'F')));
+  });
 }
 
 Result<std::string> parse_ipv4(text::Scanner part) {
   const std::string host(part.rest());
   in_addr address{};
   if (::inet_pton(AF_INET, host.c_str(), &address) == 1) return host;  // accepts one spelling only
-  return part.problem_at(part.position(), "expected four numbers up to 255 with dots between (an IPv4 address), found '" + host + "'");
+  return part.problem_at(
+      part.position(),
+      "expected four numbers up to 255 with dots between (an IPv4 address), found '" + host + "'");
 }
 
 /// Without brackets.
@@ -58,8 +61,10 @@ Result<std::string> parse_ipv6(text::Scanner part) {
   const std::size_t percent = std::min(whole.find('%'), whole.size());
   const std::string digits(whole.substr(0, percent));
   in6_addr address{};
-  if (digits.find('\0') != std::string::npos || ::inet_pton(AF_INET6, digits.c_str(), &address) != 1) {
-    return part.problem_at(part.position(), "expected an IPv6 address, found " + text::quoted(digits));
+  if (digits.find('\0') != std::string::npos ||
+      ::inet_pton(AF_INET6, digits.c_str(), &address) != 1) {
+    return part.problem_at(part.position(),
+                           "expected an IPv6 address, found " + text::quoted(digits));
   }
   std::array<char, INET6_ADDRSTRLEN> canonical{};
   ::inet_ntop(AF_INET6, &address, canonical.data(), canonical.size());
@@ -69,11 +74,13 @@ Result<std::string> parse_ipv6(text::Scanner part) {
   const std::string_view name = zone.rest();
   if (name.empty() || name.size() > max_zone) {
     return zone.problem_at(zone.position(),
-                           "expected the name of an interface of 1 to 15 characters, found " + std::to_string(name.size()));
+                           "expected the name of an interface of 1 to 15 characters, found " +
+                               std::to_string(name.size()));
   }
   for (; !zone.at_end(); zone.advance(1)) {
     const char c = zone.peek();
-    if (!is_letter_or_digit(c) && c != '_' && c != '-' && c != '.') return zone.unexpected("a letter, a digit or one of _ - .");
+    if (!is_letter_or_digit(c) && c != '_' && c != '-' && c != '.')
+      return zone.unexpected("a letter, a digit or one of _ - .");
   }
   return out + "%" + std::string(name);
 }
@@ -82,7 +89,8 @@ Result<std::string> parse_dns_name(text::Scanner part) {
   const std::size_t begin = part.position();
   const std::string_view name = part.rest();
   if (name.size() > max_dns_name + (name.ends_with('.') ? 1 : 0)) {
-    return part.problem_at(begin, "expected a host name of at most 253 characters, found " + std::to_string(name.size()));
+    return part.problem_at(begin, "expected a host name of at most 253 characters, found " +
+                                      std::to_string(name.size()));
   }
   std::size_t label = begin;
   char previous = '.';
@@ -93,9 +101,13 @@ Result<std::string> parse_dns_name(text::Scanner part) {
       const std::size_t length = part.position() - label;
       if (end && length == 0 && label != begin) break;  // a trailing dot: a name from the root
       if (length == 0) return part.unexpected("a host name");
-      if (previous == '-') return part.unexpected_at(part.position() - 1, "a letter or a digit at the end of a part of a host name");
+      if (previous == '-')
+        return part.unexpected_at(part.position() - 1,
+                                  "a letter or a digit at the end of a part of a host name");
       if (length > max_dns_label)
-        return part.problem_at(label, "expected a part of a host name of at most 63 characters, found " + std::to_string(length));
+        return part.problem_at(label,
+                               "expected a part of a host name of at most 63 characters, found " +
+                                   std::to_string(length));
       if (end) break;
       label = part.position() + 1;
     } else if (!is_letter_or_digit(c) && c != '_' && !(c == '-' && previous != '.')) {
@@ -124,8 +136,11 @@ Result<std::string> parse_path(text::Scanner part) {
   const std::size_t begin = part.position();
   const std::string_view path = part.rest();
   if (path.empty()) return std::string();
-  if (path.front() != '/' && path.front() != '@') return part.unexpected("'/' or '@' (an absolute path or an abstract name)");
-  if (path.size() == 1) return part.unexpected_at(part.end(), path == "/" ? "the path of a socket" : "an abstract name");
+  if (path.front() != '/' && path.front() != '@')
+    return part.unexpected("'/' or '@' (an absolute path or an abstract name)");
+  if (path.size() == 1)
+    return part.unexpected_at(part.end(),
+                              path == "/" ? "the path of a socket" : "an abstract name");
   if (!text::is_utf8(path)) {
     // Find the first bad byte: the longest good prefix is at most 3 bytes short of a full
     // character.
@@ -138,12 +153,14 @@ Result<std::string> parse_path(text::Scanner part) {
   for (std::size_t i = 0; i < path.size(); ++i) {
     const auto byte = static_cast<std::uint8_t>(path[i]);
     if (byte < 0x20 || byte == 0x7F || byte == ',' || byte == '"') {
-      return part.unexpected_at(begin + i, "a path without commas, double quotes and control characters");
+      return part.unexpected_at(begin + i,
+                                "a path without commas, double quotes and control characters");
     }
   }
   if (path.size() > max_path) {
-    return part.problem_at(begin + max_path, "expected a socket path of at most 107 bytes (sockaddr_un), found " +
-                                                 std::to_string(path.size()) + ": use a shorter directory");
+    return part.problem_at(begin + max_path,
+                           "expected a socket path of at most 107 bytes (sockaddr_un), found " +
+                               std::to_string(path.size()) + ": use a shorter directory");
   }
   return std::string(path);
 }
@@ -164,7 +181,8 @@ Result<HostAddr> parse_tcp(text::Scanner part, bool stars) {
     if (!number) return fail(number.error());
     port = *number;
   }
-  if (Result<void> end = tail.expect_end("the end of the port"); !end) return fail(std::move(end).error());
+  if (Result<void> end = tail.expect_end("the end of the port"); !end)
+    return fail(std::move(end).error());
   return HostAddr::tcp(*host, static_cast<std::uint16_t>(port));
 }
 
@@ -178,7 +196,8 @@ Result<HostAddr> parse_unix(const text::Scanner& part, bool stars) {
 Result<HostAddr> parse_local(text::Scanner part) {
   const Result<std::uint64_t> number = part.number("a number");
   if (!number) return fail(number.error());
-  if (Result<void> end = part.expect_end("the end of the number"); !end) return fail(std::move(end).error());
+  if (Result<void> end = part.expect_end("the end of the number"); !end)
+    return fail(std::move(end).error());
   return HostAddr::local(*number);
 }
 

@@ -15,33 +15,41 @@ namespace {
 constexpr std::uint64_t max_ranks = std::numeric_limits<std::int64_t>::max();
 
 std::string no_rank(const Name& mesh, std::uint64_t rank, std::uint64_t ranks) {
-  return "mesh " + mesh.to_string() + ": no rank " + std::to_string(rank) + " of " + std::to_string(ranks);
+  return "mesh " + mesh.to_string() + ": no rank " + std::to_string(rank) + " of " +
+         std::to_string(ranks);
 }
 
 }  // namespace
 
-Result<ProcMeshRef> ProcMeshRef::make(Name mesh, std::vector<HostAddr> hosts, std::uint64_t root_ranks, Region region) {
+Result<ProcMeshRef> ProcMeshRef::make(Name mesh, std::vector<HostAddr> hosts,
+                                      std::uint64_t root_ranks, Region region) {
   if (root_ranks > max_ranks) {
-    return fail(ErrorCode::configuration_error,
-                "mesh " + mesh.to_string() + ": " + std::to_string(root_ranks) + " ranks; at most 2^63-1 can be numbered");
+    return fail(ErrorCode::configuration_error, "mesh " + mesh.to_string() + ": " +
+                                                    std::to_string(root_ranks) +
+                                                    " ranks; at most 2^63-1 can be numbered");
   }
   if (root_ranks > 0 && hosts.empty()) {
     return fail(ErrorCode::configuration_error,
-                "mesh " + mesh.to_string() + ": " + std::to_string(root_ranks) + " ranks but no host for them; name at least one host");
+                "mesh " + mesh.to_string() + ": " + std::to_string(root_ranks) +
+                    " ranks but no host for them; name at least one host");
   }
-  return ProcMeshRef(std::move(mesh), std::make_shared<const std::vector<HostAddr>>(std::move(hosts)), root_ranks, Region())
+  return ProcMeshRef(std::move(mesh),
+                     std::make_shared<const std::vector<HostAddr>>(std::move(hosts)), root_ranks,
+                     Region())
       .sliced(std::move(region));
 }
 
-Result<ProcMeshRef> ProcMeshRef::make(Name mesh, std::vector<HostAddr> hosts, const Extent& extent) {
+Result<ProcMeshRef> ProcMeshRef::make(Name mesh, std::vector<HostAddr> hosts,
+                                      const Extent& extent) {
   return make(std::move(mesh), std::move(hosts), extent.num_ranks(), extent);
 }
 
 Result<ProcMeshRef> ProcMeshRef::sliced(Region region) const {
   // The last rank of a region is its largest: strides are positive.
-  if (const auto largest = region.base_rank(region.num_ranks() - 1); !region.is_empty() && *largest >= root_ranks_) {
-    return fail(ErrorCode::out_of_range,
-                no_rank(mesh_, *largest, root_ranks_) + "; region " + text::quoted(region.to_string()) + " needs it");
+  if (const auto largest = region.base_rank(region.num_ranks() - 1);
+      !region.is_empty() && *largest >= root_ranks_) {
+    return fail(ErrorCode::out_of_range, no_rank(mesh_, *largest, root_ranks_) + "; region " +
+                                             text::quoted(region.to_string()) + " needs it");
   }
   return ProcMeshRef(mesh_, hosts_, root_ranks_, std::move(region));
 }
@@ -69,7 +77,8 @@ Result<ProcMeshRef> ProcMeshRef::parse(std::string_view text) {
 }
 
 Result<std::uint64_t> ProcMeshRef::host_index_of(std::uint64_t create_rank) const {
-  if (create_rank >= root_ranks_) return fail(ErrorCode::out_of_range, no_rank(mesh_, create_rank, root_ranks_));
+  if (create_rank >= root_ranks_)
+    return fail(ErrorCode::out_of_range, no_rank(mesh_, create_rank, root_ranks_));
   const std::uint64_t small = root_ranks_ / hosts_->size();
   const std::uint64_t large_blocks = root_ranks_ % hosts_->size();
   const std::uint64_t in_large = large_blocks * (small + 1);
@@ -79,8 +88,9 @@ Result<std::uint64_t> ProcMeshRef::host_index_of(std::uint64_t create_rank) cons
 
 Result<RankBlock> ProcMeshRef::block_of(std::uint64_t host_index) const {
   if (host_index >= hosts_->size()) {
-    return fail(ErrorCode::out_of_range,
-                "mesh " + mesh_.to_string() + ": no host " + std::to_string(host_index) + " of " + std::to_string(hosts_->size()));
+    return fail(ErrorCode::out_of_range, "mesh " + mesh_.to_string() + ": no host " +
+                                             std::to_string(host_index) + " of " +
+                                             std::to_string(hosts_->size()));
   }
   const std::uint64_t small = root_ranks_ / hosts_->size();
   const std::uint64_t large_blocks = root_ranks_ % hosts_->size();
@@ -95,14 +105,16 @@ Result<ProcId> ProcMeshRef::proc_of(std::uint64_t create_rank) const {
 }
 
 Result<std::uint64_t> ProcMeshRef::create_rank(std::uint64_t ordinal) const {
-  if (ordinal >= num_ranks()) return fail(ErrorCode::out_of_range, no_rank(mesh_, ordinal, num_ranks()));
+  if (ordinal >= num_ranks())
+    return fail(ErrorCode::out_of_range, no_rank(mesh_, ordinal, num_ranks()));
   return region_.base_rank(ordinal);
 }
 
 Result<std::uint64_t> ProcMeshRef::ordinal_of(std::uint64_t create_rank) const {
   if (const auto ordinal = region_.ordinal_of(create_rank)) return *ordinal;
-  return fail(ErrorCode::not_exist, "mesh " + mesh_.to_string() + ": rank " + std::to_string(create_rank) +
-                                        " of the mesh as made is not in view " + text::quoted(region_.to_string()));
+  return fail(ErrorCode::not_exist,
+              "mesh " + mesh_.to_string() + ": rank " + std::to_string(create_rank) +
+                  " of the mesh as made is not in view " + text::quoted(region_.to_string()));
 }
 
 Result<ProcId> ProcMeshRef::proc_at(std::uint64_t ordinal) const {
@@ -111,8 +123,8 @@ Result<ProcId> ProcMeshRef::proc_at(std::uint64_t ordinal) const {
   return proc_of(*rank);
 }
 
-Result<ProcMeshRef> ProcMeshRef::range(std::string_view label, std::uint64_t begin, std::optional<std::uint64_t> end,
-                                       std::uint64_t step) const {
+Result<ProcMeshRef> ProcMeshRef::range(std::string_view label, std::uint64_t begin,
+                                       std::optional<std::uint64_t> end, std::uint64_t step) const {
   auto region = region_.range(label, begin, end, step);
   if (!region) return fail(region.error().within("mesh " + mesh_.to_string()));
   return ProcMeshRef(mesh_, hosts_, root_ranks_, std::move(*region));
@@ -131,7 +143,8 @@ std::string ProcMeshRef::to_string() const {
 }
 
 bool operator==(const ProcMeshRef& a, const ProcMeshRef& b) {
-  return a.mesh_ == b.mesh_ && a.root_ranks_ == b.root_ranks_ && a.region_ == b.region_ && (a.hosts_ == b.hosts_ || *a.hosts_ == *b.hosts_);
+  return a.mesh_ == b.mesh_ && a.root_ranks_ == b.root_ranks_ && a.region_ == b.region_ &&
+         (a.hosts_ == b.hosts_ || *a.hosts_ == *b.hosts_);
 }
 
 std::strong_ordering operator<=>(const ProcMeshRef& a, const ProcMeshRef& b) {
@@ -147,6 +160,7 @@ std::ostream& operator<<(std::ostream& out, const ProcMeshRef& mesh) {
 
 }  // namespace meshbus
 
-std::size_t std::hash<meshbus::ProcMeshRef>::operator()(const meshbus::ProcMeshRef& mesh) const noexcept {
+std::size_t std::hash<meshbus::ProcMeshRef>::operator()(
+    const meshbus::ProcMeshRef& mesh) const noexcept {
   return static_cast<std::size_t>(meshbus::key_of(mesh.to_string()));
 }

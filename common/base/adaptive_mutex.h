@@ -4,8 +4,8 @@
 
 namespace meshbus {
 
-/// A mutex for sections of a few instructions: a thread that finds it taken spins for a moment before it sleeps. Works with
-/// std::unique_lock.
+/// A mutex for sections of a few instructions: a thread that finds it taken spins for a moment
+/// before it sleeps. Works with std::unique_lock.
 class AdaptiveMutex {
  public:
   AdaptiveMutex() noexcept {

@@ -15,8 +15,10 @@ namespace meshbus {
 namespace {
 
 constexpr std::size_t kKiB = 1024;
-/// A pack that is full, with one message more; twice, four times that; and the largest part there is (kPartLimit).
-constexpr std::array<std::size_t, 5> kSizes = {68 * kKiB, 132 * kKiB, 264 * kKiB, 528 * kKiB, 1088 * kKiB};
+/// A pack that is full, with one message more; twice, four times that; and the largest part there
+/// is (kPartLimit).
+constexpr std::array<std::size_t, 5> kSizes = {68 * kKiB, 132 * kKiB, 264 * kKiB, 528 * kKiB,
+                                               1088 * kKiB};
 /// Below this malloc() is as quick, and a block of the smallest size would waste more than half.
 constexpr std::size_t kLeast = 32 * kKiB;
 
@@ -54,7 +56,8 @@ class Pool {
 
  private:
   Pool() {
-    for (std::size_t at = 0; at < kSizes.size(); ++at) blocks_[at].reserve(BlockPool::kKept / kSizes[at]);
+    for (std::size_t at = 0; at < kSizes.size(); ++at)
+      blocks_[at].reserve(BlockPool::kKept / kSizes[at]);
   }
   std::mutex mutex_;
   std::array<std::vector<char*>, kSizes.size()> blocks_;  // guarded by mutex_

@@ -20,7 +20,8 @@ inline std::size_t edit_distance(std::string_view from, std::string_view to) {
     row[0] = i + 1;
     for (std::size_t j = 0; j < to.size(); ++j) {
       row[j + 1] = std::min({last[j] + (from[i] == to[j] ? 0 : 1), last[j + 1] + 1, row[j] + 1});
-      if (i > 0 && j > 0 && from[i] == to[j - 1] && from[i - 1] == to[j]) row[j + 1] = std::min(row[j + 1], before[j - 1] + 1);
+      if (i > 0 && j > 0 && from[i] == to[j - 1] && from[i - 1] == to[j])
+        row[j + 1] = std::min(row[j + 1], before[j - 1] + 1);
     }
   }
   return row.back();
@@ -32,7 +33,8 @@ inline std::size_t edit_distance(std::string_view from, std::string_view to) {
 template <typename Candidates>
 std::string_view did_you_mean(std::string_view word, const Candidates& candidates) {
   std::string_view best;
-  if (word.size() > 64) return best;  // nobody means a short word by that, and the distance would cost time
+  if (word.size() > 64)
+    return best;  // nobody means a short word by that, and the distance would cost time
   std::size_t best_distance = std::max<std::size_t>(1, word.size() / 3) + 1;
   for (const auto& one : candidates) {
     const std::string_view candidate(one);

@@ -6,8 +6,8 @@
 
 namespace meshbus {
 
-/// How often this process was forked from one that had asked already: a different answer later means that
-/// the caller is in a child of fork(). Costs no system call.
+/// How often this process was forked from one that had asked already: a different answer later
+/// means that the caller is in a child of fork(). Costs no system call.
 inline unsigned count_forks() noexcept {
   static std::atomic<unsigned> forks{0};
   [[maybe_unused]] static const int is_counted =

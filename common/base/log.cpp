@@ -139,7 +139,8 @@ void Limited::write(Level level, std::string_view text) {
   }
   if (!left_out) return;
   if (*left_out == 0) return log::write(level, text);
-  log::write(level, std::string(text) + " (" + std::to_string(*left_out) + " more lines like this were left out)");
+  log::write(level, std::string(text) + " (" + std::to_string(*left_out) +
+                        " more lines like this were left out)");
 }
 
 }  // namespace meshbus::log

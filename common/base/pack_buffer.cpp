@@ -10,7 +10,8 @@ namespace {
 
 /// Above this the bytes move to a block.
 constexpr std::size_t kSmall = 4096;
-/// Up to this they are copied when they become a message part: a block that is on its way with little in it would waste memory.
+/// Up to this they are copied when they become a message part: a block that is on its way with
+/// little in it would waste memory.
 constexpr std::size_t kCopied = 16 * 1024;
 /// A buffer that is this small at most is kept for the next pack: idle peers are many.
 constexpr std::size_t kKept = 1024;

@@ -7,8 +7,9 @@
 
 namespace meshbus {
 
-/// The bytes of a pack as it grows, and how they become a message part. Few bytes lie in memory of about their size and are copied at the
-/// end; many lie in a block (BlockPool) that becomes the part as it is.
+/// The bytes of a pack as it grows, and how they become a message part. Few bytes lie in memory of
+/// about their size and are copied at the end; many lie in a block (BlockPool) that becomes the
+/// part as it is.
 class PackBuffer {
  public:
   /// Room of a block: what a pack and one message more need.
@@ -16,7 +17,9 @@ class PackBuffer {
 
   PackBuffer() = default;
   PackBuffer(PackBuffer&& other) noexcept
-      : data_(std::exchange(other.data_, nullptr)), size_(std::exchange(other.size_, 0)), capacity_(std::exchange(other.capacity_, 0)) {}
+      : data_(std::exchange(other.data_, nullptr)),
+        size_(std::exchange(other.size_, 0)),
+        capacity_(std::exchange(other.capacity_, 0)) {}
   PackBuffer& operator=(PackBuffer&& other) noexcept {
     std::swap(data_, other.data_);
     std::swap(size_, other.size_);

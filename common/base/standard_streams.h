@@ -11,7 +11,9 @@ namespace meshbus {
 inline void fill_standard_streams() {
   for (int fd = 0; fd < 3; ++fd) {
     if (::fcntl(fd, F_GETFD) < 0 && errno == EBADF) [[maybe_unused]]
-      const int opened = ::open("/dev/null", O_RDWR);  // NOLINT(android-cloexec-open): a standard stream, for what we execute, too
+      const int opened = ::open(
+          "/dev/null",
+          O_RDWR);  // NOLINT(android-cloexec-open): a standard stream, for what we execute, too
   }
 }
 

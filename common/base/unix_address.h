@@ -19,11 +19,13 @@ class UnixAddress {
   explicit UnixAddress(std::string_view path) {
     address_.sun_family = AF_UNIX;
     if (path.empty() || path.size() >= sizeof address_.sun_path)
-      throw std::system_error(ENAMETOOLONG, std::generic_category(), "a unix socket of " + std::to_string(path.size()) + " bytes");
+      throw std::system_error(ENAMETOOLONG, std::generic_category(),
+                              "a unix socket of " + std::to_string(path.size()) + " bytes");
     path.copy(address_.sun_path, path.size());
     const bool is_abstract = path.front() == '@';
     if (is_abstract) address_.sun_path[0] = '\0';
-    size_ = static_cast<socklen_t>(offsetof(sockaddr_un, sun_path) + path.size() + (is_abstract ? 0 : 1));
+    size_ = static_cast<socklen_t>(offsetof(sockaddr_un, sun_path) + path.size() +
+                                   (is_abstract ? 0 : 1));
   }
   const sockaddr* get() const noexcept { return reinterpret_cast<const sockaddr*>(&address_); }
   socklen_t size() const noexcept { return size_; }

@@ -19,10 +19,13 @@ std::optional<UnixPeer> unix_peer_of(int descriptor) {
 Result<void> check_unix_listener(int descriptor) {
   const uid_t own = ::geteuid();
   const auto peer = unix_peer_of(descriptor);
-  if (!peer) return fail(ErrorCode::unauthorised, "the kernel does not say which user listens there");
+  if (!peer)
+    return fail(ErrorCode::unauthorised, "the kernel does not say which user listens there");
   if (is_trusted_uid(peer->uid, own)) return {};
-  return fail(ErrorCode::unauthorised, "user " + std::to_string(peer->uid) + " listens there, and this process of user " +
-                                           std::to_string(own) + " trusts its own user and root only; use the socket of a host of yours");
+  return fail(ErrorCode::unauthorised,
+              "user " + std::to_string(peer->uid) + " listens there, and this process of user " +
+                  std::to_string(own) +
+                  " trusts its own user and root only; use the socket of a host of yours");
 }
 
 }  // namespace meshbus

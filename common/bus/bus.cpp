@@ -4,8 +4,8 @@
 #include <memory>
 #include <utility>
 
-#include "common/bus/cast.h"
 #include "common/base/log.h"
+#include "common/bus/cast.h"
 #include "common/wire/protocol.h"
 #include "meshbus/key.h"
 #include "wire/bus_generated.h"
@@ -22,8 +22,8 @@ zmq::message_t Bus::share(const SharedBody& body) {
   auto owner = std::make_unique<Owner>(body.owner());
   // libzmq's messages know no const; nobody writes into the part.
   zmq::message_t part(
-      const_cast<char*>(body.bytes().data()), body.bytes().size(), [](void*, void* hint) { delete static_cast<Owner*>(hint); },
-      owner.get());
+      const_cast<char*>(body.bytes().data()), body.bytes().size(),
+      [](void*, void* hint) { delete static_cast<Owner*>(hint); }, owner.get());
   owner.release();  // NOLINT(bugprone-unused-return-value): the part has it
   return part;
 }
@@ -40,7 +40,8 @@ Destination Destination::to_broker(const HostAddr& host) {
   return {0, host.key(), host.to_string()};
 }
 
-Bus::Bus(Reactor& reactor, zmq::context_t& context, Session::Options options, Dispatcher handlers, Events events)
+Bus::Bus(Reactor& reactor, zmq::context_t& context, Session::Options options, Dispatcher handlers,
+         Events events)
     : reactor_(reactor),
       handlers_(std::move(handlers)),
       events_(std::move(events)),
@@ -54,9 +55,12 @@ Bus::Bus(Reactor& reactor, zmq::context_t& context, Session::Options options, Di
     if (events_.on_refused) events_.on_refused(error);
   };
   session_events.on_trouble = events_.on_trouble;
-  session_events.on_message = [this](const FrameReader::Message& message) { on_message(message, nullptr); };
+  session_events.on_message = [this](const FrameReader::Message& message) {
+    on_message(message, nullptr);
+  };
   if (events_.on_delivery) {
-    session_events.on_data = [this](const FrameReader::Message& message, const std::shared_ptr<const void>& frame) {
+    session_events.on_data = [this](const FrameReader::Message& message,
+                                    const std::shared_ptr<const void>& frame) {
       on_message(message, frame);
     };
   }
@@ -66,7 +70,8 @@ Bus::Bus(Reactor& reactor, zmq::context_t& context, Session::Options options, Di
   } else if (auto name = ProcName::parse(options.hello.peer)) {
     own_name_ = *name;
   }
-  session_ = std::make_unique<Session>(reactor, context, std::move(options), std::move(session_events));
+  session_ =
+      std::make_unique<Session>(reactor, context, std::move(options), std::move(session_events));
   turn_end_ = reactor_.add_turn_end([this] { watch_fates(); });
 }
 
@@ -84,7 +89,8 @@ void Bus::set_packable(bool is_packable) {
 }
 
 void Bus::on_welcome(const wire::Welcome& welcome) {
-  // What is queued for other hosts must not come before the broker knows them, and nothing new before what is queued.
+  // What is queued for other hosts must not come before the broker knows them, and nothing new
+  // before what is queued.
   auto lock = session_->lock();
   is_packable_ = false;
   Outbox& outbox = session_->outbox();
@@ -125,8 +131,8 @@ void Bus::close(const std::string& reason, std::chrono::milliseconds linger) {
   fail_all(Error(ErrorCode::fate_unknown, "this side left the bus: " + reason));
 }
 
-std::uint64_t Bus::post(const Destination& to, std::uint32_t port, wire::Kind kind, wire::Lane lane, Bytes body, std::uint32_t flags,
-                        zmq::message_t* apart) {
+std::uint64_t Bus::post(const Destination& to, std::uint32_t port, wire::Kind kind, wire::Lane lane,
+                        Bytes body, std::uint32_t flags, zmq::message_t* apart) {
   introduce(to);
   wire::Envelope envelope;
   envelope.mutate_flags(flags);
@@ -146,7 +152,8 @@ std::uint64_t Bus::post_locked(const wire::Envelope& unnumbered, Bytes body, zmq
   const bool is_counted = has_fate(envelope);
   if ((is_counted && !fates_.has_room()) || !session_->push_locked(envelope, body, part)) return 0;
   if (is_counted) {
-    remember(receiver_of(envelope.destination_proc(), envelope.destination_host()), envelope, length);
+    remember(receiver_of(envelope.destination_proc(), envelope.destination_host()), envelope,
+             length);
   } else if (envelope.flags() != 0) {
     ++no_return_;
   }
@@ -158,8 +165,8 @@ void Bus::remember(const SentFates::Receiver& to, wire::Envelope envelope, std::
   fates_.add(to, envelope);
 }
 
-Bus::Packed Bus::pack(std::uint64_t proc, std::uint64_t host, std::uint32_t port, Bytes body, zmq::message_t* part,
-                      std::size_t most_bytes) {
+Bus::Packed Bus::pack(std::uint64_t proc, std::uint64_t host, std::uint32_t port, Bytes body,
+                      zmq::message_t* part, std::size_t most_bytes) {
   wire::Envelope envelope;
   envelope.mutate_destination_proc(proc);
   envelope.mutate_destination_host(host);
@@ -167,10 +174,12 @@ Bus::Packed Bus::pack(std::uint64_t proc, std::uint64_t host, std::uint32_t port
   envelope.mutate_kind(wire::Kind::message);
   envelope.mutate_lane(wire::Lane::data);
   const auto lock = session_->lock();
-  if (!is_packable_ || (host != 0 && host != own_host_ && !introduced_.contains(host))) return {Packed::Outcome::not_now};
+  if (!is_packable_ || (host != 0 && host != own_host_ && !introduced_.contains(host)))
+    return {Packed::Outcome::not_now};
   const Outbox& outbox = session_->outbox();
   const bool is_first = outbox.empty();
-  if (outbox.bytes() + sizeof envelope + body.size() > most_bytes || post_locked(envelope, body, part) == 0)
+  if (outbox.bytes() + sizeof envelope + body.size() > most_bytes ||
+      post_locked(envelope, body, part) == 0)
     return {Packed::Outcome::no_room};
   return {Packed::Outcome::packed, is_first, outbox.is_full(wire::Lane::data)};
 }
@@ -191,7 +200,8 @@ void Bus::forget_introduced(std::uint64_t host) {
 }
 
 void Bus::introduce(const Destination& to) {
-  if (to.host == 0 || to.host_text.empty() || to.host == own_host_ || introduced_.contains(to.host)) return;
+  if (to.host == 0 || to.host_text.empty() || to.host == own_host_ || introduced_.contains(to.host))
+    return;
   {
     const auto lock = session_->lock();
     introduced_.emplace(to.host, to.host_text);
@@ -202,17 +212,19 @@ void Bus::introduce(const Destination& to) {
 void Bus::say_introduce(std::uint64_t key, const std::string& host) {
   wire::IntroduceT introduce;
   introduce.host = host;
-  request(Destination::to_broker(), std::move(introduce), std::chrono::seconds(10), [this, key](const Result<ControlMessage>& answer) {
-    if (answer || answer.error().code() == ErrorCode::fate_unknown) return;  // the next session is told again
-    forget_introduced(key);
-    log::debug("bus: introduce: " + answer.error().to_string());
-  });
+  request(Destination::to_broker(), std::move(introduce), std::chrono::seconds(10),
+          [this, key](const Result<ControlMessage>& answer) {
+            if (answer || answer.error().code() == ErrorCode::fate_unknown)
+              return;  // the next session is told again
+            forget_introduced(key);
+            log::debug("bus: introduce: " + answer.error().to_string());
+          });
 }
 
 bool Bus::send_control(const Destination& to, const std::string& bytes, wire::Lane lane) {
   if (bytes.size() > kBodyLimit) {
-    log::error("bus: a control message of " + std::to_string(bytes.size()) + " bytes is above the limit of " + std::to_string(kBodyLimit) +
-               " and is dropped");
+    log::error("bus: a control message of " + std::to_string(bytes.size()) +
+               " bytes is above the limit of " + std::to_string(kBodyLimit) + " and is dropped");
     return false;
   }
   return post(to, 0, wire::Kind::control, lane, bytes) != 0;
@@ -221,19 +233,24 @@ bool Bus::send_control(const Destination& to, const std::string& bytes, wire::La
 std::uint64_t Bus::add_pending(std::chrono::milliseconds deadline, Pending pending) {
   const auto id = next_id_++;
   pending.timer = reactor_.after(deadline, [this, id, deadline] {
-    fail_pending(id, Error(ErrorCode::timeout, "no answer within " + std::to_string(deadline.count()) + " ms"));
+    fail_pending(id, Error(ErrorCode::timeout,
+                           "no answer within " + std::to_string(deadline.count()) + " ms"));
   });
   pending_of_proc_.emplace(pending.proc, id);
   pending_.emplace(id, std::move(pending));
   return id;
 }
 
-void Bus::request(const Destination& to, const ControlBody& body, std::chrono::milliseconds deadline, Answer answer) {
-  const auto id = add_pending(deadline, Pending{.proc = to.proc, .host = to.host, .answer = std::move(answer)});
-  const auto bytes = encode_control({.id = id, .deadline_ms = static_cast<std::uint32_t>(deadline.count())}, body);
+void Bus::request(const Destination& to, const ControlBody& body,
+                  std::chrono::milliseconds deadline, Answer answer) {
+  const auto id =
+      add_pending(deadline, Pending{.proc = to.proc, .host = to.host, .answer = std::move(answer)});
+  const auto bytes =
+      encode_control({.id = id, .deadline_ms = static_cast<std::uint32_t>(deadline.count())}, body);
   if (bytes.size() > kBodyLimit) {
-    fail_later(id, Error(ErrorCode::too_large,
-                         body.name() + " of " + std::to_string(bytes.size()) + " bytes; the limit is " + std::to_string(kBodyLimit)));
+    fail_later(
+        id, Error(ErrorCode::too_large, body.name() + " of " + std::to_string(bytes.size()) +
+                                            " bytes; the limit is " + std::to_string(kBodyLimit)));
     return;
   }
   const auto sequence = post(to, 0, wire::Kind::control, wire::Lane::control, bytes);
@@ -245,11 +262,15 @@ void Bus::request(const Destination& to, const ControlBody& body, std::chrono::m
   id_of_sequence_.emplace(sequence, id);
 }
 
-void Bus::call(const Destination& to, std::uint32_t port, Bytes body, std::chrono::milliseconds deadline, CallAnswer answer) {
-  const auto id = add_pending(deadline, Pending{.proc = to.proc, .host = to.host, .call_answer = std::move(answer)});
-  const wire::CallHeader header(id, static_cast<std::uint32_t>(deadline.count()), wire::ErrorCode::none, 0);
+void Bus::call(const Destination& to, std::uint32_t port, Bytes body,
+               std::chrono::milliseconds deadline, CallAnswer answer) {
+  const auto id = add_pending(
+      deadline, Pending{.proc = to.proc, .host = to.host, .call_answer = std::move(answer)});
+  const wire::CallHeader header(id, static_cast<std::uint32_t>(deadline.count()),
+                                wire::ErrorCode::none, 0);
   if (body.size() + sizeof header > kBodyLimit) {
-    fail_later(id, Error(ErrorCode::too_large, "a call of " + std::to_string(body.size()) + " bytes; the limit is " +
+    fail_later(id, Error(ErrorCode::too_large, "a call of " + std::to_string(body.size()) +
+                                                   " bytes; the limit is " +
                                                    std::to_string(kBodyLimit - sizeof header)));
     return;
   }
@@ -267,8 +288,9 @@ void Bus::call(const Destination& to, std::uint32_t port, Bytes body, std::chron
 void Bus::answer_call(const wire::Envelope& call, const wire::CallHeader& header, Bytes body) {
   if (body.size() + sizeof header > kBodyLimit) {
     fail_call(call, header,
-              Error(ErrorCode::too_large,
-                    "an answer of " + std::to_string(body.size()) + " bytes; the limit is " + std::to_string(kBodyLimit - sizeof header)));
+              Error(ErrorCode::too_large, "an answer of " + std::to_string(body.size()) +
+                                              " bytes; the limit is " +
+                                              std::to_string(kBodyLimit - sizeof header)));
     return;
   }
   const wire::CallHeader reply(header.id(), 0, wire::ErrorCode::none, 0);
@@ -278,7 +300,8 @@ void Bus::answer_call(const wire::Envelope& call, const wire::CallHeader& header
     log::warn("bus: an answer is dropped: the queue to the broker is full");
 }
 
-void Bus::fail_call(const wire::Envelope& call, const wire::CallHeader& header, const Error& error) {
+void Bus::fail_call(const wire::Envelope& call, const wire::CallHeader& header,
+                    const Error& error) {
   const wire::CallHeader reply(header.id(), 0, to_wire(error.code()), 0);
   std::string bytes(reinterpret_cast<const char*>(&reply), sizeof reply);
   bytes.append(error.detail().substr(0, 64 * 1024));
@@ -290,16 +313,20 @@ Result<void> Bus::send(const Destination& to, std::uint32_t port, Bytes body, bo
   return send_body(to, port, body, no_return, nullptr);
 }
 
-Result<void> Bus::send(const Destination& to, std::uint32_t port, const SharedBody& body, bool no_return) {
+Result<void> Bus::send(const Destination& to, std::uint32_t port, const SharedBody& body,
+                       bool no_return) {
   if (body.bytes().size() <= kInlineLimit) return send(to, port, body.bytes(), no_return);
   zmq::message_t part = share(body);
   return send_body(to, port, body.bytes(), no_return, &part);
 }
 
-Result<void> Bus::send_body(const Destination& to, std::uint32_t port, Bytes body, bool no_return, zmq::message_t* apart) {
+Result<void> Bus::send_body(const Destination& to, std::uint32_t port, Bytes body, bool no_return,
+                            zmq::message_t* apart) {
   if (body.size() > kBodyLimit)
-    return fail(ErrorCode::too_large, "a message of " + std::to_string(body.size()) + " bytes; the limit is " + std::to_string(kBodyLimit));
-  if (post(to, port, wire::Kind::message, wire::Lane::data, body, no_return ? kFlagNoReturn : 0, apart) == 0)
+    return fail(ErrorCode::too_large, "a message of " + std::to_string(body.size()) +
+                                          " bytes; the limit is " + std::to_string(kBodyLimit));
+  if (post(to, port, wire::Kind::message, wire::Lane::data, body, no_return ? kFlagNoReturn : 0,
+           apart) == 0)
     return fail(ErrorCode::queue_full, "the queue to the broker is full");
   return {};
 }
@@ -313,15 +340,19 @@ void Bus::refuse(const Request& request, const Error& error) {
 
 void Bus::send_answer(const Request& request, const std::string& bytes) {
   if (bytes.size() > kBodyLimit) {
-    refuse(request, Error(ErrorCode::too_large, "the answer has " + std::to_string(bytes.size()) + " bytes; the limit is " +
-                                                    std::to_string(kBodyLimit) + "; ask for less at once"));
+    refuse(request,
+           Error(ErrorCode::too_large, "the answer has " + std::to_string(bytes.size()) +
+                                           " bytes; the limit is " + std::to_string(kBodyLimit) +
+                                           "; ask for less at once"));
   } else if (!send_control(Destination::back(request.envelope), bytes, wire::Lane::control)) {
     log::warn("bus: an answer is dropped: the queue to the broker is full");
   }
 }
 
-void Bus::on_message(const FrameReader::Message& message, const std::shared_ptr<const void>& frame) {
-  if (!session_->is_up()) return log::debug("bus: what a broker says before its Welcome is dropped");
+void Bus::on_message(const FrameReader::Message& message,
+                     const std::shared_ptr<const void>& frame) {
+  if (!session_->is_up())
+    return log::debug("bus: what a broker says before its Welcome is dropped");
   switch (message.envelope.kind()) {
     case wire::Kind::control: on_control(message); return;
     case wire::Kind::reply:
@@ -354,7 +385,8 @@ void Bus::on_message(const FrameReader::Message& message, const std::shared_ptr<
     if (!events_.when_taken) taken(message.envelope);
   } else if (message.envelope.kind() == wire::Kind::call) {
     fail_call(message.envelope, header,
-              Error(ErrorCode::no_such_port, "nothing here listens on port " + std::to_string(message.envelope.port())));
+              Error(ErrorCode::no_such_port,
+                    "nothing here listens on port " + std::to_string(message.envelope.port())));
   }
 }
 
@@ -370,11 +402,13 @@ void Bus::on_control(const FrameReader::Message& message) {
     return;
   }
   if (const auto* undeliverable = control->body_as<wire::Undeliverable>();
-      undeliverable != nullptr && (message.envelope.role() == Role::broker || control->head().id == 0)) {
+      undeliverable != nullptr &&
+      (message.envelope.role() == Role::broker || control->head().id == 0)) {
     on_undeliverable(message.envelope, *undeliverable);
     return;
   }
-  if (const auto* taken = control->body_as<wire::Taken>(); taken != nullptr && control->head().id == 0) {
+  if (const auto* taken = control->body_as<wire::Taken>();
+      taken != nullptr && control->head().id == 0) {
     on_taken(receiver_of(message.envelope.source_proc(), message.envelope.source_host()), *taken);
     return;
   }
@@ -382,7 +416,8 @@ void Bus::on_control(const FrameReader::Message& message) {
     on_ask_taken(message.envelope, control->head().id);
     return;
   }
-  const Request request{message.envelope, {.id = control->head().id, .deadline_ms = control->head().deadline_ms}};
+  const Request request{message.envelope,
+                        {.id = control->head().id, .deadline_ms = control->head().deadline_ms}};
   if (auto done = handlers_.dispatch(request, **control); !done) {
     log_refusal(message.envelope, done.error());
     refuse(request, done.error());
@@ -390,7 +425,8 @@ void Bus::on_control(const FrameReader::Message& message) {
 }
 
 void Bus::log_refusal(const wire::Envelope& from, const Error& error) {
-  // Once for each sender, as far as they can be kept: whoever may only look may ask as often as he likes.
+  // Once for each sender, as far as they can be kept: whoever may only look may ask as often as he
+  // likes.
   if (error.code() == ErrorCode::unauthorised) {
     ++refused_;
     if (refused_senders_.size() >= kMostRefusedSenders) refused_senders_.clear();
@@ -404,8 +440,9 @@ void Bus::on_call_answer(const FrameReader::Message& message) {
   wire::CallHeader header;
   std::memcpy(&header, message.body.data(), sizeof header);
   const Bytes body = message.body.substr(sizeof header);
-  auto answer = message.envelope.kind() == wire::Kind::error ? Result<std::string>(fail(from_wire(header.code()), std::string(body)))
-                                                             : Result<std::string>(std::string(body));
+  auto answer = message.envelope.kind() == wire::Kind::error
+                    ? Result<std::string>(fail(from_wire(header.code()), std::string(body)))
+                    : Result<std::string>(std::string(body));
   if (casts_.contains(header.id())) {
     on_cast_answer(header.id(), message.envelope, std::move(answer));
   } else if (find_pending(header.id(), message.envelope) != nullptr) {
@@ -435,7 +472,8 @@ void Bus::finish(std::uint64_t id, Result<ControlMessage> answer) {
   id_of_sequence_.erase(pending.sequence);
   reactor_.cancel(pending.timer);
   if (answer) {
-    if (const auto* refusal = answer->body_as<wire::Refusal>()) answer = fail(from_wire(refusal->code()), text_of(refusal->detail()));
+    if (const auto* refusal = answer->body_as<wire::Refusal>())
+      answer = fail(from_wire(refusal->code()), text_of(refusal->detail()));
   }
   pending.answer(std::move(answer));
 }
@@ -469,7 +507,8 @@ void Bus::fail_later(std::uint64_t id, Error error) {
 
 void Bus::give_up(const Destination& to, const std::string& why) {
   std::vector<std::uint64_t> ids;
-  for (auto at = pending_of_proc_.lower_bound({to.proc, 0}); at != pending_of_proc_.end() && at->first == to.proc; ++at) {
+  for (auto at = pending_of_proc_.lower_bound({to.proc, 0});
+       at != pending_of_proc_.end() && at->first == to.proc; ++at) {
     if (pending_.at(at->second).host == to.host) ids.push_back(at->second);
   }
   for (const auto id : ids) fail_pending(id, Error(ErrorCode::fate_unknown, why));
@@ -478,7 +517,8 @@ void Bus::give_up(const Destination& to, const std::string& why) {
     const auto found = cast.to->ordinal_of_proc.find(to.proc);
     if (found != cast.to->ordinal_of_proc.end()) ordinals.emplace_back(id, found->second);
   }
-  for (const auto& [id, ordinal] : ordinals) finish_cast(id, ordinal, fail(ErrorCode::fate_unknown, why));
+  for (const auto& [id, ordinal] : ordinals)
+    finish_cast(id, ordinal, fail(ErrorCode::fate_unknown, why));
 }
 
 void Bus::fail_all(const Error& error) {

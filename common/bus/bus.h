@@ -13,9 +13,9 @@
 #include <utility>
 #include <vector>
 
-#include "common/wire/dispatcher.h"
 #include "common/bus/fates.h"
 #include "common/bus/session.h"
+#include "common/wire/dispatcher.h"
 #include "meshbus/address.h"
 #include "meshbus/shared_body.h"
 #include "wire/forward.h"
@@ -26,7 +26,8 @@ namespace meshbus {
 class CastBody;
 struct CastPlan;
 
-/// Where to send: a proc, by its keys. `host_text` is there when it may have to be introduced to the broker; answers go back without.
+/// Where to send: a proc, by its keys. `host_text` is there when it may have to be introduced to
+/// the broker; answers go back without.
 struct Destination {
   std::uint64_t proc = 0;
   std::uint64_t host = 0;
@@ -39,16 +40,21 @@ struct Destination {
   static Destination to_broker() { return {}; }
   static Destination to_broker(const HostAddr& host);
   /// Back to whoever sent this.
-  static Destination back(const wire::Envelope& envelope) { return {envelope.source_proc(), envelope.source_host(), {}}; }
+  static Destination back(const wire::Envelope& envelope) {
+    return {envelope.source_proc(), envelope.source_host(), {}};
+  }
 };
 
-/// What every role but the broker has: its view of the bus. Requests with their answers, calls, handlers, and one Session below.
+/// What every role but the broker has: its view of the bus. Requests with their answers, calls,
+/// handlers, and one Session below.
 ///
-/// Lives on the reactor's thread, but for pack() and load(), which any thread may call. Control messages that are requests are checked against the table given at the start and refused in words
+/// Lives on the reactor's thread, but for pack() and load(), which any thread may call. Control
+/// messages that are requests are checked against the table given at the start and refused in words
 /// when they do not fit; answers find their request by id.
 class Bus {
  public:
-  /// Messages on their way to all receivers together, 16 bytes each, before send() and cast() say queue_full.
+  /// Messages on their way to all receivers together, 16 bytes each, before send() and cast() say
+  /// queue_full.
   static constexpr std::size_t kMostOutstanding = 1024 * 1024;
   using Answer = std::function<void(Result<ControlMessage>)>;
   using CallAnswer = std::function<void(Result<std::string>)>;
@@ -65,7 +71,8 @@ class Bus {
   struct Events {
     /// Registered (again, after a loss): `welcome` says where and as what.
     std::function<void(const wire::Welcome&)> on_up;
-    /// The session is over, a new one is being tried; open requests and calls have failed with fate_unknown.
+    /// The session is over, a new one is being tried; open requests and calls have failed with
+    /// fate_unknown.
     std::function<void(const std::string& reason)> on_down;
     /// An attempt to connect has failed; another one follows.
     std::function<void(const std::string& reason)> on_trouble;
@@ -74,14 +81,17 @@ class Bus {
     /// A message or call for a port: answer calls with answer_call() or fail_call(), now or later.
     std::function<void(const wire::Envelope&, const wire::CallHeader&, Bytes)> on_data;
     /// The same for one that was cast to a view of a mesh; without it these come to on_data.
-    std::function<void(const wire::Envelope&, const wire::CallHeader&, Bytes, const CastBody&)> on_cast;
-    /// The same for both, in their place: the body may be kept, as long as `frame` is. `cast`: null when it is none.
+    std::function<void(const wire::Envelope&, const wire::CallHeader&, Bytes, const CastBody&)>
+        on_cast;
+    /// The same for both, in their place: the body may be kept, as long as `frame` is. `cast`: null
+    /// when it is none.
     std::function<void(const Delivery&)> on_delivery;
-    /// A message that was not a request or call of ours came back, or, with fate_unknown, may have been taken or not: whoever knew is dead.
-    /// Once for each message.
+    /// A message that was not a request or call of ours came back, or, with fate_unknown, may have
+    /// been taken or not: whoever knew is dead. Once for each message.
     std::function<void(const wire::Envelope&, const Error&)> on_undeliverable;
-    /// If set, what on_data is given counts as taken only when taken() is called for it, in the order in which it came, unless it is given
-    /// back. Runs its argument, on the reactor's thread, when that is so of all that on_data was given until now.
+    /// If set, what on_data is given counts as taken only when taken() is called for it, in the
+    /// order in which it came, unless it is given back. Runs its argument, on the reactor's thread,
+    /// when that is so of all that on_data was given until now.
     std::function<void(std::function<void()>)> when_taken;
   };
   /// Messages without an answer: what became of those that were sent, and how many were taken.
@@ -93,42 +103,52 @@ class Bus {
   };
 
   /// `hello.peer`: a ProcId, or the name alone, which the broker completes with its host.
-  Bus(Reactor& reactor, zmq::context_t& context, Session::Options options, Dispatcher handlers, Events events);
+  Bus(Reactor& reactor, zmq::context_t& context, Session::Options options, Dispatcher handlers,
+      Events events);
   ~Bus();
   Bus(const Bus&) = delete;
   Bus& operator=(const Bus&) = delete;
 
   bool is_up() const noexcept { return session_->is_up(); }
   /// See Session.
-  std::chrono::system_clock::time_point connected_at() const noexcept { return session_->connected_at(); }
+  std::chrono::system_clock::time_point connected_at() const noexcept {
+    return session_->connected_at();
+  }
   /// Who we are and where; known after the first on_up.
   const std::optional<ProcId>& self() const noexcept { return self_; }
   Reactor& reactor() noexcept { return reactor_; }
 
-  /// Asks, and hands the answer, or the Error that stands for it (the Refusal's code, undeliverable, timeout, fate_unknown, queue_full), to
-  /// `answer`, exactly once, never from inside this call.
-  void request(const Destination& to, const ControlBody& body, std::chrono::milliseconds deadline, Answer answer);
+  /// Asks, and hands the answer, or the Error that stands for it (the Refusal's code,
+  /// undeliverable, timeout, fate_unknown, queue_full), to `answer`, exactly once, never from
+  /// inside this call.
+  void request(const Destination& to, const ControlBody& body, std::chrono::milliseconds deadline,
+               Answer answer);
   /// A control message that has no answer. False when the queue is full.
   bool tell(const Destination& to, const ControlBody& body, wire::Lane lane = wire::Lane::control) {
     return send_control(to, encode_control({}, body), lane);
   }
   /// Answers a request, once. One that is too large for a message becomes a Refusal that says so.
   void answer(const Request& request, const ControlBody& body) {
-    if (request.head.id != 0) send_answer(request, encode_control({.id = request.head.id, .is_answer = true}, body));
+    if (request.head.id != 0)
+      send_answer(request, encode_control({.id = request.head.id, .is_answer = true}, body));
   }
   void refuse(const Request& request, const Error& error);
 
   /// Whoever was asked or called has ended: what is open fails with fate_unknown.
   void give_up(const Destination& to, const std::string& why);
 
-  /// Bytes for a port of a proc, with an answer: call_error when the handler there failed; otherwise errors as request().
-  void call(const Destination& to, std::uint32_t port, Bytes body, std::chrono::milliseconds deadline, CallAnswer answer);
+  /// Bytes for a port of a proc, with an answer: call_error when the handler there failed;
+  /// otherwise errors as request().
+  void call(const Destination& to, std::uint32_t port, Bytes body,
+            std::chrono::milliseconds deadline, CallAnswer answer);
   void answer_call(const wire::Envelope& call, const wire::CallHeader& header, Bytes body);
   void fail_call(const wire::Envelope& call, const wire::CallHeader& header, const Error& error);
-  /// Bytes for a port, without an answer; what comes back is told by on_undeliverable, unless `no_return`. Errors: too_large, queue_full.
+  /// Bytes for a port, without an answer; what comes back is told by on_undeliverable, unless
+  /// `no_return`. Errors: too_large, queue_full.
   Result<void> send(const Destination& to, std::uint32_t port, Bytes body, bool no_return = false);
   /// The same without a copy of a body above kInlineLimit.
-  Result<void> send(const Destination& to, std::uint32_t port, const SharedBody& body, bool no_return = false);
+  Result<void> send(const Destination& to, std::uint32_t port, const SharedBody& body,
+                    bool no_return = false);
   /// What waits to leave or to be taken.
   struct Load {
     std::size_t bytes = 0;        ///< Given to us and not yet to the socket.
@@ -148,9 +168,11 @@ class Bus {
     /// A pack is full with it.
     bool is_full = false;
   };
-  /// send() on any thread, beside the reactor's (decision 30). The message leaves with the next flush(), which the caller has to see to. Only
-  /// when no more than `most_bytes` wait then. `part`: what the body is, moved from; null: it is copied.
-  Packed pack(std::uint64_t proc, std::uint64_t host, std::uint32_t port, Bytes body, zmq::message_t* part, std::size_t most_bytes);
+  /// send() on any thread, beside the reactor's (decision 30). The message leaves with the next
+  /// flush(), which the caller has to see to. Only when no more than `most_bytes` wait then.
+  /// `part`: what the body is, moved from; null: it is copied.
+  Packed pack(std::uint64_t proc, std::uint64_t host, std::uint32_t port, Bytes body,
+              zmq::message_t* part, std::size_t most_bytes);
   /// Any thread.
   Load load() const;
   /// See Session; any thread.
@@ -160,13 +182,16 @@ class Bus {
   /// A message part that has a share of that body.
   static zmq::message_t share(const SharedBody& body);
 
-  /// The same message to every rank of a view, in order with what else is sent to each of them; each one is delivered, returned or of
-  /// unknown fate by itself. With no rank it succeeds. Errors: too_large, queue_full, version_mismatch (an
-  /// older broker); nothing was sent then.
+  /// The same message to every rank of a view, in order with what else is sent to each of them;
+  /// each one is delivered, returned or of unknown fate by itself. With no rank it succeeds.
+  /// Errors: too_large, queue_full, version_mismatch (an older broker); nothing was sent then.
   Result<void> cast(const CastPlan& to, std::uint32_t port, Bytes body, bool no_return = false);
-  /// Calls every rank of a view: `answer` is called once for each, never from inside this call. Errors as call(), by rank.
-  void cast_call(std::shared_ptr<const CastPlan> to, std::uint32_t port, Bytes body, std::chrono::milliseconds deadline, CastAnswer answer);
-  /// A message that was handed to on_data and that nobody takes: its sender hears why. Not to be counted as taken.
+  /// Calls every rank of a view: `answer` is called once for each, never from inside this call.
+  /// Errors as call(), by rank.
+  void cast_call(std::shared_ptr<const CastPlan> to, std::uint32_t port, Bytes body,
+                 std::chrono::milliseconds deadline, CastAnswer answer);
+  /// A message that was handed to on_data and that nobody takes: its sender hears why. Not to be
+  /// counted as taken.
   void give_back(const wire::Envelope& message, const Error& error);
   /// See Events::when_taken.
   void taken(const wire::Envelope& envelope);
@@ -182,7 +207,8 @@ class Bus {
   std::size_t queued_bytes() const { return load().bytes; }
 
   /// Leaves in order. Open requests fail with fate_unknown. `linger`: see Session::close.
-  void close(const std::string& reason, std::chrono::milliseconds linger = std::chrono::milliseconds(200));
+  void close(const std::string& reason,
+             std::chrono::milliseconds linger = std::chrono::milliseconds(200));
 
  private:
   struct Pending {
@@ -208,14 +234,17 @@ class Bus {
 
   void send_answer(const Request& request, const std::string& bytes);
   bool send_control(const Destination& to, const std::string& bytes, wire::Lane lane);
-  Result<void> send_body(const Destination& to, std::uint32_t port, Bytes body, bool no_return, zmq::message_t* apart);
-  /// Numbers and queues a message; the number, or 0 when the queue is full. `apart`: the part that the body is, moved from.
-  std::uint64_t post(const Destination& to, std::uint32_t port, wire::Kind kind, wire::Lane lane, Bytes body, std::uint32_t flags = 0,
-                     zmq::message_t* apart = nullptr);
+  Result<void> send_body(const Destination& to, std::uint32_t port, Bytes body, bool no_return,
+                         zmq::message_t* apart);
+  /// Numbers and queues a message; the number, or 0 when the queue is full. `apart`: the part that
+  /// the body is, moved from.
+  std::uint64_t post(const Destination& to, std::uint32_t port, wire::Kind kind, wire::Lane lane,
+                     Bytes body, std::uint32_t flags = 0, zmq::message_t* apart = nullptr);
   /// The same for one piece of a cast; `head` is what comes before the body.
-  std::uint64_t post_cast(const CastPlan& to, std::size_t piece, std::uint32_t port, wire::Kind kind, Bytes head, Bytes body,
-                          std::uint32_t flags);
-  /// Whether our broker does that, and all of it fits into messages and into what may be outstanding.
+  std::uint64_t post_cast(const CastPlan& to, std::size_t piece, std::uint32_t port,
+                          wire::Kind kind, Bytes head, Bytes body, std::uint32_t flags);
+  /// Whether our broker does that, and all of it fits into messages and into what may be
+  /// outstanding.
   Result<void> check_cast(const CastPlan& to, std::size_t bytes, bool is_counted) const;
   void on_cast_answer(std::uint64_t id, const wire::Envelope& from, Result<std::string> answer);
   /// One of these ranks, or all on that host, or all of that message: those that are open fail.
@@ -233,7 +262,9 @@ class Bus {
   void introduce(const Destination& to);
   void say_introduce(std::uint64_t key, const std::string& host);
   void on_welcome(const wire::Welcome& welcome);
-  SentFates::Receiver receiver_of(std::uint64_t proc, std::uint64_t host) const noexcept { return {proc, host == own_host_ ? 0 : host}; }
+  SentFates::Receiver receiver_of(std::uint64_t proc, std::uint64_t host) const noexcept {
+    return {proc, host == own_host_ ? 0 : host};
+  }
   void on_taken(const SentFates::Receiver& from, const wire::Taken& taken);
   void on_ask_taken(const wire::Envelope& from, std::uint64_t id);
   void say_taken();
@@ -241,7 +272,8 @@ class Bus {
   void on_asked(const SentFates::Receiver& receiver, const Result<ControlMessage>& answer);
   void tell_unknown(const wire::Envelope& envelope);
   /// SentFates::remove().
-  bool forget_fate(const SentFates::Receiver& to, const wire::Envelope& envelope, bool is_unknown = false);
+  bool forget_fate(const SentFates::Receiver& to, const wire::Envelope& envelope,
+                   bool is_unknown = false);
   /// SentFates::settle(), and what is of unknown fate then is told.
   void settle(const SentFates::Receiver& receiver, std::uint64_t end);
   /// Of a message that no longer fits in the queue.
@@ -270,10 +302,12 @@ class Bus {
   std::optional<ProcName> own_name_;
   std::uint64_t own_host_ = 0;  // written with the session's lock held
   std::uint64_t incarnation_ = 0;
-  /// Above those of whoever had our name before us: an answer to him must not be taken for one to us. By the clock, 256 ns a number: that
-  /// is below 2^53, which JSON keeps exactly, until 2043.
+  /// Above those of whoever had our name before us: an answer to him must not be taken for one to
+  /// us. By the clock, 256 ns a number: that is below 2^53, which JSON keeps exactly, until 2043.
   std::uint64_t next_sequence_ =  // guarded by the session's lock
-      static_cast<std::uint64_t>(std::chrono::nanoseconds(std::chrono::system_clock::now().time_since_epoch()).count()) >> 8;
+      static_cast<std::uint64_t>(
+          std::chrono::nanoseconds(std::chrono::system_clock::now().time_since_epoch()).count()) >>
+      8;
   std::uint64_t next_id_ = next_sequence_;
   std::map<std::uint64_t, Pending> pending_;
   std::set<std::pair<std::uint64_t, std::uint64_t>> pending_of_proc_;  // proc, id
@@ -293,8 +327,10 @@ class Bus {
   std::uint64_t refused_ = 0;
   Reactor::TimerId fates_timer_ = 0;
   Reactor::TimerId taken_timer_ = 0;
-  /// Other hosts, by key, that this session's broker was told of; a new session is told of them again, before what is queued leaves.
-  std::unordered_map<std::uint64_t, std::string> introduced_;  // written with the session's lock held
+  /// Other hosts, by key, that this session's broker was told of; a new session is told of them
+  /// again, before what is queued leaves.
+  std::unordered_map<std::uint64_t, std::string>
+      introduced_;  // written with the session's lock held
   std::unique_ptr<Session> session_;
   /// Lets posted work see that this object is gone.
   std::shared_ptr<void> alive_ = std::make_shared<char>();

@@ -1,10 +1,11 @@
-// Messages and calls to every rank of a view (spec 7.4): one message to our broker, which makes the copies.
+// Messages and calls to every rank of a view (spec 7.4): one message to our broker, which makes the
+// copies.
 #include <cstring>
 #include <utility>
 
+#include "common/base/log.h"
 #include "common/bus/bus.h"
 #include "common/bus/cast.h"
-#include "common/base/log.h"
 #include "wire/frame_generated.h"
 
 namespace meshbus {
@@ -17,21 +18,26 @@ Error queue_is_full() {
 }  // namespace
 
 Result<void> Bus::check_cast(const CastPlan& to, std::size_t bytes, bool is_counted) const {
-  if (is_castless_) return fail(ErrorCode::version_mismatch, "our broker is of a release of meshbus that knows no casts: update that host");
+  if (is_castless_)
+    return fail(ErrorCode::version_mismatch,
+                "our broker is of a release of meshbus that knows no casts: update that host");
   for (const auto& piece : to.pieces) {
     if (piece.front.size() + bytes > kBodyLimit)
-      return fail(ErrorCode::too_large, "a cast of " + std::to_string(bytes) + " bytes; the limit for this view is " +
+      return fail(ErrorCode::too_large, "a cast of " + std::to_string(bytes) +
+                                            " bytes; the limit for this view is " +
                                             std::to_string(kBodyLimit - piece.front.size()));
   }
   const auto lock = session_->lock();
   if (is_counted && !fates_.has_room(to.targets.size()))
-    return fail(ErrorCode::queue_full,
-                std::to_string(fates_.count()) + " messages are on their way to receivers that have not said that they took them");
+    return fail(
+        ErrorCode::queue_full,
+        std::to_string(fates_.count()) +
+            " messages are on their way to receivers that have not said that they took them");
   return {};
 }
 
-std::uint64_t Bus::post_cast(const CastPlan& to, std::size_t piece, std::uint32_t port, wire::Kind kind, Bytes head, Bytes body,
-                             std::uint32_t flags) {
+std::uint64_t Bus::post_cast(const CastPlan& to, std::size_t piece, std::uint32_t port,
+                             wire::Kind kind, Bytes head, Bytes body, std::uint32_t flags) {
   for (const auto& host : to.hosts) introduce(host);
   wire::Envelope envelope;
   envelope.mutate_flags(kFlagCast | flags);
@@ -64,10 +70,13 @@ std::uint64_t Bus::post_cast(const CastPlan& to, std::size_t piece, std::uint32_
 Result<void> Bus::cast(const CastPlan& to, std::uint32_t port, Bytes body, bool no_return) {
   if (auto fits = check_cast(to, body.size(), !no_return); !fits) return fits;
   for (std::size_t piece = 0; piece < to.pieces.size(); ++piece) {
-    if (post_cast(to, piece, port, wire::Kind::message, {}, body, no_return ? kFlagNoReturn : 0) != 0) continue;
+    if (post_cast(to, piece, port, wire::Kind::message, {}, body, no_return ? kFlagNoReturn : 0) !=
+        0)
+      continue;
     if (piece == 0) return fail(queue_is_full());
     // The first ranks have it already: the others hear by themselves.
-    reactor_.post([this, targets = to.pieces[piece].ordinals, all = to.targets, port, no_return, alive = std::weak_ptr<void>(alive_)] {
+    reactor_.post([this, targets = to.pieces[piece].ordinals, all = to.targets, port, no_return,
+                   alive = std::weak_ptr<void>(alive_)] {
       if (alive.expired() || no_return || !events_.on_undeliverable) return;
       for (const auto ordinal : targets) {
         wire::Envelope envelope;
@@ -83,19 +92,22 @@ Result<void> Bus::cast(const CastPlan& to, std::uint32_t port, Bytes body, bool 
   return {};
 }
 
-void Bus::cast_call(std::shared_ptr<const CastPlan> to, std::uint32_t port, Bytes body, std::chrono::milliseconds deadline,
-                    CastAnswer answer) {
+void Bus::cast_call(std::shared_ptr<const CastPlan> to, std::uint32_t port, Bytes body,
+                    std::chrono::milliseconds deadline, CastAnswer answer) {
   if (to->targets.empty()) return;
   const auto id = next_id_++;
   CastCall& cast = casts_[id] = {.to = to, .answer = std::move(answer)};
   cast.left = to->targets.size();
   cast.is_open.assign(to->targets.size(), true);
   cast.timer = reactor_.after(deadline, [this, id, deadline] {
-    fail_cast_call(id, Error(ErrorCode::timeout, "no answer within " + std::to_string(deadline.count()) + " ms"));
+    fail_cast_call(id, Error(ErrorCode::timeout,
+                             "no answer within " + std::to_string(deadline.count()) + " ms"));
   });
-  const wire::CallHeader header(id, static_cast<std::uint32_t>(deadline.count()), wire::ErrorCode::none, 0);
+  const wire::CallHeader header(id, static_cast<std::uint32_t>(deadline.count()),
+                                wire::ErrorCode::none, 0);
   const auto fail_later = [this, id](Error error, std::vector<std::uint64_t> ordinals) {
-    reactor_.post([this, id, error = std::move(error), ordinals = std::move(ordinals), alive = std::weak_ptr<void>(alive_)] {
+    reactor_.post([this, id, error = std::move(error), ordinals = std::move(ordinals),
+                   alive = std::weak_ptr<void>(alive_)] {
       for (const auto ordinal : ordinals) {
         if (!alive.expired()) finish_cast(id, ordinal, fail(error));
       }
@@ -103,8 +115,9 @@ void Bus::cast_call(std::shared_ptr<const CastPlan> to, std::uint32_t port, Byte
   };
   const auto fits = check_cast(*to, sizeof header + body.size(), false);
   for (std::size_t piece = 0; piece < to->pieces.size(); ++piece) {
-    const std::uint64_t sequence =
-        fits ? post_cast(*to, piece, port, wire::Kind::call, bytes_of(&header, sizeof header), body, 0) : std::uint64_t{0};
+    const std::uint64_t sequence = fits ? post_cast(*to, piece, port, wire::Kind::call,
+                                                    bytes_of(&header, sizeof header), body, 0)
+                                        : std::uint64_t{0};
     cast.sequences.push_back(sequence);
     if (sequence == 0) {
       fail_later(fits ? queue_is_full() : fits.error(), to->pieces[piece].ordinals);
@@ -117,14 +130,16 @@ void Bus::cast_call(std::shared_ptr<const CastPlan> to, std::uint32_t port, Byte
 void Bus::on_cast_answer(std::uint64_t id, const wire::Envelope& from, Result<std::string> answer) {
   const CastCall& cast = casts_.at(id);
   const auto found = cast.to->ordinal_of_proc.find(from.source_proc());
-  if (found == cast.to->ordinal_of_proc.end() || !is_of_host(from, cast.to->targets[found->second].host))
+  if (found == cast.to->ordinal_of_proc.end() ||
+      !is_of_host(from, cast.to->targets[found->second].host))
     return log::warn("bus: an answer is dropped: it does not come from one that was asked");
   finish_cast(id, found->second, std::move(answer));
 }
 
 void Bus::finish_cast(std::uint64_t id, std::uint64_t ordinal, Result<std::string> answer) {
   const auto found = casts_.find(id);
-  if (found == casts_.end() || !found->second.is_open[ordinal]) return;  // answered already, or too late
+  if (found == casts_.end() || !found->second.is_open[ordinal])
+    return;  // answered already, or too late
   CastCall& cast = found->second;
   cast.is_open[ordinal] = false;
   if (--cast.left > 0) {
@@ -160,7 +175,8 @@ void Bus::fail_cast(const wire::Envelope& envelope, const Error& error) {
     if (envelope.destination_proc() != 0) {
       // One copy. Only who is there for that rank's host may tell.
       const auto at = plan->ordinal_of_proc.find(envelope.destination_proc());
-      if (at != plan->ordinal_of_proc.end() && plan->targets[at->second].host == (host == 0 ? own_host_ : host))
+      if (at != plan->ordinal_of_proc.end() &&
+          plan->targets[at->second].host == (host == 0 ? own_host_ : host))
         finish_cast(id, at->second, fail(error));
       return;
     }
@@ -181,7 +197,9 @@ void Bus::fail_cast(const wire::Envelope& envelope, const Error& error) {
     copy.mutate_destination_proc(proc);
     copy.mutate_destination_host(of_host == 0 ? own_host_ : of_host);
     // What is known to be taken, or was told already, is not told again.
-    if (has_fate(envelope) && !forget_fate(receiver_of(proc, of_host), envelope, error.code() == ErrorCode::fate_unknown)) return;
+    if (has_fate(envelope) &&
+        !forget_fate(receiver_of(proc, of_host), envelope, error.code() == ErrorCode::fate_unknown))
+      return;
     if (events_.on_undeliverable) events_.on_undeliverable(copy, error);
   };
   if (envelope.destination_proc() != 0) return one(envelope.destination_proc(), host);

@@ -1,8 +1,8 @@
 // What became of the messages that have no answer (common/bus/fates.h).
 #include <utility>
 
-#include "common/bus/bus.h"
 #include "common/base/log.h"
+#include "common/bus/bus.h"
 #include "wire/bus_generated.h"
 
 namespace meshbus {
@@ -43,8 +43,10 @@ void Bus::on_ask_taken(const wire::Envelope& from, std::uint64_t id) {
     if (alive.expired()) return;
     wire::TakenT taken;
     taken.incarnation = from.source_incarnation();
-    taken.runs = taken_.report({from.source_proc(), from.source_host(), from.source_incarnation()}).runs;
-    send_answer({from, {.id = id}}, encode_control({.id = id, .is_answer = true}, std::move(taken)));
+    taken.runs =
+        taken_.report({from.source_proc(), from.source_host(), from.source_incarnation()}).runs;
+    send_answer({from, {.id = id}},
+                encode_control({.id = id, .is_answer = true}, std::move(taken)));
   };
   // What came before the question and still waits for its handler is not lost.
   if (!events_.when_taken) return answer();
@@ -58,12 +60,14 @@ void Bus::on_taken(const SentFates::Receiver& from, const wire::Taken& taken) {
   std::vector<wire::Envelope> unknown;
   {
     const auto lock = session_->lock();
-    fates_.on_taken(from, runs, [&](const wire::Envelope& envelope) { unknown.push_back(envelope); });
+    fates_.on_taken(from, runs,
+                    [&](const wire::Envelope& envelope) { unknown.push_back(envelope); });
   }
   for (const auto& envelope : unknown) tell_unknown(envelope);
 }
 
-bool Bus::forget_fate(const SentFates::Receiver& to, const wire::Envelope& envelope, bool is_unknown) {
+bool Bus::forget_fate(const SentFates::Receiver& to, const wire::Envelope& envelope,
+                      bool is_unknown) {
   const auto lock = session_->lock();
   return fates_.remove(to, envelope, is_unknown);
 }
@@ -72,7 +76,8 @@ void Bus::settle(const SentFates::Receiver& receiver, std::uint64_t end) {
   std::vector<wire::Envelope> unknown;
   {
     const auto lock = session_->lock();
-    fates_.settle(receiver, end, [&](const wire::Envelope& envelope) { unknown.push_back(envelope); });
+    fates_.settle(receiver, end,
+                  [&](const wire::Envelope& envelope) { unknown.push_back(envelope); });
   }
   for (const auto& envelope : unknown) tell_unknown(envelope);
 }
@@ -83,26 +88,31 @@ void Bus::on_undeliverable(const wire::Envelope& from, const wire::Undeliverable
   // Only who had it can tell: our own broker, that of the host it was for, and whoever it was for.
   const bool is_broker = from.source_proc() == 0 && from.role() == Role::broker;
   const bool is_own = is_broker && is_of_host(from, 0);
-  const auto host = found == id_of_sequence_.end() ? envelope.destination_host() : pending_.at(found->second).host;
-  const auto proc = found == id_of_sequence_.end() ? envelope.destination_proc() : pending_.at(found->second).proc;
+  const auto host = found == id_of_sequence_.end() ? envelope.destination_host()
+                                                   : pending_.at(found->second).host;
+  const auto proc = found == id_of_sequence_.end() ? envelope.destination_proc()
+                                                   : pending_.at(found->second).proc;
   if (!is_own && !((is_broker || from.source_proc() == proc) && is_of_host(from, host))) {
     log::warn("bus: an Undeliverable is dropped: it comes from one that the message did not reach");
     return;
   }
   const Error error(from_wire(undeliverable.code()), text_of(undeliverable.detail()));
   if ((envelope.flags() & kFlagCast) != 0) {
-    if (is_own && error.code() == ErrorCode::no_such_host) forget_introduced(envelope.destination_host());
+    if (is_own && error.code() == ErrorCode::no_such_host)
+      forget_introduced(envelope.destination_host());
     return fail_cast(envelope, error);
   }
   // Our broker has forgotten that host: it is introduced again with the next message.
-  if (is_own && error.code() == ErrorCode::no_such_host) forget_introduced(envelope.destination_host());
+  if (is_own && error.code() == ErrorCode::no_such_host)
+    forget_introduced(envelope.destination_host());
   if (found != id_of_sequence_.end()) {
     fail_pending(found->second, error);
     return;
   }
   // What is known to be taken, or was told already, is not told again.
-  if (has_fate(envelope) && !forget_fate(receiver_of(envelope.destination_proc(), envelope.destination_host()), envelope,
-                                         error.code() == ErrorCode::fate_unknown))
+  if (has_fate(envelope) &&
+      !forget_fate(receiver_of(envelope.destination_proc(), envelope.destination_host()), envelope,
+                   error.code() == ErrorCode::fate_unknown))
     return;
   if (events_.on_undeliverable) {
     events_.on_undeliverable(*undeliverable.envelope(), error);
@@ -127,8 +137,10 @@ void Bus::fail_queued(const wire::Envelope& envelope) {
     });
     return;
   }
-  if (has_fate(envelope)) forget_fate(receiver_of(envelope.destination_proc(), envelope.destination_host()), envelope);
-  if (const auto found = id_of_sequence_.find(envelope.sequence()); found != id_of_sequence_.end()) {
+  if (has_fate(envelope))
+    forget_fate(receiver_of(envelope.destination_proc(), envelope.destination_host()), envelope);
+  if (const auto found = id_of_sequence_.find(envelope.sequence());
+      found != id_of_sequence_.end()) {
     fail_later(found->second, error);
   } else if (events_.on_undeliverable) {
     reactor_.post([this, envelope, error, alive = std::weak_ptr<void>(alive_)] {
@@ -139,9 +151,9 @@ void Bus::fail_queued(const wire::Envelope& envelope) {
 
 void Bus::tell_unknown(const wire::Envelope& envelope) {
   if (!events_.on_undeliverable) return;
-  events_.on_undeliverable(
-      envelope, Error(ErrorCode::fate_unknown,
-                      "its receiver has not said that it took it, and never will: a broker, or the receiver, has died on the way"));
+  events_.on_undeliverable(envelope, Error(ErrorCode::fate_unknown,
+                                           "its receiver has not said that it took it, and never "
+                                           "will: a broker, or the receiver, has died on the way"));
 }
 
 void Bus::watch_fates() {
@@ -162,12 +174,15 @@ void Bus::watch_fates() {
 
 void Bus::ask_taken(const SentFates::Receiver& receiver) {
   const auto id = add_pending(
-      kAskLimit, Pending{.proc = receiver.proc, .host = receiver.host, .answer = [this, receiver](const Result<ControlMessage>& answer) {
+      kAskLimit, Pending{.proc = receiver.proc,
+                         .host = receiver.host,
+                         .answer = [this, receiver](const Result<ControlMessage>& answer) {
                            on_asked(receiver, answer);
                          }});
   const auto limit = static_cast<std::uint32_t>(std::chrono::milliseconds(kAskLimit).count());
-  const auto sequence = post({receiver.proc, receiver.host, {}}, 0, wire::Kind::control, wire::Lane::data,
-                             encode_control({.id = id, .deadline_ms = limit}, wire::AskTakenT()));
+  const auto sequence =
+      post({receiver.proc, receiver.host, {}}, 0, wire::Kind::control, wire::Lane::data,
+           encode_control({.id = id, .deadline_ms = limit}, wire::AskTakenT()));
   {
     // Whatever is sent from now on has a higher number.
     const auto lock = session_->lock();
@@ -216,7 +231,10 @@ void Bus::on_asked(const SentFates::Receiver& receiver, const Result<ControlMess
 
 Bus::Traffic Bus::traffic() const {
   const auto lock = session_->lock();
-  return {.sent = fates_.totals(), .outstanding = fates_.count(), .no_return = no_return_, .taken = taken_.taken()};
+  return {.sent = fates_.totals(),
+          .outstanding = fates_.count(),
+          .no_return = no_return_,
+          .taken = taken_.taken()};
 }
 
 }  // namespace meshbus

@@ -40,23 +40,29 @@ struct HostRuns {
 
 Result<CastBody> CastBody::open(Bytes body) {
   wire::CastHeader header;
-  if (body.size() < sizeof header) return fail(ErrorCode::malformed_message, "a cast without its header");
+  if (body.size() < sizeof header)
+    return fail(ErrorCode::malformed_message, "a cast without its header");
   std::memcpy(&header, body.data(), sizeof header);
   const std::size_t length = header.length();
-  if (body.size() - sizeof header < padded(length)) return fail(ErrorCode::malformed_message, "a cast whose head is cut off");
+  if (body.size() - sizeof header < padded(length))
+    return fail(ErrorCode::malformed_message, "a cast whose head is cut off");
   auto head = std::make_unique<std::uint64_t[]>(length / sizeof(std::uint64_t) + 1);
   std::memcpy(head.get(), body.data() + sizeof header, length);
   flatbuffers::Verifier verifier(reinterpret_cast<const std::uint8_t*>(head.get()), length, 8, 64);
-  if (!verifier.VerifyBuffer<wire::CastHead>(nullptr)) return fail(ErrorCode::malformed_message, "a cast whose head is not well-formed");
+  if (!verifier.VerifyBuffer<wire::CastHead>(nullptr))
+    return fail(ErrorCode::malformed_message, "a cast whose head is not well-formed");
   const std::size_t front = sizeof header + padded(length);
   return CastBody(std::move(head), body.substr(0, front), body.substr(front));
 }
 
-std::string cast_front(std::string_view mesh, const std::vector<wire::CastRun>& runs, const wire::RegionT& view) {
+std::string cast_front(std::string_view mesh, const std::vector<wire::CastRun>& runs,
+                       const wire::RegionT& view) {
   flatbuffers::FlatBufferBuilder builder(512);
   builder.ForceVectorAlignment(runs.size(), sizeof(wire::CastRun), 8);
-  const auto name = mesh.empty() ? flatbuffers::Offset<flatbuffers::String>() : builder.CreateString(mesh.data(), mesh.size());
-  const auto list = runs.empty() ? flatbuffers::Offset<flatbuffers::Vector<const wire::CastRun*>>() : builder.CreateVectorOfStructs(runs);
+  const auto name = mesh.empty() ? flatbuffers::Offset<flatbuffers::String>()
+                                 : builder.CreateString(mesh.data(), mesh.size());
+  const auto list = runs.empty() ? flatbuffers::Offset<flatbuffers::Vector<const wire::CastRun*>>()
+                                 : builder.CreateVectorOfStructs(runs);
   builder.Finish(wire::CreateCastHead(builder, name, list, wire::CreateRegion(builder, &view)));
   const wire::CastHeader header(builder.GetSize(), 0);
   std::string front(sizeof header + padded(builder.GetSize()), '\0');
@@ -68,15 +74,18 @@ std::string cast_front(std::string_view mesh, const std::vector<wire::CastRun>& 
 Result<std::shared_ptr<const CastPlan>> CastPlan::make(ProcMeshRef view) {
   const std::uint64_t ranks = view.num_ranks();
   if (ranks > kMostRanks) {
-    return fail(ErrorCode::too_large, "a cast to " + std::to_string(ranks) + " ranks; the limit is " + std::to_string(kMostRanks) +
+    return fail(ErrorCode::too_large, "a cast to " + std::to_string(ranks) +
+                                          " ranks; the limit is " + std::to_string(kMostRanks) +
                                           ": cast to slices of the mesh");
   }
-  CastPlan plan{.view = std::move(view), .targets = {}, .ordinal_of_proc = {}, .hosts = {}, .pieces = {}};
+  CastPlan plan{
+      .view = std::move(view), .targets = {}, .ordinal_of_proc = {}, .hosts = {}, .pieces = {}};
   plan.targets.reserve(ranks);
   plan.ordinal_of_proc.reserve(ranks);
   std::unordered_map<std::uint64_t, HostRuns> runs_of_host;
   std::vector<std::uint64_t> keys(plan.view.hosts().size());
-  std::transform(plan.view.hosts().begin(), plan.view.hosts().end(), keys.begin(), [](const HostAddr& host) { return host.key(); });
+  std::transform(plan.view.hosts().begin(), plan.view.hosts().end(), keys.begin(),
+                 [](const HostAddr& host) { return host.key(); });
   std::vector<std::uint64_t> order;  // of hosts, as the ranks come
   for (const std::uint64_t rank : plan.view.region().ranks()) {
     const std::uint64_t index = *plan.view.host_index_of(rank);
@@ -104,7 +113,8 @@ Result<std::shared_ptr<const CastPlan>> CastPlan::make(ProcMeshRef view) {
     const HostRuns& of_host = runs_of_host.at(host);
     for (std::size_t i = 0; i < of_host.runs.size(); ++i) {
       runs.push_back(of_host.runs[i]);
-      piece.ordinals.insert(piece.ordinals.end(), of_host.ordinals[i].begin(), of_host.ordinals[i].end());
+      piece.ordinals.insert(piece.ordinals.end(), of_host.ordinals[i].begin(),
+                            of_host.ordinals[i].end());
       if (runs.size() == kMostRuns) finish();
     }
   }
@@ -120,7 +130,9 @@ Result<std::shared_ptr<const CastPlan>> CastPlans::get(const ProcMeshRef& view) 
 }
 
 CastAnswers::CastAnswers(std::size_t ranks)
-    : answers_(ranks, fail(ErrorCode::fate_unknown, "this side left the bus before there was an answer")), left_(ranks) {}
+    : answers_(ranks,
+               fail(ErrorCode::fate_unknown, "this side left the bus before there was an answer")),
+      left_(ranks) {}
 
 CastAnswers::~CastAnswers() {
   if (left_ > 0) promise_.set_value(std::move(answers_));

@@ -7,8 +7,8 @@
 #include <unordered_map>
 #include <vector>
 
-#include "common/bus/bus.h"
 #include "common/base/bytes.h"
+#include "common/bus/bus.h"
 #include "meshbus/proc_mesh_ref.h"
 #include "meshbus/result.h"
 #include "wire/bus_generated.h"
@@ -20,32 +20,39 @@ namespace meshbus {
 inline constexpr std::uint32_t kFlagElsewhere = 8;
 inline constexpr std::uint32_t kFlagRelay = 16;
 
-/// The body of a message or call with flag `cast`, taken apart; see CastHead in bus.fbs. The bytes may stand at any address.
+/// The body of a message or call with flag `cast`, taken apart; see CastHead in bus.fbs. The bytes
+/// may stand at any address.
 class CastBody {
  public:
   /// `body` must outlive what rest() is used for. Errors: malformed_message.
   static Result<CastBody> open(Bytes body);
-  const wire::CastHead& head() const noexcept { return *flatbuffers::GetRoot<wire::CastHead>(head_.get()); }
+  const wire::CastHead& head() const noexcept {
+    return *flatbuffers::GetRoot<wire::CastHead>(head_.get());
+  }
   /// Header and head, with padding: equal bytes mean the same.
   Bytes front() const noexcept { return front_; }
   /// What the receivers get: of a call the CallHeader too.
   Bytes rest() const noexcept { return rest_; }
 
  private:
-  CastBody(std::unique_ptr<std::uint64_t[]> head, Bytes front, Bytes rest) : head_(std::move(head)), front_(front), rest_(rest) {}
+  CastBody(std::unique_ptr<std::uint64_t[]> head, Bytes front, Bytes rest)
+      : head_(std::move(head)), front_(front), rest_(rest) {}
   std::unique_ptr<std::uint64_t[]> head_;
   Bytes front_;
   Bytes rest_;
 };
 
 /// Header and head as bytes: what comes before the rest. `view` may be of another message.
-std::string cast_front(std::string_view mesh, const std::vector<wire::CastRun>& runs, const wire::RegionT& view);
+std::string cast_front(std::string_view mesh, const std::vector<wire::CastRun>& runs,
+                       const wire::RegionT& view);
 
-/// A view of a mesh made ready to be cast to: computed once, used for any number of casts. A plain value, never changed.
+/// A view of a mesh made ready to be cast to: computed once, used for any number of casts. A plain
+/// value, never changed.
 struct CastPlan {
   /// A view may have so many ranks.
   static constexpr std::uint64_t kMostRanks = 1024 * 1024;
-  /// One message names so many runs of ranks; a view that is more scattered takes several. Every rank is in one of them.
+  /// One message names so many runs of ranks; a view that is more scattered takes several. Every
+  /// rank is in one of them.
   static constexpr std::size_t kMostRuns = 1024;
 
   /// Errors: too_large (more than kMostRanks).
@@ -69,7 +76,8 @@ struct CastPlan {
   std::vector<Piece> pieces;
 };
 
-/// The plan of the view that was asked for last: who casts to one view after the other does not compute it again. One thread at a time.
+/// The plan of the view that was asked for last: who casts to one view after the other does not
+/// compute it again. One thread at a time.
 class CastPlans {
  public:
   /// Errors: as CastPlan::make().
@@ -79,8 +87,8 @@ class CastPlans {
   std::shared_ptr<const CastPlan> last_;
 };
 
-/// Collects the answers to a cast_call for another thread. Whoever is left when the last copy of it goes, because its Bus did, is of
-/// unknown fate.
+/// Collects the answers to a cast_call for another thread. Whoever is left when the last copy of it
+/// goes, because its Bus did, is of unknown fate.
 class CastAnswers {
  public:
   using Answers = std::vector<Result<std::string>>;

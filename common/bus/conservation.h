@@ -10,8 +10,9 @@
 
 namespace meshbus {
 
-/// Adds up what brokers and peers have counted and says whether every message is accounted for (spec 9.1): sent = delivered + returned + of
-/// unknown fate + dropped for a reason + on its way. A plain value.
+/// Adds up what brokers and peers have counted and says whether every message is accounted for
+/// (spec 9.1): sent = delivered + returned + of unknown fate + dropped for a reason + on its way. A
+/// plain value.
 class Conservation {
  public:
   /// The counters of one broker, as its monitor publishes them.
@@ -19,8 +20,9 @@ class Conservation {
   /// Those of one peer.
   void add(std::string_view name, const Bus::Traffic& traffic);
 
-  /// A line for each sum that does not hold, with its numbers; empty when all is well. The sums of brokers and of senders hold at any time;
-  /// those over all peers hold when all peers were added and nothing is on its way.
+  /// A line for each sum that does not hold, with its numbers; empty when all is well. The sums of
+  /// brokers and of senders hold at any time; those over all peers hold when all peers were added
+  /// and nothing is on its way.
   std::vector<std::string> problems() const;
   /// "1000 sent = 990 taken + 4 returned + 6 of unknown fate + 0 on their way"
   std::string to_string() const;

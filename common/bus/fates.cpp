@@ -31,7 +31,9 @@ SentFates::Flow& SentFates::flow_of(const Receiver& receiver) {
 
 void SentFates::forget_idle() {
   last_ = nullptr;
-  std::erase_if(flows_, [](const auto& entry) { return entry.second.entries.size() == 0 && entry.second.asked_end == 0; });
+  std::erase_if(flows_, [](const auto& entry) {
+    return entry.second.entries.size() == 0 && entry.second.asked_end == 0;
+  });
   most_flows_ = std::max(kMostIdle, 2 * flows_.size());
 }
 
@@ -92,7 +94,8 @@ std::vector<SentFates::Receiver> SentFates::holders(std::uint64_t sequence) {
   std::vector<Receiver> holders;
   for (auto& [receiver, flow] : flows_) {
     const std::size_t at = flow.entries.count_below(sequence);
-    if (at < flow.entries.size() && flow.entries[at].sequence == sequence) holders.push_back(receiver);
+    if (at < flow.entries.size() && flow.entries[at].sequence == sequence)
+      holders.push_back(receiver);
   }
   return holders;
 }
@@ -117,7 +120,8 @@ void SentFates::tell_until(const Receiver& to, Flow& flow, std::uint64_t end, co
   }
 }
 
-void SentFates::on_taken(const Receiver& from, const std::vector<wire::TakenRun>& runs, const Tell& tell) {
+void SentFates::on_taken(const Receiver& from, const std::vector<wire::TakenRun>& runs,
+                         const Tell& tell) {
   for (const wire::TakenRun& run : runs) {
     Flow* flow = find(from);
     if (flow == nullptr || run.last() <= flow->settled) continue;
@@ -130,14 +134,16 @@ void SentFates::on_taken(const Receiver& from, const std::vector<wire::TakenRun>
       flow->run_first = run.first();
       flow->run_count = 0;
     }
-    const std::size_t outstanding = run.last() == UINT64_MAX ? flow->entries.size() : flow->entries.count_below(run.last() + 1);
+    const std::size_t outstanding =
+        run.last() == UINT64_MAX ? flow->entries.size() : flow->entries.count_below(run.last() + 1);
     // Of a run that began before our memory of it nobody can say how many were counted then.
     const bool is_known = run.first() >= flow->begin || flow->run_count > 0;
     const bool are_all_taken = !is_known || run.count() - flow->run_count >= outstanding;
     flow->run_count = run.count();
     flow->settled = run.last();
     if (!are_all_taken) {
-      // Some are missing, and were not told of (the return of one was lost, say): which ones they are is not known.
+      // Some are missing, and were not told of (the return of one was lost, say): which ones they
+      // are is not known.
       tell_until(from, *flow, run.last() == UINT64_MAX ? run.last() : run.last() + 1, tell);
       continue;
     }
@@ -162,7 +168,8 @@ void SentFates::ignore(const Receiver& to) {
 std::vector<SentFates::Receiver> SentFates::silent() {
   std::vector<Receiver> silent;
   for (auto& [receiver, flow] : flows_) {
-    if (flow.entries.size() > 0 && flow.asked_end == 0 && ++flow.silent_intervals >= 2) silent.push_back(receiver);
+    if (flow.entries.size() > 0 && flow.asked_end == 0 && ++flow.silent_intervals >= 2)
+      silent.push_back(receiver);
   }
   return silent;
 }

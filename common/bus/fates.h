@@ -12,15 +12,18 @@
 
 namespace meshbus {
 
-/// Whether the receiver says that it took this message (Taken in bus.fbs): messages, unless their sender does not want to hear of them. A
-/// call is answered itself; of an answer that is lost its caller hears: by the end of its session, or by its deadline.
+/// Whether the receiver says that it took this message (Taken in bus.fbs): messages, unless their
+/// sender does not want to hear of them. A call is answered itself; of an answer that is lost its
+/// caller hears: by the end of its session, or by its deadline.
 inline bool has_fate(const wire::Envelope& envelope) noexcept {
-  return envelope.lane() == wire::Lane::data && envelope.kind() == wire::Kind::message && (envelope.flags() & kFlagNoReturn) == 0;
+  return envelope.lane() == wire::Lane::data && envelope.kind() == wire::Kind::message &&
+         (envelope.flags() & kFlagNoReturn) == 0;
 }
 
-/// What a sender remembers of the messages that their receivers have not taken yet, so that each one that dies on its way, with a broker or
-/// with its receiver, is told to be of unknown fate, once (spec 9.3). Pure: holds no socket and no clock. Messages of one sender to one
-/// receiver come in order, so a receiver says what it took by numbers; see Taken in bus.fbs.
+/// What a sender remembers of the messages that their receivers have not taken yet, so that each
+/// one that dies on its way, with a broker or with its receiver, is told to be of unknown fate,
+/// once (spec 9.3). Pure: holds no socket and no clock. Messages of one sender to one receiver come
+/// in order, so a receiver says what it took by numbers; see Taken in bus.fbs.
 class SentFates {
  public:
   struct Receiver {
@@ -40,7 +43,9 @@ class SentFates {
   /// `limit`: how many messages may be outstanding.
   explicit SentFates(std::size_t limit);
 
-  bool has_room(std::size_t count = 1) const noexcept { return count_ <= limit_ && count <= limit_ - count_; }
+  bool has_room(std::size_t count = 1) const noexcept {
+    return count_ <= limit_ && count <= limit_ - count_;
+  }
   bool empty() const noexcept { return count_ == 0; }
   std::size_t count() const noexcept { return count_; }
   const Totals& totals() const noexcept { return totals_; }
@@ -56,9 +61,11 @@ class SentFates {
       ++count_;
     }
   }
-  /// It came back, or a broker said that nobody knows. False when its end is known already: then nobody is to be told again.
+  /// It came back, or a broker said that nobody knows. False when its end is known already: then
+  /// nobody is to be told again.
   bool remove(const Receiver& to, const wire::Envelope& envelope, bool is_unknown = false);
-  /// Who is to get the message of that number and has not said that it took it: more than one when it was cast.
+  /// Who is to get the message of that number and has not said that it took it: more than one when
+  /// it was cast.
   std::vector<Receiver> holders(std::uint64_t sequence);
   /// The receiver says what it took. Runs that are known already do nothing.
   void on_taken(const Receiver& from, const std::vector<wire::TakenRun>& runs, const Tell& tell);
@@ -67,8 +74,8 @@ class SentFates {
   /// That receiver never says anything.
   void ignore(const Receiver& to);
 
-  /// To be called at even intervals: receivers that have said nothing for one whole interval and owe something. They are asked about what
-  /// is below the number that on_asked() names.
+  /// To be called at even intervals: receivers that have said nothing for one whole interval and
+  /// owe something. They are asked about what is below the number that on_asked() names.
   std::vector<Receiver> silent();
   /// All that owe something.
   std::vector<Receiver> owing() const;
@@ -94,7 +101,9 @@ class SentFates {
   class Ring {
    public:
     std::size_t size() const noexcept { return size_; }
-    Entry& operator[](std::size_t index) noexcept { return slots_[(head_ + index) & (slots_.size() - 1)]; }
+    Entry& operator[](std::size_t index) noexcept {
+      return slots_[(head_ + index) & (slots_.size() - 1)];
+    }
     void push_back(const Entry& entry) {
       if (size_ == slots_.size()) grow();
       slots_[(head_ + size_++) & (slots_.size() - 1)] = entry;
@@ -115,7 +124,8 @@ class SentFates {
   };
   struct Flow {
     Ring entries;
-    /// Of the run that the receiver is in: its first number, and how many it had taken of it when we last heard.
+    /// Of the run that the receiver is in: its first number, and how many it had taken of it when
+    /// we last heard.
     std::uint64_t run_first = 0;
     std::uint64_t run_count = 0;
     std::uint64_t settled = 0;
@@ -163,13 +173,15 @@ class TakenCounts {
   TakenCounts();
   /// A message (see has_fate) is taken. True when so many are unsaid that it is time to report.
   bool take(const wire::Envelope& envelope) {
-    const Source source{envelope.source_proc(), envelope.source_host(), envelope.source_incarnation()};
+    const Source source{envelope.source_proc(), envelope.source_host(),
+                        envelope.source_incarnation()};
     State& state = last_ != nullptr && last_source_ == source ? *last_ : state_of(source);
     ++taken_;
     if (!state.is_open) {
       begin_run(state, envelope.sequence());
     } else {
-      state.open.mutate_last(envelope.sequence() > state.open.last() ? envelope.sequence() : state.open.last());
+      state.open.mutate_last(envelope.sequence() > state.open.last() ? envelope.sequence()
+                                                                     : state.open.last());
       state.open.mutate_count(state.open.count() + 1);
     }
     if (state.unsaid == 0) unsaid_.push_back(source);
@@ -180,7 +192,8 @@ class TakenCounts {
   std::vector<Report> reports();
   /// What there is to say to one source.
   Report report(const Source& source);
-  /// A new session: messages of the old one may be lost, so what comes now begins a new run. Everything is said again.
+  /// A new session: messages of the old one may be lost, so what comes now begins a new run.
+  /// Everything is said again.
   void restart();
   /// Messages taken in all.
   std::uint64_t taken() const noexcept { return taken_; }
@@ -197,7 +210,8 @@ class TakenCounts {
   };
   struct Hash {
     std::size_t operator()(const Source& source) const noexcept {
-      return static_cast<std::size_t>(source.proc ^ (source.host * 0x9e3779b97f4a7c15U) ^ (source.incarnation << 1));
+      return static_cast<std::size_t>(source.proc ^ (source.host * 0x9e3779b97f4a7c15U) ^
+                                      (source.incarnation << 1));
     }
   };
   State& state_of(const Source& source);

@@ -21,8 +21,10 @@ bool OutgoingRoom::wait(const Bus::Load& size, Time until) {
 }
 
 Error OutgoingRoom::is_full(const Bus::Load& now) const {
-  return {ErrorCode::queue_full, std::to_string(now.bytes) + " bytes wait to leave; the limit is " + std::to_string(most_bytes_) + "; " +
-                                     std::to_string(now.outstanding) + " messages are not known to be taken; the limit is " +
+  return {ErrorCode::queue_full, std::to_string(now.bytes) + " bytes wait to leave; the limit is " +
+                                     std::to_string(most_bytes_) + "; " +
+                                     std::to_string(now.outstanding) +
+                                     " messages are not known to be taken; the limit is " +
                                      std::to_string(Bus::kMostOutstanding)};
 }
 
@@ -42,10 +44,13 @@ void Outgoing::attach(Bus& bus) {
   reactor_.add_turn_end([this] { report(); });
 }
 
-Result<void> Outgoing::wait_for_room(const Bus::Load& size, std::chrono::milliseconds patience, OutgoingRoom::Time& until) {
+Result<void> Outgoing::wait_for_room(const Bus::Load& size, std::chrono::milliseconds patience,
+                                     OutgoingRoom::Time& until) {
   const Bus& bus = *bus_.load();
-  if (patience <= std::chrono::milliseconds(0) || reactor_.is_in_turn()) return fail(room_.is_full(bus.load()));
-  if (until == OutgoingRoom::Time{}) until = std::chrono::steady_clock::now() + std::min(patience, kLongest);
+  if (patience <= std::chrono::milliseconds(0) || reactor_.is_in_turn())
+    return fail(room_.is_full(bus.load()));
+  if (until == OutgoingRoom::Time{})
+    until = std::chrono::steady_clock::now() + std::min(patience, kLongest);
   flush_now();
   report();
   if (!room_.wait(size, until)) return fail(room_.is_full(bus.load()));
@@ -53,8 +58,8 @@ Result<void> Outgoing::wait_for_room(const Bus::Load& size, std::chrono::millise
 }
 
 void Outgoing::see_off(bool is_first, bool is_full) {
-  if (!is_first && !is_full) return;      // somebody has been asked to flush
-  if (reactor_.is_in_turn()) return;      // it ends with a flush
+  if (!is_first && !is_full) return;  // somebody has been asked to flush
+  if (reactor_.is_in_turn()) return;  // it ends with a flush
   if ((is_full || is_quiet()) && flush_here()) return;
   if (!flusher_.ask()) reactor_.wake();
 }
@@ -96,7 +101,8 @@ Result<void> Outgoing::use(const Use& use) {
   return done;
 }
 
-Result<void> Outgoing::use_when_room(const Bus::Load& size, std::chrono::milliseconds patience, const Use& use) {
+Result<void> Outgoing::use_when_room(const Bus::Load& size, std::chrono::milliseconds patience,
+                                     const Use& use) {
   Bus& bus = *bus_.load();
   if (reactor_.is_in_turn()) {
     if (!room_.has_room(bus.load(), size)) return fail(room_.is_full(bus.load()));

@@ -28,11 +28,13 @@ class OutgoingRoom {
   explicit OutgoingRoom(std::size_t most_bytes) : most_bytes_(most_bytes) {}
   std::size_t most_bytes() const noexcept { return most_bytes_; }
   bool has_room(const Bus::Load& now, const Bus::Load& size) const noexcept {
-    return now.bytes + size.bytes <= most_bytes_ && now.outstanding + size.outstanding <= Bus::kMostOutstanding;
+    return now.bytes + size.bytes <= most_bytes_ &&
+           now.outstanding + size.outstanding <= Bus::kMostOutstanding;
   }
   /// What is on its way now: to be told after whatever makes it less.
   void report(const Bus::Load& now);
-  /// Waits until there was room for so much when it was reported last. False at the end of the time.
+  /// Waits until there was room for so much when it was reported last. False at the end of the
+  /// time.
   bool wait(const Bus::Load& size, Time until);
   /// queue_full, in words.
   Error is_full(const Bus::Load& now) const;
@@ -45,10 +47,10 @@ class OutgoingRoom {
   unsigned waiting_ = 0;  // guarded by mutex_
 };
 
-/// Sends messages for threads that are not the reactor's (decision 30). They are packed on the sender's
-/// own thread, and leave at once after a pause, with a full pack, when the loop turns, or when the sender
-/// leaves the CPU to the flusher; whichever comes first. Any thread, unless it says otherwise; not in a
-/// child of fork().
+/// Sends messages for threads that are not the reactor's (decision 30). They are packed on the
+/// sender's own thread, and leave at once after a pause, with a full pack, when the loop turns, or
+/// when the sender leaves the CPU to the flusher; whichever comes first. Any thread, unless it says
+/// otherwise; not in a child of fork().
 class Outgoing {
  public:
   /// `most_bytes` may wait to leave before senders wait.
@@ -62,17 +64,18 @@ class Outgoing {
   /// No flush begins any more. Neither in a turn nor by a visitor.
   void stop() { flusher_.stop(); }
 
-  /// `to` has the keys; `whole()` makes a Destination with its host's address, and is called when our
-  /// broker may have to hear it. `shared`: the body can be had without a copy. Errors: queue_full, when
-  /// there is no room within `patience`, or no patience because this is a turn.
+  /// `to` has the keys; `whole()` makes a Destination with its host's address, and is called when
+  /// our broker may have to hear it. `shared`: the body can be had without a copy. Errors:
+  /// queue_full, when there is no room within `patience`, or no patience because this is a turn.
   template <typename Whole>
-  Result<void> send(const Destination& to, Whole whole, std::uint32_t port, Bytes body, const SharedBody* shared,
-                    std::chrono::milliseconds patience);
+  Result<void> send(const Destination& to, Whole whole, std::uint32_t port, Bytes body,
+                    const SharedBody* shared, std::chrono::milliseconds patience);
   using Use = std::function<Result<void>(Bus&)>;
   /// Runs `use(bus)` between two turns, or in this one, and flushes as send() does.
   Result<void> use(const Use& use);
   /// The same once there is room for so much. Errors: as send(), and those of `use`.
-  Result<void> use_when_room(const Bus::Load& size, std::chrono::milliseconds patience, const Use& use);
+  Result<void> use_when_room(const Bus::Load& size, std::chrono::milliseconds patience,
+                             const Use& use);
   /// What was handed to the bus leaves now: the caller is about to wait for what comes of it.
   void flush_now();
 
@@ -82,8 +85,10 @@ class Outgoing {
   /// What a patience is cut to, so that adding it to now cannot overflow.
   static constexpr std::chrono::milliseconds kLongest = std::chrono::hours(24 * 365);
 
-  /// Waits until there is room. Errors: queue_full, when no time is left for that. `until`: zero at first.
-  Result<void> wait_for_room(const Bus::Load& size, std::chrono::milliseconds patience, OutgoingRoom::Time& until);
+  /// Waits until there is room. Errors: queue_full, when no time is left for that. `until`: zero at
+  /// first.
+  Result<void> wait_for_room(const Bus::Load& size, std::chrono::milliseconds patience,
+                             OutgoingRoom::Time& until);
   /// Has what was packed leave; see the class comment.
   void see_off(bool is_first, bool is_full);
   bool is_quiet() const noexcept;
@@ -100,8 +105,8 @@ class Outgoing {
 };
 
 template <typename Whole>
-Result<void> Outgoing::send(const Destination& to, Whole whole, std::uint32_t port, Bytes body, const SharedBody* shared,
-                            std::chrono::milliseconds patience) {
+Result<void> Outgoing::send(const Destination& to, Whole whole, std::uint32_t port, Bytes body,
+                            const SharedBody* shared, std::chrono::milliseconds patience) {
   Bus& bus = *bus_.load(std::memory_order_relaxed);
   zmq::message_t part;
   if (body.size() > kInlineLimit) {
@@ -122,8 +127,9 @@ Result<void> Outgoing::send(const Destination& to, Whole whole, std::uint32_t po
       return {};
     }
     if (packed.outcome == Bus::Packed::Outcome::not_now) {
-      return use_when_room(size, patience,
-                 [&](Bus& all) { return shared != nullptr ? all.send(whole(), port, *shared) : all.send(whole(), port, body); });
+      return use_when_room(size, patience, [&](Bus& all) {
+        return shared != nullptr ? all.send(whole(), port, *shared) : all.send(whole(), port, body);
+      });
     }
     if (auto room = wait_for_room(size, patience, until); !room) return room;
   }

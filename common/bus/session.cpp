@@ -18,17 +18,19 @@ constexpr std::chrono::milliseconds kLastBackoff{500};
 constexpr std::size_t kSilentHandshakes = 4;
 constexpr std::chrono::milliseconds kSilentTime{1000};
 constexpr int kDrainFrames = 256;
-/// Bytes of data on the way up to which somebody else than the end of a turn flushes: what a broker may have taken without a word, and some
-/// more.
+/// Bytes of data on the way up to which somebody else than the end of a turn flushes: what a broker
+/// may have taken without a word, and some more.
 constexpr std::uint64_t kEarly = kCreditStep + 32 * 1024;
 constexpr std::size_t kDrainBytes = 1024 * 1024;
-/// Data is handed out for so long before the socket is looked at again: control is never further away.
+/// Data is handed out for so long before the socket is looked at again: control is never further
+/// away.
 constexpr std::chrono::microseconds kSlice{200};
 constexpr int kMostStride = 64;
 /// A broker that sends far beyond its credit is read no further than this.
 constexpr std::size_t kInboxLimit = 8 * 1024 * 1024;
-/// And after this time, so that one who takes little is not thought to take nothing. It begins with what is untold, unless this is a link,
-/// whose frames wait to be acknowledged: most of what is taken is answered soon, and that tells it too.
+/// And after this time, so that one who takes little is not thought to take nothing. It begins with
+/// what is untold, unless this is a link, whose frames wait to be acknowledged: most of what is
+/// taken is answered soon, and that tells it too.
 constexpr std::chrono::milliseconds kCreditTime{250};
 /// The broker is told of control, too, that was taken.
 constexpr std::uint64_t kControlStep = 256 * 1024;
@@ -83,21 +85,29 @@ void Session::open() {
   if (options_.keys && !(keys = find_keys())) return;
   try {
     socket_ = BrokerSocket::open(
-        reactor_, context_, {.endpoint = options_.endpoint, .keys = keys ? &*keys : nullptr, .is_link = options_.link}, socket_events());
-    limit_timer_ = reactor_.after(options_.connect_limit, [this] { drop("no answer from " + options_.endpoint + " in time"); });
+        reactor_, context_,
+        {.endpoint = options_.endpoint, .keys = keys ? &*keys : nullptr, .is_link = options_.link},
+        socket_events());
+    limit_timer_ = reactor_.after(options_.connect_limit, [this] {
+      drop("no answer from " + options_.endpoint + " in time");
+    });
   } catch (const UntrustedListener& error) {
-    const std::string why = "the broker at " + options_.endpoint + " is not trusted: " + error.what();
-    // Not from within the constructor. A session that was up goes on trying: its own broker may come back.
+    const std::string why =
+        "the broker at " + options_.endpoint + " is not trusted: " + error.what();
+    // Not from within the constructor. A session that was up goes on trying: its own broker may
+    // come back.
     if (was_ever_up_) {
       limit_timer_ = reactor_.after(std::chrono::milliseconds(0), [this, why] { drop(why); });
     } else {
       state_ = State::idle;
-      retry_timer_ = reactor_.after(std::chrono::milliseconds(0), [this, why] { give_up(Error(ErrorCode::unauthorised, why)); });
+      retry_timer_ = reactor_.after(std::chrono::milliseconds(0),
+                                    [this, why] { give_up(Error(ErrorCode::unauthorised, why)); });
     }
   } catch (const std::exception& error) {
     // Not from within the constructor.
     limit_timer_ = reactor_.after(std::chrono::milliseconds(0),
-                                  [this, why = "cannot connect to " + options_.endpoint + ": " + error.what()] { drop(why); });
+                                  [this, why = "cannot connect to " + options_.endpoint + ": " +
+                                               error.what()] { drop(why); });
   }
 }
 
@@ -108,7 +118,9 @@ BrokerSocket::Events Session::socket_events() {
     connected_at_ = std::chrono::system_clock::now();
     say_hello();
   };
-  events.on_handshake_failed = [this](BrokerSocket::Failure failure) { on_handshake_failed(failure); };
+  events.on_handshake_failed = [this](BrokerSocket::Failure failure) {
+    on_handshake_failed(failure);
+  };
   events.on_readable = [this] { return on_readable(); };
   events.on_writable = [this] { flush(); };
   events.on_ended = [this](const std::string& why) {
@@ -122,7 +134,8 @@ std::optional<BrokerSocket::Keys> Session::find_keys() {
   if (!keys) {
     state_ = State::idle;
     // Not from within the constructor.
-    retry_timer_ = reactor_.after(std::chrono::milliseconds(0), [this, error = keys.error()] { give_up(error); });
+    retry_timer_ = reactor_.after(std::chrono::milliseconds(0),
+                                  [this, error = keys.error()] { give_up(error); });
     return std::nullopt;
   }
   own_key_path_ = keys->path;
@@ -134,30 +147,36 @@ std::optional<BrokerSocket::Keys> Session::find_keys() {
 void Session::on_handshake_failed(BrokerSocket::Failure failure) {
   const bool has_keys = static_cast<bool>(options_.keys);
   if (failure == BrokerSocket::Failure::unauthorised) {
-    give_up(Error(ErrorCode::unauthorised, "the broker at " + options_.endpoint + " does not take the key " + own_key_path_ +
-                                               ": its public half is not in authorised/ROLE/ there, or not any more"));
+    give_up(Error(ErrorCode::unauthorised,
+                  "the broker at " + options_.endpoint + " does not take the key " + own_key_path_ +
+                      ": its public half is not in authorised/ROLE/ there, or not any more"));
     return;
   }
   if (failure == BrokerSocket::Failure::mechanism) {
-    give_up(Error(ErrorCode::unauthorised,
-                  has_keys
-                      ? "the broker at " + options_.endpoint + " speaks without encryption (--insecure?), and there are keys here (" +
-                            own_key_path_ + "); to speak with it all the same: keys.directory=/dev/null"
-                      : "the broker at " + options_.endpoint +
-                            " takes connections with keys only, and there are none here: meshbus keygen makes one, keys.directory says "
-                            "where they are"));
+    give_up(Error(
+        ErrorCode::unauthorised,
+        has_keys ? "the broker at " + options_.endpoint +
+                       " speaks without encryption (--insecure?), and there are keys here (" +
+                       own_key_path_ + "); to speak with it all the same: keys.directory=/dev/null"
+                 : "the broker at " + options_.endpoint +
+                       " takes connections with keys only, and there are none here: meshbus keygen "
+                       "makes one, keys.directory says "
+                       "where they are"));
     return;
   }
   if (state_ != State::connecting || !options_.endpoint.starts_with("tcp:")) return;
-  // A broker says nothing to one without keys, nor to one whose handshake it cannot read. So does one who ends, or a relay in front of one
-  // who is not up: hence again, and links, which have messages to lose, go on.
-  trouble_ =
-      "the broker at " + options_.endpoint + " ends the handshake without a word; " +
-      (has_keys ? "is the public key that is known here for that host its own?"
-                : "does it take connections with keys only? There are none here: meshbus keygen makes one, keys.directory says where "
-                  "they are");
+  // A broker says nothing to one without keys, nor to one whose handshake it cannot read. So does
+  // one who ends, or a relay in front of one who is not up: hence again, and links, which have
+  // messages to lose, go on.
+  trouble_ = "the broker at " + options_.endpoint + " ends the handshake without a word; " +
+             (has_keys ? "is the public key that is known here for that host its own?"
+                       : "does it take connections with keys only? There are none here: meshbus "
+                         "keygen makes one, keys.directory says where "
+                         "they are");
   if (silent_handshakes_++ == 0) silent_since_ = reactor_.now();
-  if (options_.link || was_ever_up_ || silent_handshakes_ < kSilentHandshakes || reactor_.now() - silent_since_ < kSilentTime) return;
+  if (options_.link || was_ever_up_ || silent_handshakes_ < kSilentHandshakes ||
+      reactor_.now() - silent_since_ < kSilentTime)
+    return;
   give_up(Error(has_keys ? ErrorCode::identity_mismatch : ErrorCode::unauthorised, trouble_));
 }
 
@@ -182,7 +201,8 @@ void Session::drop(const std::string& reason) {
   close_socket();
   state_ = State::idle;
   retry_later();
-  if (!was_up && events_.on_trouble) events_.on_trouble(trouble_.empty() ? reason : std::exchange(trouble_, {}));
+  if (!was_up && events_.on_trouble)
+    events_.on_trouble(trouble_.empty() ? reason : std::exchange(trouble_, {}));
   if (was_up && events_.on_lost) events_.on_lost(reason);
 }
 
@@ -195,8 +215,8 @@ void Session::give_up(const Error& error) {
 void Session::retry_later() {
   static thread_local std::minstd_rand random{std::random_device{}()};
   backoff_ = std::clamp(backoff_ * 2, kFirstBackoff, kLastBackoff);
-  const auto jittered =
-      std::chrono::milliseconds(std::uniform_int_distribution<std::int64_t>(backoff_.count() / 2, backoff_.count())(random));
+  const auto jittered = std::chrono::milliseconds(
+      std::uniform_int_distribution<std::int64_t>(backoff_.count() / 2, backoff_.count())(random));
   retry_timer_ = reactor_.after(jittered, [this] { open(); });
 }
 
@@ -227,7 +247,8 @@ bool Session::on_readable() {
   const auto generation = generation_;
   std::size_t bytes = 0;
   bool is_drained = false;
-  for (int frames = 0; frames < kDrainFrames && bytes < kDrainBytes && inbox_bytes_ < kInboxLimit; ++frames) {
+  for (int frames = 0; frames < kDrainFrames && bytes < kDrainBytes && inbox_bytes_ < kInboxLimit;
+       ++frames) {
     is_drained = !receive(bytes);
     if (is_drained) break;
     // A handler may close this session or open another.
@@ -275,11 +296,15 @@ void Session::on_frame(std::vector<zmq::message_t> parts) {
   FrameReader::Message message;
   while (generation == generation_ && reader->next(message)) {
     (is_data ? taken_ : control_unsaid_) += sizeof message.envelope + message.body.size();
-    if (!on_session_message(message) && generation == generation_ && events_.on_message) events_.on_message(message);
+    if (!on_session_message(message) && generation == generation_ && events_.on_message)
+      events_.on_message(message);
   }
   // What the Welcome acknowledges need not be sent again.
-  if (generation == generation_ && !was_up && state_ == State::up && reader->is_link() && options_.link) events_.on_link_frame(*reader);
-  if (generation == generation_ && reader->is_malformed()) drop("the broker at " + options_.endpoint + " sent a malformed frame");
+  if (generation == generation_ && !was_up && state_ == State::up && reader->is_link() &&
+      options_.link)
+    events_.on_link_frame(*reader);
+  if (generation == generation_ && reader->is_malformed())
+    drop("the broker at " + options_.endpoint + " sent a malformed frame");
   if (generation == generation_) parts_ = std::move(parts);
 }
 
@@ -330,8 +355,8 @@ void Session::hold_data(bool held) {
 
 bool Session::on_session_message(const FrameReader::Message& message) {
   // Only our own broker speaks without a source host and proc.
-  if (message.envelope.kind() != wire::Kind::control || message.envelope.role() != wire::Role::broker ||
-      message.envelope.destination_proc() != 0)
+  if (message.envelope.kind() != wire::Kind::control ||
+      message.envelope.role() != wire::Role::broker || message.envelope.destination_proc() != 0)
     return false;
   const auto control = ControlMessage::decode(message.body);
   if (!control) return false;
@@ -344,13 +369,15 @@ bool Session::on_session_message(const FrameReader::Message& message) {
     case wire::Body::Refusal: {
       if (state_ == State::up) return false;
       const auto* refusal = control->body_as<wire::Refusal>();
-      give_up(Error(from_wire(refusal->code()), "the broker at " + options_.endpoint + " refused: " + text_of(refusal->detail())));
+      give_up(Error(from_wire(refusal->code()), "the broker at " + options_.endpoint +
+                                                    " refused: " + text_of(refusal->detail())));
       return true;
     }
     case wire::Body::Heartbeat: return true;
     case wire::Body::Bye:
       has_said_bye_ = true;
-      drop("the broker at " + options_.endpoint + " ends: " + text_of(control->body_as<wire::Bye>()->reason()));
+      drop("the broker at " + options_.endpoint +
+           " ends: " + text_of(control->body_as<wire::Bye>()->reason()));
       return true;
     default: return false;
   }
@@ -358,8 +385,11 @@ bool Session::on_session_message(const FrameReader::Message& message) {
 
 void Session::on_welcome(const wire::Welcome& welcome) {
   const auto& hello = options_.hello;
-  const Protocol own{hello.version, hello.oldest == 0 ? hello.version : hello.oldest, hello.release};
-  if (const auto version = common_version("this side", own, "the broker of " + welcome.host()->str(), Protocol::of(welcome)); !version) {
+  const Protocol own{hello.version, hello.oldest == 0 ? hello.version : hello.oldest,
+                     hello.release};
+  if (const auto version = common_version(
+          "this side", own, "the broker of " + welcome.host()->str(), Protocol::of(welcome));
+      !version) {
     give_up(version.error());
     return;
   }
@@ -371,9 +401,11 @@ void Session::on_welcome(const wire::Welcome& welcome) {
   silent_handshakes_ = 0;
   was_ever_up_ = true;
   heartbeat_ = std::chrono::milliseconds(std::max(welcome.heartbeat_ms(), 50U));
-  // Agents and controllers bound what each of their listeners has on the way (agent/host/output/log_streams.h). One of these that stops
-  // must not keep the others from hearing, as it would if all shared one window.
-  const bool is_program = hello.kind == wire::PeerKind::proc || hello.kind == wire::PeerKind::launcher;
+  // Agents and controllers bound what each of their listeners has on the way
+  // (agent/host/output/log_streams.h). One of these that stops must not keep the others from
+  // hearing, as it would if all shared one window.
+  const bool is_program =
+      hello.kind == wire::PeerKind::proc || hello.kind == wire::PeerKind::launcher;
   is_credited_ = is_program && (welcome.capabilities() & kCapabilityCredit) != 0;
   last_heard_ = reactor_.now();
   arm_heartbeat();
@@ -382,16 +414,19 @@ void Session::on_welcome(const wire::Welcome& welcome) {
 
 void Session::on_heartbeat_timer() {
   const auto now = reactor_.now();
-  // If this very timer is late, it is we who were away (stopped, starved): the broker gets a fresh grace.
+  // If this very timer is late, it is we who were away (stopped, starved): the broker gets a fresh
+  // grace.
   if (now - heartbeat_due_ > heartbeat_ / 2) last_heard_ = now;
   if (now - last_heard_ > 3 * heartbeat_) {
-    drop("nothing heard from " + options_.endpoint + " for " + std::to_string(3 * heartbeat_.count()) + " ms");
+    drop("nothing heard from " + options_.endpoint + " for " +
+         std::to_string(3 * heartbeat_.count()) + " ms");
     return;
   }
   // Data that waits for credit is no sign of life.
   if (!std::exchange(has_sent_, false)) {
     const Lock held = lock();
-    if (outbox_.empty(wire::Lane::control)) outbox_.push(to_broker(), encode_control({}, wire::HeartbeatT()));
+    if (outbox_.empty(wire::Lane::control))
+      outbox_.push(to_broker(), encode_control({}, wire::HeartbeatT()));
   }
   arm_heartbeat();
 }

@@ -12,10 +12,10 @@
 #include <vector>
 
 #include "common/base/adaptive_mutex.h"
-#include "common/zmtp/broker_socket.h"
+#include "common/loop/reactor.h"
 #include "common/wire/control.h"
 #include "common/wire/outbox.h"
-#include "common/loop/reactor.h"
+#include "common/zmtp/broker_socket.h"
 #include "wire/bus_generated.h"
 #include "wire/forward.h"
 
@@ -31,10 +31,12 @@ struct CurveKeys {
   std::string path;
 };
 
-/// A peer's connection to a broker: keeps one socket = one session, says Hello first on each, and makes a new one after a loss.
+/// A peer's connection to a broker: keeps one socket = one session, says Hello first on each, and
+/// makes a new one after a loss.
 ///
-/// Lives on the reactor's thread. What is pushed while there is no session waits, bounded; what had been handed to a socket that broke may
-/// be lost (the events say so; numbering and replay are the links' business).
+/// Lives on the reactor's thread. What is pushed while there is no session waits, bounded; what had
+/// been handed to a socket that broke may be lost (the events say so; numbering and replay are the
+/// links' business).
 class Session {
  public:
   struct Options {
@@ -54,17 +56,20 @@ class Session {
     std::function<void(const wire::Welcome&)> on_welcome;
     /// There was a session and it is over; a new one is being tried. `reason` is for people.
     std::function<void(const std::string& reason)> on_lost;
-    /// The broker refused the Hello, or the handshake by keys; or we have no keys for it: the session stays closed.
+    /// The broker refused the Hello, or the handshake by keys; or we have no keys for it: the
+    /// session stays closed.
     std::function<void(const Error&)> on_refused;
     /// An attempt to connect has failed, and why, as far as that is known; another one follows.
     std::function<void(const std::string& reason)> on_trouble;
     /// A message that is not about the session itself. `body` is valid during the call.
     std::function<void(const FrameReader::Message&)> on_message;
-    /// Of anything but a link: the same for data. The body lives as long as `frame` is kept.
-    std::function<void(const FrameReader::Message&, const std::shared_ptr<const void>& frame)> on_data;
-    /// Of a link: a frame came whose LinkHeader is to be looked at. False when its messages are there already.
+    /// For all but links: the same for data. The body lives as long as `frame` is kept.
+    std::function<void(const FrameReader::Message&, const std::shared_ptr<const void>& frame)>
+        on_data;
+    /// For links: a frame came whose LinkHeader is to be read. False when its messages are
+    /// there already.
     std::function<bool(const FrameReader&)> on_link_frame;
-    /// Of a link: what LinkHeader.ack is to say.
+    /// For links: the value of LinkHeader.ack.
     std::function<std::uint64_t()> link_ack;
   };
 
@@ -73,9 +78,11 @@ class Session {
   Session(const Session&) = delete;
   Session& operator=(const Session&) = delete;
 
-  /// Queues a message; it leaves at the end of the turn, or once the broker gives credit. False when the queue is full.
+  /// Queues a message; it leaves at the end of the turn, or once the broker gives credit. False
+  /// when the queue is full.
   bool push(const wire::Envelope& envelope, Bytes body, zmq::message_t* apart = nullptr);
-  /// Guards the outbox: threads beside the reactor's push data into it while they hold this (decision 30).
+  /// Guards the outbox: threads beside the reactor's push data into it while they hold this
+  /// (decision 30).
   using Lock = std::unique_lock<AdaptiveMutex>;
   Lock lock() const { return Lock(mutex_); }
   /// push() for a caller that holds the lock.
@@ -84,16 +91,17 @@ class Session {
   }
   /// Sends what is queued, as far as it goes now.
   void flush();
-  /// The same, for those who do not wait for the end of the turn; unless the broker has enough to read from us already: what comes then is
-  /// not there sooner in frames of its own, and is packed.
+  /// The same, for those who do not wait for the end of the turn; unless the broker has enough to
+  /// read from us already: what comes then is not there sooner in frames of its own, and is packed.
   void flush_early();
-  /// While held, no data message is handed out, but at the end of a session. They wait here and, as this side gives no credit then, in the
-  /// broker and with their senders; control comes as ever.
+  /// While held, no data message is handed out, but at the end of a session. They wait here and, as
+  /// this side gives no credit then, in the broker and with their senders; control comes as ever.
   void hold_data(bool held);
   /// Data messages that were received and not handed out yet.
   std::size_t inbox_bytes() const noexcept { return inbox_bytes_; }
   bool is_up() const noexcept { return state_ == State::up; }
-  /// Of a link that is up: sends a frame at once, under that number (0 = not numbered). False when the socket does not take it now.
+  /// For a link that is up: sends a frame at once, under that number (0 = not numbered). False when
+  /// the socket does not take it now.
   bool send(Frame& frame, std::uint64_t number);
   /// The key that the broker of the present connection has proven to have; empty without keys.
   const std::string& server_key() const noexcept { return server_key_; }
@@ -108,10 +116,11 @@ class Session {
   /// What has not left yet. Where other threads push, only with the lock held.
   Outbox& outbox() noexcept { return outbox_; }
   const Outbox& outbox() const noexcept { return outbox_; }
-  /// Says Bye, sends what is queued as far as the connection takes it, and closes. No more events. What it took still leaves, within
-  /// `linger`: over a unix socket before this returns, over tcp before the zmq context is destroyed. Without a reason it leaves without a
-  /// word.
-  void close(const std::string& reason, std::chrono::milliseconds linger = std::chrono::milliseconds(200));
+  /// Says Bye, sends what is queued as far as the connection takes it, and closes. No more events.
+  /// What it took still leaves, within `linger`: over a unix socket before this returns, over tcp
+  /// before the zmq context is destroyed. Without a reason it leaves without a word.
+  void close(const std::string& reason,
+             std::chrono::milliseconds linger = std::chrono::milliseconds(200));
 
  private:
   enum class State { idle, connecting, greeting, up, closed };
@@ -132,7 +141,8 @@ class Session {
   /// The next frame into parts_; false when there is none now.
   bool receive(std::size_t& bytes);
   void on_frame(std::vector<zmq::message_t> parts);
-  /// Hands out data for a slice of time, or, when the session ends, all there is. True when some is left.
+  /// Hands out data for a slice of time, or, when the session ends, all there is. True when some is
+  /// left.
   bool hand_out(bool all);
   /// True when the message was about the session itself.
   bool on_session_message(const FrameReader::Message& message);
@@ -148,9 +158,10 @@ class Session {
   std::unique_ptr<BrokerSocket> socket_;
   mutable AdaptiveMutex mutex_;
   Outbox outbox_;  // guarded by mutex_
-  /// Of the frame that is being received.
+  /// The frame that is being received.
   std::vector<zmq::message_t> parts_;
-  /// Frames of data whose messages were not handed out yet. What they hold is bounded by what the broker sends without credit.
+  /// Frames of data whose messages were not handed out yet. What they hold is bounded by what the
+  /// broker sends without credit.
   struct Received {
     std::vector<zmq::message_t> parts;
     FrameReader reader;
@@ -164,7 +175,8 @@ class Session {
   Reactor::TimerId limit_timer_ = 0;
   Reactor::TimerId heartbeat_timer_ = 0;
   std::chrono::milliseconds backoff_{0};
-  /// Handshakes with keys that ended without a word, in a row, since when; and why the last attempt failed.
+  /// Handshakes with keys that ended without a word, in a row, since when; and why the last attempt
+  /// failed.
   std::size_t silent_handshakes_ = 0;
   Reactor::Time silent_since_{};
   std::string trouble_;
@@ -184,12 +196,15 @@ class Session {
   std::uint64_t taken_ = 0;
   std::uint64_t announced_ = 0;
   Reactor::Time announced_at_{};
-  /// Since when there is something that it has not been told; zero when there is nothing, or that was not noticed yet.
+  /// Since when there is something that it has not been told; zero when there is nothing, or that
+  /// was not noticed yet.
   Reactor::Time untold_since_{};
-  /// Bytes of control taken since the broker last heard from us: it sends only so much control to one who says nothing.
+  /// Bytes of control taken since the broker last heard from us: it sends only so much control to
+  /// one who says nothing.
   std::uint64_t control_unsaid_ = 0;
   bool has_said_bye_ = false;
-  /// Changes with every connection: a handler that finds another one than it began with must not touch the connection.
+  /// Changes with every connection: a handler that finds another one than it began with must not
+  /// touch the connection.
   std::uint64_t generation_ = 0;
   std::chrono::system_clock::time_point connected_at_{};
 };

@@ -16,8 +16,8 @@
 #include <optional>
 #include <sstream>
 
-#include "common/config/config_ladder.h"
 #include "common/base/did_you_mean.h"
+#include "common/config/config_ladder.h"
 
 namespace meshbus {
 namespace {
@@ -34,23 +34,27 @@ constexpr std::size_t largest_file = 1 << 20;
 /// Variables of meshbus that are not settings: they give a proc its identity (spec 4.4, 4.5), or
 /// are read before the settings.
 bool is_bootstrapping(std::string_view variable) {
-  static constexpr std::array<std::string_view, 7> names = {"MESHBUS_BOOTSTRAP", "MESHBUS_CONFIG",      "MESHBUS_ADDR", "MESHBUS_MESH",
-                                                            "MESHBUS_RESTARTS",  "MESHBUS_CONTAINMENT", "MESHBUS_HOSTS"};
-  return std::find(names.begin(), names.end(), variable) != names.end() || variable.starts_with("MESHBUS_RANK_") ||
-         variable.starts_with("MESHBUS_SIZE_");
+  static constexpr std::array<std::string_view, 7> names = {
+      "MESHBUS_BOOTSTRAP", "MESHBUS_CONFIG",      "MESHBUS_ADDR", "MESHBUS_MESH",
+      "MESHBUS_RESTARTS",  "MESHBUS_CONTAINMENT", "MESHBUS_HOSTS"};
+  return std::find(names.begin(), names.end(), variable) != names.end() ||
+         variable.starts_with("MESHBUS_RANK_") || variable.starts_with("MESHBUS_SIZE_");
 }
 
 std::string in_quotes(std::string_view text) {
   constexpr std::size_t most = 100;
-  return text.size() <= most ? "\"" + std::string(text) + "\"" : "\"" + std::string(text.substr(0, most)) + "...\"";
+  return text.size() <= most ? "\"" + std::string(text) + "\""
+                             : "\"" + std::string(text.substr(0, most)) + "...\"";
 }
 
 std::string suggestion_for_key(std::string_view name) {
   std::vector<std::string_view> names;
   for (const KeyInfo& key : key_table) names.push_back(key.name);
-  if (const auto near = did_you_mean(name, names); !near.empty()) return "did you mean " + in_quotes(near) + "?";
+  if (const auto near = did_you_mean(name, names); !near.empty())
+    return "did you mean " + in_quotes(near) + "?";
   std::string all = "the keys are";
-  for (const std::string_view one : names) all += (one == names.front() ? " " : ", ") + std::string(one);
+  for (const std::string_view one : names)
+    all += (one == names.front() ? " " : ", ") + std::string(one);
   return all;
 }
 
@@ -62,22 +66,26 @@ std::string suggestion_for_variable(std::string_view variable) {
 }
 
 /// The path of the file, and whether it must be there.
-std::optional<std::pair<std::string, bool>> find_file(const std::map<std::string, std::string>& environment) {
+std::optional<std::pair<std::string, bool>> find_file(
+    const std::map<std::string, std::string>& environment) {
   const auto value_of = [&](const char* name) {
     const auto found = environment.find(name);
     return found == environment.end() ? std::string() : found->second;
   };
   if (const auto path = value_of("MESHBUS_CONFIG"); !path.empty()) return {{path, true}};
   // The XDG rules say that a path that is not absolute is to be ignored.
-  if (const auto xdg = value_of("XDG_CONFIG_HOME"); xdg.starts_with('/')) return {{xdg + "/meshbus/config", false}};
-  if (const auto home = value_of("HOME"); home.starts_with('/')) return {{home + "/.config/meshbus/config", false}};
+  if (const auto xdg = value_of("XDG_CONFIG_HOME"); xdg.starts_with('/'))
+    return {{xdg + "/meshbus/config", false}};
+  if (const auto home = value_of("HOME"); home.starts_with('/'))
+    return {{home + "/.config/meshbus/config", false}};
   return std::nullopt;
 }
 
 Result<std::string> read_file(const std::string& path) {
   const auto refuse = [&](const std::string& why) {
     return fail(ErrorCode::configuration_error,
-                "cannot read the configuration file " + path + ": " + why + "; correct or unset MESHBUS_CONFIG, or make the file readable");
+                "cannot read the configuration file " + path + ": " + why +
+                    "; correct or unset MESHBUS_CONFIG, or make the file readable");
   };
   std::error_code ignored;
   if (std::filesystem::is_directory(path, ignored)) return refuse("it is a directory");
@@ -106,7 +114,8 @@ void collect(const AbstractConfiguration& tree, const std::string& at, std::vect
   tree.keys(at, below);
   for (const std::string& one : below) {
     const std::string name = at.empty() ? one : at + "." + one;
-    if (name.empty() || tree.hasProperty(name)) into.emplace_back(name, name.empty() ? "" : tree.getRawString(name));
+    if (name.empty() || tree.hasProperty(name))
+      into.emplace_back(name, name.empty() ? "" : tree.getRawString(name));
     if (!name.empty()) collect(tree, name, into);
   }
 }
@@ -119,10 +128,12 @@ Result<std::vector<Setting>> parse_file(const std::string& path, const std::stri
     const AutoPtr<IniFileConfiguration> tree(new IniFileConfiguration(in));
     collect(*tree, "", settings);
   } catch (const Poco::Exception& error) {
-    return fail(ErrorCode::configuration_error, "cannot read the configuration file " + path + ": " + error.displayText());
+    return fail(ErrorCode::configuration_error,
+                "cannot read the configuration file " + path + ": " + error.displayText());
   }
   for (auto& [key, value] : settings) {
-    std::transform(key.begin(), key.end(), key.begin(), [](unsigned char c) { return static_cast<char>(std::tolower(c)); });
+    std::transform(key.begin(), key.end(), key.begin(),
+                   [](unsigned char c) { return static_cast<char>(std::tolower(c)); });
   }
   return settings;
 }
@@ -135,45 +146,55 @@ struct Layer {
 
 enum class Unknown { is_error, is_warning };
 
-Result<void> add_checked(Layer& layer, const Setting& setting, const std::string& where, Unknown unknown,
-                         std::vector<std::string>& warnings) {
+Result<void> add_checked(Layer& layer, const Setting& setting, const std::string& where,
+                         Unknown unknown, std::vector<std::string>& warnings) {
   const auto& [name, value] = setting;
   const KeyInfo* key = find_key(name);
   if (key == nullptr) {
-    const std::string text = "there is no setting " + in_quotes(name) + " (" + where + "): " + suggestion_for_key(name);
+    const std::string text =
+        "there is no setting " + in_quotes(name) + " (" + where + "): " + suggestion_for_key(name);
     if (unknown == Unknown::is_error) return fail(ErrorCode::configuration_error, text);
     warnings.push_back(text + "; ignored");
     return {};
   }
   if (const auto parsed = parse_value(*key, value); !parsed) {
-    return fail(ErrorCode::configuration_error, name + " = " + in_quotes(value) + " (" + where + "): " + parsed.error().detail());
+    return fail(ErrorCode::configuration_error,
+                name + " = " + in_quotes(value) + " (" + where + "): " + parsed.error().detail());
   }
   layer.map->setString(name, value);
   return {};
 }
 
-Result<Layer> layer_of(std::string label, const std::vector<Setting>& settings, const std::string& where, Unknown unknown,
+Result<Layer> layer_of(std::string label, const std::vector<Setting>& settings,
+                       const std::string& where, Unknown unknown,
                        std::vector<std::string>& warnings) {
   Layer layer{std::move(label)};
   for (const Setting& one : settings) {
-    if (auto added = add_checked(layer, one, where, unknown, warnings); !added) return fail(added.error());
+    if (auto added = add_checked(layer, one, where, unknown, warnings); !added)
+      return fail(added.error());
   }
   return layer;
 }
 
-Result<Layer> layer_of_environment(const std::map<std::string, std::string>& environment, std::vector<std::string>& warnings) {
+Result<Layer> layer_of_environment(const std::map<std::string, std::string>& environment,
+                                   std::vector<std::string>& warnings) {
   Layer layer{"environment"};
-  for (auto at = environment.lower_bound(std::string(prefix)); at != environment.end() && at->first.starts_with(prefix); ++at) {
+  for (auto at = environment.lower_bound(std::string(prefix));
+       at != environment.end() && at->first.starts_with(prefix); ++at) {
     const std::string &variable = at->first, &value = at->second;
-    const auto* key =
-        std::find_if(key_table.begin(), key_table.end(), [&](const KeyInfo& one) { return environment_name(one) == variable; });
+    const auto* key = std::find_if(key_table.begin(), key_table.end(), [&](const KeyInfo& one) {
+      return environment_name(one) == variable;
+    });
     if (key != key_table.end()) {
       const Setting setting{std::string(key->name), value};
-      if (auto added = add_checked(layer, setting, "environment variable " + variable, Unknown::is_error, warnings); !added) {
+      if (auto added = add_checked(layer, setting, "environment variable " + variable,
+                                   Unknown::is_error, warnings);
+          !added) {
         return fail(added.error());
       }
     } else if (!is_bootstrapping(variable)) {
-      warnings.push_back("the environment variable " + variable + " means nothing: " + suggestion_for_variable(variable));
+      warnings.push_back("the environment variable " + variable +
+                         " means nothing: " + suggestion_for_variable(variable));
     }
   }
   return layer;
@@ -190,7 +211,8 @@ std::vector<Setting> default_settings() {
 Result<Setting> parse_setting(std::string_view text) {
   const std::size_t equals = text.find('=');
   if (equals == std::string_view::npos || equals == 0) {
-    return fail(ErrorCode::configuration_error, in_quotes(text) + " is not a setting: expected key=value, like spawn.ready=30s");
+    return fail(ErrorCode::configuration_error,
+                in_quotes(text) + " is not a setting: expected key=value, like spawn.ready=30s");
   }
   return Setting{text.substr(0, equals), text.substr(equals + 1)};
 }
@@ -240,7 +262,8 @@ Result<void> Config::resolve() {
       layer_of_environment(from.environment, warnings_),
       layer_of("runtime", from.runtime, "set at run time", Unknown::is_error, warnings_),
       layer_of("file " + file_path_, file_, "file " + file_path_, Unknown::is_error, warnings_),
-      layer_of("launcher", from.snapshot, "settings of the launcher", Unknown::is_warning, warnings_),
+      layer_of("launcher", from.snapshot, "settings of the launcher", Unknown::is_warning,
+               warnings_),
       layer_of("default", default_settings(), "default", Unknown::is_error, warnings_),
   };
   try {
@@ -256,11 +279,15 @@ Result<void> Config::resolve() {
       const std::string text = all->getRawString(name);
       const auto value = parse_value(key_table[i], text);
       if (!value) return fail(ErrorCode::configuration_error, name + ": " + value.error().detail());
-      const auto source = std::find_if(layers.begin(), layers.end(), [&](const auto& layer) { return layer->map->hasProperty(name); });
-      values_[i] = {*value, (*source)->label, key_table[i].kind == ValueKind::path ? text : std::string()};
+      const auto source = std::find_if(layers.begin(), layers.end(), [&](const auto& layer) {
+        return layer->map->hasProperty(name);
+      });
+      values_[i] = {*value, (*source)->label,
+                    key_table[i].kind == ValueKind::path ? text : std::string()};
     }
   } catch (const Poco::Exception& error) {
-    return fail(ErrorCode::configuration_error, "cannot put the settings together: " + error.displayText());
+    return fail(ErrorCode::configuration_error,
+                "cannot put the settings together: " + error.displayText());
   }
   return check_ladder(*this);
 }
@@ -277,7 +304,8 @@ Result<void> Config::set(std::string key, std::string value) {
 
 std::string Config::text_of(std::size_t index) const {
   const KeyInfo& key = key_table[index];
-  return key.kind == ValueKind::path ? values_[index].text : value_to_text(key, values_[index].number);
+  return key.kind == ValueKind::path ? values_[index].text
+                                     : value_to_text(key, values_[index].number);
 }
 
 std::vector<Setting> Config::snapshot() const {

@@ -24,11 +24,14 @@ Result<Setting> parse_setting(std::string_view text);
 /// Where settings come from; the file is found by way of the environment (Config::load). Within one
 /// list the last one wins.
 struct ConfigSources {
-  std::vector<Setting> test = {};                       ///< Overrides everything; for tests.
-  std::vector<Setting> flags = {};                      ///< `--set key=value`, and flags that stand for a key.
-  std::map<std::string, std::string> environment = {};  ///< MESHBUS_*, and HOME and XDG_CONFIG_HOME for finding the file.
-  std::vector<Setting> runtime = {};                    ///< Set in the running process by message (Config::set adds to it).
-  std::vector<Setting> snapshot = {};                   ///< Config::snapshot() of the launcher that started this process.
+  std::vector<Setting> test = {};   ///< Overrides everything; for tests.
+  std::vector<Setting> flags = {};  ///< `--set key=value`, and flags that stand for a key.
+  std::map<std::string, std::string> environment =
+      {};  ///< MESHBUS_*, and HOME and XDG_CONFIG_HOME for finding the file.
+  std::vector<Setting> runtime =
+      {};  ///< Set in the running process by message (Config::set adds to it).
+  std::vector<Setting> snapshot =
+      {};  ///< Config::snapshot() of the launcher that started this process.
 
   /// The environment of this process and nothing else.
   static ConfigSources of_process();
@@ -52,13 +55,17 @@ class Config {
   /// line in warnings().
   static Result<Config> load(ConfigSources sources);
 
-  std::chrono::milliseconds duration(DurationKey key) const { return std::chrono::milliseconds(values_[key.index].number); }
+  std::chrono::milliseconds duration(DurationKey key) const {
+    return std::chrono::milliseconds(values_[key.index].number);
+  }
   std::uint64_t count(CountKey key) const { return values_[key.index].number; }
   std::uint64_t bytes(BytesKey key) const { return values_[key.index].number; }
   bool flag(BooleanKey key) const { return values_[key.index].number != 0; }
   /// Empty = none.
   const std::string& path(PathKey key) const { return values_[key.index].text; }
-  std::string word(WordKey key) const { return value_to_text(key.info(), values_[key.index].number); }
+  std::string word(WordKey key) const {
+    return value_to_text(key.info(), values_[key.index].number);
+  }
 
   /// Sets a key at run time, from now on; flags and environment stay stronger (see show()).
   /// Errors: configuration_error, and nothing has changed.
@@ -70,7 +77,8 @@ class Config {
   struct Shown {
     std::string_view key;
     std::string value;
-    std::string source;  ///< "default", "launcher", "file /home/x/.config/meshbus/config", "environment", "flag", ...
+    std::string source;  ///< "default", "launcher", "file /home/x/.config/meshbus/config",
+                         ///< "environment", "flag", ...
     std::string_view meaning;
   };
   /// Every key, in the order of key_table: what `meshbus config show` prints.

@@ -42,7 +42,8 @@ std::optional<std::uint64_t> parse_unbounded(const KeyInfo& key, std::string_vie
       return static_cast<std::uint64_t>(found - words.begin());
     }
     case ValueKind::path:
-      if (!text.empty() && (!text.starts_with('/') || text.find('\0') != std::string_view::npos)) return std::nullopt;
+      if (!text.empty() && (!text.starts_with('/') || text.find('\0') != std::string_view::npos))
+        return std::nullopt;
       return 0;
   }
   return std::nullopt;
@@ -54,7 +55,8 @@ Result<std::uint64_t> parse_value(const KeyInfo& key, std::string_view text) {
   const auto value = parse_unbounded(key, text);
   const bool too_small = value && !key.least.empty() && *value < parse_unbounded(key, key.least);
   const bool too_large = value && !key.most.empty() && *value > parse_unbounded(key, key.most);
-  if (!value || too_small || too_large) return fail(ErrorCode::parse_error, "expected " + expected_form(key));
+  if (!value || too_small || too_large)
+    return fail(ErrorCode::parse_error, "expected " + expected_form(key));
   return *value;
 }
 
@@ -76,13 +78,16 @@ std::string value_to_text(const KeyInfo& key, std::uint64_t value) {
 std::string expected_form(const KeyInfo& key) {
   const std::string bounds = " from " + std::string(key.least) + " to " + std::string(key.most);
   switch (key.kind) {
-    case ValueKind::duration: return "a duration" + bounds + ", like " + std::string(duration_examples);
-    case ValueKind::bytes: return "a number of bytes" + bounds + ", like " + std::string(bytes_examples);
+    case ValueKind::duration:
+      return "a duration" + bounds + ", like " + std::string(duration_examples);
+    case ValueKind::bytes:
+      return "a number of bytes" + bounds + ", like " + std::string(bytes_examples);
     case ValueKind::count: return "a whole number" + bounds;
     case ValueKind::boolean: return "true or false";
     case ValueKind::word: {
       std::string form = "one of";
-      for (const std::string_view word : words_of(key.unit)) form += (form == "one of" ? " " : ", ") + std::string(word);
+      for (const std::string_view word : words_of(key.unit))
+        form += (form == "one of" ? " " : ", ") + std::string(word);
       return form;
     }
     case ValueKind::path: return "an absolute path, or nothing";
@@ -92,12 +97,14 @@ std::string expected_form(const KeyInfo& key) {
 
 std::string environment_name(const KeyInfo& key) {
   std::string name = "MESHBUS_";
-  for (const char c : key.name) name += c == '.' ? '_' : (c >= 'a' && c <= 'z') ? static_cast<char>(c - 'a' + 'A') : c;
+  for (const char c : key.name)
+    name += c == '.' ? '_' : (c >= 'a' && c <= 'z') ? static_cast<char>(c - 'a' + 'A') : c;
   return name;
 }
 
 const KeyInfo* find_key(std::string_view name) noexcept {
-  const auto* found = std::find_if(key_table.begin(), key_table.end(), [&](const KeyInfo& key) { return key.name == name; });
+  const auto* found = std::find_if(key_table.begin(), key_table.end(),
+                                   [&](const KeyInfo& key) { return key.name == name; });
   return found == key_table.end() ? nullptr : found;
 }
 

@@ -22,7 +22,8 @@ enum class ValueKind : std::uint8_t { duration, count, bytes, boolean, word, pat
 struct KeyInfo {
   std::string_view name;  ///< `spawn.ready`; in the environment it is MESHBUS_SPAWN_READY.
   ValueKind kind;
-  std::string_view unit;      ///< Duration: the unit of a plain number. Word: the words allowed, with commas. Else empty.
+  std::string_view unit;  ///< Duration: the unit of a plain number. Word: the words allowed, with
+                          ///< commas. Else empty.
   std::string_view standard;  ///< The default.
   std::string_view least;     ///< Smallest value allowed; empty for booleans and words.
   std::string_view most;      ///< Largest value allowed; likewise.

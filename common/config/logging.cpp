@@ -24,7 +24,9 @@ class NonBlockingSink : public spdlog::sinks::base_sink<std::mutex> {
     spdlog::memory_buf_t line;
     formatter_->format(message, line);
     std::string text(line.data(), line.size());
-    if (left_out_ != 0) text += " (" + std::to_string(left_out_) + " lines before this were left out: nobody read them)";
+    if (left_out_ != 0)
+      text +=
+          " (" + std::to_string(left_out_) + " lines before this were left out: nobody read them)";
     if (log::write_line(fd_, text)) {
       left_out_ = 0;
     } else {
@@ -59,11 +61,12 @@ std::string escaped(std::string_view text) {
 }  // namespace
 
 void set_up_logging(std::string_view role, log::Level level) {
-  auto logger = std::make_shared<spdlog::logger>("meshbus", std::make_shared<NonBlockingSink>(STDERR_FILENO));
+  auto logger =
+      std::make_shared<spdlog::logger>("meshbus", std::make_shared<NonBlockingSink>(STDERR_FILENO));
   // No %l: spdlog says "warning" and "critical" where we say "warn" and "error". No line end:
   // write_line() adds it.
-  logger->set_formatter(std::make_unique<spdlog::pattern_formatter>("%Y-%m-%dT%H:%M:%S.%eZ " + escaped(role) + "[%P] %v",
-                                                                    spdlog::pattern_time_type::utc, ""));
+  logger->set_formatter(std::make_unique<spdlog::pattern_formatter>(
+      "%Y-%m-%dT%H:%M:%S.%eZ " + escaped(role) + "[%P] %v", spdlog::pattern_time_type::utc, ""));
   logger->set_level(to_spdlog(level));
   log::set_sink(
       [logger](log::Level at, std::string_view text) {

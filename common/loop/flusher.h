@@ -9,10 +9,10 @@
 
 namespace meshbus {
 
-/// Flushes what other threads have packed, as soon as they leave a CPU for it: on a thread of its own
-/// that never takes the CPU away from another one (SCHED_BATCH), so that a thread that goes on sending
-/// goes on packing, and one that blocks has flushed (decision 30). The thread is made when it is asked
-/// for the first time. Any thread may ask.
+/// Flushes what other threads have packed, as soon as they leave a CPU for it: on a thread of its
+/// own that never takes the CPU away from another one (SCHED_BATCH), so that a thread that goes on
+/// sending goes on packing, and one that blocks has flushed (decision 30). The thread is made when
+/// it is asked for the first time. Any thread may ask.
 class Flusher {
  public:
   explicit Flusher(std::function<void()> flush);

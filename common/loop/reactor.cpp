@@ -18,8 +18,8 @@ namespace {
 
 constexpr std::chrono::milliseconds kLongTurn{50};
 
-/// What epoll carries: the descriptor and the generation of its watch, so that an event for a watch that was replaced meanwhile is seen as
-/// old.
+/// What epoll carries: the descriptor and the generation of its watch, so that an event for a watch
+/// that was replaced meanwhile is seen as old.
 std::uint64_t pack(int fd, std::uint64_t generation) {
   return (generation << 32) | static_cast<std::uint32_t>(fd);
 }
@@ -33,8 +33,11 @@ bool is_readable(void* socket) {
 }  // namespace
 
 Reactor::Reactor(std::function<Time()> now)
-    : now_(std::move(now)), epoll_(epoll_create1(EPOLL_CLOEXEC)), wake_(eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK)) {
-  if (epoll_.get() < 0 || wake_.get() < 0) throw std::system_error(errno, std::generic_category(), "reactor: epoll_create1/eventfd");
+    : now_(std::move(now)),
+      epoll_(epoll_create1(EPOLL_CLOEXEC)),
+      wake_(eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK)) {
+  if (epoll_.get() < 0 || wake_.get() < 0)
+    throw std::system_error(errno, std::generic_category(), "reactor: epoll_create1/eventfd");
   // Edge-triggered: each write wakes one thread, once, and nobody has to read it.
   watch(wake_.get(), EPOLLIN | EPOLLET, [](std::uint32_t) {});
 }
@@ -50,7 +53,8 @@ void Reactor::watch(int fd, std::uint32_t events, FdHandler handler) {
   if (epoll_ctl(epoll_.get(), known ? EPOLL_CTL_MOD : EPOLL_CTL_ADD, fd, &event) != 0) {
     // A descriptor that was closed before forget() has left the set by itself: add it again.
     if (!(known && errno == ENOENT && epoll_ctl(epoll_.get(), EPOLL_CTL_ADD, fd, &event) == 0))
-      throw std::system_error(errno, std::generic_category(), "reactor: cannot watch descriptor " + std::to_string(fd));
+      throw std::system_error(errno, std::generic_category(),
+                              "reactor: cannot watch descriptor " + std::to_string(fd));
   }
   watches_[fd] = Watch{generation, std::make_shared<FdHandler>(std::move(handler))};
 }
@@ -70,20 +74,24 @@ void Reactor::watch_quiet_socket(void* socket, SocketHandler handler) {
 void Reactor::add_socket(void* socket, SocketHandler handler, bool is_quiet) {
   int fd = -1;
   std::size_t size = sizeof fd;
-  if (zmq_getsockopt(socket, ZMQ_FD, &fd, &size) != 0) throw std::system_error(zmq_errno(), std::generic_category(), "reactor: ZMQ_FD");
+  if (zmq_getsockopt(socket, ZMQ_FD, &fd, &size) != 0)
+    throw std::system_error(zmq_errno(), std::generic_category(), "reactor: ZMQ_FD");
   sockets_[socket] = Socket{fd, std::make_shared<SocketHandler>(std::move(handler)), is_quiet};
-  // ZMQ_FD only says that something may have changed: edge-triggered, because it may stay readable while there is nothing to receive. A
-  // send may swallow what it had to say, so wait_ms() asks ZMQ_EVENTS of every socket that is not quiet before the loop sleeps.
+  // ZMQ_FD only says that something may have changed: edge-triggered, because it may stay readable
+  // while there is nothing to receive. A send may swallow what it had to say, so wait_ms() asks
+  // ZMQ_EVENTS of every socket that is not quiet before the loop sleeps.
   watch(fd, EPOLLIN | EPOLLET, [this, socket](std::uint32_t) { call_again(socket); });
 }
 
 void Reactor::watch_edges(void* key, int fd, std::uint32_t events, SocketHandler handler) {
-  sockets_[key] = Socket{fd, std::make_shared<SocketHandler>(std::move(handler)), /*is_quiet=*/true};
+  sockets_[key] =
+      Socket{fd, std::make_shared<SocketHandler>(std::move(handler)), /*is_quiet=*/true};
   watch(fd, events | EPOLLET, [this, key](std::uint32_t) { call_again(key); });
 }
 
 void Reactor::call_again(void* socket) {
-  if (const auto found = sockets_.find(socket); found != sockets_.end()) found->second.is_ready = true;
+  if (const auto found = sockets_.find(socket); found != sockets_.end())
+    found->second.is_ready = true;
 }
 
 void Reactor::forget_socket(void* socket) {
@@ -185,7 +193,8 @@ void Reactor::run_until(const std::function<bool()>& is_enough) {
   if (is_stopping() || has_posted() || look_at_sockets()) wake();
 }
 
-Reactor::Visit::Visit(Reactor* reactor, std::unique_lock<std::mutex> lock) : reactor_(reactor), lock_(std::move(lock)) {
+Reactor::Visit::Visit(Reactor* reactor, std::unique_lock<std::mutex> lock)
+    : reactor_(reactor), lock_(std::move(lock)) {
   if (reactor_ != nullptr) reactor_->thread_ = std::this_thread::get_id();
 }
 
@@ -206,7 +215,8 @@ Reactor::Visit Reactor::try_visit() {
 void Reactor::arm_timers() {
   if (timer_fd_.get() < 0) {
     timer_fd_.reset(timerfd_create(CLOCK_MONOTONIC, TFD_CLOEXEC | TFD_NONBLOCK));
-    if (timer_fd_.get() < 0) throw std::system_error(errno, std::generic_category(), "reactor: timerfd_create");
+    if (timer_fd_.get() < 0)
+      throw std::system_error(errno, std::generic_category(), "reactor: timerfd_create");
     watch(timer_fd_.get(), EPOLLIN | EPOLLET, [this](std::uint32_t) { armed_for_ = Time::max(); });
   }
   // One that goes off too early is cheaper than setting it whenever a timer is cancelled.
@@ -233,12 +243,14 @@ int Reactor::wait_ms(Duration max_wait) {
   Duration wait = max_wait;
   if (!timers_.empty()) wait = std::min(wait, timers_.begin()->first.first - now());
   if (look_at_sockets() || wait <= Duration::zero()) return 0;
-  return static_cast<int>(std::min<std::int64_t>(std::chrono::ceil<std::chrono::milliseconds>(wait).count(), 3'600'000));
+  return static_cast<int>(std::min<std::int64_t>(
+      std::chrono::ceil<std::chrono::milliseconds>(wait).count(), 3'600'000));
 }
 
 void Reactor::turn(Duration max_wait) {
   std::array<epoll_event, 256> events;
-  const int count = epoll_wait(epoll_.get(), events.data(), static_cast<int>(events.size()), wait_ms(max_wait));
+  const int count =
+      epoll_wait(epoll_.get(), events.data(), static_cast<int>(events.size()), wait_ms(max_wait));
   run_turn(events.data(), std::max(count, 0));
 }
 
@@ -260,7 +272,8 @@ void Reactor::run_turn(const epoll_event* events, int count) {
   const auto took = Clock::now() - begin;
   if (took > kLongTurn) {
     ++long_turns_;
-    log::info("reactor: a turn took " + std::to_string(std::chrono::duration_cast<std::chrono::milliseconds>(took).count()) +
+    log::info("reactor: a turn took " +
+              std::to_string(std::chrono::duration_cast<std::chrono::milliseconds>(took).count()) +
               " ms (limit 50)");
   }
 }
@@ -276,7 +289,8 @@ void Reactor::run_posted() {
 
 void Reactor::run_timers() {
   const auto until = now();
-  // Only those that were due at the start: a timer that sets itself again for "now" waits for the next turn.
+  // Only those that were due at the start: a timer that sets itself again for "now" waits for the
+  // next turn.
   const TimerId last = next_timer_;
   for (auto next = timers_.begin(); next != timers_.end() && next->first.first <= until;) {
     if (next->first.second >= last) {

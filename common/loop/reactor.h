@@ -21,13 +21,15 @@ namespace meshbus {
 
 /// The one loop of a process: descriptors, ZeroMQ sockets, timers and posted work in one epoll set.
 ///
-/// Everything runs on the thread that calls run() (or turn()); only post(), wake() and stop() may be called from elsewhere. Handlers must
-/// not block; a turn longer than 50 ms is logged and counted. Handlers may add and remove watches and timers, their own included, at any
-/// time. Threads that all call run_until() share the loop: one turn runs at a time, on one of them.
+/// Everything runs on the thread that calls run() (or turn()); only post(), wake() and stop() may
+/// be called from elsewhere. Handlers must not block; a turn longer than 50 ms is logged and
+/// counted. Handlers may add and remove watches and timers, their own included, at any time.
+/// Threads that all call run_until() share the loop: one turn runs at a time, on one of them.
 ///
-/// A turn is: wait, ready descriptors, posted work, ready ZeroMQ sockets, due timers, turn-end hooks. What has come is seen before what is
-/// late: a process that was stopped hears the answers that wait for it before it gives up on them. Hooks are where queues are flushed, so
-/// that all that one turn produced for a peer leaves in one piece.
+/// A turn is: wait, ready descriptors, posted work, ready ZeroMQ sockets, due timers, turn-end
+/// hooks. What has come is seen before what is late: a process that was stopped hears the answers
+/// that wait for it before it gives up on them. Hooks are where queues are flushed, so that all
+/// that one turn produced for a peer leaves in one piece.
 class Reactor {
  public:
   using Clock = std::chrono::steady_clock;
@@ -36,7 +38,8 @@ class Reactor {
   using TimerId = std::uint64_t;
   using Task = std::function<void()>;
   using FdHandler = std::function<void(std::uint32_t events)>;
-  /// Takes what is there, at most a bounded share of it. Returns true when it stopped early and wants to be called again next turn.
+  /// Takes what is there, at most a bounded share of it. Returns true when it stopped early and
+  /// wants to be called again next turn.
   using SocketHandler = std::function<bool()>;
 
   /// `now` is the clock for timers; tests pass their own and drive turn() by hand.
@@ -45,17 +48,21 @@ class Reactor {
   Reactor(const Reactor&) = delete;
   Reactor& operator=(const Reactor&) = delete;
 
-  /// Calls `handler` while `fd` is ready for `events` (EPOLLIN, EPOLLOUT; level-triggered). The caller keeps the descriptor open until
-  /// forget(): forget first, then close. Watching a descriptor again replaces what was there.
+  /// Calls `handler` while `fd` is ready for `events` (EPOLLIN, EPOLLOUT; level-triggered). The
+  /// caller keeps the descriptor open until forget(): forget first, then close. Watching a
+  /// descriptor again replaces what was there.
   void watch(int fd, std::uint32_t events, FdHandler handler);
   void forget(int fd);
 
-  /// Calls `handler` when the ZeroMQ socket has something to receive. The caller closes the socket after forget_socket().
+  /// Calls `handler` when the ZeroMQ socket has something to receive. The caller closes the socket
+  /// after forget_socket().
   void watch_socket(void* socket, SocketHandler handler);
-  /// The same for one that nobody sends on (a monitor's end), or only who calls call_again() afterwards: it is looked at only when its
-  /// descriptor says so, which saves two system calls a turn.
+  /// The same for one that nobody sends on (a monitor's end), or only who calls call_again()
+  /// afterwards: it is looked at only when its descriptor says so, which saves two system calls a
+  /// turn.
   void watch_quiet_socket(void* socket, SocketHandler handler);
-  /// The same for any descriptor, edge-triggered: `handler` is called when one of `events` has come anew. `key` stands for the socket.
+  /// The same for any descriptor, edge-triggered: `handler` is called when one of `events` has come
+  /// anew. `key` stands for the socket.
   void watch_edges(void* key, int fd, std::uint32_t events, SocketHandler handler);
   void forget_socket(void* socket);
   /// Calls the handler of that socket in the next turn, as if it had asked for that.
@@ -71,29 +78,33 @@ class Reactor {
   std::uint64_t add_turn_end(Task hook);
   void forget_turn_end(std::uint64_t id);
 
-  /// From any thread: run `task` on the reactor's thread, in order. Tasks that are still queued when the reactor is destroyed are
-  /// destroyed.
+  /// From any thread: run `task` on the reactor's thread, in order. Tasks that are still queued
+  /// when the reactor is destroyed are destroyed.
   void post(Task task);
-  /// The same for a thread that goes on to run_until() at once, or else calls wake(): nobody is woken for it.
+  /// The same for a thread that goes on to run_until() at once, or else calls wake(): nobody is
+  /// woken for it.
   void post_quietly(Task task);
   /// From any thread: one of the threads in run_until() asks again whether it is enough.
   void wake();
-  /// From any thread or handler: run() returns after the turn, run_until() on every thread and for good.
+  /// From any thread or handler: run() returns after the turn, run_until() on every thread and for
+  /// good.
   void stop();
 
   /// Turns until stop().
   void run();
-  /// Turns until stop(), or until `is_enough`, which is asked between turns. Of the threads that wait here, the one that came last is
-  /// woken first; whoever leaves while there is something to do wakes another. With timers by the steady clock only.
+  /// Turns until stop(), or until `is_enough`, which is asked between turns. Of the threads that
+  /// wait here, the one that came last is woken first; whoever leaves while there is something to
+  /// do wakes another. With timers by the steady clock only.
   void run_until(const std::function<bool()>& is_enough);
   /// One turn that waits `max_wait` at most.
   void turn(Duration max_wait);
 
-  /// While it lasts its thread is between two turns and may use all that lives on the reactor's thread. It
-  /// sends nothing by itself: hooks at turn ends do not run.
+  /// While it lasts its thread is between two turns and may use all that lives on the reactor's
+  /// thread. It sends nothing by itself: hooks at turn ends do not run.
   class Visit {
    public:
-    Visit(Visit&& other) noexcept : reactor_(std::exchange(other.reactor_, nullptr)), lock_(std::move(other.lock_)) {}
+    Visit(Visit&& other) noexcept
+        : reactor_(std::exchange(other.reactor_, nullptr)), lock_(std::move(other.lock_)) {}
     Visit& operator=(Visit&&) = delete;
     /// Has the reactor notice timers and posted work of the visitor.
     ~Visit();
@@ -106,8 +117,8 @@ class Reactor {
     Reactor* reactor_;
     std::unique_lock<std::mutex> lock_;
   };
-  /// For any thread that is not in a turn, of a reactor whose threads are in run_until(). Waits for the end of
-  /// the turn that runs.
+  /// For any thread that is not in a turn, of a reactor whose threads are in run_until(). Waits for
+  /// the end of the turn that runs.
   Visit visit() { return {this, std::unique_lock(turns_)}; }
   /// The same; does not wait.
   Visit try_visit();
@@ -116,7 +127,9 @@ class Reactor {
   /// Whether the caller is in a turn of this reactor.
   bool is_in_turn() const noexcept { return in_turn_ == this; }
   /// Whether the caller is on the thread that runs this reactor. True before the first turn.
-  bool is_here() const { return thread_ == std::thread::id() || thread_ == std::this_thread::get_id(); }
+  bool is_here() const {
+    return thread_ == std::thread::id() || thread_ == std::this_thread::get_id();
+  }
   std::uint64_t long_turns() const noexcept { return long_turns_; }
 
  private:

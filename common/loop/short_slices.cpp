@@ -12,7 +12,8 @@ namespace {
 
 constexpr std::uint64_t slice_ns = 100'000;  // the least that the kernel takes
 
-/// struct sched_attr as the kernel had it first; its own header cannot stand beside the C library's.
+/// struct sched_attr as the kernel had it first; its own header cannot stand beside the C
+/// library's.
 struct SchedAttributes {
   std::uint32_t size = sizeof(SchedAttributes);
   std::uint32_t policy = 0;
@@ -28,7 +29,9 @@ struct SchedAttributes {
 
 void ask_for_short_slices() {
   SchedAttributes attributes;
-  if (::syscall(SYS_sched_getattr, 0, &attributes, sizeof attributes, 0) != 0 || attributes.policy != SCHED_OTHER) return;
+  if (::syscall(SYS_sched_getattr, 0, &attributes, sizeof attributes, 0) != 0 ||
+      attributes.policy != SCHED_OTHER)
+    return;
   attributes.runtime = slice_ns;
   ::syscall(SYS_sched_setattr, 0, &attributes, 0);
 }

@@ -31,7 +31,8 @@ using BinaryKey = std::array<std::uint8_t, kBinaryKeySize>;
 
 std::optional<BinaryKey> binary_of(const std::string& z85) {
   BinaryKey binary{};
-  if (z85.size() != kKeySize || z85.find('\0') != std::string::npos || zmq_z85_decode(binary.data(), z85.c_str()) == nullptr)
+  if (z85.size() != kKeySize || z85.find('\0') != std::string::npos ||
+      zmq_z85_decode(binary.data(), z85.c_str()) == nullptr)
     return std::nullopt;
   return binary;
 }
@@ -78,11 +79,13 @@ std::optional<TokenRecord> read_token(const std::filesystem::path& path) {
   std::string name = path.stem().string();
   const std::string id = cut_last(name), digits = cut_last(name);
   TokenRecord record{.name = name, .key = {}, .is_used = is_used};
-  const auto [end, error] = std::from_chars(digits.data(), digits.data() + digits.size(), record.until);
+  const auto [end, error] =
+      std::from_chars(digits.data(), digits.data() + digits.size(), record.until);
   struct stat status{};
   const auto keys = read_public_keys(path.string());
-  if (!is_holder_name(name) || digits.empty() || error != std::errc() || end != digits.data() + digits.size() || !keys ||
-      id_of(keys->front()) != id || ::stat(path.c_str(), &status) != 0)
+  if (!is_holder_name(name) || digits.empty() || error != std::errc() ||
+      end != digits.data() + digits.size() || !keys || id_of(keys->front()) != id ||
+      ::stat(path.c_str(), &status) != 0)
     return std::nullopt;
   record.key = keys->front();
   record.used_at = status.st_ctim.tv_sec;
@@ -103,7 +106,8 @@ std::string utc_text(std::int64_t unix_seconds) {
   const std::time_t time = unix_seconds;
   std::tm parts{};
   std::array<char, 32> text{};
-  if (::gmtime_r(&time, &parts) == nullptr || std::strftime(text.data(), text.size(), "%Y-%m-%d %H:%M:%S UTC", &parts) == 0)
+  if (::gmtime_r(&time, &parts) == nullptr ||
+      std::strftime(text.data(), text.size(), "%Y-%m-%d %H:%M:%S UTC", &parts) == 0)
     return std::to_string(unix_seconds);
   return text.data();
 }
@@ -121,24 +125,32 @@ Result<JoinToken> JoinToken::make(std::string_view name, std::string_view server
 Result<JoinToken> JoinToken::parse(std::string_view text) {
   const auto dash = text.rfind('-');
   const auto refuse_text = [](const std::string& why) {
-    return fail(ErrorCode::parse_error, "this is no token: " + why + "; meshbus keygen --token host NAME prints one, NAME-DIGITS");
+    return fail(
+        ErrorCode::parse_error,
+        "this is no token: " + why + "; meshbus keygen --token host NAME prints one, NAME-DIGITS");
   };
   if (dash == std::string_view::npos) return refuse_text("there is no - in it");
   const auto name = text.substr(0, dash), digits = text.substr(dash + 1);
-  if (!is_holder_name(name)) return refuse_text("what is in front of its last - is no name of a host");
+  if (!is_holder_name(name))
+    return refuse_text("what is in front of its last - is no name of a host");
   if (digits.size() != kTokenDigits)
-    return refuse_text("expected " + std::to_string(kTokenDigits) + " hexadecimal digits behind its last -, found " +
+    return refuse_text("expected " + std::to_string(kTokenDigits) +
+                       " hexadecimal digits behind its last -, found " +
                        std::to_string(digits.size()) + " characters");
   auto server_key = z85_of_hex(digits.substr(0, kTokenDigits / 2));
   auto secret_key = z85_of_hex(digits.substr(kTokenDigits / 2));
-  if (!server_key || !secret_key) return refuse_text("there is something else than hexadecimal digits behind its last -");
+  if (!server_key || !secret_key)
+    return refuse_text("there is something else than hexadecimal digits behind its last -");
   std::array<char, kKeySize + 1> public_key{};
-  if (zmq_curve_public(public_key.data(), secret_key->c_str()) != 0) return refuse_text("its digits are no key");
-  return JoinToken{std::string(name), std::move(*server_key), {public_key.data(), std::move(*secret_key)}};
+  if (zmq_curve_public(public_key.data(), secret_key->c_str()) != 0)
+    return refuse_text("its digits are no key");
+  return JoinToken{
+      std::string(name), std::move(*server_key), {public_key.data(), std::move(*secret_key)}};
 }
 
 std::string JoinToken::to_string() const {
-  return name + "-" + hex_of(binary_of(server_key).value_or(BinaryKey())) + hex_of(binary_of(keys.secret_key).value_or(BinaryKey()));
+  return name + "-" + hex_of(binary_of(server_key).value_or(BinaryKey())) +
+         hex_of(binary_of(keys.secret_key).value_or(BinaryKey()));
 }
 
 std::vector<TokenRecord> TokenFolder::read() const {
@@ -146,7 +158,8 @@ std::vector<TokenRecord> TokenFolder::read() const {
   if (!check_trusted(path_)) return found;
   std::error_code error;
   std::filesystem::directory_iterator at(path_, error);
-  for (const std::filesystem::directory_iterator end; !error && at != end && found.size() < kMostTokens; at.increment(error)) {
+  for (const std::filesystem::directory_iterator end;
+       !error && at != end && found.size() < kMostTokens; at.increment(error)) {
     auto record = read_token(at->path());
     if (record && is_remembered(*record)) found.push_back(std::move(*record));
   }
@@ -155,7 +168,8 @@ std::vector<TokenRecord> TokenFolder::read() const {
 
 Result<void> TokenFolder::add(const TokenRecord& record) const {
   if (::mkdir(path_.c_str(), 0700) != 0 && errno != EEXIST)
-    return fail(ErrorCode::io_error, "cannot make the directory " + path_ + ": " + os_error("mkdir"));
+    return fail(ErrorCode::io_error,
+                "cannot make the directory " + path_ + ": " + os_error("mkdir"));
   if (auto trusted = check_trusted(path_); !trusted) return trusted;
   std::error_code error;
   std::vector<std::filesystem::path> old;
@@ -166,13 +180,15 @@ Result<void> TokenFolder::add(const TokenRecord& record) const {
   }
   for (const auto& path : old) ::unlink(path.c_str());
   return write_public_keys(path_of(record, ".token"), {record.key},
-                           "a token: who has it may join as host " + record.name + ", once, until " + utc_text(record.until));
+                           "a token: who has it may join as host " + record.name +
+                               ", once, until " + utc_text(record.until));
 }
 
 Result<void> TokenFolder::use(const TokenRecord& record) const {
   const std::string from = path_of(record, ".token");
   if (::rename(from.c_str(), path_of(record, ".used").c_str()) == 0) return {};
-  return fail(errno == ENOENT ? ErrorCode::not_exist : ErrorCode::io_error, "cannot mark " + from + " as used: " + os_error("rename"));
+  return fail(errno == ENOENT ? ErrorCode::not_exist : ErrorCode::io_error,
+              "cannot mark " + from + " as used: " + os_error("rename"));
 }
 
 void TokenFolder::give_back(const TokenRecord& record) const {
@@ -180,7 +196,8 @@ void TokenFolder::give_back(const TokenRecord& record) const {
 }
 
 std::string TokenFolder::path_of(const TokenRecord& record, std::string_view extension) const {
-  return path_ + "/" + record.name + "." + std::to_string(record.until) + "." + id_of(record.key) + std::string(extension);
+  return path_ + "/" + record.name + "." + std::to_string(record.until) + "." + id_of(record.key) +
+         std::string(extension);
 }
 
 std::vector<KnownKeys> read_known_keys(const KeyDirectory& directory) {
@@ -189,13 +206,17 @@ std::vector<KnownKeys> read_known_keys(const KeyDirectory& directory) {
     const auto folder = std::filesystem::path(directory.public_path(role, "x")).parent_path();
     std::error_code error;
     std::filesystem::directory_iterator at(folder, error);
-    for (const std::filesystem::directory_iterator end; !error && at != end && known.size() < kMostKnown; at.increment(error)) {
+    for (const std::filesystem::directory_iterator end;
+         !error && at != end && known.size() < kMostKnown; at.increment(error)) {
       const std::string name = at->path().stem().string();
       if (at->path().extension() != ".pub" || !is_holder_name(name)) continue;
-      if (auto keys = read_public_keys(at->path().string())) known.push_back({role, name, std::move(*keys)});
+      if (auto keys = read_public_keys(at->path().string()))
+        known.push_back({role, name, std::move(*keys)});
     }
   }
-  std::sort(known.begin(), known.end(), [](const auto& a, const auto& b) { return std::tie(a.role, a.name) < std::tie(b.role, b.name); });
+  std::sort(known.begin(), known.end(), [](const auto& a, const auto& b) {
+    return std::tie(a.role, a.name) < std::tie(b.role, b.name);
+  });
   return known;
 }
 
@@ -219,9 +240,10 @@ Result<std::vector<KnownKeys>> parse_known_keys(std::string_view text) {
     words >> role_word >> one.name;
     for (std::string key; words >> key;) one.keys.push_back(key);
     const auto role = role_of_key(role_word);
-    if (!role || !is_holder_name(one.name) || one.keys.empty() || !std::all_of(one.keys.begin(), one.keys.end(), is_curve_key) ||
-        known.size() == kMostKnown)
-      return fail(ErrorCode::malformed_message, "line " + std::to_string(known.size() + 1) + " of the known keys is none");
+    if (!role || !is_holder_name(one.name) || one.keys.empty() ||
+        !std::all_of(one.keys.begin(), one.keys.end(), is_curve_key) || known.size() == kMostKnown)
+      return fail(ErrorCode::malformed_message,
+                  "line " + std::to_string(known.size() + 1) + " of the known keys is none");
     one.role = *role;
     known.push_back(std::move(one));
   }

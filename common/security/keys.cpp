@@ -13,9 +13,9 @@
 
 #include <zmq.hpp>
 
-#include "common/config/config.h"
 #include "common/base/os_error.h"
 #include "common/base/unique_fd.h"
+#include "common/config/config.h"
 #include "wire/codes_generated.h"
 
 namespace meshbus {
@@ -34,13 +34,15 @@ tl::unexpected<Error> refuse(std::string why) {
 bool is_key(std::string_view text) {
   std::array<std::uint8_t, 32> binary{};
   const std::string whole(text);
-  return whole.size() == kKeySize && whole.find('\0') == std::string::npos && zmq_z85_decode(binary.data(), whole.c_str()) != nullptr;
+  return whole.size() == kKeySize && whole.find('\0') == std::string::npos &&
+         zmq_z85_decode(binary.data(), whole.c_str()) != nullptr;
 }
 
 Result<UniqueFd> open_file(const std::string& path, struct stat& status) {
   UniqueFd fd(::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK));
   if (!fd)
-    return fail(errno == ENOENT ? ErrorCode::not_exist : ErrorCode::configuration_error, "key file " + path + ": " + os_error("open"));
+    return fail(errno == ENOENT ? ErrorCode::not_exist : ErrorCode::configuration_error,
+                "key file " + path + ": " + os_error("open"));
   if (::fstat(fd.get(), &status) != 0) return refuse("key file " + path + ": " + os_error("fstat"));
   if (!S_ISREG(status.st_mode)) return refuse("key file " + path + " is no regular file");
   return fd;
@@ -57,14 +59,16 @@ Result<std::string> read_all(const UniqueFd& fd, const std::string& path) {
     size += static_cast<std::size_t>(got);
   }
   if (size > kLargestFile)
-    return refuse("key file " + path + " is no key file: it is larger than " + std::to_string(kLargestFile) + " bytes");
+    return refuse("key file " + path + " is no key file: it is larger than " +
+                  std::to_string(kLargestFile) + " bytes");
   text.resize(size);
   return text;
 }
 
 /// The keys of the lines that begin so. Errors: configuration_error (anything else that is no
 /// comment).
-Result<void> parse_keys(const std::string& path, std::string_view text, std::vector<std::string>& public_keys,
+Result<void> parse_keys(const std::string& path, std::string_view text,
+                        std::vector<std::string>& public_keys,
                         std::vector<std::string>& secret_keys) {
   std::size_t number = 0;
   while (!text.empty()) {
@@ -77,9 +81,9 @@ Result<void> parse_keys(const std::string& path, std::string_view text, std::vec
     // The line itself is not quoted: it may be a secret.
     const bool is_public = line.starts_with(kPublic);
     if ((!is_public && !line.starts_with(kSecret)) || !is_key(line.substr(kPublic.size())))
-      return refuse(
-          "key file " + path + ", line " + std::to_string(number) +
-          ": expected a comment (#), or \"public-key\" or \"secret-key\" and 40 characters of Z85; make a new one with meshbus keygen");
+      return refuse("key file " + path + ", line " + std::to_string(number) +
+                    ": expected a comment (#), or \"public-key\" or \"secret-key\" and 40 "
+                    "characters of Z85; make a new one with meshbus keygen");
     (is_public ? public_keys : secret_keys).emplace_back(line.substr(kPublic.size()));
   }
   return {};
@@ -94,8 +98,10 @@ Result<void> write_file(const std::string& path, const std::string& text, mode_t
   };
   // Never for a moment readable by others.
   UniqueFd fd(::open(part.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC | O_NOFOLLOW, 0600));
-  if (!fd) return fail(ErrorCode::io_error, "cannot write " + path + ": " + os_error("open " + part));
-  if (::write(fd.get(), text.data(), text.size()) != static_cast<ssize_t>(text.size())) return failed("write");
+  if (!fd)
+    return fail(ErrorCode::io_error, "cannot write " + path + ": " + os_error("open " + part));
+  if (::write(fd.get(), text.data(), text.size()) != static_cast<ssize_t>(text.size()))
+    return failed("write");
   if (::fchmod(fd.get(), mode) != 0) return failed("fchmod");
   if (::fsync(fd.get()) != 0) return failed("fsync");
   if (::rename(part.c_str(), path.c_str()) != 0) return failed("rename");
@@ -107,7 +113,8 @@ Result<void> write_file(const std::string& path, const std::string& text, mode_t
 Result<KeyPair> KeyPair::make() {
   std::array<char, kKeySize + 1> public_key{}, secret_key{};
   if (zmq_curve_keypair(public_key.data(), secret_key.data()) != 0)
-    return fail(ErrorCode::internal, std::string("no key can be made: ") + zmq_strerror(errno) + "; was this libzmq built without CURVE?");
+    return fail(ErrorCode::internal, std::string("no key can be made: ") + zmq_strerror(errno) +
+                                         "; was this libzmq built without CURVE?");
   return KeyPair{public_key.data(), secret_key.data()};
 }
 
@@ -129,44 +136,56 @@ std::optional<wire::Role> role_of_key(std::string_view word) {
 }
 
 bool is_holder_name(std::string_view name) {
-  const auto fits = [](unsigned char c) { return std::isalnum(c) != 0 || std::strchr("-_.:%[]@+", c) != nullptr; };
-  return !name.empty() && name.size() <= 100 && name.front() != '.' && name.find('\0') == std::string_view::npos &&
-         std::all_of(name.begin(), name.end(), fits);
+  const auto fits = [](unsigned char c) {
+    return std::isalnum(c) != 0 || std::strchr("-_.:%[]@+", c) != nullptr;
+  };
+  return !name.empty() && name.size() <= 100 && name.front() != '.' &&
+         name.find('\0') == std::string_view::npos && std::all_of(name.begin(), name.end(), fits);
 }
 
 Result<void> check_trusted(const std::string& path) {
   struct stat status{};
   if (::stat(path.c_str(), &status) != 0)
-    return fail(errno == ENOENT ? ErrorCode::not_exist : ErrorCode::configuration_error, path + ": " + os_error("stat"));
+    return fail(errno == ENOENT ? ErrorCode::not_exist : ErrorCode::configuration_error,
+                path + ": " + os_error("stat"));
   if (status.st_uid != 0 && status.st_uid != ::geteuid())
-    return refuse(path + " belongs to user " + std::to_string(status.st_uid) + ", who could put any key there: chown it to user " +
-                  std::to_string(::geteuid()));
-  if ((status.st_mode & 022) != 0) return refuse(path + " can be written by others, who could put any key there: chmod go-w " + path);
+    return refuse(path + " belongs to user " + std::to_string(status.st_uid) +
+                  ", who could put any key there: chown it to user " + std::to_string(::geteuid()));
+  if ((status.st_mode & 022) != 0)
+    return refuse(path + " can be written by others, who could put any key there: chmod go-w " +
+                  path);
   return {};
 }
 
 Result<KeyPair> read_key_pair(const std::string& path) {
   struct stat status{};
   const auto fd = open_file(path, status);
-  if (!fd) return refuse(fd.error().detail() + "; make one with meshbus keygen, or say where yours is: keys.own");
+  if (!fd)
+    return refuse(fd.error().detail() +
+                  "; make one with meshbus keygen, or say where yours is: keys.own");
   if (status.st_uid != 0 && status.st_uid != ::geteuid())
-    return refuse("secret key " + path + " belongs to user " + std::to_string(status.st_uid) + "; chown it to user " +
-                  std::to_string(::geteuid()));
+    return refuse("secret key " + path + " belongs to user " + std::to_string(status.st_uid) +
+                  "; chown it to user " + std::to_string(::geteuid()));
   // What an administrator hands to a service comes as root:GROUP 0640 (as for PostgreSQL, say).
   const mode_t closed = status.st_uid == 0 && ::geteuid() != 0 ? 027 : 077;
   if ((status.st_mode & closed) != 0)
-    return refuse("secret key " + path + " is open to others (mode 0" + std::string(1, static_cast<char>('0' + (status.st_mode >> 6 & 7))) +
-                  static_cast<char>('0' + (status.st_mode >> 3 & 7)) + static_cast<char>('0' + (status.st_mode & 7)) + "): chmod 600 " +
-                  path + ", and if others may have read it, make a new one");
+    return refuse("secret key " + path + " is open to others (mode 0" +
+                  std::string(1, static_cast<char>('0' + (status.st_mode >> 6 & 7))) +
+                  static_cast<char>('0' + (status.st_mode >> 3 & 7)) +
+                  static_cast<char>('0' + (status.st_mode & 7)) + "): chmod 600 " + path +
+                  ", and if others may have read it, make a new one");
   const auto text = read_all(*fd, path);
   if (!text) return fail(text.error());
   std::vector<std::string> public_keys, secret_keys;
-  if (auto parsed = parse_keys(path, *text, public_keys, secret_keys); !parsed) return fail(parsed.error());
+  if (auto parsed = parse_keys(path, *text, public_keys, secret_keys); !parsed)
+    return fail(parsed.error());
   if (public_keys.size() != 1 || secret_keys.size() != 1)
-    return refuse("key file " + path + " has " + std::to_string(secret_keys.size()) + " secret and " + std::to_string(public_keys.size()) +
+    return refuse("key file " + path + " has " + std::to_string(secret_keys.size()) +
+                  " secret and " + std::to_string(public_keys.size()) +
                   " public keys; expected one of each");
   std::array<char, kKeySize + 1> derived{};
-  if (zmq_curve_public(derived.data(), secret_keys.front().c_str()) != 0 || public_keys.front() != derived.data())
+  if (zmq_curve_public(derived.data(), secret_keys.front().c_str()) != 0 ||
+      public_keys.front() != derived.data())
     return refuse("key file " + path + ": the two keys do not belong together");
   return KeyPair{public_keys.front(), secret_keys.front()};
 }
@@ -179,22 +198,29 @@ Result<std::vector<std::string>> read_public_keys(const std::string& path) {
   const auto text = read_all(*fd, path);
   if (!text) return fail(text.error());
   std::vector<std::string> public_keys, secret_keys;
-  if (auto parsed = parse_keys(path, *text, public_keys, secret_keys); !parsed) return fail(parsed.error());
+  if (auto parsed = parse_keys(path, *text, public_keys, secret_keys); !parsed)
+    return fail(parsed.error());
   if (!secret_keys.empty())
-    return refuse("key file " + path + " has a secret key in it, where public ones belong: it is known to others now, make a new one");
+    return refuse("key file " + path +
+                  " has a secret key in it, where public ones belong: it is known to others now, "
+                  "make a new one");
   if (public_keys.empty()) return refuse("key file " + path + " has no key in it");
-  if (public_keys.size() > kMostKeys) return refuse("key file " + path + " has more than " + std::to_string(kMostKeys) + " keys");
+  if (public_keys.size() > kMostKeys)
+    return refuse("key file " + path + " has more than " + std::to_string(kMostKeys) + " keys");
   return public_keys;
 }
 
 Result<void> write_key_pair(const std::string& path, const KeyPair& keys, std::string_view name) {
   return write_file(path,
-                    "# meshbus: the secret key of " + std::string(name) + ". Who can read this file can be " + std::string(name) + ".\n" +
-                        std::string(kPublic) + keys.public_key + "\n" + std::string(kSecret) + keys.secret_key + "\n",
+                    "# meshbus: the secret key of " + std::string(name) +
+                        ". Who can read this file can be " + std::string(name) + ".\n" +
+                        std::string(kPublic) + keys.public_key + "\n" + std::string(kSecret) +
+                        keys.secret_key + "\n",
                     0600);
 }
 
-Result<void> write_public_keys(const std::string& path, const std::vector<std::string>& keys, std::string_view name) {
+Result<void> write_public_keys(const std::string& path, const std::vector<std::string>& keys,
+                               std::string_view name) {
   std::string text = "# meshbus: the public key of " + std::string(name) + "\n";
   for (const auto& key : keys) text += std::string(kPublic) + key + "\n";
   return write_file(path, text, 0644);
@@ -228,7 +254,8 @@ Result<std::string> KeyDirectory::own_path(const std::optional<HostAddr>& host) 
   if (!own_.empty()) return own_;
   std::error_code error;
   if (host && host->transport() == Transport::tcp) {
-    for (const auto& name : {std::string(host->host()) + ":" + std::to_string(host->port()), std::string(host->host())}) {
+    for (const auto& name : {std::string(host->host()) + ":" + std::to_string(host->port()),
+                             std::string(host->host())}) {
       if (std::filesystem::exists(secret_path(name), error)) return secret_path(name);
     }
   }
@@ -241,12 +268,13 @@ Result<std::string> KeyDirectory::own_path(const std::optional<HostAddr>& host) 
   if (found.size() == 1) return found.front();
   const std::string who = host ? "host " + std::string(host->host()) : "NAME";
   if (found.empty())
-    return refuse("there is no secret key in " + path_ + ": make one with meshbus keygen " + (host ? who : "operator " + who));
+    return refuse("there is no secret key in " + path_ + ": make one with meshbus keygen " +
+                  (host ? who : "operator " + who));
   std::sort(found.begin(), found.end());
   std::string all;
   for (std::size_t i = 0; i < found.size() && i < 4; ++i) all += (i == 0 ? "" : ", ") + found[i];
-  return refuse("which of the " + std::to_string(found.size()) + " secret keys in " + path_ + " is ours (" + all +
-                (found.size() > 4 ? ", ..." : "") + ")? Say so by keys.own" +
+  return refuse("which of the " + std::to_string(found.size()) + " secret keys in " + path_ +
+                " is ours (" + all + (found.size() > 4 ? ", ..." : "") + ")? Say so by keys.own" +
                 (host ? ", or make one of that name: meshbus keygen " + who : ""));
 }
 
@@ -258,22 +286,26 @@ Result<std::vector<std::string>> KeyDirectory::keys_of_host(const HostAddr& host
     auto keys = read_public_keys(public_path(wire::Role::host, one));
     if (keys || keys.error().code() != ErrorCode::not_exist) return keys;
   }
-  return refuse("the public key of host " + name + " is not known here: put it in " + public_path(wire::Role::host, name) +
+  return refuse("the public key of host " + name + " is not known here: put it in " +
+                public_path(wire::Role::host, name) +
                 " (it is made on that host by meshbus keygen host " + name +
                 "); without keys at all: keys.directory=/dev/null, and --insecure there");
 }
 
-Result<CurveKeys> KeyDirectory::for_connection(const HostAddr& to, const std::optional<HostAddr>& own_host) const {
+Result<CurveKeys> KeyDirectory::for_connection(const HostAddr& to,
+                                               const std::optional<HostAddr>& own_host) const {
   const auto path = own_path(own_host);
   if (!path) return fail(path.error());
   auto own = read_key_pair(*path);
   if (!own) return fail(own.error());
   auto servers = keys_of_host(to);
   if (!servers) return fail(servers.error());
-  return CurveKeys{std::move(own->public_key), std::move(own->secret_key), std::move(*servers), *path};
+  return CurveKeys{std::move(own->public_key), std::move(own->secret_key), std::move(*servers),
+                   *path};
 }
 
-std::function<Result<CurveKeys>()> keys_for(const std::optional<KeyDirectory>& directory, const HostAddr& to,
+std::function<Result<CurveKeys>()> keys_for(const std::optional<KeyDirectory>& directory,
+                                            const HostAddr& to,
                                             const std::optional<HostAddr>& own_host) {
   if (!directory || to.transport() != Transport::tcp) return {};
   return [directory = *directory, to, own_host] { return directory.for_connection(to, own_host); };

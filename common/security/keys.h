@@ -36,7 +36,8 @@ struct KeyPair {
 std::string_view word_of(wire::Role role);
 /// Nothing when it is none of these words.
 std::optional<wire::Role> role_of_key(std::string_view word);
-inline constexpr wire::Role kKeyRoles[] = {wire::Role::observe, wire::Role::proc, wire::Role::operate, wire::Role::host};
+inline constexpr wire::Role kKeyRoles[] = {wire::Role::observe, wire::Role::proc,
+                                           wire::Role::operate, wire::Role::host};
 
 /// Whether a key's holder may be called that: 1 to 100 of the characters of names and addresses,
 /// and no leading dot.
@@ -50,7 +51,8 @@ Result<KeyPair> read_key_pair(const std::string& path);
 Result<std::vector<std::string>> read_public_keys(const std::string& path);
 /// Makes or replaces such a file, whole or not at all. Errors: io_error.
 Result<void> write_key_pair(const std::string& path, const KeyPair& keys, std::string_view name);
-Result<void> write_public_keys(const std::string& path, const std::vector<std::string>& keys, std::string_view name);
+Result<void> write_public_keys(const std::string& path, const std::vector<std::string>& keys,
+                               std::string_view name);
 /// Checks that only the owner, which is this user or root, may write there. Errors:
 /// configuration_error with what to do; not_exist.
 Result<void> check_trusted(const std::string& path);
@@ -67,7 +69,9 @@ class KeyDirectory {
   static std::string default_path();
 
   const std::string& path() const noexcept { return path_; }
-  std::string secret_path(std::string_view name) const { return path_ + "/" + std::string(name) + ".key"; }
+  std::string secret_path(std::string_view name) const {
+    return path_ + "/" + std::string(name) + ".key";
+  }
   std::string public_path(wire::Role role, std::string_view name) const;
   /// The file of our own secret: keys.own; else, for a host, the one of its name; else the only one
   /// there is. Errors: configuration_error.
@@ -76,7 +80,8 @@ class KeyDirectory {
   /// configuration_error.
   Result<std::vector<std::string>> keys_of_host(const HostAddr& host) const;
   /// What a connection to that host needs. Read anew each time. Errors: configuration_error.
-  Result<CurveKeys> for_connection(const HostAddr& to, const std::optional<HostAddr>& own_host) const;
+  Result<CurveKeys> for_connection(const HostAddr& to,
+                                   const std::optional<HostAddr>& own_host) const;
 
  private:
   std::string path_;
@@ -85,7 +90,8 @@ class KeyDirectory {
 
 /// For Session::Options::keys: empty when nothing protects a connection to that host, because it is
 /// on this machine or there are no keys.
-std::function<Result<CurveKeys>()> keys_for(const std::optional<KeyDirectory>& directory, const HostAddr& to,
+std::function<Result<CurveKeys>()> keys_for(const std::optional<KeyDirectory>& directory,
+                                            const HostAddr& to,
                                             const std::optional<HostAddr>& own_host = std::nullopt);
 
 }  // namespace meshbus

@@ -25,7 +25,8 @@ Result<TokenMaker> TokenMaker::from_descriptor(int fd) {
   std::string secret(secret_size, '\0');
   const auto n = ::pread(fd, secret.data(), secret.size(), 0);
   if (n != static_cast<ssize_t>(secret_size))
-    return fail(ErrorCode::io_error, "the warden's secret cannot be read from descriptor " + std::to_string(fd) + ": " +
+    return fail(ErrorCode::io_error, "the warden's secret cannot be read from descriptor " +
+                                         std::to_string(fd) + ": " +
                                          (n < 0 ? std::strerror(errno) : "too short"));
   return TokenMaker(std::move(secret));
 }
@@ -37,18 +38,21 @@ std::vector<std::uint8_t> TokenMaker::make(std::string_view proc, std::uint64_t 
   return {digest.begin(), digest.end()};
 }
 
-bool TokenMaker::verify(std::string_view proc, std::uint64_t incarnation, const std::vector<std::uint8_t>& token) const {
+bool TokenMaker::verify(std::string_view proc, std::uint64_t incarnation,
+                        const std::vector<std::uint8_t>& token) const {
   const auto expected = make(proc, incarnation);
   if (token.size() != expected.size()) return false;
   unsigned different = 0;
-  for (std::size_t i = 0; i < expected.size(); ++i) different |= static_cast<unsigned>(expected[i] ^ token[i]);
+  for (std::size_t i = 0; i < expected.size(); ++i)
+    different |= static_cast<unsigned>(expected[i] ^ token[i]);
   return different == 0;
 }
 
 std::uint64_t random_u64() {
   std::uint64_t value = 0;
   while (value == 0) {
-    if (::getrandom(&value, sizeof value, 0) != static_cast<ssize_t>(sizeof value) && errno != EINTR)
+    if (::getrandom(&value, sizeof value, 0) != static_cast<ssize_t>(sizeof value) &&
+        errno != EINTR)
       throw std::system_error(errno, std::generic_category(), "getrandom");
   }
   return value;

@@ -23,7 +23,8 @@ class TokenMaker {
   /// HMAC-SHA-256 over "PROCID#INCARNATION", 32 bytes.
   std::vector<std::uint8_t> make(std::string_view proc, std::uint64_t incarnation) const;
   /// Whether that is the token; takes the same time for every wrong one.
-  bool verify(std::string_view proc, std::uint64_t incarnation, const std::vector<std::uint8_t>& token) const;
+  bool verify(std::string_view proc, std::uint64_t incarnation,
+              const std::vector<std::uint8_t>& token) const;
 
  private:
   std::string secret_;

@@ -20,8 +20,10 @@ std::string encode_actor_body(const MessageType& type, std::uint32_t from, std::
 Result<ActorBody> decode_actor_body(Bytes body) {
   wire::ActorHeader header;
   if (body.size() < sizeof header) {
-    return fail(ErrorCode::malformed_message, "a message to an actor begins with " + std::to_string(sizeof header) +
-                                                  " bytes that say what it is; it has " + std::to_string(body.size()) + " in all");
+    return fail(ErrorCode::malformed_message, "a message to an actor begins with " +
+                                                  std::to_string(sizeof header) +
+                                                  " bytes that say what it is; it has " +
+                                                  std::to_string(body.size()) + " in all");
   }
   std::memcpy(&header, body.data(), sizeof header);
   return ActorBody{header.message(), header.from(), body.substr(sizeof header)};

@@ -13,7 +13,8 @@
 namespace meshbus {
 
 /// What a call or a message to an actor may have, besides what is in front of it.
-inline constexpr std::size_t kActorCallLimit = kBodyLimit - sizeof(wire::CallHeader) - sizeof(wire::ActorHeader);
+inline constexpr std::size_t kActorCallLimit =
+    kBodyLimit - sizeof(wire::CallHeader) - sizeof(wire::ActorHeader);
 
 /// The body of a message or call to an actor: ActorHeader and bytes. `from`: the port of the actor
 /// that sends it, or 0.

@@ -14,7 +14,8 @@
 namespace meshbus {
 namespace {
 
-static_assert(sizeof(wire::CollectedHeader) == 16 && sizeof(wire::CollectedAnswer) == 16 && sizeof(wire::CollectedPart) == 16,
+static_assert(sizeof(wire::CollectedHeader) == 16 && sizeof(wire::CollectedAnswer) == 16 &&
+                  sizeof(wire::CollectedPart) == 16,
               "the layout in replies.fbs is frozen");
 
 tl::unexpected<Error> unreadable(std::string detail) {
@@ -35,9 +36,11 @@ Result<std::vector<RankBlock>> from_wire(const WireRanks* ranks) {
   std::uint64_t last = 0, count = 0;
   if (ranks == nullptr) return out;
   for (const auto* block : *ranks) {
-    if (block->begin() >= block->end() || block->begin() < last) return unreadable("ranks that are not ascending and disjoint");
+    if (block->begin() >= block->end() || block->begin() < last)
+      return unreadable("ranks that are not ascending and disjoint");
     if (block->end() - block->begin() > kMostCollectedRanks - count) {
-      return fail(ErrorCode::too_large, "more ranks than one host may be asked for: " + std::to_string(kMostCollectedRanks));
+      return fail(ErrorCode::too_large, "more ranks than one host may be asked for: " +
+                                            std::to_string(kMostCollectedRanks));
     }
     count += block->end() - block->begin();
     last = block->end();
@@ -55,7 +58,8 @@ std::string encode(const CollectOrder& order) {
   out.reducer = order.reducer;
   out.ranks = to_wire(order.ranks);
   out.asker = order.asker;
-  out.limit_ms = static_cast<std::uint32_t>(std::clamp<std::int64_t>(order.limit.count(), 0, UINT32_MAX));
+  out.limit_ms =
+      static_cast<std::uint32_t>(std::clamp<std::int64_t>(order.limit.count(), 0, UINT32_MAX));
   out.parts = order.has_parts;
   return write_table<wire::CollectAnswers>(out);
 }
@@ -105,34 +109,43 @@ Result<Collected> decode_collected(Bytes bytes) {
   // Tables of a message may overlap: what is copied out of it is bounded by its size.
   std::size_t left = bytes.size();
   for (const auto* problem : *table->problems()) {
-    const std::size_t size = (problem->detail() == nullptr ? 0 : problem->detail()->size()) +
-                             (problem->ranks() == nullptr ? 0 : problem->ranks()->size() * sizeof(wire::CollectedRanks));
-    if (size > left) return unreadable("Collected.problems: they are longer than the whole message");
+    const std::size_t size =
+        (problem->detail() == nullptr ? 0 : problem->detail()->size()) +
+        (problem->ranks() == nullptr ? 0 : problem->ranks()->size() * sizeof(wire::CollectedRanks));
+    if (size > left)
+      return unreadable("Collected.problems: they are longer than the whole message");
     left -= size;
     auto ranks = from_wire(problem->ranks());
     if (!ranks) return fail(ranks.error().within("Collected.problems"));
     const auto code = from_wire(static_cast<wire::ErrorCode>(problem->code()));
     collected.problems.push_back(
-        {Error(code == ErrorCode::none ? ErrorCode::internal : code, text_of(problem->detail())), std::move(*ranks)});
+        {Error(code == ErrorCode::none ? ErrorCode::internal : code, text_of(problem->detail())),
+         std::move(*ranks)});
   }
   return collected;
 }
 
-std::string encode_collected_call(std::uint64_t ticket, std::chrono::milliseconds limit, Bytes actor_body) {
-  const wire::CollectedHeader header(ticket, static_cast<std::uint32_t>(std::clamp<std::int64_t>(limit.count(), 0, UINT32_MAX)), 0);
+std::string encode_collected_call(std::uint64_t ticket, std::chrono::milliseconds limit,
+                                  Bytes actor_body) {
+  const wire::CollectedHeader header(
+      ticket, static_cast<std::uint32_t>(std::clamp<std::int64_t>(limit.count(), 0, UINT32_MAX)),
+      0);
   return with_header(wire::ActorHeader(kCollectMessage, 0, 0), with_header(header, actor_body));
 }
 
 Result<CollectedCall> decode_collected_call(Bytes bytes) {
   wire::CollectedHeader header;
-  if (!take_header(bytes, header)) return unreadable("a message whose answer is collected, without its header");
+  if (!take_header(bytes, header))
+    return unreadable("a message whose answer is collected, without its header");
   return CollectedCall{header.ticket(), header.limit_ms(), bytes};
 }
 
 std::string encode_collected_answer(std::uint64_t ticket, const Result<std::string>& answer) {
-  if (answer && answer->size() <= kCollectedAnswerLimit) return with_header(wire::CollectedAnswer(ticket, 0, 0, 0), *answer);
+  if (answer && answer->size() <= kCollectedAnswerLimit)
+    return with_header(wire::CollectedAnswer(ticket, 0, 0, 0), *answer);
   const Error error =
-      answer ? Error(ErrorCode::too_large, "an answer of " + std::to_string(answer->size()) + " bytes; one that is reduced has at most " +
+      answer ? Error(ErrorCode::too_large, "an answer of " + std::to_string(answer->size()) +
+                                               " bytes; one that is reduced has at most " +
                                                std::to_string(kCollectedAnswerLimit))
              : answer.error();
   return with_header(wire::CollectedAnswer(ticket, static_cast<std::uint16_t>(error.code()), 0, 0),
@@ -141,14 +154,17 @@ std::string encode_collected_answer(std::uint64_t ticket, const Result<std::stri
 
 Result<CollectedReply> decode_collected_answer(Bytes bytes) {
   wire::CollectedAnswer header;
-  if (!take_header(bytes, header)) return unreadable("an answer that is collected, without its header");
+  if (!take_header(bytes, header))
+    return unreadable("an answer that is collected, without its header");
   if (bytes.size() > (header.code() == 0 ? kCollectedAnswerLimit : kTextLimit)) {
-    return CollectedReply{header.ticket(), fail(ErrorCode::too_large, "an answer of " + std::to_string(bytes.size()) + " bytes")};
+    return CollectedReply{
+        header.ticket(),
+        fail(ErrorCode::too_large, "an answer of " + std::to_string(bytes.size()) + " bytes")};
   }
   if (header.code() == 0) return CollectedReply{header.ticket(), bytes};
   const auto code = from_wire(static_cast<wire::ErrorCode>(header.code()));
-  return CollectedReply{header.ticket(),
-                        fail(code == ErrorCode::none ? ErrorCode::internal : code, cut_text(std::string(bytes), kCollectedTextLimit))};
+  return CollectedReply{header.ticket(), fail(code == ErrorCode::none ? ErrorCode::internal : code,
+                                              cut_text(std::string(bytes), kCollectedTextLimit))};
 }
 
 }  // namespace meshbus

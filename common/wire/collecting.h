@@ -54,7 +54,8 @@ std::string encode(const Collected& collected);
 Result<Collected> decode_collected(Bytes bytes);
 
 /// The body of the cast to the actors: `actor_body` is what a call would have.
-std::string encode_collected_call(std::uint64_t ticket, std::chrono::milliseconds limit, Bytes actor_body);
+std::string encode_collected_call(std::uint64_t ticket, std::chrono::milliseconds limit,
+                                  Bytes actor_body);
 /// What is behind the ActorHeader of such a cast.
 struct CollectedCall {
   std::uint64_t ticket = 0;

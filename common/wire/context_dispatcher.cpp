@@ -12,12 +12,14 @@ TypedBody typed_body_of(const ControlMessage& message) noexcept {
 
 Error no_row_for(wire::Body type) {
   const std::string name = wire::EnumNameBody(type);
-  return {ErrorCode::no_such_port, "nothing here handles " + (name.empty() ? "a message of an unknown type" : name)};
+  return {ErrorCode::no_such_port,
+          "nothing here handles " + (name.empty() ? "a message of an unknown type" : name)};
 }
 
 Error role_too_low(wire::Body type, Role least, Role role) {
-  return {ErrorCode::unauthorised, std::string(wire::EnumNameBody(type)) + " takes role " + wire::EnumNameRole(least) +
-                                       ", the sender has " + wire::EnumNameRole(role)};
+  return {ErrorCode::unauthorised, std::string(wire::EnumNameBody(type)) + " takes role " +
+                                       wire::EnumNameRole(least) + ", the sender has " +
+                                       wire::EnumNameRole(role)};
 }
 
 }  // namespace meshbus

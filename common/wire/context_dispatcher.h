@@ -32,15 +32,18 @@ class ContextDispatcher {
   /// One row. The tag follows from the type of the message.
   template <typename T>
   ContextDispatcher& on(Role least, Handler<T> handler) {
-    rows_[wire::BodyTag<T>::value] = Row{least, [handler = std::move(handler)](Context context, const Request& request, const void* body) {
-                                           handler(context, request, *static_cast<const T*>(body));
-                                         }};
+    rows_[wire::BodyTag<T>::value] = Row{
+        least,
+        [handler = std::move(handler)](Context context, const Request& request, const void* body) {
+          handler(context, request, *static_cast<const T*>(body));
+        }};
     return *this;
   }
 
   /// Calls the row of that message. Errors: no_such_port (no row), unauthorised (the sender's role
   /// is below the row's).
-  Result<void> dispatch(Context context, const Request& request, const ControlMessage& message) const {
+  Result<void> dispatch(Context context, const Request& request,
+                        const ControlMessage& message) const {
     const TypedBody typed = typed_body_of(message);
     const auto row = rows_.find(typed.type);
     if (row == rows_.end()) return fail(no_row_for(typed.type));

@@ -12,21 +12,28 @@ namespace meshbus {
 
 static_assert(static_cast<int>(wire::ErrorCode::MAX) == static_cast<int>(ErrorCode::out_of_range),
               "types.fbs and meshbus/result.h list the same codes");
-static_assert(static_cast<int>(wire::ErrorCode::not_exist) == static_cast<int>(ErrorCode::not_exist));
-static_assert(static_cast<int>(wire::ErrorCode::no_such_host) == static_cast<int>(ErrorCode::no_such_host));
-static_assert(static_cast<int>(wire::ErrorCode::exec_failed) == static_cast<int>(ErrorCode::exec_failed));
+static_assert(static_cast<int>(wire::ErrorCode::not_exist) ==
+              static_cast<int>(ErrorCode::not_exist));
+static_assert(static_cast<int>(wire::ErrorCode::no_such_host) ==
+              static_cast<int>(ErrorCode::no_such_host));
+static_assert(static_cast<int>(wire::ErrorCode::exec_failed) ==
+              static_cast<int>(ErrorCode::exec_failed));
 
 Result<ControlMessage> ControlMessage::decode(Bytes received) {
   auto bytes = std::make_unique<std::uint64_t[]>(received.size() / sizeof(std::uint64_t) + 1);
   std::memcpy(bytes.get(), received.data(), received.size());
-  flatbuffers::Verifier verifier(reinterpret_cast<const std::uint8_t*>(bytes.get()), received.size(), /*max_depth=*/16);
+  flatbuffers::Verifier verifier(reinterpret_cast<const std::uint8_t*>(bytes.get()),
+                                 received.size(), /*max_depth=*/16);
   if (received.size() < 8 || !wire::VerifyControlBuffer(verifier))
-    return fail(ErrorCode::malformed_message, "not a control message (" + std::to_string(received.size()) + " bytes)");
+    return fail(ErrorCode::malformed_message,
+                "not a control message (" + std::to_string(received.size()) + " bytes)");
   const std::size_t unpacked = unpacked_bytes(*wire::GetControl(bytes.get()));
   if (unpacked > kBodyLimit)
-    return fail(ErrorCode::too_large, "a control message of " + std::to_string(received.size()) + " bytes that unpacks to " +
-                                          std::to_string(unpacked) + ", because it refers to the same text many times; the limit is " +
-                                          std::to_string(kBodyLimit));
+    return fail(ErrorCode::too_large,
+                "a control message of " + std::to_string(received.size()) +
+                    " bytes that unpacks to " + std::to_string(unpacked) +
+                    ", because it refers to the same text many times; the limit is " +
+                    std::to_string(kBodyLimit));
   return ControlMessage(std::move(bytes));
 }
 
@@ -35,7 +42,9 @@ const wire::Control* ControlMessage::operator->() const noexcept {
 }
 
 ControlHead ControlMessage::head() const noexcept {
-  return {.id = (*this)->id(), .deadline_ms = (*this)->deadline_ms(), .is_answer = (*this)->is_answer()};
+  return {.id = (*this)->id(),
+          .deadline_ms = (*this)->deadline_ms(),
+          .is_answer = (*this)->is_answer()};
 }
 
 const void* ControlMessage::body_of(wire::Body tag) const noexcept {
@@ -53,7 +62,8 @@ std::string ControlBody::name() const {
 std::string encode_control(const ControlHead& head, const ControlBody& body) {
   flatbuffers::FlatBufferBuilder builder(256);
   const flatbuffers::Offset<void> packed = body.pack(builder);
-  wire::FinishControlBuffer(builder, wire::CreateControl(builder, head.id, head.deadline_ms, head.is_answer, body.tag(), packed));
+  wire::FinishControlBuffer(builder, wire::CreateControl(builder, head.id, head.deadline_ms,
+                                                         head.is_answer, body.tag(), packed));
   return {reinterpret_cast<const char*>(builder.GetBufferPointer()), builder.GetSize()};
 }
 

@@ -64,7 +64,9 @@ class ControlBody {
   wire::Body tag() const noexcept { return tag_; }
   /// "SpawnProcs"
   std::string name() const;
-  flatbuffers::Offset<void> pack(flatbuffers::FlatBufferBuilder& builder) const { return pack_(builder, native_.get()); }
+  flatbuffers::Offset<void> pack(flatbuffers::FlatBufferBuilder& builder) const {
+    return pack_(builder, native_.get());
+  }
 
  private:
   wire::Body tag_;

@@ -8,10 +8,12 @@ Result<void> Dispatcher::dispatch(const Request& request, const wire::Control& c
   const std::string name = wire::EnumNameBody(control.body_type());
   const auto row = rows_.find(control.body_type());
   if (row == rows_.end())
-    return fail(ErrorCode::no_such_port, "nothing here handles " + (name.empty() ? "a message of an unknown type" : name));
+    return fail(ErrorCode::no_such_port,
+                "nothing here handles " + (name.empty() ? "a message of an unknown type" : name));
   if (request.envelope.role() < row->second.least)
-    return fail(ErrorCode::unauthorised, name + " takes role " + wire::EnumNameRole(row->second.least) + ", the sender has " +
-                                             wire::EnumNameRole(request.envelope.role()));
+    return fail(ErrorCode::unauthorised,
+                name + " takes role " + wire::EnumNameRole(row->second.least) +
+                    ", the sender has " + wire::EnumNameRole(request.envelope.role()));
   row->second.handler(request, control.body());
   return {};
 }

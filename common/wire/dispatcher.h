@@ -18,7 +18,8 @@ struct Request {
   ControlHead head;
 };
 
-/// The table of control messages that a role understands: type -> (least role of the sender, handler). Immutable once set up.
+/// The table of control messages that a role understands: type -> (least role of the sender,
+/// handler). Immutable once set up.
 class Dispatcher {
  public:
   template <typename T>
@@ -27,13 +28,15 @@ class Dispatcher {
   /// One row. The tag follows from the type of the message.
   template <typename T>
   Dispatcher& on(Role least, Handler<T> handler) {
-    rows_[wire::BodyTag<T>::value] = Row{least, [handler = std::move(handler)](const Request& request, const void* body) {
-                                           handler(request, *static_cast<const T*>(body));
-                                         }};
+    rows_[wire::BodyTag<T>::value] =
+        Row{least, [handler = std::move(handler)](const Request& request, const void* body) {
+              handler(request, *static_cast<const T*>(body));
+            }};
     return *this;
   }
 
-  /// Calls the row of that message. Errors: no_such_port (no row), unauthorised (the sender's role is below the row's).
+  /// Calls the row of that message. Errors: no_such_port (no row), unauthorised (the sender's role
+  /// is below the row's).
   Result<void> dispatch(const Request& request, const wire::Control& control) const;
 
  private:

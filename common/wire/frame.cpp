@@ -48,7 +48,8 @@ void FrameWriter::add_apart(const wire::Envelope& envelope, zmq::message_t body)
 
 Frame FrameWriter::finish() {
   if (packed_.empty()) begin();
-  const wire::FrameHeader header(kFrameMagic, kFrameVersion, lane_, static_cast<std::uint16_t>(count_),
+  const wire::FrameHeader header(kFrameMagic, kFrameVersion, lane_,
+                                 static_cast<std::uint16_t>(count_),
                                  link_ ? kFrameFlagLink : std::uint16_t{0}, 0);
   std::memcpy(packed_.data(), &header, sizeof header);
   Frame frame;
@@ -68,16 +69,21 @@ Result<FrameReader> FrameReader::open(std::vector<zmq::message_t>& parts) {
   FrameReader reader(parts);
   std::memcpy(&reader.header_, parts.front().data(), kFrameHeaderSize);
   reader.offset_ = kFrameHeaderSize;
-  if (reader.header_.magic() != kFrameMagic) return fail(ErrorCode::malformed_message, "not a meshbus frame");
+  if (reader.header_.magic() != kFrameMagic)
+    return fail(ErrorCode::malformed_message, "not a meshbus frame");
   if (reader.header_.version() != kFrameVersion)
-    return fail(ErrorCode::version_mismatch, "frames of layout " + std::to_string(reader.header_.version()) + ", this side (meshbus " +
-                                                 std::string(this_release()) + ") reads layout " + std::to_string(kFrameVersion) +
-                                                 "; both must be of the same release of meshbus");
-  if (reader.header_.lane() > wire::Lane::data) return fail(ErrorCode::malformed_message, "a frame of an unknown lane");
+    return fail(ErrorCode::version_mismatch,
+                "frames of layout " + std::to_string(reader.header_.version()) +
+                    ", this side (meshbus " + std::string(this_release()) + ") reads layout " +
+                    std::to_string(kFrameVersion) +
+                    "; both must be of the same release of meshbus");
+  if (reader.header_.lane() > wire::Lane::data)
+    return fail(ErrorCode::malformed_message, "a frame of an unknown lane");
   if (reader.is_link()) {
     if (parts.front().size() < kFrameHeaderSize + sizeof(wire::LinkHeader))
       return fail(ErrorCode::malformed_message, "a frame shorter than its link header");
-    std::memcpy(&reader.link_, static_cast<const char*>(parts.front().data()) + kFrameHeaderSize, sizeof reader.link_);
+    std::memcpy(&reader.link_, static_cast<const char*>(parts.front().data()) + kFrameHeaderSize,
+                sizeof reader.link_);
     reader.offset_ += sizeof(wire::LinkHeader);
   }
   reader.left_ = reader.header_.count();

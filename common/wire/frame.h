@@ -17,25 +17,28 @@ namespace meshbus {
 
 inline constexpr std::uint16_t kFrameMagic = 0x424D;
 inline constexpr std::uint8_t kFrameVersion = 1;
-/// Bodies up to this ride behind their envelope, larger ones apart: the crossing point that was measured (performance.md of the design).
+/// Bodies up to this ride behind their envelope, larger ones apart: the crossing point that was
+/// measured (performance.md of the design).
 inline constexpr std::size_t kInlineLimit = 32 * 1024;
 /// A frame is closed when it has grown to this.
 inline constexpr std::size_t kPackLimit = 64 * 1024;
-/// A frame is closed, too, when it has this many bytes with the bodies that ride apart, so that one frame cannot hold up the other lane for
-/// long.
+/// A frame is closed, too, when it has this many bytes with the bodies that ride apart, so that one
+/// frame cannot hold up the other lane for long.
 inline constexpr std::size_t kFrameLimit = 256 * 1024;
 /// The largest body of one message on the wire.
 inline constexpr std::size_t kBodyLimit = 1024 * 1024;
-/// Bytes of data on the way in one direction of a connection (FrameHeader.credit). Half of it costs some of the speed, twice as much gains
-/// none and makes control wait longer.
+/// Bytes of data on the way in one direction of a connection (FrameHeader.credit). Half of it costs
+/// some of the speed, twice as much gains none and makes control wait longer.
 inline constexpr std::uint64_t kWindow = 512 * 1024;
 /// Who takes data says so after this many bytes at the latest.
 inline constexpr std::uint64_t kCreditStep = kWindow / 4;
-/// Whether a data frame may be sent when so many bytes are on the way: two large ones may be, however small the window.
+/// Whether a data frame may be sent when so many bytes are on the way: two large ones may be,
+/// however small the window.
 constexpr bool is_within_window(std::uint64_t on_the_way, std::size_t frame_bytes) noexcept {
   return on_the_way < kWindow || on_the_way < 2 * frame_bytes;
 }
-/// What a socket accepts as one message part (ZMQ_MAXMSGSIZE): a full body, or a full pack and one inline body more.
+/// What a socket accepts as one message part (ZMQ_MAXMSGSIZE): a full body, or a full pack and one
+/// inline body more.
 inline constexpr std::size_t kPartLimit = kBodyLimit + 64 * 1024;
 /// Parts of a frame: who sends more is not heard.
 inline constexpr std::size_t kMostParts = 1024;
@@ -47,8 +50,10 @@ inline constexpr std::uint16_t kFrameFlagLink = 1;
 
 inline constexpr std::size_t kFrameHeaderSize = sizeof(wire::FrameHeader);
 inline constexpr std::size_t kEnvelopeSize = sizeof(wire::Envelope);
-static_assert(kFrameHeaderSize == 16 && sizeof(wire::LinkHeader) == 16 && kEnvelopeSize == 64, "the layout in bus.fbs is frozen");
-static_assert(kPackLimit + kEnvelopeSize + kInlineLimit <= PackBuffer::kBlock, "a full pack and one message more fit into a block");
+static_assert(kFrameHeaderSize == 16 && sizeof(wire::LinkHeader) == 16 && kEnvelopeSize == 64,
+              "the layout in bus.fbs is frozen");
+static_assert(kPackLimit + kEnvelopeSize + kInlineLimit <= PackBuffer::kBlock,
+              "a full pack and one message more fit into a block");
 
 /// Bodies in a pack are padded to this.
 constexpr std::size_t padded(std::size_t size) noexcept {
@@ -66,7 +71,8 @@ struct Frame {
   /// Written late, at the moment of sending: see FrameHeader.credit in bus.fbs.
   void set_credit(std::uint64_t credit);
   void set_link(std::uint64_t sequence, std::uint64_t ack);
-  /// Another frame with the same bytes, not copied: once both are sent, neither header may be written any more.
+  /// Another frame with the same bytes, not copied: once both are sent, neither header may be
+  /// written any more.
   Frame shared();
   /// Another frame whose header may be written; bodies that ride apart are not copied.
   Frame renewed();
@@ -76,8 +82,8 @@ struct Frame {
 class FrameWriter {
  public:
   explicit FrameWriter(wire::Lane lane, bool link = false) : lane_(lane), link_(link) {}
-  /// Appends one message. The envelope's length and flag `apart` are set here. Bodies above kInlineLimit are copied into a part of their
-  /// own.
+  /// Appends one message. The envelope's length and flag `apart` are set here. Bodies above
+  /// kInlineLimit are copied into a part of their own.
   void add(const wire::Envelope& envelope, Bytes body);
   /// The same for a body that already is a message part, not copied.
   void add_apart(const wire::Envelope& envelope, zmq::message_t body);
@@ -86,7 +92,8 @@ class FrameWriter {
   std::size_t bytes() const noexcept { return bytes_; }
   /// Whether the frame should be closed before anything else is added.
   bool is_full() const noexcept {
-    return packed_.size() >= kPackLimit || bytes_ >= kFrameLimit || 1 + apart_.size() == kMostParts || count_ == UINT16_MAX;
+    return packed_.size() >= kPackLimit || bytes_ >= kFrameLimit ||
+           1 + apart_.size() == kMostParts || count_ == UINT16_MAX;
   }
   /// The frame; the writer is empty afterwards.
   Frame finish();
@@ -98,7 +105,8 @@ class FrameWriter {
     return packed_.extend(kEnvelopeSize + bytes);
   }
   void begin();
-  void write_envelope(char* at, const wire::Envelope& from, std::size_t length, std::uint32_t flags);
+  void write_envelope(char* at, const wire::Envelope& from, std::size_t length,
+                      std::uint32_t flags);
 
   wire::Lane lane_;
   bool link_;
@@ -108,7 +116,8 @@ class FrameWriter {
   std::size_t count_ = 0;
 };
 
-inline void FrameWriter::write_envelope(char* at, const wire::Envelope& from, std::size_t length, std::uint32_t flags) {
+inline void FrameWriter::write_envelope(char* at, const wire::Envelope& from, std::size_t length,
+                                        std::uint32_t flags) {
   wire::Envelope envelope = from;
   envelope.mutate_length(static_cast<std::uint32_t>(length));
   envelope.mutate_lane(lane_);
@@ -135,7 +144,8 @@ inline void FrameWriter::add(const wire::Envelope& envelope, Bytes body) {
   std::memcpy(at, body.data(), body.size());
 }
 
-/// Reads a received frame. Every length is compared before it is used; the bytes may stand at any address.
+/// Reads a received frame. Every length is compared before it is used; the bytes may stand at any
+/// address.
 class FrameReader {
  public:
   struct Message {
@@ -145,21 +155,25 @@ class FrameReader {
     zmq::message_t* apart = nullptr;
   };
 
-  /// `parts` without the routing id; must outlive the reader, and may be moved to another vector. Errors: malformed_message,
-  /// version_mismatch.
+  /// `parts` without the routing id; must outlive the reader, and may be moved to another vector.
+  /// Errors: malformed_message, version_mismatch.
   static Result<FrameReader> open(std::vector<zmq::message_t>& parts);
   const wire::FrameHeader& header() const noexcept { return header_; }
   const wire::LinkHeader& link() const noexcept { return link_; }
   /// Of the whole frame.
   std::size_t size() const noexcept;
   bool is_link() const noexcept { return (header_.flags() & kFrameFlagLink) != 0; }
-  /// The next message; false at the end, and when the rest of the frame is malformed (see is_malformed).
+  /// The next message; false at the end, and when the rest of the frame is malformed (see
+  /// is_malformed).
   bool next(Message& message);
   bool is_malformed() const noexcept { return malformed_; }
 
  private:
   explicit FrameReader(std::vector<zmq::message_t>& parts)
-      : parts_(parts.data()), part_count_(parts.size()), data_(parts_->data<char>()), size_(parts_->size()) {}
+      : parts_(parts.data()),
+        part_count_(parts.size()),
+        data_(parts_->data<char>()),
+        size_(parts_->size()) {}
   zmq::message_t* parts_;
   std::size_t part_count_;
   /// Of the packed part.
@@ -179,9 +193,11 @@ inline bool FrameReader::next(Message& message) {
   std::memcpy(&message.envelope, data_ + offset_, kEnvelopeSize);
   offset_ += kEnvelopeSize;
   const std::size_t length = message.envelope.length();
-  if (message.envelope.lane() != header_.lane() || message.envelope.kind() > wire::Kind::error) return malformed_ = true, false;
+  if (message.envelope.lane() != header_.lane() || message.envelope.kind() > wire::Kind::error)
+    return malformed_ = true, false;
   if ((message.envelope.flags() & kFlagApart) != 0) {
-    if (next_part_ >= part_count_ || parts_[next_part_].size() != length || length > kBodyLimit) return malformed_ = true, false;
+    if (next_part_ >= part_count_ || parts_[next_part_].size() != length || length > kBodyLimit)
+      return malformed_ = true, false;
     message.apart = &parts_[next_part_++];
     message.body = bytes_of(message.apart->data(), length);
   } else {

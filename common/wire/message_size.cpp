@@ -37,7 +37,8 @@ std::size_t size_of(const wire::MeshOverview* mesh);
 template <typename T>
 std::size_t size_of(const flatbuffers::Vector<flatbuffers::Offset<T>>* list) {
   std::size_t bytes = 0;
-  for (flatbuffers::uoffset_t i = 0; list != nullptr && i < list->size(); ++i) bytes += size_of(list->Get(i));
+  for (flatbuffers::uoffset_t i = 0; list != nullptr && i < list->size(); ++i)
+    bytes += size_of(list->Get(i));
   return bytes;
 }
 
@@ -50,17 +51,20 @@ std::size_t size_of(const wire::Region* region) {
 }
 
 std::size_t size_of(const wire::Command* command) {
-  return size_of(command->program()) + size_of(command->arguments()) + size_of(command->environment()) + size_of(command->directory());
+  return size_of(command->program()) + size_of(command->arguments()) +
+         size_of(command->environment()) + size_of(command->directory());
 }
 
 std::size_t size_of(const wire::ExitReport* exit_report) {
-  return kReference + size_of(exit_report->reason()) + size_of(exit_report->stderr_tail()) + size_of(exit_report->stopped_by()) +
-         size_of(exit_report->stop_reason()) + (exit_report->usage() == nullptr ? 0 : sizeof(wire::RankUsage));
+  return kReference + size_of(exit_report->reason()) + size_of(exit_report->stderr_tail()) +
+         size_of(exit_report->stopped_by()) + size_of(exit_report->stop_reason()) +
+         (exit_report->usage() == nullptr ? 0 : sizeof(wire::RankUsage));
 }
 
 std::size_t size_of(const wire::Event* event) {
-  return kReference + sizeof(wire::RankState) + size_of(event->mesh()) + size_of(event->ranks()) + size_of(event->by()) +
-         size_of(event->text()) + size_of(event->point()) + (event->exit_report() == nullptr ? 0 : size_of(event->exit_report()));
+  return kReference + sizeof(wire::RankState) + size_of(event->mesh()) + size_of(event->ranks()) +
+         size_of(event->by()) + size_of(event->text()) + size_of(event->point()) +
+         (event->exit_report() == nullptr ? 0 : size_of(event->exit_report()));
 }
 
 std::size_t size_of(const wire::Ownership* ownership) {
@@ -68,9 +72,10 @@ std::size_t size_of(const wire::Ownership* ownership) {
 }
 
 std::size_t size_of(const wire::MeshState* state) {
-  return kReference + size_of(state->mesh()) + size_of(state->region()) + size_of(state->hosts()) + size_of(state->owner()) +
-         size_of(state->command()) + size_of(state->ranks()) + size_of(state->exit_reports()) + size_of(state->launch()) +
-         size_of(state->usage()) + size_of(state->ownership()) + size_of(state->troubles());
+  return kReference + size_of(state->mesh()) + size_of(state->region()) + size_of(state->hosts()) +
+         size_of(state->owner()) + size_of(state->command()) + size_of(state->ranks()) +
+         size_of(state->exit_reports()) + size_of(state->launch()) + size_of(state->usage()) +
+         size_of(state->ownership()) + size_of(state->troubles());
 }
 
 std::size_t size_of(const wire::OutputChunk* chunk) {
@@ -82,40 +87,48 @@ std::size_t size_of(const wire::Status* status) {
 }
 
 std::size_t size_of(const wire::Drain* drain) {
-  return kReference + size_of(drain->owner()) + size_of(drain->mesh()) + size_of(drain->reason()) + size_of(drain->requester());
+  return kReference + size_of(drain->owner()) + size_of(drain->mesh()) + size_of(drain->reason()) +
+         size_of(drain->requester());
 }
 
 std::size_t size_of(const wire::ActorState* actor) {
-  return kReference + size_of(actor->name()) + size_of(actor->type()) + size_of(actor->reason()) + size_of(actor->message()) +
-         size_of(actor->causes());
+  return kReference + size_of(actor->name()) + size_of(actor->type()) + size_of(actor->reason()) +
+         size_of(actor->message()) + size_of(actor->causes());
 }
 
 std::size_t size_of(const wire::MeshOverview* mesh) {
-  return kReference + size_of(mesh->mesh()) + size_of(mesh->ownership()) + (mesh->region() == nullptr ? 0 : size_of(mesh->region())) +
-         (mesh->statuses() == nullptr ? 0 : size_of(mesh->statuses()->values()) + size_of(mesh->statuses()->runs()));
+  return kReference + size_of(mesh->mesh()) + size_of(mesh->ownership()) +
+         (mesh->region() == nullptr ? 0 : size_of(mesh->region())) +
+         (mesh->statuses() == nullptr
+              ? 0
+              : size_of(mesh->statuses()->values()) + size_of(mesh->statuses()->runs()));
 }
 
 }  // namespace
 
 std::size_t unpacked_bytes(const wire::Control& control) {
   if (const auto* body = control.body_as_SpawnProcs())
-    return size_of(body->region()) + size_of(body->hosts()) + size_of(body->create_ranks()) + size_of(body->command()) +
-           size_of(body->input_ranks()) + size_of(body->config());
+    return size_of(body->region()) + size_of(body->hosts()) + size_of(body->create_ranks()) +
+           size_of(body->command()) + size_of(body->input_ranks()) + size_of(body->config());
   if (const auto* body = control.body_as_MeshState()) return size_of(body);
   if (const auto* body = control.body_as_MeshList()) return size_of(body->meshes());
   if (const auto* body = control.body_as_StateChanged())
-    return size_of(body->ranks()) + size_of(body->exit_reports()) + size_of(body->launch()) + size_of(body->ownership()) +
-           size_of(body->troubles());
+    return size_of(body->ranks()) + size_of(body->exit_reports()) + size_of(body->launch()) +
+           size_of(body->ownership()) + size_of(body->troubles());
   if (const auto* body = control.body_as_MeshEvent())
     return size_of(body->ranks()) + size_of(body->exit_reports()) + size_of(body->troubles());
   if (const auto* body = control.body_as_Subscribe()) return size_of(body->ranks());
-  if (const auto* body = control.body_as_MeshHeartbeat()) return size_of(body->unreachable()) + size_of(body->meshes());
-  if (const auto* body = control.body_as_ControllerState()) return size_of(body->unreachable()) + size_of(body->meshes());
-  if (const auto* body = control.body_as_Output()) return size_of(body->chunks()) + size_of(body->ended());
+  if (const auto* body = control.body_as_MeshHeartbeat())
+    return size_of(body->unreachable()) + size_of(body->meshes());
+  if (const auto* body = control.body_as_ControllerState())
+    return size_of(body->unreachable()) + size_of(body->meshes());
+  if (const auto* body = control.body_as_Output())
+    return size_of(body->chunks()) + size_of(body->ended());
   if (const auto* body = control.body_as_EventList()) return size_of(body->events());
   if (const auto* body = control.body_as_OfferMesh()) return size_of(body->hosts());
   if (const auto* body = control.body_as_RenewLease()) return size_of(body->meshes());
-  if (const auto* body = control.body_as_RankStatuses()) return size_of(body->statuses()->values()) + size_of(body->statuses()->runs());
+  if (const auto* body = control.body_as_RankStatuses())
+    return size_of(body->statuses()->values()) + size_of(body->statuses()->runs());
   if (const auto* body = control.body_as_Taken()) return size_of(body->runs());
   if (const auto* body = control.body_as_HostState()) return size_of(body->drains());
   if (const auto* body = control.body_as_ActorState()) return size_of(body->causes());

@@ -10,7 +10,8 @@ namespace meshbus {
 namespace {
 
 /// `oldest` 0: it speaks one version only.
-Protocol make_protocol(std::uint16_t newest, std::uint16_t oldest, const flatbuffers::String* release) {
+Protocol make_protocol(std::uint16_t newest, std::uint16_t oldest,
+                       const flatbuffers::String* release) {
   return {newest, oldest == 0 ? newest : std::min(oldest, newest), cut_text(text_of(release), 64)};
 }
 
@@ -30,7 +31,8 @@ Protocol Protocol::of(const wire::Welcome& welcome) {
 
 Protocol Protocol::of(const wire::Bootstrap& bootstrap) {
   // A host that does not say is from before there was anything to say.
-  return make_protocol(std::max<std::uint16_t>(bootstrap.version(), 1), bootstrap.oldest(), bootstrap.release());
+  return make_protocol(std::max<std::uint16_t>(bootstrap.version(), 1), bootstrap.oldest(),
+                       bootstrap.release());
 }
 
 std::string Protocol::to_string() const {
@@ -40,13 +42,15 @@ std::string Protocol::to_string() const {
   return text;
 }
 
-Result<std::uint16_t> common_version(std::string_view name, const Protocol& protocol, std::string_view other_name, const Protocol& other) {
+Result<std::uint16_t> common_version(std::string_view name, const Protocol& protocol,
+                                     std::string_view other_name, const Protocol& other) {
   const auto newest = std::min(protocol.newest, other.newest);
   if (newest != 0 && newest >= std::max(protocol.oldest, other.oldest)) return newest;
   const auto older = std::string(protocol.newest < other.newest ? name : other_name);
-  return fail(ErrorCode::version_mismatch, std::string(name) + " speaks " + protocol.to_string() + " of the protocol, " +
-                                               std::string(other_name) + " " + other.to_string() + "; update the older one, " + older +
-                                               ", so that both are of the same release of meshbus");
+  return fail(ErrorCode::version_mismatch,
+              std::string(name) + " speaks " + protocol.to_string() + " of the protocol, " +
+                  std::string(other_name) + " " + other.to_string() + "; update the older one, " +
+                  older + ", so that both are of the same release of meshbus");
 }
 
 void announce(wire::HelloT& hello, const Protocol& protocol) {

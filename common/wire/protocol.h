@@ -19,7 +19,8 @@ inline constexpr std::uint64_t kCapabilityCredit = 2;
 inline constexpr std::uint64_t kCapabilityCast = 4;
 inline constexpr std::uint64_t kCapabilityRelay = 8;
 /// Those of this build.
-inline constexpr std::uint64_t kCapabilities = kCapabilityResume | kCapabilityCredit | kCapabilityCast | kCapabilityRelay;
+inline constexpr std::uint64_t kCapabilities =
+    kCapabilityResume | kCapabilityCredit | kCapabilityCast | kCapabilityRelay;
 
 /// "0.1.0"
 std::string_view this_release() noexcept;
@@ -40,7 +41,8 @@ struct Protocol {
 
 /// The newest version that both speak. Errors: version_mismatch, with what each of them speaks and
 /// which one to update; the names are for people ("the broker of tcp:h1:7420").
-Result<std::uint16_t> common_version(std::string_view name, const Protocol& protocol, std::string_view other_name, const Protocol& other);
+Result<std::uint16_t> common_version(std::string_view name, const Protocol& protocol,
+                                     std::string_view other_name, const Protocol& other);
 
 /// Writes into a Hello what its sender speaks.
 void announce(wire::HelloT& hello, const Protocol& protocol);

@@ -17,7 +17,8 @@ Result<std::vector<ProcSetting>> read_entries(const Entries* entries, const std:
   std::vector<ProcSetting> settings;
   if (entries == nullptr) return settings;
   if (entries->size() > kMostSettingChanges)
-    return fail(ErrorCode::malformed_message, what + ": more than " + std::to_string(kMostSettingChanges) + " settings");
+    return fail(ErrorCode::malformed_message,
+                what + ": more than " + std::to_string(kMostSettingChanges) + " settings");
   for (const auto* one : *entries) {
     if (one->key()->size() > kLongestSetting || one->value()->size() > kLongestSetting)
       return fail(ErrorCode::malformed_message, what + ": a setting that is longer than any");
@@ -44,7 +45,8 @@ std::string encode_settings_call(const SettingChanges& changes) {
 
 Result<SettingChanges> decode_settings_call(Bytes bytes) {
   const OpenedTable<wire::SettingsCall> opened(bytes);
-  if (opened.get() == nullptr) return fail(ErrorCode::malformed_message, "SettingsCall: not well-formed");
+  if (opened.get() == nullptr)
+    return fail(ErrorCode::malformed_message, "SettingsCall: not well-formed");
   auto entries = read_entries(opened.get()->changes(), "SettingsCall");
   if (!entries) return fail(entries.error());
   SettingChanges changes;
@@ -60,7 +62,8 @@ std::string encode_settings(const std::vector<ProcSetting>& settings) {
 
 Result<std::vector<ProcSetting>> decode_settings(Bytes bytes) {
   const OpenedTable<wire::SettingsAnswer> opened(bytes);
-  if (opened.get() == nullptr) return fail(ErrorCode::malformed_message, "SettingsAnswer: not well-formed");
+  if (opened.get() == nullptr)
+    return fail(ErrorCode::malformed_message, "SettingsAnswer: not well-formed");
   return read_entries(opened.get()->settings(), "SettingsAnswer");
 }
 

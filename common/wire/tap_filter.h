@@ -16,8 +16,8 @@ namespace meshbus {
 ///
 ///     from=trainers_* kind=call|message size>=64KiB port!=0
 ///
-///     from to proc                a proc (`proc`: at either end): its name, HOST,NAME, its key as 0x…, or `broker`. * stands for any text,
-///     among
+///     from to proc                a proc (`proc`: at either end): its name, HOST,NAME, its key as
+///     0x…, or `broker`. * stands for any text, among
 ///                                 the procs that the broker knows by name: its own peers.
 ///     from.host to.host host      a host: its address, or its key as 0x…; * as above.
 ///     kind                        control message call reply error
@@ -37,7 +37,18 @@ class TapFilter {
   bool takes_all() const noexcept { return terms_.empty(); }
 
  private:
-  enum class Field : std::uint8_t { from, to, proc, from_host, to_host, host, kind, lane, port, size };
+  enum class Field : std::uint8_t {
+    from,
+    to,
+    proc,
+    from_host,
+    to_host,
+    host,
+    kind,
+    lane,
+    port,
+    size
+  };
   enum class Operator : std::uint8_t { is, is_not, less, at_most, more, at_least };
   struct Value {
     /// A pattern for a proc or host.
@@ -55,9 +66,11 @@ class TapFilter {
   class Parser;
   friend class Parser;
 
-  static bool is_proc(const Value& value, std::uint64_t proc, std::uint64_t host, const NameOf& name_of);
+  static bool is_proc(const Value& value, std::uint64_t proc, std::uint64_t host,
+                      const NameOf& name_of);
   static bool is_host(const Value& value, std::uint64_t host, const NameOf& name_of);
-  static bool holds(const Term& term, const Value& value, const wire::Envelope& envelope, const NameOf& name_of);
+  static bool holds(const Term& term, const Value& value, const wire::Envelope& envelope,
+                    const NameOf& name_of);
 
   std::vector<Term> terms_;
 };

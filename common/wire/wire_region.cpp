@@ -30,10 +30,13 @@ Result<Region> from_wire(const wire::Region* region) {
   std::size_t bytes = 0;
   for (const auto* label : *region->labels()) {
     bytes += label->size() + 1;
-    if (bytes > kLabelBytes) return fail(ErrorCode::too_large, "region: more than " + std::to_string(kLabelBytes) + " bytes of labels");
+    if (bytes > kLabelBytes)
+      return fail(ErrorCode::too_large,
+                  "region: more than " + std::to_string(kLabelBytes) + " bytes of labels");
     labels.push_back(label->str());
   }
-  return Region::make(std::move(labels), region->offset(), {region->sizes()->begin(), region->sizes()->end()},
+  return Region::make(std::move(labels), region->offset(),
+                      {region->sizes()->begin(), region->sizes()->end()},
                       {region->strides()->begin(), region->strides()->end()});
 }
 

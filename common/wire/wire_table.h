@@ -23,7 +23,8 @@ std::string write_table(const typename Table::NativeTableType& native) {
 template <typename Table>
 class OpenedTable {
  public:
-  explicit OpenedTable(Bytes bytes) : words_(std::make_unique<std::uint64_t[]>(bytes.size() / sizeof(std::uint64_t) + 1)) {
+  explicit OpenedTable(Bytes bytes)
+      : words_(std::make_unique<std::uint64_t[]>(bytes.size() / sizeof(std::uint64_t) + 1)) {
     std::memcpy(words_.get(), bytes.data(), bytes.size());
     const auto* const data = reinterpret_cast<const std::uint8_t*>(words_.get());
     flatbuffers::Verifier verifier(data, bytes.size(), 16, 1'000'000);

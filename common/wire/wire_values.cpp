@@ -16,7 +16,8 @@ namespace {
 
 static_assert(static_cast<int>(wire::StatusKind::MAX) == static_cast<int>(Status::Kind::timeout),
               "values.fbs and meshbus/status.h list the same kinds");
-static_assert(static_cast<int>(wire::StatusKind::running) == static_cast<int>(Status::Kind::running));
+static_assert(static_cast<int>(wire::StatusKind::running) ==
+              static_cast<int>(Status::Kind::running));
 static_assert(static_cast<int>(wire::StatusKind::failed) == static_cast<int>(Status::Kind::failed));
 
 constexpr std::size_t kNarrow = 256;  // different values that a byte can number
@@ -43,7 +44,8 @@ class Budget {
 class StatusTable {
  public:
   std::uint32_t index_of(const Status& status) {
-    const auto [found, is_new] = by_address_.try_emplace(&status, static_cast<std::uint32_t>(by_address_.size()));
+    const auto [found, is_new] =
+        by_address_.try_emplace(&status, static_cast<std::uint32_t>(by_address_.size()));
     if (is_new) values.push_back(std::make_unique<wire::StatusT>(to_wire(status)));
     return found->second;
   }
@@ -54,7 +56,8 @@ class StatusTable {
   std::unordered_map<const Status*, std::uint32_t> by_address_;
 };
 
-Result<std::vector<Status>> statuses_of(const flatbuffers::Vector<flatbuffers::Offset<wire::Status>>& table, Budget& budget) {
+Result<std::vector<Status>> statuses_of(
+    const flatbuffers::Vector<flatbuffers::Offset<wire::Status>>& table, Budget& budget) {
   std::vector<Status> values;
   values.reserve(table.size());
   for (const auto* status : table) {
@@ -72,15 +75,18 @@ Result<void> check_interval(std::uint64_t begin, std::uint64_t end, std::uint64_
                    ": intervals must be ascending, not empty and without overlap");
 }
 
-Result<StatusOverlay> runs_of(const flatbuffers::Vector<const wire::RankRun*>* runs, const std::vector<Status>& values) {
+Result<StatusOverlay> runs_of(const flatbuffers::Vector<const wire::RankRun*>* runs,
+                              const std::vector<Status>& values) {
   std::vector<StatusOverlay::Run> out;
   if (runs == nullptr) return StatusOverlay();
   out.reserve(runs->size());
   std::uint64_t last = 0;
   for (const auto* run : *runs) {
-    if (Result<void> fits = check_interval(run->begin(), run->end(), last); !fits) return fail(fits.error().within("statuses"));
+    if (Result<void> fits = check_interval(run->begin(), run->end(), last); !fits)
+      return fail(fits.error().within("statuses"));
     if (run->value() >= values.size())
-      return malformed("statuses: value " + std::to_string(run->value()) + " of " + std::to_string(values.size()));
+      return malformed("statuses: value " + std::to_string(run->value()) + " of " +
+                       std::to_string(values.size()));
     last = run->end();
     append_run(out, run->begin(), run->end(), values[run->value()]);
   }
@@ -88,14 +94,18 @@ Result<StatusOverlay> runs_of(const flatbuffers::Vector<const wire::RankRun*>* r
 }
 
 template <typename Cell>
-Result<StatusMesh> mesh_of_cells(Region region, const flatbuffers::Vector<Cell>& cells, const std::vector<Status>& values) {
+Result<StatusMesh> mesh_of_cells(Region region, const flatbuffers::Vector<Cell>& cells,
+                                 const std::vector<Status>& values) {
   if (cells.size() != region.num_ranks())
-    return malformed("status mesh: expected " + std::to_string(region.num_ranks()) + " cells, found " + std::to_string(cells.size()));
+    return malformed("status mesh: expected " + std::to_string(region.num_ranks()) +
+                     " cells, found " + std::to_string(cells.size()));
   StatusMesh mesh(std::move(region), values.empty() ? Status() : values[0]);
   const Cell* const data = cells.data();
   for (std::uint64_t begin = 0, end = 0; begin < cells.size(); begin = end) {
     const Cell cell = data[begin];
-    if (cell >= values.size()) return malformed("status mesh: value " + std::to_string(cell) + " of " + std::to_string(values.size()));
+    if (cell >= values.size())
+      return malformed("status mesh: value " + std::to_string(cell) + " of " +
+                       std::to_string(values.size()));
     for (end = begin + 1; end < cells.size() && data[end] == cell;) ++end;
     if (auto done = mesh.set(begin, end, values[cell]); !done) return fail(done.error());
   }
@@ -111,13 +121,15 @@ std::string pack(const Native& native) {
 
 /// Copies for the alignment, verifies, and reads.
 template <typename Table>
-auto unpack(Bytes bytes, std::string_view what) -> decltype(from_wire(std::declval<const Table&>(), bytes.size())) {
+auto unpack(Bytes bytes, std::string_view what)
+    -> decltype(from_wire(std::declval<const Table&>(), bytes.size())) {
   const auto aligned = std::make_unique<std::uint64_t[]>(bytes.size() / sizeof(std::uint64_t) + 1);
   std::memcpy(aligned.get(), bytes.data(), bytes.size());
   const auto* const data = reinterpret_cast<const std::uint8_t*>(aligned.get());
   flatbuffers::Verifier verifier(data, bytes.size(), /*max_depth=*/16);
   if (bytes.size() < 8 || !verifier.VerifyBuffer<Table>(nullptr))
-    return malformed("not a " + std::string(what) + " (" + std::to_string(bytes.size()) + " bytes)");
+    return malformed("not a " + std::string(what) + " (" + std::to_string(bytes.size()) +
+                     " bytes)");
   return from_wire(*flatbuffers::GetRoot<Table>(data), bytes.size());
 }
 
@@ -142,22 +154,32 @@ Result<ReplyValue> value_of(const wire::ReplyValue& value, std::size_t message_s
       if (!overlay) return fail(std::move(overlay).error());
       return std::move(*overlay);
     }
-    default: return malformed("reply: a value of unknown kind " + std::to_string(static_cast<int>(value.kind())));
+    default:
+      return malformed("reply: a value of unknown kind " +
+                       std::to_string(static_cast<int>(value.kind())));
   }
 }
 
 /// Fills in a reply, one function per kind.
 struct ReplyWriter {
   wire::ReplyValueT& out;
-  void operator()(bool value) const { out.kind = wire::ReplyKind::boolean, out.integer = value ? 1 : 0; }
-  void operator()(std::int64_t value) const { out.kind = wire::ReplyKind::integer, out.integer = value; }
+  void operator()(bool value) const {
+    out.kind = wire::ReplyKind::boolean, out.integer = value ? 1 : 0;
+  }
+  void operator()(std::int64_t value) const {
+    out.kind = wire::ReplyKind::integer, out.integer = value;
+  }
   void operator()(double value) const { out.kind = wire::ReplyKind::number, out.number = value; }
-  void operator()(const std::string& value) const { out.kind = wire::ReplyKind::blob, out.blob = to_vector(value); }
+  void operator()(const std::string& value) const {
+    out.kind = wire::ReplyKind::blob, out.blob = to_vector(value);
+  }
   void operator()(const StatusOverlay& value) const {
-    out.kind = wire::ReplyKind::statuses, out.statuses = std::make_unique<wire::StatusOverlayT>(to_wire(value));
+    out.kind = wire::ReplyKind::statuses,
+    out.statuses = std::make_unique<wire::StatusOverlayT>(to_wire(value));
   }
   void operator()(const TextOverlay& value) const {
-    out.kind = wire::ReplyKind::overlay, out.overlay = std::make_unique<wire::BlobOverlayT>(to_wire(value));
+    out.kind = wire::ReplyKind::overlay,
+    out.overlay = std::make_unique<wire::BlobOverlayT>(to_wire(value));
   }
 };
 
@@ -173,10 +195,12 @@ wire::StatusT to_wire(const Status& status) {
 
 Status from_wire(const wire::Status& status) {
   switch (const auto kind = static_cast<Status::Kind>(status.kind())) {
-    case Status::Kind::failed: return Status::failed(status.reason() == nullptr ? std::string() : status.reason()->str());
+    case Status::Kind::failed:
+      return Status::failed(status.reason() == nullptr ? std::string() : status.reason()->str());
     case Status::Kind::timeout: {
       constexpr std::uint64_t most = std::numeric_limits<std::int64_t>::max();
-      return Status::timeout(std::chrono::milliseconds(static_cast<std::int64_t>(std::min(status.timeout_ms(), most))));
+      return Status::timeout(std::chrono::milliseconds(
+          static_cast<std::int64_t>(std::min(status.timeout_ms(), most))));
     }
     default: return kind;
   }
@@ -188,7 +212,8 @@ wire::StatusOverlayT to_wire(const StatusOverlay& statuses) {
   std::map<Status, std::uint32_t> index;
   out.runs.reserve(statuses.runs().size());
   for (const auto& [begin, end, status] : statuses.runs()) {
-    const auto [found, is_new] = index.try_emplace(status, static_cast<std::uint32_t>(index.size()));
+    const auto [found, is_new] =
+        index.try_emplace(status, static_cast<std::uint32_t>(index.size()));
     if (is_new) out.values.push_back(std::make_unique<wire::StatusT>(to_wire(status)));
     out.runs.emplace_back(begin, end, found->second, 0);
   }
@@ -217,7 +242,8 @@ wire::StatusMeshT to_wire(const StatusMesh& mesh) {
   } else if (cell == 1) {
     out.cells.reserve(mesh.num_ranks());
     mesh.for_each_run([&](std::uint64_t begin, std::uint64_t end, const Status& status) {
-      out.cells.insert(out.cells.end(), end - begin, static_cast<std::uint8_t>(table.index_of(status)));
+      out.cells.insert(out.cells.end(), end - begin,
+                       static_cast<std::uint8_t>(table.index_of(status)));
     });
   } else {
     out.wide_cells.reserve(mesh.num_ranks());
@@ -236,7 +262,8 @@ Result<StatusMesh> from_wire(const wire::StatusMesh& mesh, std::size_t message_s
   const auto values = statuses_of(*mesh.values(), budget);
   if (!values) return fail(values.error().within("status mesh"));
   if (mesh.cells() != nullptr) return mesh_of_cells(std::move(*region), *mesh.cells(), *values);
-  if (mesh.wide_cells() != nullptr) return mesh_of_cells(std::move(*region), *mesh.wide_cells(), *values);
+  if (mesh.wide_cells() != nullptr)
+    return mesh_of_cells(std::move(*region), *mesh.wide_cells(), *values);
   const auto runs = runs_of(mesh.runs(), *values);
   if (!runs) return fail(runs.error().within("status mesh"));
   auto made = StatusMesh::make(std::move(*region), *runs);
@@ -265,10 +292,13 @@ Result<TextOverlay> from_wire(const wire::BlobOverlay& overlay, std::size_t mess
   for (flatbuffers::uoffset_t i = 0; i < count; ++i) {
     const auto& ranks = *overlay.ranks()->Get(i);
     const auto* const data = overlay.values()->Get(i)->data();
-    if (Result<void> fits = check_interval(ranks.begin(), ranks.end(), last); !fits) return fail(fits.error().within("overlay"));
-    if (data != nullptr && !budget.take(data->size())) return malformed("overlay: values that are longer than the whole message");
+    if (Result<void> fits = check_interval(ranks.begin(), ranks.end(), last); !fits)
+      return fail(fits.error().within("overlay"));
+    if (data != nullptr && !budget.take(data->size()))
+      return malformed("overlay: values that are longer than the whole message");
     last = ranks.end();
-    append_run(runs, ranks.begin(), ranks.end(), data == nullptr ? std::string() : std::string(data->begin(), data->end()));
+    append_run(runs, ranks.begin(), ranks.end(),
+               data == nullptr ? std::string() : std::string(data->begin(), data->end()));
   }
   return TextOverlay::of(std::move(runs));
 }
@@ -288,7 +318,8 @@ Result<Partial> from_wire(const wire::PartialReply& partial, std::size_t message
   std::uint64_t last = 0;
   if (partial.ranks() != nullptr) {
     for (const auto* interval : *partial.ranks()) {
-      if (Result<void> fits = check_interval(interval->begin(), interval->end(), last); !fits) return fail(fits.error().within("reply"));
+      if (Result<void> fits = check_interval(interval->begin(), interval->end(), last); !fits)
+        return fail(fits.error().within("reply"));
       last = interval->end();
       append_run(ranks, interval->begin(), interval->end(), true);
     }

@@ -8,13 +8,13 @@
 
 #include <zmq.hpp>
 
-#include "common/wire/frame.h"
 #include "common/loop/reactor.h"
+#include "common/wire/frame.h"
 
 namespace meshbus {
 
-/// One connection to a broker, from its opening to its end: ZeroMQ messages (frames) in both directions. It never connects again. Lives on
-/// the reactor's thread. Handlers may destroy it.
+/// One connection to a broker, from its opening to its end: ZeroMQ messages (frames) in both
+/// directions. It never connects again. Lives on the reactor's thread. Handlers may destroy it.
 class BrokerSocket {
  public:
   /// How a handshake failed.
@@ -30,11 +30,13 @@ class BrokerSocket {
     /// The handshake is over: frames may be sent.
     std::function<void()> on_open;
     std::function<void(Failure)> on_handshake_failed;
-    /// There may be something to receive: takes a bounded share of it. True: it stopped early and is to be called again.
+    /// There may be something to receive: takes a bounded share of it. True: it stopped early and
+    /// is to be called again.
     std::function<bool()> on_readable;
     /// It takes frames again, after send() did not.
     std::function<void()> on_writable;
-    /// It has ended, or could not be made; why, as far as that is known, is for people. on_readable was called for all that had come.
+    /// It has ended, or could not be made; why, as far as that is known, is for people. on_readable
+    /// was called for all that had come.
     std::function<void(const std::string& why)> on_ended;
   };
   /// Of a connection with keys (CURVE, Z85).
@@ -51,16 +53,18 @@ class BrokerSocket {
     /// Tcp only: the other end is to miss this one as soon as this one misses it.
     bool is_link = false;
   };
-  /// Begins to connect: by libzmq over tcp, and to a unix socket by ourselves (LocalSocket). Throws zmq::error_t or std::system_error
-  /// when that cannot work, with why.
-  static std::unique_ptr<BrokerSocket> open(Reactor& reactor, zmq::context_t& context, const Options& options, Events events);
+  /// Begins to connect: by libzmq over tcp, and to a unix socket by ourselves (LocalSocket). Throws
+  /// zmq::error_t or std::system_error when that cannot work, with why.
+  static std::unique_ptr<BrokerSocket> open(Reactor& reactor, zmq::context_t& context,
+                                            const Options& options, Events events);
 
   BrokerSocket() = default;
   virtual ~BrokerSocket() = default;
   BrokerSocket(const BrokerSocket&) = delete;
   BrokerSocket& operator=(const BrokerSocket&) = delete;
 
-  /// The parts of the next message, at most kMostParts; false when no whole one has come yet. The vector is empty before.
+  /// The parts of the next message, at most kMostParts; false when no whole one has come yet. The
+  /// vector is empty before.
   virtual bool receive(std::vector<zmq::message_t>& parts) = 0;
   /// Takes the parts of the frame, or nothing and returns false: later, when on_writable is called.
   virtual bool send(Frame& frame) = 0;

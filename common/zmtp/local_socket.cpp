@@ -18,15 +18,19 @@ constexpr std::string_view kIpc = "ipc://";
 UniqueFd connect_to(std::string_view path) {
   UniqueFd fd(::socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
   const UnixAddress address(path);
-  if (!fd || ::connect(fd.get(), address.get(), address.size()) != 0) throw std::system_error(errno, std::generic_category());
-  if (const auto trusted = check_unix_listener(fd.get()); !trusted) throw UntrustedListener(trusted.error().detail());
+  if (!fd || ::connect(fd.get(), address.get(), address.size()) != 0)
+    throw std::system_error(errno, std::generic_category());
+  if (const auto trusted = check_unix_listener(fd.get()); !trusted)
+    throw UntrustedListener(trusted.error().detail());
   return fd;
 }
 
 }  // namespace
 
-std::unique_ptr<BrokerSocket> BrokerSocket::open(Reactor& reactor, zmq::context_t& context, const Options& options, Events events) {
-  if (options.endpoint.starts_with(kIpc)) return std::make_unique<LocalSocket>(reactor, options.endpoint, std::move(events));
+std::unique_ptr<BrokerSocket> BrokerSocket::open(Reactor& reactor, zmq::context_t& context,
+                                                 const Options& options, Events events) {
+  if (options.endpoint.starts_with(kIpc))
+    return std::make_unique<LocalSocket>(reactor, options.endpoint, std::move(events));
   return std::make_unique<ZmqSocket>(reactor, context, options, std::move(events));
 }
 
@@ -47,7 +51,9 @@ LocalSocket::~LocalSocket() {
 
 void LocalSocket::watch(bool for_writing) {
   watches_writing_ = for_writing;
-  reactor_.watch_edges(this, stream_.descriptor(), EPOLLIN | EPOLLRDHUP | (for_writing ? EPOLLOUT : 0U), [this] { return on_event(); });
+  reactor_.watch_edges(this, stream_.descriptor(),
+                       EPOLLIN | EPOLLRDHUP | (for_writing ? EPOLLOUT : 0U),
+                       [this] { return on_event(); });
 }
 
 bool LocalSocket::on_event() {

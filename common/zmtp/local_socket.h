@@ -5,11 +5,13 @@
 
 namespace meshbus {
 
-/// A connection to a unix socket that speaks ZMTP (ZmtpStream, as a DEALER) on the reactor's own thread. libzmq would have a thread of its
-/// own read and write, and wake this one: a message then costs three sleeps instead of one (docs/decisions/0023).
+/// A connection to a unix socket that speaks ZMTP (ZmtpStream, as a DEALER) on the reactor's own
+/// thread. libzmq would have a thread of its own read and write, and wake this one: a message then
+/// costs three sleeps instead of one (docs/decisions/0023).
 class LocalSocket : public BrokerSocket {
  public:
-  /// Throws std::system_error when nobody listens there, or is not ready for more; UntrustedListener when another user does.
+  /// Throws std::system_error when nobody listens there, or is not ready for more;
+  /// UntrustedListener when another user does.
   LocalSocket(Reactor& reactor, const std::string& endpoint, Events events);
   /// Blocks while it lingers and the other side does not take what is left.
   ~LocalSocket() override;
@@ -23,7 +25,8 @@ class LocalSocket : public BrokerSocket {
  private:
   void watch(bool for_writing);
   bool on_event();
-  /// Takes what the other side says before messages come. False: not all of it is there yet, or it is nothing that we can speak to.
+  /// Takes what the other side says before messages come. False: not all of it is there yet, or it
+  /// is nothing that we can speak to.
   bool shake_hands();
   /// True when nothing is left; waits for that while it lingers.
   bool write_on();

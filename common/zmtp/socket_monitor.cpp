@@ -26,7 +26,8 @@ std::optional<SocketMonitor::Event> SocketMonitor::next() {
   Event event{};
   if (head.size() >= 6) {
     std::memcpy(&event.id, head.data(), sizeof event.id);
-    std::memcpy(&event.value, static_cast<const char*>(head.data()) + sizeof event.id, sizeof event.value);
+    std::memcpy(&event.value, static_cast<const char*>(head.data()) + sizeof event.id,
+                sizeof event.value);
   }
   // The address, which nobody needs here.
   zmq::message_t address;

@@ -7,7 +7,8 @@
 
 namespace meshbus {
 
-/// The events of one ZeroMQ socket's connections (ZMQ_EVENT_*). Lives on the reactor thread; watch `handle()` as a socket.
+/// The events of one ZeroMQ socket's connections (ZMQ_EVENT_*). Lives on the reactor thread; watch
+/// `handle()` as a socket.
 class SocketMonitor {
  public:
   struct Event {

@@ -12,11 +12,13 @@ constexpr std::chrono::milliseconds kNoReconnect = std::chrono::hours(24);
 
 }  // namespace
 
-ZmqSocket::ZmqSocket(Reactor& reactor, zmq::context_t& context, const Options& options, Events events)
+ZmqSocket::ZmqSocket(Reactor& reactor, zmq::context_t& context, const Options& options,
+                     Events events)
     : reactor_(reactor), events_(std::move(events)), socket_(context, zmq::socket_type::dealer) {
-  // One socket is one session: libzmq must not reconnect behind our back. It could be told never to, or not to queue for a connection
-  // that is not there (ZMQ_IMMEDIATE); but then 4.3.4 takes away what has come and was not read yet when the connection ends, and aborts
-  // the process if that happens between two parts of a message (fq.cpp: !_more).
+  // One socket is one session: libzmq must not reconnect behind our back. It could be told never
+  // to, or not to queue for a connection that is not there (ZMQ_IMMEDIATE); but then 4.3.4 takes
+  // away what has come and was not read yet when the connection ends, and aborts the process if
+  // that happens between two parts of a message (fq.cpp: !_more).
   socket_.set(zmq::sockopt::reconnect_ivl, static_cast<int>(kNoReconnect.count()));
   socket_.set(zmq::sockopt::linger, 0);
   socket_.set(zmq::sockopt::sndhwm, 2000);
@@ -25,17 +27,20 @@ ZmqSocket::ZmqSocket(Reactor& reactor, zmq::context_t& context, const Options& o
   if (options.keys != nullptr) set_keys(*options.keys);
   if (options.endpoint.starts_with("tcp:")) {
     socket_.set(zmq::sockopt::ipv6, true);
-    // A broker on another host must be missed soon, by links and launchers alike: who waits longer for his own broker than for the hosts
-    // behind it takes all of those for lost. The other end cannot tell a link from other connections: the link asks it, by the time to
-    // live, to be as brisk. A peer may be stopped for a while (Ctrl-Z, a debugger) and is not gone for that.
+    // A broker on another host must be missed soon, by links and launchers alike: who waits longer
+    // for his own broker than for the hosts behind it takes all of those for lost. The other end
+    // cannot tell a link from other connections: the link asks it, by the time to live, to be as
+    // brisk. A peer may be stopped for a while (Ctrl-Z, a debugger) and is not gone for that.
     socket_.set(zmq::sockopt::heartbeat_ivl, static_cast<int>(kSilence.count() / 3));
     socket_.set(zmq::sockopt::heartbeat_timeout, static_cast<int>(kSilence.count()));
-    if (options.is_link) socket_.set(zmq::sockopt::heartbeat_ttl, static_cast<int>(kSilence.count()));
+    if (options.is_link)
+      socket_.set(zmq::sockopt::heartbeat_ttl, static_cast<int>(kSilence.count()));
   }
-  monitor_ = std::make_unique<SocketMonitor>(context, socket_,
-                                             ZMQ_EVENT_HANDSHAKE_SUCCEEDED | ZMQ_EVENT_DISCONNECTED | ZMQ_EVENT_CLOSED |
-                                                 ZMQ_EVENT_CONNECT_RETRIED | ZMQ_EVENT_HANDSHAKE_FAILED_NO_DETAIL |
-                                                 ZMQ_EVENT_HANDSHAKE_FAILED_PROTOCOL | ZMQ_EVENT_HANDSHAKE_FAILED_AUTH);
+  monitor_ = std::make_unique<SocketMonitor>(
+      context, socket_,
+      ZMQ_EVENT_HANDSHAKE_SUCCEEDED | ZMQ_EVENT_DISCONNECTED | ZMQ_EVENT_CLOSED |
+          ZMQ_EVENT_CONNECT_RETRIED | ZMQ_EVENT_HANDSHAKE_FAILED_NO_DETAIL |
+          ZMQ_EVENT_HANDSHAKE_FAILED_PROTOCOL | ZMQ_EVENT_HANDSHAKE_FAILED_AUTH);
   reactor_.watch_quiet_socket(monitor_->handle(), [this] { return on_monitor(); });
   reactor_.watch_socket(socket_.handle(), [this] { return events_.on_readable(); });
   socket_.connect(options.endpoint);
@@ -77,8 +82,10 @@ void ZmqSocket::on_event(const SocketMonitor::Event& event) {
     case ZMQ_EVENT_HANDSHAKE_FAILED_AUTH: events_.on_handshake_failed(Failure::unauthorised); break;
     case ZMQ_EVENT_HANDSHAKE_FAILED_NO_DETAIL: events_.on_handshake_failed(Failure::silent); break;
     case ZMQ_EVENT_HANDSHAKE_FAILED_PROTOCOL:
-      events_.on_handshake_failed(event.value == static_cast<int>(ZMQ_PROTOCOL_ERROR_ZMTP_MECHANISM_MISMATCH) ? Failure::mechanism
-                                                                                                              : Failure::silent);
+      events_.on_handshake_failed(
+          event.value == static_cast<int>(ZMQ_PROTOCOL_ERROR_ZMTP_MECHANISM_MISMATCH)
+              ? Failure::mechanism
+              : Failure::silent);
       break;
     default: break;
   }
@@ -101,7 +108,9 @@ bool ZmqSocket::send(Frame& frame) {
   for (std::size_t i = 0; i < frame.parts.size(); ++i) {
     const bool more = i + 1 < frame.parts.size();
     try {
-      if (socket_.send(frame.parts[i], (more ? zmq::send_flags::sndmore : zmq::send_flags::none) | zmq::send_flags::dontwait)) continue;
+      if (socket_.send(frame.parts[i], (more ? zmq::send_flags::sndmore : zmq::send_flags::none) |
+                                           zmq::send_flags::dontwait))
+        continue;
     } catch (const zmq::error_t& error) {
       log::warn(std::string("a connection to a broker: send: ") + error.what());
     }

@@ -23,7 +23,8 @@ using namespace std::string_view_literals;
 constexpr std::size_t kReadInPlace = 8 * 1024;
 /// Pieces in one system call.
 constexpr std::size_t kMostPieces = 64;
-/// All parts of a message: a frame that was almost full (kFrameLimit, kPackLimit) when a message of kBodyLimit came, and more.
+/// All parts of a message: a frame that was almost full (kFrameLimit, kPackLimit) when a message of
+/// kBodyLimit came, and more.
 constexpr std::size_t kMessageLimit = 2 * 1024 * 1024;
 
 // ZMTP 3.0, RFC 23.
@@ -34,13 +35,15 @@ constexpr std::uint8_t kMore = 1;
 constexpr std::uint8_t kLong = 2;
 constexpr std::uint8_t kCommand = 4;
 constexpr std::string_view kReadyName = "\5READY"sv;
-// ZMTP 3.1, RFC 37, which whoever has heartbeats speaks: a time to live of 2 bytes, and what is to be said back.
+// ZMTP 3.1, RFC 37, which whoever has heartbeats speaks: a time to live of 2 bytes, and what is to
+// be said back.
 constexpr std::string_view kPingName = "\4PING"sv;
 constexpr std::string_view kPongName = "\4PONG"sv;
 constexpr std::size_t kTimeToLive = 2;
 constexpr std::size_t kMostContext = 16;
 
-/// Whether the properties of a READY are well-formed, and name no type of socket that a DEALER or ROUTER cannot talk to.
+/// Whether the properties of a READY are well-formed, and name no type of socket that a DEALER or
+/// ROUTER cannot talk to.
 bool is_fitting(std::string_view properties) {
   while (!properties.empty()) {
     const auto name_size = static_cast<unsigned char>(properties[0]);
@@ -48,7 +51,8 @@ bool is_fitting(std::string_view properties) {
     if (properties.size() < name_size + std::size_t{4}) return false;
     const std::string_view name = properties.substr(0, name_size);
     std::size_t size = 0;
-    for (const char c : properties.substr(name_size, 4)) size = size << 8 | static_cast<unsigned char>(c);
+    for (const char c : properties.substr(name_size, 4))
+      size = size << 8 | static_cast<unsigned char>(c);
     properties.remove_prefix(name_size + std::size_t{4});
     if (properties.size() < size) return false;
     const std::string_view value = properties.substr(0, size);
@@ -72,7 +76,8 @@ bool ZmtpStream::greet() {
   text += static_cast<char>(kCommand);
   text += static_cast<char>(ready.size());
   text += ready;
-  return ::send(fd_.get(), text.data(), text.size(), MSG_NOSIGNAL | MSG_DONTWAIT) == static_cast<ssize_t>(text.size());
+  return ::send(fd_.get(), text.data(), text.size(), MSG_NOSIGNAL | MSG_DONTWAIT) ==
+         static_cast<ssize_t>(text.size());
 }
 
 void ZmtpStream::end(std::string why) {
@@ -94,8 +99,9 @@ std::size_t ZmtpStream::fill(std::size_t most) {
   taken_ = filled_ = 0;
   const std::size_t missing = incoming_ ? incoming_->part.size() - incoming_->filled : 0;
   const std::size_t in_place = missing > kReadInPlace ? std::min(missing, most) : 0;
-  std::array<iovec, 2> places = {iovec{in_place == 0 ? nullptr : incoming_->part.data<char>() + incoming_->filled, in_place},
-                                 iovec{buffer_.data(), buffer_.size()}};
+  std::array<iovec, 2> places = {
+      iovec{in_place == 0 ? nullptr : incoming_->part.data<char>() + incoming_->filled, in_place},
+      iovec{buffer_.data(), buffer_.size()}};
   msghdr message{};
   message.msg_iov = in_place > 0 ? places.data() : &places[1];
   message.msg_iovlen = in_place == missing && in_place > 0 ? 2 : 1;
@@ -145,7 +151,8 @@ bool ZmtpStream::begin_part() {
   // Most headers are there whole: they are read where they lie.
   const bool is_apart = !partial_.empty() || unread() < 9;
   if (is_apart && !collect(2)) return false;
-  const auto* header = reinterpret_cast<const unsigned char*>(is_apart ? partial_.data() : buffer_.data() + taken_);
+  const auto* header =
+      reinterpret_cast<const unsigned char*>(is_apart ? partial_.data() : buffer_.data() + taken_);
   const auto flags = header[0];
   if ((flags & ~(kMore | kLong | kCommand)) != 0) {
     refuse("sent what is no frame of ZMTP");
@@ -165,11 +172,13 @@ bool ZmtpStream::begin_part() {
   }
   bytes_ += static_cast<std::size_t>(std::min<std::uint64_t>(size, kPartLimit));
   if (size > kPartLimit || bytes_ > kMessageLimit) {
-    refuse("sent a part of " + std::to_string(size) + " bytes" + (size > kPartLimit ? "" : ", too many for one message"));
+    refuse("sent a part of " + std::to_string(size) + " bytes" +
+           (size > kPartLimit ? "" : ", too many for one message"));
     return false;
   }
   try {
-    incoming_.emplace(Incoming{BlockPool::part(static_cast<std::size_t>(size)), 0, (flags & kMore) != 0, (flags & kCommand) != 0});
+    incoming_.emplace(Incoming{BlockPool::part(static_cast<std::size_t>(size)), 0,
+                               (flags & kMore) != 0, (flags & kCommand) != 0});
   } catch (const std::bad_alloc&) {
     refuse("sent a part of " + std::to_string(size) + " bytes, for which there is no memory");
     return false;
@@ -180,7 +189,8 @@ bool ZmtpStream::begin_part() {
 bool ZmtpStream::take_part() {
   if (!incoming_ && !begin_part()) return false;
   const std::size_t count = std::min(unread(), incoming_->part.size() - incoming_->filled);
-  if (count > 0) std::memcpy(incoming_->part.data<char>() + incoming_->filled, buffer_.data() + taken_, count);
+  if (count > 0)
+    std::memcpy(incoming_->part.data<char>() + incoming_->filled, buffer_.data() + taken_, count);
   taken_ += count;
   incoming_->filled += count;
   return incoming_->filled == incoming_->part.size();
@@ -199,7 +209,8 @@ void ZmtpStream::on_command(std::string_view command) {
     return;
   }
   if (!command.starts_with(kPingName) || command.size() < kPingName.size() + kTimeToLive) return;
-  pong_ = std::string(kPongName) + std::string(command.substr(kPingName.size() + kTimeToLive, kMostContext));
+  pong_ = std::string(kPongName) +
+          std::string(command.substr(kPingName.size() + kTimeToLive, kMostContext));
 }
 
 ZmtpStream::Next ZmtpStream::next(std::vector<zmq::message_t>& parts) {
@@ -238,7 +249,9 @@ void ZmtpStream::add_piece(zmq::message_t body, std::uint8_t flags) {
     piece.header_size = 2;
   } else {
     piece.header[0] = flags | kLong;
-    for (std::size_t at = 0; at < 8; ++at) piece.header[8 - at] = static_cast<std::uint8_t>(static_cast<std::uint64_t>(size) >> (8 * at));
+    for (std::size_t at = 0; at < 8; ++at)
+      piece.header[8 - at] =
+          static_cast<std::uint8_t>(static_cast<std::uint64_t>(size) >> (8 * at));
     piece.header_size = 9;
   }
   piece.body = std::move(body);
@@ -251,7 +264,8 @@ bool ZmtpStream::send(Frame& frame) {
 }
 
 void ZmtpStream::send_behind(Frame& frame) {
-  for (std::size_t i = 0; i < frame.parts.size(); ++i) add_piece(std::move(frame.parts[i]), i + 1 < frame.parts.size() ? kMore : 0);
+  for (std::size_t i = 0; i < frame.parts.size(); ++i)
+    add_piece(std::move(frame.parts[i]), i + 1 < frame.parts.size() ? kMore : 0);
   write_on();
 }
 
@@ -272,9 +286,11 @@ bool ZmtpStream::write_pieces() {
     for (std::size_t i = next_; i < leaving_.size() && count + 2 <= buffers.size(); ++i) {
       Piece& piece = leaving_[i];
       const std::size_t skip = i == next_ ? left_ : 0;
-      if (skip < piece.header_size) buffers[count++] = {piece.header.data() + skip, piece.header_size - skip};
+      if (skip < piece.header_size)
+        buffers[count++] = {piece.header.data() + skip, piece.header_size - skip};
       const std::size_t skip_body = skip - std::min(skip, piece.header_size);
-      if (skip_body < piece.body.size()) buffers[count++] = {piece.body.data<char>() + skip_body, piece.body.size() - skip_body};
+      if (skip_body < piece.body.size())
+        buffers[count++] = {piece.body.data<char>() + skip_body, piece.body.size() - skip_body};
     }
     msghdr message{};
     message.msg_iov = buffers.data();
@@ -283,7 +299,8 @@ bool ZmtpStream::write_pieces() {
     if (sent < 0 && errno == EINTR) continue;
     if (sent < 0 && (errno == EAGAIN || errno == EWOULDBLOCK)) return false;
     if (sent < 0) {
-      // The other side is gone, or half a frame has left and the rest cannot: what it sent before is still to be read, and then the end.
+      // The other side is gone, or half a frame has left and the rest cannot: what it sent before
+      // is still to be read, and then the end.
       ::shutdown(fd_.get(), SHUT_RDWR);
       return true;
     }
@@ -299,7 +316,8 @@ bool ZmtpStream::write_pieces() {
 }
 
 bool ZmtpStream::wait_writable(std::chrono::steady_clock::time_point until) const {
-  const auto left = std::chrono::ceil<std::chrono::milliseconds>(until - std::chrono::steady_clock::now());
+  const auto left =
+      std::chrono::ceil<std::chrono::milliseconds>(until - std::chrono::steady_clock::now());
   if (left.count() <= 0) return false;
   pollfd one = {fd_.get(), POLLOUT, 0};
   const int ready = ::poll(&one, 1, static_cast<int>(left.count()));

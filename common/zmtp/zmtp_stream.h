@@ -11,17 +11,19 @@
 
 #include <zmq.hpp>
 
-#include "common/wire/frame.h"
 #include "common/base/unique_fd.h"
+#include "common/wire/frame.h"
 
 namespace meshbus {
 
-/// One end of a connection over a unix socket that speaks ZMTP 3.0 (RFC 23; security NULL): its bytes become messages, and messages bytes.
-/// It never waits and watches nothing: whoever has it says when to read and to write on (LocalSocket, and the broker's LocalRouter).
+/// One end of a connection over a unix socket that speaks ZMTP 3.0 (RFC 23; security NULL): its
+/// bytes become messages, and messages bytes. It never waits and watches nothing: whoever has it
+/// says when to read and to write on (LocalSocket, and the broker's LocalRouter).
 class ZmtpStream {
  public:
-  /// Room for what is read, needed between fill() and the next() after it that says `none`, and so shared by all streams of a thread.
-  /// As large as is worth copying: of a larger part the rest is read where it belongs.
+  /// Room for what is read, needed between fill() and the next() after it that says `none`, and so
+  /// shared by all streams of a thread. As large as is worth copying: of a larger part the rest is
+  /// read where it belongs.
   using Buffer = std::array<char, 16 * 1024>;
   enum class Next {
     /// Not before fill() has read more.
@@ -39,7 +41,8 @@ class ZmtpStream {
   bool greet();
   /// The handshake is over.
   bool is_open() const noexcept { return state_ == State::open; }
-  /// Nothing more will come, and what had come has been handed out. Why, for people, without who the other side is: "closed it".
+  /// Nothing more will come, and what had come has been handed out. Why, for people, without who
+  /// the other side is: "closed it".
   bool is_ended() const noexcept { return state_ == State::ended; }
   const std::string& why_ended() const noexcept { return why_ended_; }
   /// It ended because the other side asks for keys or a password, which a unix socket does without.
@@ -49,19 +52,21 @@ class ZmtpStream {
   /// Whether the handshake ever was over.
   bool was_open() const noexcept { return was_open_; }
 
-  /// Reads once, not much more than `most` bytes; call it when next() says `none`. The bytes read, 0 when nothing is there now, or never
-  /// will be.
+  /// Reads once, not much more than `most` bytes; call it when next() says `none`. The bytes read,
+  /// 0 when nothing is there now, or never will be.
   std::size_t fill(std::size_t most = SIZE_MAX);
-  /// Goes on with what was read. `message`: the parts of the next one, at most kMostParts. The vector is empty before.
+  /// Goes on with what was read. `message`: the parts of the next one, at most kMostParts. The
+  /// vector is empty before.
   Next next(std::vector<zmq::message_t>& parts);
 
-  /// Takes the parts of the frame and writes as much as goes; or takes nothing and returns false, while there is something left of an
-  /// earlier one.
+  /// Takes the parts of the frame and writes as much as goes; or takes nothing and returns false,
+  /// while there is something left of an earlier one.
   bool send(Frame& frame);
   /// Takes them behind what is left.
   void send_behind(Frame& frame);
-  /// Writes what is left; false when the socket is full. When it cannot be written to, for whatever reason, what is left is forgotten and
-  /// the connection ends: fill() will tell, after what had come.
+  /// Writes what is left; false when the socket is full. When it cannot be written to, for whatever
+  /// reason, what is left is forgotten and the connection ends: fill() will tell, after what had
+  /// come.
   bool write_on();
   bool has_left_over() const noexcept { return !leaving_.empty(); }
   /// Waits until there is room or the time is over; false then.

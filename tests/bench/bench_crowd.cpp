@@ -1,5 +1,6 @@
-// Benchmark crowd: thousands of procs that sleep on one host come up, are listed and stopped, while that host is asked all the time: by
-// somebody else about a small mesh, and by their launcher about all of them.
+// Benchmark crowd: thousands of procs that sleep on one host come up, are listed and stopped, while
+// that host is asked all the time: by somebody else about a small mesh, and by their launcher about
+// all of them.
 #include <fcntl.h>
 #include <stdlib.h>
 #include <sys/stat.h>
@@ -86,7 +87,8 @@ class Bystander {
   explicit Bystander(const std::vector<HostAddr>& addresses)
       : context_(must(Context::create())),
         hosts_(must(HostMesh::attach(context_, "asker", addresses))),
-        mesh_(must(hosts_.spawn_n("small", kSmall, {.command = {"/bin/sleep", "1000"}}, {.on_failure = [](const RankReport&) {}}))),
+        mesh_(must(hosts_.spawn_n("small", kSmall, {.command = {"/bin/sleep", "1000"}},
+                                  {.on_failure = [](const RankReport&) {}}))),
         asker_(mesh_, std::chrono::milliseconds(0)) {}
   std::vector<double> end() {
     auto times = asker_.end();
@@ -108,11 +110,14 @@ Figures crowd(std::size_t procs) {
   const SocketFolder folder;
   ::setenv("XDG_RUNTIME_DIR", folder.path().c_str(), 1);
   auto context = must(Context::create());
-  auto hosts = must(HostMesh::process(context, must(Extent::parse("host=1")), {.program = own_folder() + "meshbus"}));
+  auto hosts = must(HostMesh::process(context, must(Extent::parse("host=1")),
+                                      {.program = own_folder() + "meshbus"}));
   Bystander bystander(hosts.hosts());
   const auto start = Clock::now();
-  auto mesh = must(hosts.spawn_n("crowd", procs, {.command = {"/bin/sleep", "1000"}, .ready_limit = kCrowdLimit, .wait_ready = false},
-                                 {.on_failure = [](const RankReport&) {}}));
+  auto mesh = must(hosts.spawn_n(
+      "crowd", procs,
+      {.command = {"/bin/sleep", "1000"}, .ready_limit = kCrowdLimit, .wait_ready = false},
+      {.on_failure = [](const RankReport&) {}}));
   Asker asker(mesh, kCrowdPause);
   must(mesh.wait_status(Status::Kind::running, {.deadline = kCrowdLimit}));
   const double up = Milliseconds(Clock::now() - start).count();
@@ -120,11 +125,15 @@ Figures crowd(std::size_t procs) {
   for (int i = 0; i < 20; ++i) {
     std::vector<RankReport> ranks;
     listed.push_back(time_of_call([&] { ranks = must(mesh.status(kCrowdLimit)); }));
-    const auto ready = std::count_if(ranks.begin(), ranks.end(), [](const RankReport& rank) { return rank.state == ProcState::ready; });
+    const auto ready = std::count_if(ranks.begin(), ranks.end(), [](const RankReport& rank) {
+      return rank.state == ProcState::ready;
+    });
     if (static_cast<std::size_t>(ready) != procs)
-      throw std::runtime_error(std::to_string(ready) + " of " + std::to_string(procs) + " ranks are ready");
+      throw std::runtime_error(std::to_string(ready) + " of " + std::to_string(procs) +
+                               " ranks are ready");
   }
-  const double stop = time_of_call([&] { must(mesh.stop({.reason = "measured", .deadline = kCrowdLimit})); });
+  const double stop =
+      time_of_call([&] { must(mesh.stop({.reason = "measured", .deadline = kCrowdLimit})); });
   auto about_all = asker.end();
   auto asked = bystander.end();
   must(hosts.shutdown(kCrowdLimit));
@@ -141,22 +150,27 @@ Figures crowd(std::size_t procs) {
           {"all_times", static_cast<double>(about_all.size())}};
 }
 
-/// What the host's agent takes of a CPU, in thousandths, while nobody asks anything and it looks at its procs every `period`.
+/// What the host's agent takes of a CPU, in thousandths, while nobody asks anything and it looks at
+/// its procs every `period`.
 double agent_share(std::size_t procs, const std::string& period, std::chrono::milliseconds time) {
   const SocketFolder folder;
   ::setenv("XDG_RUNTIME_DIR", folder.path().c_str(), 1);
   auto context = must(Context::create());
-  auto hosts = must(HostMesh::process(context, must(Extent::parse("host=1")),
-                                      {.program = own_folder() + "meshbus", .settings = {{"usage.period", period}}}));
-  auto mesh = must(hosts.spawn_n("crowd", procs, {.command = {"/bin/sleep", "1000"}, .ready_limit = kCrowdLimit},
+  auto hosts = must(HostMesh::process(
+      context, must(Extent::parse("host=1")),
+      {.program = own_folder() + "meshbus", .settings = {{"usage.period", period}}}));
+  auto mesh = must(hosts.spawn_n("crowd", procs,
+                                 {.command = {"/bin/sleep", "1000"}, .ready_limit = kCrowdLimit},
                                  {.on_failure = [](const RankReport&) {}}));
   const auto agent = static_cast<pid_t>(must(hosts.states()).at(0).pid);
   const auto before = cpu_of(agent);
   const auto start = Clock::now();
   std::this_thread::sleep_for(time);  // sleep-ok: what is measured is time in which nothing happens
   const auto used = cpu_of(agent) - before;
-  const double share = 1000 * std::chrono::duration<double>(used).count() / std::chrono::duration<double>(Clock::now() - start).count();
-  must(mesh.stop({.reason = "measured", .grace = std::chrono::milliseconds(0), .deadline = kCrowdLimit}));
+  const double share = 1000 * std::chrono::duration<double>(used).count() /
+                       std::chrono::duration<double>(Clock::now() - start).count();
+  must(mesh.stop(
+      {.reason = "measured", .grace = std::chrono::milliseconds(0), .deadline = kCrowdLimit}));
   must(hosts.shutdown(kCrowdLimit));
   return share;
 }
@@ -164,7 +178,8 @@ double agent_share(std::size_t procs, const std::string& period, std::chrono::mi
 /// The same for a bare loop that reads the same files of as many procs, as often.
 double bare_share(std::size_t procs, std::chrono::seconds period) {
   std::vector<std::unique_ptr<Child>> children;
-  for (std::size_t i = 0; i < procs; ++i) children.push_back(std::make_unique<Child>(std::vector<std::string>{"/bin/sleep", "1000"}));
+  for (std::size_t i = 0; i < procs; ++i)
+    children.push_back(std::make_unique<Child>(std::vector<std::string>{"/bin/sleep", "1000"}));
   const auto cpu = [] {
     timespec time{};
     ::clock_gettime(CLOCK_THREAD_CPUTIME_ID, &time);
@@ -178,7 +193,8 @@ double bare_share(std::size_t procs, std::chrono::seconds period) {
       const std::string folder = "/proc/" + std::to_string(child->pid()) + "/";
       for (const char* name : {"stat", "status"}) {
         const int fd = ::open((folder + name).c_str(), O_RDONLY | O_CLOEXEC);
-        if (fd < 0 || ::read(fd, buffer.data(), buffer.size()) <= 0) throw std::runtime_error("cannot read " + folder + name);
+        if (fd < 0 || ::read(fd, buffer.data(), buffer.size()) <= 0)
+          throw std::runtime_error("cannot read " + folder + name);
         ::close(fd);
       }
       struct stat status{};
@@ -191,9 +207,13 @@ double bare_share(std::size_t procs, std::chrono::seconds period) {
 }  // namespace
 
 int run_usage(const Settings& settings, const Amounts& amounts) {
-  Comparison comparison("usage", "N sleeping procs on one host, looked at every 5 s: what the agent takes of a CPU (1000 = all of it)",
+  Comparison comparison("usage",
+                        "N sleeping procs on one host, looked at every 5 s: what the agent takes "
+                        "of a CPU (1000 = all of it)",
                         settings);
-  comparison.note("idle: the same host with usage.period=0s; bare: a loop that reads stat, status and fd of as many procs of its own");
+  comparison.note(
+      "idle: the same host with usage.period=0s; bare: a loop that reads stat, status and fd of as "
+      "many procs of its own");
   constexpr std::chrono::seconds kPeriod{5};
   const std::chrono::milliseconds time(amounts.duration_ms);
   for (const std::size_t procs : amounts.sizes) {
@@ -207,25 +227,31 @@ int run_usage(const Settings& settings, const Amounts& amounts) {
                    {"idle", Part::ours, "with usage.period=0s", share("0s")},
                    {"bare", Part::floor, "a loop that reads the same files",
                     [=] { return Figures{{"cpu_permille", bare_share(procs, kPeriod)}}; }}},
-         .bars = {{"cpu_permille", "agent", "", Direction::at_most, 10, 10}, {"cpu_permille", "agent", "bare", Direction::at_most}}});
+         .bars = {{"cpu_permille", "agent", "", Direction::at_most, 10, 10},
+                  {"cpu_permille", "agent", "bare", Direction::at_most}}});
   }
   comparison.fit("cpu_permille");
   return comparison.run();
 }
 
 int run_crowd(const Settings& settings, const Amounts& amounts) {
-  Comparison comparison("crowd", "N sleeping procs on one host: up, listed, stopped, while the states of a small mesh are asked for",
+  Comparison comparison("crowd",
+                        "N sleeping procs on one host: up, listed, stopped, while the states of a "
+                        "small mesh are asked for",
                         settings);
   comparison.note(
-      "asked_*: another launcher's request for the states of its 4 procs on that host, from before the first birth to after the last end");
+      "asked_*: another launcher's request for the states of its 4 procs on that host, from before "
+      "the first birth to after the last end");
   comparison.note(
-      "all_*: the request of their launcher for the states of all N, 5 ms after each answer, from before the first birth likewise");
+      "all_*: the request of their launcher for the states of all N, 5 ms after each answer, from "
+      "before the first birth likewise");
   for (const std::size_t procs : amounts.sizes) {
     comparison.add(
         {.size = static_cast<double>(procs),
          .unit = "procs",
          .sides = {{"crowd", Part::ours, "a mesh of /bin/sleep", [=] { return crowd(procs); }}},
-         .bars = {{"asked_p99_ms", "crowd", "", Direction::at_most, 50, 10}, {"all_p99_ms", "crowd", "", Direction::at_most, 50, 10}}});
+         .bars = {{"asked_p99_ms", "crowd", "", Direction::at_most, 50, 10},
+                  {"all_p99_ms", "crowd", "", Direction::at_most, 50, 10}}});
   }
   comparison.fit("up_ms");
   comparison.fit("list_p50_ms");

@@ -32,7 +32,8 @@ class Host {
     ::setenv("XDG_RUNTIME_DIR", folder_.path().c_str(), 1);
     process_ = std::make_unique<Child>(std::vector<std::string>{own_folder() + "meshbus", "host"});
     const auto ready = nlohmann::json::parse(process_->read_line(), nullptr, false);
-    if (!ready.is_object() || !ready.contains("host")) throw std::runtime_error("the host did not start");
+    if (!ready.is_object() || !ready.contains("host"))
+      throw std::runtime_error("the host did not start");
     address_ = ready["host"];
     containment_ = ready["containment"];
     agent_ = ready["agent_pid"];
@@ -60,18 +61,23 @@ double run_for(std::vector<std::string> argv) {
 Figures on_standing_host(std::size_t procs) {
   const Host host;
   const auto agent = host.agent_cpu(), keeper = host.keeper_cpu();
-  const double wall = run_for({own_folder() + "meshbus", "run", "--hosts", host.address(), "-n", std::to_string(procs), "--", kProgram});
+  const double wall = run_for({own_folder() + "meshbus", "run", "--hosts", host.address(), "-n",
+                               std::to_string(procs), "--", kProgram});
   const double n = static_cast<double>(procs);
   const double agent_us = Microseconds(host.agent_cpu() - agent).count() / n,
                keeper_us = Microseconds(host.keeper_cpu() - keeper).count() / n;
-  return {
-      {"ms", wall}, {"us_per_proc", wall * 1000 / n}, {"agent_us", agent_us}, {"keeper_us", keeper_us}, {"cpu_us", agent_us + keeper_us}};
+  return {{"ms", wall},
+          {"us_per_proc", wall * 1000 / n},
+          {"agent_us", agent_us},
+          {"keeper_us", keeper_us},
+          {"cpu_us", agent_us + keeper_us}};
 }
 
 Figures with_own_host(std::size_t procs) {
   const SocketFolder folder;
   ::setenv("XDG_RUNTIME_DIR", folder.path().c_str(), 1);
-  const double wall = run_for({own_folder() + "meshbus", "run", "-n", std::to_string(procs), "--", kProgram});
+  const double wall =
+      run_for({own_folder() + "meshbus", "run", "-n", std::to_string(procs), "--", kProgram});
   return {{"ms", wall}, {"us_per_proc", wall * 1000 / static_cast<double>(procs)}};
 }
 
@@ -81,13 +87,15 @@ Figures floor_loop(std::size_t procs, bool in_cgroup) {
   Child loop(argv);
   std::istringstream line(loop.read_line());
   double wall_us = 0, cpu_us = 0;
-  if (!(line >> wall_us >> cpu_us)) throw std::runtime_error("the floor did not say how long it took");
+  if (!(line >> wall_us >> cpu_us))
+    throw std::runtime_error("the floor did not say how long it took");
   const double n = static_cast<double>(procs);
   return {{"ms", wall_us / 1000}, {"us_per_proc", wall_us / n}, {"cpu_us", cpu_us / n}};
 }
 
 Figures mpirun(const std::string& program, std::size_t procs) {
-  const auto took = time_of({program, "--allow-run-as-root", "--oversubscribe", "--bind-to", "none", "-n", std::to_string(procs), kProgram},
+  const auto took = time_of({program, "--allow-run-as-root", "--oversubscribe", "--bind-to", "none",
+                             "-n", std::to_string(procs), kProgram},
                             kMpirunLimit);
   if (!took) throw TimedOut{"did not end within " + std::to_string(kMpirunLimit.count()) + " s"};
   const double wall = Milliseconds(*took).count();
@@ -97,26 +105,37 @@ Figures mpirun(const std::string& program, std::size_t procs) {
 }  // namespace
 
 int run_launch(const Settings& settings, const Amounts& amounts) {
-  Comparison comparison("launch", "N times /bin/true on one host, to the end of the last one", settings);
+  Comparison comparison("launch", "N times /bin/true on one host, to the end of the last one",
+                        settings);
   const std::string containment = Host().containment();
   const bool is_cgroup = containment.starts_with("cgroup");
-  comparison.note("the hosts' containment: " + containment + (is_cgroup ? "; the floor in a cgroup does the same" : ""));
+  comparison.note("the hosts' containment: " + containment +
+                  (is_cgroup ? "; the floor in a cgroup does the same" : ""));
   if (!is_cgroup)
-    comparison.leave_out("clone3 in a cgroup", "hosts have containment \"" + containment + "\" here, which costs a child nothing");
+    comparison.leave_out("clone3 in a cgroup", "hosts have containment \"" + containment +
+                                                   "\" here, which costs a child nothing");
   const auto mpi = find_in_path("mpirun");
   if (!mpi) comparison.leave_out("mpirun", "it is not installed (package openmpi-bin)");
   comparison.note(
-      "cpu_us: of keeper and agent. The bars are 150 and 80 us on a machine where the loop takes 40 (it was measured from 20 to 60)");
+      "cpu_us: of keeper and agent. The bars are 150 and 80 us on a machine where the loop takes "
+      "40 (it was measured from 20 to 60)");
   const std::string floor = is_cgroup ? "clone3 in a cgroup" : "clone3";
   for (const std::size_t procs : amounts.sizes) {
     Case one{.size = static_cast<double>(procs), .unit = "procs", .sides = {}, .bars = {}};
-    one.sides = {{"clone3", Part::floor, "a loop of clone3, reaped by pidfd", [=] { return floor_loop(procs, false); }},
-                 {"run", Part::ours, "meshbus run on a host that is up", [=] { return on_standing_host(procs); }},
-                 {"run with its host", Part::ours, "meshbus run that starts and ends its host", [=] { return with_own_host(procs); }}};
+    one.sides = {{"clone3", Part::floor, "a loop of clone3, reaped by pidfd",
+                  [=] { return floor_loop(procs, false); }},
+                 {"run", Part::ours, "meshbus run on a host that is up",
+                  [=] { return on_standing_host(procs); }},
+                 {"run with its host", Part::ours, "meshbus run that starts and ends its host",
+                  [=] { return with_own_host(procs); }}};
     if (is_cgroup)
-      one.sides.insert(one.sides.begin() + 1, {floor, Part::floor, "the same, born in a cgroup", [=] { return floor_loop(procs, true); }});
-    if (mpi) one.sides.push_back({"mpirun", Part::peer, "mpirun, whole", [=] { return mpirun(*mpi, procs); }});
-    Bar to_floor{"ms", "run", floor}, to_mpirun{"ms", "run", "mpirun"}, cpu{"cpu_us", "run", ""}, cpu_to_floor{"cpu_us", "run", floor};
+      one.sides.insert(one.sides.begin() + 1, {floor, Part::floor, "the same, born in a cgroup",
+                                               [=] { return floor_loop(procs, true); }});
+    if (mpi)
+      one.sides.push_back(
+          {"mpirun", Part::peer, "mpirun, whole", [=] { return mpirun(*mpi, procs); }});
+    Bar to_floor{"ms", "run", floor}, to_mpirun{"ms", "run", "mpirun"}, cpu{"cpu_us", "run", ""},
+        cpu_to_floor{"cpu_us", "run", floor};
     if (procs == 1000) {
       to_floor.first = 1.6, to_floor.aim = 1.15, to_mpirun.first = 0.15;
       cpu.first = 150, cpu.aim = 80;
@@ -124,14 +143,17 @@ int run_launch(const Settings& settings, const Amounts& amounts) {
     }
     one.bars = {to_floor};
     if (is_cgroup) one.bars.push_back({"ms", "run", "clone3"});
-    one.bars.insert(one.bars.end(), {to_mpirun, {"ms", "run with its host", "mpirun"}, cpu, cpu_to_floor});
+    one.bars.insert(one.bars.end(),
+                    {to_mpirun, {"ms", "run with its host", "mpirun"}, cpu, cpu_to_floor});
     comparison.add(std::move(one));
   }
-  comparison.add({.size = 1,
-                  .unit = "procs",
-                  .sides = {{"clone3", Part::floor, "one /bin/true", [] { return floor_loop(1, false); }},
-                            {"run with its host", Part::ours, "meshbus run -n 1, whole", [] { return with_own_host(1); }}},
-                  .bars = {{"ms", "run with its host", "", Direction::at_most, 60, 15}}});
+  comparison.add(
+      {.size = 1,
+       .unit = "procs",
+       .sides = {{"clone3", Part::floor, "one /bin/true", [] { return floor_loop(1, false); }},
+                 {"run with its host", Part::ours, "meshbus run -n 1, whole",
+                  [] { return with_own_host(1); }}},
+       .bars = {{"ms", "run with its host", "", Direction::at_most, 60, 15}}});
   comparison.fit("ms");
   return comparison.run();
 }

@@ -13,7 +13,9 @@ using namespace meshbus;
 
 /// rack, host and gpu, that many ranks in all.
 Region mesh_of(benchmark::State& state) {
-  return Extent::make({{"rack", static_cast<std::uint64_t>(state.range(0)) / 256}, {"host", 32}, {"gpu", 8}}).value();
+  return Extent::make(
+             {{"rack", static_cast<std::uint64_t>(state.range(0)) / 256}, {"host", 32}, {"gpu", 8}})
+      .value();
 }
 
 /// Every second host and every third gpu.
@@ -58,7 +60,8 @@ void subset_of_stepped(benchmark::State& state) {
   for (auto _ : state) benchmark::DoNotOptimize(is_subset(slice, mesh));
 }
 
-/// No axis of one fits the axes of the other: ranks 0, 3, 6, ... of hosts with a gap after every 4095 ranks.
+/// No axis of one fits the axes of the other: ranks 0, 3, 6, ... of hosts with a gap after every
+/// 4095 ranks.
 void subset_across_gaps(benchmark::State& state) {
   const auto ranks = static_cast<std::uint64_t>(state.range(0));
   const Region gaps = Region::make({"x", "y"}, 0, {ranks / 4096 + 1, 4095}, {4096, 1}).value();

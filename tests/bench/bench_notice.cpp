@@ -53,19 +53,24 @@ class Heard {
 };
 
 /// The launcher is at home at the first one, and who is killed is on the last one.
-Figures meshbus_notice(std::uint64_t host_count, std::size_t kills, std::size_t bystanders, std::chrono::milliseconds pause) {
+Figures meshbus_notice(std::uint64_t host_count, std::size_t kills, std::size_t bystanders,
+                       std::chrono::milliseconds pause) {
   const SocketFolder folder;
   ::setenv("XDG_RUNTIME_DIR", folder.path().c_str(), 1);
   auto context = must(Context::create());
   auto hosts =
-      must(HostMesh::process(context, must(Extent::parse("host=" + std::to_string(host_count))), {.program = own_folder() + "meshbus"}));
+      must(HostMesh::process(context, must(Extent::parse("host=" + std::to_string(host_count))),
+                             {.program = own_folder() + "meshbus"}));
   Heard heard;
-  auto mesh = must(hosts.spawn_n("sleepers", host_count * (kills + bystanders), {.command = {"/bin/sleep", "1000"}},
-                                 {.on_failure = [&](const RankReport& rank) { heard.tell(rank); }}));
+  auto mesh = must(hosts.spawn_n(
+      "sleepers", host_count * (kills + bystanders), {.command = {"/bin/sleep", "1000"}},
+      {.on_failure = [&](const RankReport& rank) { heard.tell(rank); }}));
   auto ranks = must(mesh.status());
   std::erase_if(ranks, [&](const RankReport& rank) { return rank.host_index + 1 != host_count; });
-  // While a mesh starts, failures are kept until all ranks have been up for a while (client/src/proc_mesh/rank_table.h).
-  std::this_thread::sleep_for(kSettled);  // sleep-ok: deaths in a mesh that is up are what is measured
+  // While a mesh starts, failures are kept until all ranks have been up for a while
+  // (client/src/proc_mesh/rank_table.h).
+  std::this_thread::sleep_for(
+      kSettled);  // sleep-ok: deaths in a mesh that is up are what is measured
   std::vector<double> to_launcher, to_agent;
   for (std::size_t i = 0; i < kills; ++i) {
     const auto wall = WallClock::now();
@@ -86,7 +91,8 @@ Figures meshbus_notice(std::uint64_t host_count, std::size_t kills, std::size_t 
 }
 
 Figures bare_notice(std::size_t kills, std::size_t bystanders, std::chrono::milliseconds pause) {
-  Child floor({own_folder() + "meshbus-floor-notice", std::to_string(kills), std::to_string(bystanders), std::to_string(pause.count())});
+  Child floor({own_folder() + "meshbus-floor-notice", std::to_string(kills),
+               std::to_string(bystanders), std::to_string(pause.count())});
   std::istringstream line(floor.read_line());
   double p50 = 0, p99 = 0;
   if (!(line >> p50 >> p99)) throw std::runtime_error("the floor did not say how long it took");
@@ -97,26 +103,33 @@ Figures bare_notice(std::size_t kills, std::size_t bystanders, std::chrono::mill
 
 int run_notice(const Settings& settings, const Amounts& amounts) {
   Comparison comparison("notice",
-                        "from the SIGKILL of a proc to who wants to know, beside N others, " + std::to_string(amounts.count) +
-                            " kills a round, " + std::to_string(amounts.pause_ms) + " ms apart",
+                        "from the SIGKILL of a proc to who wants to know, beside N others, " +
+                            std::to_string(amounts.count) + " kills a round, " +
+                            std::to_string(amounts.pause_ms) + " ms apart",
                         settings);
   const std::chrono::milliseconds pause(amounts.pause_ms);
   comparison.note(
-      "host_*: until the host knows, by the time that the exit report tells: its keeper reaped the proc. The bars (200 and 1000 us "
-      "there, 500 and 5000 at the launcher, 1000 and 10000 at the far one, on a machine where a pidfd takes 68 and 155) are ratios to the "
+      "host_*: until the host knows, by the time that the exit report tells: its keeper reaped the "
+      "proc. The bars (200 and 1000 us "
+      "there, 500 and 5000 at the launcher, 1000 and 10000 at the far one, on a machine where a "
+      "pidfd takes 68 and 155) are ratios to the "
       "pidfd of the same run");
-  // Measured beside 300 others: kills one right after the other cost 1.2 ms, with 20 ms between them 0.16 ms.
+  // Measured beside 300 others: kills one right after the other cost 1.2 ms, with 20 ms between
+  // them 0.16 ms.
   comparison.note(
-      "the handler runs when the exit report has come, which waits for a look for orphans. A look costs with the number of procs, and "
-      "after each the keeper rests four times as long: of kills one right after the other each waits for that (--pause 20 does not)");
+      "the handler runs when the exit report has come, which waits for a look for orphans. A look "
+      "costs with the number of procs, and "
+      "after each the keeper rests four times as long: of kills one right after the other each "
+      "waits for that (--pause 20 does not)");
   for (const std::size_t size : amounts.sizes) {
     Case one{.size = static_cast<double>(size), .unit = "procs", .sides = {}, .bars = {}};
-    one.sides = {{"pidfd", Part::floor, "epoll wakes up, in the process that kills",
-                  [=, &amounts] { return bare_notice(amounts.count, size, pause); }},
-                 {"launcher", Part::ours, "the failure handler of a launcher on the same host runs",
-                  [=, &amounts] { return meshbus_notice(1, amounts.count, size, pause); }},
-                 {"far launcher", Part::ours, "the same, of a launcher at another host of this machine",
-                  [=, &amounts] { return meshbus_notice(2, amounts.count, size, pause); }}};
+    one.sides = {
+        {"pidfd", Part::floor, "epoll wakes up, in the process that kills",
+         [=, &amounts] { return bare_notice(amounts.count, size, pause); }},
+        {"launcher", Part::ours, "the failure handler of a launcher on the same host runs",
+         [=, &amounts] { return meshbus_notice(1, amounts.count, size, pause); }},
+        {"far launcher", Part::ours, "the same, of a launcher at another host of this machine",
+         [=, &amounts] { return meshbus_notice(2, amounts.count, size, pause); }}};
     one.bars = {{"p50_us", "launcher", "pidfd", Direction::at_most, 500. / 68, 250. / 68},
                 {"p99_us", "launcher", "pidfd", Direction::at_most, 5000. / 155, 1000. / 155},
                 {"p50_us", "far launcher", "pidfd", Direction::at_most, 1000. / 68, 400. / 68},

@@ -30,7 +30,8 @@ Figures bare_once(std::size_t peers, std::size_t count) {
   Child floor({own_folder() + "meshbus-floor-crowd", std::to_string(peers), std::to_string(count)});
   std::istringstream line(floor.read_line());
   double ms = 0, kib = 0, us = 0;
-  if (!(line >> ms >> kib >> us)) throw std::runtime_error("meshbus-floor-crowd says: " + line.str());
+  if (!(line >> ms >> kib >> us))
+    throw std::runtime_error("meshbus-floor-crowd says: " + line.str());
   return {{"ms", ms}, {"kib_per_peer", kib}, {"p50_us", us}};
 }
 
@@ -44,7 +45,8 @@ class Watcher {
     session.hello.kind = wire::PeerKind::launcher;
     session.hello.incarnation = random_u64();
     Dispatcher handlers;
-    handlers.on<wire::Gone>(wire::Role::broker, [this](const Request&, const wire::Gone&) { ++gone_; });
+    handlers.on<wire::Gone>(wire::Role::broker,
+                            [this](const Request&, const wire::Gone&) { ++gone_; });
     Bus::Events events;
     events.on_refused = [](const Error& error) { throw std::runtime_error(error.to_string()); };
     bus_.emplace(reactor_, context_, std::move(session), std::move(handlers), std::move(events));
@@ -53,10 +55,11 @@ class Watcher {
     for (const ProcId& peer : peers) {
       wire::WatchT watch;
       watch.proc = peer.to_string();
-      bus_->request(Destination::to_broker(), std::move(watch), kGoneLimit, [&answered](Result<ControlMessage> answer) {
-        must(std::move(answer));
-        ++answered;
-      });
+      bus_->request(Destination::to_broker(), std::move(watch), kGoneLimit,
+                    [&answered](Result<ControlMessage> answer) {
+                      must(std::move(answer));
+                      ++answered;
+                    });
     }
     turn_until([&] { return answered == waits_for_; }, "all are watched");
   }
@@ -93,21 +96,27 @@ Figures brokered_once(std::size_t peers, std::size_t count) {
   const std::vector<ProcId> all = crowd.peers();
   std::vector<std::unique_ptr<Watcher>> watchers;
   for (std::size_t i = 0; i < all.size(); i += kMostWatched)
-    watchers.push_back(std::make_unique<Watcher>(std::span(all).subspan(i, std::min(kMostWatched, all.size() - i)), broker.endpoint(0)));
+    watchers.push_back(std::make_unique<Watcher>(
+        std::span(all).subspan(i, std::min(kMostWatched, all.size() - i)), broker.endpoint(0)));
   const auto begin = Clock::now();
   for (const pid_t pid : crowd.pids()) ::kill(pid, SIGKILL);
   for (const auto& watcher : watchers) watcher->wait_gone();
   const std::chrono::duration<double, std::milli> gone = Clock::now() - begin;
-  return {{"ms", took.count()}, {"kib_per_peer", kib / static_cast<double>(peers)}, {"p50_us", told.p50_us}, {"gone_ms", gone.count()}};
+  return {{"ms", took.count()},
+          {"kib_per_peer", kib / static_cast<double>(peers)},
+          {"p50_us", told.p50_us},
+          {"gone_ms", gone.count()}};
 }
 
 }  // namespace
 
 Case peers_case(std::size_t peers, std::size_t count) {
   Case one{.size = static_cast<double>(peers), .unit = "peers", .sides = {}, .bars = {}};
-  one.sides = {{"bare", Part::floor, "DEALERs of a bare ROUTER: they come, each is sent 64 B", [=] { return bare_once(peers, count); }},
-               {"broker", Part::ours, "peers of a broker: they register, each is sent 64 B, all are killed",
-                [=] { return brokered_once(peers, count); }}};
+  one.sides = {
+      {"bare", Part::floor, "DEALERs of a bare ROUTER: they come, each is sent 64 B",
+       [=] { return bare_once(peers, count); }},
+      {"broker", Part::ours, "peers of a broker: they register, each is sent 64 B, all are killed",
+       [=] { return brokered_once(peers, count); }}};
   one.bars = {{"ms", "broker", "bare", Direction::at_most, 2, 1.2},
               {"p50_us", "broker", "bare", Direction::at_most, 1.3, 1},
               {"kib_per_peer", "broker", "", Direction::at_most, 40, 30}};
@@ -116,7 +125,9 @@ Case peers_case(std::size_t peers, std::size_t count) {
 }
 
 int run_peers(const Settings& settings, const Amounts& amounts) {
-  Comparison comparison("peers", "N peers of one broker: they register, each gets a message, all are killed at once", settings);
+  Comparison comparison(
+      "peers", "N peers of one broker: they register, each gets a message, all are killed at once",
+      settings);
   for (const std::size_t peers : amounts.sizes) comparison.add(peers_case(peers, amounts.count));
   comparison.fit("ms");
   comparison.fit("p50_us");

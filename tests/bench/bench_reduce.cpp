@@ -1,4 +1,5 @@
-// Benchmark reduce: many ranks answer one question, and their hosts reduce the answers on the way. Real ones are in benchmark cast.
+// Benchmark reduce: many ranks answer one question, and their hosts reduce the answers on the way.
+// Real ones are in benchmark cast.
 #include <algorithm>
 #include <chrono>
 #include <memory>
@@ -36,15 +37,14 @@ Session::Options session_of(const std::string& endpoint) {
   return session;
 }
 
-/// A peer that does for ranks which do not exist what the agent of a host does for real ones: for each it reads an answer as it would come
-/// from a proc, and answers with all of them reduced.
+/// A peer that does for ranks which do not exist what the agent of a host does for real ones: for
+/// each it reads an answer as it would come from a proc, and answers with all of them reduced.
 class StubHost {
  public:
   StubHost(Reactor& reactor, zmq::context_t& context, const std::string& endpoint) {
     Bus::Events events;
-    events.on_data = [this](const wire::Envelope& envelope, const wire::CallHeader& header, Bytes body) {
-      bus_->answer_call(envelope, header, collect(body));
-    };
+    events.on_data = [this](const wire::Envelope& envelope, const wire::CallHeader& header,
+                            Bytes body) { bus_->answer_call(envelope, header, collect(body)); };
     bus_.emplace(reactor, context, session_of(endpoint), Dispatcher(), std::move(events));
   }
   bool is_up() const { return bus_->is_up(); }
@@ -71,12 +71,14 @@ class StubHost {
 class StubHosts {
  public:
   StubHosts(const std::string& endpoint, std::size_t count) {
-    for (std::size_t i = 0; i < count; ++i) hosts_.push_back(std::make_unique<StubHost>(reactor_, context_, endpoint));
+    for (std::size_t i = 0; i < count; ++i)
+      hosts_.push_back(std::make_unique<StubHost>(reactor_, context_, endpoint));
     const auto give_up = Clock::now() + kReduceLimit;
     while (!std::ranges::all_of(hosts_, [](const auto& host) { return host->is_up(); })) {
       reactor_.turn(std::chrono::seconds(1));
       throw_if_interrupted();
-      if (Clock::now() > give_up) throw std::runtime_error("the broker does not take all stub hosts");
+      if (Clock::now() > give_up)
+        throw std::runtime_error("the broker does not take all stub hosts");
     }
     for (const auto& host : hosts_) ids_.push_back(host->self());
     thread_ = std::thread([this] { reactor_.run(); });
@@ -127,14 +129,16 @@ class Asker {
                  [&all, first = first_of(i)](const Result<std::string>& answer) {
                    if (!answer) throw std::runtime_error(answer.error().to_string());
                    const auto collected = must(decode_collected(*answer));
-                   if (!collected.reduced) throw std::runtime_error("a stub host has nothing to tell");
+                   if (!collected.reduced)
+                     throw std::runtime_error("a stub host has nothing to tell");
                    must(all.add(placed(*collected.reduced, first), Clock::now()));
                  });
     }
     reactor_.turn(std::chrono::milliseconds(0));  // they leave at its end
     turn_until([&all] { return all.is_complete(); });
     const auto sum = all.take(Clock::now());
-    if (!sum || to_text(sum->value) != std::to_string(3 * ranks)) throw std::runtime_error("the sum is wrong");
+    if (!sum || to_text(sum->value) != std::to_string(3 * ranks))
+      throw std::runtime_error("the sum is wrong");
   }
 
  private:
@@ -155,7 +159,9 @@ class Asker {
 
 Figures figures_of(std::vector<double> times, std::size_t ranks) {
   const double p50 = percentile(times, 50);
-  return {{"ms", p50}, {"p99_ms", percentile(times, 99)}, {"ns_per_rank", p50 * 1e6 / static_cast<double>(ranks)}};
+  return {{"ms", p50},
+          {"p99_ms", percentile(times, 99)},
+          {"ns_per_rank", p50 * 1e6 / static_cast<double>(ranks)}};
 }
 
 Figures reduced(std::size_t ranks, std::size_t hosts, std::size_t count) {
@@ -179,7 +185,8 @@ Figures added_up(std::size_t ranks, std::size_t count) {
   for (std::size_t i = 0; i < count; ++i) {
     const auto begin = Clock::now();
     ReplyValue total = std::int64_t{0};
-    for (std::size_t rank = 0; rank < ranks; ++rank) must(sum.combine(total, must(sum.lift(must(sum.read(kAnswer))))));
+    for (std::size_t rank = 0; rank < ranks; ++rank)
+      must(sum.combine(total, must(sum.lift(must(sum.read(kAnswer))))));
     times.push_back(std::chrono::duration<double, std::milli>(Clock::now() - begin).count());
     if (to_text(total) != std::to_string(3 * ranks)) throw std::runtime_error("the sum is wrong");
   }
@@ -191,7 +198,8 @@ Figures added_up(std::size_t ranks, std::size_t count) {
 int run_reduce(const Settings& settings, const Amounts& amounts) {
   Comparison comparison("reduce",
                         "N ranks that do not exist, " + std::to_string(amounts.per_host) +
-                            " to a host: their hosts are asked over one broker, read an answer for each, and reduce them; so does who asks",
+                            " to a host: their hosts are asked over one broker, read an answer for "
+                            "each, and reduce them; so does who asks",
                         settings);
   for (const std::size_t ranks : amounts.sizes) {
     const auto hosts = (ranks + amounts.per_host - 1) / amounts.per_host;
@@ -201,8 +209,10 @@ int run_reduce(const Settings& settings, const Amounts& amounts) {
     comparison.add(
         {.size = static_cast<double>(ranks),
          .unit = "ranks",
-         .sides = {{"sum", Part::floor, "as many answers are read and added up, and nothing else", [=] { return added_up(ranks, count); }},
-                   {"reduced", Part::ours, "asked, reduced at " + std::to_string(hosts) + " stub hosts, and at who asks",
+         .sides = {{"sum", Part::floor, "as many answers are read and added up, and nothing else",
+                    [=] { return added_up(ranks, count); }},
+                   {"reduced", Part::ours,
+                    "asked, reduced at " + std::to_string(hosts) + " stub hosts, and at who asks",
                     [=] { return reduced(ranks, hosts, count); }}},
          .bars = {limit, {"ms", "reduced", "sum", Direction::at_most}}});
   }

@@ -1,5 +1,6 @@
-// What statuses by rank cost (spec 3.5): single-rank updates until a mesh is complete, in three orders, and how the result travels. Part of
-// meshbus-bench-mesh: `./dev bench mesh --benchmark_filter=status`.
+// What statuses by rank cost (spec 3.5): single-rank updates until a mesh is complete, in three
+// orders, and how the result travels. Part of meshbus-bench-mesh: `./dev bench mesh
+// --benchmark_filter=status`.
 #include <benchmark/benchmark.h>
 #include <malloc.h>
 
@@ -50,7 +51,8 @@ void count(benchmark::State& state) {
   state.SetComplexityN(state.range(0));
 }
 
-/// Items per second are updates per second; what the mesh takes when it has most runs is said as bytes_half_way.
+/// Items per second are updates per second; what the mesh takes when it has most runs is said as
+/// bytes_half_way.
 template <Order order>
 void status_updates(benchmark::State& state) {
   const std::vector<std::uint64_t> ranks = ranks_in(order, size_of(state));
@@ -58,13 +60,15 @@ void status_updates(benchmark::State& state) {
   for (auto _ : state) {
     StatusMesh mesh = mesh_of(ranks.size());
     for (const std::uint64_t rank : ranks) benchmark::DoNotOptimize(mesh.set(rank, running));
-    if (mesh.num_runs() != 1 || count_missing(mesh, Kind::running) != 0) state.SkipWithError("the mesh is not complete");
+    if (mesh.num_runs() != 1 || count_missing(mesh, Kind::running) != 0)
+      state.SkipWithError("the mesh is not complete");
   }
   count(state);
   StatusMesh mesh = mesh_of(ranks.size());
   const std::size_t before = mallinfo2().uordblks + mallinfo2().hblkhd;
   for (std::size_t i = 0; i < ranks.size() / 2; ++i) mesh.set(ranks[i], running).value();
-  state.counters["bytes_half_way"] = static_cast<double>(mallinfo2().uordblks + mallinfo2().hblkhd - before);
+  state.counters["bytes_half_way"] =
+      static_cast<double>(mallinfo2().uordblks + mallinfo2().hblkhd - before);
   state.counters["runs_half_way"] = static_cast<double>(mesh.num_runs());
 }
 
@@ -86,7 +90,8 @@ void status_overlays(benchmark::State& state) {
   const std::uint64_t ranks = size_of(state);
   std::vector<StatusOverlay> hosts;
   for (std::uint64_t host = 0; host < 64; ++host)
-    hosts.push_back(StatusOverlay::of({{host * ranks / 64, (host + 1) * ranks / 64, Kind::running}}));
+    hosts.push_back(
+        StatusOverlay::of({{host * ranks / 64, (host + 1) * ranks / 64, Kind::running}}));
   for (auto _ : state) {
     StatusMesh mesh = mesh_of(ranks);
     for (const StatusOverlay& host : hosts) benchmark::DoNotOptimize(mesh.merge(host));
@@ -96,7 +101,8 @@ void status_overlays(benchmark::State& state) {
 
 template <bool is_complete>
 void status_encode(benchmark::State& state) {
-  const StatusMesh mesh = is_complete ? StatusMesh(mesh_of(size_of(state)).region(), Kind::running) : half_way(size_of(state));
+  const StatusMesh mesh = is_complete ? StatusMesh(mesh_of(size_of(state)).region(), Kind::running)
+                                      : half_way(size_of(state));
   std::string bytes;
   for (auto _ : state) benchmark::DoNotOptimize(bytes = encode(mesh));
   count(state);
@@ -105,12 +111,15 @@ void status_encode(benchmark::State& state) {
 
 template <bool is_complete>
 void status_decode(benchmark::State& state) {
-  const std::string bytes = encode(is_complete ? StatusMesh(mesh_of(size_of(state)).region(), Kind::running) : half_way(size_of(state)));
+  const std::string bytes =
+      encode(is_complete ? StatusMesh(mesh_of(size_of(state)).region(), Kind::running)
+                         : half_way(size_of(state)));
   for (auto _ : state) benchmark::DoNotOptimize(decode_status_mesh(bytes));
   count(state);
 }
 
-#define MESHBUS_STATUS_BENCHMARK(name, fit) BENCHMARK(name)->Arg(1 << 14)->Arg(1 << 17)->Arg(1 << 20)->Complexity(benchmark::fit)
+#define MESHBUS_STATUS_BENCHMARK(name, fit) \
+  BENCHMARK(name)->Arg(1 << 14)->Arg(1 << 17)->Arg(1 << 20)->Complexity(benchmark::fit)
 MESHBUS_STATUS_BENCHMARK(status_updates<Order::ascending>, oN);
 MESHBUS_STATUS_BENCHMARK(status_updates<Order::reversed>, oN);
 MESHBUS_STATUS_BENCHMARK(status_updates<Order::shuffled>, oN);

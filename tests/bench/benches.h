@@ -5,7 +5,8 @@
 
 #include "tests/bench/comparison.h"
 
-/// The benchmarks of meshbus-bench. Each returns an exit code; the numbers of bars are those that the design asks for.
+/// The benchmarks of meshbus-bench. Each returns an exit code; the numbers of bars are those that
+/// the design asks for.
 namespace meshbus::bench {
 
 struct Amounts {
@@ -13,7 +14,8 @@ struct Amounts {
   std::vector<std::size_t> sizes;
   /// Round trips or kills in a round.
   std::size_t count = 0;
-  /// Milliseconds that messages flow in a round, or that a host is watched; what presses does so for as long at least.
+  /// Milliseconds that messages flow in a round, or that a host is watched; what presses does so
+  /// for as long at least.
   std::size_t duration_ms = 1000;
   /// Milliseconds between two kills.
   std::size_t pause_ms = 0;

@@ -7,8 +7,9 @@
 #include <utility>
 #include <vector>
 
-/// The frame of all benchmarks: every side of a comparison is measured once a round, in turns, so that what else the machine does meets
-/// all of them; what counts is the ratio of their medians in the same run.
+/// The frame of all benchmarks: every side of a comparison is measured once a round, in turns, so
+/// that what else the machine does meets all of them; what counts is the ratio of their medians in
+/// the same run.
 namespace meshbus::bench {
 
 /// What one measurement gave, by name; a name ends with the unit: "p50_us", "per_s".
@@ -24,7 +25,8 @@ struct Side {
   Part part = Part::ours;
   /// For people: what exactly is measured.
   std::string what;
-  /// Measures once. Throws TimedOut when that is an outcome to report, anything else to end the run.
+  /// Measures once. Throws TimedOut when that is an outcome to report, anything else to end the
+  /// run.
   std::function<Figures()> measure;
 };
 
@@ -103,12 +105,15 @@ class Comparison {
       : name_(std::move(name)), title_(std::move(title)), settings_(std::move(settings)) {}
   void add(Case one);
   /// Something that belongs here and is not measured.
-  void leave_out(std::string side, std::string why) { left_out_.emplace_back(std::move(side), std::move(why)); }
+  void leave_out(std::string side, std::string why) {
+    left_out_.emplace_back(std::move(side), std::move(why));
+  }
   /// Fits this figure of every side over the sizes.
   void fit(std::string figure) { fitted_.push_back(std::move(figure)); }
   /// Something about the run that readers need, for the JSON and the screen.
   void note(std::string text) { notes_.push_back(std::move(text)); }
-  /// Measures everything, prints it, writes the JSON; an exit code. Bars that are missed are told, and no failure.
+  /// Measures everything, prints it, writes the JSON; an exit code. Bars that are missed are told,
+  /// and no failure.
   int run();
 
  private:

@@ -8,12 +8,13 @@ namespace meshbus::bench {
 
 namespace {
 
-constexpr std::array<std::pair<Transport, std::string_view>, 6> kTransportNames = {{{Transport::zmq, "zmq"},
-                                                                                    {Transport::zmq_packed, "zmq-packed"},
-                                                                                    {Transport::bus, "bus"},
-                                                                                    {Transport::bus_calls, "bus-calls"},
-                                                                                    {Transport::nats, "nats"},
-                                                                                    {Transport::nats_library, "nats-library"}}};
+constexpr std::array<std::pair<Transport, std::string_view>, 6> kTransportNames = {
+    {{Transport::zmq, "zmq"},
+     {Transport::zmq_packed, "zmq-packed"},
+     {Transport::bus, "bus"},
+     {Transport::bus_calls, "bus-calls"},
+     {Transport::nats, "nats"},
+     {Transport::nats_library, "nats-library"}}};
 
 }  // namespace
 

@@ -27,14 +27,17 @@ constexpr std::size_t kBufferBytes = 64 * 1024;
 class NatsEnd : public End {
  public:
   explicit NatsEnd(const EndOptions& options)
-      : flush_each_(options.flush_each), socket_(::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0)), buffer_(kBufferBytes, '\0') {
+      : flush_each_(options.flush_each),
+        socket_(::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0)),
+        buffer_(kBufferBytes, '\0') {
     sockaddr_in address{};
     address.sin_family = AF_INET;
     address.sin_port = htons(static_cast<std::uint16_t>(std::stoi(options.address)));
     address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
     const int on = 1;
     const timeval limit{kPatience.count(), 0};
-    if (::connect(socket_.get(), reinterpret_cast<const sockaddr*>(&address), sizeof address) != 0) fail_with("cannot connect to NATS");
+    if (::connect(socket_.get(), reinterpret_cast<const sockaddr*>(&address), sizeof address) != 0)
+      fail_with("cannot connect to NATS");
     ::setsockopt(socket_.get(), IPPROTO_TCP, TCP_NODELAY, &on, sizeof on);
     const std::string own = options.is_asker() ? "asker" : "other";
     publish_ = std::string("PUB ") + (options.is_asker() ? "other " : "asker ");
@@ -42,7 +45,8 @@ class NatsEnd : public End {
     flush();
     while (!line().starts_with("PONG")) drop_line();
     drop_line();
-    if (options.is_asker()) ::setsockopt(socket_.get(), SOL_SOCKET, SO_RCVTIMEO, &limit, sizeof limit);
+    if (options.is_asker())
+      ::setsockopt(socket_.get(), SOL_SOCKET, SO_RCVTIMEO, &limit, sizeof limit);
   }
 
   using End::send;
@@ -84,7 +88,9 @@ class NatsEnd : public End {
     for (;;) {
       const void* newline = std::memchr(buffer_.data() + begin_, '\n', end_ - begin_);
       if (newline != nullptr) {
-        line_bytes_ = static_cast<std::size_t>(static_cast<const char*>(newline) - (buffer_.data() + begin_)) + 1;
+        line_bytes_ = static_cast<std::size_t>(static_cast<const char*>(newline) -
+                                               (buffer_.data() + begin_)) +
+                      1;
         return {buffer_.data() + begin_, line_bytes_ - 2};
       }
       read();
@@ -116,7 +122,8 @@ class NatsEnd : public End {
   }
   void flush() {
     for (std::size_t sent = 0; sent < out_.size();) {
-      const ssize_t some = ::send(socket_.get(), out_.data() + sent, out_.size() - sent, MSG_NOSIGNAL);
+      const ssize_t some =
+          ::send(socket_.get(), out_.data() + sent, out_.size() - sent, MSG_NOSIGNAL);
       if (some < 0) fail_with("cannot send to NATS");
       sent += static_cast<std::size_t>(some);
     }
@@ -124,7 +131,9 @@ class NatsEnd : public End {
   }
   /// A large body goes from where it lies.
   void flush_with(std::string_view body) {
-    std::array<iovec, 3> parts = {{{out_.data(), out_.size()}, {const_cast<char*>(body.data()), body.size()}, {line_end_.data(), 2}}};
+    std::array<iovec, 3> parts = {{{out_.data(), out_.size()},
+                                   {const_cast<char*>(body.data()), body.size()},
+                                   {line_end_.data(), 2}}};
     msghdr message{};
     message.msg_iov = parts.data();
     message.msg_iovlen = parts.size();

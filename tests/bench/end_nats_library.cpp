@@ -11,7 +11,9 @@ namespace meshbus::bench {
 namespace {
 
 void check(natsStatus status, const char* what) {
-  if (status != NATS_OK) throw std::runtime_error(std::string("NATS library: ") + what + ": " + natsStatus_GetText(status));
+  if (status != NATS_OK)
+    throw std::runtime_error(std::string("NATS library: ") + what + ": " +
+                             natsStatus_GetText(status));
 }
 
 class NatsLibraryEnd : public End {
@@ -20,9 +22,12 @@ class NatsLibraryEnd : public End {
     check(natsOptions_Create(&options_), "options");
     check(natsOptions_SetURL(options_, ("nats://127.0.0.1:" + options.address).c_str()), "url");
     // Without it what is sent waits for a thread that collects more.
-    check(natsOptions_SetSendAsap(options_, options.flush_each || !options.is_asker()), "send asap");
+    check(natsOptions_SetSendAsap(options_, options.flush_each || !options.is_asker()),
+          "send asap");
     check(natsConnection_Connect(&connection_, options_), "connect");
-    check(natsConnection_SubscribeSync(&subscription_, connection_, options.is_asker() ? "asker" : "other"), "subscribe");
+    check(natsConnection_SubscribeSync(&subscription_, connection_,
+                                       options.is_asker() ? "asker" : "other"),
+          "subscribe");
     check(natsSubscription_SetPendingLimits(subscription_, -1, -1), "limits");
     check(natsConnection_Flush(connection_), "flush");
     patience_ = options.is_asker() ? std::chrono::milliseconds(kPatience) : std::chrono::hours(24);
@@ -37,7 +42,8 @@ class NatsLibraryEnd : public End {
 
   using End::send;
   void send(std::string_view body) override {
-    check(natsConnection_Publish(connection_, to_, body.data(), static_cast<int>(body.size())), "publish");
+    check(natsConnection_Publish(connection_, to_, body.data(), static_cast<int>(body.size())),
+          "publish");
   }
 
   void run(const Program& program) override {
@@ -46,7 +52,8 @@ class NatsLibraryEnd : public End {
       }
       natsMsg* message = nullptr;
       check(natsSubscription_NextMsg(&message, subscription_, patience_.count()), "no message");
-      const bool is_last = !program.consume({natsMsg_GetData(message), static_cast<std::size_t>(natsMsg_GetDataLength(message))});
+      const bool is_last = !program.consume(
+          {natsMsg_GetData(message), static_cast<std::size_t>(natsMsg_GetDataLength(message))});
       natsMsg_Destroy(message);
       if (is_last) return;
     }

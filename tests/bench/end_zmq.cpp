@@ -11,7 +11,8 @@ namespace meshbus::bench {
 
 namespace {
 
-/// Of a packed message: 64 bytes with the length in front, as large as our envelopes, then the body, padded to 8.
+/// Of a packed message: 64 bytes with the length in front, as large as our envelopes, then the
+/// body, padded to 8.
 struct PackedHead {
   std::uint64_t length = 0;
   char rest[56] = {};
@@ -20,14 +21,16 @@ constexpr std::size_t kPackBytes = 32 * 1024;
 
 class ZmqEnd : public End {
  public:
-  ZmqEnd(const EndOptions& options, bool is_packed) : is_packed_(is_packed), socket_(context_, zmq::socket_type::dealer) {
+  ZmqEnd(const EndOptions& options, bool is_packed)
+      : is_packed_(is_packed), socket_(context_, zmq::socket_type::dealer) {
     socket_.set(zmq::sockopt::linger, 0);
     // The programs bound what is on the way.
     socket_.set(zmq::sockopt::sndhwm, 0);
     socket_.set(zmq::sockopt::rcvhwm, 0);
     socket_.connect(options.address);
     if (options.is_asker()) {
-      socket_.set(zmq::sockopt::rcvtimeo, static_cast<int>(std::chrono::milliseconds(kPatience).count()));
+      socket_.set(zmq::sockopt::rcvtimeo,
+                  static_cast<int>(std::chrono::milliseconds(kPatience).count()));
     } else {
       // The relay learns of this end by a message, and says so by sending it back.
       zmq::message_t echo;

@@ -2,7 +2,8 @@
 
 #include <string>
 
-/// What a result says about where it was measured: enough to compare, nothing that names the machine.
+/// What a result says about where it was measured: enough to compare, nothing that names the
+/// machine.
 namespace meshbus::bench {
 
 std::string cpu_model();

@@ -87,7 +87,9 @@ void Middle::start_brokers(std::size_t count, BrokerLink link) {
 }
 
 void Middle::start_broker_tcp() {
-  const std::string ready = start({own_folder() + "meshbus-broker", "--bind", "tcp:127.0.0.1:0", "--insecure"}).read_line();
+  const std::string ready =
+      start({own_folder() + "meshbus-broker", "--bind", "tcp:127.0.0.1:0", "--insecure"})
+          .read_line();
   const auto address = HostAddr::parse(ready.substr(ready.find(' ') + 1));
   if (!address) throw std::runtime_error(address.error().detail());
   asker_ = other_ = address->zmq_endpoint();
@@ -111,7 +113,8 @@ void Middle::start_nats() {
   const std::string before = "client connections on 127.0.0.1:";
   for (;;) {
     const std::string line = nats.read_line();
-    if (const auto at = line.find(before); at != std::string::npos) asker_ = other_ = line.substr(at + before.size());
+    if (const auto at = line.find(before); at != std::string::npos)
+      asker_ = other_ = line.substr(at + before.size());
     if (line.find("Server is ready") != std::string::npos) break;
   }
   if (asker_.empty()) throw std::runtime_error("nats-server does not say where it listens");

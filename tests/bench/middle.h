@@ -26,7 +26,8 @@ enum class Between {
   nats,               ///< nats-server.
 };
 
-/// The processes in between, started for one measurement; local ends connect by unix sockets, those of NATS, which has none, by tcp.
+/// The processes in between, started for one measurement; local ends connect by unix sockets, those
+/// of NATS, which has none, by tcp.
 class Middle {
  public:
   explicit Middle(Between between);

@@ -55,7 +55,8 @@ void Party::turn() {
 std::chrono::nanoseconds ask(Party& party, const Destination& reader) {
   const auto begin = Reactor::Clock::now();
   std::optional<Result<ControlMessage>> answer;
-  party.bus().request(reader, wire::GetFreePortT(), kPatience, [&](Result<ControlMessage> result) { answer = std::move(result); });
+  party.bus().request(reader, wire::GetFreePortT(), kPatience,
+                      [&](Result<ControlMessage> result) { answer = std::move(result); });
   // At once, as a call from a program's thread would.
   party.bus().flush_early();
   party.turn_until([&] { return answer.has_value(); });
@@ -67,7 +68,9 @@ int run_reader(const std::string& address, const Taking& taking) {
   Party* self = nullptr;
   Dispatcher handlers;
   handlers.on<wire::GetFreePort>(Role::observe,
-                                 [&](const Request& request, const wire::GetFreePort&) { self->bus().answer(request, wire::AckT()); });
+                                 [&](const Request& request, const wire::GetFreePort&) {
+                                   self->bus().answer(request, wire::AckT());
+                                 });
   Bus::Events events;
   events.on_data = [&](const wire::Envelope&, const wire::CallHeader&, Bytes) {
     if (taking.busy.count() > 0) {

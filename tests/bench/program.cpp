@@ -31,22 +31,26 @@ pid_t spawn(std::vector<std::string>& argv, int in, int out) {
   for (auto& one : argv) arguments.push_back(one.data());
   arguments.push_back(nullptr);
   pid_t pid = -1;
-  const int error = ::posix_spawn(&pid, argv.at(0).c_str(), &actions, nullptr, arguments.data(), environ);
+  const int error =
+      ::posix_spawn(&pid, argv.at(0).c_str(), &actions, nullptr, arguments.data(), environ);
   ::posix_spawn_file_actions_destroy(&actions);
   if (error != 0)
-    throw std::runtime_error("cannot start " + argv[0] + "; build all programs of this preset first: " + std::strerror(error));
+    throw std::runtime_error("cannot start " + argv[0] +
+                             "; build all programs of this preset first: " + std::strerror(error));
   return pid;
 }
 
 }  // namespace
 
-std::optional<std::chrono::nanoseconds> time_of(std::vector<std::string> argv, std::chrono::milliseconds limit) {
+std::optional<std::chrono::nanoseconds> time_of(std::vector<std::string> argv,
+                                                std::chrono::milliseconds limit) {
   const UniqueFd null(::open("/dev/null", O_RDWR | O_CLOEXEC));
   const auto start = std::chrono::steady_clock::now();
   const pid_t pid = spawn(argv, null.get(), null.get());
   const UniqueFd pidfd(static_cast<int>(::syscall(SYS_pidfd_open, pid, 0)));
   pollfd ended{pidfd.get(), POLLIN, 0};
-  const bool is_late = ::poll(&ended, 1, static_cast<int>(limit.count())) != 1;  // or we are interrupted
+  const bool is_late =
+      ::poll(&ended, 1, static_cast<int>(limit.count())) != 1;  // or we are interrupted
   if (is_late) {
     ::kill(pid, SIGTERM);  // mpirun then ends what it started
     if (::poll(&ended, 1, 2000) != 1) ::kill(pid, SIGKILL);

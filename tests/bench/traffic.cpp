@@ -11,9 +11,11 @@ namespace {
 struct Line {
   Line(const Way& way, std::size_t quarter)
       : middle(way.between),
-        other({own_folder() + "meshbus-bench", "end", std::string(to_string(way.transport)), middle.other_address(),
-               std::to_string(quarter)}),
-        end(make_end(way.transport, {.address = middle.asker_address(), .other = other.read_line(), .flush_each = way.flush_each})) {}
+        other({own_folder() + "meshbus-bench", "end", std::string(to_string(way.transport)),
+               middle.other_address(), std::to_string(quarter)}),
+        end(make_end(way.transport, {.address = middle.asker_address(),
+                                     .other = other.read_line(),
+                                     .flush_each = way.flush_each})) {}
   CpuMeter cpu() const {
     return [this] { return middle.cpu(); };
   }
@@ -21,7 +23,9 @@ struct Line {
   Child other;
   std::unique_ptr<End> end;
   /// Of both ends and what is between them: what a message costs, whatever else the machine does.
-  std::chrono::nanoseconds cpu_of_all() const { return cpu_of(::getpid()) + other.cpu() + middle.cpu(); }
+  std::chrono::nanoseconds cpu_of_all() const {
+    return cpu_of(::getpid()) + other.cpu() + middle.cpu();
+  }
 };
 
 }  // namespace

@@ -8,8 +8,10 @@ import re
 
 import sources
 
-COMMON = ["common/base", "common/loop", "common/wire", "common/address", "common/zmtp", "common/bus", "common/config", "common/security"]
-BROKER = ["broker/peers", "broker/access", "broker/transport", "broker/observe", "broker/links", "broker/casts", "broker/router", "broker"]
+COMMON = ["common/base", "common/loop", "common/wire", "common/address", "common/zmtp",
+          "common/bus", "common/config", "common/security"]
+BROKER = ["broker/peers", "broker/access", "broker/transport", "broker/observe", "broker/links",
+          "broker/casts", "broker/router", "broker"]
 HOST = ["agent/host/streams", "agent/host/model", "agent/host/records", "agent/host/output", "agent/host/lifecycle", "agent/host/liveness",
         "agent/host/ownership", "agent/host/recovery", "agent/host/procs", "agent/host/updates", "agent/host/replies",
         "agent/host/services", "agent/host"]
@@ -22,7 +24,8 @@ def above(ground, *stairs):
     return {area: set(ground) | set(stairs[:step]) for step, area in enumerate(stairs)}
 
 
-# Area: the areas it may include. The area of a file is the longest of these that its path begins with. `wire` is what the schemas become.
+# Area: the areas it may include. The area of a file is the longest of these that its path begins
+# with. `wire` is what the schemas become.
 MAY = {
     "mesh": set(),
     "common/include": {"mesh"},
@@ -31,11 +34,14 @@ MAY = {
     **above({"mesh", "common/include", "common/base", "common/loop"}, "agent/os", "agent/keeper"),
     "agent/warden": {"agent/os", "common/base", "common/include", "mesh"},
     **above({"agent/os", "agent/keeper", "mesh", "wire", "common/include", *COMMON}, *HOST),
-    **above({"mesh", "wire", "common/include", *COMMON}, "agent/proc/include", "agent/proc/loop", "agent/proc/actors", "agent/proc/runtime", "agent/proc"),
+    **above({"mesh", "wire", "common/include", *COMMON}, "agent/proc/include", "agent/proc/loop",
+            "agent/proc/actors", "agent/proc/runtime", "agent/proc"),
     "client": {"mesh", "wire", "common/include", *COMMON},
-    "client/local": {"agent/os", "agent/keeper", "agent/proc/include", "agent/proc/runtime", "agent/proc", "client", "mesh", "common/include", *COMMON},
+    "client/local": {"agent/os", "agent/keeper", "agent/proc/include", "agent/proc/runtime",
+        "agent/proc", "client", "mesh", "common/include", *COMMON},
     "bench": {"client", "mesh", "wire", "common/include", *COMMON},
-    **above({"bench", "agent/proc/include", "client", "mesh", "wire", "common/include", *COMMON}, *CLI),
+    **above({"bench", "agent/proc/include", "client", "mesh", "wire", "common/include", *COMMON},
+            *CLI),
     "examples": set(),
 }
 # The narrow headers: the only ones of these areas that the area on the left may include besides.
@@ -48,7 +54,8 @@ NARROW = {"agent/proc": {"agent/os/process_link.h"},
           "cli/hosts": {"agent/warden/warden.h"},
           "cli/run": {"agent/os/cgroup_placement.h"},
           "client/local": {"broker/broker.h", "agent/host/host_agent.h"}}
-# Whose closure of includes stays free of every library: the processes that everything hangs on stay tiny, and mesh is pure algebra.
+# Whose closure of includes stays free of every library: the processes that everything hangs on
+# stay tiny, and mesh is pure algebra.
 BARE = ("mesh", "agent/os", "agent/keeper", "agent/warden")
 LIBRARY = re.compile(r"^(zmq(_addon)?\.hp?p?$|wire/|flatbuffers/|Poco/|spdlog/|fmt/|CLI/|nlohmann/|prometheus/|pybind11/)")
 # Slow to compile: they stay in .cpp files.

@@ -61,11 +61,12 @@ HostAddr address_of(const StandingHost& host) {
   return must(HostAddr::parse(host.address()));
 }
 
-/// A program that is `meshbus` for all but one of those that execute it; that one ends with these words.
+/// A program that is `meshbus` for all but one of those that execute it; that one ends with these
+/// words.
 std::string broken_once(const TempDir& dir, const std::string& otherwise) {
   const auto path = dir / "meshbus";
-  std::ofstream(path) << "#!/bin/sh\nif mkdir " << (dir / "first") << " 2>/dev/null; then " << otherwise << "; fi\nexec " << bin("meshbus")
-                      << " \"$@\"\n";
+  std::ofstream(path) << "#!/bin/sh\nif mkdir " << (dir / "first") << " 2>/dev/null; then "
+                      << otherwise << "; fi\nexec " << bin("meshbus") << " \"$@\"\n";
   std::filesystem::permissions(path, std::filesystem::perms::owner_all);
   return path;
 }
@@ -89,7 +90,9 @@ class Lent final : public Allocation {
 
 }  // namespace
 
-TEST_CASE("spec 6.1: an allocator makes hosts, says so as it happens, and a host has the rank that it has in the allocation") {
+TEST_CASE(
+    "spec 6.1: an allocator makes hosts, says so as it happens, and a host has the rank that it "
+    "has in the allocation") {
   Events events;  // hears of them as long as the context is there
   auto context = must(Context::create());
   auto made = must(process_allocator(of_this_build())->allocate(context, events.spec("host=2")));
@@ -98,31 +101,41 @@ TEST_CASE("spec 6.1: an allocator makes hosts, says so as it happens, and a host
   CHECK(made->extent() == extent("host=2"));
   CHECK(made->ends_with_launcher());
   CHECK_FALSE(made->wait_end(0, 0ms).has_value());
-  REQUIRE(wait_until([&] { return events.has(0, Kind::running) && events.has(1, Kind::running); }, in_time));
+  REQUIRE(wait_until([&] { return events.has(0, Kind::running) && events.has(1, Kind::running); },
+                     in_time));
   for (std::uint64_t rank = 0; rank < 2; ++rank) {
     CHECK(events.kinds(rank) == std::vector{Kind::created, Kind::running});
     CHECK(events.of(rank)[1].host == addresses[rank]);
-    CHECK(events.of(rank)[1].describe() == "host " + std::to_string(rank) + " (" + addresses[rank].to_string() + ") runs");
+    CHECK(events.of(rank)[1].describe() ==
+          "host " + std::to_string(rank) + " (" + addresses[rank].to_string() + ") runs");
   }
   auto hosts = must(HostMesh::allocate(context, "pair", std::move(made)));
   CHECK(hosts.hosts() == addresses);
   CHECK(hosts.ref().name().base() == "pair");
   auto mesh = must(hosts.spawn("ranks", extent("gpu=1"), self({"serve"})));
-  CHECK(texts(must(context.call(mesh.ref(), Port::environ_of, "NODE_RANK", in_time))) == Words{"0", "1"});
-  for (std::uint64_t rank = 0; rank < 2; ++rank) CHECK(must(mesh.ref().proc_at(rank)).host() == addresses[rank]);
+  CHECK(texts(must(context.call(mesh.ref(), Port::environ_of, "NODE_RANK", in_time))) ==
+        Words{"0", "1"});
+  for (std::uint64_t rank = 0; rank < 2; ++rank)
+    CHECK(must(mesh.ref().proc_at(rank)).host() == addresses[rank]);
   CHECK(must(hosts.shutdown(in_time)).hosts == 2);
-  REQUIRE(wait_until([&] { return events.has(0, Kind::stopped) && events.has(1, Kind::stopped); }, in_time));
+  REQUIRE(wait_until([&] { return events.has(0, Kind::stopped) && events.has(1, Kind::stopped); },
+                     in_time));
   INFO(events.text());
-  for (std::uint64_t rank = 0; rank < 2; ++rank) CHECK(events.kinds(rank) == std::vector{Kind::created, Kind::running, Kind::stopped});
+  for (std::uint64_t rank = 0; rank < 2; ++rank)
+    CHECK(events.kinds(rank) == std::vector{Kind::created, Kind::running, Kind::stopped});
 }
 
-TEST_CASE("spec 6.1: a host of an allocation that is killed is an event with the reason, and its ranks are lost at once") {
+TEST_CASE(
+    "spec 6.1: a host of an allocation that is killed is an event with the reason, and its ranks "
+    "are lost at once") {
   Events events;  // hears of them as long as the context is there
   auto context = must(Context::create());
-  auto hosts =
-      must(HostMesh::allocate(context, "pair", must(process_allocator(of_this_build())->allocate(context, events.spec("host=2")))));
+  auto hosts = must(HostMesh::allocate(
+      context, "pair",
+      must(process_allocator(of_this_build())->allocate(context, events.spec("host=2")))));
   Heard heard;
-  auto mesh = must(hosts.spawn("ranks", extent("gpu=1"), shell("exec " + own_sleep()), heard.handlers()));
+  auto mesh =
+      must(hosts.spawn("ranks", extent("gpu=1"), shell("exec " + own_sleep()), heard.handlers()));
   const auto victim = find_process(static_cast<pid_t>(must(hosts.states())[1].pid));
   REQUIRE(victim.has_value());
   const auto took = std::chrono::steady_clock::now();
@@ -132,17 +145,23 @@ TEST_CASE("spec 6.1: a host of an allocation that is killed is an event with the
   INFO(last.describe());
   CHECK(last.kind == Kind::failed);
   CHECK(last.host == hosts.hosts()[1]);
-  CHECK(has(last.reason, "its process (pid " + std::to_string(victim->parent) + ") ended: killed by SIGKILL"));
+  CHECK(has(last.reason,
+            "its process (pid " + std::to_string(victim->parent) + ") ended: killed by SIGKILL"));
   CHECK(events.of(0).size() == 2);
   REQUIRE(wait_until([&] { return heard.failures().size() == 1; }, in_time));
   CHECK(heard.failures()[0].rank == 1);
   MESSAGE("the loss of a host was an event after "
-          << std::chrono::duration_cast<std::chrono::milliseconds>(std::chrono::steady_clock::now() - took).count() << " ms");
+          << std::chrono::duration_cast<std::chrono::milliseconds>(
+                 std::chrono::steady_clock::now() - took)
+                 .count()
+          << " ms");
   must(mesh.stop());
   CHECK(must(hosts.shutdown(in_time)).hosts == 2);
 }
 
-TEST_CASE("spec 6.1: an allocation that fails half way ends what it had started, and names the host that failed and why") {
+TEST_CASE(
+    "spec 6.1: an allocation that fails half way ends what it had started, and names the host that "
+    "failed and why") {
   const TempDir dir;
   Events events;
   auto context = must(Context::create());
@@ -162,8 +181,11 @@ TEST_CASE("spec 6.1: an allocation that fails half way ends what it had started,
   CHECK(children_of(::getpid()).empty());
   CHECK(wait_until([&] { return host_directories().empty(); }, in_time));
   CHECK(made.error().code() == (is_late ? ErrorCode::timeout : ErrorCode::configuration_error));
-  CHECK(has(made.error().detail(), is_late ? "not ready within 3000 ms" : "exit 7; its last words: dying words"));
-  const auto is_over = [&](std::uint64_t rank) { return events.has(rank, Kind::failed) || events.has(rank, Kind::stopped); };
+  CHECK(has(made.error().detail(),
+            is_late ? "not ready within 3000 ms" : "exit 7; its last words: dying words"));
+  const auto is_over = [&](std::uint64_t rank) {
+    return events.has(rank, Kind::failed) || events.has(rank, Kind::stopped);
+  };
   REQUIRE(wait_until([&] { return is_over(0) && is_over(1) && is_over(2); }, in_time));
   INFO(events.text());
   int failed = 0;
@@ -180,46 +202,63 @@ TEST_CASE("spec 6.1: an allocation that fails half way ends what it had started,
   CHECK((is_late ? failed >= 1 : failed == 1));
 }
 
-TEST_CASE("spec 6.1: hosts that a command reaches are allocated like any, and one that is not who it said is refused") {
+TEST_CASE(
+    "spec 6.1: hosts that a command reaches are allocated like any, and one that is not who it "
+    "said is refused") {
   auto context = must(Context::create());
   const auto machine = [](const std::string& name) {
-    return RemoteHost{name, {"env", "SSH_CONNECTION=127.0.0.1 1 127.0.0.1 2", bin("meshbus"), "host", "--remote"}};
+    return RemoteHost{
+        name,
+        {"env", "SSH_CONNECTION=127.0.0.1 1 127.0.0.1 2", bin("meshbus"), "host", "--remote"}};
   };
   auto options = of_this_build();
   {
     Events events;
-    auto made = must(remote_allocator({machine("a"), machine("b"), machine("spare")}, options)->allocate(context, events.spec("host=2")));
+    auto made = must(remote_allocator({machine("a"), machine("b"), machine("spare")}, options)
+                         ->allocate(context, events.spec("host=2")));
     CHECK_FALSE(made->ends_with_launcher());
     auto hosts = must(HostMesh::allocate(context, "pair", std::move(made)));
     auto mesh = must(hosts.spawn("ranks", extent("gpu=1"), self({"serve"})));
-    CHECK(texts(must(context.call(mesh.ref(), Port::environ_of, "NODE_RANK", in_time))) == Words{"0", "1"});
+    CHECK(texts(must(context.call(mesh.ref(), Port::environ_of, "NODE_RANK", in_time))) ==
+          Words{"0", "1"});
     CHECK(must(hosts.shutdown(in_time)).hosts == 2);
-    REQUIRE(wait_until([&] { return events.has(0, Kind::stopped) && events.has(1, Kind::stopped); }, in_time));
+    REQUIRE(wait_until([&] { return events.has(0, Kind::stopped) && events.has(1, Kind::stopped); },
+                       in_time));
     INFO(events.text());
     CHECK(events.kinds(0) == std::vector{Kind::created, Kind::running, Kind::stopped});
     CHECK(events.of(1)[1].host == hosts.hosts()[1]);
   }
   {
     Events events;
-    const auto made = remote_allocator({machine("a"), {"broken", {"sh", "-c", "echo dying words >&2; exit 3"}}}, options)
-                          ->allocate(context, events.spec("host=2"));
+    const auto made =
+        remote_allocator({machine("a"), {"broken", {"sh", "-c", "echo dying words >&2; exit 3"}}},
+                         options)
+            ->allocate(context, events.spec("host=2"));
     REQUIRE_FALSE(made.has_value());
     CHECK(has(made.error().detail(), "host broken: dying words (exit 3)"));
-    REQUIRE(wait_until([&] { return events.has(0, Kind::stopped) && events.has(1, Kind::failed); }, in_time));
+    REQUIRE(wait_until([&] { return events.has(0, Kind::stopped) && events.has(1, Kind::failed); },
+                       in_time));
     CHECK(children_of(::getpid()).empty());
   }
-  const RemoteHost liar{
-      "liar", {"sh", "-c", "read a; echo '{\"address\":\"127.0.0.1\"}'; read b; echo '{\"host\":\"tcp:127.0.0.9:7\"}'; cat >/dev/null"}};
+  const RemoteHost liar{"liar",
+                        {"sh", "-c",
+                         "read a; echo '{\"address\":\"127.0.0.1\"}'; read b; echo "
+                         "'{\"host\":\"tcp:127.0.0.9:7\"}'; cat >/dev/null"}};
   const auto refused = remote_allocator({liar}, options)->allocate(context, {});
   REQUIRE_FALSE(refused.has_value());
   CHECK(refused.error().code() == ErrorCode::identity_mismatch);
-  CHECK(has(refused.error().detail(), "host liar: it said that it is at 127.0.0.1, and then calls itself tcp:127.0.0.9:7"));
-  CHECK(remote_allocator({machine("a")}, options)->allocate(context, {.extent = extent("host=2"), .on_event = {}}).error().code() ==
-        ErrorCode::configuration_error);
+  CHECK(has(refused.error().detail(),
+            "host liar: it said that it is at 127.0.0.1, and then calls itself tcp:127.0.0.9:7"));
+  CHECK(remote_allocator({machine("a")}, options)
+            ->allocate(context, {.extent = extent("host=2"), .on_event = {}})
+            .error()
+            .code() == ErrorCode::configuration_error);
   CHECK(children_of(::getpid()).empty());
 }
 
-TEST_CASE("spec 6.1: hosts from elsewhere: a host whose identity is not the expected one is refused, and the allocation is let go") {
+TEST_CASE(
+    "spec 6.1: hosts from elsewhere: a host whose identity is not the expected one is refused, and "
+    "the allocation is let go") {
   StandingHost host;
   const TempDir dir;
   const auto alias = dir / "alias";
@@ -227,37 +266,51 @@ TEST_CASE("spec 6.1: hosts from elsewhere: a host whose identity is not the expe
   auto context = must(Context::create());
   int ends = 0;
   const auto one = extent("host=1");
-  const auto other = HostMesh::allocate(context, "lent",
-                                        std::make_unique<Lent>(one, std::vector{must(HostAddr::unix_socket(alias))}, [&] { ++ends; }), 5s);
+  const auto other = HostMesh::allocate(
+      context, "lent",
+      std::make_unique<Lent>(one, std::vector{must(HostAddr::unix_socket(alias))}, [&] { ++ends; }),
+      5s);
   REQUIRE_FALSE(other.has_value());
   INFO(other.error().to_string());
   CHECK(other.error().code() == ErrorCode::identity_mismatch);
   CHECK(has(other.error().detail(), host.address()));
   CHECK(ends == 1);
   const auto nobody = HostMesh::allocate(
-      context, "lent", std::make_unique<Lent>(one, std::vector{must(HostAddr::parse("unix:/nobody/here"))}, [&] { ++ends; }), 5s);
+      context, "lent",
+      std::make_unique<Lent>(one, std::vector{must(HostAddr::parse("unix:/nobody/here"))},
+                             [&] { ++ends; }),
+      5s);
   REQUIRE_FALSE(nobody.has_value());
   CHECK(nobody.error().code() == ErrorCode::host_unreachable);
   CHECK(has(nobody.error().detail(), "host 0 (unix:/nobody/here)"));
   CHECK(ends == 2);
-  CHECK(HostMesh::allocate(context, "lent", std::make_unique<Lent>(extent("host=2"), std::vector{address_of(host)})).error().code() ==
-        ErrorCode::invalid_rank_cardinality);
-  CHECK(HostMesh::allocate(context, "lent", nullptr).error().code() == ErrorCode::configuration_error);
+  CHECK(HostMesh::allocate(context, "lent",
+                           std::make_unique<Lent>(extent("host=2"), std::vector{address_of(host)}))
+            .error()
+            .code() == ErrorCode::invalid_rank_cardinality);
+  CHECK(HostMesh::allocate(context, "lent", nullptr).error().code() ==
+        ErrorCode::configuration_error);
 
   // And one that is who it should be.
-  auto hosts = must(HostMesh::allocate(context, "lent", std::make_unique<Lent>(one, std::vector{address_of(host)}, [&] { ++ends; })));
+  auto hosts = must(HostMesh::allocate(
+      context, "lent",
+      std::make_unique<Lent>(one, std::vector{address_of(host)}, [&] { ++ends; })));
   auto mesh = must(hosts.spawn("two", extent("gpu=2"), self({"serve"})));
-  CHECK(codes(must(context.call(mesh.ref(), Port::echo, "", in_time))) == std::vector(2, ErrorCode::none));
+  CHECK(codes(must(context.call(mesh.ref(), Port::echo, "", in_time))) ==
+        std::vector(2, ErrorCode::none));
   // Nobody says that it has ended: at the deadline it is given back.
   CHECK(must(hosts.shutdown(5s)).ok == 2);
   CHECK(ends == 3);
   CHECK(host.process().wait_exit(in_time) == ExitStatus::exited(0));
 }
 
-TEST_CASE("spec 6.1: an allocation without ranks succeeds at once, and so does all that is done with it") {
+TEST_CASE(
+    "spec 6.1: an allocation without ranks succeeds at once, and so does all that is done with "
+    "it") {
   auto context = must(Context::create());
   // There is no such program, and nobody needs it.
-  auto hosts = must(HostMesh::process(context, extent("replica=2,host=0"), {.program = "/no/such/program"}));
+  auto hosts =
+      must(HostMesh::process(context, extent("replica=2,host=0"), {.program = "/no/such/program"}));
   CHECK(hosts.hosts().empty());
   CHECK(must(HostMeshRef::parse(hosts.ref().to_string())) == hosts.ref());
   Heard heard;
@@ -279,8 +332,10 @@ TEST_CASE("spec 6.1: an allocation without ranks succeeds at once, and so does a
   CHECK(must(hosts.drain()).attempted == 0);
   CHECK(must(hosts.shutdown(in_time)).hosts == 0);
   CHECK(must(HostMesh::take(context, hosts.ref())).hosts().empty());
-  auto straight = must(ProcMesh::allocate(context, "none", must(remote_allocator({})->allocate(context, {extent("host=0"), {}})),
-                                          extent("gpu=1"), self({"serve"})));
+  auto straight = must(ProcMesh::allocate(
+      context, "none", must(remote_allocator({})->allocate(context, {extent("host=0"), {}})),
+      extent("gpu=1"), self({"serve"})));
   CHECK(must(straight.stop()).ranks.empty());
-  CHECK(local_allocator()->allocate(context, {extent("host=0"), {}}).error().code() == ErrorCode::configuration_error);
+  CHECK(local_allocator()->allocate(context, {extent("host=0"), {}}).error().code() ==
+        ErrorCode::configuration_error);
 }

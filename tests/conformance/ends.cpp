@@ -1,4 +1,5 @@
-// Spec 6.4, 6.5 and what the headers promise about forks and threads: ends that are true, settings of children, and calls that are refused.
+// Spec 6.4, 6.5 and what the headers promise about forks and threads: ends that are true, settings
+// of children, and calls that are refused.
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -25,7 +26,9 @@ bool is_refused(const Result<T>& result) {
 
 }  // namespace
 
-TEST_CASE("spec 6.4: a shutdown that does not reach a host says which, ends the others, and claims nothing") {
+TEST_CASE(
+    "spec 6.4: a shutdown that does not reach a host says which, ends the others, and claims "
+    "nothing") {
   StandingHost first, second;
   auto context = must(Context::create());
   auto hosts = must(HostMesh::attach(context, "pair", {address(first), address(second)}));
@@ -48,11 +51,14 @@ TEST_CASE("spec 6.4: a shutdown that does not reach a host says which, ends the 
   }
   SUBCASE("it is dead") {
     ::kill(second.roles().warden, SIGKILL);
-    REQUIRE(wait_until([&] { return !second.process().is_running() && processes_with(sleep).size() == 2; }, in_time));
+    REQUIRE(wait_until(
+        [&] { return !second.process().is_running() && processes_with(sleep).size() == 2; },
+        in_time));
     const auto shut = hosts.shutdown(12s, 500ms);
     CHECK(first.process().wait_exit(in_time) == ExitStatus::exited(0));
     CHECK(wait_until([&] { return processes_with(sleep).empty(); }, in_time));
-    // Nothing listens there any more, which is what a shutdown is for; or it cannot be told, and then it is said.
+    // Nothing listens there any more, which is what a shutdown is for; or it cannot be told, and
+    // then it is said.
     if (!shut) {
       INFO(shut.error().to_string());
       CHECK(shut.error().code() == ErrorCode::stop_error);
@@ -64,39 +70,55 @@ TEST_CASE("spec 6.4: a shutdown that does not reach a host says which, ends the 
   }
 }
 
-TEST_CASE("spec 6.5, 11.2: the launcher's settings are the weakest in its children: above the defaults, below file and environment") {
+TEST_CASE(
+    "spec 6.5, 11.2: the launcher's settings are the weakest in its children: above the defaults, "
+    "below file and environment") {
   const TempDir dir;
   const auto file = dir.write("config", "stop.idle = 55s\nstate.idle = 56s\n");
-  auto context = must(Context::create(quick(
-      {{"spawn.idle", "71s"}, {"stop.idle", "72s"}, {"state.idle", "73s"}, {"terminate.grace", "100s"}, {"supervision.poll", "900ms"}})));
+  auto context = must(Context::create(quick({{"spawn.idle", "71s"},
+                                             {"stop.idle", "72s"},
+                                             {"state.idle", "73s"},
+                                             {"terminate.grace", "100s"},
+                                             {"supervision.poll", "900ms"}})));
   auto hosts = must(HostMesh::process(context, extent("host=1"), of_this_build()));
   Heard heard;
   auto spec = self({"main"});
-  spec.environment = {{"MESHBUS_CONFIG", file}, {"MESHBUS_STATE_IDLE", "44s"}, {"MESHBUS_TERMINATE_GRACE", "300ms"}};
+  spec.environment = {{"MESHBUS_CONFIG", file},
+                      {"MESHBUS_STATE_IDLE", "44s"},
+                      {"MESHBUS_TERMINATE_GRACE", "300ms"}};
   auto mesh = must(hosts.spawn("children", extent("gpu=1"), spec, heard.handlers()));
   const auto proc = must(mesh.proc(0));
-  const auto setting = [&](const std::string& key) { return must(proc.call(context, Port::setting, key, in_time)); };
+  const auto setting = [&](const std::string& key) {
+    return must(proc.call(context, Port::setting, key, in_time));
+  };
   CHECK(setting("state.idle") == "44s");
   CHECK(setting("stop.idle") == "55s");
   CHECK(setting("spawn.idle") == "71s");
   CHECK(setting("supervision.poll") == "900ms");
   CHECK(setting("lease") == must(context.setting("lease")));
   CHECK(setting("heartbeat") == "5s");
-  CHECK(proc.call(context, Port::setting, "no.such.key", in_time).error().to_string().find("no.such.key") != std::string::npos);
+  CHECK(proc.call(context, Port::setting, "no.such.key", in_time)
+            .error()
+            .to_string()
+            .find("no.such.key") != std::string::npos);
   // The bootstrap itself is not there for descendants, the place is.
   CHECK(must(proc.call(context, Port::environ_of, "MESHBUS_BOOTSTRAP", in_time)) == "-");
   CHECK(must(proc.call(context, Port::environ_of, "WORLD_SIZE", in_time)) == "1");
-  // The library in the proc itself: it never minds, and would have 100 s if the launcher's setting were the stronger one.
+  // The library in the proc itself: it never minds, and would have 100 s if the launcher's setting
+  // were the stronger one.
   REQUIRE(mesh.signal({}, SIGTERM).has_value());
   CHECK(must(mesh.wait(in_time)).ranks[0].exit_code == 143);
   must(hosts.shutdown(in_time));
 }
 
-TEST_CASE("spec 6: after a fork everything is refused in the child, where it neither hangs nor harms the parent") {
+TEST_CASE(
+    "spec 6: after a fork everything is refused in the child, where it neither hangs nor harms the "
+    "parent") {
   auto context = must(Context::create());
   auto hosts = must(HostMesh::process(context, extent("host=1"), of_this_build()));
   Heard heard;
-  auto mesh = std::make_optional(must(hosts.spawn("m", extent("gpu=1"), self({"serve"}), heard.handlers())));
+  auto mesh = std::make_optional(
+      must(hosts.spawn("m", extent("gpu=1"), self({"serve"}), heard.handlers())));
   auto actors = std::make_optional(must(mesh->spawn_actors("adder", "adder", "0")));
   auto idle = must(Context::create());
   const pid_t child = ::fork();
@@ -163,7 +185,8 @@ TEST_CASE("spec 6: after a fork everything is refused in the child, where it nei
   must(hosts.shutdown(in_time));
 }
 
-TEST_CASE("spec 7: handlers of procs and actors that would wait for themselves are told, not hung") {
+TEST_CASE(
+    "spec 7: handlers of procs and actors that would wait for themselves are told, not hung") {
   auto context = must(Context::create());
   auto hosts = must(HostMesh::process(context, extent("host=1"), of_this_build()));
   auto mesh = must(hosts.spawn("m", extent("gpu=2"), self({"serve"})));
@@ -171,7 +194,8 @@ TEST_CASE("spec 7: handlers of procs and actors that would wait for themselves a
   CHECK(texts(must(context.call(mesh.ref(), Port::block, "", in_time))) ==
         Words(2, "call would_block, call by id would_block, cast would_block"));
   auto actors = must(mesh.spawn_actors("adder", "adder", "0"));
-  CHECK(texts(must(actors.call("block", "", in_time))) == Words(2, "call would_block, cast would_block"));
+  CHECK(texts(must(actors.call("block", "", in_time))) ==
+        Words(2, "call would_block, cast would_block"));
   CHECK(std::chrono::steady_clock::now() - begin < in_time);
   CHECK(texts(must(actors.call("add", "1", in_time))) == Words(2, "1"));
   must(actors.stop());
@@ -179,7 +203,9 @@ TEST_CASE("spec 7: handlers of procs and actors that would wait for themselves a
   must(hosts.shutdown(in_time));
 }
 
-TEST_CASE("spec 7.6: who waits for an answer of a proc that dies is told of its end, not left to the deadline") {
+TEST_CASE(
+    "spec 7.6: who waits for an answer of a proc that dies is told of its end, not left to the "
+    "deadline") {
   auto context = must(Context::create());
   auto hosts = must(HostMesh::process(context, extent("host=1"), of_this_build()));
   Heard heard;
@@ -198,7 +224,9 @@ TEST_CASE("spec 7.6: who waits for an answer of a proc that dies is told of its 
   must(hosts.shutdown(in_time));
 }
 
-TEST_CASE("spec 6.6: a failure handler may do all that a launcher does: ask, wait, replace the rank, and stop") {
+TEST_CASE(
+    "spec 6.6: a failure handler may do all that a launcher does: ask, wait, replace the rank, and "
+    "stop") {
   auto context = must(Context::create());
   auto hosts = must(HostMesh::process(context, extent("host=1"), of_this_build()));
   std::promise<std::string> told;
@@ -218,19 +246,22 @@ TEST_CASE("spec 6.6: a failure handler may do all that a launcher does: ask, wai
     auto made = hosts.spawn("again", extent("gpu=1"), self({"serve"}), quiet.handlers());
     note("spawn", made);
     if (made) replacement.emplace(std::move(*made));
-    if (replacement) note("replacement", context.call(replacement->ref(), Port::echo, "x", in_time));
+    if (replacement)
+      note("replacement", context.call(replacement->ref(), Port::echo, "x", in_time));
     note("stop actors", actors->stop());
     note("stop", mesh->stop());
     note("wait", mesh->wait(in_time));
     told.set_value(text);
   };
   mesh.emplace(must(hosts.spawn("m", extent("gpu=2"), self({"serve"}), handlers)));
-  actors.emplace(must(mesh->spawn_actors("adder", "adder", "0", {.on_failure = [](const ActorReport&) {}})));
+  actors.emplace(
+      must(mesh->spawn_actors("adder", "adder", "0", {.on_failure = [](const ActorReport&) {}})));
   REQUIRE(mesh->signal({{1, 2}}, SIGKILL).has_value());
   auto future = told.get_future();
   REQUIRE(future.wait_for(in_time) == std::future_status::ready);
   CHECK(future.get() ==
-        "1: call=fine failure=fine status=fine actors=fine spawn=fine replacement=fine stop actors=fine stop=fine wait=fine");
+        "1: call=fine failure=fine status=fine actors=fine spawn=fine replacement=fine stop "
+        "actors=fine stop=fine wait=fine");
   must(replacement->stop());
   must(hosts.shutdown(in_time));
 }

@@ -1,4 +1,5 @@
-// Spec 6.1: hosts that are taken over, hosts that a mesh holds for itself, and hosts that procs start.
+// Spec 6.1: hosts that are taken over, hosts that a mesh holds for itself, and hosts that procs
+// start.
 #include <csignal>
 
 #include "tests/conformance/procs.h"
@@ -17,7 +18,9 @@ HostMeshRef ref_to(const std::vector<std::string>& hosts) {
 
 }  // namespace
 
-TEST_CASE("spec 6.1: hosts that were taken by their reference end with who took them, and with his shutdown") {
+TEST_CASE(
+    "spec 6.1: hosts that were taken by their reference end with who took them, and with his "
+    "shutdown") {
   StandingHost first, second;
   auto context = must(Context::create());
   const auto sleep = own_sleep();
@@ -44,11 +47,14 @@ TEST_CASE("spec 6.1: hosts that were taken by their reference end with who took 
   CHECK(processes_with(sleep).empty());
 }
 
-TEST_CASE("spec 6.1: taking hosts fails closed and names each that cannot be reached; those that can are left alone") {
+TEST_CASE(
+    "spec 6.1: taking hosts fails closed and names each that cannot be reached; those that can are "
+    "left alone") {
   StandingHost host;
   auto context = must(Context::create());
   const auto taken =
-      HostMesh::take(context, ref_to({"unix:/nobody/here", host.address(), "unix:@nobody.there"}), {.deadline = 2s, .require_all = false});
+      HostMesh::take(context, ref_to({"unix:/nobody/here", host.address(), "unix:@nobody.there"}),
+                     {.deadline = 2s, .require_all = false});
   REQUIRE_FALSE(taken.has_value());
   const auto detail = taken.error().detail();
   INFO(detail);
@@ -63,7 +69,8 @@ TEST_CASE("spec 6.1: taking hosts fails closed and names each that cannot be rea
   CHECK(host.process().is_running());
 }
 
-TEST_CASE("spec 6.4: a shutdown ends the hosts that it reaches, and says which one it did not reach") {
+TEST_CASE(
+    "spec 6.4: a shutdown ends the hosts that it reaches, and says which one it did not reach") {
   StandingHost first, second;
   auto context = must(Context::create());
   auto hosts = must(HostMesh::take(context, ref_to({first.address(), second.address()})));
@@ -81,14 +88,20 @@ TEST_CASE("spec 6.4: a shutdown ends the hosts that it reaches, and says which o
 TEST_CASE("spec 6.1: a mesh that was allocated with hosts of its own holds them, and ends them") {
   auto context = must(Context::create());
   auto allocator = process_allocator(of_this_build());
-  const auto make = [&] { return must(allocator->allocate(context, {.extent = extent("host=2"), .on_event = {}})); };
+  const auto make = [&] {
+    return must(allocator->allocate(context, {.extent = extent("host=2"), .on_event = {}}));
+  };
   const auto is_empty = [] { return wardens_of(::getpid()).empty() && host_directories().empty(); };
   Heard heard;
   {
-    auto mesh = must(ProcMesh::allocate(context, "ranks", make(), extent("gpu=2"), self({"serve"}), heard.handlers()));
+    auto mesh = must(ProcMesh::allocate(context, "ranks", make(), extent("gpu=2"), self({"serve"}),
+                                        heard.handlers()));
     CHECK(mesh.ref().region().extent() == extent("host=2,gpu=2"));
-    CHECK(texts(must(context.call(mesh.ref(), Port::environ_of, "NODE_RANK", in_time))) == Words{"0", "0", "1", "1"});
-    CHECK(mesh.handover(must(ProcId::parse(mesh.ref().hosts()[0].to_string() + ",controller"))).error().code() == ErrorCode::refused);
+    CHECK(texts(must(context.call(mesh.ref(), Port::environ_of, "NODE_RANK", in_time))) ==
+          Words{"0", "0", "1", "1"});
+    CHECK(mesh.handover(must(ProcId::parse(mesh.ref().hosts()[0].to_string() + ",controller")))
+              .error()
+              .code() == ErrorCode::refused);
     // Some of its ranks are not all of it.
     CHECK(must(mesh.stop({.reason = "smaller", .ranks = {{0, 1}}})).ranks[0].is_terminal());
     CHECK(wardens_of(::getpid()).size() == 2);
@@ -98,24 +111,28 @@ TEST_CASE("spec 6.1: a mesh that was allocated with hosts of its own holds them,
     CHECK(must(mesh.wait(in_time)).exit_code() == 0);
   }
   {
-    const auto mesh = must(ProcMesh::allocate(context, "ranks", make(), extent("gpu=1"), self({"serve"}), heard.handlers()));
+    const auto mesh = must(ProcMesh::allocate(context, "ranks", make(), extent("gpu=1"),
+                                              self({"serve"}), heard.handlers()));
     CHECK(wardens_of(::getpid()).size() == 2);
   }
   CHECK(wait_until(is_empty, in_time));
-  const auto broken = ProcMesh::allocate(context, "ranks", make(), extent("gpu=1"), {.command = {"/no/such/file"}}, heard.handlers());
+  const auto broken = ProcMesh::allocate(context, "ranks", make(), extent("gpu=1"),
+                                         {.command = {"/no/such/file"}}, heard.handlers());
   REQUIRE_FALSE(broken.has_value());
   CHECK(broken.error().code() == ErrorCode::proc_creation_error);
   CHECK(wait_until(is_empty, in_time));
   CHECK(heard.failures().empty());
 }
 
-TEST_CASE("spec 6.1: a proc starts a host, others use it by its reference, and it ends with its proc") {
+TEST_CASE(
+    "spec 6.1: a proc starts a host, others use it by its reference, and it ends with its proc") {
   auto context = must(Context::create());
   auto hosts = must(HostMesh::local(context, of_this_build()));
   auto mesh = must(hosts.spawn("seeds", extent("gpu=2"), self({"grow"})));
   const auto answers = must(context.call(mesh.ref(), Port::grow, "", in_time));
   std::vector<HostAddr> grown;
-  for (const auto& answer : answers) grown.push_back(must(HostMeshRef::parse(must(answer))).hosts().front());
+  for (const auto& answer : answers)
+    grown.push_back(must(HostMeshRef::parse(must(answer))).hosts().front());
   const auto sleep = own_sleep();
   auto more = must(HostMesh::attach(context, "grown", grown, {.deadline = in_time}));
   Heard heard;
@@ -123,6 +140,7 @@ TEST_CASE("spec 6.1: a proc starts a host, others use it by its reference, and i
   CHECK(processes_with(sleep).size() == 4);
   CHECK(host_directories().size() == 3);
   must(mesh.stop());
-  CHECK(wait_until([&] { return processes_with(sleep).empty() && host_directories().size() == 1; }, in_time));
+  CHECK(wait_until([&] { return processes_with(sleep).empty() && host_directories().size() == 1; },
+                   in_time));
   must(hosts.shutdown(in_time));
 }

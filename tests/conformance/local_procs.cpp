@@ -1,4 +1,5 @@
-// Spec 5.1, local mode: hosts and procs inside of the launcher's process, with the same messages and states.
+// Spec 5.1, local mode: hosts and procs inside of the launcher's process, with the same messages
+// and states.
 #include <sys/resource.h>
 #include <unistd.h>
 
@@ -44,8 +45,12 @@ class Gate {
 
 struct Counter : Actor {
   Counter(ActorContext&, std::string_view start) : total(std::stoi(std::string(start))) {
-    on("add", [this](ActorContext&, const ActorMessage& message) { return std::to_string(total += std::stoi(std::string(message.body))); });
-    on("throw", [](ActorContext&, const ActorMessage&) -> std::string { throw std::runtime_error("no checkpoint"); });
+    on("add", [this](ActorContext&, const ActorMessage& message) {
+      return std::to_string(total += std::stoi(std::string(message.body)));
+    });
+    on("throw", [](ActorContext&, const ActorMessage&) -> std::string {
+      throw std::runtime_error("no checkpoint");
+    });
   }
   int total;
 };
@@ -53,7 +58,8 @@ struct Counter : Actor {
 /// An actor that keeps a call, and never answers it.
 struct Keeper : Actor {
   Keeper(ActorContext&, std::string_view) {
-    on("keep", [this](ActorContext& context, const ActorMessage&) { kept.push_back(context.defer()); });
+    on("keep",
+       [this](ActorContext& context, const ActorMessage&) { kept.push_back(context.defer()); });
   }
   std::vector<ActorReply> kept;
 };
@@ -70,7 +76,9 @@ ProcProgram serve() {
   ProcProgram program;
   program.actor<Counter>("counter").actor<Keeper>("keeper");
   program.on(Port::echo, [](Proc&, const Incoming& call) { return std::string(call.body); });
-  program.on(Port::place, [](Proc& proc, const Incoming&) { return std::to_string(proc.rank()) + " at " + proc.point().to_string(); });
+  program.on(Port::place, [](Proc& proc, const Incoming&) {
+    return std::to_string(proc.rank()) + " at " + proc.point().to_string();
+  });
   // All around the ring, and back with who was on the way.
   program.on(Port::right, [](Proc& proc, const Incoming& call) -> Result<std::string> {
     const auto way = std::string(call.body) + std::to_string(proc.rank());
@@ -99,7 +107,8 @@ HostMesh hosts_of(Context& context, LocalPrograms programs, std::string_view hos
 
 std::size_t count_threads() {
   std::size_t count = 0;
-  for ([[maybe_unused]] const auto& entry : std::filesystem::directory_iterator("/proc/self/task")) ++count;
+  for ([[maybe_unused]] const auto& entry : std::filesystem::directory_iterator("/proc/self/task"))
+    ++count;
   return count;
 }
 
@@ -109,7 +118,9 @@ bool mentions(const std::string& text, const std::string& part) {
 
 }  // namespace
 
-TEST_CASE("spec 5.1: local mode: procs of two hosts are Ready, say who they are, call each other, and are stopped") {
+TEST_CASE(
+    "spec 5.1: local mode: procs of two hosts are Ready, say who they are, call each other, and "
+    "are stopped") {
   auto context = must(Context::create());
   auto hosts = hosts_of(context, {{"serve", serve()}}, "host=2");
   Heard heard;
@@ -123,7 +134,8 @@ TEST_CASE("spec 5.1: local mode: procs of two hosts are Ready, say who they are,
   CHECK(to_string(must(hosts.statuses(mesh.ref()))) == "Running=0..8");
   CHECK(must(must(mesh.proc(5)).call(context, Port::echo, "hello", in_time)) == "hello");
   CHECK(texts(must(context.call(must(mesh.ref().at("host", 1)), Port::place, "", in_time))) ==
-        Words{"4 at host=1/2,gpu=0/4", "5 at host=1/2,gpu=1/4", "6 at host=1/2,gpu=2/4", "7 at host=1/2,gpu=3/4"});
+        Words{"4 at host=1/2,gpu=0/4", "5 at host=1/2,gpu=1/4", "6 at host=1/2,gpu=2/4",
+              "7 at host=1/2,gpu=3/4"});
   CHECK(must(must(mesh.proc(0)).call(context, Port::right, "", in_time)) == "01234567");
   for (const auto& rank : must(mesh.stop({.reason = "seen enough"})).ranks) {
     CHECK(rank.state == ProcState::stopped);
@@ -142,35 +154,40 @@ TEST_CASE("spec 5.1, 7: local mode: actors are made, asked, reduced at each host
   auto mesh = must(hosts.spawn("m", extent("gpu=4"), {.kind = ProcKind::mesh}));
   std::mutex mutex;
   std::vector<std::string> failures;
-  auto tally =
-      must(mesh.spawn_actors("counter", "tally", "40", {.region = {}, .deadline = {}, .on_failure = [&](const ActorReport& report) {
-                                                          const std::lock_guard lock(mutex);
-                                                          failures.push_back(report.reason);
-                                                        }}));
+  auto tally = must(mesh.spawn_actors(
+      "counter", "tally", "40",
+      {.region = {}, .deadline = {}, .on_failure = [&](const ActorReport& report) {
+         const std::lock_guard lock(mutex);
+         failures.push_back(report.reason);
+       }}));
   CHECK(texts(must(tally.call("add", "2", in_time))) == Words(8, "42"));
   const auto sum = must(tally.accumulate("add", "0", "sum", {.deadline = in_time}));
   REQUIRE(sum.value.has_value());
   CHECK(to_text(*sum.value) == "336");
   CHECK(sum.num_messages == 2);
-  CHECK_FALSE(must(must(must(tally.at("host", 0)).at("gpu", 3)).call("throw", "", in_time))[0].has_value());
+  CHECK_FALSE(
+      must(must(must(tally.at("host", 0)).at("gpu", 3)).call("throw", "", in_time))[0].has_value());
   REQUIRE(tally.wait_for_failure(in_time).has_value());
   {
     const std::lock_guard lock(mutex);
     CHECK(failures == Words{"no checkpoint"});
   }
-  CHECK(codes(must(tally.call("add", "1", in_time))) == std::vector{ErrorCode::none, ErrorCode::none, ErrorCode::none,
-                                                                    ErrorCode::no_such_port, ErrorCode::none, ErrorCode::none,
-                                                                    ErrorCode::none, ErrorCode::none});
+  CHECK(codes(must(tally.call("add", "1", in_time))) ==
+        std::vector{ErrorCode::none, ErrorCode::none, ErrorCode::none, ErrorCode::no_such_port,
+                    ErrorCode::none, ErrorCode::none, ErrorCode::none, ErrorCode::none});
   // A call that an actor still has when its proc ends.
   auto keeper = must(mesh.spawn_actors("keeper", "keeper", ""));
-  auto kept = std::async(std::launch::async, [&] { return must(keeper.call("keep", "", in_time)); });
+  auto kept =
+      std::async(std::launch::async, [&] { return must(keeper.call("keep", "", in_time)); });
   CHECK(wait_until([&] { return must(keeper.all().states(in_time))[7].handled == 1; }, in_time));
   must(mesh.stop());
   for (const auto& answer : kept.get()) CHECK_FALSE(answer.has_value());
   must(hosts.shutdown(in_time));
 }
 
-TEST_CASE("spec 5.1, 4.9: local mode: a main() that returns, throws, or never ends without being asked, is told as it is") {
+TEST_CASE(
+    "spec 5.1, 4.9: local mode: a main() that returns, throws, or never ends without being asked, "
+    "is told as it is") {
   auto context = must(Context::create());
   // Opened when all are Ready.
   const auto gate = std::make_shared<Gate>();
@@ -222,8 +239,10 @@ TEST_CASE("spec 5.1, 4.9: local mode: a main() that returns, throws, or never en
     REQUIRE(failure.has_value());
     CHECK(failure->rank == 1);
     CHECK(failure->signal == SIGKILL);
-    CHECK(must(mesh.proc(1)).call(context, Port::echo, "", in_time).error().code() == ErrorCode::no_such_proc);
-    CHECK(must(must(mesh.proc(0)).call(context, Port::echo, "still here", in_time)) == "still here");
+    CHECK(must(mesh.proc(1)).call(context, Port::echo, "", in_time).error().code() ==
+          ErrorCode::no_such_proc);
+    CHECK(must(must(mesh.proc(0)).call(context, Port::echo, "still here", in_time)) ==
+          "still here");
     must(mesh.stop());
   }
   must(hosts.shutdown(in_time));
@@ -246,18 +265,24 @@ TEST_CASE("spec 5.1, 4.6: local mode: what cannot be ended is said, and goes on 
       gate->wait();
       return "free";
     });
-    stuck_others.actor_type("stuck", [gate](ActorContext&, std::string_view) { return std::make_unique<Stuck>(gate); });
+    stuck_others.actor_type(
+        "stuck", [gate](ActorContext&, std::string_view) { return std::make_unique<Stuck>(gate); });
     auto hosts = hosts_of(context, {{"main", stuck_main}, {"others", stuck_others}});
     Heard heard;
     auto by_main = must(hosts.spawn("by_main", extent("gpu=2"), named("main"), heard.handlers()));
-    auto by_handler = must(hosts.spawn("by_handler", extent("gpu=2"), named("others"), heard.handlers()));
-    auto by_actor = must(hosts.spawn("by_actor", extent("gpu=2"), named("others"), heard.handlers()));
-    auto actors =
-        must(by_actor.spawn_actors("stuck", "stuck", "", {.region = {}, .deadline = {}, .on_failure = [](const ActorReport&) {}}));
+    auto by_handler =
+        must(hosts.spawn("by_handler", extent("gpu=2"), named("others"), heard.handlers()));
+    auto by_actor =
+        must(hosts.spawn("by_actor", extent("gpu=2"), named("others"), heard.handlers()));
+    auto actors = must(by_actor.spawn_actors(
+        "stuck", "stuck", "",
+        {.region = {}, .deadline = {}, .on_failure = [](const ActorReport&) {}}));
     REQUIRE(must(by_handler.proc(1)).send(context, Port::die, "").has_value());
     // What comes behind it waits for it.
-    CHECK(must(by_handler.proc(1)).call(context, Port::echo, "", 100ms).error().code() == ErrorCode::timeout);
-    CHECK(must(must(actors.at("gpu", 1)).call("stick", "", 100ms))[0].error().code() == ErrorCode::timeout);
+    CHECK(must(by_handler.proc(1)).call(context, Port::echo, "", 100ms).error().code() ==
+          ErrorCode::timeout);
+    CHECK(must(must(actors.at("gpu", 1)).call("stick", "", 100ms))[0].error().code() ==
+          ErrorCode::timeout);
     CHECK(wait_until([&] { return begun->load(); }, in_time));
     for (auto* mesh : {&by_main, &by_handler, &by_actor}) mesh->request_stop();
     for (auto* mesh : {&by_main, &by_handler, &by_actor}) {
@@ -267,7 +292,8 @@ TEST_CASE("spec 5.1, 4.6: local mode: what cannot be ended is said, and goes on 
       CHECK(outcome.ranks[1].cause == Cause::unkillable);
       INFO(outcome.ranks[1].reason);
       CHECK(mentions(outcome.ranks[1].reason, "a thread of this process"));
-      CHECK(must(mesh->proc(1)).call(context, Port::echo, "", in_time).error().code() == ErrorCode::no_such_proc);
+      CHECK(must(mesh->proc(1)).call(context, Port::echo, "", in_time).error().code() ==
+            ErrorCode::no_such_proc);
     }
     // The shutdown waits for them, as long as it may.
     SUBCASE("they return in the end") {
@@ -293,17 +319,20 @@ TEST_CASE("spec 5.1: local mode: a process exits when it wants to, whatever runs
   CHECK(mentions(ended.out, "4 are ready\n"));
 }
 
-TEST_CASE("spec 5.1: local mode: a main() that does not ask whether it is to stop is off the bus at once, and ends when it returns") {
+TEST_CASE(
+    "spec 5.1: local mode: a main() that does not ask whether it is to stop is off the bus at "
+    "once, and ends when it returns") {
   const auto gate = std::make_shared<Gate>();
   auto context = must(Context::create(quick({{"terminate.grace", "20s"}})));
   std::promise<void> begun;
   std::promise<ErrorCode> seen;
-  auto hosts = hosts_of(context, {{"deaf", with_main([&](Proc& proc) {
-                                     begun.set_value();
-                                     gate->wait();
-                                     seen.set_value(proc.call(proc.rank(), Port::echo, "", in_time).error().code());
-                                     return 5;
-                                   })}});
+  auto hosts = hosts_of(
+      context, {{"deaf", with_main([&](Proc& proc) {
+                   begun.set_value();
+                   gate->wait();
+                   seen.set_value(proc.call(proc.rank(), Port::echo, "", in_time).error().code());
+                   return 5;
+                 })}});
   Heard heard;
   auto mesh = must(hosts.spawn("m", extent("gpu=1"), named("deaf"), heard.handlers()));
   REQUIRE(begun.get_future().wait_for(in_time) == std::future_status::ready);
@@ -322,7 +351,8 @@ TEST_CASE("spec 5.1: local mode: a main() that does not ask whether it is to sto
   must(hosts.shutdown(in_time));
 }
 
-TEST_CASE("spec 5.1, 6.2: local mode: what it cannot start is refused with words that say what to do") {
+TEST_CASE(
+    "spec 5.1, 6.2: local mode: what it cannot start is refused with words that say what to do") {
   auto context = must(Context::create());
   auto hosts = hosts_of(context, {{"serve", serve()}, {"other", serve()}});
   const auto refusal = [&](ProcSpec spec) {
@@ -331,10 +361,13 @@ TEST_CASE("spec 5.1, 6.2: local mode: what it cannot start is refused with words
     CHECK(spawned.error().code() == ErrorCode::proc_creation_error);
     return spawned.error().detail();
   };
-  CHECK(mentions(refusal(named("sevre")), "cannot execute 'sevre (of the programs of local mode: other, serve)'"));
+  CHECK(mentions(refusal(named("sevre")),
+                 "cannot execute 'sevre (of the programs of local mode: other, serve)'"));
   // No command: this very program, which is none of them.
-  CHECK(mentions(refusal({.kind = ProcKind::mesh}), "(of the programs of local mode: other, serve)"));
-  CHECK(mentions(refusal(shell("true")), "set ProcSpec::kind to mesh, or start plain procs on HostMesh::local()"));
+  CHECK(
+      mentions(refusal({.kind = ProcKind::mesh}), "(of the programs of local mode: other, serve)"));
+  CHECK(mentions(refusal(shell("true")),
+                 "set ProcSpec::kind to mesh, or start plain procs on HostMesh::local()"));
   auto spec = named("serve");
   spec.command.emplace_back("--fast");
   CHECK(mentions(refusal(spec), "has no arguments"));
@@ -344,10 +377,12 @@ TEST_CASE("spec 5.1, 6.2: local mode: what it cannot start is refused with words
   spec = named("serve");
   spec.input_ranks = {{0, 1}};
   CHECK(mentions(refusal(spec), "ProcSpec::input_ranks"));
-  const auto twice = local_procs(context, ProcProgram().on(0, [](Proc&, const Incoming&) { return std::string(); }));
+  const auto twice = local_procs(
+      context, ProcProgram().on(0, [](Proc&, const Incoming&) { return std::string(); }));
   REQUIRE_FALSE(twice.has_value());
   CHECK(twice.error().code() == ErrorCode::configuration_error);
-  CHECK(local_procs(context, serve(), {.settings = {{"no.such", "key"}}}).error().code() == ErrorCode::configuration_error);
+  CHECK(local_procs(context, serve(), {.settings = {{"no.such", "key"}}}).error().code() ==
+        ErrorCode::configuration_error);
   {
     rlimit before{};
     REQUIRE(::getrlimit(RLIMIT_NOFILE, &before) == 0);
@@ -365,16 +400,22 @@ TEST_CASE("spec 5.1, 6.2: local mode: what it cannot start is refused with words
   must(hosts.shutdown(in_time));
 }
 
-TEST_CASE("spec 5.1, 5.3: local mode: several meshes, new lives, and after the shutdown no thread and no descriptor is left") {
+TEST_CASE(
+    "spec 5.1, 5.3: local mode: several meshes, new lives, and after the shutdown no thread and no "
+    "descriptor is left") {
   const auto threads = count_threads();
   {
     auto context = must(Context::create());
     std::atomic<int> lives{0};
-    auto hosts =
-        hosts_of(context, {{"serve", serve()}, {"twice", with_main([&](Proc& proc) { return lives++ == 0 ? 4 : mind(proc); })}}, "host=3");
+    auto hosts = hosts_of(context, {{"serve", serve()}, {"twice", with_main([&](Proc& proc) {
+                                                           return lives++ == 0 ? 4 : mind(proc);
+                                                         })}},
+                          "host=3");
     Heard first_heard, second_heard, third_heard;
-    auto first = must(hosts.spawn("first", extent("gpu=3"), named("serve"), first_heard.handlers()));
-    auto second = must(hosts.spawn("second", extent("gpu=1"), named("serve"), second_heard.handlers()));
+    auto first =
+        must(hosts.spawn("first", extent("gpu=3"), named("serve"), first_heard.handlers()));
+    auto second =
+        must(hosts.spawn("second", extent("gpu=1"), named("serve"), second_heard.handlers()));
     auto spec = named("twice");
     spec.restart = {.on = RestartPolicy::On::failure};
     spec.restart.delay = 1ms;
@@ -418,16 +459,19 @@ TEST_CASE("spec 5.1, 4.7: local mode: hosts that are let go end, and their procs
   CHECK(wait_until([&] { return ended == 3 && count_threads() == threads; }, in_time));
 }
 
-TEST_CASE("spec 6.1: local mode: an allocation tells of its hosts, and is the hosts of a mesh of its own") {
+TEST_CASE(
+    "spec 6.1: local mode: an allocation tells of its hosts, and is the hosts of a mesh of its "
+    "own") {
   auto context = must(Context::create());
   std::mutex mutex;
   std::vector<std::string> events;
   auto allocator = local_procs_allocator({{"", serve()}});
-  auto made = must(allocator->allocate(context, {.extent = extent("host=2"), .on_event = [&](const AllocationEvent& event) {
-                                                   const std::lock_guard lock(mutex);
-                                                   events.push_back(std::to_string(event.rank) + ":" +
-                                                                    std::to_string(static_cast<int>(event.kind)));
-                                                 }}));
+  auto made = must(allocator->allocate(
+      context, {.extent = extent("host=2"), .on_event = [&](const AllocationEvent& event) {
+                  const std::lock_guard lock(mutex);
+                  events.push_back(std::to_string(event.rank) + ":" +
+                                   std::to_string(static_cast<int>(event.kind)));
+                }}));
   CHECK(made->extent() == extent("host=2"));
   CHECK(made->ends_with_launcher());
   const auto heard = [&] {
@@ -440,7 +484,8 @@ TEST_CASE("spec 6.1: local mode: an allocation tells of its hosts, and is the ho
   }
   SUBCASE("it is stopped as it is") {}
   if (is_taken_over) {
-    auto mesh = must(ProcMesh::allocate(context, "m", std::move(made), extent("gpu=2"), {.kind = ProcKind::mesh}));
+    auto mesh = must(ProcMesh::allocate(context, "m", std::move(made), extent("gpu=2"),
+                                        {.kind = ProcKind::mesh}));
     CHECK(texts(must(context.call(mesh.ref(), Port::echo, "x", in_time))) == Words(4, "x"));
     CHECK(must(mesh.stop()).is_ended());
   } else {
@@ -448,8 +493,11 @@ TEST_CASE("spec 6.1: local mode: an allocation tells of its hosts, and is the ho
     CHECK(made->wait_end(0, 1ms) == "it was stopped");
     CHECK(made->stop(in_time).has_value());
   }
-  CHECK(wait_until([&] { return heard() == Words{"0:0", "0:1", "0:2", "1:0", "1:1", "1:2"}; }, in_time));
-  CHECK(must(HostMesh::allocate(context, "none", must(allocator->allocate(context, {.extent = extent("host=0"), .on_event = {}}))))
+  CHECK(wait_until([&] { return heard() == Words{"0:0", "0:1", "0:2", "1:0", "1:1", "1:2"}; },
+                   in_time));
+  CHECK(must(HostMesh::allocate(
+                 context, "none",
+                 must(allocator->allocate(context, {.extent = extent("host=0"), .on_event = {}}))))
             .hosts()
             .empty());
 }

@@ -40,17 +40,21 @@ std::string code_of(const Result<T>& result) {
 /// From a handler: whatever waits for this very proc.
 std::string try_to_block(Proc& proc) {
   return "call " + code_of(proc.call(proc.rank(), Port::echo, "me", 5s)) + ", call by id " +
-         code_of(proc.call(proc.id(), Port::echo, "me", 5s)) + ", cast " + code_of(proc.call(proc.mesh(), Port::echo, "us", 5s));
+         code_of(proc.call(proc.id(), Port::echo, "me", 5s)) + ", cast " +
+         code_of(proc.call(proc.mesh(), Port::echo, "us", 5s));
 }
 
 /// An actor that adds, and that tries to wait.
 struct Adder : Actor {
   Adder(ActorContext&, std::string_view start) : total(std::stoi(std::string(start))) {
-    on("add", [this](ActorContext&, const ActorMessage& message) { return std::to_string(total += std::stoi(std::string(message.body))); });
+    on("add", [this](ActorContext&, const ActorMessage& message) {
+      return std::to_string(total += std::stoi(std::string(message.body)));
+    });
     on("block", [](ActorContext& self, const ActorMessage&) {
       auto& proc = self.proc();
-      return "call " + code_of(proc.call((proc.rank() + 1) % proc.world_size(), Port::echo, "", 5s)) + ", cast " +
-             code_of(proc.call(proc.mesh(), Port::echo, "", 5s));
+      return "call " +
+             code_of(proc.call((proc.rank() + 1) % proc.world_size(), Port::echo, "", 5s)) +
+             ", cast " + code_of(proc.call(proc.mesh(), Port::echo, "", 5s));
     });
   }
   int total;
@@ -129,7 +133,8 @@ ProcProgram program(const std::shared_ptr<Grown>& grown) {
       .on(Port::echo, [](Proc&, const Incoming& call) { return std::string(call.body); })
       .on(Port::place,
           [](Proc& proc, const Incoming& call) {
-            return name_of(proc) + " at " + proc.point().to_string() + (call.point ? " as " + call.point->to_string() : "");
+            return name_of(proc) + " at " + proc.point().to_string() +
+                   (call.point ? " as " + call.point->to_string() : "");
           })
       .on(Port::left, [](Proc& proc, const Incoming& call) { return relay(proc, call, "left"); })
       .on(Port::right, [](Proc& proc, const Incoming& call) { return relay(proc, call, "right"); })
@@ -141,7 +146,8 @@ ProcProgram program(const std::shared_ptr<Grown>& grown) {
           })
       .on(Port::die, [](Proc&, const Incoming&) { return std::to_string(std::raise(SIGKILL)); })
       .on(Port::grow, [grown](Proc& proc, const Incoming&) { return grown->grow(proc); })
-      .on(Port::setting, [](Proc& proc, const Incoming& call) { return setting_in(proc, call.body); })
+      .on(Port::setting,
+          [](Proc& proc, const Incoming& call) { return setting_in(proc, call.body); })
       .actor<Adder>("adder")
       .actor<Sitter>("sitter");
 }

@@ -1,4 +1,5 @@
-// Spec 4.4: several procs of one process. Each is a proc of its own; what they share is what belongs to a process.
+// Spec 4.4: several procs of one process. Each is a proc of its own; what they share is what
+// belongs to a process.
 #include <algorithm>
 #include <csignal>
 #include <set>
@@ -13,15 +14,18 @@ namespace {
 
 /// A mesh of this program on processes of several procs, and what its launcher hears.
 struct Mesh {
-  Mesh(std::string_view hosts_extent, std::string_view per_host, std::uint32_t procs_per_process, ProcSpec spec = self({"several"}))
+  Mesh(std::string_view hosts_extent, std::string_view per_host, std::uint32_t procs_per_process,
+       ProcSpec spec = self({"several"}))
       : context(must(Context::create())),
         hosts(must(HostMesh::process(context, extent(hosts_extent), of_this_build()))),
-        procs(must(hosts.spawn("m", extent(per_host), with(std::move(spec), procs_per_process), heard.handlers()))) {}
+        procs(must(hosts.spawn("m", extent(per_host), with(std::move(spec), procs_per_process),
+                               heard.handlers()))) {}
   /// On a host that is there.
   Mesh(const HostAddr& host, std::string_view per_host, std::uint32_t procs_per_process)
       : context(must(Context::create())),
         hosts(must(HostMesh::attach(context, "standing", {host}))),
-        procs(must(hosts.spawn("m", extent(per_host), with(self({"several"}), procs_per_process), heard.handlers()))) {}
+        procs(must(hosts.spawn("m", extent(per_host), with(self({"several"}), procs_per_process),
+                               heard.handlers()))) {}
 
   static ProcSpec with(ProcSpec spec, std::uint32_t procs_per_process) {
     spec.procs_per_process = procs_per_process;
@@ -35,7 +39,8 @@ struct Mesh {
   void order(std::uint64_t rank, std::string_view what) { (void)ask(rank, Port::leave, what); }
   std::vector<RankReport> status() { return must(procs.status(in_time)); }
   RankReport end_of(std::uint64_t rank) {
-    REQUIRE(wait_until([&] { return status()[rank].is_terminal() && !status()[rank].reason.empty(); }, in_time));
+    REQUIRE(wait_until(
+        [&] { return status()[rank].is_terminal() && !status()[rank].reason.empty(); }, in_time));
     return status()[rank];
   }
   std::vector<pid_t> pids() {
@@ -62,7 +67,9 @@ std::size_t processes() {
 
 }  // namespace
 
-TEST_CASE("spec 4.4: several procs share a process, and each has its address, its place, its actors and its own end") {
+TEST_CASE(
+    "spec 4.4: several procs share a process, and each has its address, its place, its actors and "
+    "its own end") {
   Mesh mesh("host=2", "gpu=5", 2);
   const auto pids = mesh.pids();
   REQUIRE(pids.size() == 10);
@@ -70,11 +77,13 @@ TEST_CASE("spec 4.4: several procs share a process, and each has its address, it
   for (const std::size_t rank : {0U, 2U, 5U, 7U}) CHECK(pids[rank] == pids[rank + 1]);
   CHECK(std::set<pid_t>(pids.begin(), pids.end()).size() == 6);
   CHECK(processes() == 6);
-  CHECK(texts(must(mesh.context.call(mesh.procs.ref(), Port::place, "", in_time)))[6] == "m 6 at host=1/2,gpu=1/5 as host=1/2,gpu=1/5");
+  CHECK(texts(must(mesh.context.call(mesh.procs.ref(), Port::place, "", in_time)))[6] ==
+        "m 6 at host=1/2,gpu=1/5 as host=1/2,gpu=1/5");
   // From one to the other inside of a process, and across.
   for (const std::uint64_t to : {1U, 6U}) {
     const auto id = must(mesh.procs.ref().proc_at(to)).to_string();
-    CHECK(must(mesh.ask(0, Port::left, id + " " + std::to_string(Port::right))) == "right of m " + std::to_string(to));
+    CHECK(must(mesh.ask(0, Port::left, id + " " + std::to_string(Port::right))) ==
+          "right of m " + std::to_string(to));
   }
   auto adders = must(mesh.procs.spawn_actors("adder", "sum", "40"));
   CHECK(texts(must(adders.call("add", "2", in_time))) == Words(10, "42"));
@@ -92,7 +101,9 @@ TEST_CASE("spec 4.4: several procs share a process, and each has its address, it
   must(mesh.hosts.shutdown(in_time));
 }
 
-TEST_CASE("spec 4.4: one of several ends alone, is told at once, and what the process writes is then the next one's") {
+TEST_CASE(
+    "spec 4.4: one of several ends alone, is told at once, and what the process writes is then the "
+    "next one's") {
   Mesh mesh("host=1", "gpu=3", 3);
   CHECK(must(mesh.ask(2, Port::say, "first\n")) == "");
   REQUIRE(wait_until([&] { return mesh.heard.output(0) == "first\n"; }, in_time));
@@ -130,7 +141,8 @@ TEST_CASE("spec 4.4: one of several ends alone, is told at once, and what the pr
   for (const auto& rank : mesh.heard.failures()) CHECK(rank.rank == 0);
 }
 
-TEST_CASE("spec 4.4, 4.9: a process that ends takes its procs along, each told once; the others live") {
+TEST_CASE(
+    "spec 4.4, 4.9: a process that ends takes its procs along, each told once; the others live") {
   Mesh mesh("host=1", "gpu=6", 3);
   const auto pid = mesh.pids()[4];
   const auto all_end = [&](auto&& as_expected) {
@@ -140,11 +152,14 @@ TEST_CASE("spec 4.4, 4.9: a process that ends takes its procs along, each told o
       CHECK(as_expected(end));
     }
     CHECK(mesh.heard.failures().size() == 3);
-    for (const std::uint64_t rank : {0U, 1U, 2U}) CHECK(mesh.status()[rank].state == ProcState::ready);
+    for (const std::uint64_t rank : {0U, 1U, 2U})
+      CHECK(mesh.status()[rank].state == ProcState::ready);
   };
   SUBCASE("by SIGKILL") {
     REQUIRE(::kill(pid, SIGKILL) == 0);
-    all_end([](const RankReport& end) { return end.signal == SIGKILL && end.reason.starts_with("killed by SIGKILL from outside"); });
+    all_end([](const RankReport& end) {
+      return end.signal == SIGKILL && end.reason.starts_with("killed by SIGKILL from outside");
+    });
   }
   SUBCASE("by SIGTERM from somebody else: as one proc would") {
     REQUIRE(::kill(pid, SIGTERM) == 0);
@@ -157,7 +172,9 @@ TEST_CASE("spec 4.4, 4.9: a process that ends takes its procs along, each told o
   mesh.end();
 }
 
-TEST_CASE("spec 4.4, 4.6: one of several that does not return is given up, and ends with its process; all that are killed are") {
+TEST_CASE(
+    "spec 4.4, 4.6: one of several that does not return is given up, and ends with its process; "
+    "all that are killed are") {
   Mesh mesh("host=1", "gpu=2", 2);
   mesh.order(0, "stick");
   SUBCASE("alone") {
@@ -176,31 +193,40 @@ TEST_CASE("spec 4.4, 4.6: one of several that does not return is given up, and e
     for (const auto& rank : stop.ranks) CHECK(rank.state == ProcState::stopped);
   }
   must(mesh.procs.stop({.grace = 5s}));
-  CHECK(wait_until([] { return processes() == 0; }, in_time));  // with the last one that does return
+  CHECK(
+      wait_until([] { return processes() == 0; }, in_time));  // with the last one that does return
   must(mesh.hosts.shutdown(in_time));
 }
 
-TEST_CASE("spec 4.4: a process whose procs do not ask whether they are to stop ends all the same, with all of them") {
+TEST_CASE(
+    "spec 4.4: a process whose procs do not ask whether they are to stop ends all the same, with "
+    "all of them") {
   Mesh mesh("host=1", "gpu=3", 3, self({"several", "deaf"}));
   const auto pid = mesh.pids()[0];
   SUBCASE("by SIGTERM") {
     REQUIRE(::kill(pid, SIGTERM) == 0);
   }
   SUBCASE("when it is stopped, long before its grace is over") {
-    for (const auto& rank : must(mesh.procs.stop({.grace = 60s, .deadline = in_time})).ranks) CHECK(rank.step == StopStep::asked);
+    for (const auto& rank : must(mesh.procs.stop({.grace = 60s, .deadline = in_time})).ranks)
+      CHECK(rank.step == StopStep::asked);
   }
   for (const std::uint64_t rank : {0U, 1U, 2U}) mesh.end_of(rank);
   CHECK(wait_until([] { return processes() == 0; }, in_time));
   mesh.end();
 }
 
-TEST_CASE("spec 4.4, 8.9: who begins anew has a process of its own; all together they share one again") {
+TEST_CASE(
+    "spec 4.4, 8.9: who begins anew has a process of its own; all together they share one again") {
   auto spec = self({"several"});
   spec.restart = {.on = RestartPolicy::On::failure};
   SUBCASE("one") {
     Mesh mesh("host=1", "gpu=3", 3, spec);
     mesh.order(1, "3");
-    REQUIRE(wait_until([&] { return mesh.status()[1].state == ProcState::ready && mesh.status()[1].restarts == 1; }, in_time));
+    REQUIRE(wait_until(
+        [&] {
+          return mesh.status()[1].state == ProcState::ready && mesh.status()[1].restarts == 1;
+        },
+        in_time));
     const auto pids = mesh.pids();
     CHECK(pids[0] == pids[2]);
     CHECK(pids[0] != pids[1]);
@@ -213,8 +239,9 @@ TEST_CASE("spec 4.4, 8.9: who begins anew has a process of its own; all together
     REQUIRE(::kill(pid, SIGKILL) == 0);
     REQUIRE(wait_until(
         [&] {
-          return std::ranges::all_of(mesh.status(),
-                                     [](const RankReport& rank) { return rank.state == ProcState::ready && rank.restarts == 1; });
+          return std::ranges::all_of(mesh.status(), [](const RankReport& rank) {
+            return rank.state == ProcState::ready && rank.restarts == 1;
+          });
         },
         in_time));
     const auto pids = mesh.pids();
@@ -223,7 +250,8 @@ TEST_CASE("spec 4.4, 8.9: who begins anew has a process of its own; all together
   }
 }
 
-TEST_CASE("spec 4.4, 5.5: several procs of one process do not notice that their agent is replaced") {
+TEST_CASE(
+    "spec 4.4, 5.5: several procs of one process do not notice that their agent is replaced") {
   StandingHost host;
   Mesh mesh(must(HostAddr::parse(host.address())), "gpu=4", 2);
   const auto before = mesh.pids();
@@ -237,7 +265,8 @@ TEST_CASE("spec 4.4, 5.5: several procs of one process do not notice that their 
   mesh.end();
 }
 
-TEST_CASE("spec 4.4, 4.8: a program that ends before it says who it is ends so for each of its procs") {
+TEST_CASE(
+    "spec 4.4, 4.8: a program that ends before it says who it is ends so for each of its procs") {
   auto context = must(Context::create());
   auto hosts = must(HostMesh::process(context, extent("host=1"), of_this_build()));
   const auto fails = [&](ProcSpec spec, const std::string& words) {
@@ -257,7 +286,8 @@ TEST_CASE("spec 4.4, 4.8: a program that ends before it says who it is ends so f
 TEST_CASE("spec 4.4: what cannot share a process is refused in words") {
   auto context = must(Context::create());
   auto hosts = must(HostMesh::process(context, extent("host=1"), of_this_build()));
-  const auto refused = [&](ProcSpec spec, std::uint32_t procs_per_process, const std::string& words) {
+  const auto refused = [&](ProcSpec spec, std::uint32_t procs_per_process,
+                           const std::string& words) {
     spec.procs_per_process = procs_per_process;
     const auto mesh = hosts.spawn("m", extent("gpu=4"), spec);
     REQUIRE_FALSE(mesh.has_value());
@@ -272,7 +302,9 @@ TEST_CASE("spec 4.4: what cannot share a process is refused in words") {
   refused(with_input, 2, "rank 1 has no stdin of its own");
   // A wrapper that closes what it does not know.
   auto wrapped = self({"several"});
-  wrapped.command.insert(wrapped.command.begin(), {"python3", "-c", "import subprocess, sys; sys.exit(subprocess.call(sys.argv[1:]))"});
+  wrapped.command.insert(
+      wrapped.command.begin(),
+      {"python3", "-c", "import subprocess, sys; sys.exit(subprocess.call(sys.argv[1:]))"});
   refused(wrapped, 2, "wrapper that leaves descriptors open");
   CHECK(processes() == 0);
   must(hosts.shutdown(in_time));

@@ -1,5 +1,5 @@
-// Spec 6.2: spawn() gives a mesh, or says what went wrong and leaves nothing. (That a command cannot be executed:
-// tests/integration/client/spawn.cpp.)
+// Spec 6.2: spawn() gives a mesh, or says what went wrong and leaves nothing. (That a command
+// cannot be executed: tests/integration/client/spawn.cpp.)
 #include <csignal>
 #include <future>
 
@@ -12,7 +12,8 @@ using namespace meshbus::test;
 namespace {
 
 struct Launcher {
-  explicit Launcher(std::string_view hosts_extent, std::vector<std::pair<std::string, std::string>> settings = {})
+  explicit Launcher(std::string_view hosts_extent,
+                    std::vector<std::pair<std::string, std::string>> settings = {})
       : context(must(Context::create(quick(std::move(settings))))),
         hosts(must(HostMesh::process(context, extent(hosts_extent), of_this_build()))) {}
   Context context;
@@ -26,11 +27,14 @@ std::size_t procs_with(const std::string& argument) {
 
 }  // namespace
 
-TEST_CASE("spec 6.2: the extent of a mesh is that of its hosts and what each has, and every rank knows its place in it") {
+TEST_CASE(
+    "spec 6.2: the extent of a mesh is that of its hosts and what each has, and every rank knows "
+    "its place in it") {
   Launcher launcher("rack=2,host=1");
   auto mesh = must(launcher.hosts.spawn("trainers", extent("numa=1,gpu=2"), self({"serve"})));
   CHECK(mesh.ref().region().extent().to_argument() == "rack=2,host=1,numa=1,gpu=2");
-  CHECK(to_string(must(mesh.wait_status(Status::Kind::running, {.deadline = in_time, .idle = {}}))) == "Running=0..4");
+  CHECK(to_string(must(mesh.wait_status(Status::Kind::running,
+                                        {.deadline = in_time, .idle = {}}))) == "Running=0..4");
   for (const auto& rank : must(mesh.status())) {
     CHECK(rank.state == ProcState::ready);
     CHECK(rank.host_index == rank.rank / 2);
@@ -41,20 +45,26 @@ TEST_CASE("spec 6.2: the extent of a mesh is that of its hosts and what each has
   must(launcher.hosts.shutdown(in_time));
 }
 
-TEST_CASE("spec 6.2: a per-host label that is also a host label is a configuration_error that names it, before anything starts") {
+TEST_CASE(
+    "spec 6.2: a per-host label that is also a host label is a configuration_error that names it, "
+    "before anything starts") {
   Launcher launcher("rack=1,host=1");
   for (const char* const per_host : {"gpu=2,rack=2", "rack=1", "host=1,gpu=2"}) {
     const auto mesh = launcher.hosts.spawn("m", extent(per_host), self({"serve"}));
     REQUIRE_FALSE(mesh.has_value());
     INFO(mesh.error().to_string());
     CHECK(mesh.error().code() == ErrorCode::configuration_error);
-    CHECK(mesh.error().detail().find(std::string(per_host).find("rack") != std::string::npos ? "rack" : "host") != std::string::npos);
+    CHECK(mesh.error().detail().find(std::string(per_host).find("rack") != std::string::npos
+                                         ? "rack"
+                                         : "host") != std::string::npos);
   }
   CHECK(must(launcher.hosts.meshes()).meshes.empty());
   must(launcher.hosts.shutdown(in_time));
 }
 
-TEST_CASE("spec 6.2: ranks that hang are named at the deadline, by host and with the stage in which they are stuck; nothing is left") {
+TEST_CASE(
+    "spec 6.2: ranks that hang are named at the deadline, by host and with the stage in which they "
+    "are stuck; nothing is left") {
   Launcher launcher("host=2");
   auto spec = self({"hang", "1", "2"});
   spec.grace = 1s;
@@ -66,8 +76,8 @@ TEST_CASE("spec 6.2: ranks that hang are named at the deadline, by host and with
   CHECK(mesh.error().code() == ErrorCode::proc_spawn_error);
   const auto& detail = mesh.error().detail();
   for (std::uint64_t rank : {1U, 2U}) {
-    CHECK(detail.find("on " + launcher.hosts.hosts()[rank / 2].to_string() + ": rank " + std::to_string(rank) + " exec'd, ") !=
-          std::string::npos);
+    CHECK(detail.find("on " + launcher.hosts.hosts()[rank / 2].to_string() + ": rank " +
+                      std::to_string(rank) + " exec'd, ") != std::string::npos);
   }
   CHECK(detail.find("rank 0 (") == std::string::npos);
   CHECK(detail.find("rank 3 (") == std::string::npos);
@@ -76,7 +86,8 @@ TEST_CASE("spec 6.2: ranks that hang are named at the deadline, by host and with
 }
 
 TEST_CASE(
-    "spec 7.2: actors whose constructors hang are named by rank at the deadline; those that were made are stopped, the procs are as "
+    "spec 7.2: actors whose constructors hang are named by rank at the deadline; those that were "
+    "made are stopped, the procs are as "
     "before") {
   Launcher launcher("host=2");
   Heard heard;
@@ -87,15 +98,19 @@ TEST_CASE(
   REQUIRE_FALSE(stuck.has_value());
   INFO(stuck.error().to_string());
   CHECK(stuck.error().code() == ErrorCode::actor_spawn_error);
-  const auto says = [&](const std::string& text) { return stuck.error().detail().find(text) != std::string::npos; };
+  const auto says = [&](const std::string& text) {
+    return stuck.error().detail().find(text) != std::string::npos;
+  };
   CHECK(says("2 of 4 were not made: rank"));
   // Together when they have waited for equally many milliseconds.
   CHECK((says("ranks 1-2: timeout: ") || (says("rank 1: timeout: ") && says("rank 2: timeout: "))));
-  const auto view = must(ActorView::attach(launcher.context, ActorMeshRef(mesh.ref(), must(Name::plain("stuck")))));
+  const auto view = must(
+      ActorView::attach(launcher.context, ActorMeshRef(mesh.ref(), must(Name::plain("stuck")))));
   CHECK(wait_until(
       [&] {
         const auto states = must(view.states(in_time));
-        return states[0].status == Status::Kind::stopped && states[3].status == Status::Kind::stopped;
+        return states[0].status == Status::Kind::stopped &&
+               states[3].status == Status::Kind::stopped;
       },
       in_time));
   // Nothing that hangs is called stopped.
@@ -109,13 +124,16 @@ TEST_CASE(
   must(launcher.hosts.shutdown(in_time));
 }
 
-TEST_CASE("spec 6.2: a rank that ends right after it was ready is heard of exactly once, as an error of the spawn or by the handler") {
+TEST_CASE(
+    "spec 6.2: a rank that ends right after it was ready is heard of exactly once, as an error of "
+    "the spawn or by the handler") {
   Launcher launcher("host=1");
   int spawned = 0;
   for (int round = 0; round < 6; ++round) {
     const bool is_kill = round % 2 == 1;
     Heard heard;
-    auto mesh = launcher.hosts.spawn("short", extent("gpu=2"), self({is_kill ? "kill" : "exit", "1"}), heard.handlers());
+    auto mesh = launcher.hosts.spawn("short", extent("gpu=2"),
+                                     self({is_kill ? "kill" : "exit", "1"}), heard.handlers());
     const std::string how = is_kill ? "killed by SIGKILL" : "exit 3";
     if (!mesh) {
       INFO(mesh.error().to_string());
@@ -139,7 +157,9 @@ TEST_CASE("spec 6.2: a rank that ends right after it was ready is heard of exact
   must(launcher.hosts.shutdown(in_time));
 }
 
-TEST_CASE("spec 6.2: a partial mesh, when asked for, is one of the ranks that did start; its slices beside the others are as any") {
+TEST_CASE(
+    "spec 6.2: a partial mesh, when asked for, is one of the ranks that did start; its slices "
+    "beside the others are as any") {
   Launcher launcher("host=2");
   Heard heard;
   auto spec = self({"early", "1", "2"});
@@ -154,9 +174,11 @@ TEST_CASE("spec 6.2: a partial mesh, when asked for, is one of the ranks that di
   REQUIRE(wait_until([&] { return heard.failures().size() == 2; }, in_time));
   CHECK(heard.failures()[0].exit_code == 7);
   CHECK(codes(must(launcher.context.call(mesh.ref(), Port::echo, "", in_time))) ==
-        std::vector{ErrorCode::none, ErrorCode::no_such_proc, ErrorCode::no_such_proc, ErrorCode::none});
+        std::vector{ErrorCode::none, ErrorCode::no_such_proc, ErrorCode::no_such_proc,
+                    ErrorCode::none});
   const auto corner = must(must(mesh.ref().at("host", 1)).range("gpu", 1));
-  CHECK(texts(must(launcher.context.call(corner, Port::place, "", in_time))) == Words{"part 3 at host=1/2,gpu=1/2 as gpu=0/1"});
+  CHECK(texts(must(launcher.context.call(corner, Port::place, "", in_time))) ==
+        Words{"part 3 at host=1/2,gpu=1/2 as gpu=0/1"});
   CHECK(to_string(must(launcher.hosts.statuses(mesh.ref()))) == "Running=0..1,3..4;Stopped=1..3");
   const auto whole = mesh.spawn_actors("adder", "sum", "1");
   REQUIRE_FALSE(whole.has_value());
@@ -189,7 +211,8 @@ TEST_CASE("spec 6.2: a stop while ranks are being started leaves none of them, w
   }
   CHECK(heard.failures().empty());
 
-  // Somebody else, while the owner waits for procs that never say hello: it is told at once, not at its deadline.
+  // Somebody else, while the owner waits for procs that never say hello: it is told at once, not at
+  // its deadline.
   auto other_context = must(Context::create());
   auto other = must(HostMesh::attach(other_context, "same", launcher.hosts.hosts()));
   const auto spawn = [&] {
@@ -205,8 +228,8 @@ TEST_CASE("spec 6.2: a stop while ranks are being started leaves none of them, w
   auto error = std::async(std::launch::async, spawn);
   REQUIRE(wait_until([&] { return processes_with(sleep).size() == 4; }, in_time));
   const auto listing = must(other.meshes());
-  const auto late =
-      std::find_if(listing.meshes.begin(), listing.meshes.end(), [](const auto& one) { return one.name.starts_with("late-"); });
+  const auto late = std::find_if(listing.meshes.begin(), listing.meshes.end(),
+                                 [](const auto& one) { return one.name.starts_with("late-"); });
   REQUIRE(late != listing.meshes.end());
   must(other.stop_mesh(late->name, {.reason = "not today"}));
   const auto stopped = error.get();

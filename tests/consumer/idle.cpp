@@ -2,5 +2,6 @@
 #include <meshbus/proc.h>
 
 int main() {
-  meshbus::bootstrap_or_die(meshbus::ProcProgram().main([](meshbus::Proc& proc) { return proc.rank() < proc.world_size() ? 0 : 1; }));
+  meshbus::bootstrap_or_die(meshbus::ProcProgram().main(
+      [](meshbus::Proc& proc) { return proc.rank() < proc.world_size() ? 0 : 1; }));
 }

@@ -1,9 +1,11 @@
-// Counts primes: launcher and mesh procs in one executable, built outside of the project's tree against what `cmake --install` put there.
+// Counts primes: launcher and mesh procs in one executable, built outside of the project's tree
+// against what `cmake --install` put there.
 //
 //     primes LIMIT [HOSTS [PROCS]]
 //
-// starts HOSTS hosts on this machine with PROCS copies of itself on each, asks every one for its share of the numbers below LIMIT, and
-// prints the sum. With INSIDE, hosts and procs are threads of it.
+// starts HOSTS hosts on this machine with PROCS copies of itself on each, asks every one for its
+// share of the numbers below LIMIT, and prints the sum. With INSIDE, hosts and procs are threads of
+// it.
 #include <meshbus/client.h>
 #include <meshbus/extent.h>
 #include <meshbus/proc.h>
@@ -31,21 +33,25 @@ bool is_prime(std::uint64_t number) {
   return true;
 }
 
-/// What this program is when a mesh has started it: a proc that counts every world_size()-th number.
+/// What this program is when a mesh has started it: a proc that counts every world_size()-th
+/// number.
 ProcProgram counter() {
   ProcProgram program;
   program.on(kCountPort, [](Proc& proc, const Incoming& call) -> Result<std::string> {
     const auto limit = std::strtoull(std::string(call.body).c_str(), nullptr, 10);
-    if (limit == 0) return fail(ErrorCode::parse_error, "not a limit: \"" + std::string(call.body) + "\"");
+    if (limit == 0)
+      return fail(ErrorCode::parse_error, "not a limit: \"" + std::string(call.body) + "\"");
     std::uint64_t count = 0;
-    for (auto number = proc.rank(); number < limit; number += proc.world_size()) count += is_prime(number) ? 1 : 0;
+    for (auto number = proc.rank(); number < limit; number += proc.world_size())
+      count += is_prime(number) ? 1 : 0;
     return std::to_string(count);
   });
   return program;
 }
 
 /// What it is otherwise.
-Result<std::uint64_t> count_primes(const std::string& limit, std::uint64_t num_hosts, std::uint64_t num_procs) {
+Result<std::uint64_t> count_primes(const std::string& limit, std::uint64_t num_hosts,
+                                   std::uint64_t num_procs) {
   auto context = Context::create();
   if (!context) return fail(context.error());
   auto extent = Extent::make({{"host", num_hosts}});
@@ -57,11 +63,14 @@ Result<std::uint64_t> count_primes(const std::string& limit, std::uint64_t num_h
   auto hosts = HostMesh::process(*context, *extent);
 #endif
   if (!hosts) return fail(hosts.error());
-  auto mesh = hosts->spawn("primes", *per_host, {.kind = ProcKind::mesh});  // no command: this very program
+  auto mesh =
+      hosts->spawn("primes", *per_host, {.kind = ProcKind::mesh});  // no command: this very program
   if (!mesh) return fail(mesh.error());
   std::vector<std::future<Result<std::string>>> shares;
   for (std::uint64_t rank = 0; rank < mesh->size(); ++rank) {
-    shares.push_back(std::async(std::launch::async, [&, rank] { return mesh->proc(rank)->call(*context, kCountPort, limit, 60s); }));
+    shares.push_back(std::async(std::launch::async, [&, rank] {
+      return mesh->proc(rank)->call(*context, kCountPort, limit, 60s);
+    }));
   }
   std::uint64_t total = 0;
   for (auto& share : shares) {
@@ -78,9 +87,12 @@ Result<std::uint64_t> count_primes(const std::string& limit, std::uint64_t num_h
 
 int main(int argc, char** argv) {
   const auto as_proc = bootstrap(counter());  // never returns in a proc
-  if (as_proc.error().code() != ErrorCode::not_exist) return std::cerr << "primes: " << as_proc.error().to_string() << '\n', 1;
+  if (as_proc.error().code() != ErrorCode::not_exist)
+    return std::cerr << "primes: " << as_proc.error().to_string() << '\n', 1;
   if (argc < 2) return std::cerr << "usage: primes LIMIT [HOSTS [PROCS]]\n", 2;
-  const auto number = [&](int index) { return argc > index ? std::strtoull(argv[index], nullptr, 10) : 2; };
+  const auto number = [&](int index) {
+    return argc > index ? std::strtoull(argv[index], nullptr, 10) : 2;
+  };
   const auto count = count_primes(argv[1], number(2), number(3));
   if (!count) return std::cerr << "primes: " << count.error().to_string() << '\n', 1;
   std::cout << *count << " primes below " << argv[1] << '\n';

@@ -1,8 +1,8 @@
 # shellcheck shell=bash disable=SC2034
 # The Debian packages that each verb of ./dev installs. Meant to be sourced.
 
-# What the build needs. The tests (preset dev), `check` and `fuzz` have lists of their own: they bring
-# several 100 MB of LLVM with them.
+# What the build needs. The tests (preset dev), `check` and `fuzz` have lists of their own: they
+# bring several 100 MB of LLVM with them.
 packages=(g++ cmake ninja-build ccache mold libzmq3-dev cppzmq-dev libflatbuffers-dev
   flatbuffers-compiler libpoco-dev libspdlog-dev
   libcli11-dev libexpected-dev nlohmann-json3-dev doctest-dev libbenchmark-dev)

@@ -11,11 +11,15 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
   if (const auto view = from_wire(cast->head().view())) {
     std::uint64_t named = 0;
     if (const auto* runs = cast->head().runs()) {
-      for (const auto* run : *runs) named += run->count() > 0 && view->point(run->first()).has_value();
+      for (const auto* run : *runs)
+        named += run->count() > 0 && view->point(run->first()).has_value();
     }
-    const std::string again = cast_front(cast->head().mesh() == nullptr ? "" : cast->head().mesh()->string_view(), {}, *to_wire(*view));
+    const std::string again =
+        cast_front(cast->head().mesh() == nullptr ? "" : cast->head().mesh()->string_view(), {},
+                   *to_wire(*view));
     const auto copy = CastBody::open(again);
-    FUZZ_CHECK(copy.has_value() && *from_wire(copy->head().view()) == *view, "a view that is read as it was written");
+    FUZZ_CHECK(copy.has_value() && *from_wire(copy->head().view()) == *view,
+               "a view that is read as it was written");
     FUZZ_CHECK(named <= size, "more ranks than bytes");
   }
   return 0;

@@ -1,4 +1,5 @@
-// What travels when answers are reduced at hosts, as strangers may send it: to an agent, and to who asks. The first byte says which.
+// What travels when answers are reduced at hosts, as strangers may send it: to an agent, and to who
+// asks. The first byte says which.
 #include "common/wire/collecting.h"
 
 #include "tests/fuzz/support.h"
@@ -25,8 +26,11 @@ void check_order(std::string_view bytes) {
   if (!order) return;
   FUZZ_CHECK(check_blocks(order->ranks, bytes) > 0, bytes);
   const auto again = decode_collect_order(encode(*order));
-  FUZZ_CHECK(again.has_value() && again->ticket == order->ticket && again->ranks == order->ranks, bytes);
-  FUZZ_CHECK(again->mesh == order->mesh && again->reducer == order->reducer && again->asker == order->asker, bytes);
+  FUZZ_CHECK(again.has_value() && again->ticket == order->ticket && again->ranks == order->ranks,
+             bytes);
+  FUZZ_CHECK(again->mesh == order->mesh && again->reducer == order->reducer &&
+                 again->asker == order->asker,
+             bytes);
   FUZZ_CHECK(again->limit == order->limit && again->has_parts == order->has_parts, bytes);
 }
 
@@ -40,7 +44,9 @@ void check_collected(std::string_view bytes) {
   }
   FUZZ_CHECK(words <= bytes.size(), bytes);
   const auto again = decode_collected(encode(*collected));
-  FUZZ_CHECK(again.has_value() && again->problems.size() == collected->problems.size() && again->parts == collected->parts, bytes);
+  FUZZ_CHECK(again.has_value() && again->problems.size() == collected->problems.size() &&
+                 again->parts == collected->parts,
+             bytes);
   FUZZ_CHECK(again->reduced.has_value() == collected->reduced.has_value(), bytes);
 }
 

@@ -1,5 +1,6 @@
-// Every control message, as a receiver gets it: decoded, every field walked, dispatched to handlers that read it as the real ones do, and
-// packed again. Seeds: one message of each kind, with every field set.
+// Every control message, as a receiver gets it: decoded, every field walked, dispatched to handlers
+// that read it as the real ones do, and packed again. Seeds: one message of each kind, with every
+// field set.
 #include "common/wire/control.h"
 
 #include <chrono>
@@ -50,12 +51,15 @@ void check_packing(const ControlMessage& message) {
 void on_hello(const Request&, const wire::Hello& hello) {
   static const Admission closed({own_host(), 1000, false}, TokenMaker(std::string(32, 's')));
   static const Admission open({own_host(), 0, true}, std::nullopt);
-  for (const Credentials& credentials : {Credentials::of_process(1000, 1), Credentials::of_process(7, 7),
-                                         Credentials::of_address("10.0.0.2"), Credentials::of_address("")}) {
+  for (const Credentials& credentials :
+       {Credentials::of_process(1000, 1), Credentials::of_process(7, 7),
+        Credentials::of_address("10.0.0.2"), Credentials::of_address("")}) {
     for (const Admission* admission : {&closed, &open}) {
       const auto identity = admission->admit(hello, credentials);
-      FUZZ_CHECK(identity.has_value() || !identity.error().detail().empty(), "a refusal without words");
-      FUZZ_CHECK(identity.has_value() || identity.error().detail().size() < 2 * kTextLimit, "a refusal that does not fit into a message");
+      FUZZ_CHECK(identity.has_value() || !identity.error().detail().empty(),
+                 "a refusal without words");
+      FUZZ_CHECK(identity.has_value() || identity.error().detail().size() < 2 * kTextLimit,
+                 "a refusal that does not fit into a message");
     }
   }
 }
@@ -84,7 +88,8 @@ void on_list(const Request&, const wire::MeshList& list) {
   for (const auto& event : supervisor.answer(question, to_update(list), Supervisor::Time()).events)
     FUZZ_CHECK(event.kind != WatchEvent::Kind::host_back, "it was not away");
   supervisor.silent(own_host(), "no answer", Supervisor::Time());
-  FUZZ_CHECK(!to_messages(first.events, 1, false).empty() || first.events.empty(), "an event is lost");
+  FUZZ_CHECK(!to_messages(first.events, 1, false).empty() || first.events.empty(),
+             "an event is lost");
   std::size_t known = 0;
   for (const auto& [name, mesh] : supervisor.meshes()) {
     known += mesh.known().size();
@@ -96,14 +101,18 @@ void on_list(const Request&, const wire::MeshList& list) {
 
 void on_state(const Request&, const wire::MeshState& state) {
   if (const auto news = to_update(state)) {
-    MeshController mesh(news->mesh, std::make_shared<const std::set<HostAddr>>(std::set<HostAddr>{own_host()}));
+    MeshController mesh(news->mesh,
+                        std::make_shared<const std::set<HostAddr>>(std::set<HostAddr>{own_host()}));
     to_messages(mesh.listed(own_host(), *news, {}).events, 1, false);
-    to_messages(mesh.answered({MeshController::Order::Kind::state, own_host()}, *news, {}).events, 1, false);
-    to_messages(mesh.turn(MeshController::Time(MeshController::exit_report_limit)).events, 1, false);
+    to_messages(mesh.answered({MeshController::Order::Kind::state, own_host()}, *news, {}).events,
+                1, false);
+    to_messages(mesh.turn(MeshController::Time(MeshController::exit_report_limit)).events, 1,
+                false);
   }
   if (auto report = to_report(state)) {
     merge_into(*report, state);
-    for (const auto& rank : report->ranks) FUZZ_CHECK(!rank.describe().empty(), "a rank without words");
+    for (const auto& rank : report->ranks)
+      FUZZ_CHECK(!rank.describe().empty(), "a rank without words");
   }
 }
 
@@ -112,11 +121,13 @@ void on_mesh_event(const Request&, const wire::MeshEvent& event) {
   event.UnPackTo(&native);
   WatchFeed feed;
   feed.on_event(native, {});
-  FUZZ_CHECK(feed.on_event(native, {}).empty() || native.sequence == 0, "the same again is told again");
+  FUZZ_CHECK(feed.on_event(native, {}).empty() || native.sequence == 0,
+             "the same again is told again");
 }
 
 void on_actor_list(const Request&, const wire::ActorList& list) {
-  ActorMeshController actors(ActorsName(*Name::parse("trainers-13Se1Maqzryj"), *Name::plain("tally")));
+  ActorMeshController actors(
+      ActorsName(*Name::parse("trainers-13Se1Maqzryj"), *Name::plain("tally")));
   WatchEvent proc;
   proc.host = own_host();
   proc.rank.mutate_state(wire::ProcState::ready);
@@ -130,7 +141,8 @@ void on_actor_list(const Request&, const wire::ActorList& list) {
 }
 
 void on_news(const Request&, const wire::StateChanged& news) {
-  static const auto mesh = *ProcMeshRef::make(*Name::parse("trainers-13Se1Maqzryj"), {own_host()}, *Extent::parse("x=8"));
+  static const auto mesh = *ProcMeshRef::make(*Name::parse("trainers-13Se1Maqzryj"), {own_host()},
+                                              *Extent::parse("x=8"));
   RankTable table(mesh);
   const RankTable::Time now{std::chrono::seconds(10)};
   for (flatbuffers::uoffset_t i = 0; news.launch() != nullptr && i < news.launch()->size(); ++i)
@@ -144,7 +156,8 @@ void on_news(const Request&, const wire::StateChanged& news) {
   }
   table.next_due(now);
   const auto failures = table.take_failures(now + std::chrono::seconds(1));
-  FUZZ_CHECK(failures.size() <= table.size() && table.created() <= table.size(), "more ranks than there are");
+  FUZZ_CHECK(failures.size() <= table.size() && table.created() <= table.size(),
+             "more ranks than there are");
   FUZZ_CHECK(table.take_failures(now + std::chrono::seconds(2)).empty(), "a failure told twice");
   FUZZ_CHECK(table.is_ended() == table.not_ended({}).empty(), "ended or not");
   table.describe(table.not_ended({}));
@@ -167,12 +180,16 @@ const Dispatcher& dispatcher() {
         .on<wire::StateChanged>(Role::host, on_news)
         .on<wire::MeshEvent>(Role::observe, on_mesh_event)
         .on<wire::ActorList>(Role::observe, on_actor_list)
-        .on<wire::HostState>(Role::observe, [](const Request&, const wire::HostState& state) { to_report(own_host(), state); })
+        .on<wire::HostState>(
+            Role::observe,
+            [](const Request&, const wire::HostState& state) { to_report(own_host(), state); })
         .on<wire::RankStatuses>(Role::observe, on_statuses)
         .on<wire::WaitRankStatus>(Role::observe,
                                   [](const Request&, const wire::WaitRankStatus& wait) {
-                                    const auto ranks = host::parse_ranks(wait.ranks(), UINT64_MAX, "WaitRankStatus.ranks");
-                                    FUZZ_CHECK(ranks.has_value() || !ranks.error().detail().empty(), "a refusal without words");
+                                    const auto ranks = host::parse_ranks(wait.ranks(), UINT64_MAX,
+                                                                         "WaitRankStatus.ranks");
+                                    FUZZ_CHECK(ranks.has_value() || !ranks.error().detail().empty(),
+                                               "a refusal without words");
                                   })
         .on<wire::StopProcs>(Role::operate, [](const Request&, const wire::StopProcs& stop) {
           const auto ranks = host::parse_ranks(stop.ranks(), 100, "StopProcs.ranks");

@@ -1,5 +1,5 @@
-// Frames as a broker gets them from strangers: read, packed again and read again. The input is the parts of one message, each behind its
-// length.
+// Frames as a broker gets them from strangers: read, packed again and read again. The input is the
+// parts of one message, each behind its length.
 #include "common/wire/frame.h"
 
 #include <vector>
@@ -36,7 +36,9 @@ std::vector<Copy> read(FrameReader& reader, bool& is_whole) {
   std::vector<Copy> messages;
   FrameReader::Message message;
   while (reader.next(message)) {
-    FUZZ_CHECK(message.body.size() == message.envelope.length() && message.body.size() <= kBodyLimit, "a body's length");
+    FUZZ_CHECK(
+        message.body.size() == message.envelope.length() && message.body.size() <= kBodyLimit,
+        "a body's length");
     FUZZ_CHECK(message.envelope.lane() == reader.header().lane(), "a message of another lane");
     messages.push_back({message.envelope, std::string(message.body)});
   }
@@ -68,12 +70,15 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
   if (reader->is_link()) frame.set_link(reader->link().sequence(), reader->link().ack());
   FUZZ_CHECK(frame.count == messages.size() && writer.empty(), "what was written");
   auto second = FrameReader::open(frame.parts);
-  FUZZ_CHECK(second.has_value() && second->header().credit() == reader->header().credit(), "our own frame");
-  FUZZ_CHECK(second->is_link() == reader->is_link() && second->link().ack() == reader->link().ack(), "our own link header");
+  FUZZ_CHECK(second.has_value() && second->header().credit() == reader->header().credit(),
+             "our own frame");
+  FUZZ_CHECK(second->is_link() == reader->is_link() && second->link().ack() == reader->link().ack(),
+             "our own link header");
   const auto again = read(*second, is_whole);
   FUZZ_CHECK(is_whole && again.size() == messages.size(), "our own frame is malformed");
   for (std::size_t i = 0; i < again.size(); ++i) {
-    const auto before = without_place(messages[i].envelope), after = without_place(again[i].envelope);
+    const auto before = without_place(messages[i].envelope),
+               after = without_place(again[i].envelope);
     FUZZ_CHECK(std::memcmp(&before, &after, sizeof before) == 0, "an envelope changed");
     FUZZ_CHECK(again[i].body == messages[i].body, "a body changed");
   }

@@ -1,4 +1,5 @@
-// What keeper and agent say to each other. The first byte says which of both reads it and how many descriptors come along.
+// What keeper and agent say to each other. The first byte says which of both reads it and how many
+// descriptors come along.
 #include <fcntl.h>
 #include <sys/mman.h>
 #include <unistd.h>
@@ -33,17 +34,20 @@ void check_batch(std::span<const std::byte> bytes, std::size_t fds) {
   const auto written = encode_batch(batch->shared, batch->procs);
   FUZZ_CHECK(written.has_value(), "what was read cannot be written");
   const auto again = decode_batch(*written, some_fds(fds));
-  FUZZ_CHECK(again.has_value() && *encode_batch(again->shared, again->procs) == *written, "it changed on the way");
+  FUZZ_CHECK(again.has_value() && *encode_batch(again->shared, again->procs) == *written,
+             "it changed on the way");
 }
 
 /// Reads events, and writes them again.
 bool repack(Packet packet, Packet& written) {
   EventPacker packer;
-  const bool is_whole = decode_events(std::move(packet), {.on_birth = [&](Birth birth) { packer.add(std::move(birth)); },
-                                                          .on_exit = [&](const Exit& exit) { packer.add(exit); },
-                                                          .on_gone = [&](const Gone& gone) { packer.add(gone); },
-                                                          .on_replayed = [&] { packer.add(Replayed{}); }})
-                            .has_value();
+  const bool is_whole =
+      decode_events(std::move(packet),
+                    {.on_birth = [&](Birth birth) { packer.add(std::move(birth)); },
+                     .on_exit = [&](const Exit& exit) { packer.add(exit); },
+                     .on_gone = [&](const Gone& gone) { packer.add(gone); },
+                     .on_replayed = [&] { packer.add(Replayed{}); }})
+          .has_value();
   written = packer.take();
   return is_whole && !written.bytes.empty();
 }
@@ -74,7 +78,8 @@ struct Requests {
 /// Reads what we packed ourselves.
 Requests reread(const Packet& written) {
   Requests again;
-  FUZZ_CHECK(decode_requests(Packet{written.bytes, {}}, again.handlers()).has_value(), "what we packed ourselves is refused");
+  FUZZ_CHECK(decode_requests(Packet{written.bytes, {}}, again.handlers()).has_value(),
+             "what we packed ourselves is refused");
   return again;
 }
 
@@ -82,20 +87,28 @@ Requests reread(const Packet& written) {
 void check_requests(std::span<const std::byte> bytes, std::size_t fds) {
   Packet packet{{bytes.begin(), bytes.end()}, {}};
   UniqueFd file(::memfd_create("request", MFD_CLOEXEC));
-  if (::write(file.get(), bytes.data(), bytes.size()) != static_cast<ssize_t>(bytes.size())) std::abort();
+  if (::write(file.get(), bytes.data(), bytes.size()) != static_cast<ssize_t>(bytes.size()))
+    std::abort();
   packet.fds.push_back(std::move(file));
   for (auto& fd : some_fds(fds)) packet.fds.push_back(std::move(fd));
   Requests read;
   if (!decode_requests(std::move(packet), read.handlers())) return;
   const auto same_id = [](const auto& a, const auto& b) { return a.id == b.id; };
-  const auto same_signal = [](const Signal& a, const Signal& b) { return a.id == b.id && a.signal == b.signal && a.group == b.group; };
+  const auto same_signal = [](const Signal& a, const Signal& b) {
+    return a.id == b.id && a.signal == b.signal && a.group == b.group;
+  };
   if (!read.signals.empty())
-    FUZZ_CHECK(std::ranges::equal(reread(make_signal_packet(read.signals)).signals, read.signals, same_signal),
+    FUZZ_CHECK(std::ranges::equal(reread(make_signal_packet(read.signals)).signals, read.signals,
+                                  same_signal),
                "signals changed on the way");
   if (!read.forgotten.empty())
-    FUZZ_CHECK(std::ranges::equal(reread(make_forget_packet(read.forgotten)).forgotten, read.forgotten, same_id), "ids changed on the way");
+    FUZZ_CHECK(std::ranges::equal(reread(make_forget_packet(read.forgotten)).forgotten,
+                                  read.forgotten, same_id),
+               "ids changed on the way");
   if (!read.closed.empty())
-    FUZZ_CHECK(std::ranges::equal(reread(make_close_input_packet(read.closed)).closed, read.closed, same_id), "ids changed on the way");
+    FUZZ_CHECK(std::ranges::equal(reread(make_close_input_packet(read.closed)).closed, read.closed,
+                                  same_id),
+               "ids changed on the way");
 }
 
 }  // namespace

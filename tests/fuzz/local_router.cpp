@@ -1,6 +1,7 @@
-// What strangers may send to a broker over its unix socket: the messages that come out are those that a plain reading of ZMTP 3.0 finds,
-// however the bytes are cut, what is none of it ends the connection, and another connection is heard as if nothing were. The first byte
-// says how the others are cut.
+// What strangers may send to a broker over its unix socket: the messages that come out are those
+// that a plain reading of ZMTP 3.0 finds, however the bytes are cut, what is none of it ends the
+// connection, and another connection is heard as if nothing were. The first byte says how the
+// others are cut.
 #include "broker/transport/local_router.h"
 
 #include <sys/socket.h>
@@ -66,7 +67,8 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
   const std::size_t step = data[0] == 0 ? size : std::size_t{data[0]} * data[0];
   std::string_view bytes = fuzz::text_of(data + 1, size - 1);
   const fuzz::Reading expected = fuzz::read_plainly(bytes);
-  const std::string greeting = std::string("\xff\0\0\0\0\0\0\0\1\x7f\3\0NULL", 16) + std::string(48, '\0');
+  const std::string greeting =
+      std::string("\xff\0\0\0\0\0\0\0\1\x7f\3\0NULL", 16) + std::string(48, '\0');
   UniqueFd peer = connect_to(path);
   reactor.turn(std::chrono::milliseconds(0));
   UniqueFd other = connect_to(path);
@@ -79,9 +81,11 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
   say(other, std::string("\0\1b", 3));
   peer.reset();
   other.reset();
-  for (int turns = 0; ended.size() < 2 && turns < 100'000; ++turns) reactor.turn(std::chrono::milliseconds(1000));
+  for (int turns = 0; ended.size() < 2 && turns < 100'000; ++turns)
+    reactor.turn(std::chrono::milliseconds(1000));
   FUZZ_CHECK(accepted.size() == 2 && ended.size() == 2, "the end");
   FUZZ_CHECK(heard[accepted[0]] == expected.messages, "what was heard");
-  FUZZ_CHECK(heard[accepted[1]] == std::vector<fuzz::Message>({{"a", "b"}}), "what the other one said");
+  FUZZ_CHECK(heard[accepted[1]] == std::vector<fuzz::Message>({{"a", "b"}}),
+             "what the other one said");
   return 0;
 }

@@ -1,6 +1,6 @@
-// What a broker, or whoever sits at its address, may send to a peer over a unix socket: the messages that come out are those that a
-// plain reading of ZMTP 3.0 finds, however the bytes are cut, and what is none of it ends the connection. The first byte says how the
-// others are cut.
+// What a broker, or whoever sits at its address, may send to a peer over a unix socket: the
+// messages that come out are those that a plain reading of ZMTP 3.0 finds, however the bytes are
+// cut, and what is none of it ends the connection. The first byte says how the others are cut.
 #include "common/zmtp/local_socket.h"
 
 #include <sys/socket.h>
@@ -30,7 +30,9 @@ class Listener {
     name.copy(address.sun_path, name.size());
     address.sun_path[0] = '\0';
     const auto size = static_cast<socklen_t>(offsetof(sockaddr_un, sun_path) + name.size());
-    FUZZ_CHECK(::bind(fd_.get(), reinterpret_cast<const sockaddr*>(&address), size) == 0 && ::listen(fd_.get(), 4) == 0, name);
+    FUZZ_CHECK(::bind(fd_.get(), reinterpret_cast<const sockaddr*>(&address), size) == 0 &&
+                   ::listen(fd_.get(), 4) == 0,
+               name);
   }
   UniqueFd accept() const { return UniqueFd(::accept4(fd_.get(), nullptr, nullptr, SOCK_CLOEXEC)); }
 
@@ -72,12 +74,15 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
   UniqueFd peer = listener.accept();
   while (!bytes.empty() && ended == 0) {
     const std::string_view next = bytes.substr(0, step);
-    FUZZ_CHECK(::send(peer.get(), next.data(), next.size(), MSG_NOSIGNAL) == static_cast<ssize_t>(next.size()), "a socket's room");
+    FUZZ_CHECK(::send(peer.get(), next.data(), next.size(), MSG_NOSIGNAL) ==
+                   static_cast<ssize_t>(next.size()),
+               "a socket's room");
     bytes.remove_prefix(next.size());
     reactor.turn(std::chrono::milliseconds(0));
   }
   peer.reset();
-  for (int turns = 0; ended == 0 && turns < 100'000; ++turns) reactor.turn(std::chrono::milliseconds(1000));
+  for (int turns = 0; ended == 0 && turns < 100'000; ++turns)
+    reactor.turn(std::chrono::milliseconds(1000));
   FUZZ_CHECK(ended == 1, "the end");
   FUZZ_CHECK(opened == (expected.opens ? 1 : 0), "the handshake");
   FUZZ_CHECK(heard == expected.messages, "what was heard");

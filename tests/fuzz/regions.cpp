@@ -1,4 +1,5 @@
-// Extents, regions, points and references to meshes as texts (spec 1), and what holds for every region that a text can say.
+// Extents, regions, points and references to meshes as texts (spec 1), and what holds for every
+// region that a text can say.
 #include "meshbus/extent.h"
 #include "meshbus/host_mesh_ref.h"
 #include "meshbus/point.h"
@@ -32,7 +33,8 @@ void check_ranks(const Region& region) {
       const auto first = slice->base_rank(0);
       FUZZ_CHECK(!first || region.contains(*first), text);
     }
-    if (const auto one = region.at(label, size - 1); size != 0) FUZZ_CHECK(one.has_value() && one->num_ranks() <= count, text);
+    if (const auto one = region.at(label, size - 1); size != 0)
+      FUZZ_CHECK(one.has_value() && one->num_ranks() <= count, text);
   }
 }
 
@@ -43,16 +45,21 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
   fuzz::check_text<Region>(text);
   fuzz::check_text<Extent>(text);
   fuzz::check_print_parse(
-      text, [](std::string_view one) { return Extent::parse(one); }, [](const Extent& e) { return e.to_shape_string(); });
-  fuzz::check_print_parse(text, [](std::string_view one) { return Extent::parse(one); }, [](const Extent& e) { return e.to_argument(); });
+      text, [](std::string_view one) { return Extent::parse(one); },
+      [](const Extent& e) { return e.to_shape_string(); });
+  fuzz::check_print_parse(
+      text, [](std::string_view one) { return Extent::parse(one); },
+      [](const Extent& e) { return e.to_argument(); });
   fuzz::check_text<Point>(text);
   fuzz::check_text<HostMeshRef>(text);
   fuzz::check_text<ProcMeshRef>(text);
   if (const auto region = Region::parse(text)) check_ranks(*region);
   if (const auto mesh = ProcMeshRef::parse(text)) {
     check_ranks(mesh->region());
-    if (const auto proc = mesh->proc_at(0)) FUZZ_CHECK(proc->name() == proc_name(mesh->mesh(), *mesh->create_rank(0)), text);
+    if (const auto proc = mesh->proc_at(0))
+      FUZZ_CHECK(proc->name() == proc_name(mesh->mesh(), *mesh->create_rank(0)), text);
   }
-  if (const auto mesh = HostMeshRef::parse(text)) FUZZ_CHECK(mesh->hosts().size() == mesh->num_ranks(), text);
+  if (const auto mesh = HostMeshRef::parse(text))
+    FUZZ_CHECK(mesh->hosts().size() == mesh->num_ranks(), text);
   return 0;
 }

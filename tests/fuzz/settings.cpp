@@ -1,4 +1,5 @@
-// What people write: durations, sizes, --set, the settings file. Answered in words, never by a crash.
+// What people write: durations, sizes, --set, the settings file. Answered in words, never by a
+// crash.
 #include <sys/mman.h>
 #include <unistd.h>
 
@@ -13,7 +14,8 @@ namespace {
 
 void check_file(std::string_view text) {
   const UniqueFd file(::memfd_create("settings", MFD_CLOEXEC));
-  if (::write(file.get(), text.data(), text.size()) != static_cast<ssize_t>(text.size())) std::abort();
+  if (::write(file.get(), text.data(), text.size()) != static_cast<ssize_t>(text.size()))
+    std::abort();
   ConfigSources sources;
   sources.environment["MESHBUS_CONFIG"] = "/proc/self/fd/" + std::to_string(file.get());
   const auto config = Config::load(std::move(sources));
@@ -39,7 +41,8 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
       FUZZ_CHECK(parse_duration(duration_to_text(*duration)) == *duration, text);
     }
   }
-  if (const auto bytes = parse_bytes(text)) FUZZ_CHECK(parse_bytes(bytes_to_text(*bytes)) == *bytes, text);
+  if (const auto bytes = parse_bytes(text))
+    FUZZ_CHECK(parse_bytes(bytes_to_text(*bytes)) == *bytes, text);
   if (const auto setting = parse_setting(text)) {
     FUZZ_CHECK(!setting->first.empty(), text);
     Config config;

@@ -24,7 +24,8 @@ inline bool is_fitting(std::string_view properties) {
     if (properties.size() < name_size + std::size_t{5}) return false;
     const std::string_view name = properties.substr(1, name_size);
     std::size_t size = 0;
-    for (std::size_t i = 0; i < 4; ++i) size = size << 8 | static_cast<unsigned char>(properties[name_size + 1 + i]);
+    for (std::size_t i = 0; i < 4; ++i)
+      size = size << 8 | static_cast<unsigned char>(properties[name_size + 1 + i]);
     properties.remove_prefix(name_size + std::size_t{5});
     if (properties.size() < size) return false;
     const std::string_view value = properties.substr(0, size);
@@ -37,7 +38,9 @@ inline bool is_fitting(std::string_view properties) {
 /// Of a peer's bytes, as ZMTP 3.0 says it, in the plainest way.
 inline Reading read_plainly(std::string_view bytes) {
   Reading reading;
-  if (bytes.size() < 64 || bytes[0] != '\xff' || bytes[9] != '\x7f' || static_cast<unsigned char>(bytes[10]) < 3) return reading;
+  if (bytes.size() < 64 || bytes[0] != '\xff' || bytes[9] != '\x7f' ||
+      static_cast<unsigned char>(bytes[10]) < 3)
+    return reading;
   std::string mechanism = "NULL";
   mechanism.resize(20);
   if (bytes.substr(12, 20) != mechanism) return reading;
@@ -52,7 +55,8 @@ inline Reading read_plainly(std::string_view bytes) {
       header = 9;
       if (bytes.size() < header) break;
       size = 0;
-      for (std::size_t i = 1; i < header; ++i) size = size << 8 | static_cast<unsigned char>(bytes[i]);
+      for (std::size_t i = 1; i < header; ++i)
+        size = size << 8 | static_cast<unsigned char>(bytes[i]);
     }
     if (size > kPartLimit || bytes.size() - header < size) break;
     const std::string_view body = bytes.substr(header, static_cast<std::size_t>(size));

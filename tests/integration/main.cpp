@@ -14,8 +14,11 @@ int main(int argc, char** argv) {
   const meshbus::test::Environment environment;
   doctest::Context context(argc, argv);
   std::string reasons;
-  const auto add = [&](const std::string& reason) { reasons += (reasons.empty() ? "" : "; ") + reason; };
-  if (const auto& reason = meshbus::test::SshServer::why_not(); !reason.empty()) add("no sshd can be had: " + reason);
+  const auto add = [&](const std::string& reason) {
+    reasons += (reasons.empty() ? "" : "; ") + reason;
+  };
+  if (const auto& reason = meshbus::test::SshServer::why_not(); !reason.empty())
+    add("no sshd can be had: " + reason);
   // tests/dev/deal has asked before, and chosen this case.
   if (std::getenv("TEST_CHOSEN") == nullptr) {
     for (const auto& [need, reason] : meshbus::test::unmet_needs()) {

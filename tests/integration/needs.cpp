@@ -25,7 +25,9 @@ std::string why_no_core_file() {
   std::ifstream file("/proc/sys/kernel/core_pattern");
   std::string pattern;
   std::getline(file, pattern);
-  return pattern.empty() || pattern[0] == '|' || pattern[0] == '/' ? "core_pattern is '" + pattern + "'" : "";
+  return pattern.empty() || pattern[0] == '|' || pattern[0] == '/'
+             ? "core_pattern is '" + pattern + "'"
+             : "";
 }
 
 std::string why_no_pid_namespace() {
@@ -40,16 +42,20 @@ std::string why_not_root() {
 std::string why_no_real_time() {
   cpu_set_t allowed;
   CPU_ZERO(&allowed);
-  if (::sched_getaffinity(0, sizeof allowed, &allowed) != 0 || CPU_COUNT(&allowed) < 2) return "one CPU";
+  if (::sched_getaffinity(0, sizeof allowed, &allowed) != 0 || CPU_COUNT(&allowed) < 2)
+    return "one CPU";
   Process child({"sleep", "30"});
   const sched_param least{.sched_priority = 1};
-  return ::sched_setscheduler(child.pid(), SCHED_FIFO, &least) == 0 ? "" : "no leave to use SCHED_FIFO";
+  return ::sched_setscheduler(child.pid(), SCHED_FIFO, &least) == 0 ? ""
+                                                                    : "no leave to use SCHED_FIFO";
 }
 
 std::string why_no_cgroup2() {
   if (auto reason = why_not_root(); !reason.empty()) return reason;
   const auto view = os::view_cgroups();
-  const bool has = view && os::has_word(std::filesystem::path(view->own).parent_path() / "cgroup.subtree_control", "memory");
+  const bool has = view && os::has_word(std::filesystem::path(view->own).parent_path() /
+                                            "cgroup.subtree_control",
+                                        "memory");
   return has ? "" : "no controllers in cgroup v2 (./dev soak cgroup2 has them)";
 }
 
@@ -65,12 +71,16 @@ std::string why_no_v1_memory() {
   const auto own = os::find_v1_cgroup("memory");
   if (!own) return "none is mounted";
   const std::string path = *own + "/meshbus-needs-" + std::to_string(::getpid());
-  return ::mkdir(path.c_str(), 0755) == 0 && ::rmdir(path.c_str()) == 0 ? "" : path + " cannot be made";
+  return ::mkdir(path.c_str(), 0755) == 0 && ::rmdir(path.c_str()) == 0 ? ""
+                                                                        : path + " cannot be made";
 }
 
 std::string why_no_read_only_cgroups() {
-  const auto tried = run({"unshare", "-m", "sh", "-c", make_cgroups_read_only}, std::chrono::seconds(30));
-  return tried.status == ExitStatus::exited(0) ? "" : "unshare -m and remounting them do not work: " + tried.err;
+  const auto tried =
+      run({"unshare", "-m", "sh", "-c", make_cgroups_read_only}, std::chrono::seconds(30));
+  return tried.status == ExitStatus::exited(0)
+             ? ""
+             : "unshare -m and remounting them do not work: " + tried.err;
 }
 
 std::string why_no_limits(const os::GroupLimits& limits) {
@@ -83,24 +93,28 @@ std::string why_no_ipv6() {
   sockaddr_in6 own{};
   own.sin6_family = AF_INET6;
   own.sin6_addr = in6addr_loopback;
-  return fd && ::bind(fd.get(), reinterpret_cast<const sockaddr*>(&own), sizeof own) == 0 ? "" : "this machine has no ::1";
+  return fd && ::bind(fd.get(), reinterpret_cast<const sockaddr*>(&own), sizeof own) == 0
+             ? ""
+             : "this machine has no ::1";
 }
 
 /// A need, and what says why it cannot be met here ("" when it can).
 using Need = std::pair<const char*, std::string (*)()>;
-const Need kNeeds[] = {{need::core_file, why_no_core_file},
-                       {need::pid_namespace, why_no_pid_namespace},
-                       {need::cgroup2, why_no_cgroup2},
-                       {need::own_cgroup, why_no_own_cgroup},
-                       {need::v1_memory, why_no_v1_memory},
-                       {need::read_only_cgroups, why_no_read_only_cgroups},
-                       {need::memory_limit, [] { return why_no_limits({.memory = 64 << 20}); }},
-                       {need::pids_limit, [] { return why_no_limits({.pids = 20}); }},
-                       {need::cpu_limit, [] { return why_no_limits({.cpu_milli = 200}); }},
-                       {need::all_limits, [] { return why_no_limits({.memory = 64 << 20, .pids = 64, .cpu_milli = 1000}); }},
-                       {need::ipv6, why_no_ipv6},
-                       {need::real_time, why_no_real_time},
-                       {need::root, why_not_root}};
+const Need kNeeds[] = {
+    {need::core_file, why_no_core_file},
+    {need::pid_namespace, why_no_pid_namespace},
+    {need::cgroup2, why_no_cgroup2},
+    {need::own_cgroup, why_no_own_cgroup},
+    {need::v1_memory, why_no_v1_memory},
+    {need::read_only_cgroups, why_no_read_only_cgroups},
+    {need::memory_limit, [] { return why_no_limits({.memory = 64 << 20}); }},
+    {need::pids_limit, [] { return why_no_limits({.pids = 20}); }},
+    {need::cpu_limit, [] { return why_no_limits({.cpu_milli = 200}); }},
+    {need::all_limits,
+     [] { return why_no_limits({.memory = 64 << 20, .pids = 64, .cpu_milli = 1000}); }},
+    {need::ipv6, why_no_ipv6},
+    {need::real_time, why_no_real_time},
+    {need::root, why_not_root}};
 
 }  // namespace
 
@@ -113,7 +127,8 @@ std::vector<std::pair<std::string, std::string>> unmet_needs() {
 }
 
 bool is_met(std::string_view need) {
-  const auto found = std::find_if(std::begin(kNeeds), std::end(kNeeds), [&](const Need& one) { return one.first == need; });
+  const auto found = std::find_if(std::begin(kNeeds), std::end(kNeeds),
+                                  [&](const Need& one) { return one.first == need; });
   return found != std::end(kNeeds) && found->second().empty();
 }
 

@@ -43,7 +43,9 @@ TEST_CASE("process: environment, directory, input and a group of its own") {
   const TempDir dir;
   ::setenv("SUPPORT_TEST_GONE", "1", 1);
   const auto finished = run({"sh", "-c", "echo $A-$SUPPORT_TEST_GONE-$(pwd)-$(cat)"}, 5s,
-                            {.environment = {{"A", "b"}, {"SUPPORT_TEST_GONE", std::nullopt}}, .directory = dir.path(), .input = "in"});
+                            {.environment = {{"A", "b"}, {"SUPPORT_TEST_GONE", std::nullopt}},
+                             .directory = dir.path(),
+                             .input = "in"});
   ::unsetenv("SUPPORT_TEST_GONE");
   CHECK(finished.out == "b--" + dir.path().string() + "-in\n");
   Process process({"sleep", "1000"});
@@ -64,7 +66,8 @@ TEST_CASE("process: gets the descriptors it is given and no others") {
   REQUIRE(::pipe2(ends.data(), O_CLOEXEC) == 0);
   const int not_close_on_exec = ::fcntl(0, F_DUPFD, 3);
   const std::string number = std::to_string(ends[1]);
-  const auto finished = run({"sh", "-c", "echo ready >&" + number + "; ls /proc/self/fd | wc -l"}, 5s, {.inherit = {ends[1]}});
+  const auto finished = run({"sh", "-c", "echo ready >&" + number + "; ls /proc/self/fd | wc -l"},
+                            5s, {.inherit = {ends[1]}});
   std::array<char, 16> text{};
   CHECK(::read(ends[0], text.data(), text.size()) == 6);
   CHECK(finished.out == "5\n");  // 0, 1, 2, the one given, and the one that ls opens
@@ -163,8 +166,9 @@ TEST_CASE("leftovers: a test that leaves a process" * doctest::skip()) {
 }
 
 TEST_CASE("leftovers: a test case that leaves something fails, and with it the test program") {
-  const auto finished =
-      run({"/proc/" + std::to_string(::getpid()) + "/exe", "--no-skip", "--test-case=leftovers: a test that leaves a process"}, 30s);
+  const auto finished = run({"/proc/" + std::to_string(::getpid()) + "/exe", "--no-skip",
+                             "--test-case=leftovers: a test that leaves a process"},
+                            30s);
   CHECK(finished.status == ExitStatus::exited(1));
   CHECK(finished.out.find("a process is left: ") != std::string::npos);
   CHECK(finished.out.find("): sleep 1000.") != std::string::npos);
@@ -172,7 +176,8 @@ TEST_CASE("leftovers: a test case that leaves something fails, and with it the t
 }
 
 TEST_CASE("environment: programs write nowhere but into the directory of the test") {
-  const auto finished = run({"sh", "-c", "echo $XDG_RUNTIME_DIR $HOME $TMPDIR; env | grep -c ^MESHBUS_"}, 5s);
+  const auto finished =
+      run({"sh", "-c", "echo $XDG_RUNTIME_DIR $HOME $TMPDIR; env | grep -c ^MESHBUS_"}, 5s);
   const std::string root = environment_root().string();
   CHECK(finished.out == root + "/run " + root + "/home " + root + "/tmp\n0\n");
   CHECK_THROWS_WITH(bin("no-such-program"), doctest::Contains("build it first"));

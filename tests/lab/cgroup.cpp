@@ -35,14 +35,16 @@ std::string own_cgroup() {
   for (std::string line; std::getline(cgroups, line);) {
     if (line.starts_with("0::/")) own = line.substr(3);
   }
-  return mount.empty() || own.empty() || own.starts_with("/..") ? "" : mount + (own == "/" ? "" : own);
+  return mount.empty() || own.empty() || own.starts_with("/..") ? ""
+                                                                : mount + (own == "/" ? "" : own);
 }
 
 void remove_stale(const std::string& parent) {
   std::error_code ignored;
   for (fs::directory_iterator at(parent, ignored), end; at != end; at.increment(ignored)) {
     const std::string name = at->path().filename().string();
-    if (name.starts_with(prefix) && is_gone(std::atoi(name.c_str() + std::strlen(prefix)))) remove_cgroup(at->path().string());
+    if (name.starts_with(prefix) && is_gone(std::atoi(name.c_str() + std::strlen(prefix))))
+      remove_cgroup(at->path().string());
   }
 }
 
@@ -53,16 +55,20 @@ std::string make_lab_cgroup() {
   const std::string parent = own_cgroup();
   if (parent.empty()) return {};
   remove_stale(parent);
-  std::string path = parent + "/" + prefix + std::to_string(::getpid()) + "-" + std::to_string(++count);
+  std::string path =
+      parent + "/" + prefix + std::to_string(::getpid()) + "-" + std::to_string(++count);
   if (::mkdir(path.c_str(), 0755) != 0) return {};
   // In a cgroup of type "domain invalid", or without the kernel's freezer, it would be of no use.
-  if (::access((path + "/cgroup.freeze").c_str(), W_OK) == 0 && ::access((path + "/cgroup.kill").c_str(), W_OK) == 0) return path;
+  if (::access((path + "/cgroup.freeze").c_str(), W_OK) == 0 &&
+      ::access((path + "/cgroup.kill").c_str(), W_OK) == 0)
+    return path;
   ::rmdir(path.c_str());
   return {};
 }
 
 void make_cgroup(const std::string& path) {
-  if (::mkdir(path.c_str(), 0755) != 0 && errno != EEXIST) throw std::system_error(errno, std::generic_category(), "mkdir " + path);
+  if (::mkdir(path.c_str(), 0755) != 0 && errno != EEXIST)
+    throw std::system_error(errno, std::generic_category(), "mkdir " + path);
 }
 
 bool remove_cgroup(const std::string& path) {

@@ -4,8 +4,8 @@
 
 namespace meshbus::test {
 
-/// Makes a cgroup v2 below the one that this process is in, and removes those that labs of dead processes have left there. Returns its
-/// directory, or nothing where none can be made.
+/// Makes a cgroup v2 below the one that this process is in, and removes those that labs of dead
+/// processes have left there. Returns its directory, or nothing where none can be made.
 std::string make_lab_cgroup();
 /// A cgroup below that one. Throws.
 void make_cgroup(const std::string& path);

@@ -1,5 +1,6 @@
-// meshbus_lab_delay A B: passes every frame between two network interfaces, in both directions and in order, and holds it back for a while.
-// For kernels without sch_netem. Reads lines "DELAY_US JITTER_US" on stdin, answers each with "ok", and ends at the end of stdin.
+// meshbus_lab_delay A B: passes every frame between two network interfaces, in both directions and
+// in order, and holds it back for a while. For kernels without sch_netem. Reads lines "DELAY_US
+// JITTER_US" on stdin, answers each with "ok", and ends at the end of stdin.
 #include <arpa/inet.h>
 #include <linux/if_ether.h>
 #include <linux/if_packet.h>
@@ -26,7 +27,8 @@ namespace {
 using Clock = std::chrono::steady_clock;
 using std::chrono::microseconds;
 
-/// struct virtio_net_hdr, whose header is no valid C++. It keeps checksums and segments that the card was to make.
+/// struct virtio_net_hdr, whose header is no valid C++. It keeps checksums and segments that the
+/// card was to make.
 constexpr std::size_t offload_header = 10;
 constexpr std::size_t largest_frame = 66'000 + offload_header;
 constexpr int most_per_turn = 64;
@@ -43,7 +45,8 @@ int open_interface(const char* name) {
   if (fd < 0) die("packet socket");
   constexpr int on = 1, buffer = 8 << 20;
   if (::setsockopt(fd, SOL_PACKET, PACKET_VNET_HDR, &on, sizeof on) != 0) die("PACKET_VNET_HDR");
-  if (::setsockopt(fd, SOL_PACKET, PACKET_IGNORE_OUTGOING, &on, sizeof on) != 0) die("PACKET_IGNORE_OUTGOING");
+  if (::setsockopt(fd, SOL_PACKET, PACKET_IGNORE_OUTGOING, &on, sizeof on) != 0)
+    die("PACKET_IGNORE_OUTGOING");
   for (const int one : {SO_RCVBUFFORCE, SO_SNDBUFFORCE}) {
     if (::setsockopt(fd, SOL_SOCKET, one, &buffer, sizeof buffer) != 0) die("socket buffers");
   }
@@ -52,11 +55,13 @@ int open_interface(const char* name) {
   address.sll_protocol = htons(ETH_P_ALL);
   address.sll_ifindex = static_cast<int>(::if_nametoindex(name));
   if (address.sll_ifindex == 0) die(std::string("interface ") + name);
-  if (::bind(fd, reinterpret_cast<const sockaddr*>(&address), sizeof address) != 0) die(std::string("bind to ") + name);
+  if (::bind(fd, reinterpret_cast<const sockaddr*>(&address), sizeof address) != 0)
+    die(std::string("bind to ") + name);
   packet_mreq all{};  // frames are for others
   all.mr_ifindex = address.sll_ifindex;
   all.mr_type = PACKET_MR_PROMISC;
-  if (::setsockopt(fd, SOL_PACKET, PACKET_ADD_MEMBERSHIP, &all, sizeof all) != 0) die(std::string("promiscuous mode of ") + name);
+  if (::setsockopt(fd, SOL_PACKET, PACKET_ADD_MEMBERSHIP, &all, sizeof all) != 0)
+    die(std::string("promiscuous mode of ") + name);
   return fd;
 }
 
@@ -84,7 +89,8 @@ void take(Way& way) {
     if (got <= static_cast<ssize_t>(offload_header)) return;
     const auto size = static_cast<std::size_t>(got);
     if (way.bytes + size > most_bytes) continue;
-    const auto more = microseconds(static_cast<long>(static_cast<double>(jitter.count()) * spread(random_bits)));
+    const auto more =
+        microseconds(static_cast<long>(static_cast<double>(jitter.count()) * spread(random_bits)));
     way.last_due = std::max(way.last_due, Clock::now() + std::max(microseconds(0), delay + more));
     way.held.push_back({way.last_due, {buffer.data(), buffer.data() + size}});
     way.bytes += size;
@@ -95,7 +101,8 @@ void give(Way& way, Clock::time_point now) {
   while (!way.held.empty() && way.held.front().due <= now) {
     const auto& frame = way.held.front().frame;
     // A full queue or a link that is down loses the frame, as it would on a cable.
-    if (::write(way.to, frame.data(), frame.size()) < 0 && errno != ENOBUFS && errno != EAGAIN && errno != ENETDOWN && errno != EINVAL)
+    if (::write(way.to, frame.data(), frame.size()) < 0 && errno != ENOBUFS && errno != EAGAIN &&
+        errno != ENETDOWN && errno != EINVAL)
       die("send");
     way.bytes -= frame.size();
     way.held.pop_front();
@@ -112,7 +119,8 @@ bool read_settings() {
   for (std::size_t end; (end = text.find('\n')) != std::string::npos; text.erase(0, end + 1)) {
     long new_delay = 0, new_jitter = 0;
     if (std::sscanf(text.c_str(), "%ld %ld", &new_delay, &new_jitter) != 2) {
-      std::fprintf(stderr, "meshbus_lab_delay: expected two numbers, got \"%s\"\n", text.substr(0, end).c_str());
+      std::fprintf(stderr, "meshbus_lab_delay: expected two numbers, got \"%s\"\n",
+                   text.substr(0, end).c_str());
       return false;
     }
     delay = microseconds(new_delay);

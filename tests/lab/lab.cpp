@@ -40,7 +40,8 @@ std::unique_ptr<Process> start(std::vector<std::string> argv, ProcessOptions opt
 /// What it wrote. Throws when it fails.
 std::string finish(Process& process) {
   const ExitStatus status = process.wait_exit(in_time);
-  if (status != ExitStatus::exited(0)) throw std::runtime_error("lab: this failed: " + process.describe());
+  if (status != ExitStatus::exited(0))
+    throw std::runtime_error("lab: this failed: " + process.describe());
   return process.out();
 }
 
@@ -50,7 +51,8 @@ std::string checked_run(std::vector<std::string> argv, ProcessOptions options = 
 
 /// That command line, in the network of that process.
 std::vector<std::string> in_network(pid_t pid, std::vector<std::string> argv) {
-  const std::vector<std::string> before = {"nsenter", "--target", std::to_string(pid), "--net", "--"};
+  const std::vector<std::string> before = {"nsenter", "--target", std::to_string(pid), "--net",
+                                           "--"};
   argv.insert(argv.begin(), before.begin(), before.end());
   return argv;
 }
@@ -66,8 +68,8 @@ std::size_t depth_of(pid_t pid) {
   return 0;
 }
 
-/// A pid namespace is not over before all its processes are reaped. One whose way in (meshbus_lab_tool enter) was killed became a child of
-/// this program, if that is a subreaper.
+/// A pid namespace is not over before all its processes are reaped. One whose way in
+/// (meshbus_lab_tool enter) was killed became a child of this program, if that is a subreaper.
 void reap_orphans() {
   const std::size_t own = depth_of(::getpid());
   for (const ProcessInfo& child : children_of(::getpid())) {
@@ -80,8 +82,10 @@ bool wait_for_end(const std::function<bool()>& is_over) {
 }
 
 std::string make_room() {
-  std::string name = "/tmp/mblab-XXXXXX";  // short: the path of a unix socket has room for 107 bytes
-  if (::mkdtemp(name.data()) == nullptr) throw std::system_error(errno, std::generic_category(), "cannot make " + name);
+  std::string name =
+      "/tmp/mblab-XXXXXX";  // short: the path of a unix socket has room for 107 bytes
+  if (::mkdtemp(name.data()) == nullptr)
+    throw std::system_error(errno, std::generic_category(), "cannot make " + name);
   return name;
 }
 
@@ -100,7 +104,8 @@ std::string hex_byte(std::size_t value) {
   return {digits[value / 16 % 16], digits[value % 16]};
 }
 
-/// The same after every boot, as of a real card: else the neighbours would go on sending to the old one for a while.
+/// The same after every boot, as of a real card: else the neighbours would go on sending to the old
+/// one for a while.
 std::string mac_of(std::size_t index) {
   return "02:00:00:00:" + hex_byte(index / 256) + ":" + hex_byte(index % 256);
 }
@@ -128,12 +133,21 @@ struct Lab::State {
     return machine;
   }
   static std::string name_of(std::size_t index) { return "host" + std::to_string(index); }
-  std::string cgroup_of(std::size_t index) const { return cgroup.empty() ? "-" : cgroup + "/" + name_of(index); }
-  /// The port of the switch, and the other end of the host's cable: the same but with a delay between them.
+  std::string cgroup_of(std::size_t index) const {
+    return cgroup.empty() ? "-" : cgroup + "/" + name_of(index);
+  }
+  /// The port of the switch, and the other end of the host's cable: the same but with a delay
+  /// between them.
   static std::string port_of(std::size_t index) { return "p" + std::to_string(index); }
-  std::string cable_of(std::size_t index) const { return (machines.at(index).delayer ? "w" : "p") + std::to_string(index); }
-  void ip(const std::string& batch) { checked_run(in_network(lab_init, {"ip", "-batch", "-"}), {.input = batch}); }
-  void nft(const std::string& rules) { checked_run(in_network(lab_init, {"nft", "-f", "-"}), {.input = rules}); }
+  std::string cable_of(std::size_t index) const {
+    return (machines.at(index).delayer ? "w" : "p") + std::to_string(index);
+  }
+  void ip(const std::string& batch) {
+    checked_run(in_network(lab_init, {"ip", "-batch", "-"}), {.input = batch});
+  }
+  void nft(const std::string& rules) {
+    checked_run(in_network(lab_init, {"nft", "-f", "-"}), {.input = rules});
+  }
 
   std::string room;
   std::string cgroup;
@@ -143,18 +157,21 @@ struct Lab::State {
   std::map<std::pair<std::size_t, std::size_t>, double> losses;  // (from, to) -> share
 };
 
-Lab::State::State(std::size_t hosts) : room(make_room()), cgroup(make_lab_cgroup()), machines(hosts) {
+Lab::State::State(std::size_t hosts)
+    : room(make_room()), cgroup(make_lab_cgroup()), machines(hosts) {
   try {
     std::ofstream names(room + "/hosts");
     names << "127.0.0.1 localhost\n";
     for (std::size_t i = 0; i < hosts; ++i) names << address_of(i) << " " << name_of(i) << "\n";
     names.close();
-    holder.emplace(std::vector<std::string>{bin("meshbus_lab_tool"), "hold", room, cgroup.empty() ? "-" : cgroup},
+    holder.emplace(std::vector<std::string>{bin("meshbus_lab_tool"), "hold", room,
+                                            cgroup.empty() ? "-" : cgroup},
                    ProcessOptions{.stdin_pipe = true});
     holder->wait_for_output("\n", in_time);
     lab_init = pid_in(holder->out());
     ip("link set lo up\nlink add br0 type bridge\nlink set br0 up\n");
-    nft("add table bridge lab\nadd chain bridge lab path { type filter hook forward priority 0; }\n");
+    nft("add table bridge lab\nadd chain bridge lab path { type filter hook forward priority 0; "
+        "}\n");
     std::vector<std::size_t> all(hosts);
     std::iota(all.begin(), all.end(), std::size_t{0});
     boot(all);
@@ -174,17 +191,22 @@ void Lab::State::boot(const std::vector<std::size_t>& indices) {
   std::vector<std::unique_ptr<Process>> booting, connecting;
   const std::string lab = std::to_string(lab_init);
   for (const std::size_t index : indices) {
-    if (machines.at(index).init != 0) throw std::runtime_error("lab: " + name_of(index) + " is up already");
+    if (machines.at(index).init != 0)
+      throw std::runtime_error("lab: " + name_of(index) + " is up already");
     if (!cgroup.empty()) make_cgroup(cgroup_of(index));
-    booting.push_back(start({bin("meshbus_lab_tool"), "boot", lab, cgroup_of(index), name_of(index), room}));
+    booting.push_back(
+        start({bin("meshbus_lab_tool"), "boot", lab, cgroup_of(index), name_of(index), room}));
   }
   std::string ports;
   for (std::size_t i = 0; i < indices.size(); ++i) {
     const std::size_t index = indices[i];
     machines[index].init = pid_in(finish(*booting[i]));
-    const std::string batch = "link set lo up\nlink add eth0 address " + mac_of(index) + " type veth peer name " + port_of(index) +
-                              " netns /proc/" + lab + "/ns/net\naddr add " + address_of(index) + "/16 dev eth0\nlink set eth0 up\n";
-    connecting.push_back(start(in_network(machines[index].init, {"ip", "-batch", "-"}), {.input = batch}));
+    const std::string batch = "link set lo up\nlink add eth0 address " + mac_of(index) +
+                              " type veth peer name " + port_of(index) + " netns /proc/" + lab +
+                              "/ns/net\naddr add " + address_of(index) +
+                              "/16 dev eth0\nlink set eth0 up\n";
+    connecting.push_back(
+        start(in_network(machines[index].init, {"ip", "-batch", "-"}), {.input = batch}));
     ports += "link set " + port_of(index) + " master br0 up\n";
   }
   for (const auto& one : connecting) finish(*one);
@@ -199,8 +221,10 @@ void Lab::State::power_off(std::size_t index) {
   if (!cgroup.empty()) write_cgroup(cgroup_of(index), "cgroup.kill", "1");
   ::kill(init, SIGKILL);
   // It is gone when everything in its pid namespace is.
-  if (!wait_for_end([&] { return is_gone(init); })) throw std::runtime_error("lab: " + name_of(index) + " does not die");
-  // The kernel does this too, some time after the end of the host's network: what is gone already is no error.
+  if (!wait_for_end([&] { return is_gone(init); }))
+    throw std::runtime_error("lab: " + name_of(index) + " does not die");
+  // The kernel does this too, some time after the end of the host's network: what is gone already
+  // is no error.
   remove_link(cable_of(index));
   if (machine.delayer) remove_link(port_of(index));
   machine.delayer.reset();
@@ -211,7 +235,8 @@ void Lab::State::power_off(std::size_t index) {
 
 void Lab::State::remove_link(const std::string& name) {
   const auto removing = start(in_network(lab_init, {"ip", "link", "del", name}));
-  if (removing->wait_exit(in_time) != ExitStatus::exited(0) && removing->err().find("Cannot find device") == std::string::npos)
+  if (removing->wait_exit(in_time) != ExitStatus::exited(0) &&
+      removing->err().find("Cannot find device") == std::string::npos)
     throw std::runtime_error("lab: this failed: " + removing->describe());
 }
 
@@ -219,7 +244,8 @@ void Lab::State::render_losses() {
   std::ostringstream rules;
   rules << "flush chain bridge lab path\n";
   for (const auto& [way, share] : losses) {
-    rules << "add rule bridge lab path iifname " << port_of(way.first) << " oifname " << port_of(way.second);
+    rules << "add rule bridge lab path iifname " << port_of(way.first) << " oifname "
+          << port_of(way.second);
     if (share < 1) rules << " numgen random mod 1000000 < " << static_cast<long>(share * 1e6);
     rules << " drop\n";
   }
@@ -231,7 +257,8 @@ std::vector<std::string> Lab::State::take_down() {
   for (Machine& machine : machines) machine.delayer.reset();
   if (holder && holder->is_running()) {
     holder->close_stdin();
-    if (!wait_for_end([&] { return !holder->is_running(); })) left.push_back("the lab's holder does not end: " + holder->describe());
+    if (!wait_for_end([&] { return !holder->is_running(); }))
+      left.push_back("the lab's holder does not end: " + holder->describe());
   }
   if (!holder || lab_init == 0) {  // nothing was made yet that could be in use
     fs::remove_all(room);
@@ -255,17 +282,24 @@ Lab::~Lab() = default;
 
 const std::string& Lab::why_not() {
   static const std::string reason = [] {
-    if (::geteuid() != 0) return std::string("hosts are made of network namespaces, and only root may make them");
-    for (const auto& [tool, package] : {std::pair("ip", "iproute2"), std::pair("nft", "nftables"), std::pair("nsenter", "util-linux")}) {
-      if (test::run({"sh", "-c", std::string("command -v ") + tool}, in_time).status != ExitStatus::exited(0))
+    if (::geteuid() != 0)
+      return std::string("hosts are made of network namespaces, and only root may make them");
+    for (const auto& [tool, package] : {std::pair("ip", "iproute2"), std::pair("nft", "nftables"),
+                                        std::pair("nsenter", "util-linux")}) {
+      if (test::run({"sh", "-c", std::string("command -v ") + tool}, in_time).status !=
+          ExitStatus::exited(0))
         return std::string(tool) + " is not in PATH (package " + package + ")";
     }
-    // Only what the kernel may refuse: a mistake of the lab's own must fail the tests, not skip them.
-    const auto tried =
-        test::run({"unshare", "--net", "--pid", "--mount", "--uts", "--ipc", "--fork", "--mount-proc", "sh", "-ec",
-                   "mount -t sysfs lab /sys; ip link add br0 type bridge; ip link add p0 type veth peer name q0; nft add table bridge lab"},
-                  in_time);
-    return tried.status == ExitStatus::exited(0) ? std::string() : "the kernel does not let us make a host: " + tried.err;
+    // Only what the kernel may refuse: a mistake of the lab's own must fail the tests, not skip
+    // them.
+    const auto tried = test::run({"unshare", "--net", "--pid", "--mount", "--uts", "--ipc",
+                                  "--fork", "--mount-proc", "sh", "-ec",
+                                  "mount -t sysfs lab /sys; ip link add br0 type bridge; ip link "
+                                  "add p0 type veth peer name q0; nft add table bridge lab"},
+                                 in_time);
+    return tried.status == ExitStatus::exited(0)
+               ? std::string()
+               : "the kernel does not let us make a host: " + tried.err;
   }();
   return reason;
 }
@@ -284,7 +318,8 @@ void Lab::cut(std::size_t a, std::size_t b) {
 }
 
 void Lab::lose(std::size_t from, std::size_t to, double share) {
-  if (from >= size() || to >= size()) throw std::out_of_range("lab: there are only " + std::to_string(size()) + " hosts");
+  if (from >= size() || to >= size())
+    throw std::out_of_range("lab: there are only " + std::to_string(size()) + " hosts");
   if (share > 0) {
     state_->losses[{from, to}] = share;
   } else {
@@ -318,14 +353,17 @@ void Lab::delay(std::size_t host, CableDelay delay) {
   State::Machine& machine = state_->up(host);
   if (!machine.delayer) {
     const std::string n = std::to_string(host);
-    state_->ip("link set p" + n + " nomaster down\nlink set p" + n + " name w" + n + "\nlink set w" + n + " up\nlink add q" + n +
-               " type veth peer name p" + n + "\nlink set q" + n + " up\nlink set p" + n + " master br0 up\n");
-    machine.delayer =
-        meshbus::test::start(in_network(state_->lab_init, {bin("meshbus_lab_delay"), "w" + n, "q" + n}), {.stdin_pipe = true});
+    state_->ip("link set p" + n + " nomaster down\nlink set p" + n + " name w" + n +
+               "\nlink set w" + n + " up\nlink add q" + n + " type veth peer name p" + n +
+               "\nlink set q" + n + " up\nlink set p" + n + " master br0 up\n");
+    machine.delayer = meshbus::test::start(
+        in_network(state_->lab_init, {bin("meshbus_lab_delay"), "w" + n, "q" + n}),
+        {.stdin_pipe = true});
     machine.delayer->wait_for_output("ready\n", in_time);
   }
   const std::size_t seen = machine.delayer->out().size();
-  machine.delayer->write_stdin(std::to_string(delay.delay.count()) + " " + std::to_string(delay.jitter.count()) + "\n");
+  machine.delayer->write_stdin(std::to_string(delay.delay.count()) + " " +
+                               std::to_string(delay.jitter.count()) + "\n");
   if (!wait_until([&] { return machine.delayer->out().size() > seen; }, in_time))
     throw std::runtime_error("lab: the delay is not taken: " + machine.delayer->describe());
 }
@@ -335,7 +373,8 @@ void Lab::freeze(std::size_t host) {
   const std::string group = state_->cgroup_of(host);
   if (group == "-") {
     // Without a cgroup: all but process 1 of its pid namespace, which does nothing anyhow.
-    checked_run({bin("meshbus_lab_tool"), "enter", std::to_string(machine.init), "-", "sh", "-c", "kill -STOP -1"});
+    checked_run({bin("meshbus_lab_tool"), "enter", std::to_string(machine.init), "-", "sh", "-c",
+                 "kill -STOP -1"});
     return;
   }
   write_cgroup(group, "cgroup.freeze", "1");
@@ -347,7 +386,8 @@ void Lab::thaw(std::size_t host) {
   State::Machine& machine = state_->up(host);
   const std::string group = state_->cgroup_of(host);
   if (group == "-") {
-    checked_run({bin("meshbus_lab_tool"), "enter", std::to_string(machine.init), "-", "sh", "-c", "kill -CONT -1"});
+    checked_run({bin("meshbus_lab_tool"), "enter", std::to_string(machine.init), "-", "sh", "-c",
+                 "kill -CONT -1"});
     return;
   }
   write_cgroup(group, "cgroup.freeze", "0");
@@ -401,7 +441,8 @@ std::string Lab::Host::file(std::string_view path) const {
 }
 
 std::vector<std::string> Lab::Host::command(std::vector<std::string> argv) const {
-  const std::vector<std::string> before = {bin("meshbus_lab_tool"), "enter", std::to_string(init()), lab_->cgroup_of(index_)};
+  const std::vector<std::string> before = {bin("meshbus_lab_tool"), "enter", std::to_string(init()),
+                                           lab_->cgroup_of(index_)};
   argv.insert(argv.begin(), before.begin(), before.end());
   return argv;
 }
@@ -411,18 +452,21 @@ Process Lab::Host::start(std::vector<std::string> argv, ProcessOptions options) 
   // First, so that what the caller gives wins.
   std::vector<std::pair<std::string, std::optional<std::string>>> environment = {
       {"XDG_RUNTIME_DIR", room + "/run"}, {"TMPDIR", room + "/tmp"}, {"HOME", room + "/home"}};
-  for (const char* one : {"XDG_CONFIG_HOME", "XDG_STATE_HOME", "XDG_CACHE_HOME"}) environment.emplace_back(one, room + "/home");
+  for (const char* one : {"XDG_CONFIG_HOME", "XDG_STATE_HOME", "XDG_CACHE_HOME"})
+    environment.emplace_back(one, room + "/home");
   environment.insert(environment.end(), options.environment.begin(), options.environment.end());
   options.environment = std::move(environment);
   return Process(command(std::move(argv)), std::move(options));
 }
 
-Finished Lab::Host::run(std::vector<std::string> argv, std::chrono::milliseconds deadline, ProcessOptions options) const {
+Finished Lab::Host::run(std::vector<std::string> argv, std::chrono::milliseconds deadline,
+                        ProcessOptions options) const {
   const auto started = std::chrono::steady_clock::now();
   Process process = start(std::move(argv), std::move(options));
   const ExitStatus status = process.wait_exit(deadline);
   return {status, process.out(), process.err(),
-          std::chrono::duration_cast<std::chrono::milliseconds>(std::chrono::steady_clock::now() - started)};
+          std::chrono::duration_cast<std::chrono::milliseconds>(std::chrono::steady_clock::now() -
+                                                                started)};
 }
 
 std::vector<std::string> Lab::Host::processes() const {
@@ -431,7 +475,8 @@ std::vector<std::string> Lab::Host::processes() const {
   std::vector<std::string> found;
   for (const ProcessInfo& one : all_processes()) {
     std::error_code gone;
-    if (one.pid != first && !one.is_dead() && fs::read_symlink("/proc/" + std::to_string(one.pid) + "/ns/pid", gone) == own)
+    if (one.pid != first && !one.is_dead() &&
+        fs::read_symlink("/proc/" + std::to_string(one.pid) + "/ns/pid", gone) == own)
       found.push_back(one.to_string());
   }
   return found;

@@ -1,4 +1,5 @@
-// meshbus_lab_shell N: a lab of N hosts for people (./dev lab N). Reads commands; the end of its input, or of itself, removes the lab.
+// meshbus_lab_shell N: a lab of N hosts for people (./dev lab N). Reads commands; the end of its
+// input, or of itself, removes the lab.
 #define DOCTEST_CONFIG_IMPLEMENT  // the library of test support needs it, though no test runs here
 #include <doctest/doctest.h>
 #include <sys/wait.h>
@@ -35,13 +36,15 @@ constexpr const char* help = R"(  hosts                 who there is
 void show(const Lab& lab) {
   for (std::size_t i = 0; i < lab.size(); ++i) {
     const Lab::Host host = lab.host(i);
-    std::cout << i << "  " << host.name() << "  " << host.address() << (host.is_up() ? "" : "  no power") << "\n";
+    std::cout << i << "  " << host.name() << "  " << host.address()
+              << (host.is_up() ? "" : "  no power") << "\n";
   }
 }
 
 /// On the terminal, not captured.
 void run_on(const Lab::Host& host, const std::string& line) {
-  std::vector<std::string> words = host.command(line.empty() ? std::vector<std::string>{"sh"} : std::vector<std::string>{"sh", "-c", line});
+  std::vector<std::string> words = host.command(
+      line.empty() ? std::vector<std::string>{"sh"} : std::vector<std::string>{"sh", "-c", line});
   std::vector<char*> argv;
   for (std::string& word : words) argv.push_back(word.data());
   argv.push_back(nullptr);
@@ -66,7 +69,8 @@ bool obey(Lab& lab, const std::string& line) {
   if (!(words >> verb)) return true;
   const auto number = [&]<typename T>(T standard, bool is_needed = true) {
     T value = standard;
-    if (!(words >> value) && (is_needed || !words.eof())) throw std::runtime_error("\"" + line + "\": a number is missing or wrong");
+    if (!(words >> value) && (is_needed || !words.eof()))
+      throw std::runtime_error("\"" + line + "\": a number is missing or wrong");
     return value;
   };
   const auto host = [&] { return number(std::size_t{0}); };
@@ -92,14 +96,15 @@ bool obey(Lab& lab, const std::string& line) {
   } else if (verb == "delay") {
     const auto at = host();
     const auto delay = number(0.0), jitter = number(0.0, false);
-    lab.delay(at,
-              {std::chrono::microseconds(static_cast<long>(delay * 1000)), std::chrono::microseconds(static_cast<long>(jitter * 1000))});
+    lab.delay(at, {std::chrono::microseconds(static_cast<long>(delay * 1000)),
+                   std::chrono::microseconds(static_cast<long>(jitter * 1000))});
   } else {
-    const std::map<std::string, void (Lab::*)(std::size_t)> rest = {{"unplug", &Lab::unplug}, {"plug", &Lab::plug},
-                                                                    {"freeze", &Lab::freeze}, {"thaw", &Lab::thaw},
-                                                                    {"off", &Lab::power_off}, {"boot", &Lab::boot}};
+    const std::map<std::string, void (Lab::*)(std::size_t)> rest = {
+        {"unplug", &Lab::unplug}, {"plug", &Lab::plug},     {"freeze", &Lab::freeze},
+        {"thaw", &Lab::thaw},     {"off", &Lab::power_off}, {"boot", &Lab::boot}};
     const auto found = rest.find(verb);
-    if (found == rest.end()) throw std::runtime_error("\"" + verb + "\" is not understood. There are:\n" + help);
+    if (found == rest.end())
+      throw std::runtime_error("\"" + verb + "\" is not understood. There are:\n" + help);
     (lab.*found->second)(host());
   }
   return true;

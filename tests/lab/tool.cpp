@@ -1,12 +1,15 @@
-// meshbus_lab_tool: what a lab (lab.h) needs processes for. Linux namespaces end with their last process, so everything of a lab hangs from
-// one process that the kernel kills when its keeper dies; only directories have to be removed by somebody.
+// meshbus_lab_tool: what a lab (lab.h) needs processes for. Linux namespaces end with their last
+// process, so everything of a lab hangs from one process that the kernel kills when its keeper
+// dies; only directories have to be removed by somebody.
 //
-//   hold ROOM CGROUP|-                        keeps a lab until its stdin ends, then removes it, the room and the cgroup too
-//   boot LAB CGROUP|- NAME ROOM               makes a host of that lab and prints its pid
-//   enter HOST CGROUP|- PROGRAM ARGUMENTS...  runs a program in a host, passes signals on and ends as the program does
+//   hold ROOM CGROUP|-                        keeps a lab until its stdin ends, then removes it,
+//   the room and the cgroup too boot LAB CGROUP|- NAME ROOM               makes a host of that lab
+//   and prints its pid enter HOST CGROUP|- PROGRAM ARGUMENTS...  runs a program in a host, passes
+//   signals on and ends as the program does
 //
-// LAB and HOST are pids of the first process of each, as the caller sees them; CGROUP is a directory, or - for none; ROOM is an empty
-// directory, which every host sees a file system of its own in.
+// LAB and HOST are pids of the first process of each, as the caller sees them; CGROUP is a
+// directory, or - for none; ROOM is an empty directory, which every host sees a file system of its
+// own in.
 #include <dirent.h>
 #include <fcntl.h>
 #include <poll.h>
@@ -42,12 +45,14 @@ constexpr unsigned between_tries_us = 5000;
 
 /// Forks; the child is process 1 of a new pid namespace and in new namespaces of the other kinds.
 pid_t fork_with_namespaces(int flags) {
-  const long pid = ::syscall(SYS_clone, flags | CLONE_NEWPID | SIGCHLD, nullptr, nullptr, nullptr, nullptr);
+  const long pid =
+      ::syscall(SYS_clone, flags | CLONE_NEWPID | SIGCHLD, nullptr, nullptr, nullptr, nullptr);
   if (pid < 0) die("clone with new namespaces");
   return static_cast<pid_t>(pid);
 }
 
-/// What a process 1 does: live, and reap orphans (the kernel does that when nobody wants to know of them).
+/// What a process 1 does: live, and reap orphans (the kernel does that when nobody wants to know of
+/// them).
 [[noreturn]] void be_init(const char* name) {
   ::prctl(PR_SET_NAME, name);
   ::signal(SIGCHLD, SIG_IGN);
@@ -62,10 +67,12 @@ void join_namespaces(const char* pid, int flags) {
   const int fd = static_cast<int>(::syscall(SYS_pidfd_open, std::atoi(pid), 0));
   if (fd < 0) die(std::string("no such host or lab: pid ") + pid);
   // When all of this happens in a chroot, its root is not that of its mount namespace.
-  const int root = ::open(("/proc/" + std::string(pid) + "/root").c_str(), O_PATH | O_DIRECTORY | O_CLOEXEC);
+  const int root =
+      ::open(("/proc/" + std::string(pid) + "/root").c_str(), O_PATH | O_DIRECTORY | O_CLOEXEC);
   if (root < 0) die(std::string("open the root of pid ") + pid);
   if (::setns(fd, flags) != 0) die(std::string("enter the namespaces of pid ") + pid);
-  if ((flags & CLONE_NEWNS) != 0 && (::fchdir(root) != 0 || ::chroot(".") != 0)) die(std::string("enter the root of pid ") + pid);
+  if ((flags & CLONE_NEWNS) != 0 && (::fchdir(root) != 0 || ::chroot(".") != 0))
+    die(std::string("enter the root of pid ") + pid);
   ::close(root);
   ::close(fd);
 }
@@ -83,13 +90,15 @@ void join_cgroup(int procs) {
   if (procs >= 0 && ::write(procs, "0", 1) != 1) die("join the host's cgroup");
 }
 
-// --- hold -------------------------------------------------------------------------------------------------------------------
+// --- hold
+// -------------------------------------------------------------------------------------------------------------------
 
 /// Removes a cgroup with those below it; false as long as somebody is in one of them.
 bool remove_cgroup(const std::string& path) {
   if (DIR* directory = ::opendir(path.c_str())) {
     while (const dirent* entry = ::readdir(directory)) {
-      if (entry->d_type == DT_DIR && entry->d_name[0] != '.') remove_cgroup(path + "/" + entry->d_name);
+      if (entry->d_type == DT_DIR && entry->d_name[0] != '.')
+        remove_cgroup(path + "/" + entry->d_name);
     }
     ::closedir(directory);
   }
@@ -99,16 +108,19 @@ bool remove_cgroup(const std::string& path) {
 bool remove_cgroup_in_time(const std::string& path) {
   for (int i = 0; i < most_removal_tries; ++i) {
     if (remove_cgroup(path)) return true;
-    ::usleep(between_tries_us);  // sleep-ok: nothing tells when a cgroup may be removed; this is the wait
+    ::usleep(between_tries_us);  // sleep-ok: nothing tells when a cgroup may be removed; this is
+                                 // the wait
   }
-  std::fprintf(stderr, "meshbus_lab_tool: the cgroup %s cannot be removed: %s\n", path.c_str(), std::strerror(errno));
+  std::fprintf(stderr, "meshbus_lab_tool: the cgroup %s cannot be removed: %s\n", path.c_str(),
+               std::strerror(errno));
   return false;
 }
 
 bool remove_room(const std::string& room) {
   ::unlink((room + "/hosts").c_str());
   if (::rmdir(room.c_str()) == 0 || errno == ENOENT) return true;
-  std::fprintf(stderr, "meshbus_lab_tool: %s cannot be removed: %s\n", room.c_str(), std::strerror(errno));
+  std::fprintf(stderr, "meshbus_lab_tool: %s cannot be removed: %s\n", room.c_str(),
+               std::strerror(errno));
   return false;
 }
 
@@ -120,7 +132,8 @@ int hold(const std::string& room, const std::string& cgroup) {
   const pid_t init = fork_with_namespaces(own_namespaces);
   if (init == 0) {
     ::prctl(PR_SET_PDEATHSIG, SIGKILL);
-    if (::mount(nullptr, "/", nullptr, MS_REC | MS_PRIVATE, nullptr) != 0) die("make mounts private");
+    if (::mount(nullptr, "/", nullptr, MS_REC | MS_PRIVATE, nullptr) != 0)
+      die("make mounts private");
     if (::write(ready[1], "", 1) != 1) die("write");
     be_init("lab-init");
   }
@@ -140,36 +153,45 @@ int hold(const std::string& room, const std::string& cgroup) {
   return remove_room(room) && is_cgroup_gone ? 0 : 1;
 }
 
-// --- boot -------------------------------------------------------------------------------------------------------------------
+// --- boot
+// -------------------------------------------------------------------------------------------------------------------
 
 /// A /sys that shows the host's own network cards, and the cgroups as before.
 void mount_sys(const std::string& place) {
   if (::mkdir(place.c_str(), 0700) != 0) die("mkdir " + place);
-  if (::mount("sysfs", place.c_str(), "sysfs", MS_NOSUID | MS_NODEV | MS_NOEXEC, nullptr) != 0) die("mount /sys");
+  if (::mount("sysfs", place.c_str(), "sysfs", MS_NOSUID | MS_NODEV | MS_NOEXEC, nullptr) != 0)
+    die("mount /sys");
   const std::string groups = place + "/fs/cgroup";
-  if (::access("/sys/fs/cgroup", F_OK) == 0 && ::mount("/sys/fs/cgroup", groups.c_str(), nullptr, MS_BIND | MS_REC, nullptr) != 0)
+  if (::access("/sys/fs/cgroup", F_OK) == 0 &&
+      ::mount("/sys/fs/cgroup", groups.c_str(), nullptr, MS_BIND | MS_REC, nullptr) != 0)
     die("mount /sys/fs/cgroup");
   if (::mount(place.c_str(), "/sys", nullptr, MS_MOVE, nullptr) != 0) die("move /sys");
   ::rmdir(place.c_str());
 }
 
-/// Fills the room: a file system of its own that goes with the host, with the directories that programs want.
+/// Fills the room: a file system of its own that goes with the host, with the directories that
+/// programs want.
 void furnish(const std::string& room, const std::string& name) {
   if (::mount(nullptr, "/", nullptr, MS_REC | MS_PRIVATE, nullptr) != 0) die("make mounts private");
-  if (::mount((room + "/hosts").c_str(), "/etc/hosts", nullptr, MS_BIND, nullptr) != 0) die("mount over /etc/hosts");
-  if (::mount("lab", room.c_str(), "tmpfs", MS_NOSUID | MS_NODEV, "mode=0755") != 0) die("mount a tmpfs on " + room);
+  if (::mount((room + "/hosts").c_str(), "/etc/hosts", nullptr, MS_BIND, nullptr) != 0)
+    die("mount over /etc/hosts");
+  if (::mount("lab", room.c_str(), "tmpfs", MS_NOSUID | MS_NODEV, "mode=0755") != 0)
+    die("mount a tmpfs on " + room);
   for (const char* one : {"run", "tmp", "home"}) {
     if (::mkdir((room + "/" + one).c_str(), 0700) != 0) die("mkdir " + room + "/" + one);
   }
   mount_sys(room + "/sys");
-  if (::mount("proc", "/proc", "proc", MS_NOSUID | MS_NODEV | MS_NOEXEC, nullptr) != 0) die("mount /proc");
+  if (::mount("proc", "/proc", "proc", MS_NOSUID | MS_NODEV | MS_NOEXEC, nullptr) != 0)
+    die("mount /proc");
   if (::sethostname(name.data(), name.size()) != 0) die("sethostname");
 }
 
-int boot(const char* lab, std::string_view cgroup, const std::string& name, const std::string& room) {
+int boot(const char* lab, std::string_view cgroup, const std::string& name,
+         const std::string& room) {
   const int procs = open_cgroup(cgroup);
   join_namespaces(lab, CLONE_NEWPID | CLONE_NEWNS);
-  // A process between us and the host, itself in the lab: whatever is made below it cannot outlive the lab.
+  // A process between us and the host, itself in the lab: whatever is made below it cannot outlive
+  // the lab.
   const pid_t between = ::fork();
   if (between < 0) die("fork");
   if (between > 0) {
@@ -182,7 +204,8 @@ int boot(const char* lab, std::string_view cgroup, const std::string& name, cons
   if (::pipe2(ready.data(), O_CLOEXEC) != 0) die("pipe");
   if (fork_with_namespaces(own_namespaces) == 0) {
     join_cgroup(procs);
-    std::array<char, 32> pid{};  // /proc is still the caller's: so this is the pid that the caller knows us by
+    std::array<char, 32>
+        pid{};  // /proc is still the caller's: so this is the pid that the caller knows us by
     if (::readlink("/proc/self", pid.data(), pid.size() - 1) <= 0) die("readlink /proc/self");
     furnish(room, name);
     std::printf("%s\n", pid.data());
@@ -195,7 +218,8 @@ int boot(const char* lab, std::string_view cgroup, const std::string& name, cons
   std::_Exit(::read(ready[0], &byte, 1) == 1 ? 0 : 125);
 }
 
-// --- enter ------------------------------------------------------------------------------------------------------------------
+// --- enter
+// ------------------------------------------------------------------------------------------------------------------
 
 volatile sig_atomic_t child = 0;
 
@@ -209,7 +233,8 @@ int enter(const char* host, std::string_view cgroup, char** argv) {
   join_namespaces(host, own_namespaces | CLONE_NEWPID);
   std::array<int, 2> alive{};
   if (::pipe2(alive.data(), O_CLOEXEC) != 0) die("pipe");
-  constexpr std::array passed = {SIGTERM, SIGINT, SIGHUP, SIGQUIT, SIGUSR1, SIGUSR2, SIGCONT, SIGTSTP, SIGWINCH};
+  constexpr std::array passed = {SIGTERM, SIGINT,  SIGHUP,  SIGQUIT, SIGUSR1,
+                                 SIGUSR2, SIGCONT, SIGTSTP, SIGWINCH};
   sigset_t set, before;
   ::sigemptyset(&set);
   for (const int one : passed) ::sigaddset(&set, one);
@@ -251,6 +276,8 @@ int main(int argc, char** argv) {
   if (verb == "hold" && argc == 4) return hold(argv[2], argv[3]);
   if (verb == "boot" && argc == 6) return boot(argv[2], argv[3], argv[4], argv[5]);
   if (verb == "enter" && argc >= 5) return enter(argv[2], argv[3], argv + 4);
-  std::fprintf(stderr, "usage: meshbus_lab_tool hold ROOM CGROUP | boot LAB CGROUP NAME ROOM | enter HOST CGROUP PROGRAM [ARGUMENT...]\n");
+  std::fprintf(stderr,
+               "usage: meshbus_lab_tool hold ROOM CGROUP | boot LAB CGROUP NAME ROOM | enter HOST "
+               "CGROUP PROGRAM [ARGUMENT...]\n");
   return 2;
 }

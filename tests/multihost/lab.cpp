@@ -21,7 +21,8 @@ namespace {
 
 namespace fs = std::filesystem;
 
-/// How many hosts the largest lab has. Read before main(), which removes all our variables from the environment.
+/// How many hosts the largest lab has. Read before main(), which removes all our variables from the
+/// environment.
 const std::size_t many_hosts = [] {
   const char* text = std::getenv("MESHBUS_TEST_LAB_HOSTS");
   return text == nullptr ? std::size_t{16} : static_cast<std::size_t>(std::atoi(text));
@@ -52,13 +53,17 @@ std::string mounts() {
 }
 
 /// Whether one host reaches another: an answer to a ping within `patience`.
-bool reaches(const Lab::Host& from, const Lab::Host& to, std::chrono::milliseconds patience = 500ms) {
+bool reaches(const Lab::Host& from, const Lab::Host& to,
+             std::chrono::milliseconds patience = 500ms) {
   const std::string seconds = std::to_string(static_cast<double>(patience.count()) / 1000);
-  return from.run({"ping", "-n", "-c", "1", "-W", seconds, to.address()}, in_time).status == ExitStatus::exited(0);
+  return from.run({"ping", "-n", "-c", "1", "-W", seconds, to.address()}, in_time).status ==
+         ExitStatus::exited(0);
 }
 
 long milliseconds_since(std::chrono::steady_clock::time_point start) {
-  return std::chrono::duration_cast<std::chrono::milliseconds>(std::chrono::steady_clock::now() - start).count();
+  return std::chrono::duration_cast<std::chrono::milliseconds>(std::chrono::steady_clock::now() -
+                                                               start)
+      .count();
 }
 
 void up_and_down(std::size_t hosts) {
@@ -98,14 +103,17 @@ TEST_CASE("lab: many hosts come up and go, and nothing is left") {
   up_and_down(many_hosts);
 }
 
-TEST_CASE("lab: a host has a name, an address, files and processes of its own, and knows the others by name") {
+TEST_CASE(
+    "lab: a host has a name, an address, files and processes of its own, and knows the others by "
+    "name") {
   Lab lab(2);
   const Lab::Host one = lab.host(0), two = lab.host(1);
   CHECK(one.run({"hostname"}, in_time).out == "host0\n");
   CHECK(two.run({"hostname"}, in_time).out == "host1\n");
   CHECK(one.run({"getent", "hosts", "host1"}, in_time).out.starts_with(two.address()));
-  CHECK(one.run({"sh", "-c", "echo mine >$TMPDIR/file; echo $HOME $XDG_RUNTIME_DIR"}, in_time).out ==
-        lab.room() + "/home " + lab.room() + "/run\n");
+  CHECK(
+      one.run({"sh", "-c", "echo mine >$TMPDIR/file; echo $HOME $XDG_RUNTIME_DIR"}, in_time).out ==
+      lab.room() + "/home " + lab.room() + "/run\n");
   CHECK(read_file(one.file(lab.room() + "/tmp/file")) == "mine\n");
   CHECK(two.run({"ls", lab.room() + "/tmp"}, in_time).out == "");
   // Process 1, the shell and ps itself: nobody else can be seen from inside.
@@ -116,11 +124,13 @@ TEST_CASE("lab: a host has a name, an address, files and processes of its own, a
 TEST_CASE("lab: a program on a host gets input, signals and environment, and ends as it ends") {
   Lab lab(1);
   const Lab::Host host = lab.host(0);
-  CHECK(host.run({"sh", "-c", "cat; echo $A >&2; exit 7"}, in_time, {.environment = {{"A", "b"}}, .input = "in"}).status ==
-        ExitStatus::exited(7));
+  CHECK(host.run({"sh", "-c", "cat; echo $A >&2; exit 7"}, in_time,
+                 {.environment = {{"A", "b"}}, .input = "in"})
+            .status == ExitStatus::exited(7));
   CHECK(host.run({"sh", "-c", "kill -SEGV $$"}, in_time).status == ExitStatus::killed_by(SIGSEGV));
   CHECK(host.run({"/no/such/program"}, in_time).status == ExitStatus::exited(125));
-  Process sleeper = host.start({"sh", "-c", "trap 'echo asked; exit 3' TERM; echo up; while :; do sleep 0.01; done"});
+  Process sleeper = host.start(
+      {"sh", "-c", "trap 'echo asked; exit 3' TERM; echo up; while :; do sleep 0.01; done"});
   sleeper.wait_for_output("up", in_time);
   CHECK(host.processes().size() >= 1);
   sleeper.send_signal(SIGTERM);
@@ -133,7 +143,9 @@ TEST_CASE("lab: a program on a host gets input, signals and environment, and end
   CHECK(wait_until([&] { return host.processes().empty(); }, in_time));
 }
 
-TEST_CASE("lab: a cut, a one-way loss and a pulled cable stop what they should and nothing else, and heal") {
+TEST_CASE(
+    "lab: a cut, a one-way loss and a pulled cable stop what they should and nothing else, and "
+    "heal") {
   Lab lab(3);
   const Lab::Host a = lab.host(0), b = lab.host(1), c = lab.host(2);
   CHECK(reaches(a, b, 5s));
@@ -145,17 +157,22 @@ TEST_CASE("lab: a cut, a one-way loss and a pulled cable stop what they should a
   lab.heal(0, 1);
   CHECK(reaches(a, b, 5s));
 
-  // A flow of datagrams tells the directions apart, a ping does not. 33: SO_RCVBUFFORCE, room for all of them.
+  // A flow of datagrams tells the directions apart, a ping does not. 33: SO_RCVBUFFORCE, room for
+  // all of them.
   const auto arrived = [&](const Lab::Host& from, const Lab::Host& to) {
-    Process sink = to.start({"python3", "-c",
-                             "import os, signal, socket\ns = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)\n"
-                             "s.setsockopt(socket.SOL_SOCKET, 33, 8 << 20)\ns.bind(('', 9))\n"
-                             "def count(*_):\n  s.setblocking(False)\n  n = 0\n  try:\n    while True: s.recv(9); n += 1\n"
-                             "  except BlockingIOError: print(n, flush=True)\n  os._exit(0)\n"
-                             "signal.signal(signal.SIGTERM, count)\nprint('up', flush=True)\nwhile True: signal.pause()"});
+    Process sink = to.start(
+        {"python3", "-c",
+         "import os, signal, socket\ns = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)\n"
+         "s.setsockopt(socket.SOL_SOCKET, 33, 8 << 20)\ns.bind(('', 9))\n"
+         "def count(*_):\n  s.setblocking(False)\n  n = 0\n  try:\n    while True: s.recv(9); n += "
+         "1\n"
+         "  except BlockingIOError: print(n, flush=True)\n  os._exit(0)\n"
+         "signal.signal(signal.SIGTERM, count)\nprint('up', flush=True)\nwhile True: "
+         "signal.pause()"});
     sink.wait_for_output("up", in_time);
     from.run({"python3", "-c",
-              "import socket\ns = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)\nfor i in range(1000): s.sendto(b'x', ('" +
+              "import socket\ns = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)\nfor i in "
+              "range(1000): s.sendto(b'x', ('" +
                   to.address() + "', 9))"},
              in_time);
     sink.send_signal(SIGTERM);  // all that is to come is in the socket
@@ -171,7 +188,8 @@ TEST_CASE("lab: a cut, a one-way loss and a pulled cable stop what they should a
   CHECK(arrived(a, b) == 1000);
 
   lab.unplug(1);
-  CHECK(b.run({"cat", "/sys/class/net/eth0/carrier"}, in_time).out == "0\n");  // to its own eyes too
+  CHECK(b.run({"cat", "/sys/class/net/eth0/carrier"}, in_time).out ==
+        "0\n");  // to its own eyes too
   CHECK_FALSE(reaches(a, b));
   CHECK(reaches(a, c, 5s));
   lab.plug(1);
@@ -181,12 +199,14 @@ TEST_CASE("lab: a cut, a one-way loss and a pulled cable stop what they should a
 TEST_CASE("lab: a delay is what a round trip takes longer, can be changed, and loses nothing") {
   Lab lab(2);
   const auto round_trip_ms = [&] {
-    const auto finished = lab.host(0).run({"ping", "-n", "-q", "-c", "10", "-i", "0.01", lab.host(1).address()}, in_time);
+    const auto finished = lab.host(0).run(
+        {"ping", "-n", "-q", "-c", "10", "-i", "0.01", lab.host(1).address()}, in_time);
     INFO(finished.out);
     CHECK(finished.status == ExitStatus::exited(0));
     const auto at = finished.out.find("min/avg/max/mdev = ");
     REQUIRE(at != std::string::npos);
-    return std::atof(finished.out.c_str() + at + 19);  // the least: what a busy machine adds is not the cable's
+    return std::atof(finished.out.c_str() + at +
+                     19);  // the least: what a busy machine adds is not the cable's
   };
   CHECK(round_trip_ms() < 20);
   lab.delay(0, {.delay = 30ms});
@@ -196,15 +216,19 @@ TEST_CASE("lab: a delay is what a round trip takes longer, can be changed, and l
   lab.delay(0, {.delay = 5ms, .jitter = 1ms});
   CHECK(round_trip_ms() < 40);
   // More than fits into one segment, with the checksums and segments that a real card would make.
-  CHECK(lab.host(0).run({"sh", "-c", "head -c 3000000 /dev/urandom >$TMPDIR/sent"}, in_time).status == ExitStatus::exited(0));
+  CHECK(
+      lab.host(0).run({"sh", "-c", "head -c 3000000 /dev/urandom >$TMPDIR/sent"}, in_time).status ==
+      ExitStatus::exited(0));
   Process server = lab.host(1).start({"python3", "-c",
-                                      "import socket, sys\ns = socket.create_server(('', 99))\nprint('up', flush=True)\nc = s.accept()[0]\n"
+                                      "import socket, sys\ns = socket.create_server(('', "
+                                      "99))\nprint('up', flush=True)\nc = s.accept()[0]\n"
                                       "while (b := c.recv(65536)): sys.stdout.buffer.write(b)"});
   server.wait_for_output("up\n", in_time);
-  const auto sent = lab.host(0).run({"python3", "-c",
-                                     "import os, socket\nc = socket.create_connection(('host1', 99))\n"
-                                     "c.sendall(open(os.environ['TMPDIR'] + '/sent', 'rb').read())"},
-                                    in_time);
+  const auto sent =
+      lab.host(0).run({"python3", "-c",
+                       "import os, socket\nc = socket.create_connection(('host1', 99))\n"
+                       "c.sendall(open(os.environ['TMPDIR'] + '/sent', 'rb').read())"},
+                      in_time);
   CHECK(sent.status == ExitStatus::exited(0));
   CHECK(server.wait_exit(in_time) == ExitStatus::exited(0));
   CHECK((server.out().substr(3) == read_file(lab.host(0).file(lab.room() + "/tmp/sent"))));
@@ -218,7 +242,8 @@ TEST_CASE("lab: a delay is what a round trip takes longer, can be changed, and l
 
 TEST_CASE("lab: a frozen host does nothing until it thaws") {
   Lab lab(2);
-  Process ticker = lab.host(0).start({"sh", "-c", "i=0; while :; do i=$((i + 1)); echo $i; sleep 0.01; done"});
+  Process ticker =
+      lab.host(0).start({"sh", "-c", "i=0; while :; do i=$((i + 1)); echo $i; sleep 0.01; done"});
   ticker.wait_for_output("3\n", in_time);
   lab.freeze(0);
   ticker.is_running();
@@ -229,18 +254,23 @@ TEST_CASE("lab: a frozen host does nothing until it thaws") {
   CHECK(wait_until([&] { return ticker.out().size() > so_far.size() + 10; }, in_time));
 }
 
-TEST_CASE("lab: a power loss ends everything on that host without a word to the others, and a boot brings it back empty") {
+TEST_CASE(
+    "lab: a power loss ends everything on that host without a word to the others, and a boot "
+    "brings it back empty") {
   Lab lab(2);
   const Lab::Host one = lab.host(0), two = lab.host(1);
   two.run({"sh", "-c", "echo x >$TMPDIR/file"}, in_time);
   Process server = two.start({"python3", "-c",
-                              "import socket\ns = socket.create_server(('', 99))\nprint('up', flush=True)\nc = s.accept()[0]\n"
+                              "import socket\ns = socket.create_server(('', 99))\nprint('up', "
+                              "flush=True)\nc = s.accept()[0]\n"
                               "print('taken', flush=True)\nc.recv(1)"});
   server.wait_for_output("up", in_time);
   // Ends when the other end does; a reset or an end of file would be a word.
-  Process client = one.start({"python3", "-c",
-                              "import socket\nc = socket.create_connection(('host1', 99))\nprint('up', flush=True)\n"
-                              "try: print('heard', c.recv(1), flush=True)\nexcept OSError as e: print('heard', e, flush=True)"});
+  Process client = one.start(
+      {"python3", "-c",
+       "import socket\nc = socket.create_connection(('host1', 99))\nprint('up', flush=True)\n"
+       "try: print('heard', c.recv(1), flush=True)\nexcept OSError as e: print('heard', e, "
+       "flush=True)"});
   client.wait_for_output("up", in_time);
   server.wait_for_output("taken", in_time);
   lab.power_off(1);

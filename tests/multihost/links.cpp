@@ -1,5 +1,6 @@
-// Links between hosts whose network and machines fail: what a cut held arrives, once and in order; whatever a death took is told of. Each
-// host runs one meshbus-broker and one meshbus_talker, which talk as fast as is taken, both ways.
+// Links between hosts whose network and machines fail: what a cut held arrives, once and in order;
+// whatever a death took is told of. Each host runs one meshbus-broker and one meshbus_talker, which
+// talk as fast as is taken, both ways.
 #include <doctest/doctest.h>
 
 #include <algorithm>
@@ -52,7 +53,9 @@ struct Report {
       }
     }
   }
-  std::uint64_t at(const std::string& name, std::size_t index = 0) const { return all.at(name).at(index); }
+  std::uint64_t at(const std::string& name, std::size_t index = 0) const {
+    return all.at(name).at(index);
+  }
   Numbers set(const std::string& name) const { return {all.at(name).begin(), all.at(name).end()}; }
   std::size_t count(const std::string& name) const { return all.at(name).size(); }
 
@@ -62,7 +65,10 @@ struct Report {
 /// What became of what one talker sent to the other.
 struct Outcome {
   Outcome(const Report& from, const Report& to)
-      : sent(from.at("sent")), got(to.at("got")), returned(from.count("returned")), unknown(from.count("unknown")) {
+      : sent(from.at("sent")),
+        got(to.at("got")),
+        returned(from.count("returned")),
+        unknown(from.count("unknown")) {
     Numbers told = from.set("returned");
     for (const auto number : from.set("unknown")) {
       if (!told.insert(number).second) ++told_twice;
@@ -71,11 +77,13 @@ struct Outcome {
     Numbers missing = to.set("missing");
     for (auto number = to.at("got", 1) + 1; number <= sent; ++number) missing.insert(number);
     for (const auto number : missing) lost += told.contains(number) ? 0U : 1U;
-    for (const auto number : from.set("returned")) returned_and_came += missing.contains(number) ? 0U : 1U;
+    for (const auto number : from.set("returned"))
+      returned_and_came += missing.contains(number) ? 0U : 1U;
   }
   std::string text() const {
-    return std::to_string(sent) + " sent, " + std::to_string(got) + " came, " + std::to_string(returned) + " returned, " +
-           std::to_string(unknown) + " of unknown fate, " + std::to_string(lost) + " lost in silence";
+    return std::to_string(sent) + " sent, " + std::to_string(got) + " came, " +
+           std::to_string(returned) + " returned, " + std::to_string(unknown) +
+           " of unknown fate, " + std::to_string(lost) + " lost in silence";
   }
   std::uint64_t sent, got, returned, unknown, lost = 0, told_twice = 0, returned_and_came = 0;
 };
@@ -90,7 +98,8 @@ class LinkedPair {
     run_for(3000);
   }
   void start_broker(std::size_t i) {
-    std::vector<std::string> words = {bin("meshbus-broker"), "--bind", address(i), "--advertise", known_as(i), "--insecure"};
+    std::vector<std::string> words = {bin("meshbus-broker"), "--bind",    address(i),
+                                      "--advertise",         known_as(i), "--insecure"};
     for (const auto& setting : settings_) {
       words.push_back("--set");
       words.push_back(setting);
@@ -98,12 +107,17 @@ class LinkedPair {
     brokers[i].reset(new Process(lab.host(i).start(words)));
   }
   void start_talker(std::size_t i) {
-    const std::vector<std::string> words = {bin("meshbus_talker"), address(i), name(i), known_as(1 - i) + "," + name(1 - i)};
+    const std::vector<std::string> words = {bin("meshbus_talker"), address(i), name(i),
+                                            known_as(1 - i) + "," + name(1 - i)};
     talkers[i].reset(new Process(lab.host(i).start(words, {.stdin_pipe = true})));
   }
   std::string address(std::size_t i) const { return "tcp:" + lab.host(i).address() + ":7700"; }
-  std::string known_as(std::size_t i) const { return by_name_ ? "tcp:" + lab.host(i).name() + ":7700" : address(i); }
-  static std::string name(std::size_t i) { return i == 0 ? "client-13Se1Maqzryj" : "client-13Se1Maqzryk"; }
+  std::string known_as(std::size_t i) const {
+    return by_name_ ? "tcp:" + lab.host(i).name() + ":7700" : address(i);
+  }
+  static std::string name(std::size_t i) {
+    return i == 0 ? "client-13Se1Maqzryj" : "client-13Se1Maqzryk";
+  }
   /// What that talker has heard, as far as it has said so: every 1000.
   std::uint64_t heard(std::size_t i) {
     talkers[i]->is_running();
@@ -115,8 +129,10 @@ class LinkedPair {
   std::chrono::milliseconds run_for(std::uint64_t more) {
     const auto start = Steady::now();
     const std::uint64_t begin[2] = {heard(0), heard(1)};
-    const bool came = wait_until([&] { return heard(0) >= begin[0] + more && heard(1) >= begin[1] + more; }, in_time);
-    INFO(talkers[0]->describe() << talkers[1]->describe() << brokers[0]->describe() << brokers[1]->describe());
+    const bool came = wait_until(
+        [&] { return heard(0) >= begin[0] + more && heard(1) >= begin[1] + more; }, in_time);
+    INFO(talkers[0]->describe() << talkers[1]->describe() << brokers[0]->describe()
+                                << brokers[1]->describe());
     REQUIRE(came);
     return std::chrono::duration_cast<std::chrono::milliseconds>(Steady::now() - start);
   }
@@ -125,8 +141,12 @@ class LinkedPair {
   }
   void wait_for_line(const std::string& line, std::chrono::milliseconds limit) {
     for (std::size_t i = 0; i < 2; ++i) {
-      const bool came =
-          wait_until([&] { return talkers[i]->is_running() && talkers[i]->out().find("\n" + line + "\n") != std::string::npos; }, limit);
+      const bool came = wait_until(
+          [&] {
+            return talkers[i]->is_running() &&
+                   talkers[i]->out().find("\n" + line + "\n") != std::string::npos;
+          },
+          limit);
       INFO(talkers[i]->describe());
       REQUIRE(came);
     }
@@ -144,18 +164,21 @@ class LinkedPair {
     }
   }
   Outcome outcome(std::size_t from) const { return Outcome(*reports[from], *reports[1 - from]); }
-  /// Order held, nothing was told twice, nothing that was returned came, and nothing was lost in silence.
+  /// Order held, nothing was told twice, nothing that was returned came, and nothing was lost in
+  /// silence.
   void check(const std::string& what) {
     for (std::size_t i = 0; i < 2; ++i) {
       const Outcome outcome = this->outcome(i);
-      MESSAGE(what << ": host" << i << " to host" << 1 - i << ": " << outcome.text() << "; control: " << reports[i]->at("control")
-                   << " sent, " << reports[1 - i]->at("control", 1) << " came; longest silence " << reports[1 - i]->at("silence_ms")
-                   << " ms");
+      MESSAGE(what << ": host" << i << " to host" << 1 - i << ": " << outcome.text()
+                   << "; control: " << reports[i]->at("control") << " sent, "
+                   << reports[1 - i]->at("control", 1) << " came; longest silence "
+                   << reports[1 - i]->at("silence_ms") << " ms");
       CHECK(reports[i]->at("disorders") == 0);
       CHECK(outcome.lost == 0);
       CHECK(outcome.told_twice == 0);
       CHECK(outcome.returned_and_came == 0);
-      CHECK(reports[i]->at("sums") == reports[i]->at("sums", 1) + reports[i]->at("sums", 2) + reports[i]->at("sums", 3));
+      CHECK(reports[i]->at("sums") ==
+            reports[i]->at("sums", 1) + reports[i]->at("sums", 2) + reports[i]->at("sums", 3));
     }
   }
   /// Besides: everything came.
@@ -183,7 +206,8 @@ class LinkedPair {
 
 /// Ends the connections between the brokers by reset, whichever they are. How many there were.
 std::size_t reset_links(LinkedPair& site, std::size_t host) {
-  const auto killed = site.lab.host(host).run({"ss", "-K", "-n", "-H", "dst", site.lab.host(1 - host).address()}, in_time);
+  const auto killed = site.lab.host(host).run(
+      {"ss", "-K", "-n", "-H", "dst", site.lab.host(1 - host).address()}, in_time);
   return static_cast<std::size_t>(std::count(killed.out.begin(), killed.out.end(), '\n'));
 }
 
@@ -213,7 +237,8 @@ TEST_CASE("links: a partition of five seconds, or as long as MESHBUS_TEST_PARTIT
   site.lab.heal(0, 1);
   const auto back = site.run_for(1000);
   site.finish();
-  const std::string what = "partition of " + std::to_string(partition.count()) + " s, " + std::to_string(back.count()) +
+  const std::string what = "partition of " + std::to_string(partition.count()) + " s, " +
+                           std::to_string(back.count()) +
                            " ms from the heal to 1000 more messages each way";
   // delivery.limit
   if (partition < 25s) {
@@ -240,7 +265,8 @@ TEST_CASE("links: a broker is killed and started again") {
   site.start_broker(1);
   const auto back = site.run_for(2000);
   site.finish();
-  site.check("broker killed and restarted, " + std::to_string(back.count()) + " ms to 2000 more messages each way");
+  site.check("broker killed and restarted, " + std::to_string(back.count()) +
+             " ms to 2000 more messages each way");
 }
 
 TEST_CASE("links: a host is frozen for three seconds") {
@@ -250,7 +276,8 @@ TEST_CASE("links: a host is frozen for three seconds") {
   site.lab.thaw(1);
   const auto back = site.run_for(1000);
   site.finish();
-  site.check_all_came("frozen for 3 s, " + std::to_string(back.count()) + " ms from the thaw to 1000 more messages each way");
+  site.check_all_came("frozen for 3 s, " + std::to_string(back.count()) +
+                      " ms from the thaw to 1000 more messages each way");
 }
 
 TEST_CASE("links: a host loses its power, and another one comes under its address") {
@@ -266,7 +293,8 @@ TEST_CASE("links: a host loses its power, and another one comes under its addres
   CHECK(came);
   const auto back = std::chrono::duration_cast<std::chrono::milliseconds>(Steady::now() - start);
   site.finish();
-  // The new host's peer knows nothing of what was sent to the old one: of that, everything was told.
+  // The new host's peer knows nothing of what was sent to the old one: of that, everything was
+  // told.
   const auto& from = *site.reports[0];
   const auto& to = *site.reports[1];
   const auto first = *to.set("missing").rbegin() + 1;
@@ -274,10 +302,13 @@ TEST_CASE("links: a host loses its power, and another one comes under its addres
   told.merge(from.set("unknown"));
   std::uint64_t silent = 0;
   const auto taken_before = from.at("sums", 1) - to.at("got");
-  for (std::uint64_t number = taken_before + 1; number < first; ++number) silent += told.contains(number) ? 0U : 1U;
-  MESSAGE("power lost, another host " << back.count() << " ms later: " << from.at("sent") << " sent, " << taken_before
-                                      << " taken by the old one, " << from.count("returned") << " returned, " << from.count("unknown")
-                                      << " of unknown fate, " << to.at("got") << " came to the new one from number " << first);
+  for (std::uint64_t number = taken_before + 1; number < first; ++number)
+    silent += told.contains(number) ? 0U : 1U;
+  MESSAGE("power lost, another host "
+          << back.count() << " ms later: " << from.at("sent") << " sent, " << taken_before
+          << " taken by the old one, " << from.count("returned") << " returned, "
+          << from.count("unknown") << " of unknown fate, " << to.at("got")
+          << " came to the new one from number " << first);
   CHECK(silent == 0);
   CHECK(to.at("disorders") == 0);
   CHECK(from.count("unknown") > 0);
@@ -289,11 +320,12 @@ TEST_CASE("links: the names of hosts cannot be looked up any more") {
   site.lab.power_off(2);
   for (std::size_t i = 0; i < 2; ++i) {
     // The name server that is asked from now on is not there.
-    const auto done = site.lab.host(i).run({"sh", "-c",
-                                            "echo 127.0.0.1 localhost >$TMPDIR/hosts && echo nameserver " + server +
-                                                " >$TMPDIR/resolv.conf && mount --bind $TMPDIR/hosts /etc/hosts && "
-                                                "mount --bind $TMPDIR/resolv.conf /etc/resolv.conf"},
-                                           in_time);
+    const auto done = site.lab.host(i).run(
+        {"sh", "-c",
+         "echo 127.0.0.1 localhost >$TMPDIR/hosts && echo nameserver " + server +
+             " >$TMPDIR/resolv.conf && mount --bind $TMPDIR/hosts /etc/hosts && "
+             "mount --bind $TMPDIR/resolv.conf /etc/resolv.conf"},
+        in_time);
     INFO(done.err);
     REQUIRE(done.status == ExitStatus::exited(0));
   }
@@ -303,5 +335,6 @@ TEST_CASE("links: the names of hosts cannot be looked up any more") {
     longest = std::max(longest, site.run_for(1000));
   }
   site.finish();
-  site.check_all_came("no name server, 5 resets, at most " + std::to_string(longest.count()) + " ms to 1000 more messages each way");
+  site.check_all_came("no name server, 5 resets, at most " + std::to_string(longest.count()) +
+                      " ms to 1000 more messages each way");
 }

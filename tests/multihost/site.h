@@ -28,11 +28,14 @@ class Site {
   }
   void start_host(std::size_t index) {
     if (hosts_.size() <= index) hosts_.resize(index + 1);
-    const Words words = {bin("meshbus"), "host", "--bind", address(index), "--advertise", address(index), "--insecure"};
+    const Words words = {bin("meshbus"), "host",         "--bind",    address(index),
+                         "--advertise",  address(index), "--insecure"};
     hosts_[index].reset(new Process(lab.host(index).start(words)));
   }
   void wait_ready(std::size_t index) { hosts_.at(index)->wait_for_output("\n", in_time); }
-  std::string address(std::size_t index) const { return "tcp:" + lab.host(index).address() + ":7700"; }
+  std::string address(std::size_t index) const {
+    return "tcp:" + lab.host(index).address() + ":7700";
+  }
   std::string addresses() const {
     std::string all;
     for (std::size_t i = 0; i < count_; ++i) all += (i == 0 ? "" : ",") + address(i);
@@ -49,7 +52,8 @@ class Site {
   /// What runs on a host besides the host itself.
   std::vector<std::string> procs_on(std::size_t index, const std::string& mark) const {
     auto found = lab.host(index).processes();
-    std::erase_if(found, [&](const std::string& one) { return one.find(mark) == std::string::npos; });
+    std::erase_if(found,
+                  [&](const std::string& one) { return one.find(mark) == std::string::npos; });
     return found;
   }
 

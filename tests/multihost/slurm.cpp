@@ -31,10 +31,16 @@ struct SlurmJob {
   static constexpr const char* mark = "stands-in-slurm";
   Lab lab{kNodes};
   SlurmCluster cluster{lab};
-  Process salloc = cluster.start({"salloc", "-N3", "--", bin("meshbus"), "run", "--no-prefix", "--", "sh", "-c",
-                                  "echo up $(hostname); while :; do sleep 1; done", mark});
+  Process salloc =
+      cluster.start({"salloc", "-N3", "--", bin("meshbus"), "run", "--no-prefix", "--", "sh", "-c",
+                     "echo up $(hostname); while :; do sleep 1; done", mark});
   SlurmJob() {
-    wait_until([this] { return std::count(salloc.out().begin(), salloc.out().end(), '\n') == 3 || !salloc.is_running(); }, in_time);
+    wait_until(
+        [this] {
+          return std::count(salloc.out().begin(), salloc.out().end(), '\n') == 3 ||
+                 !salloc.is_running();
+        },
+        in_time);
     INFO(salloc.describe() << cluster.log());
     REQUIRE(salloc.out().find("up host2") != std::string::npos);
   }
@@ -48,12 +54,14 @@ struct SlurmJob {
 
 }  // namespace
 
-TEST_CASE("slurm: a run without host flags is on the nodes of its job" * doctest::skip(!SlurmCluster::why_not().empty())) {
+TEST_CASE("slurm: a run without host flags is on the nodes of its job" *
+          doctest::skip(!SlurmCluster::why_not().empty())) {
   Lab lab(kNodes);
   const SlurmCluster cluster(lab);
-  const auto finished = cluster.run({"salloc", "-N3", "--", bin("meshbus"), "run", "--per-host", "gpus=2", "--no-prefix", "--", "sh", "-c",
-                                     "echo $RANK $(hostname) ${MESHBUS_ADDR%%,*}"},
-                                    in_time);
+  const auto finished =
+      cluster.run({"salloc", "-N3", "--", bin("meshbus"), "run", "--per-host", "gpus=2",
+                   "--no-prefix", "--", "sh", "-c", "echo $RANK $(hostname) ${MESHBUS_ADDR%%,*}"},
+                  in_time);
   INFO(finished.out << finished.err << cluster.log());
   CHECK(finished.status == ExitStatus::exited(0));
   std::set<std::string> lines;
@@ -65,24 +73,32 @@ TEST_CASE("slurm: a run without host flags is on the nodes of its job" * doctest
     expected.insert(std::to_string(rank) + " " + host.name() + " tcp:" + host.address());
   }
   CHECK(lines == expected);
-  for (std::size_t i = 0; i < kNodes; ++i) CHECK(wait_until([&] { return is_clean(lab.host(i), "echo $RANK"); }, in_time));
+  for (std::size_t i = 0; i < kNodes; ++i)
+    CHECK(wait_until([&] { return is_clean(lab.host(i), "echo $RANK"); }, in_time));
   // What a rank ends with is what salloc ends with.
-  CHECK(cluster.run({"salloc", "-N2", "--", bin("meshbus"), "run", "--", "sh", "-c", "exit $((RANK * 7))"}, in_time).status ==
-        ExitStatus::exited(7));
+  CHECK(cluster
+            .run({"salloc", "-N2", "--", bin("meshbus"), "run", "--", "sh", "-c",
+                  "exit $((RANK * 7))"},
+                 in_time)
+            .status == ExitStatus::exited(7));
 }
 
-TEST_CASE("slurm: a job that is cancelled leaves nothing on any node" * doctest::skip(!SlurmCluster::why_not().empty())) {
+TEST_CASE("slurm: a job that is cancelled leaves nothing on any node" *
+          doctest::skip(!SlurmCluster::why_not().empty())) {
   SlurmJob job;
-  CHECK(job.cluster.run({"scancel", "--state=RUNNING", "--user=root"}, in_time).status == ExitStatus::exited(0));
+  CHECK(job.cluster.run({"scancel", "--state=RUNNING", "--user=root"}, in_time).status ==
+        ExitStatus::exited(0));
   const auto status = job.salloc.wait_exit(in_time);
   INFO(job.salloc.describe() << job.cluster.log());
   CHECK(status != ExitStatus::exited(0));
   CHECK(wait_until([&] { return job.is_clean_everywhere(kNodes); }, in_time));
 }
 
-TEST_CASE("slurm: kill -9 of the launcher leaves nothing on any node" * doctest::skip(!SlurmCluster::why_not().empty())) {
+TEST_CASE("slurm: kill -9 of the launcher leaves nothing on any node" *
+          doctest::skip(!SlurmCluster::why_not().empty())) {
   SlurmJob job;
-  CHECK(job.cluster.run({"pkill", "-KILL", "-f", "^[^ ]*meshbus run"}, in_time).status == ExitStatus::exited(0));
+  CHECK(job.cluster.run({"pkill", "-KILL", "-f", "^[^ ]*meshbus run"}, in_time).status ==
+        ExitStatus::exited(0));
   INFO(job.salloc.describe() << job.cluster.log());
   CHECK(wait_until([&] { return job.is_clean_everywhere(kNodes); }, in_time));
   job.salloc.wait_exit(in_time);

@@ -10,8 +10,8 @@
 
 namespace meshbus::test {
 
-/// A real Slurm on the hosts of a lab: slurmctld on the first one, slurmd on all, one munged for all of them, whose socket is a file. Its
-/// end of scope ends all of it.
+/// A real Slurm on the hosts of a lab: slurmctld on the first one, slurmd on all, one munged for
+/// all of them, whose socket is a file. Its end of scope ends all of it.
 class SlurmCluster {
  public:
   /// In plain words why there can be none here; empty when there can.

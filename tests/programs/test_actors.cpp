@@ -31,10 +31,16 @@ class Counter : public Actor {
   Counter(ActorContext& context, std::string_view start) : total_(std::stoll(std::string(start))) {
     on("add", &Counter::add);
     on(7, [this](ActorContext&, const ActorMessage&) { return std::to_string(total_); });
-    on("where", [](ActorContext& self, const ActorMessage&) { return std::to_string(self.rank()) + " " + self.id().to_string(); });
-    on("note", [this](ActorContext&, const ActorMessage& message) { notes_ += std::string(message.body) + " "; });
+    on("where", [](ActorContext& self, const ActorMessage&) {
+      return std::to_string(self.rank()) + " " + self.id().to_string();
+    });
+    on("note", [this](ActorContext&, const ActorMessage& message) {
+      notes_ += std::string(message.body) + " ";
+    });
     on("notes", [this](ActorContext&, const ActorMessage&) { return notes_; });
-    on("refuse", [](ActorContext&, const ActorMessage&) -> Result<std::string> { return fail(ErrorCode::out_of_range, "not that much"); });
+    on("refuse", [](ActorContext&, const ActorMessage&) -> Result<std::string> {
+      return fail(ErrorCode::out_of_range, "not that much");
+    });
     on("throw", [](ActorContext&, const ActorMessage& message) -> Result<std::string> {
       try {
         try {
@@ -46,12 +52,15 @@ class Counter : public Actor {
         std::throw_with_nested(std::runtime_error(std::string(message.body)));
       }
     });
-    on("table", flat<wire::KeyValue>([](ActorContext&, const ActorMessage&, const wire::KeyValue& pair) {
+    on("table",
+       flat<wire::KeyValue>([](ActorContext&, const ActorMessage&, const wire::KeyValue& pair) {
          return pair.key()->str() + " is " + pair.value()->str();
        }));
     on("throw an int", [](ActorContext&, const ActorMessage&) { throw 4; });
     on("kill", [](ActorContext&, const ActorMessage&) { std::raise(SIGKILL); });
-    on("exit", [](ActorContext&, const ActorMessage& message) { std::exit(std::stoi(std::string(message.body))); });
+    on("exit", [](ActorContext&, const ActorMessage& message) {
+      std::exit(std::stoi(std::string(message.body)));
+    });
     on("sleep", [](ActorContext&, const ActorMessage& message) {
       say("sleeps");
       const std::chrono::milliseconds time(std::stoi(std::string(message.body)));
@@ -59,21 +68,27 @@ class Counter : public Actor {
       return std::string("slept");
     });
     on("answer", &Counter::answer);
-    on("stop", [](ActorContext& self, const ActorMessage& message) { self.stop(std::string(message.body)); });
+    on("stop", [](ActorContext& self, const ActorMessage& message) {
+      self.stop(std::string(message.body));
+    });
     say("made " + context.id().to_string());
   }
   ~Counter() override { say("destroyed"); }
   void on_stop(ActorContext& context, const std::string& reason) override {
-    say("on_stop of " + std::to_string(context.rank()) + " at " + std::to_string(total_) + ": " + reason);
+    say("on_stop of " + std::to_string(context.rank()) + " at " + std::to_string(total_) + ": " +
+        reason);
   }
 
  private:
-  std::string add(ActorContext&, const ActorMessage& message) { return std::to_string(total_ += std::stoll(std::string(message.body))); }
+  std::string add(ActorContext&, const ActorMessage& message) {
+    return std::to_string(total_ += std::stoll(std::string(message.body)));
+  }
 
   /// Each rank does as its part of the body says: "5|abc|sleep|fail|throw|die|later".
   Result<std::string> answer(ActorContext& self, const ActorMessage& message) {
     std::string_view rest = message.body;
-    for (std::uint64_t rank = 0; rank < self.rank(); ++rank) rest.remove_prefix(std::min(rest.find('|') + 1, rest.size()));
+    for (std::uint64_t rank = 0; rank < self.rank(); ++rank)
+      rest.remove_prefix(std::min(rest.find('|') + 1, rest.size()));
     const std::string word(rest.substr(0, rest.find('|')));
     if (word == "sleep") {
       say("sleeps");
@@ -109,18 +124,22 @@ class Social : public Actor {
       const auto peers = self.peers();
       const auto right = peers.actor_at((self.proc().rank() + 1) % peers.num_ranks());
       auto reply = self.defer();
-      self.call_async(*right, "echo", message.body, 10s, [reply](ActorContext& me, Result<std::string> answer) {
-        if (!answer) return reply.fail(answer.error());
-        reply.answer(std::to_string(me.rank()) + " heard " + *answer);
-      });
+      self.call_async(*right, "echo", message.body, 10s,
+                      [reply](ActorContext& me, Result<std::string> answer) {
+                        if (!answer) return reply.fail(answer.error());
+                        reply.answer(std::to_string(me.rank()) + " heard " + *answer);
+                      });
     });
     on("ask nobody", [](ActorContext& self, const ActorMessage&) {
       auto reply = self.defer();
-      self.call_async(ActorId(self.id().proc(), *Name::plain("nobody")), 1, "", 10s,
-                      [reply](ActorContext&, Result<std::string> answer) { reply.fail(answer.error()); });
+      self.call_async(
+          ActorId(self.id().proc(), *Name::plain("nobody")), 1, "", 10s,
+          [reply](ActorContext&, Result<std::string> answer) { reply.fail(answer.error()); });
     });
     on("forget", [](ActorContext& self, const ActorMessage&) { self.defer(); });
-    on("wait for myself", [](ActorContext& self, const ActorMessage&) { return self.proc().call(self.rank(), 1, "", 1s); });
+    on("wait for myself", [](ActorContext& self, const ActorMessage&) {
+      return self.proc().call(self.rank(), 1, "", 1s);
+    });
     on("echo", [](ActorContext& self, const ActorMessage& message) {
       return std::to_string(self.rank()) + " " + std::string(message.body) +
              (message.source_actor == actor_port(self.id().name()) ? " from a peer" : "");
@@ -132,13 +151,15 @@ class Social : public Actor {
       if (late && never) self.cancel(*never);
       return std::to_string(tocks_.size());
     });
-    on("tock", [this](ActorContext&, const ActorMessage& message) { tocks_ += std::string(message.body); });
+    on("tock",
+       [this](ActorContext&, const ActorMessage& message) { tocks_ += std::string(message.body); });
     on("tocks", [this](ActorContext&, const ActorMessage&) { return tocks_; });
     // Children.
     on("spawn", [this](ActorContext& self, const ActorMessage& message) -> Result<std::string> {
       const std::string text(message.body);
       const auto space = text.find(' ');
-      auto child = self.spawn(text.substr(0, space), space == std::string::npos ? "" : text.substr(space + 1));
+      auto child = self.spawn(text.substr(0, space),
+                              space == std::string::npos ? "" : text.substr(space + 1));
       if (!child) return fail(child.error());
       children_.push_back(*child);
       return child->to_string();
@@ -165,8 +186,8 @@ class Social : public Actor {
     });
   }
   bool on_child_failed(ActorContext&, const ActorFailure& failure) override {
-    failures_ +=
-        failure.actor.name().to_string() + "[" + std::to_string(failure.actor.pid()) + "] " + failure.message + ": " + failure.error + " ";
+    failures_ += failure.actor.name().to_string() + "[" + std::to_string(failure.actor.pid()) +
+                 "] " + failure.message + ": " + failure.error + " ";
     return forgives_;
   }
   void on_stop(ActorContext&, const std::string&) override { say("parent stops"); }
@@ -180,16 +201,21 @@ class Social : public Actor {
 /// Says when it goes.
 struct Child : Actor {
   explicit Child(ActorContext& context, std::string_view) : number(context.id().pid()) {
-    on("throw", [](ActorContext&, const ActorMessage& message) { throw std::runtime_error(std::string(message.body)); });
+    on("throw", [](ActorContext&, const ActorMessage& message) {
+      throw std::runtime_error(std::string(message.body));
+    });
   }
-  void on_stop(ActorContext&, const std::string& reason) override { say("child " + std::to_string(number) + " stops: " + reason); }
+  void on_stop(ActorContext&, const std::string& reason) override {
+    say("child " + std::to_string(number) + " stops: " + reason);
+  }
   std::uint64_t number;
 };
 
 /// One rank cannot be made.
 struct Fragile : Actor {
   Fragile(ActorContext& context, std::string_view params) {
-    if (params == "all" || std::to_string(context.rank()) == params) throw std::invalid_argument("no such model");
+    if (params == "all" || std::to_string(context.rank()) == params)
+      throw std::invalid_argument("no such model");
     on(1, [](ActorContext&, const ActorMessage&) { return "fine"; });
   }
 };
@@ -208,7 +234,9 @@ struct Twice : Actor {
 };
 
 struct BadEnd : Actor {
-  void on_stop(ActorContext&, const std::string&) override { throw std::runtime_error("cannot let go"); }
+  void on_stop(ActorContext&, const std::string&) override {
+    throw std::runtime_error("cannot let go");
+  }
 };
 
 }  // namespace
@@ -234,6 +262,7 @@ int main(int argc, char** argv) {
     });
   }
   program.on(1, [](Proc&, const Incoming& call) { return std::string(call.body); });
-  program.on_undelivered([](Proc&, const Undelivered& back) { say("came back: " + back.error.to_string()); });
+  program.on_undelivered(
+      [](Proc&, const Undelivered& back) { say("came back: " + back.error.to_string()); });
   bootstrap_or_die(program);
 }

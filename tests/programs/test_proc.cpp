@@ -1,4 +1,5 @@
-// A mesh program with everything that the tests of the library ask of one: `meshbus_test_proc MODE`.
+// A mesh program with everything that the tests of the library ask of one: `meshbus_test_proc
+// MODE`.
 #include <fcntl.h>
 #include <pthread.h>
 #include <sys/wait.h>
@@ -37,8 +38,9 @@ std::string ask_in_fork(Proc& proc) {
     ::alarm(20);
     const auto answer = proc.call(proc.rank(), 1, "x", 5s);
     const auto sent = proc.send(proc.rank(), 1, "x");
-    const std::string text =
-        answer || sent ? "it worked" : std::string(to_string(answer.error().code())) + " " + std::string(to_string(sent.error().code()));
+    const std::string text = answer || sent ? "it worked"
+                                            : std::string(to_string(answer.error().code())) + " " +
+                                                  std::string(to_string(sent.error().code()));
     [[maybe_unused]] const auto n = ::write(pipe[1], text.data(), text.size());
     ::raise(SIGTERM);  // ends this child, and must not stop the proc
     ::_exit(9);
@@ -53,15 +55,19 @@ std::string ask_in_fork(Proc& proc) {
          (WIFSIGNALED(status) && WTERMSIG(status) == SIGTERM ? ", ended by TERM" : ", ?");
 }
 
-/// Sends that many bytes twice without a copy and once with one, and waits until nobody has a share of them: "let go", or what went wrong.
+/// Sends that many bytes twice without a copy and once with one, and waits until nobody has a share
+/// of them: "let go", or what went wrong.
 std::string share_with_next(Proc& proc, std::size_t size) {
   const auto next = (proc.rank() + 1) % proc.world_size();
   auto text = std::make_shared<const std::string>(size, 'x');
   const std::weak_ptr<const std::string> watched = text;
   auto body = std::make_optional<SharedBody>(*text, std::move(text));
   for (const auto& sent :
-       {proc.send(next, 19, *body), proc.send(*proc.mesh().proc_at(next), 19, *body), proc.send(next, 19, body->bytes())}) {
-    if (!sent) return sent.error().to_string() + (watched.use_count() == 1 ? "" : ", and somebody has it still");
+       {proc.send(next, 19, *body), proc.send(*proc.mesh().proc_at(next), 19, *body),
+        proc.send(next, 19, body->bytes())}) {
+    if (!sent)
+      return sent.error().to_string() +
+             (watched.use_count() == 1 ? "" : ", and somebody has it still");
   }
   body.reset();
   for (const auto end = std::chrono::steady_clock::now() + 20s; !watched.expired();) {
@@ -75,15 +81,23 @@ std::string describe(Proc& proc) {
   sigset_t mask;
   ::pthread_sigmask(SIG_SETMASK, nullptr, &mask);
   bool blocked = false;
-  for (int number = 1; number < 32; ++number) blocked = blocked || ::sigismember(&mask, number) == 1;
-  return std::to_string(proc.rank()) + "/" + std::to_string(proc.world_size()) + " at " + proc.point().to_string() + " variable " +
-         (is_mesh_proc() ? "set" : "unset") + " mask " + (blocked ? "blocked" : "empty");
+  for (int number = 1; number < 32; ++number)
+    blocked = blocked || ::sigismember(&mask, number) == 1;
+  return std::to_string(proc.rank()) + "/" + std::to_string(proc.world_size()) + " at " +
+         proc.point().to_string() + " variable " + (is_mesh_proc() ? "set" : "unset") + " mask " +
+         (blocked ? "blocked" : "empty");
 }
 
 void add_handlers(ProcProgram& program) {
   program.on(1, [](Proc&, const Incoming& call) { return std::string(call.body); })
-      .on(2, [](Proc&, const Incoming& call) -> Result<std::string> { return fail(ErrorCode::not_exist, std::string(call.body)); })
-      .on(3, [](Proc&, const Incoming& call) -> Result<std::string> { throw std::runtime_error(std::string(call.body)); })
+      .on(2,
+          [](Proc&, const Incoming& call) -> Result<std::string> {
+            return fail(ErrorCode::not_exist, std::string(call.body));
+          })
+      .on(3,
+          [](Proc&, const Incoming& call) -> Result<std::string> {
+            throw std::runtime_error(std::string(call.body));
+          })
       .on(4, [](Proc&, const Incoming&) -> Result<std::string> { throw 4; })
       .on(5, [](Proc&, const Incoming&) -> Result<std::string> { std::exit(41); })
       .on(6, [](Proc& proc, const Incoming&) { return describe(proc); })
@@ -92,19 +106,24 @@ void add_handlers(ProcProgram& program) {
       .on(9,
           [](Proc& proc, const Incoming& call) {
             return proc.call((proc.rank() + 1) % proc.world_size(), 1,
-                             "from " + std::to_string(proc.rank()) + ": " + std::string(call.body), 10s);
+                             "from " + std::to_string(proc.rank()) + ": " + std::string(call.body),
+                             10s);
           })
       .on(10,
           [](Proc& proc, const Incoming& call) {
             const auto rank = proc.rank_of(call);
             return rank ? "rank " + std::to_string(*rank) : std::string("stranger");
           })
-      .on(11, [](Proc& proc, const Incoming&) { return proc.call((proc.rank() + 1) % proc.world_size(), 10, "", 10s); })
+      .on(11,
+          [](Proc& proc, const Incoming&) {
+            return proc.call((proc.rank() + 1) % proc.world_size(), 10, "", 10s);
+          })
       .on(12,
           [](Proc&, const Incoming& call) {  // keeps the handlers' thread busy
             say("busy");
             const std::chrono::milliseconds time(std::stoi(std::string(call.body)));
-            std::this_thread::sleep_for(time);  // sleep-ok: a slow handler is what the test is about
+            std::this_thread::sleep_for(
+                time);  // sleep-ok: a slow handler is what the test is about
             return std::string("done");
           })
       .on(13,
@@ -118,13 +137,16 @@ void add_handlers(ProcProgram& program) {
             auto answers = proc.call(*others, 13, "", 10s);
             if (!answers) return fail(answers.error());
             std::string all;
-            for (const auto& answer : *answers) all += (answer ? *answer : answer.error().to_string()) + ";";
+            for (const auto& answer : *answers)
+              all += (answer ? *answer : answer.error().to_string()) + ";";
             return all;
           })
       .on(15,
-          [](Proc& proc, const Incoming&) -> Result<std::string> {  // as asking itself, from a handler
+          [](Proc& proc,
+             const Incoming&) -> Result<std::string> {  // as asking itself, from a handler
             const auto answers = proc.call(proc.mesh(), 1, "", 5s);
-            return answers ? std::string("it worked") : std::string(to_string(answers.error().code()));
+            return answers ? std::string("it worked")
+                           : std::string(to_string(answers.error().code()));
           })
       .on(16,
           [](Proc&, const Incoming& call) {
@@ -132,17 +154,25 @@ void add_handlers(ProcProgram& program) {
             return heard;
           })
       .on(17,
-          [](Proc& proc, const Incoming& call) -> Result<std::string> {  // casts what it is told to all, itself included, letter by letter
+          [](Proc& proc,
+             const Incoming& call) -> Result<std::string> {  // casts what it is told to all, itself
+                                                             // included, letter by letter
             for (const char letter : call.body) {
-              if (auto sent = proc.cast(proc.mesh(), 16, std::string(1, letter)); !sent) return fail(sent.error());
+              if (auto sent = proc.cast(proc.mesh(), 16, std::string(1, letter)); !sent)
+                return fail(sent.error());
             }
             return std::string("cast");
           })
-      .on(18, [](Proc& proc, const Incoming& call) { return share_with_next(proc, std::stoul(std::string(call.body))); })
-      .on(19, [](Proc&, const Incoming& call) {  // the sizes of what came until now, a + behind each whose bytes are as they should be
+      .on(18,
+          [](Proc& proc, const Incoming& call) {
+            return share_with_next(proc, std::stoul(std::string(call.body)));
+          })
+      .on(19, [](Proc&, const Incoming& call) {  // the sizes of what came until now, a + behind
+                                                 // each whose bytes are as they should be
         static std::string sizes;
         if (call.body == "?") return sizes;
-        sizes += std::to_string(call.body.size()) + (call.body.find_first_not_of('x') == std::string_view::npos ? "+ " : "- ");
+        sizes += std::to_string(call.body.size()) +
+                 (call.body.find_first_not_of('x') == std::string_view::npos ? "+ " : "- ");
         return std::string();
       });
 }
@@ -183,7 +213,8 @@ int main(int argc, char** argv) {
     std::signal(SIGTERM, [](int) { own_handler_ran = 1; });
     program.main([](Proc& proc) {
       say("main");
-      while (own_handler_ran == 0) std::this_thread::sleep_for(1ms);  // sleep-ok: waits for a signal, which wakes nothing else
+      while (own_handler_ran == 0)
+        std::this_thread::sleep_for(1ms);  // sleep-ok: waits for a signal, which wakes nothing else
       return proc.stop_requested() ? 1 : 33;
     });
   } else if (mode == "flood") {  // meshbus_test_proc flood PROC COUNT SIZE
@@ -191,25 +222,29 @@ int main(int argc, char** argv) {
       const auto to = *ProcId::parse(argv[2]);
       const std::string padding(std::stoul(argv[4]), 'x');
       for (int i = 0; i < std::stoi(argv[3]); ++i) {
-        if (const auto sent = proc.send(to, 1, std::to_string(i) + " " + padding); !sent) return say(sent.error().to_string()), 1;
+        if (const auto sent = proc.send(to, 1, std::to_string(i) + " " + padding); !sent)
+          return say(sent.error().to_string()), 1;
       }
       std::cout << "sent";  // no line end: leaves at exit
       return 0;
     });
-  } else if (mode == "fill") {  // meshbus_test_proc fill PROC: sends until that fails, once it got SIGUSR1
+  } else if (mode ==
+             "fill") {  // meshbus_test_proc fill PROC: sends until that fails, once it got SIGUSR1
     std::signal(SIGUSR1, [](int) { own_handler_ran = 1; });
     program.main([&](Proc& proc) {
       const auto to = *ProcId::parse(argv[2]);
       say("main");
-      while (own_handler_ran == 0) std::this_thread::sleep_for(1ms);  // sleep-ok: waits for a signal, which wakes nothing else
+      while (own_handler_ran == 0)
+        std::this_thread::sleep_for(1ms);  // sleep-ok: waits for a signal, which wakes nothing else
       for (;;) {
-        if (const auto sent = proc.send(to, 1, std::string(1000, 'x'), 200ms); !sent) return say(sent.error().to_string()), 0;
+        if (const auto sent = proc.send(to, 1, std::string(1000, 'x'), 200ms); !sent)
+          return say(sent.error().to_string()), 0;
       }
     });
   } else if (mode == "undelivered") {
     program.on_undelivered([](Proc&, const Undelivered& back) {
-      say("came back: rank " + std::to_string(back.rank.value_or(999)) + " port " + std::to_string(back.port) + " " +
-          std::string(to_string(back.error.code())));
+      say("came back: rank " + std::to_string(back.rank.value_or(999)) + " port " +
+          std::to_string(back.port) + " " + std::string(to_string(back.error.code())));
     });
     program.main([](Proc& proc) {
       const auto sent = proc.send(1, 77, "hello");

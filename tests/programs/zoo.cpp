@@ -2,20 +2,24 @@
 //
 //     test_zoo DIR
 //
-// The proc itself ("rank") makes a child in a session of its own ("session"), a daemon (double fork, own session, reparented: "daemon"), a
-// daemon that executes itself again with nothing but its name: no environment, no descriptors ("bare"), and a child that ignores
-// SIGTERM, SIGHUP and SIGINT ("deaf"). The proc ignores them too. Each writes its pid to DIR/KIND.PID when it is what it says, and then
-// waits to be killed. All of them end after a minute: a test that fails leaves nothing for longer.
+// The proc itself ("rank") makes a child in a session of its own ("session"), a daemon (double
+// fork, own session, reparented: "daemon"), a daemon that executes itself again with nothing but
+// its name: no environment, no descriptors ("bare"), and a child that ignores SIGTERM, SIGHUP and
+// SIGINT ("deaf"). The proc ignores them too. Each writes its pid to DIR/KIND.PID when it is what
+// it says, and then waits to be killed. All of them end after a minute: a test that fails leaves
+// nothing for longer.
 //
 //     test_zoo --runner DIR
 //
-// The proc makes a child that runs away: it forks and ends every few milliseconds, each time in a session of its own, so that whoever
-// looks for it finds the pid of somebody who is gone. DIR/runner is there once it runs. It gives up after twenty seconds.
+// The proc makes a child that runs away: it forks and ends every few milliseconds, each time in a
+// session of its own, so that whoever looks for it finds the pid of somebody who is gone.
+// DIR/runner is there once it runs. It gives up after twenty seconds.
 //
 //     test_zoo --wild DIR
 //
-// Each proc has a child in a session of its own and a bare daemon, and is by its RANK, over and over again: deaf; one that writes without
-// end; stopped; without its main thread, which has ended; with a runner; quiet.
+// Each proc has a child in a session of its own and a bare daemon, and is by its RANK, over and
+// over again: deaf; one that writes without end; stopped; without its main thread, which has ended;
+// with a runner; quiet.
 #include <dirent.h>
 #include <fcntl.h>
 #include <pthread.h>
@@ -43,7 +47,8 @@ void say_pid(const std::string& directory, const char* kind) {
   const std::string pid = std::to_string(::getpid());
   const std::string hidden = directory + "/." + kind + "." + pid;
   const int fd = ::open(hidden.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0600);
-  if (fd < 0 || ::write(fd, pid.data(), pid.size()) != static_cast<ssize_t>(pid.size())) die(hidden.c_str());
+  if (fd < 0 || ::write(fd, pid.data(), pid.size()) != static_cast<ssize_t>(pid.size()))
+    die(hidden.c_str());
   ::close(fd);
   if (::rename(hidden.c_str(), (directory + "/" + kind + "." + pid).c_str()) != 0) die("rename");
 }
@@ -127,7 +132,8 @@ void make_bare(char* name, char* directory) {
   static std::string place;
   place = directory;
   pthread_t thread{};
-  if (::pthread_create(&thread, nullptr, [](void*) -> void* { live(place, "rank"); }, nullptr) != 0) die("pthread_create");
+  if (::pthread_create(&thread, nullptr, [](void*) -> void* { live(place, "rank"); }, nullptr) != 0)
+    die("pthread_create");
   ::pthread_exit(nullptr);
 }
 

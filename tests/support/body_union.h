@@ -11,7 +11,8 @@ namespace meshbus::test {
 inline std::string encode_union(const ControlHead& head, const wire::BodyUnion& body) {
   flatbuffers::FlatBufferBuilder builder(256);
   const auto packed = body.Pack(builder);
-  wire::FinishControlBuffer(builder, wire::CreateControl(builder, head.id, head.deadline_ms, head.is_answer, body.type, packed));
+  wire::FinishControlBuffer(builder, wire::CreateControl(builder, head.id, head.deadline_ms,
+                                                         head.is_answer, body.type, packed));
   return {reinterpret_cast<const char*>(builder.GetBufferPointer()), builder.GetSize()};
 }
 

@@ -28,7 +28,8 @@ void unset_our_variables() {
   std::vector<std::string> names;
   for (char** at = environ; at != nullptr && *at != nullptr; ++at) {
     const std::string_view entry(*at);
-    if (entry.starts_with("MESHBUS_") && !entry.starts_with("MESHBUS_TEST_")) names.emplace_back(entry.substr(0, entry.find('=')));
+    if (entry.starts_with("MESHBUS_") && !entry.starts_with("MESHBUS_TEST_"))
+      names.emplace_back(entry.substr(0, entry.find('=')));
   }
   for (const std::string& name : names) ::unsetenv(name.c_str());
 }
@@ -40,7 +41,8 @@ Environment::Environment() {
   std::setvbuf(stdout, nullptr, _IOLBF, BUFSIZ);
   // Short, and always below /tmp: the path of a unix socket has room for 107 bytes.
   std::string name = "/tmp/mbtest-XXXXXX";
-  if (::mkdtemp(name.data()) == nullptr) throw std::system_error(errno, std::generic_category(), "cannot make " + name);
+  if (::mkdtemp(name.data()) == nullptr)
+    throw std::system_error(errno, std::generic_category(), "cannot make " + name);
   root_ = root() = name;
   unset_our_variables();
   const auto make = [&](const char* variable, const char* folder) {
@@ -54,7 +56,8 @@ Environment::Environment() {
   make("XDG_CONFIG_HOME", "config");
   make("XDG_STATE_HOME", "state");
   make("XDG_CACHE_HOME", "cache");
-  if (::prctl(PR_SET_CHILD_SUBREAPER, 1) != 0) throw std::system_error(errno, std::generic_category(), "cannot become a subreaper");
+  if (::prctl(PR_SET_CHILD_SUBREAPER, 1) != 0)
+    throw std::system_error(errno, std::generic_category(), "cannot become a subreaper");
   ::signal(SIGPIPE, SIG_IGN);
 }
 
@@ -73,7 +76,8 @@ const fs::path& environment_root() {
 std::string bin(std::string_view program) {
   const fs::path path = fs::path(MESHBUS_TEST_BIN_DIR) / program;
   if (::access(path.c_str(), X_OK) != 0)
-    throw std::runtime_error(path.string() + " is not there: build it first (ninja " + std::string(program) + ")");
+    throw std::runtime_error(path.string() + " is not there: build it first (ninja " +
+                             std::string(program) + ")");
   return path.string();
 }
 

@@ -19,7 +19,8 @@ struct Golden {
 /// All that are committed, by release and name. Throws when a file cannot be understood.
 std::vector<Golden> read_golden();
 
-/// Writes a new file and returns its path. Throws when there is one already: what is committed is never written again.
+/// Writes a new file and returns its path. Throws when there is one already: what is committed is
+/// never written again.
 std::string add_golden(const Golden& golden);
 
 /// The folder that this tree of sources is in.

@@ -29,12 +29,14 @@ namespace {
 // was left behind.
 constexpr std::chrono::milliseconds kTimeToCleanUp(10'000);
 
-/// What this process has open. The names are for people; descriptors are told apart by their number.
+/// What this process has open. The names are for people; descriptors are told apart by their
+/// number.
 std::map<int, std::string> open_descriptors() {
   std::map<int, std::string> found;
   std::vector<fs::path> links;
   std::error_code ignored;
-  for (auto at = fs::directory_iterator("/proc/self/fd", ignored); at != fs::directory_iterator(); at.increment(ignored))
+  for (auto at = fs::directory_iterator("/proc/self/fd", ignored); at != fs::directory_iterator();
+       at.increment(ignored))
     links.push_back(*at);
   for (const auto& link : links) {
     const fs::path target = fs::read_symlink(link, ignored);
@@ -44,13 +46,14 @@ std::map<int, std::string> open_descriptors() {
   return found;
 }
 
-/// Everything but directories, since an empty run directory may stay, and but what ThreadSanitizer writes while it starts: who is killed in
-/// that moment leaves it.
+/// Everything but directories, since an empty run directory may stay, and but what ThreadSanitizer
+/// writes while it starts: who is killed in that moment leaves it.
 std::set<fs::path> files_below(const fs::path& root) {
   std::set<fs::path> found;
   std::error_code ignored;
   if (root.empty()) return found;
-  for (auto at = fs::recursive_directory_iterator(root, ignored); at != fs::recursive_directory_iterator(); at.increment(ignored)) {
+  for (auto at = fs::recursive_directory_iterator(root, ignored);
+       at != fs::recursive_directory_iterator(); at.increment(ignored)) {
     if (at->path().filename().string().starts_with("tsan.rodata.")) continue;
     if (!fs::is_directory(at->symlink_status(ignored))) found.insert(at->path());
   }
@@ -69,7 +72,10 @@ std::vector<ProcessInfo> live_children(const std::set<pid_t>& spared) {
 
 }  // namespace
 
-LeftoverCheck::LeftoverCheck() : files_(files_below(environment_root())), cgroups_(cgroups_below_own()), descriptors_(open_descriptors()) {
+LeftoverCheck::LeftoverCheck()
+    : files_(files_below(environment_root())),
+      cgroups_(cgroups_below_own()),
+      descriptors_(open_descriptors()) {
   for (const ProcessInfo& child : children_of(::getpid())) children_.insert(child.pid);
 }
 
@@ -77,7 +83,8 @@ std::vector<std::string> LeftoverCheck::look() const {
   std::vector<std::string> problems;
   for (const ProcessInfo& child : live_children(children_)) {
     problems.push_back("a process is left: " + child.to_string());
-    for (const ProcessInfo& below : descendants_of(child.pid)) problems.push_back("  and below it: " + below.to_string());
+    for (const ProcessInfo& below : descendants_of(child.pid))
+      problems.push_back("  and below it: " + below.to_string());
   }
   for (const fs::path& file : files_below(environment_root())) {
     if (!files_.contains(file)) problems.push_back("a file is left: " + file.string());
@@ -87,10 +94,13 @@ std::vector<std::string> LeftoverCheck::look() const {
   }
   const auto descriptors = open_descriptors();
   for (const auto& [fd, target] : descriptors) {
-    if (!descriptors_.contains(fd)) problems.push_back("a descriptor is left open: " + std::to_string(fd) + " -> " + target);
+    if (!descriptors_.contains(fd))
+      problems.push_back("a descriptor is left open: " + std::to_string(fd) + " -> " + target);
   }
   for (const auto& [fd, target] : descriptors_) {
-    if (!descriptors.contains(fd)) problems.push_back("a descriptor of somebody else was closed: " + std::to_string(fd) + " -> " + target);
+    if (!descriptors.contains(fd))
+      problems.push_back("a descriptor of somebody else was closed: " + std::to_string(fd) +
+                         " -> " + target);
   }
   return problems;
 }
@@ -105,7 +115,8 @@ std::vector<std::string> LeftoverCheck::find(std::chrono::milliseconds grace) {
     if (!files_.contains(file)) fs::remove(file, ignored);
   }
   const auto cgroups = cgroups_below_own();
-  for (auto cgroup = cgroups.rbegin(); cgroup != cgroups.rend(); ++cgroup) {  // the inner ones first
+  for (auto cgroup = cgroups.rbegin(); cgroup != cgroups.rend();
+       ++cgroup) {  // the inner ones first
     if (!cgroups_.contains(*cgroup)) ::rmdir(cgroup->c_str());
   }
   return problems;
@@ -126,14 +137,17 @@ std::array<char, 256> running_test{};
 unsigned limit_seconds = 0;
 
 void on_alarm(int) {
-  const auto say = [](const char* text) { [[maybe_unused]] const ssize_t ignored = ::write(STDERR_FILENO, text, std::strlen(text)); };
+  const auto say = [](const char* text) {
+    [[maybe_unused]] const ssize_t ignored = ::write(STDERR_FILENO, text, std::strlen(text));
+  };
   say("the test case hangs, so it is ended here: ");
   say(running_test.data());
   say("\n");
   std::abort();  // doctest reports it, with the test's context
 }
 
-/// Runs before doctest's own reporter, so that what it adds to the statistics of a test case is in the report.
+/// Runs before doctest's own reporter, so that what it adds to the statistics of a test case is in
+/// the report.
 class LeftoverListener : public doctest::IReporter {
  public:
   explicit LeftoverListener(const doctest::ContextOptions&) {}
@@ -159,8 +173,10 @@ class LeftoverListener : public doctest::IReporter {
     const auto problems = check_->find(kTimeToCleanUp);
     check_.reset();
     if (problems.empty()) return;
-    for (const std::string& one : problems) ADD_FAIL_CHECK_AT("tests/support/leftovers.cpp", 0, one);
-    // doctest has already summed this test case up. The objects behind these references are its own, and not const.
+    for (const std::string& one : problems)
+      ADD_FAIL_CHECK_AT("tests/support/leftovers.cpp", 0, one);
+    // doctest has already summed this test case up. The objects behind these references are its
+    // own, and not const.
     auto& test = const_cast<doctest::CurrentTestCaseStats&>(stats);
     if (test.testCaseSuccess) ++failed_tests_;
     failed_asserts_ += static_cast<int>(problems.size());
@@ -180,7 +196,9 @@ class LeftoverListener : public doctest::IReporter {
   void report_query(const doctest::QueryData&) override {}
   void test_run_start() override {}
   void test_case_reenter(const doctest::TestCaseData&) override {}
-  void test_case_exception(const doctest::TestCaseException& exception) override { crashed_ = crashed_ || exception.is_crash; }
+  void test_case_exception(const doctest::TestCaseException& exception) override {
+    crashed_ = crashed_ || exception.is_crash;
+  }
   void subcase_start(const doctest::SubcaseSignature&) override {}
   void subcase_end() override {}
   void log_assert(const doctest::AssertData&) override {}
@@ -200,7 +218,8 @@ REGISTER_LISTENER("leftovers", 1, LeftoverListener);
 
 void check_every_test_case(std::chrono::seconds limit) {
   const char* chosen = std::getenv("MESHBUS_TEST_CASE_SECONDS");
-  limit_seconds = chosen == nullptr ? static_cast<unsigned>((limit * slowness).count()) : static_cast<unsigned>(std::atoi(chosen));
+  limit_seconds = chosen == nullptr ? static_cast<unsigned>((limit * slowness).count())
+                                    : static_cast<unsigned>(std::atoi(chosen));
 }
 
 }  // namespace meshbus::test

@@ -38,7 +38,8 @@ std::optional<fs::path> own_directory(const std::string& controller) {
     std::istringstream fields(line);
     std::string device, where, type, options;
     fields >> device >> where >> type >> options;
-    if (controller.empty() ? type == "cgroup2" : type == "cgroup" && is_listed(controller, options)) point = where;
+    if (controller.empty() ? type == "cgroup2" : type == "cgroup" && is_listed(controller, options))
+      point = where;
   }
   std::ifstream groups("/proc/self/cgroup");
   for (std::string line; !point.empty() && std::getline(groups, line);) {
@@ -61,7 +62,8 @@ bool move_to(const fs::path& directory) {
 void add_below(const fs::path& top, std::set<fs::path>& found) {
   std::error_code ignored;
   std::vector<fs::path> inner;
-  for (auto at = fs::directory_iterator(top, ignored); at != fs::directory_iterator(); at.increment(ignored)) {
+  for (auto at = fs::directory_iterator(top, ignored); at != fs::directory_iterator();
+       at.increment(ignored)) {
     std::error_code gone;
     if (at->is_directory(gone)) inner.push_back(at->path());
   }
@@ -85,7 +87,9 @@ std::vector<std::string> controllers_of(const fs::path& cgroup) {
 bool hand_on_controllers(const fs::path& cgroup) {
   bool all = true;
   for (const auto& word : controllers_of(cgroup))
-    all = static_cast<bool>(std::ofstream(cgroup / "cgroup.subtree_control") << "+" << word << std::flush) && all;
+    all = static_cast<bool>(std::ofstream(cgroup / "cgroup.subtree_control")
+                            << "+" << word << std::flush) &&
+          all;
   return all;
 }
 
@@ -100,9 +104,11 @@ bool remove_tree(const fs::path& top) {
 void remove_abandoned(const fs::path& parent) {
   std::error_code ignored;
   std::vector<fs::path> found;
-  for (auto at = fs::directory_iterator(parent, ignored); at != fs::directory_iterator(); at.increment(ignored)) {
+  for (auto at = fs::directory_iterator(parent, ignored); at != fs::directory_iterator();
+       at.increment(ignored)) {
     const std::string name = at->path().filename().string();
-    if (name.starts_with(prefix) && ::kill(std::atoi(name.c_str() + std::string(prefix).size()), 0) != 0 && errno == ESRCH)
+    if (name.starts_with(prefix) &&
+        ::kill(std::atoi(name.c_str() + std::string(prefix).size()), 0) != 0 && errno == ESRCH)
       found.push_back(at->path());
   }
   for (const auto& path : found) remove_tree(path);
@@ -145,9 +151,11 @@ void remove_empty_host_cgroups() {
   for (const auto& own : known()) {
     std::vector<fs::path> hosts;
     std::error_code ignored;
-    for (auto at = fs::directory_iterator(own, ignored); at != fs::directory_iterator(); at.increment(ignored)) {
+    for (auto at = fs::directory_iterator(own, ignored); at != fs::directory_iterator();
+         at.increment(ignored)) {
       const std::string name = at->path().filename().string();
-      if (name.starts_with("meshbus-") && name.size() == 16 && name.find_first_not_of("0123456789abcdef", 8) == std::string::npos)
+      if (name.starts_with("meshbus-") && name.size() == 16 &&
+          name.find_first_not_of("0123456789abcdef", 8) == std::string::npos)
         hosts.push_back(at->path());
     }
     for (const auto& host : hosts) remove_tree(host);

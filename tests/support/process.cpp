@@ -19,8 +19,10 @@
 namespace meshbus::test {
 namespace {
 
-constexpr std::size_t most_kept = 64 << 20;     // of each stream; a flooding child must not eat the machine's memory
-constexpr std::size_t most_per_read = 1 << 20;  // so that a flooding child does not keep the waiting test from looking
+constexpr std::size_t most_kept =
+    64 << 20;  // of each stream; a flooding child must not eat the machine's memory
+constexpr std::size_t most_per_read =
+    1 << 20;  // so that a flooding child does not keep the waiting test from looking
 
 [[noreturn]] void throw_errno(const std::string& what) {
   throw std::system_error(errno, std::generic_category(), what);
@@ -54,7 +56,8 @@ std::string find_program(const std::string& name) {
   throw std::runtime_error("no program " + name + " in PATH");
 }
 
-std::vector<std::string> environment_with(const std::vector<std::pair<std::string, std::optional<std::string>>>& changes) {
+std::vector<std::string> environment_with(
+    const std::vector<std::pair<std::string, std::optional<std::string>>>& changes) {
   std::map<std::string, std::string> variables;
   for (char** at = environ; at != nullptr && *at != nullptr; ++at) {
     const std::string entry(*at);
@@ -83,7 +86,8 @@ std::vector<char*> pointers_to(std::vector<std::string>& texts) {
 int open_input(const std::optional<std::string>& input) {
   if (!input) return ::open("/dev/null", O_RDONLY | O_CLOEXEC);
   const int fd = ::memfd_create("stdin", MFD_CLOEXEC);
-  if (fd < 0 || ::write(fd, input->data(), input->size()) != static_cast<ssize_t>(input->size()) || ::lseek(fd, 0, SEEK_SET) != 0) {
+  if (fd < 0 || ::write(fd, input->data(), input->size()) != static_cast<ssize_t>(input->size()) ||
+      ::lseek(fd, 0, SEEK_SET) != 0) {
     throw_errno("cannot prepare the input");
   }
   return fd;
@@ -112,7 +116,8 @@ struct Launch {
   ::prctl(PR_SET_PDEATHSIG, SIGKILL);
   if (::getppid() != launch.parent) ::_exit(127);
   if (*launch.directory != '\0' && ::chdir(launch.directory) != 0) give_up("chdir");
-  if (::dup2(launch.in, 0) < 0 || ::dup2(launch.out, 1) < 0 || ::dup2(launch.err, 2) < 0) give_up("dup2");
+  if (::dup2(launch.in, 0) < 0 || ::dup2(launch.out, 1) < 0 || ::dup2(launch.err, 2) < 0)
+    give_up("dup2");
   if (::close_range(3, ~0U, CLOSE_RANGE_CLOEXEC) != 0) give_up("close_range");
   for (std::size_t i = 0; i < launch.inherit_count; ++i) {
     if (::fcntl(launch.inherit[i], F_SETFD, 0) != 0) give_up("inherit");
@@ -188,14 +193,16 @@ Process::Process(std::vector<std::string> argv, ProcessOptions options) : argv_(
   for (const int fd : {out_.fd, err_.fd, pidfd_, stdin_}) {
     if (fd >= 0) ::close(fd);
   }
-  throw std::system_error(pid_ > 0 ? number : fork_error, std::generic_category(),
-                          "cannot start " + join(argv_) + " (" + (pid_ > 0 ? text.data() : "fork") + ")");
+  throw std::system_error(
+      pid_ > 0 ? number : fork_error, std::generic_category(),
+      "cannot start " + join(argv_) + " (" + (pid_ > 0 ? text.data() : "fork") + ")");
 }
 
 Process::~Process() {
   send_signal(SIGKILL);
   siginfo_t info{};
-  while (!status_ && ::waitid(P_PIDFD, static_cast<id_t>(pidfd_), &info, WEXITED) != 0 && errno == EINTR) {
+  while (!status_ && ::waitid(P_PIDFD, static_cast<id_t>(pidfd_), &info, WEXITED) != 0 &&
+         errno == EINTR) {
   }
   out_.close();
   err_.close();
@@ -229,12 +236,15 @@ void Process::add_descriptors(const std::function<void(int)>& add) {
 }
 
 void Process::read_available() {
-  // First the exit, then the pipes: so everything that was written before the exit is read when the exit is known.
+  // First the exit, then the pipes: so everything that was written before the exit is read when the
+  // exit is known.
   siginfo_t info{};
-  if (!status_ && ::waitid(P_PIDFD, static_cast<id_t>(pidfd_), &info, WEXITED | WNOHANG) != 0 && errno == ECHILD) {
+  if (!status_ && ::waitid(P_PIDFD, static_cast<id_t>(pidfd_), &info, WEXITED | WNOHANG) != 0 &&
+      errno == ECHILD) {
     status_ = ExitStatus{};  // the test reaped it behind our back
   } else if (!status_ && info.si_pid != 0) {
-    status_ = info.si_code == CLD_EXITED ? ExitStatus::exited(info.si_status) : ExitStatus::killed_by(info.si_status);
+    status_ = info.si_code == CLD_EXITED ? ExitStatus::exited(info.si_status)
+                                         : ExitStatus::killed_by(info.si_status);
   }
   out_.read_available();
   err_.read_available();
@@ -247,15 +257,19 @@ bool Process::is_running() {
 
 ExitStatus Process::wait_exit(std::chrono::milliseconds deadline) {
   if (!wait_until([&] { return status_.has_value(); }, deadline)) {
-    throw std::runtime_error("not over within " + std::to_string(deadline.count()) + " ms: " + describe());
+    throw std::runtime_error("not over within " + std::to_string(deadline.count()) +
+                             " ms: " + describe());
   }
   return *status_;
 }
 
 void Process::wait_for_output(std::string_view text, std::chrono::milliseconds deadline) {
-  const auto has_text = [&] { return out_.text.find(text) != std::string::npos || err_.text.find(text) != std::string::npos; };
+  const auto has_text = [&] {
+    return out_.text.find(text) != std::string::npos || err_.text.find(text) != std::string::npos;
+  };
   if (wait_until([&] { return has_text() || status_; }, deadline) && has_text()) return;
-  throw std::runtime_error("did not write \"" + std::string(text) + "\" within " + std::to_string(deadline.count()) + " ms: " + describe());
+  throw std::runtime_error("did not write \"" + std::string(text) + "\" within " +
+                           std::to_string(deadline.count()) + " ms: " + describe());
 }
 
 void Process::send_signal(int signal) {
@@ -281,15 +295,18 @@ void Process::close_stdin() {
 }
 
 std::string Process::describe() const {
-  return join(argv_) + "\n  pid " + std::to_string(pid_) + ", " + (status_ ? status_->to_string() : "running") +
-         "\n  stdout: " + last_of(out_.text) + "\n  stderr: " + last_of(err_.text);
+  return join(argv_) + "\n  pid " + std::to_string(pid_) + ", " +
+         (status_ ? status_->to_string() : "running") + "\n  stdout: " + last_of(out_.text) +
+         "\n  stderr: " + last_of(err_.text);
 }
 
-Finished run(std::vector<std::string> argv, std::chrono::milliseconds deadline, ProcessOptions options) {
+Finished run(std::vector<std::string> argv, std::chrono::milliseconds deadline,
+             ProcessOptions options) {
   const auto start = std::chrono::steady_clock::now();
   Process process(std::move(argv), std::move(options));
   const ExitStatus status = process.wait_exit(deadline);
-  const auto elapsed = std::chrono::duration_cast<std::chrono::milliseconds>(std::chrono::steady_clock::now() - start);
+  const auto elapsed = std::chrono::duration_cast<std::chrono::milliseconds>(
+      std::chrono::steady_clock::now() - start);
   return {status, process.out(), process.err(), elapsed};
 }
 

@@ -33,12 +33,14 @@ struct ProcessOptions {
   std::string directory = {};             ///< Empty: that of the test program.
   std::optional<std::string> input = {};  ///< What it reads from stdin; nothing: /dev/null.
   bool stdin_pipe = false;                ///< Instead: a pipe for write_stdin() and close_stdin().
-  std::vector<int> inherit = {};          ///< Descriptors of the test program that it gets under the same number; all others are closed.
+  std::vector<int> inherit = {};  ///< Descriptors of the test program that it gets under the same
+                                  ///< number; all others are closed.
 };
 
-/// A child process under test, in a process group of its own, with its output captured. Its end of scope kills it (it alone, by pid: what
-/// it leaves behind is for the leftover check to find) and reaps it. It is also killed when the test program dies. The thread that starts
-/// it must live as long as it does. What cannot be done throws, which fails the test case.
+/// A child process under test, in a process group of its own, with its output captured. Its end of
+/// scope kills it (it alone, by pid: what it leaves behind is for the leftover check to find) and
+/// reaps it. It is also killed when the test program dies. The thread that starts it must live as
+/// long as it does. What cannot be done throws, which fails the test case.
 class Process : private Watched {
  public:
   /// argv[0] is looked up in PATH when it has no slash. Throws when it cannot be executed.
@@ -47,12 +49,14 @@ class Process : private Watched {
 
   pid_t pid() const { return pid_; }
   bool is_running();
-  /// How it ended; it is reaped then, and all that it wrote is in out() and err(). Throws when it still runs at the deadline, saying what
-  /// it wrote.
+  /// How it ended; it is reaped then, and all that it wrote is in out() and err(). Throws when it
+  /// still runs at the deadline, saying what it wrote.
   ExitStatus wait_exit(std::chrono::milliseconds deadline);
-  /// Waits until out() or err() contains the text. Throws at the deadline, or as soon as the process ended without it.
+  /// Waits until out() or err() contains the text. Throws at the deadline, or as soon as the
+  /// process ended without it.
   void wait_for_output(std::string_view text, std::chrono::milliseconds deadline);
-  /// What it wrote so far, as far as it was read: by the wait functions, of whatever process, and by is_running().
+  /// What it wrote so far, as far as it was read: by the wait functions, of whatever process, and
+  /// by is_running().
   const std::string& out() const { return out_.text; }
   const std::string& err() const { return err_.text; }
 
@@ -63,7 +67,8 @@ class Process : private Watched {
   void write_stdin(std::string_view text);
   void close_stdin();
 
-  /// The command line, how it ended or that it runs, and the last of what it wrote: for failure messages.
+  /// The command line, how it ended or that it runs, and the last of what it wrote: for failure
+  /// messages.
   std::string describe() const;
 
  private:
@@ -92,6 +97,7 @@ struct Finished {
 };
 
 /// Runs a command to its end. Throws when it takes longer than `deadline`; it is killed then.
-Finished run(std::vector<std::string> argv, std::chrono::milliseconds deadline, ProcessOptions options = {});
+Finished run(std::vector<std::string> argv, std::chrono::milliseconds deadline,
+             ProcessOptions options = {});
 
 }  // namespace meshbus::test

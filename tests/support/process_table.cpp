@@ -16,7 +16,8 @@
 namespace meshbus::test {
 
 std::string ProcessInfo::to_string() const {
-  return std::to_string(pid) + " (" + state + ", parent " + std::to_string(parent) + "): " + command;
+  return std::to_string(pid) + " (" + state + ", parent " + std::to_string(parent) +
+         "): " + command;
 }
 
 std::optional<ProcessInfo> find_process(pid_t pid) {
@@ -31,7 +32,8 @@ std::optional<ProcessInfo> find_process(pid_t pid) {
   std::istringstream fields(stat.substr(close + 1));
   fields >> info.state >> info.parent >> info.group >> info.session;
   std::string skipped;
-  for (int field = 7; field < 20; ++field) fields >> skipped;  // num_threads is field 20, counted from 1
+  for (int field = 7; field < 20; ++field)
+    fields >> skipped;  // num_threads is field 20, counted from 1
   fields >> info.threads;
   info.command = read_file(folder + "/cmdline");
   while (!info.command.empty() && info.command.back() == '\0') info.command.pop_back();
@@ -79,8 +81,9 @@ std::vector<ProcessInfo> descendants_of(pid_t ancestor) {
 
 std::vector<ProcessInfo> processes_with(std::string_view text) {
   auto all = all_processes();
-  std::erase_if(
-      all, [&](const ProcessInfo& one) { return one.pid == ::getpid() || one.is_dead() || one.command.find(text) == std::string::npos; });
+  std::erase_if(all, [&](const ProcessInfo& one) {
+    return one.pid == ::getpid() || one.is_dead() || one.command.find(text) == std::string::npos;
+  });
   return all;
 }
 
@@ -89,7 +92,8 @@ std::vector<ProcessInfo> own_processes_with(std::string_view text) {
   const std::string variable = std::string("TMPDIR=") + (own == nullptr ? "" : own);
   auto found = processes_with(text);
   std::erase_if(found, [&](const ProcessInfo& one) {
-    return read_file("/proc/" + std::to_string(one.pid) + "/environ").find(variable) == std::string::npos;
+    return read_file("/proc/" + std::to_string(one.pid) + "/environ").find(variable) ==
+           std::string::npos;
   });
   return found;
 }

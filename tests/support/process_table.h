@@ -15,8 +15,9 @@ struct ProcessInfo {
   pid_t parent = 0;
   pid_t group = 0;
   pid_t session = 0;
-  char state = '?';     ///< As ps shows it: R, S, D, T, Z, ...
-  int threads = 0;      ///< That are alive; the first thread of a process may be dead (Z) while others live.
+  char state = '?';  ///< As ps shows it: R, S, D, T, Z, ...
+  int threads =
+      0;  ///< That are alive; the first thread of a process may be dead (Z) while others live.
   std::string name;     ///< The kernel's short name.
   std::string command;  ///< Arguments joined by spaces, or "[name]" when there are none.
 
@@ -32,14 +33,18 @@ std::optional<ProcessInfo> find_process(pid_t pid);
 std::vector<ProcessInfo> all_processes();
 /// The children of a process, dead ones included.
 std::vector<ProcessInfo> children_of(pid_t parent);
-/// All that descend from a process and are alive, at one look. What forks meanwhile may be missed: wait until this is empty, twice.
+/// All that descend from a process and are alive, at one look. What forks meanwhile may be missed:
+/// wait until this is empty, twice.
 std::vector<ProcessInfo> descendants_of(pid_t ancestor);
-/// Live processes whose arguments contain a text, other than this one. Give the processes under test an argument that nobody else has.
+/// Live processes whose arguments contain a text, other than this one. Give the processes under
+/// test an argument that nobody else has.
 std::vector<ProcessInfo> processes_with(std::string_view text);
-/// Those of them that have the TMPDIR of this test program in their environment: other test programs run beside it.
+/// Those of them that have the TMPDIR of this test program in their environment: other test
+/// programs run beside it.
 std::vector<ProcessInfo> own_processes_with(std::string_view text);
 
-/// Whether a process is over: there is no such pid, or it is a zombie without living threads (who reaps it may be late).
+/// Whether a process is over: there is no such pid, or it is a zombie without living threads (who
+/// reaps it may be late).
 bool is_gone(pid_t pid);
 
 /// Lines for a failure message.

@@ -1,7 +1,8 @@
 #pragma once
 
-// What ThreadSanitizer costs, for limits that are right without it. Its own documentation says 5 to 15 times the time and 5 to 10 times the
-// memory; our limits leave room for three times of the former, because machines are busy, and twice the latter, for AddressSanitizer.
+// What ThreadSanitizer costs, for limits that are right without it. Its own documentation says 5 to
+// 15 times the time and 5 to 10 times the memory; our limits leave room for three times of the
+// former, because machines are busy, and twice the latter, for AddressSanitizer.
 #if defined(__SANITIZE_THREAD__)
 #define MESHBUS_TEST_TSAN 1
 #elif defined(__has_feature)

@@ -24,16 +24,19 @@ constexpr const char* kPrivilegeDirectory = "/run/sshd";
 
 std::string find_program(const char* name) {
   for (const char* folder : {"/usr/sbin/", "/usr/bin/", "/usr/local/sbin/", "/usr/local/bin/"}) {
-    if (const std::string path = std::string(folder) + name; ::access(path.c_str(), X_OK) == 0) return path;
+    if (const std::string path = std::string(folder) + name; ::access(path.c_str(), X_OK) == 0)
+      return path;
   }
   return {};
 }
 
 std::string find_why_not() {
   for (const char* name : {"sshd", "ssh", "ssh-keygen"}) {
-    if (find_program(name).empty()) return std::string(name) + " is not installed (openssh-server, openssh-client)";
+    if (find_program(name).empty())
+      return std::string(name) + " is not installed (openssh-server, openssh-client)";
   }
-  if (::geteuid() == 0 && ::getpwnam("sshd") == nullptr) return "there is no user sshd, whom sshd needs when root runs it";
+  if (::geteuid() == 0 && ::getpwnam("sshd") == nullptr)
+    return "there is no user sshd, whom sshd needs when root runs it";
   const passwd* const user = ::getpwuid(::geteuid());
   return user == nullptr ? "this user has no name" : "";
 }
@@ -52,7 +55,8 @@ std::uint16_t free_port() {
 }
 
 void make_key(const std::string& file) {
-  const auto made = run({find_program("ssh-keygen"), "-q", "-t", "ed25519", "-N", "", "-C", "test", "-f", file}, 30s);
+  const auto made = run(
+      {find_program("ssh-keygen"), "-q", "-t", "ed25519", "-N", "", "-C", "test", "-f", file}, 30s);
   if (made.status != ExitStatus::exited(0)) throw std::runtime_error("ssh-keygen: " + made.err);
 }
 
@@ -72,13 +76,14 @@ SshServer::SshServer(const std::vector<std::pair<std::string, std::string>>& env
   for (const auto& [name, value] : environment) set += " \"" + name + "=" + value + "\"";
   for (int attempt = 0; attempt < 5; ++attempt) {
     port_ = free_port();
-    const auto config =
-        dir_.write("sshd_config", "Port " + std::to_string(port_) + "\nListenAddress 127.0.0.1\nHostKey " + (dir_ / "host_key") +
-                                      "\nAuthorizedKeysFile " + (dir_ / "authorized_keys") +
-                                      "\nPidFile none\nUsePAM no\nStrictModes no\nPasswordAuthentication no\n"
-                                      "KbdInteractiveAuthentication no\nPermitRootLogin yes\nMaxStartups 100\nPrintMotd no\n"
-                                      "ForceCommand echo \"Welcome to this machine\"; eval \"$SSH_ORIGINAL_COMMAND\"\n" +
-                                      (set.empty() ? "" : "SetEnv" + set + "\n"));
+    const auto config = dir_.write(
+        "sshd_config",
+        "Port " + std::to_string(port_) + "\nListenAddress 127.0.0.1\nHostKey " +
+            (dir_ / "host_key") + "\nAuthorizedKeysFile " + (dir_ / "authorized_keys") +
+            "\nPidFile none\nUsePAM no\nStrictModes no\nPasswordAuthentication no\n"
+            "KbdInteractiveAuthentication no\nPermitRootLogin yes\nMaxStartups 100\nPrintMotd no\n"
+            "ForceCommand echo \"Welcome to this machine\"; eval \"$SSH_ORIGINAL_COMMAND\"\n" +
+            (set.empty() ? "" : "SetEnv" + set + "\n"));
     if (start(config)) break;
     if (attempt == 4) throw std::runtime_error("sshd does not start: " + process_->describe());
   }
@@ -89,19 +94,30 @@ SshServer::SshServer(const std::vector<std::pair<std::string, std::string>>& env
   dir_.write("other_hosts", known("strange_key"));
   // The first value of each option counts, but of keys all are tried.
   const auto ssh_config = dir_.write(
-      "ssh_config", "Host stranger\n  IdentityFile " + (dir_ / "strange_key") + "\nHost * !stranger\n  IdentityFile " +
-                        (dir_ / "user_key") + "\nHost unknown\n  UserKnownHostsFile " + (dir_ / "other_hosts") +
-                        "\nHost nowhere\n  HostName no-such-host.invalid\nHost deaf\n  Port 1\nHost *\n  HostName 127.0.0.1\n  Port " +
-                        std::to_string(port_) + "\n  IdentitiesOnly yes\n  UserKnownHostsFile " + (dir_ / "known_hosts") +
+      "ssh_config", "Host stranger\n  IdentityFile " + (dir_ / "strange_key") +
+                        "\nHost * !stranger\n  IdentityFile " + (dir_ / "user_key") +
+                        "\nHost unknown\n  UserKnownHostsFile " + (dir_ / "other_hosts") +
+                        "\nHost nowhere\n  HostName no-such-host.invalid\nHost deaf\n  Port "
+                        "1\nHost *\n  HostName 127.0.0.1\n  Port " +
+                        std::to_string(port_) + "\n  IdentitiesOnly yes\n  UserKnownHostsFile " +
+                        (dir_ / "known_hosts") +
                         "\n  GlobalKnownHostsFile /dev/null\n  StrictHostKeyChecking yes\n");
   std::filesystem::create_directory(dir_ / "bin");
   // ssh finds its configuration by the user's entry in the password file, not by HOME.
-  dir_.write("bin/ssh", "#!/bin/sh\nexec " + find_program("ssh") + " -F " + ssh_config + " \"$@\"\n", /*executable=*/true);
+  dir_.write("bin/ssh",
+             "#!/bin/sh\nexec " + find_program("ssh") + " -F " + ssh_config + " \"$@\"\n",
+             /*executable=*/true);
 }
 
 bool SshServer::start(const std::string& config) {
-  process_ = std::make_unique<Process>(std::vector<std::string>{find_program("sshd"), "-D", "-e", "-f", config});
-  wait_until([&] { return !process_->is_running() || process_->err().find("Server listening on") != std::string::npos; }, 30s);
+  process_ = std::make_unique<Process>(
+      std::vector<std::string>{find_program("sshd"), "-D", "-e", "-f", config});
+  wait_until(
+      [&] {
+        return !process_->is_running() ||
+               process_->err().find("Server listening on") != std::string::npos;
+      },
+      30s);
   return process_->is_running() && process_->err().find("Server listening on") != std::string::npos;
 }
 

@@ -11,10 +11,11 @@
 
 namespace meshbus::test {
 
-/// A real sshd with keys, configuration and port of its own, on 127.0.0.1 and ::1 where there is one, in which only this user may log in,
-/// by a key that was made for it. Whoever logs in is greeted, so that there is noise on stdout. And what makes an `ssh` in PATH know it:
-/// under the names `a`, `b`, `c`; as `stranger` with a key that it does not take; `unknown` with another host key than it has; `nowhere` is
-/// not found; on the port of `deaf` nobody listens.
+/// A real sshd with keys, configuration and port of its own, on 127.0.0.1 and ::1 where there is
+/// one, in which only this user may log in, by a key that was made for it. Whoever logs in is
+/// greeted, so that there is noise on stdout. And what makes an `ssh` in PATH know it: under the
+/// names `a`, `b`, `c`; as `stranger` with a key that it does not take; `unknown` with another host
+/// key than it has; `nowhere` is not found; on the port of `deaf` nobody listens.
 class SshServer {
  public:
   /// In plain words why there can be none here; empty when there can.

@@ -13,7 +13,8 @@ namespace {
 std::chrono::nanoseconds waited_for_cpu() {
   std::chrono::nanoseconds sum(0);
   std::error_code ignored;
-  for (std::filesystem::directory_iterator at("/proc/self/task", ignored), end; at != end; at.increment(ignored)) {
+  for (std::filesystem::directory_iterator at("/proc/self/task", ignored), end; at != end;
+       at.increment(ignored)) {
     std::istringstream fields(read_file(at->path() / "schedstat"));
     std::int64_t ran = 0, waited = 0;
     if (fields >> ran >> waited) sum += std::chrono::nanoseconds(waited);

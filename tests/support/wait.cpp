@@ -18,7 +18,8 @@ std::vector<Watched*>& all_watched() {
   return all;
 }
 
-// Other things than our own processes (a file, /proc) give no event; this is how late we notice them.
+// Other things than our own processes (a file, /proc) give no event; this is how late we notice
+// them.
 constexpr std::chrono::nanoseconds longest_nap = std::chrono::milliseconds(5);
 
 void nap(std::chrono::nanoseconds longest) {
@@ -26,7 +27,8 @@ void nap(std::chrono::nanoseconds longest) {
   for (Watched* one : all_watched()) {
     one->add_descriptors([&](int fd) { polled.push_back({fd, POLLIN, 0}); });
   }
-  const timespec time{0, static_cast<long>(std::clamp(longest, std::chrono::nanoseconds(0), longest_nap).count())};
+  const timespec time{
+      0, static_cast<long>(std::clamp(longest, std::chrono::nanoseconds(0), longest_nap).count())};
   ::ppoll(polled.data(), polled.size(), &time, nullptr);
 }
 

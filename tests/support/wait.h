@@ -5,9 +5,10 @@
 
 namespace meshbus::test {
 
-/// Waits until `predicate` holds; false when it does not within `deadline`. Meanwhile the output of every Process is read, and the
-/// predicate is asked again at once when one of them writes or ends, else every few milliseconds. This is the one place in the tests that
-/// polls. Like everything in this folder it belongs to the thread that runs the test case.
+/// Waits until `predicate` holds; false when it does not within `deadline`. Meanwhile the output of
+/// every Process is read, and the predicate is asked again at once when one of them writes or ends,
+/// else every few milliseconds. This is the one place in the tests that polls. Like everything in
+/// this folder it belongs to the thread that runs the test case.
 bool wait_until(const std::function<bool()>& predicate, std::chrono::milliseconds deadline);
 
 /// Something with descriptors that wait_until() watches and reads. For Process.

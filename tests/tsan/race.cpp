@@ -1,5 +1,6 @@
-// Proof that the tests under ThreadSanitizer see a race of ours, libzmq's suppression notwithstanding: what a reactor's thread counts is
-// read by another thread; `race` reads it directly, as our own code must never do, `posted` asks the reactor. tests/tsan/prove expects a
+// Proof that the tests under ThreadSanitizer see a race of ours, libzmq's suppression
+// notwithstanding: what a reactor's thread counts is read by another thread; `race` reads it
+// directly, as our own code must never do, `posted` asks the reactor. tests/tsan/prove expects a
 // report of the first and none of the second.
 #include <cstdio>
 #include <cstring>
@@ -17,7 +18,8 @@ constexpr int kMessages = 10;
 /// Lives on the reactor's thread.
 class Counter {
  public:
-  Counter(zmq::context_t& context, meshbus::Reactor& reactor) : socket_(context, zmq::socket_type::pull), reactor_(reactor) {
+  Counter(zmq::context_t& context, meshbus::Reactor& reactor)
+      : socket_(context, zmq::socket_type::pull), reactor_(reactor) {
     socket_.bind("inproc://counter");
     reactor_.watch_socket(socket_.handle(), [this] { return on_messages(); });
   }

@@ -16,7 +16,8 @@ std::pair<std::string, std::exception_ptr> look_into(const std::exception_ptr& e
     std::rethrow_exception(exception);
   } catch (const std::exception& error) {
     std::exception_ptr nested;
-    if (const auto* outer = dynamic_cast<const std::nested_exception*>(&error)) nested = outer->nested_ptr();
+    if (const auto* outer = dynamic_cast<const std::nested_exception*>(&error))
+      nested = outer->nested_ptr();
     return {error.what(), nested};
   } catch (const std::nested_exception& outer) {
     return {"an exception that is no std::exception", outer.nested_ptr()};
@@ -74,8 +75,11 @@ std::string ActorLife::words() const {
   switch (status_) {
     case Status::Kind::stopping: return "is stopping: " + reason_;
     case Status::Kind::stopped: return "has stopped: " + reason_;
-    case Status::Kind::failed: return "has failed" + (fault_.message.empty() ? "" : " in message " + fault_.message) + ": " + fault_.error;
-    default: return "is " + std::string(status_ == Status::Kind::running ? "running" : "initializing");
+    case Status::Kind::failed:
+      return "has failed" + (fault_.message.empty() ? "" : " in message " + fault_.message) + ": " +
+             fault_.error;
+    default:
+      return "is " + std::string(status_ == Status::Kind::running ? "running" : "initializing");
   }
 }
 

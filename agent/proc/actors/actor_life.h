@@ -19,11 +19,12 @@ struct Fault {
   std::vector<std::string> causes = {};
 };
 
-/// What an exception, and those that are nested in it (std::throw_with_nested), say. Bounded: 16 causes, 1 KiB of each.
+/// What an exception, and those that are nested in it (std::throw_with_nested), say. Bounded: 16
+/// causes, 1 KiB of each.
 Fault describe(const std::exception_ptr& exception, std::string message);
 
-/// The states of one actor (spec 7.3): initializing -> running -> stopping -> stopped, and failed from all but stopped. Pure. A step that
-/// cannot be changes nothing and is false.
+/// The states of one actor (spec 7.3): initializing -> running -> stopping -> stopped, and failed
+/// from all but stopped. Pure. A step that cannot be changes nothing and is false.
 class ActorLife {
  public:
   using Time = std::chrono::system_clock::time_point;
@@ -36,9 +37,13 @@ class ActorLife {
   bool on_failed(Fault fault, Time now);
 
   Status::Kind status() const noexcept { return status_; }
-  bool is_ended() const noexcept { return status_ == Status::Kind::stopped || status_ == Status::Kind::failed; }
+  bool is_ended() const noexcept {
+    return status_ == Status::Kind::stopped || status_ == Status::Kind::failed;
+  }
   /// Takes messages.
-  bool is_open() const noexcept { return status_ == Status::Kind::initializing || status_ == Status::Kind::running; }
+  bool is_open() const noexcept {
+    return status_ == Status::Kind::initializing || status_ == Status::Kind::running;
+  }
   /// Counts the changes, from 1.
   std::uint64_t generation() const noexcept { return generation_; }
   Time changed() const noexcept { return changed_; }

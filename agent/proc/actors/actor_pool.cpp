@@ -66,7 +66,8 @@ void ActorPool::submit(std::shared_ptr<Runnable> one) {
 
 std::size_t ActorPool::free_threads() const {
   return static_cast<std::size_t>(
-      std::count_if(workers_.begin(), workers_.end(), [](const auto& worker) { return !worker->busy_since && !worker->is_over; }));
+      std::count_if(workers_.begin(), workers_.end(),
+                    [](const auto& worker) { return !worker->busy_since && !worker->is_over; }));
 }
 
 bool ActorPool::is_starved() const {
@@ -79,7 +80,8 @@ void ActorPool::relieve(Clock::time_point now) {
   if (finished_ || queue_.empty()) return;
   std::size_t wanted = 0;
   for (auto& worker : workers_) {
-    if (!worker->busy_since || worker->is_relieved || now - *worker->busy_since < options_.patience) continue;
+    if (!worker->busy_since || worker->is_relieved || now - *worker->busy_since < options_.patience)
+      continue;
     if (workers_.size() + wanted >= options_.most_threads) break;
     worker->is_relieved = true;
     ++relieved_;
@@ -95,7 +97,8 @@ std::size_t ActorPool::threads() const {
 
 std::size_t ActorPool::left_behind() const {
   const std::lock_guard lock(mutex_);
-  return static_cast<std::size_t>(std::count_if(workers_.begin(), workers_.end(), [](const auto& worker) { return worker->is_left; }));
+  return static_cast<std::size_t>(std::count_if(
+      workers_.begin(), workers_.end(), [](const auto& worker) { return worker->is_left; }));
 }
 
 bool ActorPool::is_here() const noexcept {
@@ -145,7 +148,8 @@ void ActorPool::work(Worker& self) {
     }
   }
   self.is_over = true;
-  const auto found = std::find_if(workers_.begin(), workers_.end(), [&](const auto& worker) { return worker.get() == &self; });
+  const auto found = std::find_if(workers_.begin(), workers_.end(),
+                                  [&](const auto& worker) { return worker.get() == &self; });
   // Who is waited for is removed by who waits.
   if ((!finished_ || self.is_left) && found != workers_.end()) {
     if (self.thread.joinable()) self.thread.detach();
@@ -161,7 +165,8 @@ std::size_t ActorPool::finish(Clock::duration wait) {
   if (pastime_.is_on()) pastime_.wake();
   if (is_here()) return workers_.size();
   const auto are_over = [this] {
-    return std::all_of(workers_.begin(), workers_.end(), [](const auto& worker) { return worker->is_over; });
+    return std::all_of(workers_.begin(), workers_.end(),
+                       [](const auto& worker) { return worker->is_over; });
   };
   ended_.wait_for(lock, wait, are_over);
   std::list<std::unique_ptr<Worker>> over;

@@ -35,7 +35,8 @@ class Slice {
   unsigned steps_ = 0;
 };
 
-/// A few threads, and those who wait for one, first come, first served. Every function may be called from any thread.
+/// A few threads, and those who wait for one, first come, first served. Every function may be
+/// called from any thread.
 class ActorPool {
  public:
   using Clock = std::chrono::steady_clock;
@@ -58,19 +59,21 @@ class ActorPool {
   ActorPool(const ActorPool&) = delete;
   ActorPool& operator=(const ActorPool&) = delete;
 
-  /// Makes the threads. They, and those that come later, take over the caller's signal mask: what handlers execute inherits it.
+  /// Makes the threads. They, and those that come later, take over the caller's signal mask: what
+  /// handlers execute inherits it.
   void start();
   /// From now on one of the threads has something to do while nothing is queued. Once.
   void set_pastime(Pastime::Run run, Pastime::Wake wake);
-  /// Queues all of them, with one wake-up for each thread that has something to do now. For who shares the pastime: the thread that is at
-  /// it is the caller, or to be woken by hand_over().
+  /// Queues all of them, with one wake-up for each thread that has something to do now. For who
+  /// shares the pastime: the thread that is at it is the caller, or to be woken by hand_over().
   void submit(std::vector<std::shared_ptr<Runnable>> batch);
   /// For what runs.
   void submit(std::shared_ptr<Runnable> one);
 
   /// Whether somebody waits although each thread is taken.
   bool is_starved() const;
-  /// Makes threads in place of those that have been kept for longer than the patience, if anybody waits.
+  /// Makes threads in place of those that have been kept for longer than the patience, if anybody
+  /// waits.
   void relieve(Clock::time_point now);
   std::size_t threads() const;
 
@@ -87,8 +90,9 @@ class ActorPool {
   void hand_over();
   /// Counts the batches that were queued.
   std::uint64_t batches() const noexcept { return batches_; }
-  /// Ends the threads that are free and, unless they take longer than that, waits for the others. How many are left behind: they go on
-  /// until what they run returns. Called by one of the threads: waits for none. What is queued is not run any more.
+  /// Ends the threads that are free and, unless they take longer than that, waits for the others.
+  /// How many are left behind: they go on until what they run returns. Called by one of the
+  /// threads: waits for none. What is queued is not run any more.
   std::size_t finish(Clock::duration wait = std::chrono::hours(24));
 
  private:

@@ -25,7 +25,8 @@ bool is_end(wire::StatusKind status) {
 }
 
 std::size_t text_bytes(const wire::ActorStateT& state) {
-  std::size_t bytes = 256 + state.name.size() + state.type.size() + state.reason.size() + state.message.size();
+  std::size_t bytes =
+      256 + state.name.size() + state.type.size() + state.reason.size() + state.message.size();
   for (const auto& cause : state.causes) bytes += 16 + cause.size();
   return bytes;
 }
@@ -38,7 +39,8 @@ void ActorSystem::add_handlers(Dispatcher& handlers) {
       .on<wire::GetActorState>(Role::observe, std::bind_front(&ActorSystem::on_get, this))
       .on<wire::ListActors>(Role::observe, std::bind_front(&ActorSystem::on_list, this))
       .on<wire::StreamActors>(Role::observe, std::bind_front(&ActorSystem::on_stream, this))
-      .on<wire::StopActorStream>(Role::observe, std::bind_front(&ActorSystem::on_stop_stream, this));
+      .on<wire::StopActorStream>(Role::observe,
+                                 std::bind_front(&ActorSystem::on_stop_stream, this));
 }
 
 std::shared_ptr<ActorCell> ActorSystem::find(const Key& key) {
@@ -55,7 +57,9 @@ wire::ActorStateT ActorSystem::state_of(const ActorCell& cell) const {
   if (cell.parent != nullptr) state.parent = cell.parent->id.pid();
   state.status = static_cast<wire::StatusKind>(cell.life.status());
   state.generation = cell.life.generation();
-  state.changed_ns = std::chrono::duration_cast<std::chrono::nanoseconds>(cell.life.changed().time_since_epoch()).count();
+  state.changed_ns =
+      std::chrono::duration_cast<std::chrono::nanoseconds>(cell.life.changed().time_since_epoch())
+          .count();
   const bool has_failed = cell.life.status() == Status::Kind::failed;
   state.reason = cut_text(has_failed ? cell.life.fault().error : cell.life.reason());
   if (has_failed) {
@@ -78,7 +82,9 @@ void ActorSystem::on_spawn(const Request& request, const wire::SpawnActor& messa
   }
   const auto type = message.type()->str();
   std::string params;
-  if (message.params() != nullptr) params.assign(reinterpret_cast<const char*>(message.params()->data()), message.params()->size());
+  if (message.params() != nullptr)
+    params.assign(reinterpret_cast<const char*>(message.params()->data()),
+                  message.params()->size());
 
   std::optional<Error> refusal;
   std::optional<wire::ActorStateT> state;
@@ -93,18 +99,23 @@ void ActorSystem::on_spawn(const Request& request, const wire::SpawnActor& messa
       } else {
         refusal = made.error();
       }
-    } else if (cell->type_name != type || cell->params != params || cell->rank != message.create_rank()) {
-      refusal.emplace(ErrorCode::refused, "actor " + cell->id.to_string() + " exists with another spec (type " + cell->type_name +
-                                              ", rank " + std::to_string(cell->rank) + "); take another name");
+    } else if (cell->type_name != type || cell->params != params ||
+               cell->rank != message.create_rank()) {
+      refusal.emplace(ErrorCode::refused, "actor " + cell->id.to_string() +
+                                              " exists with another spec (type " + cell->type_name +
+                                              ", rank " + std::to_string(cell->rank) +
+                                              "); take another name");
     } else if (cell->life.is_ended() && cell->has_run) {
-      refusal.emplace(ErrorCode::refused, "actor " + cell->id.to_string() + " " + cell->life.words() +
-                                              "; a name is used once in the life of a proc, take another one");
+      refusal.emplace(ErrorCode::refused,
+                      "actor " + cell->id.to_string() + " " + cell->life.words() +
+                          "; a name is used once in the life of a proc, take another one");
     }
     if (!refusal) {
       if (cell->life.status() == Status::Kind::initializing || cell->is_changed) {
         cell->spawn_waiters.push_back(request);
       } else if (!cell->has_run) {
-        refusal.emplace(ErrorCode::actor_spawn_error, "actor " + cell->id.to_string() + " " + cell->life.words());
+        refusal.emplace(ErrorCode::actor_spawn_error,
+                        "actor " + cell->id.to_string() + " " + cell->life.words());
       } else {
         state = state_of(*cell);
       }
@@ -124,12 +135,14 @@ void ActorSystem::on_stop(const Request& request, const wire::StopActor& message
       state = state_of(*cell);
     } else if (cell != nullptr) {
       cell->stop_waiters.push_back(request);
-      begin_stop(*cell, cut_text(text_of(message.reason()), 1024), reactor_.now() + std::chrono::milliseconds(message.grace_ms()));
+      begin_stop(*cell, cut_text(text_of(message.reason()), 1024),
+                 reactor_.now() + std::chrono::milliseconds(message.grace_ms()));
       return;
     }
   }
   if (state) return bus_->answer(request, std::move(*state));
-  bus_->refuse(request, Error(ErrorCode::not_exist, self_.to_string() + ": there is no actor " + cut_text(message.name()->str(), 80) + "[" +
+  bus_->refuse(request, Error(ErrorCode::not_exist, self_.to_string() + ": there is no actor " +
+                                                        cut_text(message.name()->str(), 80) + "[" +
                                                         std::to_string(message.pid()) + "]"));
 }
 
@@ -140,7 +153,8 @@ void ActorSystem::on_get(const Request& request, const wire::GetActorState& mess
     if (const auto cell = find({message.name()->str(), message.pid()})) state = state_of(*cell);
   }
   if (state) return bus_->answer(request, std::move(*state));
-  bus_->refuse(request, Error(ErrorCode::not_exist, self_.to_string() + ": there is no actor " + cut_text(message.name()->str(), 80) + "[" +
+  bus_->refuse(request, Error(ErrorCode::not_exist, self_.to_string() + ": there is no actor " +
+                                                        cut_text(message.name()->str(), 80) + "[" +
                                                         std::to_string(message.pid()) + "]"));
 }
 
@@ -148,7 +162,9 @@ void ActorSystem::on_list(const Request& request, const wire::ListActors& messag
   wire::ActorListT list;
   {
     const Lock lock(mutex_);
-    auto at = message.after() == nullptr ? cells_.begin() : cells_.upper_bound({message.after()->str(), message.after_pid()});
+    auto at = message.after() == nullptr
+                  ? cells_.begin()
+                  : cells_.upper_bound({message.after()->str(), message.after_pid()});
     for (std::size_t bytes = 0; at != cells_.end() && bytes < kListBytes; ++at) {
       list.actors.push_back(std::make_unique<wire::ActorStateT>(state_of(*at->second)));
       bytes += text_bytes(*list.actors.back());
@@ -159,18 +175,23 @@ void ActorSystem::on_list(const Request& request, const wire::ListActors& messag
 }
 
 void ActorSystem::subscribe(const std::string& name, const ProcId& subscriber) {
-  subscribers_.try_emplace(subscriber.key(), Subscriber{subscriber, {}}).first->second.names.insert(name);
+  subscribers_.try_emplace(subscriber.key(), Subscriber{subscriber, {}})
+      .first->second.names.insert(name);
 }
 
-std::optional<ProcId> ActorSystem::subscriber_of(const Request& request, const flatbuffers::String& text) {
+std::optional<ProcId> ActorSystem::subscriber_of(const Request& request,
+                                                 const flatbuffers::String& text) {
   const auto subscriber = ProcId::parse(text.string_view());
   if (!subscriber) {
     bus_->refuse(request, subscriber.error().within("subscriber"));
     return std::nullopt;
   }
-  if (subscriber->key() == request.envelope.source_proc() && subscriber->host().key() == request.envelope.source_host()) return *subscriber;
+  if (subscriber->key() == request.envelope.source_proc() &&
+      subscriber->host().key() == request.envelope.source_host())
+    return *subscriber;
   bus_->refuse(request, Error(ErrorCode::identity_mismatch,
-                              "subscriber: '" + subscriber->to_string() + "' is not who asks: one can subscribe for oneself only"));
+                              "subscriber: '" + subscriber->to_string() +
+                                  "' is not who asks: one can subscribe for oneself only"));
   return std::nullopt;
 }
 
@@ -180,16 +201,20 @@ void ActorSystem::on_stream(const Request& request, const wire::StreamActors& me
   const auto name = Name::parse(message.name()->string_view());
   if (!name) return bus_->refuse(request, name.error());
   const auto known = subscribers_.find(subscriber->key());
-  if (known == subscribers_.end() ? subscribers_.size() >= kMostSubscribers : known->second.names.size() >= kMostStreams) {
-    return bus_->refuse(request, Error(ErrorCode::queue_full, self_.to_string() + ": at most " + std::to_string(kMostSubscribers) +
-                                                                  " subscribers, each to " + std::to_string(kMostStreams) +
-                                                                  " actors: end others with StopActorStream"));
+  if (known == subscribers_.end() ? subscribers_.size() >= kMostSubscribers
+                                  : known->second.names.size() >= kMostStreams) {
+    return bus_->refuse(request,
+                        Error(ErrorCode::queue_full,
+                              self_.to_string() + ": at most " + std::to_string(kMostSubscribers) +
+                                  " subscribers, each to " + std::to_string(kMostStreams) +
+                                  " actors: end others with StopActorStream"));
   }
   wire::ActorListT list;
   {
     const Lock lock(mutex_);
     std::size_t bytes = 0;
-    for (auto at = cells_.lower_bound({name->to_string(), 0}); at != cells_.end() && at->first.first == name->to_string(); ++at) {
+    for (auto at = cells_.lower_bound({name->to_string(), 0});
+         at != cells_.end() && at->first.first == name->to_string(); ++at) {
       list.more = bytes >= kListBytes;
       if (list.more) break;
       list.actors.push_back(std::make_unique<wire::ActorStateT>(state_of(*at->second)));
@@ -229,10 +254,12 @@ void ActorSystem::tell_changes() {
       cell->is_changed = false;
       states.emplace_back(cell->id.name().to_string(), state_of(*cell));
       if (cell->life.status() != Status::Kind::initializing) {
-        for (auto& request : std::exchange(cell->spawn_waiters, {})) answers.push_back({request, states.back().second, !cell->has_run});
+        for (auto& request : std::exchange(cell->spawn_waiters, {}))
+          answers.push_back({request, states.back().second, !cell->has_run});
       }
       if (cell->life.is_ended()) {
-        for (auto& request : std::exchange(cell->stop_waiters, {})) answers.push_back({request, states.back().second, false});
+        for (auto& request : std::exchange(cell->stop_waiters, {}))
+          answers.push_back({request, states.back().second, false});
       }
     }
   }
@@ -240,7 +267,8 @@ void ActorSystem::tell_changes() {
   for (auto& [key, subscriber] : subscribers_) {
     wire::ActorEventT event;
     const auto tell = [&] {
-      if (!event.actors.empty()) bus_->tell(Destination::to(subscriber.id), std::exchange(event, {}));
+      if (!event.actors.empty())
+        bus_->tell(Destination::to(subscriber.id), std::exchange(event, {}));
     };
     for (const auto& [name, state] : states) {
       if (!subscriber.names.contains(name)) continue;

@@ -49,7 +49,10 @@ std::optional<ActorSystem::Step> ActorSystem::next_step(ActorCell& cell) {
     if (cell.actor != nullptr && !cell.is_closing && !cell.mailbox.is_empty()) {
       Step step{Step::Kind::letter, {}, std::move(*cell.mailbox.pop())};
       const auto row = cell.actor->rows_.find(step.letter.message);
-      cell.busy.emplace((row == cell.actor->rows_.end() ? MessageType::from_key(step.letter.message) : row->second.type).to_string(), now);
+      cell.busy.emplace((row == cell.actor->rows_.end() ? MessageType::from_key(step.letter.message)
+                                                        : row->second.type)
+                            .to_string(),
+                        now);
       return step;
     }
     if (status == Status::Kind::stopping && !has_live_children(cell)) {
@@ -72,7 +75,9 @@ std::optional<Fault> ActorSystem::perform(ActorCell& cell, Step& step) {
       case Step::Kind::task: what = step.task.name; return step.task.run(*cell.actor, cell.context);
       case Step::Kind::letter: {
         const auto row = cell.actor->rows_.find(step.letter.message);
-        what = (row == cell.actor->rows_.end() ? MessageType::from_key(step.letter.message) : row->second.type).to_string();
+        what = (row == cell.actor->rows_.end() ? MessageType::from_key(step.letter.message)
+                                               : row->second.type)
+                   .to_string();
         handle(cell, step.letter);
         break;
       }
@@ -92,7 +97,8 @@ std::optional<Fault> ActorSystem::perform(ActorCell& cell, Step& step) {
 
 void ActorSystem::construct(ActorCell& cell) {
   auto actor = types_.find(cell.type_name)->second.factory(cell.context, cell.params);
-  if (actor == nullptr) throw std::runtime_error("the factory of type " + cell.type_name + " made nothing");
+  if (actor == nullptr)
+    throw std::runtime_error("the factory of type " + cell.type_name + " made nothing");
   if (!actor->mistake_.empty()) throw std::runtime_error(actor->mistake_);
   cell.actor = std::move(actor);
 }
@@ -102,7 +108,8 @@ void ActorSystem::handle(ActorCell& cell, const Letter& letter) {
   const auto row = cell.actor->rows_.find(letter.message);
   if (row == cell.actor->rows_.end()) {
     const Error error(ErrorCode::no_such_port,
-                      "actor " + cell.id.to_string() + " has no handler for message " + MessageType::from_key(letter.message).to_string());
+                      "actor " + cell.id.to_string() + " has no handler for message " +
+                          MessageType::from_key(letter.message).to_string());
     if (letter.is_call()) return answer(letter.envelope, letter.header, fail(error));
     static log::Limited limited(1);
     return limited.warn("a message is dropped: " + error.detail());
@@ -127,16 +134,19 @@ void ActorSystem::handle(ActorCell& cell, const Letter& letter) {
     std::string text = fault.error;
     for (const auto& cause : fault.causes) text += "; because: " + cause;
     if (letter.is_call() && !cell.is_deferred)
-      answer(letter.envelope, letter.header, fail(ErrorCode::call_error, "actor " + cell.id.to_string() + " has failed: " + text));
+      answer(letter.envelope, letter.header,
+             fail(ErrorCode::call_error, "actor " + cell.id.to_string() + " has failed: " + text));
     throw;
   }
   cell.current = nullptr;
   if (letter.is_call()) {
     if (cell.is_deferred) return;
-    if (!result && result.error().code() != ErrorCode::call_error) result = fail(ErrorCode::call_error, result.error().to_string());
+    if (!result && result.error().code() != ErrorCode::call_error)
+      result = fail(ErrorCode::call_error, result.error().to_string());
     answer(letter.envelope, letter.header, std::move(result));
   } else if (!result) {
-    log::warn("actor " + cell.id.to_string() + ", message " + row->second.type.to_string() + ": " + result.error().to_string());
+    log::warn("actor " + cell.id.to_string() + ", message " + row->second.type.to_string() + ": " +
+              result.error().to_string());
   }
 }
 

@@ -3,9 +3,9 @@
 #include <algorithm>
 #include <utility>
 
+#include "common/base/log.h"
 #include "common/wire/actor_body.h"
 #include "common/wire/collecting.h"
-#include "common/base/log.h"
 #include "wire/frame_generated.h"
 #include "wire/replies_generated.h"
 
@@ -16,7 +16,8 @@ namespace {
 constexpr std::chrono::seconds kOrphanGrace{10};
 /// What is left to do at the end of a grace may take so long: the handler that runs, and on_stop().
 constexpr std::chrono::milliseconds kCloseLimit{500};
-/// An actor that is not stuck itself, but waits for children or for a thread, gets the above so often.
+/// An actor that is not stuck itself, but waits for children or for a thread, gets the above so
+/// often.
 constexpr unsigned kMostRounds = 10;
 /// Those that have ended are remembered up to these numbers.
 constexpr std::size_t kEndedRoots = 1000;
@@ -24,7 +25,8 @@ constexpr std::size_t kEndedChildren = 256;
 /// How often to look whether actors wait for a thread.
 constexpr std::chrono::seconds kPoolInterval{1};
 
-/// In CallHeader.reserved of what lies in mailboxes: the answer goes to the agent of this host, and `id` is its ticket.
+/// In CallHeader.reserved of what lies in mailboxes: the answer goes to the agent of this host, and
+/// `id` is its ticket.
 constexpr std::uint16_t kIsCollected = 1;
 
 std::string name_of(const ActorCell& cell) {
@@ -33,8 +35,14 @@ std::string name_of(const ActorCell& cell) {
 
 }  // namespace
 
-ActorSystem::ActorSystem(Reactor& reactor, Proc& proc, ProcId self, const Types& types, unsigned threads, Outside outside)
-    : reactor_(reactor), proc_(proc), self_(std::move(self)), types_(types), outside_(std::move(outside)), pool_({.threads = threads}) {}
+ActorSystem::ActorSystem(Reactor& reactor, Proc& proc, ProcId self, const Types& types,
+                         unsigned threads, Outside outside)
+    : reactor_(reactor),
+      proc_(proc),
+      self_(std::move(self)),
+      types_(types),
+      outside_(std::move(outside)),
+      pool_({.threads = threads}) {}
 
 ActorSystem::~ActorSystem() {
   finish_threads();
@@ -72,7 +80,8 @@ void ActorSystem::detach() {
 
 void ActorSystem::on_turn_end() {
   if (!batch_.empty()) pool_.submit(std::exchange(batch_, {}));
-  if (pool_timer_ == 0 && pool_.is_starved()) pool_timer_ = reactor_.after(kPoolInterval, [this] { check_pool(); });
+  if (pool_timer_ == 0 && pool_.is_starved())
+    pool_timer_ = reactor_.after(kPoolInterval, [this] { check_pool(); });
 }
 
 void ActorSystem::check_pool() {
@@ -100,15 +109,16 @@ void ActorSystem::run_later() {
 
 // --- Messages. ---
 
-ActorSystem::Delivery ActorSystem::on_data(const wire::Envelope& from, const wire::CallHeader& call, Bytes body,
-                                           const std::optional<Point>& point) {
+ActorSystem::Delivery ActorSystem::on_data(const wire::Envelope& from, const wire::CallHeader& call,
+                                           Bytes body, const std::optional<Point>& point) {
   wire::Envelope envelope = from;
   wire::CallHeader header = call;
   header.mutate_reserved(0);
   // Without types there are no actors.
   if (types_.empty() && body.size() < sizeof(wire::ActorHeader)) return Delivery::not_mine;
   auto decoded = decode_actor_body(body);
-  const bool is_collected = decoded && decoded->message == kCollectMessage && envelope.kind() == wire::Kind::message;
+  const bool is_collected =
+      decoded && decoded->message == kCollectMessage && envelope.kind() == wire::Kind::message;
   if (types_.empty() && !is_collected) return Delivery::not_mine;
   if (is_collected) {
     const auto collected = decode_collected_call(decoded->bytes);
@@ -117,7 +127,8 @@ ActorSystem::Delivery ActorSystem::on_data(const wire::Envelope& from, const wir
       return Delivery::returned;
     }
     envelope.mutate_kind(wire::Kind::call);
-    header = wire::CallHeader(collected->ticket, collected->limit_ms, wire::ErrorCode::none, kIsCollected);
+    header = wire::CallHeader(collected->ticket, collected->limit_ms, wire::ErrorCode::none,
+                              kIsCollected);
     decoded = decode_actor_body(collected->actor_body);
   }
   std::optional<Error> error;
@@ -126,7 +137,8 @@ ActorSystem::Delivery ActorSystem::on_data(const wire::Envelope& from, const wir
     const auto found = by_port_.find(envelope.port());
     if (found == by_port_.end()) {
       if (!is_collected) return Delivery::not_mine;
-      error.emplace(ErrorCode::no_such_port, self_.to_string() + " has no actor with port " + std::to_string(envelope.port()));
+      error.emplace(ErrorCode::no_such_port, self_.to_string() + " has no actor with port " +
+                                                 std::to_string(envelope.port()));
     } else if (const auto refusal = put(*found->second, envelope, header, decoded, point)) {
       error = refusal;
     } else {
@@ -137,26 +149,34 @@ ActorSystem::Delivery ActorSystem::on_data(const wire::Envelope& from, const wir
   return Delivery::returned;
 }
 
-std::optional<Error> ActorSystem::put(ActorCell& cell, const wire::Envelope& envelope, const wire::CallHeader& header,
-                                      const Result<ActorBody>& body, const std::optional<Point>& point) {
+std::optional<Error> ActorSystem::put(ActorCell& cell, const wire::Envelope& envelope,
+                                      const wire::CallHeader& header, const Result<ActorBody>& body,
+                                      const std::optional<Point>& point) {
   if (!body) return body.error().within(cell.id.to_string());
-  if (!cell.life.is_open()) return Error(ErrorCode::no_such_port, "actor " + cell.id.to_string() + " " + cell.life.words());
-  Letter letter{.message = body->message, .from = body->from, .envelope = envelope, .header = header};
-  if (letter.is_call() && header.deadline_ms() > 0) letter.deadline = reactor_.now() + std::chrono::milliseconds(header.deadline_ms());
+  if (!cell.life.is_open())
+    return Error(ErrorCode::no_such_port, "actor " + cell.id.to_string() + " " + cell.life.words());
+  Letter letter{
+      .message = body->message, .from = body->from, .envelope = envelope, .header = header};
+  if (letter.is_call() && header.deadline_ms() > 0)
+    letter.deadline = reactor_.now() + std::chrono::milliseconds(header.deadline_ms());
   letter.body.assign(body->bytes);
   letter.point = point;
   if (!cell.mailbox.push(std::move(letter))) {
-    return Error(ErrorCode::queue_full, "actor " + cell.id.to_string() + " is behind: " + std::to_string(cell.mailbox.count()) +
-                                            " messages, " + std::to_string(cell.mailbox.bytes()) + " bytes wait for it");
+    return Error(ErrorCode::queue_full, "actor " + cell.id.to_string() +
+                                            " is behind: " + std::to_string(cell.mailbox.count()) +
+                                            " messages, " + std::to_string(cell.mailbox.bytes()) +
+                                            " bytes wait for it");
   }
   schedule(cell);
   return std::nullopt;
 }
 
-void ActorSystem::tell(const wire::Envelope& envelope, const wire::CallHeader& header, const Result<std::string>& answer) {
+void ActorSystem::tell(const wire::Envelope& envelope, const wire::CallHeader& header,
+                       const Result<std::string>& answer) {
   if (bus_ == nullptr) return;
   if (header.reserved() == kIsCollected) {
-    const auto sent = bus_->send(Destination::to_agent(self_.host()), static_cast<std::uint32_t>(wire::CollectPort::answer),
+    const auto sent = bus_->send(Destination::to_agent(self_.host()),
+                                 static_cast<std::uint32_t>(wire::CollectPort::answer),
                                  encode_collected_answer(header.id(), answer), true);
     if (!sent) log::warn("an answer is dropped: " + sent.error().to_string());
   } else if (envelope.kind() != wire::Kind::call) {
@@ -168,32 +188,39 @@ void ActorSystem::tell(const wire::Envelope& envelope, const wire::CallHeader& h
   }
 }
 
-void ActorSystem::answer(const wire::Envelope& call, const wire::CallHeader& header, Result<std::string> answer) {
+void ActorSystem::answer(const wire::Envelope& call, const wire::CallHeader& header,
+                         Result<std::string> answer) {
   const Lock lock(mutex_);
   later([this, call, header, answer = std::move(answer)] { tell(call, header, answer); });
 }
 
 // --- Life: with the lock held. ---
 
-Result<std::shared_ptr<ActorCell>> ActorSystem::make(const std::string& type, const Name& name, std::uint64_t pid, std::string params) {
+Result<std::shared_ptr<ActorCell>> ActorSystem::make(const std::string& type, const Name& name,
+                                                     std::uint64_t pid, std::string params) {
   const auto found = types_.find(type);
   if (found == types_.end()) {
     std::string known;
     for (const auto& [other, row] : types_) known += (known.empty() ? "" : ", ") + other;
-    return fail(ErrorCode::actor_type_not_registered, self_.to_string() + ": its program has no actor type \"" + cut_text(type, 63) +
-                                                          "\"; it has " + (known.empty() ? "none" : known));
+    return fail(ErrorCode::actor_type_not_registered,
+                self_.to_string() + ": its program has no actor type \"" + cut_text(type, 63) +
+                    "\"; it has " + (known.empty() ? "none" : known));
   }
   ActorId id(self_, name, pid);
-  if (is_ending_) return fail(ErrorCode::actor_spawn_error, id.to_string() + ": its proc is ending");
+  if (is_ending_)
+    return fail(ErrorCode::actor_spawn_error, id.to_string() + ": its proc is ending");
   const auto port = actor_port(id);
   const auto other = by_port_.find(port);
   if (outside_.has_handler(port) || (other != by_port_.end() && !other->second->life.is_ended())) {
-    return fail(ErrorCode::actor_spawn_error, id.to_string() + ": its port " + std::to_string(port) + " is that of " +
-                                                  (other == by_port_.end() ? "a handler of the program" : other->second->id.to_string()) +
-                                                  "; take another name");
+    return fail(
+        ErrorCode::actor_spawn_error,
+        id.to_string() + ": its port " + std::to_string(port) + " is that of " +
+            (other == by_port_.end() ? "a handler of the program" : other->second->id.to_string()) +
+            "; take another name");
   }
   const ActorOptions& options = found->second.options;
-  auto cell = std::make_shared<ActorCell>(*this, std::move(id), type, Mailbox::Limits{options.mailbox_count, options.mailbox_bytes});
+  auto cell = std::make_shared<ActorCell>(
+      *this, std::move(id), type, Mailbox::Limits{options.mailbox_count, options.mailbox_bytes});
   cell->params = std::move(params);
   cell->port = port;
   cells_.insert_or_assign(Key(name.to_string(), pid), cell);
@@ -220,7 +247,8 @@ void ActorSystem::changed(ActorCell& cell) {
 }
 
 bool ActorSystem::has_live_children(const ActorCell& cell) const {
-  return std::any_of(cell.children.begin(), cell.children.end(), [](const auto& child) { return !child->life.is_ended(); });
+  return std::any_of(cell.children.begin(), cell.children.end(),
+                     [](const auto& child) { return !child->life.is_ended(); });
 }
 
 void ActorSystem::begin_stop(ActorCell& cell, const std::string& reason, Time end) {
@@ -245,7 +273,8 @@ void ActorSystem::on_stop_over(const std::shared_ptr<ActorCell>& cell) {
   cell->stop_timer = 0;
   const Lock lock(mutex_);
   if (cell->life.is_ended()) return;
-  // First what waits is dropped, and what runs may end. An actor that is still at the same thing then is stuck.
+  // First what waits is dropped, and what runs may end. An actor that is still at the same thing
+  // then is stuck.
   const auto now = Clock::now();
   if (!std::exchange(cell->is_closing, true)) {
     drop_mail(*cell);
@@ -253,15 +282,18 @@ void ActorSystem::on_stop_over(const std::shared_ptr<ActorCell>& cell) {
   } else if (cell->busy && now - cell->busy->second >= kCloseLimit) {
     const auto [what, since] = *cell->busy;
     const auto ms = std::chrono::duration_cast<std::chrono::milliseconds>(now - since).count();
-    return end_failed(*cell, {"stuck for " + std::to_string(ms) + " ms, past the end of the grace of its stop (" + cell->life.reason() +
-                                  "); a thread cannot be ended, so this one is left to it",
-                              what,
-                              {}});
-  } else if (++cell->stop_rounds > kMostRounds) {
     return end_failed(
-        *cell, {"it did not come to stop: " + std::string(has_live_children(*cell) ? "its children live on" : "no thread was free for it"),
-                "",
+        *cell, {"stuck for " + std::to_string(ms) + " ms, past the end of the grace of its stop (" +
+                    cell->life.reason() + "); a thread cannot be ended, so this one is left to it",
+                what,
                 {}});
+  } else if (++cell->stop_rounds > kMostRounds) {
+    return end_failed(*cell,
+                      {"it did not come to stop: " + std::string(has_live_children(*cell)
+                                                                     ? "its children live on"
+                                                                     : "no thread was free for it"),
+                       "",
+                       {}});
   }
   arm_stop(cell, reactor_.now() + kCloseLimit);
 }
@@ -273,7 +305,8 @@ void ActorSystem::end_failed(ActorCell& cell, Fault fault) {
   log::warn("actor " + cell.id.to_string() + " " + cell.life.words() + causes);
   drop_mail(cell);
   cell.tasks.clear();
-  begin_stop_of_children(cell, "its parent " + name_of(cell) + " has failed", Clock::now() + kOrphanGrace);
+  begin_stop_of_children(cell, "its parent " + name_of(cell) + " has failed",
+                         Clock::now() + kOrphanGrace);
   tell_parent(cell);
   on_ended(cell);
 }
@@ -283,11 +316,14 @@ void ActorSystem::tell_parent(ActorCell& cell) {
   const Fault& fault = cell.life.fault();
   ActorFailure failure{cell.id, fault.error, fault.message, fault.causes};
   cell.parent->tasks.push_back(
-      {"the failure of its child " + name_of(cell), [failure](Actor& actor, ActorContext& context) -> std::optional<Fault> {
+      {"the failure of its child " + name_of(cell),
+       [failure](Actor& actor, ActorContext& context) -> std::optional<Fault> {
          if (actor.on_child_failed(context, failure)) return std::nullopt;
-         const std::string child = failure.actor.name().to_string() + "[" + std::to_string(failure.actor.pid()) + "]";
+         const std::string child =
+             failure.actor.name().to_string() + "[" + std::to_string(failure.actor.pid()) + "]";
          Fault own{"its child " + child + " has failed", "", {failure.error}};
-         if (!failure.message.empty()) own.causes.front() = "in message " + failure.message + ": " + failure.error;
+         if (!failure.message.empty())
+           own.causes.front() = "in message " + failure.message + ": " + failure.error;
          own.causes.insert(own.causes.end(), failure.causes.begin(), failure.causes.end());
          if (own.causes.size() > 16) own.causes.resize(16);
          return own;
@@ -302,7 +338,8 @@ void ActorSystem::drop_mail(ActorCell& cell) {
       continue;
     }
     later([this, envelope = letter.envelope, header = letter.header,
-           error = Error(ErrorCode::no_such_port, "actor " + cell.id.to_string() + " " + cell.life.words())] {
+           error = Error(ErrorCode::no_such_port,
+                         "actor " + cell.id.to_string() + " " + cell.life.words())] {
       tell(envelope, header, fail(error));
     });
   }
@@ -314,7 +351,8 @@ void ActorSystem::on_ended(ActorCell& cell) {
     std::erase(cell.parent->children, self);
     if (!cell.parent->life.is_open()) schedule(*cell.parent);
   }
-  (cell.id.pid() == 0 ? ended_roots_ : ended_children_).emplace_back(cell.id.name().to_string(), cell.id.pid());
+  (cell.id.pid() == 0 ? ended_roots_ : ended_children_)
+      .emplace_back(cell.id.name().to_string(), cell.id.pid());
   forget_ended();
   changed(cell);
   later([this, self] {

@@ -17,17 +17,18 @@
 
 #include "agent/proc/actors/actor_cell.h"
 #include "agent/proc/actors/actor_pool.h"
-#include "common/wire/actor_body.h"
 #include "common/bus/bus.h"
-#include "common/wire/dispatcher.h"
 #include "common/loop/reactor.h"
+#include "common/wire/actor_body.h"
+#include "common/wire/dispatcher.h"
 #include "meshbus/actor.h"
 #include "wire/forward.h"
 
 namespace meshbus::mesh_proc {
 
-/// The actors of one proc. Messages come in on the reactor's thread and lie in mailboxes; a pool runs the actors; what they cause (answers,
-/// changes of state) goes back to the reactor. Functions are called on the reactor's thread unless they say otherwise.
+/// The actors of one proc. Messages come in on the reactor's thread and lie in mailboxes; a pool
+/// runs the actors; what they cause (answers, changes of state) goes back to the reactor. Functions
+/// are called on the reactor's thread unless they say otherwise.
 class ActorSystem {
  public:
   using Clock = std::chrono::steady_clock;
@@ -37,17 +38,19 @@ class ActorSystem {
   struct Outside {
     std::function<bool(std::uint32_t port)> has_handler;
     std::function<Result<void>(const ProcId& to, std::uint32_t port, std::string_view body)> send;
-    std::function<void(const ProcId& to, std::uint32_t port, std::string_view body, std::chrono::milliseconds deadline,
-                       Bus::CallAnswer answer)>
+    std::function<void(const ProcId& to, std::uint32_t port, std::string_view body,
+                       std::chrono::milliseconds deadline, Bus::CallAnswer answer)>
         call;
   };
 
-  ActorSystem(Reactor& reactor, Proc& proc, ProcId self, const Types& types, unsigned threads, Outside outside);
+  ActorSystem(Reactor& reactor, Proc& proc, ProcId self, const Types& types, unsigned threads,
+              Outside outside);
   ~ActorSystem();
   ActorSystem(const ActorSystem&) = delete;
   ActorSystem& operator=(const ActorSystem&) = delete;
 
-  /// Makes the threads, if there are types. Before the reactor runs; on a thread with the program's own signal mask.
+  /// Makes the threads, if there are types. Before the reactor runs; on a thread with the program's
+  /// own signal mask.
   void start_threads();
   /// The control messages of actors.fbs.
   void add_handlers(Dispatcher& handlers);
@@ -60,33 +63,40 @@ class ActorSystem {
 
   /// What comes of a message or call for a port.
   enum class Delivery { not_mine, taken, returned };
-  /// `returned`: it was answered with an error, or given back to its sender. A message whose answer is reduced at this host
-  /// (schemas/replies.fbs) is to an actor like a call.
-  /// `point`: of a cast, where this rank is in its view.
-  Delivery on_data(const wire::Envelope& envelope, const wire::CallHeader& header, Bytes body, const std::optional<Point>& point);
+  /// `returned`: it was answered with an error, or given back to its sender. A message whose answer
+  /// is reduced at this host (schemas/replies.fbs) is to an actor like a call. `point`: of a cast,
+  /// where this rank is in its view.
+  Delivery on_data(const wire::Envelope& envelope, const wire::CallHeader& header, Bytes body,
+                   const std::optional<Point>& point);
   /// A message of ours to a subscriber came back: it is gone.
   void on_undelivered(const wire::Envelope& envelope);
 
-  /// Stops all of them, as StopActor; `done` is called when none is left, or only those that are stuck.
+  /// Stops all of them, as StopActor; `done` is called when none is left, or only those that are
+  /// stuck.
   void stop_all(const std::string& reason, Time end, std::function<void()> done);
-  /// Any thread but one of the pool: ends the threads. False: some are stuck in a handler and go on.
+  /// Any thread but one of the pool: ends the threads. False: some are stuck in a handler and go
+  /// on.
   bool finish_threads();
   /// Whether the caller is an actor.
   bool is_here() const noexcept { return pool_.is_here(); }
 
   // For ActorContext and ActorReply, on a thread of the pool.
   Result<ActorId> spawn_child(ActorCell& parent, const std::string& type, std::string_view params);
-  void stop_child(ActorCell& parent, const ActorId& child, const std::string& reason, std::chrono::milliseconds grace);
+  void stop_child(ActorCell& parent, const ActorId& child, const std::string& reason,
+                  std::chrono::milliseconds grace);
   void stop(ActorCell& cell, const std::string& reason, std::chrono::milliseconds grace);
-  Result<std::uint64_t> send_after(ActorCell& cell, std::chrono::milliseconds delay, const MessageType& type, std::string_view body);
+  Result<std::uint64_t> send_after(ActorCell& cell, std::chrono::milliseconds delay,
+                                   const MessageType& type, std::string_view body);
   void cancel(ActorCell& cell, std::uint64_t delayed);
-  void call_async(ActorCell& cell, const ActorId& to, const MessageType& type, std::string_view body, std::chrono::milliseconds deadline,
+  void call_async(ActorCell& cell, const ActorId& to, const MessageType& type,
+                  std::string_view body, std::chrono::milliseconds deadline,
                   std::function<void(ActorContext&, Result<std::string>)> then);
   ActorReply make_reply(ActorCell& cell);
   Proc& proc() const noexcept { return proc_; }
   const Outside& outside() const noexcept { return outside_; }
   /// Any thread.
-  void answer(const wire::Envelope& call, const wire::CallHeader& header, Result<std::string> answer);
+  void answer(const wire::Envelope& call, const wire::CallHeader& header,
+              Result<std::string> answer);
 
   // For ActorCell, on a thread of the pool.
   void run(ActorCell& cell);
@@ -97,11 +107,13 @@ class ActorSystem {
   struct Step;
 
   /// Into its mailbox, with the lock held; or why not.
-  std::optional<Error> put(ActorCell& cell, const wire::Envelope& envelope, const wire::CallHeader& header, const Result<ActorBody>& body,
+  std::optional<Error> put(ActorCell& cell, const wire::Envelope& envelope,
+                           const wire::CallHeader& header, const Result<ActorBody>& body,
                            const std::optional<Point>& point);
 
   // actor_system.cpp: life. All with the lock held.
-  Result<std::shared_ptr<ActorCell>> make(const std::string& type, const Name& name, std::uint64_t pid, std::string params);
+  Result<std::shared_ptr<ActorCell>> make(const std::string& type, const Name& name,
+                                          std::uint64_t pid, std::string params);
   void schedule(ActorCell& cell);
   void begin_stop(ActorCell& cell, const std::string& reason, Time end);
   void begin_stop_of_children(ActorCell& cell, const std::string& reason, Time end);
@@ -138,7 +150,8 @@ class ActorSystem {
   wire::ActorStateT state_of(const ActorCell& cell) const;
 
   /// Answers a call, or gives a message back. On the reactor's thread.
-  void tell(const wire::Envelope& envelope, const wire::CallHeader& header, const Result<std::string>& answer);
+  void tell(const wire::Envelope& envelope, const wire::CallHeader& header,
+            const Result<std::string>& answer);
   void run_later();
   void arm_stop(const std::shared_ptr<ActorCell>& cell, Time end);
   void on_stop_over(const std::shared_ptr<ActorCell>& cell);
@@ -173,7 +186,8 @@ class ActorSystem {
   std::deque<Key> ended_children_;
   std::vector<std::shared_ptr<ActorCell>> changed_;
   std::vector<std::function<void()>> later_;
-  /// An actor has said something last, so that nobody was woken for it: its thread turns the reactor itself when it has nothing else to do.
+  /// An actor has said something last, so that nobody was woken for it: its thread turns the
+  /// reactor itself when it has nothing else to do.
   std::atomic<bool> is_unheard_{false};
   std::uint64_t next_delayed_ = 1;
   bool is_ending_ = false;

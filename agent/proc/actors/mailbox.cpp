@@ -5,7 +5,9 @@
 namespace meshbus::mesh_proc {
 
 bool Mailbox::push(Letter letter) {
-  if (!letters_.empty() && (letters_.size() >= limits_.count || bytes_ + letter.size() > limits_.bytes)) return false;
+  if (!letters_.empty() &&
+      (letters_.size() >= limits_.count || bytes_ + letter.size() > limits_.bytes))
+    return false;
   push_always(std::move(letter));
   return true;
 }

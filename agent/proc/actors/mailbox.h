@@ -16,7 +16,8 @@ namespace meshbus::mesh_proc {
 struct Letter {
   std::uint64_t message = 0;  ///< MessageType::key()
   std::uint32_t from = 0;
-  /// Of what came by the bus, to answer it. Of a message that the actor sent itself: with its own address as source.
+  /// Of what came by the bus, to answer it. Of a message that the actor sent itself: with its own
+  /// address as source.
   wire::Envelope envelope = {};
   wire::CallHeader header = {};
   std::optional<std::chrono::steady_clock::time_point> deadline = {};
@@ -29,7 +30,8 @@ struct Letter {
   std::size_t size() const noexcept { return sizeof(Letter) + body.size(); }
 };
 
-/// What waits for one actor, in order, bounded in number and bytes; the one that is being handled does not count. Pure.
+/// What waits for one actor, in order, bounded in number and bytes; the one that is being handled
+/// does not count. Pure.
 class Mailbox {
  public:
   struct Limits {

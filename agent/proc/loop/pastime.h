@@ -8,11 +8,12 @@
 
 namespace meshbus::mesh_proc {
 
-/// What a thread that waits for work does meanwhile, instead of sleeping: one of its owner's threads at a time. Its owner's mutex guards
-/// it.
+/// What a thread that waits for work does meanwhile, instead of sleeping: one of its owner's
+/// threads at a time. Its owner's mutex guards it.
 class Pastime {
  public:
-  /// Goes on until its owner has work, which it is to ask again after each `wake`; or ends earlier, and that thread sleeps.
+  /// Goes on until its owner has work, which it is to ask again after each `wake`; or ends earlier,
+  /// and that thread sleeps.
   using Run = std::function<void()>;
   /// Called on any thread.
   using Wake = std::function<void()>;
@@ -30,8 +31,8 @@ class Pastime {
     if (wake_) wake_();
   }
 
-  /// Passes the caller's time, unless there is nothing to do. Unlocks meanwhile. When another one is at it, that one is woken instead, for
-  /// what the caller has left to it.
+  /// Passes the caller's time, unless there is nothing to do. Unlocks meanwhile. When another one
+  /// is at it, that one is woken instead, for what the caller has left to it.
   void pass(std::unique_lock<std::mutex>& lock) {
     if (!is_set()) return;
     if (is_on_) return wake_();

@@ -25,7 +25,9 @@ void WorkQueue::set_pastime(Pastime::Run run, Pastime::Wake wake) {
 
 bool WorkQueue::push(std::size_t bytes, std::size_t count, Task task) {
   std::unique_lock lock(mutex_);
-  if (finished_ || (count_ > 0 && count_ + count > limits_.count) || (bytes_ > 0 && bytes_ + bytes > limits_.bytes)) return false;
+  if (finished_ || (count_ > 0 && count_ + count > limits_.count) ||
+      (bytes_ > 0 && bytes_ + bytes > limits_.bytes))
+    return false;
   bytes_ += bytes;
   count_ += count;
   items_.push_back({bytes, count, std::move(task)});
@@ -63,7 +65,8 @@ void WorkQueue::finish() {
     finished_ = true;
     call(std::move(lock));
   }
-  // In this order: start() may still be writing thread_ when the first task, on the new thread, finishes.
+  // In this order: start() may still be writing thread_ when the first task, on the new thread,
+  // finishes.
   if (!is_here() && thread_.joinable()) thread_.join();
 }
 

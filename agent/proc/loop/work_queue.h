@@ -14,7 +14,8 @@
 
 namespace meshbus::mesh_proc {
 
-/// The thread that the program's handlers run on, one at a time, and what waits for it. Every function may be called from any thread.
+/// The thread that the program's handlers run on, one at a time, and what waits for it. Every
+/// function may be called from any thread.
 class WorkQueue {
  public:
   using Task = std::function<void()>;
@@ -24,7 +25,8 @@ class WorkQueue {
   };
   explicit WorkQueue(Limits limits) : limits_(limits) {}
 
-  /// Makes the thread. It takes over the caller's signal mask, so that what handlers execute gets the program's own.
+  /// Makes the thread. It takes over the caller's signal mask, so that what handlers execute gets
+  /// the program's own.
   void start();
   bool is_running() const noexcept { return thread_.joinable(); }
   /// From now on the thread has something to do while nothing is queued. Once.
@@ -34,7 +36,8 @@ class WorkQueue {
   bool push(std::size_t bytes, Task task) { return push(bytes, 1, std::move(task)); }
   /// The same; it counts as so many pieces of work.
   bool push(std::size_t bytes, std::size_t count, Task task);
-  /// Whether push() would take one piece more behind so many bytes and pieces that are still to be pushed.
+  /// Whether push() would take one piece more behind so many bytes and pieces that are still to be
+  /// pushed.
   bool has_room(std::size_t bytes = 0, std::size_t count = 0) const noexcept {
     return !finished_ && count_ + count < limits_.count && bytes_ + bytes < limits_.bytes;
   }
@@ -42,7 +45,8 @@ class WorkQueue {
   void push_first(Task task);
   void push_last(Task task);
 
-  /// Runs what is queued, takes nothing more, and waits for the end. Called from a task: only takes nothing more.
+  /// Runs what is queued, takes nothing more, and waits for the end. Called from a task: only takes
+  /// nothing more.
   void finish();
   /// Whether the caller is a task, or the pastime.
   bool is_here() const noexcept;
@@ -50,14 +54,15 @@ class WorkQueue {
   bool is_wanted();
   /// Counts what was queued.
   std::uint64_t pushes() const noexcept { return pushes_; }
-  /// The caller has the same pastime, so that a `wake` may reach it instead. It is to ask is_missed() all the time, and nobody is woken for
-  /// what it queues itself.
+  /// The caller has the same pastime, so that a `wake` may reach it instead. It is to ask
+  /// is_missed() all the time, and nobody is woken for what it queues itself.
   void share_pastime();
   /// is_wanted(), and the thread has not noticed: the time for hand_over().
   bool is_missed();
   /// Wakes the thread from its pastime and waits until it is awake.
   void hand_over();
-  /// From a task: whether nothing else is queued, so that the thread goes on with its pastime at once.
+  /// From a task: whether nothing else is queued, so that the thread goes on with its pastime at
+  /// once.
   bool is_last();
 
  private:

@@ -68,12 +68,15 @@ void AgentLink::say_ready() {
   ready.connected_ns = nanoseconds(bus_->connected_at());
   ready.hello_ns = nanoseconds(hello_at_);
   away_.on_silence(reactor_.now());
-  bus_->request(Destination::to(agent_), std::move(ready), away_limit_, [this](const Result<ControlMessage>& answer) {
-    if (!answer) return log::info("the host agent does not take ProcReady: " + answer.error().to_string());
-    away_.on_answer();
-    is_ready_ = true;
-    events_.on_ready();
-  });
+  bus_->request(
+      Destination::to(agent_), std::move(ready), away_limit_,
+      [this](const Result<ControlMessage>& answer) {
+        if (!answer)
+          return log::info("the host agent does not take ProcReady: " + answer.error().to_string());
+        away_.on_answer();
+        is_ready_ = true;
+        events_.on_ready();
+      });
 }
 
 void AgentLink::ask() {
@@ -81,9 +84,10 @@ void AgentLink::ask() {
   if (!is_ready_) return say_ready();
   wire::ProcHeartbeatT heartbeat;
   heartbeat.proc = bootstrap_.proc.to_string();
-  bus_->request(Destination::to(agent_), std::move(heartbeat), away_limit_, [this](const Result<ControlMessage>& answer) {
-    if (answer) away_.on_answer();
-  });
+  bus_->request(Destination::to(agent_), std::move(heartbeat), away_limit_,
+                [this](const Result<ControlMessage>& answer) {
+                  if (answer) away_.on_answer();
+                });
 }
 
 void AgentLink::arm_tick(Reactor::Duration delay) {
@@ -95,16 +99,18 @@ void AgentLink::arm_tick(Reactor::Duration delay) {
 void AgentLink::on_tick() {
   const auto now = reactor_.now();
   if (away_.is_over(now, tick_due_)) {
-    return events_.on_away(std::string(bus_->is_up() ? "the host agent" : "the broker") + " stayed away for " + in_seconds(away_limit_) +
-                           "; ending");
+    return events_.on_away(std::string(bus_->is_up() ? "the host agent" : "the broker") +
+                           " stayed away for " + in_seconds(away_limit_) + "; ending");
   }
   if (!away_.is_away() && now < next_heartbeat_) return arm_tick(next_heartbeat_ - now);
   next_heartbeat_ = now + bootstrap_.heartbeat;
   away_.on_silence(now);
   ask();
   // While nobody answers, ask more often: who is back must be noticed before the end.
-  const Reactor::Duration probe = std::max<Reactor::Duration>(away_limit_ / 10, std::chrono::milliseconds(5));
-  const Reactor::Duration left = std::max<Reactor::Duration>(away_.end() - now, std::chrono::milliseconds(1));
+  const Reactor::Duration probe =
+      std::max<Reactor::Duration>(away_limit_ / 10, std::chrono::milliseconds(5));
+  const Reactor::Duration left =
+      std::max<Reactor::Duration>(away_.end() - now, std::chrono::milliseconds(1));
   arm_tick(std::min({probe, Reactor::Duration(bootstrap_.heartbeat), left}));
 }
 

@@ -11,15 +11,15 @@
 
 namespace meshbus::mesh_proc {
 
-/// What a proc and its host's agent have to say to each other all the time: ready, heartbeats, and that the agent stays away. Lives on the
-/// reactor's thread.
+/// What a proc and its host's agent have to say to each other all the time: ready, heartbeats, and
+/// that the agent stays away. Lives on the reactor's thread.
 class AgentLink {
  public:
   struct Events {
     /// The agent knows that this proc is Ready. Comes again after each new session.
     std::function<void()> on_ready;
-    /// The agent, or the broker on the way to it, stayed away too long; `line` says so to people. Nothing is said to it any
-    /// more.
+    /// The agent, or the broker on the way to it, stayed away too long; `line` says so to people.
+    /// Nothing is said to it any more.
     std::function<void(const std::string& line)> on_away;
   };
   /// `bootstrap` must outlive this.

@@ -7,8 +7,9 @@ namespace meshbus::mesh_proc {
 
 /// Whether the host agent has stayed away too long. Pure: it holds no clock, socket or timer.
 ///
-/// Away counts from the first sign of it (a question that is not answered, a lost connection) to the next answer, not from the last answer:
-/// an agent that is quiet between two questions is not away.
+/// Away counts from the first sign of it (a question that is not answered, a lost connection) to
+/// the next answer, not from the last answer: an agent that is quiet between two questions is not
+/// away.
 class AgentTimeout {
  public:
   using Time = std::chrono::steady_clock::time_point;
@@ -23,8 +24,9 @@ class AgentTimeout {
   }
   void on_answer() { since_.reset(); }
 
-  /// For the owner's timer that was to fire at `due`: whether it is over. When the timer is late, it is we who were away (stopped,
-  /// starved): that time does not count, and when it was long the others get a fresh grace, because their answers may still lie unread.
+  /// For the owner's timer that was to fire at `due`: whether it is over. When the timer is late,
+  /// it is we who were away (stopped, starved): that time does not count, and when it was long the
+  /// others get a fresh grace, because their answers may still lie unread.
   bool is_over(Time now, Time due);
 
   bool is_away() const noexcept { return since_.has_value(); }

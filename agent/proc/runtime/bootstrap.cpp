@@ -55,8 +55,9 @@ Result<Place> parse_place(std::string_view variable) {
     take_number(socket, *place.socket, true);
     rest = variable.substr(0, last);
   }
-  if (take_number(rest, place.descriptor, false) && take_number(rest, place.pid, false) && take_number(rest, place.inode, true) &&
-      place.descriptor >= 0 && place.pid > 0 && place.socket.value_or(0) >= 0) {
+  if (take_number(rest, place.descriptor, false) && take_number(rest, place.pid, false) &&
+      take_number(rest, place.inode, true) && place.descriptor >= 0 && place.pid > 0 &&
+      place.socket.value_or(0) >= 0) {
     return place;
   }
   return fail(ErrorCode::configuration_error, "expected DESCRIPTOR:PID:INODE");
@@ -88,16 +89,19 @@ Result<ProcMeshRef> to_mesh(const wire::Bootstrap& wire) {
   return ProcMeshRef::make(std::move(*name), std::move(hosts), ranks, std::move(*region));
 }
 
-Result<Bootstrap::Self> to_self(const wire::BootstrapProc& wire, std::uint64_t rank, const ProcMeshRef& mesh, const HostAddr& host) {
+Result<Bootstrap::Self> to_self(const wire::BootstrapProc& wire, std::uint64_t rank,
+                                const ProcMeshRef& mesh, const HostAddr& host) {
   auto proc = ProcId::parse(wire.proc()->string_view());
   if (!proc) return fail(std::move(proc).error());
   const auto expected = mesh.proc_of(rank);
   if (!expected) return fail(expected.error());
   if (*expected != *proc || host != proc->host()) {
-    return fail(ErrorCode::identity_mismatch, "this proc is " + proc->to_string() + " on " + host.to_string() + ", but rank " +
-                                                  std::to_string(rank) + " of its mesh is " + expected->to_string());
+    return fail(ErrorCode::identity_mismatch,
+                "this proc is " + proc->to_string() + " on " + host.to_string() + ", but rank " +
+                    std::to_string(rank) + " of its mesh is " + expected->to_string());
   }
-  return Bootstrap::Self{std::move(*proc), wire.incarnation(), {wire.token()->begin(), wire.token()->end()}, rank};
+  return Bootstrap::Self{
+      std::move(*proc), wire.incarnation(), {wire.token()->begin(), wire.token()->end()}, rank};
 }
 
 std::chrono::milliseconds or_default(std::uint32_t ms, std::chrono::milliseconds standard) {
@@ -109,20 +113,24 @@ std::chrono::milliseconds or_default(std::uint32_t ms, std::chrono::milliseconds
 Result<UniqueFd> open_bootstrap(std::string_view variable) {
   const auto place = parse_place(variable);
   if (!place) return fail(place.error());
-  // Ours, unless a wrapper has closed it; then another file may stand at its number, which we must leave alone.
+  // Ours, unless a wrapper has closed it; then another file may stand at its number, which we must
+  // leave alone.
   if (has_inode(place->descriptor, place->inode)) {
     if (auto sealed = check_sealed(place->descriptor); !sealed) return fail(sealed.error());
     return UniqueFd(place->descriptor);
   }
-  const std::string path = "/proc/" + std::to_string(place->pid) + "/fd/" + std::to_string(place->descriptor);
+  const std::string path =
+      "/proc/" + std::to_string(place->pid) + "/fd/" + std::to_string(place->descriptor);
   UniqueFd other(::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK));
   if (!other) {
-    return fail(ErrorCode::io_error, "descriptor " + std::to_string(place->descriptor) + " is not open in this process, and " + path +
+    return fail(ErrorCode::io_error, "descriptor " + std::to_string(place->descriptor) +
+                                         " is not open in this process, and " + path +
                                          " cannot be opened: " + std::strerror(errno));
   }
   if (!has_inode(other.get(), place->inode)) {
     return fail(ErrorCode::configuration_error,
-                "neither descriptor " + std::to_string(place->descriptor) + " nor " + path + " is inode " + std::to_string(place->inode));
+                "neither descriptor " + std::to_string(place->descriptor) + " nor " + path +
+                    " is inode " + std::to_string(place->inode));
   }
   if (auto sealed = check_sealed(other.get()); !sealed) return fail(sealed.error());
   return other;
@@ -133,19 +141,23 @@ Result<UniqueFd> open_link(std::string_view variable) {
   if (!place || !place->socket) return UniqueFd();
   int kind = 0;
   socklen_t size = sizeof kind;
-  if (::getsockopt(*place->socket, SOL_SOCKET, SO_TYPE, &kind, &size) != 0 || kind != SOCK_SEQPACKET)
+  if (::getsockopt(*place->socket, SOL_SOCKET, SO_TYPE, &kind, &size) != 0 ||
+      kind != SOCK_SEQPACKET)
     return fail(ErrorCode::configuration_error,
-                "descriptor " + std::to_string(*place->socket) + ", by which the procs of this process are connected to their keeper (" +
+                "descriptor " + std::to_string(*place->socket) +
+                    ", by which the procs of this process are connected to their keeper (" +
                     kBootstrapVariable + "=" + std::string(variable) +
-                    "), is not open: start the program itself, or by a wrapper that leaves descriptors open, when procs share a process");
+                    "), is not open: start the program itself, or by a wrapper that leaves "
+                    "descriptors open, when procs share a process");
   ::fcntl(*place->socket, F_SETFD, FD_CLOEXEC);
   return UniqueFd(*place->socket);
 }
 
 Result<Bootstrap> Bootstrap::at(std::size_t place) const {
   if (place > others.size())
-    return fail(ErrorCode::out_of_range,
-                "there is no proc " + std::to_string(place) + " in a process of " + std::to_string(others.size() + 1));
+    return fail(ErrorCode::out_of_range, "there is no proc " + std::to_string(place) +
+                                             " in a process of " +
+                                             std::to_string(others.size() + 1));
   Bootstrap one = *this;
   one.others.clear();
   if (place == 0) return one;
@@ -159,17 +171,22 @@ Result<Bootstrap> Bootstrap::at(std::size_t place) const {
 
 Result<std::string> read_bootstrap(int fd) {
   struct stat status{};
-  if (::fstat(fd, &status) != 0) return fail(ErrorCode::io_error, std::string("fstat: ") + std::strerror(errno));
+  if (::fstat(fd, &status) != 0)
+    return fail(ErrorCode::io_error, std::string("fstat: ") + std::strerror(errno));
   if (status.st_size > static_cast<off_t>(kBootstrapLimit)) {
-    return fail(ErrorCode::too_large, std::to_string(status.st_size) + " bytes; the limit is " + std::to_string(kBootstrapLimit));
+    return fail(ErrorCode::too_large, std::to_string(status.st_size) + " bytes; the limit is " +
+                                          std::to_string(kBootstrapLimit));
   }
   std::string bytes(static_cast<std::size_t>(status.st_size), '\0');
   std::size_t done = 0;
   // pread: who else has the descriptor (a wrapper) keeps its position.
   while (done < bytes.size()) {
-    const auto count = ::pread(fd, bytes.data() + done, bytes.size() - done, static_cast<off_t>(done));
+    const auto count =
+        ::pread(fd, bytes.data() + done, bytes.size() - done, static_cast<off_t>(done));
     if (count < 0 && errno == EINTR) continue;
-    if (count <= 0) return fail(ErrorCode::io_error, std::string("read: ") + (count < 0 ? std::strerror(errno) : "unexpected end"));
+    if (count <= 0)
+      return fail(ErrorCode::io_error,
+                  std::string("read: ") + (count < 0 ? std::strerror(errno) : "unexpected end"));
     done += static_cast<std::size_t>(count);
   }
   return bytes;
@@ -179,15 +196,20 @@ Result<Bootstrap> decode_bootstrap(Bytes bytes) {
   // FlatBuffers needs alignment; the verifier does not look for it.
   const auto aligned = std::make_unique<std::uint64_t[]>(bytes.size() / sizeof(std::uint64_t) + 1);
   std::memcpy(aligned.get(), bytes.data(), bytes.size());
-  flatbuffers::Verifier verifier(reinterpret_cast<const std::uint8_t*>(aligned.get()), bytes.size(), /*max_depth=*/16);
+  flatbuffers::Verifier verifier(reinterpret_cast<const std::uint8_t*>(aligned.get()), bytes.size(),
+                                 /*max_depth=*/16);
   if (bytes.size() < 8 || !verifier.VerifyBuffer<wire::Bootstrap>(nullptr)) {
-    return fail(ErrorCode::malformed_message, "not a bootstrap (" + std::to_string(bytes.size()) + " bytes)");
+    return fail(ErrorCode::malformed_message,
+                "not a bootstrap (" + std::to_string(bytes.size()) + " bytes)");
   }
   const auto& wire = *flatbuffers::GetRoot<wire::Bootstrap>(aligned.get());
-  if (auto version = common_version("this program", Protocol(), "its host", Protocol::of(wire)); !version) return fail(version.error());
+  if (auto version = common_version("this program", Protocol(), "its host", Protocol::of(wire));
+      !version)
+    return fail(version.error());
   if (wire.procs()->size() == 0) return fail(ErrorCode::malformed_message, "no proc in it");
   if (wire.procs()->size() > os::process_link::kMostProcsPerProcess)
-    return fail(ErrorCode::malformed_message, std::to_string(wire.procs()->size()) + " procs in it");
+    return fail(ErrorCode::malformed_message,
+                std::to_string(wire.procs()->size()) + " procs in it");
   auto host = HostAddr::parse(wire.host()->string_view());
   if (!host) return fail(std::move(host).error());
   auto mesh = to_mesh(wire);
@@ -210,7 +232,8 @@ Result<Bootstrap> decode_bootstrap(Bytes bytes) {
                       or_default(wire.heartbeat_ms(), kDefaultHeartbeat)};
   bootstrap.others.assign(std::next(procs.begin()), procs.end());
   if (wire.config() != nullptr) {
-    for (const auto* entry : *wire.config()) bootstrap.config.emplace_back(entry->key()->str(), entry->value()->str());
+    for (const auto* entry : *wire.config())
+      bootstrap.config.emplace_back(entry->key()->str(), entry->value()->str());
   }
   return bootstrap;
 }
@@ -218,11 +241,12 @@ Result<Bootstrap> decode_bootstrap(Bytes bytes) {
 Result<Bootstrap> load_bootstrap(std::string_view variable) {
   const auto explained = [variable](const Error& error) {
     return fail(ErrorCode(error.code()),
-                "cannot read the bootstrap of this mesh proc, " + std::string(kBootstrapVariable) + "=" + std::string(variable) + ": " +
-                    error.detail() +
-                    (error.code() == ErrorCode::version_mismatch ? "; a program has the release of the library that it was linked with"
-                                                                 : "; start the program with `meshbus run --mesh`, without a wrapper that "
-                                                                   "hides /proc, and with the same version of meshbus"));
+                "cannot read the bootstrap of this mesh proc, " + std::string(kBootstrapVariable) +
+                    "=" + std::string(variable) + ": " + error.detail() +
+                    (error.code() == ErrorCode::version_mismatch
+                         ? "; a program has the release of the library that it was linked with"
+                         : "; start the program with `meshbus run --mesh`, without a wrapper that "
+                           "hides /proc, and with the same version of meshbus"));
   };
   const auto fd = open_bootstrap(variable);
   if (!fd) return explained(fd.error());

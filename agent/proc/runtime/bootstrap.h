@@ -19,8 +19,8 @@ inline constexpr const char* kBootstrapVariable = "MESHBUS_BOOTSTRAP";
 /// More than any mesh needs; a stranger's descriptor must not fill our memory.
 inline constexpr std::size_t kBootstrapLimit = 64 * 1024 * 1024;
 
-/// What a mesh proc is told at its birth (schemas/bootstrap.fbs), checked: addresses parse, the rank exists, and the proc is where the mesh
-/// says that this rank lies.
+/// What a mesh proc is told at its birth (schemas/bootstrap.fbs), checked: addresses parse, the
+/// rank exists, and the proc is where the mesh says that this rank lies.
 struct Bootstrap {
   ProcId proc;
   std::uint64_t incarnation;
@@ -50,13 +50,14 @@ struct Bootstrap {
   Result<Bootstrap> at(std::size_t place) const;
 };
 
-/// Opens the sealed memory that "DESCRIPTOR:PID:INODE[:SOCKET]" names and takes that descriptor out of this process: our own, or, when a
-/// wrapper has closed it, that of the process PID. Errors: configuration_error when the text is malformed, when neither is the memory of
-/// that inode, and when it is not sealed; io_error.
+/// Opens the sealed memory that "DESCRIPTOR:PID:INODE[:SOCKET]" names and takes that descriptor out
+/// of this process: our own, or, when a wrapper has closed it, that of the process PID. Errors:
+/// configuration_error when the text is malformed, when neither is the memory of that inode, and
+/// when it is not sealed; io_error.
 Result<UniqueFd> open_bootstrap(std::string_view variable);
 
-/// Takes over the connection of several procs to their keeper, which that names as SOCKET; empty: it does not. Errors:
-/// configuration_error.
+/// Takes over the connection of several procs to their keeper, which that names as SOCKET; empty:
+/// it does not. Errors: configuration_error.
 Result<UniqueFd> open_link(std::string_view variable);
 
 /// Reads all of it. Errors: too_large, io_error.
@@ -65,7 +66,8 @@ Result<std::string> read_bootstrap(int fd);
 /// Errors: malformed_message, configuration_error, version_mismatch.
 Result<Bootstrap> decode_bootstrap(Bytes bytes);
 
-/// Memory alone: opens, reads and decodes what the variable's text names. Every error names the variable and says what to do.
+/// Memory alone: opens, reads and decodes what the variable's text names. Every error names the
+/// variable and says what to do.
 Result<Bootstrap> load_bootstrap(std::string_view variable);
 
 }  // namespace meshbus::mesh_proc

@@ -10,8 +10,8 @@
 
 namespace meshbus::mesh_proc {
 
-/// The keys of the ranks and of the proc that a thread has sent to last: computing them takes longer than
-/// sending. One for each thread and mesh.
+/// The keys of the ranks and of the proc that a thread has sent to last: computing them takes
+/// longer than sending. One for each thread and mesh.
 class KnownProcs {
  public:
   /// Errors: out_of_range.

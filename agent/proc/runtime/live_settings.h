@@ -8,18 +8,20 @@
 #include <vector>
 
 #include "agent/proc/runtime/bootstrap.h"
-#include "common/config/config_keys.h"
 #include "common/base/log.h"
+#include "common/config/config_keys.h"
 #include "common/wire/settings_call.h"
 
 namespace meshbus::mesh_proc {
 
-/// What a proc goes by while it runs, and may be told anew by message (spec 6.5, 11.2). The strongest first: its environment, what was set
-/// at run time, what its host has said, its launcher's settings, the default. Pure, but for the environment, which is read once.
+/// What a proc goes by while it runs, and may be told anew by message (spec 6.5, 11.2). The
+/// strongest first: its environment, what was set at run time, what its host has said, its
+/// launcher's settings, the default. Pure, but for the environment, which is read once.
 class LiveSettings {
  public:
   using Environment = std::function<const char*(const char* name)>;
-  /// `has_log`: what is written down is this proc's own business; it is not where several share a process.
+  /// `has_log`: what is written down is this proc's own business; it is not where several share a
+  /// process.
   LiveSettings(const Bootstrap& bootstrap, const Environment& environment, bool has_log = true);
 
   std::chrono::milliseconds grace() const;
@@ -27,8 +29,8 @@ class LiveSettings {
   /// Nothing: it is not this proc's business.
   std::optional<log::Level> level() const;
 
-  /// All of them, or none. Errors: configuration_error: a key that is not among these, a value that it cannot have, and one that the
-  /// environment decides.
+  /// All of them, or none. Errors: configuration_error: a key that is not among these, a value that
+  /// it cannot have, and one that the environment decides.
   Result<void> change(const SettingChanges& changes);
   std::vector<ProcSetting> list() const;
 

@@ -12,7 +12,8 @@ void MessageRun::reset() {
 }
 
 MessageRun& MessageRuns::open() {
-  if (open_ == nullptr) open_ = spare_ == nullptr ? std::make_shared<MessageRun>() : std::exchange(spare_, nullptr);
+  if (open_ == nullptr)
+    open_ = spare_ == nullptr ? std::make_shared<MessageRun>() : std::exchange(spare_, nullptr);
   return *open_;
 }
 

@@ -16,17 +16,18 @@
 
 namespace meshbus::mesh_proc {
 
-/// Messages that came together, as one piece of work for the handlers' thread: filled on the reactor's
-/// thread, then handled, while the reactor's thread may look how far that is. The bodies lie where they
-/// were received.
+/// Messages that came together, as one piece of work for the handlers' thread: filled on the
+/// reactor's thread, then handled, while the reactor's thread may look how far that is. The bodies
+/// lie where they were received.
 class MessageRun {
  public:
   static constexpr std::size_t kMost = 512;
   struct Message {
-    const ProcProgram::Handler* handler;  ///< Null: it is not for a handler, and only waits for its turn.
+    const ProcProgram::Handler*
+        handler;  ///< Null: it is not for a handler, and only waits for its turn.
     wire::Envelope envelope;
     Bytes body;
-    const Point* point;  ///< Of a cast; may be null.
+    const Point* point;  ///< The place of this rank in a cast; may be null.
   };
 
   /// `frame` keeps the body.
@@ -61,7 +62,9 @@ class MessageRun {
     for (std::size_t at = begin; at < end; ++at) taken(messages_[at].envelope);
     return end - begin;
   }
-  bool is_over() const noexcept { return told_ == messages_.size() && is_over_.load(std::memory_order_acquire); }
+  bool is_over() const noexcept {
+    return told_ == messages_.size() && is_over_.load(std::memory_order_acquire);
+  }
   /// Empties it, to be filled again.
   void reset();
 
@@ -75,8 +78,8 @@ class MessageRun {
   std::atomic<bool> is_over_{false};
 };
 
-/// The runs of one proc: the one that is filled, and those that are not told to be taken to their end.
-/// Reactor's thread.
+/// The runs of one proc: the one that is filled, and those that are not told to be taken to their
+/// end. Reactor's thread.
 class MessageRuns {
  public:
   /// The run to add to.

@@ -22,7 +22,8 @@ namespace {
 constexpr Outbox::Limits kOutboxLimits{.bytes = 64 * 1024 * 1024, .count = 1'000'000};
 /// Messages that wait for the handlers.
 constexpr WorkQueue::Limits kWorkLimits{.bytes = 64 * 1024 * 1024, .count = 262'144};
-/// For the end of a process that was not asked to stop: how long its last handlers and messages may take.
+/// For the end of a process that was not asked to stop: how long its last handlers and messages may
+/// take.
 constexpr std::chrono::seconds kEndLimit{10};
 /// How long messages may take to leave while the broker does not take them.
 constexpr std::chrono::seconds kFlushLimit{2};
@@ -52,14 +53,18 @@ Runtime::Runtime(Bootstrap bootstrap, ProcProgram program, Kind kind, std::funct
       program_(std::move(program)),
       rank_(bootstrap_.mesh.ordinal_of(bootstrap_.rank).value_or(bootstrap_.rank)),
       settings_(
-          bootstrap_, [](const char* name) -> const char* { return std::getenv(name); }, kind_ == Kind::process),
-      has_worker_(!program_.handlers_.empty() || program_.on_stop_ || program_.on_undelivered_ || !program_.main_),
+          bootstrap_, [](const char* name) -> const char* { return std::getenv(name); },
+          kind_ == Kind::process),
+      has_worker_(!program_.handlers_.empty() || program_.on_stop_ || program_.on_undelivered_ ||
+                  !program_.main_),
       proc_(*this),
       outgoing_(reactor_, kSendBytes),
       agent_(reactor_, bootstrap_,
-             {.on_ready = [this] { on_ready(); }, .on_away = [this](const std::string& line) { end_now(kExitAway, line); }}),
+             {.on_ready = [this] { on_ready(); },
+              .on_away = [this](const std::string& line) { end_now(kExitAway, line); }}),
       work_(kWorkLimits),
-      actors_(reactor_, proc_, bootstrap_.proc, program_.actor_types_, program_.actor_threads_, make_outside()),
+      actors_(reactor_, proc_, bootstrap_.proc, program_.actor_types_, program_.actor_threads_,
+              make_outside()),
       stop_is_watched_(program_.on_stop_ || !program_.main_) {
   if (kind_ == Kind::process) signals_.emplace();
   apply_settings();
@@ -117,7 +122,9 @@ void Runtime::shutdown(int code) {
   const bool is_actor = actors_.is_here();  // which cannot wait for its own end
   if (!is_actor) {
     std::promise<void> stopped;
-    reactor_.post([this, &stopped] { stop_actors("its proc ends", grace_end_, [&stopped] { stopped.set_value(); }); });
+    reactor_.post([this, &stopped] {
+      stop_actors("its proc ends", grace_end_, [&stopped] { stopped.set_value(); });
+    });
     stopped.get_future().wait();
   }
   const bool is_quiet = is_actor || actors_.finish_threads();
@@ -141,10 +148,14 @@ void Runtime::shutdown(int code) {
   ::_exit(code);
 }
 
-void Runtime::stop_actors(const std::string& reason, Reactor::Time end, std::function<void()> done) {
+void Runtime::stop_actors(const std::string& reason, Reactor::Time end,
+                          std::function<void()> done) {
   const auto left = std::max<Reactor::Duration>(end - reactor_.now(), Reactor::Duration::zero());
-  actors_.stop_all(reason, reactor_.now() + left - std::min<Reactor::Duration>(left, std::max<Reactor::Duration>(left / 4, kActorReserve)),
-                   std::move(done));
+  actors_.stop_all(
+      reason,
+      reactor_.now() + left -
+          std::min<Reactor::Duration>(left, std::max<Reactor::Duration>(left / 4, kActorReserve)),
+      std::move(done));
 }
 
 void Runtime::note_drained() {
@@ -155,16 +166,22 @@ void Runtime::note_drained() {
 
 ActorSystem::Outside Runtime::make_outside() {
   return {.has_handler = [this](std::uint32_t port) { return program_.handlers_.contains(port); },
-          .send = [this](const ProcId& to, std::uint32_t port,
-                         std::string_view body) { return send(to, port, body, nullptr, std::chrono::milliseconds(0)); },
-          .call = [this](const ProcId& to, std::uint32_t port, std::string_view body, std::chrono::milliseconds deadline,
-                         Bus::CallAnswer answer) { call(to, port, body, deadline, std::move(answer)); }};
+          .send =
+              [this](const ProcId& to, std::uint32_t port, std::string_view body) {
+                return send(to, port, body, nullptr, std::chrono::milliseconds(0));
+              },
+          .call =
+              [this](const ProcId& to, std::uint32_t port, std::string_view body,
+                     std::chrono::milliseconds deadline, Bus::CallAnswer answer) {
+                call(to, port, body, deadline, std::move(answer));
+              }};
 }
 
 void Runtime::run_reactor() {
   is_reactor_thread_ = true;
   ::pthread_setname_np(::pthread_self(), "meshbus");
-  bus_ = std::make_unique<Bus>(reactor_, context_, session_options(bootstrap_), make_handlers(), make_events());
+  bus_ = std::make_unique<Bus>(reactor_, context_, session_options(bootstrap_), make_handlers(),
+                               make_events());
   reactor_.add_turn_end([this] { close_run(); });
   outgoing_.attach(*bus_);
   if (signals_) {
@@ -177,10 +194,14 @@ void Runtime::run_reactor() {
   work_.share_pastime();
   const auto wake = [this] { reactor_.wake(); };
   const auto help_with_handlers = [this] {
-    turn_meanwhile([this, before = actors_.pool().batches()] { return work_.is_wanted() || actors_.pool().batches() != before; });
+    turn_meanwhile([this, before = actors_.pool().batches()] {
+      return work_.is_wanted() || actors_.pool().batches() != before;
+    });
   };
   const auto help_with_actors = [this] {
-    turn_meanwhile([this, before = work_.pushes()] { return actors_.pool().is_wanted() || work_.pushes() != before; });
+    turn_meanwhile([this, before = work_.pushes()] {
+      return actors_.pool().is_wanted() || work_.pushes() != before;
+    });
   };
   if (has_worker_) work_.set_pastime(help_with_handlers, wake);
   actors_.pool().set_pastime(help_with_actors, wake);
@@ -213,7 +234,9 @@ Dispatcher Runtime::make_handlers() {
   Dispatcher handlers;
   handlers
       .on<wire::StopAndExit>(Role::host,
-                             [this](const Request& request, const wire::StopAndExit& message) { on_stop_and_exit(request, message); })
+                             [this](const Request& request, const wire::StopAndExit& message) {
+                               on_stop_and_exit(request, message);
+                             })
       .on<wire::Exit>(Role::host, [this](const Request& request, const wire::Exit& message) {
         if (is_from_agent(request)) quit(message.code(), "its host's agent wants it to");
       });
@@ -230,7 +253,9 @@ Bus::Events Runtime::make_events() {
   };
   events.on_refused = [this](const Error& error) { on_refused(error); };
   events.on_delivery = [this](const Bus::Delivery& delivery) { on_delivery(delivery); };
-  events.on_undeliverable = [this](const wire::Envelope& envelope, const Error& error) { on_undelivered(envelope, error); };
+  events.on_undeliverable = [this](const wire::Envelope& envelope, const Error& error) {
+    on_undelivered(envelope, error);
+  };
   events.when_taken = [this](std::function<void()> then) {
     tell_taken();
     if (runs_.untaken() == 0) return then();
@@ -258,14 +283,17 @@ void Runtime::on_refused(const Error& error) {
 
 bool Runtime::is_from_agent(const Request& request) {
   if (request.envelope.source_proc() == agent_.agent().key()) return true;
-  bus_->refuse(request, Error(ErrorCode::unauthorised, "only " + agent_.agent().to_string() + " may end " + bootstrap_.proc.to_string()));
+  bus_->refuse(request,
+               Error(ErrorCode::unauthorised, "only " + agent_.agent().to_string() + " may end " +
+                                                  bootstrap_.proc.to_string()));
   return false;
 }
 
 void Runtime::on_stop_and_exit(const Request& request, const wire::StopAndExit& message) {
   if (!is_from_agent(request)) return;
   bus_->answer(request, wire::AckT());
-  begin_stop(message.code(), std::chrono::milliseconds(message.grace_ms()), text_of(message.reason()));
+  begin_stop(message.code(), std::chrono::milliseconds(message.grace_ms()),
+             text_of(message.reason()));
 }
 
 void Runtime::limit_life(Reactor::Time end) {
@@ -276,14 +304,16 @@ void Runtime::limit_life(Reactor::Time end) {
 }
 
 void Runtime::on_signal(int number) {
-  begin_stop(128 + number, std::min(settings_.grace(), kLongest), std::string("signal ") + ::strsignal(number));
+  begin_stop(128 + number, std::min(settings_.grace(), kLongest),
+             std::string("signal ") + ::strsignal(number));
 }
 
 void Runtime::begin_stop(int code, std::chrono::milliseconds grace, const std::string& reason) {
   if (is_cut_) return;
   const auto end = reactor_.now() + grace;
   limit_life(end);
-  if (ending_ || stopping_) return;  // the first request decides; a later one can only make it sooner
+  if (ending_ || stopping_)
+    return;  // the first request decides; a later one can only make it sooner
   {
     const std::lock_guard lock(mutex_);
     stop_ = Stop{code, reason};
@@ -309,7 +339,8 @@ void Runtime::begin_stop(int code, std::chrono::milliseconds grace, const std::s
     // main() will not notice; see ProcProgram::on_stop. What it has sent leaves first.
     stop_actors("its proc stops: " + reason, end, [this, end] {
       leave(std::min<Reactor::Time>(end, reactor_.now() + kFlushLimit), [this] {
-        if (kind_ == Kind::pseudo) return cut_off(exit_code_, "its main() does not ask whether it is to stop");
+        if (kind_ == Kind::pseudo)
+          return cut_off(exit_code_, "its main() does not ask whether it is to stop");
         context_.close();
         ::_exit(exit_code_);
       });
@@ -321,14 +352,17 @@ void Runtime::on_grace_over() {
   std::string why = "its last handlers or messages took longer than 10 s";
   {
     const std::lock_guard lock(mutex_);
-    if (stop_) why = "it was asked to stop (" + stop_->reason + ") and was still busy at the end of the grace";
+    if (stop_)
+      why =
+          "it was asked to stop (" + stop_->reason + ") and was still busy at the end of the grace";
   }
   end_now(exit_code_, why + "; ending");
 }
 
 void Runtime::leave(Reactor::Time give_up, std::function<void()> then) {
   if (!is_cut_ && bus_->queued_bytes() > 0 && reactor_.now() < give_up) {
-    reactor_.after(std::chrono::milliseconds(1), [this, give_up, then = std::move(then)] { leave(give_up, then); });
+    reactor_.after(std::chrono::milliseconds(1),
+                   [this, give_up, then = std::move(then)] { leave(give_up, then); });
     return;
   }
   if (!is_cut_) tell_taken();

@@ -14,13 +14,14 @@ namespace {
 
 /// Messages that came back and wait for on_undelivered.
 constexpr std::size_t kMostReturns = 65'536;
-/// A message that the handlers' thread has taken is told of after this time at the latest, however long its
-/// handler runs.
+/// A message that the handlers' thread has taken is told of after this time at the latest, however
+/// long its handler runs.
 constexpr std::chrono::milliseconds kTakenInterval{50};
 constexpr const char* kNoException = "an exception that is no std::exception";
 
 void log_thrown(std::uint32_t port, const char* what) {
-  log::warn("handler of port " + std::to_string(port) + ": " + Error(ErrorCode::call_error, what).to_string());
+  log::warn("handler of port " + std::to_string(port) + ": " +
+            Error(ErrorCode::call_error, what).to_string());
 }
 
 }  // namespace
@@ -36,18 +37,21 @@ std::optional<Point> Runtime::point_of(const CastBody& cast) {
 }
 
 Error Runtime::is_behind() const {
-  return {ErrorCode::queue_full, bootstrap_.proc.to_string() + " is behind: its queue for handlers is full"};
+  return {ErrorCode::queue_full,
+          bootstrap_.proc.to_string() + " is behind: its queue for handlers is full"};
 }
 
 void Runtime::on_delivery(const Bus::Delivery& delivery) {
   const wire::Envelope& envelope = delivery.envelope;
   const wire::CallHeader& header = delivery.header;
   const bool is_call = envelope.kind() == wire::Kind::call;
-  if (is_call && envelope.port() == kSettingsPort) return on_settings(envelope, header, delivery.body);
+  if (is_call && envelope.port() == kSettingsPort)
+    return on_settings(envelope, header, delivery.body);
   std::optional<Point> point;
   if (delivery.cast != nullptr) point = point_of(*delivery.cast);
   // What an actor takes is told in the order in which it came, behind what waits for the handlers.
-  if (has_fate(envelope) && runs_.untaken() > 0 && !work_.has_room(runs_.open_bytes(), runs_.open_size()))
+  if (has_fate(envelope) && runs_.untaken() > 0 &&
+      !work_.has_room(runs_.open_bytes(), runs_.open_size()))
     return bus_->give_back(envelope, is_behind());
   switch (actors_.on_data(envelope, header, delivery.body, point)) {
     case ActorSystem::Delivery::not_mine: break;
@@ -60,22 +64,26 @@ void Runtime::on_delivery(const Bus::Delivery& delivery) {
   const auto found = program_.handlers_.find(envelope.port());
   if (found == program_.handlers_.end()) {
     const bool is_of_actor = envelope.port() > UINT32_MAX / 2;
-    const Error error(ErrorCode::no_such_port, bootstrap_.proc.to_string() +
-                                                   (is_of_actor ? " has no actor with port " : " has no handler for port ") +
-                                                   std::to_string(envelope.port()));
+    const Error error(ErrorCode::no_such_port,
+                      bootstrap_.proc.to_string() +
+                          (is_of_actor ? " has no actor with port " : " has no handler for port ") +
+                          std::to_string(envelope.port()));
     return is_call ? bus_->fail_call(envelope, header, error) : bus_->give_back(envelope, error);
   }
   if (is_call) return add_call(found->second, delivery, std::move(point));
-  if (!work_.has_room(runs_.open_bytes() + sizeof(MessageRun::Message) + delivery.body.size(), runs_.open_size()))
+  if (!work_.has_room(runs_.open_bytes() + sizeof(MessageRun::Message) + delivery.body.size(),
+                      runs_.open_size()))
     return bus_->give_back(envelope, is_behind());
   add_message(&found->second, delivery, std::move(point));
 }
 
-void Runtime::add_message(const ProcProgram::Handler* handler, const Bus::Delivery& delivery, std::optional<Point> point) {
+void Runtime::add_message(const ProcProgram::Handler* handler, const Bus::Delivery& delivery,
+                          std::optional<Point> point) {
   MessageRun& run = runs_.open();
   const Point* const kept = point ? run.keep(std::move(*point)) : nullptr;
   // What is not for a handler keeps no frame.
-  run.add({handler, delivery.envelope, handler == nullptr ? Bytes() : delivery.body, kept}, handler == nullptr ? nullptr : delivery.frame);
+  run.add({handler, delivery.envelope, handler == nullptr ? Bytes() : delivery.body, kept},
+          handler == nullptr ? nullptr : delivery.frame);
   if (run.is_full()) close_run();
 }
 
@@ -110,7 +118,8 @@ void Runtime::tell_taken() {
   }
 }
 
-void Runtime::add_call(const ProcProgram::Handler& handler, const Bus::Delivery& delivery, std::optional<Point> point) {
+void Runtime::add_call(const ProcProgram::Handler& handler, const Bus::Delivery& delivery,
+                       std::optional<Point> point) {
   close_run();
   Incoming incoming;
   incoming.port = delivery.envelope.port();
@@ -119,21 +128,27 @@ void Runtime::add_call(const ProcProgram::Handler& handler, const Bus::Delivery&
   incoming.source_proc = delivery.envelope.source_proc();
   incoming.source_host = delivery.envelope.source_host();
   incoming.body = delivery.body;
-  if (delivery.header.deadline_ms() > 0) incoming.deadline = reactor_.now() + std::chrono::milliseconds(delivery.header.deadline_ms());
-  const bool is_taken = work_.push(sizeof incoming + delivery.body.size(), 1,
-                                   [this, &handler, envelope = delivery.envelope, header = delivery.header, incoming = std::move(incoming),
-                                    frame = delivery.frame] { handle(handler, envelope, header, incoming); });
+  if (delivery.header.deadline_ms() > 0)
+    incoming.deadline = reactor_.now() + std::chrono::milliseconds(delivery.header.deadline_ms());
+  const bool is_taken =
+      work_.push(sizeof incoming + delivery.body.size(), 1,
+                 [this, &handler, envelope = delivery.envelope, header = delivery.header,
+                  incoming = std::move(incoming),
+                  frame = delivery.frame] { handle(handler, envelope, header, incoming); });
   if (!is_taken) bus_->fail_call(delivery.envelope, delivery.header, is_behind());
 }
 
-void Runtime::on_settings(const wire::Envelope& envelope, const wire::CallHeader& header, Bytes body) {
+void Runtime::on_settings(const wire::Envelope& envelope, const wire::CallHeader& header,
+                          Bytes body) {
   const auto changes = decode_settings_call(body);
   if (!changes) return bus_->fail_call(envelope, header, changes.error());
   if (!changes->empty()) {
     if (envelope.role() < Role::operate)
       return bus_->fail_call(envelope, header,
-                             Error(ErrorCode::unauthorised, "settings of procs are changed by who may start and stop them"));
-    if (const auto changed = settings_.change(*changes); !changed) return bus_->fail_call(envelope, header, changed.error());
+                             Error(ErrorCode::unauthorised,
+                                   "settings of procs are changed by who may start and stop them"));
+    if (const auto changed = settings_.change(*changes); !changed)
+      return bus_->fail_call(envelope, header, changed.error());
     apply_settings();
   }
   bus_->answer_call(envelope, header, encode_settings(settings_.list()));
@@ -149,7 +164,9 @@ void Runtime::handle_message(const MessageRun::Message& message) {
   if (message.point != nullptr) incoming.point = *message.point;
   try {
     const auto answer = (*message.handler)(proc_, incoming);
-    if (!answer) log::warn("handler of port " + std::to_string(incoming.port) + ": " + answer.error().to_string());
+    if (!answer)
+      log::warn("handler of port " + std::to_string(incoming.port) + ": " +
+                answer.error().to_string());
   } catch (const std::exception& error) {
     log_thrown(incoming.port, error.what());
   } catch (...) {
@@ -157,10 +174,11 @@ void Runtime::handle_message(const MessageRun::Message& message) {
   }
 }
 
-void Runtime::handle(const ProcProgram::Handler& handler, const wire::Envelope& envelope, const wire::CallHeader& header,
-                     const Incoming& incoming) {
+void Runtime::handle(const ProcProgram::Handler& handler, const wire::Envelope& envelope,
+                     const wire::CallHeader& header, const Incoming& incoming) {
   if (is_cut_) return;
-  if (incoming.deadline && *incoming.deadline < std::chrono::steady_clock::now()) return;  // nobody waits any more
+  if (incoming.deadline && *incoming.deadline < std::chrono::steady_clock::now())
+    return;  // nobody waits any more
   Result<std::string> answer = fail(ErrorCode::call_error, "");
   try {
     answer = handler(proc_, incoming);
@@ -169,7 +187,8 @@ void Runtime::handle(const ProcProgram::Handler& handler, const wire::Envelope& 
   } catch (...) {
     answer = fail(ErrorCode::call_error, kNoException);
   }
-  if (!answer && answer.error().code() != ErrorCode::call_error) answer = fail(ErrorCode::call_error, answer.error().to_string());
+  if (!answer && answer.error().code() != ErrorCode::call_error)
+    answer = fail(ErrorCode::call_error, answer.error().to_string());
   reactor_.post_quietly([this, envelope, header, answer = std::move(answer)] {
     if (answer) {
       bus_->answer_call(envelope, header, *answer);
@@ -188,17 +207,21 @@ void Runtime::on_undelivered(const wire::Envelope& envelope, const Error& error)
     return log::debug("an answer came back: " + error.to_string());
   }
   if (!program_.on_undelivered_)
-    return lost_log_.warn("a message for port " + std::to_string(envelope.port()) + " came back: " + error.to_string());
+    return lost_log_.warn("a message for port " + std::to_string(envelope.port()) +
+                          " came back: " + error.to_string());
   if (returns_ >= kMostReturns)
-    return lost_log_.warn("a message for port " + std::to_string(envelope.port()) + " came back, and is not told of, because " +
-                          std::to_string(kMostReturns) + " others wait for on_undelivered: " + error.to_string());
+    return lost_log_.warn("a message for port " + std::to_string(envelope.port()) +
+                          " came back, and is not told of, because " +
+                          std::to_string(kMostReturns) +
+                          " others wait for on_undelivered: " + error.to_string());
   ++returns_;
   close_run();
   work_.push_last([this, envelope, error] {
     --returns_;
     if (is_cut_) return;
     try {
-      program_.on_undelivered_(proc_, Undelivered{rank_of(envelope.destination_proc()), envelope.port(), error});
+      program_.on_undelivered_(
+          proc_, Undelivered{rank_of(envelope.destination_proc()), envelope.port(), error});
     } catch (const std::exception& thrown) {
       log::warn(std::string("on_undelivered: ") + thrown.what());
     } catch (...) {

@@ -14,7 +14,8 @@
 namespace meshbus::mesh_proc {
 namespace {
 
-/// What a cast may bring: a message, less what says for whom it is (CastPlan::kMostRuns, and a region).
+/// What a cast may bring: a message, less what says for whom it is (CastPlan::kMostRuns, and a
+/// region).
 constexpr std::size_t kCastLimit = 960 * 1024;
 constexpr std::size_t kCallLimit = kBodyLimit - sizeof(wire::CallHeader);
 
@@ -22,7 +23,8 @@ Error is_ending() {
   return {ErrorCode::fate_unknown, "this proc is ending"};
 }
 
-/// Fills a future exactly once: with the answer, or, when the bus is gone before there is one, with what that means.
+/// Fills a future exactly once: with the answer, or, when the bus is gone before there is one, with
+/// what that means.
 class Answer {
  public:
   ~Answer() {
@@ -56,31 +58,40 @@ std::future<Result<std::string>> failed(const Error& error) {
 
 Result<void> Runtime::check_caller(const ProcId& to) const {
   if (is_forked())
-    return fail(ErrorCode::refused, "this process is a child of fork(): it is not " + bootstrap_.proc.to_string() + "; use exec");
-  if (is_reactor_thread_) return fail(ErrorCode::would_block, "the library's own thread cannot wait");
+    return fail(ErrorCode::refused, "this process is a child of fork(): it is not " +
+                                        bootstrap_.proc.to_string() + "; use exec");
+  if (is_reactor_thread_)
+    return fail(ErrorCode::would_block, "the library's own thread cannot wait");
   if (actors_.is_here())
-    return fail(ErrorCode::would_block, "an actor that waits keeps its thread from the others; use ActorContext::call_async");
+    return fail(
+        ErrorCode::would_block,
+        "an actor that waits keeps its thread from the others; use ActorContext::call_async");
   if (work_.is_here() && to == bootstrap_.proc)
     return fail(ErrorCode::would_block, "a handler that calls its own proc would wait for itself");
   return {};
 }
 
-std::future<Result<std::string>> Runtime::call(const ProcId& to, std::uint32_t port, std::string_view body,
+std::future<Result<std::string>> Runtime::call(const ProcId& to, std::uint32_t port,
+                                               std::string_view body,
                                                std::chrono::milliseconds deadline) {
   if (is_forked()) return failed(check_caller(to).error());
   if (body.size() > kCallLimit) {
-    return failed(
-        Error(ErrorCode::too_large, "a call of " + std::to_string(body.size()) + " bytes; the limit is " + std::to_string(kCallLimit)));
+    return failed(Error(ErrorCode::too_large, "a call of " + std::to_string(body.size()) +
+                                                  " bytes; the limit is " +
+                                                  std::to_string(kCallLimit)));
   }
   auto answer = std::make_shared<Answer>();
   auto future = answer->get_future();
-  call(to, port, body, deadline, [answer = std::move(answer)](Result<std::string> result) { answer->fill(std::move(result)); });
+  call(to, port, body, deadline, [answer = std::move(answer)](Result<std::string> result) {
+    answer->fill(std::move(result));
+  });
   return future;
 }
 
-void Runtime::call(const ProcId& to, std::uint32_t port, std::string_view body, std::chrono::milliseconds deadline,
-                   Bus::CallAnswer answer) {
-  const auto limit = std::clamp<std::chrono::milliseconds>(deadline, std::chrono::milliseconds(0), std::chrono::milliseconds(UINT32_MAX));
+void Runtime::call(const ProcId& to, std::uint32_t port, std::string_view body,
+                   std::chrono::milliseconds deadline, Bus::CallAnswer answer) {
+  const auto limit = std::clamp<std::chrono::milliseconds>(deadline, std::chrono::milliseconds(0),
+                                                           std::chrono::milliseconds(UINT32_MAX));
   const auto done = outgoing_.use([&](Bus& bus) -> Result<void> {
     if (is_cut_) return fail(is_ending());
     bus.call(Destination::to(to), port, body, limit, answer);
@@ -92,63 +103,77 @@ void Runtime::call(const ProcId& to, std::uint32_t port, std::string_view body, 
 Result<void> Runtime::check_send(std::size_t bytes) const {
   if (is_forked()) return fail(check_caller(bootstrap_.proc).error());
   if (bytes <= kBodyLimit) return {};
-  return fail(ErrorCode::too_large, "a message of " + std::to_string(bytes) + " bytes; the limit is " + std::to_string(kBodyLimit));
+  return fail(ErrorCode::too_large, "a message of " + std::to_string(bytes) +
+                                        " bytes; the limit is " + std::to_string(kBodyLimit));
 }
 
-Result<void> Runtime::send(const ProcId& to, std::uint32_t port, std::string_view body, const SharedBody* shared,
-                           std::chrono::milliseconds patience) {
+Result<void> Runtime::send(const ProcId& to, std::uint32_t port, std::string_view body,
+                           const SharedBody* shared, std::chrono::milliseconds patience) {
   if (auto allowed = check_send(body.size()); !allowed) return allowed;
   if (is_cut_) return {};
   return outgoing_.send(
-      known_procs(number_).proc(to), [&] { return Destination::to(to); }, port, body, shared, patience);
+      known_procs(number_).proc(to), [&] { return Destination::to(to); }, port, body, shared,
+      patience);
 }
 
-Result<void> Runtime::send(std::uint64_t rank, std::uint32_t port, std::string_view body, const SharedBody* shared,
-                           std::chrono::milliseconds patience) {
+Result<void> Runtime::send(std::uint64_t rank, std::uint32_t port, std::string_view body,
+                           const SharedBody* shared, std::chrono::milliseconds patience) {
   if (auto allowed = check_send(body.size()); !allowed) return allowed;
   const auto to = known_procs(number_).rank(bootstrap_.mesh, rank);
   if (!to) return fail(to.error());
   if (is_cut_) return {};
   return outgoing_.send(
-      **to, [&] { return Destination::to(*bootstrap_.mesh.proc_at(rank)); }, port, body, shared, patience);
+      **to, [&] { return Destination::to(*bootstrap_.mesh.proc_at(rank)); }, port, body, shared,
+      patience);
 }
 
-Result<std::shared_ptr<const CastPlan>> Runtime::plan_cast(const ProcMeshRef& to, std::size_t bytes) {
+Result<std::shared_ptr<const CastPlan>> Runtime::plan_cast(const ProcMeshRef& to,
+                                                           std::size_t bytes) {
   if (is_forked()) return fail(check_caller(bootstrap_.proc).error());
   if (bytes > kCastLimit) {
-    return fail(ErrorCode::too_large, "a cast of " + std::to_string(bytes) + " bytes; the limit is " + std::to_string(kCastLimit));
+    return fail(ErrorCode::too_large, "a cast of " + std::to_string(bytes) +
+                                          " bytes; the limit is " + std::to_string(kCastLimit));
   }
   const std::lock_guard lock(plans_mutex_);
   return plans_.get(to);
 }
 
-Result<void> Runtime::cast(const ProcMeshRef& to, std::uint32_t port, std::string_view body, std::chrono::milliseconds patience) {
+Result<void> Runtime::cast(const ProcMeshRef& to, std::uint32_t port, std::string_view body,
+                           std::chrono::milliseconds patience) {
   auto plan = plan_cast(to, body.size());
   if (!plan) return fail(plan.error());
-  return outgoing_.use_when_room({body.size() + sizeof(wire::Envelope), (*plan)->targets.size()}, patience, [&](Bus& bus) -> Result<void> {
-    if (is_cut_) return {};
-    return bus.cast(**plan, port, body);
-  });
+  return outgoing_.use_when_room({body.size() + sizeof(wire::Envelope), (*plan)->targets.size()},
+                                 patience, [&](Bus& bus) -> Result<void> {
+                                   if (is_cut_) return {};
+                                   return bus.cast(**plan, port, body);
+                                 });
 }
 
-Result<CastAnswers::Answers> Runtime::call_all(const ProcMeshRef& to, std::uint32_t port, std::string_view body,
+Result<CastAnswers::Answers> Runtime::call_all(const ProcMeshRef& to, std::uint32_t port,
+                                               std::string_view body,
                                                std::chrono::milliseconds deadline) {
   auto plan = plan_cast(to, body.size());
   if (!plan) return fail(plan.error());
   if ((*plan)->targets.empty()) return CastAnswers::Answers();
   const bool has_us = (*plan)->ordinal_of_proc.contains(bootstrap_.proc.key());
-  if (auto allowed = check_caller(has_us ? bootstrap_.proc : (*plan)->view.proc_at(0).value()); !allowed) return fail(allowed.error());
+  if (auto allowed = check_caller(has_us ? bootstrap_.proc : (*plan)->view.proc_at(0).value());
+      !allowed)
+    return fail(allowed.error());
   auto answers = std::make_shared<CastAnswers>((*plan)->targets.size());
   auto future = answers->get_future();
-  const auto limit = std::clamp<std::chrono::milliseconds>(deadline, std::chrono::milliseconds(0), std::chrono::milliseconds(UINT32_MAX));
+  const auto limit = std::clamp<std::chrono::milliseconds>(deadline, std::chrono::milliseconds(0),
+                                                           std::chrono::milliseconds(UINT32_MAX));
   const auto asked = outgoing_.use([&](Bus& bus) -> Result<void> {
     if (is_cut_) return fail(is_ending());
     bus.cast_call(*plan, port, body, limit,
-                  [answers](std::uint64_t ordinal, Result<std::string> answer) { answers->fill(ordinal, std::move(answer)); });
+                  [answers](std::uint64_t ordinal, Result<std::string> answer) {
+                    answers->fill(ordinal, std::move(answer));
+                  });
     return {};
   });
   if (!asked) {
-    for (std::uint64_t ordinal = 0; ordinal < (*plan)->targets.size(); ++ordinal) answers->fill(ordinal, fail(asked.error()));
+    for (std::uint64_t ordinal = 0; ordinal < (*plan)->targets.size(); ++ordinal)
+      answers->fill(ordinal, fail(asked.error()));
   }
   flush();
   return future.get();

@@ -23,7 +23,8 @@ static_assert(std::atomic<pid_t>::is_always_lock_free);
 void on_signal(int number) {
   const int saved_errno = errno;
   if (::getpid() != owner.load()) {
-    // A child of fork() that has not executed anything: the descriptor is shared with the proc, which nobody wants to stop.
+    // A child of fork() that has not executed anything: the descriptor is shared with the proc,
+    // which nobody wants to stop.
     std::signal(number, SIG_DFL);
     std::raise(number);  // delivered when this handler returns
   } else {
@@ -43,10 +44,13 @@ StopSignals::StopSignals() : event_(::eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK)) {
   owner = ::getpid();
   for (const int number : {SIGTERM, SIGINT}) {
     struct sigaction now{};
-    if (::sigaction(number, nullptr, &now) != 0 || (now.sa_flags & SA_SIGINFO) != 0 || now.sa_handler != SIG_DFL) continue;
+    if (::sigaction(number, nullptr, &now) != 0 || (now.sa_flags & SA_SIGINFO) != 0 ||
+        now.sa_handler != SIG_DFL)
+      continue;
     struct sigaction ours{};
     ours.sa_handler = on_signal;
-    ours.sa_flags = SA_RESTART;  // the program is told by stop_requested(), not by failing system calls
+    ours.sa_flags =
+        SA_RESTART;  // the program is told by stop_requested(), not by failing system calls
     ::sigaction(number, &ours, nullptr);
   }
 }

@@ -16,10 +16,11 @@
 /// Names of actors and of their messages, for senders in launchers and procs alike.
 ///
 ///     using namespace meshbus;
-///     ActorMeshRef counters(proc_mesh, *Name::plain("counter"));    // of each proc of that mesh the actor `counter`
-///     counters.actor_at(3)->to_string();                            // "tcp:h1:7420,trainers_3-13Se1Maqzryj,counter[0]"
-///     actor_port(*counters.actor_at(3));                            // where it listens: computed, never looked up
-///     MessageType("add") != MessageType(7);                         // messages have a name or a number
+///     ActorMeshRef counters(proc_mesh, *Name::plain("counter"));    // of each proc of that mesh
+///     the actor `counter` counters.actor_at(3)->to_string();                            //
+///     "tcp:h1:7420,trainers_3-13Se1Maqzryj,counter[0]" actor_port(*counters.actor_at(3)); // where
+///     it listens: computed, never looked up MessageType("add") != MessageType(7); // messages have
+///     a name or a number
 namespace [[gnu::visibility("default")]] meshbus {
 
 /// Identifies a message to an actor: a short name, or a number. On the wire both are 8 bytes; only
@@ -28,16 +29,22 @@ class MessageType {
  public:
   /// A number. Implicit on purpose: `call(actor, 7, ...)`.
   template <std::unsigned_integral Number>
-  MessageType(Number number) noexcept : key_(static_cast<std::uint32_t>(number)) {  // NOLINT(google-explicit-constructor)
-    static_assert(sizeof(Number) <= sizeof(std::uint32_t), "message types are numbers of 32 bits, or names");
+  MessageType(Number number) noexcept
+      : key_(static_cast<std::uint32_t>(number)) {  // NOLINT(google-explicit-constructor)
+    static_assert(sizeof(Number) <= sizeof(std::uint32_t),
+                  "message types are numbers of 32 bits, or names");
   }
   /// Below zero is another number, as conversions have it.
-  MessageType(int number) noexcept : key_(static_cast<std::uint32_t>(number)) {}  // NOLINT(google-explicit-constructor)
+  MessageType(int number) noexcept
+      : key_(static_cast<std::uint32_t>(number)) {}  // NOLINT(google-explicit-constructor)
   /// A name. Two names share a key with a probability of 2^-63; an actor that would have both
   /// refuses to be made.
-  MessageType(std::string_view name) : key_(key_of(name) | name_bit), name_(name) {}  // NOLINT(google-explicit-constructor)
-  MessageType(const char* name) : MessageType(std::string_view(name)) {}              // NOLINT(google-explicit-constructor)
-  MessageType(const std::string& name) : MessageType(std::string_view(name)) {}       // NOLINT(google-explicit-constructor)
+  MessageType(std::string_view name)
+      : key_(key_of(name) | name_bit), name_(name) {}  // NOLINT(google-explicit-constructor)
+  MessageType(const char* name)
+      : MessageType(std::string_view(name)) {}  // NOLINT(google-explicit-constructor)
+  MessageType(const std::string& name)
+      : MessageType(std::string_view(name)) {}  // NOLINT(google-explicit-constructor)
   /// What came from elsewhere: its name is not known.
   static MessageType from_key(std::uint64_t key);
 
@@ -49,8 +56,12 @@ class MessageType {
   std::string to_string() const;
 
   /// By key: a name equals itself when only its key is known.
-  friend bool operator==(const MessageType& a, const MessageType& b) noexcept { return a.key_ == b.key_; }
-  friend std::strong_ordering operator<=>(const MessageType& a, const MessageType& b) noexcept { return a.key_ <=> b.key_; }
+  friend bool operator==(const MessageType& a, const MessageType& b) noexcept {
+    return a.key_ == b.key_;
+  }
+  friend std::strong_ordering operator<=>(const MessageType& a, const MessageType& b) noexcept {
+    return a.key_ <=> b.key_;
+  }
 
  private:
   static constexpr std::uint64_t name_bit = std::uint64_t{1} << 63;
@@ -69,7 +80,8 @@ std::uint32_t actor_port(const ActorId& actor);
 /// nobody to answer: every address is computed.
 class ActorMeshRef {
  public:
-  ActorMeshRef(ProcMeshRef procs, Name name) : procs_(std::move(procs)), name_(std::move(name)) {}  ///< Whether they are there or not.
+  ActorMeshRef(ProcMeshRef procs, Name name)
+      : procs_(std::move(procs)), name_(std::move(name)) {}  ///< Whether they are there or not.
 
   /// Reads what to_string() printed. Errors: parse_error, and those of ProcMeshRef::parse.
   static Result<ActorMeshRef> parse(std::string_view text);
@@ -87,7 +99,8 @@ class ActorMeshRef {
   Result<ActorId> get(std::uint64_t ordinal) const { return actor_at(ordinal); }
 
   /// Slices, as those of ProcMeshRef, and with their errors.
-  Result<ActorMeshRef> range(std::string_view label, std::uint64_t begin, std::optional<std::uint64_t> end = std::nullopt,
+  Result<ActorMeshRef> range(std::string_view label, std::uint64_t begin,
+                             std::optional<std::uint64_t> end = std::nullopt,
                              std::uint64_t step = 1) const;
   Result<ActorMeshRef> at(std::string_view label, std::uint64_t index) const;
   Result<ActorMeshRef> sliced(Region region) const;

@@ -14,14 +14,14 @@
 /// Addresses of hosts, procs, actors and ports (spec 2.2, 2.3). They are computed, never looked up.
 ///
 ///     using namespace meshbus;
-///     HostAddr host = *HostAddr::parse("tcp:h1:7420");                     // == HostAddr::parse("tcp://h1:7420")
-///     host.zmq_endpoint();                                                 // "tcp://h1:7420"
-///     ProcId proc(host, proc_name(*Name::parse("trainers-13Se1Maqzryj"), 3));
-///     proc.to_string();                                                    // "tcp:h1:7420,trainers_3-13Se1Maqzryj"
-///     proc.agent().to_string();                                            // "tcp:h1:7420,trainers_3-13Se1Maqzryj,agent[0]"
-///     host_agent(host).port(2).to_string();                                // "tcp:h1:7420,service,agent[0][2]"
-///     std::uint64_t key = proc.key();                                      // what envelopes carry
-///     HostAddr::parse("tcp:h1:99999").error();                             // parse_error: host address: at 7: expected a port ...
+///     HostAddr host = *HostAddr::parse("tcp:h1:7420");                     // ==
+///     HostAddr::parse("tcp://h1:7420") host.zmq_endpoint(); // "tcp://h1:7420" ProcId proc(host,
+///     proc_name(*Name::parse("trainers-13Se1Maqzryj"), 3)); proc.to_string(); //
+///     "tcp:h1:7420,trainers_3-13Se1Maqzryj" proc.agent().to_string(); //
+///     "tcp:h1:7420,trainers_3-13Se1Maqzryj,agent[0]" host_agent(host).port(2).to_string(); //
+///     "tcp:h1:7420,service,agent[0][2]" std::uint64_t key = proc.key(); // what envelopes carry
+///     HostAddr::parse("tcp:h1:99999").error();                             // parse_error: host
+///     address: at 7: expected a port ...
 ///
 /// All of these are plain values: copy, compare, hash and print them on any thread. Every parse()
 /// reads the whole text, answers errors as parse_error with the position as a byte offset from 0,
@@ -64,11 +64,17 @@ class HostAddr {
 
   Transport transport() const noexcept { return transport_; }  ///< Which kind of address it is.
   /// tcp: the host without brackets; otherwise empty.
-  std::string_view host() const noexcept { return transport_ == Transport::tcp ? std::string_view(name_) : std::string_view(); }
+  std::string_view host() const noexcept {
+    return transport_ == Transport::tcp ? std::string_view(name_) : std::string_view();
+  }
   /// tcp: the port; otherwise 0.
-  std::uint16_t port() const noexcept { return transport_ == Transport::tcp ? static_cast<std::uint16_t>(number_) : std::uint16_t{0}; }
+  std::uint16_t port() const noexcept {
+    return transport_ == Transport::tcp ? static_cast<std::uint16_t>(number_) : std::uint16_t{0};
+  }
   /// unix socket: the path, or `@` + the abstract name; otherwise empty.
-  std::string_view path() const noexcept { return transport_ == Transport::unix_socket ? std::string_view(name_) : std::string_view(); }
+  std::string_view path() const noexcept {
+    return transport_ == Transport::unix_socket ? std::string_view(name_) : std::string_view();
+  }
   /// local: the number; otherwise 0.
   std::uint64_t number() const noexcept { return transport_ == Transport::local ? number_ : 0; }
 
@@ -99,7 +105,8 @@ class HostAddr {
   friend std::ostream& operator<<(std::ostream& out, const HostAddr& address);
 
  private:
-  HostAddr(Transport transport, std::string name, std::uint64_t number) : transport_(transport), name_(std::move(name)), number_(number) {}
+  HostAddr(Transport transport, std::string name, std::uint64_t number)
+      : transport_(transport), name_(std::move(name)), number_(number) {}
 
   Transport transport_;
   std::string name_;
@@ -112,8 +119,10 @@ class PortId;
 /// A proc: `tcp:h1:7420,trainers_3-13Se1Maqzryj`.
 class ProcId {
  public:
-  ProcId(HostAddr host, ProcName name) : host_(std::move(host)), name_(std::move(name)) {}  ///< Makes it of its parts.
-  static Result<ProcId> parse(std::string_view text);  ///< Reads what to_string() printed. Errors: parse_error.
+  ProcId(HostAddr host, ProcName name)
+      : host_(std::move(host)), name_(std::move(name)) {}  ///< Makes it of its parts.
+  static Result<ProcId> parse(
+      std::string_view text);  ///< Reads what to_string() printed. Errors: parse_error.
   static Result<ProcId> parse(text::Scanner part);
 
   const HostAddr& host() const noexcept { return host_; }  ///< Where it is.
@@ -141,8 +150,10 @@ class ProcId {
 /// it is always printed.
 class ActorId {
  public:
-  ActorId(ProcId proc, Name name, std::uint64_t pid = 0) : proc_(std::move(proc)), name_(std::move(name)), pid_(pid) {}  ///< Makes it of its parts.
-  static Result<ActorId> parse(std::string_view text);  ///< Reads what to_string() printed. Errors: parse_error.
+  ActorId(ProcId proc, Name name, std::uint64_t pid = 0)
+      : proc_(std::move(proc)), name_(std::move(name)), pid_(pid) {}  ///< Makes it of its parts.
+  static Result<ActorId> parse(
+      std::string_view text);  ///< Reads what to_string() printed. Errors: parse_error.
   static Result<ActorId> parse(text::Scanner part);
 
   const ProcId& proc() const noexcept { return proc_; }  ///< Where it lives.
@@ -169,8 +180,10 @@ class ActorId {
 /// needed.
 class PortId {
  public:
-  PortId(ActorId actor, std::uint32_t number) : actor_(std::move(actor)), number_(number) {}  ///< Makes it of its parts.
-  static Result<PortId> parse(std::string_view text);  ///< Reads what to_string() printed. Errors: parse_error.
+  PortId(ActorId actor, std::uint32_t number)
+      : actor_(std::move(actor)), number_(number) {}  ///< Makes it of its parts.
+  static Result<PortId> parse(
+      std::string_view text);  ///< Reads what to_string() printed. Errors: parse_error.
   static Result<PortId> parse(text::Scanner part);
 
   const ActorId& actor() const noexcept { return actor_; }  ///< Whose it is.

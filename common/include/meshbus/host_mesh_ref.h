@@ -18,14 +18,16 @@
 /// A reference to a set of hosts (spec 2.5).
 ///
 ///     using namespace meshbus;
-///     HostMeshRef mesh = *HostMeshRef::parse("test:local:1,local:2,local:3,local:4@replica=2/2,host=2/1");
+///     HostMeshRef mesh =
+///     *HostMeshRef::parse("test:local:1,local:2,local:3,local:4@replica=2/2,host=2/1");
 ///     HostMeshRef second = *mesh.range("replica", 1, 2);
 ///     std::cout << second;                       // test:local:3,local:4@2+replica=1/2,host=2/1
 ///     second.hosts()[0];                         // local:3: the host of ordinal 0
 ///     *second.get(1);                            // local:4: the host of ordinal 1
 ///     *mesh.find(3);                             // local:4: the host of base rank 3
 ///     for (const auto& [point, host] : View(mesh)) use(point, host);  // needs meshbus/view.h
-///     HostMeshRef::parse("test:local:1@x=2/1").error();  // invalid_rank_cardinality: ... expected 2, found 1
+///     HostMeshRef::parse("test:local:1@x=2/1").error();  // invalid_rank_cardinality: ... expected
+///     2, found 1
 namespace [[gnu::visibility("default")]] meshbus {
 
 /// Names a set of hosts: a name, a region, and the host of each of its ranks, in its order; a host
@@ -57,7 +59,8 @@ class HostMeshRef {
 
   /// A slice, as Region::range() and Region::at(), with their errors: the hosts that are left,
   /// under the same name.
-  Result<HostMeshRef> range(std::string_view label, std::uint64_t begin, std::optional<std::uint64_t> end = std::nullopt,
+  Result<HostMeshRef> range(std::string_view label, std::uint64_t begin,
+                            std::optional<std::uint64_t> end = std::nullopt,
                             std::uint64_t step = 1) const;
   Result<HostMeshRef> at(std::string_view label, std::uint64_t index) const;
   /// The hosts of the base ranks of another region, in its order. Errors: out_of_range, naming a

@@ -13,13 +13,14 @@
 
 /// Names of meshes, actors and procs (spec 2.1, 2.3).
 ///
-///     meshbus::Result<meshbus::Name> mesh = meshbus::Name::make("trainers");   // trainers-13Se1Maqzryj, say
-///     if (!mesh) return mesh.error();                                          // parse_error: name: at 0: InvalidName: ...
-///     std::cout << mesh->base() << ' ' << *mesh << '\n';                       // trainers trainers-13Se1Maqzryj
-///     meshbus::ProcName third = meshbus::proc_name(*mesh, 3);                  // trainers_3-13Se1Maqzryj
-///     meshbus::MeshProc back = *meshbus::parse_proc_name(third);               // {mesh: trainers-13Se1Maqzryj, rank: 3}
-///     meshbus::Name same = *meshbus::Name::parse(mesh->to_string());           // == *mesh
-///     meshbus::Name other = *meshbus::Name::make("trainers");                  // != *mesh: another uuid
+///     meshbus::Result<meshbus::Name> mesh = meshbus::Name::make("trainers");   //
+///     trainers-13Se1Maqzryj, say if (!mesh) return mesh.error(); // parse_error: name: at 0:
+///     InvalidName: ... std::cout << mesh->base() << ' ' << *mesh << '\n';                       //
+///     trainers trainers-13Se1Maqzryj meshbus::ProcName third = meshbus::proc_name(*mesh, 3); //
+///     trainers_3-13Se1Maqzryj meshbus::MeshProc back = *meshbus::parse_proc_name(third); // {mesh:
+///     trainers-13Se1Maqzryj, rank: 3} meshbus::Name same =
+///     *meshbus::Name::parse(mesh->to_string());           // == *mesh meshbus::Name other =
+///     *meshbus::Name::make("trainers");                  // != *mesh: another uuid
 ///
 /// All of these are plain values: copy, compare, hash and print them on any thread.
 namespace [[gnu::visibility("default")]] meshbus {
@@ -62,9 +63,10 @@ class Name {
   static Name controller();
   static bool is_reserved(std::string_view base) noexcept;
 
-  const std::string& base() const noexcept { return base_; }            ///< `trainers`
-  std::optional<std::uint64_t> uuid() const noexcept { return uuid_; }  ///< Nothing of a plain name.
-  bool is_plain() const noexcept { return !uuid_; }                     ///< Whether it has no uuid.
+  const std::string& base() const noexcept { return base_; }  ///< `trainers`
+  /// Nothing of a plain name.
+  std::optional<std::uint64_t> uuid() const noexcept { return uuid_; }
+  bool is_plain() const noexcept { return !uuid_; }  ///< Whether it has no uuid.
 
   /// `trainers-13Se1Maqzryj`, or the base alone when plain.
   std::string to_string() const;
@@ -109,8 +111,9 @@ class ProcName {
 
 /// Which proc of which mesh.
 struct MeshProc {
-  Name mesh;                  ///< The mesh that the proc is of.
-  std::uint64_t create_rank;  ///< Row-major position in the mesh as it was made; slices do not change it.
+  Name mesh;  ///< The mesh that the proc is of.
+  std::uint64_t
+      create_rank;  ///< Row-major position in the mesh as it was made; slices do not change it.
 
   friend bool operator==(const MeshProc&, const MeshProc&) = default;
 };

@@ -32,13 +32,14 @@ struct RankBlock {
 /// another process, use it on any thread. Keeps nothing alive, and needs nobody to answer: every
 /// proc's address is computed.
 ///
-///     Result<ProcMeshRef> mesh = ProcMeshRef::make(*Name::make("trainers"), {h1, h2}, *Extent::parse("{host: 2, gpu: 4}"));
-///     mesh->num_ranks();                      // 8
+///     Result<ProcMeshRef> mesh = ProcMeshRef::make(*Name::make("trainers"), {h1, h2},
+///     *Extent::parse("{host: 2, gpu: 4}")); mesh->num_ranks();                      // 8
 ///     mesh->proc_at(5)->to_string();          // "tcp:h2:7420,trainers_5-13Se1Maqzryj"
 ///     auto first_gpus = mesh->range("gpu", 0, 1);
-///     first_gpus->create_rank(1);             // 4: the second rank of the slice is rank 4 of the mesh
-///     mesh->at("host", 1)->num_ranks();       // 4: gpu=4 of the second host
-///     mesh->to_string();                      // "trainers-13Se1Maqzryj[8]:tcp:h1:7420,tcp:h2:7420@host=2/4,gpu=4/1"
+///     first_gpus->create_rank(1);             // 4: the second rank of the slice is rank 4 of the
+///     mesh mesh->at("host", 1)->num_ranks();       // 4: gpu=4 of the second host
+///     mesh->to_string();                      //
+///     "trainers-13Se1Maqzryj[8]:tcp:h1:7420,tcp:h2:7420@host=2/4,gpu=4/1"
 ///
 /// Two numbers name a proc. Its *create rank* is its position in the mesh as it was made; it stands
 /// in the proc's name and never changes. Its *ordinal* is its position in this view,
@@ -53,7 +54,8 @@ class ProcMeshRef {
   /// `region`. `hosts` is the list of the mesh as made, also for a slice; a host may stand in it
   /// more than once. Errors: configuration_error when there are ranks but no hosts, or more than 63
   /// bits of ranks; out_of_range when `region` has a rank that is not below root_ranks.
-  static Result<ProcMeshRef> make(Name mesh, std::vector<HostAddr> hosts, std::uint64_t root_ranks, Region region);
+  static Result<ProcMeshRef> make(Name mesh, std::vector<HostAddr> hosts, std::uint64_t root_ranks,
+                                  Region region);
   /// The whole mesh of that extent. Errors: configuration_error as above.
   static Result<ProcMeshRef> make(Name mesh, std::vector<HostAddr> hosts, const Extent& extent);
 
@@ -90,7 +92,8 @@ class ProcMeshRef {
 
   /// The slice begin, begin+step, ... below `end` (clamped to the axis' size; none = all) of one
   /// axis; keeps the axis. Errors: those of Region::range.
-  Result<ProcMeshRef> range(std::string_view label, std::uint64_t begin, std::optional<std::uint64_t> end = std::nullopt,
+  Result<ProcMeshRef> range(std::string_view label, std::uint64_t begin,
+                            std::optional<std::uint64_t> end = std::nullopt,
                             std::uint64_t step = 1) const;
   /// The slice at one index of an axis; drops the axis. Errors: those of Region::at.
   Result<ProcMeshRef> at(std::string_view label, std::uint64_t index) const;
@@ -106,8 +109,12 @@ class ProcMeshRef {
   friend std::ostream& operator<<(std::ostream& out, const ProcMeshRef& mesh);
 
  private:
-  ProcMeshRef(Name mesh, std::shared_ptr<const std::vector<HostAddr>> hosts, std::uint64_t root_ranks, Region region)
-      : mesh_(std::move(mesh)), hosts_(std::move(hosts)), root_ranks_(root_ranks), region_(std::move(region)) {}
+  ProcMeshRef(Name mesh, std::shared_ptr<const std::vector<HostAddr>> hosts,
+              std::uint64_t root_ranks, Region region)
+      : mesh_(std::move(mesh)),
+        hosts_(std::move(hosts)),
+        root_ranks_(root_ranks),
+        region_(std::move(region)) {}
 
   Name mesh_;
   /// Shared between slices; never null, never changed.

@@ -14,7 +14,8 @@ namespace [[gnu::visibility("default")]] meshbus {
 ///     for (std::uint64_t rank = 0; rank < world; ++rank) proc.send(rank, 1, weights);
 ///
 ///     auto tensor = std::make_shared<const std::vector<float>>(...);  // memory of one's own
-///     SharedBody view({reinterpret_cast<const char*>(tensor->data()), tensor->size() * sizeof(float)}, tensor);
+///     SharedBody view({reinterpret_cast<const char*>(tensor->data()), tensor->size() *
+///     sizeof(float)}, tensor);
 ///
 /// Nobody may change the bytes while anybody has a share. The last one is given up on any thread,
 /// the library's own included (so giving it up must not wait), when they have left this process or
@@ -23,7 +24,8 @@ namespace [[gnu::visibility("default")]] meshbus {
 class SharedBody {
  public:
   /// `owner` keeps `bytes` alive and as they are.
-  SharedBody(std::string_view bytes, std::shared_ptr<const void> owner) : bytes_(bytes), owner_(std::move(owner)) {}
+  SharedBody(std::string_view bytes, std::shared_ptr<const void> owner)
+      : bytes_(bytes), owner_(std::move(owner)) {}
   /// The string is moved, not copied.
   static SharedBody of(std::string bytes) {
     auto owner = std::make_shared<const std::string>(std::move(bytes));

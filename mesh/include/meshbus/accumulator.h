@@ -11,10 +11,10 @@
 
 /// Collects the replies of the ranks of a view and says when to pass them on (spec 3.6).
 ///
-///     Accumulator replies(*Reducers::builtin().find("sum"), view.num_ranks(), Accumulator::Deliver::snapshots);
-///     replies.add(rank, ReplyValue(std::int64_t{3}), now);    // at each reply
-///     wake_me_up_at(replies.next_due());
-///     if (auto news = replies.take(now)) show(news->value);   // at that time
+///     Accumulator replies(*Reducers::builtin().find("sum"), view.num_ranks(),
+///     Accumulator::Deliver::snapshots); replies.add(rank, ReplyValue(std::int64_t{3}), now);    //
+///     at each reply wake_me_up_at(replies.next_due()); if (auto news = replies.take(now))
+///     show(news->value);   // at that time
 namespace [[gnu::visibility("default")]] meshbus {
 
 /// What some ranks said, reduced.
@@ -33,32 +33,37 @@ class Accumulator {
 
   /// When the owner is told.
   enum class Deliver : std::uint8_t {
-    parts,      ///< What has come since the last time: for hosts on the way, whose parent adds the parts up.
+    parts,      ///< What has come since the last time: for hosts on the way, whose parent adds the
+                ///< parts up.
     snapshots,  ///< All that has come so far: for who asked.
     once,       ///< All, when every rank is in.
   };
-  /// How often parts and snapshots are handed out: the first one so long after what it tells, then at intervals that double up to the
-  /// longest. What completes the ranks is handed out at once.
+  /// How often parts and snapshots are handed out: the first one so long after what it tells, then
+  /// at intervals that double up to the longest. What completes the ranks is handed out at once.
   struct Pace {
     std::chrono::milliseconds first{1};     ///< From the first reply to the first snapshot.
     std::chrono::milliseconds longest{50};  ///< What the time between snapshots grows to.
   };
 
-  Accumulator(Reducer reducer, std::uint64_t num_ranks, Deliver deliver, Pace pace);  ///< Of replies by that many ranks.
-  Accumulator(Reducer reducer, std::uint64_t num_ranks, Deliver deliver) : Accumulator(std::move(reducer), num_ranks, deliver, Pace()) {}
+  Accumulator(Reducer reducer, std::uint64_t num_ranks, Deliver deliver,
+              Pace pace);  ///< Of replies by that many ranks.
+  Accumulator(Reducer reducer, std::uint64_t num_ranks, Deliver deliver)
+      : Accumulator(std::move(reducer), num_ranks, deliver, Pace()) {}
 
-  /// A rank replied. A rank may do so again: it counts again, and with `overlay` the later one wins. Errors: out_of_range, and those of the
-  /// reducer; then nothing has changed.
+  /// A rank replied. A rank may do so again: it counts again, and with `overlay` the later one
+  /// wins. Errors: out_of_range, and those of the reducer; then nothing has changed.
   Result<void> add(std::uint64_t rank, ReplyValue reply, Time now);
   /// Another accumulator handed out a part. Errors: as above.
   Result<void> add(const Partial& partial, Time now);
 
   /// When take() will have something; nothing while there is nothing new to tell.
   std::optional<Time> next_due() const noexcept;
-  /// What is due, if anything is. No ranks: there is nothing ever, and is_complete() from the start.
+  /// What is due, if anything is. No ranks: there is nothing ever, and is_complete() from the
+  /// start.
   std::optional<Partial> take(Time now);
 
-  bool is_complete() const noexcept { return num_heard_ == num_ranks_; }  ///< Whether all ranks are in.
+  /// Whether all ranks are in.
+  bool is_complete() const noexcept { return num_heard_ == num_ranks_; }
   /// The ranks that have not replied.
   Overlay<bool> missing() const;
 

@@ -11,10 +11,12 @@
 /// Formatting with fmt, for programs that use it; nothing else of meshbus includes fmt or needs it.
 ///
 ///     #include "meshbus/format.h"
-///     fmt::print("{:<20} {}\n", mesh.name(), mesh.region());   // as to_string(), padded as a string is
+///     fmt::print("{:<20} {}\n", mesh.name(), mesh.region());   // as to_string(), padded as a
+///     string is
 namespace [[gnu::visibility("default")]] meshbus {
 
-/// Prints itself and parses what it printed: extents, points, regions, names, addresses, references.
+/// Prints itself and parses what it printed: extents, points, regions, names, addresses,
+/// references.
 template <typename T>
 concept HasText = requires(const T& value) {
   { value.to_string() } -> std::convertible_to<std::string>;

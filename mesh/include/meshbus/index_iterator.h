@@ -8,8 +8,8 @@
 
 namespace [[gnu::visibility("default")]] meshbus {
 
-/// Walks a range that has `operator[](std::uint64_t)`, in order: what begin() and end() of the ranges of meshbus return. The range must
-/// stay where it is meanwhile.
+/// Walks a range that has `operator[](std::uint64_t)`, in order: what begin() and end() of the
+/// ranges of meshbus return. The range must stay where it is meanwhile.
 template <typename Range>
 class IndexIterator {
  public:
@@ -17,7 +17,8 @@ class IndexIterator {
   using reference = decltype(std::declval<const Range&>()[std::uint64_t{}]);
   using difference_type = std::ptrdiff_t;
   using pointer = void;
-  using iterator_category = std::input_iterator_tag;  // C++17's forward iterators must return references
+  using iterator_category =
+      std::input_iterator_tag;  // C++17's forward iterators must return references
   using iterator_concept = std::forward_iterator_tag;
 
   IndexIterator() = default;
@@ -33,7 +34,9 @@ class IndexIterator {
     ++*this;
     return before;
   }
-  friend bool operator==(const IndexIterator& a, const IndexIterator& b) noexcept { return a.index_ == b.index_; }
+  friend bool operator==(const IndexIterator& a, const IndexIterator& b) noexcept {
+    return a.index_ == b.index_;
+  }
 
  private:
   const Range* range_ = nullptr;

@@ -11,8 +11,9 @@
 
 namespace [[gnu::visibility("default")]] meshbus {
 
-/// RankValues for big values of which few are different, such as statuses: each is kept once, and a rank costs one byte while there are at
-/// most 256 of them, else four. A value that no rank has any more is forgotten. T needs < and ==.
+/// RankValues for big values of which few are different, such as statuses: each is kept once, and a
+/// rank costs one byte while there are at most 256 of them, else four. A value that no rank has any
+/// more is forgotten. T needs < and ==.
 template <typename T>
 class InternedValues {
  public:
@@ -34,7 +35,8 @@ class InternedValues {
     return std::visit([](const auto& ids) { return ids.is_dense(); }, ids_);
   }
   const T& get(std::uint64_t rank) const noexcept {
-    return std::visit([&](const auto& ids) -> const T& { return slots_[ids.get(rank)].value; }, ids_);
+    return std::visit([&](const auto& ids) -> const T& { return slots_[ids.get(rank)].value; },
+                      ids_);
   }
   std::uint64_t end_of_run(std::uint64_t rank) const noexcept {
     return std::visit([&](const auto& ids) { return ids.end_of_run(rank); }, ids_);
@@ -64,7 +66,9 @@ class InternedValues {
   void for_each_run(F f) const {
     std::visit(
         [&](const auto& ids) {
-          ids.for_each_run([&](std::uint64_t begin, std::uint64_t end, auto id) { f(begin, end, slots_[id].value); });
+          ids.for_each_run([&](std::uint64_t begin, std::uint64_t end, auto id) {
+            f(begin, end, slots_[id].value);
+          });
         },
         ids_);
   }
@@ -97,7 +101,8 @@ class InternedValues {
 
   std::uint32_t intern(const T& value) {
     // Updates come in rows of the same value.
-    if (last_ < slots_.size() && slots_[last_].ranks != 0 && slots_[last_].value == value) return last_;
+    if (last_ < slots_.size() && slots_[last_].ranks != 0 && slots_[last_].value == value)
+      return last_;
     if (const auto found = index_.find(value); found != index_.end()) return last_ = found->second;
     if (free_.empty()) {
       if (slots_.size() == narrow_limit) widen();
@@ -123,7 +128,9 @@ class InternedValues {
     const Narrow& narrow = *std::get_if<Narrow>(&ids_);
     Wide wide(narrow.num_ranks(), 0);
     const auto ignore = [](std::uint32_t, std::uint64_t) {};
-    narrow.for_each_run([&](std::uint64_t begin, std::uint64_t end, std::uint8_t id) { wide.set(begin, end, id, ignore); });
+    narrow.for_each_run([&](std::uint64_t begin, std::uint64_t end, std::uint8_t id) {
+      wide.set(begin, end, id, ignore);
+    });
     ids_ = std::move(wide);
   }
 

@@ -22,7 +22,8 @@
 ///     point.rank();                                // 7
 ///     point.coordinate("y");                       // 2
 ///     Point::parse("x=1/4,y=2/5") == point;
-///     Point::parse("x=4/4").error();               // parse_error: point: at 2: OutOfRangeIndex: expected ...
+///     Point::parse("x=4/4").error();               // parse_error: point: at 2: OutOfRangeIndex:
+///     expected ...
 namespace [[gnu::visibility("default")]] meshbus {
 
 /// One coordinate per axis of an extent, each below its size. A plain value; use it on any thread.
@@ -31,14 +32,17 @@ class Point {
   /// The only point of an extent without axes.
   Point() = default;
 
-  /// Errors: configuration_error (InvalidDims: not one coordinate per axis); out_of_range (OutOfRangeIndex).
+  /// Errors: configuration_error (InvalidDims: not one coordinate per axis); out_of_range
+  /// (OutOfRangeIndex).
   static Result<Point> make(Extent extent, std::vector<std::uint64_t> coordinates);
-  /// Reads what to_string() printed. Errors: parse_error, with the position as a byte offset from 0.
+  /// Reads what to_string() printed. Errors: parse_error, with the position as a byte offset from
+  /// 0.
   static Result<Point> parse(std::string_view text);
   static Result<Point> parse(text::Scanner part);
 
-  const Extent& extent() const noexcept { return extent_; }                                ///< What it is a point of.
-  const std::vector<std::uint64_t>& coordinates() const noexcept { return coordinates_; }  ///< One per axis, in its order.
+  const Extent& extent() const noexcept { return extent_; }  ///< What it is a point of.
+  /// One per axis, in its order.
+  const std::vector<std::uint64_t>& coordinates() const noexcept { return coordinates_; }
   /// Of the axis with that label, if there is one.
   std::optional<std::uint64_t> coordinate(std::string_view label) const noexcept;
   /// Row-major, in its extent.
@@ -54,7 +58,8 @@ class Point {
 
  private:
   friend class Points;
-  Point(Extent extent, std::vector<std::uint64_t> coordinates) : extent_(std::move(extent)), coordinates_(std::move(coordinates)) {}
+  Point(Extent extent, std::vector<std::uint64_t> coordinates)
+      : extent_(std::move(extent)), coordinates_(std::move(coordinates)) {}
 
   Extent extent_;
   std::vector<std::uint64_t> coordinates_;

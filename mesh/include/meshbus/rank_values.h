@@ -10,10 +10,11 @@
 
 namespace [[gnu::visibility("default")]] meshbus {
 
-/// One value for each of the ranks 0..num_ranks-1: what a ValueMesh keeps them in. As runs in a tree while they are few, as a plain array
-/// when they are not; it changes over by itself, far enough apart that this costs O(1) per update. So memory is O(min(runs, ranks)), and a
-/// rank is set in O(log runs) or O(1) (docs/decisions/0007 has the figures). T needs == and a copy; references stay valid until the next
-/// change. Ranks must be in range: callers check.
+/// One value for each of the ranks 0..num_ranks-1: what a ValueMesh keeps them in. As runs in a
+/// tree while they are few, as a plain array when they are not; it changes over by itself, far
+/// enough apart that this costs O(1) per update. So memory is O(min(runs, ranks)), and a rank is
+/// set in O(log runs) or O(1) (docs/decisions/0007 has the figures). T needs == and a copy;
+/// references stay valid until the next change. Ranks must be in range: callers check.
 template <typename T>
 class RankValues {
  public:
@@ -28,9 +29,12 @@ class RankValues {
   bool is_dense() const noexcept { return !cells_.empty(); }
 
   /// The value of a rank below num_ranks().
-  const T& get(std::uint64_t rank) const noexcept { return is_dense() ? cells_[rank].value : std::prev(runs_.upper_bound(rank))->second; }
+  const T& get(std::uint64_t rank) const noexcept {
+    return is_dense() ? cells_[rank].value : std::prev(runs_.upper_bound(rank))->second;
+  }
 
-  /// Gives the ranks begin..end-1 the value. `on_replaced(old value, count)` is called for each run that this changes, before it is gone.
+  /// Gives the ranks begin..end-1 the value. `on_replaced(old value, count)` is called for each run
+  /// that this changes, before it is gone.
   template <typename OnReplaced>
   void set(std::uint64_t begin, std::uint64_t end, const T& value, OnReplaced on_replaced) {
     if (is_dense()) {
@@ -72,7 +76,9 @@ class RankValues {
     if (is_dense()) return;
     std::vector<Cell> cells;
     cells.reserve(num_ranks_);
-    for_each_run([&](std::uint64_t begin, std::uint64_t end, const T& value) { cells.insert(cells.end(), end - begin, Cell{value}); });
+    for_each_run([&](std::uint64_t begin, std::uint64_t end, const T& value) {
+      cells.insert(cells.end(), end - begin, Cell{value});
+    });
     dense_runs_ = runs_.size();
     runs_.clear();
     cells_ = std::move(cells);
@@ -81,14 +87,16 @@ class RankValues {
   void compress() {
     if (!is_dense()) return;
     std::map<std::uint64_t, T> runs;
-    for_each_run([&](std::uint64_t begin, std::uint64_t, const T& value) { runs.emplace_hint(runs.end(), begin, value); });
+    for_each_run([&](std::uint64_t begin, std::uint64_t, const T& value) {
+      runs.emplace_hint(runs.end(), begin, value);
+    });
     runs_ = std::move(runs);
     cells_ = {};
   }
 
  private:
-  /// An array takes over when runs are shorter than this on average, and gives way when they are four times as long: a run in the tree
-  /// takes as much memory as about 56 one-byte ranks.
+  /// An array takes over when runs are shorter than this on average, and gives way when they are
+  /// four times as long: a run in the tree takes as much memory as about 56 one-byte ranks.
   static constexpr std::uint64_t ranks_per_run = 64;
 
   struct Cell {  // not T itself: of bool, a vector has no references
@@ -107,7 +115,8 @@ class RankValues {
       if (!(cells_[rank].value == value)) {
         on_replaced(cells_[rank].value, stop - rank);
         dense_runs_ -= (differ_at(rank) ? 1U : 0U) + (differ_at(stop) ? 1U : 0U);
-        std::fill(cells_.begin() + static_cast<std::ptrdiff_t>(rank), cells_.begin() + static_cast<std::ptrdiff_t>(stop), Cell{value});
+        std::fill(cells_.begin() + static_cast<std::ptrdiff_t>(rank),
+                  cells_.begin() + static_cast<std::ptrdiff_t>(stop), Cell{value});
         dense_runs_ += (differ_at(rank) ? 1U : 0U) + (differ_at(stop) ? 1U : 0U);
       }
       rank = stop;
@@ -130,7 +139,8 @@ class RankValues {
     auto first = split(begin);
     for (auto run = first; run != after;) {
       const auto here = run++;
-      if (!(here->second == value)) on_replaced(here->second, (run == runs_.end() ? num_ranks_ : run->first) - here->first);
+      if (!(here->second == value))
+        on_replaced(here->second, (run == runs_.end() ? num_ranks_ : run->first) - here->first);
     }
     first->second = value;
     runs_.erase(std::next(first), after);

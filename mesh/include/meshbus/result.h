@@ -11,12 +11,14 @@
 
 namespace [[gnu::visibility("default")]] meshbus {
 
-/// What went wrong, as a small stable number that is the same on the wire and in the API (spec 14.1). Append only: a number, once
-/// released, keeps its meaning for ever. schemas/types.fbs lists the same numbers; common/wire.cpp checks that they agree.
+/// What went wrong, as a small stable number that is the same on the wire and in the API
+/// (spec 14.1). Append only: a number, once released, keeps its meaning for ever. schemas/types.fbs
+/// lists the same numbers; common/wire.cpp checks that they agree.
 enum class ErrorCode : std::uint16_t {
-  none = 0,                       ///< No error. Never inside an Error; it is what "fine" looks like on the wire.
-  internal = 1,                   ///< Our own bug, reported rather than hidden.
-  parse_error = 2,                ///< A text is not what was expected; the detail says position, expected and found.
+  none = 0,      ///< No error. Never inside an Error; it is what "fine" looks like on the wire.
+  internal = 1,  ///< Our own bug, reported rather than hidden.
+  parse_error =
+      2,  ///< A text is not what was expected; the detail says position, expected and found.
   configuration_error = 3,        ///< A setting or an argument that cannot work.
   invalid_rank_cardinality = 4,   ///< The number of items is not the number of ranks.
   proc_creation_error = 5,        ///< A rank ended while its mesh was being made.
@@ -31,36 +33,40 @@ enum class ErrorCode : std::uint16_t {
   not_exist = 14,                 ///< No such resource.
   timeout = 15,                   ///< The deadline passed.
   fate_unknown = 16,              ///< May or may not have happened: whoever knew is dead.
-  unauthorised = 17,              ///< The sender's role does not allow it, or it could not prove who it is.
-  version_mismatch = 18,          ///< The two sides speak no version of the protocol in common.
-  identity_mismatch = 19,         ///< Somebody else, or another life, answers at that address.
-  queue_full = 20,                ///< More waits already than may.
-  too_large = 21,                 ///< More bytes than may be.
-  unroutable = 22,                ///< No way to that address: it is not known here.
-  would_block = 23,               ///< It would wait for the very thread that it came from.
-  host_unreachable = 24,          ///< A host does not answer.
-  io_error = 25,                  ///< The operating system refused; the detail has the call and the reason.
-  no_such_host = 26,              ///< Undeliverable: the broker knows no host of that key.
-  no_such_proc = 27,              ///< Undeliverable: no proc of that name is registered on that host.
-  no_such_port = 28,              ///< Undeliverable: the proc is there, but nothing listens on that port or message.
-  expired = 29,                   ///< Undeliverable: hop limit or delivery limit.
-  refused = 30,                   ///< The receiver will not do that.
-  link_lost = 31,                 ///< Undeliverable: the connection to that host broke.
-  malformed_message = 32,         ///< Bytes from a peer that are not a message.
-  exec_failed = 33,               ///< A command could not be executed; the detail names file, step and reason.
-  out_of_range = 34,              ///< A rank, index or range outside of what is there.
+  unauthorised = 17,      ///< The sender's role does not allow it, or it could not prove who it is.
+  version_mismatch = 18,  ///< The two sides speak no version of the protocol in common.
+  identity_mismatch = 19,  ///< Somebody else, or another life, answers at that address.
+  queue_full = 20,         ///< More waits already than may.
+  too_large = 21,          ///< More bytes than may be.
+  unroutable = 22,         ///< No way to that address: it is not known here.
+  would_block = 23,        ///< It would wait for the very thread that it came from.
+  host_unreachable = 24,   ///< A host does not answer.
+  io_error = 25,      ///< The operating system refused; the detail has the call and the reason.
+  no_such_host = 26,  ///< Undeliverable: the broker knows no host of that key.
+  no_such_proc = 27,  ///< Undeliverable: no proc of that name is registered on that host.
+  no_such_port =
+      28,        ///< Undeliverable: the proc is there, but nothing listens on that port or message.
+  expired = 29,  ///< Undeliverable: hop limit or delivery limit.
+  refused = 30,  ///< The receiver will not do that.
+  link_lost = 31,          ///< Undeliverable: the connection to that host broke.
+  malformed_message = 32,  ///< Bytes from a peer that are not a message.
+  exec_failed = 33,   ///< A command could not be executed; the detail names file, step and reason.
+  out_of_range = 34,  ///< A rank, index or range outside of what is there.
 };
 
 /// The stable name of a code: "not_exist". Never null.
 std::string_view to_string(ErrorCode code) noexcept;
 
-/// An error: a stable code, and a text for people that says what, where and why. Each level may put context in front of the text.
+/// An error: a stable code, and a text for people that says what, where and why. Each level may put
+/// context in front of the text.
 class Error {
  public:
-  Error(ErrorCode code, std::string detail) : code_(code), detail_(std::move(detail)) {}  ///< Of a code and words.
-  ErrorCode code() const noexcept { return code_; }                                       ///< What went wrong, for programs.
-  const std::string& detail() const noexcept { return detail_; }                          ///< For people.
-  /// Of what a parser found: where in its text, as a byte offset from 0. The detail says it too. Does not travel on the wire.
+  Error(ErrorCode code, std::string detail)
+      : code_(code), detail_(std::move(detail)) {}   ///< Of a code and words.
+  ErrorCode code() const noexcept { return code_; }  ///< What went wrong, for programs.
+  const std::string& detail() const noexcept { return detail_; }  ///< For people.
+  /// Of what a parser found: where in its text, as a byte offset from 0. The detail says it too.
+  /// Does not travel on the wire.
   std::optional<std::size_t> position() const noexcept { return position_; }
   /// The same error, found there.
   Error at(std::size_t position) const;

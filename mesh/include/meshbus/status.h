@@ -25,8 +25,8 @@ namespace text {
 class Scanner;
 }
 
-/// A plain value, ordered: Unknown, NotExist, Initializing, Running, Stopping, Stopped, Failed (then by reason), Timeout (then by
-/// duration).
+/// A plain value, ordered: Unknown, NotExist, Initializing, Running, Stopping, Stopped, Failed
+/// (then by reason), Timeout (then by duration).
 class Status {
  public:
   /// The numbers travel (schemas/types.fbs): append only.
@@ -38,7 +38,8 @@ class Status {
     stopping = 4,      ///< Being stopped.
     stopped = 5,       ///< Ended as asked, or (a proc) by exiting, whatever its code.
     failed = 6,        ///< Ended otherwise; the reason says how.
-    timeout = 7,       ///< Did not get there in time, and was given up; the duration says after how long.
+    timeout =
+        7,  ///< Did not get there in time, and was given up; the duration says after how long.
   };
 
   /// Few of the statuses of a mesh are different (see value_mesh.h).
@@ -46,8 +47,11 @@ class Status {
 
   /// Unknown.
   Status() noexcept = default;
-  /// Failed without a reason, Timeout without a duration. A number that is none of the kinds is unknown. Implicit on purpose.
-  Status(Kind kind) noexcept : kind_(kind > Kind::timeout ? Kind::unknown : kind) {}  // NOLINT(google-explicit-constructor)
+  /// Failed without a reason, Timeout without a duration. A number that is none of the kinds is
+  /// unknown. Implicit on purpose.
+  Status(Kind kind) noexcept
+      : kind_(kind > Kind::timeout ? Kind::unknown : kind) {
+  }  // NOLINT(google-explicit-constructor)
   /// Bytes of the reason that are not UTF-8 become U+FFFD, so that every status prints and travels.
   static Status failed(std::string reason);
   /// Below zero is zero.
@@ -68,17 +72,22 @@ class Status {
   /// Initializing, Running.
   bool is_healthy() const noexcept { return kind_ == Kind::initializing || kind_ == Kind::running; }
   /// Whether who waits for at least `minimum` need not wait any longer. Never when unknown.
-  bool has_reached(Kind minimum) const noexcept { return kind_ != Kind::unknown && kind_ >= minimum; }
+  bool has_reached(Kind minimum) const noexcept {
+    return kind_ != Kind::unknown && kind_ >= minimum;
+  }
 
-  /// `Running`, `Failed("exit 3")`, `Timeout(30s)`, `Timeout(1500ms)`; `Failed` without a reason, `Timeout` without a duration.
+  /// `Running`, `Failed("exit 3")`, `Timeout(30s)`, `Timeout(1500ms)`; `Failed` without a reason,
+  /// `Timeout` without a duration.
   std::string to_string() const;
-  /// Reads what to_string() printed; white space around tokens is skipped. Errors: parse_error, with the position as a byte offset from 0.
+  /// Reads what to_string() printed; white space around tokens is skipped. Errors: parse_error,
+  /// with the position as a byte offset from 0.
   static Result<Status> parse(std::string_view text);
   /// For parsers of longer texts inside meshbus: reads a status and stops behind it.
   static Result<Status> read(text::Scanner& scanner);
 
   friend bool operator==(const Status& a, const Status& b) noexcept {
-    return a.kind_ == b.kind_ && a.duration_ == b.duration_ && (a.reason_ == b.reason_ || a.reason() == b.reason());
+    return a.kind_ == b.kind_ && a.duration_ == b.duration_ &&
+           (a.reason_ == b.reason_ || a.reason() == b.reason());
   }
   friend std::strong_ordering operator<=>(const Status& a, const Status& b) noexcept;
   friend std::ostream& operator<<(std::ostream& out, const Status& status);
@@ -86,7 +95,8 @@ class Status {
  private:
   Kind kind_ = Kind::unknown;
   std::chrono::milliseconds duration_{0};
-  std::shared_ptr<const std::string> reason_;  // shared by copies: many ranks fail for one reason; null = empty
+  std::shared_ptr<const std::string>
+      reason_;  // shared by copies: many ranks fail for one reason; null = empty
 };
 
 /// "Initializing". Never null.

@@ -12,7 +12,8 @@
 ///     StatusWait wait(region, Status::Kind::running, {.deadline = 30s, .idle = 10s}, now);
 ///     wait.merge(*parse_statuses("Running=0..5;Initializing=5..8"), now);   // at each news
 ///     wait.check(now);         // State::waiting; State::idle 10 s after the last change
-///     wait.outcome(now);       // timeout: no change for 10s, 3 of 8 ranks have not reached Running: Initializing=5..8
+///     wait.outcome(now);       // timeout: no change for 10s, 3 of 8 ranks have not reached
+///     Running: Initializing=5..8
 namespace [[gnu::visibility("default")]] meshbus {
 
 /// Pure: holds no clock, socket or thread; times come from the caller and do not go back.
@@ -28,7 +29,8 @@ class StatusWait {
   /// How the wait stands.
   enum class State : std::uint8_t {
     waiting,   ///< Somebody is missing, and there is time.
-    complete,  ///< Every rank has reached the status. That may have been by failing: look at statuses().
+    complete,  ///< Every rank has reached the status. That may have been by failing: look at
+               ///< statuses().
     deadline,  ///< The time is up.
     idle,      ///< Nothing has changed for too long.
   };
@@ -36,7 +38,8 @@ class StatusWait {
   /// At first every rank is NotExist.
   StatusWait(Region region, Status::Kind minimum, Limits limits, Time now);
 
-  /// Takes news over. What says nothing new does not count as a change. Errors: out_of_range; then nothing has changed.
+  /// Takes news over. What says nothing new does not count as a change. Errors: out_of_range; then
+  /// nothing has changed.
   Result<void> merge(const StatusOverlay& news, Time now);
   Result<void> set(std::uint64_t rank, const Status& status, Time now);
 
@@ -45,7 +48,8 @@ class StatusWait {
   std::optional<Time> next_due() const noexcept;
 
   const StatusMesh& statuses() const noexcept { return statuses_; }  ///< What is known so far.
-  /// Nothing when it is complete. Errors: timeout otherwise, naming by rank who is missing and where they stand.
+  /// Nothing when it is complete. Errors: timeout otherwise, naming by rank who is missing and
+  /// where they stand.
   Result<void> outcome(Time now) const;
 
  private:

@@ -1,6 +1,7 @@
-// The floor under the start of mesh procs: N children with a DEALER each that says hello to one ROUTER and hears an answer.
-// Usage: meshbus-floor-hello N [CASTS]. Prints the milliseconds from the first birth to the last hello; with CASTS then those of so many
-// rounds, the median, in which each child is sent 64 bytes and answers with them: the floor under casts.
+// The floor under the start of mesh procs: N children with a DEALER each that says hello to one
+// ROUTER and hears an answer. Usage: meshbus-floor-hello N [CASTS]. Prints the milliseconds from
+// the first birth to the last hello; with CASTS then those of so many rounds, the median, in which
+// each child is sent 64 bytes and answers with them: the floor under casts.
 #include <fcntl.h>
 #include <spawn.h>
 #include <sys/prctl.h>
@@ -26,8 +27,8 @@ using Clock = std::chrono::steady_clock;
 
 constexpr int kWaitMs = 60000;
 
-/// Says hello, hears the answer, and stays until it is killed, or its parent is gone: nobody writes to stdin. With `is_echo` it sends back
-/// what comes meanwhile.
+/// Says hello, hears the answer, and stays until it is killed, or its parent is gone: nobody writes
+/// to stdin. With `is_echo` it sends back what comes meanwhile.
 int child(const char* endpoint, bool is_echo) {
   ::prctl(PR_SET_PDEATHSIG, SIGKILL);
   zmq::context_t context;

@@ -1,7 +1,9 @@
-// The floor under the notice of a death: SIGKILL, and epoll wakes up because of the pidfd, in the same process.
-// Usage: meshbus-floor-notice KILLS BYSTANDERS PAUSE_MS: that many processes are killed one after the other, the others only watched.
-// Prints the median and the 99th percentile in microseconds.
-//        meshbus-floor-notice KILLS BYSTANDERS all: they get SIGTERM at once, and are reaped as they end. Prints the milliseconds of all.
+// The floor under the notice of a death: SIGKILL, and epoll wakes up because of the pidfd, in the
+// same process. Usage: meshbus-floor-notice KILLS BYSTANDERS PAUSE_MS: that many processes are
+// killed one after the other, the others only watched. Prints the median and the 99th percentile in
+// microseconds.
+//        meshbus-floor-notice KILLS BYSTANDERS all: they get SIGTERM at once, and are reaped as
+//        they end. Prints the milliseconds of all.
 #include <fcntl.h>
 #include <spawn.h>
 #include <sys/epoll.h>
@@ -82,7 +84,8 @@ double kill_all(int epoll, std::vector<Sleeper>& all, std::size_t kills) {
 }  // namespace
 
 int main(int argc, char** argv) {
-  const int kills = argc > 3 ? std::atoi(argv[1]) : 0, bystanders = argc > 3 ? std::atoi(argv[2]) : 0;
+  const int kills = argc > 3 ? std::atoi(argv[1]) : 0,
+            bystanders = argc > 3 ? std::atoi(argv[2]) : 0;
   if (kills < 1 || bystanders < 0) {
     std::fprintf(stderr, "usage: meshbus-floor-notice KILLS BYSTANDERS PAUSE_MS|all\n");
     return 64;
@@ -101,7 +104,8 @@ int main(int argc, char** argv) {
     std::vector<double> times;
     for (int i = 0; i < kills; ++i) {
       times.push_back(kill_and_notice(epoll.get(), all[static_cast<std::size_t>(i)]));
-      ::usleep(static_cast<useconds_t>(std::atoi(argv[3])) * 1000);  // sleep-ok: as in bench_notice.cpp
+      ::usleep(static_cast<useconds_t>(std::atoi(argv[3])) *
+               1000);  // sleep-ok: as in bench_notice.cpp
     }
     std::sort(times.begin(), times.end());
     std::printf("%.1f %.1f\n", times[times.size() / 2], times[times.size() * 99 / 100]);

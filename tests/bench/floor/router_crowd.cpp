@@ -1,7 +1,8 @@
-// The floor under many peers of one broker: N DEALERs in processes of 4000 at most, of one bare ROUTER.
-// Usage: meshbus-floor-crowd N ROUNDS. Prints the milliseconds from the word to begin to the last hello that was answered, the KiB of
-// memory that the ROUTER's process took for each, and the microseconds (median of ROUNDS) from the first of 64 bytes to each of them to the
-// last one's arrival, of which each process tells.
+// The floor under many peers of one broker: N DEALERs in processes of 4000 at most, of one bare
+// ROUTER. Usage: meshbus-floor-crowd N ROUNDS. Prints the milliseconds from the word to begin to
+// the last hello that was answered, the KiB of memory that the ROUTER's process took for each, and
+// the microseconds (median of ROUNDS) from the first of 64 bytes to each of them to the last one's
+// arrival, of which each process tells.
 #include <fcntl.h>
 #include <spawn.h>
 #include <sys/epoll.h>
@@ -37,8 +38,9 @@ void raise_descriptor_limit() {
   ::setrlimit(RLIMIT_NOFILE, &files);
 }
 
-/// Waits for a byte from the parent, opens its sockets, hears an answer on each, says "u"; then, whenever all of them have got another
-/// message, says so by the last one. Its end is that of its parent.
+/// Waits for a byte from the parent, opens its sockets, hears an answer on each, says "u"; then,
+/// whenever all of them have got another message, says so by the last one. Its end is that of its
+/// parent.
 int child(const char* endpoint, std::size_t count) {
   ::prctl(PR_SET_PDEATHSIG, SIGKILL);
   raise_descriptor_limit();
@@ -48,7 +50,8 @@ int child(const char* endpoint, std::size_t count) {
   context.set(zmq::ctxopt::max_sockets, static_cast<int>(count + 16));
   std::vector<std::unique_ptr<zmq::socket_t>> dealers;
   for (std::size_t i = 0; i < count; ++i) {
-    auto& dealer = *dealers.emplace_back(std::make_unique<zmq::socket_t>(context, zmq::socket_type::dealer));
+    auto& dealer =
+        *dealers.emplace_back(std::make_unique<zmq::socket_t>(context, zmq::socket_type::dealer));
     dealer.set(zmq::sockopt::linger, 0);
     dealer.set(zmq::sockopt::rcvtimeo, kWaitMs);
     dealer.connect(endpoint);
@@ -64,7 +67,8 @@ int child(const char* endpoint, std::size_t count) {
     epoll_event event{};
     event.events = EPOLLIN | EPOLLET;
     event.data.u64 = i;
-    if (::epoll_ctl(epoll, EPOLL_CTL_ADD, dealers[i]->get(zmq::sockopt::fd), &event) != 0) return 70;
+    if (::epoll_ctl(epoll, EPOLL_CTL_ADD, dealers[i]->get(zmq::sockopt::fd), &event) != 0)
+      return 70;
   }
   std::size_t received = 0;
   const auto drain = [&](zmq::socket_t& dealer) {
@@ -118,8 +122,10 @@ double milliseconds_since(Clock::time_point start) {
 }  // namespace
 
 int main(int argc, char** argv) {
-  if (argc == 4 && std::string(argv[1]) == "child") return child(argv[2], std::strtoul(argv[3], nullptr, 10));
-  const std::size_t count = argc == 3 ? std::strtoul(argv[1], nullptr, 10) : 0, rounds = argc == 3 ? std::strtoul(argv[2], nullptr, 10) : 0;
+  if (argc == 4 && std::string(argv[1]) == "child")
+    return child(argv[2], std::strtoul(argv[3], nullptr, 10));
+  const std::size_t count = argc == 3 ? std::strtoul(argv[1], nullptr, 10) : 0,
+                    rounds = argc == 3 ? std::strtoul(argv[2], nullptr, 10) : 0;
   if (count < 1 || rounds < 1) {
     std::fprintf(stderr, "usage: meshbus-floor-crowd N ROUNDS\n");
     return 64;

@@ -1,6 +1,7 @@
-// The floor under a broker: one ROUTER that hands each message of one connection to the other, and does nothing else.
-// Usage: meshbus-floor-relay ENDPOINT [--keys PUBLIC SECRET] [ENDPOINT2] [--link ENDPOINT3]. With a link it has one local connection and
-// hands what comes from there to another relay, over a DEALER, and back. What stands behind --keys is encrypted (CURVE); both relays have
+// The floor under a broker: one ROUTER that hands each message of one connection to the other, and
+// does nothing else. Usage: meshbus-floor-relay ENDPOINT [--keys PUBLIC SECRET] [ENDPOINT2] [--link
+// ENDPOINT3]. With a link it has one local connection and hands what comes from there to another
+// relay, over a DEALER, and back. What stands behind --keys is encrypted (CURVE); both relays have
 // the same pair. Prints the last endpoint that it listens at; ends when stdin ends.
 #include <cstdio>
 #include <optional>
@@ -13,7 +14,8 @@ namespace {
 
 class Relay {
  public:
-  explicit Relay(zmq::context_t& context) : context_(context), router_(make(zmq::socket_type::router)) {}
+  explicit Relay(zmq::context_t& context)
+      : context_(context), router_(make(zmq::socket_type::router)) {}
   /// For what is bound or connected from now on.
   void set_keys(const char* public_key, const char* secret_key) {
     public_key_ = public_key;
@@ -39,8 +41,9 @@ class Relay {
 
   void run() {
     for (;;) {
-      zmq_pollitem_t items[] = {
-          {router_.handle(), 0, ZMQ_POLLIN, 0}, {nullptr, 0, ZMQ_POLLIN, 0}, {link_ ? link_->handle() : nullptr, -1, ZMQ_POLLIN, 0}};
+      zmq_pollitem_t items[] = {{router_.handle(), 0, ZMQ_POLLIN, 0},
+                                {nullptr, 0, ZMQ_POLLIN, 0},
+                                {link_ ? link_->handle() : nullptr, -1, ZMQ_POLLIN, 0}};
       if (zmq_poll(items, link_ ? 3 : 2, -1) < 0) continue;
       if (items[1].revents != 0) return;
       zmq::message_t id, body;
@@ -88,7 +91,9 @@ class Relay {
 
 int main(int argc, char** argv) {
   if (argc < 2) {
-    std::fprintf(stderr, "usage: meshbus-floor-relay ENDPOINT [--keys PUBLIC SECRET] [ENDPOINT2] [--link ENDPOINT3]\n");
+    std::fprintf(stderr,
+                 "usage: meshbus-floor-relay ENDPOINT [--keys PUBLIC SECRET] [ENDPOINT2] [--link "
+                 "ENDPOINT3]\n");
     return 64;
   }
   zmq::context_t context(1);

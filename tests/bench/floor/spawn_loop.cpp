@@ -1,6 +1,7 @@
-// The floor under a launch: COUNT times /bin/true by clone3(VM|VFORK|PIDFD), 64 of them at most at once, reaped when their pidfds say so.
-// Usage: meshbus-floor-spawn COUNT [cgroup]. With "cgroup" each is born in one of cgroup v2 that is removed at the end, as procs of a host
-// with that containment are. Prints the wall time and the CPU time of this process, both in microseconds.
+// The floor under a launch: COUNT times /bin/true by clone3(VM|VFORK|PIDFD), 64 of them at most at
+// once, reaped when their pidfds say so. Usage: meshbus-floor-spawn COUNT [cgroup]. With "cgroup"
+// each is born in one of cgroup v2 that is removed at the end, as procs of a host with that
+// containment are. Prints the wall time and the CPU time of this process, both in microseconds.
 #include <sys/epoll.h>
 #include <sys/mman.h>
 #include <sys/resource.h>
@@ -18,8 +19,8 @@
 #include <string>
 
 #include "agent/os/cgroup.h"
-#include "agent/os/child_plan.h"
 #include "agent/os/cgroup_placement.h"
+#include "agent/os/child_plan.h"
 #include "agent/os/raw_syscall.h"
 #include "common/base/unique_fd.h"
 
@@ -39,7 +40,8 @@ void become_true(void*) {
   static const char* const argv[] = {kProgram, nullptr};
   const std::uint64_t empty_mask = 0;
   raw_syscall(SYS_rt_sigprocmask, SIG_SETMASK, reinterpret_cast<long>(&empty_mask), 0, 8);
-  raw_syscall(SYS_execve, reinterpret_cast<long>(kProgram), reinterpret_cast<long>(argv), reinterpret_cast<long>(environ));
+  raw_syscall(SYS_execve, reinterpret_cast<long>(kProgram), reinterpret_cast<long>(argv),
+              reinterpret_cast<long>(environ));
   for (;;) raw_syscall(SYS_exit_group, 127);
 }
 
@@ -69,7 +71,8 @@ int reap(int epoll) {
     // A child that is about to execute still has a copy of it, and would keep it in the set.
     ::epoll_ctl(epoll, EPOLL_CTL_DEL, pidfd.get(), nullptr);
     siginfo_t info{};
-    if (::waitid(P_PIDFD, static_cast<id_t>(pidfd.get()), &info, WEXITED) != 0) give_up("waitid: " + std::string(std::strerror(errno)));
+    if (::waitid(P_PIDFD, static_cast<id_t>(pidfd.get()), &info, WEXITED) != 0)
+      give_up("waitid: " + std::string(std::strerror(errno)));
     if (info.si_code != CLD_EXITED || info.si_status != 0) give_up("/bin/true failed");
   }
   return ready < 0 ? 0 : ready;
@@ -85,14 +88,16 @@ int main(int argc, char** argv) {
   }
   std::optional<Cgroup> cgroup;
   if (argc > 2) {
-    auto made = make_host_cgroup(meshbus::os::plan_cgroup_placement().base, "floor-" + std::to_string(::getpid()));
+    auto made = make_host_cgroup(meshbus::os::plan_cgroup_placement().base,
+                                 "floor-" + std::to_string(::getpid()));
     if (!made) give_up(made.error().to_string());
     folder = *made;
     auto opened = Cgroup::make(folder, "procs");
     if (!opened) give_up(opened.error().to_string());
     cgroup.emplace(std::move(*opened));
   }
-  void* const stack = ::mmap(nullptr, kStackBytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_STACK, -1, 0);
+  void* const stack = ::mmap(nullptr, kStackBytes, PROT_READ | PROT_WRITE,
+                             MAP_PRIVATE | MAP_ANONYMOUS | MAP_STACK, -1, 0);
   if (stack == MAP_FAILED) give_up("no memory for a stack");
   sigset_t all;
   sigfillset(&all);
@@ -105,8 +110,11 @@ int main(int argc, char** argv) {
   while (ended < count) {
     while (started < count && started - ended < kMostInFlight) {
       int pidfd = -1;
-      const long pid =
-          clone_with_clone3({.entry = become_true, .stack = stack, .stack_size = kStackBytes, .cgroup = cgroup ? cgroup->fd() : -1}, pidfd);
+      const long pid = clone_with_clone3({.entry = become_true,
+                                          .stack = stack,
+                                          .stack_size = kStackBytes,
+                                          .cgroup = cgroup ? cgroup->fd() : -1},
+                                         pidfd);
       if (pid < 0) give_up("clone3: " + std::string(std::strerror(static_cast<int>(-pid))));
       epoll_event event{};
       event.events = EPOLLIN;

@@ -1,6 +1,7 @@
-// The floor under a poll: each of H children answers a request by one FlatBuffers vector with a struct for each of its ranks, over a
-// DEALER, and who asks, over one ROUTER, writes the status of each rank down. Usage: meshbus-floor-poll RANKS H POLLS. Prints the median
-// and the 99th percentile of a poll of all children, in microseconds.
+// The floor under a poll: each of H children answers a request by one FlatBuffers vector with a
+// struct for each of its ranks, over a DEALER, and who asks, over one ROUTER, writes the status of
+// each rank down. Usage: meshbus-floor-poll RANKS H POLLS. Prints the median and the 99th
+// percentile of a poll of all children, in microseconds.
 #include <fcntl.h>
 #include <spawn.h>
 #include <sys/prctl.h>
@@ -30,7 +31,8 @@ using Clock = std::chrono::steady_clock;
 constexpr int kWaitMs = 60000;
 constexpr std::uint8_t kRunning = static_cast<std::uint8_t>(wire::StatusKind::running);
 
-/// Ranks begin to end-1, whose statuses are known to nobody else. Stays until it is killed, or its parent is gone.
+/// Ranks begin to end-1, whose statuses are known to nobody else. Stays until it is killed, or its
+/// parent is gone.
 int child(const char* endpoint, std::uint64_t begin, std::uint64_t end) {
   ::prctl(PR_SET_PDEATHSIG, SIGKILL);
   const std::vector<std::uint8_t> statuses(end - begin, kRunning);
@@ -43,8 +45,10 @@ int child(const char* endpoint, std::uint64_t begin, std::uint64_t end) {
   for (zmq::message_t request; dealer.recv(request);) {
     builder.Clear();
     wire::RankRun* runs = nullptr;
-    const auto vector = builder.CreateUninitializedVectorOfStructs<wire::RankRun>(statuses.size(), &runs);
-    for (std::size_t i = 0; i < statuses.size(); ++i) runs[i] = wire::RankRun(begin + i, begin + i + 1, statuses[i], 0);
+    const auto vector =
+        builder.CreateUninitializedVectorOfStructs<wire::RankRun>(statuses.size(), &runs);
+    for (std::size_t i = 0; i < statuses.size(); ++i)
+      runs[i] = wire::RankRun(begin + i, begin + i + 1, statuses[i], 0);
     const auto values = builder.CreateVector(std::vector<flatbuffers::Offset<wire::Status>>());
     builder.Finish(wire::CreateStatusOverlay(builder, values, vector));
     dealer.send(zmq::buffer(builder.GetBufferPointer(), builder.GetSize()), zmq::send_flags::none);
@@ -74,7 +78,8 @@ bool merge(const zmq::message_t& answer, std::vector<std::uint8_t>& statuses) {
   return true;
 }
 
-double poll(zmq::socket_t& router, const std::vector<std::string>& ids, std::vector<std::uint8_t>& statuses) {
+double poll(zmq::socket_t& router, const std::vector<std::string>& ids,
+            std::vector<std::uint8_t>& statuses) {
   std::fill(statuses.begin(), statuses.end(), std::uint8_t{0});
   const auto begin = Clock::now();
   for (const auto& id : ids) {
@@ -86,7 +91,9 @@ double poll(zmq::socket_t& router, const std::vector<std::string>& ids, std::vec
     if (!router.recv(id) || !router.recv(answer) || !merge(answer, statuses)) std::exit(70);
   }
   const std::chrono::duration<double, std::micro> took = Clock::now() - begin;
-  if (std::count(statuses.begin(), statuses.end(), kRunning) != static_cast<std::ptrdiff_t>(statuses.size())) std::exit(70);
+  if (std::count(statuses.begin(), statuses.end(), kRunning) !=
+      static_cast<std::ptrdiff_t>(statuses.size()))
+    std::exit(70);
   return took.count();
 }
 
@@ -110,7 +117,8 @@ int main(int argc, char** argv) {
   std::string endpoint = "ipc://@meshbus-floor-poll-" + std::to_string(::getpid());
   router.bind(endpoint);
   std::vector<pid_t> children;
-  for (std::uint64_t i = 0; i < hosts; ++i) children.push_back(start(program, endpoint, i * ranks / hosts, (i + 1) * ranks / hosts));
+  for (std::uint64_t i = 0; i < hosts; ++i)
+    children.push_back(start(program, endpoint, i * ranks / hosts, (i + 1) * ranks / hosts));
   std::vector<std::string> ids;
   for (std::uint64_t i = 0; i < hosts; ++i) {
     zmq::message_t id, hello;

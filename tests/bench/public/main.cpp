@@ -1,6 +1,8 @@
-// meshbus-bench-public: what a program gets that is written with the public libraries and nothing else. It is launcher and procs in one.
+// meshbus-bench-public: what a program gets that is written with the public libraries and nothing
+// else. It is launcher and procs in one.
 //     meshbus-bench-public WHAT SIZE AMOUNT
-// WHAT is one of the ways below, AMOUNT round trips or milliseconds. Prints its figures, one a line: NAME VALUE.
+// WHAT is one of the ways below, AMOUNT round trips or milliseconds. Prints its figures, one a
+// line: NAME VALUE.
 #include <meshbus/client.h>
 #include <meshbus/proc.h>
 #include <sys/resource.h>
@@ -59,8 +61,10 @@ Figures round_trips(std::size_t count, const std::function<void()>& call) {
   return {{"p50_us", p50}, {"p99_us", p99}, {"p99_over_p50", p99 / p50}};
 }
 
-/// Sends for so many milliseconds, then asks how many the receiver's handler has counted: all of them, or this fails.
-Figures rate(std::size_t size, std::size_t milliseconds, const std::function<void()>& send, const std::function<std::string()>& ask) {
+/// Sends for so many milliseconds, then asks how many the receiver's handler has counted: all of
+/// them, or this fails.
+Figures rate(std::size_t size, std::size_t milliseconds, const std::function<void()>& send,
+             const std::function<std::string()>& ask) {
   const std::size_t stride = size < 16 * 1024 ? 64 : 1;
   for (std::size_t i = 0; i < stride; ++i) send();
   const auto before = std::stoull(ask());
@@ -73,9 +77,12 @@ Figures rate(std::size_t size, std::size_t milliseconds, const std::function<voi
   }
   const auto counted = std::stoull(ask()) - before;
   const double took = since(start);
-  if (counted != sent) throw std::runtime_error(std::to_string(sent) + " messages were sent, " + std::to_string(counted) + " counted");
+  if (counted != sent)
+    throw std::runtime_error(std::to_string(sent) + " messages were sent, " +
+                             std::to_string(counted) + " counted");
   const double per_s = static_cast<double>(counted) / took * 1e6;
-  return {{"per_s", per_s}, {"mb_per_s", per_s * static_cast<double>(size) / 1e6}, {"us", 1e6 / per_s}};
+  return {
+      {"per_s", per_s}, {"mb_per_s", per_s * static_cast<double>(size) / 1e6}, {"us", 1e6 / per_s}};
 }
 
 struct Task {
@@ -88,10 +95,12 @@ struct Task {
 /// What rank 0 measures.
 Figures measure(Proc& proc, const Task& task) {
   const std::string body(task.size, 'x');
-  if (task.what == "proc-call") return round_trips(task.amount, [&] { must(proc.call(1, kEcho, body, kPatience)); });
+  if (task.what == "proc-call")
+    return round_trips(task.amount, [&] { must(proc.call(1, kEcho, body, kPatience)); });
   if (task.what != "proc-send") throw std::runtime_error("there is no way " + task.what);
   return rate(
-      task.size, task.amount, [&] { must(proc.send(1, kCount, body, kPatience)); }, [&] { return must(proc.call(1, kAsk, "", kPatience)); });
+      task.size, task.amount, [&] { must(proc.send(1, kCount, body, kPatience)); },
+      [&] { return must(proc.call(1, kAsk, "", kPatience)); });
 }
 
 void print(std::ostream& out, const Figures& figures) {
@@ -130,8 +139,10 @@ Figures measure(Context& context, ProcMesh& mesh, const Task& task) {
   const std::string body(task.size, 'x');
   const ProcId to = must(mesh.ref().proc_at(0));
   const auto ask = [&] { return must(context.call(to, kAsk, "", kPatience)); };
-  auto figures = task.what == "context-call" ? round_trips(task.amount, [&] { must(context.call(to, kEcho, body, kPatience)); })
-                                             : rate(task.size, task.amount, [&] { must(context.send(to, kCount, body)); }, ask);
+  auto figures =
+      task.what == "context-call"
+          ? round_trips(task.amount, [&] { must(context.call(to, kEcho, body, kPatience)); })
+          : rate(task.size, task.amount, [&] { must(context.send(to, kCount, body)); }, ask);
   must(context.send(to, kEnd, ""));
   return figures;
 }
@@ -146,10 +157,12 @@ void launch(Task task) {
   const auto own = std::filesystem::read_symlink("/proc/self/exe");
   {
     auto context = must(Context::create());
-    auto hosts = must(HostMesh::process(context, must(Extent::parse("host=1")), {.program = (own.parent_path() / "meshbus").string()}));
+    auto hosts = must(HostMesh::process(context, must(Extent::parse("host=1")),
+                                        {.program = (own.parent_path() / "meshbus").string()}));
     auto mesh = must(hosts.spawn_n("bench", is_launchers ? 1 : 2,
                                    {.kind = ProcKind::mesh,
-                                    .command = {own.string(), task.what, std::to_string(task.size), std::to_string(task.amount), task.figures}}));
+                                    .command = {own.string(), task.what, std::to_string(task.size),
+                                                std::to_string(task.amount), task.figures}}));
     if (is_launchers) print(std::cout, measure(context, mesh, task));
     must(mesh.wait(kPatience));
     must(hosts.shutdown(kPatience));
@@ -161,7 +174,8 @@ void launch(Task task) {
 }  // namespace
 
 int main(int argc, char** argv) try {
-  if (argc < 4) throw std::runtime_error("proc-call|proc-send|context-call|context-send SIZE AMOUNT");
+  if (argc < 4)
+    throw std::runtime_error("proc-call|proc-send|context-call|context-send SIZE AMOUNT");
   const Task task{argv[1], std::stoul(argv[2]), std::stoul(argv[3]), argc > 4 ? argv[4] : ""};
   const auto as_proc = bootstrap(proc_program(task));
   if (as_proc.error().code() != ErrorCode::not_exist) must(as_proc);

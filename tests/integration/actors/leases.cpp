@@ -1,4 +1,5 @@
-// Leases of actors (spec 5.4): what becomes of them when the launcher that made them goes without a word, while their procs live on.
+// Leases of actors (spec 5.4): what becomes of them when the launcher that made them goes without a
+// word, while their procs live on.
 #include <fcntl.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -44,16 +45,24 @@ void let_pass(std::chrono::milliseconds time) {
   CHECK(wait_until([&] { return std::chrono::steady_clock::now() - start > time; }, in_time));
 }
 
-/// A launcher that makes procs which a controller answers for, and actors in them; then it waits to be killed. Never returns.
+/// A launcher that makes procs which a controller answers for, and actors in them; then it waits to
+/// be killed. Never returns.
 [[noreturn]] void launch_and_wait(const HostAddr& host, int told) {
   auto context = must(Context::create(two_seconds()));
   auto hosts = must(HostMesh::attach(context, "hosts", {host}));
   // Until the controller is there.
-  const auto heard = must(Subscription::open(context, {host}, {.deadline = in_time}, [](const SupervisionEvent&) {}));
-  auto procs = must(hosts.spawn("work", extent("gpu=2"), actor_procs(), {.on_failure = [](const RankReport&) {}}));
-  if (const auto given = procs.handover(ProcId(host, ProcName(Name::controller())), {.deadline = in_time}); !given) ::_exit(1);
-  const auto tally = must(procs.spawn_actors("counter", "tally", "0", {.on_failure = [](const ActorReport&) {}}));
-  const auto kept = must(procs.spawn_actors("counter", "kept", "0", {.on_failure = [](const ActorReport&) {}, .detach = true}));
+  const auto heard = must(
+      Subscription::open(context, {host}, {.deadline = in_time}, [](const SupervisionEvent&) {}));
+  auto procs = must(hosts.spawn("work", extent("gpu=2"), actor_procs(),
+                                {.on_failure = [](const RankReport&) {}}));
+  if (const auto given =
+          procs.handover(ProcId(host, ProcName(Name::controller())), {.deadline = in_time});
+      !given)
+    ::_exit(1);
+  const auto tally =
+      must(procs.spawn_actors("counter", "tally", "0", {.on_failure = [](const ActorReport&) {}}));
+  const auto kept = must(procs.spawn_actors(
+      "counter", "kept", "0", {.on_failure = [](const ActorReport&) {}, .detach = true}));
   const auto name = procs.ref().mesh().to_string() + "\n";
   if (::write(told, name.data(), name.size()) != static_cast<ssize_t>(name.size())) ::_exit(1);
   for (;;) ::pause();
@@ -61,7 +70,9 @@ void let_pass(std::chrono::milliseconds time) {
 
 }  // namespace
 
-TEST_CASE("actors: spec 5.4: those of a launcher that is killed are stopped when their lease has lapsed, and nothing else is") {
+TEST_CASE(
+    "actors: spec 5.4: those of a launcher that is killed are stopped when their lease has lapsed, "
+    "and nothing else is") {
   StandingHost standing;
   Process controller({bin("meshbus-controller"), "--hosts", standing.address()});
   int told[2];
@@ -79,8 +90,10 @@ TEST_CASE("actors: spec 5.4: those of a launcher that is killed are stopped when
   const auto hosts = must(HostMesh::attach(context, "hosts", {address_of(standing)}));
   const auto procs = must(must(hosts.meshes()).meshes.front().ref());
   CHECK(procs.mesh().to_string() == name);
-  const auto tally = must(ActorView::attach(context, ActorMeshRef(procs, must(Name::parse("tally")))));
-  const auto kept = must(ActorView::attach(context, ActorMeshRef(procs, must(Name::parse("kept")))));
+  const auto tally =
+      must(ActorView::attach(context, ActorMeshRef(procs, must(Name::parse("tally")))));
+  const auto kept =
+      must(ActorView::attach(context, ActorMeshRef(procs, must(Name::parse("kept")))));
   // Longer than the lease, which is renewed.
   let_pass(4s);
   CHECK(states_of(tally) == "Running;Running;");
@@ -92,20 +105,25 @@ TEST_CASE("actors: spec 5.4: those of a launcher that is killed are stopped when
   CHECK(must(kept.call("add", "1", in_time))[1].value() == "1");
   const auto events = must(hosts.events(name, in_time)).events;
   CHECK(std::any_of(events.begin(), events.end(), [&](const HostEvent& event) {
-    return event.kind == EventKind::lease_lapsed && event.text == "actors tally: its lease has lapsed: nobody has renewed it for 2000 ms";
+    return event.kind == EventKind::lease_lapsed &&
+           event.text == "actors tally: its lease has lapsed: nobody has renewed it for 2000 ms";
   }));
 }
 
-TEST_CASE("actors: spec 5.4: an agent that takes over goes on with the leases of actors as they are renewed; detached ones need none") {
+TEST_CASE(
+    "actors: spec 5.4: an agent that takes over goes on with the leases of actors as they are "
+    "renewed; detached ones need none") {
   StandingHost standing;
   auto context = must(Context::create(two_seconds()));
   auto hosts = must(HostMesh::attach(context, "hosts", {address_of(standing)}));
   Heard heard;
   auto procs = must(hosts.spawn("work", extent("gpu=2"), actor_procs(), heard.handlers()));
-  auto tally = must(procs.spawn_actors("counter", "tally", "0", {.on_failure = [](const ActorReport&) {}}));
+  auto tally =
+      must(procs.spawn_actors("counter", "tally", "0", {.on_failure = [](const ActorReport&) {}}));
   std::optional<ActorView> left;
   {
-    const auto kept = must(procs.spawn_actors("counter", "kept", "0", {.on_failure = [](const ActorReport&) {}, .detach = true}));
+    const auto kept = must(procs.spawn_actors(
+        "counter", "kept", "0", {.on_failure = [](const ActorReport&) {}, .detach = true}));
     left = kept.all();
   }
   REQUIRE(::kill(standing.roles().agent, SIGKILL) == 0);
@@ -116,11 +134,14 @@ TEST_CASE("actors: spec 5.4: an agent that takes over goes on with the leases of
   // The lease of those that were stopped lapses unnoticed.
   let_pass(3s);
   const auto events = must(hosts.events(procs.ref().mesh().to_string(), in_time)).events;
-  CHECK(std::none_of(events.begin(), events.end(), [](const HostEvent& event) { return event.kind == EventKind::lease_lapsed; }));
+  CHECK(std::none_of(events.begin(), events.end(),
+                     [](const HostEvent& event) { return event.kind == EventKind::lease_lapsed; }));
   must(procs.stop());
 }
 
-TEST_CASE("actors: spec 5.4: a silent host is not waited for until the deadline: actors are made, there as elsewhere") {
+TEST_CASE(
+    "actors: spec 5.4: a silent host is not waited for until the deadline: actors are made, there "
+    "as elsewhere") {
   StandingHost first, second;
   auto context = must(Context::create(quick({{"session.away", "1h"}})));
   auto hosts = must(HostMesh::attach(context, "hosts", {address_of(first), address_of(second)}));
@@ -129,7 +150,9 @@ TEST_CASE("actors: spec 5.4: a silent host is not waited for until the deadline:
   const auto agent = second.roles().agent;
   REQUIRE(::kill(agent, SIGSTOP) == 0);
   // Nothing would be left of it if the agent were waited for until then.
-  const auto tally = procs.spawn_actors("counter", "tally", "0", {.deadline = 10s * slowness, .on_failure = [](const ActorReport&) {}});
+  const auto tally =
+      procs.spawn_actors("counter", "tally", "0",
+                         {.deadline = 10s * slowness, .on_failure = [](const ActorReport&) {}});
   REQUIRE(::kill(agent, SIGCONT) == 0);
   INFO((tally ? std::string() : tally.error().to_string()));
   REQUIRE(tally.has_value());

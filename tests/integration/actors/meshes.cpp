@@ -1,4 +1,5 @@
-// Actor meshes, from a launcher that is this test program: procs are real processes, on hosts of their own.
+// Actor meshes, from a launcher that is this test program: procs are real processes, on hosts of
+// their own.
 #include <csignal>
 #include <future>
 #include <set>
@@ -15,8 +16,10 @@ namespace {
 
 /// Procs with the actors of actor_program, and a launcher.
 struct Actors {
-  explicit Actors(std::string_view host_extent, std::string_view per_host, std::vector<std::string> arguments = {})
-      : context(must(Context::create())), hosts(must(HostMesh::process(context, extent(host_extent), of_this_build()))) {
+  explicit Actors(std::string_view host_extent, std::string_view per_host,
+                  std::vector<std::string> arguments = {})
+      : context(must(Context::create())),
+        hosts(must(HostMesh::process(context, extent(host_extent), of_this_build()))) {
     ProcSpec spec{.kind = ProcKind::mesh, .command = {bin("meshbus_test_actors")}};
     spec.command.insert(spec.command.end(), arguments.begin(), arguments.end());
     spec.output = OutputMode::stream;
@@ -38,7 +41,8 @@ struct Actors {
   }
   /// Waits until that rank has written this to stderr.
   bool says(std::uint64_t rank, const std::string& text) {
-    return wait_until([&] { return heard.output(rank, Stream::err).find(text) != std::string::npos; }, in_time);
+    return wait_until(
+        [&] { return heard.output(rank, Stream::err).find(text) != std::string::npos; }, in_time);
   }
   pid_t pid(std::uint64_t rank) const { return static_cast<pid_t>(procs->known().ranks[rank].pid); }
 
@@ -69,7 +73,9 @@ TEST_CASE("actors: one in each proc of two hosts is made, asked, told and stoppe
   CHECK(values(must(tally.call(7, "", in_time))) == Texts(8, "50"));
   const auto where = must(tally.call("where", "", in_time));
   for (std::uint64_t rank = 0; rank < 8; ++rank)
-    CHECK(where[rank].value() == std::to_string(rank) + " " + must(actors.procs->ref().proc_at(rank)).to_string() + ",tally[0]");
+    CHECK(where[rank].value() == std::to_string(rank) + " " +
+                                     must(actors.procs->ref().proc_at(rank)).to_string() +
+                                     ",tally[0]");
   const auto states = must(tally.states(in_time));
   REQUIRE(states.size() == 8);
   CHECK(states[5].status == Status::Kind::running);
@@ -92,38 +98,52 @@ TEST_CASE("actors: one in each proc of two hosts is made, asked, told and stoppe
 }
 
 TEST_CASE(
-    "actors: spec 7.2: a constructor that throws is an error with rank and text; those that were made are stopped, the procs stay usable") {
+    "actors: spec 7.2: a constructor that throws is an error with rank and text; those that were "
+    "made are stopped, the procs stay usable") {
   Actors actors("host=1", "gpu=3");
   const auto broken = actors.procs->spawn_actors("fragile", "model", "1");
   REQUIRE_FALSE(broken.has_value());
   INFO(broken.error().to_string());
   CHECK(broken.error().code() == ErrorCode::actor_spawn_error);
-  CHECK(broken.error().detail().find("1 of 3 were not made: rank 1: actor_spawn_error: ") != std::string::npos);
+  CHECK(broken.error().detail().find("1 of 3 were not made: rank 1: actor_spawn_error: ") !=
+        std::string::npos);
   CHECK(broken.error().detail().find("no such model") != std::string::npos);
-  const auto view = must(ActorView::attach(actors.context, ActorMeshRef(actors.procs->ref(), must(Name::plain("model")))));
-  CHECK(wait_until([&] { return must(view.states(in_time))[0].status == Status::Kind::stopped; }, in_time));
+  const auto view = must(ActorView::attach(
+      actors.context, ActorMeshRef(actors.procs->ref(), must(Name::plain("model")))));
+  CHECK(wait_until([&] { return must(view.states(in_time))[0].status == Status::Kind::stopped; },
+                   in_time));
   CHECK(must(view.states(in_time))[1].status.kind() == Status::Kind::failed);
   // Late and repeated: the same answer.
-  CHECK(actors.procs->spawn_actors("fragile", "model", "1").error().detail().find("no such model") != std::string::npos);
-  CHECK(actors.procs->spawn_actors("twice", "twice", "").error().detail().find("two handlers for one message: same and same") !=
-        std::string::npos);
+  CHECK(
+      actors.procs->spawn_actors("fragile", "model", "1").error().detail().find("no such model") !=
+      std::string::npos);
+  CHECK(actors.procs->spawn_actors("twice", "twice", "")
+            .error()
+            .detail()
+            .find("two handlers for one message: same and same") != std::string::npos);
   auto fine = actors.spawn("fragile", "second", "none");
   CHECK(values(must(fine.call(1, "", in_time))) == Texts(3, "fine"));
   CHECK(actors.heard.failures().empty());
 }
 
-TEST_CASE("actors: spec 7.1: an unknown type is an error that names those that are known; and what is no name is none") {
+TEST_CASE(
+    "actors: spec 7.1: an unknown type is an error that names those that are known; and what is no "
+    "name is none") {
   Actors actors("host=1", "gpu=2");
   const auto unknown = actors.procs->spawn_actors("gauge", "g", "");
   REQUIRE_FALSE(unknown.has_value());
   CHECK(unknown.error().code() == ErrorCode::actor_type_not_registered);
-  CHECK(unknown.error().detail().find("its program has no actor type \"gauge\"; it has bad_end, child, counter, dies") !=
+  CHECK(unknown.error().detail().find(
+            "its program has no actor type \"gauge\"; it has bad_end, child, counter, dies") !=
         std::string::npos);
   CHECK(unknown.error().detail().find("rank") != std::string::npos);
-  CHECK(actors.procs->spawn_actors("counter", "9 lives", "").error().code() == ErrorCode::parse_error);
+  CHECK(actors.procs->spawn_actors("counter", "9 lives", "").error().code() ==
+        ErrorCode::parse_error);
 }
 
-TEST_CASE("actors: spec 7.1: what a handler throws ends this actor and no other, and is told once, with message and causes") {
+TEST_CASE(
+    "actors: spec 7.1: what a handler throws ends this actor and no other, and is told once, with "
+    "message and causes") {
   Actors actors("host=1", "gpu=2");
   auto tally = actors.spawn("counter", "tally", "0");
   auto other = actors.spawn("counter", "other", "5");
@@ -131,26 +151,32 @@ TEST_CASE("actors: spec 7.1: what a handler throws ends this actor and no other,
   const auto failed = must(answers.call("throw", "no checkpoint", in_time));
   REQUIRE(failed.size() == 1);
   CHECK(failed[0].error().code() == ErrorCode::call_error);
-  CHECK(failed[0].error().detail().find("has failed: no checkpoint; because: cannot write; because: disk full") != std::string::npos);
+  CHECK(failed[0].error().detail().find(
+            "has failed: no checkpoint; because: cannot write; because: disk full") !=
+        std::string::npos);
   const auto failure = must(tally.wait_for_failure(in_time));
   CHECK(failure.rank == 1);
   CHECK(failure.message == "throw");
   CHECK(failure.reason == "no checkpoint");
   CHECK(failure.causes == Texts{"cannot write", "disk full"});
   CHECK_FALSE(failure.proc.has_value());
-  CHECK(failure.describe() == "rank 1 (host=0/1,gpu=1/2): actor " + must(tally.ref().actor_at(1)).to_string() +
-                                  " failed in message throw: no checkpoint; because: cannot write; because: disk full");
+  CHECK(failure.describe() ==
+        "rank 1 (host=0/1,gpu=1/2): actor " + must(tally.ref().actor_at(1)).to_string() +
+            " failed in message throw: no checkpoint; because: cannot write; because: disk full");
   // The proc, its other actors and its handlers live on.
   CHECK(values(must(tally.call(7, "", in_time)))[0] == "0");
-  CHECK(must(tally.call(7, "", in_time))[1].error().detail().find("has failed in message throw: no checkpoint") != std::string::npos);
+  CHECK(must(tally.call(7, "", in_time))[1].error().detail().find(
+            "has failed in message throw: no checkpoint") != std::string::npos);
   CHECK(values(must(other.call(7, "", in_time))) == Texts(2, "5"));
-  CHECK(must(must(actors.procs->proc(1)).call(actors.context, 1, "handlers too")) == "handlers too");
+  CHECK(must(must(actors.procs->proc(1)).call(actors.context, 1, "handlers too")) ==
+        "handlers too");
   // An Error is an answer; what is no number is an exception; an int is one too.
   const auto refused = must(other.call("refuse", "", in_time));
   CHECK(refused[0].error().to_string() == "call_error: out_of_range: not that much");
-  CHECK(must(other.call("no such message", "", in_time))[0].error().code() == ErrorCode::no_such_port);
-  CHECK(must(other.call("throw an int", "", in_time))[0].error().detail().find("an exception that is no std::exception") !=
-        std::string::npos);
+  CHECK(must(other.call("no such message", "", in_time))[0].error().code() ==
+        ErrorCode::no_such_port);
+  CHECK(must(other.call("throw an int", "", in_time))[0].error().detail().find(
+            "an exception that is no std::exception") != std::string::npos);
   CHECK(wait_until([&] { return actors.heard_failures().size() == 3; }, in_time));
   const auto ended = must(tally.stop());
   CHECK(ended[0].status == Status::Kind::stopped);
@@ -160,7 +186,8 @@ TEST_CASE("actors: spec 7.1: what a handler throws ends this actor and no other,
   CHECK(actors.heard.failures().empty());
 }
 
-TEST_CASE("actors: spec 7.5: messages of one sender come in order; a full mailbox is told to who sends") {
+TEST_CASE(
+    "actors: spec 7.5: messages of one sender come in order; a full mailbox is told to who sends") {
   Actors actors("host=1", "gpu=2");
   auto tally = actors.spawn("counter", "tally", "0");
   auto small = actors.spawn("small", "small", "0");
@@ -174,7 +201,9 @@ TEST_CASE("actors: spec 7.5: messages of one sender come in order; a full mailbo
   // From an actor of the other proc, in a row.
   const auto first = must(social.at("gpu", 0));
   const auto to = must(small.ref().actor_at(1)).to_string();
-  auto asleep = std::async(std::launch::async, [&] { return must(must(small.at("gpu", 1)).call("sleep", "1500", in_time)); });
+  auto asleep = std::async(std::launch::async, [&] {
+    return must(must(small.at("gpu", 1)).call("sleep", "1500", in_time));
+  });
   REQUIRE(actors.says(1, "sleeps"));
   CHECK(values(must(first.call("flood", "50 " + to, in_time))) == Texts{"sent"});
   CHECK(actors.says(0, "came back: queue_full: actor " + to + " is behind: 5 messages"));
@@ -183,9 +212,12 @@ TEST_CASE("actors: spec 7.5: messages of one sender come in order; a full mailbo
   CHECK(values(asleep.get()) == Texts{"slept"});
   CHECK(values(must(must(small.at("gpu", 1)).call("notes", "", in_time))) == Texts{"0 1 2 3 4 "});
   // So is a message to an actor that is not there, or has stopped.
-  CHECK(values(must(first.call("flood", "1 " + must(actors.procs->ref().proc_at(1)).to_string() + ",nobody[0]", in_time))) ==
-        Texts{"sent"});
-  CHECK(actors.says(0, "came back: no_such_port: " + must(actors.procs->ref().proc_at(1)).to_string() + " has no actor with port"));
+  CHECK(values(must(first.call(
+            "flood", "1 " + must(actors.procs->ref().proc_at(1)).to_string() + ",nobody[0]",
+            in_time))) == Texts{"sent"});
+  CHECK(actors.says(0,
+                    "came back: no_such_port: " + must(actors.procs->ref().proc_at(1)).to_string() +
+                        " has no actor with port"));
   must(small.stop());
   CHECK(values(must(first.call("flood", "1 " + to, in_time))) == Texts{"sent"});
   CHECK(actors.says(0, "came back: no_such_port: actor " + to + " has stopped: stop"));
@@ -194,17 +226,22 @@ TEST_CASE("actors: spec 7.5: messages of one sender come in order; a full mailbo
 TEST_CASE("actors: ask each other, answer later, and never wait") {
   Actors actors("host=2", "gpu=1");
   auto social = actors.spawn("social", "social", "");
-  CHECK(values(must(social.call("ask right", "hello", in_time))) == Texts{"0 heard 1 hello from a peer", "1 heard 0 hello from a peer"});
-  CHECK(must(social.call("ask nobody", "", in_time))[0].error().detail().find("has no actor with port") != std::string::npos);
-  CHECK(must(social.call("forget", "", in_time))[0].error().detail() == "the actor let go of the call without an answer");
-  CHECK(must(social.call("wait for myself", "", in_time))[0].error().detail().find("would_block") != std::string::npos);
+  CHECK(values(must(social.call("ask right", "hello", in_time))) ==
+        Texts{"0 heard 1 hello from a peer", "1 heard 0 hello from a peer"});
+  CHECK(must(social.call("ask nobody", "", in_time))[0].error().detail().find(
+            "has no actor with port") != std::string::npos);
+  CHECK(must(social.call("forget", "", in_time))[0].error().detail() ==
+        "the actor let go of the call without an answer");
+  CHECK(must(social.call("wait for myself", "", in_time))[0].error().detail().find("would_block") !=
+        std::string::npos);
 }
 
 TEST_CASE("actors: delayed messages to oneself come, unless they are cancelled, and are bounded") {
   Actors actors("host=1", "gpu=1");
   auto social = actors.spawn("social", "social", "");
   CHECK(values(must(social.call("tick", "x", in_time))) == Texts{"0"});
-  CHECK(wait_until([&] { return values(must(social.call("tocks", "", in_time))) == Texts{"x"}; }, in_time));
+  CHECK(wait_until([&] { return values(must(social.call("tocks", "", in_time))) == Texts{"x"}; },
+                   in_time));
   CHECK(values(must(social.call("exhaust", "y", in_time))) == Texts{"100"});
   // None of them keeps the actor from stopping.
   CHECK(must(social.stop())[0].status == Status::Kind::stopped);
@@ -216,10 +253,16 @@ TEST_CASE("actors: children are stopped before their parent, and their failures 
   const auto name = must(social.ref().actor_at(0)).proc().to_string() + ",social";
   CHECK(values(must(social.call("spawn", "child", in_time))) == Texts{name + "[1]"});
   CHECK(values(must(social.call("spawn", "child", in_time))) == Texts{name + "[2]"});
-  CHECK(must(social.call("spawn", "gauge", in_time))[0].error().detail().find("actor_type_not_registered") != std::string::npos);
+  CHECK(must(social.call("spawn", "gauge", in_time))[0].error().detail().find(
+            "actor_type_not_registered") != std::string::npos);
   CHECK(values(must(social.call("forgive", "", in_time))) == Texts{""});
   CHECK(values(must(social.call("tell child", "spilt milk", in_time))) == Texts{"sent"});
-  CHECK(wait_until([&] { return values(must(social.call("failures", "", in_time))) == Texts{"social[2] throw: spilt milk "}; }, in_time));
+  CHECK(wait_until(
+      [&] {
+        return values(must(social.call("failures", "", in_time))) ==
+               Texts{"social[2] throw: spilt milk "};
+      },
+      in_time));
   CHECK(must(social.stop({.reason = "bedtime"}))[0].status == Status::Kind::stopped);
   CHECK(actors.says(0, "child 1 stops: its parent social[0] stops: bedtime\nparent stops"));
   CHECK(actors.heard_failures().empty());
@@ -238,7 +281,9 @@ TEST_CASE("actors: children are stopped before their parent, and their failures 
   CHECK(must(third.wait_for_failure(in_time)).causes == Texts{"no such model"});
 }
 
-TEST_CASE("actors: a stop lets the mailbox be handled, within the grace; what throws at the end has failed") {
+TEST_CASE(
+    "actors: a stop lets the mailbox be handled, within the grace; what throws at the end has "
+    "failed") {
   Actors actors("host=1", "gpu=1");
   auto fence = actors.spawn("counter", "fence", "0");
   const auto fill = [&](ActorMesh& mesh) {
@@ -256,7 +301,8 @@ TEST_CASE("actors: a stop lets the mailbox be handled, within the grace; what th
   CHECK(actors.says(0, "on_stop of 0 at 10: enough\ndestroyed"));
 
   auto hasty = actors.spawn("counter", "hasty", "0");
-  auto waits = std::async(std::launch::async, [&] { return must(hasty.call("sleep", "300", in_time)); });
+  auto waits =
+      std::async(std::launch::async, [&] { return must(hasty.call("sleep", "300", in_time)); });
   REQUIRE(actors.says(0, "hasty[0]\nsleeps"));
   fill(hasty);
   report = must(hasty.stop({.reason = "now", .grace = 0ms}))[0];
@@ -275,7 +321,9 @@ TEST_CASE("actors: a stop lets the mailbox be handled, within the grace; what th
   CHECK(must(bad.wait_for_failure(in_time)).status.kind() == Status::Kind::failed);
 }
 
-TEST_CASE("actors: spec 7.3: one that is stuck in a handler past the grace has failed, and says so; the others and the proc go on") {
+TEST_CASE(
+    "actors: spec 7.3: one that is stuck in a handler past the grace has failed, and says so; the "
+    "others and the proc go on") {
   Actors actors("host=1", "gpu=1", {"one-thread"});
   auto stuck = actors.spawn("counter", "stuck", "0");
   auto other = actors.spawn("counter", "other", "5");
@@ -289,7 +337,9 @@ TEST_CASE("actors: spec 7.3: one that is stuck in a handler past the grace has f
   CHECK(report.status.kind() == Status::Kind::failed);
   CHECK(report.message == "sleep");
   CHECK(report.reason.find("stuck for ") == 0);
-  CHECK(report.reason.find("past the end of the grace of its stop (enough); a thread cannot be ended") != std::string::npos);
+  CHECK(report.reason.find(
+            "past the end of the grace of its stop (enough); a thread cannot be ended") !=
+        std::string::npos);
   CHECK(must(stuck.wait_for_failure(in_time)).rank == 0);
   CHECK(values(must(other.call("add", "1", in_time))) == Texts{"6"});
   // The process does not wait for that thread.
@@ -299,7 +349,9 @@ TEST_CASE("actors: spec 7.3: one that is stuck in a handler past the grace has f
   CHECK(actors.says(0, "on_stop of 0 at 6: its proc stops: the end"));
 }
 
-TEST_CASE("actors: spec 7.2: a proc that dies while its actor is made is an error with its exit report; the others are stopped") {
+TEST_CASE(
+    "actors: spec 7.2: a proc that dies while its actor is made is an error with its exit report; "
+    "the others are stopped") {
   Actors actors("host=1", "gpu=3");
   const auto broken = actors.procs->spawn_actors("dies", "dies", "");
   REQUIRE_FALSE(broken.has_value());
@@ -309,20 +361,27 @@ TEST_CASE("actors: spec 7.2: a proc that dies while its actor is made is an erro
   CHECK(broken.error().detail().find("SIGKILL") != std::string::npos);
   CHECK(wait_until([&] { return actors.heard.failures().size() == 1; }, in_time));
   // On what is left nothing can be made any more, unless one says so.
-  CHECK(actors.procs->spawn_actors("counter", "all", "0").error().detail().find("its proc has ended: rank 1 ") != std::string::npos);
-  auto two = must(actors.procs->spawn_actors("counter", "two", "0", {.region = must(actors.procs->ref().range("gpu", 0, 3, 2)).region()}));
+  CHECK(actors.procs->spawn_actors("counter", "all", "0")
+            .error()
+            .detail()
+            .find("its proc has ended: rank 1 ") != std::string::npos);
+  auto two = must(actors.procs->spawn_actors(
+      "counter", "two", "0", {.region = must(actors.procs->ref().range("gpu", 0, 3, 2)).region()}));
   CHECK(two.size() == 2);
   const auto where = must(two.call("where", "", in_time));
   CHECK(where[1].value() == "1 " + must(actors.procs->ref().proc_at(2)).to_string() + ",two[0]");
 }
 
-TEST_CASE("actors: spec 7.4: when a whole proc dies its exit report is the cause, told once; slices beside it stay usable") {
+TEST_CASE(
+    "actors: spec 7.4: when a whole proc dies its exit report is the cause, told once; slices "
+    "beside it stay usable") {
   Actors actors("host=2", "gpu=2");
   auto tally = actors.spawn("counter", "tally", "0");
   CHECK(must(tally.call("throw", "first", 0ms)).size() == 4);  // nobody waits: maybe nobody hears
   auto good = actors.spawn("counter", "good", "3");
-  auto waits =
-      std::async(std::launch::async, [&] { return must(must(must(good.at("host", 1)).at("gpu", 1)).call("sleep", "40000", 60s)); });
+  auto waits = std::async(std::launch::async, [&] {
+    return must(must(must(good.at("host", 1)).at("gpu", 1)).call("sleep", "40000", 60s));
+  });
   REQUIRE(actors.says(3, "sleeps"));
   const auto begin = std::chrono::steady_clock::now();
   ::kill(actors.pid(3), SIGKILL);
@@ -331,7 +390,8 @@ TEST_CASE("actors: spec 7.4: when a whole proc dies its exit report is the cause
   REQUIRE(failure.proc.has_value());
   CHECK(failure.proc->signal == SIGKILL);
   INFO(failure.describe());
-  CHECK(failure.describe().find("its proc has ended: rank 3 (host=1,gpu=1 on ") != std::string::npos);
+  CHECK(failure.describe().find("its proc has ended: rank 3 (host=1,gpu=1 on ") !=
+        std::string::npos);
   CHECK(values(must(must(good.at("gpu", 0)).call(7, "", in_time))) == Texts{"3", "3"});
   const auto mixed = must(must(good.at("host", 1)).call(7, "", in_time));
   CHECK(mixed[1].error().code() == ErrorCode::no_such_proc);
@@ -349,11 +409,13 @@ TEST_CASE("actors: spec 7.4: when a whole proc dies its exit report is the cause
   CHECK(ended[3].status.kind() == Status::Kind::failed);
   CHECK(wait_until([&] { return actors.heard.failures().size() == 2; }, in_time));
   int of_good = 0;
-  for (const auto& told : actors.heard_failures()) of_good += told.actor.find(",good[0]") == std::string::npos ? 0 : 1;
+  for (const auto& told : actors.heard_failures())
+    of_good += told.actor.find(",good[0]") == std::string::npos ? 0 : 1;
   CHECK(of_good == 2);
 }
 
-TEST_CASE("actors: spawning again gets the same actors when all is the same, and is refused otherwise") {
+TEST_CASE(
+    "actors: spawning again gets the same actors when all is the same, and is refused otherwise") {
   Actors actors("host=1", "gpu=2");
   auto first = actors.spawn("counter", "tally", "1");
   CHECK(values(must(first.call("add", "1", in_time))) == Texts(2, "2"));
@@ -362,12 +424,16 @@ TEST_CASE("actors: spawning again gets the same actors when all is the same, and
     CHECK(values(must(again.call(7, "", in_time))) == Texts(2, "2"));
     const auto other = actors.procs->spawn_actors("counter", "tally", "2");
     CHECK(other.error().code() == ErrorCode::refused);
-    CHECK(other.error().detail().find("exists with another spec (type counter, rank 0); take another name") != std::string::npos);
+    CHECK(other.error().detail().find(
+              "exists with another spec (type counter, rank 0); take another name") !=
+          std::string::npos);
     must(again.stop());
   }
   CHECK(wait_until([&] { return first.known()[1].status == Status::Kind::stopped; }, in_time));
-  CHECK(actors.procs->spawn_actors("counter", "tally", "1").error().detail().find("a name is used once in the life of a proc") !=
-        std::string::npos);
+  CHECK(actors.procs->spawn_actors("counter", "tally", "1")
+            .error()
+            .detail()
+            .find("a name is used once in the life of a proc") != std::string::npos);
   auto fresh = actors.spawn("counter", must(Name::make("tally")).to_string(), "1");
   CHECK(values(must(fresh.call(7, "", in_time))) == Texts(2, "1"));
 }
@@ -379,7 +445,8 @@ TEST_CASE("actors: whoever lets go of them stops them; a slice that is left keep
     auto tally = actors.spawn("counter", "tally", "1");
     slice = must(tally.range("gpu", 0, 1));
   }
-  CHECK(wait_until([&] { return must(slice->states(in_time))[0].status == Status::Kind::stopped; }, in_time));
+  CHECK(wait_until([&] { return must(slice->states(in_time))[0].status == Status::Kind::stopped; },
+                   in_time));
   CHECK(must(slice->states(in_time))[0].reason == "the launcher let go of the actors");
 }
 
@@ -387,15 +454,19 @@ TEST_CASE("actors: nonsense for an actor, or about one, is refused in words and 
   Actors actors("host=1", "gpu=1");
   auto tally = actors.spawn("counter", "tally", "1");
   const auto id = must(tally.ref().actor_at(0));
-  CHECK(actors.context.call(id.proc(), actor_port(id), "short", in_time).error().code() == ErrorCode::malformed_message);
+  CHECK(actors.context.call(id.proc(), actor_port(id), "short", in_time).error().code() ==
+        ErrorCode::malformed_message);
   CHECK(actors.context.send(id.proc(), actor_port(id), "short").has_value());
-  CHECK(actors.context.call(id.proc(), actor_port(must(Name::plain("nobody"))), "", in_time).error().code() == ErrorCode::no_such_port);
+  CHECK(actors.context.call(id.proc(), actor_port(must(Name::plain("nobody"))), "", in_time)
+            .error()
+            .code() == ErrorCode::no_such_port);
   wire::KeyValueT pair;
   pair.key = "loss";
   pair.value = "0.5";
   flatbuffers::FlatBufferBuilder builder;
   builder.Finish(wire::KeyValue::Pack(builder, &pair));
-  const std::string table(reinterpret_cast<const char*>(builder.GetBufferPointer()), builder.GetSize());
+  const std::string table(reinterpret_cast<const char*>(builder.GetBufferPointer()),
+                          builder.GetSize());
   CHECK(values(must(tally.call("table", table, in_time))) == Texts{"loss is 0.5"});
   for (std::size_t size = 0; size < table.size(); ++size) {
     CAPTURE(size);
@@ -408,10 +479,13 @@ TEST_CASE("actors: nonsense for an actor, or about one, is refused in words and 
       CHECK(answer.error().detail().find("malformed_message: message table of") == 0);
     }
   }
-  CHECK(must(tally.call("add", std::string(2'000'000, '1'), in_time))[0].error().code() == ErrorCode::too_large);
+  CHECK(must(tally.call("add", std::string(2'000'000, '1'), in_time))[0].error().code() ==
+        ErrorCode::too_large);
   CHECK(tally.send("add", std::string(2'000'000, '1')).error().code() == ErrorCode::too_large);
   const auto none =
-      must(must(ActorView::attach(actors.context, ActorMeshRef(actors.procs->ref(), must(Name::plain("nobody"))))).states(in_time));
+      must(must(ActorView::attach(actors.context,
+                                  ActorMeshRef(actors.procs->ref(), must(Name::plain("nobody")))))
+               .states(in_time));
   CHECK(none[0].status == Status::Kind::not_exist);
   const auto slice = must(tally.range("gpu", 0, 1));
   CHECK(values(must(slice.call(7, "", in_time))) == Texts{"1"});
@@ -427,6 +501,7 @@ TEST_CASE("actors: a program ends with its actors stopped, whoever ends it") {
   CHECK(must(tally.call("exit", "33", in_time)).size() == 2);
   CHECK(wait_until([&] { return actors.heard.failures().size() == 1; }, in_time));
   CHECK(actors.heard.failures()[0].exit_code == 33);
-  CHECK(wait_until([&] { return tally.known()[1].status.kind() == Status::Kind::failed; }, in_time));
+  CHECK(
+      wait_until([&] { return tally.known()[1].status.kind() == Status::Kind::failed; }, in_time));
   CHECK(tally.known()[0].status == Status::Kind::stopped);
 }

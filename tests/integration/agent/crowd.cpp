@@ -1,4 +1,5 @@
-// Crowds of procs through one agent: every end is told once and right, and the keeper is never asked for more at a time than is set.
+// Crowds of procs through one agent: every end is told once and right, and the keeper is never
+// asked for more at a time than is set.
 #include <doctest/doctest.h>
 
 #include <fcntl.h>
@@ -18,7 +19,8 @@ using namespace std::chrono_literals;
 namespace meshbus::test {
 namespace {
 
-/// Stands between an agent and its keeper, passes on all that they say, and counts births. Lives on the agent's reactor, and longer.
+/// Stands between an agent and its keeper, passes on all that they say, and counts births. Lives on
+/// the agent's reactor, and longer.
 class KeeperTap {
  public:
   UniqueFd put_between(Reactor& reactor, UniqueFd keeper) {
@@ -48,7 +50,8 @@ class KeeperTap {
     for (End* from : {&keeper_, &agent_}) {
       os::Packet packet;
       auto received = os::Transfer::lost;
-      while (!from->is_lost && (received = os::receive_packet(from->socket.get(), packet)) == os::Transfer::done) {
+      while (!from->is_lost &&
+             (received = os::receive_packet(from->socket.get(), packet)) == os::Transfer::done) {
         from == &keeper_ ? count_from_keeper(copy_of(packet)) : count_from_agent(copy_of(packet));
         (from == &keeper_ ? agent_ : keeper_).waiting.push_back(std::exchange(packet, {}));
       }
@@ -56,39 +59,45 @@ class KeeperTap {
     }
     for (End* to : {&keeper_, &agent_}) {
       auto& waiting = to->waiting;
-      while (!waiting.empty() && os::send_packet(to->socket.get(), waiting.front()) == os::Transfer::done) waiting.pop_front();
+      while (!waiting.empty() &&
+             os::send_packet(to->socket.get(), waiting.front()) == os::Transfer::done)
+        waiting.pop_front();
       if (to->is_lost) {
         reactor_->forget(to->socket.get());
       } else {
-        reactor_->watch(to->socket.get(), EPOLLIN | (waiting.empty() ? 0U : EPOLLOUT), [this](std::uint32_t) { pump(); });
+        reactor_->watch(to->socket.get(), EPOLLIN | (waiting.empty() ? 0U : EPOLLOUT),
+                        [this](std::uint32_t) { pump(); });
       }
     }
   }
   static os::Packet copy_of(const os::Packet& packet) {
     os::Packet copy{packet.bytes, {}};
-    for (const UniqueFd& fd : packet.fds) copy.fds.emplace_back(::fcntl(fd.get(), F_DUPFD_CLOEXEC, 0));
+    for (const UniqueFd& fd : packet.fds)
+      copy.fds.emplace_back(::fcntl(fd.get(), F_DUPFD_CLOEXEC, 0));
     return copy;
   }
 
   void count_from_agent(os::Packet packet) {
-    CHECK(keeper::decode_requests(std::move(packet), {.on_spawn =
-                                                          [this](const os::SpawnBatch& batch) {
-                                                            ++ask_packets;
-                                                            asked += batch.procs.size();
-                                                            largest_ask = std::max(largest_ask, batch.procs.size());
-                                                            most_open = std::max(most_open, asked - born);
-                                                          },
-                                                      .on_signal = [](const keeper::Signal&) {},
-                                                      .on_kill_mesh = [](const keeper::KillMesh&) {},
-                                                      .on_forget = [](const keeper::Forget&) {},
-                                                      .on_close_input = [](const keeper::CloseInput&) {}}));
+    CHECK(keeper::decode_requests(std::move(packet),
+                                  {.on_spawn =
+                                       [this](const os::SpawnBatch& batch) {
+                                         ++ask_packets;
+                                         asked += batch.procs.size();
+                                         largest_ask = std::max(largest_ask, batch.procs.size());
+                                         most_open = std::max(most_open, asked - born);
+                                       },
+                                   .on_signal = [](const keeper::Signal&) {},
+                                   .on_kill_mesh = [](const keeper::KillMesh&) {},
+                                   .on_forget = [](const keeper::Forget&) {},
+                                   .on_close_input = [](const keeper::CloseInput&) {}}));
   }
   void count_from_keeper(os::Packet packet) {
     const std::size_t before = born;
-    CHECK(keeper::decode_events(std::move(packet), {.on_birth = [this](const keeper::Birth&) { ++born; },
-                                                    .on_exit = [](const keeper::Exit&) {},
-                                                    .on_gone = [](const keeper::Gone&) {},
-                                                    .on_replayed = [] {}}));
+    CHECK(keeper::decode_events(std::move(packet),
+                                {.on_birth = [this](const keeper::Birth&) { ++born; },
+                                 .on_exit = [](const keeper::Exit&) {},
+                                 .on_gone = [](const keeper::Gone&) {},
+                                 .on_replayed = [] {}}));
     if (born != before) ++birth_packets;
   }
 
@@ -104,11 +113,13 @@ TEST_CASE("agent: 10000 short-lived procs: every code is right, and one end of e
   std::uint64_t right = 0, told_once = 0;
   std::string wrong;
   for (std::uint64_t i = 0; i < meshes; ++i) {
-    const auto mesh = harness.run_shell("[ $((RANK % 2)) = 0 ] && exec /bin/true; exit $((RANK % 251))", at_once);
+    const auto mesh =
+        harness.run_shell("[ $((RANK % 2)) = 0 ] && exec /bin/true; exit $((RANK % 251))", at_once);
     const auto& known = harness.launcher->mesh(mesh);
     std::uint64_t ended = 0;  // so many of the lowest ranks
     const auto have_ended = [&] {
-      for (auto one = known.find(ended); one != known.end() && one->first == ended; ++one, ++ended) {
+      for (auto one = known.find(ended); one != known.end() && one->first == ended;
+           ++one, ++ended) {
         if (!one->second.has_ended() || !one->second.exit_report) break;
       }
       return ended == at_once;
@@ -120,10 +131,14 @@ TEST_CASE("agent: 10000 short-lived procs: every code is right, and one end of e
     for (const auto& [rank, one] : known) {
       const int code = rank % 2 == 0 ? 0 : static_cast<int>(rank % 251);
       const auto& last = one.states.back();
-      const bool is_right = one.state() == wire::ProcState::stopped && last.signal() == 0 && last.exit_code() == code &&
-                            one.exit_report->cause == wire::Cause::exited && one.exit_report->reason == "exit " + std::to_string(code);
-      const bool is_once = std::count_if(one.states.begin(), one.states.end(),
-                                         [](const wire::RankState& state) { return state.state() >= wire::ProcState::stopped; }) == 1;
+      const bool is_right = one.state() == wire::ProcState::stopped && last.signal() == 0 &&
+                            last.exit_code() == code &&
+                            one.exit_report->cause == wire::Cause::exited &&
+                            one.exit_report->reason == "exit " + std::to_string(code);
+      const bool is_once =
+          std::count_if(one.states.begin(), one.states.end(), [](const wire::RankState& state) {
+            return state.state() >= wire::ProcState::stopped;
+          }) == 1;
       right += is_right ? 1U : 0U;
       told_once += is_once ? 1U : 0U;
       if ((!is_right || !is_once) && wrong.size() < 1000)
@@ -131,23 +146,31 @@ TEST_CASE("agent: 10000 short-lived procs: every code is right, and one end of e
     }
     CHECK(harness.agent().live() == 0);
   }
-  const auto took = std::chrono::duration_cast<std::chrono::milliseconds>(std::chrono::steady_clock::now() - begin);
+  const auto took = std::chrono::duration_cast<std::chrono::milliseconds>(
+      std::chrono::steady_clock::now() - begin);
   INFO(wrong);
   CHECK(right == meshes * at_once);
   CHECK(told_once == meshes * at_once);
   CHECK(harness.launcher->problems.empty());
-  MESSAGE("10000 procs: ", took.count(), " ms, ", harness.launcher->state_messages, " messages with changes");
+  MESSAGE("10000 procs: ", took.count(), " ms, ", harness.launcher->state_messages,
+          " messages with changes");
 }
 
-TEST_CASE("agent: the keeper is asked for as many births at a time as spawn.in_flight says, and both speak in batches") {
+TEST_CASE(
+    "agent: the keeper is asked for as many births at a time as spawn.in_flight says, and both "
+    "speak in batches") {
   for (const std::size_t in_flight : {64U, 7U, 200U}) {
     CAPTURE(in_flight);
     const std::size_t procs = in_flight == 64 ? 1000 : 300;
     KeeperTap tap;
     std::vector<Setting> settings;
-    if (in_flight != 64) settings.push_back({"spawn.in_flight", std::to_string(in_flight)});  // else: what it is without
-    AgentHarness harness({.settings = std::move(settings),
-                          .between = [&](Reactor& reactor, UniqueFd keeper) { return tap.put_between(reactor, std::move(keeper)); }});
+    if (in_flight != 64)
+      settings.push_back(
+          {"spawn.in_flight", std::to_string(in_flight)});  // else: what it is without
+    AgentHarness harness(
+        {.settings = std::move(settings), .between = [&](Reactor& reactor, UniqueFd keeper) {
+           return tap.put_between(reactor, std::move(keeper));
+         }});
     const auto mesh = harness.spawn(harness.command({"/bin/true"}, procs));
     harness.wait_ended(mesh, procs);
     CHECK(tap.asked == procs);
@@ -156,7 +179,8 @@ TEST_CASE("agent: the keeper is asked for as many births at a time as spawn.in_f
     CHECK(tap.largest_ask == std::min(in_flight, keeper::max_procs_per_batch));
     CHECK(tap.birth_packets <= procs);
     CHECK(tap.ask_packets <= tap.birth_packets + in_flight / keeper::max_procs_per_batch + 1);
-    MESSAGE("in flight ", tap.most_open, ": ", procs, " births asked for in ", tap.ask_packets, " packets and told in ", tap.birth_packets);
+    MESSAGE("in flight ", tap.most_open, ": ", procs, " births asked for in ", tap.ask_packets,
+            " packets and told in ", tap.birth_packets);
   }
 }
 

@@ -35,7 +35,8 @@ std::vector<State> states_of(const TestLauncher::Rank& rank) {
 
 /// Whether it was for want of memory is known where something counts that.
 std::string killed_from_outside() {
-  return std::string("killed by SIGKILL from outside") + (host::MemoryKills().cgroup().empty() ? ", possibly out of memory" : "");
+  return std::string("killed by SIGKILL from outside") +
+         (host::MemoryKills().cgroup().empty() ? ", possibly out of memory" : "");
 }
 
 TEST_CASE("agent: every kind of end is told exactly") {
@@ -53,8 +54,10 @@ TEST_CASE("agent: every kind of end is told exactly") {
            {"exit 0", State::stopped, 0, 0, "exit 0", Cause::exited},
            {"exit 3", State::stopped, 3, 0, "exit 3", Cause::exited},
            {"exit 255", State::stopped, 255, 0, "exit 255", Cause::exited},
-           {"kill -KILL $$", State::killed, 0, SIGKILL, killed_from_outside(), Cause::killed_from_outside},
-           {"ulimit -c 0; kill -SEGV $$", State::killed, 0, SIGSEGV, "killed by SIGSEGV", Cause::signaled},
+           {"kill -KILL $$", State::killed, 0, SIGKILL, killed_from_outside(),
+            Cause::killed_from_outside},
+           {"ulimit -c 0; kill -SEGV $$", State::killed, 0, SIGSEGV, "killed by SIGSEGV",
+            Cause::signaled},
            {"kill -TERM $$", State::killed, 0, SIGTERM, "killed by SIGTERM", Cause::signaled},
        }) {
     INFO(script);
@@ -72,7 +75,8 @@ TEST_CASE("agent: every kind of end is told exactly") {
     CHECK(rank.exit_report->code == wire::ErrorCode::none);
     CHECK(rank.exit_report->stopped_by.empty());
     CHECK(rank.exit_report->max_rss_bytes > 0);
-    CHECK(states_of(rank) == std::vector<State>{State::starting, State::running, State::ready, state});
+    CHECK(states_of(rank) ==
+          std::vector<State>{State::starting, State::running, State::ready, state});
     CHECK(rank.states.back().started_ns() > 1'700'000'000'000'000'000);
     CHECK(rank.states.back().ended_ns() >= rank.states.back().started_ns());
     CHECK(rank.states.back().pid() > 0);
@@ -86,17 +90,21 @@ TEST_CASE("agent: every signal that ends a process is told by its name") {
     int signal;
     std::string name;
   };
-  const std::vector<Row> rows = {{SIGHUP, "SIGHUP"},   {SIGINT, "SIGINT"},       {SIGQUIT, "SIGQUIT"},     {SIGILL, "SIGILL"},
-                                 {SIGTRAP, "SIGTRAP"}, {SIGABRT, "SIGABRT"},     {SIGBUS, "SIGBUS"},       {SIGFPE, "SIGFPE"},
-                                 {SIGUSR1, "SIGUSR1"}, {SIGSEGV, "SIGSEGV"},     {SIGUSR2, "SIGUSR2"},     {SIGPIPE, "SIGPIPE"},
-                                 {SIGALRM, "SIGALRM"}, {SIGTERM, "SIGTERM"},     {SIGSTKFLT, "SIGSTKFLT"}, {SIGXCPU, "SIGXCPU"},
-                                 {SIGXFSZ, "SIGXFSZ"}, {SIGVTALRM, "SIGVTALRM"}, {SIGPROF, "SIGPROF"},     {SIGPOLL, "SIGPOLL"},
-                                 {SIGPWR, "SIGPWR"},   {SIGSYS, "SIGSYS"},       {SIGRTMIN, "SIGRTMIN+0"}, {SIGRTMAX, "SIGRTMIN+30"}};
+  const std::vector<Row> rows = {
+      {SIGHUP, "SIGHUP"},   {SIGINT, "SIGINT"},       {SIGQUIT, "SIGQUIT"},
+      {SIGILL, "SIGILL"},   {SIGTRAP, "SIGTRAP"},     {SIGABRT, "SIGABRT"},
+      {SIGBUS, "SIGBUS"},   {SIGFPE, "SIGFPE"},       {SIGUSR1, "SIGUSR1"},
+      {SIGSEGV, "SIGSEGV"}, {SIGUSR2, "SIGUSR2"},     {SIGPIPE, "SIGPIPE"},
+      {SIGALRM, "SIGALRM"}, {SIGTERM, "SIGTERM"},     {SIGSTKFLT, "SIGSTKFLT"},
+      {SIGXCPU, "SIGXCPU"}, {SIGXFSZ, "SIGXFSZ"},     {SIGVTALRM, "SIGVTALRM"},
+      {SIGPROF, "SIGPROF"}, {SIGPOLL, "SIGPOLL"},     {SIGPWR, "SIGPWR"},
+      {SIGSYS, "SIGSYS"},   {SIGRTMIN, "SIGRTMIN+0"}, {SIGRTMAX, "SIGRTMIN+30"}};
   std::string script = "ulimit -c 0; set --";
   for (const auto& row : rows) script += " " + std::to_string(row.signal);
   AgentHarness harness;
   // env: a shell does not give way to signals that it was started without.
-  const auto mesh = harness.run_shell(script + "; shift $RANK; kill -$1 $$; sleep 10; exit 1", rows.size());
+  const auto mesh =
+      harness.run_shell(script + "; shift $RANK; kill -$1 $$; sleep 10; exit 1", rows.size());
   harness.wait_ended(mesh, rows.size());
   for (std::size_t i = 0; i < rows.size(); ++i) {
     const auto& rank = harness.rank(mesh, i);
@@ -119,7 +127,8 @@ TEST_CASE("agent: the limit of CPU time is told, soft and hard, with what was us
   std::vector<std::pair<std::string, Row>> meshes;
   for (const auto& row :
        std::vector<Row>{{"while :; do :; done", 1, 5, SIGXCPU, "s of CPU time, RLIMIT_CPU is 1 s"},
-                        {"trap '' XCPU; while :; do :; done", 1, 2, SIGKILL, "s of CPU time, the hard RLIMIT_CPU is 2 s"}}) {
+                        {"trap '' XCPU; while :; do :; done", 1, 2, SIGKILL,
+                         "s of CPU time, the hard RLIMIT_CPU is 2 s"}}) {
     auto request = harness.shell("ulimit -c 0; " + row.script);
     request.command->settings = std::make_unique<wire::ProcSettingsT>();
     request.command->settings->limits = {wire::ResourceLimit(row.soft, row.hard, RLIMIT_CPU)};
@@ -159,13 +168,24 @@ TEST_CASE("agent: what cannot be executed is named, with file, step and host") {
     std::string reason;
   };
   for (const auto& [argv, directory, os_error, reason] : std::vector<Row>{
-           {{"/no/such/file"}, "", ENOENT, "cannot execute '/no/such/file': No such file or directory (step: exec)" + on_host},
-           {{"no_such_program"}, "", ENOENT, "cannot execute 'no_such_program': No such file or directory (step: lookup)" + on_host},
-           {{"/etc/passwd"}, "", EACCES, "cannot execute '/etc/passwd': Permission denied (step: exec)" + on_host},
+           {{"/no/such/file"},
+            "",
+            ENOENT,
+            "cannot execute '/no/such/file': No such file or directory (step: exec)" + on_host},
+           {{"no_such_program"},
+            "",
+            ENOENT,
+            "cannot execute 'no_such_program': No such file or directory (step: lookup)" + on_host},
+           {{"/etc/passwd"},
+            "",
+            EACCES,
+            "cannot execute '/etc/passwd': Permission denied (step: exec)" + on_host},
            {{bad_script},
             "",
             ENOENT,
-            "cannot execute '" + bad_script + ": interpreter /no/such/interpreter': No such file or directory (step: interpreter)" +
+            "cannot execute '" + bad_script +
+                ": interpreter /no/such/interpreter': No such file or directory (step: "
+                "interpreter)" +
                 on_host},
            {{dir.write("text", "no program\n", true)},
             "",
@@ -174,7 +194,8 @@ TEST_CASE("agent: what cannot be executed is named, with file, step and host") {
            {{"/bin/true"},
             "/no/such/directory",
             ENOENT,
-            "cannot start '/bin/true': cannot enter directory '/no/such/directory': No such file or directory (step: working_directory)" +
+            "cannot start '/bin/true': cannot enter directory '/no/such/directory': No such file "
+            "or directory (step: working_directory)" +
                 on_host},
        }) {
     auto request = harness.command(argv, 2);
@@ -185,8 +206,10 @@ TEST_CASE("agent: what cannot be executed is named, with file, step and host") {
       const auto& rank = harness.rank(mesh, number);
       CHECK(states_of(rank) == std::vector<State>{State::starting, State::failed});
       // Another code when it is not the file that cannot be executed.
-      CHECK(rank.exit_report->code == (directory.empty() ? wire::ErrorCode::exec_failed : wire::ErrorCode::io_error));
-      CHECK(rank.exit_report->cause == (directory.empty() ? wire::Cause::exec_failed : wire::Cause::spawn_failed));
+      CHECK(rank.exit_report->code ==
+            (directory.empty() ? wire::ErrorCode::exec_failed : wire::ErrorCode::io_error));
+      CHECK(rank.exit_report->cause ==
+            (directory.empty() ? wire::Cause::exec_failed : wire::Cause::spawn_failed));
       CHECK(rank.exit_report->os_error == os_error);
       CHECK(rank.exit_report->reason == reason);
       CHECK(rank.states.back().pid() == 0);
@@ -198,7 +221,8 @@ TEST_CASE("agent: what cannot be executed is named, with file, step and host") {
 TEST_CASE("agent: the exit report has the last 100 lines of stderr, exact bytes") {
   AgentHarness harness;
   const auto mesh = harness.run_shell(
-      "i=0; while [ $i -lt 250 ]; do i=$((i+1)); echo \"line $i\" >&2; done; echo not this; printf 'no newline\\377' >&2; exit 1");
+      "i=0; while [ $i -lt 250 ]; do i=$((i+1)); echo \"line $i\" >&2; done; echo not this; printf "
+      "'no newline\\377' >&2; exit 1");
   harness.wait_ended(mesh);
   std::string expected;
   for (int i = 152; i <= 250; ++i) expected += "line " + std::to_string(i) + "\n";
@@ -206,10 +230,13 @@ TEST_CASE("agent: the exit report has the last 100 lines of stderr, exact bytes"
   CHECK(tail_of(harness.rank(mesh)) == expected);
 }
 
-TEST_CASE("agent: what a descendant writes after the end of its proc is still taken, the descendant is not waited for") {
+TEST_CASE(
+    "agent: what a descendant writes after the end of its proc is still taken, the descendant is "
+    "not waited for") {
   AgentHarness harness;
   const auto begin = std::chrono::steady_clock::now();
-  const auto mesh = harness.run_shell("(while :; do echo flood; done) >&2 & sleep 300 & echo last words >&2; exit 2");
+  const auto mesh = harness.run_shell(
+      "(while :; do echo flood; done) >&2 & sleep 300 & echo last words >&2; exit 2");
   harness.wait_ended(mesh);
   CHECK(std::chrono::steady_clock::now() - begin < 10s * slowness);
   CHECK(harness.rank(mesh).states.back().exit_code() == 2);
@@ -222,7 +249,8 @@ TEST_CASE("agent: a stop that was asked for is Stopped, with signal, step and re
   harness.stop(mesh, 10s);
   harness.wait_ended(mesh);
   const auto& rank = harness.rank(mesh);
-  CHECK(states_of(rank) == std::vector<State>{State::starting, State::running, State::ready, State::stopping, State::stopped});
+  CHECK(states_of(rank) == std::vector<State>{State::starting, State::running, State::ready,
+                                              State::stopping, State::stopped});
   CHECK(rank.states.back().signal() == SIGTERM);
   CHECK(rank.states.back().step() == Step::term);
   CHECK(rank.exit_report->reason == "killed by SIGTERM");
@@ -297,7 +325,9 @@ TEST_CASE("agent: a stop ends single ranks, and knows no unknown ones") {
   const auto mesh = harness.run_shell("exec sleep 300", 4);
   harness.wait_state(mesh, State::ready, 4);
   harness.stop(mesh, 5s, {wire::RankInterval(1, 3), wire::RankInterval(7, 9)});
-  harness.wait("two ends", [&] { return harness.rank(mesh, 1).exit_report && harness.rank(mesh, 2).exit_report; });
+  harness.wait("two ends", [&] {
+    return harness.rank(mesh, 1).exit_report && harness.rank(mesh, 2).exit_report;
+  });
   CHECK(harness.rank(mesh, 0).state() == State::ready);
   CHECK(harness.rank(mesh, 3).state() == State::ready);
   harness.stop("nobody-13Se1Maqzryj", 5s);
@@ -342,13 +372,15 @@ TEST_CASE("agent: a stop while procs are being born ends all of them") {
   harness.wait("some births", [&] { return harness.rank(mesh, 5).state() >= State::running; });
   harness.stop(mesh, 10s);
   harness.wait_ended(mesh, 60);
-  for (const auto& [number, rank] : harness.launcher->mesh(mesh)) CHECK(rank.state() == State::stopped);
+  for (const auto& [number, rank] : harness.launcher->mesh(mesh))
+    CHECK(rank.state() == State::stopped);
   CHECK(harness.launcher->problems.empty());
 }
 
 TEST_CASE("agent: signals go to the group") {
   AgentHarness harness;
-  const auto mesh = harness.run_until_up("trap 'exit 42' USR1; echo up; while :; do sleep 0.05; done", 2);
+  const auto mesh =
+      harness.run_until_up("trap 'exit 42' USR1; echo up; while :; do sleep 0.05; done", 2);
   wire::SignalProcsT signal;
   signal.mesh = mesh;
   signal.ranks = {wire::RankInterval(1, 2)};
@@ -371,12 +403,14 @@ TEST_CASE("agent: 4 x 250 times true, three times: exact counts") {
   AgentHarness harness;
   for (int round = 0; round < 3; ++round) {
     std::vector<std::string> meshes;
-    for (int i = 0; i < 4; ++i) meshes.push_back(harness.spawn(harness.command({"/bin/true"}, 250)));
+    for (int i = 0; i < 4; ++i)
+      meshes.push_back(harness.spawn(harness.command({"/bin/true"}, 250)));
     for (const auto& mesh : meshes) {
       harness.wait("250 exit reports", [&] {
         const auto& known = harness.launcher->mesh(mesh);
         return known.size() == 250 &&
-               std::all_of(known.begin(), known.end(), [](const auto& entry) { return entry.second.exit_report.has_value(); });
+               std::all_of(known.begin(), known.end(),
+                           [](const auto& entry) { return entry.second.exit_report.has_value(); });
       });
       for (const auto& [number, rank] : harness.launcher->mesh(mesh)) {
         CHECK(rank.state() == State::stopped);

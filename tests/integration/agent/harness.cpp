@@ -29,15 +29,25 @@ wire::HelloT hello(const std::string& peer, wire::PeerKind kind) {
 
 }  // namespace
 
-TestLauncher::TestLauncher(Reactor& reactor, zmq::context_t& context, const std::string& endpoint, std::string name) {
+TestLauncher::TestLauncher(Reactor& reactor, zmq::context_t& context, const std::string& endpoint,
+                           std::string name) {
   Session::Options options;
   options.endpoint = endpoint;
   options.hello = hello(name, wire::PeerKind::launcher);
   Dispatcher handlers;
-  handlers.on<wire::StateChanged>(Role::host, [this](const Request&, const wire::StateChanged& message) { on_state_changed(message); })
-      .on<wire::Output>(Role::host, [this](const Request& request, const wire::Output& message) { on_output(request, message); })
-      .on<wire::Log>(Role::host, [this](const Request& request, const wire::Log& message) { on_log(request, message); });
-  bus_ = std::make_unique<Bus>(reactor, context, std::move(options), std::move(handlers), Bus::Events());
+  handlers
+      .on<wire::StateChanged>(
+          Role::host,
+          [this](const Request&, const wire::StateChanged& message) { on_state_changed(message); })
+      .on<wire::Output>(Role::host,
+                        [this](const Request& request, const wire::Output& message) {
+                          on_output(request, message);
+                        })
+      .on<wire::Log>(Role::host, [this](const Request& request, const wire::Log& message) {
+        on_log(request, message);
+      });
+  bus_ = std::make_unique<Bus>(reactor, context, std::move(options), std::move(handlers),
+                               Bus::Events());
 }
 
 void TestLauncher::on_state_changed(const wire::StateChanged& message) {
@@ -47,11 +57,14 @@ void TestLauncher::on_state_changed(const wire::StateChanged& message) {
     for (const auto* state : *message.ranks()) {
       Rank& rank = mesh[state->rank()];
       if (!rank.states.empty() && state->generation() == rank.states.back().generation()) {
-        if (!message.snapshot()) problems.push_back("rank " + std::to_string(state->rank()) + ": a change that was told before");
+        if (!message.snapshot())
+          problems.push_back("rank " + std::to_string(state->rank()) +
+                             ": a change that was told before");
         continue;
       }
       if (!rank.states.empty() && state->generation() < rank.states.back().generation())
-        problems.push_back("rank " + std::to_string(state->rank()) + ": generation " + std::to_string(state->generation()) + " after " +
+        problems.push_back("rank " + std::to_string(state->rank()) + ": generation " +
+                           std::to_string(state->generation()) + " after " +
                            std::to_string(rank.states.back().generation()));
       rank.states.push_back(*state);
     }
@@ -60,10 +73,12 @@ void TestLauncher::on_state_changed(const wire::StateChanged& message) {
   for (const auto* exit_report : *message.exit_reports()) {
     Rank& rank = mesh[exit_report->rank()];
     if (rank.exit_report && !message.snapshot())
-      problems.push_back("rank " + std::to_string(exit_report->rank()) + ": an exit report that was told before");
+      problems.push_back("rank " + std::to_string(exit_report->rank()) +
+                         ": an exit report that was told before");
     // Whoever came after the end has not been told of it.
     if (!rank.states.empty() && !rank.has_ended())
-      problems.push_back("rank " + std::to_string(exit_report->rank()) + ": an exit report before the end");
+      problems.push_back("rank " + std::to_string(exit_report->rank()) +
+                         ": an exit report before the end");
     rank.exit_report.emplace();
     exit_report->UnPackTo(&*rank.exit_report);
   }
@@ -80,8 +95,10 @@ void TestLauncher::on_output(const Request& request, const wire::Output& message
       const std::string data(chunk->data()->begin(), chunk->data()->end());
       const auto known = std::min<std::size_t>(data.size(), text.size() - chunk->offset());
       if (text.compare(chunk->offset(), known, data, 0, known) != 0)
-        problems.push_back("rank " + std::to_string(chunk->rank()) + ": other bytes at an offset that has come before");
-      if (rank.output_ended && known < data.size()) problems.push_back("rank " + std::to_string(chunk->rank()) + ": output after its end");
+        problems.push_back("rank " + std::to_string(chunk->rank()) +
+                           ": other bytes at an offset that has come before");
+      if (rank.output_ended && known < data.size())
+        problems.push_back("rank " + std::to_string(chunk->rank()) + ": output after its end");
       text += data.substr(known);
       untaken += data.size() - known;
       taken.positions.emplace_back(chunk->rank(), text.size(), chunk->stream());
@@ -110,10 +127,11 @@ wire::GetStateT get_state(const std::string& mesh) {
 std::unique_ptr<Process> start_keeper(UniqueFd& agent, os::Lifeline& lifeline) {
   auto line = os::make_packet_pair().value();
   auto socket = os::make_packet_pair().value();
-  auto process =
-      std::make_unique<Process>(std::vector<std::string>{bin("meshbus-keeper"), "--lifeline-fd", std::to_string(line.second.get()),
-                                                         "--agent-fd", std::to_string(socket.second.get())},
-                                ProcessOptions{.inherit = {line.second.get(), socket.second.get()}});
+  auto process = std::make_unique<Process>(
+      std::vector<std::string>{bin("meshbus-keeper"), "--lifeline-fd",
+                               std::to_string(line.second.get()), "--agent-fd",
+                               std::to_string(socket.second.get())},
+      ProcessOptions{.inherit = {line.second.get(), socket.second.get()}});
   agent = std::move(socket.first);
   lifeline = os::Lifeline(std::move(line.first));
   return process;
@@ -133,15 +151,16 @@ AgentHarness::AgentHarness(Options options) : tokens_(std::string(TokenMaker::se
   events.on_refused = [](const Error& error) { throw std::runtime_error(error.to_string()); };
   events.on_shutdown = [this](bool ok) { shut_down = ok; };
   events.on_keeper_lost = [this] { keeper_lost = true; };
-  agent_ = std::make_unique<host::HostAgent>(reactor_, context_,
-                                             host::HostAgent::Options{.host = *host_,
-                                                                      .broker = *host_,
-                                                                      .containment = "sweep",
-                                                                      .tokens = tokens_,
-                                                                      .config = std::move(*config),
-                                                                      .environment = std::move(options.environment),
-                                                                      .keeper = std::move(keeper_socket)},
-                                             std::move(events));
+  agent_ = std::make_unique<host::HostAgent>(
+      reactor_, context_,
+      host::HostAgent::Options{.host = *host_,
+                               .broker = *host_,
+                               .containment = "sweep",
+                               .tokens = tokens_,
+                               .config = std::move(*config),
+                               .environment = std::move(options.environment),
+                               .keeper = std::move(keeper_socket)},
+      std::move(events));
   launcher = make_launcher("client");
   wait("the agent's session", [this] { return ups > 0; });
 }
@@ -165,12 +184,14 @@ void AgentHarness::start_broker() {
 }
 
 std::unique_ptr<TestLauncher> AgentHarness::make_launcher(const std::string& name) {
-  auto made = std::make_unique<TestLauncher>(reactor_, context_, endpoint(), ProcId(host(), *Name::make(name)).to_string());
+  auto made = std::make_unique<TestLauncher>(reactor_, context_, endpoint(),
+                                             ProcId(host(), *Name::make(name)).to_string());
   wait("a launcher's session", [&] { return made->bus().is_up(); });
   return made;
 }
 
-void AgentHarness::wait(const std::string& what, const std::function<bool()>& predicate, std::chrono::milliseconds deadline) {
+void AgentHarness::wait(const std::string& what, const std::function<bool()>& predicate,
+                        std::chrono::milliseconds deadline) {
   const auto end = std::chrono::steady_clock::now() + deadline;
   while (!predicate()) {
     if (std::chrono::steady_clock::now() > end) {
@@ -178,7 +199,8 @@ void AgentHarness::wait(const std::string& what, const std::function<bool()>& pr
       if (launcher) {
         for (const auto& [name, mesh] : launcher->meshes) {
           for (const auto& [rank, known] : mesh)
-            text += "\n" + name + " rank " + std::to_string(rank) + ": " + wire::EnumNameProcState(known.state()) +
+            text += "\n" + name + " rank " + std::to_string(rank) + ": " +
+                    wire::EnumNameProcState(known.state()) +
                     (known.exit_report ? " (" + known.exit_report->reason + ")" : "");
         }
       }
@@ -224,35 +246,40 @@ std::string AgentHarness::run_until_up(const std::string& script, std::uint64_t 
   const auto mesh = spawn(std::move(request));
   wait("the scripts to be up", [&] {
     const auto& known = launcher->mesh(mesh);
-    return known.size() == count &&
-           std::all_of(known.begin(), known.end(), [](const auto& entry) { return entry.second.out.starts_with("up"); });
+    return known.size() == count && std::all_of(known.begin(), known.end(), [](const auto& entry) {
+             return entry.second.out.starts_with("up");
+           });
   });
   return mesh;
 }
 
-void AgentHarness::stop(const std::string& mesh, std::chrono::milliseconds grace, std::vector<wire::RankInterval> ranks) {
+void AgentHarness::stop(const std::string& mesh, std::chrono::milliseconds grace,
+                        std::vector<wire::RankInterval> ranks) {
   wire::StopProcsT request;
   request.mesh = mesh;
   request.ranks = std::move(ranks);
   request.reason = "the test is over";
   request.requester = launcher->id().to_string();
   request.grace_ms = static_cast<std::uint32_t>(grace.count());
-  if (const auto stopped = ask<wire::Ack>(std::move(request)); !stopped) throw std::runtime_error(stopped.error().to_string());
+  if (const auto stopped = ask<wire::Ack>(std::move(request)); !stopped)
+    throw std::runtime_error(stopped.error().to_string());
 }
 
 void AgentHarness::wait_state(const std::string& mesh, wire::ProcState state, std::size_t ranks) {
   wait(std::string("state ") + wire::EnumNameProcState(state), [&] {
     const auto& known = launcher->mesh(mesh);
-    return known.size() == ranks &&
-           std::all_of(known.begin(), known.end(), [&](const auto& entry) { return entry.second.state() >= state; });
+    return known.size() == ranks && std::all_of(known.begin(), known.end(), [&](const auto& entry) {
+             return entry.second.state() >= state;
+           });
   });
 }
 
 void AgentHarness::wait_ended(const std::string& mesh, std::size_t ranks) {
   wait("exit reports", [&] {
     const auto& known = launcher->mesh(mesh);
-    return known.size() == ranks &&
-           std::all_of(known.begin(), known.end(), [&](const auto& entry) { return entry.second.has_ended() && entry.second.exit_report; });
+    return known.size() == ranks && std::all_of(known.begin(), known.end(), [&](const auto& entry) {
+             return entry.second.has_ended() && entry.second.exit_report;
+           });
   });
 }
 

@@ -26,7 +26,8 @@ namespace meshbus::test {
 /// A launcher as the host agent sees it: what it is told, it keeps.
 class TestLauncher {
  public:
-  TestLauncher(Reactor& reactor, zmq::context_t& context, const std::string& endpoint, std::string name);
+  TestLauncher(Reactor& reactor, zmq::context_t& context, const std::string& endpoint,
+               std::string name);
 
   /// What is known of one rank.
   struct Rank {
@@ -35,7 +36,9 @@ class TestLauncher {
     std::string out, err;
     bool output_ended = false;
 
-    wire::ProcState state() const { return states.empty() ? wire::ProcState::none : states.back().state(); }
+    wire::ProcState state() const {
+      return states.empty() ? wire::ProcState::none : states.back().state();
+    }
     bool has_ended() const { return state() >= wire::ProcState::stopped; }
   };
   using Mesh = std::map<std::uint64_t, Rank>;
@@ -45,11 +48,13 @@ class TestLauncher {
   Mesh& mesh(const std::string& name) { return meshes[name]; }
 
   std::map<std::string, Mesh> meshes;
-  std::vector<std::string> problems;  ///< Generations out of order, changes and exit reports told twice.
-  bool takes_output = true;           ///< Says OutputTaken.
-  std::uint64_t untaken = 0;          ///< Bytes of output for which it has not been said.
+  std::vector<std::string>
+      problems;               ///< Generations out of order, changes and exit reports told twice.
+  bool takes_output = true;   ///< Says OutputTaken.
+  std::uint64_t untaken = 0;  ///< Bytes of output for which it has not been said.
   std::size_t state_messages = 0;
-  std::function<void(const Request&, const wire::Log&)> on_log = [](const Request&, const wire::Log&) {};
+  std::function<void(const Request&, const wire::Log&)> on_log = [](const Request&,
+                                                                    const wire::Log&) {};
 
  private:
   void on_state_changed(const wire::StateChanged& message);
@@ -58,15 +63,15 @@ class TestLauncher {
   std::unique_ptr<Bus> bus_;
 };
 
-/// A host agent in the test's own process and thread, with a real broker beside it and a real meshbus-keeper below it. Everything runs
-/// inside of the wait functions.
+/// A host agent in the test's own process and thread, with a real broker beside it and a real
+/// meshbus-keeper below it. Everything runs inside of the wait functions.
 class AgentHarness {
  public:
   struct Options {
     std::vector<Setting> settings = {};
     host::Environment environment = {"PATH=/usr/bin:/bin"};
-    /// Gets our end of the keeper's socket and returns what the agent gets in its place: for somebody who stands between the two. Empty:
-    /// nobody does.
+    /// Gets our end of the keeper's socket and returns what the agent gets in its place: for
+    /// somebody who stands between the two. Empty: nobody does.
     std::function<UniqueFd(Reactor&, UniqueFd)> between = {};
   };
   explicit AgentHarness(Options options);
@@ -74,20 +79,23 @@ class AgentHarness {
   ~AgentHarness();
 
   /// Runs everything until the predicate holds; throws at the deadline.
-  void wait(const std::string& what, const std::function<bool()>& predicate, std::chrono::milliseconds deadline = std::chrono::seconds(40));
+  void wait(const std::string& what, const std::function<bool()>& predicate,
+            std::chrono::milliseconds deadline = std::chrono::seconds(40));
   /// Runs everything for so long: to see that something does not happen.
   void run_for(std::chrono::milliseconds time);
 
   /// Asks the agent and waits for the answer.
   template <typename Answer, typename Body>
   Result<typename Answer::NativeTableType> ask(TestLauncher& from, Body body) {
-    const auto answer = std::make_shared<std::optional<Result<ControlMessage>>>();  // may come after we gave up
+    const auto answer =
+        std::make_shared<std::optional<Result<ControlMessage>>>();  // may come after we gave up
     from.bus().request(Destination::to_agent(host()), std::move(body), std::chrono::seconds(30),
                        [answer](Result<ControlMessage> got) { *answer = std::move(got); });
     wait("an answer", [&] { return answer->has_value(); });
     if (!**answer) return fail((**answer).error());
     const auto* table = (**answer)->template body_as<Answer>();
-    if (table == nullptr) return fail(ErrorCode::malformed_message, "another answer: " + (**answer)->body_name());
+    if (table == nullptr)
+      return fail(ErrorCode::malformed_message, "another answer: " + (**answer)->body_name());
     typename Answer::NativeTableType native;
     table->UnPackTo(&native);
     return native;
@@ -102,15 +110,20 @@ class AgentHarness {
   wire::SpawnProcsT command(std::vector<std::string> argv, std::uint64_t count = 1);
   /// Spawns it for the launcher; returns the name of the mesh.
   std::string spawn(wire::SpawnProcsT request);
-  std::string run_shell(const std::string& script, std::uint64_t count = 1) { return spawn(shell(script, count)); }
+  std::string run_shell(const std::string& script, std::uint64_t count = 1) {
+    return spawn(shell(script, count));
+  }
   /// The same for a script that says "up" when it has come so far; waits for that.
   std::string run_until_up(const std::string& script, std::uint64_t count = 1);
-  void stop(const std::string& mesh, std::chrono::milliseconds grace, std::vector<wire::RankInterval> ranks = {});
+  void stop(const std::string& mesh, std::chrono::milliseconds grace,
+            std::vector<wire::RankInterval> ranks = {});
   /// Until every rank of the mesh has that state or a later one.
   void wait_state(const std::string& mesh, wire::ProcState state, std::size_t ranks = 1);
   /// Until every rank has ended and has its exit report.
   void wait_ended(const std::string& mesh, std::size_t ranks = 1);
-  TestLauncher::Rank& rank(const std::string& mesh, std::uint64_t number = 0) { return launcher->mesh(mesh)[number]; }
+  TestLauncher::Rank& rank(const std::string& mesh, std::uint64_t number = 0) {
+    return launcher->mesh(mesh)[number];
+  }
 
   const HostAddr& host() const { return *host_; }
   std::string endpoint() const { return host_->zmq_endpoint(); }

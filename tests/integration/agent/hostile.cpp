@@ -19,7 +19,9 @@ namespace {
 std::vector<std::string> some_of_each(AgentHarness& harness, const std::string& mesh) {
   std::vector<std::string> messages;
   std::uint64_t id = 1'000'000;
-  const auto add = [&](auto body) { messages.push_back(encode_control({.id = ++id, .deadline_ms = 1000}, std::move(body))); };
+  const auto add = [&](auto body) {
+    messages.push_back(encode_control({.id = ++id, .deadline_ms = 1000}, std::move(body)));
+  };
   auto spawn = harness.command({"/bin/true", "argument"}, 3);
   spawn.input_ranks = {wire::RankInterval(0, 2)};
   spawn.output = wire::OutputMode::stream;
@@ -87,8 +89,10 @@ std::string perhaps_spoilt(std::string bytes, std::minstd_rand& random) {
     case 1: bytes.resize(random() % (bytes.size() + 1)); break;
     default:
       for (auto spoilt = random() % 8 + 1; spoilt > 0; --spoilt) {
-        // Mostly the tables, which come first or last; the texts in between would only name other programs.
-        const auto at = random() % 2 == 0 ? random() % std::min<std::size_t>(bytes.size(), 120) : random() % bytes.size();
+        // Mostly the tables, which come first or last; the texts in between would only name other
+        // programs.
+        const auto at = random() % 2 == 0 ? random() % std::min<std::size_t>(bytes.size(), 120)
+                                          : random() % bytes.size();
         if (random() % 3 == 0) {
           bytes[at] = static_cast<char>(random() % 256);
         } else {
@@ -99,7 +103,9 @@ std::string perhaps_spoilt(std::string bytes, std::minstd_rand& random) {
   return bytes;
 }
 
-TEST_CASE("agent: thousands of spoilt, late and repeated messages do it no harm, nor while it shuts down, nor then") {
+TEST_CASE(
+    "agent: thousands of spoilt, late and repeated messages do it no harm, nor while it shuts "
+    "down, nor then") {
   std::optional<Result<ControlMessage>> answer;  // may come after we gave up
   AgentHarness harness;
   const auto mesh = harness.spawn(harness.command({"cat"}, 3));
@@ -122,7 +128,8 @@ TEST_CASE("agent: thousands of spoilt, late and repeated messages do it no harm,
   envelope.mutate_kind(wire::Kind::control);
   envelope.mutate_flags(kFlagNoReturn);
 
-  log::set_sink([](log::Level, std::string_view) {}, log::Level::error);  // thousands of lines about what is wrong with them
+  log::set_sink([](log::Level, std::string_view) {},
+                log::Level::error);  // thousands of lines about what is wrong with them
   std::minstd_rand random(20261120);
   std::uint64_t sent = 0;
   const auto send_some = [&](std::uint64_t count) {
@@ -144,8 +151,10 @@ TEST_CASE("agent: thousands of spoilt, late and repeated messages do it no harm,
   wire::ShutdownHostT shutdown;
   shutdown.grace_ms = 1000;
   shutdown.in_flight = 256;
-  messages.push_back(encode_control({.id = 999'999, .deadline_ms = 1000}, wire::ShutdownHostT(shutdown)));
-  harness.launcher->bus().request(agent, wire::ShutdownHostT(shutdown), 30s, [&](Result<ControlMessage> got) { answer = std::move(got); });
+  messages.push_back(
+      encode_control({.id = 999'999, .deadline_ms = 1000}, wire::ShutdownHostT(shutdown)));
+  harness.launcher->bus().request(agent, wire::ShutdownHostT(shutdown), 30s,
+                                  [&](Result<ControlMessage> got) { answer = std::move(got); });
   harness.run_for(100ms);
   REQUIRE_FALSE(answer.has_value());
   while (!answer) send_some(500);
@@ -157,7 +166,8 @@ TEST_CASE("agent: thousands of spoilt, late and repeated messages do it no harm,
   CHECK(again->failed == 0);
   CHECK(harness.shut_down == true);
   CHECK(harness.agent().live() == 0);
-  CHECK(code_of(harness.ask<wire::SpawnAccepted>(harness.command({"/bin/true"}))) == ErrorCode::refused);
+  CHECK(code_of(harness.ask<wire::SpawnAccepted>(harness.command({"/bin/true"}))) ==
+        ErrorCode::refused);
   CHECK_FALSE(harness.keeper_lost);
   REQUIRE(answer->has_value());
   CHECK((*answer)->body_as<wire::ShutdownSummary>() != nullptr);

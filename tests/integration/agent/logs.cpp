@@ -18,8 +18,11 @@ namespace {
 /// A reader of logs that keeps what it gets.
 class TestReader {
  public:
-  TestReader(AgentHarness& harness, const std::string& name) : harness_(harness), launcher_(harness.make_launcher(name)) {
-    launcher_->on_log = [this](const Request& request, const wire::Log& log) { on_log(request, log); };
+  TestReader(AgentHarness& harness, const std::string& name)
+      : harness_(harness), launcher_(harness.make_launcher(name)) {
+    launcher_->on_log = [this](const Request& request, const wire::Log& log) {
+      on_log(request, log);
+    };
   }
   struct Stream {
     std::string bytes;
@@ -41,7 +44,9 @@ class TestReader {
     auto started = harness_.ask<wire::LogStarted>(*launcher_, std::move(request));
     return started;
   }
-  Stream& stream(std::uint64_t rank, wire::Stream stream = wire::Stream::out) { return streams[{rank, stream}]; }
+  Stream& stream(std::uint64_t rank, wire::Stream stream = wire::Stream::out) {
+    return streams[{rank, stream}];
+  }
   void take(const std::string& mesh, std::uint64_t sequence) {
     wire::LogTakenT taken;
     taken.mesh = mesh;
@@ -49,7 +54,8 @@ class TestReader {
     taken.sequence = sequence;
     launcher_->bus().tell(Destination::to_agent(harness_.host()), taken);
   }
-  /// As a client does (client/src/host_mesh/log_feed.cpp): a message may get lost with a broker, and who was away for long is taken for gone.
+  /// As a client does (client/src/host_mesh/log_feed.cpp): a message may get lost with a broker,
+  /// and who was away for long is taken for gone.
   void ask_when_silent(const std::string& mesh) {
     const auto now = std::chrono::steady_clock::now();
     if (done || now - heard_ < 1s) return;
@@ -62,7 +68,8 @@ class TestReader {
     const auto answer = harness_.ask<wire::Ack>(*launcher_, taken);
     if (answer || answer.error().code() != ErrorCode::not_exist) return;
     auto again = request(mesh);
-    for (const auto& [at, stream] : streams) again.from.emplace_back(at.first, stream.next, at.second);
+    for (const auto& [at, stream] : streams)
+      again.from.emplace_back(at.first, stream.next, at.second);
     CHECK(start(std::move(again)).has_value());
   }
   Bus& bus() { return launcher_->bus(); }
@@ -76,7 +83,8 @@ class TestReader {
  private:
   void on_log(const Request&, const wire::Log& log) {
     heard_ = std::chrono::steady_clock::now();
-    if (log.sequence() != expected_ && (log.sequence() != log.since() || log.since() < expected_)) return;
+    if (log.sequence() != expected_ && (log.sequence() != log.since() || log.since() < expected_))
+      return;
     expected_ = log.sequence() + 1;
     last = log.sequence();
     if (log.chunks() != nullptr) {
@@ -128,7 +136,9 @@ std::string touch_and_wait(const TempDir& dir) {
 
 TEST_CASE("agent logs: the tail of each stream first, then what is written, then the end") {
   AgentHarness harness;
-  const auto mesh = harness.run_shell("seq 0 249; echo err >&2; " + touch_and_wait(harness.dir()) + "printf 'live\\0\\377'; exit 1", 2);
+  const auto mesh = harness.run_shell(
+      "seq 0 249; echo err >&2; " + touch_and_wait(harness.dir()) + "printf 'live\\0\\377'; exit 1",
+      2);
   TestReader reader(harness, "client");
   harness.wait("the tail to be there", [&] {
     TestReader look(harness, "client");
@@ -136,7 +146,8 @@ TEST_CASE("agent logs: the tail of each stream first, then what is written, then
     request.follow = false;
     REQUIRE(look.start(request).has_value());
     harness.wait("the end of a look", [&] { return look.done; });
-    return look.stream(0).next > 800 && look.stream(1).next > 800 && look.stream(0, wire::Stream::err).next == 4;
+    return look.stream(0).next > 800 && look.stream(1).next > 800 &&
+           look.stream(0, wire::Stream::err).next == 4;
   });
   auto request = reader.request(mesh);
   request.tail = 10;
@@ -145,7 +156,10 @@ TEST_CASE("agent logs: the tail of each stream first, then what is written, then
   REQUIRE(started->ranks.size() == 1);
   CHECK(started->ranks[0].begin() == 0);
   CHECK(started->ranks[0].end() == 2);
-  harness.wait("the tail", [&] { return reader.stream(0).bytes == numbers(240, 250) && reader.stream(1).bytes == numbers(240, 250); });
+  harness.wait("the tail", [&] {
+    return reader.stream(0).bytes == numbers(240, 250) &&
+           reader.stream(1).bytes == numbers(240, 250);
+  });
   CHECK(reader.stream(1).begin == numbers(0, 240).size());
   CHECK(reader.stream(0, wire::Stream::err).bytes == "err\n");
   CHECK_FALSE(reader.done);
@@ -169,16 +183,20 @@ TEST_CASE("agent logs: the tail of each stream first, then what is written, then
   CHECK(late.stream(1).bytes == "249\n" + std::string("live\0\xff", 6));
 }
 
-TEST_CASE("agent logs: a mesh whose ranks live on without output ends for its readers with its last rank") {
+TEST_CASE(
+    "agent logs: a mesh whose ranks live on without output ends for its readers with its last "
+    "rank") {
   AgentHarness harness;
-  const auto mesh = harness.run_shell("echo hello; exec >&- 2>&-; " + touch_and_wait(harness.dir()) + "exit 0", 2);
+  const auto mesh = harness.run_shell(
+      "echo hello; exec >&- 2>&-; " + touch_and_wait(harness.dir()) + "exit 0", 2);
   TestReader reader(harness, "client");
   REQUIRE(reader.start(reader.request(mesh)).has_value());
   harness.wait("all output", [&] {
-    return reader.stream(0).ended && reader.stream(0, wire::Stream::err).ended && reader.stream(1).ended &&
-           reader.stream(1, wire::Stream::err).ended;
+    return reader.stream(0).ended && reader.stream(0, wire::Stream::err).ended &&
+           reader.stream(1).ended && reader.stream(1, wire::Stream::err).ended;
   });
-  // The answer comes behind all that this reader has taken: nothing is under way when the ranks end.
+  // The answer comes behind all that this reader has taken: nothing is under way when the ranks
+  // end.
   REQUIRE(harness.ask<wire::MeshState>(reader.launcher(), get_state(mesh)).has_value());
   CHECK_FALSE(reader.done);
   harness.dir().write("go", "");
@@ -188,7 +206,8 @@ TEST_CASE("agent logs: a mesh whose ranks live on without output ends for its re
   harness.wait_ended(mesh, 2);
 }
 
-TEST_CASE("agent logs: a reader that takes nothing holds up nobody, and learns how much it missed") {
+TEST_CASE(
+    "agent logs: a reader that takes nothing holds up nobody, and learns how much it missed") {
   AgentHarness harness;
   TestReader stuck(harness, "client"), good(harness, "client");
   stuck.takes = false;
@@ -215,10 +234,15 @@ TEST_CASE("agent logs: a reader that takes nothing holds up nobody, and learns h
   CHECK(stuck.stream(0).begin + stuck.stream(0).bytes.size() + stuck.stream(0).missed == flood + 4);
 }
 
-TEST_CASE("agent logs: with files nothing is missed, however late or slow a reader is, and rotation keeps what it may") {
+TEST_CASE(
+    "agent logs: with files nothing is missed, however late or slow a reader is, and rotation "
+    "keeps what it may") {
   const TempDir logs;
-  AgentHarness harness({.settings = {{"logs.directory", logs / "kept"}, {"logs.size", "64KiB"}, {"logs.files", "200"}}});
-  const std::string script = "awk 'BEGIN { for (i = 0; i < 300000; ++i) print i }'; printf unfinished; printf 'e\\0' >&2";
+  AgentHarness harness(
+      {.settings = {
+           {"logs.directory", logs / "kept"}, {"logs.size", "64KiB"}, {"logs.files", "200"}}});
+  const std::string script =
+      "awk 'BEGIN { for (i = 0; i < 300000; ++i) print i }'; printf unfinished; printf 'e\\0' >&2";
   const auto mesh = harness.run_shell(script, 2);
   TestReader slow(harness, "client");
   slow.takes = false;
@@ -235,10 +259,12 @@ TEST_CASE("agent logs: with files nothing is missed, however late or slow a read
     CHECK(slow.stream(rank).missed == 0);
     CHECK(slow.stream(rank, wire::Stream::err).bytes == std::string("e\0", 2));
     // The files themselves.
-    const std::filesystem::path current = logs / ("kept/" + mesh + "/" + std::to_string(rank) + ".out");
+    const std::filesystem::path current =
+        logs / ("kept/" + mesh + "/" + std::to_string(rank) + ".out");
     std::map<std::string, std::string> aside;
     for (const auto& entry : std::filesystem::directory_iterator(current.parent_path())) {
-      if (entry.path().string().starts_with(current.string() + ".")) aside[entry.path()] = read_file(entry.path());
+      if (entry.path().string().starts_with(current.string() + "."))
+        aside[entry.path()] = read_file(entry.path());
     }
     std::string joined;
     for (const auto& [path, bytes] : aside) joined += bytes;
@@ -257,7 +283,8 @@ TEST_CASE("agent logs: with files nothing is missed, however late or slow a read
   CHECK((from.stream(1).bytes == expected.substr(1000)));
 }
 
-TEST_CASE("agent logs: a directory for files that cannot be made is an error before anything starts") {
+TEST_CASE(
+    "agent logs: a directory for files that cannot be made is an error before anything starts") {
   AgentHarness harness({.settings = {{"logs.directory", "/proc/nowhere"}}});
   auto request = harness.shell("true");
   const auto refused = harness.ask<wire::SpawnAccepted>(std::move(request));
@@ -318,22 +345,28 @@ TEST_CASE("agent logs: a reader whose broker was away gets everything once it is
   CHECK(reader.stream(0).missed == 0);
 }
 
-TEST_CASE("agent: the owner gets every byte though the broker dies with output in it, again and again") {
+TEST_CASE(
+    "agent: the owner gets every byte though the broker dies with output in it, again and again") {
   AgentHarness harness;
   auto request = harness.shell("awk 'BEGIN { for (i = 0; i < 400000; ++i) print i }'", 3);
   request.output = wire::OutputMode::stream;
   const auto mesh = harness.spawn(std::move(request));
   for (int round = 1; round <= 5; ++round) {
-    harness.wait("output", [&] { return harness.rank(mesh).out.size() > static_cast<std::size_t>(round) * 200'000; });
+    harness.wait("output", [&] {
+      return harness.rank(mesh).out.size() > static_cast<std::size_t>(round) * 200'000;
+    });
     harness.stop_broker();
     const int ups = harness.ups;
     harness.run_for(20ms);
     harness.start_broker();
-    harness.wait("both to be back", [&] { return harness.ups > ups && harness.launcher->bus().is_up(); });
+    harness.wait("both to be back",
+                 [&] { return harness.ups > ups && harness.launcher->bus().is_up(); });
   }
   harness.wait("the end of the output", [&] {
     const auto& known = harness.launcher->mesh(mesh);
-    return known.size() == 3 && std::all_of(known.begin(), known.end(), [](const auto& entry) { return entry.second.output_ended; });
+    return known.size() == 3 && std::all_of(known.begin(), known.end(), [](const auto& entry) {
+             return entry.second.output_ended;
+           });
   });
   const std::string expected = numbers(0, 400000);
   for (const auto& [number, rank] : harness.launcher->mesh(mesh)) CHECK((rank.out == expected));

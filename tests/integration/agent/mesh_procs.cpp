@@ -18,7 +18,8 @@ using State = wire::ProcState;
 /// A peer that has the token of a proc, as if it were that proc.
 class FakeProc {
  public:
-  FakeProc(AgentHarness& harness, const std::string& proc, std::uint64_t incarnation) : harness_(harness) {
+  FakeProc(AgentHarness& harness, const std::string& proc, std::uint64_t incarnation)
+      : harness_(harness) {
     Session::Options options;
     options.endpoint = harness.endpoint();
     options.hello.version = 1;
@@ -27,12 +28,14 @@ class FakeProc {
     options.hello.incarnation = incarnation;
     options.hello.token = harness.tokens().make(proc, incarnation);
     Dispatcher handlers;
-    handlers.on<wire::StopAndExit>(Role::host, [this](const Request& request, const wire::StopAndExit& stop) {
-      stop_grace = stop.grace_ms();
-      stop_reason = text_of(stop.reason());
-      bus_->answer(request, wire::AckT());
-    });
-    bus_ = std::make_unique<Bus>(harness.reactor(), harness.context(), std::move(options), std::move(handlers), Bus::Events());
+    handlers.on<wire::StopAndExit>(Role::host,
+                                   [this](const Request& request, const wire::StopAndExit& stop) {
+                                     stop_grace = stop.grace_ms();
+                                     stop_reason = text_of(stop.reason());
+                                     bus_->answer(request, wire::AckT());
+                                   });
+    bus_ = std::make_unique<Bus>(harness.reactor(), harness.context(), std::move(options),
+                                 std::move(handlers), Bus::Events());
     harness.wait("the proc's session", [this] { return bus_->is_up(); });
   }
 
@@ -40,7 +43,9 @@ class FakeProc {
   Result<void> ask(Body body) {
     std::optional<Result<void>> done;
     bus_->request(Destination::to_agent(harness_.host()), std::move(body), 20s,
-                  [&](const Result<ControlMessage>& answer) { done = answer ? Result<void>() : Result<void>(fail(answer.error())); });
+                  [&](const Result<ControlMessage>& answer) {
+                    done = answer ? Result<void>() : Result<void>(fail(answer.error()));
+                  });
     harness_.wait("an answer", [&] { return done.has_value(); });
     return *done;
   }
@@ -60,22 +65,29 @@ TEST_CASE("agent: a mesh proc is Ready when it says so itself, and only itself")
   request.ready_limit_ms = 1500;
   const auto mesh = harness.spawn(std::move(request));
   harness.wait_state(mesh, State::running, 2);
-  const auto proc = [&](std::uint64_t rank) { return ProcId(harness.host(), proc_name(*Name::parse(mesh), rank)).to_string(); };
-  const auto life = [&](std::uint64_t rank) { return harness.rank(mesh, rank).states.back().incarnation(); };
+  const auto proc = [&](std::uint64_t rank) {
+    return ProcId(harness.host(), proc_name(*Name::parse(mesh), rank)).to_string();
+  };
+  const auto life = [&](std::uint64_t rank) {
+    return harness.rank(mesh, rank).states.back().incarnation();
+  };
   wire::ProcReadyT ready;
   ready.proc = proc(0);
   ready.incarnation = life(0);
   wire::ProcHeartbeatT beat;
   beat.proc = proc(0);
   {
-    FakeProc stranger(harness, ProcId(harness.host(), proc_name(*Name::make("jobs"), 0)).to_string(), 1);
+    FakeProc stranger(harness,
+                      ProcId(harness.host(), proc_name(*Name::make("jobs"), 0)).to_string(), 1);
     CHECK(code_of(stranger.ask(wire::ProcReadyT(ready))) == ErrorCode::identity_mismatch);
     CHECK(code_of(stranger.ask(wire::ProcHeartbeatT(beat))) == ErrorCode::identity_mismatch);
     CHECK(code_of(stranger.ask(harness.shell("exit 0"))) == ErrorCode::unauthorised);
     FakeProc one(harness, proc(1), life(1));
-    CHECK(code_of(one.ask(wire::ProcReadyT(ready))) == ErrorCode::identity_mismatch);  // speaks for another rank
+    CHECK(code_of(one.ask(wire::ProcReadyT(ready))) ==
+          ErrorCode::identity_mismatch);  // speaks for another rank
     FakeProc earlier(harness, proc(0), life(0) + 1);
-    CHECK(code_of(earlier.ask(wire::ProcReadyT(ready))) == ErrorCode::identity_mismatch);  // another life
+    CHECK(code_of(earlier.ask(wire::ProcReadyT(ready))) ==
+          ErrorCode::identity_mismatch);  // another life
   }
   CHECK(harness.rank(mesh, 0).state() == State::running);
   FakeProc zero(harness, proc(0), life(0));
@@ -87,7 +99,8 @@ TEST_CASE("agent: a mesh proc is Ready when it says so itself, and only itself")
   harness.wait("the limit", [&] { return harness.rank(mesh, 1).exit_report.has_value(); });
   CHECK(harness.rank(mesh, 1).state() == State::failed);
   CHECK(harness.rank(mesh, 1).exit_report->code == wire::ErrorCode::timeout);
-  CHECK(harness.rank(mesh, 1).exit_report->reason == "not ready within 1500 ms; stage: exec'd, no hello from it yet");
+  CHECK(harness.rank(mesh, 1).exit_report->reason ==
+        "not ready within 1500 ms; stage: exec'd, no hello from it yet");
   CHECK(harness.rank(mesh, 1).states.back().step() == wire::StopStep::none);
   CHECK(harness.rank(mesh, 0).state() == State::ready);
   // It is asked first, and has half of the grace.
@@ -116,7 +129,8 @@ TEST_CASE("agent: a mesh proc that cannot be asked gets SIGTERM at once") {
     CHECK(proc.ask(wire::ProcReadyT(ready)).has_value());
   }
   harness.wait_state(mesh, State::ready);
-  // Until the broker knows that its connection is gone the order goes there, and the agent waits for an answer.
+  // Until the broker knows that its connection is gone the order goes there, and the agent waits
+  // for an answer.
   harness.wait("the broker has lost it", [&] { return harness.broker().peers() == 2; });
   const auto begin = std::chrono::steady_clock::now();
   harness.stop(mesh, 60s);

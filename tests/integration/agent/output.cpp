@@ -15,7 +15,9 @@ namespace {
 void wait_output(AgentHarness& harness, const std::string& mesh, std::size_t ranks) {
   harness.wait("the end of the output", [&] {
     const auto& known = harness.launcher->mesh(mesh);
-    return known.size() == ranks && std::all_of(known.begin(), known.end(), [](const auto& entry) { return entry.second.output_ended; });
+    return known.size() == ranks && std::all_of(known.begin(), known.end(), [](const auto& entry) {
+             return entry.second.output_ended;
+           });
   });
 }
 
@@ -26,18 +28,24 @@ std::string stream(AgentHarness& harness, wire::SpawnProcsT request) {
 
 /// 1 MiB in lines of different lengths, made by awk in the proc and by us.
 const char* const mebibyte_script =
-    "awk 'BEGIN { for (i = 0; n < 1048576; ++i) { s = sprintf(\"%d:%s\", i, substr(\"abcdefghijklmnopqrstuvwxyz\", 1, i % 27)); n += "
+    "awk 'BEGIN { for (i = 0; n < 1048576; ++i) { s = sprintf(\"%d:%s\", i, "
+    "substr(\"abcdefghijklmnopqrstuvwxyz\", 1, i % 27)); n += "
     "length(s) + 1; print s } }'";
 std::string mebibyte() {
   std::string text;
   for (int i = 0; text.size() < 1048576; ++i)
-    text += std::to_string(i) + ":" + std::string("abcdefghijklmnopqrstuvwxyz").substr(0, static_cast<std::size_t>(i % 27)) + "\n";
+    text += std::to_string(i) + ":" +
+            std::string("abcdefghijklmnopqrstuvwxyz").substr(0, static_cast<std::size_t>(i % 27)) +
+            "\n";
   return text;
 }
 
 TEST_CASE("agent: streamed output is exact, of both streams, with the last line unfinished") {
   AgentHarness harness;
-  const auto mesh = stream(harness, harness.shell("printf 'a\\0b\\377\\n'; echo err >&2; printf 'rank %s of %s' $RANK $WORLD_SIZE", 3));
+  const auto mesh = stream(
+      harness,
+      harness.shell(
+          "printf 'a\\0b\\377\\n'; echo err >&2; printf 'rank %s of %s' $RANK $WORLD_SIZE", 3));
   wait_output(harness, mesh, 3);
   for (const auto& [number, rank] : harness.launcher->mesh(mesh)) {
     CHECK(rank.out == std::string("a\0b\xff\n", 5) + "rank " + std::to_string(number) + " of 3");
@@ -88,7 +96,10 @@ TEST_CASE("agent: a proc that ended while its owner was slow: its last output co
   AgentHarness harness;
   harness.launcher->takes_output = false;
   // One rank fills what may be ahead; the other one's few bytes wait behind.
-  const auto mesh = stream(harness, harness.shell("if [ $RANK = 0 ]; then yes | head -c 1000000; else sleep 0.5; echo done; fi", 2));
+  const auto mesh =
+      stream(harness,
+             harness.shell(
+                 "if [ $RANK = 0 ]; then yes | head -c 1000000; else sleep 0.5; echo done; fi", 2));
   harness.wait("rank 1 to end", [&] { return harness.rank(mesh, 1).exit_report.has_value(); });
   CHECK(harness.rank(mesh, 1).out.empty());
   CHECK_FALSE(harness.rank(mesh, 1).output_ended);
@@ -126,7 +137,8 @@ TEST_CASE("agent: captured only: a flood does not stop anybody, and the tail is 
   for (int i = 0; i < 99; ++i) expected += "flood\n";
   for (const auto& [number, rank] : harness.launcher->mesh(mesh)) {
     CHECK(rank.states.back().exit_code() == 5);
-    const std::string tail(rank.exit_report->stderr_tail.begin(), rank.exit_report->stderr_tail.end());
+    const std::string tail(rank.exit_report->stderr_tail.begin(),
+                           rank.exit_report->stderr_tail.end());
     CHECK(tail == "flood\nflood\n" + expected.substr(0, 6 * 96) + "flood\nend\n");
     CHECK(rank.out.empty());
   }
@@ -184,11 +196,14 @@ TEST_CASE("agent: stdin that is not read, not there, or given up") {
   CHECK(harness.ask<wire::Ack>(to_null).error().code() == ErrorCode::refused);
   to_null.rank = 9;
   CHECK(harness.ask<wire::Ack>(to_null).error().code() == ErrorCode::not_exist);
-  CHECK(harness.ask<wire::Ack>(input("nobody-13Se1Maqzryj", "x")).error().code() == ErrorCode::not_exist);
-  // Nobody reads: the first one waits, a second one is refused, and the end of the proc answers the first.
+  CHECK(harness.ask<wire::Ack>(input("nobody-13Se1Maqzryj", "x")).error().code() ==
+        ErrorCode::not_exist);
+  // Nobody reads: the first one waits, a second one is refused, and the end of the proc answers the
+  // first.
   std::optional<Result<ControlMessage>> first;
-  harness.launcher->bus().request(Destination::to_agent(harness.host()), input(mesh, std::string(500'000, 'x')), 30s,
-                                  [&](Result<ControlMessage> answer) { first = std::move(answer); });
+  harness.launcher->bus().request(
+      Destination::to_agent(harness.host()), input(mesh, std::string(500'000, 'x')), 30s,
+      [&](Result<ControlMessage> answer) { first = std::move(answer); });
   CHECK(harness.ask<wire::Ack>(input(mesh, "y")).error().code() == ErrorCode::refused);
   CHECK_FALSE(first.has_value());
   harness.stop(mesh, 0ms);
@@ -199,7 +214,8 @@ TEST_CASE("agent: stdin that is not read, not there, or given up") {
   auto closer = harness.shell("exec <&-; sleep 300");
   closer.input_ranks = {wire::RankInterval(0, 1)};
   const auto closed = harness.spawn(std::move(closer));
-  harness.wait("the pipe to break", [&] { return !harness.ask<wire::Ack>(input(closed, "x")).has_value(); });
+  harness.wait("the pipe to break",
+               [&] { return !harness.ask<wire::Ack>(input(closed, "x")).has_value(); });
   CHECK(harness.ask<wire::Ack>(input(closed, "x")).error().code() == ErrorCode::not_exist);
   harness.stop(closed, 0ms);
   harness.wait_ended(closed);

@@ -1,4 +1,5 @@
-// Who keeps procs alive: owners, leases, the host itself, and what happens when one of these is lost.
+// Who keeps procs alive: owners, leases, the host itself, and what happens when one of these is
+// lost.
 #include <doctest/doctest.h>
 
 #include <csignal>
@@ -41,8 +42,11 @@ TEST_CASE("agent: the owner is gone, its meshes end within two seconds, others l
     CHECK(rank.state() == State::stopped);
     CHECK(rank.step() == wire::StopStep::kill);
   }
-  harness.wait("exit reports", [&] { return harness.ask<wire::MeshState>(get_state(mesh))->exit_reports.size() == 3; });
-  CHECK(harness.ask<wire::MeshState>(get_state(mesh))->exit_reports[0]->stop_reason == "launcher gone");
+  harness.wait("exit reports", [&] {
+    return harness.ask<wire::MeshState>(get_state(mesh))->exit_reports.size() == 3;
+  });
+  CHECK(harness.ask<wire::MeshState>(get_state(mesh))->exit_reports[0]->stop_reason ==
+        "launcher gone");
   CHECK(harness.rank(mine).state() == State::ready);
   harness.stop(mine, 0ms);
   harness.wait_ended(mine);
@@ -58,11 +62,13 @@ struct OtherHost {
     BrokerOptions options;
     options.binds = {*HostAddr::unix_socket(harness_.dir() / "other")};
     options.tokens = harness_.tokens();
-    broker = std::move(Broker::start(harness_.reactor(), harness_.context(), std::move(options)).value());
+    broker = std::move(
+        Broker::start(harness_.reactor(), harness_.context(), std::move(options)).value());
   }
   std::unique_ptr<TestLauncher> connect() {
-    auto made = std::make_unique<TestLauncher>(harness_.reactor(), harness_.context(), broker->address().zmq_endpoint(),
-                                               ProcId(broker->address(), *Name::make("client")).to_string());
+    auto made = std::make_unique<TestLauncher>(
+        harness_.reactor(), harness_.context(), broker->address().zmq_endpoint(),
+        ProcId(broker->address(), *Name::make("client")).to_string());
     harness_.wait("a session with the other broker", [&] { return made->bus().is_up(); });
     return made;
   }
@@ -84,12 +90,17 @@ struct OtherHost {
 TEST_CASE("agent: an owner on another host hears everything, and its end is noticed") {
   AgentHarness harness;
   OtherHost other(harness);
-  auto request = harness.shell("echo $RANK; if [ $RANK = 1 ]; then echo no >&2; exit 4; fi; exec sleep 300", 2);
+  auto request = harness.shell(
+      "echo $RANK; if [ $RANK = 1 ]; then echo no >&2; exit 4; fi; exec sleep 300", 2);
   request.output = wire::OutputMode::stream;
   const auto mesh = other.spawn(std::move(request));
   auto& ranks = other.launcher->mesh(mesh);
-  harness.wait("an exit report", [&] { return ranks[1].exit_report.has_value() && ranks[0].state() == State::ready; });
-  harness.wait("output", [&] { return ranks[0].out == "0\n" && ranks[1].out == "1\n" && ranks[1].err == "no\n"; });
+  harness.wait("an exit report", [&] {
+    return ranks[1].exit_report.has_value() && ranks[0].state() == State::ready;
+  });
+  harness.wait("output", [&] {
+    return ranks[0].out == "0\n" && ranks[1].out == "1\n" && ranks[1].err == "no\n";
+  });
   CHECK(ranks[1].exit_report->reason == "exit 4");
   CHECK(other.launcher->problems.empty());
   harness.run_for(500ms);
@@ -100,7 +111,8 @@ TEST_CASE("agent: an owner on another host hears everything, and its end is noti
   CHECK(std::chrono::steady_clock::now() - begin < 2s * slowness);
 }
 
-TEST_CASE("agent: the broker of the owner's host is lost: no proof of anything, so the lease decides") {
+TEST_CASE(
+    "agent: the broker of the owner's host is lost: no proof of anything, so the lease decides") {
   AgentHarness harness;
   OtherHost other(harness);
   auto request = harness.shell("exec sleep 300");
@@ -143,12 +155,15 @@ TEST_CASE("agent: a lease that nobody renews lapses; a renewed one does not") {
   CHECK(harness.rank(renewed).exit_report->stop_reason == "lease lapsed");
 }
 
-TEST_CASE("agent: spec 5.4: a host without room for one more lease of actors says so, and renews all else that the message names") {
+TEST_CASE(
+    "agent: spec 5.4: a host without room for one more lease of actors says so, and renews all "
+    "else that the message names") {
   AgentHarness harness;
   const auto mesh = harness.run_shell("exec sleep 300");
   wire::RenewLeaseT renew;
   renew.lease_ms = 3'600'000;
-  for (std::size_t i = 0; i < host::ActorLeases::kMost; ++i) renew.meshes.push_back(mesh + "," + std::to_string(i));
+  for (std::size_t i = 0; i < host::ActorLeases::kMost; ++i)
+    renew.meshes.push_back(mesh + "," + std::to_string(i));
   CHECK(harness.ask<wire::Ack>(renew).has_value());
   renew.lease_ms = 7'200'000;
   renew.meshes = {mesh + ",more", mesh};
@@ -158,7 +173,8 @@ TEST_CASE("agent: spec 5.4: a host without room for one more lease of actors say
   harness.wait_ended(mesh);
 }
 
-TEST_CASE("agent: shutdown ends everything, so many at a time, then answers, to everybody who asks") {
+TEST_CASE(
+    "agent: shutdown ends everything, so many at a time, then answers, to everybody who asks") {
   AgentHarness harness;
   const auto deaf = harness.run_until_up("trap '' TERM; echo up; while :; do sleep 1; done", 4);
   const auto good = harness.run_shell("exec sleep 300", 4);
@@ -208,7 +224,8 @@ TEST_CASE("agent: a shutdown with nothing to stop, and one in the middle of a st
   SUBCASE("starting") {
     auto request = harness.shell("exec sleep 300", 50);
     const auto mesh = request.mesh;
-    harness.launcher->bus().request(Destination::to_agent(harness.host()), std::move(request), 30s, [](const Result<ControlMessage>&) {});
+    harness.launcher->bus().request(Destination::to_agent(harness.host()), std::move(request), 30s,
+                                    [](const Result<ControlMessage>&) {});
     const auto summary = harness.ask<wire::ShutdownSummary>(wire::ShutdownHostT{});
     REQUIRE(summary.has_value());
     CHECK(summary->attempted == 50);
@@ -219,7 +236,9 @@ TEST_CASE("agent: a shutdown with nothing to stop, and one in the middle of a st
   harness.wait("the end of the host", [&] { return harness.shut_down.has_value(); });
 }
 
-TEST_CASE("agent: the broker is lost and comes back: procs live on, the owner is told everything, and is not taken for gone") {
+TEST_CASE(
+    "agent: the broker is lost and comes back: procs live on, the owner is told everything, and is "
+    "not taken for gone") {
   AgentHarness harness;
   const auto mesh = harness.run_shell("exec sleep 300", 2);
   const auto brief = harness.run_shell("sleep 0.5; echo bye >&2; exit 6");
@@ -249,7 +268,8 @@ TEST_CASE("agent: the owner's connection is cut and comes back: not gone") {
   options.hello.kind = wire::PeerKind::launcher;
   options.hello.incarnation = 5;
   const auto connect = [&] {
-    auto bus = std::make_unique<Bus>(harness.reactor(), harness.context(), options, Dispatcher(), Bus::Events());
+    auto bus = std::make_unique<Bus>(harness.reactor(), harness.context(), options, Dispatcher(),
+                                     Bus::Events());
     harness.wait("a session", [&] { return bus->is_up(); });
     return bus;
   };
@@ -275,7 +295,8 @@ TEST_CASE("agent: the keeper is lost: every proc is reported as failed") {
   for (const auto& [number, rank] : harness.launcher->mesh(mesh)) {
     CHECK(rank.state() == State::failed);
     CHECK(rank.exit_report->reason.starts_with("keeper lost"));
-    CHECK(std::string(rank.exit_report->stderr_tail.begin(), rank.exit_report->stderr_tail.end()) == "last words\n");
+    CHECK(std::string(rank.exit_report->stderr_tail.begin(), rank.exit_report->stderr_tail.end()) ==
+          "last words\n");
   }
 }
 

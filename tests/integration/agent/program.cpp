@@ -29,9 +29,11 @@ struct Host {
     UniqueFd keeper_socket;
     keeper_process = start_keeper(keeper_socket, keeper_lifeline);
     auto line = os::make_packet_pair().value();
-    const UniqueFd secret(::memfd_create("secret", 0));  // NOLINT(android-cloexec-memfd-create): the agent inherits it
+    const UniqueFd secret(::memfd_create(
+        "secret", 0));  // NOLINT(android-cloexec-memfd-create): the agent inherits it
     const std::string bytes(TokenMaker::secret_size, 's');
-    if (::write(secret.get(), bytes.data(), bytes.size()) != static_cast<ssize_t>(bytes.size())) throw std::runtime_error("no secret");
+    if (::write(secret.get(), bytes.data(), bytes.size()) != static_cast<ssize_t>(bytes.size()))
+      throw std::runtime_error("no secret");
     ::lseek(secret.get(), 0, SEEK_SET);
     std::vector<std::string> argv{bin("meshbus-agent"),
                                   "--lifeline-fd",
@@ -47,7 +49,8 @@ struct Host {
                                   "--containment",
                                   "sweep"};
     argv.insert(argv.end(), more.begin(), more.end());
-    agent = std::make_unique<Process>(argv, ProcessOptions{.inherit = {line.second.get(), secret.get(), keeper_socket.get()}});
+    agent = std::make_unique<Process>(
+        argv, ProcessOptions{.inherit = {line.second.get(), secret.get(), keeper_socket.get()}});
     lifeline = os::Lifeline(std::move(line.first));
   }
   ~Host() {
@@ -74,8 +77,9 @@ struct Host {
   }
   /// Spawns `sh -c SCRIPT` and waits until it says "up".
   std::unique_ptr<TestLauncher> spawn(const std::string& script) {
-    auto launcher = std::make_unique<TestLauncher>(reactor, context, broker->binds().front().zmq_endpoint(),
-                                                   ProcId(broker->address(), *Name::make("client")).to_string());
+    auto launcher = std::make_unique<TestLauncher>(
+        reactor, context, broker->binds().front().zmq_endpoint(),
+        ProcId(broker->address(), *Name::make("client")).to_string());
     wire::SpawnProcsT request;
     request.mesh = mesh = Name::make("jobs")->to_string();
     request.region = to_wire(*Extent::make({{"rank", 1}}));
@@ -86,14 +90,16 @@ struct Host {
     request.command->arguments = {"sh", "-c", script};
     request.owner = launcher->bus().self()->to_string();
     request.output = wire::OutputMode::stream;
-    launcher->bus().request(Destination::to_agent(broker->address()), std::move(request), 30s, [](const Result<ControlMessage>&) {});
+    launcher->bus().request(Destination::to_agent(broker->address()), std::move(request), 30s,
+                            [](const Result<ControlMessage>&) {});
     turn_until([&] { return launcher->mesh(mesh)[0].out == "up\n"; });
     return launcher;
   }
   void turn_until(const std::function<bool()>& predicate) {
     const auto end = std::chrono::steady_clock::now() + 30s;
     while (!predicate()) {
-      if (std::chrono::steady_clock::now() > end) throw std::runtime_error("waited too long; " + agent->describe());
+      if (std::chrono::steady_clock::now() > end)
+        throw std::runtime_error("waited too long; " + agent->describe());
       reactor.turn(5ms);
     }
   }
@@ -109,7 +115,9 @@ struct Host {
   std::string mesh;
 };
 
-TEST_CASE("meshbus-agent: ready when registered; stop ends its procs and itself; terminal signals do nothing") {
+TEST_CASE(
+    "meshbus-agent: ready when registered; stop ends its procs and itself; terminal signals do "
+    "nothing") {
   Host host;
   CHECK(host.hear() == "ready");
   auto launcher = host.spawn("trap '' TERM; echo up; while :; do sleep 1; done");
@@ -181,8 +189,10 @@ TEST_CASE("meshbus-agent: what it cannot start with is said in one line") {
            {{}, 64, "required"},
            {with({"--host", "nowhere", "--broker", "unix:/x"}), 64, "--host"},
            {with({"--host", "unix:/x", "--broker", "nowhere"}), 64, "--broker"},
-           {with({"--host", "unix:/x", "--broker", "unix:/x", "--set", "no.such.key=1"}), 78, "no.such.key"},
-           {with({"--host", "unix:/x", "--broker", "unix:/x", "--set", "tail.lines=many"}), 78, "tail.lines"},
+           {with({"--host", "unix:/x", "--broker", "unix:/x", "--set", "no.such.key=1"}), 78,
+            "no.such.key"},
+           {with({"--host", "unix:/x", "--broker", "unix:/x", "--set", "tail.lines=many"}), 78,
+            "tail.lines"},
            {with({"--host", "unix:/x", "--broker", "unix:/x"}), 66, "--secret-fd"},
        }) {
     std::vector<std::string> argv{bin("meshbus-agent")};

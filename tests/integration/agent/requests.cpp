@@ -76,7 +76,8 @@ TEST_CASE("agent: bad requests are refused in words and change nothing") {
     CHECK(code_of(harness.ask<wire::Ack>(signal)) == ErrorCode::out_of_range);
   }
   CHECK(code_of(harness.ask<wire::MeshState>(get_state(""))) == ErrorCode::not_exist);
-  CHECK(code_of(harness.ask<wire::MeshState>(get_state(std::string(100'000, 'x')))) == ErrorCode::not_exist);
+  CHECK(code_of(harness.ask<wire::MeshState>(get_state(std::string(100'000, 'x')))) ==
+        ErrorCode::not_exist);
   wire::StreamStateT stream;
   stream.mesh = "jobs-13Se1Maqzryj";
   stream.subscriber = "nobody";
@@ -87,7 +88,8 @@ TEST_CASE("agent: bad requests are refused in words and change nothing") {
   wire::ShutdownHostT shutdown;
   shutdown.in_flight = 257;
   CHECK(code_of(harness.ask<wire::ShutdownSummary>(shutdown)) == ErrorCode::out_of_range);
-  CHECK(code_of(harness.ask<wire::Ack>(wire::MeshEventT{})) != ErrorCode::none);  // not for an agent
+  CHECK(code_of(harness.ask<wire::Ack>(wire::MeshEventT{})) !=
+        ErrorCode::none);  // not for an agent
   wire::StopStreamT stop_stream;
   stop_stream.mesh = "x";
   stop_stream.subscriber = "y";
@@ -135,7 +137,8 @@ TEST_CASE("agent: GetHost, ListMeshes and GetState say what is") {
   const auto list = harness.ask<wire::MeshList>(wire::ListMeshesT{});
   REQUIRE(list.has_value());
   REQUIRE(list->meshes.size() == 2);
-  for (const auto& entry : list->meshes) CHECK(entry->ranks.size() == (entry->mesh == mesh ? 3 : 2));
+  for (const auto& entry : list->meshes)
+    CHECK(entry->ranks.size() == (entry->mesh == mesh ? 3 : 2));
   const auto state = harness.ask<wire::MeshState>(get_state(mesh));
   REQUIRE(state.has_value());
   CHECK(state->owner == harness.launcher->id().to_string());
@@ -144,7 +147,8 @@ TEST_CASE("agent: GetHost, ListMeshes and GetState say what is") {
   REQUIRE(state->exit_reports.size() == 3);
   CHECK(state->ranks[2].exit_code() == 2);
   CHECK(state->exit_reports[2]->reason == "exit 2");
-  CHECK(std::string(state->exit_reports[2]->stderr_tail.begin(), state->exit_reports[2]->stderr_tail.end()) == "oops\n");
+  CHECK(std::string(state->exit_reports[2]->stderr_tail.begin(),
+                    state->exit_reports[2]->stderr_tail.end()) == "oops\n");
   harness.stop(sleeper, 0ms);
   harness.wait_ended(sleeper, 2);
 }
@@ -157,8 +161,9 @@ TEST_CASE("agent: ended meshes are forgotten by number, the newest last") {
   harness.wait_ended(second, 3);
   const auto third = harness.run_shell("exit 0", 1);
   harness.wait_ended(third);
-  harness.wait("the first one to be forgotten",
-               [&] { return code_of(harness.ask<wire::MeshState>(get_state(first))) == ErrorCode::not_exist; });
+  harness.wait("the first one to be forgotten", [&] {
+    return code_of(harness.ask<wire::MeshState>(get_state(first))) == ErrorCode::not_exist;
+  });
   CHECK(harness.ask<wire::MeshState>(get_state(second)).has_value());
   CHECK(harness.ask<wire::MeshState>(get_state(third)).has_value());
 }
@@ -167,11 +172,14 @@ TEST_CASE("agent: ended meshes are forgotten by age") {
   AgentHarness harness({.settings = {{"records.age", "300ms"}}});
   const auto mesh = harness.run_shell("exit 0");
   harness.wait_ended(mesh);
-  harness.wait("it to be forgotten", [&] { return code_of(harness.ask<wire::MeshState>(get_state(mesh))) == ErrorCode::not_exist; });
+  harness.wait("it to be forgotten", [&] {
+    return code_of(harness.ask<wire::MeshState>(get_state(mesh))) == ErrorCode::not_exist;
+  });
 }
 
 TEST_CASE("agent: procs find their place in the environment") {
-  AgentHarness harness({.environment = {"PATH=/usr/bin:/bin", "FROM=host", "MESHBUS_BOOTSTRAP=1:2:3", "RANK=77"}});
+  AgentHarness harness(
+      {.environment = {"PATH=/usr/bin:/bin", "FROM=host", "MESHBUS_BOOTSTRAP=1:2:3", "RANK=77"}});
   auto request = harness.shell("env", 2);
   request.output = wire::OutputMode::stream;
   request.master_address = "10.1.2.3";
@@ -180,10 +188,14 @@ TEST_CASE("agent: procs find their place in the environment") {
   request.command->environment.back()->key = "MINE";
   request.command->environment.back()->value = "a b=c";
   const auto mesh = harness.spawn(std::move(request));
-  harness.wait("output", [&] { return harness.rank(mesh, 0).output_ended && harness.rank(mesh, 1).output_ended; });
+  harness.wait("output", [&] {
+    return harness.rank(mesh, 0).output_ended && harness.rank(mesh, 1).output_ended;
+  });
   const auto& out = harness.rank(mesh, 1).out;
-  for (const std::string line : {"FROM=host", "MINE=a b=c", "RANK=1", "LOCAL_RANK=1", "WORLD_SIZE=2", "LOCAL_WORLD_SIZE=2", "NODE_RANK=0",
-                                 "MASTER_ADDR=10.1.2.3", "MASTER_PORT=29500", "MESHBUS_RANK_RANK=1", "MESHBUS_SIZE_RANK=2"})
+  for (const std::string line :
+       {"FROM=host", "MINE=a b=c", "RANK=1", "LOCAL_RANK=1", "WORLD_SIZE=2", "LOCAL_WORLD_SIZE=2",
+        "NODE_RANK=0", "MASTER_ADDR=10.1.2.3", "MASTER_PORT=29500", "MESHBUS_RANK_RANK=1",
+        "MESHBUS_SIZE_RANK=2"})
     CHECK(("\n" + out).find("\n" + line + "\n") != std::string::npos);
   CHECK(out.find("MESHBUS_MESH=" + mesh + "\n") != std::string::npos);
   CHECK(out.find("MESHBUS_ADDR=" + harness.host().to_string() + ",jobs_1-") != std::string::npos);
@@ -217,7 +229,8 @@ TEST_CASE("agent: subscribers get the state, then every change, until they stop 
   CHECK(now->ranks.size() == 2);
   CHECK(harness.ask<wire::MeshState>(*watcher, stream).has_value());  // a set
   stream.subscriber = other->id().to_string();
-  CHECK(code_of(harness.ask<wire::MeshState>(*watcher, stream)) == ErrorCode::identity_mismatch);  // on behalf of another
+  CHECK(code_of(harness.ask<wire::MeshState>(*watcher, stream)) ==
+        ErrorCode::identity_mismatch);  // on behalf of another
   CHECK(harness.ask<wire::MeshState>(*other, stream).has_value());
   wire::StopStreamT not_its_own;
   not_its_own.mesh = mesh;

@@ -1,4 +1,5 @@
-// Statuses by rank, waiting for them, streams without a gap, and draining: what spec 3.2, 4.1 and 5.3 promise of a host agent.
+// Statuses by rank, waiting for them, streams without a gap, and draining: what spec 3.2, 4.1
+// and 5.3 promise of a host agent.
 #include <doctest/doctest.h>
 
 #include "agent/host/lifecycle/drains.h"
@@ -24,16 +25,17 @@ struct Later {
   template <typename Body>
   static std::shared_ptr<Later> ask(AgentHarness& harness, TestLauncher& from, Body body) {
     auto later = std::make_shared<Later>();
-    from.bus().request(Destination::to_agent(harness.host()), std::move(body), 30s, [later](const Result<ControlMessage>& got) {
-      if (!got) {
-        later->answer = fail(got.error());
-        return;
-      }
-      const auto* table = got->template body_as<Answer>();
-      REQUIRE(table != nullptr);
-      later->answer.emplace(typename Answer::NativeTableType());
-      table->UnPackTo(&**later->answer);
-    });
+    from.bus().request(Destination::to_agent(harness.host()), std::move(body), 30s,
+                       [later](const Result<ControlMessage>& got) {
+                         if (!got) {
+                           later->answer = fail(got.error());
+                           return;
+                         }
+                         const auto* table = got->template body_as<Answer>();
+                         REQUIRE(table != nullptr);
+                         later->answer.emplace(typename Answer::NativeTableType());
+                         table->UnPackTo(&**later->answer);
+                       });
     return later;
   }
 };
@@ -41,20 +43,23 @@ struct Later {
 std::string statuses_in(const wire::RankStatusesT& statuses) {
   flatbuffers::FlatBufferBuilder builder;
   builder.Finish(wire::StatusOverlay::Pack(builder, statuses.statuses.get()));
-  const auto read = from_wire(*flatbuffers::GetRoot<wire::StatusOverlay>(builder.GetBufferPointer()), kBodyLimit);
+  const auto read =
+      from_wire(*flatbuffers::GetRoot<wire::StatusOverlay>(builder.GetBufferPointer()), kBodyLimit);
   REQUIRE(read.has_value());
   return to_string(*read);
 }
 
-wire::GetRankStatusT get_status(const std::string& mesh, std::vector<wire::RankInterval> ranks = {}) {
+wire::GetRankStatusT get_status(const std::string& mesh,
+                                std::vector<wire::RankInterval> ranks = {}) {
   wire::GetRankStatusT get;
   get.mesh = mesh;
   get.ranks = std::move(ranks);
   return get;
 }
 
-wire::WaitRankStatusT wait_rank_status(const TestLauncher& asker, const std::string& mesh, wire::StatusKind minimum,
-                                       std::chrono::milliseconds limit, std::vector<wire::RankInterval> ranks = {}) {
+wire::WaitRankStatusT wait_rank_status(const TestLauncher& asker, const std::string& mesh,
+                                       wire::StatusKind minimum, std::chrono::milliseconds limit,
+                                       std::vector<wire::RankInterval> ranks = {}) {
   wire::WaitRankStatusT wait;
   wait.mesh = mesh;
   wait.ranks = std::move(ranks);
@@ -76,33 +81,49 @@ wire::DrainHostT drain_of(const std::string& owner, const std::string& mesh) {
 
 TEST_CASE("agent: the status of ranks is told by rank, and absence is a status") {
   AgentHarness harness;
-  const auto mesh = harness.run_until_up("echo up; [ $RANK = 1 ] && kill -SEGV $$; [ $RANK = 2 ] && exit 3; exec sleep 300", 4);
-  harness.wait("the ends", [&] { return harness.rank(mesh, 1).exit_report && harness.rank(mesh, 2).exit_report; });
+  const auto mesh = harness.run_until_up(
+      "echo up; [ $RANK = 1 ] && kill -SEGV $$; [ $RANK = 2 ] && exit 3; exec sleep 300", 4);
+  harness.wait("the ends", [&] {
+    return harness.rank(mesh, 1).exit_report && harness.rank(mesh, 2).exit_report;
+  });
   const auto all = harness.ask<wire::RankStatuses>(get_status(mesh));
   REQUIRE(all.has_value());
   CHECK(all->mesh == mesh);
   CHECK(all->host == harness.host().to_string());
-  CHECK(statuses_in(*all) == "Running=0..1,3..4;Stopped=2..3;Failed(\"" + harness.rank(mesh, 1).exit_report->reason + "\")=1..2");
-  const auto some = harness.ask<wire::RankStatuses>(get_status(mesh, {{2, 3}, {3, 10}, {UINT64_MAX - 1, UINT64_MAX}}));
+  CHECK(statuses_in(*all) == "Running=0..1,3..4;Stopped=2..3;Failed(\"" +
+                                 harness.rank(mesh, 1).exit_report->reason + "\")=1..2");
+  const auto some = harness.ask<wire::RankStatuses>(
+      get_status(mesh, {{2, 3}, {3, 10}, {UINT64_MAX - 1, UINT64_MAX}}));
   REQUIRE(some.has_value());
-  CHECK(statuses_in(*some) == "NotExist=4..10,18446744073709551614..18446744073709551615;Running=3..4;Stopped=2..3");
-  CHECK(code_of(harness.ask<wire::RankStatuses>(get_status("nobody-13Se1Maqzryj"))) == ErrorCode::not_exist);
-  CHECK(statuses_in(*harness.ask<wire::RankStatuses>(get_status("nobody-13Se1Maqzryj", {{0, 2}}))) == "NotExist=0..2");
-  CHECK(code_of(harness.ask<wire::RankStatuses>(get_status(mesh, {{2, 2}}))) == ErrorCode::out_of_range);
-  CHECK(code_of(harness.ask<wire::RankStatuses>(get_status(mesh, {{2, 4}, {3, 5}}))) == ErrorCode::out_of_range);
+  CHECK(statuses_in(*some) ==
+        "NotExist=4..10,18446744073709551614..18446744073709551615;Running=3..4;Stopped=2..3");
+  CHECK(code_of(harness.ask<wire::RankStatuses>(get_status("nobody-13Se1Maqzryj"))) ==
+        ErrorCode::not_exist);
+  CHECK(statuses_in(*harness.ask<wire::RankStatuses>(
+            get_status("nobody-13Se1Maqzryj", {{0, 2}}))) == "NotExist=0..2");
+  CHECK(code_of(harness.ask<wire::RankStatuses>(get_status(mesh, {{2, 2}}))) ==
+        ErrorCode::out_of_range);
+  CHECK(code_of(harness.ask<wire::RankStatuses>(get_status(mesh, {{2, 4}, {3, 5}}))) ==
+        ErrorCode::out_of_range);
   harness.stop(mesh, 0ms);
   harness.wait_ended(mesh, 4);
 }
 
-TEST_CASE("agent: who waits for a status is answered when every rank is there or has ended, or at the deadline with what is") {
+TEST_CASE(
+    "agent: who waits for a status is answered when every rank is there or has ended, or at the "
+    "deadline with what is") {
   AgentHarness harness;
   const auto request = harness.shell("exec sleep 300", 3);
   const auto mesh = request.mesh;
   auto& launcher = *harness.launcher;
   using Waiting = Later<wire::RankStatuses>;
   // A mesh that does not exist yet is waited for.
-  const auto running = Waiting::ask(harness, launcher, wait_rank_status(launcher, mesh, wire::StatusKind::running, 20s, {{0, 3}}));
-  const auto more = Waiting::ask(harness, launcher, wait_rank_status(launcher, mesh, wire::StatusKind::running, 400ms, {{0, 4}}));
+  const auto running =
+      Waiting::ask(harness, launcher,
+                   wait_rank_status(launcher, mesh, wire::StatusKind::running, 20s, {{0, 3}}));
+  const auto more =
+      Waiting::ask(harness, launcher,
+                   wait_rank_status(launcher, mesh, wire::StatusKind::running, 400ms, {{0, 4}}));
   harness.run_for(50ms);
   CHECK_FALSE(running->answer.has_value());
   harness.spawn(wire::SpawnProcsT(request));
@@ -114,14 +135,19 @@ TEST_CASE("agent: who waits for a status is answered when every rank is there or
   CHECK(statuses_in(**more->answer) == "NotExist=3..4;Running=0..3");
 
   // What has been reached is answered at once; wait_ms 0 is a question.
-  CHECK(statuses_in(*harness.ask<wire::RankStatuses>(wait_rank_status(launcher, mesh, wire::StatusKind::initializing, 20s))) ==
-        "Running=0..3");
-  CHECK(statuses_in(*harness.ask<wire::RankStatuses>(wait_rank_status(launcher, mesh, wire::StatusKind::stopped, 0ms))) == "Running=0..3");
+  CHECK(statuses_in(*harness.ask<wire::RankStatuses>(wait_rank_status(
+            launcher, mesh, wire::StatusKind::initializing, 20s))) == "Running=0..3");
+  CHECK(statuses_in(*harness.ask<wire::RankStatuses>(
+            wait_rank_status(launcher, mesh, wire::StatusKind::stopped, 0ms))) == "Running=0..3");
 
-  const auto one = Waiting::ask(harness, launcher, wait_rank_status(launcher, mesh, wire::StatusKind::stopped, 20s, {{1, 2}}));
-  const auto all = Waiting::ask(harness, launcher, wait_rank_status(launcher, mesh, wire::StatusKind::stopped, 20s));
+  const auto one =
+      Waiting::ask(harness, launcher,
+                   wait_rank_status(launcher, mesh, wire::StatusKind::stopped, 20s, {{1, 2}}));
+  const auto all = Waiting::ask(harness, launcher,
+                                wait_rank_status(launcher, mesh, wire::StatusKind::stopped, 20s));
   // Nobody reaches Failed by being stopped, but nothing comes after that either.
-  const auto failed = Waiting::ask(harness, launcher, wait_rank_status(launcher, mesh, wire::StatusKind::failed, 20s));
+  const auto failed = Waiting::ask(harness, launcher,
+                                   wait_rank_status(launcher, mesh, wire::StatusKind::failed, 20s));
   harness.stop(mesh, 5s, {{1, 2}});
   harness.wait("the one", [&] { return one->answer.has_value(); });
   CHECK(statuses_in(**one->answer) == "Stopped=1..2");
@@ -149,13 +175,15 @@ TEST_CASE("agent: a wait ends with its asker, and there are only so many") {
   auto asker = harness.make_launcher("client");
   const auto fill = [&](TestLauncher& from) {
     for (std::size_t i = 0; i < host::RankWaits::kMost; ++i) {
-      Later<wire::RankStatuses>::ask(harness, from, wait_rank_status(from, mesh, wire::StatusKind::stopped, 1h));
+      Later<wire::RankStatuses>::ask(harness, from,
+                                     wait_rank_status(from, mesh, wire::StatusKind::stopped, 1h));
       // The queue of a launcher has its limit too; and at the end all of them are there.
       if (i % 64 == 63) CHECK(harness.ask<wire::HostState>(from, wire::GetHostT{}).has_value());
     }
   };
   const auto more = [&] {
-    return code_of(harness.ask<wire::RankStatuses>(wait_rank_status(*harness.launcher, mesh, wire::StatusKind::stopped, 1ms)));
+    return code_of(harness.ask<wire::RankStatuses>(
+        wait_rank_status(*harness.launcher, mesh, wire::StatusKind::stopped, 1ms)));
   };
   fill(*asker);
   harness.wait("as many as there may be", [&] { return more() == ErrorCode::queue_full; });
@@ -165,7 +193,8 @@ TEST_CASE("agent: a wait ends with its asker, and there are only so many") {
   harness.wait_ended(mesh);
 }
 
-TEST_CASE("agent: whoever subscribes in the middle of it all hears each change once, without a gap") {
+TEST_CASE(
+    "agent: whoever subscribes in the middle of it all hears each change once, without a gap") {
   AgentHarness harness({.settings = {{"spawn.in_flight", "8"}}});
   const auto request = harness.command({"/bin/sleep", "0.05"}, 200);
   const auto mesh = request.mesh;
@@ -210,13 +239,15 @@ TEST_CASE("agent: whoever subscribes in the middle of it all hears each change o
 TEST_CASE("agent: a snapshot that has no room for all exit reports is completed by what follows") {
   AgentHarness harness;
   // Each leaves 8 KiB of last lines: more than fits into one answer.
-  const auto mesh = harness.run_shell("i=0; while [ $i -lt 80 ]; do printf '%0100d\\n' $i >&2; i=$((i+1)); done; exit 1", 150);
+  const auto mesh = harness.run_shell(
+      "i=0; while [ $i -lt 80 ]; do printf '%0100d\\n' $i >&2; i=$((i+1)); done; exit 1", 150);
   harness.wait_ended(mesh, 150);
   const auto state = harness.ask<wire::MeshState>(get_state(mesh));
   REQUIRE(state.has_value());
   CHECK(state->cut > 0);
   std::size_t whole = 0;
-  for (const auto& exit_report : state->exit_reports) whole += exit_report->stderr_tail.empty() ? 0U : 1U;
+  for (const auto& exit_report : state->exit_reports)
+    whole += exit_report->stderr_tail.empty() ? 0U : 1U;
   CHECK(whole + state->cut == 150);
   auto watcher = harness.make_launcher("client");
   wire::StreamStateT stream;
@@ -230,8 +261,10 @@ TEST_CASE("agent: a snapshot that has no room for all exit reports is completed 
     for (const auto& [rank, known] : watcher->mesh(mesh)) told += known.exit_report ? 1U : 0U;
     return told == 150;
   });
-  for (const auto& exit_report : snapshot->exit_reports) CHECK(exit_report->stderr_tail.size() == 8080);
-  for (const auto& [rank, known] : watcher->mesh(mesh)) CHECK(known.exit_report->stderr_tail.size() == 8080);
+  for (const auto& exit_report : snapshot->exit_reports)
+    CHECK(exit_report->stderr_tail.size() == 8080);
+  for (const auto& [rank, known] : watcher->mesh(mesh))
+    CHECK(known.exit_report->stderr_tail.size() == 8080);
 }
 
 TEST_CASE("agent: a list that does not fit into one answer goes on in the next") {
@@ -264,7 +297,9 @@ TEST_CASE("agent: a list that does not fit into one answer goes on in the next")
   CHECK(pages == 2);
 }
 
-TEST_CASE("agent: a drain ends its scope and nothing else, refuses what would be started in it, and says who and why") {
+TEST_CASE(
+    "agent: a drain ends its scope and nothing else, refuses what would be started in it, and says "
+    "who and why") {
   AgentHarness harness;
   auto other = harness.make_launcher("client");
   const auto deaf = harness.run_until_up("trap '' TERM; echo up; while :; do sleep 1; done", 2);
@@ -276,7 +311,8 @@ TEST_CASE("agent: a drain ends its scope and nothing else, refuses what would be
 
   auto drain = drain_of("", deaf);
   drain.grace_ms = 600;
-  const auto first = Later<wire::ShutdownSummary>::ask(harness, *harness.launcher, wire::DrainHostT(drain));
+  const auto first =
+      Later<wire::ShutdownSummary>::ask(harness, *harness.launcher, wire::DrainHostT(drain));
   const auto second = Later<wire::ShutdownSummary>::ask(harness, *other, wire::DrainHostT(drain));
   harness.wait("the drain", [&] { return harness.rank(deaf).state() == State::stopping; });
   const auto seen = harness.ask<wire::HostState>(wire::GetHostT{});
@@ -294,7 +330,8 @@ TEST_CASE("agent: a drain ends its scope and nothing else, refuses what would be
   more.create_ranks = {wire::RankInterval(2, 3)};
   CHECK(code_of(harness.ask<wire::SpawnAccepted>(std::move(more))) == ErrorCode::refused);
   CHECK(harness.ask<wire::SpawnAccepted>(harness.shell("exit 0")).has_value());
-  harness.wait("both answers", [&] { return first->answer.has_value() && second->answer.has_value(); });
+  harness.wait("both answers",
+               [&] { return first->answer.has_value() && second->answer.has_value(); });
   for (const auto& each : {first, second}) {
     REQUIRE(each->answer->has_value());
     CHECK((**each->answer).attempted == 2);
@@ -319,8 +356,9 @@ TEST_CASE("agent: a drain ends its scope and nothing else, refuses what would be
   CHECK(harness.agent().live() == 1);
   const auto refused = harness.ask<wire::SpawnAccepted>(harness.shell("exit 0"));
   CHECK(code_of(refused) == ErrorCode::refused);
-  CHECK(refused.error().detail().find("kept drained of the meshes of " + harness.launcher->id().to_string() +
-                                      ", asked for by the operator: maintenance") != std::string::npos);
+  CHECK(refused.error().detail().find(
+            "kept drained of the meshes of " + harness.launcher->id().to_string() +
+            ", asked for by the operator: maintenance") != std::string::npos);
   request.create_ranks.clear();
   auto theirs_again = harness.shell("exit 0");
   theirs_again.owner = other->id().to_string();
@@ -344,7 +382,8 @@ TEST_CASE("agent: a drain of a mesh that is being started leaves none of it") {
   AgentHarness harness({.settings = {{"spawn.in_flight", "2"}}});
   auto request = harness.shell("exec sleep 300", 50);
   const auto mesh = request.mesh;
-  harness.launcher->bus().request(Destination::to_agent(harness.host()), std::move(request), 30s, [](const Result<ControlMessage>&) {});
+  harness.launcher->bus().request(Destination::to_agent(harness.host()), std::move(request), 30s,
+                                  [](const Result<ControlMessage>&) {});
   const auto summary = harness.ask<wire::ShutdownSummary>(drain_of("", mesh));
   REQUIRE(summary.has_value());
   CHECK(summary->attempted == 50);
@@ -360,8 +399,10 @@ TEST_CASE("agent: a drain of a mesh that is being started leaves none of it") {
 
 TEST_CASE("agent: what is no scope is refused, and drains have a limit") {
   AgentHarness harness;
-  CHECK(code_of(harness.ask<wire::ShutdownSummary>(drain_of("nobody", ""))) == ErrorCode::parse_error);
-  CHECK(code_of(harness.ask<wire::ShutdownSummary>(drain_of("", "not a name"))) == ErrorCode::parse_error);
+  CHECK(code_of(harness.ask<wire::ShutdownSummary>(drain_of("nobody", ""))) ==
+        ErrorCode::parse_error);
+  CHECK(code_of(harness.ask<wire::ShutdownSummary>(drain_of("", "not a name"))) ==
+        ErrorCode::parse_error);
   auto drain = drain_of("", "");
   drain.in_flight = 257;
   CHECK(code_of(harness.ask<wire::ShutdownSummary>(drain)) == ErrorCode::out_of_range);
@@ -386,7 +427,8 @@ TEST_CASE("agent: a drain in the middle of a shutdown, and after it, is answered
   wire::ShutdownHostT shutdown;
   shutdown.grace_ms = 400;
   shutdown.requester = "the operator";
-  const auto ending = Later<wire::ShutdownSummary>::ask(harness, *harness.launcher, wire::ShutdownHostT(shutdown));
+  const auto ending =
+      Later<wire::ShutdownSummary>::ask(harness, *harness.launcher, wire::ShutdownHostT(shutdown));
   CHECK(harness.ask<wire::ShutdownSummary>(drain_of("", ""))->failed == 0);
   harness.wait("the shutdown", [&] { return ending->answer.has_value(); });
   CHECK((**ending->answer).attempted == 2);

@@ -1,4 +1,5 @@
-// The benchmarks still run and still tell what they are to tell; what they measure here means nothing.
+// The benchmarks still run and still tell what they are to tell; what they measure here means
+// nothing.
 #include <doctest/doctest.h>
 
 #include <algorithm>
@@ -14,7 +15,8 @@ using namespace meshbus::test;
 
 namespace {
 
-/// Runs `meshbus-bench WORDS --json FILE` without NATS and mpirun, wherever they are installed; what it wrote to FILE.
+/// Runs `meshbus-bench WORDS --json FILE` without NATS and mpirun, wherever they are installed;
+/// what it wrote to FILE.
 nlohmann::json results_of(std::vector<std::string> words) {
   const TempDir dir;
   words.insert(words.begin(), bin("meshbus-bench"));
@@ -51,9 +53,11 @@ void check_frame(const nlohmann::json& json, const std::string& name) {
 }
 
 /// The ratio of a figure between two sides at the first size; without a base: the figure itself.
-nlohmann::json ratio(const nlohmann::json& json, const std::string& figure, const std::string& side, const std::string& base) {
+nlohmann::json ratio(const nlohmann::json& json, const std::string& figure, const std::string& side,
+                     const std::string& base) {
   for (const auto& one : json.at("cases").at(0).at("ratios"))
-    if (one.at("figure") == figure && one.at("side") == side && one.at("base") == (base.empty() ? nlohmann::json() : nlohmann::json(base)))
+    if (one.at("figure") == figure && one.at("side") == side &&
+        one.at("base") == (base.empty() ? nlohmann::json() : nlohmann::json(base)))
       return one;
   FAIL("no ratio of " << figure << " of " << side << " to " << base);
   return {};
@@ -78,7 +82,8 @@ TEST_CASE("bench: two hops work for brokers and relays") {
 }
 
 TEST_CASE("bench: what keys cost on a link, of brokers and of relays") {
-  const auto json = results_of({"bus", "--curve", "--rounds", "1", "--count", "30", "--duration", "50"});
+  const auto json =
+      results_of({"bus", "--curve", "--rounds", "1", "--count", "30", "--duration", "50"});
   check_frame(json, "bus --curve");
   CHECK(json.at("cases").size() == 4);
   CHECK(ratio(json, "p50_us", "curve", "plain").at("value") > 0);
@@ -86,7 +91,8 @@ TEST_CASE("bench: what keys cost on a link, of brokers and of relays") {
 }
 
 TEST_CASE("bench: a link that resumes beside one that keeps nothing") {
-  const auto json = results_of({"link", "--rounds", "1", "--sizes", "64", "--count", "30", "--duration", "50"});
+  const auto json =
+      results_of({"link", "--rounds", "1", "--sizes", "64", "--count", "30", "--duration", "50"});
   check_frame(json, "link");
   CHECK(json.at("cases").size() == 2);
   CHECK(json.at("cases").at(1).at("ratios").at(0).at("first").at("at_least") == 0.92);
@@ -95,19 +101,25 @@ TEST_CASE("bench: a link that resumes beside one that keeps nothing") {
 TEST_CASE("bench: rate counts what arrives, packed and flushed") {
   const auto json = results_of({"rate", "--rounds", "1", "--sizes", "1024", "--duration", "50"});
   check_frame(json, "rate");
-  for (const char* base : {"relay", "relay packed"}) CHECK(ratio(json, "per_s", "messages", base).at("value") > 0);
+  for (const char* base : {"relay", "relay packed"})
+    CHECK(ratio(json, "per_s", "messages", base).at("value") > 0);
   CHECK(ratio(json, "per_s", "messages flushed", "relay").at("value") > 0);
-  const auto by_tcp = results_of({"rate", "--tcp", "--rounds", "1", "--sizes", "1024", "--duration", "50"});
+  const auto by_tcp =
+      results_of({"rate", "--tcp", "--rounds", "1", "--sizes", "1024", "--duration", "50"});
   check_frame(by_tcp, "rate --tcp");
   CHECK(ratio(by_tcp, "per_s", "messages", "relay").at("value") > 0);
 }
 
 TEST_CASE("bench: a flooded reader hears control, and blocked senders sleep") {
   const auto flood = results_of({"flood", "--rounds", "1", "--sizes", "3", "--count", "30"});
-  for (const char* side : {"flood", "busy reader"}) CHECK(ratio(flood, "p50_us", side, "idle").at("value") > 0);
-  // So few, and so short, that the stopped reader's queue takes what they are allowed to send: they wait, and nothing comes back.
-  const auto bystander = results_of({"bystander", "--rounds", "1", "--sizes", "4", "--count", "200", "--duration", "1000"});
-  for (const char* side : {"slow reader", "stopped reader"}) CHECK(ratio(bystander, "p99_us", side, "idle").at("value") > 0);
+  for (const char* side : {"flood", "busy reader"})
+    CHECK(ratio(flood, "p50_us", side, "idle").at("value") > 0);
+  // So few, and so short, that the stopped reader's queue takes what they are allowed to send: they
+  // wait, and nothing comes back.
+  const auto bystander = results_of(
+      {"bystander", "--rounds", "1", "--sizes", "4", "--count", "200", "--duration", "1000"});
+  for (const char* side : {"slow reader", "stopped reader"})
+    CHECK(ratio(bystander, "p99_us", side, "idle").at("value") > 0);
   for (const auto& side : bystander.at("cases").at(0).at("sides")) {
     CAPTURE(side.dump());
     CHECK(side.at("figures").at("senders_cpu").at("median") < 0.5);
@@ -129,7 +141,8 @@ TEST_CASE("bench: notice hears of every kill") {
 }
 
 TEST_CASE("bench: poll asks one host and several, beside a bare exchange") {
-  const auto json = results_of({"poll", "--rounds", "1", "--sizes", "2,6", "--per-host", "2", "--count", "3"});
+  const auto json =
+      results_of({"poll", "--rounds", "1", "--sizes", "2,6", "--per-host", "2", "--count", "3"});
   check_frame(json, "poll");
   const auto statuses = ratio(json, "p50_us", "statuses", "exchange");
   CHECK(statuses.at("value") > 0);
@@ -148,7 +161,9 @@ TEST_CASE("bench: ready and stop put crowds of procs beside their floors") {
   CHECK(ratio(stop, "ms", "stop", "kill").at("first").at("at_most") == 3);
 }
 
-TEST_CASE("bench: casts reach real procs on one host and on two, beside children that answer a bare socket") {
+TEST_CASE(
+    "bench: casts reach real procs on one host and on two, beside children that answer a bare "
+    "socket") {
   const auto json = results_of({"cast", "--rounds", "1", "--sizes", "4", "--count", "3"});
   check_frame(json, "cast");
   CHECK(ratio(json, "ms", "cast", "children").at("value") > 0);
@@ -160,7 +175,8 @@ TEST_CASE("bench: ballast launches from a large process") {
   CHECK(ratio(json, "ms", "1 GiB", "small").at("value") > 0);
 }
 
-TEST_CASE("bench: crowd asks about a small mesh and about the crowd itself, and has a bar for either") {
+TEST_CASE(
+    "bench: crowd asks about a small mesh and about the crowd itself, and has a bar for either") {
   const auto json = results_of({"crowd", "--rounds", "1", "--sizes", "5"});
   check_frame(json, "crowd");
   for (const char* figure : {"asked_p99_ms", "all_p99_ms"}) {
@@ -176,7 +192,8 @@ TEST_CASE("bench: usage watches a host that looks at its procs, and one that doe
   check_frame(json, "usage");
   for (const char* side : {"agent", "idle", "bare"}) {
     const auto& sides = json.at("cases").at(0).at("sides");
-    CHECK(std::any_of(sides.begin(), sides.end(), [&](const auto& one) { return one.at("name") == side; }));
+    CHECK(std::any_of(sides.begin(), sides.end(),
+                      [&](const auto& one) { return one.at("name") == side; }));
   }
   CHECK(ratio(json, "cpu_permille", "agent", "").at("first").at("at_most") == 10);
 }

@@ -27,7 +27,8 @@ class Loop {
  public:
   Loop() { context.set(zmq::ctxopt::max_sockets, 20000); }
   /// Turns until `predicate` holds; false when it does not within the deadline.
-  bool until(const std::function<bool()>& predicate, std::chrono::milliseconds deadline = std::chrono::seconds(20)) {
+  bool until(const std::function<bool()>& predicate,
+             std::chrono::milliseconds deadline = std::chrono::seconds(20)) {
     const auto end = std::chrono::steady_clock::now() + deadline;
     while (!predicate()) {
       if (std::chrono::steady_clock::now() >= end) return false;
@@ -49,7 +50,8 @@ inline const TokenMaker& tokens() {
   return maker;
 }
 
-inline std::unique_ptr<Broker> start_broker(Loop& loop, const std::string& bind, const std::vector<Setting>& settings = {},
+inline std::unique_ptr<Broker> start_broker(Loop& loop, const std::string& bind,
+                                            const std::vector<Setting>& settings = {},
                                             std::function<void(BrokerOptions&)> change = {}) {
   BrokerOptions options;
   options.binds = {*HostAddr::parse(bind)};
@@ -69,7 +71,8 @@ inline std::string endpoint_of(const Broker& broker, std::size_t bind = 0) {
 /// A broker on a unix socket of its own, with the loop that drives it.
 struct LocalBroker {
   template <typename... Settings>
-  explicit LocalBroker(Settings... settings) : dir(), broker(start_broker(loop, "unix:" + (dir / "b"), {settings...})) {}
+  explicit LocalBroker(Settings... settings)
+      : dir(), broker(start_broker(loop, "unix:" + (dir / "b"), {settings...})) {}
   std::string endpoint() const { return endpoint_of(*broker); }
 
   TempDir dir;
@@ -77,7 +80,8 @@ struct LocalBroker {
   std::unique_ptr<Broker> broker;
 };
 
-inline wire::HelloT hello_of(wire::PeerKind kind, std::string peer, std::uint64_t incarnation = random_u64()) {
+inline wire::HelloT hello_of(wire::PeerKind kind, std::string peer,
+                             std::uint64_t incarnation = random_u64()) {
   wire::HelloT hello;
   hello.version = 1;
   hello.peer = std::move(peer);
@@ -90,8 +94,11 @@ inline wire::HelloT launcher_hello() {
   return hello_of(wire::PeerKind::launcher, Name::make("client")->to_string());
 }
 
-inline wire::HelloT proc_hello(const HostAddr& host, std::uint64_t rank, std::uint64_t incarnation = random_u64()) {
-  auto hello = hello_of(wire::PeerKind::proc, ProcId(host, proc_name(*Name::make("trainers", 7), rank)).to_string(), incarnation);
+inline wire::HelloT proc_hello(const HostAddr& host, std::uint64_t rank,
+                               std::uint64_t incarnation = random_u64()) {
+  auto hello =
+      hello_of(wire::PeerKind::proc,
+               ProcId(host, proc_name(*Name::make("trainers", 7), rank)).to_string(), incarnation);
   hello.token = tokens().make(hello.peer, hello.incarnation);
   return hello;
 }
@@ -99,7 +106,9 @@ inline wire::HelloT proc_hello(const HostAddr& host, std::uint64_t rank, std::ui
 /// A Bus that answers calls with "re: " + their body, and writes down what it hears.
 class TestPeer {
  public:
-  TestPeer(Loop& loop, const std::string& endpoint, wire::HelloT hello, std::function<Result<CurveKeys>()> keys = {}) : loop_(loop) {
+  TestPeer(Loop& loop, const std::string& endpoint, wire::HelloT hello,
+           std::function<Result<CurveKeys>()> keys = {})
+      : loop_(loop) {
     Session::Options options;
     options.endpoint = endpoint;
     options.hello = std::move(hello);
@@ -107,7 +116,8 @@ class TestPeer {
     options.hello.capabilities = kCapabilities;
     Dispatcher handlers;
     handlers.on<wire::Gone>(Role::broker, [this](const Request& request, const wire::Gone& heard) {
-      gone.push_back({request.head.id, heard.proc()->str(), heard.incarnation(), text_of(heard.reason())});
+      gone.push_back(
+          {request.head.id, heard.proc()->str(), heard.incarnation(), text_of(heard.reason())});
     });
     Bus::Events events;
     events.on_up = [this](const wire::Welcome& welcome) {
@@ -118,12 +128,17 @@ class TestPeer {
     events.on_down = [this](const std::string&) { ++downs; };
     events.on_trouble = [this](const std::string& reason) { trouble = reason; };
     events.on_refused = [this](const Error& error) { refused = error; };
-    events.on_data = [this](const wire::Envelope& envelope, const wire::CallHeader& header, Bytes body) {
+    events.on_data = [this](const wire::Envelope& envelope, const wire::CallHeader& header,
+                            Bytes body) {
       received.emplace_back(envelope, std::string(body));
-      if (envelope.kind() == wire::Kind::call) bus->answer_call(envelope, header, "re: " + std::string(body));
+      if (envelope.kind() == wire::Kind::call)
+        bus->answer_call(envelope, header, "re: " + std::string(body));
     };
-    events.on_undeliverable = [this](const wire::Envelope& envelope, const Error& error) { returned.emplace_back(envelope, error); };
-    bus.emplace(loop.reactor, loop.context, std::move(options), std::move(handlers), std::move(events));
+    events.on_undeliverable = [this](const wire::Envelope& envelope, const Error& error) {
+      returned.emplace_back(envelope, error);
+    };
+    bus.emplace(loop.reactor, loop.context, std::move(options), std::move(handlers),
+                std::move(events));
   }
   /// Waits until it is registered.
   TestPeer& up() {
@@ -135,16 +150,19 @@ class TestPeer {
   }
   Destination address() const { return Destination::to(*bus->self()); }
   /// Waits for an answer to that call.
-  Result<std::string> call(const Destination& to, Bytes body, std::chrono::milliseconds deadline = std::chrono::seconds(20)) {
+  Result<std::string> call(const Destination& to, Bytes body,
+                           std::chrono::milliseconds deadline = std::chrono::seconds(20)) {
     std::optional<Result<std::string>> answer;
-    bus->call(to, 1, body, deadline, [&](Result<std::string> result) { answer = std::move(result); });
+    bus->call(to, 1, body, deadline,
+              [&](Result<std::string> result) { answer = std::move(result); });
     REQUIRE(loop_.until([&] { return answer.has_value(); }, deadline + std::chrono::seconds(5)));
     return *answer;
   }
   template <typename NativeBody>
   Result<ControlMessage> ask(const Destination& to, NativeBody body) {
     std::optional<Result<ControlMessage>> answer;
-    bus->request(to, std::move(body), std::chrono::seconds(20), [&](Result<ControlMessage> result) { answer = std::move(result); });
+    bus->request(to, std::move(body), std::chrono::seconds(20),
+                 [&](Result<ControlMessage> result) { answer = std::move(result); });
     REQUIRE(loop_.until([&] { return answer.has_value(); }, std::chrono::seconds(25)));
     return std::move(*answer);
   }
@@ -173,7 +191,8 @@ class TestPeer {
 /// A bare socket: sends what it likes and reads only when told.
 class RawPeer {
  public:
-  RawPeer(Loop& loop, const std::string& endpoint, const std::string& routing_id = {}, const CurveKeys* keys = nullptr)
+  RawPeer(Loop& loop, const std::string& endpoint, const std::string& routing_id = {},
+          const CurveKeys* keys = nullptr)
       : loop_(loop), socket_(loop.context, zmq::socket_type::dealer) {
     socket_.set(zmq::sockopt::linger, 0);
     socket_.set(zmq::sockopt::rcvhwm, 0);
@@ -187,11 +206,13 @@ class RawPeer {
   }
   void send(const std::vector<std::string>& parts) {
     for (std::size_t i = 0; i < parts.size(); ++i)
-      REQUIRE(socket_.send(zmq::buffer(parts[i]), i + 1 < parts.size() ? zmq::send_flags::sndmore : zmq::send_flags::none));
+      REQUIRE(socket_.send(zmq::buffer(parts[i]), i + 1 < parts.size() ? zmq::send_flags::sndmore
+                                                                       : zmq::send_flags::none));
   }
   void send(Frame frame) {
     for (std::size_t i = 0; i < frame.parts.size(); ++i)
-      REQUIRE(socket_.send(frame.parts[i], i + 1 < frame.parts.size() ? zmq::send_flags::sndmore : zmq::send_flags::none));
+      REQUIRE(socket_.send(frame.parts[i], i + 1 < frame.parts.size() ? zmq::send_flags::sndmore
+                                                                      : zmq::send_flags::none));
   }
   void send_message(const wire::Envelope& envelope, Bytes body, bool link = false) {
     FrameWriter writer(envelope.lane(), link);
@@ -209,7 +230,8 @@ class RawPeer {
     return answer ? answer->body_name() : "silence";
   }
   /// The next message, of one frame at a time; nothing within the time = nothing.
-  std::optional<std::pair<wire::Envelope, std::string>> next(std::chrono::milliseconds deadline = std::chrono::seconds(10)) {
+  std::optional<std::pair<wire::Envelope, std::string>> next(
+      std::chrono::milliseconds deadline = std::chrono::seconds(10)) {
     loop_.until(
         [&] {
           read();
@@ -221,7 +243,8 @@ class RawPeer {
     messages_.pop_front();
     return message;
   }
-  std::optional<ControlMessage> next_control(std::chrono::milliseconds deadline = std::chrono::seconds(10)) {
+  std::optional<ControlMessage> next_control(
+      std::chrono::milliseconds deadline = std::chrono::seconds(10)) {
     const auto message = next(deadline);
     if (!message || message->first.kind() != wire::Kind::control) return std::nullopt;
     auto control = ControlMessage::decode(message->second);
@@ -241,7 +264,8 @@ class RawPeer {
       auto reader = FrameReader::open(parts);
       REQUIRE(reader.has_value());
       FrameReader::Message message;
-      while (reader->next(message)) messages_.emplace_back(message.envelope, std::string(message.body));
+      while (reader->next(message))
+        messages_.emplace_back(message.envelope, std::string(message.body));
     }
   }
 
@@ -255,7 +279,8 @@ inline void check_conservation(Loop& loop, const Broker& broker) {
   const auto holds = [&] {
     const Counters counters = broker.counters();
     return counters.received + counters.originated ==
-           counters.delivered + counters.handled + counters.returned + counters.fate_unknown + counters.all_dropped() + broker.held();
+           counters.delivered + counters.handled + counters.returned + counters.fate_unknown +
+               counters.all_dropped() + broker.held();
   };
   loop.until(holds, std::chrono::seconds(2));
   INFO(broker.counters().to_string());

@@ -37,7 +37,8 @@ std::vector<std::string> some_frame(std::mt19937& random, std::uint64_t to) {
       }
       if (auto* introduce = any.AsIntroduce()) introduce->host = "unix:/some/where";
       if (auto* watch = any.AsWatch()) watch->proc = "unix:/some/where,p-13Se1Maqzryj";
-      if (auto* undeliverable = any.AsUndeliverable()) undeliverable->envelope = std::make_unique<wire::Envelope>();
+      if (auto* undeliverable = any.AsUndeliverable())
+        undeliverable->envelope = std::make_unique<wire::Envelope>();
       body = encode_union({.id = random() % 3}, any);
     }
     writer.add(envelope, body);
@@ -53,9 +54,12 @@ void spoil(std::mt19937& random, std::vector<std::string>& parts) {
   switch (random() % 6) {
     case 0: part.resize(random() % (part.size() + 1)); break;
     case 1: parts.emplace_back(random() % 100, 'x'); break;
-    case 2: parts.erase(parts.begin() + static_cast<std::ptrdiff_t>(random() % parts.size())); break;
+    case 2:
+      parts.erase(parts.begin() + static_cast<std::ptrdiff_t>(random() % parts.size()));
+      break;
     default:
-      for (unsigned i = 0; i < 1 + random() % 4 && !part.empty(); ++i) part[random() % part.size()] = static_cast<char>(random());
+      for (unsigned i = 0; i < 1 + random() % 4 && !part.empty(); ++i)
+        part[random() % part.size()] = static_cast<char>(random());
       break;
   }
   if (parts.empty()) parts.emplace_back();
@@ -67,9 +71,11 @@ TEST_CASE("broker: garbage, truncated and altered frames neither crash it nor di
   TempDir dir;
   // Each of the thousands is worth a line, which nobody wants to read here.
   log::set_sink([](log::Level, std::string_view) {}, log::Level::error);
-  const std::unique_ptr<void, void (*)(void*)> restore(&dir, [](void*) { log::set_sink({}, log::Level::warn); });
+  const std::unique_ptr<void, void (*)(void*)> restore(
+      &dir, [](void*) { log::set_sink({}, log::Level::warn); });
   Loop loop;
-  const auto broker = start_broker(loop, "unix:" + (dir / "b"), {{"delivery.starting", "100ms"}, {"queue.bytes", "256KiB"}});
+  const auto broker = start_broker(loop, "unix:" + (dir / "b"),
+                                   {{"delivery.starting", "100ms"}, {"queue.bytes", "256KiB"}});
   TestPeer a(loop, endpoint_of(*broker), launcher_hello());
   TestPeer b(loop, endpoint_of(*broker), launcher_hello());
   a.up();
@@ -103,9 +109,11 @@ TEST_CASE("broker: garbage, truncated and altered frames neither crash it nor di
     }
   }
   auto answer = b.call(a.address(), "still there?");
-  // Frames of the strangers that are not malformed are for `a`, and may have filled its queue: then it has to read first.
+  // Frames of the strangers that are not malformed are for `a`, and may have filled its queue: then
+  // it has to read first.
   const auto end = std::chrono::steady_clock::now() + 20s;
-  while (!answer && answer.error().code() == ErrorCode::queue_full && std::chrono::steady_clock::now() < end) {
+  while (!answer && answer.error().code() == ErrorCode::queue_full &&
+         std::chrono::steady_clock::now() < end) {
     loop.run_for(1ms);
     answer = b.call(a.address(), "still there?");
   }
@@ -149,11 +157,18 @@ TEST_CASE("broker: waiting messages are bounded in number and bytes") {
   peer.up();
   const std::string body(kBodyLimit, 'x');
   for (std::uint64_t i = 0; i < 20; ++i)
-    REQUIRE(peer.bus->send(Destination{.proc = 100 + i, .host = broker->address().key(), .host_text = {}}, 1, body).has_value() ==
-            (i < 15));
+    REQUIRE(
+        peer.bus
+            ->send(Destination{.proc = 100 + i, .host = broker->address().key(), .host_text = {}},
+                   1, body)
+            .has_value() == (i < 15));
   REQUIRE(loop.until([&] { return broker->held() >= 15; }));
   for (std::uint64_t i = 0; i < 5; ++i)
-    REQUIRE(peer.bus->send(Destination{.proc = 200 + i, .host = broker->address().key(), .host_text = {}}, 1, body).has_value());
+    REQUIRE(
+        peer.bus
+            ->send(Destination{.proc = 200 + i, .host = broker->address().key(), .host_text = {}},
+                   1, body)
+            .has_value());
   REQUIRE(loop.until([&] { return peer.returned.size() == 5; }));
   CHECK(peer.returned[0].second.code() == ErrorCode::queue_full);
   CHECK(peer.returned[0].second.detail().find("too many") != std::string::npos);

@@ -18,11 +18,17 @@ struct Hosts {
   Hosts() : a(start(0)), b(start(1)) {}
   /// For tests in which no message may expire, on however busy a machine.
   explicit Hosts(std::chrono::milliseconds connect_limit)
-      : delivery_limit("30s"), delivery_starting("30s"), a(start(0, connect_limit)), b(start(1, connect_limit)) {}
+      : delivery_limit("30s"),
+        delivery_starting("30s"),
+        a(start(0, connect_limit)),
+        b(start(1, connect_limit)) {}
   std::unique_ptr<Broker> start(int index, std::chrono::milliseconds connect_limit = 1s) {
-    return start_broker(loop, "unix:" + (dir / std::to_string(index)),
-                        {{"delivery.starting", delivery_starting}, {"delivery.limit", delivery_limit}, {"queue.bytes", "16MiB"}},
-                        [&](BrokerOptions& options) { options.link_connect_limit = connect_limit; });
+    return start_broker(
+        loop, "unix:" + (dir / std::to_string(index)),
+        {{"delivery.starting", delivery_starting},
+         {"delivery.limit", delivery_limit},
+         {"queue.bytes", "16MiB"}},
+        [&](BrokerOptions& options) { options.link_connect_limit = connect_limit; });
   }
 
   TempDir dir;
@@ -75,7 +81,8 @@ TEST_CASE("broker: messages over a link keep their order and sizes, both ways at
   const std::size_t sizes[] = {0, 64, kInlineLimit, kInlineLimit + 1, kBodyLimit};
   for (int round = 0; round < 4; ++round) {
     for (const std::size_t size : sizes) {
-      const std::string body = std::to_string(round) + std::string(std::max<std::size_t>(size, 1) - 1, 'b');
+      const std::string body =
+          std::to_string(round) + std::string(std::max<std::size_t>(size, 1) - 1, 'b');
       REQUIRE(x.bus->send(y.address(), 1, body).has_value());
       REQUIRE(y.bus->send(x.address(), 1, body).has_value());
     }
@@ -96,7 +103,9 @@ TEST_CASE("broker: what another host's broker cannot deliver comes back over the
   Hosts hosts;
   TestPeer launcher(hosts.loop, endpoint_of(*hosts.a), launcher_hello());
   launcher.up();
-  const auto lost = launcher.call(Destination::to(*ProcId::parse(hosts.b->address().to_string() + ",nobody-13Se1Maqzryj")), "x");
+  const auto lost = launcher.call(
+      Destination::to(*ProcId::parse(hosts.b->address().to_string() + ",nobody-13Se1Maqzryj")),
+      "x");
   REQUIRE_FALSE(lost.has_value());
   CHECK(lost.error().code() == ErrorCode::no_such_proc);
   CHECK(lost.error().detail().find(hosts.b->address().to_string()) != std::string::npos);
@@ -110,7 +119,8 @@ TEST_CASE("broker: a host that nobody introduced, and one that cannot be reached
   REQUIRE_FALSE(lost.has_value());
   CHECK(lost.error().code() == ErrorCode::no_such_host);
   const auto begin = std::chrono::steady_clock::now();
-  lost = launcher.call(Destination::to(*ProcId::parse("unix:" + (hosts.dir / "none") + ",service")), "x");
+  lost = launcher.call(Destination::to(*ProcId::parse("unix:" + (hosts.dir / "none") + ",service")),
+                       "x");
   REQUIRE_FALSE(lost.has_value());
   CHECK(lost.error().code() == ErrorCode::host_unreachable);
   CHECK(std::chrono::steady_clock::now() - begin < 3s * slowness);
@@ -150,7 +160,8 @@ TEST_CASE("broker: when another broker dies, its link is lost, and its next inca
   REQUIRE(hosts.loop.until([&] { return proc.downs == 1; }));
   auto lost = launcher.call(proc.address(), "gone?");
   REQUIRE_FALSE(lost.has_value());
-  CHECK((lost.error().code() == ErrorCode::host_unreachable || lost.error().code() == ErrorCode::link_lost));
+  CHECK((lost.error().code() == ErrorCode::host_unreachable ||
+         lost.error().code() == ErrorCode::link_lost));
   hosts.b = hosts.start(1);
   CHECK(hosts.b->incarnation() != incarnation);
   proc.up();
@@ -168,7 +179,8 @@ TEST_CASE("broker: a broker that comes up while messages wait for it gets them")
   TestPeer launcher(hosts.loop, endpoint_of(*hosts.a), launcher_hello());
   launcher.up();
   const auto hello = proc_hello(address, 0);
-  for (const char* body : {"a", "b", "c"}) REQUIRE(launcher.bus->send(Destination::to(*ProcId::parse(hello.peer)), 1, body).has_value());
+  for (const char* body : {"a", "b", "c"})
+    REQUIRE(launcher.bus->send(Destination::to(*ProcId::parse(hello.peer)), 1, body).has_value());
   REQUIRE(hosts.loop.until([&] { return hosts.a->held() == 3; }));
   hosts.b = hosts.start(1);
   TestPeer proc(hosts.loop, endpoint_of(*hosts.b), hello);
@@ -194,7 +206,8 @@ TEST_CASE("broker: what waits for a lost link comes back") {
   const std::string body(100'000, 'x');
   for (std::size_t i = 0; i < kMessages; ++i) REQUIRE(sender.bus->send(to, 1, body).has_value());
   zmq::message_t id, hello;
-  REQUIRE(hosts.loop.until([&] { return static_cast<bool>(frozen.recv(id, zmq::recv_flags::dontwait)); }));
+  REQUIRE(hosts.loop.until(
+      [&] { return static_cast<bool>(frozen.recv(id, zmq::recv_flags::dontwait)); }));
   REQUIRE(frozen.recv(hello).has_value());
   wire::WelcomeT welcome;
   welcome.version = 1;
@@ -214,9 +227,11 @@ TEST_CASE("broker: what waits for a lost link comes back") {
   REQUIRE(hosts.loop.until([&] { return sender.bus->traffic().outstanding == 0; }));
   CHECK(hosts.a->held() == 0);
   // What the broker that froze had taken may have reached somebody.
-  const auto came_back = std::count_if(sender.returned.begin(), sender.returned.end(), [](const auto& returned) {
-    return returned.second.code() == ErrorCode::link_lost || returned.second.code() == ErrorCode::host_unreachable;
-  });
+  const auto came_back =
+      std::count_if(sender.returned.begin(), sender.returned.end(), [](const auto& returned) {
+        return returned.second.code() == ErrorCode::link_lost ||
+               returned.second.code() == ErrorCode::host_unreachable;
+      });
   CHECK(came_back >= static_cast<std::ptrdiff_t>(kMessages));
   CHECK(sender.returned.size() == 2 * kMessages);
   check_conservation(hosts.loop, *hosts.a);
@@ -228,7 +243,8 @@ TEST_CASE("broker: who answers at another host's address must be that host") {
   launcher.up();
   // The same socket under another name.
   std::filesystem::create_symlink(hosts.dir / "1", hosts.dir / "alias");
-  const auto lost = launcher.call(Destination::to(*ProcId::parse("unix:" + (hosts.dir / "alias") + ",service")), "x");
+  const auto lost = launcher.call(
+      Destination::to(*ProcId::parse("unix:" + (hosts.dir / "alias") + ",service")), "x");
   REQUIRE_FALSE(lost.has_value());
   CHECK(lost.error().code() == ErrorCode::identity_mismatch);
 }
@@ -264,7 +280,8 @@ TEST_CASE("broker: a link's claims are believed only for its own host, and only 
   link.send_message(envelope, "to a third host", true);
   envelope.mutate_destination_host(0);
   link.send_message(envelope, "last", true);
-  REQUIRE(hosts.loop.until([&] { return !receiver.received.empty() && receiver.received.back().second == "last"; }));
+  REQUIRE(hosts.loop.until(
+      [&] { return !receiver.received.empty() && receiver.received.back().second == "last"; }));
   REQUIRE(receiver.received.size() == 4);
   CHECK(receiver.received[0].second == "capped");
   CHECK(receiver.received[0].first.role() == Role::operate);
@@ -277,14 +294,17 @@ TEST_CASE("broker: a link's claims are believed only for its own host, and only 
   while (codes.size() < 2) {
     const auto control = link.next_control();
     REQUIRE(control.has_value());
-    if (const auto* undeliverable = control->body_as<wire::Undeliverable>()) codes.push_back(undeliverable->code());
+    if (const auto* undeliverable = control->body_as<wire::Undeliverable>())
+      codes.push_back(undeliverable->code());
   }
   CHECK(codes[0] == wire::ErrorCode::expired);
   CHECK(codes[1] == wire::ErrorCode::no_such_host);
   check_conservation(hosts.loop, *hosts.a);
 }
 
-TEST_CASE("broker: a host that can only connect to us gets what waits for it over its own link, and is found there afterwards") {
+TEST_CASE(
+    "broker: a host that can only connect to us gets what waits for it over its own link, and is "
+    "found there afterwards") {
   const auto connect_limit = 3s;
   Hosts hosts(connect_limit);
   TestPeer sender(hosts.loop, endpoint_of(*hosts.a), launcher_hello());
@@ -349,14 +369,16 @@ TEST_CASE("broker: hosts on tcp, by address and by name") {
   CHECK(launcher.role == Role::operate);
   CHECK(launcher.call(proc.address(), "by name") == "re: by name");
   CHECK(proc.call(launcher.address(), "by number") == "re: by number");
-  const auto lost = launcher.call(Destination::to(*ProcId::parse("tcp:no-such-name.localhost:1,service")), "x");
+  const auto lost =
+      launcher.call(Destination::to(*ProcId::parse("tcp:no-such-name.localhost:1,service")), "x");
   REQUIRE_FALSE(lost.has_value());
   CHECK(lost.error().code() == ErrorCode::host_unreachable);
 }
 
 TEST_CASE("broker: a host without an address for others does not pretend to have one") {
   Hosts hosts;
-  auto c = start_broker(hosts.loop, "unix:" + (hosts.dir / "c"), {}, [](BrokerOptions& options) { options.insecure = true; });
+  auto c = start_broker(hosts.loop, "unix:" + (hosts.dir / "c"), {},
+                        [](BrokerOptions& options) { options.insecure = true; });
   TestPeer launcher(hosts.loop, endpoint_of(*c), launcher_hello());
   launcher.up();
   wire::IntroduceT introduce;
@@ -366,7 +388,8 @@ TEST_CASE("broker: a host without an address for others does not pretend to have
   CHECK(refused.error().code() == ErrorCode::unroutable);
   CHECK(refused.error().detail().find("--advertise") != std::string::npos);
   // A message there is returned with the reason.
-  const auto lost = launcher.call(Destination::to(*ProcId::parse("tcp:10.1.2.3:7420,service")), "x");
+  const auto lost =
+      launcher.call(Destination::to(*ProcId::parse("tcp:10.1.2.3:7420,service")), "x");
   REQUIRE_FALSE(lost.has_value());
   CHECK(lost.error().code() == ErrorCode::unroutable);
   CHECK(lost.error().detail().find("--advertise") != std::string::npos);

@@ -83,7 +83,8 @@ TEST_CASE("broker: who cannot prove itself is refused with a reason") {
   hello = proc_hello(address, 0);
   hello.incarnation++;
   CHECK(refusal(hello) == ErrorCode::unauthorised);
-  CHECK(refusal(proc_hello(*HostAddr::parse("unix:/somewhere/else"), 0)) == ErrorCode::identity_mismatch);
+  CHECK(refusal(proc_hello(*HostAddr::parse("unix:/somewhere/else"), 0)) ==
+        ErrorCode::identity_mismatch);
   hello = launcher_hello();
   hello.version = 7;
   CHECK(refusal(hello) == ErrorCode::version_mismatch);
@@ -92,7 +93,9 @@ TEST_CASE("broker: who cannot prove itself is refused with a reason") {
   CHECK(host.broker->counters().refused_hellos == 5);
 }
 
-TEST_CASE("broker: a name in use is not given to another launcher, and is free again when the first has left") {
+TEST_CASE(
+    "broker: a name in use is not given to another launcher, and is free again when the first has "
+    "left") {
   LocalBroker host;
   const auto hello = launcher_hello();
   auto first = std::make_unique<TestPeer>(host.loop, host.endpoint(), hello);
@@ -109,7 +112,9 @@ TEST_CASE("broker: a name in use is not given to another launcher, and is free a
   third.up();
 }
 
-TEST_CASE("broker: a connection that chose its own name is not heard over tcp, and has another over a unix socket") {
+TEST_CASE(
+    "broker: a connection that chose its own name is not heard over tcp, and has another over a "
+    "unix socket") {
   TempDir dir;
   Loop loop;
   const auto broker = start_broker(loop, "tcp:127.0.0.1:0", {}, [&](BrokerOptions& options) {
@@ -177,7 +182,9 @@ TEST_CASE("broker: what is for a proc that never registered waits, then comes ba
   check_conservation(host.loop, *host.broker);
 }
 
-TEST_CASE("broker: what is for a controller comes back at once when there is none: nobody is starting one") {
+TEST_CASE(
+    "broker: what is for a controller comes back at once when there is none: nobody is starting "
+    "one") {
   LocalBroker host(Setting("delivery.starting", "60s"));
   TestPeer launcher(host.loop, host.endpoint(), launcher_hello());
   launcher.up();
@@ -185,7 +192,8 @@ TEST_CASE("broker: what is for a controller comes back at once when there is non
   const auto lost = launcher.call(Destination::to(controller), "anybody there?", 5s);
   REQUIRE_FALSE(lost.has_value());
   CHECK(lost.error().code() == ErrorCode::no_such_proc);
-  CHECK(lost.error().detail().find("no controller has registered at " + host.broker->address().to_string()) != std::string::npos);
+  CHECK(lost.error().detail().find("no controller has registered at " +
+                                   host.broker->address().to_string()) != std::string::npos);
   check_conservation(host.loop, *host.broker);
 }
 
@@ -193,7 +201,8 @@ TEST_CASE("broker: what is for a proc that has left comes back at once") {
   LocalBroker host(Setting("delivery.starting", "60s"));
   TestPeer launcher(host.loop, host.endpoint(), launcher_hello());
   launcher.up();
-  auto proc = std::make_unique<TestPeer>(host.loop, host.endpoint(), proc_hello(host.broker->address(), 1));
+  auto proc =
+      std::make_unique<TestPeer>(host.loop, host.endpoint(), proc_hello(host.broker->address(), 1));
   proc->up();
   const auto to = proc->address();
   CHECK(launcher.call(to, "x").has_value());
@@ -240,7 +249,17 @@ TEST_CASE("broker: bodies of all sizes arrive as they were") {
   TestPeer b(host.loop, host.endpoint(), launcher_hello());
   a.up();
   b.up();
-  const std::size_t sizes[] = {0, 1, 7, 8, 9, kInlineLimit - 1, kInlineLimit, kInlineLimit + 1, 256 * 1024, kBodyLimit - 1, kBodyLimit};
+  const std::size_t sizes[] = {0,
+                               1,
+                               7,
+                               8,
+                               9,
+                               kInlineLimit - 1,
+                               kInlineLimit,
+                               kInlineLimit + 1,
+                               256 * 1024,
+                               kBodyLimit - 1,
+                               kBodyLimit};
   std::vector<std::string> bodies;
   for (const std::size_t size : sizes) {
     std::string body(size, '\0');
@@ -337,7 +356,8 @@ TEST_CASE("broker: what a peer sent before it left is delivered, and Gone comes 
     wire::WatchT watch;
     watch.proc = hello.peer;
     REQUIRE(watcher.ask(Destination::to_broker(), watch).has_value());
-    for (int i = 0; i < 50; ++i) REQUIRE(proc->bus->send(watcher.address(), 1, "last words").has_value());
+    for (int i = 0; i < 50; ++i)
+      REQUIRE(proc->bus->send(watcher.address(), 1, "last words").has_value());
     proc->bus->close("done");
     REQUIRE(host.loop.until([&] { return watcher.gone.size() == round + 1; }));
     CHECK(watcher.received.size() == 50 * (round + 1));
@@ -441,8 +461,10 @@ TEST_CASE("broker: 1000 peers register, talk, and are missed when they end") {
   }
   REQUIRE(host.loop.until([&] { return host.broker->peers() == kPeers + 1; }));
   for (std::size_t i = 0; i < kPeers; ++i)
-    REQUIRE(
-        launcher.bus->send(Destination::to(*ProcId::parse(proc_hello(host.broker->address(), i).peer)), 1, std::to_string(i)).has_value());
+    REQUIRE(launcher.bus
+                ->send(Destination::to(*ProcId::parse(proc_hello(host.broker->address(), i).peer)),
+                       1, std::to_string(i))
+                .has_value());
   for (std::size_t i = 0; i < kPeers; ++i) {
     std::optional<std::pair<wire::Envelope, std::string>> message;
     do {
@@ -454,7 +476,8 @@ TEST_CASE("broker: 1000 peers register, talk, and are missed when they end") {
   wire::WatchT watch;
   for (std::size_t i = 0; i < kPeers; ++i) {
     watch.proc = proc_hello(host.broker->address(), i).peer;
-    launcher.bus->request(Destination::to_broker(), watch, 20s, [](const Result<ControlMessage>& answer) { CHECK(answer.has_value()); });
+    launcher.bus->request(Destination::to_broker(), watch, 20s,
+                          [](const Result<ControlMessage>& answer) { CHECK(answer.has_value()); });
   }
   REQUIRE(host.loop.until([&] { return host.broker->counters().handled >= kPeers; }));
   peers.clear();
@@ -463,7 +486,8 @@ TEST_CASE("broker: 1000 peers register, talk, and are missed when they end") {
   check_conservation(host.loop, *host.broker);
 }
 
-TEST_CASE("broker: its farewell reaches one whose socket is full, and so does all that was on the way") {
+TEST_CASE(
+    "broker: its farewell reaches one whose socket is full, and so does all that was on the way") {
   LocalBroker host;
   TestPeer sender(host.loop, host.endpoint(), launcher_hello());
   sender.up();
@@ -476,9 +500,12 @@ TEST_CASE("broker: its farewell reaches one whose socket is full, and so does al
   REQUIRE(slow.begin_handshake());
   REQUIRE(slow.send(parts));
   REQUIRE(host.loop.until([&] { return host.broker->peers() == 2; }));
-  const auto to_slow = Destination::to(ProcId(host.broker->address(), *ProcName::parse(hello.peer)));
+  const auto to_slow =
+      Destination::to(ProcId(host.broker->address(), *ProcName::parse(hello.peer)));
   const auto before = host.broker->counters().received;
-  for (int i = 0; i < 15; ++i) REQUIRE(sender.bus->send(to_slow, 1, std::string(30'000, static_cast<char>('a' + i))).has_value());
+  for (int i = 0; i < 15; ++i)
+    REQUIRE(
+        sender.bus->send(to_slow, 1, std::string(30'000, static_cast<char>('a' + i))).has_value());
   REQUIRE(host.loop.until([&] { return host.broker->counters().received >= before + 15; }));
   host.loop.run_for(5ms);
   std::string heard;
@@ -489,5 +516,6 @@ TEST_CASE("broker: its farewell reaches one whose socket is full, and so does al
   reader.join();
   CHECK_FALSE(slow.is_open());
   CHECK(heard.find("the host goes home") != std::string::npos);
-  for (int i = 0; i < 15; ++i) CHECK(heard.find(std::string(30'000, static_cast<char>('a' + i))) != std::string::npos);
+  for (int i = 0; i < 15; ++i)
+    CHECK(heard.find(std::string(30'000, static_cast<char>('a' + i))) != std::string::npos);
 }

@@ -1,4 +1,5 @@
-// The broker's side of unix sockets, against libzmq's DEALER and against whatever else may connect there.
+// The broker's side of unix sockets, against libzmq's DEALER and against whatever else may connect
+// there.
 #include "broker/transport/local_router.h"
 
 #include <doctest/doctest.h>
@@ -72,7 +73,9 @@ const std::string plain_ready = zmtp_frame("\5READY", false, true);
 
 }  // namespace
 
-TEST_CASE("local router: messages of every size and number of parts pass both ways between it and libzmq's DEALER") {
+TEST_CASE(
+    "local router: messages of every size and number of parts pass both ways between it and "
+    "libzmq's DEALER") {
   TempDir dir;
   Router at(dir / "b");
   zmq::socket_t dealer(at.loop.context, zmq::socket_type::dealer);
@@ -84,19 +87,24 @@ TEST_CASE("local router: messages of every size and number of parts pass both wa
 
   std::mt19937 random(20261123);
   std::vector<Parts> sent;
-  for (const std::size_t size : {0U, 1U, 254U, 255U, 256U, 8191U, 8192U, 8193U, 16384U, 16385U, 65525U, 65536U, 70000U, 1U << 20U}) {
+  for (const std::size_t size : {0U, 1U, 254U, 255U, 256U, 8191U, 8192U, 8193U, 16384U, 16385U,
+                                 65525U, 65536U, 70000U, 1U << 20U}) {
     sent.push_back({std::string(size, 'x')});
     sent.push_back({"head", std::string(size, 'y'), "", std::string(size / 2, 'z')});
   }
   for (int i = 0; i < 2000; ++i) {
     Parts& message = sent.emplace_back();
     for (std::size_t part = 0; part < 1 + random() % 4; ++part)
-      message.emplace_back(random() % (random() % 50 == 0 ? 200'000 : 300), static_cast<char>('a' + random() % 26));
+      message.emplace_back(random() % (random() % 50 == 0 ? 200'000 : 300),
+                           static_cast<char>('a' + random() % 26));
   }
   sent.push_back(Parts(500, "many"));
   for (const Parts& message : sent) {
     for (std::size_t i = 0; i < message.size(); ++i)
-      REQUIRE(dealer.send(zmq::buffer(message[i]), i + 1 < message.size() ? zmq::send_flags::sndmore : zmq::send_flags::none).has_value());
+      REQUIRE(dealer
+                  .send(zmq::buffer(message[i]),
+                        i + 1 < message.size() ? zmq::send_flags::sndmore : zmq::send_flags::none)
+                  .has_value());
   }
   // Each goes back, when there is room.
   std::size_t back = 0;
@@ -104,7 +112,9 @@ TEST_CASE("local router: messages of every size and number of parts pass both wa
   const auto echo = [&] {
     if (at.accepted.empty()) return false;
     const ConnectionId id = at.accepted[0];
-    while (back < at.received[id].size() && at.send(id, at.received[id][back]) == LocalRouter::Sent::yes) ++back;
+    while (back < at.received[id].size() &&
+           at.send(id, at.received[id][back]) == LocalRouter::Sent::yes)
+      ++back;
     zmq::message_t part;
     while (dealer.recv(part, zmq::recv_flags::dontwait)) {
       Parts& message = got.emplace_back(Parts{part.to_string()});
@@ -146,7 +156,8 @@ TEST_CASE("local router: libzmq's heartbeats are answered") {
   at.loop.run_for(600ms);
   // Without an answer it would end the connection; by the bytes that one can be seen.
   RawConnection peer(dir / "b");
-  REQUIRE(peer.write(zmtp_greeting() + plain_ready + zmtp_frame(std::string("\4PING\0\0context", 14), false, true)));
+  REQUIRE(peer.write(zmtp_greeting() + plain_ready +
+                     zmtp_frame(std::string("\4PING\0\0context", 14), false, true)));
   std::string heard;
   REQUIRE(at.loop.until([&] {
     heard += peer.read_some();
@@ -157,12 +168,15 @@ TEST_CASE("local router: libzmq's heartbeats are answered") {
   CHECK(at.accepted.size() == 2);
 }
 
-TEST_CASE("local router: bytes that come one by one are the same messages, and all that came is heard before the end") {
+TEST_CASE(
+    "local router: bytes that come one by one are the same messages, and all that came is heard "
+    "before the end") {
   TempDir dir;
   Router at(dir / "b");
   RawConnection peer(dir / "b");
   const std::string body(300, 'b');
-  for (const char byte : zmtp_greeting() + plain_ready + zmtp_frame("a", true) + zmtp_frame(body, false)) {
+  for (const char byte :
+       zmtp_greeting() + plain_ready + zmtp_frame("a", true) + zmtp_frame(body, false)) {
     REQUIRE(peer.write(std::string(1, byte)));
     at.loop.reactor.turn(0ms);
   }
@@ -179,7 +193,9 @@ TEST_CASE("local router: bytes that come one by one are the same messages, and a
   CHECK_FALSE(at.ended[id].is_refused);
 }
 
-TEST_CASE("local router: what is not ZMTP as we speak it ends its connection, says why, and hurts no other") {
+TEST_CASE(
+    "local router: what is not ZMTP as we speak it ends its connection, says why, and hurts no "
+    "other") {
   TempDir dir;
   Router at(dir / "b");
   RawConnection good(dir / "b");
@@ -202,14 +218,19 @@ TEST_CASE("local router: what is not ZMTP as we speak it ends its connection, sa
       {curve, "asks for another security mechanism", false},
       {old, "does not speak ZMTP 3", false},
       {zmtp_greeting() + zmtp_frame("no command", false), "refused the handshake", false},
-      {zmtp_greeting() + zmtp_frame("\5ERROR\6refuse", false, true), "refused the handshake", false},
+      {zmtp_greeting() + zmtp_frame("\5ERROR\6refuse", false, true), "refused the handshake",
+       false},
       {zmtp_greeting() + zmtp_ready("PUB"), "is no DEALER, ROUTER or REQ", false},
-      {zmtp_greeting() + zmtp_frame("\5READY\13Socket", false, true), "is no DEALER, ROUTER or REQ", false},
+      {zmtp_greeting() + zmtp_frame("\5READY\13Socket", false, true), "is no DEALER, ROUTER or REQ",
+       false},
       {opened + "\xff\xff\xff", "sent what is no frame of ZMTP", true},
-      {opened + zmtp_long_header(kPartLimit + 1, 0), "sent a part of " + std::to_string(kPartLimit + 1) + " bytes", true},
-      {opened + zmtp_long_header(~std::uint64_t{0}, 1), "sent a part of 18446744073709551615 bytes", true},
+      {opened + zmtp_long_header(kPartLimit + 1, 0),
+       "sent a part of " + std::to_string(kPartLimit + 1) + " bytes", true},
+      {opened + zmtp_long_header(~std::uint64_t{0}, 1), "sent a part of 18446744073709551615 bytes",
+       true},
       {opened + many, "sent a message of more than 1024 parts", true},
-      {opened + large + large, "sent a part of " + std::to_string(kPartLimit) + " bytes, too many for one message", true},
+      {opened + large + large,
+       "sent a part of " + std::to_string(kPartLimit) + " bytes, too many for one message", true},
   };
   for (const auto& [bytes, why, was_open] : cases) {
     INFO(why);
@@ -278,7 +299,8 @@ TEST_CASE("local router: who does not read is full, and hears everything in orde
   REQUIRE(at.loop.until([&] {
     heard += peer.read_some();
     if (!at.writable.empty() && sent < at_first + 20) send_all();
-    return sent >= at_first + 20 && heard.size() >= expected.size() && heard.find(pong) != std::string::npos;
+    return sent >= at_first + 20 && heard.size() >= expected.size() &&
+           heard.find(pong) != std::string::npos;
   }));
   heard.erase(0, heard.find("ROUTER") + 6);
   std::size_t pongs = 0;
@@ -299,7 +321,8 @@ TEST_CASE("local router: one that sends without end does not keep the others fro
   Router at(dir / "b");
   std::deque<RawConnection> floods;
   const std::string flood = zmtp_long_header(60'000, 0) + std::string(60'000, 'f');
-  for (int i = 0; i < 20; ++i) REQUIRE(floods.emplace_back(dir / "b").write(zmtp_greeting() + plain_ready));
+  for (int i = 0; i < 20; ++i)
+    REQUIRE(floods.emplace_back(dir / "b").write(zmtp_greeting() + plain_ready));
   RawConnection quiet(dir / "b");
   REQUIRE(quiet.write(zmtp_greeting() + plain_ready));
   REQUIRE(at.loop.until([&] { return at.accepted.size() == 21; }));
@@ -365,7 +388,8 @@ TEST_CASE("local router: what it took leaves while it lingers, and no longer") {
     std::string heard;
     std::thread reader;
     if (is_read) {
-      reader = std::thread([&] { heard = peer.read_to_end(std::chrono::steady_clock::now() + 20s); });
+      reader =
+          std::thread([&] { heard = peer.read_to_end(std::chrono::steady_clock::now() + 20s); });
     }
     at.router->set_linger(is_read ? 20s : 100ms);
     const auto start = std::chrono::steady_clock::now();
@@ -382,7 +406,8 @@ TEST_CASE("local router: one who does not read costs the others nothing while it
   TempDir dir;
   Router at(dir / "b");
   std::deque<RawConnection> peers;
-  for (int i = 0; i < 9; ++i) REQUIRE(peers.emplace_back(dir / "b").write(zmtp_greeting() + plain_ready));
+  for (int i = 0; i < 9; ++i)
+    REQUIRE(peers.emplace_back(dir / "b").write(zmtp_greeting() + plain_ready));
   REQUIRE(at.loop.until([&] { return at.accepted.size() == 9; }));
   const std::string body(1'000'000, 'l');
   at.router->set_linger(20s);
@@ -443,7 +468,8 @@ TEST_CASE("local router: a place that is taken, missing or too long is told") {
   TempDir dir;
   Router at(dir / "b");
   CHECK_THROWS_WITH_AS(at.router->listen(dir / "b"), "Address already in use", std::system_error);
-  CHECK_THROWS_WITH_AS(at.router->listen(dir / "none/b"), "No such file or directory", std::system_error);
+  CHECK_THROWS_WITH_AS(at.router->listen(dir / "none/b"), "No such file or directory",
+                       std::system_error);
   CHECK_THROWS_AS(at.router->listen(std::string(200, 'x')), std::system_error);
   CHECK_NOTHROW(at.router->listen("@meshbus-test-" + std::to_string(::getpid())));
 }

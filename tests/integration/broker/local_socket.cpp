@@ -1,4 +1,5 @@
-// A connection to a unix socket that speaks ZMTP itself, against libzmq's ROUTER and against whatever else may sit there.
+// A connection to a unix socket that speaks ZMTP itself, against libzmq's ROUTER and against
+// whatever else may sit there.
 #include "common/zmtp/local_socket.h"
 
 #include <doctest/doctest.h>
@@ -71,11 +72,13 @@ class Client {
 /// The other end, at the level of bytes.
 class Server {
  public:
-  explicit Server(const std::string& path, int backlog = 8) : listener_(::socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0)) {
+  explicit Server(const std::string& path, int backlog = 8)
+      : listener_(::socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0)) {
     sockaddr_un address{};
     address.sun_family = AF_UNIX;
     path.copy(address.sun_path, sizeof address.sun_path - 1);
-    REQUIRE(::bind(listener_.get(), reinterpret_cast<const sockaddr*>(&address), sizeof address) == 0);
+    REQUIRE(::bind(listener_.get(), reinterpret_cast<const sockaddr*>(&address), sizeof address) ==
+            0);
     REQUIRE(::listen(listener_.get(), backlog) == 0);
   }
   void accept() {
@@ -85,7 +88,8 @@ class Server {
     REQUIRE(::setsockopt(peer_.get(), SOL_SOCKET, SO_RCVTIMEO, &patience, sizeof patience) == 0);
   }
   void say(std::string_view bytes) const {
-    REQUIRE(::send(peer_.get(), bytes.data(), bytes.size(), MSG_NOSIGNAL) == static_cast<ssize_t>(bytes.size()));
+    REQUIRE(::send(peer_.get(), bytes.data(), bytes.size(), MSG_NOSIGNAL) ==
+            static_cast<ssize_t>(bytes.size()));
   }
   /// The next bytes; none at the end.
   std::string heard(std::size_t most = 1 << 20) const {
@@ -104,7 +108,8 @@ const std::string kReady = zmtp_frame("\5READY", false, true);
 
 }  // namespace
 
-TEST_CASE("local socket: messages of every size and number of parts pass both ways, whole and in order") {
+TEST_CASE(
+    "local socket: messages of every size and number of parts pass both ways, whole and in order") {
   TempDir dir;
   Loop loop;
   zmq::socket_t router(loop.context, zmq::socket_type::router);
@@ -117,14 +122,16 @@ TEST_CASE("local socket: messages of every size and number of parts pass both wa
 
   std::mt19937 random(20261123);
   std::vector<Parts> sent;
-  for (const std::size_t size : {0U, 1U, 254U, 255U, 256U, 8191U, 8192U, 8193U, 65525U, 65536U, 70000U, 1U << 20U}) {
+  for (const std::size_t size :
+       {0U, 1U, 254U, 255U, 256U, 8191U, 8192U, 8193U, 65525U, 65536U, 70000U, 1U << 20U}) {
     sent.push_back({std::string(size, 'x')});
     sent.push_back({"head", std::string(size, 'y'), "", std::string(size / 2, 'z')});
   }
   for (int i = 0; i < 2000; ++i) {
     Parts& message = sent.emplace_back();
     for (std::size_t part = 0; part < 1 + random() % 4; ++part)
-      message.emplace_back(random() % (random() % 50 == 0 ? 200'000 : 300), static_cast<char>('a' + random() % 26));
+      message.emplace_back(random() % (random() % 50 == 0 ? 200'000 : 300),
+                           static_cast<char>('a' + random() % 26));
   }
   sent.push_back(Parts(500, "many"));
   for (const Parts& message : sent) client.send(message);
@@ -155,14 +162,17 @@ TEST_CASE("local socket: messages of every size and number of parts pass both wa
   REQUIRE(loop.until([&] { return client.ended > 0; }));
 }
 
-TEST_CASE("local socket: bytes that come one by one are the same messages, and all that came is heard before the end") {
+TEST_CASE(
+    "local socket: bytes that come one by one are the same messages, and all that came is heard "
+    "before the end") {
   TempDir dir;
   Loop loop;
   Server server(dir / "b");
   Client client(loop, dir / "b");
   server.accept();
   const std::string body(300, 'b');
-  for (const char byte : zmtp_greeting() + kReady + zmtp_frame("a", true) + zmtp_frame(body, false) + zmtp_frame("\4PING", false, true)) {
+  for (const char byte : zmtp_greeting() + kReady + zmtp_frame("a", true) +
+                             zmtp_frame(body, false) + zmtp_frame("\4PING", false, true)) {
     server.say(std::string(1, byte));
     loop.reactor.turn(0ms);
   }
@@ -196,14 +206,18 @@ TEST_CASE("local socket: whatever it is not, is its end, and it says why") {
   };
   const Case cases[] = {
       {std::string(64, 'x'), "the broker does not speak ZMTP 3"},
-      {std::string("HTTP/1.1 400 Bad Request\r\n\r\n") + std::string(64, ' '), "the broker does not speak ZMTP 3"},
+      {std::string("HTTP/1.1 400 Bad Request\r\n\r\n") + std::string(64, ' '),
+       "the broker does not speak ZMTP 3"},
       {curve, "the broker asks for another security mechanism"},
       {old, "the broker does not speak ZMTP 3"},
-      {zmtp_greeting() + zmtp_frame("\5ERROR\6refuse", false, true), "the broker refused the handshake"},
+      {zmtp_greeting() + zmtp_frame("\5ERROR\6refuse", false, true),
+       "the broker refused the handshake"},
       {zmtp_greeting() + zmtp_frame("no command", false), "the broker refused the handshake"},
       {good + "\xff\xff\xff", "the broker sent what is no frame of ZMTP"},
-      {good + zmtp_long_header(kPartLimit + 1, 0), "the broker sent a part of " + std::to_string(kPartLimit + 1) + " bytes"},
-      {good + zmtp_long_header(~std::uint64_t{0}, 1), "the broker sent a part of 18446744073709551615 bytes"},
+      {good + zmtp_long_header(kPartLimit + 1, 0),
+       "the broker sent a part of " + std::to_string(kPartLimit + 1) + " bytes"},
+      {good + zmtp_long_header(~std::uint64_t{0}, 1),
+       "the broker sent a part of 18446744073709551615 bytes"},
       {good + many, "the broker sent a message of more than 1024 parts"},
   };
   for (const auto& [bytes, why] : cases) {
@@ -239,7 +253,8 @@ TEST_CASE("local socket: any of its handlers may destroy it") {
   for (const At at : {At::open, At::failed, At::readable, At::writable, At::ended}) {
     CAPTURE(static_cast<int>(at));
     std::unique_ptr<LocalSocket> connection;
-    // As long a name as a handler's own memory would not hold: it is read after the connection is gone.
+    // As long a name as a handler's own memory would not hold: it is read after the connection is
+    // gone.
     const std::string name(100, 'n');
     std::string destroyed;
     const auto handler = [&, name](At here) {
@@ -258,7 +273,8 @@ TEST_CASE("local socket: any of its handlers may destroy it") {
     };
     events.on_writable = [handler] { handler(At::writable); };
     events.on_ended = [handler](const std::string&) { handler(At::ended); };
-    connection = std::make_unique<LocalSocket>(loop.reactor, "ipc://" + (dir / "b"), std::move(events));
+    connection =
+        std::make_unique<LocalSocket>(loop.reactor, "ipc://" + (dir / "b"), std::move(events));
     server.accept();
     std::string greeting = zmtp_greeting();
     if (at == At::failed) greeting.replace(12, 5, "CURVE");
@@ -307,7 +323,8 @@ TEST_CASE("local socket: what it took leaves while it lingers, and no longer") {
     std::thread reader;
     if (is_read) {
       reader = std::thread([&] {
-        for (std::string bytes = server.heard(); !bytes.empty(); bytes = server.heard()) taken += bytes.size();
+        for (std::string bytes = server.heard(); !bytes.empty(); bytes = server.heard())
+          taken += bytes.size();
       });
     }
     client.connection->set_linger(is_read ? 20s : 100ms);

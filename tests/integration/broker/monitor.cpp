@@ -25,7 +25,9 @@ struct Fixture {
   explicit Fixture(const std::string& topic, Settings... settings)
       : dir(),
         broker(start_broker(loop, "unix:" + (dir / "b"), {settings...},
-                            [this](BrokerOptions& options) { options.monitor = *HostAddr::parse("unix:" + (dir / "m")); })),
+                            [this](BrokerOptions& options) {
+                              options.monitor = *HostAddr::parse("unix:" + (dir / "m"));
+                            })),
         subscriber(loop.context, zmq::socket_type::sub) {
     subscriber.set(zmq::sockopt::linger, 0);
     subscriber.connect("ipc://" + (dir / "m"));
@@ -64,9 +66,11 @@ struct Fixture {
   const Heard* find(std::string_view topic) {
     return find([topic](const Heard& one) { return one.topic == topic; });
   }
-  const wire::BrokerCountersT& counters_when(const std::function<bool(const wire::BrokerCountersT&)>& is_meant) {
-    const auto* const found =
-        find([&](const Heard& one) { return one.topic == "counters" && is_meant(*one.event.body.AsBrokerCounters()); });
+  const wire::BrokerCountersT& counters_when(
+      const std::function<bool(const wire::BrokerCountersT&)>& is_meant) {
+    const auto* const found = find([&](const Heard& one) {
+      return one.topic == "counters" && is_meant(*one.event.body.AsBrokerCounters());
+    });
     REQUIRE(found != nullptr);
     return *found->event.body.AsBrokerCounters();
   }
@@ -119,7 +123,8 @@ TEST_CASE("broker_monitor: messages that go back, with envelope and reason") {
   Fixture at("undeliverable");
   TestPeer launcher(at.loop, at.endpoint(), launcher_hello());
   launcher.up();
-  const auto nobody = Destination::to(ProcId(*HostAddr::parse("tcp:192.0.2.1:7"), ProcName(*Name::make("nobody"))));
+  const auto nobody =
+      Destination::to(ProcId(*HostAddr::parse("tcp:192.0.2.1:7"), ProcName(*Name::make("nobody"))));
   REQUIRE(launcher.bus->send(nobody, 5, "lost").has_value());
   const auto* const returned = at.find("undeliverable");
   REQUIRE(returned != nullptr);
@@ -159,12 +164,16 @@ TEST_CASE("broker_monitor: counters once a second, which add up") {
   a.up();
   b.up();
   for (int i = 0; i < 20; ++i) CHECK(a.call(b.address(), "x") == "re: x");
-  const auto& counted = at.counters_when([](const wire::BrokerCountersT& now) { return now.peers == 2 && now.delivered >= 40; });
-  CHECK(counted.received + counted.originated == counted.delivered + counted.handled + counted.returned + counted.dropped_no_return +
-                                                     counted.dropped_not_needed + counted.dropped_false_source + counted.dropped_old_life +
-                                                     counted.fate_unknown + counted.held);
-  CHECK(std::all_of(at.heard.begin(), at.heard.end(), [](const Heard& one) { return one.topic == "counters"; }));
-  for (std::size_t i = 1; i < at.heard.size(); ++i) CHECK(at.heard[i].event.sequence == at.heard[i - 1].event.sequence + 1);
+  const auto& counted = at.counters_when(
+      [](const wire::BrokerCountersT& now) { return now.peers == 2 && now.delivered >= 40; });
+  CHECK(counted.received + counted.originated ==
+        counted.delivered + counted.handled + counted.returned + counted.dropped_no_return +
+            counted.dropped_not_needed + counted.dropped_false_source + counted.dropped_old_life +
+            counted.fate_unknown + counted.held);
+  CHECK(std::all_of(at.heard.begin(), at.heard.end(),
+                    [](const Heard& one) { return one.topic == "counters"; }));
+  for (std::size_t i = 1; i < at.heard.size(); ++i)
+    CHECK(at.heard[i].event.sequence == at.heard[i - 1].event.sequence + 1);
 }
 
 TEST_CASE("broker_monitor: a peer that does not read is named, with what waits for it") {
@@ -176,7 +185,8 @@ TEST_CASE("broker_monitor: a peer that does not read is named, with what waits f
   REQUIRE(deaf.greet(hello) == "Welcome");
   // More than the window of one who says that he took nothing.
   const std::string body(16 * 1024, 'x');
-  for (int i = 0; i < 128; ++i) REQUIRE(sender.bus->send(Destination::to(*ProcId::parse(hello.peer)), 1, body).has_value());
+  for (int i = 0; i < 128; ++i)
+    REQUIRE(sender.bus->send(Destination::to(*ProcId::parse(hello.peer)), 1, body).has_value());
   const auto* const slow = at.find("slow");
   REQUIRE(slow != nullptr);
   const auto* const queue = slow->event.body.AsQueueState();
@@ -185,7 +195,9 @@ TEST_CASE("broker_monitor: a peer that does not read is named, with what waits f
   CHECK(queue->waits_ms >= 1000);
   CHECK(queue->messages >= 32);
   CHECK(queue->bytes >= 32 * body.size());
-  at.counters_when([&](const wire::BrokerCountersT& now) { return now.queues.size() == 1 && now.queues[0]->peer == hello.peer; });
+  at.counters_when([&](const wire::BrokerCountersT& now) {
+    return now.queues.size() == 1 && now.queues[0]->peer == hello.peer;
+  });
 }
 
 TEST_CASE("broker_monitor: a subscriber that does not read holds nobody up") {
@@ -194,8 +206,10 @@ TEST_CASE("broker_monitor: a subscriber that does not read holds nobody up") {
   TestPeer b(at.loop, at.endpoint(), launcher_hello());
   a.up();
   b.up();
-  const auto nobody = Destination::to(ProcId(*HostAddr::parse("tcp:192.0.2.1:7"), ProcName(*Name::make("nobody"))));
-  constexpr std::size_t many = 30000;  // more than the monitor's queue and the subscriber's together
+  const auto nobody =
+      Destination::to(ProcId(*HostAddr::parse("tcp:192.0.2.1:7"), ProcName(*Name::make("nobody"))));
+  constexpr std::size_t many =
+      30000;  // more than the monitor's queue and the subscriber's together
   for (std::size_t i = 0; i < many; ++i) {
     REQUIRE(a.bus->send(nobody, 5, "lost").has_value());
     if (i % 1000 == 0) REQUIRE(a.call(b.address(), "still there") == "re: still there");
@@ -203,19 +217,23 @@ TEST_CASE("broker_monitor: a subscriber that does not read holds nobody up") {
   REQUIRE(at.loop.until([&] { return a.returned.size() == many; }));
   at.read();
   const auto seen = static_cast<std::size_t>(
-      std::count_if(at.heard.begin(), at.heard.end(), [](const Heard& one) { return one.topic == "undeliverable"; }));
+      std::count_if(at.heard.begin(), at.heard.end(),
+                    [](const Heard& one) { return one.topic == "undeliverable"; }));
   CHECK(seen > 0);
   CHECK(seen < many);
   // Once there is room what comes is heard again, and its number tells how many were missed.
   constexpr std::uint32_t first_port = 6;
   std::uint32_t port = first_port;
-  const auto port_of = [](const Heard& one) { return one.event.body.AsMessageReturned()->envelope->port(); };
+  const auto port_of = [](const Heard& one) {
+    return one.event.body.AsMessageReturned()->envelope->port();
+  };
   const Heard* later = nullptr;
   REQUIRE(at.loop.until([&] {
     REQUIRE(a.bus->send(nobody, port++, "later").has_value());
     at.read();
-    const auto found = std::find_if(at.heard.begin(), at.heard.end(),
-                                    [&](const Heard& one) { return one.topic == "undeliverable" && port_of(one) >= first_port; });
+    const auto found = std::find_if(at.heard.begin(), at.heard.end(), [&](const Heard& one) {
+      return one.topic == "undeliverable" && port_of(one) >= first_port;
+    });
     if (found != at.heard.end()) later = &*found;
     return later != nullptr;
   }));
@@ -226,10 +244,12 @@ TEST_CASE("broker_monitor: a socket for this user alone, gone with the broker; t
   TempDir dir;
   Loop loop;
   {
-    auto broker = start_broker(loop, "unix:" + (dir / "b"), {},
-                               [&](BrokerOptions& options) { options.monitor = *HostAddr::parse("unix:" + (dir / "m")); });
+    auto broker = start_broker(loop, "unix:" + (dir / "b"), {}, [&](BrokerOptions& options) {
+      options.monitor = *HostAddr::parse("unix:" + (dir / "m"));
+    });
     const auto mode = std::filesystem::status(dir / "m").permissions();
-    CHECK((mode & (std::filesystem::perms::group_all | std::filesystem::perms::others_all)) == std::filesystem::perms::none);
+    CHECK((mode & (std::filesystem::perms::group_all | std::filesystem::perms::others_all)) ==
+          std::filesystem::perms::none);
   }
   CHECK_FALSE(std::filesystem::exists(dir / "m"));
 

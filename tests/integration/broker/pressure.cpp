@@ -23,7 +23,8 @@ constexpr std::size_t kSize = kBody + sizeof(wire::Envelope);
 struct Crowd {
   Crowd(LocalBroker& local, std::size_t count) : broker(*local.broker) {
     reader = std::make_unique<TestPeer>(local.loop, local.endpoint(), launcher_hello());
-    for (std::size_t i = 0; i < count; ++i) senders.push_back(std::make_unique<TestPeer>(local.loop, local.endpoint(), launcher_hello()));
+    for (std::size_t i = 0; i < count; ++i)
+      senders.push_back(std::make_unique<TestPeer>(local.loop, local.endpoint(), launcher_hello()));
     reader->up();
     for (auto& sender : senders) sender->up();
   }
@@ -45,7 +46,8 @@ struct Crowd {
   bool is_in_order() const {
     std::map<std::uint64_t, std::size_t> next;
     return std::ranges::all_of(reader->received, [&](const auto& one) {
-      return one.second.size() == kBody && one.second.starts_with(std::to_string(10'000'000 + next[one.first.source_proc()]++));
+      return one.second.size() == kBody &&
+             one.second.starts_with(std::to_string(10'000'000 + next[one.first.source_proc()]++));
     });
   }
   /// Until nothing moves any more, longer than the broker's patience.
@@ -71,13 +73,17 @@ struct Crowd {
 std::chrono::microseconds cpu_time() {
   rusage usage{};
   ::getrusage(RUSAGE_SELF, &usage);
-  const auto of = [](const timeval& time) { return std::chrono::seconds(time.tv_sec) + std::chrono::microseconds(time.tv_usec); };
+  const auto of = [](const timeval& time) {
+    return std::chrono::seconds(time.tv_sec) + std::chrono::microseconds(time.tv_usec);
+  };
   return of(usage.ru_utime) + of(usage.ru_stime);
 }
 
 }  // namespace
 
-TEST_CASE("broker pressure: a stopped reader's senders wait, asleep, with a window each in the broker; nothing is returned or lost") {
+TEST_CASE(
+    "broker pressure: a stopped reader's senders wait, asleep, with a window each in the broker; "
+    "nothing is returned or lost") {
   LocalBroker local;
   Crowd crowd(local, 16);
   crowd.reader->bus->hold_data(true);
@@ -85,12 +91,14 @@ TEST_CASE("broker pressure: a stopped reader's senders wait, asleep, with a wind
   // Before the broker's patience ends: a window for each sender.
   local.loop.run_for(500ms);
   const auto is_bounded = [&](double windows) {
-    const double held = static_cast<double>(crowd.broker.held() * kSize), computed = windows * static_cast<double>(kWindow);
+    const double held = static_cast<double>(crowd.broker.held() * kSize),
+                 computed = windows * static_cast<double>(kWindow);
     CAPTURE(held / computed);
     CHECK(held <= 1.2 * computed);
     CHECK(crowd.returned() == 0);
     CHECK(crowd.reader->received.empty());
-    CHECK(static_cast<double>(crowd.reader->bus->inbox_bytes()) <= 1.2 * static_cast<double>(kWindow));
+    CHECK(static_cast<double>(crowd.reader->bus->inbox_bytes()) <=
+          1.2 * static_cast<double>(kWindow));
   };
   is_bounded(16);
   // Then what queue.bytes says, which is more than they have.
@@ -108,30 +116,37 @@ TEST_CASE("broker pressure: a stopped reader's senders wait, asleep, with a wind
   check_conservation(local.loop, crowd.broker);
 }
 
-TEST_CASE("broker pressure: senders of a reader that stays stopped are told, a window a second, and reach others meanwhile") {
+TEST_CASE(
+    "broker pressure: senders of a reader that stays stopped are told, a window a second, and "
+    "reach others meanwhile") {
   LocalBroker local(Setting("queue.bytes", "1MiB"));
   Crowd crowd(local, 2);
   TestPeer other(local.loop, local.endpoint(), launcher_hello());
   other.up();
   crowd.reader->bus->hold_data(true);
   crowd.send(6000);
-  for (int i = 0; i < 3; ++i) CHECK(crowd.senders[0]->call(other.address(), "hello", 60s) == "re: hello");
+  for (int i = 0; i < 3; ++i)
+    CHECK(crowd.senders[0]->call(other.address(), "hello", 60s) == "re: hello");
   CHECK(local.loop.until([&] { return crowd.returned() > 0; }));
   // What came back counts on: they are given no more than a window each in a second.
   const std::size_t at_first = crowd.returned();
   const auto begin = std::chrono::steady_clock::now();
   local.loop.run_for(2500ms);
   const std::chrono::duration<double> took = std::chrono::steady_clock::now() - begin;
-  const double windows = static_cast<double>((crowd.returned() - at_first) * kSize) / static_cast<double>(kWindow) / 2;
+  const double windows =
+      static_cast<double>((crowd.returned() - at_first) * kSize) / static_cast<double>(kWindow) / 2;
   CHECK(windows <= 1.3 * (took.count() + 1));
   CHECK(static_cast<double>(crowd.broker.held() * kSize) < 1.2 * 1024 * 1024);
   check_conservation(local.loop, crowd.broker);
 }
 
-TEST_CASE("broker pressure: beside a stopped reader others are served, and the reader itself hears control") {
+TEST_CASE(
+    "broker pressure: beside a stopped reader others are served, and the reader itself hears "
+    "control") {
   LocalBroker local;
   Crowd crowd(local, 4);
-  TestPeer one(local.loop, local.endpoint(), launcher_hello()), other(local.loop, local.endpoint(), launcher_hello());
+  TestPeer one(local.loop, local.endpoint(), launcher_hello()),
+      other(local.loop, local.endpoint(), launcher_hello());
   one.up();
   other.up();
   crowd.reader->bus->hold_data(true);
@@ -167,7 +182,9 @@ TEST_CASE("broker pressure: a reader that stops and goes gets everything, in ord
   CHECK(crowd.returned() == 0);
 }
 
-TEST_CASE("broker pressure: when a stopped reader leaves, its senders get back what the broker had, and can send again") {
+TEST_CASE(
+    "broker pressure: when a stopped reader leaves, its senders get back what the broker had, and "
+    "can send again") {
   LocalBroker local;
   Crowd crowd(local, 2);
   TestPeer other(local.loop, local.endpoint(), launcher_hello());
@@ -177,7 +194,9 @@ TEST_CASE("broker pressure: when a stopped reader leaves, its senders get back w
   crowd.settle(local.loop);
   crowd.reader.reset();
   // All that it had not got comes back, what its senders still had included.
-  CHECK(local.loop.until([&] { return crowd.returned() >= 2 * 2000 && crowd.senders[0]->bus->queued_bytes() == 0; }, 60s));
+  CHECK(local.loop.until(
+      [&] { return crowd.returned() >= 2 * 2000 && crowd.senders[0]->bus->queued_bytes() == 0; },
+      60s));
   // What its socket had been given already, it may have taken: that is little.
   std::size_t unknown = 0;
   for (const auto& [envelope, error] : crowd.senders[0]->returned) {
@@ -192,7 +211,9 @@ TEST_CASE("broker pressure: when a stopped reader leaves, its senders get back w
   check_conservation(local.loop, crowd.broker);
 }
 
-TEST_CASE("broker pressure: senders that leave while a reader is stopped take no credit of others along") {
+TEST_CASE(
+    "broker pressure: senders that leave while a reader is stopped take no credit of others "
+    "along") {
   LocalBroker local;
   Crowd crowd(local, 3);
   crowd.reader->bus->hold_data(true);
@@ -201,13 +222,18 @@ TEST_CASE("broker pressure: senders that leave while a reader is stopped take no
   crowd.senders.erase(crowd.senders.begin());
   crowd.reader->bus->hold_data(false);
   CHECK(local.loop.until(
-      [&] { return std::ranges::all_of(crowd.senders, [](const auto& sender) { return sender->bus->queued_bytes() == 0; }); }, 60s));
+      [&] {
+        return std::ranges::all_of(
+            crowd.senders, [](const auto& sender) { return sender->bus->queued_bytes() == 0; });
+      },
+      60s));
   CHECK(local.loop.until([&] { return crowd.reader->received.size() >= 2 * 3000; }, 60s));
   CHECK(crowd.returned() == 0);
   check_conservation(local.loop, crowd.broker);
 }
 
-TEST_CASE("broker pressure: who sends without credit is bounded by the queue and gets the rest back") {
+TEST_CASE(
+    "broker pressure: who sends without credit is bounded by the queue and gets the rest back") {
   LocalBroker local(Setting("queue.bytes", "2MiB"));
   TestPeer reader(local.loop, local.endpoint(), launcher_hello());
   reader.up();
@@ -232,11 +258,14 @@ TEST_CASE("broker pressure: who sends without credit is bounded by the queue and
   check_conservation(local.loop, *local.broker);
 }
 
-TEST_CASE("broker pressure: credit that found a socket full leaves as soon as there is room, whatever else does") {
+TEST_CASE(
+    "broker pressure: credit that found a socket full leaves as soon as there is room, whatever "
+    "else does") {
   LocalBroker host;
   TestPeer third(host.loop, host.endpoint(), launcher_hello());
   third.up();
-  // The room of a socket ends anywhere in a frame; in some rounds it ends in the last one, so that nothing is left but what is on its way.
+  // The room of a socket ends anywhere in a frame; in some rounds it ends in the last one, so that
+  // nothing is left but what is on its way.
   for (int extra = 10; extra < 30; ++extra) {
     CAPTURE(extra);
     REQUIRE(host.loop.until([&] { return host.broker->peers() == 1; }));
@@ -257,12 +286,14 @@ TEST_CASE("broker pressure: credit that found a socket full leaves as soon as th
     REQUIRE(host.loop.until([&] { return host.broker->peers() == 3; }));
 
     // The window of the slow one is used up, so that the broker keeps what the sender has for it.
-    for (int i = 0; i < 10; ++i) REQUIRE(third.bus->send(slow.address(), 1, std::string(60'000, 't')).has_value());
+    for (int i = 0; i < 10; ++i)
+      REQUIRE(third.bus->send(slow.address(), 1, std::string(60'000, 't')).has_value());
     host.loop.run_for(5ms);
     wire::Envelope envelope;
     envelope.mutate_kind(wire::Kind::message);
     envelope.mutate_lane(wire::Lane::data);
-    envelope.mutate_flags(kFlagNoReturn);  // nobody says or asks what was taken, which would bring the credit, too
+    envelope.mutate_flags(
+        kFlagNoReturn);  // nobody says or asks what was taken, which would bring the credit, too
     envelope.mutate_destination_proc(slow.bus->self()->key());
     envelope.mutate_port(1);
     for (int i = 0; i < 8; ++i) {
@@ -273,23 +304,28 @@ TEST_CASE("broker pressure: credit that found a socket full leaves as soon as th
       REQUIRE(host.loop.until([&] { return sender.send(frame); }));
     }
     REQUIRE(host.loop.until([&] { return sender.write_on(); }));
-    const auto to_sender = Destination::to(ProcId(host.broker->address(), *ProcName::parse(hello.peer)));
+    const auto to_sender =
+        Destination::to(ProcId(host.broker->address(), *ProcName::parse(hello.peer)));
     for (int i = 0; i < extra; ++i) {
-      REQUIRE(third.bus->send(to_sender, 1, std::string(10'000, 'x'), /*no_return=*/true).has_value());
+      REQUIRE(
+          third.bus->send(to_sender, 1, std::string(10'000, 'x'), /*no_return=*/true).has_value());
       host.loop.reactor.turn(1ms);
     }
     host.loop.run_for(2ms);
     slow.bus->hold_data(false);
     REQUIRE(host.loop.until([&] { return slow.received.size() == 18; }));
     host.loop.run_for(2ms);
-    // Only now does it read: all that it has sent is taken. A heartbeat would say so, too, but not yet.
+    // Only now does it read: all that it has sent is taken. A heartbeat would say so, too, but not
+    // yet.
     std::uint64_t credit = 0;
     const auto listen = [&] {
       std::vector<zmq::message_t> parts;
       for (std::size_t got = 1; got > 0;) {
         got = sender.fill();
-        for (auto next = sender.next(parts); next != ZmtpStream::Next::none; next = sender.next(parts)) {
-          if (next == ZmtpStream::Next::message) credit = std::max(credit, FrameReader::open(parts)->header().credit());
+        for (auto next = sender.next(parts); next != ZmtpStream::Next::none;
+             next = sender.next(parts)) {
+          if (next == ZmtpStream::Next::message)
+            credit = std::max(credit, FrameReader::open(parts)->header().credit());
           parts.clear();
         }
       }

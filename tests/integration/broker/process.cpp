@@ -36,8 +36,8 @@ struct Warden {
     REQUIRE(::write(secret.get(), text.data(), text.size()) == static_cast<ssize_t>(text.size()));
   }
   Process start(std::vector<std::string> flags) {
-    std::vector<std::string> argv = {program(), "--lifeline-fd", std::to_string(other_end.get()), "--secret-fd",
-                                     std::to_string(secret.get())};
+    std::vector<std::string> argv = {program(), "--lifeline-fd", std::to_string(other_end.get()),
+                                     "--secret-fd", std::to_string(secret.get())};
     argv.insert(argv.end(), flags.begin(), flags.end());
     return Process(argv, {.inherit = {other_end.get(), secret.get()}});
   }
@@ -51,7 +51,9 @@ struct Warden {
     text.resize(static_cast<std::size_t>(std::max<ssize_t>(size, 0)));
     return text;
   }
-  void say(const std::string& text) { REQUIRE(::send(lifeline.get(), text.data(), text.size(), MSG_NOSIGNAL) > 0); }
+  void say(const std::string& text) {
+    REQUIRE(::send(lifeline.get(), text.data(), text.size(), MSG_NOSIGNAL) > 0);
+  }
 
   UniqueFd lifeline, other_end, secret;
 };
@@ -105,7 +107,9 @@ TEST_CASE("meshbus-broker: ends at once when the warden is gone, and on SIGTERM"
   CHECK(std::filesystem::is_empty(dir.path()));
 }
 
-TEST_CASE("meshbus-broker: after a kill, the next one takes over the socket file, and the peers come back") {
+TEST_CASE(
+    "meshbus-broker: after a kill, the next one takes over the socket file, and the peers come "
+    "back") {
   TempDir dir;
   const std::string path = dir / "b";
   Loop loop;
@@ -131,9 +135,12 @@ TEST_CASE("meshbus-broker: after a kill, the next one takes over the socket file
   CHECK(launcher->call(proc->address(), "again") == "re: again");
 }
 
-TEST_CASE("meshbus-broker: what it cannot start with, it says in one line, with the exit code of its kind") {
+TEST_CASE(
+    "meshbus-broker: what it cannot start with, it says in one line, with the exit code of its "
+    "kind") {
   TempDir dir;
-  const auto refusal = [&](const std::vector<std::string>& flags, int code, const std::string& text) {
+  const auto refusal = [&](const std::vector<std::string>& flags, int code,
+                           const std::string& text) {
     std::vector<std::string> argv = {program()};
     argv.insert(argv.end(), flags.begin(), flags.end());
     const auto finished = run(argv, 20s);
@@ -165,8 +172,8 @@ TEST_CASE("meshbus-broker: what it cannot start with, it says in one line, with 
 TEST_CASE("meshbus-broker: --insecure is said loudly, and the port becomes concrete") {
   TempDir dir;
   Warden warden;
-  Process broker =
-      warden.start({"--bind", "unix:" + (dir / "b"), "--bind", "tcp:127.0.0.1:0", "--advertise", "tcp:localhost:0", "--insecure"});
+  Process broker = warden.start({"--bind", "unix:" + (dir / "b"), "--bind", "tcp:127.0.0.1:0",
+                                 "--advertise", "tcp:localhost:0", "--insecure"});
   const std::string ready = warden.hear();
   REQUIRE(ready.starts_with("ready tcp:localhost:"));
   CHECK_FALSE(ready.ends_with(":0"));
@@ -178,7 +185,8 @@ TEST_CASE("meshbus-broker: --insecure is said loudly, and the port becomes concr
   CHECK(launcher.bus->self()->host() == host);
 }
 
-TEST_CASE("meshbus-broker: a local peer that is frozen stays registered, and answers when it goes on") {
+TEST_CASE(
+    "meshbus-broker: a local peer that is frozen stays registered, and answers when it goes on") {
   TempDir dir;
   const std::string path = dir / "b";
   Loop loop;
@@ -202,10 +210,13 @@ TEST_CASE("meshbus-broker: a local peer that is frozen stays registered, and ans
   CHECK(broker->peers() == 2);
 }
 
-TEST_CASE("meshbus-broker: a frozen host on tcp is missed within seconds, though peers are given longer") {
+TEST_CASE(
+    "meshbus-broker: a frozen host on tcp is missed within seconds, though peers are given "
+    "longer") {
   TempDir dir;
   Loop loop;
-  const std::vector<std::string> tcp = {"--bind", "tcp:127.0.0.1:0", "--advertise", "tcp:127.0.0.1:0", "--insecure"};
+  const std::vector<std::string> tcp = {"--bind", "tcp:127.0.0.1:0", "--advertise",
+                                        "tcp:127.0.0.1:0", "--insecure"};
   const auto broker = start_broker(loop, "unix:" + (dir / "b"), {}, [](BrokerOptions& options) {
     options.binds.push_back(*HostAddr::parse("tcp:127.0.0.1:0"));
     options.advertise = *HostAddr::parse("tcp:127.0.0.1:0");
@@ -222,7 +233,8 @@ TEST_CASE("meshbus-broker: a frozen host on tcp is missed within seconds, though
   there.up();
   REQUIRE(there.call(here.address(), "link up").has_value());
   REQUIRE(broker->peers() == 2);
-  // The other broker opened the link, so it is our end of it that must notice: by the time to live of the other's first PING.
+  // The other broker opened the link, so it is our end of it that must notice: by the time to live
+  // of the other's first PING.
   loop.run_for(1s);
   other.send_signal(SIGSTOP);
   CHECK(loop.until([&] { return broker->peers() == 1; }, 5s));

@@ -1,4 +1,5 @@
-// What a session does when its connection ends, with a broker that is not ours and ends when the test says so.
+// What a session does when its connection ends, with a broker that is not ours and ends when the
+// test says so.
 #include <doctest/doctest.h>
 #include <netinet/in.h>
 #include <sys/socket.h>
@@ -21,8 +22,12 @@ bool is_connected_to(std::uint16_t port) {
   for (const auto& entry : std::filesystem::directory_iterator("/proc/self/fd")) {
     sockaddr_in6 peer{};  // of IPv4, too: the port is in the same place
     socklen_t size = sizeof peer;
-    if (::getpeername(std::stoi(entry.path().filename()), reinterpret_cast<sockaddr*>(&peer), &size) != 0) continue;
-    if ((peer.sin6_family == AF_INET || peer.sin6_family == AF_INET6) && peer.sin6_port == htons(port)) return true;
+    if (::getpeername(std::stoi(entry.path().filename()), reinterpret_cast<sockaddr*>(&peer),
+                      &size) != 0)
+      continue;
+    if ((peer.sin6_family == AF_INET || peer.sin6_family == AF_INET6) &&
+        peer.sin6_port == htons(port))
+      return true;
   }
   return false;
 }
@@ -32,7 +37,10 @@ void send_frame(zmq::socket_t& router, zmq::message_t& to, Frame frame) {
   id.copy(to);
   REQUIRE(router.send(id, zmq::send_flags::sndmore).has_value());
   for (std::size_t i = 0; i < frame.parts.size(); ++i)
-    REQUIRE(router.send(frame.parts[i], i + 1 < frame.parts.size() ? zmq::send_flags::sndmore : zmq::send_flags::none).has_value());
+    REQUIRE(router
+                .send(frame.parts[i],
+                      i + 1 < frame.parts.size() ? zmq::send_flags::sndmore : zmq::send_flags::none)
+                .has_value());
 }
 
 Frame welcome_frame() {
@@ -49,9 +57,12 @@ Frame welcome_frame() {
 
 }  // namespace
 
-TEST_CASE("session: whatever came before its connection ended is heard, in order, though it was read later") {
-  // Over tcp: on a thread of its own libzmq reads ahead. More than it reads before it looks at the end of the connection, and in two parts
-  // each: the end must not come between those. (Of unix sockets: tests/integration/broker/local_socket.cpp.)
+TEST_CASE(
+    "session: whatever came before its connection ended is heard, in order, though it was read "
+    "later") {
+  // Over tcp: on a thread of its own libzmq reads ahead. More than it reads before it looks at the
+  // end of the connection, and in two parts each: the end must not come between those. (Of unix
+  // sockets: tests/integration/broker/local_socket.cpp.)
   constexpr std::size_t kMessages = 300;
   Loop loop;
   auto context = std::make_unique<zmq::context_t>(1);
@@ -84,7 +95,8 @@ TEST_CASE("session: whatever came before its connection ended is heard, in order
   REQUIRE(loop.until([&] { return router.recv(peer, zmq::recv_flags::dontwait).has_value(); }));
   REQUIRE(router.recv(hello).has_value());
   send_frame(router, peer, welcome_frame());
-  // A part more, so that libzmq 4.3.4, which looks at every hundredth, does so between the two of a message.
+  // A part more, so that libzmq 4.3.4, which looks at every hundredth, does so between the two of a
+  // message.
   send_frame(router, peer, FrameWriter(wire::Lane::control).finish());
   for (std::uint32_t i = 0; i < kMessages; ++i) {
     wire::Envelope envelope;

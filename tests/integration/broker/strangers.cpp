@@ -1,4 +1,5 @@
-// Strangers throw everything at a broker that serves two peers: it serves on, and grows neither in memory nor in descriptors (spec 13.3).
+// Strangers throw everything at a broker that serves two peers: it serves on, and grows neither in
+// memory nor in descriptors (spec 13.3).
 #include <doctest/doctest.h>
 #include <algorithm>
 #include <csignal>
@@ -32,7 +33,10 @@ const std::uint64_t seed = number_from("MESHBUS_TEST_STRANGERS_SEED", 20261120);
 class Strangers {
  public:
   Strangers(const ServingBroker& broker, std::uint64_t known_proc)
-      : broker_(broker), random_(seed), frames_(random_, known_proc, broker.address().key()), known_(known_proc) {}
+      : broker_(broker),
+        random_(seed),
+        frames_(random_, known_proc, broker.address().key()),
+        known_(known_proc) {}
 
   static constexpr std::size_t kinds = 13;
   std::array<std::uint64_t, kinds> done{};
@@ -77,7 +81,8 @@ class Strangers {
     return connection;
   }
   std::string_view odd_type() {
-    constexpr std::array<std::string_view, 6> types = {"REQ", "ROUTER", "PUB", "PAIR", "", "XXXXXXXXXXXXXXXXXXXXXXXX"};
+    constexpr std::array<std::string_view, 6> types = {
+        "REQ", "ROUTER", "PUB", "PAIR", "", "XXXXXXXXXXXXXXXXXXXXXXXX"};
     return types.at(pick(types.size()));
   }
   void hold(RawConnection connection) {
@@ -99,13 +104,17 @@ class Strangers {
       default:
         for (char& c : greeting) c = static_cast<char>(random_());
     }
-    connection.write(greeting + (pick(2) == 0 ? zmtp_frame(frames_.garbage().front(), false, true) : ""));
+    connection.write(greeting +
+                     (pick(2) == 0 ? zmtp_frame(frames_.garbage().front(), false, true) : ""));
     part(std::move(connection));
   }
   void lying_length() {
     RawConnection connection = pick(3) == 0 ? connect() : shaken();
-    constexpr std::array<std::uint64_t, 5> lengths = {std::uint64_t{1} << 63, ~std::uint64_t{0}, kPartLimit + 1, kPartLimit, 1 << 30};
-    connection.write(zmtp_long_header(lengths.at(pick(lengths.size())), static_cast<std::uint8_t>(pick(8))) + std::string(pick(1000), 'l'));
+    constexpr std::array<std::uint64_t, 5> lengths = {std::uint64_t{1} << 63, ~std::uint64_t{0},
+                                                      kPartLimit + 1, kPartLimit, 1 << 30};
+    connection.write(
+        zmtp_long_header(lengths.at(pick(lengths.size())), static_cast<std::uint8_t>(pick(8))) +
+        std::string(pick(1000), 'l'));
     part(std::move(connection));
   }
   void stops_in_the_middle() {
@@ -138,7 +147,8 @@ class Strangers {
     connection.send({std::string(kPartLimit + 1 + pick(1 << 20), 'x')});
     part(std::move(connection));
   }
-  /// A registered peer that never reads, and asks so that it gets answers; whoever is deaf already is sent to by others.
+  /// A registered peer that never reads, and asks so that it gets answers; whoever is deaf already
+  /// is sent to by others.
   void flood_without_reading() {
     RawConnection connection = shaken();
     connection.send(frames_.hello(false));
@@ -146,7 +156,8 @@ class Strangers {
       if (!connection.send(frames_.frame(false))) break;
     }
     if (pick(2) == 0) {
-      for (int i = 0; i < 10; ++i) connection.send(frames_.flood(known_ + 1));  // to nobody: waits, and comes back
+      for (int i = 0; i < 10; ++i)
+        connection.send(frames_.flood(known_ + 1));  // to nobody: waits, and comes back
     }
     deaf_.push_back(std::move(connection));
     if (deaf_.size() > most_deaf) deaf_.pop_front();
@@ -156,7 +167,8 @@ class Strangers {
     RawConnection connection(broker_.monitor_path());
     connection.shake_hands(pick(4) == 0 ? odd_type() : "SUB");
     if (pick(2) == 0) connection.send({std::string("\1", 1)});
-    for (int i = 0; i < 50; ++i) connection.send({static_cast<char>(pick(3)) + frames_.garbage().front().substr(0, pick(70))});
+    for (int i = 0; i < 50; ++i)
+      connection.send({static_cast<char>(pick(3)) + frames_.garbage().front().substr(0, pick(70))});
     hold(std::move(connection));
   }
   void comes_and_goes() {
@@ -190,7 +202,9 @@ class QuietLog {
 
 }  // namespace
 
-TEST_CASE("strangers: whatever they throw at a broker, it serves on, and neither its memory nor its descriptors grow") {
+TEST_CASE(
+    "strangers: whatever they throw at a broker, it serves on, and neither its memory nor its "
+    "descriptors grow") {
   const QuietLog quiet;
   Loop loop;
   ServingBroker broker;
@@ -206,34 +220,43 @@ TEST_CASE("strangers: whatever they throw at a broker, it serves on, and neither
     bystanders.call();
     REQUIRE(broker.process().is_running());
     memory.push_back(broker.memory());
-    CHECK(broker.descriptors() <= descriptors + strangers.held() + 250);  // those that are just being closed
+    CHECK(broker.descriptors() <=
+          descriptors + strangers.held() + 250);  // those that are just being closed
   }
   strangers.leave();
   CHECK(loop.until([&] { return broker.descriptors() <= descriptors; }, in_time));
   bystanders.call();
   bystanders.check();
 
-  // The first half finds the high-water mark of the allocator; from then on it stays. A short run does not come so far: there the bound is
-  // what queues and windows may hold, sanitizers' share included, and leaks are for the sanitizer at the end.
+  // The first half finds the high-water mark of the allocator; from then on it stays. A short run
+  // does not come so far: there the bound is what queues and windows may hold, sanitizers' share
+  // included, and leaks are for the sanitizer at the end.
   REQUIRE(memory.size() >= 8);
-  const std::uint64_t before = median({memory.begin() + static_cast<std::ptrdiff_t>(memory.size() / 2),
-                                       memory.begin() + static_cast<std::ptrdiff_t>(memory.size() * 5 / 8)});
-  const std::uint64_t after = median({memory.end() - static_cast<std::ptrdiff_t>(memory.size() / 8 + 1), memory.end()});
-  CHECK(after <= (duration < 30s ? memory.front() + 256 * 1024 * memory_scale : before + before / 10 + 8 * 1024));
+  const std::uint64_t before =
+      median({memory.begin() + static_cast<std::ptrdiff_t>(memory.size() / 2),
+              memory.begin() + static_cast<std::ptrdiff_t>(memory.size() * 5 / 8)});
+  const std::uint64_t after =
+      median({memory.end() - static_cast<std::ptrdiff_t>(memory.size() / 8 + 1), memory.end()});
+  CHECK(after <= (duration < 30s ? memory.front() + 256 * 1024 * memory_scale
+                                 : before + before / 10 + 8 * 1024));
   std::ostringstream counts;
   std::uint64_t all = 0;
   for (const std::uint64_t one : strangers.done) {
     counts << " " << one;
     all += one;
   }
-  MESSAGE("seed " << seed << ", " << duration.count() << " s: " << all << " strangers (by kind:" << counts.str() << "); memory "
-                  << memory.front() << " KiB at first, " << before << " after the half, " << after << " at the end; "
-                  << broker.descriptors() << " descriptors; " << 2 * bystanders.calls() << " calls by bystanders, the slowest pair in "
-                  << bystanders.slowest().count() << " ms");
+  MESSAGE("seed " << seed << ", " << duration.count() << " s: " << all
+                  << " strangers (by kind:" << counts.str() << "); memory " << memory.front()
+                  << " KiB at first, " << before << " after the half, " << after << " at the end; "
+                  << broker.descriptors() << " descriptors; " << 2 * bystanders.calls()
+                  << " calls by bystanders, the slowest pair in " << bystanders.slowest().count()
+                  << " ms");
   check_orderly_end(broker);
 }
 
-TEST_CASE("strangers: a broker that they leave without descriptors serves those it has, and all others when they are gone") {
+TEST_CASE(
+    "strangers: a broker that they leave without descriptors serves those it has, and all others "
+    "when they are gone") {
   Loop loop;
   ServingBroker broker({"prlimit", "--nofile=200:200"});
   Bystanders bystanders(loop, broker);
@@ -246,7 +269,8 @@ TEST_CASE("strangers: a broker that they leave without descriptors serves those 
   CHECK(broker.descriptors() <= 150);  // a quarter is kept
   crowd.clear();
   CHECK(loop.until([&] { return broker.descriptors() <= descriptors; }, in_time));
-  TestPeer late(loop, broker.tcp_endpoint(), launcher_hello()), later(loop, broker.unix_endpoint(), launcher_hello());
+  TestPeer late(loop, broker.tcp_endpoint(), launcher_hello()),
+      later(loop, broker.unix_endpoint(), launcher_hello());
   late.up();
   later.up();
   bystanders.call();

@@ -22,10 +22,12 @@ namespace meshbus::test {
 // For what must come, on a busy machine.
 inline constexpr std::chrono::milliseconds in_time = std::chrono::seconds(30);
 
-/// meshbus-broker as a process, on a unix socket and a tcp port. `before` is in front of its command line.
+/// meshbus-broker as a process, on a unix socket and a tcp port. `before` is in front of its
+/// command line.
 class ServingBroker {
  public:
-  explicit ServingBroker(std::vector<std::string> before = {}, const std::string& connections_rate = "0")
+  explicit ServingBroker(std::vector<std::string> before = {},
+                         const std::string& connections_rate = "0")
       : process_(command(std::move(before), connections_rate), options()) {
     process_.wait_for_output("ready ", in_time);
     constexpr std::string_view lead = "everybody who reaches tcp:127.0.0.1:";
@@ -46,7 +48,9 @@ class ServingBroker {
   std::size_t descriptors() const {
     std::size_t count = 0;
     std::error_code gone;
-    for (std::filesystem::directory_iterator at(proc("fd"), gone), end; at != end; at.increment(gone)) ++count;
+    for (std::filesystem::directory_iterator at(proc("fd"), gone), end; at != end;
+         at.increment(gone))
+      ++count;
     return count;
   }
   /// Resident, anonymous memory in KiB.
@@ -59,10 +63,18 @@ class ServingBroker {
   }
 
  private:
-  std::vector<std::string> command(std::vector<std::string> words, const std::string& connections_rate) const {
-    const std::vector<std::string> own = {
-        bin("meshbus-broker"), "--bind", "unix:" + path(),          "--bind", "tcp:127.0.0.1:0",
-        "--insecure",          "--set",  "delivery.starting=200ms", "--set",  "connections.rate=" + connections_rate};
+  std::vector<std::string> command(std::vector<std::string> words,
+                                   const std::string& connections_rate) const {
+    const std::vector<std::string> own = {bin("meshbus-broker"),
+                                          "--bind",
+                                          "unix:" + path(),
+                                          "--bind",
+                                          "tcp:127.0.0.1:0",
+                                          "--insecure",
+                                          "--set",
+                                          "delivery.starting=200ms",
+                                          "--set",
+                                          "connections.rate=" + connections_rate};
     words.insert(words.end(), own.begin(), own.end());
     return words;
   }
@@ -70,9 +82,12 @@ class ServingBroker {
   static ProcessOptions options() {
     const char* given = std::getenv("ASAN_OPTIONS");
     return {.environment = {
-                {"ASAN_OPTIONS", std::string(given == nullptr ? "" : given) + ":quarantine_size_mb=1:thread_local_quarantine_size_kb=64"}}};
+                {"ASAN_OPTIONS", std::string(given == nullptr ? "" : given) +
+                                     ":quarantine_size_mb=1:thread_local_quarantine_size_kb=64"}}};
   }
-  std::string proc(const std::string& file) const { return "/proc/" + std::to_string(process_.pid()) + "/" + file; }
+  std::string proc(const std::string& file) const {
+    return "/proc/" + std::to_string(process_.pid()) + "/" + file;
+  }
 
   TempDir dir_;
   std::string port_;
@@ -83,7 +98,8 @@ class ServingBroker {
 class Bystanders {
  public:
   Bystanders(Loop& loop, const ServingBroker& broker)
-      : one_(loop, broker.unix_endpoint(), launcher_hello()), two_(loop, broker.tcp_endpoint(), launcher_hello()) {
+      : one_(loop, broker.unix_endpoint(), launcher_hello()),
+        two_(loop, broker.tcp_endpoint(), launcher_hello()) {
     one_.up();
     two_.up();
   }
@@ -93,7 +109,8 @@ class Bystanders {
     const std::string body(1 + calls_ * 7919 % 60'000, static_cast<char>('a' + calls_ % 26));
     const auto start = std::chrono::steady_clock::now();
     const auto there = one_.call(two_.address(), body), back = two_.call(one_.address(), body);
-    slowest_ = std::max(slowest_, std::chrono::duration_cast<std::chrono::milliseconds>(std::chrono::steady_clock::now() - start));
+    slowest_ = std::max(slowest_, std::chrono::duration_cast<std::chrono::milliseconds>(
+                                      std::chrono::steady_clock::now() - start));
     REQUIRE(there.has_value());
     REQUIRE(back.has_value());
     REQUIRE((*there == "re: " + body));

@@ -27,8 +27,14 @@ Parts one_message(std::string body, bool is_link) {
   return parts_of(writer);
 }
 
-constexpr std::array<std::uint64_t, 8> sharp_numbers = {
-    0, 1, 63, 64, 255, 65535, std::numeric_limits<std::uint32_t>::max(), std::numeric_limits<std::uint64_t>::max()};
+constexpr std::array<std::uint64_t, 8> sharp_numbers = {0,
+                                                        1,
+                                                        63,
+                                                        64,
+                                                        255,
+                                                        65535,
+                                                        std::numeric_limits<std::uint32_t>::max(),
+                                                        std::numeric_limits<std::uint64_t>::max()};
 
 }  // namespace
 
@@ -36,7 +42,8 @@ Parts StrangerFrames::hello(bool is_link) {
   wire::HelloT hello;
   hello.version = 1;
   hello.kind = is_link ? wire::PeerKind::link : wire::PeerKind::launcher;
-  hello.peer = is_link ? "unix:/nobody/is/there/" + std::to_string(pick(1000)) : Name::make("client")->to_string();
+  hello.peer = is_link ? "unix:/nobody/is/there/" + std::to_string(pick(1000))
+                       : Name::make("client")->to_string();
   hello.incarnation = random_();
   return one_message(encode_control({.id = pick(2)}, std::move(hello)), is_link);
 }
@@ -58,7 +65,8 @@ Parts StrangerFrames::odd_hello() {
                                             "unix:/nobody/is/there," + text()};
   hello.peer = names.at(pick(names.size()));
   if (pick(2) == 0) hello.token.assign(pick(100), static_cast<std::uint8_t>(random_()));
-  return one_message(encode_control({.id = pick(3), .is_answer = pick(4) == 0}, std::move(hello)), pick(4) == 0);
+  return one_message(encode_control({.id = pick(3), .is_answer = pick(4) == 0}, std::move(hello)),
+                     pick(4) == 0);
 }
 
 std::string StrangerFrames::text() {
@@ -83,9 +91,9 @@ wire::BodyUnion StrangerFrames::body() {
     case 4: set(wire::GoneT{}), any.AsGone()->proc = text(); break;
     case 5:
       set(wire::UndeliverableT{});
-      any.AsUndeliverable()->envelope =
-          std::make_unique<wire::Envelope>(random_(), host_, proc_, host_, random_(), random_(), 0, 0, wire::Kind::call, wire::Lane::data,
-                                           std::uint8_t{0}, wire::Role::broker, 0U);
+      any.AsUndeliverable()->envelope = std::make_unique<wire::Envelope>(
+          random_(), host_, proc_, host_, random_(), random_(), 0, 0, wire::Kind::call,
+          wire::Lane::data, std::uint8_t{0}, wire::Role::broker, 0U);
       break;
     case 6: set(wire::AckT{}), any.AsAck()->detail = text(); break;
     case 7: set(wire::RefusalT{}), any.AsRefusal()->detail = text(); break;
@@ -120,7 +128,10 @@ Parts StrangerFrames::frame(bool is_link) {
     std::string bytes(pick(3) == 0 ? 16 : pick(300), 'b');
     if (pick(30) == 0) bytes.resize(kInlineLimit + pick(20000));
     if (pick(2) == 0)
-      bytes = encode_union({.id = pick(4), .deadline_ms = static_cast<std::uint32_t>(random_()), .is_answer = pick(4) == 0}, body());
+      bytes = encode_union({.id = pick(4),
+                            .deadline_ms = static_cast<std::uint32_t>(random_()),
+                            .is_answer = pick(4) == 0},
+                           body());
     writer.add(envelope, bytes);
   }
   return parts_of(writer);
@@ -146,7 +157,9 @@ void StrangerFrames::spoil_envelope(std::string& part, bool is_link) {
   const std::uint64_t number = sharp_numbers.at(pick(sharp_numbers.size()));
   switch (pick(6)) {
     case 0: envelope.mutate_length(static_cast<std::uint32_t>(number)); break;
-    case 1: envelope.mutate_length(envelope.length() + static_cast<std::uint32_t>(pick(17)) - 8); break;
+    case 1:
+      envelope.mutate_length(envelope.length() + static_cast<std::uint32_t>(pick(17)) - 8);
+      break;
     case 2: envelope.mutate_flags(static_cast<std::uint32_t>(number)); break;
     case 3: envelope.mutate_kind(static_cast<wire::Kind>(number)); break;
     case 4: envelope.mutate_lane(static_cast<wire::Lane>(number)); break;
@@ -172,7 +185,8 @@ Parts StrangerFrames::spoil(Parts parts) {
       break;
     default:  // anywhere, most of all in the offsets of FlatBuffers
       for (std::uint64_t i = 0; i < 1 + pick(4) && !part.empty(); ++i)
-        part[pick(part.size())] = static_cast<char>(pick(2) == 0 ? random_() : sharp_numbers.at(pick(sharp_numbers.size())));
+        part[pick(part.size())] = static_cast<char>(
+            pick(2) == 0 ? random_() : sharp_numbers.at(pick(sharp_numbers.size())));
       break;
   }
   if (parts.empty()) parts.emplace_back();

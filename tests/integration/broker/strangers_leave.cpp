@@ -12,10 +12,13 @@ using namespace meshbus;
 using namespace meshbus::test;
 using namespace std::chrono_literals;
 
-TEST_CASE("strangers: who says no Hello is hung up on, however far he came; who says it late, but in time, stays") {
+TEST_CASE(
+    "strangers: who says no Hello is hung up on, however far he came; who says it late, but in "
+    "time, stays") {
   TempDir dir;
   Loop loop;
-  const auto broker = start_broker(loop, "unix:" + (dir / "b"), {}, [](BrokerOptions& options) { options.hello_limit = 700ms; });
+  const auto broker = start_broker(loop, "unix:" + (dir / "b"), {},
+                                   [](BrokerOptions& options) { options.hello_limit = 700ms; });
   TestPeer peer(loop, endpoint_of(*broker), launcher_hello());
   peer.up();
 
@@ -33,10 +36,12 @@ TEST_CASE("strangers: who says no Hello is hung up on, however far he came; who 
   CHECK(peer.call(late.address(), "both here?") == "re: both here?");
 }
 
-TEST_CASE("strangers: who sends without end does not keep others, nor himself, from being hung up on") {
+TEST_CASE(
+    "strangers: who sends without end does not keep others, nor himself, from being hung up on") {
   TempDir dir;
   Loop loop;
-  const auto broker = start_broker(loop, "unix:" + (dir / "b"), {}, [](BrokerOptions& options) { options.hello_limit = 500ms; });
+  const auto broker = start_broker(loop, "unix:" + (dir / "b"), {},
+                                   [](BrokerOptions& options) { options.hello_limit = 500ms; });
   std::vector<RawConnection> floods;
   for (int i = 0; i < 4; ++i) {
     floods.emplace_back(dir / "b");
@@ -45,7 +50,8 @@ TEST_CASE("strangers: who sends without end does not keep others, nor himself, f
   RawConnection silent(dir / "b");
   const std::string commands = [] {
     std::string text;
-    for (int i = 0; i < 1000; ++i) text += zmtp_frame(std::string(100, 'c'), false, /*is_command=*/true);
+    for (int i = 0; i < 1000; ++i)
+      text += zmtp_frame(std::string(100, 'c'), false, /*is_command=*/true);
     return text;
   }();
   CHECK(loop.until(
@@ -53,7 +59,8 @@ TEST_CASE("strangers: who sends without end does not keep others, nor himself, f
         bool is_any = false;
         for (RawConnection& flood : floods) {
           // Whole commands: what does not fit is lost.
-          while (flood.is_open() && flood.write_some(std::string_view(commands).substr(0, 102)) == 102) {
+          while (flood.is_open() &&
+                 flood.write_some(std::string_view(commands).substr(0, 102)) == 102) {
           }
           is_any = is_any || !flood.is_ended();
         }
@@ -62,10 +69,12 @@ TEST_CASE("strangers: who sends without end does not keep others, nor himself, f
       8s));
 }
 
-TEST_CASE("strangers: Hellos that came in time are heard, though the broker was away until it was late") {
+TEST_CASE(
+    "strangers: Hellos that came in time are heard, though the broker was away until it was late") {
   TempDir dir;
   Loop loop;
-  const auto broker = start_broker(loop, "unix:" + (dir / "b"), {}, [](BrokerOptions& options) { options.hello_limit = 500ms; });
+  const auto broker = start_broker(loop, "unix:" + (dir / "b"), {},
+                                   [](BrokerOptions& options) { options.hello_limit = 500ms; });
   std::vector<RawConnection> crowd;
   for (int i = 0; i < 400; ++i) {
     crowd.emplace_back(dir / "b");
@@ -80,7 +89,8 @@ TEST_CASE("strangers: Hellos that came in time are heard, though the broker was 
     REQUIRE(one.send(parts));
   }
   const auto late = std::chrono::steady_clock::now() + 1s;
-  REQUIRE(wait_until([&] { return std::chrono::steady_clock::now() >= late; }, 20s));  // no turn meanwhile
+  REQUIRE(wait_until([&] { return std::chrono::steady_clock::now() >= late; },
+                     20s));  // no turn meanwhile
   CHECK(loop.until([&] { return broker->peers() == 400; }));
   loop.run_for(600ms);
   CHECK(broker->peers() == 400);
@@ -109,7 +119,9 @@ TEST_CASE("strangers: who says nonsense, or was refused, is hung up on before he
   CHECK(broker->counters().refused_hellos == 1);
 }
 
-TEST_CASE("strangers: an address that opens connections without end is turned away, costs others nothing, and gets in again") {
+TEST_CASE(
+    "strangers: an address that opens connections without end is turned away, costs others "
+    "nothing, and gets in again") {
   Loop loop;
   ServingBroker broker({}, /*connections_rate=*/"20");
   Bystanders bystanders(loop, broker);
@@ -119,7 +131,10 @@ TEST_CASE("strangers: an address that opens connections without end is turned aw
   for (int i = 0; i < 400; ++i) crowd.emplace_back(broker.port());
   broker.process().wait_for_output("127.0.0.1 opens more than connections.rate a second", in_time);
   bystanders.call();
-  const auto stay = [&] { return std::count_if(crowd.begin(), crowd.end(), [](RawConnection& one) { return !one.is_ended(); }); };
+  const auto stay = [&] {
+    return std::count_if(crowd.begin(), crowd.end(),
+                         [](RawConnection& one) { return !one.is_ended(); });
+  };
   CHECK(loop.until([&] { return stay() < 250; }, in_time));
   // Whoever comes by another way is not concerned.
   TestPeer beside(loop, broker.unix_endpoint(), launcher_hello());

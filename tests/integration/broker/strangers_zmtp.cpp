@@ -17,7 +17,8 @@ namespace {
 
 using namespace std::chrono_literals;
 
-// The broker is asked by many at once here; one that it does not answer in time goes away as strangers do.
+// The broker is asked by many at once here; one that it does not answer in time goes away as
+// strangers do.
 constexpr std::chrono::milliseconds patience = 500ms;
 
 constexpr std::uint8_t flag_more = 1;
@@ -48,7 +49,8 @@ std::string zmtp_long_header(std::uint64_t size, std::uint8_t flags) {
 }
 
 std::string zmtp_frame(std::string_view body, bool has_more, bool is_command) {
-  const auto flags = static_cast<std::uint8_t>((has_more ? flag_more : 0) | (is_command ? flag_command : 0));
+  const auto flags =
+      static_cast<std::uint8_t>((has_more ? flag_more : 0) | (is_command ? flag_command : 0));
   if (body.size() > 255) return zmtp_long_header(body.size(), flags).append(body);
   return (std::string(1, static_cast<char>(flags)) + static_cast<char>(body.size())).append(body);
 }
@@ -69,7 +71,8 @@ RawConnection::RawConnection(const std::string& address) {
     to.sun_family = AF_UNIX;
     address.copy(to.sun_path, sizeof to.sun_path - 1);
     if (address.front() == '@') to.sun_path[0] = '\0';
-    const auto size = static_cast<socklen_t>(offsetof(sockaddr_un, sun_path) + address.size() + (address.front() == '@' ? 0 : 1));
+    const auto size = static_cast<socklen_t>(offsetof(sockaddr_un, sun_path) + address.size() +
+                                             (address.front() == '@' ? 0 : 1));
     result = ::connect(fd.get(), reinterpret_cast<const sockaddr*>(&to), size);
   } else {
     sockaddr_in to{};
@@ -94,7 +97,8 @@ bool RawConnection::write(std::string_view bytes) {
 }
 
 std::size_t RawConnection::write_some(std::string_view bytes) {
-  const ssize_t written = fd_ ? ::send(fd_.get(), bytes.data(), bytes.size(), MSG_NOSIGNAL | MSG_DONTWAIT) : 0;
+  const ssize_t written =
+      fd_ ? ::send(fd_.get(), bytes.data(), bytes.size(), MSG_NOSIGNAL | MSG_DONTWAIT) : 0;
   return written < 0 ? 0 : static_cast<std::size_t>(written);
 }
 
@@ -107,9 +111,11 @@ std::string RawConnection::read_some() {
 
 std::string RawConnection::read_to_end(std::chrono::steady_clock::time_point deadline) {
   std::string heard;
-  for (auto now = std::chrono::steady_clock::now(); fd_ && now < deadline; now = std::chrono::steady_clock::now()) {
+  for (auto now = std::chrono::steady_clock::now(); fd_ && now < deadline;
+       now = std::chrono::steady_clock::now()) {
     pollfd watched{fd_.get(), POLLIN, 0};
-    ::poll(&watched, 1, static_cast<int>(std::chrono::ceil<std::chrono::milliseconds>(deadline - now).count()));
+    ::poll(&watched, 1,
+           static_cast<int>(std::chrono::ceil<std::chrono::milliseconds>(deadline - now).count()));
     std::array<char, 64 * 1024> buffer;
     const ssize_t got = ::recv(fd_.get(), buffer.data(), buffer.size(), MSG_DONTWAIT);
     if (got > 0) {
@@ -153,7 +159,8 @@ bool RawConnection::begin_handshake(std::string_view socket_type) {
 bool RawConnection::shake_hands(std::string_view socket_type) {
   if (!write(zmtp_greeting()) || read(64).empty() || !write(zmtp_ready(socket_type))) return false;
   const std::string header = read(2);
-  return !header.empty() && (header[0] & flag_command) != 0 && !read(static_cast<unsigned char>(header[1])).empty();
+  return !header.empty() && (header[0] & flag_command) != 0 &&
+         !read(static_cast<unsigned char>(header[1])).empty();
 }
 
 bool RawConnection::send(const std::vector<std::string>& parts) {

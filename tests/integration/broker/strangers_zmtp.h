@@ -10,8 +10,9 @@
 
 namespace meshbus::test {
 
-/// A bare connection to a broker, at the level of bytes, so that what libzmq would never send can be sent: half a greeting, a length that
-/// lies, a message that stops in its middle. It never blocks for longer than `patience`, and never throws: a broker may hang up any time.
+/// A bare connection to a broker, at the level of bytes, so that what libzmq would never send can
+/// be sent: half a greeting, a length that lies, a message that stops in its middle. It never
+/// blocks for longer than `patience`, and never throws: a broker may hang up any time.
 class RawConnection {
  public:
   /// `address`: "/path" or "@name" of a unix socket, or a port number on 127.0.0.1.
@@ -20,18 +21,20 @@ class RawConnection {
   RawConnection& operator=(RawConnection&&) = default;
 
   bool is_open() const { return static_cast<bool>(fd_); }
-  /// As much as the other side takes at once; what it does not take is lost. False when it has hung up.
+  /// As much as the other side takes at once; what it does not take is lost. False when it has hung
+  /// up.
   bool write(std::string_view bytes);
   /// Writes what the other side takes at once, and says how much that was.
   std::size_t write_some(std::string_view bytes);
   /// What has come.
   std::string read_some();
-  /// All that comes until the other side hangs up; what has come when that does not happen until then.
+  /// All that comes until the other side hangs up; what has come when that does not happen until
+  /// then.
   std::string read_to_end(std::chrono::steady_clock::time_point deadline);
   /// Whether the other side has hung up; what it sent is read and forgotten.
   bool is_ended();
-  /// The greeting of ZMTP 3.0 with security NULL and the command READY of that socket type: afterwards it may send messages. False when the
-  /// broker does not play along.
+  /// The greeting of ZMTP 3.0 with security NULL and the command READY of that socket type:
+  /// afterwards it may send messages. False when the broker does not play along.
   bool shake_hands(std::string_view socket_type = "DEALER");
   /// The same without waiting for the broker's part of it, for a broker on this thread.
   bool begin_handshake(std::string_view socket_type = "DEALER");

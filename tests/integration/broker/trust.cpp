@@ -1,4 +1,5 @@
-// What peers may say of each other and at what length: forged answers, long texts, old lives, readers that stopped (spec 9, 13.3).
+// What peers may say of each other and at what length: forged answers, long texts, old lives,
+// readers that stopped (spec 9, 13.3).
 #include <doctest/doctest.h>
 
 #include <arpa/inet.h>
@@ -63,11 +64,12 @@ struct AckPeer {
     options.hello = launcher_hello();
     Dispatcher handlers;
     handlers.on<wire::Ack>(Role::observe, [this](const Request&, const wire::Ack&) { ++acks; });
-    handlers.on<wire::Watch>(Role::observe, [this, answer_size](const Request& request, const wire::Watch&) {
-      wire::AckT ack;
-      ack.detail = std::string(answer_size, 'x');
-      bus->answer(request, std::move(ack));
-    });
+    handlers.on<wire::Watch>(Role::observe,
+                             [this, answer_size](const Request& request, const wire::Watch&) {
+                               wire::AckT ack;
+                               ack.detail = std::string(answer_size, 'x');
+                               bus->answer(request, std::move(ack));
+                             });
     bus.emplace(loop.reactor, loop.context, std::move(options), std::move(handlers), Bus::Events());
     REQUIRE(loop.until([this] { return bus->is_up(); }));
   }
@@ -75,7 +77,8 @@ struct AckPeer {
   std::optional<Bus> bus;
 };
 
-/// A peer on tcp that speaks ZMTP by hand, and so never answers a PING: like one whose process is stopped.
+/// A peer on tcp that speaks ZMTP by hand, and so never answers a PING: like one whose process is
+/// stopped.
 UniqueFd connect_by_hand(std::uint16_t port, const wire::HelloT& hello) {
   UniqueFd fd(::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0));
   sockaddr_in address{};
@@ -84,7 +87,8 @@ UniqueFd connect_by_hand(std::uint16_t port, const wire::HelloT& hello) {
   address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
   REQUIRE(::connect(fd.get(), reinterpret_cast<const sockaddr*>(&address), sizeof address) == 0);
   const auto say = [&](const std::string& bytes) {
-    REQUIRE(::send(fd.get(), bytes.data(), bytes.size(), MSG_NOSIGNAL) == static_cast<ssize_t>(bytes.size()));
+    REQUIRE(::send(fd.get(), bytes.data(), bytes.size(), MSG_NOSIGNAL) ==
+            static_cast<ssize_t>(bytes.size()));
   };
   std::string greeting(64, '\0');
   greeting[0] = '\xff';
@@ -96,14 +100,18 @@ UniqueFd connect_by_hand(std::uint16_t port, const wire::HelloT& hello) {
   // libzmq wants the rest only once it has said its own.
   const timeval limit{.tv_sec = 20, .tv_usec = 0};
   ::setsockopt(fd.get(), SOL_SOCKET, SO_RCVTIMEO, &limit, sizeof limit);
-  REQUIRE(::recv(fd.get(), greeting.data(), greeting.size(), MSG_WAITALL) == static_cast<ssize_t>(greeting.size()));
-  const std::string ready = std::string("\x05READY\x0bSocket-Type", 18) + std::string("\0\0\0\6DEALER", 10);
+  REQUIRE(::recv(fd.get(), greeting.data(), greeting.size(), MSG_WAITALL) ==
+          static_cast<ssize_t>(greeting.size()));
+  const std::string ready =
+      std::string("\x05READY\x0bSocket-Type", 18) + std::string("\0\0\0\6DEALER", 10);
   say(std::string{4, static_cast<char>(ready.size())} + ready);
   FrameWriter writer(wire::Lane::control);
   writer.add(wire::Envelope(), encode_control({}, wire::HelloT(hello)));
   Frame frame = writer.finish();
   const std::string message = frame.parts.at(0).to_string();
-  say(std::string{2, 0, 0, 0, 0, 0, 0, static_cast<char>(message.size() >> 8), static_cast<char>(message.size())} + message);
+  say(std::string{2, 0, 0, 0, 0, 0, 0, static_cast<char>(message.size() >> 8),
+                  static_cast<char>(message.size())} +
+      message);
   return fd;
 }
 
@@ -126,8 +134,10 @@ TEST_CASE("bus: only the one that was asked can answer") {
   std::optional<Result<std::string>> call;
   std::optional<Result<ControlMessage>> request;
   const auto proc = Destination::to(*ProcId::parse(asked_hello.peer));
-  launcher.bus->call(proc, 1, "?", 20s, [&](Result<std::string> answer) { call = std::move(answer); });
-  launcher.bus->request(proc, watch("x"), 20s, [&](Result<ControlMessage> answer) { request = std::move(answer); });
+  launcher.bus->call(proc, 1, "?", 20s,
+                     [&](Result<std::string> answer) { call = std::move(answer); });
+  launcher.bus->request(proc, watch("x"), 20s,
+                        [&](Result<ControlMessage> answer) { request = std::move(answer); });
   std::uint64_t call_id = 0, request_id = 0, sequence = 0;
   for (int i = 0; i < 2; ++i) {
     const auto message = asked.next();
@@ -151,7 +161,8 @@ TEST_CASE("bus: only the one that was asked can answer") {
   auto from_link = to(self, wire::Kind::control, wire::Lane::control);
   from_link.mutate_source_host(key_of("unix:/other/host"));
   link.send_message(from_link, encode_control({}, std::move(undeliverable)), /*link=*/true);
-  link.send_message(from_link, encode_control({.id = request_id, .is_answer = true}, wire::AckT()), /*link=*/true);
+  link.send_message(from_link, encode_control({.id = request_id, .is_answer = true}, wire::AckT()),
+                    /*link=*/true);
   liar.send_message(to(self, wire::Kind::control, wire::Lane::control),
                     encode_control({.id = request_id, .is_answer = true}, wire::RefusalT()));
   liar.send_message(to(self, wire::Kind::reply, wire::Lane::data), head + "a lie");
@@ -247,7 +258,8 @@ TEST_CASE("bus: a new session knows the hosts before what waited for it leaves")
   a.reset();
   REQUIRE(loop.until([&] { return launcher.downs == 1; }));
   std::optional<Result<ControlMessage>> answer;
-  launcher.bus->request(to_there, watch("x"), 20s, [&](Result<ControlMessage> result) { answer = std::move(result); });
+  launcher.bus->request(to_there, watch("x"), 20s,
+                        [&](Result<ControlMessage> result) { answer = std::move(result); });
   loop.run_for(20ms);
   a = start_broker(loop, "unix:" + (dir / "a"));
   REQUIRE(loop.until([&] { return answer.has_value(); }));
@@ -255,7 +267,9 @@ TEST_CASE("bus: a new session knows the hosts before what waited for it leaves")
   CHECK(answer->has_value());
 }
 
-TEST_CASE("broker: control for a peer that has stopped is held in its queue, and flows for one that reads") {
+TEST_CASE(
+    "broker: control for a peer that has stopped is held in its queue, and flows for one that "
+    "reads") {
   const Quiet quiet;
   LocalBroker host(Setting("queue.bytes", "4MiB"));
   AckPeer sender(host.loop, host.endpoint());
@@ -281,7 +295,8 @@ TEST_CASE("broker: control for a peer that has stopped is held in its queue, and
 
   const auto before = host.broker->counters();
   flood(Destination::to(ProcId(host.broker->address(), *ProcName::parse(hello.peer))));
-  REQUIRE(host.loop.until([&] { return host.broker->counters().received >= before.received + 100; }));
+  REQUIRE(
+      host.loop.until([&] { return host.broker->counters().received >= before.received + 100; }));
   const auto after = host.broker->counters();
   CHECK(after.returned > 0);
   // What came back was delivered too, to the sender.
@@ -291,8 +306,8 @@ TEST_CASE("broker: control for a peer that has stopped is held in its queue, and
   stopped->tell(wire::HeartbeatT());
   REQUIRE(host.loop.until([&] { return host.broker->held() < 5; }));
   check_conservation(host.loop, *host.broker);
-  // libzmq 4.3.4 aborts (session_base.cpp, clean_pipes) when a connection breaks just while the socket that has half a message for it is
-  // closed: so one after the other.
+  // libzmq 4.3.4 aborts (session_base.cpp, clean_pipes) when a connection breaks just while the
+  // socket that has half a message for it is closed: so one after the other.
   stopped.reset();
   REQUIRE(host.loop.until([&] { return host.broker->peers() == 2; }));
 }
@@ -304,8 +319,8 @@ TEST_CASE("broker: more hosts than it remembers take the place of those that wer
   std::size_t answers = 0, refusals = 0;
   constexpr std::size_t kHosts = 16384 + 100;
   for (std::size_t i = 0; i < kHosts; ++i) {
-    peer.bus->request(Destination::to_broker(), introduction("unix:/nobody/" + std::to_string(i)), 60s,
-                      [&](const Result<ControlMessage>& answer) {
+    peer.bus->request(Destination::to_broker(), introduction("unix:/nobody/" + std::to_string(i)),
+                      60s, [&](const Result<ControlMessage>& answer) {
                         ++answers;
                         if (!answer) ++refusals;
                       });
@@ -318,10 +333,11 @@ TEST_CASE("broker: more hosts than it remembers take the place of those that wer
 TEST_CASE("broker: a launcher on tcp that is stopped for a while is not gone") {
   Loop loop;
   TempDir dir;
-  const auto broker = start_broker(loop, "unix:" + (dir / "b"), {{"heartbeat", "1s"}}, [&](BrokerOptions& options) {
-    options.binds.push_back(*HostAddr::parse("tcp:127.0.0.1:0"));
-    options.insecure = true;
-  });
+  const auto broker =
+      start_broker(loop, "unix:" + (dir / "b"), {{"heartbeat", "1s"}}, [&](BrokerOptions& options) {
+        options.binds.push_back(*HostAddr::parse("tcp:127.0.0.1:0"));
+        options.insecure = true;
+      });
   const UniqueFd stopped = connect_by_hand(broker->binds()[1].port(), launcher_hello());
   INFO(broker->counters().to_string());
   REQUIRE(loop.until([&] { return broker->peers() == 1; }));
@@ -339,7 +355,8 @@ TEST_CASE("session: may end at any moment of its beginning") {
     options.hello = launcher_hello();
     std::optional<Session> session;
     session.emplace(host.loop.reactor, host.loop.context, std::move(options), Session::Events());
-    for (int i = 0; i < turns / 4; ++i) host.loop.reactor.turn(std::chrono::milliseconds(turns % 4 == 0 ? 1 : 0));
+    for (int i = 0; i < turns / 4; ++i)
+      host.loop.reactor.turn(std::chrono::milliseconds(turns % 4 == 0 ? 1 : 0));
     session.reset();
     host.loop.run_for(2ms);
   }

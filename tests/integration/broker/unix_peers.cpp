@@ -1,5 +1,5 @@
-// Unix sockets of other users, and brokers that are made to connect to them (spec 13.4): a host that listens there is not believed, and
-// nobody from elsewhere can have a broker look for one.
+// Unix sockets of other users, and brokers that are made to connect to them (spec 13.4): a host
+// that listens there is not believed, and nobody from elsewhere can have a broker look for one.
 #include <sys/prctl.h>
 #include <sys/socket.h>
 #include <sys/syscall.h>
@@ -23,10 +23,13 @@ namespace {
 constexpr uid_t kOther = 65534;
 constexpr uid_t kThird = 65533;
 
-/// Makes this thread another user for the kernel until the end of the scope. Other threads keep theirs.
+/// Makes this thread another user for the kernel until the end of the scope. Other threads keep
+/// theirs.
 class AsUser {
  public:
-  explicit AsUser(uid_t uid) { REQUIRE(::syscall(SYS_setresuid, -1L, static_cast<long>(uid), -1L) == 0); }
+  explicit AsUser(uid_t uid) {
+    REQUIRE(::syscall(SYS_setresuid, -1L, static_cast<long>(uid), -1L) == 0);
+  }
   ~AsUser() {
     ::syscall(SYS_setresuid, -1L, 0L, -1L);
     // A change of user forbids core files and tracing, which the search for leaks needs.
@@ -36,12 +39,14 @@ class AsUser {
   AsUser& operator=(const AsUser&) = delete;
 };
 
-/// Listens at a path and says the same to everybody, at the level of bytes: what a broker would, or would not.
+/// Listens at a path and says the same to everybody, at the level of bytes: what a broker would, or
+/// would not.
 class FakeBroker {
  public:
   /// The listener is of that user, when there is one given.
   FakeBroker(std::string path, std::string words, std::optional<uid_t> uid = std::nullopt)
-      : words_(std::move(words)), listener_(::socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0)) {
+      : words_(std::move(words)),
+        listener_(::socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0)) {
     const UnixAddress address(path);
     REQUIRE(::bind(listener_.get(), address.get(), address.size()) == 0);
     // The kernel notes the user that begins to listen.
@@ -61,7 +66,8 @@ class FakeBroker {
     char buffer[4096];
     for (const UniqueFd& fd : connections_) {
       ssize_t got = 0;
-      while ((got = ::recv(fd.get(), buffer, sizeof buffer, 0)) > 0) heard.append(buffer, static_cast<std::size_t>(got));
+      while ((got = ::recv(fd.get(), buffer, sizeof buffer, 0)) > 0)
+        heard.append(buffer, static_cast<std::size_t>(got));
     }
   }
 
@@ -111,7 +117,8 @@ std::string order_of(const HostAddr& from, const HostAddr& to) {
   envelope.mutate_kind(wire::Kind::control);
   envelope.mutate_lane(wire::Lane::control);
   envelope.mutate_role(Role::operate);
-  return bytes_of_frame(envelope, encode_control({.id = 7, .deadline_ms = 10000}, wire::ShutdownHostT()));
+  return bytes_of_frame(envelope,
+                        encode_control({.id = 7, .deadline_ms = 10000}, wire::ShutdownHostT()));
 }
 
 wire::HelloT agent_hello(const HostAddr& host) {
@@ -135,7 +142,8 @@ struct OpenBroker {
 
 }  // namespace
 
-TEST_CASE("unix peers: a broker of another user is not believed, whoever introduces it" * doctest::test_suite(need::root)) {
+TEST_CASE("unix peers: a broker of another user is not believed, whoever introduces it" *
+          doctest::test_suite(need::root)) {
   const LogLines log;
   Loop loop;
   TempDir dir;
@@ -146,7 +154,10 @@ TEST_CASE("unix peers: a broker of another user is not believed, whoever introdu
   REQUIRE(agent.greet(agent_hello(host.address())) == "Welcome");
 
   const auto evil = *HostAddr::parse("unix:" + (dir / "s"));
-  FakeBroker fake(dir / "s", zmtp_greeting() + zmtp_ready("ROUTER") + welcome_of(evil) + order_of(evil, host.address()), kOther);
+  FakeBroker fake(
+      dir / "s",
+      zmtp_greeting() + zmtp_ready("ROUTER") + welcome_of(evil) + order_of(evil, host.address()),
+      kOther);
   auto eve = attach(host, keys.make(Role::observe, "eve"));
   eve->up();
   const auto introduced = eve->ask(Destination::to_broker(), introduction(evil));
@@ -190,7 +201,8 @@ TEST_CASE("unix peers: over tcp nobody finds out which unix paths there are") {
   SafeHost host(loop, keys, "127.0.0.1");
   const auto neighbour = start_broker(loop, "unix:" + (dir / "b"));
   std::ofstream(dir / "file") << "no socket";
-  std::vector<std::string> paths = {dir / "none", dir / "file", dir / "b", "@nobody", "/root/x", "/no/such/folder/s"};
+  std::vector<std::string> paths = {dir / "none", dir / "file", dir / "b",
+                                    "@nobody",    "/root/x",    "/no/such/folder/s"};
   std::optional<FakeBroker> fake;
   if (is_met(need::root)) {
     fake.emplace(dir / "s", zmtp_greeting(), kOther);
@@ -208,7 +220,8 @@ TEST_CASE("unix peers: over tcp nobody finds out which unix paths there are") {
   REQUIRE(local.bus->send(Destination::to(known), 1, "by a local peer").has_value());
   REQUIRE(there.next().has_value());
 
-  for (const auto& [role, name] : {std::pair{Role::observe, "eve"}, {Role::proc, "carl"}, {Role::operate, "alice"}}) {
+  for (const auto& [role, name] :
+       {std::pair{Role::observe, "eve"}, {Role::proc, "carl"}, {Role::operate, "alice"}}) {
     INFO(name);
     auto peer = attach(host, keys.make(role, name));
     peer->up();
@@ -216,8 +229,13 @@ TEST_CASE("unix peers: over tcp nobody finds out which unix paths there are") {
     for (const std::string& path : paths) {
       INFO(path);
       const auto address = *HostAddr::parse("unix:" + path);
-      for (const auto& answer : {peer->ask(Destination::to_broker(), introduction(address)).map([](const auto&) { return 0; }),
-                                 peer->ask(Destination::to_agent(address), wire::GetHostT()).map([](const auto&) { return 0; })}) {
+      for (const auto& answer :
+           {peer->ask(Destination::to_broker(), introduction(address)).map([](const auto&) {
+              return 0;
+            }),
+            peer->ask(Destination::to_agent(address), wire::GetHostT()).map([](const auto&) {
+              return 0;
+            })}) {
         REQUIRE_FALSE(answer.has_value());
         CHECK(answer.error().code() == ErrorCode::unauthorised);
         std::string detail = answer.error().detail();
@@ -241,7 +259,8 @@ TEST_CASE("unix peers: over tcp nobody finds out which unix paths there are") {
   check_conservation(loop, *host.broker);
 }
 
-TEST_CASE("unix peers: a launcher does not speak to a broker of another user" * doctest::test_suite(need::root)) {
+TEST_CASE("unix peers: a launcher does not speak to a broker of another user" *
+          doctest::test_suite(need::root)) {
   Loop loop;
   TempDir dir;
   const auto evil = *HostAddr::parse("unix:" + (dir / "s"));
@@ -259,8 +278,10 @@ TEST_CASE("unix peers: a launcher does not speak to a broker of another user" * 
   CHECK(fake.heard.empty());
 }
 
-TEST_CASE("unix peers: procs of another user reach the broker of root by their token; launchers and brokers do not" *
-          doctest::test_suite(need::root)) {
+TEST_CASE(
+    "unix peers: procs of another user reach the broker of root by their token; launchers and "
+    "brokers do not" *
+    doctest::test_suite(need::root)) {
   const LogLines log;
   OpenBroker host;
   const auto connect = [&](wire::HelloT hello) {
@@ -275,11 +296,13 @@ TEST_CASE("unix peers: procs of another user reach the broker of root by their t
     REQUIRE(host.loop.until([&] { return peer->refused || peer->ups > 0; }));
     REQUIRE(peer->refused.has_value());
     CHECK(peer->refused->code() == ErrorCode::unauthorised);
-    CHECK(peer->refused->detail().find("a process of user 65534 connects to a host of user 0") != std::string::npos);
+    CHECK(peer->refused->detail().find("a process of user 65534 connects to a host of user 0") !=
+          std::string::npos);
   }
 }
 
-TEST_CASE("unix peers: a broker of one user says nothing to another" * doctest::test_suite(need::root)) {
+TEST_CASE("unix peers: a broker of one user says nothing to another" *
+          doctest::test_suite(need::root)) {
   const LogLines log;
   OpenBroker host;
   const auto connect = [&](uid_t uid) {
@@ -308,7 +331,8 @@ TEST_CASE("unix peers: nothing that the other broker says before its Welcome is 
   RawPeer agent(host.loop, host.endpoint());
   REQUIRE(agent.greet(agent_hello(host.broker->address())) == "Welcome");
   const auto other = *HostAddr::parse("unix:" + (dir / "s"));
-  FakeBroker early(dir / "s", zmtp_greeting() + zmtp_ready("ROUTER") + order_of(other, host.broker->address()));
+  FakeBroker early(
+      dir / "s", zmtp_greeting() + zmtp_ready("ROUTER") + order_of(other, host.broker->address()));
   TestPeer launcher(host.loop, host.endpoint(), launcher_hello());
   launcher.up();
   std::optional<Result<ControlMessage>> answer;
@@ -324,8 +348,10 @@ TEST_CASE("unix peers: nothing that the other broker says before its Welcome is 
 
   // After it, it is: the same host, of the same user.
   const auto honest = *HostAddr::parse("unix:" + (dir / "t"));
-  FakeBroker late(dir / "t", zmtp_greeting() + zmtp_ready("ROUTER") + welcome_of(honest) + order_of(honest, host.broker->address()));
-  launcher.bus->request(Destination::to_agent(honest), wire::GetHostT(), 20s, [](const Result<ControlMessage>&) {});
+  FakeBroker late(dir / "t", zmtp_greeting() + zmtp_ready("ROUTER") + welcome_of(honest) +
+                                 order_of(honest, host.broker->address()));
+  launcher.bus->request(Destination::to_agent(honest), wire::GetHostT(), 20s,
+                        [](const Result<ControlMessage>&) {});
   REQUIRE(host.loop.until([&] {
     late.turn();
     return late.accepted == 1;
@@ -335,7 +361,9 @@ TEST_CASE("unix peers: nothing that the other broker says before its Welcome is 
   CHECK(order->first.role() == Role::operate);
 }
 
-TEST_CASE("unix peers: a link that came over tcp as a unix host is not looked for there when it is gone") {
+TEST_CASE(
+    "unix peers: a link that came over tcp as a unix host is not looked for there when it is "
+    "gone") {
   const LogLines log;
   Loop loop;
   TempDir dir;
@@ -353,7 +381,9 @@ TEST_CASE("unix peers: a link that came over tcp as a unix host is not looked fo
   link.reset();
   REQUIRE(loop.until([&] { return broker->peers() == 1; }));
   // No text: it is not introduced.
-  const auto lost = launcher.call(Destination{.proc = host_service(claimed).key(), .host = claimed.key(), .host_text = {}}, "x");
+  const auto lost = launcher.call(
+      Destination{.proc = host_service(claimed).key(), .host = claimed.key(), .host_text = {}},
+      "x");
   REQUIRE_FALSE(lost.has_value());
   CHECK(lost.error().code() == ErrorCode::host_unreachable);
   fake.turn();

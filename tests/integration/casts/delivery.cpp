@@ -20,7 +20,9 @@ using Mesh = CastMesh;
 
 }  // namespace
 
-TEST_CASE("casts: every rank of the view gets the message once, nobody else does, and one copy takes the way to each host") {
+TEST_CASE(
+    "casts: every rank of the view gets the message once, nobody else does, and one copy takes the "
+    "way to each host") {
   Mesh mesh(3, 4);
   const auto view = *mesh.ref->range("gpu", 1, std::nullopt, 2);  // 1, 3, 5, 7, 9, 11
   REQUIRE(mesh.cast(view, "hello").has_value());
@@ -30,7 +32,8 @@ TEST_CASE("casts: every rank of the view gets the message once, nobody else does
   CHECK(mesh.received() == 6);
   CHECK(mesh.procs[9]->received[0].second == "hello");
   CHECK(mesh.procs[9]->received[0].first.source_proc() == mesh.launcher->bus->self()->key());
-  // The others got theirs over a link: what came there was one message for two ranks, besides what the launcher's bus says by itself.
+  // The others got theirs over a link: what came there was one message for two ranks, besides what
+  // the launcher's bus says by itself.
   const auto before = mesh.brokers[1]->counters().received;
   REQUIRE(mesh.cast(*mesh.ref->at("host", 1), "again").has_value());
   REQUIRE(mesh.loop.until([&] { return mesh.received() == 10; }));
@@ -49,13 +52,17 @@ TEST_CASE("casts: who gets one can tell its place in the view, wherever it is sl
     mesh.procs[rank].reset();
     options.hello = proc_hello(mesh.addresses[rank / 3], rank);
     options.hello.capabilities = kCapabilities;
-    events.on_data = [](const wire::Envelope&, const wire::CallHeader&, Bytes) { FAIL("not as a plain message"); };
-    events.on_cast = [&places, rank](const wire::Envelope&, const wire::CallHeader&, Bytes body, const CastBody& cast) {
+    events.on_data = [](const wire::Envelope&, const wire::CallHeader&, Bytes) {
+      FAIL("not as a plain message");
+    };
+    events.on_cast = [&places, rank](const wire::Envelope&, const wire::CallHeader&, Bytes body,
+                                     const CastBody& cast) {
       const auto region = from_wire(cast.head().view());
       REQUIRE(region.has_value());
       places[rank] = std::string(body) + " at " + region->point(rank)->to_string();
     };
-    Bus bus(mesh.loop.reactor, mesh.loop.context, std::move(options), Dispatcher(), std::move(events));
+    Bus bus(mesh.loop.reactor, mesh.loop.context, std::move(options), Dispatcher(),
+            std::move(events));
     REQUIRE(mesh.loop.until([&] { return bus.is_up(); }));
     for (const std::string& body : {std::string("small"), std::string(100'000, 'x')}) {
       REQUIRE(mesh.cast(view, body).has_value());
@@ -66,7 +73,9 @@ TEST_CASE("casts: who gets one can tell its place in the view, wherever it is sl
   }
 }
 
-TEST_CASE("casts: a call brings an answer or an error from each rank, and who is dead takes nothing from the others") {
+TEST_CASE(
+    "casts: a call brings an answer or an error from each rank, and who is dead takes nothing from "
+    "the others") {
   Mesh mesh(2, 4);
   auto answers = mesh.call(*mesh.ref, "who");
   CHECK(codes_of(answers) == std::set<std::string>{"answer"});
@@ -77,7 +86,8 @@ TEST_CASE("casts: a call brings an answer or an error from each rank, and who is
   mesh.procs[2].reset();
   mesh.procs[6].reset();
   // A call that is on its way to who dies just then has no answer before its deadline.
-  REQUIRE(mesh.loop.until([&] { return peers() == std::pair(before.first - 1, before.second - 1); }));
+  REQUIRE(
+      mesh.loop.until([&] { return peers() == std::pair(before.first - 1, before.second - 1); }));
   answers = mesh.call(*mesh.ref, "and now");
   for (std::uint64_t rank = 0; rank < 8; ++rank) {
     CAPTURE(rank);
@@ -97,7 +107,8 @@ TEST_CASE("casts: a call brings an answer or an error from each rank, and who is
 TEST_CASE("casts: the loss of a host concerns its ranks only, that of rank 0 too") {
   Mesh mesh(3, 2);
   CHECK(codes_of(mesh.call(*mesh.ref, "all")) == std::set<std::string>{"answer"});
-  // The launcher is on host 0: so host 1, whose ranks are the first ones of this view, is the one that goes.
+  // The launcher is on host 0: so host 1, whose ranks are the first ones of this view, is the one
+  // that goes.
   mesh.procs[2].reset();
   mesh.procs[3].reset();
   mesh.brokers[1].reset();
@@ -112,13 +123,15 @@ TEST_CASE("casts: the loss of a host concerns its ranks only, that of rank 0 too
   REQUIRE(mesh.cast(view, "lost for two").has_value());
   REQUIRE(mesh.loop.until([&] { return mesh.launcher->returned.size() == 2; }));
   std::set<std::uint64_t> procs;
-  for (const auto& [envelope, error] : mesh.launcher->returned) procs.insert(envelope.destination_proc());
+  for (const auto& [envelope, error] : mesh.launcher->returned)
+    procs.insert(envelope.destination_proc());
   CHECK(procs == std::set<std::uint64_t>{mesh.ref->proc_at(2)->key(), mesh.ref->proc_at(3)->key()});
   REQUIRE(mesh.loop.until([&] { return mesh.launcher->bus->traffic().outstanding == 0; }));
   mesh.check_all();
 }
 
-TEST_CASE("casts: casts and direct messages of one sender arrive in the order in which they were sent") {
+TEST_CASE(
+    "casts: casts and direct messages of one sender arrive in the order in which they were sent") {
   Mesh mesh(2, 3);
   const auto all = mesh.plan(*mesh.ref);
   const auto some = mesh.plan(*mesh.ref->range("gpu", 0, 3, 2));  // without ranks 1 and 4
@@ -126,10 +139,12 @@ TEST_CASE("casts: casts and direct messages of one sender arrive in the order in
   std::size_t sent = 0;
   for (std::size_t i = 0; i < 400; ++i) {
     // Sizes that ride inline and apart, in frames of their own and in common ones.
-    const std::string body = std::to_string(i) + std::string(i % 40 == 7 ? 70000 : i % 5 * 100, '.');
+    const std::string body =
+        std::to_string(i) + std::string(i % 40 == 7 ? 70000 : i % 5 * 100, '.');
     if (i % 3 == 2) {
       const std::uint64_t rank = i % 6;
-      REQUIRE(mesh.launcher->bus->send(Destination::to(*mesh.ref->proc_at(rank)), 1, body).has_value());
+      REQUIRE(
+          mesh.launcher->bus->send(Destination::to(*mesh.ref->proc_at(rank)), 1, body).has_value());
       expected[rank].push_back(body);
       ++sent;
       continue;
@@ -154,10 +169,13 @@ TEST_CASE("casts: casts and direct messages of one sender arrive in the order in
   mesh.check_all();
 }
 
-TEST_CASE("casts: one that never reads delays nobody else, and costs its sender no more than its own queue") {
+TEST_CASE(
+    "casts: one that never reads delays nobody else, and costs its sender no more than its own "
+    "queue") {
   LocalBroker host;
   const auto address = host.broker->address();
-  const auto ref = *ProcMeshRef::make(*Name::make("trainers", 7), {address}, *Extent::parse("gpu=3"));
+  const auto ref =
+      *ProcMeshRef::make(*Name::make("trainers", 7), {address}, *Extent::parse("gpu=3"));
   TestPeer good(host.loop, host.endpoint(), proc_hello(address, 0));
   TestPeer other(host.loop, host.endpoint(), proc_hello(address, 2));
   RawPeer stopped(host.loop, host.endpoint());
@@ -181,7 +199,8 @@ TEST_CASE("casts: one that never reads delays nobody else, and costs its sender 
     }
     REQUIRE(std::chrono::steady_clock::now() - began < 60s);
   }
-  REQUIRE(host.loop.until([&] { return good.received.size() == sent && other.received.size() == sent; }));
+  REQUIRE(host.loop.until(
+      [&] { return good.received.size() == sent && other.received.size() == sent; }));
   for (const auto& [envelope, error] : launcher.returned) {
     CHECK(envelope.destination_proc() == ref.proc_at(1)->key());
     CHECK(error.code() == ErrorCode::queue_full);
@@ -192,38 +211,48 @@ TEST_CASE("casts: one that never reads delays nobody else, and costs its sender 
 
 TEST_CASE("casts: no rank at all is no error, and too much is one") {
   Mesh mesh(1, 2);
-  const auto none = *ProcMeshRef::make(*Name::make("trainers", 7), mesh.addresses, *Extent::parse("host=1,gpu=0"));
+  const auto none = *ProcMeshRef::make(*Name::make("trainers", 7), mesh.addresses,
+                                       *Extent::parse("host=1,gpu=0"));
   CHECK(mesh.cast(none, "x").has_value());
   bool is_called = false;
-  mesh.launcher->bus->cast_call(mesh.plan(none), 1, "x", 1s, [&](std::uint64_t, const Result<std::string>&) { is_called = true; });
+  mesh.launcher->bus->cast_call(
+      mesh.plan(none), 1, "x", 1s,
+      [&](std::uint64_t, const Result<std::string>&) { is_called = true; });
   const auto large = mesh.cast(*mesh.ref, std::string(kBodyLimit, 'x'));
   REQUIRE_FALSE(large.has_value());
   CHECK(large.error().code() == ErrorCode::too_large);
-  CHECK(codes_of(mesh.call(*mesh.ref, std::string(kBodyLimit, 'x'))) == std::set<std::string>{"too_large"});
+  CHECK(codes_of(mesh.call(*mesh.ref, std::string(kBodyLimit, 'x'))) ==
+        std::set<std::string>{"too_large"});
   mesh.loop.run_for(20ms);
   CHECK_FALSE(is_called);
   CHECK(mesh.received() == 0);
 }
 
 TEST_CASE("casts: a view that is scattered takes several messages, and every rank gets one") {
-  // One host and 2500 ranks whose order is such that no two of them make a run; only some are alive.
+  // One host and 2500 ranks whose order is such that no two of them make a run; only some are
+  // alive.
   LocalBroker host(Setting{"delivery.starting", "0"});
   const auto address = host.broker->address();
-  const auto ref = *ProcMeshRef::make(*Name::make("trainers", 7), {address}, 10'000, *Region::parse("a=2500/1,b=2/5000"));
+  const auto ref = *ProcMeshRef::make(*Name::make("trainers", 7), {address}, 10'000,
+                                      *Region::parse("a=2500/1,b=2/5000"));
   const auto plan = *CastPlan::make(ref);
   CHECK(plan->pieces.size() > 1);
   std::vector<std::unique_ptr<TestPeer>> procs;
   for (const std::uint64_t rank : {0U, 1234U, 2499U, 5000U, 7499U}) {
-    procs.push_back(std::make_unique<TestPeer>(host.loop, host.endpoint(), proc_hello(address, rank)));
+    procs.push_back(
+        std::make_unique<TestPeer>(host.loop, host.endpoint(), proc_hello(address, rank)));
     procs.back()->up();
   }
   TestPeer launcher(host.loop, host.endpoint(), launcher_hello());
   launcher.up();
   std::map<std::uint64_t, bool> answers;
   launcher.bus->cast_call(plan, 1, "x", 20s,
-                          [&](std::uint64_t ordinal, const Result<std::string>& answer) { answers[ordinal] = answer.has_value(); });
+                          [&](std::uint64_t ordinal, const Result<std::string>& answer) {
+                            answers[ordinal] = answer.has_value();
+                          });
   REQUIRE(host.loop.until([&] { return answers.size() == 5000; }));
-  CHECK(std::count_if(answers.begin(), answers.end(), [](const auto& one) { return one.second; }) == 5);
+  CHECK(std::count_if(answers.begin(), answers.end(), [](const auto& one) { return one.second; }) ==
+        5);
   CHECK(answers.at(*ref.ordinal_of(7499)));
   for (const auto& proc : procs) CHECK(proc->received.size() == 1);
   check_conservation(host.loop, *host.broker);
@@ -260,7 +289,8 @@ TEST_CASE("casts: what is malformed or absurd comes back, and the broker serves 
   CHECK(evil.greet(launcher_hello()) == "Welcome");
   const std::uint64_t host = mesh.addresses[0].key();
   const auto region = to_wire(mesh.ref->region());
-  const std::string good = cast_front(mesh.ref->mesh().to_string(), {{host, 0, 1, 2}}, *region) + "x";
+  const std::string good =
+      cast_front(mesh.ref->mesh().to_string(), {{host, 0, 1, 2}}, *region) + "x";
   wire::Envelope envelope;
   envelope.mutate_kind(wire::Kind::message);
   envelope.mutate_lane(wire::Lane::data);
@@ -271,7 +301,8 @@ TEST_CASE("casts: what is malformed or absurd comes back, and the broker serves 
     evil.send_message(envelope, body);
     const auto answer = evil.next_control();
     const auto* undeliverable = answer ? answer->body_as<wire::Undeliverable>() : nullptr;
-    return undeliverable == nullptr ? std::string("silence") : std::string(to_string(from_wire(undeliverable->code())));
+    return undeliverable == nullptr ? std::string("silence")
+                                    : std::string(to_string(from_wire(undeliverable->code())));
   };
   CHECK(refusal("") == "malformed_message");
   CHECK(refusal("short") == "malformed_message");
@@ -280,15 +311,19 @@ TEST_CASE("casts: what is malformed or absurd comes back, and the broker serves 
   CHECK(refusal(good, wire::Kind::control) == "malformed_message");
   CHECK(refusal(cast_front("", {{host, 0, 1, 2}}, *region)) == "malformed_message");
   CHECK(refusal(cast_front("no name", {{host, 0, 1, 2}}, *region)) == "malformed_message");
-  CHECK(refusal(cast_front(mesh.ref->mesh().to_string(), {{host, 0, 1, UINT64_MAX}}, *region)) == "too_large");
-  CHECK(refusal(cast_front(mesh.ref->mesh().to_string(), {{host, 0, 0, 60'000}, {host, 0, 0, 60'000}}, *region)) == "too_large");
+  CHECK(refusal(cast_front(mesh.ref->mesh().to_string(), {{host, 0, 1, UINT64_MAX}}, *region)) ==
+        "too_large");
+  CHECK(refusal(cast_front(mesh.ref->mesh().to_string(),
+                           {{host, 0, 0, 60'000}, {host, 0, 0, 60'000}}, *region)) == "too_large");
   wire::RegionT overlapping;
   overlapping.labels = {"a", "b"};
   overlapping.sizes = {2, 2};
   overlapping.strides = {1, 1};
-  CHECK(refusal(cast_front(mesh.ref->mesh().to_string(), {{host, 0, 1, 2}}, overlapping)) == "configuration_error");
+  CHECK(refusal(cast_front(mesh.ref->mesh().to_string(), {{host, 0, 1, 2}}, overlapping)) ==
+        "configuration_error");
   // A host that nobody has introduced.
-  CHECK(refusal(cast_front(mesh.ref->mesh().to_string(), {{host + 1, 0, 1, 2}}, *region)) == "no_such_host");
+  CHECK(refusal(cast_front(mesh.ref->mesh().to_string(), {{host + 1, 0, 1, 2}}, *region)) ==
+        "no_such_host");
   CHECK(codes_of(mesh.call(*mesh.ref, "still there")) == std::set<std::string>{"answer"});
   mesh.check_all();
 }
@@ -307,5 +342,6 @@ TEST_CASE("casts: a broker that dies with copies in it leaves no message without
   CHECK(traffic.sent.taken + traffic.sent.returned + traffic.sent.unknown == 201 * 6);
   CHECK(traffic.sent.returned + traffic.sent.unknown == mesh.launcher->returned.size());
   for (std::uint64_t rank = 0; rank < 3; ++rank) CHECK(mesh.procs[rank]->received.size() == 201);
-  for (const auto& [envelope, error] : mesh.launcher->returned) CHECK(envelope.destination_host() == mesh.addresses[1].key());
+  for (const auto& [envelope, error] : mesh.launcher->returned)
+    CHECK(envelope.destination_host() == mesh.addresses[1].key());
 }

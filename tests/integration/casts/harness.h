@@ -27,31 +27,35 @@ struct CastMeshOptions {
   std::optional<std::size_t> process = {};
 };
 
-/// Some hosts, each with its broker, and a mesh `trainers-7` of so many procs on each of them: axes host and gpu.
+/// Some hosts, each with its broker, and a mesh `trainers-7` of so many procs on each of them: axes
+/// host and gpu.
 struct CastMesh {
-  CastMesh(std::size_t hosts, std::size_t gpus, CastMeshOptions with = {}) : options(std::move(with)) {
+  CastMesh(std::size_t hosts, std::size_t gpus, CastMeshOptions with = {})
+      : options(std::move(with)) {
     for (std::size_t host = 0; host < hosts; ++host) {
       addresses.push_back(*HostAddr::parse("unix:" + (dir / std::to_string(host))));
       brokers.push_back(options.process == host ? nullptr : start(host));
       if (options.process == host) start_process(host);
     }
-    ref.emplace(*ProcMeshRef::make(*Name::make("trainers", 7), addresses,
-                                   *Extent::parse("host=" + std::to_string(hosts) + ",gpu=" + std::to_string(gpus))));
+    ref.emplace(*ProcMeshRef::make(
+        *Name::make("trainers", 7), addresses,
+        *Extent::parse("host=" + std::to_string(hosts) + ",gpu=" + std::to_string(gpus))));
     for (std::uint64_t rank = 0; rank < ref->num_ranks(); ++rank) procs.push_back(start_proc(rank));
     for (auto& proc : procs) proc->up();
     launcher.emplace(loop, endpoint(0), launcher_hello());
     launcher->up();
   }
   std::unique_ptr<Broker> start(std::size_t host) {
-    return start_broker(loop, addresses[host].to_string(), options.settings,
-                        [](BrokerOptions& broker) { broker.link_connect_limit = std::chrono::seconds(1); });
+    return start_broker(
+        loop, addresses[host].to_string(), options.settings,
+        [](BrokerOptions& broker) { broker.link_connect_limit = std::chrono::seconds(1); });
   }
   void start_process(std::size_t host) {
     UniqueFd secret(::memfd_create("secret", MFD_CLOEXEC));
     const std::string text(TokenMaker::secret_size, 's');
     REQUIRE(::write(secret.get(), text.data(), text.size()) == static_cast<ssize_t>(text.size()));
-    std::vector<std::string> words = {bin("meshbus-broker"), "--bind", addresses[host].to_string(), "--secret-fd",
-                                      std::to_string(secret.get())};
+    std::vector<std::string> words = {bin("meshbus-broker"), "--bind", addresses[host].to_string(),
+                                      "--secret-fd", std::to_string(secret.get())};
     for (const auto& [key, value] : options.settings) {
       words.push_back("--set");
       words.push_back(key + "=" + value);
@@ -69,16 +73,21 @@ struct CastMesh {
     REQUIRE(plan.has_value());
     return *plan;
   }
-  Result<void> cast(const ProcMeshRef& view, const std::string& body) { return launcher->bus->cast(*plan(view), 1, body); }
+  Result<void> cast(const ProcMeshRef& view, const std::string& body) {
+    return launcher->bus->cast(*plan(view), 1, body);
+  }
   /// Answers of all ranks of the view, by ordinal.
-  std::map<std::uint64_t, Result<std::string>> call(const ProcMeshRef& view, const std::string& body,
-                                                    std::chrono::milliseconds deadline = std::chrono::seconds(20)) {
+  std::map<std::uint64_t, Result<std::string>> call(
+      const ProcMeshRef& view, const std::string& body,
+      std::chrono::milliseconds deadline = std::chrono::seconds(20)) {
     std::map<std::uint64_t, Result<std::string>> answers;
-    launcher->bus->cast_call(plan(view), 1, body, deadline, [&](std::uint64_t ordinal, Result<std::string> answer) {
-      CHECK(answers.emplace(ordinal, std::move(answer)).second);
-    });
+    launcher->bus->cast_call(plan(view), 1, body, deadline,
+                             [&](std::uint64_t ordinal, Result<std::string> answer) {
+                               CHECK(answers.emplace(ordinal, std::move(answer)).second);
+                             });
     CHECK(answers.empty());
-    CHECK(loop.until([&] { return answers.size() == view.num_ranks(); }, deadline + std::chrono::seconds(5)));
+    CHECK(loop.until([&] { return answers.size() == view.num_ranks(); },
+                     deadline + std::chrono::seconds(5)));
     return answers;
   }
   std::size_t received() const {
@@ -112,7 +121,8 @@ struct CastMesh {
 
 inline std::set<std::string> codes_of(const std::map<std::uint64_t, Result<std::string>>& answers) {
   std::set<std::string> codes;
-  for (const auto& [ordinal, answer] : answers) codes.insert(answer ? "answer" : std::string(to_string(answer.error().code())));
+  for (const auto& [ordinal, answer] : answers)
+    codes.insert(answer ? "answer" : std::string(to_string(answer.error().code())));
   return codes;
 }
 

@@ -1,4 +1,5 @@
-// Large casts to more hosts than cast.width, whose bodies go by a tree of hosts (schemas/relay.fbs).
+// Large casts to more hosts than cast.width, whose bodies go by a tree of hosts
+// (schemas/relay.fbs).
 #include <doctest/doctest.h>
 
 #include <csignal>
@@ -25,7 +26,8 @@ std::vector<Setting> narrow(const std::string& delivery_limit) {
 
 /// One rank on each of many hosts, all of them linked with host 0.
 struct Tree : CastMesh {
-  explicit Tree(std::optional<std::size_t> apart = {}, const std::string& delivery_limit = "30s", std::size_t hosts = kHosts)
+  explicit Tree(std::optional<std::size_t> apart = {}, const std::string& delivery_limit = "30s",
+                std::size_t hosts = kHosts)
       : CastMesh(hosts, 1, {.settings = narrow(delivery_limit), .process = apart}) {
     CHECK(codes_of(call(*ref, "hello")) == std::set<std::string>{"answer"});
     for (auto& proc : procs) proc->received.clear();
@@ -35,7 +37,9 @@ struct Tree : CastMesh {
     for (const auto& [envelope, body] : procs[rank]->received) bodies.push_back(body);
     return bodies;
   }
-  std::string first_return() const { return launcher->returned.empty() ? "" : launcher->returned.front().second.to_string(); }
+  std::string first_return() const {
+    return launcher->returned.empty() ? "" : launcher->returned.front().second.to_string();
+  }
   bool is_quiet() const { return launcher->bus->traffic().outstanding == 0; }
 };
 
@@ -47,7 +51,8 @@ std::string large(std::size_t number) {
 /// What says that it is a broker, linked with a host of a mesh.
 struct Stranger {
   Stranger(CastMesh& mesh, std::size_t host)
-      : address(*HostAddr::parse("unix:" + (mesh.dir / "stranger"))), link(mesh.loop, mesh.endpoint(host)) {
+      : address(*HostAddr::parse("unix:" + (mesh.dir / "stranger"))),
+        link(mesh.loop, mesh.endpoint(host)) {
     auto hello = hello_of(wire::PeerKind::link, address.to_string(), 5);
     hello.capabilities = kCapabilityResume | kCapabilityRelay;
     link.tell(hello, 0, /*link=*/true);
@@ -89,17 +94,21 @@ std::string encoded(const typename Table::NativeTableType& native) {
 
 }  // namespace
 
-TEST_CASE("casts: the body of a large one leaves the sender's host cast.width times, and reaches every host once") {
+TEST_CASE(
+    "casts: the body of a large one leaves the sender's host cast.width times, and reaches every "
+    "host once") {
   Tree mesh;
   const auto before = mesh.brokers[0]->counters().originated;
   const auto inner = mesh.brokers[1]->counters().originated;
   REQUIRE(mesh.cast(*mesh.ref, large(1)).has_value());
   REQUIRE(mesh.loop.until([&] { return mesh.received() == kHosts && mesh.is_quiet(); }));
-  // To each other host the cast without its body, three bodies and whom they are for besides, and the copy for the rank here.
+  // To each other host the cast without its body, three bodies and whom they are for besides, and
+  // the copy for the rank here.
   CHECK(mesh.brokers[0]->counters().originated >= before + 19 + 3 + 3 + 1);
   // Host 1 has six hosts below it: three bodies, to two hosts each; that it is here, and the copy.
   CHECK(mesh.brokers[1]->counters().originated >= inner + 3 + 3 + 1 + 1);
-  for (std::uint64_t rank = 0; rank < kHosts; ++rank) CHECK(mesh.bodies(rank) == std::vector<std::string>{large(1)});
+  for (std::uint64_t rank = 0; rank < kHosts; ++rank)
+    CHECK(mesh.bodies(rank) == std::vector<std::string>{large(1)});
   // Small ones, and those for no more hosts than that, go to each host from here.
   const auto small = mesh.brokers[1]->counters().originated;
   REQUIRE(mesh.cast(*mesh.ref, "small").has_value());
@@ -130,7 +139,8 @@ TEST_CASE("casts: large ones by the tree, small ones and direct messages keep th
     const std::string body = i % 4 == 0 ? large(i) : std::to_string(i);
     if (i % 3 == 2) {
       const std::uint64_t rank = i % kHosts;
-      REQUIRE(mesh.launcher->bus->send(Destination::to(*mesh.ref->proc_at(rank)), 1, body).has_value());
+      REQUIRE(
+          mesh.launcher->bus->send(Destination::to(*mesh.ref->proc_at(rank)), 1, body).has_value());
       expected[rank].push_back(body);
       ++sent;
     } else {
@@ -153,7 +163,8 @@ TEST_CASE("casts: large ones by the tree, small ones and direct messages keep th
   mesh.check_all();
 }
 
-TEST_CASE("casts: a host that passes them on is killed: its own ranks lack them, and nobody else does") {
+TEST_CASE(
+    "casts: a host that passes them on is killed: its own ranks lack them, and nobody else does") {
   Tree mesh(/*apart=*/1, /*delivery_limit=*/"8s");
   const auto all = mesh.plan(*mesh.ref);
   std::vector<std::string> expected;
@@ -174,7 +185,8 @@ TEST_CASE("casts: a host that passes them on is killed: its own ranks lack them,
   CHECK(sent.taken + sent.returned + sent.unknown == sent.sent);
   CHECK(sent.taken >= expected.size() * (kHosts - 1));
   CHECK(sent.returned + sent.unknown == mesh.launcher->returned.size());
-  for (const auto& [envelope, error] : mesh.launcher->returned) CHECK(envelope.destination_proc() == mesh.ref->proc_at(1)->key());
+  for (const auto& [envelope, error] : mesh.launcher->returned)
+    CHECK(envelope.destination_proc() == mesh.ref->proc_at(1)->key());
   mesh.check_all();
 }
 
@@ -184,7 +196,8 @@ TEST_CASE("casts: a host that is frozen delays those below it by a second, and i
   const auto count = [&] { return mesh.received() - mesh.procs[1]->received.size(); };
   for (std::size_t i = 0; i < 20; ++i) REQUIRE(mesh.cast(*mesh.ref, large(i)).has_value());
   REQUIRE(mesh.loop.until([&] { return count() == 20 * (kHosts - 1); }, 60s));
-  // It, and those that it did not reach, are sent the next ones directly: nobody waits for a second again, and nothing is sent twice.
+  // It, and those that it did not reach, are sent the next ones directly: nobody waits for a second
+  // again, and nothing is sent twice.
   const auto relayed = mesh.brokers[0]->counters().originated;
   REQUIRE(mesh.cast(*mesh.ref, large(20)).has_value());
   REQUIRE(mesh.loop.until([&] { return count() == 21 * (kHosts - 1); }, 60s));
@@ -207,7 +220,8 @@ TEST_CASE("casts: who cannot be reached by those that pass on gets them from the
   REQUIRE(mesh.cast(*mesh.ref, large(1)).has_value());
   REQUIRE(mesh.cast(*mesh.ref, "behind it").has_value());
   REQUIRE(mesh.loop.until([&] { return mesh.received() == 2 * kHosts && mesh.is_quiet(); }));
-  for (std::uint64_t rank = 0; rank < kHosts; ++rank) CHECK(mesh.bodies(rank) == std::vector<std::string>{large(1), "behind it"});
+  for (std::uint64_t rank = 0; rank < kHosts; ++rank)
+    CHECK(mesh.bodies(rank) == std::vector<std::string>{large(1), "behind it"});
   const auto before = mesh.brokers[19]->counters().received;
   REQUIRE(mesh.cast(*mesh.ref, large(2)).has_value());
   REQUIRE(mesh.loop.until([&] { return mesh.received() == 3 * kHosts && mesh.is_quiet(); }));
@@ -217,11 +231,15 @@ TEST_CASE("casts: who cannot be reached by those that pass on gets them from the
   mesh.check_all();
 }
 
-TEST_CASE("casts: what is passed on is believed by its digest only, and nobody but a broker has it passed on") {
+TEST_CASE(
+    "casts: what is passed on is believed by its digest only, and nobody but a broker has it "
+    "passed on") {
   Tree mesh({}, "30s", 2);
   Stranger stranger(mesh, 1);
   TestPeer& receiver = *mesh.procs[1];
-  const std::string view = cast_front(mesh.ref->mesh().to_string(), {{mesh.addresses[1].key(), 1, 1, 1}}, *to_wire(mesh.ref->region()));
+  const std::string view =
+      cast_front(mesh.ref->mesh().to_string(), {{mesh.addresses[1].key(), 1, 1, 1}},
+                 *to_wire(mesh.ref->region()));
   const std::string body = view + large(1);
   const std::string digest = digest_of(body);
   wire::CastElsewhereT elsewhere;
@@ -259,7 +277,8 @@ TEST_CASE("casts: what is passed on is believed by its digest only, and nobody b
   too_many.hosts.assign(5000, "unix:/nowhere");
   wire::PassOnT nonsense;
   nonsense.hosts = {"nonsense"};
-  for (const std::string& list : {encoded<wire::PassOn>(too_many), encoded<wire::PassOn>(nonsense), std::string("no table")}) {
+  for (const std::string& list : {encoded<wire::PassOn>(too_many), encoded<wire::PassOn>(nonsense),
+                                  std::string("no table")}) {
     stranger.relay(wire::RelayPort::pass_on, 79, list);
     stranger.relay(wire::RelayPort::body, 79, body);
   }

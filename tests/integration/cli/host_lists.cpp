@@ -127,14 +127,14 @@ TEST_CASE("cli: what is wrong with a list of hosts is said with the place it cam
               .find("--hosts: tcp:h[4-1]:7420: the range 4-1 goes backwards") != std::string::npos);
     CHECK(refused(words({"--hosts", ""})).find("--hosts: is empty") != std::string::npos);
     CHECK(refused(words({"--hostfile", file}))
-              .starts_with("meshbus: hostfile " + file + ", line 2: nonsense: "));
+              .starts_with("meshbus: hostfile " + file + ", line 2: nonsense is no address"));
     CHECK(refused(words({"--hostfile", dir / "none"})).find(dir / "none: No such file") !=
           std::string::npos);
     CHECK(refused(words({"--hostfile", "/dev/null"})).find("names no host") != std::string::npos);
     CHECK(refused(words({"--hosts", "tcp:h1:1", "--hostfile", file})).find("excludes") !=
           std::string::npos);
     CHECK(refused(words({}), with("MESHBUS_HOSTS", "tcp:h1:1,h2"))
-              .starts_with("meshbus: MESHBUS_HOSTS: h2: "));
+              .starts_with("meshbus: MESHBUS_HOSTS: h2 is no address; did you mean "));
     CHECK(refused(words({"--context", "elsewhere"})).find("there is no context elsewhere") !=
           std::string::npos);
   }

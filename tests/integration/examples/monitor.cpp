@@ -8,13 +8,17 @@
 
 using namespace meshbus::test;
 
-TEST_CASE("monitor: a program with nothing but ZeroMQ and the schema sees what happens in the broker of a host") {
+TEST_CASE(
+    "monitor: a program with nothing but ZeroMQ and the schema sees what happens in the broker of "
+    "a host") {
   StandingHost host;
   const auto socket = host.ready().at("monitor").get<std::string>();
-  Process tool({"/usr/bin/python3", source_dir() + "/examples/monitor.py", socket, "peer.up", "counters"});
+  Process tool(
+      {"/usr/bin/python3", source_dir() + "/examples/monitor.py", socket, "peer.up", "counters"});
   // Its subscription has arrived when the first counters have.
   tool.wait_for_output("\"BrokerCounters\"", in_time);
-  REQUIRE(run_cli({"run", "--hosts", host.address(), "--", "true"}).status == ExitStatus::exited(0));
+  REQUIRE(run_cli({"run", "--hosts", host.address(), "--", "true"}).status ==
+          ExitStatus::exited(0));
   tool.wait_for_output("\"PeerUp\"", in_time);
   for (const auto& line : lines_of(tool.out())) {
     const auto event = parse_json(line);

@@ -10,9 +10,12 @@
 
 using namespace meshbus::test;
 
-TEST_CASE("protocol: a client with nothing but ZeroMQ and the schemas lists what runs on a host, and calls a proc there") {
+TEST_CASE(
+    "protocol: a client with nothing but ZeroMQ and the schemas lists what runs on a host, and "
+    "calls a proc there") {
   StandingHost host;
-  Process job({bin("meshbus"), "run", "--mesh", "--no-prefix", "--hosts", host.address(), "-n", "2", "--", bin("echo_proc")});
+  Process job({bin("meshbus"), "run", "--mesh", "--no-prefix", "--hosts", host.address(), "-n", "2",
+               "--", bin("echo_proc")});
   const auto peer = [&](const Words& more) {
     Words words{"/usr/bin/python3", source_dir() + "/examples/peer.py", host.address()};
     words.insert(words.end(), more.begin(), more.end());

@@ -32,7 +32,11 @@ void in_each_containment(const std::function<void(KeeperUnderTest&)>& test) {
     if (cgroup) {
       // The mesh's own cgroup goes with its last proc.
       CHECK(wait_until(
-          [&] { return keeper.pump(), !std::filesystem::exists(keeper.cgroup() + "/" + meshbus::os::cgroup_name_of_mesh("shells")); },
+          [&] {
+            return keeper.pump(),
+                   !std::filesystem::exists(keeper.cgroup() + "/" +
+                                            meshbus::os::cgroup_name_of_mesh("shells"));
+          },
           long_enough));
       keeper.lifeline().send("sweep");
       CHECK(keeper.process().wait_exit(long_enough) == ExitStatus::exited(0));
@@ -62,20 +66,26 @@ TEST_CASE("keeper: 1000 procs that end at once have exactly their exit codes and
     };
     for (auto id = trues; id < trues + 500; ++id) CHECK(is(id, false, 0));
     for (auto id = falses; id < falses + 400; ++id) CHECK(is(id, false, 1));
-    for (auto id = codes; id < codes + 50; ++id) CHECK(is(id, false, keeper.births.at(id).pid % 200 + 3));
+    for (auto id = codes; id < codes + 50; ++id)
+      CHECK(is(id, false, keeper.births.at(id).pid % 200 + 3));
     for (auto id = kills; id < kills + 50; ++id) CHECK(is(id, true, SIGKILL));
   });
 }
 
-TEST_CASE("keeper: descendants in other sessions, double-forked, deaf or stopped die with their proc, and only with theirs") {
+TEST_CASE(
+    "keeper: descendants in other sessions, double-forked, deaf or stopped die with their proc, "
+    "and only with theirs") {
   in_each_containment([](KeeperUnderTest& keeper) {
     const auto doomed = make_marker();
     const auto spared = make_marker();
     const auto first = keeper.spawn_shell(zoo_script(doomed));
     keeper.spawn_shell(zoo_script(spared));
-    REQUIRE(
-        wait_until([&] { return keeper.pump(), processes_with(doomed).size() >= zoo_size && processes_with(spared).size() >= zoo_size; },
-                   long_enough));
+    REQUIRE(wait_until(
+        [&] {
+          return keeper.pump(), processes_with(doomed).size() >= zoo_size &&
+                                    processes_with(spared).size() >= zoo_size;
+        },
+        long_enough));
     keeper.signal(first, SIGKILL);
     REQUIRE(keeper.wait_gone(1));
     CHECK(processes_with(doomed).empty());
@@ -87,10 +97,12 @@ TEST_CASE("keeper: descendants in other sessions, double-forked, deaf or stopped
   });
 }
 
-TEST_CASE("keeper: when an ordinary end leaves descendants they are killed, and gone comes after that") {
+TEST_CASE(
+    "keeper: when an ordinary end leaves descendants they are killed, and gone comes after that") {
   in_each_containment([](KeeperUnderTest& keeper) {
     const auto marker = make_marker();
-    const auto id = keeper.spawn_shell("setsid sleep " + marker + " & (setsid sleep " + marker + " &); exit 7");
+    const auto id =
+        keeper.spawn_shell("setsid sleep " + marker + " & (setsid sleep " + marker + " &); exit 7");
     REQUIRE(keeper.wait_gone(1));
     CHECK(processes_with(marker).empty());
     CHECK(keeper.exits.at(id).code == 7);
@@ -106,7 +118,8 @@ TEST_CASE("keeper: a flood on stdout, closed streams and a stopped proc are hand
   const auto dumped = keeper.spawn_shell("ulimit -c 0; kill -SEGV $$");
   REQUIRE(keeper.wait_births(4));
   CHECK(keeper.read_stdout(flood).size() == 5'000'000);
-  REQUIRE(wait_until([&] { return find_process(keeper.births.at(stopped).pid)->state == 'T'; }, long_enough));
+  REQUIRE(wait_until([&] { return find_process(keeper.births.at(stopped).pid)->state == 'T'; },
+                     long_enough));
   CHECK_FALSE(keeper.exits.contains(stopped));  // stopping is not ending
   keeper.signal(stopped, SIGCONT);
   REQUIRE(keeper.wait_gone(4));
@@ -117,20 +130,26 @@ TEST_CASE("keeper: a flood on stdout, closed streams and a stopped proc are hand
   CHECK(keeper.exits.at(dumped).code == SIGSEGV);
 }
 
-TEST_CASE("keeper: signals come in the order in which they were asked for, and who does not end holds up nobody else's") {
+TEST_CASE(
+    "keeper: signals come in the order in which they were asked for, and who does not end holds up "
+    "nobody else's") {
   KeeperUnderTest keeper;
   constexpr std::size_t count = 300;  // more than it tells at a time
   const auto first = keeper.spawn(command({"sleep", "60"}), std::vector<ProcSpec>(count));
   const auto last = keeper.spawn(command({"sleep", "60"}), std::vector<ProcSpec>(1));
   REQUIRE(keeper.wait_births(count + 1));
   const auto to_each = [&](int signal) {
-    for (auto id = first; id < first + count; ++id) CHECK(keeper.client().signal({id, signal, true}).has_value());
+    for (auto id = first; id < first + count; ++id)
+      CHECK(keeper.client().signal({id, signal, true}).has_value());
   };
   to_each(SIGSTOP);
   keeper.client().flush();
-  const auto is_stopped = [&](std::uint64_t id) { return find_process(keeper.births.at(id).pid)->state == 'T'; };
+  const auto is_stopped = [&](std::uint64_t id) {
+    return find_process(keeper.births.at(id).pid)->state == 'T';
+  };
   // of two that wait for a process, the kernel gives it the fatal one first
-  for (auto id = first; id < first + count; ++id) REQUIRE(wait_until([&] { return is_stopped(id); }, long_enough));
+  for (auto id = first; id < first + count; ++id)
+    REQUIRE(wait_until([&] { return is_stopped(id); }, long_enough));
   to_each(SIGTERM);  // a stopped process does not take it
   keeper.signal(last, SIGKILL);
   REQUIRE(keeper.wait_exits(1));
@@ -147,7 +166,9 @@ TEST_CASE("keeper: signals come in the order in which they were asked for, and w
   CHECK(keeper.disorder.empty());
 }
 
-TEST_CASE("keeper: several procs of one process live and end with it; one that was cancelled before is not in it") {
+TEST_CASE(
+    "keeper: several procs of one process live and end with it; one that was cancelled before is "
+    "not in it") {
   KeeperUnderTest keeper;
   // Before them is enough to do that a signal finds the last process unborn.
   keeper.spawn(command({"true"}), std::vector<ProcSpec>(60));
@@ -189,7 +210,9 @@ TEST_CASE("keeper: CPU time and memory of a proc are in its exit") {
   CHECK(keeper.exits.at(id).max_rss_kib > 100);
 }
 
-TEST_CASE("keeper: all procs of a mesh are killed by its name, queued ones included, and no other mesh's") {
+TEST_CASE(
+    "keeper: all procs of a mesh are killed by its name, queued ones included, and no other "
+    "mesh's") {
   in_each_containment([](KeeperUnderTest& keeper) {
     const auto other = keeper.spawn_shell("exec sleep 60");
     keeper.spawn(command({"sleep", "60"}), std::vector<ProcSpec>(80));
@@ -209,7 +232,8 @@ TEST_CASE("keeper: the end of its lifeline makes it kill everything below it, wh
   in_each_containment([](KeeperUnderTest& keeper) {
     const auto marker = make_marker();
     keeper.spawn_shell(zoo_script(marker), 8);
-    REQUIRE(wait_until([&] { return keeper.pump(), processes_with(marker).size() >= 8 * zoo_size; }, long_enough));
+    REQUIRE(wait_until([&] { return keeper.pump(), processes_with(marker).size() >= 8 * zoo_size; },
+                       long_enough));
     keeper.drop_lifeline();
     CHECK(keeper.process().wait_exit(long_enough) == ExitStatus::exited(0));
     CHECK(processes_with(marker).empty());
@@ -220,26 +244,34 @@ TEST_CASE("keeper: it outlives its agent, and so do its procs") {
   KeeperUnderTest keeper;
   const auto marker = make_marker();
   keeper.spawn_shell("exec sleep " + marker);
-  REQUIRE(wait_until([&] { return keeper.pump(), processes_with(marker).size() == 1; }, long_enough));
+  REQUIRE(
+      wait_until([&] { return keeper.pump(), processes_with(marker).size() == 1; }, long_enough));
   REQUIRE(::shutdown(keeper.client().fd(), SHUT_RDWR) == 0);
-  CHECK_FALSE(wait_until([&] { return !keeper.process().is_running() || processes_with(marker).empty(); }, std::chrono::milliseconds(100)));
+  CHECK_FALSE(
+      wait_until([&] { return !keeper.process().is_running() || processes_with(marker).empty(); },
+                 std::chrono::milliseconds(100)));
   keeper.lifeline().send("sweep");
   CHECK(wait_until([&] { return processes_with(marker).empty(); }, long_enough));
 }
 
-TEST_CASE("keeper: a chain of forks and a process without its main thread do not outlive their proc") {
+TEST_CASE(
+    "keeper: a chain of forks and a process without its main thread do not outlive their proc") {
   const TempDir directory;
-  // Each link starts the next one in a session of its own and ends. Their number is bounded, because dead links wait below their proc,
-  // which does not reap them, and process ids are few.
-  const auto hopper = directory.write("hopper", "#!/bin/sh\n[ $2 -lt 500 ] || exec sleep $1\nsetsid $0 $1 $(($2 + 1)) &\n", true);
+  // Each link starts the next one in a session of its own and ends. Their number is bounded,
+  // because dead links wait below their proc, which does not reap them, and process ids are few.
+  const auto hopper = directory.write(
+      "hopper", "#!/bin/sh\n[ $2 -lt 500 ] || exec sleep $1\nsetsid $0 $1 $(($2 + 1)) &\n", true);
   const auto headless = stand_in(directory, "test-headless");
   in_each_containment([&](KeeperUnderTest& keeper) {
     const auto marker = make_marker();
     const auto hop = hopper + " " + marker + " 1\n";
-    const auto id = keeper.spawn_shell(hop + hop + "setsid sh -c 'echo $$; exec " + headless + " " + marker + "' &\nexec sleep " + marker);
+    const auto id = keeper.spawn_shell(hop + hop + "setsid sh -c 'echo $$; exec " + headless + " " +
+                                       marker + "' &\nexec sleep " + marker);
     REQUIRE(keeper.wait_births(1));
     char pid[32]{};
-    REQUIRE(wait_until([&] { return ::read(keeper.births.at(id).stdout_pipe.get(), pid, sizeof pid - 1) > 0; }, long_enough));
+    REQUIRE(wait_until(
+        [&] { return ::read(keeper.births.at(id).stdout_pipe.get(), pid, sizeof pid - 1) > 0; },
+        long_enough));
     const auto is_headless = [&] {
       const auto info = find_process(std::atoi(pid));
       return info && info->state == 'Z' && info->threads > 1;
@@ -252,14 +284,17 @@ TEST_CASE("keeper: a chain of forks and a process without its main thread do not
   });
 }
 
-TEST_CASE("sweep: it ends with the proof that no child is left, with and without the kernel's list of children") {
+TEST_CASE(
+    "sweep: it ends with the proof that no child is left, with and without the kernel's list of "
+    "children") {
   const TempDir directory;
   const std::string program = stand_in(directory, "test-sweeper");
   for (const std::string source : {"automatic", "table"}) {
     CAPTURE(source);
     const auto marker = make_marker();
     Process sweeper({program, source, marker}, {.stdin_pipe = true});
-    REQUIRE(wait_until([&] { return processes_with(marker).size() >= 4 * zoo_size + 1; }, long_enough));
+    REQUIRE(
+        wait_until([&] { return processes_with(marker).size() >= 4 * zoo_size + 1; }, long_enough));
     sweeper.write_stdin("\n");
     CHECK(sweeper.wait_exit(long_enough) == ExitStatus::exited(0));
     CHECK(processes_with(marker).empty());

@@ -30,20 +30,25 @@ KeeperUnderTest::KeeperUnderTest(const Options& options) {
   auto lifeline = os::make_packet_pair().value();
   auto agent = os::make_packet_pair().value();
   std::vector<std::string> argv = options.wrapper;
-  argv.insert(argv.end(), {bin("meshbus-keeper"), "--lifeline-fd", std::to_string(lifeline.second.get()), "--agent-fd",
-                           std::to_string(agent.second.get())});
+  argv.insert(argv.end(),
+              {bin("meshbus-keeper"), "--lifeline-fd", std::to_string(lifeline.second.get()),
+               "--agent-fd", std::to_string(agent.second.get())});
   argv.insert(argv.end(), options.arguments.begin(), options.arguments.end());
   if (options.cgroup) {
-    cgroup_ = os::make_host_cgroup(os::plan_cgroup_placement().base, "test" + make_marker()).value();
+    cgroup_ =
+        os::make_host_cgroup(os::plan_cgroup_placement().base, "test" + make_marker()).value();
     argv.insert(argv.end(), {"--containment", "cgroup", "--cgroup", cgroup_});
   }
-  process_ = std::make_unique<Process>(argv, ProcessOptions{.inherit = {lifeline.second.get(), agent.second.get()}});
+  process_ = std::make_unique<Process>(
+      argv, ProcessOptions{.inherit = {lifeline.second.get(), agent.second.get()}});
   lifeline_ = os::Lifeline(std::move(lifeline.first));
   make_client(std::move(agent.first));
 }
 
 void KeeperUnderTest::make_client(UniqueFd socket) {
-  const auto unexpected = [this](const char* what, std::uint64_t id) { disorder.push_back(what + std::to_string(id)); };
+  const auto unexpected = [this](const char* what, std::uint64_t id) {
+    disorder.push_back(what + std::to_string(id));
+  };
   keeper::KeeperClient::Events events;
   events.on_birth = [=, this](keeper::Birth birth) {
     const auto id = birth.id;
@@ -69,7 +74,8 @@ void KeeperUnderTest::replace_agent() {
   gone.clear();
   replayed = false;
   auto agent = os::make_packet_pair().value();
-  if (!lifeline_.send("agent", agent.second.get())) throw std::runtime_error("the keeper takes no new agent");
+  if (!lifeline_.send("agent", agent.second.get()))
+    throw std::runtime_error("the keeper takes no new agent");
   make_client(std::move(agent.first));
 }
 
@@ -123,13 +129,15 @@ bool KeeperUnderTest::wait_gone(std::size_t count) {
 }
 
 std::string KeeperUnderTest::describe() const {
-  std::string text = std::to_string(births.size()) + " births, " + std::to_string(exits.size()) + " exits, " + std::to_string(gone.size()) +
-                     " gone" + (lost ? ", lost" : "");
+  std::string text = std::to_string(births.size()) + " births, " + std::to_string(exits.size()) +
+                     " exits, " + std::to_string(gone.size()) + " gone" + (lost ? ", lost" : "");
   for (const auto& [id, birth] : births) {
-    if (birth.failure) text += "\nnot born: " + std::to_string(id) + ": " + os::describe(*birth.failure);
+    if (birth.failure)
+      text += "\nnot born: " + std::to_string(id) + ": " + os::describe(*birth.failure);
   }
   const auto of_process = std::filesystem::path("/proc") / std::to_string(process_->pid());
-  text += "\nwaits in " + read_file(of_process / "wchan") + ", system call " + read_file(of_process / "syscall");
+  text += "\nwaits in " + read_file(of_process / "wchan") + ", system call " +
+          read_file(of_process / "syscall");
   if (const auto process = find_process(process_->pid())) text += to_string({*process});
   return text + "\nchildren:\n" + to_string(children_of(process_->pid()));
 }
@@ -178,7 +186,8 @@ std::string stand_in(const TempDir& directory, const std::string& name) {
 
 std::string make_marker() {
   std::uint32_t random = 0;
-  if (::getrandom(&random, sizeof random, 0) != sizeof random) random = static_cast<std::uint32_t>(::getpid());
+  if (::getrandom(&random, sizeof random, 0) != sizeof random)
+    random = static_cast<std::uint32_t>(::getpid());
   return "300." + std::to_string(random);
 }
 

@@ -84,14 +84,16 @@ os::SpawnSpec command(std::vector<std::string> argv);
 /// This test program under another name, in `directory`: see keeper_stand_ins.cpp.
 std::string stand_in(const TempDir& directory, const std::string& name);
 
-/// A command line that leaves descendants of every unpleasant kind, each with `marker` in its arguments: in a session of its own,
-/// double-forked, re-executed, deaf to SIGTERM, stopped. Each ends by itself after five minutes.
+/// A command line that leaves descendants of every unpleasant kind, each with `marker` in its
+/// arguments: in a session of its own, double-forked, re-executed, deaf to SIGTERM, stopped. Each
+/// ends by itself after five minutes.
 std::string zoo_script(const std::string& marker);
 /// A number of seconds that nobody else sleeps: unique to this call.
 std::string make_marker();
 /// How many processes one zoo_script() has at least, once it is complete.
 inline constexpr std::size_t zoo_size = 6;
 
-inline constexpr auto long_enough = std::chrono::seconds(30);  ///< For what should come at once, on a busy machine.
+inline constexpr auto long_enough =
+    std::chrono::seconds(30);  ///< For what should come at once, on a busy machine.
 
 }  // namespace meshbus::test

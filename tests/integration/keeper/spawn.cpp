@@ -37,16 +37,20 @@ SpawnFailure failure_of(KeeperUnderTest& keeper, SpawnSpec spec) {
 UniqueFd sealed_memfd(const std::string& text) {
   UniqueFd file(::memfd_create("bootstrap", MFD_CLOEXEC | MFD_ALLOW_SEALING));
   REQUIRE(::write(file.get(), text.data(), text.size()) == static_cast<ssize_t>(text.size()));
-  REQUIRE(::fcntl(file.get(), F_ADD_SEALS, F_SEAL_WRITE | F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL) == 0);
+  REQUIRE(::fcntl(file.get(), F_ADD_SEALS,
+                  F_SEAL_WRITE | F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL) == 0);
   return file;
 }
 
 }  // namespace
 
-TEST_CASE("keeper: environment, working directory, arguments and standard streams are those of the spec") {
+TEST_CASE(
+    "keeper: environment, working directory, arguments and standard streams are those of the "
+    "spec") {
   KeeperUnderTest keeper;
   const TempDir directory;
-  auto spec = command({"sh", "-c", "echo $A $B $C; pwd; echo $0; cat; test -t 0 || echo no tty", "zero"});
+  auto spec =
+      command({"sh", "-c", "echo $A $B $C; pwd; echo $0; cat; test -t 0 || echo no tty", "zero"});
   spec.env = {"PATH=/usr/bin:/bin", "A=shared", "B=shared"};
   spec.cwd = directory.path();
   auto one = procs();
@@ -63,7 +67,8 @@ TEST_CASE("keeper: environment, working directory, arguments and standard stream
   birth.stdin_pipe.reset();
   keeper.client().close_input({id});  // the keeper holds it for the next agent
   keeper.client().flush();
-  CHECK(keeper.read_stdout(id) == "shared own new\n" + directory.path().string() + "\nzero\ninput\nno tty\n");
+  CHECK(keeper.read_stdout(id) ==
+        "shared own new\n" + directory.path().string() + "\nzero\ninput\nno tty\n");
   REQUIRE(keeper.wait_gone(1));
   CHECK(keeper.exits.at(id).code == 0);
 }
@@ -122,7 +127,8 @@ TEST_CASE("keeper: what cannot be executed is reported with step, reason and fil
   CHECK(keeper.disorder.empty());
 }
 
-TEST_CASE("keeper: a program is found by PATH of its own environment, relative to its own directory") {
+TEST_CASE(
+    "keeper: a program is found by PATH of its own environment, relative to its own directory") {
   KeeperUnderTest keeper;
   const TempDir directory;
   std::filesystem::create_directory(directory.path() / "bin");
@@ -140,11 +146,14 @@ TEST_CASE("keeper: a program is found by PATH of its own environment, relative t
   CHECK(keeper.read_stdout(second) == "found\n");
 }
 
-TEST_CASE("keeper: a proc is a session leader with default signals, no foreign descriptors, a tag and a parent-death signal") {
+TEST_CASE(
+    "keeper: a proc is a session leader with default signals, no foreign descriptors, a tag and a "
+    "parent-death signal") {
   const std::uint64_t process_tag = (std::uint64_t{1} << 62) + 4711;
   KeeperUnderTest keeper({.arguments = {"--process-tag", std::to_string(process_tag)}});
-  const auto id =
-      keeper.spawn_shell("ls /proc/self/fd | tr '\\n' ' '; grep -E '^Sig(Blk|Ign)' /proc/self/status; ulimit -n; exec sleep 60");
+  const auto id = keeper.spawn_shell(
+      "ls /proc/self/fd | tr '\\n' ' '; grep -E '^Sig(Blk|Ign)' /proc/self/status; ulimit -n; exec "
+      "sleep 60");
   REQUIRE(keeper.wait_births(1));
   const auto& birth = keeper.births.at(id);
   REQUIRE(wait_until([&] { return find_process(birth.pid)->name == "sleep"; }, long_enough));
@@ -172,7 +181,9 @@ TEST_CASE("keeper: a proc is a session leader with default signals, no foreign d
   CHECK(keeper.exits.at(id).code == SIGKILL);
 }
 
-TEST_CASE("keeper: the bootstrap descriptor is found by its variable, also through a wrapper that closed it") {
+TEST_CASE(
+    "keeper: the bootstrap descriptor is found by its variable, also through a wrapper that closed "
+    "it") {
   KeeperUnderTest keeper;
   const std::string read_it = R"sh(
 IFS=: read fd pid inode <<END
@@ -188,8 +199,9 @@ END
   // The wrapper stays and its child has lost the descriptor, as with python's subprocess.
   auto wrapped = procs();
   wrapped[0].bootstrap = sealed_memfd("wrapped ");
-  const auto second =
-      keeper.spawn(command({"bash", "-c", "bash -c 'exec 100<&-; eval \"$1\"' _ \"$1\"; exit 0", "_", read_it}), std::move(wrapped));
+  const auto second = keeper.spawn(
+      command({"bash", "-c", "bash -c 'exec 100<&-; eval \"$1\"' _ \"$1\"; exit 0", "_", read_it}),
+      std::move(wrapped));
   // A small limit of open files needs a small number.
   auto narrow = command({"sh", "-c", read_it});
   narrow.settings.limits = {{RLIMIT_NOFILE, 16, 16}};
@@ -212,7 +224,8 @@ END
 TEST_CASE("keeper: a queued spawn is cancelled by a signal that ends, and only that one") {
   KeeperUnderTest keeper;
   const auto first = keeper.spawn(command({"sleep", "60"}), procs(100));
-  for (std::uint64_t id = first; id < first + 100; ++id) CHECK(keeper.client().signal({id, SIGTERM, true}).has_value());
+  for (std::uint64_t id = first; id < first + 100; ++id)
+    CHECK(keeper.client().signal({id, SIGTERM, true}).has_value());
   keeper.client().flush();
   REQUIRE(keeper.wait_births(100));
   std::size_t started = 0;
@@ -242,7 +255,9 @@ TEST_CASE("keeper: garbage from the agent's side ends that connection and nothin
   CHECK(processes_with(marker).empty());
 }
 
-TEST_CASE("keeper: where clone3 is forbidden, as in older container runtimes, everything works by clone") {
+TEST_CASE(
+    "keeper: where clone3 is forbidden, as in older container runtimes, everything works by "
+    "clone") {
   const TempDir directory;
   const std::vector<std::string> wrapper{stand_in(directory, "without-clone3")};
   for (const bool cgroup : {false, true}) {
@@ -256,7 +271,10 @@ TEST_CASE("keeper: where clone3 is forbidden, as in older container runtimes, ev
     REQUIRE(keeper.births.at(missing).failure.has_value());
     CHECK(keeper.births.at(missing).failure->error == ENOENT);
     const std::string text = keeper.read_stdout(id);
-    CHECK(text.find("SigBlk:\t0000000000000000\nSigIgn:\t0000000000000000\nSigCgt:\t0000000000000000\n") != std::string::npos);
+    CHECK(
+        text.find(
+            "SigBlk:\t0000000000000000\nSigIgn:\t0000000000000000\nSigCgt:\t0000000000000000\n") !=
+        std::string::npos);
     CHECK((text.find("/mesh-shells") != std::string::npos) == cgroup);
     REQUIRE(keeper.wait_gone(1));
     CHECK(keeper.exits.at(id).code == 3);
@@ -268,7 +286,8 @@ TEST_CASE("keeper: a proc has the settings that were asked for when it executes 
   SpawnSpec spec;
   spec.program = "sh";
   spec.argv = {"sh", "-c",
-               "echo $(nice) $(umask) $(ulimit -c) $(ulimit -n) $(ulimit -H -n) $(grep Cpus_allowed_list /proc/self/status | cut -f2) "
+               "echo $(nice) $(umask) $(ulimit -c) $(ulimit -n) $(ulimit -H -n) $(grep "
+               "Cpus_allowed_list /proc/self/status | cut -f2) "
                "$(id -u) $(id -g) $(id -G)"};
   spec.mesh = "settings";
   spec.settings.nice = 7;
@@ -316,7 +335,8 @@ TEST_CASE("keeper: a proc has the OOM score that the keeper was told, not that o
   CHECK(keeper.read_stdout(id) == "123\n");
 }
 
-TEST_CASE("keeper: a setting that cannot be had is a failure that names it, and nothing is executed") {
+TEST_CASE(
+    "keeper: a setting that cannot be had is a failure that names it, and nothing is executed") {
   KeeperUnderTest keeper;
   SpawnSpec spec;
   spec.program = "true";
@@ -330,20 +350,26 @@ TEST_CASE("keeper: a setting that cannot be had is a failure that names it, and 
     REQUIRE(birth.failure.has_value());
     return meshbus::os::describe(*birth.failure);
   };
-  CHECK(failure_of({.limits = {{RLIMIT_CORE, 0, 0}, {99, 0, 0}}}) == "RLIMIT 99: Invalid argument (step: limits)");
+  CHECK(failure_of({.limits = {{RLIMIT_CORE, 0, 0}, {99, 0, 0}}}) ==
+        "RLIMIT 99: Invalid argument (step: limits)");
   CHECK(failure_of({.cpus = {meshbus::os::max_cpus - 1}}) == "Invalid argument (step: affinity)");
-  if (::geteuid() != 0) CHECK(failure_of({.uid = 0}).find("Operation not permitted (step: credentials)") != std::string::npos);
+  if (::geteuid() != 0)
+    CHECK(failure_of({.uid = 0}).find("Operation not permitted (step: credentials)") !=
+          std::string::npos);
   spec.settings = {.cpus = {meshbus::os::max_cpus}};
   CHECK(keeper.client().spawn({spec, {}}).has_value());  // nobody to start
 }
 
-TEST_CASE("keeper: a new agent is told of everything that the last one had not said Forget about, and of nothing else") {
+TEST_CASE(
+    "keeper: a new agent is told of everything that the last one had not said Forget about, and of "
+    "nothing else") {
   KeeperUnderTest keeper;
-  const auto first = keeper.spawn(command({"sh", "-c", "echo one; read line; echo $line; exit 3"}), [] {
-    auto three = procs(3);
-    for (ProcSpec& proc : three) proc.stdin_choice = Stdio::pipe;
-    return three;
-  }());
+  const auto first =
+      keeper.spawn(command({"sh", "-c", "echo one; read line; echo $line; exit 3"}), [] {
+        auto three = procs(3);
+        for (ProcSpec& proc : three) proc.stdin_choice = Stdio::pipe;
+        return three;
+      }());
   const auto failed = keeper.spawn(command({"/no/such/file"}), procs());
   REQUIRE(keeper.wait_births(4));
   CHECK(keeper.replayed);  // there was nothing before
@@ -352,7 +378,8 @@ TEST_CASE("keeper: a new agent is told of everything that the last one had not s
   REQUIRE(keeper.wait_gone(1));
   keeper.client().forget({failed});
   keeper.client().flush();
-  // Also what is asked for and not yet read when the agent goes, and what nobody is there to hear of.
+  // Also what is asked for and not yet read when the agent goes, and what nobody is there to hear
+  // of.
   keeper.signal(first + 2, SIGKILL);
   keeper.replace_agent();
   REQUIRE(keeper.wait_gone(2));

@@ -1,6 +1,7 @@
-// Other programs that the keeper's and the warden's tests need: this test program, started under another name, is one of them, before
-// main() and never returning to it. Broker and agent in their simplest form, so that the warden's side of every death is tested by itself;
-// a wrapper that forbids clone3; a process that sweeps.
+// Other programs that the keeper's and the warden's tests need: this test program, started under
+// another name, is one of them, before main() and never returning to it. Broker and agent in their
+// simplest form, so that the warden's side of every death is tested by itself; a wrapper that
+// forbids clone3; a process that sweeps.
 #include <linux/filter.h>
 #include <linux/seccomp.h>
 #include <poll.h>
@@ -61,7 +62,8 @@ std::string environment(const char* name) {
 int run_broker(const Arguments& arguments) {
   const Lifeline lifeline{UniqueFd(std::stoi(value_of(arguments, "--lifeline-fd")))};
   unsigned char secret[33];
-  if (::pread(std::stoi(value_of(arguments, "--secret-fd")), secret, sizeof secret, 0) != 32) return 70;
+  if (::pread(std::stoi(value_of(arguments, "--secret-fd")), secret, sizeof secret, 0) != 32)
+    return 70;
   if (has_setting(arguments, "broker=refuses")) {
     lifeline.send("failed the address is taken");
     return 78;
@@ -92,7 +94,8 @@ class Agent {
     meshbus::os::SpawnBatch batch;
     batch.shared.program = "sh";
     const std::string first = environment("MBTEST_DEAF").empty() ? "" : "trap '' TERM\n";
-    batch.shared.argv = {"sh", "-c", first + meshbus::test::zoo_script(environment("MBTEST_MARKER"))};
+    batch.shared.argv = {"sh", "-c",
+                         first + meshbus::test::zoo_script(environment("MBTEST_MARKER"))};
     batch.shared.env = meshbus::test::own_environment();
     batch.shared.mesh = "zoo";
     batch.procs.resize(procs);
@@ -121,9 +124,12 @@ class Agent {
   }
 
   void turn() {
-    pollfd watched[2] = {{lifeline_.fd(), POLLIN, 0}, {keeper_lost_ ? -1 : client_.fd(), POLLIN, 0}};
-    const auto left = std::chrono::duration_cast<std::chrono::milliseconds>(kill_at_ - Clock::now()).count();
-    ::poll(watched, 2, stopping_ ? static_cast<int>(std::max<long>(0, static_cast<long>(left)) + 1) : -1);
+    pollfd watched[2] = {{lifeline_.fd(), POLLIN, 0},
+                         {keeper_lost_ ? -1 : client_.fd(), POLLIN, 0}};
+    const auto left =
+        std::chrono::duration_cast<std::chrono::milliseconds>(kill_at_ - Clock::now()).count();
+    ::poll(watched, 2,
+           stopping_ ? static_cast<int>(std::max<long>(0, static_cast<long>(left)) + 1) : -1);
     if (watched[1].revents != 0) {
       client_.on_ready();
       client_.flush();
@@ -164,7 +170,9 @@ int run_warden_stand_in(const Arguments& arguments) {
   options.run_dir = environment("MBTEST_RUN_DIR");
   options.print_ready = true;
   options.grace = std::chrono::milliseconds(std::stoi("0" + environment("MBTEST_GRACE_MS")));
-  const auto fd = [](const char* name) { return environment(name).empty() ? -1 : std::stoi(environment(name)); };
+  const auto fd = [](const char* name) {
+    return environment(name).empty() ? -1 : std::stoi(environment(name));
+  };
   options.lifeline_fd = fd("MBTEST_LIFELINE_FD");
   options.ready_fd = fd("MBTEST_READY_FD");
   options.end_on_agent_loss = true;  // ours takes nothing over
@@ -182,9 +190,12 @@ int run_without_clone3(const Arguments& arguments) {
       BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ALLOW),
   };
   const sock_fprog filter{4, program};
-  if (::prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) != 0 || ::prctl(PR_SET_SECCOMP, SECCOMP_MODE_FILTER, &filter) != 0) return 71;
+  if (::prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) != 0 ||
+      ::prctl(PR_SET_SECCOMP, SECCOMP_MODE_FILTER, &filter) != 0)
+    return 71;
   std::vector<char*> argv;
-  for (std::size_t i = 1; i < arguments.size(); ++i) argv.push_back(const_cast<char*>(arguments[i].c_str()));
+  for (std::size_t i = 1; i < arguments.size(); ++i)
+    argv.push_back(const_cast<char*>(arguments[i].c_str()));
   argv.push_back(nullptr);
   ::execv(argv.front(), argv.data());
   return 72;
@@ -195,7 +206,11 @@ int run_sweeper(const Arguments& arguments) {
   using meshbus::os::Sweeper;
   if (::prctl(PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0) != 0) return 71;
   for (int i = 0; i < 4; ++i) {
-    if (std::system((meshbus::test::zoo_script(arguments.at(2)) + "\n").insert(0, "(").append(") &").c_str()) != 0) return 71;
+    if (std::system((meshbus::test::zoo_script(arguments.at(2)) + "\n")
+                        .insert(0, "(")
+                        .append(") &")
+                        .c_str()) != 0)
+      return 71;
   }
   char line = 0;
   if (::read(STDIN_FILENO, &line, 1) != 1) return 71;
@@ -203,7 +218,8 @@ int run_sweeper(const Arguments& arguments) {
   sigemptyset(&child);
   sigaddset(&child, SIGCHLD);
   ::sigprocmask(SIG_BLOCK, &child, nullptr);
-  Sweeper sweeper({}, {}, arguments.at(1) == "table" ? Sweeper::Source::table : Sweeper::Source::automatic);
+  Sweeper sweeper({}, {},
+                  arguments.at(1) == "table" ? Sweeper::Source::table : Sweeper::Source::automatic);
   return sweeper.run(std::chrono::seconds(20)) ? 0 : 1;
 }
 
@@ -222,7 +238,8 @@ int run_headless() {
 const struct StandIn {
   StandIn() {
     const Arguments arguments = own_arguments();
-    const std::string name = arguments.empty() ? "" : std::filesystem::path(arguments.front()).filename().string();
+    const std::string name =
+        arguments.empty() ? "" : std::filesystem::path(arguments.front()).filename().string();
     int code = -1;
     if (name == "meshbus-broker") code = run_broker(arguments);
     if (name == "meshbus-agent") code = Agent(arguments).run();

@@ -1,4 +1,5 @@
-// The parent-death signal of procs whose user or group is another one: what changes these clears it, so it must be asked for afterwards.
+// The parent-death signal of procs whose user or group is another one: what changes these clears
+// it, so it must be asked for afterwards.
 #include <doctest/doctest.h>
 
 #include <sys/stat.h>
@@ -15,7 +16,8 @@ using namespace meshbus::test;
 
 namespace {
 
-/// Kills a keeper above a proc with these settings. By sweep, and without a warden: nobody but the kernel ends the proc.
+/// Kills a keeper above a proc with these settings. By sweep, and without a warden: nobody but the
+/// kernel ends the proc.
 void check_death_of_keeper(const meshbus::os::ProcSettings& settings) {
   KeeperUnderTest keeper;
   auto spec = command({"sleep", "300"});
@@ -39,7 +41,8 @@ TEST_CASE("keeper: its death is the death of its procs, in their own session or 
   check_death_of_keeper({.subreaper = false});
 }
 
-TEST_CASE("keeper: its death is also the death of procs of another user or group" * doctest::test_suite(need::root)) {
+TEST_CASE("keeper: its death is also the death of procs of another user or group" *
+          doctest::test_suite(need::root)) {
   check_death_of_keeper({.uid = 65534});
   check_death_of_keeper({.gid = 65534});
   check_death_of_keeper({.uid = 65534, .gid = 65534, .groups = {65533}, .new_session = false});
@@ -58,8 +61,10 @@ std::optional<uid_t> owner_in_proc(pid_t pid) {
 
 }  // namespace
 
-TEST_CASE("keeper: its user can neither dump nor read it, and can do so with procs" * doctest::test_suite(need::root)) {
-  KeeperUnderTest keeper({.wrapper = {"setpriv", "--reuid=65534", "--regid=65534", "--clear-groups", "--"}});
+TEST_CASE("keeper: its user can neither dump nor read it, and can do so with procs" *
+          doctest::test_suite(need::root)) {
+  KeeperUnderTest keeper(
+      {.wrapper = {"setpriv", "--reuid=65534", "--regid=65534", "--clear-groups", "--"}});
   auto spec = command({"sleep", "300"});
   spec.cwd = "/";
   const auto id = keeper.spawn(spec, std::vector<meshbus::os::ProcSpec>(1));

@@ -31,7 +31,8 @@ namespace fs = std::filesystem;
 // What spec 4.7 promises for the death of any one role.
 constexpr auto promise = 2000ms;
 
-/// A host of stand-ins (keeper_stand_ins.cpp) with the real warden and keeper, and eight procs with a zoo each.
+/// A host of stand-ins (keeper_stand_ins.cpp) with the real warden and keeper, and eight procs with
+/// a zoo each.
 class Host {
  public:
   struct Options {
@@ -46,15 +47,18 @@ class Host {
   };
 
   explicit Host(Options options) {
-    for (const char* name : {"meshbus-broker", "meshbus-agent", "test-warden"}) stand_in(programs_, name);
+    for (const char* name : {"meshbus-broker", "meshbus-agent", "test-warden"})
+      stand_in(programs_, name);
     fs::create_symlink(bin("meshbus-keeper"), programs_.path() / "meshbus-keeper");
     run_dir_ = options.run_dir.empty() ? programs_ / "run" : options.run_dir;
-    ProcessOptions process{.environment = {{"MBTEST_MARKER", marker},
-                                           {"MBTEST_RUN_DIR", run_dir_},
-                                           {"MESHBUS_CONTAINMENT", options.containment},
-                                           {"MBTEST_GRACE_MS", std::to_string(options.grace.count())}}};
+    ProcessOptions process{
+        .environment = {{"MBTEST_MARKER", marker},
+                        {"MBTEST_RUN_DIR", run_dir_},
+                        {"MESHBUS_CONTAINMENT", options.containment},
+                        {"MBTEST_GRACE_MS", std::to_string(options.grace.count())}}};
     if (options.deaf) process.environment.emplace_back("MBTEST_DEAF", "yes");
-    if (options.end_on_broker_loss) process.environment.emplace_back("MBTEST_END_ON_BROKER_LOSS", "yes");
+    if (options.end_on_broker_loss)
+      process.environment.emplace_back("MBTEST_END_ON_BROKER_LOSS", "yes");
     UniqueFd lifeline_end;
     UniqueFd ready_end;
     const auto add_pair = [&](const char* name, UniqueFd& ours, UniqueFd& theirs) {
@@ -83,25 +87,30 @@ class Host {
     auto view = meshbus::os::view_cgroups();
     if (view) view->self = warden->pid();  // to the warden we are a stranger
     const auto base = view ? meshbus::os::plan_cgroup_placement(*view).base : std::string();
-    if (!base.empty()) cgroup = base + "/meshbus-" + fs::path(host_dir).filename().string().substr(5);
+    if (!base.empty())
+      cgroup = base + "/meshbus-" + fs::path(host_dir).filename().string().substr(5);
     CHECK(fs::exists(host_dir));
   }
 
   std::string text(const std::string& key) const {
     const auto at = warden->out().find("\"" + key + "\":\"");
     const auto begin = at + key.size() + 4;
-    return at == std::string::npos ? "" : warden->out().substr(begin, warden->out().find('"', begin) - begin);
+    return at == std::string::npos
+               ? ""
+               : warden->out().substr(begin, warden->out().find('"', begin) - begin);
   }
   pid_t number(const std::string& key) const {
     const auto at = warden->out().find("\"" + key + "\":");
     return at == std::string::npos ? -1 : std::stoi(warden->out().substr(at + key.size() + 3));
   }
 
-  // No proc and no descendant of one is left by the deadline. Nor is, some time later, anything of the host: no role, no directory,
-  // no cgroup. LeakSanitizer looks through each role at its end, which takes seconds on a busy machine.
+  // No proc and no descendant of one is left by the deadline. Nor is, some time later, anything of
+  // the host: no role, no directory, no cgroup. LeakSanitizer looks through each role at its end,
+  // which takes seconds on a busy machine.
   void check_nothing_left(std::chrono::milliseconds deadline) {
     std::string left;
-    const bool has_ended = wait_until([&] { return (left = to_string(processes_with(marker))).empty(); }, deadline);
+    const bool has_ended =
+        wait_until([&] { return (left = to_string(processes_with(marker))).empty(); }, deadline);
     {
       INFO(left);
       CHECK(has_ended);
@@ -210,7 +219,9 @@ TEST_CASE("warden: SIGKILL of any one role leaves nothing, whatever the descenda
   });
 }
 
-TEST_CASE("warden: when its launcher is gone it stops everything in less than two seconds, whatever the grace") {
+TEST_CASE(
+    "warden: when its launcher is gone it stops everything in less than two seconds, whatever the "
+    "grace") {
   in_each_containment([](const std::string& containment) {
     Host host({.containment = containment, .grace = 60s, .deaf = true, .lifeline = true});
     host.wait_ready();
@@ -270,7 +281,8 @@ TEST_CASE("warden: the roles come last for the OOM killer, and procs do not") {
   int status = -1;
   REQUIRE(::waitpid(probe, &status, 0) == probe);
   const bool may_lower = status == 0;
-  if (!may_lower) MESSAGE("the OOM score cannot be lowered here: roles keep that of their launcher");
+  if (!may_lower)
+    MESSAGE("the OOM score cannot be lowered here: roles keep that of their launcher");
   const int expected = may_lower ? meshbus::os::kRoleOomScore : score_of(::getpid());
   for (const pid_t role : {host.warden->pid(), host.keeper}) CHECK(score_of(role) == expected);
   const auto procs = processes_with(host.marker);
@@ -293,7 +305,9 @@ TEST_CASE("warden: the agent's shutdown ends the host with the code it gives") {
   CHECK(processes_with(host.marker).empty());
 }
 
-TEST_CASE("warden: a host that cannot start says why, on stderr and to who started it, and leaves nothing") {
+TEST_CASE(
+    "warden: a host that cannot start says why, on stderr and to who started it, and leaves "
+    "nothing") {
   const auto fails = [](Host::Options options, int code, const std::string& why) {
     options.ready_fd = true;
     Host host(options);
@@ -306,7 +320,8 @@ TEST_CASE("warden: a host that cannot start says why, on stderr and to who start
     CHECK(host.warden->out().empty());
   };
   fails({.settings = {"broker=refuses"}}, 69, "the broker could not start: the address is taken");
-  fails({.containment = "nonsense"}, 78, "MESHBUS_CONTAINMENT='nonsense': expected auto, cgroup, pidns or sweep");
+  fails({.containment = "nonsense"}, 78,
+        "MESHBUS_CONTAINMENT='nonsense': expected auto, cgroup, pidns or sweep");
   const TempDir directory;
   fs::create_directory(directory.path() / "open");
   fs::permissions(directory.path() / "open", fs::perms::all);
@@ -323,7 +338,10 @@ TEST_CASE("warden: frozen roles do not keep a host from ending") {
     CAPTURE(role);
     Host host({.grace = 100ms, .lifeline = true});
     host.wait_ready();
-    REQUIRE(::kill(role == "keeper" ? host.keeper : role == "agent" ? host.agent : host.broker, SIGSTOP) == 0);
+    REQUIRE(::kill(role == "keeper"  ? host.keeper
+                   : role == "agent" ? host.agent
+                                     : host.broker,
+                   SIGSTOP) == 0);
     host.warden->send_signal(SIGTERM);
     CHECK(host.warden->wait_exit(long_enough) == ExitStatus::exited(0));
     host.check_nothing_left(0ms);
@@ -335,11 +353,16 @@ TEST_CASE("warden: what a whole killed host left is cleaned up by the next one")
     const TempDir directory;
     Host killed({.containment = containment, .run_dir = directory / "run"});
     killed.wait_ready();
-    // Keeper and warden at once: nobody is left who could sweep; the kernel's parent-death signal reaches only the procs.
+    // Keeper and warden at once: nobody is left who could sweep; the kernel's parent-death signal
+    // reaches only the procs.
     ::kill(killed.warden->pid(), SIGSTOP);
     ::kill(killed.keeper, SIGKILL);
     ::kill(killed.warden->pid(), SIGKILL);
-    REQUIRE(wait_until([&] { return is_gone(killed.warden->pid()) && is_gone(killed.agent) && is_gone(killed.broker); }, long_enough));
+    REQUIRE(wait_until(
+        [&] {
+          return is_gone(killed.warden->pid()) && is_gone(killed.agent) && is_gone(killed.broker);
+        },
+        long_enough));
     CHECK_FALSE(processes_with(killed.marker).empty());
     CHECK(fs::exists(killed.host_dir));
     Host next({.containment = containment, .run_dir = directory / "run"});

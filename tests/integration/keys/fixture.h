@@ -21,30 +21,39 @@ namespace meshbus::test {
 struct KeyFolder {
   KeyFolder() {
     for (const auto role : kKeyRoles)
-      std::filesystem::create_directories(std::filesystem::path(directory.public_path(role, "x")).parent_path());
+      std::filesystem::create_directories(
+          std::filesystem::path(directory.public_path(role, "x")).parent_path());
   }
   /// Makes a key, lets it be known, and gives what its holder connects with.
   KeyDirectory make(wire::Role role, const std::string& name) {
     const auto pair = *KeyPair::make();
-    REQUIRE(write_public_keys(directory.public_path(role, name), {pair.public_key}, name).has_value());
+    REQUIRE(
+        write_public_keys(directory.public_path(role, name), {pair.public_key}, name).has_value());
     REQUIRE(write_key_pair(directory.secret_path(name), pair, name).has_value());
     return of(name);
   }
-  KeyDirectory of(const std::string& name) const { return {directory.path(), directory.secret_path(name)}; }
-  void revoke(wire::Role role, const std::string& name) { REQUIRE(std::filesystem::remove(directory.public_path(role, name))); }
+  KeyDirectory of(const std::string& name) const {
+    return {directory.path(), directory.secret_path(name)};
+  }
+  void revoke(wire::Role role, const std::string& name) {
+    REQUIRE(std::filesystem::remove(directory.public_path(role, name)));
+  }
 
   TempDir dir;
   KeyDirectory directory{dir.path().string(), {}};
 };
 
-/// A broker with keys, on a unix socket and on tcp. A zmq context of its own: there is one who answers for keys in each.
+/// A broker with keys, on a unix socket and on tcp. A zmq context of its own: there is one who
+/// answers for keys in each.
 struct SafeHost {
-  SafeHost(Loop& its_loop, const KeyFolder& keys, const std::string& ip, std::optional<std::uint16_t> known_port = std::nullopt,
-           bool insecure = false, const std::vector<Setting>& settings = {})
+  SafeHost(Loop& its_loop, const KeyFolder& keys, const std::string& ip,
+           std::optional<std::uint16_t> known_port = std::nullopt, bool insecure = false,
+           const std::vector<Setting>& settings = {})
       : loop(its_loop) {
     BrokerOptions options;
     options.binds = {*HostAddr::parse("unix:" + (dir / "b")), *HostAddr::parse("tcp:" + ip + ":0")};
-    options.advertise = *HostAddr::parse("tcp:" + ip + ":" + std::to_string(known_port.value_or(0)));
+    options.advertise =
+        *HostAddr::parse("tcp:" + ip + ":" + std::to_string(known_port.value_or(0)));
     options.monitor = *HostAddr::parse("unix:" + (dir / "m"));
     options.tokens = tokens();
     options.keys = keys.directory;
@@ -69,7 +78,8 @@ struct SafeHost {
 /// What the brokers say, and nobody wants to read.
 struct LogLines {
   LogLines() {
-    log::set_sink([this](log::Level, std::string_view text) { lines.emplace_back(text); }, log::Level::info);
+    log::set_sink([this](log::Level, std::string_view text) { lines.emplace_back(text); },
+                  log::Level::info);
   }
   ~LogLines() { log::set_sink({}, log::Level::warn); }
   std::size_t count(std::string_view text) const {
@@ -81,8 +91,10 @@ struct LogLines {
 };
 
 /// A launcher that connects over tcp with somebody's key.
-inline std::unique_ptr<TestPeer> attach(const SafeHost& host, const KeyDirectory& keys, wire::HelloT hello = launcher_hello()) {
-  return std::make_unique<TestPeer>(host.loop, host.endpoint(), std::move(hello), keys_for(keys, host.address()));
+inline std::unique_ptr<TestPeer> attach(const SafeHost& host, const KeyDirectory& keys,
+                                        wire::HelloT hello = launcher_hello()) {
+  return std::make_unique<TestPeer>(host.loop, host.endpoint(), std::move(hello),
+                                    keys_for(keys, host.address()));
 }
 
 }  // namespace meshbus::test

@@ -1,4 +1,5 @@
-// `meshbus host --join TOKEN@ADDRESS`: a new host becomes one of the others by a one-time token (spec 13.2).
+// `meshbus host --join TOKEN@ADDRESS`: a new host becomes one of the others by a one-time token
+// (spec 13.2).
 #include <doctest/doctest.h>
 #include <sys/stat.h>
 
@@ -44,8 +45,8 @@ struct Site {
   }
   /// TOKEN@ADDRESS
   std::string token(const std::string& name, const std::string& valid_for = "10m") {
-    const auto made =
-        run_cli({"keygen", "--dir", keys.path().string(), "--token", "--at", host.address(), "--for", valid_for, "host", name});
+    const auto made = run_cli({"keygen", "--dir", keys.path().string(), "--token", "--at",
+                               host.address(), "--for", valid_for, "host", name});
     INFO(made.err);
     REQUIRE(made.status == ExitStatus::exited(0));
     const auto lines = lines_of(made.out);
@@ -57,14 +58,16 @@ struct Site {
   Finished run_on(const std::string& hosts) {
     ProcessOptions alice = with_keys(keys.path().string());
     alice.environment.emplace_back("MESHBUS_KEYS_OWN", keys / "alice.key");
-    return run_cli({"run", "--hosts", hosts, "-n", "4", "--", "sh", "-c", "echo $MESHBUS_ADDR"}, alice);
+    return run_cli({"run", "--hosts", hosts, "-n", "4", "--", "sh", "-c", "echo $MESHBUS_ADDR"},
+                   alice);
   }
   TempDir keys;
   StandingHost host;
 };
 
 /// A host that does not get as far as to be one.
-Finished fail_to_join(const std::string& token, const std::string& directory, Words more = {"--bind", "tcp:127.0.0.2:0"}) {
+Finished fail_to_join(const std::string& token, const std::string& directory,
+                      Words more = {"--bind", "tcp:127.0.0.2:0"}) {
   Words words = {"host", "--join", token};
   words.insert(words.end(), more.begin(), more.end());
   return run_cli(words, with_keys(directory));
@@ -86,7 +89,9 @@ TEST_CASE("joining: a new host joins by one command, and a job runs over both") 
   {
     StandingHost two({"--join", token, "--bind", "tcp:127.0.0.2:0"}, with_keys(there));
     CHECK(two.address().starts_with("tcp:127.0.0.2:"));
-    CHECK(is_in(two.process().err(), "is known to " + site.host.address() + " now, and knows keys: 1 of role operator, 2 of role host"));
+    CHECK(
+        is_in(two.process().err(), "is known to " + site.host.address() +
+                                       " now, and knows keys: 1 of role operator, 2 of role host"));
     const auto done = site.run_on(site.host.address() + "," + two.address());
     INFO(done.err);
     CHECK(done.status == ExitStatus::exited(0));
@@ -99,7 +104,8 @@ TEST_CASE("joining: a new host joins by one command, and a job runs over both") 
     CHECK((status.st_mode & 0777) == 0600);
     CHECK_FALSE(fs::exists(site.keys / "127.0.0.2.key"));
     for (const char* one : {"operator/alice.pub", "host/127.0.0.1.pub", "host/127.0.0.2.pub"})
-      CHECK(read_public_keys(there + "/authorised/" + one) == read_public_keys(site.keys / ("authorised/" + std::string(one))).value());
+      CHECK(read_public_keys(there + "/authorised/" + one) ==
+            read_public_keys(site.keys / ("authorised/" + std::string(one))).value());
     // The token is a secret until it is used: nobody may read it in passing.
     for (const auto& process : all_processes()) {
       const auto folder = "/proc/" + std::to_string(process.pid);
@@ -109,8 +115,12 @@ TEST_CASE("joining: a new host joins by one command, and a job runs over both") 
       if (entry.is_regular_file()) CHECK_FALSE(is_in(read_file(entry.path()), digits.substr(64)));
     }
     CHECK_FALSE(is_in(site.host.process().err() + two.process().err(), digits));
-    REQUIRE(
-        time_until([&] { return is_in(site.host.process().err(), "host 127.0.0.2 has joined, from 127.0.0.1, with the key "); }, in_time));
+    REQUIRE(time_until(
+        [&] {
+          return is_in(site.host.process().err(),
+                       "host 127.0.0.2 has joined, from 127.0.0.1, with the key ");
+        },
+        in_time));
   }
   {
     // As if the answer had been lost: the same host with the same key may ask again.
@@ -129,7 +139,9 @@ TEST_CASE("joining: a new host joins by one command, and a job runs over both") 
   }
 }
 
-TEST_CASE("joining: a token that is used, expired, changed, or meant for another host is refused, with why") {
+TEST_CASE(
+    "joining: a token that is used, expired, changed, or meant for another host is refused, with "
+    "why") {
   Site site;
   const TempDir dir, elsewhere;
   const auto refused = [&](const std::string& token, std::string_view why) {
@@ -176,7 +188,8 @@ TEST_CASE("joining: a token that is used, expired, changed, or meant for another
   // A later token for the same host is in place of an earlier one.
   const auto early = site.token("127.0.0.4");
   site.token("127.0.0.4");
-  CHECK(is_in(fail_to_join(early, dir / "keys", {"--bind", "tcp:127.0.0.4:0"}).err, "unauthorised: "));
+  CHECK(is_in(fail_to_join(early, dir / "keys", {"--bind", "tcp:127.0.0.4:0"}).err,
+              "unauthorised: "));
 }
 
 TEST_CASE("joining: what cannot work is said before anybody is asked") {
@@ -184,7 +197,8 @@ TEST_CASE("joining: what cannot work is said before anybody is asked") {
   const TempDir dir;
   const auto token = site.token("127.0.0.2");
   const auto digits = token.substr(token.find('-') + 1, 128);
-  for (const std::string& wrong : {std::string("x"), "127.0.0.2-" + digits, token.substr(0, 60) + token.substr(token.find('@')),
+  for (const std::string& wrong : {std::string("x"), "127.0.0.2-" + digits,
+                                   token.substr(0, 60) + token.substr(token.find('@')),
                                    token.substr(0, token.find('@')) + "@unix:/run/b"}) {
     const auto done = fail_to_join(wrong, dir / "keys");
     INFO(done.err);
@@ -193,7 +207,8 @@ TEST_CASE("joining: what cannot work is said before anybody is asked") {
   }
   auto done = fail_to_join(token, dir / "keys", {"--bind", "tcp:127.0.0.9:0"});
   CHECK(done.status == ExitStatus::exited(2));
-  CHECK(is_in(done.err, "the token is for host 127.0.0.2, and this one would be known as tcp:127.0.0.9:0"));
+  CHECK(is_in(done.err,
+              "the token is for host 127.0.0.2, and this one would be known as tcp:127.0.0.9:0"));
   done = fail_to_join(token, dir / "keys", {"--insecure"});
   CHECK(done.status == ExitStatus::exited(2));
   done = fail_to_join(token, "/dev/null");
@@ -213,7 +228,8 @@ TEST_CASE("joining: what cannot work is said before anybody is asked") {
                              {"host", "h2", "--rotate", "--at", at}})
     CHECK(keygen(wrong).status == ExitStatus::exited(2));
   CHECK(is_in(keygen({"host", "127.0.0.1", "--at", at}).err, "has a key here already"));
-  CHECK(is_in(keygen({"host", "h2", "--at", "tcp:h1:7420"}).err, "the public key of host h1 is not known here"));
+  CHECK(is_in(keygen({"host", "h2", "--at", "tcp:h1:7420"}).err,
+              "the public key of host h1 is not known here"));
   // The only host of this user on this machine, from stdin, and with nothing but the token.
   const auto made = keygen({"--json", "host", "127.0.0.2"});
   INFO(made.err);
@@ -235,7 +251,11 @@ TEST_CASE("joining: a token is good for nothing else, and of two who come with i
   const auto server = read_key_pair(keys.directory.secret_path("127.0.0.1"))->public_key;
   const auto token = *JoinToken::make("127.0.0.2", server);
   const TokenFolder folder(keys.directory);
-  REQUIRE(folder.add({.name = token.name, .key = token.keys.public_key, .until = unix_seconds_now() + 600}).has_value());
+  REQUIRE(
+      folder
+          .add(
+              {.name = token.name, .key = token.keys.public_key, .until = unix_seconds_now() + 600})
+          .has_value());
   const CurveKeys by_token{token.keys.public_key, token.keys.secret_key, {server}, "of a token"};
   const auto joining = [](const std::string& address, const std::string& key) {
     auto hello = hello_of(wire::PeerKind::link, address);
@@ -272,7 +292,8 @@ TEST_CASE("joining: a token is good for nothing else, and of two who come with i
   CHECK(known == read_known_keys(keys.directory));
   CHECK(read_public_keys(keys.directory.public_path(Role::host, "127.0.0.2")) == std::vector{one});
   CHECK(folder.read().at(0).is_used);
-  starts_so(say(joining("tcp:127.0.0.2:7420", two)), "unauthorised: the token for host 127.0.0.2, from 127.0.0.1: it has been used");
+  starts_so(say(joining("tcp:127.0.0.2:7420", two)),
+            "unauthorised: the token for host 127.0.0.2, from 127.0.0.1: it has been used");
   // Who was thrown out again does not come back by it.
   keys.revoke(Role::host, "127.0.0.2");
   starts_so(say(joining("tcp:127.0.0.2:7420", one)), "unauthorised");
@@ -284,7 +305,11 @@ TEST_CASE("joining: a token is good for nothing else, and of two who come with i
 
   // On a host that knows its name by another key already, the token stays what it was.
   keys.make(Role::host, "127.0.0.2");
-  REQUIRE(folder.add({.name = token.name, .key = token.keys.public_key, .until = unix_seconds_now() + 600}).has_value());
+  REQUIRE(
+      folder
+          .add(
+              {.name = token.name, .key = token.keys.public_key, .until = unix_seconds_now() + 600})
+          .has_value());
   // It looks once a second.
   std::string answer;
   const auto until = std::chrono::steady_clock::now() + 30s;

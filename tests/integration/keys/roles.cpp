@@ -42,7 +42,8 @@ TEST_CASE("keys: the role of a launcher is that of its key") {
   TestPeer proc(loop, endpoint_of(*host.broker), hello);
   proc.up();
   CHECK(proc.role == Role::proc);
-  for (const auto& [role, name] : {std::pair{Role::observe, "eve"}, {Role::proc, "carl"}, {Role::operate, "alice"}}) {
+  for (const auto& [role, name] :
+       {std::pair{Role::observe, "eve"}, {Role::proc, "carl"}, {Role::operate, "alice"}}) {
     INFO(name);
     auto peer = attach(host, keys.make(role, name));
     peer->up();
@@ -69,7 +70,9 @@ TEST_CASE("keys: the role of a launcher is that of its key") {
   check_conservation(loop, *host.broker);
 }
 
-TEST_CASE("keys: procs of a host come in by its unix socket, in whatever order it was told where to listen") {
+TEST_CASE(
+    "keys: procs of a host come in by its unix socket, in whatever order it was told where to "
+    "listen") {
   Loop loop;
   KeyFolder keys;
   keys.make(wire::Role::host, "127.0.0.1");
@@ -89,7 +92,9 @@ TEST_CASE("keys: procs of a host come in by its unix socket, in whatever order i
   CHECK(proc.role == Role::proc);
 }
 
-TEST_CASE("keys: who has none, an unknown one, or a wrong one for the host is told so, counted, and logged once") {
+TEST_CASE(
+    "keys: who has none, an unknown one, or a wrong one for the host is told so, counted, and "
+    "logged once") {
   const LogLines log;
   Loop loop;
   KeyFolder keys, elsewhere;
@@ -101,17 +106,21 @@ TEST_CASE("keys: who has none, an unknown one, or a wrong one for the host is to
   auto refused = refusal_of(host, keys_for(stranger, host.address()));
   REQUIRE(refused.has_value());
   INFO(refused->to_string());
-  CHECK(refused->detail().find("the public key of host 127.0.0.1 is not known here: put it in " + known_there) != std::string::npos);
+  CHECK(refused->detail().find("the public key of host 127.0.0.1 is not known here: put it in " +
+                               known_there) != std::string::npos);
 
-  std::filesystem::copy_file(keys.directory.public_path(wire::Role::host, "127.0.0.1"), known_there);
+  std::filesystem::copy_file(keys.directory.public_path(wire::Role::host, "127.0.0.1"),
+                             known_there);
   for (int i = 0; i < 3; ++i) {
     refused = refusal_of(host, keys_for(stranger, host.address()));
     REQUIRE(refused.has_value());
     CHECK(refused->code() == ErrorCode::unauthorised);
-    CHECK(refused->detail().find("does not take the key " + stranger.secret_path("mallory")) != std::string::npos);
+    CHECK(refused->detail().find("does not take the key " + stranger.secret_path("mallory")) !=
+          std::string::npos);
   }
   CHECK(host.counters().refused_keys == 3);
-  CHECK(log.count("its key " + read_key_pair(stranger.secret_path("mallory"))->public_key + " is not in") == 1);
+  CHECK(log.count("its key " + read_key_pair(stranger.secret_path("mallory"))->public_key +
+                  " is not in") == 1);
 
   refused = refusal_of(host, {});
   REQUIRE(refused.has_value());
@@ -137,10 +146,12 @@ TEST_CASE("keys: a broker without keys is not spoken to by one who has them") {
   KeyFolder keys;
   keys.make(wire::Role::host, "127.0.0.1");
   SafeHost host(loop, keys, "127.0.0.1", std::nullopt, /*insecure=*/true);
-  const auto refused = refusal_of(host, keys_for(keys.make(Role::operate, "alice"), host.address()));
+  const auto refused =
+      refusal_of(host, keys_for(keys.make(Role::operate, "alice"), host.address()));
   REQUIRE(refused.has_value());
   INFO(refused->to_string());
-  CHECK((refused->code() == ErrorCode::unauthorised || refused->code() == ErrorCode::identity_mismatch));
+  CHECK((refused->code() == ErrorCode::unauthorised ||
+         refused->code() == ErrorCode::identity_mismatch));
   TestPeer plain(loop, host.endpoint(), launcher_hello());
   plain.up();
   CHECK(plain.role == Role::operate);
@@ -164,7 +175,8 @@ TEST_CASE("keys: nobody claims more than its key is for") {
     REQUIRE(answer.has_value());
     const auto* refusal = answer->body_as<wire::Refusal>();
     return refusal == nullptr ? answer->body_name()
-                              : std::string(to_string(from_wire(refusal->code()))) + ": " + text_of(refusal->detail());
+                              : std::string(to_string(from_wire(refusal->code()))) + ": " +
+                                    text_of(refusal->detail());
   };
   const auto starts_with = [](const std::string& text, const char* beginning) {
     INFO(text);
@@ -173,10 +185,13 @@ TEST_CASE("keys: nobody claims more than its key is for") {
   constexpr auto link = wire::PeerKind::link;
   // A link: of people, of another host, of that host.
   for (const auto& by : {alice, carl})
-    starts_with(claim(by, hello_of(link, "tcp:127.0.0.2:7420")), "unauthorised: the link claims to come from");
+    starts_with(claim(by, hello_of(link, "tcp:127.0.0.2:7420")),
+                "unauthorised: the link claims to come from");
   const auto other_host = keys.of("127.0.0.2");
-  starts_with(claim(other_host, hello_of(link, "tcp:127.0.0.3:7420")), "unauthorised: the link claims to come from");
-  starts_with(claim(other_host, hello_of(link, "unix:/run/b")), "unauthorised: the link claims to come from");
+  starts_with(claim(other_host, hello_of(link, "tcp:127.0.0.3:7420")),
+              "unauthorised: the link claims to come from");
+  starts_with(claim(other_host, hello_of(link, "unix:/run/b")),
+              "unauthorised: the link claims to come from");
   starts_with(claim(other_host, hello_of(link, host.address().to_string())), "identity_mismatch");
   starts_with(claim(other_host, hello_of(link, "tcp:127.0.0.2:7420")), "Welcome");
   // A controller, with the key of a client.
@@ -189,9 +204,12 @@ TEST_CASE("keys: nobody claims more than its key is for") {
   proc.token.clear();
   starts_with(claim(alice, proc), "unauthorised");
   auto agent = hello_of(wire::PeerKind::agent, "service");
-  agent.token = tokens().make(ProcId(host.address(), *ProcName::parse("service")).to_string(), agent.incarnation);
-  starts_with(claim(other_host, agent), "unauthorised: agents and procs connect by the unix socket");
-  // Another launcher's name and life, as anybody knows them who has had a message of it: while it is there, and when it has left.
+  agent.token = tokens().make(ProcId(host.address(), *ProcName::parse("service")).to_string(),
+                              agent.incarnation);
+  starts_with(claim(other_host, agent),
+              "unauthorised: agents and procs connect by the unix socket");
+  // Another launcher's name and life, as anybody knows them who has had a message of it: while it
+  // is there, and when it has left.
   const auto victim = launcher_hello();
   auto peer = attach(host, alice, victim);
   peer->up();
@@ -215,9 +233,11 @@ TEST_CASE("keys: what was recorded of a connection opens none") {
   SafeHost host(loop, keys, "127.0.0.1", proxy.port());
   proxy.set_target(host.port());
   {
-    TestPeer peer(loop, "tcp://" + name, launcher_hello(), keys_for(keys.make(Role::operate, "alice"), host.address()));
+    TestPeer peer(loop, "tcp://" + name, launcher_hello(),
+                  keys_for(keys.make(Role::operate, "alice"), host.address()));
     peer.up();
-    REQUIRE(peer.ask(Destination::to_broker(), watch(host.address().to_string() + ",service")).has_value());
+    REQUIRE(peer.ask(Destination::to_broker(), watch(host.address().to_string() + ",service"))
+                .has_value());
   }
   REQUIRE(loop.until([&] { return host.broker->peers() == 0; }));
   const auto before = host.counters();
@@ -228,14 +248,18 @@ TEST_CASE("keys: what was recorded of a connection opens none") {
   address.sin_port = htons(host.port());
   address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
   REQUIRE(::connect(fd.get(), reinterpret_cast<const sockaddr*>(&address), sizeof address) == 0);
-  REQUIRE(::send(fd.get(), proxy.sent().data(), proxy.sent().size(), MSG_NOSIGNAL) == static_cast<ssize_t>(proxy.sent().size()));
-  REQUIRE(loop.until([&] { return host.counters().refused_handshakes > before.refused_handshakes; }));
+  REQUIRE(::send(fd.get(), proxy.sent().data(), proxy.sent().size(), MSG_NOSIGNAL) ==
+          static_cast<ssize_t>(proxy.sent().size()));
+  REQUIRE(
+      loop.until([&] { return host.counters().refused_handshakes > before.refused_handshakes; }));
   CHECK(host.broker->peers() == 0);
   CHECK(host.counters().received == before.received);
   CHECK(host.counters().handled == before.handled);
 }
 
-TEST_CASE("keys: a revoked key's connections end, a new key works at once, a moved one gets its new role") {
+TEST_CASE(
+    "keys: a revoked key's connections end, a new key works at once, a moved one gets its new "
+    "role") {
   const LogLines log;
   Loop loop;
   KeyFolder keys;
@@ -258,9 +282,11 @@ TEST_CASE("keys: a revoked key's connections end, a new key works at once, a mov
   const Stopwatch since;
   auto new_one = attach(host, keys.make(Role::operate, "zoe"));
   new_one->up();
-  CHECK(since.elapsed() < 900ms);  // not at the next look at the folder, a second after the last one
+  CHECK(since.elapsed() <
+        900ms);  // not at the next look at the folder, a second after the last one
 
-  std::filesystem::rename(keys.directory.public_path(Role::operate, "bob"), keys.directory.public_path(Role::observe, "bob"));
+  std::filesystem::rename(keys.directory.public_path(Role::operate, "bob"),
+                          keys.directory.public_path(Role::observe, "bob"));
   REQUIRE(loop.until([&] { return other->role == Role::observe; }));
   CHECK(other->downs == 1);
   CHECK(new_one->downs == 0);
@@ -274,7 +300,8 @@ TEST_CASE("keys: what cannot be trusted lets nobody in, and cuts nobody off") {
   SafeHost host(loop, keys, "127.0.0.1");
   auto peer = attach(host, keys.make(Role::operate, "alice"));
   peer->up();
-  const auto folder = std::filesystem::path(keys.directory.public_path(Role::operate, "x")).parent_path();
+  const auto folder =
+      std::filesystem::path(keys.directory.public_path(Role::operate, "x")).parent_path();
   std::filesystem::permissions(folder, std::filesystem::perms::all);
   const auto mallory = keys.make(Role::operate, "mallory");
   CHECK(refusal_of(host, keys_for(mallory, host.address())).has_value());
@@ -286,12 +313,17 @@ TEST_CASE("keys: what cannot be trusted lets nobody in, and cuts nobody off") {
   CHECK(peer->downs == 0);
 
   // A file with a secret in it is no public key.
-  std::filesystem::copy_file(keys.directory.secret_path("mallory"), keys.directory.public_path(Role::host, "127.0.0.9"));
+  std::filesystem::copy_file(keys.directory.secret_path("mallory"),
+                             keys.directory.public_path(Role::host, "127.0.0.9"));
   REQUIRE(loop.until([&] { return log.count("127.0.0.9.pub has a secret key in it") == 1; }));
-  for (const auto& line : log.lines) CHECK(line.find(read_key_pair(mallory.secret_path("mallory"))->secret_key) == std::string::npos);
+  for (const auto& line : log.lines)
+    CHECK(line.find(read_key_pair(mallory.secret_path("mallory"))->secret_key) ==
+          std::string::npos);
 }
 
-TEST_CASE("keys: between two brokers neither bodies nor names nor tokens are on the wire; without keys they are") {
+TEST_CASE(
+    "keys: between two brokers neither bodies nor names nor tokens are on the wire; without keys "
+    "they are") {
   const LogLines log;
   const std::string secret = "a body that nobody else is to read";
   for (const bool insecure : {true, false}) {
@@ -306,7 +338,8 @@ TEST_CASE("keys: between two brokers neither bodies nor names nor tokens are on 
       keys.make(Role::host, "127.0.0.1:" + std::to_string(proxies[i]->port()));
     }
     for (std::size_t i = 0; i < 2; ++i) {
-      hosts.push_back(std::make_unique<SafeHost>(loop, keys, "127.0.0.1", proxies[i]->port(), insecure));
+      hosts.push_back(
+          std::make_unique<SafeHost>(loop, keys, "127.0.0.1", proxies[i]->port(), insecure));
       proxies[i]->set_target(hosts[i]->port());
     }
     const auto hello = launcher_hello();
@@ -316,15 +349,19 @@ TEST_CASE("keys: between two brokers neither bodies nor names nor tokens are on 
     launcher.up();
     proc.up();
     REQUIRE(launcher.call(proc.address(), secret) == "re: " + secret);
-    REQUIRE(launcher.ask(Destination::to_broker(hosts[1]->address()), watch(there.peer)).has_value());
+    REQUIRE(
+        launcher.ask(Destination::to_broker(hosts[1]->address()), watch(there.peer)).has_value());
     // Tokens stay on their host in any case; here one goes as a body.
     const std::string token(there.token.begin(), there.token.end());
     REQUIRE(launcher.call(proc.address(), token) == "re: " + token);
     std::string wire;
     for (const auto& proxy : proxies) wire += proxy->sent() + proxy->answered();
     REQUIRE(wire.size() > 1000);
-    const auto is_on_wire = [&](const std::string& text) { return wire.find(text) != std::string::npos; };
-    for (const std::string& text : {secret, hello.peer, there.peer, std::string("trainers"), hosts[0]->address().to_string(), token}) {
+    const auto is_on_wire = [&](const std::string& text) {
+      return wire.find(text) != std::string::npos;
+    };
+    for (const std::string& text : {secret, hello.peer, there.peer, std::string("trainers"),
+                                    hosts[0]->address().to_string(), token}) {
       if (insecure && text == hello.peer) continue;  // a launcher's name does not leave its host
       INFO(text);
       CHECK(is_on_wire(text) == insecure);
@@ -360,19 +397,25 @@ TEST_CASE("keys: a host's key is replaced under load, and nothing is lost") {
     const std::string name(host->address().host());
     const auto old = read_key_pair(keys.directory.secret_path(name))->public_key;
     const auto pair = *KeyPair::make();
-    REQUIRE(write_public_keys(keys.directory.public_path(Role::host, name), {pair.public_key, old}, name).has_value());
+    REQUIRE(write_public_keys(keys.directory.public_path(Role::host, name), {pair.public_key, old},
+                              name)
+                .has_value());
     REQUIRE(write_key_pair(keys.directory.secret_path(name), pair, name).has_value());
     talk([&] { return log.count("this host has a new key, " + pair.public_key) == 1; });
     talk_on();
     // Who comes now meets the new key.
     auto peer = attach(*host, keys.make(Role::operate, "alice"));
     peer->up();
-    REQUIRE(write_public_keys(keys.directory.public_path(Role::host, name), {pair.public_key}, name).has_value());
-    talk([&, until = std::chrono::steady_clock::now() + 1500ms] { return std::chrono::steady_clock::now() > until; });
+    REQUIRE(write_public_keys(keys.directory.public_path(Role::host, name), {pair.public_key}, name)
+                .has_value());
+    talk([&, until = std::chrono::steady_clock::now() + 1500ms] {
+      return std::chrono::steady_clock::now() > until;
+    });
     talk_on();
     CHECK(peer->downs == 0);
   }
-  REQUIRE(loop.until([&] { return a.bus->traffic().outstanding == 0 && b.bus->traffic().outstanding == 0; }, 60s));
+  REQUIRE(loop.until(
+      [&] { return a.bus->traffic().outstanding == 0 && b.bus->traffic().outstanding == 0; }, 60s));
   CHECK(a.silently_lost(b).empty());
   CHECK(b.silently_lost(a).empty());
   CHECK(a.told_numbers.empty());
@@ -381,7 +424,9 @@ TEST_CASE("keys: a host's key is replaced under load, and nothing is lost") {
   CHECK(b.problems.empty());
   CHECK(a.sent == b.received);
   CHECK(b.sent == a.received);
-  MESSAGE((a.sent + b.sent) << " messages; " << (one.counters().replayed_frames + two.counters().replayed_frames) << " frames sent again");
+  MESSAGE((a.sent + b.sent) << " messages; "
+                            << (one.counters().replayed_frames + two.counters().replayed_frames)
+                            << " frames sent again");
 }
 
 TEST_CASE("keys: a host that is thrown out is not linked to any more, either way") {
@@ -391,7 +436,8 @@ TEST_CASE("keys: a host that is thrown out is not linked to any more, either way
   keys.make(Role::host, "127.0.0.1");
   keys.make(Role::host, "127.0.0.2");
   SafeHost one(loop, keys, "127.0.0.1"), two(loop, keys, "127.0.0.2");
-  TestPeer a(loop, endpoint_of(*one.broker), launcher_hello()), b(loop, endpoint_of(*two.broker), launcher_hello());
+  TestPeer a(loop, endpoint_of(*one.broker), launcher_hello()),
+      b(loop, endpoint_of(*two.broker), launcher_hello());
   a.up();
   b.up();
   REQUIRE(a.call(b.address(), "there?") == "re: there?");
@@ -400,7 +446,8 @@ TEST_CASE("keys: a host that is thrown out is not linked to any more, either way
   const auto answer = a.call(b.address(), "still there?");
   REQUIRE_FALSE(answer.has_value());
   INFO(answer.error().to_string());
-  CHECK((answer.error().code() == ErrorCode::unroutable || answer.error().code() == ErrorCode::configuration_error));
+  CHECK((answer.error().code() == ErrorCode::unroutable ||
+         answer.error().code() == ErrorCode::configuration_error));
   CHECK(answer.error().detail().find("127.0.0.2.pub") != std::string::npos);
   REQUIRE(loop.until([&] { return one.broker->peers() == 1; }));
 }

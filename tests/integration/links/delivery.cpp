@@ -1,5 +1,5 @@
-// Links between real brokers over networks that misbehave: cuts lose nothing and double nothing, and after the delivery limit every message
-// has come back or is told to be of unknown fate, once.
+// Links between real brokers over networks that misbehave: cuts lose nothing and double nothing,
+// and after the delivery limit every message has come back or is told to be of unknown fate, once.
 #include <doctest/doctest.h>
 
 #include <algorithm>
@@ -13,25 +13,31 @@ using namespace meshbus;
 using namespace meshbus::test;
 using namespace std::chrono_literals;
 
-TEST_CASE("links: 100 resets under load lose nothing, double nothing and keep the order of each pair and lane") {
+TEST_CASE(
+    "links: 100 resets under load lose nothing, double nothing and keep the order of each pair and "
+    "lane") {
   LinkedBrokers pair;
   std::vector<std::unique_ptr<Talker>> talkers[2];
   constexpr std::size_t kPairs = 3;
   for (int side = 0; side < 2; ++side) {
-    for (std::size_t i = 0; i < kPairs; ++i) talkers[side].push_back(std::make_unique<Talker>(pair.loop, *pair.brokers[side]));
+    for (std::size_t i = 0; i < kPairs; ++i)
+      talkers[side].push_back(std::make_unique<Talker>(pair.loop, *pair.brokers[side]));
   }
   for (auto& side : talkers) {
     for (auto& talker : side) REQUIRE(pair.loop.until([&] { return talker->bus->is_up(); }));
   }
   std::mt19937_64 random(6);
-  const auto pick = [&](std::size_t count) { return std::uniform_int_distribution<std::size_t>(0, count - 1)(random); };
+  const auto pick = [&](std::size_t count) {
+    return std::uniform_int_distribution<std::size_t>(0, count - 1)(random);
+  };
   const std::size_t sizes[] = {8, 64, 64, 64, 500, 4000, kInlineLimit + 1};
   const auto load = [&] {
     for (int side = 0; side < 2; ++side) {
       for (std::size_t i = 0; i < kPairs; ++i) {
         Talker& from = *talkers[side][i];
         const Talker& to = *talkers[1 - side][i];
-        for (int n = 0; n < 20 && from.sent - to.received < 500; ++n) from.say(to, sizes[pick(std::size(sizes))]);
+        for (int n = 0; n < 20 && from.sent - to.received < 500; ++n)
+          from.say(to, sizes[pick(std::size(sizes))]);
         if (from.sent_control - to.received_control < 50) from.say_control(to);
       }
     }
@@ -54,7 +60,8 @@ TEST_CASE("links: 100 resets under load lose nothing, double nothing and keep th
     const auto before = talkers[0][0]->received + talkers[1][0]->received;
     REQUIRE(pair.loop.until([&] {
       load();
-      return std::chrono::steady_clock::now() >= until && talkers[0][0]->received + talkers[1][0]->received > before;
+      return std::chrono::steady_clock::now() >= until &&
+             talkers[0][0]->received + talkers[1][0]->received > before;
     }));
     const auto cut = std::chrono::steady_clock::now();
     if (pick(4) == 0) {
@@ -67,7 +74,8 @@ TEST_CASE("links: 100 resets under load lose nothing, double nothing and keep th
       load();
       return talkers[0][0]->received + talkers[1][0]->received > heard;
     }));
-    longest = std::max(longest, std::chrono::duration_cast<std::chrono::milliseconds>(std::chrono::steady_clock::now() - cut));
+    longest = std::max(longest, std::chrono::duration_cast<std::chrono::milliseconds>(
+                                    std::chrono::steady_clock::now() - cut));
   }
   REQUIRE(pair.loop.until(all_received, 30s));
   std::uint64_t sent = 0, sent_control = 0;
@@ -83,11 +91,13 @@ TEST_CASE("links: 100 resets under load lose nothing, double nothing and keep th
       CHECK(talker->told_control == 0);
     }
   }
-  const auto elapsed = std::chrono::duration_cast<std::chrono::milliseconds>(std::chrono::steady_clock::now() - start);
-  MESSAGE(kResets << " resets in " << elapsed.count() << " ms: " << sent << " data and " << sent_control
-                  << " control messages, 0 lost, 0 doubled; " << pair.of_both(&Counters::replayed_frames) << " frames sent again, "
-                  << pair.of_both(&Counters::duplicate_frames) << " came twice; longest silence after a reset " << longest.count()
-                  << " ms");
+  const auto elapsed = std::chrono::duration_cast<std::chrono::milliseconds>(
+      std::chrono::steady_clock::now() - start);
+  MESSAGE(kResets << " resets in " << elapsed.count() << " ms: " << sent << " data and "
+                  << sent_control << " control messages, 0 lost, 0 doubled; "
+                  << pair.of_both(&Counters::replayed_frames) << " frames sent again, "
+                  << pair.of_both(&Counters::duplicate_frames)
+                  << " came twice; longest silence after a reset " << longest.count() << " ms");
   CHECK(pair.of_both(&Counters::replayed_frames) > 0);
   for (const auto& broker : pair.brokers) check_conservation(pair.loop, *broker);
 }
@@ -102,10 +112,14 @@ TEST_CASE("links: nothing passes for three seconds, and then everything does") {
   CHECK(two.a.told.empty());
   two.pair.blackhole(false);
   const auto light = std::chrono::steady_clock::now();
-  REQUIRE(two.pair.loop.until([&] { return two.a.received == two.b.sent && two.b.received == two.a.sent; }, 30s));
-  MESSAGE("back after " << std::chrono::duration_cast<std::chrono::milliseconds>(std::chrono::steady_clock::now() - light).count()
-                        << " ms; " << two.pair.of_both(&Counters::replayed_frames) << " frames sent again, "
-                        << two.pair.of_both(&Counters::duplicate_frames) << " came twice");
+  REQUIRE(two.pair.loop.until(
+      [&] { return two.a.received == two.b.sent && two.b.received == two.a.sent; }, 30s));
+  MESSAGE("back after " << std::chrono::duration_cast<std::chrono::milliseconds>(
+                               std::chrono::steady_clock::now() - light)
+                               .count()
+                        << " ms; " << two.pair.of_both(&Counters::replayed_frames)
+                        << " frames sent again, " << two.pair.of_both(&Counters::duplicate_frames)
+                        << " came twice");
   for (const Talker* one : {&two.a, &two.b}) {
     INFO((one->problems.empty() ? std::string() : one->problems.front()));
     CHECK(one->problems.empty());
@@ -114,7 +128,9 @@ TEST_CASE("links: nothing passes for three seconds, and then everything does") {
   two.check_sums();
 }
 
-TEST_CASE("links: after the delivery limit every message has come back, or its fate is unknown, once; then the link works again") {
+TEST_CASE(
+    "links: after the delivery limit every message has come back, or its fate is unknown, once; "
+    "then the link works again") {
   TwoTalkers two(std::vector<Setting>{{"delivery.limit", "3s"}});
   two.talk([&] { return two.a.received < 500 || two.b.received < 500; });
   two.pair.blackhole(true);
@@ -127,8 +143,8 @@ TEST_CASE("links: after the delivery limit every message has come back, or its f
   // The limit, another attempt to ask, and what a busy machine adds.
   CHECK(told < 15s * slowness);
   CHECK(all_told(two.a) > 0);
-  MESSAGE("of " << two.a.sent << " sent, " << two.b.received << " were received, " << unknown(two.a) << " of unknown fate and "
-                << all_told(two.a) - unknown(two.a) << " returned after "
+  MESSAGE("of " << two.a.sent << " sent, " << two.b.received << " were received, " << unknown(two.a)
+                << " of unknown fate and " << all_told(two.a) - unknown(two.a) << " returned after "
                 << std::chrono::duration_cast<std::chrono::milliseconds>(told).count() << " ms");
   // What may have arrived did not, and does not come later.
   two.pair.blackhole(false);
@@ -139,7 +155,9 @@ TEST_CASE("links: after the delivery limit every message has come back, or its f
   two.check_sums();
 }
 
-TEST_CASE("links: a broker dies and comes back: every message that it had is told of, and none reaches its next life") {
+TEST_CASE(
+    "links: a broker dies and comes back: every message that it had is told of, and none reaches "
+    "its next life") {
   TwoTalkers two;
   // More under way than one turn takes.
   two.talk([&] { return two.a.received < 2000 || two.b.received < 2000; }, 5000);
@@ -155,23 +173,29 @@ TEST_CASE("links: a broker dies and comes back: every message that it had is tol
   const auto back = std::chrono::steady_clock::now();
   two.up();
   REQUIRE(two.pair.loop.until([&] { return two.is_quiet(); }, 60s));
-  const auto settled = std::chrono::duration_cast<std::chrono::milliseconds>(std::chrono::steady_clock::now() - back);
+  const auto settled = std::chrono::duration_cast<std::chrono::milliseconds>(
+      std::chrono::steady_clock::now() - back);
   CHECK(two.b.received < sent);
   CHECK(unknown(two.a) > 0);
   // The hundred: returned, or of unknown fate when the dead connection had taken them already.
   CHECK(all_told(two.a) >= 100);
-  MESSAGE("to the broker that died: " << two.a.sent << " sent, " << two.b.got.size() << " came, " << unknown(two.a) << " of unknown fate, "
-                                      << all_told(two.a) - unknown(two.a) << " returned; from its peer: " << two.b.sent << " sent, "
-                                      << two.a.got.size() << " came, " << unknown(two.b) << " of unknown fate, "
-                                      << all_told(two.b) - unknown(two.b) << " returned; all known after " << settled.count() << " ms");
+  MESSAGE("to the broker that died: "
+          << two.a.sent << " sent, " << two.b.got.size() << " came, " << unknown(two.a)
+          << " of unknown fate, " << all_told(two.a) - unknown(two.a)
+          << " returned; from its peer: " << two.b.sent << " sent, " << two.a.got.size()
+          << " came, " << unknown(two.b) << " of unknown fate, " << all_told(two.b) - unknown(two.b)
+          << " returned; all known after " << settled.count() << " ms");
   // Nobody is poisoned. What was lost stays ahead of what came until something new comes.
   const auto came = two.b.got.size(), came_back = two.a.got.size();
-  two.talk([&] { return two.b.got.size() < came + 500 || two.a.got.size() < came_back + 500; }, 5000);
-  REQUIRE(two.pair.loop.until([&] { return two.a.received == two.b.sent && two.b.received == two.a.sent; }));
+  two.talk([&] { return two.b.got.size() < came + 500 || two.a.got.size() < came_back + 500; },
+           5000);
+  REQUIRE(two.pair.loop.until(
+      [&] { return two.a.received == two.b.sent && two.b.received == two.a.sent; }));
   two.check_sums();
 }
 
-TEST_CASE("links: what a receiver had not read when it died is told of, and what it had read is not") {
+TEST_CASE(
+    "links: what a receiver had not read when it died is told of, and what it had read is not") {
   LinkedBrokers pair;
   Talker sender(pair.loop, *pair.brokers[0]);
   REQUIRE(pair.loop.until([&] { return sender.bus->is_up(); }));
@@ -183,7 +207,9 @@ TEST_CASE("links: what a receiver had not read when it died is told of, and what
   // More than its socket holds: some wait in the broker.
   constexpr std::uint32_t kMessages = 2000;
   for (std::uint32_t i = 1; i <= kMessages; ++i) {
-    REQUIRE(pair.loop.until([&] { return sender.bus->send(Destination::to(address), i, std::string(1000, 'x')).has_value(); }));
+    REQUIRE(pair.loop.until([&] {
+      return sender.bus->send(Destination::to(address), i, std::string(1000, 'x')).has_value();
+    }));
     ++sender.sent;
   }
   REQUIRE(pair.loop.until([&] { return pair.brokers[1]->counters().received >= kMessages; }));
@@ -196,15 +222,16 @@ TEST_CASE("links: what a receiver had not read when it died is told of, and what
   auto once = sender.told_numbers;
   std::sort(once.begin(), once.end());
   CHECK(std::adjacent_find(once.begin(), once.end()) == once.end());
-  MESSAGE("of " << kMessages << " sent to a peer that read none: " << unknown(sender) << " of unknown fate, "
-                << all_told(sender) - unknown(sender) << " returned");
+  MESSAGE("of " << kMessages << " sent to a peer that read none: " << unknown(sender)
+                << " of unknown fate, " << all_told(sender) - unknown(sender) << " returned");
 }
 
 TEST_CASE("links: who does not want to hear of a message does not") {
   LinkedBrokers pair;
   Talker a(pair.loop, *pair.brokers[0]);
   REQUIRE(pair.loop.until([&] { return a.bus->is_up(); }));
-  const auto nobody = Destination::to(*ProcId::parse(pair.brokers[1]->address().to_string() + ",nobody-13Se1Maqzryj"));
+  const auto nobody = Destination::to(
+      *ProcId::parse(pair.brokers[1]->address().to_string() + ",nobody-13Se1Maqzryj"));
   for (int i = 0; i < 10; ++i) REQUIRE(a.bus->send(nobody, 1, "x", /*no_return=*/true));
   REQUIRE(a.bus->send(nobody, 1, "y"));
   REQUIRE(pair.loop.until([&] { return a.told_numbers.size() == 1; }));
@@ -223,7 +250,8 @@ TEST_CASE("links: a life of a broker that is over is refused in words") {
     link.tell(hello, 0, /*link=*/true);
     return link.next_control();
   };
-  RawPeer first(pair.loop, endpoint_of(*pair.brokers[0])), second(pair.loop, endpoint_of(*pair.brokers[0])),
+  RawPeer first(pair.loop, endpoint_of(*pair.brokers[0])),
+      second(pair.loop, endpoint_of(*pair.brokers[0])),
       again(pair.loop, endpoint_of(*pair.brokers[0]));
   CHECK(say_hello(first, 5)->body_name() == "Welcome");
   CHECK(say_hello(second, 6)->body_name() == "Welcome");

@@ -1,4 +1,5 @@
-// Spec 7.5, 9.3: the order of what many send over links on which frames come twice, late, and out of turn.
+// Spec 7.5, 9.3: the order of what many send over links on which frames come twice, late, and out
+// of turn.
 #include <doctest/doctest.h>
 
 #include <algorithm>
@@ -24,26 +25,30 @@ namespace {
 constexpr std::size_t kHosts = 4;
 constexpr std::size_t kSenders = 25;
 
-/// One per host: hears all senders of all hosts, and holds each of them to his order, lane by lane: the next number, and no other.
+/// One per host: hears all senders of all hosts, and holds each of them to his order, lane by lane:
+/// the next number, and no other.
 struct Ear {
   Ear(Loop& loop, const Broker& broker) {
     Session::Options options;
     options.endpoint = endpoint_of(broker);
     options.hello = launcher_hello();
     Dispatcher handlers;
-    handlers.on<wire::OutputTaken>(
-        Role::observe, [this](const Request& request, const wire::OutputTaken& taken) { hear(request.envelope, taken.bytes()); });
+    handlers.on<wire::OutputTaken>(Role::observe,
+                                   [this](const Request& request, const wire::OutputTaken& taken) {
+                                     hear(request.envelope, taken.bytes());
+                                   });
     Bus::Events events;
     events.on_data = [this](const wire::Envelope& envelope, const wire::CallHeader&, Bytes body) {
       hear(envelope, number_of(std::string(body.substr(0, 8))));
     };
-    bus.emplace(loop.reactor, loop.context, std::move(options), std::move(handlers), std::move(events));
+    bus.emplace(loop.reactor, loop.context, std::move(options), std::move(handlers),
+                std::move(events));
   }
   void hear(const wire::Envelope& envelope, std::uint64_t number) {
     auto& last = streams[{envelope.source_proc(), envelope.lane()}];
     if (number != last + 1)
-      problems.push_back(std::string(wire::EnumNameLane(envelope.lane())) + ": " + std::to_string(number) + " after " +
-                         std::to_string(last));
+      problems.push_back(std::string(wire::EnumNameLane(envelope.lane())) + ": " +
+                         std::to_string(number) + " after " + std::to_string(last));
     last = number;
     ++heard;
   }
@@ -61,7 +66,9 @@ struct Sender {
     options.endpoint = endpoint_of(broker);
     options.hello = launcher_hello();
     Bus::Events events;
-    events.on_undeliverable = [this](const wire::Envelope&, const Error& error) { told.push_back(error.to_string()); };
+    events.on_undeliverable = [this](const wire::Envelope&, const Error& error) {
+      told.push_back(error.to_string());
+    };
     bus.emplace(loop.reactor, loop.context, std::move(options), Dispatcher(), std::move(events));
   }
   bool say(const Ear& ear, std::size_t index, std::size_t size) {
@@ -90,7 +97,9 @@ struct Sender {
 
 }  // namespace
 
-TEST_CASE("links: spec 7.5: 4 x 25 senders keep their order while frames come twice, late and out of turn; nothing is lost or doubled") {
+TEST_CASE(
+    "links: spec 7.5: 4 x 25 senders keep their order while frames come twice, late and out of "
+    "turn; nothing is lost or doubled") {
   TempDir dir;
   Loop loop;
   std::vector<std::unique_ptr<TcpProxy>> proxies;
@@ -100,10 +109,12 @@ TEST_CASE("links: spec 7.5: 4 x 25 senders keep their order while frames come tw
   std::vector<std::unique_ptr<Sender>> senders;
   for (std::size_t i = 0; i < kHosts; ++i) {
     proxies.push_back(std::make_unique<TcpProxy>(loop));
-    meddlers.push_back(std::make_unique<FrameMeddler>(*proxies[i], FrameMeddler::Odds{.again = 10, .late_again = 10, .swapped = 0}, i));
+    meddlers.push_back(std::make_unique<FrameMeddler>(
+        *proxies[i], FrameMeddler::Odds{.again = 10, .late_again = 10, .swapped = 0}, i));
     brokers.push_back(start_behind(*proxies[i], loop, dir / std::to_string(i), {}));
     ears.push_back(std::make_unique<Ear>(loop, *brokers[i]));
-    for (std::size_t n = 0; n < kSenders; ++n) senders.push_back(std::make_unique<Sender>(loop, *brokers[i]));
+    for (std::size_t n = 0; n < kSenders; ++n)
+      senders.push_back(std::make_unique<Sender>(loop, *brokers[i]));
   }
   for (const auto& ear : ears) REQUIRE(loop.until([&] { return ear->bus->is_up(); }));
   for (const auto& sender : senders) REQUIRE(loop.until([&] { return sender->bus->is_up(); }));
@@ -115,14 +126,17 @@ TEST_CASE("links: spec 7.5: 4 x 25 senders keep their order while frames come tw
     for (const auto& ear : ears) sum += ear->heard;
     return sum;
   };
-  // To each host so many at a time, so that one that is cut off holds up nobody who sends to others.
+  // To each host so many at a time, so that one that is cut off holds up nobody who sends to
+  // others.
   std::array<std::uint64_t, kHosts> sent_to{};
   const auto load = [&] {
     for (auto& sender : senders) {
       const std::size_t to = random() % kHosts;
       if (sent_to[to] - ears[to]->heard >= 2000) continue;
       const bool is_control = random() % 5 == 0;
-      const bool is_sent = is_control ? sender->say_control(*ears[to], to) : sender->say(*ears[to], to, sizes[random() % std::size(sizes)]);
+      const bool is_sent = is_control
+                               ? sender->say_control(*ears[to], to)
+                               : sender->say(*ears[to], to, sizes[random() % std::size(sizes)]);
       sent_to[to] += is_sent;
       sent += is_sent;
     }
@@ -134,7 +148,8 @@ TEST_CASE("links: spec 7.5: 4 x 25 senders keep their order while frames come tw
       return std::chrono::steady_clock::now() >= end;
     }));
   };
-  // A connection of which one side thinks that it is over, and makes another one, while the other side still gets what was on its way.
+  // A connection of which one side thinks that it is over, and makes another one, while the other
+  // side still gets what was on its way.
   constexpr int kTears = 30;
   for (int tear = 0; tear < kTears; ++tear) {
     const auto before = heard();
@@ -170,9 +185,9 @@ TEST_CASE("links: spec 7.5: 4 x 25 senders keep their order while frames come tw
     INFO((sender->told.empty() ? std::string() : sender->told.front()));
     CHECK(sender->told.empty());
   }
-  MESSAGE(sent << " messages of " << senders.size() << " senders: 0 lost, 0 doubled, all in order; " << doubled << " frames were doubled, "
-               << kTears << " connections torn with " << late << " bytes that came late; " << duplicates
-               << " frames were dropped as known");
+  MESSAGE(sent << " messages of " << senders.size() << " senders: 0 lost, 0 doubled, all in order; "
+               << doubled << " frames were doubled, " << kTears << " connections torn with " << late
+               << " bytes that came late; " << duplicates << " frames were dropped as known");
   CHECK(doubled > 0);
   CHECK(late > 0);
   // Those that were doubled, and those that came by two connections.
@@ -180,12 +195,14 @@ TEST_CASE("links: spec 7.5: 4 x 25 senders keep their order while frames come tw
 }
 
 TEST_CASE(
-    "links: spec 9.3: a frame that another one has overtaken is not let in late: its messages are told of, once, and no other is lost") {
+    "links: spec 9.3: a frame that another one has overtaken is not let in late: its messages are "
+    "told of, once, and no other is lost") {
   TwoTalkers two;
   std::vector<std::unique_ptr<FrameMeddler>> meddlers;
   // A connection keeps its order, so nobody but a meddler can do this.
   for (auto& proxy : two.pair.proxies)
-    meddlers.push_back(std::make_unique<FrameMeddler>(proxy, FrameMeddler::Odds{.again = 5, .late_again = 5, .swapped = 20}, 7));
+    meddlers.push_back(std::make_unique<FrameMeddler>(
+        proxy, FrameMeddler::Odds{.again = 5, .late_again = 5, .swapped = 20}, 7));
   const auto swapped = [&] { return meddlers[0]->swapped() + meddlers[1]->swapped(); };
   two.talk([&] { return swapped() < 50; }, 5000);
   for (auto& meddler : meddlers) meddler->stop();
@@ -195,6 +212,7 @@ TEST_CASE(
   const auto told = all_told(two.a) + all_told(two.b);
   CHECK(told > 0);
   CHECK(told == unknown(two.a) + unknown(two.b));
-  MESSAGE(swapped() << " frames were overtaken; of " << two.a.sent + two.b.sent << " messages " << two.a.got.size() + two.b.got.size()
-                    << " came, in order, and " << told << " are told to be of unknown fate");
+  MESSAGE(swapped() << " frames were overtaken; of " << two.a.sent + two.b.sent << " messages "
+                    << two.a.got.size() + two.b.got.size() << " came, in order, and " << told
+                    << " are told to be of unknown fate");
 }

@@ -31,8 +31,10 @@ inline std::uint64_t number_of(const std::string& body) {
   return number;
 }
 
-/// A broker that other hosts know by the address of a proxy in front of it. Peers of its own host connect without it.
-inline std::unique_ptr<Broker> start_behind(TcpProxy& proxy, Loop& loop, const std::string& socket, const std::vector<Setting>& settings) {
+/// A broker that other hosts know by the address of a proxy in front of it. Peers of its own host
+/// connect without it.
+inline std::unique_ptr<Broker> start_behind(TcpProxy& proxy, Loop& loop, const std::string& socket,
+                                            const std::vector<Setting>& settings) {
   auto broker = start_broker(loop, "unix:" + socket, settings, [&](BrokerOptions& options) {
     options.binds.push_back(*HostAddr::parse("tcp:127.0.0.1:0"));
     options.insecure = true;
@@ -49,7 +51,9 @@ struct LinkedBrokers {
     settings.push_back({"delivery.starting", "2s"});
     for (int i = 0; i < 2; ++i) start(i);
   }
-  void start(int i) { brokers[i] = start_behind(proxies[i], loop, dir / std::to_string(i), settings); }
+  void start(int i) {
+    brokers[i] = start_behind(proxies[i], loop, dir / std::to_string(i), settings);
+  }
   void reset() {
     for (auto& proxy : proxies) proxy.reset();
   }
@@ -67,15 +71,18 @@ struct LinkedBrokers {
   std::unique_ptr<Broker> brokers[2];
 };
 
-/// A peer that numbers what it sends to its partner on the other host, in both lanes, and checks what it gets.
+/// A peer that numbers what it sends to its partner on the other host, in both lanes, and checks
+/// what it gets.
 struct Talker {
   Talker(Loop& loop, const Broker& broker) {
     Session::Options options;
     options.endpoint = endpoint_of(broker);
     options.hello = launcher_hello();
     Dispatcher handlers;
-    handlers.on<wire::OutputTaken>(
-        Role::observe, [this](const Request&, const wire::OutputTaken& taken) { hear(taken.bytes(), received_control, "control"); });
+    handlers.on<wire::OutputTaken>(Role::observe,
+                                   [this](const Request&, const wire::OutputTaken& taken) {
+                                     hear(taken.bytes(), received_control, "control");
+                                   });
     Bus::Events events;
     events.on_data = [this](const wire::Envelope&, const wire::CallHeader&, Bytes body) {
       hear(number_of(std::string(body.substr(0, 8))), received, "data");
@@ -88,10 +95,13 @@ struct Talker {
         ++told_control;
       }
     };
-    bus.emplace(loop.reactor, loop.context, std::move(options), std::move(handlers), std::move(events));
+    bus.emplace(loop.reactor, loop.context, std::move(options), std::move(handlers),
+                std::move(events));
   }
   void hear(std::uint64_t number, std::uint64_t& last, const char* lane) {
-    if (number <= last) problems.push_back(std::string(lane) + ": " + std::to_string(number) + " after " + std::to_string(last));
+    if (number <= last)
+      problems.push_back(std::string(lane) + ": " + std::to_string(number) + " after " +
+                         std::to_string(last));
     if (&last == &received) got.push_back(number);
     if (&last == &received_control) ++got_control;
     last = number;
@@ -99,7 +109,8 @@ struct Talker {
   Destination address() const { return Destination::to(*bus->self()); }
   bool say(const Talker& to, std::size_t size) {
     // The port is there to recognise it by.
-    if (!bus->send(to.address(), static_cast<std::uint32_t>(sent + 1), number_body(sent + 1, size))) return false;
+    if (!bus->send(to.address(), static_cast<std::uint32_t>(sent + 1), number_body(sent + 1, size)))
+      return false;
     ++sent;
     return true;
   }
@@ -154,7 +165,9 @@ struct TwoTalkers {
       return !go();
     }));
   }
-  bool is_quiet() const { return a.bus->traffic().outstanding == 0 && b.bus->traffic().outstanding == 0; }
+  bool is_quiet() const {
+    return a.bus->traffic().outstanding == 0 && b.bus->traffic().outstanding == 0;
+  }
   /// Every sum of spec 9.1, with everything that is alive.
   void check_sums() {
     REQUIRE(pair.loop.until([&] { return is_quiet(); }, std::chrono::seconds(60)));
@@ -173,7 +186,8 @@ struct TwoTalkers {
     CHECK(b.silently_lost(a).empty());
     CHECK(a.problems.empty());
     CHECK(b.problems.empty());
-    MESSAGE(sums.to_string() << "; " << a.told_and_came(b) + b.told_and_came(a) << " of unknown fate had been taken");
+    MESSAGE(sums.to_string() << "; " << a.told_and_came(b) + b.told_and_came(a)
+                             << " of unknown fate had been taken");
   }
 
   LinkedBrokers pair;

@@ -18,8 +18,9 @@
 
 namespace meshbus::test {
 
-/// A man in the middle of links without keys: reads ZMTP from both sides of a proxy, and of the whole frames of a link that are numbered
-/// (spec 9.3) hands some on again, at once or behind later ones, or swaps them with the next one. Everything else passes as it is.
+/// A man in the middle of links without keys: reads ZMTP from both sides of a proxy, and of the
+/// whole frames of a link that are numbered (spec 9.3) hands some on again, at once or behind later
+/// ones, or swaps them with the next one. Everything else passes as it is.
 class FrameMeddler {
  public:
   /// Of a hundred frames.
@@ -29,7 +30,9 @@ class FrameMeddler {
     unsigned swapped = 0;     ///< Of the data lane: change places with the next one.
   };
   FrameMeddler(TcpProxy& proxy, Odds odds, std::uint64_t seed) : odds_(odds), random_(seed) {
-    proxy.change([this](std::uint64_t connection, int side, std::string_view bytes) { return pass({connection, side}, bytes); });
+    proxy.change([this](std::uint64_t connection, int side, std::string_view bytes) {
+      return pass({connection, side}, bytes);
+    });
   }
 
   /// From now on everything passes as it is.
@@ -70,10 +73,12 @@ class FrameMeddler {
       const std::string_view rest = std::string_view(state.unread).substr(state.parts);
       if (rest.size() < 2) return std::nullopt;
       const auto flags = static_cast<unsigned char>(rest[0]);
-      const bool has_more = (flags & 1) != 0, is_long = (flags & 2) != 0, is_command = (flags & 4) != 0;
+      const bool has_more = (flags & 1) != 0, is_long = (flags & 2) != 0,
+                 is_command = (flags & 4) != 0;
       if (is_long && rest.size() < 9) return std::nullopt;
       std::uint64_t size = static_cast<unsigned char>(rest[1]);
-      for (std::size_t i = 2; is_long && i < 9; ++i) size = size << 8 | static_cast<unsigned char>(rest[i]);
+      for (std::size_t i = 2; is_long && i < 9; ++i)
+        size = size << 8 | static_cast<unsigned char>(rest[i]);
       const std::size_t header = is_long ? 9 : 2;
       if (rest.size() - header < size) return std::nullopt;
       if (is_command) {
@@ -98,7 +103,9 @@ class FrameMeddler {
     if (is_command || message.size() < at + sizeof header + sizeof link) return std::nullopt;
     std::memcpy(&header, message.data() + at, sizeof header);
     std::memcpy(&link, message.data() + at + sizeof header, sizeof link);
-    if (header.magic() != kFrameMagic || (header.flags() & kFrameFlagLink) == 0 || link.sequence() == 0) return std::nullopt;
+    if (header.magic() != kFrameMagic || (header.flags() & kFrameFlagLink) == 0 ||
+        link.sequence() == 0)
+      return std::nullopt;
     return header.lane();
   }
   std::string meddle(State& state, std::string message) {

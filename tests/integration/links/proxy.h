@@ -20,11 +20,12 @@
 
 namespace meshbus::test {
 
-/// A relay for TCP on loopback that does to connections what networks do. What it has read and not written dies with a connection that it
-/// resets. Lives on the loop's thread.
+/// A relay for TCP on loopback that does to connections what networks do. What it has read and not
+/// written dies with a connection that it resets. Lives on the loop's thread.
 class TcpProxy {
  public:
-  explicit TcpProxy(Loop& loop) : loop_(loop), listener_(::socket(AF_INET, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0)) {
+  explicit TcpProxy(Loop& loop)
+      : loop_(loop), listener_(::socket(AF_INET, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0)) {
     sockaddr_in address = loopback(0);
     REQUIRE(::bind(listener_.get(), reinterpret_cast<sockaddr*>(&address), sizeof address) == 0);
     REQUIRE(::listen(listener_.get(), 64) == 0);
@@ -48,13 +49,15 @@ class TcpProxy {
   void reset() {
     while (!pairs_.empty()) drop(pairs_.begin()->first);
   }
-  /// Nothing passes any more, and nobody is told; new connections are made and nothing passes them either.
+  /// Nothing passes any more, and nobody is told; new connections are made and nothing passes them
+  /// either.
   void blackhole(bool is_on) {
     is_black_ = is_on;
     for (auto& [id, pair] : pairs_) watch(id);
   }
   /// What goes on of what was read, by connection and side: 0 = whoever connected.
-  using Change = std::function<std::string(std::uint64_t connection, int side, std::string_view bytes)>;
+  using Change =
+      std::function<std::string(std::uint64_t connection, int side, std::string_view bytes)>;
   void change(Change change) { change_ = std::move(change); }
 
   /// From now on nothing of what is sent by whoever connected arrives: it is on its way.
@@ -64,7 +67,8 @@ class TcpProxy {
       watch(id);
     }
   }
-  /// Whoever connected, and is held, finds his connection ended, and makes another one; the other side notices nothing.
+  /// Whoever connected, and is held, finds his connection ended, and makes another one; the other
+  /// side notices nothing.
   void tear() {
     for (auto& [id, pair] : pairs_) {
       if (!pair.is_held || pair.is_torn) continue;
@@ -86,7 +90,8 @@ class TcpProxy {
   std::uint64_t late_bytes() const { return late_bytes_; }
 
   std::uint64_t bytes() const { return bytes_; }
-  /// What passed, as it was on the wire: from whoever connected, and back to him. Of all connections, in the order of reading.
+  /// What passed, as it was on the wire: from whoever connected, and back to him. Of all
+  /// connections, in the order of reading.
   void record() { is_recording_ = true; }
   const std::string& sent() const { return recorded_[0]; }
   const std::string& answered() const { return recorded_[1]; }
@@ -133,7 +138,9 @@ class TcpProxy {
       if (!is_black_ && other.to_write.size() < kMostBuffered) events |= EPOLLIN;
       if (!is_black_ && may_write(pair, end)) events |= EPOLLOUT;
       loop_.reactor.forget(end.fd.get());
-      if (events != 0) loop_.reactor.watch(end.fd.get(), events, [this, id, side](std::uint32_t ready) { on_ready(id, side, ready); });
+      if (events != 0)
+        loop_.reactor.watch(end.fd.get(), events,
+                            [this, id, side](std::uint32_t ready) { on_ready(id, side, ready); });
     }
   }
   static bool may_write(const Pair& pair, const End& end) {
@@ -148,12 +155,14 @@ class TcpProxy {
       const auto size = ::recv(end.fd.get(), buffer, sizeof buffer, 0);
       if (size == 0 || (size < 0 && errno != EAGAIN)) return drop(id);
       const std::string_view got(buffer, size > 0 ? static_cast<std::size_t>(size) : 0);
-      if (other.fd) other.to_write.append(change_ && !got.empty() ? change_(id, side, got) : std::string(got));
+      if (other.fd)
+        other.to_write.append(change_ && !got.empty() ? change_(id, side, got) : std::string(got));
       if (is_recording_) recorded_[side].append(got);
     }
     for (End* one : {&end, &other}) {
       if (!may_write(pair, *one)) continue;
-      const auto size = ::send(one->fd.get(), one->to_write.data(), one->to_write.size(), MSG_NOSIGNAL);
+      const auto size =
+          ::send(one->fd.get(), one->to_write.data(), one->to_write.size(), MSG_NOSIGNAL);
       if (size < 0 && errno != EAGAIN && errno != ENOTCONN) return drop(id);
       if (size > 0) {
         bytes_ += static_cast<std::uint64_t>(size);

@@ -24,16 +24,20 @@ TEST_CASE("proc: is ready, answers calls, and says who it is") {
   CHECK(harness.call(2, 6, "").value() == "2/3 at gpu=2/3 variable unset mask empty");
 }
 
-TEST_CASE("proc: what a handler does wrong is an error at the caller, with its text, and the proc lives on") {
+TEST_CASE(
+    "proc: what a handler does wrong is an error at the caller, with its text, and the proc lives "
+    "on") {
   ProcHarness harness;
   harness.start(0, {"serve"});
   const auto failed = harness.call(0, 2, "no such word");
   CHECK(failed.error().to_string() == "call_error: not_exist: no such word");
   CHECK(harness.call(0, 3, "boom").error().to_string() == "call_error: boom");
-  CHECK(harness.call(0, 4, "").error().to_string() == "call_error: an exception that is no std::exception");
+  CHECK(harness.call(0, 4, "").error().to_string() ==
+        "call_error: an exception that is no std::exception");
   const auto unknown = harness.call(0, 4711, "");
   CHECK(unknown.error().code() == ErrorCode::no_such_port);
-  CHECK(unknown.error().detail() == harness.mesh().proc_at(0)->to_string() + " has no handler for port 4711");
+  CHECK(unknown.error().detail() ==
+        harness.mesh().proc_at(0)->to_string() + " has no handler for port 4711");
   CHECK(harness.call(0, 1, "still here").value() == "still here");
 }
 
@@ -59,7 +63,8 @@ TEST_CASE("proc: calls that cannot be are refused at once and in words") {
   CHECK(text.find("later: " + no_rank) != std::string::npos);
   CHECK(text.find("send: " + no_rank) != std::string::npos);
   CHECK(text.find("a call of 2000000 bytes; the limit is 1048560") != std::string::npos);
-  CHECK(text.find("message: too_large: a message of 2000000 bytes; the limit is 1048576") != std::string::npos);
+  CHECK(text.find("message: too_large: a message of 2000000 bytes; the limit is 1048576") !=
+        std::string::npos);
   CHECK(text.find("deadline: timeout: call to ") != std::string::npos);
   CHECK(text.find("self: myself\n") != std::string::npos);
 }
@@ -77,13 +82,15 @@ TEST_CASE("proc: a child of fork is not the proc") {
   CHECK(harness.call(0, 1, "and the proc lives on").value() == "and the proc lives on");
 }
 
-TEST_CASE("proc: messages that were sent leave before the process exits, and so does what it printed") {
+TEST_CASE(
+    "proc: messages that were sent leave before the process exits, and so does what it printed") {
   ProcHarness harness;
   harness.start(0, {"flood", harness.launcher(), "5000", "100"});
   CHECK(harness.wait_exit(0) == ExitStatus::exited(0));
   CHECK(harness.process(0).out() == "sent");
   harness.wait("all messages", [&] { return harness.messages.size() == 5000; });
-  for (int i = 0; i < 5000; ++i) REQUIRE(harness.messages[static_cast<std::size_t>(i)].starts_with(std::to_string(i) + " "));
+  for (int i = 0; i < 5000; ++i)
+    REQUIRE(harness.messages[static_cast<std::size_t>(i)].starts_with(std::to_string(i) + " "));
 }
 
 TEST_CASE("proc: a shared body is sent as it lies, arrives whole, and is let go when it has left") {
@@ -93,7 +100,8 @@ TEST_CASE("proc: a shared body is sent as it lies, arrives whole, and is let go 
   harness.wait_ready(0);
   harness.wait_ready(1);
   std::string expected;
-  for (const std::size_t size : {std::size_t{0}, std::size_t{1}, kInlineLimit, kInlineLimit + 1, kBodyLimit}) {
+  for (const std::size_t size :
+       {std::size_t{0}, std::size_t{1}, kInlineLimit, kInlineLimit + 1, kBodyLimit}) {
     CHECK(harness.call(0, 18, std::to_string(size)).value() == "let go");
     for (int i = 0; i < 3; ++i) expected += std::to_string(size) + "+ ";
   }
@@ -110,7 +118,8 @@ TEST_CASE("proc: what waits to leave is bounded, and who sends more is told") {
   harness.process(0).send_signal(SIGUSR1);
   CHECK(harness.wait_exit(0) == ExitStatus::exited(0));
   CHECK(harness.process(0).err().find("queue_full: 16777") != std::string::npos);
-  CHECK(harness.process(0).err().find("bytes wait to leave; the limit is 16777216") != std::string::npos);
+  CHECK(harness.process(0).err().find("bytes wait to leave; the limit is 16777216") !=
+        std::string::npos);
 }
 
 TEST_CASE("proc: a message to a proc that is not there comes back to the program") {
@@ -121,7 +130,8 @@ TEST_CASE("proc: a message to a proc that is not there comes back to the program
   CHECK(harness.wait_exit(0) == ExitStatus::exited(0));
 }
 
-TEST_CASE("proc: messages that wait for a busy handler are not taken for lost, however long that takes") {
+TEST_CASE(
+    "proc: messages that wait for a busy handler are not taken for lost, however long that takes") {
   ProcHarness harness;
   harness.start(0, {"serve"});
   harness.wait_ready(0);
@@ -133,7 +143,9 @@ TEST_CASE("proc: messages that wait for a busy handler are not taken for lost, h
   CHECK(harness.call(0, 16, "").value() == std::string(10, 'x'));
 }
 
-TEST_CASE("proc: what waits for a busy handler of a proc that dies is of unknown fate, each message once") {
+TEST_CASE(
+    "proc: what waits for a busy handler of a proc that dies is of unknown fate, each message "
+    "once") {
   ProcHarness harness;
   harness.start(0, {"serve"});
   harness.wait_ready(0);
@@ -145,7 +157,8 @@ TEST_CASE("proc: what waits for a busy handler of a proc that dies is of unknown
   // Whether the first one, which a handler has, was heard of is open.
   CHECK(harness.undelivered.size() >= 10);
   CHECK(harness.undelivered.size() + harness.launcher_traffic().sent.taken == 11);
-  for (const auto& text : harness.undelivered) CHECK(text.find("fate_unknown") != std::string::npos);
+  for (const auto& text : harness.undelivered)
+    CHECK(text.find("fate_unknown") != std::string::npos);
 }
 
 TEST_CASE("proc: a message for a port that has no handler comes back to its sender") {
@@ -154,7 +167,9 @@ TEST_CASE("proc: a message for a port that has no handler comes back to its send
   harness.wait_ready(0);
   harness.send(0, 4711, "x");
   harness.wait("the return", [&] { return harness.undelivered.size() == 1; });
-  CHECK(harness.undelivered[0] == "port 4711 no_such_port: " + harness.mesh().proc_at(0)->to_string() + " has no handler for port 4711");
+  CHECK(harness.undelivered[0] ==
+        "port 4711 no_such_port: " + harness.mesh().proc_at(0)->to_string() +
+            " has no handler for port 4711");
 }
 
 TEST_CASE("proc: one subscribes to its actors for oneself only, and to so many") {
@@ -208,15 +223,16 @@ TEST_CASE("proc: works behind wrappers, also those that close its descriptor") {
 }
 
 TEST_CASE("proc: a program that was not started as a mesh proc says so") {
-  const auto finished =
-      run({bin("meshbus_test_proc"), "serve"}, std::chrono::seconds(30), {.environment = {{"MESHBUS_BOOTSTRAP", std::nullopt}}});
+  const auto finished = run({bin("meshbus_test_proc"), "serve"}, std::chrono::seconds(30),
+                            {.environment = {{"MESHBUS_BOOTSTRAP", std::nullopt}}});
   CHECK(finished.status == ExitStatus::exited(78));
   CHECK(finished.err ==
-        "meshbus_test_proc: not a mesh proc: MESHBUS_BOOTSTRAP is not set; start this program with `meshbus run --mesh -- PROGRAM`, or "
+        "meshbus_test_proc: not a mesh proc: MESHBUS_BOOTSTRAP is not set; start this program with "
+        "`meshbus run --mesh -- PROGRAM`, or "
         "spawn it "
         "from a launcher\n");
-  const auto broken =
-      run({bin("meshbus_test_proc"), "serve"}, std::chrono::seconds(30), {.environment = {{"MESHBUS_BOOTSTRAP", "1000:1:1"}}});
+  const auto broken = run({bin("meshbus_test_proc"), "serve"}, std::chrono::seconds(30),
+                          {.environment = {{"MESHBUS_BOOTSTRAP", "1000:1:1"}}});
   CHECK(broken.status == ExitStatus::exited(78));
   CHECK(broken.err.find("descriptor 1000 is not open in this process") != std::string::npos);
 }

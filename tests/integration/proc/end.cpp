@@ -36,7 +36,8 @@ TEST_CASE("proc: calls that were queued when the stop came are answered") {
   harness.wait_ready(0);
   int answered = 0;
   for (int i = 0; i < 10; ++i) {
-    harness.call_later(0, i == 0 ? 12 : 1, "100", [&](const Result<std::string>& answer) { answered += answer ? 1 : 0; });
+    harness.call_later(0, i == 0 ? 12 : 1, "100",
+                       [&](const Result<std::string>& answer) { answered += answer ? 1 : 0; });
   }
   harness.wait_output(0, "busy");
   CHECK(harness.stop(0, 0, 30s).has_value());
@@ -57,8 +58,8 @@ TEST_CASE("proc: at the end of the grace it exits, wherever it is") {
     }
     CHECK(harness.stop(0, 9, 200ms, "no more work").has_value());
     CHECK(harness.wait_exit(0) == ExitStatus::exited(9));
-    CHECK(harness.process(0).err().find("it was asked to stop (no more work) and was still busy at the end of the grace; ending") !=
-          std::string::npos);
+    CHECK(harness.process(0).err().find("it was asked to stop (no more work) and was still busy at "
+                                        "the end of the grace; ending") != std::string::npos);
   }
 }
 
@@ -136,11 +137,12 @@ TEST_CASE("proc: ends with 75 and one line when the agent stays away") {
   ProcHarness harness({.away = 500ms, .heartbeat = 50ms});
   harness.start(0, {"stubborn"});
   harness.wait_output(0, "main");
-  harness.wait("heartbeats", [&] { return harness.heartbeats[harness.mesh().proc_at(0)->to_string()] >= 3; });
+  harness.wait("heartbeats",
+               [&] { return harness.heartbeats[harness.mesh().proc_at(0)->to_string()] >= 3; });
   harness.stop_agent();
   CHECK(harness.wait_exit(0) == ExitStatus::exited(75));
-  CHECK(harness.process(0).err() ==
-        "main\nmeshbus: " + harness.mesh().proc_at(0)->to_string() + ": the host agent stayed away for 0.5 s; ending\n");
+  CHECK(harness.process(0).err() == "main\nmeshbus: " + harness.mesh().proc_at(0)->to_string() +
+                                        ": the host agent stayed away for 0.5 s; ending\n");
 }
 
 TEST_CASE("proc: ends with 75 and one line when the broker stays away") {
@@ -149,7 +151,8 @@ TEST_CASE("proc: ends with 75 and one line when the broker stays away") {
   harness.wait_output(0, "main");
   harness.stop_broker();
   CHECK(harness.wait_exit(0) == ExitStatus::exited(75));
-  CHECK(harness.process(0).err().find("the broker stayed away for 0.5 s; ending") != std::string::npos);
+  CHECK(harness.process(0).err().find("the broker stayed away for 0.5 s; ending") !=
+        std::string::npos);
 }
 
 TEST_CASE("proc: outlives an agent that comes back") {

@@ -30,11 +30,13 @@ TEST_CASE("count_lines: the ranks of a mesh find as much as one process alone") 
   CHECK(alone.out == total + "1 process\n");
 
   ProcHarness harness({.ranks = 4});
-  for (std::uint64_t rank = 0; rank < 4; ++rank) harness.start_command(rank, {bin("count_lines"), dir.path()});
+  for (std::uint64_t rank = 0; rank < 4; ++rank)
+    harness.start_command(rank, {bin("count_lines"), dir.path()});
   for (std::uint64_t rank = 0; rank < 4; ++rank) {
     CHECK(harness.wait_exit(rank) == ExitStatus::exited(0));
     CHECK(harness.process(rank).out().find("rank " + std::to_string(rank) + ": ") == 0);
-    CHECK((harness.process(rank).out().find(total + "4 ranks\n") != std::string::npos) == (rank == 0));
+    CHECK((harness.process(rank).out().find(total + "4 ranks\n") != std::string::npos) ==
+          (rank == 0));
   }
 }
 
@@ -53,7 +55,8 @@ TEST_CASE("echo_proc: echoes, says who it is, and passes on") {
   CHECK(harness.call(0, 1, "hello").value() == "hello");
   CHECK(harness.call(1, 2, "").value() == "rank 1 of 2");
   CHECK(harness.call(0, 3, "1 over there").value() == "over there");
-  CHECK(harness.call(0, 3, "2 nobody").error().detail().find("no rank 2 of 2") != std::string::npos);
+  CHECK(harness.call(0, 3, "2 nobody").error().detail().find("no rank 2 of 2") !=
+        std::string::npos);
   CHECK(harness.call(0, 3, "1").error().detail() == "parse_error: expected RANK TEXT");
   CHECK(harness.stop(1, 0, 30s, "enough").has_value());
   CHECK(harness.wait_exit(1) == ExitStatus::exited(0));

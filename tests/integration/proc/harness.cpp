@@ -35,7 +35,8 @@ Session::Options session(const Broker& broker, const std::string& peer, wire::Pe
 UniqueFd sealed(const std::string& bytes) {
   UniqueFd fd(::memfd_create("bootstrap", MFD_CLOEXEC | MFD_ALLOW_SEALING));
   if (::write(fd.get(), bytes.data(), bytes.size()) != static_cast<ssize_t>(bytes.size()) ||
-      ::fcntl(fd.get(), F_ADD_SEALS, F_SEAL_WRITE | F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL) != 0) {
+      ::fcntl(fd.get(), F_ADD_SEALS, F_SEAL_WRITE | F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL) !=
+          0) {
     throw std::runtime_error("no sealed memory");
   }
   return fd;
@@ -43,11 +44,13 @@ UniqueFd sealed(const std::string& bytes) {
 
 }  // namespace
 
-ProcHarness::ProcHarness(Options options) : options_(std::move(options)), tokens_(std::string(TokenMaker::secret_size, 's')) {
+ProcHarness::ProcHarness(Options options)
+    : options_(std::move(options)), tokens_(std::string(TokenMaker::secret_size, 's')) {
   start_broker();
   start_agent();
   start_launcher();
-  mesh_ = *ProcMeshRef::make(*Name::parse("trainers-13Se1Maqzryj"), {broker_->address()}, *Extent::make({{"gpu", options_.ranks}}));
+  mesh_ = *ProcMeshRef::make(*Name::parse("trainers-13Se1Maqzryj"), {broker_->address()},
+                             *Extent::make({{"gpu", options_.ranks}}));
 }
 
 ProcHarness::~ProcHarness() {
@@ -61,7 +64,8 @@ void ProcHarness::start_broker() {
   BrokerOptions options;
   options.binds = {*HostAddr::unix_socket(dir_ / "b")};
   options.tokens = tokens_;
-  if (auto set = options.config.set("delivery.starting", std::to_string(200 * slowness) + "ms"); !set)
+  if (auto set = options.config.set("delivery.starting", std::to_string(200 * slowness) + "ms");
+      !set)
     throw std::runtime_error(set.error().to_string());
   // One that was there before leaves its address a moment after its end.
   wait("a broker", [&] {
@@ -87,22 +91,28 @@ void ProcHarness::start_agent() {
                              ++readies[ready.proc()->str()];
                              agent_->answer(request, wire::AckT());
                            })
-      .on<wire::ProcHeartbeat>(Role::proc, [this](const Request& request, const wire::ProcHeartbeat& heartbeat) {
-        ++heartbeats[heartbeat.proc()->str()];
-        agent_->answer(request, wire::AckT());
-      });
-  agent_ = std::make_unique<Bus>(reactor_, context_, std::move(options), std::move(handlers), Bus::Events());
+      .on<wire::ProcHeartbeat>(
+          Role::proc, [this](const Request& request, const wire::ProcHeartbeat& heartbeat) {
+            ++heartbeats[heartbeat.proc()->str()];
+            agent_->answer(request, wire::AckT());
+          });
+  agent_ = std::make_unique<Bus>(reactor_, context_, std::move(options), std::move(handlers),
+                                 Bus::Events());
   wait("the agent's session", [this] { return agent_->is_up(); });
 }
 
 void ProcHarness::start_launcher() {
   Bus::Events events;
-  events.on_data = [this](const wire::Envelope&, const wire::CallHeader&, Bytes body) { messages.emplace_back(body); };
+  events.on_data = [this](const wire::Envelope&, const wire::CallHeader&, Bytes body) {
+    messages.emplace_back(body);
+  };
   events.on_undeliverable = [this](const wire::Envelope& envelope, const Error& error) {
     undelivered.push_back("port " + std::to_string(envelope.port()) + " " + error.to_string());
   };
   const auto self = ProcId(broker_->address(), *Name::make("client")).to_string();
-  launcher_ = std::make_unique<Bus>(reactor_, context_, session(*broker_, self, wire::PeerKind::launcher), Dispatcher(), std::move(events));
+  launcher_ =
+      std::make_unique<Bus>(reactor_, context_, session(*broker_, self, wire::PeerKind::launcher),
+                            Dispatcher(), std::move(events));
   wait("the launcher's session", [this] { return launcher_->is_up(); });
 }
 
@@ -138,7 +148,8 @@ std::string ProcHarness::bootstrap_of(std::uint64_t rank) {
   return {reinterpret_cast<const char*>(builder.GetBufferPointer()), builder.GetSize()};
 }
 
-Process& ProcHarness::start(std::uint64_t rank, std::vector<std::string> arguments, std::vector<std::string> wrapper) {
+Process& ProcHarness::start(std::uint64_t rank, std::vector<std::string> arguments,
+                            std::vector<std::string> wrapper) {
   wrapper.push_back(bin("meshbus_test_proc"));
   wrapper.insert(wrapper.end(), arguments.begin(), arguments.end());
   return start_command(rank, std::move(wrapper));
@@ -148,9 +159,11 @@ Process& ProcHarness::start_command(std::uint64_t rank, std::vector<std::string>
   auto& fd = bootstraps_[rank] = sealed(bootstrap_of(rank));
   struct stat status{};
   ::fstat(fd.get(), &status);
-  const std::string variable = std::to_string(fd.get()) + ":" + std::to_string(::getpid()) + ":" + std::to_string(status.st_ino);
-  processes_[rank] =
-      std::make_unique<Process>(std::move(argv), ProcessOptions{.environment = {{"MESHBUS_BOOTSTRAP", variable}}, .inherit = {fd.get()}});
+  const std::string variable = std::to_string(fd.get()) + ":" + std::to_string(::getpid()) + ":" +
+                               std::to_string(status.st_ino);
+  processes_[rank] = std::make_unique<Process>(
+      std::move(argv),
+      ProcessOptions{.environment = {{"MESHBUS_BOOTSTRAP", variable}}, .inherit = {fd.get()}});
   return *processes_[rank];
 }
 
@@ -175,8 +188,10 @@ void ProcHarness::wait_ready(std::uint64_t rank) {
 
 void ProcHarness::wait_output(std::uint64_t rank, const std::string& text) {
   auto& process = *processes_.at(rank);
-  wait("rank " + std::to_string(rank) + " writes: " + text,
-       [&] { return process.err().find(text) != std::string::npos || process.out().find(text) != std::string::npos; });
+  wait("rank " + std::to_string(rank) + " writes: " + text, [&] {
+    return process.err().find(text) != std::string::npos ||
+           process.out().find(text) != std::string::npos;
+  });
 }
 
 ExitStatus ProcHarness::wait_exit(std::uint64_t rank) {
@@ -187,10 +202,12 @@ ExitStatus ProcHarness::wait_exit(std::uint64_t rank) {
 
 void ProcHarness::call_later(std::uint64_t rank, std::uint32_t port, const std::string& body,
                              std::function<void(Result<std::string>)> answer) {
-  launcher_->call(Destination::to(*mesh_->proc_at(rank)), port, body, long_enough, std::move(answer));
+  launcher_->call(Destination::to(*mesh_->proc_at(rank)), port, body, long_enough,
+                  std::move(answer));
 }
 
-Result<std::string> ProcHarness::call(std::uint64_t rank, std::uint32_t port, const std::string& body) {
+Result<std::string> ProcHarness::call(std::uint64_t rank, std::uint32_t port,
+                                      const std::string& body) {
   std::optional<Result<std::string>> answer;
   call_later(rank, port, body, [&](Result<std::string> result) { answer = std::move(result); });
   wait("an answer of rank " + std::to_string(rank), [&] { return answer.has_value(); });
@@ -202,7 +219,8 @@ void ProcHarness::send(std::uint64_t rank, std::uint32_t port, const std::string
     throw std::runtime_error(sent.error().to_string());
 }
 
-Result<void> ProcHarness::stop(std::uint64_t rank, int code, std::chrono::milliseconds grace, const std::string& reason) {
+Result<void> ProcHarness::stop(std::uint64_t rank, int code, std::chrono::milliseconds grace,
+                               const std::string& reason) {
   wire::StopAndExitT stop;
   stop.code = code;
   stop.grace_ms = static_cast<std::uint32_t>(grace.count());

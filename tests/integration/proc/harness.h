@@ -22,8 +22,9 @@
 
 namespace meshbus::test {
 
-/// A host for mesh procs with nothing in between: a real broker, an agent of the test's own, and a launcher, all on the test's thread,
-/// which runs them inside of the wait functions here. Procs are real processes with a bootstrap made by hand.
+/// A host for mesh procs with nothing in between: a real broker, an agent of the test's own, and a
+/// launcher, all on the test's thread, which runs them inside of the wait functions here. Procs are
+/// real processes with a bootstrap made by hand.
 class ProcHarness {
  public:
   struct Options {
@@ -40,14 +41,17 @@ class ProcHarness {
   ProcHarness() : ProcHarness(Options()) {}
   ~ProcHarness();
 
-  /// Starts `meshbus_test_proc ARGUMENTS...` as that rank. `wrapper`: what to put in front; it and the program may close the descriptor
+  /// Starts `meshbus_test_proc ARGUMENTS...` as that rank. `wrapper`: what to put in front; it and
+  /// the program may close the descriptor
   /// (`closes_descriptors`), which stays open here.
-  Process& start(std::uint64_t rank, std::vector<std::string> arguments, std::vector<std::string> wrapper = {});
+  Process& start(std::uint64_t rank, std::vector<std::string> arguments,
+                 std::vector<std::string> wrapper = {});
   /// The same for any command line.
   Process& start_command(std::uint64_t rank, std::vector<std::string> argv);
   Process& process(std::uint64_t rank) { return *processes_.at(rank); }
 
-  /// Runs broker, agent and launcher until the predicate holds; throws at the deadline, with what the procs wrote.
+  /// Runs broker, agent and launcher until the predicate holds; throws at the deadline, with what
+  /// the procs wrote.
   void wait(const std::string& what, const std::function<bool()>& predicate);
   void wait_ready(std::uint64_t rank);
   void wait_output(std::uint64_t rank, const std::string& text);
@@ -56,16 +60,19 @@ class ProcHarness {
   /// The launcher calls that rank.
   Result<std::string> call(std::uint64_t rank, std::uint32_t port, const std::string& body);
   /// Asks without waiting; the answer goes to `answer`.
-  void call_later(std::uint64_t rank, std::uint32_t port, const std::string& body, std::function<void(Result<std::string>)> answer);
+  void call_later(std::uint64_t rank, std::uint32_t port, const std::string& body,
+                  std::function<void(Result<std::string>)> answer);
   void send(std::uint64_t rank, std::uint32_t port, const std::string& body);
   /// The agent asks that rank to stop, or orders it to exit.
-  Result<void> stop(std::uint64_t rank, int code, std::chrono::milliseconds grace, const std::string& reason = "a test");
+  Result<void> stop(std::uint64_t rank, int code, std::chrono::milliseconds grace,
+                    const std::string& reason = "a test");
   void order_exit(std::uint64_t rank, int code);
   /// The launcher asks that rank for something, and gets what is no refusal, or an error.
   template <typename NativeBody>
   Result<void> ask(std::uint64_t rank, NativeBody body) {
     std::optional<Result<ControlMessage>> answer;
-    launcher_->request(Destination::to(*mesh_->proc_at(rank)), std::move(body), std::chrono::seconds(10),
+    launcher_->request(Destination::to(*mesh_->proc_at(rank)), std::move(body),
+                       std::chrono::seconds(10),
                        [&](Result<ControlMessage> result) { answer = std::move(result); });
     wait("an answer to a request of the launcher's", [&] { return answer.has_value(); });
     if (!*answer) return fail(answer->error());

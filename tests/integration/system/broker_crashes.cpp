@@ -42,11 +42,10 @@ TEST_CASE("chaos: a broker that is killed ten times within a minute ends no job"
     REQUIRE(::kill(broker, SIGKILL) == 0);
     broker = wait_for_broker(warden, broker);
   }
-  MESSAGE("ten brokers within "
-          << std::chrono::duration_cast<std::chrono::milliseconds>(
-                 std::chrono::steady_clock::now() - begin)
-                 .count()
-          << " ms");
+  MESSAGE("ten brokers within " << std::chrono::duration_cast<std::chrono::milliseconds>(
+                                       std::chrono::steady_clock::now() - begin)
+                                       .count()
+                                << " ms");
   CHECK(host.process().is_running());
   CHECK(host.process().err().find("the broker was killed by SIGKILL: restarting it") !=
         std::string::npos);
@@ -65,9 +64,9 @@ TEST_CASE("chaos: the user of a host can neither dump nor read its roles") {
   }
   const TempDir dir;
   REQUIRE(::chown(dir.path().c_str(), 65534, 65534) == 0);
-  Process host({"setpriv", "--reuid=65534", "--regid=65534", "--clear-groups", "--", bin("meshbus"),
-                "host"},
-               {.environment = {{"XDG_RUNTIME_DIR", dir.path()}}});
+  Process host(
+      {"setpriv", "--reuid=65534", "--regid=65534", "--clear-groups", "--", bin("meshbus"), "host"},
+      {.environment = {{"XDG_RUNTIME_DIR", dir.path()}}});
   host.wait_for_output("\"keeper_pid\":", in_time);
   const auto roles = find_roles(host.pid());
   REQUIRE(roles.has_value());

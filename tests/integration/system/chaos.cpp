@@ -1,7 +1,9 @@
-// Random deaths from a printed seed, over hosts with the wildest procs (tests/programs/zoo.cpp, --wild): whoever dies, and when, nothing is
-// left, and the end of each rank is told once and with its cause: to its launcher, and in the event log of its host, which outlives the
-// host. Each process ends on its own before long, should all else fail, and there may be so many of them only. MESHBUS_TEST_CHAOS_SEED
-// repeats a run, MESHBUS_TEST_CHAOS_KILLS says how many kills each containment gets.
+// Random deaths from a printed seed, over hosts with the wildest procs (tests/programs/zoo.cpp,
+// --wild): whoever dies, and when, nothing is left, and the end of each rank is told once and with
+// its cause: to its launcher, and in the event log of its host, which outlives the host. Each
+// process ends on its own before long, should all else fail, and there may be so many of them only.
+// MESHBUS_TEST_CHAOS_SEED repeats a run, MESHBUS_TEST_CHAOS_KILLS says how many kills each
+// containment gets.
 #include <sys/resource.h>
 
 #include <algorithm>
@@ -23,7 +25,8 @@ namespace {
 
 // Read before main(), which removes all our variables from the environment.
 const std::uint64_t all_kills = number_from_environment("MESHBUS_TEST_CHAOS_KILLS", 50);
-const std::uint64_t chosen_seed = number_from_environment("MESHBUS_TEST_CHAOS_SEED", std::random_device{}());
+const std::uint64_t chosen_seed =
+    number_from_environment("MESHBUS_TEST_CHAOS_SEED", std::random_device{}());
 
 constexpr std::size_t kHosts = 2;
 constexpr std::size_t wild_per_host = 6;
@@ -36,7 +39,8 @@ std::size_t pick(Random& random, std::size_t count) {
 }
 
 void pause_for(Random& random, int most_ms) {
-  std::this_thread::sleep_for(std::chrono::milliseconds(pick(random, static_cast<std::size_t>(most_ms))));  // sleep-ok: a random moment
+  std::this_thread::sleep_for(std::chrono::milliseconds(
+      pick(random, static_cast<std::size_t>(most_ms))));  // sleep-ok: a random moment
 }
 
 using Settings = std::vector<std::pair<std::string, std::string>>;
@@ -54,16 +58,25 @@ class World {
     const std::string sleep = own_sleep();
     sleeps_ = sleep;
     // A folder for each host: in pid namespaces they have the same pids.
-    for (std::size_t host = 0; host < kHosts; ++host) std::filesystem::create_directory(dir_ / std::to_string(host));
-    const std::string wild = "exec " + bin("test_zoo") + " --wild " + dir_.path().string() + "/$NODE_RANK";
-    wild_.emplace(start("wild", wild_per_host, {.command = {"sh", "-c", wild}, .output = OutputMode::stream}));
-    const std::string script =
-        "setsid " + sleep + " & (setsid " + sleep + " &) ; exec " + bin("meshbus_test_proc") + " serve " + dir_.path().string();
-    mesh_.emplace(start("mesh", mesh_per_host, {.kind = ProcKind::mesh, .command = {"sh", "-c", script}}));
+    for (std::size_t host = 0; host < kHosts; ++host)
+      std::filesystem::create_directory(dir_ / std::to_string(host));
+    const std::string wild =
+        "exec " + bin("test_zoo") + " --wild " + dir_.path().string() + "/$NODE_RANK";
+    wild_.emplace(start("wild", wild_per_host,
+                        {.command = {"sh", "-c", wild}, .output = OutputMode::stream}));
+    const std::string script = "setsid " + sleep + " & (setsid " + sleep + " &) ; exec " +
+                               bin("meshbus_test_proc") + " serve " + dir_.path().string();
+    mesh_.emplace(
+        start("mesh", mesh_per_host, {.kind = ProcKind::mesh, .command = {"sh", "-c", script}}));
     for (const pid_t warden : wardens_of(::getpid())) wardens_.push_back(warden);
-    // Wild ranks: the rank, a session and a bare one each, and the runners'. The mesh's: the proc itself and two sleeps each.
+    // Wild ranks: the rank, a session and a bare one each, and the runners'. The mesh's: the proc
+    // itself and two sleeps each.
     const bool are_up = wait_until(
-        [&] { return animals() >= kHosts * (3 * wild_per_host + 1) && sleepers(sleep).size() == 2 * mesh_per_host * kHosts; }, in_time);
+        [&] {
+          return animals() >= kHosts * (3 * wild_per_host + 1) &&
+                 sleepers(sleep).size() == 2 * mesh_per_host * kHosts;
+        },
+        in_time);
     INFO(to_string(relatives()));
     REQUIRE(are_up);
   }
@@ -84,8 +97,8 @@ class World {
     const bool is_wild = index < wild_->size();
     const auto failures = (is_wild ? wild_heard_ : mesh_heard_).failures();
     const std::uint64_t rank = is_wild ? index : index - wild_->size();
-    return static_cast<std::size_t>(
-        std::count_if(failures.begin(), failures.end(), [&](const RankReport& one) { return one.rank == rank; }));
+    return static_cast<std::size_t>(std::count_if(
+        failures.begin(), failures.end(), [&](const RankReport& one) { return one.rank == rank; }));
   }
   /// What the event logs of the hosts have about the end of each rank, numbered as in ranks().
   std::map<std::size_t, std::vector<json>> logged_ends() const {
@@ -97,7 +110,8 @@ class World {
         if (event.at("kind") != "proc_ended") continue;
         const bool is_wild = event.at("mesh") == wild_->ref().mesh().to_string();
         REQUIRE((is_wild || event.at("mesh") == mesh_->ref().mesh().to_string()));
-        found[event.at("rank").get<std::size_t>() + (is_wild ? 0 : wild_->size())].push_back(std::move(event));
+        found[event.at("rank").get<std::size_t>() + (is_wild ? 0 : wild_->size())].push_back(
+            std::move(event));
       }
     }
     return found;
@@ -113,7 +127,8 @@ class World {
     return std::nullopt;
   }
   void stop() {
-    (void)wild_->stop({.reason = "the end", .grace = 100ms});  // cannot succeed when a host is gone: the reports say it
+    (void)wild_->stop({.reason = "the end",
+                       .grace = 100ms});  // cannot succeed when a host is gone: the reports say it
     (void)mesh_->stop({.reason = "the end", .grace = 100ms});
     (void)hosts_.shutdown(in_time);
   }
@@ -123,7 +138,8 @@ class World {
     spec.settings.limits = {{RLIMIT_CORE, 0, 0}};
     Handlers handlers = (name == "wild" ? wild_heard_ : mesh_heard_).handlers();
     handlers.on_output = [](std::uint64_t, Stream, std::string_view) {};
-    return must(hosts_.spawn(name, extent("proc=" + std::to_string(count)), std::move(spec), std::move(handlers)));
+    return must(hosts_.spawn(name, extent("proc=" + std::to_string(count)), std::move(spec),
+                             std::move(handlers)));
   }
   std::size_t animals() const {
     std::size_t count = 0;
@@ -134,7 +150,8 @@ class World {
 
   static Settings with_logs(Settings settings, const std::string& directory) {
     // Of what procs write little is kept: some write without end.
-    settings.insert(settings.end(), {{"logs.directory", directory}, {"logs.size", "64KiB"}, {"logs.files", "1"}});
+    settings.insert(settings.end(),
+                    {{"logs.directory", directory}, {"logs.size", "64KiB"}, {"logs.files", "1"}});
     return settings;
   }
 
@@ -163,8 +180,8 @@ int pick_signal(Random& random, std::size_t index) {
   const bool is_wild = index < kHosts * wild_per_host;
   if (is_wild && index % 6 == 2) return SIGKILL;  // stopped: all others wait
   // Mesh procs may have a sanitizer that makes an exit of the others.
-  const std::vector<int> signals =
-      is_wild ? std::vector{SIGKILL, SIGABRT, SIGUSR1, SIGSEGV, SIGBUS} : std::vector{SIGKILL, SIGABRT, SIGUSR1};
+  const std::vector<int> signals = is_wild ? std::vector{SIGKILL, SIGABRT, SIGUSR1, SIGSEGV, SIGBUS}
+                                           : std::vector{SIGKILL, SIGABRT, SIGUSR1};
   return signals[pick(random, signals.size())];
 }
 
@@ -201,7 +218,8 @@ void kill_something(Random& random, World& world, Deeds& deeds) {
     case 8: {  // a descendant: nobody's end but its own
       auto others = world.relatives();
       std::erase_if(others, [&](const ProcessInfo& one) {
-        return std::any_of(ranks.begin(), ranks.end(), [&](const RankReport& rank) { return rank.pid == one.pid; });
+        return std::any_of(ranks.begin(), ranks.end(),
+                           [&](const RankReport& rank) { return rank.pid == one.pid; });
       });
       if (others.empty()) break;
       const auto& victim = others[pick(random, others.size())];
@@ -213,9 +231,12 @@ void kill_something(Random& random, World& world, Deeds& deeds) {
   }
   for (int tries = 0; tries < 20; ++tries) {
     const std::size_t index = pick(random, ranks.size());
-    if (deeds.signals.contains(index) || deeds.lost_hosts.contains(ranks[index].host_index) || ranks[index].is_terminal()) continue;
+    if (deeds.signals.contains(index) || deeds.lost_hosts.contains(ranks[index].host_index) ||
+        ranks[index].is_terminal())
+      continue;
     const int signal = pick_signal(random, index);
-    note(ranks[index].describe() + ", pid " + std::to_string(ranks[index].pid) + ": " + signal_name(signal));
+    note(ranks[index].describe() + ", pid " + std::to_string(ranks[index].pid) + ": " +
+         signal_name(signal));
     deeds.signals[index] = signal;
     ::kill(static_cast<pid_t>(ranks[index].pid), signal);
     return;
@@ -228,11 +249,13 @@ std::optional<int> find_signal(const Deeds& deeds, std::size_t index) {
 }
 
 /// That the end of a rank is told as what it was, to its launcher and in the event log of its host.
-void check_end(const RankReport& rank, const std::vector<json>& logged, std::optional<int> signal, const Deeds& deeds) {
+void check_end(const RankReport& rank, const std::vector<json>& logged, std::optional<int> signal,
+               const Deeds& deeds) {
   const bool is_lost_host = deeds.lost_hosts.contains(rank.host_index);
   // Who was killed just before its host was lost may have taken the news along.
   const bool is_lost =
-      is_lost_host && rank.state == ProcState::failed && (rank.words().starts_with("host lost") || rank.words().starts_with("keeper lost"));
+      is_lost_host && rank.state == ProcState::failed &&
+      (rank.words().starts_with("host lost") || rank.words().starts_with("keeper lost"));
   if (is_lost) {
     CHECK((rank.cause == Cause::host_lost || rank.cause == Cause::keeper_lost));
   } else if (signal) {
@@ -246,7 +269,8 @@ void check_end(const RankReport& rank, const std::vector<json>& logged, std::opt
     CHECK((rank.cause == Cause::stopped || rank.cause == Cause::killed_after_grace));
   }
   CHECK(logged.size() >= (is_lost_host ? 0 : 1));
-  // An agent that is killed when it has just written may leave it to the next one to write the same again.
+  // An agent that is killed when it has just written may leave it to the next one to write the same
+  // again.
   CHECK(logged.size() <= (deeds.agents.contains(rank.host_index) ? 2 : 1));
   for (const json& one : logged) {
     CAPTURE(one.dump());
@@ -258,7 +282,8 @@ void check_end(const RankReport& rank, const std::vector<json>& logged, std::opt
 }
 
 /// Kills something `kills` times; then everything is told as it was, and nothing is left.
-void run_round(const std::string& containment, const Settings& settings, std::uint64_t seed, std::size_t kills) {
+void run_round(const std::string& containment, const Settings& settings, std::uint64_t seed,
+               std::size_t kills) {
   Random random(seed);
   World world(containment, settings);
   Deeds deeds;
@@ -266,7 +291,8 @@ void run_round(const std::string& containment, const Settings& settings, std::ui
     pause_for(random, 40);
     kill_something(random, world, deeds);
   }
-  INFO("MESHBUS_TEST_CHAOS_SEED of this round: " << seed << ", " << containment << "\n" << deeds.log);
+  INFO("MESHBUS_TEST_CHAOS_SEED of this round: " << seed << ", " << containment << "\n"
+                                                 << deeds.log);
   const auto is_doomed = [&](std::size_t index, const RankReport& rank) {
     return deeds.signals.contains(index) || deeds.lost_hosts.contains(rank.host_index);
   };
@@ -287,7 +313,8 @@ void run_round(const std::string& containment, const Settings& settings, std::ui
     REQUIRE(is_told);
   }
   world.stop();
-  const auto took = time_until([&] { return world.relatives().empty() && world.relatives().empty(); }, cleaned_up);
+  const auto took = time_until(
+      [&] { return world.relatives().empty() && world.relatives().empty(); }, cleaned_up);
   INFO("survivors:\n" << to_string(world.relatives()));
   CHECK(took.has_value());
   const auto ranks = world.ranks();
@@ -301,7 +328,8 @@ void run_round(const std::string& containment, const Settings& settings, std::ui
   }
 }
 
-/// A limit of processes, where there can be one; with it a host does not start where there can be none.
+/// A limit of processes, where there can be one; with it a host does not start where there can be
+/// none.
 Settings limit_of_processes(const std::string& containment) {
   const StandingHost probe({"--containment", containment});
   if (probe.ready().at("pids_limit") == 0) return {};
@@ -315,7 +343,8 @@ void run_chaos(const std::string& containment) {
   for (std::uint64_t left = all_kills; left > 0; ++seed) {
     const auto kills = std::min<std::uint64_t>(left, 10);
     run_round(containment, settings, seed, kills);
-    // In a pid namespace a warden that is killed takes its keeper along: what they would have removed is the next host's of this user.
+    // In a pid namespace a warden that is killed takes its keeper along: what they would have
+    // removed is the next host's of this user.
     if (containment == "pidns") StandingHost next;
     CHECK(host_directories().empty());
     left -= kills;
@@ -327,16 +356,18 @@ void kill_launchers(const std::string& containment) {
   Random random(chosen_seed);
   for (std::uint64_t i = 0; i < std::max<std::uint64_t>(1, all_kills / 10); ++i) {
     const TempDir dir;
-    Process launcher(
-        cli({"run", "--hosts", "2", "-n", "6", "--containment", containment, "--", bin("test_zoo"), "--wild", dir.path().string()}));
+    Process launcher(cli({"run", "--hosts", "2", "-n", "6", "--containment", containment, "--",
+                          bin("test_zoo"), "--wild", dir.path().string()}));
     pause_for(random, 400);
     launcher.send_signal(SIGKILL);
     const auto took = time_until(
         [&] {
-          return processes_with(dir.path().string()).empty() && processes_with(dir.path().string()).empty() && host_directories().empty();
+          return processes_with(dir.path().string()).empty() &&
+                 processes_with(dir.path().string()).empty() && host_directories().empty();
         },
         cleaned_up);
-    INFO("MESHBUS_TEST_CHAOS_SEED=" << chosen_seed << ", launcher " << i << ", " << containment << "\n"
+    INFO("MESHBUS_TEST_CHAOS_SEED=" << chosen_seed << ", launcher " << i << ", " << containment
+                                    << "\n"
                                     << to_string(processes_with(dir.path().string())));
     CHECK(took.has_value());
   }

@@ -1,5 +1,5 @@
-// Spec 4.7: what keeps the descendants of procs together, beyond who dies: the numbers of a pid namespace, the limit of processes, frozen
-// roles.
+// Spec 4.7: what keeps the descendants of procs together, beyond who dies: the numbers of a pid
+// namespace, the limit of processes, frozen roles.
 #include <doctest/doctest.h>
 #include <sys/stat.h>
 #include <unistd.h>
@@ -25,14 +25,16 @@ bool has_another_agent(pid_t warden, pid_t before) {
 
 }  // namespace
 
-TEST_CASE("containment: in a pid namespace, people see the pids of this machine, and procs those of their own world" *
-          doctest::test_suite(need::pid_namespace)) {
+TEST_CASE(
+    "containment: in a pid namespace, people see the pids of this machine, and procs those of "
+    "their own world" *
+    doctest::test_suite(need::pid_namespace)) {
   StandingHost host({"--containment", "pidns"});
   CHECK(host.ready().at("containment") == "pid namespace");
   const TempDir dir;
   const std::string sleep = own_sleep();
-  Process launcher(cli({"run", "--hosts", host.address(), "-n", "4", "--json", dir / "report", "--", "sh", "-c",
-                        "echo up $$ $(cut -d' ' -f1 /proc/self/stat); exec " + sleep}));
+  Process launcher(cli({"run", "--hosts", host.address(), "-n", "4", "--json", dir / "report", "--",
+                        "sh", "-c", "echo up $$ $(cut -d' ' -f1 /proc/self/stat); exec " + sleep}));
   REQUIRE(wait_until([&] { return sleepers(sleep).size() == 4; }, in_time));
   const auto pids_of = [&] {
     std::vector<pid_t> pids;
@@ -60,12 +62,15 @@ TEST_CASE("containment: in a pid namespace, people see the pids of this machine,
   CHECK(sleepers(sleep).empty());
 }
 
-TEST_CASE("containment: what cannot be had is an error with the reason" * doctest::test_suite(need::root)) {
+TEST_CASE("containment: what cannot be had is an error with the reason" *
+          doctest::test_suite(need::root)) {
   // Without the capability. setpriv is in every Debian.
-  const auto finished = run(
-      {"setpriv", "--bounding-set=-sys_admin", "--inh-caps=-sys_admin", "--", bin("meshbus"), "host", "--containment", "pidns"}, in_time);
+  const auto finished = run({"setpriv", "--bounding-set=-sys_admin", "--inh-caps=-sys_admin", "--",
+                             bin("meshbus"), "host", "--containment", "pidns"},
+                            in_time);
   CHECK(finished.status == ExitStatus::exited(69));
-  CHECK(finished.err.find("no pid namespace can be made here: Operation not permitted") != std::string::npos);
+  CHECK(finished.err.find("no pid namespace can be made here: Operation not permitted") !=
+        std::string::npos);
   CHECK(host_directories().empty());
   const auto none = run_cli({"run", "--containment", "moon", "--", "true"});
   CHECK(none.status == ExitStatus::exited(2));
@@ -78,16 +83,21 @@ TEST_CASE("containment: the limit of processes holds for all procs of a host tog
       StandingHost probe({"--containment", containment});
       if (probe.ready().at("pids_limit") == 0) {
         MESSAGE("no limit of processes here: " << probe.ready().at("pids_limit_reason"));
-        CHECK(run_cli({"run", "--containment", containment, "--set", "pids.limit=30", "--", "true"}).status == ExitStatus::exited(125));
+        CHECK(run_cli({"run", "--containment", containment, "--set", "pids.limit=30", "--", "true"})
+                  .status == ExitStatus::exited(125));
         continue;
       }
       CHECK(probe.ready().at("pids_limit") == 16384);
     }
     const std::string sleep = own_sleep();
-    Process launcher(cli({"run", "-n", "2", "--containment", containment, "--set", "pids.limit=30", "--keep-going", "--", "sh", "-c",
-                          "for i in $(seq 100); do " + sleep + " & done 2>/dev/null; echo all; wait"}));
+    Process launcher(
+        cli({"run", "-n", "2", "--containment", containment, "--set", "pids.limit=30",
+             "--keep-going", "--", "sh", "-c",
+             "for i in $(seq 100); do " + sleep + " & done 2>/dev/null; echo all; wait"}));
     // dash ends at the first fork that fails; what it had started lives until its rank is gone.
-    CHECK(wait_until([&] { return launcher.err().find("ork") != std::string::npos || !launcher.is_running(); }, in_time));
+    CHECK(wait_until(
+        [&] { return launcher.err().find("ork") != std::string::npos || !launcher.is_running(); },
+        in_time));
     CHECK(sleepers(sleep).size() < 30);
     CHECK(launcher.out().find("all") == std::string::npos);
     launcher.wait_exit(in_time);
@@ -96,21 +106,30 @@ TEST_CASE("containment: the limit of processes holds for all procs of a host tog
   CHECK(host_directories().empty());
 }
 
-TEST_CASE("containment: a role that is frozen is looked at, ended, and replaced or the host with it") {
+TEST_CASE(
+    "containment: a role that is frozen is looked at, ended, and replaced or the host with it") {
   const std::string sleep = own_sleep();
   for (const std::string role : {"agent", "broker", "keeper"}) {
     CAPTURE(role);
     StandingHost host({"--set", "frozen.limit=1500ms"});
-    Process launcher(cli({"run", "--hosts", host.address(), "--set", "delivery.limit=2s", "--", "sh", "-c", "exec " + sleep}));
+    Process launcher(cli({"run", "--hosts", host.address(), "--set", "delivery.limit=2s", "--",
+                          "sh", "-c", "exec " + sleep}));
     REQUIRE(wait_until([&] { return sleepers(sleep).size() == 1; }, in_time));
     const auto before = host.roles();
-    ::kill(role == "agent" ? before.agent : role == "broker" ? before.broker : before.keeper, SIGSTOP);
+    ::kill(role == "agent"    ? before.agent
+           : role == "broker" ? before.broker
+                              : before.keeper,
+           SIGSTOP);
     if (role == "keeper") {
       CHECK(host.process().wait_exit(in_time) == ExitStatus::exited(70));
       CHECK(sleepers(sleep).empty());
     } else {
       CHECK(wait_until(
-          [&] { return host.process().err().find("the " + role + " was killed by SIGKILL: restarting it") != std::string::npos; },
+          [&] {
+            return host.process().err().find("the " + role +
+                                             " was killed by SIGKILL: restarting it") !=
+                   std::string::npos;
+          },
           in_time));
       REQUIRE(wait_until([&] { return find_roles(before.warden).has_value(); }, in_time));
       CHECK(sleepers(sleep).size() == 1);
@@ -122,7 +141,8 @@ TEST_CASE("containment: a role that is frozen is looked at, ended, and replaced 
   }
 }
 
-TEST_CASE("containment: a role that is there and says nothing is frozen, too" * doctest::test_suite(need::own_cgroup)) {
+TEST_CASE("containment: a role that is there and says nothing is frozen, too" *
+          doctest::test_suite(need::own_cgroup)) {
   const auto own = meshbus::os::find_own_cgroup();
   REQUIRE(own);
   const std::string frozen = own->path + "/mbtest-" + std::to_string(::getpid());
@@ -132,9 +152,14 @@ TEST_CASE("containment: a role that is there and says nothing is frozen, too" * 
     const auto before = host.roles();
     REQUIRE(meshbus::os::write_file(frozen + "/cgroup.freeze", "1") == 0);
     REQUIRE(meshbus::os::write_file(frozen + "/cgroup.procs", std::to_string(before.broker)) == 0);
-    CHECK(wait_until([&] { return host.process().err().find("it is frozen (stuck); killing it") != std::string::npos; }, in_time));
+    CHECK(wait_until(
+        [&] {
+          return host.process().err().find("it is frozen (stuck); killing it") != std::string::npos;
+        },
+        in_time));
     CHECK(wait_until([&] { return find_roles(before.warden).has_value(); }, in_time));
-    CHECK(run_cli({"run", "--hosts", host.address(), "--", "true"}).status == ExitStatus::exited(0));
+    CHECK(run_cli({"run", "--hosts", host.address(), "--", "true"}).status ==
+          ExitStatus::exited(0));
   }
   CHECK(wait_until([&] { return ::rmdir(frozen.c_str()) == 0; }, in_time));
 }
@@ -147,8 +172,12 @@ TEST_CASE("containment: a warden that was stopped itself kills nobody for their 
   ::kill(before.warden, SIGCONT);
   // What it notices afterwards is noticed by the looks that follow the first.
   ::kill(before.broker, SIGSTOP);
-  REQUIRE(wait_until([&] { return host.process().err().find("the broker was killed by SIGKILL: restarting it") != std::string::npos; },
-                     in_time));
+  REQUIRE(wait_until(
+      [&] {
+        return host.process().err().find("the broker was killed by SIGKILL: restarting it") !=
+               std::string::npos;
+      },
+      in_time));
   REQUIRE(wait_until([&] { return find_roles(before.warden).has_value(); }, in_time));
   CHECK(host.roles().keeper == before.keeper);
   CHECK(host.roles().agent == before.agent);

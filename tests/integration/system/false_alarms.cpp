@@ -1,4 +1,5 @@
-// Spec 8.7: nobody is told dead because the machine is busy, or because a part of meshbus was stopped for less than the limits.
+// Spec 8.7: nobody is told dead because the machine is busy, or because a part of meshbus was
+// stopped for less than the limits.
 //   MESHBUS_TEST_STARVED_SECONDS=600   so long instead of 60
 //   MESHBUS_TEST_STARVED_SEED=4711     the same stops again
 #include <doctest/doctest.h>
@@ -58,12 +59,14 @@ class FreedCpu {
   std::size_t cpu_ = 0;
 };
 
-/// Takes a CPU away from all threads of a process as long as it lives. The kernel leaves 5 % of a CPU to ordinary programs, whatever has a
-/// higher priority: an ordinary loop uses that up, and the threads run only when nobody else wants to.
+/// Takes a CPU away from all threads of a process as long as it lives. The kernel leaves 5 % of a
+/// CPU to ordinary programs, whatever has a higher priority: an ordinary loop uses that up, and the
+/// threads run only when nobody else wants to.
 class Starvation {
  public:
   Starvation(pid_t victim, const FreedCpu& cpu) : before_(affinity_of(victim)) {
-    for (const auto& entry : std::filesystem::directory_iterator("/proc/" + std::to_string(victim) + "/task")) {
+    for (const auto& entry :
+         std::filesystem::directory_iterator("/proc/" + std::to_string(victim) + "/task")) {
       threads_.push_back(std::stoi(entry.path().filename()));
       set_affinity(threads_.back(), cpu.only());
       set_policy(threads_.back(), SCHED_IDLE);
@@ -92,24 +95,30 @@ class Starvation {
 
 }  // namespace
 
-TEST_CASE("false alarms: none while all CPUs are busy and roles are stopped for less than the limits") {
+TEST_CASE(
+    "false alarms: none while all CPUs are busy and roles are stopped for less than the limits") {
   const std::chrono::seconds duration(number_from_environment("MESHBUS_TEST_STARVED_SECONDS", 60));
   const auto seed = number_from_environment("MESHBUS_TEST_STARVED_SEED", std::random_device{}());
   MESSAGE("MESHBUS_TEST_STARVED_SEED=" << seed);
   StandingHost host;
   const TempDir dir;
   // For longer than this takes, and as nobody else does.
-  const std::string sleep = "sleep " + std::to_string(duration.count() + 600) + "." + std::to_string(::getpid()) + "1";
+  const std::string sleep =
+      "sleep " + std::to_string(duration.count() + 600) + "." + std::to_string(::getpid()) + "1";
   Process controller({bin("meshbus-controller"), "--hosts", host.address()});
-  Process plain(cli({"run", "--hosts", host.address(), "--name", "plain", "-n", "8", "--", "sh", "-c", "exec " + sleep}));
-  Process mesh(cli({"run", "--hosts", host.address(), "--name", "mesh", "--mesh", "-n", "4", "--", bin("echo_proc"), dir.path().string()}));
+  Process plain(cli({"run", "--hosts", host.address(), "--name", "plain", "-n", "8", "--", "sh",
+                     "-c", "exec " + sleep}));
+  Process mesh(cli({"run", "--hosts", host.address(), "--name", "mesh", "--mesh", "-n", "4", "--",
+                    bin("echo_proc"), dir.path().string()}));
   const auto is_told_ready = [&] {
     std::size_t count = 0;
-    for (const auto& line : lines_of(controller.out())) count += line.find("\"state\":\"ready\"") != std::string::npos;
+    for (const auto& line : lines_of(controller.out()))
+      count += line.find("\"state\":\"ready\"") != std::string::npos;
     return count == 12;
   };
   {
-    const bool is_up = wait_until([&] { return sleepers(sleep).size() == 8 && is_told_ready(); }, in_time);
+    const bool is_up =
+        wait_until([&] { return sleepers(sleep).size() == 8 && is_told_ready(); }, in_time);
     INFO(controller.describe() << plain.describe() << mesh.describe());
     REQUIRE(is_up);
   }
@@ -124,15 +133,18 @@ TEST_CASE("false alarms: none while all CPUs are busy and roles are stopped for 
 
   std::vector<std::unique_ptr<Process>> burners;
   for (unsigned i = 0; i < 4 * std::max(1u, std::thread::hardware_concurrency()); ++i)
-    burners.push_back(std::make_unique<Process>(
-        std::vector<std::string>{"perl", "-e", "alarm " + std::to_string(duration.count() + 60) + "; 1 while 1"}));
+    burners.push_back(std::make_unique<Process>(std::vector<std::string>{
+        "perl", "-e", "alarm " + std::to_string(duration.count() + 60) + "; 1 while 1"}));
   std::mt19937_64 random(seed);
-  const std::vector<pid_t> victims{roles.warden, roles.keeper, roles.agent, roles.broker, controller.pid(), plain.pid(), mesh.pid()};
+  const std::vector<pid_t> victims{roles.warden,     roles.keeper, roles.agent, roles.broker,
+                                   controller.pid(), plain.pid(),  mesh.pid()};
   std::size_t stops = 0;
   const auto pause = [&](int most_ms) {
-    std::this_thread::sleep_for(std::chrono::milliseconds(random() % static_cast<unsigned>(most_ms)));  // sleep-ok: random moments
+    std::this_thread::sleep_for(std::chrono::milliseconds(
+        random() % static_cast<unsigned>(most_ms)));  // sleep-ok: random moments
   };
-  for (const auto end = std::chrono::steady_clock::now() + duration; std::chrono::steady_clock::now() < end; ++stops) {
+  for (const auto end = std::chrono::steady_clock::now() + duration;
+       std::chrono::steady_clock::now() < end; ++stops) {
     const pid_t victim = victims[random() % victims.size()];
     ::kill(victim, SIGSTOP);
     pause(2000);  // a host that is silent for 4 s is unreachable
@@ -150,8 +162,8 @@ TEST_CASE("false alarms: none while all CPUs are busy and roles are stopped for 
   CHECK(now.all() == roles.all());
   for (const std::string& line : lines_of(controller.out())) {
     CAPTURE(line);
-    for (const std::string alarm :
-         {"\"failed\"", "\"killed\"", "\"stopped\"", "host_unreachable", "\"ended\"", "query_failed", "\"frozen\""})
+    for (const std::string alarm : {"\"failed\"", "\"killed\"", "\"stopped\"", "host_unreachable",
+                                    "\"ended\"", "query_failed", "\"frozen\""})
       CHECK(line.find(alarm) == std::string::npos);
   }
   for (Process* launcher : {&plain, &mesh}) {
@@ -162,34 +174,39 @@ TEST_CASE("false alarms: none while all CPUs are busy and roles are stopped for 
   // It has not missed all of this: it tells of the ends that there were now.
   const auto tells_ends = [&] {
     std::size_t count = 0;
-    for (const auto& line : lines_of(controller.out())) count += line.find("\"ended\"") != std::string::npos;
+    for (const auto& line : lines_of(controller.out()))
+      count += line.find("\"ended\"") != std::string::npos;
     return count == 2;
   };
   CHECK(wait_until(tells_ends, in_time));
   controller.send_signal(SIGTERM);
   controller.wait_exit(in_time);
-  MESSAGE(stops << " stops of up to 2 s within " << duration.count() << " s beside " << burners.capacity()
-                << " busy loops: no false alarm");
+  MESSAGE(stops << " stops of up to 2 s within " << duration.count() << " s beside "
+                << burners.capacity() << " busy loops: no false alarm");
 }
 
 TEST_CASE(
-    "false alarms: whoever is stopped for longer than it takes to be missed, and shorter than the limits, is missed, and nobody is told "
+    "false alarms: whoever is stopped for longer than it takes to be missed, and shorter than the "
+    "limits, is missed, and nobody is told "
     "dead") {
   StandingHost host;
   const TempDir dir;
   const std::string sleep = own_sleep();
-  Process controller({bin("meshbus-controller"), "--hosts", host.address(), "--set", "supervision.poll=1s", "--set", "lease=15s"});
-  Process plain(
-      cli({"run", "--hosts", host.address(), "--set", "lease=15s", "--name", "plain", "-n", "4", "--", "sh", "-c", "exec " + sleep}));
-  Process mesh(cli({"run", "--hosts", host.address(), "--set", "lease=15s", "--name", "mesh", "--mesh", "-n", "2", "--", bin("echo_proc"),
-                    dir.path().string()}));
+  Process controller({bin("meshbus-controller"), "--hosts", host.address(), "--set",
+                      "supervision.poll=1s", "--set", "lease=15s"});
+  Process plain(cli({"run", "--hosts", host.address(), "--set", "lease=15s", "--name", "plain",
+                     "-n", "4", "--", "sh", "-c", "exec " + sleep}));
+  Process mesh(cli({"run", "--hosts", host.address(), "--set", "lease=15s", "--name", "mesh",
+                    "--mesh", "-n", "2", "--", bin("echo_proc"), dir.path().string()}));
   const auto told = [&](const std::string& what) {
     std::size_t count = 0;
-    for (const auto& line : lines_of(controller.out())) count += line.find(what) != std::string::npos;
+    for (const auto& line : lines_of(controller.out()))
+      count += line.find(what) != std::string::npos;
     return count;
   };
   {
-    const bool is_up = wait_until([&] { return sleepers(sleep).size() == 4 && told("\"state\":\"ready\"") == 6; }, in_time);
+    const bool is_up = wait_until(
+        [&] { return sleepers(sleep).size() == 4 && told("\"state\":\"ready\"") == 6; }, in_time);
     INFO(controller.describe() << plain.describe() << mesh.describe());
     REQUIRE(is_up);
   }
@@ -213,15 +230,19 @@ TEST_CASE(
     CHECK(pids_now() == before);
   }
   // Those that watch and own, all of them at once, for several of their polls and half of a lease.
-  for (const pid_t victim : {roles.warden, roles.keeper, controller.pid(), plain.pid(), mesh.pid()}) ::kill(victim, SIGSTOP);
+  for (const pid_t victim : {roles.warden, roles.keeper, controller.pid(), plain.pid(), mesh.pid()})
+    ::kill(victim, SIGSTOP);
   CHECK_FALSE(wait_until([&] { return pids_now() != before; }, 8s));
-  for (const pid_t victim : {roles.warden, roles.keeper, controller.pid(), plain.pid(), mesh.pid()}) ::kill(victim, SIGCONT);
+  for (const pid_t victim : {roles.warden, roles.keeper, controller.pid(), plain.pid(), mesh.pid()})
+    ::kill(victim, SIGCONT);
   // It was late, and says so; afterwards it is as it was.
   CHECK(wait_until([&] { return told("\"event\":\"late\"") >= 1; }, in_time));
   CHECK_FALSE(wait_until([&] { return pids_now() != before; }, 2s));
   CHECK(host.roles().all() == roles.all());
   CHECK(find_roles(roles.warden)->all() == roles.all());
-  for (const std::string alarm : {"\"failed\"", "\"killed\"", "\"stopped\"", "\"ended\"", "query_failed"}) CHECK(told(alarm) == 0);
+  for (const std::string alarm :
+       {"\"failed\"", "\"killed\"", "\"stopped\"", "\"ended\"", "query_failed"})
+    CHECK(told(alarm) == 0);
   for (Process* launcher : {&plain, &mesh}) {
     CHECK(launcher->err().find("lost") == std::string::npos);
     launcher->send_signal(SIGINT);
@@ -231,23 +252,30 @@ TEST_CASE(
   controller.wait_exit(in_time);
 }
 
-TEST_CASE("false alarms: a role that waits for a CPU is not frozen, and is when it is stopped" * doctest::test_suite(need::real_time)) {
+TEST_CASE("false alarms: a role that waits for a CPU is not frozen, and is when it is stopped" *
+          doctest::test_suite(need::real_time)) {
   const FreedCpu cpu;
   for (const std::string role : {"broker", "agent", "keeper"}) {
     CAPTURE(role);
     StandingHost host({"--set", "frozen.limit=600ms"});
     const std::string sleep = own_sleep();
-    Process launcher(cli({"run", "--hosts", host.address(), "-n", "4", "--", "sh", "-c", "exec " + sleep}));
+    Process launcher(
+        cli({"run", "--hosts", host.address(), "-n", "4", "--", "sh", "-c", "exec " + sleep}));
     REQUIRE(wait_until([&] { return sleepers(sleep).size() == 4; }, in_time));
     const auto roles = host.roles();
-    const pid_t victim = role == "broker" ? roles.broker : role == "agent" ? roles.agent : roles.keeper;
+    const pid_t victim = role == "broker"  ? roles.broker
+                         : role == "agent" ? roles.agent
+                                           : roles.keeper;
     const auto times_told = [&] {
       std::size_t count = 0;
       for (const auto& line : lines_of(host.process().err()))
-        count += line.starts_with("meshbus host: the " + role) && line.ends_with("it waits for a CPU and is left alone");
+        count += line.starts_with("meshbus host: the " + role) &&
+                 line.ends_with("it waits for a CPU and is left alone");
       return count;
     };
-    const auto is_called_frozen = [&] { return host.process().err().find("it is frozen") != std::string::npos; };
+    const auto is_called_frozen = [&] {
+      return host.process().err().find("it is frozen") != std::string::npos;
+    };
     {
       const Starvation starvation(victim, cpu);
       // About 600 ms each.
@@ -263,7 +291,9 @@ TEST_CASE("false alarms: a role that waits for a CPU is not frozen, and is when 
     REQUIRE(::kill(victim, SIGSTOP) == 0);
     const auto is_found = [&] {
       for (const auto& line : lines_of(host.process().err())) {
-        if (line.starts_with("meshbus host: the " + role) && line.ends_with("it is frozen (stopped); killing it")) return true;
+        if (line.starts_with("meshbus host: the " + role) &&
+            line.ends_with("it is frozen (stopped); killing it"))
+          return true;
       }
       return false;
     };

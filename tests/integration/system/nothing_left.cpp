@@ -1,4 +1,5 @@
-// Spec 4.7: after the end of any one role, by SIGKILL too, no descendant of a proc is alive within two seconds.
+// Spec 4.7: after the end of any one role, by SIGKILL too, no descendant of a proc is alive within
+// two seconds.
 #include <doctest/doctest.h>
 
 #include <algorithm>
@@ -22,13 +23,16 @@ namespace fs = std::filesystem;
 constexpr std::size_t ranks = 8;
 const std::set<std::string> kinds = {"rank", "session", "daemon", "bare", "deaf"};
 
-/// The processes of a zoo (tests/programs/zoo.cpp) that have said that they are there: pid and kind.
+/// The processes of a zoo (tests/programs/zoo.cpp) that have said that they are there: pid and
+/// kind.
 std::map<pid_t, std::string> animals_in(const fs::path& directory) {
   std::map<pid_t, std::string> found;
   std::error_code ignored;
-  for (auto at = fs::directory_iterator(directory, ignored); at != fs::directory_iterator(); at.increment(ignored)) {
+  for (auto at = fs::directory_iterator(directory, ignored); at != fs::directory_iterator();
+       at.increment(ignored)) {
     const std::string name = at->path().filename().string();
-    if (name.front() != '.') found[std::stoi(name.substr(name.find('.') + 1))] = name.substr(0, name.find('.'));
+    if (name.front() != '.')
+      found[std::stoi(name.substr(name.find('.') + 1))] = name.substr(0, name.find('.'));
   }
   return found;
 }
@@ -47,13 +51,19 @@ class Zoo {
  public:
   explicit Zoo(Words options) {
     options.insert(options.begin(), "run");
-    options.insert(options.end(), {"-n", std::to_string(ranks), "--", bin("test_zoo"), dir_.path().string()});
+    options.insert(options.end(),
+                   {"-n", std::to_string(ranks), "--", bin("test_zoo"), dir_.path().string()});
     launcher_ = std::make_unique<Process>(cli(options));
-    wait_until([&] { return animals_in(dir_.path()).size() == ranks * kinds.size() || !launcher_->is_running(); }, in_time);
+    wait_until(
+        [&] {
+          return animals_in(dir_.path()).size() == ranks * kinds.size() || !launcher_->is_running();
+        },
+        in_time);
     INFO(launcher_->describe());
     const auto known = animals_in(dir_.path());
     for (const auto& one : processes_with(dir_.path().string())) {
-      if (const auto animal = known.find(own_number_of(one.pid)); animal != known.end()) animals_[one.pid] = animal->second;
+      if (const auto animal = known.find(own_number_of(one.pid)); animal != known.end())
+        animals_[one.pid] = animal->second;
     }
     REQUIRE(animals_.size() == ranks * kinds.size());
     REQUIRE(living().size() == animals_.size());
@@ -67,13 +77,15 @@ class Zoo {
     }
     return found;
   }
-  /// Whatever carries the zoo's directory in its command line: what the pids alone may not show. Not the launcher, nor what looks for leaks
-  /// in it while it ends: a clone of it, as long as it is there.
+  /// Whatever carries the zoo's directory in its command line: what the pids alone may not show.
+  /// Not the launcher, nor what looks for leaks in it while it ends: a clone of it, as long as it
+  /// is there.
   std::vector<ProcessInfo> relatives() const {
     auto found = processes_with(dir_.path().string());
     const auto self = find_process(launcher_->pid());
     std::erase_if(found, [&](const ProcessInfo& one) {
-      return one.pid == launcher_->pid() || (self && one.parent == self->pid && one.command == self->command);
+      return one.pid == launcher_->pid() ||
+             (self && one.parent == self->pid && one.command == self->command);
     });
     return found;
   }
@@ -92,8 +104,8 @@ std::string describe(const std::vector<pid_t>& pids) {
   return text;
 }
 
-/// The roles promise nothing about themselves; LeakSanitizer looks through each of them at its end, which takes seconds where there is no
-/// CPU to spare.
+/// The roles promise nothing about themselves; LeakSanitizer looks through each of them at its end,
+/// which takes seconds where there is no CPU to spare.
 constexpr std::chrono::milliseconds roles_gone = cleaned_up + std::chrono::seconds(10);
 
 enum class Victim { launcher, warden, keeper, agent, broker };
@@ -110,11 +122,15 @@ void kill_one(Victim victim, const std::string& containment) {
   REQUIRE(directories.size() == 1);
   const auto cgroups = cgroups_of(directories);
   // Where v2 has the controllers they are for what limits the whole host.
-  const bool may_limit = !meshbus::os::LimitPlaces::find("test", meshbus::os::plan_cgroup_placement()).v2_path().empty();
+  const bool may_limit =
+      !meshbus::os::LimitPlaces::find("test", meshbus::os::plan_cgroup_placement())
+           .v2_path()
+           .empty();
   if (containment != "auto" && !may_limit) CHECK(cgroups.empty());
 
   const pid_t target =
-      std::vector<pid_t>{launcher, roles->warden, roles->keeper, roles->agent, roles->broker}.at(static_cast<std::size_t>(victim));
+      std::vector<pid_t>{launcher, roles->warden, roles->keeper, roles->agent, roles->broker}.at(
+          static_cast<std::size_t>(victim));
   REQUIRE(::kill(target, SIGKILL) == 0);
   const auto took = time_until([&] { return zoo.living().empty(); }, cleaned_up);
   INFO("survivors:" << describe(zoo.living()));
@@ -126,12 +142,14 @@ void kill_one(Victim victim, const std::string& containment) {
     }
     return true;
   };
-  // Whose warden is killed in a pid namespace, to that the kernel itself is quicker than anybody who could clean up files.
+  // Whose warden is killed in a pid namespace, to that the kernel itself is quicker than anybody
+  // who could clean up files.
   const bool leaves_files = containment == "pidns" && victim == Victim::warden;
   const auto host_took = time_until(
       [&] {
         return are_roles_gone() &&
-               (leaves_files || (host_directories().empty() && limits_of(directories).empty() && cgroups_of(directories).empty()));
+               (leaves_files || (host_directories().empty() && limits_of(directories).empty() &&
+                                 cgroups_of(directories).empty()));
       },
       roles_gone);
   if (leaves_files) StandingHost next;
@@ -145,14 +163,19 @@ void kill_one(Victim victim, const std::string& containment) {
                                            : cgroups.empty()     ? "sweep"
                                                                  : "cgroup v2")
                             << ": 0 of " << ranks * kinds.size() << " left after "
-                            << (took ? std::to_string(took->count()) : "more than 2000") << " ms, nothing of the host after "
-                            << (took && host_took ? std::to_string((*took + *host_took).count()) : "too many") << " ms");
+                            << (took ? std::to_string(took->count()) : "more than 2000")
+                            << " ms, nothing of the host after "
+                            << (took && host_took ? std::to_string((*took + *host_took).count())
+                                                  : "too many")
+                            << " ms");
   if (victim == Victim::launcher) return;
   // The launcher says what became of its host, and leaves.
   CHECK(zoo.launcher().wait_exit(in_time) == ExitStatus::exited(123));
   INFO(zoo.launcher().err());
   if (victim != Victim::keeper) CHECK(zoo.launcher().err().find("SIGKILL") != std::string::npos);
-  if (victim != Victim::warden) CHECK(zoo.launcher().err().find(victim_names[static_cast<std::size_t>(victim)]) != std::string::npos);
+  if (victim != Victim::warden)
+    CHECK(zoo.launcher().err().find(victim_names[static_cast<std::size_t>(victim)]) !=
+          std::string::npos);
 }
 
 void kill_three_times(Victim victim) {
@@ -188,13 +211,16 @@ TEST_CASE("nothing left: one rank is killed, and its descendants go with it, but
     CAPTURE(containment);
     Zoo zoo({"--keep-going", "--containment", containment});
     ::kill(zoo.living_of("rank").front(), SIGKILL);
-    const auto took = time_until([&] { return zoo.living().size() == (ranks - 1) * kinds.size(); }, cleaned_up);
+    const auto took =
+        time_until([&] { return zoo.living().size() == (ranks - 1) * kinds.size(); }, cleaned_up);
     CHECK(took.has_value());
     for (const std::string& kind : kinds) {
       CAPTURE(kind);
       CHECK(zoo.living_of(kind).size() == ranks - 1);
     }
-    if (took) MESSAGE("kill -9 of a rank, " << containment << ": its descendants were gone after " << took->count() << " ms");
+    if (took)
+      MESSAGE("kill -9 of a rank, " << containment << ": its descendants were gone after "
+                                    << took->count() << " ms");
     zoo.launcher().send_signal(SIGINT);
     zoo.launcher().wait_for_output("stopping the mesh", in_time);
     zoo.launcher().send_signal(SIGINT);
@@ -204,7 +230,9 @@ TEST_CASE("nothing left: one rank is killed, and its descendants go with it, but
   }
 }
 
-TEST_CASE("nothing left: kill -9 of a launcher on a host that stands ends its procs' descendants, and the host stays") {
+TEST_CASE(
+    "nothing left: kill -9 of a launcher on a host that stands ends its procs' descendants, and "
+    "the host stays") {
   for (const std::string& containment : containments()) {
     CAPTURE(containment);
     StandingHost host({"--containment", containment});
@@ -214,13 +242,18 @@ TEST_CASE("nothing left: kill -9 of a launcher on a host that stands ends its pr
     INFO("survivors:" << describe(zoo.living()));
     CHECK(took.has_value());
     CHECK(to_string(zoo.relatives()) == "");
-    if (took) MESSAGE("kill -9 of the launcher of a host that stands, " << containment << ": 0 left after " << took->count() << " ms");
+    if (took)
+      MESSAGE("kill -9 of the launcher of a host that stands, " << containment << ": 0 left after "
+                                                                << took->count() << " ms");
     CHECK(host.process().is_running());
-    CHECK(run_cli({"run", "--hosts", host.address(), "--", "true"}).status == ExitStatus::exited(0));
+    CHECK(run_cli({"run", "--hosts", host.address(), "--", "true"}).status ==
+          ExitStatus::exited(0));
   }
 }
 
-TEST_CASE("nothing left: a host that stands and loses its keeper or agent ends, and its launcher is told") {
+TEST_CASE(
+    "nothing left: a host that stands and loses its keeper or agent ends, and its launcher is "
+    "told") {
   for (const bool is_keeper : {true, false}) {
     StandingHost host({"--set", "agent.restart=end"});
     // A host that does not answer may come back; the limit says how long that is waited for.
@@ -228,8 +261,9 @@ TEST_CASE("nothing left: a host that stands and loses its keeper or agent ends, 
     ::kill(is_keeper ? host.roles().keeper : host.roles().agent, SIGKILL);
     CHECK(wait_until([&] { return zoo.living().empty(); }, cleaned_up));
     CHECK(host.process().wait_exit(in_time) == ExitStatus::exited(70));
-    CHECK(host.process().err().find(is_keeper ? "the keeper was killed by SIGKILL" : "the agent was killed by SIGKILL") !=
-          std::string::npos);
+    CHECK(host.process().err().find(is_keeper
+                                        ? "the keeper was killed by SIGKILL"
+                                        : "the agent was killed by SIGKILL") != std::string::npos);
     const auto took = time_until([&] { return !zoo.launcher().is_running(); }, in_time);
     INFO(zoo.launcher().describe());
     REQUIRE(took);
@@ -241,11 +275,14 @@ TEST_CASE("nothing left: a host that stands and loses its keeper or agent ends, 
 
 TEST_CASE("nothing left: a descendant that forks and ends all the time is caught, whoever dies") {
   for (const std::string& containment : containments()) {
-    for (const Victim victim : {Victim::launcher, Victim::warden, Victim::keeper, Victim::agent, Victim::broker}) {
+    for (const Victim victim :
+         {Victim::launcher, Victim::warden, Victim::keeper, Victim::agent, Victim::broker}) {
       const TempDir dir;
-      Process launcher(cli({"run", "--containment", containment, "--set", "agent.restart=end", "--grace", "100ms", "--", bin("test_zoo"),
-                            "--runner", dir.path().string()}));
-      REQUIRE(wait_until([&] { return animals_in(dir.path()).size() == 2 || !launcher.is_running(); }, in_time));
+      Process launcher(
+          cli({"run", "--containment", containment, "--set", "agent.restart=end", "--grace",
+               "100ms", "--", bin("test_zoo"), "--runner", dir.path().string()}));
+      REQUIRE(wait_until(
+          [&] { return animals_in(dir.path()).size() == 2 || !launcher.is_running(); }, in_time));
       const auto wardens = wardens_of(launcher.pid());
       REQUIRE(wardens.size() == 1);
       const auto roles = find_roles(wardens.front());
@@ -262,16 +299,22 @@ TEST_CASE("nothing left: a descendant that forks and ends all the time is caught
       const auto is_running_away = [&] {
         const auto first = animals_in(dir.path());
         const auto found = relatives();
-        return std::any_of(found.begin(), found.end(), [&](const ProcessInfo& one) { return !first.contains(one.pid); });
+        return std::any_of(found.begin(), found.end(),
+                           [&](const ProcessInfo& one) { return !first.contains(one.pid); });
       };
       REQUIRE(wait_until(is_running_away, in_time));
-      ::kill(std::vector<pid_t>{launcher.pid(), roles->warden, roles->keeper, roles->agent, roles->broker}.at(
-                 static_cast<std::size_t>(victim)),
+      ::kill(std::vector<pid_t>{launcher.pid(), roles->warden, roles->keeper, roles->agent,
+                                roles->broker}
+                 .at(static_cast<std::size_t>(victim)),
              SIGKILL);
-      // One look may fall between a parent that is gone and a child that is not yet listed: two in a row.
-      const auto took = time_until([&] { return relatives().empty() && relatives().empty(); }, cleaned_up);
+      // One look may fall between a parent that is gone and a child that is not yet listed: two in
+      // a row.
+      const auto took =
+          time_until([&] { return relatives().empty() && relatives().empty(); }, cleaned_up);
       CHECK(took.has_value());
-      if (took) MESSAGE("kill -9 of the " << name << ", " << containment << ": a runaway was caught after " << took->count() << " ms");
+      if (took)
+        MESSAGE("kill -9 of the " << name << ", " << containment << ": a runaway was caught after "
+                                  << took->count() << " ms");
       CHECK(wait_until([&] { return !launcher.is_running(); }, in_time));
       CHECK(to_string(relatives()) == "");
     }
@@ -297,7 +340,8 @@ TEST_CASE("nothing left: Ctrl-C, a failing rank and a timeout end hostile descen
   }
 }
 
-TEST_CASE("nothing left: in a pid namespace all roles may die at once" * doctest::test_suite(need::pid_namespace)) {
+TEST_CASE("nothing left: in a pid namespace all roles may die at once" *
+          doctest::test_suite(need::pid_namespace)) {
   for (int round = 0; round < 3; ++round) {
     Zoo zoo({"--containment", "pidns"});
     const auto roles = find_roles(wardens_of(zoo.launcher().pid()).at(0));
@@ -306,7 +350,9 @@ TEST_CASE("nothing left: in a pid namespace all roles may die at once" * doctest
     const auto took = time_until([&] { return zoo.living().empty(); }, cleaned_up);
     INFO("survivors:" << describe(zoo.living()));
     CHECK(took.has_value());
-    if (took) MESSAGE("kill -9 of all four roles, pidns: 0 of " << ranks * kinds.size() << " left after " << took->count() << " ms");
+    if (took)
+      MESSAGE("kill -9 of all four roles, pidns: 0 of " << ranks * kinds.size() << " left after "
+                                                        << took->count() << " ms");
     CHECK(to_string(zoo.relatives()) == "");
     CHECK(zoo.launcher().wait_exit(in_time) == ExitStatus::exited(123));
     StandingHost next;  // removes the run directory
@@ -314,15 +360,18 @@ TEST_CASE("nothing left: in a pid namespace all roles may die at once" * doctest
   CHECK(host_directories().empty());
 }
 
-TEST_CASE("nothing left: with cgroup v2, all roles but one may die at once" * doctest::test_suite(need::own_cgroup)) {
+TEST_CASE("nothing left: with cgroup v2, all roles but one may die at once" *
+          doctest::test_suite(need::own_cgroup)) {
   for (const std::string survivor : {"warden", "keeper", "agent", "broker"}) {
     CAPTURE(survivor);
     Zoo zoo({"--containment", "cgroup"});
     const auto roles = find_roles(wardens_of(zoo.launcher().pid()).at(0));
     REQUIRE(roles);
     const auto directories = host_directories();
-    const std::map<std::string, pid_t> all{
-        {"warden", roles->warden}, {"keeper", roles->keeper}, {"agent", roles->agent}, {"broker", roles->broker}};
+    const std::map<std::string, pid_t> all{{"warden", roles->warden},
+                                           {"keeper", roles->keeper},
+                                           {"agent", roles->agent},
+                                           {"broker", roles->broker}};
     // Stopped first: none of them can do anything about the end of another.
     for (const auto& [name, pid] : all) {
       if (name != survivor) ::kill(pid, SIGSTOP);
@@ -334,9 +383,11 @@ TEST_CASE("nothing left: with cgroup v2, all roles but one may die at once" * do
     INFO("survivors:" << describe(zoo.living()));
     CHECK(took.has_value());
     if (took)
-      MESSAGE("kill -9 of all roles but the " << survivor << ": 0 of " << ranks * kinds.size() << " left after " << took->count() << " ms");
+      MESSAGE("kill -9 of all roles but the " << survivor << ": 0 of " << ranks * kinds.size()
+                                              << " left after " << took->count() << " ms");
     CHECK(zoo.launcher().wait_exit(in_time) == ExitStatus::exited(123));
-    for (const auto& [name, pid] : all) CHECK(wait_until([&, one = pid] { return is_gone(one); }, cleaned_up));
+    for (const auto& [name, pid] : all)
+      CHECK(wait_until([&, one = pid] { return is_gone(one); }, cleaned_up));
     StandingHost next;  // removes the run directory and the cgroup
     CHECK(to_string(zoo.relatives()) == "");
     CHECK(cgroups_of(directories).empty());
@@ -355,7 +406,8 @@ TEST_CASE("nothing left: a role that is stopped when its warden is killed ends, 
       const pid_t stopped = is_agent ? roles->agent : roles->broker;
       ::kill(stopped, SIGSTOP);
       ::kill(roles->warden, SIGKILL);
-      CHECK(time_until([&] { return zoo.living().empty() && is_gone(stopped); }, cleaned_up).has_value());
+      CHECK(time_until([&] { return zoo.living().empty() && is_gone(stopped); }, cleaned_up)
+                .has_value());
       CHECK(to_string(zoo.relatives()) == "");
       zoo.launcher().wait_exit(in_time);
       if (containment == "pidns") StandingHost next;
@@ -364,12 +416,14 @@ TEST_CASE("nothing left: a role that is stopped when its warden is killed ends, 
   CHECK(host_directories().empty());
 }
 
-TEST_CASE("nothing left: kill -9 of a whole host's roles is cleaned up by the next host of this user") {
+TEST_CASE(
+    "nothing left: kill -9 of a whole host's roles is cleaned up by the next host of this user") {
   Zoo zoo({"--containment", "auto"});
   const auto roles = find_roles(wardens_of(zoo.launcher().pid()).at(0));
   REQUIRE(roles);
   const auto directories = host_directories();
-  for (const pid_t pid : {roles->warden, roles->keeper, roles->agent, roles->broker}) ::kill(pid, SIGKILL);
+  for (const pid_t pid : {roles->warden, roles->keeper, roles->agent, roles->broker})
+    ::kill(pid, SIGKILL);
   CHECK(zoo.launcher().wait_exit(in_time) == ExitStatus::exited(123));
   {
     StandingHost next;

@@ -1,5 +1,5 @@
-// Spec 5.5: the agent may be killed without its procs noticing. A new one goes on with the same processes, and neither an exit code nor a
-// byte of output is lost.
+// Spec 5.5: the agent may be killed without its procs noticing. A new one goes on with the same
+// processes, and neither an exit code nor a byte of output is lost.
 #include <doctest/doctest.h>
 #include <fcntl.h>
 #include <sys/stat.h>
@@ -58,8 +58,8 @@ void touch(const fs::path& file) {
 constexpr int procs = 60;
 constexpr int lines_per_half = 400;
 
-/// Writes the first half, waits until there is a writer of the pipe DIR/go, writes the second half and a last line without an end; the exit
-/// code is the rank.
+/// Writes the first half, waits until there is a writer of the pipe DIR/go, writes the second half
+/// and a last line without an end; the exit code is the rank.
 const char* const writer = R"(
   i=0
   while [ $i -lt 400 ]; do echo "$RANK $$ $i"; i=$((i+1)); done
@@ -106,7 +106,8 @@ void check_all_there(const std::string& out, const json& report) {
     if (by_rank[rank] == expected + "last " + std::to_string(rank) + "\n") {
       ++complete;
     } else {
-      MESSAGE("rank " << rank << ": " << by_rank[rank].size() << " bytes of " << expected.size() + 8 << "; " << told.dump());
+      MESSAGE("rank " << rank << ": " << by_rank[rank].size() << " bytes of " << expected.size() + 8
+                      << "; " << told.dump());
     }
     codes += told.at("exit_code") == rank ? 1 : 0;
     same_pids += told.at("pid") == pids[rank] ? 1 : 0;
@@ -121,9 +122,11 @@ class Run {
  public:
   explicit Run(Words options = {}) {
     REQUIRE(::mkfifo((dir_ / "go").c_str(), 0600) == 0);
-    options.insert(options.begin(), {"run", "-n", std::to_string(procs), "--keep-going", "--stdin", "none", "--json", dir_ / "report"});
+    options.insert(options.begin(), {"run", "-n", std::to_string(procs), "--keep-going", "--stdin",
+                                     "none", "--json", dir_ / "report"});
     options.insert(options.end(), {"--", "sh", "-c", writer});
-    launcher_ = std::make_unique<Process>(cli(options), ProcessOptions{.environment = {{"DIR", dir_.path().string()}}});
+    launcher_ = std::make_unique<Process>(
+        cli(options), ProcessOptions{.environment = {{"DIR", dir_.path().string()}}});
   }
   Process& launcher() { return *launcher_; }
   void go() { go_ = meshbus::UniqueFd(::open((dir_ / "go").c_str(), O_RDWR | O_CLOEXEC)); }
@@ -142,7 +145,9 @@ class Run {
 
 }  // namespace
 
-TEST_CASE("takeover: the agent is killed again and again below 60 writing procs: same pids, all exit codes, all output") {
+TEST_CASE(
+    "takeover: the agent is killed again and again below 60 writing procs: same pids, all exit "
+    "codes, all output") {
   for (int round = 0; round < rounds(); ++round) {
     CAPTURE(round);
     Run run;
@@ -160,7 +165,8 @@ TEST_CASE("takeover: the agent is killed again and again below 60 writing procs:
 TEST_CASE("takeover: procs that end while there is no agent lose neither code nor output") {
   Run run;
   const auto roles = roles_of(run.launcher());
-  for (int rank = 0; rank < procs; ++rank) run.launcher().wait_for_output("] " + std::to_string(rank) + " ", in_time);
+  for (int rank = 0; rank < procs; ++rank)
+    run.launcher().wait_for_output("] " + std::to_string(rank) + " ", in_time);
   run.launcher().wait_for_output(" 399\n", in_time);
   const auto writers = [&] {
     std::size_t count = 0;
@@ -180,9 +186,10 @@ TEST_CASE("takeover: procs that end while there is no agent lose neither code no
 TEST_CASE("takeover: what was asked for and not yet started is started once") {
   for (int round = 0; round < rounds(); ++round) {
     const TempDir dir;
-    Process launcher(cli({"run", "-n", "200", "--keep-going", "--stdin", "none", "--json", dir / "report", "--", "sh", "-c",
-                          R"(echo one >>"$DIR/$RANK"; exit $((RANK % 50)))"}),
-                     {.environment = {{"DIR", dir.path().string()}}});
+    Process launcher(
+        cli({"run", "-n", "200", "--keep-going", "--stdin", "none", "--json", dir / "report", "--",
+             "sh", "-c", R"(echo one >>"$DIR/$RANK"; exit $((RANK % 50)))"}),
+        {.environment = {{"DIR", dir.path().string()}}});
     const auto roles = roles_of(launcher);
     REQUIRE(wait_until([&] { return fs::exists(dir / "3") || !launcher.is_running(); }, in_time));
     replace_agent(roles);
@@ -193,7 +200,8 @@ TEST_CASE("takeover: what was asked for and not yet started is started once") {
     int right = 0;
     int once = 0;
     for (int rank = 0; rank < 200; ++rank) {
-      right += report.at("ranks")[static_cast<std::size_t>(rank)].at("exit_code") == rank % 50 ? 1 : 0;
+      right +=
+          report.at("ranks")[static_cast<std::size_t>(rank)].at("exit_code") == rank % 50 ? 1 : 0;
       once += read_file(dir / std::to_string(rank)) == "one\n" ? 1 : 0;
     }
     CHECK(right == 200);
@@ -201,10 +209,12 @@ TEST_CASE("takeover: what was asked for and not yet started is started once") {
   }
 }
 
-TEST_CASE("takeover: the new agent knows its meshes: it lists them, stops them, and nothing is left") {
+TEST_CASE(
+    "takeover: the new agent knows its meshes: it lists them, stops them, and nothing is left") {
   StandingHost host;
   const std::string sleep = own_sleep();
-  Process launcher(cli({"run", "--hosts", host.address(), "-n", "3", "--grace", "200ms", "--", "sh", "-c", "echo up; exec " + sleep}));
+  Process launcher(cli({"run", "--hosts", host.address(), "-n", "3", "--grace", "200ms", "--", "sh",
+                        "-c", "echo up; exec " + sleep}));
   REQUIRE(wait_until([&] { return sleepers(sleep).size() == 3; }, in_time));
   // But for what the procs used when somebody last looked.
   const auto listing = [&] {
@@ -216,7 +226,9 @@ TEST_CASE("takeover: the new agent knows its meshes: it lists them, stops them, 
   };
   const json before = listing();
   ::kill(host.roles().agent, SIGKILL);
-  REQUIRE(wait_until([&] { return host.process().err().find("restarting it (1 of 5") != std::string::npos; }, in_time));
+  REQUIRE(wait_until(
+      [&] { return host.process().err().find("restarting it (1 of 5") != std::string::npos; },
+      in_time));
   const json after = listing();
   CHECK(after == before);
   CHECK(sleepers(sleep).size() == 3);
@@ -230,7 +242,8 @@ TEST_CASE("takeover: the new agent knows its meshes: it lists them, stops them, 
 TEST_CASE("takeover: the launcher that goes while there is no agent is missed by the next one") {
   StandingHost host;
   const std::string sleep = own_sleep();
-  Process launcher(cli({"run", "--hosts", host.address(), "-n", "3", "--", "sh", "-c", "exec " + sleep}));
+  Process launcher(
+      cli({"run", "--hosts", host.address(), "-n", "3", "--", "sh", "-c", "exec " + sleep}));
   REQUIRE(wait_until([&] { return sleepers(sleep).size() == 3; }, in_time));
   REQUIRE(::kill(host.process().pid(), SIGSTOP) == 0);
   REQUIRE(::kill(host.roles().agent, SIGKILL) == 0);
@@ -241,10 +254,12 @@ TEST_CASE("takeover: the launcher that goes while there is no agent is missed by
   CHECK(wait_until([&] { return sleepers(sleep).empty(); }, in_time));
 }
 
-TEST_CASE("takeover: an agent that dies six times within a minute ends the host, and nothing is left") {
+TEST_CASE(
+    "takeover: an agent that dies six times within a minute ends the host, and nothing is left") {
   StandingHost host;
   const std::string sleep = own_sleep();
-  Process launcher(cli({"run", "--hosts", host.address(), "--set", "delivery.limit=2s", "--", "sh", "-c", "exec " + sleep}));
+  Process launcher(cli({"run", "--hosts", host.address(), "--set", "delivery.limit=2s", "--", "sh",
+                        "-c", "exec " + sleep}));
   REQUIRE(wait_until([&] { return sleepers(sleep).size() == 1; }, in_time));
   for (int i = 0; i < 5; ++i) replace_agent(host.roles());
   const auto last = find_roles(host.roles().warden);
@@ -256,9 +271,12 @@ TEST_CASE("takeover: an agent that dies six times within a minute ends the host,
   launcher.wait_exit(in_time);
 }
 
-TEST_CASE("takeover: log files go on at the right byte, and a reader of logs that follows misses nothing") {
+TEST_CASE(
+    "takeover: log files go on at the right byte, and a reader of logs that follows misses "
+    "nothing") {
   const TempDir dir;
-  StandingHost host({"--set", "logs.directory=" + (dir / "logs"), "--set", "logs.size=64KiB", "--set", "logs.files=1000"});
+  StandingHost host({"--set", "logs.directory=" + (dir / "logs"), "--set", "logs.size=64KiB",
+                     "--set", "logs.files=1000"});
   // Three parts, each of which waits for its start.
   const std::string script = R"(
     echo begin
@@ -269,10 +287,12 @@ TEST_CASE("takeover: log files go on at the right byte, and a reader of logs tha
       while [ $i -lt $end ]; do echo "$RANK line $i"; i=$((i+1)); done
     done
     printf 'the end')";
-  Process launcher(cli({"run", "--hosts", host.address(), "-n", "4", "--name", "kept", "--no-prefix", "--", "sh", "-c", script}),
+  Process launcher(cli({"run", "--hosts", host.address(), "-n", "4", "--name", "kept",
+                        "--no-prefix", "--", "sh", "-c", script}),
                    {.environment = {{"DIR", dir.path().string()}}});
   launcher.wait_for_output("begin", in_time);
-  Process reader(cli({"logs", "-f", "--raw", "--tail", "all", "--rank", "2", "--hosts", host.address(), "kept"}));
+  Process reader(cli(
+      {"logs", "-f", "--raw", "--tail", "all", "--rank", "2", "--hosts", host.address(), "kept"}));
   reader.wait_for_output("begin", in_time);
   for (const int part : {1, 2, 3}) {
     touch(dir.path() / ("go" + std::to_string(part)));
@@ -285,16 +305,20 @@ TEST_CASE("takeover: log files go on at the right byte, and a reader of logs tha
   for (int rank = 0; rank < 4; ++rank) {
     CAPTURE(rank);
     std::string expected = "begin\n";
-    for (int i = 0; i < 12'000; ++i) expected += std::to_string(rank) + " line " + std::to_string(i) + "\n";
+    for (int i = 0; i < 12'000; ++i)
+      expected += std::to_string(rank) + " line " + std::to_string(i) + "\n";
     expected += "the end";
     const std::string path = mesh / (std::to_string(rank) + ".out");
     std::map<std::string, std::string> files;
     for (const auto& file : fs::directory_iterator(mesh)) {
-      if (file.path().string().starts_with(path)) files[file.path() == path ? "~" : file.path().string()] = read_file(file.path());
+      if (file.path().string().starts_with(path))
+        files[file.path() == path ? "~" : file.path().string()] = read_file(file.path());
     }
     std::string joined;
     for (const auto& [name, content] : files) {
-      if (name != "~") CHECK(std::stoull(name.substr(path.size() + 1)) == joined.size());  // the offset that the name tells
+      if (name != "~")
+        CHECK(std::stoull(name.substr(path.size() + 1)) ==
+              joined.size());  // the offset that the name tells
       joined += content;
     }
     CHECK(files.size() > 2);
@@ -302,7 +326,8 @@ TEST_CASE("takeover: log files go on at the right byte, and a reader of logs tha
     if (rank == 2) CHECK((reader.out() == expected));
   }
   // Who asks a new agent for the logs of what has ended gets them from the files.
-  const auto later = run_cli({"logs", "--raw", "--tail", "all", "--rank", "3", "--hosts", host.address(), "kept"});
+  const auto later =
+      run_cli({"logs", "--raw", "--tail", "all", "--rank", "3", "--hosts", host.address(), "kept"});
   INFO(later.err);
   CHECK(later.status == ExitStatus::exited(0));
   CHECK(later.out.ends_with("3 line 11999\nthe end"));

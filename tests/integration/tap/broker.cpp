@@ -31,7 +31,8 @@ struct TapReader {
       REQUIRE(batch.has_value());
       names.learn(*batch);
       count.missed_before(*batch);
-      for (const auto& message : batch->messages()) messages.emplace_back(message.envelope, std::string(message.body));
+      for (const auto& message : batch->messages())
+        messages.emplace_back(message.envelope, std::string(message.body));
       last.emplace(std::move(*batch));
     }
   }
@@ -58,13 +59,17 @@ struct TapReader {
 struct TappedPair {
   TappedPair()
       : broker(start_broker(loop, "unix:" + (dir / "b"), {},
-                            [this](BrokerOptions& options) { options.tap = *HostAddr::parse("unix:" + (dir / "tap")); })),
+                            [this](BrokerOptions& options) {
+                              options.tap = *HostAddr::parse("unix:" + (dir / "tap"));
+                            })),
         launcher(loop, endpoint_of(*broker), launcher_hello()),
         proc(loop, endpoint_of(*broker), proc_hello(broker->address(), 0)) {
     launcher.up();
     proc.up();
   }
-  void send(std::uint32_t port, const std::string& body) { REQUIRE(launcher.bus->send(proc.address(), port, body).has_value()); }
+  void send(std::uint32_t port, const std::string& body) {
+    REQUIRE(launcher.bus->send(proc.address(), port, body).has_value());
+  }
   bool until_received(std::size_t count) {
     return loop.until([&] { return proc.received.size() >= count; });
   }
@@ -78,7 +83,9 @@ struct TappedPair {
 
 }  // namespace
 
-TEST_CASE("broker_tap: every message is seen once, in order, with its size and as much of its body as was asked for") {
+TEST_CASE(
+    "broker_tap: every message is seen once, in order, with its size and as much of its body as "
+    "was asked for") {
   TappedPair at;
   TapReader all(at.loop, at.dir / "tap", tap_topic(kBodyLimit, "kind=message"));
   TapReader some(at.loop, at.dir / "tap", tap_topic(3, "port=2|3 size>1"));
@@ -102,24 +109,31 @@ TEST_CASE("broker_tap: every message is seen once, in order, with its size and a
     CHECK(envelope.port() == i % 5);
     CHECK((body == bodies[i]));
   }
-  CHECK(all.names.find(all.messages[0].first.source_proc()) == at.launcher.bus->self()->to_string());
-  CHECK(all.names.find(all.messages[0].first.destination_proc()) == at.proc.bus->self()->to_string());
-  CHECK(all.names.find(all.messages[0].first.destination_host()) == at.broker->address().to_string());
+  CHECK(all.names.find(all.messages[0].first.source_proc()) ==
+        at.launcher.bus->self()->to_string());
+  CHECK(all.names.find(all.messages[0].first.destination_proc()) ==
+        at.proc.bus->self()->to_string());
+  CHECK(all.names.find(all.messages[0].first.destination_host()) ==
+        at.broker->address().to_string());
   REQUIRE(some.until([&] { return some.messages.size() >= 80; }));
   CHECK(some.messages.size() == 80);
-  for (const auto& [envelope, body] : some.messages) CHECK(body.size() == std::min<std::size_t>(3, envelope.length()));
+  for (const auto& [envelope, body] : some.messages)
+    CHECK(body.size() == std::min<std::size_t>(3, envelope.length()));
   nothing.read();
   CHECK(nothing.messages.empty());
   CHECK(all.count.missed() + some.count.missed() == 0);
   check_conservation(at.loop, *at.broker);
 }
 
-TEST_CASE("broker_tap: answers and what the broker says itself are seen; what is between a peer and its broker is not") {
+TEST_CASE(
+    "broker_tap: answers and what the broker says itself are seen; what is between a peer and its "
+    "broker is not") {
   TappedPair at;
   TapReader reader(at.loop, at.dir / "tap", tap_topic(0, ""));
   reader.wait_tapping();
   REQUIRE(at.launcher.call(at.proc.address(), "question").has_value());
-  const auto nobody = Destination::to(ProcId(*HostAddr::parse("tcp:192.0.2.1:7"), ProcName(*Name::make("nobody"))));
+  const auto nobody =
+      Destination::to(ProcId(*HostAddr::parse("tcp:192.0.2.1:7"), ProcName(*Name::make("nobody"))));
   REQUIRE(at.launcher.bus->send(nobody, 5, "lost").has_value());
   REQUIRE(reader.until([&] { return reader.messages.size() >= 4; }));
   std::vector<wire::Kind> kinds;
@@ -128,7 +142,8 @@ TEST_CASE("broker_tap: answers and what the broker says itself are seen; what is
   std::erase(kinds, wire::Kind::control);
   CHECK(kinds == std::vector{wire::Kind::call, wire::Kind::reply, wire::Kind::message});
   CHECK(std::all_of(reader.messages.begin(), reader.messages.end(), [](const auto& one) {
-    return one.first.destination_proc() != 0 && (one.first.kind() != wire::Kind::control || one.first.source_proc() == 0);
+    return one.first.destination_proc() != 0 &&
+           (one.first.kind() != wire::Kind::control || one.first.source_proc() == 0);
   }));
 }
 
@@ -184,27 +199,32 @@ TEST_CASE("broker_tap: nothing is copied while nobody is subscribed; a new tap b
   }));
 }
 
-TEST_CASE("broker_tap: a subscription that is not understood is refused in words, one too many as well") {
+TEST_CASE(
+    "broker_tap: a subscription that is not understood is refused in words, one too many as well") {
   TappedPair at;
   TapReader wrong(at.loop, at.dir / "tap", tap_topic(0, "kind=nonsense"));
   wrong.wait_tapping();
   REQUIRE((*wrong.last)->refusal() != nullptr);
-  CHECK((*wrong.last)->refusal()->str().find("control, message, call, reply or error") != std::string::npos);
+  CHECK((*wrong.last)->refusal()->str().find("control, message, call, reply or error") !=
+        std::string::npos);
   std::vector<std::unique_ptr<TapReader>> readers;
   std::size_t refused = 0;
   for (int i = 0; i < 17; ++i) {
-    readers.push_back(std::make_unique<TapReader>(at.loop, at.dir / "tap", tap_topic(0, "port=" + std::to_string(i))));
+    readers.push_back(std::make_unique<TapReader>(at.loop, at.dir / "tap",
+                                                  tap_topic(0, "port=" + std::to_string(i))));
     readers.back()->wait_tapping();
     refused += (*readers.back()->last)->refusal() != nullptr ? 1U : 0U;
   }
   CHECK(refused == 1);
-  // Who subscribes to all topics gets what others have, and costs nothing itself; bytes that mean nothing do nothing.
+  // Who subscribes to all topics gets what others have, and costs nothing itself; bytes that mean
+  // nothing do nothing.
   TapReader curious(at.loop, at.dir / "tap", "");
   zmq::socket_t garbage(at.loop.context, zmq::socket_type::xsub);
   garbage.set(zmq::sockopt::linger, 0);
   garbage.connect("ipc://" + (at.dir / "tap"));
   for (const std::string& bytes :
-       {std::string("\1tap/99999999999999999999/\n"), std::string("\1tap"), std::string("\7x"), std::string(5000, '\1')})
+       {std::string("\1tap/99999999999999999999/\n"), std::string("\1tap"), std::string("\7x"),
+        std::string(5000, '\1')})
     garbage.send(zmq::buffer(bytes), zmq::send_flags::none);
   at.send(3, "still there");
   REQUIRE(readers[3]->until([&] { return readers[3]->messages.size() == 1; }));

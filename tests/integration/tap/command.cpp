@@ -20,7 +20,8 @@ namespace {
 /// A broker with a tap where `meshbus tap --host` looks for it.
 struct TappedBroker {
   explicit TappedBroker(Loop& running)
-      : loop(running), broker(start_broker(loop, "unix:" + (dir / "bus"), {}, [this](BrokerOptions& options) {
+      : loop(running),
+        broker(start_broker(loop, "unix:" + (dir / "bus"), {}, [this](BrokerOptions& options) {
           options.tap = *HostAddr::parse("unix:" + (dir / "tap"));
         })) {}
   std::string address() const { return broker->address().to_string(); }
@@ -50,7 +51,9 @@ std::size_t recorded_in(const std::string& path) {
 }
 
 void wait_tapping(Loop& loop, Process& tap) {
-  REQUIRE(loop.until([&] { return !tap.is_running() || tap.err().find("tapping") != std::string::npos; }, in_time));
+  REQUIRE(loop.until(
+      [&] { return !tap.is_running() || tap.err().find("tapping") != std::string::npos; },
+      in_time));
   REQUIRE(tap.is_running());
 }
 
@@ -63,9 +66,11 @@ TEST_CASE("cli_tap: JSON lines of exactly what was exchanged, then the end by --
   TestPeer proc(loop, endpoint_of(*at.broker), proc_hello(at.broker->address(), 3));
   launcher.up();
   proc.up();
-  Process tap(test::cli({"tap", "--host", at.address(), "--json", "--bodies", "4", "--filter", "to=trainers_* port!=9", "--count", "3"}));
+  Process tap(test::cli({"tap", "--host", at.address(), "--json", "--bodies", "4", "--filter",
+                         "to=trainers_* port!=9", "--count", "3"}));
   wait_tapping(loop, tap);
-  for (const std::uint32_t port : {1U, 9U, 2U, 9U, 3U}) REQUIRE(launcher.bus->send(proc.address(), port, "hello").has_value());
+  for (const std::uint32_t port : {1U, 9U, 2U, 9U, 3U})
+    REQUIRE(launcher.bus->send(proc.address(), port, "hello").has_value());
   CHECK(finish(loop, tap).wait_exit(in_time) == ExitStatus::exited(0));
   const auto lines = lines_of(tap.out());
   REQUIRE(lines.size() == 3);
@@ -82,7 +87,9 @@ TEST_CASE("cli_tap: JSON lines of exactly what was exchanged, then the end by --
   CHECK(tap.err().find("3 messages, 0 missed") != std::string::npos);
 }
 
-TEST_CASE("cli_tap: what was recorded is sent again into another broker, and each message is accounted for") {
+TEST_CASE(
+    "cli_tap: what was recorded is sent again into another broker, and each message is accounted "
+    "for") {
   Loop loop;
   TappedBroker from(loop), into(loop);
   const TempDir dir;
@@ -92,7 +99,8 @@ TEST_CASE("cli_tap: what was recorded is sent again into another broker, and eac
     TestPeer there(loop, endpoint_of(*from.broker), proc_hello(from.broker->address(), 0));
     TestPeer absent(loop, endpoint_of(*from.broker), proc_hello(from.broker->address(), 1));
     for (TestPeer* peer : {&launcher, &there, &absent}) peer->up();
-    Process tap(test::cli({"tap", "--host", from.address(), "--bodies", "all", "--write", dir / "record"}));
+    Process tap(
+        test::cli({"tap", "--host", from.address(), "--bodies", "all", "--write", dir / "record"}));
     wait_tapping(loop, tap);
     for (std::uint32_t i = 0; i < 30; ++i) {
       bodies.push_back("message " + std::to_string(i) + std::string(i * i * 100, 'x'));
@@ -113,7 +121,8 @@ TEST_CASE("cli_tap: what was recorded is sent again into another broker, and eac
 
   TestPeer there(loop, endpoint_of(*into.broker), proc_hello(into.broker->address(), 0));
   there.up();
-  Process replay(test::cli({"tap", "--replay", dir / "record", "--into", into.address(), "--speed", "max", "--json"}));
+  Process replay(test::cli(
+      {"tap", "--replay", dir / "record", "--into", into.address(), "--speed", "max", "--json"}));
   CHECK(finish(loop, replay).wait_exit(in_time) == ExitStatus::exited(0));
   INFO(replay.out() << replay.err());
   const auto told = parse_json(replay.out());
@@ -141,9 +150,11 @@ TEST_CASE("cli_tap: what was recorded is sent again into another broker, and eac
 
 TEST_CASE("cli_tap: the messages of a host as lines under their columns, until Ctrl-C") {
   StandingHost host;
-  Process tap(test::cli({"tap", "--host", host.address(), "--filter", "kind=control to=service", "--bodies", "all"}));
+  Process tap(test::cli(
+      {"tap", "--host", host.address(), "--filter", "kind=control to=service", "--bodies", "all"}));
   tap.wait_for_output("tapping " + host.address(), in_time);
-  REQUIRE(run_cli({"run", "--hosts", host.address(), "--", "true"}).status == ExitStatus::exited(0));
+  REQUIRE(run_cli({"run", "--hosts", host.address(), "--", "true"}).status ==
+          ExitStatus::exited(0));
   tap.wait_for_output("SpawnProcs", in_time);
   tap.send_signal(SIGINT);
   CHECK(tap.wait_exit(in_time) == ExitStatus::exited(130));
@@ -157,7 +168,8 @@ TEST_CASE("cli_tap: a run asks each host by one message for all of its ranks") {
   StandingHost one, two;
   const std::string hosts = one.address() + "," + two.address();
   const auto tap_of = [](const StandingHost& host) {
-    const Words words = {"tap", "--host", host.address(), "--filter", "kind=control to=service", "--bodies", "all"};
+    const Words words = {
+        "tap", "--host", host.address(), "--filter", "kind=control to=service", "--bodies", "all"};
     auto tap = std::make_unique<Process>(test::cli(words));
     tap->wait_for_output("tapping " + host.address(), in_time);
     return tap;
@@ -173,9 +185,11 @@ TEST_CASE("cli_tap: a run asks each host by one message for all of its ranks") {
     });
   };
   const auto first = tap_of(one), second = tap_of(two);
-  REQUIRE(run_cli({"run", "--hosts", hosts, "-n", "400", "--", "true"}).status == ExitStatus::exited(0));
+  REQUIRE(run_cli({"run", "--hosts", hosts, "-n", "400", "--", "true"}).status ==
+          ExitStatus::exited(0));
   // What comes after it: whatever the first run has said is there.
-  REQUIRE(run_cli({"run", "--hosts", hosts, "-n", "2", "--", "true"}).status == ExitStatus::exited(0));
+  REQUIRE(run_cli({"run", "--hosts", hosts, "-n", "2", "--", "true"}).status ==
+          ExitStatus::exited(0));
   for (Process* tap : {first.get(), second.get()}) {
     CHECK(wait_until([&] { return orders_in(*tap) >= 2; }, in_time));
     tap->send_signal(SIGINT);

@@ -1,5 +1,6 @@
-// Every message of the protocol, sent to every role: who takes it does, everybody else refuses it in words. A message that is added to the
-// union makes this fail until somebody has decided who takes it.
+// Every message of the protocol, sent to every role: who takes it does, everybody else refuses it
+// in words. A message that is added to the union makes this fail until somebody has decided who
+// takes it.
 #include <map>
 #include <optional>
 
@@ -25,8 +26,9 @@ struct Row {
   Takes broker, agent, proc, client, controller;
 };
 
-/// The answers (Welcome, Ack, MeshState, ...) are taken by whoever asked, found by their id, and Undeliverable from brokers only: as
-/// requests of somebody else all of them are refused. MeshEvent and MeshHeartbeat go to whoever subscribed; none of these five does.
+/// The answers (Welcome, Ack, MeshState, ...) are taken by whoever asked, found by their id, and
+/// Undeliverable from brokers only: as requests of somebody else all of them are refused. MeshEvent
+/// and MeshHeartbeat go to whoever subscribed; none of these five does.
 const std::map<Body, Row>& rows() {
   constexpr Takes observe = Role::observe;
   constexpr Takes operate = Role::operate;
@@ -140,7 +142,8 @@ class Prober {
     REQUIRE(until([this] { return session_->is_up(); }));
   }
 
-  /// What the proc of that key answers to the message; silence is an answer when something that was sent behind it is answered.
+  /// What the proc of that key answers to the message; silence is an answer when something that was
+  /// sent behind it is answered.
   std::optional<ControlMessage> ask(std::uint64_t proc, wire::BodyUnion body) {
     const auto id = send(proc, std::move(body));
     wire::BodyUnion unknown;
@@ -217,7 +220,8 @@ void check_answer(Body body, const Takes& takes, const std::optional<ControlMess
   } else if (*takes > Role::operate) {
     REQUIRE(refusal != nullptr);
     CHECK(refusal->code() == wire::ErrorCode::unauthorised);
-    CHECK(detail == name + " takes role " + wire::EnumNameRole(*takes) + ", the sender has operate");
+    CHECK(detail ==
+          name + " takes role " + wire::EnumNameRole(*takes) + ", the sender has operate");
   } else {
     CHECK(detail.find("nothing here handles") == std::string::npos);
     CHECK(detail.find(" takes role ") == std::string::npos);
@@ -246,7 +250,9 @@ TEST_CASE("version: every message is taken or refused in words by every role") {
   const auto host = must(HostAddr::parse(standing.address()));
   auto context = must(Context::create());
   auto hosts = must(HostMesh::attach(context, "hosts", {host}));
-  auto mesh = must(hosts.spawn("served", extent("gpu=1"), {.kind = ProcKind::mesh, .command = {bin("meshbus_test_proc"), "serve"}}));
+  auto mesh =
+      must(hosts.spawn("served", extent("gpu=1"),
+                       {.kind = ProcKind::mesh, .command = {bin("meshbus_test_proc"), "serve"}}));
   Process controller({bin("meshbus-controller"), "--hosts", standing.address()});
 
   Prober prober(host);
@@ -258,18 +264,21 @@ TEST_CASE("version: every message is taken or refused in words by every role") {
   const auto state = prober.ask(agent, std::move(question));
   REQUIRE(state.has_value());
   REQUIRE(state->body_as<wire::MeshState>() != nullptr);
-  const auto client = must(ProcId::parse(state->body_as<wire::MeshState>()->owner()->string_view()));
+  const auto client =
+      must(ProcId::parse(state->body_as<wire::MeshState>()->owner()->string_view()));
 
   check_role(prober, "broker", 0, &Row::broker);
   check_role(prober, "agent", agent, &Row::agent);
   check_role(prober, "proc", must(mesh.ref().proc_at(0)).key(), &Row::proc);
   check_role(prober, "client", client.key(), &Row::client);
-  check_role(prober, "controller", ProcId(host, ProcName(Name::controller())).key(), &Row::controller);
+  check_role(prober, "controller", ProcId(host, ProcName(Name::controller())).key(),
+             &Row::controller);
   // All of them are still there.
   must(mesh.stop());
   CHECK(controller.is_running());
   Prober leaver(host);
   CHECK(prober.hears_bye_of(leaver));
-  check_answer(Body::ShutdownHost, Role::operate, prober.ask_last(agent, prober.body(Body::ShutdownHost)));
+  check_answer(Body::ShutdownHost, Role::operate,
+               prober.ask_last(agent, prober.body(Body::ShutdownHost)));
   CHECK(standing.process().wait_exit(in_time) == ExitStatus::exited(0));
 }

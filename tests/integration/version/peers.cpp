@@ -24,8 +24,10 @@ bool has(const std::string& text, const std::string& part) {
 }
 
 struct OneHost {
-  explicit OneHost(const Protocol& protocol, int index = 0, Loop* shared = nullptr) : loop(shared == nullptr ? own : *shared) {
-    broker = start_broker(loop, "unix:" + (dir / std::to_string(index)), {{"delivery.starting", "300ms"}},
+  explicit OneHost(const Protocol& protocol, int index = 0, Loop* shared = nullptr)
+      : loop(shared == nullptr ? own : *shared) {
+    broker = start_broker(loop, "unix:" + (dir / std::to_string(index)),
+                          {{"delivery.starting", "300ms"}},
                           [&](BrokerOptions& options) { options.protocol = protocol; });
   }
   TempDir dir;
@@ -44,7 +46,8 @@ wire::HelloT hello_of(const Protocol& protocol) {
 class LogLines {
  public:
   LogLines() {
-    log::set_sink([this](log::Level, std::string_view line) { text.append(line).append("\n"); }, log::Level::warn);
+    log::set_sink([this](log::Level, std::string_view line) { text.append(line).append("\n"); },
+                  log::Level::warn);
   }
   ~LogLines() { log::set_sink({}, log::Level::warn); }
   std::string text;
@@ -127,15 +130,20 @@ Finished run_beside(Loop& loop, const Words& words) {
   Process process(cli(words));
   REQUIRE(loop.until([&] { return !process.is_running(); }, in_time));
   const auto status = process.wait_exit(in_time);
-  const auto elapsed = std::chrono::ceil<std::chrono::milliseconds>(std::chrono::steady_clock::now() - start);
+  const auto elapsed =
+      std::chrono::ceil<std::chrono::milliseconds>(std::chrono::steady_clock::now() - start);
   return {status, process.out(), process.err(), elapsed};
 }
 
 }  // namespace
 
 TEST_CASE("version: peers whose versions overlap speak the newest that both have") {
-  for (const auto& [broker, peer, expected] : std::vector<std::tuple<Protocol, Protocol, int>>{
-           {kOlder, kTolerant, 1}, {kTolerant, kOlder, 1}, {kTolerant, kTolerant, 2}, {kTolerant, kNewer, 2}, {kNewer, kTolerant, 2}}) {
+  for (const auto& [broker, peer, expected] :
+       std::vector<std::tuple<Protocol, Protocol, int>>{{kOlder, kTolerant, 1},
+                                                        {kTolerant, kOlder, 1},
+                                                        {kTolerant, kTolerant, 2},
+                                                        {kTolerant, kNewer, 2},
+                                                        {kNewer, kTolerant, 2}}) {
     OneHost host(broker);
     RawPeer launcher(host.loop, endpoint_of(*host.broker));
     auto hello = hello_of(peer);
@@ -167,13 +175,15 @@ TEST_CASE("version: a peer that says nothing of an oldest version speaks one onl
 TEST_CASE("version: an older broker refuses a newer peer in words, and the other way round") {
   const auto newer_peer = refusal(kOlder, kNewer);
   INFO(newer_peer);
-  CHECK(has(newer_peer, " speaks versions 2 to 3 (meshbus 0.3.0) of the protocol, the broker of unix:"));
+  CHECK(has(newer_peer,
+            " speaks versions 2 to 3 (meshbus 0.3.0) of the protocol, the broker of unix:"));
   CHECK(has(newer_peer, " version 1 (meshbus 0.1.0); update the older one, the broker of unix:"));
 
   const auto older_peer = refusal(kNewer, kOlder);
   INFO(older_peer);
   CHECK(has(older_peer, " speaks version 1 (meshbus 0.1.0) of the protocol, the broker of unix:"));
-  CHECK(has(older_peer, " versions 2 to 3 (meshbus 0.3.0); update the older one, launcher client-"));
+  CHECK(
+      has(older_peer, " versions 2 to 3 (meshbus 0.3.0); update the older one, launcher client-"));
 
   // Versions that make no sense are refused like any other.
   CHECK(has(refusal(kOlder, {65535, 65535, std::string(100'000, 'x')}), "... (cut))"));
@@ -182,18 +192,21 @@ TEST_CASE("version: an older broker refuses a newer peer in words, and the other
 TEST_CASE("version: a peer gives up on a broker that speaks what it does not, and says so") {
   const auto welcome = refused_by_peer(frame_of_welcome(9));
   CHECK(welcome.code() == ErrorCode::version_mismatch);
-  CHECK(has(welcome.detail(),
-            "this side speaks version 1 (meshbus " + std::string(this_release()) +
-                ") of the protocol, the broker of unix:/elsewhere version 9 (meshbus 9.0.0); update the older one, this side"));
+  CHECK(has(welcome.detail(), "this side speaks version 1 (meshbus " + std::string(this_release()) +
+                                  ") of the protocol, the broker of unix:/elsewhere version 9 "
+                                  "(meshbus 9.0.0); update the older one, this side"));
   auto frame = frame_of_welcome(1);
   frame[2] = 2;
   const auto layout = refused_by_peer(frame);
   CHECK(layout.code() == ErrorCode::version_mismatch);
   INFO(layout.detail());
-  CHECK(has(layout.detail(), "/bus: frames of layout 2, this side (meshbus " + std::string(this_release()) + ") reads layout 1"));
+  CHECK(has(layout.detail(), "/bus: frames of layout 2, this side (meshbus " +
+                                 std::string(this_release()) + ") reads layout 1"));
 }
 
-TEST_CASE("version: links between brokers of other versions come up, or each message comes back saying why") {
+TEST_CASE(
+    "version: links between brokers of other versions come up, or each message comes back saying "
+    "why") {
   OneHost a(kOlder);
   const auto call = [&](OneHost& from, OneHost& to, const Protocol& from_protocol) {
     TestPeer launcher(a.loop, endpoint_of(*from.broker), hello_of(from_protocol));
@@ -214,13 +227,15 @@ TEST_CASE("version: links between brokers of other versions come up, or each mes
   REQUIRE_FALSE(there.has_value());
   INFO(there.error().to_string());
   CHECK(there.error().code() == ErrorCode::version_mismatch);
-  CHECK(has(there.error().detail(),
-            "the broker of " + a.broker->address().to_string() + " speaks version 1 (meshbus 0.1.0) of the protocol"));
-  CHECK(has(there.error().detail(), "the broker of " + b.broker->address().to_string() + " versions 2 to 3 (meshbus 0.3.0)"));
+  CHECK(has(there.error().detail(), "the broker of " + a.broker->address().to_string() +
+                                        " speaks version 1 (meshbus 0.1.0) of the protocol"));
+  CHECK(has(there.error().detail(), "the broker of " + b.broker->address().to_string() +
+                                        " versions 2 to 3 (meshbus 0.3.0)"));
   const auto back = call(b, a, kNewer);
   REQUIRE_FALSE(back.has_value());
   CHECK(back.error().code() == ErrorCode::version_mismatch);
-  CHECK(has(back.error().detail(), "update the older one, the broker of " + a.broker->address().to_string()));
+  CHECK(has(back.error().detail(),
+            "update the older one, the broker of " + a.broker->address().to_string()));
 }
 
 TEST_CASE("version: meshbus run says that a host is of another release, and ends") {
@@ -228,12 +243,15 @@ TEST_CASE("version: meshbus run says that a host is of another release, and ends
   const auto address = newer.broker->address().to_string();
   const auto begin = std::chrono::steady_clock::now();
   const auto run = run_beside(newer.loop, {"run", "--hosts", address, "-n", "1", "--", "true"});
-  CHECK(std::chrono::steady_clock::now() - begin < 10s * slowness);  // no waiting for what cannot come
+  CHECK(std::chrono::steady_clock::now() - begin <
+        10s * slowness);  // no waiting for what cannot come
   INFO(run.err);
   CHECK(run.status == ExitStatus::exited(125));
   CHECK(has(run.err, "version_mismatch: "));
-  CHECK(has(run.err, "speaks version 1 (meshbus " + std::string(this_release()) + ") of the protocol, the broker of " + address +
-                         " versions 2 to 3 (meshbus 0.3.0); update the older one, launcher client-"));
+  CHECK(
+      has(run.err, "speaks version 1 (meshbus " + std::string(this_release()) +
+                       ") of the protocol, the broker of " + address +
+                       " versions 2 to 3 (meshbus 0.3.0); update the older one, launcher client-"));
 }
 
 TEST_CASE("version: a mesh proc that was linked with another release says so before it connects") {
@@ -241,8 +259,10 @@ TEST_CASE("version: a mesh proc that was linked with another release says so bef
   newer.start(0, {"serve"});
   CHECK(newer.wait_exit(0) == ExitStatus::exited(78));
   INFO(newer.process(0).err());
-  CHECK(has(newer.process(0).err(), "this program speaks version 1 (meshbus " + std::string(this_release()) +
-                                        ") of the protocol, its host versions 2 to 3 (meshbus 0.3.0); update the older one, this program"));
+  CHECK(has(newer.process(0).err(), "this program speaks version 1 (meshbus " +
+                                        std::string(this_release()) +
+                                        ") of the protocol, its host versions 2 to 3 (meshbus "
+                                        "0.3.0); update the older one, this program"));
   ProcHarness tolerant({.protocol = kTolerant});
   tolerant.start(0, {"serve"});
   tolerant.wait_ready(0);

@@ -1,6 +1,8 @@
-// meshbus_talker BROKER NAME PARTNER: a launcher that numbers what it sends to its partner, in both lanes, as fast as that is taken, and
-// writes down what came, what came back, and what did not. "stop" on stdin: sends no more, and prints "settled" when the fate of all that
-// it sent is known. "report", once the other one has settled as well: prints lines "WORD NUMBERS...", the last of which is "end".
+// meshbus_talker BROKER NAME PARTNER: a launcher that numbers what it sends to its partner, in both
+// lanes, as fast as that is taken, and writes down what came, what came back, and what did not.
+// "stop" on stdin: sends no more, and prints "settled" when the fate of all that it sent is known.
+// "report", once the other one has settled as well: prints lines "WORD NUMBERS...", the last of
+// which is "end".
 #include <sys/epoll.h>
 #include <unistd.h>
 
@@ -44,27 +46,33 @@ std::string ranges(std::vector<std::uint64_t> numbers) {
 
 class Talker {
  public:
-  Talker(const HostAddr& broker, const std::string& name, ProcId partner) : partner_(std::move(partner)) {
+  Talker(const HostAddr& broker, const std::string& name, ProcId partner)
+      : partner_(std::move(partner)) {
     Session::Options options;
     options.endpoint = broker.zmq_endpoint();
     options.hello.peer = name;
     options.hello.kind = wire::PeerKind::launcher;
     options.hello.incarnation = (static_cast<std::uint64_t>(::getpid()) << 32) + 1;
     Dispatcher handlers;
-    handlers.on<wire::OutputTaken>(Role::observe, [this](const Request&, const wire::OutputTaken& message) {
-      if (message.bytes() <= control_last_) ++disorders_;
-      control_last_ = message.bytes();
-      ++control_got_;
-      // The partner may send more.
-      wire::LogTakenT heard;
-      heard.mesh = "x";
-      heard.sequence = control_got_;
-      bus_->tell(Destination::to(partner_), std::move(heard));
-    });
+    handlers.on<wire::OutputTaken>(Role::observe,
+                                   [this](const Request&, const wire::OutputTaken& message) {
+                                     if (message.bytes() <= control_last_) ++disorders_;
+                                     control_last_ = message.bytes();
+                                     ++control_got_;
+                                     // The partner may send more.
+                                     wire::LogTakenT heard;
+                                     heard.mesh = "x";
+                                     heard.sequence = control_got_;
+                                     bus_->tell(Destination::to(partner_), std::move(heard));
+                                   });
     handlers.on<wire::LogTaken>(Role::observe,
-                                [this](const Request&, const wire::LogTaken& message) { control_heard_ = message.sequence(); });
+                                [this](const Request&, const wire::LogTaken& message) {
+                                  control_heard_ = message.sequence();
+                                });
     Bus::Events events;
-    events.on_data = [this](const wire::Envelope&, const wire::CallHeader&, Bytes body) { on_data(body); };
+    events.on_data = [this](const wire::Envelope&, const wire::CallHeader&, Bytes body) {
+      on_data(body);
+    };
     events.on_undeliverable = [this](const wire::Envelope& envelope, const Error& error) {
       if (envelope.kind() == wire::Kind::control) {
         ++control_told_;
@@ -123,12 +131,15 @@ class Talker {
   }
   void report() {
     const auto traffic = bus_->traffic();
-    std::printf("sent %llu\ngot %llu %llu\ndisorders %llu\nmissing%s\nreturned%s\nunknown%s\n", number(sent_), number(got_), number(last_),
-                number(disorders_), ranges(missing_).c_str(), ranges(returned_).c_str(), ranges(unknown_).c_str());
-    std::printf("control %llu %llu %llu\nsilence_ms %lld\nsums %llu %llu %llu %llu %llu\nend\n", number(control_sent_),
-                number(control_got_), number(control_told_),
-                static_cast<long long>(std::chrono::duration_cast<std::chrono::milliseconds>(silence_).count()), number(traffic.sent.sent),
-                number(traffic.sent.taken), number(traffic.sent.returned), number(traffic.sent.unknown), number(traffic.taken));
+    std::printf("sent %llu\ngot %llu %llu\ndisorders %llu\nmissing%s\nreturned%s\nunknown%s\n",
+                number(sent_), number(got_), number(last_), number(disorders_),
+                ranges(missing_).c_str(), ranges(returned_).c_str(), ranges(unknown_).c_str());
+    std::printf("control %llu %llu %llu\nsilence_ms %lld\nsums %llu %llu %llu %llu %llu\nend\n",
+                number(control_sent_), number(control_got_), number(control_told_),
+                static_cast<long long>(
+                    std::chrono::duration_cast<std::chrono::milliseconds>(silence_).count()),
+                number(traffic.sent.sent), number(traffic.sent.taken),
+                number(traffic.sent.returned), number(traffic.sent.unknown), number(traffic.taken));
     std::fflush(stdout);
   }
   /// A turn now and then, even when nothing comes.
@@ -156,7 +167,8 @@ class Talker {
   bool is_talking_ = true;
   bool is_asked_ = false;
   std::uint64_t sent_ = 0, got_ = 0, last_ = 0, said_ = 0, disorders_ = 0;
-  std::uint64_t control_sent_ = 0, control_heard_ = 0, control_got_ = 0, control_last_ = 0, control_told_ = 0;
+  std::uint64_t control_sent_ = 0, control_heard_ = 0, control_got_ = 0, control_last_ = 0,
+                control_told_ = 0;
   std::vector<std::uint64_t> missing_, returned_, unknown_;
   Clock::time_point heard_{};
   Clock::duration silence_{};

@@ -14,7 +14,8 @@ using namespace meshbus;
 
 namespace {
 
-std::string pick(test::Random& random, std::string_view letters, std::size_t shortest, std::size_t longest) {
+std::string pick(test::Random& random, std::string_view letters, std::size_t shortest,
+                 std::size_t longest) {
   std::string out(shortest + random() % (longest - shortest + 1), 'x');
   for (char& c : out) c = letters[random() % letters.size()];
   return out;
@@ -29,14 +30,17 @@ HostAddr random_host(test::Random& random) {
     case 1:
     case 2: {
       for (;;) {  // a two-byte character may be cut in half: draw again
-        const std::string path = random() % 5 == 0 ? "" : (random() % 2 == 0 ? "/" : "@") + pick(random, path_letters, 1, 100);
+        const std::string path = random() % 5 == 0 ? ""
+                                                   : (random() % 2 == 0 ? "/" : "@") +
+                                                         pick(random, path_letters, 1, 100);
         if (const Result<HostAddr> host = HostAddr::unix_socket(path)) return *host;
       }
     }
     case 3: {
       std::string host = "[";
       for (int i = 0; i < 8; ++i)
-        host += (i == 0 ? "" : ":") + (random() % 2 == 0 ? std::string("0") : pick(random, "0123456789abcdef", 1, 4));
+        host += (i == 0 ? "" : ":") +
+                (random() % 2 == 0 ? std::string("0") : pick(random, "0123456789abcdef", 1, 4));
       return HostAddr::tcp(host + (random() % 4 == 0 ? "%eth0]" : "]"), port).value();
     }
     case 4: {
@@ -45,7 +49,9 @@ HostAddr random_host(test::Random& random) {
       return HostAddr::tcp(host, port).value();
     }
     case 5: return HostAddr::tcp("*", port).value();
-    default: return HostAddr::tcp(pick(random, letters, 1, 30) + "." + pick(random, "abc_", 1, 20), port).value();
+    default:
+      return HostAddr::tcp(pick(random, letters, 1, 30) + "." + pick(random, "abc_", 1, 20), port)
+          .value();
   }
 }
 
@@ -153,8 +159,11 @@ TEST_CASE("ids: the spec's examples") {
   CHECK(host.key() == key_of("tcp:h1:7420"));
 }
 
-TEST_CASE("ids: a key is no identity: two hosts may share one, and with them all their procs, and still differ") {
-  // Found by search; whoever keeps a table by key must compare the texts too (broker_route_table.cpp).
+TEST_CASE(
+    "ids: a key is no identity: two hosts may share one, and with them all their procs, and still "
+    "differ") {
+  // Found by search; whoever keeps a table by key must compare the texts too
+  // (broker_route_table.cpp).
   const HostAddr first = HostAddr::parse("unix:@qy4hvzqfxllgg").value();
   const HostAddr second = HostAddr::parse("unix:@khh6t7a424m6c").value();
   CHECK(first != second);
@@ -179,7 +188,8 @@ TEST_CASE("ids: what was printed parses to the same value, equal values hash ali
     REQUIRE(ordered.try_emplace(host, host.to_string()).first->second == host.to_string());
     const ProcId proc(host, random_proc_name(random));
     REQUIRE(ProcId::parse(proc.to_string()) == proc);
-    const ActorId actor = proc.actor(Name::make("actor", random()).value(), random() >> random() % 64);
+    const ActorId actor =
+        proc.actor(Name::make("actor", random()).value(), random() >> random() % 64);
     REQUIRE(ActorId::parse(actor.to_string()) == actor);
     const PortId port = actor.port(static_cast<std::uint32_t>(random()));
     REQUIRE(PortId::parse(port.to_string()) == port);
@@ -227,7 +237,9 @@ TEST_CASE("ids: bad texts are refused with position") {
   };
   const std::string long_path = "unix:/" + std::string(107, 'a');
   const std::vector<Row> rows = {
-      {'h', "", "host address: at 0: expected tcp:HOST:PORT, unix:/PATH, unix:@NAME or local:N, found the end"},
+      {'h', "",
+       "host address: at 0: expected tcp:HOST:PORT, unix:/PATH, unix:@NAME or local:N, found the "
+       "end"},
       {'h', "udp:h:1", "host address: at 0: expected tcp:HOST:PORT"},
       {'h', " tcp:h:1", "host address: at 0: expected tcp:HOST:PORT"},
       {'h', "tcp:h1", "host address: at 6: expected ':' and a port, found the end"},
@@ -235,39 +247,55 @@ TEST_CASE("ids: bad texts are refused with position") {
       {'h', "tcp:h1:x", "host address: at 7: expected a port, found 'x'"},
       {'h', "tcp:h1:-1", "host address: at 7: expected a port, found '-'"},
       {'h', "tcp:h1:65536", "host address: at 7: expected a port of at most 65535, found 65536"},
-      {'h', "tcp:h1:99999999999999999999999", "host address: at 7: expected a port of at most 65535, found 99999999999999999999999"},
+      {'h', "tcp:h1:99999999999999999999999",
+       "host address: at 7: expected a port of at most 65535, found 99999999999999999999999"},
       {'h', "tcp:h1:1 ", "host address: at 8: expected the end of the port, found ' '"},
       {'h', "tcp:h1:*", "host address: at 7: expected a port, found '*'"},
       {'h', "tcp::1", "host address: at 4: expected a host name, found ':'"},
-      {'h', "tcp:::1:1", "host address: at 4: expected a host name (an IPv6 address stands in brackets), found ':'"},
+      {'h', "tcp:::1:1",
+       "host address: at 4: expected a host name (an IPv6 address stands in brackets), found ':'"},
       {'h', "tcp:[::1]", "host address: at 9: expected ':' and a port"},
       {'h', "tcp:[::1:1", "host address: at 8: expected ']', found ':'"},
       {'h', "tcp:[::g]:1", "host address: at 5: expected an IPv6 address, found \"::g\""},
       {'h', "tcp:[]:1", "host address: at 5: expected an IPv6 address"},
       {'h', "tcp:[fe80::1%]:1", "host address: at 13: expected the name of an interface"},
-      {'h', "tcp:[fe80::1%a b]:1", "host address: at 14: expected a letter, a digit or one of _ - ., found ' '"},
+      {'h', "tcp:[fe80::1%a b]:1",
+       "host address: at 14: expected a letter, a digit or one of _ - ., found ' '"},
       {'h', "tcp:1.2.3:1", "host address: at 4: expected four numbers up to 255"},
       {'h', "tcp:1.2.3.256:1", "host address: at 4: expected four numbers up to 255"},
       {'h', "tcp:0x7f000001:1", "host address: at 4: expected four numbers up to 255"},
       {'h', "tcp:a..b:1", "host address: at 6: expected a host name, found '.'"},
       {'h', "tcp:.:1", "host address: at 4: expected a host name, found '.'"},
       {'h', "tcp:-a:1", "host address: at 4: expected a host name"},
-      {'h', "tcp:a-:1", "host address: at 5: expected a letter or a digit at the end of a part of a host name, found '-'"},
-      {'h', "tcp:a/b:1", "host address: at 5: expected a host name (letters, digits, '-', '_', '.'), found '/'"},
-      {'h', "tcp:" + std::string(64, 'a') + ":1", "host address: at 4: expected a part of a host name of at most 63 characters, found 64"},
-      {'h', "tcp:" + std::string(254, 'a') + ":1", "host address: at 4: expected a host name of at most 253 characters, found 254"},
-      {'h', "unix:run/x", "host address: at 5: expected '/' or '@' (an absolute path or an abstract name), found 'r'"},
+      {'h', "tcp:a-:1",
+       "host address: at 5: expected a letter or a digit at the end of a part of a host name, "
+       "found '-'"},
+      {'h', "tcp:a/b:1",
+       "host address: at 5: expected a host name (letters, digits, '-', '_', '.'), found '/'"},
+      {'h', "tcp:" + std::string(64, 'a') + ":1",
+       "host address: at 4: expected a part of a host name of at most 63 characters, found 64"},
+      {'h', "tcp:" + std::string(254, 'a') + ":1",
+       "host address: at 4: expected a host name of at most 253 characters, found 254"},
+      {'h', "unix:run/x",
+       "host address: at 5: expected '/' or '@' (an absolute path or an abstract name), found 'r'"},
       {'h', "unix:/", "host address: at 6: expected the path of a socket, found the end"},
       {'h', "unix:@", "host address: at 6: expected an abstract name, found the end"},
       {'h', "unix:*", "host address: at 5: expected '/' or '@'"},
-      {'h', "unix:/a,b", "host address: at 7: expected a path without commas, double quotes and control characters, found ','"},
+      {'h', "unix:/a,b",
+       "host address: at 7: expected a path without commas, double quotes and control characters, "
+       "found ','"},
       {'h', "unix:/a\"b", "host address: at 7: expected a path without commas"},
-      {'h', "unix:/a\nb", "host address: at 7: expected a path without commas, double quotes and control characters, found '\\n'"},
+      {'h', "unix:/a\nb",
+       "host address: at 7: expected a path without commas, double quotes and control characters, "
+       "found '\\n'"},
       {'h', "unix:/ab\xFF", "host address: at 8: expected UTF-8, found byte 0xff"},
-      {'h', long_path, "host address: at 112: expected a socket path of at most 107 bytes (sockaddr_un), found 108"},
+      {'h', long_path,
+       "host address: at 112: expected a socket path of at most 107 bytes (sockaddr_un), found "
+       "108"},
       {'h', "local:", "host address: at 6: expected a number, found the end"},
       {'h', "local:18446744073709551616",
-       "host address: at 6: expected a number of at most 18446744073709551615, found 18446744073709551616"},
+       "host address: at 6: expected a number of at most 18446744073709551615, found "
+       "18446744073709551616"},
       {'h', "inproc://x", "host address: at 9: expected a number, found 'x'"},
       {'p', "tcp:h1:1", "proc id: at 8: expected ',' and the name of a proc, found the end"},
       {'p', "tcp:h1:1,", "name: at 9: MissingName"},
@@ -282,7 +310,8 @@ TEST_CASE("ids: bad texts are refused with position") {
       {'a', "tcp:h1:1,a,[0]", "name: at 11: MissingName"},
       {'o', "tcp:h1:1,a,b[0]", "port id: at 15: expected '[', found the end"},
       {'o', "tcp:h1:1,a,b", "port id: at 12: expected '[', found the end"},
-      {'o', "tcp:h1:1,a,b[0][4294967296]", "port id: at 16: expected a port number of at most 4294967295, found 4294967296"},
+      {'o', "tcp:h1:1,a,b[0][4294967296]",
+       "port id: at 16: expected a port number of at most 4294967295, found 4294967296"},
   };
   for (const Row& row : rows) {
     CAPTURE(row.text);

@@ -12,7 +12,8 @@
 
 using namespace meshbus;
 
-TEST_CASE("block_pool: a block is of the least size that holds it, and wastes hardly more than half") {
+TEST_CASE(
+    "block_pool: a block is of the least size that holds it, and wastes hardly more than half") {
   CHECK(BlockPool::size_for(PackBuffer::kBlock) == PackBuffer::kBlock);
   for (std::size_t bytes = kInlineLimit + 1; bytes <= kPartLimit; bytes += 1021) {
     const std::size_t size = BlockPool::size_for(bytes);
@@ -24,8 +25,10 @@ TEST_CASE("block_pool: a block is of the least size that holds it, and wastes ha
   CHECK(BlockPool::size_for(kPartLimit + 1) == kPartLimit + 1);
 }
 
-TEST_CASE("block_pool: what is given back is used again, in any order, and only while nobody has it") {
-  for (const std::size_t bytes : {std::size_t{0}, std::size_t{1}, kInlineLimit, kInlineLimit + 1, kPackLimit, kBodyLimit, 2 * kBodyLimit}) {
+TEST_CASE(
+    "block_pool: what is given back is used again, in any order, and only while nobody has it") {
+  for (const std::size_t bytes : {std::size_t{0}, std::size_t{1}, kInlineLimit, kInlineLimit + 1,
+                                  kPackLimit, kBodyLimit, 2 * kBodyLimit}) {
     CAPTURE(bytes);
     zmq::message_t part = BlockPool::part(bytes);
     REQUIRE(part.size() == bytes);
@@ -42,7 +45,8 @@ TEST_CASE("block_pool: what is given back is used again, in any order, and only 
   }
 }
 
-TEST_CASE("block_pool: a copy lies in a block, which is used again when the last share of it is gone") {
+TEST_CASE(
+    "block_pool: a copy lies in a block, which is used again when the last share of it is gone") {
   for (const std::size_t bytes : {kInlineLimit + 1, kBodyLimit}) {
     const std::string text(bytes, 'x');
     auto copy = std::make_optional(BlockPool::copy(text));
@@ -64,7 +68,8 @@ TEST_CASE("block_pool: it keeps no more than it says") {
   const std::set<char*> given(blocks.begin(), blocks.end());
   CHECK(given.size() == blocks.size());
   for (char* block : blocks) BlockPool::give_back(block, size);
-  // Whatever it had before, it does not have more now: the rest was freed, which a sanitizer would tell if it were used again.
+  // Whatever it had before, it does not have more now: the rest was freed, which a sanitizer would
+  // tell if it were used again.
   std::vector<char*> again;
   std::size_t known = 0;
   for (std::size_t i = 0; i < BlockPool::kKept / size; ++i) {

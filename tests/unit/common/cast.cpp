@@ -13,7 +13,8 @@ namespace {
 
 ProcMeshRef mesh_of(std::size_t hosts, const std::string& extent) {
   std::vector<HostAddr> addresses;
-  for (std::size_t i = 0; i < hosts; ++i) addresses.push_back(*HostAddr::parse("unix:/host" + std::to_string(i)));
+  for (std::size_t i = 0; i < hosts; ++i)
+    addresses.push_back(*HostAddr::parse("unix:/host" + std::to_string(i)));
   return *ProcMeshRef::make(*Name::make("trainers", 7), addresses, *Extent::parse(extent));
 }
 
@@ -62,8 +63,9 @@ TEST_CASE("cast: every rank of any view is named once, on its host, and known by
   std::mt19937_64 random(7);
   const auto pick = [&](std::uint64_t below) { return random() % below; };
   for (int round = 0; round < 300; ++round) {
-    auto view = mesh_of(1 + pick(5),
-                        "a=" + std::to_string(1 + pick(6)) + ",b=" + std::to_string(1 + pick(6)) + ",c=" + std::to_string(1 + pick(9)));
+    auto view = mesh_of(1 + pick(5), "a=" + std::to_string(1 + pick(6)) +
+                                         ",b=" + std::to_string(1 + pick(6)) +
+                                         ",c=" + std::to_string(1 + pick(9)));
     for (const char* axis : {"a", "b", "c"}) {
       const std::uint64_t size = view.region().sizes()[*view.region().find(axis)];
       const std::uint64_t begin = pick(size);
@@ -74,7 +76,8 @@ TEST_CASE("cast: every rank of any view is named once, on its host, and known by
     auto strides = view.region().strides();
     std::swap(sizes[0], sizes[2]);
     std::swap(strides[0], strides[2]);
-    if (pick(2) == 0) view = *view.sliced(*Region::make({"c", "b", "a"}, view.region().offset(), sizes, strides));
+    if (pick(2) == 0)
+      view = *view.sliced(*Region::make({"c", "b", "a"}, view.region().offset(), sizes, strides));
     CAPTURE(view.to_string());
     const auto plan = *CastPlan::make(view);
     const auto keys = named(*plan);
@@ -103,7 +106,8 @@ TEST_CASE("cast: bytes that are no cast are refused, at any address") {
     CHECK(cast->front().size() % 8 == 0);
     CHECK(cast->head().runs()->Get(0)->step() == 3);
   }
-  for (std::size_t size = 0; size + 8 < good.size(); ++size) CHECK_FALSE(CastBody::open(Bytes(good).substr(0, size)).has_value());
+  for (std::size_t size = 0; size + 8 < good.size(); ++size)
+    CHECK_FALSE(CastBody::open(Bytes(good).substr(0, size)).has_value());
   // Any byte may be anything; what is accepted can be read.
   for (std::size_t at = 0; at < good.size(); ++at) {
     for (const char value : {'\0', '\x01', '\x7f', '\xff'}) {

@@ -23,22 +23,26 @@ CollectOrder order() {
 }
 
 Collected collected() {
-  return {.reduced = Partial{ReplyValue(std::int64_t{42}), Overlay<bool>::of({{0, 3, true}}), false},
-          .problems = {{Error(ErrorCode::call_error, "boom"), {{3, 4}}}, {Error(ErrorCode::fate_unknown, ""), {{5, 6}}}},
-          .parts = 2};
+  return {
+      .reduced = Partial{ReplyValue(std::int64_t{42}), Overlay<bool>::of({{0, 3, true}}), false},
+      .problems = {{Error(ErrorCode::call_error, "boom"), {{3, 4}}},
+                   {Error(ErrorCode::fate_unknown, ""), {{5, 6}}}},
+      .parts = 2};
 }
 
 /// Every beginning of it, and every byte of it changed, is read or refused in words.
 template <typename Decode>
 void spoil(const std::string& bytes, Decode decode) {
   for (std::size_t size = 0; size < bytes.size(); ++size) {
-    if (const auto read = decode(Bytes(bytes).substr(0, size)); !read) CHECK_FALSE(read.error().detail().empty());
+    if (const auto read = decode(Bytes(bytes).substr(0, size)); !read)
+      CHECK_FALSE(read.error().detail().empty());
   }
   for (std::size_t at = 0; at < bytes.size(); ++at) {
     for (const char with : {'\0', '\x01', '\x7f', '\xff'}) {
       auto changed = bytes;
       changed[at] = with;
-      if (const auto read = decode(Bytes(changed)); !read) CHECK_FALSE(read.error().detail().empty());
+      if (const auto read = decode(Bytes(changed)); !read)
+        CHECK_FALSE(read.error().detail().empty());
     }
   }
 }
@@ -74,7 +78,8 @@ TEST_CASE("collecting: a question and its answer carry the ticket") {
   CHECK(decode_actor_body(call.actor_body).value().message == MessageType("add").key());
   const auto fine = encode_collected_answer(9, std::string("42"));
   CHECK(decode_collected_answer(fine).value().answer.value() == "42");
-  const auto failed = encode_collected_answer(9, fail(ErrorCode::call_error, std::string(5000, 'x')));
+  const auto failed =
+      encode_collected_answer(9, fail(ErrorCode::call_error, std::string(5000, 'x')));
   const auto reply = decode_collected_answer(failed).value();
   CHECK(reply.ticket == 9);
   CHECK(reply.answer.error().code() == ErrorCode::call_error);
@@ -82,7 +87,8 @@ TEST_CASE("collecting: a question and its answer carry the ticket") {
   const auto large = encode_collected_answer(9, std::string(kCollectedAnswerLimit + 1, 'x'));
   CHECK(decode_collected_answer(large).value().answer.error().code() == ErrorCode::too_large);
   // Who does not heed the limit is refused at the other end.
-  const auto forged = with_header(wire::CollectedAnswer(9, 0, 0, 0), std::string(kCollectedAnswerLimit + 1, 'x'));
+  const auto forged =
+      with_header(wire::CollectedAnswer(9, 0, 0, 0), std::string(kCollectedAnswerLimit + 1, 'x'));
   CHECK(decode_collected_answer(forged).value().answer.error().code() == ErrorCode::too_large);
 }
 
@@ -105,7 +111,9 @@ TEST_CASE("collecting: bytes of strangers are refused in words") {
   // One text that many tables share must not be copied many times.
   flatbuffers::FlatBufferBuilder builder;
   const auto text = builder.CreateString(std::string(10'000, 'x'));
-  const std::vector<flatbuffers::Offset<wire::CollectProblem>> same(1000, wire::CreateCollectProblem(builder, 10, text));
+  const std::vector<flatbuffers::Offset<wire::CollectProblem>> same(
+      1000, wire::CreateCollectProblem(builder, 10, text));
   builder.Finish(wire::CreateCollected(builder, 0, builder.CreateVector(same)));
-  CHECK(decode_collected(bytes_of(builder.GetBufferPointer(), builder.GetSize())).error().code() == ErrorCode::malformed_message);
+  CHECK(decode_collected(bytes_of(builder.GetBufferPointer(), builder.GetSize())).error().code() ==
+        ErrorCode::malformed_message);
 }

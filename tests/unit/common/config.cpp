@@ -88,11 +88,12 @@ TEST_CASE("config: defaults") {
 
 TEST_CASE("config: the stronger layer wins, and show() says which it was") {
   const File file("spawn.ready = 5s\n");
-  ConfigSources sources{.test = {{"spawn.ready", "1s"}},
-                        .flags = {{"spawn.ready", "2s"}},
-                        .environment = {{"MESHBUS_SPAWN_READY", "3s"}, {"MESHBUS_CONFIG", file.path}},
-                        .runtime = {{"spawn.ready", "4s"}},
-                        .snapshot = {{"spawn.ready", "6s"}}};
+  ConfigSources sources{
+      .test = {{"spawn.ready", "1s"}},
+      .flags = {{"spawn.ready", "2s"}},
+      .environment = {{"MESHBUS_SPAWN_READY", "3s"}, {"MESHBUS_CONFIG", file.path}},
+      .runtime = {{"spawn.ready", "4s"}},
+      .snapshot = {{"spawn.ready", "6s"}}};
   const auto expect = [&](std::chrono::seconds value, const std::string& source) {
     const auto config = Config::load(sources);
     REQUIRE(config.has_value());
@@ -114,19 +115,23 @@ TEST_CASE("config: the stronger layer wins, and show() says which it was") {
   expect(30s, "default");
 }
 
-TEST_CASE("config: spec 8.8: timeouts that stand in the wrong order are refused, and the error says which to change") {
+TEST_CASE(
+    "config: spec 8.8: timeouts that stand in the wrong order are refused, and the error says "
+    "which to change") {
   const auto why = [](std::vector<Setting> flags) {
     const auto config = Config::load({.flags = std::move(flags)});
     return config ? std::string() : config.error().detail();
   };
   CHECK(why({}) == "");
-  CHECK(
-      why({{"spawn.ready", "31s"}}) ==
-      "spawn.ready = 31s (flag) is longer than spawn.idle = 30s (default): the launcher would give up before the hosts say which ranks are "
-      "stuck, and at which stage; lower spawn.ready or raise spawn.idle");
+  CHECK(why({{"spawn.ready", "31s"}}) ==
+        "spawn.ready = 31s (flag) is longer than spawn.idle = 30s (default): the launcher would "
+        "give up before the hosts say which ranks are "
+        "stuck, and at which stage; lower spawn.ready or raise spawn.idle");
   CHECK(why({{"spawn.ready", "31s"}, {"spawn.idle", "1m"}}) == "");
   CHECK(why({{"spawn.ready", "0s"}, {"spawn.idle", "1s"}}) == "");  // no limit
-  CHECK(why({{"session.away", "3s"}}).starts_with("2 times heartbeat = 5s (default) is longer than session.away = 3s (flag): "));
+  CHECK(why({{"session.away", "3s"}})
+            .starts_with(
+                "2 times heartbeat = 5s (default) is longer than session.away = 3s (flag): "));
   CHECK(why({{"session.away", "3s"}, {"heartbeat", "1500ms"}}) == "");
   CHECK(why({{"supervision.poll", "61s"}}).ends_with("; lower supervision.poll or raise watchdog"));
   // At run time, too, and nothing has changed then.
@@ -137,7 +142,8 @@ TEST_CASE("config: spec 8.8: timeouts that stand in the wrong order are refused,
 
 TEST_CASE("config: a file may have sections, comments and any case") {
   const File file(
-      "# mine\n  ; too\n\nlease=0\n[Spawn]\nREADY = 250ms\n\t# indented\nidle=2m\r\n[queue]\nbytes = 1MiB\n[log]\nlevel = debug");
+      "# mine\n  ; too\n\nlease=0\n[Spawn]\nREADY = 250ms\n\t# indented\nidle=2m\r\n[queue]\nbytes "
+      "= 1MiB\n[log]\nlevel = debug");
   const auto config = Config::load(file.sources());
   REQUIRE_MESSAGE(config.has_value(), config.error().to_string());
   CHECK(config->duration(keys::lease) == 0s);
@@ -169,36 +175,46 @@ TEST_CASE("config: which file is read") {
 
 TEST_CASE("config: a file that was asked for must be readable") {
   const test::TempDir dir;
-  CHECK(contains(error_of({.environment = {{"MESHBUS_CONFIG", dir / "none"}}}), "none: No such file or directory"));
-  CHECK(contains(error_of({.environment = {{"MESHBUS_CONFIG", dir.path().string()}}}), "it is a directory"));
+  CHECK(contains(error_of({.environment = {{"MESHBUS_CONFIG", dir / "none"}}}),
+                 "none: No such file or directory"));
+  CHECK(contains(error_of({.environment = {{"MESHBUS_CONFIG", dir.path().string()}}}),
+                 "it is a directory"));
   dir.write("huge", std::string((1 << 20) + 1, '\n'));
-  CHECK(contains(error_of({.environment = {{"MESHBUS_CONFIG", dir / "huge"}}}), "larger than 1 MiB"));
+  CHECK(
+      contains(error_of({.environment = {{"MESHBUS_CONFIG", dir / "huge"}}}), "larger than 1 MiB"));
 }
 
 TEST_CASE("config: a bad value names key, value, source and expected form") {
   CHECK(error_of({.flags = {{"spawn.ready", "3 parsecs"}}}) ==
-        "spawn.ready = \"3 parsecs\" (flag --set): expected a duration from 0s to 24h, like 250ms, 30s, 2m or 1h");
+        "spawn.ready = \"3 parsecs\" (flag --set): expected a duration from 0s to 24h, like 250ms, "
+        "30s, 2m or 1h");
   CHECK(error_of({.environment = {{"MESHBUS_TERMINATE_IN_FLIGHT", "257"}}}) ==
-        "terminate.in_flight = \"257\" (environment variable MESHBUS_TERMINATE_IN_FLIGHT): expected a whole number from 1 to 256");
+        "terminate.in_flight = \"257\" (environment variable MESHBUS_TERMINATE_IN_FLIGHT): "
+        "expected a whole number from 1 to 256");
   CHECK(error_of({.snapshot = {{"log.level", "loud"}}}) ==
-        "log.level = \"loud\" (settings of the launcher): expected one of trace, debug, info, warn, error");
+        "log.level = \"loud\" (settings of the launcher): expected one of trace, debug, info, "
+        "warn, error");
   const File file("[queue]\nbytes = many\n");
   CHECK(error_of(file.sources()) ==
-        "queue.bytes = \"many\" (file " + file.path + "): expected a number of bytes from 64KiB to 1GiB, like 4096, 64KiB, 1MiB or 1GiB");
+        "queue.bytes = \"many\" (file " + file.path +
+            "): expected a number of bytes from 64KiB to 1GiB, like 4096, 64KiB, 1MiB or 1GiB");
   // Also where a stronger layer covers it.
-  CHECK(contains(error_of({.flags = {{"lease", "5s"}}, .environment = {{"MESHBUS_LEASE", ""}}}), "lease = \"\""));
+  CHECK(contains(error_of({.flags = {{"lease", "5s"}}, .environment = {{"MESHBUS_LEASE", ""}}}),
+                 "lease = \"\""));
 }
 
 TEST_CASE("config: an unknown key is an error with a suggestion") {
-  CHECK(error_of({.flags = {{"spawn.redy", "3s"}}}) == "there is no setting \"spawn.redy\" (flag --set): did you mean \"spawn.ready\"?");
+  CHECK(error_of({.flags = {{"spawn.redy", "3s"}}}) ==
+        "there is no setting \"spawn.redy\" (flag --set): did you mean \"spawn.ready\"?");
   CHECK(contains(error_of({.flags = {{"quux", "3s"}}}), "the keys are spawn.idle, spawn.ready, "));
   const File file("[spawn]\nreadyy = 1s\n");
   CHECK(contains(error_of(file.sources()), "did you mean \"spawn.ready\"?"));
 }
 
 TEST_CASE("config: an odd file is an error, never a crash") {
-  for (const std::string_view text : {"= 3", "spawn.ready", "[", "]", "[]\n=\n", "a..b = 1", ".= 1", "spawn = 1\nspawn.ready = 1s",
-                                      "\x01\xff=\xfe", "[spawn]\n.ready = 1s"}) {
+  for (const std::string_view text :
+       {"= 3", "spawn.ready", "[", "]", "[]\n=\n", "a..b = 1", ".= 1",
+        "spawn = 1\nspawn.ready = 1s", "\x01\xff=\xfe", "[spawn]\n.ready = 1s"}) {
     CAPTURE(text);
     const File file(text);
     const auto config = Config::load(file.sources());
@@ -226,17 +242,20 @@ TEST_CASE("config: unknown variables and keys of another version are warnings") 
                                     .snapshot = {{"key.of.tomorrow", "7"}}});
   REQUIRE(config.has_value());
   REQUIRE(config->warnings().size() == 2);
-  CHECK(config->warnings()[0] == "the environment variable MESHBUS_SPAWN_REDY means nothing: did you mean MESHBUS_SPAWN_READY?");
+  CHECK(config->warnings()[0] ==
+        "the environment variable MESHBUS_SPAWN_REDY means nothing: did you mean "
+        "MESHBUS_SPAWN_READY?");
   CHECK(contains(config->warnings()[1], "\"key.of.tomorrow\" (settings of the launcher)"));
   CHECK(config->snapshot().empty());
 }
 
 TEST_CASE("config: a snapshot makes the same settings elsewhere, as the weakest layer") {
-  const auto launcher =
-      Config::load({.flags = {{"spawn.ready", "25s"}, {"queue.bytes", "65536"}}, .environment = {{"MESHBUS_LEASE", "0"}}});
+  const auto launcher = Config::load({.flags = {{"spawn.ready", "25s"}, {"queue.bytes", "65536"}},
+                                      .environment = {{"MESHBUS_LEASE", "0"}}});
   REQUIRE(launcher.has_value());
   const auto snapshot = launcher->snapshot();
-  CHECK(snapshot == std::vector<Setting>{{"spawn.ready", "25s"}, {"lease", "0s"}, {"queue.bytes", "64KiB"}});
+  CHECK(snapshot ==
+        std::vector<Setting>{{"spawn.ready", "25s"}, {"lease", "0s"}, {"queue.bytes", "64KiB"}});
   const auto proc = Config::load({.environment = {{"MESHBUS_LEASE", "7s"}}, .snapshot = snapshot});
   REQUIRE(proc.has_value());
   CHECK(proc->duration(keys::spawn_ready) == 25s);
@@ -245,7 +264,8 @@ TEST_CASE("config: a snapshot makes the same settings elsewhere, as the weakest 
 }
 
 TEST_CASE("config: where keys lie is not told to other machines") {
-  const auto launcher = Config::load({.flags = {{"keys.directory", "/keys"}, {"keys.own", "/keys/alice.key"}, {"lease", "5s"}}});
+  const auto launcher = Config::load(
+      {.flags = {{"keys.directory", "/keys"}, {"keys.own", "/keys/alice.key"}, {"lease", "5s"}}});
   REQUIRE(launcher.has_value());
   CHECK(launcher->path(keys::keys_own) == "/keys/alice.key");
   CHECK(launcher->snapshot() == std::vector<Setting>{{"lease", "5s"}});
@@ -276,7 +296,8 @@ TEST_CASE("config: settings on the command line") {
   CHECK(*parse_setting("spawn.ready=30s") == Setting{"spawn.ready", "30s"});
   CHECK(*parse_setting("a=b=c") == Setting{"a", "b=c"});
   CHECK(parse_setting("=3").error().code() == ErrorCode::configuration_error);
-  CHECK(parse_setting("spawn.ready").error().detail() == "\"spawn.ready\" is not a setting: expected key=value, like spawn.ready=30s");
+  CHECK(parse_setting("spawn.ready").error().detail() ==
+        "\"spawn.ready\" is not a setting: expected key=value, like spawn.ready=30s");
 }
 
 TEST_CASE("config: the environment of this process") {

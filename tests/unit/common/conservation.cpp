@@ -24,9 +24,13 @@ wire::BrokerCountersT broker_that_balances() {
   return counters;
 }
 
-Bus::Traffic sender(std::uint64_t taken, std::uint64_t returned, std::uint64_t unknown, std::uint64_t outstanding) {
+Bus::Traffic sender(std::uint64_t taken, std::uint64_t returned, std::uint64_t unknown,
+                    std::uint64_t outstanding) {
   Bus::Traffic traffic;
-  traffic.sent = {.sent = taken + returned + unknown + outstanding, .taken = taken, .returned = returned, .unknown = unknown};
+  traffic.sent = {.sent = taken + returned + unknown + outstanding,
+                  .taken = taken,
+                  .returned = returned,
+                  .unknown = unknown};
   traffic.outstanding = outstanding;
   return traffic;
 }
@@ -49,13 +53,17 @@ TEST_CASE("conservation: sums that hold") {
   CHECK(sums.problems().empty());
   sums.add("c", receiver(4));
   CHECK(sums.problems().empty());
-  CHECK(sums.to_string() == "16 sent = 10 taken + 2 returned + 3 of unknown fate + 0 to receivers that do not say + 1 on their way");
+  CHECK(sums.to_string() ==
+        "16 sent = 10 taken + 2 returned + 3 of unknown fate + 0 to receivers that do not say + 1 "
+        "on their way");
 }
 
 TEST_CASE("conservation: a message that vanished or appeared is found, wherever it is missing") {
   using Field = std::uint64_t wire::BrokerCountersT::*;
-  for (const Field field : {&wire::BrokerCountersT::received, &wire::BrokerCountersT::delivered, &wire::BrokerCountersT::fate_unknown,
-                            &wire::BrokerCountersT::dropped_old_life, &wire::BrokerCountersT::held}) {
+  for (const Field field :
+       {&wire::BrokerCountersT::received, &wire::BrokerCountersT::delivered,
+        &wire::BrokerCountersT::fate_unknown, &wire::BrokerCountersT::dropped_old_life,
+        &wire::BrokerCountersT::held}) {
     Conservation sums;
     auto counters = broker_that_balances();
     ++(counters.*field);

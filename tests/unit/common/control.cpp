@@ -16,7 +16,8 @@ TEST_CASE("control: what is encoded is decoded, with its head") {
   wire::StopProcsT stop;
   stop.mesh = "trainers-13Se1Maqzryj";
   stop.ranks = {wire::RankInterval(0, 4)};
-  const auto bytes = encode_control({.id = 9, .deadline_ms = 100, .is_answer = true}, std::move(stop));
+  const auto bytes =
+      encode_control({.id = 9, .deadline_ms = 100, .is_answer = true}, std::move(stop));
   const auto control = ControlMessage::decode(bytes);
   REQUIRE(control.has_value());
   CHECK((*control)->id() == 9);
@@ -48,7 +49,8 @@ TEST_CASE("control: mutated and cut bytes are refused or read safely") {
   std::size_t read = 0;
   for (int round = 0; round < 20000; ++round) {
     std::string bytes = good.substr(0, random() % 3 == 0 ? random() % good.size() : good.size());
-    for (auto flips = 1 + random() % 3; flips > 0 && !bytes.empty(); --flips) bytes[random() % bytes.size()] = static_cast<char>(random());
+    for (auto flips = 1 + random() % 3; flips > 0 && !bytes.empty(); --flips)
+      bytes[random() % bytes.size()] = static_cast<char>(random());
     const auto control = ControlMessage::decode(bytes);
     if (!control) continue;
     if (const auto* body = control->body_as<wire::SpawnProcs>()) {
@@ -65,10 +67,13 @@ namespace {
 
 using Builder = flatbuffers::FlatBufferBuilder;
 
-/// A message that refers to one long text `count` times: short itself, and gigabytes for whoever copies what it says.
-using ManyReferences = std::function<flatbuffers::Offset<void>(Builder&, flatbuffers::Offset<flatbuffers::String>, std::uint64_t count)>;
+/// A message that refers to one long text `count` times: short itself, and gigabytes for whoever
+/// copies what it says.
+using ManyReferences = std::function<flatbuffers::Offset<void>(
+    Builder&, flatbuffers::Offset<flatbuffers::String>, std::uint64_t count)>;
 
-std::string many_references(wire::Body type, const ManyReferences& make_body, std::uint64_t count, std::size_t length) {
+std::string many_references(wire::Body type, const ManyReferences& make_body, std::uint64_t count,
+                            std::size_t length) {
   Builder builder;
   const auto text = builder.CreateString(std::string(length, 'x'));
   const auto body = make_body(builder, text, count);
@@ -76,82 +81,107 @@ std::string many_references(wire::Body type, const ManyReferences& make_body, st
   return {reinterpret_cast<const char*>(builder.GetBufferPointer()), builder.GetSize()};
 }
 
-auto exit_reports(Builder& builder, flatbuffers::Offset<flatbuffers::String> text, std::uint64_t count) {
+auto exit_reports(Builder& builder, flatbuffers::Offset<flatbuffers::String> text,
+                  std::uint64_t count) {
   std::vector<flatbuffers::Offset<wire::ExitReport>> list;
-  for (std::uint64_t rank = 0; rank < count; ++rank) list.push_back(wire::CreateExitReport(builder, rank, text));
+  for (std::uint64_t rank = 0; rank < count; ++rank)
+    list.push_back(wire::CreateExitReport(builder, rank, text));
   return builder.CreateVector(list);
 }
 
-auto spawn_of_one_argument(Builder& builder, flatbuffers::Offset<flatbuffers::String> text, std::uint64_t count) {
+auto spawn_of_one_argument(Builder& builder, flatbuffers::Offset<flatbuffers::String> text,
+                           std::uint64_t count) {
   const auto arguments = builder.CreateVector(std::vector(count, text));
   const auto command = wire::CreateCommand(builder, text, arguments);
   const auto none = builder.CreateVector(std::vector<std::uint64_t>());
-  const auto no_texts = builder.CreateVector(std::vector<flatbuffers::Offset<flatbuffers::String>>());
+  const auto no_texts =
+      builder.CreateVector(std::vector<flatbuffers::Offset<flatbuffers::String>>());
   const auto region = wire::CreateRegion(builder, no_texts, 0, none, none);
   const auto ranks = builder.CreateVectorOfStructs(std::vector<wire::RankInterval>());
-  return wire::CreateSpawnProcs(builder, text, region, no_texts, 0, ranks, wire::ProcKind::plain, command, text).Union();
+  return wire::CreateSpawnProcs(builder, text, region, no_texts, 0, ranks, wire::ProcKind::plain,
+                                command, text)
+      .Union();
 }
 
-auto list_of_one_mesh(Builder& builder, flatbuffers::Offset<flatbuffers::String> text, std::uint64_t count) {
+auto list_of_one_mesh(Builder& builder, flatbuffers::Offset<flatbuffers::String> text,
+                      std::uint64_t count) {
   const auto none = builder.CreateVector(std::vector<std::uint64_t>());
-  const auto no_texts = builder.CreateVector(std::vector<flatbuffers::Offset<flatbuffers::String>>());
+  const auto no_texts =
+      builder.CreateVector(std::vector<flatbuffers::Offset<flatbuffers::String>>());
   const auto region = wire::CreateRegion(builder, no_texts, 0, none, none);
   const auto mesh = wire::CreateMeshState(builder, text, region, no_texts);
-  return wire::CreateMeshList(builder, text, builder.CreateVector(std::vector(count, mesh))).Union();
+  return wire::CreateMeshList(builder, text, builder.CreateVector(std::vector(count, mesh)))
+      .Union();
 }
 
 }  // namespace
 
-TEST_CASE("control: a message that refers to one long text thousands of times is refused before anything is copied") {
+TEST_CASE(
+    "control: a message that refers to one long text thousands of times is refused before anything "
+    "is copied") {
   const std::vector<std::pair<wire::Body, ManyReferences>> rows = {
       {wire::Body::SpawnProcs, spawn_of_one_argument},
       {wire::Body::MeshList, list_of_one_mesh},
       {wire::Body::StateChanged,
        [](Builder& builder, auto text, auto count) {
-         return wire::CreateStateChanged(builder, text, text, 0, exit_reports(builder, text, count)).Union();
+         return wire::CreateStateChanged(builder, text, text, 0, exit_reports(builder, text, count))
+             .Union();
        }},
       {wire::Body::MeshEvent,
        [](Builder& builder, auto text, auto count) {
-         return wire::CreateMeshEvent(builder, text, text, 1, 0, exit_reports(builder, text, count)).Union();
+         return wire::CreateMeshEvent(builder, text, text, 1, 0, exit_reports(builder, text, count))
+             .Union();
        }},
       {wire::Body::ControllerState,
        [](Builder& builder, auto text, auto count) {
          const auto mesh = wire::CreateMeshOverview(builder, text);
-         return wire::CreateControllerState(builder, text, 0, 0, 0, 0, 0, builder.CreateVector(std::vector(count, mesh))).Union();
+         return wire::CreateControllerState(builder, text, 0, 0, 0, 0, 0,
+                                            builder.CreateVector(std::vector(count, mesh)))
+             .Union();
        }},
       {wire::Body::MeshHeartbeat,
        [](Builder& builder, auto text, auto count) {
-         return wire::CreateMeshHeartbeat(builder, 0, 0, 0, 0, builder.CreateVector(std::vector(count, text))).Union();
+         return wire::CreateMeshHeartbeat(builder, 0, 0, 0, 0,
+                                          builder.CreateVector(std::vector(count, text)))
+             .Union();
        }},
       {wire::Body::RankStatuses,
        [](Builder& builder, auto text, auto count) {
          const auto status = wire::CreateStatus(builder, wire::StatusKind::failed, text);
-         const auto statuses = wire::CreateStatusOverlay(builder, builder.CreateVector(std::vector(count, status)));
+         const auto statuses =
+             wire::CreateStatusOverlay(builder, builder.CreateVector(std::vector(count, status)));
          return wire::CreateRankStatuses(builder, text, text, statuses).Union();
        }},
       {wire::Body::HostState,
        [](Builder& builder, auto text, auto count) {
          const auto drain = wire::CreateDrain(builder, text, text, text, text);
-         return wire::CreateHostState(builder, text, 0, 0, 0, 0, 0, 0, builder.CreateVector(std::vector(count, drain))).Union();
+         return wire::CreateHostState(builder, text, 0, 0, 0, 0, 0, 0,
+                                      builder.CreateVector(std::vector(count, drain)))
+             .Union();
        }},
       {wire::Body::EventList,
        [](Builder& builder, auto text, auto count) {
          const auto event = wire::CreateEvent(builder, wire::EventKind::stop_asked, 1, text);
-         return wire::CreateEventList(builder, text, builder.CreateVector(std::vector(count, event))).Union();
+         return wire::CreateEventList(builder, text,
+                                      builder.CreateVector(std::vector(count, event)))
+             .Union();
        }},
       {wire::Body::RenewLease,
        [](Builder& builder, auto text, auto count) {
-         return wire::CreateRenewLease(builder, builder.CreateVector(std::vector(count, text))).Union();
+         return wire::CreateRenewLease(builder, builder.CreateVector(std::vector(count, text)))
+             .Union();
        }},
       {wire::Body::OfferMesh,
        [](Builder& builder, auto text, auto count) {
-         return wire::CreateOfferMesh(builder, text, builder.CreateVector(std::vector(count, text))).Union();
+         return wire::CreateOfferMesh(builder, text, builder.CreateVector(std::vector(count, text)))
+             .Union();
        }},
       {wire::Body::Output,
        [](Builder& builder, auto text, auto count) {
          const auto data = builder.CreateVector(std::vector<std::uint8_t>(400'000));
          const auto chunk = wire::CreateOutputChunk(builder, 0, wire::Stream::out, data);
-         return wire::CreateOutput(builder, text, builder.CreateVector(std::vector(count, chunk))).Union();
+         return wire::CreateOutput(builder, text, builder.CreateVector(std::vector(count, chunk)))
+             .Union();
        }},
   };
   for (const auto& [type, make_body] : rows) {
@@ -169,7 +199,9 @@ TEST_CASE("dispatcher: a row is called when the sender's role is enough, and sai
   int called = 0;
   Dispatcher dispatcher;
   dispatcher.on<wire::StopProcs>(Role::operate,
-                                 [&](const Request& request, const wire::StopProcs&) { called += static_cast<int>(request.head.id); });
+                                 [&](const Request& request, const wire::StopProcs&) {
+                                   called += static_cast<int>(request.head.id);
+                                 });
   wire::StopProcsT stop;
   stop.mesh = "m";
   const auto bytes = encode_control({.id = 5}, std::move(stop));

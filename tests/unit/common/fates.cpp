@@ -200,7 +200,9 @@ TEST_CASE("fates: whatever dies, each message is taken or told, and told once") 
   for (std::uint64_t seed = 1; seed <= 300; ++seed) {
     CAPTURE(seed);
     std::mt19937_64 random(seed);
-    const auto pick = [&](std::size_t count) { return std::uniform_int_distribution<std::size_t>(0, count - 1)(random); };
+    const auto pick = [&](std::size_t count) {
+      return std::uniform_int_distribution<std::size_t>(0, count - 1)(random);
+    };
     Sender sender;
     std::optional<TakenCounts> receiver(std::in_place);
     Numbers on_way, taken, returned;
@@ -238,13 +240,15 @@ TEST_CASE("fates: whatever dies, each message is taken or told, and told once") 
           break;
         case 6:  // The receiver's broker dies with what it had.
           if (pick(4) != 0) break;
-          on_way.erase(on_way.begin(), on_way.begin() + static_cast<std::ptrdiff_t>(pick(on_way.size() + 1)));
+          on_way.erase(on_way.begin(),
+                       on_way.begin() + static_cast<std::ptrdiff_t>(pick(on_way.size() + 1)));
           reports.clear();
           receiver->restart();
           break;
         case 7:  // The receiver dies, and another life of it comes.
           if (pick(6) != 0) break;
-          on_way.erase(on_way.begin(), on_way.begin() + static_cast<std::ptrdiff_t>(pick(on_way.size() + 1)));
+          on_way.erase(on_way.begin(),
+                       on_way.begin() + static_cast<std::ptrdiff_t>(pick(on_way.size() + 1)));
           receiver.emplace();
           break;
       }
@@ -259,7 +263,8 @@ TEST_CASE("fates: whatever dies, each message is taken or told, and told once") 
     CHECK(sender.fates.empty());
     CHECK(std::is_sorted(sender.told.begin(), sender.told.end()));
     CHECK(std::adjacent_find(sender.told.begin(), sender.told.end()) == sender.told.end());
-    for (const auto number : returned) CHECK(std::find(sender.told.begin(), sender.told.end(), number) == sender.told.end());
+    for (const auto number : returned)
+      CHECK(std::find(sender.told.begin(), sender.told.end(), number) == sender.told.end());
     Numbers known = taken;
     known.insert(known.end(), returned.begin(), returned.end());
     known.insert(known.end(), sender.told.begin(), sender.told.end());

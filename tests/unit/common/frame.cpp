@@ -12,7 +12,8 @@ using namespace meshbus;
 
 namespace {
 
-wire::Envelope envelope(std::uint64_t to, wire::Lane lane = wire::Lane::data, wire::Kind kind = wire::Kind::message) {
+wire::Envelope envelope(std::uint64_t to, wire::Lane lane = wire::Lane::data,
+                        wire::Kind kind = wire::Kind::message) {
   wire::Envelope result;
   result.mutate_destination_proc(to);
   result.mutate_lane(lane);
@@ -25,12 +26,14 @@ std::vector<std::pair<std::uint64_t, std::string>> read_all(Frame& frame) {
   REQUIRE(reader.has_value());
   std::vector<std::pair<std::uint64_t, std::string>> result;
   FrameReader::Message message;
-  while (reader->next(message)) result.emplace_back(message.envelope.destination_proc(), std::string(message.body));
+  while (reader->next(message))
+    result.emplace_back(message.envelope.destination_proc(), std::string(message.body));
   CHECK_FALSE(reader->is_malformed());
   return result;
 }
 
-/// Reads a frame as a stranger could have sent it, every byte of every body that the reader hands out.
+/// Reads a frame as a stranger could have sent it, every byte of every body that the reader hands
+/// out.
 std::size_t count_messages(std::vector<zmq::message_t>& parts) {
   auto reader = FrameReader::open(parts);
   if (!reader) return 0;
@@ -47,8 +50,13 @@ std::size_t count_messages(std::vector<zmq::message_t>& parts) {
 
 TEST_CASE("frame: what is packed is read back, inline and apart, in order") {
   FrameWriter writer(wire::Lane::data);
-  const std::string sizes[] = {
-      "", "a", "12345678", std::string(kInlineLimit, 'i'), std::string(kInlineLimit + 1, 'o'), std::string(kBodyLimit, 'b'), "last"};
+  const std::string sizes[] = {"",
+                               "a",
+                               "12345678",
+                               std::string(kInlineLimit, 'i'),
+                               std::string(kInlineLimit + 1, 'o'),
+                               std::string(kBodyLimit, 'b'),
+                               "last"};
   std::uint64_t to = 0;
   for (const auto& body : sizes) writer.add(envelope(++to), body);
   CHECK(writer.is_full());
@@ -81,18 +89,21 @@ TEST_CASE("frame: credit and link numbers are written into the packed bytes") {
 
 TEST_CASE("frame: no bytes of a stranger are read beyond their end") {
   FrameWriter writer(wire::Lane::data);
-  for (int i = 0; i < 5; ++i) writer.add(envelope(1), std::string(static_cast<std::size_t>(i * 40), 'x'));
+  for (int i = 0; i < 5; ++i)
+    writer.add(envelope(1), std::string(static_cast<std::size_t>(i * 40), 'x'));
   writer.add(envelope(1), std::string(kInlineLimit + 9, 'y'));
   const Frame good = writer.finish();
   std::mt19937 random(20261120);
   for (int round = 0; round < 20000; ++round) {
     std::vector<zmq::message_t> parts;
     for (const auto& part : good.parts) {
-      // Cut, then change a few bytes; an exact allocation lets the sanitizer see every read too far.
+      // Cut, then change a few bytes; an exact allocation lets the sanitizer see every read too
+      // far.
       const std::size_t size = random() % 4 == 0 ? part.size() : random() % (part.size() + 1);
       parts.emplace_back(part.data(), size);
       for (auto flips = random() % 4; flips > 0 && size > 0; --flips)
-        static_cast<char*>(parts.back().data())[random() % std::min<std::size_t>(size, 200)] = static_cast<char>(random());
+        static_cast<char*>(parts.back().data())[random() % std::min<std::size_t>(size, 200)] =
+            static_cast<char>(random());
     }
     CHECK(count_messages(parts) <= 65535);
   }
@@ -155,7 +166,9 @@ TEST_CASE("outbox: packs up to the limit into one frame") {
   CHECK(frames < 40);
 }
 
-TEST_CASE("outbox: no frame has more parts than a receiver takes, however small the bodies that ride apart") {
+TEST_CASE(
+    "outbox: no frame has more parts than a receiver takes, however small the bodies that ride "
+    "apart") {
   Outbox outbox({.bytes = 64 << 20, .count = 1 << 20});
   for (std::size_t i = 0; i < 5000; ++i) {
     zmq::message_t body("x", 1);

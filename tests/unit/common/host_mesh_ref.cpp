@@ -35,7 +35,8 @@ TEST_CASE("host mesh ref: the spec's example prints, parses and slices") {
 }
 
 TEST_CASE("host mesh ref: abstract sockets, quoted labels and no hosts round-trip") {
-  for (const char* text : {"test:unix:@a@b@", "test:unix:@a,unix:/x@y@\"@\\\"@\"=2/1", "test:@x=0/1", "test-13Se1Maqzryj:tcp:[::1]:7420@8+",
+  for (const char* text : {"test:unix:@a@b@", "test:unix:@a,unix:/x@y@\"@\\\"@\"=2/1",
+                           "test:@x=0/1", "test-13Se1Maqzryj:tcp:[::1]:7420@8+",
                            "test:local:1,local:1@x=2/1", "test:unix:/a\\@\"\\\\\"=1/1"}) {
     CAPTURE(text);
     CHECK(parse(text).to_string() == text);
@@ -47,7 +48,9 @@ TEST_CASE("host mesh ref: slices keep rank and host together, texts round-trip")
     const Extent extent = test::small_extent(random);
     std::vector<HostAddr> hosts;
     for (std::uint64_t rank = 0; rank < extent.num_ranks(); ++rank) {
-      hosts.push_back(random() % 2 == 0 ? HostAddr::local(rank) : HostAddr::unix_socket("@h@" + std::to_string(rank)).value());
+      hosts.push_back(random() % 2 == 0
+                          ? HostAddr::local(rank)
+                          : HostAddr::unix_socket("@h@" + std::to_string(rank)).value());
     }
     HostMeshRef mesh = HostMeshRef::make(Name::make("m", random()).value(), extent, hosts).value();
     CAPTURE(mesh);
@@ -56,7 +59,9 @@ TEST_CASE("host mesh ref: slices keep rank and host together, texts round-trip")
       const std::size_t axis = random() % mesh.region().num_dims();
       const std::string label = mesh.region().labels()[axis];
       const std::uint64_t index = random() % (mesh.region().sizes()[axis] + 1);
-      const Result<HostMeshRef> next = random() % 2 == 0 ? mesh.at(label, index) : mesh.range(label, index, std::nullopt, 1 + random() % 3);
+      const Result<HostMeshRef> next =
+          random() % 2 == 0 ? mesh.at(label, index)
+                            : mesh.range(label, index, std::nullopt, 1 + random() % 3);
       if (!next) {
         REQUIRE(next.error().code() == ErrorCode::out_of_range);
         continue;
@@ -80,13 +85,18 @@ TEST_CASE("host mesh ref: bad texts are refused with code and position") {
     std::string_view detail;
   };
   const std::vector<Row> rows = {
-      {"", ErrorCode::parse_error, "host mesh reference: at 0: expected ':' and the addresses of hosts, found the end"},
-      {"test", ErrorCode::parse_error, "host mesh reference: at 4: expected ':' and the addresses of hosts, found the end"},
+      {"", ErrorCode::parse_error,
+       "host mesh reference: at 0: expected ':' and the addresses of hosts, found the end"},
+      {"test", ErrorCode::parse_error,
+       "host mesh reference: at 4: expected ':' and the addresses of hosts, found the end"},
       {":local:1@", ErrorCode::parse_error, "name: at 0: MissingName"},
       {"te st:local:1@", ErrorCode::parse_error, "name: at 2: InvalidName"},
-      {"test:local:1", ErrorCode::parse_error, "host mesh reference: at 12: expected '@' and a region, found the end"},
-      {"test:local:1\"@\"", ErrorCode::parse_error, "host mesh reference: at 15: expected '@' and a region, found the end"},
-      {"test:local:x@", ErrorCode::parse_error, "host address: at 11: expected a number, found 'x'"},
+      {"test:local:1", ErrorCode::parse_error,
+       "host mesh reference: at 12: expected '@' and a region, found the end"},
+      {"test:local:1\"@\"", ErrorCode::parse_error,
+       "host mesh reference: at 15: expected '@' and a region, found the end"},
+      {"test:local:x@", ErrorCode::parse_error,
+       "host address: at 11: expected a number, found 'x'"},
       {"test:local:1,@", ErrorCode::parse_error,
        "host address: at 13: expected tcp:HOST:PORT, unix:/PATH, unix:@NAME or local:N, found '@'"},
       {"test:,local:1@", ErrorCode::parse_error,
@@ -96,9 +106,12 @@ TEST_CASE("host mesh ref: bad texts are refused with code and position") {
       {"test:unix:@a", ErrorCode::parse_error, "region: at 12: expected '=', found the end"},
       {"test:local:1@x=2/1,y=2/1", ErrorCode::parse_error, "region: at 19: NonuniqueStrides"},
       {"test:local:1@x=2/1", ErrorCode::invalid_rank_cardinality,
-       "host mesh reference: at 5: InvalidRankCardinality: expected 2 hosts, one for each rank of region \"x=2/1\", found 1"},
-      {"test:@", ErrorCode::invalid_rank_cardinality, "host mesh reference: at 5: InvalidRankCardinality: expected 1 hosts"},
-      {"test:local:1@x=9223372036854775807/1", ErrorCode::invalid_rank_cardinality, "host mesh reference: at 5: InvalidRankCardinality"},
+       "host mesh reference: at 5: InvalidRankCardinality: expected 2 hosts, one for each rank of "
+       "region \"x=2/1\", found 1"},
+      {"test:@", ErrorCode::invalid_rank_cardinality,
+       "host mesh reference: at 5: InvalidRankCardinality: expected 1 hosts"},
+      {"test:local:1@x=9223372036854775807/1", ErrorCode::invalid_rank_cardinality,
+       "host mesh reference: at 5: InvalidRankCardinality"},
   };
   for (const Row& row : rows) {
     CAPTURE(row.text);
@@ -109,6 +122,8 @@ TEST_CASE("host mesh ref: bad texts are refused with code and position") {
   }
   const HostMeshRef mesh = parse("test:local:1,local:2@x=2/1");
   CHECK(mesh.range("z", 0).error().code() == ErrorCode::configuration_error);
-  CHECK(mesh.sliced(Region::parse("x=9223372036854775807/1").value()).error().code() == ErrorCode::out_of_range);
-  CHECK(HostMeshRef::make(Name::plain("m").value(), Region{}, {}).error().code() == ErrorCode::invalid_rank_cardinality);
+  CHECK(mesh.sliced(Region::parse("x=9223372036854775807/1").value()).error().code() ==
+        ErrorCode::out_of_range);
+  CHECK(HostMeshRef::make(Name::plain("m").value(), Region{}, {}).error().code() ==
+        ErrorCode::invalid_rank_cardinality);
 }

@@ -71,9 +71,11 @@ TEST_CASE("keys: odd files are errors that quote no secret") {
     return "public-key " + of.public_key + "\nsecret-key " + secret + "\n";
   };
   for (const std::string& bad :
-       {std::string(), std::string("\0\0\0", 3), text(a, b.secret_key), text(a, a.secret_key.substr(1)), text(a, a.secret_key + "0"),
-        text(a, a.secret_key) + text(b, b.secret_key), "secret-key " + a.secret_key, "public-key " + a.public_key,
-        "public-key " + std::string(40, '~'), std::string(100'000, '#'), text(a, a.secret_key) + "secret " + b.secret_key}) {
+       {std::string(), std::string("\0\0\0", 3), text(a, b.secret_key),
+        text(a, a.secret_key.substr(1)), text(a, a.secret_key + "0"),
+        text(a, a.secret_key) + text(b, b.secret_key), "secret-key " + a.secret_key,
+        "public-key " + a.public_key, "public-key " + std::string(40, '~'),
+        std::string(100'000, '#'), text(a, a.secret_key) + "secret " + b.secret_key}) {
     dir.write("a.key", bad);
     REQUIRE(::chmod(path.c_str(), 0600) == 0);
     const auto error = error_of(path);
@@ -119,9 +121,12 @@ TEST_CASE("keys: which secret is one's own") {
 }
 
 TEST_CASE("keys: names of holders are file names that stay in their folder") {
-  for (const std::string good : {"alice", "h1.example.org", "10.0.0.1:7420", "[::1]", "fe80::1%eth0", "a"}) CHECK(is_holder_name(good));
-  for (const std::string& bad : {std::string(), std::string("."), std::string(".."), std::string("../x"), std::string("a/b"),
-                                 std::string("a b"), std::string("a\nb"), std::string("a\0b", 3), std::string(101, 'a')})
+  for (const std::string good :
+       {"alice", "h1.example.org", "10.0.0.1:7420", "[::1]", "fe80::1%eth0", "a"})
+    CHECK(is_holder_name(good));
+  for (const std::string& bad :
+       {std::string(), std::string("."), std::string(".."), std::string("../x"), std::string("a/b"),
+        std::string("a b"), std::string("a\nb"), std::string("a\0b", 3), std::string(101, 'a')})
     CHECK_FALSE(is_holder_name(bad));
   for (const auto role : kKeyRoles) CHECK(role_of_key(word_of(role)) == role);
   CHECK_FALSE(role_of_key("broker").has_value());

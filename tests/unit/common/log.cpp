@@ -154,7 +154,8 @@ TEST_CASE("write_line: cuts what is too long, and never waits for a reader") {
   CHECK(line.size() == 4096);
   CHECK(line.ends_with("x [cut]\n"));
   int lines = 0;
-  while (log_front::write_line(pipe.write_end(), std::string(1000, 'x'))) ++lines;  // returns, although nobody reads
+  while (log_front::write_line(pipe.write_end(), std::string(1000, 'x')))
+    ++lines;  // returns, although nobody reads
   CHECK(lines > 10);
   CHECK_FALSE(log_front::write_line(-1, "nowhere"));
 }
@@ -176,21 +177,25 @@ TEST_CASE("logging: a line has time, role, pid, level and text") {
   log_front::debug("deep {} %v");
   log_front::warn("text");
   log_front::set_sink(nullptr, Level::warn);
-  const std::string role = "bro%ker\\[" + std::to_string(::getpid()) + "\\] ", time = R"(\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{3}Z )";
+  const std::string role = "bro%ker\\[" + std::to_string(::getpid()) + "\\] ",
+                    time = R"(\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{3}Z )";
   const std::string text = pipe.read();
   CAPTURE(text);
-  CHECK(std::regex_match(text, std::regex(time + role + "debug: deep \\{\\} %v\\n" + time + role + "warn: text\\n")));
+  CHECK(std::regex_match(
+      text, std::regex(time + role + "debug: deep \\{\\} %v\\n" + time + role + "warn: text\\n")));
 }
 
 TEST_CASE("logging: what nobody reads is left out and counted") {
   StderrPipe pipe;
   meshbus::set_up_logging("broker", Level::info);
-  for (int i = 0; i < 1000; ++i) log_front::info(std::string(1000, 'x'));  // far more than the pipe holds
+  for (int i = 0; i < 1000; ++i)
+    log_front::info(std::string(1000, 'x'));  // far more than the pipe holds
   pipe.read();
   log_front::info("last");
   log_front::info("after");
   log_front::set_sink(nullptr, Level::warn);
   const std::string text = pipe.read();
   CAPTURE(text);
-  CHECK(std::regex_search(text, std::regex("info: last \\(\\d+ lines before this were left out: nobody read them\\)\\n.*info: after\\n")));
+  CHECK(std::regex_search(text, std::regex("info: last \\(\\d+ lines before this were left out: "
+                                           "nobody read them\\)\\n.*info: after\\n")));
 }

@@ -15,7 +15,8 @@ using namespace meshbus;
 namespace {
 
 std::string random_base(test::Random& random, std::size_t longest) {
-  constexpr std::string_view letters = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ_0123456789";
+  constexpr std::string_view letters =
+      "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ_0123456789";
   std::string base(1 + random() % longest, 'x');
   for (char& c : base) c = letters[random() % letters.size()];
   base[0] = letters[random() % 53];
@@ -49,11 +50,13 @@ TEST_CASE("name: made from the same base they never compare equal") {
   CHECK(hashed.size() == 10'000);
 }
 
-TEST_CASE("name: what was printed parses to the same name, and proc names give mesh and rank back") {
+TEST_CASE(
+    "name: what was printed parses to the same name, and proc names give mesh and rank back") {
   test::for_cases(5'000, [&](test::Random& random) {
     const std::string base = random_base(random, Name::max_base);
-    const Name name =
-        random() % 4 == 0 || Name::is_reserved(base) ? Name::plain(base).value() : Name::make(base, test::any_number(random)).value();
+    const Name name = random() % 4 == 0 || Name::is_reserved(base)
+                          ? Name::plain(base).value()
+                          : Name::make(base, test::any_number(random)).value();
     REQUIRE(Name::parse(name.to_string()) == name);
     const std::uint64_t rank = test::any_number(random);
     const ProcName proc = proc_name(name, rank);
@@ -67,10 +70,12 @@ TEST_CASE("name: no text crashes the parser, and what it accepts is canonical") 
   constexpr std::string_view letters = "a_1-Z0l \"\xC3\xA9";
   test::for_cases(5'000, [&](test::Random& random) {
     std::string text(random() % 20, 'x');
-    for (char& c : text) c = random() % 16 == 0 ? static_cast<char>(random()) : letters[random() % letters.size()];
+    for (char& c : text)
+      c = random() % 16 == 0 ? static_cast<char>(random()) : letters[random() % letters.size()];
     if (const Result<Name> name = Name::parse(text)) REQUIRE(name->to_string() == text);
     if (const Result<ProcName> name = ProcName::parse(text)) REQUIRE(name->to_string() == text);
-    if (const Result<MeshProc> proc = parse_proc_name(text)) REQUIRE(proc_name(proc->mesh, proc->create_rank).to_string() == text);
+    if (const Result<MeshProc> proc = parse_proc_name(text))
+      REQUIRE(proc_name(proc->mesh, proc->create_rank).to_string() == text);
   });
 }
 
@@ -83,7 +88,8 @@ TEST_CASE("name: the create rank does not count towards the 63 characters") {
   CHECK_FALSE(Name::parse(proc.to_string()));
   CHECK_FALSE(ProcName::parse(base + "a_1"));
   CHECK_FALSE(ProcName::parse(base + "_01"));  // not a create rank, so it counts
-  CHECK(proc_name(Name::parse("trainers-13Se1Maqzryj").value(), 3).to_string() == "trainers_3-13Se1Maqzryj");
+  CHECK(proc_name(Name::parse("trainers-13Se1Maqzryj").value(), 3).to_string() ==
+        "trainers_3-13Se1Maqzryj");
 }
 
 TEST_CASE("name: bad texts are refused with variant and position") {
@@ -97,19 +103,25 @@ TEST_CASE("name: bad texts are refused with variant and position") {
       {"-13Se1Maqzryj", "name: at 0: MissingName"},
       {"foo-", "name: at 4: MissingUuid"},
       {"foo-13Se", "name: at 8: InvalidUuid: expected 12 base58 characters, found the end"},
-      {"foo-13Se1Maqzryj1", "name: at 16: InvalidUuid: expected the end after 12 base58 characters, found '1'"},
+      {"foo-13Se1Maqzryj1",
+       "name: at 16: InvalidUuid: expected the end after 12 base58 characters, found '1'"},
       {"foo-13Se1Maqzry0", "name: at 15: InvalidUuid: expected a base58 character"},
       {"foo-13Se1Maqzryl", "name: at 15: InvalidUuid"},
       {"foo-ZZZZZZZZZZZZ", "name: at 4: InvalidUuid: expected a number of 64 bits"},
       {"foo-1JPwcyDCgEuq", "name: at 4: InvalidUuid: expected a number of 64 bits"},
-      {"3foo", "name: at 0: InvalidName: expected a letter or '_', then letters, digits and '_', found '3'"},
+      {"3foo",
+       "name: at 0: InvalidName: expected a letter or '_', then letters, digits and '_', found "
+       "'3'"},
       {"foo bar", "name: at 3: InvalidName: expected a letter, a digit or '_', found ' '"},
       {"a-b-13Se1Maqzryj", "name: at 1: InvalidName: expected a letter, a digit or '_', found '-'"},
       {"f\xC3\xA9", "name: at 1: InvalidName: expected a letter, a digit or '_', found '\xC3\xA9'"},
       {"f\xFF", "name: at 1: InvalidName: expected a letter, a digit or '_', found byte 0xff"},
-      {std::string("f\0", 2), "name: at 1: InvalidName: expected a letter, a digit or '_', found '\\u{0}'"},
-      {std::string(64, 'a'), "name: at 63: InvalidName: expected a base of at most 63 characters, found 64"},
-      {"agent-13Se1Maqzryj", "name: at 0: InvalidName: expected a base that is not reserved, found 'agent'"},
+      {std::string("f\0", 2),
+       "name: at 1: InvalidName: expected a letter, a digit or '_', found '\\u{0}'"},
+      {std::string(64, 'a'),
+       "name: at 63: InvalidName: expected a base of at most 63 characters, found 64"},
+      {"agent-13Se1Maqzryj",
+       "name: at 0: InvalidName: expected a base that is not reserved, found 'agent'"},
   };
   for (const Row& row : rows) {
     CAPTURE(row.text);
@@ -121,7 +133,8 @@ TEST_CASE("name: bad texts are refused with variant and position") {
   CHECK(Name::make("agent").error().detail().find("InvalidName") != std::string::npos);
   CHECK(Name::make("").error().detail().find("MissingName") != std::string::npos);
   CHECK(Name::make("a-b").error().detail().find("InvalidName") != std::string::npos);
-  for (const char* text : {"service", "client-13Se1Maqzryj", "a_", "_3", "a_03", "a_18446744073709551616", "agent_3-13Se1Maqzryj"}) {
+  for (const char* text : {"service", "client-13Se1Maqzryj", "a_", "_3", "a_03",
+                           "a_18446744073709551616", "agent_3-13Se1Maqzryj"}) {
     CAPTURE(text);
     CHECK_FALSE(parse_proc_name(text));
   }

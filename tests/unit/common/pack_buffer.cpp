@@ -20,14 +20,16 @@ void append(PackBuffer& buffer, const std::string& bytes) {
 }  // namespace
 
 TEST_CASE("pack_buffer: bytes stay the same whatever they grow to and however they leave") {
-  for (const std::size_t size : {1UL, 255UL, 256UL, 257UL, 4096UL, 4097UL, 16384UL, 16385UL, 100000UL, PackBuffer::kBlock,
-                                 PackBuffer::kBlock + 1, 3 * PackBuffer::kBlock}) {
+  for (const std::size_t size :
+       {1UL, 255UL, 256UL, 257UL, 4096UL, 4097UL, 16384UL, 16385UL, 100000UL, PackBuffer::kBlock,
+        PackBuffer::kBlock + 1, 3 * PackBuffer::kBlock}) {
     CAPTURE(size);
     PackBuffer buffer;
     std::string expected;
     while (expected.size() < size) {
-      const std::string piece(std::min<std::size_t>(size - expected.size(), 1 + expected.size() % 1000),
-                              static_cast<char>('a' + expected.size() % 26));
+      const std::string piece(
+          std::min<std::size_t>(size - expected.size(), 1 + expected.size() % 1000),
+          static_cast<char>('a' + expected.size() % 26));
       append(buffer, piece);
       expected += piece;
     }

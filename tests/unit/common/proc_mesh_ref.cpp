@@ -21,7 +21,8 @@ Name trainers() {
 
 std::vector<HostAddr> hosts_of(std::uint64_t count) {
   std::vector<HostAddr> hosts;
-  for (std::uint64_t i = 0; i < count; ++i) hosts.push_back(*HostAddr::tcp("h" + std::to_string(i), 7420));
+  for (std::uint64_t i = 0; i < count; ++i)
+    hosts.push_back(*HostAddr::tcp("h" + std::to_string(i), 7420));
   return hosts;
 }
 
@@ -33,7 +34,8 @@ ProcMeshRef two_by_four() {
 std::vector<std::uint64_t> hosts_by_rank(std::uint64_t ranks, std::uint64_t hosts) {
   std::vector<std::uint64_t> of_rank;
   for (std::uint64_t host = 0; host < hosts; ++host) {
-    for (std::uint64_t i = 0; i < ranks / hosts + (host < ranks % hosts ? 1 : 0); ++i) of_rank.push_back(host);
+    for (std::uint64_t i = 0; i < ranks / hosts + (host < ranks % hosts ? 1 : 0); ++i)
+      of_rank.push_back(host);
   }
   return of_rank;
 }
@@ -43,14 +45,16 @@ std::vector<std::uint64_t> hosts_by_rank(std::uint64_t ranks, std::uint64_t host
 TEST_CASE("proc_mesh_ref: ranks lie on hosts in blocks, the first hosts take what is left over") {
   for (std::uint64_t hosts = 1; hosts <= 12; ++hosts) {
     for (std::uint64_t ranks = 0; ranks <= 40; ++ranks) {
-      const auto mesh = *ProcMeshRef::make(trainers(), hosts_of(hosts), *Extent::make({{"rank", ranks}}));
+      const auto mesh =
+          *ProcMeshRef::make(trainers(), hosts_of(hosts), *Extent::make({{"rank", ranks}}));
       const auto expected = hosts_by_rank(ranks, hosts);
       REQUIRE(expected.size() == ranks);
       std::uint64_t next = 0;
       for (std::uint64_t host = 0; host < hosts; ++host) {
         const RankBlock block = *mesh.block_of(host);
         CHECK(block.begin == next);
-        for (std::uint64_t rank = block.begin; rank < block.end; ++rank) CHECK(expected[rank] == host);
+        for (std::uint64_t rank = block.begin; rank < block.end; ++rank)
+          CHECK(expected[rank] == host);
         next = block.end;
       }
       CHECK(next == ranks);
@@ -94,7 +98,9 @@ TEST_CASE("proc_mesh_ref: slices keep create ranks and addresses") {
 
 TEST_CASE("proc_mesh_ref: random slices agree with a plain list of ranks") {
   test::for_cases(1'000, [](std::mt19937_64& random) {
-    const auto below = [&](std::uint64_t bound) { return std::uniform_int_distribution<std::uint64_t>(0, bound - 1)(random); };
+    const auto below = [&](std::uint64_t bound) {
+      return std::uniform_int_distribution<std::uint64_t>(0, bound - 1)(random);
+    };
     const std::uint64_t sizes[] = {1 + below(5), 1 + below(5), 1 + below(5)};
     const auto extent = *Extent::make({{"x", sizes[0]}, {"y", sizes[1]}, {"z", sizes[2]}});
     const std::uint64_t num_hosts = 1 + below(7);
@@ -112,20 +118,23 @@ TEST_CASE("proc_mesh_ref: random slices agree with a plain list of ranks") {
     std::vector<std::uint64_t> expected;
     for (auto x = begin[0]; x < end[0]; x += step[0]) {
       for (auto y = begin[1]; y < end[1]; y += step[1]) {
-        for (auto z = begin[2]; z < end[2]; z += step[2]) expected.push_back((x * sizes[1] + y) * sizes[2] + z);
+        for (auto z = begin[2]; z < end[2]; z += step[2])
+          expected.push_back((x * sizes[1] + y) * sizes[2] + z);
       }
     }
     REQUIRE(slice.num_ranks() == expected.size());
     for (std::uint64_t ordinal = 0; ordinal < expected.size(); ++ordinal) {
       CHECK(*slice.create_rank(ordinal) == expected[ordinal]);
       CHECK(*slice.ordinal_of(expected[ordinal]) == ordinal);
-      CHECK(*slice.proc_at(ordinal) == ProcId(slice.hosts()[host_of[expected[ordinal]]], proc_name(trainers(), expected[ordinal])));
+      CHECK(*slice.proc_at(ordinal) == ProcId(slice.hosts()[host_of[expected[ordinal]]],
+                                              proc_name(trainers(), expected[ordinal])));
     }
     CHECK(*ProcMeshRef::parse(slice.to_string()) == slice);
   });
 }
 
-TEST_CASE("proc_mesh_ref: equal references hash alike and are in order, and a view walks them by point") {
+TEST_CASE(
+    "proc_mesh_ref: equal references hash alike and are in order, and a view walks them by point") {
   const ProcMeshRef mesh = two_by_four();
   const ProcMeshRef slice = mesh.at("gpu", 2).value();
   CHECK(std::hash<ProcMeshRef>{}(two_by_four()) == std::hash<ProcMeshRef>{}(mesh));
@@ -135,17 +144,22 @@ TEST_CASE("proc_mesh_ref: equal references hash alike and are in order, and a vi
   CHECK(((mesh < slice) != (slice < mesh)));
   std::string walked;
   const View view(slice);
-  for (const auto& [point, proc] : view) walked += point.to_string() + " " + proc.name().to_string() + "\n";
+  for (const auto& [point, proc] : view)
+    walked += point.to_string() + " " + proc.name().to_string() + "\n";
   CHECK(walked == "host=0/2 trainers_2-13Se1Maqzryj\nhost=1/2 trainers_6-13Se1Maqzryj\n");
   CHECK_FALSE(view.get(2).has_value());
 }
 
 TEST_CASE("proc_mesh_ref: what cannot be is refused") {
   const Region four = *Extent::make({{"rank", 4}});
-  CHECK(ProcMeshRef::make(trainers(), {}, 4, four).error().code() == ErrorCode::configuration_error);
-  CHECK(ProcMeshRef::make(trainers(), hosts_of(1), std::uint64_t{1} << 63, four).error().code() == ErrorCode::configuration_error);
-  CHECK(ProcMeshRef::make(trainers(), hosts_of(1), 3, four).error().code() == ErrorCode::out_of_range);
-  CHECK(ProcMeshRef::make(trainers(), hosts_of(2), 4, *Region::parse("4+")).error().code() == ErrorCode::out_of_range);
+  CHECK(ProcMeshRef::make(trainers(), {}, 4, four).error().code() ==
+        ErrorCode::configuration_error);
+  CHECK(ProcMeshRef::make(trainers(), hosts_of(1), std::uint64_t{1} << 63, four).error().code() ==
+        ErrorCode::configuration_error);
+  CHECK(ProcMeshRef::make(trainers(), hosts_of(1), 3, four).error().code() ==
+        ErrorCode::out_of_range);
+  CHECK(ProcMeshRef::make(trainers(), hosts_of(2), 4, *Region::parse("4+")).error().code() ==
+        ErrorCode::out_of_range);
   CHECK(ProcMeshRef::make(trainers(), hosts_of(2), 4, *Region::parse("3+")).has_value());
   CHECK(two_by_four().sliced(*Region::parse("x=9/1")).error().code() == ErrorCode::out_of_range);
 }
@@ -163,7 +177,8 @@ TEST_CASE("proc_mesh_ref: no ranks is a mesh too, with or without hosts") {
 }
 
 TEST_CASE("proc_mesh_ref: text") {
-  CHECK(two_by_four().to_string() == "trainers-13Se1Maqzryj[8]:tcp:h0:7420,tcp:h1:7420@host=2/4,gpu=4/1");
+  CHECK(two_by_four().to_string() ==
+        "trainers-13Se1Maqzryj[8]:tcp:h0:7420,tcp:h1:7420@host=2/4,gpu=4/1");
   CHECK(*ProcMeshRef::parse(two_by_four().to_string()) == two_by_four());
   // '@' also in abstract addresses and in quoted labels
   const std::string odd = "a-13Se1Maqzryj[4]:unix:@one,unix:/tmp/x@y,tcp:[::1]:5@2+\"a@\\\"b\"=2/1";
@@ -188,16 +203,21 @@ TEST_CASE("proc_mesh_ref: text") {
     const auto parsed = ProcMeshRef::parse(text);
     REQUIRE_FALSE(parsed.has_value());
     CHECK(parsed.error().code() == ErrorCode::parse_error);
-    CHECK_MESSAGE(parsed.error().detail().find(expected) != std::string::npos, parsed.error().detail());
+    CHECK_MESSAGE(parsed.error().detail().find(expected) != std::string::npos,
+                  parsed.error().detail());
   }
   CHECK(ProcMeshRef::parse("a-13Se1Maqzryj[1]:@").error().code() == ErrorCode::configuration_error);
-  CHECK(ProcMeshRef::parse("a-13Se1Maqzryj[1]:local:1@x=2/1").error().code() == ErrorCode::out_of_range);
+  CHECK(ProcMeshRef::parse("a-13Se1Maqzryj[1]:local:1@x=2/1").error().code() ==
+        ErrorCode::out_of_range);
 }
 
 TEST_CASE("proc_mesh_ref: equal means same mesh, hosts and view") {
   CHECK(two_by_four() == two_by_four());
   CHECK_FALSE(two_by_four() == *two_by_four().at("host", 0));
-  CHECK_FALSE(two_by_four() == *ProcMeshRef::make(trainers(), hosts_of(3), 8, two_by_four().region()));
-  CHECK_FALSE(two_by_four() == *ProcMeshRef::make(*Name::plain("other"), hosts_of(2), 8, two_by_four().region()));
-  CHECK_FALSE(two_by_four() == *ProcMeshRef::make(trainers(), hosts_of(2), 9, two_by_four().region()));
+  CHECK_FALSE(two_by_four() ==
+              *ProcMeshRef::make(trainers(), hosts_of(3), 8, two_by_four().region()));
+  CHECK_FALSE(two_by_four() ==
+              *ProcMeshRef::make(*Name::plain("other"), hosts_of(2), 8, two_by_four().region()));
+  CHECK_FALSE(two_by_four() ==
+              *ProcMeshRef::make(trainers(), hosts_of(2), 9, two_by_four().region()));
 }

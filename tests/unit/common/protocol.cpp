@@ -28,12 +28,13 @@ TEST_CASE("protocol: a mismatch names both sides' versions and releases, and the
     CHECK(version.error().code() == ErrorCode::version_mismatch);
     return version.error().detail();
   };
-  CHECK(
-      text({1, 1, "0.1.0"}, {3, 2, "0.3.0"}) ==
-      "this program speaks version 1 (meshbus 0.1.0) of the protocol, its host versions 2 to 3 (meshbus 0.3.0); update the older one, this "
-      "program, so that both are of the same release of meshbus");
+  CHECK(text({1, 1, "0.1.0"}, {3, 2, "0.3.0"}) ==
+        "this program speaks version 1 (meshbus 0.1.0) of the protocol, its host versions 2 to 3 "
+        "(meshbus 0.3.0); update the older one, this "
+        "program, so that both are of the same release of meshbus");
   CHECK(text({3, 3, ""}, {2, 2, ""}) ==
-        "this program speaks version 3 of the protocol, its host version 2; update the older one, its host, so that both are of the same "
+        "this program speaks version 3 of the protocol, its host version 2; update the older one, "
+        "its host, so that both are of the same "
         "release of meshbus");
 }
 
@@ -45,7 +46,8 @@ TEST_CASE("protocol: what a Hello says that cannot be is read as one version") {
     native.oldest = oldest;
     flatbuffers::FlatBufferBuilder builder;
     builder.Finish(wire::Hello::Pack(builder, &native));
-    const auto protocol = Protocol::of(*flatbuffers::GetRoot<wire::Hello>(builder.GetBufferPointer()));
+    const auto protocol =
+        Protocol::of(*flatbuffers::GetRoot<wire::Hello>(builder.GetBufferPointer()));
     return std::pair(protocol.oldest, protocol.newest);
   };
   CHECK(read(4, 0) == std::pair<std::uint16_t, std::uint16_t>(4, 4));

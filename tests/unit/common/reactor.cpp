@@ -104,7 +104,9 @@ TEST_CASE("reactor: descriptors are level-triggered; a handler may forget itself
   CHECK(second == 1);
 }
 
-TEST_CASE("reactor: an event for a descriptor that was reused in the same turn does not reach its new handler") {
+TEST_CASE(
+    "reactor: an event for a descriptor that was reused in the same turn does not reach its new "
+    "handler") {
   Reactor reactor;
   Pair one;
   auto two = std::make_unique<Pair>();
@@ -159,7 +161,9 @@ TEST_CASE("reactor: turn-end hooks run after the handlers of the turn and may fo
   CHECK(order == "ph");
 }
 
-TEST_CASE("reactor: a ZeroMQ socket is served until it is empty, however little its handler takes at a time") {
+TEST_CASE(
+    "reactor: a ZeroMQ socket is served until it is empty, however little its handler takes at a "
+    "time") {
   Reactor reactor;
   zmq::context_t context;
   zmq::socket_t in(context, zmq::socket_type::pair);
@@ -191,7 +195,9 @@ TEST_CASE("reactor: what is posted while posted tasks run wakes the loop again")
   CHECK(std::chrono::steady_clock::now() - start < std::chrono::seconds(5));
 }
 
-TEST_CASE("reactor: threads that share the loop take turns one at a time, in order, and all leave at a stop") {
+TEST_CASE(
+    "reactor: threads that share the loop take turns one at a time, in order, and all leave at a "
+    "stop") {
   Reactor reactor;
   std::atomic<int> inside{0};
   std::vector<int> order;
@@ -243,7 +249,9 @@ TEST_CASE("reactor: what one thread of a shared loop leaves undone, another one 
   other.join();
 }
 
-TEST_CASE("reactor: a timer of a shared loop runs in time whichever thread has set it, and when an earlier one was cancelled") {
+TEST_CASE(
+    "reactor: a timer of a shared loop runs in time whichever thread has set it, and when an "
+    "earlier one was cancelled") {
   Reactor reactor;
   std::promise<Reactor::Time> rang;
   const auto start = Reactor::Clock::now();

@@ -13,13 +13,17 @@ namespace {
 /// What the kernel grants the calling thread at a time, in ns; 0: it does not say (before 6.12).
 std::uint64_t own_slice() {
   std::array<std::uint64_t, 6> attributes{};  // struct sched_attr: the fourth is sched_runtime
-  return ::syscall(SYS_sched_getattr, 0, attributes.data(), sizeof attributes, 0) == 0 ? attributes[3] : 0;
+  return ::syscall(SYS_sched_getattr, 0, attributes.data(), sizeof attributes, 0) == 0
+             ? attributes[3]
+             : 0;
 }
 
 }  // namespace
 
-TEST_CASE("short slices: a thread has them when it has asked, and so have the threads that it starts, and no other" *
-          doctest::skip(own_slice() == 0)) {
+TEST_CASE(
+    "short slices: a thread has them when it has asked, and so have the threads that it starts, "
+    "and no other" *
+    doctest::skip(own_slice() == 0)) {
   const std::uint64_t before = own_slice();
   std::uint64_t asked = 0, inherited = 0;
   std::thread([&] {

@@ -82,7 +82,9 @@ TEST_CASE("tap_filter: numbers, kinds and lanes") {
   CHECK_FALSE(takes("kind=call port=8 size>=100"));
 }
 
-TEST_CASE("tap_filter: procs by name, whole, by pattern and by key, and those of other hosts by their exact names") {
+TEST_CASE(
+    "tap_filter: procs by name, whole, by pattern and by key, and those of other hosts by their "
+    "exact names") {
   CHECK(takes("from=train_0-13Se1Maqzryj"));
   CHECK(takes("from=" + kNear));
   CHECK(takes("from=train_*"));
@@ -141,7 +143,8 @@ TEST_CASE("tap_filter: a mistake is told with its place") {
 
 TEST_CASE("tap_filter: any bytes are read or refused") {
   // Every beginning and every byte changed of a filter that has everything.
-  const std::string whole = "from=train_*|0x12 to.host!=tcp:h:1 kind=call|reply lane=data port>=1 size<64KiB";
+  const std::string whole =
+      "from=train_*|0x12 to.host!=tcp:h:1 kind=call|reply lane=data port>=1 size<64KiB";
   REQUIRE(TapFilter::parse(whole).has_value());
   for (std::size_t i = 0; i < whole.size(); ++i) {
     for (const char c : {'\0', '|', '=', ' ', '*', '\n', '\xff', ','}) {
@@ -149,7 +152,8 @@ TEST_CASE("tap_filter: any bytes are read or refused") {
       changed[i] = c;
       if (const auto filter = TapFilter::parse(changed)) filter->matches(envelope(), name_of);
     }
-    if (const auto filter = TapFilter::parse(whole.substr(0, i))) filter->matches(envelope(), name_of);
+    if (const auto filter = TapFilter::parse(whole.substr(0, i)))
+      filter->matches(envelope(), name_of);
   }
 }
 
@@ -159,9 +163,10 @@ TEST_CASE("tap_filter: a topic says how much of bodies and which messages") {
   CHECK(request->bodies == 64);
   CHECK(request->text == "kind=call");
   CHECK(TapRequest::parse("tap/0/\n")->filter.takes_all());
-  CHECK(TapRequest::parse("tap/1048576/from.host=unix:/a/b\n").has_value());  // a filter may have slashes
-  for (const char* bad :
-       {"", "tap", "tap/", "tap/0", "tap/0\n", "tap//\n", "tap/-1/\n", "tap/1048577/\n", "tap/0/", "tap/0/nonsense\n", "up/0/\n"}) {
+  CHECK(TapRequest::parse("tap/1048576/from.host=unix:/a/b\n")
+            .has_value());  // a filter may have slashes
+  for (const char* bad : {"", "tap", "tap/", "tap/0", "tap/0\n", "tap//\n", "tap/-1/\n",
+                          "tap/1048577/\n", "tap/0/", "tap/0/nonsense\n", "up/0/\n"}) {
     CAPTURE(bad);
     CHECK_FALSE(TapRequest::parse(bad).has_value());
   }

@@ -50,7 +50,9 @@ struct Row {
 
 }  // namespace
 
-TEST_CASE("texts: what is wrong is refused with its code, at its position, in words that repeat the position") {
+TEST_CASE(
+    "texts: what is wrong is refused with its code, at its position, in words that repeat the "
+    "position") {
   using enum TextKind;
   const std::vector<Row> rows = {
       // extents
@@ -164,8 +166,11 @@ TEST_CASE("texts: what is wrong is refused with its code, at its position, in wo
   }
 }
 
-TEST_CASE("texts: long ones are read in one go, the last wrong byte of them is found, and none is read twice over") {
-  // Work that grew with the square of these lengths would take minutes; the limit of every test case is one.
+TEST_CASE(
+    "texts: long ones are read in one go, the last wrong byte of them is found, and none is read "
+    "twice over") {
+  // Work that grew with the square of these lengths would take minutes; the limit of every test
+  // case is one.
   constexpr std::size_t many = 100'000;
   std::string region;
   std::string hosts = "test:";
@@ -173,11 +178,13 @@ TEST_CASE("texts: long ones are read in one go, the last wrong byte of them is f
   for (std::size_t i = 0; i < many; ++i) {
     region += (i == 0 ? "" : ",") + ("a" + std::to_string(i)) + "=1/1";
     hosts += (i == 0 ? "" : ",") + ("unix:@" + std::to_string(i));
-    overlay += (i == 0 ? "" : ",") + std::to_string(many - i) + ".." + std::to_string(many - i + 1) + "=v" + std::to_string(i);
+    overlay += (i == 0 ? "" : ",") + std::to_string(many - i) + ".." +
+               std::to_string(many - i + 1) + "=v" + std::to_string(i);
   }
   CHECK(Region::parse(region).value().num_dims() == many);
   CHECK(*Region::parse(region + ",a77=1/1").error().position() == region.size() + 1);
-  CHECK(Region::parse(region).value().range("b", 0).error().code() == ErrorCode::configuration_error);
+  CHECK(Region::parse(region).value().range("b", 0).error().code() ==
+        ErrorCode::configuration_error);
   CHECK(is_subset(Region::parse(region).value(), Region::parse("1+" + region).value()) == false);
   // Axes of one index do not slow down the walk over the others.
   const Region flat = Region::parse("x=100000/1," + region).value();
@@ -191,6 +198,7 @@ TEST_CASE("texts: long ones are read in one go, the last wrong byte of them is f
   CHECK(Region::parse("\"" + std::string(1 << 20, 'a')).error().position() == (1U << 20) + 1);
   CHECK(Extent::parse("x=" + std::string(1 << 20, '9')).error().detail().size() < 200);
   CHECK(*HostMeshRef::parse("test:" + std::string(1 << 20, '@')).error().position() == 5);
-  CHECK(HostAddr::parse("tcp:" + std::string(1 << 20, '[') + ":1").error().code() == ErrorCode::parse_error);
+  CHECK(HostAddr::parse("tcp:" + std::string(1 << 20, '[') + ":1").error().code() ==
+        ErrorCode::parse_error);
   CHECK(*ActorId::parse("local:1,a,b" + std::string(1 << 20, '[')).error().position() == 12);
 }

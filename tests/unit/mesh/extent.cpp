@@ -33,13 +33,14 @@ TEST_CASE("extent: no axes is one rank, a size of 0 is none") {
   const Extent empty = Extent::make({{"x", 4}, {"y", 0}}).value();
   CHECK(empty.num_ranks() == 0);
   CHECK(empty.point_of(0).error().code() == ErrorCode::out_of_range);
-  CHECK(empty.rank_of(std::array<std::uint64_t, 2>{0, 0}).error().code() == ErrorCode::out_of_range);
+  CHECK(empty.rank_of(std::array<std::uint64_t, 2>{0, 0}).error().code() ==
+        ErrorCode::out_of_range);
 }
 
 TEST_CASE("extent: reads every form it writes, and people's spaces") {
   const Extent extent = Extent::make({{"x", 4}, {"dim/0", 5}}).value();
-  for (const char* text :
-       {"x=4,\"dim/0\"=5", "{x=4,\"dim/0\"=5}", "{x: 4, \"dim/0\": 5}", " { x : 4 ,\t\"dim/0\":05 }\n", "  x = 4 , \"dim\\u{2f}0\" = 5 "}) {
+  for (const char* text : {"x=4,\"dim/0\"=5", "{x=4,\"dim/0\"=5}", "{x: 4, \"dim/0\": 5}",
+                           " { x : 4 ,\t\"dim/0\":05 }\n", "  x = 4 , \"dim\\u{2f}0\" = 5 "}) {
     CAPTURE(text);
     CHECK(Extent::parse(text).value() == extent);
   }
@@ -60,8 +61,10 @@ TEST_CASE("extent: the product fits 63 bits or it is an error") {
   CHECK(Extent::make({{"x", most}}).value().num_ranks() == most);
   CHECK(Extent::make({{"x", most}}).value().point_of(most - 1).value().rank() == most - 1);
   CHECK(Extent::make({{"x", most + 1}}).error().code() == ErrorCode::configuration_error);
-  CHECK(Extent::make({{"x", 1U << 31}, {"y", std::uint64_t{1} << 32}}).error().detail().find("exceeds 63 bits at axis y") !=
-        std::string::npos);
+  CHECK(Extent::make({{"x", 1U << 31}, {"y", std::uint64_t{1} << 32}})
+            .error()
+            .detail()
+            .find("exceeds 63 bits at axis y") != std::string::npos);
   CHECK_FALSE(Extent::make({{"x", ~std::uint64_t{0}}, {"y", ~std::uint64_t{0}}}));
   CHECK_FALSE(Extent::make({{"x", 0}, {"y", ~std::uint64_t{0}}}));  // no strides for it
   CHECK(Extent::make({"x"}, {1, 2}).error().detail().find("InvalidDims") != std::string::npos);
@@ -99,7 +102,8 @@ TEST_CASE("extent and point: bad texts are refused with position") {
       {false, "x", "extent: at 1: expected '=', found the end"},
       {false, "x=", "extent: at 2: expected a size, found the end"},
       {false, "x=-1", "extent: at 2: expected a size, found '-'"},
-      {false, "x=4,", "extent: at 4: expected a label (a letter, '_' or a quoted text), found the end"},
+      {false, "x=4,",
+       "extent: at 4: expected a label (a letter, '_' or a quoted text), found the end"},
       {false, ",x=4", "extent: at 0: expected a label"},
       {false, "x=4;y=5", "extent: at 3: expected ',' or the end, found ';'"},
       {false, "x: 4", "extent: at 1: expected '=', found ':'"},
@@ -111,12 +115,15 @@ TEST_CASE("extent and point: bad texts are refused with position") {
       {false, "x=4}", "extent: at 3: expected ',' or the end, found '}'"},
       {false, "host=2,host=8", "extent: at 7: label host occurs twice"},
       {false, "a=2,b=2,b=2,a=2", "extent: at 8: label b occurs twice"},
-      {false, "x=18446744073709551616", "extent: at 2: expected a size of at most 18446744073709551615, found 18446744073709551616"},
-      {false, "x=9223372036854775808", "extent: at 0: Overflow: the product of the sizes exceeds 63 bits at axis x"},
+      {false, "x=18446744073709551616",
+       "extent: at 2: expected a size of at most 18446744073709551615, found 18446744073709551616"},
+      {false, "x=9223372036854775808",
+       "extent: at 0: Overflow: the product of the sizes exceeds 63 bits at axis x"},
       {false, "x=4,y=9223372036854775807", "extent: at 4: Overflow"},
       {false, "\"\"=4", "extent: at 0: expected a label, found an empty one"},
       {true, "x=1", "point: at 3: expected '/', found the end"},
-      {true, "x=4/4", "point: at 2: OutOfRangeIndex: expected a coordinate below its size 4, found 4"},
+      {true, "x=4/4",
+       "point: at 2: OutOfRangeIndex: expected a coordinate below its size 4, found 4"},
       {true, "x=0/1,y=0/0", "point: at 8: OutOfRangeIndex"},
       {true, "x=1/4,x=1/4", "point: at 6: label x occurs twice"},
       {true, "1/4", "point: at 0: expected a label"},

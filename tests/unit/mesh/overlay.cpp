@@ -20,7 +20,8 @@ std::vector<Numbers::Run> any_runs(Random& random, std::uint64_t ranks) {
   std::vector<Numbers::Run> runs;
   for (std::uint64_t n = random() % 9; n > 0; --n) {
     const std::uint64_t begin = random() % ranks;
-    runs.push_back({begin, begin + random() % (random() % 2 == 0 ? 3 : ranks - begin + 1), static_cast<int>(random() % 3)});
+    runs.push_back({begin, begin + random() % (random() % 2 == 0 ? 3 : ranks - begin + 1),
+                    static_cast<int>(random() % 3)});
   }
   return runs;
 }
@@ -153,7 +154,8 @@ TEST_CASE("overlay: what prints parses to the same") {
 
 TEST_CASE("overlay: text in any order, with spaces, bare words and quoted texts") {
   CHECK(to_string(parse_overlay(" 5 .. 10 = B , 0..5 = \"A\" ").value()) == "0..5=A,5..10=B");
-  CHECK(to_string(parse_overlay("0..1=v1.2-rc_3,1..2=7,2..3=\"\",3..4=\"a b\"").value()) == "0..1=v1.2-rc_3,1..2=7,2..3=\"\",3..4=\"a b\"");
+  CHECK(to_string(parse_overlay("0..1=v1.2-rc_3,1..2=7,2..3=\"\",3..4=\"a b\"").value()) ==
+        "0..1=v1.2-rc_3,1..2=7,2..3=\"\",3..4=\"a b\"");
   CHECK(to_string(parse_overlay("0..5=A,5..9=A").value()) == "0..9=A");
   CHECK(parse_overlay("").value().is_empty());
   CHECK(parse_overlay("  ").value().is_empty());
@@ -168,8 +170,12 @@ TEST_CASE("overlay: a bad text says where") {
       {"0-5=A", "overlay: at 1: expected '..', found '-'"},
       {"0..", "overlay: at 3: expected the rank after the last one, found the end"},
       {"0..5", "overlay: at 4: expected '=', found the end"},
-      {"0..5=", "overlay: at 5: expected a value (letters, digits, '_', '-', '.', or a quoted text), found the end"},
-      {"0..5==A", "overlay: at 5: expected a value (letters, digits, '_', '-', '.', or a quoted text), found '='"},
+      {"0..5=",
+       "overlay: at 5: expected a value (letters, digits, '_', '-', '.', or a quoted text), found "
+       "the end"},
+      {"0..5==A",
+       "overlay: at 5: expected a value (letters, digits, '_', '-', '.', or a quoted text), found "
+       "'='"},
       {"0..5=A B", "overlay: at 7: expected ',' or the end, found 'B'"},
       {"0..5=A,", "overlay: at 7: expected ranks (0..5), found the end"},
       {"0..5=A,,5..6=B", "overlay: at 7: expected ranks (0..5), found ','"},
@@ -179,10 +185,13 @@ TEST_CASE("overlay: a bad text says where") {
       {"4..6=B,0..5=A", "overlay: at 7: rank 4 occurs twice"},
       {"0..5=A,8..9=A,0..5=A", "overlay: at 14: rank 0 occurs twice"},
       {"0..5=\"A", "overlay: at 7: expected '\"' to end the label that began at 5, found the end"},
-      {"0..5=\xFF", "overlay: at 5: expected a value (letters, digits, '_', '-', '.', or a quoted text), found byte 0xff"},
+      {"0..5=\xFF",
+       "overlay: at 5: expected a value (letters, digits, '_', '-', '.', or a quoted text), found "
+       "byte 0xff"},
       {"-1..5=A", "overlay: at 0: expected ranks (0..5), found '-'"},
       {"0..18446744073709551616=A",
-       "overlay: at 3: expected the rank after the last one of at most 18446744073709551615, found 18446744073709551616"},
+       "overlay: at 3: expected the rank after the last one of at most 18446744073709551615, found "
+       "18446744073709551616"},
   };
   for (const auto& [text, expected] : cases) {
     CAPTURE(text);

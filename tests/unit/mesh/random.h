@@ -62,7 +62,8 @@ inline std::vector<std::string> any_labels(Random& random, std::size_t count) {
   std::vector<std::string> labels;
   while (labels.size() < count) {
     std::string label = any_label(random);
-    if (std::find(labels.begin(), labels.end(), label) == labels.end()) labels.push_back(std::move(label));
+    if (std::find(labels.begin(), labels.end(), label) == labels.end())
+      labels.push_back(std::move(label));
   }
   return labels;
 }
@@ -88,7 +89,8 @@ inline Region shuffled(const Region& region, Random& random) {
     sizes.push_back(region.sizes()[i]);
     strides.push_back(region.strides()[i]);
   }
-  return Region::make(std::move(labels), region.offset(), std::move(sizes), std::move(strides)).value();
+  return Region::make(std::move(labels), region.offset(), std::move(sizes), std::move(strides))
+      .value();
 }
 
 /// Up to `steps` random ranges and indices of a region, those that leave something.
@@ -98,9 +100,11 @@ inline Region sliced(Region region, Random& random, std::uint64_t steps) {
     const std::uint64_t size = region.sizes()[axis];
     if (size == 0) continue;
     const std::uint64_t begin = random() % size;
-    const std::uint64_t length = 1 + (size > 64 ? random() : random() % (size - begin)) % (size - begin);
+    const std::uint64_t length =
+        1 + (size > 64 ? random() : random() % (size - begin)) % (size - begin);
     const Result<Region> slice = random() % 4 == 0 ? region.at(region.labels()[axis], begin)
-                                                   : region.range(region.labels()[axis], begin, begin + length, 1 + random() % 3);
+                                                   : region.range(region.labels()[axis], begin,
+                                                                  begin + length, 1 + random() % 3);
     region = slice.value();
   }
   return region;
@@ -133,8 +137,10 @@ inline Region any_region(Random& random) {
   std::shuffle(order.begin(), order.end(), random);
   std::uint64_t span = 0;
   for (const std::size_t i : order) {
-    const std::uint64_t gap = random() % 2 == 0 ? 1 : 1 + (random() >> (1 + random() % 63)) % (limit - span);
-    const std::uint64_t most = gap > limit - span ? 0 : (limit - span) / (span + gap);  // indices beyond the first
+    const std::uint64_t gap =
+        random() % 2 == 0 ? 1 : 1 + (random() >> (1 + random() % 63)) % (limit - span);
+    const std::uint64_t most =
+        gap > limit - span ? 0 : (limit - span) / (span + gap);  // indices beyond the first
     if (most == 0 || random() % 8 == 0) {
       sizes[i] = random() % 2;
       strides[i] = std::max<std::uint64_t>(any_number(random), 1);
@@ -144,7 +150,8 @@ inline Region any_region(Random& random) {
     strides[i] = span + gap;
     span += (sizes[i] - 1) * strides[i];
   }
-  const std::uint64_t offset = random() % 2 == 0 ? 0 : (random() >> random() % 64) % (limit - span + 1);
+  const std::uint64_t offset =
+      random() % 2 == 0 ? 0 : (random() >> random() % 64) % (limit - span + 1);
   return Region::make(any_labels(random, dims), offset, sizes, strides).value();
 }
 

@@ -40,8 +40,10 @@ TEST_CASE("status_wait: the deadline names who is missing") {
   CHECK(wait.check(began + 30s - 1ns) == State::waiting);
   CHECK(wait.check(began + 30s) == State::deadline);
   CHECK(wait.outcome(began + 30s).error().to_string() ==
-        "timeout: not within 30s: 3 of 8 ranks have not reached Running: Unknown=7..8;Initializing=5..7");
-  CHECK(wait.outcome(began).error().detail() == "not yet: 3 of 8 ranks have not reached Running: Unknown=7..8;Initializing=5..7");
+        "timeout: not within 30s: 3 of 8 ranks have not reached Running: "
+        "Unknown=7..8;Initializing=5..7");
+  CHECK(wait.outcome(began).error().detail() ==
+        "not yet: 3 of 8 ranks have not reached Running: Unknown=7..8;Initializing=5..7");
 }
 
 TEST_CASE("status_wait: what repeats old news does not count as a change") {
@@ -55,7 +57,8 @@ TEST_CASE("status_wait: what repeats old news does not count as a change") {
   REQUIRE(wait.set(2, Kind::stopped, began + 14s).has_value());
   CHECK(wait.check(began + 24s - 1ns) == State::waiting);
   CHECK(wait.check(began + 24s) == State::idle);
-  CHECK(wait.outcome(began + 24s).error().detail() == "no change for 10s: 3 of 4 ranks have not reached Stopped: Running=0..2,3..4");
+  CHECK(wait.outcome(began + 24s).error().detail() ==
+        "no change for 10s: 3 of 4 ranks have not reached Stopped: Running=0..2,3..4");
   tell(wait, "Stopping=0..1", began + 23s);
   CHECK(wait.next_due() == began + 30s);  // the deadline now
 }
@@ -64,21 +67,28 @@ TEST_CASE("status_wait: no limits, endless limits, and ranks that are not there"
   StatusWait patient(ranks(2), Kind::running, {}, began);
   CHECK_FALSE(patient.next_due().has_value());
   CHECK(patient.check(began + 10000h) == State::waiting);
-  StatusWait endless(ranks(2), Kind::running, {.deadline = std::chrono::milliseconds::max(), .idle = std::chrono::milliseconds::max()},
-                     began);
+  StatusWait endless(
+      ranks(2), Kind::running,
+      {.deadline = std::chrono::milliseconds::max(), .idle = std::chrono::milliseconds::max()},
+      began);
   CHECK(endless.check(began + 10000h) == State::waiting);
   CHECK(*endless.next_due() > began + 10000h);
-  CHECK(StatusWait(ranks(2), Kind::running, {.deadline = -1s}, began).check(began) == State::deadline);
+  CHECK(StatusWait(ranks(2), Kind::running, {.deadline = -1s}, began).check(began) ==
+        State::deadline);
   CHECK(patient.set(2, Kind::running, began).error().code() == ErrorCode::out_of_range);
-  CHECK(patient.merge(parse_statuses("Running=0..3").value(), began).error().code() == ErrorCode::out_of_range);
+  CHECK(patient.merge(parse_statuses("Running=0..3").value(), began).error().code() ==
+        ErrorCode::out_of_range);
   CHECK(to_string(patient.statuses()) == "NotExist=0..2");
 }
 
-TEST_CASE("status_wait: an error stays readable when very many ranks are missing in between others") {
+TEST_CASE(
+    "status_wait: an error stays readable when very many ranks are missing in between others") {
   StatusWait wait(ranks(100'000), Kind::running, {.deadline = 1s}, began);
-  for (std::uint64_t rank = 0; rank < 100'000; rank += 2) REQUIRE(wait.set(rank, Kind::running, began).has_value());
+  for (std::uint64_t rank = 0; rank < 100'000; rank += 2)
+    REQUIRE(wait.set(rank, Kind::running, began).has_value());
   const std::string text = wait.outcome(began + 1s).error().detail();
   CHECK(text.size() < 500);
-  CHECK(text.find("50000 of 100000 ranks have not reached Running: NotExist=1..2,3..4,") != std::string::npos);
+  CHECK(text.find("50000 of 100000 ranks have not reached Running: NotExist=1..2,3..4,") !=
+        std::string::npos);
   CHECK(text.find("; and 49984 more ranks, up to rank 99999") != std::string::npos);
 }

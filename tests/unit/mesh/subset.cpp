@@ -28,7 +28,8 @@ bool includes(const std::set<std::uint64_t>& all, const std::set<std::uint64_t>&
   return std::includes(all.begin(), all.end(), some.begin(), some.end());
 }
 
-/// A region of ranks of `all` whose axes need not be those of `of`: any steps that stay inside, one axis after the other.
+/// A region of ranks of `all` whose axes need not be those of `of`: any steps that stay inside, one
+/// axis after the other.
 Region woven_into(const std::set<std::uint64_t>& all, const Region& of, Random& random) {
   std::uint64_t offset = of.base_rank(random() % of.num_ranks()).value();
   std::vector<std::uint64_t> ranks = {offset};
@@ -41,7 +42,8 @@ Region woven_into(const std::set<std::uint64_t>& all, const Region& of, Random& 
     std::uint64_t size = 1;
     for (const std::uint64_t most = 1 + random() % 8; size < most; ++size) {
       bool is_inside = true;
-      for (const std::uint64_t rank : ranks) is_inside = is_inside && all.contains(rank + size * stride);
+      for (const std::uint64_t rank : ranks)
+        is_inside = is_inside && all.contains(rank + size * stride);
       if (!is_inside) break;
       for (const std::uint64_t rank : ranks) next.push_back(rank + size * stride);
     }
@@ -56,13 +58,16 @@ Region woven_into(const std::set<std::uint64_t>& all, const Region& of, Random& 
 Region stretched(const Region& region, std::uint64_t factor, std::uint64_t offset) {
   std::vector<std::uint64_t> strides = region.strides();
   for (std::uint64_t& stride : strides) stride *= factor;
-  return Region::make(region.labels(), region.offset() * factor + offset, region.sizes(), strides).value();
+  return Region::make(region.labels(), region.offset() * factor + offset, region.sizes(), strides)
+      .value();
 }
 
 }  // namespace
 
 TEST_CASE("subset: ranks alone count, not labels, axes or their order") {
-  const auto subset = [](std::string_view a, std::string_view b) { return is_subset(Region::parse(a).value(), Region::parse(b).value()); };
+  const auto subset = [](std::string_view a, std::string_view b) {
+    return is_subset(Region::parse(a).value(), Region::parse(b).value());
+  };
   CHECK(subset("x=4/4,y=4/1", "r=16/1"));
   CHECK(subset("r=16/1", "y=4/1,x=4/4"));
   CHECK(subset("2+r=3/4", "x=4/4,y=3/1"));
@@ -139,12 +144,16 @@ TEST_CASE("subset: steps that fit nowhere are found out soon, however many ranks
     bool expected;
   };
   for (const Row& row : std::vector<Row>{
-           {"r=1099511627776/3", "x=1048576/1099511627777,y=1099511627776/1", false},  // meets the gap once per lap
+           {"r=1099511627776/3", "x=1048576/1099511627777,y=1099511627776/1",
+            false},  // meets the gap once per lap
            {"r=366503875925/3", "x=1048576/1099511627777,y=1099511627776/1", true},
            {"r=1048576/1099511627778", "x=1048576/1099511627779,y=1099511627770/1", false},
-           {"1048576+r=1048576/1099511627776", "x=1048576/1099511627777,y=1099511627776/1", true},  // one back on each lap
-           {"r=1048576/2,q=1048576/4398046511105", "x=2097152/2199023255553,y=2199023255551/1", false},
-           {"1048576+r=1048576/2,q=1048576/4398046511105", "x=2097152/2199023255553,y=2199023255551/1", true},
+           {"1048576+r=1048576/1099511627776", "x=1048576/1099511627777,y=1099511627776/1",
+            true},  // one back on each lap
+           {"r=1048576/2,q=1048576/4398046511105", "x=2097152/2199023255553,y=2199023255551/1",
+            false},
+           {"1048576+r=1048576/2,q=1048576/4398046511105",
+            "x=2097152/2199023255553,y=2199023255551/1", true},
            {"r=4194304/2199023255552", "x=4194304/2199023255552,y=3/4,z=3/1", true},
            {"r=1152921504606846976/2", "x=1537228672809129301/4,y=3/1", true},
            {"1+r=1152921504606846976/2", "x=1537228672809129301/4,y=3/1", false},
@@ -152,7 +161,8 @@ TEST_CASE("subset: steps that fit nowhere are found out soon, however many ranks
     CAPTURE(row.a);
     CAPTURE(row.b);
     subset::Cost cost;
-    CHECK(subset::is_subset(Region::parse(row.a).value(), Region::parse(row.b).value(), cost) == row.expected);
+    CHECK(subset::is_subset(Region::parse(row.a).value(), Region::parse(row.b).value(), cost) ==
+          row.expected);
     CHECK(cost.pieces < 100);
   }
 }
@@ -160,15 +170,17 @@ TEST_CASE("subset: steps that fit nowhere are found out soon, however many ranks
 TEST_CASE("remap: gives each rank of the target its ordinal, or nothing when one is missing") {
   const Region mesh = Extent::parse("x=4,y=4").value();
   const Remap column = remap(mesh, mesh.at("y", 1).value()).value();
-  CHECK(std::vector<std::uint64_t>(column.begin(), column.end()) == std::vector<std::uint64_t>{1, 5, 9, 13});
+  CHECK(std::vector<std::uint64_t>(column.begin(), column.end()) ==
+        std::vector<std::uint64_t>{1, 5, 9, 13});
   CHECK_FALSE(remap(mesh.at("y", 1).value(), mesh).has_value());
   CHECK(remap(mesh, Region::parse("7+x=0/1").value()).value().size() == 0);
   for_cases(5'000, [&](Random& random) {
     const Region self = test::small_region(random);
     const std::set<std::uint64_t> in_self = set_of(self);
     const Region target = in_self.empty() || random() % 4 == 0 ? test::small_region(random)
-                          : random() % 2 == 0                  ? woven_into(in_self, self, random)
-                                                               : test::shuffled(test::sliced(self, random, 3), random);
+                          : random() % 2 == 0
+                              ? woven_into(in_self, self, random)
+                              : test::shuffled(test::sliced(self, random, 3), random);
     CAPTURE(self);
     CAPTURE(target);
     std::map<std::uint64_t, std::uint64_t> ordinals;

@@ -59,7 +59,8 @@ std::vector<T> values_of(const ValueMesh<T>& mesh) {
 template <typename T>
 std::vector<RankRun<T>> runs_of(const std::vector<T>& values) {
   std::vector<RankRun<T>> runs;
-  for (std::uint64_t rank = 0; rank < values.size(); ++rank) append_run(runs, rank, rank + 1, T(values[rank]));
+  for (std::uint64_t rank = 0; rank < values.size(); ++rank)
+    append_run(runs, rank, rank + 1, T(values[rank]));
   return runs;
 }
 
@@ -72,7 +73,8 @@ void check_equal(const ValueMesh<T>& mesh, const std::vector<T>& model) {
 }
 
 template <typename T>
-void either_way(std::uint64_t max_ranks, std::uint64_t different, std::uint64_t cases, std::uint64_t weight = 1) {
+void either_way(std::uint64_t max_ranks, std::uint64_t different, std::uint64_t cases,
+                std::uint64_t weight = 1) {
   for_cases(
       cases,
       [&](Random& random) {
@@ -80,10 +82,13 @@ void either_way(std::uint64_t max_ranks, std::uint64_t different, std::uint64_t 
         const std::uint64_t rows = 1 + random() % 4;
         const std::uint64_t columns = 1 + random() % (max_ranks / rows);
         Region region = Extent::make({{"row", rows}, {"column", columns}}).value();
-        if (random() % 2 == 0) region = region.range("column", random() % columns, std::nullopt, 1 + random() % 2).value();
+        if (random() % 2 == 0)
+          region =
+              region.range("column", random() % columns, std::nullopt, 1 + random() % 2).value();
         std::vector<T> model;
         while (model.size() < region.num_ranks())
-          model.insert(model.end(), std::min<std::uint64_t>(1 + random() % 5, region.num_ranks() - model.size()),
+          model.insert(model.end(),
+                       std::min<std::uint64_t>(1 + random() % 5, region.num_ranks() - model.size()),
                        make<T>(random() % different));
         auto dense = ValueMesh<T>::make(region, model).value();
         auto runs = ValueMesh<T>::make(region, Overlay<T>::of(runs_of(model))).value();
@@ -98,7 +103,10 @@ void either_way(std::uint64_t max_ranks, std::uint64_t different, std::uint64_t 
         // A copy with one value changed differs.
         auto other = random() % 2 == 0 ? dense : runs;
         const std::uint64_t at = random() % model.size();
-        REQUIRE(other.set(at, make<T>(different + static_cast<std::uint64_t>(model[at] == make<T>(different)))).has_value());
+        REQUIRE(other
+                    .set(at, make<T>(different +
+                                     static_cast<std::uint64_t>(model[at] == make<T>(different))))
+                    .has_value());
         REQUIRE_FALSE(other == dense);
         REQUIRE_FALSE(runs == other);
 
@@ -107,14 +115,16 @@ void either_way(std::uint64_t max_ranks, std::uint64_t different, std::uint64_t 
           std::vector<RankRun<T>> updates;
           for (std::uint64_t k = random() % 4; k > 0; --k) {
             const std::uint64_t begin = random() % model.size();
-            const std::uint64_t end = begin + 1 + random() % (random() % 2 == 0 ? 1 : model.size() - begin);
+            const std::uint64_t end =
+                begin + 1 + random() % (random() % 2 == 0 ? 1 : model.size() - begin);
             updates.push_back({begin, end, make<T>(random() % different)});
-            std::fill(model.begin() + static_cast<std::ptrdiff_t>(begin), model.begin() + static_cast<std::ptrdiff_t>(end),
-                      updates.back().value);
+            std::fill(model.begin() + static_cast<std::ptrdiff_t>(begin),
+                      model.begin() + static_cast<std::ptrdiff_t>(end), updates.back().value);
           }
           const auto overlay = Overlay<T>::of(updates);
           REQUIRE(dense.merge(overlay).has_value());
-          for (const auto& run : updates) REQUIRE(runs.set(run.begin, run.end, run.value).has_value());
+          for (const auto& run : updates)
+            REQUIRE(runs.set(run.begin, run.end, run.value).has_value());
           check_equal(dense, model);
           check_equal(runs, model);
           REQUIRE(dense == runs);
@@ -122,20 +132,26 @@ void either_way(std::uint64_t max_ranks, std::uint64_t different, std::uint64_t 
           runs.compress();
         }
         const auto is_zero = [](const T& value) { return value == make<T>(0); };
-        REQUIRE(dense.count_if(is_zero) == static_cast<std::uint64_t>(std::count_if(model.begin(), model.end(), is_zero)));
+        REQUIRE(dense.count_if(is_zero) ==
+                static_cast<std::uint64_t>(std::count_if(model.begin(), model.end(), is_zero)));
 
         // A slice, by the model of base ranks.
         Region part = region;
-        if (random() % 2 == 0) part = part.range("column", random() % part.sizes()[1], std::nullopt, 1 + random() % 3).value();
+        if (random() % 2 == 0)
+          part = part.range("column", random() % part.sizes()[1], std::nullopt, 1 + random() % 3)
+                     .value();
         if (random() % 2 == 0) part = part.at("row", random() % rows).value();
         std::vector<T> expected;
-        for (const std::uint64_t rank : part.ranks()) expected.push_back(model[*region.ordinal_of(rank)]);
+        for (const std::uint64_t rank : part.ranks())
+          expected.push_back(model[*region.ordinal_of(rank)]);
         const auto dense_slice = dense.sliced(part).value();
         check_equal(dense_slice, expected);
         REQUIRE(dense_slice == runs.sliced(part).value());
 
         // Mapped to something with fewer values.
-        const auto is_odd = [](const T& value) { return value == make<T>(1) || value == make<T>(3); };
+        const auto is_odd = [](const T& value) {
+          return value == make<T>(1) || value == make<T>(3);
+        };
         std::vector<bool> odd;
         for (const T& value : model) odd.push_back(is_odd(value));
         const auto mapped = dense.map(is_odd);
@@ -189,20 +205,23 @@ TEST_CASE("value_mesh: an array costs a run what the run is long, not what lies 
   ValueMesh<Counted> mesh(Extent::make({{"x", ranks}}).value(), Counted{0});
   mesh.expand();
   Counted::comparisons = 0;
-  for (std::uint64_t rank = 0; rank < ranks; rank += 4) REQUIRE(mesh.set(rank, rank + 2, Counted{1}).has_value());
+  for (std::uint64_t rank = 0; rank < ranks; rank += 4)
+    REQUIRE(mesh.set(rank, rank + 2, Counted{1}).has_value());
   CHECK(Counted::comparisons < 20 * ranks);
   CHECK(mesh.num_runs() == ranks / 2);
 }
 
 TEST_CASE("value_mesh: interned values that are gone are forgotten, and their ids used again") {
   ValueMesh<Word> mesh(Extent::make({{"x", 3}}).value(), Word{-1});
-  for (int i = 0; i < 100'000; ++i) REQUIRE(mesh.set(static_cast<std::uint64_t>(i % 3), Word{i}).has_value());
+  for (int i = 0; i < 100'000; ++i)
+    REQUIRE(mesh.set(static_cast<std::uint64_t>(i % 3), Word{i}).has_value());
   CHECK(values_of(mesh) == std::vector<Word>{{99'999}, {99'997}, {99'998}});
   // A value that lives in the mesh may be given to it.
   REQUIRE(mesh.set(0, 2, *mesh.get(2)).has_value());
   REQUIRE(mesh.set(2, 3, *mesh.get(0)).has_value());
   CHECK(mesh.num_runs() == 1);
-  ValueMesh<std::string> strings(Extent::make({{"x", 500}}).value(), "a long text that is not kept inside the string itself");
+  ValueMesh<std::string> strings(Extent::make({{"x", 500}}).value(),
+                                 "a long text that is not kept inside the string itself");
   REQUIRE(strings.set(3, "another text that is not kept inside the string itself").has_value());
   REQUIRE(strings.set(0, 500, *strings.get(3)).has_value());
   CHECK(strings.num_runs() == 1);
@@ -213,18 +232,24 @@ TEST_CASE("value_mesh: a wrong count is invalid_rank_cardinality, a wrong rank o
   const Region region = Extent::make({{"x", 4}}).value();
   const auto few = ValueMesh<int>::make(region, {1, 2, 3});
   REQUIRE_FALSE(few.has_value());
-  CHECK(few.error().to_string() == "invalid_rank_cardinality: value mesh: expected 4 values, found 3");
-  CHECK(ValueMesh<int>::make(region, {1, 2, 3, 4, 5}).error().code() == ErrorCode::invalid_rank_cardinality);
+  CHECK(few.error().to_string() ==
+        "invalid_rank_cardinality: value mesh: expected 4 values, found 3");
+  CHECK(ValueMesh<int>::make(region, {1, 2, 3, 4, 5}).error().code() ==
+        ErrorCode::invalid_rank_cardinality);
   const auto gap = ValueMesh<int>::make(region, Overlay<int>::of({{0, 1, 7}, {2, 4, 7}}));
-  CHECK(gap.error().to_string() == "invalid_rank_cardinality: value mesh: expected a value for each of 4 ranks, found 3");
+  CHECK(gap.error().to_string() ==
+        "invalid_rank_cardinality: value mesh: expected a value for each of 4 ranks, found 3");
   const auto beyond = ValueMesh<int>::make(region, Overlay<int>::of({{0, 6, 7}}));
   CHECK(beyond.error().to_string() == "out_of_range: value mesh: expected ranks below 4, found 5");
-  CHECK(ValueMesh<int>::make_indexed(region, {{0, 1}, {1, 1}, {2, 1}}).error().code() == ErrorCode::invalid_rank_cardinality);
-  CHECK(ValueMesh<int>::make_indexed(region, {{0, 1}, {1, 1}, {2, 1}, {4, 1}}).error().code() == ErrorCode::out_of_range);
+  CHECK(ValueMesh<int>::make_indexed(region, {{0, 1}, {1, 1}, {2, 1}}).error().code() ==
+        ErrorCode::invalid_rank_cardinality);
+  CHECK(ValueMesh<int>::make_indexed(region, {{0, 1}, {1, 1}, {2, 1}, {4, 1}}).error().code() ==
+        ErrorCode::out_of_range);
   ValueMesh<int> mesh(region, 1);
   CHECK(mesh.set(4, 2).error().code() == ErrorCode::out_of_range);
   CHECK(mesh.set(0, 5, 2).error().code() == ErrorCode::out_of_range);
-  CHECK(mesh.merge(Overlay<int>::of({{0, 1, 2}, {3, 5, 2}})).error().code() == ErrorCode::out_of_range);
+  CHECK(mesh.merge(Overlay<int>::of({{0, 1, 2}, {3, 5, 2}})).error().code() ==
+        ErrorCode::out_of_range);
   CHECK(mesh.set(3, 3, 2).has_value());
   CHECK(mesh == ValueMesh<int>(region, 1));
   CHECK(mesh.sliced(Extent::make({{"x", 5}}).value()).error().to_string() ==
@@ -235,7 +260,9 @@ TEST_CASE("value_mesh: a wrong count is invalid_rank_cardinality, a wrong rank o
 
 TEST_CASE("value_mesh: of several values for one rank the last one counts") {
   const Region region = Extent::make({{"x", 3}}).value();
-  const auto mesh = ValueMesh<int>::make_indexed(region, {{2, 1}, {0, 1}, {1, 5}, {2, 9}, {1, 6}, {2, 3}}).value();
+  const auto mesh =
+      ValueMesh<int>::make_indexed(region, {{2, 1}, {0, 1}, {1, 5}, {2, 9}, {1, 6}, {2, 3}})
+          .value();
   CHECK(values_of(mesh) == std::vector<int>{1, 6, 3});
 }
 
@@ -260,5 +287,7 @@ TEST_CASE("value_mesh: no ranks, one rank, and more ranks than memory") {
   REQUIRE(mesh.set(7, Status::failed("exit 3")).has_value());
   CHECK(mesh.num_runs() == 4);
   CHECK(count_missing(mesh, Status::Kind::stopped) == huge - 2);
-  CHECK(to_string(mesh) == "Running=0..7,8..4611686018427387908;Failed(\"exit 3\")=7..8,4611686018427387908..4611686018427387909");
+  CHECK(to_string(mesh) ==
+        "Running=0..7,8..4611686018427387908;Failed(\"exit "
+        "3\")=7..8,4611686018427387908..4611686018427387909");
 }

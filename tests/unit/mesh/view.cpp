@@ -22,10 +22,13 @@ namespace {
 class Names {
  public:
   explicit Names(Region region) : region_(std::move(region)) {
-    for (const std::uint64_t rank : region_.ranks()) names_.push_back("rank " + std::to_string(rank));
+    for (const std::uint64_t rank : region_.ranks())
+      names_.push_back("rank " + std::to_string(rank));
   }
   const Region& region() const { return region_; }
-  const std::string* get(std::uint64_t ordinal) const { return ordinal < names_.size() ? &names_[ordinal] : nullptr; }
+  const std::string* get(std::uint64_t ordinal) const {
+    return ordinal < names_.size() ? &names_[ordinal] : nullptr;
+  }
 
  private:
   Region region_;
@@ -59,9 +62,10 @@ TEST_CASE("view: iterates as points of its own extent and items, however it was 
   const View all(names);
   std::string walked;
   for (const auto& [point, name] : all) walked += point.to_string() + ": " + name + "\n";
-  CHECK(walked ==
-        "replica=0/2,host=0/3: rank 0\nreplica=0/2,host=1/3: rank 1\nreplica=0/2,host=2/3: rank 2\n"
-        "replica=1/2,host=0/3: rank 3\nreplica=1/2,host=1/3: rank 4\nreplica=1/2,host=2/3: rank 5\n");
+  CHECK(
+      walked ==
+      "replica=0/2,host=0/3: rank 0\nreplica=0/2,host=1/3: rank 1\nreplica=0/2,host=2/3: rank 2\n"
+      "replica=1/2,host=0/3: rank 3\nreplica=1/2,host=1/3: rank 4\nreplica=1/2,host=2/3: rank 5\n");
   const View odd = all.range("host", 0, std::nullopt, 2).value().at("replica", 1).value();
   walked.clear();
   for (const auto& [point, name] : odd) walked += point.to_string() + ": " + name + "\n";
@@ -84,7 +88,8 @@ TEST_CASE("view: items may be made when asked for, and walked with the standard'
   const Squares squares;
   const View all(squares);
   std::vector<std::uint64_t> seen;
-  for (const auto& [point, square] : all | std::views::drop(1) | std::views::take(3)) seen.push_back(square + 100 * point.rank());
+  for (const auto& [point, square] : all | std::views::drop(1) | std::views::take(3))
+    seen.push_back(square + 100 * point.rank());
   CHECK(seen == std::vector<std::uint64_t>{101, 204, 309});
   CHECK(all.at("x", 1).value().get(2) == 25U);
   CHECK_FALSE(all.at("x", 1).value().get(3).has_value());
@@ -133,11 +138,14 @@ TEST_CASE("mesh values: printed the same by streams and by fmt, and usable as ke
   CHECK(out.str() == "8+x=2/1,\"dim/0\"=3/2 {x: 2, \"dim/0\": 3} x=1/4,y=2/5 {}");
   CHECK(fmt::format("{} {} {} {}", region, region.extent(), point, Extent{}) == out.str());
   CHECK(fmt::format("[{:>14}] [{:.3}]", point, region) == "[   x=1/4,y=2/5] [8+x]");
-  CHECK(fmt::format("{}", region.at("z", 0).error()).starts_with("configuration_error: region: InvalidDim: no axis z"));
+  CHECK(fmt::format("{}", region.at("z", 0).error())
+            .starts_with("configuration_error: region: InvalidDim: no axis z"));
   CHECK(fmt::format("{}", ErrorCode::not_exist) == "not_exist");
-  std::unordered_set<Region> regions = {region, Region::parse(region.to_string()).value(), Region::parse("x=2/1").value()};
+  std::unordered_set<Region> regions = {region, Region::parse(region.to_string()).value(),
+                                        Region::parse("x=2/1").value()};
   CHECK(regions.size() == 2);
-  std::unordered_set<Extent> extents = {region.extent(), Extent::parse("x=2").value(), Extent::parse("x=2").value()};
+  std::unordered_set<Extent> extents = {region.extent(), Extent::parse("x=2").value(),
+                                        Extent::parse("x=2").value()};
   CHECK(extents.size() == 2);
   std::unordered_set<Point> points;
   for (const Point& each : region.extent().points()) points.insert(each);

@@ -1,5 +1,6 @@
-// The bytes of everything that travels or is stored, against those that releases wrote (tests/golden). What `flatc --conform` lets through
-// is found here: a field removed from the end, a struct that grew, a default that changed, a table that is gone.
+// The bytes of everything that travels or is stored, against those that releases wrote
+// (tests/golden). What `flatc --conform` lets through is found here: a field removed from the end,
+// a struct that grew, a default that changed, a table that is gone.
 #include <doctest/doctest.h>
 #include <unistd.h>
 
@@ -37,7 +38,8 @@ using Form = WireSample::Form;
 
 /// FlatBuffers changed the name after 2.0.
 template <typename Parser>
-bool generate_text(const Parser& parser, const void* table, const std::string& name, std::string* text) {
+bool generate_text(const Parser& parser, const void* table, const std::string& name,
+                   std::string* text) {
   if constexpr (requires { GenTextFromTable(parser, table, name, text); }) {
     return GenTextFromTable(parser, table, name, text) == nullptr;
   } else {
@@ -52,7 +54,8 @@ class Schemas {
     parser_.opts.strict_json = true;
     parser_.opts.indent_step = 1;
     const char* includes[] = {folder.c_str(), nullptr};
-    for (const std::string& file : {folder + "/control.fbs", folder + "/relay.fbs", folder + "/replies.fbs", folder + "/settings.fbs"}) {
+    for (const std::string& file : {folder + "/control.fbs", folder + "/relay.fbs",
+                                    folder + "/replies.fbs", folder + "/settings.fbs"}) {
       // Release 0.1 has only the first.
       if (!std::filesystem::exists(file)) continue;
       const bool is_read = parser_.Parse(read_file(file).c_str(), includes, file.c_str());
@@ -179,7 +182,8 @@ std::map<std::string, Golden> golden_by_name() {
 }
 
 /// Notes every field that is set in a table, and in those that it refers to, as "Table.field".
-void note_fields(const flatbuffers::StructDef& definition, const flatbuffers::Table& table, std::set<std::string>& seen) {
+void note_fields(const flatbuffers::StructDef& definition, const flatbuffers::Table& table,
+                 std::set<std::string>& seen) {
   for (const auto* field : definition.fields.vec) {
     const auto offset = field->value.offset;
     if (!table.CheckField(offset)) continue;
@@ -187,14 +191,18 @@ void note_fields(const flatbuffers::StructDef& definition, const flatbuffers::Ta
     const auto& type = field->value.type;
     const bool is_table = type.struct_def != nullptr && !type.struct_def->fixed;
     if (type.base_type == flatbuffers::BASE_TYPE_UNION) {
-      const auto member = table.GetField<std::uint8_t>(static_cast<flatbuffers::voffset_t>(offset - sizeof(flatbuffers::voffset_t)), 0);
+      const auto member = table.GetField<std::uint8_t>(
+          static_cast<flatbuffers::voffset_t>(offset - sizeof(flatbuffers::voffset_t)), 0);
       const auto* value = type.enum_def->ReverseLookup(member);
       REQUIRE(value != nullptr);
-      note_fields(*value->union_type.struct_def, *table.GetPointer<const flatbuffers::Table*>(offset), seen);
+      note_fields(*value->union_type.struct_def,
+                  *table.GetPointer<const flatbuffers::Table*>(offset), seen);
     } else if (type.base_type == flatbuffers::BASE_TYPE_STRUCT && is_table) {
       note_fields(*type.struct_def, *table.GetPointer<const flatbuffers::Table*>(offset), seen);
     } else if (type.base_type == flatbuffers::BASE_TYPE_VECTOR && is_table) {
-      const auto* list = table.GetPointer<const flatbuffers::Vector<flatbuffers::Offset<flatbuffers::Table>>*>(offset);
+      const auto* list =
+          table.GetPointer<const flatbuffers::Vector<flatbuffers::Offset<flatbuffers::Table>>*>(
+              offset);
       for (const auto* element : *list) note_fields(*type.struct_def, *element, seen);
     }
   }
@@ -206,12 +214,14 @@ std::string meaning_today(const Golden& golden) {
   if (golden.release != "0.1") return golden.meaning;
   static const std::regex kReports("\"certificates\":");
   static const std::regex kRestarts("(\"step\": [^,]*,\\s*)\"reserved\":");
-  return std::regex_replace(std::regex_replace(golden.meaning, kReports, "\"exit_reports\":"), kRestarts, "$1\"restarts\":");
+  return std::regex_replace(std::regex_replace(golden.meaning, kReports, "\"exit_reports\":"),
+                            kRestarts, "$1\"restarts\":");
 }
 
 }  // namespace
 
-TEST_CASE("schema: this build writes and reads the bytes that releases wrote, and they mean the same") {
+TEST_CASE(
+    "schema: this build writes and reads the bytes that releases wrote, and they mean the same") {
   const auto golden = golden_by_name();
   const bool is_to_be_added = std::getenv("ADD_GOLDEN") != nullptr;
   for (const auto& sample : wire_samples()) {
@@ -219,11 +229,16 @@ TEST_CASE("schema: this build writes and reads the bytes that releases wrote, an
     const auto found = golden.find(sample.name);
     if (found == golden.end()) {
       if (is_to_be_added) {
-        const auto path = add_golden({kUnreleased, sample.name, meaning(schemas(), sample, sample.bytes), sample.bytes});
-        FAIL_CHECK(path << " is written: read what it says the bytes mean, commit it, and run the test again");
+        const auto path = add_golden(
+            {kUnreleased, sample.name, meaning(schemas(), sample, sample.bytes), sample.bytes});
+        FAIL_CHECK(
+            path
+            << " is written: read what it says the bytes mean, commit it, and run the test again");
       } else {
         FAIL_CHECK("there are no golden bytes of "
-                   << sample.name << ". When it is new: ADD_GOLDEN=1 ./dev test --filter schema (schemas/released/README.md)");
+                   << sample.name
+                   << ". When it is new: ADD_GOLDEN=1 ./dev test --filter schema "
+                      "(schemas/released/README.md)");
       }
       continue;
     }
@@ -241,11 +256,14 @@ TEST_CASE("schema: this build writes and reads the bytes that releases wrote, an
   std::set<std::string> names;
   for (const auto& sample : wire_samples()) names.insert(sample.name);
   for (const auto& [name, unused] : golden) {
-    if (!names.contains(name) && !is_to_be_added) FAIL_CHECK("tests/golden has " << name << ", of which there is no sample any more");
+    if (!names.contains(name) && !is_to_be_added)
+      FAIL_CHECK("tests/golden has " << name << ", of which there is no sample any more");
   }
 }
 
-TEST_CASE("schema: a reader with a release's schemas reads what this build writes as that release meant it") {
+TEST_CASE(
+    "schema: a reader with a release's schemas reads what this build writes as that release meant "
+    "it") {
   std::map<std::string, Schemas> released;
   const auto golden = golden_by_name();
   for (const auto& sample : wire_samples()) {
@@ -254,7 +272,8 @@ TEST_CASE("schema: a reader with a release's schemas reads what this build write
     const auto& release = found->second.release;
     if (release == kUnreleased) continue;
     CAPTURE(sample.name);
-    const auto old = released.try_emplace(release, source_dir() + "/schemas/released/" + release).first;
+    const auto old =
+        released.try_emplace(release, source_dir() + "/schemas/released/" + release).first;
     CHECK(meaning(old->second, sample, sample.bytes) == found->second.meaning);
   }
 }
@@ -264,7 +283,8 @@ TEST_CASE("schema: every message, and every field of every table, is in the gold
   std::set<std::string> messages;
   for (const auto& sample : wire_samples()) {
     if (sample.form == Form::frame) continue;
-    const auto& definition = schemas().find(sample.form == Form::control ? "Control" : sample.table);
+    const auto& definition =
+        schemas().find(sample.form == Form::control ? "Control" : sample.table);
     note_fields(definition, *flatbuffers::GetRoot<flatbuffers::Table>(sample.bytes.data()), seen);
     messages.insert(message_of(sample.name));
     if (sample.form != Form::control) continue;
@@ -274,7 +294,8 @@ TEST_CASE("schema: every message, and every field of every table, is in the gold
   }
   for (const auto body : wire::EnumValuesBody()) {
     if (body == wire::Body::NONE) continue;
-    INFO("wire_samples() in tests/unit/schemas/samples.cpp: add one of " << wire::EnumNameBody(body));
+    INFO("wire_samples() in tests/unit/schemas/samples.cpp: add one of "
+         << wire::EnumNameBody(body));
     CHECK(messages.count(wire::EnumNameBody(body)) == 1);
   }
   for (const auto* definition : schemas().parser().structs_.vec) {
@@ -289,31 +310,39 @@ TEST_CASE("schema: every message, and every field of every table, is in the gold
 
 TEST_CASE("schema: keys and tokens are computed as releases computed them") {
   CHECK(key_of("tcp:h1:7420,trainers-13Se1Maqzryj-7") == 0x084201c14df239e4);
-  const auto token = TokenMaker(std::string(TokenMaker::secret_size, 's')).make("tcp:h1:7420,trainers-13Se1Maqzryj-7", 4711);
+  const auto token = TokenMaker(std::string(TokenMaker::secret_size, 's'))
+                         .make("tcp:h1:7420,trainers-13Se1Maqzryj-7", 4711);
   std::ostringstream hex;
-  for (const auto byte : token) hex << "0123456789abcdef"[byte >> 4] << "0123456789abcdef"[byte & 15];
+  for (const auto byte : token)
+    hex << "0123456789abcdef"[byte >> 4] << "0123456789abcdef"[byte & 15];
   CHECK(hex.str() == "29c73815512d437a5ee0097538efc86caac620b9f92d9974176906b3e4658bb2");
 }
 
-TEST_CASE("schema: what a warden leaves for the next one, and tells its launcher, reads as releases wrote it") {
+TEST_CASE(
+    "schema: what a warden leaves for the next one, and tells its launcher, reads as releases "
+    "wrote it") {
   const TempDir base;
   const auto directory = warden::make_host_dir(base.path().string());
   REQUIRE(directory.has_value());
-  REQUIRE(warden::record_host(*directory, "/sys/fs/cgroup/meshbus-" + directory->name, 4611686018427387981).has_value());
+  REQUIRE(warden::record_host(*directory, "/sys/fs/cgroup/meshbus-" + directory->name,
+                              4611686018427387981)
+              .has_value());
   CHECK(read_file(directory->path + "/lock") ==
-        "pid " + std::to_string(::getpid()) + "\nmark 4611686018427387981\ncgroup /sys/fs/cgroup/meshbus-" + directory->name + "\n");
+        "pid " + std::to_string(::getpid()) +
+            "\nmark 4611686018427387981\ncgroup /sys/fs/cgroup/meshbus-" + directory->name + "\n");
   // Members may be added (pids_limit was), none may go or change.
-  CHECK(warden::to_json_line({.host = "unix:/a \"b\"",
-                              .containment = "cgroup v2",
-                              .containment_reason = {},
-                              .pids_reason = {},
-                              .run_dir = "/run/x",
-                              .pid = 1,
-                              .broker_pid = 2,
-                              .agent_pid = 3,
-                              .keeper_pid = 4}) ==
-        R"({"host":"unix:/a \"b\"","pid":1,"containment":"cgroup v2","pids_limit":0,"run_dir":"/run/x",)"
-        R"("monitor":"unix:/run/x/monitor","broker_pid":2,"agent_pid":3,"keeper_pid":4})"
-        "\n");
+  CHECK(
+      warden::to_json_line({.host = "unix:/a \"b\"",
+                            .containment = "cgroup v2",
+                            .containment_reason = {},
+                            .pids_reason = {},
+                            .run_dir = "/run/x",
+                            .pid = 1,
+                            .broker_pid = 2,
+                            .agent_pid = 3,
+                            .keeper_pid = 4}) ==
+      R"({"host":"unix:/a \"b\"","pid":1,"containment":"cgroup v2","pids_limit":0,"run_dir":"/run/x",)"
+      R"("monitor":"unix:/run/x/monitor","broker_pid":2,"agent_pid":3,"keeper_pid":4})"
+      "\n");
   CHECK(warden::error_json_line("no\n") == "{\"error\":\"no\\u000a\"}\n");
 }

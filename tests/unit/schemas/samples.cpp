@@ -97,11 +97,14 @@ class Samples {
     list.push_back({name, Form::control, encode_control(head, std::move(body))});
   }
   template <typename Table>
-  void table(const std::string& name, const std::string& table, const typename Table::NativeTableType& native,
-             const char* identifier = nullptr) {
+  void table(const std::string& name, const std::string& table,
+             const typename Table::NativeTableType& native, const char* identifier = nullptr) {
     flatbuffers::FlatBufferBuilder builder;
     builder.Finish(Table::Pack(builder, &native), identifier);
-    list.push_back({name, Form::table, {reinterpret_cast<const char*>(builder.GetBufferPointer()), builder.GetSize()}, table});
+    list.push_back({name,
+                    Form::table,
+                    {reinterpret_cast<const char*>(builder.GetBufferPointer()), builder.GetSize()},
+                    table});
   }
   std::vector<WireSample> list;
 };
@@ -498,7 +501,8 @@ std::unique_ptr<wire::LedgerProcT> ledger_proc() {
   proc->gone = true;
   proc->held_signals = 1 << 10;
   proc->sent_signals = 1 << 15;
-  proc->stop = std::make_unique<wire::LedgerStop>(1'000'000'001, 2'000'000'002, wire::StopStep::term, true, true);
+  proc->stop = std::make_unique<wire::LedgerStop>(1'000'000'001, 2'000'000'002,
+                                                  wire::StopStep::term, true, true);
   proc->stopped_by = kClient;
   proc->stop_reason = "seen enough";
   proc->failure = std::make_unique<wire::LedgerFailureT>();
@@ -559,7 +563,8 @@ void add_events(Samples& samples) {
   ledger.procs.front()->because = 3;
   ledger.procs.front()->failure->cause = wire::Cause::not_ready;
   samples.table<wire::LedgerEntry>("LedgerEntry.5", "LedgerEntry", ledger);
-  ledger.procs.front()->out_before = std::make_unique<wire::LedgerStream>(4'000'000'003, 3'900'000'001);
+  ledger.procs.front()->out_before =
+      std::make_unique<wire::LedgerStream>(4'000'000'003, 3'900'000'001);
   ledger.procs.front()->err_before = std::make_unique<wire::LedgerStream>(16, 0);
   samples.table<wire::LedgerEntry>("LedgerEntry.6", "LedgerEntry", ledger);
   wire::GetEventsT get;
@@ -591,7 +596,8 @@ void add_events(Samples& samples) {
   samples.answer("EventList", std::move(list));
 }
 
-std::unique_ptr<wire::StatusT> status(wire::StatusKind kind, const std::string& reason = {}, std::uint64_t timeout_ms = 0) {
+std::unique_ptr<wire::StatusT> status(wire::StatusKind kind, const std::string& reason = {},
+                                      std::uint64_t timeout_ms = 0) {
   auto status = std::make_unique<wire::StatusT>();
   status->kind = kind;
   status->reason = reason;
@@ -830,7 +836,8 @@ void add_tap(Samples& samples) {
   batch.incarnation = 0x1112131415161718;
   batch.stream = 2;
   batch.first = 9;
-  batch.entries = {wire::TapEntry(envelope(wire::Kind::message, 9), 1'700'000'000'000'000'001, 5, 0)};
+  batch.entries = {
+      wire::TapEntry(envelope(wire::Kind::message, 9), 1'700'000'000'000'000'001, 5, 0)};
   batch.bodies = {'h', 'e', 'l', 'l', 'o'};
   auto name = std::make_unique<wire::TapNameT>();
   name->key = 0x084201c14df239e4;
@@ -989,7 +996,8 @@ wire::BootstrapT bootstrap() {
 wire::CastHeadT cast_head() {
   wire::CastHeadT head;
   head.mesh = kMesh;
-  head.runs = {wire::CastRun(0x0102030405060708, 2, 3, 4), wire::CastRun(0x1112131415161718, 5, 1, 1)};
+  head.runs = {wire::CastRun(0x0102030405060708, 2, 3, 4),
+               wire::CastRun(0x1112131415161718, 5, 1, 1)};
   head.view = region();
   return head;
 }
@@ -1043,7 +1051,8 @@ std::string frame(bool link) {
   FrameWriter writer(wire::Lane::data, link);
   writer.add(envelope(wire::Kind::message, 9), "12345");
   const wire::CallHeader header(0x0102030405060708, 5000, wire::ErrorCode::call_error, 0x0a0b);
-  writer.add(envelope(wire::Kind::error, 10), std::string(reinterpret_cast<const char*>(&header), sizeof header) + "it failed!");
+  writer.add(envelope(wire::Kind::error, 10),
+             std::string(reinterpret_cast<const char*>(&header), sizeof header) + "it failed!");
   if (!link) writer.add(envelope(wire::Kind::message, 11), std::string(kInlineLimit + 1, 'x'));
   Frame frame = writer.finish();
   frame.set_credit(0x3132333435363738);

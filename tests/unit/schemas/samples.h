@@ -9,7 +9,8 @@ namespace meshbus::test {
 struct WireSample {
   /// A Control, a frame, or a table of another name that is a whole by itself.
   enum class Form { control, frame, table };
-  /// Of its golden file; of a control message the name of the message, with ".2" and so on behind it for further ones.
+  /// Of its golden file; of a control message the name of the message, with ".2" and so on behind
+  /// it for further ones.
   std::string name;
   Form form;
   std::string bytes;
@@ -17,8 +18,9 @@ struct WireSample {
   std::string table = {};
 };
 
-/// One of each, so that every field of every table is set in one of them to something else than its default. What has golden bytes is never
-/// changed: a field that is added later gets another sample (schemas/released/README.md).
+/// One of each, so that every field of every table is set in one of them to something else than its
+/// default. What has golden bytes is never changed: a field that is added later gets another sample
+/// (schemas/released/README.md).
 std::vector<WireSample> wire_samples();
 
 }  // namespace meshbus::test

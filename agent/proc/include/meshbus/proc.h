@@ -19,8 +19,8 @@
 #include "meshbus/result.h"
 #include "meshbus/shared_body.h"
 
-/// The library inside the procs of a mesh: finds out who this process is, keeps in touch with the host's agent, and lets ranks call each
-/// other (spec 4.3-4.5).
+/// The library inside the procs of a mesh: finds out who this process is, keeps in touch with the
+/// host's agent, and lets ranks call each other (spec 4.3-4.5).
 ///
 ///     #include <meshbus/proc.h>
 ///     #include <iostream>
@@ -28,31 +28,35 @@
 ///
 ///     int main() {
 ///       meshbus::ProcProgram program;
-///       program.on(1, [](meshbus::Proc&, const meshbus::Incoming& call) { return std::string(call.body.rbegin(), call.body.rend()); });
-///       program.main([](meshbus::Proc& proc) {
-///         auto answer = proc.call((proc.rank() + 1) % proc.world_size(), 1, "hello", 10s);   // my right neighbour
-///         std::cout << (answer ? *answer : answer.error().to_string()) << std::endl;         // olleh
-///         return answer ? 0 : 1;
+///       program.on(1, [](meshbus::Proc&, const meshbus::Incoming& call) { return
+///       std::string(call.body.rbegin(), call.body.rend()); }); program.main([](meshbus::Proc&
+///       proc) {
+///         auto answer = proc.call((proc.rank() + 1) % proc.world_size(), 1, "hello", 10s);   // my
+///         right neighbour std::cout << (answer ? *answer : answer.error().to_string()) <<
+///         std::endl;         // olleh return answer ? 0 : 1;
 ///       });
 ///       meshbus::bootstrap_or_die(program);
 ///     }
 ///
 /// Started as `meshbus run --mesh -n 4 -- ./hello`, or spawned from a launcher: meshbus/context.h.
 ///
-/// Threads. The library has one hidden thread for everything that moves bytes, so a proc stays reachable while main() computes. Handlers
-/// run on one other thread, one at a time, in the order in which messages came; main() runs on the thread that called bootstrap().
+/// Threads. The library has one hidden thread for everything that moves bytes, so a proc stays
+/// reachable while main() computes. Handlers run on one other thread, one at a time, in the order
+/// in which messages came; main() runs on the thread that called bootstrap().
 ///
-/// Several procs of one process (ProcSpec::procs_per_process): all of this is there once for each, main() and handlers of each on threads
-/// of their own and at the same time, while bootstrap() waits for them. What `program` captures by reference they share. exit() ends all of
-/// them while the others' threads run: of what exit() destroys only statics inside of functions, first called after bootstrap(), go before
-/// the process does. quick_exit() destroys nothing.
+/// Several procs of one process (ProcSpec::procs_per_process): all of this is there once for each,
+/// main() and handlers of each on threads of their own and at the same time, while bootstrap()
+/// waits for them. What `program` captures by reference they share. exit() ends all of them while
+/// the others' threads run: of what exit() destroys only statics inside of functions, first called
+/// after bootstrap(), go before the process does. quick_exit() destroys nothing.
 ///
-/// How a proc ends. When main() returns, with its result as the exit code: handlers that are queued run, messages that were sent leave, and
-/// the process exits as by std::exit(). When it is asked to stop (by its agent, SIGTERM or SIGINT): see ProcProgram::on_stop. When its
-/// agent or broker is away for longer than the launcher's settings allow (10 s): exit 75 and one line on stderr.
+/// How a proc ends. When main() returns, with its result as the exit code: handlers that are queued
+/// run, messages that were sent leave, and the process exits as by std::exit(). When it is asked to
+/// stop (by its agent, SIGTERM or SIGINT): see ProcProgram::on_stop. When its agent or broker is
+/// away for longer than the launcher's settings allow (10 s): exit 75 and one line on stderr.
 ///
-/// Fork. A child made by fork() without exec is not this proc: everything here fails with `refused` in it. Programs that it executes do not
-/// inherit the proc's identity either.
+/// Fork. A child made by fork() without exec is not this proc: everything here fails with `refused`
+/// in it. Programs that it executes do not inherit the proc's identity either.
 namespace [[gnu::visibility("default")]] meshbus {
 
 class Actor;
@@ -67,12 +71,15 @@ class Runtime;
 struct Incoming {
   std::string_view body;   ///< What was sent.
   std::uint32_t port = 0;  ///< Which handler gets it.
-  /// A call: somebody waits for what the handler returns. A message: what it returns is dropped, an error is logged.
+  /// A call: somebody waits for what the handler returns. A message: what it returns is dropped, an
+  /// error is logged.
   bool is_call = false;
-  /// The sender, by keys (meshbus/key.h): written by its broker, so nobody can speak as another. Proc::rank_of() makes a rank of it.
+  /// The sender, by keys (meshbus/key.h): written by its broker, so nobody can speak as another.
+  /// Proc::rank_of() makes a rank of it.
   std::uint64_t source_proc = 0;
   std::uint64_t source_host = 0;  ///< Its host.
-  /// Of a call: nobody waits any more after this time. Calls that are late already never come to a handler.
+  /// Of a call: nobody waits any more after this time. Calls that are late already never come to a
+  /// handler.
   std::optional<std::chrono::steady_clock::time_point> deadline;
   /// Of a cast: where this rank is in the view that was addressed.
   std::optional<Point> point;
@@ -89,7 +96,8 @@ struct Undelivered {
 
 /// How actors of one type live (meshbus/actor.h).
 struct ActorOptions {
-  /// What waits for such an actor at most; whoever sends more gets queue_full. One message always fits.
+  /// What waits for such an actor at most; whoever sends more gets queue_full. One message always
+  /// fits.
   std::size_t mailbox_count = 16'384;
   std::size_t mailbox_bytes = std::size_t{16} * 1024 * 1024;  ///< In bytes.
 };
@@ -97,34 +105,43 @@ struct ActorOptions {
 /// What a mesh program does. Fill it in, then give it to bootstrap(). A plain value.
 class ProcProgram {
  public:
-  using Handler = std::function<Result<std::string>(Proc&, const Incoming&)>;  ///< What takes a call or a message.
+  using Handler = std::function<Result<std::string>(
+      Proc&, const Incoming&)>;  ///< What takes a call or a message.
 
-  /// A handler for calls and messages to `port`: 1 or above, one for each port; port 0 is the library's own. What it returns answers a
-  /// call; an Error, or an exception, becomes a call_error with its text at the caller. Calls to a port without handler fail with
-  /// no_such_port there.
+  /// A handler for calls and messages to `port`: 1 or above, one for each port; port 0 is the
+  /// library's own. What it returns answers a call; an Error, or an exception, becomes a call_error
+  /// with its text at the caller. Calls to a port without handler fail with no_such_port there.
   ProcProgram& on(std::uint32_t port, Handler handler);
 
-  /// The body of the program. Runs once this proc is Ready; what it returns is the exit code. Without one the proc serves its handlers
-  /// until it is told to stop.
+  /// The body of the program. Runs once this proc is Ready; what it returns is the exit code.
+  /// Without one the proc serves its handlers until it is told to stop.
   ProcProgram& main(std::function<int(Proc&)> body);
 
-  /// Runs on the handlers' thread, before what is queued there, when this proc is asked to stop: by its agent, or by SIGTERM or SIGINT
-  /// unless the program had a handler of its own for these before bootstrap(). Then, within the grace: without a main(), the handlers that
-  /// were queued run and the proc exits; with one, main() is expected to return, since Proc::stop_requested() is true now. A main() that
-  /// has neither on_stop nor ever asked stop_requested() or wait_for_stop() would not notice: its process ends at once, as SIGTERM ends any
-  /// other program. At the end of the grace the process exits, wherever it is. The exit code is that of the request: 128+n for a signal.
+  /// Runs on the handlers' thread, before what is queued there, when this proc is asked to stop: by
+  /// its agent, or by SIGTERM or SIGINT unless the program had a handler of its own for these
+  /// before bootstrap(). Then, within the grace: without a main(), the handlers that were queued
+  /// run and the proc exits; with one, main() is expected to return, since Proc::stop_requested()
+  /// is true now. A main() that has neither on_stop nor ever asked stop_requested() or
+  /// wait_for_stop() would not notice: its process ends at once, as SIGTERM ends any other program.
+  /// At the end of the grace the process exits, wherever it is. The exit code is that of the
+  /// request: 128+n for a signal.
   ProcProgram& on_stop(std::function<void(Proc&, const std::string& reason)> handler);
 
-  /// Runs on the handlers' thread for each message of send() that came back. Without it that is logged on stderr.
+  /// Runs on the handlers' thread for each message of send() that came back. Without it that is
+  /// logged on stderr.
   ProcProgram& on_undelivered(std::function<void(Proc&, const Undelivered&)> handler);
 
-  /// Launchers may make actors of that type in this proc, under that name ([A-Za-z0-9_.:-], 1 to 63 characters). Needs meshbus/actor.h.
+  /// Launchers may make actors of that type in this proc, under that name ([A-Za-z0-9_.:-], 1 to 63
+  /// characters). Needs meshbus/actor.h.
   template <typename Type>
   ProcProgram& actor(const std::string& name, const ActorOptions& options = {});
-  using ActorFactory = std::function<std::unique_ptr<Actor>(ActorContext&, std::string_view params)>;  ///< Makes an actor; may throw.
+  using ActorFactory = std::function<std::unique_ptr<Actor>(
+      ActorContext&, std::string_view params)>;  ///< Makes an actor; may throw.
   /// The same for whatever makes one.
-  ProcProgram& actor_type(const std::string& name, ActorFactory factory, const ActorOptions& options = {});
-  /// How many actors run at the same time, 1 to 64; default 4. Handlers that run for longer than a second do not count.
+  ProcProgram& actor_type(const std::string& name, ActorFactory factory,
+                          const ActorOptions& options = {});
+  /// How many actors run at the same time, 1 to 64; default 4. Handlers that run for longer than a
+  /// second do not count.
   ProcProgram& actor_threads(unsigned threads);
 
  private:
@@ -145,20 +162,24 @@ class ProcProgram {
   std::string mistake_;
 };
 
-/// Whether this process was started as a proc of a mesh and has not called bootstrap() yet: MESHBUS_BOOTSTRAP is set.
+/// Whether this process was started as a proc of a mesh and has not called bootstrap() yet:
+/// MESHBUS_BOOTSTRAP is set.
 bool is_mesh_proc() noexcept;
 
-/// Makes this process the proc it was started as, and runs `program`. Never returns then; otherwise says why not: not_exist when this is
-/// not a mesh proc; configuration_error, io_error, malformed_message, version_mismatch when it is but what it was given cannot be used.
-/// Call it early: from main(), before the program makes threads. A single binary that is launcher and proc calls this first and goes on as
-/// launcher when it returns not_exist.
+/// Makes this process the proc it was started as, and runs `program`. Never returns then; otherwise
+/// says why not: not_exist when this is not a mesh proc; configuration_error, io_error,
+/// malformed_message, version_mismatch when it is but what it was given cannot be used. Call it
+/// early: from main(), before the program makes threads. A single binary that is launcher and proc
+/// calls this first and goes on as launcher when it returns not_exist.
 Result<void> bootstrap(const ProcProgram& program);
 
-/// The same for programs that are nothing but mesh procs: prints the error and exits with 78 (EX_CONFIG).
+/// The same for programs that are nothing but mesh procs: prints the error and exits with 78
+/// (EX_CONFIG).
 [[noreturn]] void bootstrap_or_die(const ProcProgram& program);
 
-/// This process as a proc of its mesh: who it is, and its ways to other ranks. The program gets it in main() and in handlers; there is one,
-/// and it lives as long as the process. Every function may be called from any thread of the program.
+/// This process as a proc of its mesh: who it is, and its ways to other ranks. The program gets it
+/// in main() and in handlers; there is one, and it lives as long as the process. Every function may
+/// be called from any thread of the program.
 class Proc {
  public:
   Proc(const Proc&) = delete;
@@ -171,31 +192,42 @@ class Proc {
   /// Where this rank is: `host=1/2,gpu=3/4`.
   Point point() const;
   const ProcId& id() const noexcept;
-  /// The whole mesh; slice it to address parts of it: `proc.mesh().at("host", 0)->create_rank(i)` are ranks for call() and send().
+  /// The whole mesh; slice it to address parts of it: `proc.mesh().at("host", 0)->create_rank(i)`
+  /// are ranks for call() and send().
   const ProcMeshRef& mesh() const noexcept;
-  /// What the launcher had set when it made this mesh, if that was not the default: {{"terminate.grace", "5s"}}. A launcher of its own in
-  /// this proc takes it along: ContextOptions::inherited.
+  /// What the launcher had set when it made this mesh, if that was not the default:
+  /// {{"terminate.grace", "5s"}}. A launcher of its own in this proc takes it along:
+  /// ContextOptions::inherited.
   const std::vector<std::pair<std::string, std::string>>& launcher_settings() const noexcept;
-  /// Which rank of this mesh sent that; nothing when it came from elsewhere (a launcher, another mesh).
+  /// Which rank of this mesh sent that; nothing when it came from elsewhere (a launcher, another
+  /// mesh).
   std::optional<std::uint64_t> rank_of(const Incoming& incoming) const;
 
-  /// Asks a rank, this one included, and waits for its answer. Errors: call_error (its handler failed; the detail is its text),
-  /// no_such_port, no_such_proc and other undeliverables, timeout, fate_unknown (a connection broke meanwhile), out_of_range (no such
-  /// rank), too_large (bodies of calls: 1 MiB - 16 B), queue_full, would_block (a handler that calls its own proc waits for itself),
-  /// refused (after fork). Handlers may call others, but run one at a time: two procs whose handlers call each other wait until the
-  /// deadline.
-  Result<std::string> call(std::uint64_t rank, std::uint32_t port, std::string_view body, std::chrono::milliseconds deadline);
-  /// The same for any proc, of another mesh say: `proc.call(*other_mesh.proc_at(3), 1, "hello", 10s)`.
-  Result<std::string> call(const ProcId& to, std::uint32_t port, std::string_view body, std::chrono::milliseconds deadline);
-  /// Asks and goes on: many ranks can be asked at once. The future is always filled, at the latest soon after the deadline.
-  std::future<Result<std::string>> call_async(std::uint64_t rank, std::uint32_t port, std::string_view body,
+  /// Asks a rank, this one included, and waits for its answer. Errors: call_error (its handler
+  /// failed; the detail is its text), no_such_port, no_such_proc and other undeliverables, timeout,
+  /// fate_unknown (a connection broke meanwhile), out_of_range (no such rank), too_large (bodies of
+  /// calls: 1 MiB - 16 B), queue_full, would_block (a handler that calls its own proc waits for
+  /// itself), refused (after fork). Handlers may call others, but run one at a time: two procs
+  /// whose handlers call each other wait until the deadline.
+  Result<std::string> call(std::uint64_t rank, std::uint32_t port, std::string_view body,
+                           std::chrono::milliseconds deadline);
+  /// The same for any proc, of another mesh say: `proc.call(*other_mesh.proc_at(3), 1, "hello",
+  /// 10s)`.
+  Result<std::string> call(const ProcId& to, std::uint32_t port, std::string_view body,
+                           std::chrono::milliseconds deadline);
+  /// Asks and goes on: many ranks can be asked at once. The future is always filled, at the latest
+  /// soon after the deadline.
+  std::future<Result<std::string>> call_async(std::uint64_t rank, std::uint32_t port,
+                                              std::string_view body,
                                               std::chrono::milliseconds deadline);
-  std::future<Result<std::string>> call_async(const ProcId& to, std::uint32_t port, std::string_view body,
+  std::future<Result<std::string>> call_async(const ProcId& to, std::uint32_t port,
+                                              std::string_view body,
                                               std::chrono::milliseconds deadline);
 
-  /// Sends a message that nobody answers. Messages from here to one receiver arrive in the order in which they were sent. When more is
-  /// waiting to leave than the queue holds (16 MiB), waits for room, `patience` at most. Errors: out_of_range, too_large (1 MiB),
-  /// queue_full, refused. What happens to the message later is told by ProcProgram::on_undelivered.
+  /// Sends a message that nobody answers. Messages from here to one receiver arrive in the order in
+  /// which they were sent. When more is waiting to leave than the queue holds (16 MiB), waits for
+  /// room, `patience` at most. Errors: out_of_range, too_large (1 MiB), queue_full, refused. What
+  /// happens to the message later is told by ProcProgram::on_undelivered.
   Result<void> send(std::uint64_t rank, std::uint32_t port, std::string_view body,
                     std::chrono::milliseconds patience = std::chrono::seconds(10));
   Result<void> send(const ProcId& to, std::uint32_t port, std::string_view body,
@@ -206,18 +238,23 @@ class Proc {
   Result<void> send(const ProcId& to, std::uint32_t port, const SharedBody& body,
                     std::chrono::milliseconds patience = std::chrono::seconds(10));
 
-  /// Sends a message to every rank of a mesh or of a slice of it: `proc.cast(*proc.mesh().at("host", 0), 1, "hello")`. One message leaves
-  /// here; brokers make the copies, one for each host and there one for each rank. A cast and a message of send() arrive in the order in
-  /// which they were sent; each rank learns its place in the view (Incoming::point). Errors: as send(), for all of it; too_large above
-  /// 960 KiB. What does not reach a rank is told by ProcProgram::on_undelivered, rank by rank.
+  /// Sends a message to every rank of a mesh or of a slice of it:
+  /// `proc.cast(*proc.mesh().at("host", 0), 1, "hello")`. One message leaves here; brokers make the
+  /// copies, one for each host and there one for each rank. A cast and a message of send() arrive
+  /// in the order in which they were sent; each rank learns its place in the view
+  /// (Incoming::point). Errors: as send(), for all of it; too_large above 960 KiB. What does not
+  /// reach a rank is told by ProcProgram::on_undelivered, rank by rank.
   Result<void> cast(const ProcMeshRef& to, std::uint32_t port, std::string_view body,
                     std::chrono::milliseconds patience = std::chrono::seconds(10));
-  /// Asks every rank of a view and waits for all answers, by ordinal: each is an answer or an error of its own, as of call(). Errors of the
-  /// whole: too_large, would_block (a handler asks its own proc), refused (after fork).
-  Result<std::vector<Result<std::string>>> call(const ProcMeshRef& to, std::uint32_t port, std::string_view body,
+  /// Asks every rank of a view and waits for all answers, by ordinal: each is an answer or an error
+  /// of its own, as of call(). Errors of the whole: too_large, would_block (a handler asks its own
+  /// proc), refused (after fork).
+  Result<std::vector<Result<std::string>>> call(const ProcMeshRef& to, std::uint32_t port,
+                                                std::string_view body,
                                                 std::chrono::milliseconds deadline);
 
-  /// Whether this proc was asked to stop: a main() with a loop looks here. See ProcProgram::on_stop.
+  /// Whether this proc was asked to stop: a main() with a loop looks here. See
+  /// ProcProgram::on_stop.
   bool stop_requested() const noexcept;
   /// Waits until then, at most so long; whether it was asked.
   bool wait_for_stop(std::chrono::milliseconds at_most) const;

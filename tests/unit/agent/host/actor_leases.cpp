@@ -11,10 +11,13 @@ using namespace std::chrono_literals;
 using namespace meshbus;
 using namespace meshbus::host;
 
-TEST_CASE("host: leases of actors: what nobody renews lapses once, what is renewed lives, and what never had a lease has none") {
+TEST_CASE(
+    "host: leases of actors: what nobody renews lapses once, what is renewed lives, and what never "
+    "had a lease has none") {
   Reactor reactor;
   std::vector<std::string> lapsed;
-  ActorLeases leases(reactor, [&](const std::string& mesh, const std::string& actor, std::chrono::milliseconds length) {
+  ActorLeases leases(reactor, [&](const std::string& mesh, const std::string& actor,
+                                  std::chrono::milliseconds length) {
     lapsed.push_back(mesh + " " + actor + " " + std::to_string(length.count()));
   });
   CHECK(ActorLeases::is_meant("work-13Se1Maqzryj,tally"));
@@ -36,8 +39,10 @@ TEST_CASE("host: leases of actors: what nobody renews lapses once, what is renew
 
 TEST_CASE("host: leases of actors: there is an end to how many a host has") {
   Reactor reactor;
-  ActorLeases leases(reactor, [](const std::string&, const std::string&, std::chrono::milliseconds) {});
-  for (std::size_t i = 0; i < ActorLeases::kMost; ++i) REQUIRE(leases.renew("work," + std::to_string(i), 1h).has_value());
+  ActorLeases leases(reactor,
+                     [](const std::string&, const std::string&, std::chrono::milliseconds) {});
+  for (std::size_t i = 0; i < ActorLeases::kMost; ++i)
+    REQUIRE(leases.renew("work," + std::to_string(i), 1h).has_value());
   CHECK(leases.renew("work,other", 1h).error().code() == ErrorCode::queue_full);
   CHECK(leases.renew("work,0", 1h).has_value());
 }

@@ -78,7 +78,9 @@ TEST_CASE("shutdown_queue: nothing to do is done") {
 
 TEST_CASE("exit report: ends in words") {
   const auto exit = [](int code) { return ProcEnd{.code = code}; };
-  const auto killed = [](int signal, bool core = false) { return ProcEnd{.signaled = true, .code = signal, .core_dumped = core}; };
+  const auto killed = [](int signal, bool core = false) {
+    return ProcEnd{.signaled = true, .code = signal, .core_dumped = core};
+  };
   constexpr std::uint64_t none = RLIM_INFINITY;
   struct Row {
     ProcEnd end;
@@ -93,34 +95,52 @@ TEST_CASE("exit report: ends in words") {
            {killed(SIGSEGV), {}, Cause::signaled, "killed by SIGSEGV"},
            {killed(SIGABRT, true), {}, Cause::signaled, "killed by SIGABRT (core dumped)"},
            {killed(SIGRTMIN + 3), {}, Cause::signaled, "killed by SIGRTMIN+3"},
-           {killed(SIGKILL), {}, Cause::killed_from_outside, "killed by SIGKILL from outside, possibly out of memory"},
-           {killed(SIGKILL), {.out_of_memory = OutOfMemory::no}, Cause::killed_from_outside, "killed by SIGKILL from outside"},
+           {killed(SIGKILL),
+            {},
+            Cause::killed_from_outside,
+            "killed by SIGKILL from outside, possibly out of memory"},
+           {killed(SIGKILL),
+            {.out_of_memory = OutOfMemory::no},
+            Cause::killed_from_outside,
+            "killed by SIGKILL from outside"},
            {killed(SIGKILL),
             {.out_of_memory = OutOfMemory::yes, .memory_cgroup = "/m"},
             Cause::out_of_memory,
             "killed by SIGKILL, out of memory: the kernel has killed for want of memory in /m"},
            {killed(SIGKILL),
-            {.memory_limit = "limit of 64MiB of memory", .memory_kills = 1, .memory_limit_hit = true},
+            {.memory_limit = "limit of 64MiB of memory",
+             .memory_kills = 1,
+             .memory_limit_hit = true},
             Cause::out_of_memory,
             "killed by SIGKILL, out of memory: it has reached its limit of 64MiB of memory"},
            {killed(SIGKILL),
             {.memory_limit = "limit of 64MiB of memory", .memory_kills = 1},
             Cause::out_of_memory,
-            "killed by SIGKILL, out of memory: not because of its limit of 64MiB of memory, but of one above it, or of the whole machine"},
+            "killed by SIGKILL, out of memory: not because of its limit of 64MiB of memory, but of "
+            "one above it, or of the whole machine"},
            {killed(SIGKILL),
             {.sent_signals = 1U << SIGKILL, .memory_limit = "limit", .memory_kills = 1},
             Cause::signaled,
             "killed by SIGKILL"},
            {exit(3),
-            {.memory_limit = "limit of 1GiB of memory", .memory_kills = 2, .memory_limit_hit = true},
+            {.memory_limit = "limit of 1GiB of memory",
+             .memory_kills = 2,
+             .memory_limit_hit = true},
             Cause::exited,
-            "exit 3; the kernel has killed 2 of its processes for want of memory: it has reached its limit of 1GiB of memory"},
-           {killed(SIGKILL), {.sent_signals = 1U << SIGKILL, .out_of_memory = OutOfMemory::yes}, Cause::signaled, "killed by SIGKILL"},
+            "exit 3; the kernel has killed 2 of its processes for want of memory: it has reached "
+            "its limit of 1GiB of memory"},
+           {killed(SIGKILL),
+            {.sent_signals = 1U << SIGKILL, .out_of_memory = OutOfMemory::yes},
+            Cause::signaled,
+            "killed by SIGKILL"},
            {killed(SIGXCPU),
             {.cpu_time = 1030ms, .cpu_soft = 1, .cpu_hard = 5},
             Cause::cpu_limit,
             "killed by SIGXCPU: it has used 1.03 s of CPU time, RLIMIT_CPU is 1 s"},
-           {killed(SIGXCPU), {.cpu_time = 200ms, .cpu_soft = 1}, Cause::signaled, "killed by SIGXCPU"},
+           {killed(SIGXCPU),
+            {.cpu_time = 200ms, .cpu_soft = 1},
+            Cause::signaled,
+            "killed by SIGXCPU"},
            {killed(SIGXCPU),
             {.cpu_time = 2s, .cpu_soft = none},
             Cause::cpu_limit,
@@ -130,7 +150,10 @@ TEST_CASE("exit report: ends in words") {
             Cause::cpu_limit,
             "killed by SIGKILL: it has used 1.99 s of CPU time, the hard RLIMIT_CPU is 2 s"},
            {killed(SIGKILL),
-            {.cpu_time = 1990ms, .cpu_hard = 2, .out_of_memory = OutOfMemory::yes, .memory_cgroup = "/m"},
+            {.cpu_time = 1990ms,
+             .cpu_hard = 2,
+             .out_of_memory = OutOfMemory::yes,
+             .memory_cgroup = "/m"},
             Cause::out_of_memory,
             "killed by SIGKILL, out of memory: the kernel has killed for want of memory in /m"},
            {killed(SIGKILL),
@@ -149,7 +172,8 @@ TEST_CASE("memory_kills: each kill that is counted is told once, and none from b
   const meshbus::test::TempDir dir;
   const auto file = dir.write("memory.events", "low 0\noom 3\noom_kill 3\n");
   MemoryKills kills(file);
-  const auto later = std::chrono::nanoseconds(std::chrono::system_clock::now().time_since_epoch()).count() + 1;
+  const auto later =
+      std::chrono::nanoseconds(std::chrono::system_clock::now().time_since_epoch()).count() + 1;
   CHECK(kills.take(later) == OutOfMemory::no);
   dir.write("memory.events", "low 0\noom 5\noom_kill 5\n");
   CHECK(kills.take(1) == OutOfMemory::unknown);
@@ -171,12 +195,17 @@ TEST_CASE("exit report: why there is no process, in words") {
   };
   CHECK(text(Stage::lookup, ENOENT, "/no/such/file") ==
         "cannot execute '/no/such/file': No such file or directory (step: lookup) on host unix:/h");
-  CHECK(text(Stage::lookup, ENOENT, "") == "cannot execute 'prog': No such file or directory (step: lookup) on host unix:/h");
-  CHECK(text(Stage::exec, EACCES, "/etc/passwd") == "cannot execute '/etc/passwd': Permission denied (step: exec) on host unix:/h");
+  CHECK(text(Stage::lookup, ENOENT, "") ==
+        "cannot execute 'prog': No such file or directory (step: lookup) on host unix:/h");
+  CHECK(text(Stage::exec, EACCES, "/etc/passwd") ==
+        "cannot execute '/etc/passwd': Permission denied (step: exec) on host unix:/h");
   CHECK(text(Stage::working_directory, ENOENT, "/gone") ==
-        "cannot start 'prog': cannot enter directory '/gone': No such file or directory (step: working_directory) on host unix:/h");
-  CHECK(text(Stage::clone, EAGAIN, "") == "cannot start 'prog': Resource temporarily unavailable (step: clone) on host unix:/h");
-  CHECK(text(Stage::cancelled, 0, "") == "cannot start 'prog': not possible (step: cancelled) on host unix:/h");
+        "cannot start 'prog': cannot enter directory '/gone': No such file or directory (step: "
+        "working_directory) on host unix:/h");
+  CHECK(text(Stage::clone, EAGAIN, "") ==
+        "cannot start 'prog': Resource temporarily unavailable (step: clone) on host unix:/h");
+  CHECK(text(Stage::cancelled, 0, "") ==
+        "cannot start 'prog': not possible (step: cancelled) on host unix:/h");
 }
 
 std::shared_ptr<const Assignment> assignment() {
@@ -216,7 +245,9 @@ TEST_CASE("proc_table: finds by mesh, number and key; ended ones not by key") {
   CHECK(table.live_procs() == std::vector<Proc*>{four});
 }
 
-TEST_CASE("proc_table: a restarted rank takes the place of one that is over, and goes on where its streams ended") {
+TEST_CASE(
+    "proc_table: a restarted rank takes the place of one that is over, and goes on where its "
+    "streams ended") {
   ProcTable table({.kept = 10, .age = 1h});
   const auto by = assignment();
   auto again = by->spec;
@@ -257,9 +288,12 @@ TEST_CASE("proc_table: exit reports are forgotten one by one, a mesh only as a w
   const auto by = assignment();
   Mesh& mesh = table.add_mesh(by->spec, t0);
   std::vector<Proc*> procs;
-  for (const std::uint64_t rank : {3U, 4U, 5U}) procs.push_back(table.add_proc(mesh, by, rank, rank, {}));
+  for (const std::uint64_t rank : {3U, 4U, 5U})
+    procs.push_back(table.add_proc(mesh, by, rank, rank, {}));
   std::string forgotten;
-  const auto forget = [&](Reactor::Time now) { table.forget_old(now, [&](Mesh& gone) { forgotten += gone.name; }); };
+  const auto forget = [&](Reactor::Time now) {
+    table.forget_old(now, [&](Mesh& gone) { forgotten += gone.name; });
+  };
   for (Proc* proc : procs) end(table, *proc, t0);
   forget(t0);
   CHECK(forgotten.empty());
@@ -296,7 +330,8 @@ TEST_CASE("mesh_report: a state fits into one message, however long the tails ar
   ProcTable table({});
   const auto by = assignment();
   Mesh& mesh = table.add_mesh(by->spec, t0);
-  for (const std::uint64_t rank : {3U, 4U, 5U}) end(table, *table.add_proc(mesh, by, rank, rank, {}), t0, 1000);
+  for (const std::uint64_t rank : {3U, 4U, 5U})
+    end(table, *table.add_proc(mesh, by, rank, rank, {}), t0, 1000);
   auto state = make_mesh_state(mesh);
   CHECK(state.owner == "unix:/run/m/a,client-13Se1Maqzryj");
   CHECK(state.command == "echo hi");
@@ -334,7 +369,8 @@ TEST_CASE("mesh_report: a list has pages, and each mesh is on one of them") {
     Mesh& mesh = table.add_mesh(*spec, t0);
     names.push_back(mesh.name);
     // The fourth is too long for any page.
-    for (std::uint64_t rank = 0; rank < (i == 3 ? 100U : 3U); ++rank) REQUIRE(table.add_proc(mesh, assignment, rank, 1, {}) != nullptr);
+    for (std::uint64_t rank = 0; rank < (i == 3 ? 100U : 3U); ++rank)
+      REQUIRE(table.add_proc(mesh, assignment, rank, 1, {}) != nullptr);
   }
   std::vector<std::string> listed;
   std::string after;
@@ -356,13 +392,16 @@ TEST_CASE("mesh_report: a list has pages, and each mesh is on one of them") {
   CHECK(make_mesh_list(table.meshes(), after, "h").meshes.empty());
 }
 
-TEST_CASE("mesh_report: who is in trouble is in every answer and in what is told anew, as long as it is ready") {
+TEST_CASE(
+    "mesh_report: who is in trouble is in every answer and in what is told anew, as long as it is "
+    "ready") {
   ProcTable table({.kept = 10, .age = 1h});
   const auto by = assignment();
   Mesh& mesh = table.add_mesh(by->spec, t0);
   for (const std::uint64_t rank : {3U, 4U}) table.add_proc(mesh, by, rank, rank, {});
   Proc& frozen = *mesh.find(4);
-  frozen.state = ProcState(wire::RankState(4, 3, 4, 1, 0, 42, 0, wire::ProcState::ready, 0, false, wire::StopStep::none, 0));
+  frozen.state = ProcState(wire::RankState(4, 3, 4, 1, 0, 42, 0, wire::ProcState::ready, 0, false,
+                                           wire::StopStep::none, 0));
   frozen.trouble = wire::RankTrouble(4, 4, 1, 10'000, wire::Trouble::frozen, 'T');
   REQUIRE(make_mesh_state(mesh).troubles.size() == 1);
   CHECK(make_mesh_state(mesh).troubles[0].rank() == 4);
@@ -373,13 +412,15 @@ TEST_CASE("mesh_report: who is in trouble is in every answer and in what is told
   const auto changes = make_changes("m", "h", {.troubles = {frozen.trouble}});
   REQUIRE(changes.size() == 1);
   CHECK(changes[0].troubles.size() == 1);
-  frozen.state = ProcState(wire::RankState(4, 4, 4, 1, 0, 42, 0, wire::ProcState::stopping, 0, false, wire::StopStep::term, 0));
+  frozen.state = ProcState(wire::RankState(4, 4, 4, 1, 0, 42, 0, wire::ProcState::stopping, 0,
+                                           false, wire::StopStep::term, 0));
   CHECK(make_mesh_state(mesh).troubles.empty());
 }
 
 TEST_CASE("mesh_report: changes are cut into messages, in order, states before exit reports") {
   HostUpdate update;
-  for (std::uint64_t rank = 0; rank < 100; ++rank) update.ranks.push_back(ProcState(rank, 1).to_wire());
+  for (std::uint64_t rank = 0; rank < 100; ++rank)
+    update.ranks.push_back(ProcState(rank, 1).to_wire());
   auto& exit_reports = update.exit_reports;
   for (std::uint64_t rank = 0; rank < 10; ++rank) {
     exit_reports.push_back(std::make_unique<wire::ExitReportT>());
@@ -398,7 +439,8 @@ TEST_CASE("mesh_report: changes are cut into messages, in order, states before e
       CHECK(next_exit_report == 0);
       CHECK(rank.rank() == next_rank++);
     }
-    for (const auto& exit_report : message.exit_reports) CHECK(exit_report->rank == next_exit_report++);
+    for (const auto& exit_report : message.exit_reports)
+      CHECK(exit_report->rank == next_exit_report++);
     CHECK(encode_control({}, wire::StateChangedT(message)).size() < 6000);
   }
   CHECK(next_rank == 100);

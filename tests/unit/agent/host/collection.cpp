@@ -18,7 +18,8 @@ Collection collection(std::string_view reducer, std::uint64_t ranks) {
 
 std::string ranks_of(const Collected& collected) {
   std::string text;
-  for (const auto& run : collected.reduced->ranks.runs()) text += std::to_string(run.begin) + ".." + std::to_string(run.end) + " ";
+  for (const auto& run : collected.reduced->ranks.runs())
+    text += std::to_string(run.begin) + ".." + std::to_string(run.end) + " ";
   return text;
 }
 
@@ -40,13 +41,16 @@ TEST_CASE("collection: each rank counts once: what it said first, be it a value 
   CHECK(to_text(all.reduced->value) == "7");
   CHECK(ranks_of(all) == "0..1 3..4 ");
   REQUIRE(all.problems.size() == 2);
-  CHECK(all.problems[0].error.to_string() == "configuration_error: reducer sum: expected a number, found \"abc\"");
+  CHECK(all.problems[0].error.to_string() ==
+        "configuration_error: reducer sum: expected a number, found \"abc\"");
   CHECK(all.problems[0].ranks == std::vector<RankBlock>{{1, 2}});
   CHECK(all.problems[1].error.to_string() == "call_error: boom");
   CHECK(all.parts == 0);
 }
 
-TEST_CASE("collection: parts are due 1 ms after the first answer, then at growing intervals, and say nothing twice") {
+TEST_CASE(
+    "collection: parts are due 1 ms after the first answer, then at growing intervals, and say "
+    "nothing twice") {
   auto sum = collection("sum", 5);
   CHECK_FALSE(sum.next_due().has_value());
   sum.settle(0, Bytes("1"), start);
@@ -70,7 +74,9 @@ TEST_CASE("collection: parts are due 1 ms after the first answer, then at growin
   CHECK(last.parts == 1);
 }
 
-TEST_CASE("collection: equal errors are told once, with their ranks; many different ones lose their words") {
+TEST_CASE(
+    "collection: equal errors are told once, with their ranks; many different ones lose their "
+    "words") {
   auto sum = collection("sum", 2000);
   for (const std::uint64_t rank : std::initializer_list<std::uint64_t>{5, 1, 3, 2, 0, 9})
     sum.settle(rank, fail(ErrorCode::no_such_port, "no actor"), start);
@@ -79,7 +85,8 @@ TEST_CASE("collection: equal errors are told once, with their ranks; many differ
   REQUIRE(told.problems.size() == 1);
   CHECK(told.problems[0].ranks == std::vector<RankBlock>{{0, 4}, {5, 6}, {9, 10}});
   const std::string long_text(2000, 'x');
-  for (std::uint64_t rank = 10; rank < 2000; ++rank) sum.settle(rank, fail(ErrorCode::call_error, std::to_string(rank) + long_text), start);
+  for (std::uint64_t rank = 10; rank < 2000; ++rank)
+    sum.settle(rank, fail(ErrorCode::call_error, std::to_string(rank) + long_text), start);
   told = sum.take(start);
   std::size_t words = 0;
   for (const auto& problem : told.problems) words += problem.error.detail().size();
@@ -96,7 +103,8 @@ TEST_CASE("collection: answers have a limit, and so have those of a host that on
   CHECK(counted.problems.at(0).error.code() == ErrorCode::too_large);
   auto overlay = collection("overlay", 3);
   const auto large = [](std::uint64_t rank) {
-    return std::to_string(rank) + ".." + std::to_string(rank + 1) + "=" + std::string(std::size_t{100} * 1024, 'a');
+    return std::to_string(rank) + ".." + std::to_string(rank + 1) + "=" +
+           std::string(std::size_t{100} * 1024, 'a');
   };
   for (std::uint64_t rank = 0; rank < 3; ++rank) overlay.settle(rank, Bytes(large(rank)), start);
   const auto merged = overlay.take(start);

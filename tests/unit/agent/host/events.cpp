@@ -51,8 +51,9 @@ wire::EventT ended(std::uint64_t rank, const std::string& mesh = "m-13Se1Maqzryj
   event.time_ns = 1'700'000'000'123'456'789;
   event.mesh = mesh;
   event.point = "host=0/2,gpu=1/4";
-  event.state = std::make_unique<wire::RankState>(rank, 5, 0xF122334455667788, 1'700'000'000'000'000'001, 1'700'000'000'000'000'002, 4711,
-                                                  0, wire::ProcState::killed, 9, true, wire::StopStep::kill, 0);
+  event.state = std::make_unique<wire::RankState>(
+      rank, 5, 0xF122334455667788, 1'700'000'000'000'000'001, 1'700'000'000'000'000'002, 4711, 0,
+      wire::ProcState::killed, 9, true, wire::StopStep::kill, 0);
   event.exit_report = std::make_unique<wire::ExitReportT>();
   auto& exit_report = *event.exit_report;
   exit_report.rank = rank;
@@ -219,7 +220,8 @@ TEST_CASE("event_text: an order comes back as it was") {
   CHECK(back->exit_report == nullptr);
 }
 
-TEST_CASE("event_text: bytes that are no text, and too many of them, are kept as far as a line can") {
+TEST_CASE(
+    "event_text: bytes that are no text, and too many of them, are kept as far as a line can") {
   auto event = ended(3);
   event.exit_report->stderr_tail.assign(100'000, 0xff);
   event.exit_report->stderr_tail[99'000] = '\n';
@@ -238,7 +240,8 @@ TEST_CASE("event_text: no line of whatever bytes does more than fail") {
   int taken = 0;
   for (int i = 0; i < 20'000; ++i) {
     std::string line = good.substr(0, good.size() - 1);
-    for (auto changes = 1 + random() % 4; changes > 0; --changes) line[random() % line.size()] = static_cast<char>(random() % 256);
+    for (auto changes = 1 + random() % 4; changes > 0; --changes)
+      line[random() % line.size()] = static_cast<char>(random() % 256);
     if (random() % 4 == 0) line.resize(random() % line.size());
     const auto event = parse_event(line);
     taken += event ? 1 : 0;
@@ -246,9 +249,12 @@ TEST_CASE("event_text: no line of whatever bytes does more than fail") {
     may_concern(line, "m");
   }
   CHECK(taken > 100);
-  for (const char* line : {"", "null", "[]", "3", "{}", R"({"time_ns":"x","kind":1})", R"({"time_ns":1,"kind":"proc_ended","ranks":[[1]]})",
-                           R"({"time_ns":1,"kind":"proc_ended","signal":"nine"})", R"({"time_ns":1e99,"kind":"proc_ended"})",
-                           R"({"time_ns":1,"kind":"proc_ended","signal":300})", R"({"time_ns":1,"kind":"proc_ended","max_rss_bytes":-1})"})
+  for (const char* line : {"", "null", "[]", "3", "{}", R"({"time_ns":"x","kind":1})",
+                           R"({"time_ns":1,"kind":"proc_ended","ranks":[[1]]})",
+                           R"({"time_ns":1,"kind":"proc_ended","signal":"nine"})",
+                           R"({"time_ns":1e99,"kind":"proc_ended"})",
+                           R"({"time_ns":1,"kind":"proc_ended","signal":300})",
+                           R"({"time_ns":1,"kind":"proc_ended","max_rss_bytes":-1})"})
     CHECK_FALSE(parse_event(line).has_value());
   const auto newer = parse_event(R"({"time_ns":1,"kind":"comet","tail":{"a":[]}})");
   REQUIRE(newer.has_value());
@@ -258,7 +264,8 @@ TEST_CASE("event_text: no line of whatever bytes does more than fail") {
 TEST_CASE("event_text: what a line is about is seen without parsing it") {
   const auto line = to_line(ended(3));
   for (const char* mesh : {"", "m", "m-13Se1Maqzryj"}) CHECK(may_concern(line, mesh));
-  for (const char* mesh : {"n", "m-", "m-13Se1Maqzry", "13Se1Maqzryj", "m-13Se1Maqzryjx"}) CHECK_FALSE(may_concern(line, mesh));
+  for (const char* mesh : {"n", "m-", "m-13Se1Maqzry", "13Se1Maqzryj", "m-13Se1Maqzryjx"})
+    CHECK_FALSE(may_concern(line, mesh));
   CHECK(may_concern(R"({"time_ns":1,"kind":"role_ended","text":"\"mesh\":\"n\""})", "m"));
 }
 
@@ -267,7 +274,8 @@ TEST_CASE("event_book: finds a mesh, its base and what is about the host, page b
   EventBook book(open_log(dir / "events"));
   book.add(ended(1000));
   CHECK(book.find("", 0, 1 << 20).events.empty());  // not before the end of the turn
-  for (std::uint64_t rank = 0; rank < 400; ++rank) book.add(ended(rank, rank % 2 == 0 ? "even-13Se1Maqzryj" : "odd-13Se1Maqzryj"));
+  for (std::uint64_t rank = 0; rank < 400; ++rank)
+    book.add(ended(rank, rank % 2 == 0 ? "even-13Se1Maqzryj" : "odd-13Se1Maqzryj"));
   book.add(wire::EventKind::role_ended, {}, {}, "the broker was killed");
   book.add(wire::EventKind::stop_asked, "odd-13Se1Maqzryk", "me", "enough");
   book.write();

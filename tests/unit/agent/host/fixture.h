@@ -42,7 +42,8 @@ inline std::unique_ptr<wire::KeyValueT> key_value(std::string key, std::string v
 
 /// As it comes in by the bus.
 inline Result<MeshSpec> parse(const wire::SpawnProcsT& request) {
-  const auto message = ControlMessage::decode(encode_control({.id = 1}, wire::SpawnProcsT(request)));
+  const auto message =
+      ControlMessage::decode(encode_control({.id = 1}, wire::SpawnProcsT(request)));
   if (!message) return fail(message.error());
   return parse_spawn(*message->body_as<wire::SpawnProcs>(), *HostAddr::parse(own_host));
 }

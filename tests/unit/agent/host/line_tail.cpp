@@ -94,7 +94,8 @@ TEST_CASE("line_tail: exact bytes at their offsets, for random reads, bounded") 
         const auto kept = text.substr(std::min(mark, text.size() - 11) + 11);
         if (mark != std::string::npos && all.ends_with(kept)) {
           const auto line = all.rfind('\n', all.size() - kept.size() - 1);
-          CHECK(std::stoull(text.substr(1)) == all.size() - kept.size() - (line == std::string::npos ? 0 : line + 1));
+          CHECK(std::stoull(text.substr(1)) ==
+                all.size() - kept.size() - (line == std::string::npos ? 0 : line + 1));
           text = kept;
         }
       }
@@ -129,7 +130,8 @@ TEST_CASE("line_tail: bounded in bytes, however long the lines are, and smaller 
   }
   tail.append(std::string(10 * 1024 * 1024, 'y'));
   CHECK(tail.end() - tail.begin() == 64 * 1024);
-  CHECK(tail.text() == "[" + std::to_string(10 * 1024 * 1024 - 64 * 1024) + " bytes cut]" + std::string(64 * 1024, 'y'));
+  CHECK(tail.text() == "[" + std::to_string(10 * 1024 * 1024 - 64 * 1024) + " bytes cut]" +
+                           std::string(64 * 1024, 'y'));
   tail.shrink(1000);
   CHECK(tail.end() - tail.begin() == 1000);
   tail.append("z");

@@ -31,7 +31,8 @@ std::vector<fs::path> files(const std::string& path) {
   return all;
 }
 
-TEST_CASE("log_file: all bytes, in files of that size at most that end at line ends, the oldest go") {
+TEST_CASE(
+    "log_file: all bytes, in files of that size at most that end at line ends, the oldest go") {
   const TempDir dir;
   const std::string path = dir / "3.out";
   LogFile file(path, {.size = 100, .files = 3});
@@ -95,7 +96,9 @@ TEST_CASE("log_file: the last lines are found, over several files") {
   CHECK(file.offset_of_last(1000, 400) == 0);
 }
 
-TEST_CASE("log_file: another agent goes on where the first one was killed, without a gap and without writing twice") {
+TEST_CASE(
+    "log_file: another agent goes on where the first one was killed, without a gap and without "
+    "writing twice") {
   const TempDir dir;
   const std::string path = dir / "7.out";
   const std::string first = "one\ntwo\nthree\nfour\nfive\n", second = "six\nseven\neight\n";
@@ -122,7 +125,9 @@ TEST_CASE("log_file: another agent goes on where the first one was killed, witho
   }
 }
 
-TEST_CASE("log_file: an agent that was killed before the first byte of a file was in it leaves nothing that counts") {
+TEST_CASE(
+    "log_file: an agent that was killed before the first byte of a file was in it leaves nothing "
+    "that counts") {
   const TempDir dir;
   const std::string path = dir / "7.out";
   {
@@ -132,14 +137,16 @@ TEST_CASE("log_file: an agent that was killed before the first byte of a file wa
   fs::rename(path, path + ".000000000000000");
   std::ofstream(path).close();
   LogFile file(path, {.size = 10, .files = 5});
-  file.resume(0, LogFile::find_parts(dir.path().string())["7.out"]);  // it was not told of the second
+  file.resume(0,
+              LogFile::find_parts(dir.path().string())["7.out"]);  // it was not told of the second
   CHECK(file.end() == 8);
   file.append(4, "two\nthree\n");
   CHECK(file.read(8, 100).bytes == "three\n");
   CHECK(content(path) == "three\n");
 }
 
-TEST_CASE("log_file: what cannot be written is left out, and what comes later stands at its offset") {
+TEST_CASE(
+    "log_file: what cannot be written is left out, and what comes later stands at its offset") {
   const TempDir dir;
   const std::string path = dir / "0.out";
   fs::create_directory(path);  // in its way

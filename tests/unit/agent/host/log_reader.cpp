@@ -31,9 +31,10 @@ std::string text_of(const std::optional<wire::LogT>& log) {
   if (!log) return "nothing";
   std::string text = std::to_string(log->sequence) + ":";
   for (const auto& chunk : log->chunks)
-    text +=
-        " " + std::to_string(chunk->rank) + "@" + std::to_string(chunk->offset) + "=" + std::string(chunk->data.begin(), chunk->data.end());
-  for (const auto& end : log->ends) text += " " + std::to_string(end.rank()) + "." + std::to_string(end.offset());
+    text += " " + std::to_string(chunk->rank) + "@" + std::to_string(chunk->offset) + "=" +
+            std::string(chunk->data.begin(), chunk->data.end());
+  for (const auto& end : log->ends)
+    text += " " + std::to_string(end.rank()) + "." + std::to_string(end.offset());
   return text + (log->done ? " done" : "");
 }
 
@@ -57,7 +58,9 @@ TEST_CASE("log_reader: what is there, then what comes, then the end") {
   CHECK(text_of(reader.next(source, true)) == "nothing");
 }
 
-TEST_CASE("log_reader: what another life of a rank writes comes after the end of the one before, for who follows") {
+TEST_CASE(
+    "log_reader: what another life of a rank writes comes after the end of the one before, for who "
+    "follows") {
   for (const bool follow : {true, false}) {
     Source source;
     source.all[{0, out}] = "one\n";
@@ -107,7 +110,8 @@ TEST_CASE("log_reader: what is gone when its turn comes shows in the offsets") {
 
 TEST_CASE("log_reader: no more than its window, all streams in turn") {
   Source source;
-  for (std::uint64_t rank = 0; rank < 3; ++rank) source.all[{rank, out}] = std::string(100'000, static_cast<char>('a' + rank));
+  for (std::uint64_t rank = 0; rank < 3; ++rank)
+    source.all[{rank, out}] = std::string(100'000, static_cast<char>('a' + rank));
   LogReader reader({.stream = 1, .follow = true, .window = 10'000});
   for (std::uint64_t rank = 0; rank < 3; ++rank) reader.add({rank, out}, 0, source);
   std::map<std::uint64_t, std::size_t> got;
@@ -128,7 +132,8 @@ TEST_CASE("log_reader: no more than its window, all streams in turn") {
   CHECK(got.size() == 3);
 }
 
-TEST_CASE("log_reader: exact bytes through losses and repetitions, and every missing byte is known") {
+TEST_CASE(
+    "log_reader: exact bytes through losses and repetitions, and every missing byte is known") {
   std::minstd_rand random(5);
   for (int round = 0; round < 100; ++round) {
     Source source;
@@ -142,7 +147,8 @@ TEST_CASE("log_reader: exact bytes through losses and repetitions, and every mis
     const auto pump = [&] {
       while (const auto log = reader.next(source, true)) {
         if (random() % 5 == 0) continue;  // lost
-        if (log->sequence != expected && (log->sequence != log->since || log->since < expected)) continue;
+        if (log->sequence != expected && (log->sequence != log->since || log->since < expected))
+          continue;
         expected = log->sequence + 1;
         for (const auto& chunk : log->chunks) {
           auto& at = position[chunk->rank];
@@ -168,7 +174,8 @@ TEST_CASE("log_reader: exact bytes through losses and repetitions, and every mis
     };
     for (int i = 0; i < 200; ++i) {
       const std::uint64_t rank = random() % 3;
-      source.all[{rank, out}] += std::string(random() % 150, static_cast<char>('a' + random() % 26));
+      source.all[{rank, out}] +=
+          std::string(random() % 150, static_cast<char>('a' + random() % 26));
       reader.on_output({rank, out});
       if (random() % 2 == 0) pump();
     }

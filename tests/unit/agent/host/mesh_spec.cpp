@@ -69,55 +69,79 @@ TEST_CASE("mesh_spec: whatever is wrong is refused, naming the field") {
   const std::vector<Row> rows{
       {"SpawnProcs.mesh", ErrorCode::parse_error, [](Spawn& s) { s.mesh = "9!"; }},
       {"SpawnProcs.mesh", ErrorCode::parse_error, [](Spawn& s) { s.mesh = ""; }},
-      {"SpawnProcs.region", ErrorCode::configuration_error, [](Spawn& s) { s.region->sizes.pop_back(); }},
-      {"SpawnProcs.region", ErrorCode::configuration_error, [](Spawn& s) { s.region->labels[1] = "host"; }},
-      {"SpawnProcs.region", ErrorCode::configuration_error, [](Spawn& s) { s.region->strides = {1, 2}; }},
+      {"SpawnProcs.region", ErrorCode::configuration_error,
+       [](Spawn& s) { s.region->sizes.pop_back(); }},
+      {"SpawnProcs.region", ErrorCode::configuration_error,
+       [](Spawn& s) { s.region->labels[1] = "host"; }},
+      {"SpawnProcs.region", ErrorCode::configuration_error,
+       [](Spawn& s) { s.region->strides = {1, 2}; }},
       {"SpawnProcs.region", ErrorCode::configuration_error, [](Spawn& s) { s.region->offset = 1; }},
-      {"SpawnProcs.region", ErrorCode::configuration_error, [](Spawn& s) { s.region->sizes = {1ULL << 40, 1ULL << 40}; }},
+      {"SpawnProcs.region", ErrorCode::configuration_error,
+       [](Spawn& s) { s.region->sizes = {1ULL << 40, 1ULL << 40}; }},
       {"SpawnProcs.hosts[0]", ErrorCode::parse_error, [](Spawn& s) { s.hosts[0] = "h1:7420"; }},
       {"SpawnProcs.host_index", ErrorCode::out_of_range, [](Spawn& s) { s.host_index = 2; }},
       {"SpawnProcs.host_index", ErrorCode::out_of_range, [](Spawn& s) { s.hosts.clear(); }},
       {"SpawnProcs.hosts[0]", ErrorCode::identity_mismatch, [](Spawn& s) { s.host_index = 0; }},
-      {"SpawnProcs.create_ranks", ErrorCode::out_of_range, [](Spawn& s) { s.create_ranks = {wire::RankInterval(3, 7)}; }},
-      {"SpawnProcs.create_ranks", ErrorCode::out_of_range, [](Spawn& s) { s.create_ranks = {wire::RankInterval(2, 4)}; }},
-      {"SpawnProcs.create_ranks", ErrorCode::out_of_range, [](Spawn& s) { s.create_ranks = {wire::RankInterval(4, 4)}; }},
-      {"SpawnProcs.create_ranks", ErrorCode::out_of_range, [](Spawn& s) { s.create_ranks = {wire::RankInterval(5, 3)}; }},
+      {"SpawnProcs.create_ranks", ErrorCode::out_of_range,
+       [](Spawn& s) { s.create_ranks = {wire::RankInterval(3, 7)}; }},
+      {"SpawnProcs.create_ranks", ErrorCode::out_of_range,
+       [](Spawn& s) { s.create_ranks = {wire::RankInterval(2, 4)}; }},
+      {"SpawnProcs.create_ranks", ErrorCode::out_of_range,
+       [](Spawn& s) { s.create_ranks = {wire::RankInterval(4, 4)}; }},
+      {"SpawnProcs.create_ranks", ErrorCode::out_of_range,
+       [](Spawn& s) { s.create_ranks = {wire::RankInterval(5, 3)}; }},
       {"SpawnProcs.create_ranks", ErrorCode::out_of_range,
        [](Spawn& s) { s.create_ranks = {wire::RankInterval(4, 6), wire::RankInterval(3, 4)}; }},
       {"SpawnProcs.create_ranks", ErrorCode::out_of_range,
        [](Spawn& s) { s.create_ranks = {wire::RankInterval(3, 5), wire::RankInterval(4, 6)}; }},
-      {"SpawnProcs.create_ranks", ErrorCode::out_of_range, [](Spawn& s) { s.create_ranks = {wire::RankInterval(0, UINT64_MAX)}; }},
+      {"SpawnProcs.create_ranks", ErrorCode::out_of_range,
+       [](Spawn& s) { s.create_ranks = {wire::RankInterval(0, UINT64_MAX)}; }},
       {"SpawnProcs.create_ranks", ErrorCode::too_large,
        [](Spawn& s) {
          s.region->sizes = {2, 1ULL << 40};
          s.region->strides = {1ULL << 40, 1};
          s.create_ranks = {wire::RankInterval(1ULL << 40, 1ULL << 41)};
        }},
-      {"SpawnProcs.input_ranks", ErrorCode::out_of_range, [](Spawn& s) { s.input_ranks = {wire::RankInterval(6, 7)}; }},
-      {"SpawnProcs.kind", ErrorCode::configuration_error, [](Spawn& s) { s.kind = static_cast<wire::ProcKind>(9); }},
-      {"SpawnProcs.output", ErrorCode::configuration_error, [](Spawn& s) { s.output = static_cast<wire::OutputMode>(9); }},
-      {"SpawnProcs.command.program", ErrorCode::configuration_error, [](Spawn& s) { s.command->program.clear(); }},
-      {"SpawnProcs.command.program", ErrorCode::configuration_error, [&](Spawn& s) { s.command->program = nul; }},
-      {"SpawnProcs.command.arguments", ErrorCode::configuration_error, [&](Spawn& s) { s.command->arguments[1] = nul; }},
-      {"SpawnProcs.command.directory", ErrorCode::configuration_error, [&](Spawn& s) { s.command->directory = nul; }},
+      {"SpawnProcs.input_ranks", ErrorCode::out_of_range,
+       [](Spawn& s) { s.input_ranks = {wire::RankInterval(6, 7)}; }},
+      {"SpawnProcs.kind", ErrorCode::configuration_error,
+       [](Spawn& s) { s.kind = static_cast<wire::ProcKind>(9); }},
+      {"SpawnProcs.output", ErrorCode::configuration_error,
+       [](Spawn& s) { s.output = static_cast<wire::OutputMode>(9); }},
+      {"SpawnProcs.command.program", ErrorCode::configuration_error,
+       [](Spawn& s) { s.command->program.clear(); }},
+      {"SpawnProcs.command.program", ErrorCode::configuration_error,
+       [&](Spawn& s) { s.command->program = nul; }},
+      {"SpawnProcs.command.arguments", ErrorCode::configuration_error,
+       [&](Spawn& s) { s.command->arguments[1] = nul; }},
+      {"SpawnProcs.command.directory", ErrorCode::configuration_error,
+       [&](Spawn& s) { s.command->directory = nul; }},
       {"SpawnProcs.command.environment", ErrorCode::configuration_error,
        [](Spawn& s) { s.command->environment.push_back(key_value("", "x")); }},
       {"SpawnProcs.command.environment", ErrorCode::configuration_error,
        [](Spawn& s) { s.command->environment.push_back(key_value("A=B", "x")); }},
       {"SpawnProcs.command.environment", ErrorCode::configuration_error,
        [&](Spawn& s) { s.command->environment.push_back(key_value("A", nul)); }},
-      {"SpawnProcs.command.settings.memory_limit", ErrorCode::configuration_error, [&](Spawn& s) { settings(s).memory_limit = 0; }},
-      {"SpawnProcs.command.settings.memory_limit", ErrorCode::configuration_error, [&](Spawn& s) { settings(s).memory_limit = 4096; }},
+      {"SpawnProcs.command.settings.memory_limit", ErrorCode::configuration_error,
+       [&](Spawn& s) { settings(s).memory_limit = 0; }},
+      {"SpawnProcs.command.settings.memory_limit", ErrorCode::configuration_error,
+       [&](Spawn& s) { settings(s).memory_limit = 4096; }},
       {"SpawnProcs.command.settings.memory_limit", ErrorCode::configuration_error,
        [&](Spawn& s) { settings(s).memory_limit = UINT64_MAX; }},
-      {"SpawnProcs.command.settings.pids_limit", ErrorCode::configuration_error, [&](Spawn& s) { settings(s).pids_limit = 0; }},
-      {"SpawnProcs.command.settings.pids_limit", ErrorCode::configuration_error, [&](Spawn& s) { settings(s).pids_limit = UINT64_MAX; }},
-      {"SpawnProcs.command.settings.cpu_limit", ErrorCode::configuration_error, [&](Spawn& s) { settings(s).cpu_limit = 9; }},
-      {"SpawnProcs.command.settings.cpu_limit", ErrorCode::configuration_error, [&](Spawn& s) { settings(s).cpu_limit = UINT32_MAX; }},
-      {"SpawnProcs.config", ErrorCode::configuration_error, [&](Spawn& s) { s.config.push_back(key_value("A", nul)); }},
+      {"SpawnProcs.command.settings.pids_limit", ErrorCode::configuration_error,
+       [&](Spawn& s) { settings(s).pids_limit = 0; }},
+      {"SpawnProcs.command.settings.pids_limit", ErrorCode::configuration_error,
+       [&](Spawn& s) { settings(s).pids_limit = UINT64_MAX; }},
+      {"SpawnProcs.command.settings.cpu_limit", ErrorCode::configuration_error,
+       [&](Spawn& s) { settings(s).cpu_limit = 9; }},
+      {"SpawnProcs.command.settings.cpu_limit", ErrorCode::configuration_error,
+       [&](Spawn& s) { settings(s).cpu_limit = UINT32_MAX; }},
+      {"SpawnProcs.config", ErrorCode::configuration_error,
+       [&](Spawn& s) { s.config.push_back(key_value("A", nul)); }},
       {"SpawnProcs.owner", ErrorCode::parse_error, [](Spawn& s) { s.owner = ""; }},
       {"SpawnProcs.owner", ErrorCode::parse_error, [](Spawn& s) { s.owner = "unix:/run/m/a"; }},
-      {"SpawnProcs.master_address", ErrorCode::configuration_error, [&](Spawn& s) { s.master_address = nul; }},
+      {"SpawnProcs.master_address", ErrorCode::configuration_error,
+       [&](Spawn& s) { s.master_address = nul; }},
   };
   for (std::size_t i = 0; i < rows.size(); ++i) {
     auto request = good_request();
@@ -144,7 +168,8 @@ TEST_CASE("mesh_spec: what makes two requests for one mesh different") {
   CHECK(difference([](auto& s) { s.create_ranks = {wire::RankInterval(4, 5)}; }) == "nothing");
   CHECK(difference([](auto& s) { s.lease_ms = 1; }) == "nothing");
   CHECK(difference([](auto& s) { s.command->arguments[1] = "ho"; }) == "command");
-  CHECK(difference([](auto& s) { s.command->environment.push_back(key_value("A", "B")); }) == "command");
+  CHECK(difference([](auto& s) { s.command->environment.push_back(key_value("A", "B")); }) ==
+        "command");
   CHECK(difference([](auto& s) { s.kind = wire::ProcKind::mesh; }) == "kind");
   CHECK(difference([](auto& s) { s.owner = "unix:/run/m/a,client-13Se1Maqzryk"; }) == "owner");
   CHECK(difference([](auto& s) { s.region->labels[0] = "node"; }) == "region");
@@ -168,16 +193,22 @@ TEST_CASE("environment: what every proc is told (spec 4.5)") {
   request.master_port = 29500;
   const auto spec = *parse(request);
   CHECK(joined(shared_environment(spec, {})) ==
-        "LOCAL_WORLD_SIZE=3\nMASTER_ADDR=10.0.0.1\nMASTER_PORT=29500\nMESHBUS_MESH=trainers-13Se1Maqzryj\nMESHBUS_SIZE_GPU_N=3\n"
+        "LOCAL_WORLD_SIZE=3\nMASTER_ADDR=10.0.0.1\nMASTER_PORT=29500\nMESHBUS_MESH=trainers-"
+        "13Se1Maqzryj\nMESHBUS_SIZE_GPU_N=3\n"
         "MESHBUS_SIZE_HOST=2\nNODE_RANK=1\nWORLD_SIZE=6\n");
   CHECK(joined(rank_environment(spec, 4)) ==
-        "RANK=4\nLOCAL_RANK=1\nMESHBUS_RANK_HOST=1\nMESHBUS_RANK_GPU_N=1\nMESHBUS_RESTARTS=0\nMESHBUS_ADDR=unix:/run/m/"
+        "RANK=4\nLOCAL_RANK=1\nMESHBUS_RANK_HOST=1\nMESHBUS_RANK_GPU_N=1\nMESHBUS_RESTARTS="
+        "0\nMESHBUS_ADDR=unix:/run/m/"
         "b,trainers_4-13Se1Maqzryj\n");
 }
 
-TEST_CASE("environment: the command's own wins over the inherited; what is somebody else's identity comes from neither") {
+TEST_CASE(
+    "environment: the command's own wins over the inherited; what is somebody else's identity "
+    "comes from neither") {
   auto request = good_request();
-  const auto add = [&](const char* key, const char* value) { request.command->environment.push_back(key_value(key, value)); };
+  const auto add = [&](const char* key, const char* value) {
+    request.command->environment.push_back(key_value(key, value));
+  };
   add("A", "command");
   add("E", "");
   add("E", "last=wins");
@@ -189,18 +220,21 @@ TEST_CASE("environment: the command's own wins over the inherited; what is someb
                               "MESHBUS_SIZE_OUTER=2",  "WORLD_SIZE=77", "MESHBUS_HEARTBEAT=1s",
                               "no equals sign at all", "=C:=x",         "LOCAL_RANK=5"};
   const std::string fixed =
-      "LOCAL_WORLD_SIZE=3\nMESHBUS_LOG_LEVEL=debug\nMESHBUS_MESH=trainers-13Se1Maqzryj\nMESHBUS_SIZE_GPU_N=3\nMESHBUS_SIZE_HOST=2\nNODE_"
+      "LOCAL_WORLD_SIZE=3\nMESHBUS_LOG_LEVEL=debug\nMESHBUS_MESH=trainers-13Se1Maqzryj\nMESHBUS_"
+      "SIZE_GPU_N=3\nMESHBUS_SIZE_HOST=2\nNODE_"
       "RANK=1\nWORLD_SIZE=6\n";
   SUBCASE("inherited") {
     const std::string text = joined(shared_environment(*parse(request), inherited));
     CHECK(text ==
-          "A=command\nB=inherited\nE=last=wins\nLOCAL_WORLD_SIZE=3\nMESHBUS_HEARTBEAT=1s\nMESHBUS_LOG_LEVEL=debug\nMESHBUS_MESH=trainers-"
+          "A=command\nB=inherited\nE=last=wins\nLOCAL_WORLD_SIZE=3\nMESHBUS_HEARTBEAT=1s\nMESHBUS_"
+          "LOG_LEVEL=debug\nMESHBUS_MESH=trainers-"
           "13Se1Maqzryj\n"
           "MESHBUS_SIZE_GPU_N=3\nMESHBUS_SIZE_HOST=2\nNODE_RANK=1\nWORLD_SIZE=6\n");
   }
   SUBCASE("clean") {
     request.command->clean_environment = true;
-    CHECK(joined(shared_environment(*parse(request), inherited)) == "A=command\nE=last=wins\n" + fixed);
+    CHECK(joined(shared_environment(*parse(request), inherited)) ==
+          "A=command\nE=last=wins\n" + fixed);
   }
 }
 
@@ -220,7 +254,8 @@ TEST_CASE("bootstrap_writer: what a mesh proc finds, sealed") {
   const BootstrapWriter writer(tokens, "ipc:///run/m/b", Config());
   auto fd = writer.write(spec, {{4, 1234}});
   REQUIRE(fd.has_value());
-  CHECK(fcntl(fd->get(), F_GET_SEALS) == (F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_WRITE | F_SEAL_SEAL));
+  CHECK(fcntl(fd->get(), F_GET_SEALS) ==
+        (F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_WRITE | F_SEAL_SEAL));
   std::vector<std::uint8_t> bytes(65536);
   const auto size = ::read(fd->get(), bytes.data(), bytes.size());
   REQUIRE(size > 0);

@@ -16,7 +16,8 @@ using enum wire::Stream;
 std::string text_of(const wire::OutputT& message) {
   std::string text;
   for (const auto& chunk : message.chunks)
-    text += std::to_string(chunk->rank) + (chunk->stream == out ? "o:" : "e:") + std::string(chunk->data.begin(), chunk->data.end()) + "|";
+    text += std::to_string(chunk->rank) + (chunk->stream == out ? "o:" : "e:") +
+            std::string(chunk->data.begin(), chunk->data.end()) + "|";
   for (const auto rank : message.ended) text += std::to_string(rank) + ".";
   return text;
 }
@@ -46,7 +47,8 @@ TEST_CASE("output_relay: whole lines, in the order in which they came") {
   CHECK(next(relay) == "1o:last|1.");
 }
 
-TEST_CASE("output_relay: the end of a rank comes after its last output, also when the owner is slow") {
+TEST_CASE(
+    "output_relay: the end of a rank comes after its last output, also when the owner is slow") {
   OutputRelay relay({.ahead = 10, .max_chunk = 8, .message = 8});
   relay.add(0, out, "1234567\n");
   relay.add(0, out, "abc\n");
@@ -57,7 +59,9 @@ TEST_CASE("output_relay: the end of a rank comes after its last output, also whe
   CHECK(next(relay) == "0o:abc\n|0.");
 }
 
-TEST_CASE("output_relay: knows whether something of a rank is left, and goes on behind it with its next life") {
+TEST_CASE(
+    "output_relay: knows whether something of a rank is left, and goes on behind it with its next "
+    "life") {
   OutputRelay relay;
   relay.add(0, out, "one\n");
   CHECK(relay.has(0));
@@ -163,7 +167,8 @@ TEST_CASE("output_relay: tells once how far each stream is taken, however its ow
   const auto progress = [&] {
     std::string text;
     for (const auto& one : relay.take_progress()) {
-      text += std::to_string(one.rank) + (one.stream == out ? "o" : "e") + std::to_string(one.taken) + " ";
+      text += std::to_string(one.rank) + (one.stream == out ? "o" : "e") +
+              std::to_string(one.taken) + " ";
     }
     return text;
   };
@@ -208,10 +213,13 @@ TEST_CASE("output_relay: exact bytes to an owner that gets some messages, twice,
           if (chunk->offset > bytes.size()) continue;
           const std::string data(chunk->data.begin(), chunk->data.end());
           bytes += data.substr(std::min<std::size_t>(data.size(), bytes.size() - chunk->offset));
-          if (fate != 1) relay.taken(chunk->rank, chunk->stream, bytes.size());  // else the answer is lost
+          if (fate != 1)
+            relay.taken(chunk->rank, chunk->stream, bytes.size());  // else the answer is lost
         }
         for (const auto& end : message->ends) {
-          if (seen[{end.rank(), out}].size() != end.out() || seen[{end.rank(), err}].size() != end.err()) continue;
+          if (seen[{end.rank(), out}].size() != end.out() ||
+              seen[{end.rank(), err}].size() != end.err())
+            continue;
           ended.insert(end.rank());
           relay.end_known(end.rank());
         }

@@ -36,7 +36,8 @@ TEST_CASE("proc_state: the whole table of transitions (spec 4.1)") {
       {"ready", [](ProcState& p) { return p.on_ready(); }},
       {"stop", [](ProcState& p) { return p.on_stop(Step::term); }},
       {"exit", [](ProcState& p) { return p.on_ended({.code = 0, .ended_ns = kBirth}); }},
-      {"signal", [](ProcState& p) { return p.on_ended({.signaled = true, .code = 11, .ended_ns = kBirth}); }},
+      {"signal",
+       [](ProcState& p) { return p.on_ended({.signaled = true, .code = 11, .ended_ns = kBirth}); }},
       {"cancelled", [](ProcState& p) { return p.on_cancelled(kBirth); }},
       {"failed", [](ProcState& p) { return p.on_failed(kBirth); }},
   };
@@ -48,8 +49,11 @@ TEST_CASE("proc_state: the whole table of transitions (spec 4.1)") {
   const auto N = State::none;
   const std::vector<Row> rows{
       // "stop" in Starting is noted, but leads nowhere before there is a pid
-      {State::starting, {State::running, N, State::starting, State::stopped, State::killed, State::stopped, State::failed}},
-      {State::running, {N, State::ready, State::stopping, State::stopped, State::killed, N, State::failed}},
+      {State::starting,
+       {State::running, N, State::starting, State::stopped, State::killed, State::stopped,
+        State::failed}},
+      {State::running,
+       {N, State::ready, State::stopping, State::stopped, State::killed, N, State::failed}},
       {State::ready, {N, N, State::stopping, State::stopped, State::killed, N, State::failed}},
       {State::stopping, {N, N, State::stopping, State::stopped, State::stopped, N, State::failed}},
       {State::stopped, {N, N, N, N, N, N, N}},
@@ -65,7 +69,8 @@ TEST_CASE("proc_state: the whole table of transitions (spec 4.1)") {
       CHECK(allowed == (row.to[i] != N));
       CHECK(proc.state() == (allowed ? row.to[i] : row.from));
       const bool is_further = allowed && proc.to_wire().step() != before.step();
-      CHECK(proc.to_wire().generation() == before.generation() + (proc.state() != row.from || is_further ? 1 : 0));
+      CHECK(proc.to_wire().generation() ==
+            before.generation() + (proc.state() != row.from || is_further ? 1 : 0));
       if (!allowed) CHECK(std::memcmp(&proc.to_wire(), &before, sizeof before) == 0);
     }
   }
@@ -90,7 +95,9 @@ TEST_CASE("proc_state: what travels") {
   CHECK(proc.to_wire().step() == Step::none);
 }
 
-TEST_CASE("proc_state: an end that was asked for is Stopped, whatever it took, and keeps how (spec 4.2)") {
+TEST_CASE(
+    "proc_state: an end that was asked for is Stopped, whatever it took, and keeps how (spec "
+    "4.2)") {
   ProcState killed = in(State::ready);
   killed.on_stop(Step::asked);
   killed.on_stop(Step::term);
@@ -101,7 +108,8 @@ TEST_CASE("proc_state: an end that was asked for is Stopped, whatever it took, a
   CHECK(killed.to_wire().signal() == 9);
   CHECK(killed.to_wire().step() == Step::kill);
 
-  // Each further step is a change, and has a generation of its own; a step that is not further is none.
+  // Each further step is a change, and has a generation of its own; a step that is not further is
+  // none.
   ProcState stepwise = in(State::ready);
   const auto ready = stepwise.to_wire().generation();
   stepwise.on_stop(Step::asked);

@@ -16,7 +16,8 @@ using namespace std::chrono_literals;
 
 namespace {
 
-/// What happens to one that gives a sign every 5 s and is waited for for 10 s, in seconds from the start.
+/// What happens to one that gives a sign every 5 s and is waited for for 10 s, in seconds from the
+/// start.
 struct Step {
   enum What { sign, clear, look, deaf } what;
   double at;
@@ -31,18 +32,27 @@ struct Row {
 const FailureDetector::Time kStart{100s};
 
 FailureDetector::Time at(double seconds) {
-  return kStart + std::chrono::duration_cast<FailureDetector::Duration>(std::chrono::duration<double>(seconds));
+  return kStart + std::chrono::duration_cast<FailureDetector::Duration>(
+                      std::chrono::duration<double>(seconds));
 }
 
 const std::vector<Row> kRows = {
-    {"signs in time are well", {{Step::sign, 5, Trouble::none}, {Step::sign, 12, Trouble::none}, {Step::look, 15, Trouble::none}}},
-    {"silence alone blames nobody", {{Step::look, 60, Trouble::none}, {Step::sign, 61, Trouble::none}}},
+    {"signs in time are well",
+     {{Step::sign, 5, Trouble::none},
+      {Step::sign, 12, Trouble::none},
+      {Step::look, 15, Trouble::none}}},
+    {"silence alone blames nobody",
+     {{Step::look, 60, Trouble::none}, {Step::sign, 61, Trouble::none}}},
     {"a way that was clear before it was overdue proves nothing",
-     {{Step::clear, 7.4, Trouble::none}, {Step::look, 12, Trouble::none}, {Step::sign, 13, Trouble::none}}},
-    {"late, and the way was clear: slow", {{Step::clear, 8, Trouble::none}, {Step::sign, 9, Trouble::slow}}},
+     {{Step::clear, 7.4, Trouble::none},
+      {Step::look, 12, Trouble::none},
+      {Step::sign, 13, Trouble::none}}},
+    {"late, and the way was clear: slow",
+     {{Step::clear, 8, Trouble::none}, {Step::sign, 9, Trouble::slow}}},
     {"nothing for as long as it would wait itself, and the way was clear: frozen",
      {{Step::clear, 10, Trouble::none}, {Step::look, 10, Trouble::frozen}}},
-    {"a little less is not frozen", {{Step::clear, 9.9, Trouble::none}, {Step::look, 30, Trouble::none}}},
+    {"a little less is not frozen",
+     {{Step::clear, 9.9, Trouble::none}, {Step::look, 30, Trouble::none}}},
     {"who was frozen and answers is slow, and after two signs in time well",
      {{Step::clear, 10, Trouble::none},
       {Step::look, 10, Trouble::frozen},
@@ -64,16 +74,25 @@ const std::vector<Row> kRows = {
       {Step::clear, 19, Trouble::slow},
       {Step::look, 20, Trouble::frozen}}},
     {"time in which nobody could hear does not count",
-     {{Step::deaf, 9, Trouble::none}, {Step::clear, 12, Trouble::none}, {Step::look, 12, Trouble::none}, {Step::sign, 13, Trouble::none}}},
+     {{Step::deaf, 9, Trouble::none},
+      {Step::clear, 12, Trouble::none},
+      {Step::look, 12, Trouble::none},
+      {Step::sign, 13, Trouble::none}}},
     {"after that all limits count anew",
-     {{Step::deaf, 9, Trouble::none}, {Step::clear, 19, Trouble::none}, {Step::look, 19, Trouble::frozen}}},
+     {{Step::deaf, 9, Trouble::none},
+      {Step::clear, 19, Trouble::none},
+      {Step::look, 19, Trouble::frozen}}},
     {"being deaf makes nobody well",
-     {{Step::clear, 10, Trouble::none}, {Step::look, 10, Trouble::frozen}, {Step::deaf, 11, Trouble::frozen}}},
+     {{Step::clear, 10, Trouble::none},
+      {Step::look, 10, Trouble::frozen},
+      {Step::deaf, 11, Trouble::frozen}}},
 };
 
 }  // namespace
 
-TEST_CASE("failure_detector: well, slow and frozen are told apart, and what comes and goes does not flap") {
+TEST_CASE(
+    "failure_detector: well, slow and frozen are told apart, and what comes and goes does not "
+    "flap") {
   for (const auto& row : kRows) {
     CAPTURE(row.promise);
     FailureDetector signs(FailureDetector::limits_of(5s, 10s), kStart);
@@ -90,7 +109,9 @@ TEST_CASE("failure_detector: well, slow and frozen are told apart, and what come
   }
 }
 
-TEST_CASE("failure_detector: whether the way is clear is asked when it matters, and once for each limit") {
+TEST_CASE(
+    "failure_detector: whether the way is clear is asked when it matters, and once for each "
+    "limit") {
   FailureDetector signs(FailureDetector::limits_of(5s, 10s), kStart);
   CHECK_FALSE(signs.is_doubtful(at(7.4)));
   CHECK(signs.is_doubtful(at(7.5)));
@@ -105,7 +126,9 @@ TEST_CASE("failure_detector: whether the way is clear is asked when it matters, 
   CHECK(signs.silence() == 30s);
 }
 
-TEST_CASE("failure_detector: half an interval late is late; who waits shorter than two intervals for its agent is waited for longer") {
+TEST_CASE(
+    "failure_detector: half an interval late is late; who waits shorter than two intervals for its "
+    "agent is waited for longer") {
   CHECK(FailureDetector::limits_of(2s, 10s).late == 3s);
   CHECK(FailureDetector::limits_of(2s, 10s).frozen == 10s);
   CHECK(FailureDetector::limits_of(5s, 6s).frozen == 10s);

@@ -34,7 +34,8 @@ std::string entry(const std::string& mesh) {
 
 std::string names(const Ledger& ledger) {
   std::string text;
-  for (const auto& bytes : ledger.entries()) text += flatbuffers::GetRoot<wire::LedgerEntry>(bytes.data())->mesh()->str() + " ";
+  for (const auto& bytes : ledger.entries())
+    text += flatbuffers::GetRoot<wire::LedgerEntry>(bytes.data())->mesh()->str() + " ";
   return text;
 }
 
@@ -52,11 +53,14 @@ struct Pipe {
     from.reset(ends[0]);
     to.reset(ends[1]);
   }
-  void write(const std::string& text) const { REQUIRE(::write(to.get(), text.data(), text.size()) == static_cast<ssize_t>(text.size())); }
+  void write(const std::string& text) const {
+    REQUIRE(::write(to.get(), text.data(), text.size()) == static_cast<ssize_t>(text.size()));
+  }
   UniqueFd from, to;
 };
 
-std::string take(OutputSpool& spool, std::uint32_t slot, wire::Stream stream, const Pipe& pipe, std::size_t most = 65536) {
+std::string take(OutputSpool& spool, std::uint32_t slot, wire::Stream stream, const Pipe& pipe,
+                 std::size_t most = 65536) {
   std::string buffer(most, '\0');
   const auto got = spool.read(slot, stream, pipe.from.get(), buffer.data(), most);
   buffer.resize(got > 0 ? static_cast<std::size_t>(got) : 0);
@@ -82,7 +86,8 @@ TEST_CASE("ledger: what was committed is there for the next agent, and nothing e
   CHECK(names(Ledger::open(again(memory)).value()) == "one a-longer-name three ");
 }
 
-TEST_CASE("ledger: a snapshot takes the place of all before it, at once, and gives the memory back") {
+TEST_CASE(
+    "ledger: a snapshot takes the place of all before it, at once, and gives the memory back") {
   const auto memory = make_memory();
   auto ledger = Ledger::open(again(memory)).value();
   const std::string large(100'000, 'x');
@@ -107,7 +112,9 @@ TEST_CASE("ledger: a snapshot takes the place of all before it, at once, and giv
   }
 }
 
-TEST_CASE("ledger: the drains that were noted last are there for the next agent, also after a snapshot, and are no mesh") {
+TEST_CASE(
+    "ledger: the drains that were noted last are there for the next agent, also after a snapshot, "
+    "and are no mesh") {
   const auto memory = make_memory();
   ProcTable table({});
   LedgerWriter writer(Ledger::open(again(memory)).value(), table);
@@ -116,8 +123,9 @@ TEST_CASE("ledger: the drains that were noted last are there for the next agent,
     const auto ledger = Ledger::open(again(memory)).value();
     CHECK(read_ledger(ledger).empty());
     for (const auto& drain : read_drains(ledger))
-      text += drain.mesh + "/" + drain.owner + "/" + drain.reason + "/" + drain.requester + "/" + std::to_string(drain.grace_ms) + "/" +
-              std::to_string(drain.in_flight) + (drain.hold ? "/hold " : " ");
+      text += drain.mesh + "/" + drain.owner + "/" + drain.reason + "/" + drain.requester + "/" +
+              std::to_string(drain.grace_ms) + "/" + std::to_string(drain.in_flight) +
+              (drain.hold ? "/hold " : " ");
     return text;
   };
   const auto note = [&](const std::string& mesh, const std::string& reason) {
@@ -254,7 +262,8 @@ TEST_CASE("output_spool: what cannot be kept is read all the same") {
   char bytes[3] = {};
   CHECK(spool.read(slot, out, file.get(), bytes, 3) == 3);
   CHECK(std::string(bytes, 3) == "xyz");
-  CHECK(spool.text(slot, out, spool.released(slot, out)) == "");  // never sent a second time as zeros
+  CHECK(spool.text(slot, out, spool.released(slot, out)) ==
+        "");  // never sent a second time as zeros
 }
 
 }  // namespace meshbus::host

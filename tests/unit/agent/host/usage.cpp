@@ -12,7 +12,9 @@ namespace {
 TEST_CASE("proc_usage: CPU times and start are read, whatever the process is called") {
   for (const std::string name : {"train", "a) R 1 2 (b", "", ") ) ) 9"}) {
     ProcUsage usage;
-    CHECK(parse_stat("123 (" + name + ") S 1 123 123 0 -1 4194304 5 6 7 8 150 25 3 4 20 0 12 0 987654321 1000 2 18446744073709551615\n",
+    CHECK(parse_stat("123 (" + name +
+                         ") S 1 123 123 0 -1 4194304 5 6 7 8 150 25 3 4 20 0 12 0 987654321 1000 2 "
+                         "18446744073709551615\n",
                      100, usage));
     CHECK(usage.user_us == 1'500'000);
     CHECK(usage.system_us == 250'000);
@@ -22,7 +24,8 @@ TEST_CASE("proc_usage: CPU times and start are read, whatever the process is cal
 
 TEST_CASE("proc_usage: what is no such text is refused") {
   for (const std::string text :
-       {"", "123", "123 (sh", "123 (sh)", "123 (sh) S 1 2 3", "123 (sh) S 1 123 123 0 -1 4194304 5 6 7 8 150 25 3 4 20 0 12 0"}) {
+       {"", "123", "123 (sh", "123 (sh)", "123 (sh) S 1 2 3",
+        "123 (sh) S 1 123 123 0 -1 4194304 5 6 7 8 150 25 3 4 20 0 12 0"}) {
     ProcUsage usage;
     CAPTURE(text);
     CHECK_FALSE(parse_stat(text, 100, usage));
@@ -33,7 +36,10 @@ TEST_CASE("proc_usage: what is no such text is refused") {
 
 TEST_CASE("proc_usage: memory and threads are read; who is dead has none") {
   ProcUsage usage;
-  parse_status("Name:\tVmRSS: 1 kB\nVmPeak:\t  9000 kB\nVmHWM:\t    2048 kB\nVmRSS:\t    1024 kB\nThreads:\t7\n", usage);
+  parse_status(
+      "Name:\tVmRSS: 1 kB\nVmPeak:\t  9000 kB\nVmHWM:\t    2048 kB\nVmRSS:\t    1024 "
+      "kB\nThreads:\t7\n",
+      usage);
   CHECK(usage.peak_rss_bytes == 2 << 20);
   CHECK(usage.rss_bytes == 1 << 20);
   CHECK(usage.threads == 7);

@@ -198,7 +198,8 @@ TEST_CASE("proc_actor_life: what an exception says, with all that is nested in i
   CHECK(fault.causes == std::vector<std::string>{"1", "0"});
   CHECK(describe(nest(40), "").causes.size() == 16);
   CHECK(describe(std::make_exception_ptr(4), "").error == "an exception that is no std::exception");
-  CHECK(describe(std::make_exception_ptr(std::runtime_error(std::string(5000, 'x'))), "").error.size() <= 1100);
+  CHECK(describe(std::make_exception_ptr(std::runtime_error(std::string(5000, 'x'))), "")
+            .error.size() <= 1100);
 }
 
 TEST_CASE("proc_actor_pool: those who have much to do take turns with the others") {
@@ -224,7 +225,9 @@ TEST_CASE("proc_actor_pool: a slice ends after so many steps, or so much time") 
   CHECK(time.is_over(begin + Slice::max_time));
 }
 
-TEST_CASE("proc_actor_pool: whoever keeps its thread for long gets it to itself, and the others another one") {
+TEST_CASE(
+    "proc_actor_pool: whoever keeps its thread for long gets it to itself, and the others another "
+    "one") {
   ActorPool pool({.threads = 1, .most_threads = 2, .patience = 10s});
   pool.start();
   auto first = std::make_shared<Holder>();
@@ -262,7 +265,9 @@ TEST_CASE("proc_actor_pool: does not wait for ever for whoever does not come bac
   while (pool.left_behind() > 0) std::this_thread::yield();
 }
 
-TEST_CASE("proc_actor_pool: one thread passes its time with something else, and is called when there is something to run") {
+TEST_CASE(
+    "proc_actor_pool: one thread passes its time with something else, and is called when there is "
+    "something to run") {
   ActorPool pool({.threads = 2});
   Nap nap(pool);
   pool.start();
@@ -275,7 +280,8 @@ TEST_CASE("proc_actor_pool: one thread passes its time with something else, and 
   }
   CHECK(pool.batches() == 1000);
   CHECK_FALSE(pool.is_missed());
-  // The other one is there for what is queued besides; and what runs may count on it that another one runs meanwhile.
+  // The other one is there for what is queued besides; and what runs may count on it that another
+  // one runs meanwhile.
   nap.asleep();
   auto first = std::make_shared<Holder>();
   auto second = std::make_shared<Holder>();
@@ -294,7 +300,9 @@ TEST_CASE("proc_actor_pool: one thread passes its time with something else, and 
   CHECK(pool.finish() == 0);
 }
 
-TEST_CASE("proc_actor_pool: whoever has nothing to do wakes the one that passes its time, for what was left to it") {
+TEST_CASE(
+    "proc_actor_pool: whoever has nothing to do wakes the one that passes its time, for what was "
+    "left to it") {
   ActorPool pool({.threads = 2});
   Nap nap(pool);
   auto busy = std::make_shared<Holder>();
@@ -332,16 +340,20 @@ TEST_CASE("actor_ref: an actor's port is computed from its name and pid, above t
 }
 
 TEST_CASE("actor_ref: a mesh of actors prints, parses, slices and names its actors") {
-  const auto procs = *ProcMeshRef::parse("trainers-13Se1Maqzryj[8]:tcp:h1:7420,tcp:h2:7420@host=2/4,gpu=4/1");
+  const auto procs =
+      *ProcMeshRef::parse("trainers-13Se1Maqzryj[8]:tcp:h1:7420,tcp:h2:7420@host=2/4,gpu=4/1");
   const ActorMeshRef tally(procs, *Name::plain("tally"));
-  CHECK(tally.to_string() == "tally@trainers-13Se1Maqzryj[8]:tcp:h1:7420,tcp:h2:7420@host=2/4,gpu=4/1");
+  CHECK(tally.to_string() ==
+        "tally@trainers-13Se1Maqzryj[8]:tcp:h1:7420,tcp:h2:7420@host=2/4,gpu=4/1");
   CHECK(*ActorMeshRef::parse(tally.to_string()) == tally);
   const ActorMeshRef fresh(procs, *Name::make("tally", 5));
   CHECK(*ActorMeshRef::parse(fresh.to_string()) == fresh);
   CHECK(tally.actor_at(5)->to_string() == "tcp:h2:7420,trainers_5-13Se1Maqzryj,tally[0]");
-  CHECK(tally.at("host", 1)->range("gpu", 1, 3)->actor_at(1)->to_string() == "tcp:h2:7420,trainers_6-13Se1Maqzryj,tally[0]");
+  CHECK(tally.at("host", 1)->range("gpu", 1, 3)->actor_at(1)->to_string() ==
+        "tcp:h2:7420,trainers_6-13Se1Maqzryj,tally[0]");
   CHECK(tally.actor_at(8).error().code() == ErrorCode::out_of_range);
-  for (const char* bad : {"", "tally", "@", "9x@trainers-13Se1Maqzryj[8]:tcp:h1:7420@gpu=8/1", "tally@trainers", "a@b@c"}) {
+  for (const char* bad : {"", "tally", "@", "9x@trainers-13Se1Maqzryj[8]:tcp:h1:7420@gpu=8/1",
+                          "tally@trainers", "a@b@c"}) {
     INFO(bad);
     CHECK_FALSE(ActorMeshRef::parse(bad).has_value());
   }

@@ -17,7 +17,9 @@ TEST_CASE("proc_away_watch: who never answers is away from the start") {
   CHECK(watch.is_over(kBegin + 10s, kBegin + 10s));
 }
 
-TEST_CASE("proc_away_watch: away counts from the first silence, not from the last answer or the last question") {
+TEST_CASE(
+    "proc_away_watch: away counts from the first silence, not from the last answer or the last "
+    "question") {
   AgentTimeout watch(10s, kBegin);
   watch.on_answer();
   CHECK_FALSE(watch.is_away());
@@ -46,7 +48,9 @@ TEST_CASE("proc_away_watch: being stopped oneself is a fresh grace for the other
   CHECK(watch.is_over(kBegin + 310s, kBegin + 310s));
 }
 
-TEST_CASE("proc_away_watch: a busy machine does not count as their absence, and does not hide it for ever") {
+TEST_CASE(
+    "proc_away_watch: a busy machine does not count as their absence, and does not hide it for "
+    "ever") {
   AgentTimeout watch(10s, kBegin);
   auto now = kBegin;
   int ticks = 0;

@@ -90,7 +90,8 @@ TEST_CASE("proc_bootstrap: a good one says who this proc is") {
   CHECK(bootstrap->token == std::vector<std::uint8_t>{1, 2, 3});
   CHECK(bootstrap->broker == "ipc:///run/broker");
   CHECK(bootstrap->host.to_string() == "tcp:h2:7420");
-  CHECK(bootstrap->mesh.to_string() == "trainers-13Se1Maqzryj[8]:tcp:h1:7420,tcp:h2:7420@host=2/4,gpu=4/1");
+  CHECK(bootstrap->mesh.to_string() ==
+        "trainers-13Se1Maqzryj[8]:tcp:h1:7420,tcp:h2:7420@host=2/4,gpu=4/1");
   CHECK(bootstrap->rank == 5);
   CHECK(bootstrap->away == std::chrono::milliseconds(1234));
   CHECK(bootstrap->heartbeat == std::chrono::seconds(5));  // not given: the default
@@ -123,7 +124,9 @@ TEST_CASE("proc_bootstrap: of several procs of one process each has its own") {
   CHECK(decode_bootstrap(pack(several)).error().code() == ErrorCode::identity_mismatch);
 }
 
-TEST_CASE("proc_bootstrap: the socket of several procs is taken over; what is none is an error in words, and is left open") {
+TEST_CASE(
+    "proc_bootstrap: the socket of several procs is taken over; what is none is an error in words, "
+    "and is left open") {
   auto fd = memory(pack(good()));
   const auto text = variable(fd.get(), ::getpid(), inode_of(fd.get()));
   CHECK_FALSE(open_link(text)->operator bool());
@@ -154,24 +157,30 @@ TEST_CASE("proc_bootstrap: bytes that are no bootstrap are refused, whatever the
   for (int round = 0; round < 5000; ++round) {
     auto changed = bytes;
     for (int i = 0; i < 3; ++i) changed[random() % changed.size()] = static_cast<char>(random());
-    if (const auto decoded = decode_bootstrap(changed)) CHECK(decoded->mesh.num_ranks() > decoded->rank);
+    if (const auto decoded = decode_bootstrap(changed))
+      CHECK(decoded->mesh.num_ranks() > decoded->rank);
   }
 }
 
 TEST_CASE("proc_bootstrap: what does not fit together is refused in words") {
   CHECK(decode_error([](auto& b) { b.procs.clear(); }).code() == ErrorCode::malformed_message);
-  CHECK(decode_error([](auto& b) { b.procs[0]->proc = "nonsense"; }).code() == ErrorCode::parse_error);
+  CHECK(decode_error([](auto& b) { b.procs[0]->proc = "nonsense"; }).code() ==
+        ErrorCode::parse_error);
   CHECK(decode_error([](auto& b) { b.host = "tcp:"; }).code() == ErrorCode::parse_error);
   CHECK(decode_error([](auto& b) { b.hosts[1] = "x"; }).code() == ErrorCode::parse_error);
   CHECK(decode_error([](auto& b) { b.hosts.clear(); }).code() == ErrorCode::configuration_error);
-  CHECK(decode_error([](auto& b) { b.region->strides = {4}; }).code() == ErrorCode::configuration_error);
-  CHECK(decode_error([](auto& b) { b.region->strides = {0, 0}; }).code() == ErrorCode::configuration_error);
+  CHECK(decode_error([](auto& b) { b.region->strides = {4}; }).code() ==
+        ErrorCode::configuration_error);
+  CHECK(decode_error([](auto& b) { b.region->strides = {0, 0}; }).code() ==
+        ErrorCode::configuration_error);
   CHECK(decode_error([](auto& b) { b.rank = 8; }).code() == ErrorCode::out_of_range);
   const auto wrong_rank = decode_error([](auto& b) { b.rank = 6; });
   CHECK(wrong_rank.code() == ErrorCode::identity_mismatch);
   CHECK(wrong_rank.detail() ==
-        "this proc is tcp:h2:7420,trainers_5-13Se1Maqzryj on tcp:h2:7420, but rank 6 of its mesh is tcp:h2:7420,trainers_6-13Se1Maqzryj");
-  CHECK(decode_error([](auto& b) { b.host = "tcp:h1:7420"; }).code() == ErrorCode::identity_mismatch);
+        "this proc is tcp:h2:7420,trainers_5-13Se1Maqzryj on tcp:h2:7420, but rank 6 of its mesh "
+        "is tcp:h2:7420,trainers_6-13Se1Maqzryj");
+  CHECK(decode_error([](auto& b) { b.host = "tcp:h1:7420"; }).code() ==
+        ErrorCode::identity_mismatch);
 }
 
 TEST_CASE("proc_bootstrap: reads its own descriptor, and closes it") {
@@ -205,13 +214,16 @@ TEST_CASE("proc_bootstrap: memory that is not sealed is refused") {
 }
 
 TEST_CASE("proc_bootstrap: a malformed variable is refused in words") {
-  for (const char* text : {"", "3", "3:4", "3:4:", ":4:5", "-1:4:5", "3:0:5", "3:-4:5", "3:4:5:6:7", "3:4:5:x", "3:4:5 ",
-                           "99999999999999:4:5", "a:b:c", "3:4:-5"}) {
+  for (const char* text : {"", "3", "3:4", "3:4:", ":4:5", "-1:4:5", "3:0:5", "3:-4:5", "3:4:5:6:7",
+                           "3:4:5:x", "3:4:5 ", "99999999999999:4:5", "a:b:c", "3:4:-5"}) {
     CAPTURE(text);
     const auto loaded = load_bootstrap(text);
     REQUIRE_FALSE(loaded.has_value());
     CHECK(loaded.error().code() == ErrorCode::configuration_error);
-    CHECK(loaded.error().detail().starts_with("cannot read the bootstrap of this mesh proc, MESHBUS_BOOTSTRAP=" + std::string(text)));
-    CHECK(loaded.error().detail().find("expected DESCRIPTOR:PID:INODE; start the program with `meshbus run --mesh`") != std::string::npos);
+    CHECK(loaded.error().detail().starts_with(
+        "cannot read the bootstrap of this mesh proc, MESHBUS_BOOTSTRAP=" + std::string(text)));
+    CHECK(loaded.error().detail().find(
+              "expected DESCRIPTOR:PID:INODE; start the program with `meshbus run --mesh`") !=
+          std::string::npos);
   }
 }
