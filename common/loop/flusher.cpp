@@ -24,7 +24,10 @@ Flusher::~Flusher() {
 bool Flusher::ask() {
   if (is_asked_.exchange(true)) return true;  // it has not begun yet
   std::call_once(once_, [this] { start(); });
-  if (!is_running_) return false;
+  if (!is_running_) {
+    is_asked_ = false;
+    return false;
+  }
   ::sem_post(&asked_);
   return true;
 }

@@ -1,0 +1,105 @@
+#include "common/bus/outgoing.h"
+
+#include <doctest/doctest.h>
+
+#include <atomic>
+#include <chrono>
+#include <future>
+#include <thread>
+#include <vector>
+
+using namespace meshbus;
+using namespace std::chrono_literals;
+
+TEST_CASE("outgoing: a sender waits until there is room for what it has, and no longer") {
+  OutgoingRoom room(1000);
+  CHECK(room.has_room({900, 0}, {100, 1}));
+  CHECK_FALSE(room.has_room({901, 0}, {100, 1}));
+  CHECK_FALSE(room.has_room({0, Bus::kMostOutstanding}, {100, 1}));
+  room.report({1000, 3});
+  const auto later = [](auto wait) { return std::chrono::steady_clock::now() + wait; };
+  CHECK_FALSE(room.wait({100, 1}, later(1ms)));
+  auto small = std::async(std::launch::async, [&] { return room.wait({100, 1}, later(20s)); });
+  auto large = std::async(std::launch::async, [&] { return room.wait({900, 1}, later(20s)); });
+  room.report({900, 3});
+  CHECK(small.get());
+  CHECK(large.wait_for(0s) != std::future_status::ready);
+  room.report({100, 3});
+  CHECK(large.get());
+  CHECK(room.is_full({1000, 3}).code() == ErrorCode::queue_full);
+}
+
+TEST_CASE("outgoing: the flusher flushes at least once after each time that it is asked") {
+  std::atomic<std::uint64_t> packed{0}, left{0};
+  std::atomic<std::uint64_t> flushes{0};
+  Flusher flusher([&] {
+    left = packed.load();
+    ++flushes;
+  });
+  constexpr std::uint64_t kEach = 20'000;
+  std::vector<std::thread> senders;
+  for (int i = 0; i < 2; ++i) {
+    senders.emplace_back([&] {
+      for (std::uint64_t n = 0; n < kEach; ++n) {
+        ++packed;
+        CHECK(flusher.ask());
+      }
+    });
+  }
+  for (auto& sender : senders) sender.join();
+  const auto end = std::chrono::steady_clock::now() + 20s;
+  while (left < 2 * kEach && std::chrono::steady_clock::now() < end) std::this_thread::yield();
+  CHECK(left == 2 * kEach);
+  flusher.stop();
+  const auto before = flushes.load();
+  flusher.ask();
+  CHECK(flushes == before);
+}
+
+TEST_CASE("outgoing: a flusher that nobody asked has no thread to stop") {
+  Flusher flusher([] {});
+  flusher.stop();
+  CHECK_FALSE(flusher.ask());
+}
+
+TEST_CASE("outgoing: visitors and turns of a reactor never run at the same time") {
+  Reactor reactor;
+  const auto run = [&] { reactor.run_until([] { return false; }); };
+  std::thread one(run), other(run);
+  std::uint64_t count = 0;  // of whoever is in a turn or a visit
+  constexpr int kEach = 5000;
+  std::vector<std::thread> visitors;
+  std::atomic<int> timers{0};
+  for (int i = 0; i < 2; ++i) {
+    visitors.emplace_back([&] {
+      for (int n = 0; n < kEach; ++n) {
+        CHECK_FALSE(reactor.is_in_turn());
+        {
+          const auto visit = reactor.visit();
+          ++count;
+          if (n % 100 == 0) reactor.after(1ms, [&] { ++timers; });
+        }
+        if (const auto visit = reactor.try_visit()) {
+          ++count;
+        } else {
+          reactor.post([&] {
+            CHECK(reactor.is_in_turn());
+            ++count;
+          });
+        }
+      }
+    });
+  }
+  for (auto& visitor : visitors) visitor.join();
+  std::promise<std::uint64_t> last;
+  reactor.post([&] { last.set_value(count); });
+  CHECK(last.get_future().get() == 4 * kEach);
+  // A visitor's timers are noticed by whoever waits.
+  const auto end = std::chrono::steady_clock::now() + 20s;
+  while (timers < 2 * kEach / 100 && std::chrono::steady_clock::now() < end)
+    std::this_thread::yield();
+  CHECK(timers == 2 * kEach / 100);
+  reactor.stop();
+  one.join();
+  other.join();
+}
