@@ -149,12 +149,12 @@ TEST_CASE(
     CHECK(finished.err.find(text) != std::string::npos);
     CHECK(finished.out.empty());
   };
-  refusal({}, EX_USAGE, "--bind");
-  refusal({"--bind", "nonsense"}, EX_CONFIG, "--bind nonsense");
-  refusal({"--bind", "tcp:127.0.0.1:0"}, EX_CONFIG, "--insecure");
-  refusal({"--bind", "unix:" + (dir / "b"), "--advertise", "tcp:*:1"}, EX_CONFIG, "tcp:*:1");
+  refusal({}, 2, "--bind");
+  refusal({"--bind", "nonsense"}, 2, "--bind nonsense");
+  refusal({"--bind", "tcp:127.0.0.1:0"}, 2, "--insecure");
+  refusal({"--bind", "unix:" + (dir / "b"), "--advertise", "tcp:*:1"}, 2, "tcp:*:1");
   refusal({"--bind", "unix:" + (dir / "none") + "/b"}, EX_UNAVAILABLE, dir / "none");
-  refusal({"--bind", "unix:" + (dir / "b"), "--set", "heartbeet=1s"}, EX_CONFIG, "heartbeat");
+  refusal({"--bind", "unix:" + (dir / "b"), "--set", "heartbeet=1s"}, 2, "heartbeat");
   refusal({"--bind", "unix:" + dir.write("file", "not a socket")}, EX_UNAVAILABLE, "no socket");
   CHECK(read_file(dir.path() / "file") == "not a socket");
 

@@ -31,7 +31,7 @@ TEST_CASE("cli: a mistake on the command line is explained and exits 2") {
   check_refused({"run", "-n", "4"}, "Give a command");
   check_refused({"run", "-n", "4", "--"}, "Give a command");
   check_refused({}, "");
-  check_refused({"stop"}, "MESH");
+  check_refused({"stop"}, "RANKS is required");
 }
 
 TEST_CASE(

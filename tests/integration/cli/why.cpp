@@ -407,7 +407,9 @@ TEST_CASE("why: a torn record, and bytes that are none, cost nothing else") {
 TEST_CASE("why: a spawn that was refused is remembered") {
   StandingHost host;
   const auto& at = host.address();
-  const auto refused = run_on(at, {"--name", "fat", "-n", "16500"}, "exit 0");
+  const auto held = run_cli({"drain", "--hold", "--reason", "new kernel", "--hosts", at});
+  CHECK(held.status == ExitStatus::exited(0));
+  const auto refused = run_on(at, {"--name", "fat"}, "exit 0");
   CHECK(refused.status == ExitStatus::exited(125));
   const auto story = why(at, {"fat"});
   CHECK(story.at("first").at("kind") == "spawn_refused");

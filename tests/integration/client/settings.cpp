@@ -106,9 +106,9 @@ TEST_CASE("cli: spec 11.2: config RANKS shows what live procs go by, and --chang
   auto done = config({"echo[1]", "--change", "terminate.grace=3s"});
   CHECK(done.status == ExitStatus::exited(0));
   CHECK(done.out ==
-        "[echo/1 host=0,gpu=1] terminate.grace   3s        runtime\n"
-        "[echo/1 host=0,gpu=1] session.away      10s       default\n"
-        "[echo/1 host=0,gpu=1] log.level         error     environment\n");
+        "[echo/1 host=0,gpu=1] terminate.grace  3s     runtime\n"
+        "[echo/1 host=0,gpu=1] session.away     10s    default\n"
+        "[echo/1 host=0,gpu=1] log.level        error  environment\n");
   const auto told = parse_json(config({"echo", "--json"}).out);
   CHECK(told["mesh"] == mesh.ref().mesh().to_string());
   CHECK(told["ranks"][0]["settings"][0] ==

@@ -171,6 +171,7 @@ TEST_CASE("controller: spec 8.2: Subscription: a handler may end what it is told
   auto mesh = watched.sleepers("gpu=4");
   must(mesh.stop());
   REQUIRE(wait_until([&] { return calls == 1; }, in_time));
+  const std::lock_guard lock(mutex);  // the handler has returned
   CHECK(calls == 1);
 }
 
