@@ -122,8 +122,7 @@ void add_handlers(ProcProgram& program) {
           [](Proc&, const Incoming& call) {  // keeps the handlers' thread busy
             say("busy");
             const std::chrono::milliseconds time(std::stoi(std::string(call.body)));
-            std::this_thread::sleep_for(
-                time);  // sleep-ok: a slow handler is what the test is about
+            std::this_thread::sleep_for(time);  // sleep-ok: a slow handler, as the test wants
             return std::string("done");
           })
       .on(13,

@@ -104,8 +104,8 @@ int main(int argc, char** argv) {
     std::vector<double> times;
     for (int i = 0; i < kills; ++i) {
       times.push_back(kill_and_notice(epoll.get(), all[static_cast<std::size_t>(i)]));
-      ::usleep(static_cast<useconds_t>(std::atoi(argv[3])) *
-               1000);  // sleep-ok: as in bench_notice.cpp
+      const auto pause = static_cast<useconds_t>(std::atoi(argv[3])) * 1000;
+      ::usleep(pause);  // sleep-ok: as in bench_notice.cpp
     }
     std::sort(times.begin(), times.end());
     std::printf("%.1f %.1f\n", times[times.size() / 2], times[times.size() * 99 / 100]);

@@ -39,8 +39,8 @@ std::size_t pick(Random& random, std::size_t count) {
 }
 
 void pause_for(Random& random, int most_ms) {
-  std::this_thread::sleep_for(std::chrono::milliseconds(
-      pick(random, static_cast<std::size_t>(most_ms))));  // sleep-ok: a random moment
+  const std::chrono::milliseconds time(pick(random, static_cast<std::size_t>(most_ms)));
+  std::this_thread::sleep_for(time);  // sleep-ok: a random moment
 }
 
 using Settings = std::vector<std::pair<std::string, std::string>>;

@@ -140,8 +140,8 @@ TEST_CASE(
                                    controller.pid(), plain.pid(),  mesh.pid()};
   std::size_t stops = 0;
   const auto pause = [&](int most_ms) {
-    std::this_thread::sleep_for(std::chrono::milliseconds(
-        random() % static_cast<unsigned>(most_ms)));  // sleep-ok: random moments
+    const std::chrono::milliseconds time(random() % static_cast<unsigned>(most_ms));
+    std::this_thread::sleep_for(time);  // sleep-ok: random moments
   };
   for (const auto end = std::chrono::steady_clock::now() + duration;
        std::chrono::steady_clock::now() < end; ++stops) {

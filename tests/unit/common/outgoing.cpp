@@ -66,7 +66,7 @@ TEST_CASE("outgoing: visitors and turns of a reactor never run at the same time"
   Reactor reactor;
   const auto run = [&] { reactor.run_until([] { return false; }); };
   std::thread one(run), other(run);
-  std::uint64_t count = 0;  // of whoever is in a turn or a visit
+  std::uint64_t count = 0;  // guarded by a turn or a visit
   constexpr int kEach = 5000;
   std::vector<std::thread> visitors;
   std::atomic<int> timers{0};
@@ -94,7 +94,7 @@ TEST_CASE("outgoing: visitors and turns of a reactor never run at the same time"
   std::promise<std::uint64_t> last;
   reactor.post([&] { last.set_value(count); });
   CHECK(last.get_future().get() == 4 * kEach);
-  // A visitor's timers are noticed by whoever waits.
+  // A thread that waits notices a visitor's timers.
   const auto end = std::chrono::steady_clock::now() + 20s;
   while (timers < 2 * kEach / 100 && std::chrono::steady_clock::now() < end)
     std::this_thread::yield();
