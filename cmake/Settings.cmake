@@ -24,8 +24,8 @@ if(MESHBUS_FUZZ)
   target_compile_options(meshbus_settings INTERFACE -fsanitize=fuzzer-no-link)
 endif()
 if(CMAKE_CXX_COMPILER_ID STREQUAL "Clang" AND MESHBUS_SANITIZE MATCHES "undefined")
-  # clang looks at a vptr through a pipe: without a free descriptor, which tests bring about, that is a false alarm.
-  # Preset gcc has this check.
+  # clang reads a vptr through a pipe. Without a free descriptor, which tests bring about, that is a
+  # false alarm. Preset gcc has this check.
   target_compile_options(meshbus_settings INTERFACE -fno-sanitize=vptr)
 endif()
 if(CMAKE_CXX_COMPILER_ID STREQUAL "Clang")
