@@ -65,7 +65,7 @@ ProcId ControllerGateway::self() const {
 }
 
 std::optional<ProcId> ControllerGateway::confirmed_self() const {
-  return bus_ != nullptr && bus_->self() ? std::optional(*bus_->self()) : std::nullopt;
+  return bus_ != nullptr ? bus_->self() : std::nullopt;
 }
 
 bool ControllerGateway::should_move(Reactor::Time now) const {
