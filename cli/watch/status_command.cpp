@@ -160,7 +160,7 @@ Result<StatusMesh> listed_statuses(const ReachedHosts& hosts, const MeshReport& 
     const auto at = known.find(rank);
     statuses.push_back(at == known.end() ? Status() : at->second);
   }
-  return StatusMesh::make(Region(ref.region().extent()), std::move(statuses));
+  return StatusMesh::make(Region(ref.region().extent()), statuses);
 }
 
 Result<StatusMesh> statuses_of(const ReachedHosts& hosts, const MeshReport& mesh,
