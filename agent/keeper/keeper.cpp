@@ -301,7 +301,7 @@ void Keeper::on_link(pid_t pid) {
   auto* const process = table_.find(pid);
   if (process == nullptr) return;
   const bool goes_on = receive_ends(*process);
-  // The procs that are left were to be killed, and do not return.
+  // Each proc that is left in this process was told to die and does not: kill the process.
   if (process->shared->are_all_killed()) ::kill(-pid, SIGKILL);
   if (goes_on) return;
   events_.remove(process->shared->fd());

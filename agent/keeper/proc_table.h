@@ -33,9 +33,9 @@ namespace meshbus::keeper {
 /// ends.
 class ProcTable {
  public:
-  /// The proc whose limits are those of the process.
+  /// A process that is not reaped yet.
   struct Process {
-    std::uint64_t first = 0;
+    std::uint64_t first = 0;  ///< Its first proc, whose limits are those of the process.
     UniqueFd pidfd;
     std::string mesh;
     std::uint64_t wave = 0;                 ///< See SignalWaves::count.

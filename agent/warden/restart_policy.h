@@ -14,7 +14,8 @@ class RestartPolicy {
 
   /// Only ends within this span count.
   static constexpr std::chrono::seconds kWindow{60};
-  /// Mesh procs end when their broker is not back within 10 s (spec 4.4); start-up takes the rest.
+  /// Mesh procs end when their broker is not back within 10 s (spec 4.4). The
+  /// other 5 s are for its start.
   static constexpr std::chrono::milliseconds kLongestDelay{5'000};
   static constexpr std::chrono::milliseconds kFirstDelay{50};
   static constexpr std::size_t kAgentRestarts = 5;

@@ -8,9 +8,9 @@
 
 #include "meshbus/result.h"
 
-/// Which settings there are and how their values are written (spec 11.1, 11.3). The table is the
-/// only place where a key is declared: its default, the file, the environment variable, `--set`,
-/// `meshbus config` and the documentation all come from it.
+/// Which settings there are and how their values are written (spec 11.1, 11.3). A key is a
+/// row of the table and a constant in `keys` below. Its default, the file, the environment
+/// variable, `--set`, `meshbus config` and the documentation all come from the table.
 namespace meshbus {
 
 /// What a value is, and with that how it is written: `250ms`, `30s`, `2m`, `1h` (a plain number is

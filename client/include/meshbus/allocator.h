@@ -38,7 +38,8 @@ struct HostOptions {
   /// The `meshbus` program. Empty: MESHBUS_BIN (the program, or the folder it is in), else beside
   /// this executable, else PATH.
   std::string program = {};
-  /// How procs are kept together: "auto", "cgroup", "sweep". Empty: the host decides.
+  /// How procs are kept together: "auto", "cgroup", "pidns", "sweep".
+  /// Empty: the host decides.
   std::string containment = {};
   /// Where per-host directories are made; empty: the host's default.
   std::string run_dir = {};

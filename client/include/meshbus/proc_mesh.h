@@ -152,7 +152,7 @@ struct ActorSpawnOptions {
 /// in order; they may call anything.
 struct Handlers {
   /// A rank ended in a way that nobody asked for, and does not begin a new life: called exactly
-  /// once per failed rank, when its death exit report has come (300 ms after its end at the
+  /// once per failed rank, when its exit report has come (300 ms after its end at the
   /// latest), and before on_end, however soon the whole mesh ends. Without a handler: the exit
   /// report is printed to stderr, the mesh is stopped, and this process exits with the mesh's exit
   /// code (spec 6.6).

@@ -120,7 +120,7 @@ struct ProcUsage {
   double load = 0;  ///< CPUs that it has kept busy since it was looked at before.
 };
 
-/// One rank: its place, its state, and when it has ended its death exit report (spec 4.9).
+/// One rank: its place, its state, and when it has ended its exit report (spec 4.9).
 struct RankReport {
   std::uint64_t rank = 0;  ///< Create rank: the row-major position in the mesh as it was made.
   std::uint64_t host_index = 0;        ///< Which host of the mesh: NODE_RANK.

@@ -37,8 +37,8 @@ struct RestartPolicy {
   /// 0 = as long as the mesh lives.
   std::chrono::milliseconds window{0};
   Gang gang = Gang::one;  ///< The ranks that are restarted with it.
-  /// From an end to the new life, at least; doubled each time, up to max_delay. A life that was
-  /// longer than max_delay begins with it again.
+  /// From an end to the restart, at least; doubled each time, up to max_delay. After an incarnation
+  /// that ran longer than max_delay, it starts from this value again.
   std::chrono::milliseconds delay{1000};
   std::chrono::milliseconds max_delay{30'000};  ///< At least `delay`, or the delay is this one.
   /// Up to this part of a delay is left out, by chance: ranks that fail together do not come back
