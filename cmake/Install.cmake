@@ -26,7 +26,7 @@ function(meshbus_shared name)
   endif()
   set_target_properties(meshbus_${name}_shared PROPERTIES OUTPUT_NAME meshbus_${name} EXPORT_NAME ${name} LINK_DEPENDS ${PROJECT_SOURCE_DIR}/cmake/shared.map
     LIBRARY_OUTPUT_DIRECTORY ${CMAKE_BINARY_DIR}/lib LINKER_LANGUAGE CXX
-    # Before 1.0 any release may change what the libraries look like to who links them.
+    # Before 1.0 any release may change what the libraries look like to programs that link them.
     VERSION ${PROJECT_VERSION} SOVERSION ${PROJECT_VERSION_MAJOR}.${PROJECT_VERSION_MINOR})
 endfunction()
 

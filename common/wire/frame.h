@@ -30,7 +30,7 @@ inline constexpr std::size_t kBodyLimit = 1024 * 1024;
 /// Bytes of data on the way in one direction of a connection (FrameHeader.credit). Half of it costs
 /// some of the speed, twice as much gains none and makes control wait longer.
 inline constexpr std::uint64_t kWindow = 512 * 1024;
-/// Who takes data says so after this many bytes at the latest.
+/// A receiver returns credit after this many bytes at the latest.
 inline constexpr std::uint64_t kCreditStep = kWindow / 4;
 /// Whether a data frame may be sent when so many bytes are on the way: two large ones may be,
 /// however small the window.
@@ -40,7 +40,7 @@ constexpr bool is_within_window(std::uint64_t on_the_way, std::size_t frame_byte
 /// What a socket accepts as one message part (ZMQ_MAXMSGSIZE): a full body, or a full pack and one
 /// inline body more.
 inline constexpr std::size_t kPartLimit = kBodyLimit + 64 * 1024;
-/// Parts of a frame: who sends more is not heard.
+/// The most parts of one frame; a frame with more is refused.
 inline constexpr std::size_t kMostParts = 1024;
 
 inline constexpr std::uint32_t kFlagApart = 1;
@@ -160,7 +160,7 @@ class FrameReader {
   static Result<FrameReader> open(std::vector<zmq::message_t>& parts);
   const wire::FrameHeader& header() const noexcept { return header_; }
   const wire::LinkHeader& link() const noexcept { return link_; }
-  /// Of the whole frame.
+  /// The bytes of the whole frame.
   std::size_t size() const noexcept;
   bool is_link() const noexcept { return (header_.flags() & kFrameFlagLink) != 0; }
   /// The next message; false at the end, and when the rest of the frame is malformed (see
@@ -176,7 +176,7 @@ class FrameReader {
         size_(parts_->size()) {}
   zmq::message_t* parts_;
   std::size_t part_count_;
-  /// Of the packed part.
+  /// The bytes of the packed part.
   const char* data_;
   std::size_t size_;
   wire::FrameHeader header_;

@@ -15,7 +15,7 @@ namespace meshbus {
 class Outbox {
  public:
   struct Limits {
-    /// Of each lane.
+    /// Both limits hold for each lane.
     std::size_t bytes;
     std::size_t count;
   };

@@ -11,8 +11,8 @@ namespace meshbus::bench {
 
 namespace {
 
-/// Of a packed message: 64 bytes with the length in front, as large as our envelopes, then the
-/// body, padded to 8.
+/// The head of a packed message: 64 bytes with the length in front, as large as our envelopes. The
+/// body follows, padded to 8.
 struct PackedHead {
   std::uint64_t length = 0;
   char rest[56] = {};

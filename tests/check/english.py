@@ -105,7 +105,8 @@ def look_at(path, text):
 def survey(paths):
     found = {}
     for path in paths:
-        if " " not in path and not path.startswith("tests/golden/"):
+        # What was released never changes: golden bytes, and the schemas of each release.
+        if " " not in path and not path.startswith("tests/golden/") and not re.match(r"schemas/released/\d", path):
             try:
                 text = sources.text(path)
             except UnicodeDecodeError:

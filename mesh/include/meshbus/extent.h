@@ -61,8 +61,8 @@ class Extent {
   static Result<Extent> parse(text::Scanner part);
 
   std::size_t num_dims() const noexcept { return labels().size(); }  ///< How many axes.
-  const std::vector<std::string>& labels() const noexcept;           ///< Of the axes, in order.
-  const std::vector<std::uint64_t>& sizes() const noexcept;          ///< Of the axes, in order.
+  const std::vector<std::string>& labels() const noexcept;           ///< One per axis, in order.
+  const std::vector<std::uint64_t>& sizes() const noexcept;          ///< One per axis, in order.
   /// The product of the sizes: below 2^63.
   std::uint64_t num_ranks() const noexcept;
   /// The index of an axis, if there is one of that label.

@@ -56,8 +56,8 @@ class Overlay {
   using Run = RankRun<T>;  ///< Ranks in a row, and their value.
 
   Overlay() = default;
-  /// Of runs in any order; where they overlap the later one in the list wins. A run whose end is
-  /// not above its begin says nothing. O(n log n).
+  /// Takes runs in any order; where they overlap, the later one in the list wins. A run whose end
+  /// is not above its begin is ignored. O(n log n).
   static Overlay of(std::vector<Run> runs);
 
   /// Sorted, disjoint, and neighbours differ.
@@ -131,7 +131,7 @@ Overlay<T> Overlay<T>::of(std::vector<Run> runs) {
     out.runs_ = std::move(runs);
     return out;
   }
-  // Bottom-up merging keeps the order of the list, and with it who wins.
+  // Bottom-up merging keeps the order of the list, which decides which run wins.
   std::vector<Overlay> parts;
   parts.reserve(runs.size());
   for (Run& run : runs) {

@@ -43,7 +43,7 @@ class Point {
   const Extent& extent() const noexcept { return extent_; }  ///< What it is a point of.
   /// One per axis, in its order.
   const std::vector<std::uint64_t>& coordinates() const noexcept { return coordinates_; }
-  /// Of the axis with that label, if there is one.
+  /// The coordinate on the axis with that label, if there is one.
   std::optional<std::uint64_t> coordinate(std::string_view label) const noexcept;
   /// Row-major, in its extent.
   std::uint64_t rank() const noexcept;

@@ -69,7 +69,7 @@ class Region {
   static Result<Region> parse(text::Scanner part);
 
   std::size_t num_dims() const noexcept { return labels_.size(); }  ///< How many axes.
-  /// Of the axes, in order.
+  /// One per axis, in order.
   const std::vector<std::string>& labels() const noexcept { return labels_; }
   std::uint64_t offset() const noexcept { return offset_; }  ///< The first base rank.
   /// How many there are along each axis.

@@ -49,7 +49,8 @@ class ValueMesh {
   /// Errors: invalid_rank_cardinality unless the overlay has a value for every rank; out_of_range
   /// when it has one for another.
   static Result<ValueMesh> make(Region region, const Overlay<T>& overlay);
-  /// Of (rank, value) in any order; of several for one rank the last one counts. Errors: as above.
+  /// Takes (rank, value) in any order; if a rank has several, the last one counts. Errors: as
+  /// above.
   static Result<ValueMesh> make_indexed(Region region,
                                         std::vector<std::pair<std::uint64_t, T>> values);
 

@@ -150,7 +150,7 @@ TEST_CASE("broker: messages before the Hello, and after a refusal, are counted a
   REQUIRE(host.loop.until([&] { return host.broker->counters().ignored_frames == 102; }));
   CHECK(host.broker->peers() == 1);
   CHECK(receiver.received.empty());
-  // One who says Hello late is welcome.
+  // A peer that says Hello late is welcome.
   RawPeer late(host.loop, host.endpoint());
   late.send_message(envelope, "early");
   CHECK(late.greet(launcher_hello()) == "Welcome");

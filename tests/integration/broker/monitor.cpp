@@ -183,7 +183,7 @@ TEST_CASE("broker_monitor: a peer that does not read is named, with what waits f
   RawPeer deaf(at.loop, at.endpoint());
   const auto hello = proc_hello(at.broker->address(), 4);
   REQUIRE(deaf.greet(hello) == "Welcome");
-  // More than the window of one who says that he took nothing.
+  // More than the window of a peer that returns no credit.
   const std::string body(16 * 1024, 'x');
   for (int i = 0; i < 128; ++i)
     REQUIRE(sender.bus->send(Destination::to(*ProcId::parse(hello.peer)), 1, body).has_value());

@@ -56,7 +56,7 @@ wire::ByeT farewell(std::string reason) {
   return bye;
 }
 
-/// A Bus that takes Acks, whoever they are from, and answers a Watch with an Ack of so many bytes.
+/// A Bus that takes Acks from any sender, and answers a Watch with an Ack of `answer_size` bytes.
 struct AckPeer {
   AckPeer(Loop& loop, const std::string& endpoint, std::size_t answer_size = 0) {
     Session::Options options;
@@ -213,7 +213,7 @@ TEST_CASE("broker: what it quotes of peers is cut, so that no text ends a connec
   CHECK(peer.downs == 0);
   CHECK(b->peers() == 1);
 
-  // A farewell is told to those who watch.
+  // A farewell is told to the watchers.
   const auto hello = proc_hello(a->address(), 1);
   RawPeer proc(loop, endpoint_of(*a));
   REQUIRE(proc.greet(hello) == "Welcome");

@@ -85,7 +85,7 @@ TEST_CASE(
   const auto before = peers();
   mesh.procs[2].reset();
   mesh.procs[6].reset();
-  // A call that is on its way to who dies just then has no answer before its deadline.
+  // A call on its way to a proc that dies just then has no answer before its deadline.
   REQUIRE(
       mesh.loop.until([&] { return peers() == std::pair(before.first - 1, before.second - 1); }));
   answers = mesh.call(*mesh.ref, "and now");

@@ -215,7 +215,7 @@ TEST_CASE("casts: a host that is frozen delays those below it by a second, and i
 
 TEST_CASE("casts: who cannot be reached by those that pass on gets them from the sender's host") {
   Tree mesh;
-  // Who is connected stays so.
+  // Existing connections stay.
   std::filesystem::remove(mesh.dir / "19");
   REQUIRE(mesh.cast(*mesh.ref, large(1)).has_value());
   REQUIRE(mesh.cast(*mesh.ref, "behind it").has_value());

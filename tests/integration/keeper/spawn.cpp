@@ -391,7 +391,7 @@ TEST_CASE(
   CHECK(keeper.exits.at(first + 1).code == 3);
   CHECK(keeper.exits.at(first + 2).signaled);
   CHECK_FALSE(keeper.exits.contains(first));
-  // The pipes are the same ones, and who is known is not started twice.
+  // The pipes are the same ones, and a proc that exists is not started twice.
   REQUIRE(::write(keeper.births.at(first).stdin_pipe.get(), "y\n", 2) == 2);
   REQUIRE(keeper.wait_gone(3));
   CHECK(keeper.read_stdout(first) == "one\ny\n");

@@ -216,8 +216,8 @@ TEST_CASE(
     refused += (*readers.back()->last)->refusal() != nullptr ? 1U : 0U;
   }
   CHECK(refused == 1);
-  // Who subscribes to all topics gets what others have, and costs nothing itself; bytes that mean
-  // nothing do nothing.
+  // A reader that subscribes to all topics gets what the others have, and causes no copies itself;
+  // meaningless bytes do nothing.
   TapReader curious(at.loop, at.dir / "tap", "");
   zmq::socket_t garbage(at.loop.context, zmq::socket_type::xsub);
   garbage.set(zmq::sockopt::linger, 0);

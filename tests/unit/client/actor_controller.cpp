@@ -24,7 +24,7 @@ inline const Name kMesh = *Name::make("m", 1);
 inline const ActorsName kTally(kMesh, *Name::plain("tally"));
 inline const ActorMeshController::Time t0{1h};
 
-/// Of four ranks, two on each host.
+/// An event of one of four ranks, two on each host.
 inline WatchEvent proc(std::uint64_t rank, wire::ProcState state = wire::ProcState::ready,
                        std::uint64_t incarnation = 1) {
   WatchEvent event;
@@ -131,8 +131,8 @@ TEST_CASE(
   CHECK(told.events[0].mesh == kTally.to_string());
   CHECK(told.events[0].point() == "host=0/2,gpu=0/2");
   CHECK(told.events[0].overall == Status::Kind::running);
-  // A child, another name, an older one, another life, an unknown status, and somebody else who
-  // claims to be it.
+  // A child, another name, an older state, another incarnation, an unknown status, and another proc
+  // that claims to be it.
   auto child = std::make_shared<wire::ActorStateT>(*actor(0, wire::StatusKind::failed, 9));
   child->pid = 3;
   auto other = std::make_shared<wire::ActorStateT>(*actor(0, wire::StatusKind::failed, 9));
@@ -217,7 +217,7 @@ TEST_CASE(
             .answered({Order::Kind::stream, 0, kA, 1},
                       fail(ErrorCode::no_such_port, "what is that"), t0)
             .events.empty());
-  // Of a rank, or a life, that is not known.
+  // Answers of a rank, or an incarnation, that is not known.
   CHECK(actors.answered({Order::Kind::stream, 7, kA, 1}, fail(ErrorCode::timeout, "no answer"), t0)
             .events.empty());
   CHECK(

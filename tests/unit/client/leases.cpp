@@ -122,7 +122,7 @@ TEST_CASE(
     two.lists(kB, {news_of(1, "unix:/a,client-11111111111b")}, t0);
     CHECK(two.renewals(t0).empty());
     CHECK(two.supervisor.live_owned() == 0);
-    // Unless we are who hands it over.
+    // Unless this controller hands it over itself.
     two.supervisor.hold(kMesh);
     CHECK(two.supervisor.live_owned() == 1);
     two.supervisor.let_go(kMesh);
