@@ -1,5 +1,6 @@
 #!/usr/bin/env bash
-# The demo: two hosts on this machine, 2 x 4 procs. A real job over the bus, a kill -9 that is told truly and once, and nothing left.
+# The demo: two hosts on this machine, 2 x 4 procs. A real job over the bus, a kill -9 that is told
+# truly and once, and nothing left.
 #   examples/demo.sh BIN      BIN: the folder of the built programs (./dev demo passes build/release/bin)
 set -euo pipefail
 
