@@ -28,6 +28,9 @@ CPP = re.compile(
                      |'(?:\\.|[^'\\\n])+'""",
     re.S | re.X,
 )
+# "* *Order.* " at the begin of a line
+LABEL = re.compile(r"^\s*(?:(?:[-*]|\d+\.)\s+)?(?:(\*{1,2})[^*]+\1[.:]?\s+)?")
+SENTENCE_END = re.compile(r"[.!?][)*\"”]*\s+[A-Z*`(\"“]")
 SHELL = re.compile(r"(?:^|(?<=\s))#(?![!(])[^\n]*", re.M)
 WHAT = {
     "begins": "no comment begins with Of, That, Who or Whoever: give the sentence a subject",
@@ -103,11 +106,7 @@ def of_columns(kind, text):
         if kind == ".md":
             if line.lstrip().startswith("```"):
                 fenced = not fenced
-            sentences = len(
-                re.findall(
-                    r"[.!?][)*\"”]*\s+[A-Z*`(\"“]", re.sub(r"^\s*(?:[-*]|\d+\.)\s+", "", line)
-                )
-            )
+            sentences = len(SENTENCE_END.findall(LABEL.sub("", line)))
             is_free = (
                 line.lstrip().startswith("|")
                 or re.match(r"^\s*(?:[-*>]\s*)?\[?\S+$", line)
@@ -173,7 +172,7 @@ int b = 1'000;  // That one
         (2, "columns")
     ]
     long = "A sentence of words " + "and more words " * 8
-    assert look_at("a.md", f"{long}ends.\n{long}ends. Another one.\n| {long}. B |\n") == [
+    assert look_at("a.md", f"{long}ends.\n{long}ends. Another one.\n| {long}. B |\n* *A label.* {long}ends.\n") == [
         (2, "columns")
     ]
     print("    the check of English can fail")

@@ -13,7 +13,7 @@ namespace [[gnu::visibility("default")]] meshbus {
 /// One value for each of the ranks 0..num_ranks-1: what a ValueMesh keeps them in. As runs in a
 /// tree while they are few, as a plain array when they are not; it changes over by itself, far
 /// enough apart that this costs O(1) per update. So memory is O(min(runs, ranks)), and a rank is
-/// set in O(log runs) or O(1) (docs/decisions/0007 has the figures). T needs == and a copy;
+/// set in O(log runs) or O(1) (docs/performance.md has the figures). T needs == and a copy;
 /// references stay valid until the next change. Ranks must be in range: callers check.
 template <typename T>
 class RankValues {
