@@ -29,7 +29,7 @@ CALL = struct.Struct("<QIHH")  # CallHeader: id, deadline_ms, code, reserved
 MAGIC, LAYOUT = 0x424D, 1
 CONTROL, DATA = 0, 1  # Lane
 KIND_CONTROL, KIND_CALL, KIND_REPLY, KIND_ERROR = 0, 2, 3, 4
-APART, INLINE_LIMIT, BODY_LIMIT = 1, 32 * 1024, 1024 * 1024
+DETACHED, INLINE_LIMIT, BODY_LIMIT = 1, 32 * 1024, 1024 * 1024
 LIMIT = 10.0  # seconds to wait for an answer
 ALPHABET = "123456789abcdefghijkmnopqrstuvwxyzABCDEFGHJKLMNPQRSTUVWXYZ"
 
@@ -157,7 +157,7 @@ class Peer:
         """A frame with one message."""
         if len(body) > BODY_LIMIT:
             raise Failed(f"{len(body)} bytes are too many: a message has {BODY_LIMIT} at most")
-        apart = len(body) > INLINE_LIMIT
+        detached = len(body) > INLINE_LIMIT
         envelope = ENVELOPE.pack(
             to,
             key_of(self.host) if to else 0,
@@ -171,18 +171,18 @@ class Peer:
             lane,
             0,
             0,
-            APART if apart else 0,
+            DETACHED if detached else 0,
         )
         frame = FRAME.pack(MAGIC, LAYOUT, lane, 1, 0, self.taken) + envelope
         self.socket.send_multipart(
-            [frame, body] if apart else [frame + body + bytes(-len(body) % 8)]
+            [frame, body] if detached else [frame + body + bytes(-len(body) % 8)]
         )
 
     def receive(self):
         """The messages that come until LIMIT, as (envelope, body)."""
         end = time.monotonic() + LIMIT
         while (left := end - time.monotonic()) > 0 and self.socket.poll(left * 1000):
-            packed, *apart = self.socket.recv_multipart()
+            packed, *detached = self.socket.recv_multipart()
             magic, layout, lane, count, flags, _ = FRAME.unpack_from(packed)
             if (magic, layout, flags) != (MAGIC, LAYOUT, 0):
                 raise Failed(f"{self.host} speaks another layout of frames: {layout}")
@@ -191,8 +191,8 @@ class Peer:
                 envelope = ENVELOPE.unpack_from(packed, at)
                 at += ENVELOPE.size
                 length = envelope[6]
-                if envelope[-1] & APART:
-                    body = apart.pop(0)
+                if envelope[-1] & DETACHED:
+                    body = detached.pop(0)
                 else:
                     body, at = packed[at : at + length], at + length + -length % 8
                 if lane == DATA:

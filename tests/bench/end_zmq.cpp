@@ -30,7 +30,7 @@ class ZmqEnd : public End {
     socket_.connect(options.address);
     if (options.is_asker()) {
       socket_.set(zmq::sockopt::rcvtimeo,
-                  static_cast<int>(std::chrono::milliseconds(kPatience).count()));
+                  static_cast<int>(std::chrono::milliseconds(kAnswerLimit).count()));
     } else {
       // The relay learns of this end by a message, and says so by sending it back.
       zmq::message_t echo;

@@ -294,7 +294,7 @@ Result<MeshSpec> parse_spawn(const wire::SpawnProcs& request, const HostAddr& ow
                 .create_ranks = std::move(*create_ranks),
                 .input_ranks = std::move(*input_ranks),
                 .restarts = request.restarts(),
-                .may_restart = request.begins_anew()};
+                .may_restart = request.may_restart()};
   if (auto checked = check_ranks(spec); !checked) return fail(checked.error());
   for (std::uint64_t rank = spec.block.begin; spec.procs_per_process > 1 && rank < spec.block.end;
        ++rank) {

@@ -12,9 +12,10 @@
 /// Collects the replies of the ranks of a view and says when to pass them on (spec 3.6).
 ///
 ///     Accumulator replies(*Reducers::builtin().find("sum"), view.num_ranks(),
-///     Accumulator::Deliver::snapshots); replies.add(rank, ReplyValue(std::int64_t{3}), now);    //
-///     at each reply wake_me_up_at(replies.next_due()); if (auto news = replies.take(now))
-///     show(news->value);   // at that time
+///                         Accumulator::Deliver::snapshots);
+///     replies.add(rank, ReplyValue(std::int64_t{3}), now);        // at each reply
+///     wake_me_up_at(replies.next_due());
+///     if (auto part = replies.take(now)) show(part->value);       // at that time
 namespace [[gnu::visibility("default")]] meshbus {
 
 /// The replies of some ranks, reduced to one value.
@@ -71,7 +72,7 @@ class Accumulator {
  private:
   Result<void> combine(const ReplyValue& update);
   void note(std::uint64_t begin, std::uint64_t end);
-  void on_news(Time now);
+  void on_change(Time now);
 
   Reducer reducer_;
   std::uint64_t num_ranks_;
@@ -80,8 +81,8 @@ class Accumulator {
   std::optional<ReplyValue> value_;  // nothing: no reply, or none since the last part
   RankValues<bool> heard_;           // ever
   std::uint64_t num_heard_ = 0;
-  RankValues<bool> part_;           // since the last part
-  std::optional<Time> first_news_;  // that was not handed out
+  RankValues<bool> part_;             // since the last part
+  std::optional<Time> first_change_;  // that was not handed out
   std::optional<Time> last_taken_;
   std::chrono::milliseconds interval_;
   bool was_complete_ = false;  // and handed out

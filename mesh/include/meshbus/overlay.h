@@ -16,12 +16,13 @@
 ///     using namespace meshbus;
 ///     TextOverlay first = *parse_overlay("0..5=A,5..10=B");
 ///     TextOverlay second = *parse_overlay("3..7=C");
-///     to_string(merge(first, second));                        // 0..3=A,3..7=C,7..10=B: the right
-///     one wins *first.find(4);                                         // "A" first.find(10); //
-///     null: nothing is said about rank 10 TextOverlay::of({{0, 9, "A"}, {3, 4, "B"}, {3, 4,
-///     "A"}});  // 0..9=A: later runs win, equal neighbours are joined
-///     parse_overlay("0..5=A,4..6=B").error();                 // parse_error: overlay: at 7: rank
-///     4 occurs twice
+///     to_string(merge(first, second));  // 0..3=A,3..7=C,7..10=B: the right one wins
+///     *first.find(4);                   // "A"
+///     first.find(10);                   // null: no value for rank 10
+///     TextOverlay::of({{0, 9, "A"}, {3, 4, "B"}, {3, 4, "A"}});
+///         // 0..9=A: later runs win, equal neighbours are joined
+///     parse_overlay("0..5=A,4..6=B").error();
+///         // parse_error: overlay: at 7: rank 4 occurs twice
 namespace [[gnu::visibility("default")]] meshbus {
 
 /// Ranks begin, begin+1, ... end-1, all with one value.

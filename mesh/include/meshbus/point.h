@@ -18,12 +18,11 @@
 ///
 ///     using namespace meshbus;
 ///     Point point = *Extent::parse("x=4,y=5")->point_of(7);
-///     std::cout << point;                          // x=1/4,y=2/5: coordinate/size
-///     point.rank();                                // 7
-///     point.coordinate("y");                       // 2
+///     std::cout << point;             // x=1/4,y=2/5: coordinate/size
+///     point.rank();                   // 7
+///     point.coordinate("y");          // 2
 ///     Point::parse("x=1/4,y=2/5") == point;
-///     Point::parse("x=4/4").error();               // parse_error: point: at 2: OutOfRangeIndex:
-///     expected ...
+///     Point::parse("x=4/4").error();  // parse_error: point: at 2: OutOfRangeIndex: expected ...
 namespace [[gnu::visibility("default")]] meshbus {
 
 /// One coordinate per axis of an extent, each below its size. A plain value; use it on any thread.

@@ -16,9 +16,9 @@
 ///     using namespace meshbus;
 ///     Reducer sum = *Reducers::builtin().find("sum");
 ///     ReplyValue total = *sum.lift(ReplyValue(std::int64_t{3}));
-///     sum.combine(total, ReplyValue(std::int64_t{4}));            // total is 7
-///     Reducers::builtin().find("avg").error();                    // not_exist: reducer avg: there
-///     are all, any, count, ...
+///     sum.combine(total, ReplyValue(std::int64_t{4}));  // total is 7
+///     Reducers::builtin().find("avg").error();
+///         // not_exist: reducer avg: there are all, any, count, ...
 namespace [[gnu::visibility("default")]] meshbus {
 
 /// What a reply carries that can be reduced. Text is whatever bytes a user-defined reducer takes; a

@@ -10,10 +10,11 @@
 /// Waiting until every rank of a mesh has got somewhere (spec 3.7).
 ///
 ///     StatusWait wait(region, Status::Kind::running, {.deadline = 30s, .idle = 10s}, now);
-///     wait.merge(*parse_statuses("Running=0..5;Initializing=5..8"), now);   // at each news
+///     wait.merge(*parse_statuses("Running=0..5;Initializing=5..8"), now);   // at each update
 ///     wait.check(now);         // State::waiting; State::idle 10 s after the last change
 ///     wait.outcome(now);       // timeout: no change for 10s, 3 of 8 ranks have not reached
-///     Running: Initializing=5..8
+///     Running:
+///                              // Initializing=5..8
 namespace [[gnu::visibility("default")]] meshbus {
 
 /// Pure: holds no clock, socket or thread; times come from the caller and do not go back.
@@ -39,7 +40,7 @@ class StatusWait {
 
   /// Merges newer statuses. An equal status does not count as a change. Errors: out_of_range; then
   /// nothing has changed.
-  Result<void> merge(const StatusOverlay& news, Time now);
+  Result<void> merge(const StatusOverlay& newer, Time now);
   Result<void> set(std::uint64_t rank, const Status& status, Time now);
 
   State check(Time now) const noexcept;  ///< The state at that time.

@@ -369,21 +369,21 @@ TEST_CASE("broker: another life takes the place of the old one, which is refused
   LocalBroker host;
   TestPeer watcher(host.loop, host.endpoint(), launcher_hello());
   watcher.up();
-  TestPeer old_life(host.loop, host.endpoint(), proc_hello(host.broker->address(), 1, 11));
-  old_life.up();
+  TestPeer replaced(host.loop, host.endpoint(), proc_hello(host.broker->address(), 1, 11));
+  replaced.up();
   wire::WatchT watch;
-  watch.proc = old_life.bus->self()->to_string();
+  watch.proc = replaced.bus->self()->to_string();
   REQUIRE(watcher.ask(Destination::to_broker(), watch).has_value());
-  TestPeer new_life(host.loop, host.endpoint(), proc_hello(host.broker->address(), 1, 12));
-  new_life.up();
+  TestPeer restarted(host.loop, host.endpoint(), proc_hello(host.broker->address(), 1, 12));
+  restarted.up();
   REQUIRE(host.loop.until([&] { return watcher.gone.size() == 1; }));
   CHECK(watcher.gone[0].incarnation == 11);
-  CHECK(watcher.call(new_life.address(), "who?").has_value());
-  CHECK(new_life.received.size() == 1);
-  CHECK(old_life.received.empty());
-  REQUIRE(host.loop.until([&] { return old_life.refused.has_value(); }));
-  CHECK(old_life.refused->code() == ErrorCode::identity_mismatch);
-  CHECK(new_life.bus->is_up());
+  CHECK(watcher.call(restarted.address(), "who?").has_value());
+  CHECK(restarted.received.size() == 1);
+  CHECK(replaced.received.empty());
+  REQUIRE(host.loop.until([&] { return replaced.refused.has_value(); }));
+  CHECK(replaced.refused->code() == ErrorCode::identity_mismatch);
+  CHECK(restarted.bus->is_up());
 }
 
 TEST_CASE("broker: the same life on a new connection goes on where it was") {

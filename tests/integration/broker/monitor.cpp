@@ -168,8 +168,8 @@ TEST_CASE("broker_monitor: counters once a second, which add up") {
       [](const wire::BrokerCountersT& now) { return now.peers == 2 && now.delivered >= 40; });
   CHECK(counted.received + counted.originated ==
         counted.delivered + counted.handled + counted.returned + counted.dropped_no_return +
-            counted.dropped_not_needed + counted.dropped_false_source + counted.dropped_old_life +
-            counted.fate_unknown + counted.held);
+            counted.dropped_not_needed + counted.dropped_false_source +
+            counted.dropped_old_incarnation + counted.fate_unknown + counted.held);
   CHECK(std::all_of(at.heard.begin(), at.heard.end(),
                     [](const Heard& one) { return one.topic == "counters"; }));
   for (std::size_t i = 1; i < at.heard.size(); ++i)

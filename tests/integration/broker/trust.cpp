@@ -234,15 +234,15 @@ TEST_CASE("broker: the farewell of a life that was replaced does not end the new
   LocalBroker host;
   TestPeer launcher(host.loop, host.endpoint(), launcher_hello());
   launcher.up();
-  RawPeer old_life(host.loop, host.endpoint());
-  REQUIRE(old_life.greet(proc_hello(host.broker->address(), 1, 11)) == "Welcome");
-  TestPeer new_life(host.loop, host.endpoint(), proc_hello(host.broker->address(), 1, 12));
-  new_life.up();
+  RawPeer replaced(host.loop, host.endpoint());
+  REQUIRE(replaced.greet(proc_hello(host.broker->address(), 1, 11)) == "Welcome");
+  TestPeer restarted(host.loop, host.endpoint(), proc_hello(host.broker->address(), 1, 12));
+  restarted.up();
   const auto handled = host.broker->counters().handled;
-  old_life.tell(farewell("late"));
+  replaced.tell(farewell("late"));
   REQUIRE(host.loop.until([&] { return host.broker->counters().handled > handled; }));
   CHECK(host.broker->peers() == 2);
-  CHECK(launcher.call(new_life.address(), "there?") == "re: there?");
+  CHECK(launcher.call(restarted.address(), "there?") == "re: there?");
 }
 
 TEST_CASE("bus: a new session knows the hosts before what waited for it leaves") {

@@ -138,7 +138,7 @@ TEST_CASE(
   std::vector<std::string> expected[6];
   std::size_t sent = 0;
   for (std::size_t i = 0; i < 400; ++i) {
-    // Sizes that ride inline and apart, in frames of their own and in common ones.
+    // Bodies inline and detached, in frames of their own and in common ones.
     const std::string body =
         std::to_string(i) + std::string(i % 40 == 7 ? 70000 : i % 5 * 100, '.');
     if (i % 3 == 2) {

@@ -94,7 +94,7 @@ TEST_CASE(
 
   std::vector<std::string> bodies;
   for (std::uint32_t i = 0; i < 200; ++i) {
-    // Small ones, such that ride apart, and the largest.
+    // Small ones, detached ones, and the largest.
     const std::size_t size = i == 50 ? kBodyLimit : i % 20 == 7 ? kInlineLimit + i : i;
     bodies.emplace_back(size, static_cast<char>('a' + i % 26));
     at.send(i % 5, bodies.back());
