@@ -16,8 +16,8 @@ namespace meshbus::keeper {
 class ChildSlots {
   /// 0, 1, 2: standard streams.
  public:
-  static constexpr std::size_t bootstrap = 3;
-  static constexpr std::size_t link = 4;
+  static constexpr std::size_t kBootstrap = 3;
+  static constexpr std::size_t kLink = 4;
 
   /// `null` is /dev/null, borrowed, and must live as long. Make it early: numbers are taken as low
   /// as they are free. Errors: io_error.

@@ -22,11 +22,11 @@
 /// crash it: every length is checked.
 namespace meshbus::keeper {
 
-inline constexpr std::size_t max_procs_per_batch =
+inline constexpr std::size_t kMaxProcsPerBatch =
     60;  ///< One memfd + 60 bootstraps, or 60 births × 4 descriptors, < SCM_MAX_FD.
-inline constexpr std::size_t max_spec_bytes =
+inline constexpr std::size_t kMaxSpecBytes =
     16u << 20;  ///< The size of one encoded batch; Linux takes 6 MiB of argv + env at most.
-inline constexpr std::size_t max_strings_per_spec = 1u << 16;  ///< argv or env entries.
+inline constexpr std::size_t kMaxStringsPerSpec = 1u << 16;  ///< argv or env entries.
 
 /// Keeper → agent: a proc was started, or could not be. One per ProcSpec, and again for each new
 /// agent. Owns its descriptors.

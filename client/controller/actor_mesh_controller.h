@@ -38,7 +38,7 @@ class ActorMeshController {
  public:
   using Time = MeshController::Time;
   using Standing = ActorRecord::Standing;
-  static constexpr std::size_t most_asked = ProcQuestions::kMostAsked;
+  static constexpr std::size_t kMostAsked = ProcQuestions::kMostAsked;
 
   /// A question to a proc. Each gets one answer, an Error if need be: answered().
   struct Order {

@@ -36,15 +36,15 @@ namespace meshbus {
 class MeshController {
  public:
   using Time = std::chrono::steady_clock::time_point;
-  static constexpr auto exit_report_ask = ReportQueue::kExitReportAsk;
-  static constexpr auto exit_report_limit = ReportQueue::kExitReportLimit;
+  static constexpr auto kExitReportAsk = ReportQueue::kExitReportAsk;
+  static constexpr auto kExitReportLimit = ReportQueue::kExitReportLimit;
   /// A question that failed is asked again after this long.
-  static constexpr auto ask_again = ReportQueue::kAskAgain;
+  static constexpr auto kAskAgain = ReportQueue::kAskAgain;
   /// A host that has nothing of a mesh for this long will not get anything of it.
-  static constexpr std::chrono::milliseconds absence_limit{30'000};
+  static constexpr std::chrono::milliseconds kAbsenceLimit{30'000};
   /// Ranks that their host has forgotten are remembered for this long: a subscriber may have missed
   /// how they ended.
-  static constexpr std::chrono::minutes memory{10};
+  static constexpr std::chrono::minutes kMemory{10};
 
   /// A question to a host. Each gets one answer, an Error if need be: answered().
   struct Order {

@@ -21,7 +21,7 @@ class WatchFeed {
  public:
   using Time = std::chrono::steady_clock::time_point;
   /// What was asked again, and not answered, is asked again after so long.
-  static constexpr std::chrono::seconds ask_limit{2};
+  static constexpr std::chrono::seconds kAskLimit{2};
 
   std::vector<WatchEvent> on_event(const wire::MeshEventT& event, Time now);
   void on_heartbeat(const wire::MeshHeartbeatT& heartbeat, Time now);

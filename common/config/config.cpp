@@ -28,8 +28,8 @@ using Poco::Util::IniFileConfiguration;
 using Poco::Util::LayeredConfiguration;
 using Poco::Util::MapConfiguration;
 
-constexpr std::string_view prefix = "MESHBUS_";
-constexpr std::size_t largest_file = 1 << 20;
+constexpr std::string_view kPrefix = "MESHBUS_";
+constexpr std::size_t kLargestConfig = 1 << 20;
 
 /// Variables of meshbus that are not settings: they give a proc its identity (spec 4.4, 4.5), or
 /// are read before the settings.
@@ -91,11 +91,11 @@ Result<std::string> read_file(const std::string& path) {
   if (std::filesystem::is_directory(path, ignored)) return refuse("it is a directory");
   std::ifstream in(path, std::ios::binary);
   if (!in) return refuse(std::strerror(errno));
-  std::string text(largest_file + 1, '\0');
+  std::string text(kLargestConfig + 1, '\0');
   in.read(text.data(), static_cast<std::streamsize>(text.size()));
   if (in.bad()) return refuse(std::strerror(errno));
   text.resize(static_cast<std::size_t>(in.gcount()));
-  if (text.size() > largest_file) return refuse("it is larger than 1 MiB");
+  if (text.size() > kLargestConfig) return refuse("it is larger than 1 MiB");
   return text;
 }
 
@@ -179,8 +179,8 @@ Result<Layer> layer_of(std::string label, const std::vector<Setting>& settings,
 Result<Layer> layer_of_environment(const std::map<std::string, std::string>& environment,
                                    std::vector<std::string>& warnings) {
   Layer layer{"environment"};
-  for (auto at = environment.lower_bound(std::string(prefix));
-       at != environment.end() && at->first.starts_with(prefix); ++at) {
+  for (auto at = environment.lower_bound(std::string(kPrefix));
+       at != environment.end() && at->first.starts_with(kPrefix); ++at) {
     const std::string &variable = at->first, &value = at->second;
     const auto* key = std::find_if(key_table.begin(), key_table.end(), [&](const KeyInfo& one) {
       return environment_name(one) == variable;
@@ -224,7 +224,7 @@ ConfigSources ConfigSources::of_process() {
     const std::size_t equals = entry.find('=');
     if (equals == std::string_view::npos) continue;
     const std::string_view name = entry.substr(0, equals);
-    if (!name.starts_with(prefix) && name != "HOME" && name != "XDG_CONFIG_HOME") continue;
+    if (!name.starts_with(kPrefix) && name != "HOME" && name != "XDG_CONFIG_HOME") continue;
     sources.environment.emplace(name, entry.substr(equals + 1));
   }
   return sources;

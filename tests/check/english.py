@@ -172,9 +172,8 @@ int b = 1'000;  // That one
         (2, "columns")
     ]
     long = "A sentence of words " + "and more words " * 8
-    assert look_at("a.md", f"{long}ends.\n{long}ends. Another one.\n| {long}. B |\n* *A label.* {long}ends.\n") == [
-        (2, "columns")
-    ]
+    page = f"{long}ends.\n{long}ends. Another one.\n| {long}. B |\n* *A label.* {long}ends.\n"
+    assert look_at("a.md", page) == [(2, "columns")]
     print("    the check of English can fail")
 
 

@@ -39,10 +39,10 @@ class RankValues {
   void set(std::uint64_t begin, std::uint64_t end, const T& value, OnReplaced on_replaced) {
     if (is_dense()) {
       set_cells(begin, end, value, on_replaced);
-      if (dense_runs_ < num_ranks_ / (4 * ranks_per_run)) compress();
+      if (dense_runs_ < num_ranks_ / (4 * kRanksPerRun)) compress();
     } else {
       set_runs(begin, end, value, on_replaced);
-      if (runs_.size() > num_ranks_ / ranks_per_run) expand();
+      if (runs_.size() > num_ranks_ / kRanksPerRun) expand();
     }
   }
 
@@ -97,7 +97,7 @@ class RankValues {
  private:
   /// An array takes over when runs are shorter than this on average, and gives way when they are
   /// four times as long: a run in the tree takes as much memory as about 56 one-byte ranks.
-  static constexpr std::uint64_t ranks_per_run = 64;
+  static constexpr std::uint64_t kRanksPerRun = 64;
 
   struct Cell {  // not T itself: of bool, a vector has no references
     T value;

@@ -137,7 +137,7 @@ std::unique_ptr<Process> start_keeper(UniqueFd& agent, os::Lifeline& lifeline) {
   return process;
 }
 
-AgentHarness::AgentHarness(Options options) : tokens_(std::string(TokenMaker::secret_size, 's')) {
+AgentHarness::AgentHarness(Options options) : tokens_(std::string(TokenMaker::kSecretSize, 's')) {
   start_broker();
   UniqueFd keeper_socket;
   keeper_ = start_keeper(keeper_socket, lifeline_);

@@ -144,12 +144,12 @@ TEST_CASE(
     "mesh_controller: an exit report that does not come is asked for, and at last done without") {
   auto mesh = running();
   mesh.pushed(kA, {{rank_of(1, wire::ProcState::killed, 2)}, {}}, t0);
-  REQUIRE(mesh.next_due() == t0 + MeshController::exit_report_ask);
-  const auto asked = mesh.turn(t0 + MeshController::exit_report_ask);
+  REQUIRE(mesh.next_due() == t0 + MeshController::kExitReportAsk);
+  const auto asked = mesh.turn(t0 + MeshController::kExitReportAsk);
   CHECK(asked.events.empty());
   REQUIRE(asked.orders.size() == 1);
   CHECK(asked.orders[0].kind == Order::state);
-  const auto told = mesh.turn(t0 + MeshController::exit_report_limit);
+  const auto told = mesh.turn(t0 + MeshController::kExitReportLimit);
   REQUIRE(told.events.size() == 1);
   CHECK(told.events[0].exit_report == nullptr);
   CHECK(mesh.pushed(kA, {{}, {exit_report_of(1)}}, t0 + 4s).events.empty());

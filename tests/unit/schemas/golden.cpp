@@ -310,7 +310,7 @@ TEST_CASE("schema: every message, and every field of every table, is in the gold
 
 TEST_CASE("schema: keys and tokens are computed as releases computed them") {
   CHECK(key_of("tcp:h1:7420,trainers-13Se1Maqzryj-7") == 0x084201c14df239e4);
-  const auto token = TokenMaker(std::string(TokenMaker::secret_size, 's'))
+  const auto token = TokenMaker(std::string(TokenMaker::kSecretSize, 's'))
                          .make("tcp:h1:7420,trainers-13Se1Maqzryj-7", 4711);
   std::ostringstream hex;
   for (const auto byte : token)
