@@ -184,6 +184,7 @@ int ProcStarter::make_streams(const os::ProcSpec& proc, os::ChildPlan& plan, Bir
   return 0;
 }
 
+// NOLINTNEXTLINE(readability-function-size): one attempt, step by step, each with its own failure
 tl::expected<void, os::SpawnFailure> ProcStarter::start_into(Started& started,
                                                              const PreparedSpec& prepared,
                                                              os::ProcSpec& proc, int cgroup,

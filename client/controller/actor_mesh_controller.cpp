@@ -47,7 +47,7 @@ void ActorMeshController::take_proc(const WatchEvent& event, Time now) {
     rank.host = event.host;
     rank_of_.emplace(ProcId(event.host, proc_name(name_.mesh(), number)).key(), number);
   } else if (rank.proc.incarnation() != event.rank.incarnation()) {
-    // Another incarnation of the proc has nothing of the former one's.
+    // Another incarnation of the proc has none of these actors.
     events_.queue().release(number);
     Rank fresh;
     fresh.host = rank.host;
@@ -281,7 +281,7 @@ std::vector<WatchEvent> ActorMeshController::known(const RankSet& ranks) const {
   std::map<HostAddr, std::string> silent;
   for (const auto& [number, rank] : ranks_) {
     if (const auto found = silent_.find(rank.host); found != silent_.end()) silent.insert(*found);
-    // What was not told yet will be, in its turn.
+    // Events that are not out yet follow in their turn.
     const bool is_meant = ranks.empty() || contains(ranks, number);
     if (!is_meant || !rank.state || events_.queue().holds(number)) continue;
     events.push_back(make_event(rank));

@@ -356,11 +356,11 @@ StatusOverlay MeshController::statuses() const {
 std::vector<WatchEvent> MeshController::known(const RankSet& ranks) const {
   std::vector<WatchEvent> events;
   for (const auto& [number, rank] : ranks_.all()) {
-    // What was not told yet will be, in its turn.
+    // Events that are not out yet follow in their turn.
     const bool is_meant = ranks.empty() || contains(ranks, number);
     if (!is_meant || events_.queue().holds(number)) continue;
     events.push_back(events_.make(*rank.host, rank.state, rank.exit_report));
-    // A trouble that is over is told, too: a listener may have missed its end.
+    // The end of a trouble is reported, too: a subscriber may have missed it.
     const auto* const trouble = troubles_.find(number);
     if (trouble == nullptr) continue;
     events.push_back(events.back());

@@ -92,7 +92,7 @@ class MeshController {
 
   const std::string& mesh() const noexcept { return events_.mesh(); }
   const std::shared_ptr<const Region>& region() const noexcept { return events_.region(); }
-  /// Whether more is expected: false when every rank has ended and was told.
+  /// Whether more events are expected: false when every rank has ended and was reported.
   bool is_monitored() const noexcept { return !events_.queue().is_complete(); }
   /// Whether no host has anything of it any more.
   bool is_forgotten() const noexcept;
@@ -107,7 +107,7 @@ class MeshController {
   /// By create rank. Unknown where the host does not answer and the rank had not ended; ranks of
   /// which nothing is known are left out.
   StatusOverlay statuses() const;
-  /// All that was told and stands, for a late subscriber. No ranks = all.
+  /// The present state as events, for a late subscriber. No ranks = all.
   std::vector<WatchEvent> known(const RankSet& ranks = {}) const;
 
  private:
@@ -125,7 +125,7 @@ class MeshController {
     Time ask_after{};
     bool is_silent = false;
     std::string problem;
-    /// query_failed was told.
+    /// query_failed was reported.
     bool has_failed = false;
   };
   using Parts = std::map<HostAddr, Part>;

@@ -55,7 +55,8 @@ def surroundings(build):
     digest = hashlib.sha256()
     versions = subprocess.run(["dpkg-query", "-W", *PACKAGES], capture_output=True)
     digest.update(versions.stdout)
-    digest.update(sources.text(".clang-tidy").encode())
+    for config in (".clang-tidy", "tests/.clang-tidy"):
+        digest.update(sources.text(config).encode())
     for folder, _, names in sorted(os.walk(os.path.join(build, "schemas", "include"))):
         for name in sorted(names):
             with open(os.path.join(folder, name), "rb") as file:
