@@ -103,9 +103,9 @@ std::string environment_name(const KeyInfo& key) {
 }
 
 const KeyInfo* find_key(std::string_view name) noexcept {
-  const auto* found = std::find_if(key_table.begin(), key_table.end(),
+  const auto* found = std::find_if(kKeyTable.begin(), kKeyTable.end(),
                                    [&](const KeyInfo& key) { return key.name == name; });
-  return found == key_table.end() ? nullptr : found;
+  return found == kKeyTable.end() ? nullptr : found;
 }
 
 }  // namespace meshbus

@@ -30,7 +30,7 @@ struct KeyInfo {
   std::string_view meaning;   ///< For people, one sentence.
 };
 
-inline constexpr std::array key_table = std::to_array<KeyInfo>({
+inline constexpr std::array kKeyTable = std::to_array<KeyInfo>({
     {"spawn.idle", ValueKind::duration, "s", "30s", "1ms", "24h",
      "longest time without any progress while a mesh is being spawned, before the spawn is given "
      "up"},
@@ -124,15 +124,15 @@ inline constexpr std::array key_table = std::to_array<KeyInfo>({
 /// compile.
 template <ValueKind kind>
 struct Key {
-  std::size_t index;  ///< Into key_table.
+  std::size_t index;  ///< Into kKeyTable.
 
   /// Only at compile time: an unknown name or another kind is a compile error.
   consteval explicit Key(std::string_view name) : index(0) {
-    while (index < key_table.size() && key_table[index].name != name) ++index;
-    if (index == key_table.size()) throw "key_table has no key of that name";
-    if (key_table[index].kind != kind) throw "that key is of another kind";
+    while (index < kKeyTable.size() && kKeyTable[index].name != name) ++index;
+    if (index == kKeyTable.size()) throw "kKeyTable has no key of that name";
+    if (kKeyTable[index].kind != kind) throw "that key is of another kind";
   }
-  constexpr const KeyInfo& info() const { return key_table[index]; }
+  constexpr const KeyInfo& info() const { return kKeyTable[index]; }
 };
 using DurationKey = Key<ValueKind::duration>;
 using CountKey = Key<ValueKind::count>;
@@ -141,6 +141,7 @@ using BooleanKey = Key<ValueKind::boolean>;
 using WordKey = Key<ValueKind::word>;
 using PathKey = Key<ValueKind::path>;
 
+// NOLINTBEGIN(readability-identifier-naming): named as in kKeyTable
 namespace keys {
 inline constexpr DurationKey spawn_idle("spawn.idle");
 inline constexpr DurationKey spawn_ready("spawn.ready");
@@ -180,6 +181,7 @@ inline constexpr PathKey keys_directory("keys.directory");
 inline constexpr PathKey keys_own("keys.own");
 inline constexpr WordKey log_level("log.level");
 }  // namespace keys
+// NOLINTEND(readability-identifier-naming)
 
 /// The number behind a value: milliseconds, a count, bytes, 0 or 1, which of the words it is; 0 for
 /// a path. Checks the key's bounds. Errors: parse_error, whose detail is the expected form
