@@ -68,6 +68,7 @@ template <typename T>
 
 }  // namespace
 
+// NOLINTNEXTLINE(readability-function-size): runs between clone and exec, where calls are few
 void run_child(void* argument) {
   ChildPlan& plan = *static_cast<ChildPlan*>(argument);
   long result = plan.ties.new_session ? raw_syscall(SYS_setsid) : raw_syscall(SYS_setpgid, 0, 0);

@@ -108,10 +108,15 @@ def compiled(build):
 def run(group):
     """(the files that passed, what was found in the others)"""
     with tempfile.TemporaryDirectory() as folder:
+        # Options are those of the folder that the source is in: tests have some of their own.
+        shutil.copy(os.path.join(sources.ROOT, ".clang-tidy"), folder)
+        if os.path.relpath(group[0]["file"], sources.ROOT).startswith("tests/"):
+            folder = os.path.join(folder, "tests")
+            os.mkdir(folder)
+            shutil.copy(os.path.join(sources.ROOT, "tests/.clang-tidy"), folder)
         together = os.path.join(folder, "together.cpp")
         with open(together, "w", encoding="utf-8") as file:
             file.writelines(f'#include "{entry["file"]}"\n' for entry in group)
-        shutil.copy(os.path.join(sources.ROOT, ".clang-tidy"), folder)
         done = subprocess.run(
             [TIDY, "--quiet", together, "--", *flags_of(group[0]), "-w"],
             cwd=sources.ROOT,
