@@ -33,7 +33,7 @@ class ActorWatch {
   void add_mesh(SupervisorActions& actions, const MeshController& procs, Time now);
   /// A mesh is forgotten.
   void drop_mesh(const std::string& mesh);
-  /// Forgets those that nobody has wanted for MeshController::memory.
+  /// Forgets those that have had no subscriber for MeshController::kMemory.
   void forget(const std::function<bool(const std::string&)>& is_wanted, Time now);
   /// Takes events of the MeshController of that mesh. To be called before its events are passed on;
   /// what it returns comes behind them.

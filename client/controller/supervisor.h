@@ -59,7 +59,7 @@ class Supervisor {
   /// wants them or the mesh is forgotten. Errors: refused (another mesh is watched alone),
   /// queue_full.
   Result<Actions> watch_actors(const ActorsName& name, Time now);
-  /// Those that nobody wants are forgotten when that has been so for MeshController::memory.
+  /// Meshes without a subscriber are forgotten after MeshController::kMemory.
   void forget_actors(const std::function<bool(const std::string&)>& is_wanted, Time now);
   /// The proc of that key says that actors of it have changed.
   Actions actors_pushed(std::uint64_t proc_key, std::uint64_t host_key, std::uint64_t incarnation,

@@ -13,7 +13,8 @@ TEST_CASE("limit_places: what the warden tells its roles is what they read") {
   places.at(Controller::pids) = {2, "/sys/fs/cgroup/meshbus-1"};
   places.at(Controller::cpu) = {0, "no hierarchy: of any kind"};
   LimitPlaces read;
-  for (const Controller controller : kControllers) CHECK(read.read_text(places.to_text(controller)));
+  for (const Controller controller : kControllers)
+    CHECK(read.read_text(places.to_text(controller)));
   for (const Controller controller : kControllers)
     CHECK(read.at(controller) == places.at(controller));
   for (const std::string text : {"", "memory", "memory:", "memory:1", "memory:1:", "memory:3:/x",
