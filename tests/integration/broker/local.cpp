@@ -10,6 +10,7 @@
 #include "tests/support/sanitizer_scale.h"
 #include "tests/support/stopwatch.h"
 #include "wire/bus_generated.h"
+#include "wire/control_generated.h"
 
 using namespace meshbus;
 using namespace meshbus::test;
